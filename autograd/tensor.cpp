@@ -1,0 +1,157 @@
+#include "autograd/tensor.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <new>
+
+#include "autograd/check.h"
+
+namespace focus {
+namespace {
+
+constexpr std::size_t kAlignment = 64;  // a cache line, and the widest vector register
+
+/// Free buffers by size. One for the process; never destroyed, since tensors with static lifetime
+/// may give their buffers back after it would be.
+class Pool {
+ public:
+  static Pool& instance() {
+    static Pool& pool = *new Pool;
+    return pool;
+  }
+
+  void* take(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    stats_.live += bytes;
+    stats_.peak = std::max(stats_.peak, stats_.live);
+    if (const auto it = free_.find(bytes); it != free_.end() && !it->second.empty()) {
+      void* pointer = it->second.back();
+      it->second.pop_back();
+      return pointer;
+    }
+    void* pointer = std::aligned_alloc(kAlignment, bytes);
+    if (pointer == nullptr) {
+      stats_.live -= bytes;
+      throw std::bad_alloc();
+    }
+    stats_.reserved += bytes;
+    ++stats_.allocations;
+    return pointer;
+  }
+
+  void give(void* pointer, std::size_t bytes) noexcept {
+    const std::lock_guard lock(mutex_);
+    stats_.live -= bytes;
+    free_[bytes].push_back(pointer);
+  }
+
+  void trim() {
+    const std::lock_guard lock(mutex_);
+    for (auto& [bytes, pointers] : free_) {
+      stats_.reserved -= bytes * pointers.size();
+      for (void* pointer : pointers) std::free(pointer);
+    }
+    free_.clear();
+  }
+
+  PoolStats stats() {
+    const std::lock_guard lock(mutex_);
+    return stats_;
+  }
+
+  void reset_peak() {
+    const std::lock_guard lock(mutex_);
+    stats_.peak = stats_.live;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::size_t, std::vector<void*>> free_;
+  PoolStats stats_;
+};
+
+/// Sizes are rounded up to four classes per power of two, so that a last, shorter batch can reuse
+/// the buffers of the batches before it.
+std::size_t rounded(std::size_t bytes) {
+  if (bytes <= 256) return 256;
+  const std::size_t step = std::max<std::size_t>(kAlignment, std::bit_floor(bytes) / 4);
+  return (bytes + step - 1) / step * step;
+}
+
+}  // namespace
+
+Shape::Shape(std::initializer_list<Index> dims) : Shape(std::span(dims.begin(), dims.size())) {}
+
+Shape::Shape(std::span<const Index> dims) : rank_(static_cast<int>(dims.size())) {
+  check(dims.size() <= dims_.size(), "shape: at most {} dimensions, got {}", dims_.size(),
+        dims.size());
+  for (const Index dim : dims) check(dim >= 0, "shape: negative dimension in [{}]", fmt::join(dims, ", "));
+  std::copy(dims.begin(), dims.end(), dims_.begin());
+}
+
+Index Shape::size() const {
+  Index size = 1;
+  for (const Index dim : dims()) size *= dim;
+  return size;
+}
+
+Shape Shape::with(int i, Index dim) const {
+  Shape shape = *this;
+  shape.dims_[static_cast<std::size_t>(i < 0 ? rank_ + i : i)] = dim;
+  return shape;
+}
+
+bool Shape::operator==(const Shape& other) const {
+  return std::ranges::equal(dims(), other.dims());
+}
+
+std::string Shape::str() const { return fmt::format("[{}]", fmt::join(dims(), ", ")); }
+
+Tensor::Tensor(const Shape& shape) : shape_(shape), size_(shape.size()) {
+  const std::size_t bytes = rounded(static_cast<std::size_t>(size_) * sizeof(Real));
+  auto* pointer = static_cast<Real*>(Pool::instance().take(bytes));
+  buffer_ = std::shared_ptr<Real[]>(pointer,
+                                    [bytes](Real* p) { Pool::instance().give(p, bytes); });
+}
+
+Tensor Tensor::zeros(const Shape& shape) { return full(shape, 0); }
+
+Tensor Tensor::full(const Shape& shape, Real value) {
+  Tensor tensor(shape);
+  tensor.fill(value);
+  return tensor;
+}
+
+Tensor Tensor::from(const Shape& shape, std::span<const Real> values) {
+  check(shape.size() == static_cast<Index>(values.size()), "tensor: {} values do not fill {}",
+        values.size(), shape);
+  Tensor tensor(shape);
+  std::ranges::copy(values, tensor.data());
+  return tensor;
+}
+
+Tensor Tensor::reshape(const Shape& shape) const {
+  check(shape.size() == size_, "reshape: {} does not fit {}", shape_, shape);
+  Tensor tensor = *this;
+  tensor.shape_ = shape;
+  return tensor;
+}
+
+Tensor Tensor::clone() const {
+  Tensor copy(shape_);
+  std::ranges::copy(span(), copy.data());
+  return copy;
+}
+
+void Tensor::fill(Real value) { std::ranges::fill(span(), value); }
+
+PoolStats pool_stats() { return Pool::instance().stats(); }
+void reset_pool_peak() { Pool::instance().reset_peak(); }
+void trim_pool() { Pool::instance().trim(); }
+
+}  // namespace focus
