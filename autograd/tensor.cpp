@@ -90,7 +90,8 @@ Shape::Shape(std::initializer_list<Index> dims) : Shape(std::span(dims.begin(), 
 Shape::Shape(std::span<const Index> dims) : rank_(static_cast<int>(dims.size())) {
   check(dims.size() <= dims_.size(), "shape: at most {} dimensions, got {}", dims_.size(),
         dims.size());
-  for (const Index dim : dims) check(dim >= 0, "shape: negative dimension in [{}]", fmt::join(dims, ", "));
+  for (const Index dim : dims)
+    check(dim >= 0, "shape: negative dimension in [{}]", fmt::join(dims, ", "));
   std::copy(dims.begin(), dims.end(), dims_.begin());
 }
 
@@ -115,8 +116,7 @@ std::string Shape::str() const { return fmt::format("[{}]", fmt::join(dims(), ",
 Tensor::Tensor(const Shape& shape) : shape_(shape), size_(shape.size()) {
   const std::size_t bytes = rounded(static_cast<std::size_t>(size_) * sizeof(Real));
   auto* pointer = static_cast<Real*>(Pool::instance().take(bytes));
-  buffer_ = std::shared_ptr<Real[]>(pointer,
-                                    [bytes](Real* p) { Pool::instance().give(p, bytes); });
+  buffer_ = std::shared_ptr<Real[]>(pointer, [bytes](Real* p) { Pool::instance().give(p, bytes); });
 }
 
 Tensor Tensor::zeros(const Shape& shape) { return full(shape, 0); }

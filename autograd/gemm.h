@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+
+#include "autograd/tensor.h"
+
+// Matrix products behind one facade. All matrices are row-major; ld* is the distance between rows.
+// The bits of a result do not depend on the number of threads: rows of C are dealt out in chunks
+// of a size that depends on the shape alone.
+namespace focus {
+
+/// Whether a product overwrites C or adds to it.
+enum class Into { assign, add };
+
+/// C[m,n] = A[m,k] B[k,n]
+void gemm(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
+          Index ldc, Into into = Into::assign);
+/// C[m,n] = A[m,k] B[n,k]ᵀ
+void gemm_nt(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
+             Index ldc, Into into = Into::assign);
+/// C[m,n] = A[k,m]ᵀ B[k,n]
+void gemm_tn(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
+             Index ldc, Into into = Into::assign);
+
+/// The same products on the calling thread alone, for the tiles of a kernel that is already
+/// parallel over them.
+namespace serial {
+void gemm(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
+          Index ldc, Into into = Into::assign);
+void gemm_nt(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
+             Index ldc, Into into = Into::assign);
+void gemm_tn(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
+             Index ldc, Into into = Into::assign);
+}  // namespace serial
+
+/// Multiply-adds of all products since the start of the program, those of attention tiles included:
+/// the difference of two readings says what a pass computed.
+std::uint64_t multiply_adds();
+
+}  // namespace focus

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "autograd/variable.h"
+
+// Every differentiable op. Shapes read left to right as in the literature; "..." is any number of
+// leading dimensions, flattened to rows. Wrong shapes throw std::invalid_argument.
+namespace focus {
+
+// ---- elementwise -------------------------------------------------------------------------------
+
+/// a + b, equal shapes.
+Variable add(const Variable& a, const Variable& b);
+/// a * b elementwise, equal shapes.
+Variable multiply(const Variable& a, const Variable& b);
+/// x * factor
+Variable scale(const Variable& x, Real factor);
+/// x + offset
+Variable shift(const Variable& x, Real offset);
+/// natural logarithm
+Variable log(const Variable& x);
+/// 1 / (1 + e^-x)
+Variable sigmoid(const Variable& x);
+/// tanh(x)
+Variable tanh(const Variable& x);
+/// x Phi(x), Phi by erf: GELU as PyTorch's default ("gelu" in a config.json)
+Variable gelu(const Variable& x);
+/// 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): "gelu_new", "gelu_pytorch_tanh"
+Variable gelu_tanh(const Variable& x);
+/// x sigmoid(x)
+Variable silu(const Variable& x);
+/// silu(gate) * up, one pass over memory (Shazeer 2020, eq. 6)
+Variable swiglu(const Variable& gate, const Variable& up);
+
+// ---- products and shapes -----------------------------------------------------------------------
+
+/// y = x Wᵀ + b.  x [..., in], weight [out, in], bias [out] or undefined -> [..., out]
+Variable linear(const Variable& x, const Variable& weight, const Variable& bias);
+/// a [batch, m, k] times b [batch, k, n] -> [batch, m, n]
+Variable matmul(const Variable& a, const Variable& b);
+/// Exchanges dimensions i and j (a copy).
+Variable transpose(const Variable& x, int i, int j);
+/// The same numbers under another shape.
+Variable reshape(const Variable& x, const Shape& shape);
+/// Row ids[t] of weight [rows, width] -> ids_shape + [width].  ids outside [0, rows) throw.
+Variable embedding(const Variable& weight, std::span<const std::int32_t> ids,
+                   const Shape& ids_shape);
+
+// ---- normalisation, softmax --------------------------------------------------------------------
+
+/// (x - mean) / sqrt(var + eps) * weight + bias over the last dimension; bias may be undefined.
+Variable layer_norm(const Variable& x, const Variable& weight, const Variable& bias, Real eps);
+/// x / sqrt(mean(x^2) + eps) * weight over the last dimension (Zhang, Sennrich 2019)
+Variable rms_norm(const Variable& x, const Variable& weight, Real eps);
+/// e^x / sum e^x over the last dimension. A row of -inf only gives zeros.
+Variable softmax(const Variable& x);
+/// log sum e^x over the last dimension: [..., n] -> [...]
+Variable log_sum_exp(const Variable& x);
+
+// ---- transformer pieces ------------------------------------------------------------------------
+
+/// Cosines and sines of rotary position embeddings for positions 0..seq_len-1.
+struct RotaryTable {
+  Tensor cos;  // [seq_len, rotary_dim / 2]
+  Tensor sin;  // [seq_len, rotary_dim / 2]
+};
+/// Rotates the first rotary_dim numbers of each head by their position, half-split pairs
+/// (x_i, x_{i + rotary_dim/2}) as in transformers.  x [batch, seq_len, heads, head_dim]
+Variable rope(const Variable& x, const RotaryTable& table);
+
+struct AttentionOptions {
+  Real scale = 1;            // on q·k
+  Real softcap = 0;          // c: scores become c tanh(s / c); 0: none
+  Index sliding_window = 0;  // keys a token sees, itself included; 0: all before it
+};
+/// Causal softmax(scale q kᵀ) v, grouped-query where q has more heads than k and v.
+/// q [batch, seq_len, heads, head_dim], k and v [batch, seq_len, kv_heads, head_dim] -> like q.
+/// lse, where given, receives the log-sum-exp of each row's scores [batch, heads, seq_len].
+Variable attention(const Variable& q, const Variable& k, const Variable& v,
+                   const AttentionOptions& options, Tensor* lse = nullptr);
+
+/// Mean of -log softmax(x Wᵀ)[target] over the rows whose target is >= 0: output head and loss in
+/// one, computed in chunks of rows so that the [rows, vocab] matrix never exists in full, in
+/// forward or in backward.  x [..., hidden], weight [vocab, hidden], one target per row -> [1]
+Variable linear_cross_entropy(const Variable& x, const Variable& weight,
+                              std::span<const std::int32_t> targets);
+/// The same per row without a graph: -log softmax(x Wᵀ)[target], 0 where the target is negative.
+std::vector<double> linear_cross_entropy_rows(const Tensor& x, const Tensor& weight,
+                                              std::span<const std::int32_t> targets);
+
+}  // namespace focus

@@ -1,0 +1,118 @@
+#include <cmath>
+
+#include "autograd/check.h"
+#include "autograd/eigen.h"
+#include "autograd/gemm.h"
+#include "autograd/ops.h"
+#include "autograd/parallel.h"
+
+namespace focus {
+namespace {
+
+/// Rows of logits that exist at once: 256 rows of a 50,257-token vocabulary are 51 MB.
+constexpr Index kChunkRows = 256;
+
+void check_targets(const Tensor& x, const Tensor& weight, std::span<const std::int32_t> targets) {
+  check(weight.rank() == 2 && x.cols() == weight.dim(1),
+        "linear_cross_entropy: x {} does not fit weight {} ([vocab, hidden])", x.shape(),
+        weight.shape());
+  check(static_cast<Index>(targets.size()) == x.rows(),
+        "linear_cross_entropy: {} targets for {} rows", targets.size(), x.rows());
+  for (std::size_t t = 0; t < targets.size(); ++t)
+    check(targets[t] < weight.dim(0), "linear_cross_entropy: target {} at row {} is not below {}",
+          targets[t], t, weight.dim(0));
+}
+
+/// -log softmax(row)[target]; the row becomes its log-probabilities shifted by the maximum.
+double row_loss(Real* row, Index vocab, std::int32_t target, double& log_sum) {
+  auto logits = array(row, vocab);
+  logits -= logits.maxCoeff();
+  // In pieces of 1024 summed in double: 50,000 terms in float would lose digits.
+  double sum = 0;
+  for (Index c = 0; c < vocab; c += 1024)
+    sum += static_cast<double>(logits.segment(c, std::min<Index>(1024, vocab - c)).exp().sum());
+  log_sum = std::log(sum);
+  return log_sum - static_cast<double>(row[target]);
+}
+
+}  // namespace
+
+std::vector<double> linear_cross_entropy_rows(const Tensor& x, const Tensor& weight,
+                                              std::span<const std::int32_t> targets) {
+  check_targets(x, weight, targets);
+  const Index rows = x.rows(), hidden = x.cols(), vocab = weight.dim(0);
+  std::vector<double> losses(targets.size());
+  Tensor logits({std::min(rows, kChunkRows), vocab});
+  for (Index begin = 0; begin < rows; begin += kChunkRows) {
+    const Index n = std::min(kChunkRows, rows - begin);
+    gemm_nt(n, vocab, hidden, x.data() + begin * hidden, hidden, weight.data(), hidden,
+            logits.data(), vocab);
+    parallel_chunks(n, 4, [&](Index first, Index last) {
+      double log_sum = 0;
+      for (Index r = first; r < last; ++r) {
+        const auto t = static_cast<std::size_t>(begin + r);
+        if (targets[t] >= 0)
+          losses[t] = row_loss(logits.data() + r * vocab, vocab, targets[t], log_sum);
+      }
+    });
+  }
+  return losses;
+}
+
+Variable linear_cross_entropy(const Variable& x, const Variable& weight,
+                              std::span<const std::int32_t> targets) {
+  check_targets(x.value(), weight.value(), targets);
+  const Index rows = x.value().rows(), hidden = x.dim(-1), vocab = weight.dim(0);
+  const auto scored = std::count_if(targets.begin(), targets.end(), [](auto t) { return t >= 0; });
+  check(scored > 0, "linear_cross_entropy: no row has a target");
+  const Real share = 1 / static_cast<Real>(scored);
+
+  // The loss is one number, so its gradients are known up to the factor that backward brings:
+  // they are computed here, while each chunk of logits exists.
+  const bool want_x = grad_enabled() && x.requires_grad();
+  const bool want_weight = grad_enabled() && weight.requires_grad();
+  Tensor dx = want_x ? Tensor(x.shape()) : Tensor();
+  Tensor dw = want_weight ? Tensor(weight.shape()) : Tensor();
+  Tensor logits({std::min(rows, kChunkRows), vocab});
+  std::vector<double> losses(targets.size());
+  for (Index begin = 0; begin < rows; begin += kChunkRows) {
+    const Index n = std::min(kChunkRows, rows - begin);
+    const Real* x_chunk = x.value().data() + begin * hidden;
+    gemm_nt(n, vocab, hidden, x_chunk, hidden, weight.value().data(), hidden, logits.data(), vocab);
+    parallel_chunks(n, 4, [&](Index first, Index last) {
+      for (Index r = first; r < last; ++r) {
+        Real* row = logits.data() + r * vocab;
+        const std::int32_t target = targets[static_cast<std::size_t>(begin + r)];
+        if (target < 0) {
+          if (want_x || want_weight) array(row, vocab).setZero();
+          continue;
+        }
+        double log_sum = 0;
+        losses[static_cast<std::size_t>(begin + r)] = row_loss(row, vocab, target, log_sum);
+        if (!want_x && !want_weight) continue;
+        // dlogits = (softmax - onehot) / scored
+        array(row, vocab) = (array(row, vocab) - static_cast<Real>(log_sum)).exp() * share;
+        row[target] -= share;
+      }
+    });
+    if (want_x)
+      gemm(n, hidden, vocab, logits.data(), vocab, weight.value().data(), hidden,
+           dx.data() + begin * hidden, hidden);
+    if (want_weight)
+      gemm_tn(vocab, hidden, n, logits.data(), vocab, x_chunk, hidden, dw.data(), hidden,
+              begin == 0 ? Into::assign : Into::add);
+  }
+  double sum = 0;
+  for (const double loss : losses) sum += loss;
+  const Tensor value = Tensor::full({1}, static_cast<Real>(sum / static_cast<double>(scored)));
+  return Variable::from_op("linear_cross_entropy", value, {x, weight},
+                           [dx, dw](const Tensor& dy, Grads grads) {
+                             const auto scaled = [&](const Tensor& d) {
+                               return dy[0] == 1 ? d : scale(Variable(d), dy[0]).value();
+                             };
+                             if (grads[0].wanted()) grads[0].add(scaled(dx));
+                             if (grads[1].wanted()) grads[1].add(scaled(dw));
+                           });
+}
+
+}  // namespace focus

@@ -1,0 +1,158 @@
+#include "autograd/check.h"
+#include "autograd/gemm.h"
+#include "autograd/ops.h"
+#include "autograd/parallel.h"
+
+namespace focus {
+namespace {
+
+void add_to_rows(Tensor& y, const Tensor& bias) {
+  const Index cols = y.cols();
+  Real* out = y.data();
+  parallel_chunks(y.rows(), rows_per_chunk(cols), [&, out](Index begin, Index end) {
+    for (Index r = begin; r < end; ++r)
+      for (Index c = 0; c < cols; ++c) out[r * cols + c] += bias[c];
+  });
+}
+
+/// Sum over rows, parallel over columns so that the order of additions is always the same.
+Tensor sum_rows(const Tensor& x, const Shape& shape) {
+  Tensor sum = Tensor::zeros(shape);
+  const Index rows = x.rows(), cols = x.cols();
+  Real* out = sum.data();
+  parallel_chunks(cols, 64, [&, out](Index begin, Index end) {
+    for (Index r = 0; r < rows; ++r)
+      for (Index c = begin; c < end; ++c) out[c] += x[r * cols + c];
+  });
+  return sum;
+}
+
+}  // namespace
+
+Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
+  check(weight.shape().rank() == 2 && x.shape().rank() >= 1 && x.dim(-1) == weight.dim(1),
+        "linear: x {} does not fit weight {} ([out, in])", x.shape(), weight.shape());
+  const Index rows = x.value().rows(), out = weight.dim(0), in = weight.dim(1);
+  check(!bias.defined() || bias.value().size() == out, "linear: bias {} does not fit weight {}",
+        bias.shape(), weight.shape());
+  Tensor y(x.shape().with(-1, out));
+  gemm_nt(rows, out, in, x.value().data(), in, weight.value().data(), in, y.data(), out);
+  if (bias.defined()) add_to_rows(y, bias.value());
+  // Kept for backward: only what it reads. A frozen weight needs no x, so x can be freed.
+  const Tensor kept_x = weight.requires_grad() ? x.value() : Tensor();
+  const Tensor kept_weight = x.requires_grad() ? weight.value() : Tensor();
+  return Variable::from_op(
+      "linear", y, {x, weight, bias},
+      [=, x_shape = x.shape(), weight_shape = weight.shape(), bias_shape = bias.shape()](
+          const Tensor& dy, Grads grads) {
+        if (grads[0].wanted()) {  // dx = dy W
+          Tensor dx(x_shape);
+          gemm(rows, in, out, dy.data(), out, kept_weight.data(), in, dx.data(), in);
+          grads[0].add(dx);
+        }
+        if (grads[1].wanted()) {  // dW = dyᵀ x
+          Tensor dw(weight_shape);
+          gemm_tn(out, in, rows, dy.data(), out, kept_x.data(), in, dw.data(), in);
+          grads[1].add(dw);
+        }
+        if (grads[2].wanted()) grads[2].add(sum_rows(dy, bias_shape));
+      });
+}
+
+Variable matmul(const Variable& a, const Variable& b) {
+  check(a.shape().rank() == 3 && b.shape().rank() == 3 && a.dim(0) == b.dim(0) &&
+            a.dim(2) == b.dim(1),
+        "matmul: {} does not fit {}", a.shape(), b.shape());
+  const Index batch = a.dim(0), m = a.dim(1), k = a.dim(2), n = b.dim(2);
+  Tensor y({batch, m, n});
+  for (Index i = 0; i < batch; ++i)
+    gemm(m, n, k, a.value().data() + i * m * k, k, b.value().data() + i * k * n, n,
+         y.data() + i * m * n, n);
+  const Tensor kept_a = b.requires_grad() ? a.value() : Tensor();
+  const Tensor kept_b = a.requires_grad() ? b.value() : Tensor();
+  return Variable::from_op("matmul", y, {a, b}, [=](const Tensor& dy, Grads grads) {
+    if (grads[0].wanted()) {  // dA = dY Bᵀ
+      Tensor da({batch, m, k});
+      for (Index i = 0; i < batch; ++i)
+        gemm_nt(m, k, n, dy.data() + i * m * n, n, kept_b.data() + i * k * n, n,
+                da.data() + i * m * k, k);
+      grads[0].add(da);
+    }
+    if (grads[1].wanted()) {  // dB = Aᵀ dY
+      Tensor db({batch, k, n});
+      for (Index i = 0; i < batch; ++i)
+        gemm_tn(k, n, m, kept_a.data() + i * m * k, k, dy.data() + i * m * n, n,
+                db.data() + i * k * n, n);
+      grads[1].add(db);
+    }
+  });
+}
+
+namespace {
+
+/// x seen as [before, a, between, b, after] -> [before, b, between, a, after]
+Tensor swapped(const Tensor& x, int i, int j) {
+  Index before = 1, between = 1, after = 1;
+  for (int d = 0; d < i; ++d) before *= x.dim(d);
+  for (int d = i + 1; d < j; ++d) between *= x.dim(d);
+  for (int d = j + 1; d < x.rank(); ++d) after *= x.dim(d);
+  const Index a = x.dim(i), b = x.dim(j);
+  Tensor y(x.shape().with(i, b).with(j, a));
+  const Real* from = x.data();
+  Real* to = y.data();
+  for (Index p = 0; p < before; ++p)
+    for (Index u = 0; u < b; ++u)
+      for (Index q = 0; q < between; ++q)
+        for (Index v = 0; v < a; ++v, to += after)
+          std::copy_n(from + (((p * a + v) * between + q) * b + u) * after, after, to);
+  return y;
+}
+
+}  // namespace
+
+Variable transpose(const Variable& x, int i, int j) {
+  const int rank = x.shape().rank();
+  check(i >= 0 && j >= 0 && i < rank && j < rank, "transpose: dimensions {}, {} of {}", i, j,
+        x.shape());
+  if (i == j) return x;
+  const int low = std::min(i, j), high = std::max(i, j);
+  return Variable::from_op(
+      "transpose", swapped(x.value(), low, high), {x},
+      [low, high](const Tensor& dy, Grads grads) { grads[0].add(swapped(dy, low, high)); });
+}
+
+Variable reshape(const Variable& x, const Shape& shape) {
+  return Variable::from_op(
+      "reshape", x.value().reshape(shape), {x},
+      [before = x.shape()](const Tensor& dy, Grads grads) { grads[0].add(dy.reshape(before)); });
+}
+
+Variable embedding(const Variable& weight, std::span<const std::int32_t> ids,
+                   const Shape& ids_shape) {
+  check(weight.shape().rank() == 2, "embedding: weight {} is not a matrix", weight.shape());
+  check(ids_shape.size() == static_cast<Index>(ids.size()), "embedding: {} ids do not fill {}",
+        ids.size(), ids_shape);
+  const Index rows = weight.dim(0), width = weight.dim(1);
+  std::vector<Index> dims(ids_shape.dims().begin(), ids_shape.dims().end());
+  dims.push_back(width);
+  Tensor y{Shape(dims)};
+  for (std::size_t t = 0; t < ids.size(); ++t) {
+    check(ids[t] >= 0 && ids[t] < rows, "embedding: id {} at position {} is not below {}", ids[t],
+          t, rows);
+    std::copy_n(weight.value().data() + ids[t] * width, width,
+                y.data() + static_cast<Index>(t) * width);
+  }
+  std::vector<std::int32_t> kept_ids;
+  if (weight.requires_grad()) kept_ids.assign(ids.begin(), ids.end());
+  return Variable::from_op(
+      "embedding", y, {weight},
+      [kept_ids, shape = weight.shape(), width](const Tensor& dy, Grads grads) {
+        Tensor dw = Tensor::zeros(shape);
+        for (std::size_t t = 0; t < kept_ids.size(); ++t)
+          for (Index c = 0; c < width; ++c)
+            dw.data()[kept_ids[t] * width + c] += dy[static_cast<Index>(t) * width + c];
+        grads[0].add(dw);
+      });
+}
+
+}  // namespace focus

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "autograd/tensor.h"
+
+namespace focus {
+
+/// How a pair's affinity a = g_i . g_j acts on its score s.
+enum class Gate {
+  logit,    // s sigmoid(lambda a): the paper's Eq. 2; it does not prune (a score of 0 is not -inf)
+  affinity  // s + log(a + floor): multiplies the pair's softmax weight by a; its limit is the mask
+};
+constexpr auto enum_names(Gate) { return std::array<std::string_view, 2>{"logit", "affinity"}; }
+
+/// Where the groups' log-potentials b come from.
+enum class Balance {
+  sequence,  // Sinkhorn over the tokens of the sequence: the paper's. Sees later tokens: not causal
+  carried,   // a moving average over batches already seen: a constant, causal
+  none       // b = 0, plain softmax: collapses; for ablation
+};
+constexpr auto enum_names(Balance) {
+  return std::array<std::string_view, 3>{"sequence", "carried", "none"};
+}
+
+/// What hard attention does with the affinity of the distant pairs it attends.
+enum class HardGate { drop, keep };
+constexpr auto enum_names(HardGate) { return std::array<std::string_view, 2>{"drop", "keep"}; }
+
+/// The method's settings, one for all layers. Symbols are the paper's (arXiv 2604.03260).
+struct FocusConfig {
+  int num_groups = 4;         // K
+  int routing_dim = 16;       // d_g
+  double temperature = 0.1;   // tau
+  int sinkhorn_iters = 10;    // N
+  double gate_steepness = 8;  // lambda, of the logit gate; not given in the paper
+  Index local_window = 128;   // w: pairs with i - j <= w are always attended
+  Gate gate = Gate::affinity;
+  Balance balance = Balance::carried;
+  HardGate hard_gate = HardGate::drop;
+  double affinity_floor = 1e-6;  // keeps log(a) finite
+  double carried_rate = 0.1;     // of the potentials' moving average
+
+  template <class F>
+  void visit(F&& f) {
+    f("num_groups", num_groups, "K, groups in each layer (at most 64)");
+    f("routing_dim", routing_dim, "d_g, width of the routing space");
+    f("temperature", temperature, "tau of the assignments");
+    f("sinkhorn_iters", sinkhorn_iters, "N, Sinkhorn rounds");
+    f("gate_steepness", gate_steepness, "lambda of the logit gate");
+    f("local_window", local_window, "w, pairs with i - j <= w are always attended");
+    f("gate", gate,
+      "logit: the paper's Eq. 2; affinity: adds log(g_i . g_j), whose limit is the hard mask");
+    f("balance", balance,
+      "sequence: Sinkhorn over the sequence (not causal); carried: potentials of batches seen "
+      "before (causal); none");
+    f("hard_gate", hard_gate,
+      "what hard attention does with log(g_i . g_j) of the pairs it attends");
+    f("affinity_floor", affinity_floor, "added to the affinity before its logarithm");
+    f("carried_rate", carried_rate, "rate of the carried potentials' moving average");
+  }
+
+  /// Throws std::invalid_argument naming the key that is out of range.
+  void validate() const;
+};
+
+}  // namespace focus

@@ -1,0 +1,95 @@
+#include "focus/focus_model.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "autograd/check.h"
+
+namespace focus {
+
+std::string AttentionMode::name() const {
+  switch (kind) {
+    case Kind::dense:
+      return "dense";
+    case Kind::soft:
+      return "soft";
+    case Kind::hard:
+      break;
+  }
+  return fmt::format("hard k={}{}", top_k, hard_gate == HardGate::keep ? " keep" : "");
+}
+
+double GroupStatistics::dominance() const {
+  if (tokens == 0) return 0;
+  return static_cast<double>(*std::ranges::max_element(sizes)) / static_cast<double>(tokens);
+}
+
+FocusModel::FocusModel(FocusConfig config, Index hidden_size, Index num_layers, Rng& rng)
+    : config_(std::move(config)) {
+  config_.validate();
+  mode.balance = config_.balance;
+  mode.hard_gate = config_.hard_gate;
+  for (Index i = 0; i < num_layers; ++i)
+    layers_.push_back(make_focus_layer(config_, hidden_size, rng));
+  last_.resize(layers_.size());
+  reset_statistics();
+}
+
+void FocusModel::compose(Decoder& decoder) {
+  check(decoder.layers().size() == layers_.size(), "focus: {} layers for a decoder of {}",
+        layers_.size(), decoder.layers().size());
+  for (Block& block : decoder.layers())
+    block.self_attn.mechanism = [this](const MechanismInputs& in) { return attend(in); };
+}
+
+Variable FocusModel::attend(const MechanismInputs& in) {
+  if (mode.kind == AttentionMode::Kind::dense) return attention(in.q, in.k, in.v, in.options);
+  const auto layer = static_cast<std::size_t>(in.layer);
+  const Routing routing = route(in.h, layers_[layer], config_, mode.balance);
+  GateOptions options = GateOptions::from(config_);
+  if (mode.kind == AttentionMode::Kind::hard) {
+    options.gated = mode.hard_gate == HardGate::keep;
+    options.membership = membership(routing, mode.top_k);
+  }
+  last_[layer] = routing;
+  last_[layer].assignments = Variable(routing.assignments.value());
+  if (gather_statistics) gather(in, routing, options);
+  return gated_attention(in.q, in.k, in.v, routing.assignments, in.options, std::move(options));
+}
+
+void FocusModel::gather(const MechanismInputs& in, const Routing& routing,
+                        const GateOptions& options) {
+  GroupStatistics& stats = statistics[static_cast<std::size_t>(in.layer)];
+  const Tensor& g = routing.assignments.value();
+  const Index groups = g.cols(), batch = in.h.dim(0), seq_len = in.h.dim(1);
+  for (const std::uint64_t set : membership(routing, 1))
+    ++stats.sizes[static_cast<std::size_t>(std::countr_zero(set))];
+  stats.tokens += g.rows();
+  for (Index i = 0; i < g.rows(); ++i) {
+    const Real* row = g.data() + i * groups;
+    stats.confidence += static_cast<double>(*std::max_element(row, row + groups));
+    for (Index k = 0; k < groups; ++k)
+      if (row[k] > 0)
+        stats.entropy -= static_cast<double>(row[k]) * std::log(static_cast<double>(row[k]));
+  }
+  for (Index s = 0; s < batch; ++s) {
+    std::span<const std::uint64_t> sets(options.membership);
+    if (!sets.empty())
+      sets = sets.subspan(static_cast<std::size_t>(s * seq_len), static_cast<std::size_t>(seq_len));
+    stats.pairs += count_pairs(sets, seq_len, config_.local_window, in.options.sliding_window);
+  }
+}
+
+void FocusModel::update_potentials() {
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    if (last_[i].logits) focus::update_potentials(layers_[i], last_[i], config_);
+}
+
+void FocusModel::reset_statistics() {
+  statistics.assign(layers_.size(), GroupStatistics{});
+  for (GroupStatistics& stats : statistics)
+    stats.sizes.assign(static_cast<std::size_t>(config_.num_groups), 0);
+}
+
+}  // namespace focus

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "focus/gated_attention.h"
+#include "focus/routing.h"
+#include "layers/decoder.h"
+
+namespace focus {
+
+/// What a forward pass with Focus runs.
+struct AttentionMode {
+  enum class Kind { dense, soft, hard };
+  Kind kind = Kind::soft;
+  int top_k = 1;  // hard: groups a token keeps
+  Balance balance = Balance::carried;
+  HardGate hard_gate = HardGate::drop;
+
+  /// "dense", "soft", "hard k=2", "hard k=2 keep"
+  std::string name() const;
+};
+
+/// What the routing of one layer did, summed over the tokens it saw.
+struct GroupStatistics {
+  std::vector<std::int64_t> sizes;  // tokens whose highest assignment is group g
+  std::int64_t tokens = 0;
+  double entropy = 0;     // sum over tokens of -sum_k g log g, in nats
+  double confidence = 0;  // sum over tokens of max_k g
+  PairCounts pairs;
+
+  /// The largest group's share; 1 / num_groups is perfect balance.
+  double dominance() const;
+};
+
+/// Focus on all layers of a decoder: the adapter that a retrofit trains.
+class FocusModel {
+ public:
+  FocusModel(FocusConfig config, Index hidden_size, Index num_layers, Rng& rng);
+  FocusModel(const FocusModel&) = delete;
+  FocusModel& operator=(const FocusModel&) = delete;
+
+  const FocusConfig& config() const { return config_; }
+  std::vector<FocusLayer>& layers() { return layers_; }
+
+  /// Makes every layer of the decoder attend through this model, which must outlive it.
+  void compose(Decoder& decoder);
+
+  /// What the next forward passes run.
+  AttentionMode mode;
+
+  /// Lets the batch of the last forward pass enter the carried potentials.
+  void update_potentials();
+
+  /// While true, forward passes add to `statistics`.
+  bool gather_statistics = false;
+  std::vector<GroupStatistics> statistics;  // one a layer
+  void reset_statistics();
+
+  void visit(auto&& f) { f("layers", layers_); }
+
+ private:
+  Variable attend(const MechanismInputs& in);
+  void gather(const MechanismInputs& in, const Routing& routing, const GateOptions& options);
+
+  FocusConfig config_;
+  std::vector<FocusLayer> layers_;
+  std::vector<Routing> last_;  // of the last forward pass, without its graph
+};
+
+}  // namespace focus

@@ -1,0 +1,169 @@
+#include "layers/decoder.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "autograd/check.h"
+
+namespace focus {
+namespace {
+
+Linear make_linear(Index out, Index in, bool bias) {
+  return {Tensor(Shape{out, in}), bias ? Variable(Tensor(Shape{out})) : Variable()};
+}
+
+Norm make_norm(const ModelConfig& c) {
+  return {Tensor({c.hidden_size}),
+          c.norm == NormKind::layer_norm ? Variable(Tensor({c.hidden_size})) : Variable(), c.norm,
+          static_cast<Real>(c.norm_eps)};
+}
+
+Block make_block(const ModelConfig& c) {
+  const Index width = c.hidden_size, inner = c.intermediate_size;
+  const Index q_width = c.num_attention_heads * c.head_dim;
+  const Index kv_width = c.num_key_value_heads * c.head_dim;
+  return {make_norm(c), make_norm(c),
+          Attention{make_linear(q_width, width, c.attention_bias),
+                    make_linear(kv_width, width, c.attention_bias),
+                    make_linear(kv_width, width, c.attention_bias),
+                    make_linear(width, q_width, c.attention_out_bias),
+                    {}},
+          Mlp{c.gated_mlp ? make_linear(inner, width, c.mlp_bias) : Linear{},
+              make_linear(inner, width, c.mlp_bias), make_linear(width, inner, c.mlp_bias)}};
+}
+
+}  // namespace
+
+Decoder::Decoder(ModelConfig config) : config_(std::move(config)) {
+  config_.validate("model");
+  embed_tokens_.weight = Tensor({config_.vocab_size, config_.hidden_size});
+  if (config_.learned_positions)
+    embed_positions_.weight = Tensor({config_.max_position_embeddings, config_.hidden_size});
+  for (Index i = 0; i < config_.num_hidden_layers; ++i) layers_.push_back(make_block(config_));
+  norm_ = make_norm(config_);
+  if (!config_.tie_word_embeddings)
+    lm_head_.weight = Tensor({config_.vocab_size, config_.hidden_size});
+}
+
+Variable Decoder::attend(const Block& block, const Variable& x, Index layer) const {
+  const Attention& attn = block.self_attn;
+  const Variable h = block.input_layernorm(x);
+  const Shape q_shape{x.dim(0), x.dim(1), config_.num_attention_heads, config_.head_dim};
+  const Shape kv_shape = q_shape.with(2, config_.num_key_value_heads);
+  Variable q = reshape(attn.q_proj(h), q_shape);
+  Variable k = reshape(attn.k_proj(h), kv_shape);
+  const Variable v = reshape(attn.v_proj(h), kv_shape);
+  if (!config_.learned_positions) {
+    q = rope(q, rotary_);
+    k = rope(k, rotary_);
+  }
+  const AttentionOptions options{.scale = static_cast<Real>(1 / std::sqrt(config_.head_dim))};
+  const Variable out =
+      attn.mechanism ? attn.mechanism({h, q, k, v, options, layer}) : attention(q, k, v, options);
+  return attn.o_proj(
+      reshape(out, {x.dim(0), x.dim(1), config_.num_attention_heads * config_.head_dim}));
+}
+
+Variable Decoder::feed_forward(const Mlp& mlp, const Variable& x) const {
+  const Variable up = mlp.up_proj(x);
+  const auto activated = [&](const Variable& z) {
+    switch (config_.activation) {
+      case Activation::gelu:
+        return gelu(z);
+      case Activation::gelu_tanh:
+        return gelu_tanh(z);
+      case Activation::silu:
+        return silu(z);
+    }
+    return z;
+  };
+  if (!config_.gated_mlp) return mlp.down_proj(activated(up));
+  const Variable gate = mlp.gate_proj(x);
+  return mlp.down_proj(config_.activation == Activation::silu ? swiglu(gate, up)
+                                                              : multiply(activated(gate), up));
+}
+
+Variable Decoder::hidden_states(std::span<const std::int32_t> ids, Index batch) const {
+  check(batch > 0 && !ids.empty() && static_cast<Index>(ids.size()) % batch == 0,
+        "decoder: {} ids are not {} sequences of equal length", ids.size(), batch);
+  const Index seq_len = static_cast<Index>(ids.size()) / batch;
+  Variable x = embedding(embed_tokens_.weight, ids, {batch, seq_len});
+  if (config_.learned_positions) {
+    check(seq_len <= config_.max_position_embeddings,
+          "decoder: {} tokens in a sequence, but the model has {} positions", seq_len,
+          config_.max_position_embeddings);
+    std::vector<std::int32_t> positions(ids.size());
+    for (std::size_t t = 0; t < ids.size(); ++t)
+      positions[t] = static_cast<std::int32_t>(static_cast<Index>(t) % seq_len);
+    x = add(x, embedding(embed_positions_.weight, positions, {batch, seq_len}));
+  } else if (!rotary_.cos.defined() || rotary_.cos.dim(0) < seq_len) {
+    rotary_ = rotary_table(config_.rope, config_.head_dim, seq_len);
+  }
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const Block& block = layers_[i];
+    x = add(x, attend(block, x, static_cast<Index>(i)));
+    x = add(x, feed_forward(block.mlp, block.post_attention_layernorm(x)));
+  }
+  return norm_(x);
+}
+
+Variable Decoder::logits(const Variable& hidden) const { return linear(hidden, head_weight(), {}); }
+
+Variable Decoder::loss(std::span<const std::int32_t> ids, Index batch) const {
+  return linear_cross_entropy(hidden_states(ids, batch), head_weight(),
+                              shifted_targets(ids, batch));
+}
+
+std::vector<std::int32_t> shifted_targets(std::span<const std::int32_t> ids, Index batch) {
+  const std::size_t seq_len = ids.size() / static_cast<std::size_t>(batch);
+  std::vector<std::int32_t> targets(ids.size(), -1);
+  for (std::size_t t = 0; t + 1 < ids.size(); ++t)
+    if ((t + 1) % seq_len != 0) targets[t] = ids[t + 1];
+  return targets;
+}
+
+RotaryTable rotary_table(const RopeConfig& config, Index rotary_dim, Index seq_len) {
+  const Index half = rotary_dim / 2;
+  RotaryTable table{Tensor({seq_len, half}), Tensor({seq_len, half})};
+  for (Index i = 0; i < half; ++i) {
+    double frequency =
+        std::pow(config.theta, -2.0 * static_cast<double>(i) / static_cast<double>(rotary_dim));
+    if (config.scaling == RopeConfig::Scaling::linear) {
+      frequency /= config.factor;
+    } else if (config.scaling == RopeConfig::Scaling::llama3) {
+      // Long waves are stretched by `factor`, short ones kept, those between interpolated
+      // (Grattafiori et al. 2024, section 4.1; transformers' "llama3").
+      const double turns = static_cast<double>(config.original_max_position_embeddings) *
+                           frequency / (2 * std::numbers::pi);
+      const double smooth = std::clamp(
+          (turns - config.low_freq_factor) / (config.high_freq_factor - config.low_freq_factor),
+          0.0, 1.0);
+      frequency *= (1 - smooth) / config.factor + smooth;
+    }
+    for (Index t = 0; t < seq_len; ++t) {
+      const double angle = static_cast<double>(t) * frequency;
+      table.cos.data()[t * half + i] = static_cast<Real>(std::cos(angle));
+      table.sin.data()[t * half + i] = static_cast<Real>(std::sin(angle));
+    }
+  }
+  return table;
+}
+
+void initialise(Decoder& decoder, Rng& rng) {
+  const ModelConfig& c = decoder.config();
+  for_each_parameter(decoder, [&](const std::string& name, Variable& p) {
+    Tensor& value = p.mutable_value();
+    if (name.ends_with(".bias")) {
+      value.fill(0);
+    } else if (value.rank() == 1) {
+      value.fill(1);
+    } else {
+      const bool residual = name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight");
+      const double std = c.initializer_range /
+                         (residual ? std::sqrt(2.0 * static_cast<double>(c.num_hidden_layers)) : 1);
+      for (Real& w : value.span()) w = static_cast<Real>(std * rng.normal());
+    }
+  });
+}
+
+}  // namespace focus

@@ -1,0 +1,141 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "autograd/ops.h"
+#include "autograd/random.h"
+#include "layers/model_config.h"
+#include "layers/module.h"
+
+// A decoder-only transformer: one block for every family, its optional parts undefined where the
+// config leaves them out.
+namespace focus {
+
+struct Linear {
+  Variable weight;  // [out, in]
+  Variable bias;    // [out]; undefined where the architecture has none
+  Variable operator()(const Variable& x) const { return linear(x, weight, bias); }
+  void visit(auto&& f) {
+    f("weight", weight);
+    f("bias", bias);
+  }
+};
+
+struct Norm {
+  Variable weight;  // [hidden_size]
+  Variable bias;    // [hidden_size]; undefined for RMSNorm
+  NormKind kind = NormKind::rms_norm;
+  Real eps = Real(1e-5);
+  Variable operator()(const Variable& x) const {
+    return kind == NormKind::layer_norm ? layer_norm(x, weight, bias, eps)
+                                        : rms_norm(x, weight, eps);
+  }
+  void visit(auto&& f) {
+    f("weight", weight);
+    f("bias", bias);
+  }
+};
+
+/// What an attention layer hands to its mechanism, norms, biases and rotary applied.
+struct MechanismInputs {
+  const Variable& h;  // [batch, seq_len, hidden_size]: what q, k and v were projected from
+  const Variable& q;  // [batch, seq_len, num_heads, head_dim]
+  const Variable& k;  // [batch, seq_len, num_kv_heads, head_dim]
+  const Variable& v;  // like k
+  const AttentionOptions& options;  // scale, soft-cap, the layer's own sliding window
+  Index layer = 0;
+};
+/// Returns the output before o_proj, shaped like q. This is the seam between a decoder and all that
+/// can be put onto it; an empty one is dense causal attention.
+using AttentionMechanism = std::function<Variable(const MechanismInputs&)>;
+
+struct Attention {
+  Linear q_proj, k_proj, v_proj, o_proj;
+  AttentionMechanism mechanism;
+  void visit(auto&& f) {
+    f("q_proj", q_proj);
+    f("k_proj", k_proj);
+    f("v_proj", v_proj);
+    f("o_proj", o_proj);
+  }
+};
+
+struct Mlp {
+  Linear gate_proj;  // undefined where the MLP is not gated
+  Linear up_proj, down_proj;
+  void visit(auto&& f) {
+    f("gate_proj", gate_proj);
+    f("up_proj", up_proj);
+    f("down_proj", down_proj);
+  }
+};
+
+struct Block {
+  Norm input_layernorm, post_attention_layernorm;
+  Attention self_attn;
+  Mlp mlp;
+  void visit(auto&& f) {
+    f("input_layernorm", input_layernorm);
+    f("self_attn", self_attn);
+    f("post_attention_layernorm", post_attention_layernorm);
+    f("mlp", mlp);
+  }
+};
+
+class Decoder {
+ public:
+  /// All parameters allocated and undefined in value; load_weights or initialise fills them.
+  explicit Decoder(ModelConfig config);
+
+  const ModelConfig& config() const { return config_; }
+  std::vector<Block>& layers() { return layers_; }
+
+  /// ids: `batch` sequences of equal length, one after the other -> the last norm's output
+  /// [batch, seq_len, hidden_size]. Throws where a sequence is longer than
+  /// max_position_embeddings (learned positions) or an id is not below vocab_size.
+  Variable hidden_states(std::span<const std::int32_t> ids, Index batch) const;
+  /// [..., hidden_size] -> [..., vocab_size]
+  Variable logits(const Variable& hidden) const;
+  /// Mean cross-entropy of each token but the first of its sequence, in nats: [1]. What
+  /// transformers returns for labels = input_ids.
+  Variable loss(std::span<const std::int32_t> ids, Index batch) const;
+  /// The output head's weight: lm_head's, or the embedding's where they are tied.
+  const Variable& head_weight() const {
+    return lm_head_.weight.defined() ? lm_head_.weight : embed_tokens_.weight;
+  }
+
+  void visit(auto&& f) {
+    f("embed_tokens", embed_tokens_);
+    f("embed_positions", embed_positions_);
+    f("layers", layers_);
+    f("norm", norm_);
+    f("lm_head", lm_head_);
+  }
+
+ private:
+  Variable attend(const Block& block, const Variable& x, Index layer) const;
+  Variable feed_forward(const Mlp& mlp, const Variable& x) const;
+
+  ModelConfig config_;
+  Linear embed_tokens_;     // weight [vocab_size, hidden_size]
+  Linear embed_positions_;  // weight [max_position_embeddings, hidden_size], or undefined
+  std::vector<Block> layers_;
+  Norm norm_;
+  Linear lm_head_;              // undefined where tied
+  mutable RotaryTable rotary_;  // for the longest sequence so far
+};
+
+/// Targets of next-token prediction: ids shifted by one inside each sequence, -1 at its end.
+std::vector<std::int32_t> shifted_targets(std::span<const std::int32_t> ids, Index batch);
+
+/// Angles of `config` for positions 0..seq_len-1.
+RotaryTable rotary_table(const RopeConfig& config, Index rotary_dim, Index seq_len);
+
+/// GPT-2's initialisation: normal(0, initializer_range), the projections into the residual stream
+/// divided by sqrt(2 num_hidden_layers), norms 1, biases 0.
+void initialise(Decoder& decoder, Rng& rng);
+
+}  // namespace focus

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "autograd/check.h"
+#include "autograd/tensor.h"
+
+namespace focus {
+
+/// Typed reading of a config.json's fields with errors that name file and key.
+class JsonFields {
+ public:
+  JsonFields(const nlohmann::json& object, std::string where)
+      : object_(object), where_(std::move(where)) {}
+
+  const std::string& where() const { return where_; }
+  bool has(const char* key) const {
+    const auto it = object_.find(key);
+    return it != object_.end() && !it->is_null();
+  }
+  Index integer(const char* key) const {
+    const auto& value = require(key);
+    // Unsigned only: nlohmann would turn -1 into 2^64 - 1, and accept 1e3.
+    check(value.is_number_unsigned() && value.get<std::uint64_t>() <= 1ULL << 40,
+          "{}: {} must be a non-negative integer, not {}", where_, key, value.dump());
+    return value.get<Index>();
+  }
+  Index integer(const char* key, Index otherwise) const {
+    return has(key) ? integer(key) : otherwise;
+  }
+  std::optional<Index> optional_integer(const char* key) const {
+    return has(key) ? std::optional(integer(key)) : std::nullopt;
+  }
+  double number(const char* key) const {
+    const auto& value = require(key);
+    check(value.is_number(), "{}: {} must be a number, not {}", where_, key, value.dump());
+    return value.get<double>();
+  }
+  double number(const char* key, double otherwise) const {
+    return has(key) ? number(key) : otherwise;
+  }
+  bool boolean(const char* key, bool otherwise) const {
+    if (!has(key)) return otherwise;
+    const auto& value = require(key);
+    check(value.is_boolean(), "{}: {} must be true or false, not {}", where_, key, value.dump());
+    return value.get<bool>();
+  }
+  std::string text(const char* key) const {
+    const auto& value = require(key);
+    check(value.is_string(), "{}: {} must be a string, not {}", where_, key, value.dump());
+    return value.get<std::string>();
+  }
+  std::string text(const char* key, const std::string& otherwise) const {
+    return has(key) ? text(key) : otherwise;
+  }
+  JsonFields object(const char* key) const {
+    const auto& value = require(key);
+    check(value.is_object(), "{}: {} must be an object, not {}", where_, key, value.dump());
+    return {value, where_ + ": " + key};
+  }
+
+ private:
+  const nlohmann::json& require(const char* key) const {
+    check(has(key), "{}: {} is missing", where_, key);
+    return object_.at(key);
+  }
+
+  const nlohmann::json& object_;
+  std::string where_;
+};
+
+}  // namespace focus

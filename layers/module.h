@@ -1,0 +1,55 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "autograd/variable.h"
+
+// A module is a struct with one list of its members: visit(f) calls f("name", member) for each
+// parameter or sub-module. Saving, loading, freezing, counting and optimising all walk it.
+namespace focus {
+
+namespace detail {
+template <class T>
+struct IsVector : std::false_type {};
+template <class T>
+struct IsVector<std::vector<T>> : std::true_type {};
+template <class T>
+struct IsOptional : std::false_type {};
+template <class T>
+struct IsOptional<std::optional<T>> : std::true_type {};
+}  // namespace detail
+
+/// Calls f("layers.3.self_attn.q_proj.weight", variable) for every parameter that is present.
+template <class Module, class F>
+void for_each_parameter(Module& module, F&& f, const std::string& path = "") {
+  if constexpr (std::is_same_v<Module, Variable>) {
+    if (module.defined()) f(path, module);
+  } else if constexpr (detail::IsVector<Module>::value) {
+    for (std::size_t i = 0; i < module.size(); ++i)
+      for_each_parameter(module[i], f, path + "." + std::to_string(i));
+  } else if constexpr (detail::IsOptional<Module>::value) {
+    if (module) for_each_parameter(*module, f, path);
+  } else {
+    module.visit([&](const char* name, auto& member) {
+      for_each_parameter(member, f, path.empty() ? name : path + "." + name);
+    });
+  }
+}
+
+/// Makes every parameter collect a gradient, or none.
+template <class Module>
+void set_requires_grad(Module& module, bool wanted) {
+  for_each_parameter(module, [=](const std::string&, Variable& p) { p.set_requires_grad(wanted); });
+}
+
+template <class Module>
+Index count_parameters(Module& module) {
+  Index count = 0;
+  for_each_parameter(module, [&](const std::string&, Variable& p) { count += p.value().size(); });
+  return count;
+}
+
+}  // namespace focus

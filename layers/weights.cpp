@@ -1,0 +1,114 @@
+#include "layers/weights.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "autograd/check.h"
+#include "layers/family.h"
+
+namespace focus {
+namespace {
+
+/// "layers.12.mlp.x" against "layers.{}.mlp.x": the rule and the layer's number as text.
+struct Match {
+  const TensorRule* rule = nullptr;
+  std::string theirs;
+};
+
+Match match(const Family& family, const std::string& ours) {
+  std::string pattern = ours, layer;
+  if (const std::string head = "layers."; ours.starts_with(head)) {
+    const std::size_t end = ours.find('.', head.size());
+    layer = ours.substr(head.size(), end - head.size());
+    pattern = head + "{}" + ours.substr(end);
+  }
+  for (const TensorRule& rule : family.rules) {
+    if (rule.ours != pattern) continue;
+    std::string theirs = rule.theirs;
+    if (const std::size_t at = theirs.find("{}"); at != std::string::npos)
+      theirs.replace(at, 2, layer);
+    return {&rule, theirs};
+  }
+  throw std::logic_error("no published name for " + ours + " in family " + family.model_type);
+}
+
+Tensor transposed(const Tensor& x) { return transpose(Variable(x), 0, 1).value(); }
+
+/// Under its full name, or as a bare base model saves it; where head and embedding are tied, a file
+/// may hold either of the two.
+const TensorInfo* find_published(const TensorSource& source, const Family& family,
+                                 const std::string& name, bool tied_embedding) {
+  if (const TensorInfo* info = source.find(name)) return info;
+  if (name.starts_with(family.base_prefix))
+    if (const TensorInfo* info = source.find(name.substr(family.base_prefix.size()))) return info;
+  return tied_embedding ? source.find("lm_head.weight") : nullptr;
+}
+
+Shape published_shape(const TensorRule& rule, const Shape& ours) {
+  const Shape whole = ours.with(0, ours[0] * rule.parts);
+  return rule.transposed ? Shape{whole[1], whole[0]} : whole;
+}
+
+}  // namespace
+
+void load_weights(Decoder& decoder, const TensorSource& source) {
+  const ModelConfig& config = decoder.config();
+  const Family& family = find_family(config.model_type, source.describe());
+  std::set<std::string> used;
+  std::map<std::string, Tensor> fused;  // those of which parts are still to come
+  for_each_parameter(decoder, [&](const std::string& name, Variable& p) {
+    const auto [rule, theirs] = match(family, name);
+    const bool tied = config.tie_word_embeddings && name == "embed_tokens.weight";
+    const TensorInfo* info = find_published(source, family, theirs, tied);
+    if (info == nullptr)
+      fail("{}: tensor {} is missing; the config describes a {} of {} layers", source.describe(),
+           theirs, config.model_type, config.num_hidden_layers);
+    const Shape wanted = published_shape(*rule, p.shape());
+    if (!std::ranges::equal(info->shape, wanted.dims()))
+      fail("{}: tensor {} has shape [{}], but the config asks for {}", source.describe(), info->name,
+           fmt::join(info->shape, ", "), wanted);
+    Tensor& tensor = fused[info->name];
+    if (!tensor.defined()) {
+      tensor = source.read(info->name);
+      if (rule->transposed) tensor = transposed(tensor);
+    }
+    const Index size = p.value().size();
+    std::copy_n(tensor.data() + rule->part * size, size, p.mutable_value().data());
+    if (rule->part + 1 == rule->parts) fused.erase(info->name);
+    used.insert(info->name);
+  });
+  for (const TensorInfo& info : source.tensors()) {
+    const bool ignored = std::ranges::any_of(
+        family.ignored, [&](const std::string& ending) { return info.name.ends_with(ending); });
+    const bool tied_copy = config.tie_word_embeddings && info.name == "lm_head.weight";
+    if (!used.contains(info.name) && !ignored && !tied_copy)
+      fail("{}: tensor {} is not part of a {} model with this config", source.describe(), info.name,
+           config.model_type);
+  }
+}
+
+void for_each_published(Decoder& decoder, const std::function<Tensor(const Variable&)>& select,
+                        const std::function<void(const std::string&, const Tensor&)>& f) {
+  const Family& family = find_family(decoder.config().model_type, "model");
+  struct Whole {
+    Tensor tensor;
+    int parts = 0;
+  };
+  std::map<std::string, Whole> pending;  // fused tensors of which parts are still to come
+  for_each_parameter(decoder, [&](const std::string& name, Variable& p) {
+    const auto [rule, theirs] = match(family, name);
+    const Tensor part = select(p);
+    Whole& whole = pending[theirs];
+    if (!whole.tensor.defined())
+      whole.tensor = Tensor(part.shape().with(0, part.dim(0) * rule->parts));
+    std::copy_n(part.data(), part.size(), whole.tensor.data() + rule->part * part.size());
+    if (++whole.parts < rule->parts) return;
+    f(theirs, rule->transposed ? transposed(whole.tensor) : whole.tensor);
+    pending.erase(theirs);
+  });
+}
+
+}  // namespace focus

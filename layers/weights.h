@@ -1,0 +1,22 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "data/tensor_source.h"
+#include "layers/decoder.h"
+
+namespace focus {
+
+/// Fills every parameter from a published checkpoint's tensors, under the names of the model's
+/// family. Throws std::runtime_error naming the tensor where one is missing, has another shape
+/// than the config says, or is unknown; nothing is guessed.
+void load_weights(Decoder& decoder, const TensorSource& source);
+
+/// Calls f(published name, tensor as published: fused and transposed as the family's files are) for
+/// every parameter, in the order of the model. `select` says what of a parameter is meant: its
+/// value, its gradient.
+void for_each_published(Decoder& decoder, const std::function<Tensor(const Variable&)>& select,
+                        const std::function<void(const std::string&, const Tensor&)>& f);
+
+}  // namespace focus

@@ -1,0 +1,110 @@
+#include "optim/adamw.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "autograd/check.h"
+#include "autograd/parallel.h"
+
+namespace focus {
+
+void OptimConfig::validate() const {
+  check(lr > 0, "optim.lr must be positive, not {}", lr);
+  check(beta1 >= 0 && beta1 < 1, "optim.beta1 must be in [0, 1), not {}", beta1);
+  check(beta2 >= 0 && beta2 < 1, "optim.beta2 must be in [0, 1), not {}", beta2);
+  check(eps > 0, "optim.eps must be positive, not {}", eps);
+  check(weight_decay >= 0, "optim.weight_decay must not be negative, not {}", weight_decay);
+  check(clip_norm >= 0, "optim.clip_norm must not be negative, not {}", clip_norm);
+  check(warmup_steps >= 0, "optim.warmup_steps must not be negative, not {}", warmup_steps);
+  check(final_lr_ratio >= 0 && final_lr_ratio <= 1,
+        "optim.final_lr_ratio must be in [0, 1], not {}", final_lr_ratio);
+}
+
+double learning_rate(const OptimConfig& config, std::int64_t step, std::int64_t steps) {
+  if (step < config.warmup_steps)
+    return config.lr * static_cast<double>(step + 1) / static_cast<double>(config.warmup_steps);
+  const double t = static_cast<double>(step - config.warmup_steps) /
+                   static_cast<double>(std::max<std::int64_t>(1, steps - 1 - config.warmup_steps));
+  const double cosine = 0.5 * (1 + std::cos(std::numbers::pi * std::min(1.0, t)));
+  return config.lr * (config.final_lr_ratio + (1 - config.final_lr_ratio) * cosine);
+}
+
+double gradient_norm(const NamedParameters& parameters) {
+  double total = 0;
+  for (const NamedParameter& p : parameters) {
+    const Tensor& grad = p.variable.grad();
+    if (!grad.defined()) continue;
+    const Index size = grad.size();
+    std::vector<double> sums(static_cast<std::size_t>((size + kElementChunk - 1) / kElementChunk));
+    parallel_chunks(size, kElementChunk, [&](Index begin, Index end) {
+      double sum = 0;
+      for (Index i = begin; i < end; ++i) sum += static_cast<double>(grad[i]) * grad[i];
+      sums[static_cast<std::size_t>(begin / kElementChunk)] = sum;
+    });
+    for (const double sum : sums) total += sum;
+  }
+  return std::sqrt(total);
+}
+
+void clip_gradients(const NamedParameters& parameters, double norm, double max_norm) {
+  const double factor = max_norm / (norm + 1e-6);
+  if (factor >= 1) return;
+  for (NamedParameter p : parameters) {
+    if (!p.variable.grad().defined()) continue;
+    // A leaf's gradient may share its buffer with another leaf's.
+    Tensor grad = p.variable.grad().clone();
+    parallel_chunks(grad.size(), kElementChunk, [&, g = grad.data()](Index begin, Index end) {
+      for (Index i = begin; i < end; ++i) g[i] *= static_cast<Real>(factor);
+    });
+    p.variable.set_grad(grad);
+  }
+}
+
+std::string first_nonfinite_gradient(const NamedParameters& parameters) {
+  for (const NamedParameter& p : parameters) {
+    if (!p.variable.grad().defined()) continue;
+    for (const Real g : p.variable.grad().span())
+      if (!std::isfinite(g)) return p.name;
+  }
+  return {};
+}
+
+AdamW::AdamW(NamedParameters parameters, OptimConfig config)
+    : parameters_(std::move(parameters)), config_(config) {
+  for (const NamedParameter& p : parameters_)
+    moments_.push_back({Tensor::zeros(p.variable.shape()), Tensor::zeros(p.variable.shape())});
+}
+
+void AdamW::zero_grad() {
+  for (NamedParameter& p : parameters_) p.variable.zero_grad();
+}
+
+void AdamW::step(double lr) {
+  ++steps_;
+  const double t = static_cast<double>(steps_);
+  const auto step_size = static_cast<Real>(lr / (1 - std::pow(config_.beta1, t)));
+  const auto root_correction = static_cast<Real>(std::sqrt(1 - std::pow(config_.beta2, t)));
+  const auto beta1 = static_cast<Real>(config_.beta1), beta2 = static_cast<Real>(config_.beta2);
+  const auto one_minus_beta1 = static_cast<Real>(1 - config_.beta1);
+  const auto one_minus_beta2 = static_cast<Real>(1 - config_.beta2);
+  const auto eps = static_cast<Real>(config_.eps);
+  for (std::size_t n = 0; n < parameters_.size(); ++n) {
+    Variable& p = parameters_[n].variable;
+    if (!p.grad().defined()) continue;
+    const bool decays = p.shape().rank() > 1 || config_.decay_1d;
+    const auto keep = static_cast<Real>(decays ? 1 - lr * config_.weight_decay : 1.0);
+    Real* value = p.mutable_value().data();
+    Real* m = moments_[n].m.data();
+    Real* v = moments_[n].v.data();
+    const Real* g = p.grad().data();
+    parallel_chunks(p.value().size(), kElementChunk, [=](Index begin, Index end) {
+      for (Index i = begin; i < end; ++i) {
+        m[i] = beta1 * m[i] + one_minus_beta1 * g[i];
+        v[i] = beta2 * v[i] + one_minus_beta2 * g[i] * g[i];
+        value[i] = value[i] * keep - step_size * m[i] / (std::sqrt(v[i]) / root_correction + eps);
+      }
+    });
+  }
+}
+
+}  // namespace focus
