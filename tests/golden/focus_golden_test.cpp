@@ -2,7 +2,7 @@
 #include "focus/gated_attention.h"
 #include "focus/routing.h"
 #include "focus/sinkhorn.h"
-#include "tests/support/golden.h"
+#include "tests/support/golden_model.h"
 
 namespace focus {
 namespace {
@@ -13,26 +13,11 @@ void expect_close(const char* what, const Tensor& actual, const std::vector<doub
   EXPECT_LE(relative_error(actual.span(), expected), kTolerance) << what;
 }
 
-Balance balance_named(const std::string& name) {
-  for (int i = 0; i < 3; ++i)
-    if (enum_names(Balance{})[static_cast<std::size_t>(i)] == name) return static_cast<Balance>(i);
-  fail("balance {} is unknown", name);
-}
-
 class FocusGolden : public testing::TestWithParam<std::string> {};
 
 TEST_P(FocusGolden, Agrees) {
   const GoldenFile file(GetParam());
-  FocusConfig config;
-  config.num_groups = static_cast<int>(file.attribute("groups"));
-  config.routing_dim = static_cast<int>(file.attribute("routing_dim"));
-  config.temperature = file.attribute("temperature");
-  config.sinkhorn_iters = std::max(1, static_cast<int>(file.attribute("sinkhorn_iterations")));
-  config.gate_steepness = file.attribute("steepness");
-  config.local_window = static_cast<Index>(file.attribute("window"));
-  config.affinity_floor = file.attribute("affinity_floor");
-  config.gate = file.text_attribute("gate") == "logit" ? Gate::logit : Gate::affinity;
-  const Balance balance = balance_named(file.text_attribute("balance"));
+  const FocusConfig config = golden_focus_config(file);
   const AttentionOptions options{
       .scale = static_cast<Real>(file.attribute("scale")),
       .softcap = static_cast<Real>(file.attribute("softcap")),
@@ -49,7 +34,7 @@ TEST_P(FocusGolden, Agrees) {
   const Variable q = leaf(swap_heads(file.tensor("q"))), k = leaf(swap_heads(file.tensor("k"))),
                  v = leaf(swap_heads(file.tensor("v")));
 
-  const Routing routing = route(h, layer, config, balance);
+  const Routing routing = route(h, layer, config, config.balance);
   expect_close("assignments", routing.assignments.value(), file.numbers("assignments"));
 
   // Scores and potentials as the file has them: before centring, from the sequence's own tokens.

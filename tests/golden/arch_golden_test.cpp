@@ -1,0 +1,118 @@
+// Whole models against transformers: dense and with Focus.
+#include "tests/support/golden_model.h"
+
+namespace focus {
+namespace {
+
+constexpr double kTolerance = 1e-4;
+
+void expect_close(const std::string& what, const Tensor& actual,
+                  const std::vector<double>& expected) {
+  EXPECT_LE(relative_error(actual.span(), expected), kTolerance) << what;
+}
+
+class ArchGolden : public testing::TestWithParam<std::string> {
+ protected:
+  ArchGolden() : folder_(std::filesystem::path(GetParam()).parent_path().string()) {}
+  void SetUp() override {
+    config_ = golden_config(folder_);
+    if (!config_) GTEST_SKIP() << folder_ << ": its model_type is not supported";
+  }
+  std::string folder_;
+  std::optional<ModelConfig> config_;
+};
+class DenseGolden : public ArchGolden {};
+class FocusModelGolden : public ArchGolden {};
+
+TEST_P(DenseGolden, Agrees) {
+  const GoldenFile file(GetParam());
+  Decoder decoder = golden_decoder(folder_, *config_);
+  const auto ids = file.ids("input_ids");
+  const Index batch = file.dims("input_ids").at(0);
+  {
+    const NoGrad guard;
+    expect_close("logits", decoder.logits(decoder.hidden_states(ids, batch)).value(),
+                 file.numbers("logits"));
+  }
+  set_requires_grad(decoder, true);
+  const Variable loss = decoder.loss(ids, batch);
+  expect_close("loss", loss.value(), file.numbers("loss"));
+  backward(loss);
+  std::vector<std::string> expected = file.names("grad");
+  for_each_published(
+      decoder, [](const Variable& p) { return p.grad(); },
+      [&](const std::string& name, const Tensor& grad) {
+        ASSERT_TRUE(file.has("grad/" + name)) << name;
+        expect_close("gradient of " + name, grad, file.numbers("grad/" + name));
+        std::erase(expected, "grad/" + name);
+      });
+  EXPECT_TRUE(expected.empty()) << "not ours: " << expected.front();
+}
+
+TEST_P(FocusModelGolden, Agrees) {
+  const GoldenFile file(GetParam());
+  Decoder decoder = golden_decoder(folder_, *config_);
+  const FocusConfig focus_config = golden_focus_config(file);
+  Rng rng(0);
+  FocusModel focus(focus_config, config_->hidden_size, config_->num_hidden_layers, rng);
+  for (std::size_t i = 0; i < focus.layers().size(); ++i) {
+    const std::string prefix = fmt::format("layers/{}/", i);
+    focus.layers()[i].projection = file.tensor(prefix + "w_g");
+    focus.layers()[i].centroids = file.tensor(prefix + "centroids");
+    focus.layers()[i].potentials = file.tensor(prefix + "carried");
+  }
+  focus.compose(decoder);
+  set_requires_grad(focus, true);
+  const auto ids = file.ids("input_ids");
+  const Index batch = file.dims("input_ids").at(0);
+  {
+    const NoGrad guard;
+    expect_close("logits", decoder.logits(decoder.hidden_states(ids, batch)).value(),
+                 file.numbers("logits"));
+  }
+  const Variable loss = decoder.loss(ids, batch);
+  expect_close("loss", loss.value(), file.numbers("loss"));
+  backward(loss);
+  for (std::size_t i = 0; i < focus.layers().size(); ++i) {
+    const std::string prefix = fmt::format("layers/{}/", i);
+    expect_close(prefix + "grad_w_g", focus.layers()[i].projection.grad(),
+                 file.numbers(prefix + "grad_w_g"));
+    expect_close(prefix + "grad_centroids", focus.layers()[i].centroids.grad(),
+                 file.numbers(prefix + "grad_centroids"));
+  }
+  const NoGrad guard;
+  for (int top_k = 1; top_k <= focus_config.num_groups; ++top_k) {
+    const std::string prefix = fmt::format("hard_{}/", top_k);
+    if (!file.has(prefix + "logits")) continue;
+    focus.mode.kind = AttentionMode::Kind::hard;
+    focus.mode.top_k = top_k;
+    const Variable hidden = decoder.hidden_states(ids, batch);
+    expect_close(prefix + "logits", decoder.logits(hidden).value(),
+                 file.numbers(prefix + "logits"));
+    expect_close(
+        prefix + "loss",
+        linear_cross_entropy(hidden, decoder.head_weight(), shifted_targets(ids, batch)).value(),
+        file.numbers(prefix + "loss"));
+  }
+}
+
+std::vector<std::string> focus_files() {
+  std::vector<std::string> files = golden_entries("arch", ".h5");
+  std::erase_if(files, [](const std::string& name) { return name.ends_with("dense.h5"); });
+  return files;
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, DenseGolden, testing::ValuesIn(golden_entries("arch", "/dense.h5")),
+                         test_name);
+INSTANTIATE_TEST_SUITE_P(FocusFiles, FocusModelGolden, testing::ValuesIn(focus_files()), test_name);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DenseGolden);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(FocusModelGolden);
+
+TEST(ArchGoldenFiles, AreThere) {
+  EXPECT_FALSE(golden_entries("arch", "/dense.h5").empty())
+      << "no arch/*/dense.h5 under " << golden_folder();
+  EXPECT_FALSE(focus_files().empty()) << "no arch/*/focus_*.h5 under " << golden_folder();
+}
+
+}  // namespace
+}  // namespace focus
