@@ -39,8 +39,9 @@ struct FocusConfig {
   Gate gate = Gate::affinity;
   Balance balance = Balance::carried;
   HardGate hard_gate = HardGate::drop;
-  double affinity_floor = 1e-6;  // keeps log(a) finite
-  double carried_rate = 0.1;     // of the potentials' moving average
+  double affinity_floor = 1e-6;     // keeps log(a) finite
+  double carried_rate = 0.1;        // of the potentials' moving average
+  std::int64_t sequence_steps = 0;  // first steps trained with `sequence` before `carried`
 
   template <class F>
   void visit(F&& f) {
@@ -59,6 +60,8 @@ struct FocusConfig {
       "what hard attention does with log(g_i . g_j) of the pairs it attends");
     f("affinity_floor", affinity_floor, "added to the affinity before its logarithm");
     f("carried_rate", carried_rate, "rate of the carried potentials' moving average");
+    f("sequence_steps", sequence_steps,
+      "first steps that train with sequence balance before carried");
   }
 
   /// Throws std::invalid_argument naming the key that is out of range.

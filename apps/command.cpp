@@ -1,0 +1,46 @@
+#include "apps/command.h"
+
+#include <omp.h>
+
+#include "autograd/check.h"
+#include "data/durable_file.h"
+#include "data/text.h"
+
+namespace focus {
+
+void parse_arguments(CLI::App& app, Arguments arguments) {
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
+  try {
+    app.parse(reversed);
+  } catch (const CLI::ParseError& error) {
+    throw CommandDone{app.exit(error) == 0 ? 0 : 2};
+  }
+}
+
+void set_threads(int threads) {
+  if (threads > 0) omp_set_num_threads(threads);
+}
+
+void write_json(const std::string& path, const nlohmann::ordered_json& json) {
+  if (!path.empty()) write_file_durably(path, std::string_view(json.dump(2) + "\n"));
+}
+
+std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std::string>& paths) {
+  const Tokenizer& tokenizer = model.require_tokenizer();
+  std::vector<EvalText> texts;
+  for (const auto& path :
+       expand_text_paths(std::vector<std::filesystem::path>(paths.begin(), paths.end()))) {
+    const std::string text = read_text_file(path);
+    EvalText entry{path.string(), tokenizer.encode(text), static_cast<std::int64_t>(text.size())};
+    if (const auto start = model.document_start()) entry.ids.insert(entry.ids.begin(), *start);
+    texts.push_back(std::move(entry));
+  }
+  return texts;
+}
+
+void refuse_existing(const std::string& path, bool overwrite) {
+  if (!overwrite && std::filesystem::exists(path))
+    fail("{}: exists already; choose another name, or add --overwrite", path);
+}
+
+}  // namespace focus

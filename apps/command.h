@@ -1,0 +1,46 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/evaluate.h"
+#include "apps/model_io.h"
+
+// What the subcommands share.
+namespace focus {
+
+/// Arguments after the subcommand's name; the return value is the exit status.
+using Arguments = std::span<const std::string>;
+
+int run_import(Arguments arguments);
+int run_train(Arguments arguments);
+int run_eval(Arguments arguments);
+int run_info(Arguments arguments);
+int run_leak_test(Arguments arguments);
+int run_corpus(Arguments arguments);
+int run_report(Arguments arguments);
+
+/// Thrown once --help has been printed, or the arguments were refused: main returns `status`.
+struct CommandDone {
+  int status = 0;
+};
+/// Parses, or throws CommandDone.
+void parse_arguments(CLI::App& app, Arguments arguments);
+
+/// Sets the number of OpenMP threads; 0 leaves the environment's choice.
+void set_threads(int threads);
+
+/// Writes what --json asks for; does nothing where `path` is empty.
+void write_json(const std::string& path, const nlohmann::ordered_json& json);
+
+/// Tokenizes whole files (.txt or .xz), one stream each, the model's document start before it.
+std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std::string>& paths);
+
+/// Refuses where a file that a command is to write exists, unless it may be overwritten.
+void refuse_existing(const std::string& path, bool overwrite);
+
+}  // namespace focus

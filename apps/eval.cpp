@@ -1,0 +1,123 @@
+#include "apps/command.h"
+#include "apps/progress.h"
+#include "autograd/check.h"
+
+namespace focus {
+namespace {
+
+/// dense, soft and hard k=1..K, under the routings and hard gates that were asked for.
+std::vector<AttentionMode> modes_for(const FocusModel* focus, const std::string& routing,
+                                     const std::string& hard_gate, int max_top_k) {
+  std::vector<AttentionMode> modes = {{.kind = AttentionMode::Kind::dense}};
+  if (focus == nullptr) return modes;
+  std::vector<Balance> balances;
+  const Balance trained = focus->config().balance;
+  if (routing == "auto") {
+    balances = {trained == Balance::none ? Balance::none : Balance::carried};
+    if (trained == Balance::sequence) balances.push_back(Balance::sequence);
+  } else if (routing == "both") {
+    balances = {Balance::carried, Balance::sequence};
+  } else {
+    balances = {routing == "carried"    ? Balance::carried
+                : routing == "sequence" ? Balance::sequence
+                                        : Balance::none};
+  }
+  std::vector<HardGate> gates;
+  if (hard_gate == "auto") gates = {focus->config().hard_gate};
+  if (hard_gate == "drop" || hard_gate == "both") gates.push_back(HardGate::drop);
+  if (hard_gate == "keep" || hard_gate == "both") gates.push_back(HardGate::keep);
+  const int top =
+      max_top_k > 0 ? std::min(max_top_k, focus->config().num_groups) : focus->config().num_groups;
+  for (const Balance balance : balances) {
+    modes.push_back({.kind = AttentionMode::Kind::soft, .balance = balance});
+    for (const HardGate gate : gates)
+      for (int k = 1; k <= top; ++k)
+        modes.push_back(
+            {.kind = AttentionMode::Kind::hard, .top_k = k, .balance = balance, .hard_gate = gate});
+  }
+  return modes;
+}
+
+}  // namespace
+
+int run_eval(Arguments arguments) {
+  std::string base, adapter, tokenizer, json, routing = "auto", hard_gate = "auto";
+  std::vector<std::string> paths;
+  EvalOptions options{.context = 0, .stride = 0};
+  int threads = 0, max_top_k = 0;
+  CLI::App app(
+      "Perplexity of texts by the strided recipe of transformers' documentation, for dense, soft "
+      "and "
+      "hard k=1..K attention on the same windows.",
+      "focus eval");
+  app.add_option("base", base, "the model: a store or a Hugging Face folder")->required();
+  app.add_option("--adapter", adapter, "the Focus adapter (focus.h5)");
+  app.add_option("--text", paths, "text files (.txt, .xz) or folders, one stream of tokens each")
+      ->required();
+  app.add_option("--tokenizer", tokenizer, "instead of the model's own");
+  app.add_option("--context", options.context,
+                 "tokens of a window (default: 512, or the model's positions if fewer)");
+  app.add_option("--stride", options.stride,
+                 "tokens from one window to the next (default: half the context)");
+  app.add_option("--max-tokens", options.max_tokens, "only the first tokens of each text; 0: all");
+  app.add_option(
+         "--routing", routing,
+         "carried, sequence (not causal), none, both; auto: carried, and what was trained with")
+      ->check(CLI::IsMember({"auto", "carried", "sequence", "none", "both"}));
+  app.add_option("--hard-gate", hard_gate,
+                 "drop or keep the affinity on attended pairs, both; auto: as configured")
+      ->check(CLI::IsMember({"auto", "drop", "keep", "both"}));
+  app.add_option("--max-top-k", max_top_k, "largest k of hard attention (default: all groups)");
+  app.add_option("--threads", threads, "threads");
+  app.add_option("--json", json, "write the figures to this file too");
+  parse_arguments(app, arguments);
+
+  set_threads(threads);
+  LoadedModel model = load_model(base, tokenizer);
+  if (!adapter.empty()) model.focus = load_adapter(adapter, model);
+  const Index positions = model.decoder->config().max_position_embeddings;
+  if (options.context == 0) options.context = std::min<Index>(512, positions);
+  if (options.stride == 0) options.stride = std::max<Index>(1, options.context / 2);
+  if (options.context > positions)
+    fail("--context {} is longer than the {} positions of {}", options.context, positions, base);
+  const std::vector<EvalText> texts = read_texts(model, paths);
+
+  std::vector<EvalRow> rows;
+  const auto modes = modes_for(model.focus.get(), routing, hard_gate, max_top_k);
+  for (const AttentionMode& mode : modes) {
+    Progress progress({.label = "eval " + mode.name(), .total_steps = 1000, .line_every = 1 << 30});
+    const auto report = [&](double share) {
+      progress.update(static_cast<std::int64_t>(share * 1000), NAN, 0);
+    };
+    rows.push_back(evaluate_mode(*model.decoder, model.focus.get(), mode, texts, options, report));
+  }
+
+  std::int64_t bytes = 0;
+  nlohmann::ordered_json names = nlohmann::ordered_json::array();
+  for (const EvalText& text : texts) {
+    bytes += text.bytes;
+    names.push_back(text.name);
+  }
+  const Tokenizer& own = model.require_tokenizer();
+  fmt::print("{} text{}, {} bytes, tokenizer {} {}, context {}, stride {}\n\n", texts.size(),
+             texts.size() == 1 ? "" : "s", bytes, own.kind(), own.fingerprint(), options.context,
+             options.stride);
+  fmt::print("{}", format_rows(rows));
+  if (model.focus)
+    fmt::print(
+        "\npairs: share of the causal pairs that are attended; largest: the largest group's share "
+        "(balance is {:.1f}%), mean over layers\n",
+        100.0 / model.focus->config().num_groups);
+  write_json(json, {{"model", base},
+                    {"adapter", adapter},
+                    {"texts", names},
+                    {"bytes", bytes},
+                    {"tokenizer", {{"kind", own.kind()}, {"fingerprint", own.fingerprint()}}},
+                    {"context", options.context},
+                    {"stride", options.stride},
+                    {"num_groups", model.focus ? model.focus->config().num_groups : 0},
+                    {"rows", rows_to_json(rows)}});
+  return 0;
+}
+
+}  // namespace focus

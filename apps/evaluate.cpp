@@ -1,0 +1,206 @@
+#include "apps/evaluate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numbers>
+
+#include "autograd/check.h"
+
+namespace focus {
+namespace {
+
+/// Tokens of a forward pass over several windows: enough to keep all threads busy.
+constexpr Index kBatchTokens = 4096;
+
+struct Window {
+  Index begin = 0, end = 0;
+  Index scored = 0;  // its last tokens
+};
+
+std::vector<Window> windows_of(Index tokens, const EvalOptions& options) {
+  std::vector<Window> windows;
+  Index scored_up_to = 0;
+  for (Index begin = 0;; begin += options.stride) {
+    const Index end = std::min(begin + options.context, tokens);
+    windows.push_back({begin, end, end - scored_up_to});
+    scored_up_to = end;
+    if (end == tokens) return windows;
+  }
+}
+
+/// Sum of -log p over the scored tokens of windows of equal length.
+Score score_windows(const Decoder& decoder, const EvalText& text, std::span<const Window> windows) {
+  const Index length = windows[0].end - windows[0].begin;
+  const auto batch = static_cast<Index>(windows.size());
+  std::vector<std::int32_t> ids;
+  for (const Window& window : windows)
+    ids.insert(ids.end(), text.ids.begin() + window.begin, text.ids.begin() + window.end);
+  const Tensor hidden = decoder.hidden_states(ids, batch).value();
+  // Only the scored rows go through the output head.
+  std::vector<Index> rows;
+  std::vector<std::int32_t> targets;
+  for (Index w = 0; w < batch; ++w) {
+    // The first token of a window has nothing before it to be predicted from.
+    const Index first = std::max<Index>(1, length - windows[static_cast<std::size_t>(w)].scored);
+    for (Index t = first; t < length; ++t) {
+      rows.push_back(w * length + t - 1);
+      targets.push_back(ids[static_cast<std::size_t>(w * length + t)]);
+    }
+  }
+  if (rows.empty()) return {};
+  const Index width = hidden.cols();
+  Tensor scored({static_cast<Index>(rows.size()), width});
+  for (std::size_t r = 0; r < rows.size(); ++r)
+    std::copy_n(hidden.data() + rows[r] * width, width,
+                scored.data() + static_cast<Index>(r) * width);
+  Score score{.tokens = static_cast<std::int64_t>(rows.size())};
+  for (const double nats :
+       linear_cross_entropy_rows(scored, decoder.head_weight().value(), targets))
+    score.nats += nats;
+  return score;
+}
+
+}  // namespace
+
+double Score::perplexity() const { return std::exp(nats / static_cast<double>(tokens)); }
+
+double Score::bits_per_byte() const {
+  return nats / std::numbers::ln2 / static_cast<double>(bytes);
+}
+
+Score& Score::operator+=(const Score& other) {
+  nats += other.nats;
+  tokens += other.tokens;
+  bytes += other.bytes;
+  return *this;
+}
+
+GroupSummary summarise(const std::vector<GroupStatistics>& statistics) {
+  GroupSummary summary;
+  PairCounts pairs;
+  const auto layers = static_cast<double>(statistics.size());
+  for (const GroupStatistics& layer : statistics) {
+    pairs += layer.pairs;
+    summary.dominance += layer.dominance() / layers;
+    summary.max_dominance = std::max(summary.max_dominance, layer.dominance());
+    summary.entropy += layer.entropy / std::max(1.0, static_cast<double>(layer.tokens)) / layers;
+  }
+  if (pairs.all > 0) {
+    summary.pairs = static_cast<double>(pairs.attended) / static_cast<double>(pairs.all);
+    summary.distant = static_cast<double>(pairs.distant) / static_cast<double>(pairs.all);
+  }
+  return summary;
+}
+
+Score evaluate(const Decoder& decoder, const EvalText& text, const EvalOptions& options,
+               const std::function<void(double)>& progress) {
+  check(options.context >= 2, "eval: context must be at least 2, not {}", options.context);
+  check(options.stride >= 1 && options.stride <= options.context,
+        "eval: stride must be from 1 to the context of {}, not {}", options.context,
+        options.stride);
+  const NoGrad guard;
+  EvalText part = text;
+  if (options.max_tokens > 0 && static_cast<Index>(part.ids.size()) > options.max_tokens) {
+    // Bytes in proportion: exact bytes of a cut text would need the tokenizer.
+    part.bytes = static_cast<std::int64_t>(static_cast<double>(text.bytes) *
+                                           static_cast<double>(options.max_tokens) /
+                                           static_cast<double>(text.ids.size()));
+    part.ids.resize(static_cast<std::size_t>(options.max_tokens));
+  }
+  if (part.ids.size() < 2) fail("{}: {} tokens; at least 2 are needed", text.name, part.ids.size());
+  const auto windows = windows_of(static_cast<Index>(part.ids.size()), options);
+  const auto per_batch =
+      static_cast<std::size_t>(std::max<Index>(1, kBatchTokens / options.context));
+  Score score{.bytes = part.bytes};
+  for (std::size_t first = 0; first < windows.size();) {
+    std::size_t last = first + 1;
+    const auto length = [&](std::size_t i) { return windows[i].end - windows[i].begin; };
+    while (last < windows.size() && last - first < per_batch && length(last) == length(first))
+      ++last;
+    score += score_windows(decoder, part, std::span(windows).subspan(first, last - first));
+    first = last;
+    if (progress) progress(static_cast<double>(first) / static_cast<double>(windows.size()));
+  }
+  return score;
+}
+
+std::string EvalRow::routing() const {
+  if (mode.kind == AttentionMode::Kind::dense) return "-";
+  const std::string name(enum_names(mode.balance)[static_cast<std::size_t>(mode.balance)]);
+  return mode.balance == Balance::sequence ? name + " (not causal)" : name;
+}
+
+EvalRow evaluate_mode(const Decoder& decoder, FocusModel* focus, const AttentionMode& mode,
+                      std::span<const EvalText> texts, const EvalOptions& options,
+                      const std::function<void(double)>& progress) {
+  EvalRow row{.mode = mode};
+  const AttentionMode before = focus ? focus->mode : AttentionMode{};
+  if (focus) {
+    focus->mode = mode;
+    focus->reset_statistics();
+    focus->gather_statistics = true;
+  }
+  double share = 0;
+  for (const EvalText& text : texts) {
+    row.score += evaluate(decoder, text, options, [&](double part) {
+      if (progress) progress(share + part / static_cast<double>(texts.size()));
+    });
+    share += 1 / static_cast<double>(texts.size());
+  }
+  if (focus) {
+    focus->gather_statistics = false;
+    focus->mode = before;
+    if (mode.kind != AttentionMode::Kind::dense) {
+      row.layers = focus->statistics;
+      row.groups = summarise(row.layers);
+    }
+  }
+  return row;
+}
+
+std::string format_rows(std::span<const EvalRow> rows) {
+  std::string table =
+      fmt::format("{:<14} {:<22} {:>10} {:>9} {:>9} {:>8} {:>8}\n", "attention", "routing",
+                  "perplexity", "bits/byte", "tokens", "pairs", "largest");
+  for (const EvalRow& row : rows) {
+    const bool dense = row.mode.kind == AttentionMode::Kind::dense;
+    table += fmt::format("{:<14} {:<22} {:>10.4f} {:>9.5f} {:>9} {:>7.1f}% {:>8}\n",
+                         row.mode.name(), row.routing(), row.score.perplexity(),
+                         row.score.bits_per_byte(), row.score.tokens, 100 * row.groups.pairs,
+                         dense ? "-" : fmt::format("{:.1f}%", 100 * row.groups.dominance));
+  }
+  return table;
+}
+
+nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows) {
+  auto list = nlohmann::ordered_json::array();
+  for (const EvalRow& row : rows) {
+    const bool dense = row.mode.kind == AttentionMode::Kind::dense;
+    nlohmann::ordered_json json = {
+        {"attention", row.mode.name()},
+        {"top_k", nullptr},
+        {"routing", nullptr},
+        {"causal", dense || row.mode.balance != Balance::sequence},
+        {"perplexity", row.score.perplexity()},
+        {"bits_per_byte", row.score.bits_per_byte()},
+        {"nats_per_token", row.score.nats / static_cast<double>(row.score.tokens)},
+        {"tokens_scored", row.score.tokens},
+        {"pairs_attended", row.groups.pairs}};
+    if (row.mode.kind == AttentionMode::Kind::hard) json["top_k"] = row.mode.top_k;
+    if (!dense) {
+      json["routing"] = enum_names(row.mode.balance)[static_cast<std::size_t>(row.mode.balance)];
+      json["pairs_distant"] = row.groups.distant;
+      json["largest_group"] = row.groups.dominance;
+      json["largest_group_worst_layer"] = row.groups.max_dominance;
+      json["entropy"] = row.groups.entropy;
+      auto layers = nlohmann::ordered_json::array();
+      for (const GroupStatistics& layer : row.layers) layers.push_back(layer.sizes);
+      json["group_sizes"] = layers;
+    }
+    list.push_back(json);
+  }
+  return list;
+}
+
+}  // namespace focus

@@ -1,0 +1,65 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <exception>
+
+#include "apps/command.h"
+
+namespace {
+
+struct Command {
+  std::string_view name;
+  int (*run)(focus::Arguments);
+  std::string_view help;
+};
+
+constexpr std::array kCommands = {
+    Command{"import", focus::run_import, "a Hugging Face folder into a store"},
+    Command{"train", focus::run_train, "retrofit, full or scratch, by a recipe"},
+    Command{"eval", focus::run_eval, "perplexity: dense, soft and hard attention side by side"},
+    Command{"info", focus::run_info, "what a store or folder holds; verifies checksums"},
+    Command{"leak-test", focus::run_leak_test, "does a token's prediction depend on later tokens?"},
+    Command{"report", focus::run_report, "one HTML page from runs and evaluations"},
+    Command{"corpus", focus::run_corpus, "writes the built-in text, for trying things out"},
+};
+
+std::string usage() {
+  std::string text = "focus " FOCUS_VERSION
+                     ": train sparse attention on a CPU\n\nusage: focus COMMAND [ARGUMENTS]; focus "
+                     "COMMAND --help\n\n";
+  for (const Command& command : kCommands)
+    text += fmt::format("  {:<10} {}\n", command.name, command.help);
+  return text;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
+    fmt::print("{}", usage());
+    return arguments.empty() ? 2 : 0;
+  }
+  if (arguments[0] == "--version") {
+    fmt::print("focus " FOCUS_VERSION "\n");
+    return 0;
+  }
+  const auto command = std::ranges::find(kCommands, std::string_view(arguments[0]), &Command::name);
+  if (command == kCommands.end()) {
+    fmt::print(stderr, "focus: no command \"{}\"\n\n{}", arguments[0], usage());
+    return 2;
+  }
+  try {
+    return command->run(std::span(arguments).subspan(1));
+  } catch (const focus::CommandDone& done) {
+    return done.status;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "focus {}: out of memory; a smaller data.batch or context needs less\n",
+               command->name);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "focus {}: {}\n", command->name, error.what());
+  }
+  return 1;
+}

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "data/store.h"
+#include "data/tokenizer.h"
+#include "focus/focus_model.h"
+#include "layers/decoder.h"
+
+// Models and adapters on disk.
+//
+// A store of kind "model" holds /config.json, /tokenizer/* and /model/<published tensor name, dots
+// as slashes>; a Focus trained together with the model lies in /focus. One of kind "adapter" holds
+// /focus alone, and the base's fingerprint: no frozen weight, and it refuses another base. A
+// "training" store is either of the two plus /optim and /train.
+namespace focus {
+
+struct LoadedModel {
+  std::string where;  // the path, for messages
+  std::unique_ptr<Decoder> decoder;
+  std::unique_ptr<Tokenizer> tokenizer;  // null where there is none
+  std::string fingerprint;
+  std::unique_ptr<FocusModel> focus;  // where the model was trained with one; composed
+
+  /// The id put before every document: the config's BOS, else the tokenizer's, else none.
+  std::optional<std::int32_t> document_start() const;
+  /// Throws a line that says how to name one where there is no tokenizer.
+  const Tokenizer& require_tokenizer() const;
+};
+
+/// From a store or a Hugging Face folder. `tokenizer`, where not empty, is loaded instead of the
+/// model's own. Throws std::runtime_error, one line.
+LoadedModel load_model(const std::filesystem::path& path, const std::string& tokenizer = "");
+
+/// XXH3-128 over config and weights: the same for a folder and for the store imported from it.
+std::string model_fingerprint(Decoder& decoder);
+
+/// Adds a model to a store: config, tokenizer, weights.
+void write_model(StoreWriter& store, Decoder& decoder, const Tokenizer* tokenizer);
+
+/// Adds Focus to a store: settings, centroids, projections, potentials, the base's fingerprint.
+void write_focus(StoreWriter& store, FocusModel& focus, const std::string& base_fingerprint);
+
+/// Focus as a store holds it, for a decoder with that fingerprint; refuses another base by name of
+/// both. `where` is the base, for the message.
+std::unique_ptr<FocusModel> read_focus(const StoreReader& store, const Decoder& decoder,
+                                       const std::string& fingerprint, const std::string& where);
+
+/// Overwrites the values of a Focus of the same settings (for resuming).
+void restore_focus(const StoreReader& store, FocusModel& focus);
+
+/// Opens an adapter for a model, composes it and returns it.
+std::unique_ptr<FocusModel> load_adapter(const std::filesystem::path& path, LoadedModel& model);
+
+}  // namespace focus

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace focus {
+
+/// 950 -> "950", 1234 -> "1.2k", 5.1e6 -> "5.1M", up to T.
+std::string format_count(double count);
+/// 700 -> "700 B", 3.4 * 2^30 -> "3.4 GiB".
+std::string format_bytes(double bytes);
+/// 4.2 -> "4s", 75 -> "1m15s", 3720 -> "1h02m", 2 days -> "2d00h"; "?" where it is not finite.
+std::string format_duration(double seconds);
+
+struct ProgressOptions {
+  std::string label = "train";
+  std::int64_t total_steps = 0;
+  std::int64_t first_step = 0;   // steps done before, by the run that is resumed
+  std::int64_t line_every = 10;  // steps between lines where the stream is no terminal
+  std::FILE* stream = stderr;
+  std::optional<bool> terminal = {};     // unset: asks the system
+  std::function<double()> seconds = {};  // a clock; unset: the steady one
+};
+
+/// Where a long job stands. On a terminal one bar line, redrawn at most ten times a second; in a
+/// file or a pipe plain lines:
+///   train [#####---------------] 120/500 24%  loss 3.4567  12.3k tok/s  left 1h02m
+class Progress {
+ public:
+  explicit Progress(ProgressOptions options);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// Step `step` (from 1) is done, with this loss (NaN where there is none) and so many tokens.
+  void update(std::int64_t step, double loss, std::int64_t tokens);
+  /// A line of its own; the bar goes on below it.
+  void note(std::string_view text);
+  /// Draws the last state and ends the line; the destructor does it otherwise.
+  void finish();
+
+ private:
+  std::string line(bool with_bar) const;
+  void draw();
+  std::size_t columns() const;
+
+  ProgressOptions options_;
+  bool terminal_ = false;
+  bool finished_ = false;
+  bool shown_ = true;  // the latest update has been drawn or printed
+  std::int64_t step_ = 0;
+  std::int64_t tokens_ = 0;
+  double loss_ = 0;
+  double start_ = 0;
+  double last_drawn_ = 0;
+};
+
+/// Records of a metrics file, one JSON object per line. A torn last line, as a crash leaves it, is
+/// left out; any other unreadable line throws std::runtime_error with path and line.
+std::vector<nlohmann::ordered_json> read_metrics(const std::filesystem::path& path);
+
+/// A metrics file being written, a line per record.
+class MetricsFile {
+ public:
+  /// Without `resume_step` a new, empty file replaces an old one. With it the records whose "step"
+  /// is at most that are kept, as are those without a step, and the rest is dropped; the file is
+  /// replaced whole or not at all. Throws std::runtime_error where it cannot be written.
+  explicit MetricsFile(const std::filesystem::path& path,
+                       std::optional<std::int64_t> resume_step = std::nullopt);
+
+  /// Appends the record and flushes it. NaN and infinity become null.
+  void write(const nlohmann::ordered_json& record);
+
+ private:
+  std::filesystem::path path_;
+  std::ofstream file_;
+};
+
+}  // namespace focus

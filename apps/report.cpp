@@ -1,0 +1,112 @@
+#include <fstream>
+
+#include "apps/command.h"
+#include "apps/html_report.h"
+#include "apps/progress.h"
+#include "autograd/check.h"
+#include "data/durable_file.h"
+#include "data/text.h"
+
+namespace focus {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void add_run(HtmlReport& report, const std::string& folder) {
+  Series loss{.name = "training loss"}, valid{.name = "validation loss"};
+  for (const Json& record : read_metrics(std::filesystem::path(folder) / "metrics.jsonl")) {
+    const auto point = [&](Series& series, const char* key) {
+      if (record.contains(key) && record[key].is_number())
+        series.points.emplace_back(record["step"].get<double>(), record[key].get<double>());
+    };
+    point(loss, "loss");
+    point(valid, "valid_loss");
+  }
+  report.line_chart({.title = "Loss of " + folder,
+                     .x_label = "step",
+                     .y_label = "nats per token",
+                     .series = {loss, valid}});
+}
+
+void add_evaluation(HtmlReport& report, const std::string& path) {
+  const Json eval = Json::parse(read_text_file(path), nullptr, false);
+  if (eval.is_discarded() || !eval.contains("rows"))
+    fail("{}: not what focus eval --json writes", path);
+  report.heading("Perplexity: " + eval.at("model").get<std::string>());
+  report.paragraph(
+      fmt::format("{} text(s), {} bytes; tokenizer {} {}; context {}, stride {}. A figure with "
+                  "sequence routing is not "
+                  "causal: each token's groups depend on later tokens.",
+                  eval.at("texts").size(), eval.at("bytes").get<std::int64_t>(),
+                  eval.at("tokenizer").at("kind").get<std::string>(),
+                  eval.at("tokenizer").at("fingerprint").get<std::string>(),
+                  eval.at("context").get<std::int64_t>(), eval.at("stride").get<std::int64_t>()));
+  Table table{.header = {"attention", "routing", "perplexity", "bits/byte", "tokens",
+                         "pairs attended", "largest group"}};
+  PointsChart chart{.title = "Perplexity against the share of pairs kept",
+                    .x_label = "share of causal pairs attended, %",
+                    .y_label = "perplexity"};
+  PointSeries hard{.name = "hard attention"}, soft{.name = "soft attention", .connected = false};
+  std::optional<StackedBars> bars;
+  for (const Json& row : eval.at("rows")) {
+    const std::string attention = row.at("attention");
+    const bool dense = row.at("routing").is_null();
+    const double perplexity = row.at("perplexity"),
+                 pairs = 100 * row.at("pairs_attended").get<double>();
+    const std::string routing = dense ? "-"
+                                      : row.at("routing").get<std::string>() +
+                                            (row.at("causal").get<bool>() ? "" : " (not causal)");
+    table.rows.push_back(
+        {attention, routing, fmt::format("{:.4f}", perplexity),
+         fmt::format("{:.5f}", row.at("bits_per_byte").get<double>()),
+         fmt::format("{}", row.at("tokens_scored").get<std::int64_t>()),
+         fmt::format("{:.1f} %", pairs),
+         dense ? "-" : fmt::format("{:.1f} %", 100 * row.at("largest_group").get<double>())});
+    if (dense) {
+      chart.references.push_back({.label = "dense", .y = perplexity});
+    } else if (row.at("causal").get<bool>()) {
+      if (row.at("top_k").is_null()) {
+        soft.points.push_back({pairs, perplexity, "soft"});
+      } else {
+        hard.points.push_back({pairs, perplexity, fmt::format("k={}", row.at("top_k").get<int>())});
+      }
+    }
+    if (!dense && !bars && row.at("causal").get<bool>()) {
+      bars = StackedBars{.title = "Group sizes by layer (tokens by their highest assignment)"};
+      std::size_t layer = 0;
+      for (const Json& sizes : row.at("group_sizes")) {
+        if (bars->segment_names.empty())
+          for (std::size_t g = 0; g < sizes.size(); ++g)
+            bars->segment_names.push_back(fmt::format("group {}", g));
+        bars->rows.emplace_back(fmt::format("layer {}", layer++), sizes.get<std::vector<double>>());
+      }
+    }
+  }
+  report.table(table);
+  chart.series = {hard, soft};
+  if (!hard.points.empty()) report.points_chart(chart);
+  if (bars) report.stacked_bars(*bars);
+}
+
+}  // namespace
+
+int run_report(Arguments arguments) {
+  std::string out, title = "Focus";
+  std::vector<std::string> runs, evaluations;
+  CLI::App app("One self-contained HTML page from runs' folders and evaluations' JSON files.",
+               "focus report");
+  app.add_option("--run", runs, "folders of focus train");
+  app.add_option("--eval", evaluations, "files that focus eval --json wrote");
+  app.add_option("--title", title, "the page's title");
+  app.add_option("--out", out, "the page to write (.html)")->required();
+  parse_arguments(app, arguments);
+  HtmlReport report(title);
+  for (const std::string& path : evaluations) add_evaluation(report, path);
+  if (!runs.empty()) report.heading("Training");
+  for (const std::string& folder : runs) add_run(report, folder);
+  write_file_durably(out, std::string_view(report.html()));
+  fmt::print("{}\n", out);
+  return 0;
+}
+
+}  // namespace focus

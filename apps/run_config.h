@@ -1,0 +1,141 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "focus/config.h"
+#include "layers/model_config.h"
+#include "optim/adamw.h"
+
+namespace focus {
+
+/// What is trained. The trainer is the same for all: they differ in where the weights come from,
+/// in what is composed onto the decoder and in which parameters want a gradient.
+enum class Method {
+  retrofit,  // Focus on a frozen base: centroids and projections only
+  full,      // every parameter of a base
+  scratch    // every parameter of a new model
+};
+constexpr auto enum_names(Method) {
+  return std::array<std::string_view, 3>{"retrofit", "full", "scratch"};
+}
+
+/// What attention the trained model runs: retrofit always has Focus.
+enum class AttentionChoice { dense, focus };
+constexpr auto enum_names(AttentionChoice) {
+  return std::array<std::string_view, 2>{"dense", "focus"};
+}
+
+/// The shape of a new model; keys are those of published config.json files.
+struct ModelShape {
+  std::string model_type = "llama";
+  Index hidden_size = 128;
+  Index intermediate_size = 0;
+  Index num_hidden_layers = 4;
+  Index num_attention_heads = 4;
+  Index num_key_value_heads = 0;
+  double rope_theta = 10000;
+  double initializer_range = 0.02;
+  bool tie_word_embeddings = true;
+
+  template <class F>
+  void visit(F&& f) {
+    f("model_type", model_type, "family of the new model: gpt2 or llama");
+    f("hidden_size", hidden_size, "width", {1, 1 << 16});
+    f("intermediate_size", intermediate_size, "width of the MLP; 0: the family's usual multiple",
+      {0, 1 << 18});
+    f("num_hidden_layers", num_hidden_layers, "layers", {1, 1024});
+    f("num_attention_heads", num_attention_heads, "heads", {1, 1024});
+    f("num_key_value_heads", num_key_value_heads, "heads of k and v; 0: as many as heads",
+      {0, 1024});
+    f("rope_theta", rope_theta, "base of the rotary frequencies (llama)");
+    f("initializer_range", initializer_range, "standard deviation of the initial weights");
+    f("tie_word_embeddings", tie_word_embeddings, "output head shares the embedding");
+  }
+
+  /// The whole config; throws where it is not a possible model.
+  ModelConfig to_model_config(Index vocab_size, Index context) const;
+};
+
+struct DataConfig {
+  std::vector<std::string> train;
+  std::vector<std::string> valid;
+  double valid_fraction = 0.05;
+  std::string document_separator;
+  Index context = 512;
+  Index batch = 1;
+  int accumulate = 1;
+  bool shuffle = true;
+  std::string cache_dir;
+
+  template <class F>
+  void visit(F&& f) {
+    f("train", train, "text files (.txt, .xz) or folders of them");
+    f("valid", valid, "the same, for validation; empty: valid_fraction of the training documents");
+    f("valid_fraction", valid_fraction, "share of documents held back where valid is empty",
+      {0, 0.9});
+    f("document_separator", document_separator,
+      "splits a file into documents, such as <|endoftext|>; empty: each file is one");
+    f("context", context, "tokens of a training window", {2, 1 << 22});
+    f("batch", batch, "windows of a micro-batch", {1, 1 << 16});
+    f("accumulate", accumulate, "micro-batches of a step", {1, 1 << 16});
+    f("shuffle", shuffle, "a new order of the windows in every epoch");
+    f("cache_dir", cache_dir, "where token files are kept; empty: the user's cache folder");
+  }
+};
+
+/// A run of `focus train`: one recipe.
+struct RunConfig {
+  Method method = Method::retrofit;
+  AttentionChoice attention = AttentionChoice::dense;
+  std::string base;
+  std::string tokenizer;
+  std::string out = "out/train";
+  std::int64_t steps = 500;
+  std::int64_t seed = 1;
+  int threads = 0;
+  ModelShape model;
+  DataConfig data;
+  FocusConfig focus;
+  OptimConfig optim;
+  std::int64_t log_every = 10;
+  std::int64_t eval_every = 100;
+  std::int64_t eval_windows = 16;
+  std::int64_t checkpoint_every = 100;
+  int checkpoint_keep = 2;
+
+  template <class F>
+  void visit(F&& f) {
+    f("method", method,
+      "retrofit: centroids on a frozen base; full: all of a base; scratch: a new model");
+    f("attention", attention, "of full and scratch: dense or focus; retrofit always has focus");
+    f("base", base, "checkpoint to start from: a store (.h5) or a Hugging Face folder");
+    f("tokenizer", tokenizer, "bytes, or a tokenizer's file or folder; empty: the base's own");
+    f("out", out, "folder of this run: metrics, resolved config, checkpoints, result");
+    f("steps", steps, "optimiser steps", {1, 1e12});
+    f("seed", seed, "of initial values and of the order of the data", {0, 1e18});
+    f("threads", threads, "0: as many as the machine has", {0, 4096});
+    f("model", model, "shape of a new model (scratch)");
+    f("data", data, "text");
+    f("focus", focus, "the method's settings");
+    f("optim", optim, "AdamW and its schedule");
+    f("log_every", log_every, "steps between lines", {1, 1e9});
+    f("eval_every", eval_every, "steps between validations; 0: at start and end only", {0, 1e9});
+    f("eval_windows", eval_windows, "windows of a validation", {1, 1e9});
+    f("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: at the end only",
+      {0, 1e9});
+    f("checkpoint_keep", checkpoint_keep, "checkpoints that stay", {1, 1000});
+  }
+
+  bool has_focus() const {
+    return method == Method::retrofit || attention == AttentionChoice::focus;
+  }
+  bool trains_base() const { return method != Method::retrofit; }
+  /// Throws std::invalid_argument where settings do not fit together.
+  void validate() const;
+};
+
+}  // namespace focus

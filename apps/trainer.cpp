@@ -1,0 +1,357 @@
+#include "apps/trainer.h"
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <sstream>
+
+#include "apps/progress.h"
+#include "apps/recipe.h"
+#include "autograd/check.h"
+#include "data/checkpoint_folder.h"
+#include "data/durable_file.h"
+#include "layers/weights.h"
+
+namespace focus {
+namespace {
+
+std::atomic<bool> stop_requested{false};
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::filesystem::path default_cache() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache)
+    return std::filesystem::path(cache) / "focus";
+  if (const char* home = std::getenv("HOME"); home && *home)
+    return std::filesystem::path(home) / ".cache" / "focus";
+  return {};
+}
+
+/// The settings that decide what a run computes: a resumed run must agree with them. Where it
+/// writes and how often it reports is free to change.
+std::string settings_that_count(RunConfig config) {
+  const RunConfig defaults;
+  config.out = defaults.out;
+  config.threads = defaults.threads;
+  config.log_every = defaults.log_every;
+  config.eval_every = defaults.eval_every;
+  config.eval_windows = defaults.eval_windows;
+  config.checkpoint_every = defaults.checkpoint_every;
+  config.checkpoint_keep = defaults.checkpoint_keep;
+  config.data.cache_dir = defaults.data.cache_dir;
+  return dump_recipe(config);
+}
+
+/// The first line in which two dumps differ.
+std::string first_difference(const std::string& before, const std::string& after) {
+  std::istringstream a(before), b(after);
+  for (std::string x, y; std::getline(a, x) && std::getline(b, y);)
+    if (x != y) return fmt::format("\"{}\" then, \"{}\" now", x, y);
+  return "their lengths";
+}
+
+}  // namespace
+
+void install_stop_signals() {
+  const auto handler = [](int signal) {
+    if (stop_requested.exchange(true)) std::_Exit(128 + signal);
+  };
+  std::signal(SIGINT, handler);
+  std::signal(SIGTERM, handler);
+}
+
+Trainer::Trainer(RunConfig config) : config_(std::move(config)) {
+  config_.validate();
+  build_model();
+  read_data();
+  adamw_ = std::make_unique<AdamW>(trainable(), config_.optim);
+}
+
+void Trainer::build_model() {
+  Rng rng(static_cast<std::uint64_t>(config_.seed));
+  if (config_.method == Method::scratch) {
+    model_.where = "new model";
+    model_.tokenizer = load_tokenizer(config_.tokenizer);
+    ModelConfig shape =
+        config_.model.to_model_config(model_.tokenizer->vocab_size(), config_.data.context);
+    if (const auto id = model_.tokenizer->bos_id()) shape.bos_token_id = *id;
+    if (const auto id = model_.tokenizer->eos_id()) shape.eos_token_id = *id;
+    model_.decoder = std::make_unique<Decoder>(shape);
+    initialise(*model_.decoder, rng);
+  } else {
+    model_ = load_model(config_.base, config_.tokenizer);
+    model_.require_tokenizer();
+  }
+  const Index positions = model_.decoder->config().max_position_embeddings;
+  if (config_.data.context > positions)
+    fail("data.context {} is longer than the {} positions of {}", config_.data.context, positions,
+         model_.where);
+  if (config_.has_focus()) {
+    focus_ = std::make_unique<FocusModel>(config_.focus, model_.decoder->config().hidden_size,
+                                          model_.decoder->config().num_hidden_layers, rng);
+    focus_->compose(*model_.decoder);
+    set_requires_grad(*focus_, true);
+  }
+  if (config_.trains_base()) set_requires_grad(*model_.decoder, true);
+}
+
+void Trainer::read_data() {
+  TokenizeOptions options{.document_separator = config_.data.document_separator,
+                          .prepend_id = model_.document_start(),
+                          .cache_dir = config_.data.cache_dir};
+  if (options.cache_dir.empty()) options.cache_dir = default_cache();
+  const auto tokens_of = [&](const std::vector<std::string>& names) {
+    const std::vector<std::filesystem::path> paths(names.begin(), names.end());
+    return tokenize_cached(paths, *model_.tokenizer, options);
+  };
+  const auto vocab_size = static_cast<std::int32_t>(model_.decoder->config().vocab_size);
+  const auto batches = [&](TokenView view, bool shuffle) {
+    return Batches(std::move(view), {.batch = config_.data.batch,
+                                     .context = config_.data.context,
+                                     .shuffle = shuffle,
+                                     .seed = static_cast<std::uint64_t>(config_.seed),
+                                     .vocab_size = vocab_size});
+  };
+  const TokenFile train = tokens_of(config_.data.train);
+  if (!config_.data.valid.empty()) {
+    train_ = batches(TokenView(train), config_.data.shuffle);
+    valid_ = batches(TokenView(tokens_of(config_.data.valid)), false);
+  } else {
+    TokenSplit split = split_by_document(train, config_.data.valid_fraction,
+                                         static_cast<std::uint64_t>(config_.seed));
+    train_ = batches(std::move(split.train), config_.data.shuffle);
+    if (split.valid.size() > 0) valid_ = batches(std::move(split.valid), false);
+  }
+}
+
+NamedParameters Trainer::trainable() {
+  NamedParameters parameters;
+  const auto add = [&](const std::string& name, Variable& p) {
+    if (p.requires_grad()) parameters.push_back({name, p});
+  };
+  for_each_parameter(*model_.decoder, add, "model");
+  if (focus_) for_each_parameter(*focus_, add, "focus");
+  return parameters;
+}
+
+AttentionMode Trainer::mode_at(std::int64_t step) const {
+  AttentionMode mode{.kind = AttentionMode::Kind::soft, .balance = config_.focus.balance};
+  if (mode.balance == Balance::carried && step < config_.focus.sequence_steps)
+    mode.balance = Balance::sequence;
+  return mode;
+}
+
+StepResult Trainer::step_once(std::int64_t step) {
+  if (focus_) focus_->mode = mode_at(step);
+  return training_step(*adamw_, config_.optim, step, config_.steps, config_.data.accumulate,
+                       [&](int) {
+                         const Batch batch = train_->next();
+                         Variable loss = model_.decoder->loss(batch.ids, batch.batch);
+                         if (focus_) focus_->update_potentials();
+                         return loss;
+                       });
+}
+
+double Trainer::validate_now() {
+  if (!valid_) return NAN;
+  const NoGrad guard;
+  if (focus_) focus_->mode = {.kind = AttentionMode::Kind::soft, .balance = config_.focus.balance};
+  const Index windows = std::min<Index>(config_.eval_windows, valid_->num_windows());
+  // Spread over the text: its first windows alone may all be of one book.
+  double nats = 0;
+  for (Index i = 0; i < windows; ++i) {
+    const Batch batch = valid_->windows(i * valid_->num_windows() / windows, 1);
+    nats += static_cast<double>(model_.decoder->loss(batch.ids, 1).value()[0]);
+  }
+  return nats / static_cast<double>(windows);
+}
+
+DryRun Trainer::dry_run() {
+  DryRun dry;
+  for (const NamedParameter& p : adamw_->parameters()) dry.trainable += p.variable.value().size();
+  Index all = count_parameters(*model_.decoder);
+  if (focus_) all += count_parameters(*focus_);
+  dry.frozen = all - dry.trainable;
+  dry.weight_bytes = static_cast<std::size_t>(all) * sizeof(Real);
+  dry.gradient_bytes = static_cast<std::size_t>(dry.trainable) * sizeof(Real);
+  dry.optimiser_bytes = 2 * dry.gradient_bytes;
+  dry.train_tokens = train_->num_windows() * config_.data.context;
+  dry.tokens = config_.steps * config_.data.batch * config_.data.accumulate * config_.data.context;
+  // The first step fills the pool, the second one is timed.
+  const std::size_t before = pool_stats().live;
+  reset_pool_peak();
+  step_once(0);
+  const double start = now();
+  step_once(1);
+  dry.seconds_per_step = now() - start;
+  const std::size_t peak = pool_stats().peak - before;
+  dry.activation_bytes = peak > dry.gradient_bytes ? peak - dry.gradient_bytes : peak;
+  return dry;
+}
+
+void Trainer::save_checkpoint(const std::filesystem::path& path, std::int64_t step,
+                              double valid_start) {
+  StoreWriter store(path, "training");
+  store.text("/config.yaml", dump_recipe(config_));
+  if (config_.trains_base()) write_model(store, *model_.decoder, model_.tokenizer.get());
+  if (focus_)
+    write_focus(store, *focus_,
+                config_.trains_base() ? model_fingerprint(*model_.decoder) : model_.fingerprint);
+  for (std::size_t i = 0; i < adamw_->parameters().size(); ++i) {
+    const std::string& name = adamw_->parameters()[i].name;
+    store.tensor(store_path("/optim/m", name), adamw_->moments()[i].m);
+    store.tensor(store_path("/optim/v", name), adamw_->moments()[i].v);
+  }
+  store.attribute("/optim", "steps", adamw_->steps());
+  const BatchState data = train_->state();
+  store.attribute("/train", "step", step);
+  store.attribute("/train", "tokens",
+                  step * config_.data.batch * config_.data.accumulate * config_.data.context);
+  store.attribute("/train", "valid_loss_start", valid_start);
+  store.attribute("/train", "data_seed", data.seed);
+  store.attribute("/train", "data_epoch", data.epoch);
+  store.attribute("/train", "data_position", data.position);
+  store.attribute("/train", "data_windows", data.windows);
+  store.commit();
+}
+
+void Trainer::restore_checkpoint(const std::filesystem::path& path, std::int64_t& step,
+                                 double& valid_start) {
+  const StoreReader store(path);
+  RunConfig stored;
+  read_recipe_text(store.text("/config.yaml"), path.string() + ": /config.yaml", {}, stored);
+  if (const std::string then = settings_that_count(stored), today = settings_that_count(config_);
+      then != today)
+    fail(
+        "{}: was made by other settings ({}); resume with the same recipe, or start anew with "
+        "--overwrite",
+        path.string(), first_difference(then, today));
+  if (config_.trains_base()) load_weights(*model_.decoder, *store.source("/model"));
+  if (focus_) restore_focus(store, *focus_);
+  for (std::size_t i = 0; i < adamw_->parameters().size(); ++i) {
+    const std::string& name = adamw_->parameters()[i].name;
+    AdamW::Moments& moments = adamw_->moments()[i];
+    moments.m = store.tensor(store_path("/optim/m", name), moments.m.shape());
+    moments.v = store.tensor(store_path("/optim/v", name), moments.v.shape());
+  }
+  adamw_->set_steps(store.int_attribute("/optim", "steps"));
+  train_->restore({.seed = store.uint_attribute("/train", "data_seed"),
+                   .epoch = store.int_attribute("/train", "data_epoch"),
+                   .position = store.int_attribute("/train", "data_position"),
+                   .windows = store.int_attribute("/train", "data_windows")});
+  step = store.int_attribute("/train", "step");
+  valid_start = store.double_attribute("/train", "valid_loss_start");
+}
+
+std::filesystem::path Trainer::write_artifact(std::int64_t step) {
+  const bool whole = config_.trains_base();
+  const auto path = std::filesystem::path(config_.out) / (whole ? "model.h5" : "focus.h5");
+  StoreWriter store(path, whole ? "model" : "adapter");
+  store.text("/config.yaml", dump_recipe(config_));
+  store.attribute("/train", "step", step);
+  if (whole) write_model(store, *model_.decoder, model_.tokenizer.get());
+  if (focus_)
+    write_focus(store, *focus_, whole ? model_fingerprint(*model_.decoder) : model_.fingerprint);
+  store.commit();
+  return path;
+}
+
+TrainResult Trainer::run(const TrainOptions& options) {
+  const std::filesystem::path out = config_.out;
+  std::error_code error;
+  std::filesystem::create_directories(out, error);
+  if (error)
+    fail("cannot make the folder {}: {}; choose another with out=", out.string(), error.message());
+  CheckpointFolder checkpoints(out / "checkpoints", config_.checkpoint_keep);
+  TrainResult result;
+  const auto latest = options.overwrite ? std::nullopt : checkpoints.latest();
+  if (latest && !options.resume)
+    fail(
+        "{}: holds a run already; add --resume to go on, --overwrite to start anew, or choose "
+        "another out=",
+        out.string());
+  std::optional<std::int64_t> resumed;
+  if (latest) {
+    restore_checkpoint(*latest, result.step, result.valid_loss_start);
+    resumed = result.step;
+    fmt::print(stderr, "resumed at step {} from {}\n", result.step, latest->string());
+  } else if (options.overwrite) {
+    std::filesystem::remove_all(out / "checkpoints");
+    checkpoints = CheckpointFolder(out / "checkpoints", config_.checkpoint_keep);
+  }
+  write_file_durably(out / "config.yaml", std::string_view(dump_recipe(config_)));
+  MetricsFile metrics(out / "metrics.jsonl", resumed);
+
+  const auto validation = [&](std::int64_t step) {
+    result.valid_loss = validate_now();
+    metrics.write({{"step", step},
+                   {"valid_loss", result.valid_loss},
+                   {"valid_perplexity", std::exp(result.valid_loss)}});
+  };
+  const std::int64_t tokens_per_step =
+      config_.data.batch * config_.data.accumulate * config_.data.context;
+  Progress progress({.label = "train",
+                     .total_steps = config_.steps,
+                     .first_step = result.step,
+                     .line_every = INT64_MAX});
+  if (!resumed) {
+    validation(0);
+    result.valid_loss_start = result.valid_loss;
+    progress.note(fmt::format("step 0  valid loss {:.4f}  perplexity {:.2f}", result.valid_loss,
+                              std::exp(result.valid_loss)));
+  }
+
+  double since = now();
+  std::int64_t since_step = result.step, saved = result.step;
+  bool stop = false;
+  while (result.step < config_.steps && !stop) {
+    const StepResult done = step_once(result.step);
+    const std::int64_t step = ++result.step;
+    progress.update(step, done.loss, tokens_per_step);
+    stop = stop_requested.load() || step == options.stop_at;
+    if (step % config_.log_every == 0 || step == config_.steps) {
+      const double seconds = now() - since;
+      const double rate = static_cast<double>((step - since_step) * tokens_per_step) / seconds;
+      const double left = static_cast<double>((config_.steps - step) * tokens_per_step) / rate;
+      metrics.write({{"step", step},
+                     {"loss", done.loss},
+                     {"grad_norm", done.grad_norm},
+                     {"lr", done.lr},
+                     {"tokens_per_second", rate}});
+      progress.note(
+          fmt::format("step {}/{}  loss {:.4f}  grad norm {:.3g}  lr {:.2e}  {} tok/s  ETA {}",
+                      step, config_.steps, done.loss, done.grad_norm, done.lr, format_count(rate),
+                      format_duration(left)));
+      since = now();
+      since_step = step;
+    }
+    const bool last = step == config_.steps;
+    if (last || (config_.eval_every > 0 && step % config_.eval_every == 0)) {
+      const double start = now();
+      validation(step);
+      progress.note(fmt::format("step {}  valid loss {:.4f}  perplexity {:.2f}", step,
+                                result.valid_loss, std::exp(result.valid_loss)));
+      since += now() - start;
+    }
+    if (last || stop || (config_.checkpoint_every > 0 && step % config_.checkpoint_every == 0)) {
+      const double start = now();
+      save_checkpoint(checkpoints.path_for(step), step, result.valid_loss_start);
+      checkpoints.publish(step);
+      saved = step;
+      since += now() - start;
+    }
+  }
+  progress.finish();
+  result.finished = result.step == config_.steps;
+  if (result.finished)
+    result.artifact = write_artifact(result.step);
+  else
+    fmt::print(stderr, "stopped at step {}; checkpoint {} is written, --resume goes on\n",
+               result.step, checkpoints.path_for(saved).string());
+  return result;
+}
+
+}  // namespace focus

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string_view>
+
+namespace focus {
+
+/// A file that appears whole or not at all: it is written under a temporary name in the same
+/// folder, and commit() moves it to `target`. After a crash or a failure at any point the old file,
+/// or none, is there. Every function here throws std::runtime_error with the path, the system's
+/// reason and a hint.
+class DurableFile {
+ public:
+  /// Refuses a target whose folder is missing, and one that exists and is not a regular file.
+  explicit DurableFile(std::filesystem::path target);
+  /// Removes the temporary file unless commit() has succeeded.
+  ~DurableFile();
+  DurableFile(const DurableFile&) = delete;
+  DurableFile& operator=(const DurableFile&) = delete;
+
+  const std::filesystem::path& target() const { return target_; }
+  /// Where to write. The file does not exist yet: whoever writes creates it and closes it.
+  const std::filesystem::path& temporary() const { return temporary_; }
+  /// fsync(file), verify(temporary()) where given, rename, fsync(folder). What `verify` throws
+  /// goes on to the caller, and the target stays as it was.
+  void commit(const std::function<void(const std::filesystem::path&)>& verify = {});
+
+ private:
+  std::filesystem::path target_;
+  std::filesystem::path temporary_;
+  bool committed_ = false;
+};
+
+/// Writes bytes one after the other into the temporary file of a DurableFile, which it creates.
+/// Errors name the target.
+class FileWriter {
+ public:
+  explicit FileWriter(const DurableFile& file);
+  ~FileWriter();
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+
+  void write(std::span<const std::byte> bytes);
+  void close();
+
+ private:
+  std::filesystem::path target_;
+  int descriptor_ = -1;
+};
+
+/// Writes a whole file durably.
+void write_file_durably(const std::filesystem::path& path, std::span<const std::byte> bytes);
+void write_file_durably(const std::filesystem::path& path, std::string_view text);
+
+/// Removes the temporary files in `folder` whose writing process is gone; returns how many. For
+/// folders that one machine writes: process numbers of another machine mean nothing here.
+std::size_t sweep_orphans(const std::filesystem::path& folder);
+
+/// Throws: "cannot <action> <path>: <the text of errno>; <what to do>".
+[[noreturn]] void fail_errno(std::string_view action, const std::filesystem::path& path, int error);
+
+}  // namespace focus

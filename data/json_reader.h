@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace focus {
+
+/// Parses JSON as strictly as a file from outside deserves: duplicate keys and deep nesting are
+/// errors too. `where` names the file. Throws std::runtime_error with one line.
+nlohmann::json parse_strict_json(std::string_view text, const std::string& where);
+
+/// A value inside a JSON file together with its place ("tokenizer.json: model.vocab"), so that
+/// every error says where it is. Readers throw std::runtime_error where the type is another.
+class JsonView {
+ public:
+  JsonView(const nlohmann::json& value, std::string where)
+      : value_(&value), where_(std::move(where)) {}
+
+  const nlohmann::json& json() const { return *value_; }
+  const std::string& where() const { return where_; }
+  bool is_null() const { return value_->is_null(); }
+
+  /// A member that must be there.
+  JsonView at(const std::string& key) const;
+  /// A member, or null where it is absent.
+  JsonView get(const std::string& key) const;
+  JsonView item(std::size_t index) const;
+  std::size_t array_size() const;
+  const nlohmann::json& object() const;
+  const std::string& string() const;
+  bool boolean() const;
+  /// False, or the member's value where it is there and not null.
+  bool flag(const std::string& key, bool otherwise = false) const;
+  /// A whole number in [0, limit).
+  std::int64_t integer(std::int64_t limit) const;
+
+ private:
+  void expect(bool ok, std::string_view wanted) const;
+
+  const nlohmann::json* value_;
+  std::string where_;
+};
+
+}  // namespace focus

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace focus {
+
+/// A regular expression over UTF-8 as tokenizer files write them (Oniguruma's syntax), matched by
+/// PCRE2. \s, \d and \w mean the Unicode classes that the reference implementation means; syntax
+/// that the two libraries read differently is refused. Not for use by two threads at once.
+class Pattern {
+ public:
+  /// Throws std::runtime_error with `where` (the file and place it came from) and the reason.
+  static Pattern regex(const std::string& expression, const std::string& where);
+  /// Matches exactly this text, which must not be empty.
+  static Pattern literal(const std::string& text, const std::string& where);
+
+  struct Match {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+  /// The first match that is not empty at or after byte `from` of `text` (well-formed UTF-8).
+  std::optional<Match> find(std::string_view text, std::size_t from) const;
+
+  /// Calls f(part, is_match) for all of `text` in order: the matches and what lies between them.
+  template <class F>
+  void for_each_part(std::string_view text, F&& f) const {
+    std::size_t from = 0;
+    while (const auto match = find(text, from)) {
+      if (match->begin > from) f(text.substr(from, match->begin - from), false);
+      f(text.substr(match->begin, match->end - match->begin), true);
+      from = match->end;
+    }
+    if (from < text.size()) f(text.substr(from), false);
+  }
+
+  /// `text` with every match replaced by `content`.
+  std::string replace_all(std::string_view text, const std::string& content) const;
+
+ private:
+  struct Compiled;
+  Pattern(const std::string& expression, bool literal, const std::string& where);
+
+  std::shared_ptr<const Compiled> compiled_;
+};
+
+}  // namespace focus

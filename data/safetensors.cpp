@@ -1,0 +1,212 @@
+#include "data/safetensors.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "autograd/check.h"
+#include "data/durable_file.h"
+#include "data/json_reader.h"
+#include "data/safetensors_header.h"
+#include "data/text.h"
+
+namespace focus {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
+constexpr std::uint64_t kMaxIndexBytes = 100'000'000;
+constexpr const char* kSingleFile = "model.safetensors";
+constexpr const char* kIndexFile = "model.safetensors.index.json";
+
+/// Tensor name -> shard.
+std::map<std::string, std::string> read_weight_map(const fs::path& path) {
+  std::error_code error;
+  const std::uintmax_t size = fs::file_size(path, error);
+  if (error) fail_errno("read", path, error.value());
+  if (size > kMaxIndexBytes) fail("{}: {} bytes are too many for an index", path.string(), size);
+  const nlohmann::json index = parse_strict_json(read_file(path), path.string());
+  const JsonView map = JsonView(index, path.string()).at("weight_map");
+  std::map<std::string, std::string> shard_of;
+  for (const auto& [name, value] : map.object().items()) {
+    const std::string& file = JsonView(value, fmt::format("{}.{}", map.where(), name)).string();
+    if (file.empty() || file == "." || file == ".." ||
+        file.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos) {
+      fail("{}: the file of '{}' must be a plain file name, not '{}'", path.string(), name, file);
+    }
+    shard_of.emplace(name, file);
+  }
+  return shard_of;
+}
+
+/// Several files that an index ties together.
+class ShardedSafetensors : public TensorSource {
+ public:
+  explicit ShardedSafetensors(const fs::path& index) : index_(index) {
+    const std::map<std::string, std::string> shard_of = read_weight_map(index);
+    for (const auto& [name, file] : shard_of) {
+      auto& shard = shards_[file];
+      if (shard == nullptr) shard = std::make_unique<SafetensorsFile>(index.parent_path() / file);
+      const TensorInfo* info = shard->find(name);
+      if (info == nullptr) {
+        fail("{}: tensor '{}' is not in {}, where the index puts it", index.string(), name, file);
+      }
+      tensors_.push_back(*info);
+      file_of_.push_back(shard.get());
+    }
+    for (const auto& [file, shard] : shards_) {
+      for (const TensorInfo& info : shard->tensors()) {
+        const auto it = shard_of.find(info.name);
+        if (it == shard_of.end()) {
+          fail("{}: {} holds tensor '{}', which the index does not name", index.string(), file,
+               info.name);
+        }
+        if (it->second != file) {
+          fail("{}: tensor '{}' is in {} and in {}", index.string(), info.name, it->second, file);
+        }
+      }
+    }
+  }
+
+  const std::vector<TensorInfo>& tensors() const override { return tensors_; }
+  std::string describe() const override { return index_.string(); }
+  void read_raw(std::string_view name, std::vector<std::byte>& bytes) const override {
+    const TensorInfo* info = find(name);
+    if (info == nullptr) fail("{}: there is no tensor '{}'", describe(), name);
+    file_of_[static_cast<std::size_t>(info - tensors_.data())]->read_raw(name, bytes);
+  }
+
+ private:
+  fs::path index_;
+  std::map<std::string, std::unique_ptr<SafetensorsFile>> shards_;
+  std::vector<TensorInfo> tensors_;              // sorted by name, as the map they come from
+  std::vector<const SafetensorsFile*> file_of_;  // of each tensor
+};
+
+}  // namespace
+
+SafetensorsFile::SafetensorsFile(fs::path path) : path_(std::move(path)) {
+  descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor_ < 0) fail_errno("read", path_, errno);
+  try {
+    struct stat status {};
+    if (fstat(descriptor_, &status) != 0) fail_errno("read", path_, errno);
+    if (!S_ISREG(status.st_mode)) fail("{}: not a regular file", path_.string());
+    const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
+    std::uint64_t header_bytes = 0;
+    if (file_bytes < sizeof(header_bytes)) {
+      fail(
+          "{}: not a safetensors file: it has {} bytes, fewer than the 8 of the header's size; get "
+          "it again",
+          path_.string(), file_bytes);
+    }
+    read_at(0, std::as_writable_bytes(std::span(&header_bytes, 1)));
+    if (header_bytes > kMaxHeaderBytes) {
+      fail("{}: not a safetensors file: a header of {} bytes, the format allows {}", path_.string(),
+           header_bytes, kMaxHeaderBytes);
+    }
+    const std::uint64_t data_begin = sizeof(header_bytes) + header_bytes;
+    if (data_begin > file_bytes) {
+      fail("{}: the header needs {} bytes, but the file has {}: it was cut short; get it again",
+           path_.string(), data_begin, file_bytes);
+    }
+    std::string json(header_bytes, '\0');
+    read_at(sizeof(header_bytes), std::as_writable_bytes(std::span(json)));
+    SafetensorsHeader header =
+        parse_safetensors_header(json, file_bytes - data_begin, path_.string());
+    metadata_ = std::move(header.metadata);
+    for (SafetensorsEntry& entry : header.tensors) {
+      ranges_.push_back({data_begin + entry.begin, entry.end - entry.begin});
+      tensors_.push_back(std::move(entry.info));
+    }
+  } catch (...) {
+    close(descriptor_);
+    throw;
+  }
+}
+
+SafetensorsFile::~SafetensorsFile() { close(descriptor_); }
+
+void SafetensorsFile::read_at(std::uint64_t offset, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    const ssize_t got = pread(descriptor_, out.data(), out.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_errno("read", path_, errno);
+    if (got == 0)
+      fail("{}: the file became shorter while it was read; get it again", path_.string());
+    out = out.subspan(static_cast<std::size_t>(got));
+    offset += static_cast<std::uint64_t>(got);
+  }
+}
+
+void SafetensorsFile::read_raw(std::string_view name, std::vector<std::byte>& bytes) const {
+  const TensorInfo* info = find(name);
+  if (info == nullptr) fail("{}: there is no tensor '{}'", describe(), name);
+  const Range& range = ranges_[static_cast<std::size_t>(info - tensors_.data())];
+  bytes.resize(range.size);
+  read_at(range.begin, bytes);
+}
+
+std::unique_ptr<TensorSource> open_safetensors_folder(const fs::path& folder) {
+  if (!fs::is_directory(folder)) {
+    fail("{}: not a folder; give the one that holds config.json and {}", folder.string(),
+         kSingleFile);
+  }
+  if (fs::exists(folder / kSingleFile))
+    return std::make_unique<SafetensorsFile>(folder / kSingleFile);
+  if (fs::exists(folder / kIndexFile))
+    return std::make_unique<ShardedSafetensors>(folder / kIndexFile);
+  const bool pickled = fs::exists(folder / "pytorch_model.bin") ||
+                       fs::exists(folder / "pytorch_model.bin.index.json");
+  fail("{}: neither {} nor {} is here{}", folder.string(), kSingleFile, kIndexFile,
+       pickled ? "; .bin files can run code and are not read: convert them to safetensors" : "");
+}
+
+void write_safetensors(const fs::path& path, std::vector<std::pair<std::string, Tensor>> tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  std::sort(tensors.begin(), tensors.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  std::uint64_t offset = 0;
+  for (const auto& [name, tensor] : tensors) {
+    check(!name.empty() && name != "__metadata__", "{}: '{}' cannot name a tensor", path.string(),
+          name);
+    check(!header.contains(name), "{}: tensor '{}' is given twice", path.string(), name);
+    check(tensor.defined(), "{}: tensor '{}' is undefined", path.string(), name);
+    const std::uint64_t end = offset + static_cast<std::uint64_t>(tensor.size()) * sizeof(float);
+    const std::vector<Index> shape(tensor.shape().dims().begin(), tensor.shape().dims().end());
+    header[name] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string json;
+  try {
+    json = header.dump();
+  } catch (const nlohmann::json::exception& error) {
+    check(false, "{}: a name or a text of the metadata is not UTF-8: {}", path.string(),
+          error.what());
+  }
+  json.resize((json.size() + 7) / 8 * 8, ' ');
+  check(json.size() <= kMaxHeaderBytes,
+        "{}: the names and metadata need {} bytes, the format allows {}", path.string(),
+        json.size(), kMaxHeaderBytes);
+
+  DurableFile file(path);
+  FileWriter writer(file);
+  const std::uint64_t header_bytes = json.size();
+  writer.write(std::as_bytes(std::span(&header_bytes, 1)));
+  writer.write(std::as_bytes(std::span(json)));
+  std::vector<float> numbers;
+  for (const auto& [name, tensor] : tensors) {
+    numbers.assign(tensor.span().begin(), tensor.span().end());
+    writer.write(std::as_bytes(std::span(numbers)));
+  }
+  writer.close();
+  file.commit([](const fs::path& written) { SafetensorsFile(written).tensors(); });
+}
+
+}  // namespace focus

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "autograd/tensor.h"
+
+namespace focus {
+
+/// How a file stores numbers. `other` is any type that is no weight's: integers, masks, 8-bit
+/// floats. Such a tensor is listed and can be read raw, but not as numbers.
+enum class Dtype { f32, f16, bf16, f64, other };
+
+/// "f32", "f16", "bf16", "f64", "other".
+const char* dtype_name(Dtype dtype);
+/// The inverse; `other` for every other name.
+Dtype dtype_from_name(std::string_view name);
+/// Bytes per number; 0 for `other`.
+std::size_t dtype_bytes(Dtype dtype);
+
+struct TensorInfo {
+  std::string name;
+  std::vector<Index> shape;
+  Dtype dtype = Dtype::f32;
+  std::string stored_as;  // the file's own word for the type: "F32", "I64", "F8_E4M3"
+
+  /// The number of elements.
+  Index size() const;
+};
+
+/// Named tensors in a file or in several: what models are imported from.
+class TensorSource {
+ public:
+  virtual ~TensorSource() = default;
+
+  /// What there is, sorted by name.
+  virtual const std::vector<TensorInfo>& tensors() const = 0;
+  /// The bytes as they are stored, little-endian; `bytes` is resized to fit. Throws
+  /// std::runtime_error for a name that is not there and for a file that cannot be read.
+  virtual void read_raw(std::string_view name, std::vector<std::byte>& bytes) const = 0;
+  /// The path, for messages.
+  virtual std::string describe() const = 0;
+
+  /// nullptr where there is no tensor of that name.
+  const TensorInfo* find(std::string_view name) const;
+  /// The tensor as Real. Throws std::runtime_error as read_raw does, and for a tensor that is
+  /// stored as `other` or has more than five dimensions.
+  Tensor read(std::string_view name) const;
+};
+
+/// Packed little-endian numbers as a tensor; `bytes` must fit shape and dtype.
+Tensor to_tensor(std::span<const std::byte> bytes, Dtype dtype, const Shape& shape);
+
+/// Numbers that are NaN or infinite.
+struct NonFinite {
+  Index count = 0;
+  std::string first;  // the first tensor, by name, that holds one
+};
+/// Reads every tensor that can be read as numbers.
+NonFinite count_nonfinite(const TensorSource& source);
+
+}  // namespace focus

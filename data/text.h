@@ -1,0 +1,27 @@
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace focus {
+
+/// The bytes of a file as they are. Throws std::runtime_error where it cannot be read.
+std::string read_file(const std::filesystem::path& path);
+
+/// The text of a file, unpacked where its first bytes say that it is .xz. Throws
+/// std::runtime_error where it cannot be read, is damaged, cut short, or empty.
+std::string read_text_file(const std::filesystem::path& path);
+
+/// The parts of `text` between occurrences of `separator` (such as "<|endoftext|>"), without those
+/// that hold nothing but white space; all of it, as one document, where the separator is empty.
+/// The parts point into `text`.
+std::vector<std::string_view> split_documents(std::string_view text, std::string_view separator);
+
+/// Every file of the list, and for a folder in it all its *.txt and *.txt.xz, sorted by name.
+/// Throws std::runtime_error for a path that is not there and for a folder without texts.
+std::vector<std::filesystem::path> expand_text_paths(std::span<const std::filesystem::path> paths);
+
+}  // namespace focus

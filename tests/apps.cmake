@@ -1,0 +1,5 @@
+focus_test(apps_tests
+  SOURCES apps/recipe_test.cpp apps/progress_test.cpp apps/html_report_test.cpp data/corpus_test.cpp
+  NEEDS apps data
+  LABELS apps
+)

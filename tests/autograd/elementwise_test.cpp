@@ -1,0 +1,116 @@
+#include <cmath>
+#include <functional>
+#include <numbers>
+
+#include "tests/support/compare.h"
+#include "tests/support/gradcheck.h"
+
+namespace focus {
+namespace {
+
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+
+struct Case {
+  const char* name;
+  std::function<Variable(const Variable&)> op;
+  std::function<double(double)> reference;
+};
+const std::vector<Case> kCases = {
+    {"scale", [](const Variable& x) { return scale(x, Real(-2.5)); },
+     [](double x) { return -2.5 * x; }},
+    {"shift", [](const Variable& x) { return shift(x, Real(1.5)); },
+     [](double x) { return x + 1.5; }},
+    {"sigmoid", sigmoid, logistic},
+    {"tanh", static_cast<Variable (*)(const Variable&)>(tanh), [](double x) { return std::tanh(x); }},
+    {"gelu", gelu, [](double x) { return x * 0.5 * std::erfc(-x / std::numbers::sqrt2); }},
+    {"gelu_tanh", gelu_tanh,
+     [](double x) {
+       return 0.5 * x *
+              (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+     }},
+    {"silu", silu, [](double x) { return x * logistic(x); }},
+};
+
+TEST(Elementwise, Values) {
+  const Tensor x = tensor_of({13}, {0, 0.1, -0.1, 0.75, -0.75, 1, -1, 2.5, -2.5, 6, -6, 30, -30});
+  for (const Case& c : kCases) {
+    const Tensor y = c.op(x).value();
+    for (Index i = 0; i < x.size(); ++i)
+      EXPECT_NEAR(y[i], c.reference(x[i]), tolerance(1e-6, 1e-14) * std::max(1.0, std::abs(double(x[i]))))
+          << c.name << " at " << x[i];
+  }
+}
+
+TEST(Elementwise, Gradients) {
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    expect_gradients([&](const Variables& v) { return c.op(v[0]); },
+                     {tensor_of({3, 3}, {0, 0.3, -0.3, 1, -1.2, 2, -2, 4, -4})});
+  }
+}
+
+TEST(Elementwise, HugeValuesStayFinite) {
+  for (const Case& c : kCases) {
+    const Variable x = leaf(tensor_of({2}, {1e4, -1e4}));
+    const Variable y = c.op(x);
+    backward(y);
+    for (Index i = 0; i < 2; ++i) {
+      EXPECT_NEAR(y.value()[i], c.reference(x.value()[i]), 1e-2) << c.name;
+      EXPECT_TRUE(std::isfinite(x.grad()[i])) << c.name;
+    }
+  }
+}
+
+TEST(Elementwise, MoreThanOneChunk) {
+  const Tensor x = randn({3, 16384}, 1);
+  for (const Case& c : kCases) {
+    const Tensor y = c.op(x).value();
+    for (const Index i : {0, 16383, 16384, 3 * 16384 - 1})
+      EXPECT_NEAR(y[i], c.reference(x[i]), 2e-6 * std::max(1.0, std::abs(double(x[i])))) << c.name;
+  }
+}
+
+TEST(Log, ValueAndGradient) {
+  const Tensor x = tensor_of({3}, {0.5, 1, 20});
+  const Tensor y = log(Variable(x)).value();
+  for (Index i = 0; i < 3; ++i) EXPECT_NEAR(y[i], std::log(x[i]), 1e-6);
+  expect_gradients([](const Variables& v) { return log(v[0]); }, {uniform({2, 3}, 1, 0.5, 3)});
+}
+
+TEST(Binary, Values) {
+  const Tensor a = tensor_of({4}, {1, -2, 0, 3}), b = tensor_of({4}, {5, 7, -1, 0.5});
+  const Tensor sum = add(a, b).value(), product = multiply(a, b).value(),
+               gated = swiglu(a, b).value();
+  for (Index i = 0; i < 4; ++i) {
+    EXPECT_EQ(sum[i], a[i] + b[i]);
+    EXPECT_EQ(product[i], a[i] * b[i]);
+    EXPECT_NEAR(gated[i], a[i] * logistic(a[i]) * b[i], 1e-6);
+  }
+}
+
+TEST(Binary, Gradients) {
+  const std::vector<Tensor> inputs = {randn({3, 5}, 1), randn({3, 5}, 2)};
+  expect_gradients([](const Variables& v) { return add(v[0], v[1]); }, inputs);
+  expect_gradients([](const Variables& v) { return multiply(v[0], v[1]); }, inputs);
+  expect_gradients([](const Variables& v) { return swiglu(v[0], v[1]); }, inputs);
+  expect_gradients([](const Variables& v) { return multiply(v[0], v[0]); }, {inputs[0]});
+}
+
+TEST(Binary, OneSideMayBeAConstant) {
+  const Variable x = leaf(randn({4}, 1)), constant(randn({4}, 2));
+  for (const auto op : {add, multiply, swiglu}) {
+    backward(op(x, constant));
+    backward(op(constant, x));
+  }
+  EXPECT_TRUE(x.grad().defined());
+}
+
+TEST(Binary, RejectDifferentShapes) {
+  const Variable a(Tensor::zeros({2, 3})), b(Tensor::zeros({3, 2}));
+  EXPECT_THROW(add(a, b), std::invalid_argument);
+  EXPECT_THROW(multiply(a, b), std::invalid_argument);
+  EXPECT_THROW(swiglu(a, b), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace focus

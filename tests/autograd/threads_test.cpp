@@ -1,0 +1,96 @@
+// Every op gives the same bits for any number of threads and wherever its scratch memory lies.
+#include <memory>
+
+#include "tests/support/compare.h"
+#include "tests/support/random.h"
+
+namespace focus {
+namespace {
+
+struct Case {
+  const char* name;
+  std::vector<Tensor> inputs;
+  std::function<Variable(const Variables&)> op;
+};
+
+std::vector<Case> cases() {
+  const std::vector<std::int32_t> ids = random_ids(300, 50, 7);
+  const Tensor big = randn({3, 16400}, 1), other = randn({3, 16400}, 2);
+  const Tensor rows = randn({300, 67}, 3);
+  const RotaryTable table{uniform({65, 3}, 4, -1, 1), uniform({65, 3}, 5, -1, 1)};
+  const auto attention_inputs = [](Index seq_len, Index head_dim) {
+    return std::vector<Tensor>{randn({2, seq_len, 4, head_dim}, 1),
+                               randn({2, seq_len, 2, head_dim}, 2),
+                               randn({2, seq_len, 2, head_dim}, 3)};
+  };
+  const auto attend = [](const Variables& v) {
+    return attention(v[0], v[1], v[2], {.scale = Real(0.3), .softcap = 2, .sliding_window = 90});
+  };
+  return {
+      {"add", {big, other}, [](const Variables& v) { return add(v[0], v[1]); }},
+      {"multiply", {big, other}, [](const Variables& v) { return multiply(v[0], v[1]); }},
+      {"swiglu", {big, other}, [](const Variables& v) { return swiglu(v[0], v[1]); }},
+      {"unary",
+       {big},
+       [](const Variables& v) {
+         return log(shift(sigmoid(tanh(gelu(gelu_tanh(silu(scale(v[0], 2)))))), 1));
+       }},
+      {"linear",
+       {rows, randn({131, 67}, 4), randn({131}, 5)},
+       [](const Variables& v) { return linear(v[0], v[1], v[2]); }},
+      {"matmul",
+       {randn({3, 70, 67}, 1), randn({3, 67, 71}, 2)},
+       [](const Variables& v) { return matmul(v[0], v[1]); }},
+      {"transpose", {big}, [](const Variables& v) { return transpose(v[0], 0, 1); }},
+      {"embedding",
+       {randn({50, 67}, 4)},
+       [ids](const Variables& v) { return embedding(v[0], ids, {300}); }},
+      {"layer_norm",
+       {rows, randn({67}, 4), randn({67}, 5)},
+       [](const Variables& v) { return layer_norm(v[0], v[1], v[2], Real(1e-5)); }},
+      {"rms_norm",
+       {rows, randn({67}, 4)},
+       [](const Variables& v) { return rms_norm(v[0], v[1], Real(1e-5)); }},
+      {"softmax", {randn({700, 67}, 3)}, [](const Variables& v) { return softmax(v[0]); }},
+      {"log_sum_exp", {randn({700, 67}, 3)}, [](const Variables& v) { return log_sum_exp(v[0]); }},
+      {"rope", {randn({9, 65, 8, 7}, 3)}, [table](const Variables& v) { return rope(v[0], table); }},
+      {"cross entropy",
+       {rows, randn({50, 67}, 4)},
+       [ids](const Variables& v) { return linear_cross_entropy(v[0], v[1], ids); }},
+      {"attention 5", attention_inputs(5, 3), attend},
+      {"attention 65", attention_inputs(65, 5), attend},
+      {"attention 200", attention_inputs(200, 8), attend},
+  };
+}
+
+std::vector<Tensor> value_and_gradients(const Case& c) {
+  const Variables x = leaves(c.inputs);
+  const Variable y = c.op(x);
+  backward(multiply(y, Variable(randn(y.shape(), 9))));
+  std::vector<Tensor> results{y.value()};
+  for (const Variable& v : x) results.push_back(v.grad());
+  return results;
+}
+
+TEST(Threads, EveryOpGivesTheSameBits) {
+  for (const Case& c : cases())
+    expect_same_bits_for_any_threads(c.name, [&] { return value_and_gradients(c); });
+}
+
+TEST(Threads, BitsDoNotDependOnTheHeap) {
+  // Small blocks that stay allocated shift where the next scratch buffer comes to lie.
+  std::vector<std::unique_ptr<char[]>> blocks;
+  for (const Case& c : cases()) {
+    const std::vector<Tensor> first = value_and_gradients(c);
+    for (int i = 0; i < 12; ++i) {
+      for (const std::size_t size : {16 + 16 * (i % 5), 1000 + 48 * i, 30000 + 16 * i})
+        blocks.push_back(std::make_unique<char[]>(static_cast<std::size_t>(size)));
+      const std::vector<Tensor> again = value_and_gradients(c);
+      for (std::size_t n = 0; n < first.size(); ++n)
+        ASSERT_TRUE(same_bits(again[n], first[n])) << c.name << ", result " << n;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace focus

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "autograd/ops.h"
+
+namespace focus {
+
+inline constexpr bool kRealIsDouble = sizeof(Real) == 8;
+/// A bound for each build: what rounding allows in float, and what only a wrong formula exceeds in
+/// double.
+inline constexpr double tolerance(double in_float, double in_double) {
+  return kRealIsDouble ? in_double : in_float;
+}
+
+inline Tensor tensor_of(const Shape& shape, std::initializer_list<double> values) {
+  return Tensor::from(shape, std::vector<Real>(values.begin(), values.end()));
+}
+
+/// A variable of its own that wants a gradient.
+inline Variable leaf(const Tensor& value) {
+  Variable variable(value.clone());
+  variable.set_requires_grad(true);
+  return variable;
+}
+inline Variables leaves(const std::vector<Tensor>& values) {
+  Variables all;
+  for (const Tensor& value : values) all.push_back(leaf(value));
+  return all;
+}
+
+/// The largest difference, relative to the largest expected magnitude; infinite for a NaN or
+/// another shape.
+inline double relative_difference(const Tensor& actual, const Tensor& expected) {
+  if (!actual.defined() || actual.shape() != expected.shape()) return INFINITY;
+  double worst = 0, largest = 0;
+  for (Index i = 0; i < expected.size(); ++i) {
+    const double error = std::abs(static_cast<double>(actual[i]) - static_cast<double>(expected[i]));
+    if (std::isnan(error)) return INFINITY;
+    worst = std::max(worst, error);
+    largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
+  }
+  return worst / std::max(largest, 1e-30);
+}
+
+inline bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.defined() && b.defined() && a.shape() == b.shape() &&
+         std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.size()) * sizeof(Real)) == 0;
+}
+
+/// Runs with so many threads and puts the number back afterwards.
+template <class Action>
+auto with_threads(int threads, Action&& action) {
+  struct Restore {
+    int before = omp_get_max_threads();
+    ~Restore() { omp_set_num_threads(before); }
+  } restore;
+  omp_set_num_threads(threads);
+  return action();
+}
+
+/// All of `action`'s tensors must have the same bits with 1, 2 and 3 threads.
+inline void expect_same_bits_for_any_threads(
+    const std::string& what, const std::function<std::vector<Tensor>()>& action) {
+  const std::vector<Tensor> one = with_threads(1, action);
+  for (const int threads : {2, 3}) {
+    const std::vector<Tensor> many = with_threads(threads, action);
+    ASSERT_EQ(many.size(), one.size()) << what;
+    for (std::size_t i = 0; i < one.size(); ++i)
+      EXPECT_TRUE(same_bits(many[i], one[i])) << what << ", result " << i << ": " << threads
+                                              << " threads give other bits than one";
+  }
+}
+
+}  // namespace focus
