@@ -1,8 +1,10 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 
 #include "apps/command.h"
@@ -34,9 +36,19 @@ std::string usage() {
   return text;
 }
 
+/// libgomp's threads spin at every barrier for as long as they like, which on a machine with other
+/// work slows small parallel loops down by factors. It reads how long only when it is loaded, so
+/// the program starts itself once more with a short spin, unless the user has chosen.
+void shorten_openmp_spin(char** argv) {
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
+  setenv("GOMP_SPINCOUNT", "10000", 1);
+  execv("/proc/self/exe", argv);  // returns only where that fails: then it is merely slower
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  shorten_openmp_spin(argv);
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
     fmt::print("{}", usage());
