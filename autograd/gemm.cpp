@@ -1,16 +1,20 @@
 #include "autograd/gemm.h"
 
+#include <algorithm>
 #include <atomic>
 
-#include "autograd/eigen.h"
 #include "autograd/parallel.h"
+#include "autograd/simd/kernels.h"
 
 namespace focus {
 namespace {
 
-using Stride = Eigen::OuterStride<>;
-using In = Eigen::Map<const RowMatrix<Real>, Eigen::Unaligned, Stride>;
-using Out = Eigen::Map<RowMatrix<Real>, Eigen::Unaligned, Stride>;
+/// A block of B that is packed at a time: 256 KB of floats, which a core's second-level cache holds
+/// beside the rows of A that go over it.
+constexpr Index kBlockDepth = 256;
+constexpr Index kBlockColumns = 256;
+/// Rows of A that share a packed block: enough to make its packing cheap.
+constexpr Index kBlockRows = 512;
 
 std::atomic<std::uint64_t> counted{0};
 
@@ -18,17 +22,84 @@ void count(Index m, Index n, Index k) {
   counted.fetch_add(static_cast<std::uint64_t>(m * n * k), std::memory_order_relaxed);
 }
 
-template <class Product>
-void store(Out c, const Product& product, Into into) {
-  if (into == Into::assign)
-    c.noalias() = product;
-  else
-    c.noalias() += product;
+/// A matrix as the kernels see it: element (i, j) at data[i * row + j * column], where one of the
+/// two distances is 1.
+struct Operand {
+  const Real* data;
+  Index row, column;
+};
+
+Real* scratch(std::size_t size) {
+  thread_local std::vector<Real> buffer;
+  if (buffer.size() < size) buffer.resize(size);
+  return buffer.data();
 }
 
-/// Rows of C in a chunk. Eigen packs all of B once for each chunk: larger chunks pay that less
-/// often, smaller ones share out short matrices.
-Index row_chunk(Index m) { return m >= 1024 ? 256 : m >= 256 ? 128 : 64; }
+/// Packs B's rows [p, p + depth), columns [j, j + columns).
+simd::Panels pack_block(const simd::Kernels& kernels, const Operand& b, Index p, Index depth,
+                        Index j, Index columns, Real* packed) {
+  const Real* source = b.data + p * b.row + j * b.column;
+  if (b.column == 1)
+    kernels.pack(source, b.row, depth, columns, 1, packed);
+  else
+    kernels.pack_transposed(source, b.column, columns, depth, 1, packed);
+  return {packed, depth, simd::padded(kernels, columns)};
+}
+
+/// C[m, n] for the columns [begin, end). No number of C depends on how rows and columns were dealt
+/// out: each is one chain of multiply-adds over k, in blocks of kBlockDepth.
+void multiply(Index m, Index k, Operand a, Operand b, Index begin, Index end, Real* c, Index ldc,
+              Into into) {
+  const simd::Kernels& kernels = simd::kernels();
+  Real* packed =
+      scratch(static_cast<std::size_t>(kBlockDepth * kBlockColumns + m * kernels.vector));
+  // The kernel writes whole vectors: what would run over the end goes through `tail`.
+  const Index whole = begin + (end - begin) / kernels.vector * kernels.vector;
+  for (Index p = 0; p < k; p += kBlockDepth) {
+    const Index depth = std::min(kBlockDepth, k - p);
+    for (Index j = begin; j < whole; j += kBlockColumns) {
+      const Index columns = std::min(kBlockColumns, whole - j);
+      kernels.product(m, depth, a.data + p * a.column, a.row, a.column,
+                      pack_block(kernels, b, p, depth, j, columns, packed), 0, c + j, ldc,
+                      p > 0 || into == Into::add);
+    }
+  }
+  if (whole == end) return;
+  Real* tail = packed + kBlockDepth * kBlockColumns;  // [m, vector]
+  for (Index p = 0; p < k; p += kBlockDepth) {
+    const Index depth = std::min(kBlockDepth, k - p);
+    kernels.product(m, depth, a.data + p * a.column, a.row, a.column,
+                    pack_block(kernels, b, p, depth, whole, end - whole, packed), 0, tail,
+                    kernels.vector, p > 0);
+  }
+  for (Index i = 0; i < m; ++i)
+    for (Index j = whole; j < end; ++j) {
+      const Real sum = tail[i * kernels.vector + j - whole];
+      c[i * ldc + j] = into == Into::add ? c[i * ldc + j] + sum : sum;
+    }
+}
+
+void multiply_serial(Index m, Index n, Index k, Operand a, Operand b, Real* c, Index ldc,
+                     Into into) {
+  count(m, n, k);
+  if (k == 0 && into == Into::assign)
+    for (Index i = 0; i < m; ++i) std::fill_n(c + i * ldc, n, Real(0));
+  multiply(m, k, a, b, 0, n, c, ldc, into);
+}
+
+void multiply_parallel(Index m, Index n, Index k, Operand a, Operand b, Real* c, Index ldc,
+                       Into into) {
+  // A product too small to be worth waking the threads for.
+  if (m * n * k <= 1 << 15) return multiply_serial(m, n, k, a, b, c, ldc, into);
+  count(m, n, k);
+  const Index row_blocks = (m + kBlockRows - 1) / kBlockRows;
+  const Index column_blocks = (n + kBlockColumns - 1) / kBlockColumns;
+  parallel_chunks(row_blocks * column_blocks, 1, [=](Index task, Index) {
+    const Index i = task % row_blocks * kBlockRows, j = task / row_blocks * kBlockColumns;
+    multiply(std::min(kBlockRows, m - i), k, {a.data + i * a.row, a.row, a.column}, b, j,
+             std::min(n, j + kBlockColumns), c + i * ldc, ldc, into);
+  });
+}
 
 }  // namespace
 
@@ -36,45 +107,34 @@ namespace serial {
 
 void gemm(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
           Index ldc, Into into) {
-  count(m, n, k);
-  store(Out(c, m, n, Stride(ldc)), In(a, m, k, Stride(lda)) * In(b, k, n, Stride(ldb)), into);
+  multiply_serial(m, n, k, {a, lda, 1}, {b, ldb, 1}, c, ldc, into);
 }
 
 void gemm_nt(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
              Index ldc, Into into) {
-  count(m, n, k);
-  store(Out(c, m, n, Stride(ldc)), In(a, m, k, Stride(lda)) * In(b, n, k, Stride(ldb)).transpose(),
-        into);
+  multiply_serial(m, n, k, {a, lda, 1}, {b, 1, ldb}, c, ldc, into);
 }
 
 void gemm_tn(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
              Index ldc, Into into) {
-  count(m, n, k);
-  store(Out(c, m, n, Stride(ldc)), In(a, k, m, Stride(lda)).transpose() * In(b, k, n, Stride(ldb)),
-        into);
+  multiply_serial(m, n, k, {a, 1, lda}, {b, ldb, 1}, c, ldc, into);
 }
 
 }  // namespace serial
 
 void gemm(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
           Index ldc, Into into) {
-  parallel_chunks(m, row_chunk(m), [=](Index begin, Index end) {
-    serial::gemm(end - begin, n, k, a + begin * lda, lda, b, ldb, c + begin * ldc, ldc, into);
-  });
+  multiply_parallel(m, n, k, {a, lda, 1}, {b, ldb, 1}, c, ldc, into);
 }
 
 void gemm_nt(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
              Index ldc, Into into) {
-  parallel_chunks(m, row_chunk(m), [=](Index begin, Index end) {
-    serial::gemm_nt(end - begin, n, k, a + begin * lda, lda, b, ldb, c + begin * ldc, ldc, into);
-  });
+  multiply_parallel(m, n, k, {a, lda, 1}, {b, 1, ldb}, c, ldc, into);
 }
 
 void gemm_tn(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
              Index ldc, Into into) {
-  parallel_chunks(m, row_chunk(m), [=](Index begin, Index end) {
-    serial::gemm_tn(end - begin, n, k, a + begin, lda, b, ldb, c + begin * ldc, ldc, into);
-  });
+  multiply_parallel(m, n, k, {a, 1, lda}, {b, ldb, 1}, c, ldc, into);
 }
 
 std::uint64_t multiply_adds() { return counted.load(); }

@@ -10,16 +10,9 @@
 #include <string>
 #include <vector>
 
-namespace focus {
+#include "autograd/simd/types.h"
 
-/// The number type of every tensor: float in the product, double in the twin build that the
-/// gradient checks use (FOCUS_REAL_DOUBLE).
-#ifdef FOCUS_REAL_DOUBLE
-using Real = double;
-#else
-using Real = float;
-#endif
-using Index = std::int64_t;
+namespace focus {
 
 /// Up to five dimensions, outermost first: [batch, seq_len, hidden_size].
 class Shape {

@@ -16,7 +16,9 @@ constexpr Index kTileRows = 64;
 constexpr Index kBackwardTasks = 8;
 constexpr Real kMasked = -std::numeric_limits<Real>::infinity();
 
-using Scratch = std::vector<Real>;
+/// Aligned: Eigen handles what lies before the first aligned number one by one, and its last bits
+/// would change with the place where the heap puts the buffer.
+using Scratch = std::vector<Real, Eigen::aligned_allocator<Real>>;
 
 AttentionTile tile_at(const AttentionInputs& in, Index index) {
   const Index seq_len = in.q.dim(1), tiles = (seq_len + kTileRows - 1) / kTileRows;

@@ -1,0 +1,25 @@
+#include "autograd/simd/kernels.h"
+
+namespace focus::simd {
+
+extern const Kernels avx512_kernels;
+extern const Kernels avx2_kernels;
+extern const Kernels baseline_kernels;
+
+KernelList usable_kernels() {
+  KernelList list{};
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    list.items[list.count++] = &avx512_kernels;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    list.items[list.count++] = &avx2_kernels;
+  list.items[list.count++] = &baseline_kernels;
+  return list;
+}
+
+const Kernels& kernels() {
+  static const Kernels& best = *usable_kernels().items[0];
+  return best;
+}
+
+}  // namespace focus::simd
