@@ -59,7 +59,7 @@ void multiply(Index m, Index k, Operand a, Operand b, Index begin, Index end, Re
     const Index depth = std::min(kBlockDepth, k - p);
     for (Index j = begin; j < whole; j += kBlockColumns) {
       const Index columns = std::min(kBlockColumns, whole - j);
-      kernels.product(m, depth, a.data + p * a.column, a.row, a.column,
+      kernels.product(m, columns, depth, a.data + p * a.column, a.row, a.column,
                       pack_block(kernels, b, p, depth, j, columns, packed), 0, c + j, ldc,
                       p > 0 || into == Into::add);
     }
@@ -68,7 +68,7 @@ void multiply(Index m, Index k, Operand a, Operand b, Index begin, Index end, Re
   Real* tail = packed + kBlockDepth * kBlockColumns;  // [m, vector]
   for (Index p = 0; p < k; p += kBlockDepth) {
     const Index depth = std::min(kBlockDepth, k - p);
-    kernels.product(m, depth, a.data + p * a.column, a.row, a.column,
+    kernels.product(m, kernels.vector, depth, a.data + p * a.column, a.row, a.column,
                     pack_block(kernels, b, p, depth, whole, end - whole, packed), 0, tail,
                     kernels.vector, p > 0);
   }

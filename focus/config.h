@@ -32,13 +32,13 @@ constexpr auto enum_names(HardGate) { return std::array<std::string_view, 2>{"dr
 struct FocusConfig {
   int num_groups = 4;         // K
   int routing_dim = 16;       // d_g
-  double temperature = 0.1;   // tau
+  double temperature = 1;   // tau
   int sinkhorn_iters = 10;    // N
   double gate_steepness = 8;  // lambda, of the logit gate; not given in the paper
   Index local_window = 128;   // w: pairs with i - j <= w are always attended
   Gate gate = Gate::affinity;
   Balance balance = Balance::carried;
-  HardGate hard_gate = HardGate::drop;
+  HardGate hard_gate = HardGate::keep;
   double affinity_floor = 1e-6;     // keeps log(a) finite
   double carried_rate = 0.1;        // of the potentials' moving average
   std::int64_t sequence_steps = 0;  // first steps trained with `sequence` before `carried`

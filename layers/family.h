@@ -42,6 +42,8 @@ const Family& find_family(const std::string& model_type, const std::string& wher
 
 /// The activation of that name; throws for an unknown one.
 Activation activation_named(const std::string& name, const std::string& where);
+/// The name that activation_named reads back.
+std::string activation_name(Activation activation);
 /// rope_theta and rope_scaling, or the newer rope_parameters.
 RopeConfig read_rope(const JsonFields& json);
 

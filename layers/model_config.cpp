@@ -41,6 +41,30 @@ Activation activation_named(const std::string& name, const std::string& where) {
   return {};
 }
 
+std::string activation_name(Activation activation) {
+  switch (activation) {
+    case Activation::gelu:
+      return "gelu";
+    case Activation::gelu_tanh:
+      return "gelu_new";
+    case Activation::silu:
+      break;
+  }
+  return "silu";
+}
+
+namespace {
+
+/// Newer files may list several: the first is the one.
+std::optional<Index> read_token(const JsonFields& fields, const nlohmann::json& json,
+                                const char* key) {
+  if (!fields.has(key) || !json[key].is_array()) return fields.optional_integer(key);
+  const nlohmann::json first = {{key, json[key].empty() ? nlohmann::json() : json[key].front()}};
+  return JsonFields(first, fields.where()).optional_integer(key);
+}
+
+}  // namespace
+
 RopeConfig read_rope(const JsonFields& json) {
   RopeConfig rope;
   rope.theta = json.number("rope_theta", rope.theta);
@@ -93,13 +117,8 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
   config.model_type = model_type;
   config.vocab_size = fields.integer("vocab_size");
   config.initializer_range = fields.number("initializer_range", config.initializer_range);
-  // Newer files may list several end tokens: the first is the one.
-  config.bos_token_id = fields.has("bos_token_id") && json["bos_token_id"].is_number()
-                            ? fields.optional_integer("bos_token_id")
-                            : std::nullopt;
-  config.eos_token_id = fields.has("eos_token_id") && json["eos_token_id"].is_number()
-                            ? fields.optional_integer("eos_token_id")
-                            : std::nullopt;
+  config.bos_token_id = read_token(fields, json, "bos_token_id");
+  config.eos_token_id = read_token(fields, json, "eos_token_id");
   check(fields.has("head_dim") || config.num_attention_heads <= 0 ||
             config.hidden_size % config.num_attention_heads == 0,
         "{}: the number of heads {} does not divide the width {}", where,

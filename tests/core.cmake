@@ -6,6 +6,20 @@ focus_test(autograd_tests BOTH
     autograd/attention_test.cpp autograd/threads_test.cpp
   NEEDS autograd
   LABELS core)
+focus_test(layers_tests BOTH
+  SOURCES layers/model_config_test.cpp layers/weights_test.cpp layers/decoder_test.cpp
+  NEEDS layers
+  LABELS core)
+focus_test(optim_tests BOTH
+  SOURCES optim/adamw_test.cpp optim/training_step_test.cpp
+  NEEDS optim
+  LABELS core)
+focus_test(focus_tests BOTH
+  SOURCES
+    focus/sinkhorn_test.cpp focus/routing_test.cpp focus/gated_attention_test.cpp
+    focus/focus_model_test.cpp
+  NEEDS focus optim
+  LABELS core)
 focus_test(focus_golden_tests BOTH
   SOURCES golden/focus_golden_test.cpp
   NEEDS focus

@@ -23,11 +23,11 @@ struct Kernels {
   Index vector;      // numbers in a vector
   Index panel;       // columns of a panel
 
-  /// C[m, columns] (+)= A[m, depth] B.  A's element (i, p) lies at a[i * a_row + p * a_column], so
-  /// that A may be a matrix or its transpose; `first` is the first of B's rows to use, `depth` how
-  /// many. C has rows of `ldc` >= B.columns numbers.
-  void (*product)(Index m, Index depth, const Real* a, Index a_row, Index a_column, Panels b,
-                  Index first, Real* c, Index ldc, bool add);
+  /// C[m, columns] (+)= A[m, depth] B, B's first `columns` (a multiple of `vector`) alone.  A's
+  /// element (i, p) lies at a[i * a_row + p * a_column], so that A may be a matrix or its transpose;
+  /// `first` is the first of B's rows to use, `depth` how many. C has rows of `ldc` >= columns.
+  void (*product)(Index m, Index columns, Index depth, const Real* a, Index a_row, Index a_column,
+                  Panels b, Index first, Real* c, Index ldc, bool add);
   /// source[rows, columns] with rows of `ld` numbers, times factor, into panels.
   void (*pack)(const Real* source, Index ld, Index rows, Index columns, Real factor, Real* panels);
   /// The transpose of source[columns, rows] with rows of `ld` numbers, times factor, into panels of

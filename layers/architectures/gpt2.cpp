@@ -39,7 +39,7 @@ nlohmann::ordered_json write(const ModelConfig& c) {
           {"n_positions", c.max_position_embeddings},
           {"n_inner", c.intermediate_size},
           {"layer_norm_epsilon", c.norm_eps},
-          {"activation_function", c.activation == Activation::gelu ? "gelu" : "gelu_new"},
+          {"activation_function", activation_name(c.activation)},
           {"resid_pdrop", 0.0},
           {"embd_pdrop", 0.0},
           {"attn_pdrop", 0.0}};

@@ -49,7 +49,7 @@ nlohmann::ordered_json write(const ModelConfig& c) {
           {"head_dim", c.head_dim},
           {"max_position_embeddings", c.max_position_embeddings},
           {"rms_norm_eps", c.norm_eps},
-          {"hidden_act", "silu"},
+          {"hidden_act", activation_name(c.activation)},
           {"attention_bias", c.attention_bias},
           {"mlp_bias", c.mlp_bias},
           {"rope_theta", c.rope.theta},

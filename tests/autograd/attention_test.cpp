@@ -44,22 +44,17 @@ TEST(Attention, EqualsTheComposedForm) {
     const Variable d_out(randn(out.shape(), 4));
     backward(multiply(out, d_out));
     backward(multiply(expected, d_out));
-    for (const std::size_t i : {0, 1, 2}) {
-      // One key has a constant softmax: the gradients of q and k are zero but for rounding.
-      const Real scale_of = static_cast<Real>(c.seq_len == 1 || c.window == 1);
-      EXPECT_LE(relative_difference(add(fused[i].grad(), Tensor::full(fused[i].shape(), scale_of)).value(),
-                                    add(composed[i].grad(), Tensor::full(fused[i].shape(), scale_of)).value()),
-                tolerance(1e-5, 1e-10))
+    // Beside 1: the softmax over a single key is constant, and q's and k's gradients are zero.
+    for (const std::size_t i : {0, 1, 2})
+      EXPECT_LE(relative_difference(fused[i].grad(), composed[i].grad(), 1), tolerance(1e-5, 1e-10))
           << "gradient of input " << i;
-    }
   }
 }
 
 TEST(Attention, Gradient) {
   for (const Case& c : {Case{1, 5, 2, 1, 3}, Case{2, 4, 2, 2, 2, 1.5, 2}})
-    expect_gradients(
-        [&](const Variables& v) { return attention(v[0], v[1], v[2], options_of(c)); },
-        inputs_of(c));
+    expect_gradients([&](const Variables& v) { return attention(v[0], v[1], v[2], options_of(c)); },
+                     inputs_of(c));
 }
 
 TEST(Attention, LaterTokensDoNotMatter) {
@@ -74,8 +69,8 @@ TEST(Attention, LaterTokensDoNotMatter) {
 }
 
 TEST(Attention, HugeScoresStayFinite) {
-  const Variables x = leaves({randn({1, 70, 1, 4}, 1, 1e3), randn({1, 70, 1, 4}, 2, 1e3),
-                              randn({1, 70, 1, 4}, 3)});
+  const Variables x =
+      leaves({randn({1, 70, 1, 4}, 1, 1e3), randn({1, 70, 1, 4}, 2, 1e3), randn({1, 70, 1, 4}, 3)});
   const Variable out = attention(x[0], x[1], x[2], {.scale = 1});
   backward(out);
   for (const Variable& v : x)
@@ -89,7 +84,8 @@ TEST(Attention, KeepsMemoryLinearInLength) {
     const std::size_t before = pool_stats().live;
     const Variable out = attention(x[0], x[1], x[2], {});
     // The output and the log-sum-exps; q, k and v are the caller's own.
-    EXPECT_EQ(pool_stats().live - before, static_cast<std::size_t>(seq_len * 2 * (8 + 1)) * sizeof(Real));
+    EXPECT_EQ(pool_stats().live - before,
+              static_cast<std::size_t>(seq_len * 2 * (8 + 1)) * sizeof(Real));
   }
 }
 
@@ -105,7 +101,7 @@ TEST(Attention, FrozenInputsCostNoProducts) {
     backward(out);
     return multiply_adds() - before;
   };
-  EXPECT_EQ(products({true, true, true}), 5 * product);   // scores, dP, dQ, dK, dV
+  EXPECT_EQ(products({true, true, true}), 5 * product);  // scores, dP, dQ, dK, dV
   EXPECT_EQ(products({true, false, false}), 3 * product);
   EXPECT_EQ(products({false, false, true}), 2 * product);  // dP is not needed for dV
 }

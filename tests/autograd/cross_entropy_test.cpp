@@ -65,9 +65,8 @@ TEST(LinearCrossEntropy, EqualsTheComposedForm) {
 
 TEST(LinearCrossEntropy, Gradient) {
   const Targets targets = {2, -1, 0, 4};
-  expect_gradients(
-      [&](const Variables& v) { return linear_cross_entropy(v[0], v[1], targets); },
-      {randn({2, 2, 3}, 1), randn({5, 3}, 2)});
+  expect_gradients([&](const Variables& v) { return linear_cross_entropy(v[0], v[1], targets); },
+                   {randn({2, 2, 3}, 1), randn({5, 3}, 2)});
 }
 
 TEST(LinearCrossEntropy, OneSideMayBeFrozen) {

@@ -21,7 +21,8 @@ const std::vector<Case> kCases = {
     {"shift", [](const Variable& x) { return shift(x, Real(1.5)); },
      [](double x) { return x + 1.5; }},
     {"sigmoid", sigmoid, logistic},
-    {"tanh", static_cast<Variable (*)(const Variable&)>(tanh), [](double x) { return std::tanh(x); }},
+    {"tanh", static_cast<Variable (*)(const Variable&)>(tanh),
+     [](double x) { return std::tanh(x); }},
     {"gelu", gelu, [](double x) { return x * 0.5 * std::erfc(-x / std::numbers::sqrt2); }},
     {"gelu_tanh", gelu_tanh,
      [](double x) {
@@ -36,7 +37,8 @@ TEST(Elementwise, Values) {
   for (const Case& c : kCases) {
     const Tensor y = c.op(x).value();
     for (Index i = 0; i < x.size(); ++i)
-      EXPECT_NEAR(y[i], c.reference(x[i]), tolerance(1e-6, 1e-14) * std::max(1.0, std::abs(double(x[i]))))
+      EXPECT_NEAR(y[i], c.reference(x[i]),
+                  tolerance(1e-6, 1e-14) * std::max(1.0, std::abs(double(x[i]))))
           << c.name << " at " << x[i];
   }
 }

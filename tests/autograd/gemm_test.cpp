@@ -23,12 +23,15 @@ const std::vector<Kind> kKinds = {
 struct Size {
   Index m, n, k;
 };
-const std::vector<Size> kSizes = {{1, 1, 1},    {1, 5, 3},    {5, 1, 3},    {4, 4, 1},   {3, 7, 11},
-                                  {63, 65, 33}, {64, 16, 64}, {65, 64, 63}, {130, 2, 9}, {2, 130, 70},
-                                  {257, 31, 8}, {300, 40, 50}, {1030, 17, 13}};
+const std::vector<Size> kSizes = {{1, 1, 1},     {1, 5, 3},    {5, 1, 3},    {4, 4, 1},
+                                  {3, 7, 11},    {63, 65, 33}, {64, 16, 64}, {65, 64, 63},
+                                  {130, 2, 9},   {2, 130, 70}, {257, 31, 8}, {300, 40, 50},
+                                  {1030, 17, 13}};
 constexpr Index kGap = 3;  // of a leading dimension beyond the columns
 
-Tensor matrix(Index rows, Index cols, std::uint64_t seed) { return randn({rows, cols + kGap}, seed); }
+Tensor matrix(Index rows, Index cols, std::uint64_t seed) {
+  return randn({rows, cols + kGap}, seed);
+}
 
 TEST(Gemm, AgreesWithTheDefinition) {
   for (const Kind& kind : kKinds)
@@ -66,13 +69,13 @@ TEST(Gemm, BitsDoNotDependOnThreads) {
     for (const auto& [m, n, k] : kSizes) {
       const Tensor a = kind.a_transposed ? matrix(k, m, 1) : matrix(m, k, 1);
       const Tensor b = kind.b_transposed ? matrix(n, k, 2) : matrix(k, n, 2);
-      expect_same_bits_for_any_threads(
-          fmt::format("{} {}x{}x{}", kind.name, m, n, k), [&, m = m, n = n, k = k] {
-            Tensor c = matrix(m, n, 3);
-            kind.parallel(m, n, k, a.data(), a.cols(), b.data(), b.cols(), c.data(), c.cols(),
-                          Into::add);
-            return std::vector<Tensor>{c};
-          });
+      expect_same_bits_for_any_threads(fmt::format("{} {}x{}x{}", kind.name, m, n, k),
+                                       [&, m = m, n = n, k = k] {
+                                         Tensor c = matrix(m, n, 3);
+                                         kind.parallel(m, n, k, a.data(), a.cols(), b.data(),
+                                                       b.cols(), c.data(), c.cols(), Into::add);
+                                         return std::vector<Tensor>{c};
+                                       });
     }
 }
 

@@ -26,9 +26,9 @@ TEST(Softmax, Value) {
 }
 
 TEST(Softmax, HugeTiedAndMaskedRows) {
-  const Tensor x = tensor_of({4, 3}, {1e4, 1e4, -1e4,      //
-                                      -1e4, -1e4, -1e4,    //
-                                      -kInf, 2, -kInf,     //
+  const Tensor x = tensor_of({4, 3}, {1e4, 1e4, -1e4,    //
+                                      -1e4, -1e4, -1e4,  //
+                                      -kInf, 2, -kInf,   //
                                       -kInf, -kInf, -kInf});
   const Tensor y = softmax(x).value(), lse = log_sum_exp(x).value();
   const std::vector<double> expected = {0.5, 0.5, 0, 1 / 3.0, 1 / 3.0, 1 / 3.0, 0, 1, 0, 0, 0, 0};

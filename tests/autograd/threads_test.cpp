@@ -53,7 +53,9 @@ std::vector<Case> cases() {
        [](const Variables& v) { return rms_norm(v[0], v[1], Real(1e-5)); }},
       {"softmax", {randn({700, 67}, 3)}, [](const Variables& v) { return softmax(v[0]); }},
       {"log_sum_exp", {randn({700, 67}, 3)}, [](const Variables& v) { return log_sum_exp(v[0]); }},
-      {"rope", {randn({9, 65, 8, 7}, 3)}, [table](const Variables& v) { return rope(v[0], table); }},
+      {"rope",
+       {randn({9, 65, 8, 7}, 3)},
+       [table](const Variables& v) { return rope(v[0], table); }},
       {"cross entropy",
        {rows, randn({50, 67}, 4)},
        [ids](const Variables& v) { return linear_cross_entropy(v[0], v[1], ids); }},
@@ -81,8 +83,9 @@ TEST(Threads, BitsDoNotDependOnTheHeap) {
   // Small blocks that stay allocated shift where the next scratch buffer comes to lie.
   std::vector<std::unique_ptr<char[]>> blocks;
   for (const Case& c : cases()) {
+    if (!std::string(c.name).starts_with("attention")) continue;  // the op that has scratch buffers
     const std::vector<Tensor> first = value_and_gradients(c);
-    for (int i = 0; i < 12; ++i) {
+    for (int i = 0; i < 8; ++i) {
       for (const std::size_t size : {16 + 16 * (i % 5), 1000 + 48 * i, 30000 + 16 * i})
         blocks.push_back(std::make_unique<char[]>(static_cast<std::size_t>(size)));
       const std::vector<Tensor> again = value_and_gradients(c);

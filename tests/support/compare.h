@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -37,18 +38,21 @@ inline Variables leaves(const std::vector<Tensor>& values) {
   return all;
 }
 
-/// The largest difference, relative to the largest expected magnitude; infinite for a NaN or
-/// another shape.
-inline double relative_difference(const Tensor& actual, const Tensor& expected) {
+/// The largest difference, relative to the largest expected magnitude or to `floor` where that is
+/// smaller (numbers that are zero but for rounding have no scale of their own); infinite for a NaN
+/// or another shape.
+inline double relative_difference(const Tensor& actual, const Tensor& expected,
+                                  double floor = 1e-30) {
   if (!actual.defined() || actual.shape() != expected.shape()) return INFINITY;
   double worst = 0, largest = 0;
   for (Index i = 0; i < expected.size(); ++i) {
-    const double error = std::abs(static_cast<double>(actual[i]) - static_cast<double>(expected[i]));
+    const double error =
+        std::abs(static_cast<double>(actual[i]) - static_cast<double>(expected[i]));
     if (std::isnan(error)) return INFINITY;
     worst = std::max(worst, error);
     largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
   }
-  return worst / std::max(largest, 1e-30);
+  return worst / std::max(largest, floor);
 }
 
 inline bool same_bits(const Tensor& a, const Tensor& b) {
@@ -68,15 +72,15 @@ auto with_threads(int threads, Action&& action) {
 }
 
 /// All of `action`'s tensors must have the same bits with 1, 2 and 3 threads.
-inline void expect_same_bits_for_any_threads(
-    const std::string& what, const std::function<std::vector<Tensor>()>& action) {
+inline void expect_same_bits_for_any_threads(const std::string& what,
+                                             const std::function<std::vector<Tensor>()>& action) {
   const std::vector<Tensor> one = with_threads(1, action);
   for (const int threads : {2, 3}) {
     const std::vector<Tensor> many = with_threads(threads, action);
     ASSERT_EQ(many.size(), one.size()) << what;
     for (std::size_t i = 0; i < one.size(); ++i)
-      EXPECT_TRUE(same_bits(many[i], one[i])) << what << ", result " << i << ": " << threads
-                                              << " threads give other bits than one";
+      EXPECT_TRUE(same_bits(many[i], one[i]))
+          << what << ", result " << i << ": " << threads << " threads give other bits than one";
   }
 }
 

@@ -28,7 +28,8 @@ inline Variable heads_first(const Variable& x, Index heads) {
   const Index batch = x.dim(0), seq_len = x.dim(1), kv_heads = x.dim(2), head_dim = x.dim(3);
   std::vector<std::int32_t> order;
   for (Index n = 0; n < batch * heads; ++n)
-    order.push_back(static_cast<std::int32_t>(n / heads * kv_heads + n % heads / (heads / kv_heads)));
+    order.push_back(
+        static_cast<std::int32_t>(n / heads * kv_heads + n % heads / (heads / kv_heads)));
   return gather(reshape(transpose(x, 1, 2), {batch * kv_heads, seq_len, head_dim}), order);
 }
 
@@ -49,8 +50,8 @@ inline Variable composed_attention(const Variable& q, const Variable& k, const V
                                    const GateOptions* gate, Tensor* lse = nullptr) {
   const Index batch = q.dim(0), seq_len = q.dim(1), heads = q.dim(2), head_dim = q.dim(3);
   const auto constant = [&](auto&& f) { return pair_constant(batch, heads, seq_len, f); };
-  Variable s = scale(
-      matmul(heads_first(q, heads), transpose(heads_first(k, heads), 1, 2)), options.scale);
+  Variable s =
+      scale(matmul(heads_first(q, heads), transpose(heads_first(k, heads), 1, 2)), options.scale);
   if (options.softcap > 0) s = scale(tanh(scale(s, 1 / options.softcap)), options.softcap);
 
   const auto distant = [&](Index i, Index j) { return gate && i - j > gate->local_window; };
@@ -62,10 +63,10 @@ inline Variable composed_attention(const Variable& q, const Variable& k, const V
     const Variable near = constant([&](Index, Index i, Index j) { return Real(!distant(i, j)); });
     if (gate->gate == Gate::logit)
       s = multiply(
-          s, add(near, multiply(far, sigmoid(scale(affinity, static_cast<Real>(gate->steepness))))));
+          s,
+          add(near, multiply(far, sigmoid(scale(affinity, static_cast<Real>(gate->steepness))))));
     else
-      s = add(s,
-              multiply(far, log(shift(affinity, static_cast<Real>(gate->affinity_floor)))));
+      s = add(s, multiply(far, log(shift(affinity, static_cast<Real>(gate->affinity_floor)))));
   }
   s = add(s, constant([&](Index b, Index i, Index j) {
             const auto set = [&](Index t) {
@@ -76,7 +77,8 @@ inline Variable composed_attention(const Variable& q, const Variable& k, const V
                 (distant(i, j) && !gate->membership.empty() && (set(i) & set(j)) == 0);
             return hidden ? -std::numeric_limits<Real>::infinity() : Real(0);
           }));
-  if (lse != nullptr) *lse = log_sum_exp(Variable(s.value())).value().reshape({batch, heads, seq_len});
+  if (lse != nullptr)
+    *lse = log_sum_exp(Variable(s.value())).value().reshape({batch, heads, seq_len});
   const Variable out = matmul(softmax(s), heads_first(v, heads));
   return transpose(reshape(out, {batch, heads, seq_len, head_dim}), 1, 2);
 }

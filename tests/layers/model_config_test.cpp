@@ -1,0 +1,263 @@
+#include "layers/model_config.h"
+
+#include <nlohmann/json.hpp>
+
+#include "layers/family.h"
+#include "tests/support/golden.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/tiny_model.h"
+
+namespace focus {
+namespace {
+
+using Json = nlohmann::json;
+
+Json gpt2_json() {
+  return {{"model_type", "gpt2"}, {"vocab_size", 50257}, {"n_embd", 768},
+          {"n_layer", 12},        {"n_head", 12},        {"n_positions", 1024}};
+}
+Json llama_json() {
+  return {{"model_type", "llama"},    {"vocab_size", 32000},    {"hidden_size", 64},
+          {"intermediate_size", 172}, {"num_hidden_layers", 5}, {"num_attention_heads", 8},
+          {"num_key_value_heads", 4}, {"rms_norm_eps", 1e-5},   {"max_position_embeddings", 512}};
+}
+ModelConfig parse(const Json& json) { return parse_model_config(json.dump(), "some/config.json"); }
+
+TEST(ModelConfig, ReadsGpt2) {
+  const ModelConfig c = parse(gpt2_json());
+  EXPECT_EQ(c.model_type, "gpt2");
+  EXPECT_EQ(c.vocab_size, 50257);
+  EXPECT_EQ(c.hidden_size, 768);
+  EXPECT_EQ(c.intermediate_size, 4 * 768);
+  EXPECT_EQ(c.num_hidden_layers, 12);
+  EXPECT_EQ(c.num_key_value_heads, 12);
+  EXPECT_EQ(c.head_dim, 64);
+  EXPECT_EQ(c.max_position_embeddings, 1024);
+  EXPECT_EQ(c.norm, NormKind::layer_norm);
+  EXPECT_EQ(c.activation, Activation::gelu_tanh);
+  EXPECT_FALSE(c.gated_mlp);
+  EXPECT_TRUE(c.learned_positions && c.tie_word_embeddings);
+  EXPECT_TRUE(c.attention_bias && c.attention_out_bias && c.mlp_bias);
+  EXPECT_FALSE(c.bos_token_id.has_value());
+}
+
+TEST(ModelConfig, ReadsLlama) {
+  Json json = llama_json();
+  json["rope_theta"] = 5e5;
+  json["attention_bias"] = true;
+  json["bos_token_id"] = 1;
+  const ModelConfig c = parse(json);
+  EXPECT_EQ(c.head_dim, 8);
+  EXPECT_EQ(c.num_key_value_heads, 4);
+  EXPECT_EQ(c.norm, NormKind::rms_norm);
+  EXPECT_EQ(c.norm_eps, 1e-5);
+  EXPECT_EQ(c.rope.theta, 5e5);
+  EXPECT_EQ(c.rope.scaling, RopeConfig::Scaling::none);
+  EXPECT_TRUE(c.gated_mlp && c.attention_bias && c.attention_out_bias);
+  EXPECT_FALSE(c.learned_positions || c.tie_word_embeddings || c.mlp_bias);
+  EXPECT_EQ(c.bos_token_id, 1);
+  json.erase("num_key_value_heads");
+  EXPECT_EQ(parse(json).num_key_value_heads, 8);
+}
+
+TEST(ModelConfig, ReadsRopeScalingOldAndNew) {
+  Json json = llama_json();
+  json["rope_scaling"] = {{"type", "linear"}, {"factor", 2.5}};
+  EXPECT_EQ(parse(json).rope.scaling, RopeConfig::Scaling::linear);
+  EXPECT_EQ(parse(json).rope.factor, 2.5);
+  json.erase("rope_scaling");
+  json["rope_parameters"] = {{"rope_type", "llama3"}, {"rope_theta", 7e4},
+                             {"factor", 8},           {"low_freq_factor", 1},
+                             {"high_freq_factor", 4}, {"original_max_position_embeddings", 64}};
+  const RopeConfig rope = parse(json).rope;
+  EXPECT_EQ(rope.scaling, RopeConfig::Scaling::llama3);
+  EXPECT_EQ(rope.theta, 7e4);
+  EXPECT_EQ(rope.original_max_position_embeddings, 64);
+}
+
+TEST(ModelConfig, OfSeveralEndTokensTheFirstIsTheOne) {
+  Json json = llama_json();
+  json["eos_token_id"] = {7, 9};
+  EXPECT_EQ(parse(json).eos_token_id, 7);
+  json["eos_token_id"] = 5;
+  EXPECT_EQ(parse(json).eos_token_id, 5);
+  json["eos_token_id"] = nullptr;
+  EXPECT_FALSE(parse(json).eos_token_id.has_value());
+}
+
+/// Every error must name the file and hold `named`.
+void expect_refused(const Json& json, const std::string& named) {
+  EXPECT_THROW(parse(json), std::invalid_argument) << json.dump();
+  const std::string error = error_of([&] { parse(json); });
+  EXPECT_NE(error.find("some/config.json"), std::string::npos) << error;
+  EXPECT_NE(error.find(named), std::string::npos) << named << " is not named in: " << error;
+  EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+}
+
+struct Refusal {
+  const char* base;
+  const char* key;
+  Json value;  // null: the key is taken away
+  const char* named;
+};
+
+TEST(ModelConfig, RefusesByName) {
+  const std::vector<Refusal> refusals = {
+      {"llama", "model_type", nullptr, "model_type is missing"},
+      {"llama", "model_type", "t5", "\"t5\" is not supported (gpt2, llama"},
+      {"llama", "model_type", 3, "model_type must be a string"},
+      {"llama", "vocab_size", nullptr, "vocab_size is missing"},
+      {"llama", "hidden_size", nullptr, "hidden_size is missing"},
+      {"llama", "hidden_size", 0, "hidden_size must be from 1"},
+      {"llama", "hidden_size", -64, "hidden_size must be a non-negative integer"},
+      {"llama", "hidden_size", 64.5, "hidden_size must be a non-negative integer"},
+      {"llama", "hidden_size", "64", "hidden_size must be a non-negative integer"},
+      {"llama", "hidden_size", 1ULL << 60, "hidden_size"},
+      {"llama", "hidden_size", 1 << 21, "hidden_size"},
+      {"llama", "hidden_size", 60, "heads 8 does not divide the width 60"},
+      {"llama", "intermediate_size", 0, "intermediate_size"},
+      {"llama", "num_hidden_layers", 0, "num_hidden_layers"},
+      {"llama", "num_hidden_layers", 100000, "num_hidden_layers"},
+      {"llama", "num_attention_heads", 0, "num_attention_heads"},
+      {"llama", "num_key_value_heads", 0, "num_key_value_heads"},
+      {"llama", "num_key_value_heads", 3, "num_key_value_heads 3 does not divide"},
+      {"llama", "num_key_value_heads", 16, "num_key_value_heads"},
+      {"llama", "head_dim", 0, "head_dim"},
+      {"llama", "head_dim", 7, "even head_dim"},
+      {"llama", "max_position_embeddings", 0, "max_position_embeddings"},
+      {"llama", "vocab_size", 1LL << 30, "vocab_size"},
+      {"llama", "rms_norm_eps", 0, "epsilon"},
+      {"llama", "rms_norm_eps", "small", "rms_norm_eps must be a number"},
+      {"llama", "rope_theta", 0, "rope_theta"},
+      {"llama", "hidden_act", "relu", "activation \"relu\""},
+      {"llama", "tie_word_embeddings", 1, "tie_word_embeddings must be true or false"},
+      {"llama", "pretraining_tp", 2, "pretraining_tp"},
+      {"llama", "quantization_config", Json::object(), "quantised"},
+      {"llama", "rope_scaling", "linear", "rope_scaling must be an object"},
+      {"llama", "rope_scaling", {{"type", "dynamic"}, {"factor", 2}}, "\"dynamic\""},
+      {"llama", "rope_scaling", {{"rope_type", "yarn"}, {"factor", 2}}, "\"yarn\""},
+      {"llama", "rope_scaling", {{"type", "linear"}}, "rope_scaling: factor is missing"},
+      {"llama", "rope_scaling", {{"type", "linear"}, {"factor", 0.5}}, "factor must be at least 1"},
+      {"llama",
+       "rope_parameters",
+       {{"rope_type", "llama3"},
+        {"factor", 8},
+        {"low_freq_factor", 4},
+        {"high_freq_factor", 4},
+        {"original_max_position_embeddings", 64}},
+       "high_freq_factor 4"},
+      {"llama",
+       "rope_parameters",
+       {{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 1}, {"high_freq_factor", 4}},
+       "original_max_position_embeddings is missing"},
+      {"gpt2", "n_embd", nullptr, "n_embd is missing"},
+      {"gpt2", "n_head", 7, "heads 7 does not divide the width 768"},
+      {"gpt2", "n_head", 0, "num_attention_heads"},
+      {"gpt2", "n_layer", -1, "n_layer"},
+      {"gpt2", "n_positions", 0, "max_position_embeddings"},
+      {"gpt2", "activation_function", "relu", "\"relu\""},
+      {"gpt2", "scale_attn_weights", false, "scale_attn_weights"},
+      {"gpt2", "scale_attn_by_inverse_layer_idx", true, "scale_attn_by_inverse_layer_idx"},
+      {"gpt2", "add_cross_attention", true, "add_cross_attention"},
+  };
+  for (const Refusal& refusal : refusals) {
+    Json json = refusal.base == std::string("gpt2") ? gpt2_json() : llama_json();
+    if (refusal.value.is_null())
+      json.erase(refusal.key);
+    else
+      json[refusal.key] = refusal.value;
+    SCOPED_TRACE(fmt::format("{} {}", refusal.base, refusal.key));
+    expect_refused(json, refusal.named);
+  }
+}
+
+TEST(ModelConfig, RefusesWhatIsNoObject) {
+  for (const char* text : {"", "{", "[]", "3", "{} {}"})
+    EXPECT_THROW(parse_model_config(text, "some/config.json"), std::invalid_argument) << text;
+}
+
+void expect_equal(const ModelConfig& a, const ModelConfig& b) {
+  EXPECT_EQ(a.model_type, b.model_type);
+  EXPECT_EQ(a.vocab_size, b.vocab_size);
+  EXPECT_EQ(a.hidden_size, b.hidden_size);
+  EXPECT_EQ(a.intermediate_size, b.intermediate_size);
+  EXPECT_EQ(a.num_hidden_layers, b.num_hidden_layers);
+  EXPECT_EQ(a.num_attention_heads, b.num_attention_heads);
+  EXPECT_EQ(a.num_key_value_heads, b.num_key_value_heads);
+  EXPECT_EQ(a.head_dim, b.head_dim);
+  EXPECT_EQ(a.max_position_embeddings, b.max_position_embeddings);
+  EXPECT_EQ(a.norm, b.norm);
+  EXPECT_EQ(a.norm_eps, b.norm_eps);
+  EXPECT_EQ(a.activation, b.activation);
+  EXPECT_EQ(a.gated_mlp, b.gated_mlp);
+  EXPECT_EQ(a.learned_positions, b.learned_positions);
+  EXPECT_EQ(a.rope.theta, b.rope.theta);
+  EXPECT_EQ(a.rope.scaling, b.rope.scaling);
+  EXPECT_EQ(a.rope.factor, b.rope.factor);
+  EXPECT_EQ(a.rope.low_freq_factor, b.rope.low_freq_factor);
+  EXPECT_EQ(a.rope.high_freq_factor, b.rope.high_freq_factor);
+  EXPECT_EQ(a.rope.original_max_position_embeddings, b.rope.original_max_position_embeddings);
+  EXPECT_EQ(a.attention_bias, b.attention_bias);
+  EXPECT_EQ(a.attention_out_bias, b.attention_out_bias);
+  EXPECT_EQ(a.mlp_bias, b.mlp_bias);
+  EXPECT_EQ(a.tie_word_embeddings, b.tie_word_embeddings);
+  EXPECT_EQ(a.initializer_range, b.initializer_range);
+  EXPECT_EQ(a.bos_token_id, b.bos_token_id);
+  EXPECT_EQ(a.eos_token_id, b.eos_token_id);
+}
+
+TEST(ModelConfig, WhatIsWrittenReadsBack) {
+  for (const char* type : {"gpt2", "llama"})
+    for (const Activation activation :
+         {Activation::gelu, Activation::gelu_tanh, Activation::silu}) {
+      ModelConfig c = tiny_config(type);
+      c.activation = activation;
+      c.norm_eps = 3e-6;
+      c.eos_token_id = 11;
+      c.tie_word_embeddings = !c.tie_word_embeddings;
+      if (type == std::string("llama")) {
+        c.head_dim = 10;  // not hidden_size / heads
+        c.attention_bias = c.attention_out_bias = true;
+        c.rope = {.theta = 123,
+                  .scaling = RopeConfig::Scaling::llama3,
+                  .factor = 3,
+                  .low_freq_factor = 2,
+                  .high_freq_factor = 5,
+                  .original_max_position_embeddings = 99};
+      }
+      expect_equal(parse_model_config(write_model_config(c), "written"), c);
+    }
+  ModelConfig linear = tiny_config("llama");
+  linear.rope.scaling = RopeConfig::Scaling::linear;
+  linear.rope.factor = 4;
+  expect_equal(parse_model_config(write_model_config(linear), "written"), linear);
+}
+
+TEST(ModelConfig, GoldenConfigsReadAndRoundTrip) {
+  const auto files = golden_entries("arch", "config.json");
+  ASSERT_FALSE(files.empty()) << "no arch/*/config.json under " << golden_folder();
+  for (const std::string& file : files) {
+    if (!file.ends_with("/config.json")) continue;  // generation_config.json
+    SCOPED_TRACE(file);
+    const std::string text = read_text(golden_folder() / file);
+    const Json json = Json::parse(text);
+    const std::string type = json.at("model_type");
+    if (std::ranges::none_of(families(), [&](const Family* f) { return f->model_type == type; })) {
+      EXPECT_NE(error_of([&] { parse_model_config(text, file); }).find(type), std::string::npos);
+      continue;
+    }
+    const ModelConfig c = parse_model_config(text, file);
+    const auto either = [&](const char* one, const char* other) -> Index {
+      return json.contains(one) ? json.at(one) : json.at(other);
+    };
+    EXPECT_EQ(c.hidden_size, either("hidden_size", "n_embd"));
+    EXPECT_EQ(c.num_hidden_layers, either("num_hidden_layers", "n_layer"));
+    EXPECT_EQ(c.num_attention_heads, either("num_attention_heads", "n_head"));
+    EXPECT_EQ(c.max_position_embeddings, either("max_position_embeddings", "n_positions"));
+    EXPECT_EQ(c.vocab_size, json.at("vocab_size"));
+    expect_equal(parse_model_config(write_model_config(c), "written"), c);
+  }
+}
+
+}  // namespace
+}  // namespace focus

@@ -1,0 +1,174 @@
+#include "layers/weights.h"
+
+#include <cstring>
+#include <map>
+
+#include "tests/support/compare.h"
+#include "tests/support/random.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/tiny_model.h"
+
+namespace focus {
+namespace {
+
+/// Named tensors in memory.
+class MapSource : public TensorSource {
+ public:
+  explicit MapSource(std::map<std::string, Tensor> tensors) : tensors_(std::move(tensors)) {
+    for (const auto& [name, tensor] : tensors_)
+      infos_.push_back({name,
+                        {tensor.shape().dims().begin(), tensor.shape().dims().end()},
+                        kRealIsDouble ? Dtype::f64 : Dtype::f32,
+                        kRealIsDouble ? "F64" : "F32"});
+  }
+  const std::vector<TensorInfo>& tensors() const override { return infos_; }
+  void read_raw(std::string_view name, std::vector<std::byte>& bytes) const override {
+    const Tensor& tensor = tensors_.at(std::string(name));
+    bytes.resize(tensor.span().size_bytes());
+    std::memcpy(bytes.data(), tensor.data(), bytes.size());
+  }
+  std::string describe() const override { return "some/model"; }
+
+ private:
+  std::map<std::string, Tensor> tensors_;
+  std::vector<TensorInfo> infos_;
+};
+
+std::map<std::string, Tensor> published(Decoder& decoder) {
+  std::map<std::string, Tensor> tensors;
+  for_each_published(
+      decoder, [](const Variable& p) { return p.value(); },
+      [&](const std::string& name, const Tensor& tensor) { tensors[name] = tensor; });
+  return tensors;
+}
+
+/// Every parameter with numbers of its own, biases and norms included.
+Decoder random_decoder(const ModelConfig& config) {
+  Decoder decoder(config);
+  std::uint64_t seed = 1;
+  for_each_parameter(decoder, [&](const std::string&, Variable& p) {
+    p.mutable_value() = randn(p.shape(), ++seed);
+  });
+  return decoder;
+}
+
+void expect_same_weights(Decoder& a, Decoder& b) {
+  std::map<std::string, Tensor> expected;
+  for_each_parameter(a, [&](const std::string& name, Variable& p) { expected[name] = p.value(); });
+  std::size_t compared = 0;
+  for_each_parameter(b, [&](const std::string& name, Variable& p) {
+    EXPECT_TRUE(same_bits(p.value(), expected.at(name))) << name;
+    ++compared;
+  });
+  EXPECT_EQ(compared, expected.size());
+}
+
+std::string load_error(const std::map<std::string, Tensor>& tensors, const ModelConfig& config) {
+  Decoder decoder(config);
+  try {
+    load_weights(decoder, MapSource(tensors));
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST(Weights, WhatIsPublishedLoadsBack) {
+  for (const char* type : {"gpt2", "llama"})
+    for (const bool tied : {true, false}) {
+      ModelConfig config = tiny_config(type);
+      config.tie_word_embeddings = tied;
+      Decoder original = random_decoder(config), loaded(config);
+      load_weights(loaded, MapSource(published(original)));
+      expect_same_weights(original, loaded);
+    }
+}
+
+TEST(Weights, Gpt2IsPublishedFusedAndTransposed) {
+  Decoder decoder = random_decoder(tiny_config("gpt2"));
+  const auto tensors = published(decoder);
+  const Tensor& fused = tensors.at("transformer.h.1.attn.c_attn.weight");
+  ASSERT_EQ(fused.shape(), (Shape{24, 72}));
+  const Attention& attention = decoder.layers()[1].self_attn;
+  const Linear* parts[] = {&attention.q_proj, &attention.k_proj, &attention.v_proj};
+  const Tensor& bias = tensors.at("transformer.h.1.attn.c_attn.bias");
+  for (Index part = 0; part < 3; ++part)
+    for (Index out = 0; out < 24; ++out) {
+      EXPECT_EQ(bias[part * 24 + out], parts[part]->bias.value()[out]);
+      for (Index in = 0; in < 24; ++in)
+        ASSERT_EQ(fused[in * 72 + part * 24 + out], parts[part]->weight.value()[out * 24 + in]);
+    }
+  EXPECT_EQ(tensors.at("transformer.h.2.mlp.c_fc.weight").shape(), (Shape{24, 40}));
+  EXPECT_EQ(tensors.at("transformer.wpe.weight").shape(), (Shape{128, 24}));
+  EXPECT_FALSE(tensors.contains("lm_head.weight"));
+}
+
+TEST(Weights, BareBaseModelsLackThePrefix) {
+  for (const std::string type : {"gpt2", "llama"}) {
+    const std::string prefix = type == "gpt2" ? "transformer." : "model.";
+    Decoder original = random_decoder(tiny_config(type)), loaded(tiny_config(type));
+    std::map<std::string, Tensor> bare;
+    for (const auto& [name, tensor] : published(original))
+      bare[name.starts_with(prefix) ? name.substr(prefix.size()) : name] = tensor;
+    load_weights(loaded, MapSource(bare));
+    expect_same_weights(original, loaded);
+  }
+}
+
+TEST(Weights, TiedHeadUnderEitherNameOrBoth) {
+  Decoder original = random_decoder(tiny_config("gpt2"));
+  auto tensors = published(original);
+  tensors["lm_head.weight"] = tensors.at("transformer.wte.weight");
+  for (const bool embedding_too : {true, false}) {
+    if (!embedding_too) tensors.erase("transformer.wte.weight");
+    Decoder loaded(tiny_config("gpt2"));
+    load_weights(loaded, MapSource(tensors));
+    expect_same_weights(original, loaded);
+  }
+}
+
+TEST(Weights, IgnoresBuffers) {
+  for (const std::string type : {"gpt2", "llama"}) {
+    Decoder original = random_decoder(tiny_config(type)), loaded(tiny_config(type));
+    auto tensors = published(original);
+    if (type == "gpt2") {
+      tensors["transformer.h.0.attn.bias"] = Tensor::zeros({1, 1, 8, 8});
+      tensors["transformer.h.0.attn.masked_bias"] = Tensor::zeros({});
+    } else {
+      tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = Tensor::zeros({3});
+    }
+    load_weights(loaded, MapSource(tensors));
+    expect_same_weights(original, loaded);
+  }
+}
+
+TEST(Weights, ErrorsNameSourceAndTensor) {
+  const ModelConfig config = tiny_config("llama");
+  Decoder original = random_decoder(config);
+  const auto tensors = published(original);
+  EXPECT_EQ(load_error(tensors, config), "");
+  const std::string victim = "model.layers.1.mlp.up_proj.weight";
+  const auto expect_named = [](const std::string& error, std::initializer_list<const char*> parts) {
+    for (const char* part : parts)
+      EXPECT_NE(error.find(part), std::string::npos) << part << " is not in: " << error;
+  };
+
+  auto missing = tensors;
+  missing.erase(victim);
+  expect_named(load_error(missing, config), {"some/model", victim.c_str(), "missing"});
+
+  auto wrong = tensors;
+  wrong[victim] = Tensor::zeros({24, 40});
+  expect_named(load_error(wrong, config), {"some/model", victim.c_str(), "[24, 40]", "[40, 24]"});
+
+  auto extra = tensors;
+  extra["model.layers.3.mlp.up_proj.weight"] = Tensor::zeros({40, 24});
+  expect_named(load_error(extra, config), {"some/model", "model.layers.3.mlp.up_proj.weight"});
+
+  auto headless = tensors;
+  headless.erase("lm_head.weight");
+  expect_named(load_error(headless, config), {"lm_head.weight", "missing"});
+}
+
+}  // namespace
+}  // namespace focus

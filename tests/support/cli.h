@@ -1,0 +1,236 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "apps/progress.h"
+#include "data/checksum.h"
+#include "data/store.h"
+#include "tests/support/compare.h"
+#include "tests/support/process.h"
+#include "tests/support/temp_folder.h"
+
+// What the tests of the built program share: a way to call it, texts and tiny models made by the
+// program itself once per test program, and ways to compare what it writes.
+namespace focus {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+inline constexpr double kRunSeconds = 60;  // far more than any run here takes
+
+inline Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+inline std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+class Cli {
+ public:
+  /// The one of this test program.
+  static Cli& instance() {
+    static Cli cli;
+    return cli;
+  }
+
+  std::unique_ptr<Process> start(const Words& arguments) const {
+    return std::make_unique<Process>(
+        Words{std::string(FOCUS_BINARY_DIR) + "/focus"} + arguments,
+        std::vector<std::pair<std::string, std::string>>{
+            {"OMP_NUM_THREADS", "1"}, {"XDG_CACHE_HOME", (folder_ / "cache").string()}});
+  }
+  ProcessResult run(const Words& arguments) const { return start(arguments)->wait(kRunSeconds); }
+  /// A run that the test needs; its output is in the error where it fails.
+  ProcessResult must_run(const Words& arguments) const {
+    ProcessResult result = run(arguments);
+    if (result.status != 0 || result.timed_out)
+      throw std::runtime_error(fmt::format("focus {} ended with {}:\n{}{}", arguments.at(0),
+                                           result.status, result.out, result.err));
+    return result;
+  }
+  /// The figures that a command writes with --json.
+  nlohmann::json figures(const Words& arguments) const {
+    const std::string path = fresh("figures.json");
+    must_run(arguments + Words{"--json", path});
+    return nlohmann::json::parse(read_text(path));
+  }
+
+  /// A path that nothing has used yet.
+  std::string fresh(const std::string& name) const {
+    return (folder_ / fmt::format("{}-{}", count_++, name)).string();
+  }
+
+  std::string train_text() const { return (folder_ / "train.txt").string(); }  // 23 windows of 64
+  std::string valid_text() const { return (folder_ / "valid.txt").string(); }
+  /// A tokenizer of 96 ids, one per printable ASCII character and the line break: as many as the
+  /// golden models have.
+  std::string ascii_tokenizer() const { return (folder_ / "ascii" / "tokenizer.json").string(); }
+
+  /// A short run in windows of 64 bytes; later keys win.
+  Words recipe(const Words& more) const {
+    return Words{"train",
+                 "data.train=" + train_text(),
+                 "data.valid=" + valid_text(),
+                 "data.context=64",
+                 "data.batch=2",
+                 "steps=8",
+                 "log_every=1",
+                 "eval_every=0",
+                 "eval_windows=2",
+                 "checkpoint_every=0",
+                 "focus.num_groups=3",
+                 "focus.routing_dim=8",
+                 "focus.local_window=8",
+                 "optim.warmup_steps=2",
+                 "optim.lr=0.01"} +
+           more;
+  }
+  Words scratch(const Words& more) const {
+    return recipe(Words{"method=scratch", "tokenizer=bytes", "model.hidden_size=32",
+                        "model.num_hidden_layers=2", "model.initializer_range=0.15"} +
+                  more);
+  }
+  Words retrofit(const Words& more) const { return recipe(Words{"base=" + base()} + more); }
+
+  /// A trained model, and adapters on it.
+  std::string base() const {
+    return once("base", [&](const std::string& out) {
+      must_run(scratch({"out=" + out, "steps=20"}));
+      return out + "/model.h5";
+    });
+  }
+  std::string other_base() const {
+    return once("other", [&](const std::string& out) {
+      must_run(scratch({"out=" + out, "steps=2", "model.model_type=gpt2", "seed=7"}));
+      return out + "/model.h5";
+    });
+  }
+  std::string adapter() const {
+    return once("carried", [&](const std::string& out) {
+      must_run(retrofit({"out=" + out, "steps=20"}));
+      return out + "/focus.h5";
+    });
+  }
+  std::string sequence_adapter() const {
+    return once("sequence", [&](const std::string& out) {
+      must_run(retrofit({"out=" + out, "focus.balance=sequence"}));
+      return out + "/focus.h5";
+    });
+  }
+
+ private:
+  Cli() {
+    must_run({"corpus", "--out", (folder_ / "corpus.txt").string(), "--documents", "4"});
+    const std::string text = read_text(folder_ / "corpus.txt");
+    write_text(train_text(), text.substr(0, 1500));
+    write_text(valid_text(), text.substr(text.size() - 700));
+    nlohmann::json vocab = nlohmann::json::object();
+    vocab["\u010A"] = 0;  // the line break, as byte-level tokenizers write it
+    vocab["\u0120"] = 1;  // the space
+    for (char c = '!'; c <= '~'; ++c) vocab[std::string(1, c)] = c - '!' + 2;
+    const nlohmann::json byte_level = {{"type", "ByteLevel"},
+                                       {"add_prefix_space", false},
+                                       {"trim_offsets", true},
+                                       {"use_regex", true}};
+    fs::create_directory(folder_ / "ascii");
+    write_text(
+        ascii_tokenizer(),
+        nlohmann::json(
+            {{"version", "1.0"},
+             {"truncation", nullptr},
+             {"padding", nullptr},
+             {"added_tokens", nlohmann::json::array()},
+             {"normalizer", nullptr},
+             {"pre_tokenizer", byte_level},
+             {"post_processor", nullptr},
+             {"decoder", byte_level},
+             {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", nlohmann::json::array()}}}})
+            .dump());
+  }
+
+  template <class Make>
+  std::string once(const std::string& name, Make&& make) const {
+    auto found = made_.find(name);
+    if (found == made_.end()) found = made_.emplace(name, make(fresh(name))).first;
+    return found->second;
+  }
+
+  TempFolder folder_;
+  mutable int count_ = 0;
+  mutable std::map<std::string, std::string> made_;
+};
+
+/// Path below `folder` -> checksum of each file; empty for a folder that is not there.
+inline std::map<std::string, std::string> snapshot(const fs::path& folder) {
+  std::map<std::string, std::string> files;
+  if (!fs::is_directory(folder)) return files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    files[fs::relative(entry.path(), folder).string()] =
+        entry.is_regular_file() ? xxh3_file_hex(entry.path()) : "folder";
+  return files;
+}
+
+/// A run must be refused: exit status 1, and one line on stderr that holds all of `parts`.
+inline void expect_refused(const Words& arguments, const Words& parts) {
+  const ProcessResult result = Cli::instance().run(arguments);
+  EXPECT_EQ(result.status, 1) << result.err;
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+  EXPECT_TRUE(result.err.starts_with("focus " + arguments.at(0) + ": ")) << result.err;
+  for (const std::string& part : parts)
+    EXPECT_TRUE(contains(result.err, part)) << "no \"" << part << "\" in: " << result.err;
+}
+
+/// The records of a run's metrics.jsonl without what depends on the clock.
+inline std::vector<nlohmann::ordered_json> metrics_of(const fs::path& run) {
+  auto records = read_metrics(run / "metrics.jsonl");
+  for (auto& record : records) record.erase("tokens_per_second");
+  return records;
+}
+
+/// Two stores must hold the same data sets with the same bits; /config.yaml, which names the run's
+/// folder, may differ.
+inline void expect_same_store(const fs::path& actual, const fs::path& expected) {
+  const StoreReader a(actual), b(expected);
+  ASSERT_EQ(a.all_datasets(), b.all_datasets()) << actual;
+  std::size_t tensors = 0;
+  for (const std::string& path : b.all_datasets()) {
+    if (path == "/config.yaml") continue;
+    const auto slash = path.rfind('/');
+    if (path.find('.', slash) != std::string::npos) {
+      EXPECT_EQ(a.text(path), b.text(path)) << actual << ": " << path;
+    } else {
+      EXPECT_TRUE(same_bits(a.tensor(path), b.tensor(path))) << actual << ": bits of " << path;
+      ++tensors;
+    }
+    const std::string group = path.substr(0, std::max<std::size_t>(1, slash));
+    if (a.has_attribute(group, "updates")) {
+      EXPECT_EQ(a.int_attribute(group, "updates"), b.int_attribute(group, "updates")) << group;
+    }
+  }
+  EXPECT_GT(tensors, 0u) << actual << ": no tensor in it";
+}
+
+/// Two runs must have logged the same figures and written the same result.
+inline void expect_same_run(const fs::path& actual, const fs::path& expected) {
+  EXPECT_EQ(metrics_of(actual), metrics_of(expected));
+  const char* result = fs::exists(expected / "focus.h5") ? "focus.h5" : "model.h5";
+  ASSERT_TRUE(fs::exists(actual / result)) << actual;
+  expect_same_store(actual / result, expected / result);
+}
+
+}  // namespace focus
