@@ -19,7 +19,7 @@ constexpr Index kBlockRows = 512;
 std::atomic<std::uint64_t> counted{0};
 
 void count(Index m, Index n, Index k) {
-  counted.fetch_add(static_cast<std::uint64_t>(m * n * k), std::memory_order_relaxed);
+  count_multiply_adds(static_cast<std::uint64_t>(m * n * k));
 }
 
 /// A matrix as the kernels see it: element (i, j) at data[i * row + j * column], where one of the
@@ -138,5 +138,8 @@ void gemm_tn(Index m, Index n, Index k, const Real* a, Index lda, const Real* b,
 }
 
 std::uint64_t multiply_adds() { return counted.load(); }
+void count_multiply_adds(std::uint64_t count) {
+  counted.fetch_add(count, std::memory_order_relaxed);
+}
 
 }  // namespace focus

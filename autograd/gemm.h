@@ -36,5 +36,7 @@ void gemm_tn(Index m, Index n, Index k, const Real* a, Index lda, const Real* b,
 /// Multiply-adds of all products since the start of the program, those of attention tiles included:
 /// the difference of two readings says what a pass computed.
 std::uint64_t multiply_adds();
+/// Adds to them: for kernels that multiply by other means.
+void count_multiply_adds(std::uint64_t count);
 
 }  // namespace focus

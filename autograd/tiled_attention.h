@@ -4,41 +4,43 @@
 
 #include "autograd/ops.h"
 
-// Causal attention in tiles of queries, the engine of every attention op: nothing [seq_len,
-// seq_len] outlives a tile, and backward computes a tile's scores again from q, k and the
-// log-sum-exps. What a mechanism does to scores is a ScoreRule.
+// Causal attention in tiles of queries x keys, the engine of every attention op: nothing [seq_len,
+// seq_len] is ever stored. Forward keeps a running row maximum and sum (Milakov, Gimelshein 2018;
+// Dao et al. 2022); backward computes a tile's scores again from q, k and the log-sum-exps. What a
+// mechanism does to scores is a ScoreRule.
 namespace focus {
 
-/// Queries [begin, end) of one sequence against its keys [first_key, end): all that a causal mask
-/// and the layer's sliding window let them see.
+/// Queries [begin, end) of one sequence against keys [first_key, end_key).
 struct AttentionTile {
   Index batch = 0;
   Index begin = 0, end = 0;
-  Index first_key = 0;
+  Index first_key = 0, end_key = 0;
   Index rows() const { return end - begin; }
-  Index cols() const { return end - first_key; }
+  Index cols() const { return end_key - first_key; }
 };
 
 /// Changes the finished scores (scaled, soft-capped) of a tile before the softmax: a gate, a mask.
-/// One rule serves all heads of a layer.
+/// One rule serves all heads of a layer: what a tile of pairs needs is computed once and used for
+/// each head.
 class ScoreRule {
  public:
-  /// A rule's work on one tile: what all heads share is computed once, in its constructor.
-  class Tile {
+  /// One thread's work: goes from tile to tile and keeps its buffers.
+  class Worker {
    public:
-    virtual ~Tile() = default;
-    /// scores [rows, cols] of one head, in place; -inf where the pair is not attended. The engine
-    /// masks what is not causal or outside the sliding window itself.
-    virtual void apply(Real* scores) = 0;
+    virtual ~Worker() = default;
+    virtual void begin(const AttentionTile& tile) = 0;
+    /// scores [cols] of one head and query begin + row, in place; -inf where the pair is not
+    /// attended. The engine masks what is not causal or outside the sliding window itself.
+    virtual void apply(Index row, Real* scores) = 0;
     /// Turns d_scores, the gradient of the scores after apply, into that of the scores before it
-    /// (`scores`), and gathers what the rule's own inputs are owed.
-    virtual void backward(const Real* scores, Real* d_scores) = 0;
-    /// After the last head's backward: adds the rule's gradients to its buffer (see below).
+    /// (`scores`), and gathers what the rule's own input is owed.
+    virtual void backward(Index row, const Real* scores, Real* d_scores) = 0;
+    /// After the last head's backward of a tile: adds to the gradient of the rule's input.
     virtual void finish(Real* rule_grad) = 0;
   };
 
   virtual ~ScoreRule() = default;
-  virtual std::unique_ptr<Tile> tile(const AttentionTile& tile) const = 0;
+  virtual std::unique_ptr<Worker> worker() const = 0;
   /// Size of the gradient of the rule's own input, 0 where none is wanted.
   virtual Index grad_size() const { return 0; }
 };

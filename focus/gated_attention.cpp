@@ -4,125 +4,138 @@
 #include <limits>
 
 #include "autograd/check.h"
-#include "autograd/eigen.h"
 #include "autograd/gemm.h"
 #include "autograd/parallel.h"
+#include "autograd/simd/kernels.h"
 #include "autograd/tiled_attention.h"
 
 namespace focus {
 namespace {
-
-using Block = RowMatrix<Real>;
 
 class FocusRule : public ScoreRule {
  public:
   FocusRule(Tensor g, GateOptions options, bool grad_wanted)
       : g_(std::move(g)), options_(std::move(options)), grad_wanted_(grad_wanted) {}
 
-  std::unique_ptr<Tile> tile(const AttentionTile& tile) const override {
-    return std::make_unique<FocusTile>(*this, tile);
-  }
+  std::unique_ptr<Worker> worker() const override { return std::make_unique<FocusWorker>(*this); }
   Index grad_size() const override { return grad_wanted_ ? g_.size() : 0; }
 
  private:
   /// The distant pairs of a row are a prefix of its keys; all rows' prefixes lie in the first
   /// `width_` columns of the tile.
-  class FocusTile : public Tile {
+  class FocusWorker : public Worker {
    public:
-    FocusTile(const FocusRule& rule, const AttentionTile& tile)
-        : options_(rule.options_),
-          tile_(tile),
-          groups_(rule.g_.cols()),
-          width_(distant(tile.rows() - 1)),
-          g_queries_(rule.g_.data() + (tile.batch * rule.g_.dim(1) + tile.begin) * groups_),
-          g_keys_(rule.g_.data() + (tile.batch * rule.g_.dim(1) + tile.first_key) * groups_),
-          g_offset_(g_queries_ - rule.g_.data()) {
+    explicit FocusWorker(const FocusRule& rule)
+        : rule_(rule), options_(rule.options_), groups_(rule.g_.cols()) {}
+
+    void begin(const AttentionTile& tile) override {
+      tile_ = tile;
+      width_ = distant(tile.rows() - 1);
       if (width_ == 0) return;
+      stride_ = simd::padded(simd::kernels(), width_);
+      if (options_.gated) compute_gate();
+      if (!options_.membership.empty()) compute_mask();
+    }
+
+    void apply(Index row, Real* scores) override {
+      const Index n = distant(row);
+      if (n == 0) return;
       if (options_.gated) {
-        affinity_.resize(tile.rows(), width_);
-        serial::gemm_nt(tile.rows(), width_, groups_, g_queries_, groups_, g_keys_, groups_,
-                        affinity_.data(), width_);
-        const auto a = affinity_.array();
+        const Real* gate = gate_.data() + row * stride_;
         if (options_.gate == Gate::logit)
-          gate_ = (1 + (-lambda() * a).exp()).inverse();
+          for (Index c = 0; c < n; ++c) scores[c] *= gate[c];
         else
-          gate_ = (a + floor()).log();
-        if (rule.grad_wanted_) d_affinity_ = Block::Zero(tile.rows(), width_);
+          for (Index c = 0; c < n; ++c) scores[c] += gate[c];
       }
-      if (!options_.membership.empty()) mask(rule.g_.dim(1));
-    }
-
-    void apply(Real* scores) override {
-      for (Index r = 0; r < tile_.rows(); ++r) {
-        const Index n = distant(r);
-        if (n == 0) continue;
-        auto s = array(scores + r * tile_.cols(), n);
-        if (options_.gated && options_.gate == Gate::logit)
-          s *= array(gate_.data() + r * width_, n);
-        else if (options_.gated)
-          s += array(gate_.data() + r * width_, n);
-        if (mask_.size() > 0) s += array(mask_.data() + r * width_, n);
+      if (!options_.membership.empty()) {
+        const Real* mask = mask_.data() + row * stride_;
+        for (Index c = 0; c < n; ++c) scores[c] += mask[c];
       }
     }
 
-    void backward(const Real* scores, Real* d_scores) override {
-      if (!options_.gated) return;
-      for (Index r = 0; r < tile_.rows(); ++r) {
-        const Index n = distant(r);
-        if (n == 0) continue;
-        auto d = array(d_scores + r * tile_.cols(), n);
-        const auto gate = array(std::as_const(gate_).data() + r * width_, n);
-        if (options_.gate == Gate::logit) {
-          // s' = s gate:  dA = ds' s lambda gate (1 - gate),  ds = ds' gate
-          if (d_affinity_.size() > 0)
-            array(d_affinity_.data() + r * width_, n) +=
-                d * array(scores + r * tile_.cols(), n) * lambda() * gate * (1 - gate);
-          d *= gate;
-        } else if (d_affinity_.size() > 0) {
-          // s' = s + log(A + floor):  dA = ds' / (A + floor),  ds = ds'
-          const auto a = array(std::as_const(affinity_).data() + r * width_, n);
-          array(d_affinity_.data() + r * width_, n) += d / (a + floor());
-        }
+    void backward(Index row, const Real* scores, Real* d_scores) override {
+      const Index n = distant(row);
+      if (n == 0 || !options_.gated) return;
+      const Real* gate = gate_.data() + row * stride_;
+      Real* d_affinity = rule_.grad_wanted_ ? d_affinity_.data() + row * stride_ : nullptr;
+      if (options_.gate == Gate::logit) {
+        // s' = s gate:  dA = ds' s lambda gate (1 - gate),  ds = ds' gate
+        const Real lambda = steepness();
+        if (d_affinity)
+          for (Index c = 0; c < n; ++c)
+            d_affinity[c] += d_scores[c] * scores[c] * lambda * gate[c] * (1 - gate[c]);
+        for (Index c = 0; c < n; ++c) d_scores[c] *= gate[c];
+      } else if (d_affinity) {
+        // s' = s + log(A + floor):  dA = ds' / (A + floor),  ds = ds'
+        for (Index c = 0; c < n; ++c) d_affinity[c] += d_scores[c];
       }
     }
 
     void finish(Real* rule_grad) override {
-      if (d_affinity_.size() == 0) return;
+      if (!rule_.grad_wanted_ || width_ == 0) return;
+      if (options_.gate == Gate::affinity)  // what all heads share of dA is divided by once
+        for (Index r = 0; r < tile_.rows(); ++r)
+          for (Index c = 0; c < distant(r); ++c)
+            d_affinity_.data()[r * stride_ + c] /= affinity_[r * stride_ + c] + floor();
       // A = G_q G_kᵀ:  dG_q += dA G_k,  dG_k += dAᵀ G_q
-      Real* d_queries = rule_grad + g_offset_;
-      Real* d_keys = d_queries + (g_keys_ - g_queries_);
-      serial::gemm(tile_.rows(), groups_, width_, d_affinity_.data(), width_, g_keys_, groups_,
-                   d_queries, groups_, Into::add);
-      serial::gemm_tn(width_, groups_, tile_.rows(), d_affinity_.data(), width_, g_queries_,
-                      groups_, d_keys, groups_, Into::add);
+      const Index queries = token(tile_.begin) * groups_, keys = token(tile_.first_key) * groups_;
+      const Real* g = rule_.g_.data();
+      serial::gemm(tile_.rows(), groups_, width_, d_affinity_.data(), stride_, g + keys, groups_,
+                   rule_grad + queries, groups_, Into::add);
+      serial::gemm_tn(width_, groups_, tile_.rows(), d_affinity_.data(), stride_, g + queries,
+                      groups_, rule_grad + keys, groups_, Into::add);
     }
 
    private:
+    Index token(Index position) const { return tile_.batch * rule_.g_.dim(1) + position; }
     /// Keys of row r that are further back than the local window.
     Index distant(Index r) const {
       return std::clamp<Index>(tile_.begin + r - options_.local_window - tile_.first_key, 0,
                                tile_.cols());
     }
-    Real lambda() const { return static_cast<Real>(options_.steepness); }
+    Real steepness() const { return static_cast<Real>(options_.steepness); }
     Real floor() const { return static_cast<Real>(options_.affinity_floor); }
 
-    void mask(Index seq_len) {
-      const std::uint64_t* sets = options_.membership.data() + tile_.batch * seq_len;
-      mask_.resize(tile_.rows(), width_);
-      for (Index r = 0; r < tile_.rows(); ++r)
-        for (Index c = 0; c < width_; ++c)
-          mask_(r, c) = (sets[tile_.begin + r] & sets[tile_.first_key + c]) != 0
-                            ? Real(0)
-                            : -std::numeric_limits<Real>::infinity();
+    /// Grows a buffer to `size`; its contents are lost.
+    static Real* at_least(Tensor& buffer, Index size) {
+      if (!buffer.defined() || buffer.size() < size) buffer = Tensor({size});
+      return buffer.data();
     }
 
+    void compute_gate() {
+      const simd::Kernels& kernels = simd::kernels();
+      const Index size = tile_.rows() * stride_;
+      const Real* g = rule_.g_.data();
+      Real* packed = at_least(packed_keys_, groups_ * stride_);
+      Real* affinity = at_least(affinity_, size);
+      Real* gate = at_least(gate_, size);
+      kernels.pack_transposed(g + token(tile_.first_key) * groups_, groups_, width_, groups_, 1,
+                              packed);
+      kernels.product(tile_.rows(), stride_, groups_, g + token(tile_.begin) * groups_, groups_, 1,
+                      {packed, groups_, stride_}, 0, affinity, stride_, false);
+      if (options_.gate == Gate::logit)
+        kernels.sigmoid_row(affinity, gate, size, steepness());
+      else
+        kernels.log_row(affinity, gate, size, floor());
+      if (rule_.grad_wanted_) std::fill_n(at_least(d_affinity_, size), size, Real(0));
+    }
+
+    void compute_mask() {
+      const std::uint64_t* sets = options_.membership.data() + token(0);
+      Real* mask = at_least(mask_, tile_.rows() * stride_);
+      for (Index r = 0; r < tile_.rows(); ++r)
+        for (Index c = 0; c < width_; ++c)
+          mask[r * stride_ + c] = (sets[tile_.begin + r] & sets[tile_.first_key + c]) != 0
+                                      ? Real(0)
+                                      : -std::numeric_limits<Real>::infinity();
+    }
+
+    const FocusRule& rule_;
     const GateOptions& options_;
-    const AttentionTile tile_;
-    const Index groups_, width_;
-    const Real* g_queries_;
-    const Real* g_keys_;
-    const Index g_offset_;
-    Block affinity_, gate_, mask_, d_affinity_;  // [rows, width]
+    const Index groups_;
+    AttentionTile tile_;
+    Index width_ = 0, stride_ = 0;
+    Tensor packed_keys_, affinity_, gate_, mask_, d_affinity_;  // [rows, stride] but the first
   };
 
   const Tensor g_;

@@ -86,6 +86,7 @@ TEST_P(FocusModelGolden, Agrees) {
     if (!file.has(prefix + "logits")) continue;
     focus.mode.kind = AttentionMode::Kind::hard;
     focus.mode.top_k = top_k;
+    focus.mode.hard_gate = HardGate::drop;
     const Variable hidden = decoder.hidden_states(ids, batch);
     expect_close(prefix + "logits", decoder.logits(hidden).value(),
                  file.numbers(prefix + "logits"));
