@@ -7,9 +7,10 @@ namespace {
 
 /// dense, soft and hard k=1..K, under the routings and hard gates that were asked for.
 std::vector<AttentionMode> modes_for(const FocusModel* focus, const std::string& routing,
-                                     const std::string& hard_gate, int max_top_k) {
+                                     const std::string& hard_gate, int max_top_k, bool local_only) {
   std::vector<AttentionMode> modes = {{.kind = AttentionMode::Kind::dense}};
   if (focus == nullptr) return modes;
+  if (local_only) modes.push_back({.kind = AttentionMode::Kind::hard, .top_k = 0});
   std::vector<Balance> balances;
   const Balance trained = focus->config().balance;
   if (routing == "auto") {
@@ -45,6 +46,7 @@ int run_eval(Arguments arguments) {
   std::vector<std::string> paths;
   EvalOptions options{.context = 0, .stride = 0};
   int threads = 0, max_top_k = 0;
+  bool local_only = false;
   CLI::App app(
       "Perplexity of texts by the strided recipe of transformers' documentation, for dense, soft "
       "and "
@@ -68,6 +70,7 @@ int run_eval(Arguments arguments) {
                  "drop or keep the affinity on attended pairs, both; auto: as configured")
       ->check(CLI::IsMember({"auto", "drop", "keep", "both"}));
   app.add_option("--max-top-k", max_top_k, "largest k of hard attention (default: all groups)");
+  app.add_flag("--local-only", local_only, "also the local window alone, as a control");
   app.add_option("--threads", threads, "threads");
   app.add_option("--json", json, "write the figures to this file too");
   parse_arguments(app, arguments);
@@ -83,7 +86,7 @@ int run_eval(Arguments arguments) {
   const std::vector<EvalText> texts = read_texts(model, paths);
 
   std::vector<EvalRow> rows;
-  const auto modes = modes_for(model.focus.get(), routing, hard_gate, max_top_k);
+  const auto modes = modes_for(model.focus.get(), routing, hard_gate, max_top_k, local_only);
   for (const AttentionMode& mode : modes) {
     Progress progress({.label = "eval " + mode.name(), .total_steps = 1000, .line_every = 1 << 30});
     const auto report = [&](double share) {

@@ -126,7 +126,8 @@ Score evaluate(const Decoder& decoder, const EvalText& text, const EvalOptions& 
 }
 
 std::string EvalRow::routing() const {
-  if (mode.kind == AttentionMode::Kind::dense) return "-";
+  const bool local_only = mode.kind == AttentionMode::Kind::hard && mode.top_k == 0;
+  if (mode.kind == AttentionMode::Kind::dense || local_only) return "-";
   const std::string name(enum_names(mode.balance)[static_cast<std::size_t>(mode.balance)]);
   return mode.balance == Balance::sequence ? name + " (not causal)" : name;
 }

@@ -1,4 +1,4 @@
-#include <fstream>
+#include <algorithm>
 
 #include "apps/command.h"
 #include "apps/html_report.h"
@@ -46,7 +46,14 @@ void add_evaluation(HtmlReport& report, const std::string& path) {
   PointsChart chart{.title = "Perplexity against the share of pairs kept",
                     .x_label = "share of causal pairs attended, %",
                     .y_label = "perplexity"};
-  PointSeries hard{.name = "hard attention"}, soft{.name = "soft attention", .connected = false};
+  // A line for each way to run hard attention, its points the k's; single points for the rest.
+  std::vector<PointSeries> series;
+  const auto add_point = [&](const std::string& name, bool connected, LabelledPoint point) {
+    auto it = std::ranges::find(series, name, &PointSeries::name);
+    if (it == series.end())
+      it = series.insert(it, PointSeries{.name = name, .connected = connected});
+    it->points.push_back(std::move(point));
+  };
   std::optional<StackedBars> bars;
   for (const Json& row : eval.at("rows")) {
     const std::string attention = row.at("attention");
@@ -66,12 +73,16 @@ void add_evaluation(HtmlReport& report, const std::string& path) {
       chart.references.push_back({.label = "dense", .y = perplexity});
     } else if (row.at("causal").get<bool>()) {
       if (row.at("top_k").is_null()) {
-        soft.points.push_back({pairs, perplexity, "soft"});
+        add_point("soft", false, {pairs, perplexity, "soft"});
+      } else if (row.at("top_k").get<int>() == 0) {
+        add_point("local window only", false, {pairs, perplexity, "local only"});
       } else {
-        hard.points.push_back({pairs, perplexity, fmt::format("k={}", row.at("top_k").get<int>())});
+        const bool keep = attention.ends_with("keep");
+        add_point(keep ? "hard, affinity kept on its pairs" : "hard", true,
+                  {pairs, perplexity, fmt::format("k={}", row.at("top_k").get<int>())});
       }
     }
-    if (!dense && !bars && row.at("causal").get<bool>()) {
+    if (!dense && !bars && row.at("causal").get<bool>() && row.at("top_k").is_null()) {
       bars = StackedBars{.title = "Group sizes by layer (tokens by their highest assignment)"};
       std::size_t layer = 0;
       for (const Json& sizes : row.at("group_sizes")) {
@@ -83,8 +94,8 @@ void add_evaluation(HtmlReport& report, const std::string& path) {
     }
   }
   report.table(table);
-  chart.series = {hard, soft};
-  if (!hard.points.empty()) report.points_chart(chart);
+  chart.series = std::move(series);
+  if (!chart.series.empty()) report.points_chart(chart);
   if (bars) report.stacked_bars(*bars);
 }
 

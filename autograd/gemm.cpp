@@ -90,7 +90,7 @@ void multiply_serial(Index m, Index n, Index k, Operand a, Operand b, Real* c, I
 void multiply_parallel(Index m, Index n, Index k, Operand a, Operand b, Real* c, Index ldc,
                        Into into) {
   // A product too small to be worth waking the threads for.
-  if (m * n * k <= 1 << 15) return multiply_serial(m, n, k, a, b, c, ldc, into);
+  if (m * n * k <= 1 << 20) return multiply_serial(m, n, k, a, b, c, ldc, into);
   count(m, n, k);
   const Index row_blocks = (m + kBlockRows - 1) / kBlockRows;
   const Index column_blocks = (n + kBlockColumns - 1) / kBlockColumns;

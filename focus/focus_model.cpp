@@ -17,6 +17,7 @@ std::string AttentionMode::name() const {
     case Kind::hard:
       break;
   }
+  if (top_k == 0) return "local only";
   return fmt::format("hard k={}{}", top_k, hard_gate == HardGate::keep ? " keep" : "");
 }
 
@@ -50,7 +51,9 @@ Variable FocusModel::attend(const MechanismInputs& in) {
   GateOptions options = GateOptions::from(config_);
   if (mode.kind == AttentionMode::Kind::hard) {
     options.gated = mode.hard_gate == HardGate::keep;
-    options.membership = membership(routing, mode.top_k);
+    options.membership = mode.top_k > 0 ? membership(routing, mode.top_k)
+                                        : std::vector<std::uint64_t>(
+                                              static_cast<std::size_t>(in.h.value().rows()), 0);
   }
   last_[layer] = routing;
   last_[layer].assignments = Variable(routing.assignments.value());

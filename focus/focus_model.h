@@ -13,11 +13,11 @@ namespace focus {
 struct AttentionMode {
   enum class Kind { dense, soft, hard };
   Kind kind = Kind::soft;
-  int top_k = 1;  // hard: groups a token keeps
+  int top_k = 1;  // hard: groups a token keeps; 0: none, which leaves the local window alone
   Balance balance = Balance::carried;
   HardGate hard_gate = HardGate::drop;
 
-  /// "dense", "soft", "hard k=2", "hard k=2 keep"
+  /// "dense", "soft", "hard k=2", "hard k=2 keep", "local only"
   std::string name() const;
 };
 
