@@ -32,7 +32,7 @@ constexpr auto enum_names(HardGate) { return std::array<std::string_view, 2>{"dr
 struct FocusConfig {
   int num_groups = 4;         // K
   int routing_dim = 16;       // d_g
-  double temperature = 1;   // tau
+  double temperature = 1;     // tau
   int sinkhorn_iters = 10;    // N
   double gate_steepness = 8;  // lambda, of the logit gate; not given in the paper
   Index local_window = 128;   // w: pairs with i - j <= w are always attended

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "autograd/check.h"
+#include "focus/sparse_attention.h"
 
 namespace focus {
 
@@ -58,6 +59,8 @@ Variable FocusModel::attend(const MechanismInputs& in) {
   last_[layer] = routing;
   last_[layer].assignments = Variable(routing.assignments.value());
   if (gather_statistics) gather(in, routing, options);
+  if (mode.kind == AttentionMode::Kind::hard)
+    return sparse_attention(in.q, in.k, in.v, routing.assignments, in.options, std::move(options));
   return gated_attention(in.q, in.k, in.v, routing.assignments, in.options, std::move(options));
 }
 

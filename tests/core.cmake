@@ -16,7 +16,7 @@ focus_test(optim_tests BOTH
   LABELS core)
 focus_test(focus_tests BOTH
   SOURCES
-    focus/sinkhorn_test.cpp focus/routing_test.cpp focus/gated_attention_test.cpp
+    focus/sinkhorn_test.cpp focus/routing_test.cpp focus/gated_attention_test.cpp focus/sparse_attention_test.cpp
     focus/focus_model_test.cpp
   NEEDS focus optim
   LABELS core)

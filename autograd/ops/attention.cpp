@@ -8,14 +8,17 @@ Variable attention_with_rule(const char* op, const Variable& q, const Variable& 
                              Tensor* lse) {
   const AttentionInputs inputs{q.value(), k.value(), v.value(), options};
   check_attention_inputs(inputs);
-  const AttentionResult result = tiled_attention(inputs, rule.get());
-  if (lse != nullptr) *lse = result.lse;
+  const auto plan = std::make_shared<const AttentionPlan>(
+      causal_plan(q.dim(0), q.dim(1), options.sliding_window));
+  const AttentionResult result = tiled_attention(inputs, *plan, rule.get());
+  if (lse != nullptr) *lse = heads_first(result.lse);
   return Variable::from_op(
       op, result.out, {q, k, v, rule_input},
-      [inputs, result, rule, rule_shape = rule_input.shape()](const Tensor& d_out, Grads grads) {
+      [inputs, plan, result, rule, rule_shape = rule_input.shape()](const Tensor& d_out,
+                                                                    Grads grads) {
         const WantedGradients wanted{grads[0].wanted(), grads[1].wanted(), grads[2].wanted()};
         const AttentionGradients d =
-            tiled_attention_backward(inputs, result, d_out, rule.get(), wanted);
+            tiled_attention_backward(inputs, *plan, result, d_out, rule.get(), wanted);
         if (wanted.q) grads[0].add(d.q);
         if (wanted.k) grads[1].add(d.k);
         if (wanted.v) grads[2].add(d.v);

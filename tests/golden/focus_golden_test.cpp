@@ -2,6 +2,7 @@
 #include "focus/gated_attention.h"
 #include "focus/routing.h"
 #include "focus/sinkhorn.h"
+#include "focus/sparse_attention.h"
 #include "tests/support/golden_model.h"
 
 namespace focus {
@@ -99,6 +100,10 @@ TEST_P(FocusGolden, Agrees) {
     expect_close((prefix + "out").c_str(), swap_heads(hard_out.value()),
                  file.numbers(prefix + "out"));
     expect_close((prefix + "lse").c_str(), lse, file.numbers(prefix + "lse"));
+    const Variable sparse = sparse_attention(q, k, v, routing.assignments, options, hard, &lse);
+    expect_close((prefix + "out by classes").c_str(), swap_heads(sparse.value()),
+                 file.numbers(prefix + "out"));
+    expect_close((prefix + "lse by classes").c_str(), lse, file.numbers(prefix + "lse"));
   }
 }
 

@@ -1,0 +1,169 @@
+#include "focus/sparse_attention.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "autograd/check.h"
+#include "autograd/parallel.h"
+#include "focus/focus_rule.h"
+
+namespace focus {
+namespace {
+
+/// to[i] = from[rows[i]], rows of all that lies behind [batch, seq_len].
+Tensor gather(const Tensor& from, const std::vector<Index>& rows) {
+  Tensor to(from.shape());
+  const auto count = static_cast<Index>(rows.size());
+  const Index width = count == 0 ? 0 : from.size() / count;
+  parallel_chunks(count, rows_per_chunk(width), [&, out = to.data()](Index begin, Index end) {
+    for (Index i = begin; i < end; ++i)
+      std::copy_n(from.data() + rows[static_cast<std::size_t>(i)] * width, width, out + i * width);
+  });
+  return to;
+}
+
+/// to[rows[i]] = from[i]
+Tensor scatter(const Tensor& from, const std::vector<Index>& rows) {
+  Tensor to(from.shape());
+  const auto count = static_cast<Index>(rows.size());
+  const Index width = count == 0 ? 0 : from.size() / count;
+  parallel_chunks(count, rows_per_chunk(width), [&, out = to.data()](Index begin, Index end) {
+    for (Index i = begin; i < end; ++i)
+      std::copy_n(from.data() + i * width, width, out + rows[static_cast<std::size_t>(i)] * width);
+  });
+  return to;
+}
+
+/// Everything that forward and backward share.
+struct Parts {
+  AttentionInputs sorted;  // rows by class
+  AttentionInputs natural;
+  ClassOrder classes;
+  AttentionPlan local;                  // no tiles where the window holds the token alone
+  std::unique_ptr<ScoreRule> gate;      // of part 1; null where the gate is dropped
+  std::unique_ptr<ScoreRule> disjoint;  // of part 2
+};
+
+}  // namespace
+
+ClassOrder order_by_class(std::span<const std::uint64_t> sets, Index batch, Index seq_len,
+                          Index window) {
+  check(static_cast<Index>(sets.size()) == batch * seq_len,
+        "sparse_attention: {} membership sets for {} sequences of {}", sets.size(), batch, seq_len);
+  ClassOrder order;
+  AttentionPlan& plan = order.plan;
+  plan.seq_len = seq_len;
+  plan.window = window;
+  order.rows.reserve(sets.size());
+  plan.positions.reserve(sets.size());
+  struct Class {
+    Index begin = 0, end = 0;            // rows
+    Index first_tile = 0, end_tile = 0;  // key tiles
+  };
+  for (Index b = 0; b < batch; ++b) {
+    std::map<std::uint64_t, std::vector<Index>> members;  // positions rise inside a class
+    for (Index t = 0; t < seq_len; ++t)
+      members[sets[static_cast<std::size_t>(b * seq_len + t)]].push_back(t);
+    std::map<std::uint64_t, Class> classes;
+    for (const auto& [set, positions] : members) {
+      Class c;
+      c.begin = static_cast<Index>(order.rows.size());
+      for (const Index t : positions) {
+        order.rows.push_back(b * seq_len + t);
+        plan.positions.push_back(static_cast<std::int32_t>(t));
+      }
+      c.end = static_cast<Index>(order.rows.size());
+      c.first_tile = static_cast<Index>(plan.key_tiles.size());
+      for (Index row = c.begin; row < c.end; row += AttentionPlan::kKeys)
+        plan.key_tiles.push_back({row, std::min(c.end, row + AttentionPlan::kKeys)});
+      c.end_tile = static_cast<Index>(plan.key_tiles.size());
+      classes[set] = c;
+    }
+    for (const auto& [set, c] : classes)
+      for (Index begin = c.begin; begin < c.end; begin += AttentionPlan::kQueries) {
+        const Index end = std::min(c.end, begin + AttentionPlan::kQueries);
+        const auto segment = static_cast<Index>(plan.segments.size());
+        for (const auto& [other_set, other] : classes) {
+          if ((set & other_set) == 0) continue;
+          // Key tiles that hold a position at or before the last query's, and none too far back.
+          Index first = other.first_tile, last = other.end_tile;
+          const auto tile = [&](Index i) { return plan.key_tiles[static_cast<std::size_t>(i)]; };
+          while (last > first && plan.position(tile(last - 1).begin) > plan.position(end - 1))
+            --last;
+          while (window > 0 && last > first &&
+                 plan.position(tile(first).end - 1) <= plan.position(begin) - window)
+            ++first;
+          if (last > first) plan.segments.push_back({first, last});
+        }
+        plan.query_tiles.push_back({begin, end, segment, static_cast<Index>(plan.segments.size())});
+      }
+  }
+  const auto cost = [&](const AttentionPlan::QueryTile& tile) {
+    Index tiles = 0;
+    for (Index i = tile.first_segment; i < tile.end_segment; ++i) {
+      const auto& segment = plan.segments[static_cast<std::size_t>(i)];
+      tiles += segment.end - segment.begin;
+    }
+    return tiles * (tile.end - tile.begin);
+  };
+  std::ranges::stable_sort(plan.query_tiles, std::greater{}, cost);
+  return order;
+}
+
+Variable sparse_attention(const Variable& q, const Variable& k, const Variable& v,
+                          const Variable& g, const AttentionOptions& options, GateOptions gate,
+                          Tensor* lse) {
+  auto parts = std::make_shared<Parts>();
+  parts->natural = {q.value(), k.value(), v.value(), options};
+  check_attention_inputs(parts->natural);
+  check(!gate.membership.empty() || q.value().size() == 0,
+        "sparse_attention: no membership sets; soft attention is gated_attention's");
+  check(g.shape().rank() == 3 && g.dim(0) == q.dim(0) && g.dim(1) == q.dim(1),
+        "sparse_attention: g {} does not fit q {}", g.shape(), q.shape());
+  const Index batch = q.dim(0), seq_len = q.dim(1);
+  parts->classes = order_by_class(gate.membership, batch, seq_len, options.sliding_window);
+  const std::vector<Index>& rows = parts->classes.rows;
+  parts->sorted = {gather(q.value(), rows), gather(k.value(), rows), gather(v.value(), rows),
+                   options};
+  // A window that holds the token alone has nothing that its own class does not.
+  const Index window = options.sliding_window > 0
+                           ? std::min(options.sliding_window, gate.local_window + 1)
+                           : gate.local_window + 1;
+  if (window > 1) {
+    parts->local = causal_plan(batch, seq_len, std::min(window, seq_len));
+    parts->disjoint = disjoint_rule(gate.membership);
+  }
+  gate.membership.clear();  // part 1's pairs all share a group
+  const bool gated = gate.gated, g_wanted = gated && g.requires_grad();
+  if (gated) parts->gate = focus_rule(gather(g.value(), rows), std::move(gate), g_wanted);
+
+  const AttentionResult shared =
+      tiled_attention(parts->sorted, parts->classes.plan, parts->gate.get());
+  AttentionResult result{scatter(shared.out, rows), scatter(shared.lse, rows)};
+  if (parts->disjoint)
+    result = tiled_attention(parts->natural, parts->local, parts->disjoint.get(), &result);
+  if (lse != nullptr) *lse = heads_first(result.lse);
+  return Variable::from_op(
+      "sparse_attention", result.out, {q, k, v, g_wanted ? g : Variable(g.value())},
+      [parts, result, g_shape = g.shape()](const Tensor& d_out, Grads grads) {
+        const WantedGradients wanted{grads[0].wanted(), grads[1].wanted(), grads[2].wanted()};
+        const std::vector<Index>& order = parts->classes.rows;
+        const AttentionGradients d =
+            tiled_attention_backward(parts->sorted, parts->classes.plan,
+                                     {gather(result.out, order), gather(result.lse, order)},
+                                     gather(d_out, order), parts->gate.get(), wanted);
+        if (wanted.q) grads[0].add(scatter(d.q, order));
+        if (wanted.k) grads[1].add(scatter(d.k, order));
+        if (wanted.v) grads[2].add(scatter(d.v, order));
+        if (grads[3].wanted()) grads[3].add(scatter(d.rule.reshape(g_shape), order));
+        if (!parts->disjoint || !(wanted.q || wanted.k || wanted.v)) return;
+        const AttentionGradients l = tiled_attention_backward(parts->natural, parts->local, result,
+                                                              d_out, parts->disjoint.get(), wanted);
+        if (wanted.q) grads[0].add(l.q);
+        if (wanted.k) grads[1].add(l.k);
+        if (wanted.v) grads[2].add(l.v);
+      });
+}
+
+}  // namespace focus

@@ -1,0 +1,108 @@
+#include "focus/sparse_attention.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "autograd/gemm.h"
+#include "tests/support/attention_case.h"
+
+namespace focus {
+namespace {
+
+const FocusAttention kSparse = sparse_attention;
+
+TEST(SparseAttention, EqualsTheComposedForm) {
+  sweep_twins({{1, true}, {1, false}, {2, true}, {2, false}, {3, true}, {3, false}}, kSparse);
+}
+
+TEST(SparseAttention, EqualsTheComposedFormOverSeveralTiles) {
+  for (const int top_k : {1, 2, 4})
+    expect_twin({.seq_len = 700,
+                 .heads = 3,
+                 .kv_heads = 1,
+                 .head_dim = 20,
+                 .groups = 5,
+                 .top_k = top_k,
+                 .local_window = 33,
+                 .sliding_window = top_k == 2 ? 300 : 0},
+                kSparse);
+}
+
+RC_GTEST_PROP(SparseAttention, EqualsTheComposedFormForAnyOptions, ()) {
+  const Case c = any_case(1);
+  const auto [worst, where] = difference_from_twin(c, kSparse);
+  RC_LOG() << where << " differs by " << worst << " in " << c.str();
+  RC_ASSERT(worst <= kTwinTolerance);
+}
+
+TEST(SparseAttention, HeadDimensionsOfPublishedModels) {
+  for (const Index head_dim : {8, 12, 64, 80, 128, 256})
+    expect_twin({.seq_len = 130, .head_dim = head_dim, .top_k = 1}, kSparse);
+}
+
+TEST(SparseAttention, AClassOfOneToken) {
+  const Case c{.seq_len = 40, .gated = false, .top_k = 1, .local_window = 3};
+  const std::vector<Tensor> x = inputs_of(c);
+  GateOptions gate = gate_of(c, x[3]);
+  gate.membership.assign(gate.membership.size(), 1);
+  gate.membership[17] = 2;
+  const Variable expected =
+      composed_attention(x[0], x[1], x[2], x[3], options_of(c), &gate, nullptr);
+  EXPECT_LE(
+      relative_difference(sparse_attention(x[0], x[1], x[2], x[3], options_of(c), gate).value(),
+                          expected.value()),
+      kTwinTolerance);
+}
+
+TEST(SparseAttention, ClassesHoldEveryTokenOnceInOrder) {
+  const Case c{.batch = 3, .seq_len = 300, .groups = 4};
+  const auto sets = top_sets(random_assignments(c), 2);
+  const ClassOrder order = order_by_class(sets, c.batch, c.seq_len, 0);
+  std::vector<int> seen(sets.size(), 0);
+  for (std::size_t i = 0; i < order.rows.size(); ++i) {
+    const auto row = static_cast<std::size_t>(order.rows[i]);
+    ++seen[row];
+    EXPECT_EQ(order.plan.positions[i], order.rows[i] % c.seq_len);
+    if (i == 0) continue;
+    const auto before = static_cast<std::size_t>(order.rows[i - 1]);
+    if (before / 300 == row / 300 && sets[before] == sets[row]) {
+      EXPECT_LT(before, row);
+    }
+  }
+  EXPECT_TRUE(std::ranges::all_of(seen, [](int count) { return count == 1; }));
+}
+
+TEST(SparseAttention, ComputesFewerPairsThanDense) {
+  const Case c{.seq_len = 2048, .groups = 8, .gated = false, .top_k = 1, .local_window = 32};
+  const std::vector<Tensor> x = inputs_of(c);
+  const auto cost = [&](auto&& run) {
+    const std::uint64_t before = multiply_adds();
+    run();
+    return static_cast<double>(multiply_adds() - before);
+  };
+  const double dense = cost([&] { attention(x[0], x[1], x[2], options_of(c)); });
+  const double sparse =
+      cost([&] { sparse_attention(x[0], x[1], x[2], x[3], options_of(c), gate_of(c, x[3])); });
+  EXPECT_LT(sparse, dense / 3.5);  // the mask's pairs alone would be about a sixth
+}
+
+TEST(SparseAttention, SameBitsForAnyThreads) {
+  const Case c{.batch = 2, .seq_len = 500, .top_k = 2};
+  const std::vector<Tensor> x = inputs_of(c);
+  expect_same_bits_for_any_threads("sparse_attention", [&] {
+    const Variables v = leaves(x);
+    const Variable out = sparse_attention(v[0], v[1], v[2], v[3], options_of(c), gate_of(c, x[3]));
+    backward(out);
+    return std::vector<Tensor>{out.value(), v[0].grad(), v[1].grad(), v[2].grad(), v[3].grad()};
+  });
+}
+
+TEST(SparseAttention, RejectsMissingSets) {
+  const Case c{.seq_len = 4};
+  const std::vector<Tensor> x = inputs_of(c);
+  EXPECT_THROW(sparse_attention(x[0], x[1], x[2], x[3], options_of(c), gate_of(c, x[3])),
+               std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace focus
