@@ -32,14 +32,19 @@ int run_train(Arguments arguments) {
     overrides.insert(overrides.begin(), recipe);
     recipe.clear();
   }
+  for (const std::string& item : overrides)
+    if (item.starts_with('-')) {
+      fmt::print(stderr, "focus train: no option \"{}\"; --help lists them\n", item);
+      return 2;
+    }
   RunConfig config;
   read_recipe(recipe, overrides, config);
   set_threads(config.threads);
-  fmt::print(stderr, "{}", dump_recipe(config));
   install_stop_signals();
   Trainer trainer(config);
 
   if (dry) {
+    fmt::print(stderr, "{}", dump_recipe(config));
     const DryRun d = trainer.dry_run();
     const double seconds = d.seconds_per_step * static_cast<double>(config.steps);
     const double rate = static_cast<double>(d.tokens) / seconds;

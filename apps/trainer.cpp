@@ -45,6 +45,14 @@ std::string settings_that_count(RunConfig config) {
   return dump_recipe(config);
 }
 
+/// An update may leave numbers that no loss has seen yet: they must not reach a checkpoint.
+void check_finite(const NamedParameters& parameters, std::int64_t step) {
+  for (const NamedParameter& p : parameters)
+    for (const Real x : p.variable.value().span())
+      if (!std::isfinite(x))
+        fail("step {}: {} is not finite after the update; lower optim.lr", step, p.name);
+}
+
 /// The first line in which two dumps differ.
 std::string first_difference(const std::string& before, const std::string& after) {
   std::istringstream a(before), b(after);
@@ -229,6 +237,13 @@ void Trainer::restore_checkpoint(const std::filesystem::path& path, std::int64_t
         "{}: was made by other settings ({}); resume with the same recipe, or start anew with "
         "--overwrite",
         path.string(), first_difference(then, today));
+  if (!config_.trains_base())
+    if (const std::string then = store.string_attribute("/focus", "base_fingerprint");
+        then != model_.fingerprint)
+      fail(
+          "{}: made for the base with fingerprint {}, but {} has {} now; start anew with "
+          "--overwrite",
+          path.string(), then, model_.where, model_.fingerprint);
   if (config_.trains_base()) load_weights(*model_.decoder, *store.source("/model"));
   if (focus_) restore_focus(store, *focus_);
   for (std::size_t i = 0; i < adamw_->parameters().size(); ++i) {
@@ -282,11 +297,16 @@ TrainResult Trainer::run(const TrainOptions& options) {
     std::filesystem::remove_all(out / "checkpoints");
     checkpoints = CheckpointFolder(out / "checkpoints", config_.checkpoint_keep);
   }
+  sweep_orphans(out);
+  fmt::print(stderr, "{}", dump_recipe(config_));
   write_file_durably(out / "config.yaml", std::string_view(dump_recipe(config_)));
   MetricsFile metrics(out / "metrics.jsonl", resumed);
 
   const auto validation = [&](std::int64_t step) {
     result.valid_loss = validate_now();
+    if (valid_ && !std::isfinite(result.valid_loss))
+      fail("step {}: the validation loss is {}; lower optim.lr, or look at the weights of the base",
+           step, result.valid_loss);
     metrics.write({{"step", step},
                    {"valid_loss", result.valid_loss},
                    {"valid_perplexity", std::exp(result.valid_loss)}});
@@ -297,6 +317,7 @@ TrainResult Trainer::run(const TrainOptions& options) {
                      .total_steps = config_.steps,
                      .first_step = result.step,
                      .line_every = INT64_MAX});
+  if (result.step == config_.steps) result.valid_loss = validate_now();
   if (!resumed) {
     validation(0);
     result.valid_loss_start = result.valid_loss;
@@ -338,6 +359,7 @@ TrainResult Trainer::run(const TrainOptions& options) {
     }
     if (last || stop || (config_.checkpoint_every > 0 && step % config_.checkpoint_every == 0)) {
       const double start = now();
+      check_finite(adamw_->parameters(), step);
       save_checkpoint(checkpoints.path_for(step), step, result.valid_loss_start);
       checkpoints.publish(step);
       saved = step;

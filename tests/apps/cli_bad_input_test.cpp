@@ -1,0 +1,185 @@
+#include "tests/support/cli.h"
+
+// What a user gets wrong: each is refused in one clear line, with a status other than 0, and
+// nothing is written.
+namespace focus {
+namespace {
+
+Cli& cli() { return Cli::instance(); }
+
+std::string golden_model(const std::string& name) {
+  return std::string(FOCUS_SOURCE_DIR) + "/tests/golden/arch/" + name;
+}
+
+std::string text_file(const std::string& text) {
+  const std::string path = cli().fresh("text.txt");
+  write_text(path, text);
+  return path;
+}
+
+/// A refused `focus train` must not make its folder.
+void expect_train_refused(const Words& keys, const Words& parts) {
+  const std::string out = cli().fresh("run");
+  expect_refused(cli().retrofit(Words{"out=" + out} + keys), parts);
+  EXPECT_FALSE(fs::exists(out));
+}
+void expect_eval_refused(const Words& more, const Words& parts) {
+  const std::string json = cli().fresh("eval.json");
+  expect_refused(Words{"eval", cli().base(), "--json", json} + more, parts);
+  EXPECT_FALSE(fs::exists(json));
+}
+
+TEST(CliBadInput, MissingFiles) {
+  const std::string missing = cli().fresh("missing"), out = cli().fresh("out.h5");
+  const std::string text = cli().valid_text();
+  expect_refused({"import", missing, "--out", out}, {missing, "no such file or folder"});
+  EXPECT_FALSE(fs::exists(out));
+  expect_refused({"info", missing}, {missing, "no such file or folder"});
+  expect_refused({"eval", missing, "--text", text}, {missing, "no such file or folder"});
+  expect_refused({"leak-test", missing}, {missing, "no such file or folder"});
+  expect_eval_refused({"--text", missing}, {missing, "no such text file"});
+  expect_eval_refused({"--text", text, "--adapter", missing}, {missing, "no such file"});
+  expect_eval_refused({"--text", text, "--tokenizer", missing}, {missing});
+  expect_train_refused({"data.train=" + missing}, {missing, "no such text file"});
+  expect_train_refused({"data.valid=" + missing}, {missing, "no such text file"});
+  expect_train_refused({"base=" + missing}, {missing, "no such file or folder"});
+  expect_refused({"train", missing + ".yaml"}, {missing + ".yaml", "cannot be read"});
+}
+
+TEST(CliBadInput, AFolderThatIsNoModel) {
+  const std::string folder = cli().fresh("empty"), out = cli().fresh("out.h5");
+  fs::create_directory(folder);
+  expect_refused({"import", folder, "--out", out}, {folder, "config.json"});
+  fs::copy_file(golden_model("gpt2") + "/config.json", folder + "/config.json");
+  expect_refused({"import", folder, "--out", out}, {folder, "safetensors"});
+  EXPECT_FALSE(fs::exists(out));
+}
+
+TEST(CliBadInput, TextShorterThanOneContext) {
+  expect_train_refused({"data.train=" + text_file("Too short.")}, {"10 tokens", "context of 64"});
+  expect_train_refused({"data.valid=" + text_file("Too short.")}, {"10 tokens", "context of 64"});
+}
+
+TEST(CliBadInput, EmptyText) {
+  const std::string empty = text_file(""), blank = text_file(" \n\n ");
+  expect_train_refused({"data.train=" + empty}, {empty, "empty"});
+  expect_train_refused({"data.train=" + blank, "data.document_separator=x"}, {"no tokens"});
+  expect_train_refused({"data.train=[]"}, {"data.train is empty"});
+  expect_eval_refused({"--text", empty}, {empty, "empty"});
+  expect_eval_refused({"--text", text_file("a")}, {"at least 2"});
+}
+
+TEST(CliBadInput, TokenIdsBeyondTheVocabulary) {
+  const std::string folder = golden_model("gpt2"), out = cli().fresh("out.h5");
+  expect_refused({"import", folder, "--out", out, "--tokenizer", "bytes"},
+                 {folder, "256 ids", "vocab_size is 96"});
+  EXPECT_FALSE(fs::exists(out));
+  expect_refused({"eval", folder, "--tokenizer", "bytes", "--text", cli().valid_text()},
+                 {folder, "256 ids", "vocab_size is 96"});
+  expect_train_refused({"base=" + folder, "tokenizer=bytes"},
+                       {folder, "256 ids", "vocab_size is 96"});
+}
+
+TEST(CliBadInput, AdapterOfAnotherBase) {
+  const std::string adapter = cli().adapter(), other = cli().other_base();
+  const std::string json = cli().fresh("eval.json");
+  expect_refused(
+      {"eval", other, "--adapter", adapter, "--text", cli().valid_text(), "--json", json},
+      {adapter, "fingerprint", other});
+  EXPECT_FALSE(fs::exists(json));
+  expect_refused({"leak-test", other, "--adapter", adapter}, {adapter, "fingerprint", other});
+}
+
+TEST(CliBadInput, AdapterInThePlaceOfTheBase) {
+  const std::string adapter = cli().adapter();
+  expect_refused({"eval", adapter, "--text", cli().valid_text()}, {adapter, "no model"});
+  expect_refused({"leak-test", adapter}, {adapter, "no model"});
+  expect_train_refused({"base=" + adapter}, {adapter, "no model"});
+  expect_eval_refused({"--text", cli().valid_text(), "--adapter", cli().base()},
+                      {cli().base(), "no Focus adapter"});
+}
+
+TEST(CliBadInput, PlacesThatCannotBeWritten) {
+  const std::string file = text_file("a regular file");
+  const std::string below = file + "/out";
+  expect_refused(cli().retrofit({"out=" + below}), {below});
+  expect_refused(cli().retrofit({"out=" + file}), {file});
+  expect_refused({"import", golden_model("gpt2"), "--out", below + ".h5"}, {below + ".h5"});
+  expect_refused({"corpus", "--out", below}, {below});
+  EXPECT_EQ(read_text(file), "a regular file");
+  const std::string nowhere = cli().fresh("no-folder") + "/model.h5";
+  expect_refused({"import", golden_model("gpt2"), "--out", nowhere}, {nowhere});
+}
+
+TEST(CliBadInput, RecipeErrorsAreAllListedAtOnce) {
+  const std::string out = cli().fresh("run"), recipe = cli().fresh("recipe.yaml");
+  write_text(recipe, "out: " + out +
+                         "\n"
+                         "steps: many\n"
+                         "optim:\n"
+                         "  learning_rte: 0.1\n"
+                         "  lr: 0.1\n"
+                         "  lr: 0.2\n"
+                         "focus:\n"
+                         "  num_grups: 4\n");
+  const ProcessResult result = cli().run({"train", recipe, "data.contxt=5", "data.batch=0"});
+  EXPECT_EQ(result.status, 1);
+  const auto lines = lines_of(result.err);
+  ASSERT_EQ(lines.size(), 6u) << result.err;
+  const auto one_line_has = [&](const Words& parts) {
+    return std::ranges::any_of(lines, [&](const std::string& line) {
+      return std::ranges::all_of(parts,
+                                 [&](const std::string& part) { return contains(line, part); });
+    });
+  };
+  EXPECT_TRUE(one_line_has({recipe + ":2:", "steps", "many"})) << result.err;
+  EXPECT_TRUE(one_line_has({recipe + ":4:", "learning_rte", "unknown key"})) << result.err;
+  EXPECT_TRUE(one_line_has({recipe + ":6:", "lr"})) << result.err;
+  EXPECT_TRUE(one_line_has({recipe + ":8:", "num_grups", "did you mean focus.num_groups?"}))
+      << result.err;
+  EXPECT_TRUE(one_line_has({"data.contxt", "did you mean data.context?"})) << result.err;
+  EXPECT_TRUE(one_line_has({"data.batch", "0"})) << result.err;
+  EXPECT_FALSE(fs::exists(out));
+}
+
+TEST(CliBadInput, SettingsThatDoNotFitTogether) {
+  const std::string out = cli().fresh("run");
+  expect_train_refused({"method=scratch"}, {"base"});
+  expect_train_refused({"base="}, {"base is empty"});
+  expect_train_refused({"optim.lr=0"}, {"optim.lr"});
+  expect_train_refused({"focus.temperature=-1"}, {"focus.temperature"});
+  expect_train_refused({"focus.num_groups=65"}, {"focus.num_groups"});
+  expect_refused(cli().scratch({"out=" + out, "model.num_attention_heads=5"}),
+                 {"num_attention_heads 5", "hidden_size 32"});
+  expect_refused(cli().scratch({"out=" + out, "model.model_type=bert"}), {"bert", "gpt2 or llama"});
+  expect_refused(cli().scratch({"out=" + out, "tokenizer="}), {"tokenizer is empty"});
+  EXPECT_FALSE(fs::exists(out));
+}
+
+TEST(CliBadInput, UnknownCommandsAndOptionsAreUsageErrors) {
+  for (const Words& command :
+       {Words{}, Words{"trian"}, Words{"eval"}, Words{"eval", "x", "--txet", "y"},
+        Words{"info", "x", "y"}, Words{"import", "x"},
+        Words{"eval", "x", "--text", "y", "--routing", "z"}, Words{"leak-test", "x", "--cuts", "0"},
+        Words{"corpus", "--out", "x", "--documents", "many"}, cli().retrofit({"--frobnicate"})}) {
+    const ProcessResult result = cli().run(command);
+    EXPECT_EQ(result.status, 2) << testing::PrintToString(command) << result.err;
+    EXPECT_FALSE(result.out.empty() && result.err.empty());
+  }
+  EXPECT_TRUE(contains(cli().run({"trian"}).err, "\"trian\""));
+  for (const char* command : {"import", "train", "eval", "info", "leak-test", "report", "corpus"})
+    EXPECT_EQ(cli().run({command, "--help"}).status, 0) << command;
+}
+
+TEST(CliBadInput, WindowsThatDoNotFit) {
+  const Words text = {"--text", cli().valid_text()};
+  expect_eval_refused(text + Words{"--context", "32", "--stride", "33"}, {"stride", "32", "33"});
+  expect_eval_refused(text + Words{"--context", "65"}, {"--context 65", "64 positions"});
+  expect_eval_refused(text + Words{"--context", "1"}, {"context", "1"});
+  expect_eval_refused(text + Words{"--stride", "-1"}, {"stride", "-1"});
+  expect_refused({"leak-test", cli().base(), "--context", "65"}, {"65", "64 positions"});
+  expect_train_refused({"data.context=65"}, {"data.context 65", "64 positions"});
+}
+
+}  // namespace
+}  // namespace focus

@@ -1,0 +1,256 @@
+#include <cmath>
+#include <numbers>
+
+#include "apps/model_io.h"
+#include "tests/support/cli.h"
+
+// `focus eval` and `focus leak-test`: the figures they print and what they promise about them.
+namespace focus {
+namespace {
+
+Cli& cli() { return Cli::instance(); }
+
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream stream(line);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+struct Evaluation {
+  ProcessResult process;
+  nlohmann::json json;
+};
+Evaluation evaluated(const Words& more) {
+  const std::string path = cli().fresh("eval.json");
+  Evaluation result;
+  result.process = cli().must_run(
+      Words{"eval", cli().base(), "--text", cli().valid_text(), "--json", path} + more);
+  result.json = nlohmann::json::parse(read_text(path));
+  return result;
+}
+
+Words names_of(const nlohmann::json& rows) {
+  Words names;
+  for (const auto& row : rows)
+    names.push_back(
+        row.at("attention").get<std::string>() +
+        (row.at("routing").is_null() ? "" : ", " + row.at("routing").get<std::string>()));
+  return names;
+}
+
+TEST(CliEval, RowsAreDenseSoftAndHardForEveryK) {
+  const auto rows =
+      evaluated({"--adapter", cli().adapter(), "--hard-gate", "drop"}).json.at("rows");
+  EXPECT_EQ(names_of(rows), (Words{"dense", "soft, carried", "hard k=1, carried",
+                                   "hard k=2, carried", "hard k=3, carried"}));
+  for (const auto& row : rows) EXPECT_TRUE(row.at("causal").get<bool>());
+}
+
+TEST(CliEval, SequenceRowsAreLabelledNotCausal) {
+  const auto [process, json] =
+      evaluated({"--adapter", cli().sequence_adapter(), "--hard-gate", "drop"});
+  EXPECT_EQ(names_of(json.at("rows")),
+            (Words{"dense", "soft, carried", "hard k=1, carried", "hard k=2, carried",
+                   "hard k=3, carried", "soft, sequence", "hard k=1, sequence",
+                   "hard k=2, sequence", "hard k=3, sequence"}));
+  int labelled = 0;
+  for (const auto& row : json.at("rows"))
+    EXPECT_EQ(row.at("causal").get<bool>(), row.at("routing") != "sequence");
+  for (const std::string& line : lines_of(process.out)) {
+    if (!contains(line, "sequence")) continue;
+    EXPECT_TRUE(contains(line, "sequence (not causal)")) << line;
+    ++labelled;
+  }
+  EXPECT_EQ(labelled, 4);
+}
+
+TEST(CliEval, JsonHasTheFiguresOfTheTable) {
+  const auto [process, json] =
+      evaluated({"--adapter", cli().sequence_adapter(), "--hard-gate", "both"});
+  const auto& rows = json.at("rows");
+  std::size_t row = 0;
+  bool in_table = false;
+  for (const std::string& line : lines_of(process.out)) {
+    if (line.starts_with("attention ")) {
+      in_table = true;
+      continue;
+    }
+    if (!in_table || line.empty()) {
+      in_table = false;
+      continue;
+    }
+    ASSERT_LT(row, rows.size());
+    const auto& figures = rows[row++];
+    SCOPED_TRACE(line);
+    EXPECT_TRUE(line.starts_with(figures.at("attention").get<std::string>() + " "));
+    const auto words = words_of(line);
+    ASSERT_GE(words.size(), 6u);
+    const auto from_end = [&](std::size_t i) { return words[words.size() - i]; };
+    const double perplexity = figures.at("perplexity"), bits = figures.at("bits_per_byte");
+    EXPECT_EQ(from_end(5), fmt::format("{:.4f}", perplexity));
+    EXPECT_EQ(from_end(4), fmt::format("{:.5f}", bits));
+    EXPECT_EQ(from_end(3), figures.at("tokens_scored").dump());
+    EXPECT_EQ(from_end(2),
+              fmt::format("{:.1f}%", 100 * figures.at("pairs_attended").get<double>()));
+    EXPECT_EQ(from_end(1),
+              figures.contains("largest_group")
+                  ? fmt::format("{:.1f}%", 100 * figures.at("largest_group").get<double>())
+                  : "-");
+    EXPECT_NEAR(std::log(perplexity), figures.at("nats_per_token").get<double>(), 1e-12);
+    EXPECT_NEAR(bits,
+                figures.at("nats_per_token").get<double>() *
+                    figures.at("tokens_scored").get<double>() / std::numbers::ln2 /
+                    json.at("bytes").get<double>(),
+                1e-12);
+  }
+  EXPECT_EQ(row, rows.size());
+  EXPECT_EQ(json.at("bytes"), fs::file_size(cli().valid_text()));
+}
+
+TEST(CliEval, HardWithAllGroupsIsDense) {
+  for (const std::string& adapter : {cli().adapter(), cli().sequence_adapter()}) {
+    const auto rows = evaluated({"--adapter", adapter, "--hard-gate", "drop", "--routing", "both"})
+                          .json.at("rows");
+    const double dense = rows[0].at("perplexity");
+    int seen = 0;
+    for (const auto& row : rows) {
+      if (row.at("attention") != "hard k=3") continue;
+      ++seen;
+      EXPECT_NEAR(row.at("perplexity").get<double>() / dense, 1, 1e-6);
+      EXPECT_EQ(row.at("pairs_attended"), 1.0);
+      EXPECT_EQ(row.at("tokens_scored"), rows[0].at("tokens_scored"));
+    }
+    EXPECT_EQ(seen, 2);
+  }
+}
+
+TEST(CliEval, FewerGroupsAttendFewerPairs) {
+  const auto rows = evaluated({"--adapter", cli().adapter()}).json.at("rows");
+  const double one = rows[2].at("pairs_attended"), two = rows[3].at("pairs_attended");
+  EXPECT_LT(one, 1.0);
+  EXPECT_LE(one, two);
+  EXPECT_LE(two, 1.0);
+}
+
+TEST(CliEval, TheNumberOfThreadsChangesNoFigure) {
+  const Words adapter = {"--adapter", cli().adapter()};
+  EXPECT_EQ(evaluated(adapter + Words{"--threads", "1"}).json.at("rows"),
+            evaluated(adapter + Words{"--threads", "2"}).json.at("rows"));
+}
+
+/// -log p of `target` by a row of logits.
+double negative_log_likelihood(const Tensor& logits, Index row, std::int32_t target) {
+  const Real* x = logits.data() + row * logits.cols();
+  double largest = -INFINITY, sum = 0;
+  for (Index i = 0; i < logits.cols(); ++i) largest = std::max<double>(largest, x[i]);
+  for (Index i = 0; i < logits.cols(); ++i) sum += std::exp(static_cast<double>(x[i]) - largest);
+  return largest + std::log(sum) - static_cast<double>(x[target]);
+}
+
+/// The loop of transformers' page on perplexity, word for word in the meaning of its variables.
+std::pair<double, std::int64_t> strided_recipe(const Decoder& decoder,
+                                               const std::vector<std::int32_t>& ids,
+                                               Index max_length, Index stride) {
+  const NoGrad guard;
+  double nll_sum = 0;
+  std::int64_t n_tokens = 0;
+  const auto seq_len = static_cast<Index>(ids.size());
+  Index prev_end_loc = 0;
+  for (Index begin_loc = 0; begin_loc < seq_len; begin_loc += stride) {
+    const Index end_loc = std::min(begin_loc + max_length, seq_len);
+    const Index trg_len = end_loc - prev_end_loc;
+    const std::vector<std::int32_t> input(ids.begin() + begin_loc, ids.begin() + end_loc);
+    const Tensor logits = decoder.logits(decoder.hidden_states(input, 1)).value();
+    const auto length = static_cast<Index>(input.size());
+    for (Index t = 1; t < length; ++t) {
+      if (t < length - trg_len) continue;  // a label of -100
+      nll_sum += negative_log_likelihood(logits, t - 1, input[static_cast<std::size_t>(t)]);
+      ++n_tokens;
+    }
+    prev_end_loc = end_loc;
+    if (end_loc == seq_len) break;
+  }
+  return {nll_sum, n_tokens};
+}
+
+TEST(CliEval, PerplexityFollowsTheStridedRecipe) {
+  const LoadedModel model = load_model(cli().base());
+  const std::string text = cli().fresh("short.txt");
+  struct Case {
+    std::size_t bytes;
+    Index context, stride;
+  };
+  // Last windows that are short, full, of one token; a text shorter than a window; no overlap.
+  for (const Case& c : {Case{300, 64, 32}, Case{300, 64, 64}, Case{300, 50, 7}, Case{128, 64, 32},
+                        Case{129, 64, 64}, Case{65, 64, 1}, Case{40, 64, 32}, Case{2, 64, 32}}) {
+    SCOPED_TRACE(fmt::format("{} bytes, context {}, stride {}", c.bytes, c.context, c.stride));
+    write_text(text, read_text(cli().valid_text()).substr(0, c.bytes));
+    const std::vector<std::int32_t> ids = model.require_tokenizer().encode(read_text(text));
+    const auto [nats, tokens] = strided_recipe(*model.decoder, ids, c.context, c.stride);
+    const auto row = cli()
+                         .figures({"eval", cli().base(), "--text", text, "--context",
+                                   std::to_string(c.context), "--stride", std::to_string(c.stride)})
+                         .at("rows")
+                         .at(0);
+    EXPECT_EQ(row.at("tokens_scored"), tokens);
+    EXPECT_NEAR(row.at("nats_per_token").get<double>() * static_cast<double>(tokens) / nats, 1,
+                2e-6);
+  }
+}
+
+TEST(CliEval, SeveralTextsAreScoredApart) {
+  const std::string a = cli().train_text(), b = cli().valid_text();
+  const auto score = [&](const Words& texts) {
+    Words command = {"eval", cli().base(), "--text"};
+    const auto json = cli().figures(command + texts);
+    const auto& row = json.at("rows").at(0);
+    return std::pair(row.at("nats_per_token").get<double>() * row.at("tokens_scored").get<double>(),
+                     row.at("tokens_scored").get<int>());
+  };
+  const auto first = score({a}), second = score({b}), both = score({a, b});
+  EXPECT_EQ(both.second, first.second + second.second);
+  EXPECT_NEAR(both.first / (first.first + second.first), 1, 1e-9);
+}
+
+TEST(CliEval, ATokenBeforeTheTextIsScoredByNobody) {
+  // The golden GPT-2's config names a BOS: it goes before the text, so every byte is predicted.
+  const std::string folder = std::string(FOCUS_SOURCE_DIR) + "/tests/golden/arch/gpt2";
+  const auto json = cli().figures(
+      {"eval", folder, "--tokenizer", cli().ascii_tokenizer(), "--text", cli().valid_text()});
+  EXPECT_EQ(json.at("rows").at(0).at("tokens_scored"), fs::file_size(cli().valid_text()));
+}
+
+TEST(CliLeakTest, CarriedRoutingDoesNotLeak) {
+  const std::string path = cli().fresh("leak.json");
+  for (const std::string& adapter : {cli().adapter(), cli().sequence_adapter()}) {
+    const ProcessResult result = cli().run(
+        {"leak-test", cli().base(), "--adapter", adapter, "--routing", "carried", "--json", path});
+    EXPECT_EQ(result.status, 0) << result.out << result.err;
+    const auto json = nlohmann::json::parse(read_text(path));
+    EXPECT_EQ(json.at("leaks"), false);
+    ASSERT_EQ(json.at("modes").size(), 5u);
+    for (const auto& mode : json.at("modes")) EXPECT_TRUE(mode.at("first_difference").is_null());
+  }
+  EXPECT_EQ(cli().run({"leak-test", cli().base(), "--adapter", cli().adapter()}).status, 0);
+}
+
+TEST(CliLeakTest, SequenceRoutingLeaksAndThePositionIsNamed) {
+  const std::string path = cli().fresh("leak.json");
+  const ProcessResult result =
+      cli().run({"leak-test", cli().base(), "--adapter", cli().sequence_adapter(), "--json", path});
+  EXPECT_EQ(result.status, 1) << result.out << result.err;
+  const auto json = nlohmann::json::parse(read_text(path));
+  EXPECT_EQ(json.at("leaks"), true);
+  const auto& dense = json.at("modes").at(0);
+  const auto& soft = json.at("modes").at(1);
+  EXPECT_EQ(dense.at("leaks"), false);
+  EXPECT_EQ(soft.at("leaks"), true);
+  ASSERT_TRUE(soft.at("first_difference").is_number()) << soft;
+  EXPECT_TRUE(contains(result.out, fmt::format("logits differ first at position {}",
+                                               soft.at("first_difference").get<int>())))
+      << result.out;
+}
+
+}  // namespace
+}  // namespace focus

@@ -1,0 +1,237 @@
+#include "apps/recipe.h"
+#include "apps/trainer.h"
+#include "data/safetensors.h"
+#include "tests/support/cli.h"
+
+// What a training run writes, what it leaves alone and when it refuses to go on.
+namespace focus {
+namespace {
+
+Cli& cli() { return Cli::instance(); }
+
+TEST(CliTrain, RetrofitWritesConfigMetricsAndAdapter) {
+  const std::string out = cli().fresh("run");
+  cli().must_run(cli().retrofit({"out=" + out, "eval_every=4"}));
+
+  RunConfig config;
+  read_recipe_text(read_text(out + "/config.yaml"), "config.yaml", {}, config);
+  EXPECT_EQ(config.steps, 8);
+  EXPECT_EQ(config.focus.num_groups, 3);
+  EXPECT_EQ(config.focus.sinkhorn_iters, FocusConfig().sinkhorn_iters);
+  EXPECT_TRUE(contains(read_text(out + "/config.yaml"), "sinkhorn_iters:")) << "defaults left out";
+
+  std::vector<int> steps, validations;
+  for (const auto& record : read_metrics(out + "/metrics.jsonl")) {
+    if (record.contains("valid_loss")) {
+      validations.push_back(record.at("step"));
+      continue;
+    }
+    steps.push_back(record.at("step"));
+    for (const char* key : {"loss", "grad_norm", "lr", "tokens_per_second"}) {
+      ASSERT_TRUE(record.at(key).is_number()) << key << " in " << record;
+      EXPECT_GT(record.at(key).get<double>(), 0) << key << " in " << record;
+    }
+  }
+  EXPECT_EQ(steps, (std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(validations, (std::vector<int>{0, 4, 8}));
+  EXPECT_TRUE(fs::exists(out + "/focus.h5"));
+  EXPECT_FALSE(fs::exists(out + "/model.h5"));
+}
+
+TEST(CliTrain, AdapterHoldsNoFrozenWeightAndIsSmall) {
+  const StoreReader store(cli().adapter());
+  EXPECT_EQ(store.kind(), "adapter");
+  for (const std::string& path : store.all_datasets())
+    EXPECT_TRUE(path.starts_with("/focus/") || path.starts_with("/train/") ||
+                path == "/config.yaml")
+        << path;
+  EXPECT_TRUE(store.has("/focus/layer_000/centroids"));
+  EXPECT_LT(fs::file_size(cli().adapter()), std::uintmax_t{16} << 10);
+  EXPECT_LT(fs::file_size(cli().adapter()), fs::file_size(cli().base()) / 8);
+}
+
+TEST(CliTrain, CheckpointsOfARetrofitHoldNoFrozenWeightEither) {
+  const std::string out = cli().fresh("run");
+  cli().must_run(cli().retrofit({"out=" + out, "--stop-at", "2"}));
+  const StoreReader store(out + "/checkpoints/step_000002.h5");
+  EXPECT_EQ(store.kind(), "training");
+  for (const std::string& path : store.all_datasets())
+    EXPECT_FALSE(path.starts_with("/model") || path.starts_with("/optim/m/model") ||
+                 path.starts_with("/optim/v/model"))
+        << path;
+}
+
+TEST(CliTrain, FrozenWeightsKeepTheirBits) {
+  const std::string base = cli().base();
+  const std::string file_before = xxh3_file_hex(base);
+  RunConfig config;
+  const Words command =
+      cli().retrofit({"out=" + cli().fresh("frozen"), "optim.lr=0.1", "optim.weight_decay=0.1",
+                      "data.cache_dir=" + cli().fresh("cache")});
+  read_recipe("", {command.begin() + 1, command.end()}, config);
+  Trainer trainer(config);
+  std::vector<std::pair<std::string, Tensor>> before;
+  for_each_parameter(trainer.decoder(), [&](const std::string& name, Variable& p) {
+    before.emplace_back(name, p.value().clone());
+  });
+  ASSERT_GT(before.size(), 10u);
+  EXPECT_TRUE(trainer.run({}).finished);
+  std::size_t i = 0;
+  for_each_parameter(trainer.decoder(), [&](const std::string& name, Variable& p) {
+    ASSERT_EQ(name, before.at(i).first);
+    EXPECT_TRUE(same_bits(p.value(), before[i].second)) << name << " was changed";
+    ++i;
+  });
+  EXPECT_EQ(xxh3_file_hex(base), file_before);
+}
+
+TEST(CliTrain, ScratchAndFullChangeEveryWeight) {
+  const auto weights = [](const std::string& path) { return StoreReader(path).source("/model"); };
+  const std::string out = cli().fresh("full");
+  cli().must_run(cli().retrofit({"out=" + out, "method=full", "steps=1"}));
+  const auto before = weights(cli().base()), after = weights(out + "/model.h5");
+  ASSERT_EQ(before->tensors().size(), after->tensors().size());
+  for (const TensorInfo& info : before->tensors())
+    EXPECT_FALSE(same_bits(before->read(info.name), after->read(info.name))) << info.name;
+}
+
+TEST(CliTrain, AnExistingRunIsRefusedUntilToldWhatToDo) {
+  const std::string out = cli().fresh("run"), anew = cli().fresh("anew");
+  cli().must_run(cli().retrofit({"out=" + out}));
+  const auto before = snapshot(out);
+  expect_refused(cli().retrofit({"out=" + out}), {out, "--resume", "--overwrite"});
+  EXPECT_EQ(snapshot(out), before);
+  cli().must_run(cli().retrofit({"out=" + out, "seed=2", "steps=5", "--overwrite"}));
+  cli().must_run(cli().retrofit({"out=" + anew, "seed=2", "steps=5"}));
+  expect_same_run(out, anew);
+  for (const auto& [name, checksum] : snapshot(out))
+    EXPECT_NE(name, "checkpoints/step_000008.h5") << "left from the run before";
+}
+
+TEST(CliTrain, ResumeWithOtherSettingsIsRefusedNamingTheKey) {
+  const std::string out = cli().fresh("run");
+  cli().must_run(cli().retrofit({"out=" + out, "--stop-at", "3"}));
+  const auto before = snapshot(out);
+  const std::vector<std::pair<std::string, std::string>> changes = {
+      {"optim.lr=0.02", "lr: 0.02"},
+      {"focus.num_groups=4", "num_groups: 4"},
+      {"data.batch=1", "batch: 1"},
+      {"steps=9", "steps: 9"},
+      {"seed=3", "seed: 3"}};
+  for (const auto& [key, shown] : changes) {
+    SCOPED_TRACE(key);
+    expect_refused(cli().retrofit({"out=" + out, key, "--resume"}), {shown, "--overwrite"});
+    EXPECT_EQ(snapshot(out), before);
+  }
+  const ProcessResult free = cli().must_run(
+      cli().retrofit({"out=" + out, "threads=2", "log_every=3", "checkpoint_keep=5", "--resume"}));
+  EXPECT_TRUE(contains(free.err, "resumed at step 3")) << free.err;
+}
+
+TEST(CliTrain, ResumeOnAChangedBaseIsRefused) {
+  const std::string base = cli().fresh("base.h5"), out = cli().fresh("run");
+  fs::copy_file(cli().base(), base);
+  cli().must_run(cli().retrofit({"base=" + base, "out=" + out, "--stop-at", "3"}));
+  const auto before = snapshot(out);
+  fs::copy_file(cli().other_base(), base, fs::copy_options::overwrite_existing);
+  expect_refused(cli().retrofit({"base=" + base, "out=" + out, "--resume"}), {"fingerprint", base});
+  EXPECT_EQ(snapshot(out), before);
+}
+
+TEST(CliTrain, DryRunCountsAndWritesNothing) {
+  const std::string out = cli().fresh("dry");
+  const ProcessResult result = cli().must_run(cli().retrofit({"out=" + out, "--dry-run"}));
+  EXPECT_FALSE(fs::exists(out));
+  // 2 layers: a projection of 32 x 8 and 3 centroids of 8.
+  EXPECT_TRUE(contains(result.out, "trainable parameters  560\n")) << result.out;
+  const auto figures = cli().figures(cli().retrofit({"out=" + out, "--dry-run"}));
+  EXPECT_FALSE(fs::exists(out));
+  const auto info = cli().figures({"info", cli().base()});
+  EXPECT_EQ(figures.at("trainable"), 560);
+  EXPECT_EQ(figures.at("frozen"), info.at("parameters"));
+  EXPECT_EQ(figures.at("tokens"), 8 * 2 * 64);
+  const auto scratch = cli().figures(cli().scratch({"out=" + out, "--dry-run"}));
+  EXPECT_EQ(scratch.at("trainable"), info.at("parameters"));
+  EXPECT_EQ(scratch.at("frozen"), 0);
+}
+
+TEST(CliTrain, DryRunLeavesAnExistingRunAlone) {
+  const std::string out = cli().fresh("run");
+  cli().must_run(cli().retrofit({"out=" + out, "--stop-at", "3"}));
+  const auto before = snapshot(out);
+  cli().must_run(cli().retrofit({"out=" + out, "--dry-run"}));
+  EXPECT_EQ(snapshot(out), before);
+}
+
+struct Divergence {
+  std::string name;
+  Words keys;
+  Words said;
+};
+void PrintTo(const Divergence& divergence, std::ostream* stream) { *stream << divergence.name; }
+class NonFinite : public testing::TestWithParam<Divergence> {};
+
+TEST_P(NonFinite, StopsTheRunAndKeepsEarlierCheckpoints) {
+  const std::string out = cli().fresh("diverged");
+  const ProcessResult result =
+      cli().run(cli().scratch(Words{"out=" + out, "optim.clip_norm=0", "optim.warmup_steps=0",
+                                    "checkpoint_every=1", "checkpoint_keep=8"} +
+                              GetParam().keys));
+  EXPECT_EQ(result.status, 1) << result.out << result.err;
+  ASSERT_FALSE(result.err.empty());
+  const std::string last = lines_of(result.err).back();
+  EXPECT_TRUE(last.starts_with("focus train: ")) << last;
+  for (const std::string& part : GetParam().said) EXPECT_TRUE(contains(last, part)) << last;
+  EXPECT_FALSE(fs::exists(out + "/model.h5")) << "a result was written";
+  for (const auto& entry : fs::directory_iterator(out + "/checkpoints")) {
+    if (entry.path().extension() != ".h5") continue;
+    const ProcessResult info = cli().run({"info", entry.path().string()});
+    EXPECT_EQ(info.status, 0) << info.err;
+    const StoreReader store(entry.path());
+    EXPECT_EQ(count_nonfinite(*store.source("/model")).count, 0) << entry.path();
+  }
+}
+INSTANTIATE_TEST_SUITE_P(
+    Cli, NonFinite,
+    testing::Values(
+        Divergence{"loss", {"optim.lr=1e30"}, {"step 1", "the loss is"}},
+        Divergence{"validation_after_the_last_step",
+                   {"optim.lr=1e30", "steps=1"},
+                   {"step 1", "validation loss"}},
+        Divergence{"update", {"optim.lr=1e39", "checkpoint_every=1"}, {"step 1", "not finite"}}),
+    [](const auto& test) { return test.param.name; });
+
+TEST(CliTrain, ANonFiniteGradientIsNamed) {
+  // The last norm's weight is 0, so the logits and the loss stay small; but the head pulls with
+  // nearly the largest float, and over a text of one letter these pulls add up beyond it.
+  const fs::path golden = fs::path(FOCUS_SOURCE_DIR) / "tests/golden/arch/llama_gqa";
+  const fs::path base = cli().fresh("base");
+  fs::create_directory(base);
+  fs::copy_file(golden / "config.json", base / "config.json");
+  const auto source = open_safetensors_folder(golden);
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  for (const TensorInfo& info : source->tensors()) {
+    Tensor tensor = source->read(info.name);
+    if (info.name == "model.norm.weight") tensor.fill(0);
+    if (info.name == "lm_head.weight") {
+      constexpr Index kLetter = 'a' - '!' + 2;
+      tensor.fill(Real(3e38));
+      std::fill_n(tensor.data() + kLetter * tensor.cols(), tensor.cols(), Real(-3e38));
+    }
+    tensors.emplace_back(info.name, tensor);
+  }
+  write_safetensors(base / "model.safetensors", tensors);
+  const std::string text = cli().fresh("text.txt"), out = cli().fresh("run");
+  write_text(text, std::string(1500, 'a'));
+  const ProcessResult result = cli().run(
+      cli().recipe({"method=full", "base=" + base.string(), "tokenizer=" + cli().ascii_tokenizer(),
+                    "data.train=" + text, "data.valid=" + text, "out=" + out}));
+  EXPECT_EQ(result.status, 1) << result.out << result.err;
+  ASSERT_FALSE(result.err.empty());
+  const std::string last = lines_of(result.err).back();
+  EXPECT_TRUE(contains(last, "step 0: the gradient of model.norm.weight is not finite")) << last;
+  EXPECT_FALSE(fs::exists(out + "/model.h5"));
+}
+
+}  // namespace
+}  // namespace focus
