@@ -68,12 +68,12 @@ class Visibility {
       seen.begin = t.plan->window > 0
                        ? std::min(seen.end, t.plan->keys_before(t.keys, query - t.plan->window + 1))
                        : 0;
-      uniform_ = uniform_ && seen.end == t.cols();
+      uniform_ = uniform_ && seen.begin == 0 && seen.end == t.cols();
     }
   }
   const Visible& operator[](Index r) const { return seen_[static_cast<std::size_t>(r)]; }
   Index rows() const { return rows_; }
-  /// Every row sees the tile to its last key.
+  /// Every row sees the whole tile.
   bool uniform() const { return uniform_; }
 
  private:
@@ -81,6 +81,25 @@ class Visibility {
   Index rows_ = 0;
   bool uniform_ = false;
 };
+
+/// Rows of one head, as a matrix.
+struct Rows {
+  const Real* data;
+  Index stride;
+};
+/// The plan's rows [begin, end) of one head of x: x itself where the plan keeps the tokens' order,
+/// else a copy in `gathered`.
+Rows rows_of(const AttentionPlan& plan, const Tensor& x, Index begin, Index end, Index head,
+             std::vector<Real>& gathered) {
+  const Index stride = x.dim(2) * x.dim(3), head_dim = x.dim(3);
+  const Real* first = x.data() + head * head_dim;
+  if (plan.tokens.empty()) return {first + begin * stride, stride};
+  gathered.resize(static_cast<std::size_t>((end - begin) * head_dim));
+  for (Index row = begin; row < end; ++row)
+    std::copy_n(first + plan.token(row) * stride, head_dim,
+                gathered.data() + (row - begin) * head_dim);
+  return {gathered.data(), head_dim};
+}
 
 /// A key or value matrix of every head, packed key tile by key tile for products over it.
 class PackedKeys {
@@ -98,13 +117,14 @@ class PackedKeys {
     }
     packed_ = Tensor({s.kv_heads, size_});
     parallel_chunks(s.kv_heads * tiles, 4, [&, out = packed_.data()](Index begin, Index end) {
+      std::vector<Real> gathered;
       for (Index i = begin; i < end; ++i) {
         const Index kv_head = i / tiles;
         const auto [first, last] = plan.key_tiles[static_cast<std::size_t>(i % tiles)];
-        const Real* source = x.data() + s.kv_offset(first, kv_head);
+        const Rows source = rows_of(plan, x, first, last, kv_head, gathered);
         Real* to = out + kv_head * size_ + places_[static_cast<std::size_t>(i % tiles)];
         const auto pack = transposed ? kernels.pack_transposed : kernels.pack;
-        pack(source, s.kv_stride(), last - first, s.head_dim, factor, to);
+        pack(source.data, source.stride, last - first, s.head_dim, factor, to);
       }
     });
   }
@@ -136,40 +156,51 @@ class Scratch {
   Tensor tensor_;
 };
 
-/// Rows [begin, end) of a tile, and the columns that any of them sees.
+/// Rows [begin, end) of a tile, and the columns [first, cols) that any of them sees.
 struct Band {
   Index begin, end;
-  Index cols;    // of the last row, the one that sees most
+  Index first;   // column, at a panel's start
+  Index cols;    // of the last row, the one that sees furthest
   Index padded;  // to whole vectors
+  Index rows() const { return end - begin; }
 };
 /// Calls f(band) for the bands of a tile: one where every row sees all keys, else kBand rows each.
 template <class F>
 void for_bands(const Visibility& seen, F&& f) {
   const Index step = seen.uniform() ? seen.rows() : kBand;
   for (Index r = 0; r < seen.rows(); r += step) {
-    Band band{r, std::min(seen.rows(), r + step), 0, 0};
-    band.cols = seen[band.end - 1].end;  // positions rise: the last row sees most
-    band.padded = simd::padded(simd::kernels(), band.cols);
-    if (band.cols > 0) f(band);
+    const Index end = std::min(seen.rows(), r + step);
+    // Positions rise: the first row sees back furthest, the last one ahead.
+    const Index first = seen[r].begin / simd::kernels().panel * simd::kernels().panel;
+    const Index cols = seen[end - 1].end;
+    if (cols > first) f(Band{r, end, first, cols, simd::padded(simd::kernels(), cols)});
   }
 }
 
-/// The scores of a band before the rule: scale q·k (the scale is in the packed keys), soft-capped.
-void raw_scores(const AttentionInputs& in, const Sizes& s, const Tile& t, const Band& band,
-                Index head, Panels keys, Real* scores) {
-  const simd::Kernels& kernels = simd::kernels();
-  kernels.product(band.end - band.begin, band.padded, s.head_dim,
-                  in.q.data() + s.q_offset(t.begin + band.begin, head), s.q_stride(), 1, keys, 0,
-                  scores + band.begin * kScoreStride, kScoreStride, false);
-  if (in.options.softcap > 0)
-    for (Index r = band.begin; r < band.end; ++r)
-      kernels.softcap_row(scores + r * kScoreStride, band.padded, in.options.softcap);
+/// rows[n, depth] times the columns [first, padded) of `keys`, into those columns of a row of
+/// scores.
+void product_of_band(const Rows& rows, Index depth, Panels keys, const Band& band, Real* scores) {
+  keys.data += band.first * keys.rows;  // panels lie one after the other
+  keys.columns -= band.first;
+  simd::kernels().product(band.rows(), band.padded - band.first, depth,
+                          rows.data + band.begin * rows.stride, rows.stride, 1, keys, 0,
+                          scores + band.begin * kScoreStride + band.first, kScoreStride, false);
 }
 
-/// -inf where a row does not see a key, up to the band's padded width.
+/// The scores of a band before the rule: scale q·k (the scale is in the packed keys), soft-capped.
+void raw_scores(const AttentionInputs& in, const Sizes& s, const Rows& q, const Band& band,
+                Panels keys, Real* scores) {
+  product_of_band(q, s.head_dim, keys, band, scores);
+  if (in.options.softcap > 0)
+    for (Index r = band.begin; r < band.end; ++r)
+      simd::kernels().softcap_row(scores + r * kScoreStride + band.first, band.padded - band.first,
+                                  in.options.softcap);
+}
+
+/// -inf where a row does not see a key, in the band's columns.
 void mask_row(const Visible& seen, const Band& band, Real* row) {
-  std::fill(row, row + std::min(seen.begin, band.padded), kMasked);
-  std::fill(row + seen.end, row + band.padded, kMasked);
+  std::fill(row + band.first, row + std::clamp(seen.begin, band.first, band.padded), kMasked);
+  std::fill(row + std::max(seen.end, band.first), row + band.padded, kMasked);
 }
 
 /// Calls f(tile, number of its key tile) for all that a query tile sees.
@@ -186,7 +217,7 @@ void for_key_tiles(const AttentionPlan& plan, const AttentionPlan::QueryTile& qu
 /// Tallies `products` of a band: each multiplies its rows with its keys over head_dim.
 void count(const Sizes& s, const Band& band, int products) {
   count_multiply_adds(
-      static_cast<std::uint64_t>((band.end - band.begin) * band.cols * s.head_dim * products));
+      static_cast<std::uint64_t>(band.rows() * (band.cols - band.first) * s.head_dim * products));
 }
 
 }  // namespace
@@ -200,11 +231,12 @@ void check_attention_inputs(const AttentionInputs& in) {
         in.q.shape(), in.k.shape(), in.v.shape());
 }
 
-Index AttentionPlan::keys_before(const KeyTile& keys, Index position) const {
-  if (positions.empty())
-    return std::clamp<Index>(position - keys.begin % seq_len, 0, keys.end - keys.begin);
-  const auto first = positions.begin() + keys.begin, last = positions.begin() + keys.end;
-  return std::lower_bound(first, last, position) - first;
+Index AttentionPlan::keys_before(const KeyTile& keys, Index before) const {
+  if (tokens.empty())
+    return std::clamp<Index>(before - keys.begin % seq_len, 0, keys.end - keys.begin);
+  const auto first = tokens.begin() + keys.begin, last = tokens.begin() + keys.end;
+  const Index sequence = *first / seq_len * seq_len;  // positions below 0 or past it are its edges
+  return std::lower_bound(first, last, sequence + std::clamp<Index>(before, 0, seq_len)) - first;
 }
 
 AttentionPlan causal_plan(Index batch, Index seq_len, Index window) {
@@ -213,7 +245,7 @@ AttentionPlan causal_plan(Index batch, Index seq_len, Index window) {
                      .key_tiles = {},
                      .segments = {},
                      .query_tiles = {},
-                     .positions = {}};
+                     .tokens = {}};
   if (seq_len == 0) return plan;
   const Index tiles = (seq_len + kTileKeys - 1) / kTileKeys;
   for (Index b = 0; b < batch; ++b)
@@ -244,7 +276,7 @@ AttentionResult tiled_attention(const AttentionInputs& in, const AttentionPlan& 
   const auto query_tiles = static_cast<Index>(plan.query_tiles.size());
   // What a rule or a plan of positions works out for a tile serves all heads of a task; without
   // one, every head is a task of its own.
-  const bool together = rule != nullptr || (!plan.positions.empty() && query_tiles >= 16);
+  const bool together = rule != nullptr || (!plan.tokens.empty() && query_tiles >= 16);
   const Index group_size = together ? s.heads : 1, groups = s.heads / group_size;
   parallel_chunks(
       groups * query_tiles, 1,
@@ -264,12 +296,17 @@ AttentionResult tiled_attention(const AttentionInputs& in, const AttentionPlan& 
         if (onto != nullptr)  // a finished result is a sum of one row of weight e^lse
           for (Index g = 0; g < group_size; ++g)
             for (Index r = 0; r < rows; ++r) {
-              const Index row = queries.begin + r, state = g * kTileQueries + r;
+              const Index row = plan.token(queries.begin + r), state = g * kTileQueries + r;
               max[state] = onto->lse[row * s.heads + first_head + g];
               sum[state] = 1;
               std::copy_n(onto->out.data() + s.q_offset(row, first_head + g), s.head_dim,
                           acc + state * s.padded_dim);
             }
+        std::vector<std::vector<Real>> gathered(static_cast<std::size_t>(group_size));
+        std::vector<Rows> q;
+        for (Index g = 0; g < group_size; ++g)
+          q.push_back(rows_of(plan, in.q, queries.begin, queries.end, first_head + g,
+                              gathered[static_cast<std::size_t>(g)]));
         Visibility seen;
         for_key_tiles(plan, queries, [&](const Tile& t, Index key_tile) {
           seen.set(t);
@@ -278,21 +315,23 @@ AttentionResult tiled_attention(const AttentionInputs& in, const AttentionPlan& 
             const Index head = first_head + g;
             for_bands(seen, [&](const Band& band) {
               count(s, band, 2);
-              raw_scores(in, s, t, band, head, keys.tile(head / s.shared, key_tile), scores);
+              raw_scores(in, s, q[static_cast<std::size_t>(g)], band,
+                         keys.tile(head / s.shared, key_tile), scores);
               for (Index r = band.begin; r < band.end; ++r) {
                 Real* row = scores + r * kScoreStride;
-                if (worker) worker->apply(r, row);
+                if (worker) worker->apply(r, band.first, row);
                 mask_row(seen[r], band, row);
                 const Index state = g * kTileQueries + r;
-                const Real factor = kernels.softmax_row(row, band.padded, max[state], sum[state]);
+                const Real factor = kernels.softmax_row(row + band.first, band.padded - band.first,
+                                                        max[state], sum[state]);
                 if (factor != 1) {
                   Real* o = acc + state * s.padded_dim;
                   for (Index d = 0; d < s.padded_dim; ++d) o[d] *= factor;
                 }
               }
-              kernels.product(band.end - band.begin, s.padded_dim, band.cols,
-                              scores + band.begin * kScoreStride, kScoreStride, 1,
-                              values.tile(head / s.shared, key_tile), 0,
+              kernels.product(band.rows(), s.padded_dim, band.cols - band.first,
+                              scores + band.begin * kScoreStride + band.first, kScoreStride, 1,
+                              values.tile(head / s.shared, key_tile), band.first,
                               acc + (g * kTileQueries + band.begin) * s.padded_dim, s.padded_dim,
                               true);
             });
@@ -300,7 +339,7 @@ AttentionResult tiled_attention(const AttentionInputs& in, const AttentionPlan& 
         });
         for (Index g = 0; g < group_size; ++g)
           for (Index r = 0; r < rows; ++r) {
-            const Index row = queries.begin + r, state = g * kTileQueries + r;
+            const Index row = plan.token(queries.begin + r), state = g * kTileQueries + r;
             const Real inverse = 1 / sum[state];
             Real* o = out + s.q_offset(row, first_head + g);
             for (Index d = 0; d < s.head_dim; ++d) o[d] = acc[state * s.padded_dim + d] * inverse;
@@ -322,7 +361,7 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
 
   // A group of key heads and a share of the query tiles make a task.
   const auto query_tiles = static_cast<Index>(plan.query_tiles.size());
-  const bool together = rule != nullptr || !plan.positions.empty();
+  const bool together = rule != nullptr || !plan.tokens.empty();
   const Index groups = together ? std::min(s.kv_heads, kBackwardHeadGroups) : s.kv_heads;
   const Index shares = std::clamp<Index>((kBackwardTasks + groups - 1) / groups, 1, query_tiles);
   const PackedKeys keys_transposed(s, plan, in.k, true, in.options.scale);
@@ -351,6 +390,8 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
     Real* packed_dout = packed_q + group_size * packed_size;
     Real* dq = packed_dout + group_size * packed_size;
     Real* delta = dq + group_size * packed_size;
+    std::vector<std::vector<Real>> gathered_q(static_cast<std::size_t>(group_size)),
+        gathered_dout(gathered_q);
     Visibility seen;
 
     // Boustrophedon: a task takes a light tile after a heavy one.
@@ -359,17 +400,20 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
       if (index >= query_tiles) continue;
       const auto& queries = plan.query_tiles[static_cast<std::size_t>(index)];
       const Index rows = queries.end - queries.begin;
+      std::vector<Rows> q, d_o;
       for (Index g = 0; g < group_size; ++g) {
-        const Index offset = s.q_offset(queries.begin, first_head + g);
-        kernels.pack(in.q.data() + offset, s.q_stride(), rows, s.head_dim, 1,
-                     packed_q + g * packed_size);
-        kernels.pack(d_out.data() + offset, s.q_stride(), rows, s.head_dim, 1,
+        const auto i = static_cast<std::size_t>(g);
+        q.push_back(rows_of(plan, in.q, queries.begin, queries.end, first_head + g, gathered_q[i]));
+        d_o.push_back(
+            rows_of(plan, d_out, queries.begin, queries.end, first_head + g, gathered_dout[i]));
+        kernels.pack(q[i].data, q[i].stride, rows, s.head_dim, 1, packed_q + g * packed_size);
+        kernels.pack(d_o[i].data, d_o[i].stride, rows, s.head_dim, 1,
                      packed_dout + g * packed_size);
         for (Index r = 0; r < rows; ++r) {
-          const Real* o = result.out.data() + offset + r * s.q_stride();
-          const Real* d_o = d_out.data() + offset + r * s.q_stride();
+          const Real* o =
+              result.out.data() + s.q_offset(plan.token(queries.begin + r), first_head + g);
           Real sum = 0;
-          for (Index i = 0; i < s.head_dim; ++i) sum += o[i] * d_o[i];
+          for (Index c = 0; c < s.head_dim; ++c) sum += o[c] * d_o[i].data[r * d_o[i].stride + c];
           delta[g * kTileQueries + r] = sum;
         }
       }
@@ -383,41 +427,46 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
           const Panels q_panels{packed_q + g * packed_size, rows, s.padded_dim};
           const Index part = share * kv_size + (kv_head * s.rows + t.keys.begin) * s.padded_dim;
           for_bands(seen, [&](const Band& band) {
-            const Index n = band.end - band.begin, start = band.begin * kScoreStride;
+            const Index n = band.rows(), width = band.padded - band.first;
+            const Index keys_seen = band.cols - band.first;
+            const Index start = band.begin * kScoreStride + band.first;
+            const auto i = static_cast<std::size_t>(g);
             count(s, band, 1 + want_scores + wanted.v + wanted.q + wanted.k);
-            raw_scores(in, s, t, band, head, keys_transposed.tile(kv_head, key_tile), before);
+            raw_scores(in, s, q[i], band, keys_transposed.tile(kv_head, key_tile), before);
             if (want_scores)
-              kernels.product(n, band.padded, s.head_dim,
-                              d_out.data() + s.q_offset(t.begin + band.begin, head), s.q_stride(),
-                              1, values_transposed.tile(kv_head, key_tile), 0, d + start,
-                              kScoreStride, false);
+              product_of_band(d_o[i], s.head_dim, values_transposed.tile(kv_head, key_tile), band,
+                              d);
             // P = e^(s - lse);  dS' = P (dO Vᵀ - delta);  through the rule and the soft-cap to dS
             for (Index r = band.begin; r < band.end; ++r) {
+              const Real* before_row = before + r * kScoreStride;
               Real* row = p + r * kScoreStride;
-              std::copy_n(before + r * kScoreStride, band.padded, row);
-              if (worker) worker->apply(r, row);
-              mask_row(seen[r], band, row);
-              kernels.exp_row(row, band.padded, result.lse[(t.begin + r) * s.heads + head]);
-              if (!want_scores) continue;
               Real* d_row = d + r * kScoreStride;
-              kernels.softmax_backward_row(row, d_row, band.padded, delta[g * kTileQueries + r]);
-              if (worker) worker->backward(r, before + r * kScoreStride, d_row);
+              std::copy_n(before_row + band.first, width, row + band.first);
+              if (worker) worker->apply(r, band.first, row);
+              mask_row(seen[r], band, row);
+              kernels.exp_row(row + band.first, width,
+                              result.lse[plan.token(t.begin + r) * s.heads + head]);
+              if (!want_scores) continue;
+              kernels.softmax_backward_row(row + band.first, d_row + band.first, width,
+                                           delta[g * kTileQueries + r]);
+              if (worker) worker->backward(r, band.first, before_row, d_row);
               if (in.options.softcap > 0)
-                for (Index c = 0; c < band.padded; ++c) {
-                  const Real capped = before[r * kScoreStride + c] / in.options.softcap;
+                for (Index c = band.first; c < band.padded; ++c) {
+                  const Real capped = before_row[c] / in.options.softcap;
                   d_row[c] *= 1 - capped * capped;
                 }
             }
             if (wanted.q)  // dQ += dS K
-              kernels.product(n, s.padded_dim, band.cols, d + start, kScoreStride, 1,
-                              keys.tile(kv_head, key_tile), 0,
+              kernels.product(n, s.padded_dim, keys_seen, d + start, kScoreStride, 1,
+                              keys.tile(kv_head, key_tile), band.first,
                               dq + g * packed_size + band.begin * s.padded_dim, s.padded_dim, true);
+            const Index to = part + band.first * s.padded_dim;
             if (wanted.v)  // dV += Pᵀ dO
-              kernels.product(band.cols, s.padded_dim, n, p + start, 1, kScoreStride, dout_panels,
-                              band.begin, dv.data() + part, s.padded_dim, true);
+              kernels.product(keys_seen, s.padded_dim, n, p + start, 1, kScoreStride, dout_panels,
+                              band.begin, dv.data() + to, s.padded_dim, true);
             if (wanted.k)  // dK += dSᵀ Q
-              kernels.product(band.cols, s.padded_dim, n, d + start, 1, kScoreStride, q_panels,
-                              band.begin, dk.data() + part, s.padded_dim, true);
+              kernels.product(keys_seen, s.padded_dim, n, d + start, 1, kScoreStride, q_panels,
+                              band.begin, dk.data() + to, s.padded_dim, true);
           });
         }
         if (worker && rule_size > 0)
@@ -427,7 +476,7 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
       for (Index g = 0; g < group_size; ++g)
         for (Index r = 0; r < rows; ++r)
           std::copy_n(dq + g * packed_size + r * s.padded_dim, s.head_dim,
-                      grads.q.data() + s.q_offset(queries.begin + r, first_head + g));
+                      grads.q.data() + s.q_offset(plan.token(queries.begin + r), first_head + g));
     }
   });
 
@@ -440,7 +489,7 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
                       for (Index row = begin; row < end; ++row)
                         for (Index kv_head = 0; kv_head < s.kv_heads; ++kv_head) {
                           const Real* from = part.data() + (kv_head * s.rows + row) * s.padded_dim;
-                          Real* to = out + s.kv_offset(row, kv_head);
+                          Real* to = out + s.kv_offset(plan.token(row), kv_head);
                           for (Index c = 0; c < s.head_dim; ++c) {
                             Real total = from[c];
                             for (Index share = 1; share < shares; ++share)

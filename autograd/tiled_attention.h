@@ -11,9 +11,9 @@
 // tiles there are is an AttentionPlan, what a mechanism does to their scores a ScoreRule.
 namespace focus {
 
-/// Which pairs of rows are attended: query tiles, each with the key tiles that it sees. Rows are
-/// tokens of all sequences, one after the other, in any order that keeps each sequence together.
-/// Within a tile the tokens' positions rise, so that what a row sees of a key tile is one run.
+/// Which pairs of tokens are attended: query tiles, each with the key tiles that it sees. The
+/// plan's rows are the tokens of all sequences, in their order or in another that `tokens` says.
+/// Within a tile the positions rise, so that what a row sees of a key tile is one run.
 struct AttentionPlan {
   static constexpr Index kQueries = 96;  // rows of a query tile, a multiple of the micro-kernel's
   static constexpr Index kKeys = 256;    // rows of a key tile
@@ -34,12 +34,13 @@ struct AttentionPlan {
   std::vector<KeyTile> key_tiles;
   std::vector<Segment> segments;
   std::vector<QueryTile> query_tiles;  // heavy ones first, so that no thread ends with one alone
-  /// Of each row in its sequence; empty where rows are tokens in their order.
-  std::vector<std::int32_t> positions;
+  /// Of each row the token [0, batch * seq_len); empty where rows are tokens in their order.
+  std::vector<Index> tokens;
 
-  Index position(Index row) const {
-    return positions.empty() ? row % seq_len : positions[static_cast<std::size_t>(row)];
+  Index token(Index row) const {
+    return tokens.empty() ? row : tokens[static_cast<std::size_t>(row)];
   }
+  Index position(Index row) const { return token(row) % seq_len; }
   /// Keys of a tile at positions below `position`.
   Index keys_before(const KeyTile& keys, Index position) const;
 };
@@ -66,12 +67,12 @@ class ScoreRule {
    public:
     virtual ~Worker() = default;
     virtual void begin(const AttentionTile& tile) = 0;
-    /// scores [cols] of one head and query row begin + row, in place; -inf where the pair is not
-    /// attended. The engine masks what the plan does not let the row see.
-    virtual void apply(Index row, Real* scores) = 0;
+    /// scores [cols] of one head and query row begin + row, in place, from column `first` on; -inf
+    /// where the pair is not attended. The engine masks what the plan does not let the row see.
+    virtual void apply(Index row, Index first, Real* scores) = 0;
     /// Turns d_scores, the gradient of the scores after apply, into that of the scores before it
     /// (`scores`), and gathers what the rule's own input is owed.
-    virtual void backward(Index row, const Real* scores, Real* d_scores) = 0;
+    virtual void backward(Index row, Index first, const Real* scores, Real* d_scores) = 0;
     /// After the last head's backward of a tile: adds to the gradient of the rule's input.
     virtual void finish(Real* rule_grad) = 0;
   };
@@ -82,7 +83,6 @@ class ScoreRule {
   virtual Index grad_size() const { return 0; }
 };
 
-/// Rows of q, k and v are in the plan's order.
 struct AttentionInputs {
   Tensor q;                  // [batch, seq_len, heads, head_dim]
   Tensor k;                  // [batch, seq_len, kv_heads, head_dim]

@@ -40,23 +40,23 @@ class FocusRule : public ScoreRule {
       if (!options_.membership.empty()) compute_mask();
     }
 
-    void apply(Index row, Real* scores) override {
+    void apply(Index row, Index first, Real* scores) override {
       const Index n = distant(row);
       if (n == 0) return;
       if (options_.gated) {
         const Real* gate = gate_.data() + row * stride_;
         if (options_.gate == Gate::logit)
-          for (Index c = 0; c < n; ++c) scores[c] *= gate[c];
+          for (Index c = first; c < n; ++c) scores[c] *= gate[c];
         else
-          for (Index c = 0; c < n; ++c) scores[c] += gate[c];
+          for (Index c = first; c < n; ++c) scores[c] += gate[c];
       }
       if (!options_.membership.empty()) {
         const Real* mask = mask_.data() + row * stride_;
-        for (Index c = 0; c < n; ++c) scores[c] += mask[c];
+        for (Index c = first; c < n; ++c) scores[c] += mask[c];
       }
     }
 
-    void backward(Index row, const Real* scores, Real* d_scores) override {
+    void backward(Index row, Index first, const Real* scores, Real* d_scores) override {
       const Index n = distant(row);
       if (n == 0 || !options_.gated) return;
       const Real* gate = gate_.data() + row * stride_;
@@ -65,12 +65,12 @@ class FocusRule : public ScoreRule {
         // s' = s gate:  dA = ds' s lambda gate (1 - gate),  ds = ds' gate
         const Real lambda = steepness();
         if (d_affinity)
-          for (Index c = 0; c < n; ++c)
+          for (Index c = first; c < n; ++c)
             d_affinity[c] += d_scores[c] * scores[c] * lambda * gate[c] * (1 - gate[c]);
-        for (Index c = 0; c < n; ++c) d_scores[c] *= gate[c];
+        for (Index c = first; c < n; ++c) d_scores[c] *= gate[c];
       } else if (d_affinity) {
         // s' = s + log(A + floor):  dA = ds' / (A + floor),  ds = ds'
-        for (Index c = 0; c < n; ++c) d_affinity[c] += d_scores[c];
+        for (Index c = first; c < n; ++c) d_affinity[c] += d_scores[c];
       }
     }
 
@@ -164,11 +164,11 @@ class DisjointRule : public ScoreRule {
           mask_[static_cast<std::size_t>(r * cols_ + c)] = (own & others[c]) != 0 ? kMasked : 0;
       }
     }
-    void apply(Index row, Real* scores) override {
+    void apply(Index row, Index first, Real* scores) override {
       const Real* mask = mask_.data() + row * cols_;
-      for (Index c = 0; c < cols_; ++c) scores[c] += mask[c];
+      for (Index c = first; c < cols_; ++c) scores[c] += mask[c];
     }
-    void backward(Index, const Real*, Real*) override {}
+    void backward(Index, Index, const Real*, Real*) override {}
     void finish(Real*) override {}
 
    private:

@@ -11,7 +11,7 @@
 namespace focus {
 namespace {
 
-/// to[i] = from[rows[i]], rows of all that lies behind [batch, seq_len].
+/// The assignments in the plan's order: to[i] = from[rows[i]].
 Tensor gather(const Tensor& from, const std::vector<Index>& rows) {
   Tensor to(from.shape());
   const auto count = static_cast<Index>(rows.size());
@@ -23,23 +23,19 @@ Tensor gather(const Tensor& from, const std::vector<Index>& rows) {
   return to;
 }
 
-/// to[rows[i]] = from[i]
+/// Back again: to[rows[i]] = from[i].
 Tensor scatter(const Tensor& from, const std::vector<Index>& rows) {
   Tensor to(from.shape());
-  const auto count = static_cast<Index>(rows.size());
-  const Index width = count == 0 ? 0 : from.size() / count;
-  parallel_chunks(count, rows_per_chunk(width), [&, out = to.data()](Index begin, Index end) {
-    for (Index i = begin; i < end; ++i)
-      std::copy_n(from.data() + i * width, width, out + rows[static_cast<std::size_t>(i)] * width);
-  });
+  const Index width = from.cols();
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    std::copy_n(from.data() + static_cast<Index>(i) * width, width, to.data() + rows[i] * width);
   return to;
 }
 
 /// Everything that forward and backward share.
 struct Parts {
-  AttentionInputs sorted;  // rows by class
-  AttentionInputs natural;
-  ClassOrder classes;
+  AttentionInputs inputs;
+  AttentionPlan classes;
   AttentionPlan local;                  // no tiles where the window holds the token alone
   std::unique_ptr<ScoreRule> gate;      // of part 1; null where the gate is dropped
   std::unique_ptr<ScoreRule> disjoint;  // of part 2
@@ -47,16 +43,14 @@ struct Parts {
 
 }  // namespace
 
-ClassOrder order_by_class(std::span<const std::uint64_t> sets, Index batch, Index seq_len,
-                          Index window) {
+AttentionPlan class_plan(std::span<const std::uint64_t> sets, Index batch, Index seq_len,
+                         Index window) {
   check(static_cast<Index>(sets.size()) == batch * seq_len,
         "sparse_attention: {} membership sets for {} sequences of {}", sets.size(), batch, seq_len);
-  ClassOrder order;
-  AttentionPlan& plan = order.plan;
+  AttentionPlan plan;
   plan.seq_len = seq_len;
   plan.window = window;
-  order.rows.reserve(sets.size());
-  plan.positions.reserve(sets.size());
+  plan.tokens.reserve(sets.size());
   struct Class {
     Index begin = 0, end = 0;            // rows
     Index first_tile = 0, end_tile = 0;  // key tiles
@@ -68,12 +62,9 @@ ClassOrder order_by_class(std::span<const std::uint64_t> sets, Index batch, Inde
     std::map<std::uint64_t, Class> classes;
     for (const auto& [set, positions] : members) {
       Class c;
-      c.begin = static_cast<Index>(order.rows.size());
-      for (const Index t : positions) {
-        order.rows.push_back(b * seq_len + t);
-        plan.positions.push_back(static_cast<std::int32_t>(t));
-      }
-      c.end = static_cast<Index>(order.rows.size());
+      c.begin = static_cast<Index>(plan.tokens.size());
+      for (const Index t : positions) plan.tokens.push_back(b * seq_len + t);
+      c.end = static_cast<Index>(plan.tokens.size());
       c.first_tile = static_cast<Index>(plan.key_tiles.size());
       for (Index row = c.begin; row < c.end; row += AttentionPlan::kKeys)
         plan.key_tiles.push_back({row, std::min(c.end, row + AttentionPlan::kKeys)});
@@ -108,24 +99,21 @@ ClassOrder order_by_class(std::span<const std::uint64_t> sets, Index batch, Inde
     return tiles * (tile.end - tile.begin);
   };
   std::ranges::stable_sort(plan.query_tiles, std::greater{}, cost);
-  return order;
+  return plan;
 }
 
 Variable sparse_attention(const Variable& q, const Variable& k, const Variable& v,
                           const Variable& g, const AttentionOptions& options, GateOptions gate,
                           Tensor* lse) {
   auto parts = std::make_shared<Parts>();
-  parts->natural = {q.value(), k.value(), v.value(), options};
-  check_attention_inputs(parts->natural);
+  parts->inputs = {q.value(), k.value(), v.value(), options};
+  check_attention_inputs(parts->inputs);
   check(!gate.membership.empty() || q.value().size() == 0,
         "sparse_attention: no membership sets; soft attention is gated_attention's");
   check(g.shape().rank() == 3 && g.dim(0) == q.dim(0) && g.dim(1) == q.dim(1),
         "sparse_attention: g {} does not fit q {}", g.shape(), q.shape());
   const Index batch = q.dim(0), seq_len = q.dim(1);
-  parts->classes = order_by_class(gate.membership, batch, seq_len, options.sliding_window);
-  const std::vector<Index>& rows = parts->classes.rows;
-  parts->sorted = {gather(q.value(), rows), gather(k.value(), rows), gather(v.value(), rows),
-                   options};
+  parts->classes = class_plan(gate.membership, batch, seq_len, options.sliding_window);
   // A window that holds the token alone has nothing that its own class does not.
   const Index window = options.sliding_window > 0
                            ? std::min(options.sliding_window, gate.local_window + 1)
@@ -136,29 +124,26 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
   }
   gate.membership.clear();  // part 1's pairs all share a group
   const bool gated = gate.gated, g_wanted = gated && g.requires_grad();
-  if (gated) parts->gate = focus_rule(gather(g.value(), rows), std::move(gate), g_wanted);
+  if (gated)
+    parts->gate = focus_rule(gather(g.value(), parts->classes.tokens), std::move(gate), g_wanted);
 
-  const AttentionResult shared =
-      tiled_attention(parts->sorted, parts->classes.plan, parts->gate.get());
-  AttentionResult result{scatter(shared.out, rows), scatter(shared.lse, rows)};
+  AttentionResult result = tiled_attention(parts->inputs, parts->classes, parts->gate.get());
   if (parts->disjoint)
-    result = tiled_attention(parts->natural, parts->local, parts->disjoint.get(), &result);
+    result = tiled_attention(parts->inputs, parts->local, parts->disjoint.get(), &result);
   if (lse != nullptr) *lse = heads_first(result.lse);
   return Variable::from_op(
       "sparse_attention", result.out, {q, k, v, g_wanted ? g : Variable(g.value())},
       [parts, result, g_shape = g.shape()](const Tensor& d_out, Grads grads) {
         const WantedGradients wanted{grads[0].wanted(), grads[1].wanted(), grads[2].wanted()};
-        const std::vector<Index>& order = parts->classes.rows;
-        const AttentionGradients d =
-            tiled_attention_backward(parts->sorted, parts->classes.plan,
-                                     {gather(result.out, order), gather(result.lse, order)},
-                                     gather(d_out, order), parts->gate.get(), wanted);
-        if (wanted.q) grads[0].add(scatter(d.q, order));
-        if (wanted.k) grads[1].add(scatter(d.k, order));
-        if (wanted.v) grads[2].add(scatter(d.v, order));
-        if (grads[3].wanted()) grads[3].add(scatter(d.rule.reshape(g_shape), order));
+        const AttentionGradients d = tiled_attention_backward(parts->inputs, parts->classes, result,
+                                                              d_out, parts->gate.get(), wanted);
+        if (wanted.q) grads[0].add(d.q);
+        if (wanted.k) grads[1].add(d.k);
+        if (wanted.v) grads[2].add(d.v);
+        if (grads[3].wanted())
+          grads[3].add(scatter(d.rule.reshape(g_shape), parts->classes.tokens));
         if (!parts->disjoint || !(wanted.q || wanted.k || wanted.v)) return;
-        const AttentionGradients l = tiled_attention_backward(parts->natural, parts->local, result,
+        const AttentionGradients l = tiled_attention_backward(parts->inputs, parts->local, result,
                                                               d_out, parts->disjoint.get(), wanted);
         if (wanted.q) grads[0].add(l.q);
         if (wanted.k) grads[1].add(l.k);

@@ -18,13 +18,9 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
                           const Variable& g, const AttentionOptions& options, GateOptions gate,
                           Tensor* lse = nullptr);
 
-/// Tokens sorted by class, and the tiles of part 1.
-struct ClassOrder {
-  std::vector<Index> rows;  // of the plan's row i: the token's row in the natural order
-  AttentionPlan plan;
-};
-/// sets [batch * seq_len]; `window` as in AttentionPlan.
-ClassOrder order_by_class(std::span<const std::uint64_t> sets, Index batch, Index seq_len,
-                          Index window);
+/// The tiles of part 1, over the tokens sorted by class.  sets [batch * seq_len]; `window` as in
+/// AttentionPlan.
+AttentionPlan class_plan(std::span<const std::uint64_t> sets, Index batch, Index seq_len,
+                         Index window);
 
 }  // namespace focus

@@ -57,16 +57,15 @@ TEST(SparseAttention, AClassOfOneToken) {
 TEST(SparseAttention, ClassesHoldEveryTokenOnceInOrder) {
   const Case c{.batch = 3, .seq_len = 300, .groups = 4};
   const auto sets = top_sets(random_assignments(c), 2);
-  const ClassOrder order = order_by_class(sets, c.batch, c.seq_len, 0);
+  const AttentionPlan plan = class_plan(sets, c.batch, c.seq_len, 0);
   std::vector<int> seen(sets.size(), 0);
-  for (std::size_t i = 0; i < order.rows.size(); ++i) {
-    const auto row = static_cast<std::size_t>(order.rows[i]);
-    ++seen[row];
-    EXPECT_EQ(order.plan.positions[i], order.rows[i] % c.seq_len);
+  for (std::size_t i = 0; i < plan.tokens.size(); ++i) {
+    const auto token = static_cast<std::size_t>(plan.tokens[i]);
+    ++seen[token];
     if (i == 0) continue;
-    const auto before = static_cast<std::size_t>(order.rows[i - 1]);
-    if (before / 300 == row / 300 && sets[before] == sets[row]) {
-      EXPECT_LT(before, row);
+    const auto before = static_cast<std::size_t>(plan.tokens[i - 1]);
+    if (before / 300 == token / 300 && sets[before] == sets[token]) {
+      EXPECT_LT(before, token);
     }
   }
   EXPECT_TRUE(std::ranges::all_of(seen, [](int count) { return count == 1; }));
