@@ -18,10 +18,12 @@ int run_corpus(Arguments arguments) {
   app.add_option("--out", out, "the text file to write")->required();
   app.add_option("--documents", options.documents, "tales")->check(CLI::PositiveNumber);
   app.add_option("--seed", options.seed, "another seed, other tales");
+  app.add_option("--separator", options.separator,
+                 "what stands between two tales (default: a line <|endoftext|>)");
   parse_arguments(app, arguments);
   const std::string text = generate_corpus(options);
   write_file_durably(out, std::string_view(text));
-  fmt::print("{}: {} documents, {}, separated by <|endoftext|>\n", out, options.documents,
+  fmt::print("{}: {} documents, {}\n", out, options.documents,
              format_bytes(static_cast<double>(text.size())));
   return 0;
 }

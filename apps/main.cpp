@@ -1,4 +1,6 @@
 #include <fmt/format.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -49,6 +51,8 @@ void shorten_openmp_spin(char** argv) {
 
 int main(int argc, char** argv) {
   shorten_openmp_spin(argv);
+  spdlog::set_default_logger(spdlog::stderr_color_mt("focus"));  // stdout is for results
+  spdlog::set_pattern("%v");
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
     fmt::print("{}", usage());

@@ -15,7 +15,7 @@ focus=build/release/focus
 rm -rf "$out"
 mkdir -p "$out"
 "$focus" corpus --out "$out/tales.txt" --documents 1500 --seed 1
-"$focus" corpus --out "$out/unseen.txt" --documents 40 --seed 2
+"$focus" corpus --out "$out/unseen.txt" --documents 40 --seed 2 --separator ""
 "$focus" train configs/quickstart/base.yaml
 "$focus" train configs/quickstart/focus.yaml
 "$focus" eval "$out/base/model.h5" --adapter "$out/focus/focus.h5" --text "$out/unseen.txt" \

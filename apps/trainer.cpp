@@ -10,6 +10,7 @@
 #include "apps/recipe.h"
 #include "autograd/check.h"
 #include "data/checkpoint_folder.h"
+#include "data/checksum.h"
 #include "data/durable_file.h"
 #include "layers/weights.h"
 
@@ -51,6 +52,18 @@ void check_finite(const NamedParameters& parameters, std::int64_t step) {
     for (const Real x : p.variable.value().span())
       if (!std::isfinite(x))
         fail("step {}: {} is not finite after the update; lower optim.lr", step, p.name);
+}
+
+/// XXH3-128 of the token ids that a run trains on.
+std::string fingerprint_of(const TokenView& tokens) {
+  Checksum checksum;
+  std::vector<std::int32_t> part(1 << 20);
+  for (Index i = 0; i < tokens.size(); i += static_cast<Index>(part.size())) {
+    part.resize(static_cast<std::size_t>(std::min<Index>(1 << 20, tokens.size() - i)));
+    tokens.copy(i, part);
+    checksum.update(std::as_bytes(std::span(part)));
+  }
+  return checksum.hex();
 }
 
 /// The first line in which two dumps differ.
@@ -116,6 +129,10 @@ void Trainer::read_data() {
     return tokenize_cached(paths, *model_.tokenizer, options);
   };
   const auto vocab_size = static_cast<std::int32_t>(model_.decoder->config().vocab_size);
+  const auto train_on = [&](const TokenView& view) {
+    data_fingerprint_ = fingerprint_of(view);
+    return view;
+  };
   const auto batches = [&](TokenView view, bool shuffle) {
     return Batches(std::move(view), {.batch = config_.data.batch,
                                      .context = config_.data.context,
@@ -125,12 +142,12 @@ void Trainer::read_data() {
   };
   const TokenFile train = tokens_of(config_.data.train);
   if (!config_.data.valid.empty()) {
-    train_ = batches(TokenView(train), config_.data.shuffle);
+    train_ = batches(train_on(TokenView(train)), config_.data.shuffle);
     valid_ = batches(TokenView(tokens_of(config_.data.valid)), false);
   } else {
     TokenSplit split = split_by_document(train, config_.data.valid_fraction,
                                          static_cast<std::uint64_t>(config_.seed));
-    train_ = batches(std::move(split.train), config_.data.shuffle);
+    train_ = batches(train_on(split.train), config_.data.shuffle);
     if (split.valid.size() > 0) valid_ = batches(std::move(split.valid), false);
   }
 }
@@ -177,9 +194,14 @@ double Trainer::validate_now() {
   return nats / static_cast<double>(windows);
 }
 
+Index Trainer::count_trainable() const {
+  Index count = 0;
+  for (const NamedParameter& p : adamw_->parameters()) count += p.variable.value().size();
+  return count;
+}
+
 DryRun Trainer::dry_run() {
-  DryRun dry;
-  for (const NamedParameter& p : adamw_->parameters()) dry.trainable += p.variable.value().size();
+  DryRun dry{.trainable = count_trainable()};
   Index all = count_parameters(*model_.decoder);
   if (focus_) all += count_parameters(*focus_);
   dry.frozen = all - dry.trainable;
@@ -219,6 +241,7 @@ void Trainer::save_checkpoint(const std::filesystem::path& path, std::int64_t st
   store.attribute("/train", "tokens",
                   step * config_.data.batch * config_.data.accumulate * config_.data.context);
   store.attribute("/train", "valid_loss_start", valid_start);
+  store.attribute("/train", "data_fingerprint", data_fingerprint_);
   store.attribute("/train", "data_seed", data.seed);
   store.attribute("/train", "data_epoch", data.epoch);
   store.attribute("/train", "data_position", data.position);
@@ -244,6 +267,9 @@ void Trainer::restore_checkpoint(const std::filesystem::path& path, std::int64_t
           "{}: made for the base with fingerprint {}, but {} has {} now; start anew with "
           "--overwrite",
           path.string(), then, model_.where, model_.fingerprint);
+  if (store.string_attribute("/train", "data_fingerprint") != data_fingerprint_)
+    fail("{}: was trained on other text than data.train gives now; start anew with --overwrite",
+         path.string());
   if (config_.trains_base()) load_weights(*model_.decoder, *store.source("/model"));
   if (focus_) restore_focus(store, *focus_);
   for (std::size_t i = 0; i < adamw_->parameters().size(); ++i) {
@@ -299,6 +325,8 @@ TrainResult Trainer::run(const TrainOptions& options) {
   }
   sweep_orphans(out);
   fmt::print(stderr, "{}", dump_recipe(config_));
+  fmt::print(stderr, "training on {} windows of {} tokens, {} parameters\n", train_->num_windows(),
+             config_.data.context, count_trainable());
   write_file_durably(out / "config.yaml", std::string_view(dump_recipe(config_)));
   MetricsFile metrics(out / "metrics.jsonl", resumed);
 

@@ -53,6 +53,7 @@ class Trainer {
   void build_model();
   void read_data();
   NamedParameters trainable();
+  Index count_trainable() const;
   StepResult step_once(std::int64_t step);
   double validate_now();
   AttentionMode mode_at(std::int64_t step) const;
@@ -65,6 +66,7 @@ class Trainer {
   LoadedModel model_;
   std::unique_ptr<FocusModel> focus_;
   std::optional<Batches> train_, valid_;
+  std::string data_fingerprint_;  // of the training tokens
   std::unique_ptr<AdamW> adamw_;
 };
 

@@ -298,7 +298,7 @@ AttentionResult tiled_attention(const AttentionInputs& in, const AttentionPlan& 
             for (Index r = 0; r < rows; ++r) {
               const Index row = plan.token(queries.begin + r), state = g * kTileQueries + r;
               max[state] = onto->lse[row * s.heads + first_head + g];
-              sum[state] = 1;
+              sum[state] = max[state] == kMasked ? Real(0) : Real(1);
               std::copy_n(onto->out.data() + s.q_offset(row, first_head + g), s.head_dim,
                           acc + state * s.padded_dim);
             }
@@ -340,7 +340,8 @@ AttentionResult tiled_attention(const AttentionInputs& in, const AttentionPlan& 
         for (Index g = 0; g < group_size; ++g)
           for (Index r = 0; r < rows; ++r) {
             const Index row = plan.token(queries.begin + r), state = g * kTileQueries + r;
-            const Real inverse = 1 / sum[state];
+            const Real inverse =
+                sum[state] > 0 ? 1 / sum[state] : Real(0);  // a row without pairs: 0
             Real* o = out + s.q_offset(row, first_head + g);
             for (Index d = 0; d < s.head_dim; ++d) o[d] = acc[state * s.padded_dim + d] * inverse;
             lse[row * s.heads + first_head + g] = max[state] + std::log(sum[state]);

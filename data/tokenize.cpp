@@ -42,7 +42,7 @@ TokenFile tokenize(std::span<const std::filesystem::path> files, const Tokenizer
     fail("no tokens in {} text files ({} bytes): they hold only white space and separators",
          files.size(), bytes);
   }
-  spdlog::info("tokenized {} files, {} bytes: {} documents, {} tokens", files.size(), bytes,
+  spdlog::debug("tokenized {} files, {} bytes: {} documents, {} tokens", files.size(), bytes,
                offsets.size() - 1, tokens.size());
   return TokenFile::from_tokens(tokens, offsets, tokenizer.vocab_size(), tokenizer.fingerprint());
 }

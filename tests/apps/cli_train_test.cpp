@@ -138,6 +138,17 @@ TEST(CliTrain, ResumeOnAChangedBaseIsRefused) {
   EXPECT_EQ(snapshot(out), before);
 }
 
+TEST(CliTrain, ResumeRefusesOtherTextOfTheSameLength) {
+  const std::string text = cli().fresh("text.txt"), out = cli().fresh("run");
+  std::string words = read_text(cli().train_text());
+  write_text(text, words);
+  cli().must_run(cli().retrofit({"data.train=" + text, "out=" + out, "--stop-at", "2"}));
+  words[100] = words[100] == 'x' ? 'y' : 'x';
+  write_text(text, words);
+  expect_refused(cli().retrofit({"data.train=" + text, "out=" + out, "--resume"}),
+                 {"other text", "--overwrite"});
+}
+
 TEST(CliTrain, DryRunCountsAndWritesNothing) {
   const std::string out = cli().fresh("dry");
   const ProcessResult result = cli().must_run(cli().retrofit({"out=" + out, "--dry-run"}));

@@ -54,6 +54,19 @@ TEST(SparseAttention, AClassOfOneToken) {
       kTwinTolerance);
 }
 
+TEST(SparseAttention, WithoutGroupsTheLocalWindowAloneIsLeft) {
+  const Case c{.seq_len = 150, .gated = false, .top_k = 1, .local_window = 5};
+  const std::vector<Tensor> x = inputs_of(c);
+  GateOptions gate = gate_of(c, x[3]);
+  std::ranges::fill(gate.membership, std::uint64_t{0});
+  AttentionOptions window = options_of(c);
+  window.sliding_window = 6;
+  EXPECT_LE(
+      relative_difference(sparse_attention(x[0], x[1], x[2], x[3], options_of(c), gate).value(),
+                          attention(x[0], x[1], x[2], window).value()),
+      kTwinTolerance);
+}
+
 TEST(SparseAttention, ClassesHoldEveryTokenOnceInOrder) {
   const Case c{.batch = 3, .seq_len = 300, .groups = 4};
   const auto sets = top_sets(random_assignments(c), 2);
