@@ -165,7 +165,7 @@ std::string format_rows(std::span<const EvalRow> rows) {
       fmt::format("{:<14} {:<22} {:>10} {:>9} {:>9} {:>8} {:>8}\n", "attention", "routing",
                   "perplexity", "bits/byte", "tokens", "pairs", "largest");
   for (const EvalRow& row : rows) {
-    const bool dense = row.mode.kind == AttentionMode::Kind::dense;
+    const bool dense = row.routing() == "-";
     table += fmt::format("{:<14} {:<22} {:>10.4f} {:>9.5f} {:>9} {:>7.1f}% {:>8}\n",
                          row.mode.name(), row.routing(), row.score.perplexity(),
                          row.score.bits_per_byte(), row.score.tokens, 100 * row.groups.pairs,
@@ -177,7 +177,7 @@ std::string format_rows(std::span<const EvalRow> rows) {
 nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows) {
   auto list = nlohmann::ordered_json::array();
   for (const EvalRow& row : rows) {
-    const bool dense = row.mode.kind == AttentionMode::Kind::dense;
+    const bool dense = row.routing() == "-";  // dense, or the local window alone: no groups
     nlohmann::ordered_json json = {
         {"attention", row.mode.name()},
         {"top_k", nullptr},

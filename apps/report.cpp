@@ -69,18 +69,16 @@ void add_evaluation(HtmlReport& report, const std::string& path) {
          fmt::format("{}", row.at("tokens_scored").get<std::int64_t>()),
          fmt::format("{:.1f} %", pairs),
          dense ? "-" : fmt::format("{:.1f} %", 100 * row.at("largest_group").get<double>())});
-    if (dense) {
+    if (attention == "dense") {
       chart.references.push_back({.label = "dense", .y = perplexity});
+    } else if (attention == "local only") {
+      add_point("local window only", false, {pairs, perplexity, "local only"});
+    } else if (row.at("causal").get<bool>() && row.at("top_k").is_null()) {
+      add_point("soft", false, {pairs, perplexity, "soft"});
     } else if (row.at("causal").get<bool>()) {
-      if (row.at("top_k").is_null()) {
-        add_point("soft", false, {pairs, perplexity, "soft"});
-      } else if (row.at("top_k").get<int>() == 0) {
-        add_point("local window only", false, {pairs, perplexity, "local only"});
-      } else {
-        const bool keep = attention.ends_with("keep");
-        add_point(keep ? "hard, affinity kept on its pairs" : "hard", true,
-                  {pairs, perplexity, fmt::format("k={}", row.at("top_k").get<int>())});
-      }
+      const bool keep = attention.ends_with("keep");
+      add_point(keep ? "hard, affinity kept on its pairs" : "hard", true,
+                {pairs, perplexity, fmt::format("k={}", row.at("top_k").get<int>())});
     }
     if (!dense && !bars && row.at("causal").get<bool>() && row.at("top_k").is_null()) {
       bars = StackedBars{.title = "Group sizes by layer (tokens by their highest assignment)"};

@@ -166,6 +166,11 @@ AttentionMode Trainer::mode_at(std::int64_t step) const {
   AttentionMode mode{.kind = AttentionMode::Kind::soft, .balance = config_.focus.balance};
   if (mode.balance == Balance::carried && step < config_.focus.sequence_steps)
     mode.balance = Balance::sequence;
+  if (config_.focus.training == Training::hard) {
+    mode.kind = AttentionMode::Kind::hard;
+    mode.top_k = config_.focus.train_top_k;
+    mode.hard_gate = HardGate::keep;
+  }
   return mode;
 }
 

@@ -28,6 +28,14 @@ constexpr auto enum_names(Balance) {
 enum class HardGate { drop, keep };
 constexpr auto enum_names(HardGate) { return std::array<std::string_view, 2>{"drop", "keep"}; }
 
+/// What a training step attends. The paper trains soft and leaves the rest open.
+enum class Training {
+  soft,  // every pair, through the gate
+  hard   // only the pairs of hard attention with train_top_k groups; the affinity that they keep
+         // carries the gradient (straight-through), and a step costs what its pairs cost
+};
+constexpr auto enum_names(Training) { return std::array<std::string_view, 2>{"soft", "hard"}; }
+
 /// The method's settings, one for all layers. Symbols are the paper's (arXiv 2604.03260).
 struct FocusConfig {
   int num_groups = 4;         // K
@@ -42,6 +50,8 @@ struct FocusConfig {
   double affinity_floor = 1e-6;     // keeps log(a) finite
   double carried_rate = 0.1;        // of the potentials' moving average
   std::int64_t sequence_steps = 0;  // first steps trained with `sequence` before `carried`
+  Training training = Training::soft;
+  int train_top_k = 2;  // k of hard training; 1 has no other group to learn from
 
   template <class F>
   void visit(F&& f) {
@@ -62,6 +72,8 @@ struct FocusConfig {
     f("carried_rate", carried_rate, "rate of the carried potentials' moving average");
     f("sequence_steps", sequence_steps,
       "first steps that train with sequence balance before carried");
+    f("training", training, "soft: every pair through the gate; hard: only the mask's pairs");
+    f("train_top_k", train_top_k, "k of hard training");
   }
 
   /// Throws std::invalid_argument naming the key that is out of range.

@@ -104,6 +104,10 @@ void FocusConfig::validate() const {
   check(local_window >= 0, "focus.local_window must not be negative, not {}", local_window);
   check(affinity_floor > 0 && affinity_floor < 1, "focus.affinity_floor must be in (0, 1), not {}",
         affinity_floor);
+  check(training == Training::soft || gate == Gate::affinity,
+        "focus.training hard needs focus.gate affinity: its limit is the hard mask");
+  check(training == Training::soft || (train_top_k >= 1 && train_top_k <= num_groups),
+        "focus.train_top_k must be from 1 to num_groups {}, not {}", num_groups, train_top_k);
   check(carried_rate >= 0 && carried_rate <= 1, "focus.carried_rate must be in [0, 1], not {}",
         carried_rate);
 }

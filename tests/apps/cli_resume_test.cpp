@@ -55,6 +55,9 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         RunKind{"retrofit", {"method=retrofit"}, {1, 4, 7, 8}},
         RunKind{"retrofit_accumulated", {"method=retrofit", "data.accumulate=2"}, {3, 5}},
+        RunKind{"retrofit_hard",
+                {"method=retrofit", "focus.training=hard", "focus.local_window=4"},
+                {2, 5}},
         RunKind{"retrofit_sequence", {"method=retrofit", "focus.balance=sequence"}, {2, 6}},
         RunKind{
             "retrofit_sequence_first", {"method=retrofit", "focus.sequence_steps=5"}, {3, 5, 7}},
