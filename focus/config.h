@@ -47,9 +47,9 @@ struct FocusConfig {
   Gate gate = Gate::affinity;
   Balance balance = Balance::carried;
   HardGate hard_gate = HardGate::keep;
-  double affinity_floor = 1e-6;     // keeps log(a) finite
-  double carried_rate = 0.1;        // of the potentials' moving average
-  std::int64_t sequence_steps = 0;  // first steps trained with `sequence` before `carried`
+  double affinity_floor = 1e-6;       // keeps log(a) finite
+  double carried_rate = 0.1;          // of the potentials' moving average
+  std::int64_t sequence_steps = 400;  // first steps trained with `sequence` before `carried`
   Training training = Training::soft;
   int train_top_k = 2;  // k of hard training; 1 has no other group to learn from
 
