@@ -9,17 +9,15 @@
 namespace focus {
 
 Variable gated_attention(const Variable& q, const Variable& k, const Variable& v, const Variable& g,
-                         const AttentionOptions& options, GateOptions gate, Tensor* lse) {
+                         const AttentionOptions& options, const GateOptions& gate, Tensor* lse) {
   check(g.shape().rank() == 3 && q.shape().rank() == 4 && g.dim(0) == q.dim(0) &&
             g.dim(1) == q.dim(1),
         "gated_attention: g {} does not fit q {}", g.shape(), q.shape());
-  check(gate.membership.empty() || static_cast<Index>(gate.membership.size()) == g.value().rows(),
-        "gated_attention: {} membership sets for {} tokens", gate.membership.size(),
-        g.value().rows());
-  const bool grad_wanted = g.requires_grad() && gate.gated;
-  const std::shared_ptr<const ScoreRule> rule = focus_rule(g.value(), std::move(gate), grad_wanted);
-  return attention_with_rule("gated_attention", q, k, v, grad_wanted ? g : Variable(g.value()),
-                             options, rule, lse);
+  check(gate.membership.empty(),
+        "gated_attention: membership sets make it hard attention, which is sparse_attention's");
+  if (!gate.gated) return attention(q, k, v, options, lse);
+  const std::shared_ptr<const ScoreRule> rule = focus_rule(g.value(), gate, g.requires_grad());
+  return attention_with_rule("gated_attention", q, k, v, g, options, rule, lse);
 }
 
 PairCounts& PairCounts::operator+=(const PairCounts& other) {

@@ -30,12 +30,13 @@ struct GateOptions {
   }
 };
 
-/// Causal attention in which the scores of distant pairs pass the gate of g_i . g_j and the mask of
-/// the membership sets; the gate of a pair is the same for all heads. Order on a score: scale,
-/// soft-cap, gate, mask.  g [batch, seq_len, num_groups]; the rest as attention(). Differentiable
-/// in q, k, v and g; the sets are constants.
+/// Soft attention: causal attention in which the scores of distant pairs pass the gate of
+/// g_i . g_j, the same for all heads. Order on a score: scale, soft-cap, gate.
+/// g [batch, seq_len, num_groups]; the rest as attention(). Differentiable in q, k, v and g. Throws
+/// where the gate has membership sets: hard attention is sparse_attention's.
 Variable gated_attention(const Variable& q, const Variable& k, const Variable& v, const Variable& g,
-                         const AttentionOptions& options, GateOptions gate, Tensor* lse = nullptr);
+                         const AttentionOptions& options, const GateOptions& gate,
+                         Tensor* lse = nullptr);
 
 /// Pairs (i, j) of `sequences` causal sequences, within the layer's own sliding window.
 struct PairCounts {

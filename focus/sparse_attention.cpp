@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "autograd/check.h"
 #include "autograd/parallel.h"
@@ -35,21 +34,21 @@ Tensor scatter(const Tensor& from, const std::vector<Index>& rows) {
 /// Everything that forward and backward share.
 struct Parts {
   AttentionInputs inputs;
+  AttentionPlan local;
   AttentionPlan classes;
-  AttentionPlan local;                  // no tiles where the window holds the token alone
-  std::unique_ptr<ScoreRule> gate;      // of part 1; null where the gate is dropped
-  std::unique_ptr<ScoreRule> disjoint;  // of part 2
+  std::unique_ptr<ScoreRule> gate;  // of the classes' pairs; null where it is dropped
 };
 
 }  // namespace
 
 AttentionPlan class_plan(std::span<const std::uint64_t> sets, Index batch, Index seq_len,
-                         Index window) {
+                         Index window, Index gap) {
   check(static_cast<Index>(sets.size()) == batch * seq_len,
         "sparse_attention: {} membership sets for {} sequences of {}", sets.size(), batch, seq_len);
   AttentionPlan plan;
   plan.seq_len = seq_len;
   plan.window = window;
+  plan.gap = gap;
   plan.tokens.reserve(sets.size());
   struct Class {
     Index begin = 0, end = 0;            // rows
@@ -77,34 +76,34 @@ AttentionPlan class_plan(std::span<const std::uint64_t> sets, Index batch, Index
         const auto segment = static_cast<Index>(plan.segments.size());
         for (const auto& [other_set, other] : classes) {
           if ((set & other_set) == 0) continue;
-          // Key tiles that hold a position at or before the last query's, and none too far back.
-          Index first = other.first_tile, last = other.end_tile;
-          const auto tile = [&](Index i) { return plan.key_tiles[static_cast<std::size_t>(i)]; };
-          while (last > first && plan.position(tile(last - 1).begin) > plan.position(end - 1))
-            --last;
-          while (window > 0 && last > first &&
-                 plan.position(tile(first).end - 1) <= plan.position(begin) - window)
-            ++first;
+          // Key tiles that any of the queries sees some of.
+          const auto begins = plan.key_tiles.begin();
+          const Index furthest = plan.token(end - 1) - gap;
+          const Index last =
+              std::partition_point(
+                  begins + other.first_tile, begins + other.end_tile,
+                  [&](const auto& tile) { return plan.token(tile.begin) <= furthest; }) -
+              begins;
+          const Index first = window == 0
+                                  ? other.first_tile
+                                  : std::partition_point(begins + other.first_tile, begins + last,
+                                                         [&](const auto& tile) {
+                                                           return plan.token(tile.end - 1) <=
+                                                                  plan.token(begin) - window;
+                                                         }) -
+                                        begins;
           if (last > first) plan.segments.push_back({first, last});
         }
         plan.query_tiles.push_back({begin, end, segment, static_cast<Index>(plan.segments.size())});
       }
   }
-  const auto cost = [&](const AttentionPlan::QueryTile& tile) {
-    Index tiles = 0;
-    for (Index i = tile.first_segment; i < tile.end_segment; ++i) {
-      const auto& segment = plan.segments[static_cast<std::size_t>(i)];
-      tiles += segment.end - segment.begin;
-    }
-    return tiles * (tile.end - tile.begin);
-  };
-  std::ranges::stable_sort(plan.query_tiles, std::greater{}, cost);
+  plan.heavy_first();
   return plan;
 }
 
 Variable sparse_attention(const Variable& q, const Variable& k, const Variable& v,
-                          const Variable& g, const AttentionOptions& options, GateOptions gate,
-                          Tensor* lse) {
+                          const Variable& g, const AttentionOptions& options,
+                          const GateOptions& gate, Tensor* lse) {
   auto parts = std::make_shared<Parts>();
   parts->inputs = {q.value(), k.value(), v.value(), options};
   check_attention_inputs(parts->inputs);
@@ -113,41 +112,31 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
   check(g.shape().rank() == 3 && g.dim(0) == q.dim(0) && g.dim(1) == q.dim(1),
         "sparse_attention: g {} does not fit q {}", g.shape(), q.shape());
   const Index batch = q.dim(0), seq_len = q.dim(1);
-  parts->classes = class_plan(gate.membership, batch, seq_len, options.sliding_window);
-  // A window that holds the token alone has nothing that its own class does not.
-  const Index window = options.sliding_window > 0
-                           ? std::min(options.sliding_window, gate.local_window + 1)
-                           : gate.local_window + 1;
-  if (window > 1) {
-    parts->local = causal_plan(batch, seq_len, std::min(window, seq_len));
-    parts->disjoint = disjoint_rule(gate.membership);
-  }
-  gate.membership.clear();  // part 1's pairs all share a group
+  const Index local = gate.local_window + 1, window = options.sliding_window;
+  parts->local =
+      causal_plan(batch, seq_len, std::min(seq_len, window > 0 ? std::min(window, local) : local));
+  parts->classes = class_plan(gate.membership, batch, seq_len, window, local);
   const bool gated = gate.gated, g_wanted = gated && g.requires_grad();
-  if (gated)
-    parts->gate = focus_rule(gather(g.value(), parts->classes.tokens), std::move(gate), g_wanted);
+  if (gated) parts->gate = focus_rule(gather(g.value(), parts->classes.tokens), gate, g_wanted);
 
-  AttentionResult result = tiled_attention(parts->inputs, parts->classes, parts->gate.get());
-  if (parts->disjoint)
-    result = tiled_attention(parts->inputs, parts->local, parts->disjoint.get(), &result);
+  const AttentionResult result =
+      tiled_attention(parts->inputs, parts->classes, parts->gate.get(),
+                      tiled_attention(parts->inputs, parts->local, nullptr));
   if (lse != nullptr) *lse = heads_first(result.lse);
   return Variable::from_op(
       "sparse_attention", result.out, {q, k, v, g_wanted ? g : Variable(g.value())},
       [parts, result, g_shape = g.shape()](const Tensor& d_out, Grads grads) {
         const WantedGradients wanted{grads[0].wanted(), grads[1].wanted(), grads[2].wanted()};
-        const AttentionGradients d = tiled_attention_backward(parts->inputs, parts->classes, result,
-                                                              d_out, parts->gate.get(), wanted);
+        AttentionGradients d;
+        if (wanted.any())
+          d = tiled_attention_backward(parts->inputs, parts->local, result, d_out, nullptr, wanted);
+        d = tiled_attention_backward(parts->inputs, parts->classes, result, d_out,
+                                     parts->gate.get(), wanted, std::move(d));
         if (wanted.q) grads[0].add(d.q);
         if (wanted.k) grads[1].add(d.k);
         if (wanted.v) grads[2].add(d.v);
         if (grads[3].wanted())
           grads[3].add(scatter(d.rule.reshape(g_shape), parts->classes.tokens));
-        if (!parts->disjoint || !(wanted.q || wanted.k || wanted.v)) return;
-        const AttentionGradients l = tiled_attention_backward(parts->inputs, parts->local, result,
-                                                              d_out, parts->disjoint.get(), wanted);
-        if (wanted.q) grads[0].add(l.q);
-        if (wanted.k) grads[1].add(l.k);
-        if (wanted.v) grads[2].add(l.v);
       });
 }
 

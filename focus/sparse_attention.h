@@ -7,20 +7,21 @@ namespace focus {
 
 /// Hard attention, exact for any k, at the cost of the pairs it attends. It splits the mask into
 /// two disjoint parts (the paper's section on decomposition, made right for k > 1):
-///   1. pairs that share a group: tokens with the same set of groups form a class; a class attends
-///      to each class whose set meets its own, up to its own position;
-///   2. the last local_window tokens whose set does not meet the token's own.
-/// Both run as tiles of the attention engine, the second merged onto the first by log-sum-exp.
-/// The same values as gated_attention() with the same `gate`, whose membership must be set; with
+///   1. the last local_window tokens and the token itself, in the tokens' order;
+///   2. distant pairs that share a group: tokens with the same set of groups form a class, sorted
+///      together; a class attends to each class whose set meets its own, up to a position that is
+///      the local window behind.
+/// What a query sees of a tile is one run of keys in both, so no pair is ever asked for its mask;
+/// the second part is merged onto the first by log-sum-exp. `gate.membership` must be set; with
 /// gate.gated the affinity of attended distant pairs stays in their scores and carries a gradient
-/// to g. Differentiable in q, k, v and g.
+/// to g. Shapes and order on a score as gated_attention(). Differentiable in q, k, v and g.
 Variable sparse_attention(const Variable& q, const Variable& k, const Variable& v,
-                          const Variable& g, const AttentionOptions& options, GateOptions gate,
-                          Tensor* lse = nullptr);
+                          const Variable& g, const AttentionOptions& options,
+                          const GateOptions& gate, Tensor* lse = nullptr);
 
-/// The tiles of part 1, over the tokens sorted by class.  sets [batch * seq_len]; `window` as in
-/// AttentionPlan.
+/// The tiles of part 2, over the tokens sorted by class.  sets [batch * seq_len]; `window` and
+/// `gap` as in AttentionPlan.
 AttentionPlan class_plan(std::span<const std::uint64_t> sets, Index batch, Index seq_len,
-                         Index window);
+                         Index window, Index gap);
 
 }  // namespace focus

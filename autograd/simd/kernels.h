@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 #include "autograd/simd/types.h"
 
 // The hot loops, compiled once for each instruction set and chosen when the program starts: the
@@ -9,13 +11,36 @@ namespace focus::simd {
 /// Rows of C that the micro-kernel holds in registers.
 inline constexpr Index kMicroRows = 6;
 
+/// An integer as wide as Real: vectors of both have the same lanes.
+using Lane = std::conditional_t<sizeof(Real) == 4, std::int32_t, std::int64_t>;
+
 /// A matrix packed as the right-hand side of a product: panels of `panel` columns, each panel's
 /// rows one after the other, so that the micro-kernel reads memory in order. Columns are padded
 /// with zeros to a multiple of the vector's width.
 struct Panels {
   const Real* data = nullptr;
-  Index rows = 0;     // depth of the product
-  Index columns = 0;  // padded
+  Index rows = 0;          // depth of the product
+  Index columns = 0;       // padded
+  Index first_column = 0;  // where a product starts, a multiple of the vector's width
+};
+
+/// The attention scores of a tile are [keys, queries], so that a vector holds queries: what each of
+/// them does along its keys needs no sums across lanes. Of the tile's keys a vector of queries sees
+/// those of [begin, end), every one of them those of [all_begin, all_end) within.
+struct KeySpan {
+  Index begin = 0, all_begin = 0, all_end = 0, end = 0;
+};
+
+/// One vector of queries in a tile of scores.
+struct ScoreColumn {
+  Real* scores = nullptr;  // of the tile's first key
+  Index stride = 0;        // from one key to the next, in all matrices of the tile
+  KeySpan span;
+  const Lane* first = nullptr;  // of each query the first key that it sees
+  const Lane* last = nullptr;   // of each query the end of the keys that it sees
+  /// Added to the scores, or multiplied with them, before the softmax; null: nothing.
+  const Real* gate = nullptr;
+  bool gate_multiplies = false;
 };
 
 struct Kernels {
@@ -24,8 +49,9 @@ struct Kernels {
   Index panel;       // columns of a panel
 
   /// C[m, columns] (+)= A[m, depth] B, B's first `columns` (a multiple of `vector`) alone.  A's
-  /// element (i, p) lies at a[i * a_row + p * a_column], so that A may be a matrix or its transpose;
-  /// `first` is the first of B's rows to use, `depth` how many. C has rows of `ldc` >= columns.
+  /// element (i, p) lies at a[i * a_row + p * a_column], so that A may be a matrix or its
+  /// transpose; `first` is the first of B's rows to use, `depth` how many. C has rows of `ldc` >=
+  /// columns.
   void (*product)(Index m, Index columns, Index depth, const Real* a, Index a_row, Index a_column,
                   Panels b, Index first, Real* c, Index ldc, bool add);
   /// source[rows, columns] with rows of `ld` numbers, times factor, into panels.
@@ -35,14 +61,15 @@ struct Kernels {
   void (*pack_transposed)(const Real* source, Index ld, Index columns, Index rows, Real factor,
                           Real* panels);
 
-  /// One row of an online softmax over n numbers (a multiple of `vector`), in place: the row
-  /// becomes e^(s - max); `max` and `sum` are those of the row so far and are brought up to date.
-  /// Returns the factor by which what was summed before has to be multiplied.
-  Real (*softmax_row)(Real* row, Index n, Real& max, Real& sum);
-  /// row = e^(row - lse) over n numbers.
-  void (*exp_row)(Real* row, Index n, Real lse);
-  /// d = p * (d - delta) over n numbers.
-  void (*softmax_backward_row)(const Real* p, Real* d, Index n, Real delta);
+  /// A vector of queries in an online softmax: its scores become e^(s - max), those it does not see
+  /// 0; `max` and `sum` are those of its keys so far and are brought up to date. `factor` becomes
+  /// what each query's sum over the keys before has to be multiplied by.
+  void (*softmax_column)(const ScoreColumn& column, Real* max, Real* sum, Real* factor);
+  /// The way back: scores become p = e^(s - lse), and d, where not null, p (d - delta) through the
+  /// gate and the soft-cap (0: none); 0 both for what a query does not see. d_gate, where not null,
+  /// gathers the gradient of the gate.
+  void (*softmax_column_backward)(const ScoreColumn& column, const Real* lse, const Real* delta,
+                                  Real cap, Real* d, Real* d_gate);
   /// s = cap tanh(s / cap) over n numbers.
   void (*softcap_row)(Real* s, Index n, Real cap);
   /// gate = 1 / (1 + e^(-lambda a)) over n numbers.

@@ -28,6 +28,8 @@ TEST(Attention, EqualsTheComposedForm) {
   for (const Index seq_len : {1, 2, 63, 64, 65, 130, 200})
     for (const Index kv_heads : {4, 2, 1}) cases.push_back({1, seq_len, 4, kv_heads, 5});
   for (const Index window : {1, 3, 64, 65, 100, 500}) cases.push_back({1, 200, 2, 1, 3, 0, window});
+  for (const Index head_dim : {8, 12, 48, 64, 80, 128, 256})
+    cases.push_back({1, 150, 2, 1, head_dim, 0, head_dim == 48 ? 70 : 0});
   cases.push_back({2, 130, 2, 2, 7, 1.5, 0});
   cases.push_back({3, 65, 6, 2, 1, 0.7, 20});
   cases.push_back({2, 90, 1, 1, 16, 2, 64});

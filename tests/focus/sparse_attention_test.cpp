@@ -5,6 +5,7 @@
 
 #include "autograd/gemm.h"
 #include "tests/support/attention_case.h"
+#include "tests/support/gradcheck.h"
 
 namespace focus {
 namespace {
@@ -70,7 +71,7 @@ TEST(SparseAttention, WithoutGroupsTheLocalWindowAloneIsLeft) {
 TEST(SparseAttention, ClassesHoldEveryTokenOnceInOrder) {
   const Case c{.batch = 3, .seq_len = 300, .groups = 4};
   const auto sets = top_sets(random_assignments(c), 2);
-  const AttentionPlan plan = class_plan(sets, c.batch, c.seq_len, 0);
+  const AttentionPlan plan = class_plan(sets, c.batch, c.seq_len, 0, 1);
   std::vector<int> seen(sets.size(), 0);
   for (std::size_t i = 0; i < plan.tokens.size(); ++i) {
     const auto token = static_cast<std::size_t>(plan.tokens[i]);
@@ -109,6 +110,36 @@ TEST(SparseAttention, SameBitsForAnyThreads) {
     backward(out);
     return std::vector<Tensor>{out.value(), v[0].grad(), v[1].grad(), v[2].grad(), v[3].grad()};
   });
+}
+
+TEST(SparseAttention, Gradient) {
+  for (const Gate gate : {Gate::logit, Gate::affinity}) {
+    const Case c{.seq_len = 6, .head_dim = 2, .gate = gate, .top_k = 2, .local_window = 1};
+    const std::vector<Tensor> inputs = inputs_of(c);
+    const GateOptions options = gate_of(c, inputs[3]);
+    expect_gradients(
+        [&](const Variables& v) {
+          return sparse_attention(v[0], v[1], v[2], v[3], options_of(c), options);
+        },
+        inputs);
+  }
+}
+
+TEST(SparseAttention, AllGroupsAndNoGateIsDenseAttention) {
+  const Case c{.batch = 2, .seq_len = 200, .heads = 4, .gated = false, .top_k = 3, .softcap = 2};
+  const std::vector<Tensor> x = inputs_of(c);
+  EXPECT_LE(relative_difference(
+                sparse_attention(x[0], x[1], x[2], x[3], options_of(c), gate_of(c, x[3])).value(),
+                attention(x[0], x[1], x[2], options_of(c)).value()),
+            kTwinTolerance);
+}
+
+TEST(SparseAttention, DroppedGateGivesAssignmentsNoGradient) {
+  const Case c{.gated = false, .top_k = 1};
+  const std::vector<Tensor> x = inputs_of(c);
+  const Variable g = leaf(x[3]);
+  EXPECT_FALSE(
+      sparse_attention(x[0], x[1], x[2], g, options_of(c), gate_of(c, x[3])).requires_grad());
 }
 
 TEST(SparseAttention, RejectsMissingSets) {

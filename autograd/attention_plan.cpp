@@ -1,0 +1,113 @@
+#include "autograd/attention_plan.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace focus {
+
+void AttentionPlan::heavy_first() {
+  const auto cost = [this](const QueryTile& tile) {
+    Index tiles = 0;
+    for (Index i = tile.first_segment; i < tile.end_segment; ++i) {
+      const Segment& segment = segments[static_cast<std::size_t>(i)];
+      tiles += segment.end - segment.begin;
+    }
+    return tiles * (tile.end - tile.begin);
+  };
+  std::ranges::stable_sort(query_tiles, std::greater{}, cost);
+}
+
+AttentionPlan causal_plan(Index batch, Index seq_len, Index window) {
+  constexpr Index kKeys = AttentionPlan::kKeys, kQueries = AttentionPlan::kQueries;
+  AttentionPlan plan;
+  plan.seq_len = seq_len;
+  plan.window = window;
+  if (seq_len == 0) return plan;
+  const Index tiles = (seq_len + kKeys - 1) / kKeys;
+  for (Index b = 0; b < batch; ++b)
+    for (Index first = 0; first < seq_len; first += kKeys)
+      plan.key_tiles.push_back(
+          {b * seq_len + first, b * seq_len + std::min(seq_len, first + kKeys)});
+  for (Index b = 0; b < batch; ++b)
+    for (Index begin = 0; begin < seq_len; begin += kQueries) {
+      const Index end = std::min(seq_len, begin + kQueries);
+      const Index first = window > 0 ? std::max<Index>(0, begin - window + 1) / kKeys : 0;
+      const auto segment = static_cast<Index>(plan.segments.size());
+      plan.segments.push_back({b * tiles + first, b * tiles + (end - 1) / kKeys + 1});
+      plan.query_tiles.push_back({b * seq_len + begin, b * seq_len + end, segment, segment + 1});
+    }
+  plan.heavy_first();
+  return plan;
+}
+
+void AttentionTile::keys_behind(Index distance, simd::Lane* counts) const {
+  Index key = 0;
+  // Both lie in one sequence: tokens' distances are positions'.
+  for (Index r = 0; r < rows(); ++r) {
+    const Index furthest = plan->token(begin + r) - distance;
+    while (key < cols() && plan->token(keys.begin + key) <= furthest) ++key;
+    counts[r] = static_cast<simd::Lane>(key);
+  }
+}
+
+void Visibility::set(const AttentionTile& t) {
+  const AttentionPlan& plan = *t.plan;
+  const simd::Kernels& kernels = simd::kernels();
+  const Index rows = t.rows(), padded = simd::padded(kernels, rows);
+  cols_ = t.cols();
+  bands_.clear();
+  const bool sees_last = plan.token(t.keys.end - 1) <= plan.token(t.begin) - plan.gap;
+  const bool sees_first =
+      plan.window == 0 || plan.token(t.keys.begin) > plan.token(t.end - 1) - plan.window;
+  if (sees_last)
+    last_.fill(static_cast<simd::Lane>(cols_));
+  else
+    t.keys_behind(plan.gap, last_.data());
+  if (sees_first)
+    first_.fill(0);
+  else
+    t.keys_behind(plan.window, first_.data());
+  for (Index r = rows; r < padded; ++r) {
+    const auto from = static_cast<std::size_t>(rows - 1), to = static_cast<std::size_t>(r);
+    first_[to] = first_[from];
+    last_[to] = last_[from];
+  }
+  if (sees_last && sees_first) {
+    bands_.push_back({0, cols_, 0, padded});
+    return;
+  }
+  for (Index begin = 0; begin < cols_; begin += kBand) {
+    const Index end = std::min(cols_, begin + kBand);
+    // Runs rise from query to query: the last of a vector sees furthest ahead, the first furthest
+    // back.
+    Index from = 0, to = padded;
+    while (from < padded && last_[static_cast<std::size_t>(from + kernels.vector - 1)] <= begin)
+      from += kernels.vector;
+    while (to > from && first_[static_cast<std::size_t>(to - kernels.vector)] >= end)
+      to -= kernels.vector;
+    if (from == to) continue;
+    if (!bands_.empty() && bands_.back().end == begin && bands_.back().first_query == from &&
+        bands_.back().end_query == to)
+      bands_.back().end = end;
+    else
+      bands_.push_back({begin, end, from, to});
+  }
+}
+
+simd::KeySpan Visibility::span(Index vector, bool whole_bands) const {
+  const Index width = simd::kernels().vector;
+  const auto head = static_cast<std::size_t>(vector * width);
+  const auto tail = head + static_cast<std::size_t>(width) - 1;
+  simd::KeySpan span;
+  span.begin = first_[head];
+  span.end = std::max<Index>(span.begin, last_[tail]);
+  if (whole_bands) {
+    span.begin = span.begin / kBand * kBand;
+    span.end = std::min(cols_, (span.end + kBand - 1) / kBand * kBand);
+  }
+  span.all_begin = std::clamp<Index>(first_[tail], span.begin, span.end);
+  span.all_end = std::clamp<Index>(last_[head], span.all_begin, span.end);
+  return span;
+}
+
+}  // namespace focus

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "autograd/simd/kernels.h"
+#include "autograd/tensor.h"
+
+// Which pairs of tokens attention computes, as tiles of queries x keys.
+namespace focus {
+
+/// Query tiles, each with the key tiles that it sees. The plan's rows are the tokens of all
+/// sequences, in their order or in another that `tokens` says. Within a tile the positions rise, so
+/// that what a row sees of a key tile is one run.
+struct AttentionPlan {
+  static constexpr Index kQueries = 64;  // rows of a query tile: a panel of AVX-512
+  static constexpr Index kKeys = 128;    // rows of a key tile
+
+  struct KeyTile {
+    Index begin, end;  // rows
+  };
+  struct Segment {
+    Index begin, end;  // key tiles
+  };
+  struct QueryTile {
+    Index begin, end;                  // rows
+    Index first_segment, end_segment;  // of `segments`
+  };
+
+  Index seq_len = 0;
+  Index window = 0;  // positions back to which a token sees, itself included; 0: all
+  Index gap = 0;     // positions back from a token to the nearest that it sees; 0: itself
+  std::vector<KeyTile> key_tiles;
+  std::vector<Segment> segments;
+  std::vector<QueryTile> query_tiles;  // heavy ones first, so that no thread ends with one alone
+  /// Of each row the token [0, batch * seq_len); empty where rows are tokens in their order.
+  std::vector<Index> tokens;
+
+  Index token(Index row) const {
+    return tokens.empty() ? row : tokens[static_cast<std::size_t>(row)];
+  }
+  /// Sorts the query tiles by what they cost.
+  void heavy_first();
+};
+
+/// Every token in its order, the last `window` positions of it visible (0: all).
+AttentionPlan causal_plan(Index batch, Index seq_len, Index window);
+
+/// One pair of tiles.
+struct AttentionTile {
+  const AttentionPlan* plan = nullptr;
+  Index begin = 0, end = 0;  // rows of queries
+  AttentionPlan::KeyTile keys{0, 0};
+  Index rows() const { return end - begin; }
+  Index cols() const { return keys.end - keys.begin; }
+  /// For each query the number of keys that lie `distance` positions or more before it: those keys
+  /// are the tile's first ones.
+  void keys_behind(Index distance, simd::Lane* counts) const;
+};
+
+/// Some keys of a tile and the vectors of queries that see any of them.
+struct KeyBand {
+  Index begin, end;              // keys
+  Index first_query, end_query;  // whole vectors
+};
+
+/// What the queries of a tile see of its keys; worked out once for all heads.
+class Visibility {
+ public:
+  /// Keys go in bands of so many, each as wide as it has to be.
+  static constexpr Index kBand = 12;
+  static_assert(kBand % simd::kMicroRows == 0);
+
+  void set(const AttentionTile& tile);
+
+  const std::vector<KeyBand>& bands() const { return bands_; }
+  /// What the `vector`th vector of queries sees; `whole_bands`: widened to the bands it is in.
+  simd::KeySpan span(Index vector, bool whole_bands) const;
+  /// The keys that each query sees: [first, last). Queries beyond the tile's see what its last
+  /// sees.
+  const simd::Lane* first() const { return first_.data(); }
+  const simd::Lane* last() const { return last_.data(); }
+
+ private:
+  std::array<simd::Lane, AttentionPlan::kQueries> first_{}, last_{};
+  std::vector<KeyBand> bands_;
+  Index cols_ = 0;
+};
+
+}  // namespace focus
