@@ -1,7 +1,9 @@
 #include "autograd/attention_plan.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
+#include <numeric>
 
 namespace focus {
 
@@ -15,6 +17,41 @@ void AttentionPlan::heavy_first() {
     return tiles * (tile.end - tile.begin);
   };
   std::ranges::stable_sort(query_tiles, std::greater{}, cost);
+}
+
+std::vector<std::vector<Index>> AttentionPlan::independent_parts() const {
+  // Union-find over the key tiles.
+  std::vector<std::size_t> parent(key_tiles.size());
+  std::iota(parent.begin(), parent.end(), std::size_t{0});
+  const auto root = [&](std::size_t i) {
+    while (parent[i] != i) i = parent[i] = parent[parent[i]];
+    return i;
+  };
+  const auto own_key_tile = [&](const QueryTile& tile) {
+    const auto after = std::ranges::upper_bound(key_tiles, tile.begin, {}, &KeyTile::begin);
+    return static_cast<std::size_t>(after - key_tiles.begin()) - 1;
+  };
+  for (const QueryTile& tile : query_tiles) {
+    const std::size_t own = own_key_tile(tile);
+    for (Index i = tile.first_segment; i < tile.end_segment; ++i) {
+      const Segment& segment = segments[static_cast<std::size_t>(i)];
+      for (Index key = segment.begin; key < segment.end; ++key)
+        parent[root(static_cast<std::size_t>(key))] = root(own);
+    }
+  }
+  std::vector<std::vector<Index>> parts;
+  std::vector<std::size_t> part_of(key_tiles.size(), SIZE_MAX);  // of each root
+  for (std::size_t i = 0; i < query_tiles.size(); ++i) {
+    const QueryTile& tile = query_tiles[i];
+    if (tile.first_segment == tile.end_segment) continue;
+    std::size_t& part = part_of[root(own_key_tile(tile))];
+    if (part == SIZE_MAX) {
+      part = parts.size();
+      parts.emplace_back();
+    }
+    parts[part].push_back(static_cast<Index>(i));
+  }
+  return parts;
 }
 
 AttentionPlan causal_plan(Index batch, Index seq_len, Index window) {

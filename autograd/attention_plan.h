@@ -41,6 +41,9 @@ struct AttentionPlan {
   }
   /// Sorts the query tiles by what they cost.
   void heavy_first();
+  /// The query tiles that see any keys, by number and in their order, in parts that have no row in
+  /// common, neither as query nor as key (sequences, classes): their gradients never meet.
+  std::vector<std::vector<Index>> independent_parts() const;
 };
 
 /// Every token in its order, the last `window` positions of it visible (0: all).

@@ -17,9 +17,10 @@ constexpr Index kKeys = AttentionPlan::kKeys;
 /// Heads that share a gate or a plan of positions are one task, unless there are too few query
 /// tiles for that: then they come in groups, so that there are about so many tasks.
 constexpr Index kForwardTasks = 16;
-/// Backward deals its query tiles to about so many tasks, each with key and value gradients of its
-/// own, summed in a fixed order: a constant, so that bits do not depend on the thread count.
-constexpr Index kBackwardTasks = 16;
+/// Backward deals its query tiles to at least about so many tasks. Where heads and independent
+/// parts of the plan are too few, tasks share key and value gradients: each has its own, summed in
+/// a fixed order. A constant, so that bits do not depend on the thread count.
+constexpr Index kBackwardTasks = 8;
 /// Heads that share a gate in backward come in at most so many groups.
 constexpr Index kBackwardHeadGroups = 4;
 constexpr Real kMasked = -std::numeric_limits<Real>::infinity();
@@ -41,6 +42,15 @@ struct Sizes {
   Index q_offset(Index row, Index head) const { return (row * heads + head) * head_dim; }
   Index kv_offset(Index row, Index kv_head) const { return (row * kv_heads + kv_head) * head_dim; }
 };
+
+/// Zeros, by all threads.
+Tensor zeros(const Shape& shape) {
+  Tensor tensor(shape);
+  parallel_chunks(tensor.size(), kElementChunk, [out = tensor.data()](Index begin, Index end) {
+    std::fill(out + begin, out + end, Real(0));
+  });
+  return tensor;
+}
 
 /// Rows of one head, as a matrix.
 struct Rows {
@@ -72,9 +82,14 @@ class PackedKeys {
       std::vector<Real> gathered;
       for (Index i = begin; i < end; ++i) {
         const auto [first, last] = plan.key_tiles[static_cast<std::size_t>(i % tiles)];
+        Real* to = out + (i / tiles * s.rows + first) * s.padded_dim;
+        if (s.padded_dim == s.head_dim && s.head_dim <= simd::kernels().panel) {
+          for (Index row = first; row < last; ++row, to += s.head_dim)  // a panel is its rows
+            std::copy_n(x.data() + s.kv_offset(plan.token(row), i / tiles), s.head_dim, to);
+          continue;
+        }
         const Rows source = rows_of(plan, x, first, last, i / tiles, gathered);
-        simd::kernels().pack(source.data, source.stride, last - first, s.head_dim, 1,
-                             out + (i / tiles * s.rows + first) * s.padded_dim);
+        simd::kernels().pack(source.data, source.stride, last - first, s.head_dim, 1, to);
       }
     });
   }
@@ -296,26 +311,29 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
   if (in.q.size() == 0) return {in.q, in.k, in.v, Tensor::zeros({rule_size})};
   AttentionGradients grads = std::move(onto);
   const bool adds_q = grads.q.defined();
-  if (wanted.q && !adds_q) grads.q = Tensor(in.q.shape());
+  if (wanted.q && !adds_q) grads.q = zeros(in.q.shape());
   const bool want_scores = wanted.q || wanted.k || rule_size > 0;
 
-  // A group of key heads and a share of the query tiles make a task.
-  const auto query_tiles = static_cast<Index>(plan.query_tiles.size());
+  // A group of key heads and a share of a part's query tiles make a task.
+  const std::vector<std::vector<Index>> parts = plan.independent_parts();
+  const auto num_parts = static_cast<Index>(parts.size());
+  std::size_t longest = 1;
+  for (const auto& part : parts) longest = std::max(longest, part.size());
   const bool together = rule != nullptr || !plan.tokens.empty();
   const Index groups = together ? std::min(s.kv_heads, kBackwardHeadGroups) : s.kv_heads;
-  const Index shares = std::clamp<Index>((kBackwardTasks + groups - 1) / groups, 1, query_tiles);
+  const Index shares = std::clamp<Index>(kBackwardTasks / std::max<Index>(1, groups * num_parts), 1,
+                                         static_cast<Index>(longest));
   const PackedKeys keys(s, plan, in.k), values(s, plan, in.v);
   const Index kv_size = s.kv_heads * s.rows * s.padded_dim;  // [kv_heads, rows, padded_dim]
-  const auto parts = [&](bool needed) {
-    return needed ? Tensor::zeros({shares, kv_size}) : Tensor();
-  };
-  Tensor dk = parts(wanted.k), dv = parts(wanted.v);
-  Tensor d_rule = rule_size > 0 ? Tensor::zeros({shares * groups, rule_size}) : Tensor();
+  Tensor dk = wanted.k ? zeros({shares, kv_size}) : Tensor();
+  Tensor dv = wanted.v ? zeros({shares, kv_size}) : Tensor();
+  Tensor d_rule = rule_size > 0 ? zeros({shares * groups, rule_size}) : Tensor();
 
-  parallel_chunks(groups * shares, 1, [&](Index task, Index) {
+  parallel_chunks(num_parts * shares * groups, 1, [&](Index task, Index) {
     const simd::Kernels& kernels = simd::kernels();
-    const Index share = task / groups;
-    const HeadGroup group(s, task % groups, groups);
+    const auto& part = parts[static_cast<std::size_t>(task / groups / shares)];
+    const Index share = task / groups % shares, group_index = task % groups;
+    const HeadGroup group(s, group_index, groups);
     const auto worker = rule ? rule->worker() : nullptr;
     const Index tile_size = kKeys * kQueries, packed_size = kQueries * s.padded_dim;
     const Index transposed_size = s.head_dim * kQueries;
@@ -336,11 +354,12 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
     Visibility seen;
 
     // Boustrophedon: a task takes a light tile after a heavy one.
-    for (Index round = 0; round * shares < query_tiles; ++round) {
+    const auto tiles = static_cast<Index>(part.size());
+    for (Index round = 0; round * shares < tiles; ++round) {
       const Index index = round * shares + (round % 2 == 0 ? share : shares - 1 - share);
-      if (index >= query_tiles) continue;
-      const auto& queries = plan.query_tiles[static_cast<std::size_t>(index)];
-      if (adds_q && queries.first_segment == queries.end_segment) continue;
+      if (index >= tiles) continue;
+      const auto& queries =
+          plan.query_tiles[static_cast<std::size_t>(part[static_cast<std::size_t>(index)])];
       const Index rows = queries.end - queries.begin, padded_rows = simd::padded(kernels, rows);
       for (Index g = 0; g < group.count; ++g) {
         const Index head = group.first + g;
@@ -410,7 +429,8 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
                               dk.data() + to, s.padded_dim, true);
           }
         }
-        if (gate_grad) worker->backward(d_gate, d_rule.data() + task * rule_size);
+        if (gate_grad)
+          worker->backward(d_gate, d_rule.data() + (share * groups + group_index) * rule_size);
       });
       if (!wanted.q) continue;
       for (Index g = 0; g < group.count; ++g)
