@@ -71,27 +71,67 @@ Rows rows_of(const AttentionPlan& plan, const Tensor& x, Index begin, Index end,
   return {gathered.data(), head_dim};
 }
 
+/// copy_n without the call, which for a row of a head costs as much as the copy.
+void copy_row(const Real* from, Index n, Real* to) {
+  for (Index i = 0; i < n; ++i) to[i] = from[i];
+}
+
+/// The plan's rows [begin, end) of some heads of x, each as a matrix: x itself where the plan keeps
+/// the tokens' order, else copies, read row by row over all heads, which lie side by side.
+class HeadRows {
+ public:
+  HeadRows(const AttentionPlan& plan, const Tensor& x, Index begin, Index end, Index first_head,
+           Index heads) {
+    const Index row_size = x.dim(2) * x.dim(3), head_dim = x.dim(3);
+    const Real* first = x.data() + first_head * head_dim;
+    if (plan.tokens.empty()) {
+      data_ = first + begin * row_size;
+      stride_ = row_size;
+      head_stride_ = head_dim;
+      return;
+    }
+    gathered_ = Tensor({heads, end - begin, head_dim});
+    data_ = gathered_.data();
+    stride_ = head_dim;
+    head_stride_ = (end - begin) * head_dim;
+    for (Index row = begin; row < end; ++row)
+      for (Index h = 0; h < heads; ++h)
+        copy_row(first + plan.token(row) * row_size + h * head_dim, head_dim,
+                 gathered_.data() + h * head_stride_ + (row - begin) * head_dim);
+  }
+  Rows operator[](Index head) const { return {data_ + head * head_stride_, stride_}; }
+
+ private:
+  const Real* data_;
+  Index stride_, head_stride_;
+  Tensor gathered_;
+};
+
 /// Keys or values of every head, key tile by key tile, as panels [keys, head_dim]: a product's
 /// right-hand side, and its left-hand side panel by panel.
 class PackedKeys {
  public:
   PackedKeys(const Sizes& s, const AttentionPlan& plan, const Tensor& x)
       : s_(s), plan_(plan), packed_({s.kv_heads, s.rows, s.padded_dim}) {
-    const auto tiles = static_cast<Index>(plan.key_tiles.size());
-    parallel_chunks(s.kv_heads * tiles, 4, [&, out = packed_.data()](Index begin, Index end) {
-      std::vector<Real> gathered;
-      for (Index i = begin; i < end; ++i) {
-        const auto [first, last] = plan.key_tiles[static_cast<std::size_t>(i % tiles)];
-        Real* to = out + (i / tiles * s.rows + first) * s.padded_dim;
-        if (s.padded_dim == s.head_dim && s.head_dim <= simd::kernels().panel) {
-          for (Index row = first; row < last; ++row, to += s.head_dim)  // a panel is its rows
-            std::copy_n(x.data() + s.kv_offset(plan.token(row), i / tiles), s.head_dim, to);
-          continue;
-        }
-        const Rows source = rows_of(plan, x, first, last, i / tiles, gathered);
-        simd::kernels().pack(source.data, source.stride, last - first, s.head_dim, 1, to);
-      }
-    });
+    const bool rows_are_panels = s.padded_dim == s.head_dim && s.head_dim <= simd::kernels().panel;
+    parallel_chunks(static_cast<Index>(plan.key_tiles.size()), 1,
+                    [&, out = packed_.data()](Index i, Index) {
+                      const auto [first, last] = plan.key_tiles[static_cast<std::size_t>(i)];
+                      if (rows_are_panels) {
+                        // Row by row over all heads: a token's heads lie side by side.
+                        for (Index row = first; row < last; ++row)
+                          for (Index kv_head = 0; kv_head < s.kv_heads; ++kv_head)
+                            copy_row(x.data() + s.kv_offset(plan.token(row), kv_head), s.head_dim,
+                                     out + (kv_head * s.rows + row) * s.head_dim);
+                        return;
+                      }
+                      std::vector<Real> gathered;
+                      for (Index kv_head = 0; kv_head < s.kv_heads; ++kv_head) {
+                        const Rows source = rows_of(plan, x, first, last, kv_head, gathered);
+                        simd::kernels().pack(source.data, source.stride, last - first, s.head_dim,
+                                             1, out + (kv_head * s.rows + first) * s.padded_dim);
+                      }
+                    });
   }
 
   Panels tile(Index kv_head, Index key_tile) const {
@@ -239,21 +279,19 @@ AttentionResult tiled_attention(const AttentionInputs& in, const AttentionPlan& 
         Real* acc = sum + group.count * kQueries;        // [group, queries, padded_dim]
         std::fill(max, sum, kMasked);
         std::fill(sum, acc + group.count * acc_size, Real(0));
-        std::vector<Real> gathered;
-        for (Index g = 0; g < group.count; ++g) {
-          const Rows q = rows_of(plan, in.q, queries.begin, queries.end, group.first + g, gathered);
-          kernels.pack_transposed(q.data, q.stride, rows, s.head_dim, in.options.scale,
+        const HeadRows q(plan, in.q, queries.begin, queries.end, group.first, group.count);
+        for (Index g = 0; g < group.count; ++g)
+          kernels.pack_transposed(q[g].data, q[g].stride, rows, s.head_dim, in.options.scale,
                                   packed + g * packed_size);
-          if (!merges) continue;
-          for (Index r = 0; r < rows;
-               ++r) {  // a finished result is a sum of one row of weight e^lse
-            const Index row = plan.token(queries.begin + r), head = group.first + g;
-            max[g * kQueries + r] = result.lse[row * s.heads + head];
-            sum[g * kQueries + r] = max[g * kQueries + r] == kMasked ? Real(0) : Real(1);
-            std::copy_n(out + s.q_offset(row, head), s.head_dim,
-                        acc + g * acc_size + r * s.padded_dim);
-          }
-        }
+        if (merges)  // a finished result is a sum of one row of weight e^lse
+          for (Index r = 0; r < rows; ++r)
+            for (Index g = 0; g < group.count; ++g) {
+              const Index row = plan.token(queries.begin + r), head = group.first + g;
+              max[g * kQueries + r] = lse[row * s.heads + head];
+              sum[g * kQueries + r] = max[g * kQueries + r] == kMasked ? Real(0) : Real(1);
+              copy_row(out + s.q_offset(row, head), s.head_dim,
+                       acc + g * acc_size + r * s.padded_dim);
+            }
         Visibility seen;
         for_key_tiles(plan, queries, [&](const AttentionTile& t, Index key_tile) {
           seen.set(t);
@@ -285,19 +323,20 @@ AttentionResult tiled_attention(const AttentionInputs& in, const AttentionPlan& 
                          acc + g * acc_size);
           }
         });
-        for (Index g = 0; g < group.count; ++g) {
-          kernels.log_row(sum + g * kQueries, factor, padded_rows, 0);
-          for (Index r = 0; r < rows; ++r) {
-            const Index row = plan.token(queries.begin + r), state = g * kQueries + r;
-            const Real inverse =
-                sum[state] > 0 ? 1 / sum[state] : Real(0);  // a row without pairs: 0
+        // lse = max + log(sum), into the packed queries' place.
+        for (Index g = 0; g < group.count; ++g)
+          kernels.log_row(sum + g * kQueries, packed + g * kQueries, padded_rows, 0);
+        for (Index r = 0; r < rows; ++r)
+          for (Index g = 0; g < group.count; ++g) {
+            const Index row = plan.token(queries.begin + r), head = group.first + g;
+            const Index state = g * kQueries + r;
+            const bool any = sum[state] > 0;  // a row without pairs: 0, of weight 0
+            const Real inverse = any ? 1 / sum[state] : Real(0);
             const Real* from = acc + g * acc_size + r * s.padded_dim;
-            Real* o = out + s.q_offset(row, group.first + g);
+            Real* o = out + s.q_offset(row, head);
             for (Index d = 0; d < s.head_dim; ++d) o[d] = from[d] * inverse;
-            lse[row * s.heads + group.first + g] =
-                sum[state] > 0 ? max[state] + factor[r] : kMasked;
+            lse[row * s.heads + head] = any ? max[state] + packed[state] : kMasked;
           }
-        }
       });
   return result;
 }
@@ -350,7 +389,6 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
     Real* delta = dq + group.count * packed_size;        // [group, queries]
     Real* lse = delta + group.count * kQueries;          // [group, queries]
     std::fill(delta, lse + group.count * kQueries, Real(0));
-    std::vector<Real> gathered;
     Visibility seen;
 
     // Boustrophedon: a task takes a light tile after a heavy one.
@@ -361,26 +399,30 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
       const auto& queries =
           plan.query_tiles[static_cast<std::size_t>(part[static_cast<std::size_t>(index)])];
       const Index rows = queries.end - queries.begin, padded_rows = simd::padded(kernels, rows);
-      for (Index g = 0; g < group.count; ++g) {
-        const Index head = group.first + g;
-        const Rows q = rows_of(plan, in.q, queries.begin, queries.end, head, gathered);
-        kernels.pack_transposed(q.data, q.stride, rows, s.head_dim, in.options.scale,
-                                q_columns + g * transposed_size);
-        if (wanted.k)
-          kernels.pack(q.data, q.stride, rows, s.head_dim, in.options.scale,
-                       q_panels + g * packed_size);
-        const Rows d_o = rows_of(plan, d_out, queries.begin, queries.end, head, gathered);
-        kernels.pack_transposed(d_o.data, d_o.stride, rows, s.head_dim, 1,
-                                dout_columns + g * transposed_size);
-        if (wanted.v)
-          kernels.pack(d_o.data, d_o.stride, rows, s.head_dim, 1, dout_panels + g * packed_size);
-        for (Index r = 0; r < rows; ++r) {
-          const Index row = plan.token(queries.begin + r);
-          const Real* o = result.out.data() + s.q_offset(row, head);
-          Real sum = 0;
-          for (Index c = 0; c < s.head_dim; ++c) sum += o[c] * d_o.data[r * d_o.stride + c];
-          delta[g * kQueries + r] = sum;
-          lse[g * kQueries + r] = result.lse[row * s.heads + head];
+      {
+        const HeadRows q(plan, in.q, queries.begin, queries.end, group.first, group.count);
+        const HeadRows o(plan, result.out, queries.begin, queries.end, group.first, group.count);
+        const HeadRows d_o(plan, d_out, queries.begin, queries.end, group.first, group.count);
+        for (Index g = 0; g < group.count; ++g) {
+          kernels.pack_transposed(q[g].data, q[g].stride, rows, s.head_dim, in.options.scale,
+                                  q_columns + g * transposed_size);
+          kernels.pack_transposed(d_o[g].data, d_o[g].stride, rows, s.head_dim, 1,
+                                  dout_columns + g * transposed_size);
+          if (wanted.k)
+            kernels.pack(q[g].data, q[g].stride, rows, s.head_dim, in.options.scale,
+                         q_panels + g * packed_size);
+          if (wanted.v)
+            kernels.pack(d_o[g].data, d_o[g].stride, rows, s.head_dim, 1,
+                         dout_panels + g * packed_size);
+          for (Index r = 0; r < rows; ++r) {
+            const Real* o_row = o[g].data + r * o[g].stride;
+            const Real* d_row = d_o[g].data + r * d_o[g].stride;
+            Real sum = 0;
+            for (Index c = 0; c < s.head_dim; ++c) sum += o_row[c] * d_row[c];
+            delta[g * kQueries + r] = sum;
+            lse[g * kQueries + r] =
+                result.lse[plan.token(queries.begin + r) * s.heads + group.first + g];
+          }
         }
       }
       std::fill_n(dq, group.count * packed_size, Real(0));
@@ -433,8 +475,8 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
           worker->backward(d_gate, d_rule.data() + (share * groups + group_index) * rule_size);
       });
       if (!wanted.q) continue;
-      for (Index g = 0; g < group.count; ++g)
-        for (Index r = 0; r < rows; ++r) {
+      for (Index r = 0; r < rows; ++r)
+        for (Index g = 0; g < group.count; ++g) {
           const Real* from = dq + g * packed_size + r * s.padded_dim;
           Real* to = grads.q.data() + s.q_offset(plan.token(queries.begin + r), group.first + g);
           if (adds_q)
