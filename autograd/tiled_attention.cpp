@@ -57,20 +57,6 @@ struct Rows {
   const Real* data;
   Index stride;
 };
-/// The plan's rows [begin, end) of one head of x: x itself where the plan keeps the tokens' order,
-/// else a copy in `gathered`.
-Rows rows_of(const AttentionPlan& plan, const Tensor& x, Index begin, Index end, Index head,
-             std::vector<Real>& gathered) {
-  const Index stride = x.dim(2) * x.dim(3), head_dim = x.dim(3);
-  const Real* first = x.data() + head * head_dim;
-  if (plan.tokens.empty()) return {first + begin * stride, stride};
-  gathered.resize(static_cast<std::size_t>((end - begin) * head_dim));
-  for (Index row = begin; row < end; ++row)
-    std::copy_n(first + plan.token(row) * stride, head_dim,
-                gathered.data() + (row - begin) * head_dim);
-  return {gathered.data(), head_dim};
-}
-
 /// copy_n without the call, which for a row of a head costs as much as the copy.
 void copy_row(const Real* from, Index n, Real* to) {
   for (Index i = 0; i < n; ++i) to[i] = from[i];
@@ -107,43 +93,56 @@ class HeadRows {
   Tensor gathered_;
 };
 
-/// Keys or values of every head, key tile by key tile, as panels [keys, head_dim]: a product's
-/// right-hand side, and its left-hand side panel by panel.
-class PackedKeys {
+/// Keys or values of every head, key tile by key tile: panels [keys, head_dim] for the right-hand
+/// side of a product, rows for its left-hand side. Only packed where they have to be.
+class TiledKeys {
  public:
-  PackedKeys(const Sizes& s, const AttentionPlan& plan, const Tensor& x)
-      : s_(s), plan_(plan), packed_({s.kv_heads, s.rows, s.padded_dim}) {
+  TiledKeys(const Sizes& s, const AttentionPlan& plan, const Tensor& x, bool on_the_right)
+      : s_(s), plan_(plan), x_(x) {
+    if (plan.tokens.empty() && !on_the_right) return;
+    packed_ = Tensor({s.kv_heads, s.rows, s.padded_dim});
     const bool rows_are_panels = s.padded_dim == s.head_dim && s.head_dim <= simd::kernels().panel;
-    parallel_chunks(static_cast<Index>(plan.key_tiles.size()), 1,
-                    [&, out = packed_.data()](Index i, Index) {
-                      const auto [first, last] = plan.key_tiles[static_cast<std::size_t>(i)];
-                      if (rows_are_panels) {
-                        // Row by row over all heads: a token's heads lie side by side.
-                        for (Index row = first; row < last; ++row)
-                          for (Index kv_head = 0; kv_head < s.kv_heads; ++kv_head)
-                            copy_row(x.data() + s.kv_offset(plan.token(row), kv_head), s.head_dim,
-                                     out + (kv_head * s.rows + row) * s.head_dim);
-                        return;
-                      }
-                      std::vector<Real> gathered;
-                      for (Index kv_head = 0; kv_head < s.kv_heads; ++kv_head) {
-                        const Rows source = rows_of(plan, x, first, last, kv_head, gathered);
-                        simd::kernels().pack(source.data, source.stride, last - first, s.head_dim,
-                                             1, out + (kv_head * s.rows + first) * s.padded_dim);
-                      }
-                    });
+    const auto pack_tile = [&](Index tile, Index) {
+      const auto [first, last] = plan.key_tiles[static_cast<std::size_t>(tile)];
+      if (rows_are_panels) {
+        // Row by row over all heads: a token's heads lie side by side.
+        for (Index row = first; row < last; ++row)
+          for (Index kv_head = 0; kv_head < s.kv_heads; ++kv_head)
+            copy_row(x.data() + s.kv_offset(plan.token(row), kv_head), s.head_dim,
+                     place(kv_head, row));
+        return;
+      }
+      const HeadRows rows(plan, x, first, last, 0, s.kv_heads);
+      for (Index kv_head = 0; kv_head < s.kv_heads; ++kv_head)
+        simd::kernels().pack(rows[kv_head].data, rows[kv_head].stride, last - first, s.head_dim, 1,
+                             place(kv_head, first));
+    };
+    parallel_chunks(static_cast<Index>(plan.key_tiles.size()), 1, pack_tile);
   }
 
-  Panels tile(Index kv_head, Index key_tile) const {
+  Panels panels(Index kv_head, Index key_tile) const {
     const auto [first, last] = plan_.key_tiles[static_cast<std::size_t>(key_tile)];
     return {packed_.data() + (kv_head * s_.rows + first) * s_.padded_dim, last - first,
             s_.padded_dim};
   }
+  /// Of the tile's rows the columns from `column` on, the first of a panel.
+  Rows rows(Index kv_head, Index key_tile, Index column) const {
+    const auto [first, last] = plan_.key_tiles[static_cast<std::size_t>(key_tile)];
+    if (packed_.defined())
+      return {panels(kv_head, key_tile).data + column * (last - first),
+              std::min(simd::kernels().panel, s_.padded_dim - column)};
+    return {x_.data() + s_.kv_offset(first, kv_head) + column, s_.kv_heads * s_.head_dim};
+  }
 
  private:
+  Real* place(Index kv_head, Index row) {
+    return packed_.data() + (kv_head * s_.rows + row) * s_.padded_dim;
+  }
+
   const Sizes& s_;
   const AttentionPlan& plan_;
-  Tensor packed_;
+  const Tensor& x_;
+  Tensor packed_;  // undefined where x itself serves
 };
 
 /// A buffer that starts on a cache line; contents undefined.
@@ -156,31 +155,28 @@ class Scratch {
   Tensor tensor_;
 };
 
-/// scores [keys, queries] of a band: its keys' rows times the queries' columns.
-void product_of_band(const Sizes& s, const KeyBand& band, const Panels& keys, Panels queries,
-                     Real* scores) {
+/// scores [keys, queries] of the bands of a tile: their keys' rows times their queries' columns.
+void products(const Sizes& s, const Visibility& seen, const TiledKeys& keys, Index kv_head,
+              Index key_tile, Panels queries, Real* scores) {
   const simd::Kernels& kernels = simd::kernels();
-  queries.first_column = band.first_query;
-  for (Index first = 0; first < s.head_dim; first += kernels.panel) {
-    const Index width = std::min(kernels.panel, s.padded_dim - first);
-    kernels.product(band.end - band.begin, band.end_query - band.first_query,
-                    std::min(width, s.head_dim - first),
-                    keys.data + first * keys.rows + band.begin * width, width, 1, queries, first,
-                    scores + band.begin * kQueries + band.first_query, kQueries, first > 0);
+  for (Index column = 0; column < s.head_dim; column += kernels.panel) {
+    const Rows rows = keys.rows(kv_head, key_tile, column);
+    const Index depth = std::min(kernels.panel, s.head_dim - column);
+    for (const KeyBand& band : seen.bands()) {
+      queries.first_column = band.first_query;
+      kernels.product(band.end - band.begin, band.end_query - band.first_query, depth,
+                      rows.data + band.begin * rows.stride, rows.stride, 1, queries, column,
+                      scores + band.begin * kQueries + band.first_query, kQueries, column > 0);
+    }
   }
 }
 
-/// The scores of a tile before the gate: scale q·k (the scale is in the packed queries),
-/// soft-capped.
-void raw_scores(const AttentionInputs& in, const Sizes& s, const Visibility& seen,
-                const Panels& keys, const Panels& queries, Real* scores) {
-  for (const KeyBand& band : seen.bands()) {
-    product_of_band(s, band, keys, queries, scores);
-    if (in.options.softcap > 0)
-      for (Index key = band.begin; key < band.end; ++key)
-        simd::kernels().softcap_row(scores + key * kQueries + band.first_query,
-                                    band.end_query - band.first_query, in.options.softcap);
-  }
+/// scores = cap tanh(scores / cap) in the bands of a tile.
+void soft_cap(const Visibility& seen, Real cap, Real* scores) {
+  for (const KeyBand& band : seen.bands())
+    for (Index key = band.begin; key < band.end; ++key)
+      simd::kernels().softcap_row(scores + key * kQueries + band.first_query,
+                                  band.end_query - band.first_query, cap);
 }
 
 /// out[queries, head_dim] += weightsᵀ X for the keys that each vector of queries sees.
@@ -253,7 +249,7 @@ AttentionResult tiled_attention(const AttentionInputs& in, const AttentionPlan& 
   AttentionResult result = std::move(onto);
   if (!merges) result = {Tensor(in.q.shape()), Tensor({in.q.dim(0), in.q.dim(1), s.heads})};
   if (result.out.size() == 0 || (merges && plan.segments.empty())) return result;
-  const PackedKeys keys(s, plan, in.k), values(s, plan, in.v);
+  const TiledKeys keys(s, plan, in.k, false), values(s, plan, in.v, true);
   const auto query_tiles = static_cast<Index>(plan.query_tiles.size());
   const bool together = rule != nullptr || !plan.tokens.empty();
   const Index groups =
@@ -299,8 +295,9 @@ AttentionResult tiled_attention(const AttentionInputs& in, const AttentionPlan& 
           for (Index g = 0; g < group.count; ++g) {
             const Index kv_head = (group.first + g) / s.shared;
             count(s, seen, rows, 2);
-            raw_scores(in, s, seen, keys.tile(kv_head, key_tile),
-                       {packed + g * packed_size, s.head_dim, padded_rows}, scores);
+            products(s, seen, keys, kv_head, key_tile,
+                     {packed + g * packed_size, s.head_dim, padded_rows}, scores);
+            if (in.options.softcap > 0) soft_cap(seen, in.options.softcap, scores);
             for (Index r = 0; r < padded_rows; r += kernels.vector) {
               const simd::KeySpan span = seen.span(r / kernels.vector, false);
               if (span.begin == span.end) continue;
@@ -319,7 +316,7 @@ AttentionResult tiled_attention(const AttentionInputs& in, const AttentionPlan& 
                 for (Index d = 0; d < s.padded_dim; ++d) o[d] *= factor[i];
               }
             }
-            weighted_sum(seen, rows, scores, values.tile(kv_head, key_tile), s.padded_dim,
+            weighted_sum(seen, rows, scores, values.panels(kv_head, key_tile), s.padded_dim,
                          acc + g * acc_size);
           }
         });
@@ -362,7 +359,7 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
   const Index groups = together ? std::min(s.kv_heads, kBackwardHeadGroups) : s.kv_heads;
   const Index shares = std::clamp<Index>(kBackwardTasks / std::max<Index>(1, groups * num_parts), 1,
                                          static_cast<Index>(longest));
-  const PackedKeys keys(s, plan, in.k), values(s, plan, in.v);
+  const TiledKeys keys(s, plan, in.k, wanted.q), values(s, plan, in.v, false);
   const Index kv_size = s.kv_heads * s.rows * s.padded_dim;  // [kv_heads, rows, padded_dim]
   Tensor dk = wanted.k ? zeros({shares, kv_size}) : Tensor();
   Tensor dv = wanted.v ? zeros({shares, kv_size}) : Tensor();
@@ -434,12 +431,12 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
         for (Index g = 0; g < group.count; ++g) {
           const Index kv_head = (group.first + g) / s.shared;
           count(s, seen, rows, 1 + want_scores + wanted.v + wanted.q + wanted.k);
-          raw_scores(in, s, seen, keys.tile(kv_head, key_tile),
-                     {q_columns + g * transposed_size, s.head_dim, padded_rows}, p);
+          products(s, seen, keys, kv_head, key_tile,
+                   {q_columns + g * transposed_size, s.head_dim, padded_rows}, p);
+          if (in.options.softcap > 0) soft_cap(seen, in.options.softcap, p);
           if (want_scores)
-            for (const KeyBand& band : seen.bands())
-              product_of_band(s, band, values.tile(kv_head, key_tile),
-                              {dout_columns + g * transposed_size, s.head_dim, padded_rows}, d);
+            products(s, seen, values, kv_head, key_tile,
+                     {dout_columns + g * transposed_size, s.head_dim, padded_rows}, d);
           // P = e^(s - lse);  dS' = P (dO Vᵀ - delta);  through the gate and the soft-cap to dS
           for (Index r = 0; r < padded_rows; r += kernels.vector)
             kernels.softmax_column_backward({.scores = p + r,
@@ -453,7 +450,7 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
                                             in.options.softcap, want_scores ? d + r : nullptr,
                                             gate_grad ? d_gate + r : nullptr);
           if (wanted.q)  // dQ += dS K
-            weighted_sum(seen, rows, d, keys.tile(kv_head, key_tile), s.padded_dim,
+            weighted_sum(seen, rows, d, keys.panels(kv_head, key_tile), s.padded_dim,
                          dq + g * packed_size);
           for (const KeyBand& band : seen.bands()) {
             const Index n = band.end - band.begin;
