@@ -6,6 +6,7 @@
 
 #include "autograd/check.h"
 #include "autograd/parallel.h"
+#include "autograd/profile.h"
 #include "focus/focus_rule.h"
 
 namespace focus {
@@ -114,6 +115,7 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
         "sparse_attention: g {} does not fit q {}", g.shape(), q.shape());
   const Index batch = q.dim(0), seq_len = q.dim(1);
   parts->classes = class_plan(gate.membership, batch, seq_len, options.sliding_window);
+  profile_mark("sort");
   // A window that holds the token alone has nothing that its own class does not.
   const Index window = options.sliding_window > 0
                            ? std::min(options.sliding_window, gate.local_window + 1)
@@ -128,8 +130,10 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
     parts->gate = focus_rule(gather(g.value(), parts->classes.tokens), std::move(gate), g_wanted);
 
   AttentionResult result = tiled_attention(parts->inputs, parts->classes, parts->gate.get());
+  profile_mark("grouped attention");
   if (parts->disjoint)
     result = tiled_attention(parts->inputs, parts->local, parts->disjoint.get(), &result);
+  profile_mark("local band");
   if (lse != nullptr) *lse = heads_first(result.lse);
   return Variable::from_op(
       "sparse_attention", result.out, {q, k, v, g_wanted ? g : Variable(g.value())},
