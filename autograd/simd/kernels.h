@@ -9,6 +9,9 @@ namespace focus::simd {
 /// Rows of C that the micro-kernel holds in registers.
 inline constexpr Index kMicroRows = 6;
 
+/// Independent chains of multiply_add_peak: enough to cover the latency of two units.
+inline constexpr Index kPeakChains = 12;
+
 /// A matrix packed as the right-hand side of a product: panels of `panel` columns, each panel's
 /// rows one after the other, so that the micro-kernel reads memory in order. Columns are padded
 /// with zeros to a multiple of the vector's width.
@@ -49,6 +52,10 @@ struct Kernels {
   void (*sigmoid_row)(const Real* a, Real* gate, Index n, Real lambda);
   /// bias = log(a + floor) over n numbers.
   void (*log_row)(const Real* a, Real* bias, Index n, Real floor);
+
+  /// `rounds` times kPeakChains multiply-adds of a vector, all in registers: what no product can
+  /// exceed. The result is there so that the work is done.
+  Real (*multiply_add_peak)(Index rounds);
 };
 
 /// The best for this machine.
