@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include "apps/recipe.h"
 #include "autograd/check.h"
 #include "data/durable_file.h"
 #include "data/text.h"
@@ -15,6 +16,28 @@ void parse_arguments(CLI::App& app, Arguments arguments) {
   } catch (const CLI::ParseError& error) {
     throw CommandDone{app.exit(error) == 0 ? 0 : 2};
   }
+}
+
+void add_recipe_arguments(CLI::App& app, std::string& recipe) {
+  app.add_option("recipe", recipe, "a YAML recipe; may be left out where overrides say everything");
+  app.allow_extras();
+  app.footer("Any key of the recipe can be given as key=value:\n\n" + describe_recipe(RunConfig{}));
+}
+
+void read_recipe_arguments(const CLI::App& app, const std::string& recipe, RunConfig& config) {
+  std::vector<std::string> overrides = app.remaining();
+  std::string path = recipe;
+  // The recipe's place may have been taken by the first override.
+  if (path.find('=') != std::string::npos && !std::filesystem::exists(path)) {
+    overrides.insert(overrides.begin(), path);
+    path.clear();
+  }
+  for (const std::string& item : overrides)
+    if (item.starts_with('-')) {
+      fmt::print(stderr, "{}: no option \"{}\"; --help lists them\n", app.get_name(), item);
+      throw CommandDone{2};
+    }
+  read_recipe(path, overrides, config);
 }
 
 void set_threads(int threads) {

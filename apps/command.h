@@ -9,6 +9,7 @@
 
 #include "apps/evaluate.h"
 #include "apps/model_io.h"
+#include "apps/run_config.h"
 
 // What the subcommands share.
 namespace focus {
@@ -23,6 +24,8 @@ int run_info(Arguments arguments);
 int run_leak_test(Arguments arguments);
 int run_corpus(Arguments arguments);
 int run_report(Arguments arguments);
+int run_speed(Arguments arguments);
+int run_bench_step(Arguments arguments);
 
 /// Thrown once --help has been printed, or the arguments were refused: main returns `status`.
 struct CommandDone {
@@ -30,6 +33,13 @@ struct CommandDone {
 };
 /// Parses, or throws CommandDone.
 void parse_arguments(CLI::App& app, Arguments arguments);
+
+/// A recipe's place and key=value overrides on the command line: declares them, with every key in
+/// the help.
+void add_recipe_arguments(CLI::App& app, std::string& recipe);
+/// Reads what has come of them into `config`, which holds the defaults. Prints one line and throws
+/// CommandDone where an option is unknown; throws as read_recipe() does.
+void read_recipe_arguments(const CLI::App& app, const std::string& recipe, RunConfig& config);
 
 /// Sets the number of OpenMP threads; 0 leaves the environment's choice.
 void set_threads(int threads);

@@ -16,6 +16,7 @@ constexpr double kWidth = 780, kHeight = 380;
 constexpr double kLeft = 62, kRight = 20, kTop = 30, kBottom = 48;
 constexpr std::size_t kColours = 8;
 constexpr std::size_t kNoisyPoints = 150;  // a longer line is drawn pale under its running mean
+constexpr std::size_t kMarkedPoints = 24;  // a shorter line shows where its points are
 constexpr std::size_t kMaxPoints = 800;    // of a line: more cannot be told apart at this width
 
 struct Limits {
@@ -33,15 +34,20 @@ struct Limits {
 struct Plane {
   std::vector<double> x_ticks, y_ticks;
   Limits x, y;
-  bool log_y = false;
+  bool log_x = false, log_y = false;
 
   double at_x(double value) const {
-    return kLeft + (value - x.low) / (x.high - x.low) * (kWidth - kLeft - kRight);
+    return kLeft + share(value, x, log_x) * (kWidth - kLeft - kRight);
   }
   double at_y(double value) const {
-    const auto scale = [this](double v) { return log_y ? std::log10(v) : v; };
-    const double share = (scale(value) - scale(y.low)) / (scale(y.high) - scale(y.low));
-    return kHeight - kBottom - share * (kHeight - kTop - kBottom);
+    return kHeight - kBottom - share(value, y, log_y) * (kHeight - kTop - kBottom);
+  }
+
+ private:
+  /// How far from the low limit to the high one, 0 to 1.
+  static double share(double value, const Limits& limits, bool log) {
+    const auto scale = [log](double v) { return log ? std::log10(v) : v; };
+    return (scale(value) - scale(limits.low)) / (scale(limits.high) - scale(limits.low));
   }
 };
 
@@ -59,14 +65,15 @@ void pad(Limits& limits, double share, bool log) {
   limits = {limits.low - room, limits.high + room};
 }
 
-Plane make_plane(Limits x, Limits y, double x_room, bool log_y) {
+Plane make_plane(Limits x, Limits y, double x_room, bool log_x, bool log_y) {
   Plane plane;
-  pad(x, x.low == x.high ? 0.1 : x_room, false);
+  pad(x, x.low == x.high ? 0.1 : x_room, log_x);
   pad(y, 0.06, log_y);
   plane.x = x;
   plane.y = y;
+  plane.log_x = log_x;
   plane.log_y = log_y;
-  plane.x_ticks = nice_ticks(x.low, x.high, 7);
+  plane.x_ticks = nice_ticks(x.low, x.high, 7, log_x);
   plane.y_ticks = nice_ticks(y.low, y.high, 6, log_y);
   return plane;
 }
@@ -128,10 +135,11 @@ std::string area_key(std::size_t colour, const std::string& name) {
 
 using Points = std::vector<std::pair<double, double>>;
 
-Points drawable(const Points& points, bool log_y) {
+Points drawable(const Points& points, bool log_x, bool log_y) {
   Points kept;
   for (const auto& [x, y] : points)
-    if (std::isfinite(x) && std::isfinite(y) && (!log_y || y > 0)) kept.emplace_back(x, y);
+    if (std::isfinite(x) && std::isfinite(y) && (!log_x || x > 0) && (!log_y || y > 0))
+      kept.emplace_back(x, y);
   return kept;
 }
 
@@ -338,26 +346,27 @@ std::string tick_text(double value) {
   return fmt::format("{:.5g}", value);
 }
 
-std::string line_chart_svg(const LineChart& chart) {
+ChartDrawing draw_line_chart(const LineChart& chart) {
   Limits x, y;
   std::vector<Points> lines;
   for (const Series& series : chart.series) {
-    lines.push_back(drawable(series.points, chart.log_y));
+    lines.push_back(drawable(series.points, chart.log_x, chart.log_y));
     for (const auto& [px, py] : lines.back()) {
       x.include(px);
       y.include(py);
     }
   }
   include_references(chart.references, chart.log_y, y);
-  const Plane plane = make_plane(x, y, 0.01, chart.log_y);
+  const Plane plane = make_plane(x, y, chart.log_x ? 0.03 : 0.01, chart.log_x, chart.log_y);
 
-  std::string svg, legend, dots, pale;
+  ChartDrawing drawing{.width = kWidth, .height = kHeight};
+  std::string svg, dots, pale;
   std::vector<Box> taken;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const std::size_t colour = i % kColours;
     const std::string& name = chart.series[i].name;
     if (lines[i].empty()) {
-      legend += line_key(colour, name, " no values");
+      drawing.legend.push_back({colour, name, " no values"});
       continue;
     }
     const Points points = thinned(lines[i]);
@@ -373,14 +382,24 @@ std::string line_chart_svg(const LineChart& chart) {
     const auto by_y = [](const auto& a, const auto& b) { return a.second < b.second; };
     const auto least = *std::ranges::min_element(lines[i], by_y);
     const auto& last = lines[i].back();
+    if (points.size() <= kMarkedPoints)
+      for (const auto& [px, py] : points) dots += dot(plane.at_x(px), plane.at_y(py), 3, colour);
     dots += dot(plane.at_x(last.first), plane.at_y(last.second), 4, colour);
-    legend += line_key(colour, name,
-                       fmt::format(" last {:.4g}, least {:.4g} at {}", last.second, least.second,
-                                   tick_text(least.first)));
+    drawing.legend.push_back({colour, name,
+                              fmt::format(" last {:.4g}, least {:.4g} at {}", last.second,
+                                          least.second, tick_text(least.first))});
   }
-  svg = draw_axes(plane, chart.x_label, chart.y_label) + pale + svg +
-        draw_references(plane, chart.references, taken) + dots;
-  return figure(chart.title, legend, kHeight, svg);
+  drawing.svg = draw_axes(plane, chart.x_label, chart.y_label) + pale + svg +
+                draw_references(plane, chart.references, taken) + dots;
+  return drawing;
+}
+
+std::string line_chart_svg(const LineChart& chart) {
+  const ChartDrawing drawing = draw_line_chart(chart);
+  std::string legend;
+  for (const ChartDrawing::Key& key : drawing.legend)
+    legend += line_key(key.colour, key.name, key.detail);
+  return figure(chart.title, legend, drawing.height, drawing.svg);
 }
 
 std::string points_chart_svg(const PointsChart& chart) {
@@ -392,7 +411,7 @@ std::string points_chart_svg(const PointsChart& chart) {
         y.include(point.y);
       }
   include_references(chart.references, false, y);
-  const Plane plane = make_plane(x, y, 0.06, false);
+  const Plane plane = make_plane(x, y, 0.06, false, false);
 
   std::string svg = draw_axes(plane, chart.x_label, chart.y_label), legend, dots;
   struct Label {

@@ -34,6 +34,7 @@ struct LineChart {
   std::string y_label = {};
   std::vector<Series> series = {};
   bool log_y = false;  // leaves out points that are not positive
+  bool log_x = false;  // likewise
   std::vector<ReferenceLine> references = {};
 };
 

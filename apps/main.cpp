@@ -25,6 +25,8 @@ constexpr std::array kCommands = {
     Command{"eval", focus::run_eval, "perplexity: dense, soft and hard attention side by side"},
     Command{"info", focus::run_info, "what a store or folder holds; verifies checksums"},
     Command{"leak-test", focus::run_leak_test, "does a token's prediction depend on later tokens?"},
+    Command{"speed", focus::run_speed, "attention alone: full against Focus over lengths"},
+    Command{"bench-step", focus::run_bench_step, "a training step's speed, memory and phases"},
     Command{"report", focus::run_report, "one HTML page from runs and evaluations"},
     Command{"corpus", focus::run_corpus, "writes the built-in text, for trying things out"},
 };

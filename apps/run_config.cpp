@@ -46,6 +46,10 @@ void RunConfig::validate() const {
   check(method != Method::scratch || !tokenizer.empty(),
         "tokenizer is empty: scratch needs one (bytes, or a file)");
   check(!out.empty(), "out is empty: name a folder for this run");
+  validate_step();
+}
+
+void RunConfig::validate_step() const {
   optim.validate();
   if (has_focus()) focus.validate();
 }

@@ -136,6 +136,8 @@ struct RunConfig {
   bool trains_base() const { return method != Method::retrofit; }
   /// Throws std::invalid_argument where settings do not fit together.
   void validate() const;
+  /// The same for what a step computes alone: the optimiser's and the method's settings.
+  void validate_step() const;
 };
 
 }  // namespace focus

@@ -15,30 +15,17 @@ int run_train(Arguments arguments) {
       "Trains by a recipe: centroids on a frozen base (retrofit), all of a base (full), or a new "
       "model (scratch).",
       "focus train");
-  app.add_option("recipe", recipe, "a YAML recipe; may be left out where overrides say everything");
+  add_recipe_arguments(app, recipe);
   app.add_flag("--dry-run", dry,
                "parameters, memory, tokens and time from a timed step; trains nothing");
   app.add_flag("--resume", options.resume, "go on from the newest checkpoint in the run's folder");
   app.add_flag("--overwrite", options.overwrite, "start anew where the run's folder holds a run");
   app.add_option("--stop-at", options.stop_at, "write a checkpoint and stop after this step");
   app.add_option("--json", json, "write the figures to this file too");
-  app.allow_extras();
-  app.footer("Any key of the recipe can be given as key=value:\n\n" + describe_recipe(RunConfig{}));
   parse_arguments(app, arguments);
 
-  std::vector<std::string> overrides = app.remaining();
-  // The recipe's place may have been taken by the first override.
-  if (recipe.find('=') != std::string::npos && !std::filesystem::exists(recipe)) {
-    overrides.insert(overrides.begin(), recipe);
-    recipe.clear();
-  }
-  for (const std::string& item : overrides)
-    if (item.starts_with('-')) {
-      fmt::print(stderr, "focus train: no option \"{}\"; --help lists them\n", item);
-      return 2;
-    }
   RunConfig config;
-  read_recipe(recipe, overrides, config);
+  read_recipe_arguments(app, recipe, config);
   set_threads(config.threads);
   install_stop_signals();
   Trainer trainer(config);

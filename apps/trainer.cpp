@@ -91,6 +91,26 @@ Trainer::Trainer(RunConfig config) : config_(std::move(config)) {
   adamw_ = std::make_unique<AdamW>(trainable(), config_.optim);
 }
 
+Trainer::Trainer(RunConfig config, const ModelConfig& shape) : config_(std::move(config)) {
+  config_.validate_step();
+  Rng rng(static_cast<std::uint64_t>(config_.seed));
+  model_.where = "random model";
+  model_.decoder = std::make_unique<Decoder>(shape);
+  initialise(*model_.decoder, rng);
+  compose(rng);
+  const auto vocab_size = static_cast<std::int32_t>(shape.vocab_size);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(
+      config_.data.batch * config_.data.accumulate * config_.data.context));
+  for (auto& id : ids)
+    id = static_cast<std::int32_t>(rng.below(static_cast<std::uint64_t>(vocab_size)));
+  train_ = Batches(TokenView(TokenFile::from_tokens(ids, {}, vocab_size)),
+                   {.batch = config_.data.batch,
+                    .context = config_.data.context,
+                    .shuffle = false,
+                    .vocab_size = vocab_size});
+  adamw_ = std::make_unique<AdamW>(trainable(), config_.optim);
+}
+
 void Trainer::build_model() {
   Rng rng(static_cast<std::uint64_t>(config_.seed));
   if (config_.method == Method::scratch) {
@@ -106,6 +126,10 @@ void Trainer::build_model() {
     model_ = load_model(config_.base, config_.tokenizer);
     model_.require_tokenizer();
   }
+  compose(rng);
+}
+
+void Trainer::compose(Rng& rng) {
   const Index positions = model_.decoder->config().max_position_embeddings;
   if (config_.data.context > positions)
     fail("data.context {} is longer than the {} positions of {}", config_.data.context, positions,
@@ -163,6 +187,7 @@ NamedParameters Trainer::trainable() {
 }
 
 AttentionMode Trainer::mode_at(std::int64_t step) const {
+  if (!focus_) return {.kind = AttentionMode::Kind::dense};
   AttentionMode mode{.kind = AttentionMode::Kind::soft, .balance = config_.focus.balance};
   if (mode.balance == Balance::carried && step < config_.focus.sequence_steps)
     mode.balance = Balance::sequence;
@@ -199,6 +224,25 @@ double Trainer::validate_now() {
   return nats / static_cast<double>(windows);
 }
 
+double Trainer::timed_pass(std::int64_t step, TimedPass pass) {
+  const double start = now();
+  if (pass == TimedPass::step) {
+    step_once(step);
+    return now() - start;
+  }
+  const NoGrad guard;
+  if (focus_) focus_->mode = mode_at(step);
+  for (int i = 0; i < config_.data.accumulate; ++i) {
+    const Batch batch = train_->next();
+    model_.decoder->loss(batch.ids, batch.batch);
+  }
+  return now() - start;
+}
+
+Index Trainer::count_all() {
+  return count_parameters(*model_.decoder) + (focus_ ? count_parameters(*focus_) : 0);
+}
+
 Index Trainer::count_trainable() const {
   Index count = 0;
   for (const NamedParameter& p : adamw_->parameters()) count += p.variable.value().size();
@@ -207,8 +251,7 @@ Index Trainer::count_trainable() const {
 
 DryRun Trainer::dry_run() {
   DryRun dry{.trainable = count_trainable()};
-  Index all = count_parameters(*model_.decoder);
-  if (focus_) all += count_parameters(*focus_);
+  const Index all = count_all();
   dry.frozen = all - dry.trainable;
   dry.weight_bytes = static_cast<std::size_t>(all) * sizeof(Real);
   dry.gradient_bytes = static_cast<std::size_t>(dry.trainable) * sizeof(Real);
@@ -219,9 +262,7 @@ DryRun Trainer::dry_run() {
   const std::size_t before = pool_stats().live;
   reset_pool_peak();
   step_once(0);
-  const double start = now();
-  step_once(1);
-  dry.seconds_per_step = now() - start;
+  dry.seconds_per_step = timed_pass(1);
   const std::size_t peak = pool_stats().peak - before;
   dry.activation_bytes = peak > dry.gradient_bytes ? peak - dry.gradient_bytes : peak;
   return dry;

@@ -35,6 +35,9 @@ struct DryRun {
   double seconds_per_step = 0;
 };
 
+/// What a timed pass runs.
+enum class TimedPass { step, forward };
+
 /// One run of a recipe: the same loop for every method. Writes into the run's folder config.yaml
 /// (resolved), metrics.jsonl, checkpoints/ and in the end focus.h5 (retrofit) or model.h5. Throws
 /// where a run cannot start, and where a loss or gradient is not finite: the checkpoints before it
@@ -42,21 +45,31 @@ struct DryRun {
 class Trainer {
  public:
   explicit Trainer(RunConfig config);
+  /// The same without files, for timing alone: `shape` with random weights in the place of the
+  /// base, and random ids in the place of the text. run() is not for it: nothing is validated.
+  Trainer(RunConfig config, const ModelConfig& shape);
 
   /// Parameters, memory, and the time of one timed step that changes nothing on disk.
   DryRun dry_run();
   TrainResult run(const TrainOptions& options);
+  /// Seconds of training step number `step`, or of its forward passes without a graph. Writes
+  /// nothing to disk.
+  double timed_pass(std::int64_t step, TimedPass pass = TimedPass::step);
 
   Decoder& decoder() { return *model_.decoder; }
+  Index count_trainable() const;
+  /// Of the decoder and of Focus.
+  Index count_all();
+  /// What attention step number `step` runs; dense where there is no Focus.
+  AttentionMode mode_at(std::int64_t step) const;
 
  private:
   void build_model();
+  void compose(Rng& rng);
   void read_data();
   NamedParameters trainable();
-  Index count_trainable() const;
   StepResult step_once(std::int64_t step);
   double validate_now();
-  AttentionMode mode_at(std::int64_t step) const;
   void save_checkpoint(const std::filesystem::path& path, std::int64_t step, double valid_start);
   void restore_checkpoint(const std::filesystem::path& path, std::int64_t& step,
                           double& valid_start);

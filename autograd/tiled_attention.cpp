@@ -1,16 +1,21 @@
 #include "autograd/tiled_attention.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <limits>
 
 #include "autograd/check.h"
 #include "autograd/gemm.h"
 #include "autograd/parallel.h"
+#include "autograd/profile.h"
 
 namespace focus {
 namespace {
 
 using simd::Panels;
+using Clock = std::chrono::steady_clock;
+static_assert(std::is_same_v<Clock::duration, std::chrono::nanoseconds>);
 
 constexpr Index kQueries = AttentionPlan::kQueries;
 constexpr Index kKeys = AttentionPlan::kKeys;
@@ -254,6 +259,9 @@ AttentionResult tiled_attention(const AttentionInputs& in, const AttentionPlan& 
   const bool together = rule != nullptr || !plan.tokens.empty();
   const Index groups =
       together ? std::clamp<Index>(kForwardTasks / query_tiles, 1, s.kv_heads) : s.kv_heads;
+  // The merge of two results is timed apart, where someone profiles: nanoseconds of all threads.
+  const bool times_merge = merges && profiling();
+  std::atomic<std::int64_t> merge_time{0};
   parallel_chunks(
       groups * query_tiles, 1,
       [&, out = result.out.data(), lse = result.lse.data()](Index task, Index) {
@@ -279,7 +287,8 @@ AttentionResult tiled_attention(const AttentionInputs& in, const AttentionPlan& 
         for (Index g = 0; g < group.count; ++g)
           kernels.pack_transposed(q[g].data, q[g].stride, rows, s.head_dim, in.options.scale,
                                   packed + g * packed_size);
-        if (merges)  // a finished result is a sum of one row of weight e^lse
+        if (merges) {  // a finished result is a sum of one row of weight e^lse
+          const auto start = times_merge ? Clock::now() : Clock::time_point();
           for (Index r = 0; r < rows; ++r)
             for (Index g = 0; g < group.count; ++g) {
               const Index row = plan.token(queries.begin + r), head = group.first + g;
@@ -288,6 +297,8 @@ AttentionResult tiled_attention(const AttentionInputs& in, const AttentionPlan& 
               copy_row(out + s.q_offset(row, head), s.head_dim,
                        acc + g * acc_size + r * s.padded_dim);
             }
+          if (times_merge) merge_time += (Clock::now() - start).count();
+        }
         Visibility seen;
         for_key_tiles(plan, queries, [&](const AttentionTile& t, Index key_tile) {
           seen.set(t);
@@ -335,6 +346,8 @@ AttentionResult tiled_attention(const AttentionInputs& in, const AttentionPlan& 
             lse[row * s.heads + head] = any ? max[state] + packed[state] : kMasked;
           }
       });
+  if (times_merge)
+    profile_split("merge", 1e-9 * static_cast<double>(merge_time) / omp_get_max_threads());
   return result;
 }
 

@@ -7,6 +7,7 @@
 
 #include "autograd/check.h"
 #include "autograd/parallel.h"
+#include "autograd/profile.h"
 
 namespace focus {
 namespace {
@@ -44,6 +45,7 @@ void walk(const NodePointer& root) {
     node->grad = Tensor();
     if (!dy.defined()) continue;
     function(dy, Grads(inputs));
+    profile_mark(node->op, " backward");
     for (const NodePointer& input : inputs)
       if (input && seen.insert(input.get()).second) queue.push(input);
   }
@@ -75,6 +77,7 @@ void detail::add_gradient(GradNode& node, Tensor grad) {
 
 Variable Variable::from_op(const char* op, Tensor value, std::initializer_list<Variable> inputs,
                            BackwardFunction backward) {
+  profile_mark(op);
   Variable result(std::move(value));
   const bool wanted = recording && std::ranges::any_of(inputs, &Variable::requires_grad);
   if (!wanted) return result;

@@ -45,7 +45,8 @@ struct PairCounts {
   std::int64_t attended = 0;  // what hard attention attends; equals `all` for soft
   PairCounts& operator+=(const PairCounts& other);
 };
-/// One sequence; `membership` [seq_len], or empty for soft attention.
+/// One sequence; `membership` [seq_len], or empty for soft attention. Exact, in time
+/// O(seq_len * different sets).
 PairCounts count_pairs(std::span<const std::uint64_t> membership, Index seq_len, Index local_window,
                        Index sliding_window);
 

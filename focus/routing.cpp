@@ -7,6 +7,7 @@
 #include "autograd/check.h"
 #include "autograd/eigen.h"
 #include "autograd/parallel.h"
+#include "autograd/profile.h"
 #include "focus/sinkhorn.h"
 
 namespace focus {
@@ -188,6 +189,7 @@ std::vector<std::uint64_t> membership(const Routing& routing, int top_k) {
       sets[static_cast<std::size_t>(i)] = set;
     }
   });
+  profile_mark("membership");
   return sets;
 }
 
@@ -209,6 +211,7 @@ void update_potentials(FocusLayer& layer, const Routing& routing, const FocusCon
   layer.potentials =
       averaged_potentials(layer.potentials, *routing.logits, config.sinkhorn_iters, rate);
   ++layer.updates;
+  profile_mark("potentials");
 }
 
 }  // namespace focus

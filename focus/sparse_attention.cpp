@@ -5,6 +5,7 @@
 
 #include "autograd/check.h"
 #include "autograd/parallel.h"
+#include "autograd/profile.h"
 #include "focus/focus_rule.h"
 
 namespace focus {
@@ -116,12 +117,14 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
   parts->local =
       causal_plan(batch, seq_len, std::min(seq_len, window > 0 ? std::min(window, local) : local));
   parts->classes = class_plan(gate.membership, batch, seq_len, window, local);
+  profile_mark("sort");
   const bool gated = gate.gated, g_wanted = gated && g.requires_grad();
   if (gated) parts->gate = focus_rule(gather(g.value(), parts->classes.tokens), gate, g_wanted);
 
-  const AttentionResult result =
-      tiled_attention(parts->inputs, parts->classes, parts->gate.get(),
-                      tiled_attention(parts->inputs, parts->local, nullptr));
+  AttentionResult result = tiled_attention(parts->inputs, parts->local, nullptr);
+  profile_mark("local band");
+  result = tiled_attention(parts->inputs, parts->classes, parts->gate.get(), std::move(result));
+  profile_mark("grouped attention");
   if (lse != nullptr) *lse = heads_first(result.lse);
   return Variable::from_op(
       "sparse_attention", result.out, {q, k, v, g_wanted ? g : Variable(g.value())},

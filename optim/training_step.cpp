@@ -4,6 +4,7 @@
 
 #include "autograd/check.h"
 #include "autograd/ops.h"
+#include "autograd/profile.h"
 
 namespace focus {
 
@@ -29,6 +30,7 @@ StepResult training_step(AdamW& adamw, const OptimConfig& config, std::int64_t s
         step, first_nonfinite_gradient(adamw.parameters()));
   if (config.clip_norm > 0) clip_gradients(adamw.parameters(), result.grad_norm, config.clip_norm);
   adamw.step(result.lr);
+  profile_mark("optimiser");
   return result;
 }
 

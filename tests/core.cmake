@@ -3,7 +3,7 @@ focus_test(autograd_tests BOTH
     autograd/tensor_test.cpp autograd/variable_test.cpp autograd/gemm_test.cpp
     autograd/elementwise_test.cpp autograd/linear_test.cpp autograd/norm_test.cpp
     autograd/softmax_test.cpp autograd/rope_test.cpp autograd/cross_entropy_test.cpp
-    autograd/attention_test.cpp autograd/threads_test.cpp
+    autograd/attention_test.cpp autograd/threads_test.cpp autograd/profile_test.cpp
   NEEDS autograd
   LABELS core)
 focus_test(layers_tests BOTH

@@ -14,6 +14,9 @@ inline constexpr Index kMicroRows = 6;
 /// An integer as wide as Real: vectors of both have the same lanes.
 using Lane = std::conditional_t<sizeof(Real) == 4, std::int32_t, std::int64_t>;
 
+/// Independent chains of multiply_add_peak: enough to cover the latency of two units.
+inline constexpr Index kPeakChains = 12;
+
 /// A matrix packed as the right-hand side of a product: panels of `panel` columns, each panel's
 /// rows one after the other, so that the micro-kernel reads memory in order. Columns are padded
 /// with zeros to a multiple of the vector's width.
@@ -76,6 +79,10 @@ struct Kernels {
   void (*sigmoid_row)(const Real* a, Real* gate, Index n, Real lambda);
   /// bias = log(a + floor) over n numbers.
   void (*log_row)(const Real* a, Real* bias, Index n, Real floor);
+
+  /// `rounds` times kPeakChains multiply-adds of a vector, all in registers: what no product can
+  /// exceed. The result is there so that the work is done.
+  Real (*multiply_add_peak)(Index rounds);
 };
 
 /// The best for this machine.

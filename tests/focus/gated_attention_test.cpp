@@ -122,6 +122,26 @@ TEST(GatedAttention, RejectsWhatDoesNotFit) {
   EXPECT_THROW(gated_attention(x[0], x[1], x[2], x[3], {}, gate), std::invalid_argument);
 }
 
+PairCounts count_one_by_one(std::span<const std::uint64_t> sets, Index seq_len, Index local,
+                            Index sliding) {
+  PairCounts counts;
+  for (Index i = 0; i < seq_len; ++i)
+    for (Index j = 0; j <= i; ++j) {
+      if (sliding > 0 && i - j >= sliding) continue;
+      const bool distant = i - j > local;
+      ++counts.all;
+      counts.distant += distant;
+      counts.attended +=
+          !distant || sets.empty() ||
+          (sets[static_cast<std::size_t>(i)] & sets[static_cast<std::size_t>(j)]) != 0;
+    }
+  return counts;
+}
+
+bool same_counts(const PairCounts& a, const PairCounts& b) {
+  return a.all == b.all && a.distant == b.distant && a.attended == b.attended;
+}
+
 TEST(CountPairs, EqualsCountingOneByOne) {
   for (const Index seq_len : {1, 5, 70, 200})
     for (const Index local : {0, 3, 64, 500})
@@ -129,24 +149,26 @@ TEST(CountPairs, EqualsCountingOneByOne) {
         for (const int top_k : {0, 1, 2}) {
           std::vector<std::uint64_t> sets;
           if (top_k > 0) sets = top_sets(softmax(randn({1, seq_len, 4}, 3)).value(), top_k);
-          PairCounts expected;
-          for (Index i = 0; i < seq_len; ++i)
-            for (Index j = 0; j <= i; ++j) {
-              if (sliding > 0 && i - j >= sliding) continue;
-              const bool distant = i - j > local;
-              ++expected.all;
-              expected.distant += distant;
-              expected.attended +=
-                  !distant || sets.empty() ||
-                  (sets[static_cast<std::size_t>(i)] & sets[static_cast<std::size_t>(j)]) != 0;
-            }
-          const PairCounts counts = count_pairs(sets, seq_len, local, sliding);
-          const auto where =
-              fmt::format("T {} w {} sliding {} k {}", seq_len, local, sliding, top_k);
-          EXPECT_EQ(counts.all, expected.all) << where;
-          EXPECT_EQ(counts.distant, expected.distant) << where;
-          EXPECT_EQ(counts.attended, expected.attended) << where;
+          EXPECT_TRUE(same_counts(count_pairs(sets, seq_len, local, sliding),
+                                  count_one_by_one(sets, seq_len, local, sliding)))
+              << fmt::format("T {} w {} sliding {} k {}", seq_len, local, sliding, top_k);
         }
+}
+
+RC_GTEST_PROP(CountPairs, EqualsCountingOneByOneForAnySets, ()) {
+  const int groups = *rc::gen::inRange(1, 65);
+  const auto sets = *rc::gen::container<std::vector<std::uint64_t>>(
+      rc::gen::map(rc::gen::arbitrary<std::uint64_t>(),
+                   [groups](std::uint64_t bits) { return bits >> (64 - groups); }));
+  const auto seq_len = static_cast<Index>(sets.size());
+  const Index local = *rc::gen::inRange(0, 2 + static_cast<int>(seq_len));
+  const Index sliding = *rc::gen::inRange(0, 2 + static_cast<int>(seq_len));
+  RC_ASSERT(same_counts(count_pairs(sets, seq_len, local, sliding),
+                        count_one_by_one(sets, seq_len, local, sliding)));
+}
+
+TEST(CountPairs, RejectsSetsOfAnotherLength) {
+  EXPECT_THROW(count_pairs(std::vector<std::uint64_t>{1, 2}, 3, 0, 0), std::invalid_argument);
 }
 
 }  // namespace

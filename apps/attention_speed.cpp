@@ -1,0 +1,176 @@
+#include "apps/attention_speed.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+
+#include "apps/machine.h"
+#include "autograd/check.h"
+#include "focus/routing.h"
+#include "focus/sparse_attention.h"
+
+namespace focus {
+namespace {
+
+constexpr double kLeastSeconds = 0.5;  // of all rounds of a length
+constexpr std::size_t kMostRounds = 50;
+
+Tensor random_tensor(const Shape& shape, Rng& rng) {
+  Tensor tensor(shape);
+  for (Real& x : tensor.span()) x = static_cast<Real>(rng.normal());
+  return tensor;
+}
+
+/// Assignments that go with given sets: all of a token's weight on its groups, equally.
+Tensor even_assignments(std::span<const std::uint64_t> sets, int groups, int top_k) {
+  Tensor g = Tensor::zeros({1, static_cast<Index>(sets.size()), groups});
+  for (std::size_t i = 0; i < sets.size(); ++i)
+    for (int k = 0; k < groups; ++k)
+      if (sets[i] >> k & 1) g.data()[static_cast<Index>(i) * groups + k] = Real(1) / Real(top_k);
+  return g;
+}
+
+double largest_group_share(std::span<const std::uint64_t> sets, int groups) {
+  std::int64_t largest = 0;
+  for (int k = 0; k < groups; ++k)
+    largest = std::max<std::int64_t>(
+        largest, std::ranges::count_if(sets, [k](std::uint64_t set) { return set >> k & 1; }));
+  return static_cast<double>(largest) / static_cast<double>(sets.size());
+}
+
+template <class F>
+void time_run(RunTimes& times, F&& run) {
+  const std::size_t before = pool_stats().live;
+  reset_pool_peak();
+  const Profile profile;
+  const auto start = std::chrono::steady_clock::now();
+  run();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  if (times.seconds.empty() || seconds.count() < times.fastest()) times.phases = profile.entries();
+  times.seconds.push_back(seconds.count());
+  times.peak_bytes = std::max(times.peak_bytes, pool_stats().peak - before);
+}
+
+}  // namespace
+
+void AttentionSpeedOptions::validate() const {
+  const auto positive = [](const char* name, Index value) {
+    check(value > 0, "{} must be positive, not {}", name, value);
+  };
+  positive("--heads", heads);
+  positive("--head-dim", head_dim);
+  positive("--routing-dim", routing_dim);
+  positive("--repeats", repeats);
+  check(kv_heads >= 0, "--kv-heads must not be negative, not {}", kv_heads);
+  check(heads % key_heads() == 0, "--kv-heads {} does not divide --heads {}", kv_heads, heads);
+  check(hidden_size >= 0, "--hidden-size must not be negative, not {}", hidden_size);
+  check(groups >= 1 && groups <= 64, "--groups must be from 1 to 64, not {}", groups);
+  check(top_k >= 1 && top_k <= groups, "--top-k must be from 1 to the {} groups, not {}", groups,
+        top_k);
+  check(window >= 0, "--window must not be negative, not {}", window);
+  check(dense_up_to >= 0, "--dense-up-to must not be negative, not {}", dense_up_to);
+  check(seed >= 0, "--seed must not be negative, not {}", seed);
+}
+
+double RunTimes::fastest() const { return *std::ranges::min_element(seconds); }
+double RunTimes::median() const { return focus::median(seconds); }
+
+double AttentionSpeed::ideal_speedup() const {
+  return static_cast<double>(pairs.all) / static_cast<double>(pairs.attended);
+}
+double AttentionSpeed::speedup() const { return dense ? dense->fastest() / focus.fastest() : NAN; }
+double AttentionSpeed::speedup_with_routing() const {
+  if (!dense || routing.seconds.empty()) return NAN;
+  return dense->fastest() / (focus.fastest() + routing.fastest());
+}
+
+std::vector<std::uint64_t> random_sets(Index length, int groups, int top_k, std::uint64_t seed) {
+  Rng rng(seed);
+  std::vector<std::uint64_t> sets(static_cast<std::size_t>(length), 0);
+  for (std::uint64_t& set : sets)
+    while (std::popcount(set) < top_k)
+      set |= std::uint64_t{1} << rng.below(static_cast<std::uint64_t>(groups));
+  return sets;
+}
+
+AttentionSpeed measure_attention(const AttentionSpeedOptions& o, Index length,
+                                 const std::function<void(std::string_view)>& report) {
+  o.validate();
+  check(length > 0, "--lengths must be positive, not {}", length);
+  AttentionSpeed speed;
+  speed.length = length;
+  // Two products of 2 head_dim operations a pair and head; backward has five.
+  speed.flops_per_pair = static_cast<double>(4 * o.heads * o.head_dim) * (o.backward ? 3.5 : 1);
+  report("random inputs");
+  Rng rng(static_cast<std::uint64_t>(o.seed));
+  const auto input = [&](Index heads) {
+    Variable x(random_tensor({1, length, heads, o.head_dim}, rng));
+    x.set_requires_grad(o.backward);
+    return x;
+  };
+  const Variable q = input(o.heads), k = input(o.key_heads()), v = input(o.key_heads());
+  const Variable h(random_tensor({1, length, o.routed_size()}, rng));
+  FocusConfig config;
+  config.num_groups = o.groups;
+  config.routing_dim = o.routing_dim;
+  const FocusLayer layer = make_focus_layer(config, o.routed_size(), rng);
+
+  std::vector<std::uint64_t> sets;
+  Variable g;
+  const auto find_groups = [&] {
+    const NoGrad guard;
+    const Routing routing = route(h, layer, config, Balance::sequence);
+    sets = membership(routing, o.top_k);
+    g = Variable(routing.assignments.value());
+  };
+  if (!o.routed) {
+    sets = random_sets(length, o.groups, o.top_k, static_cast<std::uint64_t>(o.seed));
+    g = Variable(even_assignments(sets, o.groups, o.top_k));
+  }
+
+  const AttentionOptions options{
+      .scale = static_cast<Real>(1 / std::sqrt(static_cast<double>(o.head_dim)))};
+  const auto attend = [&](auto&& op) {
+    const Variable out = op();
+    if (!o.backward) return;
+    backward(out);
+    for (Variable x : {q, k, v, g}) x.zero_grad();
+  };
+  GateOptions soft_gate = GateOptions::from(config);
+  soft_gate.local_window = o.window;
+  const bool dense_too = o.dense_up_to == 0 || length <= o.dense_up_to;
+  if (dense_too) speed.dense.emplace();
+  if (dense_too && o.soft) speed.soft.emplace();
+  double spent = 0;
+  for (std::size_t round = 0; round < static_cast<std::size_t>(o.repeats) ||
+                              (spent < kLeastSeconds && round < kMostRounds);
+       ++round) {
+    const auto timed = [&](RunTimes& times, std::string_view name, auto&& run) {
+      report(fmt::format("round {}, {}", round + 1, name));
+      time_run(times, run);
+      spent += times.seconds.back();
+    };
+    if (dense_too)
+      timed(*speed.dense, "full attention",
+            [&] { attend([&] { return attention(q, k, v, options); }); });
+    if (o.routed) timed(speed.routing, "routing", find_groups);
+    g.set_requires_grad(o.backward);
+    timed(speed.focus, "Focus", [&] {
+      attend([&] {
+        GateOptions gate = soft_gate;
+        gate.gated = o.hard_gate == HardGate::keep;
+        gate.membership = sets;
+        return sparse_attention(q, k, v, g, options, std::move(gate));
+      });
+    });
+    if (speed.soft)
+      timed(*speed.soft, "soft attention",
+            [&] { attend([&] { return gated_attention(q, k, v, g, options, soft_gate); }); });
+  }
+  speed.pairs = count_pairs(sets, length, o.window, 0);
+  speed.largest_group = largest_group_share(sets, o.groups);
+  return speed;
+}
+
+}  // namespace focus

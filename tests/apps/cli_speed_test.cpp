@@ -1,0 +1,182 @@
+#include "tests/support/cli.h"
+
+// `focus speed` and `focus bench-step`: what they print and write, on lengths and models so small
+// that their speed says nothing.
+namespace focus {
+namespace {
+
+Cli& cli() { return Cli::instance(); }
+
+Words tiny_speed(const Words& more) {
+  return Words{"speed",    "--lengths", "96,32",    "--heads", "2",         "--head-dim", "8",
+               "--groups", "3",         "--window", "4",       "--repeats", "1"} +
+         more;
+}
+
+Words tiny_step(const Words& more) {
+  return Words{"bench-step",
+               "--vocab-size",
+               "50",
+               "--repeats",
+               "2",
+               "model.hidden_size=16",
+               "model.num_hidden_layers=2",
+               "data.context=32",
+               "focus.num_groups=3",
+               "focus.local_window=4"} +
+         more;
+}
+
+TEST(CliSpeed, TablesHaveTheirColumns) {
+  const ProcessResult result = cli().must_run(tiny_speed({"--soft", "--backward"}));
+  for (const char* column : {"tokens", "full", "Focus", "soft", "GFLOP/s", "pairs", "largest group",
+                             "speed-up", "ideal", "efficiency", "routing included", "sort",
+                             "grouped attention", "local band", "merge", "backward", "memory"})
+    EXPECT_TRUE(contains(result.out, column)) << column << " in\n" << result.out;
+  EXPECT_TRUE(contains(result.out, "groups by routing random vectors")) << result.out;
+  EXPECT_TRUE(contains(result.err, "96 tokens: round 1, full attention")) << result.err;
+}
+
+TEST(CliSpeed, JsonHoldsEveryLengthInOrder) {
+  const auto json = cli().figures(tiny_speed({"--dense-up-to", "50", "--kv-heads", "1"}));
+  for (const char* key : {"processor", "threads", "kernels", "numbers"})
+    EXPECT_TRUE(json.at("machine").contains(key)) << key;
+  EXPECT_EQ(json.at("groups"), 3);
+  EXPECT_EQ(json.at("kv_heads"), 1);
+  EXPECT_EQ(json.at("assignment"), "routing");
+  const auto& rows = json.at("rows");
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].at("length"), 32);
+  EXPECT_EQ(rows[1].at("length"), 96);
+  EXPECT_EQ(rows[1].at("pairs_all"), 96 * 97 / 2);
+  EXPECT_LT(rows[1].at("pairs_attended"), rows[1].at("pairs_all"));
+  for (const auto& row : rows) {
+    EXPECT_GT(row.at("focus").at("gflops"), 0);
+    EXPECT_GE(row.at("focus").at("seconds").size(), 1u);
+    EXPECT_GT(row.at("routing").at("seconds_min"), 0);
+    EXPECT_GT(row.at("peak_resident_bytes"), 0);
+    EXPECT_TRUE(row.at("soft").is_null());
+    EXPECT_NEAR(row.at("ideal_speedup").get<double>(),
+                row.at("pairs_all").get<double>() / row.at("pairs_attended").get<double>(), 1e-12);
+  }
+  EXPECT_NEAR(rows[0].at("efficiency").get<double>(),
+              rows[0].at("speedup").get<double>() / rows[0].at("ideal_speedup").get<double>(),
+              1e-12);
+  EXPECT_TRUE(rows[1].at("dense").is_null());
+  EXPECT_TRUE(rows[1].at("speedup").is_null());
+}
+
+TEST(CliSpeed, TheSameSeedGivesTheSamePairs) {
+  const auto pairs = [](const Words& more) {
+    return cli().figures(tiny_speed(more)).at("rows")[1].at("pairs_attended").get<std::int64_t>();
+  };
+  EXPECT_EQ(pairs({"--seed", "3"}), pairs({"--seed", "3"}));
+  EXPECT_EQ(pairs({"--top-k", "3"}), 96 * 97 / 2);
+  EXPECT_LT(pairs({"--assignment", "uniform", "--hard-gate", "keep"}), 96 * 97 / 2);
+}
+
+TEST(CliSpeed, WritesPlotAndPage) {
+  const std::string svg = cli().fresh("speed.svg"), html = cli().fresh("speed.html");
+  cli().must_run(tiny_speed({"--svg", svg, "--html", html}));
+  EXPECT_TRUE(read_text(svg).starts_with("<svg xmlns="));
+  EXPECT_TRUE(read_text(html).starts_with("<!DOCTYPE html>"));
+  EXPECT_TRUE(contains(read_text(html), "K=3, k=1, w=4"));
+}
+
+TEST(CliSpeed, RefusesWhatMakesNoSense) {
+  const std::string json = cli().fresh("speed.json");
+  const std::vector<std::pair<Words, Words>> cases = {
+      {{"--lengths", "0"}, {"--lengths", "positive", "0"}},
+      {{"--lengths=64,-8"}, {"--lengths", "-8"}},
+      {{"--top-k", "9"}, {"--top-k", "8 groups", "9"}},
+      {{"--top-k", "0"}, {"--top-k"}},
+      {{"--groups", "65"}, {"--groups", "64"}},
+      {{"--window", "-1"}, {"--window", "-1"}},
+      {{"--heads", "0"}, {"--heads"}},
+      {{"--kv-heads", "5"}, {"--kv-heads 5", "--heads 12"}},
+      {{"--head-dim", "-4"}, {"--head-dim"}},
+      {{"--repeats", "0"}, {"--repeats"}},
+      {{"--threads", "-1"}, {"--threads"}},
+      {{"--dense-up-to", "-1"}, {"--dense-up-to"}}};
+  for (const auto& [more, parts] : cases)
+    expect_refused(Words{"speed", "--json", json} + more, parts);
+  EXPECT_FALSE(fs::exists(json));
+}
+
+TEST(CliBenchStep, StepHasEveryPhaseAndFigure) {
+  const auto json = cli().figures(tiny_step({"data.batch=2"}));
+  EXPECT_EQ(json.at("method"), "retrofit");
+  EXPECT_EQ(json.at("attention"), "soft");
+  EXPECT_EQ(json.at("pass"), "step");
+  EXPECT_EQ(json.at("seconds").size(), 2u);
+  EXPECT_EQ(json.at("trained"), 2 * (16 * 16 + 3 * 16));  // projection and centroids, two layers
+  for (const char* key : {"seconds_min", "seconds_median", "tokens_per_second",
+                          "tokens_per_second_median", "gflops", "peak_gflops", "share_of_peak",
+                          "peak_resident_bytes", "peak_tensor_bytes", "multiply_adds"})
+    EXPECT_GT(json.at(key).get<double>(), 0) << key;
+  double sum = 0;
+  Words phases;
+  for (const auto& phase : json.at("phases")) {
+    phases.push_back(phase.at("phase"));
+    for (const char* part : {"forward_seconds", "backward_seconds", "update_seconds"})
+      sum += phase.at(part).get<double>();
+    if (phase.at("phase") == "optimiser") {
+      EXPECT_GT(phase.at("update_seconds"), 0);
+    } else {
+      EXPECT_GT(phase.at("forward_seconds"), 0) << phase;
+    }
+  }
+  EXPECT_EQ(phases, (Words{"embedding", "attention", "routing", "linear", "loss", "optimiser",
+                           "element-wise, norms"}));
+  double marks = 0;
+  for (const auto& mark : json.at("marks")) marks += mark.at("seconds").get<double>();
+  EXPECT_NEAR(sum, marks, 1e-9);
+  EXPECT_LE(sum, json.at("seconds_min").get<double>() + 1e-6);
+}
+
+TEST(CliBenchStep, MethodAttentionAndPassAreTheRecipes) {
+  const auto hard = cli().figures(tiny_step(
+      {"--forward-only", "focus.training=hard", "focus.train_top_k=1", "focus.sequence_steps=0"}));
+  EXPECT_EQ(hard.at("attention"), "hard k=1 keep");
+  EXPECT_EQ(hard.at("balance"), "carried");
+  for (const auto& mark : hard.at("marks"))
+    EXPECT_FALSE(contains(mark.at("name"), "backward")) << mark;
+  const auto full = cli().figures(tiny_step({"method=full", "model.model_type=gpt2"}));
+  EXPECT_EQ(full.at("attention"), "dense");
+  EXPECT_EQ(full.at("model").at("model_type"), "gpt2");
+  EXPECT_EQ(full.at("trained"), full.at("parameters"));
+}
+
+TEST(CliBenchStep, KeysGoOverANamedShape) {
+  const auto json =
+      cli().figures({"bench-step", "--shape", "llama-15m", "--repeats", "1", "--vocab-size", "60",
+                     "model.num_hidden_layers=1", "data.context=16", "--forward-only"});
+  EXPECT_EQ(json.at("model").at("hidden_size"), 288);
+  EXPECT_EQ(json.at("model").at("num_hidden_layers"), 1);
+  EXPECT_EQ(json.at("model").at("vocab_size"), 60);
+}
+
+TEST(CliBenchStep, ReadsARecipeAndLeavesTheDiskAlone) {
+  const std::string folder = cli().fresh("folder"), out = folder + "/run";
+  fs::create_directory(folder);
+  write_text(folder + "/recipe.yaml",
+             "out: " + out + "\nbase: not-there.h5\nfocus:\n  num_groups: 5\n");
+  const auto before = snapshot(folder);
+  const ProcessResult result =
+      cli().must_run({"bench-step", folder + "/recipe.yaml", "--vocab-size", "50", "--repeats", "1",
+                      "model.hidden_size=16", "model.num_hidden_layers=1", "data.context=16"});
+  EXPECT_TRUE(contains(result.out, "tokens/s")) << result.out;
+  EXPECT_EQ(snapshot(folder), before);
+}
+
+TEST(CliBenchStep, RefusesWhatMakesNoSense) {
+  expect_refused({"bench-step", "--shape", "gpt5"}, {"gpt5", "gpt2, llama-15m"});
+  expect_refused({"bench-step", "--repeats", "0"}, {"--repeats"});
+  expect_refused({"bench-step", "--vocab-size", "-3"}, {"--vocab-size"});
+  expect_refused(tiny_step({"model.num_attention_heads=5"}), {"num_attention_heads 5"});
+  expect_refused(tiny_step({"focus.temperature=0"}), {"focus.temperature"});
+  expect_refused(tiny_step({"data.contxt=3"}), {"data.contxt", "data.context"});
+}
+
+}  // namespace
+}  // namespace focus
