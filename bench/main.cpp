@@ -1,5 +1,8 @@
 #include <benchmark/benchmark.h>
+#include <fmt/format.h>
 #include <omp.h>
+
+#include <exception>
 
 #include "autograd/simd/kernels.h"
 #include "bench/cases.h"
@@ -19,6 +22,11 @@ int main(int argc, char** argv) {
   focus::bench::add_other_cases();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  benchmark::RunSpecifiedBenchmarks();
+  try {
+    benchmark::RunSpecifiedBenchmarks();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "focus_bench: {}\n", error.what());
+    return 1;
+  }
   benchmark::Shutdown();
 }

@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 folder=${1:-bench/.venv}
 packages=(numpy torch transformers peft)
-if "$folder/bin/python" -c 'import numpy, torch, transformers, peft' 2>/dev/null; then
+if "$folder/bin/python" -m pip show --quiet "${packages[@]}" 2>/dev/null; then
   exit 0
 fi
 python3 -m venv "$folder"
