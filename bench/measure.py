@@ -25,7 +25,10 @@ def measured(side, options):
     """One run of a side on a machine as quiet as it gets: a disturbed run is tried again."""
     for attempt in range(options.tries):
         machine.wait_until_quiet(options.wait)
-        run = machine.run(side.command, side.environment)
+        try:
+            run = machine.run(side.command, side.environment)
+        except OSError as error:
+            raise MeasurementError(f"{side.name}: {error}") from error
         if run.status != 0:
             why = (run.stderr.strip() or run.stdout.strip()).splitlines()[-1:]
             raise MeasurementError(f"{side.name}: status {run.status}: {' '.join(why)}")

@@ -13,8 +13,10 @@ INTRODUCTION = """# Measured
 
 Made by `bench/results.py` from `history.jsonl`, which `bench/run.sh` appends to; do not edit. The
 newest undisturbed measurement of each row. Times are best / median; "times as fast" is the other
-side's time by ours, likewise; the ideal is the ratio of the pairs attended. A measurement during
-which other processes took more than a few percent of a core is not quoted.
+side's time by ours, likewise; the ideal is the ratio of the pairs attended. Hard attention is given
+each token's groups, drawn evenly: its time holds the sort and the merge, not the routing. Peak MiB
+are the whole process's, ours / the other's. A measurement during which other processes took more
+than a few percent of a core is not quoted.
 """
 
 

@@ -112,6 +112,9 @@ class Figures(unittest.TestCase):
         measured = measure.measure_row(rows.Row("soft", "some work", [good, bad]), options)
         self.assertEqual([side["name"] for side in measured["sides"]], ["good"])
         self.assertEqual(measured["not_measured"], {"bad": why})
+        absent = rows.Side("absent", ["/no/such/program"], None)
+        with self.assertRaisesRegex(measure.MeasurementError, "absent: .*/no/such/program"):
+            measure.measure_row(rows.Row("soft", "some work", [absent]), options)
 
 
 class Table(unittest.TestCase):
