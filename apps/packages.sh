@@ -1,5 +1,27 @@
+# shellcheck shell=bash
 # Sourced by apps/quickstart.sh and tests/run.sh: installs what is missing of the Debian packages
-# that the program needs, and with `install_packages test` those of the tests too.
+# that the program needs, with `install_packages test` those of the tests too, with
+# `install_packages bench` those of the benchmarks, of which the libraries that are only compared
+# with may be missing.
+
+# Those of the given packages that are not installed, into `missing`.
+find_missing() {
+  local package
+  missing=()
+  for package in "$@"; do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' ||
+      missing+=("$package")
+  done
+}
+
+apt_install() {
+  local as_root=()
+  [ "$(id -u)" -eq 0 ] || as_root=(sudo)
+  echo "installing: $*"
+  "${as_root[@]}" apt-get update -qq &&
+    DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq \
+      --no-install-recommends "$@" >/dev/null
+}
 
 install_packages() {
   local wanted=(
@@ -7,18 +29,16 @@ install_packages() {
     libeigen3-dev libfmt-dev libspdlog-dev libyaml-cpp-dev libhdf5-dev libcli11-dev
     nlohmann-json3-dev libpcre2-dev libicu-dev libxxhash-dev libsentencepiece-dev liblzma-dev
   )
-  if [ "${1:-}" = test ]; then
-    wanted+=(libgtest-dev libgmock-dev librapidcheck-dev)
-  fi
-  local missing=() package
-  for package in "${wanted[@]}"; do
-    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' ||
-      missing+=("$package")
-  done
-  [ ${#missing[@]} -eq 0 ] && return 0
-  local as_root=()
-  [ "$(id -u)" -eq 0 ] || as_root=(sudo)
-  echo "installing: ${missing[*]}"
-  "${as_root[@]}" apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  local compared_with=() missing
+  case "${1:-}" in
+    test) wanted+=(libgtest-dev libgmock-dev librapidcheck-dev) ;;
+    bench)
+      wanted+=(libbenchmark-dev python3 python3-venv)
+      compared_with=(libopenblas-serial-dev libdnnl-dev)
+      ;;
+  esac
+  find_missing "${wanted[@]}"
+  [ ${#missing[@]} -eq 0 ] || apt_install "${missing[@]}"
+  find_missing "${compared_with[@]}"
+  [ ${#missing[@]} -eq 0 ] || apt_install "${missing[@]}" || echo "going on without: ${missing[*]}"
 }

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "autograd/variable.h"
+#include "tests/support/random.h"
+
+// The kernels' benchmarks. Every case has its operands made before the clock runs and reports, next
+// to its time, what it got done a second.
+namespace focus::bench {
+
+/// A case ready to run. The amounts are those of one call of `run`; what is left 0 is not reported.
+struct Case {
+  std::function<void()> run;
+  double flops = 0;   // floating-point operations that the result needs: GFLOP/s
+  double bytes = 0;   // each array counted once where it is read and once where written: GB/s
+  double tokens = 0;  // tokens/s
+  double pairs = 0;   // attended pairs of one head: reported as they are
+};
+
+/// Registers a case under a name of Google Benchmark's form, "layer_norm/forward/T:1024".
+void add_case(const std::string& name, std::function<Case()> setup);
+
+void add_gemm_cases();       // the seven shapes of gemm_shapes.h
+void add_op_cases();         // norms, activations, rope, embedding, loss
+void add_attention_cases();  // dense, sliding window, soft, hard
+void add_routing_cases();    // routing, Sinkhorn, membership, class plan
+void add_other_cases();      // AdamW, tokenizer
+
+/// Numbers in [-1, 1): much cheaper to make than normal ones, and no kernel here minds.
+inline Tensor random_tensor(const Shape& shape, std::uint64_t seed) {
+  return uniform(shape, seed, -1, 1);
+}
+
+/// One call of op(inputs) without a graph.
+template <class Op>
+std::function<void()> forward(Variables inputs, Op op) {
+  return [inputs = std::move(inputs), op] {
+    const NoGrad off;
+    const Variable out = op(inputs);
+  };
+}
+
+/// One call of op(inputs) and the gradients of all inputs, that of the output being 1.
+template <class Op>
+std::function<void()> forward_backward(Variables inputs, Op op) {
+  for (Variable& input : inputs) input.set_requires_grad(true);
+  return [inputs = std::move(inputs), op]() mutable {
+    backward(op(inputs));
+    for (Variable& input : inputs) input.zero_grad();
+  };
+}
+
+/// Both passes of a case under "<name>/forward/<arguments>" and "<name>/forward_backward/...".
+inline constexpr std::array kPasses = {std::pair{"forward", false},
+                                       std::pair{"forward_backward", true}};
+
+inline constexpr std::array<Index, 6> kLengths = {512, 1024, 2048, 4096, 8192, 16384};
+
+}  // namespace focus::bench

@@ -1,0 +1,36 @@
+#include "autograd/gemm.h"
+
+#include "bench/cases.h"
+#include "bench/gemm_shapes.h"
+
+namespace focus::bench {
+namespace {
+
+using Gemm = decltype(&gemm);
+
+/// a and b as the product stores them, with rows of `lda` and `ldb` numbers.
+void add_product(const std::string& name, Gemm product, const GemmShape& shape, Index lda,
+                 Index ldb) {
+  add_case("gemm/" + name + "/" + shape.name(), [=] {
+    const auto [m, k, n] = shape;
+    const Tensor a = random_tensor({m * k}, 1), b = random_tensor({k * n}, 2);
+    Tensor c({m, n});
+    return Case{.run =
+                    [=]() mutable {
+                      product(m, n, k, a.data(), lda, b.data(), ldb, c.data(), n, Into::assign);
+                    },
+                .flops = shape.flops()};
+  });
+}
+
+}  // namespace
+
+void add_gemm_cases() {
+  for (const GemmShape& shape : kGemmShapes) {
+    add_product("nn", &gemm, shape, shape.k, shape.n);
+    add_product("nt", &gemm_nt, shape, shape.k, shape.k);
+    add_product("tn", &gemm_tn, shape, shape.m, shape.n);
+  }
+}
+
+}  // namespace focus::bench

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# The PyTorch peers' virtual environment: `bash bench/peers/install.sh [FOLDER]`, bench/.venv unless
+# said. Run again, it only looks whether all is there. pip reads its own settings: PyTorch's index of
+# CPU builds in PIP_EXTRA_INDEX_URL saves the download of its GPU libraries.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+folder=${1:-bench/.venv}
+packages=(numpy torch transformers peft)
+if "$folder/bin/python" -m pip show --quiet "${packages[@]}" 2>/dev/null; then
+  exit 0
+fi
+python3 -m venv "$folder"
+"$folder/bin/python" -m pip install --quiet "${packages[@]}"

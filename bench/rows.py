@@ -1,0 +1,212 @@
+"""What is compared with what: a row is one piece of work, done by us and by its peers."""
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build" / "bench"
+PEERS = ROOT / "bench" / "peers"
+
+
+@dataclass
+class Settings:
+    """How often and on how many threads."""
+
+    threads: int
+    repeats: int
+    quick: bool
+    peers_python: str = ""
+
+
+@dataclass
+class Side:
+    """One way to do a row's work. `read` makes figures of the finished process (machine.Run): at
+    least ms_min and ms_median; `environment` is set for it."""
+
+    name: str
+    command: list[str]
+    read: Callable
+    environment: dict = field(default_factory=dict)
+
+
+@dataclass
+class Row:
+    """sides[0] is what is being judged. `ideal_from_pairs`: the peer attends all pairs and we a
+    part of them, so that the ratio can at best be that of the pairs."""
+
+    group: str
+    work: str
+    sides: list[Side]
+    ideal_from_pairs: bool = False
+
+
+def our_environment(settings):
+    # The program shortens libgomp's spin itself; the benchmarks are told.
+    return {"OMP_NUM_THREADS": str(settings.threads), "GOMP_SPINCOUNT": "10000"}
+
+
+def read_google_benchmark(run):
+    """Figures of the one case that was run, over its repetitions."""
+    document = json.loads(run.stdout)
+    cases = [c for c in document["benchmarks"] if c.get("run_type") == "iteration"]
+    if not cases:
+        raise ValueError("focus_bench ran no case of that name")
+    assert all(c["time_unit"] == "ms" for c in cases)
+    times = [c["real_time"] for c in cases]
+    figures = {
+        "ms_min": min(times),
+        "ms_median": statistics.median(times),
+        "peak_rss_mib": run.peak_rss_mib,
+    }
+    if "GFLOP/s" in cases[0]:
+        figures["gflops"] = max(c["GFLOP/s"] for c in cases)
+    if "pairs" in cases[0]:
+        figures["pairs"] = cases[0]["pairs"]
+    context = document["context"]
+    figures["build"] = {key: context[key] for key in ("isa", "compiler", "version")}
+    return figures
+
+
+def kernel(name, case, settings):
+    """A case of focus_bench."""
+    return Side(
+        name,
+        [
+            str(BUILD / "focus_bench"),
+            f"--benchmark_filter=^{case}/real_time$",
+            f"--benchmark_repetitions={settings.repeats}",
+            f"--benchmark_min_time={0.02 if settings.quick else 0.5}",
+            "--benchmark_format=json",
+        ],
+        read_google_benchmark,
+        our_environment(settings),
+    )
+
+
+def program_step(name, settings, overrides):
+    """A step of the program itself, `focus bench-step`: the one place that knows its options and
+    its JSON."""
+    file = Path(tempfile.gettempdir()) / f"focus-bench-step-{os.getpid()}.json"
+
+    def read(_run):
+        document = json.loads(file.read_text(encoding="utf-8"))
+        file.unlink()
+        return {
+            "ms_min": 1e3 * document["seconds_min"],
+            "ms_median": 1e3 * document["seconds_median"],
+            "tokens_per_second": document["tokens_per_second"],
+            "gflops": document["gflops"],
+            "peak_rss_mib": document["peak_resident_bytes"] / 2**20,
+        }
+
+    command = [str(BUILD / "focus"), "bench-step", "--shape", "gpt2", "--json", str(file)]
+    command += ["--repeats", str(settings.repeats), *overrides]
+    return Side(name, command, read, our_environment(settings))
+
+
+def torch_peer(name, settings, script, *arguments):
+    """A script of bench/peers that prints one line."""
+    command = [settings.peers_python or sys.executable, str(PEERS / script), *arguments]
+    command += ["--threads", str(settings.threads), "--repeats", str(settings.repeats)]
+    # One process compiles, so that its CPU time is counted as the peer's.
+    environment = {"OMP_NUM_THREADS": str(settings.threads), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    return Side(name, command, lambda run: json.loads(run.stdout), environment)
+
+
+def dense_rows(settings):
+    work = [(12, t, w) for w in ("forward", "forward_backward") for t in (1024, 4096, 16384)]
+    work.append((1, 65536, "forward"))
+    if settings.quick:
+        work = [(12, 512, "forward"), (12, 512, "forward_backward")]
+    for heads, seq_len, what in work:
+        passes = what.replace("_", " + ")
+        yield Row(
+            "dense",
+            f"dense causal attention, {passes}, {heads_of(heads)}, T={seq_len}",
+            [
+                kernel("focus", f"attention/dense/{what}/heads:{heads}/T:{seq_len}", settings),
+                torch_peer(
+                    "PyTorch SDPA",
+                    settings,
+                    "sdpa.py",
+                    *("--heads", str(heads), "--lengths", str(seq_len), "--what", what),
+                ),
+            ],
+        )
+
+
+def soft_rows(settings):
+    for seq_len in (512,) if settings.quick else (1024, 2048, 4096):
+        dense = kernel(
+            "focus, dense", f"attention/dense/forward_backward/heads:12/T:{seq_len}", settings
+        )
+        for gate in ("affinity", "logit"):
+            case = f"attention/soft_{gate}/forward_backward/heads:12/T:{seq_len}"
+            title = f"soft {gate} gate, forward + backward, 12 heads, T={seq_len}"
+            yield Row("soft", title, [kernel("focus, soft", case, settings), dense])
+
+
+def hard_rows(settings):
+    lengths = [(12, 512), (12, 1024), (12, 4096), (12, 16384), (1, 65536), (1, 131072)]
+    for heads, seq_len in lengths[:1] if settings.quick else lengths:
+        where = f"heads:{heads}/T:{seq_len}"
+        yield Row(
+            "hard",
+            f"hard attention K=8 k=1 w=128, forward, {heads_of(heads)}, T={seq_len}",
+            [
+                kernel("focus, hard", f"attention/hard_k1/forward/{where}", settings),
+                kernel("focus, dense", f"attention/dense/forward/{where}", settings),
+            ],
+            ideal_from_pairs=True,
+        )
+
+
+def step_rows(settings):
+    seq_len = 128 if settings.quick else 1024
+    ours = [f"data.context={seq_len}", "data.batch=1", "focus.num_groups=8"]
+    ours.append("focus.local_window=128")
+
+    def naive(name, *arguments):
+        return torch_peer(name, settings, "focus_naive.py", "--T", str(seq_len), *arguments)
+
+    def lora(name, dtype):
+        return torch_peer(name, settings, "lora_step.py", "--T", str(seq_len), "--dtype", dtype)
+
+    title = f"retrofit step, GPT-2 124M, batch 1, T={seq_len}"
+    yield Row(
+        "step",
+        f"{title}, fp32",
+        [
+            program_step("focus", settings, ours),
+            naive("PyTorch eager, logit gate", "--gate", "logit"),
+            naive("PyTorch eager, affinity gate"),
+            naive("torch.compile, affinity gate", "--compile"),
+            lora("PEFT LoRA r=4, fp32", "fp32"),
+            lora("PEFT LoRA r=4, bf16", "bf16"),
+        ],
+    )
+    yield Row(
+        "step",
+        f"{title}, bf16",
+        [
+            program_step("focus, compute: bf16", settings, [*ours, "compute=bf16"]),
+            naive("PyTorch eager, affinity gate, bf16", "--dtype", "bf16"),
+            naive("torch.compile, affinity gate, bf16", "--compile", "--dtype", "bf16"),
+            lora("PEFT LoRA r=4, bf16", "bf16"),
+        ],
+    )
+
+
+def heads_of(count):
+    return "one head" if count == 1 else f"{count} heads"
+
+
+# What bench/run.sh takes as its words, beside "gemm", which is one program (measure.py).
+GROUPS = {"dense": dense_rows, "soft": soft_rows, "hard": hard_rows, "step": step_rows}
+NEED_TORCH = {"dense", "step"}

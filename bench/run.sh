@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Measures the program and its peers in one go on this machine: `bash bench/run.sh [what...]
+# [--quick]`, where what is dense, soft, hard, step, gemm (all if none; --help says more). Builds
+# first; records go to bench/results. FOCUS_PEERS_PYTHON names an interpreter that has PyTorch,
+# transformers and peft; without it they are installed into bench/.venv.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. apps/packages.sh
+
+install_packages bench
+cmake --preset bench >/dev/null
+cmake --build --preset bench --target focus_program focus_bench gemm_peers
+exec python3 bench/measure.py "$@"
