@@ -29,8 +29,7 @@ Index block_begin(Index block) {
   return block < 3 ? kFirstBlock << (block - 1) : (block - 2) * kBlock;
 }
 Index block_capacity(Index block) {
-  if (block == 0) return kFirstBlock;
-  return std::min(kBlock, kFirstBlock << (block - 1));
+  return block < 3 ? std::max(kFirstBlock, block_begin(block)) : kBlock;
 }
 
 /// Columns of each panel of a packed matrix of so many columns, of which the panel's or the

@@ -70,6 +70,19 @@ TEST(LayerCache, EveryTokenAttendsAsInTheWholeSequence) {
   expect_as_sparse({.groups = 1, .top_k = 1});
 }
 
+TEST(LayerCache, ALongClass) {
+  const Case c{.seq_len = 5000, .heads = 1, .kv_heads = 1, .groups = 1, .top_k = 1};
+  const std::vector<Tensor> x = inputs_of(c);
+  const GateOptions gate = gate_of(c, x[3]);
+  Tensor out({1, 1, 1, 4});
+  decode(c, x, gate, [&](Index t, LayerCache& cache) {
+    if (t + 1 == c.seq_len) cache.attend(x[0].data() + t * 4, out.data());
+  });
+  const Tensor all = sparse_attention(x[0], x[1], x[2], x[3], options_of(c), gate).value();
+  EXPECT_LE(relative_difference(out, Tensor::from({1, 1, 1, 4}, all.span().last(4))),
+            kTwinTolerance);
+}
+
 TEST(LayerCache, HeadDimensionsOfPublishedModels) {
   for (const Index head_dim : {1, 8, 12, 24, 64, 80, 128})
     expect_as_sparse({.seq_len = 130, .head_dim = head_dim, .top_k = 1});
