@@ -54,6 +54,12 @@ std::optional<std::int32_t> LoadedModel::document_start() const {
   return tokenizer ? tokenizer->bos_id() : std::nullopt;
 }
 
+std::optional<std::int32_t> LoadedModel::document_end() const {
+  if (decoder->config().eos_token_id)
+    return static_cast<std::int32_t>(*decoder->config().eos_token_id);
+  return tokenizer ? tokenizer->eos_id() : std::nullopt;
+}
+
 const Tokenizer& LoadedModel::require_tokenizer() const {
   if (!tokenizer)
     fail("{}: no tokenizer in it; name one (a tokenizer.json, a tokenizer.model, or bytes)", where);

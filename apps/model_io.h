@@ -27,6 +27,8 @@ struct LoadedModel {
 
   /// The id put before every document: the config's BOS, else the tokenizer's, else none.
   std::optional<std::int32_t> document_start() const;
+  /// The id that ends a document: the config's EOS, else the tokenizer's, else none.
+  std::optional<std::int32_t> document_end() const;
   /// Throws a line that says how to name one where there is no tokenizer.
   const Tokenizer& require_tokenizer() const;
 };

@@ -125,6 +125,10 @@ void Trainer::build_model() {
   } else {
     model_ = load_model(config_.base, config_.tokenizer);
     model_.require_tokenizer();
+    // A base that was trained with a Focus comes composed with it; the recipe says what attention
+    // this run has.
+    for (Block& block : model_.decoder->layers()) block.self_attn.mechanism = {};
+    model_.focus.reset();
   }
   compose(rng);
 }

@@ -67,8 +67,9 @@ struct RotaryTable {
   Tensor sin;  // [seq_len, rotary_dim / 2]
 };
 /// Rotates the first rotary_dim numbers of each head by their position, half-split pairs
-/// (x_i, x_{i + rotary_dim/2}) as in transformers.  x [batch, seq_len, heads, head_dim]
-Variable rope(const Variable& x, const RotaryTable& table);
+/// (x_i, x_{i + rotary_dim/2}) as in transformers; each sequence starts at `first_position`.
+/// x [batch, seq_len, heads, head_dim]
+Variable rope(const Variable& x, const RotaryTable& table, Index first_position = 0);
 
 struct AttentionOptions {
   Real scale = 1;            // on q·k

@@ -57,7 +57,7 @@ Case memberships(Index seq_len, int top_k, bool with_plan) {
   Case c;
   c.run = [=] {
     const std::vector<std::uint64_t> sets = membership(routed, top_k);
-    if (with_plan) class_plan(sets, 1, seq_len, 0);
+    if (with_plan) class_plan(sets, 1, seq_len, 0, 129);
   };
   c.tokens = static_cast<double>(seq_len);
   return c;

@@ -90,6 +90,12 @@ class BpeTokenizer : public Tokenizer {
   std::int32_t vocab_size() const override { return static_cast<std::int32_t>(tokens_.size()); }
   std::optional<std::int32_t> bos_id() const override { return parts_.bos_id; }
   std::optional<std::int32_t> eos_id() const override { return parts_.eos_id; }
+  bool is_special(std::int32_t id) const override {
+    return Tokenizer::is_special(id) ||
+           std::ranges::any_of(parts_.added_tokens, [id](const AddedToken& token) {
+             return token.special && token.id == id;
+           });
+  }
 
  private:
   void name_id(std::int32_t id, const std::string& token) {

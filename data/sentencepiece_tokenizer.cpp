@@ -36,6 +36,7 @@ class SentencePieceTokenizer : public Tokenizer {
   std::int32_t vocab_size() const override { return processor_.GetPieceSize(); }
   std::optional<std::int32_t> bos_id() const override { return present(processor_.bos_id()); }
   std::optional<std::int32_t> eos_id() const override { return present(processor_.eos_id()); }
+  bool is_special(std::int32_t id) const override { return processor_.IsControl(id); }
 
  private:
   static std::optional<std::int32_t> present(int id) {

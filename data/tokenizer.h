@@ -41,6 +41,9 @@ class Tokenizer {
   virtual std::int32_t vocab_size() const = 0;
   virtual std::optional<std::int32_t> bos_id() const { return std::nullopt; }
   virtual std::optional<std::int32_t> eos_id() const { return std::nullopt; }
+  /// True for ids that mark something and stand for no text: BOS, EOS, and what the files call
+  /// special or control.
+  virtual bool is_special(std::int32_t id) const { return id == bos_id() || id == eos_id(); }
 
   /// "bytes", "tokenizer.json", "sentencepiece" or "gpt2".
   const std::string& kind() const { return kind_; }

@@ -22,6 +22,17 @@ std::string AttentionMode::name() const {
   return fmt::format("hard k={}{}", top_k, hard_gate == HardGate::keep ? " keep" : "");
 }
 
+GateOptions hard_gate_options(const FocusConfig& config, const AttentionMode& mode,
+                              const Routing& routing) {
+  GateOptions options = GateOptions::from(config);
+  options.gated = mode.hard_gate == HardGate::keep;
+  options.membership = mode.top_k > 0
+                           ? membership(routing, mode.top_k)
+                           : std::vector<std::uint64_t>(
+                                 static_cast<std::size_t>(routing.assignments.value().rows()), 0);
+  return options;
+}
+
 double GroupStatistics::dominance() const {
   if (tokens == 0) return 0;
   return static_cast<double>(*std::ranges::max_element(sizes)) / static_cast<double>(tokens);
@@ -46,16 +57,14 @@ void FocusModel::compose(Decoder& decoder) {
 }
 
 Variable FocusModel::attend(const MechanismInputs& in) {
+  check(in.first_position == 0, "focus: layer {} has no cache of the {} tokens before", in.layer,
+        in.first_position);
   if (mode.kind == AttentionMode::Kind::dense) return attention(in.q, in.k, in.v, in.options);
   const auto layer = static_cast<std::size_t>(in.layer);
   const Routing routing = route(in.h, layers_[layer], config_, mode.balance);
-  GateOptions options = GateOptions::from(config_);
-  if (mode.kind == AttentionMode::Kind::hard) {
-    options.gated = mode.hard_gate == HardGate::keep;
-    options.membership = mode.top_k > 0 ? membership(routing, mode.top_k)
-                                        : std::vector<std::uint64_t>(
-                                              static_cast<std::size_t>(in.h.value().rows()), 0);
-  }
+  GateOptions options = mode.kind == AttentionMode::Kind::hard
+                            ? hard_gate_options(config_, mode, routing)
+                            : GateOptions::from(config_);
   last_[layer] = routing;
   last_[layer].assignments = Variable(routing.assignments.value());
   if (gather_statistics) gather(in, routing, options);

@@ -21,6 +21,10 @@ struct AttentionMode {
   std::string name() const;
 };
 
+/// The gate and the tokens' sets of hard attention in `mode`.
+GateOptions hard_gate_options(const FocusConfig& config, const AttentionMode& mode,
+                              const Routing& routing);
+
 /// What the routing of one layer did, summed over the tokens it saw.
 struct GroupStatistics {
   std::vector<std::int64_t> sizes;  // tokens whose highest assignment is group g

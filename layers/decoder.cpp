@@ -45,7 +45,8 @@ Decoder::Decoder(ModelConfig config) : config_(std::move(config)) {
     lm_head_.weight = Tensor({config_.vocab_size, config_.hidden_size});
 }
 
-Variable Decoder::attend(const Block& block, const Variable& x, Index layer) const {
+Variable Decoder::attend(const Block& block, const Variable& x, Index layer,
+                         Index first_position) const {
   const Attention& attn = block.self_attn;
   const Variable h = block.input_layernorm(x);
   const Shape q_shape{x.dim(0), x.dim(1), config_.num_attention_heads, config_.head_dim};
@@ -54,12 +55,14 @@ Variable Decoder::attend(const Block& block, const Variable& x, Index layer) con
   Variable k = reshape(attn.k_proj(h), kv_shape);
   const Variable v = reshape(attn.v_proj(h), kv_shape);
   if (!config_.learned_positions) {
-    q = rope(q, rotary_);
-    k = rope(k, rotary_);
+    q = rope(q, rotary_, first_position);
+    k = rope(k, rotary_, first_position);
   }
   const AttentionOptions options{.scale = static_cast<Real>(1 / std::sqrt(config_.head_dim))};
-  const Variable out =
-      attn.mechanism ? attn.mechanism({h, q, k, v, options, layer}) : attention(q, k, v, options);
+  check(attn.mechanism || first_position == 0,
+        "decoder: layer {} has no cache of the {} tokens before", layer, first_position);
+  const Variable out = attn.mechanism ? attn.mechanism({h, q, k, v, options, layer, first_position})
+                                      : attention(q, k, v, options);
   return attn.o_proj(
       reshape(out, {x.dim(0), x.dim(1), config_.num_attention_heads * config_.head_dim}));
 }
@@ -83,25 +86,29 @@ Variable Decoder::feed_forward(const Mlp& mlp, const Variable& x) const {
                                                               : multiply(activated(gate), up));
 }
 
-Variable Decoder::hidden_states(std::span<const std::int32_t> ids, Index batch) const {
+Variable Decoder::hidden_states(std::span<const std::int32_t> ids, Index batch,
+                                Index first_position) const {
   check(batch > 0 && !ids.empty() && static_cast<Index>(ids.size()) % batch == 0,
         "decoder: {} ids are not {} sequences of equal length", ids.size(), batch);
-  const Index seq_len = static_cast<Index>(ids.size()) / batch;
+  check(first_position >= 0, "decoder: a first position of {}", first_position);
+  const Index seq_len = static_cast<Index>(ids.size()) / batch, end = first_position + seq_len;
   Variable x = embedding(embed_tokens_.weight, ids, {batch, seq_len});
   if (config_.learned_positions) {
-    check(seq_len <= config_.max_position_embeddings,
-          "decoder: {} tokens in a sequence, but the model has {} positions", seq_len,
+    check(end <= config_.max_position_embeddings,
+          "decoder: {} tokens in a sequence, but the model has {} positions", end,
           config_.max_position_embeddings);
     std::vector<std::int32_t> positions(ids.size());
     for (std::size_t t = 0; t < ids.size(); ++t)
-      positions[t] = static_cast<std::int32_t>(static_cast<Index>(t) % seq_len);
+      positions[t] = static_cast<std::int32_t>(first_position + static_cast<Index>(t) % seq_len);
     x = add(x, embedding(embed_positions_.weight, positions, {batch, seq_len}));
-  } else if (!rotary_.cos.defined() || rotary_.cos.dim(0) < seq_len) {
-    rotary_ = rotary_table(config_.rope, config_.head_dim, seq_len);
+  } else if (const Index have = rotary_.cos.defined() ? rotary_.cos.dim(0) : 0; have < end) {
+    // At least doubled: generation asks for one position more with every token.
+    const Index ahead = std::min(2 * have, config_.max_position_embeddings);
+    rotary_ = rotary_table(config_.rope, config_.head_dim, std::max(end, ahead));
   }
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const Block& block = layers_[i];
-    x = add(x, attend(block, x, static_cast<Index>(i)));
+    x = add(x, attend(block, x, static_cast<Index>(i), first_position));
     x = add(x, feed_forward(block.mlp, block.post_attention_layernorm(x)));
   }
   return norm_(x);

@@ -47,6 +47,7 @@ struct MechanismInputs {
   const Variable& v;  // like k
   const AttentionOptions& options;  // scale, soft-cap, the layer's own sliding window
   Index layer = 0;
+  Index first_position = 0;  // of h; tokens before it are those of earlier calls
 };
 /// Returns the output before o_proj, shaped like q. This is the seam between a decoder and all that
 /// can be put onto it; an empty one is dense causal attention.
@@ -95,8 +96,11 @@ class Decoder {
 
   /// ids: `batch` sequences of equal length, one after the other -> the last norm's output
   /// [batch, seq_len, hidden_size]. Throws where a sequence is longer than
-  /// max_position_embeddings (learned positions) or an id is not below vocab_size.
-  Variable hidden_states(std::span<const std::int32_t> ids, Index batch) const;
+  /// max_position_embeddings (learned positions) or an id is not below vocab_size. Where
+  /// first_position is not 0 the ids go on from there, and every layer's mechanism must hold what
+  /// it needs of the tokens before.
+  Variable hidden_states(std::span<const std::int32_t> ids, Index batch,
+                         Index first_position = 0) const;
   /// [..., hidden_size] -> [..., vocab_size]
   Variable logits(const Variable& hidden) const;
   /// Mean cross-entropy of each token but the first of its sequence, in nats: [1]. What
@@ -116,7 +120,7 @@ class Decoder {
   }
 
  private:
-  Variable attend(const Block& block, const Variable& x, Index layer) const;
+  Variable attend(const Block& block, const Variable& x, Index layer, Index first_position) const;
   Variable feed_forward(const Mlp& mlp, const Variable& x) const;
 
   ModelConfig config_;

@@ -17,7 +17,8 @@ focus_test(optim_tests BOTH
 focus_test(focus_tests BOTH
   SOURCES
     focus/sinkhorn_test.cpp focus/routing_test.cpp focus/gated_attention_test.cpp focus/sparse_attention_test.cpp
-    focus/focus_model_test.cpp
+    focus/focus_model_test.cpp focus/layer_cache_test.cpp focus/sampling_test.cpp
+    focus/generator_test.cpp
   NEEDS focus optim
   LABELS core)
 focus_test(focus_golden_tests BOTH

@@ -6,15 +6,15 @@ namespace focus {
 namespace {
 
 /// Rotates by the table's angles times `direction` (+1 or -1).
-Tensor rotated(const Tensor& x, const RotaryTable& table, Real direction) {
+Tensor rotated(const Tensor& x, const RotaryTable& table, Index first_position, Real direction) {
   const Index seq_len = x.dim(1), heads = x.dim(2), head_dim = x.dim(3), half = table.cos.dim(1);
   Tensor y(x.shape());
   Real* out = y.data();
   parallel_chunks(x.dim(0) * seq_len, rows_per_chunk(heads * head_dim),
                   [&, out](Index begin, Index end) {
                     for (Index t = begin; t < end; ++t) {
-                      const Real* cos = table.cos.data() + t % seq_len * half;
-                      const Real* sin = table.sin.data() + t % seq_len * half;
+                      const Index angle = (first_position + t % seq_len) * half;
+                      const Real *cos = table.cos.data() + angle, *sin = table.sin.data() + angle;
                       for (Index h = 0; h < heads; ++h) {
                         const Real* from = x.data() + (t * heads + h) * head_dim;
                         Real* to = out + (t * heads + h) * head_dim;
@@ -31,15 +31,17 @@ Tensor rotated(const Tensor& x, const RotaryTable& table, Real direction) {
 
 }  // namespace
 
-Variable rope(const Variable& x, const RotaryTable& table) {
-  check(x.shape().rank() == 4 && table.cos.rank() == 2 && x.dim(1) <= table.cos.dim(0) &&
-            2 * table.cos.dim(1) <= x.dim(3),
-        "rope: x {} ([batch, seq_len, heads, head_dim]) does not fit a table of {}", x.shape(),
-        table.cos.shape());
+Variable rope(const Variable& x, const RotaryTable& table, Index first_position) {
+  check(
+      x.shape().rank() == 4 && table.cos.rank() == 2 && first_position >= 0 &&
+          first_position + x.dim(1) <= table.cos.dim(0) && 2 * table.cos.dim(1) <= x.dim(3),
+      "rope: x {} ([batch, seq_len, heads, head_dim]) from position {} does not fit a table of {}",
+      x.shape(), first_position, table.cos.shape());
   // A rotation's transpose is the rotation back.
-  return Variable::from_op(
-      "rope", rotated(x.value(), table, 1), {x},
-      [table](const Tensor& dy, Grads grads) { grads[0].add(rotated(dy, table, -1)); });
+  return Variable::from_op("rope", rotated(x.value(), table, first_position, 1), {x},
+                           [table, first_position](const Tensor& dy, Grads grads) {
+                             grads[0].add(rotated(dy, table, first_position, -1));
+                           });
 }
 
 }  // namespace focus

@@ -167,7 +167,8 @@ TEST(CliBadInput, UnknownCommandsAndOptionsAreUsageErrors) {
     EXPECT_FALSE(result.out.empty() && result.err.empty());
   }
   EXPECT_TRUE(contains(cli().run({"trian"}).err, "\"trian\""));
-  for (const char* command : {"import", "train", "eval", "info", "leak-test", "report", "corpus"})
+  for (const char* command :
+       {"import", "train", "eval", "generate", "info", "leak-test", "report", "corpus"})
     EXPECT_EQ(cli().run({command, "--help"}).status, 0) << command;
 }
 

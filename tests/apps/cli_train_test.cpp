@@ -50,6 +50,29 @@ TEST(CliTrain, AdapterHoldsNoFrozenWeightAndIsSmall) {
   EXPECT_LT(fs::file_size(cli().adapter()), fs::file_size(cli().base()) / 8);
 }
 
+TEST(CliTrain, DenseAttentionIsDenseOnABaseThatWasTrainedWithFocus) {
+  const std::string out = cli().fresh("run");
+  cli().must_run(cli().scratch({"out=" + out, "attention=focus"}));
+  RunConfig config;
+  config.method = Method::full;
+  config.base = out + "/model.h5";
+  config.data.train = {cli().train_text()};
+  config.data.valid = {cli().valid_text()};
+  config.data.context = 64;
+  config.data.cache_dir = cli().fresh("cache");
+  Trainer trainer(config);
+
+  LoadedModel model = load_model(config.base);
+  ASSERT_TRUE(model.focus);
+  std::vector<std::int32_t> ids(60);
+  for (std::size_t t = 0; t < ids.size(); ++t) ids[t] = static_cast<std::int32_t>(60 + 7 * t % 50);
+  const NoGrad guard;
+  const auto hidden = [&](Decoder& decoder) { return decoder.hidden_states(ids, 1).value(); };
+  EXPECT_FALSE(same_bits(hidden(trainer.decoder()), hidden(*model.decoder)));
+  model.focus->mode.kind = AttentionMode::Kind::dense;
+  EXPECT_TRUE(same_bits(hidden(trainer.decoder()), hidden(*model.decoder)));
+}
+
 TEST(CliTrain, CheckpointsOfARetrofitHoldNoFrozenWeightEither) {
   const std::string out = cli().fresh("run");
   cli().must_run(cli().retrofit({"out=" + out, "--stop-at", "2"}));

@@ -43,6 +43,19 @@ TEST(Rope, Gradient) {
                      {randn({2, seq_len, 2, 5}, 1)});
 }
 
+TEST(Rope, GoesOnFromAFirstPosition) {
+  const RotaryTable table = table_of(5, 2);
+  const Tensor x = randn({1, 5, 2, 5}, 1);
+  const Tensor last = Tensor::from({1, 2, 2, 5}, x.span().last(20));
+  EXPECT_TRUE(
+      same_bits(rope(last, table, 3).value(),
+                Tensor::from({1, 2, 2, 5}, std::as_const(rope(x, table).value()).span().last(20))));
+  expect_gradients([&](const Variables& v) { return rope(v[0], table, 3); },
+                   {randn({2, 2, 2, 5}, 1)});
+  EXPECT_THROW(rope(last, table, 4), std::invalid_argument);
+  EXPECT_THROW(rope(last, table, -1), std::invalid_argument);
+}
+
 TEST(Rope, RejectsATableThatDoesNotFit) {
   const RotaryTable table = table_of(4, 2);
   EXPECT_THROW(rope(Tensor::zeros({1, 5, 1, 4}), table), std::invalid_argument);  // too short
