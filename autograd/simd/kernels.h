@@ -1,5 +1,6 @@
 #pragma once
 
+#include "autograd/simd/elementwise.h"
 #include "autograd/simd/types.h"
 
 // The hot loops, compiled once for each instruction set and chosen when the program starts: the
@@ -24,8 +25,9 @@ struct Kernels {
   Index panel;       // columns of a panel
 
   /// C[m, columns] (+)= A[m, depth] B, B's first `columns` (a multiple of `vector`) alone.  A's
-  /// element (i, p) lies at a[i * a_row + p * a_column], so that A may be a matrix or its transpose;
-  /// `first` is the first of B's rows to use, `depth` how many. C has rows of `ldc` >= columns.
+  /// element (i, p) lies at a[i * a_row + p * a_column], so that A may be a matrix or its
+  /// transpose; `first` is the first of B's rows to use, `depth` how many. C has rows of `ldc` >=
+  /// columns.
   void (*product)(Index m, Index columns, Index depth, const Real* a, Index a_row, Index a_column,
                   Panels b, Index first, Real* c, Index ldc, bool add);
   /// source[rows, columns] with rows of `ld` numbers, times factor, into panels.
@@ -49,10 +51,16 @@ struct Kernels {
   void (*sigmoid_row)(const Real* a, Real* gate, Index n, Real lambda);
   /// bias = log(a + floor) over n numbers.
   void (*log_row)(const Real* a, Real* bias, Index n, Real floor);
+
+  ElementwiseKernels elementwise;
 };
 
-/// The best for this machine.
+/// The best for this machine, or those that the environment variable FOCUS_SIMD names. Throws
+/// std::runtime_error where this machine has none of that name: programs call it once before they
+/// start threads.
 const Kernels& kernels();
+/// Those of a name that this machine can run; throws as kernels() does.
+const Kernels& kernels_named(const char* name);
 /// All that this machine can run, best first: for tests and benchmarks.
 struct KernelList {
   const Kernels* items[3];
