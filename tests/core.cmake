@@ -32,3 +32,12 @@ focus_test(model_golden_tests BOTH
   SOURCES golden/arch_golden_test.cpp golden/training_golden_test.cpp
   NEEDS focus optim
   LABELS golden)
+# The program must run on any machine of FOCUS_ARCH: AVX only in the kernels that are chosen at run
+# time.
+if(FOCUS_ARCH STREQUAL "x86-64-v2")
+  add_test(NAME instruction_sets COMMAND ${CMAKE_SOURCE_DIR}/tests/instruction_sets.sh
+    ${CMAKE_OBJDUMP} ${CMAKE_NM} $<TARGET_FILE:focus_autograd> $<TARGET_FILE:focus_data>
+    $<TARGET_FILE:focus_layers> $<TARGET_FILE:focus_focus> $<TARGET_FILE:focus_optim>
+    $<TARGET_FILE:focus_apps>)
+  set_tests_properties(instruction_sets PROPERTIES LABELS core SKIP_RETURN_CODE 77)
+endif()
