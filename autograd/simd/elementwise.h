@@ -2,8 +2,8 @@
 
 #include "autograd/simd/types.h"
 
-// The kernels of element-wise ops and of rows: one pass over memory each. They take any n, and an
-// output may be one of the inputs. What they sum is summed in double.
+// The kernels of element-wise ops and of rows, and of products in double: one pass over memory
+// each. They take any n, and an output may be one of the inputs. What they sum is summed in double.
 namespace focus::simd {
 
 /// What AdamW::step multiplies with; see optim/adamw.h.
@@ -57,6 +57,10 @@ struct ElementwiseKernels {
   /// sum[columns] = the sum of x's rows, x [rows, columns], in Real.
   void (*sum_rows)(const Real* x, Index rows, Index columns, Real* sum);
   double (*sum_of_squares)(const Real* x, Index n);
+  /// c[m, n] = a[m, k] b[k, n] in double, for small n or k. a's element (i, p) lies at
+  /// a[i * a_row + p * a_column].
+  void (*product_in_double)(Index m, Index n, Index k, const double* a, Index a_row, Index a_column,
+                            const double* b, double* c);
   void (*adamw)(Real* value, Real* m, Real* v, const Real* gradient, Index n,
                 const AdamWFactors& factors);
 };

@@ -324,6 +324,33 @@ TEST(Simd, Sums) {
   });
 }
 
+TEST(Simd, ProductInDouble) {
+  const auto numbers = [](Index n, std::uint64_t seed) {
+    Rng rng(seed);
+    return each(n, [&](Index) { return rng.normal(); });
+  };
+  for_kernels([&](const Kernels& kernels) {
+    for (const Index m : {1, 4, 7})
+      for (const Index n : {1, 3, 8, 16, 37})
+        for (const Index k : {0, 1, 33})
+          for (const bool transposed : {false, true}) {
+            const Numbers a = numbers(m * k, 1), b = numbers(k * n, 2);
+            Numbers c(static_cast<std::size_t>(m * n + 1), kUntouched);
+            const Index a_row = transposed ? 1 : k, a_column = transposed ? m : 1;
+            kernels.elementwise.product_in_double(m, n, k, a.data(), a_row, a_column, b.data(),
+                                                  c.data());
+            for (Index i = 0; i < m; ++i)
+              for (Index j = 0; j < n; ++j) {
+                double sum = 0;
+                for (Index p = 0; p < k; ++p)
+                  sum += a.data()[i * a_row + p * a_column] * b.data()[p * n + j];
+                ASSERT_NEAR(c.data()[i * n + j], sum, 1e-13) << m << "x" << n << "x" << k;
+              }
+            EXPECT_EQ(c.back(), kUntouched);
+          }
+  });
+}
+
 TEST(Simd, AdamW) {
   const simd::AdamWFactors f{.gradient_scale = Real(0.5),
                              .beta1 = Real(0.9),
