@@ -34,7 +34,7 @@ focus_test(model_golden_tests BOTH
   LABELS golden)
 # The program must run on any machine of FOCUS_ARCH: AVX only in the kernels that are chosen at run
 # time.
-if(FOCUS_ARCH STREQUAL "x86-64-v2")
+if(FOCUS_ARCH STREQUAL "x86-64-v2" AND NOT FOCUS_SANITIZE)
   add_test(NAME instruction_sets COMMAND ${CMAKE_SOURCE_DIR}/tests/instruction_sets.sh
     ${CMAKE_OBJDUMP} ${CMAKE_NM} $<TARGET_FILE:focus_autograd> $<TARGET_FILE:focus_data>
     $<TARGET_FILE:focus_layers> $<TARGET_FILE:focus_focus> $<TARGET_FILE:focus_optim>

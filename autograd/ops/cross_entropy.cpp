@@ -85,7 +85,7 @@ Variable linear_cross_entropy(const Variable& x, const Variable& weight,
         const auto t = static_cast<std::size_t>(begin + r);
         if (targets[t] >= 0)
           losses[t] = row_loss(row, vocab, targets[t], share);
-        else
+        else if (share != 0)
           std::fill_n(row, vocab, Real(0));
       }
     });
