@@ -10,6 +10,7 @@
 #include <exception>
 
 #include "apps/command.h"
+#include "autograd/simd/kernels.h"
 
 namespace {
 
@@ -71,6 +72,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
+    focus::simd::kernels();  // throws where FOCUS_SIMD names what this machine lacks
     return command->run(std::span(arguments).subspan(1));
   } catch (const focus::CommandDone& done) {
     return done.status;

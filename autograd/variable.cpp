@@ -8,6 +8,7 @@
 #include "autograd/check.h"
 #include "autograd/parallel.h"
 #include "autograd/profile.h"
+#include "autograd/simd/kernels.h"
 
 namespace focus {
 namespace {
@@ -17,12 +18,14 @@ thread_local bool recording = true;
 
 using NodePointer = std::shared_ptr<detail::GradNode>;
 
-void add_in_place(Tensor& into, const Tensor& from) {
-  Real* a = into.data();
-  const Real* b = from.data();
-  parallel_chunks(into.size(), kElementChunk, [=](Index begin, Index end) {
-    for (Index i = begin; i < end; ++i) a[i] += b[i];
+/// into += from; into is a buffer of its own afterwards.
+void add_onto(Tensor& into, const Tensor& from) {
+  Tensor sum = into.unique() ? into : Tensor(into.shape());
+  parallel_chunks(sum.size(), kElementChunk, [&, out = sum.data()](Index begin, Index end) {
+    simd::kernels().elementwise.add(into.data() + begin, from.data() + begin, out + begin,
+                                    end - begin);
   });
+  into = sum;
 }
 
 /// Walks the graph below `root` by descending creation number: no recursion, and every node comes
@@ -71,8 +74,7 @@ void detail::add_gradient(GradNode& node, Tensor grad) {
   }
   check(node.grad.size() == grad.size(), "backward: gradients {} and {} meet in one slot of {}",
         node.grad.shape(), grad.shape(), node.op);
-  if (!node.grad.unique()) node.grad = node.grad.clone();
-  add_in_place(node.grad, grad);
+  add_onto(node.grad, grad);
 }
 
 Variable Variable::from_op(const char* op, Tensor value, std::initializer_list<Variable> inputs,

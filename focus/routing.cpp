@@ -8,6 +8,7 @@
 #include "autograd/eigen.h"
 #include "autograd/parallel.h"
 #include "autograd/profile.h"
+#include "autograd/simd/kernels.h"
 #include "focus/sinkhorn.h"
 
 namespace focus {
@@ -75,20 +76,26 @@ void route_backward(const Kept& kept, const Tensor& dg, Grads grads) {
   const Matrix d_projected = d_logits * kept.centroids;
   if (grads[2].wanted())
     grads[2].add(to_tensor(d_logits.transpose() * kept.projected, {groups, kept.centroids.cols()}));
-  const Index width = kept.projection.rows();
+  const Index width = kept.projection.rows(), dim = kept.projection.cols();
   if (grads[1].wanted()) {  // dW_g = hᵀ d(h W_g)
-    Matrix d_projection(width, kept.projection.cols());
+    Matrix d_projection(width, dim);
     parallel_chunks(width, 64, [&](Index begin, Index end) {
-      d_projection.middleRows(begin, end - begin).noalias() =
-          as_matrix(kept.h).middleCols(begin, end - begin).cast<double>().transpose() * d_projected;
+      const Matrix h = as_matrix(kept.h).middleCols(begin, end - begin).cast<double>();
+      simd::kernels().elementwise.product_in_double(end - begin, dim, tokens, h.data(), 1,
+                                                    end - begin, d_projected.data(),
+                                                    d_projection.data() + begin * dim);
     });
-    grads[1].add(to_tensor(d_projection, {width, kept.projection.cols()}));
+    grads[1].add(to_tensor(d_projection, {width, dim}));
   }
   if (grads[0].wanted()) {  // dh = d(h W_g) W_gᵀ
     Tensor dh(kept.h.shape());
+    const Matrix transposed = kept.projection.transpose();
     parallel_chunks(tokens, kRows, [&, out = dh.data()](Index begin, Index end) {
-      Eigen::Map<RowMatrix<Real>>(out + begin * width, end - begin, width) =
-          (d_projected.middleRows(begin, end - begin) * kept.projection.transpose()).cast<Real>();
+      Matrix rows(end - begin, width);
+      simd::kernels().elementwise.product_in_double(end - begin, width, dim,
+                                                    d_projected.data() + begin * dim, dim, 1,
+                                                    transposed.data(), rows.data());
+      Eigen::Map<RowMatrix<Real>>(out + begin * width, end - begin, width) = rows.cast<Real>();
     });
     grads[0].add(dh);
   }
@@ -141,7 +148,9 @@ Routing route(const Variable& h, const FocusLayer& layer, const FocusConfig& con
   auto logits = std::make_shared<std::vector<double>>(static_cast<std::size_t>(tokens * groups));
   parallel_chunks(tokens, kRows, [&](Index begin, Index end) {
     const Matrix rows = as_matrix(h.value()).middleRows(begin, end - begin).cast<double>();
-    kept->projected.middleRows(begin, end - begin).noalias() = rows * kept->projection;
+    simd::kernels().elementwise.product_in_double(
+        end - begin, kept->projected.cols(), rows.cols(), rows.data(), rows.cols(), 1,
+        kept->projection.data(), kept->projected.data() + begin * kept->projected.cols());
     Eigen::Map<Matrix>(logits->data() + begin * groups, end - begin, groups) =
         kept->projected.middleRows(begin, end - begin) * kept->centroids.transpose() /
         config.temperature;

@@ -1,10 +1,12 @@
 #include "optim/adamw.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
 #include "autograd/check.h"
 #include "autograd/parallel.h"
+#include "autograd/simd/kernels.h"
 
 namespace focus {
 
@@ -37,27 +39,16 @@ double gradient_norm(const NamedParameters& parameters) {
     const Index size = grad.size();
     std::vector<double> sums(static_cast<std::size_t>((size + kElementChunk - 1) / kElementChunk));
     parallel_chunks(size, kElementChunk, [&](Index begin, Index end) {
-      double sum = 0;
-      for (Index i = begin; i < end; ++i) sum += static_cast<double>(grad[i]) * grad[i];
-      sums[static_cast<std::size_t>(begin / kElementChunk)] = sum;
+      sums[static_cast<std::size_t>(begin / kElementChunk)] =
+          simd::kernels().elementwise.sum_of_squares(grad.data() + begin, end - begin);
     });
     for (const double sum : sums) total += sum;
   }
   return std::sqrt(total);
 }
 
-void clip_gradients(const NamedParameters& parameters, double norm, double max_norm) {
-  const double factor = max_norm / (norm + 1e-6);
-  if (factor >= 1) return;
-  for (NamedParameter p : parameters) {
-    if (!p.variable.grad().defined()) continue;
-    // A leaf's gradient may share its buffer with another leaf's.
-    Tensor grad = p.variable.grad().clone();
-    parallel_chunks(grad.size(), kElementChunk, [&, g = grad.data()](Index begin, Index end) {
-      for (Index i = begin; i < end; ++i) g[i] *= static_cast<Real>(factor);
-    });
-    p.variable.set_grad(grad);
-  }
+double clip_factor(double norm, double max_norm) {
+  return max_norm > 0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
 }
 
 std::string first_nonfinite_gradient(const NamedParameters& parameters) {
@@ -79,30 +70,31 @@ void AdamW::zero_grad() {
   for (NamedParameter& p : parameters_) p.variable.zero_grad();
 }
 
-void AdamW::step(double lr) {
+void AdamW::step(double lr, double gradient_scale) {
   ++steps_;
   const double t = static_cast<double>(steps_);
-  const auto step_size = static_cast<Real>(lr / (1 - std::pow(config_.beta1, t)));
-  const auto root_correction = static_cast<Real>(std::sqrt(1 - std::pow(config_.beta2, t)));
-  const auto beta1 = static_cast<Real>(config_.beta1), beta2 = static_cast<Real>(config_.beta2);
-  const auto one_minus_beta1 = static_cast<Real>(1 - config_.beta1);
-  const auto one_minus_beta2 = static_cast<Real>(1 - config_.beta2);
-  const auto eps = static_cast<Real>(config_.eps);
+  simd::AdamWFactors factors{
+      .gradient_scale = static_cast<Real>(gradient_scale),
+      .beta1 = static_cast<Real>(config_.beta1),
+      .one_minus_beta1 = static_cast<Real>(1 - config_.beta1),
+      .beta2 = static_cast<Real>(config_.beta2),
+      .one_minus_beta2 = static_cast<Real>(1 - config_.beta2),
+      .keep = 1,
+      .step_size = static_cast<Real>(lr / (1 - std::pow(config_.beta1, t))),
+      .root_correction = static_cast<Real>(std::sqrt(1 - std::pow(config_.beta2, t))),
+      .eps = static_cast<Real>(config_.eps)};
   for (std::size_t n = 0; n < parameters_.size(); ++n) {
     Variable& p = parameters_[n].variable;
     if (!p.grad().defined()) continue;
     const bool decays = p.shape().rank() > 1 || config_.decay_1d;
-    const auto keep = static_cast<Real>(decays ? 1 - lr * config_.weight_decay : 1.0);
+    factors.keep = static_cast<Real>(decays ? 1 - lr * config_.weight_decay : 1.0);
     Real* value = p.mutable_value().data();
     Real* m = moments_[n].m.data();
     Real* v = moments_[n].v.data();
     const Real* g = p.grad().data();
     parallel_chunks(p.value().size(), kElementChunk, [=](Index begin, Index end) {
-      for (Index i = begin; i < end; ++i) {
-        m[i] = beta1 * m[i] + one_minus_beta1 * g[i];
-        v[i] = beta2 * v[i] + one_minus_beta2 * g[i] * g[i];
-        value[i] = value[i] * keep - step_size * m[i] / (std::sqrt(v[i]) / root_correction + eps);
-      }
+      simd::kernels().elementwise.adamw(value + begin, m + begin, v + begin, g + begin, end - begin,
+                                        factors);
     });
   }
 }

@@ -50,9 +50,9 @@ using NamedParameters = std::vector<NamedParameter>;
 /// Euclidean norm of all gradients together, summed in double in a fixed order. Parameters that
 /// received none count as zero.
 double gradient_norm(const NamedParameters& parameters);
-/// Scales all gradients by max_norm / (norm + 1e-6) where norm is larger (PyTorch's
-/// clip_grad_norm_).
-void clip_gradients(const NamedParameters& parameters, double norm, double max_norm);
+/// What gradients of that norm are scaled by: max_norm / (norm + 1e-6) where the norm is larger
+/// (PyTorch's clip_grad_norm_), else 1. A max_norm of 0 means no clipping.
+double clip_factor(double norm, double max_norm);
 /// The first parameter whose gradient holds a NaN or an infinity; empty where there is none.
 std::string first_nonfinite_gradient(const NamedParameters& parameters);
 
@@ -69,7 +69,8 @@ class AdamW {
   /// The parameters' values are changed in place by step().
   AdamW(NamedParameters parameters, OptimConfig config);
 
-  void step(double lr);
+  /// One step on the gradients times `gradient_scale`; they themselves stay as they are.
+  void step(double lr, double gradient_scale = 1);
   void zero_grad();
 
   const NamedParameters& parameters() const { return parameters_; }

@@ -28,8 +28,7 @@ StepResult training_step(AdamW& adamw, const OptimConfig& config, std::int64_t s
         "step {}: the gradient of {} is not finite; lower optim.lr, or look at the data of this "
         "step",
         step, first_nonfinite_gradient(adamw.parameters()));
-  if (config.clip_norm > 0) clip_gradients(adamw.parameters(), result.grad_norm, config.clip_norm);
-  adamw.step(result.lr);
+  adamw.step(result.lr, clip_factor(result.grad_norm, config.clip_norm));
   profile_mark("optimiser");
   return result;
 }

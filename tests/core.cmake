@@ -4,8 +4,13 @@ focus_test(autograd_tests BOTH
     autograd/elementwise_test.cpp autograd/linear_test.cpp autograd/norm_test.cpp
     autograd/softmax_test.cpp autograd/rope_test.cpp autograd/cross_entropy_test.cpp
     autograd/attention_test.cpp autograd/threads_test.cpp autograd/profile_test.cpp
+    autograd/simd_test.cpp
   NEEDS autograd
   LABELS core)
+# Once more with the kernels that every machine can run.
+add_test(NAME autograd_tests_baseline COMMAND autograd_tests)
+set_tests_properties(autograd_tests_baseline PROPERTIES
+  LABELS core ENVIRONMENT "OMP_NUM_THREADS=2;GOMP_SPINCOUNT=10000;FOCUS_SIMD=baseline" PROCESSORS 2)
 focus_test(layers_tests BOTH
   SOURCES layers/model_config_test.cpp layers/weights_test.cpp layers/decoder_test.cpp
   NEEDS layers
@@ -29,3 +34,22 @@ focus_test(model_golden_tests BOTH
   SOURCES golden/arch_golden_test.cpp golden/training_golden_test.cpp
   NEEDS focus optim
   LABELS golden)
+# The program must run on any machine of FOCUS_ARCH: AVX only in the kernels that are chosen at run
+# time.
+if(FOCUS_ARCH STREQUAL "x86-64-v2" AND NOT FOCUS_SANITIZE)
+  add_test(NAME instruction_sets COMMAND ${CMAKE_SOURCE_DIR}/tests/instruction_sets.sh
+    ${CMAKE_OBJDUMP} ${CMAKE_NM} $<TARGET_FILE:focus_autograd> $<TARGET_FILE:focus_data>
+    $<TARGET_FILE:focus_layers> $<TARGET_FILE:focus_focus> $<TARGET_FILE:focus_optim>
+    $<TARGET_FILE:focus_apps>)
+  set_tests_properties(instruction_sets PROPERTIES LABELS core SKIP_RETURN_CODE 77)
+  find_program(QEMU_X86_64 qemu-x86_64)
+  if(QEMU_X86_64)
+    foreach(name autograd_tests focus_golden_tests)
+      add_test(NAME ${name}_without_avx COMMAND ${QEMU_X86_64} -cpu Nehalem $<TARGET_FILE:${name}>)
+      set_tests_properties(${name}_without_avx PROPERTIES
+        LABELS core ENVIRONMENT "OMP_NUM_THREADS=1" TIMEOUT 600)
+    endforeach()
+  else()
+    message(STATUS "No qemu-x86_64: the tests on a machine without AVX are left out")
+  endif()
+endif()

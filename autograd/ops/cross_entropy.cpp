@@ -1,10 +1,10 @@
 #include <cmath>
 
 #include "autograd/check.h"
-#include "autograd/eigen.h"
 #include "autograd/gemm.h"
 #include "autograd/ops.h"
 #include "autograd/parallel.h"
+#include "autograd/simd/kernels.h"
 
 namespace focus {
 namespace {
@@ -23,16 +23,18 @@ void check_targets(const Tensor& x, const Tensor& weight, std::span<const std::i
           targets[t], t, weight.dim(0));
 }
 
-/// -log softmax(row)[target]; the row becomes its log-probabilities shifted by the maximum.
-double row_loss(Real* row, Index vocab, std::int32_t target, double& log_sum) {
-  auto logits = array(row, vocab);
-  logits -= logits.maxCoeff();
-  // In pieces of 1024 summed in double: 50,000 terms in float would lose digits.
-  double sum = 0;
-  for (Index c = 0; c < vocab; c += 1024)
-    sum += static_cast<double>(logits.segment(c, std::min<Index>(1024, vocab - c)).exp().sum());
-  log_sum = std::log(sum);
-  return log_sum - static_cast<double>(row[target]);
+/// -log softmax(logits)[target]. With a share, the row becomes the gradient of share times that:
+/// share (softmax - onehot); without, it is only read.
+double row_loss(Real* logits, Index vocab, std::int32_t target, Real share = 0) {
+  const auto& kernels = simd::kernels().elementwise;
+  const Real logit = logits[target];
+  Real max = 0;
+  const double sum = kernels.exp_sum(logits, share != 0 ? logits : nullptr, vocab, max);
+  if (share != 0) {
+    kernels.affine(logits, static_cast<Real>(share / sum), 0, logits, vocab);
+    logits[target] -= share;
+  }
+  return std::log(sum) + (static_cast<double>(max) - static_cast<double>(logit));
 }
 
 }  // namespace
@@ -48,11 +50,9 @@ std::vector<double> linear_cross_entropy_rows(const Tensor& x, const Tensor& wei
     gemm_nt(n, vocab, hidden, x.data() + begin * hidden, hidden, weight.data(), hidden,
             logits.data(), vocab);
     parallel_chunks(n, 4, [&](Index first, Index last) {
-      double log_sum = 0;
       for (Index r = first; r < last; ++r) {
         const auto t = static_cast<std::size_t>(begin + r);
-        if (targets[t] >= 0)
-          losses[t] = row_loss(logits.data() + r * vocab, vocab, targets[t], log_sum);
+        if (targets[t] >= 0) losses[t] = row_loss(logits.data() + r * vocab, vocab, targets[t]);
       }
     });
   }
@@ -65,12 +65,12 @@ Variable linear_cross_entropy(const Variable& x, const Variable& weight,
   const Index rows = x.value().rows(), hidden = x.dim(-1), vocab = weight.dim(0);
   const auto scored = std::count_if(targets.begin(), targets.end(), [](auto t) { return t >= 0; });
   check(scored > 0, "linear_cross_entropy: no row has a target");
-  const Real share = 1 / static_cast<Real>(scored);
 
   // The loss is one number, so its gradients are known up to the factor that backward brings:
   // they are computed here, while each chunk of logits exists.
   const bool want_x = grad_enabled() && x.requires_grad();
   const bool want_weight = grad_enabled() && weight.requires_grad();
+  const Real share = want_x || want_weight ? 1 / static_cast<Real>(scored) : Real(0);
   Tensor dx = want_x ? Tensor(x.shape()) : Tensor();
   Tensor dw = want_weight ? Tensor(weight.shape()) : Tensor();
   Tensor logits({std::min(rows, kChunkRows), vocab});
@@ -82,17 +82,11 @@ Variable linear_cross_entropy(const Variable& x, const Variable& weight,
     parallel_chunks(n, 4, [&](Index first, Index last) {
       for (Index r = first; r < last; ++r) {
         Real* row = logits.data() + r * vocab;
-        const std::int32_t target = targets[static_cast<std::size_t>(begin + r)];
-        if (target < 0) {
-          if (want_x || want_weight) array(row, vocab).setZero();
-          continue;
-        }
-        double log_sum = 0;
-        losses[static_cast<std::size_t>(begin + r)] = row_loss(row, vocab, target, log_sum);
-        if (!want_x && !want_weight) continue;
-        // dlogits = (softmax - onehot) / scored
-        array(row, vocab) = (array(row, vocab) - static_cast<Real>(log_sum)).exp() * share;
-        row[target] -= share;
+        const auto t = static_cast<std::size_t>(begin + r);
+        if (targets[t] >= 0)
+          losses[t] = row_loss(row, vocab, targets[t], share);
+        else if (share != 0)
+          std::fill_n(row, vocab, Real(0));
       }
     });
     if (want_x)

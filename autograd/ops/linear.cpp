@@ -2,29 +2,18 @@
 #include "autograd/gemm.h"
 #include "autograd/ops.h"
 #include "autograd/parallel.h"
+#include "autograd/simd/kernels.h"
+#include "autograd/sum_rows.h"
 
 namespace focus {
 namespace {
 
 void add_to_rows(Tensor& y, const Tensor& bias) {
   const Index cols = y.cols();
-  Real* out = y.data();
-  parallel_chunks(y.rows(), rows_per_chunk(cols), [&, out](Index begin, Index end) {
+  parallel_chunks(y.rows(), rows_per_chunk(cols), [&, out = y.data()](Index begin, Index end) {
     for (Index r = begin; r < end; ++r)
-      for (Index c = 0; c < cols; ++c) out[r * cols + c] += bias[c];
+      simd::kernels().elementwise.add(out + r * cols, bias.data(), out + r * cols, cols);
   });
-}
-
-/// Sum over rows, parallel over columns so that the order of additions is always the same.
-Tensor sum_rows(const Tensor& x, const Shape& shape) {
-  Tensor sum = Tensor::zeros(shape);
-  const Index rows = x.rows(), cols = x.cols();
-  Real* out = sum.data();
-  parallel_chunks(cols, 64, [&, out](Index begin, Index end) {
-    for (Index r = 0; r < rows; ++r)
-      for (Index c = begin; c < end; ++c) out[c] += x[r * cols + c];
-  });
-  return sum;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "autograd/check.h"
 #include "autograd/ops.h"
 #include "autograd/parallel.h"
+#include "autograd/simd/kernels.h"
 
 namespace focus {
 namespace {
@@ -8,24 +9,17 @@ namespace {
 /// Rotates by the table's angles times `direction` (+1 or -1).
 Tensor rotated(const Tensor& x, const RotaryTable& table, Index first_position, Real direction) {
   const Index seq_len = x.dim(1), heads = x.dim(2), head_dim = x.dim(3), half = table.cos.dim(1);
+  const Index width = heads * head_dim;
   Tensor y(x.shape());
-  Real* out = y.data();
-  parallel_chunks(x.dim(0) * seq_len, rows_per_chunk(heads * head_dim),
-                  [&, out](Index begin, Index end) {
-                    for (Index t = begin; t < end; ++t) {
-                      const Index angle = (first_position + t % seq_len) * half;
-                      const Real *cos = table.cos.data() + angle, *sin = table.sin.data() + angle;
-                      for (Index h = 0; h < heads; ++h) {
-                        const Real* from = x.data() + (t * heads + h) * head_dim;
-                        Real* to = out + (t * heads + h) * head_dim;
-                        for (Index i = 0; i < half; ++i) {
-                          to[i] = from[i] * cos[i] - from[half + i] * direction * sin[i];
-                          to[half + i] = from[half + i] * cos[i] + from[i] * direction * sin[i];
-                        }
-                        for (Index i = 2 * half; i < head_dim; ++i) to[i] = from[i];
-                      }
-                    }
-                  });
+  parallel_chunks(
+      x.dim(0) * seq_len, rows_per_chunk(width), [&, out = y.data()](Index begin, Index end) {
+        for (Index t = begin; t < end; ++t) {
+          const Index angles = (first_position + t % seq_len) * half;
+          simd::kernels().elementwise.rope(x.data() + t * width, table.cos.data() + angles,
+                                           table.sin.data() + angles, direction, heads, head_dim,
+                                           half, out + t * width);
+        }
+      });
   return y;
 }
 

@@ -1,3 +1,7 @@
+#include <cstdlib>
+#include <string>
+
+#include "autograd/check.h"
 #include "autograd/simd/kernels.h"
 
 namespace focus::simd {
@@ -17,9 +21,24 @@ KernelList usable_kernels() {
   return list;
 }
 
+const Kernels& kernels_named(const char* name) {
+  const KernelList list = usable_kernels();
+  std::string names;
+  for (int i = 0; i < list.count; ++i) {
+    const std::string usable = list.items[i]->name;
+    if (usable == name) return *list.items[i];
+    names += (i > 0 ? ", " : "") + usable;
+  }
+  fail("FOCUS_SIMD is \"{}\", but this machine can run {}: choose one of these, or unset it", name,
+       names);
+}
+
 const Kernels& kernels() {
-  static const Kernels& best = *usable_kernels().items[0];
-  return best;
+  static const Kernels& chosen = []() -> const Kernels& {
+    const char* name = std::getenv("FOCUS_SIMD");
+    return name == nullptr ? *usable_kernels().items[0] : kernels_named(name);
+  }();
+  return chosen;
 }
 
 }  // namespace focus::simd

@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "autograd/simd/elementwise.h"
 #include "autograd/simd/types.h"
 
 // The hot loops, compiled once for each instruction set and chosen when the program starts: the
@@ -87,10 +88,16 @@ struct Kernels {
   /// `rounds` times kPeakChains multiply-adds of a vector, all in registers: what no product can
   /// exceed. The result is there so that the work is done.
   Real (*multiply_add_peak)(Index rounds);
+
+  ElementwiseKernels elementwise;
 };
 
-/// The best for this machine.
+/// The best for this machine, or those that the environment variable FOCUS_SIMD names. Throws
+/// std::runtime_error where this machine has none of that name: programs call it once before they
+/// start threads.
 const Kernels& kernels();
+/// Those of a name that this machine can run; throws as kernels() does.
+const Kernels& kernels_named(const char* name);
 /// All that this machine can run, best first: for tests and benchmarks.
 struct KernelList {
   const Kernels* items[3];

@@ -46,6 +46,15 @@ TEST(CliBadInput, MissingFiles) {
   expect_refused({"train", missing + ".yaml"}, {missing + ".yaml", "cannot be read"});
 }
 
+TEST(CliBadInput, KernelsThatNoMachineHas) {
+  const std::string out = cli().fresh("corpus.txt");
+  setenv("FOCUS_SIMD", "avx9", 1);
+  expect_refused({"corpus", "--out", out}, {"FOCUS_SIMD is \"avx9\"", "baseline"});
+  setenv("FOCUS_SIMD", "baseline", 1);
+  cli().must_run({"corpus", "--out", out, "--documents", "1"});
+  unsetenv("FOCUS_SIMD");
+}
+
 TEST(CliBadInput, AFolderThatIsNoModel) {
   const std::string folder = cli().fresh("empty"), out = cli().fresh("out.h5");
   fs::create_directory(folder);

@@ -123,17 +123,22 @@ TEST(Gradients, NormOfAllTogether) {
   EXPECT_DOUBLE_EQ(gradient_norm(p), std::sqrt(40025.0));
 }
 
-TEST(Gradients, ClipScalesAllByOneFactor) {
-  const Tensor shared = tensor_of({2}, {3, 4});
-  NamedParameters p = {parameter("a", Tensor::zeros({2}), shared),
-                       parameter("b", Tensor::zeros({2}), shared)};
-  const double norm = gradient_norm(p);
-  clip_gradients(p, norm, 10);
-  EXPECT_EQ(p[0].variable.grad()[0], 3);
-  clip_gradients(p, norm, 1);
-  for (const NamedParameter& each : p)  // a shared buffer must not be scaled twice
-    EXPECT_NEAR(each.variable.grad()[1], 4 / (norm + 1e-6), 1e-6);
-  EXPECT_EQ(shared[1], 4);
+TEST(Gradients, ClipFactor) {
+  EXPECT_EQ(clip_factor(5, 10), 1);
+  EXPECT_EQ(clip_factor(5, 0), 1);  // no clipping
+  EXPECT_DOUBLE_EQ(clip_factor(5, 1), 1 / (5 + 1e-6));
+}
+
+TEST(AdamW, StepScalesTheGradientsAndLeavesThemAlone) {
+  const Tensor gradient = randn({3, 7}, 2);
+  AdamW scaled({parameter("w", randn({3, 7}, 1), gradient.clone())}, {});
+  AdamW plain({parameter("w", randn({3, 7}, 1), scale(Variable(gradient), Real(0.25)).value())},
+              {});
+  scaled.step(0.01, 0.25);
+  plain.step(0.01);
+  EXPECT_TRUE(
+      same_bits(scaled.parameters()[0].variable.value(), plain.parameters()[0].variable.value()));
+  EXPECT_TRUE(same_bits(scaled.parameters()[0].variable.grad(), gradient));
 }
 
 TEST(Gradients, FirstNonFinite) {

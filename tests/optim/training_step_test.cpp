@@ -40,13 +40,16 @@ TEST(TrainingStep, AccumulationEqualsOneBigBatch) {
 }
 
 TEST(TrainingStep, StartsFromZeroGradientsAndReportsTheNormBeforeClipping) {
-  OneWeight run;
+  OneWeight run, by_hand;
   run.w.set_grad(Tensor::full({5, 3}, 1e6));
   const StepResult result =
       training_step(run.adamw, kConfig, 0, 10, 1, [&](int) { return scale(run.w, 2); });
   EXPECT_NEAR(result.grad_norm, 2 * std::sqrt(15.0), 1e-6);
-  EXPECT_NEAR(gradient_norm(run.adamw.parameters()), 1, 1e-5);
   EXPECT_EQ(result.lr, 0.1);
+  by_hand.w.set_grad(Tensor::full({5, 3}, 2));
+  by_hand.adamw.step(result.lr, clip_factor(result.grad_norm, kConfig.clip_norm));
+  EXPECT_TRUE(same_bits(run.w.value(), by_hand.w.value()));
+  EXPECT_NEAR(run.adamw.moments()[0].m[0], 0.1 / std::sqrt(15.0), 1e-6);  // of a norm of 1
 }
 
 TEST(TrainingStep, ZeroClipNormMeansNoClipping) {

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# instruction_sets.sh OBJDUMP NM ARCHIVE...: what is compiled for every machine must hold no AVX
+# instruction, and what is compiled for some machines no function that the linker could share with
+# the rest. Status 77 where a tool is missing.
+set -euo pipefail
+objdump=$1 nm=$2
+shift 2
+for tool in "$objdump" "$nm"; do
+  command -v "$tool" >/dev/null || { echo "skipped: no objdump or nm here"; exit 77; }
+done
+
+status=0
+for archive in "$@"; do
+  "$objdump" -d --no-show-raw-insn "$archive" | awk -v archive="$archive" '
+    /file format/ { member = $1; special = member ~ /^avx(2|512)\.cpp\.o/ }
+    !special && /%[yz]mm|\tv[a-z0-9]+ .*%xmm/ && !seen[member]++ {
+      print archive ": " member " needs AVX: " $0
+      bad = 1
+    }
+    END { exit bad }' || status=1
+  # W, V, u: weak or unique symbols, of which the linker keeps one for the whole program.
+  "$nm" -C "$archive" 2>/dev/null | awk -v archive="$archive" '
+    /\.o:$/ { special = /^avx(2|512)\.cpp\.o/; member = $1 }
+    special && $2 ~ /^[WVu]$/ { print archive ": " member " shares " $0; bad = 1 }
+    END { exit bad }' || status=1
+done
+exit $status
