@@ -45,6 +45,9 @@ void RunConfig::validate() const {
   check(method != Method::scratch || base.empty(), "base is set, but scratch starts from nothing");
   check(method != Method::scratch || !tokenizer.empty(),
         "tokenizer is empty: scratch needs one (bytes, or a file)");
+  check(compute == Compute::float32 || !trains_base(),
+        "compute bf16 is for frozen weights, but {} trains them all: use retrofit, or float32",
+        enum_names(method)[static_cast<std::size_t>(method)]);
   check(!out.empty(), "out is empty: name a folder for this run");
   optim.validate();
   if (has_focus()) focus.validate();

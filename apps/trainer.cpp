@@ -103,7 +103,7 @@ void Trainer::build_model() {
     model_.decoder = std::make_unique<Decoder>(shape);
     initialise(*model_.decoder, rng);
   } else {
-    model_ = load_model(config_.base, config_.tokenizer);
+    model_ = load_model(config_.base, config_.tokenizer, config_.compute);
     model_.require_tokenizer();
   }
   const Index positions = model_.decoder->config().max_position_embeddings;
@@ -207,10 +207,15 @@ Index Trainer::count_trainable() const {
 
 DryRun Trainer::dry_run() {
   DryRun dry{.trainable = count_trainable()};
-  Index all = count_parameters(*model_.decoder);
-  if (focus_) all += count_parameters(*focus_);
+  Index all = 0;
+  const auto add = [&](const std::string&, const Variable& p) {
+    all += p.shape().size();
+    dry.weight_bytes +=
+        static_cast<std::size_t>(p.shape().size()) * (p.in_bf16() ? sizeof(Bf16) : sizeof(Real));
+  };
+  for_each_parameter(*model_.decoder, add);
+  if (focus_) for_each_parameter(*focus_, add);
   dry.frozen = all - dry.trainable;
-  dry.weight_bytes = static_cast<std::size_t>(all) * sizeof(Real);
   dry.gradient_bytes = static_cast<std::size_t>(dry.trainable) * sizeof(Real);
   dry.optimiser_bytes = 2 * dry.gradient_bytes;
   dry.train_tokens = train_->num_windows() * config_.data.context;
