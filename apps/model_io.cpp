@@ -24,9 +24,7 @@ void fill(LoadedModel& model, const TensorSource& source, Compute compute) {
   checksum.update(write_model_config(model.decoder->config()));
   load_weights(*model.decoder, source, [&](const std::string& name, Variable& p) {
     add_to_fingerprint(checksum, name, p);
-    if (compute == Compute::float32 || p.shape().rank() != 2) return;
-    p.store_in_bf16();
-    trim_pool();  // or the float copies would stay
+    if (compute == Compute::bf16) store_in_bf16(p);
   });
   model.fingerprint = checksum.hex();
 }

@@ -92,6 +92,16 @@ void load_weights(Decoder& decoder, const TensorSource& source,
   }
 }
 
+void store_in_bf16(Variable& parameter) {
+  if (parameter.shape().rank() != 2) return;
+  parameter.store_in_bf16();
+  trim_pool();  // buffers of a weight's size would not be asked for again
+}
+
+void store_in_bf16(Decoder& decoder) {
+  for_each_parameter(decoder, [](const std::string&, Variable& p) { store_in_bf16(p); });
+}
+
 void for_each_published(Decoder& decoder, const std::function<Tensor(const Variable&)>& select,
                         const std::function<void(const std::string&, const Tensor&)>& f) {
   const Family& family = find_family(decoder.config().model_type, "model");

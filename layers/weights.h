@@ -15,6 +15,12 @@ namespace focus {
 void load_weights(Decoder& decoder, const TensorSource& source,
                   const std::function<void(const std::string&, Variable&)>& loaded = {});
 
+/// Stores a frozen parameter in bf16 where it is a matrix, and gives its float copy back to the
+/// system; vectors (norms, biases) stay as they are.
+void store_in_bf16(Variable& parameter);
+/// All of a frozen decoder's parameters.
+void store_in_bf16(Decoder& decoder);
+
 /// Calls f(published name, tensor as published: fused and transposed as the family's files are) for
 /// every parameter, in the order of the model. `select` says what of a parameter is meant: its
 /// value, its gradient.

@@ -1,6 +1,7 @@
 focus_test(autograd_tests BOTH
   SOURCES
     autograd/tensor_test.cpp autograd/variable_test.cpp autograd/gemm_test.cpp
+    autograd/bf16_test.cpp
     autograd/elementwise_test.cpp autograd/linear_test.cpp autograd/norm_test.cpp
     autograd/softmax_test.cpp autograd/rope_test.cpp autograd/cross_entropy_test.cpp
     autograd/attention_test.cpp autograd/threads_test.cpp
@@ -8,6 +9,7 @@ focus_test(autograd_tests BOTH
   LABELS core)
 focus_test(layers_tests BOTH
   SOURCES layers/model_config_test.cpp layers/weights_test.cpp layers/decoder_test.cpp
+    layers/bf16_decoder_test.cpp
   NEEDS layers
   LABELS core)
 focus_test(optim_tests BOTH
