@@ -60,6 +60,10 @@ Score score_windows(const Decoder& decoder, const EvalText& text, std::span<cons
   return score;
 }
 
+std::string_view name_of(Compute compute) {
+  return enum_names(compute)[static_cast<std::size_t>(compute)];
+}
+
 }  // namespace
 
 double Score::perplexity() const { return std::exp(nats / static_cast<double>(tokens)); }
@@ -159,12 +163,6 @@ EvalRow evaluate_mode(const Decoder& decoder, FocusModel* focus, const Attention
   }
   return row;
 }
-
-namespace {
-std::string_view name_of(Compute compute) {
-  return enum_names(compute)[static_cast<std::size_t>(compute)];
-}
-}  // namespace
 
 std::string format_rows(std::span<const EvalRow> rows) {
   std::string table =

@@ -11,8 +11,8 @@ namespace {
 /// Rows of B that are packed at a time: a hidden size of 768 at once, 384 KB.
 constexpr Index kBlockDepth = 768;
 
-/// C[m, n] = A[m, k] B; `pack(kernels, p, depth, j, columns, packed)` packs B's rows [p, p +
-/// depth), columns [j, j + columns).
+/// C[m, n] = A[m, k] B; `pack(p, depth, j, columns, packed)` packs B's rows [p, p + depth),
+/// columns [j, j + columns).
 template <class Pack>
 void multiply(Index m, Index n, Index k, const Real* a, Index lda, Real* c, Index ldc,
               const simd::Bf16Kernels& kernels, Pack&& pack) {

@@ -6,8 +6,8 @@
 #include "autograd/simd/bf16_kernels.h"
 #include "autograd/tensor.h"
 
-// Frozen weights in bf16: half the memory, and products at twice the rate where the machine has
-// AVX512_BF16. Both operands of a product are rounded to bf16, the sums are Real.
+// Frozen weights in bf16: half the memory, and faster products where the machine has AVX512_BF16.
+// Both operands of a product are rounded to bf16, the sums are Real.
 namespace focus {
 
 /// The nearest bf16, ties to even; NaN stays NaN.
@@ -22,12 +22,10 @@ inline float from_bf16(Bf16 x) { return std::bit_cast<float>(std::uint32_t{x} <<
 /// the columns rounded up to even, filled up with zero.
 class Bf16Matrix {
  public:
-  Bf16Matrix() = default;
   /// values[rows, cols] with rows of `ld` numbers, rounded.
   Bf16Matrix(Index rows, Index cols, const Real* values, Index ld,
              const simd::Bf16Kernels& kernels = simd::bf16_kernels());
 
-  bool defined() const { return data_ != nullptr; }
   const Shape& shape() const { return shape_; }
   Index rows() const { return shape_[0]; }
   Index cols() const { return shape_[1]; }
@@ -36,8 +34,8 @@ class Bf16Matrix {
 
  private:
   std::shared_ptr<Bf16[]> data_;
-  Shape shape_{0, 0};
-  Index pitch_ = 0;
+  Shape shape_;
+  Index pitch_;
 };
 
 /// C[m, rows] = A[m, cols] Bᵀ. Bits do not depend on the number of threads.

@@ -109,9 +109,8 @@ void Variable::store_in_bf16() {
 }
 
 void Variable::refuse_bf16() const {
-  check(false, "value: the weight {} is stored in bf16; load the model with compute float32",
-        shape());
-  std::abort();  // check() has thrown
+  throw std::invalid_argument(fmt::format(
+      "value: the weight {} is stored in bf16; load the model with compute float32", shape()));
 }
 
 const Tensor& Variable::grad() const {
