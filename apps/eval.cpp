@@ -42,7 +42,8 @@ std::vector<AttentionMode> modes_for(const FocusModel* focus, const std::string&
 }  // namespace
 
 int run_eval(Arguments arguments) {
-  std::string base, adapter, tokenizer, json, routing = "auto", hard_gate = "auto";
+  std::string base, adapter, tokenizer, json, routing = "auto", hard_gate = "auto",
+                                              compute = "float32";
   std::vector<std::string> paths;
   EvalOptions options{.context = 0, .stride = 0};
   int threads = 0, max_top_k = 0;
@@ -71,12 +72,16 @@ int run_eval(Arguments arguments) {
       ->check(CLI::IsMember({"auto", "drop", "keep", "both"}));
   app.add_option("--max-top-k", max_top_k, "largest k of hard attention (default: all groups)");
   app.add_flag("--local-only", local_only, "also the local window alone, as a control");
+  app.add_option("--compute", compute,
+                 "float32, or bf16: the model's matrices stored and multiplied in bf16")
+      ->check(CLI::IsMember({"float32", "bf16"}));
   app.add_option("--threads", threads, "threads");
   app.add_option("--json", json, "write the figures to this file too");
   parse_arguments(app, arguments);
 
   set_threads(threads);
-  LoadedModel model = load_model(base, tokenizer);
+  LoadedModel model =
+      load_model(base, tokenizer, compute == "bf16" ? Compute::bf16 : Compute::float32);
   if (!adapter.empty()) model.focus = load_adapter(adapter, model);
   const Index positions = model.decoder->config().max_position_embeddings;
   if (options.context == 0) options.context = std::min<Index>(512, positions);
@@ -118,6 +123,7 @@ int run_eval(Arguments arguments) {
                     {"tokenizer", {{"kind", own.kind()}, {"fingerprint", own.fingerprint()}}},
                     {"context", options.context},
                     {"stride", options.stride},
+                    {"compute", compute},
                     {"num_groups", model.focus ? model.focus->config().num_groups : 0},
                     {"rows", rows_to_json(rows)}});
   return 0;

@@ -55,10 +55,13 @@ Score score_windows(const Decoder& decoder, const EvalText& text, std::span<cons
     std::copy_n(hidden.data() + rows[r] * width, width,
                 scored.data() + static_cast<Index>(r) * width);
   Score score{.tokens = static_cast<std::int64_t>(rows.size())};
-  for (const double nats :
-       linear_cross_entropy_rows(scored, decoder.head_weight().value(), targets))
+  for (const double nats : linear_cross_entropy_rows(scored, decoder.head_weight(), targets))
     score.nats += nats;
   return score;
+}
+
+std::string_view name_of(Compute compute) {
+  return enum_names(compute)[static_cast<std::size_t>(compute)];
 }
 
 }  // namespace
@@ -135,7 +138,8 @@ std::string EvalRow::routing() const {
 EvalRow evaluate_mode(const Decoder& decoder, FocusModel* focus, const AttentionMode& mode,
                       std::span<const EvalText> texts, const EvalOptions& options,
                       const std::function<void(double)>& progress) {
-  EvalRow row{.mode = mode};
+  const bool bf16 = decoder.head_weight().in_bf16();
+  EvalRow row{.mode = mode, .compute = bf16 ? Compute::bf16 : Compute::float32};
   const AttentionMode before = focus ? focus->mode : AttentionMode{};
   if (focus) {
     focus->mode = mode;
@@ -162,14 +166,15 @@ EvalRow evaluate_mode(const Decoder& decoder, FocusModel* focus, const Attention
 
 std::string format_rows(std::span<const EvalRow> rows) {
   std::string table =
-      fmt::format("{:<14} {:<22} {:>10} {:>9} {:>9} {:>8} {:>8}\n", "attention", "routing",
-                  "perplexity", "bits/byte", "tokens", "pairs", "largest");
+      fmt::format("{:<14} {:<22} {:<8} {:>10} {:>9} {:>9} {:>8} {:>8}\n", "attention", "routing",
+                  "compute", "perplexity", "bits/byte", "tokens", "pairs", "largest");
   for (const EvalRow& row : rows) {
     const bool dense = row.routing() == "-";
-    table += fmt::format("{:<14} {:<22} {:>10.4f} {:>9.5f} {:>9} {:>7.1f}% {:>8}\n",
-                         row.mode.name(), row.routing(), row.score.perplexity(),
-                         row.score.bits_per_byte(), row.score.tokens, 100 * row.groups.pairs,
-                         dense ? "-" : fmt::format("{:.1f}%", 100 * row.groups.dominance));
+    table +=
+        fmt::format("{:<14} {:<22} {:<8} {:>10.4f} {:>9.5f} {:>9} {:>7.1f}% {:>8}\n",
+                    row.mode.name(), row.routing(), name_of(row.compute), row.score.perplexity(),
+                    row.score.bits_per_byte(), row.score.tokens, 100 * row.groups.pairs,
+                    dense ? "-" : fmt::format("{:.1f}%", 100 * row.groups.dominance));
   }
   return table;
 }
@@ -182,6 +187,7 @@ nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows) {
         {"attention", row.mode.name()},
         {"top_k", nullptr},
         {"routing", nullptr},
+        {"compute", name_of(row.compute)},
         {"causal", dense || row.mode.balance != Balance::sequence},
         {"perplexity", row.score.perplexity()},
         {"bits_per_byte", row.score.bits_per_byte()},

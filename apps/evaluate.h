@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/compute.h"
 #include "focus/focus_model.h"
 #include "layers/decoder.h"
 
@@ -52,9 +53,10 @@ GroupSummary summarise(const std::vector<GroupStatistics>& statistics);
 Score evaluate(const Decoder& decoder, const EvalText& text, const EvalOptions& options,
                const std::function<void(double)>& progress = {});
 
-/// One row of a table: an attention, a routing, and what came out.
+/// One row of a table: an attention, a routing, what the weights are in, and what came out.
 struct EvalRow {
   AttentionMode mode;
+  Compute compute = Compute::float32;  // of the decoder
   Score score = {};
   GroupSummary groups = {};
   std::vector<GroupStatistics> layers = {};  // empty for dense

@@ -12,7 +12,24 @@ namespace {
 
 std::string layer_path(std::size_t layer) { return fmt::format("/focus/layer_{:03}", layer); }
 
-LoadedModel load_folder(const std::filesystem::path& folder) {
+void add_to_fingerprint(Checksum& checksum, const std::string& name, const Variable& p) {
+  checksum.update(name);
+  checksum.update(std::as_bytes(p.value().span()));
+}
+
+/// Fills the decoder and takes its fingerprint on the way: with bf16 there is never more than one
+/// matrix in float32.
+void fill(LoadedModel& model, const TensorSource& source, Compute compute) {
+  Checksum checksum;
+  checksum.update(write_model_config(model.decoder->config()));
+  load_weights(*model.decoder, source, [&](const std::string& name, Variable& p) {
+    add_to_fingerprint(checksum, name, p);
+    if (compute == Compute::bf16) store_in_bf16(p);
+  });
+  model.fingerprint = checksum.hex();
+}
+
+LoadedModel load_folder(const std::filesystem::path& folder, Compute compute) {
   LoadedModel model;
   const auto config_path = folder / "config.json";
   if (!std::filesystem::exists(config_path))
@@ -20,12 +37,12 @@ LoadedModel load_folder(const std::filesystem::path& folder) {
          folder.string());
   model.decoder = std::make_unique<Decoder>(
       parse_model_config(read_text_file(config_path), config_path.string()));
-  load_weights(*model.decoder, *open_safetensors_folder(folder));
+  fill(model, *open_safetensors_folder(folder), compute);
   model.tokenizer = find_tokenizer(folder);
   return model;
 }
 
-LoadedModel load_store(const std::filesystem::path& path) {
+LoadedModel load_store(const std::filesystem::path& path, Compute compute) {
   LoadedModel model;
   const StoreReader store(path);
   if (!store.has("/model"))
@@ -35,7 +52,7 @@ LoadedModel load_store(const std::filesystem::path& path) {
         path.string(), store.kind());
   model.decoder = std::make_unique<Decoder>(
       parse_model_config(store.text("/config.json"), path.string() + ": config.json"));
-  load_weights(*model.decoder, *store.source("/model"));
+  fill(model, *store.source("/model"), compute);
   if (store.has("/tokenizer")) {
     TokenizerFiles files;
     for (const std::string& name : store.list("/tokenizer"))
@@ -66,18 +83,19 @@ const Tokenizer& LoadedModel::require_tokenizer() const {
   return *tokenizer;
 }
 
-LoadedModel load_model(const std::filesystem::path& path, const std::string& tokenizer) {
+LoadedModel load_model(const std::filesystem::path& path, const std::string& tokenizer,
+                       Compute compute) {
   if (!std::filesystem::exists(path))
     fail("{}: no such file or folder; a model is a store (.h5) or a Hugging Face folder",
          path.string());
-  LoadedModel model = std::filesystem::is_directory(path) ? load_folder(path) : load_store(path);
+  LoadedModel model =
+      std::filesystem::is_directory(path) ? load_folder(path, compute) : load_store(path, compute);
   model.where = path.string();
   if (!tokenizer.empty()) model.tokenizer = load_tokenizer(tokenizer);
   const Index vocab_size = model.decoder->config().vocab_size;
   if (model.tokenizer && model.tokenizer->vocab_size() > vocab_size)
     fail("{}: the tokenizer has {} ids, but the model's vocab_size is {}", model.where,
          model.tokenizer->vocab_size(), vocab_size);
-  model.fingerprint = model_fingerprint(*model.decoder);
   if (!std::filesystem::is_directory(path)) {
     const StoreReader store(path);
     if (store.has("/focus")) {
@@ -92,8 +110,7 @@ std::string model_fingerprint(Decoder& decoder) {
   Checksum checksum;
   checksum.update(write_model_config(decoder.config()));
   for_each_parameter(decoder, [&](const std::string& name, Variable& p) {
-    checksum.update(name);
-    checksum.update(std::as_bytes(p.value().span()));
+    add_to_fingerprint(checksum, name, p);
   });
   return checksum.hex();
 }

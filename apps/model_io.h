@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "apps/compute.h"
 #include "data/store.h"
 #include "data/tokenizer.h"
 #include "focus/focus_model.h"
@@ -34,13 +35,17 @@ struct LoadedModel {
 };
 
 /// From a store or a Hugging Face folder. `tokenizer`, where not empty, is loaded instead of the
-/// model's own. Throws std::runtime_error, one line.
-LoadedModel load_model(const std::filesystem::path& path, const std::string& tokenizer = "");
+/// model's own. With Compute::bf16 every matrix is frozen in bf16, each as soon as it is read; such
+/// a model cannot be written. Throws std::runtime_error, one line.
+LoadedModel load_model(const std::filesystem::path& path, const std::string& tokenizer = "",
+                       Compute compute = Compute::float32);
 
-/// XXH3-128 over config and weights: the same for a folder and for the store imported from it.
+/// XXH3-128 over config and float32 weights: the same for a folder and for the store imported from
+/// it, and for both kinds of Compute.
 std::string model_fingerprint(Decoder& decoder);
 
-/// Adds a model to a store: config, tokenizer, weights.
+/// Adds a model to a store: config, tokenizer, weights. Throws std::invalid_argument where they are
+/// stored in bf16.
 void write_model(StoreWriter& store, Decoder& decoder, const Tokenizer* tokenizer);
 
 /// Adds Focus to a store: settings, centroids, projections, potentials, the base's fingerprint.

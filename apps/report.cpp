@@ -33,14 +33,15 @@ void add_evaluation(HtmlReport& report, const std::string& path) {
   if (eval.is_discarded() || !eval.contains("rows"))
     fail("{}: not what focus eval --json writes", path);
   report.heading("Perplexity: " + eval.at("model").get<std::string>());
-  report.paragraph(
-      fmt::format("{} text(s), {} bytes; tokenizer {} {}; context {}, stride {}. A figure with "
-                  "sequence routing is not "
-                  "causal: each token's groups depend on later tokens.",
-                  eval.at("texts").size(), eval.at("bytes").get<std::int64_t>(),
-                  eval.at("tokenizer").at("kind").get<std::string>(),
-                  eval.at("tokenizer").at("fingerprint").get<std::string>(),
-                  eval.at("context").get<std::int64_t>(), eval.at("stride").get<std::int64_t>()));
+  report.paragraph(fmt::format(
+      "{} text(s), {} bytes; tokenizer {} {}; context {}, stride {}, compute {}. A figure with "
+      "sequence routing is not "
+      "causal: each token's groups depend on later tokens.",
+      eval.at("texts").size(), eval.at("bytes").get<std::int64_t>(),
+      eval.at("tokenizer").at("kind").get<std::string>(),
+      eval.at("tokenizer").at("fingerprint").get<std::string>(),
+      eval.at("context").get<std::int64_t>(), eval.at("stride").get<std::int64_t>(),
+      eval.value("compute", "float32")));
   Table table{.header = {"attention", "routing", "perplexity", "bits/byte", "tokens",
                          "pairs attended", "largest group"}};
   PointsChart chart{.title = "Perplexity against the share of pairs kept",

@@ -50,6 +50,9 @@ void RunConfig::validate() const {
 }
 
 void RunConfig::validate_step() const {
+  check(compute == Compute::float32 || !trains_base(),
+        "compute bf16 is for frozen weights, but {} trains them all: use retrofit, or float32",
+        enum_names(method)[static_cast<std::size_t>(method)]);
   optim.validate();
   if (has_focus()) focus.validate();
 }

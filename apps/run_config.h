@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/compute.h"
 #include "focus/config.h"
 #include "layers/model_config.h"
 #include "optim/adamw.h"
@@ -91,6 +92,7 @@ struct DataConfig {
 struct RunConfig {
   Method method = Method::retrofit;
   AttentionChoice attention = AttentionChoice::dense;
+  Compute compute = Compute::float32;
   std::string base;
   std::string tokenizer;
   std::string out = "out/train";
@@ -112,6 +114,7 @@ struct RunConfig {
     f("method", method,
       "retrofit: centroids on a frozen base; full: all of a base; scratch: a new model");
     f("attention", attention, "of full and scratch: dense or focus; retrofit always has focus");
+    f("compute", compute, "of a frozen base: float32, or its matrices in bf16 (retrofit)");
     f("base", base, "checkpoint to start from: a store (.h5) or a Hugging Face folder");
     f("tokenizer", tokenizer, "bytes, or a tokenizer's file or folder; empty: the base's own");
     f("out", out, "folder of this run: metrics, resolved config, checkpoints, result");

@@ -97,6 +97,10 @@ Trainer::Trainer(RunConfig config, const ModelConfig& shape) : config_(std::move
   model_.where = "random model";
   model_.decoder = std::make_unique<Decoder>(shape);
   initialise(*model_.decoder, rng);
+  if (config_.compute == Compute::bf16) {
+    store_in_bf16(*model_.decoder);
+    trim_pool();  // or the float32 weights' memory would stay with the pool
+  }
   compose(rng);
   const auto vocab_size = static_cast<std::int32_t>(shape.vocab_size);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(
@@ -123,7 +127,7 @@ void Trainer::build_model() {
     model_.decoder = std::make_unique<Decoder>(shape);
     initialise(*model_.decoder, rng);
   } else {
-    model_ = load_model(config_.base, config_.tokenizer);
+    model_ = load_model(config_.base, config_.tokenizer, config_.compute);
     model_.require_tokenizer();
     // A base that was trained with a Focus comes composed with it; the recipe says what attention
     // this run has.
@@ -255,9 +259,15 @@ Index Trainer::count_trainable() const {
 
 DryRun Trainer::dry_run() {
   DryRun dry{.trainable = count_trainable()};
-  const Index all = count_all();
+  Index all = 0;
+  const auto add = [&](const std::string&, const Variable& p) {
+    all += p.shape().size();
+    dry.weight_bytes +=
+        static_cast<std::size_t>(p.shape().size()) * (p.in_bf16() ? sizeof(Bf16) : sizeof(Real));
+  };
+  for_each_parameter(*model_.decoder, add);
+  if (focus_) for_each_parameter(*focus_, add);
   dry.frozen = all - dry.trainable;
-  dry.weight_bytes = static_cast<std::size_t>(all) * sizeof(Real);
   dry.gradient_bytes = static_cast<std::size_t>(dry.trainable) * sizeof(Real);
   dry.optimiser_bytes = 2 * dry.gradient_bytes;
   dry.train_tokens = train_->num_windows() * config_.data.context;

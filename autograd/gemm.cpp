@@ -1,20 +1,17 @@
 #include "autograd/gemm.h"
 
-#include <algorithm>
 #include <atomic>
+#include <vector>
 
-#include "autograd/parallel.h"
+#include "autograd/blocked_product.h"
 #include "autograd/simd/kernels.h"
 
 namespace focus {
 namespace {
 
-/// A block of B that is packed at a time: 256 KB of floats, which a core's second-level cache holds
-/// beside the rows of A that go over it.
+/// Rows of B that are packed at a time: with kBlockColumns 256 KB of floats, which a core's
+/// second-level cache holds beside the rows of A that go over it.
 constexpr Index kBlockDepth = 256;
-constexpr Index kBlockColumns = 256;
-/// Rows of A that share a packed block: enough to make its packing cheap.
-constexpr Index kBlockRows = 512;
 
 std::atomic<std::uint64_t> counted{0};
 
@@ -46,37 +43,20 @@ simd::Panels pack_block(const simd::Kernels& kernels, const Operand& b, Index p,
   return {packed, depth, simd::padded(kernels, columns)};
 }
 
-/// C[m, n] for the columns [begin, end). No number of C depends on how rows and columns were dealt
-/// out: each is one chain of multiply-adds over k, in blocks of kBlockDepth.
+/// C[m, n] for the columns [begin, end).
 void multiply(Index m, Index k, Operand a, Operand b, Index begin, Index end, Real* c, Index ldc,
               Into into) {
   const simd::Kernels& kernels = simd::kernels();
   Real* packed =
       scratch(static_cast<std::size_t>(kBlockDepth * kBlockColumns + m * kernels.vector));
-  // The kernel writes whole vectors: what would run over the end goes through `tail`.
-  const Index whole = begin + (end - begin) / kernels.vector * kernels.vector;
-  for (Index p = 0; p < k; p += kBlockDepth) {
-    const Index depth = std::min(kBlockDepth, k - p);
-    for (Index j = begin; j < whole; j += kBlockColumns) {
-      const Index columns = std::min(kBlockColumns, whole - j);
-      kernels.product(m, columns, depth, a.data + p * a.column, a.row, a.column,
-                      pack_block(kernels, b, p, depth, j, columns, packed), 0, c + j, ldc,
-                      p > 0 || into == Into::add);
-    }
-  }
-  if (whole == end) return;
-  Real* tail = packed + kBlockDepth * kBlockColumns;  // [m, vector]
-  for (Index p = 0; p < k; p += kBlockDepth) {
-    const Index depth = std::min(kBlockDepth, k - p);
-    kernels.product(m, kernels.vector, depth, a.data + p * a.column, a.row, a.column,
-                    pack_block(kernels, b, p, depth, whole, end - whole, packed), 0, tail,
-                    kernels.vector, p > 0);
-  }
-  for (Index i = 0; i < m; ++i)
-    for (Index j = whole; j < end; ++j) {
-      const Real sum = tail[i * kernels.vector + j - whole];
-      c[i * ldc + j] = into == Into::add ? c[i * ldc + j] + sum : sum;
-    }
+  blocked_product(m, k, kBlockDepth, begin, end, kernels.vector, c, ldc, into == Into::add,
+                  packed + kBlockDepth * kBlockColumns,
+                  [&](Index p, Index depth, Index j, Index columns, Real* to, Index ld, bool add) {
+                    const simd::Panels panels =
+                        pack_block(kernels, b, p, depth, j, columns, packed);
+                    kernels.product(m, panels.columns, depth, a.data + p * a.column, a.row,
+                                    a.column, panels, 0, to, ld, add);
+                  });
 }
 
 void multiply_serial(Index m, Index n, Index k, Operand a, Operand b, Real* c, Index ldc,
@@ -92,12 +72,8 @@ void multiply_parallel(Index m, Index n, Index k, Operand a, Operand b, Real* c,
   // A product too small to be worth waking the threads for.
   if (m * n * k <= 1 << 20) return multiply_serial(m, n, k, a, b, c, ldc, into);
   count(m, n, k);
-  const Index row_blocks = (m + kBlockRows - 1) / kBlockRows;
-  const Index column_blocks = (n + kBlockColumns - 1) / kBlockColumns;
-  parallel_chunks(row_blocks * column_blocks, 1, [=](Index task, Index) {
-    const Index i = task % row_blocks * kBlockRows, j = task / row_blocks * kBlockColumns;
-    multiply(std::min(kBlockRows, m - i), k, {a.data + i * a.row, a.row, a.column}, b, j,
-             std::min(n, j + kBlockColumns), c + i * ldc, ldc, into);
+  for_blocks(m, n, [=](Index i, Index rows, Index begin, Index end) {
+    multiply(rows, k, {a.data + i * a.row, a.row, a.column}, b, begin, end, c + i * ldc, ldc, into);
   });
 }
 

@@ -6,7 +6,9 @@
 #include "autograd/variable.h"
 
 // Every differentiable op. Shapes read left to right as in the literature; "..." is any number of
-// leading dimensions, flattened to rows. Wrong shapes throw std::invalid_argument.
+// leading dimensions, flattened to rows. Wrong shapes throw std::invalid_argument. The weight of
+// linear, embedding and linear_cross_entropy may be stored in bf16 (Variable::store_in_bf16): both
+// operands of its products are then rounded to bf16, the sums are not.
 namespace focus {
 
 // ---- elementwise -------------------------------------------------------------------------------
@@ -88,7 +90,7 @@ Variable attention(const Variable& q, const Variable& k, const Variable& v,
 Variable linear_cross_entropy(const Variable& x, const Variable& weight,
                               std::span<const std::int32_t> targets);
 /// The same per row without a graph: -log softmax(x Wᵀ)[target], 0 where the target is negative.
-std::vector<double> linear_cross_entropy_rows(const Tensor& x, const Tensor& weight,
+std::vector<double> linear_cross_entropy_rows(const Tensor& x, const Variable& weight,
                                               std::span<const std::int32_t> targets);
 
 }  // namespace focus

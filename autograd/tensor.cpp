@@ -114,9 +114,8 @@ bool Shape::operator==(const Shape& other) const {
 std::string Shape::str() const { return fmt::format("[{}]", fmt::join(dims(), ", ")); }
 
 Tensor::Tensor(const Shape& shape) : shape_(shape), size_(shape.size()) {
-  const std::size_t bytes = rounded(static_cast<std::size_t>(size_) * sizeof(Real));
-  auto* pointer = static_cast<Real*>(Pool::instance().take(bytes));
-  buffer_ = std::shared_ptr<Real[]>(pointer, [bytes](Real* p) { Pool::instance().give(p, bytes); });
+  buffer_ = std::static_pointer_cast<Real[]>(
+      pooled_buffer(static_cast<std::size_t>(size_) * sizeof(Real)));
 }
 
 Tensor Tensor::zeros(const Shape& shape) { return full(shape, 0); }
@@ -149,6 +148,11 @@ Tensor Tensor::clone() const {
 }
 
 void Tensor::fill(Real value) { std::ranges::fill(span(), value); }
+
+std::shared_ptr<void> pooled_buffer(std::size_t bytes) {
+  const std::size_t taken = rounded(bytes);
+  return {Pool::instance().take(taken), [taken](void* p) { Pool::instance().give(p, taken); }};
+}
 
 PoolStats pool_stats() { return Pool::instance().stats(); }
 void reset_pool_peak() { Pool::instance().reset_peak(); }

@@ -74,10 +74,13 @@ class Tensor {
   Index size_ = 0;
 };
 
+/// Memory from the pool for what is no tensor; contents undefined.
+std::shared_ptr<void> pooled_buffer(std::size_t bytes);
+
 /// What the pool holds, in bytes. `live` is what tensors hold now; the difference of two readings
 /// around a forward pass is what the graph keeps for backward.
 struct PoolStats {
-  std::size_t live = 0;         // held by tensors
+  std::size_t live = 0;         // held by tensors and other buffers
   std::size_t peak = 0;         // the most that was ever live since reset_pool_peak()
   std::size_t reserved = 0;     // live plus free buffers kept for reuse
   std::size_t allocations = 0;  // times the pool had to ask the system

@@ -48,7 +48,7 @@ void set_requires_grad(Module& module, bool wanted) {
 template <class Module>
 Index count_parameters(Module& module) {
   Index count = 0;
-  for_each_parameter(module, [&](const std::string&, Variable& p) { count += p.value().size(); });
+  for_each_parameter(module, [&](const std::string&, Variable& p) { count += p.shape().size(); });
   return count;
 }
 

@@ -54,7 +54,8 @@ Shape published_shape(const TensorRule& rule, const Shape& ours) {
 
 }  // namespace
 
-void load_weights(Decoder& decoder, const TensorSource& source) {
+void load_weights(Decoder& decoder, const TensorSource& source,
+                  const std::function<void(const std::string&, Variable&)>& loaded) {
   const ModelConfig& config = decoder.config();
   const Family& family = find_family(config.model_type, source.describe());
   std::set<std::string> used;
@@ -68,8 +69,8 @@ void load_weights(Decoder& decoder, const TensorSource& source) {
            theirs, config.model_type, config.num_hidden_layers);
     const Shape wanted = published_shape(*rule, p.shape());
     if (!std::ranges::equal(info->shape, wanted.dims()))
-      fail("{}: tensor {} has shape [{}], but the config asks for {}", source.describe(), info->name,
-           fmt::join(info->shape, ", "), wanted);
+      fail("{}: tensor {} has shape [{}], but the config asks for {}", source.describe(),
+           info->name, fmt::join(info->shape, ", "), wanted);
     Tensor& tensor = fused[info->name];
     if (!tensor.defined()) {
       tensor = source.read(info->name);
@@ -79,6 +80,7 @@ void load_weights(Decoder& decoder, const TensorSource& source) {
     std::copy_n(tensor.data() + rule->part * size, size, p.mutable_value().data());
     if (rule->part + 1 == rule->parts) fused.erase(info->name);
     used.insert(info->name);
+    if (loaded) loaded(name, p);
   });
   for (const TensorInfo& info : source.tensors()) {
     const bool ignored = std::ranges::any_of(
@@ -88,6 +90,16 @@ void load_weights(Decoder& decoder, const TensorSource& source) {
       fail("{}: tensor {} is not part of a {} model with this config", source.describe(), info.name,
            config.model_type);
   }
+}
+
+void store_in_bf16(Variable& parameter) {
+  if (parameter.shape().rank() != 2) return;
+  parameter.store_in_bf16();
+  trim_pool();  // buffers of a weight's size would not be asked for again
+}
+
+void store_in_bf16(Decoder& decoder) {
+  for_each_parameter(decoder, [](const std::string&, Variable& p) { store_in_bf16(p); });
 }
 
 void for_each_published(Decoder& decoder, const std::function<Tensor(const Variable&)>& select,

@@ -1,6 +1,7 @@
 focus_test(autograd_tests BOTH
   SOURCES
     autograd/tensor_test.cpp autograd/variable_test.cpp autograd/gemm_test.cpp
+    autograd/bf16_test.cpp
     autograd/elementwise_test.cpp autograd/linear_test.cpp autograd/norm_test.cpp
     autograd/softmax_test.cpp autograd/rope_test.cpp autograd/cross_entropy_test.cpp
     autograd/attention_test.cpp autograd/threads_test.cpp autograd/profile_test.cpp
@@ -13,6 +14,7 @@ set_tests_properties(autograd_tests_baseline PROPERTIES
   LABELS core ENVIRONMENT "OMP_NUM_THREADS=2;GOMP_SPINCOUNT=10000;FOCUS_SIMD=baseline" PROCESSORS 2)
 focus_test(layers_tests BOTH
   SOURCES layers/model_config_test.cpp layers/weights_test.cpp layers/decoder_test.cpp
+    layers/bf16_decoder_test.cpp
   NEEDS layers
   LABELS core)
 focus_test(optim_tests BOTH

@@ -3,6 +3,7 @@
 #include "autograd/check.h"
 #include "autograd/gemm.h"
 #include "autograd/ops.h"
+#include "autograd/ops/weight_products.h"
 #include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"
 
@@ -12,8 +13,8 @@ namespace {
 /// Rows of logits that exist at once: 256 rows of a 50,257-token vocabulary are 51 MB.
 constexpr Index kChunkRows = 256;
 
-void check_targets(const Tensor& x, const Tensor& weight, std::span<const std::int32_t> targets) {
-  check(weight.rank() == 2 && x.cols() == weight.dim(1),
+void check_targets(const Tensor& x, const Variable& weight, std::span<const std::int32_t> targets) {
+  check(weight.shape().rank() == 2 && x.cols() == weight.dim(1),
         "linear_cross_entropy: x {} does not fit weight {} ([vocab, hidden])", x.shape(),
         weight.shape());
   check(static_cast<Index>(targets.size()) == x.rows(),
@@ -39,7 +40,7 @@ double row_loss(Real* logits, Index vocab, std::int32_t target, Real share = 0) 
 
 }  // namespace
 
-std::vector<double> linear_cross_entropy_rows(const Tensor& x, const Tensor& weight,
+std::vector<double> linear_cross_entropy_rows(const Tensor& x, const Variable& weight,
                                               std::span<const std::int32_t> targets) {
   check_targets(x, weight, targets);
   const Index rows = x.rows(), hidden = x.cols(), vocab = weight.dim(0);
@@ -47,8 +48,7 @@ std::vector<double> linear_cross_entropy_rows(const Tensor& x, const Tensor& wei
   Tensor logits({std::min(rows, kChunkRows), vocab});
   for (Index begin = 0; begin < rows; begin += kChunkRows) {
     const Index n = std::min(kChunkRows, rows - begin);
-    gemm_nt(n, vocab, hidden, x.data() + begin * hidden, hidden, weight.data(), hidden,
-            logits.data(), vocab);
+    weight_product(n, x.data() + begin * hidden, weight, logits.data());
     parallel_chunks(n, 4, [&](Index first, Index last) {
       for (Index r = first; r < last; ++r) {
         const auto t = static_cast<std::size_t>(begin + r);
@@ -61,7 +61,7 @@ std::vector<double> linear_cross_entropy_rows(const Tensor& x, const Tensor& wei
 
 Variable linear_cross_entropy(const Variable& x, const Variable& weight,
                               std::span<const std::int32_t> targets) {
-  check_targets(x.value(), weight.value(), targets);
+  check_targets(x.value(), weight, targets);
   const Index rows = x.value().rows(), hidden = x.dim(-1), vocab = weight.dim(0);
   const auto scored = std::count_if(targets.begin(), targets.end(), [](auto t) { return t >= 0; });
   check(scored > 0, "linear_cross_entropy: no row has a target");
@@ -78,7 +78,7 @@ Variable linear_cross_entropy(const Variable& x, const Variable& weight,
   for (Index begin = 0; begin < rows; begin += kChunkRows) {
     const Index n = std::min(kChunkRows, rows - begin);
     const Real* x_chunk = x.value().data() + begin * hidden;
-    gemm_nt(n, vocab, hidden, x_chunk, hidden, weight.value().data(), hidden, logits.data(), vocab);
+    weight_product(n, x_chunk, weight, logits.data());
     parallel_chunks(n, 4, [&](Index first, Index last) {
       for (Index r = first; r < last; ++r) {
         Real* row = logits.data() + r * vocab;
@@ -89,9 +89,7 @@ Variable linear_cross_entropy(const Variable& x, const Variable& weight,
           std::fill_n(row, vocab, Real(0));
       }
     });
-    if (want_x)
-      gemm(n, hidden, vocab, logits.data(), vocab, weight.value().data(), hidden,
-           dx.data() + begin * hidden, hidden);
+    if (want_x) weight_product_backward(n, logits.data(), weight, dx.data() + begin * hidden);
     if (want_weight)
       gemm_tn(vocab, hidden, n, logits.data(), vocab, x_chunk, hidden, dw.data(), hidden,
               begin == 0 ? Into::assign : Into::add);

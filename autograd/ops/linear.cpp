@@ -1,6 +1,7 @@
 #include "autograd/check.h"
 #include "autograd/gemm.h"
 #include "autograd/ops.h"
+#include "autograd/ops/weight_products.h"
 #include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"
 #include "autograd/sum_rows.h"
@@ -25,27 +26,27 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias)
   check(!bias.defined() || bias.value().size() == out, "linear: bias {} does not fit weight {}",
         bias.shape(), weight.shape());
   Tensor y(x.shape().with(-1, out));
-  gemm_nt(rows, out, in, x.value().data(), in, weight.value().data(), in, y.data(), out);
+  weight_product(rows, x.value().data(), weight, y.data());
   if (bias.defined()) add_to_rows(y, bias.value());
   // Kept for backward: only what it reads. A frozen weight needs no x, so x can be freed.
   const Tensor kept_x = weight.requires_grad() ? x.value() : Tensor();
-  const Tensor kept_weight = x.requires_grad() ? weight.value() : Tensor();
-  return Variable::from_op(
-      "linear", y, {x, weight, bias},
-      [=, x_shape = x.shape(), weight_shape = weight.shape(), bias_shape = bias.shape()](
-          const Tensor& dy, Grads grads) {
-        if (grads[0].wanted()) {  // dx = dy W
-          Tensor dx(x_shape);
-          gemm(rows, in, out, dy.data(), out, kept_weight.data(), in, dx.data(), in);
-          grads[0].add(dx);
-        }
-        if (grads[1].wanted()) {  // dW = dyᵀ x
-          Tensor dw(weight_shape);
-          gemm_tn(out, in, rows, dy.data(), out, kept_x.data(), in, dw.data(), in);
-          grads[1].add(dw);
-        }
-        if (grads[2].wanted()) grads[2].add(sum_rows(dy, bias_shape));
-      });
+  const Variable kept_weight = x.requires_grad() ? weight : Variable();
+  return Variable::from_op("linear", y, {x, weight, bias},
+                           [=, x_shape = x.shape(), weight_shape = weight.shape(),
+                            bias_shape = bias.shape()](const Tensor& dy, Grads grads) {
+                             if (grads[0].wanted()) {  // dx = dy W
+                               Tensor dx(x_shape);
+                               weight_product_backward(rows, dy.data(), kept_weight, dx.data());
+                               grads[0].add(dx);
+                             }
+                             if (grads[1].wanted()) {  // dW = dyᵀ x
+                               Tensor dw(weight_shape);
+                               gemm_tn(out, in, rows, dy.data(), out, kept_x.data(), in, dw.data(),
+                                       in);
+                               grads[1].add(dw);
+                             }
+                             if (grads[2].wanted()) grads[2].add(sum_rows(dy, bias_shape));
+                           });
 }
 
 Variable matmul(const Variable& a, const Variable& b) {
@@ -128,8 +129,11 @@ Variable embedding(const Variable& weight, std::span<const std::int32_t> ids,
   for (std::size_t t = 0; t < ids.size(); ++t) {
     check(ids[t] >= 0 && ids[t] < rows, "embedding: id {} at position {} is not below {}", ids[t],
           t, rows);
-    std::copy_n(weight.value().data() + ids[t] * width, width,
-                y.data() + static_cast<Index>(t) * width);
+    Real* row = y.data() + static_cast<Index>(t) * width;
+    if (weight.in_bf16())
+      std::transform(weight.bf16().row(ids[t]), weight.bf16().row(ids[t]) + width, row, from_bf16);
+    else
+      std::copy_n(weight.value().data() + ids[t] * width, width, row);
   }
   std::vector<std::int32_t> kept_ids;
   if (weight.requires_grad()) kept_ids.assign(ids.begin(), ids.end());

@@ -65,9 +65,9 @@ struct Kernels {
   void (*pack_transposed)(const Real* source, Index ld, Index columns, Index rows, Real factor,
                           Real* panels);
 
-  /// One query's row of an online softmax over n numbers (a multiple of `vector`), in place: the row
-  /// becomes e^(s - max); `max` and `sum` are those of the row so far and are brought up to date.
-  /// Returns the factor by which what was summed before has to be multiplied.
+  /// One query's row of an online softmax over n numbers (a multiple of `vector`), in place: the
+  /// row becomes e^(s - max); `max` and `sum` are those of the row so far and are brought up to
+  /// date. Returns the factor by which what was summed before has to be multiplied.
   Real (*softmax_row)(Real* row, Index n, Real& max, Real& sum);
   /// A vector of queries in an online softmax: its scores become e^(s - max), those it does not see
   /// 0; `max` and `sum` are those of its keys so far and are brought up to date. `factor` becomes

@@ -14,5 +14,7 @@ using Real = double;
 using Real = float;
 #endif
 using Index = std::int64_t;
+/// The bits of a bf16 number: the upper half of a float's.
+using Bf16 = std::uint16_t;
 
 }  // namespace focus

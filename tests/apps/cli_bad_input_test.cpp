@@ -162,6 +162,9 @@ TEST(CliBadInput, SettingsThatDoNotFitTogether) {
                  {"num_attention_heads 5", "hidden_size 32"});
   expect_refused(cli().scratch({"out=" + out, "model.model_type=bert"}), {"bert", "gpt2 or llama"});
   expect_refused(cli().scratch({"out=" + out, "tokenizer="}), {"tokenizer is empty"});
+  expect_refused(cli().scratch({"out=" + out, "compute=bf16"}), {"compute bf16", "scratch"});
+  expect_train_refused({"method=full", "compute=bf16"}, {"compute bf16", "full"});
+  expect_train_refused({"compute=fp16"}, {"compute", "float32, bf16", "fp16"});
   EXPECT_FALSE(fs::exists(out));
 }
 

@@ -199,6 +199,21 @@ TEST(CliEval, PerplexityFollowsTheStridedRecipe) {
   }
 }
 
+TEST(CliEval, RowsSayWhatTheWeightsAreIn) {
+  const auto [exact_process, exact] = evaluated({});
+  const auto [process, json] = evaluated({"--adapter", cli().adapter(), "--compute", "bf16"});
+  EXPECT_EQ(exact.at("compute"), "float32");
+  EXPECT_EQ(exact.at("rows").at(0).at("compute"), "float32");
+  EXPECT_EQ(json.at("compute"), "bf16");
+  for (const auto& row : json.at("rows")) EXPECT_EQ(row.at("compute"), "bf16");
+  EXPECT_TRUE(contains(process.out, " bf16 ")) << process.out;
+  EXPECT_TRUE(contains(exact_process.out, " float32 ")) << exact_process.out;
+  const double wanted = exact.at("rows").at(0).at("nats_per_token");
+  const double nats = json.at("rows").at(0).at("nats_per_token");
+  EXPECT_NEAR(nats, wanted, 1e-2);
+  EXPECT_NE(nats, wanted) << "nothing was rounded";
+}
+
 TEST(CliEval, SeveralTextsAreScoredApart) {
   const std::string a = cli().train_text(), b = cli().valid_text();
   const auto score = [&](const Words& texts) {

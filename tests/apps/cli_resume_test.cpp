@@ -61,6 +61,7 @@ INSTANTIATE_TEST_SUITE_P(
         RunKind{"retrofit_sequence", {"method=retrofit", "focus.balance=sequence"}, {2, 6}},
         RunKind{
             "retrofit_sequence_first", {"method=retrofit", "focus.sequence_steps=5"}, {3, 5, 7}},
+        RunKind{"retrofit_bf16", {"method=retrofit", "compute=bf16"}, {3, 6}},
         RunKind{"retrofit_logit_unbalanced",
                 {"method=retrofit", "focus.gate=logit", "focus.balance=none"},
                 {4}},
@@ -89,6 +90,7 @@ TEST(CliResume, TheNumberOfThreadsChangesNoBit) {
     return out;
   };
   for (const Words& command : {cli().retrofit({"data.batch=4"}), cli().scratch({"data.batch=4"}),
+                               cli().retrofit({"data.batch=4", "compute=bf16"}),
                                cli().scratch({"attention=focus", "model.model_type=gpt2"})}) {
     const std::string one = with_threads(command, 1);
     for (const int threads : {2, 3}) expect_same_run(with_threads(command, threads), one);

@@ -136,11 +136,9 @@ TEST(CliTrain, ResumeWithOtherSettingsIsRefusedNamingTheKey) {
   cli().must_run(cli().retrofit({"out=" + out, "--stop-at", "3"}));
   const auto before = snapshot(out);
   const std::vector<std::pair<std::string, std::string>> changes = {
-      {"optim.lr=0.02", "lr: 0.02"},
-      {"focus.num_groups=4", "num_groups: 4"},
-      {"data.batch=1", "batch: 1"},
-      {"steps=9", "steps: 9"},
-      {"seed=3", "seed: 3"}};
+      {"optim.lr=0.02", "lr: 0.02"},     {"focus.num_groups=4", "num_groups: 4"},
+      {"data.batch=1", "batch: 1"},      {"steps=9", "steps: 9"},
+      {"compute=bf16", "compute: bf16"}, {"seed=3", "seed: 3"}};
   for (const auto& [key, shown] : changes) {
     SCOPED_TRACE(key);
     expect_refused(cli().retrofit({"out=" + out, key, "--resume"}), {shown, "--overwrite"});
@@ -187,6 +185,42 @@ TEST(CliTrain, DryRunCountsAndWritesNothing) {
   const auto scratch = cli().figures(cli().scratch({"out=" + out, "--dry-run"}));
   EXPECT_EQ(scratch.at("trainable"), info.at("parameters"));
   EXPECT_EQ(scratch.at("frozen"), 0);
+}
+
+TEST(CliTrain, Bf16TrainsCloseToFloat32AndFitsTheSameBase) {
+  const std::string exact = cli().fresh("float32"), out = cli().fresh("bf16");
+  cli().must_run(cli().retrofit({"out=" + exact}));
+  cli().must_run(cli().retrofit({"out=" + out, "compute=bf16"}));
+  const StoreReader a(out + "/focus.h5"), b(exact + "/focus.h5");
+  EXPECT_TRUE(contains(a.text("/config.yaml"), "compute: bf16"));
+  EXPECT_EQ(a.string_attribute("/focus", "base_fingerprint"),
+            b.string_attribute("/focus", "base_fingerprint"));
+  const auto losses = metrics_of(out), wanted = metrics_of(exact);
+  ASSERT_EQ(losses.size(), wanted.size());
+  bool differ = false;
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    if (!losses[i].contains("loss")) continue;
+    const double loss = losses[i].at("loss"), other = wanted[i].at("loss");
+    EXPECT_NEAR(loss, other, 2e-2) << losses[i];
+    differ = differ || loss != other;
+  }
+  EXPECT_TRUE(differ) << "nothing was rounded";
+  // An adapter goes with its base, whatever that is stored in.
+  for (const char* compute : {"float32", "bf16"})
+    cli().must_run({"eval", cli().base(), "--adapter", out + "/focus.h5", "--text",
+                    cli().valid_text(), "--compute", compute});
+}
+
+TEST(CliTrain, DryRunCountsWeightsInBf16ByHalf) {
+  const Words dry = {"out=" + cli().fresh("dry"), "--dry-run"};
+  const auto exact = cli().figures(cli().retrofit(dry));
+  const auto figures = cli().figures(cli().retrofit(dry + Words{"compute=bf16"}));
+  EXPECT_EQ(figures.at("trainable"), exact.at("trainable"));
+  EXPECT_EQ(figures.at("frozen"), exact.at("frozen"));
+  const double share =
+      figures.at("weight_bytes").get<double>() / exact.at("weight_bytes").get<double>();
+  EXPECT_GT(share, 0.5);  // norms, biases and centroids stay
+  EXPECT_LT(share, 0.6);
 }
 
 TEST(CliTrain, DryRunLeavesAnExistingRunAlone) {

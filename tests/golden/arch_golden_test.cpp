@@ -49,6 +49,18 @@ TEST_P(DenseGolden, Agrees) {
   EXPECT_TRUE(expected.empty()) << "not ours: " << expected.front();
 }
 
+TEST_P(DenseGolden, StaysCloseWithWeightsInBf16) {
+  const GoldenFile file(GetParam());
+  Decoder decoder = golden_decoder(folder_, *config_);
+  store_in_bf16(decoder);
+  const auto ids = file.ids("input_ids");
+  const Index batch = file.dims("input_ids").at(0);
+  const NoGrad guard;
+  const Tensor logits = decoder.logits(decoder.hidden_states(ids, batch)).value();
+  EXPECT_LE(relative_error(logits.span(), file.numbers("logits")), 2e-2);
+  EXPECT_LE(relative_error(decoder.loss(ids, batch).value().span(), file.numbers("loss")), 1e-3);
+}
+
 TEST_P(FocusModelGolden, Agrees) {
   const GoldenFile file(GetParam());
   Decoder decoder = golden_decoder(folder_, *config_);

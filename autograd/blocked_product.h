@@ -1,0 +1,50 @@
+#pragma once
+
+#include <algorithm>
+
+#include "autograd/parallel.h"
+
+// How a product is cut into blocks, whatever its numbers are stored in.
+namespace focus {
+
+/// Columns of B that are packed at a time, and rows of A that share a packed block: enough to make
+/// its packing cheap.
+inline constexpr Index kBlockColumns = 256;
+inline constexpr Index kBlockRows = 512;
+
+/// Deals C[m, n] out on all threads in blocks: f(first row, rows, first column, end of columns).
+template <class F>
+void for_blocks(Index m, Index n, F&& f) {
+  const Index row_blocks = (m + kBlockRows - 1) / kBlockRows;
+  const Index column_blocks = (n + kBlockColumns - 1) / kBlockColumns;
+  parallel_chunks(row_blocks * column_blocks, 1, [&](Index task, Index) {
+    const Index i = task % row_blocks * kBlockRows, j = task / row_blocks * kBlockColumns;
+    f(i, std::min(kBlockRows, m - i), j, std::min(n, j + kBlockColumns));
+  });
+}
+
+/// C[m, n] for the columns [begin, end) and a depth of k, on the calling thread. `block(p, depth,
+/// j, columns, c, ldc, add)` packs B's rows [p, p + depth), columns [j, j + columns) and
+/// multiplies; it writes whole vectors of `vector` numbers, so what would run over the end goes
+/// through `tail` [m, vector]. No number of C depends on how rows and columns were dealt out: each
+/// is one chain of additions over k, in blocks of `block_depth`.
+template <class Block>
+void blocked_product(Index m, Index k, Index block_depth, Index begin, Index end, Index vector,
+                     Real* c, Index ldc, bool add, Real* tail, Block&& block) {
+  const Index whole = begin + (end - begin) / vector * vector;
+  for (Index p = 0; p < k; p += block_depth) {
+    const Index depth = std::min(block_depth, k - p);
+    for (Index j = begin; j < whole; j += kBlockColumns)
+      block(p, depth, j, std::min(kBlockColumns, whole - j), c + j, ldc, p > 0 || add);
+  }
+  if (whole == end) return;
+  for (Index p = 0; p < k; p += block_depth)
+    block(p, std::min(block_depth, k - p), whole, end - whole, tail, vector, p > 0);
+  for (Index i = 0; i < m; ++i)
+    for (Index j = whole; j < end; ++j) {
+      const Real sum = tail[i * vector + j - whole];
+      c[i * ldc + j] = add ? c[i * ldc + j] + sum : sum;
+    }
+}
+
+}  // namespace focus

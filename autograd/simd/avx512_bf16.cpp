@@ -1,0 +1,182 @@
+// The kernels of machines with AVX512_BF16: vdpbf16ps adds the products of two bf16 pairs to a
+// float. Subnormal numbers count as zero in it.
+#include "autograd/simd/bf16_kernels.h"
+
+#ifndef FOCUS_REAL_DOUBLE
+#include <immintrin.h>
+
+namespace focus::simd {
+namespace {
+
+constexpr Index kVector = 16;
+constexpr Index kPanelVectors = 4;
+constexpr Index kPanel = kVector * kPanelVectors;
+constexpr int kRowsAtOnce = 6;
+/// Pairs of depth at a time: a panel of that many stays in the first-level cache.
+constexpr Index kPairs = 96;
+
+#define FOCUS_INLINE inline __attribute__((always_inline))
+
+/// Two neighbours of a row; B's packed pairs are rows 2p and 2p + 1 of one column.
+using Pair = std::uint32_t;
+
+FOCUS_INLINE Pair load_pair(const Bf16* p) {
+  Pair pair;
+  __builtin_memcpy(&pair, p, sizeof(pair));
+  return pair;
+}
+
+FOCUS_INLINE __m512bh pairs(__m512i bits) { return reinterpret_cast<__m512bh>(bits); }
+
+template <int kRows, int kColumns>
+FOCUS_INLINE void micro(Index depth, const Bf16* a, Index a_pitch, const Pair* b, Index b_row,
+                        float* c, Index ldc, bool add) {
+  __m512 sum[kRows][kColumns];
+  for (int i = 0; i < kRows; ++i)
+    for (int j = 0; j < kColumns; ++j)
+      sum[i][j] = add ? _mm512_loadu_ps(c + i * ldc + j * kVector) : _mm512_setzero_ps();
+  for (Index p = 0; p < depth; ++p) {
+    __m512bh row[kColumns];
+    for (int j = 0; j < kColumns; ++j) row[j] = pairs(_mm512_loadu_si512(b + j * kVector));
+    b += b_row;
+    for (int i = 0; i < kRows; ++i) {
+      const __m512bh x =
+          pairs(_mm512_set1_epi32(static_cast<int>(load_pair(a + i * a_pitch + 2 * p))));
+      for (int j = 0; j < kColumns; ++j) sum[i][j] = _mm512_dpbf16_ps(sum[i][j], x, row[j]);
+    }
+  }
+  for (int i = 0; i < kRows; ++i)
+    for (int j = 0; j < kColumns; ++j) _mm512_storeu_ps(c + i * ldc + j * kVector, sum[i][j]);
+}
+
+template <int kColumns>
+void panel_product(Index m, Index depth, const Bf16* a, Index a_pitch, const Pair* b, Index b_row,
+                   float* c, Index ldc, bool add) {
+  Index i = 0;
+  for (; i + kRowsAtOnce <= m; i += kRowsAtOnce)
+    micro<kRowsAtOnce, kColumns>(depth, a + i * a_pitch, a_pitch, b, b_row, c + i * ldc, ldc, add);
+  for (; i + 2 <= m; i += 2)
+    micro<2, kColumns>(depth, a + i * a_pitch, a_pitch, b, b_row, c + i * ldc, ldc, add);
+  if (i < m) micro<1, kColumns>(depth, a + i * a_pitch, a_pitch, b, b_row, c + i * ldc, ldc, add);
+}
+
+void product(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch, const void* packed,
+             float* c, Index ldc, bool add) {
+  const Index all = (depth + 1) / 2;  // pairs
+  for (Index column = 0; column < columns; column += kPanel) {
+    const Index width = columns - column < kPanel ? columns - column : kPanel;
+    const Pair* panel = static_cast<const Pair*>(packed) + column * all;
+    for (Index p = 0; p < all; p += kPairs) {
+      const Index n = all - p < kPairs ? all - p : kPairs;
+      const auto run = [&](auto panel_kernel) {
+        panel_kernel(m, n, a + 2 * p, a_pitch, panel + p * width, width, c + column, ldc,
+                     add || p > 0);
+      };
+      switch (width / kVector) {
+        case 4:
+          run(panel_product<4>);
+          break;
+        case 3:
+          run(panel_product<3>);
+          break;
+        case 2:
+          run(panel_product<2>);
+          break;
+        default:
+          run(panel_product<1>);
+      }
+    }
+  }
+}
+
+/// Calls f(panel's first column, its width in numbers, its place) for each panel.
+template <class F>
+FOCUS_INLINE void for_panels(Index depth, Index columns, F&& f) {
+  const Index whole = (columns + kVector - 1) / kVector * kVector;
+  for (Index column = 0; column < whole; column += kPanel)
+    f(column, whole - column < kPanel ? whole - column : kPanel, column * ((depth + 1) / 2));
+}
+
+FOCUS_INLINE __mmask16 first_lanes(Index n) {
+  return static_cast<__mmask16>(n >= kVector ? 0xffff : (1 << (n > 0 ? n : 0)) - 1);
+}
+
+void pack(const Bf16* source, Index pitch, Index depth, Index columns, void* packed) {
+  for_panels(depth, columns, [&](Index column, Index width, Index place) {
+    Pair* to = static_cast<Pair*>(packed) + place;
+    for (Index p = 0; p < depth; p += 2, to += width) {
+      const Bf16* even = source + p * pitch + column;
+      for (Index j = 0; j < width; j += kVector) {
+        const __mmask16 there = first_lanes(columns - column - j);
+        const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(there, even + j));
+        const __m512i high = _mm512_cvtepu16_epi32(
+            _mm256_maskz_loadu_epi16(p + 1 < depth ? there : __mmask16{0}, even + pitch + j));
+        _mm512_storeu_si512(to + j, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+      }
+    }
+  });
+}
+
+/// Exchanges rows and columns of 16 vectors, in rounds: round s swaps the blocks of s x s off the
+/// diagonal (Eklundh 1972).
+template <int s>
+FOCUS_INLINE void swap_blocks(__m512i* v) {
+  alignas(64) int low[kVector], high[kVector];
+  for (int lane = 0; lane < kVector; ++lane) {
+    const bool second = (lane & s) != 0;
+    low[lane] = second ? 16 + lane - s : lane;
+    high[lane] = second ? 16 + lane : lane + s;
+  }
+  const __m512i take_low = _mm512_load_si512(low), take_high = _mm512_load_si512(high);
+  for (int i = 0; i < kVector; ++i) {
+    if ((i & s) != 0) continue;
+    const __m512i a = v[i], b = v[i + s];
+    v[i] = _mm512_permutex2var_epi32(a, take_low, b);
+    v[i + s] = _mm512_permutex2var_epi32(a, take_high, b);
+  }
+  if constexpr (2 * s < kVector) swap_blocks<2 * s>(v);
+}
+
+void pack_transposed(const Bf16* source, Index pitch, Index columns, Index depth, void* packed) {
+  const Index all = (depth + 1) / 2;
+  for_panels(depth, columns, [&](Index column, Index width, Index place) {
+    Pair* panel = static_cast<Pair*>(packed) + place;
+    for (Index j = 0; j < width; j += kVector)
+      for (Index p = 0; p < all; p += kVector) {
+        const __mmask16 there = first_lanes(all - p);
+        __m512i v[kVector];
+        for (Index i = 0; i < kVector; ++i)
+          v[i] = column + j + i < columns
+                     ? _mm512_maskz_loadu_epi32(there, source + (column + j + i) * pitch + 2 * p)
+                     : _mm512_setzero_si512();
+        swap_blocks<1>(v);
+        for (Index i = 0; i < kVector && p + i < all; ++i)
+          _mm512_storeu_si512(panel + (p + i) * width + j, v[i]);
+      }
+  });
+}
+
+// By integers, not by vcvtneps2bf16: that takes subnormal numbers for zero, and stored weights
+// should not depend on the machine.
+void round(const float* source, Index n, Bf16* to) {
+  for (Index i = 0; i < n; i += kVector) {
+    const __mmask16 there = first_lanes(n - i);
+    const __m512 x = _mm512_maskz_loadu_ps(there, source + i);
+    const __m512i bits = _mm512_castps_si512(x), high = _mm512_srli_epi32(bits, 16);
+    const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+    const __m512i nearest = _mm512_srli_epi32(
+        _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd), 16);
+    const __m512i result = _mm512_mask_or_epi32(nearest, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q),
+                                                high, _mm512_set1_epi32(0x40));
+    _mm256_mask_storeu_epi16(to + i, there, _mm512_cvtepi32_epi16(result));
+  }
+}
+
+}  // namespace
+
+extern const Bf16Kernels avx512_bf16_kernels;
+const Bf16Kernels avx512_bf16_kernels = {"avx512_bf16", kVector,         round,
+                                         pack,          pack_transposed, product};
+
+}  // namespace focus::simd
+#endif

@@ -1,0 +1,38 @@
+#pragma once
+
+#include "autograd/simd/types.h"
+
+// Products of bf16 matrices that are accumulated in Real, for one thread and plain pointers, as
+// kernels.h has them for Real.
+namespace focus::simd {
+
+/// Rows of bf16 numbers have an even pitch, so that pairs of neighbours can be read as one; the
+/// number that fills up a row is zero.
+struct Bf16Kernels {
+  const char* name;  // "avx512_bf16", "widened"
+  Index vector;      // columns of C that are written at once
+
+  /// to[i] = source[i] in bf16 for n numbers.
+  void (*round)(const Real* source, Index n, Bf16* to);
+  /// source[depth, columns] as the right-hand side B of a product; `packed` has room for `depth`
+  /// (rounded up to even) times `columns` (rounded up to whole vectors) numbers of type Real.
+  void (*pack)(const Bf16* source, Index pitch, Index depth, Index columns, void* packed);
+  /// The transpose of source[columns, depth] likewise; `depth` is even or ends where the rows do.
+  void (*pack_transposed)(const Bf16* source, Index pitch, Index columns, Index depth,
+                          void* packed);
+  /// C[m, columns] (+)= A[m, depth] B with the whole packed B; columns a multiple of `vector`, C
+  /// with rows of `ldc` numbers.
+  void (*product)(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch,
+                  const void* packed, Real* c, Index ldc, bool add);
+};
+
+/// The best for this machine.
+const Bf16Kernels& bf16_kernels();
+/// All that this machine can run, best first: for tests and benchmarks.
+struct Bf16KernelList {
+  const Bf16Kernels* items[2];
+  int count;
+};
+Bf16KernelList usable_bf16_kernels();
+
+}  // namespace focus::simd

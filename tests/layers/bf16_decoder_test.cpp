@@ -1,0 +1,84 @@
+#include "layers/weights.h"
+#include "tests/support/compare.h"
+#include "tests/support/random.h"
+#include "tests/support/tiny_model.h"
+
+// A decoder whose matrices are stored in bf16.
+namespace focus {
+namespace {
+
+const std::vector<std::string> kTypes = {"gpt2", "llama"};
+
+Decoder decoder_in_bf16(const std::string& type) {
+  Decoder decoder = tiny_decoder(type);
+  store_in_bf16(decoder);
+  return decoder;
+}
+
+TEST(Bf16Decoder, MatricesGoAndVectorsStay) {
+  for (const std::string& type : kTypes) {
+    Decoder before = tiny_decoder(type), decoder = decoder_in_bf16(type);
+    EXPECT_EQ(count_parameters(decoder), count_parameters(before));
+    int matrices = 0;
+    for_each_parameter(decoder, [&](const std::string& name, Variable& p) {
+      EXPECT_EQ(p.in_bf16(), p.shape().rank() == 2) << name;
+      matrices += p.in_bf16();
+    });
+    EXPECT_EQ(matrices, type == "gpt2" ? 2 + 3 * 6 : 2 + 3 * 7);
+  }
+}
+
+TEST(Bf16Decoder, LogitsAndLossStayClose) {
+  const auto ids = random_ids(60, 37, 1);
+  for (const std::string& type : kTypes) {
+    const Decoder exact = tiny_decoder(type), decoder = decoder_in_bf16(type);
+    const Tensor wanted = exact.logits(exact.hidden_states(ids, 2)).value();
+    const Tensor logits = decoder.logits(decoder.hidden_states(ids, 2)).value();
+    // bf16 keeps 8 bits: a rounding is off by up to 2^-9 of a number, a sum of many by less.
+    const double error = relative_difference(logits, wanted);
+    EXPECT_LE(error, 2e-2) << type;
+    EXPECT_GE(error, 1e-5) << type << ": nothing was rounded";
+    EXPECT_NEAR(decoder.loss(ids, 2).value()[0], exact.loss(ids, 2).value()[0], 1e-2) << type;
+  }
+}
+
+TEST(Bf16Decoder, GradientsReachWhatIsTrained) {
+  const auto ids = random_ids(40, 37, 1);
+  for (const std::string& type : kTypes) {
+    Decoder exact = tiny_decoder(type), decoder = decoder_in_bf16(type);
+    const auto gradient = [&](Decoder& model) {
+      Variable& trained = model.layers()[0].input_layernorm.weight;
+      trained.set_requires_grad(true);
+      backward(model.loss(ids, 1));
+      return trained.grad();
+    };
+    EXPECT_LE(relative_difference(gradient(decoder), gradient(exact)), 5e-2) << type;
+  }
+}
+
+TEST(Bf16Decoder, BitsDoNotDependOnThreads) {
+  const auto ids = random_ids(300, 37, 1);
+  for (const std::string& type : kTypes) {
+    Decoder decoder = decoder_in_bf16(type);
+    Variable& trained = decoder.layers()[0].input_layernorm.weight;
+    expect_same_bits_for_any_threads(type, [&] {
+      trained.set_requires_grad(false);
+      trained.set_requires_grad(true);
+      const Variable loss = decoder.loss(ids, 3);
+      backward(loss);
+      return std::vector<Tensor>{loss.value(), trained.grad()};
+    });
+  }
+}
+
+TEST(Bf16Decoder, CannotBeTrainedOrPublished) {
+  Decoder decoder = decoder_in_bf16("gpt2");
+  EXPECT_THROW(set_requires_grad(decoder, true), std::invalid_argument);
+  EXPECT_THROW(for_each_published(
+                   decoder, [](const Variable& p) { return p.value(); },
+                   [](const std::string&, const Tensor&) {}),
+               std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace focus
