@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/parallel.h"
+#include "autograd/simd/kernels.h"
 
 // How a product is cut into blocks, whatever its numbers are stored in.
 namespace focus {
@@ -10,16 +11,23 @@ namespace focus {
 /// Columns of B that are packed at a time, and rows of A that share a packed block: enough to make
 /// its packing cheap.
 inline constexpr Index kBlockColumns = 256;
-inline constexpr Index kBlockRows = 512;
+inline constexpr Index kBlockRows = 1024;
+/// Blocks that are worth having, so that all threads end at about the same time: where there would
+/// be fewer, they are half as wide.
+inline constexpr Index kEnoughBlocks = 16;
 
 /// Deals C[m, n] out on all threads in blocks: f(first row, rows, first column, end of columns).
 template <class F>
 void for_blocks(Index m, Index n, F&& f) {
-  const Index row_blocks = (m + kBlockRows - 1) / kBlockRows;
-  const Index column_blocks = (n + kBlockColumns - 1) / kBlockColumns;
-  parallel_chunks(row_blocks * column_blocks, 1, [&](Index task, Index) {
-    const Index i = task % row_blocks * kBlockRows, j = task / row_blocks * kBlockColumns;
-    f(i, std::min(kBlockRows, m - i), j, std::min(n, j + kBlockColumns));
+  const auto blocks = [](Index size, Index block) { return (size + block - 1) / block; };
+  const Index row_blocks = blocks(m, kBlockRows);
+  const Index columns =
+      row_blocks * blocks(n, kBlockColumns) < kEnoughBlocks ? kBlockColumns / 2 : kBlockColumns;
+  // Rows are shared out evenly, in whole steps of the micro-kernel.
+  const Index rows = blocks(blocks(m, row_blocks), simd::kMicroRows) * simd::kMicroRows;
+  parallel_chunks(row_blocks * blocks(n, columns), 1, [&](Index task, Index) {
+    const Index i = task % row_blocks * rows, j = task / row_blocks * columns;
+    if (i < m) f(i, std::min(rows, m - i), j, std::min(n, j + columns));
   });
 }
 

@@ -10,8 +10,8 @@
 namespace focus {
 namespace {
 
-/// Rows of logits that exist at once: 256 rows of a 50,257-token vocabulary are 51 MB.
-constexpr Index kChunkRows = 256;
+/// Rows of logits that exist at once: 512 rows of a 50,257-token vocabulary are 103 MB.
+constexpr Index kChunkRows = 512;
 
 void check_targets(const Tensor& x, const Variable& weight, std::span<const std::int32_t> targets) {
   check(weight.shape().rank() == 2 && x.cols() == weight.dim(1),
