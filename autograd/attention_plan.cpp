@@ -4,10 +4,11 @@
 #include <cstdint>
 #include <functional>
 #include <numeric>
+#include <span>
 
 namespace focus {
 
-void AttentionPlan::heavy_first() {
+void AttentionPlan::heavy_first(std::size_t first) {
   const auto cost = [this](const QueryTile& tile) {
     Index tiles = 0;
     for (Index i = tile.first_segment; i < tile.end_segment; ++i) {
@@ -16,7 +17,7 @@ void AttentionPlan::heavy_first() {
     }
     return tiles * (tile.end - tile.begin);
   };
-  std::ranges::stable_sort(query_tiles, std::greater{}, cost);
+  std::ranges::stable_sort(std::span(query_tiles).subspan(first), std::greater{}, cost);
 }
 
 std::vector<std::vector<Index>> AttentionPlan::independent_parts() const {
@@ -65,7 +66,8 @@ AttentionPlan causal_plan(Index batch, Index seq_len, Index window) {
     for (Index first = 0; first < seq_len; first += kKeys)
       plan.key_tiles.push_back(
           {b * seq_len + first, b * seq_len + std::min(seq_len, first + kKeys)});
-  for (Index b = 0; b < batch; ++b)
+  for (Index b = 0; b < batch; ++b) {
+    const std::size_t first_tile = plan.query_tiles.size();
     for (Index begin = 0; begin < seq_len; begin += kQueries) {
       const Index end = std::min(seq_len, begin + kQueries);
       const Index first = window > 0 ? std::max<Index>(0, begin - window + 1) / kKeys : 0;
@@ -73,7 +75,8 @@ AttentionPlan causal_plan(Index batch, Index seq_len, Index window) {
       plan.segments.push_back({b * tiles + first, b * tiles + (end - 1) / kKeys + 1});
       plan.query_tiles.push_back({b * seq_len + begin, b * seq_len + end, segment, segment + 1});
     }
-  plan.heavy_first();
+    plan.heavy_first(first_tile);
+  }
   return plan;
 }
 

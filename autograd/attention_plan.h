@@ -32,15 +32,17 @@ struct AttentionPlan {
   Index gap = 0;     // positions back from a token to the nearest that it sees; 0: itself
   std::vector<KeyTile> key_tiles;
   std::vector<Segment> segments;
-  std::vector<QueryTile> query_tiles;  // heavy ones first, so that no thread ends with one alone
+  /// Sequence by sequence, class by class, so that the keys in use stay in the cache; in each of
+  /// these the heavy ones first, so that no thread ends with one alone.
+  std::vector<QueryTile> query_tiles;
   /// Of each row the token [0, batch * seq_len); empty where rows are tokens in their order.
   std::vector<Index> tokens;
 
   Index token(Index row) const {
     return tokens.empty() ? row : tokens[static_cast<std::size_t>(row)];
   }
-  /// Sorts the query tiles by what they cost.
-  void heavy_first();
+  /// Sorts the query tiles from `first` on by what they cost.
+  void heavy_first(std::size_t first);
   /// The query tiles that see any keys, by number and in their order, in parts that have no row in
   /// common, neither as query nor as key (sequences, classes): their gradients never meet.
   std::vector<std::vector<Index>> independent_parts() const;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "autograd/blocked_product.h"
+#include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"
 
 namespace focus {
@@ -67,8 +68,26 @@ void multiply_serial(Index m, Index n, Index k, Operand a, Operand b, Real* c, I
   multiply(m, k, a, b, 0, n, c, ldc, into);
 }
 
+/// Rows of A that are not worth packing B for: a token that is being generated.
+constexpr Index kFewRows = 2;
+
+/// C[m, n] for few rows of A, where the rows of Bᵀ are contiguous: one pass over B.
+void multiply_rows(Index m, Index n, Index k, const Operand& a, const Operand& b, Real* c,
+                   Index ldc, Into into) {
+  count(m, n, k);
+  parallel_chunks(n, rows_per_chunk(k), [=](Index begin, Index end) {
+    for (Index j = begin; j < end; ++j)
+      for (Index i = 0; i < m; ++i) {
+        const Real sum = simd::kernels().dot_row(a.data + i * a.row, b.data + j * b.column, k);
+        c[i * ldc + j] = into == Into::add ? c[i * ldc + j] + sum : sum;
+      }
+  });
+}
+
 void multiply_parallel(Index m, Index n, Index k, Operand a, Operand b, Real* c, Index ldc,
                        Into into) {
+  if (m <= kFewRows && a.column == 1 && b.row == 1)
+    return multiply_rows(m, n, k, a, b, c, ldc, into);
   // A product too small to be worth waking the threads for.
   if (m * n * k <= 1 << 20) return multiply_serial(m, n, k, a, b, c, ldc, into);
   count(m, n, k);

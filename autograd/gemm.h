@@ -5,8 +5,8 @@
 #include "autograd/tensor.h"
 
 // Matrix products behind one facade. All matrices are row-major; ld* is the distance between rows.
-// The bits of a result do not depend on the number of threads: rows of C are dealt out in chunks
-// of a size that depends on the shape alone.
+// The bits of a result do not depend on the number of threads: how C is dealt out depends on the
+// shape alone.
 namespace focus {
 
 /// Whether a product overwrites C or adds to it.

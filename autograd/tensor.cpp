@@ -1,6 +1,7 @@
 #include "autograd/tensor.h"
 
 #include <fmt/ranges.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <bit>
@@ -15,6 +16,19 @@ namespace focus {
 namespace {
 
 constexpr std::size_t kAlignment = 64;  // a cache line, and the widest vector register
+
+/// Large buffers want large pages: rows of one head lie a page apart, and the tables of small pages
+/// do not hold that many.
+constexpr std::size_t kLargePage = 2 << 20;
+
+void* allocate(std::size_t bytes) {
+  if (bytes < kLargePage) return std::aligned_alloc(kAlignment, bytes);
+  const std::size_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  void* pointer =
+      std::aligned_alloc(kLargePage, (whole + kLargePage - 1) / kLargePage * kLargePage);
+  if (pointer != nullptr) madvise(pointer, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);
+  return pointer;
+}
 
 /// Free buffers by size. One for the process; never destroyed, since tensors with static lifetime
 /// may give their buffers back after it would be.
@@ -34,7 +48,7 @@ class Pool {
       it->second.pop_back();
       return pointer;
     }
-    void* pointer = std::aligned_alloc(kAlignment, bytes);
+    void* pointer = allocate(bytes);
     if (pointer == nullptr) {
       stats_.live -= bytes;
       throw std::bad_alloc();

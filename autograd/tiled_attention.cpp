@@ -31,21 +31,30 @@ constexpr Index kBackwardHeadGroups = 4;
 constexpr Real kMasked = -std::numeric_limits<Real>::infinity();
 
 struct Sizes {
-  explicit Sizes(const AttentionInputs& in)
+  Sizes(const AttentionInputs& in, HeadRange range)
       : rows(in.q.dim(0) * in.q.dim(1)),
         heads(in.q.dim(2)),
-        kv_heads(in.k.dim(2)),
+        all_kv_heads(in.k.dim(2)),
+        first_kv_head(range.first),
+        kv_heads(range.count),
         head_dim(in.q.dim(3)),
-        shared(heads / kv_heads),
+        shared(heads / all_kv_heads),
         padded_dim(simd::padded(simd::kernels(), head_dim)) {}
+  explicit Sizes(const AttentionInputs& in) : Sizes(in, {0, in.k.dim(2)}) {}
 
   Index rows;  // tokens of all sequences
-  Index heads, kv_heads, head_dim;
+  Index heads, all_kv_heads;
+  Index first_kv_head, kv_heads;  // those to be computed
+  Index head_dim;
   Index shared;  // query heads to a key head
   Index padded_dim;
 
   Index q_offset(Index row, Index head) const { return (row * heads + head) * head_dim; }
-  Index kv_offset(Index row, Index kv_head) const { return (row * kv_heads + kv_head) * head_dim; }
+  /// kv_head is counted from first_kv_head.
+  Index kv_offset(Index row, Index kv_head) const {
+    return (row * all_kv_heads + first_kv_head + kv_head) * head_dim;
+  }
+  Index kv_head_of(Index head) const { return head / shared - first_kv_head; }
 };
 
 /// Zeros, by all threads.
@@ -62,9 +71,8 @@ struct Rows {
   const Real* data;
   Index stride;
 };
-/// copy_n without the call, which for a row of a head costs as much as the copy.
 void copy_row(const Real* from, Index n, Real* to) {
-  for (Index i = 0; i < n; ++i) to[i] = from[i];
+  simd::kernels().scale_row(from, 1, n, to, false);
 }
 
 /// The plan's rows [begin, end) of some heads of x, each as a matrix: x itself where the plan keeps
@@ -117,7 +125,7 @@ class TiledKeys {
                      place(kv_head, row));
         return;
       }
-      const HeadRows rows(plan, x, first, last, 0, s.kv_heads);
+      const HeadRows rows(plan, x, first, last, s.first_kv_head, s.kv_heads);
       for (Index kv_head = 0; kv_head < s.kv_heads; ++kv_head)
         simd::kernels().pack(rows[kv_head].data, rows[kv_head].stride, last - first, s.head_dim, 1,
                              place(kv_head, first));
@@ -136,7 +144,7 @@ class TiledKeys {
     if (packed_.defined())
       return {panels(kv_head, key_tile).data + column * (last - first),
               std::min(simd::kernels().panel, s_.padded_dim - column)};
-    return {x_.data() + s_.kv_offset(first, kv_head) + column, s_.kv_heads * s_.head_dim};
+    return {x_.data() + s_.kv_offset(first, kv_head) + column, s_.all_kv_heads * s_.head_dim};
   }
 
  private:
@@ -229,8 +237,8 @@ void count(const Sizes& s, const Visibility& seen, Index queries, int products) 
 /// The heads of a task: a group of key heads with the query heads that share them.
 struct HeadGroup {
   HeadGroup(const Sizes& s, Index group, Index groups)
-      : first(group * s.kv_heads / groups * s.shared),
-        count((group + 1) * s.kv_heads / groups * s.shared - first) {}
+      : first((s.first_kv_head + group * s.kv_heads / groups) * s.shared),
+        count((s.first_kv_head + (group + 1) * s.kv_heads / groups) * s.shared - first) {}
   Index first, count;  // query heads
 };
 
@@ -248,12 +256,17 @@ void check_attention_inputs(const AttentionInputs& in) {
 Tensor heads_first(const Tensor& lse) { return transpose(Variable(lse), 1, 2).value(); }
 
 AttentionResult tiled_attention(const AttentionInputs& in, const AttentionPlan& plan,
-                                const ScoreRule* rule, AttentionResult onto) {
-  const Sizes s(in);
-  const bool merges = onto.out.defined();
-  AttentionResult result = std::move(onto);
-  if (!merges) result = {Tensor(in.q.shape()), Tensor({in.q.dim(0), in.q.dim(1), s.heads})};
-  if (result.out.size() == 0 || (merges && plan.segments.empty())) return result;
+                                const ScoreRule* rule) {
+  AttentionResult result{Tensor(in.q.shape()), Tensor({in.q.dim(0), in.q.dim(1), in.q.dim(2)})};
+  tiled_attention(in, plan, rule, Into::assign, {0, in.k.dim(2)}, result);
+  return result;
+}
+
+void tiled_attention(const AttentionInputs& in, const AttentionPlan& plan, const ScoreRule* rule,
+                     Into into, HeadRange heads, AttentionResult& result) {
+  const Sizes s(in, heads);
+  const bool merges = into == Into::add;
+  if (result.out.size() == 0 || (merges && plan.segments.empty())) return;
   const TiledKeys keys(s, plan, in.k, false), values(s, plan, in.v, true);
   const auto query_tiles = static_cast<Index>(plan.query_tiles.size());
   const bool together = rule != nullptr || !plan.tokens.empty();
@@ -266,9 +279,10 @@ AttentionResult tiled_attention(const AttentionInputs& in, const AttentionPlan& 
       groups * query_tiles, 1,
       [&, out = result.out.data(), lse = result.lse.data()](Index task, Index) {
         const simd::Kernels& kernels = simd::kernels();
-        const auto& queries = plan.query_tiles[static_cast<std::size_t>(task / groups)];
+        // Group by group: a group's keys stay in the cache while its queries go by.
+        const auto& queries = plan.query_tiles[static_cast<std::size_t>(task % query_tiles)];
         if (merges && queries.first_segment == queries.end_segment) return;
-        const HeadGroup group(s, task % groups, groups);
+        const HeadGroup group(s, task / query_tiles, groups);
         const Index rows = queries.end - queries.begin;
         const auto worker = rule ? rule->worker() : nullptr;
         const Index padded_rows = simd::padded(kernels, rows);
@@ -304,7 +318,7 @@ AttentionResult tiled_attention(const AttentionInputs& in, const AttentionPlan& 
           seen.set(t);
           const Real* gate = worker ? worker->gate(t) : nullptr;
           for (Index g = 0; g < group.count; ++g) {
-            const Index kv_head = (group.first + g) / s.shared;
+            const Index kv_head = s.kv_head_of(group.first + g);
             count(s, seen, rows, 2);
             products(s, seen, keys, kv_head, key_tile,
                      {packed + g * packed_size, s.head_dim, padded_rows}, scores);
@@ -324,7 +338,7 @@ AttentionResult tiled_attention(const AttentionInputs& in, const AttentionPlan& 
               for (Index i = r; i < std::min(rows, r + kernels.vector); ++i) {
                 if (factor[i] == 1) continue;
                 Real* o = acc + g * acc_size + i * s.padded_dim;
-                for (Index d = 0; d < s.padded_dim; ++d) o[d] *= factor[i];
+                kernels.scale_row(o, factor[i], s.padded_dim, o, false);
               }
             }
             weighted_sum(seen, rows, scores, values.panels(kv_head, key_tile), s.padded_dim,
@@ -341,14 +355,12 @@ AttentionResult tiled_attention(const AttentionInputs& in, const AttentionPlan& 
             const bool any = sum[state] > 0;  // a row without pairs: 0, of weight 0
             const Real inverse = any ? 1 / sum[state] : Real(0);
             const Real* from = acc + g * acc_size + r * s.padded_dim;
-            Real* o = out + s.q_offset(row, head);
-            for (Index d = 0; d < s.head_dim; ++d) o[d] = from[d] * inverse;
+            kernels.scale_row(from, inverse, s.head_dim, out + s.q_offset(row, head), false);
             lse[row * s.heads + head] = any ? max[state] + packed[state] : kMasked;
           }
       });
   if (times_merge)
     profile_split("merge", 1e-9 * static_cast<double>(merge_time) / omp_get_max_threads());
-  return result;
 }
 
 AttentionGradients tiled_attention_backward(const AttentionInputs& in, const AttentionPlan& plan,
@@ -427,9 +439,7 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
           for (Index r = 0; r < rows; ++r) {
             const Real* o_row = o[g].data + r * o[g].stride;
             const Real* d_row = d_o[g].data + r * d_o[g].stride;
-            Real sum = 0;
-            for (Index c = 0; c < s.head_dim; ++c) sum += o_row[c] * d_row[c];
-            delta[g * kQueries + r] = sum;
+            delta[g * kQueries + r] = kernels.dot_row(o_row, d_row, s.head_dim);
             lse[g * kQueries + r] =
                 result.lse[plan.token(queries.begin + r) * s.heads + group.first + g];
           }
@@ -442,7 +452,7 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
         const bool gate_grad = gate != nullptr && rule_size > 0;
         if (gate_grad) std::fill_n(d_gate, t.cols() * kQueries, Real(0));
         for (Index g = 0; g < group.count; ++g) {
-          const Index kv_head = (group.first + g) / s.shared;
+          const Index kv_head = s.kv_head_of(group.first + g);
           count(s, seen, rows, 1 + want_scores + wanted.v + wanted.q + wanted.k);
           products(s, seen, keys, kv_head, key_tile,
                    {q_columns + g * transposed_size, s.head_dim, padded_rows}, p);
@@ -489,10 +499,7 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
         for (Index g = 0; g < group.count; ++g) {
           const Real* from = dq + g * packed_size + r * s.padded_dim;
           Real* to = grads.q.data() + s.q_offset(plan.token(queries.begin + r), group.first + g);
-          if (adds_q)
-            for (Index c = 0; c < s.head_dim; ++c) to[c] += from[c] * in.options.scale;
-          else
-            for (Index c = 0; c < s.head_dim; ++c) to[c] = from[c] * in.options.scale;
+          kernels.scale_row(from, in.options.scale, s.head_dim, to, adds_q);
         }
     }
   });
@@ -508,12 +515,9 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
                         for (Index kv_head = 0; kv_head < s.kv_heads; ++kv_head) {
                           const Real* from = part.data() + (kv_head * s.rows + row) * s.padded_dim;
                           Real* to = out + s.kv_offset(plan.token(row), kv_head);
-                          for (Index c = 0; c < s.head_dim; ++c) {
-                            Real total = from[c];
-                            for (Index share = 1; share < shares; ++share)
-                              total += from[share * kv_size + c];
-                            to[c] = adds ? to[c] + total : total;
-                          }
+                          for (Index share = 0; share < shares; ++share)
+                            simd::kernels().scale_row(from + share * kv_size, 1, s.head_dim, to,
+                                                      adds || share > 0);
                         }
                     });
   };

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "autograd/attention_plan.h"
+#include "autograd/gemm.h"
 #include "autograd/ops.h"
 
 // Causal attention in tiles of queries x keys, the engine of every attention op: nothing [seq_len,
@@ -53,10 +54,17 @@ struct AttentionGradients {
 
 /// Throws std::invalid_argument where q, k and v do not fit each other.
 void check_attention_inputs(const AttentionInputs& inputs);
-/// `onto`, where defined, is the result over other pairs of the same rows, which the plan's pairs
-/// are merged with, exactly and in place.
 AttentionResult tiled_attention(const AttentionInputs& inputs, const AttentionPlan& plan,
-                                const ScoreRule* rule, AttentionResult onto = {});
+                                const ScoreRule* rule);
+
+/// Some of the key heads, with the query heads that share them.
+struct HeadRange {
+  Index first, count;
+};
+/// The same for some heads, into `result`. Into::add: `result` is that over other pairs of the same
+/// rows, with which the plan's pairs are merged, exactly.
+void tiled_attention(const AttentionInputs& inputs, const AttentionPlan& plan,
+                     const ScoreRule* rule, Into into, HeadRange heads, AttentionResult& result);
 
 struct WantedGradients {
   bool q = true, k = true, v = true;

@@ -56,13 +56,12 @@ class FocusRule : public ScoreRule {
 
     void backward(Real* d_gate, Real* rule_grad) override {
       // logit: dA = d gate lambda gate (1 - gate);  affinity: dA = d gate / (A + floor)
-      const Real* gate = gate_.data();
-      const Real* affinity = affinity_.data();
+      const simd::Kernels& kernels = simd::kernels();
       const Index size = tile_.cols() * kQueries;
       if (rule_.multiplies())
-        for (Index i = 0; i < size; ++i) d_gate[i] *= rule_.steepness_ * gate[i] * (1 - gate[i]);
+        kernels.sigmoid_row_backward(gate_.data(), d_gate, size, rule_.steepness_);
       else
-        for (Index i = 0; i < size; ++i) d_gate[i] /= affinity[i] + rule_.floor_;
+        kernels.log_row_backward(affinity_.data(), d_gate, size, rule_.floor_);
       fill_local(d_gate, 0);
       // A = G_k G_qᵀ:  dG_k += dA G_q,  dG_q += dAᵀ G_k
       const Index queries = tile_.begin * groups_, keys = tile_.keys.begin * groups_;

@@ -40,6 +40,14 @@ struct Parts {
   std::unique_ptr<ScoreRule> gate;  // of the classes' pairs; null where it is dropped
 };
 
+/// Key heads whose q, k, v, packed k and v and output are about kCacheBytes.
+Index heads_at_a_time(const AttentionInputs& in) {
+  constexpr Index kCacheBytes = 12 << 20;
+  const Index kv_heads = std::max<Index>(1, in.k.dim(2));
+  const Index bytes = (2 * in.q.size() + 4 * in.k.size()) / kv_heads * Index{sizeof(Real)};
+  return std::clamp<Index>(kCacheBytes / std::max<Index>(1, bytes), 1, kv_heads);
+}
+
 }  // namespace
 
 AttentionPlan class_plan(std::span<const std::uint64_t> sets, Index batch, Index seq_len,
@@ -71,7 +79,8 @@ AttentionPlan class_plan(std::span<const std::uint64_t> sets, Index batch, Index
       c.end_tile = static_cast<Index>(plan.key_tiles.size());
       classes[set] = c;
     }
-    for (const auto& [set, c] : classes)
+    for (const auto& [set, c] : classes) {
+      const std::size_t first_tile = plan.query_tiles.size();
       for (Index begin = c.begin; begin < c.end; begin += AttentionPlan::kQueries) {
         const Index end = std::min(c.end, begin + AttentionPlan::kQueries);
         const auto segment = static_cast<Index>(plan.segments.size());
@@ -97,8 +106,9 @@ AttentionPlan class_plan(std::span<const std::uint64_t> sets, Index batch, Index
         }
         plan.query_tiles.push_back({begin, end, segment, static_cast<Index>(plan.segments.size())});
       }
+      plan.heavy_first(first_tile);
+    }
   }
-  plan.heavy_first();
   return plan;
 }
 
@@ -121,10 +131,16 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
   const bool gated = gate.gated, g_wanted = gated && g.requires_grad();
   if (gated) parts->gate = focus_rule(gather(g.value(), parts->classes.tokens), gate, g_wanted);
 
-  AttentionResult result = tiled_attention(parts->inputs, parts->local, nullptr);
-  profile_mark("local band");
-  result = tiled_attention(parts->inputs, parts->classes, parts->gate.get(), std::move(result));
-  profile_mark("grouped attention");
+  // Some heads at a time, so that what the first part leaves is still in the cache for the second.
+  AttentionResult result{Tensor(q.shape()), Tensor({batch, seq_len, q.dim(2)})};
+  const Index kv_heads = k.dim(2), step = heads_at_a_time(parts->inputs);
+  for (Index first = 0; first < kv_heads; first += step) {
+    const HeadRange heads{first, std::min(step, kv_heads - first)};
+    tiled_attention(parts->inputs, parts->local, nullptr, Into::assign, heads, result);
+    profile_mark("local band");
+    tiled_attention(parts->inputs, parts->classes, parts->gate.get(), Into::add, heads, result);
+    profile_mark("grouped attention");
+  }
   if (lse != nullptr) *lse = heads_first(result.lse);
   return Variable::from_op(
       "sparse_attention", result.out, {q, k, v, g_wanted ? g : Variable(g.value())},

@@ -8,10 +8,6 @@ focus_test(autograd_tests BOTH
     autograd/simd_test.cpp
   NEEDS autograd
   LABELS core)
-# Once more with the kernels that every machine can run.
-add_test(NAME autograd_tests_baseline COMMAND autograd_tests)
-set_tests_properties(autograd_tests_baseline PROPERTIES
-  LABELS core ENVIRONMENT "OMP_NUM_THREADS=2;GOMP_SPINCOUNT=10000;FOCUS_SIMD=baseline" PROCESSORS 2)
 focus_test(layers_tests BOTH
   SOURCES layers/model_config_test.cpp layers/weights_test.cpp layers/decoder_test.cpp
     layers/bf16_decoder_test.cpp
@@ -28,6 +24,15 @@ focus_test(focus_tests BOTH
     focus/generator_test.cpp
   NEEDS focus optim
   LABELS core)
+# Once more with the kernels of lesser machines; skipped where this one is lesser still.
+foreach(simd avx2 baseline)
+  foreach(program autograd_tests focus_tests)
+    add_test(NAME ${program}_${simd} COMMAND ${program})
+    set_tests_properties(${program}_${simd} PROPERTIES
+      LABELS core ENVIRONMENT "OMP_NUM_THREADS=2;GOMP_SPINCOUNT=10000;FOCUS_SIMD=${simd}" PROCESSORS 2
+      SKIP_REGULAR_EXPRESSION "FOCUS_SIMD")
+  endforeach()
+endforeach()
 focus_test(focus_golden_tests BOTH
   SOURCES golden/focus_golden_test.cpp
   NEEDS focus

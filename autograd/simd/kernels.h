@@ -84,6 +84,13 @@ struct Kernels {
   void (*sigmoid_row)(const Real* a, Real* gate, Index n, Real lambda);
   /// bias = log(a + floor) over n numbers.
   void (*log_row)(const Real* a, Real* bias, Index n, Real floor);
+  /// From the gradient of what these two make to that of a, in place.
+  void (*sigmoid_row_backward)(const Real* gate, Real* d, Index n, Real lambda);
+  void (*log_row_backward)(const Real* a, Real* d, Index n, Real floor);
+  /// y = factor x, or y += factor x, over any n; y may be x.
+  void (*scale_row)(const Real* x, Real factor, Index n, Real* y, bool add);
+  /// The sum of a b over any n.
+  Real (*dot_row)(const Real* a, const Real* b, Index n);
 
   /// `rounds` times kPeakChains multiply-adds of a vector, all in registers: what no product can
   /// exceed. The result is there so that the work is done.
