@@ -6,7 +6,8 @@
 namespace focus::bench {
 namespace {
 
-using Gemm = decltype(&gemm);
+using Gemm = void (*)(Index, Index, Index, const Real*, Index, const Real*, Index, Real*, Index,
+                      Into);
 
 /// a and b as the product stores them, with rows of `lda` and `ldb` numbers.
 void add_product(const std::string& name, Gemm product, const GemmShape& shape, Index lda,
