@@ -71,10 +71,6 @@ struct Rows {
   const Real* data;
   Index stride;
 };
-void copy_row(const Real* from, Index n, Real* to) {
-  simd::kernels().scale_row(from, 1, n, to, false);
-}
-
 /// The plan's rows [begin, end) of some heads of x, each as a matrix: x itself where the plan keeps
 /// the tokens' order, else copies, read row by row over all heads, which lie side by side.
 class HeadRows {
@@ -94,9 +90,8 @@ class HeadRows {
     stride_ = head_dim;
     head_stride_ = (end - begin) * head_dim;
     for (Index row = begin; row < end; ++row)
-      for (Index h = 0; h < heads; ++h)
-        copy_row(first + plan.token(row) * row_size + h * head_dim, head_dim,
-                 gathered_.data() + h * head_stride_ + (row - begin) * head_dim);
+      simd::kernels().copy_rows(heads, head_dim, first + plan.token(row) * row_size, head_dim,
+                                gathered_.data() + (row - begin) * head_dim, head_stride_);
   }
   Rows operator[](Index head) const { return {data_ + head * head_stride_, stride_}; }
 
@@ -120,9 +115,9 @@ class TiledKeys {
       if (rows_are_panels) {
         // Row by row over all heads: a token's heads lie side by side.
         for (Index row = first; row < last; ++row)
-          for (Index kv_head = 0; kv_head < s.kv_heads; ++kv_head)
-            copy_row(x.data() + s.kv_offset(plan.token(row), kv_head), s.head_dim,
-                     place(kv_head, row));
+          simd::kernels().copy_rows(s.kv_heads, s.head_dim,
+                                    x.data() + s.kv_offset(plan.token(row), 0), s.head_dim,
+                                    place(0, row), s.rows * s.head_dim);
         return;
       }
       const HeadRows rows(plan, x, first, last, s.first_kv_head, s.kv_heads);
@@ -303,14 +298,16 @@ void tiled_attention(const AttentionInputs& in, const AttentionPlan& plan, const
                                   packed + g * packed_size);
         if (merges) {  // a finished result is a sum of one row of weight e^lse
           const auto start = times_merge ? Clock::now() : Clock::time_point();
-          for (Index r = 0; r < rows; ++r)
+          for (Index r = 0; r < rows; ++r) {
+            const Index row = plan.token(queries.begin + r);
+            kernels.copy_rows(group.count, s.head_dim, out + s.q_offset(row, group.first),
+                              s.head_dim, acc + r * s.padded_dim, acc_size);
             for (Index g = 0; g < group.count; ++g) {
-              const Index row = plan.token(queries.begin + r), head = group.first + g;
-              max[g * kQueries + r] = lse[row * s.heads + head];
-              sum[g * kQueries + r] = max[g * kQueries + r] == kMasked ? Real(0) : Real(1);
-              copy_row(out + s.q_offset(row, head), s.head_dim,
-                       acc + g * acc_size + r * s.padded_dim);
+              const Real weight = lse[row * s.heads + group.first + g];
+              max[g * kQueries + r] = weight;
+              sum[g * kQueries + r] = weight == kMasked ? Real(0) : Real(1);
             }
+          }
           if (times_merge) merge_time += (Clock::now() - start).count();
         }
         Visibility seen;

@@ -87,6 +87,9 @@ struct Kernels {
   /// From the gradient of what these two make to that of a, in place.
   void (*sigmoid_row_backward)(const Real* gate, Real* d, Index n, Real lambda);
   void (*log_row_backward)(const Real* a, Real* d, Index n, Real floor);
+  /// Copies `count` rows of n numbers.
+  void (*copy_rows)(Index count, Index n, const Real* from, Index from_stride, Real* to,
+                    Index to_stride);
   /// y = factor x, or y += factor x, over any n; y may be x.
   void (*scale_row)(const Real* x, Real factor, Index n, Real* y, bool add);
   /// The sum of a b over any n.
