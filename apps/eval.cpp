@@ -113,8 +113,8 @@ int run_eval(Arguments arguments) {
   fmt::print("{}", format_rows(rows));
   if (model.focus)
     fmt::print(
-        "\npairs: share of the causal pairs that are attended; largest: the largest group's share "
-        "(balance is {:.1f}%), mean over layers\n",
+        "\ntok/s: tokens scored in a second; pairs: share of the causal pairs that are attended; "
+        "largest: the largest group's share (balance is {:.1f}%), mean over layers\n",
         100.0 / model.focus->config().num_groups);
   write_json(json, {{"model", base},
                     {"adapter", adapter},

@@ -1,6 +1,7 @@
 #include "apps/evaluate.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numbers>
@@ -146,6 +147,7 @@ EvalRow evaluate_mode(const Decoder& decoder, FocusModel* focus, const Attention
     focus->reset_statistics();
     focus->gather_statistics = true;
   }
+  const auto start = std::chrono::steady_clock::now();
   double share = 0;
   for (const EvalText& text : texts) {
     row.score += evaluate(decoder, text, options, [&](double part) {
@@ -153,6 +155,7 @@ EvalRow evaluate_mode(const Decoder& decoder, FocusModel* focus, const Attention
     });
     share += 1 / static_cast<double>(texts.size());
   }
+  row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (focus) {
     focus->gather_statistics = false;
     focus->mode = before;
@@ -166,14 +169,14 @@ EvalRow evaluate_mode(const Decoder& decoder, FocusModel* focus, const Attention
 
 std::string format_rows(std::span<const EvalRow> rows) {
   std::string table =
-      fmt::format("{:<14} {:<22} {:<8} {:>10} {:>9} {:>9} {:>8} {:>8}\n", "attention", "routing",
-                  "compute", "perplexity", "bits/byte", "tokens", "pairs", "largest");
+      fmt::format("{:<14} {:<22} {:<8} {:>10} {:>9} {:>9} {:>8} {:>8} {:>8}\n", "attention", "routing",
+                  "compute", "perplexity", "bits/byte", "tokens", "tok/s", "pairs", "largest");
   for (const EvalRow& row : rows) {
     const bool dense = row.routing() == "-";
     table +=
-        fmt::format("{:<14} {:<22} {:<8} {:>10.4f} {:>9.5f} {:>9} {:>7.1f}% {:>8}\n",
+        fmt::format("{:<14} {:<22} {:<8} {:>10.4f} {:>9.5f} {:>9} {:>8.0f} {:>7.1f}% {:>8}\n",
                     row.mode.name(), row.routing(), name_of(row.compute), row.score.perplexity(),
-                    row.score.bits_per_byte(), row.score.tokens, 100 * row.groups.pairs,
+                    row.score.bits_per_byte(), row.score.tokens, row.rate(), 100 * row.groups.pairs,
                     dense ? "-" : fmt::format("{:.1f}%", 100 * row.groups.dominance));
   }
   return table;

@@ -58,8 +58,12 @@ struct EvalRow {
   AttentionMode mode;
   Compute compute = Compute::float32;  // of the decoder
   Score score = {};
+  double seconds = 0;  // not in the JSON, which is the same for the same figures
   GroupSummary groups = {};
   std::vector<GroupStatistics> layers = {};  // empty for dense
+
+  /// Tokens scored in a second.
+  double rate() const { return seconds > 0 ? static_cast<double>(score.tokens) / seconds : 0; }
 
   /// "-", "carried", "sequence (not causal)", "none"
   std::string routing() const;

@@ -34,7 +34,7 @@ install_packages() {
     test) wanted+=(libgtest-dev libgmock-dev librapidcheck-dev) ;;
     bench)
       wanted+=(libbenchmark-dev python3 python3-venv)
-      compared_with=(libopenblas-serial-dev libdnnl-dev)
+      compared_with=(libopenblas-openmp-dev libdnnl-dev)
       ;;
   esac
   find_missing "${wanted[@]}"

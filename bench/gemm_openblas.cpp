@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <string>
 
 #include "bench/gemm_peers.h"
@@ -17,30 +16,21 @@ namespace {
 
 constexpr int kRowMajor = 101, kNoTrans = 111, kTrans = 112;
 
-void multiply(const GemmProblem& problem, Index begin, Index rows) {
-  const auto k = static_cast<int>(problem.shape.k), n = static_cast<int>(problem.shape.n);
-  cblas_sgemm(kRowMajor, kNoTrans, problem.transposed ? kTrans : kNoTrans, static_cast<int>(rows),
-              n, k, 1, problem.a + begin * k, k, problem.b, problem.transposed ? k : n, 0,
-              problem.c + begin * n, n);
+void multiply(const GemmProblem& problem) {
+  const auto m = static_cast<int>(problem.shape.m), k = static_cast<int>(problem.shape.k);
+  const auto n = static_cast<int>(problem.shape.n);
+  cblas_sgemm(kRowMajor, kNoTrans, problem.transposed ? kTrans : kNoTrans, m, n, k, 1, problem.a, k,
+              problem.b, problem.transposed ? k : n, 0, problem.c, n);
 }
 
 }  // namespace
 
 std::vector<GemmPeer> openblas_peers(int threads) {
-  const std::string name = std::string("OpenBLAS ") + openblas_get_corename();
+  // The build without threads is no peer: called from several at once it gives wrong results.
+  if (openblas_get_parallel() == 0) return {};
   openblas_set_num_threads(threads);
-  if (openblas_get_parallel() != 0)
-    return {{name + ", own threads", [](const GemmProblem& problem) {
-               return [=] { multiply(problem, 0, problem.shape.m); };
-             }}};
-  return {{name + ", row chunks", [threads](const GemmProblem& problem) {
-             return [=] {
-               const Index m = problem.shape.m, rows = (m + threads - 1) / threads;
-#pragma omp parallel for num_threads(threads)
-               for (Index begin = 0; begin < m; begin += rows)
-                 multiply(problem, begin, std::min(rows, m - begin));
-             };
-           }}};
+  return {{std::string("OpenBLAS ") + openblas_get_corename() + ", own threads",
+           [](const GemmProblem& problem) { return [=] { multiply(problem); }; }}};
 }
 
 }  // namespace focus::bench
