@@ -40,7 +40,7 @@ std::size_t peak_resident_bytes() {
 
 double measured_peak_gflops() {
   constexpr Index kRounds = 200'000;
-  constexpr int kRuns = 25;
+  constexpr int kRuns = 60;
   const simd::Kernels& kernels = simd::kernels();
   const int threads = omp_get_max_threads();
   const double flops = 2.0 * static_cast<double>(kRounds * simd::kPeakChains * kernels.vector) *

@@ -22,8 +22,7 @@ void multiply(Index m, Index n, Index k, const Real* a, Index lda, Real* c, Inde
   const Bf16Matrix rounded(m, k, a, lda, kernels);
   for_blocks(m, n, [&](Index row, Index rows, Index begin, Index end) {
     thread_local std::vector<Real> scratch;
-    scratch.resize(
-        static_cast<std::size_t>(kBlockDepth * kBlockColumns + kBlockRows * kernels.vector));
+    scratch.resize(static_cast<std::size_t>(kBlockDepth * kBlockColumns + rows * kernels.vector));
     Real* packed = scratch.data();
     blocked_product(
         rows, k, kBlockDepth, begin, end, kernels.vector, c + row * ldc, ldc, false,

@@ -70,9 +70,8 @@ def loss_around(record, step, reach=12):
 def perplexity(record, attention):
     for row in record["rows"]:
         if row["attention"].split(" keep")[0] == attention:
-            pairs = row.get("pairs_share", row.get("pairs", 1))
-            return f"{row['perplexity']:.3f} ({100 * pairs:.0f} %)" if "hard" in attention else (
-                f"{row['perplexity']:.3f}")
+            pairs = f" ({100 * row['pairs_attended']:.0f} %)" if "hard" in attention else ""
+            return f"{row['perplexity']:.3f}{pairs}"
     raise KeyError(f"no {attention} in {[row['attention'] for row in record['rows']]}")
 
 

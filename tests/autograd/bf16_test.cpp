@@ -100,10 +100,10 @@ TEST(Bf16Matrix, RowsOfOddLengthEndInZero) {
 struct Size {
   Index m, n, k;
 };
-const std::vector<Size> kSizes = {{1, 1, 1},    {1, 5, 3},     {5, 1, 2},    {3, 7, 11},
-                                  {6, 64, 32},  {7, 65, 33},   {13, 48, 66}, {64, 16, 64},
-                                  {2, 300, 70}, {513, 31, 8},  {9, 17, 769}, {11, 259, 1541},
-                                  {4, 80, 191}, {517, 257, 5}, {8, 96, 0}};
+const std::vector<Size> kSizes = {{2048, 9, 64},   {1, 1, 1},    {1, 5, 3},     {5, 1, 2},
+                                  {3, 7, 11},      {6, 64, 32},  {7, 65, 33},   {13, 48, 66},
+                                  {64, 16, 64},    {2, 300, 70}, {513, 31, 8},  {9, 17, 769},
+                                  {11, 259, 1541}, {4, 80, 191}, {517, 257, 5}, {8, 96, 0}};
 
 using Product = void (*)(Index, const Real*, Index, const Bf16Matrix&, Real*, Index,
                          const simd::Bf16Kernels&);
