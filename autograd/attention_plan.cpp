@@ -58,7 +58,6 @@ std::vector<std::vector<Index>> AttentionPlan::independent_parts() const {
 AttentionPlan causal_plan(Index batch, Index seq_len, Index window) {
   constexpr Index kKeys = AttentionPlan::kKeys, kQueries = AttentionPlan::kQueries;
   AttentionPlan plan;
-  plan.seq_len = seq_len;
   plan.window = window;
   if (seq_len == 0) return plan;
   const Index tiles = (seq_len + kKeys - 1) / kKeys;

@@ -27,7 +27,6 @@ struct AttentionPlan {
     Index first_segment, end_segment;  // of `segments`
   };
 
-  Index seq_len = 0;
   Index window = 0;  // positions back to which a token sees, itself included; 0: all
   Index gap = 0;     // positions back from a token to the nearest that it sees; 0: itself
   std::vector<KeyTile> key_tiles;

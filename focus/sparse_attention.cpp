@@ -55,7 +55,6 @@ AttentionPlan class_plan(std::span<const std::uint64_t> sets, Index batch, Index
   check(static_cast<Index>(sets.size()) == batch * seq_len,
         "sparse_attention: {} membership sets for {} sequences of {}", sets.size(), batch, seq_len);
   AttentionPlan plan;
-  plan.seq_len = seq_len;
   plan.window = window;
   plan.gap = gap;
   plan.tokens.reserve(sets.size());

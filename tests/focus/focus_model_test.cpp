@@ -5,22 +5,13 @@
 #include "optim/training_step.h"
 #include "tests/support/compare.h"
 #include "tests/support/random.h"
+#include "tests/support/tiny_focus.h"
 #include "tests/support/tiny_model.h"
 
 namespace focus {
 namespace {
 
 using Kind = AttentionMode::Kind;
-
-FocusConfig tiny_focus(Balance balance = Balance::carried) {
-  FocusConfig config;
-  config.num_groups = 4;
-  config.routing_dim = 5;
-  config.temperature = 0.3;
-  config.local_window = 4;
-  config.balance = balance;
-  return config;
-}
 
 /// A decoder that attends through a FocusModel whose potentials have seen a batch.
 struct Composed {

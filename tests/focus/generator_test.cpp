@@ -5,6 +5,7 @@
 #include "focus/sampling.h"
 #include "tests/support/compare.h"
 #include "tests/support/random.h"
+#include "tests/support/tiny_focus.h"
 #include "tests/support/tiny_model.h"
 
 namespace focus {
@@ -16,13 +17,7 @@ using Kind = AttentionMode::Kind;
 struct Model {
   explicit Model(const std::string& type, Balance balance = Balance::carried)
       : decoder(tiny_decoder(type)) {
-    FocusConfig config;
-    config.num_groups = 4;
-    config.routing_dim = 5;
-    config.temperature = 0.3;
-    config.local_window = 4;
-    config.balance = balance;
-    focus.emplace(config, 24, 3, rng);
+    focus.emplace(tiny_focus(balance), 24, 3, rng);
     focus->compose(decoder);
     const NoGrad guard;
     decoder.hidden_states(random_ids(60, 37, 99), 1);
