@@ -36,10 +36,25 @@ struct AttentionPlan {
   std::vector<QueryTile> query_tiles;
   /// Of each row the token [0, batch * seq_len); empty where rows are tokens in their order.
   std::vector<Index> tokens;
+  /// The last rows of `tokens` may be copies of earlier ones, for key tiles alone: keys of many
+  /// small classes in the order of their positions. Of each the row that it is a copy of.
+  std::vector<Index> copies;
+  /// Whether keys are brought into the plan's order once, before the tasks start; else, as copies
+  /// always are, by each task as it needs them.
+  bool packs_ahead = true;
 
   Index token(Index row) const {
     return tokens.empty() ? row : tokens[static_cast<std::size_t>(row)];
   }
+  /// Rows of which each token has one.
+  Index own_rows() const { return static_cast<Index>(tokens.size() - copies.size()); }
+  bool is_copy(Index row) const { return !copies.empty() && row >= own_rows(); }
+  Index own_row(Index row) const {
+    return is_copy(row) ? copies[static_cast<std::size_t>(row - own_rows())] : row;
+  }
+  /// What a query tile costs, in keys times lanes of queries, and all of them: to compare plans.
+  double cost(const QueryTile& tile) const;
+  double cost() const;
   /// Sorts the query tiles from `first` on by what they cost.
   void heavy_first(std::size_t first);
   /// The query tiles that see any keys, by number and in their order, in parts that have no row in
@@ -55,6 +70,7 @@ struct AttentionTile {
   const AttentionPlan* plan = nullptr;
   Index begin = 0, end = 0;  // rows of queries
   AttentionPlan::KeyTile keys{0, 0};
+  bool copied_keys() const { return plan->is_copy(keys.begin); }
   Index rows() const { return end - begin; }
   Index cols() const { return keys.end - keys.begin; }
   /// For each query the number of keys that lie `distance` positions or more before it: those keys
@@ -78,6 +94,8 @@ class Visibility {
   void set(const AttentionTile& tile);
 
   const std::vector<KeyBand>& bands() const { return bands_; }
+  /// The end of the keys that any query sees.
+  Index end() const { return bands_.empty() ? 0 : bands_.back().end; }
   /// What the `vector`th vector of queries sees; `whole_bands`: widened to the bands it is in.
   simd::KeySpan span(Index vector, bool whole_bands) const;
   /// The keys that each query sees: [first, last). Queries beyond the tile's see what its last

@@ -66,6 +66,36 @@ Tensor zeros(const Shape& shape) {
   return tensor;
 }
 
+/// Numbers from one head's copy to the next: not a multiple of 4 KiB, or a token's heads, written
+/// one after the other, would all want the same few places of the first-level cache.
+Index apart(Index size) {
+  constexpr Index kLine = 64 / sizeof(Real);
+  return (size + kLine - 1) / kLine * kLine + 5 * kLine;
+}
+
+/// Some heads of a tensor of tokens, a token's side by side.
+struct TokenHeads {
+  const Real* data;  // of the first token, at the first of the heads
+  Index row_size;    // from one token to the next
+  Index heads, head_dim;
+};
+/// The plan's rows [begin, end), read row by row over all heads, to a matrix for each head:
+/// `row_stride` from one row to the next, `head_stride` from one head to the next.
+void gather_rows(const AttentionPlan& plan, Index begin, Index end, TokenHeads from, Real* to,
+                 Index row_stride, Index head_stride) {
+  // Tokens in another order jump about in memory: those to come are asked for ahead.
+  constexpr Index kAhead = 2, kLine = 64 / sizeof(Real);
+  for (Index row = begin; row < end; ++row, to += row_stride) {
+    if (row + kAhead < end) {
+      const Real* ahead = from.data + plan.token(row + kAhead) * from.row_size;
+      for (Index i = 0; i < from.heads * from.head_dim; i += kLine) __builtin_prefetch(ahead + i);
+    }
+    simd::kernels().copy_rows(from.heads, from.head_dim,
+                              from.data + plan.token(row) * from.row_size, from.head_dim, to,
+                              head_stride);
+  }
+}
+
 /// Rows of one head, as a matrix.
 struct Rows {
   const Real* data;
@@ -85,13 +115,12 @@ class HeadRows {
       head_stride_ = head_dim;
       return;
     }
-    gathered_ = Tensor({heads, end - begin, head_dim});
-    data_ = gathered_.data();
     stride_ = head_dim;
-    head_stride_ = (end - begin) * head_dim;
-    for (Index row = begin; row < end; ++row)
-      simd::kernels().copy_rows(heads, head_dim, first + plan.token(row) * row_size, head_dim,
-                                gathered_.data() + (row - begin) * head_dim, head_stride_);
+    head_stride_ = apart((end - begin) * head_dim);
+    gathered_ = Tensor({heads, head_stride_});
+    data_ = gathered_.data();
+    gather_rows(plan, begin, end, {first, row_size, heads, head_dim}, gathered_.data(), head_dim,
+                head_stride_);
   }
   Rows operator[](Index head) const { return {data_ + head * head_stride_, stride_}; }
 
@@ -101,56 +130,87 @@ class HeadRows {
   Tensor gathered_;
 };
 
-/// Keys or values of every head, key tile by key tile: panels [keys, head_dim] for the right-hand
-/// side of a product, rows for its left-hand side. Only packed where they have to be.
+/// Keys or values of every head in the plan's rows: panels [keys, head_dim] for the right-hand side
+/// of a product, rows for its left-hand side. Only packed where they have to be.
 class TiledKeys {
  public:
   TiledKeys(const Sizes& s, const AttentionPlan& plan, const Tensor& x, bool on_the_right)
-      : s_(s), plan_(plan), x_(x) {
-    if (plan.tokens.empty() && !on_the_right) return;
+      : s_(s), plan_(plan), x_(x), packs_(on_the_right || !plan.tokens.empty()) {
+    if (!packs_ || !plan.packs_ahead) return;
     packed_ = Tensor({s.kv_heads, s.rows, s.padded_dim});
-    const bool rows_are_panels = s.padded_dim == s.head_dim && s.head_dim <= simd::kernels().panel;
-    const auto pack_tile = [&](Index tile, Index) {
+    parallel_chunks(static_cast<Index>(plan.key_tiles.size()), 1, [&](Index tile, Index) {
       const auto [first, last] = plan.key_tiles[static_cast<std::size_t>(tile)];
-      if (rows_are_panels) {
-        // Row by row over all heads: a token's heads lie side by side.
-        for (Index row = first; row < last; ++row)
-          simd::kernels().copy_rows(s.kv_heads, s.head_dim,
-                                    x.data() + s.kv_offset(plan.token(row), 0), s.head_dim,
-                                    place(0, row), s.rows * s.head_dim);
-        return;
-      }
-      const HeadRows rows(plan, x, first, last, s.first_kv_head, s.kv_heads);
-      for (Index kv_head = 0; kv_head < s.kv_heads; ++kv_head)
-        simd::kernels().pack(rows[kv_head].data, rows[kv_head].stride, last - first, s.head_dim, 1,
-                             place(kv_head, first));
-    };
-    parallel_chunks(static_cast<Index>(plan.key_tiles.size()), 1, pack_tile);
+      if (!plan.is_copy(first))
+        pack(first, last, 0, s.kv_heads, packed_.data() + first * s.padded_dim,
+             s.rows * s.padded_dim);
+    });
   }
 
-  Panels panels(Index kv_head, Index key_tile) const {
-    const auto [first, last] = plan_.key_tiles[static_cast<std::size_t>(key_tile)];
-    return {packed_.data() + (kv_head * s_.rows + first) * s_.padded_dim, last - first,
-            s_.padded_dim};
-  }
-  /// Of the tile's rows the columns from `column` on, the first of a panel.
-  Rows rows(Index kv_head, Index key_tile, Index column) const {
-    const auto [first, last] = plan_.key_tiles[static_cast<std::size_t>(key_tile)];
-    if (packed_.defined())
-      return {panels(kv_head, key_tile).data + column * (last - first),
-              std::min(simd::kernels().panel, s_.padded_dim - column)};
-    return {x_.data() + s_.kv_offset(first, kv_head) + column, s_.all_kv_heads * s_.head_dim};
-  }
+  /// What one task reads, for its key heads, tile after tile.
+  class Reader {
+   public:
+    Reader(const TiledKeys& keys, Index first_kv_head, Index kv_heads)
+        : keys_(keys), first_kv_head_(first_kv_head), kv_heads_(kv_heads) {}
+
+    /// Goes to the first `count` keys of a tile.
+    void go_to(const AttentionTile& tile, Index count) {
+      const Sizes& s = keys_.s_;
+      begin_ = tile.keys.begin;
+      rows_ = tile.cols();
+      gathers_ = keys_.packs_ && (tile.copied_keys() || !keys_.packed_.defined());
+      if (!gathers_) return;
+      rows_ = count;
+      head_stride_ = apart(AttentionPlan::kKeys * s.padded_dim);
+      if (!gathered_.defined()) gathered_ = Tensor({kv_heads_ * head_stride_});
+      keys_.pack(begin_, begin_ + count, first_kv_head_, kv_heads_, gathered_.data(), head_stride_);
+    }
+    Panels panels(Index kv_head) const {
+      const Sizes& s = keys_.s_;
+      const Real* data = gathers_
+                             ? gathered_.data() + (kv_head - first_kv_head_) * head_stride_
+                             : keys_.packed_.data() + (kv_head * s.rows + begin_) * s.padded_dim;
+      return {data, rows_, s.padded_dim};
+    }
+    /// Of the tile's rows the columns from `column` on, the first of a panel.
+    Rows rows(Index kv_head, Index column) const {
+      const Sizes& s = keys_.s_;
+      if (keys_.packs_)
+        return {panels(kv_head).data + column * rows_,
+                std::min(simd::kernels().panel, s.padded_dim - column)};
+      return {keys_.x_.data() + s.kv_offset(begin_, kv_head) + column, s.all_kv_heads * s.head_dim};
+    }
+
+   private:
+    const TiledKeys& keys_;
+    const Index first_kv_head_, kv_heads_;
+    Index begin_ = 0, rows_ = 0, head_stride_ = 0;
+    bool gathers_ = false;  // the tile's keys are this task's own copy
+    Tensor gathered_;
+  };
 
  private:
-  Real* place(Index kv_head, Index row) {
-    return packed_.data() + (kv_head * s_.rows + row) * s_.padded_dim;
+  /// Rows [first, last) of the plan, some heads of them, into panels that lie `head_stride` apart.
+  void pack(Index first, Index last, Index first_kv_head, Index kv_heads, Real* to,
+            Index head_stride) const {
+    if (s_.padded_dim == s_.head_dim && s_.head_dim <= simd::kernels().panel) {
+      // Rows are panels.
+      gather_rows(plan_, first, last,
+                  {x_.data() + s_.kv_offset(0, first_kv_head), s_.all_kv_heads * s_.head_dim,
+                   kv_heads, s_.head_dim},
+                  to, s_.padded_dim, head_stride);
+      return;
+    }
+    const HeadRows rows(plan_, x_, first, last, s_.first_kv_head + first_kv_head, kv_heads);
+    for (Index i = 0; i < kv_heads; ++i)
+      simd::kernels().pack(rows[i].data, rows[i].stride, last - first, s_.head_dim, 1,
+                           to + i * head_stride);
   }
 
   const Sizes& s_;
   const AttentionPlan& plan_;
   const Tensor& x_;
-  Tensor packed_;  // undefined where x itself serves
+  const bool packs_;  // else x itself serves
+  Tensor packed_;     // all keys but copies, where they are packed ahead
 };
 
 /// A buffer that starts on a cache line; contents undefined.
@@ -164,11 +224,11 @@ class Scratch {
 };
 
 /// scores [keys, queries] of the bands of a tile: their keys' rows times their queries' columns.
-void products(const Sizes& s, const Visibility& seen, const TiledKeys& keys, Index kv_head,
-              Index key_tile, Panels queries, Real* scores) {
+void products(const Sizes& s, const Visibility& seen, const TiledKeys::Reader& keys, Index kv_head,
+              Panels queries, Real* scores) {
   const simd::Kernels& kernels = simd::kernels();
   for (Index column = 0; column < s.head_dim; column += kernels.panel) {
-    const Rows rows = keys.rows(kv_head, key_tile, column);
+    const Rows rows = keys.rows(kv_head, column);
     const Index depth = std::min(kernels.panel, s.head_dim - column);
     for (const KeyBand& band : seen.bands()) {
       queries.first_column = band.first_query;
@@ -209,15 +269,14 @@ void weighted_sum(const Visibility& seen, Index queries, const Real* weights, co
   }
 }
 
-/// Calls f(tile, number of its key tile) for all that a query tile sees.
+/// Calls f(tile) for every key tile that a query tile sees.
 template <class F>
 void for_key_tiles(const AttentionPlan& plan, const AttentionPlan::QueryTile& queries, F&& f) {
   for (Index i = queries.first_segment; i < queries.end_segment; ++i) {
     const auto [first, last] = plan.segments[static_cast<std::size_t>(i)];
     for (Index key_tile = first; key_tile < last; ++key_tile)
       f(AttentionTile{&plan, queries.begin, queries.end,
-                      plan.key_tiles[static_cast<std::size_t>(key_tile)]},
-        key_tile);
+                      plan.key_tiles[static_cast<std::size_t>(key_tile)]});
   }
 }
 
@@ -236,6 +295,10 @@ struct HeadGroup {
         count((s.first_kv_head + (group + 1) * s.kv_heads / groups) * s.shared - first) {}
   Index first, count;  // query heads
 };
+
+TiledKeys::Reader reader(const TiledKeys& keys, const Sizes& s, const HeadGroup& group) {
+  return {keys, s.kv_head_of(group.first), group.count / s.shared};
+}
 
 }  // namespace
 
@@ -281,7 +344,7 @@ void tiled_attention(const AttentionInputs& in, const AttentionPlan& plan, const
         const Index rows = queries.end - queries.begin;
         const auto worker = rule ? rule->worker() : nullptr;
         const Index padded_rows = simd::padded(kernels, rows);
-        const Index packed_size = s.head_dim * kQueries, acc_size = kQueries * s.padded_dim;
+        const Index packed_size = s.head_dim * kQueries, acc_size = apart(kQueries * s.padded_dim);
         Scratch buffer(kKeys * kQueries + kQueries +
                        group.count * (packed_size + 2 * kQueries + acc_size));
         Real* scores = buffer.data();                    // [keys, queries]
@@ -298,10 +361,12 @@ void tiled_attention(const AttentionInputs& in, const AttentionPlan& plan, const
                                   packed + g * packed_size);
         if (merges) {  // a finished result is a sum of one row of weight e^lse
           const auto start = times_merge ? Clock::now() : Clock::time_point();
+          gather_rows(
+              plan, queries.begin, queries.end,
+              {out + s.q_offset(0, group.first), s.heads * s.head_dim, group.count, s.head_dim},
+              acc, s.padded_dim, acc_size);
           for (Index r = 0; r < rows; ++r) {
             const Index row = plan.token(queries.begin + r);
-            kernels.copy_rows(group.count, s.head_dim, out + s.q_offset(row, group.first),
-                              s.head_dim, acc + r * s.padded_dim, acc_size);
             for (Index g = 0; g < group.count; ++g) {
               const Real weight = lse[row * s.heads + group.first + g];
               max[g * kQueries + r] = weight;
@@ -311,14 +376,17 @@ void tiled_attention(const AttentionInputs& in, const AttentionPlan& plan, const
           if (times_merge) merge_time += (Clock::now() - start).count();
         }
         Visibility seen;
-        for_key_tiles(plan, queries, [&](const AttentionTile& t, Index key_tile) {
+        TiledKeys::Reader k = reader(keys, s, group), v = reader(values, s, group);
+        for_key_tiles(plan, queries, [&](const AttentionTile& t) {
           seen.set(t);
+          k.go_to(t, seen.end());
+          v.go_to(t, seen.end());
           const Real* gate = worker ? worker->gate(t) : nullptr;
           for (Index g = 0; g < group.count; ++g) {
             const Index kv_head = s.kv_head_of(group.first + g);
             count(s, seen, rows, 2);
-            products(s, seen, keys, kv_head, key_tile,
-                     {packed + g * packed_size, s.head_dim, padded_rows}, scores);
+            products(s, seen, k, kv_head, {packed + g * packed_size, s.head_dim, padded_rows},
+                     scores);
             if (in.options.softcap > 0) soft_cap(seen, in.options.softcap, scores);
             for (Index r = 0; r < padded_rows; r += kernels.vector) {
               const simd::KeySpan span = seen.span(r / kernels.vector, false);
@@ -338,8 +406,7 @@ void tiled_attention(const AttentionInputs& in, const AttentionPlan& plan, const
                 kernels.scale_row(o, factor[i], s.padded_dim, o, false);
               }
             }
-            weighted_sum(seen, rows, scores, values.panels(kv_head, key_tile), s.padded_dim,
-                         acc + g * acc_size);
+            weighted_sum(seen, rows, scores, v.panels(kv_head), s.padded_dim, acc + g * acc_size);
           }
         });
         // lse = max + log(sum), into the packed queries' place.
@@ -409,6 +476,8 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
     Real* lse = delta + group.count * kQueries;          // [group, queries]
     std::fill(delta, lse + group.count * kQueries, Real(0));
     Visibility seen;
+    TiledKeys::Reader k = reader(keys, s, group), v = reader(values, s, group);
+    Tensor scattered;  // [keys, padded_dim]: gradients of copied keys
 
     // Boustrophedon: a task takes a light tile after a heavy one.
     const auto tiles = static_cast<Index>(part.size());
@@ -443,19 +512,41 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
         }
       }
       std::fill_n(dq, group.count * packed_size, Real(0));
-      for_key_tiles(plan, queries, [&](const AttentionTile& t, Index key_tile) {
+      for_key_tiles(plan, queries, [&](const AttentionTile& t) {
         seen.set(t);
+        k.go_to(t, seen.end());
+        if (want_scores) v.go_to(t, seen.end());
         const Real* gate = worker ? worker->gate(t) : nullptr;
         const bool gate_grad = gate != nullptr && rule_size > 0;
+        // to[keys] += weights X for a head, weights [keys, queries], X packed by queries.
+        const auto key_gradients = [&](const Real* weights, const Real* x, Index kv_head,
+                                       Tensor& to) {
+          Real* head = to.data() + share * kv_size + kv_head * s.rows * s.padded_dim;
+          const bool copied = t.copied_keys();
+          if (copied && !scattered.defined()) scattered = Tensor({kKeys * s.padded_dim});
+          for (const KeyBand& band : seen.bands()) {
+            const Index n = band.end - band.begin;
+            const Index depth = std::min(band.end_query, rows) - band.first_query;
+            kernels.product(
+                n, s.padded_dim, depth, weights + band.begin * kQueries + band.first_query,
+                kQueries, 1, {x, rows, s.padded_dim}, band.first_query,
+                copied ? scattered.data() : head + (t.keys.begin + band.begin) * s.padded_dim,
+                s.padded_dim, !copied);
+            for (Index i = 0; copied && i < n; ++i)
+              kernels.scale_row(scattered.data() + i * s.padded_dim, 1, s.padded_dim,
+                                head + plan.own_row(t.keys.begin + band.begin + i) * s.padded_dim,
+                                true);
+          }
+        };
         if (gate_grad) std::fill_n(d_gate, t.cols() * kQueries, Real(0));
         for (Index g = 0; g < group.count; ++g) {
           const Index kv_head = s.kv_head_of(group.first + g);
           count(s, seen, rows, 1 + want_scores + wanted.v + wanted.q + wanted.k);
-          products(s, seen, keys, kv_head, key_tile,
-                   {q_columns + g * transposed_size, s.head_dim, padded_rows}, p);
+          products(s, seen, k, kv_head, {q_columns + g * transposed_size, s.head_dim, padded_rows},
+                   p);
           if (in.options.softcap > 0) soft_cap(seen, in.options.softcap, p);
           if (want_scores)
-            products(s, seen, values, kv_head, key_tile,
+            products(s, seen, v, kv_head,
                      {dout_columns + g * transposed_size, s.head_dim, padded_rows}, d);
           // P = e^(s - lse);  dS' = P (dO Vᵀ - delta);  through the gate and the soft-cap to dS
           for (Index r = 0; r < padded_rows; r += kernels.vector)
@@ -470,23 +561,11 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
                                             in.options.softcap, want_scores ? d + r : nullptr,
                                             gate_grad ? d_gate + r : nullptr);
           if (wanted.q)  // dQ += dS K
-            weighted_sum(seen, rows, d, keys.panels(kv_head, key_tile), s.padded_dim,
-                         dq + g * packed_size);
-          for (const KeyBand& band : seen.bands()) {
-            const Index n = band.end - band.begin;
-            const Index depth = std::min(band.end_query, rows) - band.first_query;
-            const Index from = band.begin * kQueries + band.first_query;
-            const Index to =
-                share * kv_size + (kv_head * s.rows + t.keys.begin + band.begin) * s.padded_dim;
-            if (wanted.v)  // dV += Pᵀ dO
-              kernels.product(n, s.padded_dim, depth, p + from, kQueries, 1,
-                              {dout_panels + g * packed_size, rows, s.padded_dim}, band.first_query,
-                              dv.data() + to, s.padded_dim, true);
-            if (wanted.k)  // dK += dSᵀ Q
-              kernels.product(n, s.padded_dim, depth, d + from, kQueries, 1,
-                              {q_panels + g * packed_size, rows, s.padded_dim}, band.first_query,
-                              dk.data() + to, s.padded_dim, true);
-          }
+            weighted_sum(seen, rows, d, k.panels(kv_head), s.padded_dim, dq + g * packed_size);
+          if (wanted.v)  // dV += Pᵀ dO
+            key_gradients(p, dout_panels + g * packed_size, kv_head, dv);
+          if (wanted.k)  // dK += dSᵀ Q
+            key_gradients(d, q_panels + g * packed_size, kv_head, dk);
         }
         if (gate_grad)
           worker->backward(d_gate, d_rule.data() + (share * groups + group_index) * rule_size);

@@ -2,8 +2,8 @@
 
 #include "bench/cases.h"
 #include "bench/membership.h"
+#include "focus/class_plan.h"
 #include "focus/sinkhorn.h"
-#include "focus/sparse_attention.h"
 
 namespace focus::bench {
 namespace {

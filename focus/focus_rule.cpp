@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "autograd/gemm.h"
 
@@ -18,10 +19,12 @@ class FocusRule : public ScoreRule {
         steepness_(static_cast<Real>(options.steepness)),
         floor_(static_cast<Real>(options.affinity_floor)),
         local_window_(options.local_window),
-        grad_wanted_(grad_wanted) {}
+        gated_(options.gated),
+        sets_(options.membership),
+        grad_wanted_(gated_ && grad_wanted) {}
 
   std::unique_ptr<Worker> worker() const override { return std::make_unique<FocusWorker>(*this); }
-  bool multiplies() const override { return gate_ == Gate::logit; }
+  bool multiplies() const override { return gated_ && gate_ == Gate::logit; }
   Index grad_size() const override { return grad_wanted_ ? g_.size() : 0; }
 
  private:
@@ -31,6 +34,7 @@ class FocusRule : public ScoreRule {
         : rule_(rule),
           groups_(rule.g_.cols()),
           columns_({groups_ * kQueries}),
+          keys_({AttentionPlan::kKeys * groups_}),
           affinity_({AttentionPlan::kKeys * kQueries}),
           gate_(affinity_.shape()) {}
 
@@ -38,18 +42,11 @@ class FocusRule : public ScoreRule {
       tile_ = tile;
       tile.keys_behind(rule_.local_window_ + 1, distant_.data());
       if (distant_[static_cast<std::size_t>(tile.rows() - 1)] == 0) return nullptr;
-      // A = G_k G_qᵀ, [keys, queries] as the scores are.
-      const simd::Kernels& kernels = simd::kernels();
-      const Real* g = rule_.g_.data();
-      const Index size = tile.cols() * kQueries, columns = simd::padded(kernels, tile.rows());
-      kernels.pack_transposed(g + tile.begin * groups_, groups_, tile.rows(), groups_, 1,
-                              columns_.data());
-      kernels.product(tile.cols(), columns, groups_, g + tile.keys.begin * groups_, groups_, 1,
-                      {columns_.data(), groups_, columns}, 0, affinity_.data(), kQueries, false);
-      if (rule_.multiplies())
-        kernels.sigmoid_row(affinity_.data(), gate_.data(), size, rule_.steepness_);
+      if (rule_.gated_)
+        set_gate();
       else
-        kernels.log_row(affinity_.data(), gate_.data(), size, rule_.floor_);
+        std::fill_n(gate_.data(), tile.cols() * kQueries, Real(0));
+      if (!rule_.sets_.empty()) mask();
       fill_local(gate_.data(), rule_.multiplies() ? Real(1) : Real(0));
       return gate_.data();
     }
@@ -64,15 +61,56 @@ class FocusRule : public ScoreRule {
         kernels.log_row_backward(affinity_.data(), d_gate, size, rule_.floor_);
       fill_local(d_gate, 0);
       // A = G_k G_qᵀ:  dG_k += dA G_q,  dG_q += dAᵀ G_k
-      const Index queries = tile_.begin * groups_, keys = tile_.keys.begin * groups_;
-      const Real* g = rule_.g_.data();
-      serial::gemm(tile_.cols(), groups_, tile_.rows(), d_gate, kQueries, g + queries, groups_,
-                   rule_grad + keys, groups_, Into::add);
-      serial::gemm_tn(tile_.rows(), groups_, tile_.cols(), d_gate, kQueries, g + keys, groups_,
-                      rule_grad + queries, groups_, Into::add);
+      const Index queries = tile_.begin * groups_;
+      serial::gemm_tn(tile_.rows(), groups_, tile_.cols(), d_gate, kQueries, key_assignments(),
+                      groups_, rule_grad + queries, groups_, Into::add);
+      const bool copied = tile_.copied_keys();
+      serial::gemm(tile_.cols(), groups_, tile_.rows(), d_gate, kQueries, rule_.g_.data() + queries,
+                   groups_, copied ? keys_.data() : rule_grad + tile_.keys.begin * groups_, groups_,
+                   copied ? Into::assign : Into::add);
+      for (Index key = 0; copied && key < tile_.cols(); ++key)
+        kernels.scale_row(keys_.data() + key * groups_, 1, groups_,
+                          rule_grad + tile_.plan->own_row(tile_.keys.begin + key) * groups_, true);
     }
 
    private:
+    void set_gate() {
+      // A = G_k G_qᵀ, [keys, queries] as the scores are.
+      const simd::Kernels& kernels = simd::kernels();
+      const AttentionTile& tile = tile_;
+      const Index size = tile.cols() * kQueries, columns = simd::padded(kernels, tile.rows());
+      kernels.pack_transposed(rule_.g_.data() + tile.begin * groups_, groups_, tile.rows(), groups_,
+                              1, columns_.data());
+      kernels.product(tile.cols(), columns, groups_, key_assignments(), groups_, 1,
+                      {columns_.data(), groups_, columns}, 0, affinity_.data(), kQueries, false);
+      if (rule_.multiplies())
+        kernels.sigmoid_row(affinity_.data(), gate_.data(), size, rule_.steepness_);
+      else
+        kernels.log_row(affinity_.data(), gate_.data(), size, rule_.floor_);
+    }
+    /// -inf where a pair shares no group.
+    void mask() {
+      constexpr Real kMasked = -std::numeric_limits<Real>::infinity();
+      const AttentionPlan& plan = *tile_.plan;
+      std::array<std::uint64_t, kQueries> queries{};
+      for (Index i = 0; i < tile_.rows(); ++i)
+        queries[static_cast<std::size_t>(i)] = rule_.set_of(plan.token(tile_.begin + i));
+      for (Index key = 0; key < tile_.cols(); ++key) {
+        const std::uint64_t set = rule_.set_of(plan.token(tile_.keys.begin + key));
+        Real* row = gate_.data() + key * kQueries;
+        for (std::size_t i = 0; i < kQueries; ++i)
+          row[i] = (queries[i] & set) != 0 ? row[i] : kMasked;
+      }
+    }
+    /// G_k of the tile: where it lies, or gathered.
+    const Real* key_assignments() {
+      const Real* g = rule_.g_.data();
+      if (!tile_.copied_keys()) return g + tile_.keys.begin * groups_;
+      for (Index key = 0; key < tile_.cols(); ++key)
+        std::copy_n(g + tile_.plan->own_row(tile_.keys.begin + key) * groups_, groups_,
+                    keys_.data() + key * groups_);
+      return keys_.data();
+    }
     /// Writes `value` where a pair lies within the local window (or is not causal at all).
     void fill_local(Real* matrix, Real value) const {
       // Of each key the local queries come first, for counts rise from query to query.
@@ -88,13 +126,18 @@ class FocusRule : public ScoreRule {
     AttentionTile tile_;
     std::array<simd::Lane, kQueries> distant_{};  // of each query: its distant keys, the first ones
     Tensor columns_;                              // the queries' g, packed
+    Tensor keys_;                                 // the keys' g or its gradient, of copied keys
     Tensor affinity_, gate_;                      // [keys, queries]
   };
+
+  std::uint64_t set_of(Index token) const { return sets_[static_cast<std::size_t>(token)]; }
 
   const Tensor g_;
   const Gate gate_;
   const Real steepness_, floor_;
   const Index local_window_;
+  const bool gated_;
+  const std::vector<std::uint64_t> sets_;  // of the tokens; empty: every pair is attended
   const bool grad_wanted_;
 };
 

@@ -1,18 +1,18 @@
 #include "focus/sparse_attention.h"
 
 #include <algorithm>
-#include <map>
 
 #include "autograd/check.h"
 #include "autograd/parallel.h"
 #include "autograd/profile.h"
+#include "focus/class_plan.h"
 #include "focus/focus_rule.h"
 
 namespace focus {
 namespace {
 
 /// The assignments in the plan's order: to[i] = from[rows[i]].
-Tensor gather(const Tensor& from, const std::vector<Index>& rows) {
+Tensor gather(const Tensor& from, std::span<const Index> rows) {
   Tensor to(from.shape());
   const auto count = static_cast<Index>(rows.size());
   const Index width = count == 0 ? 0 : from.size() / count;
@@ -24,7 +24,7 @@ Tensor gather(const Tensor& from, const std::vector<Index>& rows) {
 }
 
 /// Back again: to[rows[i]] = from[i].
-Tensor scatter(const Tensor& from, const std::vector<Index>& rows) {
+Tensor scatter(const Tensor& from, std::span<const Index> rows) {
   Tensor to(from.shape());
   const Index width = from.cols();
   for (std::size_t i = 0; i < rows.size(); ++i)
@@ -37,7 +37,10 @@ struct Parts {
   AttentionInputs inputs;
   AttentionPlan local;
   AttentionPlan classes;
-  std::unique_ptr<ScoreRule> gate;  // of the classes' pairs; null where it is dropped
+  std::unique_ptr<ScoreRule> gate;              // of the classes' pairs; null where it is dropped
+  std::span<const Index> class_order() const {  // the classes' rows without the copies
+    return std::span(classes.tokens).first(static_cast<std::size_t>(classes.own_rows()));
+  }
 };
 
 /// Key heads whose q, k, v, packed k and v and output are about kCacheBytes.
@@ -49,67 +52,6 @@ Index heads_at_a_time(const AttentionInputs& in) {
 }
 
 }  // namespace
-
-AttentionPlan class_plan(std::span<const std::uint64_t> sets, Index batch, Index seq_len,
-                         Index window, Index gap) {
-  check(static_cast<Index>(sets.size()) == batch * seq_len,
-        "sparse_attention: {} membership sets for {} sequences of {}", sets.size(), batch, seq_len);
-  AttentionPlan plan;
-  plan.window = window;
-  plan.gap = gap;
-  plan.tokens.reserve(sets.size());
-  struct Class {
-    Index begin = 0, end = 0;            // rows
-    Index first_tile = 0, end_tile = 0;  // key tiles
-  };
-  for (Index b = 0; b < batch; ++b) {
-    std::map<std::uint64_t, std::vector<Index>> members;  // positions rise inside a class
-    for (Index t = 0; t < seq_len; ++t)
-      members[sets[static_cast<std::size_t>(b * seq_len + t)]].push_back(t);
-    std::map<std::uint64_t, Class> classes;
-    for (const auto& [set, positions] : members) {
-      Class c;
-      c.begin = static_cast<Index>(plan.tokens.size());
-      for (const Index t : positions) plan.tokens.push_back(b * seq_len + t);
-      c.end = static_cast<Index>(plan.tokens.size());
-      c.first_tile = static_cast<Index>(plan.key_tiles.size());
-      for (Index row = c.begin; row < c.end; row += AttentionPlan::kKeys)
-        plan.key_tiles.push_back({row, std::min(c.end, row + AttentionPlan::kKeys)});
-      c.end_tile = static_cast<Index>(plan.key_tiles.size());
-      classes[set] = c;
-    }
-    for (const auto& [set, c] : classes) {
-      const std::size_t first_tile = plan.query_tiles.size();
-      for (Index begin = c.begin; begin < c.end; begin += AttentionPlan::kQueries) {
-        const Index end = std::min(c.end, begin + AttentionPlan::kQueries);
-        const auto segment = static_cast<Index>(plan.segments.size());
-        for (const auto& [other_set, other] : classes) {
-          if ((set & other_set) == 0) continue;
-          // Key tiles that any of the queries sees some of.
-          const auto begins = plan.key_tiles.begin();
-          const Index furthest = plan.token(end - 1) - gap;
-          const Index last =
-              std::partition_point(
-                  begins + other.first_tile, begins + other.end_tile,
-                  [&](const auto& tile) { return plan.token(tile.begin) <= furthest; }) -
-              begins;
-          const Index first = window == 0
-                                  ? other.first_tile
-                                  : std::partition_point(begins + other.first_tile, begins + last,
-                                                         [&](const auto& tile) {
-                                                           return plan.token(tile.end - 1) <=
-                                                                  plan.token(begin) - window;
-                                                         }) -
-                                        begins;
-          if (last > first) plan.segments.push_back({first, last});
-        }
-        plan.query_tiles.push_back({begin, end, segment, static_cast<Index>(plan.segments.size())});
-      }
-      plan.heavy_first(first_tile);
-    }
-  }
-  return plan;
-}
 
 Variable sparse_attention(const Variable& q, const Variable& k, const Variable& v,
                           const Variable& g, const AttentionOptions& options,
@@ -125,10 +67,24 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
   const Index local = gate.local_window + 1, window = options.sliding_window;
   parts->local =
       causal_plan(batch, seq_len, std::min(seq_len, window > 0 ? std::min(window, local) : local));
-  parts->classes = class_plan(gate.membership, batch, seq_len, window, local);
-  profile_mark("sort");
   const bool gated = gate.gated, g_wanted = gated && g.requires_grad();
-  if (gated) parts->gate = focus_rule(gather(g.value(), parts->classes.tokens), gate, g_wanted);
+  const Variable g_input = g_wanted ? g : Variable(g.value());
+  // Tiles of a few tokens each can cost more than all pairs with a mask.
+  double most = std::numeric_limits<double>::infinity();
+  if (!gated || gate.gate == Gate::affinity)
+    most = causal_plan(batch, seq_len, window).cost() - parts->local.cost();
+  std::optional<AttentionPlan> classes =
+      class_plan(gate.membership, batch, seq_len, window, local, most);
+  profile_mark("sort");
+  if (!classes)
+    return attention_with_rule("sparse_attention", q, k, v, g_input, options,
+                               focus_rule(g.value(), gate, g_wanted), lse);
+  parts->classes = std::move(*classes);
+  if (gated) {
+    GateOptions of_pairs = gate;
+    of_pairs.membership.clear();  // the plan's pairs are those that share a group
+    parts->gate = focus_rule(gather(g.value(), parts->class_order()), of_pairs, g_wanted);
+  }
 
   // Some heads at a time, so that what the first part leaves is still in the cache for the second.
   AttentionResult result{Tensor(q.shape()), Tensor({batch, seq_len, q.dim(2)})};
@@ -142,7 +98,7 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
   }
   if (lse != nullptr) *lse = heads_first(result.lse);
   return Variable::from_op(
-      "sparse_attention", result.out, {q, k, v, g_wanted ? g : Variable(g.value())},
+      "sparse_attention", result.out, {q, k, v, g_input},
       [parts, result, g_shape = g.shape()](const Tensor& d_out, Grads grads) {
         const WantedGradients wanted{grads[0].wanted(), grads[1].wanted(), grads[2].wanted()};
         AttentionGradients d;
@@ -153,8 +109,7 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
         if (wanted.q) grads[0].add(d.q);
         if (wanted.k) grads[1].add(d.k);
         if (wanted.v) grads[2].add(d.v);
-        if (grads[3].wanted())
-          grads[3].add(scatter(d.rule.reshape(g_shape), parts->classes.tokens));
+        if (grads[3].wanted()) grads[3].add(scatter(d.rule.reshape(g_shape), parts->class_order()));
       });
 }
 

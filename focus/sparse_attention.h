@@ -14,14 +14,12 @@ namespace focus {
 /// What a query sees of a tile is one run of keys in both, so no pair is ever asked for its mask;
 /// the second part is merged onto the first by log-sum-exp. `gate.membership` must be set; with
 /// gate.gated the affinity of attended distant pairs stays in their scores and carries a gradient
-/// to g. Shapes and order on a score as gated_attention(). Differentiable in q, k, v and g.
+/// to g. Where the classes are so small that their tiles would cost more than all pairs do (short
+/// sequences, k > 1), it computes all pairs with a mask instead; not with the logit gate kept,
+/// which multiplies. Shapes and order on a score as gated_attention(). Differentiable in q, k, v
+/// and g.
 Variable sparse_attention(const Variable& q, const Variable& k, const Variable& v,
                           const Variable& g, const AttentionOptions& options,
                           const GateOptions& gate, Tensor* lse = nullptr);
-
-/// The tiles of part 2, over the tokens sorted by class.  sets [batch * seq_len]; `window` and
-/// `gap` as in AttentionPlan.
-AttentionPlan class_plan(std::span<const std::uint64_t> sets, Index batch, Index seq_len,
-                         Index window, Index gap);
 
 }  // namespace focus

@@ -4,6 +4,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "autograd/gemm.h"
+#include "focus/class_plan.h"
 #include "tests/support/attention_case.h"
 #include "tests/support/gradcheck.h"
 
@@ -27,6 +28,47 @@ TEST(SparseAttention, EqualsTheComposedFormOverSeveralTiles) {
                  .local_window = 33,
                  .sliding_window = top_k == 2 ? 300 : 0},
                 kSparse);
+}
+
+TEST(SparseAttention, EqualsTheComposedFormWhereClassesAreSmall) {
+  for (const bool gated : {true, false})
+    for (const Index sliding_window : {0, 250})
+      expect_twin({.batch = 2,
+                   .seq_len = 400,
+                   .heads = 4,
+                   .kv_heads = 2,
+                   .head_dim = 20,
+                   .groups = 12,
+                   .gated = gated,
+                   .top_k = 2,
+                   .local_window = 17,
+                   .sliding_window = sliding_window},
+                  kSparse);
+}
+
+TEST(SparseAttention, EqualsTheComposedFormWhereSomeClassesAreSmall) {
+  for (const Gate how : {Gate::affinity, Gate::logit}) {
+    const Case c{.seq_len = 600, .groups = 5, .gate = how, .top_k = 1, .local_window = 9};
+    const std::vector<Tensor> x = inputs_of(c);
+    GateOptions gate = gate_of(c, x[3]);
+    // Two thirds of the tokens in one class, the others in ten.
+    for (std::size_t i = 0; i < gate.membership.size(); ++i)
+      gate.membership[i] = i % 3 != 0 ? 3 : 1 + i / 3 % 31;
+    const auto run = [&](auto&& attend) {
+      const Variables v = leaves(x);
+      const Variable out = attend(v[0], v[1], v[2], v[3]);
+      backward(out);
+      return std::vector<Tensor>{out.value(), v[0].grad(), v[1].grad(), v[2].grad(), v[3].grad()};
+    };
+    const auto expected = run([&](const auto& q, const auto& k, const auto& v, const auto& g) {
+      return composed_attention(q, k, v, g, options_of(c), &gate, nullptr);
+    });
+    const auto actual = run([&](const auto& q, const auto& k, const auto& v, const auto& g) {
+      return sparse_attention(q, k, v, g, options_of(c), gate);
+    });
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      EXPECT_LE(relative_difference(actual[i], expected[i]), kTwinTolerance) << i;
+  }
 }
 
 RC_GTEST_PROP(SparseAttention, EqualsTheComposedFormForAnyOptions, ()) {
@@ -71,9 +113,9 @@ TEST(SparseAttention, WithoutGroupsTheLocalWindowAloneIsLeft) {
 TEST(SparseAttention, ClassesHoldEveryTokenOnceInOrder) {
   const Case c{.batch = 3, .seq_len = 300, .groups = 4};
   const auto sets = top_sets(random_assignments(c), 2);
-  const AttentionPlan plan = class_plan(sets, c.batch, c.seq_len, 0, 1);
+  const AttentionPlan plan = *class_plan(sets, c.batch, c.seq_len, 0, 1);
   std::vector<int> seen(sets.size(), 0);
-  for (std::size_t i = 0; i < plan.tokens.size(); ++i) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(plan.own_rows()); ++i) {
     const auto token = static_cast<std::size_t>(plan.tokens[i]);
     ++seen[token];
     if (i == 0) continue;
@@ -83,6 +125,38 @@ TEST(SparseAttention, ClassesHoldEveryTokenOnceInOrder) {
     }
   }
   EXPECT_TRUE(std::ranges::all_of(seen, [](int count) { return count == 1; }));
+}
+
+TEST(SparseAttention, SmallClassesAreListedInTheOrderOfPositions) {
+  const Case c{.batch = 2, .seq_len = 200, .groups = 8};
+  const auto sets = top_sets(random_assignments(c), 2);
+  constexpr Index kGap = 10;
+  const AttentionPlan plan = *class_plan(sets, c.batch, c.seq_len, 0, kGap);
+  ASSERT_EQ(plan.own_rows(), 400);
+  for (Index row = plan.own_rows(); row < static_cast<Index>(plan.tokens.size()); ++row)
+    EXPECT_EQ(plan.token(row), plan.token(plan.own_row(row)));
+  // What a query sees of its tiles are the tokens that share a group, those near it apart.
+  std::vector<Index> expected(sets.size()), seen(sets.size());
+  for (std::size_t i = 0; i < sets.size(); ++i)
+    for (std::size_t j = i / 200 * 200; j + kGap <= i; ++j)
+      if ((sets[i] & sets[j]) != 0) ++expected[i];
+  for (const auto& tile : plan.query_tiles) {
+    EXPECT_LE(tile.end_segment - tile.first_segment, 1);  // all classes are small here
+    for (Index s = tile.first_segment; s < tile.end_segment; ++s)
+      for (Index t = plan.segments[static_cast<std::size_t>(s)].begin;
+           t < plan.segments[static_cast<std::size_t>(s)].end; ++t)
+        for (Index q = tile.begin; q < tile.end; ++q) {
+          const auto [begin, end] = plan.key_tiles[static_cast<std::size_t>(t)];
+          for (Index k = begin; k < end; ++k) {
+            if (k > begin) {
+              EXPECT_LT(plan.token(k - 1), plan.token(k));
+            }
+            if (plan.token(k) + kGap <= plan.token(q))
+              ++seen[static_cast<std::size_t>(plan.token(q))];
+          }
+        }
+  }
+  EXPECT_EQ(seen, expected);
 }
 
 TEST(SparseAttention, ComputesFewerPairsThanDense) {
