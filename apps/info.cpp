@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "apps/command.h"
 #include "autograd/check.h"
 
@@ -28,6 +30,14 @@ void describe_model(LoadedModel& model, Facts& facts) {
   facts.add("head_dim", c.head_dim);
   facts.add("vocab_size", c.vocab_size);
   facts.add("positions", c.max_position_embeddings);
+  if (c.widest_window() > 0) {
+    facts.add("sliding_window", c.widest_window());
+    facts.add("sliding_layers",
+              c.num_hidden_layers - std::ranges::count(c.sliding_windows, Index{0}));
+  }
+  if (c.attn_logit_softcapping > 0) facts.add("attn_logit_softcapping", c.attn_logit_softcapping);
+  if (c.final_logit_softcapping > 0)
+    facts.add("final_logit_softcapping", c.final_logit_softcapping);
   facts.add("model_fingerprint", model.fingerprint);
   if (model.tokenizer) {
     facts.add("tokenizer", model.tokenizer->kind());

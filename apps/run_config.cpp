@@ -1,39 +1,43 @@
 #include "apps/run_config.h"
 
 #include "autograd/check.h"
+#include "layers/family.h"
 
 namespace focus {
 
 ModelConfig ModelShape::to_model_config(Index vocab_size, Index context) const {
-  ModelConfig c;
-  check(model_type == "gpt2" || model_type == "llama",
-        "model.model_type must be gpt2 or llama, not \"{}\"", model_type);
-  const bool gpt2 = model_type == "gpt2";
+  const Family& family = find_family(model_type, "model");
+  ModelConfig c = family.common;
   c.model_type = model_type;
   c.vocab_size = vocab_size;
   c.hidden_size = hidden_size;
-  // Llama's gated MLP has three matrices where GPT-2's has two: 8/3 against 4 widths.
+  // A gated MLP has three matrices where the other has two: 8/3 against 4 widths.
   c.intermediate_size = intermediate_size > 0 ? intermediate_size
-                        : gpt2                ? 4 * hidden_size
-                                              : (hidden_size * 8 / 3 + 31) / 32 * 32;
+                        : c.gated_mlp         ? (hidden_size * 8 / 3 + 31) / 32 * 32
+                                              : 4 * hidden_size;
   c.num_hidden_layers = num_hidden_layers;
   c.num_attention_heads = num_attention_heads;
-  c.num_key_value_heads =
-      gpt2 || num_key_value_heads == 0 ? num_attention_heads : num_key_value_heads;
+  c.num_key_value_heads = num_key_value_heads == 0 ? num_attention_heads : num_key_value_heads;
   check(hidden_size % num_attention_heads == 0,
         "model: num_attention_heads {} does not divide hidden_size {}", num_attention_heads,
         hidden_size);
   c.head_dim = hidden_size / num_attention_heads;
   c.max_position_embeddings = context;
-  c.norm = gpt2 ? NormKind::layer_norm : NormKind::rms_norm;
-  c.activation = gpt2 ? Activation::gelu_tanh : Activation::silu;
-  c.gated_mlp = !gpt2;
-  c.learned_positions = gpt2;
-  c.attention_bias = c.attention_out_bias = c.mlp_bias = gpt2;
   c.tie_word_embeddings = tie_word_embeddings;
   c.rope.theta = rope_theta;
   c.initializer_range = initializer_range;
+  if (sliding_window > 0) {
+    check(family.slides != nullptr,
+          "model.sliding_window is {}, but new models of {} have no sliding window: leave it 0",
+          sliding_window, model_type);
+    for (Index i = 0; i < num_hidden_layers; ++i)
+      c.sliding_windows.push_back(family.slides(i) ? sliding_window : 0);
+  }
   c.validate("model");
+  check(parse_model_config(write_model_config(c), "model").num_key_value_heads ==
+            c.num_key_value_heads,
+        "model.num_key_value_heads is {}, but {} has as many as heads: leave it 0",
+        num_key_value_heads, model_type);
   return c;
 }
 

@@ -38,13 +38,15 @@ struct ModelShape {
   Index num_hidden_layers = 4;
   Index num_attention_heads = 4;
   Index num_key_value_heads = 0;
+  Index sliding_window = 0;
   double rope_theta = 10000;
   double initializer_range = 0.02;
   bool tie_word_embeddings = true;
 
   template <class F>
   void visit(F&& f) {
-    f("model_type", model_type, "family of the new model: gpt2 or llama");
+    f("model_type", model_type,
+      "family of the new model: gpt2, llama, mistral, qwen2, qwen3, olmo2, gemma2, gpt_neox");
     f("hidden_size", hidden_size, "width", {1, 1 << 16});
     f("intermediate_size", intermediate_size, "width of the MLP; 0: the family's usual multiple",
       {0, 1 << 18});
@@ -52,7 +54,11 @@ struct ModelShape {
     f("num_attention_heads", num_attention_heads, "heads", {1, 1024});
     f("num_key_value_heads", num_key_value_heads, "heads of k and v; 0: as many as heads",
       {0, 1024});
-    f("rope_theta", rope_theta, "base of the rotary frequencies (llama)");
+    f("sliding_window", sliding_window,
+      "tokens that the family's local layers see (all of mistral's, every other of gemma2's); 0: "
+      "all",
+      {0, 1 << 27});
+    f("rope_theta", rope_theta, "base of the rotary frequencies (not gpt2)");
     f("initializer_range", initializer_range, "standard deviation of the initial weights");
     f("tie_word_embeddings", tie_word_embeddings, "output head shares the embedding");
   }

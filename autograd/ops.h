@@ -86,11 +86,13 @@ Variable attention(const Variable& q, const Variable& k, const Variable& v,
 
 /// Mean of -log softmax(x Wᵀ)[target] over the rows whose target is >= 0: output head and loss in
 /// one, computed in chunks of rows so that the [rows, vocab] matrix never exists in full, in
-/// forward or in backward.  x [..., hidden], weight [vocab, hidden], one target per row -> [1]
+/// forward or in backward. With a softcap c the logits are c tanh(x Wᵀ / c); 0: none.
+/// x [..., hidden], weight [vocab, hidden], one target per row -> [1]
 Variable linear_cross_entropy(const Variable& x, const Variable& weight,
-                              std::span<const std::int32_t> targets);
+                              std::span<const std::int32_t> targets, Real softcap = 0);
 /// The same per row without a graph: -log softmax(x Wᵀ)[target], 0 where the target is negative.
 std::vector<double> linear_cross_entropy_rows(const Tensor& x, const Variable& weight,
-                                              std::span<const std::int32_t> targets);
+                                              std::span<const std::int32_t> targets,
+                                              Real softcap = 0);
 
 }  // namespace focus

@@ -12,24 +12,47 @@ Linear make_linear(Index out, Index in, bool bias) {
   return {Tensor(Shape{out, in}), bias ? Variable(Tensor(Shape{out})) : Variable()};
 }
 
-Norm make_norm(const ModelConfig& c) {
-  return {Tensor({c.hidden_size}),
-          c.norm == NormKind::layer_norm ? Variable(Tensor({c.hidden_size})) : Variable(), c.norm,
-          static_cast<Real>(c.norm_eps)};
+Norm make_norm(const ModelConfig& c, Index width) {
+  return {Tensor({width}), c.norm == NormKind::layer_norm ? Variable(Tensor({width})) : Variable(),
+          c.norm, static_cast<Real>(c.norm_eps), static_cast<Real>(c.norm_weight_offset)};
+}
+
+Norm make_qk_norm(const ModelConfig& c, Index heads) {
+  switch (c.qk_norm) {
+    case QkNorm::per_head:
+      return make_norm(c, c.head_dim);
+    case QkNorm::full_width:
+      return make_norm(c, heads * c.head_dim);
+    case QkNorm::none:
+      break;
+  }
+  return {};
 }
 
 Block make_block(const ModelConfig& c) {
   const Index width = c.hidden_size, inner = c.intermediate_size;
   const Index q_width = c.num_attention_heads * c.head_dim;
   const Index kv_width = c.num_key_value_heads * c.head_dim;
-  return {make_norm(c), make_norm(c),
+  const auto norm = [&](bool present) { return present ? make_norm(c, width) : Norm{}; };
+  return {norm(c.norm_before),
+          norm(c.norm_before),
+          norm(c.norm_after),
+          norm(c.norm_after),
           Attention{make_linear(q_width, width, c.attention_bias),
                     make_linear(kv_width, width, c.attention_bias),
                     make_linear(kv_width, width, c.attention_bias),
                     make_linear(width, q_width, c.attention_out_bias),
+                    make_qk_norm(c, c.num_attention_heads),
+                    make_qk_norm(c, c.num_key_value_heads),
                     {}},
           Mlp{c.gated_mlp ? make_linear(inner, width, c.mlp_bias) : Linear{},
               make_linear(inner, width, c.mlp_bias), make_linear(width, inner, c.mlp_bias)}};
+}
+
+/// q or k [batch, seq_len, heads * head_dim] -> [batch, seq_len, heads, head_dim], through its
+/// norm.
+Variable in_heads(const Variable& x, const Norm& norm, QkNorm kind, const Shape& shape) {
+  return kind == QkNorm::full_width ? reshape(norm(x), shape) : norm(reshape(x, shape));
 }
 
 }  // namespace
@@ -40,7 +63,7 @@ Decoder::Decoder(ModelConfig config) : config_(std::move(config)) {
   if (config_.learned_positions)
     embed_positions_.weight = Tensor({config_.max_position_embeddings, config_.hidden_size});
   for (Index i = 0; i < config_.num_hidden_layers; ++i) layers_.push_back(make_block(config_));
-  norm_ = make_norm(config_);
+  norm_ = make_norm(config_, config_.hidden_size);
   if (!config_.tie_word_embeddings)
     lm_head_.weight = Tensor({config_.vocab_size, config_.hidden_size});
 }
@@ -51,14 +74,18 @@ Variable Decoder::attend(const Block& block, const Variable& x, Index layer,
   const Variable h = block.input_layernorm(x);
   const Shape q_shape{x.dim(0), x.dim(1), config_.num_attention_heads, config_.head_dim};
   const Shape kv_shape = q_shape.with(2, config_.num_key_value_heads);
-  Variable q = reshape(attn.q_proj(h), q_shape);
-  Variable k = reshape(attn.k_proj(h), kv_shape);
+  Variable q = in_heads(attn.q_proj(h), attn.q_norm, config_.qk_norm, q_shape);
+  Variable k = in_heads(attn.k_proj(h), attn.k_norm, config_.qk_norm, kv_shape);
   const Variable v = reshape(attn.v_proj(h), kv_shape);
   if (!config_.learned_positions) {
     q = rope(q, rotary_, first_position);
     k = rope(k, rotary_, first_position);
   }
-  const AttentionOptions options{.scale = static_cast<Real>(1 / std::sqrt(config_.head_dim))};
+  const double scalar = config_.query_pre_attn_scalar > 0 ? config_.query_pre_attn_scalar
+                                                          : static_cast<double>(config_.head_dim);
+  const AttentionOptions options{.scale = static_cast<Real>(1 / std::sqrt(scalar)),
+                                 .softcap = static_cast<Real>(config_.attn_logit_softcapping),
+                                 .sliding_window = config_.sliding_window(layer)};
   check(attn.mechanism || first_position == 0,
         "decoder: layer {} has no cache of the {} tokens before", layer, first_position);
   const Variable out = attn.mechanism ? attn.mechanism({h, q, k, v, options, layer, first_position})
@@ -93,6 +120,8 @@ Variable Decoder::hidden_states(std::span<const std::int32_t> ids, Index batch,
   check(first_position >= 0, "decoder: a first position of {}", first_position);
   const Index seq_len = static_cast<Index>(ids.size()) / batch, end = first_position + seq_len;
   Variable x = embedding(embed_tokens_.weight, ids, {batch, seq_len});
+  if (config_.scaled_embeddings)
+    x = scale(x, static_cast<Real>(std::sqrt(static_cast<double>(config_.hidden_size))));
   if (config_.learned_positions) {
     check(end <= config_.max_position_embeddings,
           "decoder: {} tokens in a sequence, but the model has {} positions", end,
@@ -104,21 +133,36 @@ Variable Decoder::hidden_states(std::span<const std::int32_t> ids, Index batch,
   } else if (const Index have = rotary_.cos.defined() ? rotary_.cos.dim(0) : 0; have < end) {
     // At least doubled: generation asks for one position more with every token.
     const Index ahead = std::min(2 * have, config_.max_position_embeddings);
-    rotary_ = rotary_table(config_.rope, config_.head_dim, std::max(end, ahead));
+    rotary_ = rotary_table(config_.rope, config_.rotary_dim(), std::max(end, ahead));
   }
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const Block& block = layers_[i];
-    x = add(x, attend(block, x, static_cast<Index>(i), first_position));
-    x = add(x, feed_forward(block.mlp, block.post_attention_layernorm(x)));
+    const Variable before = config_.parallel_residual ? x : Variable();
+    x = add(x, block.attention_out_norm(attend(block, x, static_cast<Index>(i), first_position)));
+    const Variable h = block.post_attention_layernorm(config_.parallel_residual ? before : x);
+    x = add(x, block.mlp_out_norm(feed_forward(block.mlp, h)));
   }
   return norm_(x);
 }
 
-Variable Decoder::logits(const Variable& hidden) const { return linear(hidden, head_weight(), {}); }
+Variable Decoder::logits(const Variable& hidden) const {
+  const Variable logits = linear(hidden, head_weight(), {});
+  const Real cap = final_softcap();
+  return cap > 0 ? scale(tanh(scale(logits, 1 / cap)), cap) : logits;
+}
 
 Variable Decoder::loss(std::span<const std::int32_t> ids, Index batch) const {
-  return linear_cross_entropy(hidden_states(ids, batch), head_weight(),
-                              shifted_targets(ids, batch));
+  return cross_entropy(hidden_states(ids, batch), shifted_targets(ids, batch));
+}
+
+Variable Decoder::cross_entropy(const Variable& hidden,
+                                std::span<const std::int32_t> targets) const {
+  return linear_cross_entropy(hidden, head_weight(), targets, final_softcap());
+}
+
+std::vector<double> Decoder::cross_entropy_rows(const Tensor& hidden,
+                                                std::span<const std::int32_t> targets) const {
+  return linear_cross_entropy_rows(hidden, head_weight(), targets, final_softcap());
 }
 
 std::vector<std::int32_t> shifted_targets(std::span<const std::int32_t> ids, Index batch) {
@@ -163,7 +207,7 @@ void initialise(Decoder& decoder, Rng& rng) {
     if (name.ends_with(".bias")) {
       value.fill(0);
     } else if (value.rank() == 1) {
-      value.fill(1);
+      value.fill(static_cast<Real>(1 - c.norm_weight_offset));
     } else {
       const bool residual = name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight");
       const double std = c.initializer_range /

@@ -25,13 +25,16 @@ struct Linear {
 };
 
 struct Norm {
-  Variable weight;  // [hidden_size]
-  Variable bias;    // [hidden_size]; undefined for RMSNorm
+  Variable weight;  // [width]; undefined where the architecture has no norm here: x as it is
+  Variable bias;    // [width]; undefined for RMSNorm
   NormKind kind = NormKind::rms_norm;
   Real eps = Real(1e-5);
+  Real weight_offset = 0;
+  /// x [..., width] -> like x
   Variable operator()(const Variable& x) const {
-    return kind == NormKind::layer_norm ? layer_norm(x, weight, bias, eps)
-                                        : rms_norm(x, weight, eps);
+    if (!weight.defined()) return x;
+    const Variable w = weight_offset == 0 ? weight : shift(weight, weight_offset);
+    return kind == NormKind::layer_norm ? layer_norm(x, w, bias, eps) : rms_norm(x, w, eps);
   }
   void visit(auto&& f) {
     f("weight", weight);
@@ -55,12 +58,15 @@ using AttentionMechanism = std::function<Variable(const MechanismInputs&)>;
 
 struct Attention {
   Linear q_proj, k_proj, v_proj, o_proj;
+  Norm q_norm, k_norm;  // of head_dim, or of all heads' width
   AttentionMechanism mechanism;
   void visit(auto&& f) {
     f("q_proj", q_proj);
     f("k_proj", k_proj);
     f("v_proj", v_proj);
     f("o_proj", o_proj);
+    f("q_norm", q_norm);
+    f("k_norm", k_norm);
   }
 };
 
@@ -75,7 +81,8 @@ struct Mlp {
 };
 
 struct Block {
-  Norm input_layernorm, post_attention_layernorm;
+  Norm input_layernorm, post_attention_layernorm;  // before attention, before the MLP
+  Norm attention_out_norm, mlp_out_norm;           // after each, before the residual sum
   Attention self_attn;
   Mlp mlp;
   void visit(auto&& f) {
@@ -83,6 +90,8 @@ struct Block {
     f("self_attn", self_attn);
     f("post_attention_layernorm", post_attention_layernorm);
     f("mlp", mlp);
+    f("attention_out_norm", attention_out_norm);
+    f("mlp_out_norm", mlp_out_norm);
   }
 };
 
@@ -106,6 +115,12 @@ class Decoder {
   /// Mean cross-entropy of each token but the first of its sequence, in nats: [1]. What
   /// transformers returns for labels = input_ids.
   Variable loss(std::span<const std::int32_t> ids, Index batch) const;
+  /// The same of rows that hidden_states() has computed, one target per row; those below 0 do not
+  /// count. hidden [..., hidden_size] -> [1]
+  Variable cross_entropy(const Variable& hidden, std::span<const std::int32_t> targets) const;
+  /// Of each row, without a graph; 0 where the target is below 0.
+  std::vector<double> cross_entropy_rows(const Tensor& hidden,
+                                         std::span<const std::int32_t> targets) const;
   /// The output head's weight: lm_head's, or the embedding's where they are tied.
   const Variable& head_weight() const {
     return lm_head_.weight.defined() ? lm_head_.weight : embed_tokens_.weight;
@@ -122,6 +137,7 @@ class Decoder {
  private:
   Variable attend(const Block& block, const Variable& x, Index layer, Index first_position) const;
   Variable feed_forward(const Mlp& mlp, const Variable& x) const;
+  Real final_softcap() const { return static_cast<Real>(config_.final_logit_softcapping); }
 
   ModelConfig config_;
   Linear embed_tokens_;     // weight [vocab_size, hidden_size]
@@ -139,7 +155,7 @@ std::vector<std::int32_t> shifted_targets(std::span<const std::int32_t> ids, Ind
 RotaryTable rotary_table(const RopeConfig& config, Index rotary_dim, Index seq_len);
 
 /// GPT-2's initialisation: normal(0, initializer_range), the projections into the residual stream
-/// divided by sqrt(2 num_hidden_layers), norms 1, biases 0.
+/// divided by sqrt(2 num_hidden_layers), biases 0, norms so that they multiply by 1.
 void initialise(Decoder& decoder, Rng& rng);
 
 }  // namespace focus

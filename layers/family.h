@@ -15,8 +15,9 @@ namespace focus {
 struct TensorRule {
   std::string ours;
   std::string theirs;
-  bool transposed = false;  // stored as [in, out] (GPT-2's Conv1D)
+  bool transposed = false;  // stored as [in, out]
   int part = 0, parts = 1;  // which of so many equal blocks of output rows
+  bool by_head = false;     // the blocks are of each head, head after head
 };
 
 /// A family of published models: how its config.json reads, and its table of names. One file of
@@ -25,15 +26,20 @@ struct Family {
   std::string model_type;
   /// Checkpoints of a bare base model lack this prefix of names.
   std::string base_prefix;
-  ModelConfig (*read)(const JsonFields& json);
+  /// What its models are, whatever their size.
+  ModelConfig common;
+  /// Fills what config.json says into a config that begins as `common`. vocab_size,
+  /// initializer_range and the tokens of beginning and end are the same in all families and are
+  /// read and written for them.
+  void (*read)(const JsonFields& json, ModelConfig& config);
   nlohmann::ordered_json (*write)(const ModelConfig& config);
   std::vector<TensorRule> rules;
   /// Endings of names that hold no weights (mask buffers, tables that can be computed).
   std::vector<std::string> ignored;
+  /// Whether a layer has the sliding window where a config.json does not say, and in new models;
+  /// null where new models have none.
+  bool (*slides)(Index layer) = nullptr;
 };
-
-const Family& gpt2_family();
-const Family& llama_family();
 
 /// Every family there is.
 std::span<const Family* const> families();
@@ -44,7 +50,10 @@ const Family& find_family(const std::string& model_type, const std::string& wher
 Activation activation_named(const std::string& name, const std::string& where);
 /// The name that activation_named reads back.
 std::string activation_name(Activation activation);
-/// rope_theta and rope_scaling, or the newer rope_parameters.
-RopeConfig read_rope(const JsonFields& json);
+
+/// rope_parameters, or the older rope_scaling; what they leave out is that of `otherwise`.
+RopeConfig read_rope(const JsonFields& json, RopeConfig otherwise);
+/// The rope_parameters that read_rope reads back.
+nlohmann::ordered_json write_rope(const RopeConfig& rope);
 
 }  // namespace focus

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "autograd/check.h"
 #include "autograd/tensor.h"
@@ -20,6 +22,13 @@ class JsonFields {
     const auto it = object_.find(key);
     return it != object_.end() && !it->is_null();
   }
+  /// Present, if only as null.
+  bool mentions(const char* key) const { return object_.contains(key); }
+  std::vector<std::string> keys() const {
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : object_.items()) keys.push_back(key);
+    return keys;
+  }
   Index integer(const char* key) const {
     const auto& value = require(key);
     // Unsigned only: nlohmann would turn -1 into 2^64 - 1, and accept 1e3.
@@ -33,6 +42,10 @@ class JsonFields {
   std::optional<Index> optional_integer(const char* key) const {
     return has(key) ? std::optional(integer(key)) : std::nullopt;
   }
+  /// Null says that there is none, absence leaves it at the default.
+  std::optional<Index> nullable_integer(const char* key, Index otherwise) const {
+    return mentions(key) ? optional_integer(key) : otherwise;
+  }
   double number(const char* key) const {
     const auto& value = require(key);
     check(value.is_number(), "{}: {} must be a number, not {}", where_, key, value.dump());
@@ -40,6 +53,10 @@ class JsonFields {
   }
   double number(const char* key, double otherwise) const {
     return has(key) ? number(key) : otherwise;
+  }
+  std::optional<double> nullable_number(const char* key, double otherwise) const {
+    if (!mentions(key)) return otherwise;
+    return has(key) ? std::optional(number(key)) : std::nullopt;
   }
   bool boolean(const char* key, bool otherwise) const {
     if (!has(key)) return otherwise;
@@ -54,6 +71,14 @@ class JsonFields {
   }
   std::string text(const char* key, const std::string& otherwise) const {
     return has(key) ? text(key) : otherwise;
+  }
+  bool is_structured(const char* key) const { return has(key) && object_.at(key).is_structured(); }
+  std::vector<std::string> texts(const char* key) const {
+    const auto& value = require(key);
+    const bool fits =
+        value.is_array() && std::ranges::all_of(value, [](const auto& x) { return x.is_string(); });
+    check(fits, "{}: {} must be a list of strings, not {}", where_, key, value.dump());
+    return value.get<std::vector<std::string>>();
   }
   JsonFields object(const char* key) const {
     const auto& value = require(key);

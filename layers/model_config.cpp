@@ -1,6 +1,7 @@
 #include "layers/model_config.h"
 
-#include <array>
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "layers/family.h"
@@ -12,7 +13,7 @@ void ModelConfig::validate(const std::string& where) const {
     check(value > 0 && value <= most, "{}: {} must be from 1 to {}, not {}", where, key, most,
           value);
   };
-  constexpr Index kMostWidth = 1 << 20, kMostLayers = 4096, kMostPositions = Index{1} << 27;
+  constexpr Index kMostWidth = 1 << 20, kMostPositions = Index{1} << 27;
   positive("vocab_size", vocab_size, 1 << 24);
   positive("hidden_size", hidden_size, kMostWidth);
   positive("intermediate_size", intermediate_size, kMostWidth * 4);
@@ -24,21 +25,51 @@ void ModelConfig::validate(const std::string& where) const {
   check(num_attention_heads % num_key_value_heads == 0,
         "{}: num_key_value_heads {} does not divide num_attention_heads {}", where,
         num_key_value_heads, num_attention_heads);
-  check(learned_positions || head_dim % 2 == 0,
-        "{}: rotary embeddings need an even head_dim, not {}", where, head_dim);
+  check(rope.partial_rotary_factor > 0 && rope.partial_rotary_factor <= 1,
+        "{}: partial_rotary_factor must be in (0, 1], not {}", where, rope.partial_rotary_factor);
+  check(learned_positions || (rotary_dim() > 0 && rotary_dim() % 2 == 0),
+        "{}: rotary embeddings need an even head_dim, not {} (partial_rotary_factor {} of {})",
+        where, rotary_dim(), rope.partial_rotary_factor, head_dim);
   check(norm_eps > 0 && norm_eps < 1, "{}: the norms' epsilon must be in (0, 1), not {}", where,
         norm_eps);
   check(rope.theta > 0, "{}: rope_theta must be positive, not {}", where, rope.theta);
+  // Bounds within which float holds the factors made of them.
+  const auto none_or_sane = [&](const char* key, double value) {
+    check(value == 0 || (value >= 1e-3 && value <= 1e6), "{}: {} must be from 0.001 to 1e6, not {}",
+          where, key, value);
+  };
+  none_or_sane("query_pre_attn_scalar", query_pre_attn_scalar);
+  none_or_sane("attn_logit_softcapping", attn_logit_softcapping);
+  none_or_sane("final_logit_softcapping", final_logit_softcapping);
+  check(sliding_windows.empty() || static_cast<Index>(sliding_windows.size()) == num_hidden_layers,
+        "{}: sliding windows of {} layers, but there are {}", where, sliding_windows.size(),
+        num_hidden_layers);
+  for (const Index window : sliding_windows)
+    if (window != 0) {
+      positive("sliding_window", window, kMostPositions);
+      check(window == widest_window(), "{}: sliding windows of {} and of {} tokens in one model",
+            where, window, widest_window());
+    }
+}
+
+Index ModelConfig::rotary_dim() const {
+  if (learned_positions) return 0;
+  return static_cast<Index>(static_cast<double>(head_dim) * rope.partial_rotary_factor);
+}
+
+Index ModelConfig::widest_window() const {
+  return sliding_windows.empty() ? 0 : std::ranges::max(sliding_windows);
 }
 
 Activation activation_named(const std::string& name, const std::string& where) {
   if (name == "gelu") return Activation::gelu;
-  if (name == "gelu_new" || name == "gelu_pytorch_tanh") return Activation::gelu_tanh;
+  if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast")
+    return Activation::gelu_tanh;
   if (name == "silu" || name == "swish") return Activation::silu;
-  check(false,
-        "{}: activation \"{}\" is not supported (gelu, gelu_new, gelu_pytorch_tanh, silu are)",
-        where, name);
-  return {};
+  throw std::invalid_argument(fmt::format(
+      "{}: activation \"{}\" is not supported (gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, silu "
+      "are)",
+      where, name));
 }
 
 std::string activation_name(Activation activation) {
@@ -65,64 +96,20 @@ std::optional<Index> read_token(const JsonFields& fields, const nlohmann::json& 
 
 }  // namespace
 
-RopeConfig read_rope(const JsonFields& json) {
-  RopeConfig rope;
-  rope.theta = json.number("rope_theta", rope.theta);
-  const char* key = json.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
-  if (!json.has(key)) return rope;
-  const JsonFields scaling = json.object(key);
-  rope.theta = scaling.number("rope_theta", rope.theta);
-  const std::string type = scaling.text(scaling.has("rope_type") ? "rope_type" : "type", "default");
-  if (type == "default") return rope;
-  check(type == "linear" || type == "llama3",
-        "{}: rope scaling \"{}\" is not supported (default, linear, llama3 are)", scaling.where(),
-        type);
-  rope.factor = scaling.number("factor");
-  check(rope.factor >= 1, "{}: factor must be at least 1, not {}", scaling.where(), rope.factor);
-  rope.scaling = RopeConfig::Scaling::linear;
-  if (type == "linear") return rope;
-  rope.scaling = RopeConfig::Scaling::llama3;
-  rope.low_freq_factor = scaling.number("low_freq_factor");
-  rope.high_freq_factor = scaling.number("high_freq_factor");
-  rope.original_max_position_embeddings = scaling.integer("original_max_position_embeddings");
-  check(rope.low_freq_factor > 0 && rope.high_freq_factor > rope.low_freq_factor,
-        "{}: high_freq_factor {} must be above low_freq_factor {} and both positive",
-        scaling.where(), rope.high_freq_factor, rope.low_freq_factor);
-  return rope;
-}
-
-std::span<const Family* const> families() {
-  static const std::array<const Family*, 2> all = {&gpt2_family(), &llama_family()};
-  return all;
-}
-
-const Family& find_family(const std::string& model_type, const std::string& where) {
-  std::string known;
-  for (const Family* family : families()) {
-    if (family->model_type == model_type) return *family;
-    known += (known.empty() ? "" : ", ") + family->model_type;
-  }
-  check(false, "{}: model_type \"{}\" is not supported ({} are)", where, model_type, known);
-  return gpt2_family();
-}
-
 ModelConfig parse_model_config(const std::string& json_text, const std::string& where) {
   const nlohmann::json json = nlohmann::json::parse(json_text, nullptr, false);
   check(!json.is_discarded() && json.is_object(), "{}: not a JSON object", where);
   const JsonFields fields(json, where);
   const std::string model_type = fields.text("model_type");
   check(!fields.has("quantization_config"), "{}: quantised checkpoints are not supported", where);
-  const auto& read = find_family(model_type, where).read;
-  ModelConfig config = read(fields);
+  const Family& family = find_family(model_type, where);
+  ModelConfig config = family.common;
+  family.read(fields, config);
   config.model_type = model_type;
   config.vocab_size = fields.integer("vocab_size");
   config.initializer_range = fields.number("initializer_range", config.initializer_range);
   config.bos_token_id = read_token(fields, json, "bos_token_id");
   config.eos_token_id = read_token(fields, json, "eos_token_id");
-  check(fields.has("head_dim") || config.num_attention_heads <= 0 ||
-            config.hidden_size % config.num_attention_heads == 0,
-        "{}: the number of heads {} does not divide the width {}", where,
-        config.num_attention_heads, config.hidden_size);
   config.validate(where);
   return config;
 }

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "autograd/tensor.h"
 
@@ -9,6 +10,8 @@ namespace focus {
 
 enum class NormKind { layer_norm, rms_norm };
 enum class Activation { gelu, gelu_tanh, silu };
+/// RMSNorm of q and k before the rotary embeddings: over each head, or over all heads at once.
+enum class QkNorm { none, per_head, full_width };
 
 /// Rotary position embeddings: base frequency and how a model stretches them beyond the length it
 /// was trained at.
@@ -20,11 +23,16 @@ struct RopeConfig {
   double low_freq_factor = 1;   // llama3
   double high_freq_factor = 4;  // llama3
   Index original_max_position_embeddings = 0;
+  double partial_rotary_factor = 1;  // of a head's numbers, the first ones, that are rotated
+
+  bool operator==(const RopeConfig&) const = default;
 };
 
 /// A decoder-only transformer as data: names and meanings are those of published config.json files.
 /// The block's optional parts are switched here; there is no subclass of a family.
 struct ModelConfig {
+  static constexpr Index kMostLayers = 4096;
+
   std::string model_type;
   Index vocab_size = 0;
   Index hidden_size = 0;
@@ -37,11 +45,22 @@ struct ModelConfig {
 
   NormKind norm = NormKind::rms_norm;
   double norm_eps = 1e-5;
+  double norm_weight_offset = 0;   // added to every norm's weight; its initial value is 1 without
+  bool norm_before = true;         // on what a sub-layer reads
+  bool norm_after = false;         // on what a sub-layer adds to the residual stream
+  bool parallel_residual = false;  // attention and MLP read the same x, and their sum is added
+  QkNorm qk_norm = QkNorm::none;
   Activation activation = Activation::silu;
   bool gated_mlp = true;           // act(gate(x)) * up(x) instead of act(up(x))
   bool learned_positions = false;  // a table of positions instead of rotary embeddings
   RopeConfig rope;
-  bool attention_bias = false;  // on q, k, v
+  bool scaled_embeddings = false;      // multiplied by sqrt(hidden_size)
+  double query_pre_attn_scalar = 0;    // scores are divided by its root; 0: head_dim
+  double attn_logit_softcapping = 0;   // c: scores become c tanh(s / c); 0: none
+  double final_logit_softcapping = 0;  // the same of the output head's logits
+  std::vector<Index> sliding_windows;  // of each layer the keys a token sees, itself included;
+                                       // 0: all. Empty: all in every layer
+  bool attention_bias = false;         // on q, k, v
   bool attention_out_bias = false;
   bool mlp_bias = false;
   bool tie_word_embeddings = false;
@@ -49,6 +68,17 @@ struct ModelConfig {
   double initializer_range = 0.02;
   std::optional<Index> bos_token_id;
   std::optional<Index> eos_token_id;
+
+  /// Of `layer`; 0: none.
+  Index sliding_window(Index layer) const {
+    return sliding_windows.empty() ? 0 : sliding_windows.at(static_cast<std::size_t>(layer));
+  }
+  /// The width of the layers that have one; 0: none has.
+  Index widest_window() const;
+  /// Numbers of a head that are rotated; 0 with learned positions.
+  Index rotary_dim() const;
+
+  bool operator==(const ModelConfig&) const = default;
 
   /// Throws std::invalid_argument naming the key where dimensions are absent, absurd or do not
   /// divide each other; `where` is the file, for the message.

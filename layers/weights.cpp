@@ -37,19 +37,27 @@ Match match(const Family& family, const std::string& ours) {
 
 Tensor transposed(const Tensor& x) { return transpose(Variable(x), 0, 1).value(); }
 
-/// Under its full name, or as a bare base model saves it; where head and embedding are tied, a file
-/// may hold either of the two.
+/// Under its full name, or as a bare base model saves it.
 const TensorInfo* find_published(const TensorSource& source, const Family& family,
-                                 const std::string& name, bool tied_embedding) {
+                                 const std::string& name) {
   if (const TensorInfo* info = source.find(name)) return info;
-  if (name.starts_with(family.base_prefix))
-    if (const TensorInfo* info = source.find(name.substr(family.base_prefix.size()))) return info;
-  return tied_embedding ? source.find("lm_head.weight") : nullptr;
+  return name.starts_with(family.base_prefix) ? source.find(name.substr(family.base_prefix.size()))
+                                              : nullptr;
 }
 
 Shape published_shape(const TensorRule& rule, const Shape& ours) {
   const Shape whole = ours.with(0, ours[0] * rule.parts);
   return rule.transposed ? Shape{whole[1], whole[0]} : whole;
+}
+
+/// Calls f(first number in ours, first number in theirs, how many) for each run of numbers that lie
+/// together in both; `ours` is our parameter's shape, `theirs` the tensor whose part it is.
+template <class F>
+void for_each_run(const TensorRule& rule, const ModelConfig& config, const Shape& ours, F&& f) {
+  const Index rows = ours[0], width = ours.size() / rows;
+  const Index run = rule.by_head ? config.head_dim : rows;
+  for (Index row = 0; row < rows; row += run)
+    f(row * width, (row * rule.parts + rule.part * run) * width, run * width);
 }
 
 }  // namespace
@@ -58,12 +66,15 @@ void load_weights(Decoder& decoder, const TensorSource& source,
                   const std::function<void(const std::string&, Variable&)>& loaded) {
   const ModelConfig& config = decoder.config();
   const Family& family = find_family(config.model_type, source.describe());
+  // Where head and embedding are tied, a file may hold either of the two.
+  const std::string head = match(family, "lm_head.weight").theirs;
   std::set<std::string> used;
   std::map<std::string, Tensor> fused;  // those of which parts are still to come
   for_each_parameter(decoder, [&](const std::string& name, Variable& p) {
     const auto [rule, theirs] = match(family, name);
-    const bool tied = config.tie_word_embeddings && name == "embed_tokens.weight";
-    const TensorInfo* info = find_published(source, family, theirs, tied);
+    const TensorInfo* info = find_published(source, family, theirs);
+    if (info == nullptr && config.tie_word_embeddings && name == "embed_tokens.weight")
+      info = source.find(head);
     if (info == nullptr)
       fail("{}: tensor {} is missing; the config describes a {} of {} layers", source.describe(),
            theirs, config.model_type, config.num_hidden_layers);
@@ -76,8 +87,10 @@ void load_weights(Decoder& decoder, const TensorSource& source,
       tensor = source.read(info->name);
       if (rule->transposed) tensor = transposed(tensor);
     }
-    const Index size = p.value().size();
-    std::copy_n(tensor.data() + rule->part * size, size, p.mutable_value().data());
+    for_each_run(*rule, config, p.shape(),
+                 [&, to = p.mutable_value().data()](Index ours, Index whole, Index size) {
+                   std::copy_n(tensor.data() + whole, size, to + ours);
+                 });
     if (rule->part + 1 == rule->parts) fused.erase(info->name);
     used.insert(info->name);
     if (loaded) loaded(name, p);
@@ -85,7 +98,7 @@ void load_weights(Decoder& decoder, const TensorSource& source,
   for (const TensorInfo& info : source.tensors()) {
     const bool ignored = std::ranges::any_of(
         family.ignored, [&](const std::string& ending) { return info.name.ends_with(ending); });
-    const bool tied_copy = config.tie_word_embeddings && info.name == "lm_head.weight";
+    const bool tied_copy = config.tie_word_embeddings && info.name == head;
     if (!used.contains(info.name) && !ignored && !tied_copy)
       fail("{}: tensor {} is not part of a {} model with this config", source.describe(), info.name,
            config.model_type);
@@ -116,7 +129,9 @@ void for_each_published(Decoder& decoder, const std::function<Tensor(const Varia
     Whole& whole = pending[theirs];
     if (!whole.tensor.defined())
       whole.tensor = Tensor(part.shape().with(0, part.dim(0) * rule->parts));
-    std::copy_n(part.data(), part.size(), whole.tensor.data() + rule->part * part.size());
+    for_each_run(*rule, decoder.config(), part.shape(), [&](Index ours, Index at, Index size) {
+      std::copy_n(part.data() + ours, size, whole.tensor.data() + at);
+    });
     if (++whole.parts < rule->parts) return;
     f(theirs, rule->transposed ? transposed(whole.tensor) : whole.tensor);
     pending.erase(theirs);

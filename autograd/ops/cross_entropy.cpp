@@ -1,4 +1,5 @@
 #include <cmath>
+#include <vector>
 
 #include "autograd/check.h"
 #include "autograd/gemm.h"
@@ -13,7 +14,9 @@ namespace {
 /// Rows of logits that exist at once: 512 rows of a 50,257-token vocabulary are 103 MB.
 constexpr Index kChunkRows = 512;
 
-void check_targets(const Tensor& x, const Variable& weight, std::span<const std::int32_t> targets) {
+void check_arguments(const Tensor& x, const Variable& weight, std::span<const std::int32_t> targets,
+                     Real softcap) {
+  check(softcap >= 0, "linear_cross_entropy: a softcap of {}", softcap);
   check(weight.shape().rank() == 2 && x.cols() == weight.dim(1),
         "linear_cross_entropy: x {} does not fit weight {} ([vocab, hidden])", x.shape(),
         weight.shape());
@@ -24,16 +27,29 @@ void check_targets(const Tensor& x, const Variable& weight, std::span<const std:
           targets[t], t, weight.dim(0));
 }
 
-/// -log softmax(logits)[target]. With a share, the row becomes the gradient of share times that:
-/// share (softmax - onehot); without, it is only read.
-double row_loss(Real* logits, Index vocab, std::int32_t target, Real share = 0) {
+/// -log softmax(logits)[target], of soft-capped logits where there is a cap: they are left in the
+/// row then. With a share, the row becomes the gradient of share times that: share (softmax -
+/// onehot), through the cap.
+double row_loss(Real* logits, Index vocab, std::int32_t target, Real softcap, Real share = 0) {
   const auto& kernels = simd::kernels().elementwise;
+  std::vector<Real> slope;  // of the cap, whose logits the gradient takes the place of
+  if (softcap > 0) {
+    kernels.affine(logits, 1 / softcap, 0, logits, vocab);
+    kernels.tanh.value(logits, logits, vocab);
+    if (share != 0) {
+      slope.resize(static_cast<std::size_t>(vocab));
+      kernels.multiply(logits, logits, slope.data(), vocab);
+      kernels.affine(slope.data(), -1, 1, slope.data(), vocab);
+    }
+    kernels.affine(logits, softcap, 0, logits, vocab);
+  }
   const Real logit = logits[target];
   Real max = 0;
   const double sum = kernels.exp_sum(logits, share != 0 ? logits : nullptr, vocab, max);
   if (share != 0) {
     kernels.affine(logits, static_cast<Real>(share / sum), 0, logits, vocab);
     logits[target] -= share;
+    if (softcap > 0) kernels.multiply(logits, slope.data(), logits, vocab);
   }
   return std::log(sum) + (static_cast<double>(max) - static_cast<double>(logit));
 }
@@ -41,8 +57,8 @@ double row_loss(Real* logits, Index vocab, std::int32_t target, Real share = 0) 
 }  // namespace
 
 std::vector<double> linear_cross_entropy_rows(const Tensor& x, const Variable& weight,
-                                              std::span<const std::int32_t> targets) {
-  check_targets(x, weight, targets);
+                                              std::span<const std::int32_t> targets, Real softcap) {
+  check_arguments(x, weight, targets, softcap);
   const Index rows = x.rows(), hidden = x.cols(), vocab = weight.dim(0);
   std::vector<double> losses(targets.size());
   Tensor logits({std::min(rows, kChunkRows), vocab});
@@ -52,7 +68,8 @@ std::vector<double> linear_cross_entropy_rows(const Tensor& x, const Variable& w
     parallel_chunks(n, 4, [&](Index first, Index last) {
       for (Index r = first; r < last; ++r) {
         const auto t = static_cast<std::size_t>(begin + r);
-        if (targets[t] >= 0) losses[t] = row_loss(logits.data() + r * vocab, vocab, targets[t]);
+        if (targets[t] >= 0)
+          losses[t] = row_loss(logits.data() + r * vocab, vocab, targets[t], softcap);
       }
     });
   }
@@ -60,8 +77,8 @@ std::vector<double> linear_cross_entropy_rows(const Tensor& x, const Variable& w
 }
 
 Variable linear_cross_entropy(const Variable& x, const Variable& weight,
-                              std::span<const std::int32_t> targets) {
-  check_targets(x.value(), weight, targets);
+                              std::span<const std::int32_t> targets, Real softcap) {
+  check_arguments(x.value(), weight, targets, softcap);
   const Index rows = x.value().rows(), hidden = x.dim(-1), vocab = weight.dim(0);
   const auto scored = std::count_if(targets.begin(), targets.end(), [](auto t) { return t >= 0; });
   check(scored > 0, "linear_cross_entropy: no row has a target");
@@ -84,7 +101,7 @@ Variable linear_cross_entropy(const Variable& x, const Variable& weight,
         Real* row = logits.data() + r * vocab;
         const auto t = static_cast<std::size_t>(begin + r);
         if (targets[t] >= 0)
-          losses[t] = row_loss(row, vocab, targets[t], share);
+          losses[t] = row_loss(row, vocab, targets[t], softcap, share);
         else if (share != 0)
           std::fill_n(row, vocab, Real(0));
       }

@@ -1,26 +1,32 @@
-#include <nlohmann/json.hpp>
-
-#include "layers/family.h"
+#include "layers/architectures/common.h"
+#include "layers/architectures/families.h"
 
 // GPT-2 (Radford et al. 2019): learned positions, LayerNorm before each sub-layer, biases
 // everywhere, tied head. Its Conv1D weights are stored [in, out], q, k and v in one.
 namespace focus {
 namespace {
 
-ModelConfig read(const JsonFields& json) {
+/// What its models are, whatever their size.
+ModelConfig common() {
   ModelConfig c;
+  c.norm = NormKind::layer_norm;
+  c.activation = Activation::gelu_tanh;
+  c.gated_mlp = false;
+  c.learned_positions = true;
+  c.attention_bias = c.attention_out_bias = c.mlp_bias = true;
+  c.tie_word_embeddings = true;
+  return c;
+}
+
+void read(const JsonFields& json, ModelConfig& c) {
   c.hidden_size = json.integer("n_embd");
   c.num_hidden_layers = json.integer("n_layer");
   c.num_attention_heads = c.num_key_value_heads = json.integer("n_head");
   c.max_position_embeddings = json.integer("n_positions");
   c.intermediate_size = json.integer("n_inner", 4 * c.hidden_size);
-  c.head_dim = c.num_attention_heads > 0 ? c.hidden_size / c.num_attention_heads : 0;
-  c.norm = NormKind::layer_norm;
+  c.head_dim = head_dim_of(json, c);
   c.norm_eps = json.number("layer_norm_epsilon", 1e-5);
   c.activation = activation_named(json.text("activation_function", "gelu_new"), json.where());
-  c.gated_mlp = false;
-  c.learned_positions = true;
-  c.attention_bias = c.attention_out_bias = c.mlp_bias = true;
   c.tie_word_embeddings = json.boolean("tie_word_embeddings", true);
   check(json.boolean("scale_attn_weights", true), "{}: scale_attn_weights false is not supported",
         json.where());
@@ -28,7 +34,6 @@ ModelConfig read(const JsonFields& json) {
         "{}: scale_attn_by_inverse_layer_idx is not supported", json.where());
   check(!json.boolean("add_cross_attention", false), "{}: add_cross_attention is not supported",
         json.where());
-  return c;
 }
 
 nlohmann::ordered_json write(const ModelConfig& c) {
@@ -51,6 +56,7 @@ const Family& gpt2_family() {
   static const Family family = {
       .model_type = "gpt2",
       .base_prefix = "transformer.",
+      .common = common(),
       .read = read,
       .write = write,
       .rules =

@@ -160,7 +160,12 @@ TEST(CliBadInput, SettingsThatDoNotFitTogether) {
   expect_train_refused({"focus.num_groups=65"}, {"focus.num_groups"});
   expect_refused(cli().scratch({"out=" + out, "model.num_attention_heads=5"}),
                  {"num_attention_heads 5", "hidden_size 32"});
-  expect_refused(cli().scratch({"out=" + out, "model.model_type=bert"}), {"bert", "gpt2 or llama"});
+  expect_refused(cli().scratch({"out=" + out, "model.model_type=bert"}), {"bert", "gpt2, llama"});
+  expect_refused(cli().scratch({"out=" + out, "model.sliding_window=8"}),
+                 {"model.sliding_window", "llama"});
+  expect_refused(
+      cli().scratch({"out=" + out, "model.model_type=gpt2", "model.num_key_value_heads=2"}),
+      {"model.num_key_value_heads", "gpt2"});
   expect_refused(cli().scratch({"out=" + out, "tokenizer="}), {"tokenizer is empty"});
   expect_refused(cli().scratch({"out=" + out, "compute=bf16"}), {"compute bf16", "scratch"});
   expect_train_refused({"method=full", "compute=bf16"}, {"compute bf16", "full"});

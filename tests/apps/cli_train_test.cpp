@@ -1,6 +1,7 @@
 #include "apps/recipe.h"
 #include "apps/trainer.h"
 #include "data/safetensors.h"
+#include "layers/family.h"
 #include "tests/support/cli.h"
 
 // What a training run writes, what it leaves alone and when it refuses to go on.
@@ -185,6 +186,35 @@ TEST(CliTrain, DryRunCountsAndWritesNothing) {
   const auto scratch = cli().figures(cli().scratch({"out=" + out, "--dry-run"}));
   EXPECT_EQ(scratch.at("trainable"), info.at("parameters"));
   EXPECT_EQ(scratch.at("frozen"), 0);
+}
+
+/// From scratch with Focus, then generated from with and without a cache, retrofitted in bf16.
+TEST(CliTrain, EveryFamily) {
+  for (const Family* family : families()) {
+    SCOPED_TRACE(family->model_type);
+    Words shape = {"model.model_type=" + family->model_type, "steps=3", "attention=focus"};
+    const bool slides = family->slides != nullptr;
+    if (slides) shape = shape + Words{"model.sliding_window=12"};
+    const std::string out = cli().fresh("scratch"), store = out + "/model.h5";
+    const auto dry = cli().figures(cli().scratch(shape + Words{"out=" + out, "--dry-run"}));
+    cli().must_run(cli().scratch(shape + Words{"out=" + out}));
+    const auto info = cli().figures({"info", store});
+    EXPECT_EQ(info.at("model_type"), family->model_type);
+    // 2 layers: a projection of 32 x 8 and 3 centroids of 8.
+    EXPECT_EQ(dry.at("trainable"), info.at("parameters").get<std::int64_t>() + 560);
+    EXPECT_EQ(info.contains("sliding_window"), slides);
+    const double before = read_metrics(out + "/metrics.jsonl").front().at("valid_loss");
+    const double after = read_metrics(out + "/metrics.jsonl").back().at("valid_loss");
+    EXPECT_LT(after, before);
+
+    const Words command = {"generate",         store, "--prompt", "Once upon a time",
+                           "--max-new-tokens", "30",  "--hard-k", "1"};
+    EXPECT_EQ(cli().figures(command).at("ids"),
+              cli().figures(command + Words{"--no-cache"}).at("ids"));
+    const std::string adapter = cli().fresh("retrofit");
+    cli().must_run(cli().recipe({"base=" + store, "compute=bf16", "steps=2", "out=" + adapter}));
+    cli().must_run({"leak-test", store, "--adapter", adapter + "/focus.h5"});
+  }
 }
 
 TEST(CliTrain, Bf16TrainsCloseToFloat32AndFitsTheSameBase) {

@@ -17,9 +17,11 @@ Targets targets_of(Index rows, std::int32_t vocab, std::size_t ignored) {
 }
 
 /// mean(log_sum_exp(x Wᵀ) - (x Wᵀ)[target]) from elementary ops.
-Variable composed_loss(const Variable& x, const Variable& weight, const Targets& targets) {
+Variable composed_loss(const Variable& x, const Variable& weight, const Targets& targets,
+                       Real softcap) {
   const Index rows = x.value().rows(), vocab = weight.dim(0);
-  const Variable logits = linear(reshape(x, {rows, x.dim(-1)}), weight, {});
+  Variable logits = linear(reshape(x, {rows, x.dim(-1)}), weight, {});
+  if (softcap > 0) logits = scale(tanh(scale(logits, 1 / softcap)), softcap);
   const auto scored = std::count_if(targets.begin(), targets.end(), [](auto t) { return t >= 0; });
   Tensor share = Tensor::zeros({rows}), picked = Tensor::zeros({rows, vocab});
   for (Index r = 0; r < rows; ++r)
@@ -34,17 +36,19 @@ TEST(LinearCrossEntropy, EqualsTheComposedForm) {
   struct Case {
     Index rows, hidden, vocab;
     std::size_t ignored;
+    Real softcap = 0;
   };
   // 256 rows are a chunk of logits, 1024 columns a piece of the sum.
-  for (const auto& [rows, hidden, vocab, ignored] :
+  for (const auto& [rows, hidden, vocab, ignored, softcap] :
        {Case{1, 3, 5, 0}, Case{255, 4, 7, 3}, Case{256, 4, 7, 0}, Case{257, 4, 7, 2},
-        Case{600, 5, 11, 4}, Case{5, 6, 1024, 0}, Case{5, 6, 2050, 2}}) {
-    SCOPED_TRACE(fmt::format("{} rows, vocabulary {}", rows, vocab));
+        Case{600, 5, 11, 4}, Case{5, 6, 1024, 0}, Case{5, 6, 2050, 2},
+        Case{257, 4, 7, 2, Real(0.8)}, Case{5, 6, 2050, 2, 3}}) {
+    SCOPED_TRACE(fmt::format("{} rows, vocabulary {}, softcap {}", rows, vocab, softcap));
     const Targets targets = targets_of(rows, static_cast<std::int32_t>(vocab), ignored);
     const std::vector<Tensor> inputs = {randn({rows, hidden}, 1), randn({vocab, hidden}, 2)};
     const Variables fused = leaves(inputs), composed = leaves(inputs);
-    const Variable loss = linear_cross_entropy(fused[0], fused[1], targets);
-    const Variable expected = composed_loss(composed[0], composed[1], targets);
+    const Variable loss = linear_cross_entropy(fused[0], fused[1], targets, softcap);
+    const Variable expected = composed_loss(composed[0], composed[1], targets, softcap);
     EXPECT_NEAR(loss.value()[0], expected.value()[0], tolerance(3e-5, 1e-12));
     backward(scale(loss, 3));
     backward(scale(expected, 3));
@@ -52,7 +56,7 @@ TEST(LinearCrossEntropy, EqualsTheComposedForm) {
       EXPECT_LE(relative_difference(fused[i].grad(), composed[i].grad()), tolerance(1e-5, 1e-12))
           << "input " << i;
 
-    const auto per_row = linear_cross_entropy_rows(inputs[0], inputs[1], targets);
+    const auto per_row = linear_cross_entropy_rows(inputs[0], inputs[1], targets, softcap);
     double sum = 0, scored = 0;
     for (std::size_t t = 0; t < targets.size(); ++t) {
       EXPECT_TRUE(targets[t] >= 0 || per_row[t] == 0) << "row " << t;
@@ -65,8 +69,10 @@ TEST(LinearCrossEntropy, EqualsTheComposedForm) {
 
 TEST(LinearCrossEntropy, Gradient) {
   const Targets targets = {2, -1, 0, 4};
-  expect_gradients([&](const Variables& v) { return linear_cross_entropy(v[0], v[1], targets); },
-                   {randn({2, 2, 3}, 1), randn({5, 3}, 2)});
+  for (const Real softcap : {Real(0), Real(0.7)})
+    expect_gradients(
+        [&](const Variables& v) { return linear_cross_entropy(v[0], v[1], targets, softcap); },
+        {randn({2, 2, 3}, 1), randn({5, 3}, 2)});
 }
 
 TEST(LinearCrossEntropy, OneSideMayBeFrozen) {

@@ -72,7 +72,7 @@ TEST(FocusModel, StartsInTheModeOfItsConfig) {
 }
 
 TEST(FocusModel, DenseModeIsNoMechanismBitForBit) {
-  for (const char* type : {"gpt2", "llama"}) {
+  for (const std::string& type : family_names()) {
     Composed model(type);
     const auto ids = random_ids(80, 37, 1);
     model.focus->mode.kind = Kind::dense;
@@ -97,7 +97,7 @@ TEST(FocusModel, HardWithAllGroupsIsDense) {
 }
 
 TEST(FocusModel, OnlySequenceLeaksLaterTokens) {
-  for (const char* type : {"gpt2", "llama"})
+  for (const std::string& type : family_names())
     for (const Balance balance : {Balance::carried, Balance::none, Balance::sequence}) {
       Composed model(type, tiny_focus(balance));
       for (const AttentionMode& mode :
@@ -218,7 +218,7 @@ TEST(FocusModel, TrainingStepsGiveTheSameBitsForAnyThreads) {
       {Balance::sequence, {.kind = Kind::soft}, false},
       {Balance::carried, {.kind = Kind::hard, .top_k = 2, .hard_gate = HardGate::keep}, false},
   };
-  for (const char* type : {"gpt2", "llama"})
+  for (const std::string& type : family_names())
     for (const Setting& setting : settings)
       expect_same_bits_for_any_threads(fmt::format("{} {}", type, setting.mode.name()), [&] {
         Composed model(type, tiny_focus(setting.balance));

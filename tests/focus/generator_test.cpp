@@ -38,7 +38,7 @@ std::vector<AttentionMode> modes() {
 }
 
 TEST(Generator, GreedyTokensAndLogitsEqualThoseWithoutACache) {
-  for (const char* type : {"gpt2", "llama"})
+  for (const std::string& type : family_names())
     for (const AttentionMode& mode : modes()) {
       Model model(type);
       const auto prompt = random_ids(20, 37, 7);

@@ -1,4 +1,6 @@
 // Whole models against transformers: dense and with Focus.
+#include "focus/generator.h"
+#include "focus/sampling.h"
 #include "tests/support/golden_model.h"
 
 namespace focus {
@@ -9,6 +11,11 @@ constexpr double kTolerance = 1e-4;
 void expect_close(const std::string& what, const Tensor& actual,
                   const std::vector<double>& expected) {
   EXPECT_LE(relative_error(actual.span(), expected), kTolerance) << what;
+}
+
+/// transformers' parameter of that name in a file: gpt_neox's head is saved under another.
+std::string parameter_name(const std::string& saved) {
+  return saved == "embed_out.weight" ? "lm_head.weight" : saved;
 }
 
 class ArchGolden : public testing::TestWithParam<std::string> {
@@ -42,11 +49,38 @@ TEST_P(DenseGolden, Agrees) {
   for_each_published(
       decoder, [](const Variable& p) { return p.grad(); },
       [&](const std::string& name, const Tensor& grad) {
-        ASSERT_TRUE(file.has("grad/" + name)) << name;
-        expect_close("gradient of " + name, grad, file.numbers("grad/" + name));
-        std::erase(expected, "grad/" + name);
+        const std::string set = "grad/" + parameter_name(name);
+        ASSERT_TRUE(file.has(set)) << set;
+        expect_close("gradient of " + name, grad, file.numbers(set));
+        std::erase(expected, set);
       });
   EXPECT_TRUE(expected.empty()) << "not ours: " << expected.front();
+}
+
+TEST_P(DenseGolden, GreedyTokensWithACacheAndWithout) {
+  const GoldenFile file(GetParam());
+  Decoder decoder = golden_decoder(folder_, *config_);
+  const auto greedy = file.ids("greedy");  // as much prompt as new tokens
+  const auto middle = greedy.begin() + static_cast<std::ptrdiff_t>(greedy.size() / 2);
+  std::vector<std::int32_t> prompt(greedy.begin(), middle);
+  const std::vector<std::int32_t> expected(middle, greedy.end());
+  // To the generate() that made the file 0 was padding, which it hides: neither attended nor
+  // counted in the positions, but counted in a sliding window.
+  // A first token without any other to attend to left it NaN.
+  if (prompt.front() == 0) GTEST_SKIP() << folder_ << ": the prompt begins with padding";
+  if (std::erase(prompt, 0) > 0 && config_->widest_window() > 0)
+    GTEST_SKIP() << folder_ << ": padding within a sliding window";
+  for (const bool cached : {true, false}) {
+    Generator generator(decoder, nullptr, {.kind = AttentionMode::Kind::dense}, cached);
+    std::vector<std::int32_t> ids;
+    Rng rng;
+    Tensor logits = generator.next_logits(prompt);
+    while (ids.size() < expected.size()) {
+      ids.push_back(sample(logits.span(), {}, rng));
+      logits = generator.next_logits(std::span(ids).last(1));
+    }
+    EXPECT_EQ(ids, expected) << (cached ? "with a cache" : "without a cache");
+  }
 }
 
 TEST_P(DenseGolden, StaysCloseWithWeightsInBf16) {
@@ -57,7 +91,7 @@ TEST_P(DenseGolden, StaysCloseWithWeightsInBf16) {
   const Index batch = file.dims("input_ids").at(0);
   const NoGrad guard;
   const Tensor logits = decoder.logits(decoder.hidden_states(ids, batch)).value();
-  EXPECT_LE(relative_error(logits.span(), file.numbers("logits")), 2e-2);
+  EXPECT_LE(relative_error(logits.span(), file.numbers("logits")), 5e-2);
   EXPECT_LE(relative_error(decoder.loss(ids, batch).value().span(), file.numbers("loss")), 1e-3);
 }
 
@@ -102,10 +136,9 @@ TEST_P(FocusModelGolden, Agrees) {
     const Variable hidden = decoder.hidden_states(ids, batch);
     expect_close(prefix + "logits", decoder.logits(hidden).value(),
                  file.numbers(prefix + "logits"));
-    expect_close(
-        prefix + "loss",
-        linear_cross_entropy(hidden, decoder.head_weight(), shifted_targets(ids, batch)).value(),
-        file.numbers(prefix + "loss"));
+    expect_close(prefix + "loss",
+                 decoder.cross_entropy(hidden, shifted_targets(ids, batch)).value(),
+                 file.numbers(prefix + "loss"));
   }
 }
 

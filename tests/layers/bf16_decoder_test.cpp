@@ -7,7 +7,14 @@
 namespace focus {
 namespace {
 
-const std::vector<std::string> kTypes = {"gpt2", "llama"};
+const std::vector<std::string> kTypes = family_names();
+
+/// The first norm of the first layer.
+Variable& first_norm(Decoder& decoder) {
+  Block& block = decoder.layers()[0];
+  return block.input_layernorm.weight.defined() ? block.input_layernorm.weight
+                                                : block.attention_out_norm.weight;
+}
 
 Decoder decoder_in_bf16(const std::string& type) {
   Decoder decoder = tiny_decoder(type);
@@ -24,7 +31,8 @@ TEST(Bf16Decoder, MatricesGoAndVectorsStay) {
       EXPECT_EQ(p.in_bf16(), p.shape().rank() == 2) << name;
       matrices += p.in_bf16();
     });
-    EXPECT_EQ(matrices, type == "gpt2" ? 2 + 3 * 6 : 2 + 3 * 7);
+    const ModelConfig& c = decoder.config();
+    EXPECT_EQ(matrices, 1 + c.learned_positions + !c.tie_word_embeddings + 3 * (6 + c.gated_mlp));
   }
 }
 
@@ -36,7 +44,9 @@ TEST(Bf16Decoder, LogitsAndLossStayClose) {
     const Tensor logits = decoder.logits(decoder.hidden_states(ids, 2)).value();
     // bf16 keeps 8 bits: a rounding is off by up to 2^-9 of a number, a sum of many by less.
     const double error = relative_difference(logits, wanted);
-    EXPECT_LE(error, 2e-2) << type;
+    // Norms after the sub-layers blow small outputs up, and their errors, and the cap cuts the
+    // largest logits, which the error is measured against.
+    EXPECT_LE(error, type == "gemma2" ? 1e-1 : 2e-2) << type;
     EXPECT_GE(error, 1e-5) << type << ": nothing was rounded";
     EXPECT_NEAR(decoder.loss(ids, 2).value()[0], exact.loss(ids, 2).value()[0], 1e-2) << type;
   }
@@ -47,7 +57,7 @@ TEST(Bf16Decoder, GradientsReachWhatIsTrained) {
   for (const std::string& type : kTypes) {
     Decoder exact = tiny_decoder(type), decoder = decoder_in_bf16(type);
     const auto gradient = [&](Decoder& model) {
-      Variable& trained = model.layers()[0].input_layernorm.weight;
+      Variable& trained = first_norm(model);
       trained.set_requires_grad(true);
       backward(model.loss(ids, 1));
       return trained.grad();
@@ -60,7 +70,7 @@ TEST(Bf16Decoder, BitsDoNotDependOnThreads) {
   const auto ids = random_ids(300, 37, 1);
   for (const std::string& type : kTypes) {
     Decoder decoder = decoder_in_bf16(type);
-    Variable& trained = decoder.layers()[0].input_layernorm.weight;
+    Variable& trained = first_norm(decoder);
     expect_same_bits_for_any_threads(type, [&] {
       trained.set_requires_grad(false);
       trained.set_requires_grad(true);

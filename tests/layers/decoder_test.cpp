@@ -14,7 +14,7 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-const std::vector<std::string> kTypes = {"gpt2", "llama"};
+const std::vector<std::string> kTypes = family_names();
 
 TEST(Decoder, ParametersAreThoseOfTheFamily) {
   Decoder gpt2 = tiny_decoder("gpt2"), llama = tiny_decoder("llama");
@@ -24,6 +24,18 @@ TEST(Decoder, ParametersAreThoseOfTheFamily) {
       vocab * h + 128 * h + layers * (4 * (h * h + h) + 2 * h * inner + inner + h + 4 * h) + 2 * h);
   EXPECT_EQ(count_parameters(llama),
             2 * vocab * h + layers * (2 * h * h + 2 * 12 * h + 3 * h * inner + 2 * h) + h);
+  const auto more_than_llama = [&](const char* type) {
+    Decoder decoder = tiny_decoder(type);
+    return count_parameters(decoder) - count_parameters(llama);
+  };
+  EXPECT_EQ(more_than_llama("mistral"), 0);
+  EXPECT_EQ(more_than_llama("qwen2"), layers * (h + 2 * 12));        // biases of q, k and v
+  EXPECT_EQ(more_than_llama("qwen3"), layers * 2 * 6);               // norms of a head
+  EXPECT_EQ(more_than_llama("olmo2"), layers * (h + 12));            // norms of q and of k
+  EXPECT_EQ(more_than_llama("gemma2"), layers * 2 * h - vocab * h);  // four norms, a tied head
+  Decoder neox = tiny_decoder("gpt_neox");
+  EXPECT_EQ(count_parameters(neox),
+            2 * vocab * h + layers * (4 * (h * h + h) + 2 * h * inner + inner + h + 4 * h) + 2 * h);
 }
 
 TEST(Decoder, ShapesAndLoss) {
@@ -99,12 +111,15 @@ TEST(Decoder, MechanismReceivesWhatAttentionWould) {
     const Tensor before = decoder.hidden_states(ids, 2).value();
     std::vector<Index> seen;
     for (Block& block : decoder.layers())
-      block.self_attn.mechanism = [&seen](const MechanismInputs& in) {
+      block.self_attn.mechanism = [&](const MechanismInputs& in) {
         seen.push_back(in.layer);
         EXPECT_EQ(in.h.shape(), (Shape{2, 5, 24}));
         EXPECT_EQ(in.q.shape(), (Shape{2, 5, 4, 6}));
         EXPECT_EQ(in.k.shape(), in.v.shape());
-        EXPECT_NEAR(in.options.scale, 1 / std::sqrt(6.0), 1e-7);
+        EXPECT_NEAR(in.options.scale, 1 / std::sqrt(type == "gemma2" ? 11.0 : 6.0), 1e-7);
+        EXPECT_EQ(in.options.softcap, type == "gemma2" ? Real(0.5) : Real(0));
+        const bool slides = type == "mistral" || (type == "gemma2" && in.layer != 1);
+        EXPECT_EQ(in.options.sliding_window, slides ? 9 : 0);
         return attention(in.q, in.k, in.v, in.options);
       };
     EXPECT_TRUE(same_bits(decoder.hidden_states(ids, 2).value(), before));
@@ -228,7 +243,7 @@ TEST(Initialise, Statistics) {
       if (name.ends_with(".bias")) {
         EXPECT_EQ(squares, 0) << name;
       } else if (p.shape().rank() == 1) {
-        EXPECT_EQ(sum, n) << name;
+        EXPECT_EQ(sum, n * (1 - config.norm_weight_offset)) << name;
       } else {
         const bool residual = name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight");
         const double wanted = 0.03 / (residual ? std::sqrt(2.0 * 3) : 1);

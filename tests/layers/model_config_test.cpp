@@ -21,6 +21,11 @@ Json llama_json() {
           {"intermediate_size", 172}, {"num_hidden_layers", 5}, {"num_attention_heads", 8},
           {"num_key_value_heads", 4}, {"rms_norm_eps", 1e-5},   {"max_position_embeddings", 512}};
 }
+/// What every family but GPT-2 and Llama needs to say; all else is left to its defaults.
+Json short_json(const std::string& model_type) {
+  return {{"model_type", model_type}, {"vocab_size", 99},       {"hidden_size", 48},
+          {"intermediate_size", 80},  {"num_hidden_layers", 4}, {"num_attention_heads", 8}};
+}
 ModelConfig parse(const Json& json) { return parse_model_config(json.dump(), "some/config.json"); }
 
 TEST(ModelConfig, ReadsGpt2) {
@@ -58,6 +63,119 @@ TEST(ModelConfig, ReadsLlama) {
   EXPECT_EQ(c.bos_token_id, 1);
   json.erase("num_key_value_heads");
   EXPECT_EQ(parse(json).num_key_value_heads, 8);
+}
+
+/// The defaults of transformers' config classes, where a key is absent.
+TEST(ModelConfig, AbsentKeysHaveTheirFamilysDefaults) {
+  Json json = short_json("mistral");
+  json["num_attention_heads"] = 24;
+  ModelConfig c = parse(json);
+  EXPECT_EQ(c.num_key_value_heads, 8);
+  EXPECT_EQ(c.head_dim, 2);
+  EXPECT_EQ(c.max_position_embeddings, 131072);
+  EXPECT_EQ(c.norm_eps, 1e-6);
+  EXPECT_EQ(c.sliding_windows, (std::vector<Index>{4096, 4096, 4096, 4096}));
+  EXPECT_FALSE(c.attention_bias || c.tie_word_embeddings);
+
+  json = short_json("qwen2");
+  json["num_key_value_heads"] = nullptr;
+  c = parse(json);
+  EXPECT_EQ(c.num_key_value_heads, 8);
+  EXPECT_EQ(c.max_position_embeddings, 32768);
+  EXPECT_TRUE(c.sliding_windows.empty());
+  EXPECT_TRUE(c.attention_bias);
+  EXPECT_FALSE(c.attention_out_bias || c.mlp_bias || c.tie_word_embeddings);
+
+  json = short_json("qwen3");
+  json["num_key_value_heads"] = 4;
+  c = parse(json);
+  EXPECT_EQ(c.head_dim, 128);
+  EXPECT_EQ(c.qk_norm, QkNorm::per_head);
+  EXPECT_FALSE(c.attention_bias || c.attention_out_bias);
+
+  c = parse(short_json("olmo2"));
+  EXPECT_EQ(c.num_key_value_heads, 8);
+  EXPECT_EQ(c.max_position_embeddings, 2048);
+  EXPECT_EQ(c.norm_eps, 1e-5);
+  EXPECT_EQ(c.qk_norm, QkNorm::full_width);
+  EXPECT_TRUE(c.norm_after && !c.norm_before);
+
+  c = parse(short_json("gemma2"));
+  EXPECT_EQ(c.num_key_value_heads, 4);
+  EXPECT_EQ(c.head_dim, 256);
+  EXPECT_EQ(c.max_position_embeddings, 8192);
+  EXPECT_EQ(c.activation, Activation::gelu_tanh);
+  EXPECT_EQ(c.query_pre_attn_scalar, 0) << "256 is the head_dim";
+  EXPECT_EQ(c.attn_logit_softcapping, 50);
+  EXPECT_EQ(c.final_logit_softcapping, 30);
+  EXPECT_EQ(c.sliding_windows, (std::vector<Index>{4096, 0, 4096, 0}));
+  EXPECT_EQ(c.norm_weight_offset, 1);
+  EXPECT_TRUE(c.tie_word_embeddings && c.scaled_embeddings && c.norm_before && c.norm_after);
+
+  json = short_json("gpt_neox");
+  json["num_attention_heads"] = 6;
+  c = parse(json);
+  EXPECT_EQ(c.rotary_dim(), 2);
+  EXPECT_EQ(c.num_key_value_heads, 6);
+  EXPECT_EQ(c.rope.partial_rotary_factor, 0.25);
+  EXPECT_EQ(c.rope.theta, 10000);
+  EXPECT_EQ(c.norm, NormKind::layer_norm);
+  EXPECT_EQ(c.activation, Activation::gelu);
+  EXPECT_TRUE(c.parallel_residual && c.attention_bias && c.attention_out_bias && c.mlp_bias);
+  EXPECT_FALSE(c.tie_word_embeddings || c.gated_mlp || c.learned_positions);
+}
+
+TEST(ModelConfig, GptNeoxReadsItsOwnRopeKeysOldAndNew) {
+  Json json = short_json("gpt_neox");
+  json["rotary_pct"] = 0.5;  // 3 of 6 numbers
+  EXPECT_THROW(parse(json), std::invalid_argument);
+  json["rotary_pct"] = 0.7;
+  json["rotary_emb_base"] = 500;
+  json["use_parallel_residual"] = false;
+  ModelConfig c = parse(json);
+  EXPECT_EQ(c.rotary_dim(), 4);
+  EXPECT_EQ(c.rope.theta, 500);
+  EXPECT_FALSE(c.parallel_residual);
+  json["rope_parameters"] = {
+      {"rope_type", "default"}, {"rope_theta", 7e3}, {"partial_rotary_factor", 1.0}};
+  c = parse(json);
+  EXPECT_EQ(c.rotary_dim(), 6);
+  EXPECT_EQ(c.rope.theta, 7e3);
+}
+
+TEST(ModelConfig, SlidingWindowsByLayer) {
+  using Windows = std::vector<Index>;
+  const Json types = {"full_attention", "sliding_attention", "sliding_attention", "full_attention"};
+  for (const char* type : {"qwen2", "qwen3"}) {
+    Json json = short_json(type);
+    json["num_key_value_heads"] = 8;
+    json["sliding_window"] = 7;
+    json["max_window_layers"] = 3;
+    EXPECT_EQ(parse(json).sliding_windows, Windows{});  // use_sliding_window is false
+    json["use_sliding_window"] = true;
+    EXPECT_EQ(parse(json).sliding_windows, (Windows{0, 0, 0, 7}));
+    json["max_window_layers"] = 4;
+    EXPECT_EQ(parse(json).sliding_windows, Windows{});
+    json["layer_types"] = types;
+    EXPECT_EQ(parse(json).sliding_windows, (Windows{0, 7, 7, 0}));
+  }
+  Json gemma = short_json("gemma2");
+  gemma["sliding_window"] = 5;
+  EXPECT_EQ(parse(gemma).sliding_windows, (Windows{5, 0, 5, 0}));
+  gemma["layer_types"] = types;
+  EXPECT_EQ(parse(gemma).sliding_windows, (Windows{0, 5, 5, 0}));
+  Json mistral = short_json("mistral");
+  mistral["sliding_window"] = nullptr;
+  EXPECT_EQ(parse(mistral).sliding_windows, Windows{});
+}
+
+TEST(ModelConfig, NullSoftcapsAreNone) {
+  Json json = short_json("gemma2");
+  json["attn_logit_softcapping"] = nullptr;
+  json["final_logit_softcapping"] = nullptr;
+  const ModelConfig c = parse(json);
+  EXPECT_EQ(c.attn_logit_softcapping, 0);
+  EXPECT_EQ(c.final_logit_softcapping, 0);
 }
 
 TEST(ModelConfig, ReadsRopeScalingOldAndNew) {
@@ -150,6 +268,54 @@ TEST(ModelConfig, RefusesByName) {
        "rope_parameters",
        {{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 1}, {"high_freq_factor", 4}},
        "original_max_position_embeddings is missing"},
+      {"llama",
+       "rope_parameters",
+       {{"full_attention", {{"rope_type", "default"}}}},
+       "full_attention is not supported"},
+      {"llama",
+       "rope_parameters",
+       {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}},
+       "partial_rotary_factor 0.5"},
+      {"mistral", "model_type", "qwen2_moe", "\"qwen2_moe\""},
+      {"mistral", "model_type", "qwen3_moe", "\"qwen3_moe\""},
+      {"mistral", "quantization_config", {{"bits", 4}}, "quantised"},
+      {"mistral", "sliding_window", 0, "sliding_window"},
+      {"mistral", "sliding_window", 1LL << 36, "sliding_window"},
+      {"mistral", "num_hidden_layers", 1LL << 39, "num_hidden_layers"},
+      {"mistral",
+       "layer_types",
+       {"full_attention", "sliding_attention", "full_attention", "sliding_attention"},
+       "one window for all layers"},
+      {"qwen2", "layer_types", {"full_attention"}, "layer_types names 1 layers"},
+      {"qwen2", "layer_types", "full_attention", "layer_types must be a list of strings"},
+      {"qwen2",
+       "layer_types",
+       {"full_attention", "full_attention", "full_attention", "linear_attention"},
+       "\"linear_attention\""},
+      {"qwen2",
+       "layer_types",
+       {"full_attention", "full_attention", "full_attention", "sliding_attention"},
+       "no sliding_window"},
+      {"qwen2", "hidden_act", "relu2", "\"relu2\""},
+      {"qwen2",
+       "rope_scaling",
+       {{"type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 32768}},
+       "\"yarn\""},
+      {"qwen3",
+       "rope_scaling",
+       {{"rope_type", "longrope"}, {"long_factor", {1, 2}}},
+       "long_factor is not supported"},
+      {"olmo2", "partial_rotary_factor", 0.5, "partial_rotary_factor 0.5"},
+      {"gemma2", "query_pre_attn_scalar", 0, "query_pre_attn_scalar"},
+      {"gemma2", "attn_logit_softcapping", 0, "attn_logit_softcapping must be positive or null"},
+      {"gemma2", "query_pre_attn_scalar", 1e300, "query_pre_attn_scalar must be from"},
+      {"gemma2", "attn_logit_softcapping", 1e-40, "attn_logit_softcapping must be from"},
+      {"gemma2", "final_logit_softcapping", -3, "final_logit_softcapping"},
+      {"gemma2", "use_bidirectional_attention", true, "use_bidirectional_attention"},
+      {"gemma2", "hidden_activation", "relu", "\"relu\""},
+      {"gpt_neox", "num_attention_heads", 7, "heads 7 does not divide the width 48"},
+      {"gpt_neox", "rotary_pct", 0.5, "even head_dim, not 3 ("},
+      {"gpt_neox", "rotary_pct", 1.5, "partial_rotary_factor"},
       {"gpt2", "n_embd", nullptr, "n_embd is missing"},
       {"gpt2", "n_head", 7, "heads 7 does not divide the width 768"},
       {"gpt2", "n_head", 0, "num_attention_heads"},
@@ -161,7 +327,9 @@ TEST(ModelConfig, RefusesByName) {
       {"gpt2", "add_cross_attention", true, "add_cross_attention"},
   };
   for (const Refusal& refusal : refusals) {
-    Json json = refusal.base == std::string("gpt2") ? gpt2_json() : llama_json();
+    const std::string base = refusal.base;
+    Json json = base == "gpt2" ? gpt2_json() : base == "llama" ? llama_json() : short_json(base);
+    if (base == "qwen2" || base == "qwen3") json["num_key_value_heads"] = 8;
     if (refusal.value.is_null())
       json.erase(refusal.key);
     else
@@ -177,37 +345,11 @@ TEST(ModelConfig, RefusesWhatIsNoObject) {
 }
 
 void expect_equal(const ModelConfig& a, const ModelConfig& b) {
-  EXPECT_EQ(a.model_type, b.model_type);
-  EXPECT_EQ(a.vocab_size, b.vocab_size);
-  EXPECT_EQ(a.hidden_size, b.hidden_size);
-  EXPECT_EQ(a.intermediate_size, b.intermediate_size);
-  EXPECT_EQ(a.num_hidden_layers, b.num_hidden_layers);
-  EXPECT_EQ(a.num_attention_heads, b.num_attention_heads);
-  EXPECT_EQ(a.num_key_value_heads, b.num_key_value_heads);
-  EXPECT_EQ(a.head_dim, b.head_dim);
-  EXPECT_EQ(a.max_position_embeddings, b.max_position_embeddings);
-  EXPECT_EQ(a.norm, b.norm);
-  EXPECT_EQ(a.norm_eps, b.norm_eps);
-  EXPECT_EQ(a.activation, b.activation);
-  EXPECT_EQ(a.gated_mlp, b.gated_mlp);
-  EXPECT_EQ(a.learned_positions, b.learned_positions);
-  EXPECT_EQ(a.rope.theta, b.rope.theta);
-  EXPECT_EQ(a.rope.scaling, b.rope.scaling);
-  EXPECT_EQ(a.rope.factor, b.rope.factor);
-  EXPECT_EQ(a.rope.low_freq_factor, b.rope.low_freq_factor);
-  EXPECT_EQ(a.rope.high_freq_factor, b.rope.high_freq_factor);
-  EXPECT_EQ(a.rope.original_max_position_embeddings, b.rope.original_max_position_embeddings);
-  EXPECT_EQ(a.attention_bias, b.attention_bias);
-  EXPECT_EQ(a.attention_out_bias, b.attention_out_bias);
-  EXPECT_EQ(a.mlp_bias, b.mlp_bias);
-  EXPECT_EQ(a.tie_word_embeddings, b.tie_word_embeddings);
-  EXPECT_EQ(a.initializer_range, b.initializer_range);
-  EXPECT_EQ(a.bos_token_id, b.bos_token_id);
-  EXPECT_EQ(a.eos_token_id, b.eos_token_id);
+  EXPECT_TRUE(a == b) << write_model_config(a) << "is not\n" << write_model_config(b);
 }
 
 TEST(ModelConfig, WhatIsWrittenReadsBack) {
-  for (const char* type : {"gpt2", "llama"})
+  for (const std::string& type : family_names())
     for (const Activation activation :
          {Activation::gelu, Activation::gelu_tanh, Activation::silu}) {
       ModelConfig c = tiny_config(type);
@@ -215,18 +357,25 @@ TEST(ModelConfig, WhatIsWrittenReadsBack) {
       c.norm_eps = 3e-6;
       c.eos_token_id = 11;
       c.tie_word_embeddings = !c.tie_word_embeddings;
-      if (type == std::string("llama")) {
-        c.head_dim = 10;  // not hidden_size / heads
-        c.attention_bias = c.attention_out_bias = true;
+      if (c.norm == NormKind::rms_norm) c.head_dim = 10;  // not hidden_size / heads
+      if (type == "llama") c.attention_bias = c.attention_out_bias = c.mlp_bias = true;
+      if (type == "gpt_neox") c.parallel_residual = false;
+      if (type == "qwen2" || type == "qwen3") c.sliding_windows = {0, 5, 5};
+      if (!c.learned_positions)
         c.rope = {.theta = 123,
                   .scaling = RopeConfig::Scaling::llama3,
                   .factor = 3,
                   .low_freq_factor = 2,
                   .high_freq_factor = 5,
-                  .original_max_position_embeddings = 99};
-      }
+                  .original_max_position_embeddings = 99,
+                  .partial_rotary_factor = c.rope.partial_rotary_factor};
       expect_equal(parse_model_config(write_model_config(c), "written"), c);
     }
+  ModelConfig uncapped = tiny_config("gemma2");
+  uncapped.attn_logit_softcapping = uncapped.final_logit_softcapping = 0;
+  uncapped.query_pre_attn_scalar = 0;
+  uncapped.sliding_windows.clear();
+  expect_equal(parse_model_config(write_model_config(uncapped), "written"), uncapped);
   ModelConfig linear = tiny_config("llama");
   linear.rope.scaling = RopeConfig::Scaling::linear;
   linear.rope.factor = 4;

@@ -74,7 +74,7 @@ std::string load_error(const std::map<std::string, Tensor>& tensors, const Model
 }
 
 TEST(Weights, WhatIsPublishedLoadsBack) {
-  for (const char* type : {"gpt2", "llama"})
+  for (const std::string& type : family_names())
     for (const bool tied : {true, false}) {
       ModelConfig config = tiny_config(type);
       config.tie_word_embeddings = tied;
@@ -103,9 +103,43 @@ TEST(Weights, Gpt2IsPublishedFusedAndTransposed) {
   EXPECT_FALSE(tensors.contains("lm_head.weight"));
 }
 
+TEST(Weights, GptNeoxIsPublishedFusedHeadByHead) {
+  Decoder decoder = random_decoder(tiny_config("gpt_neox"));
+  const auto tensors = published(decoder);
+  const Tensor& fused = tensors.at("gpt_neox.layers.1.attention.query_key_value.weight");
+  ASSERT_EQ(fused.shape(), (Shape{72, 24}));
+  const Attention& attention = decoder.layers()[1].self_attn;
+  const Linear* parts[] = {&attention.q_proj, &attention.k_proj, &attention.v_proj};
+  const Tensor& bias = tensors.at("gpt_neox.layers.1.attention.query_key_value.bias");
+  // Heads of 6: q, k and v of the first head, then those of the second.
+  for (Index row = 0; row < 72; ++row) {
+    const Linear& part = *parts[row / 6 % 3];
+    const Index ours = row / 18 * 6 + row % 6;
+    EXPECT_EQ(bias[row], part.bias.value()[ours]) << row;
+    for (Index in = 0; in < 24; ++in)
+      ASSERT_EQ(fused[row * 24 + in], part.weight.value()[ours * 24 + in]) << row;
+  }
+  EXPECT_EQ(tensors.at("embed_out.weight").shape(), (Shape{37, 24}));
+}
+
+TEST(Weights, GemmasFourNormsHaveTheirPublishedNames) {
+  Decoder decoder = random_decoder(tiny_config("gemma2"));
+  const auto tensors = published(decoder);
+  const Block& block = decoder.layers()[2];
+  const auto expect = [&](const char* name, const Norm& norm) {
+    EXPECT_TRUE(same_bits(tensors.at(std::string("model.layers.2.") + name + ".weight"),
+                          norm.weight.value()))
+        << name;
+  };
+  expect("input_layernorm", block.input_layernorm);
+  expect("post_attention_layernorm", block.attention_out_norm);
+  expect("pre_feedforward_layernorm", block.post_attention_layernorm);
+  expect("post_feedforward_layernorm", block.mlp_out_norm);
+}
+
 TEST(Weights, BareBaseModelsLackThePrefix) {
-  for (const std::string type : {"gpt2", "llama"}) {
-    const std::string prefix = type == "gpt2" ? "transformer." : "model.";
+  for (const std::string& type : family_names()) {
+    const std::string prefix = find_family(type, "test").base_prefix;
     Decoder original = random_decoder(tiny_config(type)), loaded(tiny_config(type));
     std::map<std::string, Tensor> bare;
     for (const auto& [name, tensor] : published(original))
@@ -116,14 +150,23 @@ TEST(Weights, BareBaseModelsLackThePrefix) {
 }
 
 TEST(Weights, TiedHeadUnderEitherNameOrBoth) {
-  Decoder original = random_decoder(tiny_config("gpt2"));
-  auto tensors = published(original);
-  tensors["lm_head.weight"] = tensors.at("transformer.wte.weight");
-  for (const bool embedding_too : {true, false}) {
-    if (!embedding_too) tensors.erase("transformer.wte.weight");
-    Decoder loaded(tiny_config("gpt2"));
-    load_weights(loaded, MapSource(tensors));
-    expect_same_weights(original, loaded);
+  struct Names {
+    const char *type, *embedding, *head;
+  };
+  for (const auto& [type, embedding, head] :
+       {Names{"gpt2", "transformer.wte.weight", "lm_head.weight"},
+        Names{"gpt_neox", "gpt_neox.embed_in.weight", "embed_out.weight"}}) {
+    ModelConfig config = tiny_config(type);
+    config.tie_word_embeddings = true;
+    Decoder original = random_decoder(config);
+    auto tensors = published(original);
+    tensors[head] = tensors.at(embedding);
+    for (const bool embedding_too : {true, false}) {
+      if (!embedding_too) tensors.erase(embedding);
+      Decoder loaded(config);
+      load_weights(loaded, MapSource(tensors));
+      expect_same_weights(original, loaded);
+    }
   }
 }
 

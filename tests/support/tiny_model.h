@@ -4,31 +4,42 @@
 #include <vector>
 
 #include "layers/decoder.h"
+#include "layers/family.h"
 
 namespace focus {
 
+/// The model_type of every family.
+inline std::vector<std::string> family_names() {
+  std::vector<std::string> names;
+  for (const Family* family : families()) names.push_back(family->model_type);
+  return names;
+}
+
 /// A model of a few thousand parameters that uses what its family uses: GPT-2 biases and learned
-/// positions, Llama grouped-query attention and an untied head.
+/// positions, Llama grouped-query attention and an untied head, Gemma 2 local layers and soft-caps
+/// that bite.
 inline ModelConfig tiny_config(const std::string& model_type) {
-  ModelConfig c;
+  const Family& family = find_family(model_type, "tiny model");
+  ModelConfig c = family.common;
   c.model_type = model_type;
   c.vocab_size = 37;
   c.hidden_size = 24;
   c.intermediate_size = 40;
   c.num_hidden_layers = 3;
   c.num_attention_heads = 4;
-  c.num_key_value_heads = model_type == "gpt2" ? 4 : 2;
+  c.num_key_value_heads = c.norm == NormKind::layer_norm ? 4 : 2;
   c.head_dim = 6;
   c.max_position_embeddings = 128;
   c.initializer_range = 0.15;
-  if (model_type == "gpt2") {
-    c.norm = NormKind::layer_norm;
-    c.activation = Activation::gelu_tanh;
-    c.gated_mlp = false;
-    c.learned_positions = true;
-    c.attention_bias = c.attention_out_bias = c.mlp_bias = true;
-    c.tie_word_embeddings = true;
+  if (c.rope.partial_rotary_factor < 1) c.rope.partial_rotary_factor = 0.7;  // 4 of 6 numbers
+  if (c.attn_logit_softcapping > 0) {
+    c.attn_logit_softcapping = 0.5;
+    c.final_logit_softcapping = 0.75;
+    c.query_pre_attn_scalar = 11;
   }
+  if (family.slides != nullptr)
+    for (Index i = 0; i < c.num_hidden_layers; ++i)
+      c.sliding_windows.push_back(family.slides(i) ? 9 : 0);
   return c;
 }
 

@@ -1,0 +1,136 @@
+#include "layers/architectures/common.h"
+
+namespace focus {
+
+ModelConfig llama_form() { return {}; }
+
+Index head_dim_of(const JsonFields& json, const ModelConfig& config) {
+  const Index width = config.hidden_size, heads = config.num_attention_heads;
+  if (heads <= 0) return 0;  // validate() says which key is wrong
+  check(width % heads == 0, "{}: the number of heads {} does not divide the width {}", json.where(),
+        heads, width);
+  return width / heads;
+}
+
+void read_common(const JsonFields& json, const KeyDefaults& defaults, ModelConfig& c) {
+  c.hidden_size = json.integer("hidden_size");
+  c.intermediate_size = json.integer("intermediate_size");
+  c.num_hidden_layers = json.integer("num_hidden_layers");
+  c.num_attention_heads = json.integer("num_attention_heads");
+  c.num_key_value_heads =
+      json.nullable_integer("num_key_value_heads", defaults.num_key_value_heads).value_or(0);
+  if (c.num_key_value_heads == 0 && !json.has("num_key_value_heads"))
+    c.num_key_value_heads = c.num_attention_heads;
+  if (json.has("head_dim"))
+    c.head_dim = json.integer("head_dim");
+  else
+    c.head_dim = defaults.head_dim > 0 ? defaults.head_dim : head_dim_of(json, c);
+  c.max_position_embeddings =
+      json.integer("max_position_embeddings", defaults.max_position_embeddings);
+  c.norm_eps = json.number("rms_norm_eps", defaults.rms_norm_eps);
+  if (json.has(defaults.activation_key))
+    c.activation = activation_named(json.text(defaults.activation_key), json.where());
+  c.rope = read_rope(json, c.rope);
+  check(c.rope.partial_rotary_factor == 1,
+        "{}: partial_rotary_factor {} is not supported: heads of this model_type are rotated whole",
+        json.where(), c.rope.partial_rotary_factor);
+  c.tie_word_embeddings = json.boolean("tie_word_embeddings", c.tie_word_embeddings);
+}
+
+nlohmann::ordered_json write_common(const char* architecture, const ModelConfig& c) {
+  return {{"architectures", {architecture}},
+          {"hidden_size", c.hidden_size},
+          {"intermediate_size", c.intermediate_size},
+          {"num_hidden_layers", c.num_hidden_layers},
+          {"num_attention_heads", c.num_attention_heads},
+          {"num_key_value_heads", c.num_key_value_heads},
+          {"head_dim", c.head_dim},
+          {"max_position_embeddings", c.max_position_embeddings},
+          {"rms_norm_eps", c.norm_eps},
+          {"hidden_act", activation_name(c.activation)}};
+}
+
+void add_rope(const ModelConfig& config, nlohmann::ordered_json& json) {
+  json["rope_theta"] = config.rope.theta;
+  json["rope_parameters"] = write_rope(config.rope);
+}
+
+void read_windows(const JsonFields& json, std::optional<Index> window,
+                  const std::function<bool(Index layer)>& slides, ModelConfig& c) {
+  c.sliding_windows.clear();
+  // A count beyond any sense is refused by validate(), before anything of that size is made.
+  if (c.num_hidden_layers > ModelConfig::kMostLayers) return;
+  std::vector<std::string> types;
+  if (json.has("layer_types")) {
+    types = json.texts("layer_types");
+    check(static_cast<Index>(types.size()) == c.num_hidden_layers,
+          "{}: layer_types names {} layers, but num_hidden_layers is {}", json.where(),
+          types.size(), c.num_hidden_layers);
+  } else {
+    for (Index i = 0; i < c.num_hidden_layers; ++i)
+      types.emplace_back(slides(i) ? "sliding_attention" : "full_attention");
+  }
+  for (const std::string& type : types) {
+    const bool sliding = type == "sliding_attention";
+    check(sliding || type == "full_attention",
+          "{}: layer type \"{}\" is not supported (full_attention, sliding_attention are)",
+          json.where(), type);
+    check(!sliding || window.has_value(),
+          "{}: layer_types has sliding_attention, but the model has no sliding_window",
+          json.where());
+    check(!sliding || *window > 0, "{}: sliding_window must be positive, not 0", json.where());
+    c.sliding_windows.push_back(sliding ? *window : 0);
+  }
+  if (c.widest_window() == 0) c.sliding_windows.clear();
+}
+
+nlohmann::ordered_json layer_types(const ModelConfig& config) {
+  nlohmann::ordered_json types = nlohmann::ordered_json::array();
+  for (Index i = 0; i < config.num_hidden_layers; ++i)
+    types.push_back(config.sliding_window(i) > 0 ? "sliding_attention" : "full_attention");
+  return types;
+}
+
+void read_upper_windows(const JsonFields& json, ModelConfig& config) {
+  std::optional<Index> window;
+  if (json.boolean("use_sliding_window", false))
+    window = json.nullable_integer("sliding_window", 4096);
+  const Index first = json.integer("max_window_layers", 28);
+  read_windows(
+      json, window, [&](Index layer) { return window.has_value() && layer >= first; }, config);
+}
+
+void write_upper_windows(const ModelConfig& config, nlohmann::ordered_json& json) {
+  Index first = 0;
+  while (first < config.num_hidden_layers && config.sliding_window(first) == 0) ++first;
+  json["use_sliding_window"] = config.widest_window() > 0;
+  json["sliding_window"] = window_or_null(config);
+  json["max_window_layers"] = first;
+  json["layer_types"] = layer_types(config);
+}
+
+nlohmann::ordered_json window_or_null(const ModelConfig& config) {
+  return config.widest_window() > 0 ? nlohmann::ordered_json(config.widest_window()) : nullptr;
+}
+
+std::vector<TensorRule> common_rules(std::vector<TensorRule> norms) {
+  std::vector<TensorRule> rules = {{"embed_tokens.weight", "model.embed_tokens.weight"},
+                                   {"norm.weight", "model.norm.weight"},
+                                   {"lm_head.weight", "lm_head.weight"}};
+  for (const char* layer : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+                            "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"})
+    for (const char* part : {"weight", "bias"}) {
+      const std::string name = fmt::format("layers.{{}}.{}.{}", layer, part);
+      rules.push_back({name, "model." + name});
+    }
+  rules.insert(rules.end(), norms.begin(), norms.end());
+  return rules;
+}
+
+std::vector<TensorRule> norms_before() {
+  return {{"layers.{}.input_layernorm.weight", "model.layers.{}.input_layernorm.weight"},
+          {"layers.{}.post_attention_layernorm.weight",
+           "model.layers.{}.post_attention_layernorm.weight"}};
+}
+
+}  // namespace focus

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "layers/family.h"
+
+// What the config.json and the tensor names of most families have in common: those of Llama.
+namespace focus {
+
+/// What Llama and those are whose config.json says the rest: the defaults of ModelConfig.
+ModelConfig llama_form();
+
+/// What a family's config class takes for a key that is absent.
+struct KeyDefaults {
+  Index num_key_value_heads = 0;  // 0: as many as num_attention_heads
+  Index head_dim = 0;             // 0: hidden_size / num_attention_heads
+  Index max_position_embeddings = 2048;
+  double rms_norm_eps = 1e-6;
+  const char* activation_key = "hidden_act";
+};
+
+/// Sizes, norm_eps, activation, rope, tie_word_embeddings; the activation and whether the head is
+/// tied default to what `config` has. Refuses rotary embeddings of a part of the head.
+void read_common(const JsonFields& json, const KeyDefaults& defaults, ModelConfig& config);
+/// The same keys in one order; `architecture` is transformers' class.
+nlohmann::ordered_json write_common(const char* architecture, const ModelConfig& config);
+/// rope_theta and rope_parameters.
+void add_rope(const ModelConfig& config, nlohmann::ordered_json& json);
+
+/// hidden_size / num_attention_heads; throws where it is no whole number.
+Index head_dim_of(const JsonFields& json, const ModelConfig& config);
+
+/// sliding_windows from layer_types, or by `slides` where the file has none; no `window`: no layer
+/// may have one. Throws for layers of another type.
+void read_windows(const JsonFields& json, std::optional<Index> window,
+                  const std::function<bool(Index layer)>& slides, ModelConfig& config);
+/// The layer_types that read_windows reads back.
+nlohmann::ordered_json layer_types(const ModelConfig& config);
+
+/// Qwen2 and Qwen3: use_sliding_window says whether the layers from max_window_layers on have it.
+void read_upper_windows(const JsonFields& json, ModelConfig& config);
+void write_upper_windows(const ModelConfig& config, nlohmann::ordered_json& json);
+
+/// A window of `config`, or null: what a family that always names it writes.
+nlohmann::ordered_json window_or_null(const ModelConfig& config);
+
+/// The names of Llama's parameters but for the norms of the block, then `norms`.
+std::vector<TensorRule> common_rules(std::vector<TensorRule> norms);
+/// Llama's two norms: before attention and before the MLP.
+std::vector<TensorRule> norms_before();
+
+}  // namespace focus

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "layers/family.h"
+
+namespace focus {
+
+const Family& gpt2_family();
+const Family& llama_family();
+const Family& mistral_family();
+const Family& qwen2_family();
+const Family& qwen3_family();
+const Family& olmo2_family();
+const Family& gemma2_family();
+const Family& gpt_neox_family();
+
+}  // namespace focus

@@ -1,0 +1,101 @@
+#include <cmath>
+
+#include "layers/architectures/common.h"
+#include "layers/architectures/families.h"
+
+// Gemma 2 (Gemma Team 2024): local and global layers in turn, soft-capped scores and logits, scaled
+// embeddings, RMSNorm before and after each sub-layer with weights stored less 1, GeGLU.
+namespace focus {
+namespace {
+
+/// What its models are, whatever their size.
+ModelConfig common() {
+  ModelConfig c;
+  c.norm_weight_offset = 1;
+  c.norm_after = true;
+  c.activation = Activation::gelu_tanh;
+  c.scaled_embeddings = true;
+  c.attn_logit_softcapping = 50;
+  c.final_logit_softcapping = 30;
+  c.tie_word_embeddings = true;
+  return c;
+}
+
+/// The first layer is local, and then every other.
+bool slides(Index layer) { return layer % 2 == 0; }
+
+/// Null says that there is none.
+double softcap(const JsonFields& json, const char* key, double otherwise) {
+  const std::optional<double> cap = json.nullable_number(key, otherwise);
+  check(!cap || *cap > 0, "{}: {} must be positive or null, not {}", json.where(), key, *cap);
+  return cap.value_or(0);
+}
+
+void read(const JsonFields& json, ModelConfig& c) {
+  read_common(json,
+              {.num_key_value_heads = 4,
+               .head_dim = 256,
+               .max_position_embeddings = 8192,
+               .activation_key = "hidden_activation"},
+              c);
+  c.attention_bias = c.attention_out_bias = json.boolean("attention_bias", false);
+  c.query_pre_attn_scalar = json.number("query_pre_attn_scalar", 256);
+  check(c.query_pre_attn_scalar > 0, "{}: query_pre_attn_scalar must be positive, not {}",
+        json.where(), c.query_pre_attn_scalar);
+  if (c.query_pre_attn_scalar == static_cast<double>(c.head_dim)) c.query_pre_attn_scalar = 0;
+  c.attn_logit_softcapping = softcap(json, "attn_logit_softcapping", 50);
+  c.final_logit_softcapping = softcap(json, "final_logit_softcapping", 30);
+  check(!json.boolean("use_bidirectional_attention", false),
+        "{}: use_bidirectional_attention is not supported: attention here is causal", json.where());
+  read_windows(json, json.nullable_integer("sliding_window", 4096), slides, c);
+}
+
+/// transformers takes it as an integer only.
+nlohmann::ordered_json scalar(const ModelConfig& c) {
+  const double x = c.query_pre_attn_scalar;
+  if (x == 0) return c.head_dim;
+  return x == std::floor(x) ? nlohmann::ordered_json(static_cast<Index>(x))
+                            : nlohmann::ordered_json(x);
+}
+
+nlohmann::ordered_json write(const ModelConfig& c) {
+  const auto or_null = [](double cap) {
+    return cap > 0 ? nlohmann::ordered_json(cap) : nlohmann::ordered_json(nullptr);
+  };
+  nlohmann::ordered_json json = write_common("Gemma2ForCausalLM", c);
+  json.erase("hidden_act");
+  json["hidden_activation"] =
+      c.activation == Activation::gelu_tanh ? "gelu_pytorch_tanh" : activation_name(c.activation);
+  json["attention_bias"] = c.attention_bias;
+  json["query_pre_attn_scalar"] = scalar(c);
+  json["attn_logit_softcapping"] = or_null(c.attn_logit_softcapping);
+  json["final_logit_softcapping"] = or_null(c.final_logit_softcapping);
+  json["sliding_window"] = window_or_null(c);
+  json["layer_types"] = layer_types(c);
+  add_rope(c, json);
+  return json;
+}
+
+}  // namespace
+
+const Family& gemma2_family() {
+  static const Family family = {
+      .model_type = "gemma2",
+      .base_prefix = "model.",
+      .common = common(),
+      .read = read,
+      .write = write,
+      .rules = common_rules(
+          {{"layers.{}.input_layernorm.weight", "model.layers.{}.input_layernorm.weight"},
+           {"layers.{}.attention_out_norm.weight",
+            "model.layers.{}.post_attention_layernorm.weight"},
+           {"layers.{}.post_attention_layernorm.weight",
+            "model.layers.{}.pre_feedforward_layernorm.weight"},
+           {"layers.{}.mlp_out_norm.weight", "model.layers.{}.post_feedforward_layernorm.weight"}}),
+      .ignored = {".rotary_emb.inv_freq"},
+      .slides = slides,
+  };
+  return family;
+}
+
+}  // namespace focus

@@ -1,0 +1,45 @@
+#include "layers/architectures/common.h"
+#include "layers/architectures/families.h"
+
+// Mistral (Jiang et al. 2023): Llama with a sliding window in every layer, or in none.
+namespace focus {
+namespace {
+
+bool slides(Index) { return true; }
+
+void read(const JsonFields& json, ModelConfig& c) {
+  read_common(json, {.num_key_value_heads = 8, .max_position_embeddings = 131072}, c);
+  const std::optional<Index> window = json.nullable_integer("sliding_window", 4096);
+  read_windows(
+      json, window, [&](Index) { return window.has_value(); }, c);
+  const auto sliding = std::ranges::count_if(c.sliding_windows, [](Index w) { return w > 0; });
+  check(!json.has("layer_types") || sliding == (window ? c.num_hidden_layers : 0),
+        "{}: layer_types differ from layer to layer or from sliding_window: transformers reads a "
+        "mistral with one window for all layers",
+        json.where());
+}
+
+nlohmann::ordered_json write(const ModelConfig& c) {
+  nlohmann::ordered_json json = write_common("MistralForCausalLM", c);
+  json["sliding_window"] = window_or_null(c);
+  add_rope(c, json);
+  return json;
+}
+
+}  // namespace
+
+const Family& mistral_family() {
+  static const Family family = {
+      .model_type = "mistral",
+      .base_prefix = "model.",
+      .common = llama_form(),
+      .read = read,
+      .write = write,
+      .rules = common_rules(norms_before()),
+      .ignored = {".rotary_emb.inv_freq"},
+      .slides = slides,
+  };
+  return family;
+}
+
+}  // namespace focus

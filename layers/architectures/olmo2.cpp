@@ -1,0 +1,50 @@
+#include "layers/architectures/common.h"
+#include "layers/architectures/families.h"
+
+// OLMo 2 (OLMo et al. 2024): Llama with RMSNorm after the sub-layers instead of before them, and of
+// all heads' q and k at once.
+namespace focus {
+namespace {
+
+/// What its models are, whatever their size.
+ModelConfig common() {
+  ModelConfig c;
+  c.norm_before = false;
+  c.norm_after = true;
+  c.qk_norm = QkNorm::full_width;
+  return c;
+}
+
+void read(const JsonFields& json, ModelConfig& c) {
+  read_common(json, {.rms_norm_eps = 1e-5}, c);
+  c.attention_bias = c.attention_out_bias = json.boolean("attention_bias", false);
+}
+
+nlohmann::ordered_json write(const ModelConfig& c) {
+  nlohmann::ordered_json json = write_common("Olmo2ForCausalLM", c);
+  json["attention_bias"] = c.attention_bias;
+  add_rope(c, json);
+  return json;
+}
+
+}  // namespace
+
+const Family& olmo2_family() {
+  static const Family family = {
+      .model_type = "olmo2",
+      .base_prefix = "model.",
+      .common = common(),
+      .read = read,
+      .write = write,
+      .rules = common_rules(
+          {{"layers.{}.attention_out_norm.weight",
+            "model.layers.{}.post_attention_layernorm.weight"},
+           {"layers.{}.mlp_out_norm.weight", "model.layers.{}.post_feedforward_layernorm.weight"},
+           {"layers.{}.self_attn.q_norm.weight", "model.layers.{}.self_attn.q_norm.weight"},
+           {"layers.{}.self_attn.k_norm.weight", "model.layers.{}.self_attn.k_norm.weight"}}),
+      .ignored = {".rotary_emb.inv_freq"},
+  };
+  return family;
+}
+
+}  // namespace focus

@@ -1,0 +1,42 @@
+#include "layers/architectures/common.h"
+#include "layers/architectures/families.h"
+
+// Qwen2 and Qwen2.5 (Yang et al. 2024): Llama with biases on q, k and v.
+namespace focus {
+namespace {
+
+/// What its models are, whatever their size.
+ModelConfig common() {
+  ModelConfig c;
+  c.attention_bias = true;
+  return c;
+}
+
+void read(const JsonFields& json, ModelConfig& c) {
+  read_common(json, {.num_key_value_heads = 32, .max_position_embeddings = 32768}, c);
+  read_upper_windows(json, c);
+}
+
+nlohmann::ordered_json write(const ModelConfig& c) {
+  nlohmann::ordered_json json = write_common("Qwen2ForCausalLM", c);
+  write_upper_windows(c, json);
+  add_rope(c, json);
+  return json;
+}
+
+}  // namespace
+
+const Family& qwen2_family() {
+  static const Family family = {
+      .model_type = "qwen2",
+      .base_prefix = "model.",
+      .common = common(),
+      .read = read,
+      .write = write,
+      .rules = common_rules(norms_before()),
+      .ignored = {".rotary_emb.inv_freq"},
+  };
+  return family;
+}
+
+}  // namespace focus

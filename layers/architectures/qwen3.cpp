@@ -1,0 +1,52 @@
+#include "layers/architectures/common.h"
+#include "layers/architectures/families.h"
+
+// Qwen3 (Yang et al. 2025): Llama with RMSNorm of each head's q and k, and a head_dim of its own.
+namespace focus {
+namespace {
+
+/// What its models are, whatever their size.
+ModelConfig common() {
+  ModelConfig c;
+  c.qk_norm = QkNorm::per_head;
+  return c;
+}
+
+void read(const JsonFields& json, ModelConfig& c) {
+  read_common(json, {.num_key_value_heads = 32, .head_dim = 128, .max_position_embeddings = 32768},
+              c);
+  c.attention_bias = c.attention_out_bias = json.boolean("attention_bias", false);
+  read_upper_windows(json, c);
+}
+
+nlohmann::ordered_json write(const ModelConfig& c) {
+  nlohmann::ordered_json json = write_common("Qwen3ForCausalLM", c);
+  json["attention_bias"] = c.attention_bias;
+  write_upper_windows(c, json);
+  add_rope(c, json);
+  return json;
+}
+
+std::vector<TensorRule> norms() {
+  std::vector<TensorRule> rules = norms_before();
+  rules.push_back({"layers.{}.self_attn.q_norm.weight", "model.layers.{}.self_attn.q_norm.weight"});
+  rules.push_back({"layers.{}.self_attn.k_norm.weight", "model.layers.{}.self_attn.k_norm.weight"});
+  return rules;
+}
+
+}  // namespace
+
+const Family& qwen3_family() {
+  static const Family family = {
+      .model_type = "qwen3",
+      .base_prefix = "model.",
+      .common = common(),
+      .read = read,
+      .write = write,
+      .rules = common_rules(norms()),
+      .ignored = {".rotary_emb.inv_freq"},
+  };
+  return family;
+}
+
+}  // namespace focus
