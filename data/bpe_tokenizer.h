@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -9,6 +10,9 @@ namespace focus {
 
 /// Beside a tokenizer's own files: which tokens are BOS and EOS, and the tokenizer's class.
 inline constexpr const char* kTokenizerConfig = "tokenizer_config.json";
+
+/// More ids than any published vocabulary has; a wrong id must not cost memory.
+inline constexpr std::int32_t kMaxIds = 1 << 22;
 
 /// A BPE model with the steps around it as files["tokenizer.json"] describes them. Throws
 /// std::runtime_error, naming it, for anything in the file that is not supported.
