@@ -3,7 +3,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cstring>
 
 namespace focus {
 
@@ -11,8 +10,7 @@ std::size_t PieceCache::place(std::string_view piece, std::uint64_t hash) const 
   std::size_t i = hash & (slots_.size() - 1);
   while (slots_[i].used) {
     const Slot& slot = slots_[i];
-    if (slot.hash == hash && slot.text_size == piece.size() &&
-        std::memcmp(texts_.data() + slot.text, piece.data(), piece.size()) == 0) {
+    if (slot.hash == hash && std::string_view(texts_).substr(slot.text, slot.text_size) == piece) {
       break;
     }
     i = (i + 1) & (slots_.size() - 1);

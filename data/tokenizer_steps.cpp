@@ -144,6 +144,10 @@ Metaspace read_metaspace(const JsonView& json) {
       result.prepend_scheme != "never") {
     fail("{}: the prepend_scheme {} is not supported", json.where(), json_quoted(scheme.string()));
   }
+  if (!scheme.is_null() && result.prepend_scheme != "never" && old_scheme == "never") {
+    fail("{}: add_prefix_space is false, but the prepend_scheme is {}", json.where(),
+         json_quoted(scheme.string()));
+  }
   result.split = json.flag("split", true);
   return result;
 }

@@ -169,6 +169,12 @@ TEST(TokenizerFile, Metaspace) {
   metaspace["prepend_scheme"] = "never";
   EXPECT_THAT(ids("x a<x>a"), ElementsAre(120, 220, 300, 97));
   EXPECT_EQ(make(file)->decode(ids(" a")), " a");
+  metaspace.erase("prepend_scheme");  // files of older versions
+  EXPECT_THAT(ids("x a<x>a"), ElementsAre(130, 120, 220, 300, 220));
+  metaspace["add_prefix_space"] = true;
+  EXPECT_THAT(ids("x a<x>a"), ElementsAre(130, 120, 220, 300, 220));
+  metaspace["add_prefix_space"] = false;
+  EXPECT_THAT(ids("x a<x>a"), ElementsAre(120, 220, 300, 97));
 }
 
 TEST(TokenizerFile, MetaspaceFirstMeansTheInputsStart) {
@@ -316,6 +322,12 @@ TEST(TokenizerFile, RefusesWhatItDoesNotKnowOrCannotBe) {
        {{"type", "Split"}, {"pattern", {{"String", "a"}}}, {"behavior", "Doubled"}},
        "\"Doubled\""},
       {"/pre_tokenizer", {{"type", "Metaspace"}, {"replacement", ""}}, "one character"},
+      {"/pre_tokenizer",
+       {{"type", "Metaspace"},
+        {"replacement", "_"},
+        {"prepend_scheme", "first"},
+        {"add_prefix_space", false}},
+       "add_prefix_space is false"},
       {"/decoder", {{"type", "CTC"}}, "decoder: the type \"CTC\""},
       {"/post_processor", {{"type", "BertProcessing"}}, "\"BertProcessing\""},
       {"/post_processor",
