@@ -26,6 +26,7 @@ int run_leak_test(Arguments arguments);
 int run_corpus(Arguments arguments);
 int run_report(Arguments arguments);
 int run_speed(Arguments arguments);
+int run_tokenizer(Arguments arguments);
 int run_bench_step(Arguments arguments);
 
 /// Thrown once --help has been printed, or the arguments were refused: main returns `status`.

@@ -29,6 +29,7 @@ constexpr std::array kCommands = {
     Command{"leak-test", focus::run_leak_test, "does a token's prediction depend on later tokens?"},
     Command{"speed", focus::run_speed, "attention alone: full against Focus over lengths"},
     Command{"bench-step", focus::run_bench_step, "a training step's speed, memory and phases"},
+    Command{"tokenizer", focus::run_tokenizer, "trains a BPE; encodes and decodes text"},
     Command{"report", focus::run_report, "one HTML page from runs and evaluations"},
     Command{"corpus", focus::run_corpus, "writes the built-in text, for trying things out"},
 };

@@ -45,6 +45,10 @@ def measure_row(row, options):
     median of the rounds' medians. A peer that fails is left out of the record, which says why."""
     taken = {side.name: [] for side in row.sides}
     not_measured = {}
+    try:
+        row.prepare()
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise MeasurementError(f"what the sides read cannot be made: {error}") from error
     for _ in range(options.rounds):
         for side in row.sides:
             if side.name in not_measured:
@@ -135,7 +139,7 @@ def commit():
 
 
 def peers_python():
-    """The interpreter that has PyTorch: FOCUS_PEERS_PYTHON, or that of bench/.venv, made if need
+    """The interpreter that has the peers: FOCUS_PEERS_PYTHON, or that of bench/.venv, made if need
     be."""
     given = os.environ.get("FOCUS_PEERS_PYTHON")
     if given:
@@ -192,13 +196,15 @@ def records(options, settings):
                 yield measure_row(row, options)
             except MeasurementError as error:
                 yield MeasurementError(f"{row.work}: {error}")
+            finally:
+                row.clean_up()
 
 
 def main():
     options = parsed(sys.argv[1:])
     settings = rows.Settings(options.threads, options.repeats, options.quick)
     try:
-        if rows.NEED_TORCH.intersection(options.what):
+        if rows.NEED_PEERS.intersection(options.what):
             settings.peers_python = peers_python()
         common = {
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),

@@ -1,8 +1,11 @@
 """What is compared with what: a row is one piece of work, done by us and by its peers."""
 
+import functools
 import json
+import lzma
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -38,12 +41,15 @@ class Side:
 @dataclass
 class Row:
     """sides[0] is what is being judged. `ideal_from_pairs`: the peer attends all pairs and we a
-    part of them, so that the ratio can at best be that of the pairs."""
+    part of them, so that the ratio can at best be that of the pairs. `prepare` makes what the sides
+    read, `clean_up` removes it."""
 
     group: str
     work: str
     sides: list[Side]
     ideal_from_pairs: bool = False
+    prepare: Callable = lambda: None  # called before the first side
+    clean_up: Callable = lambda: None  # called after the last
 
 
 def our_environment(settings):
@@ -203,10 +209,88 @@ def step_rows(settings):
     )
 
 
+# What is encoded, and by what: published tokenizers and novels, which are no part of the repository.
+SHARED = Path(os.environ.get("FOCUS_SHARED_DIR", ROOT.parent / "shared"))
+TOKENIZERS = {
+    "GPT-2": SHARED / "data" / "tokenizers" / "gpt2",
+    "Qwen2.5": SHARED / "data" / "tokenizers" / "qwen2.5" / "tokenizer.json.xz",
+    "Llama-2 style, 2,048 pieces": SHARED / "data/models/tinystories-656k/tokenizer.json",
+    "GPT-2 style, 4,096 pieces": SHARED / "data/models/novels-gpt2/tokenizer.json",
+}
+SMALL_TOKENIZERS = {
+    f"{name} of the tests": ROOT / "tests/golden/tokenizers" / name / "tokenizer.json"
+    for name in ("gpt2_style", "llama2_style", "llama3_style", "qwen2_style")
+}
+NOVELS = SHARED / "data" / "text" / "novels19" / "train"
+TEXT_BYTES = 10_000_000
+
+
+def write_novels(file):
+    """The first TEXT_BYTES of the novels."""
+    text = b""
+    for novel in sorted(NOVELS.glob("*.txt.xz")):
+        text += lzma.decompress(novel.read_bytes())
+        if len(text) >= TEXT_BYTES:
+            break
+    file.write_bytes(text[:TEXT_BYTES].decode("utf-8", "ignore").encode("utf-8"))
+
+
+def write_tales(file):
+    """About a megabyte of the built-in tales."""
+    command = [str(BUILD / "focus"), "corpus", "--out", str(file), "--documents", "400"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def tokenizer_rows(settings):
+    published = NOVELS.is_dir() and all(path.exists() for path in TOKENIZERS.values())
+    if published and not settings.quick:
+        which, called, write_text = TOKENIZERS, "10 MB of novels", write_novels
+    else:
+        which, called, write_text = SMALL_TOKENIZERS, "1 MB of the built-in tales", write_tales
+    scratch = Path(tempfile.gettempdir())
+    text = scratch / f"focus-tokenizer-{os.getpid()}.txt"
+    figures = scratch / f"focus-tokenizer-{os.getpid()}.json"
+
+    def read(run):
+        document = json.loads(figures.read_text(encoding="utf-8"))
+        figures.unlink()
+        seconds = document["seconds"][1:]  # the first filled the cache of words, as the peer's did
+        return {
+            "ms_min": 1e3 * min(seconds),
+            "ms_median": 1e3 * statistics.median(seconds),
+            "tokens_per_second": document["tokens"] / min(seconds),
+            "peak_rss_mib": run.peak_rss_mib,
+        }
+
+    for name, path in which.items():
+        ours = [str(BUILD / "focus"), "tokenizer", "speed", str(path), "--text", str(text)]
+        ours += ["--repeats", str(settings.repeats + 1), "--json", str(figures)]
+        script = str(PEERS / "tokenizers_peer.py")
+        peer = [settings.peers_python or sys.executable, script, str(path), "--text", str(text)]
+        peer += ["--repeats", str(settings.repeats)]
+        one_thread = {"OMP_NUM_THREADS": "1"}
+        yield Row(
+            "tokenizers",
+            f"encode {called} on one thread, {name}",
+            [
+                Side("focus", ours, read, one_thread),
+                Side("tokenizers", peer, lambda run: json.loads(run.stdout), one_thread),
+            ],
+            prepare=functools.partial(write_text, text),
+            clean_up=functools.partial(text.unlink, missing_ok=True),
+        )
+
+
 def heads_of(count):
     return "one head" if count == 1 else f"{count} heads"
 
 
 # What bench/run.sh takes as its words, beside "gemm", which is one program (measure.py).
-GROUPS = {"dense": dense_rows, "soft": soft_rows, "hard": hard_rows, "step": step_rows}
-NEED_TORCH = {"dense", "step"}
+GROUPS = {
+    "dense": dense_rows,
+    "soft": soft_rows,
+    "hard": hard_rows,
+    "step": step_rows,
+    "tokenizers": tokenizer_rows,
+}
+NEED_PEERS = {"dense", "step", "tokenizers"}

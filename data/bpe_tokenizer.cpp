@@ -15,9 +15,6 @@
 namespace focus {
 namespace {
 
-// More than any published vocabulary; a wrong id must not cost memory.
-constexpr std::int64_t kMaxIds = 1 << 22;
-
 constexpr const char* kGpt2End = "<|endoftext|>";
 
 /// What a BPE tokenizer is made of; encode() applies it from top to bottom.
@@ -33,13 +30,19 @@ struct Parts {
   std::optional<std::int32_t> bos_id, eos_id;
 };
 
+std::string normalized_content(const Parts& parts, const AddedToken& token) {
+  std::string content = token.content;
+  if (token.normalized) {
+    for (const Normalizer& normalizer : parts.normalizers) normalizer(content);
+  }
+  return content;
+}
+
 std::vector<AddedToken> added_tokens_with(const Parts& parts, bool normalized) {
   std::vector<AddedToken> tokens;
   for (AddedToken token : parts.added_tokens) {
     if (token.normalized != normalized) continue;
-    if (normalized) {
-      for (const Normalizer& normalizer : parts.normalizers) normalizer(token.content);
-    }
+    token.content = normalized_content(parts, token);
     if (!token.content.empty()) tokens.push_back(std::move(token));
   }
   return tokens;
@@ -55,7 +58,10 @@ class BpeTokenizer : public Tokenizer {
         model_(std::move(parts_.vocabulary), parts_.merges, parts_.options, where) {
     parts_.merges = {};
     for (const auto& [token, id] : model_.vocabulary()) name_id(id, token);
-    for (const AddedToken& token : parts_.added_tokens) name_id(token.id, token.content);
+    // Its text is what it was found as: that of a normalized token is normalized.
+    for (const AddedToken& token : parts_.added_tokens) {
+      name_id(token.id, normalized_content(parts_, token));
+    }
   }
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
@@ -107,13 +113,13 @@ class BpeTokenizer : public Tokenizer {
   void encode_piece(std::string_view piece, bool at_start, std::vector<std::int32_t>& ids) const {
     const std::size_t steps = parts_.pre_tokenizers.size();
     std::vector<PieceSink> sinks(steps + 1);
-    sinks[steps] = [&](std::string_view part) { model_.encode(part, ids); };
+    sinks[steps] = [&](std::string_view part, bool) { model_.encode(part, ids); };
     for (std::size_t i = steps; i-- > 0;) {
-      sinks[i] = [this, i, first = at_start, &sinks](std::string_view part) mutable {
-        parts_.pre_tokenizers[i](part, std::exchange(first, false), sinks[i + 1]);
+      sinks[i] = [this, i, &sinks](std::string_view part, bool part_at_start) {
+        parts_.pre_tokenizers[i](part, part_at_start, sinks[i + 1]);
       };
     }
-    sinks[0](piece);
+    sinks[0](piece, at_start);
   }
 
   std::string decode_valid(std::span<const std::int32_t> ids) const override {

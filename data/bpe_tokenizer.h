@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -10,7 +11,11 @@ namespace focus {
 /// Beside a tokenizer's own files: which tokens are BOS and EOS, and the tokenizer's class.
 inline constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 
-/// A BPE model with the steps around it as files["tokenizer.json"] describes them. Throws
+/// More ids than any published vocabulary has; a wrong id must not cost memory.
+inline constexpr std::int32_t kMaxIds = 1 << 22;
+
+/// A BPE model with the steps around it as files["tokenizer.json"] describes them. Truncation and
+/// padding in it are the caller's affair, as in transformers, and are not read. Throws
 /// std::runtime_error, naming it, for anything in the file that is not supported.
 std::unique_ptr<Tokenizer> make_json_tokenizer(const TokenizerFiles& files,
                                                const std::string& where);

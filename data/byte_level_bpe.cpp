@@ -11,9 +11,7 @@
 namespace focus {
 namespace {
 
-constexpr std::size_t kMaxCachedPiece = 64;          // bytes
-constexpr std::size_t kMaxCachedIds = 4 << 20;       // the cache starts afresh beyond
-constexpr std::size_t kLongPiece = kMaxCachedPiece;  // longer ones are split where merges allow
+constexpr std::size_t kLongPiece = PieceCache::kMaxPiece;  // longer: split where merges allow
 
 std::uint64_t pair_key(std::uint32_t left, std::uint32_t right) {
   return (static_cast<std::uint64_t>(left) << 32) | right;
@@ -35,26 +33,45 @@ const ByteAlphabet& ByteAlphabet::instance() {
 }
 
 ByteAlphabet::ByteAlphabet() {
+  bytes_.fill(-1);
   char32_t next_substitute = 0x100;
-  for (int byte = 0; byte < 256; ++byte) {
+  for (std::size_t byte = 0; byte < 256; ++byte) {
     // Printable Latin-1 stands for itself; blanks, controls and the soft hyphen get substitutes.
     const bool printable = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD);
     const char32_t character = printable ? static_cast<char32_t>(byte) : next_substitute++;
-    append_utf8(characters_[static_cast<std::size_t>(byte)], character);
-    bytes_[character] = static_cast<char>(byte);
+    std::string utf8;
+    append_utf8(utf8, character);
+    utf8.copy(characters_[byte].utf8.data(), characters_[byte].size = utf8.size());
+    bytes_[character] = static_cast<std::int16_t>(byte);
   }
 }
 
 void ByteAlphabet::encode(std::string_view bytes, std::string& out) const {
-  for (const char byte : bytes) out += characters_[static_cast<unsigned char>(byte)];
+  std::size_t end = out.size();
+  out.resize(end + 2 * bytes.size());
+  for (const char byte : bytes) {
+    const Character& character = characters_[static_cast<unsigned char>(byte)];
+    out[end] = character.utf8[0];
+    out[end + 1] = character.utf8[1];
+    end += character.size;
+  }
+  out.resize(end);
+}
+
+std::vector<std::string> ByteAlphabet::sorted() const {
+  std::vector<std::string> characters;
+  for (char32_t code_point = 0; code_point < kEnd; ++code_point) {
+    if (bytes_[code_point] >= 0) append_utf8(characters.emplace_back(), code_point);
+  }
+  return characters;
 }
 
 std::string ByteAlphabet::decode(const std::string& token) const {
   std::string bytes;
   for (std::size_t i = 0; i < token.size(); i += utf8_char_size(token[i])) {
-    const auto found = bytes_.find(utf8_code_point(std::string_view(token).substr(i)));
-    if (found == bytes_.end()) return token;
-    bytes.push_back(found->second);
+    const char32_t code_point = utf8_code_point(std::string_view(token).substr(i));
+    if (code_point >= kEnd || bytes_[code_point] < 0) return token;
+    bytes.push_back(static_cast<char>(bytes_[code_point]));
   }
   return bytes;
 }
@@ -82,7 +99,11 @@ Bpe::Bpe(Vocabulary vocabulary, const Merges& merges, const BpeOptions& options,
       byte_ids_[byte] = find(fmt::format("<0x{:02X}>", byte));
     }
   }
-  merges_.reserve(merges.size());
+  for (const auto& [token, id] : vocabulary_) {
+    if (!token.empty() && utf8_char_size(token[0]) == token.size()) {
+      characters_.set(utf8_code_point(token), id);
+    }
+  }
   for (std::size_t rank = 0; rank < merges.size(); ++rank) {
     const auto& [left, right] = merges[rank];
     if (left.empty() || right.empty()) fail("{}: merge {} has an empty part", where, rank);
@@ -93,12 +114,12 @@ Bpe::Bpe(Vocabulary vocabulary, const Merges& merges, const BpeOptions& options,
              rank, json_quoted(left), json_quoted(right), json_quoted(token));
       }
     }
-    merges_[merge_key(*find(left), *find(right))] = {static_cast<std::int32_t>(rank),
-                                                     *find(merged)};
+    merges_.set(merge_key(*find(left), *find(right)),
+                {static_cast<std::int32_t>(rank), *find(merged)});
     char32_t previous = utf8_code_point(merged);
     for (std::size_t i = utf8_char_size(merged[0]); i < merged.size();) {
       const char32_t current = utf8_code_point(std::string_view(merged).substr(i));
-      inner_pairs_.insert(pair_key(previous, current));
+      inner_pairs_.set(pair_key(previous, current), true);
       previous = current;
       i += utf8_char_size(merged[i]);
     }
@@ -111,60 +132,50 @@ std::optional<std::int32_t> Bpe::find(std::string_view token) const {
 }
 
 const Bpe::Merge* Bpe::find_merge(std::int32_t left, std::int32_t right) const {
-  const auto found = merges_.find(merge_key(left, right));
-  return found == merges_.end() ? nullptr : &found->second;
+  return merges_.find(merge_key(left, right));
 }
 
 void Bpe::encode(std::string_view piece, std::vector<std::int32_t>& ids) {
+  if (cache_.append(piece, ids)) return;
   if (options_.ignore_merges) {
     if (const auto id = find(piece)) {
       ids.push_back(*id);
+      cache_.put(piece, std::span(ids).last(1));
       return;
     }
   }
-  while (piece.size() > kLongPiece) {
+  // Where whole pieces go before merges, the cache must not take a part for one.
+  while (piece.size() > kLongPiece && !options_.ignore_merges) {
     const std::size_t size = independent_part(piece);
-    encode_cached(piece.substr(0, size), ids);
+    encode_part(piece.substr(0, size), ids);
     piece.remove_prefix(size);
   }
-  encode_cached(piece, ids);
+  encode_part(piece, ids);
 }
 
 std::size_t Bpe::independent_part(std::string_view text) const {
   // Between two characters that are tokens, and neighbours in no merged token, nothing can merge:
   // a word after its blank, for example. That makes a text without pre-tokenizer cheap.
-  std::size_t begin = 0;
-  while (true) {
-    const std::size_t middle = begin + utf8_char_size(text[begin]);
-    if (middle >= text.size()) return text.size();
-    const std::size_t end = middle + utf8_char_size(text[middle]);
-    const std::string_view left = text.substr(begin, middle - begin);
-    const std::string_view right = text.substr(middle, end - middle);
-    if (!inner_pairs_.contains(pair_key(utf8_code_point(left), utf8_code_point(right))) &&
-        find(left) && find(right)) {
-      return middle;
+  char32_t left = utf8_code_point(text);
+  for (std::size_t end = utf8_char_size(text[0]); end < text.size();) {
+    const char32_t right = utf8_code_point(text.substr(end));
+    if (!inner_pairs_.find(pair_key(left, right)) && characters_.find(left) &&
+        characters_.find(right)) {
+      return end;
     }
-    begin = middle;
+    left = right;
+    end += utf8_char_size(text[end]);
   }
+  return text.size();
 }
 
-void Bpe::encode_cached(std::string_view part, std::vector<std::int32_t>& ids) {
-  if (const auto found = cache_.find(part); found != cache_.end()) {
-    const auto first = cached_ids_.begin() + static_cast<std::ptrdiff_t>(found->second.begin);
-    ids.insert(ids.end(), first, first + static_cast<std::ptrdiff_t>(found->second.count));
-    return;
-  }
+void Bpe::encode_part(std::string_view part, std::vector<std::int32_t>& ids) {
+  if (cache_.append(part, ids)) return;
   std::vector<std::int32_t> part_ids;
   split_characters(part, part_ids);
   apply_merges(part_ids);
   ids.insert(ids.end(), part_ids.begin(), part_ids.end());
-  if (part.size() > kMaxCachedPiece) return;
-  if (cached_ids_.size() > kMaxCachedIds) {
-    cache_.clear();
-    cached_ids_.clear();
-  }
-  cache_.emplace(part, CachedIds{cached_ids_.size(), part_ids.size()});
-  cached_ids_.insert(cached_ids_.end(), part_ids.begin(), part_ids.end());
+  cache_.put(part, part_ids);
 }
 
 void Bpe::split_characters(std::string_view part, std::vector<std::int32_t>& ids) const {
@@ -176,7 +187,7 @@ void Bpe::split_characters(std::string_view part, std::vector<std::int32_t>& ids
   while (!part.empty()) {
     const std::string_view character = part.substr(0, utf8_char_size(part[0]));
     part.remove_prefix(character.size());
-    if (const auto id = find(character)) {
+    if (const std::int32_t* id = characters_.find(utf8_code_point(character))) {
       put_unk();
       ids.push_back(*id);
       continue;

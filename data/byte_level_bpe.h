@@ -7,9 +7,11 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
+
+#include "data/flat_map.h"
+#include "data/piece_cache.h"
 
 namespace focus {
 
@@ -29,14 +31,22 @@ class ByteAlphabet {
 
   /// Appends the character of every byte.
   void encode(std::string_view bytes, std::string& out) const;
+  /// The characters in the order of their code points.
+  std::vector<std::string> sorted() const;
   /// The bytes that a token's characters stand for; the token itself where one stands for none.
   std::string decode(const std::string& token) const;
 
  private:
   ByteAlphabet();
 
-  std::array<std::string, 256> characters_;
-  std::unordered_map<char32_t, char> bytes_;
+  static constexpr std::size_t kEnd = 0x144;  // the first code point beyond the alphabet
+
+  struct Character {
+    std::array<char, 2> utf8 = {};
+    std::size_t size = 0;
+  };
+  std::array<Character, 256> characters_;
+  std::array<std::int16_t, kEnd> bytes_;  // -1: not in the alphabet
 };
 
 /// What a tokenizer.json says of its BPE model beside vocabulary and merges.
@@ -72,27 +82,23 @@ class Bpe {
     std::int32_t rank = 0;
     std::int32_t id = 0;  // of the merged token
   };
-  struct CachedIds {
-    std::size_t begin = 0;  // in cached_ids_
-    std::size_t count = 0;
-  };
 
   std::optional<std::int32_t> find(std::string_view token) const;
   const Merge* find_merge(std::int32_t left, std::int32_t right) const;
   /// The size of the longest part at the start of `text` that no merge leaves.
   std::size_t independent_part(std::string_view text) const;
-  void encode_cached(std::string_view part, std::vector<std::int32_t>& ids);
+  void encode_part(std::string_view part, std::vector<std::int32_t>& ids);
   void split_characters(std::string_view part, std::vector<std::int32_t>& ids) const;
   void apply_merges(std::vector<std::int32_t>& ids) const;
 
   Vocabulary vocabulary_;
-  std::unordered_map<std::uint64_t, Merge> merges_;  // by (left id, right id)
-  std::unordered_set<std::uint64_t> inner_pairs_;    // neighbouring characters in merged tokens
+  FlatMap<Merge> merges_;             // by (left id, right id)
+  FlatMap<bool> inner_pairs_;         // neighbouring characters in merged tokens
+  FlatMap<std::int32_t> characters_;  // the ids of tokens of one character, by code point
   std::array<std::optional<std::int32_t>, 256> byte_ids_;
   std::optional<std::int32_t> unk_id_;
   BpeOptions options_;
-  StringMap<CachedIds> cache_;
-  std::vector<std::int32_t> cached_ids_;
+  PieceCache cache_;
 };
 
 /// `text` as a JSON string, for messages: a token may hold a line feed.

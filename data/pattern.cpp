@@ -6,6 +6,7 @@
 #include <array>
 
 #include "autograd/check.h"
+#include "data/published_split.h"
 #include "data/unicode.h"
 
 namespace focus {
@@ -142,9 +143,9 @@ struct Pattern::Compiled {
   std::string where;
 };
 
-Pattern::Pattern(const std::string& expression, bool literal, const std::string& where) {
+Pattern Pattern::pcre2(const std::string& expression, const std::string& where) {
   if (expression.empty()) fail("{}: an empty pattern matches nothing", where);
-  const std::string text = literal ? expression : Translator(expression, where).run();
+  const std::string text = Translator(expression, where).run();
   auto compiled = std::make_shared<Compiled>();
   compiled->where = where;
   const Handle<pcre2_compile_context, pcre2_compile_context_free> options(
@@ -152,10 +153,9 @@ Pattern::Pattern(const std::string& expression, bool literal, const std::string&
   pcre2_set_newline(options.get(), PCRE2_NEWLINE_LF);
   int error = 0;
   PCRE2_SIZE offset = 0;
-  compiled->code.reset(
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                    literal ? PCRE2_UTF | PCRE2_LITERAL : PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE,
-                    &error, &offset, options.get()));
+  compiled->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                                     PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &offset,
+                                     options.get()));
   if (!compiled->code) {
     fail("{}: the regular expression '{}' is wrong at byte {}: {}", where, expression, offset,
          pcre2_message(error));
@@ -166,18 +166,34 @@ Pattern::Pattern(const std::string& expression, bool literal, const std::string&
   compiled->context.reset(pcre2_match_context_create(nullptr));
   compiled->stack.reset(pcre2_jit_stack_create(32 << 10, kMaxJitStack, nullptr));
   pcre2_jit_stack_assign(compiled->context.get(), nullptr, compiled->stack.get());
-  compiled_ = std::move(compiled);
+  Pattern pattern;
+  pattern.compiled_ = std::move(compiled);
+  return pattern;
 }
 
 Pattern Pattern::regex(const std::string& expression, const std::string& where) {
-  return Pattern(expression, false, where);
+  Pattern pattern;
+  pattern.published_ = PublishedSplit::find(expression);
+  return pattern.published_ ? pattern : pcre2(expression, where);
 }
 
 Pattern Pattern::literal(const std::string& text, const std::string& where) {
-  return Pattern(text, true, where);
+  if (text.empty()) fail("{}: an empty pattern matches nothing", where);
+  Pattern pattern;
+  pattern.literal_ = text;
+  return pattern;
 }
 
 std::optional<Pattern::Match> Pattern::find(std::string_view text, std::size_t from) const {
+  if (published_) {
+    if (from >= text.size()) return std::nullopt;
+    return Match{from, published_->end_of_match(text, from)};
+  }
+  if (!literal_.empty()) {
+    const std::size_t begin = text.find(literal_, from);
+    if (begin == std::string_view::npos) return std::nullopt;
+    return Match{begin, begin + literal_.size()};
+  }
   // The checks PCRE2 would make of the whole text at every call would make this quadratic.
   const std::uint32_t options = PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY;
   const int count =

@@ -9,13 +9,18 @@
 
 namespace focus {
 
+class PublishedSplit;
+
 /// A regular expression over UTF-8 as tokenizer files write them (Oniguruma's syntax), matched by
 /// PCRE2. \s, \d and \w mean the Unicode classes that the reference implementation means; syntax
 /// that the two libraries read differently is refused. Not for use by two threads at once.
 class Pattern {
  public:
   /// Throws std::runtime_error with `where` (the file and place it came from) and the reason.
+  /// The expressions by which well-known models split text have scanners of their own.
   static Pattern regex(const std::string& expression, const std::string& where);
+  /// The same, always by PCRE2.
+  static Pattern pcre2(const std::string& expression, const std::string& where);
   /// Matches exactly this text, which must not be empty.
   static Pattern literal(const std::string& text, const std::string& where);
 
@@ -43,9 +48,12 @@ class Pattern {
 
  private:
   struct Compiled;
-  Pattern(const std::string& expression, bool literal, const std::string& where);
+  Pattern() = default;
 
+  // One of these is there.
   std::shared_ptr<const Compiled> compiled_;
+  std::shared_ptr<PublishedSplit> published_;
+  std::string literal_;
 };
 
 }  // namespace focus

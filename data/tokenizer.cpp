@@ -51,7 +51,9 @@ const std::array<KnownFiles, 4>& known_files() {
 
 std::unique_ptr<Tokenizer> load_files(const KnownFiles& known, const std::filesystem::path& first) {
   const std::filesystem::path folder = first.parent_path();
-  TokenizerFiles files = {{known.names[0], read_file(first)}};
+  // A tokenizer.json may lie there packed, as texts may.
+  const bool json = known.kind == std::string("tokenizer.json");
+  TokenizerFiles files = {{known.names[0], json ? read_text_file(first) : read_file(first)}};
   for (std::size_t i = 1; i < known.names.size(); ++i) {
     files[known.names[i]] = read_file(folder / known.names[i]);
   }
@@ -135,10 +137,13 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
     if (name == known.names[0]) return load_files(known, path);
   }
   // Files under another name (my-tokenizer.json, tok512.model) go by their ending.
-  if (path.extension() == ".json") return load_files(known_files()[0], path);
+  if (path.extension() == ".json" || name.ends_with(".json.xz"))
+    return load_files(known_files()[0], path);
   if (path.extension() == ".model") return load_files(known_files()[1], path);
-  fail("{}: not a tokenizer: expected a .json or a .model file, or a folder that holds one",
-       path.string());
+  fail(
+      "{}: not a tokenizer: expected a .json, a .json.xz or a .model file, or a folder that holds "
+      "one",
+      path.string());
 }
 
 }  // namespace focus

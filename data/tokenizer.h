@@ -63,10 +63,11 @@ class Tokenizer {
   TokenizerFiles files_;
 };
 
-/// From the word "bytes" (an id per byte, 256 ids), a tokenizer.json, a tokenizer.model, an
-/// encoder.json with vocab.bpe beside it, a vocab.json with merges.txt beside it, or a folder that
-/// holds one of them. Where a tokenizer_config.json stands beside, it says which tokens are BOS and
-/// EOS. Throws std::runtime_error with one line for what cannot be read, is wrong or not supported.
+/// From the word "bytes" (an id per byte, 256 ids), a tokenizer.json (or .json.xz), a
+/// tokenizer.model, an encoder.json with vocab.bpe beside it, a vocab.json with merges.txt beside
+/// it, or a folder that holds one of them. Where a tokenizer_config.json stands beside, it says
+/// which tokens are BOS and EOS. Throws std::runtime_error with one line for what cannot be read,
+/// is wrong or not supported.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
 
 /// The same from a folder: the first found of tokenizer.json, tokenizer.model, encoder.json with

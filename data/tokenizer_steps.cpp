@@ -101,22 +101,25 @@ PreTokenizer split_step(const Pattern& pattern, const std::string& behavior, boo
                         const std::string& where) {
   if (behavior == "Isolated" || behavior == "Removed") {
     const bool removed = behavior == "Removed";
-    return [pattern, removed, invert](std::string_view piece, bool, const PieceSink& sink) {
-      pattern.for_each_part(piece, [&](std::string_view part, bool is_match) {
-        if (!removed || is_match == invert) sink(part);
-      });
-    };
+    return
+        [pattern, removed, invert](std::string_view piece, bool at_start, const PieceSink& sink) {
+          pattern.for_each_part(piece, [&](std::string_view part, bool is_match) {
+            if (!removed || is_match == invert) sink(part, at_start && part.data() == piece.data());
+          });
+        };
   }
   if (behavior != "MergedWithPrevious" && behavior != "MergedWithNext" &&
       behavior != "Contiguous") {
     fail("{}: the behavior {} is not supported", where, json_quoted(behavior));
   }
-  return [pattern, behavior, invert](std::string_view piece, bool, const PieceSink& sink) {
+  return [pattern, behavior, invert](std::string_view piece, bool at_start, const PieceSink& sink) {
     std::vector<Part> parts;
     pattern.for_each_part(piece, [&](std::string_view part, bool is_match) {
       parts.push_back({part, is_match != invert});
     });
-    for (const std::string_view merged : merge_parts(std::move(parts), behavior)) sink(merged);
+    for (const std::string_view merged : merge_parts(std::move(parts), behavior)) {
+      sink(merged, at_start && merged.data() == piece.data());
+    }
   };
 }
 
@@ -141,6 +144,10 @@ Metaspace read_metaspace(const JsonView& json) {
       result.prepend_scheme != "never") {
     fail("{}: the prepend_scheme {} is not supported", json.where(), json_quoted(scheme.string()));
   }
+  if (!scheme.is_null() && result.prepend_scheme != "never" && old_scheme == "never") {
+    fail("{}: add_prefix_space is false, but the prepend_scheme is {}", json.where(),
+         json_quoted(scheme.string()));
+  }
   result.split = json.flag("split", true);
   return result;
 }
@@ -158,7 +165,7 @@ PreTokenizer metaspace_step(const JsonView& json) {
     if (settings.split) {
       split(text, at_start, sink);
     } else {
-      sink(text);
+      sink(text, at_start);
     }
   };
 }
@@ -183,7 +190,10 @@ PreTokenizer read_pre_tokenizer(const JsonView& json, const std::string& type) {
     const JsonView behavior = json.get("behavior");
     return regex("[\\p{P}$+<=>^`|~]", behavior.is_null() ? "Isolated" : behavior.string(), false);
   }
-  if (type == "Whitespace") return regex("\\w+|[^\\w\\s]+", "Removed", true);
+  // The reference implementation's \w, unlike that of the expressions in files, has the joiners.
+  if (type == "Whitespace") {
+    return regex("[\\w\\x{200C}\\x{200D}]+|[^\\w\\s\\x{200C}\\x{200D}]+", "Removed", true);
+  }
   if (type == "WhitespaceSplit") return regex("\\s", "Removed", false);
   if (type == "Metaspace") return metaspace_step(json);
   refuse(json, type);
@@ -289,21 +299,26 @@ std::vector<Decoder> read_decoders(const JsonView& json) {
   }};
 }
 
+Pattern gpt2_pattern() { return Pattern::regex(kGpt2Expression, "the byte-level pre-tokenizer"); }
+
 PreTokenizer byte_level_pre_tokenizer(bool add_prefix_space, bool use_regex) {
-  const auto put = [](std::string_view bytes, const PieceSink& sink) {
-    std::string characters;
+  auto put = [characters = std::string()](std::string_view bytes, bool at_start,
+                                          const PieceSink& sink) mutable {
+    characters.clear();
     ByteAlphabet::instance().encode(bytes, characters);
-    sink(characters);
+    sink(characters, at_start);
   };
-  const Pattern expression = Pattern::regex(kGpt2Expression, "the byte-level pre-tokenizer");
-  return [=](std::string_view piece, bool, const PieceSink& sink) {
+  const Pattern expression = gpt2_pattern();
+  return [=](std::string_view piece, bool at_start, const PieceSink& sink) mutable {
     std::string prefixed;
     if (add_prefix_space && !piece.starts_with(' ')) {
       prefixed = fmt::format(" {}", piece);
       piece = prefixed;
     }
-    if (!use_regex) return put(piece, sink);
-    expression.for_each_part(piece, [&](std::string_view part, bool) { put(part, sink); });
+    if (!use_regex) return put(piece, at_start, sink);
+    expression.for_each_part(piece, [&](std::string_view part, bool) {
+      put(part, at_start && part.data() == piece.data(), sink);
+    });
   };
 }
 

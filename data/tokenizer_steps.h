@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/json_reader.h"
+#include "data/pattern.h"
 
 namespace focus {
 
@@ -18,13 +19,16 @@ using Normalizer = std::function<void(std::string& text)>;
 /// From "normalizer": NFC, NFD, NFKC, NFKD, Prepend, Replace, Sequence, or null.
 std::vector<Normalizer> read_normalizers(const JsonView& json);
 
-using PieceSink = std::function<void(std::string_view piece)>;
-/// Hands the pieces of `piece` to the sink, in order; `at_start`: it begins the whole input.
+/// `at_start`: the piece begins the whole input.
+using PieceSink = std::function<void(std::string_view piece, bool at_start)>;
+/// Hands the pieces of `piece` to the sink, in order.
 using PreTokenizer =
     std::function<void(std::string_view piece, bool at_start, const PieceSink& sink)>;
 /// From "pre_tokenizer": Split, ByteLevel, Digits, Punctuation, Whitespace, WhitespaceSplit,
 /// Metaspace, Sequence, or null.
 std::vector<PreTokenizer> read_pre_tokenizers(const JsonView& json);
+/// The expression by which GPT-2 splits text.
+Pattern gpt2_pattern();
 /// What GPT-2 does: its regular expression, then the alphabet of bytes.
 PreTokenizer byte_level_pre_tokenizer(bool add_prefix_space, bool use_regex);
 

@@ -101,7 +101,7 @@ TEST(TokenizerFile, NormalizedAddedTokensAreFoundInNormalizedText) {
   EXPECT_EQ(split(file, "x-y x_y"), "x|-|y| |x_y");
   token["normalized"] = true;
   file["added_tokens"] = {token};
-  EXPECT_EQ(split(file, "x-y x_y"), "x_y| |x_y");
+  EXPECT_EQ(split(file, "x-y x_y"), "x-y| |x-y");
 }
 
 TEST(TokenizerFile, Normalizers) {
@@ -169,6 +169,34 @@ TEST(TokenizerFile, Metaspace) {
   metaspace["prepend_scheme"] = "never";
   EXPECT_THAT(ids("x a<x>a"), ElementsAre(120, 220, 300, 97));
   EXPECT_EQ(make(file)->decode(ids(" a")), " a");
+  metaspace.erase("prepend_scheme");  // files of older versions
+  EXPECT_THAT(ids("x a<x>a"), ElementsAre(130, 120, 220, 300, 220));
+  metaspace["add_prefix_space"] = true;
+  EXPECT_THAT(ids("x a<x>a"), ElementsAre(130, 120, 220, 300, 220));
+  metaspace["add_prefix_space"] = false;
+  EXPECT_THAT(ids("x a<x>a"), ElementsAre(120, 220, 300, 97));
+}
+
+TEST(TokenizerFile, MetaspaceFirstMeansTheInputsStart) {
+  // What stood before the first piece that is left was removed: that piece is not the first.
+  json file = plain_file();
+  file["pre_tokenizer"] = {
+      {"type", "Sequence"},
+      {"pretokenizers",
+       {{{"type", "WhitespaceSplit"}},
+        {{"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "first"}}}}};
+  EXPECT_THAT(make(file)->encode("x a"), ElementsAre(130, 120, 97));
+  EXPECT_THAT(make(file)->encode(" x a"), ElementsAre(120, 97));
+}
+
+TEST(TokenizerFile, WhitespaceKeepsJoinersInWords) {
+  json file = plain_file();
+  file["model"]["vocab"]["\u200d"] = 230;
+  file["pre_tokenizer"] = {{"type", "Whitespace"}};
+  EXPECT_EQ(split(file, "ab\u200d,"), "ab|\u200d|,");
+  file["model"]["merges"].push_back({"\u200d", ","});
+  file["model"]["vocab"]["\u200d,"] = 231;
+  EXPECT_EQ(split(file, "\u200d,"), "\u200d|,");
 }
 
 TEST(TokenizerFile, ByteLevelPrefixSpace) {
@@ -294,6 +322,12 @@ TEST(TokenizerFile, RefusesWhatItDoesNotKnowOrCannotBe) {
        {{"type", "Split"}, {"pattern", {{"String", "a"}}}, {"behavior", "Doubled"}},
        "\"Doubled\""},
       {"/pre_tokenizer", {{"type", "Metaspace"}, {"replacement", ""}}, "one character"},
+      {"/pre_tokenizer",
+       {{"type", "Metaspace"},
+        {"replacement", "_"},
+        {"prepend_scheme", "first"},
+        {"add_prefix_space", false}},
+       "add_prefix_space is false"},
       {"/decoder", {{"type", "CTC"}}, "decoder: the type \"CTC\""},
       {"/post_processor", {{"type", "BertProcessing"}}, "\"BertProcessing\""},
       {"/post_processor",

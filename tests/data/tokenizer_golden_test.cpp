@@ -99,9 +99,7 @@ TEST_F(PublishedTokenizers, Llama2) {
 
 TEST_F(PublishedTokenizers, Qwen25) {
   const std::filesystem::path folder = folder_ / "qwen2.5";
-  const auto tokenizer = make_tokenizer(
-      "tokenizer.json", {{"tokenizer.json", read_text_file(folder / "tokenizer.json.xz")},
-                         {"tokenizer_config.json", read_file(folder / "tokenizer_config.json")}});
+  const auto tokenizer = load_tokenizer(folder / "tokenizer.json.xz");
   expect_separated_cases(*tokenizer, folder);
   EXPECT_EQ(tokenizer->bos_id(), std::nullopt);
   EXPECT_EQ(tokenizer->eos_id(), 151645);

@@ -1,0 +1,197 @@
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <iostream>
+#include <iterator>
+
+#include "apps/command.h"
+#include "apps/progress.h"
+#include "autograd/check.h"
+#include "data/bpe_tokenizer.h"
+#include "data/bpe_trainer.h"
+#include "data/durable_file.h"
+#include "data/text.h"
+
+namespace focus {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+struct Options {
+  std::string tokenizer, text, out, json;
+  std::vector<std::string> texts;
+  BpeTrainerOptions training;
+  bool overwrite = false, special = false;
+  int repeats = 3;
+};
+
+/// The words of all texts, counted.
+BpeTrainer count_words(const Options& o) {
+  BpeTrainer trainer(o.training);
+  const auto files =
+      expand_text_paths(std::vector<std::filesystem::path>(o.texts.begin(), o.texts.end()));
+  Progress progress(
+      {.label = "words", .total_steps = static_cast<std::int64_t>(files.size()), .line_every = 10});
+  std::int64_t done = 0;
+  for (const std::filesystem::path& file : files) {
+    trainer.add(read_text_file(file));
+    progress.update(++done, NAN, 0);
+  }
+  progress.finish();
+  return trainer;
+}
+
+void run_train(const Options& o) {
+  const bool one_file = o.out.ends_with(".json");
+  const std::filesystem::path folder =
+      one_file ? std::filesystem::path(o.out).parent_path() : std::filesystem::path(o.out);
+  const std::filesystem::path file =
+      one_file ? std::filesystem::path(o.out) : folder / "tokenizer.json";
+  refuse_existing(file.string(), o.overwrite);
+  const BpeTrainer trainer = count_words(o);
+  if (trainer.words() == 0) {
+    fail("the texts hold only white space and {}: there is nothing to learn from",
+         o.training.special_token);
+  }
+  Progress progress({.label = "merges", .total_steps = o.training.vocab_size, .line_every = 1000});
+  const BpeTrainer::Model model =
+      trainer.train([&](std::int32_t tokens) { progress.update(tokens, NAN, 0); });
+  progress.finish();
+
+  if (!folder.empty()) std::filesystem::create_directories(folder);
+  if (!one_file) {
+    write_file_durably(folder / kTokenizerConfig,
+                       std::string_view(trainer.tokenizer_config_json()));
+  }
+  write_file_durably(file, std::string_view(trainer.tokenizer_json(model)));
+  if (static_cast<std::int32_t>(model.tokens.size()) < o.training.vocab_size) {
+    fmt::print(stderr,
+               "notice: {} tokens instead of {}: no other pair is seen {} times; more text or a "
+               "smaller --min-frequency gives more\n",
+               model.tokens.size(), o.training.vocab_size, o.training.min_frequency);
+  }
+  fmt::print("{}: {} tokens, {} merges, from {} words, {} of them different\n", file.string(),
+             model.tokens.size(), model.merges.size(), trainer.words(), trainer.distinct_words());
+}
+
+std::string read_input(const std::string& path) {
+  if (!path.empty()) return read_text_file(path);
+  return {std::istreambuf_iterator<char>(std::cin), {}};
+}
+
+void run_encode(const Options& o) {
+  const auto tokenizer = load_tokenizer(o.tokenizer);
+  const std::string text = read_input(o.text);
+  const Ids ids = o.special ? tokenizer->encode_with_special(text) : tokenizer->encode(text);
+  fmt::print("{}\n", fmt::join(ids, " "));
+}
+
+/// Whole numbers with blanks or commas between them.
+Ids parse_ids(const std::string& text) {
+  constexpr std::string_view kBetween = " \t\r\n,";
+  Ids ids;
+  for (std::size_t begin = 0; (begin = text.find_first_not_of(kBetween, begin)) != text.npos;) {
+    const std::size_t end = std::min(text.find_first_of(kBetween, begin), text.size());
+    std::int32_t id = 0;
+    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, id);
+    if (error != std::errc() || stop != text.data() + end) {
+      fail("ids must be whole numbers with blanks between them, found {}",
+           json_quoted(text.substr(begin, std::min<std::size_t>(end - begin, 40))));
+    }
+    ids.push_back(id);
+    begin = end;
+  }
+  return ids;
+}
+
+void run_decode(const Options& o) {
+  const auto tokenizer = load_tokenizer(o.tokenizer);
+  const std::string text = tokenizer->decode(parse_ids(read_input(o.text)));
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+void run_speed(const Options& o) {
+  const auto tokenizer = load_tokenizer(o.tokenizer);
+  const std::string text = read_text_file(o.text);
+  std::vector<double> seconds;
+  std::size_t tokens = 0;
+  for (int i = 0; i < o.repeats; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    tokens = tokenizer->encode(text).size();
+    seconds.push_back(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  // The first run begins with an empty cache of words; the others find it filled.
+  const double first = seconds.front(), best = *std::ranges::min_element(seconds);
+  const double megabytes = 1e-6 * static_cast<double>(text.size());
+  fmt::print("{}, {} tokens: first {:.3f} s, best of {} {:.3f} s, {:.1f} MB/s\n",
+             format_bytes(static_cast<double>(text.size())), tokens, first, o.repeats, best,
+             megabytes / best);
+  write_json(o.json, {{"bytes", text.size()},
+                      {"tokens", tokens},
+                      {"seconds", seconds},
+                      {"seconds_first", first},
+                      {"seconds_min", best},
+                      {"fingerprint", tokenizer->fingerprint()}});
+}
+
+void add_tokenizer(CLI::App& command, Options& o) {
+  command.add_option("tokenizer", o.tokenizer, "a tokenizer's file, a folder with one, or bytes")
+      ->required();
+}
+
+}  // namespace
+
+int run_tokenizer(Arguments arguments) {
+  Options o;
+  CLI::App app("Trains a byte-level BPE, encodes and decodes with any tokenizer that is read here.",
+               "focus tokenizer");
+  app.require_subcommand(1);
+
+  CLI::App& train = *app.add_subcommand(
+      "train", "learns a byte-level BPE from texts and writes it as a tokenizer.json");
+  train.add_option("--text", o.texts, "texts (.txt, .txt.xz) or folders of them")->required();
+  train
+      .add_option("--vocab-size", o.training.vocab_size,
+                  "tokens: the special one, 256 bytes, the rest merged")
+      ->capture_default_str();
+  train
+      .add_option("--out", o.out,
+                  "a tokenizer.json, or a folder, where tokenizer_config.json is written too")
+      ->required();
+  train
+      .add_option("--min-frequency", o.training.min_frequency,
+                  "a pair seen less often is not merged")
+      ->capture_default_str();
+  train
+      .add_option("--special", o.training.special_token,
+                  "the token with id 0; where it stands in a text, a document ends")
+      ->capture_default_str();
+  train.add_flag("--overwrite", o.overwrite, "replace what is there");
+  train.callback([&] { run_train(o); });
+
+  CLI::App& encode = *app.add_subcommand("encode", "prints the ids of a text");
+  add_tokenizer(encode, o);
+  encode.add_option("--text", o.text, "a file; standard input if not given");
+  encode.add_flag("--special", o.special,
+                  "with what the tokenizer puts around a text, such as BOS");
+  encode.callback([&] { run_encode(o); });
+
+  CLI::App& decode = *app.add_subcommand("decode", "prints the text of ids");
+  add_tokenizer(decode, o);
+  decode.add_option("--ids", o.text, "a file; standard input if not given");
+  decode.callback([&] { run_decode(o); });
+
+  CLI::App& speed = *app.add_subcommand("speed", "how fast one text is encoded, on one thread");
+  add_tokenizer(speed, o);
+  speed.add_option("--text", o.text, "a file")->required();
+  speed.add_option("--repeats", o.repeats, "measurements")->check(CLI::PositiveNumber);
+  speed.add_option("--json", o.json, "write the figures to this file too");
+  speed.callback([&] { run_speed(o); });
+
+  parse_arguments(app, arguments);
+  return 0;
+}
+
+}  // namespace focus

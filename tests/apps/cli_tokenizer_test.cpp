@@ -1,0 +1,80 @@
+#include "tests/support/cli.h"
+
+// focus tokenizer: a BPE of one's own, what the other commands do with it, and what is refused.
+namespace focus {
+namespace {
+
+Cli& cli() { return Cli::instance(); }
+
+std::string trained() {
+  static const std::string folder = [] {
+    const std::string out = cli().fresh("tokenizer");
+    cli().must_run(
+        {"tokenizer", "train", "--text", cli().train_text(), "--vocab-size", "300", "--out", out});
+    return out;
+  }();
+  return folder;
+}
+
+TEST(CliTokenizer, TrainsEncodesAndDecodes) {
+  EXPECT_TRUE(fs::exists(trained() + "/tokenizer.json"));
+  EXPECT_TRUE(fs::exists(trained() + "/tokenizer_config.json"));
+  const auto encoded =
+      cli().must_run({"tokenizer", "encode", trained(), "--text", cli().valid_text()});
+  const std::string ids = cli().fresh("ids.txt");
+  write_text(ids, encoded.out);
+  EXPECT_LT(std::ranges::count(encoded.out, ' '), 600);  // of 700 bytes
+  const auto decoded = cli().must_run({"tokenizer", "decode", trained(), "--ids", ids});
+  EXPECT_EQ(decoded.out, read_text(cli().valid_text()));
+}
+
+TEST(CliTokenizer, TheSameBytesEveryTimeAndOneFileWhereOneIsNamed) {
+  const std::string file = cli().fresh("own.json");
+  cli().must_run(
+      {"tokenizer", "train", "--text", cli().train_text(), "--vocab-size", "300", "--out", file});
+  EXPECT_EQ(read_text(file), read_text(trained() + "/tokenizer.json"));
+}
+
+TEST(CliTokenizer, ARecipeTakesIt) {
+  const std::string out = cli().fresh("run");
+  cli().must_run(cli().scratch({"out=" + out, "tokenizer=" + trained(), "steps=2"}));
+  const auto info = cli().figures({"info", out + "/model.h5"});
+  EXPECT_EQ(info.at("vocab_size"), 300);
+  EXPECT_EQ(info.at("tokenizer"), "tokenizer.json");
+}
+
+TEST(CliTokenizer, SpeedSaysHowMuchAndHowFast) {
+  const auto figures = cli().figures(
+      {"tokenizer", "speed", trained(), "--text", cli().valid_text(), "--repeats", "2"});
+  EXPECT_EQ(figures.at("bytes"), 700);
+  EXPECT_EQ(figures.at("seconds").size(), 2u);
+}
+
+TEST(CliTokenizer, RefusesInOneLineAndWritesNothing) {
+  const std::string out = cli().fresh("none"), text = cli().train_text();
+  const auto train_refused = [&](const Words& more, const Words& parts) {
+    expect_refused(Words{"tokenizer", "train", "--out", out} + more, parts);
+    EXPECT_FALSE(fs::exists(out));
+  };
+  train_refused({"--text", text, "--vocab-size", "100"}, {"100", "257"});
+  train_refused({"--text", out + ".txt"}, {out + ".txt", "no such text file"});
+  const std::string blank = cli().fresh("blank.txt");
+  write_text(blank, " \n<|endoftext|>\n");
+  const auto nothing =
+      cli().run({"tokenizer", "train", "--out", out, "--text", blank});  // after its progress
+  EXPECT_EQ(nothing.status, 1);
+  EXPECT_TRUE(contains(lines_of(nothing.err).back(), "nothing to learn from")) << nothing.err;
+  EXPECT_FALSE(fs::exists(out));
+  const std::string before = read_text(trained() + "/tokenizer.json");
+  expect_refused({"tokenizer", "train", "--text", text, "--out", trained()},
+                 {"exists already", "--overwrite"});
+  EXPECT_EQ(read_text(trained() + "/tokenizer.json"), before);
+  const std::string ids = cli().fresh("ids.txt");
+  write_text(ids, "1 2 x3");
+  expect_refused({"tokenizer", "decode", trained(), "--ids", ids}, {"whole numbers", "\"x3\""});
+  write_text(ids, "1 300");
+  expect_refused({"tokenizer", "decode", trained(), "--ids", ids}, {"300", "vocabulary"});
+}
+
+}  // namespace
+}  // namespace focus
