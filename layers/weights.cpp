@@ -77,7 +77,10 @@ void load_weights(Decoder& decoder, const TensorSource& source,
       if (rule->transposed) tensor = transposed(tensor);
     }
     const Index size = p.value().size();
-    std::copy_n(tensor.data() + rule->part * size, size, p.mutable_value().data());
+    if (rule->parts == 1)
+      p.mutable_value() = std::move(tensor);
+    else
+      std::copy_n(tensor.data() + rule->part * size, size, p.mutable_value().data());
     if (rule->part + 1 == rule->parts) fused.erase(info->name);
     used.insert(info->name);
     if (loaded) loaded(name, p);
@@ -102,25 +105,49 @@ void store_in_bf16(Decoder& decoder) {
   for_each_parameter(decoder, [](const std::string&, Variable& p) { store_in_bf16(p); });
 }
 
-void for_each_published(Decoder& decoder, const std::function<Tensor(const Variable&)>& select,
-                        const std::function<void(const std::string&, const Tensor&)>& f) {
+void Publisher::add(const std::string& name, const Tensor& part) {
+  const auto [rule, theirs] = match(family_, name);
+  if (rule->parts == 1) {
+    f_(theirs, rule->transposed ? transposed(part) : part);
+    return;
+  }
+  Whole& whole = pending_[theirs];
+  if (!whole.tensor.defined())
+    whole.tensor = Tensor(part.shape().with(0, part.dim(0) * rule->parts));
+  std::copy_n(part.data(), part.size(), whole.tensor.data() + rule->part * part.size());
+  if (++whole.parts < rule->parts) return;
+  f_(theirs, rule->transposed ? transposed(whole.tensor) : whole.tensor);
+  pending_.erase(theirs);
+}
+
+void stream_weights(Decoder& decoder, const TensorSource& source,
+                    const std::function<void(const std::string&, Tensor&)>& filled,
+                    const PublishedFunction& f) {
+  Publisher publisher(find_family(decoder.config().model_type, "model"), f);
+  load_weights(decoder, source, [&](const std::string& name, Variable& p) {
+    filled(name, p.mutable_value());
+    publisher.add(name, p.value());
+    p = Variable();
+    trim_pool();
+  });
+}
+
+std::vector<std::pair<std::string, Shape>> published_shapes(Decoder& decoder) {
   const Family& family = find_family(decoder.config().model_type, "model");
-  struct Whole {
-    Tensor tensor;
-    int parts = 0;
-  };
-  std::map<std::string, Whole> pending;  // fused tensors of which parts are still to come
+  std::vector<std::pair<std::string, Shape>> shapes;
   for_each_parameter(decoder, [&](const std::string& name, Variable& p) {
     const auto [rule, theirs] = match(family, name);
-    const Tensor part = select(p);
-    Whole& whole = pending[theirs];
-    if (!whole.tensor.defined())
-      whole.tensor = Tensor(part.shape().with(0, part.dim(0) * rule->parts));
-    std::copy_n(part.data(), part.size(), whole.tensor.data() + rule->part * part.size());
-    if (++whole.parts < rule->parts) return;
-    f(theirs, rule->transposed ? transposed(whole.tensor) : whole.tensor);
-    pending.erase(theirs);
+    if (rule->part + 1 == rule->parts)
+      shapes.emplace_back(theirs, published_shape(*rule, p.shape()));
   });
+  return shapes;
+}
+
+void for_each_published(Decoder& decoder, const std::function<Tensor(const Variable&)>& select,
+                        const PublishedFunction& f) {
+  Publisher publisher(find_family(decoder.config().model_type, "model"), f);
+  for_each_parameter(decoder,
+                     [&](const std::string& name, Variable& p) { publisher.add(name, select(p)); });
 }
 
 }  // namespace focus
