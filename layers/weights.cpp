@@ -77,7 +77,8 @@ void load_weights(Decoder& decoder, const TensorSource& source,
       if (rule->transposed) tensor = transposed(tensor);
     }
     const Index size = p.value().size();
-    if (rule->parts == 1)
+    // An optimiser may hold the same buffer: then the numbers must go into that one.
+    if (rule->parts == 1 && p.value().unique())
       p.mutable_value() = std::move(tensor);
     else
       std::copy_n(tensor.data() + rule->part * size, size, p.mutable_value().data());
