@@ -48,15 +48,44 @@ void write_json(const std::string& path, const nlohmann::ordered_json& json) {
   if (!path.empty()) write_file_durably(path, std::string_view(json.dump(2) + "\n"));
 }
 
-std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std::string>& paths) {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const std::size_t begin = text.find_first_not_of(kSpace);
+  return begin == std::string_view::npos
+             ? std::string_view()
+             : text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
+}
+
+EvalText tokenized(const LoadedModel& model, const std::string& name, std::string_view document,
+                   Index max_tokens) {
   const Tokenizer& tokenizer = model.require_tokenizer();
+  EvalText text{name, tokenizer.encode(document), static_cast<std::int64_t>(document.size())};
+  const auto start = model.document_start();
+  const auto most = static_cast<std::size_t>(std::max<Index>(0, max_tokens - (start ? 1 : 0)));
+  if (max_tokens > 0 && text.ids.size() > most) {
+    text.ids.resize(most);
+    text.bytes = static_cast<std::int64_t>(tokenizer.decode(text.ids).size());
+  }
+  if (start) text.ids.insert(text.ids.begin(), *start);
+  return text;
+}
+
+}  // namespace
+
+std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std::string>& paths,
+                                 const TextOptions& options) {
   std::vector<EvalText> texts;
   for (const auto& path :
        expand_text_paths(std::vector<std::filesystem::path>(paths.begin(), paths.end()))) {
     const std::string text = read_text_file(path);
-    EvalText entry{path.string(), tokenizer.encode(text), static_cast<std::int64_t>(text.size())};
-    if (const auto start = model.document_start()) entry.ids.insert(entry.ids.begin(), *start);
-    texts.push_back(std::move(entry));
+    for (const std::string_view part : split_documents(text, options.separator)) {
+      if (options.most > 0 && texts.size() == options.most) return texts;
+      texts.push_back(tokenized(model, path.string(),
+                                options.separator.empty() ? part : trimmed(part),
+                                options.max_tokens));
+    }
   }
   return texts;
 }

@@ -18,6 +18,8 @@ namespace focus {
 using Arguments = std::span<const std::string>;
 
 int run_import(Arguments arguments);
+int run_export(Arguments arguments);
+int run_logits(Arguments arguments);
 int run_train(Arguments arguments);
 int run_eval(Arguments arguments);
 int run_generate(Arguments arguments);
@@ -49,8 +51,18 @@ void set_threads(int threads);
 /// Writes what --json asks for; does nothing where `path` is empty.
 void write_json(const std::string& path, const nlohmann::ordered_json& json);
 
-/// Tokenizes whole files (.txt or .xz), one stream each, the model's document start before it.
-std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std::string>& paths);
+/// How texts become streams of tokens.
+struct TextOptions {
+  std::string separator;  // between a file's documents; empty: each file is one
+  std::size_t most = 0;   // documents, over all files; 0: all
+  Index max_tokens = 0;   // of each, with what is put before it; 0: all
+};
+
+/// Tokenizes files (.txt or .xz), one stream for each document, the model's document start before
+/// it. A document loses the white space around it where a separator cuts; `bytes` are those of the
+/// tokens that are left.
+std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std::string>& paths,
+                                 const TextOptions& options = {});
 
 /// Refuses where a file that a command is to write exists, unless it may be overwritten.
 void refuse_existing(const std::string& path, bool overwrite);

@@ -45,6 +45,7 @@ int run_eval(Arguments arguments) {
   std::string base, adapter, tokenizer, json, routing = "auto", hard_gate = "auto",
                                               compute = "float32";
   std::vector<std::string> paths;
+  TextOptions documents;
   EvalOptions options{.context = 0, .stride = 0};
   int threads = 0, max_top_k = 0;
   bool local_only = false;
@@ -62,7 +63,12 @@ int run_eval(Arguments arguments) {
                  "tokens of a window (default: 512, or the model's positions if fewer)");
   app.add_option("--stride", options.stride,
                  "tokens from one window to the next (default: half the context)");
-  app.add_option("--max-tokens", options.max_tokens, "only the first tokens of each text; 0: all");
+  app.add_option("--separator", documents.separator,
+                 "what stands between the documents of a file, such as <|endoftext|>: each is then "
+                 "scored alone, without the white space around it");
+  app.add_option("--max-documents", documents.most, "only the first documents; 0: all");
+  app.add_option("--max-tokens", documents.max_tokens,
+                 "only the first tokens of each document, the one before it included; 0: all");
   app.add_option(
          "--routing", routing,
          "carried, sequence (not causal), none, both; auto: carried, and what was trained with")
@@ -88,7 +94,7 @@ int run_eval(Arguments arguments) {
   if (options.stride == 0) options.stride = std::max<Index>(1, options.context / 2);
   if (options.context > positions)
     fail("--context {} is longer than the {} positions of {}", options.context, positions, base);
-  const std::vector<EvalText> texts = read_texts(model, paths);
+  const std::vector<EvalText> texts = read_texts(model, paths, documents);
 
   std::vector<EvalRow> rows;
   const auto modes = modes_for(model.focus.get(), routing, hard_gate, max_top_k, local_only);
@@ -104,7 +110,7 @@ int run_eval(Arguments arguments) {
   nlohmann::ordered_json names = nlohmann::ordered_json::array();
   for (const EvalText& text : texts) {
     bytes += text.bytes;
-    names.push_back(text.name);
+    if (names.empty() || names.back() != text.name) names.push_back(text.name);
   }
   const Tokenizer& own = model.require_tokenizer();
   fmt::print("{} text{}, {} bytes, tokenizer {} {}, context {}, stride {}\n\n", texts.size(),
@@ -119,6 +125,7 @@ int run_eval(Arguments arguments) {
   write_json(json, {{"model", base},
                     {"adapter", adapter},
                     {"texts", names},
+                    {"documents", texts.size()},
                     {"bytes", bytes},
                     {"tokenizer", {{"kind", own.kind()}, {"fingerprint", own.fingerprint()}}},
                     {"context", options.context},

@@ -104,25 +104,17 @@ Score evaluate(const Decoder& decoder, const EvalText& text, const EvalOptions& 
         "eval: stride must be from 1 to the context of {}, not {}", options.context,
         options.stride);
   const NoGrad guard;
-  EvalText part = text;
-  if (options.max_tokens > 0 && static_cast<Index>(part.ids.size()) > options.max_tokens) {
-    // Bytes in proportion: exact bytes of a cut text would need the tokenizer.
-    part.bytes = static_cast<std::int64_t>(static_cast<double>(text.bytes) *
-                                           static_cast<double>(options.max_tokens) /
-                                           static_cast<double>(text.ids.size()));
-    part.ids.resize(static_cast<std::size_t>(options.max_tokens));
-  }
-  if (part.ids.size() < 2) fail("{}: {} tokens; at least 2 are needed", text.name, part.ids.size());
-  const auto windows = windows_of(static_cast<Index>(part.ids.size()), options);
+  if (text.ids.size() < 2) fail("{}: {} tokens; at least 2 are needed", text.name, text.ids.size());
+  const auto windows = windows_of(static_cast<Index>(text.ids.size()), options);
   const auto per_batch =
       static_cast<std::size_t>(std::max<Index>(1, kBatchTokens / options.context));
-  Score score{.bytes = part.bytes};
+  Score score{.bytes = text.bytes};
   for (std::size_t first = 0; first < windows.size();) {
     std::size_t last = first + 1;
     const auto length = [&](std::size_t i) { return windows[i].end - windows[i].begin; };
     while (last < windows.size() && last - first < per_batch && length(last) == length(first))
       ++last;
-    score += score_windows(decoder, part, std::span(windows).subspan(first, last - first));
+    score += score_windows(decoder, text, std::span(windows).subspan(first, last - first));
     first = last;
     if (progress) progress(static_cast<double>(first) / static_cast<double>(windows.size()));
   }
@@ -168,9 +160,9 @@ EvalRow evaluate_mode(const Decoder& decoder, FocusModel* focus, const Attention
 }
 
 std::string format_rows(std::span<const EvalRow> rows) {
-  std::string table =
-      fmt::format("{:<14} {:<22} {:<8} {:>10} {:>9} {:>9} {:>8} {:>8} {:>8}\n", "attention", "routing",
-                  "compute", "perplexity", "bits/byte", "tokens", "tok/s", "pairs", "largest");
+  std::string table = fmt::format("{:<14} {:<22} {:<8} {:>10} {:>9} {:>9} {:>8} {:>8} {:>8}\n",
+                                  "attention", "routing", "compute", "perplexity", "bits/byte",
+                                  "tokens", "tok/s", "pairs", "largest");
   for (const EvalRow& row : rows) {
     const bool dense = row.routing() == "-";
     table +=

@@ -24,7 +24,6 @@ struct EvalText {
 struct EvalOptions {
   Index context = 512;
   Index stride = 256;
-  Index max_tokens = 0;  // of each text; 0: all
 };
 
 struct Score {

@@ -1,6 +1,5 @@
 #include "apps/command.h"
 #include "autograd/check.h"
-#include "data/safetensors.h"
 
 namespace focus {
 
@@ -9,8 +8,7 @@ int run_import(Arguments arguments) {
   bool overwrite = false, allow_nonfinite = false;
   CLI::App app(
       "Imports a Hugging Face folder (config.json, model.safetensors or its shards, tokenizer) "
-      "into "
-      "a store.",
+      "into a store, tensor by tensor.",
       "focus import");
   app.add_option("folder", folder, "the folder")->required();
   app.add_option("--out", out, "the store to write (.h5)")->required();
@@ -21,35 +19,40 @@ int run_import(Arguments arguments) {
   parse_arguments(app, arguments);
 
   refuse_existing(out, overwrite);
-  LoadedModel model = load_model(folder, tokenizer);
-  if (std::filesystem::is_directory(folder)) {
-    const NonFinite bad = count_nonfinite(*open_safetensors_folder(folder));
-    if (bad.count > 0 && !allow_nonfinite)
-      fail(
-          "{}: {} weights are NaN or infinite, the first in {}; --allow-nonfinite imports them all "
-          "the same",
-          folder, bad.count, bad.first);
-  }
+  const ModelFiles files = open_model(folder, tokenizer);
   StoreWriter store(out, "model");
-  write_model(store, *model.decoder, model.tokenizer.get());
+  write_model_head(store, files.config, files.tokenizer.get());
+  const StreamedModel model =
+      stream_model(files, kRealDtype, [&](const std::string& name, const Tensor& tensor) {
+        store.tensor(store_path("/model", name), tensor);
+      });
+  if (model.nonfinite > 0 && !allow_nonfinite)
+    fail(
+        "{}: {} weights are NaN or infinite, the first in {}; --allow-nonfinite imports them all "
+        "the same",
+        folder, model.nonfinite, model.first_nonfinite);
+  store.attribute("/model", "fingerprint", model.fingerprint);
+  if (files.focus)
+    write_focus(store, *read_focus(*files.focus, model.fingerprint, folder), model.fingerprint);
   store.commit();
 
-  const ModelConfig& config = model.decoder->config();
-  const Index parameters = count_parameters(*model.decoder);
+  const ModelConfig& config = files.config;
   fmt::print("{}: {}, {} layers, width {}, {} parameters, fingerprint {}\n", out, config.model_type,
-             config.num_hidden_layers, config.hidden_size, parameters, model.fingerprint);
-  if (model.tokenizer)
-    fmt::print("tokenizer: {}, {} ids, fingerprint {}\n", model.tokenizer->kind(),
-               model.tokenizer->vocab_size(), model.tokenizer->fingerprint());
+             config.num_hidden_layers, config.hidden_size, model.parameters, model.fingerprint);
+  if (files.focus)
+    fmt::print("Focus: {} groups, trained with the model\n", files.focus->config.num_groups);
+  if (files.tokenizer)
+    fmt::print("tokenizer: {}, {} ids, fingerprint {}\n", files.tokenizer->kind(),
+               files.tokenizer->vocab_size(), files.tokenizer->fingerprint());
   else
     fmt::print("notice: no tokenizer in {}; name one with --tokenizer where text is read\n",
                folder);
   write_json(json,
              {{"store", out},
               {"model_type", config.model_type},
-              {"parameters", parameters},
+              {"parameters", model.parameters},
               {"fingerprint", model.fingerprint},
-              {"tokenizer", model.tokenizer ? nlohmann::ordered_json(model.tokenizer->fingerprint())
+              {"tokenizer", files.tokenizer ? nlohmann::ordered_json(files.tokenizer->fingerprint())
                                             : nlohmann::ordered_json()}});
   return 0;
 }

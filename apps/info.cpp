@@ -19,10 +19,12 @@ class Facts {
   nlohmann::ordered_json json_;
 };
 
-void describe_model(LoadedModel& model, Facts& facts) {
-  const ModelConfig& c = model.decoder->config();
+/// The weights pass by tensor by tensor: a model of any size can be described.
+void describe_model(const ModelFiles& files, Facts& facts) {
+  const ModelConfig& c = files.config;
+  const StreamedModel model = stream_model(files, kRealDtype, [](const auto&, const auto&) {});
   facts.add("model_type", c.model_type);
-  facts.add("parameters", count_parameters(*model.decoder));
+  facts.add("parameters", model.parameters);
   facts.add("num_hidden_layers", c.num_hidden_layers);
   facts.add("hidden_size", c.hidden_size);
   facts.add("num_attention_heads", c.num_attention_heads);
@@ -39,23 +41,20 @@ void describe_model(LoadedModel& model, Facts& facts) {
   if (c.final_logit_softcapping > 0)
     facts.add("final_logit_softcapping", c.final_logit_softcapping);
   facts.add("model_fingerprint", model.fingerprint);
-  if (model.tokenizer) {
-    facts.add("tokenizer", model.tokenizer->kind());
-    facts.add("tokenizer_fingerprint", model.tokenizer->fingerprint());
+  if (files.tokenizer) {
+    facts.add("tokenizer", files.tokenizer->kind());
+    facts.add("tokenizer_fingerprint", files.tokenizer->fingerprint());
   }
+  if (files.focus)
+    read_focus(*files.focus, model.fingerprint, files.where);  // must fit, and be whole
 }
 
-void describe_focus(const StoreReader& store, Facts& facts) {
-  facts.add("focus_layers", store.int_attribute("/focus", "num_layers"));
-  facts.add("base_fingerprint", store.string_attribute("/focus", "base_fingerprint"));
-  std::int64_t parameters = 0;
-  for (const std::string& path : store.all_datasets()) {
-    if (!path.starts_with("/focus/layer_") || path.ends_with("/potentials")) continue;
-    std::int64_t size = 1;
-    for (const Index dim : store.shape(path)) size *= dim;
-    parameters += size;
-  }
-  facts.add("focus_parameters", parameters);
+void describe_focus(const SavedFocus& focus, Facts& facts) {
+  const FocusConfig& c = focus.config;
+  facts.add("focus_layers", focus.num_layers);
+  facts.add("base_fingerprint", focus.base_fingerprint);
+  facts.add("focus_parameters",
+            focus.num_layers * (focus.hidden_size + c.num_groups) * c.routing_dim);
 }
 
 }  // namespace
@@ -70,10 +69,17 @@ int run_info(Arguments arguments) {
 
   Facts facts;
   if (std::filesystem::is_directory(path)) {
-    LoadedModel model = load_model(path);
+    const bool adapter = has_focus(path) && !std::filesystem::exists(path + "/config.json");
     facts.add("file", path);
-    facts.add("kind", "Hugging Face folder");
-    describe_model(model, facts);
+    facts.add("kind", adapter ? "adapter folder" : "Hugging Face folder");
+    if (!adapter) {
+      describe_model(open_model(path), facts);
+    }
+    if (has_focus(path)) {
+      const SavedFocus focus = open_focus_folder(path);
+      read_focus(focus);  // every tensor must be there
+      describe_focus(focus, facts);
+    }
     write_json(json, facts.json());
     return 0;
   }
@@ -86,11 +92,8 @@ int run_info(Arguments arguments) {
   facts.add("creator", store.string_attribute("/", "creator") + " " +
                            store.string_attribute("/", "creator_version"));
   facts.add("datasets", store.all_datasets().size());
-  if (store.has("/model")) {
-    LoadedModel model = load_model(path);
-    describe_model(model, facts);
-  }
-  if (store.has("/focus")) describe_focus(store, facts);
+  if (store.has("/model")) describe_model(open_model(path), facts);
+  if (store.has("/focus")) describe_focus(open_focus(store), facts);
   if (store.has("/train")) facts.add("step", store.int_attribute("/train", "step"));
   facts.add("checksums", "all verified");
   for (const char* config : {"/config.yaml", "/focus/config.yaml"})

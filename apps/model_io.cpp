@@ -1,69 +1,94 @@
 #include "apps/model_io.h"
 
-#include "apps/recipe.h"
 #include "autograd/check.h"
 #include "data/checksum.h"
 #include "data/safetensors.h"
 #include "data/text.h"
-#include "layers/weights.h"
 
 namespace focus {
 namespace {
 
-std::string layer_path(std::size_t layer) { return fmt::format("/focus/layer_{:03}", layer); }
-
-void add_to_fingerprint(Checksum& checksum, const std::string& name, const Variable& p) {
+void add_to_fingerprint(Checksum& checksum, const std::string& name, const Tensor& tensor) {
   checksum.update(name);
-  checksum.update(std::as_bytes(p.value().span()));
+  checksum.update(std::as_bytes(tensor.span()));
 }
 
-/// Fills the decoder and takes its fingerprint on the way: with bf16 there is never more than one
-/// matrix in float32.
-void fill(LoadedModel& model, const TensorSource& source, Compute compute) {
+/// The fingerprint's beginning, before the parameters.
+Checksum start_fingerprint(const ModelConfig& config) {
   Checksum checksum;
-  checksum.update(write_model_config(model.decoder->config()));
-  load_weights(*model.decoder, source, [&](const std::string& name, Variable& p) {
-    add_to_fingerprint(checksum, name, p);
-    if (compute == Compute::bf16) store_in_bf16(p);
-  });
-  model.fingerprint = checksum.hex();
+  checksum.update(write_model_config(config));
+  return checksum;
 }
 
-LoadedModel load_folder(const std::filesystem::path& folder, Compute compute) {
-  LoadedModel model;
+ModelFiles open_folder(const std::filesystem::path& folder) {
+  ModelFiles files;
   const auto config_path = folder / "config.json";
   if (!std::filesystem::exists(config_path))
     fail("{}: no config.json in it; a Hugging Face folder holds config.json and model.safetensors",
          folder.string());
-  model.decoder = std::make_unique<Decoder>(
-      parse_model_config(read_text_file(config_path), config_path.string()));
-  fill(model, *open_safetensors_folder(folder), compute);
-  model.tokenizer = find_tokenizer(folder);
-  return model;
+  files.config = parse_model_config(read_text_file(config_path), config_path.string());
+  files.weights = open_safetensors_folder(folder);
+  files.tokenizer = find_tokenizer(folder);
+  if (has_focus(folder)) files.focus = open_focus_folder(folder);
+  return files;
 }
 
-LoadedModel load_store(const std::filesystem::path& path, Compute compute) {
-  LoadedModel model;
+ModelFiles open_store(const std::filesystem::path& path) {
+  ModelFiles files;
   const StoreReader store(path);
   if (!store.has("/model"))
     fail(
         "{}: a store of kind \"{}\" holds no model; name the base model here, and this file as the "
         "adapter",
         path.string(), store.kind());
-  model.decoder = std::make_unique<Decoder>(
-      parse_model_config(store.text("/config.json"), path.string() + ": config.json"));
-  fill(model, *store.source("/model"), compute);
+  files.config = parse_model_config(store.text("/config.json"), path.string() + ": config.json");
+  files.weights = store.source("/model");
   if (store.has("/tokenizer")) {
-    TokenizerFiles files;
+    TokenizerFiles tokenizer;
     for (const std::string& name : store.list("/tokenizer"))
-      files[name] = store.text("/tokenizer/" + name);
-    model.tokenizer =
-        make_tokenizer(store.string_attribute("/tokenizer", "kind"), files, path.string());
+      tokenizer[name] = store.text("/tokenizer/" + name);
+    files.tokenizer =
+        make_tokenizer(store.string_attribute("/tokenizer", "kind"), tokenizer, path.string());
   }
-  return model;
+  if (store.has("/focus")) files.focus = open_focus(store);
+  return files;
 }
 
 }  // namespace
+
+ModelFiles open_model(const std::filesystem::path& path, const std::string& tokenizer) {
+  if (!std::filesystem::exists(path))
+    fail("{}: no such file or folder; a model is a store (.h5) or a Hugging Face folder",
+         path.string());
+  ModelFiles files = std::filesystem::is_directory(path) ? open_folder(path) : open_store(path);
+  files.where = path.string();
+  if (!tokenizer.empty()) files.tokenizer = load_tokenizer(tokenizer);
+  if (files.tokenizer && files.tokenizer->vocab_size() > files.config.vocab_size)
+    fail("{}: the tokenizer has {} ids, but the model's vocab_size is {}", files.where,
+         files.tokenizer->vocab_size(), files.config.vocab_size);
+  return files;
+}
+
+StreamedModel stream_model(const ModelFiles& files, Dtype dtype, const PublishedFunction& f) {
+  Decoder decoder(files.config);
+  StreamedModel streamed;
+  streamed.parameters = count_parameters(decoder);
+  Checksum checksum = start_fingerprint(files.config);
+  stream_weights(
+      decoder, *files.weights,
+      [&](const std::string& name, Tensor& tensor) {
+        if (dtype != kRealDtype) round_to(dtype, tensor.span());
+        add_to_fingerprint(checksum, name, tensor);
+      },
+      [&](const std::string& name, const Tensor& tensor) {
+        const Index bad = count_nonfinite(tensor);
+        if (bad > 0 && streamed.nonfinite == 0) streamed.first_nonfinite = name;
+        streamed.nonfinite += bad;
+        f(name, tensor);
+      });
+  streamed.fingerprint = checksum.hex();
+  return streamed;
+}
 
 std::optional<std::int32_t> LoadedModel::document_start() const {
   if (decoder->config().bos_token_id)
@@ -85,43 +110,47 @@ const Tokenizer& LoadedModel::require_tokenizer() const {
 
 LoadedModel load_model(const std::filesystem::path& path, const std::string& tokenizer,
                        Compute compute) {
-  if (!std::filesystem::exists(path))
-    fail("{}: no such file or folder; a model is a store (.h5) or a Hugging Face folder",
-         path.string());
-  LoadedModel model =
-      std::filesystem::is_directory(path) ? load_folder(path, compute) : load_store(path, compute);
-  model.where = path.string();
-  if (!tokenizer.empty()) model.tokenizer = load_tokenizer(tokenizer);
-  const Index vocab_size = model.decoder->config().vocab_size;
-  if (model.tokenizer && model.tokenizer->vocab_size() > vocab_size)
-    fail("{}: the tokenizer has {} ids, but the model's vocab_size is {}", model.where,
-         model.tokenizer->vocab_size(), vocab_size);
-  if (!std::filesystem::is_directory(path)) {
-    const StoreReader store(path);
-    if (store.has("/focus")) {
-      model.focus = read_focus(store, *model.decoder, model.fingerprint, model.where);
-      model.focus->compose(*model.decoder);
-    }
+  ModelFiles files = open_model(path, tokenizer);
+  LoadedModel model;
+  model.where = files.where;
+  model.tokenizer = std::move(files.tokenizer);
+  model.decoder = std::make_unique<Decoder>(files.config);
+  // The fingerprint is taken on the way: with bf16 there is never more than one matrix in float32.
+  Checksum checksum = start_fingerprint(files.config);
+  load_weights(*model.decoder, *files.weights, [&](const std::string& name, Variable& p) {
+    add_to_fingerprint(checksum, name, p.value());
+    if (compute == Compute::bf16) store_in_bf16(p);
+  });
+  model.fingerprint = checksum.hex();
+  if (files.focus) {
+    model.focus = read_focus(*files.focus, model.fingerprint, model.where);
+    model.focus->compose(*model.decoder);
   }
   return model;
 }
 
 std::string model_fingerprint(Decoder& decoder) {
-  Checksum checksum;
-  checksum.update(write_model_config(decoder.config()));
+  Checksum checksum = start_fingerprint(decoder.config());
   for_each_parameter(decoder, [&](const std::string& name, Variable& p) {
-    add_to_fingerprint(checksum, name, p);
+    add_to_fingerprint(checksum, name, p.value());
   });
   return checksum.hex();
 }
 
+std::string fingerprint_of(const ModelFiles& files) {
+  return stream_model(files, kRealDtype, [](const std::string&, const Tensor&) {}).fingerprint;
+}
+
+void write_model_head(StoreWriter& store, const ModelConfig& config, const Tokenizer* tokenizer) {
+  store.text("/config.json", write_model_config(config));
+  if (tokenizer == nullptr) return;
+  store.attribute("/tokenizer", "kind", tokenizer->kind());
+  store.attribute("/tokenizer", "fingerprint", tokenizer->fingerprint());
+  for (const auto& [name, bytes] : tokenizer->files()) store.text("/tokenizer/" + name, bytes);
+}
+
 void write_model(StoreWriter& store, Decoder& decoder, const Tokenizer* tokenizer) {
-  store.text("/config.json", write_model_config(decoder.config()));
-  if (tokenizer != nullptr) {
-    store.attribute("/tokenizer", "kind", tokenizer->kind());
-    store.attribute("/tokenizer", "fingerprint", tokenizer->fingerprint());
-    for (const auto& [name, bytes] : tokenizer->files()) store.text("/tokenizer/" + name, bytes);
-  }
+  write_model_head(store, decoder.config(), tokenizer);
   store.attribute("/model", "fingerprint", model_fingerprint(decoder));
   for_each_published(
       decoder, [](const Variable& p) { return p.value(); },
@@ -130,56 +159,8 @@ void write_model(StoreWriter& store, Decoder& decoder, const Tokenizer* tokenize
       });
 }
 
-void write_focus(StoreWriter& store, FocusModel& focus, const std::string& base_fingerprint) {
-  store.attribute("/focus", "base_fingerprint", base_fingerprint);
-  store.attribute("/focus", "num_layers", static_cast<std::int64_t>(focus.layers().size()));
-  store.attribute("/focus", "hidden_size", focus.layers().at(0).projection.dim(0));
-  store.text("/focus/config.yaml", dump_recipe(focus.config()));
-  for (std::size_t i = 0; i < focus.layers().size(); ++i) {
-    const FocusLayer& layer = focus.layers()[i];
-    store.tensor(layer_path(i) + "/projection", layer.projection.value());
-    store.tensor(layer_path(i) + "/centroids", layer.centroids.value());
-    store.tensor(layer_path(i) + "/potentials", layer.potentials);
-    store.attribute(layer_path(i), "updates", layer.updates);
-  }
-}
-
-std::unique_ptr<FocusModel> read_focus(const StoreReader& store, const Decoder& decoder,
-                                       const std::string& fingerprint, const std::string& where) {
-  const std::string path = store.describe();
-  if (!store.has("/focus")) fail("{}: holds no Focus adapter (kind \"{}\")", path, store.kind());
-  const std::string base = store.string_attribute("/focus", "base_fingerprint");
-  if (base != fingerprint)
-    fail("{}: made for the base with fingerprint {}, but {} has {}; use the base it was trained on",
-         path, base, where, fingerprint);
-  FocusConfig config;
-  read_recipe_text(store.text("/focus/config.yaml"), path + ": /focus/config.yaml", {}, config);
-  Rng rng(0);
-  auto focus = std::make_unique<FocusModel>(config, decoder.config().hidden_size,
-                                            decoder.config().num_hidden_layers, rng);
-  restore_focus(store, *focus);
-  return focus;
-}
-
-void restore_focus(const StoreReader& store, FocusModel& focus) {
-  for (std::size_t i = 0; i < focus.layers().size(); ++i) {
-    FocusLayer& layer = focus.layers()[i];
-    const auto restore = [&](Tensor& value, const char* name) {
-      const Tensor stored = store.tensor(layer_path(i) + "/" + name, value.shape());
-      std::ranges::copy(stored.span(), value.data());
-    };
-    restore(layer.projection.mutable_value(), "projection");
-    restore(layer.centroids.mutable_value(), "centroids");
-    restore(layer.potentials, "potentials");
-    layer.updates = store.int_attribute(layer_path(i), "updates");
-  }
-}
-
 std::unique_ptr<FocusModel> load_adapter(const std::filesystem::path& path, LoadedModel& model) {
-  if (!std::filesystem::exists(path))
-    fail("{}: no such file; an adapter is what focus train writes as focus.h5", path.string());
-  const StoreReader store(path);
-  auto focus = read_focus(store, *model.decoder, model.fingerprint, model.where);
+  auto focus = read_focus(open_focus(path), model.fingerprint, model.where);
   focus->compose(*model.decoder);
   return focus;
 }

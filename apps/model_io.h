@@ -6,12 +6,14 @@
 #include <string>
 
 #include "apps/compute.h"
+#include "apps/focus_io.h"
 #include "data/store.h"
 #include "data/tokenizer.h"
 #include "focus/focus_model.h"
 #include "layers/decoder.h"
+#include "layers/weights.h"
 
-// Models and adapters on disk.
+// Models on disk, and Focus for them.
 //
 // A store of kind "model" holds /config.json, /tokenizer/* and /model/<published tensor name, dots
 // as slashes>; a Focus trained together with the model lies in /focus. One of kind "adapter" holds
@@ -34,32 +36,52 @@ struct LoadedModel {
   const Tokenizer& require_tokenizer() const;
 };
 
+/// A model on disk, its weights not read yet.
+struct ModelFiles {
+  std::string where;  // the path, for messages
+  ModelConfig config;
+  std::unique_ptr<TensorSource> weights;
+  std::unique_ptr<Tokenizer> tokenizer;  // null where there is none
+  std::optional<SavedFocus> focus;       // of a model that was trained with one
+};
+
+/// A store or a Hugging Face folder. `tokenizer`, where not empty, is loaded instead of the model's
+/// own. Throws std::runtime_error, one line.
+ModelFiles open_model(const std::filesystem::path& path, const std::string& tokenizer = "");
+
+/// What has passed through stream_model.
+struct StreamedModel {
+  std::string fingerprint;  // of the numbers as they were passed on
+  Index parameters = 0;
+  Index nonfinite = 0;          // numbers that are NaN or infinite
+  std::string first_nonfinite;  // the first tensor that holds one
+};
+
+/// Calls `f` with every tensor under its published name, rounded to `dtype`; in memory is never
+/// more than the largest tensor and the like.
+StreamedModel stream_model(const ModelFiles& files, Dtype dtype, const PublishedFunction& f);
+
 /// From a store or a Hugging Face folder. `tokenizer`, where not empty, is loaded instead of the
 /// model's own. With Compute::bf16 every matrix is frozen in bf16, each as soon as it is read; such
 /// a model cannot be written. Throws std::runtime_error, one line.
 LoadedModel load_model(const std::filesystem::path& path, const std::string& tokenizer = "",
                        Compute compute = Compute::float32);
 
+/// The fingerprint of a model that is not loaded.
+std::string fingerprint_of(const ModelFiles& files);
+
 /// XXH3-128 over config and float32 weights: the same for a folder and for the store imported from
 /// it, and for both kinds of Compute.
 std::string model_fingerprint(Decoder& decoder);
+
+/// Adds config and tokenizer, where there is one, to a store.
+void write_model_head(StoreWriter& store, const ModelConfig& config, const Tokenizer* tokenizer);
 
 /// Adds a model to a store: config, tokenizer, weights. Throws std::invalid_argument where they are
 /// stored in bf16.
 void write_model(StoreWriter& store, Decoder& decoder, const Tokenizer* tokenizer);
 
-/// Adds Focus to a store: settings, centroids, projections, potentials, the base's fingerprint.
-void write_focus(StoreWriter& store, FocusModel& focus, const std::string& base_fingerprint);
-
-/// Focus as a store holds it, for a decoder with that fingerprint; refuses another base by name of
-/// both. `where` is the base, for the message.
-std::unique_ptr<FocusModel> read_focus(const StoreReader& store, const Decoder& decoder,
-                                       const std::string& fingerprint, const std::string& where);
-
-/// Overwrites the values of a Focus of the same settings (for resuming).
-void restore_focus(const StoreReader& store, FocusModel& focus);
-
-/// Opens an adapter for a model, composes it and returns it.
+/// Opens an adapter, a store or a folder, for a model, composes it and returns it.
 std::unique_ptr<FocusModel> load_adapter(const std::filesystem::path& path, LoadedModel& model);
 
 }  // namespace focus

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Sourced by apps/quickstart.sh and tests/run.sh: installs what is missing of the Debian packages
 # that the program needs, with `install_packages test` those of the tests too, with
-# `install_packages bench` those of the benchmarks, of which the libraries that are only compared
+# `install_packages interop` Python for tests/interop, with `install_packages bench` those of the benchmarks, of which the libraries that are only compared
 # with may be missing.
 
 # Those of the given packages that are not installed, into `missing`.
@@ -32,6 +32,7 @@ install_packages() {
   local compared_with=() missing
   case "${1:-}" in
     test) wanted+=(libgtest-dev libgmock-dev librapidcheck-dev) ;;
+    interop) wanted+=(python3 python3-venv) ;;
     bench)
       wanted+=(libbenchmark-dev python3 python3-venv)
       compared_with=(libopenblas-openmp-dev libdnnl-dev)

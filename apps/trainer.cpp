@@ -331,7 +331,7 @@ void Trainer::restore_checkpoint(const std::filesystem::path& path, std::int64_t
     fail("{}: was trained on other text than data.train gives now; start anew with --overwrite",
          path.string());
   if (config_.trains_base()) load_weights(*model_.decoder, *store.source("/model"));
-  if (focus_) restore_focus(store, *focus_);
+  if (focus_) restore_focus(open_focus(store), *focus_);
   for (std::size_t i = 0; i < adamw_->parameters().size(); ++i) {
     const std::string& name = adamw_->parameters()[i].name;
     AdamW::Moments& moments = adamw_->moments()[i];

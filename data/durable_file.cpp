@@ -32,13 +32,6 @@ const std::string& process_token() {
   return token;
 }
 
-fs::path temporary_name(const fs::path& target) {
-  static std::atomic<unsigned> counter{0};
-  const std::string name = fmt::format(".{}{}{}-{}-{}", target.filename().string(), kMark, getpid(),
-                                       process_token(), counter++);
-  return target.parent_path() / name;
-}
-
 const char* hint(int error) {
   switch (error) {
     case ENOSPC:
@@ -109,6 +102,13 @@ void fail_errno(std::string_view action, const fs::path& path, int error) {
        hint(error));
 }
 
+fs::path temporary_name(const fs::path& target) {
+  static std::atomic<unsigned> counter{0};
+  const std::string name = fmt::format(".{}{}{}-{}-{}", target.filename().string(), kMark, getpid(),
+                                       process_token(), counter++);
+  return target.parent_path() / name;
+}
+
 DurableFile::DurableFile(fs::path target) : target_(std::move(target)) {
   struct stat status {};
   if (!target_.has_filename()) fail_errno("write", target_, EISDIR);
@@ -172,7 +172,12 @@ void write_file_durably(const fs::path& path, std::string_view text) {
   write_file_durably(path, std::as_bytes(std::span(text)));
 }
 
-std::size_t sweep_orphans(const fs::path& folder) {
+void sync_to_disk(const fs::path& path) {
+  sync_path(path, fs::is_directory(path) ? O_RDONLY | O_DIRECTORY : O_RDONLY);
+}
+
+std::size_t sweep_orphans(const fs::path& folder, std::string_view target_name) {
+  const std::string mine = target_name.empty() ? "." : fmt::format(".{}{}", target_name, kMark);
   std::error_code error;
   fs::directory_iterator entries(folder, error);
   if (error) fail_errno("look through", folder, error.value());
@@ -180,8 +185,10 @@ std::size_t sweep_orphans(const fs::path& folder) {
   for (const fs::directory_entry& entry : entries) {
     const std::string name = entry.path().filename().string();
     Writer writer;
-    if (!entry.is_regular_file(error) || !parse_temporary_name(name, writer)) continue;
-    if (is_gone(writer) && fs::remove(entry.path(), error)) ++removed;
+    if (entry.is_symlink(error) || !name.starts_with(mine) || !parse_temporary_name(name, writer))
+      continue;
+    if (!entry.is_regular_file(error) && !entry.is_directory(error)) continue;
+    if (is_gone(writer) && fs::remove_all(entry.path(), error) > 0 && !error) ++removed;
   }
   return removed;
 }

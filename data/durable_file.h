@@ -55,9 +55,16 @@ class FileWriter {
 void write_file_durably(const std::filesystem::path& path, std::span<const std::byte> bytes);
 void write_file_durably(const std::filesystem::path& path, std::string_view text);
 
-/// Removes the temporary files in `folder` whose writing process is gone; returns how many. For
-/// folders that one machine writes: process numbers of another machine mean nothing here.
-std::size_t sweep_orphans(const std::filesystem::path& folder);
+/// A hidden name beside `target` that no other process takes, and that sweep_orphans knows.
+std::filesystem::path temporary_name(const std::filesystem::path& target);
+
+/// Removes the temporary files and folders in `folder` whose writing process is gone, all or those
+/// of the target with that name; returns how many. For folders that one machine writes: process
+/// numbers of another machine mean nothing here.
+std::size_t sweep_orphans(const std::filesystem::path& folder, std::string_view target_name = {});
+
+/// fsync of a file or a folder.
+void sync_to_disk(const std::filesystem::path& path);
 
 /// Throws: "cannot <action> <path>: <the text of errno>; <what to do>".
 [[noreturn]] void fail_errno(std::string_view action, const std::filesystem::path& path, int error);

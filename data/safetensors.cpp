@@ -75,12 +75,19 @@ class ShardedSafetensors : public TensorSource {
   const std::vector<TensorInfo>& tensors() const override { return tensors_; }
   std::string describe() const override { return index_.string(); }
   void read_raw(std::string_view name, std::vector<std::byte>& bytes) const override {
-    const TensorInfo* info = find(name);
-    if (info == nullptr) fail("{}: there is no tensor '{}'", describe(), name);
-    file_of_[static_cast<std::size_t>(info - tensors_.data())]->read_raw(name, bytes);
+    file_of(name).read_raw(name, bytes);
+  }
+  void read_into(std::string_view name, std::span<std::byte> out) const override {
+    file_of(name).read_into(name, out);
   }
 
  private:
+  const SafetensorsFile& file_of(std::string_view name) const {
+    const TensorInfo* info = find(name);
+    if (info == nullptr) fail("{}: there is no tensor '{}'", describe(), name);
+    return *file_of_[static_cast<std::size_t>(info - tensors_.data())];
+  }
+
   fs::path index_;
   std::map<std::string, std::unique_ptr<SafetensorsFile>> shards_;
   std::vector<TensorInfo> tensors_;              // sorted by name, as the map they come from
@@ -143,12 +150,23 @@ void SafetensorsFile::read_at(std::uint64_t offset, std::span<std::byte> out) co
   }
 }
 
-void SafetensorsFile::read_raw(std::string_view name, std::vector<std::byte>& bytes) const {
+const SafetensorsFile::Range& SafetensorsFile::range_of(std::string_view name) const {
   const TensorInfo* info = find(name);
   if (info == nullptr) fail("{}: there is no tensor '{}'", describe(), name);
-  const Range& range = ranges_[static_cast<std::size_t>(info - tensors_.data())];
+  return ranges_[static_cast<std::size_t>(info - tensors_.data())];
+}
+
+void SafetensorsFile::read_raw(std::string_view name, std::vector<std::byte>& bytes) const {
+  const Range& range = range_of(name);
   bytes.resize(range.size);
   read_at(range.begin, bytes);
+}
+
+void SafetensorsFile::read_into(std::string_view name, std::span<std::byte> out) const {
+  const Range& range = range_of(name);
+  check(range.size == out.size(), "{}: tensor '{}' has {} bytes, not {}", describe(), name,
+        range.size, out.size());
+  read_at(range.begin, out);
 }
 
 std::unique_ptr<TensorSource> open_safetensors_folder(const fs::path& folder) {
@@ -164,49 +182,6 @@ std::unique_ptr<TensorSource> open_safetensors_folder(const fs::path& folder) {
                        fs::exists(folder / "pytorch_model.bin.index.json");
   fail("{}: neither {} nor {} is here{}", folder.string(), kSingleFile, kIndexFile,
        pickled ? "; .bin files can run code and are not read: convert them to safetensors" : "");
-}
-
-void write_safetensors(const fs::path& path, std::vector<std::pair<std::string, Tensor>> tensors,
-                       const std::map<std::string, std::string>& metadata) {
-  std::sort(tensors.begin(), tensors.end(),
-            [](const auto& a, const auto& b) { return a.first < b.first; });
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!metadata.empty()) header["__metadata__"] = metadata;
-  std::uint64_t offset = 0;
-  for (const auto& [name, tensor] : tensors) {
-    check(!name.empty() && name != "__metadata__", "{}: '{}' cannot name a tensor", path.string(),
-          name);
-    check(!header.contains(name), "{}: tensor '{}' is given twice", path.string(), name);
-    check(tensor.defined(), "{}: tensor '{}' is undefined", path.string(), name);
-    const std::uint64_t end = offset + static_cast<std::uint64_t>(tensor.size()) * sizeof(float);
-    const std::vector<Index> shape(tensor.shape().dims().begin(), tensor.shape().dims().end());
-    header[name] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {offset, end}}};
-    offset = end;
-  }
-  std::string json;
-  try {
-    json = header.dump();
-  } catch (const nlohmann::json::exception& error) {
-    check(false, "{}: a name or a text of the metadata is not UTF-8: {}", path.string(),
-          error.what());
-  }
-  json.resize((json.size() + 7) / 8 * 8, ' ');
-  check(json.size() <= kMaxHeaderBytes,
-        "{}: the names and metadata need {} bytes, the format allows {}", path.string(),
-        json.size(), kMaxHeaderBytes);
-
-  DurableFile file(path);
-  FileWriter writer(file);
-  const std::uint64_t header_bytes = json.size();
-  writer.write(std::as_bytes(std::span(&header_bytes, 1)));
-  writer.write(std::as_bytes(std::span(json)));
-  std::vector<float> numbers;
-  for (const auto& [name, tensor] : tensors) {
-    numbers.assign(tensor.span().begin(), tensor.span().end());
-    writer.write(std::as_bytes(std::span(numbers)));
-  }
-  writer.close();
-  file.commit([](const fs::path& written) { SafetensorsFile(written).tensors(); });
 }
 
 }  // namespace focus

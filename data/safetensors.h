@@ -27,6 +27,7 @@ class SafetensorsFile : public TensorSource {
 
   const std::vector<TensorInfo>& tensors() const override { return tensors_; }
   void read_raw(std::string_view name, std::vector<std::byte>& bytes) const override;
+  void read_into(std::string_view name, std::span<std::byte> out) const override;
   std::string describe() const override { return path_.string(); }
   /// The header's `__metadata__`.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
@@ -36,6 +37,7 @@ class SafetensorsFile : public TensorSource {
     std::uint64_t begin = 0;  // in the file
     std::uint64_t size = 0;
   };
+  const Range& range_of(std::string_view name) const;
   void read_at(std::uint64_t offset, std::span<std::byte> out) const;
 
   std::filesystem::path path_;

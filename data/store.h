@@ -19,6 +19,8 @@ namespace focus {
 /// whole, with a checksum (XXH3-128) on every data set and one, `digest`, over all that is not
 /// bulk data. Paths are absolute: "/", "/train", "/model/transformer/wte/weight".
 inline constexpr std::int64_t kStoreVersion = 1;
+/// The oldest that is still read.
+inline constexpr std::int64_t kOldestStoreVersion = 1;
 
 using AttributeValue = std::variant<std::string, std::int64_t, std::uint64_t, double>;
 

@@ -29,9 +29,16 @@ struct StoreReader::Impl {
   }
 
   std::vector<std::byte> read(std::string_view object) const {
+    std::vector<std::byte> bytes(dataset(object).bytes);
+    read_into(object, bytes);
+    return bytes;
+  }
+
+  void read_into(std::string_view object, std::span<std::byte> bytes) const {
     h5_prepare();
     const StoredDataset& info = dataset(object);
-    std::vector<std::byte> bytes(info.bytes);
+    check(bytes.size() == info.bytes, "{}: data set '{}' has {} bytes, not {}", name(), object,
+          info.bytes, bytes.size());
     const H5Handle handle(H5Dopen2(file, std::string(object).c_str(), H5P_DEFAULT), H5Dclose);
     const H5Handle type(handle < 0 ? H5I_INVALID_HID : H5Dget_type(handle), H5Tclose);
     if (type < 0 || (!bytes.empty() &&
@@ -43,7 +50,6 @@ struct StoreReader::Impl {
       fail("{}: data set '{}' is damaged: it does not fit its checksum; use another copy", name(),
            object);
     }
-    return bytes;
   }
 
   std::vector<std::byte> read_as(std::string_view object, std::string_view type) const {
@@ -102,10 +108,17 @@ class StoreSource : public TensorSource {
   const std::vector<TensorInfo>& tensors() const override { return tensors_; }
   std::string describe() const override { return store_->name(); }
   void read_raw(std::string_view name, std::vector<std::byte>& bytes) const override {
-    bytes = store_->read(store_path(prefix_.substr(0, prefix_.size() - 1), name));
+    bytes = store_->read(path_of(name));
+  }
+  void read_into(std::string_view name, std::span<std::byte> out) const override {
+    store_->read_into(path_of(name), out);
   }
 
  private:
+  std::string path_of(std::string_view name) const {
+    return store_path(prefix_.substr(0, prefix_.size() - 1), name);
+  }
+
   std::shared_ptr<const StoreReader::Impl> store_;
   std::string prefix_;  // ends in '/'
   std::vector<TensorInfo> tensors_;

@@ -66,13 +66,18 @@ class Scan {
     const auto version = attributes.find("format_version");
     const auto* number =
         version == attributes.end() ? nullptr : std::get_if<std::int64_t>(&version->second);
-    if (number == nullptr || *number < 1)
-      fail("{}: its attribute 'format_version' is not a version", name_);
+    if (number == nullptr) fail("{}: its attribute 'format_version' is not a version", name_);
     if (*number > kStoreVersion) {
       fail(
           "{}: written in format version {}, but this program reads versions up to {}: use a newer "
           "focus",
           name_, *number, kStoreVersion);
+    }
+    if (*number < kOldestStoreVersion) {
+      fail(
+          "{}: written in format version {}, but this program reads versions {} to {}: make it "
+          "again",
+          name_, *number, kOldestStoreVersion, kStoreVersion);
     }
   }
 

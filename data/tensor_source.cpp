@@ -42,6 +42,22 @@ void convert(std::span<const std::byte> bytes, Tensor& out) {
   }
 }
 
+template <class Stored>
+void narrow(std::span<const Real> numbers, std::vector<std::byte>& bytes) {
+  bytes.resize(numbers.size() * sizeof(Stored));
+  std::byte* to = bytes.data();
+  for (const Real number : numbers) {
+    const Stored value = static_cast<Stored>(number);
+    std::memcpy(to, static_cast<const void*>(&value), sizeof(value));
+    to += sizeof(value);
+  }
+}
+
+template <class Stored>
+void round_each(std::span<Real> numbers) {
+  for (Real& number : numbers) number = static_cast<Real>(static_cast<Stored>(number));
+}
+
 }  // namespace
 
 const char* dtype_name(Dtype dtype) { return row_of(dtype).name; }
@@ -82,9 +98,23 @@ Tensor TensorSource::read(std::string_view name) const {
     fail("{}: tensor '{}' has {} dimensions; at most 5 can be read", describe(), name,
          info->shape.size());
   }
+  const Shape shape{std::span<const Index>(info->shape)};
+  if (info->dtype == kRealDtype) {
+    Tensor tensor(shape);
+    read_into(name, std::as_writable_bytes(tensor.span()));
+    return tensor;
+  }
   std::vector<std::byte> bytes;
   read_raw(name, bytes);
-  return to_tensor(bytes, info->dtype, Shape(std::span<const Index>(info->shape)));
+  return to_tensor(bytes, info->dtype, shape);
+}
+
+void TensorSource::read_into(std::string_view name, std::span<std::byte> out) const {
+  std::vector<std::byte> bytes;
+  read_raw(name, bytes);
+  check(bytes.size() == out.size(), "{}: tensor '{}' has {} bytes, not {}", describe(), name,
+        bytes.size(), out.size());
+  std::ranges::copy(bytes, out.begin());
 }
 
 Tensor to_tensor(std::span<const std::byte> bytes, Dtype dtype, const Shape& shape) {
@@ -111,17 +141,24 @@ Tensor to_tensor(std::span<const std::byte> bytes, Dtype dtype, const Shape& sha
   return out;
 }
 
-NonFinite count_nonfinite(const TensorSource& source) {
-  NonFinite found;
-  for (const TensorInfo& info : source.tensors()) {
-    if (info.dtype == Dtype::other || info.shape.size() > 5) continue;
-    const Tensor tensor = source.read(info.name);
-    const auto count = std::count_if(tensor.span().begin(), tensor.span().end(),
-                                     [](Real value) { return !std::isfinite(value); });
-    if (count > 0 && found.count == 0) found.first = info.name;
-    found.count += count;
-  }
-  return found;
+void pack(std::span<const Real> numbers, Dtype dtype, std::vector<std::byte>& bytes) {
+  check(dtype != Dtype::other, "pack: {} is no type of weights", dtype_name(dtype));
+  if (dtype == Dtype::f32) narrow<float>(numbers, bytes);
+  if (dtype == Dtype::f64) narrow<double>(numbers, bytes);
+  if (dtype == Dtype::f16) narrow<Eigen::half>(numbers, bytes);
+  if (dtype == Dtype::bf16) narrow<Eigen::bfloat16>(numbers, bytes);
+}
+
+void round_to(Dtype dtype, std::span<Real> numbers) {
+  check(dtype != Dtype::other, "round_to: {} is no type of weights", dtype_name(dtype));
+  if (dtype == Dtype::f32) round_each<float>(numbers);
+  if (dtype == Dtype::f16) round_each<Eigen::half>(numbers);
+  if (dtype == Dtype::bf16) round_each<Eigen::bfloat16>(numbers);
+}
+
+Index count_nonfinite(const Tensor& tensor) {
+  return static_cast<Index>(
+      std::ranges::count_if(tensor.span(), [](Real value) { return !std::isfinite(value); }));
 }
 
 }  // namespace focus

@@ -41,6 +41,8 @@ class TensorSource {
   /// The bytes as they are stored, little-endian; `bytes` is resized to fit. Throws
   /// std::runtime_error for a name that is not there and for a file that cannot be read.
   virtual void read_raw(std::string_view name, std::vector<std::byte>& bytes) const = 0;
+  /// The same into memory that must have the stored size.
+  virtual void read_into(std::string_view name, std::span<std::byte> out) const;
   /// The path, for messages.
   virtual std::string describe() const = 0;
 
@@ -51,15 +53,19 @@ class TensorSource {
   Tensor read(std::string_view name) const;
 };
 
+/// The type that holds a Real without loss.
+inline constexpr Dtype kRealDtype = sizeof(Real) == sizeof(float) ? Dtype::f32 : Dtype::f64;
+
 /// Packed little-endian numbers as a tensor; `bytes` must fit shape and dtype.
 Tensor to_tensor(std::span<const std::byte> bytes, Dtype dtype, const Shape& shape);
 
-/// Numbers that are NaN or infinite.
-struct NonFinite {
-  Index count = 0;
-  std::string first;  // the first tensor, by name, that holds one
-};
-/// Reads every tensor that can be read as numbers.
-NonFinite count_nonfinite(const TensorSource& source);
+/// The inverse: numbers rounded to `dtype` (to nearest, ties to even), little-endian; `bytes` is
+/// resized to fit.
+void pack(std::span<const Real> numbers, Dtype dtype, std::vector<std::byte>& bytes);
+/// Rounds numbers to what `dtype` holds.
+void round_to(Dtype dtype, std::span<Real> numbers);
+
+/// How many numbers are NaN or infinite.
+Index count_nonfinite(const Tensor& tensor);
 
 }  // namespace focus

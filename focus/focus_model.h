@@ -56,6 +56,9 @@ class FocusModel {
   /// Lets the batch of the last forward pass enter the carried potentials.
   void update_potentials();
 
+  /// What each layer's last forward pass routed, without its graph; empty before one.
+  const std::vector<Routing>& last_routings() const { return last_; }
+
   /// While true, forward passes add to `statistics`.
   bool gather_statistics = false;
   std::vector<GroupStatistics> statistics;  // one a layer

@@ -87,10 +87,14 @@ void load_weights(Decoder& decoder, const TensorSource& source,
       tensor = source.read(info->name);
       if (rule->transposed) tensor = transposed(tensor);
     }
-    for_each_run(*rule, config, p.shape(),
-                 [&, to = p.mutable_value().data()](Index ours, Index whole, Index size) {
-                   std::copy_n(tensor.data() + whole, size, to + ours);
-                 });
+    // An optimiser may hold the same buffer: then the numbers must go into that one.
+    if (rule->parts == 1 && p.value().unique())
+      p.mutable_value() = std::move(tensor);
+    else
+      for_each_run(*rule, config, p.shape(),
+                   [&, to = p.mutable_value().data()](Index ours, Index whole, Index size) {
+                     std::copy_n(tensor.data() + whole, size, to + ours);
+                   });
     if (rule->part + 1 == rule->parts) fused.erase(info->name);
     used.insert(info->name);
     if (loaded) loaded(name, p);
@@ -115,27 +119,54 @@ void store_in_bf16(Decoder& decoder) {
   for_each_parameter(decoder, [](const std::string&, Variable& p) { store_in_bf16(p); });
 }
 
-void for_each_published(Decoder& decoder, const std::function<Tensor(const Variable&)>& select,
-                        const std::function<void(const std::string&, const Tensor&)>& f) {
+Publisher::Publisher(const ModelConfig& config, PublishedFunction f)
+    : config_(config), family_(find_family(config.model_type, "model")), f_(std::move(f)) {}
+
+void Publisher::add(const std::string& name, const Tensor& part) {
+  const auto [rule, theirs] = match(family_, name);
+  if (rule->parts == 1) {
+    f_(theirs, rule->transposed ? transposed(part) : part);
+    return;
+  }
+  Whole& whole = pending_[theirs];
+  if (!whole.tensor.defined())
+    whole.tensor = Tensor(part.shape().with(0, part.dim(0) * rule->parts));
+  for_each_run(*rule, config_, part.shape(), [&](Index ours, Index at, Index size) {
+    std::copy_n(part.data() + ours, size, whole.tensor.data() + at);
+  });
+  if (++whole.parts < rule->parts) return;
+  f_(theirs, rule->transposed ? transposed(whole.tensor) : whole.tensor);
+  pending_.erase(theirs);
+}
+
+void stream_weights(Decoder& decoder, const TensorSource& source,
+                    const std::function<void(const std::string&, Tensor&)>& filled,
+                    const PublishedFunction& f) {
+  Publisher publisher(decoder.config(), f);
+  load_weights(decoder, source, [&](const std::string& name, Variable& p) {
+    filled(name, p.mutable_value());
+    publisher.add(name, p.value());
+    p = Variable();
+    trim_pool();
+  });
+}
+
+std::vector<std::pair<std::string, Shape>> published_shapes(Decoder& decoder) {
   const Family& family = find_family(decoder.config().model_type, "model");
-  struct Whole {
-    Tensor tensor;
-    int parts = 0;
-  };
-  std::map<std::string, Whole> pending;  // fused tensors of which parts are still to come
+  std::vector<std::pair<std::string, Shape>> shapes;
   for_each_parameter(decoder, [&](const std::string& name, Variable& p) {
     const auto [rule, theirs] = match(family, name);
-    const Tensor part = select(p);
-    Whole& whole = pending[theirs];
-    if (!whole.tensor.defined())
-      whole.tensor = Tensor(part.shape().with(0, part.dim(0) * rule->parts));
-    for_each_run(*rule, decoder.config(), part.shape(), [&](Index ours, Index at, Index size) {
-      std::copy_n(part.data() + ours, size, whole.tensor.data() + at);
-    });
-    if (++whole.parts < rule->parts) return;
-    f(theirs, rule->transposed ? transposed(whole.tensor) : whole.tensor);
-    pending.erase(theirs);
+    if (rule->part + 1 == rule->parts)
+      shapes.emplace_back(theirs, published_shape(*rule, p.shape()));
   });
+  return shapes;
+}
+
+void for_each_published(Decoder& decoder, const std::function<Tensor(const Variable&)>& select,
+                        const PublishedFunction& f) {
+  Publisher publisher(decoder.config(), f);
+  for_each_parameter(decoder,
+                     [&](const std::string& name, Variable& p) { publisher.add(name, select(p)); });
 }
 
 }  // namespace focus

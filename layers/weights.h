@@ -1,19 +1,55 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "data/tensor_source.h"
 #include "layers/decoder.h"
+#include "layers/family.h"
 
 namespace focus {
 
 /// Fills every parameter from a published checkpoint's tensors, under the names of the model's
 /// family. Throws std::runtime_error naming the tensor where one is missing, has another shape
 /// than the config says, or is unknown; nothing is guessed. `loaded`, where given, is called with
-/// each parameter and its name as soon as it is filled, in the order of for_each_parameter.
+/// each parameter and its name as soon as it is filled, in the order of for_each_parameter; it may
+/// take the value away.
 void load_weights(Decoder& decoder, const TensorSource& source,
                   const std::function<void(const std::string&, Variable&)>& loaded = {});
+
+/// A tensor under the name that it has in published files.
+using PublishedFunction = std::function<void(const std::string& name, const Tensor& tensor)>;
+
+/// Puts parameters together to tensors as the family's files hold them, fused and transposed.
+class Publisher {
+ public:
+  /// `config` has to outlive it.
+  Publisher(const ModelConfig& config, PublishedFunction f);
+  /// Calls f as soon as all parts of a tensor are there.
+  void add(const std::string& name, const Tensor& part);
+
+ private:
+  struct Whole {
+    Tensor tensor;
+    int parts = 0;
+  };
+  const ModelConfig& config_;
+  const Family& family_;
+  PublishedFunction f_;
+  std::map<std::string, Whole> pending_;  // of which parts are still to come
+};
+
+/// load_weights for what passes through: `filled` may change a parameter's numbers, `f` then gets
+/// the published tensors, and the memory is given back at once. The decoder holds no values after.
+void stream_weights(Decoder& decoder, const TensorSource& source,
+                    const std::function<void(const std::string&, Tensor&)>& filled,
+                    const PublishedFunction& f);
+
+/// What stream_weights calls `f` with, in its order: names and shapes.
+std::vector<std::pair<std::string, Shape>> published_shapes(Decoder& decoder);
 
 /// Stores a frozen parameter in bf16 where it is a matrix, and gives its float copy back to the
 /// system; vectors (norms, biases) stay as they are.
@@ -25,6 +61,6 @@ void store_in_bf16(Decoder& decoder);
 /// every parameter, in the order of the model. `select` says what of a parameter is meant: its
 /// value, its gradient.
 void for_each_published(Decoder& decoder, const std::function<Tensor(const Variable&)>& select,
-                        const std::function<void(const std::string&, const Tensor&)>& f);
+                        const PublishedFunction& f);
 
 }  // namespace focus

@@ -108,6 +108,34 @@ TEST(CliEval, JsonHasTheFiguresOfTheTable) {
   EXPECT_EQ(json.at("bytes"), fs::file_size(cli().valid_text()));
 }
 
+TEST(CliEval, DocumentsAreScoredAlone) {
+  const std::string folder = cli().fresh("documents"), joined = cli().fresh("joined.txt");
+  fs::create_directory(folder);
+  const std::vector<std::string> documents = {"once upon a time there was", "a second one",
+                                              "third"};
+  std::string all;
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    write_text(fmt::format("{}/{}.txt", folder, i), documents[i]);
+    all += "\n" + documents[i] + " \n<|end|>";
+  }
+  write_text(joined, all);
+  const Words options = {"--context", "32", "--stride", "16"};
+  const auto alone = cli().figures(Words{"eval", cli().base(), "--text", folder} + options);
+  const auto cut = cli().figures(
+      Words{"eval", cli().base(), "--text", joined, "--separator", "<|end|>"} + options);
+  EXPECT_EQ(cut.at("documents"), documents.size());
+  for (const char* key : {"rows", "bytes"}) EXPECT_EQ(cut.at(key), alone.at(key)) << key;
+  const auto whole = cli().figures(Words{"eval", cli().base(), "--text", joined} + options);
+  EXPECT_EQ(whole.at("documents"), 1);
+  EXPECT_EQ(whole.at("bytes"), all.size());
+  const auto few = cli().figures(Words{"eval", cli().base(), "--text", joined, "--separator",
+                                       "<|end|>", "--max-documents", "2", "--max-tokens", "6"} +
+                                 options);
+  EXPECT_EQ(few.at("documents"), 2);
+  EXPECT_EQ(few.at("bytes"), 12) << "exactly those of the tokens that are left";
+  EXPECT_EQ(few.at("rows").at(0).at("tokens_scored"), 10);
+}
+
 TEST(CliEval, HardWithAllGroupsIsDense) {
   for (const std::string& adapter : {cli().adapter(), cli().sequence_adapter()}) {
     const auto rows = evaluated({"--adapter", adapter, "--hard-gate", "drop", "--routing", "both"})

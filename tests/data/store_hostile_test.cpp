@@ -331,6 +331,15 @@ TEST_F(HostileStore, NewerVersion) {
       HasSubstr("format version 2, but this program reads versions up to 1: use a newer focus"));
 }
 
+TEST_F(HostileStore, OlderVersion) {
+  EXPECT_THAT(error_after([](hid_t f) {
+                const H5Handle version(H5Aopen(f, "format_version", H5P_DEFAULT), H5Aclose);
+                const std::int64_t older = kOldestStoreVersion - 1;
+                ASSERT_GE(H5Awrite(version, H5T_STD_I64LE, &older), 0);
+              }),
+              HasSubstr("format version 0, but this program reads versions 1 to 1"));
+}
+
 TEST_F(HostileStore, PlainHdf5) {
   fs::remove(path_);
   H5Handle(H5Fcreate(path_.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);

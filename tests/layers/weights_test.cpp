@@ -84,6 +84,30 @@ TEST(Weights, WhatIsPublishedLoadsBack) {
     }
 }
 
+TEST(Weights, StreamedTensorsAreThePublishedOnes) {
+  for (const char* model_type : {"gpt2", "llama"}) {
+    Decoder decoder = random_decoder(tiny_config(model_type));
+    const auto expected = published(decoder);
+    Decoder passing(decoder.config());
+    const auto shapes = published_shapes(passing);
+    std::size_t parameters = 0, tensors = 0;
+    stream_weights(
+        passing, MapSource(expected), [&](const std::string&, Tensor&) { ++parameters; },
+        [&](const std::string& name, const Tensor& tensor) {
+          ASSERT_LT(tensors, shapes.size());
+          EXPECT_EQ(name, shapes[tensors].first) << "not in the order announced";
+          EXPECT_EQ(tensor.shape(), shapes[tensors].second) << name;
+          EXPECT_TRUE(same_bits(tensor, expected.at(name))) << name;
+          ++tensors;
+        });
+    EXPECT_EQ(tensors, expected.size());
+    EXPECT_GE(parameters, tensors);
+    Index left = 0;
+    for_each_parameter(passing, [&](const std::string&, Variable&) { ++left; });
+    EXPECT_EQ(left, 0) << "parameters kept their values";
+  }
+}
+
 TEST(Weights, Gpt2IsPublishedFusedAndTransposed) {
   Decoder decoder = random_decoder(tiny_config("gpt2"));
   const auto tensors = published(decoder);
