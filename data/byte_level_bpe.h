@@ -95,7 +95,4 @@ class Bpe {
   std::vector<std::int32_t> cached_ids_;
 };
 
-/// `text` as a JSON string, for messages: a token may hold a line feed.
-std::string json_quoted(std::string_view text);
-
 }  // namespace focus

@@ -6,6 +6,7 @@
 
 #include "autograd/check.h"
 #include "autograd/tensor.h"
+#include "data/json_reader.h"
 
 namespace focus {
 
@@ -24,7 +25,7 @@ class JsonFields {
     const auto& value = require(key);
     // Unsigned only: nlohmann would turn -1 into 2^64 - 1, and accept 1e3.
     check(value.is_number_unsigned() && value.get<std::uint64_t>() <= 1ULL << 40,
-          "{}: {} must be a non-negative integer, not {}", where_, key, value.dump());
+          "{}: {} must be a non-negative integer, not {}", where_, key, shown_json(value));
     return value.get<Index>();
   }
   Index integer(const char* key, Index otherwise) const {
@@ -35,7 +36,7 @@ class JsonFields {
   }
   double number(const char* key) const {
     const auto& value = require(key);
-    check(value.is_number(), "{}: {} must be a number, not {}", where_, key, value.dump());
+    check(value.is_number(), "{}: {} must be a number, not {}", where_, key, shown_json(value));
     return value.get<double>();
   }
   double number(const char* key, double otherwise) const {
@@ -44,20 +45,25 @@ class JsonFields {
   bool boolean(const char* key, bool otherwise) const {
     if (!has(key)) return otherwise;
     const auto& value = require(key);
-    check(value.is_boolean(), "{}: {} must be true or false, not {}", where_, key, value.dump());
+    check(value.is_boolean(), "{}: {} must be true or false, not {}", where_, key,
+          shown_json(value));
     return value.get<bool>();
   }
   std::string text(const char* key) const {
     const auto& value = require(key);
-    check(value.is_string(), "{}: {} must be a string, not {}", where_, key, value.dump());
-    return value.get<std::string>();
+    check(value.is_string(), "{}: {} must be a string, not {}", where_, key, shown_json(value));
+    const std::string text = value.get<std::string>();
+    // All of them are names that messages repeat.
+    check(shown(text) == text, "{}: {} must be a short word, not {}", where_, key,
+          shown_json(value));
+    return text;
   }
   std::string text(const char* key, const std::string& otherwise) const {
     return has(key) ? text(key) : otherwise;
   }
   JsonFields object(const char* key) const {
     const auto& value = require(key);
-    check(value.is_object(), "{}: {} must be an object, not {}", where_, key, value.dump());
+    check(value.is_object(), "{}: {} must be an object, not {}", where_, key, shown_json(value));
     return {value, where_ + ": " + key};
   }
 
