@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # Sourced by apps/quickstart.sh and tests/run.sh: installs what is missing of the Debian packages
 # that the program needs, with `install_packages test` those of the tests too, with
-# `install_packages interop` Python for tests/interop, with `install_packages bench` those of the benchmarks, of which the libraries that are only compared
-# with may be missing.
+# `install_packages interop` Python for tests/interop, with `install_packages bench` those of the
+# benchmarks. The fuzzers' compiler and the libraries that are only compared with may be missing.
 
 # Those of the given packages that are not installed, into `missing`.
 find_missing() {
@@ -29,17 +29,20 @@ install_packages() {
     libeigen3-dev libfmt-dev libspdlog-dev libyaml-cpp-dev libhdf5-dev libcli11-dev
     nlohmann-json3-dev libpcre2-dev libicu-dev libxxhash-dev libsentencepiece-dev liblzma-dev
   )
-  local compared_with=() missing
+  local optional=() missing
   case "${1:-}" in
-    test) wanted+=(libgtest-dev libgmock-dev librapidcheck-dev) ;;
+    test)
+      wanted+=(libgtest-dev libgmock-dev librapidcheck-dev)
+      optional=(clang libclang-rt-dev libomp-dev)
+      ;;
     interop) wanted+=(python3 python3-venv) ;;
     bench)
       wanted+=(libbenchmark-dev python3 python3-venv)
-      compared_with=(libopenblas-openmp-dev libdnnl-dev)
+      optional=(libopenblas-openmp-dev libdnnl-dev)
       ;;
   esac
   find_missing "${wanted[@]}"
   [ ${#missing[@]} -eq 0 ] || apt_install "${missing[@]}"
-  find_missing "${compared_with[@]}"
+  find_missing "${optional[@]}"
   [ ${#missing[@]} -eq 0 ] || apt_install "${missing[@]}" || echo "going on without: ${missing[*]}"
 }

@@ -12,6 +12,7 @@
 
 #include "apps/recipe_yaml.h"
 #include "autograd/check.h"
+#include "data/json_reader.h"
 
 namespace focus {
 namespace {
@@ -55,7 +56,7 @@ class RecipeReader {
         check(entry.key.find('.') == std::string::npos, "a key with a point, write nested groups");
         read_entry(key, entry.value, problems);
       } catch (const std::invalid_argument& error) {
-        problems.push_back({entry.line, fmt::format("{}: {}", key, error.what())});
+        problems.push_back({entry.line, fmt::format("{}: {}", shown(key), error.what())});
       }
     }
   }
@@ -65,7 +66,11 @@ class RecipeReader {
                   std::vector<RecipeProblem>& problems) const {
     if (value.kind == Kind::kRefused) return;
     const auto found = by_key_.find(key);
-    check(found != by_key_.end(), "unknown key{}", suggestion(key));
+    // Looking for what was meant takes long: with so many wrong keys this is another file.
+    constexpr std::size_t kMaxSuggestions = 20;
+    if (found == by_key_.end()) {
+      check(false, "unknown key{}", problems.size() < kMaxSuggestions ? suggestion(key) : "");
+    }
     const RecipeField& field = *found->second;
     if (field.read) {
       field.read(value);
@@ -84,6 +89,7 @@ class RecipeReader {
 
   /// The known key that is nearest, be it the spelling or the group that is wrong.
   std::string suggestion(std::string_view key) const {
+    if (key.size() > 100) return "";  // no slip of the hand
     std::string best;
     std::size_t best_distance = std::max<std::size_t>(2, last_part(key).size() / 3) + 1;
     for (const RecipeField& field : fields_) {
@@ -156,7 +162,7 @@ void read_recipe_fields(const std::vector<RecipeField>& fields, const std::strin
     const RecipeNode tree = override_tree(item, own);
     if (own.empty()) reader.read_group(tree, "", own);
     for (const RecipeProblem& problem : own)
-      lines.push_back(fmt::format("override {}: {}", item, problem.text));
+      lines.push_back(fmt::format("override {}: {}", shown(item), problem.text));
   }
   if (!lines.empty()) fail("{}", fmt::join(lines, "\n"));
 }

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "autograd/check.h"
+#include "data/json_reader.h"
 
 namespace focus {
 namespace {
@@ -95,11 +96,6 @@ std::string number_text(T value) {
   return fmt::format("{}", value);
 }
 
-std::string shorten(const std::string& text) {
-  constexpr std::size_t kMost = 60;
-  return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
-}
-
 }  // namespace
 
 void refuse_value(std::string_view wanted, const RecipeNode& node, std::string_view hint) {
@@ -109,7 +105,7 @@ void refuse_value(std::string_view wanted, const RecipeNode& node, std::string_v
       came = "null";
       break;
     case Kind::kScalar:
-      came = node.quoted ? '"' + shorten(node.text) + '"' : shorten(node.text);
+      came = node.quoted ? '"' + shown(node.text) + '"' : shown(node.text);
       break;
     case Kind::kList:
       came = "a list";

@@ -6,8 +6,11 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
+
+#include "data/json_reader.h"
 
 namespace focus {
 namespace {
@@ -15,9 +18,11 @@ namespace {
 using Kind = RecipeNode::Kind;
 
 constexpr int kMaxDepth = 16;
+constexpr int kMaxValues = 10'000;  // keys count too
 
-struct TooDeep {
+struct TooMuch {
   int line;
+  std::string problem;
 };
 
 int line_of(const YAML::Mark& mark) { return mark.line + 1; }
@@ -36,7 +41,7 @@ class TreeBuilder : public YAML::EventHandler {
   void OnDocumentEnd() override {}
 
   void OnAnchor(const YAML::Mark& mark, const std::string& name) override {
-    refuse(mark, fmt::format("anchors (&{}) are not read, write the value out", name));
+    refuse(mark, fmt::format("anchors (&{}) are not read, write the value out", shown(name)));
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
     refuse(mark, "aliases (*name) are not read, write the value out");
@@ -75,9 +80,13 @@ class TreeBuilder : public YAML::EventHandler {
     bool keep_value = true;
     std::string key;
     int key_line = 0;
+    std::map<std::string, int> lines;  // of the keys so far
   };
 
-  static RecipeNode make(Kind kind, const YAML::Mark& mark) {
+  RecipeNode make(Kind kind, const YAML::Mark& mark) {
+    if (++values_ > kMaxValues) {
+      throw TooMuch{line_of(mark), fmt::format("wanted at most {} values, came more", kMaxValues)};
+    }
     RecipeNode node;
     node.kind = kind;
     node.line = line_of(mark);
@@ -91,12 +100,14 @@ class TreeBuilder : public YAML::EventHandler {
   /// "?" and "!" are what the parser reports for bare and for quoted values without a tag.
   void check_tag(const YAML::Mark& mark, const std::string& tag) {
     if (!tag.empty() && tag != "?" && tag != "!")
-      refuse(mark, fmt::format("tags ({}) are not read, write the bare value", tag));
+      refuse(mark, fmt::format("tags ({}) are not read, write the bare value", shown(tag)));
   }
 
   void open(Kind kind, const YAML::Mark& mark) {
-    if (stack_.size() >= kMaxDepth) throw TooDeep{line_of(mark)};
-    stack_.push_back({make(kind, mark), false, true, "", 0});
+    if (stack_.size() >= kMaxDepth)
+      throw TooMuch{line_of(mark), fmt::format("wanted at most {} levels, came more", kMaxDepth)};
+    stack_.emplace_back();
+    stack_.back().node = make(kind, mark);
   }
 
   void close() {
@@ -133,10 +144,10 @@ class TreeBuilder : public YAML::EventHandler {
       problems_.push_back({node.line, "merge keys (<<) are not read, write the values out"});
       return;
     }
-    const auto same = std::ranges::find(map.node.entries, node.text, &RecipeNode::Entry::key);
-    if (same != map.node.entries.end()) {
+    const auto [same, is_new] = map.lines.emplace(node.text, node.line);
+    if (!is_new) {
       problems_.push_back({node.line, fmt::format("{}: the same key is already on line {}",
-                                                  node.text, same->line)});
+                                                  shown(node.text), same->second)});
       return;
     }
     map.keep_value = true;
@@ -146,6 +157,7 @@ class TreeBuilder : public YAML::EventHandler {
   std::vector<Open> stack_;
   RecipeNode root_;
   int documents_ = 0;
+  int values_ = 0;
 };
 
 /// The first line that is not clean UTF-8 text, or no problem.
@@ -186,11 +198,11 @@ RecipeNode parse_recipe_yaml(const std::string& text, std::vector<RecipeProblem>
     YAML::Parser parser(stream);
     while (parser.HandleNextDocument(builder)) {
     }
-  } catch (const TooDeep& deep) {
-    problems.push_back({deep.line, fmt::format("wanted at most {} levels, came more", kMaxDepth)});
+  } catch (const TooMuch& much) {
+    problems.push_back({much.line, much.problem});
     return empty;
   } catch (const YAML::Exception& error) {
-    problems.push_back({line_of(error.mark), "not valid YAML: " + error.msg});
+    problems.push_back({line_of(error.mark), "not valid YAML: " + shown(error.msg)});
     return empty;
   }
   RecipeNode root = builder.take_root();

@@ -17,6 +17,15 @@ namespace {
 
 constexpr const char* kGpt2End = "<|endoftext|>";
 
+/// The steps of a hostile file may each lengthen what the one before made. Published ones stay far
+/// below: the most is NFKD's, where one character becomes eighteen.
+void check_growth(std::size_t before, std::size_t after) {
+  constexpr std::size_t kMaxGrowth = 32, kMinBytes = 1024;
+  if (after > kMinBytes && after / kMaxGrowth > before) {
+    fail("the tokenizer's steps make {} bytes of {}: do not trust its file", after, before);
+  }
+}
+
 /// What a BPE tokenizer is made of; encode() applies it from top to bottom.
 struct Parts {
   std::vector<AddedToken> added_tokens;
@@ -59,8 +68,13 @@ class BpeTokenizer : public Tokenizer {
     parts_.merges = {};
     for (const auto& [token, id] : model_.vocabulary()) name_id(id, token);
     // Its text is what it was found as: that of a normalized token is normalized.
-    for (const AddedToken& token : parts_.added_tokens) {
+    for (const AddedToken& token : parts_.added_tokens)
       name_id(token.id, normalized_content(parts_, token));
+    for (const auto& ids : {parts_.prefix, parts_.suffix}) {
+      for (const std::int32_t id : ids) {
+        if (!tokens_.contains(id))
+          fail("{}: the template puts id {}, which no token has", where, id);
+      }
     }
   }
 
@@ -73,7 +87,10 @@ class BpeTokenizer : public Tokenizer {
         valid,
         [&](std::string_view part) {
           std::string segment(part);
-          for (const Normalizer& normalizer : parts_.normalizers) normalizer(segment);
+          for (const Normalizer& normalizer : parts_.normalizers) {
+            normalizer(segment);
+            check_growth(part.size(), segment.size());
+          }
           const bool at_start = part.data() == valid.data();
           normalized_.split(
               segment,
@@ -93,7 +110,7 @@ class BpeTokenizer : public Tokenizer {
     return ids;
   }
 
-  std::int32_t vocab_size() const override { return static_cast<std::int32_t>(tokens_.size()); }
+  std::int32_t vocab_size() const override { return vocab_size_; }
   std::optional<std::int32_t> bos_id() const override { return parts_.bos_id; }
   std::optional<std::int32_t> eos_id() const override { return parts_.eos_id; }
   bool is_special(std::int32_t id) const override {
@@ -105,9 +122,8 @@ class BpeTokenizer : public Tokenizer {
 
  private:
   void name_id(std::int32_t id, const std::string& token) {
-    const auto index = static_cast<std::size_t>(id);
-    if (index >= tokens_.size()) tokens_.resize(index + 1);
-    tokens_[index] = token;
+    tokens_[id] = token;
+    vocab_size_ = std::max(vocab_size_, id + 1);
   }
 
   void encode_piece(std::string_view piece, bool at_start, std::vector<std::int32_t>& ids) const {
@@ -115,7 +131,8 @@ class BpeTokenizer : public Tokenizer {
     std::vector<PieceSink> sinks(steps + 1);
     sinks[steps] = [&](std::string_view part, bool) { model_.encode(part, ids); };
     for (std::size_t i = steps; i-- > 0;) {
-      sinks[i] = [this, i, &sinks](std::string_view part, bool part_at_start) {
+      sinks[i] = [this, i, piece, &sinks](std::string_view part, bool part_at_start) {
+        check_growth(piece.size(), part.size());
         parts_.pre_tokenizers[i](part, part_at_start, sinks[i + 1]);
       };
     }
@@ -126,11 +143,21 @@ class BpeTokenizer : public Tokenizer {
     std::vector<std::string> tokens;
     tokens.reserve(ids.size());
     for (const std::int32_t id : ids) {
-      const std::string& token = tokens_[static_cast<std::size_t>(id)];
-      if (!token.empty()) tokens.push_back(token);  // vocabularies have gaps
+      const auto token = tokens_.find(id);
+      // Vocabularies have gaps.
+      if (token != tokens_.end() && !token->second.empty()) tokens.push_back(token->second);
     }
+    const auto count_bytes = [&] {
+      std::size_t bytes = 0;
+      for (const std::string& token : tokens) bytes += token.size();
+      return bytes;
+    };
+    const std::size_t bytes = count_bytes();
     const std::scoped_lock lock(mutex_);
-    for (const Decoder& decoder : parts_.decoders) decoder(tokens);
+    for (const Decoder& decoder : parts_.decoders) {
+      decoder(tokens);
+      check_growth(bytes, count_bytes());
+    }
     std::string text;
     for (const std::string& token : tokens) text += token;
     return text;
@@ -140,8 +167,9 @@ class BpeTokenizer : public Tokenizer {
   AddedTokenFinder verbatim_;
   AddedTokenFinder normalized_;
   mutable Bpe model_;
-  std::vector<std::string> tokens_;  // by id; empty: no token
-  mutable std::mutex mutex_;         // of model_'s cache and of the steps' regular expressions
+  std::unordered_map<std::int32_t, std::string> tokens_;  // few may have large ids
+  std::int32_t vocab_size_ = 0;
+  mutable std::mutex mutex_;  // of model_'s cache and of the steps' regular expressions
 };
 
 Bpe::Vocabulary read_vocabulary(const JsonView& json) {
@@ -254,6 +282,10 @@ std::optional<std::int32_t> find_token(const Parts& parts, const std::string& to
 
 void read_template(const JsonView& json, Parts& parts) {
   const JsonView single = json.at("single");
+  constexpr std::size_t kMaxParts = 64;  // each is looked for among all tokens
+  if (single.array_size() > kMaxParts) {
+    fail("{}: {} parts are too many for a template", single.where(), single.array_size());
+  }
   bool text_seen = false;
   for (std::size_t i = 0; i < single.array_size(); ++i) {
     const JsonView item = single.item(i);

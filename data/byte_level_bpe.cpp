@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <queue>
 
 #include "autograd/check.h"
+#include "data/json_reader.h"
 #include "data/unicode.h"
 
 namespace focus {
@@ -22,10 +22,6 @@ std::uint64_t merge_key(std::int32_t left, std::int32_t right) {
 }
 
 }  // namespace
-
-std::string json_quoted(std::string_view text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
 
 const ByteAlphabet& ByteAlphabet::instance() {
   static const ByteAlphabet alphabet;

@@ -101,7 +101,4 @@ class Bpe {
   PieceCache cache_;
 };
 
-/// `text` as a JSON string, for messages: a token may hold a line feed.
-std::string json_quoted(std::string_view text);
-
 }  // namespace focus

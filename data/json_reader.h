@@ -11,6 +11,14 @@ namespace focus {
 /// errors too. `where` names the file. Throws std::runtime_error with one line.
 nlohmann::json parse_strict_json(std::string_view text, const std::string& where);
 
+/// `text` as an error message may quote it: cut where it is long, control characters escaped (a
+/// name may hold a line feed, a message is one line), ill-formed UTF-8 replaced.
+std::string shown(std::string_view text);
+/// The same in quotation marks.
+std::string json_quoted(std::string_view text);
+/// A value of a JSON file for a message, cut where it is long.
+std::string shown_json(const nlohmann::json& value);
+
 /// A value inside a JSON file together with its place ("tokenizer.json: model.vocab"), so that
 /// every error says where it is. Readers throw std::runtime_error where the type is another.
 class JsonView {

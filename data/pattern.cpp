@@ -6,6 +6,7 @@
 #include <array>
 
 #include "autograd/check.h"
+#include "data/json_reader.h"
 #include "data/published_split.h"
 #include "data/unicode.h"
 
@@ -40,6 +41,7 @@ class Translator {
         group();
       } else {
         refuse_if(starts_with("{,"), "{,n}");
+        refuse_if(starts_with("(*"), "(*");
         copy(1);
       }
     }
@@ -57,7 +59,8 @@ class Translator {
   }
 
   void refuse_if(bool condition, std::string_view what) const {
-    if (condition) fail("{}: the regular expression uses {}, which is not supported", where_, what);
+    if (condition)
+      fail("{}: the regular expression uses {}, which is not supported", where_, shown(what));
   }
 
   void escape() {
@@ -89,7 +92,7 @@ class Translator {
         return;
       default:
         // These mean other things in the two libraries, or look at more than the match.
-        refuse_if(std::string_view("bBhHRXKGNOyY").find(c) != std::string_view::npos,
+        refuse_if(std::string_view("bBhHRXKGNOyYCQE").find(c) != std::string_view::npos,
                   fmt::format("\\{}", c));
         copy(2);
     }
@@ -157,8 +160,8 @@ Pattern Pattern::pcre2(const std::string& expression, const std::string& where) 
                                      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &offset,
                                      options.get()));
   if (!compiled->code) {
-    fail("{}: the regular expression '{}' is wrong at byte {}: {}", where, expression, offset,
-         pcre2_message(error));
+    fail("{}: the regular expression '{}' is wrong at byte {}: {}", where, shown(expression),
+         offset, pcre2_message(error));
   }
   // Where the system forbids writable code, PCRE2's interpreter does the same more slowly.
   pcre2_jit_compile(compiled->code.get(), PCRE2_JIT_COMPLETE);

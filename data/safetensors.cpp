@@ -33,10 +33,12 @@ std::map<std::string, std::string> read_weight_map(const fs::path& path) {
   const JsonView map = JsonView(index, path.string()).at("weight_map");
   std::map<std::string, std::string> shard_of;
   for (const auto& [name, value] : map.object().items()) {
-    const std::string& file = JsonView(value, fmt::format("{}.{}", map.where(), name)).string();
+    const std::string& file =
+        JsonView(value, fmt::format("{}.{}", map.where(), shown(name))).string();
     if (file.empty() || file == "." || file == ".." ||
         file.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos) {
-      fail("{}: the file of '{}' must be a plain file name, not '{}'", path.string(), name, file);
+      fail("{}: the file of '{}' must be a plain file name, not '{}'", path.string(), shown(name),
+           shown(file));
     }
     shard_of.emplace(name, file);
   }
@@ -53,7 +55,8 @@ class ShardedSafetensors : public TensorSource {
       if (shard == nullptr) shard = std::make_unique<SafetensorsFile>(index.parent_path() / file);
       const TensorInfo* info = shard->find(name);
       if (info == nullptr) {
-        fail("{}: tensor '{}' is not in {}, where the index puts it", index.string(), name, file);
+        fail("{}: tensor '{}' is not in {}, where the index puts it", index.string(), shown(name),
+             shown(file));
       }
       tensors_.push_back(*info);
       file_of_.push_back(shard.get());
@@ -62,11 +65,12 @@ class ShardedSafetensors : public TensorSource {
       for (const TensorInfo& info : shard->tensors()) {
         const auto it = shard_of.find(info.name);
         if (it == shard_of.end()) {
-          fail("{}: {} holds tensor '{}', which the index does not name", index.string(), file,
-               info.name);
+          fail("{}: {} holds tensor '{}', which the index does not name", index.string(),
+               shown(file), shown(info.name));
         }
         if (it->second != file) {
-          fail("{}: tensor '{}' is in {} and in {}", index.string(), info.name, it->second, file);
+          fail("{}: tensor '{}' is in {} and in {}", index.string(), shown(info.name),
+               shown(it->second), shown(file));
         }
       }
     }

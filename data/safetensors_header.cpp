@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "autograd/check.h"
+#include "data/json_reader.h"
 
 namespace focus {
 namespace {
@@ -36,11 +37,6 @@ constexpr std::array<StoredType, 22> kTypes = {{
     {"F8_E5M2FNUZ", 8, Dtype::other}, {"F4", 4, Dtype::other},
     {"F6_E2M3", 6, Dtype::other},     {"F6_E3M2", 6, Dtype::other},
 }};
-
-/// Cut for messages, which must stay one line however long a hostile name is.
-std::string shown(const std::string& text) {
-  return text.size() <= 80 ? text : text.substr(0, 77) + "...";
-}
 
 /// The header has one fixed form, so its events are followed by hand: that finds twice the same
 /// key, numbers of the wrong kind and wrong nesting, all of which a parsed document hides.

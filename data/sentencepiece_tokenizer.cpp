@@ -44,8 +44,8 @@ class SentencePieceTokenizer : public Tokenizer {
   }
 
   static std::string one_line(std::string text) {
-    for (char& c : text) c = c == '\n' ? ' ' : c;
-    return text;
+    for (char& c : text) c = static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    return replace_invalid_utf8(text);  // it quotes pieces
   }
 
   std::string decode_valid(std::span<const std::int32_t> ids) const override {

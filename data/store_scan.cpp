@@ -5,7 +5,9 @@
 #include <set>
 
 #include "autograd/check.h"
+#include "data/json_reader.h"
 #include "data/store_digest.h"
+#include "data/unicode.h"
 
 namespace focus {
 namespace {
@@ -15,9 +17,10 @@ constexpr std::size_t kMaxObjects = 200'000;
 constexpr int kMaxAttributes = 1000;
 constexpr std::size_t kMaxStringBytes = 64 << 10;
 constexpr std::size_t kMaxChunkBytes = std::size_t{256} << 20;
-// A declared size above the first and this many times what is stored is a bomb, not compression.
-constexpr std::uint64_t kBombBytes = std::uint64_t{4} << 30;
-constexpr std::uint64_t kBombRatio = 1000;
+// A declared size above the first and this many times what is stored is a bomb, not compression:
+// deflate reaches 1032.
+constexpr std::uint64_t kBombBytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t kBombRatio = 1100;
 
 bool is_bomb(std::uint64_t declared, std::uint64_t stored) {
   return declared > kBombBytes && declared / kBombRatio > stored;
@@ -81,6 +84,14 @@ class Scan {
     }
   }
 
+  /// What has a name that cannot stand in a message was not written by us.
+  void check_name(const std::string& name, const std::string& path) const {
+    const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20; };
+    if (!is_valid_utf8(name) || std::ranges::any_of(name, is_control)) {
+      refuse(path, fmt::format("it has a name that is no text, {}", json_quoted(name)));
+    }
+  }
+
   void walk(const std::string& path, int depth) {
     if (depth > kMaxDepth) refuse(path, fmt::format("groups nested deeper than {}", kMaxDepth));
     const H5Handle object = handle(H5Oopen(file_, path.c_str(), H5P_DEFAULT), H5Oclose, path);
@@ -97,6 +108,7 @@ class Scan {
     const std::string prefix = path == "/" ? path : path + "/";
     for (const auto& [name, kind] :
          h5_links(object, kMaxObjects, name_ + ": object '" + path + "'")) {
+      check_name(name, path);
       const std::string child = prefix + name;
       if (kind != H5L_TYPE_HARD) {
         refuse(child, fmt::format("{} link; only objects of the file itself are read",
@@ -132,13 +144,13 @@ class Scan {
     found.type = type_name(type, attributes, path);
     found.bytes = bytes;
 
+    if (layout == H5D_CHUNKED) check_chunk(create, found.shape.size(), item_bytes, path);
     const std::uint64_t stored = H5Dget_storage_size(dataset);
     if (is_bomb(bytes, stored) || (!deflated && stored < bytes)) {
       refuse(path,
              fmt::format("declares {} bytes but stores {}; do not trust this file", bytes, stored));
     }
     declared_ += std::min(bytes, ~std::uint64_t{0} - declared_);
-    if (layout == H5D_CHUNKED) check_chunk(create, found.shape.size(), item_bytes, path);
 
     found.checksum = dataset_checksum(attributes, path);
     return found;
@@ -216,6 +228,7 @@ class Scan {
       if (length < 0) refuse(path, h5_error().reason);
       std::string name(static_cast<std::size_t>(length), '\0');
       H5Aget_name(attribute, name.size() + 1, name.data());
+      check_name(name, path);
       found.emplace(name, read_attribute(attribute, fmt::format("{}@{}", path, name)));
     }
     return found;

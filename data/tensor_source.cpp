@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "autograd/check.h"
+#include "data/json_reader.h"
 
 namespace focus {
 namespace {
@@ -92,10 +93,10 @@ Tensor TensorSource::read(std::string_view name) const {
     fail(
         "{}: tensor '{}' is stored as {}, which cannot be read as weights; convert it to F32, F16 "
         "or BF16",
-        describe(), name, info->stored_as);
+        describe(), shown(name), shown(info->stored_as));
   }
   if (info->shape.size() > 5) {
-    fail("{}: tensor '{}' has {} dimensions; at most 5 can be read", describe(), name,
+    fail("{}: tensor '{}' has {} dimensions; at most 5 can be read", describe(), shown(name),
          info->shape.size());
   }
   const Shape shape{std::span<const Index>(info->shape)};

@@ -43,7 +43,7 @@ TokenFile tokenize(std::span<const std::filesystem::path> files, const Tokenizer
          files.size(), bytes);
   }
   spdlog::debug("tokenized {} files, {} bytes: {} documents, {} tokens", files.size(), bytes,
-               offsets.size() - 1, tokens.size());
+                offsets.size() - 1, tokens.size());
   return TokenFile::from_tokens(tokens, offsets, tokenizer.vocab_size(), tokenizer.fingerprint());
 }
 

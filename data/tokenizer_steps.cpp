@@ -28,6 +28,17 @@ Pattern read_pattern(const JsonView& json) {
   return Pattern::regex(json.at("Regex").string(), json.where());
 }
 
+/// What a step puts into a text. Short, so that no single step can lengthen a text beyond reason.
+std::string read_inserted(const JsonView& json) {
+  constexpr std::size_t kMaxInserted = 64;  // bytes
+  const std::string& text = json.string();
+  if (text.size() > kMaxInserted) {
+    fail("{}: {} bytes, more than the {} that are supported", json.where(), text.size(),
+         kMaxInserted);
+  }
+  return text;
+}
+
 /// The items of a step that is a sequence, or the step itself; none where it is null.
 template <class Step, class Read>
 std::vector<Step> read_steps(const JsonView& json, const std::string& items, Read read) {
@@ -47,13 +58,15 @@ Normalizer read_normalizer(const JsonView& json, const std::string& type) {
     return [type](std::string& text) { text = normalize_unicode(std::move(text), type); };
   }
   if (type == "Prepend") {
-    return [prefix = json.at("prepend").string()](std::string& text) {
+    return [prefix = read_inserted(json.at("prepend"))](std::string& text) {
       if (!text.empty()) text = prefix + text;
     };
   }
   if (type == "Replace") {
-    return [pattern = read_pattern(json.at("pattern")), content = json.at("content").string()](
-               std::string& text) { text = pattern.replace_all(text, content); };
+    return [pattern = read_pattern(json.at("pattern")),
+            content = read_inserted(json.at("content"))](std::string& text) {
+      text = pattern.replace_all(text, content);
+    };
   }
   refuse(json, type);
 }
@@ -275,7 +288,7 @@ Decoder read_decoder(const JsonView& json, const std::string& type) {
   if (type == "Metaspace") return metaspace_decoder(json);
   if (type == "Replace") {
     return [pattern = read_pattern(json.at("pattern")),
-            content = json.at("content").string()](std::vector<std::string>& tokens) {
+            content = read_inserted(json.at("content"))](std::vector<std::string>& tokens) {
       for (std::string& token : tokens) token = pattern.replace_all(token, content);
     };
   }

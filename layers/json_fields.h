@@ -8,6 +8,7 @@
 
 #include "autograd/check.h"
 #include "autograd/tensor.h"
+#include "data/json_reader.h"
 
 namespace focus {
 
@@ -33,7 +34,7 @@ class JsonFields {
     const auto& value = require(key);
     // Unsigned only: nlohmann would turn -1 into 2^64 - 1, and accept 1e3.
     check(value.is_number_unsigned() && value.get<std::uint64_t>() <= 1ULL << 40,
-          "{}: {} must be a non-negative integer, not {}", where_, key, value.dump());
+          "{}: {} must be a non-negative integer, not {}", where_, key, shown_json(value));
     return value.get<Index>();
   }
   Index integer(const char* key, Index otherwise) const {
@@ -48,7 +49,7 @@ class JsonFields {
   }
   double number(const char* key) const {
     const auto& value = require(key);
-    check(value.is_number(), "{}: {} must be a number, not {}", where_, key, value.dump());
+    check(value.is_number(), "{}: {} must be a number, not {}", where_, key, shown_json(value));
     return value.get<double>();
   }
   double number(const char* key, double otherwise) const {
@@ -61,13 +62,18 @@ class JsonFields {
   bool boolean(const char* key, bool otherwise) const {
     if (!has(key)) return otherwise;
     const auto& value = require(key);
-    check(value.is_boolean(), "{}: {} must be true or false, not {}", where_, key, value.dump());
+    check(value.is_boolean(), "{}: {} must be true or false, not {}", where_, key,
+          shown_json(value));
     return value.get<bool>();
   }
   std::string text(const char* key) const {
     const auto& value = require(key);
-    check(value.is_string(), "{}: {} must be a string, not {}", where_, key, value.dump());
-    return value.get<std::string>();
+    check(value.is_string(), "{}: {} must be a string, not {}", where_, key, shown_json(value));
+    const std::string text = value.get<std::string>();
+    // All of them are names that messages repeat.
+    check(shown(text) == text, "{}: {} must be a short word, not {}", where_, key,
+          shown_json(value));
+    return text;
   }
   std::string text(const char* key, const std::string& otherwise) const {
     return has(key) ? text(key) : otherwise;
@@ -75,14 +81,16 @@ class JsonFields {
   bool is_structured(const char* key) const { return has(key) && object_.at(key).is_structured(); }
   std::vector<std::string> texts(const char* key) const {
     const auto& value = require(key);
-    const bool fits =
-        value.is_array() && std::ranges::all_of(value, [](const auto& x) { return x.is_string(); });
-    check(fits, "{}: {} must be a list of strings, not {}", where_, key, value.dump());
+    const auto is_word = [](const auto& x) {
+      return x.is_string() && shown(x.template get<std::string>()) == x.template get<std::string>();
+    };
+    check(value.is_array() && std::ranges::all_of(value, is_word),
+          "{}: {} must be a list of short words, not {}", where_, key, shown_json(value));
     return value.get<std::vector<std::string>>();
   }
   JsonFields object(const char* key) const {
     const auto& value = require(key);
-    check(value.is_object(), "{}: {} must be an object, not {}", where_, key, value.dump());
+    check(value.is_object(), "{}: {} must be an object, not {}", where_, key, shown_json(value));
     return {value, where_ + ": " + key};
   }
 

@@ -97,8 +97,8 @@ std::optional<Index> read_token(const JsonFields& fields, const nlohmann::json& 
 }  // namespace
 
 ModelConfig parse_model_config(const std::string& json_text, const std::string& where) {
-  const nlohmann::json json = nlohmann::json::parse(json_text, nullptr, false);
-  check(!json.is_discarded() && json.is_object(), "{}: not a JSON object", where);
+  const nlohmann::json json = parse_strict_json(json_text, where);
+  check(json.is_object(), "{}: not a JSON object", where);
   const JsonFields fields(json, where);
   const std::string model_type = fields.text("model_type");
   check(!fields.has("quantization_config"), "{}: quantised checkpoints are not supported", where);

@@ -14,7 +14,7 @@ RopeConfig read_rope(const JsonFields& json, RopeConfig otherwise) {
   for (const std::string& entry : scaling.keys())
     check(!scaling.is_structured(entry.c_str()),
           "{}: {} is not supported: one rotary embedding for all layers and dimensions is",
-          scaling.where(), entry);
+          scaling.where(), shown(entry));
   rope.theta = scaling.number("rope_theta", rope.theta);
   rope.partial_rotary_factor = scaling.number("partial_rotary_factor", rope.partial_rotary_factor);
   const std::string type = scaling.text(scaling.has("rope_type") ? "rope_type" : "type", "default");

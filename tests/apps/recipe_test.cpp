@@ -226,6 +226,14 @@ TEST(Recipe, RefusesWhatHasMoreThanOneReading) {
 TEST(Recipe, NamesTheLineOfATextProblem) {
   EXPECT_EQ(problems("name: a\n\nbase: \xff\n"), "r.yaml:3: wanted UTF-8 text, came other bytes");
   EXPECT_EQ(problems("name: x\nname: y\n"), "r.yaml:2: name: the same key is already on line 1");
+  EXPECT_EQ(problems("\"a\\nb\": 1\n"),
+            "r.yaml:1: a\\nb: unknown key; --help lists the known ones");
+}
+
+TEST(Recipe, RefusesMoreValuesThanAnyRecipeHas) {
+  std::string text = "train: [";
+  for (int i = 0; i < 20'000; ++i) text += "a,";
+  EXPECT_EQ(problems(text + "]\n"), "r.yaml:1: wanted at most 10000 values, came more");
 }
 
 TEST(Recipe, ReadsFilesAndRefusesHugeAndMissingOnes) {

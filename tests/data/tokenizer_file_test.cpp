@@ -315,6 +315,12 @@ TEST(TokenizerFile, RefusesWhatItDoesNotKnowOrCannotBe) {
       {"/pre_tokenizer",
        {{"type", "Split"}, {"pattern", {{"Regex", "\\h"}}}, {"behavior", "Isolated"}},
        "uses \\h"},
+      {"/pre_tokenizer",  // half a character
+       {{"type", "Split"}, {"pattern", {{"Regex", "\\C"}}}, {"behavior", "Isolated"}},
+       "uses \\C"},
+      {"/pre_tokenizer",
+       {{"type", "Split"}, {"pattern", {{"Regex", "(*ACCEPT)"}}}, {"behavior", "Isolated"}},
+       "uses (*"},
       {"/pre_tokenizer",
        {{"type", "Split"}, {"pattern", {{"String", ""}}}, {"behavior", "Isolated"}},
        "empty pattern"},
@@ -333,6 +339,13 @@ TEST(TokenizerFile, RefusesWhatItDoesNotKnowOrCannotBe) {
       {"/post_processor",
        {{"type", "TemplateProcessing"}, {"single", json::array()}, {"special_tokens", {}}},
        "no place for the text"},
+      {"/post_processor",
+       {{"type", "TemplateProcessing"},
+        {"single", {{{"SpecialToken", {{"id", "<s>"}}}}, {{"Sequence", {{"id", "A"}}}}}},
+        {"special_tokens", {{"<s>", {{"ids", {4000000}}}}}}},
+       "the template puts id 4000000"},
+      {"/normalizer", {{"type", "Prepend"}, {"prepend", std::string(1000, 'a')}}, "1000 bytes"},
+      {"/normalizer", {{"type", "a\nb"}}, "\"a\\nb\""},
   };
   for (const Broken& broken : cases) {
     json file = plain_file();
@@ -341,6 +354,28 @@ TEST(TokenizerFile, RefusesWhatItDoesNotKnowOrCannotBe) {
                 AllOf(HasSubstr("file"), HasSubstr(broken.says), Not(HasSubstr("\n"))))
         << broken.place << " = " << broken.value.dump();
   }
+}
+
+TEST(TokenizerFile, StepsMayNotMultiplyAText) {
+  json step = {
+      {"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aaaaaaaaaaaaaaaa"}};
+  json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  json normalizer = plain_file(), pre_tokenizer = plain_file(), decoder = plain_file();
+  normalizer["normalizer"] = {{"type", "Sequence"}, {"normalizers", json(9, step)}};
+  pre_tokenizer["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", json(40, byte_level)}};
+  decoder["decoder"] = {{"type", "Sequence"}, {"decoders", json(9, step)}};
+  EXPECT_THAT(error_of([&] { make(normalizer)->encode("aaaa"); }), HasSubstr("do not trust"));
+  EXPECT_THAT(error_of([&] { make(pre_tokenizer)->encode("a\xC3\xA9"); }),
+              HasSubstr("do not trust"));
+  EXPECT_THAT(error_of([&] { make(decoder)->decode(Ids{'a', 'a'}); }), HasSubstr("do not trust"));
+}
+
+TEST(TokenizerFile, ALargeIdStandsAlone) {
+  json file = plain_file();
+  file["added_tokens"] = {added(4'000'000, "<x>")};
+  const auto tokenizer = make(file);
+  EXPECT_EQ(tokenizer->vocab_size(), 4'000'001);
+  EXPECT_EQ(tokenizer->decode(Ids{4'000'000, 300, 'a'}), "<x>a");
 }
 
 TEST(TokenizerFile, RefusesWrongJson) {
@@ -355,6 +390,8 @@ TEST(TokenizerFile, RefusesWrongJson) {
   }
   EXPECT_THAT(error(R"({"model": 1, "model": 2})"), HasSubstr("\"model\" stands twice"));
   EXPECT_THAT(error(R"({"model": {"vocab": {"a": 1, "a": 2}}})"), HasSubstr("\"a\" stands twice"));
+  EXPECT_THAT(error("{\"a\\nb\": 1, \"a\\nb\": 2}"), HasSubstr("\"a\\nb\" stands twice"));
+  EXPECT_THAT(error("[1e999]"), HasSubstr("not valid JSON"));
   EXPECT_THAT(error(std::string(100000, '[')), HasSubstr("nested deeper"));
   EXPECT_THAT(error("[]"), HasSubstr("some.json: expected an object, found array"));
   EXPECT_THAT(error("{\"\xFF\": 1}"), HasSubstr("not valid JSON"));

@@ -224,6 +224,7 @@ TEST(ModelConfig, RefusesByName) {
       {"llama", "model_type", nullptr, "model_type is missing"},
       {"llama", "model_type", "t5", "\"t5\" is not supported (gpt2, llama"},
       {"llama", "model_type", 3, "model_type must be a string"},
+      {"llama", "model_type", "ll\nama", "model_type must be a short word, not \"ll\\nama\""},
       {"llama", "vocab_size", nullptr, "vocab_size is missing"},
       {"llama", "hidden_size", nullptr, "hidden_size is missing"},
       {"llama", "hidden_size", 0, "hidden_size must be from 1"},
@@ -340,8 +341,14 @@ TEST(ModelConfig, RefusesByName) {
 }
 
 TEST(ModelConfig, RefusesWhatIsNoObject) {
-  for (const char* text : {"", "{", "[]", "3", "{} {}"})
+  for (const char* text : {"[]", "3"})
     EXPECT_THROW(parse_model_config(text, "some/config.json"), std::invalid_argument) << text;
+  for (const char* text : {"", "{", "{} {}", R"({"a": 1e999})", R"({"a": 1, "a": 2})"})
+    EXPECT_THROW(parse_model_config(text, "some/config.json"), std::runtime_error) << text;
+  // As deep as would break a recursive writer of the value.
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  EXPECT_THROW(parse_model_config("{\"head_dim\":" + deep + "}", "some/config.json"),
+               std::runtime_error);
 }
 
 void expect_equal(const ModelConfig& a, const ModelConfig& b) {
