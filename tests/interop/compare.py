@@ -53,7 +53,7 @@ CASES = {
     "olmo2": ("Olmo2Config", SMALL, ()),
     "gemma2": ("Gemma2Config", GROUPED | dict(head_dim=16, sliding_window=16,
                                               query_pre_attn_scalar=20), ()),
-    "gpt_neox": ("GPTNeoXConfig", SMALL | dict(rotary_pct=0.25), ()),
+    "gpt_neox": ("GPTNeoXConfig", SMALL | dict(rotary_pct=0.5), ()),
 }
 
 
