@@ -288,7 +288,7 @@ TEST(ModelConfig, RefusesByName) {
        {"full_attention", "sliding_attention", "full_attention", "sliding_attention"},
        "one window for all layers"},
       {"qwen2", "layer_types", {"full_attention"}, "layer_types names 1 layers"},
-      {"qwen2", "layer_types", "full_attention", "layer_types must be a list of strings"},
+      {"qwen2", "layer_types", "full_attention", "layer_types must be a list of short words"},
       {"qwen2",
        "layer_types",
        {"full_attention", "full_attention", "full_attention", "linear_attention"},
