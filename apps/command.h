@@ -20,6 +20,7 @@ using Arguments = std::span<const std::string>;
 int run_import(Arguments arguments);
 int run_train(Arguments arguments);
 int run_eval(Arguments arguments);
+int run_merge(Arguments arguments);
 int run_generate(Arguments arguments);
 int run_info(Arguments arguments);
 int run_leak_test(Arguments arguments);

@@ -58,6 +58,18 @@ void describe_focus(const StoreReader& store, Facts& facts) {
   facts.add("focus_parameters", parameters);
 }
 
+void describe_lora(const StoreReader& store, Facts& facts) {
+  facts.add("base_fingerprint", store.string_attribute("/lora", "base_fingerprint"));
+  std::int64_t parameters = 0;
+  for (const std::string& path : store.all_datasets()) {
+    if (!path.starts_with("/lora/tensors/")) continue;
+    std::int64_t size = 1;
+    for (const Index dim : store.shape(path)) size *= dim;
+    parameters += size;
+  }
+  facts.add("lora_parameters", parameters);
+}
+
 }  // namespace
 
 int run_info(Arguments arguments) {
@@ -91,9 +103,10 @@ int run_info(Arguments arguments) {
     describe_model(model, facts);
   }
   if (store.has("/focus")) describe_focus(store, facts);
+  if (store.has("/lora")) describe_lora(store, facts);
   if (store.has("/train")) facts.add("step", store.int_attribute("/train", "step"));
   facts.add("checksums", "all verified");
-  for (const char* config : {"/config.yaml", "/focus/config.yaml"})
+  for (const char* config : {"/config.yaml", "/focus/config.yaml", "/lora/config.yaml"})
     if (store.has(config)) {
       fmt::print("\n{}:\n{}", config, store.text(config));
       break;  // the run's recipe contains Focus's settings

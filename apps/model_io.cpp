@@ -5,6 +5,7 @@
 #include "data/checksum.h"
 #include "data/safetensors.h"
 #include "data/text.h"
+#include "focus/peft_adapter.h"
 #include "layers/weights.h"
 
 namespace focus {
@@ -15,6 +16,15 @@ std::string layer_path(std::size_t layer) { return fmt::format("/focus/layer_{:0
 void add_to_fingerprint(Checksum& checksum, const std::string& name, const Variable& p) {
   checksum.update(name);
   checksum.update(std::as_bytes(p.value().span()));
+}
+
+/// Throws where an adapter in `group` was made for another base.
+void check_base(const StoreReader& store, const char* group, const std::string& fingerprint,
+                const std::string& where) {
+  const std::string base = store.string_attribute(group, "base_fingerprint");
+  if (base != fingerprint)
+    fail("{}: made for the base with fingerprint {}, but {} has {}; use the base it was trained on",
+         store.describe(), base, where, fingerprint);
 }
 
 /// Fills the decoder and takes its fingerprint on the way: with bf16 there is never more than one
@@ -148,10 +158,7 @@ std::unique_ptr<FocusModel> read_focus(const StoreReader& store, const Decoder& 
                                        const std::string& fingerprint, const std::string& where) {
   const std::string path = store.describe();
   if (!store.has("/focus")) fail("{}: holds no Focus adapter (kind \"{}\")", path, store.kind());
-  const std::string base = store.string_attribute("/focus", "base_fingerprint");
-  if (base != fingerprint)
-    fail("{}: made for the base with fingerprint {}, but {} has {}; use the base it was trained on",
-         path, base, where, fingerprint);
+  check_base(store, "/focus", fingerprint, where);
   FocusConfig config;
   read_recipe_text(store.text("/focus/config.yaml"), path + ": /focus/config.yaml", {}, config);
   Rng rng(0);
@@ -175,13 +182,48 @@ void restore_focus(const StoreReader& store, FocusModel& focus) {
   }
 }
 
-std::unique_ptr<FocusModel> load_adapter(const std::filesystem::path& path, LoadedModel& model) {
+void write_lora(StoreWriter& store, const LoraModel& lora, const std::string& base_fingerprint) {
+  store.attribute("/lora", "base_fingerprint", base_fingerprint);
+  store.text("/lora/config.yaml", dump_recipe(lora.config()));
+  for (const auto& [name, tensor] : lora.tensors())
+    store.tensor(store_path("/lora/tensors", name), tensor);
+}
+
+std::unique_ptr<LoraModel> read_lora(const StoreReader& store, Decoder& decoder,
+                                     const std::string& fingerprint, const std::string& where) {
+  check_base(store, "/lora", fingerprint, where);
+  LoraConfig config;
+  read_recipe_text(store.text("/lora/config.yaml"), store.describe() + ": /lora/config.yaml", {},
+                   config);
+  Rng rng(0);
+  auto lora = std::make_unique<LoraModel>(config, decoder, rng);
+  restore_lora(store, *lora);
+  return lora;
+}
+
+void restore_lora(const StoreReader& store, LoraModel& lora) {
+  lora.load(*store.source("/lora/tensors"));
+}
+
+void load_adapter(const std::filesystem::path& path, LoadedModel& model) {
   if (!std::filesystem::exists(path))
-    fail("{}: no such file; an adapter is what focus train writes as focus.h5", path.string());
+    fail(
+        "{}: no such file or folder; an adapter is what focus train writes as focus.h5 or lora.h5, "
+        "or a PEFT folder",
+        path.string());
+  if (std::filesystem::is_directory(path)) {
+    model.lora = read_peft_adapter(path, *model.decoder);
+    model.lora->compose();
+    return;
+  }
   const StoreReader store(path);
-  auto focus = read_focus(store, *model.decoder, model.fingerprint, model.where);
-  focus->compose(*model.decoder);
-  return focus;
+  if (store.has("/lora")) {
+    model.lora = read_lora(store, *model.decoder, model.fingerprint, model.where);
+    model.lora->compose();
+    return;
+  }
+  model.focus = read_focus(store, *model.decoder, model.fingerprint, model.where);
+  model.focus->compose(*model.decoder);
 }
 
 }  // namespace focus
