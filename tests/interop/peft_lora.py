@@ -75,7 +75,7 @@ def main() -> int:
         for adapter in sorted((golden / "lora").iterdir()):
             base = golden / "arch" / adapter.name
             good &= check(focus, base, adapter, work, f"{adapter.name}, PEFT's adapter")
-        for base in sorted((golden / "arch").iterdir()):
+        for base in [golden / "arch" / a.name for a in sorted((golden / "lora").iterdir())]:
             out = work / base.name
             subprocess.run(
                 [focus, "train", "method=lora", f"base={base}", f"tokenizer={work}/ascii/tokenizer.json",
