@@ -55,7 +55,7 @@ int run_eval(Arguments arguments) {
       "hard k=1..K attention on the same windows.",
       "focus eval");
   app.add_option("base", base, "the model: a store or a Hugging Face folder")->required();
-  app.add_option("--adapter", adapter, "the Focus adapter (focus.h5)");
+  app.add_option("--adapter", adapter, "the adapter (focus.h5, lora.h5) or a PEFT folder");
   app.add_option("--text", paths, "text files (.txt, .xz) or folders, one stream of tokens each")
       ->required();
   app.add_option("--tokenizer", tokenizer, "instead of the model's own");
@@ -88,7 +88,7 @@ int run_eval(Arguments arguments) {
   set_threads(threads);
   LoadedModel model =
       load_model(base, tokenizer, compute == "bf16" ? Compute::bf16 : Compute::float32);
-  if (!adapter.empty()) model.focus = load_adapter(adapter, model);
+  if (!adapter.empty()) load_adapter(adapter, model);
   const Index positions = model.decoder->config().max_position_embeddings;
   if (options.context == 0) options.context = std::min<Index>(512, positions);
   if (options.stride == 0) options.stride = std::max<Index>(1, options.context / 2);

@@ -56,8 +56,7 @@ Score score_windows(const Decoder& decoder, const EvalText& text, std::span<cons
     std::copy_n(hidden.data() + rows[r] * width, width,
                 scored.data() + static_cast<Index>(r) * width);
   Score score{.tokens = static_cast<std::int64_t>(rows.size())};
-  for (const double nats : decoder.cross_entropy_rows(scored, targets))
-    score.nats += nats;
+  for (const double nats : decoder.cross_entropy_rows(scored, targets)) score.nats += nats;
   return score;
 }
 

@@ -228,7 +228,7 @@ int run_generate(Arguments arguments) {
       "and the local window only.",
       "focus generate");
   app.add_option("base", o.base, "the model: a store or a Hugging Face folder")->required();
-  app.add_option("--adapter", o.adapter, "the Focus adapter (focus.h5)");
+  app.add_option("--adapter", o.adapter, "the adapter (focus.h5, lora.h5) or a PEFT folder");
   app.add_option("--tokenizer", o.tokenizer, "instead of the model's own");
   CLI::Option_group* prompt = app.add_option_group("prompt", "one of");
   prompt->add_option("--prompt", o.prompt, "the text to go on from");
@@ -269,7 +269,7 @@ int run_generate(Arguments arguments) {
   o.sampling.validate();
   set_threads(o.threads);
   LoadedModel model = load_model(o.base, o.tokenizer);
-  if (!o.adapter.empty()) model.focus = load_adapter(o.adapter, model);
+  if (!o.adapter.empty()) load_adapter(o.adapter, model);
   const AttentionMode mode = mode_of(o, model.focus.get());
   return o.measure.empty() ? generate(o, model, mode) : measure(o, model, mode);
 }

@@ -29,7 +29,7 @@ int run_leak_test(Arguments arguments) {
       "and hard k=1..K. Exit status 1 where a mode leaks.",
       "focus leak-test");
   app.add_option("base", base, "the model: a store or a Hugging Face folder")->required();
-  app.add_option("--adapter", adapter, "the Focus adapter (focus.h5)");
+  app.add_option("--adapter", adapter, "the adapter (focus.h5, lora.h5) or a PEFT folder");
   app.add_option("--context", context,
                  "tokens of the sequence (default: 512, or the model's positions if fewer)");
   app.add_option("--cuts", cuts, "places from which all later tokens are changed")
@@ -44,7 +44,7 @@ int run_leak_test(Arguments arguments) {
 
   set_threads(threads);
   LoadedModel model = load_model(base);
-  if (!adapter.empty()) model.focus = load_adapter(adapter, model);
+  if (!adapter.empty()) load_adapter(adapter, model);
   const ModelConfig& config = model.decoder->config();
   if (context == 0) context = std::min<Index>(512, config.max_position_embeddings);
   check(context >= 2 && context <= config.max_position_embeddings,

@@ -71,7 +71,7 @@ int run_logits(Arguments arguments) {
 
   set_threads(o.threads);
   LoadedModel model = load_model(o.base, o.tokenizer);
-  if (!o.adapter.empty()) model.focus = load_adapter(o.adapter, model);
+  if (!o.adapter.empty()) load_adapter(o.adapter, model);
   const AttentionMode mode = mode_of(o, model.focus.get());
   if (model.focus) model.focus->mode = mode;
   const Ids ids = ids_of(o, model);

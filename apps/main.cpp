@@ -23,8 +23,9 @@ struct Command {
 constexpr std::array kCommands = {
     Command{"import", focus::run_import, "a Hugging Face folder into a store"},
     Command{"export", focus::run_export, "a store into a Hugging Face folder; Focus beside it"},
-    Command{"train", focus::run_train, "retrofit, full or scratch, by a recipe"},
+    Command{"train", focus::run_train, "retrofit, full, scratch or lora, by a recipe"},
     Command{"eval", focus::run_eval, "perplexity: dense, soft and hard attention side by side"},
+    Command{"merge", focus::run_merge, "folds a LoRA adapter into the weights and evaluates both"},
     Command{"generate", focus::run_generate, "goes on from a prompt, with a routed cache"},
     Command{"logits", focus::run_logits, "one sequence's logits and groups, for other programs"},
     Command{"info", focus::run_info, "what a store or folder holds; verifies checksums"},

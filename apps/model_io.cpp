@@ -4,6 +4,7 @@
 #include "data/checksum.h"
 #include "data/safetensors.h"
 #include "data/text.h"
+#include "focus/peft_adapter.h"
 
 namespace focus {
 namespace {
@@ -159,10 +160,53 @@ void write_model(StoreWriter& store, Decoder& decoder, const Tokenizer* tokenize
       });
 }
 
-std::unique_ptr<FocusModel> load_adapter(const std::filesystem::path& path, LoadedModel& model) {
-  auto focus = read_focus(open_focus(path), model.fingerprint, model.where);
-  focus->compose(*model.decoder);
-  return focus;
+void write_lora(StoreWriter& store, const LoraModel& lora, const std::string& base_fingerprint) {
+  store.attribute("/lora", "base_fingerprint", base_fingerprint);
+  store.text("/lora/config.yaml", dump_recipe(lora.config()));
+  for (const auto& [name, tensor] : lora.tensors())
+    store.tensor(store_path("/lora/tensors", name), tensor);
+}
+
+std::unique_ptr<LoraModel> read_lora(const StoreReader& store, Decoder& decoder,
+                                     const std::string& fingerprint, const std::string& where) {
+  const std::string base = store.string_attribute("/lora", "base_fingerprint");
+  if (base != fingerprint)
+    fail("{}: made for the base with fingerprint {}, but {} has {}; use the base it was trained on",
+         store.describe(), base, where, fingerprint);
+  LoraConfig config;
+  read_recipe_text(store.text("/lora/config.yaml"), store.describe() + ": /lora/config.yaml", {},
+                   config);
+  Rng rng(0);
+  auto lora = std::make_unique<LoraModel>(config, decoder, rng);
+  restore_lora(store, *lora);
+  return lora;
+}
+
+void restore_lora(const StoreReader& store, LoraModel& lora) {
+  lora.load(*store.source("/lora/tensors"));
+}
+
+void load_adapter(const std::filesystem::path& path, LoadedModel& model) {
+  if (!std::filesystem::exists(path))
+    fail(
+        "{}: no such file or folder; an adapter is what focus train writes as focus.h5 or lora.h5, "
+        "a folder of focus export, or a PEFT folder",
+        path.string());
+  if (std::filesystem::is_directory(path) && !has_focus(path)) {
+    model.lora = read_peft_adapter(path, *model.decoder);
+    model.lora->compose();
+    return;
+  }
+  if (!std::filesystem::is_directory(path)) {
+    const StoreReader store(path);
+    if (store.has("/lora")) {
+      model.lora = read_lora(store, *model.decoder, model.fingerprint, model.where);
+      model.lora->compose();
+      return;
+    }
+  }
+  model.focus = read_focus(open_focus(path), model.fingerprint, model.where);
+  model.focus->compose(*model.decoder);
 }
 
 }  // namespace focus

@@ -10,6 +10,7 @@
 #include "data/store.h"
 #include "data/tokenizer.h"
 #include "focus/focus_model.h"
+#include "focus/lora.h"
 #include "layers/decoder.h"
 #include "layers/weights.h"
 
@@ -17,8 +18,8 @@
 //
 // A store of kind "model" holds /config.json, /tokenizer/* and /model/<published tensor name, dots
 // as slashes>; a Focus trained together with the model lies in /focus. One of kind "adapter" holds
-// /focus alone, and the base's fingerprint: no frozen weight, and it refuses another base. A
-// "training" store is either of the two plus /optim and /train.
+// /focus or /lora alone, and the base's fingerprint: no frozen weight, and it refuses another base.
+// A "training" store is either of the two plus /optim and /train.
 namespace focus {
 
 struct LoadedModel {
@@ -27,6 +28,7 @@ struct LoadedModel {
   std::unique_ptr<Tokenizer> tokenizer;  // null where there is none
   std::string fingerprint;
   std::unique_ptr<FocusModel> focus;  // where the model was trained with one; composed
+  std::unique_ptr<LoraModel> lora;    // of an adapter; composed
 
   /// The id put before every document: the config's BOS, else the tokenizer's, else none.
   std::optional<std::int32_t> document_start() const;
@@ -81,7 +83,16 @@ void write_model_head(StoreWriter& store, const ModelConfig& config, const Token
 /// stored in bf16.
 void write_model(StoreWriter& store, Decoder& decoder, const Tokenizer* tokenizer);
 
-/// Opens an adapter, a store or a folder, for a model, composes it and returns it.
-std::unique_ptr<FocusModel> load_adapter(const std::filesystem::path& path, LoadedModel& model);
+/// Adds LoRA to a store: settings, matrices under their PEFT names, the base's fingerprint.
+void write_lora(StoreWriter& store, const LoraModel& lora, const std::string& base_fingerprint);
+/// LoRA as a store holds it, with read_focus's refusal of another base; not composed yet.
+std::unique_ptr<LoraModel> read_lora(const StoreReader& store, Decoder& decoder,
+                                     const std::string& fingerprint, const std::string& where);
+/// Overwrites the values of a LoRA of the same settings (for resuming).
+void restore_lora(const StoreReader& store, LoraModel& lora);
+
+/// Opens an adapter for a model and composes it: a store or folder with Focus, a store with LoRA,
+/// or a PEFT folder, whose base is known by its shapes alone.
+void load_adapter(const std::filesystem::path& path, LoadedModel& model);
 
 }  // namespace focus

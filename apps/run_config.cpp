@@ -55,10 +55,17 @@ void RunConfig::validate() const {
 
 void RunConfig::validate_step() const {
   check(compute == Compute::float32 || !trains_base(),
-        "compute bf16 is for frozen weights, but {} trains them all: use retrofit, or float32",
+        "compute bf16 is for frozen weights, but {} trains them all: use retrofit or lora, or "
+        "float32",
         enum_names(method)[static_cast<std::size_t>(method)]);
   optim.validate();
   if (has_focus()) focus.validate();
+  if (method == Method::lora) {
+    check(
+        attention == AttentionChoice::dense,
+        "attention focus is not supported together with lora: leave attention dense, or retrofit");
+    lora.validate();
+  }
 }
 
 }  // namespace focus

@@ -8,6 +8,7 @@
 
 #include "apps/compute.h"
 #include "focus/config.h"
+#include "focus/lora.h"
 #include "layers/model_config.h"
 #include "optim/adamw.h"
 
@@ -18,10 +19,11 @@ namespace focus {
 enum class Method {
   retrofit,  // Focus on a frozen base: centroids and projections only
   full,      // every parameter of a base
-  scratch    // every parameter of a new model
+  scratch,   // every parameter of a new model
+  lora       // low-rank adapters on a frozen base's linears
 };
 constexpr auto enum_names(Method) {
-  return std::array<std::string_view, 3>{"retrofit", "full", "scratch"};
+  return std::array<std::string_view, 4>{"retrofit", "full", "scratch", "lora"};
 }
 
 /// What attention the trained model runs: retrofit always has Focus.
@@ -108,6 +110,7 @@ struct RunConfig {
   ModelShape model;
   DataConfig data;
   FocusConfig focus;
+  LoraConfig lora;
   OptimConfig optim;
   std::int64_t log_every = 10;
   std::int64_t eval_every = 100;
@@ -118,7 +121,8 @@ struct RunConfig {
   template <class F>
   void visit(F&& f) {
     f("method", method,
-      "retrofit: centroids on a frozen base; full: all of a base; scratch: a new model");
+      "retrofit: centroids on a frozen base; full: all of a base; scratch: a new model; lora: "
+      "low-rank adapters on a frozen base");
     f("attention", attention, "of full and scratch: dense or focus; retrofit always has focus");
     f("compute", compute, "of a frozen base: float32, or its matrices in bf16 (retrofit)");
     f("base", base, "checkpoint to start from: a store (.h5) or a Hugging Face folder");
@@ -130,6 +134,7 @@ struct RunConfig {
     f("model", model, "shape of a new model (scratch)");
     f("data", data, "text");
     f("focus", focus, "the method's settings");
+    f("lora", lora, "low-rank adapters (lora)");
     f("optim", optim, "AdamW and its schedule");
     f("log_every", log_every, "steps between lines", {1, 1e9});
     f("eval_every", eval_every, "steps between validations; 0: at start and end only", {0, 1e9});
@@ -142,7 +147,7 @@ struct RunConfig {
   bool has_focus() const {
     return method == Method::retrofit || attention == AttentionChoice::focus;
   }
-  bool trains_base() const { return method != Method::retrofit; }
+  bool trains_base() const { return method == Method::full || method == Method::scratch; }
   /// Throws std::invalid_argument where settings do not fit together.
   void validate() const;
   /// The same for what a step computes alone: the optimiser's and the method's settings.

@@ -12,6 +12,7 @@
 #include "data/checkpoint_folder.h"
 #include "data/checksum.h"
 #include "data/durable_file.h"
+#include "focus/peft_adapter.h"
 #include "layers/weights.h"
 
 namespace focus {
@@ -65,6 +66,28 @@ std::string fingerprint_of(const TokenView& tokens) {
   }
   return checksum.hex();
 }
+
+/// Another one for every forward pass of every run: a resumed run drops what it would have dropped.
+std::uint64_t dropout_key(const RunConfig& config, std::int64_t step, int part) {
+  Rng rng(static_cast<std::uint64_t>(config.seed));
+  return rng.next() + static_cast<std::uint64_t>(step * config.data.accumulate + part);
+}
+
+/// Dropout in the forward passes of one scope; `lora` may be null.
+class Dropout {
+ public:
+  Dropout(LoraModel* lora, std::uint64_t key) : lora_(lora) {
+    if (lora_ != nullptr) lora_->dropout_key = key;
+  }
+  ~Dropout() {
+    if (lora_ != nullptr) lora_->dropout_key.reset();
+  }
+  Dropout(const Dropout&) = delete;
+  Dropout& operator=(const Dropout&) = delete;
+
+ private:
+  LoraModel* lora_;
+};
 
 /// The first line in which two dumps differ.
 std::string first_difference(const std::string& before, const std::string& after) {
@@ -148,6 +171,11 @@ void Trainer::compose(Rng& rng) {
     focus_->compose(*model_.decoder);
     set_requires_grad(*focus_, true);
   }
+  if (config_.method == Method::lora) {
+    lora_ = std::make_unique<LoraModel>(config_.lora, *model_.decoder, rng);
+    lora_->compose();
+    set_requires_grad(*lora_, true);
+  }
   if (config_.trains_base()) set_requires_grad(*model_.decoder, true);
 }
 
@@ -191,6 +219,7 @@ NamedParameters Trainer::trainable() {
   };
   for_each_parameter(*model_.decoder, add, "model");
   if (focus_) for_each_parameter(*focus_, add, "focus");
+  if (lora_) for_each_parameter(*lora_, add, "lora");
   return parameters;
 }
 
@@ -210,8 +239,9 @@ AttentionMode Trainer::mode_at(std::int64_t step) const {
 StepResult Trainer::step_once(std::int64_t step) {
   if (focus_) focus_->mode = mode_at(step);
   return training_step(*adamw_, config_.optim, step, config_.steps, config_.data.accumulate,
-                       [&](int) {
+                       [&](int part) {
                          const Batch batch = train_->next();
+                         const Dropout dropout(lora_.get(), dropout_key(config_, step, part));
                          Variable loss = model_.decoder->loss(batch.ids, batch.batch);
                          if (focus_) focus_->update_potentials();
                          return loss;
@@ -248,7 +278,8 @@ double Trainer::timed_pass(std::int64_t step, TimedPass pass) {
 }
 
 Index Trainer::count_all() {
-  return count_parameters(*model_.decoder) + (focus_ ? count_parameters(*focus_) : 0);
+  return count_parameters(*model_.decoder) + (focus_ ? count_parameters(*focus_) : 0) +
+         (lora_ ? count_parameters(*lora_) : 0);
 }
 
 Index Trainer::count_trainable() const {
@@ -267,6 +298,7 @@ DryRun Trainer::dry_run() {
   };
   for_each_parameter(*model_.decoder, add);
   if (focus_) for_each_parameter(*focus_, add);
+  if (lora_) for_each_parameter(*lora_, add);
   dry.frozen = all - dry.trainable;
   dry.gradient_bytes = static_cast<std::size_t>(dry.trainable) * sizeof(Real);
   dry.optimiser_bytes = 2 * dry.gradient_bytes;
@@ -290,6 +322,7 @@ void Trainer::save_checkpoint(const std::filesystem::path& path, std::int64_t st
   if (focus_)
     write_focus(store, *focus_,
                 config_.trains_base() ? model_fingerprint(*model_.decoder) : model_.fingerprint);
+  if (lora_) write_lora(store, *lora_, model_.fingerprint);
   for (std::size_t i = 0; i < adamw_->parameters().size(); ++i) {
     const std::string& name = adamw_->parameters()[i].name;
     store.tensor(store_path("/optim/m", name), adamw_->moments()[i].m);
@@ -321,7 +354,8 @@ void Trainer::restore_checkpoint(const std::filesystem::path& path, std::int64_t
         "--overwrite",
         path.string(), first_difference(then, today));
   if (!config_.trains_base())
-    if (const std::string then = store.string_attribute("/focus", "base_fingerprint");
+    if (const std::string then =
+            store.string_attribute(lora_ ? "/lora" : "/focus", "base_fingerprint");
         then != model_.fingerprint)
       fail(
           "{}: made for the base with fingerprint {}, but {} has {} now; start anew with "
@@ -332,6 +366,7 @@ void Trainer::restore_checkpoint(const std::filesystem::path& path, std::int64_t
          path.string());
   if (config_.trains_base()) load_weights(*model_.decoder, *store.source("/model"));
   if (focus_) restore_focus(open_focus(store), *focus_);
+  if (lora_) restore_lora(store, *lora_);
   for (std::size_t i = 0; i < adamw_->parameters().size(); ++i) {
     const std::string& name = adamw_->parameters()[i].name;
     AdamW::Moments& moments = adamw_->moments()[i];
@@ -349,13 +384,16 @@ void Trainer::restore_checkpoint(const std::filesystem::path& path, std::int64_t
 
 std::filesystem::path Trainer::write_artifact(std::int64_t step) {
   const bool whole = config_.trains_base();
-  const auto path = std::filesystem::path(config_.out) / (whole ? "model.h5" : "focus.h5");
+  const std::filesystem::path out = config_.out;
+  if (lora_) write_peft_adapter(out, *lora_, config_.base);
+  const auto path = out / (whole ? "model.h5" : lora_ ? "lora.h5" : "focus.h5");
   StoreWriter store(path, whole ? "model" : "adapter");
   store.text("/config.yaml", dump_recipe(config_));
   store.attribute("/train", "step", step);
   if (whole) write_model(store, *model_.decoder, model_.tokenizer.get());
   if (focus_)
     write_focus(store, *focus_, whole ? model_fingerprint(*model_.decoder) : model_.fingerprint);
+  if (lora_) write_lora(store, *lora_, model_.fingerprint);
   store.commit();
   return path;
 }

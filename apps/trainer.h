@@ -24,7 +24,7 @@ struct TrainResult {
   std::int64_t step = 0;           // steps done
   double valid_loss = 0;           // in nats per token, of the last validation
   double valid_loss_start = 0;     // before the first step
-  std::filesystem::path artifact;  // focus.h5 or model.h5, where finished
+  std::filesystem::path artifact;  // focus.h5, lora.h5 or model.h5, where finished
 };
 
 struct DryRun {
@@ -39,7 +39,8 @@ struct DryRun {
 enum class TimedPass { step, forward };
 
 /// One run of a recipe: the same loop for every method. Writes into the run's folder config.yaml
-/// (resolved), metrics.jsonl, checkpoints/ and in the end focus.h5 (retrofit) or model.h5. Throws
+/// (resolved), metrics.jsonl, checkpoints/ and in the end focus.h5 (retrofit), lora.h5 and
+/// PEFT's two files (lora) or model.h5. Throws
 /// where a run cannot start, and where a loss or gradient is not finite: the checkpoints before it
 /// stay.
 class Trainer {
@@ -58,7 +59,7 @@ class Trainer {
 
   Decoder& decoder() { return *model_.decoder; }
   Index count_trainable() const;
-  /// Of the decoder and of Focus.
+  /// Of the decoder and of what is put onto it.
   Index count_all();
   /// What attention step number `step` runs; dense where there is no Focus.
   AttentionMode mode_at(std::int64_t step) const;
@@ -78,6 +79,7 @@ class Trainer {
   RunConfig config_;
   LoadedModel model_;
   std::unique_ptr<FocusModel> focus_;
+  std::unique_ptr<LoraModel> lora_;
   std::optional<Batches> train_, valid_;
   std::string data_fingerprint_;  // of the training tokens
   std::unique_ptr<AdamW> adamw_;

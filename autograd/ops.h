@@ -35,6 +35,9 @@ Variable gelu_tanh(const Variable& x);
 Variable silu(const Variable& x);
 /// silu(gate) * up, one pass over memory (Shazeer 2020, eq. 6)
 Variable swiglu(const Variable& gate, const Variable& up);
+/// Each number is 0 with this probability (in [0, 1)), else divided by 1 - probability. Which ones
+/// depends on the key and the number's place alone, so that the same key gives the same bits.
+Variable dropout(const Variable& x, double probability, std::uint64_t key);
 
 // ---- products and shapes -----------------------------------------------------------------------
 

@@ -14,10 +14,18 @@
 // config leaves them out.
 namespace focus {
 
+/// A linear's input [..., in] -> what is added to its output [..., out]. The seam between a
+/// projection and what is put onto it; an empty one adds nothing and costs nothing.
+using LinearAddition = std::function<Variable(const Variable&)>;
+
 struct Linear {
   Variable weight;  // [out, in]
   Variable bias;    // [out]; undefined where the architecture has none
-  Variable operator()(const Variable& x) const { return linear(x, weight, bias); }
+  LinearAddition addition = {};
+  Variable operator()(const Variable& x) const {
+    const Variable y = linear(x, weight, bias);
+    return addition ? add(y, addition(x)) : y;
+  }
   void visit(auto&& f) {
     f("weight", weight);
     f("bias", bias);

@@ -62,6 +62,50 @@ void for_each_run(const TensorRule& rule, const ModelConfig& config, const Shape
 
 }  // namespace
 
+Tensor rows_of_part(const TensorRule& rule, const ModelConfig& config, const Tensor& whole) {
+  if (rule.parts == 1) return whole;
+  Tensor part(whole.shape().with(0, whole.dim(0) / rule.parts));
+  for_each_run(rule, config, part.shape(), [&](Index ours, Index at, Index size) {
+    std::copy_n(whole.data() + at, size, part.data() + ours);
+  });
+  return part;
+}
+
+void put_rows_of_part(const TensorRule& rule, const ModelConfig& config, const Tensor& part,
+                      Tensor& whole) {
+  for_each_run(rule, config, part.shape(), [&](Index ours, Index at, Index size) {
+    std::copy_n(part.data() + ours, size, whole.data() + at);
+  });
+}
+
+Index PublishedLinear::out() const {
+  return parts[0].linear->weight.dim(0) * static_cast<Index>(parts.size());
+}
+
+std::vector<PublishedLinear> published_linears(Decoder& decoder) {
+  const Family& family = find_family(decoder.config().model_type, "model");
+  std::vector<PublishedLinear> linears;
+  for (std::size_t i = 0; i < decoder.layers().size(); ++i) {
+    Attention& attention = decoder.layers()[i].self_attn;
+    Mlp& mlp = decoder.layers()[i].mlp;
+    const std::string layer = "layers." + std::to_string(i) + ".";
+    const std::pair<const char*, Linear*> ours[] = {
+        {"self_attn.q_proj", &attention.q_proj}, {"self_attn.k_proj", &attention.k_proj},
+        {"self_attn.v_proj", &attention.v_proj}, {"self_attn.o_proj", &attention.o_proj},
+        {"mlp.gate_proj", &mlp.gate_proj},       {"mlp.up_proj", &mlp.up_proj},
+        {"mlp.down_proj", &mlp.down_proj}};
+    for (const auto& [name, linear] : ours) {
+      if (!linear->weight.defined()) continue;
+      const auto [rule, tensor] = match(family, layer + name + ".weight");
+      const std::string module = tensor.substr(0, tensor.rfind('.'));
+      if (linears.empty() || linears.back().name != module)
+        linears.push_back({.name = module, .transposed = rule->transposed, .parts = {}});
+      linears.back().parts.push_back({linear, rule});
+    }
+  }
+  return linears;
+}
+
 void load_weights(Decoder& decoder, const TensorSource& source,
                   const std::function<void(const std::string&, Variable&)>& loaded) {
   const ModelConfig& config = decoder.config();
@@ -91,10 +135,7 @@ void load_weights(Decoder& decoder, const TensorSource& source,
     if (rule->parts == 1 && p.value().unique())
       p.mutable_value() = std::move(tensor);
     else
-      for_each_run(*rule, config, p.shape(),
-                   [&, to = p.mutable_value().data()](Index ours, Index whole, Index size) {
-                     std::copy_n(tensor.data() + whole, size, to + ours);
-                   });
+      std::ranges::copy(rows_of_part(*rule, config, tensor).span(), p.mutable_value().data());
     if (rule->part + 1 == rule->parts) fused.erase(info->name);
     used.insert(info->name);
     if (loaded) loaded(name, p);
@@ -131,9 +172,7 @@ void Publisher::add(const std::string& name, const Tensor& part) {
   Whole& whole = pending_[theirs];
   if (!whole.tensor.defined())
     whole.tensor = Tensor(part.shape().with(0, part.dim(0) * rule->parts));
-  for_each_run(*rule, config_, part.shape(), [&](Index ours, Index at, Index size) {
-    std::copy_n(part.data() + ours, size, whole.tensor.data() + at);
-  });
+  put_rows_of_part(*rule, config_, part, whole.tensor);
   if (++whole.parts < rule->parts) return;
   f_(theirs, rule->transposed ? transposed(whole.tensor) : whole.tensor);
   pending_.erase(theirs);

@@ -63,4 +63,30 @@ void store_in_bf16(Decoder& decoder);
 void for_each_published(Decoder& decoder, const std::function<Tensor(const Variable&)>& select,
                         const PublishedFunction& f);
 
+/// The linears of a decoder's layers as its family publishes them: one module, of which several of
+/// ours may be parts (GPT-2's c_attn is q, k and v).
+struct PublishedLinear {
+  struct Part {
+    Linear* linear = nullptr;
+    const TensorRule* rule = nullptr;
+  };
+  std::string name;         // of the module: "transformer.h.0.attn.c_attn"
+  bool transposed = false;  // its weight is stored [in, out]
+  std::vector<Part> parts;  // in the order of the rule's part numbers
+
+  Index in() const { return parts[0].linear->weight.dim(1); }
+  /// Of all parts together.
+  Index out() const;
+};
+/// Valid as long as the decoder's layers stay where they are. Embeddings and output head are not
+/// among them.
+std::vector<PublishedLinear> published_linears(Decoder& decoder);
+
+/// The part's rows of a module's [out of all parts, width]; the tensor itself where it has one
+/// part.
+Tensor rows_of_part(const TensorRule& rule, const ModelConfig& config, const Tensor& whole);
+/// Writes the part's rows to their places in the module's tensor.
+void put_rows_of_part(const TensorRule& rule, const ModelConfig& config, const Tensor& part,
+                      Tensor& whole);
+
 }  // namespace focus

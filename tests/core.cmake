@@ -21,7 +21,7 @@ focus_test(focus_tests BOTH
   SOURCES
     focus/sinkhorn_test.cpp focus/routing_test.cpp focus/gated_attention_test.cpp focus/sparse_attention_test.cpp
     focus/focus_model_test.cpp focus/layer_cache_test.cpp focus/sampling_test.cpp
-    focus/generator_test.cpp
+    focus/generator_test.cpp focus/lora_test.cpp
   NEEDS focus optim
   LABELS core)
 # Once more with the kernels of lesser machines; skipped where this one is lesser still.
@@ -39,6 +39,7 @@ focus_test(focus_golden_tests BOTH
   LABELS golden)
 focus_test(model_golden_tests BOTH
   SOURCES golden/arch_golden_test.cpp golden/training_golden_test.cpp
+    golden/lora_golden_test.cpp
   NEEDS focus optim
   LABELS golden)
 # The program must run on any machine of FOCUS_ARCH: AVX only in the kernels that are chosen at run

@@ -49,6 +49,13 @@ Variable unary(const char* name, const Variable& x, const Kernels::Function& f) 
       });
 }
 
+/// splitmix64's finaliser: a key and a counter in, well-mixed bits out.
+std::uint64_t mixed(std::uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
+}
+
 void check_equal(const char* op, const Variable& a, const Variable& b) {
   check(a.shape() == b.shape(), "{}: {} and {} differ", op, a.shape(), b.shape());
 }
@@ -85,6 +92,29 @@ Variable tanh(const Variable& x) { return unary("tanh", x, kernels().tanh); }
 Variable gelu(const Variable& x) { return unary("gelu", x, kernels().gelu); }
 Variable gelu_tanh(const Variable& x) { return unary("gelu_tanh", x, kernels().gelu_tanh); }
 Variable silu(const Variable& x) { return unary("silu", x, kernels().silu); }
+
+Variable dropout(const Variable& x, double probability, std::uint64_t key) {
+  check(probability >= 0 && probability < 1, "dropout: a probability of {} is not in [0, 1)",
+        probability);
+  if (probability == 0) return x;
+  // The mask is computed anew in backward: cheaper than to keep it.
+  const auto apply = [=](const Tensor& t) {
+    const auto below = static_cast<std::uint64_t>(probability * 0x1.0p53);
+    const Real factor = static_cast<Real>(1 / (1 - probability));
+    const std::uint64_t start = mixed(key + 0x9e3779b97f4a7c15ULL);
+    Tensor y(t.shape());
+    parallel_chunks(t.size(), kElementChunk, [&, out = y.data()](Index begin, Index end) {
+      for (Index i = begin; i < end; ++i) {
+        const std::uint64_t bits =
+            mixed(start + static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15ULL);
+        out[i] = (bits >> 11) < below ? Real(0) : t[i] * factor;
+      }
+    });
+    return y;
+  };
+  return Variable::from_op("dropout", apply(x.value()), {x},
+                           [=](const Tensor& dy, Grads grads) { grads[0].add(apply(dy)); });
+}
 
 Variable swiglu(const Variable& gate, const Variable& up) {
   check_equal("swiglu", gate, up);

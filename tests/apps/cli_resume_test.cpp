@@ -35,7 +35,8 @@ TEST_P(Resume, StoppedAnywhereEqualsUninterrupted) {
     const std::string out = cli().fresh("stopped");
     const ProcessResult first = cli().must_run(command(out, {"--stop-at", std::to_string(stop)}));
     EXPECT_TRUE(contains(first.err, fmt::format("stopped at step {}", stop))) << first.err;
-    EXPECT_FALSE(fs::exists(out + "/focus.h5") || fs::exists(out + "/model.h5"));
+    EXPECT_FALSE(fs::exists(out + "/focus.h5") || fs::exists(out + "/model.h5") ||
+                 fs::exists(out + "/lora.h5") || fs::exists(out + "/adapter_config.json"));
     const ProcessResult second = cli().must_run(command(out, {"--resume"}));
     EXPECT_TRUE(contains(second.err, fmt::format("resumed at step {} from", stop))) << second.err;
     expect_same_run(out, whole);
@@ -65,6 +66,8 @@ INSTANTIATE_TEST_SUITE_P(
         RunKind{"retrofit_logit_unbalanced",
                 {"method=retrofit", "focus.gate=logit", "focus.balance=none"},
                 {4}},
+        RunKind{"lora", {"method=lora", "lora.dropout=0.2", "data.accumulate=2"}, {3, 6}},
+        RunKind{"lora_bf16", {"method=lora", "lora.r=2", "compute=bf16"}, {5}},
         RunKind{"full_focus", {"method=full", "attention=focus"}, {5}},
         RunKind{"full_dense", {"method=full", "data.shuffle=false"}, {5}},
         RunKind{"scratch_dense", {"method=scratch", "optim.weight_decay=0.1"}, {1, 6}},

@@ -51,6 +51,27 @@ TEST(Elementwise, Gradients) {
   }
 }
 
+TEST(Elementwise, DropoutDropsItsShareAndScalesTheRest) {
+  constexpr Index kSize = 200000;  // several chunks
+  Tensor ones({kSize});
+  std::ranges::fill(ones.span(), Real(1));
+  const Tensor y = dropout(ones, 0.25, 3).value();
+  Index dropped = 0;
+  for (const Real v : y.span()) {
+    if (v == 0)
+      ++dropped;
+    else
+      ASSERT_EQ(v, static_cast<Real>(1 / 0.75));
+  }
+  EXPECT_NEAR(static_cast<double>(dropped) / kSize, 0.25, 0.005);  // five standard deviations
+  const Tensor again = dropout(ones, 0.25, 3).value(), other = dropout(ones, 0.25, 4).value();
+  EXPECT_TRUE(std::ranges::equal(again.span(), y.span()));
+  EXPECT_FALSE(std::ranges::equal(other.span(), y.span()));
+  EXPECT_THROW(dropout(ones, 1, 3), std::invalid_argument);
+  expect_gradients([](const Variables& v) { return dropout(v[0], 0.5, 9); },
+                   {tensor_of({3, 3}, {0, 0.3, -0.3, 1, -1.2, 2, -2, 4, -4})});
+}
+
 TEST(Elementwise, HugeValuesStayFinite) {
   for (const Case& c : kCases) {
     const Variable x = leaf(tensor_of({2}, {1e4, -1e4}));

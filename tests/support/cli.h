@@ -233,7 +233,9 @@ inline void expect_same_store(const fs::path& actual, const fs::path& expected) 
 /// Two runs must have logged the same figures and written the same result.
 inline void expect_same_run(const fs::path& actual, const fs::path& expected) {
   EXPECT_EQ(metrics_of(actual), metrics_of(expected));
-  const char* result = fs::exists(expected / "focus.h5") ? "focus.h5" : "model.h5";
+  const char* result = fs::exists(expected / "focus.h5")  ? "focus.h5"
+                       : fs::exists(expected / "lora.h5") ? "lora.h5"
+                                                          : "model.h5";
   ASSERT_TRUE(fs::exists(actual / result)) << actual;
   expect_same_store(actual / result, expected / result);
 }
