@@ -89,6 +89,10 @@ int run_info(Arguments arguments) {
   if (store.has("/model")) {
     LoadedModel model = load_model(path);
     describe_model(model, facts);
+    facts.add("attention", model.focus   ? "focus"
+                           : model.rival ? kind_of(model.rival->config())
+                                         : "dense");
+    if (model.rival) facts.add("causal", model.rival->causal());
   }
   if (store.has("/focus")) describe_focus(store, facts);
   if (store.has("/train")) facts.add("step", store.int_attribute("/train", "step"));

@@ -1,6 +1,7 @@
 #include "apps/model_io.h"
 
 #include "apps/recipe.h"
+#include "apps/rival_spec.h"
 #include "autograd/check.h"
 #include "data/checksum.h"
 #include "data/safetensors.h"
@@ -11,6 +12,7 @@ namespace focus {
 namespace {
 
 std::string layer_path(std::size_t layer) { return fmt::format("/focus/layer_{:03}", layer); }
+std::string rival_layer_path(std::size_t layer) { return fmt::format("/rival/layer_{:03}", layer); }
 
 void add_to_fingerprint(Checksum& checksum, const std::string& name, const Variable& p) {
   checksum.update(name);
@@ -102,6 +104,10 @@ LoadedModel load_model(const std::filesystem::path& path, const std::string& tok
       model.focus = read_focus(store, *model.decoder, model.fingerprint, model.where);
       model.focus->compose(*model.decoder);
     }
+    if (store.has("/rival")) {
+      model.rival = read_rival(store, *model.decoder);
+      model.rival->compose(*model.decoder);
+    }
   }
   return model;
 }
@@ -175,9 +181,47 @@ void restore_focus(const StoreReader& store, FocusModel& focus) {
   }
 }
 
+void write_rival(StoreWriter& store, const RivalModel& rival) {
+  store.attribute("/rival", "kind", kind_of(rival.config()));
+  store.text("/rival/config.yaml",
+             std::visit([](const auto& config) { return dump_recipe(config); }, rival.config()));
+  for (std::size_t i = 0; i < rival.layers.size(); ++i) {
+    const RivalModel::Layer& layer = rival.layers[i];
+    store.attribute(rival_layer_path(i), "updates", layer.updates);
+    if (layer.constants.defined())
+      store.tensor(rival_layer_path(i) + "/constants", layer.constants);
+  }
+}
+
+std::unique_ptr<RivalModel> read_rival(const StoreReader& store, const Decoder& decoder) {
+  const std::string kind = store.string_attribute("/rival", "kind");
+  RivalConfig config = rival_of_kind(kind, store.describe());
+  std::visit(
+      [&](auto& settings) {
+        read_recipe_text(store.text("/rival/config.yaml"),
+                         store.describe() + ": /rival/config.yaml", {}, settings);
+      },
+      config);
+  auto rival = std::make_unique<RivalModel>(std::move(config), decoder.config());
+  restore_rival(store, *rival);
+  return rival;
+}
+
+void restore_rival(const StoreReader& store, RivalModel& rival) {
+  for (std::size_t i = 0; i < rival.layers.size(); ++i) {
+    RivalModel::Layer& layer = rival.layers[i];
+    layer.updates = store.int_attribute(rival_layer_path(i), "updates");
+    if (layer.constants.defined())
+      layer.constants = store.tensor(rival_layer_path(i) + "/constants", layer.constants.shape());
+  }
+}
+
 std::unique_ptr<FocusModel> load_adapter(const std::filesystem::path& path, LoadedModel& model) {
   if (!std::filesystem::exists(path))
     fail("{}: no such file; an adapter is what focus train writes as focus.h5", path.string());
+  if (model.rival)
+    fail("{}: was trained with {}; an adapter goes onto a model without an attention of its own",
+         model.where, model.rival->name());
   const StoreReader store(path);
   auto focus = read_focus(store, *model.decoder, model.fingerprint, model.where);
   focus->compose(*model.decoder);

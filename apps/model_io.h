@@ -9,14 +9,15 @@
 #include "data/store.h"
 #include "data/tokenizer.h"
 #include "focus/focus_model.h"
+#include "focus/rivals/rival_model.h"
 #include "layers/decoder.h"
 
 // Models and adapters on disk.
 //
 // A store of kind "model" holds /config.json, /tokenizer/* and /model/<published tensor name, dots
-// as slashes>; a Focus trained together with the model lies in /focus. One of kind "adapter" holds
-// /focus alone, and the base's fingerprint: no frozen weight, and it refuses another base. A
-// "training" store is either of the two plus /optim and /train.
+// as slashes>; a Focus trained together with the model lies in /focus, a rival attention in /rival.
+// One of kind "adapter" holds /focus alone, and the base's fingerprint: no frozen weight, and it
+// refuses another base. A "training" store is either of the two plus /optim and /train.
 namespace focus {
 
 struct LoadedModel {
@@ -25,6 +26,7 @@ struct LoadedModel {
   std::unique_ptr<Tokenizer> tokenizer;  // null where there is none
   std::string fingerprint;
   std::unique_ptr<FocusModel> focus;  // where the model was trained with one; composed
+  std::unique_ptr<RivalModel> rival;  // the same; never both
 
   /// The id put before every document: the config's BOS, else the tokenizer's, else none.
   std::optional<std::int32_t> document_start() const;
@@ -58,6 +60,15 @@ std::unique_ptr<FocusModel> read_focus(const StoreReader& store, const Decoder& 
 
 /// Overwrites the values of a Focus of the same settings (for resuming).
 void restore_focus(const StoreReader& store, FocusModel& focus);
+
+/// Adds a rival attention to a store: its kind, settings, and each layer's constants.
+void write_rival(StoreWriter& store, const RivalModel& rival);
+
+/// A rival attention as a store holds it.
+std::unique_ptr<RivalModel> read_rival(const StoreReader& store, const Decoder& decoder);
+
+/// Overwrites the constants of a rival attention of the same settings (for resuming).
+void restore_rival(const StoreReader& store, RivalModel& rival);
 
 /// Opens an adapter for a model, composes it and returns it.
 std::unique_ptr<FocusModel> load_adapter(const std::filesystem::path& path, LoadedModel& model);

@@ -2,12 +2,14 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "apps/compute.h"
 #include "focus/config.h"
+#include "focus/rivals/rival_model.h"
 #include "layers/model_config.h"
 #include "optim/adamw.h"
 
@@ -25,9 +27,10 @@ constexpr auto enum_names(Method) {
 }
 
 /// What attention the trained model runs: retrofit always has Focus.
-enum class AttentionChoice { dense, focus };
+enum class AttentionChoice { dense, focus, window, performer, routing_transformer };
 constexpr auto enum_names(AttentionChoice) {
-  return std::array<std::string_view, 2>{"dense", "focus"};
+  return std::array<std::string_view, 5>{"dense", "focus", "window", "performer",
+                                         "routing_transformer"};
 }
 
 /// The shape of a new model; keys are those of published config.json files.
@@ -108,6 +111,9 @@ struct RunConfig {
   ModelShape model;
   DataConfig data;
   FocusConfig focus;
+  WindowConfig window;
+  PerformerConfig performer;
+  RoutingTransformerConfig routing_transformer;
   OptimConfig optim;
   std::int64_t log_every = 10;
   std::int64_t eval_every = 100;
@@ -119,7 +125,8 @@ struct RunConfig {
   void visit(F&& f) {
     f("method", method,
       "retrofit: centroids on a frozen base; full: all of a base; scratch: a new model");
-    f("attention", attention, "of full and scratch: dense or focus; retrofit always has focus");
+    f("attention", attention,
+      "of full and scratch: dense, focus, or one of the rivals; retrofit always has focus");
     f("compute", compute, "of a frozen base: float32, or its matrices in bf16 (retrofit)");
     f("base", base, "checkpoint to start from: a store (.h5) or a Hugging Face folder");
     f("tokenizer", tokenizer, "bytes, or a tokenizer's file or folder; empty: the base's own");
@@ -130,6 +137,10 @@ struct RunConfig {
     f("model", model, "shape of a new model (scratch)");
     f("data", data, "text");
     f("focus", focus, "the method's settings");
+    f("window", window, "attention window: a local window alone (Longformer)");
+    f("performer", performer, "attention performer: random features");
+    f("routing_transformer", routing_transformer,
+      "attention routing_transformer: k-means clusters");
     f("optim", optim, "AdamW and its schedule");
     f("log_every", log_every, "steps between lines", {1, 1e9});
     f("eval_every", eval_every, "steps between validations; 0: at start and end only", {0, 1e9});
@@ -142,6 +153,8 @@ struct RunConfig {
   bool has_focus() const {
     return method == Method::retrofit || attention == AttentionChoice::focus;
   }
+  /// The rival attention that is trained, if it is one.
+  std::optional<RivalConfig> rival() const;
   bool trains_base() const { return method != Method::retrofit; }
   /// Throws std::invalid_argument where settings do not fit together.
   void validate() const;

@@ -129,10 +129,11 @@ void Trainer::build_model() {
   } else {
     model_ = load_model(config_.base, config_.tokenizer, config_.compute);
     model_.require_tokenizer();
-    // A base that was trained with a Focus comes composed with it; the recipe says what attention
-    // this run has.
-    for (Block& block : model_.decoder->layers()) block.self_attn.mechanism = {};
+    // A base that was trained with a Focus or a rival comes composed with it; the recipe says what
+    // attention this run has.
+    clear_mechanisms(*model_.decoder);
     model_.focus.reset();
+    model_.rival.reset();
   }
   compose(rng);
 }
@@ -147,6 +148,10 @@ void Trainer::compose(Rng& rng) {
                                           model_.decoder->config().num_hidden_layers, rng);
     focus_->compose(*model_.decoder);
     set_requires_grad(*focus_, true);
+  }
+  if (const auto rival = config_.rival()) {
+    rival_ = std::make_unique<RivalModel>(*rival, model_.decoder->config());
+    rival_->compose(*model_.decoder);
   }
   if (config_.trains_base()) set_requires_grad(*model_.decoder, true);
 }
@@ -214,6 +219,7 @@ StepResult Trainer::step_once(std::int64_t step) {
                          const Batch batch = train_->next();
                          Variable loss = model_.decoder->loss(batch.ids, batch.batch);
                          if (focus_) focus_->update_potentials();
+                         if (rival_) rival_->update();
                          return loss;
                        });
 }
@@ -290,6 +296,7 @@ void Trainer::save_checkpoint(const std::filesystem::path& path, std::int64_t st
   if (focus_)
     write_focus(store, *focus_,
                 config_.trains_base() ? model_fingerprint(*model_.decoder) : model_.fingerprint);
+  if (rival_) write_rival(store, *rival_);
   for (std::size_t i = 0; i < adamw_->parameters().size(); ++i) {
     const std::string& name = adamw_->parameters()[i].name;
     store.tensor(store_path("/optim/m", name), adamw_->moments()[i].m);
@@ -332,6 +339,7 @@ void Trainer::restore_checkpoint(const std::filesystem::path& path, std::int64_t
          path.string());
   if (config_.trains_base()) load_weights(*model_.decoder, *store.source("/model"));
   if (focus_) restore_focus(store, *focus_);
+  if (rival_) restore_rival(store, *rival_);
   for (std::size_t i = 0; i < adamw_->parameters().size(); ++i) {
     const std::string& name = adamw_->parameters()[i].name;
     AdamW::Moments& moments = adamw_->moments()[i];
@@ -356,6 +364,7 @@ std::filesystem::path Trainer::write_artifact(std::int64_t step) {
   if (whole) write_model(store, *model_.decoder, model_.tokenizer.get());
   if (focus_)
     write_focus(store, *focus_, whole ? model_fingerprint(*model_.decoder) : model_.fingerprint);
+  if (rival_) write_rival(store, *rival_);
   store.commit();
   return path;
 }

@@ -78,6 +78,7 @@ class Trainer {
   RunConfig config_;
   LoadedModel model_;
   std::unique_ptr<FocusModel> focus_;
+  std::unique_ptr<RivalModel> rival_;
   std::optional<Batches> train_, valid_;
   std::string data_fingerprint_;  // of the training tokens
   std::unique_ptr<AdamW> adamw_;

@@ -3,7 +3,7 @@ focus_test(cli_tests
   SOURCES
     apps/cli_import_test.cpp apps/cli_train_test.cpp apps/cli_resume_test.cpp
     apps/cli_eval_test.cpp apps/cli_generate_test.cpp apps/cli_bad_input_test.cpp
-    apps/cli_bad_file_test.cpp apps/cli_speed_test.cpp
+    apps/cli_bad_file_test.cpp apps/cli_speed_test.cpp apps/cli_rivals_test.cpp
   NEEDS apps
   LABELS cli)
 focus_test(reference_tests
