@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 
+#include "apps/recipe.h"
 #include "autograd/check.h"
 
 namespace focus {
@@ -205,6 +206,12 @@ EvalRow evaluate_rival(Decoder& decoder, RivalModel& rival, std::span<const Eval
               .compute = decoder.head_weight().in_bf16() ? Compute::bf16 : Compute::float32,
               .rival = rival.name(),
               .rival_causal = rival.causal()};
+  std::visit(
+      [&](auto settings) {
+        for (const RecipeField& field : recipe_fields(settings))
+          row.settings.emplace_back(field.key, field.text());
+      },
+      rival.config());
   const ComposedMechanisms restored(decoder);
   rival.compose(decoder);
   rival.pairs = {};
@@ -218,12 +225,12 @@ EvalRow evaluate_rival(Decoder& decoder, RivalModel& rival, std::span<const Eval
 }
 
 std::string format_rows(std::span<const EvalRow> rows) {
-  std::string table = fmt::format("{:<20} {:<22} {:<8} {:>10} {:>9} {:>9} {:>8} {:>8} {:>8}\n",
+  std::string table = fmt::format("{:<25} {:<22} {:<8} {:>10} {:>9} {:>9} {:>8} {:>8} {:>8}\n",
                                   "attention", "routing", "compute", "perplexity", "bits/byte",
                                   "tokens", "tok/s", "pairs", "largest");
   for (const EvalRow& row : rows) {
     table +=
-        fmt::format("{:<20} {:<22} {:<8} {:>10.4f} {:>9.5f} {:>9} {:>8.0f} {:>7.1f}% {:>8}\n",
+        fmt::format("{:<25} {:<22} {:<8} {:>10.4f} {:>9.5f} {:>9} {:>8.0f} {:>7.1f}% {:>8}\n",
                     row.name(), row.routing(), name_of(row.compute), row.score.perplexity(),
                     row.score.bits_per_byte(), row.score.tokens, row.rate(), 100 * row.groups.pairs,
                     row.has_groups() ? fmt::format("{:.1f}%", 100 * row.groups.dominance) : "-");
@@ -246,6 +253,7 @@ nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows) {
         {"tokens_scored", row.score.tokens},
         {"pairs_attended", row.groups.pairs}};
     if (row.mode.kind == AttentionMode::Kind::hard) json["top_k"] = row.mode.top_k;
+    for (const auto& [key, value] : row.settings) json["settings"][key] = value;
     if (row.has_groups()) {
       json["routing"] = enum_names(row.mode.balance)[static_cast<std::size_t>(row.mode.balance)];
       json["pairs_distant"] = row.groups.distant;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/compute.h"
@@ -64,6 +65,7 @@ struct EvalRow {
   std::vector<GroupStatistics> layers = {};  // empty for dense
   std::string rival = {};                    // a rival attention's name; the mode is then unused
   bool rival_causal = true;
+  std::vector<std::pair<std::string, std::string>> settings = {};  // of the rival, as in a recipe
 
   /// Tokens scored in a second.
   double rate() const { return seconds > 0 ? static_cast<double>(score.tokens) / seconds : 0; }

@@ -69,7 +69,7 @@ std::string RivalModel::name() const {
           [](const WindowConfig& c) { return fmt::format("window {}", c.window); },
           [](const PerformerConfig& c) { return fmt::format("performer m={}", c.num_features); },
           [](const RoutingTransformerConfig& c) {
-            return fmt::format("routing {}{}", c.num_clusters,
+            return fmt::format("routing {}{}{}", c.num_clusters, c.shared_qk ? " shared" : "",
                                c.choice == ClusterChoice::balanced ? " balanced" : "");
           },
           [](const SparqConfig& c) {

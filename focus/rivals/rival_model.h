@@ -31,7 +31,7 @@ class RivalModel {
   RivalModel& operator=(const RivalModel&) = delete;
 
   const RivalConfig& config() const { return config_; }
-  /// "window 128", "performer m=256", "routing 8 balanced", "sparq k=32 r=16", ...
+  /// "window 128", "performer m=256", "routing 8 shared balanced", "sparq k=32 r=16", ...
   std::string name() const;
   /// Whether what a token receives depends on nothing after it.
   bool causal() const;

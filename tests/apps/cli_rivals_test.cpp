@@ -75,8 +75,12 @@ TEST(CliRivals, RowsOfABaseAsItIs) {
   Words names;
   for (const auto& row : rows) names.push_back(row.at("attention"));
   EXPECT_EQ(names, (Words{"dense", "window 64", "window 8", "performer m=64", "routing 1",
-                          "routing 3 balanced", "sparq k=64 r=64 mean", "sparq k=4 r=2 mean",
+                          "routing 3 shared balanced", "sparq k=64 r=64 mean", "sparq k=4 r=2 mean",
                           "sparq k=4 r=2", "magicpig K=0 L=75", "magicpig K=4 L=8"}));
+  EXPECT_EQ(rows[8].at("settings"),
+            (nlohmann::json{
+                {"tokens", "4"}, {"rank", "2"}, {"local_window", "0"}, {"reallocate", "false"}}));
+  EXPECT_FALSE(rows[0].contains("settings"));
   const double dense = rows[0].at("perplexity");
   for (const std::size_t exact : {1, 4, 6, 9}) {
     EXPECT_NEAR(rows[exact].at("perplexity"), dense, 1e-4 * dense) << names[exact];
@@ -94,14 +98,14 @@ TEST(CliRivals, TheTableAndTheLeakTestSayWhatIsNotCausal) {
   const std::string balanced = "routing:3:choice=balanced:local_window=2";
   const ProcessResult table = cli().must_run({"eval", cli().base(), "--text", cli().valid_text(),
                                               "--context", "64", "--attention", balanced});
-  EXPECT_TRUE(contains(table.out, "routing 3 balanced   not causal")) << table.out;
+  EXPECT_TRUE(contains(table.out, "routing 3 shared balanced not causal")) << table.out;
   const Words leak = {"leak-test", cli().base(), "--context", "64", "--attention"};
   const ProcessResult sound = cli().must_run(
       leak + Words{"window:8,performer:16,routing:3,sparq:4,magicpig:4:tables=8:local_window=2"});
   EXPECT_FALSE(contains(sound.out, "LEAKS")) << sound.out;
   const ProcessResult leaks = cli().run(leak + Words{balanced});
   EXPECT_EQ(leaks.status, 1);
-  EXPECT_TRUE(contains(leaks.out, "routing 3 balanced, not causal")) << leaks.out;
+  EXPECT_TRUE(contains(leaks.out, "routing 3 shared balanced, not causal")) << leaks.out;
   EXPECT_TRUE(contains(leaks.out, "LEAKS")) << leaks.out;
 }
 

@@ -77,7 +77,7 @@ TEST(RivalModel, OnlyBalancedRoutingIsNotCausal) {
   const ModelConfig shape = tiny_config("gpt2");
   const RivalModel balanced(RoutingTransformerConfig{.choice = ClusterChoice::balanced}, shape);
   EXPECT_FALSE(balanced.causal());
-  EXPECT_EQ(balanced.name(), "routing 8 balanced");
+  EXPECT_EQ(balanced.name(), "routing 8 shared balanced");
 }
 
 TEST(RivalModel, TrainsThroughEveryMechanismThatHasAGradient) {
