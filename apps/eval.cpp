@@ -1,5 +1,6 @@
 #include "apps/command.h"
 #include "apps/progress.h"
+#include "apps/rival_spec.h"
 #include "autograd/check.h"
 
 namespace focus {
@@ -39,20 +40,60 @@ std::vector<AttentionMode> modes_for(const FocusModel* focus, const std::string&
   return modes;
 }
 
+/// A row to come: a mode of the model and its Focus, or a rival attention.
+struct Row {
+  AttentionMode mode = {.kind = AttentionMode::Kind::dense};
+  RivalModel* rival = nullptr;
+};
+
+/// What --attention lists, in its order; `rivals` receives those that the words make. Without a
+/// list: the modes, and the rival that the model was trained with.
+std::vector<Row> rows_for(const std::vector<std::string>& words, const LoadedModel& model,
+                          const std::vector<AttentionMode>& modes,
+                          std::vector<std::unique_ptr<RivalModel>>& rivals) {
+  std::vector<Row> rows;
+  const auto add_modes = [&](bool dense) {
+    for (const AttentionMode& mode : modes)
+      if ((mode.kind == AttentionMode::Kind::dense) == dense) rows.push_back({.mode = mode});
+  };
+  if (words.empty()) {
+    add_modes(true);
+    add_modes(false);
+    if (model.rival) rows.push_back({.rival = model.rival.get()});
+  }
+  for (const std::string& word : words) {
+    if (word == "dense") {
+      add_modes(true);
+    } else if (word == "focus") {
+      if (!model.focus)
+        fail("--attention focus: {} has no Focus; name one with --adapter", model.where);
+      add_modes(false);
+    } else if (word == "trained") {
+      if (!model.rival)
+        fail("--attention trained: {} was not trained with a rival attention", model.where);
+      rows.push_back({.rival = model.rival.get()});
+    } else {
+      rivals.push_back(
+          std::make_unique<RivalModel>(parse_rival(word, "--attention"), model.decoder->config()));
+      rows.push_back({.rival = rivals.back().get()});
+    }
+  }
+  return rows;
+}
+
 }  // namespace
 
 int run_eval(Arguments arguments) {
   std::string base, adapter, tokenizer, json, routing = "auto", hard_gate = "auto",
                                               compute = "float32";
-  std::vector<std::string> paths;
+  std::vector<std::string> paths, attention;
   TextOptions documents;
   EvalOptions options{.context = 0, .stride = 0};
   int threads = 0, max_top_k = 0;
   bool local_only = false;
   CLI::App app(
       "Perplexity of texts by the strided recipe of transformers' documentation, for dense, soft "
-      "and "
-      "hard k=1..K attention on the same windows.",
+      "and hard k=1..K attention, and the rivals that --attention names, on the same windows.",
       "focus eval");
   app.add_option("base", base, "the model: a store or a Hugging Face folder")->required();
   app.add_option("--adapter", adapter, "the adapter (focus.h5, lora.h5) or a PEFT folder");
@@ -77,6 +118,13 @@ int run_eval(Arguments arguments) {
                  "drop or keep the affinity on attended pairs, both; auto: as configured")
       ->check(CLI::IsMember({"auto", "drop", "keep", "both"}));
   app.add_option("--max-top-k", max_top_k, "largest k of hard attention (default: all groups)");
+  app.add_option("--attention", attention,
+                 "only these rows, in this order: dense; focus (soft and hard); trained (the rival "
+                 "that the model was trained with); or a rival put onto the model as it is: "
+                 "window:128, performer:256, routing:8, sparq:32, magicpig:8, with more settings "
+                 "as :KEY=VALUE, such as sparq:32:rank=16:reallocate=false")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_flag("--local-only", local_only, "also the local window alone, as a control");
   app.add_option("--compute", compute,
                  "float32, or bf16: the model's matrices stored and multiplied in bf16")
@@ -97,13 +145,21 @@ int run_eval(Arguments arguments) {
   const std::vector<EvalText> texts = read_texts(model, paths, documents);
 
   std::vector<EvalRow> rows;
-  const auto modes = modes_for(model.focus.get(), routing, hard_gate, max_top_k, local_only);
-  for (const AttentionMode& mode : modes) {
-    Progress progress({.label = "eval " + mode.name(), .total_steps = 1000, .line_every = 1 << 30});
+  std::vector<std::unique_ptr<RivalModel>> rivals;
+  const auto todo =
+      rows_for(attention, model,
+               modes_for(model.focus.get(), routing, hard_gate, max_top_k, local_only), rivals);
+  if (model.rival) clear_mechanisms(*model.decoder);
+  for (const auto& [mode, rival] : todo) {
+    Progress progress({.label = "eval " + (rival ? rival->name() : mode.name()),
+                       .total_steps = 1000,
+                       .line_every = 1 << 30});
     const auto report = [&](double share) {
       progress.update(static_cast<std::int64_t>(share * 1000), NAN, 0);
     };
-    rows.push_back(evaluate_mode(*model.decoder, model.focus.get(), mode, texts, options, report));
+    rows.push_back(
+        rival ? evaluate_rival(*model.decoder, *rival, texts, options, report)
+              : evaluate_mode(*model.decoder, model.focus.get(), mode, texts, options, report));
   }
 
   std::int64_t bytes = 0;

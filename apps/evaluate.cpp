@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 
+#include "apps/recipe.h"
 #include "autograd/check.h"
 
 namespace focus {
@@ -58,6 +59,39 @@ Score score_windows(const Decoder& decoder, const EvalText& text, std::span<cons
   Score score{.tokens = static_cast<std::int64_t>(rows.size())};
   for (const double nats : decoder.cross_entropy_rows(scored, targets)) score.nats += nats;
   return score;
+}
+
+/// Puts back, when it goes, the mechanisms that a decoder's layers had.
+class ComposedMechanisms {
+ public:
+  explicit ComposedMechanisms(Decoder& decoder) : decoder_(decoder) {
+    for (const Block& block : decoder.layers()) before_.push_back(block.self_attn.mechanism);
+  }
+  ~ComposedMechanisms() {
+    for (std::size_t i = 0; i < before_.size(); ++i)
+      decoder_.layers()[i].self_attn.mechanism = before_[i];
+  }
+  ComposedMechanisms(const ComposedMechanisms&) = delete;
+  ComposedMechanisms& operator=(const ComposedMechanisms&) = delete;
+
+ private:
+  Decoder& decoder_;
+  std::vector<AttentionMechanism> before_;
+};
+
+/// The score and the time of a row over all texts.
+void evaluate_texts(const Decoder& decoder, std::span<const EvalText> texts,
+                    const EvalOptions& options, const std::function<void(double)>& progress,
+                    EvalRow& row) {
+  const auto start = std::chrono::steady_clock::now();
+  double share = 0;
+  for (const EvalText& text : texts) {
+    row.score += evaluate(decoder, text, options, [&](double part) {
+      if (progress) progress(share + part / static_cast<double>(texts.size()));
+    });
+    share += 1 / static_cast<double>(texts.size());
+  }
+  row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 std::string_view name_of(Compute compute) {
@@ -120,9 +154,17 @@ Score evaluate(const Decoder& decoder, const EvalText& text, const EvalOptions& 
   return score;
 }
 
-std::string EvalRow::routing() const {
+bool EvalRow::has_groups() const {
   const bool local_only = mode.kind == AttentionMode::Kind::hard && mode.top_k == 0;
-  if (mode.kind == AttentionMode::Kind::dense || local_only) return "-";
+  return rival.empty() && mode.kind != AttentionMode::Kind::dense && !local_only;
+}
+
+bool EvalRow::causal() const {
+  return rival.empty() ? !has_groups() || mode.balance != Balance::sequence : rival_causal;
+}
+
+std::string EvalRow::routing() const {
+  if (!has_groups()) return causal() ? "-" : "not causal";
   const std::string name(enum_names(mode.balance)[static_cast<std::size_t>(mode.balance)]);
   return mode.balance == Balance::sequence ? name + " (not causal)" : name;
 }
@@ -138,15 +180,7 @@ EvalRow evaluate_mode(const Decoder& decoder, FocusModel* focus, const Attention
     focus->reset_statistics();
     focus->gather_statistics = true;
   }
-  const auto start = std::chrono::steady_clock::now();
-  double share = 0;
-  for (const EvalText& text : texts) {
-    row.score += evaluate(decoder, text, options, [&](double part) {
-      if (progress) progress(share + part / static_cast<double>(texts.size()));
-    });
-    share += 1 / static_cast<double>(texts.size());
-  }
-  row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  evaluate_texts(decoder, texts, options, progress, row);
   if (focus) {
     focus->gather_statistics = false;
     focus->mode = before;
@@ -158,17 +192,40 @@ EvalRow evaluate_mode(const Decoder& decoder, FocusModel* focus, const Attention
   return row;
 }
 
+EvalRow evaluate_rival(Decoder& decoder, RivalModel& rival, std::span<const EvalText> texts,
+                       const EvalOptions& options, const std::function<void(double)>& progress) {
+  EvalRow row{.mode = {.kind = AttentionMode::Kind::dense},
+              .compute = decoder.head_weight().in_bf16() ? Compute::bf16 : Compute::float32,
+              .rival = rival.name(),
+              .rival_causal = rival.causal()};
+  std::visit(
+      [&](auto settings) {
+        for (const RecipeField& field : recipe_fields(settings))
+          row.settings.emplace_back(field.key, field.text());
+      },
+      rival.config());
+  const ComposedMechanisms restored(decoder);
+  rival.compose(decoder);
+  rival.pairs = {};
+  rival.gather_statistics = true;
+  evaluate_texts(decoder, texts, options, progress, row);
+  rival.gather_statistics = false;
+  if (rival.pairs.all > 0)
+    row.groups.pairs =
+        static_cast<double>(rival.pairs.attended) / static_cast<double>(rival.pairs.all);
+  return row;
+}
+
 std::string format_rows(std::span<const EvalRow> rows) {
-  std::string table = fmt::format("{:<14} {:<22} {:<8} {:>10} {:>9} {:>9} {:>8} {:>8} {:>8}\n",
+  std::string table = fmt::format("{:<25} {:<22} {:<8} {:>10} {:>9} {:>9} {:>8} {:>8} {:>8}\n",
                                   "attention", "routing", "compute", "perplexity", "bits/byte",
                                   "tokens", "tok/s", "pairs", "largest");
   for (const EvalRow& row : rows) {
-    const bool dense = row.routing() == "-";
     table +=
-        fmt::format("{:<14} {:<22} {:<8} {:>10.4f} {:>9.5f} {:>9} {:>8.0f} {:>7.1f}% {:>8}\n",
-                    row.mode.name(), row.routing(), name_of(row.compute), row.score.perplexity(),
+        fmt::format("{:<25} {:<22} {:<8} {:>10.4f} {:>9.5f} {:>9} {:>8.0f} {:>7.1f}% {:>8}\n",
+                    row.name(), row.routing(), name_of(row.compute), row.score.perplexity(),
                     row.score.bits_per_byte(), row.score.tokens, row.rate(), 100 * row.groups.pairs,
-                    dense ? "-" : fmt::format("{:.1f}%", 100 * row.groups.dominance));
+                    row.has_groups() ? fmt::format("{:.1f}%", 100 * row.groups.dominance) : "-");
   }
   return table;
 }
@@ -176,20 +233,20 @@ std::string format_rows(std::span<const EvalRow> rows) {
 nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows) {
   auto list = nlohmann::ordered_json::array();
   for (const EvalRow& row : rows) {
-    const bool dense = row.routing() == "-";  // dense, or the local window alone: no groups
     nlohmann::ordered_json json = {
-        {"attention", row.mode.name()},
+        {"attention", row.name()},
         {"top_k", nullptr},
         {"routing", nullptr},
         {"compute", name_of(row.compute)},
-        {"causal", dense || row.mode.balance != Balance::sequence},
+        {"causal", row.causal()},
         {"perplexity", row.score.perplexity()},
         {"bits_per_byte", row.score.bits_per_byte()},
         {"nats_per_token", row.score.nats / static_cast<double>(row.score.tokens)},
         {"tokens_scored", row.score.tokens},
         {"pairs_attended", row.groups.pairs}};
     if (row.mode.kind == AttentionMode::Kind::hard) json["top_k"] = row.mode.top_k;
-    if (!dense) {
+    for (const auto& [key, value] : row.settings) json["settings"][key] = value;
+    if (row.has_groups()) {
       json["routing"] = enum_names(row.mode.balance)[static_cast<std::size_t>(row.mode.balance)];
       json["pairs_distant"] = row.groups.distant;
       json["largest_group"] = row.groups.dominance;

@@ -6,10 +6,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/compute.h"
 #include "focus/focus_model.h"
+#include "focus/rivals/rival_model.h"
 #include "layers/decoder.h"
 
 namespace focus {
@@ -60,11 +62,18 @@ struct EvalRow {
   double seconds = 0;  // not in the JSON, which is the same for the same figures
   GroupSummary groups = {};
   std::vector<GroupStatistics> layers = {};  // empty for dense
+  std::string rival = {};                    // a rival attention's name; the mode is then unused
+  bool rival_causal = true;
+  std::vector<std::pair<std::string, std::string>> settings = {};  // of the rival, as in a recipe
 
   /// Tokens scored in a second.
   double rate() const { return seconds > 0 ? static_cast<double>(score.tokens) / seconds : 0; }
 
-  /// "-", "carried", "sequence (not causal)", "none"
+  /// What attended: the rival's name, or the mode's.
+  std::string name() const { return rival.empty() ? mode.name() : rival; }
+  bool has_groups() const;
+  bool causal() const;
+  /// "-", "not causal", "carried", "sequence (not causal)", "none"
   std::string routing() const;
 };
 
@@ -72,6 +81,11 @@ struct EvalRow {
 EvalRow evaluate_mode(const Decoder& decoder, FocusModel* focus, const AttentionMode& mode,
                       std::span<const EvalText> texts, const EvalOptions& options,
                       const std::function<void(double)>& progress = {});
+
+/// The same with a rival attention composed onto the decoder, which goes back to what it had.
+EvalRow evaluate_rival(Decoder& decoder, RivalModel& rival, std::span<const EvalText> texts,
+                       const EvalOptions& options,
+                       const std::function<void(double)>& progress = {});
 
 /// The rows as a table for a terminal, and as JSON.
 std::string format_rows(std::span<const EvalRow> rows);

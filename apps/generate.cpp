@@ -52,6 +52,28 @@ Balance balance_of(const Options& options, const FocusModel& focus) {
   return balance;
 }
 
+/// Whether the rival attention that the model was trained with is what generates. Puts it away
+/// where another attention was asked for.
+bool generates_with_rival(const Options& options, LoadedModel& model) {
+  if (!model.rival) return false;
+  if (options.attention == "dense") {
+    clear_mechanisms(*model.decoder);
+    return false;
+  }
+  if (options.attention == "hard")
+    fail("{}: was trained with {} and has no Focus; leave --attention out, or use dense",
+         options.base, model.rival->name());
+  if (!options.measure.empty())
+    fail("--measure compares the caches of hard attention with dense; {} was trained with {}",
+         options.base, model.rival->name());
+  if (!model.rival->causal())
+    fail(
+        "{}: with {} what a token attends depends on later tokens, so it cannot generate; "
+        "--attention dense ignores it",
+        options.base, model.rival->name());
+  return true;
+}
+
 AttentionMode mode_of(const Options& options, const FocusModel* focus) {
   if (options.attention == "dense" || (options.attention == "auto" && focus == nullptr))
     return {.kind = AttentionMode::Kind::dense};
@@ -84,14 +106,17 @@ void write_now(const std::string& text) {
   std::fflush(stdout);
 }
 
-int generate(const Options& options, LoadedModel& model, const AttentionMode& mode) {
+int generate(const Options& options, LoadedModel& model, const AttentionMode& mode,
+             bool with_rival) {
   const Ids prompt = prompt_ids(options, model);
   const Index positions = model.decoder->config().max_position_embeddings;
   const auto prompt_tokens = static_cast<Index>(prompt.size());
   if (prompt_tokens > positions)
     fail("the prompt has {} tokens, but {} has {} positions; shorten it", prompt_tokens,
          options.base, positions);
-  Generator generator(*model.decoder, model.focus.get(), mode, !options.no_cache);
+  // A rival has no cache: it computes everything again with every token.
+  Generator generator(*model.decoder, model.focus.get(), mode, !options.no_cache && !with_rival);
+  const std::string attention = with_rival ? model.rival->name() : mode.name();
   TextStream stream(model.require_tokenizer(), prompt);
   Rng rng(options.seed);
   const auto end = model.document_end();
@@ -131,7 +156,7 @@ int generate(const Options& options, LoadedModel& model, const AttentionMode& mo
     fmt::print(stderr, "stopped: the model has no more than {} positions\n", positions);
   fmt::print(stderr, "prompt {} tokens, {:.1f} tok/s; {} new tokens, {:.1f} tok/s ({})\n",
              prompt_tokens, prefill_rate, ids.size(), decode_rate, stop);
-  fmt::print(stderr, "attention {}{}, ", mode.name(), routing == "-" ? "" : ", " + routing);
+  fmt::print(stderr, "attention {}{}, ", attention, routing == "-" ? "" : ", " + routing);
   nlohmann::ordered_json share, bytes;
   if (const RoutedCache* cache = generator.cache()) {
     share = cache->share_read();
@@ -143,7 +168,7 @@ int generate(const Options& options, LoadedModel& model, const AttentionMode& mo
   }
   write_json(options.json, {{"model", options.base},
                             {"adapter", options.adapter},
-                            {"attention", mode.name()},
+                            {"attention", attention},
                             {"routing", routing},
                             {"prompt_tokens", prompt_tokens},
                             {"new_tokens", ids.size()},
@@ -237,7 +262,9 @@ int run_generate(Arguments arguments) {
   app.add_option("--max-new-tokens", o.max_new_tokens, "stop after so many")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--attention", o.attention, "auto: hard where there is a Focus, else dense")
+  app.add_option(
+         "--attention", o.attention,
+         "auto: hard where there is a Focus, the rival that the model was trained with, else dense")
       ->check(CLI::IsMember({"auto", "dense", "hard"}));
   app.add_option("--hard-k", o.hard_k,
                  "groups a token keeps in hard attention; 0: the local window alone")
@@ -270,8 +297,9 @@ int run_generate(Arguments arguments) {
   set_threads(o.threads);
   LoadedModel model = load_model(o.base, o.tokenizer);
   if (!o.adapter.empty()) load_adapter(o.adapter, model);
+  const bool with_rival = generates_with_rival(o, model);
   const AttentionMode mode = mode_of(o, model.focus.get());
-  return o.measure.empty() ? generate(o, model, mode) : measure(o, model, mode);
+  return o.measure.empty() ? generate(o, model, mode, with_rival) : measure(o, model, mode);
 }
 
 }  // namespace focus

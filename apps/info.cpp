@@ -45,6 +45,10 @@ void describe_model(const ModelFiles& files, Facts& facts) {
     facts.add("tokenizer", files.tokenizer->kind());
     facts.add("tokenizer_fingerprint", files.tokenizer->fingerprint());
   }
+  facts.add("attention", files.focus   ? "focus"
+                         : files.rival ? kind_of(files.rival->config())
+                                       : "dense");
+  if (files.rival) facts.add("causal", files.rival->causal());
   if (files.focus)
     read_focus(*files.focus, model.fingerprint, files.where);  // must fit, and be whole
 }

@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include "apps/command.h"
+#include "apps/rival_spec.h"
 #include "autograd/check.h"
 
 namespace focus {
@@ -21,12 +22,13 @@ std::optional<Index> first_difference(const Tensor& before, const Tensor& after,
 int run_leak_test(Arguments arguments) {
   std::string base, adapter, json, routing = "auto";
   Index context = 0;
+  std::vector<std::string> attention;
   std::int64_t seed = 1, cuts = 4;
   int threads = 0;
   CLI::App app(
       "Changes later tokens, keeps the length, and demands bit-identical logits before them: "
-      "dense, soft "
-      "and hard k=1..K. Exit status 1 where a mode leaks.",
+      "dense, soft and hard k=1..K, the rival that the model was trained with, and those that "
+      "--attention names. Exit status 1 where a mode leaks.",
       "focus leak-test");
   app.add_option("base", base, "the model: a store or a Hugging Face folder")->required();
   app.add_option("--adapter", adapter, "the adapter (focus.h5, lora.h5) or a PEFT folder");
@@ -38,6 +40,10 @@ int run_leak_test(Arguments arguments) {
   app.add_option("--routing", routing,
                  "carried, sequence, none; auto: what the adapter was trained with")
       ->check(CLI::IsMember({"auto", "carried", "sequence", "none"}));
+  app.add_option("--attention", attention,
+                 "also these rivals, as focus eval takes them: window:128")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_option("--threads", threads, "threads");
   app.add_option("--json", json, "write the figures to this file too");
   parse_arguments(app, arguments);
@@ -64,6 +70,12 @@ int run_leak_test(Arguments arguments) {
                        .hard_gate = model.focus->config().hard_gate});
   }
 
+  std::vector<std::unique_ptr<RivalModel>> rivals;
+  if (model.rival) rivals.push_back(std::move(model.rival));
+  if (!rivals.empty()) clear_mechanisms(*model.decoder);
+  for (const std::string& word : attention)
+    rivals.push_back(std::make_unique<RivalModel>(parse_rival(word, "--attention"), config));
+
   const NoGrad guard;
   Rng rng(static_cast<std::uint64_t>(seed));
   const auto random_id = [&] {
@@ -76,11 +88,7 @@ int run_leak_test(Arguments arguments) {
   };
   bool leaks = false;
   auto results = nlohmann::ordered_json::array();
-  for (const AttentionMode& mode : modes) {
-    if (model.focus) model.focus->mode = mode;
-    const std::string name = EvalRow{.mode = mode}.routing() == "-"
-                                 ? mode.name()
-                                 : mode.name() + ", " + EvalRow{.mode = mode}.routing();
+  const auto test = [&](const std::string& name) {
     const Tensor before = logits(ids);
     std::optional<Index> leak;
     Index cut = 0;
@@ -108,6 +116,15 @@ int run_leak_test(Arguments arguments) {
         {{"mode", name},
          {"leaks", leak.has_value()},
          {"first_difference", leak ? nlohmann::ordered_json(*leak) : nlohmann::ordered_json()}});
+  };
+  for (const AttentionMode& mode : modes) {
+    if (model.focus) model.focus->mode = mode;
+    const std::string routing_name = EvalRow{.mode = mode}.routing();
+    test(routing_name == "-" ? mode.name() : mode.name() + ", " + routing_name);
+  }
+  for (const auto& rival : rivals) {
+    rival->compose(*model.decoder);
+    test(rival->causal() ? rival->name() : rival->name() + ", not causal");
   }
   write_json(json, {{"model", base},
                     {"adapter", adapter},

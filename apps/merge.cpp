@@ -48,6 +48,7 @@ int run_merge(Arguments arguments) {
   std::string base, adapter, out, tokenizer, json;
   std::vector<std::string> paths;
   EvalOptions options{.context = 0, .stride = 0};
+  TextOptions documents;
   int threads = 0;
   bool overwrite = false;
   CLI::App app(
@@ -65,7 +66,8 @@ int run_merge(Arguments arguments) {
                  "tokens of a window (default: 512, or the model's positions if fewer)");
   app.add_option("--stride", options.stride,
                  "tokens from one window to the next (default: half the context)");
-  app.add_option("--max-tokens", options.max_tokens, "only the first tokens of each text; 0: all");
+  app.add_option("--max-tokens", documents.max_tokens,
+                 "only the first tokens of each text; 0: all");
   app.add_flag("--overwrite", overwrite, "replace an existing store");
   app.add_option("--threads", threads, "threads");
   app.add_option("--json", json, "write the figures to this file too");
@@ -74,9 +76,9 @@ int run_merge(Arguments arguments) {
   refuse_existing(out, overwrite);
   set_threads(threads);
   LoadedModel model = load_model(base, tokenizer);
-  if (model.focus)
-    fail("{}: was trained with Focus, which the merged store would not hold; merge a dense base",
-         base);
+  if (model.focus || model.rival)
+    fail("{}: was trained with {}, which the merged store would not hold; merge a dense base", base,
+         model.focus ? "Focus" : model.rival->name());
   load_adapter(adapter, model);
   if (!model.lora)
     fail("{}: is no LoRA adapter; Focus is attention and cannot be folded into weights", adapter);
@@ -86,7 +88,7 @@ int run_merge(Arguments arguments) {
   if (options.context < 2 || options.context > positions)
     fail("--context {}: wanted from 2 to the {} positions of {}", options.context, positions, base);
   std::vector<EvalText> texts;
-  if (!paths.empty()) texts = read_texts(model, paths);
+  if (!paths.empty()) texts = read_texts(model, paths, documents);
 
   const Measured before = measure(model, texts, options);
   model.lora->merge();

@@ -1,5 +1,7 @@
 #include "apps/model_io.h"
 
+#include "apps/lora_io.h"
+#include "apps/rival_io.h"
 #include "autograd/check.h"
 #include "data/checksum.h"
 #include "data/safetensors.h"
@@ -52,6 +54,7 @@ ModelFiles open_store(const std::filesystem::path& path) {
         make_tokenizer(store.string_attribute("/tokenizer", "kind"), tokenizer, path.string());
   }
   if (store.has("/focus")) files.focus = open_focus(store);
+  if (store.has("/rival")) files.rival = read_rival(store, files.config);
   return files;
 }
 
@@ -127,6 +130,10 @@ LoadedModel load_model(const std::filesystem::path& path, const std::string& tok
     model.focus = read_focus(*files.focus, model.fingerprint, model.where);
     model.focus->compose(*model.decoder);
   }
+  if (files.rival) {
+    model.rival = std::move(files.rival);
+    model.rival->compose(*model.decoder);
+  }
   return model;
 }
 
@@ -160,38 +167,15 @@ void write_model(StoreWriter& store, Decoder& decoder, const Tokenizer* tokenize
       });
 }
 
-void write_lora(StoreWriter& store, const LoraModel& lora, const std::string& base_fingerprint) {
-  store.attribute("/lora", "base_fingerprint", base_fingerprint);
-  store.text("/lora/config.yaml", dump_recipe(lora.config()));
-  for (const auto& [name, tensor] : lora.tensors())
-    store.tensor(store_path("/lora/tensors", name), tensor);
-}
-
-std::unique_ptr<LoraModel> read_lora(const StoreReader& store, Decoder& decoder,
-                                     const std::string& fingerprint, const std::string& where) {
-  const std::string base = store.string_attribute("/lora", "base_fingerprint");
-  if (base != fingerprint)
-    fail("{}: made for the base with fingerprint {}, but {} has {}; use the base it was trained on",
-         store.describe(), base, where, fingerprint);
-  LoraConfig config;
-  read_recipe_text(store.text("/lora/config.yaml"), store.describe() + ": /lora/config.yaml", {},
-                   config);
-  Rng rng(0);
-  auto lora = std::make_unique<LoraModel>(config, decoder, rng);
-  restore_lora(store, *lora);
-  return lora;
-}
-
-void restore_lora(const StoreReader& store, LoraModel& lora) {
-  lora.load(*store.source("/lora/tensors"));
-}
-
 void load_adapter(const std::filesystem::path& path, LoadedModel& model) {
   if (!std::filesystem::exists(path))
     fail(
         "{}: no such file or folder; an adapter is what focus train writes as focus.h5 or lora.h5, "
         "a folder of focus export, or a PEFT folder",
         path.string());
+  if (model.rival)
+    fail("{}: was trained with {}; an adapter goes onto a model without an attention of its own",
+         model.where, model.rival->name());
   if (std::filesystem::is_directory(path) && !has_focus(path)) {
     model.lora = read_peft_adapter(path, *model.decoder);
     model.lora->compose();

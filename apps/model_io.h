@@ -11,15 +11,16 @@
 #include "data/tokenizer.h"
 #include "focus/focus_model.h"
 #include "focus/lora.h"
+#include "focus/rivals/rival_model.h"
 #include "layers/decoder.h"
 #include "layers/weights.h"
 
 // Models on disk, and Focus for them.
 //
 // A store of kind "model" holds /config.json, /tokenizer/* and /model/<published tensor name, dots
-// as slashes>; a Focus trained together with the model lies in /focus. One of kind "adapter" holds
-// /focus or /lora alone, and the base's fingerprint: no frozen weight, and it refuses another base.
-// A "training" store is either of the two plus /optim and /train.
+// as slashes>; a Focus trained together with the model lies in /focus, a rival attention in /rival.
+// One of kind "adapter" holds /focus or /lora alone, and the base's fingerprint: no frozen weight,
+// and it refuses another base. A "training" store is either of the two plus /optim and /train.
 namespace focus {
 
 struct LoadedModel {
@@ -28,6 +29,7 @@ struct LoadedModel {
   std::unique_ptr<Tokenizer> tokenizer;  // null where there is none
   std::string fingerprint;
   std::unique_ptr<FocusModel> focus;  // where the model was trained with one; composed
+  std::unique_ptr<RivalModel> rival;  // the same; never with Focus
   std::unique_ptr<LoraModel> lora;    // of an adapter; composed
 
   /// The id put before every document: the config's BOS, else the tokenizer's, else none.
@@ -45,6 +47,7 @@ struct ModelFiles {
   std::unique_ptr<TensorSource> weights;
   std::unique_ptr<Tokenizer> tokenizer;  // null where there is none
   std::optional<SavedFocus> focus;       // of a model that was trained with one
+  std::unique_ptr<RivalModel> rival;     // the same
 };
 
 /// A store or a Hugging Face folder. `tokenizer`, where not empty, is loaded instead of the model's
@@ -82,14 +85,6 @@ void write_model_head(StoreWriter& store, const ModelConfig& config, const Token
 /// Adds a model to a store: config, tokenizer, weights. Throws std::invalid_argument where they are
 /// stored in bf16.
 void write_model(StoreWriter& store, Decoder& decoder, const Tokenizer* tokenizer);
-
-/// Adds LoRA to a store: settings, matrices under their PEFT names, the base's fingerprint.
-void write_lora(StoreWriter& store, const LoraModel& lora, const std::string& base_fingerprint);
-/// LoRA as a store holds it, with read_focus's refusal of another base; not composed yet.
-std::unique_ptr<LoraModel> read_lora(const StoreReader& store, Decoder& decoder,
-                                     const std::string& fingerprint, const std::string& where);
-/// Overwrites the values of a LoRA of the same settings (for resuming).
-void restore_lora(const StoreReader& store, LoraModel& lora);
 
 /// Opens an adapter for a model and composes it: a store or folder with Focus, a store with LoRA,
 /// or a PEFT folder, whose base is known by its shapes alone.

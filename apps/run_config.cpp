@@ -41,6 +41,21 @@ ModelConfig ModelShape::to_model_config(Index vocab_size, Index context) const {
   return c;
 }
 
+std::optional<RivalConfig> RunConfig::rival() const {
+  switch (attention) {
+    case AttentionChoice::window:
+      return window;
+    case AttentionChoice::performer:
+      return performer;
+    case AttentionChoice::routing_transformer:
+      return routing_transformer;
+    case AttentionChoice::dense:
+    case AttentionChoice::focus:
+      break;
+  }
+  return std::nullopt;
+}
+
 void RunConfig::validate() const {
   check(!data.train.empty(), "data.train is empty: name text files or folders");
   check(method == Method::scratch || !base.empty(),
@@ -65,6 +80,13 @@ void RunConfig::validate_step() const {
         attention == AttentionChoice::dense,
         "attention focus is not supported together with lora: leave attention dense, or retrofit");
     lora.validate();
+  }
+  if (const auto other = rival()) {
+    check(trains_base(),
+          "attention {0} has nothing to train on a frozen base: use method full or scratch, or "
+          "focus eval --attention {0} for the base as it is",
+          kind_of(*other));
+    std::visit([](const auto& settings) { settings.validate(); }, *other);
   }
 }
 

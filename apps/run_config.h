@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "apps/compute.h"
 #include "focus/config.h"
 #include "focus/lora.h"
+#include "focus/rivals/rival_model.h"
 #include "layers/model_config.h"
 #include "optim/adamw.h"
 
@@ -27,9 +29,10 @@ constexpr auto enum_names(Method) {
 }
 
 /// What attention the trained model runs: retrofit always has Focus.
-enum class AttentionChoice { dense, focus };
+enum class AttentionChoice { dense, focus, window, performer, routing_transformer };
 constexpr auto enum_names(AttentionChoice) {
-  return std::array<std::string_view, 2>{"dense", "focus"};
+  return std::array<std::string_view, 5>{"dense", "focus", "window", "performer",
+                                         "routing_transformer"};
 }
 
 /// The shape of a new model; keys are those of published config.json files.
@@ -111,6 +114,9 @@ struct RunConfig {
   DataConfig data;
   FocusConfig focus;
   LoraConfig lora;
+  WindowConfig window;
+  PerformerConfig performer;
+  RoutingTransformerConfig routing_transformer;
   OptimConfig optim;
   std::int64_t log_every = 10;
   std::int64_t eval_every = 100;
@@ -123,7 +129,8 @@ struct RunConfig {
     f("method", method,
       "retrofit: centroids on a frozen base; full: all of a base; scratch: a new model; lora: "
       "low-rank adapters on a frozen base");
-    f("attention", attention, "of full and scratch: dense or focus; retrofit always has focus");
+    f("attention", attention,
+      "of full and scratch: dense, focus, or one of the rivals; retrofit always has focus");
     f("compute", compute, "of a frozen base: float32, or its matrices in bf16 (retrofit)");
     f("base", base, "checkpoint to start from: a store (.h5) or a Hugging Face folder");
     f("tokenizer", tokenizer, "bytes, or a tokenizer's file or folder; empty: the base's own");
@@ -135,6 +142,10 @@ struct RunConfig {
     f("data", data, "text");
     f("focus", focus, "the method's settings");
     f("lora", lora, "low-rank adapters (lora)");
+    f("window", window, "attention window: a local window alone (Longformer)");
+    f("performer", performer, "attention performer: random features");
+    f("routing_transformer", routing_transformer,
+      "attention routing_transformer: k-means clusters");
     f("optim", optim, "AdamW and its schedule");
     f("log_every", log_every, "steps between lines", {1, 1e9});
     f("eval_every", eval_every, "steps between validations; 0: at start and end only", {0, 1e9});
@@ -147,6 +158,8 @@ struct RunConfig {
   bool has_focus() const {
     return method == Method::retrofit || attention == AttentionChoice::focus;
   }
+  /// The rival attention that is trained, if it is one.
+  std::optional<RivalConfig> rival() const;
   bool trains_base() const { return method == Method::full || method == Method::scratch; }
   /// Throws std::invalid_argument where settings do not fit together.
   void validate() const;

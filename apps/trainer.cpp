@@ -6,8 +6,10 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "apps/lora_io.h"
 #include "apps/progress.h"
 #include "apps/recipe.h"
+#include "apps/rival_io.h"
 #include "autograd/check.h"
 #include "data/checkpoint_folder.h"
 #include "data/checksum.h"
@@ -152,10 +154,11 @@ void Trainer::build_model() {
   } else {
     model_ = load_model(config_.base, config_.tokenizer, config_.compute);
     model_.require_tokenizer();
-    // A base that was trained with a Focus comes composed with it; the recipe says what attention
-    // this run has.
-    for (Block& block : model_.decoder->layers()) block.self_attn.mechanism = {};
+    // A base that was trained with a Focus or a rival comes composed with it; the recipe says what
+    // attention this run has.
+    clear_mechanisms(*model_.decoder);
     model_.focus.reset();
+    model_.rival.reset();
   }
   compose(rng);
 }
@@ -175,6 +178,10 @@ void Trainer::compose(Rng& rng) {
     lora_ = std::make_unique<LoraModel>(config_.lora, *model_.decoder, rng);
     lora_->compose();
     set_requires_grad(*lora_, true);
+  }
+  if (const auto rival = config_.rival()) {
+    rival_ = std::make_unique<RivalModel>(*rival, model_.decoder->config());
+    rival_->compose(*model_.decoder);
   }
   if (config_.trains_base()) set_requires_grad(*model_.decoder, true);
 }
@@ -244,6 +251,7 @@ StepResult Trainer::step_once(std::int64_t step) {
                          const Dropout dropout(lora_.get(), dropout_key(config_, step, part));
                          Variable loss = model_.decoder->loss(batch.ids, batch.batch);
                          if (focus_) focus_->update_potentials();
+                         if (rival_) rival_->update();
                          return loss;
                        });
 }
@@ -323,6 +331,7 @@ void Trainer::save_checkpoint(const std::filesystem::path& path, std::int64_t st
     write_focus(store, *focus_,
                 config_.trains_base() ? model_fingerprint(*model_.decoder) : model_.fingerprint);
   if (lora_) write_lora(store, *lora_, model_.fingerprint);
+  if (rival_) write_rival(store, *rival_);
   for (std::size_t i = 0; i < adamw_->parameters().size(); ++i) {
     const std::string& name = adamw_->parameters()[i].name;
     store.tensor(store_path("/optim/m", name), adamw_->moments()[i].m);
@@ -367,6 +376,7 @@ void Trainer::restore_checkpoint(const std::filesystem::path& path, std::int64_t
   if (config_.trains_base()) load_weights(*model_.decoder, *store.source("/model"));
   if (focus_) restore_focus(open_focus(store), *focus_);
   if (lora_) restore_lora(store, *lora_);
+  if (rival_) restore_rival(store, *rival_);
   for (std::size_t i = 0; i < adamw_->parameters().size(); ++i) {
     const std::string& name = adamw_->parameters()[i].name;
     AdamW::Moments& moments = adamw_->moments()[i];
@@ -394,6 +404,7 @@ std::filesystem::path Trainer::write_artifact(std::int64_t step) {
   if (focus_)
     write_focus(store, *focus_, whole ? model_fingerprint(*model_.decoder) : model_.fingerprint);
   if (lora_) write_lora(store, *lora_, model_.fingerprint);
+  if (rival_) write_rival(store, *rival_);
   store.commit();
   return path;
 }

@@ -80,6 +80,7 @@ class Trainer {
   LoadedModel model_;
   std::unique_ptr<FocusModel> focus_;
   std::unique_ptr<LoraModel> lora_;
+  std::unique_ptr<RivalModel> rival_;
   std::optional<Batches> train_, valid_;
   std::string data_fingerprint_;  // of the training tokens
   std::unique_ptr<AdamW> adamw_;

@@ -165,6 +165,10 @@ std::vector<double> Decoder::cross_entropy_rows(const Tensor& hidden,
   return linear_cross_entropy_rows(hidden, head_weight(), targets, final_softcap());
 }
 
+void clear_mechanisms(Decoder& decoder) {
+  for (Block& block : decoder.layers()) block.self_attn.mechanism = {};
+}
+
 std::vector<std::int32_t> shifted_targets(std::span<const std::int32_t> ids, Index batch) {
   const std::size_t seq_len = ids.size() / static_cast<std::size_t>(batch);
   std::vector<std::int32_t> targets(ids.size(), -1);

@@ -156,6 +156,9 @@ class Decoder {
   mutable RotaryTable rotary_;  // for the longest sequence so far
 };
 
+/// Makes every layer attend as it does by itself: dense, causal.
+void clear_mechanisms(Decoder& decoder);
+
 /// Targets of next-token prediction: ids shifted by one inside each sequence, -1 at its end.
 std::vector<std::int32_t> shifted_targets(std::span<const std::int32_t> ids, Index batch);
 

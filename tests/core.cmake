@@ -24,6 +24,13 @@ focus_test(focus_tests BOTH
     focus/generator_test.cpp focus/lora_test.cpp
   NEEDS focus optim
   LABELS core)
+focus_test(rivals_tests BOTH
+  SOURCES
+    focus/rivals/window_attention_test.cpp focus/rivals/performer_test.cpp
+    focus/rivals/routing_transformer_test.cpp focus/rivals/sparq_test.cpp
+    focus/rivals/magicpig_test.cpp focus/rivals/rival_model_test.cpp
+  NEEDS focus
+  LABELS core)
 # Once more with the kernels of lesser machines; skipped where this one is lesser still.
 foreach(simd avx2 baseline)
   foreach(program autograd_tests focus_tests)

@@ -1,0 +1,142 @@
+#include <cmath>
+
+#include "tests/support/cli.h"
+
+// Models with the rivals' attention: trained, stored, resumed, evaluated, refused.
+namespace focus {
+namespace {
+
+Cli& cli() { return Cli::instance(); }
+
+Words with(const std::string& attention) {
+  return {"attention=" + attention, "window.window=12", "performer.num_features=16",
+          "routing_transformer.num_clusters=3", "routing_transformer.local_window=4"};
+}
+nlohmann::json rows_of(const Words& more) {
+  return cli().figures(Words{"eval"} + more + Words{"--text", cli().valid_text()}).at("rows");
+}
+
+const Words kTrained = {"window", "performer", "routing_transformer"};
+
+TEST(CliRivals, TrainStoreAndUseWhatWasTrained) {
+  for (const std::string& name : kTrained) {
+    SCOPED_TRACE(name);
+    const std::string out = cli().fresh(name);
+    const auto trained = cli().figures(cli().scratch(with(name) + Words{"out=" + out, "steps=20"}));
+    EXPECT_LT(trained.at("valid_loss"), trained.at("valid_loss_start").get<double>() - 0.3);
+
+    const std::string model = out + "/model.h5";
+    EXPECT_EQ(cli().figures({"info", model}).at("attention"), name);
+    const auto rows = rows_of({model, "--context", "64"});
+    ASSERT_EQ(rows.size(), 2u);
+    EXPECT_EQ(rows[0].at("attention"), "dense");
+    EXPECT_TRUE(rows[1].at("attention").get<std::string>().starts_with(name.substr(0, 6)));
+    EXPECT_TRUE(rows[1].at("causal").get<bool>());
+    EXPECT_NE(rows[0].at("perplexity"), rows[1].at("perplexity"));
+    if (name == "performer")
+      EXPECT_EQ(rows[1].at("pairs_attended"), 1.0);
+    else
+      EXPECT_LT(rows[1].at("pairs_attended"), 0.9);
+    EXPECT_EQ(rows_of({model, "--context", "64", "--attention", "trained"})[0], rows[1]);
+
+    const Words prompt = {"generate", model, "--prompt", "Once", "--max-new-tokens", "12"};
+    const auto own = cli().figures(prompt);
+    EXPECT_EQ(own.at("attention"), rows[1].at("attention"));
+    EXPECT_EQ(own.at("new_tokens"), 12);
+    EXPECT_EQ(cli().figures(prompt + Words{"--attention", "dense"}).at("attention"), "dense");
+    expect_refused(prompt + Words{"--attention", "hard"}, {model, "has no Focus"});
+    EXPECT_EQ(cli().run({"leak-test", model, "--context", "64"}).status, 0);
+  }
+}
+
+TEST(CliRivals, ResumingChangesNothing) {
+  for (const std::string& name : kTrained) {
+    SCOPED_TRACE(name);
+    const std::string whole = cli().fresh("whole"), parts = cli().fresh("parts");
+    const Words recipe = cli().scratch(with(name));
+    cli().must_run(recipe + Words{"out=" + whole});
+    cli().must_run(recipe + Words{"out=" + parts, "--stop-at", "5"});
+    cli().must_run(recipe + Words{"out=" + parts, "--resume"});
+    const StoreReader a(whole + "/model.h5"), b(parts + "/model.h5");
+    for (const std::string& path : a.all_datasets()) {
+      if (!path.starts_with("/model") && !path.ends_with("/constants")) continue;
+      EXPECT_TRUE(same_bits(a.tensor(path), b.tensor(path))) << path;
+    }
+    EXPECT_EQ(a.has("/rival/layer_000/constants"), name != "window");
+  }
+}
+
+TEST(CliRivals, RowsOfABaseAsItIs) {
+  const auto rows =
+      rows_of({cli().base(), "--context", "64", "--attention",
+               "dense,window:64,window:8,performer:64,routing:1:shared_qk=false,"
+               "routing:3:choice=balanced:local_window=2,sparq:64:rank=64,sparq:4:rank=2,"
+               "sparq:4:rank=2:reallocate=false,magicpig:0,magicpig:4:tables=8:local_window=2"});
+  Words names;
+  for (const auto& row : rows) names.push_back(row.at("attention"));
+  EXPECT_EQ(names, (Words{"dense", "window 64", "window 8", "performer m=64", "routing 1",
+                          "routing 3 shared balanced", "sparq k=64 r=64 mean", "sparq k=4 r=2 mean",
+                          "sparq k=4 r=2", "magicpig K=0 L=75", "magicpig K=4 L=8"}));
+  EXPECT_EQ(rows[8].at("settings"),
+            (nlohmann::json{
+                {"tokens", "4"}, {"rank", "2"}, {"local_window", "0"}, {"reallocate", "false"}}));
+  EXPECT_FALSE(rows[0].contains("settings"));
+  const double dense = rows[0].at("perplexity");
+  for (const std::size_t exact : {1, 4, 6, 9}) {
+    EXPECT_NEAR(rows[exact].at("perplexity"), dense, 1e-4 * dense) << names[exact];
+    EXPECT_EQ(rows[exact].at("pairs_attended"), 1.0) << names[exact];
+  }
+  for (const std::size_t sparse : {2, 5, 7, 8, 10})
+    EXPECT_LT(rows[sparse].at("pairs_attended"), 0.9) << names[sparse];
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(rows[i].at("causal").get<bool>(), i != 5) << names[i];
+    EXPECT_TRUE(std::isfinite(rows[i].at("perplexity").get<double>())) << names[i];
+  }
+}
+
+TEST(CliRivals, TheTableAndTheLeakTestSayWhatIsNotCausal) {
+  const std::string balanced = "routing:3:choice=balanced:local_window=2";
+  const ProcessResult table = cli().must_run({"eval", cli().base(), "--text", cli().valid_text(),
+                                              "--context", "64", "--attention", balanced});
+  EXPECT_TRUE(contains(table.out, "routing 3 shared balanced not causal")) << table.out;
+  const Words leak = {"leak-test", cli().base(), "--context", "64", "--attention"};
+  const ProcessResult sound = cli().must_run(
+      leak + Words{"window:8,performer:16,routing:3,sparq:4,magicpig:4:tables=8:local_window=2"});
+  EXPECT_FALSE(contains(sound.out, "LEAKS")) << sound.out;
+  const ProcessResult leaks = cli().run(leak + Words{balanced});
+  EXPECT_EQ(leaks.status, 1);
+  EXPECT_TRUE(contains(leaks.out, "routing 3 shared balanced, not causal")) << leaks.out;
+  EXPECT_TRUE(contains(leaks.out, "LEAKS")) << leaks.out;
+}
+
+TEST(CliRivals, FocusBesideARival) {
+  const auto rows = rows_of({cli().base(), "--adapter", cli().adapter(), "--context", "64",
+                             "--attention", "window:8,focus"});
+  ASSERT_EQ(rows.size(), 5u);
+  EXPECT_EQ(rows[0].at("attention"), "window 8");
+  EXPECT_EQ(rows[1].at("attention"), "soft");
+  EXPECT_EQ(rows_of({cli().base(), "--adapter", cli().adapter(), "--context", "64"})[1], rows[1]);
+}
+
+TEST(CliRivals, WhatDoesNotFitIsRefusedByName) {
+  const Words eval = {"eval", cli().base(), "--text", cli().valid_text(), "--attention"};
+  expect_refused(eval + Words{"longformer:8"}, {"longformer", "window, performer"});
+  expect_refused(eval + Words{"window:none"}, {"window:none", "window"});
+  expect_refused(eval + Words{"sparq:8:tokns=3"}, {"tokns", "did you mean tokens?"});
+  expect_refused(eval + Words{"sparq:8:16"}, {"sparq:8:16", "KEY=VALUE"});
+  expect_refused(eval + Words{"focus"}, {"--adapter"});
+  expect_refused(eval + Words{"trained"}, {"not trained with a rival"});
+  const std::string out = cli().fresh("refused");
+  expect_refused(cli().retrofit({"attention=performer", "out=" + out}),
+                 {"performer", "frozen base", "focus eval"});
+  expect_refused(cli().scratch({"attention=performer", "out=" + out, "model.model_type=mistral",
+                                "model.sliding_window=8"}),
+                 {"performer", "mistral", "sliding window of 8"});
+  expect_refused(
+      cli().scratch({"attention=routing_transformer", "out=" + out, "model.num_key_value_heads=2"}),
+      {"shared_qk=false"});
+  EXPECT_FALSE(fs::exists(out));
+}
+
+}  // namespace
+}  // namespace focus

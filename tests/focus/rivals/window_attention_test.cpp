@@ -1,0 +1,54 @@
+#include "focus/rivals/window_attention.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/gradcheck.h"
+#include "tests/support/rival_case.h"
+
+namespace focus {
+namespace {
+
+Variable run(const Variables& x, const AttentionOptions& options, Index window) {
+  return window_attention(x[0], x[1], x[2], options, {.window = window});
+}
+
+TEST(WindowAttention, AttendsTheLastTokensOnly) {
+  for (const Index sliding : {Index{0}, Index{5}, Index{40}})
+    for (const Real softcap : {Real(0), Real(2)}) {
+      const auto x = inputs_of({.heads = 4});
+      const AttentionOptions options{
+          .scale = Real(0.4), .softcap = softcap, .sliding_window = sliding};
+      const Tensor expected = naive_attention(x, [&](const NaiveQuery& q, Index j) {
+        return q.token - j < 9 && q.sees(j, options) ? std::exp(q.score(j, options)) : 0;
+      });
+      EXPECT_LE(relative_difference(run({x[0], x[1], x[2]}, options, 9).value(), expected),
+                tolerance(1e-5, 1e-12));
+    }
+}
+
+TEST(WindowAttention, IsDenseWhereItHoldsEveryToken) {
+  const auto x = inputs_of({});
+  const AttentionOptions options{.scale = Real(0.4)};
+  EXPECT_TRUE(same_bits(run({x[0], x[1], x[2]}, options, 70).value(),
+                        attention(x[0], x[1], x[2], options).value()));
+}
+
+TEST(WindowAttention, Gradient) {
+  expect_gradients([](const Variables& x) { return run(x, {.scale = Real(0.4)}, 4); },
+                   inputs_of({.batch = 1, .seq_len = 9, .head_dim = 3}));
+}
+
+TEST(WindowAttention, CountsItsPairs) {
+  const PairCounts counts = count_window_pairs(10, 3, 0);
+  EXPECT_EQ(counts.all, 55);
+  EXPECT_EQ(counts.attended, 1 + 2 + 8 * 3);
+  EXPECT_EQ(count_window_pairs(10, 3, 2).attended, 1 + 9 * 2);
+  EXPECT_EQ(count_window_pairs(10, 30, 0).attended, 55);
+}
+
+TEST(WindowAttention, RefusesAnEmptyWindow) {
+  EXPECT_THROW(WindowConfig{.window = 0}.validate(), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace focus
