@@ -56,8 +56,7 @@ Score score_windows(const Decoder& decoder, const EvalText& text, std::span<cons
     std::copy_n(hidden.data() + rows[r] * width, width,
                 scored.data() + static_cast<Index>(r) * width);
   Score score{.tokens = static_cast<std::int64_t>(rows.size())};
-  for (const double nats : decoder.cross_entropy_rows(scored, targets))
-    score.nats += nats;
+  for (const double nats : decoder.cross_entropy_rows(scored, targets)) score.nats += nats;
   return score;
 }
 
@@ -174,7 +173,7 @@ std::string format_rows(std::span<const EvalRow> rows) {
   return table;
 }
 
-nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows) {
+nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows, bool with_speed) {
   auto list = nlohmann::ordered_json::array();
   for (const EvalRow& row : rows) {
     const bool dense = row.routing() == "-";  // dense, or the local window alone: no groups
@@ -189,6 +188,7 @@ nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows) {
         {"nats_per_token", row.score.nats / static_cast<double>(row.score.tokens)},
         {"tokens_scored", row.score.tokens},
         {"pairs_attended", row.groups.pairs}};
+    if (with_speed) json["tokens_per_second"] = row.rate();
     if (row.mode.kind == AttentionMode::Kind::hard) json["top_k"] = row.mode.top_k;
     if (!dense) {
       json["routing"] = enum_names(row.mode.balance)[static_cast<std::size_t>(row.mode.balance)];

@@ -25,6 +25,7 @@ constexpr std::array kCommands = {
     Command{"export", focus::run_export, "a store into a Hugging Face folder; Focus beside it"},
     Command{"train", focus::run_train, "retrofit, full or scratch, by a recipe"},
     Command{"eval", focus::run_eval, "perplexity: dense, soft and hard attention side by side"},
+    Command{"compare", focus::run_compare, "many runs by one recipe: one table, one page"},
     Command{"generate", focus::run_generate, "goes on from a prompt, with a routed cache"},
     Command{"logits", focus::run_logits, "one sequence's logits and groups, for other programs"},
     Command{"info", focus::run_info, "what a store or folder holds; verifies checksums"},
