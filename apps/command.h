@@ -23,6 +23,7 @@ int run_logits(Arguments arguments);
 int run_train(Arguments arguments);
 int run_eval(Arguments arguments);
 int run_merge(Arguments arguments);
+int run_compare(Arguments arguments);
 int run_generate(Arguments arguments);
 int run_info(Arguments arguments);
 int run_leak_test(Arguments arguments);

@@ -90,7 +90,7 @@ int run_eval(Arguments arguments) {
   TextOptions documents;
   EvalOptions options{.context = 0, .stride = 0};
   int threads = 0, max_top_k = 0;
-  bool local_only = false;
+  bool local_only = false, with_speed = false;
   CLI::App app(
       "Perplexity of texts by the strided recipe of transformers' documentation, for dense, soft "
       "and hard k=1..K attention, and the rivals that --attention names, on the same windows.",
@@ -131,6 +131,8 @@ int run_eval(Arguments arguments) {
       ->check(CLI::IsMember({"float32", "bf16"}));
   app.add_option("--threads", threads, "threads");
   app.add_option("--json", json, "write the figures to this file too");
+  app.add_flag("--json-speed", with_speed,
+               "put tokens_per_second into the JSON, which without it is the same every time");
   parse_arguments(app, arguments);
 
   set_threads(threads);
@@ -188,7 +190,7 @@ int run_eval(Arguments arguments) {
                     {"stride", options.stride},
                     {"compute", compute},
                     {"num_groups", model.focus ? model.focus->config().num_groups : 0},
-                    {"rows", rows_to_json(rows)}});
+                    {"rows", rows_to_json(rows, with_speed)}});
   return 0;
 }
 

@@ -230,7 +230,7 @@ std::string format_rows(std::span<const EvalRow> rows) {
   return table;
 }
 
-nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows) {
+nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows, bool with_speed) {
   auto list = nlohmann::ordered_json::array();
   for (const EvalRow& row : rows) {
     nlohmann::ordered_json json = {
@@ -244,6 +244,7 @@ nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows) {
         {"nats_per_token", row.score.nats / static_cast<double>(row.score.tokens)},
         {"tokens_scored", row.score.tokens},
         {"pairs_attended", row.groups.pairs}};
+    if (with_speed) json["tokens_per_second"] = row.rate();
     if (row.mode.kind == AttentionMode::Kind::hard) json["top_k"] = row.mode.top_k;
     for (const auto& [key, value] : row.settings) json["settings"][key] = value;
     if (row.has_groups()) {

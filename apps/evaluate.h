@@ -59,7 +59,7 @@ struct EvalRow {
   AttentionMode mode;
   Compute compute = Compute::float32;  // of the decoder
   Score score = {};
-  double seconds = 0;  // not in the JSON, which is the same for the same figures
+  double seconds = 0;  // in the JSON only where asked for
   GroupSummary groups = {};
   std::vector<GroupStatistics> layers = {};  // empty for dense
   std::string rival = {};                    // a rival attention's name; the mode is then unused
@@ -87,8 +87,9 @@ EvalRow evaluate_rival(Decoder& decoder, RivalModel& rival, std::span<const Eval
                        const EvalOptions& options,
                        const std::function<void(double)>& progress = {});
 
-/// The rows as a table for a terminal, and as JSON.
+/// The rows as a table for a terminal, and as JSON: the same for the same figures, unless
+/// `with_speed` adds tokens_per_second.
 std::string format_rows(std::span<const EvalRow> rows);
-nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows);
+nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows, bool with_speed = false);
 
 }  // namespace focus

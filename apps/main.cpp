@@ -26,6 +26,7 @@ constexpr std::array kCommands = {
     Command{"train", focus::run_train, "retrofit, full, scratch or lora, by a recipe"},
     Command{"eval", focus::run_eval, "perplexity: dense, soft and hard attention side by side"},
     Command{"merge", focus::run_merge, "folds a LoRA adapter into the weights and evaluates both"},
+    Command{"compare", focus::run_compare, "many runs by one recipe: one table, one page"},
     Command{"generate", focus::run_generate, "goes on from a prompt, with a routed cache"},
     Command{"logits", focus::run_logits, "one sequence's logits and groups, for other programs"},
     Command{"info", focus::run_info, "what a store or folder holds; verifies checksums"},

@@ -118,8 +118,9 @@ RecipeNode override_value(const std::string& text, std::vector<RecipeProblem>& p
   return node;
 }
 
-/// "a.b=c" as the tree {a: {b: c}}.
-RecipeNode override_tree(const std::string& text, std::vector<RecipeProblem>& problems) {
+}  // namespace
+
+RecipeNode recipe_override_tree(const std::string& text, std::vector<RecipeProblem>& problems) {
   RecipeNode root;
   root.kind = Kind::kMap;
   const std::size_t equals = text.find('=');
@@ -139,7 +140,10 @@ RecipeNode override_tree(const std::string& text, std::vector<RecipeProblem>& pr
   return root;
 }
 
-}  // namespace
+void read_recipe_map(const std::vector<RecipeField>& fields, const RecipeNode& map,
+                     std::vector<RecipeProblem>& problems) {
+  RecipeReader(fields).read_group(map, "", problems);
+}
 
 void read_recipe_fields(const std::vector<RecipeField>& fields, const std::string& text,
                         const std::string& source, const std::vector<std::string>& overrides) {
@@ -159,7 +163,7 @@ void read_recipe_fields(const std::vector<RecipeField>& fields, const std::strin
 
   for (const std::string& item : overrides) {
     std::vector<RecipeProblem> own;
-    const RecipeNode tree = override_tree(item, own);
+    const RecipeNode tree = recipe_override_tree(item, own);
     if (own.empty()) reader.read_group(tree, "", own);
     for (const RecipeProblem& problem : own)
       lines.push_back(fmt::format("override {}: {}", shown(item), problem.text));

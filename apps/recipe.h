@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/recipe_values.h"
+#include "apps/recipe_yaml.h"
 
 /// A recipe: a YAML file of settings, plus `a.b=c` overrides, read strictly into a struct.
 ///
@@ -61,6 +62,11 @@ std::vector<RecipeField> recipe_fields(T& config) {
 
 void read_recipe_fields(const std::vector<RecipeField>& fields, const std::string& text,
                         const std::string& source, const std::vector<std::string>& overrides);
+/// Reads a parsed map into the fields; what does not fit is appended to `problems`.
+void read_recipe_map(const std::vector<RecipeField>& fields, const RecipeNode& map,
+                     std::vector<RecipeProblem>& problems);
+/// The override "a.b=c" as the map {a: {b: c}}.
+RecipeNode recipe_override_tree(const std::string& text, std::vector<RecipeProblem>& problems);
 std::string read_recipe_file(const std::string& path);
 std::string dump_recipe_fields(const std::vector<RecipeField>& fields, bool with_help);
 std::string describe_recipe_fields(const std::vector<RecipeField>& fields);

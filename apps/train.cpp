@@ -65,6 +65,7 @@ int run_train(Arguments arguments) {
                result.step, std::exp(result.valid_loss_start), std::exp(result.valid_loss));
   write_json(json, {{"finished", result.finished},
                     {"step", result.step},
+                    {"trainable", trainer.count_trainable()},
                     {"valid_loss_start", result.valid_loss_start},
                     {"valid_loss", result.valid_loss},
                     {"artifact", result.artifact.string()}});

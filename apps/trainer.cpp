@@ -34,21 +34,6 @@ std::filesystem::path default_cache() {
   return {};
 }
 
-/// The settings that decide what a run computes: a resumed run must agree with them. Where it
-/// writes and how often it reports is free to change.
-std::string settings_that_count(RunConfig config) {
-  const RunConfig defaults;
-  config.out = defaults.out;
-  config.threads = defaults.threads;
-  config.log_every = defaults.log_every;
-  config.eval_every = defaults.eval_every;
-  config.eval_windows = defaults.eval_windows;
-  config.checkpoint_every = defaults.checkpoint_every;
-  config.checkpoint_keep = defaults.checkpoint_keep;
-  config.data.cache_dir = defaults.data.cache_dir;
-  return dump_recipe(config);
-}
-
 /// An update may leave numbers that no loss has seen yet: they must not reach a checkpoint.
 void check_finite(const NamedParameters& parameters, std::int64_t step) {
   for (const NamedParameter& p : parameters)
@@ -100,6 +85,19 @@ std::string first_difference(const std::string& before, const std::string& after
 }
 
 }  // namespace
+
+std::string settings_that_count(RunConfig config) {
+  const RunConfig defaults;
+  config.out = defaults.out;
+  config.threads = defaults.threads;
+  config.log_every = defaults.log_every;
+  config.eval_every = defaults.eval_every;
+  config.eval_windows = defaults.eval_windows;
+  config.checkpoint_every = defaults.checkpoint_every;
+  config.checkpoint_keep = defaults.checkpoint_keep;
+  config.data.cache_dir = defaults.data.cache_dir;
+  return dump_recipe(config);
+}
 
 void install_stop_signals() {
   const auto handler = [](int signal) {

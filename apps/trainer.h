@@ -86,6 +86,10 @@ class Trainer {
   std::unique_ptr<AdamW> adamw_;
 };
 
+/// The settings that decide what a run computes, as YAML: a resumed run must agree with them. Where
+/// it writes and how often it reports is free to change.
+std::string settings_that_count(RunConfig config);
+
 /// Makes SIGINT and SIGTERM ask a running trainer to stop after its step; a second one ends the
 /// program at once.
 void install_stop_signals();

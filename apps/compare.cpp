@@ -1,0 +1,109 @@
+#include <csignal>
+#include <cstdlib>
+
+#include "apps/command.h"
+#include "apps/compare_report.h"
+#include "apps/progress.h"
+#include "apps/recipe.h"
+#include "apps/trainer.h"
+#include "autograd/check.h"
+#include "data/durable_file.h"
+
+namespace focus {
+namespace {
+
+volatile std::sig_atomic_t stop_signal = 0;
+
+void note_signal(int signal) {
+  if (stop_signal != 0) std::_Exit(128 + signal);
+  stop_signal = signal;
+}
+
+/// What the runs would take; trains nothing and writes nothing but token caches.
+int list_runs(const ComparePlan& plan) {
+  double total = 0;
+  int failed = 0;
+  fmt::print("{:>4}  {:>12}  {:>8}  {:>10}  {}\n", "seed", "trainable", "tokens", "time", "run");
+  std::string last;
+  double seconds = 0;
+  Index trainable = 0;
+  for (const PlannedRun& run : plan.runs) {
+    try {
+      if (run.name != last) {  // seeds take equally long
+        set_threads(run.config.threads);
+        const DryRun dry = Trainer(run.config).dry_run();
+        seconds = dry.seconds_per_step * static_cast<double>(run.config.steps);
+        trainable = dry.trainable;
+        last = run.name;
+      }
+      total += seconds;
+      fmt::print("{:>4}  {:>12}  {:>8}  {:>10}  {}\n", run.config.seed, trainable,
+                 format_count(tokens_of(run.config)), format_duration(seconds), run.name);
+    } catch (const std::exception& error) {
+      ++failed;
+      fmt::print("{:>4}  {:>12}  {:>8}  {:>10}  {}: {}\n", run.config.seed, "-", "-", "-", run.name,
+                 error.what());
+    }
+  }
+  fmt::print("{} runs, {} of training; those done before are counted too\n", plan.runs.size(),
+             format_duration(total));
+  return failed == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int run_compare(Arguments arguments) {
+  std::string recipe;
+  bool dry = false, final_figures = false;
+  CLI::App app(
+      "Trains and evaluates every run of one recipe, each in a process of its own, and writes one "
+      "table: compare.html, compare.csv and compare.jsonl in the folder `out`. Runs that are done "
+      "are not done again; after Ctrl-C the same command goes on. A run that fails is listed, the "
+      "others go on, and the exit status is 1.",
+      "focus compare");
+  app.add_option("recipe", recipe, "a YAML recipe of a comparison, such as configs/compare.yaml")
+      ->required();
+  app.add_flag("--dry-run", dry, "list the runs with parameters, tokens and time; train nothing");
+  app.add_flag("--final", final_figures,
+               "evaluate eval.test too: once, when all choices have been made by eval.valid");
+  app.allow_extras();
+  app.footer(
+      "A recipe holds the keys below and\n"
+      "  common: {...}        keys of a train recipe (focus train --help) that all runs share\n"
+      "  runs: [{name: ...}]  a mapping for each run: its train keys, nested or dotted, and "
+      "`sweep`\n"
+      "  sweep: {key: [...]}  each value in a run of its own; of several keys, each with each\n"
+      "key=value sets one of these keys, or else a train key in every run:\n\n" +
+      describe_recipe(CompareConfig{}));
+  parse_arguments(app, arguments);
+  for (const std::string& item : app.remaining())
+    if (item.starts_with('-')) {
+      fmt::print(stderr, "{}: no option \"{}\"; --help lists them\n", app.get_name(), item);
+      throw CommandDone{2};
+    }
+  const ComparePlan plan = read_compare_plan(read_recipe_file(recipe), recipe, app.remaining());
+  if (dry) return list_runs(plan);
+  if (final_figures && plan.config.eval.test.empty())
+    fail("{}: --final wants eval.test, which is empty: name texts", recipe);
+
+  std::signal(SIGINT, note_signal);
+  std::signal(SIGTERM, note_signal);
+  CompareRunner runner(plan, final_figures, [] { return static_cast<int>(stop_signal); });
+  const std::vector<RunOutcome> outcomes = runner.run_all();
+  if (stop_signal != 0) {
+    fmt::print(stderr, "stopped after {} of {} runs; the same command goes on\n", outcomes.size(),
+               plan.runs.size());
+    return 1;
+  }
+  const auto rows = compare_rows(outcomes);
+  const std::filesystem::path out = plan.config.out;
+  write_file_durably(out / "compare.jsonl", std::string_view(compare_jsonl(rows)));
+  write_file_durably(out / "compare.csv", std::string_view(compare_csv(rows)));
+  write_file_durably(out / "compare.html", std::string_view(compare_page(plan, outcomes)));
+  fmt::print("{}{}\n", compare_table(rows), (out / "compare.html").string());
+  const bool failed =
+      std::ranges::any_of(outcomes, [](const RunOutcome& o) { return !o.error.empty(); });
+  return failed ? 1 : 0;
+}
+
+}  // namespace focus

@@ -1,0 +1,191 @@
+#include <fstream>
+
+#include "tests/support/cli.h"
+
+namespace focus {
+namespace {
+
+/// A comparison of three runs with two seeds on the tests' text: from scratch dense and with Focus,
+/// and a retrofit. `more` are lines of further runs.
+std::string recipe(const std::string& more = "") {
+  const Cli& cli = Cli::instance();
+  const std::string path = cli.fresh("compare.yaml");
+  write_text(path, fmt::format(R"(seeds: [1, 2]
+common:
+  steps: 6
+  data: {{train: [{0}], valid: [{1}], context: 64, batch: 2}}
+  model: {{hidden_size: 32, num_hidden_layers: 2}}
+  focus: {{num_groups: 3, routing_dim: 8, local_window: 8}}
+  log_every: 1
+  eval_windows: 2
+runs:
+{3}  - {{name: full attention, method: scratch, tokenizer: bytes}}
+  - {{name: Focus <scratch>, method: scratch, tokenizer: bytes, attention: focus}}
+  - {{name: retrofit, base: {2}}}
+eval: {{valid: [{1}], test: [{0}], context: 64, stride: 32, max_top_k: 1}}
+)",
+                               cli.train_text(), cli.valid_text(), cli.base(), more));
+  return path;
+}
+
+std::vector<nlohmann::json> rows_of(const fs::path& out) {
+  std::vector<nlohmann::json> rows;
+  for (const std::string& line : lines_of(read_text(out / "compare.jsonl")))
+    rows.push_back(nlohmann::json::parse(line));
+  return rows;
+}
+
+/// Every tag that is opened is closed in order.
+void expect_well_formed(const std::string& html) {
+  static const Words kEmpty = {"meta", "!DOCTYPE"};
+  Words open;
+  for (std::size_t at = html.find('<'); at != std::string::npos; at = html.find('<', at + 1)) {
+    const std::size_t end = html.find('>', at);
+    ASSERT_NE(end, std::string::npos);
+    const bool closes = html[at + 1] == '/';
+    const std::size_t start = at + (closes ? 2 : 1);
+    const std::string name = html.substr(start, html.find_first_of(" >/\n", start) - start);
+    if (html[end - 1] == '/' || std::ranges::find(kEmpty, name) != kEmpty.end()) continue;
+    if (!closes) {
+      open.push_back(name);
+      continue;
+    }
+    ASSERT_FALSE(open.empty()) << name;
+    EXPECT_EQ(open.back(), name);
+    open.pop_back();
+  }
+  EXPECT_TRUE(open.empty());
+}
+
+TEST(CliCompare, TrainsOnceAndWritesEveryForm) {
+  const Cli& cli = Cli::instance();
+  const std::string path = recipe(), out = cli.fresh("compare");
+  const ProcessResult first = cli.must_run({"compare", path, "out=" + out});
+  EXPECT_TRUE(contains(first.err, "run 6 of 6: retrofit, seed 2: training")) << first.err;
+  EXPECT_TRUE(contains(first.out, "Focus <scratch>")) << first.out;
+  const auto rows = rows_of(out);
+  // dense, or dense, local only, soft and hard k=1; two seeds.
+  ASSERT_EQ(rows.size(), 2u * (1 + 4 + 4));
+  for (const auto& row : rows) {
+    EXPECT_EQ(row["split"], "valid");
+    EXPECT_EQ(row["context"], 64);
+    EXPECT_EQ(row["train_tokens"], 6 * 2 * 64);
+    EXPECT_GT(row["trainable_parameters"], 0);
+    EXPECT_GT(row["train_tokens_per_second"], 0);
+    EXPECT_GT(row["eval_tokens_per_second"], 0);
+    EXPECT_GT(row["train_peak_bytes"], 1'000'000);
+    EXPECT_GT(row["perplexity"], 1);
+  }
+  EXPECT_EQ(lines_of(read_text(fs::path(out) / "compare.csv")).size(), rows.size() + 1);
+  const std::string html = read_text(fs::path(out) / "compare.html");
+  expect_well_formed(html);
+  EXPECT_TRUE(contains(html, "Focus &lt;scratch&gt;"));
+  EXPECT_FALSE(contains(html, "<script"));
+
+  const auto before = snapshot(fs::path(out) / "runs");
+  const ProcessResult again = cli.must_run({"compare", path, "out=" + out});
+  EXPECT_TRUE(contains(again.err, "run 6 of 6: retrofit, seed 2: done before")) << again.err;
+  EXPECT_FALSE(contains(again.err, "training")) << again.err;
+  EXPECT_EQ(again.out, first.out);
+  EXPECT_EQ(snapshot(fs::path(out) / "runs"), before);
+
+  // How often a run reports makes no other run, other text does.
+  cli.must_run({"compare", path, "out=" + out, "seeds=1", "log_every=2"});
+  EXPECT_EQ(files_in(fs::path(out) / "runs"), 6u);
+  cli.must_run({"compare", path, "out=" + out, "seeds=1", "data.valid=" + cli.train_text()});
+  EXPECT_EQ(files_in(fs::path(out) / "runs"), 9u);
+}
+
+TEST(CliCompare, TheFiguresAreThoseOfTrainAndEval) {
+  const Cli& cli = Cli::instance();
+  const std::string path = recipe(), out = cli.fresh("compare"), alone = cli.fresh("alone");
+  cli.must_run({"compare", path, "out=" + out, "seeds=2"});
+  const auto rows = rows_of(out);
+  const fs::path run = fs::path(out) / "runs" / rows.back()["hash"].get<std::string>();
+  cli.must_run({"train", (run / "recipe.yaml").string(), "out=" + alone});
+  expect_same_run(run, alone);
+  const auto eval =
+      cli.figures({"eval", cli.base(), "--adapter", alone + "/focus.h5", "--text", cli.valid_text(),
+                   "--context", "64", "--stride", "32", "--max-top-k", "1", "--local-only"});
+  ASSERT_EQ(eval["rows"].size(), 4u);
+  for (std::size_t i = 0; i < 4; ++i)
+    EXPECT_EQ(rows[rows.size() - 4 + i]["perplexity"], eval["rows"][i]["perplexity"]);
+}
+
+TEST(CliCompare, AFailedRunIsListedAndTheOthersGoOn) {
+  const Cli& cli = Cli::instance();
+  const std::string missing = cli.fresh("none.h5"), out = cli.fresh("compare");
+  const std::string path =
+      recipe("  - {name: no base, base: " + missing +
+             "}\n"
+             "  - {name: wild, method: scratch, tokenizer: bytes, optim: {lr: 1e30}}\n");
+  const ProcessResult result = cli.run({"compare", path, "out=" + out, "seeds=1"});
+  EXPECT_EQ(result.status, 1) << result.err;
+  EXPECT_TRUE(contains(result.out, "FAILED no base, seed 1: " + missing)) << result.out;
+  EXPECT_TRUE(contains(result.out, "FAILED wild, seed 1: focus train: step ")) << result.out;
+  const auto rows = rows_of(out);
+  ASSERT_EQ(rows.size(), 2u + 1 + 4 + 4);
+  EXPECT_TRUE(contains(rows[0]["error"], missing));
+  EXPECT_TRUE(rows[0]["perplexity"].is_null());
+  EXPECT_TRUE(rows.back()["error"].is_null());
+  expect_well_formed(read_text(fs::path(out) / "compare.html"));
+}
+
+TEST(CliCompare, AStoppedRunGoesOnToTheSameBits) {
+  const Cli& cli = Cli::instance();
+  const std::string path = recipe(), out = cli.fresh("stopped"), whole = cli.fresh("whole");
+  const Words more = {"seeds=1", "steps=400", "log_every=1"};
+  const auto process = cli.start(Words{"compare", path, "out=" + out} + more);
+  // Until the first run has logged some steps.
+  const auto steps_logged = [&] {
+    if (!fs::is_directory(fs::path(out) / "runs")) return false;
+    for (const auto& run : fs::directory_iterator(fs::path(out) / "runs")) {
+      std::ifstream metrics(run.path() / "metrics.jsonl");
+      int lines = 0;
+      for (std::string line; std::getline(metrics, line);) ++lines;
+      if (lines > 5) return true;
+    }
+    return false;
+  };
+  ASSERT_TRUE(Process::wait_until(kRunSeconds, steps_logged));
+  process->send(SIGINT);
+  const ProcessResult stopped = process->wait(kRunSeconds);
+  EXPECT_EQ(stopped.status, 1) << stopped.err;
+  EXPECT_TRUE(contains(stopped.err, "stopped after 0 of 3 runs")) << stopped.err;
+  EXPECT_FALSE(fs::exists(fs::path(out) / "compare.html"));
+  cli.must_run(Words{"compare", path, "out=" + out} + more);
+  cli.must_run(Words{"compare", path, "out=" + whole} + more);
+  for (const auto& run : fs::directory_iterator(fs::path(whole) / "runs"))
+    expect_same_run(fs::path(out) / "runs" / run.path().filename(), run.path());
+}
+
+TEST(CliCompare, TestTextsWithFinalAlone) {
+  const Cli& cli = Cli::instance();
+  const std::string path = recipe(), out = cli.fresh("compare");
+  cli.must_run({"compare", path, "out=" + out, "seeds=1"});
+  for (const auto& row : rows_of(out)) EXPECT_EQ(row["split"], "valid");
+  cli.must_run({"compare", path, "out=" + out, "seeds=1", "--final"});
+  const auto rows = rows_of(out);
+  EXPECT_EQ(std::ranges::count(rows, "test", [](const auto& r) { return r["split"]; }), 9);
+  EXPECT_EQ(rows.size(), 18u);
+}
+
+TEST(CliCompare, DryRunListsAndWritesNothing) {
+  const Cli& cli = Cli::instance();
+  const std::string out = cli.fresh("compare");
+  const ProcessResult result = cli.must_run({"compare", recipe(), "out=" + out, "--dry-run"});
+  EXPECT_TRUE(contains(result.out, "6 runs, ")) << result.out;
+  EXPECT_EQ(lines_of(result.out).size(), 8u) << result.out;
+  EXPECT_FALSE(fs::exists(out));
+}
+
+TEST(CliCompare, BadRecipesAreRefused) {
+  const Cli& cli = Cli::instance();
+  const std::string out = cli.fresh("compare");
+  expect_refused({"compare", recipe(), "out=" + out, "stepz=3"}, {"stepz", "did you mean steps?"});
+  expect_refused({"compare", cli.fresh("none.yaml")}, {"none.yaml", "cannot be read"});
+  EXPECT_FALSE(fs::exists(out));
+}
+
+}  // namespace
+}  // namespace focus

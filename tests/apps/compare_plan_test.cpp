@@ -1,0 +1,140 @@
+#include "apps/compare_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "apps/compare_report.h"
+#include "tests/support/temp_folder.h"
+
+namespace focus {
+namespace {
+
+const std::string kText = R"(seeds: [3, 5]
+common:
+  method: scratch
+  tokenizer: bytes
+  steps: 7
+  data: {train: [a.txt], context: 64}
+runs:
+  - name: full
+    attention: dense
+  - name: focus
+    attention: focus
+    data.context: 32
+    optim: {lr: 0.5}
+    sweep: {focus.num_groups: [4, 8], steps: [9, 10]}
+eval: {valid: [b.txt], stride: 16}
+)";
+
+TEST(ComparePlan, RunsSweepsAndSeeds) {
+  const ComparePlan plan = read_compare_plan(kText, "c.yaml", {});
+  ASSERT_EQ(plan.runs.size(), 2u * (1 + 4));
+  EXPECT_EQ(plan.runs[0].name, "full");
+  EXPECT_EQ(plan.runs[0].config.seed, 3);
+  EXPECT_EQ(plan.runs[1].name, "full");
+  EXPECT_EQ(plan.runs[1].config.seed, 5);
+  EXPECT_EQ(plan.runs[0].config.data.context, 64);
+  EXPECT_EQ(plan.runs[0].config.steps, 7);
+  EXPECT_EQ(plan.runs[4].name, "focus, focus.num_groups=4, steps=10");
+  EXPECT_EQ(plan.runs[4].config.steps, 10);
+  EXPECT_EQ(plan.runs[6].config.focus.num_groups, 8);
+  EXPECT_EQ(plan.runs[6].config.steps, 9);
+  EXPECT_EQ(plan.runs[6].config.data.context, 32);
+  EXPECT_EQ(plan.runs[6].config.data.train, std::vector<std::string>{"a.txt"});
+  EXPECT_EQ(plan.runs[6].config.optim.lr, 0.5);
+  EXPECT_EQ(plan.config.eval.stride, 16);
+}
+
+TEST(ComparePlan, OverridesWinInEveryRun) {
+  const ComparePlan plan = read_compare_plan(
+      kText, "c.yaml", {"data.context=16", "seeds=1", "out=elsewhere", "eval.stride=8"});
+  ASSERT_EQ(plan.runs.size(), 5u);
+  for (const PlannedRun& run : plan.runs) EXPECT_EQ(run.config.data.context, 16);
+  EXPECT_EQ(plan.config.out, "elsewhere");
+  EXPECT_EQ(plan.config.eval.stride, 8);
+}
+
+TEST(ComparePlan, AGlobalSweepCrossesEveryRunAndARunsOwnAxisReplacesIt) {
+  const ComparePlan plan =
+      read_compare_plan(kText + "sweep: {steps: [1, 2, 3]}\n", "c.yaml", {"seeds=1"});
+  ASSERT_EQ(plan.runs.size(), 3u + 4u);
+  EXPECT_EQ(plan.runs[2].name, "full, steps=3");
+  EXPECT_EQ(plan.runs[2].config.steps, 3);
+  EXPECT_EQ(plan.runs[3].config.steps, 9);
+}
+
+TEST(ComparePlan, AllProblemsAtOnceEachOnce) {
+  const std::string error = error_of([] {
+    read_compare_plan(R"(seeds: [1, 1]
+titel: x
+common: {stepz: 3}
+runs:
+  - name: a
+    focus.num_group: 4
+    sweep: {steps: [1, 2]}
+  - name: a
+    seed: 4
+)",
+                      "c.yaml", {"optim.lrr=1"});
+  });
+  for (const char* part :
+       {"c.yaml: seeds: the same seed twice", "c.yaml:2: titel: unknown key; did you mean title?",
+        "c.yaml:3: stepz: unknown key; did you mean steps?",
+        "c.yaml:6: focus.num_group: unknown key; did you mean focus.num_groups?",
+        "c.yaml:9: seed: not of a single run", "eval.valid is empty",
+        "override optim.lrr=1: optim.lrr: unknown key; did you mean optim.lr?"}) {
+    const auto first = error.find(part);
+    EXPECT_NE(first, std::string::npos) << "no \"" << part << "\" in:\n" << error;
+    if (first != std::string::npos) {
+      EXPECT_EQ(error.find(part, first + 1), std::string::npos) << part;
+    }
+  }
+}
+
+TEST(ComparePlan, ImpossibleRunsAreNamed) {
+  const std::string error = error_of([] {
+    read_compare_plan(
+        "common: {data: {train: [a]}}\nruns: [{name: r}, {name: r, steps: 2}]\n"
+        "eval: {valid: [b]}\n",
+        "c.yaml", {});
+  });
+  EXPECT_NE(error.find("run r: base is empty"), std::string::npos) << error;
+  EXPECT_NE(error.find("the name r twice"), std::string::npos) << error;
+}
+
+nlohmann::ordered_json row(const std::string& run, int seed, double perplexity) {
+  return {{"run", run},
+          {"seed", seed},
+          {"error", nullptr},
+          {"split", "valid"},
+          {"attention", "soft"},
+          {"routing", "carried"},
+          {"causal", true},
+          {"perplexity", perplexity},
+          {"pairs_attended", 0.5},
+          {"largest_group", 0.25},
+          {"train_tokens_per_second", 10.0},
+          {"eval_tokens_per_second", 20.0 * seed},
+          {"trainable_parameters", 7},
+          {"train_peak_bytes", 100 * seed}};
+}
+
+TEST(CompareReport, MeanAndSpreadOverSeeds) {
+  const auto groups = group_rows({row("a", 1, 2), row("b", 1, 9), row("a", 2, 4), row("a", 3, 6)});
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].run, "a");
+  EXPECT_EQ(groups[0].seeds, 3u);
+  EXPECT_DOUBLE_EQ(groups[0].mean, 4);
+  EXPECT_DOUBLE_EQ(groups[0].deviation, 2);
+  EXPECT_DOUBLE_EQ(groups[0].least, 2);
+  EXPECT_DOUBLE_EQ(groups[0].most, 6);
+  EXPECT_DOUBLE_EQ(groups[0].pairs, 0.5);
+  EXPECT_DOUBLE_EQ(groups[0].eval_rate, 40);
+  EXPECT_DOUBLE_EQ(groups[0].peak_bytes, 300);
+  EXPECT_EQ(groups[1].seeds, 1u);
+  EXPECT_DOUBLE_EQ(groups[1].deviation, 0);
+}
+
+}  // namespace
+}  // namespace focus
