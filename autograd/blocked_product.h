@@ -15,14 +15,19 @@ inline constexpr Index kBlockRows = 1024;
 /// Blocks that are worth having, so that all threads end at about the same time: where there would
 /// be fewer, they are half as wide.
 inline constexpr Index kEnoughBlocks = 16;
+/// Where so few remain, for want of columns, rows are cut too, into blocks of at least so many.
+inline constexpr Index kFewBlocks = 4;
+inline constexpr Index kFewestRows = 120;
 
 /// Deals C[m, n] out on all threads in blocks: f(first row, rows, first column, end of columns).
 template <class F>
 void for_blocks(Index m, Index n, F&& f) {
   const auto blocks = [](Index size, Index block) { return (size + block - 1) / block; };
-  const Index row_blocks = blocks(m, kBlockRows);
+  Index row_blocks = blocks(m, kBlockRows);
   const Index columns =
       row_blocks * blocks(n, kBlockColumns) < kEnoughBlocks ? kBlockColumns / 2 : kBlockColumns;
+  if (row_blocks * blocks(n, columns) < kFewBlocks)
+    row_blocks = std::max(row_blocks, std::min(kEnoughBlocks, m / kFewestRows));
   // Rows are shared out evenly, in whole steps of the micro-kernel.
   const Index rows = blocks(blocks(m, row_blocks), simd::kMicroRows) * simd::kMicroRows;
   parallel_chunks(row_blocks * blocks(n, columns), 1, [&](Index task, Index) {
