@@ -31,7 +31,10 @@ TEST(SparseAttention, EqualsTheComposedFormOverSeveralTiles) {
 }
 
 TEST(SparseAttention, EqualsTheComposedFormWhereClassesAreSmall) {
-  for (const bool gated : {true, false})
+  // With a gate that adds, or none, all pairs with a mask are cheaper here; a gate that multiplies
+  // keeps the lists of small classes.
+  for (const auto& [gated, gate] : {std::pair{true, Gate::affinity}, std::pair{true, Gate::logit},
+                                    std::pair{false, Gate::affinity}})
     for (const Index sliding_window : {0, 250})
       expect_twin({.batch = 2,
                    .seq_len = 400,
@@ -39,6 +42,7 @@ TEST(SparseAttention, EqualsTheComposedFormWhereClassesAreSmall) {
                    .kv_heads = 2,
                    .head_dim = 20,
                    .groups = 12,
+                   .gate = gate,
                    .gated = gated,
                    .top_k = 2,
                    .local_window = 17,
@@ -46,29 +50,49 @@ TEST(SparseAttention, EqualsTheComposedFormWhereClassesAreSmall) {
                   kSparse);
 }
 
+/// Values and gradients against the composed form, for sets of any kind.
+void expect_twin_with(const std::vector<std::uint64_t>& sets, const Case& c) {
+  const std::vector<Tensor> x = inputs_of(c);
+  GateOptions gate = gate_of(c, x[3]);
+  gate.membership = sets;
+  const auto run = [&](auto&& attend) {
+    const Variables v = leaves(x);
+    const Variable out = attend(v[0], v[1], v[2], v[3]);
+    backward(out);
+    return std::vector<Tensor>{out.value(), v[0].grad(), v[1].grad(), v[2].grad(), v[3].grad()};
+  };
+  const auto expected = run([&](const auto& q, const auto& k, const auto& v, const auto& g) {
+    return composed_attention(q, k, v, g, options_of(c), &gate, nullptr);
+  });
+  const auto actual = run([&](const auto& q, const auto& k, const auto& v, const auto& g) {
+    return sparse_attention(q, k, v, g, options_of(c), gate);
+  });
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_LE(relative_difference(actual[i], expected[i]), kTwinTolerance) << i << " " << c.str();
+}
+
 TEST(SparseAttention, EqualsTheComposedFormWhereSomeClassesAreSmall) {
-  for (const Gate how : {Gate::affinity, Gate::logit}) {
-    const Case c{.seq_len = 600, .groups = 5, .gate = how, .top_k = 1, .local_window = 9};
-    const std::vector<Tensor> x = inputs_of(c);
-    GateOptions gate = gate_of(c, x[3]);
-    // Two thirds of the tokens in one class, the others in ten.
-    for (std::size_t i = 0; i < gate.membership.size(); ++i)
-      gate.membership[i] = i % 3 != 0 ? 3 : 1 + i / 3 % 31;
-    const auto run = [&](auto&& attend) {
-      const Variables v = leaves(x);
-      const Variable out = attend(v[0], v[1], v[2], v[3]);
-      backward(out);
-      return std::vector<Tensor>{out.value(), v[0].grad(), v[1].grad(), v[2].grad(), v[3].grad()};
-    };
-    const auto expected = run([&](const auto& q, const auto& k, const auto& v, const auto& g) {
-      return composed_attention(q, k, v, g, options_of(c), &gate, nullptr);
-    });
-    const auto actual = run([&](const auto& q, const auto& k, const auto& v, const auto& g) {
-      return sparse_attention(q, k, v, g, options_of(c), gate);
-    });
-    for (std::size_t i = 0; i < expected.size(); ++i)
-      EXPECT_LE(relative_difference(actual[i], expected[i]), kTwinTolerance) << i;
+  // Two thirds of the tokens in one class, the others in ten.
+  std::vector<std::uint64_t> sets(600);
+  for (std::size_t i = 0; i < sets.size(); ++i) sets[i] = i % 3 != 0 ? 3 : 1 + i / 3 % 31;
+  for (const Gate gate : {Gate::affinity, Gate::logit})
+    expect_twin_with(sets,
+                     {.seq_len = 600, .groups = 5, .gate = gate, .top_k = 1, .local_window = 9});
+}
+
+TEST(SparseAttention, EqualsTheComposedFormWhereListsAreCheaperThanAMask) {
+  // 36 classes of about 40 tokens, each of which meets two others.
+  const Case c{.seq_len = 1500, .heads = 1, .kv_heads = 1, .top_k = 1};
+  std::vector<std::uint64_t> sets(1500);
+  for (std::size_t i = 0; i < sets.size(); ++i) {
+    const std::size_t id = i * i % 1009 % 36;
+    sets[i] = std::uint64_t{1} << id / 3 | std::uint64_t{1} << (12 + id);
   }
+  const auto plan = class_plan(sets, 1, c.seq_len, 0, c.local_window + 1,
+                               causal_plan(1, c.seq_len, 0).cost() / 2);
+  ASSERT_TRUE(plan);
+  EXPECT_FALSE(plan->copies.empty());
+  expect_twin_with(sets, c);
 }
 
 RC_GTEST_PROP(SparseAttention, EqualsTheComposedFormForAnyOptions, ()) {
