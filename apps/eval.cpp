@@ -140,8 +140,7 @@ int run_eval(Arguments arguments) {
       load_model(base, tokenizer, compute == "bf16" ? Compute::bf16 : Compute::float32);
   if (!adapter.empty()) load_adapter(adapter, model);
   const Index positions = model.decoder->config().max_position_embeddings;
-  if (options.context == 0) options.context = std::min<Index>(512, positions);
-  if (options.stride == 0) options.stride = std::max<Index>(1, options.context / 2);
+  options.fill_in(positions);
   if (options.context > positions)
     fail("--context {} is longer than the {} positions of {}", options.context, positions, base);
   const std::vector<EvalText> texts = read_texts(model, paths, documents);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
@@ -26,6 +27,12 @@ struct EvalText {
 struct EvalOptions {
   Index context = 512;
   Index stride = 256;
+
+  /// Where they are 0: 512 tokens, or the model's positions if fewer, and half of the context.
+  void fill_in(Index positions) {
+    if (context == 0) context = std::min<Index>(512, positions);
+    if (stride == 0) stride = std::max<Index>(1, context / 2);
+  }
 };
 
 struct Score {

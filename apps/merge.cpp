@@ -83,8 +83,7 @@ int run_merge(Arguments arguments) {
   if (!model.lora)
     fail("{}: is no LoRA adapter; Focus is attention and cannot be folded into weights", adapter);
   const Index positions = model.decoder->config().max_position_embeddings;
-  if (options.context == 0) options.context = std::min<Index>(512, positions);
-  if (options.stride == 0) options.stride = std::max<Index>(1, options.context / 2);
+  options.fill_in(positions);
   if (options.context < 2 || options.context > positions)
     fail("--context {}: wanted from 2 to the {} positions of {}", options.context, positions, base);
   std::vector<EvalText> texts;

@@ -11,16 +11,6 @@ namespace {
 
 Cli& cli() { return Cli::instance(); }
 
-std::vector<std::string> golden_models() {
-  std::vector<std::string> folders;
-  for (const std::string& config : golden_entries("arch", "/config.json")) {
-    const std::string folder = fs::path(config).parent_path().string();
-    if (golden_config(folder)) folders.push_back(folder);
-  }
-  return folders;
-}
-std::string path_of(const std::string& golden) { return (golden_folder() / golden).string(); }
-
 std::string fingerprint_of_folder(const std::string& folder) {
   return cli().figures({"import", folder, "--out", cli().fresh("model.h5")}).at("fingerprint");
 }
@@ -45,7 +35,7 @@ class Export : public testing::TestWithParam<std::string> {};
 TEST_P(Export, ComesBackAsTheSameModel) {
   const std::string store = cli().fresh("model.h5"), out = cli().fresh("folder");
   const auto imported = cli().figures(
-      {"import", path_of(GetParam()), "--out", store, "--tokenizer", cli().ascii_tokenizer()});
+      {"import", golden_path(GetParam()), "--out", store, "--tokenizer", cli().ascii_tokenizer()});
   const auto exported = cli().figures({"export", store, "--out", out});
   EXPECT_EQ(exported.at("fingerprint"), imported.at("fingerprint"));
   EXPECT_EQ(exported.at("parameters"), imported.at("parameters"));
@@ -55,7 +45,7 @@ TEST_P(Export, ComesBackAsTheSameModel) {
   EXPECT_EQ(config.at("dtype"), "float32");
   EXPECT_EQ(config.at("architectures").size(), 1u);
   // Tensor by tensor what transformers wrote.
-  const auto theirs = open_safetensors_folder(path_of(GetParam()));
+  const auto theirs = open_safetensors_folder(golden_path(GetParam()));
   const SafetensorsFile ours(out + "/model.safetensors");
   EXPECT_EQ(ours.metadata().at("format"), "pt");
   for (const TensorInfo& info : ours.tensors())
@@ -65,7 +55,7 @@ TEST_P(Export, ComesBackAsTheSameModel) {
 TEST_P(Export, ShardsAreOneModel) {
   const std::string out = cli().fresh("folder");
   const auto exported =
-      cli().figures({"export", path_of(GetParam()), "--out", out, "--max-shard-size", "8KB"});
+      cli().figures({"export", golden_path(GetParam()), "--out", out, "--max-shard-size", "8KB"});
   EXPECT_FALSE(fs::exists(out + "/model.safetensors"));
   const auto index = nlohmann::json::parse(read_text(out + "/model.safetensors.index.json"));
   std::set<std::string> shards;
@@ -83,8 +73,8 @@ TEST_P(Export, NarrowWeightsAreRoundedOnce) {
   for (const auto& [option, dtype] : {std::pair{"bf16", Dtype::bf16}, {"f16", Dtype::f16}}) {
     const std::string out = cli().fresh("folder");
     const auto exported =
-        cli().figures({"export", path_of(GetParam()), "--out", out, "--dtype", option});
-    const auto theirs = open_safetensors_folder(path_of(GetParam()));
+        cli().figures({"export", golden_path(GetParam()), "--out", out, "--dtype", option});
+    const auto theirs = open_safetensors_folder(golden_path(GetParam()));
     const SafetensorsFile ours(out + "/model.safetensors");
     for (const TensorInfo& info : ours.tensors()) {
       EXPECT_EQ(info.dtype, dtype) << info.name;
@@ -93,7 +83,7 @@ TEST_P(Export, NarrowWeightsAreRoundedOnce) {
       EXPECT_TRUE(same_bits(ours.read(info.name), rounded)) << info.name;
     }
     EXPECT_EQ(fingerprint_of_folder(out), exported.at("fingerprint"));
-    EXPECT_NE(fingerprint_of_folder(path_of(GetParam())), exported.at("fingerprint"));
+    EXPECT_NE(fingerprint_of_folder(golden_path(GetParam())), exported.at("fingerprint"));
     const auto config = nlohmann::json::parse(read_text(out + "/config.json"));
     EXPECT_EQ(config.at("dtype"), exported.at("dtype"));
   }
@@ -203,7 +193,7 @@ TEST(CliExport, NothingIsLeftOfWhatFailed) {
   fs::copy_file(golden_folder() / golden_models().at(0) / "config.json",
                 work / "hf" / "config.json");
   std::vector<std::pair<std::string, Tensor>> tensors;
-  const auto source = open_safetensors_folder(path_of(golden_models().at(0)));
+  const auto source = open_safetensors_folder(golden_path(golden_models().at(0)));
   for (const TensorInfo& info : source->tensors())
     tensors.emplace_back(info.name, source->read(info.name));
   tensors.back().second = tensors.back().second.clone();

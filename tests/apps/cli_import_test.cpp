@@ -12,21 +12,10 @@ namespace {
 
 Cli& cli() { return Cli::instance(); }
 
-/// The golden model folders whose family is known here.
-std::vector<std::string> golden_models() {
-  std::vector<std::string> folders;
-  for (const std::string& config : golden_entries("arch", "/config.json")) {
-    const std::string folder = fs::path(config).parent_path().string();
-    if (golden_config(folder)) folders.push_back(folder);
-  }
-  return folders;
-}
-std::string path_of(const std::string& golden) { return (golden_folder() / golden).string(); }
-
 class Import : public testing::TestWithParam<std::string> {};
 
 TEST_P(Import, StoreHoldsWhatTheFolderHolds) {
-  const std::string folder = path_of(GetParam()), store = cli().fresh("model.h5");
+  const std::string folder = golden_path(GetParam()), store = cli().fresh("model.h5");
   const auto figures = cli().figures({"import", folder, "--out", store});
   const ModelConfig config = *golden_config(GetParam());
 
@@ -49,13 +38,14 @@ TEST_P(Import, StoreHoldsWhatTheFolderHolds) {
 
 TEST_P(Import, AFolderWithoutTokenizerIsImportedWithANotice) {
   const std::string store = cli().fresh("model.h5");
-  const ProcessResult result = cli().must_run({"import", path_of(GetParam()), "--out", store});
-  EXPECT_TRUE(contains(result.out, "notice: no tokenizer in " + path_of(GetParam()))) << result.out;
+  const ProcessResult result = cli().must_run({"import", golden_path(GetParam()), "--out", store});
+  EXPECT_TRUE(contains(result.out, "notice: no tokenizer in " + golden_path(GetParam())))
+      << result.out;
   expect_refused({"eval", store, "--text", cli().valid_text()}, {store, "no tokenizer"});
 }
 
 TEST_P(Import, FolderAndStoreScoreTheSame) {
-  const std::string folder = path_of(GetParam()), store = cli().fresh("model.h5");
+  const std::string folder = golden_path(GetParam()), store = cli().fresh("model.h5");
   const std::string tokenizer = cli().ascii_tokenizer();
   const Words text = {"--text", cli().valid_text(), "--context", "100", "--stride", "40"};
   cli().must_run({"import", folder, "--out", store, "--tokenizer", tokenizer});
@@ -68,10 +58,10 @@ TEST_P(Import, FolderAndStoreScoreTheSame) {
 
 TEST_P(Import, AnExistingStoreIsNotReplacedUnasked) {
   const std::string store = cli().fresh("model.h5");
-  cli().must_run({"import", path_of(GetParam()), "--out", store});
+  cli().must_run({"import", golden_path(GetParam()), "--out", store});
   const std::string before = xxh3_file_hex(store);
-  expect_refused({"import", path_of(GetParam()), "--out", store}, {store, "--overwrite"});
-  cli().must_run({"import", path_of(GetParam()), "--out", store, "--overwrite"});
+  expect_refused({"import", golden_path(GetParam()), "--out", store}, {store, "--overwrite"});
+  cli().must_run({"import", golden_path(GetParam()), "--out", store, "--overwrite"});
   EXPECT_EQ(xxh3_file_hex(store), before) << "the same import gave other bytes";
 }
 
@@ -110,7 +100,7 @@ TEST_P(Import, ShardsAreOneModel) {
   for (int i : {0, 1}) write_safetensors(fs::path(folder) / names[i], shards[i]);
   write_text(fs::path(folder) / "model.safetensors.index.json",
              nlohmann::json({{"metadata", {{"total_size", 1}}}, {"weight_map", map}}).dump());
-  EXPECT_EQ(imported_fingerprint(folder), imported_fingerprint(path_of(GetParam())));
+  EXPECT_EQ(imported_fingerprint(folder), imported_fingerprint(golden_path(GetParam())));
 
   fs::remove(fs::path(folder) / names[1]);
   const std::string out = cli().fresh("half.h5");
@@ -167,7 +157,7 @@ void expect_16_bits_import(const std::string& golden, const char* dtype, Half (*
   write_text(fs::path(narrow) / "model.safetensors", length + text + data);
   write_safetensors(fs::path(wide) / "model.safetensors", rounded);
   EXPECT_EQ(imported_fingerprint(narrow), imported_fingerprint(wide));
-  EXPECT_NE(imported_fingerprint(narrow), imported_fingerprint(path_of(golden)));
+  EXPECT_NE(imported_fingerprint(narrow), imported_fingerprint(golden_path(golden)));
 }
 
 TEST_P(Import, F16) { expect_16_bits_import(GetParam(), "F16", nearest_f16); }

@@ -19,6 +19,20 @@ inline std::optional<ModelConfig> golden_config(const std::string& folder) {
   return known ? std::optional(parse_model_config(text, path.string())) : std::nullopt;
 }
 
+/// The golden model folders whose family is known here.
+inline std::vector<std::string> golden_models() {
+  std::vector<std::string> folders;
+  for (const std::string& config : golden_entries("arch", "/config.json")) {
+    const std::string folder = std::filesystem::path(config).parent_path().string();
+    if (golden_config(folder)) folders.push_back(folder);
+  }
+  return folders;
+}
+/// Where an entry lies, for a command line.
+inline std::string golden_path(const std::string& entry) {
+  return (golden_folder() / entry).string();
+}
+
 inline Decoder golden_decoder(const std::string& folder, const ModelConfig& config) {
   Decoder decoder(config);
   load_weights(decoder, *open_safetensors_folder(golden_folder() / folder));
