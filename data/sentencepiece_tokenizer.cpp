@@ -3,55 +3,18 @@
 #include <sentencepiece_processor.h>
 
 #include "autograd/check.h"
+#include "data/sentencepiece_model.h"
 #include "data/unicode.h"
 
 namespace focus {
 namespace {
-
-/// Whether the fields of a serialized message fill it exactly: the library's parser reserves up to
-/// 50 MB for what a length promises before it looks whether the file is that long.
-bool is_framed(std::string_view message) {
-  const auto varint = [&](std::uint64_t& value) {
-    value = 0;
-    for (int shift = 0; shift < 64 && !message.empty(); shift += 7) {
-      const auto byte = static_cast<unsigned char>(message.front());
-      message.remove_prefix(1);
-      value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
-      if (byte < 0x80) return true;
-    }
-    return false;
-  };
-  while (!message.empty()) {
-    std::uint64_t tag = 0, size = 0;
-    if (!varint(tag)) return false;
-    switch (tag & 7) {
-      case 0:
-        if (!varint(size)) return false;
-        continue;
-      case 1:
-        size = 8;
-        break;
-      case 2:
-        if (!varint(size)) return false;
-        break;
-      case 5:
-        size = 4;
-        break;
-      default:
-        return false;
-    }
-    if (size > message.size()) return false;
-    message.remove_prefix(size);
-  }
-  return true;
-}
 
 class SentencePieceTokenizer : public Tokenizer {
  public:
   SentencePieceTokenizer(const std::string& model, const TokenizerFiles& files,
                          const std::string& where)
       : Tokenizer("sentencepiece", files) {
-    if (!is_framed(model)) fail("{}: not a SentencePiece model: cut off or damaged", where);
+    check_sentencepiece_model(model, where);
     const auto status = processor_.LoadFromSerializedProto(model);
     if (!status.ok()) {
       fail("{}: not a SentencePiece model: {}", where, one_line(status.ToString()));

@@ -413,5 +413,49 @@ TEST(TokenizerFile, RefusesBrokenGpt2AndSentencePieceFiles) {
               AllOf(HasSubstr("store: not a SentencePiece model"), Not(HasSubstr("\n"))));
 }
 
+/// A model whose rules turn A into a, B into "b b" and an accented E into e.
+std::string model_with_rules() {
+  return read_text(FOCUS_SOURCE_DIR "/tests/fuzz/seeds/sentencepiece/rules");
+}
+
+TEST(TokenizerFile, SentencePieceFollowsTheRulesOfItsModel) {
+  const auto tokenizer =
+      make_tokenizer("sentencepiece", {{"tokenizer.model", model_with_rules()}}, "store");
+  // What Google's sentencepiece 0.2 gives.
+  EXPECT_THAT(tokenizer->encode("ABBA hello \u00C9"),
+              ElementsAre(12, 11, 24, 13, 3, 7, 5, 5, 6, 3, 25));
+}
+
+TEST(TokenizerFile, RefusesSentencePieceRulesThatPointOutsideThemselves) {
+  const std::string good = model_with_rules();
+  // The size of the trie stands before it: one block of 256 units.
+  const std::size_t trie = good.find(std::string("\x00\x04\x00\x00", 4)) + 4;
+  ASSERT_LT(trie, good.size());
+  const auto error_with = [&](std::size_t byte, char value) {
+    std::string model = good;
+    model[byte] = value;
+    return error_of([&] {
+      make_tokenizer("sentencepiece", {{"tokenizer.model", model}}, "store");
+    });
+  };
+  const auto refused =
+      HasSubstr("store: the SentencePiece model's precompiled_charsmap is damaged");
+  EXPECT_EQ(error_with(trie, good[trie]), "");
+  EXPECT_THAT(error_with(trie + 2, '\x7f'), refused) << "the root's children lie beyond the trie";
+  EXPECT_THAT(error_with(trie - 3, '\x03'), refused) << "a trie of less than a block";
+  for (std::size_t unit = trie; unit < trie + 1024; unit += 4) {
+    if ((static_cast<unsigned char>(good[unit + 3]) & 0x80) == 0) continue;  // not a value
+    EXPECT_THAT(error_with(unit + 1, '\x7f'), refused) << "a replacement beyond them";
+  }
+}
+
+TEST(TokenizerFile, RefusesASentencePieceWithANul) {
+  const std::string model = "\x0a\x05\x0a\x01<\x18\x02\x0a\x05\x0a\x03" + std::string("a\0b", 3);
+  EXPECT_THAT(error_of([&] {
+                make_tokenizer("sentencepiece", {{"tokenizer.model", model}}, "store");
+              }),
+              HasSubstr("store: not a SentencePiece model: piece 1 has a NUL in it"));
+}
+
 }  // namespace
 }  // namespace focus

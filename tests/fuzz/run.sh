@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds every fuzz target with clang and runs each for that many seconds (20), as many at once as
 # there are cores. `bash tests/fuzz/run.sh 600 recipe store` runs two of them for ten minutes. What
-# breaks a loader is left in out/fuzz/<target>/; put it under seeds/ when it is mended.
+# breaks a loader is left in out/fuzz/<target>/; put it under seeds/ when it is mended. With
+# FOCUS_FUZZ_SEED every run takes the same way; without, each one another.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -21,7 +22,8 @@ fuzz_one() {
   # Time and memory of one input: 10 s where the loaders take milliseconds, 256 MiB at once (the
   # harness counts what the loaders take themselves against the input's size).
   if ASAN_OPTIONS=quarantine_size_mb=32 OMP_NUM_THREADS=1 "build/fuzz/fuzz_$name" \
-    "$out/corpus" "tests/fuzz/seeds/$name" "-max_total_time=$seconds" -timeout=10 -rss_limit_mb=2048 \
+    "$out/corpus" "tests/fuzz/seeds/$name" "-max_total_time=$seconds" \
+    "-seed=${FOCUS_FUZZ_SEED:-0}" -timeout=10 -rss_limit_mb=2048 \
     -malloc_limit_mb=256 -max_len=65536 -print_final_stats=1 "${dictionary[@]}" \
     "-artifact_prefix=$out/" >"$out/log" 2>&1; then
     printf '%-18s %9s runs, coverage %s\n' "$name" \
