@@ -19,6 +19,7 @@ class Message {
     if (bytes_.empty()) return false;
     const std::uint64_t tag = varint();
     number_ = tag >> 3;
+    if (number_ == 0) damaged();
     std::uint64_t size = 0;
     switch (tag & 7) {
       case 0:
@@ -88,7 +89,7 @@ bool rules_stay_inside(std::string_view rules) {
   };
   for (std::uint32_t i = 0; i < units; ++i) {
     const std::uint32_t node = unit(i);
-    if ((node >> 31) != 0) continue;  // a value
+    if (i > 0 && (node >> 31) != 0) continue;  // a value; the first one is the root, always
     const std::uint32_t child = i ^ ((node >> 10) << ((node & (1u << 9)) >> 6));
     if (child >= units) return false;
     const bool has_value = ((node >> 8) & 1) != 0;

@@ -442,6 +442,7 @@ TEST(TokenizerFile, RefusesSentencePieceRulesThatPointOutsideThemselves) {
       HasSubstr("store: the SentencePiece model's precompiled_charsmap is damaged");
   EXPECT_EQ(error_with(trie, good[trie]), "");
   EXPECT_THAT(error_with(trie + 2, '\x7f'), refused) << "the root's children lie beyond the trie";
+  EXPECT_THAT(error_with(trie + 3, '\xea'), refused) << "nor does the root count as a value";
   EXPECT_THAT(error_with(trie - 3, '\x03'), refused) << "a trie of less than a block";
   for (std::size_t unit = trie; unit < trie + 1024; unit += 4) {
     if ((static_cast<unsigned char>(good[unit + 3]) & 0x80) == 0) continue;  // not a value
