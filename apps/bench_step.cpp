@@ -156,6 +156,9 @@ int run_bench_step(Arguments arguments) {
   check(repeats > 0, "--repeats must be positive, not {}", repeats);
   check(vocab_size > 0 && vocab_size <= 1 << 24, "--vocab-size must be from 1 to {}, not {}",
         1 << 24, vocab_size);
+  check(config.method != Method::two_phase,
+        "method two_phase has steps of two kinds: time method retrofit, then full with attention "
+        "focus");
   set_threads(config.threads);
 
   const double peak = measured_peak_gflops();

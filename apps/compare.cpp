@@ -32,8 +32,8 @@ int list_runs(const ComparePlan& plan) {
       if (run.name != last) {  // seeds take equally long
         set_threads(run.config.threads);
         const DryRun dry = Trainer(run.config).dry_run();
-        seconds = dry.seconds_per_step * static_cast<double>(run.config.steps);
-        trainable = dry.trainable;
+        seconds = dry.seconds();
+        trainable = dry.phases.back().trainable;
         last = run.name;
       }
       total += seconds;

@@ -56,6 +56,15 @@ std::optional<RivalConfig> RunConfig::rival() const {
   return std::nullopt;
 }
 
+TrainingPhase RunConfig::phase_at(std::int64_t step) const {
+  if (method != Method::two_phase) return {optim, 0, steps};
+  if (step < two_phase.phase1_steps) return {optim, 0, two_phase.phase1_steps};
+  OptimConfig second = optim;
+  second.lr = two_phase.lr;
+  second.warmup_steps = two_phase.warmup_steps;
+  return {second, two_phase.phase1_steps, steps - two_phase.phase1_steps};
+}
+
 void RunConfig::validate() const {
   check(!data.train.empty(), "data.train is empty: name text files or folders");
   check(method == Method::scratch || !base.empty(),
@@ -69,6 +78,19 @@ void RunConfig::validate() const {
 }
 
 void RunConfig::validate_step() const {
+  if (method == Method::two_phase) {
+    check(two_phase.phase1_steps < steps,
+          "two_phase.phase1_steps is {}, but steps, both phases together, is {}: wanted fewer",
+          two_phase.phase1_steps, steps);
+    check(two_phase.lr > 0, "two_phase.lr must be positive, not {}", two_phase.lr);
+    check(two_phase.warmup_steps >= 0, "two_phase.warmup_steps must not be negative, not {}",
+          two_phase.warmup_steps);
+    check(
+        attention == AttentionChoice::dense || attention == AttentionChoice::focus,
+        "attention {} does not go with two_phase, which trains focus: leave it out, or use method "
+        "full",
+        enum_names(attention)[static_cast<std::size_t>(attention)]);
+  }
   check(compute == Compute::float32 || !trains_base(),
         "compute bf16 is for frozen weights, but {} trains them all: use retrofit or lora, or "
         "float32",

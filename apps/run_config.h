@@ -12,23 +12,24 @@
 #include "focus/lora.h"
 #include "focus/rivals/rival_model.h"
 #include "layers/model_config.h"
-#include "optim/adamw.h"
+#include "optim/training_step.h"
 
 namespace focus {
 
 /// What is trained. The trainer is the same for all: they differ in where the weights come from,
 /// in what is composed onto the decoder and in which parameters want a gradient.
 enum class Method {
-  retrofit,  // Focus on a frozen base: centroids and projections only
-  full,      // every parameter of a base
-  scratch,   // every parameter of a new model
-  lora       // low-rank adapters on a frozen base's linears
+  retrofit,   // Focus on a frozen base: centroids and projections only
+  two_phase,  // a retrofit first, then every parameter of Focus and of the base
+  full,       // every parameter of a base
+  scratch,    // every parameter of a new model
+  lora        // low-rank adapters on a frozen base's linears
 };
 constexpr auto enum_names(Method) {
-  return std::array<std::string_view, 4>{"retrofit", "full", "scratch", "lora"};
+  return std::array<std::string_view, 5>{"retrofit", "two_phase", "full", "scratch", "lora"};
 }
 
-/// What attention the trained model runs: retrofit always has Focus.
+/// What attention the trained model runs: retrofit and two_phase always have Focus.
 enum class AttentionChoice { dense, focus, window, performer, routing_transformer };
 constexpr auto enum_names(AttentionChoice) {
   return std::array<std::string_view, 5>{"dense", "focus", "window", "performer",
@@ -99,6 +100,25 @@ struct DataConfig {
   }
 };
 
+/// Where the two phases of a two_phase run meet. What is not here both phases take from optim and
+/// focus; each has an optimiser of its own, without a memory of the other's.
+struct TwoPhaseConfig {
+  std::int64_t phase1_steps = 250;
+  double lr = 1e-4;
+  std::int64_t warmup_steps = 20;
+
+  template <class F>
+  void visit(F&& f) {
+    f("phase1_steps", phase1_steps,
+      "the first steps, which train centroids alone, as a retrofit of so many steps; the rest of "
+      "steps trains all",
+      {1, 1e12});
+    f("lr", lr, "peak learning rate of phase 2 (optim.lr is phase 1's)");
+    f("warmup_steps", warmup_steps,
+      "steps of linear warm-up in phase 2, whose optimiser and schedule start anew", {0, 1e12});
+  }
+};
+
 /// A run of `focus train`: one recipe.
 struct RunConfig {
   Method method = Method::retrofit;
@@ -113,6 +133,7 @@ struct RunConfig {
   ModelShape model;
   DataConfig data;
   FocusConfig focus;
+  TwoPhaseConfig two_phase;
   LoraConfig lora;
   WindowConfig window;
   PerformerConfig performer;
@@ -127,11 +148,12 @@ struct RunConfig {
   template <class F>
   void visit(F&& f) {
     f("method", method,
-      "retrofit: centroids on a frozen base; full: all of a base; scratch: a new model; lora: "
-      "low-rank adapters on a frozen base");
+      "retrofit: centroids on a frozen base; two_phase: that first, then centroids and base; full: "
+      "all of a base; scratch: a new model; lora: low-rank adapters on a frozen base");
     f("attention", attention,
-      "of full and scratch: dense, focus, or one of the rivals; retrofit always has focus");
-    f("compute", compute, "of a frozen base: float32, or its matrices in bf16 (retrofit)");
+      "of full and scratch: dense, focus, or one of the rivals; retrofit and two_phase always have "
+      "focus");
+    f("compute", compute, "of a frozen base: float32, or its matrices in bf16 (retrofit, lora)");
     f("base", base, "checkpoint to start from: a store (.h5) or a Hugging Face folder");
     f("tokenizer", tokenizer, "bytes, or a tokenizer's file or folder; empty: the base's own");
     f("out", out, "folder of this run: metrics, resolved config, checkpoints, result");
@@ -141,6 +163,7 @@ struct RunConfig {
     f("model", model, "shape of a new model (scratch)");
     f("data", data, "text");
     f("focus", focus, "the method's settings");
+    f("two_phase", two_phase, "its second phase (two_phase)");
     f("lora", lora, "low-rank adapters (lora)");
     f("window", window, "attention window: a local window alone (Longformer)");
     f("performer", performer, "attention performer: random features");
@@ -156,11 +179,19 @@ struct RunConfig {
   }
 
   bool has_focus() const {
-    return method == Method::retrofit || attention == AttentionChoice::focus;
+    return method == Method::retrofit || method == Method::two_phase ||
+           attention == AttentionChoice::focus;
   }
   /// The rival attention that is trained, if it is one.
   std::optional<RivalConfig> rival() const;
-  bool trains_base() const { return method == Method::full || method == Method::scratch; }
+  /// Whether the run's result is a whole model, and not what goes onto its base.
+  bool trains_base() const { return trains_base_at(steps - 1); }
+  bool trains_base_at(std::int64_t step) const {
+    return method == Method::full || method == Method::scratch ||
+           (method == Method::two_phase && step >= two_phase.phase1_steps);
+  }
+  /// What `step` (the first is 0) belongs to; two_phase has two phases, every other method one.
+  TrainingPhase phase_at(std::int64_t step) const;
   /// Throws std::invalid_argument where settings do not fit together.
   void validate() const;
   /// The same for what a step computes alone: the optimiser's and the method's settings.

@@ -6,14 +6,65 @@
 #include "autograd/check.h"
 
 namespace focus {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void print_dry_run(const DryRun& d) {
+  const auto bytes = [](std::size_t n) { return format_bytes(static_cast<double>(n)); };
+  std::int64_t first = 0;
+  for (const DryPhase& p : d.phases) {
+    if (d.phases.size() > 1)
+      fmt::print("phase {}, steps {} to {}\n", first == 0 ? 1 : 2, first + 1, first + p.steps);
+    first += p.steps;
+    fmt::print("trainable parameters  {}\nfrozen parameters     {}\n", p.trainable, p.frozen);
+    fmt::print(
+        "memory: weights       {}\nmemory: gradients     {}\nmemory: optimiser     {}\nmemory: "
+        "activations   {}\n",
+        bytes(d.weight_bytes), bytes(p.gradient_bytes), bytes(p.optimiser_bytes),
+        bytes(p.activation_bytes));
+    fmt::print("a step                {:.3f} s, {} tok/s\n", p.seconds_per_step,
+               format_count(d.tokens_per_step() / p.seconds_per_step));
+  }
+  fmt::print("tokens of the run     {} ({:.2f} epochs of {})\nthe run               {}\n", d.tokens,
+             static_cast<double>(d.tokens) / static_cast<double>(d.train_tokens), d.train_tokens,
+             format_duration(d.seconds()));
+}
+
+/// A phase's figures stand at the top for the last one, which trains the most; with more than one
+/// phase each stands in `phases`.
+Json dry_run_json(const DryRun& d) {
+  const auto of_phase = [&](const DryPhase& p) {
+    return Json{{"trainable", p.trainable},
+                {"frozen", p.frozen},
+                {"weight_bytes", d.weight_bytes},
+                {"gradient_bytes", p.gradient_bytes},
+                {"optimiser_bytes", p.optimiser_bytes},
+                {"activation_bytes", p.activation_bytes},
+                {"seconds_per_step", p.seconds_per_step},
+                {"tokens_per_second", d.tokens_per_step() / p.seconds_per_step}};
+  };
+  Json json = of_phase(d.phases.back());
+  json["tokens"] = d.tokens;
+  json["train_tokens"] = d.train_tokens;
+  json["seconds"] = d.seconds();
+  if (d.phases.size() > 1)
+    for (const DryPhase& p : d.phases) {
+      Json& phase = json["phases"].emplace_back(Json{{"steps", p.steps}});
+      phase.update(of_phase(p));
+    }
+  return json;
+}
+
+}  // namespace
 
 int run_train(Arguments arguments) {
   std::string recipe, json;
   bool dry = false;
   TrainOptions options;
   CLI::App app(
-      "Trains by a recipe: centroids on a frozen base (retrofit), all of a base (full), or a new "
-      "model (scratch).",
+      "Trains by a recipe: centroids on a frozen base (retrofit), these and then all of it "
+      "(two_phase), all of a base (full), a new model (scratch), or low-rank adapters (lora).",
       "focus train");
   add_recipe_arguments(app, recipe);
   app.add_flag("--dry-run", dry,
@@ -33,30 +84,8 @@ int run_train(Arguments arguments) {
   if (dry) {
     fmt::print(stderr, "{}", dump_recipe(config));
     const DryRun d = trainer.dry_run();
-    const double seconds = d.seconds_per_step * static_cast<double>(config.steps);
-    const double rate = static_cast<double>(d.tokens) / seconds;
-    fmt::print("trainable parameters  {}\nfrozen parameters     {}\n", d.trainable, d.frozen);
-    fmt::print(
-        "memory: weights       {}\nmemory: gradients     {}\nmemory: optimiser     {}\nmemory: "
-        "activations   {}\n",
-        format_bytes(static_cast<double>(d.weight_bytes)),
-        format_bytes(static_cast<double>(d.gradient_bytes)),
-        format_bytes(static_cast<double>(d.optimiser_bytes)),
-        format_bytes(static_cast<double>(d.activation_bytes)));
-    fmt::print("tokens of the run     {} ({:.2f} epochs of {})\n", d.tokens,
-               static_cast<double>(d.tokens) / static_cast<double>(d.train_tokens), d.train_tokens);
-    fmt::print("a step                {:.3f} s, {} tok/s\nthe run               {}\n",
-               d.seconds_per_step, format_count(rate), format_duration(seconds));
-    write_json(json, {{"trainable", d.trainable},
-                      {"frozen", d.frozen},
-                      {"weight_bytes", d.weight_bytes},
-                      {"gradient_bytes", d.gradient_bytes},
-                      {"optimiser_bytes", d.optimiser_bytes},
-                      {"activation_bytes", d.activation_bytes},
-                      {"tokens", d.tokens},
-                      {"train_tokens", d.train_tokens},
-                      {"seconds_per_step", d.seconds_per_step},
-                      {"tokens_per_second", rate}});
+    print_dry_run(d);
+    write_json(json, dry_run_json(d));
     return 0;
   }
   const TrainResult result = trainer.run(options);

@@ -111,7 +111,7 @@ Trainer::Trainer(RunConfig config) : config_(std::move(config)) {
   config_.validate();
   build_model();
   read_data();
-  adamw_ = std::make_unique<AdamW>(trainable(), config_.optim);
+  enter_phase(0);
 }
 
 Trainer::Trainer(RunConfig config, const ModelConfig& shape) : config_(std::move(config)) {
@@ -135,7 +135,7 @@ Trainer::Trainer(RunConfig config, const ModelConfig& shape) : config_(std::move
                     .context = config_.data.context,
                     .shuffle = false,
                     .vocab_size = vocab_size});
-  adamw_ = std::make_unique<AdamW>(trainable(), config_.optim);
+  enter_phase(0);
 }
 
 void Trainer::build_model() {
@@ -181,7 +181,14 @@ void Trainer::compose(Rng& rng) {
     rival_ = std::make_unique<RivalModel>(*rival, model_.decoder->config());
     rival_->compose(*model_.decoder);
   }
-  if (config_.trains_base()) set_requires_grad(*model_.decoder, true);
+}
+
+void Trainer::enter_phase(std::int64_t step) {
+  phase_ = config_.phase_at(step);
+  trains_base_ = config_.trains_base_at(step);
+  set_requires_grad(*model_.decoder, trains_base_);
+  adamw_.reset();  // its moments' memory is the next one's
+  adamw_ = std::make_unique<AdamW>(trainable(), phase_.optim);
 }
 
 void Trainer::read_data() {
@@ -231,7 +238,8 @@ NamedParameters Trainer::trainable() {
 AttentionMode Trainer::mode_at(std::int64_t step) const {
   if (!focus_) return {.kind = AttentionMode::Kind::dense};
   AttentionMode mode{.kind = AttentionMode::Kind::soft, .balance = config_.focus.balance};
-  if (mode.balance == Balance::carried && step < config_.focus.sequence_steps)
+  const bool first_phase = config_.phase_at(step).first == 0;
+  if (mode.balance == Balance::carried && first_phase && step < config_.focus.sequence_steps)
     mode.balance = Balance::sequence;
   if (config_.focus.training == Training::hard) {
     mode.kind = AttentionMode::Kind::hard;
@@ -242,16 +250,16 @@ AttentionMode Trainer::mode_at(std::int64_t step) const {
 }
 
 StepResult Trainer::step_once(std::int64_t step) {
+  if (config_.phase_at(step).first != phase_.first) enter_phase(step);
   if (focus_) focus_->mode = mode_at(step);
-  return training_step(*adamw_, config_.optim, step, config_.steps, config_.data.accumulate,
-                       [&](int part) {
-                         const Batch batch = train_->next();
-                         const Dropout dropout(lora_.get(), dropout_key(config_, step, part));
-                         Variable loss = model_.decoder->loss(batch.ids, batch.batch);
-                         if (focus_) focus_->update_potentials();
-                         if (rival_) rival_->update();
-                         return loss;
-                       });
+  return training_step(*adamw_, phase_, step, config_.data.accumulate, [&](int part) {
+    const Batch batch = train_->next();
+    const Dropout dropout(lora_.get(), dropout_key(config_, step, part));
+    Variable loss = model_.decoder->loss(batch.ids, batch.batch);
+    if (focus_) focus_->update_potentials();
+    if (rival_) rival_->update();
+    return loss;
+  });
 }
 
 double Trainer::validate_now() {
@@ -283,6 +291,8 @@ double Trainer::timed_pass(std::int64_t step, TimedPass pass) {
   return now() - start;
 }
 
+std::string Trainer::phase_name() const { return phase_.first == 0 ? "phase 1" : "phase 2"; }
+
 Index Trainer::count_all() {
   return count_parameters(*model_.decoder) + (focus_ ? count_parameters(*focus_) : 0) +
          (lora_ ? count_parameters(*lora_) : 0);
@@ -294,27 +304,46 @@ Index Trainer::count_trainable() const {
   return count;
 }
 
+double DryRun::seconds() const {
+  double seconds = 0;
+  for (const DryPhase& phase : phases)
+    seconds += phase.seconds_per_step * static_cast<double>(phase.steps);
+  return seconds;
+}
+
+double DryRun::tokens_per_step() const {
+  std::int64_t steps = 0;
+  for (const DryPhase& phase : phases) steps += phase.steps;
+  return static_cast<double>(tokens) / static_cast<double>(steps);
+}
+
 DryRun Trainer::dry_run() {
-  DryRun dry{.trainable = count_trainable()};
-  Index all = 0;
+  DryRun dry;
   const auto add = [&](const std::string&, const Variable& p) {
-    all += p.shape().size();
     dry.weight_bytes +=
         static_cast<std::size_t>(p.shape().size()) * (p.in_bf16() ? sizeof(Bf16) : sizeof(Real));
   };
   for_each_parameter(*model_.decoder, add);
   if (focus_) for_each_parameter(*focus_, add);
   if (lora_) for_each_parameter(*lora_, add);
-  dry.frozen = all - dry.trainable;
-  dry.gradient_bytes = static_cast<std::size_t>(dry.trainable) * sizeof(Real);
-  dry.optimiser_bytes = 2 * dry.gradient_bytes;
   dry.train_tokens = train_->num_windows() * config_.data.context;
   dry.tokens = config_.steps * config_.data.batch * config_.data.accumulate * config_.data.context;
+  for (std::int64_t step = 0; step < config_.steps; step += phase_.steps)
+    dry.phases.push_back(dry_phase(step));
+  return dry;
+}
+
+DryPhase Trainer::dry_phase(std::int64_t step) {
+  enter_phase(step);
+  DryPhase dry{.steps = phase_.steps, .trainable = count_trainable()};
+  dry.frozen = count_all() - dry.trainable;
+  dry.gradient_bytes = static_cast<std::size_t>(dry.trainable) * sizeof(Real);
+  dry.optimiser_bytes = 2 * dry.gradient_bytes;
   // The first step fills the pool, the second one is timed.
   const std::size_t before = pool_stats().live;
   reset_pool_peak();
-  step_once(0);
-  dry.seconds_per_step = timed_pass(1);
+  step_once(step);
+  dry.seconds_per_step = timed_pass(step);
   const std::size_t peak = pool_stats().peak - before;
   dry.activation_bytes = peak > dry.gradient_bytes ? peak - dry.gradient_bytes : peak;
   return dry;
@@ -324,10 +353,10 @@ void Trainer::save_checkpoint(const std::filesystem::path& path, std::int64_t st
                               double valid_start) {
   StoreWriter store(path, "training");
   store.text("/config.yaml", dump_recipe(config_));
-  if (config_.trains_base()) write_model(store, *model_.decoder, model_.tokenizer.get());
+  if (trains_base_) write_model(store, *model_.decoder, model_.tokenizer.get());
   if (focus_)
     write_focus(store, *focus_,
-                config_.trains_base() ? model_fingerprint(*model_.decoder) : model_.fingerprint);
+                trains_base_ ? model_fingerprint(*model_.decoder) : model_.fingerprint);
   if (lora_) write_lora(store, *lora_, model_.fingerprint);
   if (rival_) write_rival(store, *rival_);
   for (std::size_t i = 0; i < adamw_->parameters().size(); ++i) {
@@ -360,7 +389,9 @@ void Trainer::restore_checkpoint(const std::filesystem::path& path, std::int64_t
         "{}: was made by other settings ({}); resume with the same recipe, or start anew with "
         "--overwrite",
         path.string(), first_difference(then, today));
-  if (!config_.trains_base())
+  step = store.int_attribute("/train", "step");
+  enter_phase(std::max<std::int64_t>(step, 1) - 1);
+  if (!trains_base_)
     if (const std::string then =
             store.string_attribute(lora_ ? "/lora" : "/focus", "base_fingerprint");
         then != model_.fingerprint)
@@ -371,7 +402,7 @@ void Trainer::restore_checkpoint(const std::filesystem::path& path, std::int64_t
   if (store.string_attribute("/train", "data_fingerprint") != data_fingerprint_)
     fail("{}: was trained on other text than data.train gives now; start anew with --overwrite",
          path.string());
-  if (config_.trains_base()) load_weights(*model_.decoder, *store.source("/model"));
+  if (trains_base_) load_weights(*model_.decoder, *store.source("/model"));
   if (focus_) restore_focus(open_focus(store), *focus_);
   if (lora_) restore_lora(store, *lora_);
   if (rival_) restore_rival(store, *rival_);
@@ -386,7 +417,6 @@ void Trainer::restore_checkpoint(const std::filesystem::path& path, std::int64_t
                    .epoch = store.int_attribute("/train", "data_epoch"),
                    .position = store.int_attribute("/train", "data_position"),
                    .windows = store.int_attribute("/train", "data_windows")});
-  step = store.int_attribute("/train", "step");
   valid_start = store.double_attribute("/train", "valid_loss_start");
 }
 
@@ -432,8 +462,9 @@ TrainResult Trainer::run(const TrainOptions& options) {
   }
   sweep_orphans(out);
   fmt::print(stderr, "{}", dump_recipe(config_));
-  fmt::print(stderr, "training on {} windows of {} tokens, {} parameters\n", train_->num_windows(),
-             config_.data.context, count_trainable());
+  fmt::print(stderr, "training on {} windows of {} tokens, {} parameters{}\n",
+             train_->num_windows(), config_.data.context, count_trainable(),
+             phase_.steps == config_.steps ? "" : " in " + phase_name());
   write_file_durably(out / "config.yaml", std::string_view(dump_recipe(config_)));
   MetricsFile metrics(out / "metrics.jsonl", resumed);
 
@@ -464,7 +495,11 @@ TrainResult Trainer::run(const TrainOptions& options) {
   std::int64_t since_step = result.step, saved = result.step;
   bool stop = false;
   while (result.step < config_.steps && !stop) {
+    const std::int64_t phase_before = phase_.first;
     const StepResult done = step_once(result.step);
+    if (phase_.first != phase_before)
+      progress.note(fmt::format("{} from step {} on: {} parameters", phase_name(), result.step + 1,
+                                count_trainable()));
     const std::int64_t step = ++result.step;
     progress.update(step, done.loss, tokens_per_step);
     stop = stop_requested.load() || step == options.stop_at;
@@ -472,11 +507,13 @@ TrainResult Trainer::run(const TrainOptions& options) {
       const double seconds = now() - since;
       const double rate = static_cast<double>((step - since_step) * tokens_per_step) / seconds;
       const double left = static_cast<double>((config_.steps - step) * tokens_per_step) / rate;
-      metrics.write({{"step", step},
-                     {"loss", done.loss},
-                     {"grad_norm", done.grad_norm},
-                     {"lr", done.lr},
-                     {"tokens_per_second", rate}});
+      nlohmann::ordered_json record = {{"step", step},
+                                       {"loss", done.loss},
+                                       {"grad_norm", done.grad_norm},
+                                       {"lr", done.lr},
+                                       {"tokens_per_second", rate}};
+      if (phase_.steps != config_.steps) record["phase"] = phase_.first == 0 ? 1 : 2;
+      metrics.write(record);
       progress.note(
           fmt::format("step {}/{}  loss {:.4f}  grad norm {:.3g}  lr {:.2e}  {} tok/s  ETA {}",
                       step, config_.steps, done.loss, done.grad_norm, done.lr, format_count(rate),

@@ -27,12 +27,21 @@ struct TrainResult {
   std::filesystem::path artifact;  // focus.h5, lora.h5 or model.h5, where finished
 };
 
-struct DryRun {
+/// What a run takes while it is in one phase.
+struct DryPhase {
+  std::int64_t steps = 0;
   Index trainable = 0, frozen = 0;
-  std::size_t weight_bytes = 0, gradient_bytes = 0, optimiser_bytes = 0, activation_bytes = 0;
+  std::size_t gradient_bytes = 0, optimiser_bytes = 0, activation_bytes = 0;
+  double seconds_per_step = 0;
+};
+
+struct DryRun {
+  std::vector<DryPhase> phases;  // in their order; the last one trains the most
+  std::size_t weight_bytes = 0;
   std::int64_t tokens = 0;        // of the whole run
   std::int64_t train_tokens = 0;  // that there are
-  double seconds_per_step = 0;
+  double seconds() const;         // of the whole run
+  double tokens_per_step() const;
 };
 
 /// What a timed pass runs.
@@ -40,9 +49,11 @@ enum class TimedPass { step, forward };
 
 /// One run of a recipe: the same loop for every method. Writes into the run's folder config.yaml
 /// (resolved), metrics.jsonl, checkpoints/ and in the end focus.h5 (retrofit), lora.h5 and
-/// PEFT's two files (lora) or model.h5. Throws
-/// where a run cannot start, and where a loss or gradient is not finite: the checkpoints before it
-/// stay.
+/// PEFT's two files (lora) or model.h5. Throws where a run cannot start, and where a loss or
+/// gradient is not finite: the checkpoints before it stay.
+///
+/// A checkpoint is of the phase of the last step done: at the end of two_phase's first one it holds
+/// what a retrofit's holds, and the next step begins the second.
 class Trainer {
  public:
   explicit Trainer(RunConfig config);
@@ -50,7 +61,7 @@ class Trainer {
   /// base, and random ids in the place of the text. run() is not for it: nothing is validated.
   Trainer(RunConfig config, const ModelConfig& shape);
 
-  /// Parameters, memory, and the time of one timed step that changes nothing on disk.
+  /// Parameters, memory, and the time of one timed step of each phase. Changes nothing on disk.
   DryRun dry_run();
   TrainResult run(const TrainOptions& options);
   /// Seconds of training step number `step`, or of its forward passes without a graph. Writes
@@ -58,6 +69,7 @@ class Trainer {
   double timed_pass(std::int64_t step, TimedPass pass = TimedPass::step);
 
   Decoder& decoder() { return *model_.decoder; }
+  /// Of the phase that the run is in.
   Index count_trainable() const;
   /// Of the decoder and of what is put onto it.
   Index count_all();
@@ -69,6 +81,10 @@ class Trainer {
   void compose(Rng& rng);
   void read_data();
   NamedParameters trainable();
+  /// Makes the phase of `step` the one that is trained, with a new optimiser.
+  void enter_phase(std::int64_t step);
+  DryPhase dry_phase(std::int64_t step);
+  std::string phase_name() const;
   StepResult step_once(std::int64_t step);
   double validate_now();
   void save_checkpoint(const std::filesystem::path& path, std::int64_t step, double valid_start);
@@ -83,6 +99,8 @@ class Trainer {
   std::unique_ptr<RivalModel> rival_;
   std::optional<Batches> train_, valid_;
   std::string data_fingerprint_;  // of the training tokens
+  TrainingPhase phase_;
+  bool trains_base_ = false;  // in this phase
   std::unique_ptr<AdamW> adamw_;
 };
 

@@ -8,10 +8,9 @@
 
 namespace focus {
 
-StepResult training_step(AdamW& adamw, const OptimConfig& config, std::int64_t step,
-                         std::int64_t steps, int micro_batches,
-                         const std::function<Variable(int)>& loss) {
-  StepResult result{.lr = learning_rate(config, step, steps)};
+StepResult training_step(AdamW& adamw, const TrainingPhase& phase, std::int64_t step,
+                         int micro_batches, const std::function<Variable(int)>& loss) {
+  StepResult result{.lr = learning_rate(phase.optim, step - phase.first, phase.steps)};
   adamw.zero_grad();
   for (int i = 0; i < micro_batches; ++i) {
     const Variable value = loss(i);
@@ -28,7 +27,7 @@ StepResult training_step(AdamW& adamw, const OptimConfig& config, std::int64_t s
         "step {}: the gradient of {} is not finite; lower optim.lr, or look at the data of this "
         "step",
         step, first_nonfinite_gradient(adamw.parameters()));
-  adamw.step(result.lr, clip_factor(result.grad_norm, config.clip_norm));
+  adamw.step(result.lr, clip_factor(result.grad_norm, phase.optim.clip_norm));
   profile_mark("optimiser");
   return result;
 }

@@ -12,11 +12,18 @@ struct StepResult {
   double lr = 0;
 };
 
+/// Steps of a run that share an optimiser and its schedule.
+struct TrainingPhase {
+  OptimConfig optim;
+  std::int64_t first = 0;  // the run's step that is this phase's first
+  std::int64_t steps = 0;
+};
+
 /// One optimiser step over `micro_batches` of equal weight (gradient accumulation): loss(i) builds
-/// the graph of micro-batch i. Throws std::runtime_error naming the step, and the loss or the first
-/// tensor, where a number is not finite; no parameter has been changed then.
-StepResult training_step(AdamW& adamw, const OptimConfig& config, std::int64_t step,
-                         std::int64_t steps, int micro_batches,
-                         const std::function<Variable(int)>& loss);
+/// the graph of micro-batch i. `step` counts from the run's first one. Throws std::runtime_error
+/// naming it, and the loss or the first tensor, where a number is not finite; no parameter has been
+/// changed then.
+StepResult training_step(AdamW& adamw, const TrainingPhase& phase, std::int64_t step,
+                         int micro_batches, const std::function<Variable(int)>& loss);
 
 }  // namespace focus

@@ -5,6 +5,7 @@ focus_test(cli_tests
     apps/cli_eval_test.cpp apps/cli_export_test.cpp apps/cli_generate_test.cpp
     apps/cli_bad_input_test.cpp apps/cli_bad_file_test.cpp apps/cli_speed_test.cpp
     apps/cli_compare_test.cpp apps/cli_lora_test.cpp apps/cli_rivals_test.cpp
+    apps/cli_two_phase_test.cpp
     apps/cli_tokenizer_test.cpp
   NEEDS apps
   LABELS cli)

@@ -68,6 +68,13 @@ INSTANTIATE_TEST_SUITE_P(
                 {4}},
         RunKind{"lora", {"method=lora", "lora.dropout=0.2", "data.accumulate=2"}, {3, 6}},
         RunKind{"lora_bf16", {"method=lora", "lora.r=2", "compute=bf16"}, {5}},
+        RunKind{"two_phase",
+                {"method=two_phase", "two_phase.phase1_steps=5", "two_phase.warmup_steps=2"},
+                {3, 5, 6, 8}},
+        RunKind{"two_phase_sequence_first",
+                {"method=two_phase", "two_phase.phase1_steps=4", "focus.sequence_steps=3",
+                 "data.accumulate=2"},
+                {3, 4, 5}},
         RunKind{"full_focus", {"method=full", "attention=focus"}, {5}},
         RunKind{"full_dense", {"method=full", "data.shuffle=false"}, {5}},
         RunKind{"scratch_dense", {"method=scratch", "optim.weight_decay=0.1"}, {1, 6}},
@@ -92,9 +99,11 @@ TEST(CliResume, TheNumberOfThreadsChangesNoBit) {
     cli().must_run(command + Words{"out=" + out, fmt::format("threads={}", threads)});
     return out;
   };
-  for (const Words& command : {cli().retrofit({"data.batch=4"}), cli().scratch({"data.batch=4"}),
-                               cli().retrofit({"data.batch=4", "compute=bf16"}),
-                               cli().scratch({"attention=focus", "model.model_type=gpt2"})}) {
+  for (const Words& command :
+       {cli().retrofit({"data.batch=4"}), cli().scratch({"data.batch=4"}),
+        cli().retrofit({"data.batch=4", "compute=bf16"}),
+        cli().retrofit({"data.batch=4", "method=two_phase", "two_phase.phase1_steps=4"}),
+        cli().scratch({"attention=focus", "model.model_type=gpt2"})}) {
     const std::string one = with_threads(command, 1);
     for (const int threads : {2, 3}) expect_same_run(with_threads(command, threads), one);
   }

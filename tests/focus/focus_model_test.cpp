@@ -240,7 +240,8 @@ TEST(FocusModel, TrainingStepsGiveTheSameBitsForAnyThreads) {
         AdamW adamw(parameters, config);
         for (std::int64_t step = 0; step < 2; ++step) {
           const auto ids = random_ids(2 * 90, 37, 10 + static_cast<std::uint64_t>(step));
-          training_step(adamw, config, step, 2, 1, [&](int) { return model.decoder.loss(ids, 2); });
+          training_step(adamw, {config, 0, 2}, step, 1,
+                        [&](int) { return model.decoder.loss(ids, 2); });
           model.focus->update_potentials();
         }
         std::vector<Tensor> results;

@@ -25,9 +25,9 @@ TEST(TrainingStep, AccumulationEqualsOneBigBatch) {
   const Tensor x = randn({8, 3}, 2);
   const auto targets = random_ids(8, 5, 3);
   OneWeight big, small;
-  const StepResult whole = training_step(big.adamw, kConfig, 0, 10, 1,
+  const StepResult whole = training_step(big.adamw, {kConfig, 0, 10}, 0, 1,
                                          [&](int) { return batch_loss(big.w, x, targets); });
-  const StepResult parts = training_step(small.adamw, kConfig, 0, 10, 4, [&](int i) {
+  const StepResult parts = training_step(small.adamw, {kConfig, 0, 10}, 0, 4, [&](int i) {
     const auto at = static_cast<std::size_t>(i);
     return batch_loss(small.w, Tensor::from({2, 3}, x.span().subspan(at * 6, 6)),
                       std::span(targets).subspan(at * 2, 2));
@@ -43,7 +43,7 @@ TEST(TrainingStep, StartsFromZeroGradientsAndReportsTheNormBeforeClipping) {
   OneWeight run, by_hand;
   run.w.set_grad(Tensor::full({5, 3}, 1e6));
   const StepResult result =
-      training_step(run.adamw, kConfig, 0, 10, 1, [&](int) { return scale(run.w, 2); });
+      training_step(run.adamw, {kConfig, 0, 10}, 0, 1, [&](int) { return scale(run.w, 2); });
   EXPECT_NEAR(result.grad_norm, 2 * std::sqrt(15.0), 1e-6);
   EXPECT_EQ(result.lr, 0.1);
   by_hand.w.set_grad(Tensor::full({5, 3}, 2));
@@ -56,7 +56,7 @@ TEST(TrainingStep, ZeroClipNormMeansNoClipping) {
   OneWeight run;
   OptimConfig config = kConfig;
   config.clip_norm = 0;
-  training_step(run.adamw, config, 0, 10, 1, [&](int) { return scale(run.w, 2); });
+  training_step(run.adamw, {config, 0, 10}, 0, 1, [&](int) { return scale(run.w, 2); });
   EXPECT_EQ(run.w.grad()[0], 2);
 }
 
@@ -66,7 +66,7 @@ std::string refused_step(int micro_batches,
   OneWeight run;
   const Tensor before = run.w.value().clone();
   const auto step = [&] {
-    training_step(run.adamw, kConfig, 17, 100, micro_batches,
+    training_step(run.adamw, {kConfig, 0, 100}, 17, micro_batches,
                   [&](int i) { return loss(run.w, i); });
   };
   EXPECT_THROW(step(), std::runtime_error);

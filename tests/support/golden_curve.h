@@ -32,8 +32,9 @@ inline void run_curve(const GoldenFile& file, const Decoder& decoder, NamedParam
   const auto size = static_cast<std::size_t>(dims[1] * dims[2]);
   for (std::size_t step = 0; step < losses.size(); ++step) {
     const auto ids = std::span(tokens).subspan(step * size, size);
-    const StepResult result = training_step(adamw, config, static_cast<std::int64_t>(step), dims[0],
-                                            1, [&](int) { return decoder.loss(ids, dims[1]); });
+    const StepResult result =
+        training_step(adamw, {config, 0, dims[0]}, static_cast<std::int64_t>(step), 1,
+                      [&](int) { return decoder.loss(ids, dims[1]); });
     EXPECT_NEAR(result.loss, losses[step], 1e-5 * losses[step]) << "loss at step " << step;
     EXPECT_NEAR(result.grad_norm, norms[step], 1e-3 * norms[step])
         << "gradient norm at step " << step;
