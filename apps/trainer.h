@@ -84,6 +84,7 @@ class Trainer {
   std::optional<Batches> train_, valid_;
   std::string data_fingerprint_;  // of the training tokens
   std::unique_ptr<AdamW> adamw_;
+  std::vector<GroupStatistics> step_groups_;  // one a layer: group sizes of the last step
 };
 
 /// The settings that decide what a run computes, as YAML: a resumed run must agree with them. Where
