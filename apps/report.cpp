@@ -13,7 +13,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 void add_run(HtmlReport& report, const std::string& folder) {
-  Series loss{.name = "training loss"}, valid{.name = "validation loss"};
+  Series loss{.name = "training loss"}, valid{.name = "validation loss"},
+      dominance{.name = "mean over layers"};
   for (const Json& record : read_metrics(std::filesystem::path(folder) / "metrics.jsonl")) {
     const auto point = [&](Series& series, const char* key) {
       if (record.contains(key) && record[key].is_number())
@@ -21,11 +22,17 @@ void add_run(HtmlReport& report, const std::string& folder) {
     };
     point(loss, "loss");
     point(valid, "valid_loss");
+    point(dominance, "largest_group");
   }
   report.line_chart({.title = "Loss of " + folder,
                      .x_label = "step",
                      .y_label = "nats per token",
                      .series = {loss, valid}});
+  if (!dominance.points.empty())
+    report.line_chart({.title = "Largest group's share of tokens, " + folder,
+                       .x_label = "step",
+                       .y_label = "share",
+                       .series = {dominance}});
 }
 
 void add_evaluation(HtmlReport& report, const std::string& path) {

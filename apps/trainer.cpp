@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <numeric>
 #include <sstream>
 
 #include "apps/lora_io.h"
@@ -75,6 +76,16 @@ class Dropout {
  private:
   LoraModel* lora_;
 };
+
+/// The largest group's share of the tokens: of each layer, and their mean. Nothing without Focus.
+void add_group_shares(nlohmann::ordered_json& record, const std::vector<GroupStatistics>& layers) {
+  if (layers.empty()) return;
+  std::vector<double> shares;
+  for (const GroupStatistics& layer : layers) shares.push_back(layer.dominance());
+  record["largest_group"] =
+      std::accumulate(shares.begin(), shares.end(), 0.0) / static_cast<double>(shares.size());
+  record["largest_group_layers"] = shares;
+}
 
 /// The first line in which two dumps differ.
 std::string first_difference(const std::string& before, const std::string& after) {
@@ -251,11 +262,17 @@ AttentionMode Trainer::mode_at(std::int64_t step) const {
 
 StepResult Trainer::step_once(std::int64_t step) {
   if (config_.phase_at(step).first != phase_.first) enter_phase(step);
-  if (focus_) focus_->mode = mode_at(step);
+  step_groups_.clear();
+  if (focus_) {
+    focus_->mode = mode_at(step);
+    step_groups_.resize(focus_->layers().size());
+  }
   return training_step(*adamw_, phase_, step, config_.data.accumulate, [&](int part) {
     const Batch batch = train_->next();
     const Dropout dropout(lora_.get(), dropout_key(config_, step, part));
     Variable loss = model_.decoder->loss(batch.ids, batch.batch);
+    for (std::size_t i = 0; i < step_groups_.size(); ++i)
+      step_groups_[i].add_sizes(focus_->last_routings()[i]);
     if (focus_) focus_->update_potentials();
     if (rival_) rival_->update();
     return loss;
@@ -513,6 +530,7 @@ TrainResult Trainer::run(const TrainOptions& options) {
                                        {"lr", done.lr},
                                        {"tokens_per_second", rate}};
       if (phase_.steps != config_.steps) record["phase"] = phase_.first == 0 ? 1 : 2;
+      add_group_shares(record, step_groups_);
       metrics.write(record);
       progress.note(
           fmt::format("step {}/{}  loss {:.4f}  grad norm {:.3g}  lr {:.2e}  {} tok/s  ETA {}",

@@ -102,6 +102,7 @@ class Trainer {
   TrainingPhase phase_;
   bool trains_base_ = false;  // in this phase
   std::unique_ptr<AdamW> adamw_;
+  std::vector<GroupStatistics> step_groups_;  // one a layer: group sizes of the last step
 };
 
 /// The settings that decide what a run computes, as YAML: a resumed run must agree with them. Where

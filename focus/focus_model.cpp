@@ -33,6 +33,13 @@ GateOptions hard_gate_options(const FocusConfig& config, const AttentionMode& mo
   return options;
 }
 
+void GroupStatistics::add_sizes(const Routing& routing) {
+  sizes.resize(static_cast<std::size_t>(routing.assignments.value().cols()));
+  for (const std::uint64_t set : membership(routing, 1))
+    ++sizes[static_cast<std::size_t>(std::countr_zero(set))];
+  tokens += routing.assignments.value().rows();
+}
+
 double GroupStatistics::dominance() const {
   if (tokens == 0) return 0;
   return static_cast<double>(*std::ranges::max_element(sizes)) / static_cast<double>(tokens);
@@ -78,9 +85,7 @@ void FocusModel::gather(const MechanismInputs& in, const Routing& routing,
   GroupStatistics& stats = statistics[static_cast<std::size_t>(in.layer)];
   const Tensor& g = routing.assignments.value();
   const Index groups = g.cols(), batch = in.h.dim(0), seq_len = in.h.dim(1);
-  for (const std::uint64_t set : membership(routing, 1))
-    ++stats.sizes[static_cast<std::size_t>(std::countr_zero(set))];
-  stats.tokens += g.rows();
+  stats.add_sizes(routing);
   for (Index i = 0; i < g.rows(); ++i) {
     const Real* row = g.data() + i * groups;
     stats.confidence += static_cast<double>(*std::max_element(row, row + groups));

@@ -33,6 +33,8 @@ struct GroupStatistics {
   double confidence = 0;  // sum over tokens of max_k g
   PairCounts pairs;
 
+  /// Adds the tokens of a batch to `sizes` and `tokens`, the rest is left alone.
+  void add_sizes(const Routing& routing);
   /// The largest group's share; 1 / num_groups is perfect balance.
   double dominance() const;
 };

@@ -40,6 +40,38 @@ TEST(CliTrain, RetrofitWritesConfigMetricsAndAdapter) {
   EXPECT_FALSE(fs::exists(out + "/model.h5"));
 }
 
+TEST(CliTrain, LargestGroupStandsAtEveryLineOfAFocusRun) {
+  const std::string out = cli().fresh("run"), dense = cli().fresh("dense");
+  cli().must_run(cli().retrofit({"out=" + out, "data.accumulate=2"}));
+  int lines = 0;
+  for (const auto& record : read_metrics(out + "/metrics.jsonl")) {
+    if (!record.contains("loss")) continue;
+    ++lines;
+    const auto layers = record.at("largest_group_layers").get<std::vector<double>>();
+    double mean = 0;
+    for (const double share : layers) {
+      EXPECT_GE(share, 1.0 / 3);
+      EXPECT_LE(share, 1);
+      mean += share / static_cast<double>(layers.size());
+    }
+    EXPECT_NEAR(record.at("largest_group").get<double>(), mean, 1e-12);
+  }
+  EXPECT_EQ(lines, 8);
+
+  cli().must_run(cli().scratch({"out=" + dense}));
+  for (const auto& record : read_metrics(dense + "/metrics.jsonl"))
+    EXPECT_FALSE(record.contains("largest_group")) << record;
+
+  const auto page_of = [&](const std::string& run) {
+    const std::string page = cli().fresh("report") + ".html";
+    cli().must_run({"report", "--run", run, "--out", page});
+    return read_text(page);
+  };
+  EXPECT_TRUE(contains(page_of(out), "Largest group&#39;s share of tokens") ||
+              contains(page_of(out), "Largest group's share of tokens"));
+  EXPECT_FALSE(contains(page_of(dense), "share of tokens"));
+}
+
 TEST(CliTrain, AdapterHoldsNoFrozenWeightAndIsSmall) {
   const StoreReader store(cli().adapter());
   EXPECT_EQ(store.kind(), "adapter");

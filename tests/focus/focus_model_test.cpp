@@ -189,6 +189,22 @@ TEST(FocusModel, StatisticsAddUp) {
   EXPECT_EQ(model.focus->statistics[1].pairs.attended, model.focus->statistics[1].pairs.all);
 }
 
+TEST(FocusModel, GroupSizesOfTheLastRoutings) {
+  Composed model("llama");
+  model.focus->gather_statistics = true;
+  const auto ids = random_ids(80, 37, 1);
+  model.logits(ids, 2);
+  for (std::size_t i = 0; i < 3; ++i) {
+    GroupStatistics groups;
+    groups.add_sizes(model.focus->last_routings()[i]);
+    EXPECT_EQ(groups.sizes, model.focus->statistics[i].sizes);
+    EXPECT_EQ(groups.dominance(), model.focus->statistics[i].dominance());
+    groups.add_sizes(model.focus->last_routings()[i]);
+    EXPECT_EQ(groups.tokens, 160);
+    EXPECT_EQ(groups.dominance(), model.focus->statistics[i].dominance());
+  }
+}
+
 TEST(FocusModel, RetrofitReachesEveryAdapterAndNoFrozenWeight) {
   for (const Balance balance : {Balance::carried, Balance::sequence}) {
     Composed model("gpt2", tiny_focus(balance));
