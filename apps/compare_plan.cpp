@@ -7,6 +7,7 @@
 #include <set>
 
 #include "apps/recipe.h"
+#include "apps/rival_spec.h"
 #include "autograd/check.h"
 #include "data/json_reader.h"
 
@@ -167,6 +168,27 @@ bool is_own_key(const std::string& override) {
 
 }  // namespace
 
+std::vector<std::string> attentions_of(const std::vector<std::string>& words,
+                                       const RunConfig& config) {
+  std::vector<std::string> fitting;
+  for (const std::string& word : words) {
+    const bool fits = std::visit(
+        [&]<class Word>(const Word& parsed) {
+          if constexpr (std::is_same_v<Word, DenseWord> || std::is_same_v<Word, RivalConfig>)
+            return true;
+          else if constexpr (std::is_same_v<Word, TrainedWord>)
+            return config.rival().has_value();
+          else if constexpr (std::is_same_v<Word, HardWord>)
+            return config.has_focus() && parsed.top_k <= config.focus.num_groups;
+          else
+            return config.has_focus();
+        },
+        parse_attention(word, "eval.attentions:"));
+    if (fits) fitting.push_back(word);
+  }
+  return fitting;
+}
+
 ComparePlan read_compare_plan(const std::string& text, const std::string& source,
                               const std::vector<std::string>& overrides) {
   ComparePlan plan;
@@ -198,6 +220,13 @@ ComparePlan read_compare_plan(const std::string& text, const std::string& source
   if (plan.config.eval.valid.empty())
     problems.push_back({0, "eval.valid is empty: name the texts that runs are compared on"});
 
+  const std::vector<std::string>& attentions = plan.config.eval.attentions;
+  try {
+    attentions_of(attentions, {});
+  } catch (const std::exception& error) {
+    problems.push_back({0, error.what()});
+  }
+
   RunConfig common;
   read_train_keys(parts.common, common, problems);
   const std::vector<Axis> global = read_sweep(parts.sweep, problems);
@@ -224,6 +253,9 @@ ComparePlan read_compare_plan(const std::string& text, const std::string& source
       if (own.empty() && problems.empty() && lines.empty()) {
         try {
           planned.config.validate();
+          check(attentions.empty() || !attentions_of(attentions, planned.config).empty(),
+                "it has nothing of eval.attentions, {}: list dense too, or leave it out",
+                fmt::join(attentions, ", "));
         } catch (const std::invalid_argument& error) {
           own.push_back({node.line, fmt::format("run {}: {}", shown(planned.name), error.what())});
         }

@@ -28,6 +28,7 @@ struct CompareEval {
   Index context = 0, stride = 0, max_documents = 0, max_tokens = 0;
   EvalRouting routing = EvalRouting::automatic;
   EvalHardGate hard_gate = EvalHardGate::automatic;
+  std::vector<std::string> attentions;
   int max_top_k = 0;
   bool local_only = true;
 
@@ -43,8 +44,14 @@ struct CompareEval {
     f("max_tokens", max_tokens, "only the first tokens of each document; 0: all", {0, 1e12});
     f("routing", routing, "as focus eval --routing");
     f("hard_gate", hard_gate, "as focus eval --hard-gate");
-    f("max_top_k", max_top_k, "largest k of hard attention; 0: all groups", {0, 64});
-    f("local_only", local_only, "also the local window alone, as a control");
+    f("attentions", attentions,
+      "rows of each run, words as focus eval --attention takes them, such as [dense, soft, hard:2, "
+      "sparq:32]; a run goes without those that it has no Focus, groups or rival for; empty: "
+      "dense, soft, hard of every k and what was trained");
+    f("max_top_k", max_top_k, "largest k of hard attention that no hard:K lists; 0: all groups",
+      {0, 64});
+    f("local_only", local_only,
+      "also the local window alone, as a control, where attentions is empty or lists focus");
   }
 };
 
@@ -74,6 +81,10 @@ struct ComparePlan {
   CompareConfig config;
   std::vector<PlannedRun> runs;
 };
+
+/// Of the words of eval.attentions, those that a model trained by `config` can be evaluated with.
+std::vector<std::string> attentions_of(const std::vector<std::string>& words,
+                                       const RunConfig& config);
 
 /// Reads a comparison:
 ///   title, out, seeds, eval   as CompareConfig

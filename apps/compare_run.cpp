@@ -1,6 +1,7 @@
 #include "apps/compare_run.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -242,6 +243,9 @@ void CompareRunner::evaluate(RunOutcome& outcome, const std::string& split,
                                std::string(name_of(settings.hard_gate)), "--compute",
                                std::string(name_of(outcome.config.compute))});
     if (settings.local_only) words.push_back("--local-only");
+    if (const auto attentions = attentions_of(settings.attentions, outcome.config);
+        !attentions.empty())
+      words.insert(words.end(), {"--attention", fmt::format("{}", fmt::join(attentions, ","))});
     words.insert(words.end(), {"--json-speed", "--json", file.string()});
     const path log = folder / "log.txt";
     const ChildResult child = run_child(words, log, [this] { return tick(); });

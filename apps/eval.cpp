@@ -6,12 +6,14 @@
 namespace focus {
 namespace {
 
+constexpr AttentionMode kLocalOnly = {.kind = AttentionMode::Kind::hard, .top_k = 0};
+
 /// dense, soft and hard k=1..K, under the routings and hard gates that were asked for.
 std::vector<AttentionMode> modes_for(const FocusModel* focus, const std::string& routing,
-                                     const std::string& hard_gate, int max_top_k, bool local_only) {
+                                     const std::string& hard_gate, bool local_only) {
   std::vector<AttentionMode> modes = {{.kind = AttentionMode::Kind::dense}};
   if (focus == nullptr) return modes;
-  if (local_only) modes.push_back({.kind = AttentionMode::Kind::hard, .top_k = 0});
+  if (local_only) modes.push_back(kLocalOnly);
   std::vector<Balance> balances;
   const Balance trained = focus->config().balance;
   if (routing == "auto") {
@@ -28,12 +30,10 @@ std::vector<AttentionMode> modes_for(const FocusModel* focus, const std::string&
   if (hard_gate == "auto") gates = {focus->config().hard_gate};
   if (hard_gate == "drop" || hard_gate == "both") gates.push_back(HardGate::drop);
   if (hard_gate == "keep" || hard_gate == "both") gates.push_back(HardGate::keep);
-  const int top =
-      max_top_k > 0 ? std::min(max_top_k, focus->config().num_groups) : focus->config().num_groups;
   for (const Balance balance : balances) {
     modes.push_back({.kind = AttentionMode::Kind::soft, .balance = balance});
     for (const HardGate gate : gates)
-      for (int k = 1; k <= top; ++k)
+      for (int k = 1; k <= focus->config().num_groups; ++k)
         modes.push_back(
             {.kind = AttentionMode::Kind::hard, .top_k = k, .balance = balance, .hard_gate = gate});
   }
@@ -47,36 +47,63 @@ struct Row {
 };
 
 /// What --attention lists, in its order; `rivals` receives those that the words make. Without a
-/// list: the modes, and the rival that the model was trained with.
+/// list: the modes, and the rival that the model was trained with. `max_top_k`, if not 0, cuts the
+/// hard modes that no word names.
 std::vector<Row> rows_for(const std::vector<std::string>& words, const LoadedModel& model,
-                          const std::vector<AttentionMode>& modes,
+                          const std::vector<AttentionMode>& modes, int max_top_k,
                           std::vector<std::unique_ptr<RivalModel>>& rivals) {
+  using Kind = AttentionMode::Kind;
   std::vector<Row> rows;
-  const auto add_modes = [&](bool dense) {
+  const auto add_modes = [&](auto&& wanted) {
     for (const AttentionMode& mode : modes)
-      if ((mode.kind == AttentionMode::Kind::dense) == dense) rows.push_back({.mode = mode});
+      if (wanted(mode)) rows.push_back({.mode = mode});
+  };
+  const auto is_within = [&](const AttentionMode& mode) {
+    return mode.kind != Kind::hard || max_top_k == 0 || mode.top_k <= max_top_k;
   };
   if (words.empty()) {
-    add_modes(true);
-    add_modes(false);
+    add_modes(is_within);
     if (model.rival) rows.push_back({.rival = model.rival.get()});
   }
   for (const std::string& word : words) {
-    if (word == "dense") {
-      add_modes(true);
-    } else if (word == "focus") {
+    const auto needs_focus = [&] {
       if (!model.focus)
-        fail("--attention focus: {} has no Focus; name one with --adapter", model.where);
-      add_modes(false);
-    } else if (word == "trained") {
-      if (!model.rival)
-        fail("--attention trained: {} was not trained with a rival attention", model.where);
-      rows.push_back({.rival = model.rival.get()});
-    } else {
-      rivals.push_back(
-          std::make_unique<RivalModel>(parse_rival(word, "--attention"), model.decoder->config()));
-      rows.push_back({.rival = rivals.back().get()});
-    }
+        fail("--attention {}: {} has no Focus; name one with --adapter", word, model.where);
+    };
+    std::visit(
+        [&]<class Word>(const Word& parsed) {
+          if constexpr (std::is_same_v<Word, DenseWord>) {
+            rows.push_back({});
+          } else if constexpr (std::is_same_v<Word, LocalWord>) {
+            needs_focus();
+            rows.push_back({.mode = kLocalOnly});
+          } else if constexpr (std::is_same_v<Word, SoftWord>) {
+            needs_focus();
+            add_modes([](const AttentionMode& mode) { return mode.kind == Kind::soft; });
+          } else if constexpr (std::is_same_v<Word, HardWord>) {
+            needs_focus();
+            const auto before = rows.size();
+            add_modes([&](const AttentionMode& mode) {
+              return mode.kind == Kind::hard && mode.top_k == parsed.top_k;
+            });
+            if (rows.size() == before)
+              fail("--attention {}: the Focus has {} groups; wanted no more", word,
+                   model.focus->config().num_groups);
+          } else if constexpr (std::is_same_v<Word, FocusWord>) {
+            needs_focus();
+            add_modes([&](const AttentionMode& mode) {
+              return mode.kind != Kind::dense && is_within(mode);
+            });
+          } else if constexpr (std::is_same_v<Word, TrainedWord>) {
+            if (!model.rival)
+              fail("--attention trained: {} was not trained with a rival attention", model.where);
+            rows.push_back({.rival = model.rival.get()});
+          } else {
+            rivals.push_back(std::make_unique<RivalModel>(parsed, model.decoder->config()));
+            rows.push_back({.rival = rivals.back().get()});
+          }
+        },
+        parse_attention(word, "--attention"));
   }
   return rows;
 }
@@ -118,11 +145,13 @@ int run_eval(Arguments arguments) {
                  "drop or keep the affinity on attended pairs, both; auto: as configured")
       ->check(CLI::IsMember({"auto", "drop", "keep", "both"}));
   app.add_option("--max-top-k", max_top_k, "largest k of hard attention (default: all groups)");
-  app.add_option("--attention", attention,
-                 "only these rows, in this order: dense; focus (soft and hard); trained (the rival "
-                 "that the model was trained with); or a rival put onto the model as it is: "
-                 "window:128, performer:256, routing:8, sparq:32, magicpig:8, with more settings "
-                 "as :KEY=VALUE, such as sparq:32:rank=16:reallocate=false")
+  app.add_option(
+         "--attention", attention,
+         "only these rows, in this order: dense; local (the local window alone); soft; hard:2 "
+         "(the k best groups, here 2); focus (soft and every hard); trained (the rival that "
+         "the model was trained with); or a rival put onto the model as it is: "
+         "window:128, performer:256, routing:8, sparq:32, magicpig:8, with more settings "
+         "as :KEY=VALUE, such as sparq:32:rank=16:reallocate=false")
       ->delimiter(',')
       ->allow_extra_args(false);
   app.add_flag("--local-only", local_only, "also the local window alone, as a control");
@@ -148,8 +177,8 @@ int run_eval(Arguments arguments) {
   std::vector<EvalRow> rows;
   std::vector<std::unique_ptr<RivalModel>> rivals;
   const auto todo =
-      rows_for(attention, model,
-               modes_for(model.focus.get(), routing, hard_gate, max_top_k, local_only), rivals);
+      rows_for(attention, model, modes_for(model.focus.get(), routing, hard_gate, local_only),
+               max_top_k, rivals);
   if (model.rival) clear_mechanisms(*model.decoder);
   for (const auto& [mode, rival] : todo) {
     Progress progress({.label = "eval " + (rival ? rival->name() : mode.name()),

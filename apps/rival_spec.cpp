@@ -1,6 +1,7 @@
 #include "apps/rival_spec.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "apps/recipe.h"
 #include "autograd/check.h"
@@ -48,6 +49,24 @@ RivalConfig parse_rival(const std::string& word, const std::string& where) {
       },
       rival);
   return rival;
+}
+
+AttentionWord parse_attention(const std::string& word, const std::string& where) {
+  if (word == "dense") return DenseWord{};
+  if (word == "local") return LocalWord{};
+  if (word == "soft") return SoftWord{};
+  if (word == "focus") return FocusWord{};
+  if (word == "trained") return TrainedWord{};
+  if (word == "hard" || word.starts_with("hard:")) {
+    HardWord hard;
+    const char* const end = word.data() + word.size();
+    const auto [stop, error] =
+        std::from_chars(word.data() + std::min<std::size_t>(word.size(), 5), end, hard.top_k);
+    if (error != std::errc() || stop != end || hard.top_k < 1)
+      fail("{} {}: wanted hard:K with K groups of a token, such as hard:2", where, word);
+    return hard;
+  }
+  return parse_rival(word, where);
 }
 
 }  // namespace focus

@@ -112,6 +112,23 @@ TEST(CliCompare, TheFiguresAreThoseOfTrainAndEval) {
     EXPECT_EQ(rows[rows.size() - 4 + i]["perplexity"], eval["rows"][i]["perplexity"]);
 }
 
+TEST(CliCompare, RowsAreThoseThatTheRecipeLists) {
+  const Cli& cli = Cli::instance();
+  const std::string path = recipe(), out = cli.fresh("compare");
+  cli.must_run({"compare", path, "out=" + out, "seeds=1",
+                "eval.attentions=hard:2,dense,sparq:8:rank=4,magicpig:4:tables=8"});
+  Words names;
+  for (const auto& row : rows_of(out))
+    names.push_back(row["run"].get<std::string>() + ": " + row["attention"].get<std::string>());
+  const Words rest = {"dense", "sparq k=8 r=4 mean", "magicpig K=4 L=8"};
+  Words wanted;
+  for (const std::string run : {"full attention: ", "Focus <scratch>: ", "retrofit: "}) {
+    if (run != "full attention: ") wanted.push_back(run + "hard k=2 keep");
+    for (const std::string& name : rest) wanted.push_back(run + name);
+  }
+  EXPECT_EQ(names, wanted);
+}
+
 TEST(CliCompare, AFailedRunIsListedAndTheOthersGoOn) {
   const Cli& cli = Cli::instance();
   const std::string missing = cli.fresh("none.h5"), out = cli.fresh("compare");

@@ -118,13 +118,33 @@ TEST(CliRivals, FocusBesideARival) {
   EXPECT_EQ(rows_of({cli().base(), "--adapter", cli().adapter(), "--context", "64"})[1], rows[1]);
 }
 
+TEST(CliRivals, RowsOfFocusByName) {
+  const Words eval = {cli().base(), "--adapter", cli().adapter(), "--context", "64"};
+  const auto all = rows_of(eval + Words{"--local-only"});  // dense, local, soft, k = 1, 2, 3
+  const auto rows = rows_of(
+      eval + Words{"--max-top-k", "1", "--attention", "hard:3,soft,sparq:8,hard:1,local,dense"});
+  ASSERT_EQ(rows.size(), 6u);
+  EXPECT_EQ(rows[0], all[5]);
+  EXPECT_EQ(rows[1], all[2]);
+  EXPECT_EQ(rows[2].at("attention"), "sparq k=8 r=32 mean");
+  EXPECT_EQ(rows[3], all[3]);
+  EXPECT_EQ(rows[4], all[1]);
+  EXPECT_EQ(rows[5], all[0]);
+  EXPECT_EQ(rows_of(eval + Words{"--hard-gate", "both", "--attention", "hard:2"}).size(), 2u);
+  const Words refused = Words{"eval"} + eval + Words{"--text", cli().valid_text(), "--attention"};
+  expect_refused(refused + Words{"hard:4"}, {"hard:4", "3 groups"});
+  for (const char* word : {"hard", "hard:", "hard:0", "hard:two", "hard:1x"})
+    expect_refused(refused + Words{word}, {word, "hard:K"});
+}
+
 TEST(CliRivals, WhatDoesNotFitIsRefusedByName) {
   const Words eval = {"eval", cli().base(), "--text", cli().valid_text(), "--attention"};
   expect_refused(eval + Words{"longformer:8"}, {"longformer", "window, performer"});
   expect_refused(eval + Words{"window:none"}, {"window:none", "window"});
   expect_refused(eval + Words{"sparq:8:tokns=3"}, {"tokns", "did you mean tokens?"});
   expect_refused(eval + Words{"sparq:8:16"}, {"sparq:8:16", "KEY=VALUE"});
-  expect_refused(eval + Words{"focus"}, {"--adapter"});
+  for (const char* word : {"focus", "soft", "hard:1", "local"})
+    expect_refused(eval + Words{word}, {"has no Focus", "--adapter"});
   expect_refused(eval + Words{"trained"}, {"not trained with a rival"});
   const std::string out = cli().fresh("refused");
   expect_refused(cli().retrofit({"attention=performer", "out=" + out}),

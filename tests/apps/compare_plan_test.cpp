@@ -10,6 +10,8 @@
 namespace focus {
 namespace {
 
+using Words = std::vector<std::string>;
+
 const std::string kText = R"(seeds: [3, 5]
 common:
   method: scratch
@@ -101,6 +103,34 @@ TEST(ComparePlan, ImpossibleRunsAreNamed) {
   });
   EXPECT_NE(error.find("run r: base is empty"), std::string::npos) << error;
   EXPECT_NE(error.find("the name r twice"), std::string::npos) << error;
+}
+
+TEST(ComparePlan, ARunIsEvaluatedWithWhatItHas) {
+  const Words words = {"dense",  "local", "soft",    "hard:1",
+                       "hard:6", "focus", "trained", "sparq:32"};
+  RunConfig config;
+  config.method = Method::full;
+  EXPECT_EQ(attentions_of(words, config), (Words{"dense", "sparq:32"}));
+  config.attention = AttentionChoice::window;
+  EXPECT_EQ(attentions_of(words, config), (Words{"dense", "trained", "sparq:32"}));
+  config.attention = AttentionChoice::focus;
+  config.focus.num_groups = 4;
+  EXPECT_EQ(attentions_of(words, config),
+            (Words{"dense", "local", "soft", "hard:1", "focus", "sparq:32"}));
+}
+
+TEST(ComparePlan, AttentionsThatCannotBeAreNamed) {
+  const auto error_with = [](const std::string& attentions) {
+    return error_of([&] { read_compare_plan(kText, "c.yaml", {"eval.attentions=" + attentions}); });
+  };
+  EXPECT_NE(error_with("[dense, sparc:3]").find("eval.attentions: unknown attention \"sparc\""),
+            std::string::npos);
+  // Of the runs, the dense one has no groups.
+  EXPECT_NE(error_with("[soft, hard:2]").find("run full: it has nothing of eval.attentions"),
+            std::string::npos);
+  EXPECT_EQ(read_compare_plan(kText, "c.yaml", {"eval.attentions=dense,sparq:32:rank=8"})
+                .config.eval.attentions,
+            (Words{"dense", "sparq:32:rank=8"}));
 }
 
 nlohmann::ordered_json row(const std::string& run, int seed, double perplexity) {
