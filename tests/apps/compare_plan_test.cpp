@@ -2,15 +2,20 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "apps/compare_report.h"
+#include "apps/recipe.h"
 #include "tests/support/temp_folder.h"
 
 namespace focus {
 namespace {
 
 using Words = std::vector<std::string>;
+
+const std::filesystem::path kPaper = std::filesystem::path(FOCUS_SOURCE_DIR) / "configs/paper";
 
 const std::string kText = R"(seeds: [3, 5]
 common:
@@ -38,7 +43,7 @@ TEST(ComparePlan, RunsSweepsAndSeeds) {
   EXPECT_EQ(plan.runs[1].config.seed, 5);
   EXPECT_EQ(plan.runs[0].config.data.context, 64);
   EXPECT_EQ(plan.runs[0].config.steps, 7);
-  EXPECT_EQ(plan.runs[4].name, "focus, focus.num_groups=4, steps=10");
+  EXPECT_EQ(plan.runs[4].name, "focus, num_groups=4, steps=10");
   EXPECT_EQ(plan.runs[4].config.steps, 10);
   EXPECT_EQ(plan.runs[6].config.focus.num_groups, 8);
   EXPECT_EQ(plan.runs[6].config.steps, 9);
@@ -131,6 +136,76 @@ TEST(ComparePlan, AttentionsThatCannotBeAreNamed) {
   EXPECT_EQ(read_compare_plan(kText, "c.yaml", {"eval.attentions=dense,sparq:32:rank=8"})
                 .config.eval.attentions,
             (Words{"dense", "sparq:32:rank=8"}));
+}
+
+/// A recipe of configs/paper, with what its first lines ask to be named.
+ComparePlan paper_plan(const std::filesystem::path& file) {
+  return read_compare_plan(read_recipe_file(file.string()), file.string(),
+                           {"base=base.h5", "data.train=a.txt", "eval.valid=b.txt"});
+}
+
+/// What a paper's recipe compares: a setting's values, in order, each once.
+template <class Value>
+std::vector<Value> compared(const std::string& file, Value FocusConfig::*setting) {
+  std::vector<Value> values;
+  for (const PlannedRun& run : paper_plan(kPaper / file).runs)
+    if (std::ranges::find(values, run.config.focus.*setting) == values.end())
+      values.push_back(run.config.focus.*setting);
+  return values;
+}
+
+TEST(PaperRecipes, AreThePapersAblations) {
+  EXPECT_EQ(compared("num_groups.yaml", &FocusConfig::num_groups),
+            (std::vector<int>{4, 8, 16, 32}));
+  EXPECT_EQ(compared("local_window.yaml", &FocusConfig::local_window),
+            (std::vector<Index>{64, 128, 256, 512}));
+  EXPECT_EQ(compared("temperature.yaml", &FocusConfig::temperature),
+            (std::vector<double>{0.05, 0.1, 0.2, 0.5}));
+  EXPECT_EQ(compared("sinkhorn_iters.yaml", &FocusConfig::sinkhorn_iters),
+            (std::vector<int>{3, 5, 10, 20}));
+  EXPECT_EQ(compared("routing_dim.yaml", &FocusConfig::routing_dim),
+            (std::vector<int>{768, 128, 32, 16}));
+  EXPECT_EQ(paper_plan(kPaper / "top_k.yaml").config.eval.attentions,
+            (Words{"dense", "local", "soft", "hard:1", "hard:2", "hard:3", "hard:4"}));
+}
+
+TEST(PaperRecipes, AllCanRun) {
+  std::size_t comparisons = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(kPaper)) {
+    const std::string text = read_recipe_file(entry.path().string());
+    if (text.find("\nruns:") == std::string::npos) {  // of focus train
+      RunConfig config;
+      read_recipe_text(text, entry.path().string(), {"base=base.h5", "data.train=a.txt"}, config);
+      EXPECT_NO_THROW(config.validate()) << entry.path();
+      continue;
+    }
+    ++comparisons;
+    const ComparePlan plan = paper_plan(entry.path());
+    EXPECT_EQ(plan.config.seeds.size(), 3u) << entry.path();
+    EXPECT_TRUE(plan.config.out.starts_with("out/paper-")) << entry.path();
+    for (const PlannedRun& run : plan.runs) {
+      EXPECT_EQ(run.config.base, "base.h5") << run.name;
+      EXPECT_EQ(run.config.steps, 4000) << run.name;
+      // Perplexities of other contexts than the trained one say little.
+      EXPECT_EQ(run.config.data.context, plan.config.eval.context) << run.name;
+    }
+  }
+  EXPECT_GE(comparisons, 8u);
+}
+
+TEST(PaperRecipes, MethodsAreThoseOfTheTables) {
+  Words names;
+  for (const PlannedRun& run : paper_plan(kPaper / "methods.yaml").runs) {
+    if (run.config.seed != 1) continue;
+    names.push_back(run.name);
+    EXPECT_EQ(run.config.rival().has_value(),
+              run.config.attention != AttentionChoice::dense && !run.config.has_focus())
+        << run.name;
+  }
+  EXPECT_EQ(names,
+            (Words{"Focus", "LoRA, r=4", "LoRA, r=16", "full fine-tuning",
+                   "local window (Longformer)", "Performer", "Routing Transformer, choice=nearest",
+                   "Routing Transformer, choice=balanced"}));
 }
 
 nlohmann::ordered_json row(const std::string& run, int seed, double perplexity) {
