@@ -241,5 +241,61 @@ TEST(CompareReport, MeanAndSpreadOverSeeds) {
   EXPECT_DOUBLE_EQ(groups[1].deviation, 0);
 }
 
+/// A run that has been evaluated, with one row; `causal` false: by a rival that is not.
+RunOutcome outcome(const std::string& name, const std::string& tokenizer, bool causal) {
+  return {.name = name,
+          .config = {},
+          .evaluation = {{"valid",
+                          {{"texts", {"book.txt"}},
+                           {"documents", 1},
+                           {"bytes", 900},
+                           {"tokenizer", {{"kind", tokenizer}, {"fingerprint", "f00d"}}},
+                           {"context", 64},
+                           {"stride", 32},
+                           {"rows",
+                            {{{"attention", "attention of " + name},
+                              {"top_k", nullptr},
+                              {"routing", nullptr},
+                              {"causal", causal},
+                              {"perplexity", 3.5},
+                              {"bits_per_byte", 1.25},
+                              {"tokens_scored", 299},
+                              {"pairs_attended", 0.5},
+                              {"tokens_per_second", 10.0}}}}}}}};
+}
+
+TEST(CompareReport, WhatAPerplexityIsOfStandsOnThePage) {
+  const ComparePlan plan = read_compare_plan(kText, "c.yaml", {});
+  const std::string of_bytes =
+      "Perplexity of book.txt: 900 bytes, 299 tokens scored; tokenizer bytes f00d; context 64, "
+      "stride 32.";
+  const std::string warning = "Perplexities under different tokenizers or windows do not compare";
+  const std::string one =
+      compare_page(plan, {outcome("a", "bytes", true), outcome("b", "bytes", true)});
+  EXPECT_NE(one.find("<p>" + of_bytes), std::string::npos);
+  EXPECT_EQ(one.find(warning), std::string::npos);
+  const std::string two =
+      compare_page(plan, {outcome("a", "bytes", true), outcome("b", "bpe", true)});
+  EXPECT_NE(two.find("<p>a: " + of_bytes), std::string::npos);
+  EXPECT_NE(two.find("tokenizer bpe f00d"), std::string::npos);
+  EXPECT_NE(two.find(warning), std::string::npos);
+}
+
+TEST(CompareReport, ARivalThatIsNotCausalIsMarkedAndNotDrawn) {
+  const ComparePlan plan = read_compare_plan(kText, "c.yaml", {});
+  const std::vector<RunOutcome> outcomes = {outcome("sound", "bytes", true),
+                                            outcome("peeking", "bytes", false)};
+  const auto groups = group_rows(compare_rows(outcomes));
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].routing, "-");
+  EXPECT_EQ(groups[1].routing, "not causal");
+  EXPECT_DOUBLE_EQ(groups[1].bits_per_byte, 1.25);
+  const std::string page = compare_page(plan, outcomes);
+  EXPECT_NE(page.find("<td>attention of peeking</td><td>not causal</td>"), std::string::npos);
+  const std::string charts = page.substr(page.find("<figure>"));
+  EXPECT_NE(charts.find("attention of sound"), std::string::npos);
+  EXPECT_EQ(charts.find("peeking"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace focus
