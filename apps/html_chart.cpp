@@ -243,8 +243,8 @@ double crowding(const Box& box, const std::vector<Box>& taken) {
   return area + 100 * outside;
 }
 
-/// A label at the least crowded of the places around a point; none where half of it would be over
-/// something else.
+/// A label at the least crowded of the places around a point; none where a quarter of it would be
+/// over something else.
 std::string place_label(double x, double y, const std::string& text, std::vector<Box>& taken) {
   struct Place {
     double dx, dy;
@@ -270,7 +270,7 @@ std::string place_label(double x, double y, const std::string& text, std::vector
     }
   }
   const Box box = text_box(x + best->dx, y + best->dy, best->anchor, text);
-  if (least > 0.5 * (box.right - box.left) * (box.bottom - box.top)) return "";
+  if (least > 0.25 * (box.right - box.left) * (box.bottom - box.top)) return "";
   taken.push_back(box);
   return text_at(x + best->dx, y + best->dy, best->anchor, text, "label halo");
 }
