@@ -96,10 +96,17 @@ std::string text_of(const RecipeNode& node) {
   return fmt::format("[{}]", fmt::join(items, ", "));
 }
 
+std::string last_part(const std::string& key) { return key.substr(key.rfind('.') + 1); }
+
+/// The name with the values of what is swept, by the last part of its key unless two end alike.
 std::string label_of(const std::string& name, const std::vector<Setting>& settings) {
   std::string label = name;
-  for (const Setting& setting : settings)
-    label += fmt::format(", {}={}", setting.key, text_of(setting.value));
+  for (const Setting& setting : settings) {
+    const auto alike = std::ranges::count(settings, last_part(setting.key),
+                                          [](const Setting& s) { return last_part(s.key); });
+    label += fmt::format(", {}={}", alike > 1 ? setting.key : last_part(setting.key),
+                         text_of(setting.value));
+  }
   return label;
 }
 
@@ -183,7 +190,7 @@ std::vector<std::string> attentions_of(const std::vector<std::string>& words,
           else
             return config.has_focus();
         },
-        parse_attention(word, "eval.attentions:"));
+        parse_attention(word, "eval.attentions"));
     if (fits) fitting.push_back(word);
   }
   return fitting;

@@ -73,7 +73,7 @@ struct CompareConfig {
 
 /// One training, resolved; `out` is set when its place in the cache is known.
 struct PlannedRun {
-  std::string name;  // with the sweep's values: "focus, focus.num_groups=8"; the same for all seeds
+  std::string name;  // with the sweep's values: "focus, num_groups=8"; the same for all seeds
   RunConfig config;
 };
 

@@ -57,13 +57,13 @@ double number(const Json& row, const char* key, double otherwise) {
 }
 
 std::string routing_of(const Json& row) {
-  if (!row["routing"].is_string()) return "-";
+  if (!row["routing"].is_string()) return row["causal"].get<bool>() ? "-" : "not causal";
   return row["routing"].get<std::string>() + (row["causal"].get<bool>() ? "" : " (not causal)");
 }
 
 const std::vector<std::string> kHeader = {
-    "run",   "attention", "routing", "seeds",       "perplexity", "std",        "min-max",
-    "pairs", "largest",   "trained", "train tok/s", "eval tok/s", "peak memory"};
+    "run",       "attention", "routing", "seeds",   "perplexity",  "std",        "min-max",
+    "bits/byte", "pairs",     "largest", "trained", "train tok/s", "eval tok/s", "peak memory"};
 
 std::vector<std::string> cells_of(const CompareGroup& g) {
   return {g.run,
@@ -73,12 +73,31 @@ std::vector<std::string> cells_of(const CompareGroup& g) {
           fmt::format("{:.4f}", g.mean),
           g.seeds > 1 ? fmt::format("{:.4f}", g.deviation) : "-",
           g.seeds > 1 ? fmt::format("{:.4f}-{:.4f}", g.least, g.most) : "-",
+          fmt::format("{:.4f}", g.bits_per_byte),
           fmt::format("{:.1f} %", 100 * g.pairs),
           g.largest_group > 0 ? fmt::format("{:.1f} %", 100 * g.largest_group) : "-",
           fmt::format("{:.0f}", g.trainable),
           fmt::format("{:.0f}", g.train_rate),
           fmt::format("{:.0f}", g.eval_rate),
           format_bytes(g.peak_bytes)};
+}
+
+/// What a split's perplexities are of, each once, with the runs that it is said of.
+std::vector<std::pair<std::string, std::vector<std::string>>> what_is_measured(
+    const std::vector<Json>& rows, const std::string& split) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> all;
+  for (const Json& row : rows) {
+    if (row["split"] != split) continue;
+    const std::string what = fmt::format(
+        "Perplexity of {}: {} bytes, {} tokens scored; tokenizer {}; context {}, stride {}.",
+        row["texts"].get<std::string>(), row["bytes"].dump(), row["tokens_scored"].dump(),
+        row["tokenizer"].get<std::string>(), row["context"].dump(), row["stride"].dump());
+    auto it = std::ranges::find(all, what, [](const auto& entry) { return entry.first; });
+    if (it == all.end()) it = all.insert(it, {what, {}});
+    const auto run = row["run"].get<std::string>();
+    if (std::ranges::find(it->second, run) == it->second.end()) it->second.push_back(run);
+  }
+  return all;
 }
 
 /// The splits that have rows, those with test texts last.
@@ -106,7 +125,7 @@ void add_points(HtmlReport& page, const std::vector<CompareGroup>& groups,
   };
   for (const CompareGroup& g : groups) {
     // What is not causal is in the table, marked so; here it would pass for a perplexity.
-    if (g.split != split || g.routing.ends_with("(not causal)")) continue;
+    if (g.split != split || g.routing.find("not causal") != std::string::npos) continue;
     const std::string label =
         g.attention.starts_with("hard ") ? g.attention.substr(5) : g.attention;
     add(pairs, g.run, {100 * g.pairs, g.mean, label});
@@ -210,6 +229,7 @@ std::vector<CompareGroup> group_rows(const std::vector<Json>& rows) {
     CompareGroup& g = groups[at];
     perplexities[at].push_back(number(row, "perplexity", std::nan("")));
     // Sums here, means below.
+    g.bits_per_byte += number(row, "bits_per_byte", std::nan(""));
     g.pairs += number(row, "pairs_attended", 1);
     g.largest_group += number(row, "largest_group", 0);
     g.train_rate += number(row, "train_tokens_per_second", 0);
@@ -227,7 +247,8 @@ std::vector<CompareGroup> group_rows(const std::vector<Json>& rows) {
     g.deviation = n > 1 ? std::sqrt(g.deviation / (n - 1)) : 0;
     g.least = *std::ranges::min_element(values);
     g.most = *std::ranges::max_element(values);
-    for (double* sum : {&g.pairs, &g.largest_group, &g.train_rate, &g.eval_rate}) *sum /= n;
+    for (double* sum : {&g.bits_per_byte, &g.pairs, &g.largest_group, &g.train_rate, &g.eval_rate})
+      *sum /= n;
   }
   return groups;
 }
@@ -287,20 +308,28 @@ std::string compare_page(const ComparePlan& plan, const std::vector<RunOutcome>&
   page.paragraph(fmt::format(
       "{} runs, seeds {}. std: standard deviation over seeds (n - 1). pairs: share of the causal "
       "pairs that are attended; largest: the largest group's share of tokens, mean over layers; "
-      "trained: trainable parameters; peak memory: of the training process. A figure with sequence "
-      "routing is not causal, and is not in the charts.",
+      "trained: trainable parameters; peak memory: of the training process. A figure that is not "
+      "causal looks at later tokens; it is not in the charts. In them, a point says under the "
+      "pointer what it is; a name that finds no room is left out.",
       outcomes.size(), fmt::join(plan.config.seeds, ", ")));
   for (const std::string& split : splits_of(groups)) {
     page.heading(split == "test" ? "Test texts" : "Validation texts");
-    const auto first =
-        std::ranges::find(rows, Json(split), [](const Json& r) { return r["split"]; });
-    page.paragraph(fmt::format("{}: {} bytes; tokenizer {}; context {}, stride {}.",
-                               (*first)["texts"].get<std::string>(), (*first)["bytes"].dump(),
-                               (*first)["tokenizer"].get<std::string>(), (*first)["context"].dump(),
-                               (*first)["stride"].dump()));
+    const auto measured = what_is_measured(rows, split);
+    for (const auto& [what, runs] : measured)
+      page.paragraph(measured.size() == 1 ? what
+                                          : fmt::format("{}: {}", fmt::join(runs, "; "), what));
+    if (measured.size() > 1)
+      page.paragraph(
+          "Perplexities under different tokenizers or windows do not compare; bits per byte of the "
+          "same text under the same windows do.");
     Table table{.header = kHeader};
-    for (const CompareGroup& g : groups)
-      if (g.split == split) table.rows.push_back(cells_of(g));
+    std::string last;
+    for (const CompareGroup& g : groups) {
+      if (g.split != split) continue;
+      table.rows.push_back(cells_of(g));
+      if (g.run == last) table.rows.back()[0].clear();  // a run's name stands in its first row
+      last = g.run;
+    }
     page.table(table);
     add_points(page, groups, split);
   }

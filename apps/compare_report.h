@@ -16,8 +16,9 @@ struct CompareGroup {
   std::string run, split, attention, routing;
   std::size_t seeds = 0;
   double mean = 0, deviation = 0, least = 0, most = 0;  // of the perplexity; deviation by n - 1
-  double pairs = 1, largest_group = 0;                  // shares; largest_group 0 without groups
-  double train_rate = 0, eval_rate = 0;                 // tokens in a second
+  double bits_per_byte = 0;
+  double pairs = 1, largest_group = 0;   // shares; largest_group 0 without groups
+  double train_rate = 0, eval_rate = 0;  // tokens in a second
   double trainable = 0, peak_bytes = 0;
 };
 /// In the order of the rows; failed runs are left out.

@@ -77,6 +77,23 @@ double median_rate(const path& metrics) {
   return *middle;
 }
 
+/// The first setting that counts and is another in a run's recipe; empty where all agree. What the
+/// recipe does not name is a key added since.
+std::string changed_default(const path& recipe, const RunConfig& config) {
+  RunConfig stored;
+  try {
+    read_recipe(recipe.string(), {}, stored);
+  } catch (const std::runtime_error& error) {
+    return std::string(error.what()).substr(0, std::string(error.what()).find('\n'));
+  }
+  RunConfig then = only_what_counts(stored), today = only_what_counts(config);
+  const auto before = recipe_fields(then), after = recipe_fields(today);
+  for (std::size_t i = 0; i < after.size(); ++i)
+    if (after[i].text && before[i].text() != after[i].text())
+      return fmt::format("{}: {} then, {} now", after[i].key, before[i].text(), after[i].text());
+  return "";
+}
+
 std::string_view name_of(auto value) { return enum_names(value)[static_cast<std::size_t>(value)]; }
 
 [[noreturn]] void fail_child(const ChildResult& result, const path& log) {
@@ -97,7 +114,14 @@ CompareRunner::CompareRunner(const ComparePlan& plan, bool with_test, std::funct
     : plan_(plan),
       with_test_(with_test),
       signal_(std::move(signal)),
-      runs_(path(plan.config.out) / "runs") {}
+      runs_(path(plan.config.out) / "runs") {
+  std::error_code error;
+  std::filesystem::create_directories(runs_, error);
+  if (error)
+    fail("cannot make the folder {}: {}; choose another with out=", runs_.string(),
+         error.message());
+  lock_.emplace(plan.config.out, "compare.lock");
+}
 
 const std::string& CompareRunner::fingerprint(const std::string& kind, const std::string& place) {
   std::string& value = fingerprints_[kind + " " + place];
@@ -123,7 +147,7 @@ std::string CompareRunner::fingerprint_of_texts(const std::vector<std::string>& 
 }
 
 std::string CompareRunner::hash_of(const RunConfig& config) {
-  std::string text = settings_that_count(config);
+  std::string text = dump_recipe_changes(only_what_counts(config));
   if (!config.base.empty()) text += "base: " + fingerprint("base", config.base) + "\n";
   if (!config.tokenizer.empty())
     text += "tokenizer: " + fingerprint("tokenizer", config.tokenizer) + "\n";
@@ -132,12 +156,20 @@ std::string CompareRunner::hash_of(const RunConfig& config) {
   return hash_text(text);
 }
 
+std::string CompareRunner::place_of(const RunConfig& config) {
+  const std::string hash = hash_of(config);
+  for (int number = 1;; ++number) {
+    const std::string place = number == 1 ? hash : fmt::format("{}-{}", hash, number);
+    const path recipe = runs_ / place / "recipe.yaml";
+    if (!std::filesystem::exists(recipe)) return place;
+    const std::string difference = changed_default(recipe, config);
+    if (difference.empty()) return place;
+    fmt::print(stderr, "{}: {} was made by other defaults ({}); it stays, this run is another\n",
+               current_, place, difference);
+  }
+}
+
 std::vector<RunOutcome> CompareRunner::run_all() {
-  std::error_code error;
-  std::filesystem::create_directories(runs_, error);
-  if (error)
-    fail("cannot make the folder {}: {}; choose another with out=", runs_.string(),
-         error.message());
   std::vector<RunOutcome> outcomes;
   for (index_ = 0; index_ < plan_.runs.size(); ++index_) {
     const PlannedRun& run = plan_.runs[index_];
@@ -145,7 +177,7 @@ std::vector<RunOutcome> CompareRunner::run_all() {
     current_ = fmt::format("run {} of {}: {}, seed {}", index_ + 1, plan_.runs.size(), run.name,
                            run.config.seed);
     try {
-      outcome.hash = hash_of(run.config);
+      outcome.hash = place_of(run.config);
       outcome.config.out = (runs_ / outcome.hash).string();
       train(outcome);
       if (signal_() == 0) evaluate(outcome, "valid", plan_.config.eval.valid);
@@ -210,13 +242,29 @@ void CompareRunner::train(RunOutcome& outcome) {
 void CompareRunner::evaluate(RunOutcome& outcome, const std::string& split,
                              const std::vector<std::string>& texts) {
   if (texts.empty()) return;
-  CompareEval settings = plan_.config.eval;
-  settings.valid = texts;
-  settings.test.clear();
+  const CompareEval& settings = plan_.config.eval;
+  std::vector<std::string> options;
+  const auto add = [&](const std::string& option, auto value) {
+    options.insert(options.end(), {option, fmt::format("{}", value)});
+  };
+  if (settings.context != 0) add("--context", settings.context);
+  if (settings.stride != 0) add("--stride", settings.stride);
+  if (settings.max_documents != 0) add("--max-documents", settings.max_documents);
+  if (settings.max_tokens != 0) add("--max-tokens", settings.max_tokens);
+  if (settings.max_top_k != 0) add("--max-top-k", settings.max_top_k);
+  if (!settings.separator.empty()) add("--separator", settings.separator);
+  add("--routing", name_of(settings.routing));
+  add("--hard-gate", name_of(settings.hard_gate));
+  add("--compute", name_of(outcome.config.compute));
+  if (settings.local_only) options.push_back("--local-only");
+  if (const auto words = attentions_of(settings.attentions, outcome.config); !words.empty())
+    add("--attention", fmt::format("{}", fmt::join(words, ",")));
+
   const path folder = outcome.config.out;
+  // Of the options as they are passed, for the reason that a run's hash sees no defaults.
   const path file =
-      folder /
-      fmt::format("eval-{}.json", hash_text(dump_recipe(settings) + fingerprint_of_texts(texts)));
+      folder / fmt::format("eval-{}.json", hash_text(fmt::format("{}\n{}", fmt::join(options, "\n"),
+                                                                 fingerprint_of_texts(texts))));
   Json json = read_object(file);
   if (!json.is_object()) {
     fmt::print(stderr, "{}: evaluating on {}\n", current_, split);
@@ -229,23 +277,9 @@ void CompareRunner::evaluate(RunOutcome& outcome, const std::string& split,
       words.insert(words.end(), {"--tokenizer", outcome.config.tokenizer});
     words.push_back("--text");
     words.insert(words.end(), texts.begin(), texts.end());
-    const auto add = [&](const std::string& option, auto value) {
-      if (value != 0) words.insert(words.end(), {option, fmt::format("{}", value)});
-    };
-    add("--context", settings.context);
-    add("--stride", settings.stride);
-    add("--max-documents", settings.max_documents);
-    add("--max-tokens", settings.max_tokens);
-    add("--max-top-k", settings.max_top_k);
-    add("--threads", outcome.config.threads);
-    if (!settings.separator.empty()) words.insert(words.end(), {"--separator", settings.separator});
-    words.insert(words.end(), {"--routing", std::string(name_of(settings.routing)), "--hard-gate",
-                               std::string(name_of(settings.hard_gate)), "--compute",
-                               std::string(name_of(outcome.config.compute))});
-    if (settings.local_only) words.push_back("--local-only");
-    if (const auto attentions = attentions_of(settings.attentions, outcome.config);
-        !attentions.empty())
-      words.insert(words.end(), {"--attention", fmt::format("{}", fmt::join(attentions, ","))});
+    words.insert(words.end(), options.begin(), options.end());
+    if (outcome.config.threads != 0)
+      words.insert(words.end(), {"--threads", fmt::format("{}", outcome.config.threads)});
     words.insert(words.end(), {"--json-speed", "--json", file.string()});
     const path log = folder / "log.txt";
     const ChildResult child = run_child(words, log, [this] { return tick(); });

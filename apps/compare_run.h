@@ -4,10 +4,12 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/compare_plan.h"
+#include "apps/folder_lock.h"
 
 namespace focus {
 
@@ -25,10 +27,16 @@ struct RunOutcome {
 
 /// Does the runs of a plan one after the other, each in a process of its own, in
 /// <out>/runs/<hash>/: recipe.yaml, log.txt, what `focus train` writes, done.json and
-/// eval-<hash>.json. What is there is not done again.
+/// eval-<hash>.json. What is there is not done again. While it lives, no other one works in <out>.
+///
+/// The hash sees the settings that differ from their defaults, so that a key added to RunConfig
+/// whose default is what was done before leaves every run where it is. recipe.yaml holds all
+/// settings: where it says other ones than the hash now stands for, a default has changed; that run
+/// stays as it is, and the new one gets the place <hash>-2, or the next number that is free.
 class CompareRunner {
  public:
   /// `signal` says which signal has asked to stop, or 0.
+  /// Throws where the folder cannot be written, or another process works in it.
   CompareRunner(const ComparePlan& plan, bool with_test, std::function<int()> signal);
 
   /// The outcomes in the order of the plan; fewer where a signal came. A run that fails leaves its
@@ -40,6 +48,7 @@ class CompareRunner {
   std::string hash_of(const RunConfig& config);
 
  private:
+  std::string place_of(const RunConfig& config);
   void train(RunOutcome& outcome);
   void evaluate(RunOutcome& outcome, const std::string& split,
                 const std::vector<std::string>& texts);
@@ -51,6 +60,7 @@ class CompareRunner {
   bool with_test_;
   std::function<int()> signal_;
   std::filesystem::path runs_;
+  std::optional<FolderLock> lock_;
   std::map<std::string, std::string> fingerprints_;  // by kind and path, read once
 
   // Of the run in progress, for the lines on stderr.

@@ -118,11 +118,43 @@ std::string figure(const std::string& title, const std::string& legend, double h
       escape_html(title), legend, kWidth, height, svg);
 }
 
-std::string line_key(std::size_t colour, const std::string& name, const std::string& detail) {
+/// A point of a series: its colour, and another shape where the colours begin anew. `hint` is shown
+/// under the pointer.
+std::string mark(double x, double y, double radius, std::size_t series,
+                 const std::string& hint = "") {
+  const std::string attributes = fmt::format("class=\"dot f{}\"", series % kColours);
+  const std::string inside =
+      hint.empty() ? "" : fmt::format("<title>{}</title>", escape_html(hint));
+  const double r = radius * 1.1;
+  switch (series / kColours % 4) {
+    case 0:
+      return fmt::format("<circle {} cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\">{}</circle>\n",
+                         attributes, x, y, radius, inside);
+    case 1:
+      return fmt::format("<path {} d=\"M{:.1f} {:.1f}h{:.1f}v{:.1f}h-{:.1f}z\">{}</path>\n",
+                         attributes, x - r, y - r, 2 * r, 2 * r, 2 * r, inside);
+    case 2:
+      return fmt::format("<path {} d=\"M{:.1f} {:.1f}l{:.1f} {:.1f}h-{:.1f}z\">{}</path>\n",
+                         attributes, x, y - 1.3 * r, 1.3 * r, 2.2 * r, 2.6 * r, inside);
+    default:
+      return fmt::format(
+          "<path {0} d=\"M{1:.1f} {2:.1f}l{3:.1f} {3:.1f}l-{3:.1f} {3:.1f}l-{3:.1f} -{3:.1f}z\">"
+          "{4}</path>\n",
+          attributes, x, y - 1.4 * r, 1.4 * r, inside);
+  }
+}
+
+std::string line_key(std::size_t series, const std::string& name, const std::string& detail) {
   return fmt::format(
-      "<span><svg viewBox=\"0 0 26 10\"><path class=\"line s{}\" d=\"M1 5H25\"/></svg>{}"
+      "<span><svg viewBox=\"0 0 26 10\"><path class=\"line s{}\" d=\"M1 5H25\"/>{}</svg>{}"
       "<i>{}</i></span>\n",
-      colour, escape_html(name), escape_html(detail));
+      series % kColours, series < kColours ? "" : mark(13, 5, 4, series), escape_html(name),
+      escape_html(detail));
+}
+
+std::string point_key(std::size_t series, const std::string& name) {
+  return fmt::format("<span><svg viewBox=\"0 0 26 10\">{}</svg>{}</span>\n",
+                     mark(13, 5, 4.5, series), escape_html(name));
 }
 
 std::string area_key(std::size_t colour, const std::string& name) {
@@ -184,11 +216,6 @@ std::string polyline(const Plane& plane, const Points& points, std::size_t colou
   return fmt::format("<path class=\"line s{}{}\" d=\"{}\"/>\n", colour, more_classes, path);
 }
 
-std::string dot(double x, double y, double radius, std::size_t colour) {
-  return fmt::format("<circle class=\"dot f{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"/>\n", colour,
-                     x, y, radius);
-}
-
 /// Where something has been drawn, so that labels find a free place.
 struct Box {
   double left, top, right, bottom;
@@ -216,7 +243,8 @@ double crowding(const Box& box, const std::vector<Box>& taken) {
   return area + 100 * outside;
 }
 
-/// A label at the least crowded of the places around a point.
+/// A label at the least crowded of the places around a point; none where a quarter of it would be
+/// over something else.
 std::string place_label(double x, double y, const std::string& text, std::vector<Box>& taken) {
   struct Place {
     double dx, dy;
@@ -241,7 +269,9 @@ std::string place_label(double x, double y, const std::string& text, std::vector
       best = &place;
     }
   }
-  taken.push_back(text_box(x + best->dx, y + best->dy, best->anchor, text));
+  const Box box = text_box(x + best->dx, y + best->dy, best->anchor, text);
+  if (least > 0.25 * (box.right - box.left) * (box.bottom - box.top)) return "";
+  taken.push_back(box);
   return text_at(x + best->dx, y + best->dy, best->anchor, text, "label halo");
 }
 
@@ -383,8 +413,8 @@ ChartDrawing draw_line_chart(const LineChart& chart) {
     const auto least = *std::ranges::min_element(lines[i], by_y);
     const auto& last = lines[i].back();
     if (points.size() <= kMarkedPoints)
-      for (const auto& [px, py] : points) dots += dot(plane.at_x(px), plane.at_y(py), 3, colour);
-    dots += dot(plane.at_x(last.first), plane.at_y(last.second), 4, colour);
+      for (const auto& [px, py] : points) dots += mark(plane.at_x(px), plane.at_y(py), 3, i);
+    dots += mark(plane.at_x(last.first), plane.at_y(last.second), 4, i);
     drawing.legend.push_back({colour, name,
                               fmt::format(" last {:.4g}, least {:.4g} at {}", last.second,
                                           least.second, tick_text(least.first))});
@@ -397,8 +427,8 @@ ChartDrawing draw_line_chart(const LineChart& chart) {
 std::string line_chart_svg(const LineChart& chart) {
   const ChartDrawing drawing = draw_line_chart(chart);
   std::string legend;
-  for (const ChartDrawing::Key& key : drawing.legend)
-    legend += line_key(key.colour, key.name, key.detail);
+  for (std::size_t i = 0; i < drawing.legend.size(); ++i)
+    legend += line_key(i, drawing.legend[i].name, drawing.legend[i].detail);
   return figure(chart.title, legend, drawing.height, drawing.svg);
 }
 
@@ -431,11 +461,14 @@ std::string points_chart_svg(const PointsChart& chart) {
         occupy_line(plane.at_x(line.back().first), plane.at_y(line.back().second), px, py, taken);
       line.emplace_back(point.x, point.y);
       taken.push_back({px - 6, py - 6, px + 6, py + 6});
-      dots += dot(px, py, 5, colour);
+      dots += mark(px, py, 5, i,
+                   fmt::format("{}{}{}: {:.5g}, {:.5g}", series.name,
+                               series.name.empty() || point.label.empty() ? "" : ", ", point.label,
+                               point.x, point.y));
       if (!point.label.empty()) labels.push_back({px, py, point.label});
     }
     if (series.connected && line.size() > 1) svg += polyline(plane, line, colour);
-    legend += series.connected ? line_key(colour, series.name, "") : area_key(colour, series.name);
+    legend += series.connected ? line_key(i, series.name, "") : point_key(i, series.name);
   }
   svg += draw_references(plane, chart.references, taken) + dots;
   for (const Label& label : labels) svg += place_label(label.x, label.y, label.text, taken);

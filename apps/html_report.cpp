@@ -23,8 +23,14 @@ h2 { font-size: 1.25rem; margin: 2.4rem 0 .6rem; }
 p { margin: .6rem 0; max-width: 44rem; }
 figure { margin: 2rem 0; break-inside: avoid; }
 figcaption, caption { font-weight: 600; text-align: left; margin-bottom: .4rem; }
-.scroll { overflow-x: auto; margin: 1.5rem 0; }
+/* A table with many columns is wider than the text, up to the window. */
+.scroll {
+  overflow-x: auto; margin: 1.5rem 0; position: relative; left: 50%; transform: translateX(-50%);
+  width: max-content; min-width: 100%; max-width: calc(100vw - 3rem);
+}
 table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums; }
+table.wide { font-size: .85rem; line-height: 1.4; }
+table.wide :is(th, td):is(:first-child, :not(:first-child)) { padding: .25rem .45rem; }
 caption { padding-bottom: .4rem; }
 th, td { padding: .35rem .9rem .35rem 0; text-align: left; border-bottom: 1px solid var(--rule); }
 th:not(:first-child), td:not(:first-child) { padding-left: .9rem; }
@@ -33,7 +39,7 @@ th { color: var(--soft); font-weight: 600; border-bottom-width: 2px; }
 td.number { white-space: nowrap; }
 tr.marked td { background: var(--mark); font-weight: 600; }
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1.4rem; font-size: .85rem; margin: .2rem 0; }
-.legend span { white-space: nowrap; }
+.legend span { overflow-wrap: anywhere; }
 .legend svg { width: 26px; height: 10px; margin-right: .4rem; }
 .legend .swatch { width: 12px; }
 .legend i { font-style: normal; color: var(--soft); }
@@ -41,7 +47,7 @@ figure > svg { display: block; width: 100%; height: auto; }
 @media print {
   :root { --page: #fff; --ink: #000; --soft: #444; --rule: #bbb; --grid: #ddd; --mark: #eee; }
   body { padding: 0; max-width: none; font-size: 11pt; }
-  .scroll { overflow: visible; }
+  .scroll { overflow: visible; max-width: none; font-size: .8em; }
 }
 )";
 
@@ -51,7 +57,7 @@ bool looks_numeric(const std::string& cell) {
   char* end = nullptr;
   std::strtod(cell.c_str(), &end);
   if (end == cell.c_str()) return false;
-  static constexpr std::string_view kUnitCharacters = " %+-.,0123456789kMGTxs";
+  static constexpr std::string_view kUnitCharacters = " %+-.,0123456789kKMGTiBxs";
   return std::string_view(end).find_first_not_of(kUnitCharacters) == std::string_view::npos;
 }
 
@@ -81,7 +87,9 @@ void HtmlReport::table(const Table& table) {
     if (numeric) cell_class[c] = " class=\"number\"";
   }
 
-  body_ += "<div class=\"scroll\"><table>\n";
+  constexpr std::size_t kWide = 10;
+  body_ +=
+      fmt::format("<div class=\"scroll\"><table{}>\n", columns > kWide ? " class=\"wide\"" : "");
   if (!table.caption.empty())
     body_ += fmt::format("<caption>{}</caption>\n", escape_html(table.caption));
   body_ += "<thead><tr>";

@@ -195,6 +195,17 @@ std::string dump_recipe_fields(const std::vector<RecipeField>& fields, bool with
   return text;
 }
 
+std::string dump_changed_fields(const std::vector<RecipeField>& fields,
+                                const std::vector<RecipeField>& defaults) {
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < fields.size(); ++i)
+    if (fields[i].text)
+      if (const std::string value = fields[i].text(); value != defaults[i].text())
+        lines.push_back(fmt::format("{}: {}\n", fields[i].key, value));
+  std::ranges::sort(lines);
+  return fmt::format("{}", fmt::join(lines, ""));
+}
+
 std::string describe_recipe_fields(const std::vector<RecipeField>& fields) {
   std::size_t width = 0;
   for (const RecipeField& field : fields) width = std::max(width, field.key.size());

@@ -69,6 +69,8 @@ void read_recipe_map(const std::vector<RecipeField>& fields, const RecipeNode& m
 RecipeNode recipe_override_tree(const std::string& text, std::vector<RecipeProblem>& problems);
 std::string read_recipe_file(const std::string& path);
 std::string dump_recipe_fields(const std::vector<RecipeField>& fields, bool with_help);
+std::string dump_changed_fields(const std::vector<RecipeField>& fields,
+                                const std::vector<RecipeField>& defaults);
 std::string describe_recipe_fields(const std::vector<RecipeField>& fields);
 
 /// Reads YAML text and then the overrides ("a.b=c", the last one of a key wins) into `config`;
@@ -94,6 +96,14 @@ template <class T>
 std::string dump_recipe(const T& config, bool with_help = false) {
   T copy = config;
   return dump_recipe_fields(recipe_fields(copy), with_help);
+}
+
+/// Each key whose value is not the default's, as "focus.num_groups: 8", in the order of their
+/// names. The same text for the same settings, whatever keys with defaults are added to the struct.
+template <class T>
+std::string dump_recipe_changes(const T& config) {
+  T copy = config, defaults;
+  return dump_changed_fields(recipe_fields(copy), recipe_fields(defaults));
 }
 
 /// Help text, a line per key: "focus.num_groups  (int, 1..64, default 4)  groups K".

@@ -97,7 +97,7 @@ std::string first_difference(const std::string& before, const std::string& after
 
 }  // namespace
 
-std::string settings_that_count(RunConfig config) {
+RunConfig only_what_counts(RunConfig config) {
   const RunConfig defaults;
   config.out = defaults.out;
   config.threads = defaults.threads;
@@ -107,7 +107,11 @@ std::string settings_that_count(RunConfig config) {
   config.checkpoint_every = defaults.checkpoint_every;
   config.checkpoint_keep = defaults.checkpoint_keep;
   config.data.cache_dir = defaults.data.cache_dir;
-  return dump_recipe(config);
+  return config;
+}
+
+std::string settings_that_count(const RunConfig& config) {
+  return dump_recipe(only_what_counts(config));
 }
 
 void install_stop_signals() {

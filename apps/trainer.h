@@ -107,7 +107,9 @@ class Trainer {
 
 /// The settings that decide what a run computes, as YAML: a resumed run must agree with them. Where
 /// it writes and how often it reports is free to change.
-std::string settings_that_count(RunConfig config);
+std::string settings_that_count(const RunConfig& config);
+/// The config with the rest at its defaults.
+RunConfig only_what_counts(RunConfig config);
 
 /// Makes SIGINT and SIGTERM ask a running trainer to stop after its step; a second one ends the
 /// program at once.

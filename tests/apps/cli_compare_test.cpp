@@ -176,6 +176,78 @@ TEST(CliCompare, AStoppedRunGoesOnToTheSameBits) {
     expect_same_run(fs::path(out) / "runs" / run.path().filename(), run.path());
 }
 
+/// The only run that a folder holds.
+fs::path only_run(const fs::path& out) {
+  EXPECT_EQ(files_in(out / "runs"), 1u);
+  return fs::directory_iterator(out / "runs")->path();
+}
+
+void replace_in_file(const fs::path& file, const std::string& part, const std::string& by) {
+  std::string text = read_text(file);
+  const auto at = text.find(part);
+  ASSERT_NE(at, std::string::npos) << part;
+  write_text(file, text.replace(at, part.size(), by));
+}
+
+TEST(CliCompare, AKeyAddedLaterLeavesRunsWhereTheyAreAChangedDefaultDoesNot) {
+  const Cli& cli = Cli::instance();
+  const std::string path = cli.fresh("one.yaml"), out = cli.fresh("compare");
+  write_text(path,
+             fmt::format("common: {{steps: 3, data: {{train: [{0}], valid: [{0}], context: 64}}}}\n"
+                         "runs: [{{name: only, method: scratch, tokenizer: bytes, "
+                         "model: {{hidden_size: 32}}}}]\n"
+                         "eval: {{valid: [{0}], context: 64}}\n",
+                         cli.train_text()));
+  const Words compare = {"compare", path, "out=" + out};
+  cli.must_run(compare);
+  const fs::path run = only_run(out);
+  // As a program wrote it that did not have the key yet.
+  replace_in_file(run / "recipe.yaml", "  clip_norm: 1\n", "");
+  const auto before = snapshot(run);
+  EXPECT_TRUE(contains(cli.must_run(compare).err, "only, seed 1: done before"));
+  // A value that is the default's makes no other run.
+  EXPECT_TRUE(contains(cli.must_run(compare + Words{"optim.clip_norm=1"}).err, "done before"));
+  EXPECT_EQ(snapshot(only_run(out)), before);
+  // As a program wrote it whose default was another.
+  replace_in_file(run / "recipe.yaml", "  weight_decay: 0\n", "  weight_decay: 0.25\n");
+  const auto stale = snapshot(run);
+  const ProcessResult anew = cli.must_run(compare);
+  EXPECT_TRUE(contains(anew.err, "made by other defaults (optim.weight_decay: 0.25 then, 0 now)"))
+      << anew.err;
+  EXPECT_TRUE(contains(anew.err, "training")) << anew.err;
+  EXPECT_EQ(snapshot(run), stale);
+  EXPECT_EQ(rows_of(out)[0]["hash"], run.filename().string() + "-2");
+  EXPECT_TRUE(contains(cli.must_run(compare).err, "done before"));
+  EXPECT_EQ(files_in(fs::path(out) / "runs"), 2u);
+}
+
+TEST(CliCompare, TwoInOneFolderTheSecondStopsAndAKilledOneBarsNobody) {
+  const Cli& cli = Cli::instance();
+  const std::string path = recipe(), out = cli.fresh("compare");
+  const Words compare = {"compare", path, "out=" + out, "seeds=1"};
+  const auto first = cli.start(compare + Words{"steps=1000000"});
+  const auto holder = [&] {
+    const fs::path lock = fs::path(out) / "compare.lock";
+    return fs::exists(lock) ? read_text(lock) : std::string();
+  };
+  const auto is_training = [&] {
+    return fs::is_directory(fs::path(out) / "runs") && files_in(fs::path(out) / "runs") == 1 &&
+           fs::exists(only_run(out) / "metrics.jsonl");
+  };
+  ASSERT_TRUE(Process::wait_until(kRunSeconds, is_training));
+  expect_refused(compare, {out, "process " + holder(), "out="});
+  first->send(SIGKILL);
+  first->wait(kRunSeconds);
+  // The run that is left writes its checkpoint and ends.
+  ProcessResult second;
+  ASSERT_TRUE(Process::wait_until(kRunSeconds, [&] {
+    second = cli.run(compare);
+    return second.status == 0 || !contains(second.err, "is at work there");
+  }));
+  EXPECT_EQ(second.status, 0) << second.err;
+  EXPECT_EQ(files_in(fs::path(out) / "runs"), 4u);
+}
+
 TEST(CliCompare, TestTextsWithFinalAlone) {
   const Cli& cli = Cli::instance();
   const std::string path = recipe(), out = cli.fresh("compare");

@@ -159,6 +159,34 @@ TEST(HtmlReport, LabelsOfNeighbouringPointsKeepApart) {
   EXPECT_TRUE(std::abs(y1 - y2) > 10 || std::abs(x1 - x2) > 40);
 }
 
+TEST(HtmlReport, LabelsWithoutRoomAreLeftOutAndEveryPointSaysWhatItIs) {
+  PointsChart chart{.series = {{.name = "s", .connected = false}}};
+  for (int i = 0; i < 60; ++i)
+    chart.series[0].points.push_back({i * 1e-3, 1, "label " + std::to_string(i)});
+  chart.series[0].points.push_back({100, 5, "far"});
+  const std::string svg = points_chart_svg(chart);
+  expect_balanced(svg);
+  EXPECT_NE(svg.find(">far<"), std::string::npos);
+  int shown = 0;
+  for (int i = 0; i < 60; ++i) {
+    shown += svg.find(">label " + std::to_string(i) + "<") != std::string::npos;
+    EXPECT_NE(svg.find("<title>s, label " + std::to_string(i) + ": "), std::string::npos);
+  }
+  EXPECT_GE(shown, 1);
+  EXPECT_LE(shown, 20);
+}
+
+TEST(HtmlReport, ManySeriesDifferByShapeWhereColoursRepeat) {
+  PointsChart chart;
+  for (int i = 0; i < 9; ++i)
+    chart.series.push_back({.name = std::to_string(i), .points = {{i * 1.0, 1, ""}}});
+  const std::string svg = points_chart_svg(chart);
+  expect_balanced(svg);
+  EXPECT_NE(svg.find("<circle class=\"dot f0\""), std::string::npos);
+  EXPECT_NE(svg.find("<path class=\"dot f0\""), std::string::npos);
+  EXPECT_EQ(svg.find("<path class=\"dot f1\""), std::string::npos);
+}
+
 TEST(Ticks, AreRoundAndInside) {
   EXPECT_EQ(nice_ticks(0, 10, 5), (std::vector<double>{0, 2, 4, 6, 8, 10}));
   EXPECT_EQ(nice_ticks(-0.9, 1.1, 4), (std::vector<double>{-0.5, 0, 0.5, 1}));
