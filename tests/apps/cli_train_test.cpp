@@ -40,6 +40,23 @@ TEST(CliTrain, RetrofitWritesConfigMetricsAndAdapter) {
   EXPECT_FALSE(fs::exists(out + "/model.h5"));
 }
 
+TEST(CliTrain, WithoutValidationTextNothingIsSaidOfValidation) {
+  const std::string out = cli().fresh("run"), json = cli().fresh("figures.json");
+  const Words command = cli().retrofit({"out=" + out, "data.valid=[]", "data.valid_fraction=0"});
+  const ProcessResult first = cli().must_run(command + Words{"--stop-at", "3"});
+  const ProcessResult second = cli().must_run(command + Words{"--resume", "--json", json});
+  for (const ProcessResult& result : {first, second})
+    for (const char* word : {"nan", "valid loss", "validation"})
+      EXPECT_FALSE(contains(result.out + result.err, word)) << word << " in " << result.err;
+  EXPECT_TRUE(contains(second.out, "focus.h5: 8 steps\n")) << second.out;
+  const auto records = metrics_of(out);
+  EXPECT_EQ(records.size(), 8u);
+  for (const auto& record : records) EXPECT_TRUE(record.contains("loss")) << record;
+  const auto figures = nlohmann::json::parse(read_text(json));
+  EXPECT_FALSE(figures.contains("valid_loss") || figures.contains("valid_loss_start")) << figures;
+  cli().must_run({"report", "--run", out, "--out", out + "/report.html"});
+}
+
 TEST(CliTrain, AdapterHoldsNoFrozenWeightAndIsSmall) {
   const StoreReader store(cli().adapter());
   EXPECT_EQ(store.kind(), "adapter");
