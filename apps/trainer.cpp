@@ -60,20 +60,16 @@ std::uint64_t dropout_key(const RunConfig& config, std::int64_t step, int part) 
   return rng.next() + static_cast<std::uint64_t>(step * config.data.accumulate + part);
 }
 
-/// Dropout in the forward passes of one scope; `lora` may be null.
+/// Dropout in the forward passes of one scope.
 class Dropout {
  public:
-  Dropout(LoraModel* lora, std::uint64_t key) : lora_(lora) {
-    if (lora_ != nullptr) lora_->dropout_key = key;
-  }
-  ~Dropout() {
-    if (lora_ != nullptr) lora_->dropout_key.reset();
-  }
+  Dropout(Decoder& decoder, std::uint64_t key) : decoder_(decoder) { decoder_.dropout_key = key; }
+  ~Dropout() { decoder_.dropout_key.reset(); }
   Dropout(const Dropout&) = delete;
   Dropout& operator=(const Dropout&) = delete;
 
  private:
-  LoraModel* lora_;
+  Decoder& decoder_;
 };
 
 /// The first line in which two dumps differ.
@@ -187,6 +183,7 @@ void Trainer::enter_phase(std::int64_t step) {
   phase_ = config_.phase_at(step);
   trains_base_ = config_.trains_base_at(step);
   set_requires_grad(*model_.decoder, trains_base_);
+  model_.decoder->dropout = trains_base_ ? config_.model.dropout : 0;
   adamw_.reset();  // its moments' memory is the next one's
   adamw_ = std::make_unique<AdamW>(trainable(), phase_.optim);
 }
@@ -254,7 +251,7 @@ StepResult Trainer::step_once(std::int64_t step) {
   if (focus_) focus_->mode = mode_at(step);
   return training_step(*adamw_, phase_, step, config_.data.accumulate, [&](int part) {
     const Batch batch = train_->next();
-    const Dropout dropout(lora_.get(), dropout_key(config_, step, part));
+    const Dropout dropout(*model_.decoder, dropout_key(config_, step, part));
     Variable loss = model_.decoder->loss(batch.ids, batch.batch);
     if (focus_) focus_->update_potentials();
     if (rival_) rival_->update();

@@ -137,6 +137,29 @@ TEST(CliTrain, ScratchAndFullChangeEveryWeight) {
     EXPECT_FALSE(same_bits(before->read(info.name), after->read(info.name))) << info.name;
 }
 
+TEST(CliTrain, DropoutIsOfTrainingAlone) {
+  const auto records = [](const Words& command, const std::string& dropout) {
+    const std::string out = cli().fresh("run");
+    cli().must_run(command + Words{"out=" + out, "model.dropout=" + dropout});
+    return metrics_of(out);
+  };
+  for (const Words& command :
+       {cli().scratch({"model.model_type=gpt2", "steps=2"}), cli().scratch({"steps=2"}),
+        cli().retrofit({"method=full", "attention=focus", "steps=2"})}) {
+    const auto without = records(command, "0"), with = records(command, "0.5");
+    EXPECT_EQ(with.at(0), without.at(0)) << "the validation before the first step";
+    EXPECT_NE(with.at(1).at("loss"), without.at(1).at("loss"));
+    EXPECT_NE(with.at(1).at("loss"), with.at(2).at("loss"));
+  }
+  const std::string out = cli().fresh("run");
+  expect_refused(cli().scratch({"out=" + out, "model.dropout=1"}), {"model.dropout is 1"});
+  expect_refused(cli().retrofit({"out=" + out, "model.dropout=0.1"}),
+                 {"model.dropout", "retrofit"});
+  expect_refused(cli().retrofit({"out=" + out, "model.dropout=0.1", "method=lora"}),
+                 {"model.dropout", "lora.dropout"});
+  EXPECT_FALSE(fs::exists(out));
+}
+
 TEST(CliTrain, AnExistingRunIsRefusedUntilToldWhatToDo) {
   const std::string out = cli().fresh("run"), anew = cli().fresh("anew");
   cli().must_run(cli().retrofit({"out=" + out}));
