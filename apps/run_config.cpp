@@ -95,6 +95,12 @@ void RunConfig::validate_step() const {
         "compute bf16 is for frozen weights, but {} trains them all: use retrofit or lora, or "
         "float32",
         enum_names(method)[static_cast<std::size_t>(method)]);
+  check(model.dropout >= 0 && model.dropout < 1,
+        "model.dropout is {}, wanted at least 0 and below 1", model.dropout);
+  check(model.dropout == 0 || trains_base(),
+        "model.dropout is {}, but {} trains nothing of the model: leave it 0{}", model.dropout,
+        enum_names(method)[static_cast<std::size_t>(method)],
+        method == Method::lora ? ", or set lora.dropout" : "");
   optim.validate();
   if (has_focus()) focus.validate();
   if (method == Method::lora) {

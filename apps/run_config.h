@@ -36,7 +36,8 @@ constexpr auto enum_names(AttentionChoice) {
                                          "routing_transformer"};
 }
 
-/// The shape of a new model; keys are those of published config.json files.
+/// The shape of a new model; keys are those of published config.json files. And dropout, which is
+/// of its training, or of a base's.
 struct ModelShape {
   std::string model_type = "llama";
   Index hidden_size = 128;
@@ -48,6 +49,7 @@ struct ModelShape {
   double rope_theta = 10000;
   double initializer_range = 0.02;
   bool tie_word_embeddings = true;
+  double dropout = 0;
 
   template <class F>
   void visit(F&& f) {
@@ -67,6 +69,10 @@ struct ModelShape {
     f("rope_theta", rope_theta, "base of the rotary frequencies (not gpt2)");
     f("initializer_range", initializer_range, "standard deviation of the initial weights");
     f("tie_word_embeddings", tie_word_embeddings, "output head shares the embedding");
+    f("dropout", dropout,
+      "share dropped in training of the embeddings and of what attention and MLP add, as GPT-2's "
+      "embd_pdrop and resid_pdrop, but not of attention weights (scratch, full, phase 2 of "
+      "two_phase)");
   }
 
   /// The whole config; throws where it is not a possible model.
@@ -160,7 +166,7 @@ struct RunConfig {
     f("steps", steps, "optimiser steps", {1, 1e12});
     f("seed", seed, "of initial values and of the order of the data", {0, 1e18});
     f("threads", threads, "0: as many as the machine has", {0, 4096});
-    f("model", model, "shape of a new model (scratch)");
+    f("model", model, "shape of a new model (scratch), and dropout");
     f("data", data, "text");
     f("focus", focus, "the method's settings");
     f("two_phase", two_phase, "its second phase (two_phase)");

@@ -90,14 +90,18 @@ int run_train(Arguments arguments) {
   }
   const TrainResult result = trainer.run(options);
   if (result.finished)
-    fmt::print("{}: {} steps, validation perplexity {:.4f} -> {:.4f}\n", result.artifact.string(),
-               result.step, std::exp(result.valid_loss_start), std::exp(result.valid_loss));
-  write_json(json, {{"finished", result.finished},
-                    {"step", result.step},
-                    {"trainable", trainer.count_trainable()},
-                    {"valid_loss_start", result.valid_loss_start},
-                    {"valid_loss", result.valid_loss},
-                    {"artifact", result.artifact.string()}});
+    fmt::print("{}: {} steps{}\n", result.artifact.string(), result.step,
+               result.valid_loss && result.valid_loss_start
+                   ? fmt::format(", validation perplexity {:.4f} -> {:.4f}",
+                                 std::exp(*result.valid_loss_start), std::exp(*result.valid_loss))
+                   : "");
+  Json figures = {{"finished", result.finished},
+                  {"step", result.step},
+                  {"trainable", trainer.count_trainable()},
+                  {"artifact", result.artifact.string()}};
+  if (result.valid_loss_start) figures["valid_loss_start"] = *result.valid_loss_start;
+  if (result.valid_loss) figures["valid_loss"] = *result.valid_loss;
+  write_json(json, figures);
   return 0;
 }
 

@@ -61,20 +61,16 @@ std::uint64_t dropout_key(const RunConfig& config, std::int64_t step, int part) 
   return rng.next() + static_cast<std::uint64_t>(step * config.data.accumulate + part);
 }
 
-/// Dropout in the forward passes of one scope; `lora` may be null.
+/// Dropout in the forward passes of one scope.
 class Dropout {
  public:
-  Dropout(LoraModel* lora, std::uint64_t key) : lora_(lora) {
-    if (lora_ != nullptr) lora_->dropout_key = key;
-  }
-  ~Dropout() {
-    if (lora_ != nullptr) lora_->dropout_key.reset();
-  }
+  Dropout(Decoder& decoder, std::uint64_t key) : decoder_(decoder) { decoder_.dropout_key = key; }
+  ~Dropout() { decoder_.dropout_key.reset(); }
   Dropout(const Dropout&) = delete;
   Dropout& operator=(const Dropout&) = delete;
 
  private:
-  LoraModel* lora_;
+  Decoder& decoder_;
 };
 
 /// The largest group's share of the tokens: of each layer, and their mean. Nothing without Focus.
@@ -202,6 +198,7 @@ void Trainer::enter_phase(std::int64_t step) {
   phase_ = config_.phase_at(step);
   trains_base_ = config_.trains_base_at(step);
   set_requires_grad(*model_.decoder, trains_base_);
+  model_.decoder->dropout = trains_base_ ? config_.model.dropout : 0;
   adamw_.reset();  // its moments' memory is the next one's
   adamw_ = std::make_unique<AdamW>(trainable(), phase_.optim);
 }
@@ -273,7 +270,7 @@ StepResult Trainer::step_once(std::int64_t step) {
   }
   return training_step(*adamw_, phase_, step, config_.data.accumulate, [&](int part) {
     const Batch batch = train_->next();
-    const Dropout dropout(lora_.get(), dropout_key(config_, step, part));
+    const Dropout dropout(*model_.decoder, dropout_key(config_, step, part));
     Variable loss = model_.decoder->loss(batch.ids, batch.batch);
     for (std::size_t i = 0; i < step_groups_.size(); ++i)
       step_groups_[i].add_sizes(focus_->last_routings()[i]);
@@ -283,8 +280,8 @@ StepResult Trainer::step_once(std::int64_t step) {
   });
 }
 
-double Trainer::validate_now() {
-  if (!valid_) return NAN;
+std::optional<double> Trainer::validate_now() {
+  if (!valid_) return std::nullopt;
   const NoGrad guard;
   if (focus_) focus_->mode = {.kind = AttentionMode::Kind::soft, .balance = config_.focus.balance};
   const Index windows = std::min<Index>(config_.eval_windows, valid_->num_windows());
@@ -371,7 +368,7 @@ DryPhase Trainer::dry_phase(std::int64_t step) {
 }
 
 void Trainer::save_checkpoint(const std::filesystem::path& path, std::int64_t step,
-                              double valid_start) {
+                              std::optional<double> valid_start) {
   StoreWriter store(path, "training");
   store.text("/config.yaml", dump_recipe(config_));
   if (trains_base_) write_model(store, *model_.decoder, model_.tokenizer.get());
@@ -390,7 +387,7 @@ void Trainer::save_checkpoint(const std::filesystem::path& path, std::int64_t st
   store.attribute("/train", "step", step);
   store.attribute("/train", "tokens",
                   step * config_.data.batch * config_.data.accumulate * config_.data.context);
-  store.attribute("/train", "valid_loss_start", valid_start);
+  if (valid_start) store.attribute("/train", "valid_loss_start", *valid_start);
   store.attribute("/train", "data_fingerprint", data_fingerprint_);
   store.attribute("/train", "data_seed", data.seed);
   store.attribute("/train", "data_epoch", data.epoch);
@@ -400,7 +397,7 @@ void Trainer::save_checkpoint(const std::filesystem::path& path, std::int64_t st
 }
 
 void Trainer::restore_checkpoint(const std::filesystem::path& path, std::int64_t& step,
-                                 double& valid_start) {
+                                 std::optional<double>& valid_start) {
   const StoreReader store(path);
   RunConfig stored;
   read_recipe_text(store.text("/config.yaml"), path.string() + ": /config.yaml", {}, stored);
@@ -438,7 +435,7 @@ void Trainer::restore_checkpoint(const std::filesystem::path& path, std::int64_t
                    .epoch = store.int_attribute("/train", "data_epoch"),
                    .position = store.int_attribute("/train", "data_position"),
                    .windows = store.int_attribute("/train", "data_windows")});
-  valid_start = store.double_attribute("/train", "valid_loss_start");
+  if (valid_) valid_start = store.double_attribute("/train", "valid_loss_start");
 }
 
 std::filesystem::path Trainer::write_artifact(std::int64_t step) {
@@ -489,27 +486,27 @@ TrainResult Trainer::run(const TrainOptions& options) {
   write_file_durably(out / "config.yaml", std::string_view(dump_recipe(config_)));
   MetricsFile metrics(out / "metrics.jsonl", resumed);
 
-  const auto validation = [&](std::int64_t step) {
-    result.valid_loss = validate_now();
-    if (valid_ && !std::isfinite(result.valid_loss))
-      fail("step {}: the validation loss is {}; lower optim.lr, or look at the weights of the base",
-           step, result.valid_loss);
-    metrics.write({{"step", step},
-                   {"valid_loss", result.valid_loss},
-                   {"valid_perplexity", std::exp(result.valid_loss)}});
-  };
   const std::int64_t tokens_per_step =
       config_.data.batch * config_.data.accumulate * config_.data.context;
   Progress progress({.label = "train",
                      .total_steps = config_.steps,
                      .first_step = result.step,
                      .line_every = INT64_MAX});
+  const auto validation = [&](std::int64_t step) {
+    result.valid_loss = validate_now();
+    if (!result.valid_loss) return;
+    const double loss = *result.valid_loss, perplexity = std::exp(loss);
+    if (!std::isfinite(loss))
+      fail("step {}: the validation loss is {}; lower optim.lr, or look at the weights of the base",
+           step, loss);
+    metrics.write({{"step", step}, {"valid_loss", loss}, {"valid_perplexity", perplexity}});
+    progress.note(
+        fmt::format("step {}  valid loss {:.4f}  perplexity {:.2f}", step, loss, perplexity));
+  };
   if (result.step == config_.steps) result.valid_loss = validate_now();
   if (!resumed) {
     validation(0);
     result.valid_loss_start = result.valid_loss;
-    progress.note(fmt::format("step 0  valid loss {:.4f}  perplexity {:.2f}", result.valid_loss,
-                              std::exp(result.valid_loss)));
   }
 
   double since = now();
@@ -547,8 +544,6 @@ TrainResult Trainer::run(const TrainOptions& options) {
     if (last || (config_.eval_every > 0 && step % config_.eval_every == 0)) {
       const double start = now();
       validation(step);
-      progress.note(fmt::format("step {}  valid loss {:.4f}  perplexity {:.2f}", step,
-                                result.valid_loss, std::exp(result.valid_loss)));
       since += now() - start;
     }
     if (last || stop || (config_.checkpoint_every > 0 && step % config_.checkpoint_every == 0)) {

@@ -20,10 +20,11 @@ struct TrainOptions {
 };
 
 struct TrainResult {
-  bool finished = false;           // false: stopped by a signal or stop_at; a checkpoint is there
-  std::int64_t step = 0;           // steps done
-  double valid_loss = 0;           // in nats per token, of the last validation
-  double valid_loss_start = 0;     // before the first step
+  bool finished = false;  // false: stopped by a signal or stop_at; a checkpoint is there
+  std::int64_t step = 0;  // steps done
+  // In nats per token, of the last validation and of that before the first step; without
+  // validation text neither is there.
+  std::optional<double> valid_loss, valid_loss_start;
   std::filesystem::path artifact;  // focus.h5, lora.h5 or model.h5, where finished
 };
 
@@ -86,10 +87,12 @@ class Trainer {
   DryPhase dry_phase(std::int64_t step);
   std::string phase_name() const;
   StepResult step_once(std::int64_t step);
-  double validate_now();
-  void save_checkpoint(const std::filesystem::path& path, std::int64_t step, double valid_start);
+  /// The mean loss of eval_windows windows; nothing where there is no validation text.
+  std::optional<double> validate_now();
+  void save_checkpoint(const std::filesystem::path& path, std::int64_t step,
+                       std::optional<double> valid_start);
   void restore_checkpoint(const std::filesystem::path& path, std::int64_t& step,
-                          double& valid_start);
+                          std::optional<double>& valid_start);
   std::filesystem::path write_artifact(std::int64_t step);
 
   RunConfig config_;

@@ -74,8 +74,8 @@ void LoraModel::compose() {
     for (std::size_t part = 0; part < targets_[i].parts.size(); ++part)
       targets_[i].parts[part].linear->addition = [this, i, part](const Variable& x) {
         // Of the linear, not of its part: the parts of one module see the same input.
-        const Variable kept =
-            dropout_key ? dropout(x, config_.dropout, *dropout_key * targets_.size() + i) : x;
+        const auto key = decoder_.dropout_key;
+        const Variable kept = key ? dropout(x, config_.dropout, *key * targets_.size() + i) : x;
         const Variable low = linear(kept, linears_[i].a, {});
         return scale(linear(low, linears_[i].b[part], {}), static_cast<Real>(config_.scaling()));
       };

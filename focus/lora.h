@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,15 +56,13 @@ class LoraModel {
 
   const LoraConfig& config() const { return config_; }
 
-  /// Adds to the decoder's linears; this model must outlive them.
+  /// Adds to the decoder's linears; this model must outlive them. Their inputs are dropped where
+  /// the decoder's dropout_key is set.
   void compose();
   /// Takes it off again.
   void detach();
   /// Folds it into the decoder's weights, which must be float32: W += scaling B A; and detaches.
   void merge();
-
-  /// While set, forward passes drop inputs; the same key drops the same ones.
-  std::optional<std::uint64_t> dropout_key;
 
   /// Name and tensor of every parameter as in PEFT's adapter_model.safetensors. `select` says what
   /// of a parameter is meant: its value, its gradient.

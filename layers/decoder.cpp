@@ -113,6 +113,11 @@ Variable Decoder::feed_forward(const Mlp& mlp, const Variable& x) const {
                                                               : multiply(activated(gate), up));
 }
 
+Variable Decoder::drop(const Variable& x, std::size_t place) const {
+  const std::size_t places = 1 + 2 * layers_.size();
+  return dropout_key ? focus::dropout(x, dropout, *dropout_key * places + place) : x;
+}
+
 Variable Decoder::hidden_states(std::span<const std::int32_t> ids, Index batch,
                                 Index first_position) const {
   check(batch > 0 && !ids.empty() && static_cast<Index>(ids.size()) % batch == 0,
@@ -135,12 +140,15 @@ Variable Decoder::hidden_states(std::span<const std::int32_t> ids, Index batch,
     const Index ahead = std::min(2 * have, config_.max_position_embeddings);
     rotary_ = rotary_table(config_.rope, config_.rotary_dim(), std::max(end, ahead));
   }
+  x = drop(x, 0);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const Block& block = layers_[i];
     const Variable before = config_.parallel_residual ? x : Variable();
-    x = add(x, block.attention_out_norm(attend(block, x, static_cast<Index>(i), first_position)));
+    const Variable attended =
+        block.attention_out_norm(attend(block, x, static_cast<Index>(i), first_position));
+    x = add(x, drop(attended, 1 + 2 * i));
     const Variable h = block.post_attention_layernorm(config_.parallel_residual ? before : x);
-    x = add(x, block.mlp_out_norm(feed_forward(block.mlp, h)));
+    x = add(x, drop(block.mlp_out_norm(feed_forward(block.mlp, h)), 2 + 2 * i));
   }
   return norm_(x);
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -134,6 +135,13 @@ class Decoder {
     return lm_head_.weight.defined() ? lm_head_.weight : embed_tokens_.weight;
   }
 
+  /// Share that is dropped in training of the embeddings and of what attention and MLP add to the
+  /// residual stream: GPT-2's embd_pdrop and resid_pdrop. There is none of attention weights.
+  double dropout = 0;
+  /// While set, forward passes are those of training: they drop, here and in what is put onto the
+  /// linears. The same key drops the same numbers.
+  std::optional<std::uint64_t> dropout_key;
+
   void visit(auto&& f) {
     f("embed_tokens", embed_tokens_);
     f("embed_positions", embed_positions_);
@@ -145,6 +153,8 @@ class Decoder {
  private:
   Variable attend(const Block& block, const Variable& x, Index layer, Index first_position) const;
   Variable feed_forward(const Mlp& mlp, const Variable& x) const;
+  /// x, some of it dropped in training; `place` tells apart where in the pass.
+  Variable drop(const Variable& x, std::size_t place) const;
   Real final_softcap() const { return static_cast<Real>(config_.final_logit_softcapping); }
 
   ModelConfig config_;

@@ -72,6 +72,23 @@ TEST(CliTrain, LargestGroupStandsAtEveryLineOfAFocusRun) {
   EXPECT_FALSE(contains(page_of(dense), "share of tokens"));
 }
 
+TEST(CliTrain, WithoutValidationTextNothingIsSaidOfValidation) {
+  const std::string out = cli().fresh("run"), json = cli().fresh("figures.json");
+  const Words command = cli().retrofit({"out=" + out, "data.valid=[]", "data.valid_fraction=0"});
+  const ProcessResult first = cli().must_run(command + Words{"--stop-at", "3"});
+  const ProcessResult second = cli().must_run(command + Words{"--resume", "--json", json});
+  for (const ProcessResult& result : {first, second})
+    for (const char* word : {"nan", "valid loss", "validation"})
+      EXPECT_FALSE(contains(result.out + result.err, word)) << word << " in " << result.err;
+  EXPECT_TRUE(contains(second.out, "focus.h5: 8 steps\n")) << second.out;
+  const auto records = metrics_of(out);
+  EXPECT_EQ(records.size(), 8u);
+  for (const auto& record : records) EXPECT_TRUE(record.contains("loss")) << record;
+  const auto figures = nlohmann::json::parse(read_text(json));
+  EXPECT_FALSE(figures.contains("valid_loss") || figures.contains("valid_loss_start")) << figures;
+  cli().must_run({"report", "--run", out, "--out", out + "/report.html"});
+}
+
 TEST(CliTrain, AdapterHoldsNoFrozenWeightAndIsSmall) {
   const StoreReader store(cli().adapter());
   EXPECT_EQ(store.kind(), "adapter");
@@ -150,6 +167,29 @@ TEST(CliTrain, ScratchAndFullChangeEveryWeight) {
   ASSERT_EQ(before->tensors().size(), after->tensors().size());
   for (const TensorInfo& info : before->tensors())
     EXPECT_FALSE(same_bits(before->read(info.name), after->read(info.name))) << info.name;
+}
+
+TEST(CliTrain, DropoutIsOfTrainingAlone) {
+  const auto records = [](const Words& command, const std::string& dropout) {
+    const std::string out = cli().fresh("run");
+    cli().must_run(command + Words{"out=" + out, "model.dropout=" + dropout});
+    return metrics_of(out);
+  };
+  for (const Words& command :
+       {cli().scratch({"model.model_type=gpt2", "steps=2"}), cli().scratch({"steps=2"}),
+        cli().retrofit({"method=full", "attention=focus", "steps=2"})}) {
+    const auto without = records(command, "0"), with = records(command, "0.5");
+    EXPECT_EQ(with.at(0), without.at(0)) << "the validation before the first step";
+    EXPECT_NE(with.at(1).at("loss"), without.at(1).at("loss"));
+    EXPECT_NE(with.at(1).at("loss"), with.at(2).at("loss"));
+  }
+  const std::string out = cli().fresh("run");
+  expect_refused(cli().scratch({"out=" + out, "model.dropout=1"}), {"model.dropout is 1"});
+  expect_refused(cli().retrofit({"out=" + out, "model.dropout=0.1"}),
+                 {"model.dropout", "retrofit"});
+  expect_refused(cli().retrofit({"out=" + out, "model.dropout=0.1", "method=lora"}),
+                 {"model.dropout", "lora.dropout"});
+  EXPECT_FALSE(fs::exists(out));
 }
 
 TEST(CliTrain, AnExistingRunIsRefusedUntilToldWhatToDo) {

@@ -124,13 +124,13 @@ TEST(Lora, DropoutFollowsItsKeyAlone) {
   fill(lora);
   lora.compose();
   const Tensor without = logits_of(decoder);
-  lora.dropout_key = 7;
+  decoder.dropout_key = 7;
   const Tensor seven = logits_of(decoder);
   EXPECT_TRUE(same_bits(logits_of(decoder), seven));
   EXPECT_FALSE(same_bits(seven, without));
-  lora.dropout_key = 8;
+  decoder.dropout_key = 8;
   EXPECT_FALSE(same_bits(logits_of(decoder), seven));
-  lora.dropout_key.reset();
+  decoder.dropout_key.reset();
   EXPECT_TRUE(same_bits(logits_of(decoder), without));
 }
 

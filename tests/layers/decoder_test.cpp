@@ -224,6 +224,45 @@ TEST(RotaryTable, AnglesOfEachScaling) {
   EXPECT_GT(stretched, 0);
 }
 
+TEST(Dropout, StandsWhereGpt2HasIt) {
+  ModelConfig config = tiny_config("gpt2");
+  config.num_hidden_layers = 1;
+  Decoder decoder(config);
+  Rng rng(5);
+  initialise(decoder, rng);
+  const std::vector<std::int32_t> ids = {3, 9, 1, 30, 3, 12, 5, 7, 0, 36, 8, 2};
+  const NoGrad guard;
+  const Tensor without = decoder.hidden_states(ids, 2).value();
+  decoder.dropout = 0.25;
+  EXPECT_TRUE(same_bits(decoder.hidden_states(ids, 2).value(), without)) << "without a key";
+  decoder.dropout_key = 11;
+
+  std::map<std::string, Variable> parameters;
+  for_each_parameter(decoder, [&](const std::string& name, Variable& p) { parameters[name] = p; });
+  const Block& block = decoder.layers()[0];
+  const auto drop = [](const Variable& x, std::uint64_t place) {
+    return dropout(x, 0.25, 11 * 3 + place);  // an embedding, an attention, an MLP
+  };
+  const std::vector<std::int32_t> positions = {0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5};
+  Variable x = drop(add(embedding(parameters.at("embed_tokens.weight"), ids, {2, 6}),
+                        embedding(parameters.at("embed_positions.weight"), positions, {2, 6})),
+                    0);
+  const Variable h = block.input_layernorm(x);
+  const auto heads = [&](const Linear& projection) { return reshape(projection(h), {2, 6, 4, 6}); };
+  const Attention& attn = block.self_attn;
+  const Variable out = attention(heads(attn.q_proj), heads(attn.k_proj), heads(attn.v_proj),
+                                 {.scale = static_cast<Real>(1 / std::sqrt(6.0))});
+  x = add(x, drop(attn.o_proj(reshape(out, {2, 6, 24})), 1));
+  const Variable up = block.mlp.up_proj(block.post_attention_layernorm(x));
+  x = add(x, drop(block.mlp.down_proj(gelu_tanh(up)), 2));
+  const Variable wanted = layer_norm(x, parameters.at("norm.weight"), parameters.at("norm.bias"),
+                                     block.input_layernorm.eps);
+  EXPECT_TRUE(same_bits(decoder.hidden_states(ids, 2).value(), wanted.value()));
+  EXPECT_FALSE(same_bits(wanted.value(), without));
+  decoder.dropout_key = 12;
+  EXPECT_FALSE(same_bits(decoder.hidden_states(ids, 2).value(), wanted.value()));
+}
+
 TEST(Initialise, Statistics) {
   for (const std::string& type : kTypes) {
     ModelConfig config = tiny_config(type);
