@@ -264,20 +264,33 @@ AttentionMode Trainer::mode_at(std::int64_t step) const {
 StepResult Trainer::step_once(std::int64_t step) {
   if (config_.phase_at(step).first != phase_.first) enter_phase(step);
   step_groups_.clear();
+  step_auxiliary_ = 0;
   if (focus_) {
     focus_->mode = mode_at(step);
     step_groups_.resize(focus_->layers().size());
   }
-  return training_step(*adamw_, phase_, step, config_.data.accumulate, [&](int part) {
+  double loss_of_text = 0;
+  StepResult done = training_step(*adamw_, phase_, step, config_.data.accumulate, [&](int part) {
     const Batch batch = train_->next();
     const Dropout dropout(*model_.decoder, dropout_key(config_, step, part));
     Variable loss = model_.decoder->loss(batch.ids, batch.batch);
+    loss_of_text += static_cast<double>(loss.value()[0]) / config_.data.accumulate;
     for (std::size_t i = 0; i < step_groups_.size(); ++i)
       step_groups_[i].add_sizes(focus_->last_routings()[i]);
-    if (focus_) focus_->update_potentials();
+    if (focus_) {
+      if (const Variable terms = focus_->take_auxiliary_loss(); terms.defined()) {
+        step_auxiliary_ += static_cast<double>(terms.value()[0]) / config_.data.accumulate;
+        loss = add(loss, terms);
+      }
+      focus_->update_potentials();
+      focus_->update_centroids();
+    }
     if (rival_) rival_->update();
     return loss;
   });
+  if (focus_) focus_->recluster(step + 1);
+  done.loss = loss_of_text;
+  return done;
 }
 
 std::optional<double> Trainer::validate_now() {
@@ -532,6 +545,8 @@ TrainResult Trainer::run(const TrainOptions& options) {
                                        {"tokens_per_second", rate}};
       if (phase_.steps != config_.steps) record["phase"] = phase_.first == 0 ? 1 : 2;
       add_group_shares(record, step_groups_);
+      if (config_.has_focus() && (config_.focus.balance_loss > 0 || config_.focus.entropy_loss > 0))
+        record["auxiliary_loss"] = step_auxiliary_;
       metrics.write(record);
       progress.note(
           fmt::format("step {}/{}  loss {:.4f}  grad norm {:.3g}  lr {:.2e}  {} tok/s  ETA {}",

@@ -106,6 +106,7 @@ class Trainer {
   bool trains_base_ = false;  // in this phase
   std::unique_ptr<AdamW> adamw_;
   std::vector<GroupStatistics> step_groups_;  // one a layer: group sizes of the last step
+  double step_auxiliary_ = 0;  // balance and entropy terms of the last step, with their weights
 };
 
 /// The settings that decide what a run computes, as YAML: a resumed run must agree with them. Where

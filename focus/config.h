@@ -24,6 +24,22 @@ constexpr auto enum_names(Balance) {
   return std::array<std::string_view, 3>{"sequence", "carried", "none"};
 }
 
+/// Whose entropy the entropy term raises; the paper says that it tried one, not which.
+enum class EntropyOf {
+  mean,  // of the batch's mean assignment: groups of equal mass
+  token  // of each token's assignment: none so sure that its gradient is gone
+};
+constexpr auto enum_names(EntropyOf) { return std::array<std::string_view, 2>{"mean", "token"}; }
+
+/// What moves the centroids.
+enum class CentroidUpdate {
+  gradient,
+  average  // each follows the mean of its tokens' routing vectors, without a gradient
+};
+constexpr auto enum_names(CentroidUpdate) {
+  return std::array<std::string_view, 2>{"gradient", "average"};
+}
+
 /// What hard attention does with the affinity of the distant pairs it attends.
 enum class HardGate { drop, keep };
 constexpr auto enum_names(HardGate) { return std::array<std::string_view, 2>{"drop", "keep"}; }
@@ -52,6 +68,14 @@ struct FocusConfig {
   std::int64_t sequence_steps = 400;  // first steps trained with `sequence` before `carried`
   Training training = Training::soft;
   int train_top_k = 2;  // k of hard training; 1 has no other group to learn from
+  // What the paper tried against one group's dominance before Sinkhorn; for ablation.
+  double balance_loss = 0;
+  double entropy_loss = 0;
+  EntropyOf entropy_of = EntropyOf::mean;
+  bool stop_gradient = false;
+  CentroidUpdate centroid_update = CentroidUpdate::gradient;
+  double centroid_rate = 0.01;
+  std::int64_t recluster_every = 0;
 
   template <class F>
   void visit(F&& f) {
@@ -74,6 +98,16 @@ struct FocusConfig {
       "first steps that train with sequence balance before carried");
     f("training", training, "soft: every pair through the gate; hard: only the mask's pairs");
     f("train_top_k", train_top_k, "k of hard training");
+    f("balance_loss", balance_loss,
+      "weight of the Switch Transformer's balance loss of each layer; 0: none");
+    f("entropy_loss", entropy_loss, "weight of log K minus the entropy of entropy_of; 0: none");
+    f("entropy_of", entropy_of, "mean: the batch's mean assignment; token: each token's");
+    f("stop_gradient", stop_gradient, "no gradient flows from the routing into the layer's input");
+    f("centroid_update", centroid_update,
+      "gradient; average: each centroid follows the mean of its tokens' routing vectors");
+    f("centroid_rate", centroid_rate, "rate of centroid_update average");
+    f("recluster_every", recluster_every,
+      "steps between k-means of a batch's routing vectors that place the centroids anew; 0: never");
   }
 
   /// Throws std::invalid_argument naming the key that is out of range.

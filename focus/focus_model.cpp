@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "autograd/check.h"
+#include "focus/balance_losses.h"
+#include "focus/centroids.h"
 #include "focus/sparse_attention.h"
 
 namespace focus {
@@ -45,6 +48,14 @@ double GroupStatistics::dominance() const {
   return static_cast<double>(*std::ranges::max_element(sizes)) / static_cast<double>(tokens);
 }
 
+namespace {
+
+bool keeps_vectors(const FocusConfig& config) {
+  return config.centroid_update == CentroidUpdate::average || config.recluster_every > 0;
+}
+
+}  // namespace
+
 FocusModel::FocusModel(FocusConfig config, Index hidden_size, Index num_layers, Rng& rng)
     : config_(std::move(config)) {
   config_.validate();
@@ -53,6 +64,7 @@ FocusModel::FocusModel(FocusConfig config, Index hidden_size, Index num_layers, 
   for (Index i = 0; i < num_layers; ++i)
     layers_.push_back(make_focus_layer(config_, hidden_size, rng));
   last_.resize(layers_.size());
+  auxiliary_.resize(layers_.size());
   reset_statistics();
 }
 
@@ -74,6 +86,8 @@ Variable FocusModel::attend(const MechanismInputs& in) {
                             : GateOptions::from(config_);
   last_[layer] = routing;
   last_[layer].assignments = Variable(routing.assignments.value());
+  if (!keeps_vectors(config_)) last_[layer].vectors.reset();
+  if (grad_enabled()) auxiliary_[layer] = auxiliary_loss(routing, config_);
   if (gather_statistics) gather(in, routing, options);
   if (mode.kind == AttentionMode::Kind::hard)
     return sparse_attention(in.q, in.k, in.v, routing.assignments, in.options, std::move(options));
@@ -104,6 +118,38 @@ void FocusModel::gather(const MechanismInputs& in, const Routing& routing,
 void FocusModel::update_potentials() {
   for (std::size_t i = 0; i < layers_.size(); ++i)
     if (last_[i].logits) focus::update_potentials(layers_[i], last_[i], config_);
+}
+
+void FocusModel::update_centroids() {
+  if (config_.centroid_update != CentroidUpdate::average) return;
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    if (last_[i].logits) average_centroids(layers_[i], last_[i], config_.centroid_rate);
+}
+
+void FocusModel::recluster(std::int64_t steps) {
+  if (config_.recluster_every == 0 || steps % config_.recluster_every != 0) return;
+  const std::uint64_t count = layers_.size();
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    if (last_[i].logits)
+      focus::recluster(layers_[i], last_[i], config_,
+                       static_cast<std::uint64_t>(steps) * count + i);
+}
+
+Variable FocusModel::take_auxiliary_loss() {
+  Variable sum;
+  for (Variable& term : auxiliary_) {
+    const Variable taken = std::exchange(term, Variable());
+    if (taken.defined()) sum = sum.defined() ? add(sum, taken) : taken;
+  }
+  return sum;
+}
+
+void set_requires_grad(FocusModel& focus, bool wanted) {
+  const bool follow = focus.config().centroid_update == CentroidUpdate::average;
+  for (FocusLayer& layer : focus.layers()) {
+    layer.projection.set_requires_grad(wanted);
+    layer.centroids.set_requires_grad(wanted && !follow);
+  }
 }
 
 void FocusModel::reset_statistics() {

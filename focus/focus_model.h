@@ -58,6 +58,14 @@ class FocusModel {
   /// Lets the batch of the last forward pass enter the carried potentials.
   void update_potentials();
 
+  /// Lets it move the centroids, where they follow their tokens (centroid_update average).
+  void update_centroids();
+  /// Places the centroids anew from it, where `steps` done make it due (recluster_every).
+  void recluster(std::int64_t steps);
+  /// Takes the layers' balance and entropy terms of the last forward pass with a graph, summed;
+  /// undefined where the config has none. What a training step adds to its loss.
+  Variable take_auxiliary_loss();
+
   /// What each layer's last forward pass routed, without its graph; empty before one.
   const std::vector<Routing>& last_routings() const { return last_; }
 
@@ -74,7 +82,11 @@ class FocusModel {
 
   FocusConfig config_;
   std::vector<FocusLayer> layers_;
-  std::vector<Routing> last_;  // of the last forward pass, without its graph
+  std::vector<Routing> last_;        // of the last forward pass, without its graph
+  std::vector<Variable> auxiliary_;  // of each layer, with its graph, until it is taken
 };
+
+/// Makes every parameter collect a gradient, or none; centroids that follow their tokens do not.
+void set_requires_grad(FocusModel& focus, bool wanted);
 
 }  // namespace focus

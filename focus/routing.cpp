@@ -44,16 +44,21 @@ void softmax_rows(const double* logits, const double* b, Index tokens, Index gro
 struct Kept {
   Tensor h;
   Matrix projection, centroids;                       // in double
-  Matrix projected;                                   // h W_g [tokens, routing_dim]
+  std::shared_ptr<std::vector<double>> vectors;       // h W_g [tokens, routing_dim]
   std::shared_ptr<const std::vector<double>> logits;  // [tokens, groups]
   std::vector<double> g;                              // [tokens, groups]
   std::vector<SinkhornTrace> traces;                  // one a sequence; empty unless `sequence`
   Index batch = 0;
   double temperature = 1;
+
+  Eigen::Map<Matrix> projected() const {
+    const Index dim = projection.cols();
+    return {vectors->data(), static_cast<Index>(vectors->size()) / dim, dim};
+  }
 };
 
 void route_backward(const Kept& kept, const Tensor& dg, Grads grads) {
-  const Index tokens = kept.projected.rows(), groups = kept.centroids.rows();
+  const Index tokens = kept.projected().rows(), groups = kept.centroids.rows();
   const Index seq_len = tokens / kept.batch;
   // Through the softmax: dL = g (dg - g·dg).
   Matrix d_logits(tokens, groups);
@@ -75,7 +80,8 @@ void route_backward(const Kept& kept, const Tensor& dg, Grads grads) {
   d_logits /= kept.temperature;  // now dS
   const Matrix d_projected = d_logits * kept.centroids;
   if (grads[2].wanted())
-    grads[2].add(to_tensor(d_logits.transpose() * kept.projected, {groups, kept.centroids.cols()}));
+    grads[2].add(
+        to_tensor(d_logits.transpose() * kept.projected(), {groups, kept.centroids.cols()}));
   const Index width = kept.projection.rows(), dim = kept.projection.cols();
   if (grads[1].wanted()) {  // dW_g = hᵀ d(h W_g)
     Matrix d_projection(width, dim);
@@ -118,6 +124,18 @@ void FocusConfig::validate() const {
         "focus.train_top_k must be from 1 to num_groups {}, not {}", num_groups, train_top_k);
   check(carried_rate >= 0 && carried_rate <= 1, "focus.carried_rate must be in [0, 1], not {}",
         carried_rate);
+  check(balance_loss >= 0 && balance_loss <= 1e6, "focus.balance_loss must be in [0, 1e6], not {}",
+        balance_loss);
+  check(entropy_loss >= 0 && entropy_loss <= 1e6, "focus.entropy_loss must be in [0, 1e6], not {}",
+        entropy_loss);
+  check(centroid_rate > 0 && centroid_rate <= 1, "focus.centroid_rate must be in (0, 1], not {}",
+        centroid_rate);
+  check(recluster_every >= 0, "focus.recluster_every must not be negative, not {}",
+        recluster_every);
+  check(num_groups > 1 || (balance_loss == 0 && entropy_loss == 0 && recluster_every == 0 &&
+                           centroid_update == CentroidUpdate::gradient),
+        "focus.num_groups 1 has nothing to balance: leave balance_loss, entropy_loss, "
+        "recluster_every and centroid_update as they are by default");
 }
 
 FocusLayer make_focus_layer(const FocusConfig& config, Index hidden_size, Rng& rng) {
@@ -144,20 +162,21 @@ Routing route(const Variable& h, const FocusLayer& layer, const FocusConfig& con
   kept->centroids = as_matrix(layer.centroids.value()).cast<double>();
   kept->batch = batch;
   kept->temperature = config.temperature;
-  kept->projected.resize(tokens, layer.projection.dim(1));
+  kept->vectors = std::make_shared<std::vector<double>>(
+      static_cast<std::size_t>(tokens * layer.projection.dim(1)));
+  const Eigen::Map<Matrix> projected = kept->projected();
   auto logits = std::make_shared<std::vector<double>>(static_cast<std::size_t>(tokens * groups));
   parallel_chunks(tokens, kRows, [&](Index begin, Index end) {
     const Matrix rows = as_matrix(h.value()).middleRows(begin, end - begin).cast<double>();
     simd::kernels().elementwise.product_in_double(
-        end - begin, kept->projected.cols(), rows.cols(), rows.data(), rows.cols(), 1,
-        kept->projection.data(), kept->projected.data() + begin * kept->projected.cols());
+        end - begin, projected.cols(), rows.cols(), rows.data(), rows.cols(), 1,
+        kept->projection.data(), kept->vectors->data() + begin * projected.cols());
     Eigen::Map<Matrix>(logits->data() + begin * groups, end - begin, groups) =
-        kept->projected.middleRows(begin, end - begin) * kept->centroids.transpose() /
-        config.temperature;
+        projected.middleRows(begin, end - begin) * kept->centroids.transpose() / config.temperature;
   });
   kept->logits = logits;
 
-  Routing routing{.assignments = {}, .logits = logits, .potentials = {}};
+  Routing routing{.assignments = {}, .logits = logits, .potentials = {}, .vectors = kept->vectors};
   kept->g.resize(logits->size());
   for (Index s = 0; s < batch; ++s) {
     std::vector<double> b(static_cast<std::size_t>(groups), 0.0);
@@ -173,8 +192,9 @@ Routing route(const Variable& h, const FocusLayer& layer, const FocusConfig& con
   }
   Tensor g({batch, seq_len, groups});
   std::ranges::transform(kept->g, g.data(), [](double x) { return static_cast<Real>(x); });
+  const Variable input = config.stop_gradient ? Variable(h.value()) : h;
   routing.assignments = Variable::from_op(
-      "route", g, {h, layer.projection, layer.centroids},
+      "route", g, {input, layer.projection, layer.centroids},
       [kept](const Tensor& dg, Grads grads) { route_backward(*kept, dg, grads); });
   return routing;
 }

@@ -31,10 +31,13 @@ struct Routing {
   std::shared_ptr<const std::vector<double>> logits;
   /// b [batch, num_groups]: sequence: as Sinkhorn left them, before centring; carried: the layer's.
   std::vector<double> potentials;
+  /// h W_g [tokens, routing_dim]: what centroids that do not follow a gradient follow.
+  std::shared_ptr<const std::vector<double>> vectors = {};
 };
 
 /// The paper's section 2: S = (h W_g) Cᵀ, g_i = softmax_k(S_ik / tau + b_k), computed in double
-/// (at tau = 0.1 a float's rounding of S would show in g).  h [batch, seq_len, hidden_size]
+/// (at tau = 0.1 a float's rounding of S would show in g). With stop_gradient h is a constant.
+/// h [batch, seq_len, hidden_size]
 Routing route(const Variable& h, const FocusLayer& layer, const FocusConfig& config,
               Balance balance);
 

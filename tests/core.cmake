@@ -19,7 +19,8 @@ focus_test(optim_tests BOTH
   LABELS core)
 focus_test(focus_tests BOTH
   SOURCES
-    focus/sinkhorn_test.cpp focus/routing_test.cpp focus/gated_attention_test.cpp focus/sparse_attention_test.cpp
+    focus/sinkhorn_test.cpp focus/routing_test.cpp focus/balance_losses_test.cpp
+    focus/centroids_test.cpp focus/gated_attention_test.cpp focus/sparse_attention_test.cpp
     focus/focus_model_test.cpp focus/layer_cache_test.cpp focus/sampling_test.cpp
     focus/generator_test.cpp focus/lora_test.cpp
   NEEDS focus optim

@@ -89,6 +89,23 @@ TEST(CliTrain, WithoutValidationTextNothingIsSaidOfValidation) {
   cli().must_run({"report", "--run", out, "--out", out + "/report.html"});
 }
 
+TEST(CliTrain, LossIsThatOfTheTextWithoutAuxiliaryTerms) {
+  const std::string plain = cli().fresh("plain"), pulled = cli().fresh("pulled");
+  cli().must_run(cli().retrofit({"out=" + plain, "data.accumulate=2"}));
+  cli().must_run(cli().retrofit({"out=" + pulled, "data.accumulate=2", "focus.balance_loss=100"}));
+  const auto before = read_metrics(plain + "/metrics.jsonl"),
+             after = read_metrics(pulled + "/metrics.jsonl");
+  const auto first_loss = [](const auto& records) {
+    return *std::ranges::find_if(records, [](const auto& r) { return r.contains("loss"); });
+  };
+  EXPECT_EQ(before.front().at("valid_loss"), after.front().at("valid_loss"));
+  EXPECT_EQ(first_loss(before).at("loss"), first_loss(after).at("loss"));
+  EXPECT_FALSE(first_loss(before).contains("auxiliary_loss"));
+  // K sum_k f_k p_k is about 1 or more in each layer.
+  EXPECT_GT(first_loss(after).at("auxiliary_loss").get<double>(), 90);
+  EXPECT_NE(before.back().at("valid_loss"), after.back().at("valid_loss"));
+}
+
 TEST(CliTrain, AdapterHoldsNoFrozenWeightAndIsSmall) {
   const StoreReader store(cli().adapter());
   EXPECT_EQ(store.kind(), "adapter");

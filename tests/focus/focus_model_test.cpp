@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "focus/balance_losses.h"
 #include "optim/training_step.h"
 #include "tests/support/compare.h"
 #include "tests/support/random.h"
@@ -205,6 +206,53 @@ TEST(FocusModel, GroupSizesOfTheLastRoutings) {
   }
 }
 
+TEST(FocusModel, CentroidsThatFollowTheirTokensHaveNoGradient) {
+  FocusConfig config = tiny_focus(Balance::none);
+  config.centroid_update = CentroidUpdate::average;
+  config.centroid_rate = 0.5;
+  Composed model("llama", config);
+  set_requires_grad(*model.focus, true);
+  EXPECT_TRUE(model.focus->layers()[1].projection.requires_grad());
+  EXPECT_FALSE(model.focus->layers()[1].centroids.requires_grad());
+  const Tensor before = model.focus->layers()[1].centroids.value().clone();
+  model.logits(random_ids(60, 37, 1));
+  EXPECT_TRUE(same_bits(model.focus->layers()[1].centroids.value(), before));
+  model.focus->update_centroids();
+  EXPECT_FALSE(same_bits(model.focus->layers()[1].centroids.value(), before));
+}
+
+TEST(FocusModel, ReclustersWhereItIsDue) {
+  FocusConfig config = tiny_focus(Balance::none);
+  config.recluster_every = 3;
+  Composed model("llama", config);
+  const Tensor before = model.focus->layers()[2].centroids.value().clone();
+  for (const std::int64_t steps : {1, 2, 4}) model.focus->recluster(steps);
+  EXPECT_TRUE(same_bits(model.focus->layers()[2].centroids.value(), before));
+  model.focus->recluster(6);
+  EXPECT_FALSE(same_bits(model.focus->layers()[2].centroids.value(), before));
+}
+
+TEST(FocusModel, AuxiliaryLossIsTheLayersSumOnceAndOnlyWithAGraph) {
+  FocusConfig config = tiny_focus(Balance::none);
+  config.balance_loss = 0.5;
+  Composed model("llama", config);
+  const auto ids = random_ids(60, 37, 1);
+  model.logits(ids);
+  EXPECT_FALSE(model.focus->take_auxiliary_loss().defined());
+  set_requires_grad(*model.focus, true);
+  model.decoder.hidden_states(ids, 1);
+  const Variable terms = model.focus->take_auxiliary_loss();
+  ASSERT_TRUE(terms.defined());
+  EXPECT_FALSE(model.focus->take_auxiliary_loss().defined());
+  double sum = 0;
+  for (const Routing& routing : model.focus->last_routings())
+    sum += 0.5 * static_cast<double>(balance_loss(routing).value()[0]);
+  EXPECT_NEAR(terms.value()[0], sum, 1e-5);
+  backward(terms);
+  for (const FocusLayer& layer : model.focus->layers())
+    EXPECT_TRUE(layer.centroids.grad().defined());
+}
+
 TEST(FocusModel, RetrofitReachesEveryAdapterAndNoFrozenWeight) {
   for (const Balance balance : {Balance::carried, Balance::sequence}) {
     Composed model("gpt2", tiny_focus(balance));
@@ -227,17 +275,27 @@ TEST(FocusModel, TrainingStepsGiveTheSameBitsForAnyThreads) {
   struct Setting {
     Balance balance;
     AttentionMode mode;
-    bool full;  // all parameters, or the adapter alone
+    bool full;           // all parameters, or the adapter alone
+    bool cures = false;  // every option against dominance
   };
   const std::vector<Setting> settings = {
       {Balance::carried, {.kind = Kind::soft}, true},
       {Balance::sequence, {.kind = Kind::soft}, false},
       {Balance::carried, {.kind = Kind::hard, .top_k = 2, .hard_gate = HardGate::keep}, false},
+      {Balance::none, {.kind = Kind::soft}, true, true},
   };
   for (const std::string& type : family_names())
     for (const Setting& setting : settings)
       expect_same_bits_for_any_threads(fmt::format("{} {}", type, setting.mode.name()), [&] {
-        Composed model(type, tiny_focus(setting.balance));
+        FocusConfig focus_config = tiny_focus(setting.balance);
+        if (setting.cures) {
+          focus_config.balance_loss = 0.1;
+          focus_config.entropy_loss = 0.1;
+          focus_config.stop_gradient = true;
+          focus_config.centroid_update = CentroidUpdate::average;
+          focus_config.recluster_every = 2;
+        }
+        Composed model(type, focus_config);
         model.focus->mode = setting.mode;
         model.focus->mode.balance = setting.balance;
         std::vector<Tensor> frozen;
@@ -256,13 +314,22 @@ TEST(FocusModel, TrainingStepsGiveTheSameBitsForAnyThreads) {
         AdamW adamw(parameters, config);
         for (std::int64_t step = 0; step < 2; ++step) {
           const auto ids = random_ids(2 * 90, 37, 10 + static_cast<std::uint64_t>(step));
-          training_step(adamw, {config, 0, 2}, step, 1,
-                        [&](int) { return model.decoder.loss(ids, 2); });
+          training_step(adamw, {config, 0, 2}, step, 1, [&](int) {
+            const Variable loss = model.decoder.loss(ids, 2);
+            const Variable terms = model.focus->take_auxiliary_loss();
+            EXPECT_EQ(terms.defined(), setting.cures);
+            return terms.defined() ? add(loss, terms) : loss;
+          });
           model.focus->update_potentials();
+          model.focus->update_centroids();
+          model.focus->recluster(step + 1);
         }
         std::vector<Tensor> results;
         for (const NamedParameter& p : adamw.parameters()) results.push_back(p.variable.value());
-        for (const FocusLayer& layer : model.focus->layers()) results.push_back(layer.potentials);
+        for (const FocusLayer& layer : model.focus->layers()) {
+          results.push_back(layer.potentials);
+          results.push_back(layer.centroids.value());
+        }
         if (!setting.full) {
           std::size_t n = 0;
           for_each_parameter(model.decoder, [&](const std::string& name, Variable& p) {

@@ -107,6 +107,25 @@ TEST(Route, FrozenInputsReceiveNothing) {
   EXPECT_TRUE(layer.centroids.grad().defined());
 }
 
+TEST(Route, StopGradientReachesTheAdapterAlone) {
+  FocusConfig config = config_of(3, 1);
+  const auto gradients = [&](const Variable& h) {
+    FocusLayer layer = layer_of(config, 6);
+    layer.projection.set_requires_grad(true);
+    layer.centroids.set_requires_grad(true);
+    const Variable g = route(h, layer, config, Balance::sequence).assignments;
+    backward(multiply(g, Variable(randn({1, 5, 3}, 2))));
+    return std::vector<Tensor>{g.value(), layer.projection.grad(), layer.centroids.grad()};
+  };
+  const Variable open = leaf(randn({1, 5, 6}, 1)), stopped = leaf(randn({1, 5, 6}, 1));
+  const auto before = gradients(open);
+  config.stop_gradient = true;
+  const auto after = gradients(stopped);
+  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(same_bits(before[i], after[i])) << i;
+  EXPECT_TRUE(open.grad().defined());
+  EXPECT_FALSE(stopped.grad().defined());
+}
+
 TEST(Route, OnlySequenceSeesLaterTokens) {
   const FocusConfig config = config_of(4, 0.1);
   const FocusLayer layer = layer_of(config, 6);
@@ -277,6 +296,12 @@ TEST(FocusConfig, RefusesByName) {
       {"local_window", {.local_window = -1}},
       {"affinity_floor", {.affinity_floor = 0}},
       {"carried_rate", {.carried_rate = 1.5}},
+      {"balance_loss", {.balance_loss = -1}},
+      {"entropy_loss", {.entropy_loss = std::nan("")}},
+      {"centroid_rate", {.centroid_rate = 0}},
+      {"recluster_every", {.recluster_every = -1}},
+      {"num_groups", {.num_groups = 1, .balance_loss = 0.1}},
+      {"num_groups", {.num_groups = 1, .recluster_every = 5}},
   };
   EXPECT_NO_THROW(FocusConfig{}.validate());
   for (const auto& [key, config] : wrong) {
