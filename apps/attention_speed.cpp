@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cmath>
 
 #include "apps/machine.h"
 #include "autograd/check.h"
+#include "autograd/clock.h"
 #include "focus/routing.h"
 #include "focus/sparse_attention.h"
 
@@ -44,11 +44,11 @@ void time_run(RunTimes& times, F&& run) {
   const std::size_t before = pool_stats().live;
   reset_pool_peak();
   const Profile profile;
-  const auto start = std::chrono::steady_clock::now();
+  const double start = now();
   run();
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  if (times.seconds.empty() || seconds.count() < times.fastest()) times.phases = profile.entries();
-  times.seconds.push_back(seconds.count());
+  const double seconds = now() - start;
+  if (times.seconds.empty() || seconds < times.fastest()) times.phases = profile.entries();
+  times.seconds.push_back(seconds);
   times.peak_bytes = std::max(times.peak_bytes, pool_stats().peak - before);
 }
 

@@ -2,6 +2,8 @@
 
 #include <omp.h>
 
+#include <algorithm>
+
 #include "apps/recipe.h"
 #include "autograd/check.h"
 #include "data/durable_file.h"
@@ -42,6 +44,17 @@ void read_recipe_arguments(const CLI::App& app, const std::string& recipe, RunCo
 
 void set_threads(int threads) {
   if (threads > 0) omp_set_num_threads(threads);
+}
+
+void add_compute_option(CLI::App& app, Compute& compute) {
+  constexpr auto names = enum_names(Compute{});
+  app.add_option_function<std::string>(
+         "--compute",
+         [&compute, names](const std::string& name) {
+           compute = static_cast<Compute>(std::ranges::find(names, name) - names.begin());
+         },
+         "float32, or bf16: the model's matrices stored and multiplied in bf16")
+      ->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())));
 }
 
 void write_json(const std::string& path, const nlohmann::ordered_json& json) {

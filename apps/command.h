@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/compute.h"
 #include "apps/evaluate.h"
 #include "apps/model_io.h"
 #include "apps/run_config.h"
@@ -49,6 +50,10 @@ void read_recipe_arguments(const CLI::App& app, const std::string& recipe, RunCo
 
 /// Sets the number of OpenMP threads; 0 leaves the environment's choice.
 void set_threads(int threads);
+
+/// Declares --compute, what a model that is only run stores and multiplies its matrices in;
+/// `compute` holds the default.
+void add_compute_option(CLI::App& app, Compute& compute);
 
 /// Writes what --json asks for; does nothing where `path` is empty.
 void write_json(const std::string& path, const nlohmann::ordered_json& json);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <string_view>
 
 namespace focus {
@@ -9,5 +10,8 @@ namespace focus {
 /// memory, both operands of a product rounded to bf16, sums and everything else in float32.
 enum class Compute { float32, bf16 };
 constexpr auto enum_names(Compute) { return std::array<std::string_view, 2>{"float32", "bf16"}; }
+constexpr std::string_view name_of(Compute compute) {
+  return enum_names(compute)[static_cast<std::size_t>(compute)];
+}
 
 }  // namespace focus

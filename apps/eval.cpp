@@ -111,11 +111,11 @@ std::vector<Row> rows_for(const std::vector<std::string>& words, const LoadedMod
 }  // namespace
 
 int run_eval(Arguments arguments) {
-  std::string base, adapter, tokenizer, json, routing = "auto", hard_gate = "auto",
-                                              compute = "float32";
+  std::string base, adapter, tokenizer, json, routing = "auto", hard_gate = "auto";
   std::vector<std::string> paths, attention;
   TextOptions documents;
   EvalOptions options{.context = 0, .stride = 0};
+  Compute compute = Compute::float32;
   int threads = 0, max_top_k = 0;
   bool local_only = false, with_speed = false;
   CLI::App app(
@@ -155,9 +155,7 @@ int run_eval(Arguments arguments) {
       ->delimiter(',')
       ->allow_extra_args(false);
   app.add_flag("--local-only", local_only, "also the local window alone, as a control");
-  app.add_option("--compute", compute,
-                 "float32, or bf16: the model's matrices stored and multiplied in bf16")
-      ->check(CLI::IsMember({"float32", "bf16"}));
+  add_compute_option(app, compute);
   app.add_option("--threads", threads, "threads");
   app.add_option("--json", json, "write the figures to this file too");
   app.add_flag("--json-speed", with_speed,
@@ -165,8 +163,7 @@ int run_eval(Arguments arguments) {
   parse_arguments(app, arguments);
 
   set_threads(threads);
-  LoadedModel model =
-      load_model(base, tokenizer, compute == "bf16" ? Compute::bf16 : Compute::float32);
+  LoadedModel model = load_model(base, tokenizer, compute);
   if (!adapter.empty()) load_adapter(adapter, model);
   const Index positions = model.decoder->config().max_position_embeddings;
   options.fill_in(positions);
@@ -216,7 +213,7 @@ int run_eval(Arguments arguments) {
                     {"tokenizer", {{"kind", own.kind()}, {"fingerprint", own.fingerprint()}}},
                     {"context", options.context},
                     {"stride", options.stride},
-                    {"compute", compute},
+                    {"compute", name_of(compute)},
                     {"num_groups", model.focus ? model.focus->config().num_groups : 0},
                     {"rows", rows_to_json(rows, with_speed)}});
   return 0;

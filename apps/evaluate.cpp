@@ -1,13 +1,13 @@
 #include "apps/evaluate.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numbers>
 
 #include "apps/recipe.h"
 #include "autograd/check.h"
+#include "autograd/clock.h"
 
 namespace focus {
 namespace {
@@ -83,7 +83,7 @@ class ComposedMechanisms {
 void evaluate_texts(const Decoder& decoder, std::span<const EvalText> texts,
                     const EvalOptions& options, const std::function<void(double)>& progress,
                     EvalRow& row) {
-  const auto start = std::chrono::steady_clock::now();
+  const double start = now();
   double share = 0;
   for (const EvalText& text : texts) {
     row.score += evaluate(decoder, text, options, [&](double part) {
@@ -91,11 +91,7 @@ void evaluate_texts(const Decoder& decoder, std::span<const EvalText> texts,
     });
     share += 1 / static_cast<double>(texts.size());
   }
-  row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-std::string_view name_of(Compute compute) {
-  return enum_names(compute)[static_cast<std::size_t>(compute)];
+  row.seconds = now() - start;
 }
 
 }  // namespace

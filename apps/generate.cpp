@@ -1,10 +1,10 @@
-#include <chrono>
 #include <cstdio>
 
 #include "apps/command.h"
 #include "apps/progress.h"
 #include "apps/text_stream.h"
 #include "autograd/check.h"
+#include "autograd/clock.h"
 #include "data/text.h"
 #include "focus/generator.h"
 #include "focus/sampling.h"
@@ -20,6 +20,7 @@ struct Options {
   std::string base, adapter, tokenizer, prompt, prompt_file, json;
   std::string attention = "auto", hard_gate = "auto", routing = "auto";
   int hard_k = 1, threads = 0;
+  Compute compute = Compute::float32;
   Index max_new_tokens = 64;
   std::uint64_t seed = 1;
   SamplingOptions sampling;
@@ -30,9 +31,9 @@ struct Options {
 /// Calls f and returns how many seconds it took.
 template <class F>
 double timed(F&& f) {
-  const auto start = std::chrono::steady_clock::now();
+  const double start = now();
   f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return now() - start;
 }
 
 double rate(Index tokens, double seconds) {
@@ -156,7 +157,8 @@ int generate(const Options& options, LoadedModel& model, const AttentionMode& mo
     fmt::print(stderr, "stopped: the model has no more than {} positions\n", positions);
   fmt::print(stderr, "prompt {} tokens, {:.1f} tok/s; {} new tokens, {:.1f} tok/s ({})\n",
              prompt_tokens, prefill_rate, ids.size(), decode_rate, stop);
-  fmt::print(stderr, "attention {}{}, ", attention, routing == "-" ? "" : ", " + routing);
+  fmt::print(stderr, "attention {}{}, {}, ", attention, routing == "-" ? "" : ", " + routing,
+             name_of(options.compute));
   nlohmann::ordered_json share, bytes;
   if (const RoutedCache* cache = generator.cache()) {
     share = cache->share_read();
@@ -170,6 +172,7 @@ int generate(const Options& options, LoadedModel& model, const AttentionMode& mo
                             {"adapter", options.adapter},
                             {"attention", attention},
                             {"routing", routing},
+                            {"compute", name_of(options.compute)},
                             {"prompt_tokens", prompt_tokens},
                             {"new_tokens", ids.size()},
                             {"ids", ids},
@@ -210,8 +213,8 @@ int measure(const Options& options, LoadedModel& model, const AttentionMode& mod
            kMeasuredSteps + 1, positions, options.base);
   const Ids prompt = prompt_ids(options, model);
   const std::string routing = EvalRow{.mode = mode}.routing();
-  fmt::print("{}{} against dense, {} tokens decoded up to each context\n\n", mode.name(),
-             routing == "-" ? "" : ", " + routing, kMeasuredSteps);
+  fmt::print("{}{}, {}, against dense, {} tokens decoded up to each context\n\n", mode.name(),
+             routing == "-" ? "" : ", " + routing, name_of(options.compute), kMeasuredSteps);
   fmt::print("{:>8} {:>13} {:>13} {:>7} {:>10} {:>12} {:>12}\n", "context", "dense tok/s",
              "routed tok/s", "ratio", "keys read", "dense cache", "routed cache");
   auto rows = nlohmann::ordered_json::array();
@@ -238,6 +241,7 @@ int measure(const Options& options, LoadedModel& model, const AttentionMode& mod
                             {"adapter", options.adapter},
                             {"attention", mode.name()},
                             {"routing", routing},
+                            {"compute", name_of(options.compute)},
                             {"decoded_tokens", kMeasuredSteps},
                             {"rows", rows}});
   return 0;
@@ -289,13 +293,14 @@ int run_generate(Arguments arguments) {
                  "instead: tokens/s at these context lengths (the prompt, repeated), routed cache "
                  "against dense")
       ->delimiter(',');
+  add_compute_option(app, o.compute);
   app.add_option("--threads", o.threads, "threads");
   app.add_option("--json", o.json, "write the figures to this file too");
   parse_arguments(app, arguments);
 
   o.sampling.validate();
   set_threads(o.threads);
-  LoadedModel model = load_model(o.base, o.tokenizer);
+  LoadedModel model = load_model(o.base, o.tokenizer, o.compute);
   if (!o.adapter.empty()) load_adapter(o.adapter, model);
   const bool with_rival = generates_with_rival(o, model);
   const AttentionMode mode = mode_of(o, model.focus.get());

@@ -24,6 +24,7 @@ int run_leak_test(Arguments arguments) {
   Index context = 0;
   std::vector<std::string> attention;
   std::int64_t seed = 1, cuts = 4;
+  Compute compute = Compute::float32;
   int threads = 0;
   CLI::App app(
       "Changes later tokens, keeps the length, and demands bit-identical logits before them: "
@@ -44,12 +45,13 @@ int run_leak_test(Arguments arguments) {
                  "also these rivals, as focus eval takes them: window:128")
       ->delimiter(',')
       ->allow_extra_args(false);
+  add_compute_option(app, compute);
   app.add_option("--threads", threads, "threads");
   app.add_option("--json", json, "write the figures to this file too");
   parse_arguments(app, arguments);
 
   set_threads(threads);
-  LoadedModel model = load_model(base);
+  LoadedModel model = load_model(base, "", compute);
   if (!adapter.empty()) load_adapter(adapter, model);
   const ModelConfig& config = model.decoder->config();
   if (context == 0) context = std::min<Index>(512, config.max_position_embeddings);
@@ -129,6 +131,7 @@ int run_leak_test(Arguments arguments) {
   write_json(json, {{"model", base},
                     {"adapter", adapter},
                     {"context", context},
+                    {"compute", name_of(compute)},
                     {"leaks", leaks},
                     {"modes", results}});
   return leaks ? 1 : 0;

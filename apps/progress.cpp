@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <span>
 
 #include "autograd/check.h"
+#include "autograd/clock.h"
 #include "data/durable_file.h"
 
 namespace focus {
@@ -28,10 +28,6 @@ std::string format_scaled(double value, double step, std::span<const std::string
     ++unit;
   }
   return fmt::format("{:.{}f}{}", value, unit == 0 ? 0 : 1, units[unit]);
-}
-
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace
@@ -60,7 +56,7 @@ Progress::Progress(ProgressOptions options)
     : options_(std::move(options)), step_(options_.first_step), loss_(std::nan("")) {
   check(options_.line_every > 0, "progress: line_every has to be positive, came {}",
         options_.line_every);
-  if (!options_.seconds) options_.seconds = steady_seconds;
+  if (!options_.seconds) options_.seconds = now;
   terminal_ = options_.terminal.value_or(isatty(fileno(options_.stream)) == 1);
   start_ = options_.seconds();
   last_drawn_ = start_ - kSecondsBetweenDraws;

@@ -1,7 +1,6 @@
 #include "apps/trainer.h"
 
 #include <atomic>
-#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <numeric>
@@ -12,6 +11,7 @@
 #include "apps/recipe.h"
 #include "apps/rival_io.h"
 #include "autograd/check.h"
+#include "autograd/clock.h"
 #include "data/checkpoint_folder.h"
 #include "data/checksum.h"
 #include "data/durable_file.h"
@@ -22,10 +22,6 @@ namespace focus {
 namespace {
 
 std::atomic<bool> stop_requested{false};
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::filesystem::path default_cache() {
   if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache)

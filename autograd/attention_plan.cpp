@@ -21,23 +21,33 @@ void AttentionPlan::heavy_first(std::size_t first) {
   std::ranges::stable_sort(std::span(query_tiles).subspan(first), std::greater{}, cost);
 }
 
+AttentionPlan::Reach AttentionPlan::reach(Index begin, Index end) const {
+  return {.after = window == 0 ? -1 : token(begin) - window, .last = token(end - 1) - gap};
+}
+
+AttentionPlan::Rows AttentionPlan::rows_in(const Reach& reach, Rows rows) const {
+  const auto all = std::views::iota(rows.begin, rows.end);
+  const auto after = [&](Index last) -> Index {
+    const auto is_before = [&](Index row) { return token(row) <= last; };
+    return rows.begin +
+           static_cast<Index>(std::ranges::partition_point(all, is_before) - all.begin());
+  };
+  const Index begin = after(reach.after);
+  return {begin, std::max(begin, after(reach.last))};
+}
+
 double AttentionPlan::cost(const QueryTile& tile) const {
   // A key costs something beside its queries' lanes, fitted to measured times of training.
   constexpr Index kLanes = 16, kPerKey = 8, kPerCopiedKey = 24;
   const Index rows = tile.end - tile.begin, lanes = (rows + kLanes - 1) / kLanes * kLanes;
+  const Reach tile_reach = reach(tile.begin, tile.end);
   double total = 0;
   for (Index i = tile.first_segment; i < tile.end_segment; ++i) {
     const Segment& segment = segments[static_cast<std::size_t>(i)];
     const Index begin = key_tiles[static_cast<std::size_t>(segment.begin)].begin;
     const Index end = key_tiles[static_cast<std::size_t>(segment.end - 1)].end;
-    const auto key_rows = std::views::iota(begin, end);
-    const auto up_to = [&](Index reach) {
-      const auto sees = [&](Index row) { return token(row) <= reach; };
-      return std::ranges::partition_point(key_rows, sees) - key_rows.begin();
-    };
-    const Index keys =
-        up_to(token(tile.end - 1) - gap) - (window == 0 ? 0 : up_to(token(tile.begin) - window));
-    total += static_cast<double>(keys) *
+    const Rows keys = rows_in(tile_reach, {begin, end});
+    total += static_cast<double>(keys.end - keys.begin) *
              static_cast<double>(lanes + (is_copy(begin) ? kPerCopiedKey : kPerKey));
   }
   return total;

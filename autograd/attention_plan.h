@@ -16,8 +16,13 @@ struct AttentionPlan {
   static constexpr Index kQueries = 64;  // rows of a query tile: a panel of AVX-512
   static constexpr Index kKeys = 128;    // rows of a key tile
 
-  struct KeyTile {
-    Index begin, end;  // rows
+  struct Rows {
+    Index begin, end;
+  };
+  using KeyTile = Rows;
+  /// Tokens in (after, last].
+  struct Reach {
+    Index after, last;
   };
   struct Segment {
     Index begin, end;  // key tiles
@@ -52,6 +57,10 @@ struct AttentionPlan {
   Index own_row(Index row) const {
     return is_copy(row) ? copies[static_cast<std::size_t>(row - own_rows())] : row;
   }
+  /// The tokens that the plan lets the queries of rows [begin, end) see: those any of them sees.
+  Reach reach(Index begin, Index end) const;
+  /// Of rows whose tokens rise those that hold a token in reach; none where there is no such token.
+  Rows rows_in(const Reach& reach, Rows rows) const;
   /// What a query tile costs, in keys times lanes of queries, and all of them: to compare plans.
   double cost(const QueryTile& tile) const;
   double cost() const;

@@ -1,19 +1,11 @@
 #include "autograd/profile.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "autograd/check.h"
+#include "autograd/clock.h"
 
 namespace focus {
-namespace {
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
-
 constinit thread_local Profile* detail::profile = nullptr;
 
 Profile::Profile() {

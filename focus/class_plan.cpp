@@ -59,19 +59,11 @@ Sequence add_classes(std::span<const std::uint64_t> sets, Index first_token, Att
   return sequence;
 }
 
-/// Tokens that the plan lets the queries of rows [begin, end) see: those any of them sees.
-struct Reach {
-  Reach(const AttentionPlan& plan, Index begin, Index end)
-      : after(plan.window == 0 ? -1 : plan.token(begin) - plan.window),
-        last(plan.token(end - 1) - plan.gap) {}
-  Index after, last;  // tokens in (after, last]
-};
-
 /// Copies of the keys that a class sees in the small classes it meets.
 KeyRows add_list(const Sequence& sequence, const Class& c, AttentionPlan& plan) {
   std::vector<char> listed;
   for (const Class& other : sequence.classes) listed.push_back(other.small() && c.meets(other));
-  const Reach reach(plan, c.rows.begin, c.rows.end);
+  const AttentionPlan::Reach reach = plan.reach(c.rows.begin, c.rows.end);
   const auto begin = static_cast<Index>(plan.tokens.size());
   for (Index token = std::max(sequence.first_token, reach.after + 1); token <= reach.last;
        ++token) {
@@ -84,11 +76,10 @@ KeyRows add_list(const Sequence& sequence, const Class& c, AttentionPlan& plan) 
 }
 
 /// Appends the key tiles that a query tile sees of some rows. Returns how many rows these are.
-Index add_segment(const KeyRows& rows, const Reach& reach, AttentionPlan& plan) {
-  const auto begin = plan.tokens.begin() + rows.begin, end = plan.tokens.begin() + rows.end;
-  const Index first = std::upper_bound(begin, end, reach.after) - begin;
-  const Index last = std::upper_bound(begin, end, reach.last) - begin;
-  if (first >= last) return 0;
+Index add_segment(const KeyRows& rows, const AttentionPlan::Reach& reach, AttentionPlan& plan) {
+  const auto [begin, end] = plan.rows_in(reach, {rows.begin, rows.end});
+  if (begin == end) return 0;
+  const Index first = begin - rows.begin, last = end - rows.begin;
   plan.segments.push_back(
       {rows.first_tile + first / kKeys, rows.first_tile + (last + kKeys - 1) / kKeys});
   return last - first;
@@ -123,7 +114,7 @@ std::optional<AttentionPlan> class_plan(std::span<const std::uint64_t> sets, Ind
       const std::size_t first_tile = plan.query_tiles.size();
       for (Index begin = c.rows.begin; begin < c.rows.end; begin += AttentionPlan::kQueries) {
         const Index end = std::min(c.rows.end, begin + AttentionPlan::kQueries);
-        const Reach reach(plan, begin, end);
+        const AttentionPlan::Reach reach = plan.reach(begin, end);
         const auto segment = static_cast<Index>(plan.segments.size());
         for (const KeyRows& rows : met) {
           const Index seen = add_segment(rows, reach, plan);

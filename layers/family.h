@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
@@ -34,6 +35,8 @@ struct Family {
   void (*read)(const JsonFields& json, ModelConfig& config);
   nlohmann::ordered_json (*write)(const ModelConfig& config);
   std::vector<TensorRule> rules;
+  /// Keys of its config.json that mean what a key of ours does under another name.
+  std::map<std::string, std::string> keys = {{"norm_eps", "rms_norm_eps"}};
   /// Endings of names that hold no weights (mask buffers, tables that can be computed).
   std::vector<std::string> ignored;
   /// Whether a layer has the sliding window where a config.json does not say, and in new models;

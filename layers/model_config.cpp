@@ -8,9 +8,9 @@
 
 namespace focus {
 
-void ModelConfig::validate(const std::string& where) const {
-  const auto positive = [&](const char* key, Index value, Index most) {
-    check(value > 0 && value <= most, "{}: {} must be from 1 to {}, not {}", where, key, most,
+void ModelConfig::validate(const std::string& where, const KeyName& key) const {
+  const auto positive = [&](const char* name, Index value, Index most) {
+    check(value > 0 && value <= most, "{}: {} must be from 1 to {}, not {}", where, key(name), most,
           value);
   };
   constexpr Index kMostWidth = 1 << 20, kMostPositions = Index{1} << 27;
@@ -22,21 +22,22 @@ void ModelConfig::validate(const std::string& where) const {
   positive("num_key_value_heads", num_key_value_heads, num_attention_heads);
   positive("head_dim", head_dim, kMostWidth);
   positive("max_position_embeddings", max_position_embeddings, kMostPositions);
-  check(num_attention_heads % num_key_value_heads == 0,
-        "{}: num_key_value_heads {} does not divide num_attention_heads {}", where,
-        num_key_value_heads, num_attention_heads);
+  check(num_attention_heads % num_key_value_heads == 0, "{}: {} {} does not divide {} {}", where,
+        key("num_key_value_heads"), num_key_value_heads, key("num_attention_heads"),
+        num_attention_heads);
   check(rope.partial_rotary_factor > 0 && rope.partial_rotary_factor <= 1,
-        "{}: partial_rotary_factor must be in (0, 1], not {}", where, rope.partial_rotary_factor);
+        "{}: {} must be in (0, 1], not {}", where, key("partial_rotary_factor"),
+        rope.partial_rotary_factor);
   check(learned_positions || (rotary_dim() > 0 && rotary_dim() % 2 == 0),
-        "{}: rotary embeddings need an even head_dim, not {} (partial_rotary_factor {} of {})",
-        where, rotary_dim(), rope.partial_rotary_factor, head_dim);
-  check(norm_eps > 0 && norm_eps < 1, "{}: the norms' epsilon must be in (0, 1), not {}", where,
+        "{}: rotary embeddings need an even head_dim, not {} ({} {} of {})", where, rotary_dim(),
+        key("partial_rotary_factor"), rope.partial_rotary_factor, head_dim);
+  check(norm_eps > 0 && norm_eps < 1, "{}: {} must be in (0, 1), not {}", where, key("norm_eps"),
         norm_eps);
-  check(rope.theta > 0, "{}: rope_theta must be positive, not {}", where, rope.theta);
+  check(rope.theta > 0, "{}: {} must be positive, not {}", where, key("rope_theta"), rope.theta);
   // Bounds within which float holds the factors made of them.
-  const auto none_or_sane = [&](const char* key, double value) {
+  const auto none_or_sane = [&](const char* name, double value) {
     check(value == 0 || (value >= 1e-3 && value <= 1e6), "{}: {} must be from 0.001 to 1e6, not {}",
-          where, key, value);
+          where, key(name), value);
   };
   none_or_sane("query_pre_attn_scalar", query_pre_attn_scalar);
   none_or_sane("attn_logit_softcapping", attn_logit_softcapping);
@@ -110,7 +111,11 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
   config.initializer_range = fields.number("initializer_range", config.initializer_range);
   config.bos_token_id = read_token(fields, json, "bos_token_id");
   config.eos_token_id = read_token(fields, json, "eos_token_id");
-  config.validate(where);
+  config.validate(where, [&](const std::string& ours) {
+    const auto theirs = family.keys.find(ours);
+    return theirs != family.keys.end() && fields.has(theirs->second.c_str()) ? theirs->second
+                                                                             : ours;
+  });
   return config;
 }
 

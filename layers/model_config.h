@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -81,8 +82,10 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 
   /// Throws std::invalid_argument naming the key where dimensions are absent, absurd or do not
-  /// divide each other; `where` is the file, for the message.
-  void validate(const std::string& where) const;
+  /// divide each other; `where` is the file, for the message, and `key` gives the name that a key
+  /// of ours has there.
+  using KeyName = std::function<std::string(const std::string& ours)>;
+  void validate(const std::string& where, const KeyName& key = std::identity()) const;
 };
 
 /// Parses a published config.json. Unknown model types, rope scalings and activations are refused

@@ -38,12 +38,14 @@ Tensor hash_directions(const MagicPigConfig& config, Index head_dim, Rng& rng);
 double sampling_probability(double cosine, int bits, int tables);
 
 /// Their algorithm 1 at every position: keys whose hashes equal the query's in two tables or more
-/// are attended, each weighed by 1 over the chance u of that (section 4.1),
+/// are attended, each weighed by 1 over the chance u of that (equations 9 to 11),
 ///   out = sum over S of e^(s_j) / u_j v_j / sum over S of e^(s_j) / u_j,
 /// where S also holds the sinks and the local window, with u = 1. Hashes are of the query and of
 /// the key less the mean of keys (softmax does not see it, angles spread out); the mean here is
-/// that of the keys before the query's block of 64 tokens, so that it is causal. With 0 bits every
-/// key is sampled, and it is attention(). Soft-cap and sliding window are those of `options`.
+/// that of the keys before the query's block of 64 tokens, so that it is causal; the paper takes
+/// that of the whole prompt. They leave layers 0 and 16 of their models dense; here every layer
+/// samples. As in their experiments keys are not lengthened to one norm (equation 8). With 0 bits
+/// every key is sampled, and it is attention(). Soft-cap and sliding window are those of `options`.
 /// directions [tables * bits, head_dim] as hash_directions() draws them. Not differentiable: throws
 /// where a gradient is wanted. Shapes as attention(); `pairs` as sparq_attention()'s.
 Variable magicpig_attention(const Variable& q, const Variable& k, const Variable& v,

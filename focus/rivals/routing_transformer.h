@@ -57,7 +57,10 @@ Tensor random_centroids(const RoutingTransformerConfig& config, Index kv_heads, 
 /// What is routed, one vector for each token and key head [batch * kv_heads, seq_len, head_dim]:
 /// the query through a layer norm without weights, which puts it onto the ball of radius
 /// sqrt(head_dim) (section 4.1); where keys are not shared, the norm of the sum of the normalised
-/// key and the normalised mean of its heads' normalised queries. q and k as attention().
+/// key and the normalised mean of its heads' normalised queries. The paper has no causal form with
+/// keys of their own (algorithm 1 begins with K <- Q there); where it is not causal it routes
+/// queries and keys apart. q and k as attention(): after rotary embeddings, where the model has
+/// them, so that position routes too.
 Tensor routing_vectors(const Tensor& q, const Tensor& k, bool shared_qk);
 
 /// Of each vector the set of clusters that it is a member of, bit c for cluster c
@@ -77,10 +80,11 @@ Tensor updated_centroids(const Tensor& centroids, const Tensor& vectors, double 
 /// Causal attention of each token to the earlier members of its clusters and to the local window,
 /// itself always included, in one softmax (equation 14 with the local window added; the paper gives
 /// some heads a local window and no clusters instead, and averages where several centroids took a
-/// token). `members` are those of cluster_members(); at the cost of its pairs. With shared_qk the
-/// scores are those of the normalised queries with each other, and k is not used. No gradient flows
-/// through the choice of clusters. Shapes, soft-cap and sliding window as attention();
-/// differentiable in q, k and v. Throws where shared_qk meets grouped queries.
+/// token). Scores are scaled by options.scale, of which algorithm 1 says nothing. `members` are
+/// those of cluster_members(); at the cost of its pairs. With shared_qk the scores are those of the
+/// normalised queries with each other, and k is not used. No gradient flows through the choice of
+/// clusters. Shapes, soft-cap and sliding window as attention(); differentiable in q, k and v.
+/// Throws where shared_qk meets grouped queries.
 Variable routing_attention(const Variable& q, const Variable& k, const Variable& v,
                            const AttentionOptions& options,
                            const std::vector<std::uint64_t>& members,

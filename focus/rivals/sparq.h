@@ -33,6 +33,9 @@ struct SparqConfig {
 /// with a = 1 where `reallocate` is false. options.scale stands for 1 / sqrt(head_dim); the mean is
 /// over the values that the query could see. Heads that share keys choose i1 by the sum of their
 /// magnitudes and i2 by the sum of their s^. Soft-cap and sliding window are those of `options`.
+/// Other than in the paper every token of a text is treated so, where theirs computes a prompt
+/// densely and selects for what it generates, and the mean value serves grouped queries too, for
+/// which they leave it out (`reallocate` false does).
 /// With r = head_dim and k = seq_len it is attention(). Causal. Not differentiable: throws where a
 /// gradient is wanted. Shapes as attention(); `pairs`, where given, receives what one head
 /// attended, added up over the sequences. Time O(seq_len^2 head_dim), nothing [seq_len, seq_len].

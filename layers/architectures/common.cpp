@@ -4,11 +4,12 @@ namespace focus {
 
 ModelConfig llama_form() { return {}; }
 
-Index head_dim_of(const JsonFields& json, const ModelConfig& config) {
+Index head_dim_of(const JsonFields& json, const ModelConfig& config, const char* width_key,
+                  const char* heads_key) {
   const Index width = config.hidden_size, heads = config.num_attention_heads;
   if (heads <= 0) return 0;  // validate() says which key is wrong
-  check(width % heads == 0, "{}: the number of heads {} does not divide the width {}", json.where(),
-        heads, width);
+  check(width % heads == 0, "{}: {} {} does not divide {} {}", json.where(), heads_key, heads,
+        width_key, width);
   return width / heads;
 }
 

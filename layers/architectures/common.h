@@ -31,7 +31,9 @@ nlohmann::ordered_json write_common(const char* architecture, const ModelConfig&
 void add_rope(const ModelConfig& config, nlohmann::ordered_json& json);
 
 /// hidden_size / num_attention_heads; throws where it is no whole number.
-Index head_dim_of(const JsonFields& json, const ModelConfig& config);
+Index head_dim_of(const JsonFields& json, const ModelConfig& config,
+                  const char* width_key = "hidden_size",
+                  const char* heads_key = "num_attention_heads");
 
 /// sliding_windows from layer_types, or by `slides` where the file has none; no `window`: no layer
 /// may have one. Throws for layers of another type.

@@ -24,7 +24,7 @@ void read(const JsonFields& json, ModelConfig& c) {
   c.num_attention_heads = c.num_key_value_heads = json.integer("n_head");
   c.max_position_embeddings = json.integer("n_positions");
   c.intermediate_size = json.integer("n_inner", 4 * c.hidden_size);
-  c.head_dim = head_dim_of(json, c);
+  c.head_dim = head_dim_of(json, c, "n_embd", "n_head");
   c.norm_eps = json.number("layer_norm_epsilon", 1e-5);
   c.activation = activation_named(json.text("activation_function", "gelu_new"), json.where());
   c.tie_word_embeddings = json.boolean("tie_word_embeddings", true);
@@ -81,6 +81,12 @@ const Family& gpt2_family() {
            {"norm.weight", "transformer.ln_f.weight"},
            {"norm.bias", "transformer.ln_f.bias"},
            {"lm_head.weight", "lm_head.weight"}},
+      .keys = {{"hidden_size", "n_embd"},
+               {"intermediate_size", "n_inner"},
+               {"num_hidden_layers", "n_layer"},
+               {"num_attention_heads", "n_head"},
+               {"max_position_embeddings", "n_positions"},
+               {"norm_eps", "layer_norm_epsilon"}},
       .ignored = {".attn.bias", ".attn.masked_bias"},
   };
   return family;

@@ -90,6 +90,9 @@ const Family& gpt_neox_family() {
       .read = read,
       .write = write,
       .rules = rules(),
+      .keys = {{"norm_eps", "layer_norm_eps"},
+               {"rope_theta", "rotary_emb_base"},
+               {"partial_rotary_factor", "rotary_pct"}},
       .ignored = {".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq"},
   };
   return family;

@@ -161,8 +161,8 @@ void expect_config_refused(const std::string& model,
 }
 
 TEST(CliBadFile, ConfigThatIsNoModel) {
-  expect_config_refused("gpt2", [](auto& c) { c["n_head"] = 5; }, {"5", "32"});
-  expect_config_refused("gpt2", [](auto& c) { c["n_head"] = 0; }, {"0"});
+  expect_config_refused("gpt2", [](auto& c) { c["n_head"] = 5; }, {"n_head 5", "n_embd 32"});
+  expect_config_refused("gpt2", [](auto& c) { c["n_head"] = 0; }, {"n_head must be", "0"});
   expect_config_refused("gpt2", [](auto& c) { c["n_layer"] = -1; }, {"-1"});
   expect_config_refused("gpt2", [](auto& c) { c["n_embd"] = "wide"; }, {"n_embd"});
   expect_config_refused("gpt2", [](auto& c) { c["n_embd"] = std::int64_t{1} << 40; }, {});

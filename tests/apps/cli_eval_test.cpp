@@ -278,6 +278,16 @@ TEST(CliLeakTest, CarriedRoutingDoesNotLeak) {
   EXPECT_EQ(cli().run({"leak-test", cli().base(), "--adapter", cli().adapter()}).status, 0);
 }
 
+TEST(CliLeakTest, InBf16ToTheBitToo) {
+  const Words leak = {"leak-test", cli().base(), "--adapter", cli().adapter()};
+  const auto json = cli().figures(leak + Words{"--compute", "bf16"});
+  EXPECT_EQ(json.at("compute"), "bf16");
+  EXPECT_EQ(json.at("leaks"), false);
+  EXPECT_EQ(cli().figures(leak).at("compute"), "float32");
+  const Words sequence = {"leak-test", cli().base(), "--adapter", cli().sequence_adapter()};
+  EXPECT_EQ(cli().run(sequence + Words{"--compute", "bf16"}).status, 1);
+}
+
 TEST(CliLeakTest, SequenceRoutingLeaksAndThePositionIsNamed) {
   const std::string path = cli().fresh("leak.json");
   const ProcessResult result =

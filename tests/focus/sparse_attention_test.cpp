@@ -183,6 +183,39 @@ TEST(SparseAttention, SmallClassesAreListedInTheOrderOfPositions) {
   EXPECT_EQ(seen, expected);
 }
 
+TEST(SparseAttention, APlanCostsTheKeysThatItsQueriesSee) {
+  const Case c{.batch = 2, .seq_len = 300, .groups = 4};
+  const auto sets = top_sets(random_assignments(c), 2);
+  const Index window = 120, gap = 10;
+  const AttentionPlan plans[] = {*class_plan(sets, c.batch, c.seq_len, window, gap),
+                                 *class_plan(sets, c.batch, c.seq_len, 0, gap),
+                                 causal_plan(c.batch, c.seq_len, window),
+                                 causal_plan(c.batch, c.seq_len, 0)};
+  for (const AttentionPlan& plan : plans) {
+    double all = 0;
+    for (const auto& tile : plan.query_tiles) {
+      double expected = 0;
+      const Index lanes = (tile.end - tile.begin + 15) / 16 * 16;
+      for (Index s = tile.first_segment; s < tile.end_segment; ++s) {
+        const auto [first, last] = plan.segments[static_cast<std::size_t>(s)];
+        for (Index t = first; t < last; ++t) {
+          const auto [begin, end] = plan.key_tiles[static_cast<std::size_t>(t)];
+          for (Index row = begin; row < end; ++row) {
+            const Index token = plan.token(row);
+            const bool seen = token <= plan.token(tile.end - 1) - plan.gap &&
+                              (plan.window == 0 || token > plan.token(tile.begin) - plan.window);
+            if (seen) expected += static_cast<double>(lanes + (plan.is_copy(row) ? 24 : 8));
+          }
+        }
+      }
+      EXPECT_EQ(plan.cost(tile), expected);
+      all += expected;
+    }
+    EXPECT_EQ(plan.cost(), all);
+    EXPECT_GT(all, 0);
+  }
+}
+
 TEST(SparseAttention, ComputesFewerPairsThanDense) {
   const Case c{.seq_len = 2048, .groups = 8, .gated = false, .top_k = 1, .local_window = 32};
   const std::vector<Tensor> x = inputs_of(c);

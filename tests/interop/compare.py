@@ -167,6 +167,11 @@ def check_case(work, name, case, seed):
     return worst
 
 
+def write_text(path):
+    """Something to train on, in bytes."""
+    path.write_text("".join(chr(97 + (i * i + i // 7) % 26) for i in range(4000)))
+
+
 def readme_example():
     """The README's Python: what it defines."""
     block = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
@@ -181,7 +186,7 @@ def check_focus(work, name, case, seed):
     folder, store, adapter = work / "hf", work / "model.h5", work / "adapter"
     model.save_pretrained(folder)
     text = work / "text.txt"
-    text.write_text("".join(chr(97 + (i * i + i // 7) % 26) for i in range(4000)))
+    write_text(text)
     focus("import", folder, "--out", store)
     focus("train", f"base={store}", "tokenizer=bytes", f"data.train={text}", f"data.valid={text}",
           "data.context=64", "data.batch=2", "steps=8", "eval_every=0", "checkpoint_every=0",

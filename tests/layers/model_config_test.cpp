@@ -212,6 +212,18 @@ void expect_refused(const Json& json, const std::string& named) {
   EXPECT_EQ(error.find('\n'), std::string::npos) << error;
 }
 
+TEST(ModelConfig, RefusesNumbersUnderTheFilesOwnKeys) {
+  for (const auto& [key, named] : {std::pair("rotary_emb_base", "rotary_emb_base must be positive"),
+                                   std::pair("rope_theta", "rope_theta must be positive"),
+                                   std::pair("layer_norm_eps", "layer_norm_eps must be in")}) {
+    Json json = short_json("gpt_neox");
+    json["num_attention_heads"] = 3;  // a quarter of 16 numbers is rotated
+    EXPECT_NO_THROW(parse(json));
+    json[key] = 0;
+    expect_refused(json, named);
+  }
+}
+
 struct Refusal {
   const char* base;
   const char* key;
@@ -233,7 +245,7 @@ TEST(ModelConfig, RefusesByName) {
       {"llama", "hidden_size", "64", "hidden_size must be a non-negative integer"},
       {"llama", "hidden_size", 1ULL << 60, "hidden_size"},
       {"llama", "hidden_size", 1 << 21, "hidden_size"},
-      {"llama", "hidden_size", 60, "heads 8 does not divide the width 60"},
+      {"llama", "hidden_size", 60, "num_attention_heads 8 does not divide hidden_size 60"},
       {"llama", "intermediate_size", 0, "intermediate_size"},
       {"llama", "num_hidden_layers", 0, "num_hidden_layers"},
       {"llama", "num_hidden_layers", 100000, "num_hidden_layers"},
@@ -245,7 +257,7 @@ TEST(ModelConfig, RefusesByName) {
       {"llama", "head_dim", 7, "even head_dim"},
       {"llama", "max_position_embeddings", 0, "max_position_embeddings"},
       {"llama", "vocab_size", 1LL << 30, "vocab_size"},
-      {"llama", "rms_norm_eps", 0, "epsilon"},
+      {"llama", "rms_norm_eps", 0, "rms_norm_eps must be in"},
       {"llama", "rms_norm_eps", "small", "rms_norm_eps must be a number"},
       {"llama", "rope_theta", 0, "rope_theta"},
       {"llama", "hidden_act", "relu", "activation \"relu\""},
@@ -314,14 +326,25 @@ TEST(ModelConfig, RefusesByName) {
       {"gemma2", "final_logit_softcapping", -3, "final_logit_softcapping"},
       {"gemma2", "use_bidirectional_attention", true, "use_bidirectional_attention"},
       {"gemma2", "hidden_activation", "relu", "\"relu\""},
-      {"gpt_neox", "num_attention_heads", 7, "heads 7 does not divide the width 48"},
-      {"gpt_neox", "rotary_pct", 0.5, "even head_dim, not 3 ("},
-      {"gpt_neox", "rotary_pct", 1.5, "partial_rotary_factor"},
+      {"gpt_neox", "num_attention_heads", 7,
+       "num_attention_heads 7 does not divide hidden_size 48"},
+      {"gpt_neox", "rotary_pct", 0.5, "even head_dim, not 3 (rotary_pct 0.5 of 6)"},
+      {"gpt_neox", "rotary_pct", 1.5, "rotary_pct must be in"},
+      {"gpt_neox",
+       "rope_parameters",
+       {{"rope_type", "default"}, {"partial_rotary_factor", 1.5}},
+       "partial_rotary_factor must be in"},
       {"gpt2", "n_embd", nullptr, "n_embd is missing"},
-      {"gpt2", "n_head", 7, "heads 7 does not divide the width 768"},
-      {"gpt2", "n_head", 0, "num_attention_heads"},
+      {"gpt2", "n_head", 7, "n_head 7 does not divide n_embd 768"},
+      {"gpt2", "n_head", 0, "n_head must be from 1"},
       {"gpt2", "n_layer", -1, "n_layer"},
-      {"gpt2", "n_positions", 0, "max_position_embeddings"},
+      {"gpt2", "n_positions", 0, "n_positions must be from 1"},
+      {"gpt2", "n_embd", 0, "n_embd must be from 1"},
+      {"gpt2", "n_embd", 12 << 20, "n_embd must be from 1"},
+      {"gpt2", "n_inner", 0, "n_inner must be from 1"},
+      {"gpt2", "n_layer", 0, "n_layer must be from 1"},
+      {"gpt2", "n_layer", 100000, "n_layer must be from 1"},
+      {"gpt2", "layer_norm_epsilon", 0, "layer_norm_epsilon must be in"},
       {"gpt2", "activation_function", "relu", "\"relu\""},
       {"gpt2", "scale_attn_weights", false, "scale_attn_weights"},
       {"gpt2", "scale_attn_by_inverse_layer_idx", true, "scale_attn_by_inverse_layer_idx"},
