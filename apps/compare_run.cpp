@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 #include <sstream>
 
@@ -14,6 +13,7 @@
 #include "apps/recipe.h"
 #include "apps/trainer.h"
 #include "autograd/check.h"
+#include "autograd/clock.h"
 #include "data/checksum.h"
 #include "data/durable_file.h"
 #include "data/text.h"
@@ -25,10 +25,6 @@ using Json = nlohmann::ordered_json;
 using std::filesystem::path;
 
 constexpr double kSecondsBetweenLines = 5;
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::string hash_text(const std::string& text) {
   return xxh3_hex(std::as_bytes(std::span(text))).substr(0, 16);
