@@ -70,9 +70,10 @@ struct ModelShape {
     f("initializer_range", initializer_range, "standard deviation of the initial weights");
     f("tie_word_embeddings", tie_word_embeddings, "output head shares the embedding");
     f("dropout", dropout,
-      "share dropped in training of the embeddings and of what attention and MLP add, as GPT-2's "
-      "embd_pdrop and resid_pdrop, but not of attention weights (scratch, full, phase 2 of "
-      "two_phase)");
+      "share dropped in training of the embeddings, of attention's weights (performer has none) "
+      "and "
+      "of what attention and MLP add: GPT-2's embd_pdrop, attn_pdrop and resid_pdrop (scratch, "
+      "full, phase 2 of two_phase)");
   }
 
   /// The whole config; throws where it is not a possible model.

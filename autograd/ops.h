@@ -80,6 +80,10 @@ struct AttentionOptions {
   Real scale = 1;            // on q·k
   Real softcap = 0;          // c: scores become c tanh(s / c); 0: none
   Index sliding_window = 0;  // keys a token sees, itself included; 0: all before it
+  /// In training: the weights [batch * heads, seq_len, seq_len] after the softmax are dropped as
+  /// dropout(weights, dropout, dropout_key) drops them (GPT-2's attn_pdrop).
+  double dropout = 0;
+  std::uint64_t dropout_key = 0;
 };
 /// Causal softmax(scale q kᵀ) v, grouped-query where q has more heads than k and v.
 /// q [batch, seq_len, heads, head_dim], k and v [batch, seq_len, kv_heads, head_dim] -> like q.

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "autograd/check.h"
+#include "autograd/dropout_mask.h"
 #include "autograd/gemm.h"
 #include "autograd/parallel.h"
 #include "autograd/profile.h"
@@ -269,6 +270,37 @@ void weighted_sum(const Visibility& seen, Index queries, const Real* weights, co
   }
 }
 
+/// A tile's part of what dropout does to the weights of all heads and sequences,
+/// [batch * heads, seq_len, seq_len].
+class TileDropout {
+ public:
+  explicit TileDropout(const AttentionInputs& in)
+      : mask_(in.options.dropout, in.options.dropout_key),
+        seq_len_(in.q.dim(1)),
+        heads_(in.q.dim(2)) {}
+
+  /// x [keys, queries] of one head, in the bands of the tile
+  void apply(const AttentionTile& tile, const Visibility& seen, Index head, Real* x) const {
+    if (!mask_.active()) return;
+    std::array<Index, kQueries> row{};  // of each query the place of its weight for key 0
+    for (Index r = 0; r < tile.rows(); ++r) {
+      const Index token = tile.plan->token(tile.begin + r);
+      row[static_cast<std::size_t>(r)] =
+          ((token / seq_len_ * heads_ + head) * seq_len_ + token % seq_len_) * seq_len_;
+    }
+    for (const KeyBand& band : seen.bands())
+      for (Index key = band.begin; key < band.end; ++key) {
+        const Index position = tile.plan->token(tile.keys.begin + key) % seq_len_;
+        for (Index r = band.first_query; r < std::min(band.end_query, tile.rows()); ++r)
+          x[key * kQueries + r] *= mask_.factor(row[static_cast<std::size_t>(r)] + position);
+      }
+  }
+
+ private:
+  DropoutMask mask_;
+  Index seq_len_, heads_;
+};
+
 /// Calls f(tile) for every key tile that a query tile sees.
 template <class F>
 void for_key_tiles(const AttentionPlan& plan, const AttentionPlan::QueryTile& queries, F&& f) {
@@ -325,6 +357,7 @@ void tiled_attention(const AttentionInputs& in, const AttentionPlan& plan, const
   const Sizes s(in, heads);
   const bool merges = into == Into::add;
   if (result.out.size() == 0 || (merges && plan.segments.empty())) return;
+  const TileDropout dropout(in);
   const TiledKeys keys(s, plan, in.k, false), values(s, plan, in.v, true);
   const auto query_tiles = static_cast<Index>(plan.query_tiles.size());
   const bool together = rule != nullptr || !plan.tokens.empty();
@@ -406,6 +439,7 @@ void tiled_attention(const AttentionInputs& in, const AttentionPlan& plan, const
                 kernels.scale_row(o, factor[i], s.padded_dim, o, false);
               }
             }
+            dropout.apply(t, seen, group.first + g, scores);
             weighted_sum(seen, rows, scores, v.panels(kv_head), s.padded_dim, acc + g * acc_size);
           }
         });
@@ -434,6 +468,7 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
   const Sizes s(in);
   const Index rule_size = rule ? rule->grad_size() : 0;
   if (in.q.size() == 0) return {in.q, in.k, in.v, Tensor::zeros({rule_size})};
+  const TileDropout dropout(in);
   AttentionGradients grads = std::move(onto);
   const bool adds_q = grads.q.defined();
   if (wanted.q && !adds_q) grads.q = zeros(in.q.shape());
@@ -545,9 +580,11 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
           products(s, seen, k, kv_head, {q_columns + g * transposed_size, s.head_dim, padded_rows},
                    p);
           if (in.options.softcap > 0) soft_cap(seen, in.options.softcap, p);
-          if (want_scores)
+          if (want_scores) {
             products(s, seen, v, kv_head,
                      {dout_columns + g * transposed_size, s.head_dim, padded_rows}, d);
+            dropout.apply(t, seen, group.first + g, d);
+          }
           // P = e^(s - lse);  dS' = P (dO Vᵀ - delta);  through the gate and the soft-cap to dS
           for (Index r = 0; r < padded_rows; r += kernels.vector)
             kernels.softmax_column_backward({.scores = p + r,
@@ -562,8 +599,10 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
                                             gate_grad ? d_gate + r : nullptr);
           if (wanted.q)  // dQ += dS K
             weighted_sum(seen, rows, d, k.panels(kv_head), s.padded_dim, dq + g * packed_size);
-          if (wanted.v)  // dV += Pᵀ dO
+          if (wanted.v) {  // dV += Pᵀ dO
+            dropout.apply(t, seen, group.first + g, p);
             key_gradients(p, dout_panels + g * packed_size, kv_head, dv);
+          }
           if (wanted.k)  // dK += dSᵀ Q
             key_gradients(d, q_panels + g * packed_size, kv_head, dk);
         }

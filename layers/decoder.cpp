@@ -83,9 +83,13 @@ Variable Decoder::attend(const Block& block, const Variable& x, Index layer,
   }
   const double scalar = config_.query_pre_attn_scalar > 0 ? config_.query_pre_attn_scalar
                                                           : static_cast<double>(config_.head_dim);
-  const AttentionOptions options{.scale = static_cast<Real>(1 / std::sqrt(scalar)),
-                                 .softcap = static_cast<Real>(config_.attn_logit_softcapping),
-                                 .sliding_window = config_.sliding_window(layer)};
+  AttentionOptions options{.scale = static_cast<Real>(1 / std::sqrt(scalar)),
+                           .softcap = static_cast<Real>(config_.attn_logit_softcapping),
+                           .sliding_window = config_.sliding_window(layer)};
+  if (dropout_key) {
+    options.dropout = dropout;
+    options.dropout_key = key_of(3 + 3 * static_cast<std::size_t>(layer));
+  }
   check(attn.mechanism || first_position == 0,
         "decoder: layer {} has no cache of the {} tokens before", layer, first_position);
   const Variable out = attn.mechanism ? attn.mechanism({h, q, k, v, options, layer, first_position})
@@ -114,8 +118,11 @@ Variable Decoder::feed_forward(const Mlp& mlp, const Variable& x) const {
 }
 
 Variable Decoder::drop(const Variable& x, std::size_t place) const {
-  const std::size_t places = 1 + 2 * layers_.size();
-  return dropout_key ? focus::dropout(x, dropout, *dropout_key * places + place) : x;
+  return dropout_key ? focus::dropout(x, dropout, key_of(place)) : x;
+}
+
+std::uint64_t Decoder::key_of(std::size_t place) const {
+  return *dropout_key * (1 + 3 * layers_.size()) + place;
 }
 
 Variable Decoder::hidden_states(std::span<const std::int32_t> ids, Index batch,
@@ -146,9 +153,9 @@ Variable Decoder::hidden_states(std::span<const std::int32_t> ids, Index batch,
     const Variable before = config_.parallel_residual ? x : Variable();
     const Variable attended =
         block.attention_out_norm(attend(block, x, static_cast<Index>(i), first_position));
-    x = add(x, drop(attended, 1 + 2 * i));
+    x = add(x, drop(attended, 1 + 3 * i));
     const Variable h = block.post_attention_layernorm(config_.parallel_residual ? before : x);
-    x = add(x, drop(block.mlp_out_norm(feed_forward(block.mlp, h)), 2 + 2 * i));
+    x = add(x, drop(block.mlp_out_norm(feed_forward(block.mlp, h)), 2 + 3 * i));
   }
   return norm_(x);
 }

@@ -135,8 +135,8 @@ class Decoder {
     return lm_head_.weight.defined() ? lm_head_.weight : embed_tokens_.weight;
   }
 
-  /// Share that is dropped in training of the embeddings and of what attention and MLP add to the
-  /// residual stream: GPT-2's embd_pdrop and resid_pdrop. There is none of attention weights.
+  /// Share that is dropped in training of the embeddings, of attention's weights and of what
+  /// attention and MLP add to the residual stream: GPT-2's embd_pdrop, attn_pdrop and resid_pdrop.
   double dropout = 0;
   /// While set, forward passes are those of training: they drop, here and in what is put onto the
   /// linears. The same key drops the same numbers.
@@ -155,6 +155,7 @@ class Decoder {
   Variable feed_forward(const Mlp& mlp, const Variable& x) const;
   /// x, some of it dropped in training; `place` tells apart where in the pass.
   Variable drop(const Variable& x, std::size_t place) const;
+  std::uint64_t key_of(std::size_t place) const;
   Real final_softcap() const { return static_cast<Real>(config_.final_logit_softcapping); }
 
   ModelConfig config_;

@@ -1,4 +1,5 @@
 #include "autograd/check.h"
+#include "autograd/dropout_mask.h"
 #include "autograd/ops.h"
 #include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"
@@ -49,13 +50,6 @@ Variable unary(const char* name, const Variable& x, const Kernels::Function& f) 
       });
 }
 
-/// splitmix64's finaliser: a key and a counter in, well-mixed bits out.
-std::uint64_t mixed(std::uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-  return z ^ (z >> 31);
-}
-
 void check_equal(const char* op, const Variable& a, const Variable& b) {
   check(a.shape() == b.shape(), "{}: {} and {} differ", op, a.shape(), b.shape());
 }
@@ -98,17 +92,10 @@ Variable dropout(const Variable& x, double probability, std::uint64_t key) {
         probability);
   if (probability == 0) return x;
   // The mask is computed anew in backward: cheaper than to keep it.
-  const auto apply = [=](const Tensor& t) {
-    const auto below = static_cast<std::uint64_t>(probability * 0x1.0p53);
-    const Real factor = static_cast<Real>(1 / (1 - probability));
-    const std::uint64_t start = mixed(key + 0x9e3779b97f4a7c15ULL);
+  const auto apply = [mask = DropoutMask(probability, key)](const Tensor& t) {
     Tensor y(t.shape());
     parallel_chunks(t.size(), kElementChunk, [&, out = y.data()](Index begin, Index end) {
-      for (Index i = begin; i < end; ++i) {
-        const std::uint64_t bits =
-            mixed(start + static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15ULL);
-        out[i] = (bits >> 11) < below ? Real(0) : t[i] * factor;
-      }
+      for (Index i = begin; i < end; ++i) out[i] = t[i] * mask.factor(i);
     });
     return y;
   };

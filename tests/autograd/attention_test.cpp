@@ -12,6 +12,7 @@ struct Case {
   Index batch, seq_len, heads, kv_heads, head_dim;
   double softcap = 0;
   Index window = 0;
+  double dropout = 0;
 };
 
 std::vector<Tensor> inputs_of(const Case& c) {
@@ -20,7 +21,11 @@ std::vector<Tensor> inputs_of(const Case& c) {
           randn({c.batch, c.seq_len, c.kv_heads, c.head_dim}, 3)};
 }
 AttentionOptions options_of(const Case& c) {
-  return {.scale = Real(0.4), .softcap = static_cast<Real>(c.softcap), .sliding_window = c.window};
+  return {.scale = Real(0.4),
+          .softcap = static_cast<Real>(c.softcap),
+          .sliding_window = c.window,
+          .dropout = c.dropout,
+          .dropout_key = 5};
 }
 
 TEST(Attention, EqualsTheComposedForm) {
@@ -33,9 +38,14 @@ TEST(Attention, EqualsTheComposedForm) {
   cases.push_back({2, 130, 2, 2, 7, 1.5, 0});
   cases.push_back({3, 65, 6, 2, 1, 0.7, 20});
   cases.push_back({2, 90, 1, 1, 16, 2, 64});
+  cases.push_back({2, 130, 4, 2, 7, 0, 0, 0.3});
+  cases.push_back({1, 200, 2, 1, 64, 0, 65, 0.5});
+  cases.push_back({3, 65, 6, 2, 1, 0.7, 20, 0.1});
+  cases.push_back({2, 1, 2, 2, 4, 0, 0, 0.5});
   for (const Case& c : cases) {
-    SCOPED_TRACE(fmt::format("T {} heads {}/{} head_dim {} softcap {} window {}", c.seq_len,
-                             c.heads, c.kv_heads, c.head_dim, c.softcap, c.window));
+    SCOPED_TRACE(fmt::format("T {} heads {}/{} head_dim {} softcap {} window {} dropout {}",
+                             c.seq_len, c.heads, c.kv_heads, c.head_dim, c.softcap, c.window,
+                             c.dropout));
     const Variables fused = leaves(inputs_of(c)), composed = leaves(inputs_of(c));
     Tensor lse, expected_lse;
     const Variable out = attention(fused[0], fused[1], fused[2], options_of(c), &lse);
@@ -54,7 +64,8 @@ TEST(Attention, EqualsTheComposedForm) {
 }
 
 TEST(Attention, Gradient) {
-  for (const Case& c : {Case{1, 5, 2, 1, 3}, Case{2, 4, 2, 2, 2, 1.5, 2}})
+  for (const Case& c :
+       {Case{1, 5, 2, 1, 3}, Case{2, 4, 2, 2, 2, 1.5, 2}, Case{2, 5, 2, 1, 3, 0, 0, 0.4}})
     expect_gradients([&](const Variables& v) { return attention(v[0], v[1], v[2], options_of(c)); },
                      inputs_of(c));
 }

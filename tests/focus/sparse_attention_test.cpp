@@ -50,6 +50,24 @@ TEST(SparseAttention, EqualsTheComposedFormWhereClassesAreSmall) {
                   kSparse);
 }
 
+TEST(SparseAttention, DropsTheWeightsThatTheComposedFormDrops) {
+  // Over one tile and several, small classes, and all pairs with a mask.
+  for (const Index groups : {2, 12})
+    for (const int top_k : {1, 2})
+      for (const Gate gate : {Gate::affinity, Gate::logit})
+        expect_twin({.batch = 2,
+                     .seq_len = 300,
+                     .heads = 4,
+                     .kv_heads = 2,
+                     .head_dim = 8,
+                     .groups = groups,
+                     .gate = gate,
+                     .top_k = top_k,
+                     .local_window = 17,
+                     .dropout = 0.3},
+                    kSparse);
+}
+
 /// Values and gradients against the composed form, for sets of any kind.
 void expect_twin_with(const std::vector<std::uint64_t>& sets, const Case& c) {
   const std::vector<Tensor> x = inputs_of(c);

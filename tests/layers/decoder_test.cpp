@@ -241,7 +241,7 @@ TEST(Dropout, StandsWhereGpt2HasIt) {
   for_each_parameter(decoder, [&](const std::string& name, Variable& p) { parameters[name] = p; });
   const Block& block = decoder.layers()[0];
   const auto drop = [](const Variable& x, std::uint64_t place) {
-    return dropout(x, 0.25, 11 * 3 + place);  // an embedding, an attention, an MLP
+    return dropout(x, 0.25, 11 * 4 + place);  // embeddings, attention, MLP
   };
   const std::vector<std::int32_t> positions = {0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5};
   Variable x = drop(add(embedding(parameters.at("embed_tokens.weight"), ids, {2, 6}),
@@ -250,8 +250,9 @@ TEST(Dropout, StandsWhereGpt2HasIt) {
   const Variable h = block.input_layernorm(x);
   const auto heads = [&](const Linear& projection) { return reshape(projection(h), {2, 6, 4, 6}); };
   const Attention& attn = block.self_attn;
-  const Variable out = attention(heads(attn.q_proj), heads(attn.k_proj), heads(attn.v_proj),
-                                 {.scale = static_cast<Real>(1 / std::sqrt(6.0))});
+  const Variable out = attention(
+      heads(attn.q_proj), heads(attn.k_proj), heads(attn.v_proj),
+      {.scale = static_cast<Real>(1 / std::sqrt(6.0)), .dropout = 0.25, .dropout_key = 11 * 4 + 3});
   x = add(x, drop(attn.o_proj(reshape(out, {2, 6, 24})), 1));
   const Variable up = block.mlp.up_proj(block.post_attention_layernorm(x));
   x = add(x, drop(block.mlp.down_proj(gelu_tanh(up)), 2));

@@ -23,16 +23,17 @@ struct Case {
   bool gated = true;
   int top_k = 0;
   Index local_window = 7, sliding_window = 0;
-  double softcap = 0;
+  double softcap = 0, dropout = 0;
   bool empty_group = false;  // no token has any of the last group
   std::uint64_t seed = 1;
 
   std::string str() const {
     return fmt::format(
-        "batch {} T {} heads {}/{} head_dim {} K {} {} {} k {} w {} sliding {} softcap {}{}", batch,
-        seq_len, heads, kv_heads, head_dim, groups,
+        "batch {} T {} heads {}/{} head_dim {} K {} {} {} k {} w {} sliding {} softcap {} dropout "
+        "{}{}",
+        batch, seq_len, heads, kv_heads, head_dim, groups,
         enum_names(gate)[static_cast<std::size_t>(gate)], gated ? "gated" : "ungated", top_k,
-        local_window, sliding_window, softcap, empty_group ? " empty group" : "");
+        local_window, sliding_window, softcap, dropout, empty_group ? " empty group" : "");
   }
 };
 
@@ -72,7 +73,9 @@ inline std::vector<Tensor> inputs_of(const Case& c) {
 inline AttentionOptions options_of(const Case& c) {
   return {.scale = Real(0.6),
           .softcap = static_cast<Real>(c.softcap),
-          .sliding_window = c.sliding_window};
+          .sliding_window = c.sliding_window,
+          .dropout = c.dropout,
+          .dropout_key = c.seed};
 }
 inline GateOptions gate_of(const Case& c, const Tensor& g) {
   return {.gate = c.gate,
@@ -167,6 +170,7 @@ inline Case any_case(int least_top_k) {
   c.local_window = in(0, 150);
   c.sliding_window = *rc::gen::element<Index>(0, in(1, 150));
   c.softcap = *rc::gen::element(0.0, 0.8, 3.0);
+  c.dropout = *rc::gen::element(0.0, 0.3);
   c.empty_group = *rc::gen::arbitrary<bool>();
   c.seed = static_cast<std::uint64_t>(in(1, 1000)) * 100;
   return c;

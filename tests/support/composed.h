@@ -79,7 +79,8 @@ inline Variable composed_attention(const Variable& q, const Variable& k, const V
           }));
   if (lse != nullptr)
     *lse = log_sum_exp(Variable(s.value())).value().reshape({batch, heads, seq_len});
-  const Variable out = matmul(softmax(s), heads_first(v, heads));
+  const Variable weights = dropout(softmax(s), options.dropout, options.dropout_key);
+  const Variable out = matmul(weights, heads_first(v, heads));
   return transpose(reshape(out, {batch, heads, seq_len, head_dim}), 1, 2);
 }
 
