@@ -45,8 +45,11 @@ run() {
   if [ "${FINAL:-0}" = 1 ]; then final=(--final); fi
   OMP_NUM_THREADS=1 "$focus" compare "configs/study/$recipe.yaml" "${final[@]}" "out=out/study/$part" \
     "title=$3" "data.train=[$4]" "data.valid=[$5]" "eval.valid=[$5]" "eval.test=[$6]" "${@:7}"
-  cp "out/study/$part/compare.csv" "bench/results/study/$part.csv"
-  cp "out/study/$part/compare.jsonl" "bench/results/study/$part.jsonl"
+  # Texts by their place in DATA, wherever that lies.
+  for kind in csv jsonl; do
+    sed "s#$data/##g" "out/study/$part/compare.$kind" >"bench/results/study/$part.$kind"
+  done
+  python3 bench/study_tables.py
 }
 
 novels=$data/text/novels19
