@@ -62,7 +62,8 @@ for part in "${parts[@]}"; do
     wikitext)
       run "$part" retrofit "novels-gpt2 on WikiText-2" "$texts/wikitext-train.txt" \
         "$texts/wikitext-valid.txt" "$data/text/wikitext-2/wiki.test.tokens" \
-        "base=$data/models/novels-gpt2"
+        "base=$data/models/novels-gpt2" eval.max_tokens=15000 \
+        "eval.attentions=[dense,local,soft,hard:1,hard:2,trained]"  # k=3 and 4 attend all pairs
       ;;
     stories)
       run "$part" retrofit "stories260K on novels" "$novels/train" \
