@@ -46,9 +46,7 @@ run() {
   OMP_NUM_THREADS=1 "$focus" compare "configs/study/$recipe.yaml" "${final[@]}" "out=out/study/$part" \
     "title=$3" "data.train=[$4]" "data.valid=[$5]" "eval.valid=[$5]" "eval.test=[$6]" "${@:7}"
   # Texts by their place in DATA, wherever that lies.
-  for kind in csv jsonl; do
-    sed "s#$data/##g" "out/study/$part/compare.$kind" >"bench/results/study/$part.$kind"
-  done
+  sed "s#$data/##g" "out/study/$part/compare.jsonl" >"bench/results/study/$part.jsonl"
   python3 bench/study_tables.py
 }
 
@@ -68,7 +66,7 @@ for part in "${parts[@]}"; do
     stories)
       run "$part" retrofit "stories260K on novels" "$novels/train" \
         "$novels/valid/Burnett_Garden_1911.txt.xz" "$novels/test/Stevenson_Treasure_1883.txt.xz" \
-        "base=$data/models/stories260K" data.batch=4
+        "base=$data/models/stories260K"
       ;;
     scratch)
       run "$part" scratch "From scratch on novels" "$novels/train" \

@@ -68,8 +68,8 @@ def part_table(part):
 
 def main():
     lines = ["# The study", "",
-             "Made by `bench/study_tables.py` from the rows that `bench/study.sh` left (`*.jsonl`, `*.csv`); do not",
-             "edit. Perplexities, mean ± standard deviation over the seeds; pairs and the largest group's share of",
+             "Made by `bench/study_tables.py` from the rows that `bench/study.sh` left (`*.jsonl`); do not edit.",
+             "Perplexities, mean ± standard deviation over the seeds; pairs and the largest group's share of",
              "tokens are of the test text where there is one. Runs shared the machine two at a time, one thread",
              "each: their tokens/s in the rows are no claim.", ""]
     for part in PARTS:
