@@ -13,6 +13,7 @@
 #include "apps/recipe_yaml.h"
 #include "autograd/check.h"
 #include "data/json_reader.h"
+#include "data/unicode.h"
 
 namespace focus {
 namespace {
@@ -123,6 +124,10 @@ RecipeNode override_value(const std::string& text, std::vector<RecipeProblem>& p
 RecipeNode recipe_override_tree(const std::string& text, std::vector<RecipeProblem>& problems) {
   RecipeNode root;
   root.kind = Kind::kMap;
+  if (!is_valid_utf8(text)) {
+    problems.push_back({0, "wanted UTF-8 text, came other bytes"});
+    return root;
+  }
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
     problems.push_back({0, "wanted key=value"});

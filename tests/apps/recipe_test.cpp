@@ -225,6 +225,9 @@ TEST(Recipe, RefusesWhatHasMoreThanOneReading) {
 
 TEST(Recipe, NamesTheLineOfATextProblem) {
   EXPECT_EQ(problems("name: a\n\nbase: \xff\n"), "r.yaml:3: wanted UTF-8 text, came other bytes");
+  // A bare one too: it could not be written into config.yaml.
+  EXPECT_NE(problems("", {"name=\xb2'x'"}).find("wanted UTF-8 text, came other bytes"),
+            std::string::npos);
   EXPECT_EQ(problems("name: x\nname: y\n"), "r.yaml:2: name: the same key is already on line 1");
   EXPECT_EQ(problems("\"a\\nb\": 1\n"),
             "r.yaml:1: a\\nb: unknown key; --help lists the known ones");
