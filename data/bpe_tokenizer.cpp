@@ -129,10 +129,20 @@ class BpeTokenizer : public Tokenizer {
   void encode_piece(std::string_view piece, bool at_start, std::vector<std::int32_t>& ids) const {
     const std::size_t steps = parts_.pre_tokenizers.size();
     std::vector<PieceSink> sinks(steps + 1);
-    sinks[steps] = [&](std::string_view part, bool) { model_.encode(part, ids); };
+    // What each step was handed of this piece so far. Parts count too, not their bytes alone: steps
+    // that split and steps that prefix can between them double the number of parts.
+    std::vector<std::size_t> handed(steps + 1);
+    const auto count = [piece, &handed](std::size_t step, std::string_view part) {
+      handed[step] += part.size() + 1;
+      check_growth(piece.size(), handed[step]);
+    };
+    sinks[steps] = [&](std::string_view part, bool) {
+      count(steps, part);
+      model_.encode(part, ids);
+    };
     for (std::size_t i = steps; i-- > 0;) {
-      sinks[i] = [this, i, piece, &sinks](std::string_view part, bool part_at_start) {
-        check_growth(piece.size(), part.size());
+      sinks[i] = [this, i, &count, &sinks](std::string_view part, bool part_at_start) {
+        count(i, part);
         parts_.pre_tokenizers[i](part, part_at_start, sinks[i + 1]);
       };
     }

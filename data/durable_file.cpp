@@ -32,7 +32,25 @@ const std::string& process_token() {
   return token;
 }
 
-const char* hint(int error) {
+const char* hint_for_reading(int error) {
+  switch (error) {
+    case ENOENT:
+      return "check its name";
+    case EACCES:
+    case EPERM:
+      return "you may not read it: change its permissions";
+    case ENOTDIR:
+      return "a part of the path is a file, not a folder: check its name";
+    case EISDIR:
+      return "it is a folder: give the name of a file";
+    case ENOMEM:
+      return "free some memory and try again";
+    default:
+      return "check the disk and try again";
+  }
+}
+
+const char* hint_for_writing(int error) {
   switch (error) {
     case ENOSPC:
     case EDQUOT:
@@ -98,8 +116,9 @@ bool is_gone(const Writer& writer) {
 }  // namespace
 
 void fail_errno(std::string_view action, const fs::path& path, int error) {
+  const bool reading = action == "read" || action == "open" || action == "map";
   fail("cannot {} {}: {}; {}", action, path.string(), std::system_category().message(error),
-       hint(error));
+       reading ? hint_for_reading(error) : hint_for_writing(error));
 }
 
 fs::path temporary_name(const fs::path& target) {

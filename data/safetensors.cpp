@@ -35,8 +35,8 @@ std::map<std::string, std::string> read_weight_map(const fs::path& path) {
   for (const auto& [name, value] : map.object().items()) {
     const std::string& file =
         JsonView(value, fmt::format("{}.{}", map.where(), shown(name))).string();
-    if (file.empty() || file == "." || file == ".." ||
-        file.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos) {
+    const auto is_foreign = [](unsigned char c) { return c < 0x20 || c == '/' || c == '\\'; };
+    if (file.empty() || file == "." || file == ".." || std::ranges::any_of(file, is_foreign)) {
       fail("{}: the file of '{}' must be a plain file name, not '{}'", path.string(), shown(name),
            shown(file));
     }
@@ -52,7 +52,15 @@ class ShardedSafetensors : public TensorSource {
     const std::map<std::string, std::string> shard_of = read_weight_map(index);
     for (const auto& [name, file] : shard_of) {
       auto& shard = shards_[file];
-      if (shard == nullptr) shard = std::make_unique<SafetensorsFile>(index.parent_path() / file);
+      if (shard == nullptr) {
+        const fs::path path = index.parent_path() / file;
+        std::error_code error;
+        if (!fs::exists(path, error) && !error) {
+          fail("{}: it names {}, which is not beside it: get all the files of the model",
+               index.string(), shown(file));
+        }
+        shard = std::make_unique<SafetensorsFile>(path);
+      }
       const TensorInfo* info = shard->find(name);
       if (info == nullptr) {
         fail("{}: tensor '{}' is not in {}, where the index puts it", index.string(), shown(name),

@@ -42,6 +42,7 @@ std::string read_inserted(const JsonView& json) {
 /// The items of a step that is a sequence, or the step itself; none where it is null.
 template <class Step, class Read>
 std::vector<Step> read_steps(const JsonView& json, const std::string& items, Read read) {
+  constexpr std::size_t kMaxSteps = 64;  // each is called by the one before, on the stack
   if (json.is_null()) return {};
   const std::string& type = json.at("type").string();
   if (type != "Sequence") return {read(json, type)};
@@ -49,6 +50,9 @@ std::vector<Step> read_steps(const JsonView& json, const std::string& items, Rea
   const JsonView list = json.at(items);
   for (std::size_t i = 0; i < list.array_size(); ++i) {
     for (Step& step : read_steps<Step>(list.item(i), items, read)) steps.push_back(std::move(step));
+    if (steps.size() > kMaxSteps) {
+      fail("{}: more than the {} steps that are supported", list.where(), kMaxSteps);
+    }
   }
   return steps;
 }

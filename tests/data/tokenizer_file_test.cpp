@@ -370,6 +370,25 @@ TEST(TokenizerFile, StepsMayNotMultiplyAText) {
   EXPECT_THAT(error_of([&] { make(decoder)->decode(Ids{'a', 'a'}); }), HasSubstr("do not trust"));
 }
 
+TEST(TokenizerFile, StepsMayNotMultiplyThePieces) {
+  // No piece is long here, but every character becomes two, and each of those again.
+  const json prefix = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"use_regex", false}};
+  const json split = {{"type", "Split"},
+                      {"pattern", {{"Regex", "."}}},
+                      {"behavior", "Isolated"},
+                      {"invert", false}};
+  json steps = json::array();
+  for (int i = 0; i < 20; ++i) {
+    steps.push_back(prefix);
+    steps.push_back(split);
+  }
+  json file = plain_file();
+  file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", steps}};
+  EXPECT_THAT(error_of([&] { make(file)->encode("a"); }), HasSubstr("do not trust"));
+  file["pre_tokenizer"]["pretokenizers"] = json(65, split);
+  EXPECT_THAT(error_of([&] { make(file); }), HasSubstr("more than the 64 steps"));
+}
+
 TEST(TokenizerFile, ALargeIdStandsAlone) {
   json file = plain_file();
   file["added_tokens"] = {added(4'000'000, "<x>")};
