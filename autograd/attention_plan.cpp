@@ -121,8 +121,14 @@ AttentionPlan causal_plan(Index batch, Index seq_len, Index window) {
 }
 
 void AttentionTile::keys_behind(Index distance, simd::Lane* counts) const {
-  Index key = 0;
   // Both lie in one sequence: tokens' distances are positions'.
+  if (plan->tokens.empty()) {
+    for (Index r = 0; r < rows(); ++r)
+      counts[r] = static_cast<simd::Lane>(
+          std::clamp<Index>(begin + r - distance - keys.begin + 1, 0, cols()));
+    return;
+  }
+  Index key = 0;
   for (Index r = 0; r < rows(); ++r) {
     const Index furthest = plan->token(begin + r) - distance;
     while (key < cols() && plan->token(keys.begin + key) <= furthest) ++key;

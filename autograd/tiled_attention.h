@@ -45,7 +45,7 @@ struct AttentionInputs {
 };
 struct AttentionResult {
   Tensor out;  // like q
-  Tensor lse;  // [batch, seq_len, heads]
+  Tensor lse;  // [batch, heads, seq_len]
 };
 struct AttentionGradients {
   Tensor q, k, v;
@@ -78,9 +78,6 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& inputs,
                                             const AttentionResult& result, const Tensor& d_out,
                                             const ScoreRule* rule, WantedGradients wanted,
                                             AttentionGradients onto = {});
-
-/// [batch, seq_len, heads] -> [batch, heads, seq_len]: log-sum-exps as callers want them.
-Tensor heads_first(const Tensor& lse);
 
 /// The op around the engine. `rule_input` is the Variable that the rule was made from (its gradient
 /// is the rule's, in its shape), or undefined.

@@ -12,7 +12,8 @@ namespace focus::tiled {
 /// What the tensors of an attention measure, and which of its heads are to be computed.
 struct Sizes {
   Sizes(const AttentionInputs& in, HeadRange range)
-      : rows(in.q.dim(0) * in.q.dim(1)),
+      : seq_len(in.q.dim(1)),
+        rows(in.q.dim(0) * seq_len),
         heads(in.q.dim(2)),
         all_kv_heads(in.k.dim(2)),
         first_kv_head(range.first),
@@ -22,6 +23,7 @@ struct Sizes {
         padded_dim(simd::padded(simd::kernels(), head_dim)) {}
   explicit Sizes(const AttentionInputs& in) : Sizes(in, {0, in.k.dim(2)}) {}
 
+  Index seq_len;
   Index rows;  // tokens of all sequences
   Index heads, all_kv_heads;
   Index first_kv_head, kv_heads;  // those to be computed
@@ -30,6 +32,11 @@ struct Sizes {
   Index padded_dim;
 
   Index q_offset(Index row, Index head) const { return (row * heads + head) * head_dim; }
+  /// What has to be added to a token to get the place of its log-sum-exp, for all tokens of the
+  /// sequence that `row` is in.
+  Index lse_offset(Index token, Index head) const {
+    return (token / seq_len * (heads - 1) + head) * seq_len;
+  }
   /// kv_head is counted from first_kv_head.
   Index kv_offset(Index row, Index kv_head) const {
     return (row * all_kv_heads + first_kv_head + kv_head) * head_dim;
@@ -106,7 +113,10 @@ class HeadRows {
 class TiledKeys {
  public:
   TiledKeys(const Sizes& s, const AttentionPlan& plan, const Tensor& x, bool on_the_right)
-      : s_(s), plan_(plan), x_(x), packs_(on_the_right || !plan.tokens.empty()) {
+      : s_(s),
+        plan_(plan),
+        x_(x),
+        packs_((on_the_right && s.padded_dim != s.head_dim) || !plan.tokens.empty()) {
     if (!packs_ || !plan.packs_ahead) return;
     packed_ = Tensor({s.kv_heads, s.rows, s.padded_dim});
     parallel_chunks(static_cast<Index>(plan.key_tiles.size()), 1, [&](Index tile, Index) {
@@ -126,6 +136,8 @@ class TiledKeys {
     /// Goes to the first `count` keys of a tile.
     void go_to(const AttentionTile& tile, Index count) {
       const Sizes& s = keys_.s_;
+      const bool is_here = gathers_ && begin_ == tile.keys.begin && count <= rows_;
+      if (is_here) return;
       begin_ = tile.keys.begin;
       rows_ = tile.cols();
       gathers_ = keys_.packs_ && (tile.copied_keys() || !keys_.packed_.defined());
@@ -137,6 +149,9 @@ class TiledKeys {
     }
     simd::Panels panels(Index kv_head) const {
       const Sizes& s = keys_.s_;
+      if (!keys_.packs_)
+        return {keys_.x_.data() + s.kv_offset(begin_, kv_head), rows_, s.padded_dim, 0,
+                s.all_kv_heads * s.head_dim};
       const Real* data = gathers_
                              ? gathered_.data() + (kv_head - first_kv_head_) * head_stride_
                              : keys_.packed_.data() + (kv_head * s.rows + begin_) * s.padded_dim;

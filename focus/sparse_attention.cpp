@@ -1,6 +1,7 @@
 #include "focus/sparse_attention.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "autograd/check.h"
 #include "autograd/parallel.h"
@@ -69,17 +70,16 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
       causal_plan(batch, seq_len, std::min(seq_len, window > 0 ? std::min(window, local) : local));
   const bool gated = gate.gated, g_wanted = gated && g.requires_grad();
   const Variable g_input = g_wanted ? g : Variable(g.value());
-  // Tiles of a few tokens each can cost more than all pairs with a mask.
-  double most = std::numeric_limits<double>::infinity();
-  if (!gated || gate.gate == Gate::affinity)
-    most = causal_plan(batch, seq_len, window).cost() - parts->local.cost();
-  std::optional<AttentionPlan> classes =
-      class_plan(gate.membership, batch, seq_len, window, local, most);
-  profile_mark("sort");
-  if (!classes)
+  // The first token stands for all: the choice must not depend on later ones.
+  const Index top_k = gate.membership.empty() ? 0 : std::popcount(gate.membership.front());
+  const PairForm form =
+      cheapest_form(seq_len, g.dim(2), top_k, window, local, !gated || gate.gate == Gate::affinity);
+  if (form == PairForm::masked)
     return attention_with_rule("sparse_attention", q, k, v, g_input, options,
                                focus_rule(g.value(), gate, g_wanted), lse);
-  parts->classes = std::move(*classes);
+  parts->classes =
+      class_plan(gate.membership, batch, seq_len, window, local, form == PairForm::lists);
+  profile_mark("sort");
   if (gated) {
     GateOptions of_pairs = gate;
     of_pairs.membership.clear();  // the plan's pairs are those that share a group
@@ -87,7 +87,7 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
   }
 
   // Some heads at a time, so that what the first part leaves is still in the cache for the second.
-  AttentionResult result{Tensor(q.shape()), Tensor({batch, seq_len, q.dim(2)})};
+  AttentionResult result{Tensor(q.shape()), Tensor({batch, q.dim(2), seq_len})};
   const Index kv_heads = k.dim(2), step = heads_at_a_time(parts->inputs);
   for (Index first = 0; first < kv_heads; first += step) {
     const HeadRange heads{first, std::min(step, kv_heads - first)};
@@ -96,7 +96,7 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
     tiled_attention(parts->inputs, parts->classes, parts->gate.get(), Into::add, heads, result);
     profile_mark("grouped attention");
   }
-  if (lse != nullptr) *lse = heads_first(result.lse);
+  if (lse != nullptr) *lse = result.lse;
   return Variable::from_op(
       "sparse_attention", result.out, {q, k, v, g_input},
       [parts, result, g_shape = g.shape()](const Tensor& d_out, Grads grads) {

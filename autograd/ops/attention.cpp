@@ -11,7 +11,7 @@ Variable attention_with_rule(const char* op, const Variable& q, const Variable& 
   const auto plan = std::make_shared<const AttentionPlan>(
       causal_plan(q.dim(0), q.dim(1), options.sliding_window));
   const AttentionResult result = tiled_attention(inputs, *plan, rule.get());
-  if (lse != nullptr) *lse = heads_first(result.lse);
+  if (lse != nullptr) *lse = result.lse;
   return Variable::from_op(
       op, result.out, {q, k, v, rule_input},
       [inputs, plan, result, rule, rule_shape = rule_input.shape()](const Tensor& d_out,

@@ -26,6 +26,9 @@ struct Panels {
   Index rows = 0;          // depth of the product
   Index columns = 0;       // padded
   Index first_column = 0;  // where a product starts, a multiple of the vector's width
+  /// From one row to the next of a matrix that is used as it lies, its columns a multiple of the
+  /// vector's width; 0: packed.
+  Index stride = 0;
 };
 
 /// The attention scores of a tile are [keys, queries], so that a vector holds queries: what each of
@@ -58,6 +61,10 @@ struct Kernels {
   /// columns.
   void (*product)(Index m, Index columns, Index depth, const Real* a, Index a_row, Index a_column,
                   Panels b, Index first, Real* c, Index ldc, bool add);
+  /// The same, C's row i becoming factor[i] times itself + A's row i B.
+  void (*product_onto)(Index m, Index columns, Index depth, const Real* a, Index a_row,
+                       Index a_column, Panels b, Index first, Real* c, Index ldc,
+                       const Real* factor);
   /// source[rows, columns] with rows of `ld` numbers, times factor, into panels.
   void (*pack)(const Real* source, Index ld, Index rows, Index columns, Real factor, Real* panels);
   /// The transpose of source[columns, rows] with rows of `ld` numbers, times factor, into panels of

@@ -193,7 +193,8 @@ Variable routing_attention(const Variable& q, const Variable& k, const Variable&
         q.dim(2), kv_heads);
   Variable queries = q, keys = k;
   if (config.shared_qk) keys = queries = layer_norm(q, Variable(ones(head_dim)), {}, kEps);
-  const Variable g(Tensor::zeros({batch * kv_heads, seq_len, 1}));  // the pairs are not gated
+  // The pairs are not gated: of g the number of groups counts alone.
+  const Variable g(Tensor::zeros({batch * kv_heads, seq_len, config.num_clusters}));
   const Variable out = sparse_attention(
       by_key_head(queries, kv_heads), by_key_head(keys, kv_heads), by_key_head(v, kv_heads), g,
       options, {.local_window = config.local_window, .gated = false, .membership = members});

@@ -324,6 +324,54 @@ TEST(Simd, Sums) {
   });
 }
 
+TEST(Simd, ProductsOfPackedAndOfPlainRows) {
+  const auto number = [](Index i) { return std::sin(static_cast<double>(i)); };
+  for_kernels([&](const Kernels& kernels) {
+    // More rows than one micro-kernel has, a last panel that is not full, depths of several steps.
+    for (const Index m : {1, 6, 16, 23})
+      for (const Index depth : {1, 5, 64, 130}) {
+        SCOPED_TRACE(fmt::format("m {}, depth {}", m, depth));
+        const Index skipped = 2, rows = depth + skipped;
+        const Index b_columns = kernels.panel + 2 * kernels.vector;
+        const Index first_column = kernels.vector, columns = b_columns - 2 * kernels.vector;
+        const Index a_row = depth + 3, b_row = b_columns + kernels.vector, ldc = columns + 5;
+        Tensor a({m * a_row}), b({rows * b_row}), packed({rows * b_columns}), factor({m});
+        for (Index i = 0; i < a.size(); ++i) a.data()[i] = static_cast<Real>(number(i));
+        for (Index i = 0; i < b.size(); ++i) b.data()[i] = static_cast<Real>(number(7 * i));
+        for (Index i = 0; i < m; ++i) factor.data()[i] = static_cast<Real>(number(i + 2));
+        kernels.pack(b.data(), b_row, rows, b_columns, 1, packed.data());
+        const simd::Panels forms[] = {
+            {packed.data(), rows, b_columns, first_column},
+            {b.data(), rows, b_columns, first_column, b_row},
+        };
+        enum class Keep { nothing, all, scaled };
+        for (const simd::Panels& form : forms)
+          for (const Keep keep : {Keep::nothing, Keep::all, Keep::scaled}) {
+            Tensor c = Tensor::full({m * ldc}, kUntouched);
+            if (keep == Keep::scaled)
+              kernels.product_onto(m, columns, depth, a.data(), a_row, 1, form, skipped, c.data(),
+                                   ldc, factor.data());
+            else
+              kernels.product(m, columns, depth, a.data(), a_row, 1, form, skipped, c.data(), ldc,
+                              keep == Keep::all);
+            for (Index i = 0; i < m; ++i)
+              for (Index j = 0; j < ldc; ++j) {
+                double expected = 0;
+                for (Index p = 0; p < depth; ++p)
+                  expected += double{a[i * a_row + p]} *
+                              double{b[(p + skipped) * b_row + first_column + j]};
+                if (j >= columns) expected = 0;
+                const double kept = keep == Keep::nothing  ? 0
+                                    : keep == Keep::scaled ? double{factor[i]}
+                                                           : 1;
+                expected += (j < columns ? kept : 1) * double{kUntouched};
+                ASSERT_NEAR(c[i * ldc + j], expected, tolerance(2e-4, 1e-11)) << i << ", " << j;
+              }
+          }
+      }
+  });
+}
+
 TEST(Simd, ProductInDouble) {
   const auto numbers = [](Index n, std::uint64_t seed) {
     Rng rng(seed);

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <set>
+#include <tuple>
+
 #include "autograd/gemm.h"
 #include "focus/class_plan.h"
 #include "tests/support/attention_case.h"
@@ -106,10 +109,9 @@ TEST(SparseAttention, EqualsTheComposedFormWhereListsAreCheaperThanAMask) {
     const std::size_t id = i * i % 1009 % 36;
     sets[i] = std::uint64_t{1} << id / 3 | std::uint64_t{1} << (12 + id);
   }
-  const auto plan = class_plan(sets, 1, c.seq_len, 0, c.local_window + 1,
-                               causal_plan(1, c.seq_len, 0).cost() / 2);
-  ASSERT_TRUE(plan);
-  EXPECT_FALSE(plan->copies.empty());
+  const AttentionPlan plan = class_plan(sets, 1, c.seq_len, 0, c.local_window + 1, true);
+  EXPECT_FALSE(plan.copies.empty());
+  EXPECT_LT(plan.cost(), causal_plan(1, c.seq_len, 0).cost() / 2);
   expect_twin_with(sets, c);
 }
 
@@ -155,7 +157,7 @@ TEST(SparseAttention, WithoutGroupsTheLocalWindowAloneIsLeft) {
 TEST(SparseAttention, ClassesHoldEveryTokenOnceInOrder) {
   const Case c{.batch = 3, .seq_len = 300, .groups = 4};
   const auto sets = top_sets(random_assignments(c), 2);
-  const AttentionPlan plan = *class_plan(sets, c.batch, c.seq_len, 0, 1);
+  const AttentionPlan plan = class_plan(sets, c.batch, c.seq_len, 0, 1, true);
   std::vector<int> seen(sets.size(), 0);
   for (std::size_t i = 0; i < static_cast<std::size_t>(plan.own_rows()); ++i) {
     const auto token = static_cast<std::size_t>(plan.tokens[i]);
@@ -169,11 +171,11 @@ TEST(SparseAttention, ClassesHoldEveryTokenOnceInOrder) {
   EXPECT_TRUE(std::ranges::all_of(seen, [](int count) { return count == 1; }));
 }
 
-TEST(SparseAttention, SmallClassesAreListedInTheOrderOfPositions) {
+TEST(SparseAttention, ListsAreInTheOrderOfPositions) {
   const Case c{.batch = 2, .seq_len = 200, .groups = 8};
   const auto sets = top_sets(random_assignments(c), 2);
   constexpr Index kGap = 10;
-  const AttentionPlan plan = *class_plan(sets, c.batch, c.seq_len, 0, kGap);
+  const AttentionPlan plan = class_plan(sets, c.batch, c.seq_len, 0, kGap, true);
   ASSERT_EQ(plan.own_rows(), 400);
   for (Index row = plan.own_rows(); row < static_cast<Index>(plan.tokens.size()); ++row)
     EXPECT_EQ(plan.token(row), plan.token(plan.own_row(row)));
@@ -183,7 +185,7 @@ TEST(SparseAttention, SmallClassesAreListedInTheOrderOfPositions) {
     for (std::size_t j = i / 200 * 200; j + kGap <= i; ++j)
       if ((sets[i] & sets[j]) != 0) ++expected[i];
   for (const auto& tile : plan.query_tiles) {
-    EXPECT_LE(tile.end_segment - tile.first_segment, 1);  // all classes are small here
+    EXPECT_LE(tile.end_segment - tile.first_segment, 1);
     for (Index s = tile.first_segment; s < tile.end_segment; ++s)
       for (Index t = plan.segments[static_cast<std::size_t>(s)].begin;
            t < plan.segments[static_cast<std::size_t>(s)].end; ++t)
@@ -205,8 +207,8 @@ TEST(SparseAttention, APlanCostsTheKeysThatItsQueriesSee) {
   const Case c{.batch = 2, .seq_len = 300, .groups = 4};
   const auto sets = top_sets(random_assignments(c), 2);
   const Index window = 120, gap = 10;
-  const AttentionPlan plans[] = {*class_plan(sets, c.batch, c.seq_len, window, gap),
-                                 *class_plan(sets, c.batch, c.seq_len, 0, gap),
+  const AttentionPlan plans[] = {class_plan(sets, c.batch, c.seq_len, window, gap, true),
+                                 class_plan(sets, c.batch, c.seq_len, 0, gap),
                                  causal_plan(c.batch, c.seq_len, window),
                                  causal_plan(c.batch, c.seq_len, 0)};
   for (const AttentionPlan& plan : plans) {
@@ -259,6 +261,31 @@ TEST(SparseAttention, SameBitsForAnyThreads) {
     backward(out);
     return std::vector<Tensor>{out.value(), v[0].grad(), v[1].grad(), v[2].grad(), v[3].grad()};
   });
+}
+
+TEST(SparseAttention, EarlierRowsKeepTheirBitsWhateverComesLater) {
+  std::set<PairForm> forms;
+  for (const auto& [seq_len, top_k, gate_kind] :
+       {std::tuple{700, 1, Gate::affinity}, {700, 2, Gate::affinity}, {700, 2, Gate::logit}}) {
+    const Case c{.seq_len = seq_len, .heads = 2, .groups = 6, .gate = gate_kind, .top_k = top_k};
+    forms.insert(
+        cheapest_form(seq_len, 6, top_k, 0, c.local_window + 1, gate_kind == Gate::affinity));
+    std::vector<Tensor> x = inputs_of(c);
+    GateOptions gate = gate_of(c, x[3]);
+    const auto attend = [&] {
+      return sparse_attention(x[0], x[1], x[2], x[3], options_of(c), gate).value();
+    };
+    const Tensor before = attend();
+    const Index cut = seq_len * 2 / 3, kept = before.size() / seq_len * cut;
+    // All later tokens come into one class, which was among the smaller ones.
+    for (Index t = cut; t < seq_len; ++t)
+      gate.membership[static_cast<std::size_t>(t)] = top_k == 1 ? 32 : 33;
+    for (Tensor& tensor : x)
+      for (Index i = tensor.size() / seq_len * cut; i < tensor.size(); ++i) tensor.data()[i] *= 2;
+    const Tensor after = attend();
+    EXPECT_TRUE(std::equal(before.data(), before.data() + kept, after.data())) << c.str();
+  }
+  EXPECT_EQ(forms.size(), 3U);
 }
 
 TEST(SparseAttention, Gradient) {
