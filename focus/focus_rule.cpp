@@ -33,8 +33,12 @@ class FocusRule : public ScoreRule {
     explicit FocusWorker(const FocusRule& rule)
         : rule_(rule),
           groups_(rule.g_.cols()),
+          padded_groups_(simd::padded(simd::kernels(), groups_)),
           columns_({groups_ * kQueries}),
+          panels_({kQueries * padded_groups_}),
           keys_({AttentionPlan::kKeys * groups_}),
+          d_queries_({groups_ * kQueries}),
+          d_keys_({AttentionPlan::kKeys * padded_groups_}),
           affinity_({AttentionPlan::kKeys * kQueries}),
           gate_(affinity_.shape()) {}
 
@@ -61,15 +65,22 @@ class FocusRule : public ScoreRule {
         kernels.log_row_backward(affinity_.data(), d_gate, size, rule_.floor_);
       fill_local(d_gate, 0);
       // A = G_k G_qᵀ:  dG_k += dA G_q,  dG_q += dAᵀ G_k
-      const Index queries = tile_.begin * groups_;
-      serial::gemm_tn(tile_.rows(), groups_, tile_.cols(), d_gate, kQueries, key_assignments(),
-                      groups_, rule_grad + queries, groups_, Into::add);
-      const bool copied = tile_.copied_keys();
-      serial::gemm(tile_.cols(), groups_, tile_.rows(), d_gate, kQueries, rule_.g_.data() + queries,
-                   groups_, copied ? keys_.data() : rule_grad + tile_.keys.begin * groups_, groups_,
-                   copied ? Into::assign : Into::add);
-      for (Index key = 0; copied && key < tile_.cols(); ++key)
-        kernels.scale_row(keys_.data() + key * groups_, 1, groups_,
+      // The first as dG_qᵀ = G_kᵀ dA: wide rows, where G_k has a few numbers in each.
+      const Index rows = tile_.rows(), columns = simd::padded(kernels, rows);
+      const simd::Panels d_affinity = {d_gate, tile_.cols(), columns, 0, kQueries};
+      kernels.product(groups_, columns, tile_.cols(), key_assignments(), 1, groups_, d_affinity, 0,
+                      d_queries_.data(), kQueries, false);
+      Real* queries = rule_grad + tile_.begin * groups_;
+      for (Index row = 0; row < rows; ++row)
+        for (Index group = 0; group < groups_; ++group)
+          queries[row * groups_ + group] += d_queries_[group * kQueries + row];
+      kernels.pack(rule_.g_.data() + tile_.begin * groups_, groups_, rows, groups_, 1,
+                   panels_.data());
+      kernels.product(tile_.cols(), padded_groups_, rows, d_gate, kQueries, 1,
+                      {panels_.data(), rows, padded_groups_}, 0, d_keys_.data(), padded_groups_,
+                      false);
+      for (Index key = 0; key < tile_.cols(); ++key)
+        kernels.scale_row(d_keys_.data() + key * padded_groups_, 1, groups_,
                           rule_grad + tile_.plan->own_row(tile_.keys.begin + key) * groups_, true);
     }
 
@@ -122,11 +133,14 @@ class FocusRule : public ScoreRule {
     }
 
     const FocusRule& rule_;
-    const Index groups_;
+    const Index groups_, padded_groups_;
     AttentionTile tile_;
     std::array<simd::Lane, kQueries> distant_{};  // of each query: its distant keys, the first ones
-    Tensor columns_;                              // the queries' g, packed
-    Tensor keys_;                                 // the keys' g or its gradient, of copied keys
+    Tensor columns_;                              // the queries' g, packed as columns
+    Tensor panels_;                               // and as rows
+    Tensor keys_;                                 // g of copied keys
+    Tensor d_queries_;                            // gradient of the queries' g [groups, queries]
+    Tensor d_keys_;                               // and of the keys' [keys, padded groups]
     Tensor affinity_, gate_;                      // [keys, queries]
   };
 
