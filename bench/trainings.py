@@ -5,17 +5,24 @@ over lengths and numbers of groups.
 Every run sees the same number of tokens a step. One line of JSON a run goes to OUT/trainings.jsonl
 (runs that are there already are not repeated), the table to OUT/trainings.md, the curves of every
 length and number of groups to OUT/T..-K...html.
+
+The base of the recorded table, bytes of TinyStories:
+  focus train configs/scratch.yaml out=out/trainings/base steps=500 model.hidden_size=128
+    model.num_hidden_layers=4 model.num_attention_heads=4 data.context=4096 data.batch=1
+    data.valid_fraction=0 data.train=[train_head.txt] eval_every=0
 """
 
 import argparse
 import json
 import statistics
 import subprocess
+import sys
 from pathlib import Path
 
 
 def parsed():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("base", help="model to retrofit: a store or a Hugging Face folder")
     parser.add_argument("--train", required=True, help="text to train on")
     parser.add_argument("--valid", required=True, help="text to score")
@@ -31,8 +38,10 @@ def parsed():
 
 
 def run(*command):
-    subprocess.run([str(part) for part in command], check=True, stdout=subprocess.DEVNULL,
-                   stderr=subprocess.DEVNULL)
+    done = subprocess.run([str(part) for part in command], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(done.stderr.strip().splitlines()[-1])
 
 
 def measured(o, length, groups, training):
