@@ -33,7 +33,7 @@ struct Sizes {
 
   Index q_offset(Index row, Index head) const { return (row * heads + head) * head_dim; }
   /// What has to be added to a token to get the place of its log-sum-exp, for all tokens of the
-  /// sequence that `row` is in.
+  /// sequence that `token` is in.
   Index lse_offset(Index token, Index head) const {
     return (token / seq_len * (heads - 1) + head) * seq_len;
   }
