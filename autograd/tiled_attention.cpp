@@ -71,6 +71,7 @@ void tiled_attention(const AttentionInputs& in, const AttentionPlan& plan, const
   const TiledKeys keys(s, plan, in.k, false), values(s, plan, in.v, true);
   const std::vector<Index> runs = query_runs(plan);
   const auto num_runs = static_cast<Index>(runs.size()) - 1;
+  const simd::GateUse gate_use = rule != nullptr ? rule->gate_use() : simd::GateUse::score;
   const bool together = rule != nullptr || !plan.tokens.empty();
   const Index groups =
       together ? std::clamp<Index>(kForwardTasks / num_runs, 1, s.kv_heads) : s.kv_heads;
@@ -148,7 +149,7 @@ void tiled_attention(const AttentionInputs& in, const AttentionPlan& plan, const
                                         .first = seen.first() + r,
                                         .last = seen.last() + r,
                                         .gate = gate ? gate + r : nullptr,
-                                        .gate_multiplies = rule && rule->multiplies()},
+                                        .gate_use = gate_use},
                                        max + state, sum + state, factor + r);
               }
               dropout.apply(t, seen, group.first + g, scores);

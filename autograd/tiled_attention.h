@@ -20,9 +20,8 @@ class ScoreRule {
   class Worker {
    public:
     virtual ~Worker() = default;
-    /// The tile's gate [cols, AttentionPlan::kQueries], one number for each key and query, to be
-    /// added to their score or multiplied with it; null where it would change nothing. Valid until
-    /// the next call.
+    /// The tile's gate [cols, AttentionPlan::kQueries], one number for each key and query; null
+    /// where it would change nothing. Valid until the next call.
     virtual const Real* gate(const AttentionTile& tile) = 0;
     /// After the last head of the tile that gate() was called for last: d_gate is the gate's
     /// gradient (overwritten); adds what the rule's own input is owed to rule_grad.
@@ -31,8 +30,8 @@ class ScoreRule {
 
   virtual ~ScoreRule() = default;
   virtual std::unique_ptr<Worker> worker() const = 0;
-  /// Whether the gate multiplies the scores; else it is added.
-  virtual bool multiplies() const = 0;
+  /// What the gate multiplies.
+  virtual simd::GateUse gate_use() const = 0;
   /// Size of the gradient of the rule's own input, 0 where none is wanted.
   virtual Index grad_size() const { return 0; }
 };

@@ -55,6 +55,7 @@ class Task {
         group_(s_, group, job.groups),
         share_(share),
         worker_(job.rule ? job.rule->worker() : nullptr),
+        gate_use_(job.rule ? job.rule->gate_use() : simd::GateUse::score),
         k_(reader(job.keys, s_, group_)),
         v_(reader(job.values, s_, group_)),
         packed_size_(apart(kQueries * s_.padded_dim)),
@@ -142,7 +143,7 @@ class Task {
                                           .first = seen_.first() + r,
                                           .last = seen_.last() + r,
                                           .gate = gate ? gate + r : nullptr,
-                                          .gate_multiplies = job_.rule && job_.rule->multiplies()},
+                                          .gate_use = gate_use_},
                                          lse_ + g * kQueries + r, delta_ + g * kQueries + r,
                                          in.options.softcap, job_.want_scores ? d_ + r : nullptr,
                                          gate_grad ? d_gate_ + r : nullptr);
@@ -200,6 +201,7 @@ class Task {
   const HeadGroup group_;
   const Index share_;
   const std::unique_ptr<ScoreRule::Worker> worker_;
+  const simd::GateUse gate_use_;
   Visibility seen_;
   TiledKeys::Reader k_, v_;
   const Index packed_size_, transposed_size_;

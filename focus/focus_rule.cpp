@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 
 #include "autograd/gemm.h"
 
@@ -24,7 +23,11 @@ class FocusRule : public ScoreRule {
         grad_wanted_(gated_ && grad_wanted) {}
 
   std::unique_ptr<Worker> worker() const override { return std::make_unique<FocusWorker>(*this); }
-  bool multiplies() const override { return gated_ && gate_ == Gate::logit; }
+  simd::GateUse gate_use() const override {
+    // Affinity adds log(A + floor) to the score: the weight times A + floor, without a logarithm
+    // and, on the way back, a division.
+    return is_logit() ? simd::GateUse::score : simd::GateUse::weight;
+  }
   Index grad_size() const override { return grad_wanted_ ? g_.size() : 0; }
 
  private:
@@ -33,75 +36,81 @@ class FocusRule : public ScoreRule {
     explicit FocusWorker(const FocusRule& rule)
         : rule_(rule),
           groups_(rule.g_.cols()),
-          padded_groups_(simd::padded(simd::kernels(), groups_)),
+          padded_groups_(simd::padded(kernels_, groups_)),
           columns_({groups_ * kQueries}),
           panels_({kQueries * padded_groups_}),
           keys_({AttentionPlan::kKeys * groups_}),
           d_queries_({groups_ * kQueries}),
           d_keys_({AttentionPlan::kKeys * padded_groups_}),
-          affinity_({AttentionPlan::kKeys * kQueries}),
-          gate_(affinity_.shape()) {}
+          gate_({AttentionPlan::kKeys * kQueries}) {}
 
     const Real* gate(const AttentionTile& tile) override {
+      if (tile.begin != tile_.begin || tile.end != tile_.end) packed_ = {};
       tile_ = tile;
       tile.keys_behind(rule_.local_window_ + 1, distant_.data());
       if (distant_[static_cast<std::size_t>(tile.rows() - 1)] == 0) return nullptr;
       if (rule_.gated_)
         set_gate();
       else
-        std::fill_n(gate_.data(), tile.cols() * kQueries, Real(0));
+        std::fill_n(gate_.data(), tile.cols() * kQueries, Real(1));
       if (!rule_.sets_.empty()) mask();
-      fill_local(gate_.data(), rule_.multiplies() ? Real(1) : Real(0));
+      fill_local(gate_.data(), 1);
       return gate_.data();
     }
 
     void backward(Real* d_gate, Real* rule_grad) override {
-      // logit: dA = d gate lambda gate (1 - gate);  affinity: dA = d gate / (A + floor)
-      const simd::Kernels& kernels = simd::kernels();
-      const Index size = tile_.cols() * kQueries;
-      if (rule_.multiplies())
-        kernels.sigmoid_row_backward(gate_.data(), d_gate, size, rule_.steepness_);
-      else
-        kernels.log_row_backward(affinity_.data(), d_gate, size, rule_.floor_);
+      // logit: dA = d gate lambda gate (1 - gate);  affinity: dA = d gate
+      const Index rows = tile_.rows(), columns = simd::padded(kernels_, rows);
+      if (rule_.is_logit())
+        kernels_.sigmoid_row_backward(gate_.data(), d_gate, tile_.cols() * kQueries,
+                                      rule_.steepness_);
       fill_local(d_gate, 0);
       // A = G_k G_qᵀ:  dG_k += dA G_q,  dG_q += dAᵀ G_k
       // The first as dG_qᵀ = G_kᵀ dA: wide rows, where G_k has a few numbers in each.
-      const Index rows = tile_.rows(), columns = simd::padded(kernels, rows);
       const simd::Panels d_affinity = {d_gate, tile_.cols(), columns, 0, kQueries};
-      kernels.product(groups_, columns, tile_.cols(), key_assignments(), 1, groups_, d_affinity, 0,
-                      d_queries_.data(), kQueries, false);
+      kernels_.product(groups_, columns, tile_.cols(), key_assignments(), 1, groups_, d_affinity, 0,
+                       d_queries_.data(), kQueries, false);
       Real* queries = rule_grad + tile_.begin * groups_;
       for (Index row = 0; row < rows; ++row)
         for (Index group = 0; group < groups_; ++group)
           queries[row * groups_ + group] += d_queries_[group * kQueries + row];
-      kernels.pack(rule_.g_.data() + tile_.begin * groups_, groups_, rows, groups_, 1,
-                   panels_.data());
-      kernels.product(tile_.cols(), padded_groups_, rows, d_gate, kQueries, 1,
-                      {panels_.data(), rows, padded_groups_}, 0, d_keys_.data(), padded_groups_,
-                      false);
-      for (Index key = 0; key < tile_.cols(); ++key)
-        kernels.scale_row(d_keys_.data() + key * padded_groups_, 1, groups_,
-                          rule_grad + tile_.plan->own_row(tile_.keys.begin + key) * groups_, true);
+      kernels_.product(tile_.cols(), padded_groups_, rows, d_gate, kQueries, 1,
+                       {query_panels(), rows, padded_groups_}, 0, d_keys_.data(), padded_groups_,
+                       false);
+      for (Index key = 0; key < tile_.cols(); ++key) {
+        const Real* from = d_keys_.data() + key * padded_groups_;
+        Real* to = rule_grad + tile_.plan->own_row(tile_.keys.begin + key) * groups_;
+        for (Index group = 0; group < groups_; ++group) to[group] += from[group];
+      }
     }
 
    private:
     void set_gate() {
       // A = G_k G_qᵀ, [keys, queries] as the scores are.
-      const simd::Kernels& kernels = simd::kernels();
-      const AttentionTile& tile = tile_;
-      const Index size = tile.cols() * kQueries, columns = simd::padded(kernels, tile.rows());
-      kernels.pack_transposed(rule_.g_.data() + tile.begin * groups_, groups_, tile.rows(), groups_,
-                              1, columns_.data());
-      kernels.product(tile.cols(), columns, groups_, key_assignments(), groups_, 1,
-                      {columns_.data(), groups_, columns}, 0, affinity_.data(), kQueries, false);
-      if (rule_.multiplies())
-        kernels.sigmoid_row(affinity_.data(), gate_.data(), size, rule_.steepness_);
-      else
-        kernels.log_row(affinity_.data(), gate_.data(), size, rule_.floor_);
+      const Index size = tile_.cols() * kQueries, columns = simd::padded(kernels_, tile_.rows());
+      if (!rule_.is_logit()) std::fill_n(gate_.data(), size, rule_.floor_);
+      kernels_.product(tile_.cols(), columns, groups_, key_assignments(), groups_, 1,
+                       {query_columns(), groups_, columns}, 0, gate_.data(), kQueries,
+                       !rule_.is_logit());
+      if (rule_.is_logit())
+        kernels_.sigmoid_row(gate_.data(), gate_.data(), size, rule_.steepness_);
     }
-    /// -inf where a pair shares no group.
+    /// G_q of the tile as columns, and as rows: packed once for all its key tiles.
+    const Real* query_columns() {
+      if (!packed_.columns)
+        kernels_.pack_transposed(queries(), groups_, tile_.rows(), groups_, 1, columns_.data());
+      packed_.columns = true;
+      return columns_.data();
+    }
+    const Real* query_panels() {
+      if (!packed_.panels)
+        kernels_.pack(queries(), groups_, tile_.rows(), groups_, 1, panels_.data());
+      packed_.panels = true;
+      return panels_.data();
+    }
+    const Real* queries() const { return rule_.g_.data() + tile_.begin * groups_; }
+    /// Weight 0 where a pair shares no group.
     void mask() {
-      constexpr Real kMasked = -std::numeric_limits<Real>::infinity();
       const AttentionPlan& plan = *tile_.plan;
       std::array<std::uint64_t, kQueries> queries{};
       for (Index i = 0; i < tile_.rows(); ++i)
@@ -110,7 +119,7 @@ class FocusRule : public ScoreRule {
         const std::uint64_t set = rule_.set_of(plan.token(tile_.keys.begin + key));
         Real* row = gate_.data() + key * kQueries;
         for (std::size_t i = 0; i < kQueries; ++i)
-          row[i] = (queries[i] & set) != 0 ? row[i] : kMasked;
+          row[i] = (queries[i] & set) != 0 ? row[i] : Real(0);
       }
     }
     /// G_k of the tile: where it lies, or gathered.
@@ -132,18 +141,23 @@ class FocusRule : public ScoreRule {
       }
     }
 
+    const simd::Kernels& kernels_ = simd::kernels();
     const FocusRule& rule_;
     const Index groups_, padded_groups_;
     AttentionTile tile_;
+    struct {
+      bool columns = false, panels = false;
+    } packed_;                                    // of the tile's queries
     std::array<simd::Lane, kQueries> distant_{};  // of each query: its distant keys, the first ones
     Tensor columns_;                              // the queries' g, packed as columns
     Tensor panels_;                               // and as rows
     Tensor keys_;                                 // g of copied keys
     Tensor d_queries_;                            // gradient of the queries' g [groups, queries]
     Tensor d_keys_;                               // and of the keys' [keys, padded groups]
-    Tensor affinity_, gate_;                      // [keys, queries]
+    Tensor gate_;                                 // [keys, queries]
   };
 
+  bool is_logit() const { return gated_ && gate_ == Gate::logit; }
   std::uint64_t set_of(Index token) const { return sets_[static_cast<std::size_t>(token)]; }
 
   const Tensor g_;

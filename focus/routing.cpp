@@ -116,8 +116,8 @@ void FocusConfig::validate() const {
   check(temperature > 0, "focus.temperature must be positive, not {}", temperature);
   check(sinkhorn_iters >= 1, "focus.sinkhorn_iters must be at least 1, not {}", sinkhorn_iters);
   check(local_window >= 0, "focus.local_window must not be negative, not {}", local_window);
-  check(affinity_floor > 0 && affinity_floor < 1, "focus.affinity_floor must be in (0, 1), not {}",
-        affinity_floor);
+  check(affinity_floor >= 1e-30 && affinity_floor < 1,
+        "focus.affinity_floor must be at least 1e-30 and below 1, not {}", affinity_floor);
   check(training == Training::soft || gate == Gate::affinity,
         "focus.training hard needs focus.gate affinity: its limit is the hard mask");
   check(training == Training::soft || (train_top_k >= 1 && train_top_k <= num_groups),

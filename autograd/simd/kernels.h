@@ -38,6 +38,10 @@ struct KeySpan {
   Index begin = 0, all_begin = 0, all_end = 0, end = 0;
 };
 
+/// What a gate's numbers, one for each key and query, are multiplied with: the score, or the weight
+/// e^score before it is normalised (the same as adding the logarithm to the score, and 0 masks).
+enum class GateUse { score, weight };
+
 /// One vector of queries in a tile of scores.
 struct ScoreColumn {
   Real* scores = nullptr;  // of the tile's first key
@@ -45,9 +49,8 @@ struct ScoreColumn {
   KeySpan span;
   const Lane* first = nullptr;  // of each query the first key that it sees
   const Lane* last = nullptr;   // of each query the end of the keys that it sees
-  /// Added to the scores, or multiplied with them, before the softmax; null: nothing.
-  const Real* gate = nullptr;
-  bool gate_multiplies = false;
+  const Real* gate = nullptr;   // none below 0 where it is the weights'; null: no gate
+  GateUse gate_use = GateUse::score;
 };
 
 struct Kernels {
@@ -76,13 +79,14 @@ struct Kernels {
   /// row becomes e^(s - max); `max` and `sum` are those of the row so far and are brought up to
   /// date. Returns the factor by which what was summed before has to be multiplied.
   Real (*softmax_row)(Real* row, Index n, Real& max, Real& sum);
-  /// A vector of queries in an online softmax: its scores become e^(s - max), those it does not see
-  /// 0; `max` and `sum` are those of its keys so far and are brought up to date. `factor` becomes
-  /// what each query's sum over the keys before has to be multiplied by.
+  /// A vector of queries in an online softmax: its scores become e^(s - max), times the weights'
+  /// gate, those it does not see 0; `max` (of the scores, not of the weights) and `sum` are those
+  /// of its keys so far and are brought up to date. `factor` becomes what each query's sum over the
+  /// keys before has to be multiplied by.
   void (*softmax_column)(const ScoreColumn& column, Real* max, Real* sum, Real* factor);
-  /// The way back: scores become p = e^(s - lse), and d, where not null, p (d - delta) through the
-  /// gate and the soft-cap (0: none); 0 both for what a query does not see. d_gate, where not null,
-  /// gathers the gradient of the gate.
+  /// The way back: scores become p = e^(s - lse), times the weights' gate, and d, where not null,
+  /// p (d - delta) through the scores' gate and the soft-cap (0: none); 0 both for what a query
+  /// does not see. d_gate, where not null, gathers the gradient of the gate.
   void (*softmax_column_backward)(const ScoreColumn& column, const Real* lse, const Real* delta,
                                   Real cap, Real* d, Real* d_gate);
   /// s = cap tanh(s / cap) over n numbers.
@@ -91,9 +95,8 @@ struct Kernels {
   void (*sigmoid_row)(const Real* a, Real* gate, Index n, Real lambda);
   /// bias = log(a + floor) over n numbers.
   void (*log_row)(const Real* a, Real* bias, Index n, Real floor);
-  /// From the gradient of what these two make to that of a, in place.
+  /// From the gradient of the gate that sigmoid_row made to that of a, in place.
   void (*sigmoid_row_backward)(const Real* gate, Real* d, Index n, Real lambda);
-  void (*log_row_backward)(const Real* a, Real* d, Index n, Real floor);
   /// Copies `count` rows of n numbers.
   void (*copy_rows)(Index count, Index n, const Real* from, Index from_stride, Real* to,
                     Index to_stride);

@@ -71,6 +71,37 @@ TEST(GatedAttention, SoftAffinityOfOneHotAssignmentsIsHardAttention) {
       tolerance(2e-5, 1e-12));
 }
 
+TEST(GatedAttention, TheHighestScoreMayHaveTheSmallestWeight) {
+  // One-hot assignments, so that all pairs of two groups have the weight of the floor.
+  for (const double floor : {1e-30, 1e-6}) {
+    const Case c{.seq_len = 150, .local_window = 3};
+    std::vector<Tensor> x = inputs_of(c);
+    const auto sets = top_sets(x[3], 1);
+    x[3] = Tensor::zeros(x[3].shape());
+    for (std::size_t i = 0; i < sets.size(); ++i)
+      x[3].data()[static_cast<Index>(i) * 3 + std::countr_zero(sets[i])] = 1;
+    GateOptions gate = gate_of(c, x[3]);
+    gate.affinity_floor = floor;
+    for (std::size_t i = 0; i < 2; ++i)
+      for (Index j = 0; j < x[i].size(); ++j) x[i].data()[j] *= 8;
+    const auto run = [&](auto&& attend) {
+      const Variables v = leaves(x);
+      const Variable out = attend(v);
+      backward(out);
+      return std::vector<Tensor>{out.value(), v[0].grad(), v[1].grad(), v[2].grad(), v[3].grad()};
+    };
+    const auto expected = run([&](const Variables& v) {
+      return composed_attention(v[0], v[1], v[2], v[3], options_of(c), &gate, nullptr);
+    });
+    const auto actual = run([&](const Variables& v) {
+      return gated_attention(v[0], v[1], v[2], v[3], options_of(c), gate);
+    });
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      EXPECT_LE(relative_difference(actual[i], expected[i]), tolerance(2e-4, 1e-11))
+          << i << " floor " << floor;
+  }
+}
+
 TEST(GatedAttention, KeepsMemoryLinearInLength) {
   for (const Index seq_len : {256, 512}) {
     const Case c{.seq_len = seq_len, .head_dim = 8, .groups = 4};
