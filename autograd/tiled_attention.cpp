@@ -44,6 +44,162 @@ std::vector<Index> query_runs(const AttentionPlan& plan) {
   return runs;
 }
 
+/// What all tasks share.
+struct Job {
+  const AttentionInputs& in;
+  const AttentionPlan& plan;
+  const ScoreRule* rule;
+  bool merges;  // `result` holds that over other pairs
+  AttentionResult& result;
+  Sizes s;
+  TileDropout dropout;
+  TiledKeys keys, values;
+  bool times_merge;
+  std::atomic<std::int64_t> merge_time{0};  // nanoseconds of all threads
+};
+
+/// A group of key heads and a run of query tiles.
+class Task {
+ public:
+  Task(Job& job, const HeadGroup& group)
+      : job_(job),
+        s_(job.s),
+        group_(group),
+        worker_(job.rule ? job.rule->worker() : nullptr),
+        gate_use_(job.rule ? job.rule->gate_use() : simd::GateUse::score),
+        k_(reader(job.keys, s_, group_)),
+        v_(reader(job.values, s_, group_)),
+        packed_size_(s_.head_dim * kQueries),
+        acc_size_(apart(kQueries * s_.padded_dim)),
+        buffer_(kKeys * kQueries + kQueries +
+                group_.count * (packed_size_ + 2 * kQueries + acc_size_)),
+        scores_(buffer_.data()),
+        factor_(scores_ + kKeys * kQueries),
+        packed_(factor_ + kQueries),
+        max_(packed_ + group_.count * packed_size_),
+        sum_(max_ + group_.count * kQueries),
+        acc_(sum_ + group_.count * kQueries) {}
+
+  void run(const AttentionPlan::QueryTile& tile) {
+    if (job_.merges && tile.first_segment == tile.end_segment) return;
+    begin(tile);
+    for_key_tiles(job_.plan, tile,
+                  [&](Index key_tile) { step(pair_of_tiles(job_.plan, tile, key_tile)); });
+    end(tile);
+  }
+
+ private:
+  void begin(const AttentionPlan::QueryTile& tile) {
+    rows_ = tile.end - tile.begin;
+    padded_rows_ = simd::padded(kernels_, rows_);
+    std::fill(max_, sum_, kMasked);
+    std::fill(sum_, acc_, Real(0));
+    sums_.clear();
+    for (Index g = 0; g < group_.count; ++g) sums_.push_back({acc_ + g * acc_size_});
+    const HeadRows q(job_.plan, job_.in.q, tile.begin, tile.end, group_.first, group_.count);
+    for (Index g = 0; g < group_.count; ++g)
+      kernels_.pack_transposed(q[g].data, q[g].stride, rows_, s_.head_dim, job_.in.options.scale,
+                               packed_ + g * packed_size_);
+    if (!job_.merges) return;
+    const auto start = job_.times_merge ? Clock::now() : Clock::time_point();
+    go_on_from_result(tile);
+    if (job_.times_merge) job_.merge_time += (Clock::now() - start).count();
+  }
+
+  /// A finished result is a sum of one row of weight e^lse.
+  void go_on_from_result(const AttentionPlan::QueryTile& tile) {
+    const AttentionPlan& plan = job_.plan;
+    gather_rows(plan, tile.begin, tile.end,
+                {job_.result.out.data() + s_.q_offset(0, group_.first), s_.heads * s_.head_dim,
+                 group_.count, s_.head_dim},
+                acc_, s_.padded_dim, acc_size_);
+    for (Index g = 0; g < group_.count; ++g) {
+      sums_[static_cast<std::size_t>(g)].begun = ~std::uint64_t{0};
+      const Real* lse = lse_of(tile, g);
+      for (Index r = 0; r < rows_; ++r) {
+        const Real weight = lse[plan.token(tile.begin + r)];
+        max_[g * kQueries + r] = weight;
+        sum_[g * kQueries + r] = weight == kMasked ? Real(0) : Real(1);
+      }
+    }
+  }
+
+  void step(const AttentionTile& t) {
+    const AttentionOptions& options = job_.in.options;
+    seen_.set(t);
+    k_.go_to(t, seen_.end());
+    v_.go_to(t, seen_.end());
+    const Real* gate = worker_ ? worker_->gate(t) : nullptr;
+    for (Index g = 0; g < group_.count; ++g) {
+      const Index kv_head = s_.kv_head_of(group_.first + g);
+      count(s_, seen_, rows_, 2);
+      products(s_, seen_, k_, kv_head, {packed_ + g * packed_size_, s_.head_dim, padded_rows_},
+               scores_);
+      if (options.softcap > 0) soft_cap(seen_, options.softcap, scores_);
+      for (Index r = 0; r < padded_rows_; r += kernels_.vector) {
+        const simd::KeySpan span = seen_.span(r / kernels_.vector, false);
+        if (span.begin == span.end) continue;
+        const Index state = g * kQueries + r;
+        kernels_.softmax_column({.scores = scores_ + r,
+                                 .stride = kQueries,
+                                 .span = span,
+                                 .first = seen_.first() + r,
+                                 .last = seen_.last() + r,
+                                 .gate = gate ? gate + r : nullptr,
+                                 .gate_use = gate_use_},
+                                max_ + state, sum_ + state, factor_ + r);
+      }
+      job_.dropout.apply(t, seen_, group_.first + g, scores_);
+      weighted_sum(seen_, rows_, scores_, v_.panels(kv_head), s_.padded_dim, factor_,
+                   sums_[static_cast<std::size_t>(g)]);
+    }
+  }
+
+  /// A row without pairs: 0, of weight 0. Else lse = max + log(sum).
+  void end(const AttentionPlan::QueryTile& tile) {
+    const AttentionPlan& plan = job_.plan;
+    for (Index g = 0; g < group_.count; ++g) {
+      Real* log_sum = packed_;  // the packed queries have served
+      kernels_.log_row(sum_ + g * kQueries, log_sum, padded_rows_, 0);
+      Real* lse = lse_of(tile, g);
+      for (Index r = 0; r < rows_; ++r) {
+        const Index state = g * kQueries + r;
+        lse[plan.token(tile.begin + r)] = sum_[state] == 0 ? kMasked : max_[state] + log_sum[r];
+      }
+    }
+    for (Index r = 0; r < rows_; ++r)
+      kernels_.divide_rows(
+          group_.count, s_.head_dim, acc_ + r * s_.padded_dim, acc_size_, sum_ + r, kQueries,
+          job_.result.out.data() + s_.q_offset(plan.token(tile.begin + r), group_.first),
+          s_.head_dim);
+  }
+
+  /// The log-sum-exps of a head, by token.
+  Real* lse_of(const AttentionPlan::QueryTile& tile, Index g) const {
+    return job_.result.lse.data() + s_.lse_offset(job_.plan.token(tile.begin), group_.first + g);
+  }
+
+  const simd::Kernels& kernels_ = simd::kernels();
+  Job& job_;
+  const Sizes& s_;
+  const HeadGroup group_;
+  const std::unique_ptr<ScoreRule::Worker> worker_;
+  const simd::GateUse gate_use_;
+  Visibility seen_;
+  TiledKeys::Reader k_, v_;
+  const Index packed_size_, acc_size_;
+  Scratch buffer_;
+  Real* scores_;  // [keys, queries]
+  Real* factor_;  // [queries]
+  Real* packed_;  // [group, head_dim, queries]
+  Real* max_;     // [group, queries]
+  Real* sum_;     // [group, queries]
+  Real* acc_;     // [group, queries, padded_dim]
+  // Of the query tile under way:
+  Index rows_ = 0, padded_rows_ = 0;
+  std::vector<QuerySum> sums_;  // of each head
+};
+
 }  // namespace
 
 void check_attention_inputs(const AttentionInputs& in) {
@@ -64,124 +220,34 @@ AttentionResult tiled_attention(const AttentionInputs& in, const AttentionPlan& 
 
 void tiled_attention(const AttentionInputs& in, const AttentionPlan& plan, const ScoreRule* rule,
                      Into into, HeadRange heads, AttentionResult& result) {
-  const Sizes s(in, heads);
   const bool merges = into == Into::add;
   if (result.out.size() == 0 || (merges && plan.segments.empty())) return;
-  const TileDropout dropout(in);
-  const TiledKeys keys(s, plan, in.k, false), values(s, plan, in.v, true);
+  const Sizes s(in, heads);
+  Job job{.in = in,
+          .plan = plan,
+          .rule = rule,
+          .merges = merges,
+          .result = result,
+          .s = s,
+          .dropout = TileDropout(in),
+          .keys = TiledKeys(s, plan, in.k, false),
+          .values = TiledKeys(s, plan, in.v, true),
+          // The merge of two results is timed apart, where someone profiles.
+          .times_merge = merges && profiling()};
   const std::vector<Index> runs = query_runs(plan);
   const auto num_runs = static_cast<Index>(runs.size()) - 1;
-  const simd::GateUse gate_use = rule != nullptr ? rule->gate_use() : simd::GateUse::score;
   const bool together = rule != nullptr || !plan.tokens.empty();
   const Index groups =
       together ? std::clamp<Index>(kForwardTasks / num_runs, 1, s.kv_heads) : s.kv_heads;
-  // The merge of two results is timed apart, where someone profiles: nanoseconds of all threads.
-  const bool times_merge = merges && profiling();
-  std::atomic<std::int64_t> merge_time{0};
-  parallel_chunks(
-      groups * num_runs, 1,
-      [&, out = result.out.data(), lse = result.lse.data()](Index task, Index) {
-        const simd::Kernels& kernels = simd::kernels();
-        // Group by group: a group's keys stay in the cache while its queries go by.
-        const HeadGroup group(s, task / num_runs, groups);
-        const auto worker = rule ? rule->worker() : nullptr;
-        Visibility seen;
-        TiledKeys::Reader k = reader(keys, s, group), v = reader(values, s, group);
-        const Index packed_size = s.head_dim * kQueries, acc_size = apart(kQueries * s.padded_dim);
-        Scratch buffer(kKeys * kQueries + kQueries +
-                       group.count * (packed_size + 2 * kQueries + acc_size));
-        Real* scores = buffer.data();                    // [keys, queries]
-        Real* factor = scores + kKeys * kQueries;        // [queries]
-        Real* packed = factor + kQueries;                // [group, head_dim, queries]
-        Real* max = packed + group.count * packed_size;  // [group, queries]
-        Real* sum = max + group.count * kQueries;        // [group, queries]
-        Real* acc = sum + group.count * kQueries;        // [group, queries, padded_dim]
-        const auto run = static_cast<std::size_t>(task % num_runs);
-        for (Index tile = runs[run]; tile < runs[run + 1]; ++tile) {
-          const auto& queries = plan.query_tiles[static_cast<std::size_t>(tile)];
-          if (merges && queries.first_segment == queries.end_segment) continue;
-          const Index rows = queries.end - queries.begin, first_token = plan.token(queries.begin);
-          const Index padded_rows = simd::padded(kernels, rows);
-          std::fill(max, sum, kMasked);
-          std::fill(sum, acc, Real(0));
-          std::vector<QuerySum> sums;
-          for (Index g = 0; g < group.count; ++g) sums.push_back({acc + g * acc_size});
-          const HeadRows q(plan, in.q, queries.begin, queries.end, group.first, group.count);
-          for (Index g = 0; g < group.count; ++g)
-            kernels.pack_transposed(q[g].data, q[g].stride, rows, s.head_dim, in.options.scale,
-                                    packed + g * packed_size);
-          if (merges) {  // a finished result is a sum of one row of weight e^lse
-            const auto start = times_merge ? Clock::now() : Clock::time_point();
-            gather_rows(
-                plan, queries.begin, queries.end,
-                {out + s.q_offset(0, group.first), s.heads * s.head_dim, group.count, s.head_dim},
-                acc, s.padded_dim, acc_size);
-            for (Index g = 0; g < group.count; ++g) {
-              sums[static_cast<std::size_t>(g)].begun = ~std::uint64_t{0};
-              const Real* of_head = lse + s.lse_offset(first_token, group.first + g);
-              for (Index r = 0; r < rows; ++r) {
-                const Real weight = of_head[plan.token(queries.begin + r)];
-                max[g * kQueries + r] = weight;
-                sum[g * kQueries + r] = weight == kMasked ? Real(0) : Real(1);
-              }
-            }
-            if (times_merge) merge_time += (Clock::now() - start).count();
-          }
-          for_key_tiles(plan, queries, [&](Index key_tile) {
-            const AttentionTile t = pair_of_tiles(plan, queries, key_tile);
-            seen.set(t);
-            k.go_to(t, seen.end());
-            v.go_to(t, seen.end());
-            const Real* gate = worker ? worker->gate(t) : nullptr;
-            for (Index g = 0; g < group.count; ++g) {
-              const Index kv_head = s.kv_head_of(group.first + g);
-              count(s, seen, rows, 2);
-              products(s, seen, k, kv_head, {packed + g * packed_size, s.head_dim, padded_rows},
-                       scores);
-              if (in.options.softcap > 0) soft_cap(seen, in.options.softcap, scores);
-              for (Index r = 0; r < padded_rows; r += kernels.vector) {
-                const simd::KeySpan span = seen.span(r / kernels.vector, false);
-                if (span.begin == span.end) continue;
-                const Index state = g * kQueries + r;
-                kernels.softmax_column({.scores = scores + r,
-                                        .stride = kQueries,
-                                        .span = span,
-                                        .first = seen.first() + r,
-                                        .last = seen.last() + r,
-                                        .gate = gate ? gate + r : nullptr,
-                                        .gate_use = gate_use},
-                                       max + state, sum + state, factor + r);
-              }
-              dropout.apply(t, seen, group.first + g, scores);
-              weighted_sum(seen, rows, scores, v.panels(kv_head), s.padded_dim, factor,
-                           sums[static_cast<std::size_t>(g)]);
-            }
-          });
-          // A row without pairs: 0, of weight 0. Else lse = max + log(sum), log(sum) in the packed
-          // queries' place.
-          for (Index g = 0; g < group.count; ++g) {
-            kernels.log_row(sum + g * kQueries, packed, padded_rows, 0);
-            Real* of_head = lse + s.lse_offset(first_token, group.first + g);
-            for (Index r = 0; r < rows; ++r) {
-              const Index state = g * kQueries + r;
-              of_head[plan.token(queries.begin + r)] =
-                  sum[state] == 0 ? kMasked : max[state] + packed[r];
-            }
-          }
-          for (Index r = 0; r < rows; ++r)
-            for (Index g = 0; g < group.count; ++g) {
-              Real* to = out + s.q_offset(plan.token(queries.begin + r), group.first + g);
-              const Real total = sum[g * kQueries + r];
-              if (total == 0)
-                std::fill_n(to, s.head_dim, Real(0));
-              else
-                kernels.scale_row(acc + g * acc_size + r * s.padded_dim, 1 / total, s.head_dim, to,
-                                  false);
-            }
-        }
-      });
-  if (times_merge)
-    profile_split("merge", 1e-9 * static_cast<double>(merge_time) / omp_get_max_threads());
+  parallel_chunks(groups * num_runs, 1, [&](Index number, Index) {
+    // Group by group: a group's keys stay in the cache while its queries go by.
+    Task task(job, HeadGroup(s, number / num_runs, groups));
+    const auto run = static_cast<std::size_t>(number % num_runs);
+    for (Index tile = runs[run]; tile < runs[run + 1]; ++tile)
+      task.run(plan.query_tiles[static_cast<std::size_t>(tile)]);
+  });
+  if (job.times_merge)
+    profile_split("merge", 1e-9 * static_cast<double>(job.merge_time) / omp_get_max_threads());
 }
 
 }  // namespace focus

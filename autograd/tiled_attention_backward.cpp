@@ -13,9 +13,11 @@ using namespace tiled;
 /// plan are too few, tasks share key and value gradients: each has its own, summed in a fixed
 /// order. A constant, so that bits do not depend on the thread count.
 constexpr Index kTasks = 8;
-/// Key heads that share a gate: with more of them the keys, values and both gradients that a task
-/// goes through no longer fit the cache.
-constexpr Index kGroupHeads = 2;
+/// Key heads that share a gate, or what a plan of positions gathers: copies want more room.
+constexpr Index kGateHeads = 4, kGatherHeads = 2;
+/// Numbers of keys, of all its heads together, that a task goes through with its queries before it
+/// turns to other keys: these, their values and the gradients of both stay in the cache.
+constexpr Index kResident = Index{1} << 18;
 
 /// Zeros, by all threads.
 Tensor zeros(const Shape& shape) {
@@ -39,7 +41,7 @@ struct Job {
   TiledKeys keys, values;
   Index rule_size;
   bool want_scores;
-  Index groups = 1, shares = 1;
+  Index groups = 1, shares = 1, resident_tiles = 1;
   bool adds_q = false;
   Tensor dq{};        // like q
   Tensor dk{}, dv{};  // [shares, kv_heads, rows, padded_dim]
@@ -77,11 +79,16 @@ class Task {
       d_rule_ = job.d_rule.data() + (share * job.groups + group) * job.rule_size;
   }
 
-  void run(const AttentionPlan::QueryTile& tile) {
-    begin(tile);
-    for_key_tiles(job_.plan, tile,
-                  [&](Index key_tile) { step(pair_of_tiles(job_.plan, tile, key_tile)); });
-    end(tile);
+  /// A query tile and those of some key tiles that it sees.
+  void run(const AttentionPlan::QueryTile& tile, AttentionPlan::Segment keys) {
+    bool begun = false;
+    for_key_tiles(job_.plan, tile, [&](Index key_tile) {
+      if (key_tile < keys.begin || key_tile >= keys.end) return;
+      if (!begun) begin(tile);
+      begun = true;
+      step(pair_of_tiles(job_.plan, tile, key_tile));
+    });
+    if (begun) end(tile);
   }
 
  private:
@@ -223,6 +230,19 @@ class Task {
   std::vector<QuerySum> dq_;  // of each head
 };
 
+/// From the first to the last key tile that any of the query tiles sees.
+AttentionPlan::Segment key_tiles_of(const AttentionPlan& plan, const std::vector<Index>& tiles) {
+  AttentionPlan::Segment all{static_cast<Index>(plan.key_tiles.size()), 0};
+  for (const Index tile : tiles) {
+    const auto& queries = plan.query_tiles[static_cast<std::size_t>(tile)];
+    for (Index i = queries.first_segment; i < queries.end_segment; ++i) {
+      const AttentionPlan::Segment& segment = plan.segments[static_cast<std::size_t>(i)];
+      all = {std::min(all.begin, segment.begin), std::max(all.end, segment.end)};
+    }
+  }
+  return all;
+}
+
 /// The shares' sums, in their order, added to `sum` where that is defined.
 void reduce(const Job& job, const Tensor& shares, Tensor& sum) {
   if (!shares.defined()) return;
@@ -281,12 +301,18 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
   const auto num_parts = static_cast<Index>(parts.size());
   std::size_t longest = 1;
   for (const auto& part : parts) longest = std::max(longest, part.size());
-  const bool together = rule != nullptr || !plan.tokens.empty();
-  job.groups = together ? (s.kv_heads + kGroupHeads - 1) / kGroupHeads : s.kv_heads;
+  const Index group_heads = !plan.tokens.empty() ? kGatherHeads : rule != nullptr ? kGateHeads : 1;
+  job.groups = (s.kv_heads + group_heads - 1) / group_heads;
   job.shares = std::clamp<Index>(kTasks / std::max<Index>(1, job.groups * num_parts), 1,
                                  static_cast<Index>(longest));
-  job.adds_q = onto.q.defined();
-  if (wanted.q) job.dq = job.adds_q ? onto.q : zeros(in.q.shape());
+  const auto num_key_tiles = static_cast<Index>(plan.key_tiles.size());
+  if (plan.copies.empty())  // copies are gathered for each query tile anyway
+    job.resident_tiles =
+        std::max<Index>(1, kResident * job.groups / (s.kv_heads * s.padded_dim * kKeys));
+  else
+    job.resident_tiles = num_key_tiles;
+  job.adds_q = onto.q.defined() || job.resident_tiles < num_key_tiles;
+  if (wanted.q) job.dq = onto.q.defined() ? onto.q : zeros(in.q.shape());
   const Index kv_size = s.kv_heads * s.rows * s.padded_dim;
   if (wanted.k) job.dk = zeros({job.shares, kv_size});
   if (wanted.v) job.dv = zeros({job.shares, kv_size});
@@ -296,14 +322,17 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
     const auto& part = parts[static_cast<std::size_t>(number / job.groups / job.shares)];
     const Index share = number / job.groups % job.shares;
     Task task(job, number % job.groups, share);
-    // Boustrophedon: a task takes a light tile after a heavy one.
     const auto tiles = static_cast<Index>(part.size());
-    for (Index round = 0; round * job.shares < tiles; ++round) {
-      const Index index = round * job.shares + (round % 2 == 0 ? share : job.shares - 1 - share);
-      if (index >= tiles) continue;
-      const Index tile = part[static_cast<std::size_t>(index)];
-      task.run(plan.query_tiles[static_cast<std::size_t>(tile)]);
-    }
+    const auto [first, last] = key_tiles_of(plan, part);
+    for (Index keys = first; keys < last; keys += job.resident_tiles)
+      // Boustrophedon: a task takes a light tile after a heavy one.
+      for (Index round = 0; round * job.shares < tiles; ++round) {
+        const Index index = round * job.shares + (round % 2 == 0 ? share : job.shares - 1 - share);
+        if (index >= tiles) continue;
+        const Index tile = part[static_cast<std::size_t>(index)];
+        task.run(plan.query_tiles[static_cast<std::size_t>(tile)],
+                 {keys, keys + job.resident_tiles});
+      }
   });
 
   AttentionGradients grads{.q = job.dq, .k = onto.k, .v = onto.v, .rule = {}};

@@ -102,6 +102,10 @@ struct Kernels {
                     Index to_stride);
   /// y = factor x, or y += factor x, over any n; y may be x.
   void (*scale_row)(const Real* x, Real factor, Index n, Real* y, bool add);
+  /// `count` rows of any n numbers, each divided by a number of its own; rows of zeros where that
+  /// is 0, whatever x holds.
+  void (*divide_rows)(Index count, Index n, const Real* x, Index x_stride, const Real* divisor,
+                      Index divisor_stride, Real* y, Index y_stride);
   /// The sum of a b over any n.
   Real (*dot_row)(const Real* a, const Real* b, Index n);
 

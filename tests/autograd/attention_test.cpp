@@ -36,6 +36,8 @@ TEST(Attention, EqualsTheComposedForm) {
   for (const Index head_dim : {8, 12, 48, 64, 80, 128, 256})
     cases.push_back({1, 150, 2, 1, head_dim, 0, head_dim == 48 ? 70 : 0});
   cases.push_back({2, 130, 2, 2, 7, 1.5, 0});
+  // More keys than backward goes through at a time.
+  for (const Index window : {0, 1050}) cases.push_back({1, 1100, 1, 1, 256, 0, window});
   cases.push_back({3, 65, 6, 2, 1, 0.7, 20});
   cases.push_back({2, 90, 1, 1, 16, 2, 64});
   cases.push_back({2, 130, 4, 2, 7, 0, 0, 0.3});

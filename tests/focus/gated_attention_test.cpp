@@ -17,6 +17,17 @@ const FocusAttention kGated = gated_attention;
 
 TEST(GatedAttention, EqualsTheComposedForm) { sweep_twins({{0, true}}, kGated); }
 
+TEST(GatedAttention, EqualsTheComposedFormBeyondTheKeysOfOnePass) {
+  for (const Gate gate : {Gate::logit, Gate::affinity})
+    expect_twin({.seq_len = 420,
+                 .heads = 8,
+                 .kv_heads = 4,
+                 .head_dim = 256,
+                 .gate = gate,
+                 .local_window = 40},
+                kGated);
+}
+
 /// The same cases in every run, unless RC_PARAMS asks for others.
 [[maybe_unused]] const bool kFixedSeed =
     setenv("RC_PARAMS", "seed=2604 max_success=80 max_size=100", 0) == 0;
@@ -54,13 +65,20 @@ TEST(GatedAttention, AWindowThatCoversAllIsDenseAttention) {
   }
 }
 
+/// 1 for the token's highest group, 0 for the others.
+Tensor one_hot_assignments(const Tensor& g) {
+  const auto sets = top_sets(g, 1);
+  Tensor one_hot = Tensor::zeros(g.shape());
+  for (std::size_t i = 0; i < sets.size(); ++i)
+    one_hot.data()[static_cast<Index>(i) * g.cols() + std::countr_zero(sets[i])] = 1;
+  return one_hot;
+}
+
 TEST(GatedAttention, SoftAffinityOfOneHotAssignmentsIsHardAttention) {
   const Case c{.batch = 2, .seq_len = 150};
   std::vector<Tensor> x = inputs_of(c);
   const auto sets = top_sets(x[3], 1);
-  x[3] = Tensor::zeros(x[3].shape());
-  for (std::size_t i = 0; i < sets.size(); ++i)
-    x[3].data()[static_cast<Index>(i) * 3 + std::countr_zero(sets[i])] = 1;
+  x[3] = one_hot_assignments(x[3]);
   GateOptions soft = gate_of(c, x[3]), hard = soft;
   soft.affinity_floor = 1e-30;
   hard.gated = false;
@@ -72,33 +90,13 @@ TEST(GatedAttention, SoftAffinityOfOneHotAssignmentsIsHardAttention) {
 }
 
 TEST(GatedAttention, TheHighestScoreMayHaveTheSmallestWeight) {
-  // One-hot assignments, so that all pairs of two groups have the weight of the floor.
+  const Case c{.seq_len = 150, .local_window = 3};
+  std::vector<Tensor> x = sharp_inputs_of(c);
+  x[3] = one_hot_assignments(x[3]);  // all pairs of two groups have the weight of the floor
+  GateOptions gate = gate_of(c, x[3]);
   for (const double floor : {1e-30, 1e-6}) {
-    const Case c{.seq_len = 150, .local_window = 3};
-    std::vector<Tensor> x = inputs_of(c);
-    const auto sets = top_sets(x[3], 1);
-    x[3] = Tensor::zeros(x[3].shape());
-    for (std::size_t i = 0; i < sets.size(); ++i)
-      x[3].data()[static_cast<Index>(i) * 3 + std::countr_zero(sets[i])] = 1;
-    GateOptions gate = gate_of(c, x[3]);
     gate.affinity_floor = floor;
-    for (std::size_t i = 0; i < 2; ++i)
-      for (Index j = 0; j < x[i].size(); ++j) x[i].data()[j] *= 8;
-    const auto run = [&](auto&& attend) {
-      const Variables v = leaves(x);
-      const Variable out = attend(v);
-      backward(out);
-      return std::vector<Tensor>{out.value(), v[0].grad(), v[1].grad(), v[2].grad(), v[3].grad()};
-    };
-    const auto expected = run([&](const Variables& v) {
-      return composed_attention(v[0], v[1], v[2], v[3], options_of(c), &gate, nullptr);
-    });
-    const auto actual = run([&](const Variables& v) {
-      return gated_attention(v[0], v[1], v[2], v[3], options_of(c), gate);
-    });
-    for (std::size_t i = 0; i < expected.size(); ++i)
-      EXPECT_LE(relative_difference(actual[i], expected[i]), tolerance(2e-4, 1e-11))
-          << i << " floor " << floor;
+    expect_twin(c, kGated, x, gate, kSharpTolerance);
   }
 }
 
