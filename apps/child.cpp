@@ -18,7 +18,7 @@ namespace focus {
 ChildResult run_child(const std::vector<std::string>& arguments, const std::filesystem::path& log,
                       const std::function<int()>& tick) {
   const int output = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (output < 0) fail_errno("write", log, errno);
+  if (output < 0) fail_writing("write", log, errno);
   // Made before the fork: between fork and exec no memory may be taken.
   std::vector<std::string> words = {"focus"};
   words.insert(words.end(), arguments.begin(), arguments.end());
@@ -30,7 +30,7 @@ ChildResult run_child(const std::vector<std::string>& arguments, const std::file
   if (pid < 0) {
     const int error = errno;
     close(output);
-    fail_errno("start a process that logs to", log, error);
+    fail_writing("start a process that logs to", log, error);
   }
   if (pid == 0) {
     setpgid(0, 0);

@@ -16,13 +16,13 @@ FolderLock::FolderLock(const std::filesystem::path& folder, const std::string& n
   const std::filesystem::path file = folder / name;
   // Without O_CLOEXEC: a run that outlives this process still writes into the folder.
   descriptor_ = open(file.c_str(), O_RDWR | O_CREAT, 0644);
-  if (descriptor_ < 0) fail_errno("write", file, errno);
+  if (descriptor_ < 0) fail_writing("write", file, errno);
   if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
     const int error = errno;
     char holder[32] = {};
     const ssize_t length = pread(descriptor_, holder, sizeof(holder) - 1, 0);
     close(descriptor_);
-    if (error != EWOULDBLOCK) fail_errno("lock", file, error);
+    if (error != EWOULDBLOCK) fail_writing("lock", file, error);
     fail(
         "{}: process {}, or a run that it started, is at work there; wait for it, or choose "
         "another folder with out=",
@@ -33,7 +33,7 @@ FolderLock::FolderLock(const std::filesystem::path& folder, const std::string& n
       pwrite(descriptor_, own.data(), own.size(), 0) != static_cast<ssize_t>(own.size())) {
     const int error = errno;
     close(descriptor_);
-    fail_errno("write", file, error);
+    fail_writing("write", file, error);
   }
 }
 

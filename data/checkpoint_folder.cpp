@@ -36,7 +36,7 @@ std::map<std::int64_t, fs::path, std::greater<>> find_steps(const fs::path& fold
   std::map<std::int64_t, fs::path, std::greater<>> steps;
   std::error_code error;
   fs::directory_iterator entries(folder, error);
-  if (error) fail_errno("look through", folder, error.value());
+  if (error) fail_reading("look through", folder, error.value());
   for (const fs::directory_entry& entry : entries) {
     if (const auto step = step_of(entry.path().filename().string())) steps[*step] = entry.path();
   }
@@ -58,7 +58,7 @@ CheckpointFolder::CheckpointFolder(fs::path folder, int keep)
   check(keep >= 1, "{}: at least 1 checkpoint must be kept, got {}", folder_.string(), keep);
   std::error_code error;
   fs::create_directories(folder_, error);
-  if (error) fail_errno("make the folder", folder_, error.value());
+  if (error) fail_writing("make the folder", folder_, error.value());
   sweep_orphans(folder_);
 }
 
@@ -77,7 +77,7 @@ void CheckpointFolder::publish(std::int64_t step) {
     // Newer ones come from a run that was taken up again at an earlier step: not ours to judge.
     if (other > step || ++kept <= keep_ || other == best_step) continue;
     std::error_code error;
-    if (!fs::remove(path, error) && error) fail_errno("remove", path, error.value());
+    if (!fs::remove(path, error) && error) fail_writing("remove", path, error.value());
   }
 }
 

@@ -74,14 +74,19 @@ const char* hint_for_writing(int error) {
   }
 }
 
+[[noreturn]] void fail_errno(std::string_view action, const fs::path& path, int error,
+                             const char* hint) {
+  fail("cannot {} {}: {}; {}", action, path.string(), std::system_category().message(error), hint);
+}
+
 void sync_path(const fs::path& path, int flags) {
   const int descriptor = open(path.c_str(), flags | O_CLOEXEC);
-  if (descriptor < 0) fail_errno("write", path, errno);
+  if (descriptor < 0) fail_writing("write", path, errno);
   const int error = fsync(descriptor) == 0 ? 0 : errno;
   close(descriptor);
   // Some file systems know no fsync for folders; there is nothing more to do then.
   if (error != 0 && !(error == EINVAL && (flags & O_DIRECTORY) != 0)) {
-    fail_errno("write", path, error);
+    fail_writing("write", path, error);
   }
 }
 
@@ -115,10 +120,11 @@ bool is_gone(const Writer& writer) {
 
 }  // namespace
 
-void fail_errno(std::string_view action, const fs::path& path, int error) {
-  const bool reading = action == "read" || action == "open" || action == "map";
-  fail("cannot {} {}: {}; {}", action, path.string(), std::system_category().message(error),
-       reading ? hint_for_reading(error) : hint_for_writing(error));
+void fail_reading(std::string_view action, const fs::path& path, int error) {
+  fail_errno(action, path, error, hint_for_reading(error));
+}
+void fail_writing(std::string_view action, const fs::path& path, int error) {
+  fail_errno(action, path, error, hint_for_writing(error));
 }
 
 fs::path temporary_name(const fs::path& target) {
@@ -130,13 +136,13 @@ fs::path temporary_name(const fs::path& target) {
 
 DurableFile::DurableFile(fs::path target) : target_(std::move(target)) {
   struct stat status {};
-  if (!target_.has_filename()) fail_errno("write", target_, EISDIR);
+  if (!target_.has_filename()) fail_writing("write", target_, EISDIR);
   // The folder's own check comes first: it names what is wrong better than the file's would.
-  if (stat(folder_of(target_).c_str(), &status) != 0) fail_errno("write", target_, errno);
-  if (!S_ISDIR(status.st_mode)) fail_errno("write", target_, ENOTDIR);
+  if (stat(folder_of(target_).c_str(), &status) != 0) fail_writing("write", target_, errno);
+  if (!S_ISDIR(status.st_mode)) fail_writing("write", target_, ENOTDIR);
   // A rename would put a plain file in the place of a device such as /dev/null.
   if (stat(target_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    if (S_ISDIR(status.st_mode)) fail_errno("write", target_, EISDIR);
+    if (S_ISDIR(status.st_mode)) fail_writing("write", target_, EISDIR);
     fail("cannot write {}: it is not a regular file; give the name of a file", target_.string());
   }
   temporary_ = temporary_name(target_);
@@ -150,14 +156,14 @@ void DurableFile::commit(const std::function<void(const fs::path&)>& verify) {
   check(!committed_, "{}: committed twice", target_.string());
   sync_path(temporary_, O_RDONLY);
   if (verify) verify(temporary_);
-  if (rename(temporary_.c_str(), target_.c_str()) != 0) fail_errno("write", target_, errno);
+  if (rename(temporary_.c_str(), target_.c_str()) != 0) fail_writing("write", target_, errno);
   committed_ = true;
   sync_path(folder_of(target_), O_RDONLY | O_DIRECTORY);
 }
 
 FileWriter::FileWriter(const DurableFile& file) : target_(file.target()) {
   descriptor_ = open(file.temporary().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) fail_errno("write", target_, errno);
+  if (descriptor_ < 0) fail_writing("write", target_, errno);
 }
 
 FileWriter::~FileWriter() {
@@ -169,14 +175,14 @@ void FileWriter::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail_errno("write", target_, errno);
+    if (written < 0) fail_writing("write", target_, errno);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
 }
 
 void FileWriter::close() {
   const int descriptor = std::exchange(descriptor_, -1);
-  if (descriptor >= 0 && ::close(descriptor) != 0) fail_errno("write", target_, errno);
+  if (descriptor >= 0 && ::close(descriptor) != 0) fail_writing("write", target_, errno);
 }
 
 void write_file_durably(const fs::path& path, std::span<const std::byte> bytes) {
@@ -199,7 +205,7 @@ std::size_t sweep_orphans(const fs::path& folder, std::string_view target_name) 
   const std::string mine = target_name.empty() ? "." : fmt::format(".{}{}", target_name, kMark);
   std::error_code error;
   fs::directory_iterator entries(folder, error);
-  if (error) fail_errno("look through", folder, error.value());
+  if (error) fail_reading("look through", folder, error.value());
   std::size_t removed = 0;
   for (const fs::directory_entry& entry : entries) {
     const std::string name = entry.path().filename().string();

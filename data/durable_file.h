@@ -66,7 +66,11 @@ std::size_t sweep_orphans(const std::filesystem::path& folder, std::string_view 
 /// fsync of a file or a folder.
 void sync_to_disk(const std::filesystem::path& path);
 
-/// Throws: "cannot <action> <path>: <the text of errno>; <what to do>".
-[[noreturn]] void fail_errno(std::string_view action, const std::filesystem::path& path, int error);
+/// Throw: "cannot <action> <path>: <the text of errno>; <what to do>", which is another thing where
+/// a file was to be read than where one was to be written.
+[[noreturn]] void fail_reading(std::string_view action, const std::filesystem::path& path,
+                               int error);
+[[noreturn]] void fail_writing(std::string_view action, const std::filesystem::path& path,
+                               int error);
 
 }  // namespace focus

@@ -27,7 +27,7 @@ fs::path named(const fs::path& target) {
 DurableFolder::DurableFolder(const fs::path& target, bool overwrite, const IsOurs& is_ours)
     : target_(named(target)) {
   if (fs::exists(target_)) {
-    if (!fs::is_directory(target_)) fail_errno("write", target_, ENOTDIR);
+    if (!fs::is_directory(target_)) fail_writing("write", target_, ENOTDIR);
     if (!overwrite && !fs::is_empty(target_))
       fail("{}: exists already and is not empty; choose another folder, or add --overwrite",
            target_.string());
@@ -40,13 +40,13 @@ DurableFolder::DurableFolder(const fs::path& target, bool overwrite, const IsOur
             target_.string(), name);
     }
   } else if (!fs::is_directory(parent_of(target_))) {
-    fail_errno("write", target_, fs::exists(parent_of(target_)) ? ENOTDIR : ENOENT);
+    fail_writing("write", target_, fs::exists(parent_of(target_)) ? ENOTDIR : ENOENT);
   }
   sweep_orphans(parent_of(target_), target_.filename().string());
   temporary_ = temporary_name(target_);
   std::error_code error;
   fs::create_directory(temporary_, error);
-  if (error) fail_errno("write", target_, error.value());
+  if (error) fail_writing("write", target_, error.value());
 }
 
 DurableFolder::~DurableFolder() {
@@ -60,7 +60,7 @@ void DurableFolder::commit() {
   const bool replaces = fs::exists(target_) && !fs::is_empty(target_);
   const int failed = renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target_.c_str(),
                                replaces ? RENAME_EXCHANGE : 0);
-  if (failed != 0) fail_errno("write", target_, errno);
+  if (failed != 0) fail_writing("write", target_, errno);
   committed_ = true;
   sync_to_disk(parent_of(target_));
   if (replaces) fs::remove_all(temporary_);  // the one that stood there

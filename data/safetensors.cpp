@@ -27,7 +27,7 @@ constexpr const char* kIndexFile = "model.safetensors.index.json";
 std::map<std::string, std::string> read_weight_map(const fs::path& path) {
   std::error_code error;
   const std::uintmax_t size = fs::file_size(path, error);
-  if (error) fail_errno("read", path, error.value());
+  if (error) fail_reading("read", path, error.value());
   if (size > kMaxIndexBytes) fail("{}: {} bytes are too many for an index", path.string(), size);
   const nlohmann::json index = parse_strict_json(read_file(path), path.string());
   const JsonView map = JsonView(index, path.string()).at("weight_map");
@@ -110,10 +110,10 @@ class ShardedSafetensors : public TensorSource {
 
 SafetensorsFile::SafetensorsFile(fs::path path) : path_(std::move(path)) {
   descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor_ < 0) fail_errno("read", path_, errno);
+  if (descriptor_ < 0) fail_reading("read", path_, errno);
   try {
     struct stat status {};
-    if (fstat(descriptor_, &status) != 0) fail_errno("read", path_, errno);
+    if (fstat(descriptor_, &status) != 0) fail_reading("read", path_, errno);
     if (!S_ISREG(status.st_mode)) fail("{}: not a regular file", path_.string());
     const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
     std::uint64_t header_bytes = 0;
@@ -154,7 +154,7 @@ void SafetensorsFile::read_at(std::uint64_t offset, std::span<std::byte> out) co
   while (!out.empty()) {
     const ssize_t got = pread(descriptor_, out.data(), out.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail_errno("read", path_, errno);
+    if (got < 0) fail_reading("read", path_, errno);
     if (got == 0)
       fail("{}: the file became shorter while it was read; get it again", path_.string());
     out = out.subspan(static_cast<std::size_t>(got));

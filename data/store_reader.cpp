@@ -127,11 +127,11 @@ class StoreSource : public TensorSource {
 H5Handle open_store(const fs::path& path) {
   std::error_code error;
   const std::uintmax_t size = fs::file_size(path, error);
-  if (error) fail_errno("read", path, error.value());
+  if (error) fail_reading("read", path, error.value());
   const htri_t is_hdf5 = H5Fis_hdf5(path.c_str());
   if (is_hdf5 <= 0) {
     const H5Error reason = h5_error();
-    if (is_hdf5 < 0 && reason.system_error != 0) fail_errno("read", path, reason.system_error);
+    if (is_hdf5 < 0 && reason.system_error != 0) fail_reading("read", path, reason.system_error);
     fail("{}: not an HDF5 file ({} bytes); give a checkpoint that focus wrote", path.string(),
          size);
   }

@@ -80,7 +80,7 @@ struct StoreWriter::Impl {
     if (result < 0) {
       const H5Error error = h5_error();
       abandon();
-      if (error.system_error != 0) fail_errno("write", durable.target(), error.system_error);
+      if (error.system_error != 0) fail_writing("write", durable.target(), error.system_error);
       fail("cannot write {}: object '{}': {}", name(), object, error.reason);
     }
     return result;

@@ -65,7 +65,7 @@ std::string read_file(const std::filesystem::path& path) {
   if (is_directory(path)) fail("cannot read {}: it is a folder, not a file", path.string());
   errno = 0;
   std::ifstream file(path, std::ios::binary);
-  if (!file) fail_errno("read", path, errno);
+  if (!file) fail_reading("read", path, errno);
   // In chunks: a pipe does not know its size.
   std::string bytes;
   while (file) {
@@ -74,7 +74,7 @@ std::string read_file(const std::filesystem::path& path) {
     file.read(bytes.data() + done, static_cast<std::streamsize>(bytes.size() - done));
     bytes.resize(done + static_cast<std::size_t>(file.gcount()));
   }
-  if (file.bad()) fail_errno("read", path, errno);
+  if (file.bad()) fail_reading("read", path, errno);
   return bytes;
 }
 

@@ -83,18 +83,18 @@ struct TokenFile::Bytes {
 
 TokenFile TokenFile::open(const std::filesystem::path& path, bool verify_contents) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) fail_errno("open", path, errno);
+  if (descriptor < 0) fail_reading("open", path, errno);
   struct Closer {
     int descriptor;
     ~Closer() { ::close(descriptor); }
   } const closer{descriptor};
   struct stat status {};
-  if (fstat(descriptor, &status) != 0) fail_errno("open", path, errno);
+  if (fstat(descriptor, &status) != 0) fail_reading("open", path, errno);
   auto bytes = std::make_shared<Bytes>();
   if (S_ISREG(status.st_mode) && status.st_size > 0) {
     const auto size = static_cast<std::size_t>(status.st_size);
     void* mapped = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (mapped == MAP_FAILED) fail_errno("map", path, errno);
+    if (mapped == MAP_FAILED) fail_reading("map", path, errno);
     bytes->mapped = mapped;
     bytes->mapped_size = size;
   }
