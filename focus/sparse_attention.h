@@ -16,8 +16,8 @@ namespace focus {
 /// gate.gated the affinity of attended distant pairs stays in their scores and carries a gradient
 /// to g. Where the classes are so small that their tiles would cost more than all pairs do (short
 /// sequences, k > 1), it computes all pairs with a mask instead; not with the logit gate kept,
-/// which multiplies. Shapes and order on a score as gated_attention(). Differentiable in q, k, v
-/// and g.
+/// which multiplies the scores. Shapes and order on a score as gated_attention(). Differentiable in
+/// q, k, v and g.
 Variable sparse_attention(const Variable& q, const Variable& k, const Variable& v,
                           const Variable& g, const AttentionOptions& options,
                           const GateOptions& gate, Tensor* lse = nullptr);

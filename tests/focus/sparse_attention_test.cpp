@@ -34,8 +34,8 @@ TEST(SparseAttention, EqualsTheComposedFormOverSeveralTiles) {
 }
 
 TEST(SparseAttention, EqualsTheComposedFormWhereClassesAreSmall) {
-  // With a gate that adds, or none, all pairs with a mask are cheaper here; a gate that multiplies
-  // keeps the lists of small classes.
+  // With the affinity gate or none all pairs with a mask are cheaper here; the logit gate keeps the
+  // lists of small classes.
   for (const auto& [gated, gate] : {std::pair{true, Gate::affinity}, std::pair{true, Gate::logit},
                                     std::pair{false, Gate::affinity}})
     for (const Index sliding_window : {0, 250})
