@@ -4,11 +4,11 @@
 #include <bit>
 #include <cmath>
 
-#include "apps/machine.h"
+#include "apps/terminal/machine.h"
 #include "autograd/check.h"
 #include "autograd/clock.h"
-#include "focus/routing.h"
-#include "focus/sparse_attention.h"
+#include "focus/routing/routing.h"
+#include "focus/attention/sparse_attention.h"
 
 namespace focus {
 namespace {

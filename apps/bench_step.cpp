@@ -2,11 +2,11 @@
 #include <array>
 
 #include "apps/command.h"
-#include "apps/machine.h"
-#include "apps/progress.h"
+#include "apps/terminal/machine.h"
+#include "apps/terminal/progress.h"
 #include "apps/trainer.h"
 #include "autograd/check.h"
-#include "autograd/gemm.h"
+#include "autograd/gemm/gemm.h"
 #include "autograd/profile.h"
 
 namespace focus {

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "apps/recipe.h"
+#include "data/settings/recipe.h"
 #include "autograd/check.h"
-#include "data/durable_file.h"
-#include "data/text.h"
+#include "data/files/durable_file.h"
+#include "data/text/text.h"
 
 namespace focus {
 

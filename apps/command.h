@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/compute.h"
-#include "apps/evaluate.h"
-#include "apps/model_io.h"
-#include "apps/run_config.h"
+#include "focus/train/compute.h"
+#include "focus/train/evaluate.h"
+#include "focus/train/model_io.h"
+#include "focus/train/run_config.h"
 
 // What the subcommands share.
 namespace focus {

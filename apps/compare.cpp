@@ -2,12 +2,12 @@
 #include <cstdlib>
 
 #include "apps/command.h"
-#include "apps/compare_report.h"
-#include "apps/progress.h"
-#include "apps/recipe.h"
+#include "apps/compare/compare_report.h"
+#include "apps/terminal/progress.h"
+#include "data/settings/recipe.h"
 #include "apps/trainer.h"
 #include "autograd/check.h"
-#include "data/durable_file.h"
+#include "data/files/durable_file.h"
 
 namespace focus {
 namespace {

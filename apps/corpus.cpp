@@ -1,8 +1,8 @@
-#include "data/corpus.h"
+#include "data/text/corpus.h"
 
 #include "apps/command.h"
-#include "apps/progress.h"
-#include "data/durable_file.h"
+#include "apps/terminal/progress.h"
+#include "data/files/durable_file.h"
 
 namespace focus {
 

@@ -1,6 +1,6 @@
 #include "apps/command.h"
-#include "apps/progress.h"
-#include "apps/rival_spec.h"
+#include "apps/terminal/progress.h"
+#include "focus/train/rival_spec.h"
 #include "autograd/check.h"
 
 namespace focus {

@@ -1,8 +1,8 @@
 #include "apps/command.h"
 #include "autograd/check.h"
-#include "data/durable_file.h"
-#include "data/durable_folder.h"
-#include "data/safetensors_writer.h"
+#include "data/files/durable_file.h"
+#include "data/files/durable_folder.h"
+#include "data/files/safetensors_writer.h"
 
 namespace focus {
 namespace {

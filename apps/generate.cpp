@@ -1,13 +1,13 @@
 #include <cstdio>
 
 #include "apps/command.h"
-#include "apps/progress.h"
-#include "apps/text_stream.h"
+#include "apps/terminal/progress.h"
+#include "focus/generation/text_stream.h"
 #include "autograd/check.h"
 #include "autograd/clock.h"
-#include "data/text.h"
-#include "focus/generator.h"
-#include "focus/sampling.h"
+#include "data/text/text.h"
+#include "focus/generation/generator.h"
+#include "focus/generation/sampling.h"
 
 namespace focus {
 namespace {

@@ -1,7 +1,7 @@
 #include <cstring>
 
 #include "apps/command.h"
-#include "apps/rival_spec.h"
+#include "focus/train/rival_spec.h"
 #include "autograd/check.h"
 
 namespace focus {

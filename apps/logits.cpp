@@ -1,7 +1,7 @@
 #include "apps/command.h"
 #include "autograd/check.h"
-#include "data/safetensors.h"
-#include "data/text.h"
+#include "data/files/safetensors.h"
+#include "data/text/text.h"
 
 namespace focus {
 namespace {

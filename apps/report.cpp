@@ -1,11 +1,11 @@
 #include <algorithm>
 
 #include "apps/command.h"
-#include "apps/html_report.h"
-#include "apps/progress.h"
+#include "apps/report/html_report.h"
+#include "apps/terminal/progress.h"
 #include "autograd/check.h"
-#include "data/durable_file.h"
-#include "data/text.h"
+#include "data/files/durable_file.h"
+#include "data/text/text.h"
 
 namespace focus {
 namespace {

@@ -3,12 +3,12 @@
 
 #include "apps/attention_speed.h"
 #include "apps/command.h"
-#include "apps/html_report.h"
-#include "apps/machine.h"
-#include "apps/progress.h"
-#include "apps/svg_file.h"
+#include "apps/report/html_report.h"
+#include "apps/terminal/machine.h"
+#include "apps/terminal/progress.h"
+#include "apps/report/svg_file.h"
 #include "autograd/check.h"
-#include "data/durable_file.h"
+#include "data/files/durable_file.h"
 
 namespace focus {
 namespace {

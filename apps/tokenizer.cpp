@@ -5,13 +5,13 @@
 #include <iterator>
 
 #include "apps/command.h"
-#include "apps/progress.h"
+#include "apps/terminal/progress.h"
 #include "autograd/check.h"
 #include "autograd/clock.h"
-#include "data/bpe_tokenizer.h"
-#include "data/bpe_trainer.h"
-#include "data/durable_file.h"
-#include "data/text.h"
+#include "data/text/bpe_tokenizer.h"
+#include "data/text/bpe_trainer.h"
+#include "data/files/durable_file.h"
+#include "data/text/text.h"
 
 namespace focus {
 namespace {

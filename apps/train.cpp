@@ -1,7 +1,7 @@
 
 #include "apps/command.h"
-#include "apps/progress.h"
-#include "apps/recipe.h"
+#include "apps/terminal/progress.h"
+#include "data/settings/recipe.h"
 #include "apps/trainer.h"
 #include "autograd/check.h"
 

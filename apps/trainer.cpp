@@ -6,16 +6,16 @@
 #include <numeric>
 #include <sstream>
 
-#include "apps/lora_io.h"
-#include "apps/progress.h"
-#include "apps/recipe.h"
-#include "apps/rival_io.h"
+#include "focus/lora/lora_io.h"
+#include "apps/terminal/progress.h"
+#include "data/settings/recipe.h"
+#include "focus/train/rival_io.h"
 #include "autograd/check.h"
 #include "autograd/clock.h"
-#include "data/checkpoint_folder.h"
-#include "data/checksum.h"
-#include "data/durable_file.h"
-#include "focus/peft_adapter.h"
+#include "data/files/checkpoint_folder.h"
+#include "data/files/checksum.h"
+#include "data/files/durable_file.h"
+#include "focus/lora/peft_adapter.h"
 #include "layers/weights.h"
 
 namespace focus {

@@ -5,10 +5,10 @@
 #include <optional>
 #include <string>
 
-#include "apps/evaluate.h"
-#include "apps/model_io.h"
-#include "apps/run_config.h"
-#include "data/batches.h"
+#include "focus/train/evaluate.h"
+#include "focus/train/model_io.h"
+#include "focus/train/run_config.h"
+#include "data/text/batches.h"
 #include "optim/training_step.h"
 
 namespace focus {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "autograd/bf16.h"
+#include "autograd/gemm/bf16.h"
 #include "autograd/tensor.h"
 
 // Reverse-mode differentiation. An op computes its value at once and, where some input wants a

@@ -1,6 +1,6 @@
 #include "bench/cases.h"
 #include "bench/membership.h"
-#include "focus/sparse_attention.h"
+#include "focus/attention/sparse_attention.h"
 
 namespace focus::bench {
 namespace {

@@ -1,4 +1,4 @@
-#include "autograd/gemm.h"
+#include "autograd/gemm/gemm.h"
 
 #include "bench/cases.h"
 #include "bench/gemm_shapes.h"

@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/check.h"
-#include "autograd/gemm.h"
+#include "autograd/gemm/gemm.h"
 #include "autograd/simd/kernels.h"
 #include "bench/cases.h"
 

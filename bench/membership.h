@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "bench/cases.h"
-#include "focus/gated_attention.h"
+#include "focus/attention/gated_attention.h"
 
 namespace focus::bench {
 

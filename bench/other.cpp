@@ -1,6 +1,6 @@
 #include "bench/cases.h"
-#include "data/corpus.h"
-#include "data/tokenizer.h"
+#include "data/text/corpus.h"
+#include "data/text/tokenizer.h"
 #include "optim/adamw.h"
 
 namespace focus::bench {

@@ -1,9 +1,9 @@
-#include "focus/routing.h"
+#include "focus/routing/routing.h"
 
 #include "bench/cases.h"
 #include "bench/membership.h"
-#include "focus/class_plan.h"
-#include "focus/sinkhorn.h"
+#include "focus/attention/class_plan.h"
+#include "focus/routing/sinkhorn.h"
 
 namespace focus::bench {
 namespace {

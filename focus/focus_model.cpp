@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "autograd/check.h"
-#include "focus/balance_losses.h"
-#include "focus/centroids.h"
-#include "focus/sparse_attention.h"
+#include "focus/routing/balance_losses.h"
+#include "focus/routing/centroids.h"
+#include "focus/attention/sparse_attention.h"
 
 namespace focus {
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "focus/gated_attention.h"
-#include "focus/routing.h"
+#include "focus/attention/gated_attention.h"
+#include "focus/routing/routing.h"
 #include "layers/decoder.h"
 
 namespace focus {

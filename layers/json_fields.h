@@ -8,7 +8,7 @@
 
 #include "autograd/check.h"
 #include "autograd/tensor.h"
-#include "data/json_reader.h"
+#include "data/files/json_reader.h"
 
 namespace focus {
 

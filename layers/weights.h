@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/tensor_source.h"
+#include "data/files/tensor_source.h"
 #include "layers/decoder.h"
 #include "layers/family.h"
 

@@ -1,35 +1,22 @@
 focus_test(autograd_tests BOTH
-  SOURCES
-    autograd/tensor_test.cpp autograd/variable_test.cpp autograd/gemm_test.cpp
-    autograd/bf16_test.cpp
-    autograd/elementwise_test.cpp autograd/linear_test.cpp autograd/norm_test.cpp
-    autograd/softmax_test.cpp autograd/rope_test.cpp autograd/cross_entropy_test.cpp
-    autograd/attention_test.cpp autograd/threads_test.cpp autograd/profile_test.cpp
-    autograd/simd_test.cpp
+  SOURCES autograd/*_test.cpp autograd/*/*_test.cpp
   NEEDS autograd
   LABELS core)
 focus_test(layers_tests BOTH
-  SOURCES layers/model_config_test.cpp layers/weights_test.cpp layers/decoder_test.cpp
-    layers/bf16_decoder_test.cpp
+  SOURCES layers/*_test.cpp
   NEEDS layers
   LABELS core)
 focus_test(optim_tests BOTH
-  SOURCES optim/adamw_test.cpp optim/training_step_test.cpp
+  SOURCES optim/*_test.cpp
   NEEDS optim
   LABELS core)
 focus_test(focus_tests BOTH
-  SOURCES
-    focus/sinkhorn_test.cpp focus/routing_test.cpp focus/balance_losses_test.cpp
-    focus/centroids_test.cpp focus/gated_attention_test.cpp focus/sparse_attention_test.cpp
-    focus/focus_model_test.cpp focus/layer_cache_test.cpp focus/sampling_test.cpp
-    focus/generator_test.cpp focus/lora_test.cpp
-  NEEDS focus optim
+  SOURCES focus/*_test.cpp focus/attention/*_test.cpp focus/generation/*_test.cpp
+    focus/lora/*_test.cpp focus/routing/*_test.cpp
+  NEEDS focus
   LABELS core)
 focus_test(rivals_tests BOTH
-  SOURCES
-    focus/rivals/window_attention_test.cpp focus/rivals/performer_test.cpp
-    focus/rivals/routing_transformer_test.cpp focus/rivals/sparq_test.cpp
-    focus/rivals/magicpig_test.cpp focus/rivals/rival_model_test.cpp
+  SOURCES focus/rivals/*_test.cpp
   NEEDS focus
   LABELS core)
 # Once more with the kernels of lesser machines; skipped where this one is lesser still.
@@ -48,12 +35,12 @@ focus_test(focus_golden_tests BOTH
 focus_test(model_golden_tests BOTH
   SOURCES golden/arch_golden_test.cpp golden/training_golden_test.cpp
     golden/lora_golden_test.cpp
-  NEEDS focus optim
+  NEEDS focus
   LABELS golden)
 # The program must run on any machine of FOCUS_ARCH: AVX only in the kernels that are chosen at run
 # time.
 if(FOCUS_ARCH STREQUAL "x86-64-v2" AND NOT FOCUS_SANITIZE)
-  add_test(NAME instruction_sets COMMAND ${CMAKE_SOURCE_DIR}/tests/instruction_sets.sh
+  add_test(NAME instruction_sets COMMAND ${PROJECT_SOURCE_DIR}/tests/instruction_sets.sh
     ${CMAKE_OBJDUMP} ${CMAKE_NM} $<TARGET_FILE:focus_autograd> $<TARGET_FILE:focus_data>
     $<TARGET_FILE:focus_layers> $<TARGET_FILE:focus_focus> $<TARGET_FILE:focus_optim>
     $<TARGET_FILE:focus_apps>)

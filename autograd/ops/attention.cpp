@@ -1,4 +1,4 @@
-#include "autograd/tiled_attention.h"
+#include "autograd/attention/tiled_attention.h"
 
 namespace focus {
 

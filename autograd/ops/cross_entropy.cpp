@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "autograd/check.h"
-#include "autograd/gemm.h"
+#include "autograd/gemm/gemm.h"
 #include "autograd/ops.h"
 #include "autograd/ops/weight_products.h"
 #include "autograd/parallel.h"

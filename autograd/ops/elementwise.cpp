@@ -1,5 +1,5 @@
 #include "autograd/check.h"
-#include "autograd/dropout_mask.h"
+#include "autograd/ops/dropout_mask.h"
 #include "autograd/ops.h"
 #include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"

@@ -2,7 +2,7 @@
 #include "autograd/ops.h"
 #include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"
-#include "autograd/sum_rows.h"
+#include "autograd/ops/sum_rows.h"
 
 namespace focus {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "autograd/bf16.h"
-#include "autograd/gemm.h"
+#include "autograd/gemm/bf16.h"
+#include "autograd/gemm/gemm.h"
 #include "autograd/variable.h"
 
 // The products of a layer with its weight [out, in], whichever way that is stored.

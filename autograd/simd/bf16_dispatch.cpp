@@ -1,6 +1,6 @@
 #include <vector>
 
-#include "autograd/bf16.h"
+#include "autograd/gemm/bf16.h"
 #include "autograd/simd/bf16_kernels.h"
 #include "autograd/simd/kernels.h"
 

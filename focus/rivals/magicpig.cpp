@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "autograd/check.h"
-#include "autograd/gemm.h"
+#include "autograd/gemm/gemm.h"
 #include "autograd/parallel.h"
-#include "autograd/tiled_attention.h"
+#include "autograd/attention/tiled_attention.h"
 #include "focus/rivals/selected_keys.h"
 
 namespace focus {

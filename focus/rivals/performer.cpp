@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "autograd/check.h"
-#include "autograd/gemm.h"
+#include "autograd/gemm/gemm.h"
 #include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"
-#include "autograd/tiled_attention.h"
+#include "autograd/attention/tiled_attention.h"
 
 namespace focus {
 namespace {

@@ -5,10 +5,10 @@
 #include <numeric>
 
 #include "autograd/check.h"
-#include "autograd/gemm.h"
+#include "autograd/gemm/gemm.h"
 #include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"
-#include "focus/sparse_attention.h"
+#include "focus/attention/sparse_attention.h"
 
 namespace focus {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "autograd/ops.h"
-#include "focus/gated_attention.h"
+#include "focus/attention/gated_attention.h"
 
 // What attention over chosen keys has in common, one query at a time.
 namespace focus {

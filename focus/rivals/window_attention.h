@@ -1,7 +1,7 @@
 #pragma once
 
 #include "autograd/ops.h"
-#include "focus/gated_attention.h"
+#include "focus/attention/gated_attention.h"
 
 namespace focus {
 

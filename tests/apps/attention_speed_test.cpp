@@ -5,9 +5,9 @@
 #include <bit>
 #include <cmath>
 
-#include "apps/html_chart.h"
-#include "apps/machine.h"
-#include "apps/svg_file.h"
+#include "apps/report/html_chart.h"
+#include "apps/terminal/machine.h"
+#include "apps/report/svg_file.h"
 #include "autograd/simd/kernels.h"
 
 namespace focus {

@@ -1,7 +1,7 @@
 #include <set>
 
-#include "apps/model_io.h"
-#include "data/safetensors.h"
+#include "focus/train/model_io.h"
+#include "data/files/safetensors.h"
 #include "tests/support/cli.h"
 #include "tests/support/golden_model.h"
 

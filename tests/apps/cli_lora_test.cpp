@@ -1,5 +1,5 @@
-#include "apps/model_io.h"
-#include "data/safetensors.h"
+#include "focus/train/model_io.h"
+#include "data/files/safetensors.h"
 #include "tests/support/cli.h"
 
 // `focus train` with method lora, what it writes for us and for PEFT, and `focus merge`.

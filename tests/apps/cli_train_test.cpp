@@ -1,6 +1,6 @@
-#include "apps/recipe.h"
+#include "data/settings/recipe.h"
 #include "apps/trainer.h"
-#include "data/safetensors.h"
+#include "data/files/safetensors.h"
 #include "layers/family.h"
 #include "tests/support/cli.h"
 #include "tests/support/nonfinite.h"

@@ -1,7 +1,7 @@
-#include "apps/focus_io.h"
-#include "apps/recipe.h"
+#include "focus/train/focus_io.h"
+#include "data/settings/recipe.h"
 #include "apps/trainer.h"
-#include "data/token_file.h"
+#include "data/text/token_file.h"
 #include "tests/support/cli.h"
 
 // method two_phase: centroids on the frozen base, then everything.

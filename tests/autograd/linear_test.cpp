@@ -1,4 +1,4 @@
-#include "autograd/gemm.h"
+#include "autograd/gemm/gemm.h"
 #include "tests/support/compare.h"
 #include "tests/support/gradcheck.h"
 

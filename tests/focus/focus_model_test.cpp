@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "focus/balance_losses.h"
+#include "focus/routing/balance_losses.h"
 #include "optim/training_step.h"
 #include "tests/support/compare.h"
 #include "tests/support/random.h"

@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "data/unicode.h"
+#include "data/text/unicode.h"
 
 namespace {
 

@@ -1,8 +1,8 @@
-#include "apps/recipe.h"
+#include "data/settings/recipe.h"
 
 #include <algorithm>
 
-#include "apps/run_config.h"
+#include "focus/train/run_config.h"
 #include "tests/fuzz/harness.h"
 
 namespace {

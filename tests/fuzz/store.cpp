@@ -1,4 +1,4 @@
-#include "data/store.h"
+#include "data/files/store.h"
 
 #include <hdf5.h>
 
@@ -6,9 +6,9 @@
 #include <array>
 #include <bit>
 
-#include "data/checksum.h"
-#include "data/hdf5.h"
-#include "data/store_digest.h"
+#include "data/files/checksum.h"
+#include "data/files/hdf5.h"
+#include "data/files/store_digest.h"
 #include "tests/fuzz/harness.h"
 #include "tests/support/temp_folder.h"
 

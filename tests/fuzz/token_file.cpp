@@ -1,4 +1,4 @@
-#include "data/token_file.h"
+#include "data/text/token_file.h"
 
 #include "tests/fuzz/harness.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "data/tokenizer.h"
+#include "data/text/tokenizer.h"
 #include "tests/fuzz/harness.h"
 
 namespace focus::fuzz {

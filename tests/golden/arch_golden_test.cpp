@@ -1,6 +1,6 @@
 // Whole models against transformers: dense and with Focus.
-#include "focus/generator.h"
-#include "focus/sampling.h"
+#include "focus/generation/generator.h"
+#include "focus/generation/sampling.h"
 #include "tests/support/golden_model.h"
 
 namespace focus {

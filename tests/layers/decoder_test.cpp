@@ -4,7 +4,7 @@
 #include <map>
 #include <numbers>
 
-#include "autograd/gemm.h"
+#include "autograd/gemm/gemm.h"
 #include "tests/support/compare.h"
 #include "tests/support/random.h"
 #include "tests/support/tiny_model.h"

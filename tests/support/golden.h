@@ -13,7 +13,7 @@
 #include "autograd/check.h"
 #include "autograd/ops.h"
 #include "autograd/tensor.h"
-#include "data/hdf5.h"
+#include "data/files/hdf5.h"
 
 // Golden files: what the real libraries answer. They are read from the folder that the environment
 // variable FOCUS_GOLDEN_DIR names, or else from tests/golden; every file that is found there is

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "data/safetensors.h"
-#include "data/text.h"
+#include "data/files/safetensors.h"
+#include "data/text/text.h"
 #include "focus/focus_model.h"
 #include "layers/family.h"
 #include "layers/weights.h"

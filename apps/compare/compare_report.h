@@ -1,0 +1,34 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "apps/compare/compare_run.h"
+
+namespace focus {
+
+/// One object for each run, seed, text and attention; a failed run has one with its "error".
+std::vector<nlohmann::ordered_json> compare_rows(const std::vector<RunOutcome>& outcomes);
+
+/// Over the seeds of a run: perplexity's mean and spread, the means of the rest.
+struct CompareGroup {
+  std::string run, split, attention, routing;
+  std::size_t seeds = 0;
+  double mean = 0, deviation = 0, least = 0, most = 0;  // of the perplexity; deviation by n - 1
+  double bits_per_byte = 0;
+  double pairs = 1, largest_group = 0;   // shares; largest_group 0 without groups
+  double train_rate = 0, eval_rate = 0;  // tokens in a second
+  double trainable = 0, peak_bytes = 0;
+};
+/// In the order of the rows; failed runs are left out.
+std::vector<CompareGroup> group_rows(const std::vector<nlohmann::ordered_json>& rows);
+
+std::string compare_csv(const std::vector<nlohmann::ordered_json>& rows);
+std::string compare_jsonl(const std::vector<nlohmann::ordered_json>& rows);
+/// For a terminal.
+std::string compare_table(const std::vector<nlohmann::ordered_json>& rows);
+/// The page; curves are read from the runs' metrics files.
+std::string compare_page(const ComparePlan& plan, const std::vector<RunOutcome>& outcomes);
+
+}  // namespace focus

@@ -1,0 +1,310 @@
+#include "apps/compare/compare_run.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "apps/compare/child.h"
+#include "focus/train/model_io.h"
+#include "apps/terminal/progress.h"
+#include "data/settings/recipe.h"
+#include "apps/trainer.h"
+#include "autograd/check.h"
+#include "autograd/clock.h"
+#include "data/files/checksum.h"
+#include "data/files/durable_file.h"
+#include "data/text/text.h"
+
+namespace focus {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using std::filesystem::path;
+
+constexpr double kSecondsBetweenLines = 5;
+
+std::string hash_text(const std::string& text) {
+  return xxh3_hex(std::as_bytes(std::span(text))).substr(0, 16);
+}
+
+/// An object, or null where the file is missing or does not hold one.
+Json read_object(const path& file) {
+  std::ifstream stream(file);
+  if (!stream) return nullptr;
+  Json json = Json::parse(stream, nullptr, false);
+  return json.is_object() ? json : Json(nullptr);
+}
+
+/// The last line of a log: the message of a program that has ended with an error.
+std::string last_line(const path& log) {
+  std::ifstream stream(log);
+  std::string last;
+  for (std::string line; std::getline(stream, line);)
+    if (!line.empty()) last = line;
+  return last;
+}
+
+/// The last whole record of a metrics file that has a loss, from its last 4 KB; null without one.
+Json last_record(const path& file) {
+  std::ifstream stream(file, std::ios::binary | std::ios::ate);
+  if (!stream) return nullptr;
+  const auto size = static_cast<std::int64_t>(stream.tellg());
+  stream.seekg(std::max<std::int64_t>(0, size - 4096));
+  Json last;
+  for (std::string line; std::getline(stream, line);) {
+    const Json record = Json::parse(line, nullptr, false);
+    if (record.is_object() && record.contains("loss") && record["loss"].is_number()) last = record;
+  }
+  return last;
+}
+
+/// The median over a run's records: a pause between two parts of a run leaves it alone.
+double median_rate(const path& metrics) {
+  std::vector<double> rates;
+  for (const Json& record : read_metrics(metrics))
+    if (record.contains("tokens_per_second") && record["tokens_per_second"].is_number())
+      rates.push_back(record["tokens_per_second"].get<double>());
+  if (rates.empty()) return 0;
+  const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
+  std::nth_element(rates.begin(), middle, rates.end());
+  return *middle;
+}
+
+/// The first setting that counts and is another in a run's recipe; empty where all agree. What the
+/// recipe does not name is a key added since.
+std::string changed_default(const path& recipe, const RunConfig& config) {
+  RunConfig stored;
+  try {
+    read_recipe(recipe.string(), {}, stored);
+  } catch (const std::runtime_error& error) {
+    return std::string(error.what()).substr(0, std::string(error.what()).find('\n'));
+  }
+  RunConfig then = only_what_counts(stored), today = only_what_counts(config);
+  const auto before = recipe_fields(then), after = recipe_fields(today);
+  for (std::size_t i = 0; i < after.size(); ++i)
+    if (after[i].text && before[i].text() != after[i].text())
+      return fmt::format("{}: {} then, {} now", after[i].key, before[i].text(), after[i].text());
+  return "";
+}
+
+std::string_view name_of(auto value) { return enum_names(value)[static_cast<std::size_t>(value)]; }
+
+[[noreturn]] void fail_child(const ChildResult& result, const path& log) {
+  if (result.status > 128)
+    fail("ended by signal {} (9: perhaps out of memory); its log is {}", result.status - 128,
+         log.string());
+  fail("{} (log: {})", last_line(log), log.string());
+}
+
+}  // namespace
+
+double tokens_of(const RunConfig& config) {
+  return static_cast<double>(config.steps * config.data.batch * config.data.accumulate *
+                             config.data.context);
+}
+
+CompareRunner::CompareRunner(const ComparePlan& plan, bool with_test, std::function<int()> signal)
+    : plan_(plan),
+      with_test_(with_test),
+      signal_(std::move(signal)),
+      runs_(path(plan.config.out) / "runs") {
+  std::error_code error;
+  std::filesystem::create_directories(runs_, error);
+  if (error)
+    fail("cannot make the folder {}: {}; choose another with out=", runs_.string(),
+         error.message());
+  lock_.emplace(plan.config.out, "compare.lock");
+}
+
+const std::string& CompareRunner::fingerprint(const std::string& kind, const std::string& place) {
+  std::string& value = fingerprints_[kind + " " + place];
+  if (value.empty()) {
+    if (kind == "base") {
+      const ModelFiles files = open_model(place);
+      value = focus::fingerprint_of(files);
+      if (files.tokenizer) value += " " + files.tokenizer->fingerprint();
+    } else if (kind == "tokenizer") {
+      value = load_tokenizer(place)->fingerprint();
+    } else {
+      value = xxh3_file_hex(place);
+    }
+  }
+  return value;
+}
+
+std::string CompareRunner::fingerprint_of_texts(const std::vector<std::string>& paths) {
+  std::string all;
+  for (const path& file : expand_text_paths(std::vector<path>(paths.begin(), paths.end())))
+    all += fingerprint("text", file.string()) + " ";
+  return all;
+}
+
+std::string CompareRunner::hash_of(const RunConfig& config) {
+  std::string text = dump_recipe_changes(only_what_counts(config));
+  if (!config.base.empty()) text += "base: " + fingerprint("base", config.base) + "\n";
+  if (!config.tokenizer.empty())
+    text += "tokenizer: " + fingerprint("tokenizer", config.tokenizer) + "\n";
+  text += "train: " + fingerprint_of_texts(config.data.train) + "\n";
+  if (!config.data.valid.empty()) text += "valid: " + fingerprint_of_texts(config.data.valid);
+  return hash_text(text);
+}
+
+std::string CompareRunner::place_of(const RunConfig& config) {
+  const std::string hash = hash_of(config);
+  for (int number = 1;; ++number) {
+    const std::string place = number == 1 ? hash : fmt::format("{}-{}", hash, number);
+    const path recipe = runs_ / place / "recipe.yaml";
+    if (!std::filesystem::exists(recipe)) return place;
+    const std::string difference = changed_default(recipe, config);
+    if (difference.empty()) return place;
+    fmt::print(stderr, "{}: {} was made by other defaults ({}); it stays, this run is another\n",
+               current_, place, difference);
+  }
+}
+
+std::vector<RunOutcome> CompareRunner::run_all() {
+  std::vector<RunOutcome> outcomes;
+  for (index_ = 0; index_ < plan_.runs.size(); ++index_) {
+    const PlannedRun& run = plan_.runs[index_];
+    RunOutcome outcome{.name = run.name, .config = run.config};
+    current_ = fmt::format("run {} of {}: {}, seed {}", index_ + 1, plan_.runs.size(), run.name,
+                           run.config.seed);
+    try {
+      outcome.hash = place_of(run.config);
+      outcome.config.out = (runs_ / outcome.hash).string();
+      train(outcome);
+      if (signal_() == 0) evaluate(outcome, "valid", plan_.config.eval.valid);
+      if (signal_() == 0 && with_test_) evaluate(outcome, "test", plan_.config.eval.test);
+      if (signal_() != 0) return outcomes;
+    } catch (const std::exception& problem) {
+      if (signal_() != 0) return outcomes;
+      outcome.error = problem.what();
+      std::ranges::replace(outcome.error, '\n', ' ');
+      fmt::print(stderr, "{}: failed: {}\n", current_, outcome.error);
+    }
+    outcomes.push_back(std::move(outcome));
+  }
+  return outcomes;
+}
+
+void CompareRunner::train(RunOutcome& outcome) {
+  const path folder = outcome.config.out, done = folder / "done.json", log = folder / "log.txt";
+  outcome.train = read_object(done);
+  if (outcome.train.is_object()) {
+    fmt::print(stderr, "{}: done before ({})\n", current_, outcome.hash);
+    return;
+  }
+  std::filesystem::create_directories(folder);
+  write_file_durably(folder / "recipe.yaml", std::string_view(dump_recipe(outcome.config)));
+  fmt::print(stderr, "{}: training\n", current_);
+  metrics_ = folder / "metrics.jsonl";
+  shown_step_ = -1;
+  last_line_ = now();
+  const double start = now();
+  const path figures = folder / "train.json", peak_file = folder / "peak.json";
+  std::filesystem::remove(figures);
+  const ChildResult child = run_child(
+      {"train", (folder / "recipe.yaml").string(), "--resume", "--json", figures.string()}, log,
+      [this] { return tick(); });
+  // A run done in parts: the peak is that of the largest.
+  const Json before = read_object(peak_file);
+  const std::int64_t peak =
+      std::max(child.peak_bytes, before.is_object() ? before.value("peak_bytes", 0L) : 0L);
+  write_file_durably(peak_file, std::string_view(Json({{"peak_bytes", peak}}).dump()));
+  if (child.status != 0) fail_child(child, log);
+  Json train = read_object(figures);
+  if (!train.is_object()) fail("no figures in {}; the log is {}", figures.string(), log.string());
+  if (!train.at("finished").get<bool>()) {
+    if (signal_() == 0) fail("was stopped from outside; start again to go on");
+    return;
+  }
+  train["peak_bytes"] = peak;
+  train["tokens_per_second"] = median_rate(metrics_);
+  train["tokens"] = static_cast<std::int64_t>(tokens_of(outcome.config));
+  write_file_durably(done, std::string_view(train.dump(2) + "\n"));
+  // The result is written: of a finished run nobody goes on.
+  std::filesystem::remove_all(folder / "checkpoints");
+  std::filesystem::remove(peak_file);
+  std::filesystem::remove(figures);
+  trained_tokens_ += tokens_of(outcome.config);
+  trained_seconds_ += now() - start;
+  outcome.train = train;
+  outcome.trained_now = true;
+}
+
+void CompareRunner::evaluate(RunOutcome& outcome, const std::string& split,
+                             const std::vector<std::string>& texts) {
+  if (texts.empty()) return;
+  const CompareEval& settings = plan_.config.eval;
+  std::vector<std::string> options;
+  const auto add = [&](const std::string& option, auto value) {
+    options.insert(options.end(), {option, fmt::format("{}", value)});
+  };
+  if (settings.context != 0) add("--context", settings.context);
+  if (settings.stride != 0) add("--stride", settings.stride);
+  if (settings.max_documents != 0) add("--max-documents", settings.max_documents);
+  if (settings.max_tokens != 0) add("--max-tokens", settings.max_tokens);
+  if (settings.max_top_k != 0) add("--max-top-k", settings.max_top_k);
+  if (!settings.separator.empty()) add("--separator", settings.separator);
+  add("--routing", name_of(settings.routing));
+  add("--hard-gate", name_of(settings.hard_gate));
+  add("--compute", name_of(outcome.config.compute));
+  if (settings.local_only) options.push_back("--local-only");
+  if (const auto words = attentions_of(settings.attentions, outcome.config); !words.empty())
+    add("--attention", fmt::format("{}", fmt::join(words, ",")));
+
+  const path folder = outcome.config.out;
+  // Of the options as they are passed, for the reason that a run's hash sees no defaults.
+  const path file =
+      folder / fmt::format("eval-{}.json", hash_text(fmt::format("{}\n{}", fmt::join(options, "\n"),
+                                                                 fingerprint_of_texts(texts))));
+  Json json = read_object(file);
+  if (!json.is_object()) {
+    fmt::print(stderr, "{}: evaluating on {}\n", current_, split);
+    metrics_.clear();
+    const path artifact = outcome.train.at("artifact").get<std::string>();
+    const bool whole = artifact.filename() == "model.h5";
+    std::vector<std::string> words = {"eval", whole ? artifact.string() : outcome.config.base};
+    if (!whole) words.insert(words.end(), {"--adapter", artifact.string()});
+    if (!outcome.config.tokenizer.empty() && !whole)
+      words.insert(words.end(), {"--tokenizer", outcome.config.tokenizer});
+    words.push_back("--text");
+    words.insert(words.end(), texts.begin(), texts.end());
+    words.insert(words.end(), options.begin(), options.end());
+    if (outcome.config.threads != 0)
+      words.insert(words.end(), {"--threads", fmt::format("{}", outcome.config.threads)});
+    words.insert(words.end(), {"--json-speed", "--json", file.string()});
+    const path log = folder / "log.txt";
+    const ChildResult child = run_child(words, log, [this] { return tick(); });
+    if (child.status != 0) fail_child(child, log);
+    json = read_object(file);
+    if (!json.is_object()) fail("no figures in {}; the log is {}", file.string(), log.string());
+  }
+  outcome.evaluation[split] = std::move(json);
+}
+
+int CompareRunner::tick() {
+  if (!metrics_.empty() && now() - last_line_ >= kSecondsBetweenLines) {
+    last_line_ = now();
+    const Json record = last_record(metrics_);
+    if (record.is_object() && record["step"].get<std::int64_t>() != shown_step_) {
+      const RunConfig& config = plan_.runs[index_].config;
+      shown_step_ = record["step"].get<std::int64_t>();
+      const double rate = record.value("tokens_per_second", 0.0);
+      double left = tokens_of(config) *
+                    (1 - static_cast<double>(shown_step_) / static_cast<double>(config.steps));
+      for (std::size_t i = index_ + 1; i < plan_.runs.size(); ++i)
+        left += tokens_of(plan_.runs[i].config);
+      const double speed = trained_seconds_ > 0 ? trained_tokens_ / trained_seconds_ : rate;
+      fmt::print(stderr, "{}: step {}/{}  loss {:.4f}  {} tok/s  all runs: at most {} left\n",
+                 current_, shown_step_, config.steps, record["loss"].get<double>(),
+                 format_count(rate), format_duration(left / speed));
+    }
+  }
+  return signal_();
+}
+
+}  // namespace focus

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/compare/compare_plan.h"
+#include "data/files/folder_lock.h"
+
+namespace focus {
+
+/// What has become of a planned run.
+struct RunOutcome {
+  std::string name;
+  RunConfig config;
+  std::string hash = {};              // empty where what the run reads cannot be read
+  std::string error = {};             // one line; empty where it is done
+  nlohmann::ordered_json train = {};  // null where it failed
+  /// Of "valid" and "test": what focus eval writes.
+  std::map<std::string, nlohmann::ordered_json> evaluation = {};
+  bool trained_now = false;  // false: it was there already
+};
+
+/// Does the runs of a plan one after the other, each in a process of its own, in
+/// <out>/runs/<hash>/: recipe.yaml, log.txt, what `focus train` writes, done.json and
+/// eval-<hash>.json. What is there is not done again. While it lives, no other one works in <out>.
+///
+/// The hash sees the settings that differ from their defaults, so that a key added to RunConfig
+/// whose default is what was done before leaves every run where it is. recipe.yaml holds all
+/// settings: where it says other ones than the hash now stands for, a default has changed; that run
+/// stays as it is, and the new one gets the place <hash>-2, or the next number that is free.
+class CompareRunner {
+ public:
+  /// `signal` says which signal has asked to stop, or 0.
+  /// Throws where the folder cannot be written, or another process works in it.
+  CompareRunner(const ComparePlan& plan, bool with_test, std::function<int()> signal);
+
+  /// The outcomes in the order of the plan; fewer where a signal came. A run that fails leaves its
+  /// error, and the next one starts.
+  std::vector<RunOutcome> run_all();
+
+  /// Name of a run's place: of the settings that count, the base's weights, the tokenizer and the
+  /// bytes of all texts. Throws where one of these cannot be read.
+  std::string hash_of(const RunConfig& config);
+
+ private:
+  std::string place_of(const RunConfig& config);
+  void train(RunOutcome& outcome);
+  void evaluate(RunOutcome& outcome, const std::string& split,
+                const std::vector<std::string>& texts);
+  int tick();
+  const std::string& fingerprint(const std::string& kind, const std::string& path);
+  std::string fingerprint_of_texts(const std::vector<std::string>& paths);
+
+  const ComparePlan& plan_;
+  bool with_test_;
+  std::function<int()> signal_;
+  std::filesystem::path runs_;
+  std::optional<FolderLock> lock_;
+  std::map<std::string, std::string> fingerprints_;  // by kind and path, read once
+
+  // Of the run in progress, for the lines on stderr.
+  std::size_t index_ = 0;
+  std::string current_;
+  std::filesystem::path metrics_;
+  std::int64_t shown_step_ = -1;
+  double last_line_ = 0;
+  double trained_tokens_ = 0, trained_seconds_ = 0;  // of the runs trained now
+};
+
+/// Tokens that a run trains on.
+double tokens_of(const RunConfig& config);
+
+}  // namespace focus

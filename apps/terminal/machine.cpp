@@ -1,0 +1,78 @@
+#include "apps/terminal/machine.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "autograd/clock.h"
+#include "autograd/simd/kernels.h"
+
+namespace focus {
+namespace {
+
+/// What follows "key" and a colon in one of the kernel's files; empty where there is none.
+std::string system_field(const char* path, const std::string& key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(':');
+    if (!line.starts_with(key) || colon == std::string::npos) continue;
+    const std::size_t start = line.find_first_not_of(" \t", colon + 1);
+    return start == std::string::npos ? "" : line.substr(start);
+  }
+  return "";
+}
+
+const char* number_type() { return sizeof(Real) == 4 ? "float32" : "float64"; }
+
+}  // namespace
+
+std::string processor_name() {
+  const std::string name = system_field("/proc/cpuinfo", "model name");
+  return name.empty() ? "unknown" : name;
+}
+
+std::size_t peak_resident_bytes() {
+  const std::string kib = system_field("/proc/self/status", "VmHWM");  // "123456 kB"
+  return kib.empty() ? 0 : std::stoull(kib) * 1024;
+}
+
+double measured_peak_gflops() {
+  constexpr Index kRounds = 200'000;
+  constexpr int kRuns = 60;
+  const simd::Kernels& kernels = simd::kernels();
+  const int threads = omp_get_max_threads();
+  const double flops = 2.0 * static_cast<double>(kRounds * simd::kPeakChains * kernels.vector) *
+                       static_cast<double>(threads);
+  double best = 0;
+  for (int run = 0; run < kRuns; ++run) {
+    const double start = now();
+    Real sink = 0;
+#pragma omp parallel for reduction(+ : sink) schedule(static, 1)
+    for (int t = 0; t < threads; ++t) sink += kernels.multiply_add_peak(kRounds);
+    const double seconds = now() - start;
+    if (sink != 0) best = std::max(best, flops / seconds);
+  }
+  return best / 1e9;
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+nlohmann::ordered_json machine_json() {
+  return {{"processor", processor_name()},
+          {"threads", omp_get_max_threads()},
+          {"kernels", simd::kernels().name},
+          {"numbers", number_type()}};
+}
+
+std::string machine_line() {
+  return fmt::format("{}, {} thread{}, {} kernels, {}", processor_name(), omp_get_max_threads(),
+                     omp_get_max_threads() == 1 ? "" : "s", simd::kernels().name, number_type());
+}
+
+}  // namespace focus

@@ -1,0 +1,182 @@
+#include "apps/terminal/progress.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+
+#include "autograd/check.h"
+#include "autograd/clock.h"
+#include "data/files/durable_file.h"
+
+namespace focus {
+namespace {
+
+constexpr double kSecondsBetweenDraws = 0.1;
+constexpr std::size_t kBarWidth = 20;
+
+/// The value with the first unit in which it stays below `step`.
+std::string format_scaled(double value, double step, std::span<const std::string_view> units) {
+  std::size_t unit = 0;
+  // 0.5 short of the step, because 999.96 would be printed as 1000.0.
+  while (std::abs(value) >= step - 0.5 && unit + 1 < units.size()) {
+    value /= step;
+    ++unit;
+  }
+  return fmt::format("{:.{}f}{}", value, unit == 0 ? 0 : 1, units[unit]);
+}
+
+}  // namespace
+
+std::string format_count(double count) {
+  static constexpr std::array<std::string_view, 5> kUnits = {"", "k", "M", "G", "T"};
+  return format_scaled(count, 1000, kUnits);
+}
+
+std::string format_bytes(double bytes) {
+  static constexpr std::array<std::string_view, 5> kUnits = {" B", " KiB", " MiB", " GiB", " TiB"};
+  return format_scaled(bytes, 1024, kUnits);
+}
+
+std::string format_duration(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e9) return "?";
+  const auto total = static_cast<std::int64_t>(std::llround(seconds));
+  const std::int64_t minutes = total / 60, hours = minutes / 60, days = hours / 24;
+  if (days > 0) return fmt::format("{}d{:02}h", days, hours % 24);
+  if (hours > 0) return fmt::format("{}h{:02}m", hours, minutes % 60);
+  if (minutes > 0) return fmt::format("{}m{:02}s", minutes, total % 60);
+  return fmt::format("{}s", total);
+}
+
+Progress::Progress(ProgressOptions options)
+    : options_(std::move(options)), step_(options_.first_step), loss_(std::nan("")) {
+  check(options_.line_every > 0, "progress: line_every has to be positive, came {}",
+        options_.line_every);
+  if (!options_.seconds) options_.seconds = now;
+  terminal_ = options_.terminal.value_or(isatty(fileno(options_.stream)) == 1);
+  start_ = options_.seconds();
+  last_drawn_ = start_ - kSecondsBetweenDraws;
+}
+
+Progress::~Progress() {
+  try {
+    finish();
+  } catch (...) {  // a bar that cannot be drawn is no reason to end the program
+  }
+}
+
+void Progress::update(std::int64_t step, double loss, std::int64_t tokens) {
+  step_ = step;
+  loss_ = loss;
+  tokens_ += tokens;
+  shown_ = false;
+  if (terminal_) {
+    if (options_.seconds() - last_drawn_ >= kSecondsBetweenDraws) draw();
+  } else if (step % options_.line_every == 0 || step == options_.total_steps) {
+    draw();
+  }
+}
+
+void Progress::note(std::string_view text) {
+  fmt::print(options_.stream, "{}{}\n", terminal_ ? "\r\x1b[K" : "", text);
+  if (terminal_ && !finished_)
+    draw();
+  else
+    std::fflush(options_.stream);
+}
+
+void Progress::finish() {
+  if (finished_) return;
+  finished_ = true;
+  if (!shown_ || terminal_) draw();
+  if (terminal_) fmt::print(options_.stream, "\n");
+  std::fflush(options_.stream);
+}
+
+void Progress::draw() {
+  if (terminal_) {
+    std::string text = line(true);
+    text.resize(std::min(text.size(), columns() - 1));  // a wrapped line cannot be redrawn
+    fmt::print(options_.stream, "\r{}\x1b[K", text);
+  } else {
+    fmt::print(options_.stream, "{}\n", line(false));
+  }
+  std::fflush(options_.stream);
+  last_drawn_ = options_.seconds();
+  shown_ = true;
+}
+
+std::string Progress::line(bool with_bar) const {
+  const std::int64_t total = options_.total_steps;
+  const double share =
+      total > 0 ? std::clamp(static_cast<double>(step_) / static_cast<double>(total), 0.0, 1.0) : 0;
+  std::string text = options_.label;
+  if (with_bar && total > 0) {
+    const auto filled = static_cast<std::size_t>(share * kBarWidth);
+    text += fmt::format(" [{:#<{}}{:-<{}}]", "", filled, "", kBarWidth - filled);
+  }
+  text += total > 0 ? fmt::format(" {}/{} {:.0f}%", step_, total, std::floor(100 * share))
+                    : fmt::format(" {}", step_);
+  if (!std::isnan(loss_)) text += fmt::format("  loss {:.4f}", loss_);
+
+  const double elapsed = options_.seconds() - start_;
+  const std::int64_t steps = step_ - options_.first_step;
+  if (steps > 0 && elapsed > 0) {
+    if (tokens_ > 0)
+      text += fmt::format("  {} tok/s", format_count(static_cast<double>(tokens_) / elapsed));
+    const double left = elapsed / static_cast<double>(steps) * static_cast<double>(total - step_);
+    if (step_ < total) text += fmt::format("  left {}", format_duration(left));
+  }
+  if (finished_) text += fmt::format("  took {}", format_duration(elapsed));
+  return text;
+}
+
+std::size_t Progress::columns() const {
+  winsize size{};
+  const bool known = ioctl(fileno(options_.stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  return known ? size.ws_col : 100;
+}
+
+std::vector<nlohmann::ordered_json> read_metrics(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  if (!file) fail("{}: cannot be read, is it a metrics file?", path.string());
+  std::vector<nlohmann::ordered_json> records;
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    auto record = nlohmann::ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (record.is_object()) {
+      records.push_back(std::move(record));
+    } else if (file.peek() != std::ifstream::traits_type::eof()) {
+      fail("{}:{}: wanted one JSON object per line, came something else; move the file away",
+           path.string(), number);
+    }
+  }
+  return records;
+}
+
+MetricsFile::MetricsFile(const std::filesystem::path& path, std::optional<std::int64_t> resume_step)
+    : path_(path) {
+  std::string kept;
+  if (resume_step && std::filesystem::exists(path)) {
+    for (const auto& record : read_metrics(path)) {
+      const auto step = record.find("step");
+      const bool later = step != record.end() && step->is_number_integer() &&
+                         step->get<std::int64_t>() > *resume_step;
+      if (!later) kept += record.dump() + '\n';
+    }
+  }
+  write_file_durably(path, std::string_view(kept));
+  file_.open(path, std::ios::app);
+  if (!file_) fail("{}: cannot be opened for writing", path.string());
+}
+
+void MetricsFile::write(const nlohmann::ordered_json& record) {
+  file_ << record.dump() << '\n' << std::flush;
+  if (!file_) fail("{}: a record could not be written, is the disk full?", path_.string());
+}
+
+}  // namespace focus

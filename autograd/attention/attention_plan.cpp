@@ -1,0 +1,199 @@
+#include "autograd/attention/attention_plan.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <ranges>
+#include <span>
+
+namespace focus {
+
+void AttentionPlan::heavy_first(std::size_t first) {
+  const auto cost = [this](const QueryTile& tile) {
+    Index tiles = 0;
+    for (Index i = tile.first_segment; i < tile.end_segment; ++i) {
+      const Segment& segment = segments[static_cast<std::size_t>(i)];
+      tiles += segment.end - segment.begin;
+    }
+    return tiles * (tile.end - tile.begin);
+  };
+  std::ranges::stable_sort(std::span(query_tiles).subspan(first), std::greater{}, cost);
+}
+
+AttentionPlan::Reach AttentionPlan::reach(Index begin, Index end) const {
+  return {.after = window == 0 ? -1 : token(begin) - window, .last = token(end - 1) - gap};
+}
+
+AttentionPlan::Rows AttentionPlan::rows_in(const Reach& reach, Rows rows) const {
+  const auto all = std::views::iota(rows.begin, rows.end);
+  const auto after = [&](Index last) -> Index {
+    const auto is_before = [&](Index row) { return token(row) <= last; };
+    return rows.begin +
+           static_cast<Index>(std::ranges::partition_point(all, is_before) - all.begin());
+  };
+  const Index begin = after(reach.after);
+  return {begin, std::max(begin, after(reach.last))};
+}
+
+double AttentionPlan::cost(const QueryTile& tile) const {
+  // A key costs something beside its queries' lanes, fitted to measured times of training.
+  constexpr Index kLanes = 16, kPerKey = 8, kPerCopiedKey = 24;
+  const Index rows = tile.end - tile.begin, lanes = (rows + kLanes - 1) / kLanes * kLanes;
+  const Reach tile_reach = reach(tile.begin, tile.end);
+  double total = 0;
+  for (Index i = tile.first_segment; i < tile.end_segment; ++i) {
+    const Segment& segment = segments[static_cast<std::size_t>(i)];
+    const Index begin = key_tiles[static_cast<std::size_t>(segment.begin)].begin;
+    const Index end = key_tiles[static_cast<std::size_t>(segment.end - 1)].end;
+    const Rows keys = rows_in(tile_reach, {begin, end});
+    total += static_cast<double>(keys.end - keys.begin) *
+             static_cast<double>(lanes + (is_copy(begin) ? kPerCopiedKey : kPerKey));
+  }
+  return total;
+}
+
+double AttentionPlan::cost() const {
+  double total = 0;
+  for (const QueryTile& tile : query_tiles) total += cost(tile);
+  return total;
+}
+
+std::vector<std::vector<Index>> AttentionPlan::independent_parts() const {
+  // Union-find over the key tiles.
+  std::vector<std::size_t> parent(key_tiles.size());
+  std::iota(parent.begin(), parent.end(), std::size_t{0});
+  const auto root = [&](std::size_t i) {
+    while (parent[i] != i) i = parent[i] = parent[parent[i]];
+    return i;
+  };
+  const auto key_tile_of = [&](Index row) {
+    const auto after = std::ranges::upper_bound(key_tiles, row, {}, &KeyTile::begin);
+    return static_cast<std::size_t>(after - key_tiles.begin()) - 1;
+  };
+  for (std::size_t i = 0; i < copies.size(); ++i)
+    parent[root(key_tile_of(own_rows() + static_cast<Index>(i)))] = root(key_tile_of(copies[i]));
+  for (const QueryTile& tile : query_tiles) {
+    const std::size_t own = key_tile_of(tile.begin);
+    for (Index i = tile.first_segment; i < tile.end_segment; ++i) {
+      const Segment& segment = segments[static_cast<std::size_t>(i)];
+      for (Index key = segment.begin; key < segment.end; ++key)
+        parent[root(static_cast<std::size_t>(key))] = root(own);
+    }
+  }
+  std::vector<std::vector<Index>> parts;
+  std::vector<std::size_t> part_of(key_tiles.size(), SIZE_MAX);  // of each root
+  for (std::size_t i = 0; i < query_tiles.size(); ++i) {
+    const QueryTile& tile = query_tiles[i];
+    if (tile.first_segment == tile.end_segment) continue;
+    std::size_t& part = part_of[root(key_tile_of(tile.begin))];
+    if (part == SIZE_MAX) {
+      part = parts.size();
+      parts.emplace_back();
+    }
+    parts[part].push_back(static_cast<Index>(i));
+  }
+  return parts;
+}
+
+AttentionPlan causal_plan(Index batch, Index seq_len, Index window) {
+  constexpr Index kKeys = AttentionPlan::kKeys, kQueries = AttentionPlan::kQueries;
+  AttentionPlan plan;
+  plan.window = window;
+  if (seq_len == 0) return plan;
+  const Index tiles = (seq_len + kKeys - 1) / kKeys;
+  for (Index b = 0; b < batch; ++b)
+    for (Index first = 0; first < seq_len; first += kKeys)
+      plan.key_tiles.push_back(
+          {b * seq_len + first, b * seq_len + std::min(seq_len, first + kKeys)});
+  for (Index b = 0; b < batch; ++b) {
+    const std::size_t first_tile = plan.query_tiles.size();
+    for (Index begin = 0; begin < seq_len; begin += kQueries) {
+      const Index end = std::min(seq_len, begin + kQueries);
+      const Index first = window > 0 ? std::max<Index>(0, begin - window + 1) / kKeys : 0;
+      const auto segment = static_cast<Index>(plan.segments.size());
+      plan.segments.push_back({b * tiles + first, b * tiles + (end - 1) / kKeys + 1});
+      plan.query_tiles.push_back({b * seq_len + begin, b * seq_len + end, segment, segment + 1});
+    }
+    plan.heavy_first(first_tile);
+  }
+  return plan;
+}
+
+void AttentionTile::keys_behind(Index distance, simd::Lane* counts) const {
+  // Both lie in one sequence: tokens' distances are positions'.
+  if (plan->tokens.empty()) {
+    for (Index r = 0; r < rows(); ++r)
+      counts[r] = static_cast<simd::Lane>(
+          std::clamp<Index>(begin + r - distance - keys.begin + 1, 0, cols()));
+    return;
+  }
+  Index key = 0;
+  for (Index r = 0; r < rows(); ++r) {
+    const Index furthest = plan->token(begin + r) - distance;
+    while (key < cols() && plan->token(keys.begin + key) <= furthest) ++key;
+    counts[r] = static_cast<simd::Lane>(key);
+  }
+}
+
+void Visibility::set(const AttentionTile& t) {
+  const AttentionPlan& plan = *t.plan;
+  const simd::Kernels& kernels = simd::kernels();
+  const Index rows = t.rows(), padded = simd::padded(kernels, rows);
+  cols_ = t.cols();
+  bands_.clear();
+  const bool sees_last = plan.token(t.keys.end - 1) <= plan.token(t.begin) - plan.gap;
+  const bool sees_first =
+      plan.window == 0 || plan.token(t.keys.begin) > plan.token(t.end - 1) - plan.window;
+  if (sees_last)
+    last_.fill(static_cast<simd::Lane>(cols_));
+  else
+    t.keys_behind(plan.gap, last_.data());
+  if (sees_first)
+    first_.fill(0);
+  else
+    t.keys_behind(plan.window, first_.data());
+  for (Index r = rows; r < padded; ++r) {
+    const auto from = static_cast<std::size_t>(rows - 1), to = static_cast<std::size_t>(r);
+    first_[to] = first_[from];
+    last_[to] = last_[from];
+  }
+  if (sees_last && sees_first) {
+    bands_.push_back({0, cols_, 0, padded});
+    return;
+  }
+  for (Index begin = 0; begin < cols_; begin += kBand) {
+    const Index end = std::min(cols_, begin + kBand);
+    // Runs rise from query to query: the last of a vector sees furthest ahead, the first furthest
+    // back.
+    Index from = 0, to = padded;
+    while (from < padded && last_[static_cast<std::size_t>(from + kernels.vector - 1)] <= begin)
+      from += kernels.vector;
+    while (to > from && first_[static_cast<std::size_t>(to - kernels.vector)] >= end)
+      to -= kernels.vector;
+    if (from == to) continue;
+    if (!bands_.empty() && bands_.back().end == begin && bands_.back().first_query == from &&
+        bands_.back().end_query == to)
+      bands_.back().end = end;
+    else
+      bands_.push_back({begin, end, from, to});
+  }
+}
+
+simd::KeySpan Visibility::span(Index vector, bool whole_bands) const {
+  const Index width = simd::kernels().vector;
+  const auto head = static_cast<std::size_t>(vector * width);
+  const auto tail = head + static_cast<std::size_t>(width) - 1;
+  simd::KeySpan span;
+  span.begin = first_[head];
+  span.end = std::max<Index>(span.begin, last_[tail]);
+  if (whole_bands) {
+    span.begin = span.begin / kBand * kBand;
+    span.end = std::min(cols_, (span.end + kBand - 1) / kBand * kBand);
+  }
+  span.all_begin = std::clamp<Index>(first_[tail], span.begin, span.end);
+  span.all_end = std::clamp<Index>(last_[head], span.all_begin, span.end);
+  return span;
+}
+
+}  // namespace focus

@@ -1,0 +1,202 @@
+#pragma once
+
+#include <algorithm>
+
+#include "autograd/parallel.h"
+#include "autograd/attention/tiled_attention.h"
+
+// How the tiles of attention get at the rows of q, k and v: in the plan's order, packed for the
+// kernels, each by the task that needs it or once for all.
+namespace focus::tiled {
+
+/// What the tensors of an attention measure, and which of its heads are to be computed.
+struct Sizes {
+  Sizes(const AttentionInputs& in, HeadRange range)
+      : seq_len(in.q.dim(1)),
+        rows(in.q.dim(0) * seq_len),
+        heads(in.q.dim(2)),
+        all_kv_heads(in.k.dim(2)),
+        first_kv_head(range.first),
+        kv_heads(range.count),
+        head_dim(in.q.dim(3)),
+        shared(heads / all_kv_heads),
+        padded_dim(simd::padded(simd::kernels(), head_dim)) {}
+  explicit Sizes(const AttentionInputs& in) : Sizes(in, {0, in.k.dim(2)}) {}
+
+  Index seq_len;
+  Index rows;  // tokens of all sequences
+  Index heads, all_kv_heads;
+  Index first_kv_head, kv_heads;  // those to be computed
+  Index head_dim;
+  Index shared;  // query heads to a key head
+  Index padded_dim;
+
+  Index q_offset(Index row, Index head) const { return (row * heads + head) * head_dim; }
+  /// What has to be added to a token to get the place of its log-sum-exp, for all tokens of the
+  /// sequence that `token` is in.
+  Index lse_offset(Index token, Index head) const {
+    return (token / seq_len * (heads - 1) + head) * seq_len;
+  }
+  /// kv_head is counted from first_kv_head.
+  Index kv_offset(Index row, Index kv_head) const {
+    return (row * all_kv_heads + first_kv_head + kv_head) * head_dim;
+  }
+  Index kv_head_of(Index head) const { return head / shared - first_kv_head; }
+};
+
+/// Numbers from one head's copy to the next: not a multiple of 4 KiB, or a token's heads, written
+/// one after the other, would all want the same few places of the first-level cache.
+inline Index apart(Index size) {
+  constexpr Index kLine = 64 / sizeof(Real);
+  return (size + kLine - 1) / kLine * kLine + 5 * kLine;
+}
+
+/// Some heads of a tensor of tokens, a token's side by side.
+struct TokenHeads {
+  const Real* data;  // of the first token, at the first of the heads
+  Index row_size;    // from one token to the next
+  Index heads, head_dim;
+};
+/// The plan's rows [begin, end), read row by row over all heads, to a matrix for each head:
+/// `row_stride` from one row to the next, `head_stride` from one head to the next.
+inline void gather_rows(const AttentionPlan& plan, Index begin, Index end, TokenHeads from,
+                        Real* to, Index row_stride, Index head_stride) {
+  // Tokens in another order jump about in memory: those to come are asked for ahead.
+  constexpr Index kAhead = 2, kLine = 64 / sizeof(Real);
+  for (Index row = begin; row < end; ++row, to += row_stride) {
+    if (row + kAhead < end) {
+      const Real* ahead = from.data + plan.token(row + kAhead) * from.row_size;
+      for (Index i = 0; i < from.heads * from.head_dim; i += kLine) __builtin_prefetch(ahead + i);
+    }
+    simd::kernels().copy_rows(from.heads, from.head_dim,
+                              from.data + plan.token(row) * from.row_size, from.head_dim, to,
+                              head_stride);
+  }
+}
+
+/// Rows of one head, as a matrix.
+struct Rows {
+  const Real* data;
+  Index stride;
+};
+/// The plan's rows [begin, end) of some heads of x, each as a matrix: x itself where the plan keeps
+/// the tokens' order, else copies, read row by row over all heads, which lie side by side.
+class HeadRows {
+ public:
+  HeadRows(const AttentionPlan& plan, const Tensor& x, Index begin, Index end, Index first_head,
+           Index heads) {
+    const Index row_size = x.dim(2) * x.dim(3), head_dim = x.dim(3);
+    const Real* first = x.data() + first_head * head_dim;
+    if (plan.tokens.empty()) {
+      data_ = first + begin * row_size;
+      stride_ = row_size;
+      head_stride_ = head_dim;
+      return;
+    }
+    stride_ = head_dim;
+    head_stride_ = apart((end - begin) * head_dim);
+    gathered_ = Tensor({heads, head_stride_});
+    data_ = gathered_.data();
+    gather_rows(plan, begin, end, {first, row_size, heads, head_dim}, gathered_.data(), head_dim,
+                head_stride_);
+  }
+  Rows operator[](Index head) const { return {data_ + head * head_stride_, stride_}; }
+
+ private:
+  const Real* data_;
+  Index stride_, head_stride_;
+  Tensor gathered_;
+};
+
+/// Keys or values of every head in the plan's rows: panels [keys, head_dim] for the right-hand side
+/// of a product, rows for its left-hand side. Only packed where they have to be.
+class TiledKeys {
+ public:
+  TiledKeys(const Sizes& s, const AttentionPlan& plan, const Tensor& x, bool on_the_right)
+      : s_(s),
+        plan_(plan),
+        x_(x),
+        packs_((on_the_right && s.padded_dim != s.head_dim) || !plan.tokens.empty()) {
+    if (!packs_ || !plan.packs_ahead) return;
+    packed_ = Tensor({s.kv_heads, s.rows, s.padded_dim});
+    parallel_chunks(static_cast<Index>(plan.key_tiles.size()), 1, [&](Index tile, Index) {
+      const auto [first, last] = plan.key_tiles[static_cast<std::size_t>(tile)];
+      if (!plan.is_copy(first))
+        pack(first, last, 0, s.kv_heads, packed_.data() + first * s.padded_dim,
+             s.rows * s.padded_dim);
+    });
+  }
+
+  /// What one task reads, for its key heads, tile after tile.
+  class Reader {
+   public:
+    Reader(const TiledKeys& keys, Index first_kv_head, Index kv_heads)
+        : keys_(keys), first_kv_head_(first_kv_head), kv_heads_(kv_heads) {}
+
+    /// Goes to the first `count` keys of a tile.
+    void go_to(const AttentionTile& tile, Index count) {
+      const Sizes& s = keys_.s_;
+      const bool is_here = gathers_ && begin_ == tile.keys.begin && count <= rows_;
+      if (is_here) return;
+      begin_ = tile.keys.begin;
+      rows_ = tile.cols();
+      gathers_ = keys_.packs_ && (tile.copied_keys() || !keys_.packed_.defined());
+      if (!gathers_) return;
+      rows_ = count;
+      head_stride_ = apart(AttentionPlan::kKeys * s.padded_dim);
+      if (!gathered_.defined()) gathered_ = Tensor({kv_heads_ * head_stride_});
+      keys_.pack(begin_, begin_ + count, first_kv_head_, kv_heads_, gathered_.data(), head_stride_);
+    }
+    simd::Panels panels(Index kv_head) const {
+      const Sizes& s = keys_.s_;
+      if (!keys_.packs_)
+        return {keys_.x_.data() + s.kv_offset(begin_, kv_head), rows_, s.padded_dim, 0,
+                s.all_kv_heads * s.head_dim};
+      const Real* data = gathers_
+                             ? gathered_.data() + (kv_head - first_kv_head_) * head_stride_
+                             : keys_.packed_.data() + (kv_head * s.rows + begin_) * s.padded_dim;
+      return {data, rows_, s.padded_dim};
+    }
+    /// Of the tile's rows the columns from `column` on, the first of a panel.
+    Rows rows(Index kv_head, Index column) const {
+      const Sizes& s = keys_.s_;
+      if (keys_.packs_)
+        return {panels(kv_head).data + column * rows_,
+                std::min(simd::kernels().panel, s.padded_dim - column)};
+      return {keys_.x_.data() + s.kv_offset(begin_, kv_head) + column, s.all_kv_heads * s.head_dim};
+    }
+
+   private:
+    const TiledKeys& keys_;
+    const Index first_kv_head_, kv_heads_;
+    Index begin_ = 0, rows_ = 0, head_stride_ = 0;
+    bool gathers_ = false;  // the tile's keys are this task's own copy
+    Tensor gathered_;
+  };
+
+ private:
+  /// Rows [first, last) of the plan, some heads of them, into panels that lie `head_stride` apart.
+  void pack(Index first, Index last, Index first_kv_head, Index kv_heads, Real* to,
+            Index head_stride) const {
+    if (s_.padded_dim == s_.head_dim && s_.head_dim <= simd::kernels().panel) {
+      // Rows are panels.
+      gather_rows(plan_, first, last,
+                  {x_.data() + s_.kv_offset(0, first_kv_head), s_.all_kv_heads * s_.head_dim,
+                   kv_heads, s_.head_dim},
+                  to, s_.padded_dim, head_stride);
+      return;
+    }
+    const HeadRows rows(plan_, x_, first, last, s_.first_kv_head + first_kv_head, kv_heads);
+    for (Index i = 0; i < kv_heads; ++i)
+      simd::kernels().pack(rows[i].data, rows[i].stride, last - first, s_.head_dim, 1,
+                           to + i * head_stride);
+  }
+
+  const Sizes& s_;
+  const AttentionPlan& plan_;
+  const Tensor& x_;
+  const bool packs_;  // else x itself serves
+  Tensor packed_;     // all keys but copies, where they are packed ahead
+};
+
+}  // namespace focus::tiled

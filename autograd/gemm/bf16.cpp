@@ -1,0 +1,71 @@
+#include "autograd/gemm/bf16.h"
+
+#include <vector>
+
+#include "autograd/gemm/blocked_product.h"
+#include "autograd/gemm/gemm.h"
+
+namespace focus {
+namespace {
+
+/// Rows of B that are packed at a time: a hidden size of 768 at once, 384 KB.
+constexpr Index kBlockDepth = 768;
+
+/// C[m, n] = A[m, k] B; `pack(p, depth, j, columns, packed)` packs B's rows [p, p + depth),
+/// columns [j, j + columns).
+template <class Pack>
+void multiply(Index m, Index n, Index k, const Real* a, Index lda, Real* c, Index ldc,
+              const simd::Bf16Kernels& kernels, Pack&& pack) {
+  count_multiply_adds(static_cast<std::uint64_t>(m * n * k));
+  if (k == 0)
+    for (Index i = 0; i < m; ++i) std::fill_n(c + i * ldc, n, Real(0));
+  const Bf16Matrix rounded(m, k, a, lda, kernels);
+  for_blocks(m, n, [&](Index row, Index rows, Index begin, Index end) {
+    thread_local std::vector<Real> scratch;
+    scratch.resize(static_cast<std::size_t>(kBlockDepth * kBlockColumns + rows * kernels.vector));
+    Real* packed = scratch.data();
+    blocked_product(
+        rows, k, kBlockDepth, begin, end, kernels.vector, c + row * ldc, ldc, false,
+        packed + kBlockDepth * kBlockColumns,
+        [&](Index p, Index depth, Index j, Index columns, Real* to, Index ld, bool add) {
+          pack(p, depth, j, columns, packed);
+          const Index padded = (columns + kernels.vector - 1) / kernels.vector * kernels.vector;
+          kernels.product(rows, padded, depth, rounded.row(row) + p, rounded.pitch(), packed, to,
+                          ld, add);
+        });
+  });
+}
+
+}  // namespace
+
+Bf16Matrix::Bf16Matrix(Index rows, Index cols, const Real* values, Index ld,
+                       const simd::Bf16Kernels& kernels)
+    : shape_{rows, cols}, pitch_((cols + 1) / 2 * 2) {
+  data_ = std::static_pointer_cast<Bf16[]>(
+      pooled_buffer(static_cast<std::size_t>(rows * pitch_) * sizeof(Bf16)));
+  parallel_chunks(rows, rows_per_chunk(cols), [&](Index begin, Index end) {
+    for (Index i = begin; i < end; ++i) {
+      Bf16* to = data_.get() + i * pitch_;
+      kernels.round(values + i * ld, cols, to);
+      if (pitch_ > cols) to[cols] = 0;
+    }
+  });
+}
+
+void gemm_nt(Index m, const Real* a, Index lda, const Bf16Matrix& b, Real* c, Index ldc,
+             const simd::Bf16Kernels& kernels) {
+  multiply(m, b.rows(), b.cols(), a, lda, c, ldc, kernels,
+           [&](Index p, Index depth, Index j, Index columns, void* packed) {
+             kernels.pack_transposed(b.row(j) + p, b.pitch(), columns, depth, packed);
+           });
+}
+
+void gemm(Index m, const Real* a, Index lda, const Bf16Matrix& b, Real* c, Index ldc,
+          const simd::Bf16Kernels& kernels) {
+  multiply(m, b.cols(), b.rows(), a, lda, c, ldc, kernels,
+           [&](Index p, Index depth, Index j, Index columns, void* packed) {
+             kernels.pack(b.row(p) + j, b.pitch(), depth, columns, packed);
+           });
+}
+
+}  // namespace focus

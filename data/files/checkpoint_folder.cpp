@@ -1,0 +1,116 @@
+#include "data/files/checkpoint_folder.h"
+
+#include <charconv>
+#include <fstream>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "autograd/check.h"
+#include "data/files/durable_file.h"
+#include "data/files/store.h"
+
+namespace focus {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view kPrefix = "step_";
+constexpr std::string_view kSuffix = ".h5";
+
+std::string file_name(std::int64_t step) {
+  return fmt::format("{}{:06}{}", kPrefix, step, kSuffix);
+}
+
+/// The step of "step_000120.h5"; nothing for any other name.
+std::optional<std::int64_t> step_of(const std::string& name) {
+  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return {};
+  std::int64_t step = -1;
+  const auto [end, error] = std::from_chars(name.data() + kPrefix.size(),
+                                            name.data() + name.size() - kSuffix.size(), step);
+  if (error != std::errc() || step < 0 || file_name(step) != name) return {};
+  return step;
+}
+
+/// The steps that are there, newest first.
+std::map<std::int64_t, fs::path, std::greater<>> find_steps(const fs::path& folder) {
+  std::map<std::int64_t, fs::path, std::greater<>> steps;
+  std::error_code error;
+  fs::directory_iterator entries(folder, error);
+  if (error) fail_reading("look through", folder, error.value());
+  for (const fs::directory_entry& entry : entries) {
+    if (const auto step = step_of(entry.path().filename().string())) steps[*step] = entry.path();
+  }
+  return steps;
+}
+
+/// The step that a pointer file names, where it names one.
+std::optional<std::int64_t> read_pointer(const fs::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return step_of(line);
+}
+
+}  // namespace
+
+CheckpointFolder::CheckpointFolder(fs::path folder, int keep)
+    : folder_(std::move(folder)), keep_(keep) {
+  check(keep >= 1, "{}: at least 1 checkpoint must be kept, got {}", folder_.string(), keep);
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error) fail_writing("make the folder", folder_, error.value());
+  sweep_orphans(folder_);
+}
+
+fs::path CheckpointFolder::path_for(std::int64_t step) const {
+  check(step >= 0, "{}: there is no step {}", folder_.string(), step);
+  return folder_ / file_name(step);
+}
+
+void CheckpointFolder::publish(std::int64_t step) {
+  check(fs::exists(path_for(step)), "{}: commit it before it is published",
+        path_for(step).string());
+  write_file_durably(folder_ / "latest", file_name(step) + "\n");
+  const std::optional<std::int64_t> best_step = read_pointer(folder_ / "best");
+  int kept = 0;
+  for (const auto& [other, path] : find_steps(folder_)) {
+    // Newer ones come from a run that was taken up again at an earlier step: not ours to judge.
+    if (other > step || ++kept <= keep_ || other == best_step) continue;
+    std::error_code error;
+    if (!fs::remove(path, error) && error) fail_writing("remove", path, error.value());
+  }
+}
+
+void CheckpointFolder::mark_best(std::int64_t step) {
+  check(fs::exists(path_for(step)), "{}: commit it before it is marked", path_for(step).string());
+  write_file_durably(folder_ / "best", file_name(step) + "\n");
+}
+
+std::optional<fs::path> CheckpointFolder::latest() const {
+  const auto steps = find_steps(folder_);
+  std::string problem;
+  const auto is_sound = [&](const fs::path& path) {
+    try {
+      StoreReader(path).verify();
+      return true;
+    } catch (const std::runtime_error& error) {
+      if (problem.empty()) problem = error.what();
+      return false;
+    }
+  };
+  const std::optional<std::int64_t> named = read_pointer(folder_ / "latest");
+  if (named && steps.contains(*named) && is_sound(steps.at(*named))) return steps.at(*named);
+  for (const auto& [step, path] : steps) {
+    if (step != named && is_sound(path)) return path;
+  }
+  if (steps.empty()) return {};
+  fail("{}: none of its {} checkpoints can be read: {}", folder_.string(), steps.size(), problem);
+}
+
+std::optional<fs::path> CheckpointFolder::best() const {
+  const std::optional<std::int64_t> step = read_pointer(folder_ / "best");
+  if (!step || !fs::exists(path_for(*step))) return {};
+  return path_for(*step);
+}
+
+}  // namespace focus

@@ -1,0 +1,128 @@
+#include "data/files/json_reader.h"
+
+#include <set>
+#include <vector>
+
+#include "autograd/check.h"
+#include "data/text/unicode.h"
+
+namespace focus {
+namespace {
+
+constexpr int kMaxDepth = 64;
+constexpr std::size_t kMaxShown = 80;  // bytes
+const nlohmann::json kNull;
+
+std::string cut(std::string_view text) {
+  if (text.size() <= kMaxShown) return std::string(text);
+  std::size_t end = kMaxShown - 3;
+  while (end > 0 && (text[end] & 0xC0) == 0x80) --end;  // not inside a character
+  return std::string(text.substr(0, end)) + "...";
+}
+
+std::string dump(const nlohmann::json& value) {
+  return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string shown(std::string_view text) {
+  std::string result;
+  for (const char c : replace_invalid_utf8(cut(text))) {
+    if (c == '\n') {
+      result += "\\n";
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      result += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      result += c;
+    }
+  }
+  return result;
+}
+
+std::string json_quoted(std::string_view text) { return dump(cut(text)); }
+
+std::string shown_json(const nlohmann::json& value) { return cut(dump(value)); }
+
+nlohmann::json parse_strict_json(std::string_view text, const std::string& where) {
+  using Json = nlohmann::json;
+  std::vector<std::set<std::string>> keys;  // of every object that is open
+  const auto callback = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    if (depth > kMaxDepth) fail("{}: JSON nested deeper than {} levels", where, kMaxDepth);
+    if (event == Json::parse_event_t::object_start) keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key) {
+      const auto& key = parsed.get_ref<const std::string&>();
+      if (!keys.back().insert(key).second) {
+        fail("{}: the key {} stands twice in one object", where, json_quoted(key));
+      }
+    }
+    return true;
+  };
+  try {
+    return Json::parse(text, callback);
+  } catch (const Json::exception& error) {  // of its kinds a number such as 1e999 has its own
+    std::string_view message = error.what();
+    const std::size_t tag_end = message.find("] ");
+    if (tag_end != std::string_view::npos) message.remove_prefix(tag_end + 2);
+    // The library quotes what it read last, however long that is, and a wrong byte as it is.
+    const std::size_t quote = message.find("last read: '");
+    const std::size_t said = quote == std::string_view::npos ? message.size() : quote + 12;
+    fail("{}: not valid JSON: {}{}", where, message.substr(0, said), shown(message.substr(said)));
+  }
+}
+
+void JsonView::expect(bool ok, std::string_view wanted) const {
+  if (!ok) fail("{}: expected {}, found {}", where_, wanted, value_->type_name());
+}
+
+JsonView JsonView::at(const std::string& key) const {
+  const auto found = object().find(key);
+  if (found == value_->end()) fail("{}: {} is missing", where_, json_quoted(key));
+  return JsonView(*found, fmt::format("{}.{}", where_, shown(key)));
+}
+
+JsonView JsonView::get(const std::string& key) const {
+  const auto found = object().find(key);
+  return JsonView(found == value_->end() ? kNull : *found,
+                  fmt::format("{}.{}", where_, shown(key)));
+}
+
+JsonView JsonView::item(std::size_t index) const {
+  return JsonView((*value_)[index], fmt::format("{}[{}]", where_, index));
+}
+
+std::size_t JsonView::array_size() const {
+  expect(value_->is_array(), "a list");
+  return value_->size();
+}
+
+const nlohmann::json& JsonView::object() const {
+  expect(value_->is_object(), "an object");
+  return *value_;
+}
+
+const std::string& JsonView::string() const {
+  expect(value_->is_string(), "a string");
+  return value_->get_ref<const std::string&>();
+}
+
+bool JsonView::boolean() const {
+  expect(value_->is_boolean(), "true or false");
+  return value_->get<bool>();
+}
+
+bool JsonView::flag(const std::string& key, bool otherwise) const {
+  const JsonView member = get(key);
+  return member.is_null() ? otherwise : member.boolean();
+}
+
+std::int64_t JsonView::integer(std::int64_t limit) const {
+  expect(value_->is_number_integer(), "a whole number");
+  const bool fits = value_->is_number_unsigned() &&
+                    value_->get<std::uint64_t>() < static_cast<std::uint64_t>(limit);
+  if (!fits) fail("{}: {} is not in the range 0 to {}", where_, shown_json(*value_), limit - 1);
+  return value_->get<std::int64_t>();
+}
+
+}  // namespace focus

@@ -1,0 +1,199 @@
+#include "data/files/safetensors.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "autograd/check.h"
+#include "data/files/durable_file.h"
+#include "data/files/json_reader.h"
+#include "data/files/safetensors_header.h"
+#include "data/text/text.h"
+
+namespace focus {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
+constexpr std::uint64_t kMaxIndexBytes = 100'000'000;
+constexpr const char* kSingleFile = "model.safetensors";
+constexpr const char* kIndexFile = "model.safetensors.index.json";
+
+/// Tensor name -> shard.
+std::map<std::string, std::string> read_weight_map(const fs::path& path) {
+  std::error_code error;
+  const std::uintmax_t size = fs::file_size(path, error);
+  if (error) fail_reading("read", path, error.value());
+  if (size > kMaxIndexBytes) fail("{}: {} bytes are too many for an index", path.string(), size);
+  const nlohmann::json index = parse_strict_json(read_file(path), path.string());
+  const JsonView map = JsonView(index, path.string()).at("weight_map");
+  std::map<std::string, std::string> shard_of;
+  for (const auto& [name, value] : map.object().items()) {
+    const std::string& file =
+        JsonView(value, fmt::format("{}.{}", map.where(), shown(name))).string();
+    const auto is_foreign = [](unsigned char c) { return c < 0x20 || c == '/' || c == '\\'; };
+    if (file.empty() || file == "." || file == ".." || std::ranges::any_of(file, is_foreign)) {
+      fail("{}: the file of '{}' must be a plain file name, not '{}'", path.string(), shown(name),
+           shown(file));
+    }
+    shard_of.emplace(name, file);
+  }
+  return shard_of;
+}
+
+/// Several files that an index ties together.
+class ShardedSafetensors : public TensorSource {
+ public:
+  explicit ShardedSafetensors(const fs::path& index) : index_(index) {
+    const std::map<std::string, std::string> shard_of = read_weight_map(index);
+    for (const auto& [name, file] : shard_of) {
+      auto& shard = shards_[file];
+      if (shard == nullptr) {
+        const fs::path path = index.parent_path() / file;
+        std::error_code error;
+        if (!fs::exists(path, error) && !error) {
+          fail("{}: it names {}, which is not beside it: get all the files of the model",
+               index.string(), shown(file));
+        }
+        shard = std::make_unique<SafetensorsFile>(path);
+      }
+      const TensorInfo* info = shard->find(name);
+      if (info == nullptr) {
+        fail("{}: tensor '{}' is not in {}, where the index puts it", index.string(), shown(name),
+             shown(file));
+      }
+      tensors_.push_back(*info);
+      file_of_.push_back(shard.get());
+    }
+    for (const auto& [file, shard] : shards_) {
+      for (const TensorInfo& info : shard->tensors()) {
+        const auto it = shard_of.find(info.name);
+        if (it == shard_of.end()) {
+          fail("{}: {} holds tensor '{}', which the index does not name", index.string(),
+               shown(file), shown(info.name));
+        }
+        if (it->second != file) {
+          fail("{}: tensor '{}' is in {} and in {}", index.string(), shown(info.name),
+               shown(it->second), shown(file));
+        }
+      }
+    }
+  }
+
+  const std::vector<TensorInfo>& tensors() const override { return tensors_; }
+  std::string describe() const override { return index_.string(); }
+  void read_raw(std::string_view name, std::vector<std::byte>& bytes) const override {
+    file_of(name).read_raw(name, bytes);
+  }
+  void read_into(std::string_view name, std::span<std::byte> out) const override {
+    file_of(name).read_into(name, out);
+  }
+
+ private:
+  const SafetensorsFile& file_of(std::string_view name) const {
+    const TensorInfo* info = find(name);
+    if (info == nullptr) fail("{}: there is no tensor '{}'", describe(), name);
+    return *file_of_[static_cast<std::size_t>(info - tensors_.data())];
+  }
+
+  fs::path index_;
+  std::map<std::string, std::unique_ptr<SafetensorsFile>> shards_;
+  std::vector<TensorInfo> tensors_;              // sorted by name, as the map they come from
+  std::vector<const SafetensorsFile*> file_of_;  // of each tensor
+};
+
+}  // namespace
+
+SafetensorsFile::SafetensorsFile(fs::path path) : path_(std::move(path)) {
+  descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor_ < 0) fail_reading("read", path_, errno);
+  try {
+    struct stat status {};
+    if (fstat(descriptor_, &status) != 0) fail_reading("read", path_, errno);
+    if (!S_ISREG(status.st_mode)) fail("{}: not a regular file", path_.string());
+    const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
+    std::uint64_t header_bytes = 0;
+    if (file_bytes < sizeof(header_bytes)) {
+      fail(
+          "{}: not a safetensors file: it has {} bytes, fewer than the 8 of the header's size; get "
+          "it again",
+          path_.string(), file_bytes);
+    }
+    read_at(0, std::as_writable_bytes(std::span(&header_bytes, 1)));
+    if (header_bytes > kMaxHeaderBytes) {
+      fail("{}: not a safetensors file: a header of {} bytes, the format allows {}", path_.string(),
+           header_bytes, kMaxHeaderBytes);
+    }
+    const std::uint64_t data_begin = sizeof(header_bytes) + header_bytes;
+    if (data_begin > file_bytes) {
+      fail("{}: the header needs {} bytes, but the file has {}: it was cut short; get it again",
+           path_.string(), data_begin, file_bytes);
+    }
+    std::string json(header_bytes, '\0');
+    read_at(sizeof(header_bytes), std::as_writable_bytes(std::span(json)));
+    SafetensorsHeader header =
+        parse_safetensors_header(json, file_bytes - data_begin, path_.string());
+    metadata_ = std::move(header.metadata);
+    for (SafetensorsEntry& entry : header.tensors) {
+      ranges_.push_back({data_begin + entry.begin, entry.end - entry.begin});
+      tensors_.push_back(std::move(entry.info));
+    }
+  } catch (...) {
+    close(descriptor_);
+    throw;
+  }
+}
+
+SafetensorsFile::~SafetensorsFile() { close(descriptor_); }
+
+void SafetensorsFile::read_at(std::uint64_t offset, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    const ssize_t got = pread(descriptor_, out.data(), out.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_reading("read", path_, errno);
+    if (got == 0)
+      fail("{}: the file became shorter while it was read; get it again", path_.string());
+    out = out.subspan(static_cast<std::size_t>(got));
+    offset += static_cast<std::uint64_t>(got);
+  }
+}
+
+const SafetensorsFile::Range& SafetensorsFile::range_of(std::string_view name) const {
+  const TensorInfo* info = find(name);
+  if (info == nullptr) fail("{}: there is no tensor '{}'", describe(), name);
+  return ranges_[static_cast<std::size_t>(info - tensors_.data())];
+}
+
+void SafetensorsFile::read_raw(std::string_view name, std::vector<std::byte>& bytes) const {
+  const Range& range = range_of(name);
+  bytes.resize(range.size);
+  read_at(range.begin, bytes);
+}
+
+void SafetensorsFile::read_into(std::string_view name, std::span<std::byte> out) const {
+  const Range& range = range_of(name);
+  check(range.size == out.size(), "{}: tensor '{}' has {} bytes, not {}", describe(), name,
+        range.size, out.size());
+  read_at(range.begin, out);
+}
+
+std::unique_ptr<TensorSource> open_safetensors_folder(const fs::path& folder) {
+  if (!fs::is_directory(folder)) {
+    fail("{}: not a folder; give the one that holds config.json and {}", folder.string(),
+         kSingleFile);
+  }
+  if (fs::exists(folder / kSingleFile))
+    return std::make_unique<SafetensorsFile>(folder / kSingleFile);
+  if (fs::exists(folder / kIndexFile))
+    return std::make_unique<ShardedSafetensors>(folder / kIndexFile);
+  const bool pickled = fs::exists(folder / "pytorch_model.bin") ||
+                       fs::exists(folder / "pytorch_model.bin.index.json");
+  fail("{}: neither {} nor {} is here{}", folder.string(), kSingleFile, kIndexFile,
+       pickled ? "; .bin files can run code and are not read: convert them to safetensors" : "");
+}
+
+}  // namespace focus

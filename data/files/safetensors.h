@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "data/files/tensor_source.h"
+
+namespace focus {
+
+/// One safetensors file. The constructor reads the header and refuses, with std::runtime_error,
+/// whatever the format forbids: sizes that do not add up, gaps, overlaps, bytes left over, twice
+/// the same name, negative or fractional numbers, unknown fields. The data is read on demand with
+/// pread: a file that shrinks meanwhile is an error, not a crash.
+class SafetensorsFile : public TensorSource {
+ public:
+  explicit SafetensorsFile(std::filesystem::path path);
+  ~SafetensorsFile() override;
+  SafetensorsFile(const SafetensorsFile&) = delete;
+  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
+
+  const std::vector<TensorInfo>& tensors() const override { return tensors_; }
+  void read_raw(std::string_view name, std::vector<std::byte>& bytes) const override;
+  void read_into(std::string_view name, std::span<std::byte> out) const override;
+  std::string describe() const override { return path_.string(); }
+  /// The header's `__metadata__`.
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+ private:
+  struct Range {
+    std::uint64_t begin = 0;  // in the file
+    std::uint64_t size = 0;
+  };
+  const Range& range_of(std::string_view name) const;
+  void read_at(std::uint64_t offset, std::span<std::byte> out) const;
+
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+  std::vector<TensorInfo> tensors_;  // sorted by name
+  std::vector<Range> ranges_;        // of each tensor
+  std::map<std::string, std::string> metadata_;
+};
+
+/// The weights of a Hugging Face folder: model.safetensors, or the shards that
+/// model.safetensors.index.json names. Of the shards every tensor must lie in the one file that
+/// the index gives, and nowhere else. Throws std::runtime_error.
+std::unique_ptr<TensorSource> open_safetensors_folder(const std::filesystem::path& folder);
+
+/// Writes `tensors` as F32 (in both builds), sorted by name, durably. Throws std::invalid_argument
+/// for a name that is empty, reserved, not UTF-8 or there twice, and for an undefined tensor.
+void write_safetensors(const std::filesystem::path& path,
+                       std::vector<std::pair<std::string, Tensor>> tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace focus

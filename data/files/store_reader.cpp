@@ -1,0 +1,255 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "autograd/check.h"
+#include "data/files/checksum.h"
+#include "data/files/durable_file.h"
+#include "data/files/hdf5.h"
+#include "data/files/store.h"
+#include "data/files/store_scan.h"
+
+namespace focus {
+namespace fs = std::filesystem;
+
+struct StoreReader::Impl {
+  fs::path path;
+  H5Handle file;
+  StoreContents contents;
+
+  std::string name() const { return path.string(); }
+
+  const StoredDataset& dataset(std::string_view object) const {
+    const auto it = contents.datasets.find(std::string(object));
+    if (it == contents.datasets.end()) fail("{}: there is no data set '{}'", name(), object);
+    return it->second;
+  }
+
+  std::vector<std::byte> read(std::string_view object) const {
+    std::vector<std::byte> bytes(dataset(object).bytes);
+    read_into(object, bytes);
+    return bytes;
+  }
+
+  void read_into(std::string_view object, std::span<std::byte> bytes) const {
+    h5_prepare();
+    const StoredDataset& info = dataset(object);
+    check(bytes.size() == info.bytes, "{}: data set '{}' has {} bytes, not {}", name(), object,
+          info.bytes, bytes.size());
+    const H5Handle handle(H5Dopen2(file, std::string(object).c_str(), H5P_DEFAULT), H5Dclose);
+    const H5Handle type(handle < 0 ? H5I_INVALID_HID : H5Dget_type(handle), H5Tclose);
+    if (type < 0 || (!bytes.empty() &&
+                     H5Dread(handle, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()) < 0)) {
+      fail("{}: data set '{}' cannot be read: {}; use another copy", name(), object,
+           h5_error().reason);
+    }
+    if (xxh3_hex(bytes) != info.checksum) {
+      fail("{}: data set '{}' is damaged: it does not fit its checksum; use another copy", name(),
+           object);
+    }
+  }
+
+  std::vector<std::byte> read_as(std::string_view object, std::string_view type) const {
+    const StoredDataset& info = dataset(object);
+    if (info.type != type || info.shape.size() != 1) {
+      fail("{}: data set '{}' must be a list of {}, but is [{}] of {}", name(), object, type,
+           fmt::join(info.shape, ", "), info.type);
+    }
+    return read(object);
+  }
+
+  const AttributeValue& attribute(std::string_view object, std::string_view key) const {
+    const auto group = contents.groups.find(std::string(object));
+    if (group == contents.groups.end()) fail("{}: there is no group '{}'", name(), object);
+    const auto it = group->second.find(std::string(key));
+    if (it == group->second.end())
+      fail("{}: group '{}' has no attribute '{}'", name(), object, key);
+    return it->second;
+  }
+  template <class Wanted>
+  Wanted attribute_as(std::string_view object, std::string_view key,
+                      std::string_view wanted) const {
+    const AttributeValue& value = attribute(object, key);
+    if (const auto* exact = std::get_if<Wanted>(&value)) return *exact;
+    if constexpr (std::is_integral_v<Wanted>) {
+      const auto* signed_number = std::get_if<std::int64_t>(&value);
+      const auto* number = std::get_if<std::uint64_t>(&value);
+      if (signed_number != nullptr && std::in_range<Wanted>(*signed_number))
+        return static_cast<Wanted>(*signed_number);
+      if (number != nullptr && std::in_range<Wanted>(*number)) return static_cast<Wanted>(*number);
+    }
+    fail("{}: attribute '{}' of group '{}' must be {}", name(), key, object, wanted);
+  }
+};
+
+namespace {
+
+/// Tensors of a store under the names that the datasets' paths spell.
+class StoreSource : public TensorSource {
+ public:
+  StoreSource(std::shared_ptr<const StoreReader::Impl> store, std::string prefix)
+      : store_(std::move(store)), prefix_(std::move(prefix)) {
+    for (const auto& [path, dataset] : store_->contents.datasets) {
+      if (!path.starts_with(prefix_)) continue;
+      std::string name = path.substr(prefix_.size());
+      if (name.find('.') != std::string::npos) {
+        fail("{}: data set '{}': a '.' in the path of a tensor", store_->name(), path);
+      }
+      std::replace(name.begin(), name.end(), '/', '.');
+      tensors_.push_back({name, dataset.shape, dtype_from_name(dataset.type), dataset.type});
+    }
+    std::sort(tensors_.begin(), tensors_.end(),
+              [](const TensorInfo& a, const TensorInfo& b) { return a.name < b.name; });
+  }
+
+  const std::vector<TensorInfo>& tensors() const override { return tensors_; }
+  std::string describe() const override { return store_->name(); }
+  void read_raw(std::string_view name, std::vector<std::byte>& bytes) const override {
+    bytes = store_->read(path_of(name));
+  }
+  void read_into(std::string_view name, std::span<std::byte> out) const override {
+    store_->read_into(path_of(name), out);
+  }
+
+ private:
+  std::string path_of(std::string_view name) const {
+    return store_path(prefix_.substr(0, prefix_.size() - 1), name);
+  }
+
+  std::shared_ptr<const StoreReader::Impl> store_;
+  std::string prefix_;  // ends in '/'
+  std::vector<TensorInfo> tensors_;
+};
+
+H5Handle open_store(const fs::path& path) {
+  std::error_code error;
+  const std::uintmax_t size = fs::file_size(path, error);
+  if (error) fail_reading("read", path, error.value());
+  const htri_t is_hdf5 = H5Fis_hdf5(path.c_str());
+  if (is_hdf5 <= 0) {
+    const H5Error reason = h5_error();
+    if (is_hdf5 < 0 && reason.system_error != 0) fail_reading("read", path, reason.system_error);
+    fail("{}: not an HDF5 file ({} bytes); give a checkpoint that focus wrote", path.string(),
+         size);
+  }
+  H5Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, h5_file_access()), H5Fclose);
+  if (file < 0) {
+    const H5Error reason = h5_error();
+    const bool lock = reason.reason.find("lock") != std::string::npos;
+    fail("{}: cannot be opened: {}; {}", path.string(), reason.reason,
+         lock ? "another program writes it, or the file system has no locks: then set "
+                "HDF5_USE_FILE_LOCKING=FALSE"
+              : "it is damaged or was cut short: use another copy");
+  }
+  return file;
+}
+
+}  // namespace
+
+StoreReader::StoreReader(const fs::path& path) {
+  h5_prepare();
+  auto impl = std::make_shared<Impl>();
+  impl->path = path;
+  impl->file = open_store(path);
+  impl->contents = scan_store(impl->file, path);
+  impl_ = std::move(impl);
+}
+
+std::string StoreReader::describe() const { return impl_->name(); }
+
+bool StoreReader::has(std::string_view path) const {
+  const std::string key(path);
+  return impl_->contents.datasets.contains(key) || impl_->contents.groups.contains(key);
+}
+
+bool StoreReader::has_attribute(std::string_view object, std::string_view name) const {
+  const auto group = impl_->contents.groups.find(std::string(object));
+  return group != impl_->contents.groups.end() && group->second.contains(std::string(name));
+}
+
+std::string StoreReader::string_attribute(std::string_view object, std::string_view name) const {
+  return impl_->attribute_as<std::string>(object, name, "a string");
+}
+
+std::int64_t StoreReader::int_attribute(std::string_view object, std::string_view name) const {
+  return impl_->attribute_as<std::int64_t>(object, name, "a whole number");
+}
+
+std::uint64_t StoreReader::uint_attribute(std::string_view object, std::string_view name) const {
+  return impl_->attribute_as<std::uint64_t>(object, name, "a whole number from 0");
+}
+
+double StoreReader::double_attribute(std::string_view object, std::string_view name) const {
+  return impl_->attribute_as<double>(object, name, "a number");
+}
+
+std::string StoreReader::text(std::string_view path) const {
+  const std::vector<std::byte> bytes = impl_->read_as(path, "u8");
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::vector<std::uint64_t> StoreReader::integers(std::string_view path) const {
+  const std::vector<std::byte> bytes = impl_->read_as(path, "u64");
+  std::vector<std::uint64_t> values(bytes.size() / sizeof(std::uint64_t));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+std::vector<Index> StoreReader::shape(std::string_view path) const {
+  return impl_->dataset(path).shape;
+}
+
+Tensor StoreReader::tensor(std::string_view path, const std::optional<Shape>& expected) const {
+  const StoredDataset& info = impl_->dataset(path);
+  const Dtype dtype = dtype_from_name(info.type);
+  if (dtype == Dtype::other || info.shape.size() > 5) {
+    fail("{}: data set '{}' is no tensor: [{}] of {}", describe(), path,
+         fmt::join(info.shape, ", "), info.type);
+  }
+  const Shape shape{std::span<const Index>(info.shape)};
+  if (expected && !(shape == *expected)) {
+    fail("{}: tensor '{}' has shape {}, expected {}; the file belongs to another model or config",
+         describe(), path, shape, *expected);
+  }
+  return to_tensor(impl_->read(path), dtype, shape);
+}
+
+std::vector<std::string> StoreReader::list(std::string_view group) const {
+  if (!impl_->contents.groups.contains(std::string(group))) {
+    fail("{}: there is no group '{}'", describe(), group);
+  }
+  const std::string prefix = group == "/" ? "/" : std::string(group) + "/";
+  std::set<std::string> names;
+  const auto add = [&](const auto& objects) {
+    for (auto it = objects.lower_bound(prefix);
+         it != objects.end() && it->first.starts_with(prefix); ++it) {
+      const std::string rest = it->first.substr(prefix.size());
+      if (!rest.empty()) names.insert(rest.substr(0, rest.find('/')));
+    }
+  };
+  add(impl_->contents.datasets);
+  add(impl_->contents.groups);
+  return {names.begin(), names.end()};
+}
+
+std::vector<std::string> StoreReader::all_datasets() const {
+  std::vector<std::string> paths;
+  for (const auto& entry : impl_->contents.datasets) paths.push_back(entry.first);
+  return paths;
+}
+
+void StoreReader::verify() const {
+  for (const auto& entry : impl_->contents.datasets) impl_->read(entry.first);
+}
+
+std::unique_ptr<TensorSource> StoreReader::source(std::string_view prefix) const {
+  if (!impl_->contents.groups.contains(std::string(prefix))) {
+    fail("{}: there is no group '{}'", describe(), prefix);
+  }
+  return std::make_unique<StoreSource>(impl_, prefix == "/" ? "/" : std::string(prefix) + "/");
+}
+
+}  // namespace focus

@@ -1,0 +1,313 @@
+#include "data/files/store_scan.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "autograd/check.h"
+#include "data/files/json_reader.h"
+#include "data/files/store_digest.h"
+#include "data/text/unicode.h"
+
+namespace focus {
+namespace {
+
+constexpr int kMaxDepth = 32;
+constexpr std::size_t kMaxObjects = 200'000;
+constexpr int kMaxAttributes = 1000;
+constexpr std::size_t kMaxStringBytes = 64 << 10;
+constexpr std::size_t kMaxChunkBytes = std::size_t{256} << 20;
+// A declared size above the first and this many times what is stored is a bomb, not compression:
+// deflate reaches 1032.
+constexpr std::uint64_t kBombBytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t kBombRatio = 1100;
+
+bool is_bomb(std::uint64_t declared, std::uint64_t stored) {
+  return declared > kBombBytes && declared / kBombRatio > stored;
+}
+
+#if H5_VERSION_GE(1, 12, 0)
+using ObjectInfo = H5O_info1_t;
+#else
+using ObjectInfo = H5O_info_t;
+#endif
+
+class Scan {
+ public:
+  Scan(hid_t file, const std::filesystem::path& path)
+      : file_(file), name_(path.string()), file_bytes_(std::filesystem::file_size(path)) {}
+
+  StoreContents run() {
+    check_format();
+    walk("/", 0);
+    if (is_bomb(declared_, file_bytes_)) {
+      fail("{}: it declares {} bytes of data but has {}; do not trust this file", name_, declared_,
+           file_bytes_);
+    }
+    check_digest();
+    return std::move(contents_);
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& path, std::string_view why) const {
+    fail("{}: object '{}': {}", name_, path, why);
+  }
+  H5Handle handle(hid_t id, H5Handle::Close close, const std::string& path) const {
+    if (id < 0) refuse(path, h5_error().reason);
+    return {id, close};
+  }
+
+  /// Before anything else is looked at: another format's file has another structure.
+  void check_format() {
+    const H5Handle root = handle(H5Gopen2(file_, "/", H5P_DEFAULT), H5Gclose, "/");
+    const auto attributes = read_attributes(root, "/");
+    const auto format = attributes.find("format");
+    if (format == attributes.end() || format->second != AttributeValue("focus")) {
+      fail("{}: an HDF5 file, but not one of focus: its attribute 'format' is not \"focus\"",
+           name_);
+    }
+    const auto version = attributes.find("format_version");
+    const auto* number =
+        version == attributes.end() ? nullptr : std::get_if<std::int64_t>(&version->second);
+    if (number == nullptr) fail("{}: its attribute 'format_version' is not a version", name_);
+    if (*number > kStoreVersion) {
+      fail(
+          "{}: written in format version {}, but this program reads versions up to {}: use a newer "
+          "focus",
+          name_, *number, kStoreVersion);
+    }
+    if (*number < kOldestStoreVersion) {
+      fail(
+          "{}: written in format version {}, but this program reads versions {} to {}: make it "
+          "again",
+          name_, *number, kOldestStoreVersion, kStoreVersion);
+    }
+  }
+
+  /// What has a name that cannot stand in a message was not written by us.
+  void check_name(const std::string& name, const std::string& path) const {
+    const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20; };
+    if (!is_valid_utf8(name) || std::ranges::any_of(name, is_control)) {
+      refuse(path, fmt::format("it has a name that is no text, {}", json_quoted(name)));
+    }
+  }
+
+  void walk(const std::string& path, int depth) {
+    if (depth > kMaxDepth) refuse(path, fmt::format("groups nested deeper than {}", kMaxDepth));
+    const H5Handle object = handle(H5Oopen(file_, path.c_str(), H5P_DEFAULT), H5Oclose, path);
+    ObjectInfo info;
+    if (H5Oget_info2(object, &info, H5O_INFO_BASIC) < 0) refuse(path, h5_error().reason);
+    if (!seen_.insert(info.addr).second) refuse(path, "reached by two names, or a cycle");
+    if (seen_.size() > kMaxObjects) refuse(path, fmt::format("more than {} objects", kMaxObjects));
+    if (info.type == H5O_TYPE_DATASET) {
+      contents_.datasets.emplace(path, inspect(object, path));
+      return;
+    }
+    if (info.type != H5O_TYPE_GROUP) refuse(path, "neither a group nor a data set");
+    contents_.groups.emplace(path, read_attributes(object, path));
+    const std::string prefix = path == "/" ? path : path + "/";
+    for (const auto& [name, kind] :
+         h5_links(object, kMaxObjects, name_ + ": object '" + path + "'")) {
+      check_name(name, path);
+      const std::string child = prefix + name;
+      if (kind != H5L_TYPE_HARD) {
+        refuse(child, fmt::format("{} link; only objects of the file itself are read",
+                                  kind == H5L_TYPE_SOFT       ? "a soft"
+                                  : kind == H5L_TYPE_EXTERNAL ? "an external"
+                                                              : "a user-defined"));
+      }
+      walk(child, depth + 1);
+    }
+  }
+
+  StoredDataset inspect(hid_t dataset, const std::string& path) {
+    const H5Handle create = handle(H5Dget_create_plist(dataset), H5Pclose, path);
+    if (H5Pget_external_count(create) != 0) refuse(path, "its data lies in another file");
+    const H5D_layout_t layout = H5Pget_layout(create);
+    if (layout != H5D_COMPACT && layout != H5D_CONTIGUOUS && layout != H5D_CHUNKED) {
+      refuse(path, "a virtual data set; only data of the file itself is read");
+    }
+    const bool deflated = check_filters(create, path);
+
+    const H5Handle type = handle(H5Dget_type(dataset), H5Tclose, path);
+    const H5Handle space = handle(H5Dget_space(dataset), H5Sclose, path);
+    StoredDataset found;
+    const std::size_t item_bytes = H5Tget_size(type);
+    std::uint64_t bytes = item_bytes;
+    for (const hsize_t dim : h5_dims(space, name_ + ": object '" + path + "'")) {
+      if (__builtin_mul_overflow(bytes, dim, &bytes) || dim > (hsize_t{1} << 62)) {
+        refuse(path, "its shape does not fit 64 bits");
+      }
+      found.shape.push_back(static_cast<Index>(dim));
+    }
+    const auto attributes = read_attributes(dataset, path);
+    found.type = type_name(type, attributes, path);
+    found.bytes = bytes;
+
+    if (layout == H5D_CHUNKED) check_chunk(create, found.shape.size(), item_bytes, path);
+    const std::uint64_t stored = H5Dget_storage_size(dataset);
+    if (is_bomb(bytes, stored) || (!deflated && stored < bytes)) {
+      refuse(path,
+             fmt::format("declares {} bytes but stores {}; do not trust this file", bytes, stored));
+    }
+    declared_ += std::min(bytes, ~std::uint64_t{0} - declared_);
+
+    found.checksum = dataset_checksum(attributes, path);
+    return found;
+  }
+
+  /// True where one of them compresses.
+  bool check_filters(hid_t create, const std::string& path) const {
+    bool deflated = false;
+    const int count = H5Pget_nfilters(create);
+    for (int i = 0; i < count; ++i) {
+      unsigned flags = 0, config = 0;
+      std::size_t values = 0;
+      std::array<char, 64> name{};
+      const H5Z_filter_t filter = H5Pget_filter2(create, static_cast<unsigned>(i), &flags, &values,
+                                                 nullptr, name.size(), name.data(), &config);
+      if (filter != H5Z_FILTER_FLETCHER32 && filter != H5Z_FILTER_SHUFFLE &&
+          filter != H5Z_FILTER_DEFLATE) {
+        refuse(path,
+               fmt::format("filter {}; only fletcher32, shuffle and deflate are allowed", filter));
+      }
+      deflated |= filter == H5Z_FILTER_DEFLATE;
+    }
+    return deflated;
+  }
+
+  void check_chunk(hid_t create, std::size_t rank, std::uint64_t bytes,
+                   const std::string& path) const {
+    std::vector<hsize_t> chunk(rank);
+    if (H5Pget_chunk(create, static_cast<int>(rank), chunk.data()) < 0)
+      refuse(path, h5_error().reason);
+    for (const hsize_t dim : chunk) {
+      if (__builtin_mul_overflow(bytes, dim, &bytes) || bytes > kMaxChunkBytes) {
+        refuse(path, fmt::format("chunks of more than {} bytes", kMaxChunkBytes));
+      }
+    }
+  }
+
+  std::string type_name(hid_t type, const std::map<std::string, AttributeValue>& attributes,
+                        const std::string& path) const {
+    if (H5Tequal(type, H5T_IEEE_F32LE) > 0) return "f32";
+    if (H5Tequal(type, H5T_IEEE_F64LE) > 0) return "f64";
+    if (H5Tequal(type, H5T_STD_U8LE) > 0) return "u8";
+    if (H5Tequal(type, H5T_STD_U64LE) > 0) return "u64";
+    if (H5Tequal(type, H5T_STD_U16LE) > 0) {
+      const auto dtype = attributes.find("dtype");
+      const auto* text =
+          dtype == attributes.end() ? nullptr : std::get_if<std::string>(&dtype->second);
+      if (text != nullptr && (*text == "f16" || *text == "bf16")) return *text;
+      refuse(path, "16-bit data whose attribute 'dtype' is neither f16 nor bf16");
+    }
+    refuse(path, "its type is none that a store holds (little-endian f32, f64, u8, u16, u64)");
+  }
+
+  std::string dataset_checksum(const std::map<std::string, AttributeValue>& attributes,
+                               const std::string& path) const {
+    const auto it = attributes.find("xxh3");
+    const auto* text = it == attributes.end() ? nullptr : std::get_if<std::string>(&it->second);
+    if (text == nullptr) refuse(path, "it has no checksum (attribute 'xxh3')");
+    return *text;
+  }
+
+  std::map<std::string, AttributeValue> read_attributes(hid_t object,
+                                                        const std::string& path) const {
+    const int count = H5Aget_num_attrs(object);
+    if (count < 0) refuse(path, h5_error().reason);
+    if (count > kMaxAttributes)
+      refuse(path, fmt::format("more than {} attributes", kMaxAttributes));
+    std::map<std::string, AttributeValue> found;
+    for (int i = 0; i < count; ++i) {
+      const H5Handle attribute =
+          handle(H5Aopen_by_idx(object, ".", H5_INDEX_NAME, H5_ITER_INC, static_cast<hsize_t>(i),
+                                H5P_DEFAULT, H5P_DEFAULT),
+                 H5Aclose, path);
+      const ssize_t length = H5Aget_name(attribute, 0, nullptr);
+      if (length < 0) refuse(path, h5_error().reason);
+      std::string name(static_cast<std::size_t>(length), '\0');
+      H5Aget_name(attribute, name.size() + 1, name.data());
+      check_name(name, path);
+      found.emplace(name, read_attribute(attribute, fmt::format("{}@{}", path, name)));
+    }
+    return found;
+  }
+
+  AttributeValue read_attribute(hid_t attribute, const std::string& path) const {
+    const H5Handle space = handle(H5Aget_space(attribute), H5Sclose, path);
+    if (H5Sget_simple_extent_type(space) != H5S_SCALAR)
+      refuse(path, "an attribute must be a single value");
+    const H5Handle type = handle(H5Aget_type(attribute), H5Tclose, path);
+    const auto number = [&](hid_t stored, auto value) {
+      if (H5Aread(attribute, stored, &value) < 0) refuse(path, h5_error().reason);
+      return value;
+    };
+    if (H5Tequal(type, H5T_STD_I64LE) > 0) return number(H5T_STD_I64LE, std::int64_t{});
+    if (H5Tequal(type, H5T_STD_U64LE) > 0) return number(H5T_STD_U64LE, std::uint64_t{});
+    if (H5Tequal(type, H5T_IEEE_F64LE) > 0) return number(H5T_IEEE_F64LE, double{});
+    if (H5Tget_class(type) == H5T_STRING) return read_string(attribute, type, path);
+    refuse(path, "an attribute must be a string or a 64-bit number");
+  }
+
+  std::string read_string(hid_t attribute, hid_t type, const std::string& path) const {
+    std::string text;
+    if (H5Tis_variable_str(type) > 0) {
+      char* pointer = nullptr;
+      if (H5Aread(attribute, type, static_cast<void*>(&pointer)) < 0)
+        refuse(path, h5_error().reason);
+      const std::unique_ptr<char, herr_t (*)(void*)> owner(pointer, H5free_memory);
+      text = pointer == nullptr ? "" : pointer;
+    } else {
+      text.resize(H5Tget_size(type));
+      if (text.size() > kMaxStringBytes) refuse(path, "the string is too long");
+      if (H5Aread(attribute, type, text.data()) < 0) refuse(path, h5_error().reason);
+      const char padding = H5Tget_strpad(type) == H5T_STR_SPACEPAD ? ' ' : '\0';
+      text.resize(text.find_last_not_of(padding) + 1);
+    }
+    if (text.size() > kMaxStringBytes) refuse(path, "the string is too long");
+    if (text.find('\0') != std::string::npos) refuse(path, "the string holds a NUL byte");
+    return text;
+  }
+
+  void check_digest() const {
+    StoreDigest digest;
+    for (const auto& [path, dataset] : contents_.datasets) {
+      digest.add_dataset(path, dataset.type, dataset.shape, dataset.checksum);
+    }
+    const AttributeValue* stored = nullptr;
+    for (const auto& [path, attributes] : contents_.groups) {
+      for (const auto& [name, value] : attributes) {
+        if (path == "/" && name == "digest") {
+          stored = &value;
+        } else {
+          digest.add_attribute(path, name, value);
+        }
+      }
+    }
+    if (stored == nullptr)
+      fail("{}: attribute 'digest' is missing: it was not written to its end", name_);
+    if (*stored != AttributeValue(digest.hex())) {
+      fail(
+          "{}: names and attributes do not fit its attribute 'digest': it was changed or damaged "
+          "after it "
+          "was written; use another copy",
+          name_);
+    }
+  }
+
+  hid_t file_;
+  std::string name_;
+  std::uint64_t file_bytes_;
+  std::uint64_t declared_ = 0;
+  std::set<haddr_t> seen_;
+  StoreContents contents_;
+};
+
+}  // namespace
+
+StoreContents scan_store(hid_t file, const std::filesystem::path& path) {
+  return Scan(file, path).run();
+}
+
+}  // namespace focus

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "data/files/hdf5.h"
+#include "data/files/store.h"
+
+namespace focus {
+
+/// A data set of a store, as found and judged without reading its data.
+struct StoredDataset {
+  std::string type;  // "f32", "f64", "f16", "bf16", "u8", "u64"
+  std::vector<Index> shape;
+  std::size_t bytes = 0;
+  std::string checksum;
+};
+
+/// All that a store holds except bulk data.
+struct StoreContents {
+  std::map<std::string, StoredDataset> datasets;                        // by path
+  std::map<std::string, std::map<std::string, AttributeValue>> groups;  // attributes, by path
+};
+
+/// Walks an open file and refuses, with std::runtime_error, what our files never hold: links that
+/// leave the tree, cycles, data outside the file or made up of other data sets, foreign filters,
+/// foreign types, declared sizes that the file does not back. `name` is for messages.
+StoreContents scan_store(hid_t file, const std::filesystem::path& path);
+
+}  // namespace focus

@@ -1,0 +1,261 @@
+#include <fcntl.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <set>
+
+#include "autograd/check.h"
+#include "data/files/checksum.h"
+#include "data/files/durable_file.h"
+#include "data/files/hdf5.h"
+#include "data/files/store.h"
+#include "data/files/store_digest.h"
+
+namespace focus {
+namespace fs = std::filesystem;
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "data sets are written as they lie");
+
+constexpr std::size_t kCompactBytes = 8 << 10;  // up to here inside the object's header
+constexpr std::size_t kPlainBytes = 64 << 10;   // up to here in one piece, above in chunks
+constexpr std::size_t kChunkBytes = 1 << 20;
+constexpr std::size_t kMaxAttributeBytes = 60'000;  // an object header holds 64 KB
+
+/// Chunks of about kChunkBytes: whole rows where they fit, cut evenly so that the last chunk,
+/// which is stored in full, wastes little.
+std::vector<hsize_t> chunk_dims(const std::vector<hsize_t>& dims, std::size_t item_bytes) {
+  std::vector<hsize_t> chunk(dims.size(), 1);
+  std::size_t bytes = item_bytes;
+  for (std::size_t i = dims.size(); i-- > 0;) {
+    const hsize_t fit = std::max<hsize_t>(1, kChunkBytes / bytes);
+    const hsize_t pieces = (dims[i] + fit - 1) / fit;
+    chunk[i] = (dims[i] + pieces - 1) / pieces;
+    if (pieces > 1) break;
+    bytes *= dims[i];
+  }
+  return chunk;
+}
+
+}  // namespace
+
+std::string store_path(std::string_view prefix, std::string_view tensor_name) {
+  std::string path = fmt::format("{}/{}", prefix, tensor_name);
+  std::replace(path.begin() + static_cast<std::ptrdiff_t>(prefix.size()), path.end(), '.', '/');
+  return path;
+}
+
+struct StoreWriter::Impl {
+  explicit Impl(const fs::path& target) : durable(target) {}
+  ~Impl() { abandon(); }
+
+  DurableFile durable;
+  H5Handle file;
+  StoreDigest digest;
+  std::set<std::string> groups{"/"};
+  std::set<std::string> datasets;
+
+  std::string name() const { return durable.target().string(); }
+
+  /// Lets all that is still to be written go nowhere. After a write that failed the library can
+  /// neither close the file nor end the process in order (1.10 crashes), as long as its disk
+  /// refuses what it holds in its caches.
+  void abandon() const noexcept {
+    int* descriptor = nullptr;
+    if (file < 0 ||
+        H5Fget_vfd_handle(file, H5P_DEFAULT, reinterpret_cast<void**>(&descriptor)) < 0) {
+      return;
+    }
+    const int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (nowhere < 0) return;
+    dup2(nowhere, *descriptor);
+    close(nowhere);
+  }
+
+  /// Passes a result of the library on, or throws what its error stack says.
+  template <class Result>
+  Result want(Result result, std::string_view object) const {
+    if (result < 0) {
+      const H5Error error = h5_error();
+      abandon();
+      if (error.system_error != 0) fail_writing("write", durable.target(), error.system_error);
+      fail("cannot write {}: object '{}': {}", name(), object, error.reason);
+    }
+    return result;
+  }
+  H5Handle handle(hid_t id, H5Handle::Close close, std::string_view object) const {
+    return {want(id, object), close};
+  }
+
+  void check_path(const std::string& path) const {
+    check(file >= 0, "{}: written after commit", name());
+    bool sound = path.size() > 1 && path[0] == '/' && path.back() != '/' &&
+                 path.find('\0') == std::string::npos;
+    for (std::size_t at = 0; sound && at != std::string::npos; at = path.find('/', at + 1)) {
+      const std::string_view rest = std::string_view(path).substr(at + 1);
+      const std::string_view part = rest.substr(0, rest.find('/'));
+      sound = !part.empty() && part != "." && part != "..";
+    }
+    check(sound, "{}: '{}' is no path of a store; it must look like /group/name", name(), path);
+  }
+
+  void ensure_group(const std::string& path) {
+    if (groups.contains(path)) return;
+    check_path(path);
+    check(!datasets.contains(path), "{}: '{}' is a data set and cannot be a group", name(), path);
+    const std::size_t slash = path.rfind('/');
+    ensure_group(slash == 0 ? "/" : path.substr(0, slash));
+    const H5Handle create = handle(H5Pcreate(H5P_GROUP_CREATE), H5Pclose, path);
+    want(H5Pset_obj_track_times(create, false), path);
+    handle(H5Gcreate2(file, path.c_str(), H5P_DEFAULT, create, H5P_DEFAULT), H5Gclose, path);
+    groups.insert(path);
+  }
+
+  // Strings have a fixed length: those of variable length lie outside the library's checksums.
+  void put_attribute(hid_t object, const std::string& path, const std::string& key,
+                     const AttributeValue& value) {
+    const H5Handle space = handle(H5Screate(H5S_SCALAR), H5Sclose, path);
+    const auto put = [&](hid_t type, const void* data) {
+      const H5Handle attribute =
+          handle(H5Acreate2(object, key.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose,
+                 fmt::format("{}@{}", path, key));
+      want(H5Awrite(attribute, type, data), path);
+    };
+    if (const auto* text = std::get_if<std::string>(&value)) {
+      const H5Handle type = handle(H5Tcopy(H5T_C_S1), H5Tclose, path);
+      want(H5Tset_size(type, text->size() + 1), path);
+      want(H5Tset_cset(type, H5T_CSET_UTF8), path);
+      put(type, text->c_str());
+    } else if (const auto* signed_number = std::get_if<std::int64_t>(&value)) {
+      put(H5T_STD_I64LE, signed_number);
+    } else if (const auto* number = std::get_if<std::uint64_t>(&value)) {
+      put(H5T_STD_U64LE, number);
+    } else {
+      put(H5T_IEEE_F64LE, &std::get<double>(value));
+    }
+  }
+
+  void put_dataset(const std::string& path, std::string_view type_name, hid_t type,
+                   std::span<const Index> shape, std::span<const std::byte> bytes) {
+    check_path(path);
+    check(!groups.contains(path) && !datasets.contains(path), "{}: '{}' is there already", name(),
+          path);
+    const std::size_t slash = path.rfind('/');
+    ensure_group(slash == 0 ? "/" : path.substr(0, slash));
+
+    const std::vector<hsize_t> dims(shape.begin(), shape.end());
+    const H5Handle space =
+        handle(dims.empty() ? H5Screate(H5S_SCALAR)
+                            : H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr),
+               H5Sclose, path);
+    const H5Handle create = handle(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, path);
+    want(H5Pset_obj_track_times(create, false), path);
+    if (bytes.size() <= kCompactBytes) {
+      want(H5Pset_layout(create, H5D_COMPACT), path);
+    } else if (bytes.size() > kPlainBytes) {
+      const std::vector<hsize_t> chunk = chunk_dims(dims, H5Tget_size(type));
+      want(H5Pset_chunk(create, static_cast<int>(chunk.size()), chunk.data()), path);
+      want(H5Pset_fletcher32(create), path);
+    }
+    const H5Handle dataset =
+        handle(H5Dcreate2(file, path.c_str(), type, space, H5P_DEFAULT, create, H5P_DEFAULT),
+               H5Dclose, path);
+    datasets.insert(path);
+    if (!bytes.empty()) {
+      want(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()), path);
+    }
+    const std::string checksum = xxh3_hex(bytes);
+    put_attribute(dataset, path, "xxh3", checksum);
+    // HDF5 has no name for them: 16-bit floats lie as 16-bit integers with a word that says which.
+    if (type_name == "f16" || type_name == "bf16") {
+      put_attribute(dataset, path, "dtype", std::string(type_name));
+    }
+    want(H5Dflush(dataset), path);  // here, because a close that fails cannot be mended
+    digest.add_dataset(path, type_name, shape, checksum);
+  }
+};
+
+StoreWriter::StoreWriter(const fs::path& target, const std::string& kind)
+    : impl_(std::make_unique<Impl>(target)) {
+  h5_prepare();
+  const H5Handle create = impl_->handle(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "/");
+  impl_->want(H5Pset_obj_track_times(create, false), "/");
+  impl_->file = impl_->handle(
+      H5Fcreate(impl_->durable.temporary().c_str(), H5F_ACC_EXCL, create, h5_file_access()),
+      H5Fclose, "/");
+  unsigned major = 0, minor = 0, release = 0;
+  H5get_libversion(&major, &minor, &release);
+  attribute("/", "format", "focus");
+  attribute("/", "format_version", kStoreVersion);
+  attribute("/", "creator", "focus");
+  attribute("/", "creator_version", FOCUS_VERSION);
+  attribute("/", "hdf5_version", fmt::format("{}.{}.{}", major, minor, release));
+  attribute("/", "kind", kind);
+}
+
+StoreWriter::~StoreWriter() = default;
+
+void StoreWriter::attribute(const std::string& group, const std::string& name,
+                            const AttributeValue& value) {
+  check(impl_->file >= 0, "{}: written after commit", impl_->name());
+  check(!name.empty() && name.find('\0') == std::string::npos && name != "digest",
+        "{}: '{}' cannot name an attribute", impl_->name(), name);
+  if (const auto* text = std::get_if<std::string>(&value)) {
+    check(text->find('\0') == std::string::npos, "{}: attribute '{}' of '{}' holds a NUL byte",
+          impl_->name(), name, group);
+    check(text->size() <= kMaxAttributeBytes,
+          "{}: attribute '{}' of '{}' has {} bytes, at most {}; use text()", impl_->name(), name,
+          group, text->size(), kMaxAttributeBytes);
+  }
+  impl_->ensure_group(group);
+  const H5Handle object =
+      impl_->handle(H5Gopen2(impl_->file, group.c_str(), H5P_DEFAULT), H5Gclose, group);
+  check(H5Aexists(object, name.c_str()) == 0, "{}: attribute '{}' of '{}' is there already",
+        impl_->name(), name, group);
+  impl_->put_attribute(object, group, name, value);
+  impl_->digest.add_attribute(group, name, value);
+}
+
+void StoreWriter::text(const std::string& path, std::string_view bytes) {
+  const Index size = static_cast<Index>(bytes.size());
+  impl_->put_dataset(path, "u8", H5T_STD_U8LE, {&size, 1}, std::as_bytes(std::span(bytes)));
+}
+
+void StoreWriter::integers(const std::string& path, std::span<const std::uint64_t> values) {
+  const Index size = static_cast<Index>(values.size());
+  impl_->put_dataset(path, "u64", H5T_STD_U64LE, {&size, 1}, std::as_bytes(values));
+}
+
+void StoreWriter::tensor(const std::string& path, const Tensor& tensor) {
+  check(tensor.defined(), "{}: tensor '{}' is undefined", impl_->name(), path);
+  tensor_raw(path, tensor.shape().dims(), sizeof(Real) == sizeof(float) ? Dtype::f32 : Dtype::f64,
+             std::as_bytes(tensor.span()));
+}
+
+void StoreWriter::tensor_raw(const std::string& path, std::span<const Index> shape, Dtype dtype,
+                             std::span<const std::byte> bytes) {
+  std::size_t wanted = dtype_bytes(dtype);
+  for (const Index dim : shape) wanted *= static_cast<std::size_t>(dim);
+  check(dtype != Dtype::other && wanted == bytes.size(),
+        "{}: tensor '{}' [{}] of {} needs {} bytes, got {}", impl_->name(), path,
+        fmt::join(shape, ", "), dtype_name(dtype), wanted, bytes.size());
+  const hid_t type = dtype == Dtype::f32   ? H5T_IEEE_F32LE
+                     : dtype == Dtype::f64 ? H5T_IEEE_F64LE
+                                           : H5T_STD_U16LE;
+  impl_->put_dataset(path, dtype_name(dtype), type, shape, bytes);
+}
+
+void StoreWriter::commit() {
+  check(impl_->file >= 0, "{}: committed twice", impl_->name());
+  {
+    const H5Handle root = impl_->handle(H5Gopen2(impl_->file, "/", H5P_DEFAULT), H5Gclose, "/");
+    impl_->put_attribute(root, "/", "digest", impl_->digest.hex());
+  }
+  impl_->want(H5Fflush(impl_->file, H5F_SCOPE_GLOBAL), "/");
+  impl_->want(impl_->file.close(), "/");
+  impl_->durable.commit([](const fs::path& written) { StoreReader(written).verify(); });
+}
+
+}  // namespace focus

@@ -1,0 +1,165 @@
+#include "data/files/tensor_source.h"
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "autograd/check.h"
+#include "data/files/json_reader.h"
+
+namespace focus {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "files are read without byte swapping");
+
+struct Row {
+  Dtype dtype;
+  const char* name;
+  std::size_t bytes;
+};
+constexpr std::array<Row, 5> kDtypes = {{{Dtype::f32, "f32", 4},
+                                         {Dtype::f16, "f16", 2},
+                                         {Dtype::bf16, "bf16", 2},
+                                         {Dtype::f64, "f64", 8},
+                                         {Dtype::other, "other", 0}}};
+
+const Row& row_of(Dtype dtype) {
+  return *std::find_if(kDtypes.begin(), kDtypes.end(),
+                       [&](const Row& r) { return r.dtype == dtype; });
+}
+
+/// Converts packed numbers; the bytes need no alignment.
+template <class Stored>
+void convert(std::span<const std::byte> bytes, Tensor& out) {
+  const std::byte* from = bytes.data();
+  for (Real& to : out.span()) {
+    Stored value;
+    std::memcpy(static_cast<void*>(&value), from, sizeof(value));
+    to = static_cast<Real>(value);
+    from += sizeof(value);
+  }
+}
+
+template <class Stored>
+void narrow(std::span<const Real> numbers, std::vector<std::byte>& bytes) {
+  bytes.resize(numbers.size() * sizeof(Stored));
+  std::byte* to = bytes.data();
+  for (const Real number : numbers) {
+    const Stored value = static_cast<Stored>(number);
+    std::memcpy(to, static_cast<const void*>(&value), sizeof(value));
+    to += sizeof(value);
+  }
+}
+
+template <class Stored>
+void round_each(std::span<Real> numbers) {
+  for (Real& number : numbers) number = static_cast<Real>(static_cast<Stored>(number));
+}
+
+}  // namespace
+
+const char* dtype_name(Dtype dtype) { return row_of(dtype).name; }
+
+std::size_t dtype_bytes(Dtype dtype) { return row_of(dtype).bytes; }
+
+Dtype dtype_from_name(std::string_view name) {
+  const auto row =
+      std::find_if(kDtypes.begin(), kDtypes.end(), [&](const Row& r) { return r.name == name; });
+  return row == kDtypes.end() ? Dtype::other : row->dtype;
+}
+
+Index TensorInfo::size() const {
+  Index size = 1;
+  for (const Index dim : shape) size *= dim;
+  return size;
+}
+
+const TensorInfo* TensorSource::find(std::string_view name) const {
+  const std::vector<TensorInfo>& all = tensors();
+  const auto it =
+      std::lower_bound(all.begin(), all.end(), name,
+                       [](const TensorInfo& info, std::string_view n) { return info.name < n; });
+  return it != all.end() && it->name == name ? &*it : nullptr;
+}
+
+Tensor TensorSource::read(std::string_view name) const {
+  const TensorInfo* info = find(name);
+  if (info == nullptr)
+    fail("{}: there is no tensor '{}'; look at its list of tensors", describe(), name);
+  if (info->dtype == Dtype::other) {
+    fail(
+        "{}: tensor '{}' is stored as {}, which cannot be read as weights; convert it to F32, F16 "
+        "or BF16",
+        describe(), shown(name), shown(info->stored_as));
+  }
+  if (info->shape.size() > 5) {
+    fail("{}: tensor '{}' has {} dimensions; at most 5 can be read", describe(), shown(name),
+         info->shape.size());
+  }
+  const Shape shape{std::span<const Index>(info->shape)};
+  if (info->dtype == kRealDtype) {
+    Tensor tensor(shape);
+    read_into(name, std::as_writable_bytes(tensor.span()));
+    return tensor;
+  }
+  std::vector<std::byte> bytes;
+  read_raw(name, bytes);
+  return to_tensor(bytes, info->dtype, shape);
+}
+
+void TensorSource::read_into(std::string_view name, std::span<std::byte> out) const {
+  std::vector<std::byte> bytes;
+  read_raw(name, bytes);
+  check(bytes.size() == out.size(), "{}: tensor '{}' has {} bytes, not {}", describe(), name,
+        bytes.size(), out.size());
+  std::ranges::copy(bytes, out.begin());
+}
+
+Tensor to_tensor(std::span<const std::byte> bytes, Dtype dtype, const Shape& shape) {
+  check(dtype != Dtype::other &&
+            bytes.size() == dtype_bytes(dtype) * static_cast<std::size_t>(shape.size()),
+        "to_tensor: {} of {} does not fit {} bytes", shape, dtype_name(dtype), bytes.size());
+  Tensor out(shape);
+  switch (dtype) {
+    case Dtype::f32:
+      convert<float>(bytes, out);
+      break;
+    case Dtype::f64:
+      convert<double>(bytes, out);
+      break;
+    case Dtype::f16:
+      convert<Eigen::half>(bytes, out);
+      break;
+    case Dtype::bf16:
+      convert<Eigen::bfloat16>(bytes, out);
+      break;
+    case Dtype::other:
+      break;
+  }
+  return out;
+}
+
+void pack(std::span<const Real> numbers, Dtype dtype, std::vector<std::byte>& bytes) {
+  check(dtype != Dtype::other, "pack: {} is no type of weights", dtype_name(dtype));
+  if (dtype == Dtype::f32) narrow<float>(numbers, bytes);
+  if (dtype == Dtype::f64) narrow<double>(numbers, bytes);
+  if (dtype == Dtype::f16) narrow<Eigen::half>(numbers, bytes);
+  if (dtype == Dtype::bf16) narrow<Eigen::bfloat16>(numbers, bytes);
+}
+
+void round_to(Dtype dtype, std::span<Real> numbers) {
+  check(dtype != Dtype::other, "round_to: {} is no type of weights", dtype_name(dtype));
+  if (dtype == Dtype::f32) round_each<float>(numbers);
+  if (dtype == Dtype::f16) round_each<Eigen::half>(numbers);
+  if (dtype == Dtype::bf16) round_each<Eigen::bfloat16>(numbers);
+}
+
+Index count_nonfinite(const Tensor& tensor) {
+  return static_cast<Index>(
+      std::ranges::count_if(tensor.span(), [](Real value) { return !std::isfinite(value); }));
+}
+
+}  // namespace focus

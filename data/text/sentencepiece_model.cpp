@@ -1,0 +1,123 @@
+#include "data/text/sentencepiece_model.h"
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+#include "autograd/check.h"
+
+namespace focus {
+namespace {
+
+/// The fields of a serialized protocol buffer message, one after the other.
+class Message {
+ public:
+  Message(std::string_view bytes, const std::string& where) : bytes_(bytes), where_(where) {}
+
+  /// Moves to the next field; false at the end.
+  bool next() {
+    if (bytes_.empty()) return false;
+    const std::uint64_t tag = varint();
+    number_ = tag >> 3;
+    if (number_ == 0) damaged();
+    std::uint64_t size = 0;
+    switch (tag & 7) {
+      case 0:
+        varint();
+        break;
+      case 1:
+        size = 8;
+        break;
+      case 2:
+        size = varint();
+        break;
+      case 5:
+        size = 4;
+        break;
+      default:
+        damaged();
+    }
+    if (size > bytes_.size()) damaged();
+    value_ = bytes_.substr(0, size);
+    bytes_.remove_prefix(size);
+    is_bytes_ = (tag & 7) == 2;
+    return true;
+  }
+  /// Whether the field is `number` and holds bytes: a string or a message.
+  bool holds(std::uint64_t number) const { return is_bytes_ && number_ == number; }
+  std::string_view value() const { return value_; }
+
+ private:
+  std::uint64_t varint() {
+    std::uint64_t value = 0;
+    for (int shift = 0; shift < 64 && !bytes_.empty(); shift += 7) {
+      const auto byte = static_cast<unsigned char>(bytes_.front());
+      bytes_.remove_prefix(1);
+      value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
+      if (byte < 0x80) return value;
+    }
+    damaged();
+  }
+  [[noreturn]] void damaged() const {
+    fail("{}: not a SentencePiece model: cut off or damaged", where_);
+  }
+
+  std::string_view bytes_, value_;
+  const std::string& where_;
+  std::uint64_t number_ = 0;
+  bool is_bytes_ = false;
+};
+
+/// `rules`: the bytes of a trie in four bytes, the trie as darts-clone's units of four bytes, and
+/// the replacements, each ended by a NUL, which the trie's values are offsets of.
+bool rules_stay_inside(std::string_view rules) {
+  static_assert(std::endian::native == std::endian::little);
+  std::uint32_t trie_bytes = 0;
+  if (rules.size() <= sizeof trie_bytes) return false;
+  std::memcpy(&trie_bytes, rules.data(), sizeof trie_bytes);
+  rules.remove_prefix(sizeof trie_bytes);
+  // Blocks of 256 units: a step to a child changes the low eight bits alone, so it stays in the
+  // block that the unit's offset leads to.
+  if (trie_bytes == 0 || trie_bytes % 1024 != 0 || trie_bytes >= rules.size()) return false;
+  if (rules.back() != '\0') return false;
+  const std::string_view replacements = rules.substr(trie_bytes);
+  const std::uint32_t units = trie_bytes / 4;
+  const auto unit = [&](std::uint32_t i) {
+    std::uint32_t value = 0;
+    std::memcpy(&value, rules.data() + std::size_t{4} * i, 4);
+    return value;
+  };
+  for (std::uint32_t i = 0; i < units; ++i) {
+    const std::uint32_t node = unit(i);
+    if (i > 0 && (node >> 31) != 0) continue;  // a value; the first one is the root, always
+    const std::uint32_t child = i ^ ((node >> 10) << ((node & (1u << 9)) >> 6));
+    if (child >= units) return false;
+    const bool has_value = ((node >> 8) & 1) != 0;
+    if (has_value && (unit(child) & 0x7fffffff) >= replacements.size()) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void check_sentencepiece_model(std::string_view model, const std::string& where) {
+  // Field numbers of sentencepiece_model.proto.
+  constexpr std::uint64_t pieces = 1, normalizer = 3, denormalizer = 5;
+  constexpr std::uint64_t piece_text = 1, compiled_rules = 2;
+  std::int64_t id = 0;
+  for (Message field(model, where); field.next();) {
+    if (field.holds(pieces)) {
+      for (Message piece(field.value(), where); piece.next();)
+        if (piece.holds(piece_text) && piece.value().find('\0') != std::string_view::npos)
+          fail("{}: not a SentencePiece model: piece {} has a NUL in it", where, id);
+      ++id;
+    }
+    if (field.holds(normalizer) || field.holds(denormalizer)) {
+      for (Message spec(field.value(), where); spec.next();)
+        if (spec.holds(compiled_rules) && !spec.value().empty() && !rules_stay_inside(spec.value()))
+          fail("{}: the SentencePiece model's precompiled_charsmap is damaged", where);
+    }
+  }
+}
+
+}  // namespace focus

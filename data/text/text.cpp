@@ -1,0 +1,122 @@
+#include "data/text/text.h"
+
+#include <lzma.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <memory>
+
+#include "autograd/check.h"
+#include "data/files/durable_file.h"
+
+namespace focus {
+namespace {
+
+constexpr std::string_view kXzMagic(
+    "\xFD"
+    "7zXZ\0",
+    6);
+constexpr std::size_t kReadChunk = 1 << 20;
+constexpr std::string_view kBlanks = " \t\r\n\v\f";
+
+std::string_view xz_error(lzma_ret result) {
+  switch (result) {
+    case LZMA_BUF_ERROR:
+      return "it is cut short";
+    case LZMA_MEM_ERROR:
+      return "there is not enough memory";
+    case LZMA_OPTIONS_ERROR:
+      return "it uses options that this liblzma does not know";
+    default:
+      return "its contents are damaged";
+  }
+}
+
+std::string unpack_xz(const std::string& packed, const std::filesystem::path& path) {
+  lzma_stream stream = LZMA_STREAM_INIT;
+  const std::unique_ptr<lzma_stream, decltype(&lzma_end)> end_stream(&stream, &lzma_end);
+  lzma_ret result = lzma_stream_decoder(&stream, UINT64_MAX, LZMA_CONCATENATED);
+  stream.next_in = reinterpret_cast<const std::uint8_t*>(packed.data());
+  stream.avail_in = packed.size();
+  std::string text;
+  while (result == LZMA_OK) {
+    const std::size_t done = text.size();
+    text.resize(std::max(kReadChunk, 2 * done));
+    stream.next_out = reinterpret_cast<std::uint8_t*>(text.data() + done);
+    stream.avail_out = text.size() - done;
+    result = lzma_code(&stream, LZMA_FINISH);
+    text.resize(text.size() - stream.avail_out);
+  }
+  if (result != LZMA_STREAM_END) {
+    fail("cannot unpack {}: {}; fetch the file again", path.string(), xz_error(result));
+  }
+  return text;
+}
+
+bool is_text_name(const std::filesystem::path& path) {
+  const std::string name = path.filename().string();
+  return name.ends_with(".txt") || name.ends_with(".txt.xz");
+}
+
+}  // namespace
+
+std::string read_file(const std::filesystem::path& path) {
+  if (is_directory(path)) fail("cannot read {}: it is a folder, not a file", path.string());
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail_reading("read", path, errno);
+  // In chunks: a pipe does not know its size.
+  std::string bytes;
+  while (file) {
+    const std::size_t done = bytes.size();
+    bytes.resize(std::max(kReadChunk, 2 * done));
+    file.read(bytes.data() + done, static_cast<std::streamsize>(bytes.size() - done));
+    bytes.resize(done + static_cast<std::size_t>(file.gcount()));
+  }
+  if (file.bad()) fail_reading("read", path, errno);
+  return bytes;
+}
+
+std::string read_text_file(const std::filesystem::path& path) {
+  std::string text = read_file(path);
+  if (text.starts_with(kXzMagic)) text = unpack_xz(text, path);
+  if (text.empty()) fail("{}: the text file is empty; remove it from the list", path.string());
+  return text;
+}
+
+std::vector<std::string_view> split_documents(std::string_view text, std::string_view separator) {
+  if (separator.empty()) return {text};
+  std::vector<std::string_view> documents;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    const std::string_view document = text.substr(begin, end - begin);
+    if (document.find_first_not_of(kBlanks) != std::string_view::npos) {
+      documents.push_back(document);
+    }
+    begin = end + separator.size();
+  }
+  return documents;
+}
+
+std::vector<std::filesystem::path> expand_text_paths(std::span<const std::filesystem::path> paths) {
+  std::vector<std::filesystem::path> files;
+  for (const std::filesystem::path& path : paths) {
+    if (!is_directory(path)) {
+      if (!exists(path)) fail("{}: no such text file or folder", path.string());
+      files.push_back(path);
+      continue;
+    }
+    const std::size_t before = files.size();
+    for (const auto& entry : std::filesystem::directory_iterator(path)) {
+      if (!entry.is_directory() && is_text_name(entry.path())) files.push_back(entry.path());
+    }
+    if (files.size() == before) {
+      fail("{}: the folder holds no *.txt and no *.txt.xz", path.string());
+    }
+    std::sort(files.begin() + static_cast<std::ptrdiff_t>(before), files.end());
+  }
+  return files;
+}
+
+}  // namespace focus

@@ -1,0 +1,117 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "autograd/tensor.h"
+#include "data/text/tokenizer.h"
+
+namespace focus {
+
+/// Tokens [begin, end) of a token file.
+struct TokenRange {
+  Index begin = 0;
+  Index end = 0;
+  Index size() const { return end - begin; }
+  bool operator==(const TokenRange&) const = default;
+};
+
+/// Token ids of a text, document after document: memory-mapped from a file, or in memory. Copies
+/// share the ids. Layout of the file, little-endian: a header of 96 bytes (magic, version, bytes
+/// per id, vocabulary, documents, tokens, tokenizer fingerprint, XXH3-128 of all the rest), the
+/// documents' first tokens and the end as 64-bit numbers, the ids in 2 or 4 bytes each.
+class TokenFile {
+ public:
+  /// Maps a file. Its header and length are always checked; with `verify_contents` so are the
+  /// checksum and that every id is below vocab_size. Throws std::runtime_error with one line.
+  static TokenFile open(const std::filesystem::path& path, bool verify_contents = true);
+
+  /// In memory. `document_offsets` are the first tokens of the documents and the end, so one more
+  /// than documents; empty means that everything is one document. Throws std::invalid_argument.
+  static TokenFile from_tokens(std::span<const std::int32_t> tokens,
+                               std::span<const Index> document_offsets, std::int32_t vocab_size,
+                               std::string_view tokenizer_fingerprint = {});
+
+  /// Writes the file, whole or not at all.
+  void save(const std::filesystem::path& path) const;
+
+  Index size() const { return tokens_; }
+  std::int32_t operator[](Index i) const;
+  /// Tokens [begin, begin + out.size()). Throws std::invalid_argument outside the file.
+  void copy(Index begin, std::span<std::int32_t> out) const;
+
+  Index num_documents() const { return documents_; }
+  TokenRange document(Index i) const;
+
+  std::int32_t vocab_size() const { return vocab_size_; }
+  /// 32 hexadecimal digits, or empty for ids that no tokenizer made.
+  const std::string& tokenizer_fingerprint() const { return fingerprint_; }
+
+ private:
+  struct Bytes;
+  TokenFile(std::shared_ptr<const Bytes> bytes, const std::string& where);
+  void verify(const std::string& where) const;
+
+  std::shared_ptr<const Bytes> bytes_;  // the file, header included
+  const std::byte* offsets_ = nullptr;
+  const std::byte* ids_ = nullptr;
+  Index tokens_ = 0;
+  Index documents_ = 0;
+  std::int32_t vocab_size_ = 0;
+  int width_ = 2;  // bytes per id
+  std::string fingerprint_;
+};
+
+struct TokenizeOptions {
+  std::string document_separator = {};          // empty: each file is one document
+  std::optional<std::int32_t> prepend_id = {};  // put before every document, BOS or <|endoftext|>
+  std::filesystem::path cache_dir = {};         // empty: nothing is kept
+};
+
+/// The tokens of text files (see read_text_file and expand_text_paths), taken from the cache where
+/// the same texts were tokenized before with the same tokenizer and options. A damaged cache file
+/// is made anew. Throws std::runtime_error for texts that cannot be read or have no tokens.
+TokenFile tokenize_cached(std::span<const std::filesystem::path> paths, const Tokenizer& tokenizer,
+                          const TokenizeOptions& options);
+
+/// Some of the documents of a token file, one after the other, seen as one run of tokens.
+class TokenView {
+ public:
+  /// Everything.
+  explicit TokenView(TokenFile file);
+  /// The given ranges, which must lie in the file and be in order.
+  TokenView(TokenFile file, const std::vector<TokenRange>& ranges);
+
+  Index size() const { return starts_.back(); }
+  Index num_documents() const { return documents_; }
+  const std::vector<TokenRange>& ranges() const { return ranges_; }
+  std::int32_t vocab_size() const { return file_.vocab_size(); }
+  std::int32_t operator[](Index i) const;
+  /// Tokens [begin, begin + out.size()) of the view. Throws std::invalid_argument outside it.
+  void copy(Index begin, std::span<std::int32_t> out) const;
+
+ private:
+  TokenFile file_;
+  std::vector<TokenRange> ranges_;  // neighbours joined
+  std::vector<Index> starts_;       // of the ranges in the view, and its size
+  Index documents_ = 0;
+};
+
+struct TokenSplit {
+  TokenView train;
+  TokenView valid;
+};
+
+/// Deals whole documents out at random until `valid` has about `valid_fraction` of the tokens. The
+/// same arguments give the same split. With a fraction of 0 everything is for training; otherwise
+/// each side gets a document at least. Throws std::invalid_argument for a fraction outside [0, 1)
+/// and for a file with a single document.
+TokenSplit split_by_document(const TokenFile& file, double valid_fraction, std::uint64_t seed);
+
+}  // namespace focus

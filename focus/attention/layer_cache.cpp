@@ -1,0 +1,245 @@
+#include "focus/attention/layer_cache.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "autograd/check.h"
+#include "autograd/gemm/gemm.h"
+#include "autograd/parallel.h"
+#include "autograd/simd/kernels.h"
+
+namespace focus {
+namespace {
+
+constexpr Real kMasked = -std::numeric_limits<Real>::infinity();
+
+/// Members of a block; a class's first blocks hold 16, 16 and 32, so that a small class is small.
+constexpr Index kBlock = 64, kFirstBlock = 16;
+/// Keys that one task goes over, and multiply-adds that are worth waking a thread for.
+constexpr Index kChunkKeys = 256, kTaskWork = 1 << 17;
+
+Index block_of(Index member) {
+  return member < kBlock ? std::bit_width(static_cast<std::uint64_t>(member / kFirstBlock))
+                         : 2 + member / kBlock;
+}
+Index block_begin(Index block) {
+  if (block == 0) return 0;
+  return block < 3 ? kFirstBlock << (block - 1) : (block - 2) * kBlock;
+}
+Index block_capacity(Index block) {
+  return block < 3 ? std::max(kFirstBlock, block_begin(block)) : kBlock;
+}
+
+/// Columns of each panel of a packed matrix of so many columns, of which the panel's or the
+/// matrix's number divides the other.
+Index panel_width(Index columns) { return std::min(simd::kernels().panel, columns); }
+
+/// Writes x [depth] as column `column` of a transposed matrix [depth, columns] in panels.
+void put_column(const Real* x, Index depth, Index column, Index columns, Real* panels) {
+  const Index width = panel_width(columns);
+  Real* to = panels + column / width * width * depth + column % width;
+  for (Index r = 0; r < depth; ++r) to[r * width] = x[r];
+}
+
+/// Writes x [n] as row `row` of a matrix [rows, columns] in panels.
+void put_row(const Real* x, Index n, Index row, Index rows, Index columns, Real* panels) {
+  const Index panel = simd::kernels().panel;
+  for (Index column = 0; column < n; column += panel) {
+    const Index width = std::min(panel, columns - column);
+    std::copy_n(x + column, std::min(width, n - column), panels + column * rows + row * width);
+  }
+}
+
+/// Row vectors a [m, depth] times the columns [first, end) of a transposed matrix in panels, where
+/// `first` starts a panel, into those columns of rows of kBlock numbers.
+void multiply_columns(Index m, Index depth, const Real* a, const Real* panels, Index columns,
+                      Index first, Index end, Real* rows) {
+  const simd::Kernels& kernels = simd::kernels();
+  kernels.product(m, simd::padded(kernels, end - first), depth, a, depth, 1,
+                  {panels + first * depth, depth, columns - first}, 0, rows + first, kBlock, false);
+}
+
+}  // namespace
+
+LayerCache::LayerCache(const Sizes& sizes, const AttentionOptions& options, GateOptions gate)
+    : sizes_(sizes),
+      options_(options),
+      gate_(std::move(gate)),
+      padded_dim_(simd::padded(simd::kernels(), sizes.head_dim)) {
+  check(sizes.kv_heads > 0 && sizes.heads % sizes.kv_heads == 0 && sizes.head_dim > 0,
+        "cache: {} heads over {} key heads of {}", sizes.heads, sizes.kv_heads, sizes.head_dim);
+  last_g_.resize(static_cast<std::size_t>(sizes.groups));
+  scaled_q_.resize(static_cast<std::size_t>(sizes.heads * sizes.head_dim));
+}
+
+Index LayerCache::scratch_size() const { return group() * (padded_dim_ + 2 + kBlock); }
+
+void LayerCache::add_block(Class& c) {
+  // Zeros: what lies behind the last member is multiplied too, and then masked.
+  const Index capacity = block_capacity(static_cast<Index>(c.blocks.size()));
+  c.blocks.push_back({Tensor::zeros({sizes_.kv_heads, sizes_.head_dim, capacity}),
+                      Tensor::zeros({sizes_.kv_heads, capacity, padded_dim_}),
+                      gate_.gated ? Tensor::zeros({sizes_.groups, capacity}) : Tensor()});
+  const Block& block = c.blocks.back();
+  const Index numbers = block.keys.size() + block.values.size() + block.assignments.size();
+  bytes_ += static_cast<std::size_t>(numbers) * sizeof(Real);
+}
+
+void LayerCache::append(const Real* k, const Real* v, const Real* g, std::uint64_t set) {
+  Class& c = classes_[set];
+  const auto member = static_cast<Index>(c.positions.size()), b = block_of(member);
+  if (b == static_cast<Index>(c.blocks.size())) add_block(c);
+  Block& block = c.blocks[static_cast<std::size_t>(b)];
+  const Index slot = member - block_begin(b), capacity = block_capacity(b), dim = sizes_.head_dim;
+  for (Index h = 0; h < sizes_.kv_heads; ++h) {
+    put_column(k + h * dim, dim, slot, capacity, block.keys.data() + h * dim * capacity);
+    put_row(v + h * dim, dim, slot, capacity, padded_dim_,
+            block.values.data() + h * capacity * padded_dim_);
+  }
+  if (gate_.gated) {
+    put_column(g, sizes_.groups, slot, capacity, block.assignments.data());
+    std::copy_n(g, sizes_.groups, last_g_.begin());
+  }
+  last_set_ = set;
+  c.positions.push_back(size_++);
+}
+
+/// The runs of keys that the last token reads, and the chunks of them that are one task each: they
+/// depend on the cache alone, so the bits do not depend on the threads.
+void LayerCache::collect_slices() {
+  slices_.clear();
+  chunks_.assign(1, 0);
+  keys_read_ = 0;
+  const Index position = size_ - 1, local = position - gate_.local_window;
+  const Index visible =
+      options_.sliding_window > 0 ? position - options_.sliding_window + 1 : Index(0);
+  Index chunk_keys = 0;
+  for (const auto& [set, c] : classes_) {
+    const bool meets = (set & last_set_) != 0;
+    const auto members_before = [&](Index p) {
+      return std::ranges::lower_bound(c.positions, p) - c.positions.begin();
+    };
+    const Index end = static_cast<Index>(c.positions.size());
+    const Index first = members_before(meets ? visible : std::max(visible, local));
+    const Index distant = meets && gate_.gated ? members_before(local) : 0;
+    for (Index member = first; member < end;) {
+      const Index b = block_of(member), begin = block_begin(b), capacity = block_capacity(b);
+      const Index slot = member - begin, last = std::min(end - begin, capacity);
+      slices_.push_back({&c.blocks[static_cast<std::size_t>(b)], capacity, slot,
+                         std::clamp(distant - begin, slot, last), last});
+      keys_read_ += last - slot;
+      chunk_keys += last - slot;
+      if (chunk_keys >= kChunkKeys) {
+        chunks_.push_back(static_cast<Index>(slices_.size()));
+        chunk_keys = 0;
+      }
+      member = begin + last;
+    }
+  }
+  if (chunk_keys > 0) chunks_.push_back(static_cast<Index>(slices_.size()));
+}
+
+/// gates_ [slices, kBlock]: what the gate does to the scores of each slice's distant members; the
+/// same for all heads.
+void LayerCache::compute_gates() {
+  const simd::Kernels& kernels = simd::kernels();
+  const auto slices = static_cast<Index>(slices_.size());
+  if (static_cast<Index>(gates_.size()) < slices * kBlock)
+    gates_.resize(static_cast<std::size_t>(slices * kBlock));
+  parallel_chunks(slices, 64, [&](Index from, Index to) {
+    for (Index i = from; i < to; ++i) {
+      const Slice& slice = slices_[static_cast<std::size_t>(i)];
+      if (slice.distant == slice.begin) continue;
+      Real* gate = gates_.data() + i * kBlock;
+      multiply_columns(1, sizes_.groups, last_g_.data(), slice.block->assignments.data(),
+                       slice.capacity, 0, slice.distant, gate);
+      const Index n = simd::padded(kernels, slice.distant);
+      if (gate_.gate == Gate::affinity)
+        kernels.log_row(gate, gate, n, static_cast<Real>(gate_.affinity_floor));
+      else
+        kernels.sigmoid_row(gate, gate, n, static_cast<Real>(gate_.steepness));
+    }
+  });
+}
+
+/// The query heads of one key head over the slices of one chunk, unnormalised.
+void LayerCache::attend_chunk(Index kv_head, Index chunk, Real* scratch) const {
+  const simd::Kernels& kernels = simd::kernels();
+  const Index heads = group(), dim = sizes_.head_dim;
+  Real* out = scratch;
+  Real* max = out + heads * padded_dim_;
+  Real* sum = max + heads;
+  Real* scores = sum + heads;  // [group, kBlock]
+  std::fill_n(out, heads * padded_dim_, Real(0));
+  std::fill_n(max, heads, kMasked);
+  std::fill_n(sum, heads, Real(0));
+  const Real* q = scaled_q_.data() + kv_head * heads * dim;
+  for (Index i = chunks_[static_cast<std::size_t>(chunk)];
+       i < chunks_[static_cast<std::size_t>(chunk) + 1]; ++i) {
+    const Slice& slice = slices_[static_cast<std::size_t>(i)];
+    const Index width = panel_width(slice.capacity), first = slice.begin / width * width;
+    const Index columns = simd::padded(kernels, slice.end - first);
+    multiply_columns(heads, dim, q, slice.block->keys.data() + kv_head * dim * slice.capacity,
+                     slice.capacity, first, slice.end, scores);
+    for (Index h = 0; h < heads; ++h) {
+      Real* row = scores + h * kBlock;
+      if (options_.softcap > 0) kernels.softcap_row(row + first, columns, options_.softcap);
+      if (slice.distant > slice.begin) {
+        const Real* gate = gates_.data() + i * kBlock;
+        if (gate_.gate == Gate::affinity)
+          for (Index c = slice.begin; c < slice.distant; ++c) row[c] += gate[c];
+        else
+          for (Index c = slice.begin; c < slice.distant; ++c) row[c] *= gate[c];
+      }
+      std::fill(row + first, row + slice.begin, kMasked);
+      std::fill(row + slice.end, row + first + columns, kMasked);
+      const Real factor = kernels.softmax_row(row + first, columns, max[h], sum[h]);
+      if (factor != 1)
+        for (Index d = 0; d < padded_dim_; ++d) out[h * padded_dim_ + d] *= factor;
+    }
+    const Real* values = slice.block->values.data() + kv_head * slice.capacity * padded_dim_;
+    kernels.product(heads, padded_dim_, slice.end - slice.begin, scores + slice.begin, kBlock, 1,
+                    {values, slice.capacity, padded_dim_}, slice.begin, out, padded_dim_, true);
+  }
+}
+
+/// The softmax over all chunks of one head from those over each, in the chunks' order.
+void LayerCache::merge_chunks(Index head, Real* out) const {
+  const Index heads = group(), kv_head = head / heads, h = head % heads, dim = sizes_.head_dim;
+  const auto part = [&](Index chunk) {
+    return scratch_.data() + (kv_head * num_chunks() + chunk) * scratch_size();
+  };
+  const Index max_at = heads * padded_dim_ + h, sum_at = max_at + heads;
+  Real top = kMasked, sum = 0;
+  for (Index c = 0; c < num_chunks(); ++c) top = std::max(top, part(c)[max_at]);
+  std::fill_n(out, dim, Real(0));
+  for (Index c = 0; c < num_chunks(); ++c) {
+    const Real factor = std::exp(part(c)[max_at] - top);
+    sum += factor * part(c)[sum_at];
+    for (Index d = 0; d < dim; ++d) out[d] += factor * part(c)[h * padded_dim_ + d];
+  }
+  for (Index d = 0; d < dim; ++d) out[d] /= sum;
+}
+
+void LayerCache::attend(const Real* q, Real* out) {
+  check(size_ > 0, "cache: attend() before any token");
+  const Index dim = sizes_.head_dim;
+  std::transform(q, q + sizes_.heads * dim, scaled_q_.begin(),
+                 [&](Real x) { return x * options_.scale; });
+  collect_slices();
+  if (gate_.gated) compute_gates();
+  const Index tasks = sizes_.kv_heads * num_chunks(), size = scratch_size();
+  if (static_cast<Index>(scratch_.size()) < tasks * size)
+    scratch_.resize(static_cast<std::size_t>(tasks * size));
+  const Index work = 2 * kChunkKeys * dim * group();
+  parallel_chunks(tasks, std::max<Index>(1, kTaskWork / work), [&](Index begin, Index end) {
+    for (Index task = begin; task < end; ++task)
+      attend_chunk(task / num_chunks(), task % num_chunks(), scratch_.data() + task * size);
+  });
+  for (Index head = 0; head < sizes_.heads; ++head) merge_chunks(head, out + head * dim);
+  count_multiply_adds(static_cast<std::uint64_t>(2 * keys_read_ * dim * sizes_.heads));
+}
+
+}  // namespace focus

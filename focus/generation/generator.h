@@ -1,0 +1,32 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "focus/generation/routed_cache.h"
+
+namespace focus {
+
+/// Next-token logits of one growing sequence.
+class Generator {
+ public:
+  /// With `cached` each token is computed once, through a RoutedCache (`focus` and `mode` as
+  /// there); without, the whole sequence again with every token: the reference. The decoder and the
+  /// model must outlive the generator, which sets the model's mode.
+  Generator(Decoder& decoder, FocusModel* focus, const AttentionMode& mode, bool cached = true);
+
+  /// Appends `ids` (at least one) and returns the logits of the token after them [vocab_size].
+  Tensor next_logits(std::span<const std::int32_t> ids);
+
+  /// Tokens so far.
+  Index size() const { return static_cast<Index>(ids_.size()); }
+  /// Null without a cache.
+  const RoutedCache* cache() const { return cache_ ? &*cache_ : nullptr; }
+
+ private:
+  Decoder& decoder_;
+  std::vector<std::int32_t> ids_;
+  std::optional<RoutedCache> cache_;
+};
+
+}  // namespace focus

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "focus/focus_model.h"
+#include "focus/attention/layer_cache.h"
+
+namespace focus {
+
+/// Keys and values of a sequence in every layer of a decoder, for generation: while it lives, the
+/// decoder attends through it. A pass from position 0 is the ordinary forward over the prompt and
+/// fills the cache anew; passes from position size() on attend to what it holds, and append to it.
+/// One sequence, no gradients.
+class RoutedCache {
+ public:
+  /// `mode` is dense (`focus` unused, may be null) or hard. Soft attention reads every key and has
+  /// no routed form; balance `sequence` needs tokens that are not there yet: both are refused. The
+  /// decoder and the model must outlive the cache.
+  RoutedCache(Decoder& decoder, FocusModel* focus, const AttentionMode& mode);
+  /// Gives the layers the mechanisms back that they had.
+  ~RoutedCache();
+  RoutedCache(const RoutedCache&) = delete;
+  RoutedCache& operator=(const RoutedCache&) = delete;
+
+  /// Tokens held.
+  Index size() const;
+  std::size_t bytes() const;
+  /// Of the keys that lay before the tokens decoded one at a time, the share that was read (mean
+  /// over layers); 1 where there was none.
+  double share_read() const;
+
+ private:
+  Variable attend(const MechanismInputs& in);
+
+  Decoder& decoder_;
+  FocusModel* const focus_;
+  const AttentionMode mode_;
+  std::vector<AttentionMechanism> before_;
+  std::vector<std::optional<LayerCache>> layers_;
+  std::int64_t keys_read_ = 0, keys_held_ = 0;
+};
+
+}  // namespace focus

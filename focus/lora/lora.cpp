@@ -1,0 +1,152 @@
+#include "focus/lora/lora.h"
+
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <set>
+
+#include "autograd/check.h"
+
+namespace focus {
+namespace {
+
+constexpr const char* kAllLinear = "all-linear";
+
+bool is_target(const std::string& module, const std::string& target) {
+  return target == kAllLinear || module == target || module.ends_with("." + target);
+}
+
+/// The last words of the modules' names, each once.
+std::set<std::string> endings(const std::vector<PublishedLinear>& linears) {
+  std::set<std::string> names;
+  for (const PublishedLinear& linear : linears)
+    names.insert(linear.name.substr(linear.name.rfind('.') + 1));
+  return names;
+}
+
+std::string published(const std::string& module, const char* matrix) {
+  return fmt::format("base_model.model.{}.lora_{}.weight", module, matrix);
+}
+
+}  // namespace
+
+double LoraConfig::scaling() const {
+  return alpha / (rslora ? std::sqrt(static_cast<double>(r)) : static_cast<double>(r));
+}
+
+void LoraConfig::validate() const {
+  check(!target_modules.empty(), "lora.target_modules is empty: name linears, or all-linear");
+  check(r >= 1 && r <= 4096, "lora.r is {}, wanted 1..4096", r);
+  check(std::isfinite(alpha) && alpha > 0, "lora.alpha is {}, wanted a number > 0", alpha);
+  check(dropout >= 0 && dropout < 1, "lora.dropout is {}, wanted at least 0 and below 1", dropout);
+}
+
+LoraModel::LoraModel(LoraConfig config, Decoder& decoder, Rng& rng)
+    : config_(std::move(config)), decoder_(decoder) {
+  config_.validate();
+  std::vector<PublishedLinear> all = published_linears(decoder);
+  for (const std::string& target : config_.target_modules) {
+    const bool found = std::ranges::any_of(
+        all, [&](const PublishedLinear& linear) { return is_target(linear.name, target); });
+    check(found, "lora.target_modules: no linear of a {} layer is called '{}'; there are {}",
+          decoder.config().model_type, target, fmt::join(endings(all), ", "));
+  }
+  for (PublishedLinear& linear : all) {
+    const bool wanted = std::ranges::any_of(
+        config_.target_modules, [&](const auto& target) { return is_target(linear.name, target); });
+    if (!wanted) continue;
+    LoraLinear& adapter = linears_.emplace_back();
+    Tensor a({config_.r, linear.in()});
+    const double bound = 1 / std::sqrt(static_cast<double>(linear.in()));
+    for (Real& x : a.span()) x = static_cast<Real>((2 * rng.uniform() - 1) * bound);
+    adapter.a = a;
+    for (const auto& part : linear.parts) {
+      Tensor b({part.linear->weight.dim(0), config_.r});
+      std::ranges::fill(b.span(), Real(0));
+      adapter.b.emplace_back(b);
+    }
+    targets_.push_back(std::move(linear));
+  }
+}
+
+void LoraModel::compose() {
+  for (std::size_t i = 0; i < targets_.size(); ++i)
+    for (std::size_t part = 0; part < targets_[i].parts.size(); ++part)
+      targets_[i].parts[part].linear->addition = [this, i, part](const Variable& x) {
+        // Of the linear, not of its part: the parts of one module see the same input.
+        const auto key = decoder_.dropout_key;
+        const Variable kept = key ? dropout(x, config_.dropout, *key * targets_.size() + i) : x;
+        const Variable low = linear(kept, linears_[i].a, {});
+        return scale(linear(low, linears_[i].b[part], {}), static_cast<Real>(config_.scaling()));
+      };
+}
+
+void LoraModel::detach() {
+  for (const PublishedLinear& target : targets_)
+    for (const auto& part : target.parts) part.linear->addition = {};
+}
+
+void LoraModel::merge() {
+  const NoGrad guard;
+  for (std::size_t i = 0; i < targets_.size(); ++i)
+    for (std::size_t part = 0; part < targets_[i].parts.size(); ++part) {
+      Tensor& weight = targets_[i].parts[part].linear->weight.mutable_value();
+      const Variable a_by_input = transpose(Variable(linears_[i].a.value()), 0, 1);
+      const Tensor product = linear(linears_[i].b[part].value(), a_by_input, {}).value();
+      const auto scaling = static_cast<Real>(config_.scaling());
+      for (Index k = 0; k < weight.size(); ++k) weight.data()[k] += scaling * product[k];
+    }
+  detach();
+}
+
+LoraModel::Tensors LoraModel::tensors(const std::function<Tensor(const Variable&)>& select) const {
+  Tensors tensors;
+  for (std::size_t i = 0; i < targets_.size(); ++i) {
+    const PublishedLinear& target = targets_[i];
+    Tensor whole({target.out(), config_.r});
+    for (std::size_t part = 0; part < target.parts.size(); ++part)
+      put_rows_of_part(*target.parts[part].rule, decoder_.config(), select(linears_[i].b[part]),
+                       whole);
+    tensors.emplace_back(published(target.name, "A"), select(linears_[i].a));
+    tensors.emplace_back(published(target.name, "B"), whole);
+  }
+  return tensors;
+}
+
+void LoraModel::load(const TensorSource& source) {
+  std::set<std::string> used;
+  const auto read = [&](const std::string& name, const Shape& shape) {
+    const TensorInfo* info = source.find(name);
+    if (info == nullptr) fail("{}: tensor {} is missing", source.describe(), name);
+    if (!std::ranges::equal(info->shape, shape.dims()))
+      fail("{}: tensor {} has shape [{}], but r and the base ask for {}", source.describe(), name,
+           fmt::join(info->shape, ", "), shape);
+    used.insert(name);
+    return source.read(name);
+  };
+  std::vector<LoraLinear> loaded;
+  for (const PublishedLinear& target : targets_) {
+    LoraLinear& adapter = loaded.emplace_back();
+    adapter.a = read(published(target.name, "A"), {config_.r, target.in()});
+    const Tensor whole = read(published(target.name, "B"), {target.out(), config_.r});
+    for (const auto& part : target.parts)
+      adapter.b.emplace_back(rows_of_part(*part.rule, decoder_.config(), whole));
+  }
+  for (const TensorInfo& info : source.tensors())
+    if (!used.contains(info.name))
+      fail("{}: tensor {} belongs to no linear that target_modules names", source.describe(),
+           info.name);
+  // Only once all is sound; into the variables that are there, which an optimiser may hold.
+  for (std::size_t i = 0; i < linears_.size(); ++i) {
+    std::ranges::copy(loaded[i].a.value().span(), linears_[i].a.mutable_value().data());
+    for (std::size_t part = 0; part < linears_[i].b.size(); ++part)
+      std::ranges::copy(loaded[i].b[part].value().span(),
+                        linears_[i].b[part].mutable_value().data());
+  }
+}
+
+bool LoraModel::fan_in_fan_out() const {
+  return std::ranges::any_of(targets_, [](const PublishedLinear& t) { return t.transposed; });
+}
+
+}  // namespace focus

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/random.h"
+#include "data/files/tensor_source.h"
+#include "layers/decoder.h"
+#include "layers/weights.h"
+
+namespace focus {
+
+/// Low-rank adapters (Hu et al. 2021) as PEFT names them.
+struct LoraConfig {
+  std::vector<std::string> target_modules = {"all-linear"};
+  int r = 8;
+  double alpha = 16;
+  double dropout = 0;
+  bool rslora = false;
+
+  template <class F>
+  void visit(F&& f) {
+    f("target_modules", target_modules,
+      "linears by the end of their published name, such as q_proj, v_proj, c_attn; all-linear: "
+      "every one of the layers");
+    f("r", r, "rank");
+    f("alpha", alpha, "B A x is scaled by alpha / r");
+    f("dropout", dropout, "share of the adapters' inputs that is dropped in training");
+    f("rslora", rslora, "scale by alpha / sqrt(r) instead (Kalajdzievski 2023)");
+  }
+  double scaling() const;
+  /// Throws std::invalid_argument naming the key that is out of range.
+  void validate() const;
+};
+
+/// The adapter of one published linear: y += scaling B A dropout(x).
+struct LoraLinear {
+  Variable a;               // [r, in]
+  std::vector<Variable> b;  // [out, r] of each part of the linear; they share A, as in PEFT
+  void visit(auto&& f) {
+    f("a", a);
+    f("b", b);
+  }
+};
+
+/// LoRA on a decoder's linears. It changes nothing until it is trained: B = 0.
+class LoraModel {
+ public:
+  /// A as PEFT starts it: uniform in +-1/sqrt(in). Throws std::invalid_argument where a target is
+  /// not the end of any linear's name, with the names there are. The decoder must outlive this.
+  LoraModel(LoraConfig config, Decoder& decoder, Rng& rng);
+  LoraModel(const LoraModel&) = delete;
+  LoraModel& operator=(const LoraModel&) = delete;
+
+  const LoraConfig& config() const { return config_; }
+
+  /// Adds to the decoder's linears; this model must outlive them. Their inputs are dropped where
+  /// the decoder's dropout_key is set.
+  void compose();
+  /// Takes it off again.
+  void detach();
+  /// Folds it into the decoder's weights, which must be float32: W += scaling B A; and detaches.
+  void merge();
+
+  /// Name and tensor of every parameter as in PEFT's adapter_model.safetensors. `select` says what
+  /// of a parameter is meant: its value, its gradient.
+  using Tensors = std::vector<std::pair<std::string, Tensor>>;
+  Tensors tensors(const std::function<Tensor(const Variable&)>& select = [](const Variable& p) {
+    return p.value();
+  }) const;
+  /// Overwrites the values with those of such a file. Throws std::runtime_error naming the tensor
+  /// that is missing, unknown or of another shape.
+  void load(const TensorSource& source);
+  /// Whether PEFT must be told that the weights are stored [in, out] (GPT-2's Conv1D).
+  bool fan_in_fan_out() const;
+
+  void visit(auto&& f) { f("linears", linears_); }
+
+ private:
+  LoraConfig config_;
+  const Decoder& decoder_;
+  std::vector<PublishedLinear> targets_;
+  std::vector<LoraLinear> linears_;  // one for each target
+};
+
+}  // namespace focus

@@ -1,0 +1,196 @@
+#include "focus/train/model_io.h"
+
+#include "focus/lora/lora_io.h"
+#include "focus/train/rival_io.h"
+#include "autograd/check.h"
+#include "data/files/checksum.h"
+#include "data/files/safetensors.h"
+#include "data/text/text.h"
+#include "focus/lora/peft_adapter.h"
+
+namespace focus {
+namespace {
+
+void add_to_fingerprint(Checksum& checksum, const std::string& name, const Tensor& tensor) {
+  checksum.update(name);
+  checksum.update(std::as_bytes(tensor.span()));
+}
+
+/// The fingerprint's beginning, before the parameters.
+Checksum start_fingerprint(const ModelConfig& config) {
+  Checksum checksum;
+  checksum.update(write_model_config(config));
+  return checksum;
+}
+
+ModelFiles open_folder(const std::filesystem::path& folder) {
+  ModelFiles files;
+  const auto config_path = folder / "config.json";
+  if (!std::filesystem::exists(config_path))
+    fail("{}: no config.json in it; a Hugging Face folder holds config.json and model.safetensors",
+         folder.string());
+  files.config = parse_model_config(read_text_file(config_path), config_path.string());
+  files.weights = open_safetensors_folder(folder);
+  files.tokenizer = find_tokenizer(folder);
+  if (has_focus(folder)) files.focus = open_focus_folder(folder);
+  return files;
+}
+
+ModelFiles open_store(const std::filesystem::path& path) {
+  ModelFiles files;
+  const StoreReader store(path);
+  if (!store.has("/model"))
+    fail(
+        "{}: a store of kind \"{}\" holds no model; name the base model here, and this file as the "
+        "adapter",
+        path.string(), store.kind());
+  files.config = parse_model_config(store.text("/config.json"), path.string() + ": config.json");
+  files.weights = store.source("/model");
+  if (store.has("/tokenizer")) {
+    TokenizerFiles tokenizer;
+    for (const std::string& name : store.list("/tokenizer"))
+      tokenizer[name] = store.text("/tokenizer/" + name);
+    files.tokenizer =
+        make_tokenizer(store.string_attribute("/tokenizer", "kind"), tokenizer, path.string());
+  }
+  if (store.has("/focus")) files.focus = open_focus(store);
+  if (store.has("/rival")) files.rival = read_rival(store, files.config);
+  return files;
+}
+
+}  // namespace
+
+ModelFiles open_model(const std::filesystem::path& path, const std::string& tokenizer) {
+  if (!std::filesystem::exists(path))
+    fail("{}: no such file or folder; a model is a store (.h5) or a Hugging Face folder",
+         path.string());
+  ModelFiles files = std::filesystem::is_directory(path) ? open_folder(path) : open_store(path);
+  files.where = path.string();
+  if (!tokenizer.empty()) files.tokenizer = load_tokenizer(tokenizer);
+  if (files.tokenizer && files.tokenizer->vocab_size() > files.config.vocab_size)
+    fail("{}: the tokenizer has {} ids, but the model's vocab_size is {}", files.where,
+         files.tokenizer->vocab_size(), files.config.vocab_size);
+  return files;
+}
+
+StreamedModel stream_model(const ModelFiles& files, Dtype dtype, const PublishedFunction& f) {
+  Decoder decoder(files.config);
+  StreamedModel streamed;
+  streamed.parameters = count_parameters(decoder);
+  Checksum checksum = start_fingerprint(files.config);
+  stream_weights(
+      decoder, *files.weights,
+      [&](const std::string& name, Tensor& tensor) {
+        if (dtype != kRealDtype) round_to(dtype, tensor.span());
+        add_to_fingerprint(checksum, name, tensor);
+      },
+      [&](const std::string& name, const Tensor& tensor) {
+        const Index bad = count_nonfinite(tensor);
+        if (bad > 0 && streamed.nonfinite == 0) streamed.first_nonfinite = name;
+        streamed.nonfinite += bad;
+        f(name, tensor);
+      });
+  streamed.fingerprint = checksum.hex();
+  return streamed;
+}
+
+std::optional<std::int32_t> LoadedModel::document_start() const {
+  if (decoder->config().bos_token_id)
+    return static_cast<std::int32_t>(*decoder->config().bos_token_id);
+  return tokenizer ? tokenizer->bos_id() : std::nullopt;
+}
+
+std::optional<std::int32_t> LoadedModel::document_end() const {
+  if (decoder->config().eos_token_id)
+    return static_cast<std::int32_t>(*decoder->config().eos_token_id);
+  return tokenizer ? tokenizer->eos_id() : std::nullopt;
+}
+
+const Tokenizer& LoadedModel::require_tokenizer() const {
+  if (!tokenizer)
+    fail("{}: no tokenizer in it; name one (a tokenizer.json, a tokenizer.model, or bytes)", where);
+  return *tokenizer;
+}
+
+LoadedModel load_model(const std::filesystem::path& path, const std::string& tokenizer,
+                       Compute compute) {
+  ModelFiles files = open_model(path, tokenizer);
+  LoadedModel model;
+  model.where = files.where;
+  model.tokenizer = std::move(files.tokenizer);
+  model.decoder = std::make_unique<Decoder>(files.config);
+  // The fingerprint is taken on the way: with bf16 there is never more than one matrix in float32.
+  Checksum checksum = start_fingerprint(files.config);
+  load_weights(*model.decoder, *files.weights, [&](const std::string& name, Variable& p) {
+    add_to_fingerprint(checksum, name, p.value());
+    if (compute == Compute::bf16) store_in_bf16(p);
+  });
+  model.fingerprint = checksum.hex();
+  if (files.focus) {
+    model.focus = read_focus(*files.focus, model.fingerprint, model.where);
+    model.focus->compose(*model.decoder);
+  }
+  if (files.rival) {
+    model.rival = std::move(files.rival);
+    model.rival->compose(*model.decoder);
+  }
+  return model;
+}
+
+std::string model_fingerprint(Decoder& decoder) {
+  Checksum checksum = start_fingerprint(decoder.config());
+  for_each_parameter(decoder, [&](const std::string& name, Variable& p) {
+    add_to_fingerprint(checksum, name, p.value());
+  });
+  return checksum.hex();
+}
+
+std::string fingerprint_of(const ModelFiles& files) {
+  return stream_model(files, kRealDtype, [](const std::string&, const Tensor&) {}).fingerprint;
+}
+
+void write_model_head(StoreWriter& store, const ModelConfig& config, const Tokenizer* tokenizer) {
+  store.text("/config.json", write_model_config(config));
+  if (tokenizer == nullptr) return;
+  store.attribute("/tokenizer", "kind", tokenizer->kind());
+  store.attribute("/tokenizer", "fingerprint", tokenizer->fingerprint());
+  for (const auto& [name, bytes] : tokenizer->files()) store.text("/tokenizer/" + name, bytes);
+}
+
+void write_model(StoreWriter& store, Decoder& decoder, const Tokenizer* tokenizer) {
+  write_model_head(store, decoder.config(), tokenizer);
+  store.attribute("/model", "fingerprint", model_fingerprint(decoder));
+  for_each_published(
+      decoder, [](const Variable& p) { return p.value(); },
+      [&](const std::string& name, const Tensor& tensor) {
+        store.tensor(store_path("/model", name), tensor);
+      });
+}
+
+void load_adapter(const std::filesystem::path& path, LoadedModel& model) {
+  if (!std::filesystem::exists(path))
+    fail(
+        "{}: no such file or folder; an adapter is what focus train writes as focus.h5 or lora.h5, "
+        "a folder of focus export, or a PEFT folder",
+        path.string());
+  if (model.rival)
+    fail("{}: was trained with {}; an adapter goes onto a model without an attention of its own",
+         model.where, model.rival->name());
+  if (std::filesystem::is_directory(path) && !has_focus(path)) {
+    model.lora = read_peft_adapter(path, *model.decoder);
+    model.lora->compose();
+    return;
+  }
+  if (!std::filesystem::is_directory(path)) {
+    const StoreReader store(path);
+    if (store.has("/lora")) {
+      model.lora = read_lora(store, *model.decoder, model.fingerprint, model.where);
+      model.lora->compose();
+      return;
+    }
+  }
+  model.focus = read_focus(open_focus(path), model.fingerprint, model.where);
+  model.focus->compose(*model.decoder);
+}
+
+}  // namespace focus

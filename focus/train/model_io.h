@@ -1,0 +1,93 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "focus/train/compute.h"
+#include "focus/train/focus_io.h"
+#include "data/files/store.h"
+#include "data/text/tokenizer.h"
+#include "focus/focus_model.h"
+#include "focus/lora/lora.h"
+#include "focus/rivals/rival_model.h"
+#include "layers/decoder.h"
+#include "layers/weights.h"
+
+// Models on disk, and Focus for them.
+//
+// A store of kind "model" holds /config.json, /tokenizer/* and /model/<published tensor name, dots
+// as slashes>; a Focus trained together with the model lies in /focus, a rival attention in /rival.
+// One of kind "adapter" holds /focus or /lora alone, and the base's fingerprint: no frozen weight,
+// and it refuses another base. A "training" store is either of the two plus /optim and /train.
+namespace focus {
+
+struct LoadedModel {
+  std::string where;  // the path, for messages
+  std::unique_ptr<Decoder> decoder;
+  std::unique_ptr<Tokenizer> tokenizer;  // null where there is none
+  std::string fingerprint;
+  std::unique_ptr<FocusModel> focus;  // where the model was trained with one; composed
+  std::unique_ptr<RivalModel> rival;  // the same; never with Focus
+  std::unique_ptr<LoraModel> lora;    // of an adapter; composed
+
+  /// The id put before every document: the config's BOS, else the tokenizer's, else none.
+  std::optional<std::int32_t> document_start() const;
+  /// The id that ends a document: the config's EOS, else the tokenizer's, else none.
+  std::optional<std::int32_t> document_end() const;
+  /// Throws a line that says how to name one where there is no tokenizer.
+  const Tokenizer& require_tokenizer() const;
+};
+
+/// A model on disk, its weights not read yet.
+struct ModelFiles {
+  std::string where;  // the path, for messages
+  ModelConfig config;
+  std::unique_ptr<TensorSource> weights;
+  std::unique_ptr<Tokenizer> tokenizer;  // null where there is none
+  std::optional<SavedFocus> focus;       // of a model that was trained with one
+  std::unique_ptr<RivalModel> rival;     // the same
+};
+
+/// A store or a Hugging Face folder. `tokenizer`, where not empty, is loaded instead of the model's
+/// own. Throws std::runtime_error, one line.
+ModelFiles open_model(const std::filesystem::path& path, const std::string& tokenizer = "");
+
+/// What has passed through stream_model.
+struct StreamedModel {
+  std::string fingerprint;  // of the numbers as they were passed on
+  Index parameters = 0;
+  Index nonfinite = 0;          // numbers that are NaN or infinite
+  std::string first_nonfinite;  // the first tensor that holds one
+};
+
+/// Calls `f` with every tensor under its published name, rounded to `dtype`; in memory is never
+/// more than the largest tensor and the like.
+StreamedModel stream_model(const ModelFiles& files, Dtype dtype, const PublishedFunction& f);
+
+/// From a store or a Hugging Face folder. `tokenizer`, where not empty, is loaded instead of the
+/// model's own. With Compute::bf16 every matrix is frozen in bf16, each as soon as it is read; such
+/// a model cannot be written. Throws std::runtime_error, one line.
+LoadedModel load_model(const std::filesystem::path& path, const std::string& tokenizer = "",
+                       Compute compute = Compute::float32);
+
+/// The fingerprint of a model that is not loaded.
+std::string fingerprint_of(const ModelFiles& files);
+
+/// XXH3-128 over config and float32 weights: the same for a folder and for the store imported from
+/// it, and for both kinds of Compute.
+std::string model_fingerprint(Decoder& decoder);
+
+/// Adds config and tokenizer, where there is one, to a store.
+void write_model_head(StoreWriter& store, const ModelConfig& config, const Tokenizer* tokenizer);
+
+/// Adds a model to a store: config, tokenizer, weights. Throws std::invalid_argument where they are
+/// stored in bf16.
+void write_model(StoreWriter& store, Decoder& decoder, const Tokenizer* tokenizer);
+
+/// Opens an adapter for a model and composes it: a store or folder with Focus, a store with LoRA,
+/// or a PEFT folder, whose base is known by its shapes alone.
+void load_adapter(const std::filesystem::path& path, LoadedModel& model);
+
+}  // namespace focus

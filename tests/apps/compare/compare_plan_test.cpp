@@ -1,0 +1,301 @@
+#include "apps/compare/compare_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "apps/compare/compare_report.h"
+#include "data/settings/recipe.h"
+#include "tests/support/temp_folder.h"
+
+namespace focus {
+namespace {
+
+using Words = std::vector<std::string>;
+
+const std::filesystem::path kPaper = std::filesystem::path(FOCUS_SOURCE_DIR) / "configs/paper";
+
+const std::string kText = R"(seeds: [3, 5]
+common:
+  method: scratch
+  tokenizer: bytes
+  steps: 7
+  data: {train: [a.txt], context: 64}
+runs:
+  - name: full
+    attention: dense
+  - name: focus
+    attention: focus
+    data.context: 32
+    optim: {lr: 0.5}
+    sweep: {focus.num_groups: [4, 8], steps: [9, 10]}
+eval: {valid: [b.txt], stride: 16}
+)";
+
+TEST(ComparePlan, RunsSweepsAndSeeds) {
+  const ComparePlan plan = read_compare_plan(kText, "c.yaml", {});
+  ASSERT_EQ(plan.runs.size(), 2u * (1 + 4));
+  EXPECT_EQ(plan.runs[0].name, "full");
+  EXPECT_EQ(plan.runs[0].config.seed, 3);
+  EXPECT_EQ(plan.runs[1].name, "full");
+  EXPECT_EQ(plan.runs[1].config.seed, 5);
+  EXPECT_EQ(plan.runs[0].config.data.context, 64);
+  EXPECT_EQ(plan.runs[0].config.steps, 7);
+  EXPECT_EQ(plan.runs[4].name, "focus, num_groups=4, steps=10");
+  EXPECT_EQ(plan.runs[4].config.steps, 10);
+  EXPECT_EQ(plan.runs[6].config.focus.num_groups, 8);
+  EXPECT_EQ(plan.runs[6].config.steps, 9);
+  EXPECT_EQ(plan.runs[6].config.data.context, 32);
+  EXPECT_EQ(plan.runs[6].config.data.train, std::vector<std::string>{"a.txt"});
+  EXPECT_EQ(plan.runs[6].config.optim.lr, 0.5);
+  EXPECT_EQ(plan.config.eval.stride, 16);
+}
+
+TEST(ComparePlan, OverridesWinInEveryRun) {
+  const ComparePlan plan = read_compare_plan(
+      kText, "c.yaml", {"data.context=16", "seeds=1", "out=elsewhere", "eval.stride=8"});
+  ASSERT_EQ(plan.runs.size(), 5u);
+  for (const PlannedRun& run : plan.runs) EXPECT_EQ(run.config.data.context, 16);
+  EXPECT_EQ(plan.config.out, "elsewhere");
+  EXPECT_EQ(plan.config.eval.stride, 8);
+}
+
+TEST(ComparePlan, AGlobalSweepCrossesEveryRunAndARunsOwnAxisReplacesIt) {
+  const ComparePlan plan =
+      read_compare_plan(kText + "sweep: {steps: [1, 2, 3]}\n", "c.yaml", {"seeds=1"});
+  ASSERT_EQ(plan.runs.size(), 3u + 4u);
+  EXPECT_EQ(plan.runs[2].name, "full, steps=3");
+  EXPECT_EQ(plan.runs[2].config.steps, 3);
+  EXPECT_EQ(plan.runs[3].config.steps, 9);
+}
+
+TEST(ComparePlan, AllProblemsAtOnceEachOnce) {
+  const std::string error = error_of([] {
+    read_compare_plan(R"(seeds: [1, 1]
+titel: x
+common: {stepz: 3}
+runs:
+  - name: a
+    focus.num_group: 4
+    sweep: {steps: [1, 2]}
+  - name: a
+    seed: 4
+)",
+                      "c.yaml", {"optim.lrr=1"});
+  });
+  for (const char* part :
+       {"c.yaml: seeds: the same seed twice", "c.yaml:2: titel: unknown key; did you mean title?",
+        "c.yaml:3: stepz: unknown key; did you mean steps?",
+        "c.yaml:6: focus.num_group: unknown key; did you mean focus.num_groups?",
+        "c.yaml:9: seed: not of a single run", "eval.valid is empty",
+        "override optim.lrr=1: optim.lrr: unknown key; did you mean optim.lr?"}) {
+    const auto first = error.find(part);
+    EXPECT_NE(first, std::string::npos) << "no \"" << part << "\" in:\n" << error;
+    if (first != std::string::npos) {
+      EXPECT_EQ(error.find(part, first + 1), std::string::npos) << part;
+    }
+  }
+}
+
+TEST(ComparePlan, ImpossibleRunsAreNamed) {
+  const std::string error = error_of([] {
+    read_compare_plan(
+        "common: {data: {train: [a]}}\nruns: [{name: r}, {name: r, steps: 2}]\n"
+        "eval: {valid: [b]}\n",
+        "c.yaml", {});
+  });
+  EXPECT_NE(error.find("run r: base is empty"), std::string::npos) << error;
+  EXPECT_NE(error.find("the name r twice"), std::string::npos) << error;
+}
+
+TEST(ComparePlan, ARunIsEvaluatedWithWhatItHas) {
+  const Words words = {"dense",  "local", "soft",    "hard:1",
+                       "hard:6", "focus", "trained", "sparq:32"};
+  RunConfig config;
+  config.method = Method::full;
+  EXPECT_EQ(attentions_of(words, config), (Words{"dense", "sparq:32"}));
+  config.attention = AttentionChoice::window;
+  EXPECT_EQ(attentions_of(words, config), (Words{"dense", "trained", "sparq:32"}));
+  config.attention = AttentionChoice::focus;
+  config.focus.num_groups = 4;
+  EXPECT_EQ(attentions_of(words, config),
+            (Words{"dense", "local", "soft", "hard:1", "focus", "sparq:32"}));
+}
+
+TEST(ComparePlan, AttentionsThatCannotBeAreNamed) {
+  const auto error_with = [](const std::string& attentions) {
+    return error_of([&] { read_compare_plan(kText, "c.yaml", {"eval.attentions=" + attentions}); });
+  };
+  EXPECT_NE(error_with("[dense, sparc:3]").find("eval.attentions: unknown attention \"sparc\""),
+            std::string::npos);
+  // Of the runs, the dense one has no groups.
+  EXPECT_NE(error_with("[soft, hard:2]").find("run full: it has nothing of eval.attentions"),
+            std::string::npos);
+  EXPECT_EQ(read_compare_plan(kText, "c.yaml", {"eval.attentions=dense,sparq:32:rank=8"})
+                .config.eval.attentions,
+            (Words{"dense", "sparq:32:rank=8"}));
+}
+
+/// A recipe of configs/paper, with what its first lines ask to be named.
+ComparePlan paper_plan(const std::filesystem::path& file) {
+  return read_compare_plan(read_recipe_file(file.string()), file.string(),
+                           {"base=base.h5", "data.train=a.txt", "eval.valid=b.txt"});
+}
+
+/// What a paper's recipe compares: a setting's values, in order, each once.
+template <class Value>
+std::vector<Value> compared(const std::string& file, Value FocusConfig::*setting) {
+  std::vector<Value> values;
+  for (const PlannedRun& run : paper_plan(kPaper / file).runs)
+    if (std::ranges::find(values, run.config.focus.*setting) == values.end())
+      values.push_back(run.config.focus.*setting);
+  return values;
+}
+
+TEST(PaperRecipes, AreThePapersAblations) {
+  EXPECT_EQ(compared("num_groups.yaml", &FocusConfig::num_groups),
+            (std::vector<int>{4, 8, 16, 32}));
+  EXPECT_EQ(compared("local_window.yaml", &FocusConfig::local_window),
+            (std::vector<Index>{64, 128, 256, 512}));
+  EXPECT_EQ(compared("temperature.yaml", &FocusConfig::temperature),
+            (std::vector<double>{0.05, 0.1, 0.2, 0.5}));
+  EXPECT_EQ(compared("sinkhorn_iters.yaml", &FocusConfig::sinkhorn_iters),
+            (std::vector<int>{3, 5, 10, 20}));
+  EXPECT_EQ(compared("routing_dim.yaml", &FocusConfig::routing_dim),
+            (std::vector<int>{768, 128, 32, 16}));
+  EXPECT_EQ(paper_plan(kPaper / "top_k.yaml").config.eval.attentions,
+            (Words{"dense", "local", "soft", "hard:1", "hard:2", "hard:3", "hard:4"}));
+}
+
+TEST(PaperRecipes, AllCanRun) {
+  std::size_t comparisons = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(kPaper)) {
+    const std::string text = read_recipe_file(entry.path().string());
+    if (text.find("\nruns:") == std::string::npos) {  // of focus train
+      RunConfig config;
+      read_recipe_text(text, entry.path().string(), {"base=base.h5", "data.train=a.txt"}, config);
+      EXPECT_NO_THROW(config.validate()) << entry.path();
+      continue;
+    }
+    ++comparisons;
+    const ComparePlan plan = paper_plan(entry.path());
+    EXPECT_EQ(plan.config.seeds.size(), 3u) << entry.path();
+    EXPECT_TRUE(plan.config.out.starts_with("out/paper-")) << entry.path();
+    for (const PlannedRun& run : plan.runs) {
+      EXPECT_EQ(run.config.base, "base.h5") << run.name;
+      EXPECT_EQ(run.config.steps, entry.path().stem() == "dominance" ? 400 : 4000) << run.name;
+      // Perplexities of other contexts than the trained one say little.
+      EXPECT_EQ(run.config.data.context, plan.config.eval.context) << run.name;
+    }
+  }
+  EXPECT_GE(comparisons, 8u);
+}
+
+TEST(PaperRecipes, MethodsAreThoseOfTheTables) {
+  Words names;
+  for (const PlannedRun& run : paper_plan(kPaper / "methods.yaml").runs) {
+    if (run.config.seed != 1) continue;
+    names.push_back(run.name);
+    EXPECT_EQ(run.config.rival().has_value(),
+              run.config.attention != AttentionChoice::dense && !run.config.has_focus())
+        << run.name;
+  }
+  EXPECT_EQ(names,
+            (Words{"Focus", "Focus, two phases", "LoRA, r=4", "LoRA, r=16", "full fine-tuning",
+                   "local window (Longformer)", "Performer", "Routing Transformer, choice=nearest",
+                   "Routing Transformer, choice=balanced"}));
+}
+
+nlohmann::ordered_json row(const std::string& run, int seed, double perplexity) {
+  return {{"run", run},
+          {"seed", seed},
+          {"error", nullptr},
+          {"split", "valid"},
+          {"attention", "soft"},
+          {"routing", "carried"},
+          {"causal", true},
+          {"perplexity", perplexity},
+          {"pairs_attended", 0.5},
+          {"largest_group", 0.25},
+          {"train_tokens_per_second", 10.0},
+          {"eval_tokens_per_second", 20.0 * seed},
+          {"trainable_parameters", 7},
+          {"train_peak_bytes", 100 * seed}};
+}
+
+TEST(CompareReport, MeanAndSpreadOverSeeds) {
+  const auto groups = group_rows({row("a", 1, 2), row("b", 1, 9), row("a", 2, 4), row("a", 3, 6)});
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].run, "a");
+  EXPECT_EQ(groups[0].seeds, 3u);
+  EXPECT_DOUBLE_EQ(groups[0].mean, 4);
+  EXPECT_DOUBLE_EQ(groups[0].deviation, 2);
+  EXPECT_DOUBLE_EQ(groups[0].least, 2);
+  EXPECT_DOUBLE_EQ(groups[0].most, 6);
+  EXPECT_DOUBLE_EQ(groups[0].pairs, 0.5);
+  EXPECT_DOUBLE_EQ(groups[0].eval_rate, 40);
+  EXPECT_DOUBLE_EQ(groups[0].peak_bytes, 300);
+  EXPECT_EQ(groups[1].seeds, 1u);
+  EXPECT_DOUBLE_EQ(groups[1].deviation, 0);
+}
+
+/// A run that has been evaluated, with one row; `causal` false: by a rival that is not.
+RunOutcome outcome(const std::string& name, const std::string& tokenizer, bool causal) {
+  return {.name = name,
+          .config = {},
+          .evaluation = {{"valid",
+                          {{"texts", {"book.txt"}},
+                           {"documents", 1},
+                           {"bytes", 900},
+                           {"tokenizer", {{"kind", tokenizer}, {"fingerprint", "f00d"}}},
+                           {"context", 64},
+                           {"stride", 32},
+                           {"rows",
+                            {{{"attention", "attention of " + name},
+                              {"top_k", nullptr},
+                              {"routing", nullptr},
+                              {"causal", causal},
+                              {"perplexity", 3.5},
+                              {"bits_per_byte", 1.25},
+                              {"tokens_scored", 299},
+                              {"pairs_attended", 0.5},
+                              {"tokens_per_second", 10.0}}}}}}}};
+}
+
+TEST(CompareReport, WhatAPerplexityIsOfStandsOnThePage) {
+  const ComparePlan plan = read_compare_plan(kText, "c.yaml", {});
+  const std::string of_bytes =
+      "Perplexity of book.txt: 900 bytes, 299 tokens scored; tokenizer bytes f00d; context 64, "
+      "stride 32.";
+  const std::string warning = "Perplexities under different tokenizers or windows do not compare";
+  const std::string one =
+      compare_page(plan, {outcome("a", "bytes", true), outcome("b", "bytes", true)});
+  EXPECT_NE(one.find("<p>" + of_bytes), std::string::npos);
+  EXPECT_EQ(one.find(warning), std::string::npos);
+  const std::string two =
+      compare_page(plan, {outcome("a", "bytes", true), outcome("b", "bpe", true)});
+  EXPECT_NE(two.find("<p>a: " + of_bytes), std::string::npos);
+  EXPECT_NE(two.find("tokenizer bpe f00d"), std::string::npos);
+  EXPECT_NE(two.find(warning), std::string::npos);
+}
+
+TEST(CompareReport, ARivalThatIsNotCausalIsMarkedAndNotDrawn) {
+  const ComparePlan plan = read_compare_plan(kText, "c.yaml", {});
+  const std::vector<RunOutcome> outcomes = {outcome("sound", "bytes", true),
+                                            outcome("peeking", "bytes", false)};
+  const auto groups = group_rows(compare_rows(outcomes));
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].routing, "-");
+  EXPECT_EQ(groups[1].routing, "not causal");
+  EXPECT_DOUBLE_EQ(groups[1].bits_per_byte, 1.25);
+  const std::string page = compare_page(plan, outcomes);
+  EXPECT_NE(page.find("<td>attention of peeking</td><td>not causal</td>"), std::string::npos);
+  const std::string charts = page.substr(page.find("<figure>"));
+  EXPECT_NE(charts.find("attention of sound"), std::string::npos);
+  EXPECT_EQ(charts.find("peeking"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace focus

@@ -1,0 +1,179 @@
+#include "apps/terminal/progress.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <sstream>
+
+namespace focus {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(Format, Counts) {
+  EXPECT_EQ(format_count(0), "0");
+  EXPECT_EQ(format_count(950), "950");
+  EXPECT_EQ(format_count(999.9), "1.0k");
+  EXPECT_EQ(format_count(1234), "1.2k");
+  EXPECT_EQ(format_count(5.1e6), "5.1M");
+  EXPECT_EQ(format_count(2e15), "2000.0T");
+}
+
+TEST(Format, Bytes) {
+  EXPECT_EQ(format_bytes(700), "700 B");
+  EXPECT_EQ(format_bytes(1024), "1.0 KiB");
+  EXPECT_EQ(format_bytes(3.4 * (1 << 30)), "3.4 GiB");
+}
+
+TEST(Format, Durations) {
+  EXPECT_EQ(format_duration(4.2), "4s");
+  EXPECT_EQ(format_duration(59.7), "1m00s");
+  EXPECT_EQ(format_duration(75), "1m15s");
+  EXPECT_EQ(format_duration(3720), "1h02m");
+  EXPECT_EQ(format_duration(2 * 86400), "2d00h");
+  EXPECT_EQ(format_duration(INFINITY), "?");
+  EXPECT_EQ(format_duration(NAN), "?");
+}
+
+/// Runs `use` with a Progress that writes to memory and a clock the test sets; returns the output.
+template <class Use>
+std::string output_of(ProgressOptions options, Use use) {
+  char* text = nullptr;
+  std::size_t size = 0;
+  options.stream = open_memstream(&text, &size);
+  double now = 100;
+  options.seconds = [&now] { return now; };
+  {
+    Progress progress(options);
+    use(progress, now);
+  }
+  std::fclose(options.stream);
+  std::string result(text, size);
+  std::free(text);
+  return result;
+}
+
+TEST(Progress, PrintsPlainLinesAtTheInterval) {
+  const std::string text =
+      output_of({.label = "train", .total_steps = 25, .line_every = 10, .terminal = false},
+                [](Progress& progress, double& now) {
+                  for (int step = 1; step <= 25; ++step) {
+                    now += 2;
+                    progress.update(step, 3.0 + step / 100.0, 1000);
+                  }
+                });
+  EXPECT_EQ(text,
+            "train 10/25 40%  loss 3.1000  500 tok/s  left 30s\n"
+            "train 20/25 80%  loss 3.2000  500 tok/s  left 10s\n"
+            "train 25/25 100%  loss 3.2500  500 tok/s\n");
+}
+
+TEST(Progress, ShowsTheLastStateWhenStoppedEarly) {
+  const std::string text =
+      output_of({.label = "t", .total_steps = 100, .first_step = 50, .terminal = false},
+                [](Progress& progress, double& now) {
+                  now += 4;
+                  progress.update(52, NAN, 0);
+                });
+  EXPECT_EQ(text, "t 52/100 52%  left 1m36s  took 4s\n");
+}
+
+TEST(Progress, RedrawsOneLineAtMostTenTimesASecond) {
+  const std::string text = output_of({.label = "t", .total_steps = 1000, .terminal = true},
+                                     [](Progress& progress, double& now) {
+                                       for (int step = 1; step <= 1000; ++step) {
+                                         now += 0.001;
+                                         progress.update(step, 1.0, 10);
+                                       }
+                                     });
+  const auto draws = std::count(text.begin(), text.end(), '\r');
+  EXPECT_GE(draws, 8);
+  EXPECT_LE(draws, 13);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+  EXPECT_TRUE(text.ends_with("\n"));
+  EXPECT_NE(text.find("[####################] 1000/1000 100%"), std::string::npos);
+}
+
+TEST(Progress, NotesStandOnTheirOwnLine) {
+  const std::string text = output_of({.label = "t", .total_steps = 9, .terminal = true},
+                                     [](Progress& progress, double& now) {
+                                       now += 1;
+                                       progress.update(3, 1.0, 10);
+                                       progress.note("checkpoint written");
+                                     });
+  EXPECT_NE(text.find("\r\x1b[Kcheckpoint written\n\rt ["), std::string::npos) << text;
+}
+
+class Metrics : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ =
+        fs::path(testing::TempDir()) /
+        (std::string("metrics_") + testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    path_ = folder_ / "metrics.jsonl";
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string content() const {
+    std::ostringstream text;
+    text << std::ifstream(path_).rdbuf();
+    return text.str();
+  }
+
+  fs::path folder_, path_;
+};
+
+TEST_F(Metrics, WritesALinePerRecordAtOnce) {
+  MetricsFile file(path_);
+  file.write({{"step", 1}, {"loss", 2.5}});
+  EXPECT_EQ(content(), "{\"step\":1,\"loss\":2.5}\n");
+  file.write({{"step", 2}, {"loss", NAN}});
+  EXPECT_EQ(content(), "{\"step\":1,\"loss\":2.5}\n{\"step\":2,\"loss\":null}\n");
+}
+
+TEST_F(Metrics, ANewRunReplacesTheOldFile) {
+  std::ofstream(path_) << "old\n";
+  MetricsFile file(path_);
+  EXPECT_EQ(content(), "");
+}
+
+TEST_F(Metrics, ResumingDropsLaterRecordsAndATornLine) {
+  const std::string kept = "{\"note\":\"start\"}\n{\"step\":1}\n{\"step\":2}\n";
+  std::ofstream(path_) << kept << "{\"step\":3}\n{\"step\":4,\"lo";
+  {
+    MetricsFile file(path_, 2);
+    EXPECT_EQ(content(), kept);
+    file.write({{"step", 3}, {"again", true}});
+  }
+  EXPECT_EQ(content(), kept + "{\"step\":3,\"again\":true}\n");
+  EXPECT_EQ(read_metrics(path_).size(), 4u);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
+}
+
+TEST_F(Metrics, ResumingWithoutAFileStartsOne) {
+  MetricsFile file(path_, 7);
+  file.write({{"step", 8}});
+  EXPECT_EQ(content(), "{\"step\":8}\n");
+}
+
+TEST_F(Metrics, ABrokenLineInTheMiddleIsAnErrorAndTheFileStays) {
+  const std::string broken = "{\"step\":1}\nnonsense\n{\"step\":2}\n";
+  std::ofstream(path_) << broken;
+  try {
+    MetricsFile file(path_, 1);
+    FAIL() << "read a broken file";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("metrics.jsonl:2:"), std::string::npos);
+  }
+  EXPECT_EQ(content(), broken);
+}
+
+TEST_F(Metrics, RefusesAMissingFolder) {
+  EXPECT_THROW(MetricsFile(folder_ / "none" / "metrics.jsonl"), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace focus

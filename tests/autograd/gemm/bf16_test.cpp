@@ -1,0 +1,241 @@
+#include "autograd/gemm/bf16.h"
+
+#include <limits>
+
+#include "autograd/gemm/gemm.h"
+#include "tests/support/compare.h"
+#include "tests/support/gradcheck.h"
+
+namespace focus {
+namespace {
+
+float float_of(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+
+std::vector<const simd::Bf16Kernels*> usable() {
+  const simd::Bf16KernelList list = simd::usable_bf16_kernels();
+  return {list.items, list.items + list.count};
+}
+
+Bf16Matrix matrix_of(const Tensor& x) { return {x.dim(0), x.dim(1), x.data(), x.dim(1)}; }
+
+/// Every number rounded to bf16.
+Tensor rounded(const Tensor& x) {
+  Tensor y(x.shape());
+  for (Index i = 0; i < x.size(); ++i) y.data()[i] = from_bf16(to_bf16(static_cast<float>(x[i])));
+  return y;
+}
+
+Variable in_bf16(const Tensor& weight) {
+  Variable variable(weight.clone());
+  variable.store_in_bf16();
+  return variable;
+}
+
+struct Rounding {
+  std::uint32_t from;
+  Bf16 to;
+};
+const std::vector<Rounding> kRoundings = {
+    {0x00000000, 0x0000},                        // 0
+    {0x80000000, 0x8000},                        // -0
+    {0x3f800000, 0x3f80},                        // 1
+    {0x3f807fff, 0x3f80},                        // just below half a step: down
+    {0x3f808000, 0x3f80},                        // a tie: to the even one below
+    {0x3f808001, 0x3f81},                        // just above half a step: up
+    {0x3f818000, 0x3f82},                        // a tie: to the even one above
+    {0x3f817fff, 0x3f81}, {0xbf808000, 0xbf80},  // the same with a sign
+    {0xbf818000, 0xbf82}, {0x3fffffff, 0x4000},  // carries into the exponent
+    {0x7f7f7fff, 0x7f7f},                        // the largest that stays finite
+    {0x7f7fffff, 0x7f80},                        // the largest float rounds to infinity
+    {0xff7fffff, 0xff80}, {0x7f800000, 0x7f80},  // infinities
+    {0xff800000, 0xff80}, {0x00000001, 0x0000},  // subnormal
+    {0x00008000, 0x0000}, {0x00008001, 0x0001}, {0x00018000, 0x0002},
+    {0x807fffff, 0x8080},  // the largest subnormal rounds to the smallest normal number
+};
+
+TEST(Bf16, RoundsToNearestEven) {
+  for (const auto& [from, to] : kRoundings)
+    EXPECT_EQ(to_bf16(float_of(from)), to) << fmt::format("{:08x}", from);
+}
+
+TEST(Bf16, NanStaysNan) {
+  for (const std::uint32_t bits : {0x7f800001u, 0x7fc00000u, 0x7fffffffu, 0xff800001u, 0xffffffffu})
+    EXPECT_TRUE(std::isnan(from_bf16(to_bf16(float_of(bits))))) << fmt::format("{:08x}", bits);
+}
+
+TEST(Bf16, EveryBf16ComesBack) {
+  for (std::uint32_t bits = 0; bits <= 0xffff; ++bits) {
+    const float x = from_bf16(static_cast<Bf16>(bits));
+    if (std::isnan(x))
+      EXPECT_TRUE(std::isnan(from_bf16(to_bf16(x))));
+    else
+      EXPECT_EQ(to_bf16(x), bits);
+  }
+}
+
+TEST(Bf16, EveryKernelRoundsAlike) {
+  std::vector<Real> values;
+  for (const auto& [from, to] : kRoundings) values.push_back(static_cast<Real>(float_of(from)));
+  values.push_back(std::numeric_limits<Real>::quiet_NaN());
+  for (const simd::Bf16Kernels* kernels : usable()) {
+    const auto n = static_cast<Index>(values.size());
+    const Bf16Matrix m(1, n, values.data(), n, *kernels);
+    for (Index i = 0; i < n; ++i)
+      EXPECT_EQ(m.row(0)[i], to_bf16(static_cast<float>(values[static_cast<std::size_t>(i)])))
+          << kernels->name << ", number " << i;
+  }
+}
+
+TEST(Bf16Matrix, RowsOfOddLengthEndInZero) {
+  const Tensor x = randn({3, 7}, 1);
+  const Bf16Matrix m(3, 5, x.data(), 7);  // with a gap between the rows of x
+  EXPECT_EQ(m.shape(), (Shape{3, 5}));
+  ASSERT_EQ(m.pitch(), 6);
+  for (Index i = 0; i < 3; ++i) {
+    for (Index j = 0; j < 5; ++j) EXPECT_EQ(m.row(i)[j], to_bf16(static_cast<float>(x[i * 7 + j])));
+    EXPECT_EQ(m.row(i)[5], 0);
+  }
+}
+
+struct Size {
+  Index m, n, k;
+};
+const std::vector<Size> kSizes = {{2048, 9, 64},   {1, 1, 1},    {1, 5, 3},     {5, 1, 2},
+                                  {3, 7, 11},      {6, 64, 32},  {7, 65, 33},   {13, 48, 66},
+                                  {64, 16, 64},    {2, 300, 70}, {513, 31, 8},  {9, 17, 769},
+                                  {11, 259, 1541}, {4, 80, 191}, {517, 257, 5}, {8, 96, 0}};
+
+using Product = void (*)(Index, const Real*, Index, const Bf16Matrix&, Real*, Index,
+                         const simd::Bf16Kernels&);
+
+/// Sums in double of the products of rounded numbers: A Bᵀ where `transposed`, or A B.
+Tensor reference(const Tensor& a, const Tensor& b, bool transposed) {
+  const Tensor x = rounded(a), w = rounded(b);
+  const Index m = x.dim(0), k = x.dim(1), n = transposed ? w.dim(0) : w.dim(1);
+  Tensor c({m, n});
+  for (Index i = 0; i < m; ++i)
+    for (Index j = 0; j < n; ++j) {
+      double sum = 0;
+      for (Index p = 0; p < k; ++p)
+        sum += static_cast<double>(x[i * k + p]) * (transposed ? w[j * k + p] : w[p * n + j]);
+      c.data()[i * n + j] = static_cast<Real>(sum);
+    }
+  return c;
+}
+
+TEST(Bf16Product, AgreesWithTheDefinition) {
+  for (const simd::Bf16Kernels* kernels : usable())
+    for (const auto& [m, n, k] : kSizes)
+      for (const bool transposed : {true, false}) {
+        const Tensor a = randn({m, k}, 1), b = transposed ? randn({n, k}, 2) : randn({k, n}, 2);
+        Tensor c = Tensor::full({m, n + 3}, 77);  // what lies between the rows must stay
+        const Product product = transposed ? Product{gemm_nt} : Product{gemm};
+        product(m, a.data(), k, matrix_of(b), c.data(), n + 3, *kernels);
+        Tensor dense({m, n});
+        for (Index i = 0; i < m; ++i) {
+          std::copy_n(c.data() + i * (n + 3), n, dense.data() + i * n);
+          for (Index j = n; j < n + 3; ++j) ASSERT_EQ(c[i * (n + 3) + j], 77);
+        }
+        EXPECT_LE(relative_difference(dense, reference(a, b, transposed)), tolerance(3e-6, 1e-14))
+            << kernels->name << (transposed ? " nt " : " nn ") << m << "x" << n << "x" << k;
+      }
+}
+
+TEST(Bf16Product, BitsDoNotDependOnThreads) {
+  for (const simd::Bf16Kernels* kernels : usable())
+    for (const auto& [m, n, k] : kSizes) {
+      const Tensor a = randn({m, k}, 1);
+      const Bf16Matrix rows = matrix_of(randn({n, k}, 2)), columns = matrix_of(randn({k, n}, 2));
+      expect_same_bits_for_any_threads(fmt::format("{} {}x{}x{}", kernels->name, m, n, k),
+                                       [&, m = m, n = n, k = k] {
+                                         Tensor x({m, n}), y({m, n});
+                                         gemm_nt(m, a.data(), k, rows, x.data(), n, *kernels);
+                                         gemm(m, a.data(), k, columns, y.data(), n, *kernels);
+                                         return std::vector<Tensor>{x, y};
+                                       });
+    }
+}
+
+TEST(Bf16Product, CountsItsMultiplyAdds) {
+  const Tensor a = randn({300, 20}, 1);
+  const Bf16Matrix b = matrix_of(randn({30, 20}, 2));
+  Tensor c({300, 30});
+  const std::uint64_t before = multiply_adds();
+  gemm_nt(300, a.data(), 20, b, c.data(), 30);
+  EXPECT_EQ(multiply_adds() - before, 300u * 30 * 20);
+}
+
+TEST(Bf16Weight, LinearAndItsGradient) {
+  const Tensor x = randn({2, 5, 33}, 1), w = randn({19, 33}, 2), b = randn({19}, 3);
+  const Variable input = leaf(x), bias = leaf(b), weight = in_bf16(w);
+  const Variable y = linear(input, weight, bias);
+  ASSERT_EQ(y.shape(), (Shape{2, 5, 19}));
+  Tensor expected = reference(x.reshape({10, 33}), w, true);
+  for (Index i = 0; i < expected.size(); ++i) expected.data()[i] += b[i % 19];
+  EXPECT_LE(relative_difference(y.value().reshape({10, 19}), expected), tolerance(1e-6, 1e-14));
+  const Tensor dy = randn({2, 5, 19}, 4);
+  backward(multiply(y, Variable(dy)));
+  EXPECT_LE(relative_difference(input.grad().reshape({10, 33}),
+                                reference(dy.reshape({10, 19}), w, false)),
+            tolerance(1e-6, 1e-14));
+  EXPECT_TRUE(
+      same_bits(linear(input, weight, {}).value(), linear(input, in_bf16(rounded(w)), {}).value()));
+  ASSERT_TRUE(bias.grad().defined());
+}
+
+TEST(Bf16Weight, EmbeddingWidensRows) {
+  const Tensor w = randn({6, 5}, 1), expected = rounded(w);
+  const std::vector<std::int32_t> ids = {5, 0, 3};
+  const Tensor y = embedding(in_bf16(w), ids, {3}).value();
+  for (Index t = 0; t < 3; ++t)
+    for (Index c = 0; c < 5; ++c)
+      EXPECT_EQ(y[t * 5 + c], expected[ids[static_cast<std::size_t>(t)] * 5 + c]);
+}
+
+TEST(Bf16Weight, CrossEntropyAndItsGradient) {
+  // Logits are those of rounded operands; their gradient is rounded before it goes back.
+  const Index rows = 300, hidden = 13, vocab = 37;
+  const Tensor x = randn({rows, hidden}, 1), w = randn({vocab, hidden}, 2);
+  const std::vector<std::int32_t> targets = random_ids(rows, vocab, 3);
+  const Variable input = leaf(x);
+  const Variable loss = linear_cross_entropy(input, in_bf16(w), targets);
+  backward(loss);
+  const Variable logits = leaf(reference(x, w, true));
+  Tensor one_hot = Tensor::zeros({vocab, vocab});
+  for (Index i = 0; i < vocab; ++i) one_hot.data()[i * vocab + i] = 1;
+  const Variable expected = linear_cross_entropy(logits, one_hot, targets);
+  backward(expected);
+  EXPECT_NEAR(loss.value()[0], expected.value()[0], tolerance(1e-6, 1e-12));
+  // A number at the edge between two bf16 may fall to either side.
+  EXPECT_LE(relative_difference(input.grad(), reference(logits.grad(), w, false)), 1e-3);
+  double sum = 0;
+  for (const double nats : linear_cross_entropy_rows(x, in_bf16(w), targets)) sum += nats;
+  EXPECT_NEAR(sum / static_cast<double>(rows), loss.value()[0], 1e-5);
+}
+
+TEST(Bf16Weight, TakesHalfTheMemory) {
+  const std::size_t before = pool_stats().live;
+  Variable w(randn({512, 256}, 1));
+  const std::size_t in_real = pool_stats().live - before;
+  w.store_in_bf16();
+  EXPECT_EQ((pool_stats().live - before) * sizeof(Real), in_real * sizeof(Bf16));
+  EXPECT_EQ(w.shape(), (Shape{512, 256}));
+  EXPECT_TRUE(w.defined());
+  w.store_in_bf16();  // stays as it is
+  EXPECT_TRUE(w.in_bf16());
+}
+
+TEST(Bf16Weight, IsFrozenAndRefusedElsewhere) {
+  Variable w = in_bf16(randn({4, 4}, 1));
+  EXPECT_THROW(w.set_requires_grad(true), std::invalid_argument);
+  EXPECT_NO_THROW(w.set_requires_grad(false));
+  EXPECT_THROW(w.value(), std::invalid_argument);
+  EXPECT_THROW(w.mutable_value(), std::invalid_argument);
+  EXPECT_THROW(tanh(w), std::invalid_argument);
+  EXPECT_THROW(linear(randn({2, 5}, 1), w, {}), std::invalid_argument);
+  EXPECT_THROW(leaf(randn({4, 4}, 1)).store_in_bf16(), std::invalid_argument);
+  EXPECT_THROW(Variable(randn({4}, 1)).store_in_bf16(), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace focus

@@ -1,0 +1,91 @@
+#include "autograd/gemm/gemm.h"
+
+#include "tests/support/compare.h"
+#include "tests/support/random.h"
+
+namespace focus {
+namespace {
+
+using Product = void (*)(Index, Index, Index, const Real*, Index, const Real*, Index, Real*, Index,
+                         Into);
+
+struct Kind {
+  const char* name;
+  Product parallel, serial;
+  bool a_transposed, b_transposed;
+};
+const std::vector<Kind> kKinds = {
+    {"nn", gemm, serial::gemm, false, false},
+    {"nt", gemm_nt, serial::gemm_nt, false, true},
+    {"tn", gemm_tn, serial::gemm_tn, true, false},
+};
+
+struct Size {
+  Index m, n, k;
+};
+const std::vector<Size> kSizes = {{1, 1, 1},     {1, 5, 3},    {5, 1, 3},    {4, 4, 1},
+                                  {3, 7, 11},    {63, 65, 33}, {64, 16, 64}, {65, 64, 63},
+                                  {130, 2, 9},   {2, 130, 70}, {257, 31, 8}, {300, 40, 50},
+                                  {1030, 17, 13}};
+constexpr Index kGap = 3;  // of a leading dimension beyond the columns
+
+Tensor matrix(Index rows, Index cols, std::uint64_t seed) {
+  return randn({rows, cols + kGap}, seed);
+}
+
+TEST(Gemm, AgreesWithTheDefinition) {
+  for (const Kind& kind : kKinds)
+    for (const auto& [m, n, k] : kSizes)
+      for (const Into into : {Into::assign, Into::add}) {
+        const Tensor a = kind.a_transposed ? matrix(k, m, 1) : matrix(m, k, 1);
+        const Tensor b = kind.b_transposed ? matrix(n, k, 2) : matrix(k, n, 2);
+        const Tensor start = matrix(m, n, 3);
+        Tensor expected = start.clone();
+        for (Index i = 0; i < m; ++i)
+          for (Index j = 0; j < n; ++j) {
+            double sum = 0;
+            for (Index p = 0; p < k; ++p)
+              sum += static_cast<double>(kind.a_transposed ? a[p * a.cols() + i]
+                                                           : a[i * a.cols() + p]) *
+                     (kind.b_transposed ? b[j * b.cols() + p] : b[p * b.cols() + j]);
+            Real& c = expected.data()[i * start.cols() + j];
+            c = static_cast<Real>((into == Into::add ? static_cast<double>(c) : 0.0) + sum);
+          }
+        for (const Product product : {kind.parallel, kind.serial}) {
+          Tensor c = start.clone();
+          product(m, n, k, a.data(), a.cols(), b.data(), b.cols(), c.data(), c.cols(), into);
+          // The whole buffer is compared: what lies between the rows must be untouched.
+          EXPECT_LE(relative_difference(c, expected), tolerance(3e-6, 1e-14))
+              << kind.name << " " << m << "x" << n << "x" << k;
+          for (Index i = 0; i < m; ++i)
+            for (Index j = n; j < c.cols(); ++j)
+              ASSERT_EQ(c[i * c.cols() + j], start[i * c.cols() + j]) << kind.name;
+        }
+      }
+}
+
+TEST(Gemm, BitsDoNotDependOnThreads) {
+  for (const Kind& kind : kKinds)
+    for (const auto& [m, n, k] : kSizes) {
+      const Tensor a = kind.a_transposed ? matrix(k, m, 1) : matrix(m, k, 1);
+      const Tensor b = kind.b_transposed ? matrix(n, k, 2) : matrix(k, n, 2);
+      expect_same_bits_for_any_threads(fmt::format("{} {}x{}x{}", kind.name, m, n, k),
+                                       [&, m = m, n = n, k = k] {
+                                         Tensor c = matrix(m, n, 3);
+                                         kind.parallel(m, n, k, a.data(), a.cols(), b.data(),
+                                                       b.cols(), c.data(), c.cols(), Into::add);
+                                         return std::vector<Tensor>{c};
+                                       });
+    }
+}
+
+TEST(Gemm, CountsItsMultiplyAdds) {
+  const Tensor a = randn({300, 20}, 1), b = randn({20, 30}, 2);
+  Tensor c({300, 30});
+  const std::uint64_t before = multiply_adds();
+  gemm(300, 30, 20, a.data(), 20, b.data(), 30, c.data(), 30);
+  EXPECT_EQ(multiply_adds() - before, 300u * 30 * 20);
+}
+
+}  // namespace
+}  // namespace focus

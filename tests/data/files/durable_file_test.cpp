@@ -1,0 +1,149 @@
+#include "data/files/durable_file.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "data/files/checksum.h"
+#include "tests/support/temp_folder.h"
+
+namespace focus {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+TEST(DurableFile, WritesAndReplaces) {
+  const TempFolder folder;
+  write_file_durably(folder / "a", std::string_view("one"));
+  EXPECT_EQ(read_text(folder / "a"), "one");
+  write_file_durably(folder / "a", std::string_view("second"));
+  EXPECT_EQ(read_text(folder / "a"), "second");
+  write_file_durably(folder / "empty", std::string_view());
+  EXPECT_EQ(read_text(folder / "empty"), "");
+  EXPECT_EQ(files_in(folder.path()), 2u);
+}
+
+TEST(DurableFile, WritesIntoTheCurrentFolder) {
+  const TempFolder folder;
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path());
+  write_file_durably("plain", std::string_view("x"));
+  fs::current_path(before);
+  EXPECT_EQ(read_text(folder / "plain"), "x");
+}
+
+TEST(DurableFile, RefusedByVerifyLeavesTheOldFile) {
+  const TempFolder folder;
+  write_file_durably(folder / "a", std::string_view("old"));
+  const std::string error = error_of([&] {
+    DurableFile file(folder / "a");
+    FileWriter writer(file);
+    writer.write(std::as_bytes(std::span(std::string_view("new"))));
+    writer.close();
+    file.commit([](const fs::path& written) {
+      EXPECT_EQ(read_text(written), "new");
+      throw std::runtime_error("not good");
+    });
+  });
+  EXPECT_EQ(error, "not good");
+  EXPECT_EQ(read_text(folder / "a"), "old");
+  EXPECT_EQ(files_in(folder.path()), 1u);
+}
+
+TEST(DurableFile, AbandonedLeavesNothing) {
+  const TempFolder folder;
+  {
+    DurableFile file(folder / "a");
+    write_text(file.temporary(), "half");
+    EXPECT_EQ(files_in(folder.path()), 1u);
+  }
+  EXPECT_EQ(files_in(folder.path()), 0u);
+}
+
+TEST(DurableFile, NamesPathAndReasonAndRemedy) {
+  const TempFolder folder;
+  write_text(folder / "file", "");
+  const auto error = [](const fs::path& path) {
+    return error_of([&] { write_file_durably(path, std::string_view("x")); });
+  };
+  EXPECT_THAT(error(folder / "file/a"), HasSubstr("file/a: Not a directory; a part of the path"));
+  EXPECT_THAT(error(folder / "gone/a"),
+              HasSubstr("gone/a: No such file or directory; the folder is not there"));
+  EXPECT_THAT(error(folder.path()), HasSubstr("Is a directory"));
+  EXPECT_THAT(error("/dev/null"), HasSubstr("/dev/null: it is not a regular file"));
+  EXPECT_THAT(error("/proc/focus"), HasSubstr("cannot write /proc/focus"));
+  EXPECT_THAT(error(folder / std::string(300, 'n')), HasSubstr("the name is too long"));
+}
+
+TEST(DurableFile, FailingWriteKeepsTheOldFile) {
+  const TempFolder folder;
+  write_file_durably(folder / "a", std::string_view("old"));
+  // In a child, because the limit holds for the whole process.
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{1000, 1000};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    const std::string error =
+        error_of([&] { write_file_durably(folder / "a", std::string(100'000, 'x')); });
+    _exit(error.find("a: File too large; ") == std::string::npos ? 1 : 0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_EQ(read_text(folder / "a"), "old");
+  EXPECT_EQ(files_in(folder.path()), 1u);
+}
+
+TEST(DurableFile, SweepRemovesWhatDeadProcessesLeft) {
+  const TempFolder folder;
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    DurableFile file(folder / "a");
+    write_text(file.temporary(), "half");
+    _exit(0);  // without destructors, as a crash
+  }
+  waitpid(child, nullptr, 0);
+  // A file of an earlier process that had our number, one of ours, and some that only look alike.
+  write_text(folder / fmt::format(".b.focus-tmp-{}-0123456789abcdef-7", getpid()), "");
+  DurableFile mine(folder / "mine");
+  write_text(mine.temporary(), "");
+  for (const char* name :
+       {"a.focus-tmp-1-2-3", ".focus-tmp-", ".a.focus-tmp-x-2-3", ".a.focus-tmp-1",
+        ".a.focus-tmp-99999999-ab", ".a.focus-tmp-99999999-ab-c"}) {
+    write_text(folder / name, "");
+  }
+  EXPECT_EQ(files_in(folder.path()), 9u);
+  EXPECT_EQ(sweep_orphans(folder.path()), 2u);
+  EXPECT_EQ(files_in(folder.path()), 7u);
+  EXPECT_TRUE(fs::exists(mine.temporary()));
+  EXPECT_THAT(error_of([&] { sweep_orphans(folder / "gone"); }), HasSubstr("look through"));
+}
+
+TEST(Checksum, KnownValuesAndStreaming) {
+  // What `xxh128sum` prints.
+  EXPECT_EQ(xxh3_hex({}), "99aa06d3014798d86001c324468d497f");
+  const std::string text(100'000, 'q');
+  const auto bytes = std::as_bytes(std::span(text));
+  Checksum checksum;
+  checksum.update(bytes.first(1));
+  checksum.update(bytes.subspan(1, 50'000));
+  checksum.update(bytes.subspan(50'001));
+  EXPECT_EQ(checksum.hex(), xxh3_hex(bytes));
+  EXPECT_NE(checksum.hex(), xxh3_hex(bytes.first(99'999)));
+  const TempFolder folder;
+  write_text(folder / "a", text);
+  EXPECT_EQ(xxh3_file_hex(folder / "a"), checksum.hex());
+  EXPECT_THAT(error_of([&] { xxh3_file_hex(folder / "b"); }), HasSubstr("cannot read"));
+  EXPECT_THAT(error_of([&] { xxh3_file_hex(folder.path()); }), HasSubstr("cannot read"));
+}
+
+}  // namespace
+}  // namespace focus

@@ -1,0 +1,434 @@
+#include "data/files/safetensors.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+
+#include "tests/support/nonfinite.h"
+#include "tests/support/temp_folder.h"
+
+namespace focus {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+std::string with_size(std::uint64_t header_bytes, const std::string& rest) {
+  std::string file(sizeof(header_bytes), '\0');
+  std::memcpy(file.data(), &header_bytes, sizeof(header_bytes));
+  return file + rest;
+}
+
+/// A file of this header and so many bytes of data.
+std::string file_of(const std::string& header, std::size_t data_bytes = 0) {
+  return with_size(header.size(), header + std::string(data_bytes, '\1'));
+}
+
+std::string tensor_json(const std::string& name, const std::string& shape, int begin, int end,
+                        const std::string& dtype = "F32") {
+  return fmt::format(R"("{}":{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})", name, dtype,
+                     shape, begin, end);
+}
+
+std::string error_of_file(const std::string& content) {
+  const TempFolder folder;
+  write_text(folder / "x.safetensors", content);
+  const std::string error = error_of([&] { SafetensorsFile file(folder / "x.safetensors"); });
+  if (!error.empty()) {
+    EXPECT_THAT(error, HasSubstr("x.safetensors"));
+    EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+    EXPECT_LT(error.size(), 500u);
+  }
+  return error;
+}
+std::string error_of_header(const std::string& header, std::size_t data_bytes = 0) {
+  return error_of_file(file_of(header, data_bytes));
+}
+
+TEST(Safetensors, WriteAndReadBack) {
+  const TempFolder folder;
+  const fs::path path = folder / "a.safetensors";
+  const Tensor a = Tensor::from({2, 3}, std::vector<Real>{1, 2, 3, 4, 5, -6.5});
+  const Tensor scalar = Tensor::from(Shape{}, std::vector<Real>{7});
+  const Tensor none(Shape{0, 4});
+  write_safetensors(path, {{"b", a}, {"a.scalar", scalar}, {"z", none}, {"\xc3\xa9\"", a}},
+                    {{"format", "pt"}});
+
+  const SafetensorsFile file(path);
+  ASSERT_EQ(file.tensors().size(), 4u);
+  EXPECT_EQ(file.tensors()[0].name, "a.scalar");
+  EXPECT_EQ(file.tensors()[1].name, "b");
+  EXPECT_EQ(file.tensors()[1].dtype, Dtype::f32);
+  EXPECT_EQ(file.tensors()[1].stored_as, "F32");
+  EXPECT_EQ(file.metadata().at("format"), "pt");
+  EXPECT_EQ(file.describe(), path.string());
+  EXPECT_TRUE(file.read("b").shape() == (Shape{2, 3}));
+  EXPECT_TRUE(std::ranges::equal(file.read("b").span(), a.span()));
+  EXPECT_TRUE(std::ranges::equal(file.read("\xc3\xa9\"").span(), a.span()));
+  EXPECT_EQ(file.read("a.scalar")[0], Real{7});
+  EXPECT_EQ(file.read("a.scalar").rank(), 0);
+  EXPECT_TRUE(file.read("z").shape() == (Shape{0, 4}));
+  EXPECT_EQ(file.find("c"), nullptr);
+  EXPECT_THAT(error_of([&] { file.read("c"); }), HasSubstr("no tensor 'c'"));
+
+  const std::string bytes = read_text(path);
+  std::uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  EXPECT_EQ(header % 8, 0u);
+  write_safetensors(folder / "again",
+                    {{"z", none}, {"\xc3\xa9\"", a}, {"b", a}, {"a.scalar", scalar}},
+                    {{"format", "pt"}});
+  EXPECT_EQ(read_text(folder / "again"), bytes);
+}
+
+TEST(Safetensors, WriterRefuses) {
+  const TempFolder folder;
+  const Tensor a = Tensor::zeros({2});
+  const auto error = [&](std::vector<std::pair<std::string, Tensor>> tensors) {
+    const std::string text = error_of([&] { write_safetensors(folder / "x", std::move(tensors)); });
+    EXPECT_EQ(files_in(folder.path()), 0u);
+    return text;
+  };
+  EXPECT_THAT(error({{"a", a}, {"a", a}}), HasSubstr("'a' is given twice"));
+  EXPECT_THAT(error({{"", a}}), HasSubstr("cannot name a tensor"));
+  EXPECT_THAT(error({{"__metadata__", a}}), HasSubstr("cannot name a tensor"));
+  EXPECT_THAT(error({{"a", Tensor()}}), HasSubstr("'a' is undefined"));
+  EXPECT_THAT(error({{"\xff", a}}), HasSubstr("not UTF-8"));
+}
+
+TEST(Safetensors, ReadsHalfAndDoublePrecision) {
+  const TempFolder folder;
+  std::string data(2 * 3 + 2 * 3 + 8, '\0');
+  const std::uint16_t f16[] = {0x3c00, 0xc000, 0x0001};   // 1, -2, the smallest subnormal
+  const std::uint16_t bf16[] = {0x3f80, 0xc020, 0x7f80};  // 1, -2.5, infinity
+  const double f64 = 0.1;
+  std::memcpy(data.data(), f16, 6);
+  std::memcpy(data.data() + 6, bf16, 6);
+  std::memcpy(data.data() + 12, &f64, 8);
+  const std::string header = std::string("{") + tensor_json("h", "[3]", 0, 6, "F16") + "," +
+                             tensor_json("b", "[3]", 6, 12, "BF16") + "," +
+                             tensor_json("d", "[1]", 12, 20, "F64") + "}   ";
+  write_text(folder / "x", with_size(header.size(), header + data));
+  const SafetensorsFile file(folder / "x");
+  const Tensor h = file.read("h"), b = file.read("b");
+  EXPECT_EQ(h[0], Real{1});
+  EXPECT_EQ(h[1], Real{-2});
+  EXPECT_EQ(h[2], static_cast<Real>(std::ldexp(1.0, -24)));
+  EXPECT_EQ(b[1], Real{-2.5});
+  EXPECT_TRUE(std::isinf(b[2]));
+  EXPECT_EQ(file.read("d")[0], static_cast<Real>(0.1));
+  std::vector<std::byte> raw;
+  file.read_raw("b", raw);
+  EXPECT_EQ(std::memcmp(raw.data(), bf16, 6), 0);
+
+  EXPECT_EQ(count_nonfinite(file), 1);
+  EXPECT_EQ(count_nonfinite(b), 1);
+}
+
+TEST(Safetensors, ListsOtherTypesAndRefusesToReadThemAsWeights) {
+  const TempFolder folder;
+  const std::string header =
+      std::string("{") + tensor_json("attn.bias", "[1,1,2,2]", 0, 4, "BOOL") + "," +
+      tensor_json("ids", "[1]", 4, 12, "I64") + "," + tensor_json("new", "[7]", 12, 15, "F9_X") +
+      "," + tensor_json("q", "[4]", 15, 17, "F4") + "," + tensor_json("w", "[1]", 17, 21) + "}";
+  write_text(folder / "x", file_of(header, 21));
+  const SafetensorsFile file(folder / "x");
+  ASSERT_EQ(file.tensors().size(), 5u);
+  EXPECT_EQ(file.find("attn.bias")->stored_as, "BOOL");
+  EXPECT_EQ(file.find("attn.bias")->dtype, Dtype::other);
+  EXPECT_EQ(file.find("new")->stored_as, "F9_X");
+  EXPECT_THAT(error_of([&] { file.read("attn.bias"); }),
+              HasSubstr("'attn.bias' is stored as BOOL, which cannot be read as weights"));
+  EXPECT_THAT(error_of([&] { file.read("new"); }), HasSubstr("F9_X"));
+  EXPECT_EQ(file.read("w").size(), 1);
+  std::vector<std::byte> raw;
+  file.read_raw("ids", raw);
+  EXPECT_EQ(raw, std::vector<std::byte>(8, std::byte{1}));
+  EXPECT_EQ(count_nonfinite(file), 0);
+}
+
+TEST(Safetensors, LegalOddities) {
+  EXPECT_EQ(error_of_header("{}"), "");
+  EXPECT_EQ(error_of_header("{}    "), "");
+  EXPECT_EQ(error_of_header(R"({"__metadata__":{}})"), "");
+  EXPECT_EQ(error_of_header(std::string("{") + tensor_json("a", "[]", 0, 4) + "}", 4), "");
+  EXPECT_EQ(error_of_header(std::string("{") + tensor_json("a", "[0,3]", 0, 0) + "}"), "");
+  // Two of size zero at the same place, and one between two others.
+  EXPECT_EQ(
+      error_of_header(std::string("{") + tensor_json("a", "[1]", 0, 4) + "," +
+                          tensor_json("b", "[0]", 4, 4) + "," + tensor_json("c", "[0]", 4, 4) +
+                          "," + tensor_json("d", "[1]", 4, 8) + "}",
+                      8),
+      "");
+  // Offsets need no alignment.
+  EXPECT_EQ(error_of_header(std::string("{") + tensor_json("a", "[1]", 0, 1, "U8") + "," +
+                                tensor_json("b", "[1]", 1, 5) + "}",
+                            5),
+            "");
+}
+
+TEST(Safetensors, RefusesBadSizes) {
+  EXPECT_THAT(error_of_file(""), HasSubstr("it has 0 bytes"));
+  EXPECT_THAT(error_of_file("1234567"), HasSubstr("it has 7 bytes"));
+  EXPECT_THAT(error_of_file(with_size(100'000'001, "{}")),
+              HasSubstr("a header of 100000001 bytes"));
+  EXPECT_THAT(error_of_file(with_size(~std::uint64_t{0}, "{}")),
+              HasSubstr("a header of 184467440737"));
+  EXPECT_THAT(error_of_file(with_size(3, "{}")), HasSubstr("it was cut short"));
+  EXPECT_THAT(error_of_file(with_size(0, "{}")), HasSubstr("does not start with '{'"));
+}
+
+TEST(Safetensors, RefusesBadJson) {
+  EXPECT_THAT(error_of_header(" {}"), HasSubstr("does not start with '{'"));
+  EXPECT_THAT(error_of_header("[]"), HasSubstr("does not start with '{'"));
+  EXPECT_THAT(error_of_header("{}\n"), HasSubstr("does not end with '}' and spaces"));
+  EXPECT_THAT(error_of_header("{}x"), HasSubstr("does not end with"));
+  EXPECT_THAT(error_of_header("{}{}"), HasSubstr("not JSON"));
+  EXPECT_THAT(error_of_header("{\"a\":}"), HasSubstr("not JSON"));
+  EXPECT_THAT(error_of_header(std::string("{") + tensor_json("\xff", "[1]", 0, 4) + "}", 4),
+              HasSubstr("not JSON"));
+  EXPECT_THAT(error_of_header(std::string("{") + tensor_json("\xed\xa0\x80", "[1]", 0, 4) + "}", 4),
+              HasSubstr("not JSON"));
+  EXPECT_THAT(error_of_header("{\"a\": // no comments\n {}}"), HasSubstr("not JSON"));
+  EXPECT_THAT(error_of_header("{\"a\":" + std::string(1'000'000, '[') + "}"),
+              HasSubstr("an object was expected, not an array"));
+  EXPECT_THAT(error_of_header("{\"a\":" + std::string(100'000, '{') + "}"), HasSubstr("not JSON"));
+}
+
+TEST(Safetensors, RefusesDuplicates) {
+  EXPECT_THAT(error_of_header(std::string("{") + tensor_json("a", "[1]", 0, 4) + "," +
+                                  tensor_json("a", "[1]", 4, 8) + "}",
+                              8),
+              HasSubstr("'a' is there twice"));
+  EXPECT_THAT(error_of_header(R"({"__metadata__":{},"__metadata__":{}})"),
+              HasSubstr("there twice"));
+  EXPECT_THAT(error_of_header(R"({"__metadata__":{"k":"1","k":"2"}})"),
+              HasSubstr("'k' is there twice"));
+  EXPECT_THAT(
+      error_of_header(R"({"a":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4),
+      HasSubstr("'dtype' is there twice"));
+  // The same key in another spelling.
+  EXPECT_THAT(error_of_header(std::string("{") + tensor_json("a", "[0]", 0, 0) + "," +
+                              tensor_json("\\u0061", "[0]", 0, 0) + "}"),
+              HasSubstr("'a' is there twice"));
+}
+
+TEST(Safetensors, RefusesWrongFields) {
+  const auto entry = [](const std::string& fields) {
+    return error_of_header("{\"a\":{" + fields + "}}", 4);
+  };
+  EXPECT_THAT(entry(R"("dtype":"F32","shape":[1])"), HasSubstr("'data_offsets' is missing"));
+  EXPECT_THAT(entry(R"("dtype":"F32","data_offsets":[0,4])"), HasSubstr("'shape' is missing"));
+  EXPECT_THAT(entry(R"("shape":[1],"data_offsets":[0,4])"), HasSubstr("'dtype' is missing"));
+  EXPECT_THAT(entry(R"("dtype":"F32","shape":[1],"data_offsets":[0,4],"x":1)"),
+              HasSubstr("unknown field 'x'"));
+  EXPECT_THAT(entry(R"("dtype":32,"shape":[1],"data_offsets":[0,4])"),
+              HasSubstr("dtype must be a string"));
+  EXPECT_THAT(entry(R"("dtype":null,"shape":[1],"data_offsets":[0,4])"), HasSubstr("not null"));
+  EXPECT_THAT(entry(R"("dtype":"F32","shape":1,"data_offsets":[0,4])"),
+              HasSubstr("shape must be a list"));
+  EXPECT_THAT(entry(R"("dtype":"F32","shape":{},"data_offsets":[0,4])"),
+              HasSubstr("shape must be a list"));
+  EXPECT_THAT(entry(R"("dtype":"F32","shape":[[1]],"data_offsets":[0,4])"),
+              HasSubstr("not an array"));
+  EXPECT_THAT(entry(R"("dtype":"F32","shape":["1"],"data_offsets":[0,4])"),
+              HasSubstr("not a string"));
+  EXPECT_THAT(entry(R"("dtype":"F32","shape":[true],"data_offsets":[0,4])"),
+              HasSubstr("not true or false"));
+  EXPECT_THAT(entry(R"("dtype":"F32","shape":[-1],"data_offsets":[0,4])"),
+              HasSubstr("not a negative number"));
+  EXPECT_THAT(entry(R"("dtype":"F32","shape":[1e0],"data_offsets":[0,4])"), HasSubstr("1e0"));
+  EXPECT_THAT(entry(R"("dtype":"F32","shape":[1.0],"data_offsets":[0,4])"), HasSubstr("1.0"));
+  EXPECT_THAT(entry(R"("dtype":"F32","shape":[1],"data_offsets":[-4,0])"),
+              HasSubstr("not a negative number"));
+  EXPECT_THAT(entry(R"("dtype":"F32","shape":[1],"data_offsets":[0,4,4])"),
+              HasSubstr("holds 3 numbers"));
+  EXPECT_THAT(entry(R"("dtype":"F32","shape":[1],"data_offsets":[4])"),
+              HasSubstr("holds 1 numbers"));
+  EXPECT_THAT(entry(R"("dtype":"F32","shape":[1],"data_offsets":[4,0])"),
+              HasSubstr("after their end"));
+  EXPECT_THAT(entry(R"("dtype":"F32","shape":[1],"data_offsets":[0,36893488147419103232])"),
+              HasSubstr("36893488147419103232"));
+  EXPECT_THAT(error_of_header(R"({"a":[]})"),
+              HasSubstr("'a': an object was expected, not an array"));
+  EXPECT_THAT(error_of_header(R"({"a":"x"})"),
+              HasSubstr("'a': an object was expected, not a string"));
+  EXPECT_THAT(error_of_header(R"({"__metadata__":{"k":1}})"),
+              HasSubstr("must be strings, not a number"));
+  EXPECT_THAT(error_of_header(R"({"__metadata__":{"k":{}}})"),
+              HasSubstr("must be strings, not an object"));
+  EXPECT_THAT(error_of_header(R"({"__metadata__":null})"), HasSubstr("not null"));
+  EXPECT_THAT(
+      error_of_header(std::string("{") + tensor_json(std::string(5000, 'n'), "[1]", 0, 4) + "}", 4),
+      HasSubstr("has 5000 bytes"));
+  std::string ones = "1";
+  for (int i = 0; i < 99; ++i) ones += ",1";
+  EXPECT_THAT(error_of_header(std::string("{") + tensor_json("a", "[" + ones + "]", 0, 4) + "}", 4),
+              HasSubstr("dimensions"));
+}
+
+TEST(Safetensors, RefusesSizesThatDoNotAddUp) {
+  const auto one = [](const std::string& shape, int begin, int end, std::size_t bytes,
+                      const std::string& dtype = "F32") {
+    return error_of_header(std::string("{") + tensor_json("a", shape, begin, end, dtype) + "}",
+                           bytes);
+  };
+  EXPECT_THAT(one("[2]", 0, 4, 4),
+              HasSubstr("its shape and F32 need 8 bytes, but data_offsets hold 4"));
+  EXPECT_THAT(one("[3]", 0, 2, 2, "F4"), HasSubstr("need 2 bytes"));
+  EXPECT_THAT(one("[4294967296,4294967296]", 0, 0, 0), HasSubstr("does not fit 64 bits"));
+  EXPECT_THAT(one("[4611686018427387904]", 0, 0, 0), HasSubstr("does not fit 64 bits"));
+  EXPECT_THAT(one("[9223372036854775807,2]", 0, 4, 4, "NEW"), HasSubstr("does not fit 64 bits"));
+  EXPECT_THAT(one("[18446744073709551615]", 0, 4, 4), HasSubstr("is too large"));
+  EXPECT_THAT(one("[1]", 4, 8, 8), HasSubstr("there is a gap"));
+  EXPECT_THAT(one("[2]", 0, 8, 4), HasSubstr("cut short"));
+  EXPECT_THAT(one("[1]", 0, 4, 8), HasSubstr("4 bytes follow the last tensor"));
+  EXPECT_THAT(error_of_header("{}", 4), HasSubstr("4 bytes follow the last tensor"));
+  EXPECT_THAT(error_of_header(std::string("{") + tensor_json("a", "[2]", 0, 8) + "," +
+                                  tensor_json("b", "[2]", 4, 12) + "}",
+                              12),
+              HasSubstr("they overlap"));
+  EXPECT_THAT(error_of_header(std::string("{") + tensor_json("a", "[2]", 0, 8) + "," +
+                                  tensor_json("b", "[2]", 0, 8) + "}",
+                              8),
+              HasSubstr("they overlap"));
+  EXPECT_THAT(error_of_header(std::string("{") + tensor_json("a", "[1]", 0, 4) + "," +
+                                  tensor_json("b", "[1]", 8, 12) + "}",
+                              12),
+              HasSubstr("there is a gap"));
+}
+
+TEST(Safetensors, EveryTruncationIsRefused) {
+  const TempFolder folder;
+  write_safetensors(folder / "x", {{"a", Tensor::zeros({3})}, {"b", Tensor::zeros({2, 2})}});
+  for (std::size_t size = fs::file_size(folder / "x"); size-- > 0;) {
+    fs::resize_file(folder / "x", size);
+    EXPECT_NE(error_of([&] { SafetensorsFile file(folder / "x"); }), "") << size;
+  }
+}
+
+/// The format has no checksum: what still opens must read without harm and fit its declaration.
+TEST(Safetensors, FlippedBitsNeverCrash) {
+  const TempFolder folder;
+  const fs::path path = folder / "x";
+  write_safetensors(path, {{"a", Tensor::zeros({3})}, {"b", Tensor::zeros({2, 2})}}, {{"k", "v"}});
+  const std::size_t bits = fs::file_size(path) * 8;
+  for (std::size_t bit = 0; bit < bits; ++bit) {
+    flip_bit(path, bit);
+    try {
+      const SafetensorsFile file(path);
+      for (const TensorInfo& info : file.tensors()) {
+        std::vector<std::byte> raw;
+        file.read_raw(info.name, raw);
+        if (info.dtype == Dtype::other) continue;
+        EXPECT_EQ(raw.size(), dtype_bytes(info.dtype) * static_cast<std::size_t>(info.size()));
+        EXPECT_EQ(file.read(info.name).size(), info.size());
+      }
+    } catch (const std::runtime_error& error) {
+      EXPECT_THAT(error.what(), HasSubstr(path.string())) << "bit " << bit;
+    }
+    flip_bit(path, bit);
+  }
+  EXPECT_EQ(SafetensorsFile(path).tensors().size(), 2u);
+}
+
+TEST(Safetensors, FileThatShrinksIsAnError) {
+  const TempFolder folder;
+  write_safetensors(folder / "x", {{"a", Tensor::zeros({3})}});
+  const SafetensorsFile file(folder / "x");
+  fs::resize_file(folder / "x", fs::file_size(folder / "x") - 1);
+  EXPECT_THAT(error_of([&] { file.read("a"); }), HasSubstr("became shorter"));
+}
+
+class SafetensorsFolder : public testing::Test {
+ protected:
+  void index(const std::string& json) {
+    write_text(folder_ / "model.safetensors.index.json", json);
+  }
+  void shard(const std::string& file, const std::string& tensor, Real value) {
+    write_safetensors(folder_ / file, {{tensor, Tensor::full({2}, value)}});
+  }
+  std::string error() const {
+    return error_of([&] { open_safetensors_folder(folder_.path()); });
+  }
+  TempFolder folder_;
+};
+
+TEST_F(SafetensorsFolder, ReadsSingleAndSharded) {
+  shard("one.safetensors", "b", 1);
+  shard("two.safetensors", "a", 2);
+  index(
+      R"({"metadata":{"total_size":16},"weight_map":{"b":"one.safetensors","a":"two.safetensors"}})");
+  const auto sharded = open_safetensors_folder(folder_.path());
+  ASSERT_EQ(sharded->tensors().size(), 2u);
+  EXPECT_EQ(sharded->tensors()[0].name, "a");
+  EXPECT_EQ(sharded->read("a")[0], Real{2});
+  EXPECT_EQ(sharded->read("b")[1], Real{1});
+  shard("model.safetensors", "c", 3);
+  EXPECT_EQ(open_safetensors_folder(folder_.path())->read("c")[0], Real{3});
+}
+
+TEST_F(SafetensorsFolder, RefusesBadIndexes) {
+  EXPECT_THAT(error(), HasSubstr("neither model.safetensors nor"));
+  write_text(folder_ / "pytorch_model.bin", "");
+  EXPECT_THAT(error(), HasSubstr("convert them to safetensors"));
+  shard("one.safetensors", "b", 1);
+  const auto map = [&](const std::string& entries) {
+    index(std::string("{\"weight_map\":{") + entries + "}}");
+    return error();
+  };
+  EXPECT_EQ(map(R"("b":"one.safetensors")"), "");
+  EXPECT_THAT(map(R"("b":"one.safetensors","b":"one.safetensors")"), HasSubstr("twice"));
+  EXPECT_THAT(map(R"("b":"gone.safetensors")"),
+              HasSubstr("names gone.safetensors, which is not beside it"));
+  EXPECT_THAT(map(R"("b":"../one.safetensors")"), HasSubstr("plain file name"));
+  EXPECT_THAT(map(R"("b":"/etc/passwd")"), HasSubstr("plain file name"));
+  EXPECT_THAT(map(R"("b":"..")"), HasSubstr("plain file name"));
+  EXPECT_THAT(map(R"("b":"")"), HasSubstr("plain file name"));
+  EXPECT_THAT(map(R"("b":"one.safetensors\u0000")"), HasSubstr("plain file name"));
+  EXPECT_THAT(map(R"("b":1)"), HasSubstr("weight_map.b: expected a string"));
+  EXPECT_THAT(map(R"("c":"one.safetensors")"), HasSubstr("'c' is not in one.safetensors"));
+  EXPECT_THAT(map(R"("b":"one.safetensors","b2":"one.safetensors")"), HasSubstr("'b2' is not in"));
+  shard("two.safetensors", "b", 1);
+  write_safetensors(folder_ / "three.safetensors",
+                    {{"b", Tensor::zeros({1})}, {"c", Tensor::zeros({1})}});
+  EXPECT_THAT(map(R"("b":"one.safetensors","c":"three.safetensors")"),
+              HasSubstr("'b' is in one.safetensors and in three.safetensors"));
+  EXPECT_THAT(map(R"("c":"three.safetensors")"), HasSubstr("'b', which the index does not name"));
+  index("{}");
+  EXPECT_THAT(error(), HasSubstr("\"weight_map\" is missing"));
+  index("[]");
+  EXPECT_THAT(error(), HasSubstr("expected an object"));
+  index("{");
+  EXPECT_THAT(error(), HasSubstr("not valid JSON"));
+  index("{\"weight_map\":" + std::string(100'000, '['));
+  EXPECT_THAT(error(), HasSubstr("nested deeper"));
+  EXPECT_THAT(error_of([&] { open_safetensors_folder(folder_ / "one.safetensors"); }),
+              HasSubstr("not a folder"));
+}
+
+/// Every file that another program wrote and that is at hand.
+TEST(Safetensors, ReadsFilesOfOtherPrograms) {
+  const char* given = std::getenv("FOCUS_SHARED_DIR");
+  const fs::path shared = given != nullptr ? given : FOCUS_SOURCE_DIR "/../shared";
+  if (!fs::is_directory(shared)) GTEST_SKIP() << "no folder " << shared;
+  int files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(shared)) {
+    if (entry.path().extension() != ".safetensors" || fs::file_size(entry.path()) > 50'000'000)
+      continue;
+    const SafetensorsFile file(entry.path());
+    EXPECT_FALSE(file.tensors().empty()) << entry.path();
+    EXPECT_EQ(count_nonfinite(file), 0) << entry.path();
+    ++files;
+  }
+  EXPECT_GT(files, 0);
+}
+
+}  // namespace
+}  // namespace focus

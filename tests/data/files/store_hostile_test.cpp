@@ -1,0 +1,378 @@
+// Stores that another program made or changed, by accident or with intent. Each file is sound but
+// for one thing.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <functional>
+
+#include "data/files/hdf5.h"
+#include "data/files/store.h"
+#include "data/files/store_digest.h"
+#include "tests/support/temp_folder.h"
+
+namespace focus {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+class HostileStore : public testing::Test {
+ protected:
+  void SetUp() override {
+    h5_prepare();
+    StoreWriter writer(path_, "model");
+    writer.attribute("/train", "step", 7);
+    writer.text("/config", "seed: 1\n");
+    writer.tensor("/model/a", Tensor::full({3000}, 1));
+    writer.commit();
+  }
+
+  /// Lets `change` loose on the file, by the library itself.
+  void change(const std::function<void(hid_t)>& action) const {
+    const H5Handle file(H5Fopen(path_.c_str(), H5F_ACC_RDWR, h5_file_access()), H5Fclose);
+    ASSERT_GE(file, 0);
+    action(file);
+  }
+
+  std::string open_error() const {
+    return error_of([&] { StoreReader store(path_); });
+  }
+  std::string error_after(const std::function<void(hid_t)>& action) const {
+    change(action);
+    const std::string error = open_error();
+    EXPECT_THAT(error, HasSubstr("a.h5"));
+    EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+    return error;
+  }
+
+  /// Adds a data set without data.
+  static void add(hid_t file, const char* path, hid_t type, std::vector<hsize_t> dims,
+                  const std::function<void(hid_t)>& set = {}) {
+    const H5Handle create(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+    if (set) set(create);
+    const H5Handle space(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr),
+                         H5Sclose);
+    const H5Handle dataset(H5Dcreate2(file, path, type, space, H5P_DEFAULT, create, H5P_DEFAULT),
+                           H5Dclose);
+    ASSERT_GE(dataset, 0) << h5_error().reason;
+  }
+
+  static H5Handle string_type(std::size_t size) {
+    H5Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
+    H5Tset_size(type, size);
+    return type;
+  }
+  static void add_attribute(hid_t file, const char* object, const char* name, hid_t type,
+                            hid_t space, const void* data) {
+    const H5Handle attribute(
+        H5Acreate_by_name(file, object, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+        H5Aclose);
+    ASSERT_GE(attribute, 0) << h5_error().reason;
+    ASSERT_GE(H5Awrite(attribute, type, data), 0);
+  }
+
+  TempFolder folder_;
+  fs::path path_ = folder_ / "a.h5";
+  H5Handle scalar_{H5Screate(H5S_SCALAR), H5Sclose};
+};
+
+TEST_F(HostileStore, UnchangedIsAccepted) { EXPECT_EQ(open_error(), ""); }
+
+TEST_F(HostileStore, SoftLink) {
+  EXPECT_THAT(error_after([](hid_t f) {
+                H5Lcreate_soft("/config", f, "/model/b", H5P_DEFAULT, H5P_DEFAULT);
+              }),
+              HasSubstr("object '/model/b': a soft link"));
+}
+
+TEST_F(HostileStore, ExternalLink) {
+  EXPECT_THAT(error_after([](hid_t f) {
+                H5Lcreate_external("/etc/passwd", "/x", f, "/model/b", H5P_DEFAULT, H5P_DEFAULT);
+              }),
+              HasSubstr("object '/model/b': an external link"));
+}
+
+TEST_F(HostileStore, UserDefinedLink) {
+  H5L_class_t link_class{};
+  link_class.version = H5L_LINK_CLASS_T_VERS;
+  link_class.id = static_cast<H5L_type_t>(100);
+  link_class.trav_func = [](const char*, hid_t, const void*, size_t, hid_t, hid_t) -> hid_t {
+    ADD_FAILURE() << "the link was followed";
+    return -1;
+  };
+  ASSERT_GE(H5Lregister(&link_class), 0);
+  EXPECT_THAT(error_after([&](hid_t f) {
+                H5Lcreate_ud(f, "/u", link_class.id, nullptr, 0, H5P_DEFAULT, H5P_DEFAULT);
+              }),
+              HasSubstr("object '/u': a user-defined link"));
+  H5Lunregister(link_class.id);
+}
+
+TEST_F(HostileStore, SecondNameForAnObject) {
+  EXPECT_THAT(error_after([](hid_t f) {
+                H5Lcreate_hard(f, "/config", f, "/model/b", H5P_DEFAULT, H5P_DEFAULT);
+              }),
+              HasSubstr("reached by two names, or a cycle"));
+}
+
+TEST_F(HostileStore, Cycle) {
+  EXPECT_THAT(
+      error_after([](hid_t f) { H5Lcreate_hard(f, "/", f, "/model/b", H5P_DEFAULT, H5P_DEFAULT); }),
+      HasSubstr("object '/model/b': reached by two names, or a cycle"));
+}
+
+TEST_F(HostileStore, DataInAnotherFile) {
+  EXPECT_THAT(error_after([](hid_t f) {
+                add(f, "/b", H5T_IEEE_F32LE, {100},
+                    [](hid_t create) { H5Pset_external(create, "/etc/passwd", 0, 400); });
+              }),
+              HasSubstr("object '/b': its data lies in another file"));
+}
+
+TEST_F(HostileStore, VirtualDataSet) {
+  EXPECT_THAT(error_after([](hid_t f) {
+                const hsize_t size = 100;
+                const H5Handle space(H5Screate_simple(1, &size, nullptr), H5Sclose);
+                add(f, "/b", H5T_IEEE_F32LE, {size}, [&](hid_t create) {
+                  H5Pset_virtual(create, space, "/tmp/other.h5", "/x", space);
+                });
+              }),
+              HasSubstr("object '/b': a virtual data set"));
+}
+
+TEST_F(HostileStore, ShapeBomb) {
+  EXPECT_THAT(error_after([](hid_t f) { add(f, "/b", H5T_IEEE_F32LE, {1'100'000'000'000}); }),
+              HasSubstr("object '/b': declares 4400000000000 bytes but stores 0"));
+}
+
+TEST_F(HostileStore, CompressedShapeBomb) {
+  const auto deflate = [](hid_t create) {
+    const hsize_t chunk = 1000;
+    H5Pset_chunk(create, 1, &chunk);
+    H5Pset_deflate(create, 9);
+  };
+  EXPECT_THAT(error_after([&](hid_t f) { add(f, "/b", H5T_IEEE_F32LE, {300'000}, deflate); }),
+              HasSubstr("object '/b': declares 1200000 bytes but stores 0"));
+}
+
+TEST_F(HostileStore, ManySmallerBombs) {
+  const auto deflate = [](hid_t create) {
+    const hsize_t chunk = 1000;
+    H5Pset_chunk(create, 1, &chunk);
+    H5Pset_deflate(create, 9);
+  };
+  EXPECT_THAT(error_after([&](hid_t f) {
+                const std::string digits(32, '0');
+                for (int i = 0; i < 500; ++i) {
+                  const std::string name = "/b" + std::to_string(i);
+                  add(f, name.c_str(), H5T_IEEE_F32LE, {262'000}, deflate);
+                  add_attribute(f, name.c_str(), "xxh3", string_type(32), scalar_, digits.data());
+                }
+              }),
+              HasSubstr("it declares 5240"));
+}
+
+TEST_F(HostileStore, ProductOfTheShapeOverflows) {
+  const hsize_t large = hsize_t{1} << 32;
+  EXPECT_NE(error_after([&](hid_t f) {
+              const std::array<hsize_t, 3> chunk{1, 1, 1};
+              add(f, "/b", H5T_IEEE_F32LE, {large, large, 2}, [&](hid_t create) {
+                H5Pset_chunk(create, 3, chunk.data());
+                H5Pset_deflate(create, 9);
+              });
+            }),
+            "");
+}
+
+TEST_F(HostileStore, HugeChunk) {
+  EXPECT_THAT(error_after([](hid_t f) {
+                add(f, "/b", H5T_STD_U8LE, {300'000'000}, [](hid_t create) {
+                  const hsize_t chunk = 300'000'000;
+                  H5Pset_chunk(create, 1, &chunk);
+                  H5Pset_deflate(create, 9);
+                });
+              }),
+              HasSubstr("object '/b': chunks of more than"));
+}
+
+TEST_F(HostileStore, ForeignFilter) {
+  EXPECT_THAT(error_after([](hid_t f) {
+                add(f, "/b", H5T_STD_U8LE, {100}, [](hid_t create) {
+                  const hsize_t chunk = 100;
+                  H5Pset_chunk(create, 1, &chunk);
+                  H5Pset_scaleoffset(create, H5Z_SO_INT, 4);
+                });
+              }),
+              HasSubstr("object '/b': filter 6; only fletcher32, shuffle and deflate"));
+}
+
+TEST_F(HostileStore, WrongTypes) {
+  const H5Handle variable = string_type(H5T_VARIABLE);
+  const H5Handle compound(H5Tcreate(H5T_COMPOUND, 8), H5Tclose);
+  H5Tinsert(compound, "x", 0, H5T_IEEE_F32LE);
+  const H5Handle list(H5Tvlen_create(H5T_IEEE_F32LE), H5Tclose);
+  for (const hid_t type : {hid_t{variable}, hid_t{compound}, hid_t{list}, H5T_IEEE_F32BE,
+                           H5T_STD_I32LE, H5T_STD_I64LE, H5T_STD_REF_OBJ, H5T_C_S1}) {
+    EXPECT_THAT(error_after([&](hid_t f) { add(f, "/b", type, {2}); }),
+                HasSubstr("object '/b': its type is none"));
+    change([](hid_t f) { H5Ldelete(f, "/b", H5P_DEFAULT); });
+  }
+  EXPECT_EQ(open_error(), "");
+  EXPECT_THAT(error_after([](hid_t f) { add(f, "/b", H5T_STD_U16LE, {2}); }),
+              HasSubstr("object '/b': 16-bit data whose attribute 'dtype' is neither"));
+}
+
+TEST_F(HostileStore, NeitherGroupNorDataSet) {
+  EXPECT_THAT(error_after([](hid_t f) {
+                const H5Handle type(H5Tcopy(H5T_IEEE_F32LE), H5Tclose);
+                H5Tcommit2(f, "/b", type, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+              }),
+              HasSubstr("object '/b': neither a group nor a data set"));
+}
+
+TEST_F(HostileStore, DataSetWithoutChecksum) {
+  EXPECT_THAT(error_after([](hid_t f) {
+                add(f, "/b", H5T_IEEE_F32LE, {2},
+                    [](hid_t create) { H5Pset_layout(create, H5D_COMPACT); });
+              }),
+              HasSubstr("object '/b': it has no checksum"));
+}
+
+TEST_F(HostileStore, GroupsNestedTooDeep) {
+  EXPECT_THAT(error_after([](hid_t f) {
+                std::string path;
+                for (int i = 0; i < 40; ++i) {
+                  path += "/g";
+                  H5Handle(H5Gcreate2(f, path.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+                           H5Gclose);
+                }
+              }),
+              HasSubstr("groups nested deeper than 32"));
+}
+
+TEST_F(HostileStore, WrongAttributes) {
+  const auto error_with = [&](hid_t type, hid_t space, const void* data) {
+    const std::string error =
+        error_after([&](hid_t f) { add_attribute(f, "/train", "x", type, space, data); });
+    change([](hid_t f) { H5Adelete_by_name(f, "/train", "x", H5P_DEFAULT); });
+    return error;
+  };
+  const std::array<double, 2> numbers{1, 2};
+  const hsize_t two = 2;
+  const H5Handle list(H5Screate_simple(1, &two, nullptr), H5Sclose),
+      none(H5Screate(H5S_NULL), H5Sclose);
+  EXPECT_THAT(error_with(H5T_IEEE_F64LE, list, numbers.data()),
+              HasSubstr("'/train@x': an attribute must be a single value"));
+  EXPECT_THAT(error_with(H5T_IEEE_F64LE, none, numbers.data()),
+              HasSubstr("must be a single value"));
+  EXPECT_THAT(error_with(H5T_STD_I32LE, scalar_, numbers.data()),
+              HasSubstr("must be a string or a 64-bit number"));
+  const std::string text(70'000, 'x');
+  EXPECT_THAT(error_with(string_type(3), scalar_, "a\0b"), HasSubstr("holds a NUL byte"));
+  EXPECT_THAT(error_with(string_type(70'000), scalar_, text.data()), HasSubstr("too long"));
+  const H5Handle variable = string_type(H5T_VARIABLE);
+  const char* pointer = text.c_str();
+  EXPECT_THAT(error_with(variable, scalar_, &pointer), HasSubstr("too long"));
+  EXPECT_EQ(open_error(), "");
+  EXPECT_THAT(error_after([&](hid_t f) {
+                for (int i = 0; i < 1001; ++i) {
+                  add_attribute(f, "/train", fmt::format("a{}", i).c_str(), H5T_IEEE_F64LE, scalar_,
+                                numbers.data());
+                }
+              }),
+              HasSubstr("more than 1000 attributes"));
+}
+
+TEST_F(HostileStore, ChangedNamesAndValues) {
+  const std::string pristine = read_text(path_);
+  const auto error_with = [&](const std::function<void(hid_t)>& action) {
+    write_text(path_, pristine);
+    return error_after(action);
+  };
+  const char* wanted = "do not fit its attribute 'digest'";
+  EXPECT_THAT(error_with([](hid_t f) { H5Ldelete(f, "/config", H5P_DEFAULT); }), HasSubstr(wanted));
+  EXPECT_THAT(
+      error_with([](hid_t f) { H5Lmove(f, "/model/a", f, "/model/b", H5P_DEFAULT, H5P_DEFAULT); }),
+      HasSubstr(wanted));
+  EXPECT_THAT(error_with([](hid_t f) { H5Adelete_by_name(f, "/train", "step", H5P_DEFAULT); }),
+              HasSubstr(wanted));
+  EXPECT_THAT(error_with([&](hid_t f) {
+                const H5Handle train(H5Gopen2(f, "/train", H5P_DEFAULT), H5Gclose);
+                const H5Handle step(H5Aopen(train, "step", H5P_DEFAULT), H5Aclose);
+                const std::int64_t other = 8;
+                ASSERT_GE(H5Awrite(step, H5T_STD_I64LE, &other), 0) << h5_error().reason;
+              }),
+              HasSubstr(wanted));
+  EXPECT_THAT(error_with([](hid_t f) { H5Adelete(f, "digest"); }),
+              HasSubstr("'digest' is missing"));
+  EXPECT_THAT(error_with([](hid_t f) { H5Adelete(f, "format"); }), HasSubstr("not one of focus"));
+  EXPECT_THAT(error_with([](hid_t f) { H5Adelete(f, "format_version"); }),
+              HasSubstr("'format_version' is not a version"));
+}
+
+TEST_F(HostileStore, ChangedDataIsFoundByVerifyAndByReading) {
+  change([](hid_t f) {
+    const H5Handle dataset(H5Dopen2(f, "/config", H5P_DEFAULT), H5Dclose);
+    ASSERT_GE(H5Dwrite(dataset, H5T_STD_U8LE, H5S_ALL, H5S_ALL, H5P_DEFAULT, "seed: 2\n"), 0);
+  });
+  const StoreReader store(path_);
+  EXPECT_THAT(error_of([&] { store.verify(); }), HasSubstr("data set '/config' is damaged"));
+  EXPECT_THAT(error_of([&] { store.text("/config"); }), HasSubstr("data set '/config' is damaged"));
+}
+
+TEST_F(HostileStore, NewerVersion) {
+  EXPECT_THAT(
+      error_after([](hid_t f) {
+        const H5Handle version(H5Aopen(f, "format_version", H5P_DEFAULT), H5Aclose);
+        const std::int64_t newer = 2;
+        ASSERT_GE(H5Awrite(version, H5T_STD_I64LE, &newer), 0);
+      }),
+      HasSubstr("format version 2, but this program reads versions up to 1: use a newer focus"));
+}
+
+TEST_F(HostileStore, OlderVersion) {
+  EXPECT_THAT(error_after([](hid_t f) {
+                const H5Handle version(H5Aopen(f, "format_version", H5P_DEFAULT), H5Aclose);
+                const std::int64_t older = kOldestStoreVersion - 1;
+                ASSERT_GE(H5Awrite(version, H5T_STD_I64LE, &older), 0);
+              }),
+              HasSubstr("format version 0, but this program reads versions 1 to 1"));
+}
+
+TEST_F(HostileStore, PlainHdf5) {
+  fs::remove(path_);
+  H5Handle(H5Fcreate(path_.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);
+  EXPECT_THAT(open_error(), HasSubstr("an HDF5 file, but not one of focus"));
+}
+
+/// Another program's strings: of variable length, padded with spaces, without a final NUL.
+TEST_F(HostileStore, EveryKindOfStringIsRead) {
+  fs::remove(path_);
+  StoreDigest digest;
+  {
+    const H5Handle file(H5Fcreate(path_.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);
+    const H5Handle variable = string_type(H5T_VARIABLE), padded = string_type(9),
+                   tight = string_type(5);
+    H5Tset_strpad(padded, H5T_STR_SPACEPAD);
+    H5Tset_strpad(tight, H5T_STR_NULLPAD);
+    const char* format = "focus";
+    add_attribute(file, "/", "format", variable, scalar_, &format);
+    add_attribute(file, "/", "kind", padded, scalar_, "adapter  ");
+    add_attribute(file, "/", "tight", tight, scalar_, "tight");
+    const std::int64_t version = 1;
+    add_attribute(file, "/", "format_version", H5T_STD_I64LE, scalar_, &version);
+    digest.add_attribute("/", "format", "focus");
+    digest.add_attribute("/", "kind", "adapter");
+    digest.add_attribute("/", "tight", "tight");
+    digest.add_attribute("/", "format_version", version);
+    add_attribute(file, "/", "digest", string_type(32), scalar_, digest.hex().c_str());
+  }
+  const StoreReader store(path_);
+  EXPECT_EQ(store.kind(), "adapter");
+  EXPECT_EQ(store.string_attribute("/", "tight"), "tight");
+}
+
+}  // namespace
+}  // namespace focus

@@ -1,0 +1,179 @@
+#include "focus/generation/generator.h"
+
+#include <gtest/gtest.h>
+
+#include "focus/generation/sampling.h"
+#include "tests/support/compare.h"
+#include "tests/support/random.h"
+#include "tests/support/tiny_focus.h"
+#include "tests/support/tiny_model.h"
+
+namespace focus {
+namespace {
+
+using Kind = AttentionMode::Kind;
+
+/// A tiny decoder and a Focus whose potentials have seen a batch.
+struct Model {
+  explicit Model(const std::string& type, Balance balance = Balance::carried)
+      : decoder(tiny_decoder(type)) {
+    focus.emplace(tiny_focus(balance), 24, 3, rng);
+    focus->compose(decoder);
+    const NoGrad guard;
+    decoder.hidden_states(random_ids(60, 37, 99), 1);
+    focus->update_potentials();
+  }
+
+  Rng rng{3};
+  Decoder decoder;
+  std::optional<FocusModel> focus;
+};
+
+std::vector<AttentionMode> modes() {
+  std::vector<AttentionMode> modes = {{.kind = Kind::dense}};
+  for (const int top_k : {0, 1, 2, 4})
+    for (const HardGate gate : {HardGate::drop, HardGate::keep})
+      modes.push_back({.kind = Kind::hard, .top_k = top_k, .hard_gate = gate});
+  return modes;
+}
+
+TEST(Generator, GreedyTokensAndLogitsEqualThoseWithoutACache) {
+  for (const std::string& type : family_names())
+    for (const AttentionMode& mode : modes()) {
+      Model model(type);
+      const auto prompt = random_ids(20, 37, 7);
+      const auto generate = [&](bool cached, std::vector<Tensor>& logits) {
+        Generator generator(model.decoder, &*model.focus, mode, cached);
+        std::vector<std::int32_t> ids = prompt;
+        Rng rng;
+        logits.push_back(generator.next_logits(ids));
+        for (int i = 0; i < 40; ++i) {
+          ids.push_back(sample(logits.back().span(), {}, rng));
+          logits.push_back(generator.next_logits(std::span(ids).last(1)));
+        }
+        EXPECT_EQ(generator.size(), 60);
+        return ids;
+      };
+      std::vector<Tensor> cached, whole;
+      EXPECT_EQ(generate(true, cached), generate(false, whole)) << type << ", " << mode.name();
+      for (std::size_t i = 0; i < whole.size(); ++i)
+        EXPECT_LE(relative_difference(cached[i], whole[i]), tolerance(2e-5, 1e-10))
+            << type << ", " << mode.name() << ", token " << i;
+    }
+}
+
+TEST(Generator, TakesSeveralTokensAtATime) {
+  for (const AttentionMode& mode : modes()) {
+    Model model("llama");
+    const auto ids = random_ids(60, 37, 7);
+    Generator whole(model.decoder, &*model.focus, mode, false);
+    const Tensor expected = whole.next_logits(ids);
+    Generator generator(model.decoder, &*model.focus, mode);
+    generator.next_logits(std::span(ids).first(1));
+    generator.next_logits(std::span(ids).subspan(1, 40));
+    EXPECT_LE(relative_difference(generator.next_logits(std::span(ids).subspan(41)), expected),
+              tolerance(2e-5, 1e-10))
+        << mode.name();
+  }
+}
+
+TEST(Generator, AModelWithoutFocusIsDense) {
+  Decoder decoder = tiny_decoder("llama");
+  const auto ids = random_ids(30, 37, 7);
+  const AttentionMode dense{.kind = Kind::dense};
+  const Tensor expected = Generator(decoder, nullptr, dense, false).next_logits(ids);
+  Generator cached(decoder, nullptr, dense);
+  cached.next_logits(std::span(ids).first(29));
+  EXPECT_LE(relative_difference(cached.next_logits(std::span(ids).last(1)), expected),
+            tolerance(2e-5, 1e-10));
+}
+
+TEST(RoutedCache, ReadsTheShareOfPairsThatTheStatisticsCount) {
+  Model model("llama");
+  const AttentionMode mode{.kind = Kind::hard, .top_k = 1};
+  const auto ids = random_ids(100, 37, 7);
+  model.focus->mode = mode;
+  const auto attended = [&](Index tokens) {
+    const NoGrad guard;
+    model.focus->reset_statistics();
+    model.focus->gather_statistics = true;
+    model.decoder.hidden_states(std::span(ids).first(static_cast<std::size_t>(tokens)), 1);
+    PairCounts pairs;
+    for (const GroupStatistics& layer : model.focus->statistics) pairs += layer.pairs;
+    return pairs;
+  };
+  const PairCounts prompt = attended(50), all = attended(100);
+  Generator generator(model.decoder, &*model.focus, mode);
+  generator.next_logits(std::span(ids).first(50));
+  EXPECT_EQ(generator.cache()->share_read(), 1);
+  for (std::size_t t = 50; t < 100; ++t) generator.next_logits(std::span(ids).subspan(t, 1));
+  EXPECT_DOUBLE_EQ(generator.cache()->share_read(),
+                   static_cast<double>(all.attended - prompt.attended) /
+                       static_cast<double>(all.all - prompt.all));
+  EXPECT_LT(generator.cache()->share_read(), 0.7);
+  EXPECT_EQ(generator.cache()->size(), 100);
+  EXPECT_GE(generator.cache()->bytes(), 3 * 100 * 2 * 2 * 6 * sizeof(Real));
+}
+
+TEST(RoutedCache, LeavesTheDecoderAsItWas) {
+  Model model("llama");
+  const auto ids = random_ids(30, 37, 7);
+  const NoGrad guard;
+  const Tensor before = model.decoder.hidden_states(ids, 1).value();
+  {
+    RoutedCache cache(model.decoder, &*model.focus, {.kind = Kind::dense});
+    EXPECT_FALSE(same_bits(model.decoder.hidden_states(ids, 1).value(), before));
+  }
+  EXPECT_TRUE(same_bits(model.decoder.hidden_states(ids, 1).value(), before));
+}
+
+TEST(RoutedCache, APassFromPositionZeroStartsAnew) {
+  Model model("gpt2");
+  const auto ids = random_ids(30, 37, 7);
+  const NoGrad guard;
+  RoutedCache cache(model.decoder, &*model.focus, {.kind = Kind::hard, .top_k = 1});
+  model.decoder.hidden_states(ids, 1);
+  model.decoder.hidden_states(std::span(ids).first(10), 1);
+  EXPECT_EQ(cache.size(), 10);
+}
+
+TEST(RoutedCache, RejectsWhatCannotGenerate) {
+  Model model("llama", Balance::sequence);
+  const auto make = [&](FocusModel* focus, const AttentionMode& mode) {
+    RoutedCache cache(model.decoder, focus, mode);
+  };
+  EXPECT_THROW(make(&*model.focus, {.kind = Kind::soft}), std::invalid_argument);
+  EXPECT_THROW(make(&*model.focus, {.kind = Kind::hard, .balance = Balance::sequence}),
+               std::invalid_argument);
+  EXPECT_THROW(make(nullptr, {.kind = Kind::hard}), std::invalid_argument);
+}
+
+TEST(RoutedCache, RejectsPassesThatDoNotFit) {
+  Model model("llama");
+  const auto ids = random_ids(30, 37, 7);
+  // Without a cache nothing holds the tokens before.
+  const NoGrad guard;
+  EXPECT_THROW(model.decoder.hidden_states(ids, 1, 5), std::invalid_argument);
+  RoutedCache cache(model.decoder, &*model.focus, {.kind = Kind::hard, .top_k = 1});
+  EXPECT_THROW(model.decoder.hidden_states(ids, 1, 5), std::invalid_argument);  // it is empty
+  EXPECT_THROW(model.decoder.hidden_states(ids, 2), std::invalid_argument);     // two sequences
+  model.decoder.hidden_states(ids, 1);
+  EXPECT_THROW(model.decoder.hidden_states(std::span(ids).first(1), 1, 31), std::invalid_argument);
+  EXPECT_THROW(model.decoder.hidden_states(ids, 1, -1), std::invalid_argument);
+}
+
+TEST(RoutedCache, RefusesToRecordAGraph) {
+  Model model("llama");
+  RoutedCache cache(model.decoder, &*model.focus, {.kind = Kind::dense});
+  EXPECT_THROW(model.decoder.hidden_states(random_ids(5, 37, 7), 1), std::invalid_argument);
+}
+
+TEST(Generator, StopsAtTheLastLearnedPosition) {
+  Model model("gpt2");
+  Generator generator(model.decoder, &*model.focus, {.kind = Kind::dense});
+  generator.next_logits(random_ids(128, 37, 7));
+  EXPECT_THROW(generator.next_logits(random_ids(1, 37, 7)), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace focus

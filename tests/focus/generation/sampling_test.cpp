@@ -1,0 +1,117 @@
+#include "focus/generation/sampling.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+#include <vector>
+
+namespace focus {
+namespace {
+
+/// Logits whose softmax is these probabilities.
+std::vector<Real> logits_of(const std::vector<double>& probabilities) {
+  std::vector<Real> logits;
+  for (const double p : probabilities) logits.push_back(static_cast<Real>(std::log(p)));
+  return logits;
+}
+
+std::vector<double> frequencies(const std::vector<Real>& logits, const SamplingOptions& options,
+                                int draws = 40000) {
+  Rng rng(5);
+  std::vector<double> counts(logits.size(), 0);
+  for (int i = 0; i < draws; ++i)
+    counts[static_cast<std::size_t>(sample(logits, options, rng))] += 1.0 / draws;
+  return counts;
+}
+
+void expect_frequencies(const std::vector<double>& actual, const std::vector<double>& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  // Five standard deviations of a share of 40000 draws are at most 0.0125.
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    if (expected[i] == 0)
+      EXPECT_EQ(actual[i], 0) << i;
+    else
+      EXPECT_NEAR(actual[i], expected[i], 0.0125) << i;
+  }
+}
+
+const std::vector<double> kShares = {0.1, 0.4, 0.05, 0.3, 0.15};
+
+TEST(Sampling, TemperatureZeroIsTheHighestAndDrawsNoNumber) {
+  Rng rng(1);
+  const Rng::State before = rng.state();
+  EXPECT_EQ(sample(logits_of(kShares), {}, rng), 1);
+  EXPECT_EQ(sample(std::vector<Real>{2, 7, 7, 1}, {}, rng), 1);  // a tie
+  EXPECT_EQ(rng.state(), before);
+}
+
+TEST(Sampling, TemperatureOneDrawsFromTheSoftmax) {
+  expect_frequencies(frequencies(logits_of(kShares), {.temperature = 1}), kShares);
+}
+
+TEST(Sampling, TemperatureSharpens) {
+  // At temperature 1/2 probabilities are squared and renormalised.
+  std::vector<double> squared;
+  double sum = 0;
+  for (const double p : kShares) sum += p * p;
+  for (const double p : kShares) squared.push_back(p * p / sum);
+  expect_frequencies(frequencies(logits_of(kShares), {.temperature = 0.5}), squared);
+}
+
+TEST(Sampling, TopKKeepsTheKHighestAndOneIsGreedy) {
+  expect_frequencies(frequencies(logits_of(kShares), {.temperature = 1, .top_k = 2}),
+                     {0, 4.0 / 7, 0, 3.0 / 7, 0});
+  expect_frequencies(frequencies(logits_of(kShares), {.temperature = 3, .top_k = 1}),
+                     {0, 1, 0, 0, 0});
+  expect_frequencies(frequencies(logits_of(kShares), {.temperature = 1, .top_k = 99}), kShares);
+}
+
+TEST(Sampling, TopPKeepsTheSmallestSetThatReachesIt) {
+  expect_frequencies(frequencies(logits_of(kShares), {.temperature = 1, .top_p = 0.6}),
+                     {0, 4.0 / 7, 0, 3.0 / 7, 0});
+  expect_frequencies(frequencies(logits_of(kShares), {.temperature = 1, .top_p = 0.71}),
+                     {0, 0.4 / 0.85, 0, 0.3 / 0.85, 0.15 / 0.85});
+  expect_frequencies(frequencies(logits_of(kShares), {.temperature = 1, .top_p = 1e-9}),
+                     {0, 1, 0, 0, 0});
+}
+
+TEST(Sampling, TopPActsOnWhatTemperatureAndTopKLeft) {
+  // Of {4/7, 3/7} the first alone reaches 0.5; of all five it would not.
+  expect_frequencies(frequencies(logits_of(kShares), {.temperature = 1, .top_k = 2, .top_p = 0.5}),
+                     {0, 1, 0, 0, 0});
+  expect_frequencies(frequencies(logits_of(kShares), {.temperature = 1, .top_p = 0.5}),
+                     {0, 4.0 / 7, 0, 3.0 / 7, 0});
+}
+
+TEST(Sampling, SameSeedSameTokens) {
+  const auto draw = [](std::uint64_t seed) {
+    Rng rng(seed);
+    std::vector<std::int32_t> ids;
+    for (int i = 0; i < 50; ++i) ids.push_back(sample(logits_of(kShares), {.temperature = 1}, rng));
+    return ids;
+  };
+  EXPECT_EQ(draw(3), draw(3));
+  EXPECT_NE(draw(3), draw(4));
+}
+
+TEST(Sampling, HugeLogitsAndImpossibleOnes) {
+  const Real none = -std::numeric_limits<Real>::infinity();
+  expect_frequencies(frequencies({none, 1e30f, none, 1e30f}, {.temperature = 1}), {0, 0.5, 0, 0.5});
+  Rng rng(1);
+  EXPECT_THROW(sample(std::vector<Real>{none, none}, {}, rng), std::invalid_argument);
+}
+
+TEST(Sampling, RejectsOptionsOutOfRange) {
+  for (const SamplingOptions& bad :
+       {SamplingOptions{.temperature = -1}, SamplingOptions{.temperature = INFINITY},
+        SamplingOptions{.temperature = NAN}, SamplingOptions{.top_k = -1},
+        SamplingOptions{.top_p = 0}, SamplingOptions{.top_p = 1.5}, SamplingOptions{.top_p = NAN}})
+    EXPECT_THROW(bad.validate(), std::invalid_argument);
+  Rng rng(1);
+  EXPECT_THROW(sample({}, {}, rng), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace focus
