@@ -1,4 +1,4 @@
-#include "focus/rivals/rival_model.h"
+#include "focus/mechanism.h"
 
 #include <gtest/gtest.h>
 
