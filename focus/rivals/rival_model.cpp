@@ -66,7 +66,7 @@ RivalModel::RivalModel(RivalConfig config, const ModelConfig& shape) : config_(s
 std::string RivalModel::name() const {
   return std::visit(
       Overloaded{
-          [](const WindowConfig& c) { return fmt::format("window {}", c.window); },
+          [](const WindowConfig& c) { return fmt::format("window w={}", c.local_window); },
           [](const PerformerConfig& c) { return fmt::format("performer m={}", c.num_features); },
           [](const RoutingTransformerConfig& c) {
             return fmt::format("routing {}{}{}", c.num_clusters, c.shared_qk ? " shared" : "",
@@ -108,7 +108,7 @@ Variable RivalModel::attend(const MechanismInputs& in) {
   const Variable out = std::visit(
       Overloaded{[&](const WindowConfig& c) {
                    for (Index s = 0; gather_statistics && s < batch; ++s)
-                     counts += count_window_pairs(seq_len, c.window, window);
+                     counts += count_window_pairs(seq_len, c.local_window, window);
                    return window_attention(in.q, in.k, in.v, in.options, c);
                  },
                  [&](const PerformerConfig&) {
