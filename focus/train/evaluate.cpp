@@ -150,6 +150,13 @@ Score evaluate(const Decoder& decoder, const EvalText& text, const EvalOptions& 
   return score;
 }
 
+std::string_view EvalRow::kind() const {
+  if (!rival.empty()) return "rival";
+  if (mode.kind == AttentionMode::Kind::dense) return "dense";
+  if (mode.kind == AttentionMode::Kind::soft) return "soft";
+  return mode.top_k == 0 ? "local" : "hard";
+}
+
 bool EvalRow::has_groups() const {
   const bool local_only = mode.kind == AttentionMode::Kind::hard && mode.top_k == 0;
   return rival.empty() && mode.kind != AttentionMode::Kind::dense && !local_only;
@@ -231,6 +238,7 @@ nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows, bool with_spe
   for (const EvalRow& row : rows) {
     nlohmann::ordered_json json = {
         {"attention", row.name()},
+        {"kind", row.kind()},
         {"top_k", nullptr},
         {"routing", nullptr},
         {"compute", name_of(row.compute)},
@@ -242,6 +250,8 @@ nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows, bool with_spe
         {"pairs_attended", row.groups.pairs}};
     if (with_speed) json["tokens_per_second"] = row.rate();
     if (row.mode.kind == AttentionMode::Kind::hard) json["top_k"] = row.mode.top_k;
+    if (row.kind() == "hard")
+      json["gate"] = enum_names(row.mode.hard_gate)[static_cast<std::size_t>(row.mode.hard_gate)];
     for (const auto& [key, value] : row.settings) json["settings"][key] = value;
     if (row.has_groups()) {
       json["routing"] = enum_names(row.mode.balance)[static_cast<std::size_t>(row.mode.balance)];

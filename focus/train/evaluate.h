@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -78,6 +79,8 @@ struct EvalRow {
 
   /// What attended: the rival's name, or the mode's.
   std::string name() const { return rival.empty() ? mode.name() : rival; }
+  /// "dense", "local" (Focus's window alone), "soft", "hard" or "rival".
+  std::string_view kind() const;
   bool has_groups() const;
   bool causal() const;
   /// "-", "not causal", "carried", "sequence (not causal)", "none"
