@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "data/settings/recipe.h"
 #include "autograd/check.h"
 #include "data/files/durable_file.h"
+#include "data/settings/recipe.h"
 #include "data/text/text.h"
 
 namespace focus {
@@ -18,6 +18,19 @@ void parse_arguments(CLI::App& app, Arguments arguments) {
   } catch (const CLI::ParseError& error) {
     throw CommandDone{app.exit(error) == 0 ? 0 : 2};
   }
+}
+
+void replaced_option(CLI::App& app, const std::string& old, const std::string& sentence) {
+  const auto refuse = [&app, sentence](const CLI::results_t&) -> bool {
+    fmt::print(stderr, "{}: {}\n", app.get_name(), sentence);
+    throw CommandDone{2};
+  };
+  // With a value or without; at once, before anything else that is wrong is told.
+  app.add_option(old, refuse)->expected(0, 1)->trigger_on_parse()->group("");
+}
+
+void renamed_option(CLI::App& app, const std::string& old, const std::string& now) {
+  replaced_option(app, old, fmt::format("{} is called {} now", old, now));
 }
 
 void add_recipe_arguments(CLI::App& app, std::string& recipe) {

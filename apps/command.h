@@ -41,6 +41,12 @@ struct CommandDone {
 /// Parses, or throws CommandDone.
 void parse_arguments(CLI::App& app, Arguments arguments);
 
+/// An option of before, left out of --help: who gives it gets "COMMAND: OLD is called NOW now" on
+/// stderr and exit status 2.
+void renamed_option(CLI::App& app, const std::string& old, const std::string& now);
+/// The same where no single word took its place: "COMMAND: SENTENCE".
+void replaced_option(CLI::App& app, const std::string& old, const std::string& sentence);
+
 /// A recipe's place and key=value overrides on the command line: declares them, with every key in
 /// the help.
 void add_recipe_arguments(CLI::App& app, std::string& recipe);
