@@ -8,6 +8,7 @@
 
 #include "focus/lora/lora_io.h"
 #include "apps/terminal/progress.h"
+#include "focus/train/metrics.h"
 #include "data/settings/recipe.h"
 #include "focus/train/rival_io.h"
 #include "autograd/check.h"
