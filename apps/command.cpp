@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "data/settings/recipe.h"
 #include "autograd/check.h"
 #include "data/files/durable_file.h"
+#include "data/settings/recipe.h"
 
 namespace focus {
 

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "apps/compare/child.h"
+#include "focus/train/metrics.h"
 #include "focus/train/model_files.h"
 #include "apps/terminal/progress.h"
 #include "data/settings/recipe.h"
