@@ -5,10 +5,10 @@
 #include <chrono>
 #include <limits>
 
+#include "autograd/attention/tiled_steps.h"
 #include "autograd/check.h"
 #include "autograd/parallel.h"
 #include "autograd/profile.h"
-#include "autograd/attention/tiled_steps.h"
 
 namespace focus {
 namespace {

@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "autograd/parallel.h"
 #include "autograd/attention/tiled_attention.h"
 #include "autograd/attention/tiled_steps.h"
+#include "autograd/parallel.h"
 
 namespace focus {
 namespace {

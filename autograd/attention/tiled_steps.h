@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "autograd/ops/dropout_mask.h"
-#include "autograd/gemm/gemm.h"
 #include "autograd/attention/tiled_rows.h"
+#include "autograd/gemm/gemm.h"
+#include "autograd/ops/dropout_mask.h"
 
 // What forward and backward do alike with a pair of tiles.
 namespace focus::tiled {

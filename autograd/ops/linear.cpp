@@ -1,10 +1,10 @@
 #include "autograd/check.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/ops.h"
+#include "autograd/ops/sum_rows.h"
 #include "autograd/ops/weight_products.h"
 #include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"
-#include "autograd/ops/sum_rows.h"
 
 namespace focus {
 namespace {

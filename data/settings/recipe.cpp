@@ -10,9 +10,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "data/settings/recipe_yaml.h"
 #include "autograd/check.h"
 #include "data/files/json_reader.h"
+#include "data/settings/recipe_yaml.h"
 #include "data/text/unicode.h"
 
 namespace focus {

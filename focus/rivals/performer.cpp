@@ -5,11 +5,11 @@
 #include <limits>
 #include <vector>
 
+#include "autograd/attention/tiled_attention.h"
 #include "autograd/check.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"
-#include "autograd/attention/tiled_attention.h"
 
 namespace focus {
 namespace {

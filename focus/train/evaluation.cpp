@@ -119,8 +119,7 @@ std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std
        expand_text_paths(std::vector<std::filesystem::path>(paths.begin(), paths.end()))) {
     const std::string text = read_text_file(path);
     for (const std::string_view part : split_documents(text, settings.separator)) {
-      if (settings.max_documents > 0 &&
-          static_cast<Index>(texts.size()) == settings.max_documents)
+      if (settings.max_documents > 0 && static_cast<Index>(texts.size()) == settings.max_documents)
         return texts;
       texts.push_back(tokenized(model, path.string(),
                                 settings.separator.empty() ? part : trimmed(part),

@@ -13,11 +13,33 @@ std::uint64_t dropout_key(const RunConfig& config, std::int64_t step, int part) 
   return rng.next() + static_cast<std::uint64_t>(step * config.data.accumulate + part);
 }
 
+/// Dropout in the forward passes of one scope.
+class DropoutScope {
+ public:
+  DropoutScope(Decoder& decoder, std::uint64_t key) : decoder_(decoder) {
+    decoder_.dropout_key = key;
+  }
+  ~DropoutScope() { decoder_.dropout_key.reset(); }
+  DropoutScope(const DropoutScope&) = delete;
+  DropoutScope& operator=(const DropoutScope&) = delete;
+
+ private:
+  Decoder& decoder_;
+};
+
 }  // namespace
+
+void check_positions(const RunConfig& config, const LoadedModel& model) {
+  const Index positions = model.decoder->config().max_position_embeddings;
+  if (config.data.context > positions)
+    fail("data.context {} is longer than the {} positions of {}", config.data.context, positions,
+         model.where);
+}
 
 Session::Session(RunConfig config, LoadedModel model, TrainingData data)
     : config_(std::move(config)), model_(std::move(model)), data_(std::move(data)) {
   config_.validate_step();
+  check_positions(config_, model_);
   for (const auto& adapter : model_.adapters) adapter->set_trainable(true);
   enter_phase(0);
 }

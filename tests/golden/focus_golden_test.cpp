@@ -1,8 +1,8 @@
 // The Focus attention sub-layer, op by op, against the reference implementation in float64.
 #include "focus/attention/gated_attention.h"
+#include "focus/attention/sparse_attention.h"
 #include "focus/routing/routing.h"
 #include "focus/routing/sinkhorn.h"
-#include "focus/attention/sparse_attention.h"
 #include "tests/support/golden_model.h"
 
 namespace focus {

@@ -47,7 +47,7 @@ TEST_P(LoraOf, StartsAsTheBaseAndIsMergedToWhatItComputes) {
   const Tensor base = logits_of(decoder);
   Rng rng(3);
   LoraModel lora({.r = 3, .alpha = 2}, decoder, rng);
-  lora.compose();
+  lora.compose(decoder);
   EXPECT_TRUE(same_bits(logits_of(decoder), base)) << "B = 0 must add nothing";
   fill(lora);
   const Tensor adapted = logits_of(decoder);
@@ -108,9 +108,9 @@ TEST_P(LoraOf, FilesGiveTheSameAdapter) {
   const TempFolder folder;
   write_peft_adapter(folder.path(), lora, "base");
   const auto again = read_peft_adapter(folder.path(), decoder);
-  again->compose();
+  again->compose(decoder);
   const Tensor read = logits_of(decoder);
-  lora.compose();
+  lora.compose(decoder);
   EXPECT_TRUE(same_bits(read, logits_of(decoder)));
 }
 
@@ -122,7 +122,7 @@ TEST(Lora, DropoutFollowsItsKeyAlone) {
   Rng rng(3);
   LoraModel lora({.dropout = 0.5}, decoder, rng);
   fill(lora);
-  lora.compose();
+  lora.compose(decoder);
   const Tensor without = logits_of(decoder);
   decoder.dropout_key = 7;
   const Tensor seven = logits_of(decoder);
@@ -172,7 +172,7 @@ TEST(Lora, AFrozenBaseInBf16LetsGradientsThrough) {
   Rng rng(3);
   LoraModel lora({}, decoder, rng);
   fill(lora);
-  lora.compose();
+  lora.compose(decoder);
   set_requires_grad(lora, true);
   backward(decoder.loss(some_ids(20), 2));
   for_each_parameter(
