@@ -8,6 +8,7 @@
 #include "autograd/check.h"
 #include "focus/routing/balance_losses.h"
 #include "focus/routing/centroids.h"
+#include "focus/attention/gated_attention.h"
 #include "focus/attention/sparse_attention.h"
 
 namespace focus {

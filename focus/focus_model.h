@@ -3,7 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "focus/attention/gated_attention.h"
+#include "focus/attention/gate.h"
+#include "focus/attention/pair_counts.h"
 #include "focus/routing/routing.h"
 #include "layers/decoder.h"
 
