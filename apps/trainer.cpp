@@ -15,6 +15,7 @@
 #include "data/files/checkpoint_folder.h"
 #include "data/files/checksum.h"
 #include "data/files/durable_file.h"
+#include "data/text/tokenize.h"
 #include "focus/lora/peft_adapter.h"
 #include "layers/weights.h"
 

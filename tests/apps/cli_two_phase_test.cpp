@@ -1,7 +1,7 @@
 #include "focus/train/focus_io.h"
 #include "data/settings/recipe.h"
 #include "apps/trainer.h"
-#include "data/text/token_file.h"
+#include "data/text/tokenize.h"
 #include "tests/support/cli.h"
 
 // method two_phase: centroids on the frozen base, then everything.
