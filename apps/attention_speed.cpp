@@ -8,7 +8,6 @@
 #include "autograd/check.h"
 #include "autograd/clock.h"
 #include "focus/routing/routing.h"
-#include "focus/attention/gated_attention.h"
 #include "focus/attention/sparse_attention.h"
 
 namespace focus {
