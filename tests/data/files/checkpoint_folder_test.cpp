@@ -30,7 +30,7 @@ TEST(CheckpointFolder, KeepsTheNewest) {
   CheckpointFolder checkpoints(folder / "run/checkpoints", 2);
   EXPECT_FALSE(checkpoints.latest());
   EXPECT_EQ(checkpoints.path_for(120), folder / "run/checkpoints/step_000120.h5");
-  for (const std::int64_t step : {10, 30, 40, 1'234'567}) save(checkpoints, step);
+  for (const std::int64_t step : {10, 20, 30, 40, 1'234'567}) save(checkpoints, step);
   EXPECT_FALSE(fs::exists(checkpoints.path_for(10)));
   EXPECT_FALSE(fs::exists(checkpoints.path_for(30)));
   EXPECT_TRUE(fs::exists(checkpoints.path_for(40)));
