@@ -223,11 +223,6 @@ void StoreWriter::text(const std::string& path, std::string_view bytes) {
   impl_->put_dataset(path, "u8", H5T_STD_U8LE, {&size, 1}, std::as_bytes(std::span(bytes)));
 }
 
-void StoreWriter::integers(const std::string& path, std::span<const std::uint64_t> values) {
-  const Index size = static_cast<Index>(values.size());
-  impl_->put_dataset(path, "u64", H5T_STD_U64LE, {&size, 1}, std::as_bytes(values));
-}
-
 void StoreWriter::tensor(const std::string& path, const Tensor& tensor) {
   check(tensor.defined(), "{}: tensor '{}' is undefined", impl_->name(), path);
   tensor_raw(path, tensor.shape().dims(), sizeof(Real) == sizeof(float) ? Dtype::f32 : Dtype::f64,

@@ -12,8 +12,8 @@
 
 #include "autograd/check.h"
 #include "data/files/json_reader.h"
+#include "data/files/utf8.h"
 #include "data/settings/recipe_yaml.h"
-#include "data/text/unicode.h"
 
 namespace focus {
 namespace {

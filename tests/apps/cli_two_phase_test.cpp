@@ -1,5 +1,5 @@
 #include "data/settings/recipe.h"
-#include "data/text/token_file.h"
+#include "data/text/tokenize.h"
 #include "focus/focus_files.h"
 #include "focus/train/training.h"
 #include "tests/support/cli.h"

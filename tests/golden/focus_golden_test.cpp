@@ -1,5 +1,6 @@
 // The Focus attention sub-layer, op by op, against the reference implementation in float64.
 #include "focus/attention/gated_attention.h"
+#include "focus/attention/pair_counts.h"
 #include "focus/attention/sparse_attention.h"
 #include "focus/routing/routing.h"
 #include "focus/routing/sinkhorn.h"

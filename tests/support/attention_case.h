@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "focus/attention/gated_attention.h"
+#include "focus/attention/gate.h"
 #include "tests/support/compare.h"
 #include "tests/support/composed.h"
 #include "tests/support/random.h"
