@@ -57,18 +57,6 @@ std::uint64_t dropout_key(const RunConfig& config, std::int64_t step, int part) 
   return rng.next() + static_cast<std::uint64_t>(step * config.data.accumulate + part);
 }
 
-/// Dropout in the forward passes of one scope.
-class Dropout {
- public:
-  Dropout(Decoder& decoder, std::uint64_t key) : decoder_(decoder) { decoder_.dropout_key = key; }
-  ~Dropout() { decoder_.dropout_key.reset(); }
-  Dropout(const Dropout&) = delete;
-  Dropout& operator=(const Dropout&) = delete;
-
- private:
-  Decoder& decoder_;
-};
-
 /// The largest group's share of the tokens: of each layer, and their mean. Nothing without Focus.
 void add_group_shares(nlohmann::ordered_json& record, const std::vector<GroupStatistics>& layers) {
   if (layers.empty()) return;
@@ -128,8 +116,7 @@ Trainer::Trainer(RunConfig config, const ModelConfig& shape) : config_(std::move
   model_.decoder = std::make_unique<Decoder>(shape);
   initialise(*model_.decoder, rng);
   if (config_.compute == Compute::bf16) {
-    store_in_bf16(*model_.decoder);
-    trim_pool();  // or the float32 weights' memory would stay with the pool
+    freeze_matrices(*model_.decoder, MatrixForm::bf16);
   }
   compose(rng);
   const auto vocab_size = static_cast<std::int32_t>(shape.vocab_size);
@@ -234,8 +221,8 @@ void Trainer::read_data() {
 
 NamedParameters Trainer::trainable() {
   NamedParameters parameters;
-  const auto add = [&](const std::string& name, Variable& p) {
-    if (p.requires_grad()) parameters.push_back({name, p});
+  const auto add = [&](const std::string& name, const Weight& p) {
+    if (p.requires_grad()) parameters.push_back({name, p.variable()});
   };
   for_each_parameter(*model_.decoder, add, "model");
   if (focus_) for_each_parameter(*focus_, add, "focus");
@@ -268,7 +255,7 @@ StepResult Trainer::step_once(std::int64_t step) {
   double loss_of_text = 0;
   StepResult done = training_step(*adamw_, phase_, step, config_.data.accumulate, [&](int part) {
     const Batch batch = train_->next();
-    const Dropout dropout(*model_.decoder, dropout_key(config_, step, part));
+    const TrainingPass pass(*model_.decoder, dropout_key(config_, step, part));
     Variable loss = model_.decoder->loss(batch.ids, batch.batch);
     loss_of_text += static_cast<double>(loss.value()[0]) / config_.data.accumulate;
     for (std::size_t i = 0; i < step_groups_.size(); ++i)
@@ -346,10 +333,7 @@ double DryRun::tokens_per_step() const {
 
 DryRun Trainer::dry_run() {
   DryRun dry;
-  const auto add = [&](const std::string&, const Variable& p) {
-    dry.weight_bytes +=
-        static_cast<std::size_t>(p.shape().size()) * (p.in_bf16() ? sizeof(Bf16) : sizeof(Real));
-  };
+  const auto add = [&](const std::string&, const Weight& p) { dry.weight_bytes += p.bytes(); };
   for_each_parameter(*model_.decoder, add);
   if (focus_) for_each_parameter(*focus_, add);
   if (lora_) for_each_parameter(*lora_, add);

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <numeric>
-#include <ranges>
 #include <span>
 
 namespace focus {
@@ -26,11 +25,17 @@ AttentionPlan::Reach AttentionPlan::reach(Index begin, Index end) const {
 }
 
 AttentionPlan::Rows AttentionPlan::rows_in(const Reach& reach, Rows rows) const {
-  const auto all = std::views::iota(rows.begin, rows.end);
-  const auto after = [&](Index last) -> Index {
-    const auto is_before = [&](Index row) { return token(row) <= last; };
-    return rows.begin +
-           static_cast<Index>(std::ranges::partition_point(all, is_before) - all.begin());
+  // The first row whose token lies after `last`.
+  const auto after = [&](Index last) {
+    Index begin = rows.begin, end = rows.end;
+    while (begin < end) {
+      const Index middle = begin + (end - begin) / 2;
+      if (token(middle) <= last)
+        begin = middle + 1;
+      else
+        end = middle;
+    }
+    return begin;
   };
   const Index begin = after(reach.after);
   return {begin, std::max(begin, after(reach.last))};

@@ -5,10 +5,10 @@
 #include <chrono>
 #include <limits>
 
+#include "autograd/attention/tiled_steps.h"
 #include "autograd/check.h"
 #include "autograd/parallel.h"
 #include "autograd/profile.h"
-#include "autograd/attention/tiled_steps.h"
 
 namespace focus {
 namespace {
@@ -17,7 +17,7 @@ using namespace tiled;
 using Clock = std::chrono::steady_clock;
 static_assert(std::is_same_v<Clock::duration, std::chrono::nanoseconds>);
 
-/// Heads that share a gate or a plan of positions are one task, unless there are too few query
+/// Heads that share a gate or a permuted plan are one task, unless there are too few query
 /// tiles for that: then they come in groups, so that there are about so many tasks.
 constexpr Index kForwardTasks = 16;
 constexpr Real kMasked = -std::numeric_limits<Real>::infinity();
@@ -70,7 +70,7 @@ class Task {
         k_(reader(job.keys, s_, group_)),
         v_(reader(job.values, s_, group_)),
         packed_size_(s_.head_dim * kQueries),
-        acc_size_(apart(kQueries * s_.padded_dim)),
+        acc_size_(stride_of_heads(kQueries * s_.padded_dim)),
         buffer_(kKeys * kQueries + kQueries +
                 group_.count * (packed_size_ + 2 * kQueries + acc_size_)),
         scores_(buffer_.data()),
@@ -132,7 +132,7 @@ class Task {
     const Real* gate = worker_ ? worker_->gate(t) : nullptr;
     for (Index g = 0; g < group_.count; ++g) {
       const Index kv_head = s_.kv_head_of(group_.first + g);
-      count(s_, seen_, rows_, 2);
+      tally(s_, seen_, rows_, 2);
       products(s_, seen_, k_, kv_head, {packed_ + g * packed_size_, s_.head_dim, padded_rows_},
                scores_);
       if (options.softcap > 0) soft_cap(seen_, options.softcap, scores_);

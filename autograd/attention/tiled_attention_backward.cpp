@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "autograd/parallel.h"
 #include "autograd/attention/tiled_attention.h"
 #include "autograd/attention/tiled_steps.h"
+#include "autograd/parallel.h"
 
 namespace focus {
 namespace {
@@ -13,7 +13,7 @@ using namespace tiled;
 /// plan are too few, tasks share key and value gradients: each has its own, summed in a fixed
 /// order. A constant, so that bits do not depend on the thread count.
 constexpr Index kTasks = 8;
-/// Key heads that share a gate, or what a plan of positions gathers: copies want more room.
+/// Key heads that share a gate, or what a permuted plan gathers: copies want more room.
 constexpr Index kGateHeads = 4, kGatherHeads = 2;
 /// Numbers of keys, of all its heads together, that a task goes through with its queries before it
 /// turns to other keys: these, their values and the gradients of both stay in the cache.
@@ -60,14 +60,14 @@ class Task {
         gate_use_(job.rule ? job.rule->gate_use() : simd::GateUse::score),
         k_(reader(job.keys, s_, group_)),
         v_(reader(job.values, s_, group_)),
-        packed_size_(apart(kQueries * s_.padded_dim)),
-        transposed_size_(apart(s_.head_dim * kQueries)),
-        buffer_(3 * apart(kKeys * kQueries) +
+        packed_size_(stride_of_heads(kQueries * s_.padded_dim)),
+        transposed_size_(stride_of_heads(s_.head_dim * kQueries)),
+        buffer_(3 * stride_of_heads(kKeys * kQueries) +
                 group_.count * (3 * packed_size_ + 2 * transposed_size_ + 2 * kQueries)),
         p_(buffer_.data()),
-        d_(p_ + apart(kKeys * kQueries)),
-        d_gate_(d_ + apart(kKeys * kQueries)),
-        q_columns_(d_gate_ + apart(kKeys * kQueries)),
+        d_(p_ + stride_of_heads(kKeys * kQueries)),
+        d_gate_(d_ + stride_of_heads(kKeys * kQueries)),
+        q_columns_(d_gate_ + stride_of_heads(kKeys * kQueries)),
         dout_columns_(q_columns_ + group_.count * transposed_size_),
         q_panels_(dout_columns_ + group_.count * transposed_size_),
         dout_panels_(q_panels_ + group_.count * packed_size_),
@@ -133,7 +133,7 @@ class Task {
     if (gate_grad) std::fill_n(d_gate_, t.cols() * kQueries, Real(0));
     for (Index g = 0; g < group_.count; ++g) {
       const Index kv_head = s_.kv_head_of(group_.first + g);
-      count(s_, seen_, rows_, 1 + job_.want_scores + job_.wanted.v + job_.wanted.q + job_.wanted.k);
+      tally(s_, seen_, rows_, 1 + job_.want_scores + job_.wanted.v + job_.wanted.q + job_.wanted.k);
       products(s_, seen_, k_, kv_head,
                {q_columns_ + g * transposed_size_, s_.head_dim, padded_rows_}, p_);
       if (in.options.softcap > 0) soft_cap(seen_, in.options.softcap, p_);

@@ -35,8 +35,7 @@ struct GateOptions {
 /// g [batch, seq_len, num_groups]; the rest as attention(). Differentiable in q, k, v and g. Throws
 /// where the gate has membership sets: hard attention is sparse_attention's.
 Variable gated_attention(const Variable& q, const Variable& k, const Variable& v, const Variable& g,
-                         const AttentionOptions& options, const GateOptions& gate,
-                         Tensor* lse = nullptr);
+                         const AttentionOptions& options, const GateOptions& gate);
 
 /// Pairs (i, j) of `sequences` causal sequences, within the layer's own sliding window.
 struct PairCounts {

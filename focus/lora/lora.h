@@ -56,8 +56,8 @@ class LoraModel {
 
   const LoraConfig& config() const { return config_; }
 
-  /// Adds to the decoder's linears; this model must outlive them. Their inputs are dropped where
-  /// the decoder's dropout_key is set.
+  /// Adds to the decoder's linears; this model must outlive them. Their inputs are dropped
+  /// within a TrainingPass of the decoder.
   void compose();
   /// Takes it off again.
   void detach();

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/check.h"
+#include "autograd/soft_cap.h"
 
 namespace focus {
 
@@ -22,7 +23,7 @@ HeadView head_view(const Tensor& q, const Tensor& k, const Tensor& v, Index sequ
 }
 
 Real capped(Real s, const AttentionOptions& options) {
-  return options.softcap > 0 ? options.softcap * std::tanh(s / options.softcap) : s;
+  return soft_cap(s, options.softcap);
 }
 
 Real score(const Real* q, const Real* k, Index head_dim, const AttentionOptions& options) {

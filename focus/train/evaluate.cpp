@@ -168,7 +168,7 @@ std::string EvalRow::routing() const {
 EvalRow evaluate_mode(const Decoder& decoder, FocusModel* focus, const AttentionMode& mode,
                       std::span<const EvalText> texts, const EvalOptions& options,
                       const std::function<void(double)>& progress) {
-  const bool bf16 = decoder.head_weight().in_bf16();
+  const bool bf16 = decoder.head_weight().is_frozen_matrix();
   EvalRow row{.mode = mode, .compute = bf16 ? Compute::bf16 : Compute::float32};
   const AttentionMode before = focus ? focus->mode : AttentionMode{};
   if (focus) {
@@ -191,7 +191,7 @@ EvalRow evaluate_mode(const Decoder& decoder, FocusModel* focus, const Attention
 EvalRow evaluate_rival(Decoder& decoder, RivalModel& rival, std::span<const EvalText> texts,
                        const EvalOptions& options, const std::function<void(double)>& progress) {
   EvalRow row{.mode = {.kind = AttentionMode::Kind::dense},
-              .compute = decoder.head_weight().in_bf16() ? Compute::bf16 : Compute::float32,
+              .compute = decoder.head_weight().is_frozen_matrix() ? Compute::bf16 : Compute::float32,
               .rival = rival.name(),
               .rival_causal = rival.causal()};
   std::visit(
