@@ -93,6 +93,8 @@ struct AttentionPlan {
   }
   /// The tokens that the plan lets the queries of rows [begin, end) see: those any of them sees.
   Reach reach(Index begin, Index end) const;
+  /// Of rows whose tokens rise the end of those that hold tokens up to `last`.
+  Index end_of_rows(Rows rows, Index last) const;
   /// Of rows whose tokens rise those that hold a token in reach; none where there is no such token.
   Rows rows_in(const Reach& reach, Rows rows) const;
   /// What a query tile costs, in keys times lanes of queries, and all of them: to compare plans.
