@@ -6,15 +6,15 @@
 namespace focus {
 
 Variable gated_attention(const Variable& q, const Variable& k, const Variable& v, const Variable& g,
-                         const AttentionOptions& options, const GateOptions& gate, Tensor* lse) {
+                         const AttentionOptions& options, const GateOptions& gate) {
   check(g.shape().rank() == 3 && q.shape().rank() == 4 && g.dim(0) == q.dim(0) &&
             g.dim(1) == q.dim(1),
         "gated_attention: g {} does not fit q {}", g.shape(), q.shape());
   check(gate.membership.empty(),
         "gated_attention: membership sets make it hard attention, which is sparse_attention's");
-  if (!gate.gated) return attention(q, k, v, options, lse);
+  if (!gate.gated) return attention(q, k, v, options);
   const std::shared_ptr<const ScoreRule> rule = focus_rule(g.value(), gate, g.requires_grad());
-  return attention_with_rule("gated_attention", q, k, v, g, options, rule, lse);
+  return attention_with_rule("gated_attention", q, k, v, g, options, rule);
 }
 
 }  // namespace focus

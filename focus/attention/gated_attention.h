@@ -10,7 +10,6 @@ namespace focus {
 /// g [batch, seq_len, num_groups]; the rest as attention(). Differentiable in q, k, v and g. Throws
 /// where the gate has membership sets: hard attention is sparse_attention's.
 Variable gated_attention(const Variable& q, const Variable& k, const Variable& v, const Variable& g,
-                         const AttentionOptions& options, const GateOptions& gate,
-                         Tensor* lse = nullptr);
+                         const AttentionOptions& options, const GateOptions& gate);
 
 }  // namespace focus

@@ -20,6 +20,6 @@ namespace focus {
 /// q, k, v and g.
 Variable sparse_attention(const Variable& q, const Variable& k, const Variable& v,
                           const Variable& g, const AttentionOptions& options,
-                          const GateOptions& gate, Tensor* lse = nullptr);
+                          const GateOptions& gate);
 
 }  // namespace focus

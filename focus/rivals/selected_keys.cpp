@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/check.h"
+#include "autograd/soft_cap.h"
 
 namespace focus {
 
@@ -21,9 +22,7 @@ HeadView head_view(const Tensor& q, const Tensor& k, const Tensor& v, Index sequ
           .head_dim = head_dim};
 }
 
-Real capped(Real s, const AttentionOptions& options) {
-  return options.softcap > 0 ? options.softcap * std::tanh(s / options.softcap) : s;
-}
+Real capped(Real s, const AttentionOptions& options) { return soft_cap(s, options.softcap); }
 
 Real score(const Real* q, const Real* k, Index head_dim, const AttentionOptions& options) {
   Real dot = 0;

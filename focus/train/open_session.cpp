@@ -113,7 +113,7 @@ Session random_session(const RunConfig& config, const ModelConfig& shape) {
   model.decoder = std::make_unique<Decoder>(shape);
   initialise(*model.decoder, rng);
   if (config.compute == Compute::bf16) {
-    store_in_bf16(*model.decoder);
+    freeze_matrices(*model.decoder, MatrixForm::bf16);
     trim_pool();  // or the float32 weights' memory would stay with the pool
   }
   put_on_adapters(config, model, rng);
