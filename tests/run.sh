@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset=${1:-release}
 install_packages test
 if [ "$preset" = release ]; then bash tests/format.sh; fi
-cmake --preset "$preset" -DFOCUS_TESTS=ON -DFOCUS_WERROR=ON >/dev/null
+cmake --preset "$preset" -DFOCUS_TESTS=ON >/dev/null
 cmake --build --preset "$preset"
 ctest --preset "$preset"
 if [ "$preset" != release ]; then exit; fi
