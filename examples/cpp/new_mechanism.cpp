@@ -1,6 +1,6 @@
 // An attention mechanism of one's own, put onto a model of transformers and trained together with
-// it: cosine attention, whose scores are the cosines of queries and keys (Henry et al. 2020, "QKNorm",
-// with a fixed temperature).
+// it: cosine attention, whose scores are the cosines of queries and keys (Henry et al. 2020,
+// "QKNorm", with a fixed temperature).
 //   new_mechanism MODEL_FOLDER TRAIN.txt
 #include <fmt/format.h>
 #include <focus/focus.h>
@@ -43,14 +43,15 @@ int main(int argc, char** argv) try {
   config.method = focus::Method::full;  // it has no parameters of its own: the model adapts to it
   config.base = argv[1];
   config.data.train = {argv[2]};
+  config.data.document_separator = "<|endoftext|>";
   config.data.context = 128;
   config.steps = 50;
   config.optim.warmup_steps = 5;
 
   focus::LoadedModel model = focus::open_training_model(config);
   focus::TrainingData data = focus::open_training_data(config, model);
-  model.put_on(std::make_unique<CosineAttention>(CosineAttention::Settings{},
-                                                 model.decoder->config()));
+  model.put_on(
+      std::make_unique<CosineAttention>(CosineAttention::Settings{}, model.decoder->config()));
   focus::Session session(config, std::move(model), std::move(data));
   const focus::TrainingResult result = focus::run_training(session);
   focus::check(result.valid_loss.has_value(), "{} is too short to hold a part back", argv[2]);

@@ -10,6 +10,7 @@ int main(int argc, char** argv) try {
   focus::RunConfig config;  // what a recipe of `focus train` says; the rest are its defaults
   config.base = argv[1];
   config.data.train = {argv[2]};
+  config.data.document_separator = "<|endoftext|>";
   config.data.context = 128;
   config.steps = 50;
   config.optim.warmup_steps = 5;

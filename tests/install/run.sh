@@ -29,6 +29,7 @@ cd "$out"
 export XDG_CACHE_HOME=$out/cache
 "$focus" corpus --out train.txt --documents 60 --seed 1
 "$focus" corpus --out unseen.txt --documents 2 --seed 2 --separator ""
+"$focus" tokenizer train --text train.txt --vocab-size 512 --out tokenizer >tokenizer.log
 "$focus" train "$here/base.yaml" out=base "data.train=train.txt" >base.log
 "$focus" export base/model.h5 --out model >export.log
 cpp/retrofit model train.txt unseen.txt | tee retrofit.log
