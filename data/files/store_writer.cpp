@@ -7,6 +7,7 @@
 #include <set>
 
 #include "autograd/check.h"
+#include "autograd/version.h"
 #include "data/files/checksum.h"
 #include "data/files/durable_file.h"
 #include "data/files/hdf5.h"

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "autograd/random.h"
+#include "autograd/version.h"
 #include "data/files/durable_file.h"
 #include "tests/support/nonfinite.h"
 #include "tests/support/temp_folder.h"
