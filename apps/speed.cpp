@@ -1,3 +1,5 @@
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -221,7 +223,7 @@ int run_speed(Arguments arguments) {
   Json json_rows = Json::array();
   for (const Index length : lengths) {
     rows.push_back(measure_attention(options, length, [&](std::string_view what) {
-      fmt::print(stderr, "{} tokens: {}\n", length, what);
+      spdlog::info("{} tokens: {}", length, what);
     }));
     json_rows.push_back(row_json(rows.back()));
     trim_pool();  // so that no length holds buffers of the one before
