@@ -22,9 +22,7 @@ HeadView head_view(const Tensor& q, const Tensor& k, const Tensor& v, Index sequ
           .head_dim = head_dim};
 }
 
-Real capped(Real s, const AttentionOptions& options) {
-  return soft_cap(s, options.softcap);
-}
+Real capped(Real s, const AttentionOptions& options) { return soft_cap(s, options.softcap); }
 
 Real score(const Real* q, const Real* k, Index head_dim, const AttentionOptions& options) {
   Real dot = 0;

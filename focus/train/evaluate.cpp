@@ -190,10 +190,11 @@ EvalRow evaluate_mode(const Decoder& decoder, FocusModel* focus, const Attention
 
 EvalRow evaluate_rival(Decoder& decoder, RivalModel& rival, std::span<const EvalText> texts,
                        const EvalOptions& options, const std::function<void(double)>& progress) {
-  EvalRow row{.mode = {.kind = AttentionMode::Kind::dense},
-              .compute = decoder.head_weight().is_frozen_matrix() ? Compute::bf16 : Compute::float32,
-              .rival = rival.name(),
-              .rival_causal = rival.causal()};
+  EvalRow row{
+      .mode = {.kind = AttentionMode::Kind::dense},
+      .compute = decoder.head_weight().is_frozen_matrix() ? Compute::bf16 : Compute::float32,
+      .rival = rival.name(),
+      .rival_causal = rival.causal()};
   std::visit(
       [&](auto settings) {
         for (const RecipeField& field : recipe_fields(settings))
