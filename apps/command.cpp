@@ -33,6 +33,41 @@ void renamed_option(CLI::App& app, const std::string& old, const std::string& no
   replaced_option(app, old, fmt::format("{} is called {} now", old, now));
 }
 
+void add_settings(CLI::App& app, const std::vector<RecipeField>& settings) {
+  for (const RecipeField& field : settings) {
+    std::string name = "--" + field.key;
+    std::ranges::replace(name, '_', '-');
+    const auto read = [field, name](const std::string& text) {
+      try {
+        RecipeNode word;
+        word.kind = RecipeNode::Kind::kScalar;
+        word.text = text;
+        word.from_override = true;
+        field.read(word);
+      } catch (const std::invalid_argument& error) {
+        fail("{}: {}", name, error.what());
+      }
+    };
+    if (field.text() == "false") {
+      app.add_flag_callback(
+          name, [read] { read("true"); }, field.help);
+    } else {
+      app.add_option_function<std::string>(
+          name, read, fmt::format("{} (default {})", field.help, field.text()));
+    }
+  }
+}
+
+nlohmann::ordered_json settings_json(const std::vector<RecipeField>& settings) {
+  nlohmann::ordered_json json;
+  for (const RecipeField& field : settings) {
+    const std::string text = field.text();
+    json[field.key] = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (json[field.key].is_discarded()) json[field.key] = text;  // a plain word
+  }
+  return json;
+}
+
 void add_recipe_arguments(CLI::App& app, std::string& recipe) {
   app.add_option("recipe", recipe, "a YAML recipe; may be left out where overrides say everything");
   app.allow_extras();
