@@ -41,8 +41,8 @@ focus() {
       kept+=(steps=4 two_phase.phase1_steps=2 focus.sequence_steps=2 eval_windows=1 data.batch=1)
       ;;
     compare)
-      without_keys "steps seeds eval.max_tokens eval_windows data.batch" "$@"
-      kept+=(steps=2 "seeds=[1]" eval.max_tokens=400 eval_windows=1 data.batch=1)
+      without_keys "steps two_phase.phase1_steps seeds eval.max_tokens eval_windows data.batch" "$@"
+      kept+=(steps=2 two_phase.phase1_steps=1 "seeds=[1]" eval.max_tokens=400 eval_windows=1 data.batch=1)
       ;;
     speed) with_options "--lengths=128,256 --dense-up-to=128 --repeats=1" "$@" ;;
     bench-step)
