@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Runs the ```sh blocks of README.md and docs/*.md in a folder with a tiny model and texts, each page's
 # in their order, with steps and lengths cut short (tests/docs/stand_ins.sh): `bash tests/docs/run.sh
-# [PROGRAM [PAGE...]]`, build/release/focus and all pages unless said. Then, for all pages: links lead
-# somewhere, docs/recipes.md is what the program says, docs/commands.md names every command and flag,
-# and the README is short.
+# [PROGRAM [PAGE...]]`, build/release/focus and all pages unless said. Links and paths must lead
+# somewhere. Of all pages: docs/recipes.md is what the program says, docs/commands.md has every command
+# and flag, and the README is short.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
@@ -38,6 +38,9 @@ prepare() {
       data.valid=valid.txt eval_windows=1 model.hidden_size=32 \
       model.num_hidden_layers=2 model.num_attention_heads=2
     "$program" export tiny/model.h5 --out DIR
+    mkdir -p out/quickstart/base  # what the README's examples go on from
+    mv tiny/model.h5 out/quickstart/base/
+    cp held_out.txt out/quickstart/unseen.txt
     rm -r tiny tok
   ) >"$work/log" 2>&1
 }
@@ -84,6 +87,17 @@ check_links() {
   done < <(grep -o '](\([^)#]*\)' "$page" | sed 's/^](//' | grep -v '^https\?:' | grep . || true)
 }
 
+# Files and folders of this repository that a page names in backticks; NAME stands for any.
+check_paths() {
+  local page=$1 path
+  while read -r path; do
+    case $path in *NAME* | bench/.venv) continue ;; esac
+    compgen -G "$path" >/dev/null || fail "$page: no $path"
+    # shellcheck disable=SC2016  # the backticks are the page's
+  done < <(grep -oE '`(apps|autograd|bench|configs|data|docs|examples|focus|layers|optim|tests)/[^` ]*`' \
+    "$page" | tr -d '`')
+}
+
 check_commands() {
   local command flag
   "$program" --help | awk '/^  [a-z]/ { print $1 }' >"$work/commands"
@@ -104,6 +118,7 @@ set -e
 for page in "${pages[@]}"; do
   run_page "$page"
   check_links "$page"
+  check_paths "$page"
 done
 if [ $# -eq 0 ]; then
   check_commands
