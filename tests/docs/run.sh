@@ -88,12 +88,12 @@ check_links() {
 }
 
 # Files and folders of this repository that a page names in backticks; NAME stands for any.
+# shellcheck disable=SC2016
 check_paths() {
   local page=$1 path
   while read -r path; do
     case $path in *NAME* | bench/.venv) continue ;; esac
     compgen -G "$path" >/dev/null || fail "$page: no $path"
-    # shellcheck disable=SC2016  # the backticks are the page's
   done < <(grep -oE '`(apps|autograd|bench|configs|data|docs|examples|focus|layers|optim|tests)/[^` ]*`' \
     "$page" | tr -d '`')
 }
