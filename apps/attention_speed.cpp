@@ -7,8 +7,8 @@
 #include "apps/terminal/machine.h"
 #include "autograd/check.h"
 #include "autograd/clock.h"
-#include "focus/routing/routing.h"
 #include "focus/attention/sparse_attention.h"
+#include "focus/routing/routing.h"
 
 namespace focus {
 namespace {
@@ -65,10 +65,11 @@ void AttentionSpeedOptions::validate() const {
   check(kv_heads >= 0, "--kv-heads must not be negative, not {}", kv_heads);
   check(heads % key_heads() == 0, "--kv-heads {} does not divide --heads {}", kv_heads, heads);
   check(hidden_size >= 0, "--hidden-size must not be negative, not {}", hidden_size);
-  check(groups >= 1 && groups <= 64, "--groups must be from 1 to 64, not {}", groups);
-  check(top_k >= 1 && top_k <= groups, "--top-k must be from 1 to the {} groups, not {}", groups,
-        top_k);
-  check(window >= 0, "--window must not be negative, not {}", window);
+  check(num_groups >= 1 && num_groups <= 64, "--num-groups must be from 1 to 64, not {}",
+        num_groups);
+  check(top_k >= 1 && top_k <= num_groups, "--top-k must be from 1 to the {} groups, not {}",
+        num_groups, top_k);
+  check(local_window >= 0, "--local-window must not be negative, not {}", local_window);
   check(dense_up_to >= 0, "--dense-up-to must not be negative, not {}", dense_up_to);
   check(seed >= 0, "--seed must not be negative, not {}", seed);
 }
@@ -112,7 +113,7 @@ AttentionSpeed measure_attention(const AttentionSpeedOptions& o, Index length,
   const Variable q = input(o.heads), k = input(o.key_heads()), v = input(o.key_heads());
   const Variable h(random_tensor({1, length, o.routed_size()}, rng));
   FocusConfig config;
-  config.num_groups = o.groups;
+  config.num_groups = o.num_groups;
   config.routing_dim = o.routing_dim;
   const FocusLayer layer = make_focus_layer(config, o.routed_size(), rng);
 
@@ -125,8 +126,8 @@ AttentionSpeed measure_attention(const AttentionSpeedOptions& o, Index length,
     g = Variable(routing.assignments.value());
   };
   if (!o.routed) {
-    sets = random_sets(length, o.groups, o.top_k, static_cast<std::uint64_t>(o.seed));
-    g = Variable(even_assignments(sets, o.groups, o.top_k));
+    sets = random_sets(length, o.num_groups, o.top_k, static_cast<std::uint64_t>(o.seed));
+    g = Variable(even_assignments(sets, o.num_groups, o.top_k));
   }
 
   const AttentionOptions options{
@@ -138,7 +139,7 @@ AttentionSpeed measure_attention(const AttentionSpeedOptions& o, Index length,
     for (Variable x : {q, k, v, g}) x.zero_grad();
   };
   GateOptions soft_gate = GateOptions::from(config);
-  soft_gate.local_window = o.window;
+  soft_gate.local_window = o.local_window;
   const bool dense_too = o.dense_up_to == 0 || length <= o.dense_up_to;
   if (dense_too) speed.dense.emplace();
   if (dense_too && o.soft) speed.soft.emplace();
@@ -168,8 +169,8 @@ AttentionSpeed measure_attention(const AttentionSpeedOptions& o, Index length,
       timed(*speed.soft, "soft attention",
             [&] { attend([&] { return gated_attention(q, k, v, g, options, soft_gate); }); });
   }
-  speed.pairs = count_pairs(sets, length, o.window, 0);
-  speed.largest_group = largest_group_share(sets, o.groups);
+  speed.pairs = count_pairs(sets, length, o.local_window, 0);
+  speed.largest_group = largest_group_share(sets, o.num_groups);
   return speed;
 }
 

@@ -14,14 +14,14 @@
 namespace focus {
 
 struct AttentionSpeedOptions {
-  int groups = 8;         // K
-  int top_k = 1;          // k
-  Index window = 128;     // w
-  Index heads = 12;       // of q
-  Index kv_heads = 0;     // of k and v; 0: as many
-  Index head_dim = 64;    // of each
-  Index hidden_size = 0;  // of what is routed; 0: heads * head_dim
-  int routing_dim = 16;   // d_g
+  int num_groups = 8;        // K
+  int top_k = 1;             // k
+  Index local_window = 128;  // w
+  Index heads = 12;          // of q
+  Index kv_heads = 0;        // of k and v; 0: as many
+  Index head_dim = 64;       // of each
+  Index hidden_size = 0;     // of what is routed; 0: heads * head_dim
+  int routing_dim = 16;      // d_g
   HardGate hard_gate = HardGate::drop;
   bool routed = true;     // groups from route() with balance `sequence`; false: uniformly random
   bool backward = false;  // time the gradients too
@@ -50,7 +50,7 @@ struct RunTimes {
 struct AttentionSpeed {
   Index length = 0;
   PairCounts pairs;
-  double largest_group = 0;  // share of the tokens that have it; top_k / groups is balance
+  double largest_group = 0;  // share of the tokens that have it; top_k / num_groups is balance
   RunTimes focus, routing;
   std::optional<RunTimes> dense, soft;  // unset where they were not run
   double flops_per_pair = 0;            // of all heads

@@ -4,8 +4,9 @@
 #include "apps/command.h"
 #include "apps/terminal/machine.h"
 #include "apps/terminal/progress.h"
-#include "apps/trainer.h"
+#include "apps/session.h"
 #include "autograd/check.h"
+#include "autograd/clock.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/profile.h"
 
@@ -102,14 +103,22 @@ struct Timing {
   std::vector<Profile::Entry> of_fastest;  // its profile
 };
 
-Timing time_passes(Trainer& trainer, TimedPass pass, int repeats) {
+Timing time_passes(Session& session, bool forward_only, int repeats) {
   Timing timing;
+  const auto timed_pass = [&] {
+    const double start = now();
+    if (forward_only)
+      session.forward();
+    else
+      session.step();
+    return now() - start;
+  };
   fmt::print(stderr, "warm-up\n");
-  trainer.timed_pass(0, pass);  // fills the pool of buffers
+  timed_pass();  // fills the pool of buffers
   for (int i = 1; i <= repeats; ++i) {
     const std::uint64_t before = multiply_adds();
     const Profile profile;
-    timing.seconds.push_back(trainer.timed_pass(i, pass));
+    timing.seconds.push_back(timed_pass());
     timing.multiply_adds = multiply_adds() - before;
     if (i == 1 || timing.seconds.back() < timing.fastest) {
       timing.fastest = timing.seconds.back();
@@ -162,13 +171,14 @@ int run_bench_step(Arguments arguments) {
   set_threads(config.threads);
 
   const double peak = measured_peak_gflops();
-  Trainer trainer(config, config.model.to_model_config(vocab_size, config.data.context));
+  Session session =
+      random_session(config, config.model.to_model_config(vocab_size, config.data.context));
   reset_pool_peak();
-  const TimedPass pass = forward_only ? TimedPass::forward : TimedPass::step;
-  const Timing timing = time_passes(trainer, pass, repeats);
+  
+  const Timing timing = time_passes(session, forward_only, repeats);
 
-  const ModelConfig& model = trainer.decoder().config();
-  const AttentionMode mode = trainer.mode_at(repeats);
+  const ModelConfig& model = session.model().decoder->config();
+  const AttentionMode mode = session.mode_at(repeats);
   const std::string routing =
       mode.kind == AttentionMode::Kind::dense
           ? ""
@@ -184,8 +194,8 @@ int run_bench_step(Arguments arguments) {
   fmt::print("{}{}: {} layers, width {}, {} heads, {} ids; {} parameters, {} trained\n",
              shape_name.empty() ? "" : shape_name + ", ", model.model_type, model.num_hidden_layers,
              model.hidden_size, model.num_attention_heads, model.vocab_size,
-             format_count(static_cast<double>(trainer.count_all())),
-             format_count(static_cast<double>(trainer.count_trainable())));
+             format_count(static_cast<double>(session.count_all())),
+             format_count(static_cast<double>(session.count_trainable())));
   fmt::print("{}, attention {}{}; {} x {} x {} tokens (batch, accumulate, context)\n\n",
              forward_only ? "forward only" : method, mode.name(), routing, config.data.batch,
              config.data.accumulate, config.data.context);
@@ -215,8 +225,8 @@ int run_bench_step(Arguments arguments) {
   write_json(json, {{"machine", machine_json()},
                     {"shape", shape_name},
                     {"model", Json::parse(write_model_config(model))},
-                    {"parameters", trainer.count_all()},
-                    {"trained", trainer.count_trainable()},
+                    {"parameters", session.count_all()},
+                    {"trained", session.count_trainable()},
                     {"method", method},
                     {"attention", mode.name()},
                     {"balance", enum_names(mode.balance)[static_cast<std::size_t>(mode.balance)]},

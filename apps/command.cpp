@@ -4,10 +4,9 @@
 
 #include <algorithm>
 
-#include "data/settings/recipe.h"
 #include "autograd/check.h"
 #include "data/files/durable_file.h"
-#include "data/text/text.h"
+#include "data/settings/recipe.h"
 
 namespace focus {
 
@@ -18,6 +17,19 @@ void parse_arguments(CLI::App& app, Arguments arguments) {
   } catch (const CLI::ParseError& error) {
     throw CommandDone{app.exit(error) == 0 ? 0 : 2};
   }
+}
+
+void replaced_option(CLI::App& app, const std::string& old, const std::string& sentence) {
+  const auto refuse = [&app, sentence](const CLI::results_t&) -> bool {
+    fmt::print(stderr, "{}: {}\n", app.get_name(), sentence);
+    throw CommandDone{2};
+  };
+  // With a value or without; at once, before anything else that is wrong is told.
+  app.add_option(old, refuse)->expected(0, 1)->trigger_on_parse()->group("");
+}
+
+void renamed_option(CLI::App& app, const std::string& old, const std::string& now) {
+  replaced_option(app, old, fmt::format("{} is called {} now", old, now));
 }
 
 void add_recipe_arguments(CLI::App& app, std::string& recipe) {
@@ -46,61 +58,77 @@ void set_threads(int threads) {
   if (threads > 0) omp_set_num_threads(threads);
 }
 
-void add_compute_option(CLI::App& app, Compute& compute) {
-  constexpr auto names = enum_names(Compute{});
-  app.add_option_function<std::string>(
-         "--compute",
-         [&compute, names](const std::string& name) {
-           compute = static_cast<Compute>(std::ranges::find(names, name) - names.begin());
-         },
-         "float32, or bf16: the model's matrices stored and multiplied in bf16")
-      ->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())));
-}
-
-void write_json(const std::string& path, const nlohmann::ordered_json& json) {
-  if (!path.empty()) write_file_durably(path, std::string_view(json.dump(2) + "\n"));
-}
-
 namespace {
 
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  const std::size_t begin = text.find_first_not_of(kSpace);
-  return begin == std::string_view::npos
-             ? std::string_view()
-             : text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
-}
-
-EvalText tokenized(const LoadedModel& model, const std::string& name, std::string_view document,
-                   Index max_tokens) {
-  const Tokenizer& tokenizer = model.require_tokenizer();
-  EvalText text{name, tokenizer.encode(document), static_cast<std::int64_t>(document.size())};
-  const auto start = model.document_start();
-  const auto most = static_cast<std::size_t>(std::max<Index>(0, max_tokens - (start ? 1 : 0)));
-  if (max_tokens > 0 && text.ids.size() > most) {
-    text.ids.resize(most);
-    text.bytes = static_cast<std::int64_t>(tokenizer.decode(text.ids).size());
-  }
-  if (start) text.ids.insert(text.ids.begin(), *start);
-  return text;
+/// An option --max-tokens for the setting max_tokens.
+void add_setting(CLI::App& app, const RecipeField& field) {
+  std::string name = "--" + field.key;
+  std::ranges::replace(name, '_', '-');
+  const auto read = [name, field](const std::string& text) {
+    RecipeNode node;
+    node.kind = RecipeNode::Kind::kScalar;
+    node.text = text;
+    node.from_override = true;
+    try {
+      field.read(node);
+    } catch (const std::invalid_argument& error) {
+      throw CLI::ValidationError(name, error.what());
+    }
+  };
+  app.add_option_function<std::string>(name, read, field.help);
 }
 
 }  // namespace
 
-std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std::string>& paths,
-                                 const TextOptions& options) {
-  std::vector<EvalText> texts;
-  for (const auto& path :
-       expand_text_paths(std::vector<std::filesystem::path>(paths.begin(), paths.end()))) {
-    const std::string text = read_text_file(path);
-    for (const std::string_view part : split_documents(text, options.separator)) {
-      if (options.most > 0 && texts.size() == options.most) return texts;
-      texts.push_back(tokenized(model, path.string(),
-                                options.separator.empty() ? part : trimmed(part),
-                                options.max_tokens));
-    }
-  }
-  return texts;
+void ModelOptions::add_to(CLI::App& app) {
+  app.add_option("base", base, "the model: a store or a Hugging Face folder")->required();
+  app.add_option("--adapter", adapter,
+                 "what is put onto it: focus.h5, lora.h5, an exported folder, or a PEFT folder");
+  app.add_option("--tokenizer", tokenizer, "instead of the model's own");
+  constexpr auto names = enum_names(Compute{});
+  app.add_option_function<std::string>(
+         "--compute",
+         [this, names](const std::string& name) {
+           compute = static_cast<Compute>(std::ranges::find(names, name) - names.begin());
+         },
+         "float32, or bf16: the model's matrices stored and multiplied in bf16")
+      ->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())));
+  app.add_option("--threads", threads, "threads; 0: as many as the machine has");
+}
+
+LoadedModel ModelOptions::load() const {
+  set_threads(threads);
+  LoadedModel model = load_model(base, tokenizer, compute);
+  if (!adapter.empty()) load_adapter(adapter, model);
+  return model;
+}
+
+void add_attention_option(CLI::App& app, std::vector<std::string>& words, const std::string& help) {
+  app.add_option("--attention", words, help)->delimiter(',')->allow_extra_args(false);
+}
+
+void add_attention_option(CLI::App& app, std::string& word, const std::string& help) {
+  app.add_option("--attention", word, help);
+}
+
+void add_eval_options(CLI::App& app, EvalSettings& settings) {
+  for (const RecipeField& field : recipe_fields(settings))
+    if (field.key != "attentions") add_setting(app, field);
+}
+
+void refuse_attention_options(CLI::App& app, const std::vector<std::string>& options) {
+  const std::vector<std::pair<std::string, std::string>> sentences = {
+      {"--routing", "--routing is part of the word now: --attention soft:balance=sequence"},
+      {"--hard-gate", "--hard-gate is part of the word now: --attention hard:1:gate=drop"},
+      {"--hard-k", "--hard-k is part of the word now: --attention hard:2; 0 was local"},
+      {"--max-top-k", "--max-top-k is part of the word now: --attention dense,focus:2"},
+      {"--local-only", "--local-only is a word now: --attention dense,local,focus"}};
+  for (const auto& [option, sentence] : sentences)
+    if (std::ranges::count(options, option) > 0) replaced_option(app, option, sentence);
+}
+
+void write_json(const std::string& path, const nlohmann::ordered_json& json) {
+  if (!path.empty()) write_file_durably(path, std::string_view(json.dump(2) + "\n"));
 }
 
 void refuse_existing(const std::string& path, bool overwrite) {

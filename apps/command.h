@@ -7,9 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "focus/train/compute.h"
-#include "focus/train/evaluate.h"
-#include "focus/train/model_io.h"
+#include "focus/train/evaluation.h"
+#include "focus/train/model_files.h"
 #include "focus/train/run_config.h"
 
 // What the subcommands share.
@@ -41,6 +40,12 @@ struct CommandDone {
 /// Parses, or throws CommandDone.
 void parse_arguments(CLI::App& app, Arguments arguments);
 
+/// An option of before, left out of --help: who gives it gets "COMMAND: OLD is called NOW now" on
+/// stderr and exit status 2.
+void renamed_option(CLI::App& app, const std::string& old, const std::string& now);
+/// The same where no single word took its place: "COMMAND: SENTENCE".
+void replaced_option(CLI::App& app, const std::string& old, const std::string& sentence);
+
 /// A recipe's place and key=value overrides on the command line: declares them, with every key in
 /// the help.
 void add_recipe_arguments(CLI::App& app, std::string& recipe);
@@ -51,25 +56,28 @@ void read_recipe_arguments(const CLI::App& app, const std::string& recipe, RunCo
 /// Sets the number of OpenMP threads; 0 leaves the environment's choice.
 void set_threads(int threads);
 
-/// Declares --compute, what a model that is only run stores and multiplies its matrices in;
-/// `compute` holds the default.
-void add_compute_option(CLI::App& app, Compute& compute);
+/// The model that a command runs.
+struct ModelOptions {
+  std::string base, adapter, tokenizer;
+  Compute compute = Compute::float32;
+  int threads = 0;
+
+  /// Declares BASE, --adapter, --tokenizer, --compute and --threads.
+  void add_to(CLI::App& app);
+  /// Loads it, with what is put onto it, and sets the number of threads.
+  LoadedModel load() const;
+};
+
+/// Declares --attention for a list of words, or for one.
+void add_attention_option(CLI::App& app, std::vector<std::string>& words, const std::string& help);
+void add_attention_option(CLI::App& app, std::string& word, const std::string& help);
+/// Declares an option for each setting but the attentions, under its key: --max-tokens.
+void add_eval_options(CLI::App& app, EvalSettings& settings);
+/// Refuses the options that the words of --attention took the place of.
+void refuse_attention_options(CLI::App& app, const std::vector<std::string>& options);
 
 /// Writes what --json asks for; does nothing where `path` is empty.
 void write_json(const std::string& path, const nlohmann::ordered_json& json);
-
-/// How texts become streams of tokens.
-struct TextOptions {
-  std::string separator;  // between a file's documents; empty: each file is one
-  std::size_t most = 0;   // documents, over all files; 0: all
-  Index max_tokens = 0;   // of each, with what is put before it; 0: all
-};
-
-/// Tokenizes files (.txt or .xz), one stream for each document, the model's document start before
-/// it. A document loses the white space around it where a separator cuts; `bytes` are those of the
-/// tokens that are left.
-std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std::string>& paths,
-                                 const TextOptions& options = {});
 
 /// Refuses where a file that a command is to write exists, unless it may be overwritten.
 void refuse_existing(const std::string& path, bool overwrite);

@@ -5,7 +5,7 @@
 #include "apps/compare/compare_report.h"
 #include "apps/terminal/progress.h"
 #include "data/settings/recipe.h"
-#include "apps/trainer.h"
+#include "focus/train/training.h"
 #include "autograd/check.h"
 #include "data/files/durable_file.h"
 
@@ -31,7 +31,8 @@ int list_runs(const ComparePlan& plan) {
     try {
       if (run.name != last) {  // seeds take equally long
         set_threads(run.config.threads);
-        const DryRun dry = Trainer(run.config).dry_run();
+        Session session = open_session(run.config);
+        const DryRun dry = dry_run(session);
         seconds = dry.seconds();
         trainable = dry.phases.back().trainable;
         last = run.name;

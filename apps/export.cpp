@@ -150,9 +150,9 @@ int export_adapter(const Options& o) {
 
 int export_model(const Options& o) {
   const ModelFiles files = open_model(o.source, o.tokenizer);
-  if (files.rival)
+  if (files.mechanism)
     fail("{}: was trained with {}, which a Hugging Face folder cannot say", o.source,
-         files.rival->name());
+         files.mechanism->name());
   std::optional<SavedFocus> saved = files.focus;
   if (!o.adapter.empty()) saved = open_focus(o.adapter);
   const NamedDtype& dtype =

@@ -17,10 +17,8 @@ using Ids = std::vector<std::int32_t>;
 constexpr Index kMeasuredSteps = 32;  // decode steps that --measure times at each length
 
 struct Options {
-  std::string base, adapter, tokenizer, prompt, prompt_file, json;
-  std::string attention = "auto", hard_gate = "auto", routing = "auto";
-  int hard_k = 1, threads = 0;
-  Compute compute = Compute::float32;
+  ModelOptions model;
+  std::string prompt, prompt_file, json, attention;
   Index max_new_tokens = 64;
   std::uint64_t seed = 1;
   SamplingOptions sampling;
@@ -40,57 +38,26 @@ double rate(Index tokens, double seconds) {
   return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
 }
 
-Balance balance_of(const Options& options, const FocusModel& focus) {
-  Balance balance = focus.config().balance;
-  const auto names = enum_names(balance);
-  for (std::size_t i = 0; i < names.size(); ++i)
-    if (names[i] == options.routing) balance = static_cast<Balance>(i);
-  if (balance == Balance::sequence)
+/// What --attention names; without it hard k=1 where there is a Focus, what the model was trained
+/// with, or dense. Refuses what cannot generate.
+AttentionSpec attention_of(const Options& o, const LoadedModel& model) {
+  AttentionSpec spec;
+  if (!o.attention.empty())
+    spec = parse_attention(o.attention, "--attention");
+  else if (model.mechanism())
+    spec = {.kind = "trained"};
+  else if (model.focus())
+    spec = {.kind = "hard", .top_k = 1};
+  if (spec.kind == "soft" || spec.kind == "focus")
+    fail("--attention {}: soft attention reads every key; generation is dense, hard:K or local",
+         o.attention);
+  spec = resolve_attention(spec, model, "--attention");
+  if (spec.balance == Balance::sequence)
     fail(
         "{}: with sequence balance a token's groups depend on later tokens, so it cannot generate; "
-        "--routing carried uses the potentials that it carries",
-        options.adapter.empty() ? options.base : options.adapter);
-  return balance;
-}
-
-/// Whether the rival attention that the model was trained with is what generates. Puts it away
-/// where another attention was asked for.
-bool generates_with_rival(const Options& options, LoadedModel& model) {
-  if (!model.rival) return false;
-  if (options.attention == "dense") {
-    clear_mechanisms(*model.decoder);
-    return false;
-  }
-  if (options.attention == "hard")
-    fail("{}: was trained with {} and has no Focus; leave --attention out, or use dense",
-         options.base, model.rival->name());
-  if (!options.measure.empty())
-    fail("--measure compares the caches of hard attention with dense; {} was trained with {}",
-         options.base, model.rival->name());
-  if (!model.rival->causal())
-    fail(
-        "{}: with {} what a token attends depends on later tokens, so it cannot generate; "
-        "--attention dense ignores it",
-        options.base, model.rival->name());
-  return true;
-}
-
-AttentionMode mode_of(const Options& options, const FocusModel* focus) {
-  if (options.attention == "dense" || (options.attention == "auto" && focus == nullptr))
-    return {.kind = AttentionMode::Kind::dense};
-  if (focus == nullptr)
-    fail("{}: hard attention needs a Focus: name one with --adapter, or use --attention dense",
-         options.base);
-  const int groups = focus->config().num_groups;
-  if (options.hard_k > groups)
-    fail("--hard-k {} is more than the {} groups of {}", options.hard_k, groups,
-         options.adapter.empty() ? options.base : options.adapter);
-  return {.kind = AttentionMode::Kind::hard,
-          .top_k = options.hard_k,
-          .balance = balance_of(options, *focus),
-          .hard_gate = options.hard_gate == "auto"   ? focus->config().hard_gate
-                       : options.hard_gate == "drop" ? HardGate::drop
-                                                     : HardGate::keep};
+        "--attention hard:{}:balance=carried uses the potentials that it carries",
+        o.model.adapter.empty() ? o.model.base : o.model.adapter, spec.top_k);
+  return spec;
 }
 
 Ids prompt_ids(const Options& options, const LoadedModel& model) {
@@ -107,17 +74,16 @@ void write_now(const std::string& text) {
   std::fflush(stdout);
 }
 
-int generate(const Options& options, LoadedModel& model, const AttentionMode& mode,
-             bool with_rival) {
-  const Ids prompt = prompt_ids(options, model);
+struct Generated {
+  Ids ids;
+  std::string text, stop;  // why it ended
+  double prefill_rate = 0, decode_rate = 0;
+};
+
+/// Goes on from the prompt, the new text on stdout as it comes.
+Generated write_on(const Options& options, const LoadedModel& model, const Ids& prompt,
+                   Generator& generator) {
   const Index positions = model.decoder->config().max_position_embeddings;
-  const auto prompt_tokens = static_cast<Index>(prompt.size());
-  if (prompt_tokens > positions)
-    fail("the prompt has {} tokens, but {} has {} positions; shorten it", prompt_tokens,
-         options.base, positions);
-  // A rival has no cache: it computes everything again with every token.
-  Generator generator(*model.decoder, model.focus.get(), mode, !options.no_cache && !with_rival);
-  const std::string attention = with_rival ? model.rival->name() : mode.name();
   TextStream stream(model.require_tokenizer(), prompt);
   Rng rng(options.seed);
   const auto end = model.document_end();
@@ -125,40 +91,58 @@ int generate(const Options& options, LoadedModel& model, const AttentionMode& mo
   const double prefill_seconds = timed([&] { logits = generator.next_logits(prompt); });
   double decode_seconds = 0;
   Index decoded = 0;
-  Ids ids;
-  std::string text, stop;
-  while (stop.empty()) {
+  Generated done;
+  const auto write = [&](const std::string& part) {
+    write_now(part);
+    done.text += part;
+  };
+  while (done.stop.empty()) {
     const std::int32_t id = sample(logits.span(), options.sampling, rng);
     if (end && id == *end) {
-      stop = "end of text";
+      done.stop = "end of text";
       break;
     }
-    ids.push_back(id);
-    const std::string part = stream.add(id);
-    write_now(part);
-    text += part;
-    if (static_cast<Index>(ids.size()) == options.max_new_tokens) {
-      stop = "max-new-tokens";
+    done.ids.push_back(id);
+    write(stream.add(id));
+    if (static_cast<Index>(done.ids.size()) == options.max_new_tokens) {
+      done.stop = "max-new-tokens";
     } else if (generator.size() == positions) {
-      stop = "positions";
+      done.stop = "positions";
     } else {
       decode_seconds += timed([&] { logits = generator.next_logits(std::span(&id, 1)); });
       ++decoded;
     }
   }
-  const std::string rest = stream.finish();
-  text += rest;
-  write_now(rest + "\n");
+  write(stream.finish());
+  write_now("\n");
+  done.prefill_rate = rate(static_cast<Index>(prompt.size()), prefill_seconds);
+  done.decode_rate = rate(decoded, decode_seconds);
+  return done;
+}
 
-  const double prefill_rate = rate(prompt_tokens, prefill_seconds);
-  const double decode_rate = rate(decoded, decode_seconds);
-  const std::string routing = EvalRow{.mode = mode}.routing();
-  if (stop == "positions")
+int generate(const Options& options, LoadedModel& model, const AttentionSpec& spec) {
+  const Ids prompt = prompt_ids(options, model);
+  const Index positions = model.decoder->config().max_position_embeddings;
+  const auto prompt_tokens = static_cast<Index>(prompt.size());
+  if (prompt_tokens > positions)
+    fail("the prompt has {} tokens, but {} has {} positions; shorten it", prompt_tokens,
+         options.model.base, positions);
+  const ActiveAttention active(model, spec);
+  if (!active.causal())
+    fail(
+        "{}: with {} what a token attends depends on later tokens, so it cannot generate; "
+        "--attention dense ignores it",
+        options.model.base, active.name());
+  // A mechanism of the table has no cache: it computes everything again with every token.
+  Generator generator(*model.decoder, model.focus(), active.mode(),
+                      !options.no_cache && active.mechanism() == nullptr);
+  const Generated done = write_on(options, model, prompt, generator);
+
+  if (done.stop == "positions")
     fmt::print(stderr, "stopped: the model has no more than {} positions\n", positions);
   fmt::print(stderr, "prompt {} tokens, {:.1f} tok/s; {} new tokens, {:.1f} tok/s ({})\n",
-             prompt_tokens, prefill_rate, ids.size(), decode_rate, stop);
-  fmt::print(stderr, "attention {}{}, {}, ", attention, routing == "-" ? "" : ", " + routing,
-             name_of(options.compute));
+             prompt_tokens, done.prefill_rate, done.ids.size(), done.decode_rate, done.stop);
+  fmt::print(stderr, "attention {}, {}, ", active.title(), name_of(options.model.compute));
   nlohmann::ordered_json share, bytes;
   if (const RoutedCache* cache = generator.cache()) {
     share = cache->share_read();
@@ -168,18 +152,18 @@ int generate(const Options& options, LoadedModel& model, const AttentionMode& mo
   } else {
     fmt::print(stderr, "no cache\n");
   }
-  write_json(options.json, {{"model", options.base},
-                            {"adapter", options.adapter},
-                            {"attention", attention},
-                            {"routing", routing},
-                            {"compute", name_of(options.compute)},
+  write_json(options.json, {{"model", options.model.base},
+                            {"adapter", options.model.adapter},
+                            {"attention", active.name()},
+                            {"routing", active.routing()},
+                            {"compute", name_of(options.model.compute)},
                             {"prompt_tokens", prompt_tokens},
-                            {"new_tokens", ids.size()},
-                            {"ids", ids},
-                            {"text", text},
-                            {"stop", stop},
-                            {"prefill_tokens_per_second", prefill_rate},
-                            {"decode_tokens_per_second", decode_rate},
+                            {"new_tokens", done.ids.size()},
+                            {"ids", done.ids},
+                            {"text", done.text},
+                            {"stop", done.stop},
+                            {"prefill_tokens_per_second", done.prefill_rate},
+                            {"decode_tokens_per_second", done.decode_rate},
                             {"keys_read", share},
                             {"cache_bytes", bytes}});
   return 0;
@@ -192,7 +176,7 @@ struct DecodeSpeed {
   std::size_t bytes = 0;
 };
 DecodeSpeed measure_decoding(LoadedModel& model, const AttentionMode& mode, const Ids& ids) {
-  Generator generator(*model.decoder, model.focus.get(), mode);
+  Generator generator(*model.decoder, model.focus(), mode);
   const std::size_t held = ids.size() - static_cast<std::size_t>(kMeasuredSteps);
   generator.next_logits(std::span(ids).first(held));
   std::vector<double> seconds;
@@ -203,18 +187,19 @@ DecodeSpeed measure_decoding(LoadedModel& model, const AttentionMode& mode, cons
   return {rate(1, *median), generator.cache()->share_read(), generator.cache()->bytes()};
 }
 
-int measure(const Options& options, LoadedModel& model, const AttentionMode& mode) {
+int measure(const Options& options, LoadedModel& model, const AttentionSpec& spec) {
+  const ActiveAttention active(model, spec);
+  const AttentionMode& mode = active.mode();
   if (mode.kind != AttentionMode::Kind::hard)
     fail("--measure compares the routed cache with the dense one: it needs hard attention");
   const Index positions = model.decoder->config().max_position_embeddings;
   for (const Index length : options.measure)
     if (length <= kMeasuredSteps || length > positions)
       fail("--measure {}: a length must be from {} to the {} positions of {}", length,
-           kMeasuredSteps + 1, positions, options.base);
+           kMeasuredSteps + 1, positions, options.model.base);
   const Ids prompt = prompt_ids(options, model);
-  const std::string routing = EvalRow{.mode = mode}.routing();
-  fmt::print("{}{}, {}, against dense, {} tokens decoded up to each context\n\n", mode.name(),
-             routing == "-" ? "" : ", " + routing, name_of(options.compute), kMeasuredSteps);
+  fmt::print("{}, {}, against dense, {} tokens decoded up to each context\n\n", active.title(),
+             name_of(options.model.compute), kMeasuredSteps);
   fmt::print("{:>8} {:>13} {:>13} {:>7} {:>10} {:>12} {:>12}\n", "context", "dense tok/s",
              "routed tok/s", "ratio", "keys read", "dense cache", "routed cache");
   auto rows = nlohmann::ordered_json::array();
@@ -237,11 +222,11 @@ int measure(const Options& options, LoadedModel& model, const AttentionMode& mod
                     {"dense_cache_bytes", dense.bytes},
                     {"routed_cache_bytes", routed.bytes}});
   }
-  write_json(options.json, {{"model", options.base},
-                            {"adapter", options.adapter},
-                            {"attention", mode.name()},
-                            {"routing", routing},
-                            {"compute", name_of(options.compute)},
+  write_json(options.json, {{"model", options.model.base},
+                            {"adapter", options.model.adapter},
+                            {"attention", active.name()},
+                            {"routing", active.routing()},
+                            {"compute", name_of(options.model.compute)},
                             {"decoded_tokens", kMeasuredSteps},
                             {"rows", rows}});
   return 0;
@@ -256,9 +241,7 @@ int run_generate(Arguments arguments) {
       "values are cached by class, so that with hard attention a new token reads its own classes "
       "and the local window only.",
       "focus generate");
-  app.add_option("base", o.base, "the model: a store or a Hugging Face folder")->required();
-  app.add_option("--adapter", o.adapter, "the adapter (focus.h5, lora.h5) or a PEFT folder");
-  app.add_option("--tokenizer", o.tokenizer, "instead of the model's own");
+  o.model.add_to(app);
   CLI::Option_group* prompt = app.add_option_group("prompt", "one of");
   prompt->add_option("--prompt", o.prompt, "the text to go on from");
   prompt->add_option("--prompt-file", o.prompt_file, "a file that holds it (.txt, .xz)");
@@ -266,20 +249,11 @@ int run_generate(Arguments arguments) {
   app.add_option("--max-new-tokens", o.max_new_tokens, "stop after so many")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option(
-         "--attention", o.attention,
-         "auto: hard where there is a Focus, the rival that the model was trained with, else dense")
-      ->check(CLI::IsMember({"auto", "dense", "hard"}));
-  app.add_option("--hard-k", o.hard_k,
-                 "groups a token keeps in hard attention; 0: the local window alone")
-      ->check(CLI::Range(0, 64))
-      ->capture_default_str();
-  app.add_option("--hard-gate", o.hard_gate,
-                 "drop or keep the affinity on attended pairs; auto: as configured")
-      ->check(CLI::IsMember({"auto", "drop", "keep"}));
-  app.add_option("--routing", o.routing,
-                 "carried or none; auto: as trained. sequence is not causal and is refused")
-      ->check(CLI::IsMember({"auto", "carried", "sequence", "none"}));
+  add_attention_option(
+      app, o.attention,
+      "dense, hard:2 (a token keeps its 2 best groups), local, or another mechanism, without a "
+      "cache; default: hard:1 where there is a Focus, what the model was trained with, else dense");
+  refuse_attention_options(app, {"--hard-k", "--hard-gate", "--routing"});
   app.add_option("--temperature", o.sampling.temperature, "of the softmax; 0: always the likeliest")
       ->capture_default_str();
   app.add_option("--top-k", o.sampling.top_k, "draw from the likeliest N tokens; 0: from all")
@@ -293,18 +267,13 @@ int run_generate(Arguments arguments) {
                  "instead: tokens/s at these context lengths (the prompt, repeated), routed cache "
                  "against dense")
       ->delimiter(',');
-  add_compute_option(app, o.compute);
-  app.add_option("--threads", o.threads, "threads");
   app.add_option("--json", o.json, "write the figures to this file too");
   parse_arguments(app, arguments);
 
   o.sampling.validate();
-  set_threads(o.threads);
-  LoadedModel model = load_model(o.base, o.tokenizer, o.compute);
-  if (!o.adapter.empty()) load_adapter(o.adapter, model);
-  const bool with_rival = generates_with_rival(o, model);
-  const AttentionMode mode = mode_of(o, model.focus.get());
-  return o.measure.empty() ? generate(o, model, mode, with_rival) : measure(o, model, mode);
+  LoadedModel model = o.model.load();
+  const AttentionSpec spec = attention_of(o, model);
+  return o.measure.empty() ? generate(o, model, spec) : measure(o, model, spec);
 }
 
 }  // namespace focus

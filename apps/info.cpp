@@ -46,9 +46,9 @@ void describe_model(const ModelFiles& files, Facts& facts) {
     facts.add("tokenizer_fingerprint", files.tokenizer->fingerprint());
   }
   facts.add("attention", files.focus   ? "focus"
-                         : files.rival ? kind_of(files.rival->config())
-                                       : "dense");
-  if (files.rival) facts.add("causal", files.rival->causal());
+                         : files.mechanism ? std::string(files.mechanism->kind())
+                                           : "dense");
+  if (files.mechanism) facts.add("causal", files.mechanism->causal());
   if (files.focus)
     read_focus(*files.focus, model.fingerprint, files.where);  // must fit, and be whole
 }

@@ -1,7 +1,6 @@
 #include <cstring>
 
 #include "apps/command.h"
-#include "focus/train/rival_spec.h"
 #include "autograd/check.h"
 
 namespace focus {
@@ -17,124 +16,109 @@ std::optional<Index> first_difference(const Tensor& before, const Tensor& after,
   return std::nullopt;
 }
 
+/// Changes later tokens of a random sequence at some cuts and compares the logits before them.
+class LeakTest {
+ public:
+  LeakTest(const Decoder& decoder, Index context, std::int64_t cuts, std::int64_t seed)
+      : decoder_(decoder),
+        vocab_size_(static_cast<std::int32_t>(decoder.config().vocab_size)),
+        cuts_(cuts),
+        rng_(static_cast<std::uint64_t>(seed)),
+        ids_(static_cast<std::size_t>(context)) {
+    for (auto& id : ids_) id = random_id();
+  }
+
+  struct Leak {
+    Index cut = 0, position = 0;
+  };
+  /// Of the attention that the decoder has now.
+  std::optional<Leak> run() {
+    const auto context = static_cast<Index>(ids_.size());
+    const Tensor before = logits(ids_);
+    for (std::int64_t c = 1; c <= cuts_; ++c) {
+      const Index cut = std::clamp<Index>(context * c / (cuts_ + 1), 1, context - 1);
+      std::vector<std::int32_t> changed = ids_;
+      for (auto id = changed.begin() + cut; id != changed.end(); ++id)
+        *id = (*id + 1 + random_id() % std::max<std::int32_t>(1, vocab_size_ - 1)) % vocab_size_;
+      if (const auto at = first_difference(before, logits(changed), cut)) return Leak{cut, *at};
+    }
+    return std::nullopt;
+  }
+
+ private:
+  std::int32_t random_id() {
+    return static_cast<std::int32_t>(rng_.below(static_cast<std::uint64_t>(vocab_size_)));
+  }
+  Tensor logits(const std::vector<std::int32_t>& tokens) const {
+    return decoder_.logits(decoder_.hidden_states(tokens, 1)).value();
+  }
+
+  const Decoder& decoder_;
+  const std::int32_t vocab_size_;
+  const std::int64_t cuts_;
+  Rng rng_;
+  std::vector<std::int32_t> ids_;
+};
+
 }  // namespace
 
 int run_leak_test(Arguments arguments) {
-  std::string base, adapter, json, routing = "auto";
+  ModelOptions options;
+  std::string json;
   Index context = 0;
-  std::vector<std::string> attention;
+  std::vector<std::string> words;
   std::int64_t seed = 1, cuts = 4;
-  Compute compute = Compute::float32;
-  int threads = 0;
   CLI::App app(
-      "Changes later tokens, keeps the length, and demands bit-identical logits before them: "
-      "dense, soft and hard k=1..K, the rival that the model was trained with, and those that "
-      "--attention names. Exit status 1 where a mode leaks.",
+      "Changes later tokens, keeps the length, and demands bit-identical logits before them: dense, "
+      "soft and hard k=1..K and the mechanism that the model was trained with, or those that "
+      "--attention names. Exit status 1 where one leaks.",
       "focus leak-test");
-  app.add_option("base", base, "the model: a store or a Hugging Face folder")->required();
-  app.add_option("--adapter", adapter, "the adapter (focus.h5, lora.h5) or a PEFT folder");
+  options.add_to(app);
   app.add_option("--context", context,
                  "tokens of the sequence (default: 512, or the model's positions if fewer)");
   app.add_option("--cuts", cuts, "places from which all later tokens are changed")
       ->check(CLI::PositiveNumber);
   app.add_option("--seed", seed, "of the random tokens");
-  app.add_option("--routing", routing,
-                 "carried, sequence, none; auto: what the adapter was trained with")
-      ->check(CLI::IsMember({"auto", "carried", "sequence", "none"}));
-  app.add_option("--attention", attention,
-                 "also these rivals, as focus eval takes them: window:128")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  add_compute_option(app, compute);
-  app.add_option("--threads", threads, "threads");
+  add_attention_option(app, words, "these, as focus eval takes them: soft,hard:2,window:128");
+  refuse_attention_options(app, {"--routing"});
   app.add_option("--json", json, "write the figures to this file too");
   parse_arguments(app, arguments);
 
-  set_threads(threads);
-  LoadedModel model = load_model(base, "", compute);
-  if (!adapter.empty()) load_adapter(adapter, model);
-  const ModelConfig& config = model.decoder->config();
-  if (context == 0) context = std::min<Index>(512, config.max_position_embeddings);
-  check(context >= 2 && context <= config.max_position_embeddings,
-        "--context must be from 2 to the {} positions of {}, not {}",
-        config.max_position_embeddings, base, context);
-
-  std::vector<AttentionMode> modes = {{.kind = AttentionMode::Kind::dense}};
-  if (model.focus) {
-    Balance balance = model.focus->config().balance;
-    for (std::size_t i = 0; i < enum_names(balance).size(); ++i)
-      if (enum_names(balance)[i] == routing) balance = static_cast<Balance>(i);
-    modes.push_back({.kind = AttentionMode::Kind::soft, .balance = balance});
-    for (int k = 1; k <= model.focus->config().num_groups; ++k)
-      modes.push_back({.kind = AttentionMode::Kind::hard,
-                       .top_k = k,
-                       .balance = balance,
-                       .hard_gate = model.focus->config().hard_gate});
-  }
-
-  std::vector<std::unique_ptr<RivalModel>> rivals;
-  if (model.rival) rivals.push_back(std::move(model.rival));
-  if (!rivals.empty()) clear_mechanisms(*model.decoder);
-  for (const std::string& word : attention)
-    rivals.push_back(std::make_unique<RivalModel>(parse_rival(word, "--attention"), config));
-
+  LoadedModel model = options.load();
+  const Index positions = model.decoder->config().max_position_embeddings;
+  if (context == 0) context = std::min<Index>(512, positions);
+  check(context >= 2 && context <= positions,
+        "--context must be from 2 to the {} positions of {}, not {}", positions, options.base,
+        context);
   const NoGrad guard;
-  Rng rng(static_cast<std::uint64_t>(seed));
-  const auto random_id = [&] {
-    return static_cast<std::int32_t>(rng.below(static_cast<std::uint64_t>(config.vocab_size)));
-  };
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(context));
-  for (auto& id : ids) id = random_id();
-  const auto logits = [&](const std::vector<std::int32_t>& tokens) {
-    return model.decoder->logits(model.decoder->hidden_states(tokens, 1)).value();
-  };
+  LeakTest test(*model.decoder, context, cuts, seed);
   bool leaks = false;
   auto results = nlohmann::ordered_json::array();
-  const auto test = [&](const std::string& name) {
-    const Tensor before = logits(ids);
-    std::optional<Index> leak;
-    Index cut = 0;
-    for (std::int64_t c = 1; c <= cuts && !leak; ++c) {
-      cut = std::clamp<Index>(context * c / (cuts + 1), 1, context - 1);
-      std::vector<std::int32_t> changed = ids;
-      for (Index t = cut; t < context; ++t) {
-        auto& id = changed[static_cast<std::size_t>(t)];
-        id = static_cast<std::int32_t>(
-            (id + 1 +
-             random_id() %
-                 std::max<std::int32_t>(1, static_cast<std::int32_t>(config.vocab_size) - 1)) %
-            config.vocab_size);
-      }
-      leak = first_difference(before, logits(changed), cut);
-    }
+  for (const AttentionSpec& spec : 
+       resolve_words(words, model, UnsaidBalance::trained, "--attention")) {
+    const ActiveAttention active(model, spec);
+    const auto leak = test.run();
     if (leak)
       fmt::print(
           "{:<32} LEAKS: tokens from {} on were changed, logits differ first at position {}\n",
-          name, cut, *leak);
+          active.title(), leak->cut, leak->position);
     else
-      fmt::print("{:<32} no leak: logits before {} changed places are bit-identical\n", name, cuts);
+      fmt::print("{:<32} no leak: logits before {} changed places are bit-identical\n",
+                 active.title(), cuts);
     leaks = leaks || leak.has_value();
-    results.push_back(
-        {{"mode", name},
-         {"leaks", leak.has_value()},
-         {"first_difference", leak ? nlohmann::ordered_json(*leak) : nlohmann::ordered_json()}});
-  };
-  for (const AttentionMode& mode : modes) {
-    if (model.focus) model.focus->mode = mode;
-    const std::string routing_name = EvalRow{.mode = mode}.routing();
-    test(routing_name == "-" ? mode.name() : mode.name() + ", " + routing_name);
+    results.push_back({{"mode", active.title()},
+                       {"leaks", leak.has_value()},
+                       {"first_difference", leak ? nlohmann::ordered_json(leak->position)
+                                                 : nlohmann::ordered_json()}});
   }
-  for (const auto& rival : rivals) {
-    rival->compose(*model.decoder);
-    test(rival->causal() ? rival->name() : rival->name() + ", not causal");
-  }
-  write_json(json, {{"model", base},
-                    {"adapter", adapter},
+  write_json(json, {{"model", options.base},
+                    {"adapter", options.adapter},
                     {"context", context},
-                    {"compute", name_of(compute)},
+                    {"compute", name_of(options.compute)},
                     {"leaks", leaks},
                     {"modes", results}});
   return leaks ? 1 : 0;
 }
 
 }  // namespace focus
+

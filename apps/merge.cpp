@@ -29,69 +29,59 @@ struct Measured {
 };
 
 Measured measure(LoadedModel& model, const std::vector<EvalText>& texts,
-                 const EvalOptions& options) {
+                 const EvalSettings& settings) {
   const NoGrad guard;
-  const AttentionMode dense{.kind = AttentionMode::Kind::dense};
-  if (model.focus) model.focus->mode = dense;
-  const std::vector<std::int32_t> ids = probe_ids(model, texts, options.context);
+  const std::vector<std::int32_t> ids = probe_ids(model, texts, settings.context);
   Measured measured;
   measured.logits = model.decoder->logits(model.decoder->hidden_states(ids, 1)).value();
   if (!texts.empty())
-    measured.perplexity =
-        evaluate_mode(*model.decoder, model.focus.get(), dense, texts, options).score.perplexity();
+    measured.perplexity = evaluate(model, {.kind = "dense"}, texts, settings).score.perplexity();
   return measured;
 }
 
 }  // namespace
 
 int run_merge(Arguments arguments) {
-  std::string base, adapter, out, tokenizer, json;
+  ModelOptions options;
+  std::string out, json;
   std::vector<std::string> paths;
-  EvalOptions options{.context = 0, .stride = 0};
-  TextOptions documents;
-  int threads = 0;
+  EvalSettings settings;
   bool overwrite = false;
   CLI::App app(
       "Folds a LoRA adapter into the weights of its base and writes a model that needs no adapter; "
       "runs both on the same tokens, with dense attention, and prints the difference.",
       "focus merge");
-  app.add_option("base", base, "the model: a store or a Hugging Face folder")->required();
-  app.add_option("--adapter", adapter, "the adapter (lora.h5) or a PEFT folder")->required();
+  options.add_to(app);
   app.add_option("--out", out, "the store to write (.h5)")->required();
   app.add_option("--text", paths,
                  "text files (.txt, .xz) or folders to evaluate both on; without them the logits "
                  "of random tokens are compared alone");
-  app.add_option("--tokenizer", tokenizer, "instead of the model's own");
-  app.add_option("--context", options.context,
-                 "tokens of a window (default: 512, or the model's positions if fewer)");
-  app.add_option("--stride", options.stride,
-                 "tokens from one window to the next (default: half the context)");
-  app.add_option("--max-tokens", documents.max_tokens,
-                 "only the first tokens of each text; 0: all");
+  add_eval_options(app, settings);
   app.add_flag("--overwrite", overwrite, "replace an existing store");
-  app.add_option("--threads", threads, "threads");
   app.add_option("--json", json, "write the figures to this file too");
   parse_arguments(app, arguments);
 
+  const std::string& base = options.base;
+  const std::string& adapter = options.adapter;
+  if (adapter.empty()) fail("--adapter: name the adapter (lora.h5) or a PEFT folder");
+  if (options.compute != Compute::float32)
+    fail("--compute bf16: merging changes the weights, which are float32 then; leave it out");
   refuse_existing(out, overwrite);
-  set_threads(threads);
-  LoadedModel model = load_model(base, tokenizer);
-  if (model.focus || model.rival)
+  const ModelFiles files = open_model(base, options.tokenizer);
+  if (files.focus || files.mechanism)
     fail("{}: was trained with {}, which the merged store would not hold; merge a dense base", base,
-         model.focus ? "Focus" : model.rival->name());
-  load_adapter(adapter, model);
-  if (!model.lora)
+         files.focus ? "Focus" : files.mechanism->name());
+  LoadedModel model = options.load();
+  LoraModel* const lora = model.lora();
+  if (lora == nullptr)
     fail("{}: is no LoRA adapter; Focus is attention and cannot be folded into weights", adapter);
-  const Index positions = model.decoder->config().max_position_embeddings;
-  options.fill_in(positions);
-  if (options.context < 2 || options.context > positions)
-    fail("--context {}: wanted from 2 to the {} positions of {}", options.context, positions, base);
+  settings = settings.for_model(model);
   std::vector<EvalText> texts;
-  if (!paths.empty()) texts = read_texts(model, paths, documents);
+  if (!paths.empty()) texts = read_texts(model, paths, settings);
 
-  const Measured before = measure(model, texts, options);
-  model.lora->merge();
-  const Measured after = measure(model, texts, options);
+  const Measured before = measure(model, texts, settings);
+  lora->merge();
+  const Measured after = measure(model, texts, settings);
   double largest = 0, difference = 0;
   for (Index i = 0; i < before.logits.size(); ++i) {
     largest = std::max(largest, std::abs(static_cast<double>(before.logits[i])));

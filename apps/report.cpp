@@ -2,10 +2,10 @@
 
 #include "apps/command.h"
 #include "apps/report/html_report.h"
-#include "apps/terminal/progress.h"
 #include "autograd/check.h"
 #include "data/files/durable_file.h"
 #include "data/text/text.h"
+#include "focus/train/metrics.h"
 
 namespace focus {
 namespace {

@@ -4,9 +4,9 @@
 #include "apps/attention_speed.h"
 #include "apps/command.h"
 #include "apps/report/html_report.h"
+#include "apps/report/svg_file.h"
 #include "apps/terminal/machine.h"
 #include "apps/terminal/progress.h"
-#include "apps/report/svg_file.h"
 #include "autograd/check.h"
 #include "data/files/durable_file.h"
 
@@ -178,9 +178,10 @@ int run_speed(Arguments arguments) {
       "focus speed");
   app.add_option("--lengths", lengths, "tokens, one run each (default 512 to 16384)")
       ->delimiter(',');
-  app.add_option("--groups", options.groups, "K (default 8)");
+  app.add_option("--num-groups", options.num_groups, "K (default 8)");
   app.add_option("--top-k", options.top_k, "groups that a token keeps (default 1)");
-  app.add_option("--window", options.window, "w: pairs with i - j <= w are attended (default 128)");
+  app.add_option("--local-window", options.local_window,
+                 "w: pairs with i - j <= w are attended (default 128)");
   app.add_option("--heads", options.heads, "heads of q (default 12)");
   app.add_option("--kv-heads", options.kv_heads, "heads of k and v (default: as many)");
   app.add_option("--head-dim", options.head_dim, "width of a head (default 64)");
@@ -204,6 +205,8 @@ int run_speed(Arguments arguments) {
   app.add_option("--json", json, "write the figures to this file too");
   app.add_option("--svg", svg, "write a plot of the speed-up");
   app.add_option("--html", html, "write a page with plot and tables");
+  renamed_option(app, "--groups", "--num-groups");
+  renamed_option(app, "--window", "--local-window");
   parse_arguments(app, arguments);
   options.hard_gate = hard_gate == "keep" ? HardGate::keep : HardGate::drop;
   options.routed = assignment == "routing";
@@ -229,7 +232,7 @@ int run_speed(Arguments arguments) {
       options.heads == 1 ? "" : "s", options.head_dim,
       options.key_heads() == options.heads ? ""
                                            : fmt::format(" ({} for k and v)", options.key_heads()),
-      options.groups, options.top_k, options.window,
+      options.num_groups, options.top_k, options.local_window,
       options.hard_gate == HardGate::keep ? "kept" : "dropped",
       options.backward ? "forward and backward" : "forward",
       options.routed ? "groups by routing random vectors, balanced over the sequence"
@@ -238,15 +241,15 @@ int run_speed(Arguments arguments) {
   const Table phases = phase_table(rows, options.backward);
   const LineChart chart =
       speedup_chart(rows, fmt::format("Speed-up over full attention, K={}, k={}, w={}",
-                                      options.groups, options.top_k, options.window));
+                                      options.num_groups, options.top_k, options.local_window));
   const std::string memory =
       fmt::format("{} resident at most", format_bytes(static_cast<double>(peak_resident_bytes())));
   fmt::print("{}\n{}\n\n{}\n{}\n{}\n{}\n", machine_line(), setting, plain_text(times),
              plain_text(speedups), plain_text(phases), memory);
   write_json(json, {{"machine", machine_json()},
-                    {"groups", options.groups},
+                    {"num_groups", options.num_groups},
                     {"top_k", options.top_k},
-                    {"window", options.window},
+                    {"local_window", options.local_window},
                     {"heads", options.heads},
                     {"kv_heads", options.key_heads()},
                     {"head_dim", options.head_dim},

@@ -1,8 +1,14 @@
+#include <atomic>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <optional>
+
 
 #include "apps/command.h"
 #include "apps/terminal/progress.h"
 #include "data/settings/recipe.h"
-#include "apps/trainer.h"
+#include "focus/train/training.h"
 #include "autograd/check.h"
 
 namespace focus {
@@ -56,12 +62,85 @@ Json dry_run_json(const DryRun& d) {
   return json;
 }
 
+/// Asked for by SIGINT or SIGTERM: the run stops after its step; a second one ends it at once.
+std::atomic<bool> stop_requested{false};
+
+void install_stop_signals() {
+  const auto handler = [](int signal) {
+    if (stop_requested.exchange(true)) std::_Exit(128 + signal);
+  };
+  std::signal(SIGINT, handler);
+  std::signal(SIGTERM, handler);
+}
+
+std::string phase_name(const Session& session) {
+  return session.in_first_phase() ? "phase 1" : "phase 2";
+}
+
+/// What a run says on stderr.
+class TrainingTerminal {
+ public:
+  TrainingTerminal(const RunConfig& config, std::int64_t stop_at)
+      : config_(config), stop_at_(stop_at) {}
+
+  TrainingCallbacks callbacks() {
+    return {.on_start = [this](const Session& session,
+                               const auto& resumed) { start(session, resumed); },
+            .on_step =
+                [this](const Session&, const StepReport& report) {
+                  step_ = report.step;
+                  progress_->update(report.step, report.result.loss, config_.tokens_per_step());
+                },
+            .on_phase =
+                [this](const Session& session) {
+                  progress_->note(fmt::format("{} from step {} on: {} parameters",
+                                              phase_name(session), session.steps(),
+                                              session.count_trainable()));
+                },
+            .on_line = [this](const Session&, const TrainingLine& line) { note(line); },
+            .on_validation =
+                [this](std::int64_t step, double loss) {
+                  progress_->note(fmt::format("step {}  valid loss {:.4f}  perplexity {:.2f}", step,
+                                              loss, std::exp(loss)));
+                },
+            .should_stop = [this] { return stop_requested.load() || step_ == stop_at_; }};
+  }
+  void finish() { progress_->finish(); }
+
+ private:
+  void start(const Session& session, const std::optional<std::filesystem::path>& resumed) {
+    if (resumed)
+      fmt::print(stderr, "resumed at step {} from {}\n", session.steps(), resumed->string());
+    fmt::print(stderr, "{}", dump_recipe(config_));
+    fmt::print(stderr, "training on {} windows of {} tokens, {} parameters{}\n",
+               session.data().train.num_windows(), config_.data.context, session.count_trainable(),
+               session.phase().steps == config_.steps ? "" : " in " + phase_name(session));
+    progress_.emplace(ProgressOptions{.label = "train",
+                                      .total_steps = config_.steps,
+                                      .first_step = session.steps(),
+                                      .line_every = INT64_MAX});
+  }
+  void note(const TrainingLine& line) {
+    const StepResult& done = line.report.result;
+    progress_->note(fmt::format(
+        "step {}/{}  loss {:.4f}  grad norm {:.3g}  lr {:.2e}  {} tok/s  ETA {}", line.report.step,
+        config_.steps, done.loss, done.grad_norm, done.lr, format_count(line.tokens_per_second),
+        format_duration(line.seconds_left)));
+  }
+
+  const RunConfig& config_;
+  const std::int64_t stop_at_;
+  std::int64_t step_ = 0;
+  std::optional<Progress> progress_;
+};
+
 }  // namespace
 
 int run_train(Arguments arguments) {
   std::string recipe, json;
   bool dry = false;
-  TrainOptions options;
+  RunFolderOptions options;
+  std::int64_t stop_at = 0;
   CLI::App app(
       "Trains by a recipe: centroids on a frozen base (retrofit), these and then all of it "
       "(two_phase), all of a base (full), a new model (scratch), or low-rank adapters (lora).",
@@ -71,7 +150,7 @@ int run_train(Arguments arguments) {
                "parameters, memory, tokens and time from a timed step; trains nothing");
   app.add_flag("--resume", options.resume, "go on from the newest checkpoint in the run's folder");
   app.add_flag("--overwrite", options.overwrite, "start anew where the run's folder holds a run");
-  app.add_option("--stop-at", options.stop_at, "write a checkpoint and stop after this step");
+  app.add_option("--stop-at", stop_at, "write a checkpoint and stop after this step");
   app.add_option("--json", json, "write the figures to this file too");
   parse_arguments(app, arguments);
 
@@ -79,25 +158,29 @@ int run_train(Arguments arguments) {
   read_recipe_arguments(app, recipe, config);
   set_threads(config.threads);
   install_stop_signals();
-  Trainer trainer(config);
-
+  Session session = open_session(config);
   if (dry) {
     fmt::print(stderr, "{}", dump_recipe(config));
-    const DryRun d = trainer.dry_run();
+    const DryRun d = dry_run(session);
     print_dry_run(d);
     write_json(json, dry_run_json(d));
     return 0;
   }
-  const TrainResult result = trainer.run(options);
-  if (result.finished)
-    fmt::print("{}: {} steps{}\n", result.artifact.string(), result.step,
+  TrainingTerminal terminal(config, stop_at);
+  const TrainingResult result = run_training_in_folder(session, options, terminal.callbacks());
+  terminal.finish();
+  if (!result.finished)
+    fmt::print(stderr, "stopped at step {}; checkpoint {} is written, --resume goes on\n",
+               result.steps, result.checkpoint.string());
+  else
+    fmt::print("{}: {} steps{}\n", result.artifact.string(), result.steps,
                result.valid_loss && result.valid_loss_start
                    ? fmt::format(", validation perplexity {:.4f} -> {:.4f}",
                                  std::exp(*result.valid_loss_start), std::exp(*result.valid_loss))
                    : "");
   Json figures = {{"finished", result.finished},
-                  {"step", result.step},
-                  {"trainable", trainer.count_trainable()},
+                  {"step", result.steps},
+                  {"trainable", session.count_trainable()},
                   {"artifact", result.artifact.string()}};
   if (result.valid_loss_start) figures["valid_loss_start"] = *result.valid_loss_start;
   if (result.valid_loss) figures["valid_loss"] = *result.valid_loss;

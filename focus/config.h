@@ -7,6 +7,9 @@
 
 namespace focus {
 
+/// Groups of a layer at most: a token's set of them is a word of bits.
+constexpr int kMaxGroups = 64;
+
 /// How a pair's affinity a = g_i . g_j acts on its score s.
 enum class Gate {
   logit,    // s sigmoid(lambda a): the paper's Eq. 2; it does not prune (a score of 0 is not -inf)
@@ -79,7 +82,7 @@ struct FocusConfig {
 
   template <class F>
   void visit(F&& f) {
-    f("num_groups", num_groups, "K, groups in each layer (at most 64)");
+    f("num_groups", num_groups, "K, groups in each layer", {1, kMaxGroups});
     f("routing_dim", routing_dim, "d_g, width of the routing space");
     f("temperature", temperature, "tau of the assignments");
     f("sinkhorn_iters", sinkhorn_iters, "N, Sinkhorn rounds");

@@ -1,11 +1,9 @@
 #include "focus/focus_model.h"
 
-#include <algorithm>
-#include <bit>
-#include <cmath>
 #include <utility>
 
 #include "autograd/check.h"
+#include "focus/focus_files.h"
 #include "focus/routing/balance_losses.h"
 #include "focus/routing/centroids.h"
 #include "focus/attention/sparse_attention.h"
@@ -36,18 +34,6 @@ GateOptions hard_gate_options(const FocusConfig& config, const AttentionMode& mo
   return options;
 }
 
-void GroupStatistics::add_sizes(const Routing& routing) {
-  sizes.resize(static_cast<std::size_t>(routing.assignments.value().cols()));
-  for (const std::uint64_t set : membership(routing, 1))
-    ++sizes[static_cast<std::size_t>(std::countr_zero(set))];
-  tokens += routing.assignments.value().rows();
-}
-
-double GroupStatistics::dominance() const {
-  if (tokens == 0) return 0;
-  return static_cast<double>(*std::ranges::max_element(sizes)) / static_cast<double>(tokens);
-}
-
 namespace {
 
 bool keeps_vectors(const FocusConfig& config) {
@@ -68,11 +54,45 @@ FocusModel::FocusModel(FocusConfig config, Index hidden_size, Index num_layers, 
   reset_statistics();
 }
 
+AttentionMode FocusModel::training_mode(const StepPlace& place) const {
+  AttentionMode training{.kind = AttentionMode::Kind::soft, .balance = config_.balance};
+  if (training.balance == Balance::carried && place.first_phase &&
+      place.step < config_.sequence_steps)
+    training.balance = Balance::sequence;
+  if (config_.training == Training::hard) {
+    training.kind = AttentionMode::Kind::hard;
+    training.top_k = config_.train_top_k;
+    training.hard_gate = HardGate::keep;
+  }
+  return training;
+}
+
 void FocusModel::compose(Decoder& decoder) {
   check(decoder.layers().size() == layers_.size(), "focus: {} layers for a decoder of {}",
         layers_.size(), decoder.layers().size());
-  for (Block& block : decoder.layers())
-    block.self_attn.mechanism = [this](const MechanismInputs& in) { return attend(in); };
+  composed_.reset();  // or it would be put back when the new one goes
+  composed_.emplace(decoder, [this](const MechanismInputs& in) { return attend(in); });
+}
+
+void FocusModel::for_each_own(const std::function<void(const std::string&, Variable&)>& f) {
+  for_each_parameter(*this, f, "focus");
+}
+
+void FocusModel::begin_step(const StepPlace& place) {
+  mode = training_mode(place);
+  step_groups_.assign(layers_.size(), {});
+}
+
+Variable FocusModel::after_forward() {
+  for (std::size_t i = 0; i < step_groups_.size(); ++i) step_groups_[i].add_sizes(last_[i]);
+  const Variable terms = take_auxiliary_loss();
+  update_potentials();
+  update_centroids();
+  return terms;
+}
+
+void FocusModel::begin_validation() {
+  mode = {.kind = AttentionMode::Kind::soft, .balance = config_.balance};
 }
 
 Variable FocusModel::attend(const MechanismInputs& in) {
@@ -97,16 +117,8 @@ Variable FocusModel::attend(const MechanismInputs& in) {
 void FocusModel::gather(const MechanismInputs& in, const Routing& routing,
                         const GateOptions& options) {
   GroupStatistics& stats = statistics[static_cast<std::size_t>(in.layer)];
-  const Tensor& g = routing.assignments.value();
-  const Index groups = g.cols(), batch = in.h.dim(0), seq_len = in.h.dim(1);
-  stats.add_sizes(routing);
-  for (Index i = 0; i < g.rows(); ++i) {
-    const Real* row = g.data() + i * groups;
-    stats.confidence += static_cast<double>(*std::max_element(row, row + groups));
-    for (Index k = 0; k < groups; ++k)
-      if (row[k] > 0)
-        stats.entropy -= static_cast<double>(row[k]) * std::log(static_cast<double>(row[k]));
-  }
+  stats.add(routing);
+  const Index batch = in.h.dim(0), seq_len = in.h.dim(1);
   for (Index s = 0; s < batch; ++s) {
     std::span<const std::uint64_t> sets(options.membership);
     if (!sets.empty())
@@ -144,13 +156,30 @@ Variable FocusModel::take_auxiliary_loss() {
   return sum;
 }
 
-void set_requires_grad(FocusModel& focus, bool wanted) {
-  const bool follow = focus.config().centroid_update == CentroidUpdate::average;
-  for (FocusLayer& layer : focus.layers()) {
+void FocusModel::set_trainable(bool wanted) {
+  const bool follow = config_.centroid_update == CentroidUpdate::average;
+  for (FocusLayer& layer : layers_) {
     layer.projection.set_requires_grad(wanted);
     layer.centroids.set_requires_grad(wanted && !follow);
   }
 }
+
+void FocusModel::start_counting() {
+  reset_statistics();
+  gather_statistics = true;
+}
+
+AttentionCounts FocusModel::counts() const {
+  AttentionCounts counts{.pairs = {}, .layers = statistics};
+  for (const GroupStatistics& layer : statistics) counts.pairs += layer.pairs;
+  return counts;
+}
+
+void FocusModel::write(StoreWriter& store, const std::string& base_fingerprint) {
+  write_focus(store, *this, base_fingerprint);
+}
+
+void FocusModel::restore(const StoreReader& store) { restore_focus(open_focus(store), *this); }
 
 void FocusModel::reset_statistics() {
   statistics.assign(layers_.size(), GroupStatistics{});

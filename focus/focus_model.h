@@ -3,9 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "focus/attention/gated_attention.h"
-#include "focus/routing/routing.h"
-#include "layers/decoder.h"
+#include "focus/adapter.h"
 
 namespace focus {
 
@@ -25,39 +23,45 @@ struct AttentionMode {
 GateOptions hard_gate_options(const FocusConfig& config, const AttentionMode& mode,
                               const Routing& routing);
 
-/// What the routing of one layer did, summed over the tokens it saw.
-struct GroupStatistics {
-  std::vector<std::int64_t> sizes;  // tokens whose highest assignment is group g
-  std::int64_t tokens = 0;
-  double entropy = 0;     // sum over tokens of -sum_k g log g, in nats
-  double confidence = 0;  // sum over tokens of max_k g
-  PairCounts pairs;
-
-  /// Adds the tokens of a batch to `sizes` and `tokens`, the rest is left alone.
-  void add_sizes(const Routing& routing);
-  /// The largest group's share; 1 / num_groups is perfect balance.
-  double dominance() const;
-};
-
 /// Focus on all layers of a decoder: the adapter that a retrofit trains.
-class FocusModel {
+class FocusModel : public Adapter {
  public:
   FocusModel(FocusConfig config, Index hidden_size, Index num_layers, Rng& rng);
-  FocusModel(const FocusModel&) = delete;
-  FocusModel& operator=(const FocusModel&) = delete;
 
   const FocusConfig& config() const { return config_; }
   std::vector<FocusLayer>& layers() { return layers_; }
 
-  /// Makes every layer of the decoder attend through this model, which must outlive it.
-  void compose(Decoder& decoder);
-
   /// What the next forward passes run.
   AttentionMode mode;
+  /// What training step `place` runs: with balance `carried` the first steps of the first phase
+  /// train with `sequence`.
+  AttentionMode training_mode(const StepPlace& place) const;
+
+  std::string_view kind() const override { return "focus"; }
+  void compose(Decoder& decoder) override;
+  void take_off() override { composed_.reset(); }
+  void for_each_own(const std::function<void(const std::string&, Variable&)>& f) override;
+  /// Centroids that follow their tokens collect no gradient.
+  void set_trainable(bool wanted) override;
+
+  void begin_step(const StepPlace& place) override;
+  /// update_potentials(), update_centroids(), and take_auxiliary_loss().
+  Variable after_forward() override;
+  /// recluster()
+  void end_step(std::int64_t steps_done) override { recluster(steps_done); }
+  std::vector<GroupStatistics> step_groups() const override { return step_groups_; }
+  void begin_validation() override;
+
+  void start_counting() override;
+  void stop_counting() override { gather_statistics = false; }
+  AttentionCounts counts() const override;
+
+  /// All of it in /focus.
+  void write(StoreWriter& store, const std::string& base_fingerprint) override;
+  void restore(const StoreReader& store) override;
 
   /// Lets the batch of the last forward pass enter the carried potentials.
   void update_potentials();
-
   /// Lets it move the centroids, where they follow their tokens (centroid_update average).
   void update_centroids();
   /// Places the centroids anew from it, where `steps` done make it due (recluster_every).
@@ -84,9 +88,11 @@ class FocusModel {
   std::vector<FocusLayer> layers_;
   std::vector<Routing> last_;        // of the last forward pass, without its graph
   std::vector<Variable> auxiliary_;  // of each layer, with its graph, until it is taken
+  std::vector<GroupStatistics> step_groups_;
+  std::optional<ComposedMechanism> composed_;
 };
 
 /// Makes every parameter collect a gradient, or none; centroids that follow their tokens do not.
-void set_requires_grad(FocusModel& focus, bool wanted);
+inline void set_requires_grad(FocusModel& focus, bool wanted) { focus.set_trainable(wanted); }
 
 }  // namespace focus

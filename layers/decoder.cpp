@@ -184,6 +184,18 @@ void clear_mechanisms(Decoder& decoder) {
   for (Block& block : decoder.layers()) block.self_attn.mechanism = {};
 }
 
+ComposedMechanism::ComposedMechanism(Decoder& decoder, const AttentionMechanism& mechanism)
+    : decoder_(&decoder) {
+  for (Block& block : decoder.layers())
+    before_.push_back(std::exchange(block.self_attn.mechanism, mechanism));
+}
+
+ComposedMechanism::~ComposedMechanism() {
+  if (decoder_ == nullptr) return;
+  for (std::size_t i = 0; i < before_.size(); ++i)
+    decoder_->layers()[i].self_attn.mechanism = std::move(before_[i]);
+}
+
 std::vector<std::int32_t> shifted_targets(std::span<const std::int32_t> ids, Index batch) {
   const std::size_t seq_len = ids.size() / static_cast<std::size_t>(batch);
   std::vector<std::int32_t> targets(ids.size(), -1);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "autograd/ops.h"
@@ -169,6 +170,22 @@ class Decoder {
 
 /// Makes every layer attend as it does by itself: dense, causal.
 void clear_mechanisms(Decoder& decoder);
+
+/// While it lives every layer of `decoder` attends by `mechanism`; then each has again the one that
+/// it had. Those that are nested end in the reverse order of their beginning; the decoder outlives
+/// them all.
+class ComposedMechanism {
+ public:
+  ComposedMechanism(Decoder& decoder, const AttentionMechanism& mechanism);
+  ~ComposedMechanism();
+  ComposedMechanism(ComposedMechanism&& other) noexcept
+      : decoder_(std::exchange(other.decoder_, nullptr)), before_(std::move(other.before_)) {}
+  ComposedMechanism& operator=(ComposedMechanism&&) = delete;
+
+ private:
+  Decoder* decoder_;
+  std::vector<AttentionMechanism> before_;  // of each layer
+};
 
 /// Targets of next-token prediction: ids shifted by one inside each sequence, -1 at its end.
 std::vector<std::int32_t> shifted_targets(std::span<const std::int32_t> ids, Index batch);

@@ -15,6 +15,10 @@ focus_test(focus_tests BOTH
     focus/lora/*_test.cpp focus/routing/*_test.cpp
   NEEDS focus
   LABELS core)
+focus_test(train_tests
+  SOURCES focus/train/*_test.cpp
+  NEEDS focus
+  LABELS core)
 focus_test(rivals_tests BOTH
   SOURCES focus/rivals/*_test.cpp
   NEEDS focus

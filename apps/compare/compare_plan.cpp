@@ -7,7 +7,7 @@
 #include <set>
 
 #include "data/settings/recipe.h"
-#include "focus/train/rival_spec.h"
+#include "focus/train/attention_spec.h"
 #include "autograd/check.h"
 #include "data/files/json_reader.h"
 
@@ -44,7 +44,7 @@ RecipeNode nested(const std::string& key, const RecipeNode& value) {
 }
 
 void read_train_keys(const RecipeNode& map, RunConfig& config, Problems& problems) {
-  const auto fields = recipe_fields(config);
+  const auto fields = recipe_fields(config, RetiredKeys::refused);
   for (const RecipeNode::Entry& entry : map.entries) {
     if (entry.key == "seed" || entry.key == "out") {
       problems.push_back({entry.line, fmt::format("{}: not of a single run: seeds and out stand at "
@@ -139,7 +139,7 @@ Parts split_text(const RecipeNode& root, CompareConfig& config, Problems& proble
   }
   if (parts.runs.empty())
     problems.push_back({0, "runs is empty: name at least one, `runs: [{name: ...}]`"});
-  read_recipe_map(recipe_fields(config), own, problems);
+  read_recipe_map(recipe_fields(config, RetiredKeys::refused), own, problems);
   return parts;
 }
 
@@ -177,20 +177,14 @@ bool is_own_key(const std::string& override) {
 
 std::vector<std::string> attentions_of(const std::vector<std::string>& words,
                                        const RunConfig& config) {
+  static const std::vector<std::string> all = {"dense", "local", "focus", "trained"};
   std::vector<std::string> fitting;
-  for (const std::string& word : words) {
-    const bool fits = std::visit(
-        [&]<class Word>(const Word& parsed) {
-          if constexpr (std::is_same_v<Word, DenseWord> || std::is_same_v<Word, RivalConfig>)
-            return true;
-          else if constexpr (std::is_same_v<Word, TrainedWord>)
-            return config.rival().has_value();
-          else if constexpr (std::is_same_v<Word, HardWord>)
-            return config.has_focus() && parsed.top_k <= config.focus.num_groups;
-          else
-            return config.has_focus();
-        },
-        parse_attention(word, "eval.attentions"));
+  for (const std::string& word : words.empty() ? all : words) {
+    const AttentionSpec spec = parse_attention(word, "eval.attentions");
+    const bool fits =
+        spec.needs_focus() ? config.has_focus() && !(spec.kind == "hard" &&
+                                                     spec.top_k > config.focus.num_groups)
+                           : spec.kind != "trained" || config.mechanism().has_value();
     if (fits) fitting.push_back(word);
   }
   return fitting;
@@ -210,7 +204,7 @@ ComparePlan read_compare_plan(const std::string& text, const std::string& source
     Problems own;
     const RecipeNode tree = recipe_override_tree(item, own);
     if (own.empty() && is_own_key(item)) {
-      read_recipe_map(recipe_fields(plan.config), tree, own);
+      read_recipe_map(recipe_fields(plan.config, RetiredKeys::refused), tree, own);
     } else if (own.empty()) {
       read_train_keys(tree, scratch, own);
       if (own.empty()) train_overrides.push_back(tree);
@@ -227,7 +221,7 @@ ComparePlan read_compare_plan(const std::string& text, const std::string& source
   if (plan.config.eval.valid.empty())
     problems.push_back({0, "eval.valid is empty: name the texts that runs are compared on"});
 
-  const std::vector<std::string>& attentions = plan.config.eval.attentions;
+  const std::vector<std::string>& attentions = plan.config.eval.settings.attentions;
   try {
     attentions_of(attentions, {});
   } catch (const std::exception& error) {

@@ -11,6 +11,7 @@
 #include "apps/report/html_report.h"
 #include "apps/terminal/progress.h"
 #include "data/files/json_reader.h"
+#include "focus/train/metrics.h"
 
 namespace focus {
 namespace {

@@ -8,10 +8,10 @@
 #include <sstream>
 
 #include "apps/compare/child.h"
-#include "focus/train/model_io.h"
+#include "focus/train/metrics.h"
+#include "focus/train/model_files.h"
 #include "apps/terminal/progress.h"
 #include "data/settings/recipe.h"
-#include "apps/trainer.h"
 #include "autograd/check.h"
 #include "autograd/clock.h"
 #include "data/files/checksum.h"
@@ -78,7 +78,7 @@ double median_rate(const path& metrics) {
 std::string changed_default(const path& recipe, const RunConfig& config) {
   RunConfig stored;
   try {
-    read_recipe(recipe.string(), {}, stored);
+    read_stored_recipe(read_recipe_file(recipe.string()), recipe.string(), stored);
   } catch (const std::runtime_error& error) {
     return std::string(error.what()).substr(0, std::string(error.what()).find('\n'));
   }
@@ -89,8 +89,6 @@ std::string changed_default(const path& recipe, const RunConfig& config) {
       return fmt::format("{}: {} then, {} now", after[i].key, before[i].text(), after[i].text());
   return "";
 }
-
-std::string_view name_of(auto value) { return enum_names(value)[static_cast<std::size_t>(value)]; }
 
 [[noreturn]] void fail_child(const ChildResult& result, const path& log) {
   if (result.status > 128)
@@ -238,23 +236,19 @@ void CompareRunner::train(RunOutcome& outcome) {
 void CompareRunner::evaluate(RunOutcome& outcome, const std::string& split,
                              const std::vector<std::string>& texts) {
   if (texts.empty()) return;
-  const CompareEval& settings = plan_.config.eval;
-  std::vector<std::string> options;
+  const EvalSettings& settings = plan_.config.eval.settings;
+  std::vector<std::string> options = {
+      "--attention",
+      fmt::format("{}", fmt::join(attentions_of(settings.attentions, outcome.config), ",")),
+      "--compute", std::string(name_of(outcome.config.compute))};
   const auto add = [&](const std::string& option, auto value) {
     options.insert(options.end(), {option, fmt::format("{}", value)});
   };
+  if (!settings.separator.empty()) add("--separator", settings.separator);
   if (settings.context != 0) add("--context", settings.context);
   if (settings.stride != 0) add("--stride", settings.stride);
   if (settings.max_documents != 0) add("--max-documents", settings.max_documents);
   if (settings.max_tokens != 0) add("--max-tokens", settings.max_tokens);
-  if (settings.max_top_k != 0) add("--max-top-k", settings.max_top_k);
-  if (!settings.separator.empty()) add("--separator", settings.separator);
-  add("--routing", name_of(settings.routing));
-  add("--hard-gate", name_of(settings.hard_gate));
-  add("--compute", name_of(outcome.config.compute));
-  if (settings.local_only) options.push_back("--local-only");
-  if (const auto words = attentions_of(settings.attentions, outcome.config); !words.empty())
-    add("--attention", fmt::format("{}", fmt::join(words, ",")));
 
   const path folder = outcome.config.out;
   // Of the options as they are passed, for the reason that a run's hash sees no defaults.

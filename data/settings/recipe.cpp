@@ -73,6 +73,7 @@ class RecipeReader {
       check(false, "unknown key{}", problems.size() < kMaxSuggestions ? suggestion(key) : "");
     }
     const RecipeField& field = *found->second;
+    check(field.retired.empty(), "{}", field.retired);
     if (field.read) {
       field.read(value);
     } else if (value.kind == Kind::kMap) {
@@ -84,7 +85,7 @@ class RecipeReader {
 
   std::string child(const std::string& group) const {
     const auto found = std::ranges::find_if(
-        fields_, [&](const RecipeField& f) { return f.key.starts_with(group + "."); });
+        fields_, [&](const RecipeField& f) { return f.text && f.key.starts_with(group + "."); });
     return found == fields_.end() ? group : found->key;
   }
 
@@ -94,6 +95,7 @@ class RecipeReader {
     std::string best;
     std::size_t best_distance = std::max<std::size_t>(2, last_part(key).size() / 3) + 1;
     for (const RecipeField& field : fields_) {
+      if (!field.text && field.read) continue;  // a retired key
       const std::size_t whole = edit_distance(key, field.key);
       const std::size_t part = edit_distance(last_part(key), last_part(field.key)) + 1;
       const std::size_t distance = std::min(whole, part);

@@ -13,6 +13,7 @@
 /// A struct lists its members once, in `void visit(auto&& f)`:
 ///   f("num_groups", num_groups, "groups K", {1, 64});   // limits are optional, both inclusive
 ///   f("focus", focus, "sparse attention");              // a struct with a visit of its own
+///   f.retired("window", "is local_window now", read);   // a key that older files may hold
 /// A member is a bool, int, std::int64_t, std::uint64_t, float, double, std::string or an enum with
 /// enum_names; or a std::vector, or a std::optional (null), of these.
 namespace focus {
@@ -25,12 +26,17 @@ struct RecipeField {
   Range range;
   std::function<void(const RecipeNode&)> read;  // throws what read_value throws
   std::function<std::string()> text;            // the value now, as YAML
+  std::string retired = {};  // of a key that is no longer: what to write instead
 };
+
+/// Which keys are read: those of today; with those that have been retired, told so; or, from files
+/// that the program itself wrote, translated.
+enum class RetiredKeys { left_out, refused, translated };
 
 class RecipeFieldCollector {
  public:
-  RecipeFieldCollector(std::vector<RecipeField>& fields, std::string prefix)
-      : fields_(fields), prefix_(std::move(prefix)) {}
+  RecipeFieldCollector(std::vector<RecipeField>& fields, std::string prefix, RetiredKeys retired)
+      : fields_(fields), prefix_(std::move(prefix)), retired_(retired) {}
 
   template <class T>
   void operator()(const std::string& name, T& member, const std::string& help = "",
@@ -38,7 +44,7 @@ class RecipeFieldCollector {
     const std::string key = prefix_ + name;
     if constexpr (requires(RecipeFieldCollector & f) { member.visit(f); }) {
       fields_.push_back({key, help, "group", range, nullptr, nullptr});
-      member.visit(RecipeFieldCollector(fields_, key + "."));
+      member.visit(RecipeFieldCollector(fields_, key + ".", retired_));
     } else {
       fields_.push_back(
           {key, help, type_text(member), range,
@@ -47,16 +53,27 @@ class RecipeFieldCollector {
     }
   }
 
+  /// A key that older recipes may hold: `message` says what to write instead; `translate`, where
+  /// given, reads the value that a file of the program's own holds.
+  void retired(const std::string& name, const std::string& message,
+               std::function<void(const RecipeNode&)> translate = {}) {
+    if (retired_ == RetiredKeys::left_out) return;
+    const bool read = retired_ == RetiredKeys::translated && translate;
+    fields_.push_back({prefix_ + name, "", "", {}, std::move(translate), nullptr,
+                       read ? "" : message});
+  }
+
  private:
   std::vector<RecipeField>& fields_;
   std::string prefix_;
+  RetiredKeys retired_;
 };
 
 /// All fields of a config in the order of its visits; they point into `config`.
 template <class T>
-std::vector<RecipeField> recipe_fields(T& config) {
+std::vector<RecipeField> recipe_fields(T& config, RetiredKeys retired = RetiredKeys::left_out) {
   std::vector<RecipeField> fields;
-  config.visit(RecipeFieldCollector(fields, ""));
+  config.visit(RecipeFieldCollector(fields, "", retired));
   return fields;
 }
 
@@ -81,7 +98,16 @@ template <class T>
 void read_recipe_text(const std::string& text, const std::string& source,
                       const std::vector<std::string>& overrides, T& config) {
   T result = config;
-  read_recipe_fields(recipe_fields(result), text, source, overrides);
+  read_recipe_fields(recipe_fields(result, RetiredKeys::refused), text, source, overrides);
+  config = std::move(result);
+}
+
+/// The same of settings that the program itself has written, in whatever version: keys that are no
+/// longer are translated.
+template <class T>
+void read_stored_recipe(const std::string& text, const std::string& source, T& config) {
+  T result = config;
+  read_recipe_fields(recipe_fields(result, RetiredKeys::translated), text, source, {});
   config = std::move(result);
 }
 

@@ -69,7 +69,9 @@ LoraModel::LoraModel(LoraConfig config, Decoder& decoder, Rng& rng)
   }
 }
 
-void LoraModel::compose() {
+void LoraModel::compose(Decoder& decoder) {
+  check(&decoder == &decoder_, "lora: it was made for another decoder");
+  composed_ = true;
   for (std::size_t i = 0; i < targets_.size(); ++i)
     for (std::size_t part = 0; part < targets_[i].parts.size(); ++part)
       targets_[i].parts[part].linear->addition = [this, i, part](const Variable& x) {
@@ -81,7 +83,8 @@ void LoraModel::compose() {
       };
 }
 
-void LoraModel::detach() {
+void LoraModel::take_off() {
+  if (!std::exchange(composed_, false)) return;
   for (const PublishedLinear& target : targets_)
     for (const auto& part : target.parts) part.linear->addition = {};
 }
@@ -96,7 +99,7 @@ void LoraModel::merge() {
       const auto scaling = static_cast<Real>(config_.scaling());
       for (Index k = 0; k < weight.size(); ++k) weight.data()[k] += scaling * product[k];
     }
-  detach();
+  take_off();
 }
 
 LoraModel::Tensors LoraModel::tensors(const std::function<Tensor(const Variable&)>& select) const {
@@ -143,6 +146,32 @@ void LoraModel::load(const TensorSource& source) {
       std::ranges::copy(loaded[i].b[part].value().span(),
                         linears_[i].b[part].mutable_value().data());
   }
+}
+
+void LoraModel::for_each_own(const std::function<void(const std::string&, Variable&)>& f) {
+  for_each_parameter(*this, f, "lora");
+}
+
+void LoraModel::write(StoreWriter& store, const std::string& base_fingerprint) {
+  store.attribute("/lora", "base_fingerprint", base_fingerprint);
+  store.text("/lora/config.yaml", dump_recipe(config_));
+  for (const auto& [name, tensor] : tensors())
+    store.tensor(store_path("/lora/tensors", name), tensor);
+}
+
+std::unique_ptr<LoraModel> read_lora(const StoreReader& store, Decoder& decoder,
+                                     const std::string& fingerprint, const std::string& where) {
+  const std::string base = store.string_attribute("/lora", "base_fingerprint");
+  if (base != fingerprint)
+    fail("{}: made for the base with fingerprint {}, but {} has {}; use the base it was trained on",
+         store.describe(), base, where, fingerprint);
+  LoraConfig config;
+  read_stored_recipe(store.text("/lora/config.yaml"), store.describe() + ": /lora/config.yaml",
+                     config);
+  Rng rng(0);
+  auto lora = std::make_unique<LoraModel>(config, decoder, rng);
+  lora->restore(store);
+  return lora;
 }
 
 bool LoraModel::fan_in_fan_out() const {

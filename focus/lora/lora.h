@@ -7,7 +7,7 @@
 
 #include "autograd/random.h"
 #include "data/files/tensor_source.h"
-#include "layers/decoder.h"
+#include "focus/adapter.h"
 #include "layers/weights.h"
 
 namespace focus {
@@ -46,23 +46,29 @@ struct LoraLinear {
 };
 
 /// LoRA on a decoder's linears. It changes nothing until it is trained: B = 0.
-class LoraModel {
+class LoraModel : public Adapter {
  public:
   /// A as PEFT starts it: uniform in +-1/sqrt(in). Throws std::invalid_argument where a target is
   /// not the end of any linear's name, with the names there are. The decoder must outlive this.
   LoraModel(LoraConfig config, Decoder& decoder, Rng& rng);
-  LoraModel(const LoraModel&) = delete;
-  LoraModel& operator=(const LoraModel&) = delete;
+  ~LoraModel() override { take_off(); }
 
   const LoraConfig& config() const { return config_; }
 
-  /// Adds to the decoder's linears; this model must outlive them. Their inputs are dropped where
-  /// the decoder's dropout_key is set.
-  void compose();
-  /// Takes it off again.
-  void detach();
-  /// Folds it into the decoder's weights, which must be float32: W += scaling B A; and detaches.
+  std::string_view kind() const override { return "lora"; }
+  /// Adds to the decoder's linears. Their inputs are dropped where the decoder's dropout_key is set.
+  /// Throws std::invalid_argument for another decoder than it was made for.
+  void compose(Decoder& decoder) override;
+  void take_off() override;
+  /// Folds it into the decoder's weights, which must be float32: W += scaling B A; and takes it off.
   void merge();
+
+  void for_each_own(const std::function<void(const std::string&, Variable&)>& f) override;
+  void set_trainable(bool wanted) override { set_requires_grad(*this, wanted); }
+
+  /// Settings, matrices under their PEFT names and the base's fingerprint in /lora.
+  void write(StoreWriter& store, const std::string& base_fingerprint) override;
+  void restore(const StoreReader& store) override { load(*store.source("/lora/tensors")); }
 
   /// Name and tensor of every parameter as in PEFT's adapter_model.safetensors. `select` says what
   /// of a parameter is meant: its value, its gradient.
@@ -83,6 +89,12 @@ class LoraModel {
   const Decoder& decoder_;
   std::vector<PublishedLinear> targets_;
   std::vector<LoraLinear> linears_;  // one for each target
+  bool composed_ = false;
 };
+
+/// LoRA as a store holds it in /lora; another base than that with `fingerprint` is refused by name
+/// of both. `where` is the base, for the message. Not composed yet.
+std::unique_ptr<LoraModel> read_lora(const StoreReader& store, Decoder& decoder,
+                                     const std::string& fingerprint, const std::string& where);
 
 }  // namespace focus

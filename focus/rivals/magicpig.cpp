@@ -5,10 +5,10 @@
 #include <numbers>
 #include <numeric>
 
+#include "autograd/attention/tiled_attention.h"
 #include "autograd/check.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/parallel.h"
-#include "autograd/attention/tiled_attention.h"
 #include "focus/rivals/selected_keys.h"
 
 namespace focus {
@@ -114,7 +114,7 @@ class HeadSampler {
     std::vector<Index> chosen;
     std::vector<Real> weights;
     for (Index j = first_visible(i, options_.sliding_window); j <= i; ++j) {
-      const bool certain = j < config_.sinks || i - j < config_.local_window;
+      const bool certain = j < config_.sinks || i - j <= config_.local_window;
       if (!certain && !sampled(own, j)) continue;
       Real s = score(q, head_.key(j), d, options_);
       if (!certain) {
@@ -153,8 +153,7 @@ class HeadSampler {
 void MagicPigConfig::validate() const {
   check(bits >= 0 && bits <= 32, "magicpig.bits must be from 0 to 32, not {}", bits);
   check(tables >= 2, "magicpig.tables must be at least 2, not {}", tables);
-  check(sinks >= 0 && local_window >= 1,
-        "magicpig: sinks must be at least 0, local_window at least 1");
+  check(sinks >= 0 && local_window >= 0, "magicpig: sinks and local_window must not be negative");
 }
 
 Tensor hash_directions(const MagicPigConfig& config, Index head_dim, Rng& rng) {

@@ -13,7 +13,7 @@ struct MagicPigConfig {
   int bits = 8;             // K
   int tables = 75;          // L
   Index sinks = 4;          // first tokens, always attended
-  Index local_window = 16;  // last tokens, the query's own included, always attended
+  Index local_window = 15;  // pairs with i - j <= local_window are always attended
   bool centred = true;
   std::int64_t seed = 1;
 
@@ -22,7 +22,8 @@ struct MagicPigConfig {
     f("bits", bits, "K, bits of a hash: more of them sample fewer keys", {0, 32});
     f("tables", tables, "L, hash tables: more of them sample more keys", {2, 4096});
     f("sinks", sinks, "first tokens of a sequence, always attended", {0, 1 << 27});
-    f("local_window", local_window, "last tokens, the own included, always attended", {1, 1 << 27});
+    f("local_window", local_window, "pairs with i - j <= local_window are always attended",
+      {0, 1 << 27});
     f("centred", centred, "hash keys less the mean of those before");
     f("seed", seed, "of the hash functions", {0, 1e18});
   }

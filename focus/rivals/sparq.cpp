@@ -4,10 +4,10 @@
 #include <cmath>
 #include <numeric>
 
+#include "autograd/attention/tiled_attention.h"
 #include "autograd/check.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/parallel.h"
-#include "autograd/attention/tiled_attention.h"
 #include "focus/rivals/selected_keys.h"
 
 namespace focus {
@@ -108,7 +108,7 @@ class Task {
   std::vector<Index> choose(Index i) const {
     const Index first = first_visible(i, options_.sliding_window), count = i + 1 - first;
     const Index tokens = std::min(count, config_.tokens);
-    const Index local = std::min(tokens, config_.local_window);
+    const Index local = std::min(tokens, config_.last_keys);
     const auto weight = [&](Index j) {
       Real sum = 0;
       for (Index g = 0; g < head_.group; ++g) sum += approximate_row(i, g)[j];
@@ -151,8 +151,8 @@ class Task {
 }  // namespace
 
 void SparqConfig::validate() const {
-  check(tokens >= 1 && rank >= 1 && local_window >= 0,
-        "sparq: tokens and rank must be at least 1, local_window at least 0");
+  check(tokens >= 1 && rank >= 1 && last_keys >= 0,
+        "sparq: tokens and rank must be at least 1, last_keys at least 0");
 }
 
 Variable sparq_attention(const Variable& q, const Variable& k, const Variable& v,

@@ -8,9 +8,9 @@ namespace focus {
 /// SparQ attention (Ribar et al. 2024, arXiv 2312.04985): token selection at inference.
 struct SparqConfig {
   static constexpr const char* kName = "sparq";
-  Index tokens = 32;       // k
-  Index rank = 32;         // r
-  Index local_window = 0;  // l
+  Index tokens = 32;    // k
+  Index rank = 32;      // r
+  Index last_keys = 0;  // l; a share of the k keys (0: none is forced), so not a window's distance
   bool reallocate = true;
 
   template <class F>
@@ -18,8 +18,7 @@ struct SparqConfig {
     f("tokens", tokens, "k, keys that a query attends", {1, 1 << 27});
     f("rank", rank, "r, numbers of a query that choose them; more than head_dim: all",
       {1, 1 << 16});
-    f("local_window", local_window, "l, of the k keys so many are always the last ones",
-      {0, 1 << 27});
+    f("last_keys", last_keys, "l, of the k keys so many are always the last ones", {0, 1 << 27});
     f("reallocate", reallocate, "the weight of the keys left out goes to the mean value");
   }
   void validate() const;

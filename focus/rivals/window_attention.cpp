@@ -5,26 +5,27 @@
 namespace focus {
 namespace {
 
-Index narrower(Index window, Index sliding_window) {
-  return sliding_window > 0 ? std::min(window, sliding_window) : window;
+/// Tokens seen, itself included, where both windows hold.
+Index narrower(Index local_window, Index sliding_window) {
+  return sliding_window > 0 ? std::min(local_window + 1, sliding_window) : local_window + 1;
 }
 
 }  // namespace
 
 void WindowConfig::validate() const {
-  check(window >= 1, "window.window must be at least 1, not {}", window);
+  check(local_window >= 0, "window.local_window must not be negative, not {}", local_window);
 }
 
 Variable window_attention(const Variable& q, const Variable& k, const Variable& v,
                           const AttentionOptions& options, const WindowConfig& config) {
   AttentionOptions narrowed = options;
-  narrowed.sliding_window = narrower(config.window, options.sliding_window);
+  narrowed.sliding_window = narrower(config.local_window, options.sliding_window);
   return attention(q, k, v, narrowed);
 }
 
-PairCounts count_window_pairs(Index seq_len, Index window, Index sliding_window) {
+PairCounts count_window_pairs(Index seq_len, Index local_window, Index sliding_window) {
   PairCounts counts = count_pairs({}, seq_len, seq_len, sliding_window);
-  counts.attended = count_pairs({}, seq_len, seq_len, narrower(window, sliding_window)).all;
+  counts.attended = count_pairs({}, seq_len, seq_len, narrower(local_window, sliding_window)).all;
   return counts;
 }
 

@@ -9,21 +9,21 @@ namespace focus {
 /// 3.1, "sliding window") in a causal decoder put onto pretrained weights, without global tokens.
 struct WindowConfig {
   static constexpr const char* kName = "window";
-  Index window = 128;
+  Index local_window = 128;  // pairs with i - j <= local_window are attended
 
   template <class F>
   void visit(F&& f) {
-    f("window", window, "tokens that a token sees, itself included", {1, 1 << 27});
+    f("local_window", local_window, "pairs with i - j <= local_window are attended", {0, 1 << 27});
   }
   void validate() const;
 };
 
-/// attention() in which pair (i, j) is attended only where i - j < window; a layer's own sliding
-/// window stays where it is narrower. Shapes, gradients and soft-cap as attention().
+/// attention() in which pair (i, j) is attended only where i - j <= local_window; a layer's own
+/// sliding window stays where it is narrower. Shapes, gradients and soft-cap as attention().
 Variable window_attention(const Variable& q, const Variable& k, const Variable& v,
                           const AttentionOptions& options, const WindowConfig& config);
 
 /// Pairs of one causal sequence that window_attention() attends.
-PairCounts count_window_pairs(Index seq_len, Index window, Index sliding_window);
+PairCounts count_window_pairs(Index seq_len, Index local_window, Index sliding_window);
 
 }  // namespace focus

@@ -1,6 +1,9 @@
 #include "focus/train/run_config.h"
 
+#include <algorithm>
+
 #include "autograd/check.h"
+#include "data/settings/recipe.h"
 #include "layers/family.h"
 
 namespace focus {
@@ -41,19 +44,50 @@ ModelConfig ModelShape::to_model_config(Index vocab_size, Index context) const {
   return c;
 }
 
-std::optional<RivalConfig> RunConfig::rival() const {
-  switch (attention) {
-    case AttentionChoice::window:
-      return window;
-    case AttentionChoice::performer:
-      return performer;
-    case AttentionChoice::routing_transformer:
-      return routing_transformer;
-    case AttentionChoice::dense:
-    case AttentionChoice::focus:
-      break;
-  }
+namespace {
+
+/// dense, focus, and what of the table a model can be trained through.
+std::vector<std::string_view> trainable_attentions() {
+  std::vector<std::string_view> names = {"dense"};
+  for (const AdapterKind& kind : adapter_kinds())
+    if (kind.is_attention && kind.has_gradient) names.push_back(kind.name);
+  return names;
+}
+
+const AdapterKind& kind_named(std::string_view name) {
+  return *std::ranges::find(adapter_kinds(), name, &AdapterKind::name);
+}
+
+}  // namespace
+
+void read_value(const RecipeNode& node, const Range&, AttentionName& value) {
+  const std::vector<std::string_view> names = trainable_attentions();
+  value.name = names[read_choice(node, names)];
+}
+std::string value_text(const AttentionName& value) { return value.name; }
+std::string type_text(const AttentionName&) { return choices_text(trainable_attentions()); }
+
+std::vector<MechanismSection> mechanism_sections() {
+  std::vector<MechanismSection> sections;
+  for (const AdapterKind& kind : adapter_kinds())
+    if (kind.is_attention && kind.has_gradient && !kind.has_parameters)
+      sections.push_back({std::string(kind.name), std::string(kind.help), kind.defaults});
+  return sections;
+}
+
+std::optional<AdapterChoice> RunConfig::mechanism() const {
+  for (const MechanismSection& section : mechanisms)
+    if (section.name == attention.name)
+      return AdapterChoice{&kind_named(section.name), section.settings};
   return std::nullopt;
+}
+
+std::vector<AdapterChoice> RunConfig::adapters() const {
+  std::vector<AdapterChoice> list;
+  if (has_focus()) list.push_back({&kind_named("focus"), focus});
+  if (method == Method::lora) list.push_back({&kind_named("lora"), lora});
+  if (const auto trained = mechanism()) list.push_back(*trained);
+  return list;
 }
 
 TrainingPhase RunConfig::phase_at(std::int64_t step) const {
@@ -86,10 +120,10 @@ void RunConfig::validate_step() const {
     check(two_phase.warmup_steps >= 0, "two_phase.warmup_steps must not be negative, not {}",
           two_phase.warmup_steps);
     check(
-        attention == AttentionChoice::dense || attention == AttentionChoice::focus,
+        attention.name == "dense" || attention.name == "focus",
         "attention {} does not go with two_phase, which trains focus: leave it out, or use method "
         "full",
-        enum_names(attention)[static_cast<std::size_t>(attention)]);
+        attention.name);
   }
   check(compute == Compute::float32 || !trains_base(),
         "compute bf16 is for frozen weights, but {} trains them all: use retrofit or lora, or "
@@ -105,17 +139,34 @@ void RunConfig::validate_step() const {
   if (has_focus()) focus.validate();
   if (method == Method::lora) {
     check(
-        attention == AttentionChoice::dense,
+        attention.name == "dense",
         "attention focus is not supported together with lora: leave attention dense, or retrofit");
     lora.validate();
   }
-  if (const auto other = rival()) {
+  if (const auto other = mechanism()) {
     check(trains_base(),
           "attention {0} has nothing to train on a frozen base: use method full or scratch, or "
           "focus eval --attention {0} for the base as it is",
-          kind_of(*other));
-    std::visit([](const auto& settings) { settings.validate(); }, *other);
+          other->kind->name);
+    other->settings.validate();
   }
+}
+
+RunConfig only_what_counts(RunConfig config) {
+  const RunConfig defaults;
+  config.out = defaults.out;
+  config.threads = defaults.threads;
+  config.log_every = defaults.log_every;
+  config.eval_every = defaults.eval_every;
+  config.eval_windows = defaults.eval_windows;
+  config.checkpoint_every = defaults.checkpoint_every;
+  config.checkpoint_keep = defaults.checkpoint_keep;
+  config.data.cache_dir = defaults.data.cache_dir;
+  return config;
+}
+
+std::string settings_that_count(const RunConfig& config) {
+  return dump_recipe(only_what_counts(config));
 }
 
 }  // namespace focus

@@ -10,7 +10,7 @@
 #include "focus/train/compute.h"
 #include "focus/config.h"
 #include "focus/lora/lora.h"
-#include "focus/rivals/rival_model.h"
+#include "focus/adapter.h"
 #include "layers/model_config.h"
 #include "optim/training_step.h"
 
@@ -29,12 +29,29 @@ constexpr auto enum_names(Method) {
   return std::array<std::string_view, 5>{"retrofit", "two_phase", "full", "scratch", "lora"};
 }
 
-/// What attention the trained model runs: retrofit and two_phase always have Focus.
-enum class AttentionChoice { dense, focus, window, performer, routing_transformer };
-constexpr auto enum_names(AttentionChoice) {
-  return std::array<std::string_view, 5>{"dense", "focus", "window", "performer",
-                                         "routing_transformer"};
-}
+/// What attention the trained model runs: dense, focus, or a kind of the table that has a gradient.
+/// retrofit and two_phase always have focus.
+struct AttentionName {
+  std::string name = "dense";
+  bool operator==(const AttentionName&) const = default;
+};
+void read_value(const RecipeNode& node, const Range& range, AttentionName& value);
+std::string value_text(const AttentionName& value);
+std::string type_text(const AttentionName& value);
+
+/// The settings of a mechanism that a model can be trained through: a section under its name.
+struct MechanismSection {
+  std::string name, help;
+  AnySettings settings;
+};
+/// Those of the table, with their defaults.
+std::vector<MechanismSection> mechanism_sections();
+
+/// An adapter that a run puts onto its decoder.
+struct AdapterChoice {
+  const AdapterKind* kind;
+  AnySettings settings;
+};
 
 /// The shape of a new model; keys are those of published config.json files. And dropout, which is
 /// of its training, or of a base's.
@@ -129,7 +146,7 @@ struct TwoPhaseConfig {
 /// A run of `focus train`: one recipe.
 struct RunConfig {
   Method method = Method::retrofit;
-  AttentionChoice attention = AttentionChoice::dense;
+  AttentionName attention;
   Compute compute = Compute::float32;
   std::string base;
   std::string tokenizer;
@@ -142,9 +159,7 @@ struct RunConfig {
   FocusConfig focus;
   TwoPhaseConfig two_phase;
   LoraConfig lora;
-  WindowConfig window;
-  PerformerConfig performer;
-  RoutingTransformerConfig routing_transformer;
+  std::vector<MechanismSection> mechanisms = mechanism_sections();
   OptimConfig optim;
   std::int64_t log_every = 10;
   std::int64_t eval_every = 100;
@@ -172,10 +187,7 @@ struct RunConfig {
     f("focus", focus, "the method's settings");
     f("two_phase", two_phase, "its second phase (two_phase)");
     f("lora", lora, "low-rank adapters (lora)");
-    f("window", window, "attention window: a local window alone (Longformer)");
-    f("performer", performer, "attention performer: random features");
-    f("routing_transformer", routing_transformer,
-      "attention routing_transformer: k-means clusters");
+    for (MechanismSection& section : mechanisms) f(section.name, section.settings, section.help);
     f("optim", optim, "AdamW and its schedule");
     f("log_every", log_every, "steps between lines", {1, 1e9});
     f("eval_every", eval_every, "steps between validations; 0: at start and end only", {0, 1e9});
@@ -187,10 +199,12 @@ struct RunConfig {
 
   bool has_focus() const {
     return method == Method::retrofit || method == Method::two_phase ||
-           attention == AttentionChoice::focus;
+           attention.name == "focus";
   }
-  /// The rival attention that is trained, if it is one.
-  std::optional<RivalConfig> rival() const;
+  /// The mechanism of the table that is trained through, if it is one.
+  std::optional<AdapterChoice> mechanism() const;
+  /// All that is put onto the decoder, in this order.
+  std::vector<AdapterChoice> adapters() const;
   /// Whether the run's result is a whole model, and not what goes onto its base.
   bool trains_base() const { return trains_base_at(steps - 1); }
   bool trains_base_at(std::int64_t step) const {
@@ -203,6 +217,14 @@ struct RunConfig {
   void validate() const;
   /// The same for what a step computes alone: the optimiser's and the method's settings.
   void validate_step() const;
+
+  std::int64_t tokens_per_step() const { return data.batch * data.accumulate * data.context; }
 };
+
+/// The settings that decide what a run computes, as YAML: a resumed run must agree with them. Where
+/// it writes and how often it reports is free to change.
+std::string settings_that_count(const RunConfig& config);
+/// The config with the rest at its defaults.
+RunConfig only_what_counts(RunConfig config);
 
 }  // namespace focus

@@ -17,8 +17,8 @@ constexpr auto kSilent = [](std::string_view) {};
 
 AttentionSpeedOptions tiny() {
   AttentionSpeedOptions options;
-  options.groups = 4;
-  options.window = 8;
+  options.num_groups = 4;
+  options.local_window = 8;
   options.heads = 2;
   options.head_dim = 8;
   options.repeats = 1;

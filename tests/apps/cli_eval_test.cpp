@@ -1,7 +1,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "focus/train/model_io.h"
+#include "focus/train/model_files.h"
 #include "tests/support/cli.h"
 
 // `focus eval` and `focus leak-test`: the figures they print and what they promise about them.
@@ -83,6 +83,11 @@ TEST(CliEval, JsonHasTheFiguresOfTheTable) {
     ASSERT_LT(row, rows.size());
     const auto& figures = rows[row++];
     SCOPED_TRACE(line);
+    // The kind and the gate are what the table's name says in words.
+    const std::string kind = figures.at("kind");
+    EXPECT_TRUE(line.starts_with(kind)) << kind;
+    EXPECT_EQ(kind == "hard" ? figures.at("gate") == "keep" : !figures.contains("gate"),
+              kind != "hard" || contains(line, " keep "));
     EXPECT_TRUE(line.starts_with(figures.at("attention").get<std::string>() + " "));
     const auto words = words_of(line);
     ASSERT_GE(words.size(), 6u);

@@ -1,4 +1,4 @@
-#include "focus/train/model_io.h"
+#include "focus/train/model_files.h"
 #include "data/files/safetensors.h"
 #include "tests/support/cli.h"
 

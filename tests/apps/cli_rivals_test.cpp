@@ -9,7 +9,7 @@ namespace {
 Cli& cli() { return Cli::instance(); }
 
 Words with(const std::string& attention) {
-  return {"attention=" + attention, "window.window=12", "performer.num_features=16",
+  return {"attention=" + attention, "window.local_window=11", "performer.num_features=16",
           "routing_transformer.num_clusters=3", "routing_transformer.local_window=4"};
 }
 nlohmann::json rows_of(const Words& more) {
@@ -69,17 +69,17 @@ TEST(CliRivals, ResumingChangesNothing) {
 TEST(CliRivals, RowsOfABaseAsItIs) {
   const auto rows =
       rows_of({cli().base(), "--context", "64", "--attention",
-               "dense,window:64,window:8,performer:64,routing:1:shared_qk=false,"
+               "dense,window:63,window:7,performer:64,routing:1:shared_qk=false,"
                "routing:3:choice=balanced:local_window=2,sparq:64:rank=64,sparq:4:rank=2,"
-               "sparq:4:rank=2:reallocate=false,magicpig:0,magicpig:4:tables=8:local_window=2"});
+               "sparq:4:rank=2:reallocate=false,magicpig:0,magicpig:4:tables=8:local_window=1"});
   Words names;
   for (const auto& row : rows) names.push_back(row.at("attention"));
-  EXPECT_EQ(names, (Words{"dense", "window 64", "window 8", "performer m=64", "routing 1",
+  EXPECT_EQ(names, (Words{"dense", "window w=63", "window w=7", "performer m=64", "routing 1",
                           "routing 3 shared balanced", "sparq k=64 r=64 mean", "sparq k=4 r=2 mean",
                           "sparq k=4 r=2", "magicpig K=0 L=75", "magicpig K=4 L=8"}));
   EXPECT_EQ(rows[8].at("settings"),
             (nlohmann::json{
-                {"tokens", "4"}, {"rank", "2"}, {"local_window", "0"}, {"reallocate", "false"}}));
+                {"tokens", "4"}, {"rank", "2"}, {"last_keys", "0"}, {"reallocate", "false"}}));
   EXPECT_FALSE(rows[0].contains("settings"));
   const double dense = rows[0].at("perplexity");
   for (const std::size_t exact : {1, 4, 6, 9}) {
@@ -101,7 +101,7 @@ TEST(CliRivals, TheTableAndTheLeakTestSayWhatIsNotCausal) {
   EXPECT_TRUE(contains(table.out, "routing 3 shared balanced not causal")) << table.out;
   const Words leak = {"leak-test", cli().base(), "--context", "64", "--attention"};
   const ProcessResult sound = cli().must_run(
-      leak + Words{"window:8,performer:16,routing:3,sparq:4,magicpig:4:tables=8:local_window=2"});
+      leak + Words{"window:7,performer:16,routing:3,sparq:4,magicpig:4:tables=8:local_window=1"});
   EXPECT_FALSE(contains(sound.out, "LEAKS")) << sound.out;
   const ProcessResult leaks = cli().run(leak + Words{balanced});
   EXPECT_EQ(leaks.status, 1);
@@ -111,9 +111,9 @@ TEST(CliRivals, TheTableAndTheLeakTestSayWhatIsNotCausal) {
 
 TEST(CliRivals, FocusBesideARival) {
   const auto rows = rows_of({cli().base(), "--adapter", cli().adapter(), "--context", "64",
-                             "--attention", "window:8,focus"});
+                             "--attention", "window:7,focus"});
   ASSERT_EQ(rows.size(), 5u);
-  EXPECT_EQ(rows[0].at("attention"), "window 8");
+  EXPECT_EQ(rows[0].at("attention"), "window w=7");
   EXPECT_EQ(rows[1].at("attention"), "soft");
   EXPECT_EQ(rows_of({cli().base(), "--adapter", cli().adapter(), "--context", "64"})[1], rows[1]);
 }

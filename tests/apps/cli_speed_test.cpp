@@ -8,8 +8,9 @@ namespace {
 Cli& cli() { return Cli::instance(); }
 
 Words tiny_speed(const Words& more) {
-  return Words{"speed",    "--lengths", "96,32",    "--heads", "2",         "--head-dim", "8",
-               "--groups", "3",         "--window", "4",       "--repeats", "1"} +
+  return Words{"speed", "--lengths",    "96,32", "--heads",        "2", "--head-dim",
+               "8",     "--num-groups", "3",     "--local-window", "4", "--repeats",
+               "1"} +
          more;
 }
 
@@ -41,7 +42,7 @@ TEST(CliSpeed, JsonHoldsEveryLengthInOrder) {
   const auto json = cli().figures(tiny_speed({"--dense-up-to", "50", "--kv-heads", "1"}));
   for (const char* key : {"processor", "threads", "kernels", "numbers"})
     EXPECT_TRUE(json.at("machine").contains(key)) << key;
-  EXPECT_EQ(json.at("groups"), 3);
+  EXPECT_EQ(json.at("num_groups"), 3);
   EXPECT_EQ(json.at("kv_heads"), 1);
   EXPECT_EQ(json.at("assignment"), "routing");
   const auto& rows = json.at("rows");
@@ -90,8 +91,8 @@ TEST(CliSpeed, RefusesWhatMakesNoSense) {
       {{"--lengths=64,-8"}, {"--lengths", "-8"}},
       {{"--top-k", "9"}, {"--top-k", "8 groups", "9"}},
       {{"--top-k", "0"}, {"--top-k"}},
-      {{"--groups", "65"}, {"--groups", "64"}},
-      {{"--window", "-1"}, {"--window", "-1"}},
+      {{"--num-groups", "65"}, {"--num-groups", "64"}},
+      {{"--local-window", "-1"}, {"--local-window", "-1"}},
       {{"--heads", "0"}, {"--heads"}},
       {{"--kv-heads", "5"}, {"--kv-heads 5", "--heads 12"}},
       {{"--head-dim", "-4"}, {"--head-dim"}},
@@ -101,6 +102,17 @@ TEST(CliSpeed, RefusesWhatMakesNoSense) {
   for (const auto& [more, parts] : cases)
     expect_refused(Words{"speed", "--json", json} + more, parts);
   EXPECT_FALSE(fs::exists(json));
+}
+
+TEST(CliSpeed, OptionsOfBeforeSayTheirNewWords) {
+  for (const auto& [old, now] : std::vector<std::pair<std::string, std::string>>{
+           {"--groups", "--num-groups"}, {"--window", "--local-window"}})
+    for (const Words& words : {Words{"speed", old, "3"}, Words{"speed", old, "--unknown"}}) {
+      const ProcessResult result = cli().run(words);
+      EXPECT_EQ(result.status, 2);
+      EXPECT_EQ(result.err, "focus speed: " + old + " is called " + now + " now\n");
+    }
+  EXPECT_FALSE(contains(cli().must_run({"speed", "--help"}).out, "--groups"));
 }
 
 TEST(CliBenchStep, StepHasEveryPhaseAndFigure) {

@@ -1,4 +1,4 @@
-#include "focus/train/focus_io.h"
+#include "focus/focus_files.h"
 #include "data/settings/recipe.h"
 #include "apps/trainer.h"
 #include "data/text/token_file.h"

@@ -127,6 +127,40 @@ TEST(Decoder, MechanismReceivesWhatAttentionWould) {
   }
 }
 
+TEST(ComposedMechanism, GivesEachLayerItsOwnBack) {
+  Decoder decoder = tiny_decoder("llama");
+  const Ids ids = random_ids(10, 37, 1);
+  const auto named = [](char name, std::string& log) {
+    return [name, &log](const MechanismInputs& in) {
+      log += name;
+      return attention(in.q, in.k, in.v, in.options);
+    };
+  };
+  const auto asked = [&](std::string& log) {
+    log.clear();
+    decoder.hidden_states(ids, 1);
+    return log;
+  };
+  std::string log;
+  decoder.layers()[1].self_attn.mechanism = named('o', log);
+  {
+    const ComposedMechanism first(decoder, named('a', log));
+    EXPECT_EQ(asked(log), "aaa");
+    {
+      ComposedMechanism second(decoder, named('b', log));
+      EXPECT_EQ(asked(log), "bbb");
+      const ComposedMechanism moved = std::move(second);
+      EXPECT_EQ(asked(log), "bbb");
+    }
+    EXPECT_EQ(asked(log), "aaa");
+    const ComposedMechanism dense(decoder, {});
+    EXPECT_EQ(asked(log), "");
+  }
+  EXPECT_EQ(asked(log), "o");
+  clear_mechanisms(decoder);
+  EXPECT_EQ(asked(log), "");
+}
+
 TEST(Decoder, FrozenLayersBelowTheLowestParameterRecordNothing) {
   for (const std::string& type : kTypes) {
     Decoder decoder = tiny_decoder(type);

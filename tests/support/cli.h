@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "apps/terminal/progress.h"
 #include "data/files/checksum.h"
 #include "data/files/store.h"
+#include "focus/train/metrics.h"
 #include "tests/support/compare.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_folder.h"

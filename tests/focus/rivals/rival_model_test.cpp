@@ -1,4 +1,4 @@
-#include "focus/rivals/rival_model.h"
+#include "focus/mechanism.h"
 
 #include <gtest/gtest.h>
 
@@ -18,15 +18,15 @@ Tensor hidden(const Decoder& decoder) {
 
 /// Settings under which each mechanism that can be exact is.
 std::vector<RivalConfig> exact_rivals() {
-  return {WindowConfig{.window = kTokens},
+  return {WindowConfig{.local_window = kTokens - 1},
           RoutingTransformerConfig{.num_clusters = 1, .shared_qk = false},
           SparqConfig{.tokens = kTokens, .rank = 100}, MagicPigConfig{.bits = 0}};
 }
 std::vector<RivalConfig> all_rivals() {
-  return {WindowConfig{.window = 8}, PerformerConfig{.num_features = 16},
+  return {WindowConfig{.local_window = 7}, PerformerConfig{.num_features = 16},
           RoutingTransformerConfig{.num_clusters = 4, .local_window = 4, .shared_qk = false},
           SparqConfig{.tokens = 6, .rank = 2},
-          MagicPigConfig{.bits = 6, .tables = 4, .sinks = 1, .local_window = 2}};
+          MagicPigConfig{.bits = 6, .tables = 4, .sinks = 1, .local_window = 1}};
 }
 
 TEST(RivalModel, ExactSettingsAreDenseOnEveryFamily) {
@@ -82,7 +82,7 @@ TEST(RivalModel, OnlyBalancedRoutingIsNotCausal) {
 
 TEST(RivalModel, TrainsThroughEveryMechanismThatHasAGradient) {
   for (const RivalConfig& config : std::vector<RivalConfig>{
-           WindowConfig{.window = 8}, PerformerConfig{.num_features = 16},
+           WindowConfig{.local_window = 7}, PerformerConfig{.num_features = 16},
            RoutingTransformerConfig{.num_clusters = 4, .local_window = 4},
            RoutingTransformerConfig{
                .num_clusters = 4, .choice = ClusterChoice::balanced, .local_window = 4}}) {

@@ -58,7 +58,7 @@ Tensor naive(const std::vector<Tensor>& x, const AttentionOptions& options,
           double sum = 0;
           for (Index g = 0; g < group; ++g)
             sum += approximate(first_head + g)[static_cast<std::size_t>(j)];
-          if (q.sees(j, options)) order.emplace_back(i - j < config.local_window ? -1e9 : -sum, j);
+          if (q.sees(j, options)) order.emplace_back(i - j < config.last_keys ? -1e9 : -sum, j);
         }
         std::ranges::sort(order);
         const bool whole = static_cast<Index>(order.size()) <= config.tokens;
@@ -95,7 +95,7 @@ TEST(Sparq, IsTheAlgorithmOfThePaper) {
             const AttentionOptions options{
                 .scale = Real(0.35), .softcap = softcap, .sliding_window = sliding};
             const SparqConfig config{
-                .tokens = 7, .rank = 3, .local_window = local, .reallocate = reallocate};
+                .tokens = 7, .rank = 3, .last_keys = local, .reallocate = reallocate};
             EXPECT_LE(relative_difference(run(x, options, config), naive(x, options, config)),
                       tolerance(1e-5, 1e-12))
                 << "reallocate " << reallocate << ", heads " << heads << ", sliding " << sliding;

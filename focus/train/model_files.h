@@ -5,13 +5,13 @@
 #include <optional>
 #include <string>
 
-#include "focus/train/compute.h"
-#include "focus/train/focus_io.h"
 #include "data/files/store.h"
 #include "data/text/tokenizer.h"
+#include "focus/focus_files.h"
 #include "focus/focus_model.h"
 #include "focus/lora/lora.h"
-#include "focus/rivals/rival_model.h"
+#include "focus/mechanism.h"
+#include "focus/train/compute.h"
 #include "layers/decoder.h"
 #include "layers/weights.h"
 
@@ -28,9 +28,16 @@ struct LoadedModel {
   std::unique_ptr<Decoder> decoder;
   std::unique_ptr<Tokenizer> tokenizer;  // null where there is none
   std::string fingerprint;
-  std::unique_ptr<FocusModel> focus;  // where the model was trained with one; composed
-  std::unique_ptr<RivalModel> rival;  // the same; never with Focus
-  std::unique_ptr<LoraModel> lora;    // of an adapter; composed
+  std::vector<std::unique_ptr<Adapter>> adapters;  // what it was trained with, and what was added
+
+  // Those of a kind; null where there is none.
+  FocusModel* focus() const;
+  LoraModel* lora() const;
+  Mechanism* mechanism() const;
+  /// Composes an adapter onto the decoder and keeps it.
+  Adapter& put_on(std::unique_ptr<Adapter> adapter);
+  /// Takes off all that attends in the place of the model's own attention, and forgets it.
+  void take_off_attention();
 
   /// The id put before every document: the config's BOS, else the tokenizer's, else none.
   std::optional<std::int32_t> document_start() const;
@@ -47,7 +54,7 @@ struct ModelFiles {
   std::unique_ptr<TensorSource> weights;
   std::unique_ptr<Tokenizer> tokenizer;  // null where there is none
   std::optional<SavedFocus> focus;       // of a model that was trained with one
-  std::unique_ptr<RivalModel> rival;     // the same
+  std::unique_ptr<Mechanism> mechanism;  // the same; not composed
 };
 
 /// A store or a Hugging Face folder. `tokenizer`, where not empty, is loaded instead of the model's

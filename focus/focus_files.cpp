@@ -1,4 +1,4 @@
-#include "focus/train/focus_io.h"
+#include "focus/focus_files.h"
 
 #include <fmt/ranges.h>
 
@@ -70,8 +70,8 @@ SavedFocus open_focus(const StoreReader& store) {
   if (!store.has("/focus"))
     fail("{}: holds no Focus adapter (kind \"{}\")", saved.where, store.kind());
   saved.base_fingerprint = store.string_attribute("/focus", "base_fingerprint");
-  read_recipe_text(store.text("/focus/config.yaml"), saved.where + ": /focus/config.yaml", {},
-                   saved.config);
+  read_stored_recipe(store.text("/focus/config.yaml"), saved.where + ": /focus/config.yaml",
+                     saved.config);
   saved.config.validate();
   saved.num_layers = store.int_attribute("/focus", "num_layers");
   saved.hidden_size = store.int_attribute("/focus", "hidden_size");
@@ -109,7 +109,7 @@ SavedFocus open_focus_folder(const fs::path& folder) {
                           "hidden_size", "carried_updates"})
     json.erase(key);
   // What is left are settings; JSON is YAML, so the strict reader of recipes reads them.
-  read_recipe_text(json.dump(), saved.where, {}, saved.config);
+  read_stored_recipe(json.dump(), saved.where, saved.config);
   saved.config.validate();
   check_sizes(saved);
   const std::shared_ptr<TensorSource> weights =

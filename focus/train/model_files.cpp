@@ -1,7 +1,5 @@
-#include "focus/train/model_io.h"
+#include "focus/train/model_files.h"
 
-#include "focus/lora/lora_io.h"
-#include "focus/train/rival_io.h"
 #include "autograd/check.h"
 #include "data/files/checksum.h"
 #include "data/files/safetensors.h"
@@ -54,7 +52,7 @@ ModelFiles open_store(const std::filesystem::path& path) {
         make_tokenizer(store.string_attribute("/tokenizer", "kind"), tokenizer, path.string());
   }
   if (store.has("/focus")) files.focus = open_focus(store);
-  if (store.has("/rival")) files.rival = read_rival(store, files.config);
+  files.mechanism = read_mechanism(store, files.config);
   return files;
 }
 
@@ -94,6 +92,33 @@ StreamedModel stream_model(const ModelFiles& files, Dtype dtype, const Published
   return streamed;
 }
 
+namespace {
+
+template <class T>
+T* find_kind(const std::vector<std::unique_ptr<Adapter>>& adapters) {
+  for (const auto& adapter : adapters)
+    if (auto* found = dynamic_cast<T*>(adapter.get())) return found;
+  return nullptr;
+}
+
+}  // namespace
+
+FocusModel* LoadedModel::focus() const { return find_kind<FocusModel>(adapters); }
+LoraModel* LoadedModel::lora() const { return find_kind<LoraModel>(adapters); }
+Mechanism* LoadedModel::mechanism() const { return find_kind<Mechanism>(adapters); }
+
+Adapter& LoadedModel::put_on(std::unique_ptr<Adapter> adapter) {
+  adapter->compose(*decoder);
+  adapters.push_back(std::move(adapter));
+  return *adapters.back();
+}
+
+void LoadedModel::take_off_attention() {
+  std::erase_if(adapters, [](const auto& adapter) {
+    return adapter->kind() != "lora";  // the one kind that is no attention
+  });
+}
+
 std::optional<std::int32_t> LoadedModel::document_start() const {
   if (decoder->config().bos_token_id)
     return static_cast<std::int32_t>(*decoder->config().bos_token_id);
@@ -126,14 +151,8 @@ LoadedModel load_model(const std::filesystem::path& path, const std::string& tok
     if (compute == Compute::bf16) store_in_bf16(p);
   });
   model.fingerprint = checksum.hex();
-  if (files.focus) {
-    model.focus = read_focus(*files.focus, model.fingerprint, model.where);
-    model.focus->compose(*model.decoder);
-  }
-  if (files.rival) {
-    model.rival = std::move(files.rival);
-    model.rival->compose(*model.decoder);
-  }
+  if (files.focus) model.put_on(read_focus(*files.focus, model.fingerprint, model.where));
+  if (files.mechanism) model.put_on(std::move(files.mechanism));
   return model;
 }
 
@@ -173,24 +192,24 @@ void load_adapter(const std::filesystem::path& path, LoadedModel& model) {
         "{}: no such file or folder; an adapter is what focus train writes as focus.h5 or lora.h5, "
         "a folder of focus export, or a PEFT folder",
         path.string());
-  if (model.rival)
+  if (const Mechanism* mechanism = model.mechanism())
     fail("{}: was trained with {}; an adapter goes onto a model without an attention of its own",
-         model.where, model.rival->name());
-  if (std::filesystem::is_directory(path) && !has_focus(path)) {
-    model.lora = read_peft_adapter(path, *model.decoder);
-    model.lora->compose();
+         model.where, mechanism->name());
+  const bool folder = std::filesystem::is_directory(path);
+  if (folder && !has_focus(path)) {
+    model.put_on(read_peft_adapter(path, *model.decoder));
     return;
   }
-  if (!std::filesystem::is_directory(path)) {
+  if (!folder) {
     const StoreReader store(path);
     if (store.has("/lora")) {
-      model.lora = read_lora(store, *model.decoder, model.fingerprint, model.where);
-      model.lora->compose();
+      model.put_on(read_lora(store, *model.decoder, model.fingerprint, model.where));
       return;
     }
   }
-  model.focus = read_focus(open_focus(path), model.fingerprint, model.where);
-  model.focus->compose(*model.decoder);
+  auto focus = read_focus(open_focus(path), model.fingerprint, model.where);
+  if (model.focus() != nullptr) model.take_off_attention();  // one Focus in the place of another
+  model.put_on(std::move(focus));
 }
 
 }  // namespace focus

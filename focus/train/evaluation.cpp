@@ -1,13 +1,14 @@
-#include "focus/train/evaluate.h"
+#include "focus/train/evaluation.h"
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numbers>
 
-#include "data/settings/recipe.h"
 #include "autograd/check.h"
 #include "autograd/clock.h"
+#include "data/settings/recipe.h"
+#include "data/text/text.h"
 
 namespace focus {
 namespace {
@@ -20,7 +21,7 @@ struct Window {
   Index scored = 0;  // its last tokens
 };
 
-std::vector<Window> windows_of(Index tokens, const EvalOptions& options) {
+std::vector<Window> windows_of(Index tokens, const EvalSettings& options) {
   std::vector<Window> windows;
   Index scored_up_to = 0;
   for (Index begin = 0;; begin += options.stride) {
@@ -61,37 +62,26 @@ Score score_windows(const Decoder& decoder, const EvalText& text, std::span<cons
   return score;
 }
 
-/// Puts back, when it goes, the mechanisms that a decoder's layers had.
-class ComposedMechanisms {
- public:
-  explicit ComposedMechanisms(Decoder& decoder) : decoder_(decoder) {
-    for (const Block& block : decoder.layers()) before_.push_back(block.self_attn.mechanism);
-  }
-  ~ComposedMechanisms() {
-    for (std::size_t i = 0; i < before_.size(); ++i)
-      decoder_.layers()[i].self_attn.mechanism = before_[i];
-  }
-  ComposedMechanisms(const ComposedMechanisms&) = delete;
-  ComposedMechanisms& operator=(const ComposedMechanisms&) = delete;
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const std::size_t begin = text.find_first_not_of(kSpace);
+  return begin == std::string_view::npos
+             ? std::string_view()
+             : text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
+}
 
- private:
-  Decoder& decoder_;
-  std::vector<AttentionMechanism> before_;
-};
-
-/// The score and the time of a row over all texts.
-void evaluate_texts(const Decoder& decoder, std::span<const EvalText> texts,
-                    const EvalOptions& options, const std::function<void(double)>& progress,
-                    EvalRow& row) {
-  const double start = now();
-  double share = 0;
-  for (const EvalText& text : texts) {
-    row.score += evaluate(decoder, text, options, [&](double part) {
-      if (progress) progress(share + part / static_cast<double>(texts.size()));
-    });
-    share += 1 / static_cast<double>(texts.size());
+EvalText tokenized(const LoadedModel& model, const std::string& name, std::string_view document,
+                   Index max_tokens) {
+  const Tokenizer& tokenizer = model.require_tokenizer();
+  EvalText text{name, tokenizer.encode(document), static_cast<std::int64_t>(document.size())};
+  const auto start = model.document_start();
+  const auto most = static_cast<std::size_t>(std::max<Index>(0, max_tokens - (start ? 1 : 0)));
+  if (max_tokens > 0 && text.ids.size() > most) {
+    text.ids.resize(most);
+    text.bytes = static_cast<std::int64_t>(tokenizer.decode(text.ids).size());
   }
-  row.seconds = now() - start;
+  if (start) text.ids.insert(text.ids.begin(), *start);
+  return text;
 }
 
 }  // namespace
@@ -109,28 +99,56 @@ Score& Score::operator+=(const Score& other) {
   return *this;
 }
 
-GroupSummary summarise(const std::vector<GroupStatistics>& statistics) {
+EvalSettings EvalSettings::for_model(const LoadedModel& model) const {
+  const Index positions = model.decoder->config().max_position_embeddings;
+  EvalSettings filled = *this;
+  if (context == 0) filled.context = std::min<Index>(512, positions);
+  if (stride == 0) filled.stride = std::max<Index>(1, filled.context / 2);
+  check(filled.context >= 2, "context {}: wanted at least 2", filled.context);
+  check(filled.context <= positions, "context {} is longer than the {} positions of {}",
+        filled.context, positions, model.where);
+  check(filled.stride >= 1 && filled.stride <= filled.context,
+        "stride {}: wanted from 1 to the context of {}", filled.stride, filled.context);
+  return filled;
+}
+
+std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std::string>& paths,
+                                 const EvalSettings& settings) {
+  std::vector<EvalText> texts;
+  for (const auto& path :
+       expand_text_paths(std::vector<std::filesystem::path>(paths.begin(), paths.end()))) {
+    const std::string text = read_text_file(path);
+    for (const std::string_view part : split_documents(text, settings.separator)) {
+      if (settings.max_documents > 0 &&
+          static_cast<Index>(texts.size()) == settings.max_documents)
+        return texts;
+      texts.push_back(tokenized(model, path.string(),
+                                settings.separator.empty() ? part : trimmed(part),
+                                settings.max_tokens));
+    }
+  }
+  return texts;
+}
+
+GroupSummary summarise(const AttentionCounts& counts) {
   GroupSummary summary;
-  PairCounts pairs;
-  const auto layers = static_cast<double>(statistics.size());
-  for (const GroupStatistics& layer : statistics) {
-    pairs += layer.pairs;
+  const auto layers = static_cast<double>(counts.layers.size());
+  for (const GroupStatistics& layer : counts.layers) {
     summary.dominance += layer.dominance() / layers;
     summary.max_dominance = std::max(summary.max_dominance, layer.dominance());
     summary.entropy += layer.entropy / std::max(1.0, static_cast<double>(layer.tokens)) / layers;
   }
-  if (pairs.all > 0) {
+  if (const PairCounts& pairs = counts.pairs; pairs.all > 0) {
     summary.pairs = static_cast<double>(pairs.attended) / static_cast<double>(pairs.all);
     summary.distant = static_cast<double>(pairs.distant) / static_cast<double>(pairs.all);
   }
   return summary;
 }
 
-Score evaluate(const Decoder& decoder, const EvalText& text, const EvalOptions& options,
-               const std::function<void(double)>& progress) {
-  check(options.context >= 2, "eval: context must be at least 2, not {}", options.context);
-  check(options.stride >= 1 && options.stride <= options.context,
-        "eval: stride must be from 1 to the context of {}, not {}", options.context,
+Score evaluate(const Decoder& decoder, const EvalText& text, const EvalSettings& options,
+               const ShareDone& progress) {
+  check(options.context >= 2 && options.stride >= 1 && options.stride <= options.context,
+        "evaluate: a context of {} and a stride of {} are no windows", options.context,
         options.stride);
   const NoGrad guard;
   if (text.ids.size() < 2) fail("{}: {} tokens; at least 2 are needed", text.name, text.ids.size());
@@ -150,65 +168,36 @@ Score evaluate(const Decoder& decoder, const EvalText& text, const EvalOptions& 
   return score;
 }
 
-bool EvalRow::has_groups() const {
-  const bool local_only = mode.kind == AttentionMode::Kind::hard && mode.top_k == 0;
-  return rival.empty() && mode.kind != AttentionMode::Kind::dense && !local_only;
-}
-
-bool EvalRow::causal() const {
-  return rival.empty() ? !has_groups() || mode.balance != Balance::sequence : rival_causal;
-}
-
-std::string EvalRow::routing() const {
-  if (!has_groups()) return causal() ? "-" : "not causal";
-  const std::string name(enum_names(mode.balance)[static_cast<std::size_t>(mode.balance)]);
-  return mode.balance == Balance::sequence ? name + " (not causal)" : name;
-}
-
-EvalRow evaluate_mode(const Decoder& decoder, FocusModel* focus, const AttentionMode& mode,
-                      std::span<const EvalText> texts, const EvalOptions& options,
-                      const std::function<void(double)>& progress) {
-  const bool bf16 = decoder.head_weight().in_bf16();
-  EvalRow row{.mode = mode, .compute = bf16 ? Compute::bf16 : Compute::float32};
-  const AttentionMode before = focus ? focus->mode : AttentionMode{};
-  if (focus) {
-    focus->mode = mode;
-    focus->reset_statistics();
-    focus->gather_statistics = true;
+EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
+                 std::span<const EvalText> texts, const EvalSettings& settings,
+                 const ShareDone& progress) {
+  ActiveAttention active(model, attention);
+  const Decoder& decoder = *model.decoder;
+  EvalRow row{.kind = active.mechanism() ? "rival" : attention.kind,
+              .name = active.name(),
+              .mode = active.mode(),
+              .routing = active.routing(),
+              .causal = active.causal(),
+              .has_groups = active.focus() != nullptr,
+              .compute = decoder.head_weight().in_bf16() ? Compute::bf16 : Compute::float32};
+  if (const Mechanism* mechanism = active.mechanism()) {
+    AnySettings own = mechanism->settings();
+    for (const RecipeField& field : recipe_fields(own))
+      row.settings.emplace_back(field.key, field.text());
   }
-  evaluate_texts(decoder, texts, options, progress, row);
-  if (focus) {
-    focus->gather_statistics = false;
-    focus->mode = before;
-    if (mode.kind != AttentionMode::Kind::dense) {
-      row.layers = focus->statistics;
-      row.groups = summarise(row.layers);
-    }
+  active.start_counting();
+  const double start = now();
+  double share = 0;
+  for (const EvalText& text : texts) {
+    row.score += evaluate(decoder, text, settings, [&](double part) {
+      if (progress) progress(share + part / static_cast<double>(texts.size()));
+    });
+    share += 1 / static_cast<double>(texts.size());
   }
-  return row;
-}
-
-EvalRow evaluate_rival(Decoder& decoder, RivalModel& rival, std::span<const EvalText> texts,
-                       const EvalOptions& options, const std::function<void(double)>& progress) {
-  EvalRow row{.mode = {.kind = AttentionMode::Kind::dense},
-              .compute = decoder.head_weight().in_bf16() ? Compute::bf16 : Compute::float32,
-              .rival = rival.name(),
-              .rival_causal = rival.causal()};
-  std::visit(
-      [&](auto settings) {
-        for (const RecipeField& field : recipe_fields(settings))
-          row.settings.emplace_back(field.key, field.text());
-      },
-      rival.config());
-  const ComposedMechanisms restored(decoder);
-  rival.compose(decoder);
-  rival.pairs = {};
-  rival.gather_statistics = true;
-  evaluate_texts(decoder, texts, options, progress, row);
-  rival.gather_statistics = false;
-  if (rival.pairs.all > 0)
-    row.groups.pairs =
-        static_cast<double>(rival.pairs.attended) / static_cast<double>(rival.pairs.all);
+  row.seconds = now() - start;
+  AttentionCounts counts = active.stop_counting();
+  row.groups = summarise(counts);
+  row.layers = std::move(counts.layers);
   return row;
 }
 
@@ -219,9 +208,9 @@ std::string format_rows(std::span<const EvalRow> rows) {
   for (const EvalRow& row : rows) {
     table +=
         fmt::format("{:<25} {:<22} {:<8} {:>10.4f} {:>9.5f} {:>9} {:>8.0f} {:>7.1f}% {:>8}\n",
-                    row.name(), row.routing(), name_of(row.compute), row.score.perplexity(),
+                    row.name, row.routing, name_of(row.compute), row.score.perplexity(),
                     row.score.bits_per_byte(), row.score.tokens, row.rate(), 100 * row.groups.pairs,
-                    row.has_groups() ? fmt::format("{:.1f}%", 100 * row.groups.dominance) : "-");
+                    row.has_groups ? fmt::format("{:.1f}%", 100 * row.groups.dominance) : "-");
   }
   return table;
 }
@@ -230,11 +219,12 @@ nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows, bool with_spe
   auto list = nlohmann::ordered_json::array();
   for (const EvalRow& row : rows) {
     nlohmann::ordered_json json = {
-        {"attention", row.name()},
+        {"attention", row.name},
+        {"kind", row.kind},
         {"top_k", nullptr},
         {"routing", nullptr},
         {"compute", name_of(row.compute)},
-        {"causal", row.causal()},
+        {"causal", row.causal},
         {"perplexity", row.score.perplexity()},
         {"bits_per_byte", row.score.bits_per_byte()},
         {"nats_per_token", row.score.nats / static_cast<double>(row.score.tokens)},
@@ -242,8 +232,9 @@ nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows, bool with_spe
         {"pairs_attended", row.groups.pairs}};
     if (with_speed) json["tokens_per_second"] = row.rate();
     if (row.mode.kind == AttentionMode::Kind::hard) json["top_k"] = row.mode.top_k;
+    if (row.kind == "hard") json["gate"] = value_text(row.mode.hard_gate);
     for (const auto& [key, value] : row.settings) json["settings"][key] = value;
-    if (row.has_groups()) {
+    if (row.has_groups) {
       json["routing"] = enum_names(row.mode.balance)[static_cast<std::size_t>(row.mode.balance)];
       json["pairs_distant"] = row.groups.distant;
       json["largest_group"] = row.groups.dominance;

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <memory>
+#include <stdexcept>
+#include <utility>
+
+#include "data/settings/recipe.h"
+
+namespace focus {
+
+/// A settings struct whose type only its owner knows: what a table of kinds holds as defaults, and
+/// what a recipe reads without knowing the kind. T has visit() and validate(), as every settings
+/// struct. A copy is a copy of the struct.
+class AnySettings {
+ public:
+  template <class T>
+    requires(!std::is_same_v<T, AnySettings>)
+  AnySettings(T value) : held_(std::make_unique<Held<T>>(std::move(value))) {}  // NOLINT
+  AnySettings(const AnySettings& other) : held_(other.held_->clone()) {}
+  AnySettings(AnySettings&&) = default;
+  AnySettings& operator=(AnySettings other) {
+    held_ = std::move(other.held_);
+    return *this;
+  }
+  ~AnySettings() = default;
+
+  /// Throws std::logic_error where it holds another type.
+  template <class T>
+  const T& as() const {
+    if (const auto* held = dynamic_cast<const Held<T>*>(held_.get())) return held->value;
+    throw std::logic_error("settings of another kind");
+  }
+  /// Throws std::invalid_argument naming the key that is out of range.
+  void validate() const { held_->validate(); }
+  void visit(RecipeFieldCollector& f) { held_->visit(f); }
+  void visit(RecipeFieldCollector&& f) { held_->visit(f); }
+
+ private:
+  struct Base {
+    virtual ~Base() = default;
+    virtual std::unique_ptr<Base> clone() const = 0;
+    virtual void validate() const = 0;
+    virtual void visit(RecipeFieldCollector& f) = 0;
+  };
+  template <class T>
+  struct Held final : Base {
+    explicit Held(T v) : value(std::move(v)) {}
+    std::unique_ptr<Base> clone() const override { return std::make_unique<Held>(value); }
+    void validate() const override { value.validate(); }
+    void visit(RecipeFieldCollector& f) override { value.visit(f); }
+    T value;
+  };
+
+  std::unique_ptr<Base> held_;
+};
+
+}  // namespace focus

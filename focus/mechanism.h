@@ -1,0 +1,80 @@
+#pragma once
+
+#include "focus/adapter.h"
+
+namespace focus {
+
+/// Another attention on all layers of a decoder: one of the paper's rivals, or a mechanism of the
+/// reader's own. It has no parameters; what it holds beside the weights are constants.
+///
+/// A new one derives from this, says what attend() computes, and gets a line in the table of kinds
+/// (focus/kinds.cpp).
+class Mechanism : public Adapter {
+ public:
+  struct Layer {
+    Tensor constants;  // centroids, random features or hash directions; undefined where none
+    std::int64_t updates = 0;
+  };
+
+  /// Throws std::invalid_argument where a setting is out of range.
+  Mechanism(std::string_view kind, AnySettings settings, const ModelConfig& shape);
+
+  std::string_view kind() const final { return kind_; }
+  const AnySettings& settings() const { return settings_; }
+
+  void compose(Decoder& decoder) final;
+  void take_off() final { composed_.reset(); }
+  void start_counting() final;
+  void stop_counting() final { counting_ = false; }
+  AttentionCounts counts() const final { return {.pairs = pairs_, .layers = {}}; }
+  /// Its kind, settings and each layer's constants in /rival.
+  void write(StoreWriter& store, const std::string& base_fingerprint) final;
+  void restore(const StoreReader& store) final;
+
+  std::vector<Layer> layers;
+
+ protected:
+  /// The output before o_proj, shaped like q, of layer `in.layer`. Where `pairs` is given, adds
+  /// what one head attended of the causal pairs, over the sequences.
+  virtual Variable attend(const MechanismInputs& in, PairCounts* pairs) = 0;
+
+  const Tensor& constants(const MechanismInputs& in) const {
+    return layers[static_cast<std::size_t>(in.layer)].constants;
+  }
+
+ private:
+  std::string kind_;
+  AnySettings settings_;
+  std::optional<ComposedMechanism> composed_;
+  bool counting_ = false;
+  PairCounts pairs_;
+};
+
+/// The mechanism that a store holds in /rival; null where it holds none. Not composed.
+std::unique_ptr<Mechanism> read_mechanism(const StoreReader& store, const ModelConfig& shape);
+
+/// Every causal pair of the sequences: what a mechanism attends that leaves none out.
+PairCounts all_pairs(const MechanismInputs& in);
+
+/// A mechanism of that kind with these settings. Throws std::invalid_argument where they or the shape
+/// do not fit, std::logic_error where the kind is none of a mechanism.
+std::unique_ptr<Mechanism> make_mechanism(std::string_view kind, const AnySettings& settings,
+                                          const ModelConfig& shape);
+
+/// What a layer of a mechanism draws at random, its own in every layer.
+Rng layer_rng(std::int64_t seed, Index layer);
+
+/// A row of the table: mechanism M with settings `typename M::Settings`, made by M(settings, shape).
+template <class M>
+AdapterKind mechanism_kind(std::string_view name, std::string_view help, bool has_gradient = true) {
+  return {.name = name,
+          .help = help,
+          .defaults = typename M::Settings{},
+          .has_gradient = has_gradient,
+          .make = [](const AnySettings& settings, const ModelConfig& shape, Decoder*,
+                     Rng&) -> std::unique_ptr<Adapter> {
+            return std::make_unique<M>(settings.as<typename M::Settings>(), shape);
+          }};
+}
+
+}  // namespace focus

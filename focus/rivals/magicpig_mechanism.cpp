@@ -1,0 +1,42 @@
+#include "focus/mechanism.h"
+#include "focus/rivals/magicpig.h"
+
+namespace focus {
+namespace {
+
+class MagicPigMechanism final : public Mechanism {
+ public:
+  using Settings = MagicPigConfig;
+  MagicPigMechanism(const Settings& settings, const ModelConfig& shape)
+      : Mechanism("magicpig", settings, shape), config_(settings) {
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      Rng rng = layer_rng(config_.seed, static_cast<Index>(i));
+      layers[i].constants = hash_directions(config_, shape.head_dim, rng);
+    }
+  }
+
+  std::string name() const override {
+    return fmt::format("magicpig K={} L={}", config_.bits, config_.tables);
+  }
+
+ protected:
+  Variable attend(const MechanismInputs& in, PairCounts* pairs) override {
+    PairCounts counts;
+    const Variable out =
+        magicpig_attention(in.q, in.k, in.v, constants(in), in.options, config_, &counts);
+    if (pairs != nullptr) *pairs += counts;
+    return out;
+  }
+
+ private:
+  const Settings config_;
+};
+
+}  // namespace
+
+AdapterKind magicpig_kind() {
+  return mechanism_kind<MagicPigMechanism>("magicpig", "token selection by hashing (MagicPIG)",
+                                           false);
+}
+
+}  // namespace focus

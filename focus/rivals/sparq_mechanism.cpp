@@ -1,0 +1,36 @@
+#include "focus/mechanism.h"
+#include "focus/rivals/sparq.h"
+
+namespace focus {
+namespace {
+
+class SparqMechanism final : public Mechanism {
+ public:
+  using Settings = SparqConfig;
+  SparqMechanism(const Settings& settings, const ModelConfig& shape)
+      : Mechanism("sparq", settings, shape), config_(settings) {}
+
+  std::string name() const override {
+    return fmt::format("sparq k={} r={}{}", config_.tokens, config_.rank,
+                       config_.reallocate ? " mean" : "");
+  }
+
+ protected:
+  Variable attend(const MechanismInputs& in, PairCounts* pairs) override {
+    PairCounts counts;
+    const Variable out = sparq_attention(in.q, in.k, in.v, in.options, config_, &counts);
+    if (pairs != nullptr) *pairs += counts;
+    return out;
+  }
+
+ private:
+  const Settings config_;
+};
+
+}  // namespace
+
+AdapterKind sparq_kind() {
+  return mechanism_kind<SparqMechanism>("sparq", "token selection at inference (SparQ)", false);
+}
+
+}  // namespace focus

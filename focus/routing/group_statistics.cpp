@@ -1,0 +1,33 @@
+#include "focus/routing/group_statistics.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace focus {
+
+void GroupStatistics::add_sizes(const Routing& routing) {
+  sizes.resize(static_cast<std::size_t>(routing.assignments.value().cols()));
+  for (const std::uint64_t set : membership(routing, 1))
+    ++sizes[static_cast<std::size_t>(std::countr_zero(set))];
+  tokens += routing.assignments.value().rows();
+}
+
+void GroupStatistics::add(const Routing& routing) {
+  add_sizes(routing);
+  const Tensor& g = routing.assignments.value();
+  const Index groups = g.cols();
+  for (Index i = 0; i < g.rows(); ++i) {
+    const Real* row = g.data() + i * groups;
+    confidence += static_cast<double>(*std::max_element(row, row + groups));
+    for (Index k = 0; k < groups; ++k)
+      if (row[k] > 0) entropy -= static_cast<double>(row[k]) * std::log(static_cast<double>(row[k]));
+  }
+}
+
+double GroupStatistics::dominance() const {
+  if (tokens == 0) return 0;
+  return static_cast<double>(*std::ranges::max_element(sizes)) / static_cast<double>(tokens);
+}
+
+}  // namespace focus

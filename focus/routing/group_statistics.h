@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "focus/attention/gated_attention.h"
+#include "focus/routing/routing.h"
+
+namespace focus {
+
+/// What the routing of one layer did, summed over the tokens it saw.
+struct GroupStatistics {
+  std::vector<std::int64_t> sizes;  // tokens whose highest assignment is group g
+  std::int64_t tokens = 0;
+  double entropy = 0;     // sum over tokens of -sum_k g log g, in nats
+  double confidence = 0;  // sum over tokens of max_k g
+  PairCounts pairs;
+
+  /// Adds the tokens of a batch to `sizes` and `tokens`, the rest is left alone.
+  void add_sizes(const Routing& routing);
+  /// Adds them to everything but `pairs`.
+  void add(const Routing& routing);
+  /// The largest group's share; 1 / num_groups is perfect balance.
+  double dominance() const;
+};
+
+}  // namespace focus

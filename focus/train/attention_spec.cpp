@@ -1,0 +1,249 @@
+#include "focus/train/attention_spec.h"
+
+#include <algorithm>
+
+#include "autograd/check.h"
+#include "data/settings/recipe.h"
+
+namespace focus {
+namespace {
+
+using Kind = AttentionMode::Kind;
+
+// What may follow the words of Focus.
+struct NoSettings {
+  void visit(auto&&) {}
+  void validate() const {}
+};
+struct SoftSettings {
+  std::optional<Balance> balance;
+  void visit(auto&& f) { f("balance", balance); }
+  void validate() const {}
+};
+struct HardSettings {
+  int k = 1;
+  std::optional<HardGate> gate = {};
+  std::optional<Balance> balance = {};
+  int least = 1;  // of k
+  void visit(auto&& f) {
+    f("k", k, "", Range{static_cast<double>(least), kMaxGroups});
+    f("gate", gate);
+    f("balance", balance);
+  }
+  void validate() const {}
+};
+
+std::vector<std::string> split(const std::string& word) {
+  std::vector<std::string> parts(1);
+  for (const char c : word)
+    if (c == ':')
+      parts.emplace_back();
+    else
+      parts.back() += c;
+  return parts;
+}
+
+/// Reads what stands behind the name into the settings.
+template <class Settings>
+void read_settings(const std::vector<std::string>& parts, Settings& settings,
+                   const std::string& where) {
+  std::vector<std::string> overrides;
+  const auto fields = recipe_fields(settings);
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    const bool bare = parts[i].find('=') == std::string::npos;
+    if (fields.empty()) fail("{}: {} has no settings", where, parts[0]);
+    if (bare && i > 1)
+      fail("{}: \"{}\" is no KEY=VALUE; only the first setting may be a value alone", where,
+           parts[i]);
+    overrides.push_back(bare ? fields[0].key + "=" + parts[i] : parts[i]);
+  }
+  try {
+    read_recipe_text("", "", overrides, settings);
+    settings.validate();
+  } catch (const std::exception& error) {
+    std::string problems = error.what();
+    std::ranges::replace(problems, '\n', ';');
+    fail("{}: {}", where, problems);
+  }
+}
+
+std::vector<Balance> balances_of(const AttentionSpec& spec, Balance trained, UnsaidBalance unsaid) {
+  if (spec.balance) return {*spec.balance};
+  if (unsaid == UnsaidBalance::trained || trained == Balance::none) return {trained};
+  if (trained == Balance::sequence) return {Balance::carried, Balance::sequence};
+  return {Balance::carried};
+}
+
+bool same(const AttentionSpec& a, const AttentionSpec& b) {
+  return a.kind == b.kind && a.top_k == b.top_k && a.balance == b.balance && a.gate == b.gate &&
+         !a.settings && !b.settings;
+}
+
+/// A word of Focus, as what it lists.
+std::vector<AttentionSpec> resolve_focus(const AttentionSpec& spec, const FocusConfig& config,
+                                         UnsaidBalance unsaid) {
+  if (spec.kind == "local") return {{.kind = "local"}};
+  std::vector<AttentionSpec> list;
+  const int most = spec.top_k == 0 ? config.num_groups : std::min(spec.top_k, config.num_groups);
+  for (const Balance balance : balances_of(spec, config.balance, unsaid)) {
+    if (spec.kind != "hard") list.push_back({.kind = "soft", .balance = balance});
+    if (spec.kind == "soft") continue;
+    for (int k = spec.kind == "hard" ? most : 1; k <= most; ++k)
+      list.push_back({.kind = "hard",
+                      .top_k = k,
+                      .balance = balance,
+                      .gate = spec.gate.value_or(config.hard_gate)});
+  }
+  return list;
+}
+
+}  // namespace
+
+AttentionMode AttentionSpec::mode() const {
+  if (kind == "local") return {.kind = Kind::hard, .top_k = 0};
+  if (kind == "soft") return {.kind = Kind::soft, .balance = balance.value_or(Balance::carried)};
+  if (kind == "hard")
+    return {.kind = Kind::hard,
+            .top_k = top_k,
+            .balance = balance.value_or(Balance::carried),
+            .hard_gate = gate.value_or(HardGate::drop)};
+  return {.kind = Kind::dense};
+}
+
+AttentionSpec parse_attention(const std::string& word, const std::string& where) {
+  const std::vector<std::string> parts = split(word);
+  const std::string here = fmt::format("{} {}", where, word);
+  AttentionSpec spec{.kind = parts[0]};
+  if (spec.kind == "dense" || spec.kind == "local" || spec.kind == "trained") {
+    NoSettings none;
+    read_settings(parts, none, here);
+  } else if (spec.kind == "soft") {
+    SoftSettings soft;
+    read_settings(parts, soft, here);
+    spec.balance = soft.balance;
+  } else if (spec.kind == "hard" || spec.kind == "focus") {
+    const int least = spec.kind == "hard" ? 1 : 0;
+    HardSettings hard{.k = least, .least = least};
+    read_settings(parts, hard, here);
+    spec.top_k = hard.k;
+    spec.balance = hard.balance;
+    spec.gate = hard.gate;
+  } else {
+    const AdapterKind& kind = find_attention(spec.kind, where);
+    spec.kind = kind.name;
+    spec.settings = kind.defaults;
+    read_settings(parts, *spec.settings, here);
+  }
+  return spec;
+}
+
+std::vector<AttentionSpec> resolve_attentions(const std::vector<AttentionSpec>& specs,
+                                              const LoadedModel& model, UnsaidBalance unsaid,
+                                              const std::string& where) {
+  std::vector<AttentionSpec> list;
+  const auto add = [&](const AttentionSpec& spec) {
+    if (std::ranges::none_of(list, [&](const AttentionSpec& other) { return same(spec, other); }))
+      list.push_back(spec);
+  };
+  for (const AttentionSpec& spec : specs) {
+    if (spec.kind == "trained" && model.mechanism() == nullptr)
+      fail("{} trained: {} was not trained with another attention than dense or Focus", where,
+           model.where);
+    if (!spec.needs_focus()) {
+      add(spec);
+      continue;
+    }
+    if (model.focus() == nullptr)
+      fail("{} {}: {} has no Focus; name one with --adapter", where, spec.kind, model.where);
+    const FocusConfig& config = model.focus()->config();
+    if (spec.kind == "hard" && spec.top_k > config.num_groups)
+      fail("{} hard:{}: the Focus has {} groups; give no more", where, spec.top_k,
+           config.num_groups);
+    for (const AttentionSpec& one : resolve_focus(spec, config, unsaid)) add(one);
+  }
+  return list;
+}
+
+std::vector<AttentionSpec> resolve_words(const std::vector<std::string>& words,
+                                         const LoadedModel& model, UnsaidBalance unsaid,
+                                         const std::string& where) {
+  std::vector<AttentionSpec> specs;
+  for (const std::string& word : words) specs.push_back(parse_attention(word, where));
+  if (specs.empty()) {
+    specs.push_back({.kind = "dense"});
+    if (model.focus()) specs.push_back({.kind = "focus"});
+    if (model.mechanism()) specs.push_back({.kind = "trained"});
+  }
+  return resolve_attentions(specs, model, unsaid, where);
+}
+
+AttentionSpec resolve_attention(const AttentionSpec& spec, const LoadedModel& model,
+                                const std::string& where) {
+  return resolve_attentions({spec}, model, UnsaidBalance::trained, where).front();
+}
+
+AttentionSpec own_attention(const LoadedModel& model) {
+  if (model.mechanism() != nullptr) return {.kind = "trained"};
+  if (model.focus() == nullptr) return {};
+  return {.kind = "soft", .balance = model.focus()->config().balance};
+}
+
+ActiveAttention::ActiveAttention(LoadedModel& model, const AttentionSpec& spec)
+    : mode_(spec.mode()) {
+  if (spec.needs_focus()) {
+    changed_ = model.focus();
+    check(changed_ != nullptr, "{}: has no Focus for {} attention", model.where, spec.kind);
+    before_ = std::exchange(changed_->mode, mode_);
+    if (mode_.kind != Kind::hard || mode_.top_k > 0) focus_ = changed_;
+  } else if (spec.kind == "trained") {
+    mechanism_ = model.mechanism();
+    check(mechanism_ != nullptr, "{}: was not trained with a mechanism", model.where);
+  } else if (spec.kind == "dense") {
+    dense_.emplace(*model.decoder, AttentionMechanism{});
+  } else {
+    made_ = make_mechanism(spec.kind, spec.settings.value(), model.decoder->config());
+    made_->compose(*model.decoder);
+    mechanism_ = made_.get();
+  }
+}
+
+ActiveAttention::~ActiveAttention() {
+  if (changed_ != nullptr) changed_->mode = before_;
+}
+
+std::string ActiveAttention::name() const {
+  return mechanism_ != nullptr ? mechanism_->name() : mode_.name();
+}
+
+bool ActiveAttention::causal() const {
+  if (mechanism_ != nullptr) return mechanism_->causal();
+  return focus_ == nullptr || mode_.balance != Balance::sequence;
+}
+
+std::string ActiveAttention::routing() const {
+  if (focus_ == nullptr) return causal() ? "-" : "not causal";
+  const std::string name = value_text(mode_.balance);
+  return causal() ? name : name + " (not causal)";
+}
+
+std::string ActiveAttention::title() const {
+  const std::string how = routing();
+  return how == "-" ? name() : name() + ", " + how;
+}
+
+Adapter* ActiveAttention::counted() const {
+  if (mechanism_ != nullptr) return mechanism_;
+  return changed_;
+}
+
+void ActiveAttention::start_counting() {
+  if (counted() != nullptr) counted()->start_counting();
+}
+
+AttentionCounts ActiveAttention::stop_counting() {
+  if (counted() == nullptr) return {};
+  counted()->stop_counting();
+  return counted()->counts();
+}
+
+}  // namespace focus

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "focus/train/attention_spec.h"
+#include "focus/train/compute.h"
+#include "focus/train/model_files.h"
+
+namespace focus {
+
+/// How texts are evaluated: the same for a command's options and a comparison's recipe.
+struct EvalSettings {
+  std::vector<std::string> attentions;
+  std::string separator;
+  Index context = 0, stride = 0, max_documents = 0, max_tokens = 0;
+
+  template <class F>
+  void visit(F&& f) {
+    f("attentions", attentions,
+      "the rows, in this order: dense; local (Focus's local window alone); soft; hard:2 (a token "
+      "keeps its 2 best groups); focus (soft and hard of every k); trained (what the model was "
+      "trained with); or another mechanism: window:128, performer:256, routing_transformer:8, "
+      "sparq:32, magicpig:8. More settings as :KEY=VALUE, such as hard:2:gate=drop, "
+      "soft:balance=sequence, sparq:32:rank=16");
+    f("separator", separator,
+      "what stands between the documents of a file, such as <|endoftext|>: each is then scored "
+      "alone, without the white space around it; empty: each file is one");
+    f("context", context, "tokens of a window; 0: 512, or the model's positions if fewer",
+      {0, 1 << 22});
+    f("stride", stride, "tokens from one window to the next; 0: half the context", {0, 1 << 22});
+    f("max_documents", max_documents, "only the first documents; 0: all", {0, 1e9});
+    f("max_tokens", max_tokens,
+      "only the first tokens of each document, what is put before it included; 0: all", {0, 1e12});
+  }
+
+  /// The same with context and stride said. Throws std::invalid_argument where they do not fit the
+  /// model's positions.
+  EvalSettings for_model(const LoadedModel& model) const;
+};
+
+/// One text as one stream of tokens, with the id that starts a document before it.
+struct EvalText {
+  std::string name;
+  std::vector<std::int32_t> ids;
+  std::int64_t bytes = 0;
+};
+
+/// Tokenizes files (.txt or .xz) or folders of them, one stream for each document, the model's
+/// document start before it. `bytes` are those of the tokens that are left.
+std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std::string>& paths,
+                                 const EvalSettings& settings = {});
+
+struct Score {
+  double nats = 0;  // sum of -log p over the scored tokens
+  std::int64_t tokens = 0;
+  std::int64_t bytes = 0;
+
+  double perplexity() const;
+  double bits_per_byte() const;
+  Score& operator+=(const Score& other);
+};
+
+/// What Focus did during an evaluation, over all layers.
+struct GroupSummary {
+  double pairs = 1;          // share of causal pairs that were attended
+  double distant = 0;        // share of causal pairs beyond the local window
+  double dominance = 0;      // largest group's share, mean over layers
+  double max_dominance = 0;  // of the worst layer
+  double entropy = 0;        // of the assignments, mean, in nats
+};
+GroupSummary summarise(const AttentionCounts& counts);
+
+/// Share of the work done, 0 to 1.
+using ShareDone = std::function<void(double)>;
+
+/// Perplexity by the strided recipe of transformers' documentation: windows of `context` tokens
+/// every `stride`; the first scores all its tokens but the first, each later one its last `stride`
+/// (the last one what is left). With the attention that the decoder has.
+Score evaluate(const Decoder& decoder, const EvalText& text, const EvalSettings& settings,
+               const ShareDone& progress = {});
+
+/// One row of a table: an attention, a routing, what the weights are in, and what came out.
+struct EvalRow {
+  std::string kind;     // dense, local, soft, hard, rival
+  std::string name;     // "hard k=2 keep", "window w=128"
+  AttentionMode mode;   // Focus's; dense for a rival
+  std::string routing;  // "-", "not causal", "carried", "sequence (not causal)", "none"
+  bool causal = true;
+  bool has_groups = false;
+  Compute compute = Compute::float32;  // of the decoder
+  Score score = {};
+  double seconds = 0;  // in the JSON only where asked for
+  GroupSummary groups = {};
+  std::vector<GroupStatistics> layers = {};                        // empty for dense
+  std::vector<std::pair<std::string, std::string>> settings = {};  // of the rival, as in a recipe
+
+  /// Tokens scored in a second.
+  double rate() const { return seconds > 0 ? static_cast<double>(score.tokens) / seconds : 0; }
+};
+
+/// One attention over all texts. `settings` say context and stride.
+EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
+                 std::span<const EvalText> texts, const EvalSettings& settings,
+                 const ShareDone& progress = {});
+
+/// The rows as a table for a terminal, and as JSON: the same for the same figures, unless
+/// `with_speed` adds tokens_per_second.
+std::string format_rows(std::span<const EvalRow> rows);
+nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows, bool with_speed = false);
+
+}  // namespace focus

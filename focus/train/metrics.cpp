@@ -1,0 +1,46 @@
+#include "focus/train/metrics.h"
+
+#include "autograd/check.h"
+#include "data/files/durable_file.h"
+
+namespace focus {
+
+std::vector<nlohmann::ordered_json> read_metrics(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  if (!file) fail("{}: cannot be read, is it a metrics file?", path.string());
+  std::vector<nlohmann::ordered_json> records;
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    auto record = nlohmann::ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (record.is_object()) {
+      records.push_back(std::move(record));
+    } else if (file.peek() != std::ifstream::traits_type::eof()) {
+      fail("{}:{}: wanted one JSON object per line, came something else; move the file away",
+           path.string(), number);
+    }
+  }
+  return records;
+}
+
+MetricsFile::MetricsFile(const std::filesystem::path& path, std::optional<std::int64_t> resume_step)
+    : path_(path) {
+  std::string kept;
+  if (resume_step && std::filesystem::exists(path)) {
+    for (const auto& record : read_metrics(path)) {
+      const auto step = record.find("step");
+      const bool later = step != record.end() && step->is_number_integer() &&
+                         step->get<std::int64_t>() > *resume_step;
+      if (!later) kept += record.dump() + '\n';
+    }
+  }
+  write_file_durably(path, std::string_view(kept));
+  file_.open(path, std::ios::app);
+  if (!file_) fail("{}: cannot be opened for writing", path.string());
+}
+
+void MetricsFile::write(const nlohmann::ordered_json& record) {
+  file_ << record.dump() << '\n' << std::flush;
+  if (!file_) fail("{}: a record could not be written, is the disk full?", path_.string());
+}
+
+}  // namespace focus

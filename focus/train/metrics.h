@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+// A run's metrics.jsonl: what training measured, one JSON object a line.
+namespace focus {
+
+/// Records of a metrics file, one JSON object per line. A torn last line, as a crash leaves it, is
+/// left out; any other unreadable line throws std::runtime_error with path and line.
+std::vector<nlohmann::ordered_json> read_metrics(const std::filesystem::path& path);
+
+/// A metrics file being written, a line per record.
+class MetricsFile {
+ public:
+  /// Without `resume_step` a new, empty file replaces an old one. With it the records whose "step"
+  /// is at most that are kept, as are those without a step, and the rest is dropped; the file is
+  /// replaced whole or not at all. Throws std::runtime_error where it cannot be written.
+  explicit MetricsFile(const std::filesystem::path& path,
+                       std::optional<std::int64_t> resume_step = std::nullopt);
+
+  /// Appends the record and flushes it. NaN and infinity become null.
+  void write(const nlohmann::ordered_json& record);
+
+ private:
+  std::filesystem::path path_;
+  std::ofstream file_;
+};
+
+}  // namespace focus

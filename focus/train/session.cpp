@@ -1,0 +1,143 @@
+#include "focus/train/session.h"
+
+#include <algorithm>
+
+#include "autograd/check.h"
+
+namespace focus {
+namespace {
+
+/// Another one for every forward pass of every run: a resumed run drops what it would have dropped.
+std::uint64_t dropout_key(const RunConfig& config, std::int64_t step, int part) {
+  Rng rng(static_cast<std::uint64_t>(config.seed));
+  return rng.next() + static_cast<std::uint64_t>(step * config.data.accumulate + part);
+}
+
+}  // namespace
+
+Session::Session(RunConfig config, LoadedModel model, TrainingData data)
+    : config_(std::move(config)), model_(std::move(model)), data_(std::move(data)) {
+  config_.validate_step();
+  for (const auto& adapter : model_.adapters) adapter->set_trainable(true);
+  enter_phase(0);
+}
+
+StepPlace Session::place_of(std::int64_t step) const {
+  return {.step = step, .first_phase = config_.phase_at(step).first == 0};
+}
+
+void Session::enter_phase(std::int64_t step) {
+  phase_ = config_.phase_at(step);
+  trains_base_ = config_.trains_base_at(step);
+  set_requires_grad(*model_.decoder, trains_base_);
+  model_.decoder->dropout = trains_base_ ? config_.model.dropout : 0;
+  adamw_.reset();  // its moments' memory is the next one's
+  adamw_ = std::make_unique<AdamW>(trainable(), phase_.optim);
+  steps_ = step;
+}
+
+void Session::seek(std::int64_t steps) {
+  enter_phase(std::max<std::int64_t>(steps, 1) - 1);
+  steps_ = steps;
+}
+
+NamedParameters Session::trainable() {
+  NamedParameters parameters;
+  const auto add = [&](const std::string& name, Variable& p) {
+    if (p.requires_grad()) parameters.push_back({name, p});
+  };
+  for_each_parameter(*model_.decoder, add, "model");
+  for (const auto& adapter : model_.adapters) adapter->for_each_own(add);
+  return parameters;
+}
+
+StepReport Session::step() {
+  if (config_.phase_at(steps_).first != phase_.first) enter_phase(steps_);
+  const auto& adapters = model_.adapters;
+  for (const auto& adapter : adapters) adapter->begin_step(place_of(steps_));
+  StepReport report;
+  double loss_of_text = 0;
+  const int parts = config_.data.accumulate;
+  report.result = training_step(*adamw_, phase_, steps_, parts, [&](int part) {
+    const Batch batch = data_.train.next();
+    const DropoutScope dropout(*model_.decoder, dropout_key(config_, steps_, part));
+    Variable loss = model_.decoder->loss(batch.ids, batch.batch);
+    loss_of_text += static_cast<double>(loss.value()[0]) / parts;
+    for (const auto& adapter : adapters)
+      if (const Variable terms = adapter->after_forward(); terms.defined()) {
+        report.auxiliary_loss =
+            report.auxiliary_loss.value_or(0) + static_cast<double>(terms.value()[0]) / parts;
+        loss = add(loss, terms);
+      }
+    return loss;
+  });
+  report.step = ++steps_;
+  for (const auto& adapter : adapters) {
+    adapter->end_step(steps_);
+    if (auto groups = adapter->step_groups(); !groups.empty()) report.groups = std::move(groups);
+  }
+  report.result.loss = loss_of_text;
+  return report;
+}
+
+double Session::forward() {
+  const NoGrad guard;
+  for (const auto& adapter : model_.adapters) adapter->begin_step(place_of(steps_));
+  double loss = 0;
+  for (int i = 0; i < config_.data.accumulate; ++i) {
+    const Batch batch = data_.train.next();
+    loss += static_cast<double>(model_.decoder->loss(batch.ids, batch.batch).value()[0]);
+  }
+  return loss / config_.data.accumulate;
+}
+
+std::optional<double> Session::validate() {
+  if (!data_.valid) return std::nullopt;
+  const NoGrad guard;
+  for (const auto& adapter : model_.adapters) adapter->begin_validation();
+  const Index all = data_.valid->num_windows();
+  const Index windows = std::min<Index>(config_.eval_windows, all);
+  // Spread over the text: its first windows alone may all be of one book.
+  double nats = 0;
+  for (Index i = 0; i < windows; ++i) {
+    const Batch batch = data_.valid->windows(i * all / windows, 1);
+    nats += static_cast<double>(model_.decoder->loss(batch.ids, 1).value()[0]);
+  }
+  return nats / static_cast<double>(windows);
+}
+
+AttentionMode Session::mode_at(std::int64_t step) const {
+  const FocusModel* const focus = model_.focus();
+  return focus ? focus->training_mode(place_of(step))
+               : AttentionMode{.kind = AttentionMode::Kind::dense};
+}
+
+Index Session::count_trainable() const {
+  Index count = 0;
+  for (const NamedParameter& p : adamw_->parameters()) count += p.variable.value().size();
+  return count;
+}
+
+Index Session::count_all() {
+  Index count = count_parameters(*model_.decoder);
+  for (const auto& adapter : model_.adapters)
+    adapter->for_each_own([&](const std::string&, Variable& p) { count += p.shape().size(); });
+  return count;
+}
+
+std::size_t Session::weight_bytes() {
+  std::size_t bytes = 0;
+  const auto add = [&](const std::string&, const Variable& p) {
+    bytes +=
+        static_cast<std::size_t>(p.shape().size()) * (p.in_bf16() ? sizeof(Bf16) : sizeof(Real));
+  };
+  for_each_parameter(*model_.decoder, add);
+  for (const auto& adapter : model_.adapters) adapter->for_each_own(add);
+  return bytes;
+}
+
+std::string Session::base_fingerprint() {
+  return trains_base_ ? model_fingerprint(*model_.decoder) : model_.fingerprint;
+}
+
+}  // namespace focus

@@ -1,0 +1,264 @@
+#include "focus/train/training.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "autograd/check.h"
+#include "autograd/clock.h"
+#include "autograd/tensor.h"
+#include "data/files/checkpoint_folder.h"
+#include "data/files/durable_file.h"
+#include "data/settings/recipe.h"
+#include "focus/train/checkpoint.h"
+#include "focus/train/metrics.h"
+
+namespace focus {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// An update may leave numbers that no loss has seen yet: they must not reach a checkpoint.
+void check_finite(const NamedParameters& parameters, std::int64_t steps) {
+  for (const NamedParameter& p : parameters)
+    for (const Real x : p.variable.value().span())
+      if (!std::isfinite(x))
+        fail("step {}: {} is not finite after the update; lower optim.lr", steps, p.name);
+}
+
+/// The largest group's share of the tokens: of each layer, and their mean. Nothing without groups.
+void add_group_shares(nlohmann::ordered_json& record, const std::vector<GroupStatistics>& layers) {
+  if (layers.empty()) return;
+  std::vector<double> shares;
+  for (const GroupStatistics& layer : layers) shares.push_back(layer.dominance());
+  record["largest_group"] =
+      std::accumulate(shares.begin(), shares.end(), 0.0) / static_cast<double>(shares.size());
+  record["largest_group_layers"] = shares;
+}
+
+/// What a run leaves in its folder.
+class RunFolder {
+ public:
+  RunFolder(Session& session, const RunFolderOptions& options)
+      : session_(session), out_(session.config().out), options_(options) {
+    std::error_code error;
+    fs::create_directories(out_, error);
+    if (error)
+      fail("cannot make the folder {}: {}; choose another with out=", out_.string(),
+           error.message());
+    const int keep = session.config().checkpoint_keep;
+    checkpoints_.emplace(out_ / "checkpoints", keep);
+    const auto latest = options.overwrite ? std::nullopt : checkpoints_->latest();
+    if (latest && !options.resume)
+      fail(
+          "{}: holds a run already; add --resume to go on, --overwrite to start anew, or choose "
+          "another out=",
+          out_.string());
+    if (latest) {
+      valid_start = restore_checkpoint(*latest, session);
+      resumed = latest;
+      newest = *latest;
+    } else if (options.overwrite) {
+      fs::remove_all(out_ / "checkpoints");
+      checkpoints_.emplace(out_ / "checkpoints", keep);
+    }
+    sweep_orphans(out_);
+  }
+
+  /// Once the caller has been told of the start: what would hide an earlier run's files.
+  void begin() {
+    write_file_durably(out_ / "config.yaml", std::string_view(dump_recipe(session_.config())));
+    metrics_.emplace(out_ / "metrics.jsonl", resumed ? std::optional(session_.steps())
+                                                     : std::nullopt);
+  }
+
+  void add(const TrainingLine& line) {
+    const StepReport& report = line.report;
+    nlohmann::ordered_json record = {{"step", report.step},
+                                     {"loss", report.result.loss},
+                                     {"grad_norm", report.result.grad_norm},
+                                     {"lr", report.result.lr},
+                                     {"tokens_per_second", line.tokens_per_second}};
+    if (session_.phase().steps != session_.config().steps)
+      record["phase"] = session_.in_first_phase() ? 1 : 2;
+    add_group_shares(record, report.groups);
+    if (report.auxiliary_loss) record["auxiliary_loss"] = *report.auxiliary_loss;
+    metrics_->write(record);
+  }
+
+  void add_validation(std::int64_t step, double loss) {
+    metrics_->write(
+        {{"step", step}, {"valid_loss", loss}, {"valid_perplexity", std::exp(loss)}});
+  }
+
+  void save(std::optional<double> start) {
+    const std::int64_t steps = session_.steps();
+    newest = checkpoints_->path_for(steps);
+    write_checkpoint(newest, session_, start);
+    checkpoints_->publish(steps);
+  }
+
+  fs::path write_artifact() { return write_result(out_, session_); }
+
+  std::optional<fs::path> resumed;    // the checkpoint that the run goes on from
+  std::optional<double> valid_start;  // as it says
+  fs::path newest;                    // checkpoint
+
+ private:
+  Session& session_;
+  fs::path out_;
+  RunFolderOptions options_;
+  std::optional<CheckpointFolder> checkpoints_;
+  std::optional<MetricsFile> metrics_;
+};
+
+/// The loop; `folder` may be null.
+class TrainingLoop {
+ public:
+  TrainingLoop(Session& session, const TrainingCallbacks& callbacks, RunFolder* folder)
+      : session_(session), config_(session.config()), callbacks_(callbacks), folder_(folder) {}
+
+  TrainingResult run() {
+    const bool resumed = folder_ && folder_->resumed;
+    if (callbacks_.on_start)
+      callbacks_.on_start(session_, resumed ? folder_->resumed : std::nullopt);
+    if (folder_) folder_->begin();
+    if (session_.finished()) {
+      result_.valid_loss = session_.validate();
+    } else if (!resumed) {
+      validate();
+      result_.valid_loss_start = result_.valid_loss;
+    }
+    if (resumed) result_.valid_loss_start = folder_->valid_start;
+    since_ = now();
+    since_step_ = session_.steps();
+    bool stop = false;
+    while (!session_.finished() && !stop) stop = step();
+    result_.steps = session_.steps();
+    result_.finished = session_.finished();
+    if (folder_) {
+      result_.checkpoint = folder_->newest;
+      if (result_.finished) result_.artifact = folder_->write_artifact();
+    }
+    return result_;
+  }
+
+ private:
+  /// True where the run is to stop.
+  bool step() {
+    const std::int64_t phase_before = session_.phase().first;
+    const StepReport report = session_.step();
+    if (session_.phase().first != phase_before && callbacks_.on_phase)
+      callbacks_.on_phase(session_);
+    if (callbacks_.on_step) callbacks_.on_step(session_, report);
+    const std::int64_t step = report.step;
+    const bool last = session_.finished();
+    if (step % config_.log_every == 0 || last) log(report);
+    if (last || (config_.eval_every > 0 && step % config_.eval_every == 0))
+      untimed([&] { validate(); });
+    const bool stop = callbacks_.should_stop && callbacks_.should_stop();
+    if (last || stop || (config_.checkpoint_every > 0 && step % config_.checkpoint_every == 0))
+      untimed([&] {
+        check_finite(session_.optimiser().parameters(), step);
+        if (folder_) folder_->save(result_.valid_loss_start);
+      });
+    return stop;
+  }
+
+  void log(const StepReport& report) {
+    const auto tokens = static_cast<double>(config_.tokens_per_step());
+    const double rate = static_cast<double>(report.step - since_step_) * tokens / (now() - since_);
+    const TrainingLine line{
+        .report = report,
+        .tokens_per_second = rate,
+        .seconds_left = static_cast<double>(config_.steps - report.step) * tokens / rate};
+    if (folder_) folder_->add(line);
+    if (callbacks_.on_line) callbacks_.on_line(session_, line);
+    since_ = now();
+    since_step_ = report.step;
+  }
+
+  void validate() {
+    const std::int64_t step = session_.steps();
+    result_.valid_loss = session_.validate();
+    if (!result_.valid_loss) return;
+    const double loss = *result_.valid_loss;
+    if (!std::isfinite(loss))
+      fail("step {}: the validation loss is {}; lower optim.lr, or look at the weights of the base",
+           step, loss);
+    if (folder_) folder_->add_validation(step, loss);
+    if (callbacks_.on_validation) callbacks_.on_validation(step, loss);
+  }
+
+  /// What no rate of training counts.
+  template <class F>
+  void untimed(F&& f) {
+    const double start = now();
+    f();
+    since_ += now() - start;
+  }
+
+  Session& session_;
+  const RunConfig& config_;
+  const TrainingCallbacks& callbacks_;
+  RunFolder* const folder_;
+  TrainingResult result_;
+  double since_ = 0;
+  std::int64_t since_step_ = 0;
+};
+
+DryPhase dry_phase(Session& session, std::int64_t first) {
+  session.enter_phase(first);
+  const std::int64_t steps = session.phase().steps;
+  DryPhase dry{.steps = steps, .trainable = session.count_trainable()};
+  dry.frozen = session.count_all() - dry.trainable;
+  dry.gradient_bytes = static_cast<std::size_t>(dry.trainable) * sizeof(Real);
+  dry.optimiser_bytes = 2 * dry.gradient_bytes;
+  const std::size_t before = pool_stats().live;
+  reset_pool_peak();
+  // The first step fills the pool, the second one is timed.
+  session.step();
+  if (steps == 1) session.enter_phase(first);
+  const double start = now();
+  session.step();
+  dry.seconds_per_step = now() - start;
+  const std::size_t peak = pool_stats().peak - before;
+  dry.activation_bytes = peak > dry.gradient_bytes ? peak - dry.gradient_bytes : peak;
+  return dry;
+}
+
+}  // namespace
+
+TrainingResult run_training(Session& session, const TrainingCallbacks& callbacks) {
+  return TrainingLoop(session, callbacks, nullptr).run();
+}
+
+TrainingResult run_training_in_folder(Session& session, const RunFolderOptions& options,
+                                      const TrainingCallbacks& callbacks) {
+  RunFolder folder(session, options);
+  return TrainingLoop(session, callbacks, &folder).run();
+}
+
+double DryRun::seconds() const {
+  double seconds = 0;
+  for (const DryPhase& phase : phases)
+    seconds += phase.seconds_per_step * static_cast<double>(phase.steps);
+  return seconds;
+}
+
+double DryRun::tokens_per_step() const {
+  std::int64_t steps = 0;
+  for (const DryPhase& phase : phases) steps += phase.steps;
+  return static_cast<double>(tokens) / static_cast<double>(steps);
+}
+
+DryRun dry_run(Session& session) {
+  const RunConfig& config = session.config();
+  DryRun dry{.weight_bytes = session.weight_bytes(),
+             .tokens = config.steps * config.tokens_per_step(),
+             .train_tokens = session.data().train.num_windows() * config.data.context};
+  for (std::int64_t first = 0; first < config.steps; first += dry.phases.back().steps)
+    dry.phases.push_back(dry_phase(session, first));
+  return dry;
+}
+
+}  // namespace focus
