@@ -98,6 +98,14 @@ check_paths() {
     "$page" | tr -d '`')
 }
 
+# Installed headers, as other programs include them: where they stand here.
+check_headers() {
+  local page=$1 header
+  while read -r header; do
+    [ -e "$header" ] || [ -e "focus/$header" ] || fail "$page: no header $header"
+  done < <(grep -o '<focus/[a-z0-9_/]*\.h>' "$page" | sed 's#^<focus/##; s#>$##')
+}
+
 check_commands() {
   local command flag
   "$program" --help | awk '/^  [a-z]/ { print $1 }' >"$work/commands"
@@ -119,6 +127,7 @@ for page in "${pages[@]}"; do
   run_page "$page"
   check_links "$page"
   check_paths "$page"
+  check_headers "$page"
 done
 if [ $# -eq 0 ]; then
   check_commands
