@@ -108,14 +108,14 @@ check_headers() {
 
 check_commands() {
   local command flag
-  "$program" --help | awk '/^  [a-z]/ { print $1 }' >"$work/commands"
+  "$program" --help | awk '/^  [a-z]/ { print $1 }' >"$work/command_names"
   while read -r command; do
     grep -q "^## .*\`$command\`" docs/commands.md || fail "docs/commands.md: no section \`$command\`"
     while read -r flag; do
       grep -q -- "$flag\b" docs/commands.md || fail "docs/commands.md: $command has $flag"
     done < <("$program" "$command" --help | grep -o '^  *\(-h,\)\?--[a-z0-9-]*' | grep -o -- '--.*' |
       grep -v '^--help$')
-  done <"$work/commands"
+  done <"$work/command_names"
 }
 
 set +e

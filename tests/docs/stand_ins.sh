@@ -50,7 +50,7 @@ focus() {
       with_options "--repeats=1" "${kept[@]}"
       kept+=(data.context=64 model.num_hidden_layers=1)
       ;;
-    generate) with_options "--max-new-tokens=8 --measure=32,64" "$@" ;;
+    generate) with_options "--max-new-tokens=8 --measure=64,128" "$@" ;;
     *) kept=("$@") ;;
   esac
   "$program" "${kept[@]}"
