@@ -8,6 +8,7 @@
 
 #include "autograd/profile.h"
 #include "focus/attention/gated_attention.h"
+#include "focus/attention/pair_counts.h"
 
 // How fast attention alone is: full causal attention against Focus's, on random q, k and v of one
 // sequence.

@@ -4,11 +4,11 @@
 #include "apps/command.h"
 #include "apps/terminal/machine.h"
 #include "apps/terminal/progress.h"
-#include "apps/session.h"
 #include "autograd/check.h"
 #include "autograd/clock.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/profile.h"
+#include "focus/train/session.h"
 
 namespace focus {
 namespace {
@@ -174,7 +174,7 @@ int run_bench_step(Arguments arguments) {
   Session session =
       random_session(config, config.model.to_model_config(vocab_size, config.data.context));
   reset_pool_peak();
-  
+
   const Timing timing = time_passes(session, forward_only, repeats);
 
   const ModelConfig& model = session.model().decoder->config();

@@ -72,7 +72,7 @@ void add_setting(CLI::App& app, const RecipeField& field) {
     try {
       field.read(node);
     } catch (const std::invalid_argument& error) {
-      throw CLI::ValidationError(name, error.what());
+      fail("{}: {}", name, error.what());
     }
   };
   app.add_option_function<std::string>(name, read, field.help);

@@ -4,10 +4,10 @@
 #include "apps/command.h"
 #include "apps/compare/compare_report.h"
 #include "apps/terminal/progress.h"
-#include "data/settings/recipe.h"
-#include "focus/train/training.h"
 #include "autograd/check.h"
 #include "data/files/durable_file.h"
+#include "data/settings/recipe.h"
+#include "focus/train/training.h"
 
 namespace focus {
 namespace {

@@ -9,9 +9,8 @@ using Json = nlohmann::ordered_json;
 std::vector<EvalRow> evaluate_all(LoadedModel& model, std::span<const EvalText> texts,
                                   const EvalSettings& settings) {
   std::vector<EvalRow> rows;
-  for (const AttentionSpec& spec :
-       resolve_words(settings.attentions, model, UnsaidBalance::causal_and_trained,
-                     "--attention")) {
+  for (const AttentionSpec& spec : resolve_words(
+           settings.attentions, model, UnsaidBalance::causal_and_trained, "--attention")) {
     Progress progress({.label = "eval " + ActiveAttention(model, spec).name(),
                        .total_steps = 1000,
                        .line_every = 1 << 30});

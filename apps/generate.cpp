@@ -2,12 +2,12 @@
 
 #include "apps/command.h"
 #include "apps/terminal/progress.h"
-#include "focus/generation/text_stream.h"
 #include "autograd/check.h"
 #include "autograd/clock.h"
 #include "data/text/text.h"
 #include "focus/generation/generator.h"
 #include "focus/generation/sampling.h"
+#include "focus/generation/text_stream.h"
 
 namespace focus {
 namespace {

@@ -45,7 +45,7 @@ void describe_model(const ModelFiles& files, Facts& facts) {
     facts.add("tokenizer", files.tokenizer->kind());
     facts.add("tokenizer_fingerprint", files.tokenizer->fingerprint());
   }
-  facts.add("attention", files.focus   ? "focus"
+  facts.add("attention", files.focus       ? "focus"
                          : files.mechanism ? std::string(files.mechanism->kind())
                                            : "dense");
   if (files.mechanism) facts.add("causal", files.mechanism->causal());

@@ -69,7 +69,8 @@ int run_leak_test(Arguments arguments) {
   std::vector<std::string> words;
   std::int64_t seed = 1, cuts = 4;
   CLI::App app(
-      "Changes later tokens, keeps the length, and demands bit-identical logits before them: dense, "
+      "Changes later tokens, keeps the length, and demands bit-identical logits before them: "
+      "dense, "
       "soft and hard k=1..K and the mechanism that the model was trained with, or those that "
       "--attention names. Exit status 1 where one leaks.",
       "focus leak-test");
@@ -94,7 +95,7 @@ int run_leak_test(Arguments arguments) {
   LeakTest test(*model.decoder, context, cuts, seed);
   bool leaks = false;
   auto results = nlohmann::ordered_json::array();
-  for (const AttentionSpec& spec : 
+  for (const AttentionSpec& spec :
        resolve_words(words, model, UnsaidBalance::trained, "--attention")) {
     const ActiveAttention active(model, spec);
     const auto leak = test.run();
@@ -108,8 +109,8 @@ int run_leak_test(Arguments arguments) {
     leaks = leaks || leak.has_value();
     results.push_back({{"mode", active.title()},
                        {"leaks", leak.has_value()},
-                       {"first_difference", leak ? nlohmann::ordered_json(leak->position)
-                                                 : nlohmann::ordered_json()}});
+                       {"first_difference",
+                        leak ? nlohmann::ordered_json(leak->position) : nlohmann::ordered_json()}});
   }
   write_json(json, {{"model", options.base},
                     {"adapter", options.adapter},
@@ -121,4 +122,3 @@ int run_leak_test(Arguments arguments) {
 }
 
 }  // namespace focus
-

@@ -48,9 +48,10 @@ int run_logits(Arguments arguments) {
   input->add_option("--text-file", o.text_file, "a file that holds it (.txt, .xz)");
   input->require_option(1);
   app.add_option("--out", o.out, "the file to write (.safetensors)")->required();
-  add_attention_option(app, o.attention,
-                       "one, as focus eval takes it: dense, soft, hard:2, window:128 (default: soft "
-                       "where there is a Focus, what the model was trained with, else dense)");
+  add_attention_option(
+      app, o.attention,
+      "one, as focus eval takes it: dense, soft, hard:2, window:128 (default: soft "
+      "where there is a Focus, what the model was trained with, else dense)");
   refuse_attention_options(app, {"--hard-k", "--routing"});
   app.add_option("--json", o.json, "write the ids and settings to this file too");
   parse_arguments(app, arguments);

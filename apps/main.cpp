@@ -11,6 +11,7 @@
 
 #include "apps/command.h"
 #include "autograd/simd/kernels.h"
+#include "focus/version.h"
 
 namespace {
 

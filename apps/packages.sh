@@ -33,7 +33,7 @@ install_packages() {
   case "${1:-}" in
     test)
       wanted+=(libgtest-dev libgmock-dev librapidcheck-dev)
-      optional=(clang libclang-rt-dev libomp-dev)
+      optional=(clang libclang-rt-dev libomp-dev clang-format clang-tidy)
       ;;
     interop) wanted+=(python3 python3-venv) ;;
     bench)

@@ -8,9 +8,9 @@
 #include "apps/terminal/progress.h"
 #include "autograd/check.h"
 #include "autograd/clock.h"
+#include "data/files/durable_file.h"
 #include "data/text/bpe_tokenizer.h"
 #include "data/text/bpe_trainer.h"
-#include "data/files/durable_file.h"
 #include "data/text/text.h"
 
 namespace focus {

@@ -4,12 +4,11 @@
 #include <cstdlib>
 #include <optional>
 
-
 #include "apps/command.h"
 #include "apps/terminal/progress.h"
+#include "autograd/check.h"
 #include "data/settings/recipe.h"
 #include "focus/train/training.h"
-#include "autograd/check.h"
 
 namespace focus {
 namespace {
@@ -84,26 +83,26 @@ class TrainingTerminal {
       : config_(config), stop_at_(stop_at) {}
 
   TrainingCallbacks callbacks() {
-    return {.on_start = [this](const Session& session,
-                               const auto& resumed) { start(session, resumed); },
-            .on_step =
-                [this](const Session&, const StepReport& report) {
-                  step_ = report.step;
-                  progress_->update(report.step, report.result.loss, config_.tokens_per_step());
-                },
-            .on_phase =
-                [this](const Session& session) {
-                  progress_->note(fmt::format("{} from step {} on: {} parameters",
-                                              phase_name(session), session.steps(),
-                                              session.count_trainable()));
-                },
-            .on_line = [this](const Session&, const TrainingLine& line) { note(line); },
-            .on_validation =
-                [this](std::int64_t step, double loss) {
-                  progress_->note(fmt::format("step {}  valid loss {:.4f}  perplexity {:.2f}", step,
-                                              loss, std::exp(loss)));
-                },
-            .should_stop = [this] { return stop_requested.load() || step_ == stop_at_; }};
+    return {
+        .on_start = [this](const Session& session,
+                           const auto& resumed) { start(session, resumed); },
+        .on_step =
+            [this](const Session&, const StepReport& report) {
+              step_ = report.step;
+              progress_->update(report.step, report.result.loss, config_.tokens_per_step());
+            },
+        .on_phase =
+            [this](const Session& session) {
+              progress_->note(fmt::format("{} from step {} on: {} parameters", phase_name(session),
+                                          session.steps(), session.count_trainable()));
+            },
+        .on_line = [this](const Session&, const TrainingLine& line) { note(line); },
+        .on_validation =
+            [this](std::int64_t step, double loss) {
+              progress_->note(fmt::format("step {}  valid loss {:.4f}  perplexity {:.2f}", step,
+                                          loss, std::exp(loss)));
+            },
+        .should_stop = [this] { return stop_requested.load() || step_ == stop_at_; }};
   }
   void finish() { progress_->finish(); }
 
@@ -122,10 +121,10 @@ class TrainingTerminal {
   }
   void note(const TrainingLine& line) {
     const StepResult& done = line.report.result;
-    progress_->note(fmt::format(
-        "step {}/{}  loss {:.4f}  grad norm {:.3g}  lr {:.2e}  {} tok/s  ETA {}", line.report.step,
-        config_.steps, done.loss, done.grad_norm, done.lr, format_count(line.tokens_per_second),
-        format_duration(line.seconds_left)));
+    progress_->note(
+        fmt::format("step {}/{}  loss {:.4f}  grad norm {:.3g}  lr {:.2e}  {} tok/s  ETA {}",
+                    line.report.step, config_.steps, done.loss, done.grad_norm, done.lr,
+                    format_count(line.tokens_per_second), format_duration(line.seconds_left)));
   }
 
   const RunConfig& config_;

@@ -3,12 +3,11 @@
 #include <cstdint>
 #include <span>
 
-#include "autograd/variable.h"
+#include "autograd/weight.h"
 
 // Every differentiable op. Shapes read left to right as in the literature; "..." is any number of
 // leading dimensions, flattened to rows. Wrong shapes throw std::invalid_argument. The weight of
-// linear, embedding and linear_cross_entropy may be stored in bf16 (Variable::store_in_bf16): both
-// operands of its products are then rounded to bf16, the sums are not.
+// linear, embedding and linear_cross_entropy may be a frozen matrix (autograd/weight.h).
 namespace focus {
 
 // ---- elementwise -------------------------------------------------------------------------------
@@ -42,7 +41,7 @@ Variable dropout(const Variable& x, double probability, std::uint64_t key);
 // ---- products and shapes -----------------------------------------------------------------------
 
 /// y = x Wᵀ + b.  x [..., in], weight [out, in], bias [out] or undefined -> [..., out]
-Variable linear(const Variable& x, const Variable& weight, const Variable& bias);
+Variable linear(const Variable& x, const Weight& weight, const Variable& bias);
 /// a [batch, m, k] times b [batch, k, n] -> [batch, m, n]
 Variable matmul(const Variable& a, const Variable& b);
 /// Exchanges dimensions i and j (a copy).
@@ -50,8 +49,7 @@ Variable transpose(const Variable& x, int i, int j);
 /// The same numbers under another shape.
 Variable reshape(const Variable& x, const Shape& shape);
 /// Row ids[t] of weight [rows, width] -> ids_shape + [width].  ids outside [0, rows) throw.
-Variable embedding(const Variable& weight, std::span<const std::int32_t> ids,
-                   const Shape& ids_shape);
+Variable embedding(const Weight& weight, std::span<const std::int32_t> ids, const Shape& ids_shape);
 
 // ---- normalisation, softmax --------------------------------------------------------------------
 
@@ -87,18 +85,17 @@ struct AttentionOptions {
 };
 /// Causal softmax(scale q kᵀ) v, grouped-query where q has more heads than k and v.
 /// q [batch, seq_len, heads, head_dim], k and v [batch, seq_len, kv_heads, head_dim] -> like q.
-/// lse, where given, receives the log-sum-exp of each row's scores [batch, heads, seq_len].
 Variable attention(const Variable& q, const Variable& k, const Variable& v,
-                   const AttentionOptions& options, Tensor* lse = nullptr);
+                   const AttentionOptions& options);
 
 /// Mean of -log softmax(x Wᵀ)[target] over the rows whose target is >= 0: output head and loss in
 /// one, computed in chunks of rows so that the [rows, vocab] matrix never exists in full, in
 /// forward or in backward. With a softcap c the logits are c tanh(x Wᵀ / c); 0: none.
 /// x [..., hidden], weight [vocab, hidden], one target per row -> [1]
-Variable linear_cross_entropy(const Variable& x, const Variable& weight,
+Variable linear_cross_entropy(const Variable& x, const Weight& weight,
                               std::span<const std::int32_t> targets, Real softcap = 0);
 /// The same per row without a graph: -log softmax(x Wᵀ)[target], 0 where the target is negative.
-std::vector<double> linear_cross_entropy_rows(const Tensor& x, const Variable& weight,
+std::vector<double> linear_cross_entropy_rows(const Tensor& x, const Weight& weight,
                                               std::span<const std::int32_t> targets,
                                               Real softcap = 0);
 

@@ -52,7 +52,6 @@ class Rng {
   }
 
   const State& state() const { return state_; }
-  void set_state(const State& state) { state_ = state; }
 
  private:
   State state_{};

@@ -93,29 +93,12 @@ Variable Variable::from_op(const char* op, Tensor value, std::initializer_list<V
 
 void Variable::set_requires_grad(bool wanted) {
   check(defined() || !wanted, "set_requires_grad: the variable is undefined");
-  check(!in_bf16() || !wanted, "set_requires_grad: the weight {} is stored in bf16, so frozen",
-        shape());
   if (!wanted) {
     node_.reset();
   } else if (!node_) {
     node_ = std::make_shared<detail::GradNode>();
     node_->id = next_id.fetch_add(1);
   }
-}
-
-void Variable::store_in_bf16() {
-  check(shape().rank() == 2, "store_in_bf16: {} is not a matrix", shape());
-  check(!requires_grad(), "store_in_bf16: the weight {} is trained; only frozen ones go to bf16",
-        shape());
-  if (in_bf16()) return;
-  bf16_ = std::make_shared<const Bf16Matrix>(value_.dim(0), value_.dim(1), value_.data(),
-                                             value_.dim(1));
-  value_ = Tensor();
-}
-
-void Variable::refuse_bf16() const {
-  throw std::invalid_argument(fmt::format(
-      "value: the weight {} is stored in bf16; load the model with compute float32", shape()));
 }
 
 const Tensor& Variable::grad() const {

@@ -6,7 +6,6 @@
 #include <memory>
 #include <vector>
 
-#include "autograd/gemm/bf16.h"
 #include "autograd/tensor.h"
 
 // Reverse-mode differentiation. An op computes its value at once and, where some input wants a
@@ -69,27 +68,12 @@ class Variable {
   static Variable from_op(const char* op, Tensor value, std::initializer_list<Variable> inputs,
                           BackwardFunction backward);
 
-  bool defined() const { return value_.defined() || in_bf16(); }
-  /// Throws std::invalid_argument where the matrix is stored in bf16, as mutable_value() does.
-  const Tensor& value() const {
-    if (in_bf16()) [[unlikely]]
-      refuse_bf16();
-    return value_;
-  }
-  Tensor& mutable_value() {
-    if (in_bf16()) [[unlikely]]
-      refuse_bf16();
-    return value_;
-  }
-  const Shape& shape() const { return bf16_ ? bf16_->shape() : value_.shape(); }
+  bool defined() const { return value_.defined(); }
+  const Tensor& value() const { return value_; }
+  Tensor& mutable_value() { return value_; }
+  const Shape& shape() const { return value_.shape(); }
   Index dim(int i) const { return shape()[i]; }
 
-  /// From now on this matrix is a frozen weight in bf16, and its float copy is dropped: linear,
-  /// embedding and linear_cross_entropy take it, everything else refuses it. Throws
-  /// std::invalid_argument where it is no matrix or wants a gradient.
-  void store_in_bf16();
-  bool in_bf16() const { return bf16_ != nullptr; }
-  const Bf16Matrix& bf16() const { return *bf16_; }
   bool requires_grad() const { return node_ != nullptr; }
   /// Makes this variable a leaf that collects a gradient, or a constant.
   void set_requires_grad(bool wanted);
@@ -101,10 +85,8 @@ class Variable {
 
  private:
   friend void backward(const Variable& loss);
-  [[noreturn]] void refuse_bf16() const;
 
   Tensor value_;
-  std::shared_ptr<const Bf16Matrix> bf16_;  // instead of value_
   std::shared_ptr<detail::GradNode> node_;
 };
 using Variables = std::vector<Variable>;

@@ -1,5 +1,6 @@
 #include "bench/cases.h"
 #include "bench/membership.h"
+#include "focus/attention/gated_attention.h"
 #include "focus/attention/sparse_attention.h"
 
 namespace focus::bench {

@@ -5,9 +5,10 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "autograd/random.h"
 #include "autograd/variable.h"
-#include "tests/support/random.h"
 
 // The kernels' benchmarks. Every case has its operands made before the clock runs and reports, next
 // to its time, what it got done a second.
@@ -31,9 +32,21 @@ void add_attention_cases();  // dense, sliding window, soft, hard
 void add_routing_cases();    // routing, Sinkhorn, membership, class plan
 void add_other_cases();      // AdamW, tokenizer
 
-/// Numbers in [-1, 1): much cheaper to make than normal ones, and no kernel here minds.
-inline Tensor random_tensor(const Shape& shape, std::uint64_t seed) {
-  return uniform(shape, seed, -1, 1);
+/// Numbers in [low, high): much cheaper to make than normal ones, and no kernel here minds.
+inline Tensor random_tensor(const Shape& shape, std::uint64_t seed, double low = -1,
+                            double high = 1) {
+  Rng rng(seed);
+  Tensor tensor(shape);
+  for (Real& x : tensor.span()) x = static_cast<Real>(low + (high - low) * rng.uniform());
+  return tensor;
+}
+
+/// Token ids below `vocab`.
+inline std::vector<std::int32_t> random_ids(Index count, std::int32_t vocab, std::uint64_t seed) {
+  Rng rng(seed);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(count));
+  for (auto& id : ids) id = static_cast<std::int32_t>(rng.below(static_cast<std::uint64_t>(vocab)));
+  return ids;
 }
 
 /// One call of op(inputs) without a graph.

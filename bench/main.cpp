@@ -6,6 +6,7 @@
 
 #include "autograd/simd/kernels.h"
 #include "bench/cases.h"
+#include "focus/version.h"
 
 /// Google Benchmark's options (--benchmark_filter=REGEX, --benchmark_list_tests,
 /// --benchmark_format=json, ...); OMP_NUM_THREADS says how many threads. GOMP_SPINCOUNT=10000 makes

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "bench/cases.h"
-#include "focus/attention/gated_attention.h"
+#include "focus/attention/pair_counts.h"
 
 namespace focus::bench {
 
@@ -13,7 +13,7 @@ inline constexpr int kGroups = 8;  // K
 
 /// g [1, seq_len, K]: positive, rows sum to 1.
 inline Tensor random_assignments(Index seq_len) {
-  Tensor g = uniform({1, seq_len, kGroups}, 4, 0.01, 1);
+  Tensor g = random_tensor({1, seq_len, kGroups}, 4, 0.01, 1);
   for (Index t = 0; t < seq_len; ++t) {
     Real* row = g.data() + t * kGroups;
     const Real sum = std::accumulate(row, row + kGroups, Real(0));

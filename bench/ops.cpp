@@ -47,7 +47,7 @@ RotaryTable rotary_table(Index seq_len) {
 void add_embedding(Index seq_len) {
   add_case(fmt::format("embedding/forward/T:{}", seq_len), [=] {
     const Variable weight = random_tensor({kVocab, kHidden}, 1);
-    const auto ids = random_ids(static_cast<std::size_t>(seq_len), kVocab, 2);
+    const auto ids = random_ids(seq_len, kVocab, 2);
     return Case{.run = forward({weight},
                                [=](const Variables& x) {
                                  return embedding(x[0], ids, {1, seq_len});
@@ -65,7 +65,7 @@ void add_loss(const std::string& pass, Index seq_len, int gradients) {
     Variable weight = random_tensor({kVocab, kHidden}, 2);
     x.set_requires_grad(gradients > 0);
     weight.set_requires_grad(gradients > 1);
-    const auto targets = random_ids(static_cast<std::size_t>(seq_len), kVocab, 3);
+    const auto targets = random_ids(seq_len, kVocab, 3);
     Case c;
     c.run = [=]() mutable {
       const Variable loss = linear_cross_entropy(x, weight, targets);

@@ -57,7 +57,7 @@ def measured(o, length, groups, training):
     steps = [s for s in steps if "loss" in s]
     scores = out / "eval.json"
     run(o.focus, "eval", o.base, "--adapter", out / "focus.h5", "--text", o.valid, "--context",
-        length, "--stride", length // 2, "--max-tokens", o.max_tokens, "--max-top-k", 2, "--json",
+        length, "--stride", length // 2, "--max-tokens", o.max_tokens, "--attention", "dense,focus:2", "--json",
         scores)
     rows = json.loads(scores.read_text())["rows"]
     tokens = max(1, o.tokens // length) * length

@@ -83,7 +83,7 @@ struct AdapterKind {
   std::string_view name;  // in recipes, and where it is an attention, in --attention
   std::string_view help;  // one line
   AnySettings defaults;
-  bool is_attention = true;    // the attention of every layer; LoRA is not
+  bool is_attention = true;     // the attention of every layer; LoRA is not
   bool has_parameters = false;  // something to train on a frozen base
   bool has_gradient = true;     // a model can be trained through it; else it selects at inference
   /// For a decoder of that shape, which LoRA wants to see: null only where the adapter is described

@@ -6,11 +6,11 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "data/settings/recipe.h"
 #include "autograd/check.h"
 #include "data/files/durable_file.h"
 #include "data/files/json_reader.h"
 #include "data/files/safetensors.h"
+#include "data/settings/recipe.h"
 #include "data/text/text.h"
 
 namespace focus {

@@ -3,10 +3,11 @@
 #include <utility>
 
 #include "autograd/check.h"
+#include "focus/attention/gated_attention.h"
+#include "focus/attention/sparse_attention.h"
 #include "focus/focus_files.h"
 #include "focus/routing/balance_losses.h"
 #include "focus/routing/centroids.h"
-#include "focus/attention/sparse_attention.h"
 
 namespace focus {
 

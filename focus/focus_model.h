@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "focus/adapter.h"
+#include "focus/attention/gate.h"
 
 namespace focus {
 

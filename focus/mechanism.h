@@ -56,15 +56,16 @@ std::unique_ptr<Mechanism> read_mechanism(const StoreReader& store, const ModelC
 /// Every causal pair of the sequences: what a mechanism attends that leaves none out.
 PairCounts all_pairs(const MechanismInputs& in);
 
-/// A mechanism of that kind with these settings. Throws std::invalid_argument where they or the shape
-/// do not fit, std::logic_error where the kind is none of a mechanism.
+/// A mechanism of that kind with these settings. Throws std::invalid_argument where they or the
+/// shape do not fit, std::logic_error where the kind is none of a mechanism.
 std::unique_ptr<Mechanism> make_mechanism(std::string_view kind, const AnySettings& settings,
                                           const ModelConfig& shape);
 
 /// What a layer of a mechanism draws at random, its own in every layer.
 Rng layer_rng(std::int64_t seed, Index layer);
 
-/// A row of the table: mechanism M with settings `typename M::Settings`, made by M(settings, shape).
+/// A row of the table: mechanism M with settings `typename M::Settings`, made by M(settings,
+/// shape).
 template <class M>
 AdapterKind mechanism_kind(std::string_view name, std::string_view help, bool has_gradient = true) {
   return {.name = name,

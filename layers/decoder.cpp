@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "autograd/check.h"
+#include "autograd/soft_cap.h"
 
 namespace focus {
 namespace {
@@ -69,7 +70,7 @@ Decoder::Decoder(ModelConfig config) : config_(std::move(config)) {
 }
 
 Variable Decoder::attend(const Block& block, const Variable& x, Index layer,
-                         Index first_position) const {
+                         const Positions& positions) const {
   const Attention& attn = block.self_attn;
   const Variable h = block.input_layernorm(x);
   const Shape q_shape{x.dim(0), x.dim(1), config_.num_attention_heads, config_.head_dim};
@@ -78,22 +79,23 @@ Variable Decoder::attend(const Block& block, const Variable& x, Index layer,
   Variable k = in_heads(attn.k_proj(h), attn.k_norm, config_.qk_norm, kv_shape);
   const Variable v = reshape(attn.v_proj(h), kv_shape);
   if (!config_.learned_positions) {
-    q = rope(q, rotary_, first_position);
-    k = rope(k, rotary_, first_position);
+    q = rope(q, positions.rotary, positions.first);
+    k = rope(k, positions.rotary, positions.first);
   }
   const double scalar = config_.query_pre_attn_scalar > 0 ? config_.query_pre_attn_scalar
                                                           : static_cast<double>(config_.head_dim);
   AttentionOptions options{.scale = static_cast<Real>(1 / std::sqrt(scalar)),
                            .softcap = static_cast<Real>(config_.attn_logit_softcapping),
                            .sliding_window = config_.sliding_window(layer)};
-  if (dropout_key) {
+  if (dropout_key_) {
     options.dropout = dropout;
     options.dropout_key = key_of(3 + 3 * static_cast<std::size_t>(layer));
   }
-  check(attn.mechanism || first_position == 0,
-        "decoder: layer {} has no cache of the {} tokens before", layer, first_position);
-  const Variable out = attn.mechanism ? attn.mechanism({h, q, k, v, options, layer, first_position})
-                                      : attention(q, k, v, options);
+  check(attn.mechanism || positions.first == 0,
+        "decoder: layer {} has no cache of the {} tokens before", layer, positions.first);
+  const Variable out = attn.mechanism
+                           ? attn.mechanism({h, q, k, v, options, layer, positions.first})
+                           : attention(q, k, v, options);
   return attn.o_proj(
       reshape(out, {x.dim(0), x.dim(1), config_.num_attention_heads * config_.head_dim}));
 }
@@ -118,11 +120,37 @@ Variable Decoder::feed_forward(const Mlp& mlp, const Variable& x) const {
 }
 
 Variable Decoder::drop(const Variable& x, std::size_t place) const {
-  return dropout_key ? focus::dropout(x, dropout, key_of(place)) : x;
+  return dropout_key_ ? focus::dropout(x, dropout, key_of(place)) : x;
 }
 
 std::uint64_t Decoder::key_of(std::size_t place) const {
-  return *dropout_key * (1 + 3 * layers_.size()) + place;
+  return *dropout_key_ * (1 + 3 * layers_.size()) + place;
+}
+
+RotaryTable RotaryCache::covering(Index positions, const ModelConfig& config) {
+  const std::lock_guard lock(mutex_);
+  if (const Index have = table_.cos.defined() ? table_.cos.dim(0) : 0; have < positions) {
+    // At least doubled: generation asks for one position more with every token.
+    const Index ahead = std::min(2 * have, config.max_position_embeddings);
+    table_ = rotary_table(config.rope, config.rotary_dim(), std::max(positions, ahead));
+  }
+  return table_;
+}
+
+Variable Decoder::embedded(std::span<const std::int32_t> ids, Index batch,
+                           Index first_position) const {
+  const Index seq_len = static_cast<Index>(ids.size()) / batch, end = first_position + seq_len;
+  Variable x = embedding(embed_tokens_.weight, ids, {batch, seq_len});
+  if (config_.scaled_embeddings)
+    x = scale(x, static_cast<Real>(std::sqrt(static_cast<double>(config_.hidden_size))));
+  if (!config_.learned_positions) return x;
+  check(end <= config_.max_position_embeddings,
+        "decoder: {} tokens in a sequence, but the model has {} positions", end,
+        config_.max_position_embeddings);
+  std::vector<std::int32_t> positions(ids.size());
+  for (std::size_t t = 0; t < ids.size(); ++t)
+    positions[t] = static_cast<std::int32_t>(first_position + static_cast<Index>(t) % seq_len);
+  return add(x, embedding(embed_positions_.weight, positions, {batch, seq_len}));
 }
 
 Variable Decoder::hidden_states(std::span<const std::int32_t> ids, Index batch,
@@ -130,29 +158,17 @@ Variable Decoder::hidden_states(std::span<const std::int32_t> ids, Index batch,
   check(batch > 0 && !ids.empty() && static_cast<Index>(ids.size()) % batch == 0,
         "decoder: {} ids are not {} sequences of equal length", ids.size(), batch);
   check(first_position >= 0, "decoder: a first position of {}", first_position);
-  const Index seq_len = static_cast<Index>(ids.size()) / batch, end = first_position + seq_len;
-  Variable x = embedding(embed_tokens_.weight, ids, {batch, seq_len});
-  if (config_.scaled_embeddings)
-    x = scale(x, static_cast<Real>(std::sqrt(static_cast<double>(config_.hidden_size))));
-  if (config_.learned_positions) {
-    check(end <= config_.max_position_embeddings,
-          "decoder: {} tokens in a sequence, but the model has {} positions", end,
-          config_.max_position_embeddings);
-    std::vector<std::int32_t> positions(ids.size());
-    for (std::size_t t = 0; t < ids.size(); ++t)
-      positions[t] = static_cast<std::int32_t>(first_position + static_cast<Index>(t) % seq_len);
-    x = add(x, embedding(embed_positions_.weight, positions, {batch, seq_len}));
-  } else if (const Index have = rotary_.cos.defined() ? rotary_.cos.dim(0) : 0; have < end) {
-    // At least doubled: generation asks for one position more with every token.
-    const Index ahead = std::min(2 * have, config_.max_position_embeddings);
-    rotary_ = rotary_table(config_.rope, config_.rotary_dim(), std::max(end, ahead));
-  }
+  Variable x = embedded(ids, batch, first_position);
+  Positions positions{.first = first_position, .rotary = {}};
+  if (!config_.learned_positions)
+    positions.rotary =
+        rotary_->covering(first_position + static_cast<Index>(ids.size()) / batch, config_);
   x = drop(x, 0);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const Block& block = layers_[i];
     const Variable before = config_.parallel_residual ? x : Variable();
     const Variable attended =
-        block.attention_out_norm(attend(block, x, static_cast<Index>(i), first_position));
+        block.attention_out_norm(attend(block, x, static_cast<Index>(i), positions));
     x = add(x, drop(attended, 1 + 3 * i));
     const Variable h = block.post_attention_layernorm(config_.parallel_residual ? before : x);
     x = add(x, drop(block.mlp_out_norm(feed_forward(block.mlp, h)), 2 + 3 * i));
@@ -161,9 +177,7 @@ Variable Decoder::hidden_states(std::span<const std::int32_t> ids, Index batch,
 }
 
 Variable Decoder::logits(const Variable& hidden) const {
-  const Variable logits = linear(hidden, head_weight(), {});
-  const Real cap = final_softcap();
-  return cap > 0 ? scale(tanh(scale(logits, 1 / cap)), cap) : logits;
+  return soft_cap(linear(hidden, head_weight(), {}), final_softcap());
 }
 
 Variable Decoder::loss(std::span<const std::int32_t> ids, Index batch) const {

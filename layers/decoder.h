@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <utility>
@@ -21,8 +23,8 @@ namespace focus {
 using LinearAddition = std::function<Variable(const Variable&)>;
 
 struct Linear {
-  Variable weight;  // [out, in]
-  Variable bias;    // [out]; undefined where the architecture has none
+  Weight weight;  // [out, in]
+  Variable bias;  // [out]; undefined where the architecture has none
   LinearAddition addition = {};
   Variable operator()(const Variable& x) const {
     const Variable y = linear(x, weight, bias);
@@ -105,6 +107,21 @@ struct Block {
   }
 };
 
+/// Angles of `config` for positions 0..seq_len-1.
+RotaryTable rotary_table(const RopeConfig& config, Index rotary_dim, Index seq_len);
+
+/// The rotary table of a decoder, made as far as sequences have asked for it. Threads may ask at
+/// once; a table that was given out stays as it is.
+class RotaryCache {
+ public:
+  /// A table of at least `positions`, in which the first are the same however many there are.
+  RotaryTable covering(Index positions, const ModelConfig& config);
+
+ private:
+  std::mutex mutex_;
+  RotaryTable table_;
+};
+
 class Decoder {
  public:
   /// All parameters allocated and undefined in value; load_weights or initialise fills them.
@@ -132,16 +149,15 @@ class Decoder {
   std::vector<double> cross_entropy_rows(const Tensor& hidden,
                                          std::span<const std::int32_t> targets) const;
   /// The output head's weight: lm_head's, or the embedding's where they are tied.
-  const Variable& head_weight() const {
+  const Weight& head_weight() const {
     return lm_head_.weight.defined() ? lm_head_.weight : embed_tokens_.weight;
   }
 
   /// Share that is dropped in training of the embeddings, of attention's weights and of what
   /// attention and MLP add to the residual stream: GPT-2's embd_pdrop, attn_pdrop and resid_pdrop.
   double dropout = 0;
-  /// While set, forward passes are those of training: they drop, here and in what is put onto the
-  /// linears. The same key drops the same numbers.
-  std::optional<std::uint64_t> dropout_key;
+  /// Set within a TrainingPass: what its forward passes drop depends on this key alone.
+  const std::optional<std::uint64_t>& dropout_key() const { return dropout_key_; }
 
   void visit(auto&& f) {
     f("embed_tokens", embed_tokens_);
@@ -152,7 +168,16 @@ class Decoder {
   }
 
  private:
-  Variable attend(const Block& block, const Variable& x, Index layer, Index first_position) const;
+  friend class TrainingPass;
+  /// Where in the sequences a forward pass is.
+  struct Positions {
+    Index first;
+    RotaryTable rotary;  // undefined where positions are learned
+  };
+  Variable attend(const Block& block, const Variable& x, Index layer,
+                  const Positions& positions) const;
+  /// The embeddings of the ids, with those of their positions where these are learned.
+  Variable embedded(std::span<const std::int32_t> ids, Index batch, Index first_position) const;
   Variable feed_forward(const Mlp& mlp, const Variable& x) const;
   /// x, some of it dropped in training; `place` tells apart where in the pass.
   Variable drop(const Variable& x, std::size_t place) const;
@@ -164,8 +189,24 @@ class Decoder {
   Linear embed_positions_;  // weight [max_position_embeddings, hidden_size], or undefined
   std::vector<Block> layers_;
   Norm norm_;
-  Linear lm_head_;              // undefined where tied
-  mutable RotaryTable rotary_;  // for the longest sequence so far
+  Linear lm_head_;  // undefined where tied
+  std::shared_ptr<RotaryCache> rotary_ = std::make_shared<RotaryCache>();
+  std::optional<std::uint64_t> dropout_key_;
+};
+
+/// While it lives, forward passes of `decoder` are those of training: they drop, in the decoder and
+/// in what is put onto its linears. The same key drops the same numbers.
+class TrainingPass {
+ public:
+  TrainingPass(Decoder& decoder, std::uint64_t key)
+      : decoder_(decoder), before_(std::exchange(decoder.dropout_key_, key)) {}
+  ~TrainingPass() { decoder_.dropout_key_ = before_; }
+  TrainingPass(const TrainingPass&) = delete;
+  TrainingPass& operator=(const TrainingPass&) = delete;
+
+ private:
+  Decoder& decoder_;
+  std::optional<std::uint64_t> before_;
 };
 
 /// Makes every layer attend as it does by itself: dense, causal.
@@ -189,9 +230,6 @@ class ComposedMechanism {
 
 /// Targets of next-token prediction: ids shifted by one inside each sequence, -1 at its end.
 std::vector<std::int32_t> shifted_targets(std::span<const std::int32_t> ids, Index batch);
-
-/// Angles of `config` for positions 0..seq_len-1.
-RotaryTable rotary_table(const RopeConfig& config, Index rotary_dim, Index seq_len);
 
 /// GPT-2's initialisation: normal(0, initializer_range), the projections into the residual stream
 /// divided by sqrt(2 num_hidden_layers), biases 0, norms so that they multiply by 1.

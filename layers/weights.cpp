@@ -106,15 +106,23 @@ std::vector<PublishedLinear> published_linears(Decoder& decoder) {
   return linears;
 }
 
-void load_weights(Decoder& decoder, const TensorSource& source,
-                  const std::function<void(const std::string&, Variable&)>& loaded) {
+namespace {
+
+void freeze(Weight& weight, MatrixForm form) {
+  weight.freeze(form);
+  trim_pool();  // buffers of a weight's size would not be asked for again
+}
+
+/// load_weights, with loaded(name, parameter) getting the Weight or Variable itself.
+template <class F>
+void fill_parameters(Decoder& decoder, const TensorSource& source, F&& loaded) {
   const ModelConfig& config = decoder.config();
   const Family& family = find_family(config.model_type, source.describe());
   // Where head and embedding are tied, a file may hold either of the two.
   const std::string head = match(family, "lm_head.weight").theirs;
   std::set<std::string> used;
   std::map<std::string, Tensor> fused;  // those of which parts are still to come
-  for_each_parameter(decoder, [&](const std::string& name, Variable& p) {
+  for_each_parameter(decoder, [&](const std::string& name, auto& p) {
     const auto [rule, theirs] = match(family, name);
     const TensorInfo* info = find_published(source, family, theirs);
     if (info == nullptr && config.tie_word_embeddings && name == "embed_tokens.weight")
@@ -138,7 +146,7 @@ void load_weights(Decoder& decoder, const TensorSource& source,
       std::ranges::copy(rows_of_part(*rule, config, tensor).span(), p.mutable_value().data());
     if (rule->part + 1 == rule->parts) fused.erase(info->name);
     used.insert(info->name);
-    if (loaded) loaded(name, p);
+    loaded(name, p);
   });
   for (const TensorInfo& info : source.tensors()) {
     const bool ignored = std::ranges::any_of(
@@ -150,14 +158,22 @@ void load_weights(Decoder& decoder, const TensorSource& source,
   }
 }
 
-void store_in_bf16(Variable& parameter) {
-  if (parameter.shape().rank() != 2) return;
-  parameter.store_in_bf16();
-  trim_pool();  // buffers of a weight's size would not be asked for again
+}  // namespace
+
+void load_weights(Decoder& decoder, const TensorSource& source,
+                  const std::function<void(const std::string&, const Tensor&)>& loaded,
+                  std::optional<MatrixForm> form) {
+  fill_parameters(decoder, source, [&]<class P>(const std::string& name, P& p) {
+    if (loaded) loaded(name, p.value());
+    if constexpr (std::is_same_v<P, Weight>)
+      if (form) freeze(p, *form);
+  });
 }
 
-void store_in_bf16(Decoder& decoder) {
-  for_each_parameter(decoder, [](const std::string&, Variable& p) { store_in_bf16(p); });
+void freeze_matrices(Decoder& decoder, MatrixForm form) {
+  for_each_parameter(decoder, [&]<class P>(const std::string&, P& p) {
+    if constexpr (std::is_same_v<P, Weight>) freeze(p, form);
+  });
 }
 
 Publisher::Publisher(const ModelConfig& config, PublishedFunction f)
@@ -182,10 +198,10 @@ void stream_weights(Decoder& decoder, const TensorSource& source,
                     const std::function<void(const std::string&, Tensor&)>& filled,
                     const PublishedFunction& f) {
   Publisher publisher(decoder.config(), f);
-  load_weights(decoder, source, [&](const std::string& name, Variable& p) {
+  fill_parameters(decoder, source, [&]<class P>(const std::string& name, P& p) {
     filled(name, p.mutable_value());
     publisher.add(name, p.value());
-    p = Variable();
+    p = P();
     trim_pool();
   });
 }
@@ -193,7 +209,7 @@ void stream_weights(Decoder& decoder, const TensorSource& source,
 std::vector<std::pair<std::string, Shape>> published_shapes(Decoder& decoder) {
   const Family& family = find_family(decoder.config().model_type, "model");
   std::vector<std::pair<std::string, Shape>> shapes;
-  for_each_parameter(decoder, [&](const std::string& name, Variable& p) {
+  for_each_parameter(decoder, [&](const std::string& name, const Weight& p) {
     const auto [rule, theirs] = match(family, name);
     if (rule->part + 1 == rule->parts)
       shapes.emplace_back(theirs, published_shape(*rule, p.shape()));

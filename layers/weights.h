@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,10 +16,12 @@ namespace focus {
 /// Fills every parameter from a published checkpoint's tensors, under the names of the model's
 /// family. Throws std::runtime_error naming the tensor where one is missing, has another shape
 /// than the config says, or is unknown; nothing is guessed. `loaded`, where given, is called with
-/// each parameter and its name as soon as it is filled, in the order of for_each_parameter; it may
-/// take the value away.
+/// each parameter's name and numbers as soon as they are there, in the order of for_each_parameter.
+/// With a form every matrix becomes a frozen one right after: there is never more than one of them
+/// in Real.
 void load_weights(Decoder& decoder, const TensorSource& source,
-                  const std::function<void(const std::string&, Variable&)>& loaded = {});
+                  const std::function<void(const std::string&, const Tensor&)>& loaded = {},
+                  std::optional<MatrixForm> form = {});
 
 /// A tensor under the name that it has in published files.
 using PublishedFunction = std::function<void(const std::string& name, const Tensor& tensor)>;
@@ -51,11 +54,9 @@ void stream_weights(Decoder& decoder, const TensorSource& source,
 /// What stream_weights calls `f` with, in its order: names and shapes.
 std::vector<std::pair<std::string, Shape>> published_shapes(Decoder& decoder);
 
-/// Stores a frozen parameter in bf16 where it is a matrix, and gives its float copy back to the
-/// system; vectors (norms, biases) stay as they are.
-void store_in_bf16(Variable& parameter);
-/// All of a frozen decoder's parameters.
-void store_in_bf16(Decoder& decoder);
+/// Makes every matrix of a decoder that is not trained a frozen one, and gives the memory of its
+/// Real numbers back to the system; vectors (norms, biases) stay as they are.
+void freeze_matrices(Decoder& decoder, MatrixForm form);
 
 /// Calls f(published name, tensor as published: fused and transposed as the family's files are) for
 /// every parameter, in the order of the model. `select` says what of a parameter is meant: its

@@ -41,6 +41,9 @@ focus_test(model_golden_tests BOTH
     golden/lora_golden_test.cpp
   NEEDS focus
   LABELS golden)
+add_test(NAME one_precision COMMAND ${PROJECT_SOURCE_DIR}/tests/one_precision.sh ${CMAKE_NM}
+  $<TARGET_OBJECTS:focus_data_same> $<TARGET_OBJECTS:focus_layers_same>)
+set_tests_properties(one_precision PROPERTIES LABELS core SKIP_RETURN_CODE 77)
 # The program must run on any machine of FOCUS_ARCH: AVX only in the kernels that are chosen at run
 # time.
 if(FOCUS_ARCH STREQUAL "x86-64-v2" AND NOT FOCUS_SANITIZE)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs packages, builds and passes all tests, then fuzzes every loader with the same inputs every time.
+# Installs packages, builds and passes all tests; then builds with clang, runs clang-tidy over what has
+# changed, and fuzzes every loader with the same inputs every time.
 # `bash tests/run.sh PRESET` takes another preset than release (dev, asan-ubsan) and does not fuzz.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -7,12 +8,17 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 preset=${1:-release}
 install_packages test
+if [ "$preset" = release ]; then bash tests/format.sh; fi
 cmake --preset "$preset" -DFOCUS_TESTS=ON >/dev/null
 cmake --build --preset "$preset"
 ctest --preset "$preset"
 if [ "$preset" != release ]; then exit; fi
 if command -v clang++ >/dev/null; then
+  cmake --preset clang >/dev/null
+  cmake --build --preset clang
+  build/clang/focus --version
+  bash tests/tidy.sh
   bash tests/fuzz/run.sh
 else
-  echo "no clang++: the fuzzers were left out, their seeds are among the tests"
+  echo "no clang++: its build and the fuzzers were left out, their seeds are among the tests"
 fi

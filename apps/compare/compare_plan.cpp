@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <set>
 
-#include "data/settings/recipe.h"
-#include "focus/train/attention_spec.h"
 #include "autograd/check.h"
 #include "data/files/json_reader.h"
+#include "data/settings/recipe.h"
+#include "focus/train/attention_spec.h"
 
 namespace focus {
 namespace {
@@ -182,9 +182,9 @@ std::vector<std::string> attentions_of(const std::vector<std::string>& words,
   for (const std::string& word : words.empty() ? all : words) {
     const AttentionSpec spec = parse_attention(word, "eval.attentions");
     const bool fits =
-        spec.needs_focus() ? config.has_focus() && !(spec.kind == "hard" &&
-                                                     spec.top_k > config.focus.num_groups)
-                           : spec.kind != "trained" || config.mechanism().has_value();
+        spec.needs_focus()
+            ? config.has_focus() && !(spec.kind == "hard" && spec.top_k > config.focus.num_groups)
+            : spec.kind != "trained" || config.mechanism().has_value();
     if (fits) fitting.push_back(word);
   }
   return fitting;

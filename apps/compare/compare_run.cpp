@@ -8,15 +8,15 @@
 #include <sstream>
 
 #include "apps/compare/child.h"
-#include "focus/train/metrics.h"
-#include "focus/train/model_files.h"
 #include "apps/terminal/progress.h"
-#include "data/settings/recipe.h"
 #include "autograd/check.h"
 #include "autograd/clock.h"
 #include "data/files/checksum.h"
 #include "data/files/durable_file.h"
+#include "data/settings/recipe.h"
 #include "data/text/text.h"
+#include "focus/train/metrics.h"
+#include "focus/train/model_files.h"
 
 namespace focus {
 namespace {

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <numeric>
-#include <ranges>
 #include <span>
 
 namespace focus {
@@ -25,15 +24,20 @@ AttentionPlan::Reach AttentionPlan::reach(Index begin, Index end) const {
   return {.after = window == 0 ? -1 : token(begin) - window, .last = token(end - 1) - gap};
 }
 
+Index AttentionPlan::end_of_rows(Rows rows, Index last) const {
+  while (rows.begin < rows.end) {
+    const Index middle = rows.begin + (rows.end - rows.begin) / 2;
+    if (token(middle) <= last)
+      rows.begin = middle + 1;
+    else
+      rows.end = middle;
+  }
+  return rows.begin;
+}
+
 AttentionPlan::Rows AttentionPlan::rows_in(const Reach& reach, Rows rows) const {
-  const auto all = std::views::iota(rows.begin, rows.end);
-  const auto after = [&](Index last) -> Index {
-    const auto is_before = [&](Index row) { return token(row) <= last; };
-    return rows.begin +
-           static_cast<Index>(std::ranges::partition_point(all, is_before) - all.begin());
-  };
-  const Index begin = after(reach.after);
-  return {begin, std::max(begin, after(reach.last))};
+  const Index begin = end_of_rows(rows, reach.after);
+  return {begin, std::max(begin, end_of_rows(rows, reach.last))};
 }
 
 double AttentionPlan::cost(const QueryTile& tile) const {

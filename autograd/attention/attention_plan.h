@@ -6,7 +6,41 @@
 #include "autograd/simd/kernels.h"
 #include "autograd/tensor.h"
 
-// Which pairs of tokens attention computes, as tiles of queries x keys.
+// Which pairs of tokens attention computes, as tiles of queries x keys. The words of the engine, on
+// one causal sequence of 512 tokens with a window of 256 positions:
+//
+//   key tile (128 rows)      0   1   2   3
+//   query tile 0 (64 rows)   /   .   .   .   segment [0, 1)     #  every pair is seen
+//              1             /   .   .   .   segment [0, 1)     /  some are
+//              2             #   /   .   .   segment [0, 2)     .  none: not computed
+//              3             #   /   .   .   segment [0, 2)
+//              4             /   #   /   .   segment [0, 3)
+//              5             /   #   /   .   segment [0, 3)
+//              6             .   /   #   /   segment [1, 4)
+//              7             .   /   #   /   segment [1, 4)
+//
+// A segment is a run of key tiles that a query tile sees. An AttentionPlan is such a table: the
+// query tiles, their segments, the key tiles. Its rows are the tokens in their order or, in a
+// permuted plan (`tokens`), in another, where the keys that a query sees come to lie together: one
+// query tile may then have several segments.
+//
+// Scores are computed a pair of tiles at a time and lie as [keys, queries], so that a vector (here
+// 16 numbers) holds queries. The first 72 keys of query tile 0 and key tile 0 above:
+//
+//   queries   0      16      32      48      64
+//   key   0   +-------+-------+-------+-------+
+//             | x x x | x x x | x x x | x x x |   band: keys [ 0, 24) x queries [ 0, 64)
+//        24   +-------+-------+-------+-------+
+//                     | x x x | x x x | x x x |   band: keys [24, 36) x queries [16, 64)
+//        36           +-------+-------+-------+
+//                             | x x x | x x x |   band: keys [36, 48) x queries [32, 64)
+//        48                   +-------+-------+
+//                                     | x x x |   band: keys [48, 72) x queries [48, 64)
+//        72                           +-------+
+//
+// A band is some keys (a multiple of Visibility::kBand) with the vectors of queries that see any of
+// them: what the products compute. A span is one vector's view, what the softmax goes through: of
+// the queries [32, 48) it is the keys [0, 48), of which every one of them sees [0, 33).
 namespace focus {
 
 /// Query tiles, each with the key tiles that it sees. The plan's rows are the tokens of all
@@ -59,6 +93,8 @@ struct AttentionPlan {
   }
   /// The tokens that the plan lets the queries of rows [begin, end) see: those any of them sees.
   Reach reach(Index begin, Index end) const;
+  /// Of rows whose tokens rise the end of those that hold tokens up to `last`.
+  Index end_of_rows(Rows rows, Index last) const;
   /// Of rows whose tokens rise those that hold a token in reach; none where there is no such token.
   Rows rows_in(const Reach& reach, Rows rows) const;
   /// What a query tile costs, in keys times lanes of queries, and all of them: to compare plans.

@@ -5,10 +5,10 @@
 #include <chrono>
 #include <limits>
 
+#include "autograd/attention/tiled_steps.h"
 #include "autograd/check.h"
 #include "autograd/parallel.h"
 #include "autograd/profile.h"
-#include "autograd/attention/tiled_steps.h"
 
 namespace focus {
 namespace {
@@ -17,8 +17,8 @@ using namespace tiled;
 using Clock = std::chrono::steady_clock;
 static_assert(std::is_same_v<Clock::duration, std::chrono::nanoseconds>);
 
-/// Heads that share a gate or a plan of positions are one task, unless there are too few query
-/// tiles for that: then they come in groups, so that there are about so many tasks.
+/// Heads that share a gate or a permuted plan are one task, unless there are too few query
+/// tiles for that: then they come in blocks, so that there are about so many tasks.
 constexpr Index kForwardTasks = 16;
 constexpr Real kMasked = -std::numeric_limits<Real>::infinity();
 
@@ -58,27 +58,27 @@ struct Job {
   std::atomic<std::int64_t> merge_time{0};  // nanoseconds of all threads
 };
 
-/// A group of key heads and a run of query tiles.
+/// A block of key heads and a run of query tiles.
 class Task {
  public:
-  Task(Job& job, const HeadGroup& group)
+  Task(Job& job, const HeadBlock& block)
       : job_(job),
         s_(job.s),
-        group_(group),
+        block_(block),
         worker_(job.rule ? job.rule->worker() : nullptr),
         gate_use_(job.rule ? job.rule->gate_use() : simd::GateUse::score),
-        k_(reader(job.keys, s_, group_)),
-        v_(reader(job.values, s_, group_)),
+        k_(reader(job.keys, s_, block_)),
+        v_(reader(job.values, s_, block_)),
         packed_size_(s_.head_dim * kQueries),
-        acc_size_(apart(kQueries * s_.padded_dim)),
+        acc_size_(stride_of_heads(kQueries * s_.padded_dim)),
         buffer_(kKeys * kQueries + kQueries +
-                group_.count * (packed_size_ + 2 * kQueries + acc_size_)),
+                block_.count * (packed_size_ + 2 * kQueries + acc_size_)),
         scores_(buffer_.data()),
         factor_(scores_ + kKeys * kQueries),
         packed_(factor_ + kQueries),
-        max_(packed_ + group_.count * packed_size_),
-        sum_(max_ + group_.count * kQueries),
-        acc_(sum_ + group_.count * kQueries) {}
+        max_(packed_ + block_.count * packed_size_),
+        sum_(max_ + block_.count * kQueries),
+        acc_(sum_ + block_.count * kQueries) {}
 
   void run(const AttentionPlan::QueryTile& tile) {
     if (job_.merges && tile.first_segment == tile.end_segment) return;
@@ -95,9 +95,9 @@ class Task {
     std::fill(max_, sum_, kMasked);
     std::fill(sum_, acc_, Real(0));
     sums_.clear();
-    for (Index g = 0; g < group_.count; ++g) sums_.push_back({acc_ + g * acc_size_});
-    const HeadRows q(job_.plan, job_.in.q, tile.begin, tile.end, group_.first, group_.count);
-    for (Index g = 0; g < group_.count; ++g)
+    for (Index g = 0; g < block_.count; ++g) sums_.push_back({acc_ + g * acc_size_});
+    const HeadRows q(job_.plan, job_.in.q, tile.begin, tile.end, block_.first, block_.count);
+    for (Index g = 0; g < block_.count; ++g)
       kernels_.pack_transposed(q[g].data, q[g].stride, rows_, s_.head_dim, job_.in.options.scale,
                                packed_ + g * packed_size_);
     if (!job_.merges) return;
@@ -110,10 +110,10 @@ class Task {
   void go_on_from_result(const AttentionPlan::QueryTile& tile) {
     const AttentionPlan& plan = job_.plan;
     gather_rows(plan, tile.begin, tile.end,
-                {job_.result.out.data() + s_.q_offset(0, group_.first), s_.heads * s_.head_dim,
-                 group_.count, s_.head_dim},
+                {job_.result.out.data() + s_.q_offset(0, block_.first), s_.heads * s_.head_dim,
+                 block_.count, s_.head_dim},
                 acc_, s_.padded_dim, acc_size_);
-    for (Index g = 0; g < group_.count; ++g) {
+    for (Index g = 0; g < block_.count; ++g) {
       sums_[static_cast<std::size_t>(g)].begun = ~std::uint64_t{0};
       const Real* lse = lse_of(tile, g);
       for (Index r = 0; r < rows_; ++r) {
@@ -130,9 +130,9 @@ class Task {
     k_.go_to(t, seen_.end());
     v_.go_to(t, seen_.end());
     const Real* gate = worker_ ? worker_->gate(t) : nullptr;
-    for (Index g = 0; g < group_.count; ++g) {
-      const Index kv_head = s_.kv_head_of(group_.first + g);
-      count(s_, seen_, rows_, 2);
+    for (Index g = 0; g < block_.count; ++g) {
+      const Index kv_head = s_.kv_head_of(block_.first + g);
+      tally(s_, seen_, rows_, 2);
       products(s_, seen_, k_, kv_head, {packed_ + g * packed_size_, s_.head_dim, padded_rows_},
                scores_);
       if (options.softcap > 0) soft_cap(seen_, options.softcap, scores_);
@@ -149,7 +149,7 @@ class Task {
                                  .gate_use = gate_use_},
                                 max_ + state, sum_ + state, factor_ + r);
       }
-      job_.dropout.apply(t, seen_, group_.first + g, scores_);
+      job_.dropout.apply(t, seen_, block_.first + g, scores_);
       weighted_sum(seen_, rows_, scores_, v_.panels(kv_head), s_.padded_dim, factor_,
                    sums_[static_cast<std::size_t>(g)]);
     }
@@ -158,7 +158,7 @@ class Task {
   /// A row without pairs: 0, of weight 0. Else lse = max + log(sum).
   void end(const AttentionPlan::QueryTile& tile) {
     const AttentionPlan& plan = job_.plan;
-    for (Index g = 0; g < group_.count; ++g) {
+    for (Index g = 0; g < block_.count; ++g) {
       Real* log_sum = packed_;  // the packed queries have served
       kernels_.log_row(sum_ + g * kQueries, log_sum, padded_rows_, 0);
       Real* lse = lse_of(tile, g);
@@ -169,20 +169,20 @@ class Task {
     }
     for (Index r = 0; r < rows_; ++r)
       kernels_.divide_rows(
-          group_.count, s_.head_dim, acc_ + r * s_.padded_dim, acc_size_, sum_ + r, kQueries,
-          job_.result.out.data() + s_.q_offset(plan.token(tile.begin + r), group_.first),
+          block_.count, s_.head_dim, acc_ + r * s_.padded_dim, acc_size_, sum_ + r, kQueries,
+          job_.result.out.data() + s_.q_offset(plan.token(tile.begin + r), block_.first),
           s_.head_dim);
   }
 
   /// The log-sum-exps of a head, by token.
   Real* lse_of(const AttentionPlan::QueryTile& tile, Index g) const {
-    return job_.result.lse.data() + s_.lse_offset(job_.plan.token(tile.begin), group_.first + g);
+    return job_.result.lse.data() + s_.lse_offset(job_.plan.token(tile.begin), block_.first + g);
   }
 
   const simd::Kernels& kernels_ = simd::kernels();
   Job& job_;
   const Sizes& s_;
-  const HeadGroup group_;
+  const HeadBlock block_;
   const std::unique_ptr<ScoreRule::Worker> worker_;
   const simd::GateUse gate_use_;
   Visibility seen_;
@@ -191,10 +191,10 @@ class Task {
   Scratch buffer_;
   Real* scores_;  // [keys, queries]
   Real* factor_;  // [queries]
-  Real* packed_;  // [group, head_dim, queries]
-  Real* max_;     // [group, queries]
-  Real* sum_;     // [group, queries]
-  Real* acc_;     // [group, queries, padded_dim]
+  Real* packed_;  // [heads, head_dim, queries]
+  Real* max_;     // [heads, queries]
+  Real* sum_;     // [heads, queries]
+  Real* acc_;     // [heads, queries, padded_dim]
   // Of the query tile under way:
   Index rows_ = 0, padded_rows_ = 0;
   std::vector<QuerySum> sums_;  // of each head
@@ -237,11 +237,11 @@ void tiled_attention(const AttentionInputs& in, const AttentionPlan& plan, const
   const std::vector<Index> runs = query_runs(plan);
   const auto num_runs = static_cast<Index>(runs.size()) - 1;
   const bool together = rule != nullptr || !plan.tokens.empty();
-  const Index groups =
+  const Index blocks =
       together ? std::clamp<Index>(kForwardTasks / num_runs, 1, s.kv_heads) : s.kv_heads;
-  parallel_chunks(groups * num_runs, 1, [&](Index number, Index) {
-    // Group by group: a group's keys stay in the cache while its queries go by.
-    Task task(job, HeadGroup(s, number / num_runs, groups));
+  parallel_chunks(blocks * num_runs, 1, [&](Index number, Index) {
+    // Block by block: a block's keys stay in the cache while its queries go by.
+    Task task(job, HeadBlock(s, number / num_runs, blocks));
     const auto run = static_cast<std::size_t>(number % num_runs);
     for (Index tile = runs[run]; tile < runs[run + 1]; ++tile)
       task.run(plan.query_tiles[static_cast<std::size_t>(tile)]);

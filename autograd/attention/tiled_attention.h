@@ -44,7 +44,7 @@ struct AttentionInputs {
 };
 struct AttentionResult {
   Tensor out;  // like q
-  Tensor lse;  // [batch, heads, seq_len]
+  Tensor lse;  // [batch, heads, seq_len]: log-sum-exp of each row's scores
 };
 struct AttentionGradients {
   Tensor q, k, v;
@@ -82,7 +82,7 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& inputs,
 /// is the rule's, in its shape), or undefined.
 Variable attention_with_rule(const char* op, const Variable& q, const Variable& k,
                              const Variable& v, const Variable& rule_input,
-                             const AttentionOptions& options, std::shared_ptr<const ScoreRule> rule,
-                             Tensor* lse);
+                             const AttentionOptions& options,
+                             std::shared_ptr<const ScoreRule> rule);
 
 }  // namespace focus

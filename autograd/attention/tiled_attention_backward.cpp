@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "autograd/parallel.h"
 #include "autograd/attention/tiled_attention.h"
 #include "autograd/attention/tiled_steps.h"
+#include "autograd/parallel.h"
 
 namespace focus {
 namespace {
@@ -13,7 +13,7 @@ using namespace tiled;
 /// plan are too few, tasks share key and value gradients: each has its own, summed in a fixed
 /// order. A constant, so that bits do not depend on the thread count.
 constexpr Index kTasks = 8;
-/// Key heads that share a gate, or what a plan of positions gathers: copies want more room.
+/// Key heads that share a gate, or what a permuted plan gathers: copies want more room.
 constexpr Index kGateHeads = 4, kGatherHeads = 2;
 /// Numbers of keys, of all its heads together, that a task goes through with its queries before it
 /// turns to other keys: these, their values and the gradients of both stay in the cache.
@@ -41,42 +41,42 @@ struct Job {
   TiledKeys keys, values;
   Index rule_size;
   bool want_scores;
-  Index groups = 1, shares = 1, resident_tiles = 1;
+  Index head_blocks = 1, shares = 1, resident_tiles = 1;
   bool adds_q = false;
   Tensor dq{};        // like q
   Tensor dk{}, dv{};  // [shares, kv_heads, rows, padded_dim]
-  Tensor d_rule{};    // [shares * groups, rule_size]
+  Tensor d_rule{};    // [shares * head_blocks, rule_size]
 };
 
-/// A group of key heads and a share of a part's query tiles.
+/// A block of key heads and a share of a part's query tiles.
 class Task {
  public:
-  Task(Job& job, Index group, Index share)
+  Task(Job& job, Index block, Index share)
       : job_(job),
         s_(job.s),
-        group_(s_, group, job.groups),
+        block_(s_, block, job.head_blocks),
         share_(share),
         worker_(job.rule ? job.rule->worker() : nullptr),
         gate_use_(job.rule ? job.rule->gate_use() : simd::GateUse::score),
-        k_(reader(job.keys, s_, group_)),
-        v_(reader(job.values, s_, group_)),
-        packed_size_(apart(kQueries * s_.padded_dim)),
-        transposed_size_(apart(s_.head_dim * kQueries)),
-        buffer_(3 * apart(kKeys * kQueries) +
-                group_.count * (3 * packed_size_ + 2 * transposed_size_ + 2 * kQueries)),
+        k_(reader(job.keys, s_, block_)),
+        v_(reader(job.values, s_, block_)),
+        packed_size_(stride_of_heads(kQueries * s_.padded_dim)),
+        transposed_size_(stride_of_heads(s_.head_dim * kQueries)),
+        buffer_(3 * stride_of_heads(kKeys * kQueries) +
+                block_.count * (3 * packed_size_ + 2 * transposed_size_ + 2 * kQueries)),
         p_(buffer_.data()),
-        d_(p_ + apart(kKeys * kQueries)),
-        d_gate_(d_ + apart(kKeys * kQueries)),
-        q_columns_(d_gate_ + apart(kKeys * kQueries)),
-        dout_columns_(q_columns_ + group_.count * transposed_size_),
-        q_panels_(dout_columns_ + group_.count * transposed_size_),
-        dout_panels_(q_panels_ + group_.count * packed_size_),
-        dq_data_(dout_panels_ + group_.count * packed_size_),
-        delta_(dq_data_ + group_.count * packed_size_),
-        lse_(delta_ + group_.count * kQueries) {
-    std::fill_n(delta_, 2 * group_.count * kQueries, Real(0));
+        d_(p_ + stride_of_heads(kKeys * kQueries)),
+        d_gate_(d_ + stride_of_heads(kKeys * kQueries)),
+        q_columns_(d_gate_ + stride_of_heads(kKeys * kQueries)),
+        dout_columns_(q_columns_ + block_.count * transposed_size_),
+        q_panels_(dout_columns_ + block_.count * transposed_size_),
+        dout_panels_(q_panels_ + block_.count * packed_size_),
+        dq_data_(dout_panels_ + block_.count * packed_size_),
+        delta_(dq_data_ + block_.count * packed_size_),
+        lse_(delta_ + block_.count * kQueries) {
+    std::fill_n(delta_, 2 * block_.count * kQueries, Real(0));
     if (job.d_rule.defined())
-      d_rule_ = job.d_rule.data() + (share * job.groups + group) * job.rule_size;
+      d_rule_ = job.d_rule.data() + (share * job.head_blocks + block) * job.rule_size;
   }
 
   /// A query tile and those of some key tiles that it sees.
@@ -97,11 +97,11 @@ class Task {
     rows_ = tile.end - tile.begin;
     padded_rows_ = simd::padded(kernels_, rows_);
     dq_.clear();
-    const HeadRows q(plan, job_.in.q, tile.begin, tile.end, group_.first, group_.count);
-    const HeadRows o(plan, job_.result.out, tile.begin, tile.end, group_.first, group_.count);
-    const HeadRows d_o(plan, job_.d_out, tile.begin, tile.end, group_.first, group_.count);
+    const HeadRows q(plan, job_.in.q, tile.begin, tile.end, block_.first, block_.count);
+    const HeadRows o(plan, job_.result.out, tile.begin, tile.end, block_.first, block_.count);
+    const HeadRows d_o(plan, job_.d_out, tile.begin, tile.end, block_.first, block_.count);
     const Real scale = job_.in.options.scale;
-    for (Index g = 0; g < group_.count; ++g) {
+    for (Index g = 0; g < block_.count; ++g) {
       dq_.push_back({dq_data_ + g * packed_size_});
       kernels_.pack_transposed(q[g].data, q[g].stride, rows_, s_.head_dim, scale,
                                q_columns_ + g * transposed_size_);
@@ -114,7 +114,7 @@ class Task {
         kernels_.pack(d_o[g].data, d_o[g].stride, rows_, s_.head_dim, 1,
                       dout_panels_ + g * packed_size_);
       const Real* of_head =
-          job_.result.lse.data() + s_.lse_offset(plan.token(tile.begin), group_.first + g);
+          job_.result.lse.data() + s_.lse_offset(plan.token(tile.begin), block_.first + g);
       for (Index r = 0; r < rows_; ++r) {
         delta_[g * kQueries + r] = kernels_.dot_row(o[g].data + r * o[g].stride,
                                                     d_o[g].data + r * d_o[g].stride, s_.head_dim);
@@ -131,16 +131,16 @@ class Task {
     const Real* gate = worker_ ? worker_->gate(t) : nullptr;
     const bool gate_grad = gate != nullptr && job_.rule_size > 0;
     if (gate_grad) std::fill_n(d_gate_, t.cols() * kQueries, Real(0));
-    for (Index g = 0; g < group_.count; ++g) {
-      const Index kv_head = s_.kv_head_of(group_.first + g);
-      count(s_, seen_, rows_, 1 + job_.want_scores + job_.wanted.v + job_.wanted.q + job_.wanted.k);
+    for (Index g = 0; g < block_.count; ++g) {
+      const Index kv_head = s_.kv_head_of(block_.first + g);
+      tally(s_, seen_, rows_, 1 + job_.want_scores + job_.wanted.v + job_.wanted.q + job_.wanted.k);
       products(s_, seen_, k_, kv_head,
                {q_columns_ + g * transposed_size_, s_.head_dim, padded_rows_}, p_);
       if (in.options.softcap > 0) soft_cap(seen_, in.options.softcap, p_);
       if (job_.want_scores) {
         products(s_, seen_, v_, kv_head,
                  {dout_columns_ + g * transposed_size_, s_.head_dim, padded_rows_}, d_);
-        job_.dropout.apply(t, seen_, group_.first + g, d_);
+        job_.dropout.apply(t, seen_, block_.first + g, d_);
       }
       // P = e^(s - lse);  dS' = P (dO Vᵀ - delta);  through the gate and the soft-cap to dS
       for (Index r = 0; r < padded_rows_; r += kernels_.vector)
@@ -158,7 +158,7 @@ class Task {
         weighted_sum(seen_, rows_, d_, k_.panels(kv_head), s_.padded_dim, nullptr,
                      dq_[static_cast<std::size_t>(g)]);
       if (job_.wanted.v) {  // dV += Pᵀ dO
-        job_.dropout.apply(t, seen_, group_.first + g, p_);
+        job_.dropout.apply(t, seen_, block_.first + g, p_);
         key_gradients(t, p_, {dout_panels_ + g * packed_size_, rows_, s_.padded_dim}, kv_head,
                       job_.dv);
       }
@@ -193,19 +193,19 @@ class Task {
   void end(const AttentionPlan::QueryTile& tile) {
     if (!job_.wanted.q) return;
     for (Index r = 0; r < rows_; ++r)
-      for (Index g = 0; g < group_.count; ++g) {
+      for (Index g = 0; g < block_.count; ++g) {
         const QuerySum& dq = dq_[static_cast<std::size_t>(g)];
         if (!dq.has(r / kernels_.vector)) continue;
         const Index token = job_.plan.token(tile.begin + r);
         kernels_.scale_row(dq.data + r * s_.padded_dim, job_.in.options.scale, s_.head_dim,
-                           job_.dq.data() + s_.q_offset(token, group_.first + g), job_.adds_q);
+                           job_.dq.data() + s_.q_offset(token, block_.first + g), job_.adds_q);
       }
   }
 
   const simd::Kernels& kernels_ = simd::kernels();
   Job& job_;
   const Sizes& s_;
-  const HeadGroup group_;
+  const HeadBlock block_;
   const Index share_;
   const std::unique_ptr<ScoreRule::Worker> worker_;
   const simd::GateUse gate_use_;
@@ -216,13 +216,13 @@ class Task {
   Real* p_;             // [keys, queries]
   Real* d_;             // [keys, queries]
   Real* d_gate_;        // [keys, queries]
-  Real* q_columns_;     // [group, head_dim, queries]
+  Real* q_columns_;     // [heads, head_dim, queries]
   Real* dout_columns_;  // likewise
-  Real* q_panels_;      // [group, queries, padded_dim]
+  Real* q_panels_;      // [heads, queries, padded_dim]
   Real* dout_panels_;   // likewise
   Real* dq_data_;       // likewise
-  Real* delta_;         // [group, queries]: what a query's output owes to each weight
-  Real* lse_;           // [group, queries]
+  Real* delta_;         // [heads, queries]: what a query's output owes to each weight
+  Real* lse_;           // [heads, queries]
   Real* d_rule_ = nullptr;
   Tensor scattered_;  // [keys, padded_dim]: gradients of copied keys
   // Of the query tile under way:
@@ -301,14 +301,14 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
   const auto num_parts = static_cast<Index>(parts.size());
   std::size_t longest = 1;
   for (const auto& part : parts) longest = std::max(longest, part.size());
-  const Index group_heads = !plan.tokens.empty() ? kGatherHeads : rule != nullptr ? kGateHeads : 1;
-  job.groups = (s.kv_heads + group_heads - 1) / group_heads;
-  job.shares = std::clamp<Index>(kTasks / std::max<Index>(1, job.groups * num_parts), 1,
+  const Index block_heads = !plan.tokens.empty() ? kGatherHeads : rule != nullptr ? kGateHeads : 1;
+  job.head_blocks = (s.kv_heads + block_heads - 1) / block_heads;
+  job.shares = std::clamp<Index>(kTasks / std::max<Index>(1, job.head_blocks * num_parts), 1,
                                  static_cast<Index>(longest));
   const auto num_key_tiles = static_cast<Index>(plan.key_tiles.size());
   if (plan.copies.empty())  // copies are gathered for each query tile anyway
     job.resident_tiles =
-        std::max<Index>(1, kResident * job.groups / (s.kv_heads * s.padded_dim * kKeys));
+        std::max<Index>(1, kResident * job.head_blocks / (s.kv_heads * s.padded_dim * kKeys));
   else
     job.resident_tiles = num_key_tiles;
   job.adds_q = onto.q.defined() || job.resident_tiles < num_key_tiles;
@@ -316,12 +316,12 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
   const Index kv_size = s.kv_heads * s.rows * s.padded_dim;
   if (wanted.k) job.dk = zeros({job.shares, kv_size});
   if (wanted.v) job.dv = zeros({job.shares, kv_size});
-  if (rule_size > 0) job.d_rule = zeros({job.shares * job.groups, rule_size});
+  if (rule_size > 0) job.d_rule = zeros({job.shares * job.head_blocks, rule_size});
 
-  parallel_chunks(num_parts * job.shares * job.groups, 1, [&](Index number, Index) {
-    const auto& part = parts[static_cast<std::size_t>(number / job.groups / job.shares)];
-    const Index share = number / job.groups % job.shares;
-    Task task(job, number % job.groups, share);
+  parallel_chunks(num_parts * job.shares * job.head_blocks, 1, [&](Index number, Index) {
+    const auto& part = parts[static_cast<std::size_t>(number / job.head_blocks / job.shares)];
+    const Index share = number / job.head_blocks % job.shares;
+    Task task(job, number % job.head_blocks, share);
     const auto tiles = static_cast<Index>(part.size());
     const auto [first, last] = key_tiles_of(plan, part);
     for (Index keys = first; keys < last; keys += job.resident_tiles)

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "autograd/parallel.h"
 #include "autograd/attention/tiled_attention.h"
+#include "autograd/parallel.h"
 
 // How the tiles of attention get at the rows of q, k and v: in the plan's order, packed for the
 // kernels, each by the task that needs it or once for all.
@@ -19,7 +19,7 @@ struct Sizes {
         first_kv_head(range.first),
         kv_heads(range.count),
         head_dim(in.q.dim(3)),
-        shared(heads / all_kv_heads),
+        heads_per_kv_head(heads / all_kv_heads),
         padded_dim(simd::padded(simd::kernels(), head_dim)) {}
   explicit Sizes(const AttentionInputs& in) : Sizes(in, {0, in.k.dim(2)}) {}
 
@@ -28,7 +28,7 @@ struct Sizes {
   Index heads, all_kv_heads;
   Index first_kv_head, kv_heads;  // those to be computed
   Index head_dim;
-  Index shared;  // query heads to a key head
+  Index heads_per_kv_head;  // query heads that share a key head
   Index padded_dim;
 
   Index q_offset(Index row, Index head) const { return (row * heads + head) * head_dim; }
@@ -41,12 +41,12 @@ struct Sizes {
   Index kv_offset(Index row, Index kv_head) const {
     return (row * all_kv_heads + first_kv_head + kv_head) * head_dim;
   }
-  Index kv_head_of(Index head) const { return head / shared - first_kv_head; }
+  Index kv_head_of(Index head) const { return head / heads_per_kv_head - first_kv_head; }
 };
 
-/// Numbers from one head's copy to the next: not a multiple of 4 KiB, or a token's heads, written
-/// one after the other, would all want the same few places of the first-level cache.
-inline Index apart(Index size) {
+/// Numbers from one head's copy of `size` to the next head's: not a multiple of 4 KiB, or a token's
+/// heads, written one after the other, would all want the same few places of the first-level cache.
+inline Index stride_of_heads(Index size) {
   constexpr Index kLine = 64 / sizeof(Real);
   return (size + kLine - 1) / kLine * kLine + 5 * kLine;
 }
@@ -94,7 +94,7 @@ class HeadRows {
       return;
     }
     stride_ = head_dim;
-    head_stride_ = apart((end - begin) * head_dim);
+    head_stride_ = stride_of_heads((end - begin) * head_dim);
     gathered_ = Tensor({heads, head_stride_});
     data_ = gathered_.data();
     gather_rows(plan, begin, end, {first, row_size, heads, head_dim}, gathered_.data(), head_dim,
@@ -143,7 +143,7 @@ class TiledKeys {
       gathers_ = keys_.packs_ && (tile.copied_keys() || !keys_.packed_.defined());
       if (!gathers_) return;
       rows_ = count;
-      head_stride_ = apart(AttentionPlan::kKeys * s.padded_dim);
+      head_stride_ = stride_of_heads(AttentionPlan::kKeys * s.padded_dim);
       if (!gathered_.defined()) gathered_ = Tensor({kv_heads_ * head_stride_});
       keys_.pack(begin_, begin_ + count, first_kv_head_, kv_heads_, gathered_.data(), head_stride_);
     }

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "autograd/ops/dropout_mask.h"
-#include "autograd/gemm/gemm.h"
 #include "autograd/attention/tiled_rows.h"
+#include "autograd/gemm/gemm.h"
+#include "autograd/ops/dropout_mask.h"
 
 // What forward and backward do alike with a pair of tiles.
 namespace focus::tiled {
@@ -132,24 +132,26 @@ inline AttentionTile pair_of_tiles(const AttentionPlan& plan,
   return {&plan, queries.begin, queries.end, plan.key_tiles[static_cast<std::size_t>(key_tile)]};
 }
 
-/// Tallies `products` of a tile: each multiplies keys with queries over head_dim.
-inline void count(const Sizes& s, const Visibility& seen, Index queries, int products) {
+/// Adds `products` of a tile to the tally of multiply-adds: each multiplies keys with queries over
+/// head_dim.
+inline void tally(const Sizes& s, const Visibility& seen, Index queries, int products) {
   Index pairs = 0;
   for (const KeyBand& band : seen.bands())
     pairs += (band.end - band.begin) * (std::min(band.end_query, queries) - band.first_query);
   count_multiply_adds(static_cast<std::uint64_t>(pairs * s.head_dim * products));
 }
 
-/// The heads of a task: a group of key heads with the query heads that share them.
-struct HeadGroup {
-  HeadGroup(const Sizes& s, Index group, Index groups)
-      : first((s.first_kv_head + group * s.kv_heads / groups) * s.shared),
-        count((s.first_kv_head + (group + 1) * s.kv_heads / groups) * s.shared - first) {}
+/// The heads of a task: a block of key heads with the query heads that share them.
+struct HeadBlock {
+  HeadBlock(const Sizes& s, Index block, Index blocks)
+      : first((s.first_kv_head + block * s.kv_heads / blocks) * s.heads_per_kv_head),
+        count((s.first_kv_head + (block + 1) * s.kv_heads / blocks) * s.heads_per_kv_head - first) {
+  }
   Index first, count;  // query heads
 };
 
-inline TiledKeys::Reader reader(const TiledKeys& keys, const Sizes& s, const HeadGroup& group) {
-  return {keys, s.kv_head_of(group.first), group.count / s.shared};
+inline TiledKeys::Reader reader(const TiledKeys& keys, const Sizes& s, const HeadBlock& block) {
+  return {keys, s.kv_head_of(block.first), block.count / s.heads_per_kv_head};
 }
 
 }  // namespace focus::tiled

@@ -16,7 +16,7 @@ constexpr Index kBlockDepth = 256;
 
 std::atomic<std::uint64_t> counted{0};
 
-void count(Index m, Index n, Index k) {
+void tally(Index m, Index n, Index k) {
   count_multiply_adds(static_cast<std::uint64_t>(m * n * k));
 }
 
@@ -62,7 +62,7 @@ void multiply(Index m, Index k, Operand a, Operand b, Index begin, Index end, Re
 
 void multiply_serial(Index m, Index n, Index k, Operand a, Operand b, Real* c, Index ldc,
                      Into into) {
-  count(m, n, k);
+  tally(m, n, k);
   if (k == 0 && into == Into::assign)
     for (Index i = 0; i < m; ++i) std::fill_n(c + i * ldc, n, Real(0));
   multiply(m, k, a, b, 0, n, c, ldc, into);
@@ -74,7 +74,7 @@ constexpr Index kFewRows = 2;
 /// C[m, n] for few rows of A, where the rows of Bᵀ are contiguous: one pass over B.
 void multiply_rows(Index m, Index n, Index k, const Operand& a, const Operand& b, Real* c,
                    Index ldc, Into into) {
-  count(m, n, k);
+  tally(m, n, k);
   parallel_chunks(n, rows_per_chunk(k), [=](Index begin, Index end) {
     for (Index j = begin; j < end; ++j)
       for (Index i = 0; i < m; ++i) {
@@ -90,7 +90,7 @@ void multiply_parallel(Index m, Index n, Index k, Operand a, Operand b, Real* c,
     return multiply_rows(m, n, k, a, b, c, ldc, into);
   // A product too small to be worth waking the threads for.
   if (m * n * k <= 1 << 20) return multiply_serial(m, n, k, a, b, c, ldc, into);
-  count(m, n, k);
+  tally(m, n, k);
   for_blocks(m, n, [=](Index i, Index rows, Index begin, Index end) {
     multiply(rows, k, {a.data + i * a.row, a.row, a.column}, b, begin, end, c + i * ldc, ldc, into);
   });

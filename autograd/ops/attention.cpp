@@ -4,14 +4,13 @@ namespace focus {
 
 Variable attention_with_rule(const char* op, const Variable& q, const Variable& k,
                              const Variable& v, const Variable& rule_input,
-                             const AttentionOptions& options, std::shared_ptr<const ScoreRule> rule,
-                             Tensor* lse) {
+                             const AttentionOptions& options,
+                             std::shared_ptr<const ScoreRule> rule) {
   const AttentionInputs inputs{q.value(), k.value(), v.value(), options};
   check_attention_inputs(inputs);
   const auto plan = std::make_shared<const AttentionPlan>(
       causal_plan(q.dim(0), q.dim(1), options.sliding_window));
   const AttentionResult result = tiled_attention(inputs, *plan, rule.get());
-  if (lse != nullptr) *lse = result.lse;
   return Variable::from_op(
       op, result.out, {q, k, v, rule_input},
       [inputs, plan, result, rule, rule_shape = rule_input.shape()](const Tensor& d_out,
@@ -27,8 +26,8 @@ Variable attention_with_rule(const char* op, const Variable& q, const Variable& 
 }
 
 Variable attention(const Variable& q, const Variable& k, const Variable& v,
-                   const AttentionOptions& options, Tensor* lse) {
-  return attention_with_rule("attention", q, k, v, {}, options, nullptr, lse);
+                   const AttentionOptions& options) {
+  return attention_with_rule("attention", q, k, v, {}, options, nullptr);
 }
 
 }  // namespace focus

@@ -7,6 +7,7 @@
 #include "autograd/ops/weight_products.h"
 #include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"
+#include "autograd/soft_cap.h"
 
 namespace focus {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 /// Rows of logits that exist at once: 512 rows of a 50,257-token vocabulary are 103 MB.
 constexpr Index kChunkRows = 512;
 
-void check_arguments(const Tensor& x, const Variable& weight, std::span<const std::int32_t> targets,
+void check_arguments(const Tensor& x, const Weight& weight, std::span<const std::int32_t> targets,
                      Real softcap) {
   check(softcap >= 0, "linear_cross_entropy: a softcap of {}", softcap);
   check(weight.shape().rank() == 2 && x.cols() == weight.dim(1),
@@ -34,14 +35,8 @@ double row_loss(Real* logits, Index vocab, std::int32_t target, Real softcap, Re
   const auto& kernels = simd::kernels().elementwise;
   std::vector<Real> slope;  // of the cap, whose logits the gradient takes the place of
   if (softcap > 0) {
-    kernels.affine(logits, 1 / softcap, 0, logits, vocab);
-    kernels.tanh.value(logits, logits, vocab);
-    if (share != 0) {
-      slope.resize(static_cast<std::size_t>(vocab));
-      kernels.multiply(logits, logits, slope.data(), vocab);
-      kernels.affine(slope.data(), -1, 1, slope.data(), vocab);
-    }
-    kernels.affine(logits, softcap, 0, logits, vocab);
+    if (share != 0) slope.resize(static_cast<std::size_t>(vocab));
+    soft_cap(logits, vocab, softcap, share != 0 ? slope.data() : nullptr);
   }
   const Real logit = logits[target];
   Real max = 0;
@@ -56,7 +51,7 @@ double row_loss(Real* logits, Index vocab, std::int32_t target, Real softcap, Re
 
 }  // namespace
 
-std::vector<double> linear_cross_entropy_rows(const Tensor& x, const Variable& weight,
+std::vector<double> linear_cross_entropy_rows(const Tensor& x, const Weight& weight,
                                               std::span<const std::int32_t> targets, Real softcap) {
   check_arguments(x, weight, targets, softcap);
   const Index rows = x.rows(), hidden = x.cols(), vocab = weight.dim(0);
@@ -76,7 +71,7 @@ std::vector<double> linear_cross_entropy_rows(const Tensor& x, const Variable& w
   return losses;
 }
 
-Variable linear_cross_entropy(const Variable& x, const Variable& weight,
+Variable linear_cross_entropy(const Variable& x, const Weight& weight,
                               std::span<const std::int32_t> targets, Real softcap) {
   check_arguments(x.value(), weight, targets, softcap);
   const Index rows = x.value().rows(), hidden = x.dim(-1), vocab = weight.dim(0);
@@ -114,7 +109,7 @@ Variable linear_cross_entropy(const Variable& x, const Variable& weight,
   double sum = 0;
   for (const double loss : losses) sum += loss;
   const Tensor value = Tensor::full({1}, static_cast<Real>(sum / static_cast<double>(scored)));
-  return Variable::from_op("linear_cross_entropy", value, {x, weight},
+  return Variable::from_op("linear_cross_entropy", value, {x, weight.input()},
                            [dx, dw](const Tensor& dy, Grads grads) {
                              const auto scaled = [&](const Tensor& d) {
                                return dy[0] == 1 ? d : scale(Variable(d), dy[0]).value();

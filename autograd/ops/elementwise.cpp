@@ -1,6 +1,6 @@
 #include "autograd/check.h"
-#include "autograd/ops/dropout_mask.h"
 #include "autograd/ops.h"
+#include "autograd/ops/dropout_mask.h"
 #include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"
 

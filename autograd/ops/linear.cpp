@@ -1,10 +1,10 @@
 #include "autograd/check.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/ops.h"
+#include "autograd/ops/sum_rows.h"
 #include "autograd/ops/weight_products.h"
 #include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"
-#include "autograd/ops/sum_rows.h"
 
 namespace focus {
 namespace {
@@ -19,7 +19,7 @@ void add_to_rows(Tensor& y, const Tensor& bias) {
 
 }  // namespace
 
-Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
+Variable linear(const Variable& x, const Weight& weight, const Variable& bias) {
   check(weight.shape().rank() == 2 && x.shape().rank() >= 1 && x.dim(-1) == weight.dim(1),
         "linear: x {} does not fit weight {} ([out, in])", x.shape(), weight.shape());
   const Index rows = x.value().rows(), out = weight.dim(0), in = weight.dim(1);
@@ -30,8 +30,8 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias)
   if (bias.defined()) add_to_rows(y, bias.value());
   // Kept for backward: only what it reads. A frozen weight needs no x, so x can be freed.
   const Tensor kept_x = weight.requires_grad() ? x.value() : Tensor();
-  const Variable kept_weight = x.requires_grad() ? weight : Variable();
-  return Variable::from_op("linear", y, {x, weight, bias},
+  const Weight kept_weight = x.requires_grad() ? weight : Weight();
+  return Variable::from_op("linear", y, {x, weight.input(), bias},
                            [=, x_shape = x.shape(), weight_shape = weight.shape(),
                             bias_shape = bias.shape()](const Tensor& dy, Grads grads) {
                              if (grads[0].wanted()) {  // dx = dy W
@@ -117,7 +117,7 @@ Variable reshape(const Variable& x, const Shape& shape) {
       [before = x.shape()](const Tensor& dy, Grads grads) { grads[0].add(dy.reshape(before)); });
 }
 
-Variable embedding(const Variable& weight, std::span<const std::int32_t> ids,
+Variable embedding(const Weight& weight, std::span<const std::int32_t> ids,
                    const Shape& ids_shape) {
   check(weight.shape().rank() == 2, "embedding: weight {} is not a matrix", weight.shape());
   check(ids_shape.size() == static_cast<Index>(ids.size()), "embedding: {} ids do not fill {}",
@@ -129,16 +129,12 @@ Variable embedding(const Variable& weight, std::span<const std::int32_t> ids,
   for (std::size_t t = 0; t < ids.size(); ++t) {
     check(ids[t] >= 0 && ids[t] < rows, "embedding: id {} at position {} is not below {}", ids[t],
           t, rows);
-    Real* row = y.data() + static_cast<Index>(t) * width;
-    if (weight.in_bf16())
-      std::transform(weight.bf16().row(ids[t]), weight.bf16().row(ids[t]) + width, row, from_bf16);
-    else
-      std::copy_n(weight.value().data() + ids[t] * width, width, row);
+    weight_row(weight, ids[t], y.data() + static_cast<Index>(t) * width);
   }
   std::vector<std::int32_t> kept_ids;
   if (weight.requires_grad()) kept_ids.assign(ids.begin(), ids.end());
   return Variable::from_op(
-      "embedding", y, {weight},
+      "embedding", y, {weight.input()},
       [kept_ids, shape = weight.shape(), width](const Tensor& dy, Grads grads) {
         Tensor dw = Tensor::zeros(shape);
         for (std::size_t t = 0; t < kept_ids.size(); ++t)

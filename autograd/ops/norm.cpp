@@ -1,8 +1,8 @@
 #include "autograd/check.h"
 #include "autograd/ops.h"
+#include "autograd/ops/sum_rows.h"
 #include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"
-#include "autograd/ops/sum_rows.h"
 
 namespace focus {
 namespace {

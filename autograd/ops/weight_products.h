@@ -1,28 +1,37 @@
 #pragma once
 
-#include "autograd/gemm/bf16.h"
+#include <algorithm>
+
 #include "autograd/gemm/gemm.h"
-#include "autograd/variable.h"
+#include "autograd/weight.h"
 
 // The products of a layer with its weight [out, in], whichever way that is stored.
 namespace focus {
 
 /// y[rows, out] = x[rows, in] Wᵀ
-inline void weight_product(Index rows, const Real* x, const Variable& weight, Real* y) {
+inline void weight_product(Index rows, const Real* x, const Weight& weight, Real* y) {
   const Index out = weight.dim(0), in = weight.dim(1);
-  if (weight.in_bf16())
-    gemm_nt(rows, x, in, weight.bf16(), y, out);
+  if (weight.is_frozen_matrix())
+    weight.frozen_matrix()->gemm_nt(rows, x, y);
   else
     gemm_nt(rows, out, in, x, in, weight.value().data(), in, y, out);
 }
 
 /// dx[rows, in] = dy[rows, out] W
-inline void weight_product_backward(Index rows, const Real* dy, const Variable& weight, Real* dx) {
+inline void weight_product_backward(Index rows, const Real* dy, const Weight& weight, Real* dx) {
   const Index out = weight.dim(0), in = weight.dim(1);
-  if (weight.in_bf16())
-    gemm(rows, dy, out, weight.bf16(), dx, in);
+  if (weight.is_frozen_matrix())
+    weight.frozen_matrix()->gemm(rows, dy, dx);
   else
     gemm(rows, in, out, dy, out, weight.value().data(), in, dx, in);
+}
+
+/// row[in] = the weight's row i
+inline void weight_row(const Weight& weight, Index i, Real* row) {
+  if (weight.is_frozen_matrix())
+    weight.frozen_matrix()->row(i, row);
+  else
+    std::copy_n(weight.value().data() + i * weight.dim(1), weight.dim(1), row);
 }
 
 }  // namespace focus

@@ -175,8 +175,14 @@ void round(const float* source, Index n, Bf16* to) {
 }  // namespace
 
 extern const Bf16Kernels avx512_bf16_kernels;
-const Bf16Kernels avx512_bf16_kernels = {"avx512_bf16", kVector,         round,
-                                         pack,          pack_transposed, product};
+const Bf16Kernels avx512_bf16_kernels = {
+    .name = "avx512_bf16",
+    .vector = kVector,
+    .round = round,
+    .pack = pack,
+    .pack_transposed = pack_transposed,
+    .product = product,
+};
 
 }  // namespace focus::simd
 #endif

@@ -48,8 +48,14 @@ extern const Bf16Kernels avx512_bf16_kernels;
 #endif
 
 Bf16KernelList usable_bf16_kernels() {
-  static const Bf16Kernels widening = {"widened", kernels().vector, round,
-                                       pack,      pack_transposed,  product};
+  static const Bf16Kernels widening = {
+      .name = "widened",
+      .vector = kernels().vector,
+      .round = round,
+      .pack = pack,
+      .pack_transposed = pack_transposed,
+      .product = product,
+  };
   Bf16KernelList list{};
 #ifndef FOCUS_REAL_DOUBLE
   if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&

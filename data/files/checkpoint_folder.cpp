@@ -71,19 +71,13 @@ void CheckpointFolder::publish(std::int64_t step) {
   check(fs::exists(path_for(step)), "{}: commit it before it is published",
         path_for(step).string());
   write_file_durably(folder_ / "latest", file_name(step) + "\n");
-  const std::optional<std::int64_t> best_step = read_pointer(folder_ / "best");
   int kept = 0;
   for (const auto& [other, path] : find_steps(folder_)) {
     // Newer ones come from a run that was taken up again at an earlier step: not ours to judge.
-    if (other > step || ++kept <= keep_ || other == best_step) continue;
+    if (other > step || ++kept <= keep_) continue;
     std::error_code error;
     if (!fs::remove(path, error) && error) fail_writing("remove", path, error.value());
   }
-}
-
-void CheckpointFolder::mark_best(std::int64_t step) {
-  check(fs::exists(path_for(step)), "{}: commit it before it is marked", path_for(step).string());
-  write_file_durably(folder_ / "best", file_name(step) + "\n");
 }
 
 std::optional<fs::path> CheckpointFolder::latest() const {
@@ -105,12 +99,6 @@ std::optional<fs::path> CheckpointFolder::latest() const {
   }
   if (steps.empty()) return {};
   fail("{}: none of its {} checkpoints can be read: {}", folder_.string(), steps.size(), problem);
-}
-
-std::optional<fs::path> CheckpointFolder::best() const {
-  const std::optional<std::int64_t> step = read_pointer(folder_ / "best");
-  if (!step || !fs::exists(path_for(*step))) return {};
-  return path_for(*step);
 }
 
 }  // namespace focus

@@ -6,8 +6,8 @@
 
 namespace focus {
 
-/// The checkpoints of one run: step_000120.h5 and so on, and two small text files that name one of
-/// them, `latest` and `best`. Throws std::runtime_error where the disk refuses.
+/// The checkpoints of one run: step_000120.h5 and so on, and a small text file `latest` that names
+/// one of them. Throws std::runtime_error where the disk refuses.
 class CheckpointFolder {
  public:
   /// Makes the folder where it is missing and removes what a killed run left half written. `keep`
@@ -18,17 +18,13 @@ class CheckpointFolder {
   /// Where the checkpoint of a step belongs; write it with StoreWriter.
   std::filesystem::path path_for(std::int64_t step) const;
   /// After the checkpoint of `step` is committed: names it in `latest` and removes the older ones
-  /// beyond `keep`, except the best.
+  /// beyond `keep`.
   void publish(std::int64_t step);
-  /// Names the checkpoint of `step` in `best`.
-  void mark_best(std::int64_t step);
 
   /// The checkpoint to go on from: the one that `latest` names, or, where that file or the
   /// checkpoint is missing or damaged, the newest that opens and verifies. Nothing for a folder
   /// without checkpoints; throws where there are some and none can be read.
   std::optional<std::filesystem::path> latest() const;
-  /// The checkpoint that `best` names, where both exist.
-  std::optional<std::filesystem::path> best() const;
 
  private:
   std::filesystem::path folder_;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "autograd/check.h"
-#include "data/text/unicode.h"
+#include "data/files/utf8.h"
 
 namespace focus {
 namespace {

@@ -11,8 +11,8 @@
 #include "autograd/check.h"
 #include "data/files/durable_file.h"
 #include "data/files/json_reader.h"
+#include "data/files/read_file.h"
 #include "data/files/safetensors_header.h"
-#include "data/text/text.h"
 
 namespace focus {
 namespace fs = std::filesystem;

@@ -42,7 +42,6 @@ class StoreWriter {
   /// A string holds at most 60,000 bytes, without NUL; longer ones go to text().
   void attribute(const std::string& group, const std::string& name, const AttributeValue& value);
   void text(const std::string& path, std::string_view bytes);
-  void integers(const std::string& path, std::span<const std::uint64_t> values);
   /// Stored in the precision of Real: nothing is lost.
   void tensor(const std::string& path, const Tensor& tensor);
   /// Numbers as they are packed elsewhere; `bytes` must fit shape and dtype.
@@ -80,7 +79,6 @@ class StoreReader {
   double double_attribute(std::string_view object, std::string_view name) const;
 
   std::string text(std::string_view path) const;
-  std::vector<std::uint64_t> integers(std::string_view path) const;
   /// Any stored float type, as Real. Another shape than `expected` is refused before memory is
   /// taken for it.
   Tensor tensor(std::string_view path, const std::optional<Shape>& expected = {}) const;

@@ -52,10 +52,10 @@ struct StoreReader::Impl {
     }
   }
 
-  std::vector<std::byte> read_as(std::string_view object, std::string_view type) const {
+  std::vector<std::byte> read_bytes(std::string_view object) const {
     const StoredDataset& info = dataset(object);
-    if (info.type != type || info.shape.size() != 1) {
-      fail("{}: data set '{}' must be a list of {}, but is [{}] of {}", name(), object, type,
+    if (info.type != "u8" || info.shape.size() != 1) {
+      fail("{}: data set '{}' must be a list of u8, but is [{}] of {}", name(), object,
            fmt::join(info.shape, ", "), info.type);
     }
     return read(object);
@@ -187,15 +187,8 @@ double StoreReader::double_attribute(std::string_view object, std::string_view n
 }
 
 std::string StoreReader::text(std::string_view path) const {
-  const std::vector<std::byte> bytes = impl_->read_as(path, "u8");
+  const std::vector<std::byte> bytes = impl_->read_bytes(path);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-std::vector<std::uint64_t> StoreReader::integers(std::string_view path) const {
-  const std::vector<std::byte> bytes = impl_->read_as(path, "u64");
-  std::vector<std::uint64_t> values(bytes.size() / sizeof(std::uint64_t));
-  if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
-  return values;
 }
 
 std::vector<Index> StoreReader::shape(std::string_view path) const {

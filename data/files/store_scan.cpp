@@ -7,7 +7,7 @@
 #include "autograd/check.h"
 #include "data/files/json_reader.h"
 #include "data/files/store_digest.h"
-#include "data/text/unicode.h"
+#include "data/files/utf8.h"
 
 namespace focus {
 namespace {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "autograd/check.h"
+#include "autograd/version.h"
 #include "data/files/checksum.h"
 #include "data/files/durable_file.h"
 #include "data/files/hdf5.h"
@@ -221,11 +222,6 @@ void StoreWriter::attribute(const std::string& group, const std::string& name,
 void StoreWriter::text(const std::string& path, std::string_view bytes) {
   const Index size = static_cast<Index>(bytes.size());
   impl_->put_dataset(path, "u8", H5T_STD_U8LE, {&size, 1}, std::as_bytes(std::span(bytes)));
-}
-
-void StoreWriter::integers(const std::string& path, std::span<const std::uint64_t> values) {
-  const Index size = static_cast<Index>(values.size());
-  impl_->put_dataset(path, "u64", H5T_STD_U64LE, {&size, 1}, std::as_bytes(values));
 }
 
 void StoreWriter::tensor(const std::string& path, const Tensor& tensor) {

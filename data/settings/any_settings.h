@@ -14,8 +14,8 @@ namespace focus {
 class AnySettings {
  public:
   template <class T>
-    requires(!std::is_same_v<T, AnySettings>)
-  AnySettings(T value) : held_(std::make_unique<Held<T>>(std::move(value))) {}  // NOLINT
+  requires(!std::is_same_v<T, AnySettings>) AnySettings(T value)
+      : held_(std::make_unique<Held<T>>(std::move(value))) {}  // NOLINT
   AnySettings(const AnySettings& other) : held_(other.held_->clone()) {}
   AnySettings(AnySettings&&) = default;
   AnySettings& operator=(AnySettings other) {

@@ -10,10 +10,10 @@
 #include <stdexcept>
 #include <utility>
 
-#include "data/settings/recipe_yaml.h"
 #include "autograd/check.h"
 #include "data/files/json_reader.h"
-#include "data/text/unicode.h"
+#include "data/files/utf8.h"
+#include "data/settings/recipe_yaml.h"
 
 namespace focus {
 namespace {

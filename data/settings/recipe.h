@@ -26,7 +26,7 @@ struct RecipeField {
   Range range;
   std::function<void(const RecipeNode&)> read;  // throws what read_value throws
   std::function<std::string()> text;            // the value now, as YAML
-  std::string retired = {};  // of a key that is no longer: what to write instead
+  std::string retired = {};                     // of a key that is no longer: what to write instead
 };
 
 /// Which keys are read: those of today; with those that have been retired, told so; or, from files
@@ -59,8 +59,8 @@ class RecipeFieldCollector {
                std::function<void(const RecipeNode&)> translate = {}) {
     if (retired_ == RetiredKeys::left_out) return;
     const bool read = retired_ == RetiredKeys::translated && translate;
-    fields_.push_back({prefix_ + name, "", "", {}, std::move(translate), nullptr,
-                       read ? "" : message});
+    fields_.push_back(
+        {prefix_ + name, "", "", {}, std::move(translate), nullptr, read ? "" : message});
   }
 
  private:

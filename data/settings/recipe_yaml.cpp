@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "data/files/json_reader.h"
-#include "data/text/unicode.h"
+#include "data/files/utf8.h"
 
 namespace focus {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "data/text/unicode.h"
+#include "data/files/utf8.h"
 
 namespace focus {
 namespace {

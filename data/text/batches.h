@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "autograd/tensor.h"
-#include "data/text/token_file.h"
+#include "data/text/token_view.h"
 
 namespace focus {
 

@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "autograd/check.h"
+#include "data/files/json_reader.h"
+#include "data/files/utf8.h"
 #include "data/text/added_tokens.h"
 #include "data/text/byte_level_bpe.h"
-#include "data/files/json_reader.h"
 #include "data/text/tokenizer_steps.h"
-#include "data/text/unicode.h"
 
 namespace focus {
 namespace {

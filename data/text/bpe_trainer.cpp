@@ -8,11 +8,11 @@
 #include <unordered_map>
 
 #include "autograd/check.h"
+#include "data/files/utf8.h"
 #include "data/text/bpe_tokenizer.h"
 #include "data/text/flat_map.h"
 #include "data/text/text.h"
 #include "data/text/tokenizer_steps.h"
-#include "data/text/unicode.h"
 
 namespace focus {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "autograd/check.h"
 #include "data/files/json_reader.h"
-#include "data/text/unicode.h"
+#include "data/files/utf8.h"
 
 namespace focus {
 namespace {

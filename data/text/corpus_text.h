@@ -9,8 +9,7 @@ namespace focus::corpus {
 
 using Text = std::string_view;
 
-// --- names, put together from parts
-// ---------------------------------------------------------------
+// Names, put together from parts.
 
 inline constexpr auto kFirstStarts = std::to_array<Text>(
     {"Ma",  "El", "Bri", "Ro", "Ta", "Li", "He", "Co", "Ja", "Wi", "Ne", "Sa", "A",  "Fe",
@@ -37,8 +36,7 @@ inline constexpr auto kTownEnds =
     std::to_array<Text>({"moor", "haven", "mere", "stead", "combe", "bury", "minster", "cliff",
                          "holm", "wick", "beck", "dale", "hurst", "thorpe", "ness", "port"});
 
-// --- belongings and places
-// ------------------------------------------------------------------------
+// Belongings and places.
 
 inline constexpr auto kJobs = std::to_array<Text>(
     {"miller",      "baker",     "carpenter",  "weaver",    "clockmaker", "schoolteacher",
@@ -68,8 +66,7 @@ inline constexpr auto kAnimals =
     std::to_array<Text>({"mare", "goat", "dog", "cat", "goose", "donkey", "raven", "hound", "pony",
                          "hen", "owl", "mule"});
 
-// --- the opening: one sentence per fact
-// -----------------------------------------------------------
+// The opening: one sentence per fact.
 
 inline constexpr auto kTitles =
     std::to_array<Text>({"The Tale of {full} and {full2}", "What Happened in {town}",
@@ -104,8 +101,7 @@ inline constexpr auto kTellDebt = std::to_array<Text>(
      "From {full_creditor} {he} had borrowed {coins} crowns, and {he} meant to pay them back.",
      "It was no secret that {first} still owed {coins} crowns to {full_creditor}."});
 
-// --- the body
-// -------------------------------------------------------------------------------------
+// The body.
 
 /// First sentences of a paragraph: they name who it is about.
 inline constexpr auto kEvents = std::to_array<Text>(
@@ -219,8 +215,7 @@ inline constexpr auto kFillers =
                          "The {month} fair brought pedlars, singers and thieves.",
                          "One by one the lamps were lit, and one by one they went out."});
 
-// --- the end: every fact once more
-// ----------------------------------------------------------------
+// The end: every fact once more.
 
 struct Question {
   Text question;
@@ -246,8 +241,7 @@ inline constexpr auto kAskDebt = std::to_array<Question>(
     {{"How many crowns did {full} owe?", "{first} owed {coins} crowns to {full_creditor}."},
      {"Who owed {full_creditor} {coins} crowns?", "{full} did."}});
 
-// --- small words
-// ----------------------------------------------------------------------------------
+// Small words.
 
 struct WordList {
   Text slot;

@@ -8,7 +8,6 @@
 #include "autograd/check.h"
 #include "data/files/json_reader.h"
 #include "data/text/published_split.h"
-#include "data/text/unicode.h"
 
 namespace focus {
 namespace {

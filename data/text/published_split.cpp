@@ -2,7 +2,7 @@
 
 #include <initializer_list>
 
-#include "data/text/unicode.h"
+#include "data/files/utf8.h"
 
 namespace focus {
 namespace {

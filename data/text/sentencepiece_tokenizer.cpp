@@ -3,8 +3,8 @@
 #include <sentencepiece_processor.h>
 
 #include "autograd/check.h"
+#include "data/files/utf8.h"
 #include "data/text/sentencepiece_model.h"
-#include "data/text/unicode.h"
 
 namespace focus {
 namespace {

@@ -3,12 +3,10 @@
 #include <lzma.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <fstream>
 #include <memory>
 
 #include "autograd/check.h"
-#include "data/files/durable_file.h"
+#include "data/files/read_file.h"
 
 namespace focus {
 namespace {
@@ -60,23 +58,6 @@ bool is_text_name(const std::filesystem::path& path) {
 }
 
 }  // namespace
-
-std::string read_file(const std::filesystem::path& path) {
-  if (is_directory(path)) fail("cannot read {}: it is a folder, not a file", path.string());
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail_reading("read", path, errno);
-  // In chunks: a pipe does not know its size.
-  std::string bytes;
-  while (file) {
-    const std::size_t done = bytes.size();
-    bytes.resize(std::max(kReadChunk, 2 * done));
-    file.read(bytes.data() + done, static_cast<std::streamsize>(bytes.size() - done));
-    bytes.resize(done + static_cast<std::size_t>(file.gcount()));
-  }
-  if (file.bad()) fail_reading("read", path, errno);
-  return bytes;
-}
 
 std::string read_text_file(const std::filesystem::path& path) {
   std::string text = read_file(path);

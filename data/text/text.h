@@ -8,9 +8,6 @@
 
 namespace focus {
 
-/// The bytes of a file as they are. Throws std::runtime_error where it cannot be read.
-std::string read_file(const std::filesystem::path& path);
-
 /// The text of a file, unpacked where its first bytes say that it is .xz. Throws
 /// std::runtime_error where it cannot be read, is damaged, cut short, or empty.
 std::string read_text_file(const std::filesystem::path& path);

@@ -3,14 +3,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "autograd/tensor.h"
-#include "data/text/tokenizer.h"
 
 namespace focus {
 
@@ -67,51 +65,5 @@ class TokenFile {
   int width_ = 2;  // bytes per id
   std::string fingerprint_;
 };
-
-struct TokenizeOptions {
-  std::string document_separator = {};          // empty: each file is one document
-  std::optional<std::int32_t> prepend_id = {};  // put before every document, BOS or <|endoftext|>
-  std::filesystem::path cache_dir = {};         // empty: nothing is kept
-};
-
-/// The tokens of text files (see read_text_file and expand_text_paths), taken from the cache where
-/// the same texts were tokenized before with the same tokenizer and options. A damaged cache file
-/// is made anew. Throws std::runtime_error for texts that cannot be read or have no tokens.
-TokenFile tokenize_cached(std::span<const std::filesystem::path> paths, const Tokenizer& tokenizer,
-                          const TokenizeOptions& options);
-
-/// Some of the documents of a token file, one after the other, seen as one run of tokens.
-class TokenView {
- public:
-  /// Everything.
-  explicit TokenView(TokenFile file);
-  /// The given ranges, which must lie in the file and be in order.
-  TokenView(TokenFile file, const std::vector<TokenRange>& ranges);
-
-  Index size() const { return starts_.back(); }
-  Index num_documents() const { return documents_; }
-  const std::vector<TokenRange>& ranges() const { return ranges_; }
-  std::int32_t vocab_size() const { return file_.vocab_size(); }
-  std::int32_t operator[](Index i) const;
-  /// Tokens [begin, begin + out.size()) of the view. Throws std::invalid_argument outside it.
-  void copy(Index begin, std::span<std::int32_t> out) const;
-
- private:
-  TokenFile file_;
-  std::vector<TokenRange> ranges_;  // neighbours joined
-  std::vector<Index> starts_;       // of the ranges in the view, and its size
-  Index documents_ = 0;
-};
-
-struct TokenSplit {
-  TokenView train;
-  TokenView valid;
-};
-
-/// Deals whole documents out at random until `valid` has about `valid_fraction` of the tokens. The
-/// same arguments give the same split. With a fraction of 0 everything is for training; otherwise
-/// each side gets a document at least. Throws std::invalid_argument for a fraction outside [0, 1)
-/// and for a file with a single document.
-TokenSplit split_by_document(const TokenFile& file, double valid_fraction, std::uint64_t seed);
 
 }  // namespace focus

@@ -1,9 +1,10 @@
+#include "data/text/token_view.h"
+
 #include <algorithm>
 #include <numeric>
 
 #include "autograd/check.h"
 #include "autograd/random.h"
-#include "data/text/token_file.h"
 
 namespace focus {
 

@@ -1,9 +1,10 @@
+#include "data/text/tokenize.h"
+
 #include <spdlog/spdlog.h>
 
 #include "autograd/check.h"
 #include "data/files/checksum.h"
 #include "data/text/text.h"
-#include "data/text/token_file.h"
 
 namespace focus {
 namespace {

@@ -5,8 +5,9 @@
 #include <utility>
 
 #include "autograd/check.h"
-#include "data/text/bpe_tokenizer.h"
 #include "data/files/checksum.h"
+#include "data/files/read_file.h"
+#include "data/text/bpe_tokenizer.h"
 #include "data/text/sentencepiece_tokenizer.h"
 #include "data/text/text.h"
 

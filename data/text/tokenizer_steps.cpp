@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "autograd/check.h"
+#include "data/files/utf8.h"
 #include "data/text/byte_level_bpe.h"
 #include "data/text/pattern.h"
 #include "data/text/unicode.h"

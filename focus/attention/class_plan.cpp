@@ -6,7 +6,6 @@
 #include <limits>
 #include <map>
 #include <mutex>
-#include <ranges>
 #include <unordered_map>
 
 #include "autograd/check.h"
@@ -90,9 +89,8 @@ Index first_seeing_row(const Class& c, std::span<const KeyRows> met, const Atten
   Index earliest = std::numeric_limits<Index>::max();
   for (const KeyRows& rows : met)
     if (rows.begin < rows.end) earliest = std::min(earliest, plan.token(rows.begin));
-  const auto rows = std::views::iota(c.rows.begin, c.rows.end);
-  return *std::ranges::partition_point(
-      rows, [&](Index row) { return plan.token(row) - plan.gap < earliest; });
+  if (earliest == std::numeric_limits<Index>::max()) return c.rows.end;
+  return plan.end_of_rows({c.rows.begin, c.rows.end}, earliest + plan.gap - 1);
 }
 
 /// Appends the key tiles that a query tile sees of some rows. Returns how many rows these are.

@@ -14,9 +14,7 @@ class FocusRule : public ScoreRule {
  public:
   FocusRule(Tensor g, const GateOptions& options, bool grad_wanted)
       : g_(std::move(g)),
-        gate_(options.gate),
-        steepness_(static_cast<Real>(options.steepness)),
-        floor_(static_cast<Real>(options.affinity_floor)),
+        factor_(options),
         local_window_(options.local_window),
         gated_(options.gated),
         sets_(options.membership),
@@ -24,9 +22,7 @@ class FocusRule : public ScoreRule {
 
   std::unique_ptr<Worker> worker() const override { return std::make_unique<FocusWorker>(*this); }
   simd::GateUse gate_use() const override {
-    // Affinity adds log(A + floor) to the score: the weight times A + floor, without a logarithm
-    // and, on the way back, a division.
-    return is_logit() ? simd::GateUse::score : simd::GateUse::weight;
+    return gated_ ? factor_.use() : simd::GateUse::weight;  // a mask alone: 0 or 1 times the weight
   }
   Index grad_size() const override { return grad_wanted_ ? g_.size() : 0; }
 
@@ -59,11 +55,8 @@ class FocusRule : public ScoreRule {
     }
 
     void backward(Real* d_gate, Real* rule_grad) override {
-      // logit: dA = d gate lambda gate (1 - gate);  affinity: dA = d gate
       const Index rows = tile_.rows(), columns = simd::padded(kernels_, rows);
-      if (rule_.is_logit())
-        kernels_.sigmoid_row_backward(gate_.data(), d_gate, tile_.cols() * kQueries,
-                                      rule_.steepness_);
+      rule_.factor_.backward(gate_.data(), d_gate, tile_.cols() * kQueries);
       fill_local(d_gate, 0);
       // A = G_k G_qᵀ:  dG_k += dA G_q,  dG_q += dAᵀ G_k
       // The first as dG_qᵀ = G_kᵀ dA: wide rows, where G_k has a few numbers in each.
@@ -88,12 +81,11 @@ class FocusRule : public ScoreRule {
     void set_gate() {
       // A = G_k G_qᵀ, [keys, queries] as the scores are.
       const Index size = tile_.cols() * kQueries, columns = simd::padded(kernels_, tile_.rows());
-      if (!rule_.is_logit()) std::fill_n(gate_.data(), size, rule_.floor_);
+      const bool onto = rule_.factor_.start() != 0;
+      if (onto) std::fill_n(gate_.data(), size, rule_.factor_.start());
       kernels_.product(tile_.cols(), columns, groups_, key_assignments(), groups_, 1,
-                       {query_columns(), groups_, columns}, 0, gate_.data(), kQueries,
-                       !rule_.is_logit());
-      if (rule_.is_logit())
-        kernels_.sigmoid_row(gate_.data(), gate_.data(), size, rule_.steepness_);
+                       {query_columns(), groups_, columns}, 0, gate_.data(), kQueries, onto);
+      rule_.factor_.finish(gate_.data(), size);
     }
     /// G_q of the tile as columns, and as rows: packed once for all its key tiles.
     const Real* query_columns() {
@@ -157,12 +149,10 @@ class FocusRule : public ScoreRule {
     Tensor gate_;                                 // [keys, queries]
   };
 
-  bool is_logit() const { return gated_ && gate_ == Gate::logit; }
   std::uint64_t set_of(Index token) const { return sets_[static_cast<std::size_t>(token)]; }
 
   const Tensor g_;
-  const Gate gate_;
-  const Real steepness_, floor_;
+  const GateFactor factor_;
   const Index local_window_;
   const bool gated_;
   const std::vector<std::uint64_t> sets_;  // of the tokens; empty: every pair is attended

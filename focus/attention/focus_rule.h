@@ -1,7 +1,7 @@
 #pragma once
 
 #include "autograd/attention/tiled_attention.h"
-#include "focus/attention/gated_attention.h"
+#include "focus/attention/gate.h"
 
 namespace focus {
 

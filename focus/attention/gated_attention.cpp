@@ -1,60 +1,20 @@
 #include "focus/attention/gated_attention.h"
 
-#include <algorithm>
-
 #include "autograd/check.h"
 #include "focus/attention/focus_rule.h"
 
 namespace focus {
 
 Variable gated_attention(const Variable& q, const Variable& k, const Variable& v, const Variable& g,
-                         const AttentionOptions& options, const GateOptions& gate, Tensor* lse) {
+                         const AttentionOptions& options, const GateOptions& gate) {
   check(g.shape().rank() == 3 && q.shape().rank() == 4 && g.dim(0) == q.dim(0) &&
             g.dim(1) == q.dim(1),
         "gated_attention: g {} does not fit q {}", g.shape(), q.shape());
   check(gate.membership.empty(),
         "gated_attention: membership sets make it hard attention, which is sparse_attention's");
-  if (!gate.gated) return attention(q, k, v, options, lse);
+  if (!gate.gated) return attention(q, k, v, options);
   const std::shared_ptr<const ScoreRule> rule = focus_rule(g.value(), gate, g.requires_grad());
-  return attention_with_rule("gated_attention", q, k, v, g, options, rule, lse);
-}
-
-PairCounts& PairCounts::operator+=(const PairCounts& other) {
-  all += other.all;
-  distant += other.distant;
-  attended += other.attended;
-  return *this;
-}
-
-PairCounts count_pairs(std::span<const std::uint64_t> membership, Index seq_len, Index local_window,
-                       Index sliding_window) {
-  check(membership.empty() || static_cast<Index>(membership.size()) == seq_len,
-        "count_pairs: {} membership sets for {} tokens", membership.size(), seq_len);
-  PairCounts counts;
-  std::vector<std::uint64_t> classes(membership.begin(), membership.end());
-  std::ranges::sort(classes);
-  classes.erase(std::ranges::unique(classes).begin(), classes.end());
-  // Of each class the tokens that meet it among those behind the query's local window.
-  std::vector<std::int64_t> met(classes.size(), 0);
-  const auto add = [&](Index token, std::int64_t sign) {
-    const std::uint64_t set = membership[static_cast<std::size_t>(token)];
-    for (std::size_t c = 0; c < classes.size(); ++c)
-      met[c] += (classes[c] & set) != 0 ? sign : std::int64_t{0};
-  };
-  Index entered = 0, left = 0;
-  for (Index i = 0; i < seq_len; ++i) {
-    const Index first = sliding_window > 0 ? std::max<Index>(0, i - sliding_window + 1) : 0;
-    const Index local = std::max(first, i - local_window);
-    counts.all += i + 1 - first;
-    counts.distant += local - first;
-    if (membership.empty()) continue;
-    for (; entered < local; ++entered) add(entered, 1);
-    for (; left < first; ++left) add(left, -1);
-    const auto own = std::ranges::lower_bound(classes, membership[static_cast<std::size_t>(i)]);
-    counts.attended += i + 1 - local + met[static_cast<std::size_t>(own - classes.begin())];
-  }
-  if (membership.empty()) counts.attended = counts.all;
-  return counts;
+  return attention_with_rule("gated_attention", q, k, v, g, options, rule);
 }
 
 }  // namespace focus

@@ -53,12 +53,13 @@ void put_row(const Real* x, Index n, Index row, Index rows, Index columns, Real*
 }
 
 /// Row vectors a [m, depth] times the columns [first, end) of a transposed matrix in panels, where
-/// `first` starts a panel, into those columns of rows of kBlock numbers.
+/// `first` starts a panel, into those columns of rows of kBlock numbers, or added to them.
 void multiply_columns(Index m, Index depth, const Real* a, const Real* panels, Index columns,
-                      Index first, Index end, Real* rows) {
+                      Index first, Index end, Into into, Real* rows) {
   const simd::Kernels& kernels = simd::kernels();
   kernels.product(m, simd::padded(kernels, end - first), depth, a, depth, 1,
-                  {panels + first * depth, depth, columns - first}, 0, rows + first, kBlock, false);
+                  {panels + first * depth, depth, columns - first}, 0, rows + first, kBlock,
+                  into == Into::add);
 }
 
 }  // namespace
@@ -67,6 +68,7 @@ LayerCache::LayerCache(const Sizes& sizes, const AttentionOptions& options, Gate
     : sizes_(sizes),
       options_(options),
       gate_(std::move(gate)),
+      factor_(gate_),
       padded_dim_(simd::padded(simd::kernels(), sizes.head_dim)) {
   check(sizes.kv_heads > 0 && sizes.heads % sizes.kv_heads == 0 && sizes.head_dim > 0,
         "cache: {} heads over {} key heads of {}", sizes.heads, sizes.kv_heads, sizes.head_dim);
@@ -74,7 +76,7 @@ LayerCache::LayerCache(const Sizes& sizes, const AttentionOptions& options, Gate
   scaled_q_.resize(static_cast<std::size_t>(sizes.heads * sizes.head_dim));
 }
 
-Index LayerCache::scratch_size() const { return group() * (padded_dim_ + 2 + kBlock); }
+Index LayerCache::scratch_size() const { return query_heads() * (padded_dim_ + 2 + kBlock); }
 
 void LayerCache::add_block(Class& c) {
   // Zeros: what lies behind the last member is multiplied too, and then masked.
@@ -141,25 +143,24 @@ void LayerCache::collect_slices() {
   if (chunk_keys > 0) chunks_.push_back(static_cast<Index>(slices_.size()));
 }
 
-/// gates_ [slices, kBlock]: what the gate does to the scores of each slice's distant members; the
+/// factors_ [slices, kBlock]: the gate's of each slice's distant members, 1 of the local ones; the
 /// same for all heads.
-void LayerCache::compute_gates() {
+void LayerCache::compute_factors() {
   const simd::Kernels& kernels = simd::kernels();
   const auto slices = static_cast<Index>(slices_.size());
-  if (static_cast<Index>(gates_.size()) < slices * kBlock)
-    gates_.resize(static_cast<std::size_t>(slices * kBlock));
+  if (static_cast<Index>(factors_.size()) < slices * kBlock)
+    factors_.resize(static_cast<std::size_t>(slices * kBlock));
   parallel_chunks(slices, 64, [&](Index from, Index to) {
     for (Index i = from; i < to; ++i) {
       const Slice& slice = slices_[static_cast<std::size_t>(i)];
       if (slice.distant == slice.begin) continue;
-      Real* gate = gates_.data() + i * kBlock;
-      multiply_columns(1, sizes_.groups, last_g_.data(), slice.block->assignments.data(),
-                       slice.capacity, 0, slice.distant, gate);
+      Real* factors = factors_.data() + i * kBlock;
       const Index n = simd::padded(kernels, slice.distant);
-      if (gate_.gate == Gate::affinity)
-        kernels.log_row(gate, gate, n, static_cast<Real>(gate_.affinity_floor));
-      else
-        kernels.sigmoid_row(gate, gate, n, static_cast<Real>(gate_.steepness));
+      std::fill_n(factors, n, factor_.start());
+      multiply_columns(1, sizes_.groups, last_g_.data(), slice.block->assignments.data(),
+                       slice.capacity, 0, slice.distant, Into::add, factors);
+      factor_.finish(factors, n);
+      std::fill(factors + slice.distant, factors + slice.end, Real(1));
     }
   });
 }
@@ -167,11 +168,11 @@ void LayerCache::compute_gates() {
 /// The query heads of one key head over the slices of one chunk, unnormalised.
 void LayerCache::attend_chunk(Index kv_head, Index chunk, Real* scratch) const {
   const simd::Kernels& kernels = simd::kernels();
-  const Index heads = group(), dim = sizes_.head_dim;
+  const Index heads = query_heads(), dim = sizes_.head_dim;
   Real* out = scratch;
   Real* max = out + heads * padded_dim_;
   Real* sum = max + heads;
-  Real* scores = sum + heads;  // [group, kBlock]
+  Real* scores = sum + heads;  // [query_heads, kBlock]
   std::fill_n(out, heads * padded_dim_, Real(0));
   std::fill_n(max, heads, kMasked);
   std::fill_n(sum, heads, Real(0));
@@ -182,20 +183,25 @@ void LayerCache::attend_chunk(Index kv_head, Index chunk, Real* scratch) const {
     const Index width = panel_width(slice.capacity), first = slice.begin / width * width;
     const Index columns = simd::padded(kernels, slice.end - first);
     multiply_columns(heads, dim, q, slice.block->keys.data() + kv_head * dim * slice.capacity,
-                     slice.capacity, first, slice.end, scores);
+                     slice.capacity, first, slice.end, Into::assign, scores);
     for (Index h = 0; h < heads; ++h) {
       Real* row = scores + h * kBlock;
       if (options_.softcap > 0) kernels.softcap_row(row + first, columns, options_.softcap);
-      if (slice.distant > slice.begin) {
-        const Real* gate = gates_.data() + i * kBlock;
-        if (gate_.gate == Gate::affinity)
-          for (Index c = slice.begin; c < slice.distant; ++c) row[c] += gate[c];
-        else
-          for (Index c = slice.begin; c < slice.distant; ++c) row[c] *= gate[c];
-      }
+      const Real* factors = slice.distant > slice.begin ? factors_.data() + i * kBlock : nullptr;
+      const auto gate = [&] {
+        for (Index c = slice.begin; c < slice.end; ++c) row[c] *= factors[c];
+      };
+      if (factors && factor_.use() == simd::GateUse::score) gate();
       std::fill(row + first, row + slice.begin, kMasked);
       std::fill(row + slice.end, row + first + columns, kMasked);
-      const Real factor = kernels.softmax_row(row + first, columns, max[h], sum[h]);
+      Real total = sum[h];
+      const Real factor = kernels.softmax_row(row + first, columns, max[h], total);
+      if (factors && factor_.use() == simd::GateUse::weight) {
+        total = factor * sum[h] +
+                kernels.dot_row(row + slice.begin, factors + slice.begin, slice.end - slice.begin);
+        gate();
+      }
+      sum[h] = total;
       if (factor != 1)
         for (Index d = 0; d < padded_dim_; ++d) out[h * padded_dim_ + d] *= factor;
     }
@@ -207,7 +213,8 @@ void LayerCache::attend_chunk(Index kv_head, Index chunk, Real* scratch) const {
 
 /// The softmax over all chunks of one head from those over each, in the chunks' order.
 void LayerCache::merge_chunks(Index head, Real* out) const {
-  const Index heads = group(), kv_head = head / heads, h = head % heads, dim = sizes_.head_dim;
+  const Index heads = query_heads(), kv_head = head / heads, h = head % heads,
+              dim = sizes_.head_dim;
   const auto part = [&](Index chunk) {
     return scratch_.data() + (kv_head * num_chunks() + chunk) * scratch_size();
   };
@@ -229,11 +236,11 @@ void LayerCache::attend(const Real* q, Real* out) {
   std::transform(q, q + sizes_.heads * dim, scaled_q_.begin(),
                  [&](Real x) { return x * options_.scale; });
   collect_slices();
-  if (gate_.gated) compute_gates();
+  if (gate_.gated) compute_factors();
   const Index tasks = sizes_.kv_heads * num_chunks(), size = scratch_size();
   if (static_cast<Index>(scratch_.size()) < tasks * size)
     scratch_.resize(static_cast<std::size_t>(tasks * size));
-  const Index work = 2 * kChunkKeys * dim * group();
+  const Index work = 2 * kChunkKeys * dim * query_heads();
   parallel_chunks(tasks, std::max<Index>(1, kTaskWork / work), [&](Index begin, Index end) {
     for (Index task = begin; task < end; ++task)
       attend_chunk(task / num_chunks(), task % num_chunks(), scratch_.data() + task * size);

@@ -4,7 +4,8 @@
 #include <map>
 #include <vector>
 
-#include "focus/attention/gated_attention.h"
+#include "autograd/ops.h"
+#include "focus/attention/gate.h"
 
 namespace focus {
 
@@ -52,18 +53,21 @@ class LayerCache {
 
   void add_block(Class& c);
   void collect_slices();
-  void compute_gates();
+  void compute_factors();
   void attend_chunk(Index kv_head, Index chunk, Real* scratch) const;
   void merge_chunks(Index head, Real* out) const;
 
-  Index group() const { return sizes_.heads / sizes_.kv_heads; }
+  /// Query heads that share a key head.
+  Index query_heads() const { return sizes_.heads / sizes_.kv_heads; }
   Index num_chunks() const { return static_cast<Index>(chunks_.size()) - 1; }
-  /// Of one chunk and key head: out [group, padded head_dim], max and sum [group], scores.
+  /// Of one chunk and key head: out [query_heads, padded head_dim], max and sum
+  /// [query_heads], scores.
   Index scratch_size() const;
 
   const Sizes sizes_;
   const AttentionOptions options_;
   const GateOptions gate_;
+  const GateFactor factor_;
   const Index padded_dim_;
   std::map<std::uint64_t, Class> classes_;
   Index size_ = 0, keys_read_ = 0;
@@ -73,7 +77,7 @@ class LayerCache {
   // Of one attend(); kept, so that a token allocates nothing.
   std::vector<Slice> slices_;
   std::vector<Index> chunks_;  // first slice of each chunk, and their end
-  std::vector<Real> scaled_q_, gates_, scratch_;
+  std::vector<Real> scaled_q_, factors_, scratch_;
 };
 
 }  // namespace focus

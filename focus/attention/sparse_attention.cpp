@@ -56,7 +56,7 @@ Index heads_at_a_time(const AttentionInputs& in) {
 
 Variable sparse_attention(const Variable& q, const Variable& k, const Variable& v,
                           const Variable& g, const AttentionOptions& options,
-                          const GateOptions& gate, Tensor* lse) {
+                          const GateOptions& gate) {
   auto parts = std::make_shared<Parts>();
   parts->inputs = {q.value(), k.value(), v.value(), options};
   check_attention_inputs(parts->inputs);
@@ -76,7 +76,7 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
       cheapest_form(seq_len, g.dim(2), top_k, window, local, !gated || gate.gate == Gate::affinity);
   if (form == PairForm::masked)
     return attention_with_rule("sparse_attention", q, k, v, g_input, options,
-                               focus_rule(g.value(), gate, g_wanted), lse);
+                               focus_rule(g.value(), gate, g_wanted));
   parts->classes =
       class_plan(gate.membership, batch, seq_len, window, local, form == PairForm::lists);
   profile_mark("sort");
@@ -96,7 +96,6 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
     tiled_attention(parts->inputs, parts->classes, parts->gate.get(), Into::add, heads, result);
     profile_mark("grouped attention");
   }
-  if (lse != nullptr) *lse = result.lse;
   return Variable::from_op(
       "sparse_attention", result.out, {q, k, v, g_input},
       [parts, result, g_shape = g.shape()](const Tensor& d_out, Grads grads) {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "autograd/attention/tiled_attention.h"
-#include "focus/attention/gated_attention.h"
+#include "focus/attention/gate.h"
 
 namespace focus {
 
@@ -20,6 +20,6 @@ namespace focus {
 /// q, k, v and g.
 Variable sparse_attention(const Variable& q, const Variable& k, const Variable& v,
                           const Variable& g, const AttentionOptions& options,
-                          const GateOptions& gate, Tensor* lse = nullptr);
+                          const GateOptions& gate);
 
 }  // namespace focus

@@ -3,8 +3,8 @@
 #include <optional>
 #include <vector>
 
-#include "focus/focus_model.h"
 #include "focus/attention/layer_cache.h"
+#include "focus/focus_model.h"
 
 namespace focus {
 

@@ -1,6 +1,6 @@
 #include "focus/generation/text_stream.h"
 
-#include "data/text/unicode.h"
+#include "data/files/utf8.h"
 
 namespace focus {
 namespace {

@@ -76,7 +76,7 @@ void LoraModel::compose(Decoder& decoder) {
     for (std::size_t part = 0; part < targets_[i].parts.size(); ++part)
       targets_[i].parts[part].linear->addition = [this, i, part](const Variable& x) {
         // Of the linear, not of its part: the parts of one module see the same input.
-        const auto key = decoder_.dropout_key;
+        const auto key = decoder_.dropout_key();
         const Variable kept = key ? dropout(x, config_.dropout, *key * targets_.size() + i) : x;
         const Variable low = linear(kept, linears_[i].a, {});
         return scale(linear(low, linears_[i].b[part], {}), static_cast<Real>(config_.scaling()));

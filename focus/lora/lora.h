@@ -56,11 +56,12 @@ class LoraModel : public Adapter {
   const LoraConfig& config() const { return config_; }
 
   std::string_view kind() const override { return "lora"; }
-  /// Adds to the decoder's linears. Their inputs are dropped where the decoder's dropout_key is set.
-  /// Throws std::invalid_argument for another decoder than it was made for.
+  /// Adds to the decoder's linears. Their inputs are dropped within a TrainingPass of the
+  /// decoder. Throws std::invalid_argument for another decoder than it was made for.
   void compose(Decoder& decoder) override;
   void take_off() override;
-  /// Folds it into the decoder's weights, which must be float32: W += scaling B A; and takes it off.
+  /// Folds it into the decoder's weights, which must be float32: W += scaling B A; and takes it
+  /// off.
   void merge();
 
   void for_each_own(const std::function<void(const std::string&, Variable&)>& f) override;

@@ -51,18 +51,18 @@ class HeadSampler {
   /// Writes the heads' rows of out and returns the pairs attended.
   std::int64_t run(Real* out) {
     std::vector<std::vector<Real>> queries;
-    for (Index g = 0; g < head_.group; ++g)
-      queries.push_back(projected(head_.query(0, g), head_.q_stride));
+    for (Index h = 0; h < head_.query_heads; ++h)
+      queries.push_back(projected(head_.query(0, h), head_.q_stride));
     std::vector<std::uint32_t> own(static_cast<std::size_t>(config_.tables));
     std::int64_t attended = 0;
     for (Index begin = 0; begin < seq_len_; begin += kBlock) {
       const Index end = std::min(seq_len_, begin + kBlock);
       hash_keys(begin, end);
       for (Index i = begin; i < end; ++i)
-        for (Index g = 0; g < head_.group; ++g) {
-          hash(queries[static_cast<std::size_t>(g)].data() + i * width_, nullptr, config_.bits,
+        for (Index h = 0; h < head_.query_heads; ++h) {
+          hash(queries[static_cast<std::size_t>(h)].data() + i * width_, nullptr, config_.bits,
                config_.tables, own.data());
-          attended += attend(i, g, own.data(), out + i * head_.q_stride + g * head_.head_dim);
+          attended += attend(i, h, own.data(), out + i * head_.q_stride + h * head_.head_dim);
         }
     }
     return attended;
@@ -107,9 +107,9 @@ class HeadSampler {
     return equal >= 2;
   }
 
-  Index attend(Index i, Index g, const std::uint32_t* own, Real* out) const {
+  Index attend(Index i, Index h, const std::uint32_t* own, Real* out) const {
     const Index d = head_.head_dim;
-    const Real* q = head_.query(i, g);
+    const Real* q = head_.query(i, h);
     const double q_length = length(q, d);
     std::vector<Index> chosen;
     std::vector<Real> weights;

@@ -2,7 +2,7 @@
 
 #include "autograd/ops.h"
 #include "autograd/random.h"
-#include "focus/attention/gated_attention.h"
+#include "focus/attention/pair_counts.h"
 
 namespace focus {
 

@@ -5,11 +5,11 @@
 #include <limits>
 #include <vector>
 
+#include "autograd/attention/tiled_attention.h"
 #include "autograd/check.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"
-#include "autograd/attention/tiled_attention.h"
 
 namespace focus {
 namespace {
@@ -32,7 +32,7 @@ void multiply_row(Real* row, Index n, Real factor) {
 
 struct Sizes {
   Index batch, seq_len, heads, kv_heads, head_dim, features;
-  Index group() const { return heads / kv_heads; }
+  Index query_heads() const { return heads / kv_heads; }  // that share a key head
   Index q_stride() const { return heads * head_dim; }
   Index kv_stride() const { return kv_heads * head_dim; }
   Index width() const { return head_dim + 1; }  // of a value with a 1 behind it
@@ -234,13 +234,128 @@ class Walk {
   Buffer sums_;  // [m, head_dim + 1]
 };
 
-/// dx [seq_len, head_dim] = sqrt(scale) d_exponents W, in rows `stride` apart.
-void through_features(const Sizes& s, Real* d_exponents, const Real* w, Real scale, Real* dx,
-                      Index stride) {
-  multiply_row(d_exponents, s.seq_len * s.features, std::sqrt(scale));
-  serial::gemm(s.seq_len, s.head_dim, s.features, d_exponents, s.features, w, s.head_dim, dx,
-               stride);
-}
+/// Everything that forward and backward share.
+struct Inputs {
+  Sizes sizes;
+  Tensor q, k, v, features;
+  Real scale;
+};
+
+/// One key head of one sequence, and the query heads that share it.
+class KeyHead {
+ public:
+  /// n: key heads of the sequences before, and those before it in its own.
+  KeyHead(const Inputs& in, Index n)
+      : in_(in),
+        s_(in.sizes),
+        sequence_(n / s_.kv_heads),
+        kv_head_(n % s_.kv_heads),
+        key_at_(s_.key_offset(sequence_, kv_head_)),
+        keys_(s_, in.k.data() + key_at_, in.v.data() + key_at_, in.features.data(), in.scale) {}
+
+  /// Writes the query heads' rows of out and denominators [batch, heads, seq_len].
+  void forward(Real* out, Real* denominators) const {
+    Buffer sums = buffer(s_.seq_len * s_.width());
+    each_query_head([&](Index head, Index from, const Buffer& queries) {
+      Walk(s_, keys_, queries).forward(sums.data());
+      for (Index t = 0; t < s_.seq_len; ++t) {
+        const Real* row = sums.data() + t * s_.width();
+        denominators[(sequence_ * s_.heads + head) * s_.seq_len + t] = row[s_.head_dim];
+        for (Index d = 0; d < s_.head_dim; ++d)
+          out[from + t * s_.q_stride() + d] = row[d] / row[s_.head_dim];
+      }
+    });
+  }
+
+  /// Writes the query heads' rows of dq and the key head's of dk and dv.
+  void backward(const Real* out, const Real* denominators, const Real* d_out, Real* dq, Real* dk,
+                Real* dv) const {
+    const Index m = s_.features;
+    Buffer d_keys = buffer(s_.seq_len * m), d_values = buffer(s_.seq_len * s_.width());
+    Buffer d_queries = buffer(s_.seq_len * m), d_sums = buffer(s_.seq_len * s_.width());
+    each_query_head([&](Index head, Index from, const Buffer& queries) {
+      through_quotient(out + from, denominators + (sequence_ * s_.heads + head) * s_.seq_len,
+                       d_out + from, d_sums.data());
+      Walk(s_, keys_, queries)
+          .backward(d_sums.data(), d_queries.data(), d_keys.data(), d_values.data());
+      through_query_exponentials(queries.data(), d_queries.data());
+      through_projection(d_queries.data(), dq + from, s_.q_stride());
+    });
+    for (Index t = 0; t < s_.seq_len; ++t)
+      std::copy_n(d_values.data() + t * s_.width(), s_.head_dim, dv + key_at_ + t * s_.kv_stride());
+    through_key_features(d_keys.data(), dk + key_at_);
+  }
+
+ private:
+  /// Calls f(head, where it starts in q, its features) for each query head of the key head.
+  template <class F>
+  void each_query_head(F&& f) const {
+    for (Index h = 0; h < s_.query_heads(); ++h) {
+      const Index head = kv_head_ * s_.query_heads() + h, from = s_.query_offset(sequence_, head);
+      f(head, from, query_features(s_, in_.q.data() + from, in_.features.data(), in_.scale));
+    }
+  }
+
+  /// out = N / D:  dN = d_out / D,  dD = -(d_out . out) / D, side by side in d_sums.
+  void through_quotient(const Real* out, const Real* denominators, const Real* d_out,
+                        Real* d_sums) const {
+    for (Index t = 0; t < s_.seq_len; ++t) {
+      const Index row = t * s_.q_stride();
+      Real* d = d_sums + t * s_.width();
+      Real dot = 0;
+      for (Index c = 0; c < s_.head_dim; ++c) {
+        d[c] = d_out[row + c] / denominators[t];
+        dot += d[c] * out[row + c];
+      }
+      d[s_.head_dim] = -dot;
+    }
+  }
+
+  /// phi = e^(x - max x) + floor, the largest x being one of the row's: from dphi to dx, in place.
+  void through_query_exponentials(const Real* queries, Real* d_queries) const {
+    const Index m = s_.features;
+    for (Index t = 0; t < s_.seq_len; ++t) {
+      const Real* phi = queries + t * m;
+      Real* d = d_queries + t * m;
+      Real sum = 0;
+      for (Index r = 0; r < m; ++r) {
+        d[r] *= phi[r] - kFloor;
+        sum += d[r];
+      }
+      d[std::max_element(phi, phi + m) - phi] -= sum;
+    }
+  }
+
+  /// phi = e^x, x_r = sqrt(scale) w_r . k - scale |k|^2 / 2: from dphi (overwritten) to dk.
+  void through_key_features(Real* d_keys, Real* dk) const {
+    const Index m = s_.features;
+    Buffer sums = buffer(s_.seq_len);
+    for (Index t = 0; t < s_.seq_len; ++t)
+      for (Index r = 0; r < m; ++r) {
+        Real& d = d_keys[t * m + r];
+        d *= keys_.phi[static_cast<std::size_t>(t * m + r)];
+        sums[static_cast<std::size_t>(t)] += d;
+      }
+    through_projection(d_keys, dk, s_.kv_stride());
+    for (Index t = 0; t < s_.seq_len; ++t) {
+      const Index row = t * s_.kv_stride();
+      for (Index d = 0; d < s_.head_dim; ++d)
+        dk[row + d] -= in_.scale * sums[static_cast<std::size_t>(t)] * in_.k[key_at_ + row + d];
+    }
+  }
+
+  /// dx [seq_len, head_dim] = sqrt(scale) d_exponents W, in rows `stride` apart.
+  void through_projection(Real* d_exponents, Real* dx, Index stride) const {
+    multiply_row(d_exponents, s_.seq_len * s_.features, std::sqrt(in_.scale));
+    serial::gemm(s_.seq_len, s_.head_dim, s_.features, d_exponents, s_.features,
+                 in_.features.data(), s_.head_dim, dx, stride);
+  }
+
+  const Inputs& in_;
+  const Sizes& s_;
+  const Index sequence_, kv_head_, key_at_;
+  const KeySide keys_;
+};
 
 }  // namespace
 
@@ -289,95 +404,26 @@ Variable performer_attention(const Variable& q, const Variable& k, const Variabl
         options.sliding_window);
   check(features.rank() == 2 && features.dim(1) == q.dim(3),
         "performer: features {} do not fit q {}", features.shape(), q.shape());
-  const Sizes s{q.dim(0), q.dim(1), q.dim(2), k.dim(2), q.dim(3), features.dim(0)};
-  const Real scale = options.scale;
-  Tensor out(q.shape()), denominators({s.batch, s.heads, s.seq_len});
-  parallel_chunks(s.batch * s.kv_heads, 1,
+  const Inputs in{{q.dim(0), q.dim(1), q.dim(2), k.dim(2), q.dim(3), features.dim(0)},
+                  q.value(),
+                  k.value(),
+                  v.value(),
+                  features,
+                  options.scale};
+  const Index tasks = in.sizes.batch * in.sizes.kv_heads;
+  Tensor out(q.shape()), denominators({in.sizes.batch, in.sizes.heads, in.sizes.seq_len});
+  parallel_chunks(tasks, 1,
                   [&, out = out.data(), den = denominators.data()](Index first, Index last) {
-                    for (Index n = first; n < last; ++n) {
-                      const Index sequence = n / s.kv_heads, kv_head = n % s.kv_heads;
-                      const Index at = s.key_offset(sequence, kv_head);
-                      const KeySide keys(s, k.value().data() + at, v.value().data() + at,
-                                         features.data(), scale);
-                      Buffer sums = buffer(s.seq_len * s.width());
-                      for (Index head = kv_head * s.group(); head < (kv_head + 1) * s.group();
-                           ++head) {
-                        const Index from = s.query_offset(sequence, head);
-                        const Buffer queries =
-                            query_features(s, q.value().data() + from, features.data(), scale);
-                        Walk(s, keys, queries).forward(sums.data());
-                        for (Index t = 0; t < s.seq_len; ++t) {
-                          const Real* row = sums.data() + t * s.width();
-                          den[(sequence * s.heads + head) * s.seq_len + t] = row[s.head_dim];
-                          for (Index d = 0; d < s.head_dim; ++d)
-                            out[from + t * s.q_stride() + d] = row[d] / row[s.head_dim];
-                        }
-                      }
-                    }
+                    for (Index n = first; n < last; ++n) KeyHead(in, n).forward(out, den);
                   });
   return Variable::from_op(
       "performer_attention", out, {q, k, v},
-      [=, q = q.value(), k = k.value(), v = v.value()](const Tensor& d_out, Grads grads) {
-        Tensor dq(q.shape()), dk(k.shape()), dv(v.shape());
+      [in, tasks, out, denominators](const Tensor& d_out, Grads grads) {
+        Tensor dq(in.q.shape()), dk(in.k.shape()), dv(in.v.shape());
         parallel_chunks(
-            s.batch * s.kv_heads, 1,
-            [&, dq = dq.data(), dk = dk.data(), dv = dv.data()](Index first, Index last) {
-              const Index m = s.features;
-              for (Index n = first; n < last; ++n) {
-                const Index sequence = n / s.kv_heads, kv_head = n % s.kv_heads;
-                const Index at = s.key_offset(sequence, kv_head);
-                const KeySide keys(s, k.data() + at, v.data() + at, features.data(), scale);
-                Buffer d_keys = buffer(s.seq_len * m), d_values = buffer(s.seq_len * s.width());
-                Buffer d_queries = buffer(s.seq_len * m), d_sums = buffer(s.seq_len * s.width());
-                for (Index head = kv_head * s.group(); head < (kv_head + 1) * s.group(); ++head) {
-                  const Index from = s.query_offset(sequence, head);
-                  const Buffer queries = query_features(s, q.data() + from, features.data(), scale);
-                  // out = N / D:  dN = d_out / D,  dD = -(d_out . out) / D
-                  for (Index t = 0; t < s.seq_len; ++t) {
-                    const Index row = from + t * s.q_stride();
-                    const Real den = denominators[(sequence * s.heads + head) * s.seq_len + t];
-                    Real* d = d_sums.data() + t * s.width();
-                    Real dot = 0;
-                    for (Index c = 0; c < s.head_dim; ++c) {
-                      d[c] = d_out[row + c] / den;
-                      dot += d[c] * out[row + c];
-                    }
-                    d[s.head_dim] = -dot;
-                  }
-                  Walk(s, keys, queries)
-                      .backward(d_sums.data(), d_queries.data(), d_keys.data(), d_values.data());
-                  // phi = e^(x - max x) + floor, the largest x being one of the row's.
-                  for (Index t = 0; t < s.seq_len; ++t) {
-                    Real* d = d_queries.data() + t * m;
-                    const Real* phi = queries.data() + t * m;
-                    Real sum = 0;
-                    for (Index r = 0; r < m; ++r) {
-                      d[r] *= phi[r] - kFloor;
-                      sum += d[r];
-                    }
-                    d[std::max_element(phi, phi + m) - phi] -= sum;
-                  }
-                  through_features(s, d_queries.data(), features.data(), scale, dq + from,
-                                   s.q_stride());
-                }
-                for (Index t = 0; t < s.seq_len; ++t)
-                  for (Index d = 0; d < s.head_dim; ++d)
-                    dv[at + t * s.kv_stride() + d] =
-                        d_values[static_cast<std::size_t>(t * s.width() + d)];
-                // x_r = sqrt(scale) w_r . k - scale |k|^2 / 2
-                Buffer sums = buffer(s.seq_len);
-                for (Index t = 0; t < s.seq_len; ++t)
-                  for (Index r = 0; r < m; ++r) {
-                    Real& d = d_keys[static_cast<std::size_t>(t * m + r)];
-                    d *= keys.phi[static_cast<std::size_t>(t * m + r)];
-                    sums[static_cast<std::size_t>(t)] += d;
-                  }
-                through_features(s, d_keys.data(), features.data(), scale, dk + at, s.kv_stride());
-                for (Index t = 0; t < s.seq_len; ++t)
-                  for (Index d = 0; d < s.head_dim; ++d)
-                    dk[at + t * s.kv_stride() + d] -=
-                        scale * sums[static_cast<std::size_t>(t)] * k[at + t * s.kv_stride() + d];
-              }
+            tasks, 1, [&, dq = dq.data(), dk = dk.data(), dv = dv.data()](Index first, Index last) {
+              for (Index n = first; n < last; ++n)
+                KeyHead(in, n).backward(out.data(), denominators.data(), d_out.data(), dq, dk, dv);
             });
         if (grads[0].wanted()) grads[0].add(dq);
         if (grads[1].wanted()) grads[1].add(dk);

@@ -89,7 +89,7 @@ Tensor random_centroids(const RoutingTransformerConfig& config, Index kv_heads, 
 
 Tensor routing_vectors(const Tensor& q, const Tensor& k, bool shared_qk) {
   const Index batch = q.dim(0), seq_len = q.dim(1), heads = q.dim(2), head_dim = q.dim(3);
-  const Index kv_heads = k.dim(2), group = heads / kv_heads;
+  const Index kv_heads = k.dim(2), query_heads = heads / kv_heads;
   const Tensor weight = ones(head_dim);
   Tensor vectors({batch * kv_heads, seq_len, head_dim});
   parallel_chunks(batch * kv_heads, 1, [&, out = vectors.data()](Index first, Index last) {
@@ -98,14 +98,14 @@ Tensor routing_vectors(const Tensor& q, const Tensor& k, bool shared_qk) {
       for (Index t = 0; t < seq_len; ++t) {
         const Index sequence = n / kv_heads, head = n % kv_heads;
         const Real* queries =
-            q.data() + ((sequence * seq_len + t) * heads + head * group) * head_dim;
+            q.data() + ((sequence * seq_len + t) * heads + head * query_heads) * head_dim;
         Real* to = out + (n * seq_len + t) * head_dim;
         std::ranges::fill(sum, Real(0));
         const auto add = [&](const Real* x) {
           normalise(x, weight.data(), part.data(), head_dim);
           for (std::size_t d = 0; d < sum.size(); ++d) sum[d] += part[d];
         };
-        for (Index g = 0; g < group; ++g) add(queries + g * head_dim);
+        for (Index h = 0; h < query_heads; ++h) add(queries + h * head_dim);
         normalise(sum.data(), weight.data(), to, head_dim);
         if (shared_qk) continue;
         std::copy_n(to, head_dim, sum.data());
@@ -198,8 +198,8 @@ Variable routing_attention(const Variable& q, const Variable& k, const Variable&
   const Variable out = sparse_attention(
       by_key_head(queries, kv_heads), by_key_head(keys, kv_heads), by_key_head(v, kv_heads), g,
       options, {.local_window = config.local_window, .gated = false, .membership = members});
-  const Index group = q.dim(2) / kv_heads;
-  return reshape(transpose(reshape(out, {batch, kv_heads, seq_len, group, head_dim}), 1, 2),
+  const Index query_heads = q.dim(2) / kv_heads;
+  return reshape(transpose(reshape(out, {batch, kv_heads, seq_len, query_heads, head_dim}), 1, 2),
                  q.shape());
 }
 

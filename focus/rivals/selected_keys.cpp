@@ -4,26 +4,25 @@
 #include <cmath>
 
 #include "autograd/check.h"
+#include "autograd/soft_cap.h"
 
 namespace focus {
 
 HeadView head_view(const Tensor& q, const Tensor& k, const Tensor& v, Index sequence,
                    Index kv_head) {
   const Index seq_len = q.dim(1), heads = q.dim(2), head_dim = q.dim(3), kv_heads = k.dim(2);
-  const Index group = heads / kv_heads;
+  const Index query_heads = heads / kv_heads;
   const Index key = (sequence * seq_len * kv_heads + kv_head) * head_dim;
-  return {.q = q.data() + (sequence * seq_len * heads + kv_head * group) * head_dim,
+  return {.q = q.data() + (sequence * seq_len * heads + kv_head * query_heads) * head_dim,
           .k = k.data() + key,
           .v = v.data() + key,
           .q_stride = heads * head_dim,
           .kv_stride = kv_heads * head_dim,
-          .group = group,
+          .query_heads = query_heads,
           .head_dim = head_dim};
 }
 
-Real capped(Real s, const AttentionOptions& options) {
-  return options.softcap > 0 ? options.softcap * std::tanh(s / options.softcap) : s;
-}
+Real capped(Real s, const AttentionOptions& options) { return soft_cap(s, options.softcap); }
 
 Real score(const Real* q, const Real* k, Index head_dim, const AttentionOptions& options) {
   Real dot = 0;

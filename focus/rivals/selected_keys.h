@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "autograd/ops.h"
-#include "focus/attention/gated_attention.h"
+#include "focus/attention/pair_counts.h"
 
 // What attention over chosen keys has in common, one query at a time.
 namespace focus {
@@ -13,8 +13,8 @@ namespace focus {
 struct HeadView {
   const Real* q;  // the first of the heads that share the keys
   const Real *k, *v;
-  Index q_stride, kv_stride;  // from a token to the next
-  Index group, head_dim;
+  Index q_stride, kv_stride;    // from a token to the next
+  Index query_heads, head_dim;  // query_heads: those that share the keys
 
   const Real* query(Index token, Index head) const {
     return q + token * q_stride + head * head_dim;

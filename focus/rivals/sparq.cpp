@@ -54,9 +54,9 @@ class Task {
     std::int64_t attended = 0;
     for (Index i = begin_; i < end_; ++i) {
       const std::vector<Index> chosen = choose(i);
-      attended += head_.group * static_cast<Index>(chosen.size());
-      for (Index g = 0; g < head_.group; ++g)
-        attend(i, g, chosen, out + i * head_.q_stride + g * head_.head_dim);
+      attended += head_.query_heads * static_cast<Index>(chosen.size());
+      for (Index h = 0; h < head_.query_heads; ++h)
+        attend(i, h, chosen, out + i * head_.q_stride + h * head_.head_dim);
     }
     return attended;
   }
@@ -65,19 +65,19 @@ class Task {
   /// s^ of the task's queries and all keys up to its end.
   void approximate() {
     const Index d = head_.head_dim, rows = end_ - begin_;
-    approximate_.resize(static_cast<std::size_t>(head_.group * rows * end_));
-    std::vector<Real> reduced(static_cast<std::size_t>(rows * head_.group * d), 0);
-    std::vector<Real> scales(static_cast<std::size_t>(rows * head_.group));
+    approximate_.resize(static_cast<std::size_t>(head_.query_heads * rows * end_));
+    std::vector<Real> reduced(static_cast<std::size_t>(rows * head_.query_heads * d), 0);
+    std::vector<Real> scales(static_cast<std::size_t>(rows * head_.query_heads));
     for (Index i = begin_; i < end_; ++i) {
       const auto magnitude = [&](Index c) {
         Real sum = 0;
-        for (Index g = 0; g < head_.group; ++g) sum += std::abs(head_.query(i, g)[c]);
+        for (Index h = 0; h < head_.query_heads; ++h) sum += std::abs(head_.query(i, h)[c]);
         return sum;
       };
       const std::vector<Index> kept = largest(0, d, std::min(d, config_.rank), magnitude);
-      for (Index g = 0; g < head_.group; ++g) {
-        const Real* q = head_.query(i, g);
-        const Index row = g * rows + i - begin_;
+      for (Index h = 0; h < head_.query_heads; ++h) {
+        const Real* q = head_.query(i, h);
+        const Index row = h * rows + i - begin_;
         Real all = 0, some = 0;
         for (Index c = 0; c < d; ++c) all += std::abs(q[c]);
         for (const Index c : kept) {
@@ -89,9 +89,9 @@ class Task {
             whole ? options_.scale : options_.scale * std::sqrt(all / some);
       }
     }
-    serial::gemm_nt(head_.group * rows, end_, d, reduced.data(), d, head_.k, head_.kv_stride,
+    serial::gemm_nt(head_.query_heads * rows, end_, d, reduced.data(), d, head_.k, head_.kv_stride,
                     approximate_.data(), end_);
-    for (Index row = 0; row < head_.group * rows; ++row) {
+    for (Index row = 0; row < head_.query_heads * rows; ++row) {
       const Index i = begin_ + row % rows, first = first_visible(i, options_.sliding_window);
       Real* s = approximate_.data() + row * end_;
       std::vector<Real> visible(s + first, s + i + 1);
@@ -100,8 +100,8 @@ class Task {
       std::ranges::copy(visible, s + first);
     }
   }
-  const Real* approximate_row(Index i, Index g) const {
-    return approximate_.data() + (g * (end_ - begin_) + i - begin_) * end_;
+  const Real* approximate_row(Index i, Index h) const {
+    return approximate_.data() + (h * (end_ - begin_) + i - begin_) * end_;
   }
 
   /// i2 of token i, in order.
@@ -111,7 +111,7 @@ class Task {
     const Index local = std::min(tokens, config_.last_keys);
     const auto weight = [&](Index j) {
       Real sum = 0;
-      for (Index g = 0; g < head_.group; ++g) sum += approximate_row(i, g)[j];
+      for (Index h = 0; h < head_.query_heads; ++h) sum += approximate_row(i, h)[j];
       return sum;
     };
     std::vector<Index> chosen = largest(first, i + 1 - local, tokens - local, weight);
@@ -119,13 +119,13 @@ class Task {
     return chosen;
   }
 
-  void attend(Index i, Index g, const std::vector<Index>& chosen, Real* out) const {
+  void attend(Index i, Index h, const std::vector<Index>& chosen, Real* out) const {
     const Index first = first_visible(i, options_.sliding_window), d = head_.head_dim;
     std::vector<Real> weights;
     double share = 0;
     for (const Index j : chosen) {
-      weights.push_back(score(head_.query(i, g), head_.key(j), d, options_));
-      share += static_cast<double>(approximate_row(i, g)[j]);
+      weights.push_back(score(head_.query(i, h), head_.key(j), d, options_));
+      share += static_cast<double>(approximate_row(i, h)[j]);
     }
     softmax_in_place(weights);
     if (!config_.reallocate || static_cast<Index>(chosen.size()) == i + 1 - first) share = 1;
@@ -145,7 +145,7 @@ class Task {
   const SparqConfig& config_;
   const std::vector<double>& sums_;
   Index begin_, end_;
-  std::vector<Real> approximate_;  // [group, end - begin, end]
+  std::vector<Real> approximate_;  // [query_heads, end - begin, end]
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "autograd/ops.h"
-#include "focus/attention/gated_attention.h"
+#include "focus/attention/pair_counts.h"
 
 namespace focus {
 

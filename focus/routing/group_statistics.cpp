@@ -21,7 +21,8 @@ void GroupStatistics::add(const Routing& routing) {
     const Real* row = g.data() + i * groups;
     confidence += static_cast<double>(*std::max_element(row, row + groups));
     for (Index k = 0; k < groups; ++k)
-      if (row[k] > 0) entropy -= static_cast<double>(row[k]) * std::log(static_cast<double>(row[k]));
+      if (row[k] > 0)
+        entropy -= static_cast<double>(row[k]) * std::log(static_cast<double>(row[k]));
   }
 }
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "focus/attention/gated_attention.h"
+#include "focus/attention/pair_counts.h"
 #include "focus/routing/routing.h"
 
 namespace focus {

@@ -109,35 +109,6 @@ void route_backward(const Kept& kept, const Tensor& dg, Grads grads) {
 
 }  // namespace
 
-void FocusConfig::validate() const {
-  check(num_groups >= 1 && num_groups <= 64, "focus.num_groups must be from 1 to 64, not {}",
-        num_groups);
-  check(routing_dim >= 1, "focus.routing_dim must be at least 1, not {}", routing_dim);
-  check(temperature > 0, "focus.temperature must be positive, not {}", temperature);
-  check(sinkhorn_iters >= 1, "focus.sinkhorn_iters must be at least 1, not {}", sinkhorn_iters);
-  check(local_window >= 0, "focus.local_window must not be negative, not {}", local_window);
-  check(affinity_floor >= 1e-30 && affinity_floor < 1,
-        "focus.affinity_floor must be at least 1e-30 and below 1, not {}", affinity_floor);
-  check(training == Training::soft || gate == Gate::affinity,
-        "focus.training hard needs focus.gate affinity: its limit is the hard mask");
-  check(training == Training::soft || (train_top_k >= 1 && train_top_k <= num_groups),
-        "focus.train_top_k must be from 1 to num_groups {}, not {}", num_groups, train_top_k);
-  check(carried_rate >= 0 && carried_rate <= 1, "focus.carried_rate must be in [0, 1], not {}",
-        carried_rate);
-  check(balance_loss >= 0 && balance_loss <= 1e6, "focus.balance_loss must be in [0, 1e6], not {}",
-        balance_loss);
-  check(entropy_loss >= 0 && entropy_loss <= 1e6, "focus.entropy_loss must be in [0, 1e6], not {}",
-        entropy_loss);
-  check(centroid_rate > 0 && centroid_rate <= 1, "focus.centroid_rate must be in (0, 1], not {}",
-        centroid_rate);
-  check(recluster_every >= 0, "focus.recluster_every must not be negative, not {}",
-        recluster_every);
-  check(num_groups > 1 || (balance_loss == 0 && entropy_loss == 0 && recluster_every == 0 &&
-                           centroid_update == CentroidUpdate::gradient),
-        "focus.num_groups 1 has nothing to balance: leave balance_loss, entropy_loss, "
-        "recluster_every and centroid_update as they are by default");
-}
-
 FocusLayer make_focus_layer(const FocusConfig& config, Index hidden_size, Rng& rng) {
   FocusLayer layer{Tensor({hidden_size, config.routing_dim}),
                    Tensor({config.num_groups, config.routing_dim}),

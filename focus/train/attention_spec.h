@@ -23,7 +23,7 @@ namespace focus {
 /// A word, read. What is not said of Focus is as the adapter was trained.
 struct AttentionSpec {
   std::string kind = "dense";  // the word's name
-  int top_k = 0;               // hard: groups a token keeps; focus: the most that are listed, 0: all
+  int top_k = 0;  // hard: groups a token keeps; focus: the most that are listed, 0: all
   std::optional<Balance> balance = {};
   std::optional<HardGate> gate = {};
   std::optional<AnySettings> settings = {};  // of a mechanism of the table
@@ -41,7 +41,8 @@ AttentionSpec parse_attention(const std::string& word, const std::string& where 
 /// Where potentials come from when a word does not say it.
 enum class UnsaidBalance {
   trained,            // as the adapter was trained
-  causal_and_trained  // carried (none where that was trained), and sequence too where it was trained
+  causal_and_trained  // carried (none where that was trained), and sequence too where it was
+                      // trained
 };
 
 /// The words one by one for this model: soft and hard with everything said, each once, `focus` as

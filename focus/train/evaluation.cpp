@@ -119,8 +119,7 @@ std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std
        expand_text_paths(std::vector<std::filesystem::path>(paths.begin(), paths.end()))) {
     const std::string text = read_text_file(path);
     for (const std::string_view part : split_documents(text, settings.separator)) {
-      if (settings.max_documents > 0 &&
-          static_cast<Index>(texts.size()) == settings.max_documents)
+      if (settings.max_documents > 0 && static_cast<Index>(texts.size()) == settings.max_documents)
         return texts;
       texts.push_back(tokenized(model, path.string(),
                                 settings.separator.empty() ? part : trimmed(part),
@@ -173,13 +172,14 @@ EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
                  const ShareDone& progress) {
   ActiveAttention active(model, attention);
   const Decoder& decoder = *model.decoder;
-  EvalRow row{.kind = active.mechanism() ? "rival" : attention.kind,
-              .name = active.name(),
-              .mode = active.mode(),
-              .routing = active.routing(),
-              .causal = active.causal(),
-              .has_groups = active.focus() != nullptr,
-              .compute = decoder.head_weight().in_bf16() ? Compute::bf16 : Compute::float32};
+  EvalRow row{
+      .kind = active.mechanism() ? "rival" : attention.kind,
+      .name = active.name(),
+      .mode = active.mode(),
+      .routing = active.routing(),
+      .causal = active.causal(),
+      .has_groups = active.focus() != nullptr,
+      .compute = decoder.head_weight().is_frozen_matrix() ? Compute::bf16 : Compute::float32};
   if (const Mechanism* mechanism = active.mechanism()) {
     AnySettings own = mechanism->settings();
     for (const RecipeField& field : recipe_fields(own))

@@ -17,8 +17,8 @@ namespace focus {
 
 /// How texts are evaluated: the same for a command's options and a comparison's recipe.
 struct EvalSettings {
-  std::vector<std::string> attentions;
-  std::string separator;
+  std::vector<std::string> attentions = {};
+  std::string separator = {};
   Index context = 0, stride = 0, max_documents = 0, max_tokens = 0;
 
   template <class F>

@@ -146,10 +146,11 @@ LoadedModel load_model(const std::filesystem::path& path, const std::string& tok
   model.decoder = std::make_unique<Decoder>(files.config);
   // The fingerprint is taken on the way: with bf16 there is never more than one matrix in float32.
   Checksum checksum = start_fingerprint(files.config);
-  load_weights(*model.decoder, *files.weights, [&](const std::string& name, Variable& p) {
-    add_to_fingerprint(checksum, name, p.value());
-    if (compute == Compute::bf16) store_in_bf16(p);
-  });
+  const auto form = compute == Compute::bf16 ? std::optional(MatrixForm::bf16) : std::nullopt;
+  load_weights(
+      *model.decoder, *files.weights,
+      [&](const std::string& name, const Tensor& p) { add_to_fingerprint(checksum, name, p); },
+      form);
   model.fingerprint = checksum.hex();
   if (files.focus) model.put_on(read_focus(*files.focus, model.fingerprint, model.where));
   if (files.mechanism) model.put_on(std::move(files.mechanism));

@@ -45,10 +45,6 @@ LoadedModel new_model(const RunConfig& config, Rng& rng) {
 }  // namespace
 
 void put_on_adapters(const RunConfig& config, LoadedModel& model, Rng& rng) {
-  const Index positions = model.decoder->config().max_position_embeddings;
-  if (config.data.context > positions)
-    fail("data.context {} is longer than the {} positions of {}", config.data.context, positions,
-         model.where);
   for (const AdapterChoice& choice : config.adapters())
     model.put_on(
         choice.kind->make(choice.settings, model.decoder->config(), model.decoder.get(), rng));
@@ -63,6 +59,7 @@ LoadedModel open_training_model(const RunConfig& config) {
   // A base that was trained with a Focus or a rival comes composed with it; the recipe says what
   // attention this run has.
   model.take_off_attention();
+  check_positions(config, model);
   put_on_adapters(config, model, rng);
   return model;
 }
@@ -77,13 +74,12 @@ TrainingData open_training_data(const RunConfig& config, const LoadedModel& mode
     return tokenize_cached(paths, *model.tokenizer, options);
   };
   const auto batches = [&](TokenView view, bool shuffle) {
-    return Batches(
-        std::move(view),
-        {.batch = config.data.batch,
-         .context = config.data.context,
-         .shuffle = shuffle,
-         .seed = static_cast<std::uint64_t>(config.seed),
-         .vocab_size = static_cast<std::int32_t>(model.decoder->config().vocab_size)});
+    return Batches(std::move(view),
+                   {.batch = config.data.batch,
+                    .context = config.data.context,
+                    .shuffle = shuffle,
+                    .seed = static_cast<std::uint64_t>(config.seed),
+                    .vocab_size = static_cast<std::int32_t>(model.decoder->config().vocab_size)});
   };
   const auto training = [&](const TokenView& view) {
     return TrainingData{.train = batches(view, config.data.shuffle),
@@ -95,8 +91,8 @@ TrainingData open_training_data(const RunConfig& config, const LoadedModel& mode
     data.valid = batches(TokenView(tokens_of(config.data.valid)), false);
     return data;
   }
-  TokenSplit split = split_by_document(train, config.data.valid_fraction,
-                                       static_cast<std::uint64_t>(config.seed));
+  TokenSplit split =
+      split_by_document(train, config.data.valid_fraction, static_cast<std::uint64_t>(config.seed));
   TrainingData data = training(split.train);
   if (split.valid.size() > 0) data.valid = batches(std::move(split.valid), false);
   return data;
@@ -117,7 +113,7 @@ Session random_session(const RunConfig& config, const ModelConfig& shape) {
   model.decoder = std::make_unique<Decoder>(shape);
   initialise(*model.decoder, rng);
   if (config.compute == Compute::bf16) {
-    store_in_bf16(*model.decoder);
+    freeze_matrices(*model.decoder, MatrixForm::bf16);
     trim_pool();  // or the float32 weights' memory would stay with the pool
   }
   put_on_adapters(config, model, rng);

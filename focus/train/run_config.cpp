@@ -162,6 +162,10 @@ RunConfig only_what_counts(RunConfig config) {
   config.checkpoint_every = defaults.checkpoint_every;
   config.checkpoint_keep = defaults.checkpoint_keep;
   config.data.cache_dir = defaults.data.cache_dir;
+  // Mechanisms that this run does not have: whatever their defaults were when it began.
+  for (std::size_t i = 0; i < config.mechanisms.size(); ++i)
+    if (config.mechanisms[i].name != config.attention.name)
+      config.mechanisms[i].settings = defaults.mechanisms[i].settings;
   return config;
 }
 

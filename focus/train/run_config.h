@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "focus/train/compute.h"
+#include "focus/adapter.h"
 #include "focus/config.h"
 #include "focus/lora/lora.h"
-#include "focus/adapter.h"
+#include "focus/train/compute.h"
 #include "layers/model_config.h"
 #include "optim/training_step.h"
 
@@ -198,8 +198,7 @@ struct RunConfig {
   }
 
   bool has_focus() const {
-    return method == Method::retrofit || method == Method::two_phase ||
-           attention.name == "focus";
+    return method == Method::retrofit || method == Method::two_phase || attention.name == "focus";
   }
   /// The mechanism of the table that is trained through, if it is one.
   std::optional<AdapterChoice> mechanism() const;

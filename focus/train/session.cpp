@@ -15,9 +15,17 @@ std::uint64_t dropout_key(const RunConfig& config, std::int64_t step, int part) 
 
 }  // namespace
 
+void check_positions(const RunConfig& config, const LoadedModel& model) {
+  const Index positions = model.decoder->config().max_position_embeddings;
+  if (config.data.context > positions)
+    fail("data.context {} is longer than the {} positions of {}", config.data.context, positions,
+         model.where);
+}
+
 Session::Session(RunConfig config, LoadedModel model, TrainingData data)
     : config_(std::move(config)), model_(std::move(model)), data_(std::move(data)) {
   config_.validate_step();
+  check_positions(config_, model_);
   for (const auto& adapter : model_.adapters) adapter->set_trainable(true);
   enter_phase(0);
 }
@@ -43,8 +51,8 @@ void Session::seek(std::int64_t steps) {
 
 NamedParameters Session::trainable() {
   NamedParameters parameters;
-  const auto add = [&](const std::string& name, Variable& p) {
-    if (p.requires_grad()) parameters.push_back({name, p});
+  const auto add = [&](const std::string& name, const Weight& p) {
+    if (p.requires_grad()) parameters.push_back({name, p.variable()});
   };
   for_each_parameter(*model_.decoder, add, "model");
   for (const auto& adapter : model_.adapters) adapter->for_each_own(add);
@@ -60,7 +68,7 @@ StepReport Session::step() {
   const int parts = config_.data.accumulate;
   report.result = training_step(*adamw_, phase_, steps_, parts, [&](int part) {
     const Batch batch = data_.train.next();
-    const DropoutScope dropout(*model_.decoder, dropout_key(config_, steps_, part));
+    const TrainingPass pass(*model_.decoder, dropout_key(config_, steps_, part));
     Variable loss = model_.decoder->loss(batch.ids, batch.batch);
     loss_of_text += static_cast<double>(loss.value()[0]) / parts;
     for (const auto& adapter : adapters)
@@ -127,10 +135,7 @@ Index Session::count_all() {
 
 std::size_t Session::weight_bytes() {
   std::size_t bytes = 0;
-  const auto add = [&](const std::string&, const Variable& p) {
-    bytes +=
-        static_cast<std::size_t>(p.shape().size()) * (p.in_bf16() ? sizeof(Bf16) : sizeof(Real));
-  };
+  const auto add = [&](const std::string&, const Weight& p) { bytes += p.bytes(); };
   for_each_parameter(*model_.decoder, add);
   for (const auto& adapter : model_.adapters) adapter->for_each_own(add);
   return bytes;

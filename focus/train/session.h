@@ -22,9 +22,9 @@ struct TrainingData {
 
 /// What one training step did.
 struct StepReport {
-  std::int64_t step = 0;  // steps done, this one included
-  StepResult result;      // its loss is that of the text alone
-  std::vector<GroupStatistics> groups;      // sizes alone, one a layer; empty without groups
+  std::int64_t step = 0;                      // steps done, this one included
+  StepResult result;                          // its loss is that of the text alone
+  std::vector<GroupStatistics> groups;        // sizes alone, one a layer; empty without groups
   std::optional<double> auxiliary_loss = {};  // what adapters added to the loss, with their weights
 };
 
@@ -35,8 +35,8 @@ struct StepReport {
 /// of two_phase), and always what the model's adapters have to train.
 class Session {
  public:
-  /// `model` has its adapters on. Throws std::invalid_argument where settings do not fit together or
-  /// the model has fewer positions than data.context.
+  /// `model` has its adapters on. Throws std::invalid_argument where settings do not fit together,
+  /// and as check_positions().
   Session(RunConfig config, LoadedModel model, TrainingData data);
 
   const RunConfig& config() const { return config_; }
@@ -55,8 +55,8 @@ class Session {
   /// Goes to before step number `step`, in its phase, with an optimiser that remembers nothing.
   void enter_phase(std::int64_t step);
 
-  /// The next step. Throws std::runtime_error naming it where a loss or a gradient is not finite; no
-  /// parameter has been changed then.
+  /// The next step. Throws std::runtime_error naming it where a loss or a gradient is not finite;
+  /// no parameter has been changed then.
   StepReport step();
   /// The forward passes of the next step, without a graph; nothing but the position in the data
   /// changes. Returns the loss.
@@ -101,6 +101,8 @@ Session open_session(const RunConfig& config);
 LoadedModel open_training_model(const RunConfig& config);
 /// Its texts.
 TrainingData open_training_data(const RunConfig& config, const LoadedModel& model);
+/// Throws std::runtime_error where the model has fewer positions than data.context.
+void check_positions(const RunConfig& config, const LoadedModel& model);
 /// Puts what the recipe asks for onto a model.
 void put_on_adapters(const RunConfig& config, LoadedModel& model, Rng& rng);
 

@@ -67,8 +67,8 @@ class RunFolder {
   /// Once the caller has been told of the start: what would hide an earlier run's files.
   void begin() {
     write_file_durably(out_ / "config.yaml", std::string_view(dump_recipe(session_.config())));
-    metrics_.emplace(out_ / "metrics.jsonl", resumed ? std::optional(session_.steps())
-                                                     : std::nullopt);
+    metrics_.emplace(out_ / "metrics.jsonl",
+                     resumed ? std::optional(session_.steps()) : std::nullopt);
   }
 
   void add(const TrainingLine& line) {
@@ -86,8 +86,7 @@ class RunFolder {
   }
 
   void add_validation(std::int64_t step, double loss) {
-    metrics_->write(
-        {{"step", step}, {"valid_loss", loss}, {"valid_perplexity", std::exp(loss)}});
+    metrics_->write({{"step", step}, {"valid_loss", loss}, {"valid_perplexity", std::exp(loss)}});
   }
 
   void save(std::optional<double> start) {
@@ -253,7 +252,8 @@ double DryRun::tokens_per_step() const {
 
 DryRun dry_run(Session& session) {
   const RunConfig& config = session.config();
-  DryRun dry{.weight_bytes = session.weight_bytes(),
+  DryRun dry{.phases = {},
+             .weight_bytes = session.weight_bytes(),
              .tokens = config.steps * config.tokens_per_step(),
              .train_tokens = session.data().train.num_windows() * config.data.context};
   for (std::int64_t first = 0; first < config.steps; first += dry.phases.back().steps)

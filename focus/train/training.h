@@ -30,7 +30,7 @@ struct TrainingCallbacks {
 };
 
 struct TrainingResult {
-  bool finished = false;  // false: stopped
+  bool finished = false;   // false: stopped
   std::int64_t steps = 0;  // done
   // In nats per token, of the last validation and of that before the first step; without validation
   // text neither is there.

@@ -9,7 +9,7 @@ namespace focus {
 namespace {
 
 /// What its models are, whatever their size.
-ModelConfig common() {
+ModelConfig gemma2_form() {
   ModelConfig c;
   c.norm_weight_offset = 1;
   c.norm_after = true;
@@ -22,7 +22,7 @@ ModelConfig common() {
 }
 
 /// The first layer is local, and then every other.
-bool slides(Index layer) { return layer % 2 == 0; }
+bool gemma2_slides(Index layer) { return layer % 2 == 0; }
 
 /// Null says that there is none.
 double softcap(const JsonFields& json, const char* key, double otherwise) {
@@ -31,7 +31,7 @@ double softcap(const JsonFields& json, const char* key, double otherwise) {
   return cap.value_or(0);
 }
 
-void read(const JsonFields& json, ModelConfig& c) {
+void read_gemma2(const JsonFields& json, ModelConfig& c) {
   read_common(json,
               {.num_key_value_heads = 4,
                .head_dim = 256,
@@ -47,7 +47,7 @@ void read(const JsonFields& json, ModelConfig& c) {
   c.final_logit_softcapping = softcap(json, "final_logit_softcapping", 30);
   check(!json.boolean("use_bidirectional_attention", false),
         "{}: use_bidirectional_attention is not supported: attention here is causal", json.where());
-  read_windows(json, json.nullable_integer("sliding_window", 4096), slides, c);
+  read_windows(json, json.nullable_integer("sliding_window", 4096), gemma2_slides, c);
 }
 
 /// transformers takes it as an integer only.
@@ -58,7 +58,7 @@ nlohmann::ordered_json scalar(const ModelConfig& c) {
                             : nlohmann::ordered_json(x);
 }
 
-nlohmann::ordered_json write(const ModelConfig& c) {
+nlohmann::ordered_json write_gemma2(const ModelConfig& c) {
   const auto or_null = [](double cap) {
     return cap > 0 ? nlohmann::ordered_json(cap) : nlohmann::ordered_json(nullptr);
   };
@@ -82,9 +82,9 @@ const Family& gemma2_family() {
   static const Family family = {
       .model_type = "gemma2",
       .base_prefix = "model.",
-      .common = common(),
-      .read = read,
-      .write = write,
+      .common = gemma2_form(),
+      .read = read_gemma2,
+      .write = write_gemma2,
       .rules = common_rules(
           {{"layers.{}.input_layernorm.weight", "model.layers.{}.input_layernorm.weight"},
            {"layers.{}.attention_out_norm.weight",
@@ -93,7 +93,7 @@ const Family& gemma2_family() {
             "model.layers.{}.pre_feedforward_layernorm.weight"},
            {"layers.{}.mlp_out_norm.weight", "model.layers.{}.post_feedforward_layernorm.weight"}}),
       .ignored = {".rotary_emb.inv_freq"},
-      .slides = slides,
+      .slides = gemma2_slides,
   };
   return family;
 }

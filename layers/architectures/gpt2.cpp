@@ -7,7 +7,7 @@ namespace focus {
 namespace {
 
 /// What its models are, whatever their size.
-ModelConfig common() {
+ModelConfig gpt2_form() {
   ModelConfig c;
   c.norm = NormKind::layer_norm;
   c.activation = Activation::gelu_tanh;
@@ -18,7 +18,7 @@ ModelConfig common() {
   return c;
 }
 
-void read(const JsonFields& json, ModelConfig& c) {
+void read_gpt2(const JsonFields& json, ModelConfig& c) {
   c.hidden_size = json.integer("n_embd");
   c.num_hidden_layers = json.integer("n_layer");
   c.num_attention_heads = c.num_key_value_heads = json.integer("n_head");
@@ -36,7 +36,7 @@ void read(const JsonFields& json, ModelConfig& c) {
         json.where());
 }
 
-nlohmann::ordered_json write(const ModelConfig& c) {
+nlohmann::ordered_json write_gpt2(const ModelConfig& c) {
   return {{"architectures", {"GPT2LMHeadModel"}},
           {"n_embd", c.hidden_size},
           {"n_layer", c.num_hidden_layers},
@@ -56,9 +56,9 @@ const Family& gpt2_family() {
   static const Family family = {
       .model_type = "gpt2",
       .base_prefix = "transformer.",
-      .common = common(),
-      .read = read,
-      .write = write,
+      .common = gpt2_form(),
+      .read = read_gpt2,
+      .write = write_gpt2,
       .rules =
           {{"embed_tokens.weight", "transformer.wte.weight"},
            {"embed_positions.weight", "transformer.wpe.weight"},

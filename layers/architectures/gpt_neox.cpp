@@ -8,7 +8,7 @@ namespace focus {
 namespace {
 
 /// What its models are, whatever their size.
-ModelConfig common() {
+ModelConfig gpt_neox_form() {
   ModelConfig c;
   c.norm = NormKind::layer_norm;
   c.parallel_residual = true;
@@ -19,7 +19,7 @@ ModelConfig common() {
   return c;
 }
 
-void read(const JsonFields& json, ModelConfig& c) {
+void read_gpt_neox(const JsonFields& json, ModelConfig& c) {
   c.hidden_size = json.integer("hidden_size");
   c.intermediate_size = json.integer("intermediate_size");
   c.num_hidden_layers = json.integer("num_hidden_layers");
@@ -36,7 +36,7 @@ void read(const JsonFields& json, ModelConfig& c) {
   c.tie_word_embeddings = json.boolean("tie_word_embeddings", false);
 }
 
-nlohmann::ordered_json write(const ModelConfig& c) {
+nlohmann::ordered_json write_gpt_neox(const ModelConfig& c) {
   return {{"architectures", {"GPTNeoXForCausalLM"}},
           {"hidden_size", c.hidden_size},
           {"intermediate_size", c.intermediate_size},
@@ -86,9 +86,9 @@ const Family& gpt_neox_family() {
   static const Family family = {
       .model_type = "gpt_neox",
       .base_prefix = "gpt_neox.",
-      .common = common(),
-      .read = read,
-      .write = write,
+      .common = gpt_neox_form(),
+      .read = read_gpt_neox,
+      .write = write_gpt_neox,
       .rules = rules(),
       .keys = {{"norm_eps", "layer_norm_eps"},
                {"rope_theta", "rotary_emb_base"},

@@ -6,7 +6,7 @@
 namespace focus {
 namespace {
 
-void read(const JsonFields& json, ModelConfig& c) {
+void read_llama(const JsonFields& json, ModelConfig& c) {
   read_common(json, {}, c);
   c.attention_bias = c.attention_out_bias = json.boolean("attention_bias", false);
   c.mlp_bias = json.boolean("mlp_bias", false);
@@ -14,7 +14,7 @@ void read(const JsonFields& json, ModelConfig& c) {
         json.where());
 }
 
-nlohmann::ordered_json write(const ModelConfig& c) {
+nlohmann::ordered_json write_llama(const ModelConfig& c) {
   nlohmann::ordered_json json = write_common("LlamaForCausalLM", c);
   json["attention_bias"] = c.attention_bias;
   json["mlp_bias"] = c.mlp_bias;
@@ -29,8 +29,8 @@ const Family& llama_family() {
       .model_type = "llama",
       .base_prefix = "model.",
       .common = llama_form(),
-      .read = read,
-      .write = write,
+      .read = read_llama,
+      .write = write_llama,
       .rules = common_rules(norms_before()),
       .ignored = {".rotary_emb.inv_freq"},
   };

@@ -5,9 +5,9 @@
 namespace focus {
 namespace {
 
-bool slides(Index) { return true; }
+bool mistral_slides(Index) { return true; }
 
-void read(const JsonFields& json, ModelConfig& c) {
+void read_mistral(const JsonFields& json, ModelConfig& c) {
   read_common(json, {.num_key_value_heads = 8, .max_position_embeddings = 131072}, c);
   const std::optional<Index> window = json.nullable_integer("sliding_window", 4096);
   read_windows(
@@ -19,7 +19,7 @@ void read(const JsonFields& json, ModelConfig& c) {
         json.where());
 }
 
-nlohmann::ordered_json write(const ModelConfig& c) {
+nlohmann::ordered_json write_mistral(const ModelConfig& c) {
   nlohmann::ordered_json json = write_common("MistralForCausalLM", c);
   json["sliding_window"] = window_or_null(c);
   add_rope(c, json);
@@ -33,11 +33,11 @@ const Family& mistral_family() {
       .model_type = "mistral",
       .base_prefix = "model.",
       .common = llama_form(),
-      .read = read,
-      .write = write,
+      .read = read_mistral,
+      .write = write_mistral,
       .rules = common_rules(norms_before()),
       .ignored = {".rotary_emb.inv_freq"},
-      .slides = slides,
+      .slides = mistral_slides,
   };
   return family;
 }

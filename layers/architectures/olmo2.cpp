@@ -7,7 +7,7 @@ namespace focus {
 namespace {
 
 /// What its models are, whatever their size.
-ModelConfig common() {
+ModelConfig olmo2_form() {
   ModelConfig c;
   c.norm_before = false;
   c.norm_after = true;
@@ -15,12 +15,12 @@ ModelConfig common() {
   return c;
 }
 
-void read(const JsonFields& json, ModelConfig& c) {
+void read_olmo2(const JsonFields& json, ModelConfig& c) {
   read_common(json, {.rms_norm_eps = 1e-5}, c);
   c.attention_bias = c.attention_out_bias = json.boolean("attention_bias", false);
 }
 
-nlohmann::ordered_json write(const ModelConfig& c) {
+nlohmann::ordered_json write_olmo2(const ModelConfig& c) {
   nlohmann::ordered_json json = write_common("Olmo2ForCausalLM", c);
   json["attention_bias"] = c.attention_bias;
   add_rope(c, json);
@@ -33,9 +33,9 @@ const Family& olmo2_family() {
   static const Family family = {
       .model_type = "olmo2",
       .base_prefix = "model.",
-      .common = common(),
-      .read = read,
-      .write = write,
+      .common = olmo2_form(),
+      .read = read_olmo2,
+      .write = write_olmo2,
       .rules = common_rules(
           {{"layers.{}.attention_out_norm.weight",
             "model.layers.{}.post_attention_layernorm.weight"},

@@ -6,18 +6,18 @@ namespace focus {
 namespace {
 
 /// What its models are, whatever their size.
-ModelConfig common() {
+ModelConfig qwen2_form() {
   ModelConfig c;
   c.attention_bias = true;
   return c;
 }
 
-void read(const JsonFields& json, ModelConfig& c) {
+void read_qwen2(const JsonFields& json, ModelConfig& c) {
   read_common(json, {.num_key_value_heads = 32, .max_position_embeddings = 32768}, c);
   read_upper_windows(json, c);
 }
 
-nlohmann::ordered_json write(const ModelConfig& c) {
+nlohmann::ordered_json write_qwen2(const ModelConfig& c) {
   nlohmann::ordered_json json = write_common("Qwen2ForCausalLM", c);
   write_upper_windows(c, json);
   add_rope(c, json);
@@ -30,9 +30,9 @@ const Family& qwen2_family() {
   static const Family family = {
       .model_type = "qwen2",
       .base_prefix = "model.",
-      .common = common(),
-      .read = read,
-      .write = write,
+      .common = qwen2_form(),
+      .read = read_qwen2,
+      .write = write_qwen2,
       .rules = common_rules(norms_before()),
       .ignored = {".rotary_emb.inv_freq"},
   };

@@ -6,20 +6,20 @@ namespace focus {
 namespace {
 
 /// What its models are, whatever their size.
-ModelConfig common() {
+ModelConfig qwen3_form() {
   ModelConfig c;
   c.qk_norm = QkNorm::per_head;
   return c;
 }
 
-void read(const JsonFields& json, ModelConfig& c) {
+void read_qwen3(const JsonFields& json, ModelConfig& c) {
   read_common(json, {.num_key_value_heads = 32, .head_dim = 128, .max_position_embeddings = 32768},
               c);
   c.attention_bias = c.attention_out_bias = json.boolean("attention_bias", false);
   read_upper_windows(json, c);
 }
 
-nlohmann::ordered_json write(const ModelConfig& c) {
+nlohmann::ordered_json write_qwen3(const ModelConfig& c) {
   nlohmann::ordered_json json = write_common("Qwen3ForCausalLM", c);
   json["attention_bias"] = c.attention_bias;
   write_upper_windows(c, json);
@@ -40,9 +40,9 @@ const Family& qwen3_family() {
   static const Family family = {
       .model_type = "qwen3",
       .base_prefix = "model.",
-      .common = common(),
-      .read = read,
-      .write = write,
+      .common = qwen3_form(),
+      .read = read_qwen3,
+      .write = write_qwen3,
       .rules = common_rules(norms()),
       .ignored = {".rotary_emb.inv_freq"},
   };

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "apps/report/html_chart.h"
-#include "apps/terminal/machine.h"
 #include "apps/report/svg_file.h"
+#include "apps/terminal/machine.h"
 #include "autograd/simd/kernels.h"
 
 namespace focus {

@@ -192,7 +192,7 @@ TEST(CliBadInput, UnknownCommandsAndOptionsAreUsageErrors) {
 TEST(CliBadInput, WindowsThatDoNotFit) {
   const Words text = {"--text", cli().valid_text()};
   expect_eval_refused(text + Words{"--context", "32", "--stride", "33"}, {"stride", "32", "33"});
-  expect_eval_refused(text + Words{"--context", "65"}, {"--context 65", "64 positions"});
+  expect_eval_refused(text + Words{"--context", "65"}, {"context 65", "64 positions"});
   expect_eval_refused(text + Words{"--context", "1"}, {"context", "1"});
   expect_eval_refused(text + Words{"--stride", "-1"}, {"stride", "-1"});
   expect_refused({"leak-test", cli().base(), "--context", "65"}, {"65", "64 positions"});

@@ -22,7 +22,8 @@ runs:
 {3}  - {{name: full attention, method: scratch, tokenizer: bytes}}
   - {{name: Focus <scratch>, method: scratch, tokenizer: bytes, attention: focus}}
   - {{name: retrofit, base: {2}}}
-eval: {{valid: [{1}], test: [{0}], context: 64, stride: 32, max_top_k: 1}}
+eval: {{valid: [{1}], test: [{0}], context: 64, stride: 32,
+       attentions: [dense, local, "focus:1", trained]}}
 )",
                                cli.train_text(), cli.valid_text(), cli.base(), more));
   return path;
@@ -106,7 +107,7 @@ TEST(CliCompare, TheFiguresAreThoseOfTrainAndEval) {
   expect_same_run(run, alone);
   const auto eval =
       cli.figures({"eval", cli.base(), "--adapter", alone + "/focus.h5", "--text", cli.valid_text(),
-                   "--context", "64", "--stride", "32", "--max-top-k", "1", "--local-only"});
+                   "--context", "64", "--stride", "32", "--attention", "dense,local,focus:1"});
   ASSERT_EQ(eval["rows"].size(), 4u);
   for (std::size_t i = 0; i < 4; ++i)
     EXPECT_EQ(rows[rows.size() - 4 + i]["perplexity"], eval["rows"][i]["perplexity"]);

@@ -41,7 +41,8 @@ Words names_of(const nlohmann::json& rows) {
 
 TEST(CliEval, RowsAreDenseSoftAndHardForEveryK) {
   const auto rows =
-      evaluated({"--adapter", cli().adapter(), "--hard-gate", "drop"}).json.at("rows");
+      evaluated({"--adapter", cli().adapter(), "--attention", "dense,focus:gate=drop"})
+          .json.at("rows");
   EXPECT_EQ(names_of(rows), (Words{"dense", "soft, carried", "hard k=1, carried",
                                    "hard k=2, carried", "hard k=3, carried"}));
   for (const auto& row : rows) EXPECT_TRUE(row.at("causal").get<bool>());
@@ -49,7 +50,7 @@ TEST(CliEval, RowsAreDenseSoftAndHardForEveryK) {
 
 TEST(CliEval, SequenceRowsAreLabelledNotCausal) {
   const auto [process, json] =
-      evaluated({"--adapter", cli().sequence_adapter(), "--hard-gate", "drop"});
+      evaluated({"--adapter", cli().sequence_adapter(), "--attention", "dense,focus:gate=drop"});
   EXPECT_EQ(names_of(json.at("rows")),
             (Words{"dense", "soft, carried", "hard k=1, carried", "hard k=2, carried",
                    "hard k=3, carried", "soft, sequence", "hard k=1, sequence",
@@ -66,8 +67,8 @@ TEST(CliEval, SequenceRowsAreLabelledNotCausal) {
 }
 
 TEST(CliEval, JsonHasTheFiguresOfTheTable) {
-  const auto [process, json] =
-      evaluated({"--adapter", cli().sequence_adapter(), "--hard-gate", "both"});
+  const auto [process, json] = evaluated({"--adapter", cli().sequence_adapter(), "--attention",
+                                          "dense,focus:gate=drop,focus:gate=keep"});
   const auto& rows = json.at("rows");
   std::size_t row = 0;
   bool in_table = false;
@@ -143,7 +144,9 @@ TEST(CliEval, DocumentsAreScoredAlone) {
 
 TEST(CliEval, HardWithAllGroupsIsDense) {
   for (const std::string& adapter : {cli().adapter(), cli().sequence_adapter()}) {
-    const auto rows = evaluated({"--adapter", adapter, "--hard-gate", "drop", "--routing", "both"})
+    const auto rows = evaluated({"--adapter", adapter, "--attention",
+                                 "dense,focus:gate=drop:balance=carried,"
+                                 "focus:gate=drop:balance=sequence"})
                           .json.at("rows");
     const double dense = rows[0].at("perplexity");
     int seen = 0;
@@ -272,8 +275,9 @@ TEST(CliEval, ATokenBeforeTheTextIsScoredByNobody) {
 TEST(CliLeakTest, CarriedRoutingDoesNotLeak) {
   const std::string path = cli().fresh("leak.json");
   for (const std::string& adapter : {cli().adapter(), cli().sequence_adapter()}) {
-    const ProcessResult result = cli().run(
-        {"leak-test", cli().base(), "--adapter", adapter, "--routing", "carried", "--json", path});
+    const ProcessResult result =
+        cli().run({"leak-test", cli().base(), "--adapter", adapter, "--attention",
+                   "dense,focus:balance=carried", "--json", path});
     EXPECT_EQ(result.status, 0) << result.out << result.err;
     const auto json = nlohmann::json::parse(read_text(path));
     EXPECT_EQ(json.at("leaks"), false);

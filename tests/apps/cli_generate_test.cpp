@@ -35,8 +35,9 @@ TEST(CliGenerate, TextOnStdoutFiguresOnStderrAndInJson) {
 
 TEST(CliGenerate, GreedyTokensAreThoseWithoutACache) {
   for (const Words& mode :
-       {Words{"--attention", "dense"}, Words{"--hard-k", "1"}, Words{"--hard-k", "2"},
-        Words{"--hard-k", "2", "--hard-gate", "drop"}, Words{"--hard-k", "0"}}) {
+       {Words{"--attention", "dense"}, Words{"--attention", "hard:1"},
+        Words{"--attention", "hard:2"}, Words{"--attention", "hard:2:gate=drop"},
+        Words{"--attention", "local"}}) {
     const auto cached = cli().figures(focused(mode));
     const auto whole = cli().figures(focused(mode + Words{"--no-cache"}));
     EXPECT_EQ(cached.at("ids"), whole.at("ids")) << testing::PrintToString(mode);
@@ -47,7 +48,7 @@ TEST(CliGenerate, GreedyTokensAreThoseWithoutACache) {
 
 TEST(CliGenerate, InBf16ItDrawsFromRoundedWeights) {
   const Words bf16 = {"--compute", "bf16"};
-  for (const Words& mode : {Words{"--attention", "dense"}, Words{"--hard-k", "1"}}) {
+  for (const Words& mode : {Words{"--attention", "dense"}, Words{"--attention", "hard:1"}}) {
     const auto cached = cli().figures(focused(mode + bf16));
     const auto whole = cli().figures(focused(mode + bf16 + Words{"--no-cache"}));
     EXPECT_EQ(cached.at("ids"), whole.at("ids"));
@@ -117,14 +118,16 @@ TEST(CliGenerate, StopsAtTheEndOfText) {
 
 TEST(CliGenerate, ASequenceAdapterGeneratesOnlyWithCarriedPotentials) {
   const Words command = generate({"--adapter", cli().sequence_adapter()});
-  expect_refused(command, {cli().sequence_adapter(), "sequence", "--routing carried"});
-  expect_refused(focused({"--routing", "sequence"}), {"sequence", "--routing carried"});
-  EXPECT_EQ(cli().figures(command + Words{"--routing", "carried"}).at("routing"), "carried");
+  expect_refused(command, {cli().sequence_adapter(), "sequence", "balance=carried"});
+  expect_refused(focused({"--attention", "hard:2:balance=sequence"}),
+                 {"sequence", "hard:2:balance=carried"});
+  EXPECT_EQ(cli().figures(command + Words{"--attention", "hard:1:balance=carried"}).at("routing"),
+            "carried");
   cli().must_run(command + Words{"--attention", "dense"});  // nothing is routed
 }
 
 TEST(CliGenerate, MeasuresBothCachesAtEachLength) {
-  const auto json = cli().figures(focused({"--measure", "40,64", "--hard-k", "1"}));
+  const auto json = cli().figures(focused({"--measure", "40,64", "--attention", "hard:1"}));
   ASSERT_EQ(json.at("rows").size(), 2u);
   EXPECT_EQ(json.at("rows").at(0).at("context"), 40);
   for (const auto& row : json.at("rows")) {
@@ -150,8 +153,7 @@ TEST(CliGenerate, RefusesPromptsThatCannotBeGoneOnFrom) {
   expect_refused(with_prompt({"--prompt", std::string(65, 'a')}), {"65 tokens", "64 positions"});
   for (const Words& wrong :
        {Words{}, Words{"--prompt", "a", "--prompt-file", empty},
-        Words{"--prompt", "a", "--max-new-tokens", "0"},
-        Words{"--prompt", "a", "--attention", "soft"}, Words{"--prompt", "a", "--hard-k", "-1"}})
+        Words{"--prompt", "a", "--max-new-tokens", "0"}, Words{"--prompt", "a", "--hard-k", "1"}})
     EXPECT_EQ(cli().run(with_prompt(wrong)).status, 2) << testing::PrintToString(wrong);
 }
 
@@ -159,7 +161,9 @@ TEST(CliGenerate, RefusesSettingsThatDoNotFit) {
   const std::string missing = cli().fresh("missing.h5"), json = cli().fresh("generate.json");
   expect_refused(generate({"--adapter", missing, "--json", json}), {missing, "no such file"});
   expect_refused(generate({"--attention", "hard"}), {cli().base(), "--adapter"});
-  expect_refused(focused({"--hard-k", "4"}), {"--hard-k 4", "3 groups"});
+  expect_refused(focused({"--attention", "hard:4"}), {"hard:4", "3 groups"});
+  expect_refused(focused({"--attention", "soft"}), {"soft", "every key"});
+  expect_refused(focused({"--attention", "hard:-1"}), {"hard:-1"});
   expect_refused(generate({"--temperature", "-1"}), {"temperature", "-1"});
   expect_refused(generate({"--top-p", "0"}), {"top_p", "0"});
   expect_refused(generate({"--top-k", "-2"}), {"top_k", "-2"});

@@ -120,9 +120,9 @@ TEST(CliRivals, FocusBesideARival) {
 
 TEST(CliRivals, RowsOfFocusByName) {
   const Words eval = {cli().base(), "--adapter", cli().adapter(), "--context", "64"};
-  const auto all = rows_of(eval + Words{"--local-only"});  // dense, local, soft, k = 1, 2, 3
-  const auto rows = rows_of(
-      eval + Words{"--max-top-k", "1", "--attention", "hard:3,soft,sparq:8,hard:1,local,dense"});
+  const auto all =
+      rows_of(eval + Words{"--attention", "dense,local,focus"});  // dense, local, soft, k = 1, 2, 3
+  const auto rows = rows_of(eval + Words{"--attention", "hard:3,soft,sparq:8,hard:1,local,dense"});
   ASSERT_EQ(rows.size(), 6u);
   EXPECT_EQ(rows[0], all[5]);
   EXPECT_EQ(rows[1], all[2]);
@@ -130,11 +130,17 @@ TEST(CliRivals, RowsOfFocusByName) {
   EXPECT_EQ(rows[3], all[3]);
   EXPECT_EQ(rows[4], all[1]);
   EXPECT_EQ(rows[5], all[0]);
-  EXPECT_EQ(rows_of(eval + Words{"--hard-gate", "both", "--attention", "hard:2"}).size(), 2u);
+  EXPECT_EQ(rows_of(eval + Words{"--attention", "hard:2:gate=keep,hard:2:gate=drop"}).size(), 2u);
   const Words refused = Words{"eval"} + eval + Words{"--text", cli().valid_text(), "--attention"};
   expect_refused(refused + Words{"hard:4"}, {"hard:4", "3 groups"});
-  for (const char* word : {"hard", "hard:", "hard:0", "hard:two", "hard:1x"})
-    expect_refused(refused + Words{word}, {word, "hard:K"});
+  for (const char* word : {"hard:", "hard:0", "hard:two", "hard:1x"})
+    expect_refused(refused + Words{word}, {word, "k: wanted"});
+  for (const char* old : {"--routing", "--hard-gate", "--max-top-k", "--local-only"}) {
+    const ProcessResult result = cli().run(Words{"eval"} + eval + Words{old, "1"});
+    EXPECT_EQ(result.status, 2);
+    EXPECT_TRUE(contains(result.err, std::string("focus eval: ") + old)) << result.err;
+    EXPECT_TRUE(contains(result.err, "--attention")) << result.err;
+  }
 }
 
 TEST(CliRivals, WhatDoesNotFitIsRefusedByName) {
@@ -145,7 +151,7 @@ TEST(CliRivals, WhatDoesNotFitIsRefusedByName) {
   expect_refused(eval + Words{"sparq:8:16"}, {"sparq:8:16", "KEY=VALUE"});
   for (const char* word : {"focus", "soft", "hard:1", "local"})
     expect_refused(eval + Words{word}, {"has no Focus", "--adapter"});
-  expect_refused(eval + Words{"trained"}, {"not trained with a rival"});
+  expect_refused(eval + Words{"trained"}, {"was not trained with another attention"});
   const std::string out = cli().fresh("refused");
   expect_refused(cli().retrofit({"attention=performer", "out=" + out}),
                  {"performer", "frozen base", "focus eval"});

@@ -1,6 +1,6 @@
-#include "data/settings/recipe.h"
-#include "apps/trainer.h"
 #include "data/files/safetensors.h"
+#include "data/settings/recipe.h"
+#include "focus/train/training.h"
 #include "layers/family.h"
 #include "tests/support/cli.h"
 #include "tests/support/nonfinite.h"
@@ -128,17 +128,17 @@ TEST(CliTrain, DenseAttentionIsDenseOnABaseThatWasTrainedWithFocus) {
   config.data.valid = {cli().valid_text()};
   config.data.context = 64;
   config.data.cache_dir = cli().fresh("cache");
-  Trainer trainer(config);
+  Session session = open_session(config);
 
   LoadedModel model = load_model(config.base);
-  ASSERT_TRUE(model.focus);
+  ASSERT_TRUE(model.focus());
   std::vector<std::int32_t> ids(60);
   for (std::size_t t = 0; t < ids.size(); ++t) ids[t] = static_cast<std::int32_t>(60 + 7 * t % 50);
   const NoGrad guard;
   const auto hidden = [&](Decoder& decoder) { return decoder.hidden_states(ids, 1).value(); };
-  EXPECT_FALSE(same_bits(hidden(trainer.decoder()), hidden(*model.decoder)));
-  model.focus->mode.kind = AttentionMode::Kind::dense;
-  EXPECT_TRUE(same_bits(hidden(trainer.decoder()), hidden(*model.decoder)));
+  EXPECT_FALSE(same_bits(hidden(*session.model().decoder), hidden(*model.decoder)));
+  model.focus()->mode.kind = AttentionMode::Kind::dense;
+  EXPECT_TRUE(same_bits(hidden(*session.model().decoder), hidden(*model.decoder)));
 }
 
 TEST(CliTrain, CheckpointsOfARetrofitHoldNoFrozenWeightEither) {
@@ -160,15 +160,15 @@ TEST(CliTrain, FrozenWeightsKeepTheirBits) {
       cli().retrofit({"out=" + cli().fresh("frozen"), "optim.lr=0.1", "optim.weight_decay=0.1",
                       "data.cache_dir=" + cli().fresh("cache")});
   read_recipe("", {command.begin() + 1, command.end()}, config);
-  Trainer trainer(config);
+  Session session = open_session(config);
   std::vector<std::pair<std::string, Tensor>> before;
-  for_each_parameter(trainer.decoder(), [&](const std::string& name, Variable& p) {
+  for_each_parameter(*session.model().decoder, [&](const std::string& name, Variable& p) {
     before.emplace_back(name, p.value().clone());
   });
   ASSERT_GT(before.size(), 10u);
-  EXPECT_TRUE(trainer.run({}).finished);
+  EXPECT_TRUE(run_training_in_folder(session, {}).finished);
   std::size_t i = 0;
-  for_each_parameter(trainer.decoder(), [&](const std::string& name, Variable& p) {
+  for_each_parameter(*session.model().decoder, [&](const std::string& name, Variable& p) {
     ASSERT_EQ(name, before.at(i).first);
     EXPECT_TRUE(same_bits(p.value(), before[i].second)) << name << " was changed";
     ++i;
@@ -297,8 +297,8 @@ TEST(CliTrain, EveryFamily) {
     const double after = read_metrics(out + "/metrics.jsonl").back().at("valid_loss");
     EXPECT_LT(after, before);
 
-    const Words command = {"generate",         store, "--prompt", "Once upon a time",
-                           "--max-new-tokens", "30",  "--hard-k", "1"};
+    const Words command = {"generate",         store, "--prompt",    "Once upon a time",
+                           "--max-new-tokens", "30",  "--attention", "hard:1"};
     EXPECT_EQ(cli().figures(command).at("ids"),
               cli().figures(command + Words{"--no-cache"}).at("ids"));
     const std::string adapter = cli().fresh("retrofit");

@@ -1,7 +1,7 @@
-#include "focus/focus_files.h"
 #include "data/settings/recipe.h"
-#include "apps/trainer.h"
-#include "data/text/token_file.h"
+#include "data/text/tokenize.h"
+#include "focus/focus_files.h"
+#include "focus/train/training.h"
 #include "tests/support/cli.h"
 
 // method two_phase: centroids on the frozen base, then everything.
@@ -63,15 +63,15 @@ TEST(CliTwoPhase, TheSecondPhaseIsFullTrainingFromThatAdapter) {
 
   const RunConfig config = config_of(two_phase(out));
   LoadedModel model = load_model(config.base);
-  model.focus = read_focus(open_focus(fs::path(retrofit + "/focus.h5")), model.fingerprint, "base");
-  model.focus->compose(*model.decoder);
+  model.put_on(read_focus(open_focus(fs::path(retrofit + "/focus.h5")), model.fingerprint, "base"));
+  FocusModel& focus = *model.focus();
   NamedParameters parameters;
   const auto add = [&](const std::string& name, Variable& p) {
     p.set_requires_grad(true);
     parameters.push_back({name, p});
   };
   for_each_parameter(*model.decoder, add);
-  for_each_parameter(*model.focus, add);
+  for_each_parameter(focus, add);
   OptimConfig optim = config.optim;
   optim.lr = 0.003;
   optim.warmup_steps = 2;
@@ -84,12 +84,12 @@ TEST(CliTwoPhase, TheSecondPhaseIsFullTrainingFromThatAdapter) {
                                       .seed = static_cast<std::uint64_t>(config.seed)});
   for (std::int64_t step = 0; step < kFirst; ++step) batches.next();
   std::vector<double> losses;
-  model.focus->mode = {.kind = AttentionMode::Kind::soft, .balance = Balance::carried};
+  focus.mode = {.kind = AttentionMode::Kind::soft, .balance = Balance::carried};
   for (std::int64_t step = 0; step < kSteps - kFirst; ++step)
     losses.push_back(training_step(adamw, {optim, 0, kSteps - kFirst}, step, 1, [&](int) {
                        const Batch batch = batches.next();
                        Variable loss = model.decoder->loss(batch.ids, batch.batch);
-                       model.focus->update_potentials();
+                       focus.update_potentials();
                        return loss;
                      }).loss);
 
@@ -112,25 +112,27 @@ TEST(CliTwoPhase, TheSecondPhaseIsFullTrainingFromThatAdapter) {
     });
   };
   expect_equal(*trained.decoder, *model.decoder);
-  ASSERT_TRUE(trained.focus);
-  expect_equal(*trained.focus, *model.focus);
+  ASSERT_TRUE(trained.focus());
+  expect_equal(*trained.focus(), focus);
 }
 
 TEST(CliTwoPhase, TheBaseKeepsItsBitsInTheFirstPhaseAndChangesInTheSecond) {
   RunConfig config = config_of(two_phase(cli().fresh("run")));
   NamedTensors before;
   {
-    Trainer trainer(config);
-    before = tensors_of(trainer.decoder());
-    EXPECT_FALSE(trainer.run({.stop_at = kFirst}).finished);
-    const NamedTensors after = tensors_of(trainer.decoder());
+    Session session = open_session(config);
+    before = tensors_of(*session.model().decoder);
+    TrainingCallbacks callbacks;
+    callbacks.should_stop = [&] { return session.steps() == kFirst; };
+    EXPECT_FALSE(run_training_in_folder(session, {}, callbacks).finished);
+    const NamedTensors after = tensors_of(*session.model().decoder);
     ASSERT_EQ(after.size(), before.size());
     for (std::size_t i = 0; i < before.size(); ++i)
       EXPECT_TRUE(same_bits(after[i].second, before[i].second)) << before[i].first;
   }
-  Trainer trainer(config);
-  EXPECT_TRUE(trainer.run({.resume = true}).finished);
-  const NamedTensors after = tensors_of(trainer.decoder());
+  Session session = open_session(config);
+  EXPECT_TRUE(run_training_in_folder(session, {.resume = true}).finished);
+  const NamedTensors after = tensors_of(*session.model().decoder);
   for (std::size_t i = 0; i < before.size(); ++i)
     EXPECT_FALSE(same_bits(after[i].second, before[i].second)) << before[i].first;
 }

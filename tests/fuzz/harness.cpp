@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "data/text/unicode.h"
+#include "data/files/utf8.h"
 
 namespace {
 

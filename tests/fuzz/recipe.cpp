@@ -9,6 +9,33 @@ namespace {
 
 using namespace focus;
 
+/// Sections of a run's recipe: settings of every type, without the table of mechanisms, which would
+/// bring the kernels along.
+struct Recipe {
+  Method method = Method::retrofit;
+  Compute compute = Compute::float32;
+  std::string base;
+  std::int64_t steps = 500;
+  ModelShape model;
+  DataConfig data;
+  FocusConfig focus;
+  TwoPhaseConfig two_phase;
+  LoraConfig lora;
+  OptimConfig optim;
+  void visit(auto&& f) {
+    f("method", method);
+    f("compute", compute);
+    f("base", base);
+    f("steps", steps, "", Range{1, 1e12});
+    f("model", model);
+    f("data", data);
+    f("focus", focus);
+    f("two_phase", two_phase);
+    f("lora", lora);
+    f("optim", optim);
+  }
+};
+
 /// Reads into a Config. What is accepted must survive being written and read again.
 template <class Config>
 void read(const std::string& text, const std::vector<std::string>& overrides, std::size_t size) {
@@ -33,7 +60,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     overrides.push_back(lines.substr(begin, end - begin));
     begin = end + 1;
   }
-  read<RunConfig>(text, overrides, size);
+  read<Recipe>(text, overrides, size);
   read<FocusConfig>(text, overrides, size);
   return 0;
 }

@@ -265,7 +265,6 @@ void read_all(const StoreReader& store, std::size_t bytes) {
   }
   for (const std::string& path : store.all_datasets()) {
     attempt([&] { store.text(path); });
-    attempt([&] { store.integers(path); });
     attempt([&] { store.tensor(path); });
   }
   for (const std::string& name : store.list("/")) {

@@ -1,5 +1,4 @@
-#include "data/text/token_file.h"
-
+#include "data/text/token_view.h"
 #include "tests/fuzz/harness.h"
 
 /// A token file. Its checksum keeps changed bytes from coming far, so it is opened without, too.

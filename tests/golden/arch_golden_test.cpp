@@ -86,7 +86,7 @@ TEST_P(DenseGolden, GreedyTokensWithACacheAndWithout) {
 TEST_P(DenseGolden, StaysCloseWithWeightsInBf16) {
   const GoldenFile file(GetParam());
   Decoder decoder = golden_decoder(folder_, *config_);
-  store_in_bf16(decoder);
+  freeze_matrices(decoder, MatrixForm::bf16);
   const auto ids = file.ids("input_ids");
   const Index batch = file.dims("input_ids").at(0);
   const NoGrad guard;

@@ -19,20 +19,22 @@ class Lora : public testing::TestWithParam<std::string> {
     const std::string base = "arch/" + std::filesystem::path(folder()).filename().string();
     const auto config = golden_config(base);
     if (!config) GTEST_SKIP() << base << ": its model_type is not supported";
-    decoder = std::make_unique<Decoder>(golden_decoder(base, *config));
-    lora = read_peft_adapter(golden_folder() / folder(), *decoder);
-    lora->compose();
+    model = golden_loaded(base, *config);
+    decoder = model.decoder.get();
+    model.put_on(read_peft_adapter(golden_folder() / folder(), *decoder));
+    lora = model.lora();
   }
   static std::string folder() { return folder_of(GetParam()); }
-  void expect_logits(const Decoder& model, const GoldenFile& file) const {
+  void expect_logits(const Decoder& of, const GoldenFile& file) const {
     const NoGrad guard;
     const auto dims = file.dims("input_ids");
-    const Tensor logits = model.logits(model.hidden_states(file.ids("input_ids"), dims[0])).value();
+    const Tensor logits = of.logits(of.hidden_states(file.ids("input_ids"), dims[0])).value();
     EXPECT_LE(relative_error(logits.span(), file.numbers("logits")), 1e-4);
   }
 
-  std::unique_ptr<Decoder> decoder;
-  std::unique_ptr<LoraModel> lora;
+  LoadedModel model;
+  Decoder* decoder = nullptr;
+  LoraModel* lora = nullptr;
 };
 
 TEST_P(Lora, LogitsAndGradientsAgree) {
@@ -59,12 +61,9 @@ TEST_P(Lora, MergedGivesTheSameLogits) {
 
 TEST_P(Lora, TrainingCurveAgrees) {
   const GoldenFile file(GetParam());
-  set_requires_grad(*lora, true);
-  NamedParameters parameters;
-  for_each_parameter(*lora, [&](const std::string& name, Variable& p) {
-    parameters.push_back({name, p});
-  });
-  run_curve(file, *decoder, parameters);
+  RunConfig run;
+  run.method = Method::lora;
+  const Session session = run_curve(file, run, std::move(model));
   const auto final = lora->tensors();
   EXPECT_EQ(final.size(), file.names("final").size());
   for (const auto& [name, value] : final)

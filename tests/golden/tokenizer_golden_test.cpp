@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "data/text/text.h"
+#include "data/files/read_file.h"
 #include "data/text/tokenizer.h"
 
 namespace focus {

@@ -18,20 +18,18 @@ TEST_P(RetrofitCurve, Agrees) {
   const std::string folder = model_folder(GetParam(), "_retrofit");
   const auto config = golden_config(folder);
   if (!config) GTEST_SKIP() << folder << ": its model_type is not supported";
-  Decoder decoder = golden_decoder(folder, *config);
+  LoadedModel model = golden_loaded(folder, *config);
+  RunConfig run;
+  run.focus = golden_focus_config(file);
   Rng rng(0);
-  FocusModel focus(golden_focus_config(file), config->hidden_size, config->num_hidden_layers, rng);
-  for (std::size_t i = 0; i < focus.layers().size(); ++i) {
-    focus.layers()[i].projection = file.tensor(fmt::format("initial/layers/{}/w_g", i));
-    focus.layers()[i].centroids = file.tensor(fmt::format("initial/layers/{}/centroids", i));
+  put_on_adapters(run, model, rng);
+  for (std::size_t i = 0; i < model.focus()->layers().size(); ++i) {
+    FocusLayer& layer = model.focus()->layers()[i];
+    layer.projection = file.tensor(fmt::format("initial/layers/{}/w_g", i));
+    layer.centroids = file.tensor(fmt::format("initial/layers/{}/centroids", i));
   }
-  focus.compose(decoder);
-  set_requires_grad(focus, true);
-  NamedParameters parameters;
-  for_each_parameter(focus, [&](const std::string& name, Variable& p) {
-    parameters.push_back({name, p});
-  });
-  run_curve(file, decoder, parameters);
+  Session session = run_curve(file, run, std::move(model));
+  FocusModel& focus = *session.model().focus();
   for (std::size_t i = 0; i < focus.layers().size(); ++i) {
     const std::string prefix = fmt::format("final/layers/{}/", i);
     expect_near(prefix + "w_g", focus.layers()[i].projection.value().span(),
@@ -46,13 +44,10 @@ TEST_P(FullCurve, Agrees) {
   const std::string folder = model_folder(GetParam(), "_full");
   const auto config = golden_config(folder);
   if (!config) GTEST_SKIP() << folder << ": its model_type is not supported";
-  Decoder decoder = golden_decoder(folder, *config);
-  set_requires_grad(decoder, true);
-  NamedParameters parameters;
-  for_each_parameter(decoder, [&](const std::string& name, Variable& p) {
-    parameters.push_back({name, p});
-  });
-  run_curve(file, decoder, parameters);
+  RunConfig run;
+  run.method = Method::full;
+  Session session = run_curve(file, run, golden_loaded(folder, *config));
+  Decoder& decoder = *session.model().decoder;
   std::size_t compared = 0;
   for_each_published(
       decoder, [](const Variable& p) { return p.value(); },

@@ -1,5 +1,6 @@
 #include "layers/weights.h"
 #include "tests/support/compare.h"
+#include "tests/support/map_source.h"
 #include "tests/support/random.h"
 #include "tests/support/tiny_model.h"
 
@@ -18,7 +19,7 @@ Variable& first_norm(Decoder& decoder) {
 
 Decoder decoder_in_bf16(const std::string& type) {
   Decoder decoder = tiny_decoder(type);
-  store_in_bf16(decoder);
+  freeze_matrices(decoder, MatrixForm::bf16);
   return decoder;
 }
 
@@ -27,9 +28,9 @@ TEST(Bf16Decoder, MatricesGoAndVectorsStay) {
     Decoder before = tiny_decoder(type), decoder = decoder_in_bf16(type);
     EXPECT_EQ(count_parameters(decoder), count_parameters(before));
     int matrices = 0;
-    for_each_parameter(decoder, [&](const std::string& name, Variable& p) {
-      EXPECT_EQ(p.in_bf16(), p.shape().rank() == 2) << name;
-      matrices += p.in_bf16();
+    for_each_parameter(decoder, [&](const std::string& name, const Weight& p) {
+      EXPECT_EQ(p.is_frozen_matrix(), p.shape().rank() == 2) << name;
+      matrices += p.is_frozen_matrix();
     });
     const ModelConfig& c = decoder.config();
     EXPECT_EQ(matrices, 1 + c.learned_positions + !c.tie_word_embeddings + 3 * (6 + c.gated_mlp));
@@ -81,13 +82,51 @@ TEST(Bf16Decoder, BitsDoNotDependOnThreads) {
   }
 }
 
+/// What an action on a frozen decoder is refused with.
+template <class F>
+std::string refusal(F&& action) {
+  try {
+    action();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
 TEST(Bf16Decoder, CannotBeTrainedOrPublished) {
   Decoder decoder = decoder_in_bf16("gpt2");
-  EXPECT_THROW(set_requires_grad(decoder, true), std::invalid_argument);
-  EXPECT_THROW(for_each_published(
-                   decoder, [](const Variable& p) { return p.value(); },
-                   [](const std::string&, const Tensor&) {}),
-               std::invalid_argument);
+  EXPECT_EQ(refusal([&] { set_requires_grad(decoder, true); }),
+            "set_requires_grad: the weight embed_tokens.weight [37, 24] is stored in bf16, so "
+            "frozen");
+  set_requires_grad(decoder, false);
+  EXPECT_EQ(refusal([&] {
+              for_each_published(
+                  decoder, [](const Variable& p) { return p.value(); },
+                  [](const std::string&, const Tensor&) {});
+            }),
+            "value: the weight embed_tokens.weight [37, 24] is stored in bf16; load the model with "
+            "compute float32");
+}
+
+TEST(Bf16Decoder, IsLoadedMatrixByMatrix) {
+  for (const std::string& type : kTypes) {
+    Decoder original = tiny_decoder(type), frozen = decoder_in_bf16(type);
+    std::map<std::string, Tensor> tensors;
+    for_each_published(
+        original, [](const Variable& p) { return p.value(); },
+        [&](const std::string& name, const Tensor& tensor) { tensors[name] = tensor; });
+    Decoder loaded(original.config());
+    Index numbers = 0;
+    load_weights(
+        loaded, MapSource(tensors),
+        [&](const std::string&, const Tensor& value) { numbers += value.size(); },
+        MatrixForm::bf16);
+    EXPECT_EQ(numbers, count_parameters(original));
+    const auto ids = random_ids(20, 37, 1);
+    EXPECT_TRUE(
+        same_bits(loaded.hidden_states(ids, 1).value(), frozen.hidden_states(ids, 1).value()))
+        << type;
+  }
 }
 
 }  // namespace

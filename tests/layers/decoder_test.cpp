@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 #include <numbers>
+#include <thread>
 
 #include "autograd/gemm/gemm.h"
 #include "tests/support/compare.h"
@@ -269,7 +270,7 @@ TEST(Dropout, StandsWhereGpt2HasIt) {
   const Tensor without = decoder.hidden_states(ids, 2).value();
   decoder.dropout = 0.25;
   EXPECT_TRUE(same_bits(decoder.hidden_states(ids, 2).value(), without)) << "without a key";
-  decoder.dropout_key = 11;
+  const TrainingPass pass(decoder, 11);
 
   std::map<std::string, Variable> parameters;
   for_each_parameter(decoder, [&](const std::string& name, Variable& p) { parameters[name] = p; });
@@ -294,8 +295,29 @@ TEST(Dropout, StandsWhereGpt2HasIt) {
                                      block.input_layernorm.eps);
   EXPECT_TRUE(same_bits(decoder.hidden_states(ids, 2).value(), wanted.value()));
   EXPECT_FALSE(same_bits(wanted.value(), without));
-  decoder.dropout_key = 12;
-  EXPECT_FALSE(same_bits(decoder.hidden_states(ids, 2).value(), wanted.value()));
+  {
+    const TrainingPass other(decoder, 12);
+    EXPECT_FALSE(same_bits(decoder.hidden_states(ids, 2).value(), wanted.value()));
+  }
+  EXPECT_TRUE(same_bits(decoder.hidden_states(ids, 2).value(), wanted.value()));
+}
+
+TEST(Decoder, ThreadsMayShareIt) {
+  // Each asks for a longer rotary table than the one before, while others read theirs.
+  const Decoder decoder = tiny_decoder("llama"), other = tiny_decoder("llama");
+  const Ids ids = random_ids(100, 37, 1);
+  const auto states = [&](const Decoder& of, int length) {
+    const NoGrad guard;
+    return of.hidden_states(std::span(ids).first(static_cast<std::size_t>(length)), 1).value();
+  };
+  std::vector<std::thread> threads;
+  std::vector<Tensor> found(5);
+  for (int i = 0; i < 5; ++i)
+    threads.emplace_back(
+        [&, i] { found[static_cast<std::size_t>(i)] = states(decoder, 20 * (i + 1)); });
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < 5; ++i)
+    EXPECT_TRUE(same_bits(found[static_cast<std::size_t>(i)], states(other, 20 * (i + 1)))) << i;
 }
 
 TEST(Initialise, Statistics) {

@@ -1,38 +1,15 @@
 #include "layers/weights.h"
 
-#include <cstring>
 #include <map>
 
 #include "tests/support/compare.h"
+#include "tests/support/map_source.h"
 #include "tests/support/random.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_model.h"
 
 namespace focus {
 namespace {
-
-/// Named tensors in memory.
-class MapSource : public TensorSource {
- public:
-  explicit MapSource(std::map<std::string, Tensor> tensors) : tensors_(std::move(tensors)) {
-    for (const auto& [name, tensor] : tensors_)
-      infos_.push_back({name,
-                        {tensor.shape().dims().begin(), tensor.shape().dims().end()},
-                        kRealIsDouble ? Dtype::f64 : Dtype::f32,
-                        kRealIsDouble ? "F64" : "F32"});
-  }
-  const std::vector<TensorInfo>& tensors() const override { return infos_; }
-  void read_raw(std::string_view name, std::vector<std::byte>& bytes) const override {
-    const Tensor& tensor = tensors_.at(std::string(name));
-    bytes.resize(tensor.span().size_bytes());
-    std::memcpy(bytes.data(), tensor.data(), bytes.size());
-  }
-  std::string describe() const override { return "some/model"; }
-
- private:
-  std::map<std::string, Tensor> tensors_;
-  std::vector<TensorInfo> infos_;
-};
 
 std::map<std::string, Tensor> published(Decoder& decoder) {
   std::map<std::string, Tensor> tensors;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "optim/training_step.h"
+#include "focus/train/session.h"
 #include "tests/support/golden_model.h"
 
 // Training curves of PyTorch's AdamW in golden files: tokens, losses, grad_norms, learning_rates
@@ -21,20 +21,21 @@ inline OptimConfig optim_config(const GoldenFile& file) {
   return config;
 }
 
-/// Runs the file's batches and compares the curves.
-inline void run_curve(const GoldenFile& file, const Decoder& decoder, NamedParameters parameters) {
-  const OptimConfig config = optim_config(file);
-  AdamW adamw(std::move(parameters), config);
+/// Runs the file's batches through a session and compares the curves. `model` has its adapters on.
+inline Session run_curve(const GoldenFile& file, RunConfig config, LoadedModel model) {
   const auto dims = file.dims("tokens");  // [steps, batch, seq_len]
-  const auto tokens = file.ids("tokens");
   const auto losses = file.numbers("losses"), norms = file.numbers("grad_norms"),
              rates = file.numbers("learning_rates");
-  const auto size = static_cast<std::size_t>(dims[1] * dims[2]);
+  config.steps = dims[0];
+  config.optim = optim_config(file);
+  config.data.batch = dims[1];
+  config.data.context = dims[2];
+  const auto vocab_size = static_cast<std::int32_t>(model.decoder->config().vocab_size);
+  Batches batches(TokenView(TokenFile::from_tokens(file.ids("tokens"), {}, vocab_size)),
+                  {.batch = dims[1], .context = dims[2], .shuffle = false});
+  Session session(config, std::move(model), {.train = std::move(batches)});
   for (std::size_t step = 0; step < losses.size(); ++step) {
-    const auto ids = std::span(tokens).subspan(step * size, size);
-    const StepResult result =
-        training_step(adamw, {config, 0, dims[0]}, static_cast<std::int64_t>(step), 1,
-                      [&](int) { return decoder.loss(ids, dims[1]); });
+    const StepResult result = session.step().result;
     EXPECT_NEAR(result.loss, losses[step], 1e-5 * losses[step]) << "loss at step " << step;
     EXPECT_NEAR(result.grad_norm, norms[step], 1e-3 * norms[step])
         << "gradient norm at step " << step;
@@ -42,6 +43,16 @@ inline void run_curve(const GoldenFile& file, const Decoder& decoder, NamedParam
     EXPECT_EQ(static_cast<float>(result.lr), static_cast<float>(rates[step]))
         << "learning rate at step " << step;
   }
+  return session;
+}
+
+/// A golden folder's decoder as a model that a session takes.
+inline LoadedModel golden_loaded(const std::string& folder, const ModelConfig& config) {
+  LoadedModel model;
+  model.where = folder;
+  model.decoder = std::make_unique<Decoder>(config);
+  load_weights(*model.decoder, *open_safetensors_folder(golden_folder() / folder));
+  return model;
 }
 
 inline void expect_near(const std::string& name, std::span<const Real> actual,

@@ -50,7 +50,7 @@ TEST(ComparePlan, RunsSweepsAndSeeds) {
   EXPECT_EQ(plan.runs[6].config.data.context, 32);
   EXPECT_EQ(plan.runs[6].config.data.train, std::vector<std::string>{"a.txt"});
   EXPECT_EQ(plan.runs[6].config.optim.lr, 0.5);
-  EXPECT_EQ(plan.config.eval.stride, 16);
+  EXPECT_EQ(plan.config.eval.settings.stride, 16);
 }
 
 TEST(ComparePlan, OverridesWinInEveryRun) {
@@ -59,7 +59,7 @@ TEST(ComparePlan, OverridesWinInEveryRun) {
   ASSERT_EQ(plan.runs.size(), 5u);
   for (const PlannedRun& run : plan.runs) EXPECT_EQ(run.config.data.context, 16);
   EXPECT_EQ(plan.config.out, "elsewhere");
-  EXPECT_EQ(plan.config.eval.stride, 8);
+  EXPECT_EQ(plan.config.eval.settings.stride, 8);
 }
 
 TEST(ComparePlan, AGlobalSweepCrossesEveryRunAndARunsOwnAxisReplacesIt) {
@@ -116,9 +116,9 @@ TEST(ComparePlan, ARunIsEvaluatedWithWhatItHas) {
   RunConfig config;
   config.method = Method::full;
   EXPECT_EQ(attentions_of(words, config), (Words{"dense", "sparq:32"}));
-  config.attention = AttentionChoice::window;
+  config.attention = {"window"};
   EXPECT_EQ(attentions_of(words, config), (Words{"dense", "trained", "sparq:32"}));
-  config.attention = AttentionChoice::focus;
+  config.attention = {"focus"};
   config.focus.num_groups = 4;
   EXPECT_EQ(attentions_of(words, config),
             (Words{"dense", "local", "soft", "hard:1", "focus", "sparq:32"}));
@@ -134,7 +134,7 @@ TEST(ComparePlan, AttentionsThatCannotBeAreNamed) {
   EXPECT_NE(error_with("[soft, hard:2]").find("run full: it has nothing of eval.attentions"),
             std::string::npos);
   EXPECT_EQ(read_compare_plan(kText, "c.yaml", {"eval.attentions=dense,sparq:32:rank=8"})
-                .config.eval.attentions,
+                .config.eval.settings.attentions,
             (Words{"dense", "sparq:32:rank=8"}));
 }
 
@@ -165,8 +165,8 @@ TEST(PaperRecipes, AreThePapersAblations) {
             (std::vector<int>{3, 5, 10, 20}));
   EXPECT_EQ(compared("routing_dim.yaml", &FocusConfig::routing_dim),
             (std::vector<int>{768, 128, 32, 16}));
-  EXPECT_EQ(paper_plan(kPaper / "top_k.yaml").config.eval.attentions,
-            (Words{"dense", "local", "soft", "hard:1", "hard:2", "hard:3", "hard:4"}));
+  EXPECT_EQ(paper_plan(kPaper / "top_k.yaml").config.eval.settings.attentions,
+            (Words{"dense", "local", "focus:gate=drop", "focus:gate=keep"}));
 }
 
 TEST(PaperRecipes, AllCanRun) {
@@ -187,7 +187,7 @@ TEST(PaperRecipes, AllCanRun) {
       EXPECT_EQ(run.config.base, "base.h5") << run.name;
       EXPECT_EQ(run.config.steps, entry.path().stem() == "dominance" ? 400 : 4000) << run.name;
       // Perplexities of other contexts than the trained one say little.
-      EXPECT_EQ(run.config.data.context, plan.config.eval.context) << run.name;
+      EXPECT_EQ(run.config.data.context, plan.config.eval.settings.context) << run.name;
     }
   }
   EXPECT_GE(comparisons, 8u);
@@ -198,8 +198,8 @@ TEST(PaperRecipes, MethodsAreThoseOfTheTables) {
   for (const PlannedRun& run : paper_plan(kPaper / "methods.yaml").runs) {
     if (run.config.seed != 1) continue;
     names.push_back(run.name);
-    EXPECT_EQ(run.config.rival().has_value(),
-              run.config.attention != AttentionChoice::dense && !run.config.has_focus())
+    EXPECT_EQ(run.config.mechanism().has_value(),
+              run.config.attention.name != "dense" && !run.config.has_focus())
         << run.name;
   }
   EXPECT_EQ(names,

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "autograd/gemm/gemm.h"
+#include "autograd/ops.h"
 #include "tests/support/compare.h"
 #include "tests/support/gradcheck.h"
 
@@ -25,11 +26,7 @@ Tensor rounded(const Tensor& x) {
   return y;
 }
 
-Variable in_bf16(const Tensor& weight) {
-  Variable variable(weight.clone());
-  variable.store_in_bf16();
-  return variable;
-}
+Weight in_bf16(const Tensor& matrix) { return FrozenMatrix(matrix, MatrixForm::bf16); }
 
 struct Rounding {
   std::uint32_t from;
@@ -167,7 +164,8 @@ TEST(Bf16Product, CountsItsMultiplyAdds) {
 
 TEST(Bf16Weight, LinearAndItsGradient) {
   const Tensor x = randn({2, 5, 33}, 1), w = randn({19, 33}, 2), b = randn({19}, 3);
-  const Variable input = leaf(x), bias = leaf(b), weight = in_bf16(w);
+  const Variable input = leaf(x), bias = leaf(b);
+  const Weight weight = in_bf16(w);
   const Variable y = linear(input, weight, bias);
   ASSERT_EQ(y.shape(), (Shape{2, 5, 19}));
   Tensor expected = reference(x.reshape({10, 33}), w, true);
@@ -215,26 +213,40 @@ TEST(Bf16Weight, CrossEntropyAndItsGradient) {
 
 TEST(Bf16Weight, TakesHalfTheMemory) {
   const std::size_t before = pool_stats().live;
-  Variable w(randn({512, 256}, 1));
+  Weight w(randn({512, 256}, 1));
   const std::size_t in_real = pool_stats().live - before;
-  w.store_in_bf16();
+  EXPECT_EQ(w.bytes(), in_real);
+  w.freeze(MatrixForm::bf16);
   EXPECT_EQ((pool_stats().live - before) * sizeof(Real), in_real * sizeof(Bf16));
+  EXPECT_EQ(w.bytes() * sizeof(Real), in_real * sizeof(Bf16));
   EXPECT_EQ(w.shape(), (Shape{512, 256}));
   EXPECT_TRUE(w.defined());
-  w.store_in_bf16();  // stays as it is
-  EXPECT_TRUE(w.in_bf16());
+  w.freeze(MatrixForm::bf16);  // stays as it is
+  EXPECT_EQ(w.form(), MatrixForm::bf16);
 }
 
 TEST(Bf16Weight, IsFrozenAndRefusedElsewhere) {
-  Variable w = in_bf16(randn({4, 4}, 1));
+  Weight w = in_bf16(randn({4, 4}, 1));
   EXPECT_THROW(w.set_requires_grad(true), std::invalid_argument);
   EXPECT_NO_THROW(w.set_requires_grad(false));
   EXPECT_THROW(w.value(), std::invalid_argument);
   EXPECT_THROW(w.mutable_value(), std::invalid_argument);
-  EXPECT_THROW(tanh(w), std::invalid_argument);
+  EXPECT_THROW(tanh(w.variable()), std::invalid_argument);
   EXPECT_THROW(linear(randn({2, 5}, 1), w, {}), std::invalid_argument);
-  EXPECT_THROW(leaf(randn({4, 4}, 1)).store_in_bf16(), std::invalid_argument);
-  EXPECT_THROW(Variable(randn({4}, 1)).store_in_bf16(), std::invalid_argument);
+  EXPECT_THROW(Weight(leaf(randn({4, 4}, 1))).freeze(MatrixForm::bf16), std::invalid_argument);
+  EXPECT_THROW(Weight(randn({4}, 1)).freeze(MatrixForm::bf16), std::invalid_argument);
+}
+
+TEST(Bf16Weight, ErrorsSayWhatIsStoredHow) {
+  const Weight w = in_bf16(randn({4, 4}, 1));
+  try {
+    w.variable("layers.0.mlp.up_proj.weight");
+    FAIL();
+  } catch (const std::invalid_argument& error) {
+    EXPECT_STREQ(error.what(),
+                 "value: the weight layers.0.mlp.up_proj.weight [4, 4] is stored in bf16; load the "
+                 "model with compute float32");
+  }
 }
 
 }  // namespace

@@ -25,24 +25,18 @@ void save(CheckpointFolder& checkpoints, std::int64_t step, Index numbers = 10) 
   checkpoints.publish(step);
 }
 
-TEST(CheckpointFolder, KeepsTheNewestAndTheBest) {
+TEST(CheckpointFolder, KeepsTheNewest) {
   const TempFolder folder;
   CheckpointFolder checkpoints(folder / "run/checkpoints", 2);
   EXPECT_FALSE(checkpoints.latest());
-  EXPECT_FALSE(checkpoints.best());
   EXPECT_EQ(checkpoints.path_for(120), folder / "run/checkpoints/step_000120.h5");
-  for (const std::int64_t step : {10, 20, 30, 40, 1'234'567}) {
-    save(checkpoints, step);
-    if (step == 20) checkpoints.mark_best(20);
-  }
+  for (const std::int64_t step : {10, 20, 30, 40, 1'234'567}) save(checkpoints, step);
   EXPECT_FALSE(fs::exists(checkpoints.path_for(10)));
-  EXPECT_TRUE(fs::exists(checkpoints.path_for(20)));
   EXPECT_FALSE(fs::exists(checkpoints.path_for(30)));
   EXPECT_TRUE(fs::exists(checkpoints.path_for(40)));
   EXPECT_EQ(checkpoints.latest(), checkpoints.path_for(1'234'567));
-  EXPECT_EQ(checkpoints.best(), checkpoints.path_for(20));
   EXPECT_EQ(read_text(checkpoints.path() / "latest"), "step_1234567.h5\n");
-  EXPECT_EQ(files_in(checkpoints.path()), 5u);  // three checkpoints, latest, best
+  EXPECT_EQ(files_in(checkpoints.path()), 3u);  // two checkpoints and latest
 }
 
 TEST(CheckpointFolder, NewerOnesOfAnAbandonedRunStay) {
@@ -92,7 +86,6 @@ TEST(CheckpointFolder, RefusesWrongUse) {
               HasSubstr("Not a directory"));
   CheckpointFolder checkpoints(folder.path(), 1);
   EXPECT_THAT(error_of([&] { checkpoints.publish(5); }), HasSubstr("commit it before"));
-  EXPECT_THAT(error_of([&] { checkpoints.mark_best(5); }), HasSubstr("commit it before"));
   EXPECT_THAT(error_of([&] { checkpoints.path_for(-1); }), HasSubstr("no step -1"));
 }
 

@@ -147,22 +147,19 @@ TEST_F(HostileStore, ShapeBomb) {
               HasSubstr("object '/b': declares 4400000000000 bytes but stores 0"));
 }
 
+/// How a bomb is packed.
+void deflate(hid_t create) {
+  const hsize_t chunk = 1000;
+  H5Pset_chunk(create, 1, &chunk);
+  H5Pset_deflate(create, 9);
+}
+
 TEST_F(HostileStore, CompressedShapeBomb) {
-  const auto deflate = [](hid_t create) {
-    const hsize_t chunk = 1000;
-    H5Pset_chunk(create, 1, &chunk);
-    H5Pset_deflate(create, 9);
-  };
-  EXPECT_THAT(error_after([&](hid_t f) { add(f, "/b", H5T_IEEE_F32LE, {300'000}, deflate); }),
+  EXPECT_THAT(error_after([](hid_t f) { add(f, "/b", H5T_IEEE_F32LE, {300'000}, deflate); }),
               HasSubstr("object '/b': declares 1200000 bytes but stores 0"));
 }
 
 TEST_F(HostileStore, ManySmallerBombs) {
-  const auto deflate = [](hid_t create) {
-    const hsize_t chunk = 1000;
-    H5Pset_chunk(create, 1, &chunk);
-    H5Pset_deflate(create, 9);
-  };
   EXPECT_THAT(error_after([&](hid_t f) {
                 const std::string digits(32, '0');
                 for (int i = 0; i < 500; ++i) {

@@ -4,8 +4,8 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include "data/files/utf8.h"
 #include "data/text/piece_cache.h"
-#include "data/text/unicode.h"
 
 namespace focus {
 namespace {

@@ -8,6 +8,8 @@
 #include <numeric>
 
 #include "data/files/checksum.h"
+#include "data/text/token_view.h"
+#include "data/text/tokenize.h"
 #include "tests/support/temp_folder.h"
 
 namespace focus {

@@ -6,6 +6,7 @@
 
 #include <bit>
 
+#include "focus/attention/pair_counts.h"
 #include "focus/attention/sparse_attention.h"
 #include "tests/support/attention_case.h"
 #include "tests/support/gradcheck.h"

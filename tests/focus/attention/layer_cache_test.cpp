@@ -4,6 +4,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "autograd/gemm/gemm.h"
+#include "focus/attention/pair_counts.h"
 #include "focus/attention/sparse_attention.h"
 #include "tests/support/attention_case.h"
 

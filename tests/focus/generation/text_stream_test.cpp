@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "data/text/unicode.h"
+#include "data/files/utf8.h"
 
 namespace focus {
 namespace {

@@ -47,7 +47,7 @@ TEST_P(LoraOf, StartsAsTheBaseAndIsMergedToWhatItComputes) {
   const Tensor base = logits_of(decoder);
   Rng rng(3);
   LoraModel lora({.r = 3, .alpha = 2}, decoder, rng);
-  lora.compose();
+  lora.compose(decoder);
   EXPECT_TRUE(same_bits(logits_of(decoder), base)) << "B = 0 must add nothing";
   fill(lora);
   const Tensor adapted = logits_of(decoder);
@@ -108,9 +108,9 @@ TEST_P(LoraOf, FilesGiveTheSameAdapter) {
   const TempFolder folder;
   write_peft_adapter(folder.path(), lora, "base");
   const auto again = read_peft_adapter(folder.path(), decoder);
-  again->compose();
+  again->compose(decoder);
   const Tensor read = logits_of(decoder);
-  lora.compose();
+  lora.compose(decoder);
   EXPECT_TRUE(same_bits(read, logits_of(decoder)));
 }
 
@@ -122,15 +122,16 @@ TEST(Lora, DropoutFollowsItsKeyAlone) {
   Rng rng(3);
   LoraModel lora({.dropout = 0.5}, decoder, rng);
   fill(lora);
-  lora.compose();
+  lora.compose(decoder);
   const Tensor without = logits_of(decoder);
-  decoder.dropout_key = 7;
-  const Tensor seven = logits_of(decoder);
-  EXPECT_TRUE(same_bits(logits_of(decoder), seven));
+  const auto dropped = [&](std::uint64_t key) {
+    const TrainingPass pass(decoder, key);
+    return logits_of(decoder);
+  };
+  const Tensor seven = dropped(7);
+  EXPECT_TRUE(same_bits(dropped(7), seven));
   EXPECT_FALSE(same_bits(seven, without));
-  decoder.dropout_key = 8;
-  EXPECT_FALSE(same_bits(logits_of(decoder), seven));
-  decoder.dropout_key.reset();
+  EXPECT_FALSE(same_bits(dropped(8), seven));
   EXPECT_TRUE(same_bits(logits_of(decoder), without));
 }
 
@@ -168,11 +169,11 @@ TEST(Lora, AConfigThatIsNotSupportedIsRefusedByName) {
 TEST(Lora, AFrozenBaseInBf16LetsGradientsThrough) {
   if constexpr (sizeof(Real) == 8) GTEST_SKIP() << "bf16 is for the float build";
   Decoder decoder = tiny_decoder("llama");
-  store_in_bf16(decoder);
+  freeze_matrices(decoder, MatrixForm::bf16);
   Rng rng(3);
   LoraModel lora({}, decoder, rng);
   fill(lora);
-  lora.compose();
+  lora.compose(decoder);
   set_requires_grad(lora, true);
   backward(decoder.loss(some_ids(20), 2));
   for_each_parameter(

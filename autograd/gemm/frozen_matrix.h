@@ -1,0 +1,56 @@
+#pragma once
+
+#include <memory>
+
+#include "autograd/tensor.h"
+
+namespace focus {
+
+/// How the numbers of a frozen matrix may be stored. A further form is a line here, a MatrixStorage
+/// in frozen_matrix.cpp and a line in store_matrix() there; no op and no layer knows them.
+enum class MatrixForm {
+  bf16,  // half the memory of floats; both operands of a product are rounded to bf16
+};
+const char* name_of(MatrixForm form);
+
+/// The numbers of a matrix [rows, cols] in some form, and all that can be asked of them. The
+/// products' bits do not depend on the number of threads.
+class MatrixStorage {
+ public:
+  explicit MatrixStorage(const Shape& shape) : shape_(shape) {}
+  virtual ~MatrixStorage() = default;
+  MatrixStorage(const MatrixStorage&) = delete;
+  MatrixStorage& operator=(const MatrixStorage&) = delete;
+
+  const Shape& shape() const { return shape_; }
+  virtual MatrixForm form() const = 0;
+  virtual std::size_t bytes() const = 0;
+  /// to[cols] = row i
+  virtual void row(Index i, Real* to) const = 0;
+  /// y[m, rows] = x[m, cols] Wᵀ
+  virtual void gemm_nt(Index m, const Real* x, Real* y) const = 0;
+  /// dx[m, cols] = dy[m, rows] W
+  virtual void gemm(Index m, const Real* dy, Real* dx) const = 0;
+
+ private:
+  Shape shape_;
+};
+
+/// A matrix that never changes and takes no gradient; copies share it.
+class FrozenMatrix {
+ public:
+  FrozenMatrix() = default;  // undefined
+  /// Throws std::invalid_argument where `values` is no matrix.
+  FrozenMatrix(const Tensor& values, MatrixForm form);
+  /// Numbers that lie elsewhere: in a file that is mapped into memory.
+  explicit FrozenMatrix(std::shared_ptr<const MatrixStorage> storage)
+      : storage_(std::move(storage)) {}
+
+  bool defined() const { return storage_ != nullptr; }
+  const MatrixStorage* operator->() const { return storage_.get(); }
+
+ private:
+  std::shared_ptr<const MatrixStorage> storage_;
+};
+
+}  // namespace focus

@@ -1,0 +1,39 @@
+#include "autograd/weight.h"
+
+#include "autograd/check.h"
+
+namespace focus {
+namespace {
+
+/// "weight layers.0.mlp.up_proj.weight [40, 24]"
+std::string described(const std::string& name, const Shape& shape) {
+  return name.empty() ? fmt::format("weight {}", shape) : fmt::format("weight {} {}", name, shape);
+}
+
+}  // namespace
+
+void Weight::set_requires_grad(bool wanted, const std::string& name) {
+  if (!is_frozen_matrix()) return variable_.set_requires_grad(wanted);
+  check(!wanted, "set_requires_grad: the {} is stored in {}, so frozen", described(name, shape()),
+        name_of(frozen_->form()));
+}
+
+void Weight::freeze(MatrixForm form) {
+  if (is_frozen_matrix()) {
+    check(frozen_->form() == form, "freeze: the weight {} is stored in {} already", shape(),
+          name_of(frozen_->form()));
+    return;
+  }
+  check(!requires_grad(), "freeze: the weight {} is trained; only frozen ones go to {}", shape(),
+        name_of(form));
+  frozen_ = FrozenMatrix(variable_.value(), form);
+  variable_ = Variable();
+}
+
+void Weight::refuse(const std::string& name) const {
+  throw std::invalid_argument(
+      fmt::format("value: the {} is stored in {}; load the model with compute float32",
+                  described(name, shape()), name_of(frozen_->form())));
+}
+
+}  // namespace focus

@@ -1,0 +1,128 @@
+# How the targets of this project are made; nothing of this is forced on whoever links them.
+
+configure_file(${PROJECT_SOURCE_DIR}/cmake/version.h.in
+  ${PROJECT_BINARY_DIR}/generated/autograd/version.h @ONLY)
+
+# What every target of ours is compiled with. Eigen's own threads stay off: its results depend on
+# their number, while our fixed chunks around its one-thread products do not.
+add_library(focus_options INTERFACE)
+target_compile_options(focus_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -march=${FOCUS_ARCH} -fno-math-errno)
+if(FOCUS_WERROR)
+  target_compile_options(focus_options INTERFACE -Werror)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  # So that ccache can follow a precompiled header; and a source that is included by another is no
+  # header, whose types must not use an unnamed namespace.
+  target_compile_options(focus_options INTERFACE -fpch-preprocess -Wno-subobject-linkage)
+endif()
+target_compile_definitions(focus_options INTERFACE EIGEN_DONT_PARALLELIZE)
+target_include_directories(focus_options INTERFACE
+  ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
+target_link_libraries(focus_options INTERFACE Eigen3::Eigen OpenMP::OpenMP_CXX)
+if(FOCUS_SANITIZE)
+  target_compile_options(focus_options INTERFACE
+    -fsanitize=${FOCUS_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(focus_options INTERFACE -fsanitize=${FOCUS_SANITIZE})
+endif()
+
+# focus_unity(<size> <folder> [APART <file>...]): the folder's sources are compiled <size> at a
+# time (what each of them instantiates from the same headers is most of the compiler's work). APART
+# are those whose helpers are named as another's.
+function(focus_unity size folder)
+  cmake_parse_arguments(arg "" "" "APART" ${ARGN})
+  list(TRANSFORM arg_APART PREPEND ${PROJECT_SOURCE_DIR}/${folder}/)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
+  list(REMOVE_ITEM sources ${arg_APART} "")
+  string(REPLACE "/" "_" group ${folder})
+  set(n 0)
+  foreach(source ${sources})
+    math(EXPR part "${n} / ${size}")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group}_${part})
+    math(EXPR n "${n} + 1")
+  endforeach()
+endfunction()
+
+# Optimised for the compiler's time: what only parses, prints and calls.
+set(focus_light_options $<$<CONFIG:Release>:-O1>)
+
+# What all targets have in common. The precompiled header of `precompiled`, if that is given.
+function(focus_compile target)
+  cmake_parse_arguments(arg "" "PRECOMPILED" "" ${ARGN})
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:focus_options>)
+  if(FOCUS_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  endif()
+  if(arg_PRECOMPILED)
+    target_precompile_headers(${target} REUSE_FROM ${arg_PRECOMPILED})
+  endif()
+endfunction()
+
+# focus_library(<name> FOLDERS ... [NEEDS <our libraries>] [SHOWS <packages in its headers>]
+# [USES <other packages>] [SAME <regex>] [ONE_PRECISION] [LIGHT]): one static library, target
+# focus_<name>, of all sources in its folders, and its twin focus_<name>_f64 in which Real is double
+# (for the tests), unless ONE_PRECISION. Sources that SAME matches do not know Real: they are
+# compiled once for both (tests/one_precision.sh watches over that).
+function(focus_library name)
+  cmake_parse_arguments(arg "ONE_PRECISION;LIGHT" "SAME;PRECOMPILED" "FOLDERS;NEEDS;SHOWS;USES"
+    ${ARGN})
+  set(sources)
+  foreach(folder ${arg_FOLDERS})
+    file(GLOB found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
+    list(APPEND sources ${found})
+  endforeach()
+  list(FILTER sources EXCLUDE REGEX "/main.cpp$")
+  set(focus_${name}_sources ${sources} PARENT_SCOPE)
+  set(focus_${name}_packages ${arg_SHOWS} ${arg_USES} PARENT_SCOPE)
+  set(precompiled)
+  if(arg_PRECOMPILED)
+    set(precompiled PRECOMPILED ${arg_PRECOMPILED})
+  endif()
+  if(arg_SAME)
+    set(same ${sources})
+    list(FILTER same INCLUDE REGEX ${arg_SAME})
+    list(FILTER sources EXCLUDE REGEX ${arg_SAME})
+    add_library(focus_${name}_same OBJECT ${same})
+    set_target_properties(focus_${name}_same PROPERTIES POSITION_INDEPENDENT_CODE
+      "${CMAKE_POSITION_INDEPENDENT_CODE}")
+    focus_compile(focus_${name}_same ${precompiled})
+    target_link_libraries(focus_${name}_same PRIVATE ${arg_SHOWS} ${arg_USES})
+    list(TRANSFORM arg_NEEDS PREPEND focus_ OUTPUT_VARIABLE needs)
+    target_link_libraries(focus_${name}_same PRIVATE ${needs})
+    list(APPEND sources $<TARGET_OBJECTS:focus_${name}_same>)
+  endif()
+  set(suffixes "-")
+  if(FOCUS_TESTS AND NOT arg_ONE_PRECISION)
+    list(APPEND suffixes "_f64")
+  endif()
+  foreach(item ${suffixes})
+    string(REPLACE "-" "" suffix "${item}")
+    set(target focus_${name}${suffix})
+    add_library(${target} STATIC ${sources})
+    focus_compile(${target} ${precompiled})
+    target_compile_features(${target} PUBLIC cxx_std_20)
+    target_link_libraries(${target} PUBLIC ${arg_SHOWS} PRIVATE ${arg_USES} OpenMP::OpenMP_CXX)
+    foreach(need ${arg_NEEDS})
+      target_link_libraries(${target} PUBLIC focus_${need}${suffix})
+    endforeach()
+    if(suffix)
+      target_compile_definitions(${target} PUBLIC FOCUS_REAL_DOUBLE)
+    endif()
+    if(arg_LIGHT)
+      target_compile_options(${target} PRIVATE ${focus_light_options})
+    endif()
+  endforeach()
+endfunction()
+
+# What most sources include. The twins take it too: nothing in it knows Real.
+set(focus_common_headers
+  <algorithm> <array> <cmath> <cstddef> <cstdint> <cstring> <filesystem> <functional> <limits>
+  <map> <memory> <numeric> <optional> <set> <span> <stdexcept> <string> <string_view> <utility>
+  <vector> <fmt/format.h> <nlohmann/json.hpp>)
+file(WRITE ${PROJECT_BINARY_DIR}/generated/precompiled.cpp.new "// Holds a precompiled header.\n")
+configure_file(${PROJECT_BINARY_DIR}/generated/precompiled.cpp.new
+  ${PROJECT_BINARY_DIR}/generated/precompiled.cpp COPYONLY)
+add_library(focus_precompiled OBJECT ${PROJECT_BINARY_DIR}/generated/precompiled.cpp)
+focus_compile(focus_precompiled)
+target_link_libraries(focus_precompiled PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
+target_precompile_headers(focus_precompiled PRIVATE ${focus_common_headers})

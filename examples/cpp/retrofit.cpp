@@ -1,0 +1,39 @@
+// Puts Focus onto a model of transformers, trains it for 50 steps, and prints what dense, soft and
+// hard attention make of a text:
+//   retrofit MODEL_FOLDER TRAIN.txt UNSEEN.txt
+#include <fmt/format.h>
+#include <focus/focus.h>
+
+int main(int argc, char** argv) try {
+  if (argc != 4) throw std::runtime_error("wanted: retrofit MODEL_FOLDER TRAIN.txt UNSEEN.txt");
+
+  focus::RunConfig config;  // what a recipe of `focus train` says; the rest are its defaults
+  config.base = argv[1];
+  config.data.train = {argv[2]};
+  config.data.document_separator = "<|endoftext|>";
+  config.data.context = 128;
+  config.steps = 50;
+  config.optim.warmup_steps = 5;
+  config.focus.local_window = 16;  // narrow, so that a short text has distant pairs
+
+  focus::Session session = focus::open_session(config);
+  focus::run_training(session, {.on_line = [](const auto&, const focus::TrainingLine& line) {
+                        fmt::print("step {:>3}  loss {:.3f}\n", line.report.step,
+                                   line.report.result.loss);
+                      }});
+
+  focus::LoadedModel& model = session.model();
+  focus::EvalSettings settings;
+  settings.context = config.data.context;
+  settings = settings.for_model(model);
+  const auto texts = focus::read_texts(model, {argv[3]}, settings);
+  for (const std::string word : {"dense", "soft", "hard:2"}) {
+    const auto attention = focus::resolve_attention(focus::parse_attention(word), model, word);
+    const focus::EvalRow row = focus::evaluate(model, attention, texts, settings);
+    fmt::print("{:<8} perplexity {:.3f}, {:.0f}% of the pairs\n", word, row.score.perplexity(),
+               100 * row.groups.pairs);
+  }
+} catch (const std::exception& error) {
+  fmt::print(stderr, "{}\n", error.what());
+  return 1;
+}

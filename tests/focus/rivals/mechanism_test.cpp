@@ -1,0 +1,169 @@
+#include "focus/mechanism.h"
+
+#include <gtest/gtest.h>
+
+#include "focus/rivals/magicpig.h"
+#include "focus/rivals/performer.h"
+#include "focus/rivals/routing_transformer.h"
+#include "focus/rivals/sparq.h"
+#include "focus/rivals/window_attention.h"
+#include "tests/support/compare.h"
+#include "tests/support/random.h"
+#include "tests/support/tiny_model.h"
+
+namespace focus {
+namespace {
+
+constexpr Index kTokens = 60;
+
+Tensor hidden(const Decoder& decoder) {
+  const NoGrad guard;
+  return decoder.hidden_states(random_ids(2 * kTokens, 37, 4), 2).value();
+}
+
+struct Choice {
+  const char* kind;
+  AnySettings settings;
+};
+
+/// Settings under which each mechanism that can be exact is.
+std::vector<Choice> exact_choices() {
+  return {{"window", WindowConfig{.local_window = kTokens - 1}},
+          {"routing_transformer", RoutingTransformerConfig{.num_clusters = 1, .shared_qk = false}},
+          {"sparq", SparqConfig{.tokens = kTokens, .rank = 100}},
+          {"magicpig", MagicPigConfig{.bits = 0}}};
+}
+std::vector<Choice> all_choices() {
+  return {{"window", WindowConfig{.local_window = 7}},
+          {"performer", PerformerConfig{.num_features = 16}},
+          {"routing_transformer",
+           RoutingTransformerConfig{.num_clusters = 4, .local_window = 4, .shared_qk = false}},
+          {"sparq", SparqConfig{.tokens = 6, .rank = 2}},
+          {"magicpig", MagicPigConfig{.bits = 6, .tables = 4, .sinks = 1, .local_window = 1}}};
+}
+std::unique_ptr<Mechanism> make(const Choice& choice, const ModelConfig& shape) {
+  return make_mechanism(choice.kind, choice.settings, shape);
+}
+
+TEST(Mechanism, EveryKindOfTheTableIsTriedHere) {
+  std::vector<std::string> tried = {"focus", "lora"}, known;
+  for (const Choice& choice : all_choices()) tried.push_back(choice.kind);
+  for (const AdapterKind& kind : adapter_kinds()) known.emplace_back(kind.name);
+  EXPECT_EQ(known, tried);
+}
+
+TEST(Mechanism, IsTakenOffWhenItGoes) {
+  Decoder decoder = tiny_decoder("gpt2");
+  const Tensor dense = hidden(decoder);
+  {
+    const auto window = make(all_choices()[0], decoder.config());
+    window->compose(decoder);
+    EXPECT_FALSE(same_bits(hidden(decoder), dense));
+  }
+  EXPECT_TRUE(same_bits(hidden(decoder), dense));
+}
+
+TEST(Mechanism, ExactSettingsAreDenseOnEveryFamily) {
+  for (const std::string& family : family_names()) {
+    Decoder decoder = tiny_decoder(family);
+    const Tensor dense = hidden(decoder);
+    for (const Choice& choice : exact_choices()) {
+      const auto rival = make(choice, decoder.config());
+      rival->start_counting();
+      rival->compose(decoder);
+      EXPECT_LE(relative_difference(hidden(decoder), dense), tolerance(1e-4, 1e-10))
+          << rival->name() << " on " << family;
+      EXPECT_EQ(rival->counts().pairs.attended, rival->counts().pairs.all)
+          << rival->name() << " on " << family;
+    }
+  }
+}
+
+TEST(Mechanism, AttendsFewerPairsOnEveryFamily) {
+  for (const std::string& family : family_names())
+    for (const Choice& choice : all_choices()) {
+      Decoder decoder = tiny_decoder(family);
+      const ModelConfig& shape = decoder.config();
+      const bool performer = choice.kind == std::string("performer");
+      if (performer && (shape.attn_logit_softcapping > 0 || shape.widest_window() > 0)) {
+        EXPECT_THROW(make(choice, shape), std::invalid_argument) << family;
+        continue;
+      }
+      const auto rival = make(choice, shape);
+      EXPECT_TRUE(rival->causal());
+      rival->start_counting();
+      rival->compose(decoder);
+      for (const Real x : hidden(decoder).span()) ASSERT_TRUE(std::isfinite(x)) << rival->name();
+      const PairCounts pairs = rival->counts().pairs;
+      EXPECT_GT(pairs.attended, 0);
+      if (performer)
+        EXPECT_EQ(rival->counts().pairs.attended, rival->counts().pairs.all);
+      else
+        EXPECT_LT(pairs.attended, pairs.all) << rival->name() << " on " << family;
+    }
+}
+
+TEST(Mechanism, RefusesSharedKeysOfGroupedQueries) {
+  const Decoder llama = tiny_decoder("llama");
+  EXPECT_THROW(make({"routing_transformer", RoutingTransformerConfig{}}, llama.config()),
+               std::invalid_argument);
+  EXPECT_NO_THROW(
+      make({"routing_transformer", RoutingTransformerConfig{}}, tiny_decoder("gpt2").config()));
+}
+
+TEST(Mechanism, OnlyBalancedRoutingIsNotCausal) {
+  const ModelConfig shape = tiny_config("gpt2");
+  const auto balanced = make(
+      {"routing_transformer", RoutingTransformerConfig{.choice = ClusterChoice::balanced}}, shape);
+  EXPECT_FALSE(balanced->causal());
+  EXPECT_EQ(balanced->name(), "routing 8 shared balanced");
+}
+
+TEST(Mechanism, TrainsThroughEveryMechanismThatHasAGradient) {
+  for (const Choice& choice : std::vector<Choice>{
+           {"window", WindowConfig{.local_window = 7}},
+           {"performer", PerformerConfig{.num_features = 16}},
+           {"routing_transformer", RoutingTransformerConfig{.num_clusters = 4, .local_window = 4}},
+           {"routing_transformer",
+            RoutingTransformerConfig{
+                .num_clusters = 4, .choice = ClusterChoice::balanced, .local_window = 4}}}) {
+    Decoder decoder = tiny_decoder("gpt2");
+    set_requires_grad(decoder, true);
+    const auto rival = make(choice, decoder.config());
+    rival->compose(decoder);
+    const auto ids = random_ids(2 * kTokens, 37, 4);
+    const auto loss = [&] { return decoder.loss(ids, 2); };
+    const double before = static_cast<double>(loss().value()[0]);
+    for (int step = 0; step < 5; ++step) {
+      backward(loss());
+      rival->after_forward();
+      for_each_parameter(decoder, [](const std::string&, Variable& p) {
+        if (!p.grad().defined()) return;  // shared keys leave k_proj without one
+        for (Index i = 0; i < p.value().size(); ++i)
+          p.mutable_value().data()[i] -= Real(0.1) * p.grad()[i];
+        p.zero_grad();
+      });
+    }
+    EXPECT_LT(static_cast<double>(loss().value()[0]), before - 0.05) << rival->name();
+  }
+}
+
+TEST(Mechanism, CentroidsFollowTrainingAlone) {
+  Decoder decoder = tiny_decoder("gpt2");
+  set_requires_grad(decoder, true);
+  const auto rival =
+      make({"routing_transformer", RoutingTransformerConfig{.num_clusters = 4}}, decoder.config());
+  rival->compose(decoder);
+  const Tensor start = rival->layers[0].constants;
+  hidden(decoder);  // without a graph
+  rival->after_forward();
+  EXPECT_TRUE(same_bits(rival->layers[0].constants, start));
+  EXPECT_EQ(rival->layers[0].updates, 0);
+  decoder.loss(random_ids(2 * kTokens, 37, 4), 2);
+  rival->after_forward();
+  EXPECT_FALSE(same_bits(rival->layers[0].constants, start));
+  EXPECT_EQ(rival->layers[0].updates, 1);
+}
+
+}  // namespace
+}  // namespace focus

@@ -1,0 +1,162 @@
+#include "focus/train/evaluation.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "focus/rivals/window_attention.h"
+#include "tests/support/compare.h"
+#include "tests/support/tiny_session.h"
+
+namespace focus {
+namespace {
+
+LoadedModel with_focus(Balance balance = Balance::carried) {
+  LoadedModel model = tiny_loaded();
+  RunConfig config;
+  config.focus = tiny_focus(balance);
+  Rng rng(3);
+  put_on_adapters(config, model, rng);
+  return model;
+}
+
+EvalText tiny_text(Index tokens = 60) {
+  return {"tiny", random_ids(tokens, kTinyVocabulary, 8), 4 * tokens};
+}
+
+std::vector<std::string> names_of(LoadedModel& model, const std::vector<std::string>& words,
+                                  UnsaidBalance unsaid = UnsaidBalance::causal_and_trained) {
+  std::vector<std::string> names;
+  for (const AttentionSpec& spec : resolve_words(words, model, unsaid, "here"))
+    names.push_back(ActiveAttention(model, spec).title());
+  return names;
+}
+using Words = std::vector<std::string>;
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(AttentionSpec, WordsAreReadInOneWay) {
+  EXPECT_EQ(parse_attention("hard").top_k, 1);
+  EXPECT_EQ(parse_attention("hard:2").top_k, 2);
+  EXPECT_EQ(parse_attention("hard:k=2:gate=drop").gate, HardGate::drop);
+  EXPECT_EQ(parse_attention("focus").top_k, 0);
+  EXPECT_EQ(parse_attention("focus:gate=keep").top_k, 0);
+  EXPECT_EQ(parse_attention("focus:2").top_k, 2);
+  EXPECT_EQ(parse_attention("soft:balance=sequence").balance, Balance::sequence);
+  EXPECT_EQ(parse_attention("routing:4").kind, "routing_transformer");
+  EXPECT_EQ(parse_attention("window:9").settings->as<WindowConfig>().local_window, 9);
+}
+
+TEST(AttentionSpec, MistakesNameTheWord) {
+  EXPECT_NE(error_of([] { parse_attention("sparc:3", "--attention"); }).find("sparc"),
+            std::string::npos);
+  EXPECT_NE(error_of([] { parse_attention("hard:0", "--attention"); }).find("hard:0"),
+            std::string::npos);
+  EXPECT_NE(error_of([] { parse_attention("hard:x", "--attention"); }).find("hard:x"),
+            std::string::npos);
+  EXPECT_NE(error_of([] { parse_attention("dense:3", "--attention"); }).find("no settings"),
+            std::string::npos);
+  EXPECT_NE(error_of([] { parse_attention("window:3:4", "--attention"); }).find("KEY=VALUE"),
+            std::string::npos);
+  EXPECT_NE(
+      error_of([] { parse_attention("window:window=4", "--attention"); }).find("local_window"),
+      std::string::npos);
+}
+
+TEST(AttentionSpec, ResolvesForTheModel) {
+  LoadedModel dense = tiny_loaded(), focus = with_focus(), leaky = with_focus(Balance::sequence);
+  EXPECT_EQ(names_of(dense, {}), (Words{"dense"}));
+  EXPECT_EQ(names_of(focus, {"local", "focus:1", "soft", "hard:1", "hard:2:gate=drop"}),
+            (Words{"local only", "soft, carried", "hard k=1 keep, carried", "hard k=2, carried"}));
+  EXPECT_EQ(names_of(leaky, {"soft"}), (Words{"soft, carried", "soft, sequence (not causal)"}));
+  EXPECT_EQ(names_of(leaky, {"soft"}, UnsaidBalance::trained),
+            (Words{"soft, sequence (not causal)"}));
+  EXPECT_EQ(names_of(dense, {"window:5", "dense"}), (Words{"window w=5", "dense"}));
+  EXPECT_NE(error_of([&] { names_of(dense, {"soft"}); }).find("no Focus"), std::string::npos);
+  EXPECT_NE(error_of([&] { names_of(focus, {"hard:5"}); }).find("4 groups"), std::string::npos);
+  EXPECT_NE(error_of([&] { names_of(focus, {"trained"}); }).find("trained"), std::string::npos);
+}
+
+TEST(ActiveAttention, LeavesTheModelAsItWas) {
+  LoadedModel model = with_focus();
+  const NoGrad guard;
+  const auto hidden = [&] {
+    return model.decoder->hidden_states(random_ids(20, kTinyVocabulary, 2), 1).value();
+  };
+  const Tensor before = hidden();
+  for (const char* word : {"dense", "local", "hard:1", "window:3"}) {
+    {
+      const ActiveAttention active(model, resolve_attention(parse_attention(word), model, "here"));
+      EXPECT_FALSE(same_bits(hidden(), before)) << word;
+    }
+    EXPECT_TRUE(same_bits(hidden(), before)) << word;
+  }
+}
+
+TEST(Evaluation, EveryTokenButTheFirstIsScoredOnce) {
+  LoadedModel model = tiny_loaded();
+  const EvalText text = tiny_text(53);
+  for (const Index stride : {1, 5, 8}) {
+    const Score score = evaluate(*model.decoder, text, {.context = 16, .stride = stride});
+    EXPECT_EQ(score.tokens, 52) << stride;
+    EXPECT_EQ(score.bytes, 4 * 53);
+  }
+  // Windows that do not overlap: the first token of each has nothing before it.
+  EXPECT_EQ(evaluate(*model.decoder, text, {.context = 16, .stride = 16}).tokens, 49);
+}
+
+TEST(Evaluation, OneWindowIsTheLoss) {
+  LoadedModel model = tiny_loaded();
+  const EvalText text = tiny_text(30);
+  const Score score = evaluate(*model.decoder, text, {.context = 30, .stride = 30});
+  const NoGrad guard;
+  const double loss = static_cast<double>(model.decoder->loss(text.ids, 1).value()[0]);
+  EXPECT_NEAR(score.nats / 29, loss, 1e-5);
+}
+
+TEST(Evaluation, RowsSayWhatRan) {
+  LoadedModel model = with_focus();
+  const std::vector<EvalText> texts = {tiny_text()};
+  const EvalSettings settings = EvalSettings{.context = 16}.for_model(model);
+  EXPECT_EQ(settings.stride, 8);
+  const auto row = [&](const char* word) {
+    return evaluate(model, resolve_attention(parse_attention(word), model, "here"), texts,
+                    settings);
+  };
+  const EvalRow dense = row("dense"), soft = row("soft"), hard = row("hard:1"), all = row("hard:4"),
+                local = row("local"), window = row("window:4");
+  EXPECT_EQ(dense.kind, "dense");
+  EXPECT_FALSE(dense.has_groups);
+  EXPECT_EQ(soft.routing, "carried");
+  EXPECT_EQ(hard.name, "hard k=1 keep");
+  EXPECT_LT(hard.groups.pairs, 1);
+  EXPECT_EQ(all.groups.pairs, 1);
+  EXPECT_EQ(window.kind, "rival");
+  EXPECT_EQ(window.settings,
+            (std::vector<std::pair<std::string, std::string>>{{"local_window", "4"}}));
+  // tiny_focus()'s w is 4 as well: one convention.
+  EXPECT_EQ(local.groups.pairs, window.groups.pairs);
+  EXPECT_NEAR(local.score.nats, window.score.nats, 1e-3);
+  const auto json = rows_to_json(std::vector{hard});
+  EXPECT_EQ(json[0].at("kind"), "hard");
+  EXPECT_EQ(json[0].at("gate"), "keep");
+  EXPECT_FALSE(json[0].contains("tokens_per_second"));
+}
+
+TEST(Evaluation, RefusesWindowsThatDoNotFit) {
+  LoadedModel model = tiny_loaded();
+  EXPECT_THROW((EvalSettings{.context = 100000}.for_model(model)), std::invalid_argument);
+  EXPECT_THROW((EvalSettings{.context = 16, .stride = 17}.for_model(model)), std::invalid_argument);
+  EXPECT_THROW(evaluate(*model.decoder, {"one", {1}, 1}, {.context = 16, .stride = 8}),
+               std::runtime_error);
+}
+
+}  // namespace
+}  // namespace focus

@@ -1,0 +1,57 @@
+#pragma once
+
+#include "focus/train/session.h"
+#include "tests/support/random.h"
+#include "tests/support/tiny_focus.h"
+#include "tests/support/tiny_model.h"
+
+namespace focus {
+
+inline constexpr std::int32_t kTinyVocabulary = 37;  // of tiny_config()
+
+/// A tiny decoder of a family as a loaded model, its weights the same every time.
+inline LoadedModel tiny_loaded(const std::string& family = "gpt2") {
+  LoadedModel model;
+  model.where = "tiny " + family;
+  model.decoder = std::make_unique<Decoder>(tiny_decoder(family));
+  model.fingerprint = model_fingerprint(*model.decoder);
+  return model;
+}
+
+inline Batches tiny_batches(Index context, Index batch, std::uint64_t seed, bool shuffle = true) {
+  const auto ids = random_ids(40 * context, kTinyVocabulary, static_cast<int>(seed));
+  return Batches(TokenView(TokenFile::from_tokens(ids, {}, kTinyVocabulary)),
+                 {.batch = batch,
+                  .context = context,
+                  .shuffle = shuffle,
+                  .seed = seed,
+                  .vocab_size = kTinyVocabulary});
+}
+
+/// Steps of a tiny run: what differs from one test to the next is set on it.
+inline RunConfig tiny_run(Method method = Method::retrofit) {
+  RunConfig config;
+  config.method = method;
+  config.steps = 6;
+  config.focus = tiny_focus();
+  config.focus.sequence_steps = 2;
+  config.data.context = 16;
+  config.data.batch = 2;
+  config.optim.lr = 0.01;
+  config.optim.warmup_steps = 2;
+  config.two_phase = {.phase1_steps = 3, .lr = 0.001, .warmup_steps = 1};
+  config.eval_windows = 3;
+  return config;
+}
+
+inline Session tiny_session(const RunConfig& config, const std::string& family = "gpt2") {
+  LoadedModel model = tiny_loaded(family);
+  Rng rng(static_cast<std::uint64_t>(config.seed));
+  put_on_adapters(config, model, rng);
+  TrainingData data{.train = tiny_batches(config.data.context, config.data.batch, 5),
+                    .valid = tiny_batches(config.data.context, 1, 9, false),
+                    .fingerprint = "tiny"};
+  return Session(config, std::move(model), std::move(data));
+}
+
+}  // namespace focus
