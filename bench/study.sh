@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the study of the README: `bash bench/study.sh DATA [tinystories|wikitext|stories|scratch...]`. DATA holds
+# Runs the study of docs/results.md: `bash bench/study.sh DATA [tinystories|wikitext|stories|scratch...]`. DATA holds
 # models/novels-gpt2, models/stories260K, text/tinystories, text/wikitext-2 and text/novels19. One
 # thread a run; two parts side by side take about an hour and a half on 2 cores. Without FINAL=1 only
 # validation texts are read. Tables go to bench/results/study, pages to out/study.

@@ -2,7 +2,7 @@
 
 For each: the logits of `focus` on the folder and on the imported store, of transformers on what
 `focus export` wrote (float32, bf16, f16, in shards), the weights bit by bit, and the fingerprint
-after a second import. Then Focus: an adapter through its exchange form, and the README's Python
+after a second import. Then Focus: an adapter through its exchange form, and docs/files.md's Python
 beside the program. Run by run.sh."""
 
 import json
@@ -172,9 +172,9 @@ def write_text(path):
     path.write_text("".join(chr(97 + (i * i + i // 7) % 26) for i in range(4000)))
 
 
-def readme_example():
-    """The README's Python: what it defines."""
-    block = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+def documented_example():
+    """The Python of docs/files.md: what it defines."""
+    block = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "files.md").read_text(), re.DOTALL)
     names = {}
     exec(block.group(1), names)
     return names
@@ -203,14 +203,14 @@ def check_focus(work, name, case, seed):
     focus("export", store, "--adapter", trained, "--out", both)
     assert torch.equal(ours(work, ids, both)["logits"], expected["logits"]), "model and Focus"
 
-    # In transformers, by the README's Python.
+    # In transformers, by the Python of docs/files.md.
     loaded = load(both)
     dense = logits_of(loaded, ids)
-    groups = readme_example()["add_focus"](loaded, str(adapter))
-    worst = compare("the README's logits", logits_of(loaded, ids), expected["logits"])
-    assert len(groups) == len(expected) - 1, "the README's Python missed layers"
+    groups = documented_example()["add_focus"](loaded, str(adapter))
+    worst = compare("the documented code's logits", logits_of(loaded, ids), expected["logits"])
+    assert len(groups) == len(expected) - 1, "the documented code missed layers"
     for layer, g in groups.items():
-        worst = max(worst, compare(f"the README's groups of layer {layer}", g[0],
+        worst = max(worst, compare(f"the documented code's groups of layer {layer}", g[0],
                                    expected[f"layers.{layer}.assignments"]))
     gap = ((dense - expected["logits"]).abs().max() / dense.abs().max()).item()
     assert gap > 100 * TOLERANCE, f"Focus changes nothing here ({gap:.1e}): the check is empty"
