@@ -1,3 +1,5 @@
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <array>
 
@@ -113,7 +115,7 @@ Timing time_passes(Session& session, bool forward_only, int repeats) {
       session.step();
     return now() - start;
   };
-  fmt::print(stderr, "warm-up\n");
+  spdlog::info("warm-up");
   timed_pass();  // fills the pool of buffers
   for (int i = 1; i <= repeats; ++i) {
     const std::uint64_t before = multiply_adds();
@@ -124,7 +126,7 @@ Timing time_passes(Session& session, bool forward_only, int repeats) {
       timing.fastest = timing.seconds.back();
       timing.of_fastest = profile.entries();
     }
-    fmt::print(stderr, "{}/{}  {:.3f} s\n", i, repeats, timing.seconds.back());
+    spdlog::info("{}/{}  {:.3f} s", i, repeats, timing.seconds.back());
   }
   timing.median = median(timing.seconds);
   return timing;

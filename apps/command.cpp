@@ -32,6 +32,41 @@ void renamed_option(CLI::App& app, const std::string& old, const std::string& no
   replaced_option(app, old, fmt::format("{} is called {} now", old, now));
 }
 
+void add_settings(CLI::App& app, const std::vector<RecipeField>& settings) {
+  for (const RecipeField& field : settings) {
+    std::string name = "--" + field.key;
+    std::ranges::replace(name, '_', '-');
+    const auto read = [field, name](const std::string& text) {
+      try {
+        RecipeNode word;
+        word.kind = RecipeNode::Kind::kScalar;
+        word.text = text;
+        word.from_override = true;
+        field.read(word);
+      } catch (const std::invalid_argument& error) {
+        fail("{}: {}", name, error.what());
+      }
+    };
+    if (field.text() == "false") {
+      app.add_flag_callback(
+          name, [read] { read("true"); }, field.help);
+    } else {
+      app.add_option_function<std::string>(
+          name, read, fmt::format("{} (default {})", field.help, field.text()));
+    }
+  }
+}
+
+nlohmann::ordered_json settings_json(const std::vector<RecipeField>& settings) {
+  nlohmann::ordered_json json;
+  for (const RecipeField& field : settings) {
+    const std::string text = field.text();
+    json[field.key] = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (json[field.key].is_discarded()) json[field.key] = text;  // a plain word
+  }
+  return json;
+}
+
 void add_recipe_arguments(CLI::App& app, std::string& recipe) {
   app.add_option("recipe", recipe, "a YAML recipe; may be left out where overrides say everything");
   app.allow_extras();
@@ -57,28 +92,6 @@ void read_recipe_arguments(const CLI::App& app, const std::string& recipe, RunCo
 void set_threads(int threads) {
   if (threads > 0) omp_set_num_threads(threads);
 }
-
-namespace {
-
-/// An option --max-tokens for the setting max_tokens.
-void add_setting(CLI::App& app, const RecipeField& field) {
-  std::string name = "--" + field.key;
-  std::ranges::replace(name, '_', '-');
-  const auto read = [name, field](const std::string& text) {
-    RecipeNode node;
-    node.kind = RecipeNode::Kind::kScalar;
-    node.text = text;
-    node.from_override = true;
-    try {
-      field.read(node);
-    } catch (const std::invalid_argument& error) {
-      fail("{}: {}", name, error.what());
-    }
-  };
-  app.add_option_function<std::string>(name, read, field.help);
-}
-
-}  // namespace
 
 void ModelOptions::add_to(CLI::App& app) {
   app.add_option("base", base, "the model: a store or a Hugging Face folder")->required();
@@ -112,8 +125,9 @@ void add_attention_option(CLI::App& app, std::string& word, const std::string& h
 }
 
 void add_eval_options(CLI::App& app, EvalSettings& settings) {
-  for (const RecipeField& field : recipe_fields(settings))
-    if (field.key != "attentions") add_setting(app, field);
+  std::vector<RecipeField> fields = recipe_fields(settings);
+  std::erase_if(fields, [](const RecipeField& field) { return field.key == "attentions"; });
+  add_settings(app, fields);
 }
 
 void refuse_attention_options(CLI::App& app, const std::vector<std::string>& options) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/settings/recipe.h"
 #include "focus/train/evaluation.h"
 #include "focus/train/model_files.h"
 #include "focus/train/run_config.h"
@@ -45,6 +46,12 @@ void parse_arguments(CLI::App& app, Arguments arguments);
 void renamed_option(CLI::App& app, const std::string& old, const std::string& now);
 /// The same where no single word took its place: "COMMAND: SENTENCE".
 void replaced_option(CLI::App& app, const std::string& old, const std::string& sentence);
+
+/// Declares an option for each setting of a visit, num_groups as --num-groups, a bool as a flag;
+/// they are read and refused as a recipe's values are, with the option's name before the message.
+void add_settings(CLI::App& app, const std::vector<RecipeField>& settings);
+/// The settings as an object.
+nlohmann::ordered_json settings_json(const std::vector<RecipeField>& settings);
 
 /// A recipe's place and key=value overrides on the command line: declares them, with every key in
 /// the help.

@@ -1,3 +1,5 @@
+#include <spdlog/spdlog.h>
+
 #include <csignal>
 #include <cstdlib>
 
@@ -92,8 +94,8 @@ int run_compare(Arguments arguments) {
   CompareRunner runner(plan, final_figures, [] { return static_cast<int>(stop_signal); });
   const std::vector<RunOutcome> outcomes = runner.run_all();
   if (stop_signal != 0) {
-    fmt::print(stderr, "stopped after {} of {} runs; the same command goes on\n", outcomes.size(),
-               plan.runs.size());
+    spdlog::info("stopped after {} of {} runs; the same command goes on", outcomes.size(),
+                 plan.runs.size());
     return 1;
   }
   const auto rows = compare_rows(outcomes);

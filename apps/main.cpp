@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -42,10 +43,27 @@ constexpr std::array kCommands = {
 std::string usage() {
   std::string text = "focus " FOCUS_VERSION
                      ": train sparse attention on a CPU\n\nusage: focus COMMAND [ARGUMENTS]; focus "
-                     "COMMAND --help\n\n";
+                     "COMMAND --help\n"
+                     "--log-level debug|info|warn|error|off says how much is told on stderr\n\n";
   for (const Command& command : kCommands)
     text += fmt::format("  {:<10} {}\n", command.name, command.help);
   return text;
+}
+
+/// Takes --log-level LEVEL out of the arguments, wherever it stands, and sets it; false, with a
+/// line on stderr, where it is none.
+bool take_log_level(std::vector<std::string>& arguments) {
+  const auto option = std::ranges::find(arguments, "--log-level");
+  if (option == arguments.end()) return true;
+  const std::string level = option + 1 == arguments.end() ? "" : option[1];
+  constexpr std::array<std::string_view, 5> kLevels = {"debug", "info", "warn", "error", "off"};
+  if (std::ranges::find(kLevels, level) == kLevels.end()) {
+    fmt::print(stderr, "focus: --log-level {}: wanted {}\n", level, fmt::join(kLevels, ", "));
+    return false;
+  }
+  spdlog::set_level(spdlog::level::from_str(level));
+  arguments.erase(option, option + 2);
+  return true;
 }
 
 /// libgomp's threads spin at every barrier for as long as they like, which on a machine with other
@@ -63,7 +81,8 @@ int main(int argc, char** argv) {
   shorten_openmp_spin(argv);
   spdlog::set_default_logger(spdlog::stderr_color_mt("focus"));  // stdout is for results
   spdlog::set_pattern("%v");
-  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (!take_log_level(arguments)) return 2;
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
     fmt::print("{}", usage());
     return arguments.empty() ? 2 : 0;
@@ -78,7 +97,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    focus::simd::kernels();  // throws where FOCUS_SIMD names what this machine lacks
+    // Throws where FOCUS_SIMD names what this machine lacks.
+    spdlog::debug("kernels: {}", focus::simd::kernels().name);
     return command->run(std::span(arguments).subspan(1));
   } catch (const focus::CommandDone& done) {
     return done.status;

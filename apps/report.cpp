@@ -1,6 +1,8 @@
-#include <algorithm>
+#include <optional>
 
 #include "apps/command.h"
+#include "apps/report/attention_row.h"
+#include "apps/report/charts.h"
 #include "apps/report/html_report.h"
 #include "autograd/check.h"
 #include "data/files/durable_file.h"
@@ -24,15 +26,26 @@ void add_run(HtmlReport& report, const std::string& folder) {
     point(valid, "valid_loss");
     point(dominance, "largest_group");
   }
-  report.line_chart({.title = "Loss of " + folder,
-                     .x_label = "step",
-                     .y_label = "nats per token",
-                     .series = {loss, valid}});
+  report.figure(line_chart_svg({.title = "Loss of " + folder,
+                                .x_label = "step",
+                                .y_label = "nats per token",
+                                .series = {loss, valid}}));
   if (!dominance.points.empty())
-    report.line_chart({.title = "Largest group's share of tokens, " + folder,
-                       .x_label = "step",
-                       .y_label = "share",
-                       .series = {dominance}});
+    report.figure(line_chart_svg({.title = "Largest group's share of tokens, " + folder,
+                                  .x_label = "step",
+                                  .y_label = "share",
+                                  .series = {dominance}}));
+}
+
+StackedBars group_sizes(const Json& row) {
+  StackedBars bars{.title = "Group sizes by layer (tokens by their highest assignment)"};
+  for (const Json& sizes : row.at("group_sizes"))
+    bars.rows.emplace_back(fmt::format("layer {}", bars.rows.size()),
+                           sizes.get<std::vector<double>>());
+  if (!bars.rows.empty())
+    for (std::size_t g = 0; g < bars.rows[0].second.size(); ++g)
+      bars.segment_names.push_back(fmt::format("group {}", g));
+  return bars;
 }
 
 void add_evaluation(HtmlReport& report, const std::string& path) {
@@ -54,55 +67,34 @@ void add_evaluation(HtmlReport& report, const std::string& path) {
   PointsChart chart{.title = "Perplexity against the share of pairs kept",
                     .x_label = "share of causal pairs attended, %",
                     .y_label = "perplexity"};
-  // A line for each way to run hard attention, its points the k's; single points for the rest.
-  std::vector<PointSeries> series;
-  const auto add_point = [&](const std::string& name, bool connected, LabelledPoint point) {
-    auto it = std::ranges::find(series, name, &PointSeries::name);
-    if (it == series.end())
-      it = series.insert(it, PointSeries{.name = name, .connected = connected});
-    it->points.push_back(std::move(point));
-  };
   std::optional<StackedBars> bars;
   for (const Json& row : eval.at("rows")) {
-    const std::string attention = row.at("attention");
-    const bool dense = row.at("routing").is_null();
+    const AttentionRow attention = read_attention_row(row, path);
     const double perplexity = row.at("perplexity"),
                  pairs = 100 * row.at("pairs_attended").get<double>();
-    const std::string routing = dense ? "-"
-                                      : row.at("routing").get<std::string>() +
-                                            (row.at("causal").get<bool>() ? "" : " (not causal)");
-    table.rows.push_back(
-        {attention, routing, fmt::format("{:.4f}", perplexity),
-         fmt::format("{:.5f}", row.at("bits_per_byte").get<double>()),
-         fmt::format("{}", row.at("tokens_scored").get<std::int64_t>()),
-         fmt::format("{:.1f} %", pairs),
-         dense ? "-" : fmt::format("{:.1f} %", 100 * row.at("largest_group").get<double>())});
-    if (attention == "dense") {
+    table.rows.push_back({attention.name, attention.routing_text(),
+                          fmt::format("{:.4f}", perplexity),
+                          fmt::format("{:.5f}", row.at("bits_per_byte").get<double>()),
+                          fmt::format("{}", row.at("tokens_scored").get<std::int64_t>()),
+                          fmt::format("{:.1f} %", pairs),
+                          attention.has_groups()
+                              ? fmt::format("{:.1f} %", 100 * row.at("largest_group").get<double>())
+                              : "-"});
+    if (!attention.causal) continue;
+    // A line for each way to run hard attention, its points the k's; single points for the rest.
+    if (attention.kind == "dense")
       chart.references.push_back({.label = "dense", .y = perplexity});
-    } else if (attention == "local only") {
-      add_point("local window only", false, {pairs, perplexity, "local only"});
-    } else if (row.at("causal").get<bool>() && row.at("top_k").is_null()) {
-      add_point("soft", false, {pairs, perplexity, "soft"});
-    } else if (row.at("causal").get<bool>()) {
-      const bool keep = attention.ends_with("keep");
-      add_point(keep ? "hard, affinity kept on its pairs" : "hard", true,
-                {pairs, perplexity, fmt::format("k={}", row.at("top_k").get<int>())});
-    }
-    if (!dense && !bars && row.at("causal").get<bool>() && row.at("top_k").is_null()) {
-      bars = StackedBars{.title = "Group sizes by layer (tokens by their highest assignment)"};
-      std::size_t layer = 0;
-      for (const Json& sizes : row.at("group_sizes")) {
-        if (bars->segment_names.empty())
-          for (std::size_t g = 0; g < sizes.size(); ++g)
-            bars->segment_names.push_back(fmt::format("group {}", g));
-        bars->rows.emplace_back(fmt::format("layer {}", layer++), sizes.get<std::vector<double>>());
-      }
-    }
+    else if (attention.kind == "hard")
+      chart.add(attention.keeps_affinity ? "hard, affinity kept on its pairs" : "hard", true,
+                {pairs, perplexity, fmt::format("k={}", attention.top_k)});
+    else
+      chart.add(attention.kind == "local" ? "local window only" : attention.name, false,
+                {pairs, perplexity, attention.name});
+    if (attention.kind == "soft" && !bars) bars = group_sizes(row);
   }
   report.table(table);
-  chart.series = std::move(series);
-  if (!chart.series.empty()) report.points_chart(chart);
-  if (bars) report.stacked_bars(*bars);
+  if (!chart.series.empty()) report.figure(points_chart_svg(chart));
+  if (bars) report.figure(stacked_bars_svg(*bars));
 }
 
 }  // namespace

@@ -1,14 +1,16 @@
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <cmath>
 
-#include "apps/attention_speed.h"
 #include "apps/command.h"
+#include "apps/report/charts.h"
 #include "apps/report/html_report.h"
-#include "apps/report/svg_file.h"
 #include "apps/terminal/machine.h"
 #include "apps/terminal/progress.h"
 #include "autograd/check.h"
 #include "data/files/durable_file.h"
+#include "focus/train/attention_speed.h"
 
 namespace focus {
 namespace {
@@ -34,6 +36,8 @@ std::string milliseconds(double seconds) {
   return number_text(1e3 * seconds, seconds < 0.1 ? 3 : 1);
 }
 
+std::string memory_text(std::size_t bytes) { return format_bytes(static_cast<double>(bytes)); }
+
 using Cells = std::vector<std::string>;
 
 void append(Cells& cells, const Cells& more) {
@@ -49,7 +53,7 @@ Table time_table(const std::vector<AttentionSpeed>& rows, bool soft) {
   for (const AttentionSpeed& row : rows) {
     const auto run = [&](const RunTimes* times, std::int64_t pairs) {
       if (times == nullptr) return Cells{"-", "-", "-"};
-      return Cells{milliseconds(times->fastest()), milliseconds(times->median()),
+      return Cells{milliseconds(times->fastest()), milliseconds(median(times->seconds)),
                    number_text(gflops(row, *times, pairs), 1)};
     };
     Cells cells = {fmt::format("{}", row.length)};
@@ -86,30 +90,11 @@ Table phase_table(const std::vector<AttentionSpeed>& rows, bool backward) {
       cells.push_back(milliseconds(phase_seconds(row.focus, phase)));
     if (backward)
       cells.push_back(milliseconds(phase_seconds(row.focus, "sparse_attention backward")));
-    const auto memory = [](const RunTimes& times) {
-      return format_bytes(static_cast<double>(times.peak_bytes));
-    };
-    append(cells, {row.dense ? memory(*row.dense) : "-", memory(row.focus)});
+    append(cells, {row.dense ? memory_text(row.dense->peak_bytes) : "-",
+                   memory_text(row.focus.peak_bytes)});
     table.rows.push_back(std::move(cells));
   }
   return table;
-}
-
-/// A table for a terminal: columns set to the right.
-std::string plain_text(const Table& table) {
-  std::vector<std::size_t> widths;
-  for (const std::string& name : table.header) widths.push_back(name.size());
-  for (const auto& row : table.rows)
-    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
-  std::string text = table.caption + "\n";
-  const auto add_line = [&](const Cells& cells) {
-    for (std::size_t c = 0; c < cells.size(); ++c)
-      text += fmt::format("{}{:>{}}", c == 0 ? "" : "  ", cells[c], widths[c]);
-    text += "\n";
-  };
-  add_line(table.header);
-  for (const auto& row : table.rows) add_line(row);
-  return text;
 }
 
 LineChart speedup_chart(const std::vector<AttentionSpeed>& rows, const std::string& title) {
@@ -127,25 +112,23 @@ LineChart speedup_chart(const std::vector<AttentionSpeed>& rows, const std::stri
           .references = {{.label = "full attention", .y = 1}}};
 }
 
-Json times_json(const RunTimes& times) {
+/// What was not run is null.
+Json times_json(const AttentionSpeed& row, const RunTimes* times, std::int64_t pairs) {
+  if (times == nullptr || times->seconds.empty()) return {};
   Json phases = Json::array();
-  for (const Profile::Entry& entry : times.phases)
+  for (const Profile::Entry& entry : times->phases)
     phases.push_back({{"name", entry.name}, {"seconds", entry.seconds}});
-  return {{"seconds", times.seconds},
-          {"seconds_min", times.fastest()},
-          {"seconds_median", times.median()},
-          {"peak_tensor_bytes", times.peak_bytes},
-          {"phases", phases}};
+  Json json = {{"seconds", times->seconds},
+               {"seconds_min", times->fastest()},
+               {"seconds_median", median(times->seconds)},
+               {"peak_tensor_bytes", times->peak_bytes},
+               {"phases", phases}};
+  if (pairs > 0) json["gflops"] = gflops(row, *times, pairs);
+  return json;
 }
 
-/// What was not run is null.
+/// A number that is not finite is null.
 Json row_json(const AttentionSpeed& row) {
-  const auto run = [&](const RunTimes* times, std::int64_t pairs) {
-    if (times == nullptr || times->seconds.empty()) return Json();
-    Json json = times_json(*times);
-    if (pairs > 0) json["gflops"] = gflops(row, *times, pairs);
-    return json;
-  };
   const auto number = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
   return {{"length", row.length},
           {"pairs_all", row.pairs.all},
@@ -155,18 +138,39 @@ Json row_json(const AttentionSpeed& row) {
           {"speedup", number(row.speedup())},
           {"efficiency", number(row.speedup() / row.ideal_speedup())},
           {"speedup_with_routing", number(row.speedup_with_routing())},
-          {"dense", run(present(row.dense), row.pairs.all)},
-          {"focus", run(&row.focus, row.pairs.attended)},
-          {"soft", run(present(row.soft), row.pairs.all)},
-          {"routing", run(&row.routing, 0)},
+          {"dense", times_json(row, present(row.dense), row.pairs.all)},
+          {"focus", times_json(row, &row.focus, row.pairs.attended)},
+          {"soft", times_json(row, present(row.soft), row.pairs.all)},
+          {"routing", times_json(row, &row.routing, 0)},
           {"peak_resident_bytes", peak_resident_bytes()}};
+}
+
+std::string setting_text(const AttentionSpeedOptions& o) {
+  return fmt::format(
+      "{} head{} of {}{}, K={}, k={}, w={}, affinity {}, {}; {}", o.heads, o.heads == 1 ? "" : "s",
+      o.head_dim, o.kv_heads == o.heads ? "" : fmt::format(" ({} for k and v)", o.kv_heads),
+      o.num_groups, o.top_k, o.local_window, o.hard_gate == HardGate::keep ? "kept" : "dropped",
+      o.backward ? "forward and backward" : "forward",
+      o.assignment == SpeedAssignment::routing
+          ? "groups by routing random vectors, balanced over the sequence"
+          : "groups drawn uniformly");
+}
+
+void write_page(const std::string& path, const std::string& setting, const LineChart& chart,
+                std::initializer_list<Table> tables) {
+  HtmlReport report("Speed of attention");
+  report.paragraph(machine_line());
+  report.paragraph(setting);
+  report.figure(line_chart_svg(chart));
+  for (const Table& table : tables) report.table(table);
+  write_file_durably(path, std::string_view(report.html()));
 }
 
 }  // namespace
 
 int run_speed(Arguments arguments) {
   std::vector<Index> lengths = {512, 1024, 2048, 4096, 8192, 16384};
-  std::string assignment = "routing", hard_gate = "drop", json, svg, html;
+  std::string json, svg, html;
   int threads = 0;
   AttentionSpeedOptions options;
   CLI::App app(
@@ -178,29 +182,7 @@ int run_speed(Arguments arguments) {
       "focus speed");
   app.add_option("--lengths", lengths, "tokens, one run each (default 512 to 16384)")
       ->delimiter(',');
-  app.add_option("--num-groups", options.num_groups, "K (default 8)");
-  app.add_option("--top-k", options.top_k, "groups that a token keeps (default 1)");
-  app.add_option("--local-window", options.local_window,
-                 "w: pairs with i - j <= w are attended (default 128)");
-  app.add_option("--heads", options.heads, "heads of q (default 12)");
-  app.add_option("--kv-heads", options.kv_heads, "heads of k and v (default: as many)");
-  app.add_option("--head-dim", options.head_dim, "width of a head (default 64)");
-  app.add_option("--hidden-size", options.hidden_size,
-                 "width of what is routed (default: heads times head-dim)");
-  app.add_option("--routing-dim", options.routing_dim, "d_g (default 16)");
-  app.add_option("--hard-gate", hard_gate, "drop or keep the affinity of attended pairs")
-      ->check(CLI::IsMember({"drop", "keep"}));
-  app.add_option("--assignment", assignment,
-                 "routing: random h, projection and centroids, balanced over the sequence "
-                 "(default); uniform: random sets")
-      ->check(CLI::IsMember({"routing", "uniform"}));
-  app.add_flag("--backward", options.backward, "forward and backward, gradients of q, k and v");
-  app.add_flag("--soft", options.soft, "time soft attention (every pair, gated) too");
-  app.add_option("--dense-up-to", options.dense_up_to,
-                 "full attention up to this length only; longer rows print -");
-  app.add_option("--repeats", options.repeats,
-                 "rounds of a length at least (default 3); short ones get more");
-  app.add_option("--seed", options.seed, "of the random numbers");
+  add_settings(app, recipe_fields(options));
   app.add_option("--threads", threads, "threads");
   app.add_option("--json", json, "write the figures to this file too");
   app.add_option("--svg", svg, "write a plot of the speed-up");
@@ -208,9 +190,7 @@ int run_speed(Arguments arguments) {
   renamed_option(app, "--groups", "--num-groups");
   renamed_option(app, "--window", "--local-window");
   parse_arguments(app, arguments);
-  options.hard_gate = hard_gate == "keep" ? HardGate::keep : HardGate::drop;
-  options.routed = assignment == "routing";
-  options.validate();
+  options = options.filled_in();
   check(threads >= 0, "--threads must not be negative, not {}", threads);
   for (const Index length : lengths)
     check(length > 0, "--lengths must be positive, not {}", length);
@@ -221,56 +201,28 @@ int run_speed(Arguments arguments) {
   Json json_rows = Json::array();
   for (const Index length : lengths) {
     rows.push_back(measure_attention(options, length, [&](std::string_view what) {
-      fmt::print(stderr, "{} tokens: {}\n", length, what);
+      spdlog::info("{} tokens: {}", length, what);
     }));
     json_rows.push_back(row_json(rows.back()));
     trim_pool();  // so that no length holds buffers of the one before
   }
 
-  const std::string setting = fmt::format(
-      "{} head{} of {}{}, K={}, k={}, w={}, affinity {}, {}; {}", options.heads,
-      options.heads == 1 ? "" : "s", options.head_dim,
-      options.key_heads() == options.heads ? ""
-                                           : fmt::format(" ({} for k and v)", options.key_heads()),
-      options.num_groups, options.top_k, options.local_window,
-      options.hard_gate == HardGate::keep ? "kept" : "dropped",
-      options.backward ? "forward and backward" : "forward",
-      options.routed ? "groups by routing random vectors, balanced over the sequence"
-                     : "groups drawn uniformly");
+  const std::string setting = setting_text(options);
   const Table times = time_table(rows, options.soft), speedups = speedup_table(rows);
   const Table phases = phase_table(rows, options.backward);
   const LineChart chart =
       speedup_chart(rows, fmt::format("Speed-up over full attention, K={}, k={}, w={}",
                                       options.num_groups, options.top_k, options.local_window));
-  const std::string memory =
-      fmt::format("{} resident at most", format_bytes(static_cast<double>(peak_resident_bytes())));
+  const std::string memory = memory_text(peak_resident_bytes()) + " resident at most";
   fmt::print("{}\n{}\n\n{}\n{}\n{}\n{}\n", machine_line(), setting, plain_text(times),
              plain_text(speedups), plain_text(phases), memory);
-  write_json(json, {{"machine", machine_json()},
-                    {"num_groups", options.num_groups},
-                    {"top_k", options.top_k},
-                    {"local_window", options.local_window},
-                    {"heads", options.heads},
-                    {"kv_heads", options.key_heads()},
-                    {"head_dim", options.head_dim},
-                    {"hidden_size", options.routed_size()},
-                    {"routing_dim", options.routing_dim},
-                    {"hard_gate", hard_gate},
-                    {"assignment", assignment},
-                    {"backward", options.backward},
-                    {"seed", options.seed},
-                    {"rows", json_rows}});
+  Json figures = {{"machine", machine_json()}};
+  figures.update(settings_json(recipe_fields(options)));
+  figures["rows"] = json_rows;
+  write_json(json, figures);
   if (!svg.empty()) write_file_durably(svg, std::string_view(svg_file(chart)));
-  if (!html.empty()) {
-    HtmlReport report("Speed of attention");
-    report.paragraph(machine_line());
-    report.paragraph(setting + ". " + memory + ".");
-    report.line_chart(chart);
-    report.table(speedups);
-    report.table(times);
-    report.table(phases);
-    write_file_durably(html, std::string_view(report.html()));
-  }
+  if (!html.empty())
+    write_page(html, setting + ". " + memory + ".", chart, {speedups, times, phases});
   return 0;
 }
 

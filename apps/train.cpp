@@ -1,3 +1,5 @@
+#include <spdlog/spdlog.h>
+
 #include <atomic>
 #include <cmath>
 #include <csignal>
@@ -72,6 +74,12 @@ void install_stop_signals() {
   std::signal(SIGTERM, handler);
 }
 
+void log_recipe(const RunConfig& config) {
+  std::string text = dump_recipe(config);
+  text.pop_back();  // the log ends its lines itself
+  spdlog::info("{}", text);
+}
+
 std::string phase_name(const Session& session) {
   return session.in_first_phase() ? "phase 1" : "phase 2";
 }
@@ -108,12 +116,12 @@ class TrainingTerminal {
 
  private:
   void start(const Session& session, const std::optional<std::filesystem::path>& resumed) {
-    if (resumed)
-      fmt::print(stderr, "resumed at step {} from {}\n", session.steps(), resumed->string());
-    fmt::print(stderr, "{}", dump_recipe(config_));
-    fmt::print(stderr, "training on {} windows of {} tokens, {} parameters{}\n",
-               session.data().train.num_windows(), config_.data.context, session.count_trainable(),
-               session.phase().steps == config_.steps ? "" : " in " + phase_name(session));
+    if (resumed) spdlog::info("resumed at step {} from {}", session.steps(), resumed->string());
+    log_recipe(config_);
+    spdlog::info("training on {} windows of {} tokens, {} parameters{}",
+                 session.data().train.num_windows(), config_.data.context,
+                 session.count_trainable(),
+                 session.phase().steps == config_.steps ? "" : " in " + phase_name(session));
     progress_.emplace(ProgressOptions{.label = "train",
                                       .total_steps = config_.steps,
                                       .first_step = session.steps(),
@@ -159,7 +167,7 @@ int run_train(Arguments arguments) {
   install_stop_signals();
   Session session = open_session(config);
   if (dry) {
-    fmt::print(stderr, "{}", dump_recipe(config));
+    log_recipe(config);
     const DryRun d = dry_run(session);
     print_dry_run(d);
     write_json(json, dry_run_json(d));
@@ -169,8 +177,8 @@ int run_train(Arguments arguments) {
   const TrainingResult result = run_training_in_folder(session, options, terminal.callbacks());
   terminal.finish();
   if (!result.finished)
-    fmt::print(stderr, "stopped at step {}; checkpoint {} is written, --resume goes on\n",
-               result.steps, result.checkpoint.string());
+    spdlog::info("stopped at step {}; checkpoint {} is written, --resume goes on", result.steps,
+                 result.checkpoint.string());
   else
     fmt::print("{}: {} steps{}\n", result.artifact.string(), result.steps,
                result.valid_loss && result.valid_loss_start

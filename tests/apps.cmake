@@ -1,5 +1,4 @@
 focus_test(apps_tests
-  SOURCES apps/attention_speed_test.cpp apps/compare/*_test.cpp apps/report/*_test.cpp
-    apps/terminal/*_test.cpp
+  SOURCES apps/compare/*_test.cpp apps/report/*_test.cpp apps/terminal/*_test.cpp
   NEEDS apps
   LABELS apps)

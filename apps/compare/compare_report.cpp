@@ -8,9 +8,10 @@
 #include <cmath>
 #include <map>
 
+#include "apps/report/charts.h"
 #include "apps/report/html_report.h"
 #include "apps/terminal/progress.h"
-#include "data/files/json_reader.h"
+#include "data/settings/recipe_values.h"
 #include "focus/train/metrics.h"
 
 namespace focus {
@@ -18,32 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array kColumns = {"run",
-                                 "seed",
-                                 "hash",
-                                 "error",
-                                 "method",
-                                 "trainable_parameters",
-                                 "train_tokens",
-                                 "train_tokens_per_second",
-                                 "train_peak_bytes",
-                                 "split",
-                                 "texts",
-                                 "tokenizer",
-                                 "context",
-                                 "stride",
-                                 "documents",
-                                 "bytes",
-                                 "tokens_scored",
-                                 "attention",
-                                 "top_k",
-                                 "routing",
-                                 "causal",
-                                 "perplexity",
-                                 "bits_per_byte",
-                                 "pairs_attended",
-                                 "largest_group",
-                                 "eval_tokens_per_second"};
+constexpr std::array kSplits = {"valid", "test"};
 
 std::string quoted(const std::string& text) {
   if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
@@ -57,30 +33,58 @@ double number(const Json& row, const char* key, double otherwise) {
   return row.contains(key) && row[key].is_number() ? row[key].get<double>() : otherwise;
 }
 
-std::string routing_of(const Json& row) {
-  if (!row["routing"].is_string()) return row["causal"].get<bool>() ? "-" : "not causal";
-  return row["routing"].get<std::string>() + (row["causal"].get<bool>() ? "" : " (not causal)");
+/// Null where `json` is no object or has no such key.
+Json value_at(const Json& json, const char* key) {
+  return json.is_object() && json.contains(key) ? json[key] : Json();
 }
 
-const std::vector<std::string> kHeader = {
-    "run",       "attention", "routing", "seeds",   "perplexity",  "std",        "min-max",
-    "bits/byte", "pairs",     "largest", "trained", "train tok/s", "eval tok/s", "peak memory"};
+/// One line of the tables for machines, and the only list of their columns: null where the run has
+/// nothing to say. `eval` and `figures` are null for a run that failed.
+Json row_of(const RunOutcome& run, const Json& split, const Json& eval, const Json& figures) {
+  Json row = {{"run", run.name}, {"seed", run.config.seed}, {"hash", run.hash}};
+  row["error"] = run.error.empty() ? Json() : Json(run.error);
+  row["method"] = value_text(run.config.method);
+  row["trainable_parameters"] = value_at(run.train, "trainable");
+  row["train_tokens"] = value_at(run.train, "tokens");
+  row["train_tokens_per_second"] = value_at(run.train, "tokens_per_second");
+  row["train_peak_bytes"] = value_at(run.train, "peak_bytes");
+  row["split"] = split;
+  row["texts"] = nullptr;
+  row["tokenizer"] = nullptr;
+  if (eval.is_object()) {
+    const Json& tokenizer = eval.at("tokenizer");
+    row["texts"] =
+        fmt::format("{}", fmt::join(eval.at("texts").get<std::vector<std::string>>(), " "));
+    row["tokenizer"] = fmt::format("{} {}", tokenizer.at("kind").get<std::string>(),
+                                   tokenizer.at("fingerprint").get<std::string>());
+  }
+  for (const char* key : {"context", "stride", "documents", "bytes"})
+    row[key] = value_at(eval, key);
+  for (const char* key :
+       {"tokens_scored", "attention", "kind", "top_k", "gate", "routing", "causal", "perplexity",
+        "bits_per_byte", "pairs_attended", "largest_group"})
+    row[key] = value_at(figures, key);
+  row["eval_tokens_per_second"] = value_at(figures, "tokens_per_second");
+  return row;
+}
 
-std::vector<std::string> cells_of(const CompareGroup& g) {
-  return {g.run,
-          g.attention,
-          g.routing,
-          fmt::format("{}", g.seeds),
-          fmt::format("{:.4f}", g.mean),
-          g.seeds > 1 ? fmt::format("{:.4f}", g.deviation) : "-",
-          g.seeds > 1 ? fmt::format("{:.4f}-{:.4f}", g.least, g.most) : "-",
-          fmt::format("{:.4f}", g.bits_per_byte),
-          fmt::format("{:.1f} %", 100 * g.pairs),
-          g.largest_group > 0 ? fmt::format("{:.1f} %", 100 * g.largest_group) : "-",
-          fmt::format("{:.0f}", g.trainable),
-          fmt::format("{:.0f}", g.train_rate),
-          fmt::format("{:.0f}", g.eval_rate),
-          format_bytes(g.peak_bytes)};
+Table table_of(const std::vector<CompareGroup>& groups, const std::string& split,
+               const std::string& caption) {
+  Table table{.caption = caption,
+              .header = {"run", "attention", "routing", "seeds", "perplexity", "std", "min-max",
+                         "bits/byte", "pairs", "largest", "trained", "train tok/s", "eval tok/s",
+                         "peak memory"}};
+  for (const CompareGroup& g : groups)
+    if (g.split == split)
+      table.rows.push_back(
+          {g.run, g.attention.name, g.attention.routing_text(), fmt::format("{}", g.seeds),
+           fmt::format("{:.4f}", g.mean), g.seeds > 1 ? fmt::format("{:.4f}", g.deviation) : "-",
+           g.seeds > 1 ? fmt::format("{:.4f}-{:.4f}", g.least, g.most) : "-",
+           fmt::format("{:.4f}", g.bits_per_byte), fmt::format("{:.1f} %", 100 * g.pairs),
+           g.largest_group > 0 ? fmt::format("{:.1f} %", 100 * g.largest_group) : "-",
+           fmt::format("{:.0f}", g.trainable), fmt::format("{:.0f}", g.train_rate),
+           fmt::format("{:.0f}", g.eval_rate), format_bytes(g.peak_bytes)});
+  return table;
 }
 
 /// What a split's perplexities are of, each once, with the runs that it is said of.
@@ -102,11 +106,11 @@ std::vector<std::pair<std::string, std::vector<std::string>>> what_is_measured(
 }
 
 /// The splits that have rows, those with test texts last.
-std::vector<std::string> splits_of(const std::vector<CompareGroup>& groups) {
-  std::vector<std::string> splits;
-  for (const char* split : {"valid", "test"})
-    if (std::ranges::any_of(groups, [&](const auto& g) { return g.split == split; }))
-      splits.emplace_back(split);
+std::vector<const char*> splits_of(const std::vector<CompareGroup>& groups) {
+  std::vector<const char*> splits;
+  for (const char* split : kSplits)
+    if (std::ranges::find(groups, split, &CompareGroup::split) != groups.end())
+      splits.push_back(split);
   return splits;
 }
 
@@ -118,22 +122,18 @@ void add_points(HtmlReport& page, const std::vector<CompareGroup>& groups,
   PointsChart speed{.title = fmt::format("Perplexity against speed ({})", split),
                     .x_label = "tokens scored in a second",
                     .y_label = "perplexity, mean over seeds"};
-  const auto add = [](PointsChart& chart, const std::string& name, LabelledPoint point) {
-    auto it = std::ranges::find(chart.series, name, &PointSeries::name);
-    if (it == chart.series.end())
-      it = chart.series.insert(it, PointSeries{.name = name, .connected = false});
-    it->points.push_back(std::move(point));
-  };
   for (const CompareGroup& g : groups) {
     // What is not causal is in the table, marked so; here it would pass for a perplexity.
-    if (g.split != split || g.routing.find("not causal") != std::string::npos) continue;
+    if (g.split != split || !g.attention.causal) continue;
     const std::string label =
-        g.attention.starts_with("hard ") ? g.attention.substr(5) : g.attention;
-    add(pairs, g.run, {100 * g.pairs, g.mean, label});
-    add(speed, g.run, {g.eval_rate, g.mean, label});
+        g.attention.kind == "hard"
+            ? fmt::format("k={}{}", g.attention.top_k, g.attention.keeps_affinity ? " keep" : "")
+            : g.attention.name;
+    pairs.add(g.run, false, {100 * g.pairs, g.mean, label});
+    speed.add(g.run, false, {g.eval_rate, g.mean, label});
   }
-  page.points_chart(pairs);
-  page.points_chart(speed);
+  page.figure(points_chart_svg(pairs));
+  page.figure(points_chart_svg(speed));
 }
 
 /// One line a run, each point the mean over the seeds that have the step.
@@ -166,43 +166,12 @@ std::vector<Series> curves(const std::vector<RunOutcome>& outcomes, const char* 
 std::vector<Json> compare_rows(const std::vector<RunOutcome>& outcomes) {
   std::vector<Json> rows;
   for (const RunOutcome& outcome : outcomes) {
-    Json common;
-    for (const char* column : kColumns) common[column] = nullptr;
-    common["run"] = outcome.name;
-    common["seed"] = outcome.config.seed;
-    common["hash"] = outcome.hash;
-    common["method"] =
-        enum_names(outcome.config.method)[static_cast<std::size_t>(outcome.config.method)];
-    if (outcome.train.is_object()) {
-      common["trainable_parameters"] = outcome.train.at("trainable");
-      common["train_tokens"] = outcome.train.at("tokens");
-      common["train_tokens_per_second"] = outcome.train.at("tokens_per_second");
-      common["train_peak_bytes"] = outcome.train.at("peak_bytes");
-    }
-    if (!outcome.error.empty()) {
-      common["error"] = outcome.error;
-      rows.push_back(common);
-      continue;
-    }
-    for (const char* split : {"valid", "test"}) {
-      const auto found = outcome.evaluation.find(split);
-      if (found == outcome.evaluation.end()) continue;
-      const Json& eval = found->second;
-      for (const Json& figures : eval.at("rows")) {
-        Json row = common;
-        row["split"] = split;
-        std::vector<std::string> texts = eval.at("texts").get<std::vector<std::string>>();
-        row["texts"] = fmt::format("{}", fmt::join(texts, " "));
-        row["tokenizer"] = fmt::format("{} {}", eval.at("tokenizer").at("kind").get<std::string>(),
-                                       eval.at("tokenizer").at("fingerprint").get<std::string>());
-        for (const char* key : {"context", "stride", "documents", "bytes"}) row[key] = eval.at(key);
-        for (const char* key : {"tokens_scored", "attention", "top_k", "routing", "causal",
-                                "perplexity", "bits_per_byte", "pairs_attended"})
-          row[key] = figures.at(key);
-        if (figures.contains("largest_group")) row["largest_group"] = figures["largest_group"];
-        row["eval_tokens_per_second"] = figures.at("tokens_per_second");
-        rows.push_back(std::move(row));
-      }
+    if (!outcome.error.empty()) rows.push_back(row_of(outcome, nullptr, nullptr, nullptr));
+    for (const char* split : kSplits) {
+      const auto eval = outcome.evaluation.find(split);
+      if (!outcome.error.empty() || eval == outcome.evaluation.end()) continue;
+      for (const Json& figures : eval->second.at("rows"))
+        rows.push_back(row_of(outcome, split, eval->second, figures));
     }
   }
   return rows;
@@ -210,60 +179,63 @@ std::vector<Json> compare_rows(const std::vector<RunOutcome>& outcomes) {
 
 std::vector<CompareGroup> group_rows(const std::vector<Json>& rows) {
   std::vector<CompareGroup> groups;
-  std::vector<std::vector<double>> perplexities;
+  std::vector<std::vector<const Json*>> members;  // of each group, a row a seed
   for (const Json& row : rows) {
     if (!row["error"].is_null()) continue;
-    const CompareGroup key{.run = row["run"],
-                           .split = row["split"],
-                           .attention = row["attention"],
-                           .routing = routing_of(row)};
+    const AttentionRow attention = read_attention_row(row, row["run"]);
     const auto found = std::ranges::find_if(groups, [&](const CompareGroup& g) {
-      return g.run == key.run && g.split == key.split && g.attention == key.attention &&
-             g.routing == key.routing;
+      return g.run == row["run"] && g.split == row["split"] && g.attention.name == attention.name &&
+             g.attention.routing_text() == attention.routing_text();
     });
     const auto at = static_cast<std::size_t>(found - groups.begin());
     if (found == groups.end()) {
-      groups.push_back(key);
-      groups.back().pairs = 0;
-      perplexities.emplace_back();
+      groups.push_back({.run = row["run"], .split = row["split"], .attention = attention});
+      members.emplace_back();
     }
-    CompareGroup& g = groups[at];
-    perplexities[at].push_back(number(row, "perplexity", std::nan("")));
-    // Sums here, means below.
-    g.bits_per_byte += number(row, "bits_per_byte", std::nan(""));
-    g.pairs += number(row, "pairs_attended", 1);
-    g.largest_group += number(row, "largest_group", 0);
-    g.train_rate += number(row, "train_tokens_per_second", 0);
-    g.eval_rate += number(row, "eval_tokens_per_second", 0);
-    g.trainable = number(row, "trainable_parameters", 0);
-    g.peak_bytes = std::max(g.peak_bytes, number(row, "train_peak_bytes", 0));
+    members[at].push_back(&row);
   }
   for (std::size_t i = 0; i < groups.size(); ++i) {
     CompareGroup& g = groups[i];
-    const std::vector<double>& values = perplexities[i];
-    const auto n = static_cast<double>(values.size());
-    g.seeds = values.size();
-    for (const double value : values) g.mean += value / n;
-    for (const double value : values) g.deviation += (value - g.mean) * (value - g.mean);
+    const auto n = static_cast<double>(members[i].size());
+    const auto values = [&](const char* key, double otherwise) {
+      std::vector<double> all;
+      for (const Json* row : members[i]) all.push_back(number(*row, key, otherwise));
+      return all;
+    };
+    const auto mean = [&](const std::vector<double>& all) {
+      double sum = 0;
+      for (const double value : all) sum += value;
+      return sum / n;
+    };
+    const std::vector<double> perplexities = values("perplexity", std::nan(""));
+    g.seeds = members[i].size();
+    g.mean = mean(perplexities);
+    for (const double value : perplexities) g.deviation += (value - g.mean) * (value - g.mean);
     g.deviation = n > 1 ? std::sqrt(g.deviation / (n - 1)) : 0;
-    g.least = *std::ranges::min_element(values);
-    g.most = *std::ranges::max_element(values);
-    for (double* sum : {&g.bits_per_byte, &g.pairs, &g.largest_group, &g.train_rate, &g.eval_rate})
-      *sum /= n;
+    const auto [least, most] = std::ranges::minmax(perplexities);
+    g.least = least;
+    g.most = most;
+    g.bits_per_byte = mean(values("bits_per_byte", std::nan("")));
+    g.pairs = mean(values("pairs_attended", 1));
+    g.largest_group = mean(values("largest_group", 0));
+    g.train_rate = mean(values("train_tokens_per_second", 0));
+    g.eval_rate = mean(values("eval_tokens_per_second", 0));
+    g.trainable = values("trainable_parameters", 0).back();
+    g.peak_bytes = std::ranges::max(values("train_peak_bytes", 0));
   }
   return groups;
 }
 
 std::string compare_csv(const std::vector<Json>& rows) {
-  std::string text = fmt::format("{}\n", fmt::join(kColumns, ","));
+  std::string text;
   for (const Json& row : rows) {
-    std::string line;
-    for (const char* column : kColumns) {
-      const Json& value = row.at(column);
-      if (column != kColumns[0]) line += ',';
-      if (!value.is_null()) line += value.is_string() ? quoted(value) : value.dump();
+    std::vector<std::string> names, cells;
+    for (const auto& [name, value] : row.items()) {
+      names.push_back(name);
+      cells.push_back(value.is_null() ? "" : value.is_string() ? quoted(value) : value.dump());
     }
-    text += line + '\n';
+    if (text.empty()) text = fmt::format("{}\n", fmt::join(names, ","));
+    text += fmt::format("{}\n", fmt::join(cells, ","));
   }
   return text;
 }
@@ -277,24 +249,8 @@ std::string compare_jsonl(const std::vector<Json>& rows) {
 std::string compare_table(const std::vector<Json>& rows) {
   const auto groups = group_rows(rows);
   std::string text;
-  for (const std::string& split : splits_of(groups)) {
-    std::vector<std::vector<std::string>> lines = {kHeader};
-    for (const CompareGroup& g : groups)
-      if (g.split == split) lines.push_back(cells_of(g));
-    std::vector<std::size_t> widths(kHeader.size());
-    for (const auto& line : lines)
-      for (std::size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], line[c].size());
-    text += fmt::format("{} texts\n", split);
-    for (const auto& line : lines) {
-      std::string row;
-      for (std::size_t c = 0; c < line.size(); ++c)
-        row += c < 3 ? fmt::format("{:<{}}  ", line[c], widths[c])
-                     : fmt::format("{:>{}}  ", line[c], widths[c]);
-      row.erase(row.find_last_not_of(' ') + 1);
-      text += row + '\n';
-    }
-    text += '\n';
-  }
+  for (const char* split : splits_of(groups))
+    text += plain_text(table_of(groups, split, fmt::format("{} texts", split)), 3) + "\n";
   for (const Json& row : rows)
     if (!row["error"].is_null())
       text += fmt::format("FAILED {}, seed {}: {}\n", row["run"].get<std::string>(),
@@ -313,7 +269,7 @@ std::string compare_page(const ComparePlan& plan, const std::vector<RunOutcome>&
       "causal looks at later tokens; it is not in the charts. In them, a point says under the "
       "pointer what it is; a name that finds no room is left out.",
       outcomes.size(), fmt::join(plan.config.seeds, ", ")));
-  for (const std::string& split : splits_of(groups)) {
+  for (const std::string split : splits_of(groups)) {
     page.heading(split == "test" ? "Test texts" : "Validation texts");
     const auto measured = what_is_measured(rows, split);
     for (const auto& [what, runs] : measured)
@@ -323,14 +279,9 @@ std::string compare_page(const ComparePlan& plan, const std::vector<RunOutcome>&
       page.paragraph(
           "Perplexities under different tokenizers or windows do not compare; bits per byte of the "
           "same text under the same windows do.");
-    Table table{.header = kHeader};
-    std::string last;
-    for (const CompareGroup& g : groups) {
-      if (g.split != split) continue;
-      table.rows.push_back(cells_of(g));
-      if (g.run == last) table.rows.back()[0].clear();  // a run's name stands in its first row
-      last = g.run;
-    }
+    Table table = table_of(groups, split, "");
+    for (std::size_t r = table.rows.size(); r-- > 1;)  // a run's name stands in its first row
+      if (table.rows[r][0] == table.rows[r - 1][0]) table.rows[r][0].clear();
     page.table(table);
     add_points(page, groups, split);
   }
@@ -346,7 +297,7 @@ std::string compare_page(const ComparePlan& plan, const std::vector<RunOutcome>&
   const auto add_curves = [&](const char* key, const char* title, const char* label) {
     LineChart chart{.title = title, .x_label = "step", .y_label = label};
     chart.series = curves(outcomes, key);
-    if (!chart.series.empty()) page.line_chart(chart);
+    if (!chart.series.empty()) page.figure(line_chart_svg(chart));
   };
   add_curves("loss", "Training loss", "nats per token");
   add_curves("valid_loss", "Validation loss", "nats per token");

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "apps/compare/compare_run.h"
+#include "apps/report/attention_row.h"
 
 namespace focus {
 
@@ -13,11 +14,12 @@ std::vector<nlohmann::ordered_json> compare_rows(const std::vector<RunOutcome>& 
 
 /// Over the seeds of a run: perplexity's mean and spread, the means of the rest.
 struct CompareGroup {
-  std::string run, split, attention, routing;
+  std::string run, split;
+  AttentionRow attention;
   std::size_t seeds = 0;
   double mean = 0, deviation = 0, least = 0, most = 0;  // of the perplexity; deviation by n - 1
   double bits_per_byte = 0;
-  double pairs = 1, largest_group = 0;   // shares; largest_group 0 without groups
+  double pairs = 0, largest_group = 0;   // shares; largest_group 0 without groups
   double train_rate = 0, eval_rate = 0;  // tokens in a second
   double trainable = 0, peak_bytes = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <fstream>
@@ -158,8 +159,8 @@ std::string CompareRunner::place_of(const RunConfig& config) {
     if (!std::filesystem::exists(recipe)) return place;
     const std::string difference = changed_default(recipe, config);
     if (difference.empty()) return place;
-    fmt::print(stderr, "{}: {} was made by other defaults ({}); it stays, this run is another\n",
-               current_, place, difference);
+    spdlog::info("{}: {} was made by other defaults ({}); it stays, this run is another", current_,
+                 place, difference);
   }
 }
 
@@ -181,7 +182,7 @@ std::vector<RunOutcome> CompareRunner::run_all() {
       if (signal_() != 0) return outcomes;
       outcome.error = problem.what();
       std::ranges::replace(outcome.error, '\n', ' ');
-      fmt::print(stderr, "{}: failed: {}\n", current_, outcome.error);
+      spdlog::info("{}: failed: {}", current_, outcome.error);
     }
     outcomes.push_back(std::move(outcome));
   }
@@ -192,12 +193,12 @@ void CompareRunner::train(RunOutcome& outcome) {
   const path folder = outcome.config.out, done = folder / "done.json", log = folder / "log.txt";
   outcome.train = read_object(done);
   if (outcome.train.is_object()) {
-    fmt::print(stderr, "{}: done before ({})\n", current_, outcome.hash);
+    spdlog::info("{}: done before ({})", current_, outcome.hash);
     return;
   }
   std::filesystem::create_directories(folder);
   write_file_durably(folder / "recipe.yaml", std::string_view(dump_recipe(outcome.config)));
-  fmt::print(stderr, "{}: training\n", current_);
+  spdlog::info("{}: training", current_);
   metrics_ = folder / "metrics.jsonl";
   shown_step_ = -1;
   last_line_ = now();
@@ -257,7 +258,7 @@ void CompareRunner::evaluate(RunOutcome& outcome, const std::string& split,
                                                                  fingerprint_of_texts(texts))));
   Json json = read_object(file);
   if (!json.is_object()) {
-    fmt::print(stderr, "{}: evaluating on {}\n", current_, split);
+    spdlog::info("{}: evaluating on {}", current_, split);
     metrics_.clear();
     const path artifact = outcome.train.at("artifact").get<std::string>();
     const bool whole = artifact.filename() == "model.h5";
@@ -293,9 +294,9 @@ int CompareRunner::tick() {
       for (std::size_t i = index_ + 1; i < plan_.runs.size(); ++i)
         left += tokens_of(plan_.runs[i].config);
       const double speed = trained_seconds_ > 0 ? trained_tokens_ / trained_seconds_ : rate;
-      fmt::print(stderr, "{}: step {}/{}  loss {:.4f}  {} tok/s  all runs: at most {} left\n",
-                 current_, shown_step_, config.steps, record["loss"].get<double>(),
-                 format_count(rate), format_duration(left / speed));
+      spdlog::info("{}: step {}/{}  loss {:.4f}  {} tok/s  all runs: at most {} left", current_,
+                   shown_step_, config.steps, record["loss"].get<double>(), format_count(rate),
+                   format_duration(left / speed));
     }
   }
   return signal_();

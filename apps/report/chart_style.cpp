@@ -1,4 +1,4 @@
-#include "apps/report/html_chart.h"
+#include "apps/report/charts.h"
 
 namespace focus {
 namespace {
@@ -9,14 +9,12 @@ constexpr std::string_view kStyle = R"(
 :root {
   color-scheme: light dark;
   --page: #ffffff; --ink: #1b1f24; --soft: #5b6570; --rule: #d9dee3; --grid: #e9ecef;
-  --mark: #fff4d6;
   --c0: #0072b2; --c1: #d55e00; --c2: #00856a; --c3: #b8578f;
   --c4: #b97a00; --c5: #3a9bd6; --c6: #6a51a3; --c7: #4d4d4d;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --page: #15181c; --ink: #e8eaed; --soft: #a2abb5; --rule: #363c44; --grid: #272c32;
-    --mark: #3a3216;
     --c0: #58a6e8; --c1: #ff8f4d; --c2: #3ecfa5; --c3: #e79ac8;
     --c4: #f0b429; --c5: #8fd0f7; --c6: #b3a0e6; --c7: #c4c9cf;
   }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "apps/report/html_chart.h"
+#include "apps/report/plane.h"
 #include "autograd/check.h"
 
 namespace focus {
@@ -37,7 +37,6 @@ th:not(:first-child), td:not(:first-child) { padding-left: .9rem; }
 th { color: var(--soft); font-weight: 600; border-bottom-width: 2px; }
 .number { text-align: right; }
 td.number { white-space: nowrap; }
-tr.marked td { background: var(--mark); font-weight: 600; }
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1.4rem; font-size: .85rem; margin: .2rem 0; }
 .legend span { overflow-wrap: anywhere; }
 .legend svg { width: 26px; height: 10px; margin-right: .4rem; }
@@ -45,7 +44,7 @@ tr.marked td { background: var(--mark); font-weight: 600; }
 .legend i { font-style: normal; color: var(--soft); }
 figure > svg { display: block; width: 100%; height: auto; }
 @media print {
-  :root { --page: #fff; --ink: #000; --soft: #444; --rule: #bbb; --grid: #ddd; --mark: #eee; }
+  :root { --page: #fff; --ink: #000; --soft: #444; --rule: #bbb; --grid: #ddd; }
   body { padding: 0; max-width: none; font-size: 11pt; }
   .scroll { overflow: visible; max-width: none; font-size: .8em; }
 }
@@ -62,6 +61,23 @@ bool looks_numeric(const std::string& cell) {
 }
 
 }  // namespace
+
+std::string plain_text(const Table& table, std::size_t left) {
+  std::vector<std::vector<std::string>> lines = {table.header};
+  lines.insert(lines.end(), table.rows.begin(), table.rows.end());
+  std::vector<std::size_t> widths(table.header.size());
+  for (const auto& line : lines)
+    for (std::size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], line[c].size());
+  std::string text = table.caption + "\n";
+  for (const auto& line : lines) {
+    for (std::size_t c = 0; c < line.size(); ++c)
+      text += c < left ? fmt::format("{:<{}}  ", line[c], widths[c])
+                       : fmt::format("{:>{}}  ", line[c], widths[c]);
+    text.erase(text.find_last_not_of(' ') + 1);
+    text += "\n";
+  }
+  return text;
+}
 
 HtmlReport::HtmlReport(std::string title) : title_(std::move(title)) {}
 
@@ -97,18 +113,16 @@ void HtmlReport::table(const Table& table) {
     body_ +=
         fmt::format("<th scope=\"col\"{}>{}</th>", cell_class[c], escape_html(table.header[c]));
   body_ += "</tr></thead>\n<tbody>\n";
-  for (std::size_t r = 0; r < table.rows.size(); ++r) {
-    body_ += table.highlighted_row == r ? "<tr class=\"marked\">" : "<tr>";
+  for (const auto& row : table.rows) {
+    body_ += "<tr>";
     for (std::size_t c = 0; c < columns; ++c)
-      body_ += fmt::format("<td{}>{}</td>", cell_class[c], escape_html(table.rows[r][c]));
+      body_ += fmt::format("<td{}>{}</td>", cell_class[c], escape_html(row[c]));
     body_ += "</tr>\n";
   }
   body_ += "</tbody>\n</table></div>\n";
 }
 
-void HtmlReport::line_chart(const LineChart& chart) { body_ += line_chart_svg(chart); }
-void HtmlReport::points_chart(const PointsChart& chart) { body_ += points_chart_svg(chart); }
-void HtmlReport::stacked_bars(const StackedBars& chart) { body_ += stacked_bars_svg(chart); }
+void HtmlReport::figure(std::string_view figure) { body_ += figure; }
 
 std::string HtmlReport::html() const {
   return fmt::format(

@@ -214,6 +214,7 @@ nlohmann::ordered_json row(const std::string& run, int seed, double perplexity) 
           {"error", nullptr},
           {"split", "valid"},
           {"attention", "soft"},
+          {"kind", "soft"},
           {"routing", "carried"},
           {"causal", true},
           {"perplexity", perplexity},
@@ -254,6 +255,7 @@ RunOutcome outcome(const std::string& name, const std::string& tokenizer, bool c
                            {"stride", 32},
                            {"rows",
                             {{{"attention", "attention of " + name},
+                              {"kind", "rival"},
                               {"top_k", nullptr},
                               {"routing", nullptr},
                               {"causal", causal},
@@ -262,6 +264,29 @@ RunOutcome outcome(const std::string& name, const std::string& tokenizer, bool c
                               {"tokens_scored", 299},
                               {"pairs_attended", 0.5},
                               {"tokens_per_second", 10.0}}}}}}}};
+}
+
+TEST(CompareReport, ARowWithoutAKindSaysToEvaluateAgain) {
+  auto old = row("a", 1, 2);
+  old["kind"] = nullptr;
+  try {
+    group_rows({old});
+    FAIL() << "took a row of an older version";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("run focus eval again"), std::string::npos);
+  }
+}
+
+TEST(CompareReport, AHardRowIsNamedByItsKAndGate) {
+  auto hard = row("a", 1, 2);
+  hard["kind"] = "hard";
+  hard["attention"] = "any words";
+  hard["top_k"] = 2;
+  hard["gate"] = "keep";
+  const auto groups = group_rows({hard});
+  EXPECT_EQ(groups[0].attention.top_k, 2);
+  EXPECT_TRUE(groups[0].attention.keeps_affinity);
+  EXPECT_EQ(groups[0].attention.routing_text(), "carried");
 }
 
 TEST(CompareReport, WhatAPerplexityIsOfStandsOnThePage) {
@@ -287,8 +312,8 @@ TEST(CompareReport, ARivalThatIsNotCausalIsMarkedAndNotDrawn) {
                                             outcome("peeking", "bytes", false)};
   const auto groups = group_rows(compare_rows(outcomes));
   ASSERT_EQ(groups.size(), 2u);
-  EXPECT_EQ(groups[0].routing, "-");
-  EXPECT_EQ(groups[1].routing, "not causal");
+  EXPECT_EQ(groups[0].attention.routing_text(), "-");
+  EXPECT_EQ(groups[1].attention.routing_text(), "not causal");
   EXPECT_DOUBLE_EQ(groups[1].bits_per_byte, 1.25);
   const std::string page = compare_page(plan, outcomes);
   EXPECT_NE(page.find("<td>attention of peeking</td><td>not causal</td>"), std::string::npos);

@@ -5,7 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "apps/report/html_chart.h"
+#include "apps/report/charts.h"
+#include "apps/report/plane.h"
 
 namespace focus {
 namespace {
@@ -45,22 +46,23 @@ HtmlReport full_report() {
   report.paragraph("It's \"fine\" & <b>bold</b>");
   report.table({.caption = "t",
                 .header = {"model", "loss", "note"},
-                .rows = {{"dense", "3.5", "3 layers"}, {"<focus>", "-", ""}},
-                .highlighted_row = 1});
+                .rows = {{"dense", "3.5", "3 layers"}, {"<focus>", "-", ""}}});
   Series noisy{.name = "noisy"};
   for (int i = 0; i < 5000; ++i) noisy.points.emplace_back(i, 3 + std::sin(i));
-  report.line_chart({.title = "loss",
-                     .x_label = "step",
-                     .y_label = "nats",
-                     .series = {noisy, {.name = "short", .points = {{0, 1}, {9, kNan}, {20, 2}}}},
-                     .references = {{"dense", 2.5}}});
-  report.points_chart({.title = "pairs",
-                       .x_label = "x",
-                       .y_label = "y",
-                       .series = {{.name = "s", .points = {{1, 2, "one"}, {kInf, 3, "gone"}}}}});
-  report.stacked_bars({.title = "groups",
-                       .segment_names = {"a", "b"},
-                       .rows = {{"layer 0", {30, 10}}, {"layer 1", {0, kNan}}}});
+  report.figure(
+      line_chart_svg({.title = "loss",
+                      .x_label = "step",
+                      .y_label = "nats",
+                      .series = {noisy, {.name = "short", .points = {{0, 1}, {9, kNan}, {20, 2}}}},
+                      .references = {{"dense", 2.5}}}));
+  report.figure(
+      points_chart_svg({.title = "pairs",
+                        .x_label = "x",
+                        .y_label = "y",
+                        .series = {{.name = "s", .points = {{1, 2, "one"}, {kInf, 3, "gone"}}}}}));
+  report.figure(stacked_bars_svg({.title = "groups",
+                                  .segment_names = {"a", "b"},
+                                  .rows = {{"layer 0", {30, 10}}, {"layer 1", {0, kNan}}}}));
   return report;
 }
 
@@ -84,14 +86,20 @@ TEST(HtmlReport, EscapesAllText) {
   EXPECT_EQ(html.find("<focus>"), std::string::npos);
 }
 
-TEST(HtmlReport, TablesSetNumbersRightAndMarkARow) {
+TEST(HtmlReport, TablesSetNumbersRight) {
   const std::string html = full_report().html();
   EXPECT_NE(html.find("<td class=\"number\">3.5</td>"), std::string::npos);
   EXPECT_NE(html.find("<td>dense</td>"), std::string::npos);
   EXPECT_NE(html.find("<td>3 layers</td>"), std::string::npos);
-  EXPECT_NE(html.find("<tr class=\"marked\"><td>&lt;focus&gt;</td>"), std::string::npos);
+  EXPECT_NE(html.find("<tr><td>&lt;focus&gt;</td>"), std::string::npos);
   EXPECT_THROW(HtmlReport("x").table({.header = {"a"}, .rows = {{"1", "2"}}}),
                std::invalid_argument);
+}
+
+TEST(HtmlReport, ATableForATerminalHasStraightColumns) {
+  EXPECT_EQ(plain_text({.caption = "t", .header = {"model", "n"}, .rows = {{"a", "10"}}}, 1),
+            "t\nmodel   n\na      10\n");
+  EXPECT_EQ(plain_text({.header = {"n", "model"}, .rows = {{"10", ""}}}), "\n n  model\n10\n");
 }
 
 TEST(HtmlReport, ChartsLeaveOutWhatIsNotFinite) {
@@ -185,6 +193,39 @@ TEST(HtmlReport, ManySeriesDifferByShapeWhereColoursRepeat) {
   EXPECT_NE(svg.find("<circle class=\"dot f0\""), std::string::npos);
   EXPECT_NE(svg.find("<path class=\"dot f0\""), std::string::npos);
   EXPECT_EQ(svg.find("<path class=\"dot f1\""), std::string::npos);
+}
+
+TEST(SvgFile, IsAFileOfItsOwn) {
+  const LineChart chart{.title = "A < B",
+                        .x_label = "tokens",
+                        .y_label = "times",
+                        .series = {{.name = "one & two", .points = {{100, 1}, {10'000, 100}}}},
+                        .log_y = true,
+                        .log_x = true};
+  const std::string svg = svg_file(chart);
+  EXPECT_TRUE(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+  EXPECT_TRUE(svg.ends_with("</svg>\n"));
+  for (const char* outside : {"<script", "@import", "url(", "href", "nan", "inf"})
+    EXPECT_EQ(svg.find(outside), std::string::npos) << outside;
+  for (const char* text : {">A &lt; B</text>", ">one &amp; two</text>", "prefers-color-scheme"})
+    EXPECT_NE(svg.find(text), std::string::npos) << text;
+}
+
+TEST(SvgFile, LogarithmicXLeavesOutWhatIsNotPositiveAndSpacesByRatio) {
+  const auto path = [](std::vector<std::pair<double, double>> points) {
+    const std::string svg =
+        svg_file({.series = {{.name = "s", .points = std::move(points)}}, .log_x = true});
+    const std::size_t start = svg.rfind(" d=\"M") + 5;
+    std::vector<double> xs;
+    for (std::size_t at = start; at < svg.find('"', start);) {
+      xs.push_back(std::stod(svg.substr(at)));
+      at = std::min(svg.find('L', at), svg.find('"', start)) + 1;
+    }
+    return xs;
+  };
+  const std::vector<double> xs = path({{-1, 1}, {0, 1}, {10, 1}, {100, 2}, {1000, 3}});
+  ASSERT_EQ(xs.size(), 3u);
+  EXPECT_NEAR(xs[1] - xs[0], xs[2] - xs[1], 0.2);
 }
 
 TEST(Ticks, AreRoundAndInside) {

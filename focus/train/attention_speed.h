@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -14,27 +15,50 @@
 // sequence.
 namespace focus {
 
+enum class SpeedAssignment { routing, uniform };
+constexpr auto enum_names(SpeedAssignment) {
+  return std::array<std::string_view, 2>{"routing", "uniform"};
+}
+
 struct AttentionSpeedOptions {
   int num_groups = 8;        // K
   int top_k = 1;             // k
   Index local_window = 128;  // w
-  Index heads = 12;          // of q
-  Index kv_heads = 0;        // of k and v; 0: as many
-  Index head_dim = 64;       // of each
-  Index hidden_size = 0;     // of what is routed; 0: heads * head_dim
-  int routing_dim = 16;      // d_g
+  Index heads = 12, kv_heads = 0, head_dim = 64, hidden_size = 0;
+  int routing_dim = 16;  // d_g
   HardGate hard_gate = HardGate::drop;
-  bool routed = true;     // groups from route() with balance `sequence`; false: uniformly random
-  bool backward = false;  // time the gradients too
-  bool soft = false;      // time soft attention too
-  Index dense_up_to = 0;  // no full or soft attention at longer lengths; 0: at all lengths
+  SpeedAssignment assignment = SpeedAssignment::routing;
+  bool backward = false, soft = false;
+  Index dense_up_to = 0;
   int repeats = 3;
   std::int64_t seed = 1;
 
-  Index key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
-  Index routed_size() const { return hidden_size > 0 ? hidden_size : heads * head_dim; }
-  /// Throws std::invalid_argument naming the option that is out of range.
-  void validate() const;
+  template <class F>
+  void visit(F&& f) {
+    f("num_groups", num_groups, "K", {1, 64});
+    f("top_k", top_k, "k, groups that a token keeps", {1, 64});
+    f("local_window", local_window, "w: pairs with i - j <= w are attended", {0, 1e12});
+    f("heads", heads, "heads of q", {1, 1e6});
+    f("kv_heads", kv_heads, "heads of k and v; 0: as many", {0, 1e6});
+    f("head_dim", head_dim, "width of a head", {1, 1e6});
+    f("hidden_size", hidden_size, "width of what is routed; 0: heads times head_dim", {0, 1e6});
+    f("routing_dim", routing_dim, "d_g", {1, 1e6});
+    f("hard_gate", hard_gate, "drop or keep the affinity of attended pairs");
+    f("assignment", assignment,
+      "routing: random h, projection and centroids, balanced over the sequence; uniform: random "
+      "sets");
+    f("backward", backward, "forward and backward, gradients of q, k and v");
+    f("soft", soft, "time soft attention (every pair, gated) too");
+    f("dense_up_to", dense_up_to,
+      "full and soft attention up to this length only, longer rows print -; 0: at all lengths",
+      {0, 1e12});
+    f("repeats", repeats, "rounds of a length at least; short ones get more", {1, 1e6});
+    f("seed", seed, "of the random numbers", {0, 1e18});
+  }
+
+  /// The same with kv_heads and hidden_size said. Throws std::invalid_argument where two settings
+  /// do not fit each other.
+  AttentionSpeedOptions filled_in() const;
 };
 
 /// The timed runs of one thing.
@@ -43,9 +67,8 @@ struct RunTimes {
   std::size_t peak_bytes = 0;          // held by tensors at most, beside what was held before
   std::vector<Profile::Entry> phases;  // of the fastest
 
-  /// Both want one run at least.
+  /// Of one run at least.
   double fastest() const;
-  double median() const;
 };
 
 struct AttentionSpeed {

@@ -1,10 +1,9 @@
-#include "apps/attention_speed.h"
+#include "focus/train/attention_speed.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 
-#include "apps/terminal/machine.h"
 #include "autograd/check.h"
 #include "autograd/clock.h"
 #include "focus/attention/sparse_attention.h"
@@ -54,28 +53,18 @@ void time_run(RunTimes& times, F&& run) {
 
 }  // namespace
 
-void AttentionSpeedOptions::validate() const {
-  const auto positive = [](const char* name, Index value) {
-    check(value > 0, "{} must be positive, not {}", name, value);
-  };
-  positive("--heads", heads);
-  positive("--head-dim", head_dim);
-  positive("--routing-dim", routing_dim);
-  positive("--repeats", repeats);
-  check(kv_heads >= 0, "--kv-heads must not be negative, not {}", kv_heads);
-  check(heads % key_heads() == 0, "--kv-heads {} does not divide --heads {}", kv_heads, heads);
-  check(hidden_size >= 0, "--hidden-size must not be negative, not {}", hidden_size);
-  check(num_groups >= 1 && num_groups <= 64, "--num-groups must be from 1 to 64, not {}",
-        num_groups);
-  check(top_k >= 1 && top_k <= num_groups, "--top-k must be from 1 to the {} groups, not {}",
-        num_groups, top_k);
-  check(local_window >= 0, "--local-window must not be negative, not {}", local_window);
-  check(dense_up_to >= 0, "--dense-up-to must not be negative, not {}", dense_up_to);
-  check(seed >= 0, "--seed must not be negative, not {}", seed);
+AttentionSpeedOptions AttentionSpeedOptions::filled_in() const {
+  AttentionSpeedOptions filled = *this;
+  check(heads > 0 && head_dim > 0, "--heads {} and --head-dim {} must be positive", heads,
+        head_dim);
+  if (kv_heads == 0) filled.kv_heads = heads;
+  if (hidden_size == 0) filled.hidden_size = heads * head_dim;
+  check(heads % filled.kv_heads == 0, "--kv-heads {} does not divide --heads {}", kv_heads, heads);
+  check(top_k <= num_groups, "--top-k must be from 1 to the {} groups, not {}", num_groups, top_k);
+  return filled;
 }
 
 double RunTimes::fastest() const { return *std::ranges::min_element(seconds); }
-double RunTimes::median() const { return focus::median(seconds); }
 
 double AttentionSpeed::ideal_speedup() const {
   return static_cast<double>(pairs.all) / static_cast<double>(pairs.attended);
@@ -95,10 +84,10 @@ std::vector<std::uint64_t> random_sets(Index length, int groups, int top_k, std:
   return sets;
 }
 
-AttentionSpeed measure_attention(const AttentionSpeedOptions& o, Index length,
+AttentionSpeed measure_attention(const AttentionSpeedOptions& options, Index length,
                                  const std::function<void(std::string_view)>& report) {
-  o.validate();
-  check(length > 0, "--lengths must be positive, not {}", length);
+  const AttentionSpeedOptions o = options.filled_in();
+  check(length > 0, "attention speed: a length must be positive, not {}", length);
   AttentionSpeed speed;
   speed.length = length;
   // Two products of 2 head_dim operations a pair and head; backward has five.
@@ -110,12 +99,12 @@ AttentionSpeed measure_attention(const AttentionSpeedOptions& o, Index length,
     x.set_requires_grad(o.backward);
     return x;
   };
-  const Variable q = input(o.heads), k = input(o.key_heads()), v = input(o.key_heads());
-  const Variable h(random_tensor({1, length, o.routed_size()}, rng));
+  const Variable q = input(o.heads), k = input(o.kv_heads), v = input(o.kv_heads);
+  const Variable h(random_tensor({1, length, o.hidden_size}, rng));
   FocusConfig config;
   config.num_groups = o.num_groups;
   config.routing_dim = o.routing_dim;
-  const FocusLayer layer = make_focus_layer(config, o.routed_size(), rng);
+  const FocusLayer layer = make_focus_layer(config, o.hidden_size, rng);
 
   std::vector<std::uint64_t> sets;
   Variable g;
@@ -125,12 +114,12 @@ AttentionSpeed measure_attention(const AttentionSpeedOptions& o, Index length,
     sets = membership(routing, o.top_k);
     g = Variable(routing.assignments.value());
   };
-  if (!o.routed) {
+  if (o.assignment == SpeedAssignment::uniform) {
     sets = random_sets(length, o.num_groups, o.top_k, static_cast<std::uint64_t>(o.seed));
     g = Variable(even_assignments(sets, o.num_groups, o.top_k));
   }
 
-  const AttentionOptions options{
+  const AttentionOptions scaled{
       .scale = static_cast<Real>(1 / std::sqrt(static_cast<double>(o.head_dim)))};
   const auto attend = [&](auto&& op) {
     const Variable out = op();
@@ -154,20 +143,20 @@ AttentionSpeed measure_attention(const AttentionSpeedOptions& o, Index length,
     };
     if (dense_too)
       timed(*speed.dense, "full attention",
-            [&] { attend([&] { return attention(q, k, v, options); }); });
-    if (o.routed) timed(speed.routing, "routing", find_groups);
+            [&] { attend([&] { return attention(q, k, v, scaled); }); });
+    if (o.assignment == SpeedAssignment::routing) timed(speed.routing, "routing", find_groups);
     g.set_requires_grad(o.backward);
     timed(speed.focus, "Focus", [&] {
       attend([&] {
         GateOptions gate = soft_gate;
         gate.gated = o.hard_gate == HardGate::keep;
         gate.membership = sets;
-        return sparse_attention(q, k, v, g, options, std::move(gate));
+        return sparse_attention(q, k, v, g, scaled, std::move(gate));
       });
     });
     if (speed.soft)
       timed(*speed.soft, "soft attention",
-            [&] { attend([&] { return gated_attention(q, k, v, g, options, soft_gate); }); });
+            [&] { attend([&] { return gated_attention(q, k, v, g, scaled, soft_gate); }); });
   }
   speed.pairs = count_pairs(sets, length, o.local_window, 0);
   speed.largest_group = largest_group_share(sets, o.num_groups);
