@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "apps/command.h"
 #include "autograd/check.h"

@@ -45,11 +45,21 @@ std::unique_ptr<Mechanism> make(const Choice& choice, const ModelConfig& shape) 
   return make_mechanism(choice.kind, choice.settings, shape);
 }
 
-TEST(Mechanism, EveryKindOfTheTableIsTriedHere) {
-  std::vector<std::string> tried = {"focus", "lora"}, known;
-  for (const Choice& choice : all_choices()) tried.push_back(choice.kind);
-  for (const AdapterKind& kind : adapter_kinds()) known.emplace_back(kind.name);
-  EXPECT_EQ(known, tried);
+TEST(Mechanism, EveryKindOfTheTableRunsByItsDefaultsAndIsTakenOff) {
+  for (const AdapterKind& kind : adapter_kinds()) {
+    if (!kind.is_attention || kind.has_parameters) continue;
+    Decoder decoder = tiny_decoder("gpt2");
+    const Tensor dense = hidden(decoder);
+    {
+      const auto mechanism = make_mechanism(kind.name, kind.defaults, decoder.config());
+      EXPECT_EQ(mechanism->kind(), kind.name);
+      mechanism->start_counting();
+      mechanism->compose(decoder);
+      for (const Real x : hidden(decoder).span()) ASSERT_TRUE(std::isfinite(x)) << kind.name;
+      EXPECT_GT(mechanism->counts().pairs.attended, 0) << kind.name;
+    }
+    EXPECT_TRUE(same_bits(hidden(decoder), dense)) << kind.name;
+  }
 }
 
 TEST(Mechanism, IsTakenOffWhenItGoes) {
