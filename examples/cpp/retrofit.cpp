@@ -17,10 +17,11 @@ int main(int argc, char** argv) try {
   config.focus.local_window = 16;  // narrow, so that a short text has distant pairs
 
   focus::Session session = focus::open_session(config);
-  focus::run_training(session, {.on_line = [](const auto&, const focus::TrainingLine& line) {
-                        fmt::print("step {:>3}  loss {:.3f}\n", line.report.step,
-                                   line.report.result.loss);
-                      }});
+  focus::TrainingCallbacks callbacks;
+  callbacks.on_line = [](const focus::Session&, const focus::TrainingLine& line) {
+    fmt::print("step {:>3}  loss {:.3f}\n", line.report.step, line.report.result.loss);
+  };
+  focus::run_training(session, callbacks);
 
   focus::LoadedModel& model = session.model();
   focus::EvalSettings settings;
