@@ -3,8 +3,12 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
 
 #include "autograd/check.h"
+#include "autograd/machine.h"
 #include "data/files/durable_file.h"
 #include "data/settings/recipe.h"
 
@@ -18,6 +22,22 @@ void parse_arguments(CLI::App& app, Arguments arguments) {
     throw CommandDone{app.exit(error) == 0 ? 0 : 2};
   }
 }
+
+namespace {
+
+std::atomic<int> asked{0};
+
+}  // namespace
+
+void install_stop_signals() {
+  const auto note = [](int signal) {
+    if (asked.exchange(signal) != 0) std::_Exit(128 + signal);
+  };
+  std::signal(SIGINT, note);
+  std::signal(SIGTERM, note);
+}
+
+int stop_signal() { return asked.load(); }
 
 void replaced_option(CLI::App& app, const std::string& old, const std::string& sentence) {
   const auto refuse = [&app, sentence](const CLI::results_t&) -> bool {
@@ -73,19 +93,23 @@ void add_recipe_arguments(CLI::App& app, std::string& recipe) {
   app.footer("Any key of the recipe can be given as key=value:\n\n" + describe_recipe(RunConfig{}));
 }
 
+std::vector<std::string> overrides_of(const CLI::App& app) {
+  for (const std::string& item : app.remaining())
+    if (item.starts_with('-')) {
+      fmt::print(stderr, "{}: no option \"{}\"; --help lists them\n", app.get_name(), item);
+      throw CommandDone{2};
+    }
+  return app.remaining();
+}
+
 void read_recipe_arguments(const CLI::App& app, const std::string& recipe, RunConfig& config) {
-  std::vector<std::string> overrides = app.remaining();
+  std::vector<std::string> overrides = overrides_of(app);
   std::string path = recipe;
   // The recipe's place may have been taken by the first override.
   if (path.find('=') != std::string::npos && !std::filesystem::exists(path)) {
     overrides.insert(overrides.begin(), path);
     path.clear();
   }
-  for (const std::string& item : overrides)
-    if (item.starts_with('-')) {
-      fmt::print(stderr, "{}: no option \"{}\"; --help lists them\n", app.get_name(), item);
-      throw CommandDone{2};
-    }
   read_recipe(path, overrides, config);
 }
 
@@ -139,6 +163,14 @@ void refuse_attention_options(CLI::App& app, const std::vector<std::string>& opt
       {"--local-only", "--local-only is a word now: --attention dense,local,focus"}};
   for (const auto& [option, sentence] : sentences)
     if (std::ranges::count(options, option) > 0) replaced_option(app, option, sentence);
+}
+
+nlohmann::ordered_json machine_json() {
+  const Machine machine = this_machine();
+  return {{"processor", machine.processor},
+          {"threads", machine.threads},
+          {"kernels", machine.kernels},
+          {"numbers", machine.numbers}};
 }
 
 void write_json(const std::string& path, const nlohmann::ordered_json& json) {

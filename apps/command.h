@@ -53,11 +53,19 @@ void add_settings(CLI::App& app, const std::vector<RecipeField>& settings);
 /// The settings as an object.
 nlohmann::ordered_json settings_json(const std::vector<RecipeField>& settings);
 
+/// Makes SIGINT and SIGTERM ask a long job to stop where it can; a second one ends the program.
+void install_stop_signals();
+/// The signal that asked, or 0.
+int stop_signal();
+
 /// A recipe's place and key=value overrides on the command line: declares them, with every key in
 /// the help.
 void add_recipe_arguments(CLI::App& app, std::string& recipe);
-/// Reads what has come of them into `config`, which holds the defaults. Prints one line and throws
-/// CommandDone where an option is unknown; throws as read_recipe() does.
+/// What has come of the overrides. Prints one line and throws CommandDone where an option is
+/// unknown.
+std::vector<std::string> overrides_of(const CLI::App& app);
+/// Reads what has come of all into `config`, which holds the defaults. Throws as
+/// overrides_of() and read_recipe() do.
 void read_recipe_arguments(const CLI::App& app, const std::string& recipe, RunConfig& config);
 
 /// Sets the number of OpenMP threads; 0 leaves the environment's choice.
@@ -83,6 +91,8 @@ void add_eval_options(CLI::App& app, EvalSettings& settings);
 /// Refuses the options that the words of --attention took the place of.
 void refuse_attention_options(CLI::App& app, const std::vector<std::string>& options);
 
+/// The machine that a speed was measured on.
+nlohmann::ordered_json machine_json();
 /// Writes what --json asks for; does nothing where `path` is empty.
 void write_json(const std::string& path, const nlohmann::ordered_json& json);
 

@@ -1,8 +1,5 @@
 #include <spdlog/spdlog.h>
 
-#include <csignal>
-#include <cstdlib>
-
 #include "apps/command.h"
 #include "apps/compare/compare_report.h"
 #include "apps/terminal/progress.h"
@@ -13,13 +10,6 @@
 
 namespace focus {
 namespace {
-
-volatile std::sig_atomic_t stop_signal = 0;
-
-void note_signal(int signal) {
-  if (stop_signal != 0) std::_Exit(128 + signal);
-  stop_signal = signal;
-}
 
 /// What the runs would take; trains nothing and writes nothing but token caches.
 int list_runs(const ComparePlan& plan) {
@@ -79,21 +69,15 @@ int run_compare(Arguments arguments) {
       "key=value sets one of these keys, or else a train key in every run:\n\n" +
       describe_recipe(CompareConfig{}));
   parse_arguments(app, arguments);
-  for (const std::string& item : app.remaining())
-    if (item.starts_with('-')) {
-      fmt::print(stderr, "{}: no option \"{}\"; --help lists them\n", app.get_name(), item);
-      throw CommandDone{2};
-    }
-  const ComparePlan plan = read_compare_plan(read_recipe_file(recipe), recipe, app.remaining());
+  const ComparePlan plan = read_compare_plan(read_recipe_file(recipe), recipe, overrides_of(app));
   if (dry) return list_runs(plan);
   if (final_figures && plan.config.eval.test.empty())
     fail("{}: --final wants eval.test, which is empty: name texts", recipe);
 
-  std::signal(SIGINT, note_signal);
-  std::signal(SIGTERM, note_signal);
-  CompareRunner runner(plan, final_figures, [] { return static_cast<int>(stop_signal); });
+  install_stop_signals();
+  CompareRunner runner(plan, final_figures, stop_signal);
   const std::vector<RunOutcome> outcomes = runner.run_all();
-  if (stop_signal != 0) {
+  if (stop_signal() != 0) {
     spdlog::info("stopped after {} of {} runs; the same command goes on", outcomes.size(),
                  plan.runs.size());
     return 1;

@@ -5,8 +5,6 @@
 namespace focus {
 namespace {
 
-namespace fs = std::filesystem;
-
 struct Options {
   std::string source, out, adapter, tokenizer, dtype = "float32", json;
   std::uint64_t shard_bytes = ExportOptions{}.shard_bytes;
@@ -52,15 +50,6 @@ int export_model(const Options& o) {
   return 0;
 }
 
-/// True where the source is a Focus alone: a store without a model, a folder without config.json.
-bool is_adapter(const std::string& source) {
-  if (!fs::exists(source)) return false;
-  if (fs::is_directory(source))
-    return has_focus(source) && !fs::exists(fs::path(source) / "config.json");
-  const StoreReader store(source);
-  return store.has("/focus") && !store.has("/model");
-}
-
 }  // namespace
 
 int run_export(Arguments arguments) {
@@ -86,7 +75,7 @@ int run_export(Arguments arguments) {
                "replace a folder that holds nothing but files of an exported one");
   parse_arguments(app, arguments);
 
-  if (!is_adapter(o.source)) return export_model(o);
+  if (!is_focus_alone(o.source)) return export_model(o);
   if (!o.adapter.empty())
     fail("{}: is an adapter itself; name its base model here, and this file as --adapter",
          o.source);

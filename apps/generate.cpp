@@ -3,11 +3,8 @@
 #include "apps/command.h"
 #include "apps/terminal/progress.h"
 #include "autograd/check.h"
-#include "autograd/clock.h"
 #include "data/text/text.h"
-#include "focus/generation/generator.h"
-#include "focus/generation/sampling.h"
-#include "focus/generation/text_stream.h"
+#include "focus/train/generation.h"
 
 namespace focus {
 namespace {
@@ -19,24 +16,10 @@ constexpr Index kMeasuredSteps = 32;  // decode steps that --measure times at ea
 struct Options {
   ModelOptions model;
   std::string prompt, prompt_file, json, attention;
-  Index max_new_tokens = 64;
-  std::uint64_t seed = 1;
-  SamplingOptions sampling;
+  GenerationOptions generation;
   bool no_cache = false;
   std::vector<Index> measure;
 };
-
-/// Calls f and returns how many seconds it took.
-template <class F>
-double timed(F&& f) {
-  const double start = now();
-  f();
-  return now() - start;
-}
-
-double rate(Index tokens, double seconds) {
-  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
-}
 
 /// What --attention names; without it hard k=1 where there is a Focus, what the model was trained
 /// with, or dense. Refuses what cannot generate.
@@ -74,53 +57,7 @@ void write_now(const std::string& text) {
   std::fflush(stdout);
 }
 
-struct Generated {
-  Ids ids;
-  std::string text, stop;  // why it ended
-  double prefill_rate = 0, decode_rate = 0;
-};
-
-/// Goes on from the prompt, the new text on stdout as it comes.
-Generated write_on(const Options& options, const LoadedModel& model, const Ids& prompt,
-                   Generator& generator) {
-  const Index positions = model.decoder->config().max_position_embeddings;
-  TextStream stream(model.require_tokenizer(), prompt);
-  Rng rng(options.seed);
-  const auto end = model.document_end();
-  Tensor logits;
-  const double prefill_seconds = timed([&] { logits = generator.next_logits(prompt); });
-  double decode_seconds = 0;
-  Index decoded = 0;
-  Generated done;
-  const auto write = [&](const std::string& part) {
-    write_now(part);
-    done.text += part;
-  };
-  while (done.stop.empty()) {
-    const std::int32_t id = sample(logits.span(), options.sampling, rng);
-    if (end && id == *end) {
-      done.stop = "end of text";
-      break;
-    }
-    done.ids.push_back(id);
-    write(stream.add(id));
-    if (static_cast<Index>(done.ids.size()) == options.max_new_tokens) {
-      done.stop = "max-new-tokens";
-    } else if (generator.size() == positions) {
-      done.stop = "positions";
-    } else {
-      decode_seconds += timed([&] { logits = generator.next_logits(std::span(&id, 1)); });
-      ++decoded;
-    }
-  }
-  write(stream.finish());
-  write_now("\n");
-  done.prefill_rate = rate(static_cast<Index>(prompt.size()), prefill_seconds);
-  done.decode_rate = rate(decoded, decode_seconds);
-  return done;
-}
-
-int generate(const Options& options, LoadedModel& model, const AttentionSpec& spec) {
+int run_generation(const Options& options, LoadedModel& model, const AttentionSpec& spec) {
   const Ids prompt = prompt_ids(options, model);
   const Index positions = model.decoder->config().max_position_embeddings;
   const auto prompt_tokens = static_cast<Index>(prompt.size());
@@ -136,7 +73,8 @@ int generate(const Options& options, LoadedModel& model, const AttentionSpec& sp
   // A mechanism of the table has no cache: it computes everything again with every token.
   Generator generator(*model.decoder, model.focus(), active.mode(),
                       !options.no_cache && active.mechanism() == nullptr);
-  const Generated done = write_on(options, model, prompt, generator);
+  const Generated done = generate(model, generator, prompt, options.generation, write_now);
+  write_now("\n");
 
   if (done.stop == "positions")
     fmt::print(stderr, "stopped: the model has no more than {} positions\n", positions);
@@ -169,24 +107,6 @@ int generate(const Options& options, LoadedModel& model, const AttentionSpec& sp
   return 0;
 }
 
-/// Decoding the last of `ids` one by one on a cache that holds those before.
-struct DecodeSpeed {
-  double tokens_per_second = 0;  // of the median step
-  double share_read = 1;
-  std::size_t bytes = 0;
-};
-DecodeSpeed measure_decoding(LoadedModel& model, const AttentionMode& mode, const Ids& ids) {
-  Generator generator(*model.decoder, model.focus(), mode);
-  const std::size_t held = ids.size() - static_cast<std::size_t>(kMeasuredSteps);
-  generator.next_logits(std::span(ids).first(held));
-  std::vector<double> seconds;
-  for (std::size_t t = held; t < ids.size(); ++t)
-    seconds.push_back(timed([&] { generator.next_logits(std::span(ids).subspan(t, 1)); }));
-  const auto median = seconds.begin() + kMeasuredSteps / 2;
-  std::ranges::nth_element(seconds, median);
-  return {rate(1, *median), generator.cache()->share_read(), generator.cache()->bytes()};
-}
-
 int measure(const Options& options, LoadedModel& model, const AttentionSpec& spec) {
   const ActiveAttention active(model, spec);
   const AttentionMode& mode = active.mode();
@@ -206,8 +126,9 @@ int measure(const Options& options, LoadedModel& model, const AttentionSpec& spe
   for (const Index length : options.measure) {
     Ids ids(static_cast<std::size_t>(length));
     for (std::size_t t = 0; t < ids.size(); ++t) ids[t] = prompt[t % prompt.size()];
-    const DecodeSpeed dense = measure_decoding(model, {.kind = AttentionMode::Kind::dense}, ids);
-    const DecodeSpeed routed = measure_decoding(model, mode, ids);
+    const DecodeSpeed dense =
+        measure_decoding(model, {.kind = AttentionMode::Kind::dense}, ids, kMeasuredSteps);
+    const DecodeSpeed routed = measure_decoding(model, mode, ids, kMeasuredSteps);
     const double ratio = routed.tokens_per_second / dense.tokens_per_second;
     fmt::print("{:>8} {:>13.1f} {:>13.1f} {:>7.2f} {:>9.1f}% {:>12} {:>12}\n", length,
                dense.tokens_per_second, routed.tokens_per_second, ratio, 100 * routed.share_read,
@@ -246,7 +167,7 @@ int run_generate(Arguments arguments) {
   prompt->add_option("--prompt", o.prompt, "the text to go on from");
   prompt->add_option("--prompt-file", o.prompt_file, "a file that holds it (.txt, .xz)");
   prompt->require_option(1);
-  app.add_option("--max-new-tokens", o.max_new_tokens, "stop after so many")
+  app.add_option("--max-new-tokens", o.generation.max_new_tokens, "stop after so many")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   add_attention_option(
@@ -254,14 +175,16 @@ int run_generate(Arguments arguments) {
       "dense, hard:2 (a token keeps its 2 best groups), local, or another mechanism, without a "
       "cache; default: hard:1 where there is a Focus, what the model was trained with, else dense");
   refuse_attention_options(app, {"--hard-k", "--hard-gate", "--routing"});
-  app.add_option("--temperature", o.sampling.temperature, "of the softmax; 0: always the likeliest")
+  app.add_option("--temperature", o.generation.sampling.temperature,
+                 "of the softmax; 0: always the likeliest")
       ->capture_default_str();
-  app.add_option("--top-k", o.sampling.top_k, "draw from the likeliest N tokens; 0: from all")
+  app.add_option("--top-k", o.generation.sampling.top_k,
+                 "draw from the likeliest N tokens; 0: from all")
       ->capture_default_str();
-  app.add_option("--top-p", o.sampling.top_p,
+  app.add_option("--top-p", o.generation.sampling.top_p,
                  "draw from the fewest tokens that reach this probability together")
       ->capture_default_str();
-  app.add_option("--seed", o.seed, "of the draws")->capture_default_str();
+  app.add_option("--seed", o.generation.seed, "of the draws")->capture_default_str();
   app.add_flag("--no-cache", o.no_cache, "compute everything again for each token: the reference");
   app.add_option("--measure", o.measure,
                  "instead: tokens/s at these context lengths (the prompt, repeated), routed cache "
@@ -270,10 +193,10 @@ int run_generate(Arguments arguments) {
   app.add_option("--json", o.json, "write the figures to this file too");
   parse_arguments(app, arguments);
 
-  o.sampling.validate();
+  o.generation.sampling.validate();
   LoadedModel model = o.model.load();
   const AttentionSpec spec = attention_of(o, model);
-  return o.measure.empty() ? generate(o, model, spec) : measure(o, model, spec);
+  return o.measure.empty() ? run_generation(o, model, spec) : measure(o, model, spec);
 }
 
 }  // namespace focus

@@ -61,18 +61,6 @@ void describe_focus(const SavedFocus& focus, Facts& facts) {
             focus.num_layers * (focus.hidden_size + c.num_groups) * c.routing_dim);
 }
 
-void describe_lora(const StoreReader& store, Facts& facts) {
-  facts.add("base_fingerprint", store.string_attribute("/lora", "base_fingerprint"));
-  std::int64_t parameters = 0;
-  for (const std::string& path : store.all_datasets()) {
-    if (!path.starts_with("/lora/tensors/")) continue;
-    std::int64_t size = 1;
-    for (const Index dim : store.shape(path)) size *= dim;
-    parameters += size;
-  }
-  facts.add("lora_parameters", parameters);
-}
-
 }  // namespace
 
 int run_info(Arguments arguments) {
@@ -85,12 +73,10 @@ int run_info(Arguments arguments) {
 
   Facts facts;
   if (std::filesystem::is_directory(path)) {
-    const bool adapter = has_focus(path) && !std::filesystem::exists(path + "/config.json");
+    const bool adapter = is_focus_alone(path);
     facts.add("file", path);
     facts.add("kind", adapter ? "adapter folder" : "Hugging Face folder");
-    if (!adapter) {
-      describe_model(open_model(path), facts);
-    }
+    if (!adapter) describe_model(open_model(path), facts);
     if (has_focus(path)) {
       const SavedFocus focus = open_focus_folder(path);
       read_focus(focus);  // every tensor must be there
@@ -110,7 +96,10 @@ int run_info(Arguments arguments) {
   facts.add("datasets", store.all_datasets().size());
   if (store.has("/model")) describe_model(open_model(path), facts);
   if (store.has("/focus")) describe_focus(open_focus(store), facts);
-  if (store.has("/lora")) describe_lora(store, facts);
+  if (store.has("/lora")) {
+    facts.add("base_fingerprint", store.string_attribute("/lora", "base_fingerprint"));
+    facts.add("lora_parameters", count_lora_parameters(store));
+  }
   if (store.has("/train")) facts.add("step", store.int_attribute("/train", "step"));
   facts.add("checksums", "all verified");
   for (const char* config : {"/config.yaml", "/focus/config.yaml", "/lora/config.yaml"})

@@ -1,12 +1,12 @@
 #include <optional>
 
 #include "apps/command.h"
-#include "apps/report/attention_row.h"
 #include "apps/report/charts.h"
 #include "apps/report/html_report.h"
 #include "autograd/check.h"
 #include "data/files/durable_file.h"
 #include "data/text/text.h"
+#include "focus/train/attention_row.h"
 #include "focus/train/metrics.h"
 
 namespace focus {

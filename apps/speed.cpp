@@ -6,10 +6,11 @@
 #include "apps/command.h"
 #include "apps/report/charts.h"
 #include "apps/report/html_report.h"
-#include "apps/terminal/machine.h"
 #include "apps/terminal/progress.h"
 #include "autograd/check.h"
+#include "autograd/machine.h"
 #include "data/files/durable_file.h"
+#include "focus/train/attention_spec.h"
 #include "focus/train/attention_speed.h"
 
 namespace focus {
@@ -159,11 +160,26 @@ std::string setting_text(const AttentionSpeedOptions& o) {
 void write_page(const std::string& path, const std::string& setting, const LineChart& chart,
                 std::initializer_list<Table> tables) {
   HtmlReport report("Speed of attention");
-  report.paragraph(machine_line());
+  report.paragraph(this_machine().line());
   report.paragraph(setting);
   report.figure(line_chart_svg(chart));
   for (const Table& table : tables) report.table(table);
   write_file_durably(path, std::string_view(report.html()));
+}
+
+/// What --attention lists: hard attention, and soft beside it.
+void read_attentions(const std::vector<std::string>& words, AttentionSpeedOptions& options) {
+  for (const std::string& word : words) {
+    const AttentionSpec spec = parse_attention(word, "--attention");
+    if (spec.kind == "soft") {
+      options.soft = true;
+    } else if (spec.kind == "hard") {
+      options.top_k = spec.top_k;
+      options.hard_gate = spec.gate.value_or(HardGate::drop);
+    } else {
+      fail("--attention {}: dense is always timed, and beside it hard:K, and soft", word);
+    }
+  }
 }
 
 }  // namespace
@@ -182,14 +198,26 @@ int run_speed(Arguments arguments) {
       "focus speed");
   app.add_option("--lengths", lengths, "tokens, one run each (default 512 to 16384)")
       ->delimiter(',');
-  add_settings(app, recipe_fields(options));
+  std::vector<std::string> attentions = {"hard:1"};
+  add_attention_option(app, attentions,
+                       "what is timed against dense: hard:2 (default hard:1), hard:2:gate=keep; "
+                       "with soft beside it: hard:1,soft");
+  std::vector<RecipeField> fields = recipe_fields(options);
+  std::erase_if(fields, [](const RecipeField& field) {
+    return field.key == "top_k" || field.key == "hard_gate" || field.key == "soft";
+  });
+  add_settings(app, fields);
   app.add_option("--threads", threads, "threads");
   app.add_option("--json", json, "write the figures to this file too");
   app.add_option("--svg", svg, "write a plot of the speed-up");
   app.add_option("--html", html, "write a page with plot and tables");
   renamed_option(app, "--groups", "--num-groups");
   renamed_option(app, "--window", "--local-window");
+  for (const char* old : {"--top-k", "--hard-gate", "--soft"})
+    replaced_option(
+        app, old, fmt::format("{} is part of a word now: --attention hard:2:gate=keep,soft", old));
   parse_arguments(app, arguments);
+  read_attentions(attentions, options);
   options = options.filled_in();
   check(threads >= 0, "--threads must not be negative, not {}", threads);
   for (const Index length : lengths)
@@ -214,7 +242,7 @@ int run_speed(Arguments arguments) {
       speedup_chart(rows, fmt::format("Speed-up over full attention, K={}, k={}, w={}",
                                       options.num_groups, options.top_k, options.local_window));
   const std::string memory = memory_text(peak_resident_bytes()) + " resident at most";
-  fmt::print("{}\n{}\n\n{}\n{}\n{}\n{}\n", machine_line(), setting, plain_text(times),
+  fmt::print("{}\n{}\n\n{}\n{}\n{}\n{}\n", this_machine().line(), setting, plain_text(times),
              plain_text(speedups), plain_text(phases), memory);
   Json figures = {{"machine", machine_json()}};
   figures.update(settings_json(recipe_fields(options)));

@@ -1,9 +1,6 @@
 #include <spdlog/spdlog.h>
 
-#include <atomic>
 #include <cmath>
-#include <csignal>
-#include <cstdlib>
 #include <optional>
 
 #include "apps/command.h"
@@ -63,17 +60,6 @@ Json dry_run_json(const DryRun& d) {
   return json;
 }
 
-/// Asked for by SIGINT or SIGTERM: the run stops after its step; a second one ends it at once.
-std::atomic<bool> stop_requested{false};
-
-void install_stop_signals() {
-  const auto handler = [](int signal) {
-    if (stop_requested.exchange(true)) std::_Exit(128 + signal);
-  };
-  std::signal(SIGINT, handler);
-  std::signal(SIGTERM, handler);
-}
-
 void log_recipe(const RunConfig& config) {
   std::string text = dump_recipe(config);
   text.pop_back();  // the log ends its lines itself
@@ -110,7 +96,7 @@ class TrainingTerminal {
               progress_->note(fmt::format("step {}  valid loss {:.4f}  perplexity {:.2f}", step,
                                           loss, std::exp(loss)));
             },
-        .should_stop = [this] { return stop_requested.load() || step_ == stop_at_; }};
+        .should_stop = [this] { return stop_signal() != 0 || step_ == stop_at_; }};
   }
   void finish() { progress_->finish(); }
 

@@ -64,6 +64,13 @@ Tensor read_shaped(const TensorSource& source, const std::string& name, const Sh
 
 bool has_focus(const fs::path& folder) { return fs::exists(folder / kFocusConfigFile); }
 
+bool is_focus_alone(const fs::path& path) {
+  if (!fs::exists(path)) return false;
+  if (fs::is_directory(path)) return has_focus(path) && !fs::exists(path / "config.json");
+  const StoreReader store(path);
+  return store.has("/focus") && !store.has("/model");
+}
+
 SavedFocus open_focus(const StoreReader& store) {
   SavedFocus saved;
   saved.where = store.describe();

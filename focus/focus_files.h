@@ -34,6 +34,9 @@ struct SavedFocus {
 /// True for a folder that holds a Focus.
 bool has_focus(const std::filesystem::path& folder);
 
+/// True for a path that holds a Focus and no model beside it; false where there is nothing.
+bool is_focus_alone(const std::filesystem::path& path);
+
 /// From an open store or from a folder. Throws std::runtime_error, one line, where there is none.
 SavedFocus open_focus(const StoreReader& store);
 SavedFocus open_focus_folder(const std::filesystem::path& folder);

@@ -63,3 +63,7 @@ if(FOCUS_ARCH STREQUAL "x86-64-v2" AND NOT FOCUS_SANITIZE)
     message(STATUS "No qemu-x86_64: the tests on a machine without AVX are left out")
   endif()
 endif()
+focus_test(structure_tests
+  SOURCES structure_test.cpp
+  NEEDS autograd
+  LABELS core)

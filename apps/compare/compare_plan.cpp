@@ -9,6 +9,7 @@
 #include "autograd/check.h"
 #include "data/files/json_reader.h"
 #include "data/settings/recipe.h"
+#include "data/settings/sweep.h"
 #include "focus/train/attention_spec.h"
 
 namespace focus {
@@ -19,30 +20,6 @@ using Problems = std::vector<RecipeProblem>;
 
 constexpr std::size_t kMaxRuns = 10'000;
 
-/// One value of a swept key.
-struct Setting {
-  std::string key;
-  RecipeNode value;
-};
-/// A key and its values; a sweep is a list of these.
-struct Axis {
-  std::string key;
-  std::vector<RecipeNode> values;
-};
-
-/// `key`, dotted, as a map around the value.
-RecipeNode nested(const std::string& key, const RecipeNode& value) {
-  RecipeNode map;
-  map.kind = Kind::kMap;
-  map.line = value.line;
-  const std::size_t dot = key.find('.');
-  map.entries.push_back(
-      dot == std::string::npos
-          ? RecipeNode::Entry{key, value.line, value}
-          : RecipeNode::Entry{key.substr(0, dot), value.line, nested(key.substr(dot + 1), value)});
-  return map;
-}
-
 void read_train_keys(const RecipeNode& map, RunConfig& config, Problems& problems) {
   const auto fields = recipe_fields(config, RetiredKeys::refused);
   for (const RecipeNode::Entry& entry : map.entries) {
@@ -52,62 +29,10 @@ void read_train_keys(const RecipeNode& map, RunConfig& config, Problems& problem
                                                   entry.key)});
       continue;
     }
-    RecipeNode one = nested(entry.key, entry.value);
+    RecipeNode one = nested_setting(entry.key, entry.value);
     one.entries[0].line = entry.line;
     read_recipe_map(fields, one, problems);
   }
-}
-
-std::vector<Axis> read_sweep(const RecipeNode& map, Problems& problems) {
-  std::vector<Axis> axes;
-  if (map.kind != Kind::kMap && map.kind != Kind::kNull)
-    problems.push_back({map.line, "sweep: wanted lines of `key: [value, value]`"});
-  for (const RecipeNode::Entry& entry : map.entries) {
-    if (entry.value.kind != Kind::kList || entry.value.items.empty())
-      problems.push_back({entry.line, fmt::format("sweep: {}: wanted a list such as [a, b] of its "
-                                                  "values, came something else or an empty one",
-                                                  shown(entry.key))});
-    else
-      axes.push_back({entry.key, entry.value.items});
-  }
-  return axes;
-}
-
-/// Every choice of one value for each axis, the last axis fastest.
-std::vector<std::vector<Setting>> product(const std::vector<Axis>& axes) {
-  std::vector<std::vector<Setting>> all = {{}};
-  for (const Axis& axis : axes) {
-    std::vector<std::vector<Setting>> longer;
-    for (const auto& settings : all)
-      for (const RecipeNode& value : axis.values) {
-        longer.push_back(settings);
-        longer.back().push_back({axis.key, value});
-      }
-    all = std::move(longer);
-    check(all.size() <= kMaxRuns, "sweep: wanted at most {} combinations, came more", kMaxRuns);
-  }
-  return all;
-}
-
-std::string text_of(const RecipeNode& node) {
-  if (node.kind != Kind::kList) return node.text;
-  std::vector<std::string> items;
-  for (const RecipeNode& item : node.items) items.push_back(text_of(item));
-  return fmt::format("[{}]", fmt::join(items, ", "));
-}
-
-std::string last_part(const std::string& key) { return key.substr(key.rfind('.') + 1); }
-
-/// The name with the values of what is swept, by the last part of its key unless two end alike.
-std::string label_of(const std::string& name, const std::vector<Setting>& settings) {
-  std::string label = name;
-  for (const Setting& setting : settings) {
-    const auto alike = std::ranges::count(settings, last_part(setting.key),
-                                          [](const Setting& s) { return last_part(s.key); });
-    label += fmt::format(", {}={}", alike > 1 ? setting.key : last_part(setting.key),
-                         text_of(setting.value));
-  }
-  return label;
 }
 
 /// The parts of a comparison's text, the comparison's own keys read already.
@@ -147,7 +72,7 @@ Parts split_text(const RecipeNode& root, CompareConfig& config, Problems& proble
 struct RunPart {
   std::string name;
   RecipeNode keys;
-  std::vector<Axis> sweep;
+  std::vector<SweptKey> sweep;
 };
 
 RunPart split_run(const RecipeNode& node, Problems& problems) {
@@ -173,6 +98,124 @@ bool is_own_key(const std::string& override) {
          key.starts_with("eval.");
 }
 
+/// A comparison's text and overrides on their way to a plan; all that is wrong is told at once.
+class PlanReader {
+ public:
+  PlanReader(const std::string& source, const std::vector<std::string>& overrides)
+      : source_(source), overrides_(overrides) {}
+
+  ComparePlan read(const std::string& text) {
+    const RecipeNode root = parse_recipe_yaml(text, problems_);
+    const Parts parts = split_text(root, plan_.config, problems_);
+    read_overrides();
+    check_own_keys();
+    read_train_keys(parts.common, common_, problems_);
+    const std::vector<SweptKey> global = read_sweep(parts.sweep, problems_);
+    for (const RecipeNode& node : parts.runs) {
+      const RunPart run = split_run(node, problems_);
+      std::vector<SweptKey> keys = global;
+      for (const SweptKey& own : run.sweep) {
+        std::erase_if(keys, [&](const SweptKey& other) { return other.key == own.key; });
+        keys.push_back(own);
+      }
+      for (const std::vector<SweptSetting>& settings : sweep_product(keys, kMaxRuns))
+        plan_run(run, node.line, settings);
+    }
+    tell();
+    return plan_;
+  }
+
+ private:
+  void read_overrides() {
+    RunConfig scratch;  // tells what is wrong with an override once, not in every run
+    for (const std::string& item : overrides_) {
+      Problems own;
+      const RecipeNode tree = recipe_override_tree(item, own);
+      if (own.empty() && is_own_key(item)) {
+        read_recipe_map(recipe_fields(plan_.config, RetiredKeys::refused), tree, own);
+      } else if (own.empty()) {
+        read_train_keys(tree, scratch, own);
+        if (own.empty()) train_overrides_.push_back(tree);
+      }
+      for (const RecipeProblem& problem : own)
+        lines_.push_back(fmt::format("override {}: {}", shown(item), problem.text));
+    }
+  }
+
+  void check_own_keys() {
+    const auto wrong = [&](const std::string& text) { problems_.push_back({0, text}); };
+    const auto& seeds = plan_.config.seeds;
+    if (seeds.empty()) wrong("seeds is empty: name at least one, such as [1]");
+    if (std::set(seeds.begin(), seeds.end()).size() != seeds.size())
+      wrong("seeds: the same seed twice");
+    if (plan_.config.eval.valid.empty())
+      wrong("eval.valid is empty: name the texts that runs are compared on");
+    try {
+      attentions_of(attentions(), {});
+    } catch (const std::exception& error) {
+      wrong(error.what());
+    }
+  }
+
+  /// One training of a run, once for each seed.
+  void plan_run(const RunPart& run, int line, const std::vector<SweptSetting>& settings) {
+    PlannedRun planned{.name = sweep_label(run.name, settings), .config = common_};
+    Problems own;
+    read_train_keys(run.keys, planned.config, own);
+    for (const SweptSetting& setting : settings) {
+      RecipeNode one;
+      one.entries.push_back({setting.key, setting.value.line, setting.value});
+      read_train_keys(one, planned.config, own);
+    }
+    for (const RecipeNode& tree : train_overrides_) read_train_keys(tree, planned.config, own);
+    if (!names_.insert(planned.name).second)
+      own.push_back({line, fmt::format("runs: the name {} twice", shown(planned.name))});
+    if (own.empty() && problems_.empty() && lines_.empty()) {
+      try {
+        planned.config.validate();
+        check(attentions().empty() || !attentions_of(attentions(), planned.config).empty(),
+              "it has nothing of eval.attentions, {}: list dense too, or leave it out",
+              fmt::join(attentions(), ", "));
+      } catch (const std::invalid_argument& error) {
+        own.push_back({line, fmt::format("run {}: {}", shown(planned.name), error.what())});
+      }
+    }
+    problems_.insert(problems_.end(), own.begin(), own.end());
+    for (const std::int64_t seed : plan_.config.seeds) {
+      planned.config.seed = seed;
+      plan_.runs.push_back(planned);
+    }
+    check(plan_.runs.size() <= kMaxRuns, "{}: wanted at most {} runs, came more", source_,
+          kMaxRuns);
+  }
+
+  /// Throws where there is anything to tell.
+  void tell() {
+    std::ranges::stable_sort(problems_, {}, &RecipeProblem::line);
+    std::set<std::string> told;  // a run that is swept has its mistake once
+    for (const RecipeProblem& problem : problems_) {
+      const std::string line = problem.line > 0
+                                   ? fmt::format("{}:{}: {}", source_, problem.line, problem.text)
+                                   : fmt::format("{}: {}", source_, problem.text);
+      if (told.insert(line).second) lines_.push_back(line);
+    }
+    if (!lines_.empty()) fail("{}", fmt::join(lines_, "\n"));
+  }
+
+  const std::vector<std::string>& attentions() const {
+    return plan_.config.eval.settings.attentions;
+  }
+
+  const std::string& source_;
+  const std::vector<std::string>& overrides_;
+  ComparePlan plan_;
+  RunConfig common_;
+  std::vector<RecipeNode> train_overrides_;
+  std::set<std::string> names_;
+  Problems problems_;
+  std::vector<std::string> lines_;
+};
+
 }  // namespace
 
 std::vector<std::string> attentions_of(const std::vector<std::string>& words,
@@ -192,95 +235,7 @@ std::vector<std::string> attentions_of(const std::vector<std::string>& words,
 
 ComparePlan read_compare_plan(const std::string& text, const std::string& source,
                               const std::vector<std::string>& overrides) {
-  ComparePlan plan;
-  Problems problems;
-  std::vector<std::string> lines;
-  const RecipeNode root = parse_recipe_yaml(text, problems);
-  const Parts parts = split_text(root, plan.config, problems);
-
-  std::vector<RecipeNode> train_overrides;
-  RunConfig scratch;  // tells what is wrong with an override once, not in every run
-  for (const std::string& item : overrides) {
-    Problems own;
-    const RecipeNode tree = recipe_override_tree(item, own);
-    if (own.empty() && is_own_key(item)) {
-      read_recipe_map(recipe_fields(plan.config, RetiredKeys::refused), tree, own);
-    } else if (own.empty()) {
-      read_train_keys(tree, scratch, own);
-      if (own.empty()) train_overrides.push_back(tree);
-    }
-    for (const RecipeProblem& problem : own)
-      lines.push_back(fmt::format("override {}: {}", shown(item), problem.text));
-  }
-
-  const auto& seeds = plan.config.seeds;
-  if (seeds.empty()) problems.push_back({0, "seeds is empty: name at least one, such as [1]"});
-  if (std::set(seeds.begin(), seeds.end()).size() != seeds.size())
-    problems.push_back({0, "seeds: the same seed twice"});
-
-  if (plan.config.eval.valid.empty())
-    problems.push_back({0, "eval.valid is empty: name the texts that runs are compared on"});
-
-  const std::vector<std::string>& attentions = plan.config.eval.settings.attentions;
-  try {
-    attentions_of(attentions, {});
-  } catch (const std::exception& error) {
-    problems.push_back({0, error.what()});
-  }
-
-  RunConfig common;
-  read_train_keys(parts.common, common, problems);
-  const std::vector<Axis> global = read_sweep(parts.sweep, problems);
-  std::set<std::string> names;
-  for (const RecipeNode& node : parts.runs) {
-    const RunPart run = split_run(node, problems);
-    std::vector<Axis> axes = global;
-    for (const Axis& axis : run.sweep) {
-      std::erase_if(axes, [&](const Axis& other) { return other.key == axis.key; });
-      axes.push_back(axis);
-    }
-    for (const std::vector<Setting>& settings : product(axes)) {
-      PlannedRun planned{.name = label_of(run.name, settings), .config = common};
-      Problems own;
-      read_train_keys(run.keys, planned.config, own);
-      for (const Setting& setting : settings) {
-        RecipeNode one;
-        one.entries.push_back({setting.key, setting.value.line, setting.value});
-        read_train_keys(one, planned.config, own);
-      }
-      for (const RecipeNode& tree : train_overrides) read_train_keys(tree, planned.config, own);
-      if (!names.insert(planned.name).second)
-        own.push_back({node.line, fmt::format("runs: the name {} twice", shown(planned.name))});
-      if (own.empty() && problems.empty() && lines.empty()) {
-        try {
-          planned.config.validate();
-          check(attentions.empty() || !attentions_of(attentions, planned.config).empty(),
-                "it has nothing of eval.attentions, {}: list dense too, or leave it out",
-                fmt::join(attentions, ", "));
-        } catch (const std::invalid_argument& error) {
-          own.push_back({node.line, fmt::format("run {}: {}", shown(planned.name), error.what())});
-        }
-      }
-      problems.insert(problems.end(), own.begin(), own.end());
-      for (const std::int64_t seed : seeds) {
-        planned.config.seed = seed;
-        plan.runs.push_back(planned);
-      }
-      check(plan.runs.size() <= kMaxRuns, "{}: wanted at most {} runs, came more", source,
-            kMaxRuns);
-    }
-  }
-
-  std::ranges::stable_sort(problems, {}, &RecipeProblem::line);
-  std::set<std::string> told;  // a run that is swept has its mistake once
-  for (const RecipeProblem& problem : problems) {
-    const std::string line = problem.line > 0
-                                 ? fmt::format("{}:{}: {}", source, problem.line, problem.text)
-                                 : fmt::format("{}: {}", source, problem.text);
-    if (told.insert(line).second) lines.push_back(line);
-  }
-  if (!lines.empty()) fail("{}", fmt::join(lines, "\n"));
-  return plan;
+  return PlanReader(source, overrides).read(text);
 }
 
 }  // namespace focus

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "apps/compare/compare_run.h"
-#include "apps/report/attention_row.h"
+#include "focus/train/attention_row.h"
 
 namespace focus {
 

@@ -12,6 +12,7 @@
 #include "apps/terminal/progress.h"
 #include "autograd/check.h"
 #include "autograd/clock.h"
+#include "autograd/machine.h"
 #include "data/files/checksum.h"
 #include "data/files/durable_file.h"
 #include "data/settings/recipe.h"
@@ -68,10 +69,7 @@ double median_rate(const path& metrics) {
   for (const Json& record : read_metrics(metrics))
     if (record.contains("tokens_per_second") && record["tokens_per_second"].is_number())
       rates.push_back(record["tokens_per_second"].get<double>());
-  if (rates.empty()) return 0;
-  const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
-  std::nth_element(rates.begin(), middle, rates.end());
-  return *middle;
+  return rates.empty() ? 0 : median(rates);
 }
 
 /// The first setting that counts and is another in a run's recipe; empty where all agree. What the

@@ -1,13 +1,12 @@
 #include "apps/terminal/progress.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <span>
 
 #include "autograd/check.h"
 #include "autograd/clock.h"
@@ -18,44 +17,14 @@ namespace {
 constexpr double kSecondsBetweenDraws = 0.1;
 constexpr std::size_t kBarWidth = 20;
 
-/// The value with the first unit in which it stays below `step`.
-std::string format_scaled(double value, double step, std::span<const std::string_view> units) {
-  std::size_t unit = 0;
-  // 0.5 short of the step, because 999.96 would be printed as 1000.0.
-  while (std::abs(value) >= step - 0.5 && unit + 1 < units.size()) {
-    value /= step;
-    ++unit;
-  }
-  return fmt::format("{:.{}f}{}", value, unit == 0 ? 0 : 1, units[unit]);
-}
-
 }  // namespace
-
-std::string format_count(double count) {
-  static constexpr std::array<std::string_view, 5> kUnits = {"", "k", "M", "G", "T"};
-  return format_scaled(count, 1000, kUnits);
-}
-
-std::string format_bytes(double bytes) {
-  static constexpr std::array<std::string_view, 5> kUnits = {" B", " KiB", " MiB", " GiB", " TiB"};
-  return format_scaled(bytes, 1024, kUnits);
-}
-
-std::string format_duration(double seconds) {
-  if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e9) return "?";
-  const auto total = static_cast<std::int64_t>(std::llround(seconds));
-  const std::int64_t minutes = total / 60, hours = minutes / 60, days = hours / 24;
-  if (days > 0) return fmt::format("{}d{:02}h", days, hours % 24);
-  if (hours > 0) return fmt::format("{}h{:02}m", hours, minutes % 60);
-  if (minutes > 0) return fmt::format("{}m{:02}s", minutes, total % 60);
-  return fmt::format("{}s", total);
-}
 
 Progress::Progress(ProgressOptions options)
     : options_(std::move(options)), step_(options_.first_step), loss_(std::nan("")) {
   check(options_.line_every > 0, "progress: line_every has to be positive, came {}",
         options_.line_every);
   if (!options_.seconds) options_.seconds = now;
+  finished_ = quiet_ = !spdlog::should_log(spdlog::level::info);
   terminal_ = options_.terminal.value_or(isatty(fileno(options_.stream)) == 1);
   start_ = options_.seconds();
   last_drawn_ = start_ - kSecondsBetweenDraws;
@@ -71,6 +40,7 @@ Progress::~Progress() {
 void Progress::update(std::int64_t step, double loss, std::int64_t tokens) {
   step_ = step;
   loss_ = loss;
+  if (quiet_) return;
   tokens_ += tokens;
   shown_ = false;
   if (terminal_) {
@@ -81,6 +51,7 @@ void Progress::update(std::int64_t step, double loss, std::int64_t tokens) {
 }
 
 void Progress::note(std::string_view text) {
+  if (quiet_) return;
   fmt::print(options_.stream, "{}{}\n", terminal_ ? "\r\x1b[K" : "", text);
   if (terminal_ && !finished_)
     draw();

@@ -7,14 +7,9 @@
 #include <string>
 #include <string_view>
 
-namespace focus {
+#include "data/text/format.h"
 
-/// 950 -> "950", 1234 -> "1.2k", 5.1e6 -> "5.1M", up to T.
-std::string format_count(double count);
-/// 700 -> "700 B", 3.4 * 2^30 -> "3.4 GiB".
-std::string format_bytes(double bytes);
-/// 4.2 -> "4s", 75 -> "1m15s", 3720 -> "1h02m", 2 days -> "2d00h"; "?" where it is not finite.
-std::string format_duration(double seconds);
+namespace focus {
 
 struct ProgressOptions {
   std::string label = "train";
@@ -51,7 +46,8 @@ class Progress {
   ProgressOptions options_;
   bool terminal_ = false;
   bool finished_ = false;
-  bool shown_ = true;  // the latest update has been drawn or printed
+  bool quiet_ = false;  // --log-level asks for less
+  bool shown_ = true;   // the latest update has been drawn or printed
   std::int64_t step_ = 0;
   std::int64_t tokens_ = 0;
   double loss_ = 0;

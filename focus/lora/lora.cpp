@@ -178,4 +178,15 @@ bool LoraModel::fan_in_fan_out() const {
   return std::ranges::any_of(targets_, [](const PublishedLinear& t) { return t.transposed; });
 }
 
+Index count_lora_parameters(const StoreReader& store) {
+  Index parameters = 0;
+  for (const std::string& path : store.all_datasets()) {
+    if (!path.starts_with("/lora/tensors/")) continue;
+    Index size = 1;
+    for (const Index dim : store.shape(path)) size *= dim;
+    parameters += size;
+  }
+  return parameters;
+}
+
 }  // namespace focus

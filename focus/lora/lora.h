@@ -98,4 +98,7 @@ class LoraModel : public Adapter {
 std::unique_ptr<LoraModel> read_lora(const StoreReader& store, Decoder& decoder,
                                      const std::string& fingerprint, const std::string& where);
 
+/// Numbers that a store's LoRA holds.
+Index count_lora_parameters(const StoreReader& store);
+
 }  // namespace focus

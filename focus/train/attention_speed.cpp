@@ -60,7 +60,7 @@ AttentionSpeedOptions AttentionSpeedOptions::filled_in() const {
   if (kv_heads == 0) filled.kv_heads = heads;
   if (hidden_size == 0) filled.hidden_size = heads * head_dim;
   check(heads % filled.kv_heads == 0, "--kv-heads {} does not divide --heads {}", kv_heads, heads);
-  check(top_k <= num_groups, "--top-k must be from 1 to the {} groups, not {}", num_groups, top_k);
+  check(top_k <= num_groups, "hard:{1}: a token keeps from 1 to the {0} groups", num_groups, top_k);
   return filled;
 }
 

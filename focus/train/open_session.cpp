@@ -2,7 +2,7 @@
 
 #include "autograd/check.h"
 #include "data/files/checksum.h"
-#include "data/text/token_file.h"
+#include "data/text/tokenize.h"
 #include "focus/train/session.h"
 #include "layers/weights.h"
 

@@ -4,6 +4,7 @@
 
 #include "autograd/check.h"
 #include "data/settings/recipe.h"
+#include "focus/train/attention_spec.h"
 #include "layers/family.h"
 
 namespace focus {
@@ -60,12 +61,24 @@ const AdapterKind& kind_named(std::string_view name) {
 
 }  // namespace
 
-void read_value(const RecipeNode& node, const Range&, AttentionName& value) {
+void read_value(const RecipeNode& node, const Range&, TrainedAttention& value) {
   const std::vector<std::string_view> names = trainable_attentions();
-  value.name = names[read_choice(node, names)];
+  RecipeNode name = node;
+  name.text = node.text.substr(0, node.text.find(':'));
+  TrainedAttention read{.name = std::string(names[read_choice(name, names)]), .word = node.text};
+  if (name.text != node.text) {
+    try {
+      read.settings = parse_attention(node.text).settings;
+    } catch (const std::runtime_error& error) {
+      throw std::invalid_argument(error.what());
+    }
+    check(read.settings.has_value(), "wanted {} alone, its settings are the section focus",
+          read.name);
+  }
+  value = read;
 }
-std::string value_text(const AttentionName& value) { return value.name; }
-std::string type_text(const AttentionName&) { return choices_text(trainable_attentions()); }
+std::string value_text(const TrainedAttention& value) { return value_text(value.word); }
+std::string type_text(const TrainedAttention&) { return choices_text(trainable_attentions()); }
 
 std::vector<MechanismSection> mechanism_sections() {
   std::vector<MechanismSection> sections;
@@ -78,7 +91,8 @@ std::vector<MechanismSection> mechanism_sections() {
 std::optional<AdapterChoice> RunConfig::mechanism() const {
   for (const MechanismSection& section : mechanisms)
     if (section.name == attention.name)
-      return AdapterChoice{&kind_named(section.name), section.settings};
+      return AdapterChoice{&kind_named(section.name),
+                           attention.settings.value_or(section.settings)};
   return std::nullopt;
 }
 

@@ -29,15 +29,17 @@ constexpr auto enum_names(Method) {
   return std::array<std::string_view, 5>{"retrofit", "two_phase", "full", "scratch", "lora"};
 }
 
-/// What attention the trained model runs: dense, focus, or a kind of the table that has a gradient.
-/// retrofit and two_phase always have focus.
-struct AttentionName {
+/// What attention the trained model runs, a word of the one vocabulary (attention_spec.h): dense,
+/// focus, or a mechanism of the table that has a gradient, whose settings stand in the section of
+/// its name or behind colons, window:32. retrofit and two_phase always have focus.
+struct TrainedAttention {
   std::string name = "dense";
-  bool operator==(const AttentionName&) const = default;
+  std::string word = "dense";                // as it was written
+  std::optional<AnySettings> settings = {};  // behind colons
 };
-void read_value(const RecipeNode& node, const Range& range, AttentionName& value);
-std::string value_text(const AttentionName& value);
-std::string type_text(const AttentionName& value);
+void read_value(const RecipeNode& node, const Range& range, TrainedAttention& value);
+std::string value_text(const TrainedAttention& value);
+std::string type_text(const TrainedAttention& value);
 
 /// The settings of a mechanism that a model can be trained through: a section under its name.
 struct MechanismSection {
@@ -146,7 +148,7 @@ struct TwoPhaseConfig {
 /// A run of `focus train`: one recipe.
 struct RunConfig {
   Method method = Method::retrofit;
-  AttentionName attention;
+  TrainedAttention attention;
   Compute compute = Compute::float32;
   std::string base;
   std::string tokenizer;

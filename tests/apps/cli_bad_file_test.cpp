@@ -8,8 +8,6 @@
 namespace focus {
 namespace {
 
-Cli& cli() { return Cli::instance(); }
-
 std::string golden_model(const std::string& name) {
   return std::string(FOCUS_SOURCE_DIR) + "/tests/golden/arch/" + name;
 }

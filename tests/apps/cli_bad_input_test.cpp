@@ -5,8 +5,6 @@
 namespace focus {
 namespace {
 
-Cli& cli() { return Cli::instance(); }
-
 std::string golden_model(const std::string& name) {
   return std::string(FOCUS_SOURCE_DIR) + "/tests/golden/arch/" + name;
 }
@@ -197,6 +195,19 @@ TEST(CliBadInput, WindowsThatDoNotFit) {
   expect_eval_refused(text + Words{"--stride", "-1"}, {"stride", "-1"});
   expect_refused({"leak-test", cli().base(), "--context", "65"}, {"65", "64 positions"});
   expect_train_refused({"data.context=65"}, {"data.context 65", "64 positions"});
+}
+
+TEST(CliLog, LevelSaysHowMuchIsTold) {
+  const Words train = cli().retrofit({"out=" + cli().fresh("loud"), "steps=2"});
+  EXPECT_TRUE(contains(cli().must_run(train).err, "training on "));
+  const Words quiet = cli().retrofit({"out=" + cli().fresh("quiet"), "steps=2"});
+  EXPECT_EQ(cli().must_run(quiet + Words{"--log-level", "warn"}).err, "");
+  const ProcessResult debug = cli().must_run(
+      Words{"--log-level", "debug"} + cli().retrofit({"out=" + cli().fresh("debug"), "steps=2"}));
+  EXPECT_TRUE(contains(debug.err, "kernels: ")) << debug.err;
+  const ProcessResult wrong = cli().run({"info", cli().base(), "--log-level", "loud"});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_TRUE(contains(wrong.err, "--log-level loud: wanted debug")) << wrong.err;
 }
 
 }  // namespace

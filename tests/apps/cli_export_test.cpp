@@ -9,8 +9,6 @@
 namespace focus {
 namespace {
 
-Cli& cli() { return Cli::instance(); }
-
 std::string fingerprint_of_folder(const std::string& folder) {
   return cli().figures({"import", folder, "--out", cli().fresh("model.h5")}).at("fingerprint");
 }

@@ -6,8 +6,6 @@
 namespace focus {
 namespace {
 
-Cli& cli() { return Cli::instance(); }
-
 Words generate(const Words& more) {
   return Words{"generate", cli().base(), "--prompt", "Once upon a", "--max-new-tokens", "30"} +
          more;

@@ -10,8 +10,6 @@
 namespace focus {
 namespace {
 
-Cli& cli() { return Cli::instance(); }
-
 class Import : public testing::TestWithParam<std::string> {};
 
 TEST_P(Import, StoreHoldsWhatTheFolderHolds) {

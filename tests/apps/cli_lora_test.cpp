@@ -6,8 +6,6 @@
 namespace focus {
 namespace {
 
-Cli& cli() { return Cli::instance(); }
-
 /// A finished run's folder.
 std::string trained(const Words& more = {}) {
   const std::string out = cli().fresh("lora");

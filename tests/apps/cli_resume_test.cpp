@@ -8,8 +8,6 @@
 namespace focus {
 namespace {
 
-Cli& cli() { return Cli::instance(); }
-
 struct RunKind {
   std::string name;
   Words keys;

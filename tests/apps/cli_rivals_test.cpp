@@ -6,8 +6,6 @@
 namespace focus {
 namespace {
 
-Cli& cli() { return Cli::instance(); }
-
 Words with(const std::string& attention) {
   return {"attention=" + attention, "window.local_window=11", "performer.num_features=16",
           "routing_transformer.num_clusters=3", "routing_transformer.local_window=4"};

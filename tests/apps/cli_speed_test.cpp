@@ -5,8 +5,6 @@
 namespace focus {
 namespace {
 
-Cli& cli() { return Cli::instance(); }
-
 Words tiny_speed(const Words& more) {
   return Words{"speed", "--lengths",    "96,32", "--heads",        "2", "--head-dim",
                "8",     "--num-groups", "3",     "--local-window", "4", "--repeats",
@@ -29,7 +27,8 @@ Words tiny_step(const Words& more) {
 }
 
 TEST(CliSpeed, TablesHaveTheirColumns) {
-  const ProcessResult result = cli().must_run(tiny_speed({"--soft", "--backward"}));
+  const ProcessResult result =
+      cli().must_run(tiny_speed({"--attention", "hard:1,soft", "--backward"}));
   for (const char* column : {"tokens", "full", "Focus", "soft", "GFLOP/s", "pairs", "largest group",
                              "speed-up", "ideal", "efficiency", "routing included", "sort",
                              "grouped attention", "local band", "merge", "backward", "memory"})
@@ -72,8 +71,8 @@ TEST(CliSpeed, TheSameSeedGivesTheSamePairs) {
     return cli().figures(tiny_speed(more)).at("rows")[1].at("pairs_attended").get<std::int64_t>();
   };
   EXPECT_EQ(pairs({"--seed", "3"}), pairs({"--seed", "3"}));
-  EXPECT_EQ(pairs({"--top-k", "3"}), 96 * 97 / 2);
-  EXPECT_LT(pairs({"--assignment", "uniform", "--hard-gate", "keep"}), 96 * 97 / 2);
+  EXPECT_EQ(pairs({"--attention", "hard:3"}), 96 * 97 / 2);
+  EXPECT_LT(pairs({"--assignment", "uniform", "--attention", "hard:1:gate=keep"}), 96 * 97 / 2);
 }
 
 TEST(CliSpeed, WritesPlotAndPage) {
@@ -89,11 +88,11 @@ TEST(CliSpeed, RefusesWhatMakesNoSense) {
   const std::vector<std::pair<Words, Words>> cases = {
       {{"--lengths", "0"}, {"--lengths", "positive", "0"}},
       {{"--lengths=64,-8"}, {"--lengths", "-8"}},
-      {{"--top-k", "9"}, {"--top-k", "8 groups", "9"}},
-      {{"--top-k", "0"}, {"--top-k"}},
+      {{"--attention", "hard:9"}, {"hard:9", "8 groups"}},
+      {{"--attention", "hard:0"}, {"--attention"}},
       {{"--num-groups", "65"}, {"--num-groups", "64", "65"}},
       {{"--heads", "two"}, {"--heads", "two"}},
-      {{"--hard-gate", "maybe"}, {"--hard-gate", "drop, keep", "maybe"}},
+      {{"--attention", "hard:1:gate=maybe"}, {"--attention", "drop, keep", "maybe"}},
       {{"--local-window", "-1"}, {"--local-window", "-1"}},
       {{"--heads", "0"}, {"--heads"}},
       {{"--kv-heads", "5"}, {"--kv-heads 5", "--heads 12"}},

@@ -4,8 +4,6 @@
 namespace focus {
 namespace {
 
-Cli& cli() { return Cli::instance(); }
-
 std::string trained() {
   static const std::string folder = [] {
     const std::string out = cli().fresh("tokenizer");

@@ -9,8 +9,6 @@
 namespace focus {
 namespace {
 
-Cli& cli() { return Cli::instance(); }
-
 TEST(CliTrain, RetrofitWritesConfigMetricsAndAdapter) {
   const std::string out = cli().fresh("run");
   cli().must_run(cli().retrofit({"out=" + out, "eval_every=4"}));

@@ -8,8 +8,6 @@
 namespace focus {
 namespace {
 
-Cli& cli() { return Cli::instance(); }
-
 constexpr std::int64_t kSteps = 9, kFirst = 5;
 
 /// What both phases share.

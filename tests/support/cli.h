@@ -240,4 +240,6 @@ inline void expect_same_run(const fs::path& actual, const fs::path& expected) {
   expect_same_store(actual / result, expected / result);
 }
 
+inline Cli& cli() { return Cli::instance(); }
+
 }  // namespace focus

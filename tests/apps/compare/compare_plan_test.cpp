@@ -116,9 +116,9 @@ TEST(ComparePlan, ARunIsEvaluatedWithWhatItHas) {
   RunConfig config;
   config.method = Method::full;
   EXPECT_EQ(attentions_of(words, config), (Words{"dense", "sparq:32"}));
-  config.attention = {"window"};
+  config.attention = {.name = "window"};
   EXPECT_EQ(attentions_of(words, config), (Words{"dense", "trained", "sparq:32"}));
-  config.attention = {"focus"};
+  config.attention = {.name = "focus"};
   config.focus.num_groups = 4;
   EXPECT_EQ(attentions_of(words, config),
             (Words{"dense", "local", "soft", "hard:1", "focus", "sparq:32"}));

@@ -1,4 +1,4 @@
-#include "apps/report/attention_row.h"
+#include "focus/train/attention_row.h"
 
 #include "autograd/check.h"
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -20,8 +19,16 @@ double measured_peak_gflops();
 /// The middle of the values, or the mean of the two in the middle. Not for none.
 double median(std::vector<double> values);
 
-/// Processor, threads, instruction set and number type: what stands beside every speed.
-nlohmann::ordered_json machine_json();
-std::string machine_line();
+/// What stands beside every speed.
+struct Machine {
+  std::string processor;
+  int threads = 1;
+  std::string kernels;  // of the instruction set
+  std::string numbers;  // "float32"
+
+  /// "AMD EPYC, 2 threads, avx512 kernels, float32"
+  std::string line() const;
+};
+Machine this_machine();
 
 }  // namespace focus

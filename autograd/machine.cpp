@@ -1,4 +1,4 @@
-#include "apps/terminal/machine.h"
+#include "autograd/machine.h"
 
 #include <fmt/format.h>
 #include <omp.h>
@@ -23,8 +23,6 @@ std::string system_field(const char* path, const std::string& key) {
   }
   return "";
 }
-
-const char* number_type() { return sizeof(Real) == 4 ? "float32" : "float64"; }
 
 }  // namespace
 
@@ -63,16 +61,16 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-nlohmann::ordered_json machine_json() {
-  return {{"processor", processor_name()},
-          {"threads", omp_get_max_threads()},
-          {"kernels", simd::kernels().name},
-          {"numbers", number_type()}};
+Machine this_machine() {
+  return {.processor = processor_name(),
+          .threads = omp_get_max_threads(),
+          .kernels = simd::kernels().name,
+          .numbers = sizeof(Real) == 4 ? "float32" : "float64"};
 }
 
-std::string machine_line() {
-  return fmt::format("{}, {} thread{}, {} kernels, {}", processor_name(), omp_get_max_threads(),
-                     omp_get_max_threads() == 1 ? "" : "s", simd::kernels().name, number_type());
+std::string Machine::line() const {
+  return fmt::format("{}, {} thread{}, {} kernels, {}", processor, threads, threads == 1 ? "" : "s",
+                     kernels, numbers);
 }
 
 }  // namespace focus

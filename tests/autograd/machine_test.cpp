@@ -1,4 +1,4 @@
-#include "apps/terminal/machine.h"
+#include "autograd/machine.h"
 
 #include <gtest/gtest.h>
 

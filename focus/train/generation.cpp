@@ -1,0 +1,77 @@
+#include "focus/train/generation.h"
+
+#include <algorithm>
+
+#include "autograd/clock.h"
+#include "focus/generation/text_stream.h"
+
+namespace focus {
+namespace {
+
+/// Calls f and returns how many seconds it took.
+template <class F>
+double timed(F&& f) {
+  const double start = now();
+  f();
+  return now() - start;
+}
+
+double rate(Index tokens, double seconds) {
+  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+}
+
+}  // namespace
+
+Generated generate(const LoadedModel& model, Generator& generator,
+                   const std::vector<std::int32_t>& prompt, const GenerationOptions& options,
+                   const std::function<void(const std::string&)>& told) {
+  const Index positions = model.decoder->config().max_position_embeddings;
+  TextStream stream(model.require_tokenizer(), prompt);
+  Rng rng(options.seed);
+  const auto end = model.document_end();
+  Tensor logits;
+  const double prefill_seconds = timed([&] { logits = generator.next_logits(prompt); });
+  double decode_seconds = 0;
+  Index decoded = 0;
+  Generated done;
+  const auto write = [&](const std::string& part) {
+    if (told) told(part);
+    done.text += part;
+  };
+  while (done.stop.empty()) {
+    const std::int32_t id = sample(logits.span(), options.sampling, rng);
+    if (end && id == *end) {
+      done.stop = "end of text";
+      break;
+    }
+    done.ids.push_back(id);
+    write(stream.add(id));
+    if (static_cast<Index>(done.ids.size()) == options.max_new_tokens) {
+      done.stop = "max-new-tokens";
+    } else if (generator.size() == positions) {
+      done.stop = "positions";
+    } else {
+      decode_seconds += timed([&] { logits = generator.next_logits(std::span(&id, 1)); });
+      ++decoded;
+    }
+  }
+  write(stream.finish());
+  done.prefill_rate = rate(static_cast<Index>(prompt.size()), prefill_seconds);
+  done.decode_rate = rate(decoded, decode_seconds);
+  return done;
+}
+
+DecodeSpeed measure_decoding(LoadedModel& model, const AttentionMode& mode,
+                             const std::vector<std::int32_t>& ids, Index steps) {
+  Generator generator(*model.decoder, model.focus(), mode);
+  const std::size_t held = ids.size() - static_cast<std::size_t>(steps);
+  generator.next_logits(std::span(ids).first(held));
+  std::vector<double> seconds;
+  for (std::size_t t = held; t < ids.size(); ++t)
+    seconds.push_back(timed([&] { generator.next_logits(std::span(ids).subspan(t, 1)); }));
+  const auto median = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  std::ranges::nth_element(seconds, median);
+  return {rate(1, *median), generator.cache()->share_read(), generator.cache()->bytes()};
+}
+
+}  // namespace focus

@@ -1,0 +1,92 @@
+// The house's rules, read off the sources: includes go down the ladder and in no circle, and a file
+// is short enough to be read.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kRoot = FOCUS_SOURCE_DIR;
+constexpr std::size_t kMostLines = 500;
+
+/// What each folder may include, beside itself.
+const std::map<std::string, std::set<std::string>> kLadder = {
+    {"autograd", {}},
+    {"data", {"autograd"}},
+    {"optim", {"autograd"}},
+    {"layers", {"autograd", "data"}},
+    {"focus", {"autograd", "data", "optim", "layers"}},
+    {"apps", {"autograd", "data", "optim", "layers", "focus"}},
+};
+
+struct Source {
+  std::string path;  // from the root
+  std::size_t lines = 0;
+  std::vector<std::string> includes;  // "autograd/tensor.h"
+};
+
+std::string top_of(const std::string& path) { return path.substr(0, path.find('/')); }
+
+const std::vector<Source>& sources() {
+  static const std::vector<Source> all = [] {
+    std::vector<Source> found;
+    for (const auto& [folder, below] : kLadder)
+      for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder)) {
+        const std::string extension = entry.path().extension().string();
+        if (extension != ".h" && extension != ".cpp" && extension != ".inc") continue;
+        Source source{.path = fs::relative(entry.path(), kRoot).generic_string(), .includes = {}};
+        std::ifstream file(entry.path());
+        const std::string start = "#include \"";
+        for (std::string line; std::getline(file, line); ++source.lines)
+          if (line.starts_with(start))
+            source.includes.push_back(
+                line.substr(start.size(), line.rfind('"') - start.size()));
+        found.push_back(std::move(source));
+      }
+    return found;
+  }();
+  return all;
+}
+
+TEST(Structure, IncludesGoDownTheLadder) {
+  ASSERT_GT(sources().size(), 200u);
+  for (const Source& source : sources())
+    for (const std::string& include : source.includes) {
+      const std::string from = top_of(source.path), to = top_of(include);
+      EXPECT_TRUE(from == to || kLadder.at(from).contains(to))
+          << source.path << " includes " << include;
+    }
+}
+
+TEST(Structure, HeadersIncludeEachOtherInNoCircle) {
+  std::map<std::string, const Source*> by_path;
+  for (const Source& source : sources()) by_path[source.path] = &source;
+  std::set<std::string> done, open;
+  std::vector<std::string> way;
+  const auto visit = [&](auto&& self, const std::string& path) -> void {
+    const auto found = by_path.find(path);
+    if (found == by_path.end() || done.contains(path)) return;
+    way.push_back(path);
+    ASSERT_TRUE(open.insert(path).second) << testing::PrintToString(way);
+    for (const std::string& include : found->second->includes) self(self, include);
+    open.erase(path);
+    done.insert(path);
+    way.pop_back();
+  };
+  for (const Source& source : sources()) visit(visit, source.path);
+}
+
+TEST(Structure, NoFileIsTooLongToBeRead) {
+  for (const Source& source : sources())
+    EXPECT_LE(source.lines, kMostLines) << source.path << " wants to be two files";
+}
+
+}  // namespace
