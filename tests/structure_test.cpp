@@ -47,8 +47,7 @@ const std::vector<Source>& sources() {
         const std::string start = "#include \"";
         for (std::string line; std::getline(file, line); ++source.lines)
           if (line.starts_with(start))
-            source.includes.push_back(
-                line.substr(start.size(), line.rfind('"') - start.size()));
+            source.includes.push_back(line.substr(start.size(), line.rfind('"') - start.size()));
         found.push_back(std::move(source));
       }
     return found;
