@@ -77,16 +77,6 @@ void add_settings(CLI::App& app, const std::vector<RecipeField>& settings) {
   }
 }
 
-nlohmann::ordered_json settings_json(const std::vector<RecipeField>& settings) {
-  nlohmann::ordered_json json;
-  for (const RecipeField& field : settings) {
-    const std::string text = field.text();
-    json[field.key] = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (json[field.key].is_discarded()) json[field.key] = text;  // a plain word
-  }
-  return json;
-}
-
 void add_recipe_arguments(CLI::App& app, std::string& recipe) {
   app.add_option("recipe", recipe, "a YAML recipe; may be left out where overrides say everything");
   app.allow_extras();

@@ -50,8 +50,6 @@ void replaced_option(CLI::App& app, const std::string& old, const std::string& s
 /// Declares an option for each setting of a visit, num_groups as --num-groups, a bool as a flag;
 /// they are read and refused as a recipe's values are, with the option's name before the message.
 void add_settings(CLI::App& app, const std::vector<RecipeField>& settings);
-/// The settings as an object.
-nlohmann::ordered_json settings_json(const std::vector<RecipeField>& settings);
 
 /// Makes SIGINT and SIGTERM ask a long job to stop where it can; a second one ends the program.
 void install_stop_signals();

@@ -10,6 +10,7 @@
 #include "autograd/check.h"
 #include "autograd/machine.h"
 #include "data/files/durable_file.h"
+#include "data/settings/settings_json.h"
 #include "focus/train/attention_spec.h"
 #include "focus/train/attention_speed.h"
 

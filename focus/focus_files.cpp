@@ -10,7 +10,7 @@
 #include "data/files/durable_file.h"
 #include "data/files/json_reader.h"
 #include "data/files/safetensors.h"
-#include "data/settings/recipe.h"
+#include "data/settings/settings_json.h"
 #include "data/text/text.h"
 
 namespace focus {
@@ -43,12 +43,6 @@ void check_sizes(const SavedFocus& saved) {
   if (static_cast<Index>(saved.updates.size()) != saved.num_layers)
     fail("{}: carried_updates has {} numbers for {} layers", saved.where, saved.updates.size(),
          saved.num_layers);
-}
-
-/// A setting's YAML as JSON: numbers and truth values as such, everything else as text.
-nlohmann::ordered_json setting_json(const std::string& yaml) {
-  auto value = nlohmann::ordered_json::parse(yaml, nullptr, false);
-  return value.is_discarded() ? nlohmann::ordered_json(yaml) : value;
 }
 
 Tensor read_shaped(const TensorSource& source, const std::string& name, const Shape& shape) {
@@ -197,8 +191,7 @@ void write_focus_folder(const fs::path& folder, FocusModel& focus,
       tensors.emplace_back(fmt::format("layers.{}.{}", i, name), tensor_of(layer, name));
   }
   FocusConfig config = focus.config();
-  for (const RecipeField& field : recipe_fields(config))
-    json[field.key] = setting_json(field.text());
+  json.update(settings_json(recipe_fields(config)));
   write_safetensors(folder / kFocusWeightsFile, std::move(tensors), {{"format", "pt"}});
   write_file_durably(folder / kFocusConfigFile, std::string_view(json.dump(2) + "\n"));
 }

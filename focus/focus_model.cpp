@@ -111,8 +111,8 @@ Variable FocusModel::attend(const MechanismInputs& in) {
   if (grad_enabled()) auxiliary_[layer] = auxiliary_loss(routing, config_);
   if (gather_statistics) gather(in, routing, options);
   if (mode.kind == AttentionMode::Kind::hard)
-    return sparse_attention(in.q, in.k, in.v, routing.assignments, in.options, std::move(options));
-  return gated_attention(in.q, in.k, in.v, routing.assignments, in.options, std::move(options));
+    return sparse_attention(in.q, in.k, in.v, routing.assignments, in.options, options);
+  return gated_attention(in.q, in.k, in.v, routing.assignments, in.options, options);
 }
 
 void FocusModel::gather(const MechanismInputs& in, const Routing& routing,

@@ -6,7 +6,7 @@
 namespace focus {
 
 RoutedCache::RoutedCache(Decoder& decoder, FocusModel* focus, const AttentionMode& mode)
-    : decoder_(decoder), focus_(focus), mode_(mode), layers_(decoder.layers().size()) {
+    : focus_(focus), mode_(mode), layers_(decoder.layers().size()) {
   check(mode.kind != AttentionMode::Kind::soft,
         "cache: soft attention reads every key; generation is dense or hard");
   if (mode.kind == AttentionMode::Kind::hard) {
@@ -15,15 +15,7 @@ RoutedCache::RoutedCache(Decoder& decoder, FocusModel* focus, const AttentionMod
           "cache: with sequence balance a token's groups depend on later tokens; generation needs "
           "carried");
   }
-  for (Block& block : decoder.layers()) {
-    before_.push_back(std::move(block.self_attn.mechanism));
-    block.self_attn.mechanism = [this](const MechanismInputs& in) { return attend(in); };
-  }
-}
-
-RoutedCache::~RoutedCache() {
-  for (std::size_t i = 0; i < before_.size(); ++i)
-    decoder_.layers()[i].self_attn.mechanism = std::move(before_[i]);
+  composed_.emplace(decoder, [this](const MechanismInputs& in) { return attend(in); });
 }
 
 Index RoutedCache::size() const { return layers_[0] ? layers_[0]->size() : 0; }
@@ -75,7 +67,7 @@ Variable RoutedCache::attend(const MechanismInputs& in) {
     keys_held_ += cache->size();
   }
   if (in.first_position > 0) return out;
-  return g.defined() ? sparse_attention(in.q, in.k, in.v, g, in.options, std::move(gate))
+  return g.defined() ? sparse_attention(in.q, in.k, in.v, g, in.options, gate)
                      : attention(in.q, in.k, in.v, in.options);
 }
 

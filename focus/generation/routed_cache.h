@@ -11,15 +11,13 @@ namespace focus {
 /// Keys and values of a sequence in every layer of a decoder, for generation: while it lives, the
 /// decoder attends through it. A pass from position 0 is the ordinary forward over the prompt and
 /// fills the cache anew; passes from position size() on attend to what it holds, and append to it.
-/// One sequence, no gradients.
+/// Afterwards the layers have the mechanisms that they had. One sequence, no gradients.
 class RoutedCache {
  public:
   /// `mode` is dense (`focus` unused, may be null) or hard. Soft attention reads every key and has
   /// no routed form; balance `sequence` needs tokens that are not there yet: both are refused. The
   /// decoder and the model must outlive the cache.
   RoutedCache(Decoder& decoder, FocusModel* focus, const AttentionMode& mode);
-  /// Gives the layers the mechanisms back that they had.
-  ~RoutedCache();
   RoutedCache(const RoutedCache&) = delete;
   RoutedCache& operator=(const RoutedCache&) = delete;
 
@@ -33,12 +31,11 @@ class RoutedCache {
  private:
   Variable attend(const MechanismInputs& in);
 
-  Decoder& decoder_;
   FocusModel* const focus_;
   const AttentionMode mode_;
-  std::vector<AttentionMechanism> before_;
   std::vector<std::optional<LayerCache>> layers_;
   std::int64_t keys_read_ = 0, keys_held_ = 0;
+  std::optional<ComposedMechanism> composed_;
 };
 
 }  // namespace focus

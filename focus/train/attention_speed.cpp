@@ -151,7 +151,7 @@ AttentionSpeed measure_attention(const AttentionSpeedOptions& options, Index len
         GateOptions gate = soft_gate;
         gate.gated = o.hard_gate == HardGate::keep;
         gate.membership = sets;
-        return sparse_attention(q, k, v, g, scaled, std::move(gate));
+        return sparse_attention(q, k, v, g, scaled, gate);
       });
     });
     if (speed.soft)
