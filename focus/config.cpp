@@ -5,8 +5,8 @@
 namespace focus {
 
 void FocusConfig::validate() const {
-  check(num_groups >= 1 && num_groups <= 64, "focus.num_groups must be from 1 to 64, not {}",
-        num_groups);
+  check(num_groups >= 1 && num_groups <= kMaxGroups,
+        "focus.num_groups must be from 1 to {}, not {}", kMaxGroups, num_groups);
   check(routing_dim >= 1, "focus.routing_dim must be at least 1, not {}", routing_dim);
   check(temperature > 0, "focus.temperature must be positive, not {}", temperature);
   check(sinkhorn_iters >= 1, "focus.sinkhorn_iters must be at least 1, not {}", sinkhorn_iters);

@@ -35,8 +35,8 @@ struct AttentionSpeedOptions {
 
   template <class F>
   void visit(F&& f) {
-    f("num_groups", num_groups, "K", {1, 64});
-    f("top_k", top_k, "k, groups that a token keeps", {1, 64});
+    f("num_groups", num_groups, "K", {1, kMaxGroups});
+    f("top_k", top_k, "k, groups that a token keeps", {1, kMaxGroups});
     f("local_window", local_window, "w: pairs with i - j <= w are attended", {0, 1e12});
     f("heads", heads, "heads of q", {1, 1e6});
     f("kv_heads", kv_heads, "heads of k and v; 0: as many", {0, 1e6});

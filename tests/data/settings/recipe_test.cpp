@@ -339,5 +339,41 @@ TEST(Recipe, SurvivesAnyBytes) {
   EXPECT_GT(refused, 500);
 }
 
+struct Renamed {
+  int width = 1;
+  void visit(auto&& f) {
+    f("width", width, "of it");
+    f.retired("wide", "is called width now", [this](const RecipeNode& node) {
+      read_value(node, {}, width);
+      width *= 2;
+    });
+    f.retired("gone", "is no more");
+  }
+};
+
+TEST(Recipe, RetiredKeysSayTheirNewWordAndAreTranslatedInStoredFiles) {
+  Renamed settings;
+  read_stored_recipe("wide: 4", "store", settings);
+  EXPECT_EQ(settings.width, 8);
+  const auto error_of = [&](auto&& f) -> std::string {
+    try {
+      f();
+    } catch (const std::runtime_error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(error_of([&] { read_recipe_text("wide: 4", "r.yaml", {}, settings); }),
+            "r.yaml:1: wide: is called width now");
+  EXPECT_EQ(error_of([&] { read_recipe_text("", "", {"gone=1"}, settings); }),
+            "override gone=1: gone: is no more");
+  EXPECT_EQ(error_of([&] { read_stored_recipe("gone: 1", "store", settings); }),
+            "store:1: gone: is no more");
+  // Nothing of them is written or told.
+  EXPECT_EQ(dump_recipe(settings), "width: 8\n");
+  EXPECT_EQ(describe_recipe(settings).find("gone"), std::string::npos);
+  EXPECT_EQ(dump_recipe_changes(settings), "width: 8\n");
+}
+
 }  // namespace
 }  // namespace focus

@@ -51,5 +51,20 @@ TEST(WindowAttention, RefusesADistanceBelowZero) {
   EXPECT_THROW(WindowConfig{.local_window = -1}.validate(), std::invalid_argument);
 }
 
+TEST(WindowAttention, SettingsOfBeforeAreTranslatedInFilesAndRefusedInRecipes) {
+  WindowConfig config;
+  read_stored_recipe("window: 33", "a store", config);  // tokens, the own included
+  EXPECT_EQ(config.local_window, 32);
+  EXPECT_EQ(dump_recipe(config), "local_window: 32\n");
+  try {
+    read_recipe_text("window: 33", "a recipe", {}, config);
+    FAIL() << "was taken";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("a recipe:1: window: is local_window now"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 }  // namespace
 }  // namespace focus
