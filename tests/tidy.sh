@@ -14,7 +14,7 @@ case "${1:-}" in
       base=$(git rev-parse --verify -q HEAD~1 || git rev-parse HEAD)
     fi
     sources=$(git diff --name-only --diff-filter=d "$base" -- 'autograd/*.cpp' 'data/*.cpp' \
-      'layers/*.cpp' 'optim/*.cpp' 'focus/*.cpp' 'apps/*.cpp' | head -n "${TIDY_MOST:-12}")
+      'layers/*.cpp' 'optim/*.cpp' 'focus/*.cpp' 'apps/*.cpp' | head -n "${TIDY_MOST:-8}")
     ;;
   *) sources=$(printf '%s\n' "$@") ;;
 esac

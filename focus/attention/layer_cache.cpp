@@ -118,7 +118,8 @@ void LayerCache::collect_slices() {
   const Index visible =
       options_.sliding_window > 0 ? position - options_.sliding_window + 1 : Index(0);
   Index chunk_keys = 0;
-  for (const auto& [set, c] : classes_) {
+  for (const auto& [set, of_set] : classes_) {
+    const auto& c = of_set;  // clang 14 lets no lambda capture a binding
     const bool meets = (set & last_set_) != 0;
     const auto members_before = [&](Index p) {
       return std::ranges::lower_bound(c.positions, p) - c.positions.begin();

@@ -21,7 +21,7 @@ PairCounts count_pairs(std::span<const std::uint64_t> membership, Index seq_len,
   PairCounts counts;
   std::vector<std::uint64_t> classes(membership.begin(), membership.end());
   std::ranges::sort(classes);
-  classes.erase(std::ranges::unique(classes).begin(), classes.end());
+  classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
   // Of each class the tokens that meet it among those behind the query's local window.
   std::vector<std::int64_t> met(classes.size(), 0);
   const auto add = [&](Index token, std::int64_t sign) {
