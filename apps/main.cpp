@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <exception>
 
-#include "apps/command.h"
+#include "apps/commands.h"
 #include "autograd/simd/kernels.h"
 #include "focus/version.h"
 

@@ -59,12 +59,13 @@ function(focus_compile target)
 endfunction()
 
 # focus_library(<name> FOLDERS ... [NEEDS <our libraries>] [SHOWS <packages in its headers>]
-# [USES <other packages>] [SAME <regex>] [ONE_PRECISION] [LIGHT]): one static library, target
+# [USES <other packages>] [SAME <regex>] [ONE_PRECISION] [LIGHT <regex>]): one static library, target
 # focus_<name>, of all sources in its folders, and its twin focus_<name>_f64 in which Real is double
 # (for the tests), unless ONE_PRECISION. Sources that SAME matches do not know Real: they are
-# compiled once for both (tests/one_precision.sh watches over that).
+# compiled once for both (tests/one_precision.sh watches over that). Those that LIGHT matches are
+# optimised for the compiler's time: nothing in them runs for long by itself.
 function(focus_library name)
-  cmake_parse_arguments(arg "ONE_PRECISION;LIGHT" "SAME;PRECOMPILED" "FOLDERS;NEEDS;SHOWS;USES"
+  cmake_parse_arguments(arg "ONE_PRECISION" "SAME;LIGHT;PRECOMPILED" "FOLDERS;NEEDS;SHOWS;USES"
     ${ARGN})
   set(sources)
   foreach(folder ${arg_FOLDERS})
@@ -98,7 +99,23 @@ function(focus_library name)
   foreach(item ${suffixes})
     string(REPLACE "-" "" suffix "${item}")
     set(target focus_${name}${suffix})
-    add_library(${target} STATIC ${sources})
+    set(own ${sources})
+    if(arg_LIGHT)
+      set(light ${sources})
+      list(FILTER light INCLUDE REGEX ${arg_LIGHT})
+      list(FILTER own EXCLUDE REGEX ${arg_LIGHT})
+      add_library(${target}_light OBJECT ${light})
+      set_target_properties(${target}_light PROPERTIES POSITION_INDEPENDENT_CODE
+        "${CMAKE_POSITION_INDEPENDENT_CODE}")
+      focus_compile(${target}_light ${precompiled})
+      target_compile_options(${target}_light PRIVATE ${focus_light_options})
+      target_link_libraries(${target}_light PRIVATE ${arg_SHOWS} ${arg_USES} OpenMP::OpenMP_CXX)
+      foreach(need ${arg_NEEDS})
+        target_link_libraries(${target}_light PRIVATE focus_${need}${suffix})
+      endforeach()
+      list(APPEND own $<TARGET_OBJECTS:${target}_light>)
+    endif()
+    add_library(${target} STATIC ${own})
     focus_compile(${target} ${precompiled})
     target_compile_features(${target} PUBLIC cxx_std_20)
     target_link_libraries(${target} PUBLIC ${arg_SHOWS} PRIVATE ${arg_USES} OpenMP::OpenMP_CXX)
@@ -107,9 +124,6 @@ function(focus_library name)
     endforeach()
     if(suffix)
       target_compile_definitions(${target} PUBLIC FOCUS_REAL_DOUBLE)
-    endif()
-    if(arg_LIGHT)
-      target_compile_options(${target} PRIVATE ${focus_light_options})
     endif()
   endforeach()
 endfunction()
