@@ -27,7 +27,7 @@ std::string last_part(const std::string& key) { return key.substr(key.rfind('.')
 std::vector<SweptKey> read_sweep(const RecipeNode& map, std::vector<RecipeProblem>& problems) {
   std::vector<SweptKey> axes;
   if (map.kind != Kind::kMap && map.kind != Kind::kNull)
-    problems.push_back({map.line, "sweep: wanted lines of `key: [value, value]`"});
+    problems.push_back({map.line, fmt::format("sweep: wanted lines of `key: [value, value]`")});
   for (const RecipeNode::Entry& entry : map.entries) {
     if (entry.value.kind != Kind::kList || entry.value.items.empty())
       problems.push_back({entry.line, fmt::format("sweep: {}: wanted a list such as [a, b] of its "
