@@ -12,7 +12,8 @@
   ROW(performer)              \
   ROW(routing_transformer)    \
   ROW(sparq)                  \
-  ROW(magicpig)
+  ROW(magicpig)               \
+  /* the next one goes above this line */
 
 namespace focus {
 
