@@ -99,8 +99,7 @@ std::string changed_default(const path& recipe, const RunConfig& config) {
 }  // namespace
 
 double tokens_of(const RunConfig& config) {
-  return static_cast<double>(config.steps * config.data.batch * config.data.accumulate *
-                             config.data.context);
+  return static_cast<double>(config.steps * config.tokens_per_step());
 }
 
 CompareRunner::CompareRunner(const ComparePlan& plan, bool with_test, std::function<int()> signal)

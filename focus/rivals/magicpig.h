@@ -9,7 +9,6 @@ namespace focus {
 /// MagicPIG (Chen et al. 2024, arXiv 2410.16179): attention estimated from keys that
 /// locality-sensitive hashing samples; token selection at inference.
 struct MagicPigConfig {
-  static constexpr const char* kName = "magicpig";
   int bits = 8;             // K
   int tables = 75;          // L
   Index sinks = 4;          // first tokens, always attended

@@ -7,7 +7,6 @@ namespace focus {
 
 /// Performer (Choromanski et al. 2021, arXiv 2009.14794).
 struct PerformerConfig {
-  static constexpr const char* kName = "performer";
   int num_features = 256;  // m
   std::int64_t seed = 1;
 

@@ -22,7 +22,6 @@ constexpr auto enum_names(ClusterChoice) {
 
 /// Routing Transformer (Roy et al. 2021, arXiv 2003.05997).
 struct RoutingTransformerConfig {
-  static constexpr const char* kName = "routing_transformer";
   int num_clusters = 8;
   ClusterChoice choice = ClusterChoice::nearest;
   Index cluster_size = 0;    // w; of `balanced`

@@ -7,7 +7,6 @@ namespace focus {
 
 /// SparQ attention (Ribar et al. 2024, arXiv 2312.04985): token selection at inference.
 struct SparqConfig {
-  static constexpr const char* kName = "sparq";
   Index tokens = 32;    // k
   Index rank = 32;      // r
   Index last_keys = 0;  // l; a share of the k keys (0: none is forced), so not a window's distance

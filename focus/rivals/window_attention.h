@@ -9,7 +9,6 @@ namespace focus {
 /// A local window alone: what is left of Longformer (Beltagy et al. 2020, arXiv 2004.05150, section
 /// 3.1, "sliding window") in a causal decoder put onto pretrained weights, without global tokens.
 struct WindowConfig {
-  static constexpr const char* kName = "window";
   Index local_window = 128;  // pairs with i - j <= local_window are attended
 
   template <class F>

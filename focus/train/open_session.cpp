@@ -112,10 +112,7 @@ Session random_session(const RunConfig& config, const ModelConfig& shape) {
   model.where = "random model";
   model.decoder = std::make_unique<Decoder>(shape);
   initialise(*model.decoder, rng);
-  if (config.compute == Compute::bf16) {
-    freeze_matrices(*model.decoder, MatrixForm::bf16);
-    trim_pool();  // or the float32 weights' memory would stay with the pool
-  }
+  if (config.compute == Compute::bf16) freeze_matrices(*model.decoder, MatrixForm::bf16);
   put_on_adapters(config, model, rng);
   const auto vocab_size = static_cast<std::int32_t>(shape.vocab_size);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(config.tokens_per_step()));
