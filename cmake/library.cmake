@@ -43,8 +43,9 @@ function(focus_unity size folder)
   endforeach()
 endfunction()
 
-# Optimised for the compiler's time: what only parses, prints and calls.
-set(focus_light_options $<$<CONFIG:Release>:-O1>)
+# Optimised for the compiler's time: what only parses, prints and calls. Not with clang, which refuses
+# a precompiled header of another level, and whose build here is not optimised at all.
+set(focus_light_options $<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Release>>:-O1>)
 
 # What all targets have in common. The precompiled header of `precompiled`, if that is given.
 function(focus_compile target)
