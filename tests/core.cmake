@@ -33,7 +33,7 @@ foreach(simd avx2 baseline)
   endforeach()
 endforeach()
 focus_test(focus_golden_tests BOTH
-  SOURCES golden/focus_golden_test.cpp
+  SOURCES golden/focus_golden_test.cpp golden/summary_golden_test.cpp
   NEEDS focus
   LABELS golden)
 focus_test(model_golden_tests BOTH

@@ -20,8 +20,16 @@ void AttentionPlan::heavy_first(std::size_t first) {
   std::ranges::stable_sort(std::span(query_tiles).subspan(first), std::greater{}, cost);
 }
 
+Index AttentionPlan::seen_after(Index token) const {
+  const Index of_window = window == 0 ? -1 : token - window;
+  if (blocks.near < 0) return of_window;
+  const Index position = token % blocks.seq_len, start = token - position;
+  const Index near = position - position % blocks.size - blocks.near;
+  return std::max(of_window, near <= blocks.sinks ? start - 1 : start + near - 1);
+}
+
 AttentionPlan::Reach AttentionPlan::reach(Index begin, Index end) const {
-  return {.after = window == 0 ? -1 : token(begin) - window, .last = token(end - 1) - gap};
+  return {.after = seen_after(token(begin)), .last = seen_last(token(end - 1))};
 }
 
 Index AttentionPlan::end_of_rows(Rows rows, Index last) const {
@@ -77,8 +85,14 @@ std::vector<std::vector<Index>> AttentionPlan::independent_parts() const {
   };
   for (std::size_t i = 0; i < copies.size(); ++i)
     parent[root(key_tile_of(own_rows() + static_cast<Index>(i)))] = root(key_tile_of(copies[i]));
+  // Queries that have rows of their own, beside the keys', count with the first keys that they see.
+  const auto own_tile = [&](const QueryTile& tile) {
+    if (tile.begin < key_tiles.back().end) return key_tile_of(tile.begin);
+    return static_cast<std::size_t>(segments[static_cast<std::size_t>(tile.first_segment)].begin);
+  };
   for (const QueryTile& tile : query_tiles) {
-    const std::size_t own = key_tile_of(tile.begin);
+    if (tile.first_segment == tile.end_segment) continue;
+    const std::size_t own = own_tile(tile);
     for (Index i = tile.first_segment; i < tile.end_segment; ++i) {
       const Segment& segment = segments[static_cast<std::size_t>(i)];
       for (Index key = segment.begin; key < segment.end; ++key)
@@ -90,7 +104,7 @@ std::vector<std::vector<Index>> AttentionPlan::independent_parts() const {
   for (std::size_t i = 0; i < query_tiles.size(); ++i) {
     const QueryTile& tile = query_tiles[i];
     if (tile.first_segment == tile.end_segment) continue;
-    std::size_t& part = part_of[root(key_tile_of(tile.begin))];
+    std::size_t& part = part_of[root(own_tile(tile))];
     if (part == SIZE_MAX) {
       part = parts.size();
       parts.emplace_back();
@@ -100,10 +114,12 @@ std::vector<std::vector<Index>> AttentionPlan::independent_parts() const {
   return parts;
 }
 
-AttentionPlan causal_plan(Index batch, Index seq_len, Index window) {
+AttentionPlan causal_plan(Index batch, Index seq_len, Index window, AttentionPlan::Blocks blocks) {
   constexpr Index kKeys = AttentionPlan::kKeys, kQueries = AttentionPlan::kQueries;
   AttentionPlan plan;
   plan.window = window;
+  plan.blocks = blocks;
+  plan.blocks.seq_len = seq_len;
   if (seq_len == 0) return plan;
   const Index tiles = (seq_len + kKeys - 1) / kKeys;
   for (Index b = 0; b < batch; ++b)
@@ -114,7 +130,8 @@ AttentionPlan causal_plan(Index batch, Index seq_len, Index window) {
     const std::size_t first_tile = plan.query_tiles.size();
     for (Index begin = 0; begin < seq_len; begin += kQueries) {
       const Index end = std::min(seq_len, begin + kQueries);
-      const Index first = window > 0 ? std::max<Index>(0, begin - window + 1) / kKeys : 0;
+      const Index first =
+          std::max<Index>(0, plan.seen_after(b * seq_len + begin) + 1 - b * seq_len) / kKeys;
       const auto segment = static_cast<Index>(plan.segments.size());
       plan.segments.push_back({b * tiles + first, b * tiles + (end - 1) / kKeys + 1});
       plan.query_tiles.push_back({b * seq_len + begin, b * seq_len + end, segment, segment + 1});
@@ -124,47 +141,41 @@ AttentionPlan causal_plan(Index batch, Index seq_len, Index window) {
   return plan;
 }
 
-void AttentionTile::keys_behind(Index distance, simd::Lane* counts) const {
-  // Both lie in one sequence: tokens' distances are positions'.
-  if (plan->tokens.empty()) {
-    for (Index r = 0; r < rows(); ++r)
-      counts[r] = static_cast<simd::Lane>(
-          std::clamp<Index>(begin + r - distance - keys.begin + 1, 0, cols()));
-    return;
-  }
-  Index key = 0;
-  for (Index r = 0; r < rows(); ++r) {
-    const Index furthest = plan->token(begin + r) - distance;
-    while (key < cols() && plan->token(keys.begin + key) <= furthest) ++key;
-    counts[r] = static_cast<simd::Lane>(key);
-  }
-}
-
 void Visibility::set(const AttentionTile& t) {
   const AttentionPlan& plan = *t.plan;
-  const simd::Kernels& kernels = simd::kernels();
-  const Index rows = t.rows(), padded = simd::padded(kernels, rows);
   cols_ = t.cols();
-  bands_.clear();
-  const bool sees_last = plan.token(t.keys.end - 1) <= plan.token(t.begin) - plan.gap;
-  const bool sees_first =
-      plan.window == 0 || plan.token(t.keys.begin) > plan.token(t.end - 1) - plan.window;
+  const bool sees_last = plan.token(t.keys.end - 1) <= plan.seen_last(plan.token(t.begin));
+  const bool sees_first = plan.token(t.keys.begin) > plan.seen_after(plan.token(t.end - 1));
   if (sees_last)
     last_.fill(static_cast<simd::Lane>(cols_));
   else
-    t.keys_behind(plan.gap, last_.data());
+    t.keys_up_to([&plan](Index token) { return plan.seen_last(token); }, last_.data());
   if (sees_first)
     first_.fill(0);
   else
-    t.keys_behind(plan.window, first_.data());
+    t.keys_up_to([&plan](Index token) { return plan.seen_after(token); }, first_.data());
+  if (sees_last && sees_first)
+    bands_.assign(1, {0, cols_, 0, simd::padded(simd::kernels(), t.rows())});
+  else
+    find_bands(t.rows());
+}
+
+void Visibility::set(Index rows, Index cols, std::span<const simd::Lane> first,
+                     std::span<const simd::Lane> last) {
+  cols_ = cols;
+  std::ranges::copy(first, first_.begin());
+  std::ranges::copy(last, last_.begin());
+  find_bands(rows);
+}
+
+void Visibility::find_bands(Index rows) {
+  const simd::Kernels& kernels = simd::kernels();
+  const Index padded = simd::padded(kernels, rows);
+  bands_.clear();
   for (Index r = rows; r < padded; ++r) {
     const auto from = static_cast<std::size_t>(rows - 1), to = static_cast<std::size_t>(r);
     first_[to] = first_[from];
     last_[to] = last_[from];
-  }
-  if (sees_last && sees_first) {
-    bands_.push_back({0, cols_, 0, padded});
-    return;
   }
   for (Index begin = 0; begin < cols_; begin += kBand) {
     const Index end = std::min(cols_, begin + kBand);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <span>
 #include <vector>
 
 #include "autograd/simd/kernels.h"
@@ -68,12 +70,22 @@ struct AttentionPlan {
 
   Index window = 0;  // positions back to which a token sees, itself included; 0: all
   Index gap = 0;     // positions back from a token to the nearest that it sees; 0: itself
+  /// Where queries come in blocks: the gap is counted from the first of a query's block, and so is
+  /// the near zone's beginning.
+  struct Blocks {
+    Index size = 1;
+    Index seq_len = 0;  // blocks are counted from each sequence's beginning
+    Index near = -1;    // positions before its block that a token sees; below 0: all
+    Index sinks = 0;    // a near zone that begins at or before this position begins at 0
+  };
+  Blocks blocks;
   std::vector<KeyTile> key_tiles;
   std::vector<Segment> segments;
   /// Sequence by sequence, class by class, so that the keys in use stay in the cache; in each of
   /// these the heavy ones first, so that no thread ends with one alone.
   std::vector<QueryTile> query_tiles;
-  /// Of each row the token [0, batch * seq_len); empty where rows are tokens in their order.
+  /// Of each row the token [0, batch * seq_len); empty where rows are tokens in their order. Query
+  /// tiles may have rows of their own, behind those of all keys: queries sorted otherwise.
   std::vector<Index> tokens;
   /// The last rows of `tokens` may be copies of earlier ones, for key tiles alone: keys of many
   /// small classes in the order of their positions. Of each the row that it is a copy of.
@@ -91,6 +103,9 @@ struct AttentionPlan {
   Index own_row(Index row) const {
     return is_copy(row) ? copies[static_cast<std::size_t>(row - own_rows())] : row;
   }
+  /// A token sees those in (seen_after, seen_last] of its sequence; both rise with the token.
+  Index seen_after(Index token) const;
+  Index seen_last(Index token) const { return block_start(token) - gap; }
   /// The tokens that the plan lets the queries of rows [begin, end) see: those any of them sees.
   Reach reach(Index begin, Index end) const;
   /// Of rows whose tokens rise the end of those that hold tokens up to `last`.
@@ -105,10 +120,18 @@ struct AttentionPlan {
   /// The query tiles that see any keys, by number and in their order, in parts that have no row in
   /// common, neither as query nor as key (sequences, classes): their gradients never meet.
   std::vector<std::vector<Index>> independent_parts() const;
+
+ private:
+  /// The token itself where nothing is counted from its block.
+  Index block_start(Index token) const {
+    return gap == 0 || blocks.size <= 1 ? token : token - token % blocks.seq_len % blocks.size;
+  }
 };
 
-/// Every token in its order, the last `window` positions of it visible (0: all).
-AttentionPlan causal_plan(Index batch, Index seq_len, Index window);
+/// Every token in its order, the last `window` positions of it visible (0: all), and of these
+/// those that `blocks` lets it see.
+AttentionPlan causal_plan(Index batch, Index seq_len, Index window,
+                          AttentionPlan::Blocks blocks = {});
 
 /// One pair of tiles.
 struct AttentionTile {
@@ -120,7 +143,24 @@ struct AttentionTile {
   Index cols() const { return keys.end - keys.begin; }
   /// For each query the number of keys that lie `distance` positions or more before it: those keys
   /// are the tile's first ones.
-  void keys_behind(Index distance, simd::Lane* counts) const;
+  void keys_behind(Index distance, simd::Lane* counts) const {
+    keys_up_to([distance](Index token) { return token - distance; }, counts);
+  }
+  /// For each query the number of keys up to token furthest(the query's token), which rises with
+  /// it.
+  template <class Furthest>
+  void keys_up_to(Furthest&& furthest, simd::Lane* counts) const {
+    // Both lie in one sequence: tokens' distances are positions'.
+    Index key = 0;
+    for (Index r = 0; r < rows(); ++r) {
+      const Index last = furthest(plan->token(begin + r));
+      if (plan->tokens.empty())
+        key = std::clamp<Index>(last - keys.begin + 1, 0, cols());
+      else
+        while (key < cols() && plan->token(keys.begin + key) <= last) ++key;
+      counts[r] = static_cast<simd::Lane>(key);
+    }
+  }
 };
 
 /// Some keys of a tile and the vectors of queries that see any of them.
@@ -137,6 +177,9 @@ class Visibility {
   static_assert(kBand % simd::kMicroRows == 0);
 
   void set(const AttentionTile& tile);
+  /// `rows` queries, of which each sees keys [first, last) of `cols`; both rise from query to query.
+  void set(Index rows, Index cols, std::span<const simd::Lane> first,
+           std::span<const simd::Lane> last);
 
   const std::vector<KeyBand>& bands() const { return bands_; }
   /// The end of the keys that any query sees.
@@ -149,6 +192,9 @@ class Visibility {
   const simd::Lane* last() const { return last_.data(); }
 
  private:
+  /// From first_ and last_ of so many queries; the lanes beyond them see what the last does.
+  void find_bands(Index rows);
+
   std::array<simd::Lane, AttentionPlan::kQueries> first_{}, last_{};
   std::vector<KeyBand> bands_;
   Index cols_ = 0;

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <limits>
 
-#include "autograd/attention/tiled_steps.h"
+#include "autograd/attention/online_softmax.h"
 #include "autograd/check.h"
 #include "autograd/parallel.h"
 #include "autograd/profile.h"
@@ -20,7 +19,6 @@ static_assert(std::is_same_v<Clock::duration, std::chrono::nanoseconds>);
 /// Heads that share a gate or a permuted plan are one task, unless there are too few query
 /// tiles for that: then they come in blocks, so that there are about so many tasks.
 constexpr Index kForwardTasks = 16;
-constexpr Real kMasked = -std::numeric_limits<Real>::infinity();
 
 /// Query tiles that a forward task does one after the other: where each of the runs begins, and the
 /// end of the last. Tiles that begin with the same keys go together where tasks gather these
@@ -69,117 +67,41 @@ class Task {
         gate_use_(job.rule ? job.rule->gate_use() : simd::GateUse::score),
         k_(reader(job.keys, s_, block_)),
         v_(reader(job.values, s_, block_)),
-        packed_size_(s_.head_dim * kQueries),
-        acc_size_(stride_of_heads(kQueries * s_.padded_dim)),
-        buffer_(kKeys * kQueries + kQueries +
-                block_.count * (packed_size_ + 2 * kQueries + acc_size_)),
-        scores_(buffer_.data()),
-        factor_(scores_ + kKeys * kQueries),
-        packed_(factor_ + kQueries),
-        max_(packed_ + block_.count * packed_size_),
-        sum_(max_ + block_.count * kQueries),
-        acc_(sum_ + block_.count * kQueries) {}
+        buffer_(kKeys * kQueries),
+        softmax_(job.in, s_, block_) {}
 
   void run(const AttentionPlan::QueryTile& tile) {
     if (job_.merges && tile.first_segment == tile.end_segment) return;
-    begin(tile);
+    softmax_.begin(job_.plan, tile.begin, tile.end);
+    if (job_.merges) {
+      const auto start = job_.times_merge ? Clock::now() : Clock::time_point();
+      softmax_.go_on_from(job_.result);
+      if (job_.times_merge) job_.merge_time += (Clock::now() - start).count();
+    }
     for_key_tiles(job_.plan, tile,
                   [&](Index key_tile) { step(pair_of_tiles(job_.plan, tile, key_tile)); });
-    end(tile);
+    softmax_.end(job_.result);
   }
 
  private:
-  void begin(const AttentionPlan::QueryTile& tile) {
-    rows_ = tile.end - tile.begin;
-    padded_rows_ = simd::padded(kernels_, rows_);
-    std::fill(max_, sum_, kMasked);
-    std::fill(sum_, acc_, Real(0));
-    sums_.clear();
-    for (Index g = 0; g < block_.count; ++g) sums_.push_back({acc_ + g * acc_size_});
-    const HeadRows q(job_.plan, job_.in.q, tile.begin, tile.end, block_.first, block_.count);
-    for (Index g = 0; g < block_.count; ++g)
-      kernels_.pack_transposed(q[g].data, q[g].stride, rows_, s_.head_dim, job_.in.options.scale,
-                               packed_ + g * packed_size_);
-    if (!job_.merges) return;
-    const auto start = job_.times_merge ? Clock::now() : Clock::time_point();
-    go_on_from_result(tile);
-    if (job_.times_merge) job_.merge_time += (Clock::now() - start).count();
-  }
-
-  /// A finished result is a sum of one row of weight e^lse.
-  void go_on_from_result(const AttentionPlan::QueryTile& tile) {
-    const AttentionPlan& plan = job_.plan;
-    gather_rows(plan, tile.begin, tile.end,
-                {job_.result.out.data() + s_.q_offset(0, block_.first), s_.heads * s_.head_dim,
-                 block_.count, s_.head_dim},
-                acc_, s_.padded_dim, acc_size_);
-    for (Index g = 0; g < block_.count; ++g) {
-      sums_[static_cast<std::size_t>(g)].begun = ~std::uint64_t{0};
-      const Real* lse = lse_of(tile, g);
-      for (Index r = 0; r < rows_; ++r) {
-        const Real weight = lse[plan.token(tile.begin + r)];
-        max_[g * kQueries + r] = weight;
-        sum_[g * kQueries + r] = weight == kMasked ? Real(0) : Real(1);
-      }
-    }
-  }
-
   void step(const AttentionTile& t) {
     const AttentionOptions& options = job_.in.options;
+    Real* scores = buffer_.data();  // [keys, queries]
     seen_.set(t);
     k_.go_to(t, seen_.end());
     v_.go_to(t, seen_.end());
     const Real* gate = worker_ ? worker_->gate(t) : nullptr;
     for (Index g = 0; g < block_.count; ++g) {
       const Index kv_head = s_.kv_head_of(block_.first + g);
-      tally(s_, seen_, rows_, 2);
-      products(s_, seen_, k_, kv_head, {packed_ + g * packed_size_, s_.head_dim, padded_rows_},
-               scores_);
-      if (options.softcap > 0) soft_cap(seen_, options.softcap, scores_);
-      for (Index r = 0; r < padded_rows_; r += kernels_.vector) {
-        const simd::KeySpan span = seen_.span(r / kernels_.vector, false);
-        if (span.begin == span.end) continue;
-        const Index state = g * kQueries + r;
-        kernels_.softmax_column({.scores = scores_ + r,
-                                 .stride = kQueries,
-                                 .span = span,
-                                 .first = seen_.first() + r,
-                                 .last = seen_.last() + r,
-                                 .gate = gate ? gate + r : nullptr,
-                                 .gate_use = gate_use_},
-                                max_ + state, sum_ + state, factor_ + r);
-      }
-      job_.dropout.apply(t, seen_, block_.first + g, scores_);
-      weighted_sum(seen_, rows_, scores_, v_.panels(kv_head), s_.padded_dim, factor_,
-                   sums_[static_cast<std::size_t>(g)]);
+      tally(s_, seen_, t.rows(), 2);
+      products(s_, seen_, k_, kv_head, softmax_.queries(g), scores);
+      if (options.softcap > 0) soft_cap(seen_, options.softcap, scores);
+      softmax_.add_scores(g, seen_, scores, gate, gate_use_);
+      job_.dropout.apply(t, seen_, block_.first + g, scores);
+      softmax_.add_values(g, seen_, scores, v_.panels(kv_head));
     }
   }
 
-  /// A row without pairs: 0, of weight 0. Else lse = max + log(sum).
-  void end(const AttentionPlan::QueryTile& tile) {
-    const AttentionPlan& plan = job_.plan;
-    for (Index g = 0; g < block_.count; ++g) {
-      Real* log_sum = packed_;  // the packed queries have served
-      kernels_.log_row(sum_ + g * kQueries, log_sum, padded_rows_, 0);
-      Real* lse = lse_of(tile, g);
-      for (Index r = 0; r < rows_; ++r) {
-        const Index state = g * kQueries + r;
-        lse[plan.token(tile.begin + r)] = sum_[state] == 0 ? kMasked : max_[state] + log_sum[r];
-      }
-    }
-    for (Index r = 0; r < rows_; ++r)
-      kernels_.divide_rows(
-          block_.count, s_.head_dim, acc_ + r * s_.padded_dim, acc_size_, sum_ + r, kQueries,
-          job_.result.out.data() + s_.q_offset(plan.token(tile.begin + r), block_.first),
-          s_.head_dim);
-  }
-
-  /// The log-sum-exps of a head, by token.
-  Real* lse_of(const AttentionPlan::QueryTile& tile, Index g) const {
-    return job_.result.lse.data() + s_.lse_offset(job_.plan.token(tile.begin), block_.first + g);
-  }
-
-  const simd::Kernels& kernels_ = simd::kernels();
   Job& job_;
   const Sizes& s_;
   const HeadBlock block_;
@@ -187,17 +109,8 @@ class Task {
   const simd::GateUse gate_use_;
   Visibility seen_;
   TiledKeys::Reader k_, v_;
-  const Index packed_size_, acc_size_;
   Scratch buffer_;
-  Real* scores_;  // [keys, queries]
-  Real* factor_;  // [queries]
-  Real* packed_;  // [heads, head_dim, queries]
-  Real* max_;     // [heads, queries]
-  Real* sum_;     // [heads, queries]
-  Real* acc_;     // [heads, queries, padded_dim]
-  // Of the query tile under way:
-  Index rows_ = 0, padded_rows_ = 0;
-  std::vector<QuerySum> sums_;  // of each head
+  OnlineSoftmax softmax_;
 };
 
 }  // namespace

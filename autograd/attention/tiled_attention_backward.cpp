@@ -1,7 +1,8 @@
 #include <algorithm>
 
+#include "autograd/attention/backward_queries.h"
 #include "autograd/attention/tiled_attention.h"
-#include "autograd/attention/tiled_steps.h"
+#include "autograd/check.h"
 #include "autograd/parallel.h"
 
 namespace focus {
@@ -60,21 +61,11 @@ class Task {
         gate_use_(job.rule ? job.rule->gate_use() : simd::GateUse::score),
         k_(reader(job.keys, s_, block_)),
         v_(reader(job.values, s_, block_)),
-        packed_size_(stride_of_heads(kQueries * s_.padded_dim)),
-        transposed_size_(stride_of_heads(s_.head_dim * kQueries)),
-        buffer_(3 * stride_of_heads(kKeys * kQueries) +
-                block_.count * (3 * packed_size_ + 2 * transposed_size_ + 2 * kQueries)),
+        buffer_(3 * stride_of_heads(kKeys * kQueries)),
         p_(buffer_.data()),
         d_(p_ + stride_of_heads(kKeys * kQueries)),
         d_gate_(d_ + stride_of_heads(kKeys * kQueries)),
-        q_columns_(d_gate_ + stride_of_heads(kKeys * kQueries)),
-        dout_columns_(q_columns_ + block_.count * transposed_size_),
-        q_panels_(dout_columns_ + block_.count * transposed_size_),
-        dout_panels_(q_panels_ + block_.count * packed_size_),
-        dq_data_(dout_panels_ + block_.count * packed_size_),
-        delta_(dq_data_ + block_.count * packed_size_),
-        lse_(delta_ + block_.count * kQueries) {
-    std::fill_n(delta_, 2 * block_.count * kQueries, Real(0));
+        queries_(job.in, s_, block_) {
     if (job.d_rule.defined())
       d_rule_ = job.d_rule.data() + (share * job.head_blocks + block) * job.rule_size;
   }
@@ -84,45 +75,15 @@ class Task {
     bool begun = false;
     for_key_tiles(job_.plan, tile, [&](Index key_tile) {
       if (key_tile < keys.begin || key_tile >= keys.end) return;
-      if (!begun) begin(tile);
+      if (!begun)
+        queries_.begin(job_.plan, tile.begin, tile.end, job_.result, job_.d_out, job_.wanted);
       begun = true;
       step(pair_of_tiles(job_.plan, tile, key_tile));
     });
-    if (begun) end(tile);
+    if (begun && job_.wanted.q) queries_.end(job_.dq, job_.adds_q);
   }
 
  private:
-  void begin(const AttentionPlan::QueryTile& tile) {
-    const AttentionPlan& plan = job_.plan;
-    rows_ = tile.end - tile.begin;
-    padded_rows_ = simd::padded(kernels_, rows_);
-    dq_.clear();
-    const HeadRows q(plan, job_.in.q, tile.begin, tile.end, block_.first, block_.count);
-    const HeadRows o(plan, job_.result.out, tile.begin, tile.end, block_.first, block_.count);
-    const HeadRows d_o(plan, job_.d_out, tile.begin, tile.end, block_.first, block_.count);
-    const Real scale = job_.in.options.scale;
-    for (Index g = 0; g < block_.count; ++g) {
-      dq_.push_back({dq_data_ + g * packed_size_});
-      kernels_.pack_transposed(q[g].data, q[g].stride, rows_, s_.head_dim, scale,
-                               q_columns_ + g * transposed_size_);
-      kernels_.pack_transposed(d_o[g].data, d_o[g].stride, rows_, s_.head_dim, 1,
-                               dout_columns_ + g * transposed_size_);
-      if (job_.wanted.k)
-        kernels_.pack(q[g].data, q[g].stride, rows_, s_.head_dim, scale,
-                      q_panels_ + g * packed_size_);
-      if (job_.wanted.v)
-        kernels_.pack(d_o[g].data, d_o[g].stride, rows_, s_.head_dim, 1,
-                      dout_panels_ + g * packed_size_);
-      const Real* of_head =
-          job_.result.lse.data() + s_.lse_offset(plan.token(tile.begin), block_.first + g);
-      for (Index r = 0; r < rows_; ++r) {
-        delta_[g * kQueries + r] = kernels_.dot_row(o[g].data + r * o[g].stride,
-                                                    d_o[g].data + r * d_o[g].stride, s_.head_dim);
-        lse_[g * kQueries + r] = of_head[plan.token(tile.begin + r)];
-      }
-    }
-  }
-
   void step(const AttentionTile& t) {
     const AttentionInputs& in = job_.in;
     seen_.set(t);
@@ -133,38 +94,23 @@ class Task {
     if (gate_grad) std::fill_n(d_gate_, t.cols() * kQueries, Real(0));
     for (Index g = 0; g < block_.count; ++g) {
       const Index kv_head = s_.kv_head_of(block_.first + g);
-      tally(s_, seen_, rows_, 1 + job_.want_scores + job_.wanted.v + job_.wanted.q + job_.wanted.k);
-      products(s_, seen_, k_, kv_head,
-               {q_columns_ + g * transposed_size_, s_.head_dim, padded_rows_}, p_);
+      tally(s_, seen_, t.rows(),
+            1 + job_.want_scores + job_.wanted.v + job_.wanted.q + job_.wanted.k);
+      products(s_, seen_, k_, kv_head, queries_.queries(g), p_);
       if (in.options.softcap > 0) soft_cap(seen_, in.options.softcap, p_);
       if (job_.want_scores) {
-        products(s_, seen_, v_, kv_head,
-                 {dout_columns_ + g * transposed_size_, s_.head_dim, padded_rows_}, d_);
+        products(s_, seen_, v_, kv_head, queries_.d_outs(g), d_);
         job_.dropout.apply(t, seen_, block_.first + g, d_);
       }
-      // P = e^(s - lse);  dS' = P (dO Vᵀ - delta);  through the gate and the soft-cap to dS
-      for (Index r = 0; r < padded_rows_; r += kernels_.vector)
-        kernels_.softmax_column_backward({.scores = p_ + r,
-                                          .stride = kQueries,
-                                          .span = seen_.span(r / kernels_.vector, true),
-                                          .first = seen_.first() + r,
-                                          .last = seen_.last() + r,
-                                          .gate = gate ? gate + r : nullptr,
-                                          .gate_use = gate_use_},
-                                         lse_ + g * kQueries + r, delta_ + g * kQueries + r,
-                                         in.options.softcap, job_.want_scores ? d_ + r : nullptr,
-                                         gate_grad ? d_gate_ + r : nullptr);
-      if (job_.wanted.q)  // dQ += dS K
-        weighted_sum(seen_, rows_, d_, k_.panels(kv_head), s_.padded_dim, nullptr,
-                     dq_[static_cast<std::size_t>(g)]);
+      queries_.through_softmax(g, seen_, in.options.softcap, gate, gate_use_, p_,
+                               job_.want_scores ? d_ : nullptr, gate_grad ? d_gate_ : nullptr);
+      if (job_.wanted.q) queries_.add_gradient(g, seen_, d_, k_.panels(kv_head));
       if (job_.wanted.v) {  // dV += Pᵀ dO
         job_.dropout.apply(t, seen_, block_.first + g, p_);
-        key_gradients(t, p_, {dout_panels_ + g * packed_size_, rows_, s_.padded_dim}, kv_head,
-                      job_.dv);
+        key_gradients(t, p_, queries_.d_out_rows(g), kv_head, job_.dv);
       }
       if (job_.wanted.k)  // dK += dSᵀ Q
-        key_gradients(t, d_, {q_panels_ + g * packed_size_, rows_, s_.padded_dim}, kv_head,
-                      job_.dk);
+        key_gradients(t, d_, queries_.query_rows(g), kv_head, job_.dk);
     }
     if (gate_grad) worker_->backward(d_gate_, d_rule_);
   }
@@ -190,18 +136,6 @@ class Task {
     }
   }
 
-  void end(const AttentionPlan::QueryTile& tile) {
-    if (!job_.wanted.q) return;
-    for (Index r = 0; r < rows_; ++r)
-      for (Index g = 0; g < block_.count; ++g) {
-        const QuerySum& dq = dq_[static_cast<std::size_t>(g)];
-        if (!dq.has(r / kernels_.vector)) continue;
-        const Index token = job_.plan.token(tile.begin + r);
-        kernels_.scale_row(dq.data + r * s_.padded_dim, job_.in.options.scale, s_.head_dim,
-                           job_.dq.data() + s_.q_offset(token, block_.first + g), job_.adds_q);
-      }
-  }
-
   const simd::Kernels& kernels_ = simd::kernels();
   Job& job_;
   const Sizes& s_;
@@ -211,23 +145,13 @@ class Task {
   const simd::GateUse gate_use_;
   Visibility seen_;
   TiledKeys::Reader k_, v_;
-  const Index packed_size_, transposed_size_;
   Scratch buffer_;
-  Real* p_;             // [keys, queries]
-  Real* d_;             // [keys, queries]
-  Real* d_gate_;        // [keys, queries]
-  Real* q_columns_;     // [heads, head_dim, queries]
-  Real* dout_columns_;  // likewise
-  Real* q_panels_;      // [heads, queries, padded_dim]
-  Real* dout_panels_;   // likewise
-  Real* dq_data_;       // likewise
-  Real* delta_;         // [heads, queries]: what a query's output owes to each weight
-  Real* lse_;           // [heads, queries]
+  Real* p_;       // [keys, queries]
+  Real* d_;       // [keys, queries]
+  Real* d_gate_;  // [keys, queries]
+  BackwardQueries queries_;
   Real* d_rule_ = nullptr;
   Tensor scattered_;  // [keys, padded_dim]: gradients of copied keys
-  // Of the query tile under way:
-  Index rows_ = 0, padded_rows_ = 0;
-  std::vector<QuerySum> dq_;  // of each head
 };
 
 /// From the first to the last key tile that any of the query tiles sees.
@@ -282,7 +206,19 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
                                             const AttentionResult& result, const Tensor& d_out,
                                             const ScoreRule* rule, WantedGradients wanted,
                                             AttentionGradients onto) {
-  const Sizes s(in);
+  return tiled_attention_backward(in, plan, result, d_out, rule, wanted, {0, in.k.dim(2)},
+                                  std::move(onto));
+}
+
+AttentionGradients tiled_attention_backward(const AttentionInputs& in, const AttentionPlan& plan,
+                                            const AttentionResult& result, const Tensor& d_out,
+                                            const ScoreRule* rule, WantedGradients wanted,
+                                            HeadRange heads, AttentionGradients onto) {
+  check(heads.count == in.k.dim(2) ||
+            ((!wanted.q || onto.q.defined()) && (!wanted.k || onto.k.defined()) &&
+             (!wanted.v || onto.v.defined())),
+        "attention backward: the gradients of some heads are added to those of all");
+  const Sizes s(in, heads);
   const Index rule_size = rule ? rule->grad_size() : 0;
   if (in.q.size() == 0) return {in.q, in.k, in.v, Tensor::zeros({rule_size})};
   Job job{.in = in,

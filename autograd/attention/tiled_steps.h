@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "autograd/attention/tiled_rows.h"
 #include "autograd/gemm/gemm.h"
@@ -12,6 +13,8 @@ namespace focus::tiled {
 
 inline constexpr Index kQueries = AttentionPlan::kQueries;
 inline constexpr Index kKeys = AttentionPlan::kKeys;
+/// The score of a pair that is not seen.
+inline constexpr Real kMasked = -std::numeric_limits<Real>::infinity();
 
 /// A buffer that starts on a cache line; contents undefined.
 class Scratch {
@@ -24,12 +27,14 @@ class Scratch {
 };
 
 /// scores [keys, queries] of the bands of a tile: their keys' rows times their queries' columns.
-inline void products(const Sizes& s, const Visibility& seen, const TiledKeys::Reader& keys,
-                     Index kv_head, simd::Panels queries, Real* scores) {
+/// rows_at(column): the keys from that column on, the first of a panel.
+template <class RowsAt>
+void products(const Visibility& seen, Index head_dim, RowsAt&& rows_at, simd::Panels queries,
+              Real* scores) {
   const simd::Kernels& kernels = simd::kernels();
-  for (Index column = 0; column < s.head_dim; column += kernels.panel) {
-    const Rows rows = keys.rows(kv_head, column);
-    const Index depth = std::min(kernels.panel, s.head_dim - column);
+  for (Index column = 0; column < head_dim; column += kernels.panel) {
+    const Rows rows = rows_at(column);
+    const Index depth = std::min(kernels.panel, head_dim - column);
     for (const KeyBand& band : seen.bands()) {
       queries.first_column = band.first_query;
       kernels.product(band.end - band.begin, band.end_query - band.first_query, depth,
@@ -37,6 +42,11 @@ inline void products(const Sizes& s, const Visibility& seen, const TiledKeys::Re
                       scores + band.begin * kQueries + band.first_query, kQueries, column > 0);
     }
   }
+}
+inline void products(const Sizes& s, const Visibility& seen, const TiledKeys::Reader& keys,
+                     Index kv_head, const simd::Panels& queries, Real* scores) {
+  products(
+      seen, s.head_dim, [&](Index column) { return keys.rows(kv_head, column); }, queries, scores);
 }
 
 /// scores = cap tanh(scores / cap) in the bands of a tile.

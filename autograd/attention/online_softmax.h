@@ -1,0 +1,134 @@
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "autograd/attention/tiled_steps.h"
+
+namespace focus::tiled {
+
+/// Of one query tile and some heads the softmax over keys that come a tile at a time: running row
+/// maximum, sum and weighted sum of values (Milakov, Gimelshein 2018; Dao et al. 2022).
+class OnlineSoftmax {
+ public:
+  OnlineSoftmax(const AttentionInputs& in, const Sizes& s, const HeadBlock& block)
+      : in_(in),
+        s_(s),
+        block_(block),
+        packed_size_(s.head_dim * kQueries),
+        acc_size_(stride_of_heads(kQueries * s.padded_dim)),
+        buffer_(kQueries + block.count * (packed_size_ + 2 * kQueries + acc_size_)),
+        factor_(buffer_.data()),
+        packed_(factor_ + kQueries),
+        max_(packed_ + block.count * packed_size_),
+        sum_(max_ + block.count * kQueries),
+        acc_(sum_ + block.count * kQueries) {}
+
+  /// Rows [begin, end) of the plan: no keys yet.
+  void begin(const AttentionPlan& plan, Index begin, Index end) {
+    plan_ = &plan;
+    begin_ = begin;
+    rows_ = end - begin;
+    padded_rows_ = simd::padded(kernels_, rows_);
+    std::fill_n(max_, block_.count * kQueries, kMasked);
+    std::fill_n(sum_, block_.count * kQueries, Real(0));
+    sums_.clear();
+    for (Index g = 0; g < block_.count; ++g) sums_.push_back({acc_ + g * acc_size_});
+    const HeadRows q(plan, in_.q, begin, end, block_.first, block_.count);
+    for (Index g = 0; g < block_.count; ++g)
+      kernels_.pack_transposed(q[g].data, q[g].stride, rows_, s_.head_dim, in_.options.scale,
+                               packed_ + g * packed_size_);
+  }
+
+  /// After begin(): a finished result over other keys is a sum of one row of weight e^lse.
+  void go_on_from(const AttentionResult& result) {
+    gather_rows(*plan_, begin_, begin_ + rows_,
+                {result.out.data() + s_.q_offset(0, block_.first), s_.heads * s_.head_dim,
+                 block_.count, s_.head_dim},
+                acc_, s_.padded_dim, acc_size_);
+    for (Index g = 0; g < block_.count; ++g) {
+      sums_[static_cast<std::size_t>(g)].begun = ~std::uint64_t{0};
+      const Real* lse = result.lse.data() + lse_offset(g);
+      for (Index r = 0; r < rows_; ++r) {
+        const Real weight = lse[plan_->token(begin_ + r)];
+        max_[g * kQueries + r] = weight;
+        sum_[g * kQueries + r] = weight == kMasked ? Real(0) : Real(1);
+      }
+    }
+  }
+
+  /// Of head g: scale q, as the right-hand side of a product with keys.
+  simd::Panels queries(Index g) const {
+    return {packed_ + g * packed_size_, s_.head_dim, padded_rows_};
+  }
+
+  /// Of row r the log-sum-exp over all keys so far.
+  Real log_weight(Index g, Index r) const {
+    return max_[g * kQueries + r] + std::log(sum_[g * kQueries + r]);
+  }
+
+  /// Lets finished scores [keys, queries] of head g enter; they become e^(score - maximum). The
+  /// values are added by add_values(), between which and this they may be changed (dropout).
+  void add_scores(Index g, const Visibility& seen, Real* scores, const Real* gate,
+                  simd::GateUse use) {
+    for (Index r = 0; r < padded_rows_; r += kernels_.vector) {
+      const simd::KeySpan span = seen.span(r / kernels_.vector, false);
+      if (span.begin == span.end) continue;
+      const Index state = g * kQueries + r;
+      kernels_.softmax_column({.scores = scores + r,
+                               .stride = kQueries,
+                               .span = span,
+                               .first = seen.first() + r,
+                               .last = seen.last() + r,
+                               .gate = gate ? gate + r : nullptr,
+                               .gate_use = use},
+                              max_ + state, sum_ + state, factor_ + r);
+    }
+  }
+  void add_values(Index g, const Visibility& seen, const Real* weights,
+                  const simd::Panels& values) {
+    weighted_sum(seen, rows_, weights, values, s_.padded_dim, factor_,
+                 sums_[static_cast<std::size_t>(g)]);
+  }
+
+  /// A row without pairs: 0, of weight 0. Else lse = max + log(sum).
+  void end(AttentionResult& result) {
+    for (Index g = 0; g < block_.count; ++g) {
+      Real* log_sum = packed_;  // the packed queries have served
+      kernels_.log_row(sum_ + g * kQueries, log_sum, padded_rows_, 0);
+      Real* lse = result.lse.data() + lse_offset(g);
+      for (Index r = 0; r < rows_; ++r) {
+        const Index state = g * kQueries + r;
+        lse[plan_->token(begin_ + r)] = sum_[state] == 0 ? kMasked : max_[state] + log_sum[r];
+      }
+    }
+    for (Index r = 0; r < rows_; ++r)
+      kernels_.divide_rows(
+          block_.count, s_.head_dim, acc_ + r * s_.padded_dim, acc_size_, sum_ + r, kQueries,
+          result.out.data() + s_.q_offset(plan_->token(begin_ + r), block_.first), s_.head_dim);
+  }
+
+ private:
+  /// Of a head's log-sum-exps, which are by token.
+  Index lse_offset(Index g) const {
+    return s_.lse_offset(plan_->token(begin_), block_.first + g);
+  }
+
+  const simd::Kernels& kernels_ = simd::kernels();
+  const AttentionInputs& in_;
+  const Sizes& s_;
+  const HeadBlock block_;
+  const Index packed_size_, acc_size_;
+  Scratch buffer_;
+  Real* factor_;  // [queries]
+  Real* packed_;  // [heads, head_dim, queries]
+  Real* max_;     // [heads, queries]
+  Real* sum_;     // [heads, queries]
+  Real* acc_;     // [heads, queries, padded_dim]
+  // Of the query tile under way:
+  const AttentionPlan* plan_ = nullptr;
+  Index begin_ = 0, rows_ = 0, padded_rows_ = 0;
+  std::vector<QuerySum> sums_;  // of each head
+};
+
+}  // namespace focus::tiled

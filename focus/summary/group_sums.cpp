@@ -1,0 +1,115 @@
+#include "focus/summary/group_sums.h"
+
+#include <algorithm>
+
+#include "autograd/parallel.h"
+#include "autograd/simd/kernels.h"
+
+namespace focus {
+
+GroupSums::GroupSums(const Tensor& k, const Tensor& v, std::span<const std::uint8_t> classes,
+                     Index class_heads, Index groups, const SummaryZones& zones)
+    : k_(k),
+      v_(v),
+      classes_(classes),
+      class_heads_(class_heads),
+      groups_(groups),
+      zones_(zones),
+      runs_((k.dim(1) + kRun - 1) / kRun),
+      run_sums_({k.dim(0) * k.dim(2) * runs_, groups, 2, k.dim(3)}),
+      run_counts_(static_cast<std::size_t>(k.dim(0) * k.dim(2) * runs_ * groups)) {
+  const Index heads = k.dim(0) * k.dim(2), size = groups * 2 * head_dim();
+  parallel_chunks(heads * runs_, 1, [&](Index number, Index) {
+    const Index head = number / runs_, run = number % runs_;
+    Walker walker(*this, head / kv_heads(), head % kv_heads());
+    const Index next = std::min(seq_len() - 1, (run + 1) * kRun);
+    for (Index t = zones_.far_end(run * kRun); t < zones_.far_end(next); ++t) walker.add(t, 1);
+    std::copy_n(walker.sum_.data(), size, run_sums_.data() + number * size);
+    std::ranges::copy(walker.counts_, run_counts_.begin() + number * groups);
+  });
+  if (zones_.sliding_window > 0) return;
+  // What the runs add becomes what they start with.
+  parallel_chunks(heads, 1, [&](Index head, Index) {
+    std::vector<double> before(static_cast<std::size_t>(size), 0.0);
+    std::vector<Index> counted(static_cast<std::size_t>(groups), 0);
+    for (Index run = head * runs_; run < (head + 1) * runs_; ++run) {
+      for (std::size_t i = 0; i < before.size(); ++i) {
+        Real& sum = run_sums_.data()[run * size + static_cast<Index>(i)];
+        const double added = static_cast<double>(sum);
+        sum = static_cast<Real>(before[i]);
+        before[i] += added;
+      }
+      for (std::size_t c = 0; c < counted.size(); ++c) {
+        Index& count = run_counts_[static_cast<std::size_t>(run * groups) + c];
+        counted[c] += std::exchange(count, counted[c]);
+      }
+    }
+  });
+}
+
+GroupSums::Walker::Walker(const GroupSums& sums, Index sequence, Index kv_head)
+    : sums_(sums),
+      sequence_(sequence),
+      kv_head_(kv_head),
+      counts_(static_cast<std::size_t>(sums.groups()), 0),
+      sum_(Tensor::zeros({sums.groups(), 2, sums.head_dim()})) {}
+
+void GroupSums::Walker::clear() {
+  std::ranges::fill(counts_, 0);
+  std::ranges::fill(sum_.span(), Real(0));
+}
+
+void GroupSums::Walker::add(Index token, int times) {
+  const simd::Kernels& kernels = simd::kernels();
+  const Index group = sums_.class_of(sequence_, kv_head_, token), dim = sums_.head_dim();
+  Real* sum = sum_.data() + group * 2 * dim;
+  const auto factor = static_cast<Real>(times);
+  kernels.scale_row(sums_.key(sequence_, kv_head_, token), factor, dim, sum, true);
+  kernels.scale_row(sums_.value(sequence_, kv_head_, token), factor, dim, sum + dim, true);
+  counts_[static_cast<std::size_t>(group)] += times;
+}
+
+void GroupSums::Walker::start(Index run) {
+  const Index size = sum_.size(), groups = sums_.groups(), query = run * kRun;
+  const auto sums_at = [&](Index r) {
+    return sums_.run_sums_.data() + sums_.run_of_head(sequence_, kv_head_, r) * size;
+  };
+  const auto counts_at = [&](Index r) {
+    return sums_.run_counts_.begin() + sums_.run_of_head(sequence_, kv_head_, r) * groups;
+  };
+  tokens_ = sums_.far_of(query);
+  if (sums_.zones_.sliding_window == 0) {
+    std::copy_n(sums_at(run), size, sum_.data());
+    std::copy_n(counts_at(run), groups, counts_.begin());
+    return;
+  }
+  // Anew from what whole runs add, so that no rounding is carried from window to window.
+  clear();
+  Index token = tokens_.first, r = 0;
+  while (r < run && sums_.zones_.far_end(r * kRun) < token) ++r;
+  if (r < run) {
+    for (const Index first = sums_.zones_.far_end(r * kRun); token < first; ++token) add(token, 1);
+    for (; r < run; ++r) {
+      simd::kernels().scale_row(sums_at(r), 1, size, sum_.data(), true);
+      for (Index c = 0; c < groups; ++c) counts_[static_cast<std::size_t>(c)] += counts_at(r)[c];
+    }
+  } else {
+    for (; token < tokens_.last; ++token) add(token, 1);
+  }
+}
+
+bool GroupSums::Walker::go_to(Index query) {
+  const Tokens next = sums_.far_of(query);
+  if (next.first == tokens_.first && next.last == tokens_.last) return false;
+  if (next.first >= tokens_.last) {  // nothing stays
+    clear();
+    for (Index t = next.first; t < next.last; ++t) add(t, 1);
+  } else {
+    for (Index t = tokens_.last; t < next.last; ++t) add(t, 1);
+    for (Index t = tokens_.first; t < next.first; ++t) add(t, -1);
+  }
+  tokens_ = next;
+  return true;
+}
+
+}  // namespace focus

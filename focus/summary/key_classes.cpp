@@ -1,0 +1,135 @@
+#include "focus/summary/key_classes.h"
+
+#include <algorithm>
+
+#include "autograd/check.h"
+#include "autograd/gemm/gemm.h"
+#include "autograd/parallel.h"
+#include "focus/config.h"
+
+namespace focus {
+namespace {
+
+struct ClassSizes {
+  Index tokens, heads, head_dim, groups;
+};
+
+ClassSizes sizes_of(const Tensor& k, const Tensor& centroids, const Tensor& bias) {
+  check(k.rank() == 4 && centroids.rank() == 3 && centroids.dim(0) == k.dim(2) &&
+            centroids.dim(2) == k.dim(3) && bias.rank() == 2 && bias.dim(0) == centroids.dim(0) &&
+            bias.dim(1) == centroids.dim(1),
+        "class_scores: k {}, centroids {} and bias {} do not fit ([batch, seq_len, kv_heads, "
+        "head_dim], [kv_heads, groups, head_dim], [kv_heads, groups])",
+        k.shape(), centroids.shape(), bias.shape());
+  check(centroids.dim(1) >= 1 && centroids.dim(1) <= kMaxGroups,
+        "class_scores: {} groups; from 1 to {} are possible", centroids.dim(1), kMaxGroups);
+  return {k.dim(0) * k.dim(1), k.dim(2), k.dim(3), centroids.dim(1)};
+}
+
+/// b_c - |C_c|^2 / 2, [heads, groups]
+std::vector<Real> constants_of(const Tensor& centroids, const Tensor& bias) {
+  std::vector<Real> constants(static_cast<std::size_t>(bias.size()));
+  const Index dim = centroids.cols();
+  for (Index row = 0; row < bias.size(); ++row) {
+    double squares = 0;
+    for (Index d = 0; d < dim; ++d) {
+      const auto c = static_cast<double>(centroids[row * dim + d]);
+      squares += c * c;
+    }
+    constants[static_cast<std::size_t>(row)] =
+        static_cast<Real>(static_cast<double>(bias[row]) - squares / 2);
+  }
+  return constants;
+}
+
+/// z of tokens [begin, end) of a head: rows of `ldz` numbers.
+void scores_of(const ClassSizes& s, const Tensor& k, const Tensor& centroids,
+               std::span<const Real> constants, Index head, Index begin, Index end, Real* z,
+               Index ldz) {
+  for (Index t = begin; t < end; ++t)
+    std::copy_n(constants.data() + head * s.groups, s.groups, z + (t - begin) * ldz);
+  serial::gemm_nt(end - begin, s.groups, s.head_dim,
+                  k.data() + (begin * s.heads + head) * s.head_dim, s.heads * s.head_dim,
+                  centroids.data() + head * s.groups * s.head_dim, s.head_dim, z, ldz, Into::add);
+}
+
+std::uint8_t class_of(const Real* z, Index groups) {
+  return static_cast<std::uint8_t>(std::max_element(z, z + groups) - z);
+}
+
+}  // namespace
+
+KeyClasses classes_of(const Variable& z) {
+  check(z.shape().rank() == 4 && z.dim(3) >= 1 && z.dim(3) <= kMaxGroups,
+        "classes: scores {} are not [batch, seq_len, heads, groups] of 1 to {} groups", z.shape(),
+        kMaxGroups);
+  KeyClasses result{.groups = z.dim(3), .heads = z.dim(2), .classes = {}, .scores = z};
+  const Index rows = z.value().rows();
+  result.classes.resize(static_cast<std::size_t>(rows));
+  for (Index row = 0; row < rows; ++row)
+    result.classes[static_cast<std::size_t>(row)] =
+        class_of(z.value().data() + row * result.groups, result.groups);
+  return result;
+}
+
+Variable class_scores(const Variable& k, const Variable& centroids, const Variable& bias) {
+  const ClassSizes s = sizes_of(k.value(), centroids.value(), bias.value());
+  const std::vector<Real> constants = constants_of(centroids.value(), bias.value());
+  Tensor z({k.dim(0), k.dim(1), s.heads, s.groups});
+  parallel_chunks(s.tokens, rows_per_chunk(s.heads * s.groups), [&](Index begin, Index end) {
+    for (Index head = 0; head < s.heads; ++head)
+      scores_of(s, k.value(), centroids.value(), constants, head, begin, end,
+                z.data() + (begin * s.heads + head) * s.groups, s.heads * s.groups);
+  });
+  return Variable::from_op(
+      "class_scores", z, {k, centroids, bias},
+      [s, keys = k.value(), c = centroids.value()](const Tensor& dz, Grads grads) {
+        const Index ldz = s.heads * s.groups, ldk = s.heads * s.head_dim;
+        Tensor sums({s.heads, s.groups});  // of dz over the tokens
+        for (Index i = 0; i < sums.size(); ++i) {
+          double sum = 0;
+          for (Index t = 0; t < s.tokens; ++t) sum += static_cast<double>(dz[t * ldz + i]);
+          sums.data()[i] = static_cast<Real>(sum);
+        }
+        if (grads[0].wanted()) {  // dk = dz C
+          Tensor dk(keys.shape());
+          for (Index head = 0; head < s.heads; ++head)
+            gemm(s.tokens, s.head_dim, s.groups, dz.data() + head * s.groups, ldz,
+                 c.data() + head * s.groups * s.head_dim, s.head_dim,
+                 dk.data() + head * s.head_dim, ldk);
+          grads[0].add(dk);
+        }
+        if (grads[1].wanted()) {  // dC_c = sum_j dz_jc (k_j - C_c)
+          Tensor dc(c.shape());
+          for (Index head = 0; head < s.heads; ++head) {
+            Real* to = dc.data() + head * s.groups * s.head_dim;
+            for (Index i = 0; i < s.groups * s.head_dim; ++i)
+              to[i] = -sums[head * s.groups + i / s.head_dim] *
+                      c[head * s.groups * s.head_dim + i];
+            gemm_tn(s.groups, s.head_dim, s.tokens, dz.data() + head * s.groups, ldz,
+                    keys.data() + head * s.head_dim, ldk, to, s.head_dim, Into::add);
+          }
+          grads[1].add(dc);
+        }
+        if (grads[2].wanted()) grads[2].add(sums);
+      });
+}
+
+KeyClasses nearest_classes(const Tensor& k, const Tensor& centroids, const Tensor& bias) {
+  const ClassSizes s = sizes_of(k, centroids, bias);
+  const std::vector<Real> constants = constants_of(centroids, bias);
+  KeyClasses result{.groups = s.groups, .heads = s.heads, .classes = {}};
+  result.classes.resize(static_cast<std::size_t>(s.tokens * s.heads));
+  parallel_chunks(s.tokens, rows_per_chunk(s.heads * s.groups), [&](Index begin, Index end) {
+    Tensor z({end - begin, s.groups});
+    for (Index head = 0; head < s.heads; ++head) {
+      scores_of(s, k, centroids, constants, head, begin, end, z.data(), s.groups);
+      for (Index t = begin; t < end; ++t)
+        result.classes[static_cast<std::size_t>(t * s.heads + head)] =
+            class_of(z.data() + (t - begin) * s.groups, s.groups);
+    }
+  });
+  return result;
+}
+
+}  // namespace focus

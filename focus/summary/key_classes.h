@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "autograd/variable.h"
+
+namespace focus {
+
+/// Which group each key is in. Tokens of a key head, or of a whole layer, have one class each.
+struct KeyClasses {
+  Index groups = 0;                   // K
+  Index heads = 1;                    // key heads that have classes of their own; 1: one for all
+  std::vector<std::uint8_t> classes;  // [batch, seq_len, heads]
+  /// z [batch, seq_len, heads, groups], of which a class is the largest: where it wants a gradient
+  /// this goes straight through the choice, by softmax(z / tau). Undefined: the classes are given.
+  Variable scores = {};
+};
+
+/// The class of each token: its largest score, the first of equals.  z [batch, seq_len, heads,
+/// groups]. Throws std::invalid_argument for more than kMaxGroups groups.
+KeyClasses classes_of(const Variable& z);
+
+/// z_jc = k_j . C_c - |C_c|^2 / 2 + b_c: largest for the centroid nearest to the key, where b = 0.
+/// k [batch, seq_len, kv_heads, head_dim], centroids [kv_heads, groups, head_dim], bias [kv_heads,
+/// groups] -> [batch, seq_len, kv_heads, groups]. Differentiable in all three.
+Variable class_scores(const Variable& k, const Variable& centroids, const Variable& bias);
+
+/// classes_of(class_scores()), without the scores: in less memory, and for no gradient.
+KeyClasses nearest_classes(const Tensor& k, const Tensor& centroids, const Tensor& bias);
+
+}  // namespace focus

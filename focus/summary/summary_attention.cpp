@@ -1,0 +1,215 @@
+#include "focus/summary/summary_attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/check.h"
+#include "autograd/parallel.h"
+#include "autograd/profile.h"
+#include "focus/attention/pair_counts.h"
+#include "focus/config.h"
+#include "focus/summary/chosen_plan.h"
+#include "focus/summary/summary_columns.h"
+
+namespace focus {
+namespace {
+
+void check_summary(const AttentionInputs& in, const KeyClasses& classes, const Tensor& beta,
+                   const SummaryOptions& options) {
+  check_attention_inputs(in);
+  const SummaryZones& zones = options.zones;
+  const Index kv_heads = in.k.dim(2);
+  check(classes.groups >= 1 && classes.groups <= kMaxGroups &&
+            (classes.heads == 1 || classes.heads == kv_heads) &&
+            static_cast<Index>(classes.classes.size()) ==
+                in.q.dim(0) * in.q.dim(1) * classes.heads,
+        "summary_attention: {} classes of {} heads in {} groups do not fit k {}",
+        classes.classes.size(), classes.heads, classes.groups, in.k.shape());
+  check(beta.rank() == 2 && beta.dim(0) == kv_heads && beta.dim(1) == classes.groups,
+        "summary_attention: beta {} is not [kv_heads {}, groups {}]", beta.shape(), kv_heads,
+        classes.groups);
+  check(zones.window >= 0 && zones.block >= 1 && zones.sinks >= 0 &&
+            classes.groups + zones.sinks <= SummaryColumns::kMostColumns,
+        "summary_attention: window {}, block {}, sinks {}: wanted are at least 0, at least 1, and "
+        "from 0 to {} beside {} groups",
+        zones.window, zones.block, zones.sinks, SummaryColumns::kMostColumns - classes.groups,
+        classes.groups);
+  check(options.top_groups >= 0 && options.top_groups <= classes.groups,
+        "summary_attention: {} of {} groups are to be read", options.top_groups, classes.groups);
+  check(!options.own_group || (options.top_groups == 1 && classes.heads == 1),
+        "summary_attention: a query has one group of its own, the same for all heads");
+  check(in.options.dropout == 0, "summary_attention: has no dropout of attention's weights");
+}
+
+/// Key heads whose q, k, v and output are about kCacheBytes.
+Index heads_at_a_time(const AttentionInputs& in) {
+  constexpr Index kCacheBytes = 12 << 20;
+  const Index kv_heads = std::max<Index>(1, in.k.dim(2));
+  const Index bytes = (2 * in.q.size() + 3 * in.k.size()) / kv_heads * Index{sizeof(Real)};
+  return std::clamp<Index>(kCacheBytes / std::max<Index>(1, bytes), 1, kv_heads);
+}
+
+/// Everything that forward and backward share.
+class SummaryPass {
+ public:
+  SummaryPass(AttentionInputs inputs, KeyClasses key_classes, Tensor column_bias,
+              const SummaryOptions& summary)
+      : in_(std::move(inputs)),
+        classes_(std::move(key_classes)),
+        beta_(std::move(column_bias)),
+        options_(with_sliding_window(summary, in_.options.sliding_window)),
+        batch_(in_.q.dim(0)),
+        seq_len_(in_.q.dim(1)),
+        kv_heads_(in_.k.dim(2)),
+        reads_all_(options_.top_groups == classes_.groups && !options_.own_group),
+        near_(causal_plan(batch_, seq_len_, in_.options.sliding_window,
+                          {.size = options_.zones.block,
+                           .seq_len = seq_len_,
+                           .near = reads_all_ ? -1 : options_.zones.window,
+                           .sinks = options_.zones.sinks})),
+        sums_(in_.k, in_.v, classes_.classes, classes_.heads, classes_.groups, options_.zones),
+        columns_(in_, sums_, beta_, options_),
+        chosen_(static_cast<std::size_t>(options_.top_groups * per_rank())),
+        result_{Tensor(in_.q.shape()), Tensor({batch_, in_.q.dim(2), seq_len_})},
+        pairs_(static_cast<std::size_t>(batch_), 0) {
+    for (Index token = 0; options_.own_group && token < batch_ * seq_len_; ++token)
+      std::fill_n(chosen_.begin() + token * kv_heads_, kv_heads_,
+                  classes_.classes[static_cast<std::size_t>(token)]);
+    for (Index rank = 0; reads_all_ && rank < options_.top_groups; ++rank)
+      std::fill_n(chosen_.begin() + rank * per_rank(), per_rank(), static_cast<std::uint8_t>(rank));
+  }
+  SummaryPass(const SummaryPass&) = delete;
+
+  void forward() {
+    profile_mark("sums");
+    const Index step = heads_at_a_time(in_);
+    for (Index first = 0; first < kv_heads_; first += step) {
+      const HeadRange heads{first, std::min(step, kv_heads_ - first)};
+      tiled_attention(in_, near_, nullptr, Into::assign, heads, result_);
+      profile_mark("near");
+      if (reads_all_) continue;
+      columns_.forward(heads, result_, chosen_, pairs_);
+      profile_mark("columns");
+      for_chosen(heads, [&](const AttentionPlan& plan, HeadRange of) {
+        tiled_attention(in_, plan, nullptr, Into::add, of, result_);
+      });
+      profile_mark("chosen groups");
+    }
+    if (reads_all_)
+      std::ranges::fill(pairs_, in_.q.dim(2) * count_pairs({}, seq_len_, seq_len_,
+                                                           in_.options.sliding_window)
+                                                   .all);
+  }
+
+  void backward(const Tensor& d_out, const Grads& grads) {
+    const WantedGradients wanted{grads[0].wanted(), grads[1].wanted(), grads[2].wanted()};
+    AttentionGradients d;
+    if (wanted.any())
+      d = tiled_attention_backward(in_, near_, result_, d_out, nullptr, wanted);
+    if (wanted.any() && !reads_all_)
+      for_chosen({0, kv_heads_}, [&](const AttentionPlan& plan, HeadRange of) {
+        d = tiled_attention_backward(in_, plan, result_, d_out, nullptr, wanted, of, std::move(d));
+      });
+    SummaryColumns::Gradients all{std::move(d), {}, {}};
+    if (reads_all_) {
+      all.beta = Tensor::zeros(beta_.shape());
+      if (grads[4].wanted())
+        all.classes = Tensor::zeros({batch_, seq_len_, kv_heads_, classes_.groups});
+    } else {
+      all = columns_.backward(result_, d_out, chosen_, grads[4].wanted(), std::move(all.tokens));
+    }
+    if (wanted.q) grads[0].add(all.tokens.q);
+    if (wanted.k) grads[1].add(all.tokens.k);
+    if (wanted.v) grads[2].add(all.tokens.v);
+    if (grads[3].wanted()) grads[3].add(all.beta);
+    if (grads[4].wanted()) grads[4].add(through_classes(all.classes));
+  }
+
+  const AttentionResult& result() const { return result_; }
+  SummaryReport report() const { return {chosen_, pairs_, result_.lse}; }
+
+ private:
+  static SummaryOptions with_sliding_window(SummaryOptions options, Index window) {
+    options.zones.sliding_window = window;
+    return options;
+  }
+  Index per_rank() const { return batch_ * seq_len_ * kv_heads_; }
+
+  /// Calls f(plan, heads) for the exact groups of some key heads, rank by rank: a query is in each
+  /// plan once.
+  template <class F>
+  void for_chosen(HeadRange heads, F&& f) const {
+    const Index end = heads.first + heads.count;
+    const bool alike = options_.own_group;
+    for (Index rank = 0; rank < options_.top_groups; ++rank)
+      for (Index head = heads.first; head < end; head += alike ? heads.count : 1) {
+        const ClassView of_keys{classes_.classes.data() + (classes_.heads == 1 ? 0 : head),
+                                classes_.heads};
+        const AttentionPlan plan =
+            chosen_plan(of_keys, {chosen_.data() + rank * per_rank() + head, kv_heads_},
+                        classes_.groups, batch_, seq_len_, options_.zones);
+        profile_mark("sort");
+        if (!plan.query_tiles.empty()) f(plan, HeadRange{head, alike ? heads.count : 1});
+      }
+  }
+
+  /// Straight through the choice: from the gradient of a token's share in each group to that of the
+  /// scores, by g = softmax(z / tau).
+  Tensor through_classes(const Tensor& d_shares) const {
+    const Tensor& z = classes_.scores.value();
+    Tensor dz(z.shape());
+    const Index groups = classes_.groups, sum_over = kv_heads_ / classes_.heads;
+    parallel_chunks(z.rows(), rows_per_chunk(groups), [&](Index begin, Index end) {
+      std::vector<double> g(static_cast<std::size_t>(groups)), d(g.size());
+      for (Index row = begin; row < end; ++row) {
+        const Real* scores = z.data() + row * groups;
+        const Real most = *std::max_element(scores, scores + groups);
+        double sum = 0, mean = 0;
+        for (std::size_t c = 0; c < g.size(); ++c) {
+          g[c] = std::exp(static_cast<double>(scores[c] - most) / options_.tau);
+          sum += g[c];
+          d[c] = 0;
+          for (Index h = 0; h < sum_over; ++h)
+            d[c] += static_cast<double>(
+                d_shares[(row * sum_over + h) * groups + static_cast<Index>(c)]);
+        }
+        for (std::size_t c = 0; c < g.size(); ++c) mean += g[c] / sum * d[c];
+        for (std::size_t c = 0; c < g.size(); ++c)
+          dz.data()[row * groups + static_cast<Index>(c)] =
+              static_cast<Real>(g[c] / sum * (d[c] - mean) / options_.tau);
+      }
+    });
+    return dz;
+  }
+
+  const AttentionInputs in_;
+  const KeyClasses classes_;
+  const Tensor beta_;
+  const SummaryOptions options_;
+  const Index batch_, seq_len_, kv_heads_;
+  const bool reads_all_;  // every group: dense attention
+  const AttentionPlan near_;
+  const GroupSums sums_;
+  const SummaryColumns columns_;
+  std::vector<std::uint8_t> chosen_;
+  AttentionResult result_;
+  std::vector<std::int64_t> pairs_;
+};
+
+}  // namespace
+
+Variable summary_attention(const Variable& q, const Variable& k, const Variable& v,
+                           const KeyClasses& classes, const Variable& beta,
+                           const AttentionOptions& options, const SummaryOptions& summary,
+                           SummaryReport* report) {
+  const AttentionInputs inputs{q.value(), k.value(), v.value(), options};
+  check_summary(inputs, classes, beta.value(), summary);
+  const auto pass = std::make_shared<SummaryPass>(inputs, classes, beta.value(), summary);
+  if (inputs.q.size() > 0) pass->forward();
+  if (report != nullptr) *report = pass->report();
+  return Variable::from_op(
+      "summary_attention", pass->result().out, {q, k, v, beta, classes.scores},
+      [pass](const Tensor& d_out, Grads grads) { pass->backward(d_out, grads); });
+}
+
+}  // namespace focus

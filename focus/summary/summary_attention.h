@@ -1,0 +1,57 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "autograd/ops.h"
+#include "focus/summary/key_classes.h"
+#include "focus/summary/zones.h"
+
+namespace focus {
+
+/// What becomes of the groups that a query does not read.
+enum class Rest {
+  summary,  // each is read as one column: its mean key and mean value
+  drop      // they are left out
+};
+constexpr auto enum_names(Rest) { return std::array<std::string_view, 2>{"summary", "drop"}; }
+
+struct SummaryOptions {
+  SummaryZones zones;  // its sliding window is the attention's
+  Index top_groups = 2;  // m: groups that a query reads exactly; all of them: dense attention
+  Rest rest = Rest::summary;
+  double tau = 1;  // of the backward pass's soft classes
+  /// Each query reads its own group exactly, not those of largest estimated mass; m is 1.
+  bool own_group = false;
+};
+
+/// What a forward pass chose.
+struct SummaryReport {
+  /// Groups that the queries of a key head read [m, batch, seq_len, kv_heads].
+  std::vector<std::uint8_t> chosen;
+  /// Pairs read, tokens and columns, by all query heads together [batch].
+  std::vector<std::int64_t> pairs;
+  Tensor lse;  // [batch, heads, seq_len]
+};
+
+/// Causal attention in which a group that a query does not read becomes one column. Of the far
+/// tokens (SummaryZones) of a query i, n_c are in group c, with mean key kb_c and mean value vb_c;
+///   est_c = scale q_i . kb_c + log n_c + beta_c          (only where n_c > 0)
+/// It reads the tokens of the m groups whose estimated mass is largest: e^est over the sum of all
+/// near tokens' and columns' e^score, summed over the query heads that share the key head; of equal
+/// ones the first. Every other group is one column of score est_c and value vb_c. One softmax goes
+/// over tokens and columns. A soft-cap acts on scale q . kb.
+///
+/// q [batch, seq_len, heads, head_dim]; k, v [batch, seq_len, kv_heads, head_dim]; beta [kv_heads,
+/// groups] -> like q. Differentiable in q, k, v, beta and `classes.scores`; the choice has no
+/// gradient. Nothing [seq_len, seq_len] is stored, and what a token receives depends on nothing
+/// after it, nor on the number of threads. Throws std::invalid_argument where shapes or options do
+/// not fit, and for dropout. `report`, where not null, is filled.
+Variable summary_attention(const Variable& q, const Variable& k, const Variable& v,
+                           const KeyClasses& classes, const Variable& beta,
+                           const AttentionOptions& options, const SummaryOptions& summary,
+                           SummaryReport* report = nullptr);
+
+}  // namespace focus

@@ -1,0 +1,205 @@
+#include "focus/summary/summary_columns.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "autograd/attention/online_softmax.h"
+#include "autograd/gemm/gemm.h"
+#include "autograd/parallel.h"
+#include "focus/summary/column_sets.h"
+
+namespace focus {
+namespace {
+
+using namespace tiled;
+
+/// Rows are tokens in their order.
+const AttentionPlan& in_order() {
+  static const AttentionPlan plan;
+  return plan;
+}
+
+/// What all tasks of a forward pass share.
+struct ForwardJob {
+  const AttentionInputs& in;
+  const GroupSums& sums;
+  const Tensor& beta;
+  const SummaryOptions& options;
+  AttentionResult& result;
+  ChosenGroups<std::uint8_t> chosen;
+};
+
+/// A run of queries of one sequence and key head.
+class ForwardTask {
+ public:
+  ForwardTask(const ForwardJob& job, Index sequence, Index kv_head)
+      : job_(job),
+        sequence_(sequence),
+        kv_head_(kv_head),
+        s_(job.in, {kv_head, 1}),
+        columns_(job.sums, sequence, kv_head,
+                 job.beta.data() + kv_head * job.sums.groups()),
+        softmax_(job.in, s_, HeadBlock(s_, 0, 1)),
+        scores_(s_.heads_per_kv_head * kKeys * kQueries),
+        values_(kKeys * s_.padded_dim),
+        estimate_(2 * kMaxGroups * kQueries) {}
+
+  std::int64_t run(Index run) {
+    const Index end = std::min((run + 1) * GroupSums::kRun, job_.sums.seq_len());
+    columns_.start(run);
+    for (Index begin = run * GroupSums::kRun; begin < end; begin += kQueries)
+      tile(begin, std::min(end, begin + kQueries));
+    return pairs_ * s_.heads_per_kv_head;
+  }
+
+ private:
+  void tile(Index begin, Index end) {
+    const SummaryZones& zones = job_.sums.zones();
+    for (Index query = begin; query < end; ++query) {
+      pairs_ += query - zones.near_begin(query) + 1 + zones.sinks - zones.first_sink(query);
+      if (job_.options.own_group) continue;
+      for (Index rank = 0; rank < job_.options.top_groups; ++rank)  // without a far zone: the first
+        chosen(rank, query) = static_cast<std::uint8_t>(rank);
+    }
+    bool begun = false;
+    const Index row = sequence_ * s_.seq_len + begin;
+    columns_.for_each(begin, end, [&] {
+      if (!begun) {
+        softmax_.begin(in_order(), row, row + end - begin);
+        softmax_.go_on_from(job_.result);
+      }
+      begun = true;
+      step(begin);
+    });
+    if (begun) softmax_.end(job_.result);
+  }
+
+  void step(Index begin) {
+    const simd::Kernels& kernels = simd::kernels();
+    for (Index g = 0; g < s_.heads_per_kv_head; ++g) {
+      tally(s_, columns_.seen(), kQueries, 2);
+      columns_.scores(softmax_.queries(g), job_.in.options.softcap, scores(g));
+      columns_.add_bias(scores(g));
+    }
+    for (const ColumnSets::Set& set : columns_.sets()) {
+      if (!job_.options.own_group && job_.options.top_groups > 0) choose(set, begin);
+      count(set, begin);
+      for (Index g = 0; g < s_.heads_per_kv_head; ++g)
+        columns_.hide_read(set, begin, job_.chosen, job_.options.top_groups, job_.options.rest,
+                           scores(g));
+    }
+    kernels.pack(columns_.values().data(), s_.head_dim, columns_.columns(), s_.head_dim, 1,
+                 values_.data());
+    for (Index g = 0; g < s_.heads_per_kv_head; ++g) {
+      softmax_.add_scores(g, columns_.seen(), scores(g), nullptr, simd::GateUse::score);
+      softmax_.add_values(g, columns_.seen(), scores(g),
+                          {values_.data(), columns_.columns(), s_.padded_dim});
+    }
+  }
+
+  Real* scores(Index g) { return scores_.data() + g * kKeys * kQueries; }
+  std::uint8_t& chosen(Index rank, Index query) {
+    return job_.chosen.at(rank, sequence_, query, kv_head_);
+  }
+
+  /// Of each query the groups of largest mass, the first of equals; empty groups come last.
+  void choose(const ColumnSets::Set& set, Index begin) {
+    constexpr Real kTaken = -std::numeric_limits<Real>::infinity();
+    constexpr Real kEmpty = std::numeric_limits<Real>::lowest();
+    const Index groups = job_.sums.groups(), from = set.first_row, to = set.end_row;
+    Real* mass = estimate_.data();
+    estimate(set, mass);
+    for (Index c = 0; c < groups; ++c)
+      if (columns_.count(set, c) == 0) std::fill(mass + c * kQueries + from, mass + c * kQueries + to, kEmpty);
+    std::array<Real, kQueries> best{};
+    std::array<simd::Lane, kQueries> place{};
+    for (Index rank = 0; rank < job_.options.top_groups; ++rank) {
+      std::fill(best.begin() + from, best.begin() + to, kTaken);
+      for (Index c = 0; c < groups; ++c) {
+        const Real* row = mass + c * kQueries;
+        for (auto q = static_cast<std::size_t>(from); q < static_cast<std::size_t>(to); ++q) {
+          const bool more = row[q] > best[q];
+          best[q] = more ? row[q] : best[q];
+          place[q] = more ? static_cast<simd::Lane>(c) : place[q];
+        }
+      }
+      for (Index q = from; q < to; ++q) {
+        const Index c = place[static_cast<std::size_t>(q)];
+        chosen(rank, begin + q) = static_cast<std::uint8_t>(c);
+        mass[c * kQueries + q] = kTaken;
+      }
+    }
+  }
+
+  /// Estimated masses of the groups [groups, queries], up to what keeps their order: one query
+  /// head's scores, or the sum over several of e^(score - lse).
+  void estimate(const ColumnSets::Set& set, Real* mass) {
+    const Index groups = job_.sums.groups(), width = columns_.width();
+    if (s_.heads_per_kv_head == 1) {
+      for (Index c = 0; c < groups; ++c)
+        std::copy_n(scores(0) + (set.column + c) * kQueries + set.first_row,
+                    set.end_row - set.first_row, mass + c * kQueries + set.first_row);
+      return;
+    }
+    std::fill_n(mass, groups * kQueries, Real(0));
+    for (Index g = 0; g < s_.heads_per_kv_head; ++g) {
+      const Real* of_head = scores(g) + set.column * kQueries;
+      for (Index q = set.first_row; q < set.end_row; ++q) {
+        Real most = softmax_.log_weight(g, q), sum = 0;
+        const Real near = most;
+        for (Index i = 0; i < width; ++i) most = std::max(most, of_head[i * kQueries + q]);
+        for (Index i = 0; i < width; ++i) sum += std::exp(of_head[i * kQueries + q] - most);
+        const Real lse = most + std::log(sum + std::exp(near - most));
+        for (Index c = 0; c < groups; ++c)
+          mass[c * kQueries + q] += std::exp(of_head[c * kQueries + q] - lse);
+      }
+    }
+  }
+
+  void count(const ColumnSets::Set& set, Index begin) {
+    const Index groups = job_.sums.groups();
+    Index filled = 0;
+    for (Index c = 0; c < groups; ++c) filled += columns_.count(set, c) > 0;
+    const bool columns = job_.options.rest == Rest::summary;
+    for (Index q = set.first_row; q < set.end_row; ++q) {
+      Index left = filled;
+      for (Index rank = 0; rank < job_.options.top_groups; ++rank) {
+        const Index n = columns_.count(set, chosen(rank, begin + q));
+        pairs_ += n;
+        left -= n > 0;
+      }
+      if (columns) pairs_ += left;
+    }
+  }
+
+  const ForwardJob& job_;
+  const Index sequence_, kv_head_;
+  const Sizes s_;
+  ColumnSets columns_;
+  OnlineSoftmax softmax_;
+  Scratch scores_;    // [query heads, columns, queries]
+  Scratch values_;    // [columns, padded_dim]
+  Scratch estimate_;  // [groups, queries]
+  std::int64_t pairs_ = 0;
+};
+
+}  // namespace
+
+void SummaryColumns::forward(HeadRange heads, AttentionResult& result,
+                             std::span<std::uint8_t> chosen,
+                             std::span<std::int64_t> pairs) const {
+  const ForwardJob job{in_, sums_, beta_, options_, result, {chosen, in_.q.dim(0), in_.q.dim(1), in_.k.dim(2)}};
+  const Index runs = sums_.runs(), batch = in_.q.dim(0), tasks = batch * heads.count * runs;
+  std::vector<std::int64_t> of_task(static_cast<std::size_t>(tasks), 0);
+  parallel_chunks(tasks, 1, [&](Index number, Index) {
+    const Index head = number / runs;
+    ForwardTask task(job, head / heads.count, heads.first + head % heads.count);
+    of_task[static_cast<std::size_t>(number)] = task.run(number % runs);
+  });
+  for (std::size_t i = 0; i < of_task.size(); ++i)
+    pairs[i / static_cast<std::size_t>(heads.count * runs)] += of_task[i];
+}
+
+}  // namespace focus

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "focus/summary/group_sums.h"
+#include "focus/summary/summary_attention.h"
+
+namespace focus {
+
+/// The columns of attention with summaries: of each query the groups that it does not read, and
+/// the sinks that lie before its near zone. They come in sets, one for each far zone; the queries
+/// of a block share one.
+class SummaryColumns {
+ public:
+  /// Columns of a set at most: with so many a set fits a tile of scores.
+  static constexpr Index kMostColumns = AttentionPlan::kKeys;
+
+  /// What is referred to must outlive it. beta [kv_heads, groups]
+  SummaryColumns(const AttentionInputs& in, const GroupSums& sums, const Tensor& beta,
+                 const SummaryOptions& options)
+      : in_(in), sums_(sums), beta_(beta), options_(options) {}
+
+  /// Chooses the groups that queries of some key heads read, unless each reads its own, and merges
+  /// the columns of the others onto `result`, over the near tokens.  chosen [m, batch, seq_len,
+  /// kv_heads]: where each reads its own group, m = 1 and that is given. Adds to `pairs` [batch]
+  /// what all query heads read of each sequence, sinks and near tokens among them.
+  void forward(HeadRange heads, AttentionResult& result, std::span<std::uint8_t> chosen,
+               std::span<std::int64_t> pairs) const;
+
+  struct Gradients {
+    AttentionGradients tokens;  // q, k and v: added to
+    Tensor beta;                // like beta
+    Tensor classes;  // of each token's share in each group [batch, seq_len, kv_heads, groups];
+                     // undefined where not wanted
+  };
+  /// Gradients of out through the columns, `result` being over everything.
+  Gradients backward(const AttentionResult& result, const Tensor& d_out,
+                     std::span<const std::uint8_t> chosen, bool classes_wanted,
+                     AttentionGradients onto) const;
+
+ private:
+  const AttentionInputs& in_;
+  const GroupSums& sums_;
+  const Tensor& beta_;
+  const SummaryOptions& options_;
+};
+
+}  // namespace focus

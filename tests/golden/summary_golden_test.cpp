@@ -1,0 +1,169 @@
+// Attention with summary columns against the reference implementation in float64.
+#include "focus/summary/summary_attention.h"
+#include "tests/support/golden_model.h"
+
+namespace focus {
+namespace {
+
+constexpr double kTolerance = sizeof(Real) == 8 ? 1e-9 : 2e-5;
+
+void expect_close(const std::string& what, const Tensor& actual,
+                  const std::vector<double>& expected) {
+  EXPECT_LE(relative_error(actual.span(), expected), kTolerance) << what;
+}
+Variable leaf(const Tensor& value) {
+  Variable variable(value);
+  variable.set_requires_grad(true);
+  return variable;
+}
+/// [batch, heads, seq_len] of our [batch, seq_len, heads]
+template <class T>
+T at_head(std::span<const T> of_tokens, Index heads, Index seq_len, Index b, Index h, Index t) {
+  return of_tokens[static_cast<std::size_t>((b * seq_len + t) * heads + h)];
+}
+
+struct Inputs {
+  Variable q, k, v, beta, centroids, bias, own_scores;
+};
+
+class SummaryGolden : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    file_.emplace(GetParam());
+    own_ = file_->text_attribute("routing") == "own";
+    const auto number = [&](const char* name) { return file_->attribute(name); };
+    options_ = {.scale = static_cast<Real>(number("scale")),
+                .softcap = static_cast<Real>(number("softcap")),
+                .sliding_window = static_cast<Index>(number("sliding_window"))};
+    summary_.zones = {.window = static_cast<Index>(number("window")),
+                      .block = static_cast<Index>(number("block")),
+                      .sinks = static_cast<Index>(number("sinks"))};
+    summary_.tau = number("tau");
+    summary_.own_group = own_;
+    groups_ = static_cast<Index>(number("groups"));
+  }
+  Inputs inputs() const {
+    const auto with_heads = [&](const char* name) { return leaf(swap_heads(file_->tensor(name))); };
+    Inputs in{with_heads("q"), with_heads("k"), with_heads("v"), leaf(file_->tensor("beta")),
+              {},              {},              {}};
+    if (own_) {
+      in.own_scores = leaf(file_->tensor("own_scores"));
+    } else {
+      in.centroids = leaf(file_->tensor("centroids"));
+      in.bias = leaf(file_->tensor("bias"));
+    }
+    return in;
+  }
+  /// z as the routing has it; the keys a constant of it, or not.
+  Variable scores(const Inputs& in, bool through_keys) const {
+    if (own_)
+      return reshape(in.own_scores, {in.q.dim(0), in.q.dim(1), 1, groups_});
+    return class_scores(through_keys ? in.k : Variable(in.k.value()), in.centroids, in.bias);
+  }
+  Variable run(const Inputs& in, Index top_groups, bool through_keys, SummaryReport& report) {
+    summary_.top_groups = top_groups;
+    return summary_attention(in.q, in.k, in.v, classes_of(scores(in, through_keys)), in.beta,
+                             options_, summary_, &report);
+  }
+
+  void check_groups(Index top_groups) {
+    const std::string prefix = fmt::format("m_{}/", top_groups);
+    const Inputs in = inputs();
+    SummaryReport report;
+    const Variable out = run(in, top_groups, false, report);
+    expect_close(prefix + "out", swap_heads(out.value()), file_->numbers(prefix + "out"));
+    expect_close(prefix + "lse", report.lse, file_->numbers(prefix + "lse"));
+    check_choice(in, top_groups, report);
+    backward(multiply(out, Variable(swap_heads(file_->tensor("d_out")))));
+    const auto grad = [&](const char* name, const Variable& of, bool heads) {
+      expect_close(prefix + "grad_" + name, heads ? swap_heads(of.grad()) : of.grad(),
+                   file_->numbers(prefix + "grad_" + name));
+    };
+    grad("q", in.q, true);
+    grad("k", in.k, true);
+    grad("v", in.v, true);
+    grad("beta", in.beta, false);
+    if (own_) {
+      grad("own_scores", in.own_scores, false);
+      return;
+    }
+    grad("centroids", in.centroids, false);
+    grad("bias", in.bias, false);
+    const Inputs again = inputs();
+    backward(multiply(run(again, top_groups, true, report),
+                      Variable(swap_heads(file_->tensor("d_out")))));
+    expect_close(prefix + "grad_k_through_classes", swap_heads(again.k.grad()),
+                 file_->numbers(prefix + "grad_k_through_classes"));
+  }
+
+  void check_choice(const Inputs& in, Index top_groups, const SummaryReport& report) const {
+    const std::string prefix = fmt::format("m_{}/", top_groups);
+    const Index batch = in.q.dim(0), seq_len = in.q.dim(1), kv_heads = in.k.dim(2);
+    const auto expected = file_->ids(prefix + "chosen");  // [batch, kv_heads, seq_len, groups]
+    std::vector<char> chosen(expected.size(), 0);
+    const std::size_t per_rank = report.chosen.size() / std::max<std::size_t>(
+                                                            1, static_cast<std::size_t>(top_groups));
+    for (std::size_t i = 0; i < report.chosen.size(); ++i) {
+      const auto place = static_cast<Index>(i % per_rank);
+      const Index h = place % kv_heads, t = place / kv_heads % seq_len,
+                  b = place / kv_heads / seq_len;
+      chosen[static_cast<std::size_t>(((b * kv_heads + h) * seq_len + t) * groups_ +
+                                      report.chosen[i])] = 1;
+    }
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      ASSERT_EQ(chosen[i], expected[i]) << prefix << "chosen, element " << i;
+    const auto pairs = file_->numbers(prefix + "pairs");
+    for (Index b = 0; b < batch; ++b)
+      EXPECT_NEAR(static_cast<double>(report.pairs[static_cast<std::size_t>(b)]) /
+                      static_cast<double>(in.q.dim(2)),
+                  pairs[static_cast<std::size_t>(b)], 1e-6)
+          << prefix << "pairs";
+  }
+
+  std::optional<GoldenFile> file_;
+  AttentionOptions options_;
+  SummaryOptions summary_;
+  Index groups_ = 0;
+  bool own_ = false;
+};
+
+TEST_P(SummaryGolden, ClassesAgree) {
+  const Inputs in = inputs();
+  const Variable z = scores(in, false);
+  const Index batch = z.dim(0), seq_len = z.dim(1), heads = z.dim(2);
+  const auto expected = file_->numbers("z");  // [batch, heads, seq_len, groups]
+  expect_close("z", swap_heads(z.value()), expected);
+  const KeyClasses classes = classes_of(z);
+  const auto ids = file_->ids("classes");
+  for (Index b = 0; b < batch; ++b)
+    for (Index h = 0; h < heads; ++h)
+      for (Index t = 0; t < seq_len; ++t)
+        ASSERT_EQ(at_head<std::uint8_t>(classes.classes, heads, seq_len, b, h, t),
+                  ids[static_cast<std::size_t>((b * heads + h) * seq_len + t)])
+            << "token " << t << " of head " << h;
+  if (own_) return;
+  EXPECT_EQ(nearest_classes(in.k.value(), in.centroids.value(), in.bias.value()).classes,
+            classes.classes);
+}
+
+TEST_P(SummaryGolden, AttentionAgreesForEveryNumberOfExactGroups) {
+  int found = 0;
+  for (Index m = 0; m <= groups_; ++m)
+    if (file_->has(fmt::format("m_{}/out", m))) {
+      check_groups(m);
+      ++found;
+    }
+  EXPECT_GT(found, 0) << "no m_N in " << GetParam();
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, SummaryGolden, testing::ValuesIn(golden_entries("summary", ".h5")),
+                         test_name);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SummaryGolden);
+
+TEST(SummaryGoldenFiles, AreThere) {
+  EXPECT_FALSE(golden_entries("summary", ".h5").empty())
+      << "no summary/*.h5 under " << golden_folder();
+}
+
+}  // namespace
+}  // namespace focus
