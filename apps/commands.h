@@ -14,6 +14,7 @@ int run_export(Arguments arguments);
 int run_logits(Arguments arguments);
 int run_train(Arguments arguments);
 int run_eval(Arguments arguments);
+int run_fit(Arguments arguments);
 int run_merge(Arguments arguments);
 int run_compare(Arguments arguments);
 int run_generate(Arguments arguments);

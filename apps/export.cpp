@@ -14,7 +14,7 @@ struct Options {
 int export_adapter(const Options& o) {
   const SavedFocus saved = open_focus(o.source);
   write_adapter_folder(o.out, saved, o.overwrite);
-  fmt::print("{}: Focus for {} layers, {} groups, base {}\n", o.out, saved.num_layers,
+  fmt::print("{}: Focus for {} layers, {} groups, base {}\n", o.out, saved.shape.num_layers,
              saved.config.num_groups, saved.base_fingerprint);
   write_json(
       o.json,

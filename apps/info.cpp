@@ -54,11 +54,11 @@ void describe_model(const ModelFiles& files, Facts& facts) {
 }
 
 void describe_focus(const SavedFocus& focus, Facts& facts) {
-  const FocusConfig& c = focus.config;
-  facts.add("focus_layers", focus.num_layers);
+  facts.add("focus_layers", focus.shape.num_layers);
+  facts.add("focus_routing", std::string(value_text(focus.config.routing)));
+  facts.add("focus_groups", focus.config.num_groups);
   facts.add("base_fingerprint", focus.base_fingerprint);
-  facts.add("focus_parameters",
-            focus.num_layers * (focus.hidden_size + c.num_groups) * c.routing_dim);
+  facts.add("focus_parameters", focus.num_parameters());
 }
 
 }  // namespace

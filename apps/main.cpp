@@ -27,6 +27,7 @@ constexpr std::array kCommands = {
     Command{"export", focus::run_export, "a store into a Hugging Face folder; Focus beside it"},
     Command{"train", focus::run_train, "retrofit, full, scratch or lora, by a recipe"},
     Command{"eval", focus::run_eval, "perplexity: dense, soft and hard attention side by side"},
+    Command{"fit", focus::run_fit, "groups a frozen model's keys by k-means, without training"},
     Command{"merge", focus::run_merge, "folds a LoRA adapter into the weights and evaluates both"},
     Command{"compare", focus::run_compare, "many runs by one recipe: one table, one page"},
     Command{"generate", focus::run_generate, "goes on from a prompt, with a routed cache"},

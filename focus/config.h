@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string_view>
 
 #include "autograd/tensor.h"
@@ -9,6 +10,8 @@ namespace focus {
 
 /// Groups of a layer at most: a token's set of them is a word of bits.
 constexpr int kMaxGroups = 64;
+/// First tokens that are always read, at most: with the groups they fill a tile of columns.
+constexpr int kMaxSinks = 64;
 
 /// How a pair's affinity a = g_i . g_j acts on its score s.
 enum class Gate {
@@ -49,11 +52,48 @@ constexpr auto enum_names(HardGate) { return std::array<std::string_view, 2>{"dr
 
 /// What a training step attends. The paper trains soft and leaves the rest open.
 enum class Training {
-  soft,  // every pair, through the gate
-  hard   // only the pairs of hard attention with train_top_k groups; the affinity that they keep
-         // carries the gradient (straight-through), and a step costs what its pairs cost
+  soft,    // every pair, through the gate
+  hard,    // only the pairs of hard attention with train_top_k groups; the affinity that they keep
+           // carries the gradient (straight-through), and a step costs what its pairs cost
+  summary  // attention with summary columns; the classes carry the gradient (straight-through)
 };
-constexpr auto enum_names(Training) { return std::array<std::string_view, 2>{"soft", "hard"}; }
+constexpr auto enum_names(Training) {
+  return std::array<std::string_view, 3>{"soft", "hard", "summary"};
+}
+
+/// What is put into groups, and by what.
+enum class RoutingSpace {
+  hidden,  // a layer's tokens, by their input through W_g: the paper's
+  keys     // each key head's keys, by the nearest centroid; for attention with summary columns
+};
+constexpr auto enum_names(RoutingSpace) {
+  return std::array<std::string_view, 2>{"hidden", "keys"};
+}
+
+/// What becomes of the groups that a query does not read.
+enum class Rest {
+  summary,  // each is read as one column: its mean key and mean value
+  drop      // they are left out
+};
+constexpr auto enum_names(Rest) { return std::array<std::string_view, 2>{"summary", "drop"}; }
+
+/// Which groups a query of summary attention reads exactly.
+enum class GroupChoice {
+  mass,  // those of largest estimated mass
+  own    // the group that its own token is in; of groups of tokens alone
+};
+constexpr auto enum_names(GroupChoice) { return std::array<std::string_view, 2>{"mass", "own"}; }
+
+/// What training lowers.
+enum class Objective {
+  lm,     // the text's cross-entropy
+  kl,     // KL(dense || sparse): from the predictions of the same model with dense attention
+  layers  // the squared error of each layer's attention output, relative to the dense one's, on
+          // the dense layers' inputs: no backward pass through the model
+};
+constexpr auto enum_names(Objective) {
+  return std::array<std::string_view, 3>{"lm", "kl", "layers"};
+}
 
 /// The method's settings, one for all layers. Symbols are the paper's (arXiv 2604.03260).
 struct FocusConfig {
@@ -71,6 +111,17 @@ struct FocusConfig {
   std::int64_t sequence_steps = 400;  // first steps trained with `sequence` before `carried`
   Training training = Training::soft;
   int train_top_k = 2;  // k of hard training; 1 has no other group to learn from
+  // Attention with summary columns (focus/summary).
+  RoutingSpace routing = RoutingSpace::hidden;
+  int read_groups = 2;  // m: groups that a query reads exactly
+  std::optional<int> train_read_groups = {};  // m of training; null: read_groups
+  GroupChoice choice = GroupChoice::mass;
+  Index block = 32;  // B: queries that share a far zone
+  Index sinks = 1;   // s: first tokens, always read
+  Rest rest = Rest::summary;
+  Objective objective = Objective::lm;
+  std::optional<std::int64_t> fit_step = 0;  // step at which keys' centroids are fitted
+  Index fit_tokens = 16384;
   // What the paper tried against one group's dominance before Sinkhorn; for ablation.
   double balance_loss = 0;
   double entropy_loss = 0;
@@ -101,6 +152,29 @@ struct FocusConfig {
       "first steps that train with sequence balance before carried");
     f("training", training, "soft: every pair through the gate; hard: only the mask's pairs");
     f("train_top_k", train_top_k, "k of hard training");
+    f("routing", routing,
+      "hidden: a layer's tokens are grouped by their input (the paper's); keys: each key head's "
+      "keys by the nearest centroid, for attention with summary columns");
+    f("read_groups", read_groups, "m, groups that a query of summary attention reads exactly",
+      {0, kMaxGroups});
+    f("train_read_groups", train_read_groups, "m of summary training; null: read_groups",
+      {0, kMaxGroups});
+    f("choice", choice,
+      "mass: a query reads the read_groups groups of largest estimated mass; own: that of its own "
+      "token (hidden routing)");
+    f("block", block,
+      "queries that share the far zone of summary attention: it ends local_window before them",
+      {1, 1 << 20});
+    f("sinks", sinks, "first tokens that summary attention always reads, in no group", {0, 64});
+    f("rest", rest,
+      "what becomes of the groups that a query does not read: one column each, or nothing");
+    f("objective", objective,
+      "lm: cross-entropy; kl: KL(dense || sparse) of the predictions; layers: squared error of each "
+      "layer's attention output, without a backward pass through the model");
+    f("fit_step", fit_step,
+      "step before which the centroids of keys are fitted by k-means; null: they stay random",
+      {0, 1e12});
+    f("fit_tokens", fit_tokens, "training tokens that they are fitted on", {64, 1 << 24});
     f("balance_loss", balance_loss,
       "weight of the Switch Transformer's balance loss of each layer; 0: none");
     f("entropy_loss", entropy_loss, "weight of log K minus the entropy of entropy_of; 0: none");
@@ -115,6 +189,9 @@ struct FocusConfig {
 
   /// Throws std::invalid_argument naming the key that is out of range.
   void validate() const;
+
+ private:
+  void validate_summary() const;
 };
 
 }  // namespace focus

@@ -1,5 +1,7 @@
 #include "focus/focus_model.h"
 
+#include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "autograd/check.h"
@@ -11,17 +13,46 @@
 
 namespace focus {
 
+namespace {
+
+/// "summary m=2 w=32", with what is not as usual behind it.
+std::string summary_name(const SummaryOptions& options) {
+  const SummaryZones usual, &zones = options.zones;
+  std::string name = options.rest == Rest::summary ? "summary" : "selection";
+  name += options.own_group ? " own" : fmt::format(" m={}", options.top_groups);
+  name += fmt::format(" w={}", zones.window);
+  if (zones.block != usual.block) name += fmt::format(" block={}", zones.block);
+  if (zones.sinks != usual.sinks) name += fmt::format(" sinks={}", zones.sinks);
+  return name;
+}
+
+}  // namespace
+
 std::string AttentionMode::name() const {
   switch (kind) {
     case Kind::dense:
       return "dense";
     case Kind::soft:
       return "soft";
+    case Kind::summary:
+      return summary_name(summary);
     case Kind::hard:
       break;
   }
   if (top_k == 0) return "local only";
   return fmt::format("hard k={}{}", top_k, hard_gate == HardGate::keep ? " keep" : "");
+}
+
+AttentionMode summary_mode(const FocusConfig& config) {
+  const bool own = config.choice == GroupChoice::own;
+  return {.kind = AttentionMode::Kind::summary,
+          .balance = config.balance,
+          .summary = {.zones = {.window = config.local_window,
+                                .block = config.block,
+                                .sinks = config.sinks},
+                      .top_groups = own ? 1 : std::min(config.read_groups, config.num_groups),
+                      .rest = config.rest,
+                      .own_group = own}};
 }
 
 GateOptions hard_gate_options(const FocusConfig& config, const AttentionMode& mode,
@@ -43,20 +74,34 @@ bool keeps_vectors(const FocusConfig& config) {
 
 }  // namespace
 
-FocusModel::FocusModel(FocusConfig config, Index hidden_size, Index num_layers, Rng& rng)
-    : config_(std::move(config)) {
+FocusModel::FocusModel(FocusConfig config, const FocusShape& shape, Rng& rng)
+    : config_(std::move(config)), shape_(shape) {
   config_.validate();
   mode.balance = config_.balance;
   mode.hard_gate = config_.hard_gate;
-  for (Index i = 0; i < num_layers; ++i)
-    layers_.push_back(make_focus_layer(config_, hidden_size, rng));
-  last_.resize(layers_.size());
-  auxiliary_.resize(layers_.size());
+  if (groups_keys()) mode = summary_mode(config_);
+  for (Index i = 0; i < shape.num_layers; ++i)
+    if (groups_keys())
+      key_groups_.push_back(
+          make_key_groups(config_.num_groups, shape.kv_heads, shape.head_dim, rng));
+    else
+      layers_.push_back(make_focus_layer(config_, shape.hidden_size, rng));
+  const auto layers = static_cast<std::size_t>(shape.num_layers);
+  last_.resize(layers);
+  last_classes_.resize(layers);
+  auxiliary_.resize(layers);
   reset_statistics();
 }
 
 AttentionMode FocusModel::training_mode(const StepPlace& place) const {
   AttentionMode training{.kind = AttentionMode::Kind::soft, .balance = config_.balance};
+  if (config_.training == Training::summary) {
+    // Groups of keys that are still to be placed attend as the model does by itself.
+    if (groups_keys() && place.step < config_.fit_step.value_or(0))
+      return {.kind = AttentionMode::Kind::dense};
+    training = summary_mode(config_);
+    if (config_.train_read_groups) training.summary.top_groups = *config_.train_read_groups;
+  }
   if (training.balance == Balance::carried && place.first_phase &&
       place.step < config_.sequence_steps)
     training.balance = Balance::sequence;
@@ -69,8 +114,8 @@ AttentionMode FocusModel::training_mode(const StepPlace& place) const {
 }
 
 void FocusModel::compose(Decoder& decoder) {
-  check(decoder.layers().size() == layers_.size(), "focus: {} layers for a decoder of {}",
-        layers_.size(), decoder.layers().size());
+  check(decoder.layers().size() == last_.size(), "focus: {} layers for a decoder of {}",
+        last_.size(), decoder.layers().size());
   composed_.reset();  // or it would be put back when the new one goes
   composed_.emplace(decoder, [this](const MechanismInputs& in) { return attend(in); });
 }
@@ -81,11 +126,16 @@ void FocusModel::for_each_own(const std::function<void(const std::string&, Varia
 
 void FocusModel::begin_step(const StepPlace& place) {
   mode = training_mode(place);
-  step_groups_.assign(layers_.size(), {});
+  step_groups_.assign(last_.size(), {});
 }
 
 Variable FocusModel::after_forward() {
-  for (std::size_t i = 0; i < step_groups_.size(); ++i) step_groups_[i].add_sizes(last_[i]);
+  for (std::size_t i = 0; i < step_groups_.size(); ++i)
+    if (groups_keys())
+      step_groups_[i].add_sizes(last_classes_[i].classes, last_classes_[i].heads,
+                                config_.num_groups);
+    else
+      step_groups_[i].add_sizes(last_[i]);
   const Variable terms = take_auxiliary_loss();
   update_potentials();
   update_centroids();
@@ -93,13 +143,22 @@ Variable FocusModel::after_forward() {
 }
 
 void FocusModel::begin_validation() {
-  mode = {.kind = AttentionMode::Kind::soft, .balance = config_.balance};
+  if (config_.training == Training::summary)
+    mode = summary_mode(config_);
+  else
+    mode = {.kind = AttentionMode::Kind::soft, .balance = config_.balance};
 }
 
 Variable FocusModel::attend(const MechanismInputs& in) {
   check(in.first_position == 0, "focus: layer {} has no cache of the {} tokens before", in.layer,
         in.first_position);
   if (mode.kind == AttentionMode::Kind::dense) return attention(in.q, in.k, in.v, in.options);
+  if (mode.kind == AttentionMode::Kind::summary) return attend_summary(in, mode.summary);
+  if (groups_keys() && mode.kind == AttentionMode::Kind::hard && mode.top_k == 0)  // local
+    return attend_summary(in, {.zones = {config_.local_window, 1, 0},
+                               .top_groups = 0,
+                               .rest = Rest::drop});
+  check(!groups_keys(), "focus: groups of keys have summary attention alone, not {}", mode.name());
   const auto layer = static_cast<std::size_t>(in.layer);
   const Routing routing = route(in.h, layers_[layer], config_, mode.balance);
   GateOptions options = mode.kind == AttentionMode::Kind::hard
@@ -113,6 +172,57 @@ Variable FocusModel::attend(const MechanismInputs& in) {
   if (mode.kind == AttentionMode::Kind::hard)
     return sparse_attention(in.q, in.k, in.v, routing.assignments, in.options, options);
   return gated_attention(in.q, in.k, in.v, routing.assignments, in.options, options);
+}
+
+KeyClasses FocusModel::classes_of_layer(const MechanismInputs& in) {
+  const auto layer = static_cast<std::size_t>(in.layer);
+  if (groups_keys()) {
+    const KeyGroups& groups = key_groups_[layer];
+    // The keys are a constant of their classes: what they change in them is not what they are for.
+    const Variable keys(in.k.value());
+    if (grad_enabled() && groups.centroids.requires_grad())
+      return classes_of(class_scores(keys, groups.centroids, groups.bias),
+                        static_cast<double>(groups.temperature[0]));
+    return nearest_classes(keys.value(), groups.centroids.value(), groups.bias.value());
+  }
+  const Routing routing = route(in.h, layers_[layer], config_, mode.balance);
+  last_[layer] = routing;
+  last_[layer].assignments = Variable(routing.assignments.value());
+  if (!keeps_vectors(config_)) last_[layer].vectors.reset();
+  if (grad_enabled()) auxiliary_[layer] = auxiliary_loss(routing, config_);
+  KeyClasses classes{.groups = config_.num_groups, .heads = 1, .classes = {}};
+  for (const std::uint64_t set : membership(routing, 1))
+    classes.classes.push_back(static_cast<std::uint8_t>(std::countr_zero(set)));
+  if (grad_enabled() && routing.assignments.requires_grad())
+    classes.shares = reshape(routing.assignments,
+                             {in.h.dim(0), in.h.dim(1), 1, Index{config_.num_groups}});
+  return classes;
+}
+
+Variable FocusModel::attend_summary(const MechanismInputs& in, const SummaryOptions& options) {
+  const auto layer = static_cast<std::size_t>(in.layer);
+  const KeyClasses classes = classes_of_layer(in);
+  const Variable beta =
+      groups_keys() ? key_groups_[layer].beta
+                    : Variable(Tensor::zeros({in.k.dim(2), Index{config_.num_groups}}));
+  SummaryReport report;
+  const Variable out = summary_attention(in.q, in.k, in.v, classes, beta, in.options, options,
+                                         gather_statistics ? &report : nullptr);
+  if (gather_statistics) gather_summary(in, classes, report, options.zones.window);
+  last_classes_[layer] = {classes.groups, classes.heads, classes.classes, {}};
+  return out;
+}
+
+void FocusModel::gather_summary(const MechanismInputs& in, const KeyClasses& classes,
+                                const SummaryReport& report, Index local_window) {
+  GroupStatistics& stats = statistics[static_cast<std::size_t>(in.layer)];
+  stats.add_sizes(classes.classes, classes.heads, config_.num_groups);
+  for (const std::int64_t pairs : report.pairs) {
+    PairCounts counts =
+        count_pairs({}, in.q.dim(1), local_window, in.options.sliding_window);
+    counts.attended = (pairs + in.q.dim(2) / 2) / in.q.dim(2);
+    stats.pairs += counts;
+  }
 }
 
 void FocusModel::gather(const MechanismInputs& in, const Routing& routing,
@@ -158,6 +268,8 @@ Variable FocusModel::take_auxiliary_loss() {
 }
 
 void FocusModel::set_trainable(bool wanted) {
+  for (KeyGroups& groups : key_groups_)
+    groups.visit([wanted](const char*, Variable& p) { p.set_requires_grad(wanted); });
   const bool follow = config_.centroid_update == CentroidUpdate::average;
   for (FocusLayer& layer : layers_) {
     layer.projection.set_requires_grad(wanted);
@@ -183,7 +295,7 @@ void FocusModel::write(StoreWriter& store, const std::string& base_fingerprint) 
 void FocusModel::restore(const StoreReader& store) { restore_focus(open_focus(store), *this); }
 
 void FocusModel::reset_statistics() {
-  statistics.assign(layers_.size(), GroupStatistics{});
+  statistics.assign(last_.size(), GroupStatistics{});
   for (GroupStatistics& stats : statistics)
     stats.sizes.assign(static_cast<std::size_t>(config_.num_groups), 0);
 }

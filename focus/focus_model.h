@@ -5,32 +5,56 @@
 
 #include "focus/adapter.h"
 #include "focus/attention/gate.h"
+#include "focus/summary/key_groups.h"
+#include "focus/summary/summary_attention.h"
 
 namespace focus {
 
 /// What a forward pass with Focus runs.
 struct AttentionMode {
-  enum class Kind { dense, soft, hard };
+  enum class Kind { dense, soft, hard, summary };
   Kind kind = Kind::soft;
   int top_k = 1;  // hard: groups a token keeps; 0: none, which leaves the local window alone
   Balance balance = Balance::carried;
   HardGate hard_gate = HardGate::drop;
+  SummaryOptions summary = {};  // summary: groups that are read, zones, what becomes of the rest
 
-  /// "dense", "soft", "hard k=2", "hard k=2 keep", "local only"
+  /// "dense", "soft", "hard k=2", "hard k=2 keep", "local only", "summary m=2 w=32"
   std::string name() const;
 };
+
+/// Attention with summary columns as `config` has it.
+AttentionMode summary_mode(const FocusConfig& config);
 
 /// The gate and the tokens' sets of hard attention in `mode`.
 GateOptions hard_gate_options(const FocusConfig& config, const AttentionMode& mode,
                               const Routing& routing);
 
+/// What of a decoder the groups depend on.
+struct FocusShape {
+  Index hidden_size = 0, num_layers = 0;
+  Index kv_heads = 0, head_dim = 0;  // of groups of keys
+  static FocusShape of(const ModelConfig& config) {
+    return {config.hidden_size, config.num_hidden_layers, config.num_key_value_heads,
+            config.head_dim};
+  }
+};
+
 /// Focus on all layers of a decoder: the adapter that a retrofit trains.
 class FocusModel : public Adapter {
  public:
-  FocusModel(FocusConfig config, Index hidden_size, Index num_layers, Rng& rng);
+  FocusModel(FocusConfig config, const FocusShape& shape, Rng& rng);
+  FocusModel(FocusConfig config, Index hidden_size, Index num_layers, Rng& rng)
+      : FocusModel(std::move(config), FocusShape{hidden_size, num_layers},
+                   rng) {}
 
   const FocusConfig& config() const { return config_; }
+  const FocusShape& shape() const { return shape_; }
+  bool groups_keys() const { return config_.routing == RoutingSpace::keys; }
+  /// One a layer; of groups of tokens, and else none.
   std::vector<FocusLayer>& layers() { return layers_; }
+  /// One a layer; of groups of keys, and else none.
+  std::vector<KeyGroups>& key_groups() { return key_groups_; }
 
   /// What the next forward passes run.
   AttentionMode mode;
@@ -79,15 +103,27 @@ class FocusModel : public Adapter {
   std::vector<GroupStatistics> statistics;  // one a layer
   void reset_statistics();
 
-  void visit(auto&& f) { f("layers", layers_); }
+  void visit(auto&& f) {
+    if (groups_keys())
+      f("layers", key_groups_);
+    else
+      f("layers", layers_);
+  }
 
  private:
   Variable attend(const MechanismInputs& in);
+  Variable attend_summary(const MechanismInputs& in, const SummaryOptions& options);
+  KeyClasses classes_of_layer(const MechanismInputs& in);
+  void gather_summary(const MechanismInputs& in, const KeyClasses& classes,
+                      const SummaryReport& report, Index local_window);
   void gather(const MechanismInputs& in, const Routing& routing, const GateOptions& options);
 
   FocusConfig config_;
+  FocusShape shape_;
   std::vector<FocusLayer> layers_;
-  std::vector<Routing> last_;        // of the last forward pass, without its graph
+  std::vector<KeyGroups> key_groups_;
+  std::vector<Routing> last_;            // of the last forward pass, without its graph
+  std::vector<KeyClasses> last_classes_;  // the same, of groups of keys
   std::vector<Variable> auxiliary_;  // of each layer, with its graph, until it is taken
   std::vector<GroupStatistics> step_groups_;
   std::optional<ComposedMechanism> composed_;

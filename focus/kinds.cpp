@@ -30,8 +30,8 @@ AdapterKind focus_kind() {
           .has_parameters = true,
           .make = [](const AnySettings& settings, const ModelConfig& shape, Decoder*,
                      Rng& rng) -> std::unique_ptr<Adapter> {
-            return std::make_unique<FocusModel>(settings.as<FocusConfig>(), shape.hidden_size,
-                                                shape.num_hidden_layers, rng);
+            return std::make_unique<FocusModel>(settings.as<FocusConfig>(), FocusShape::of(shape),
+                                                rng);
           }};
 }
 

@@ -148,6 +148,14 @@ class Decoder {
   /// Of each row, without a graph; 0 where the target is below 0.
   std::vector<double> cross_entropy_rows(const Tensor& hidden,
                                          std::span<const std::int32_t> targets) const;
+  /// KL(reference || hidden) of each row's predictions, without a graph; both [rows, hidden_size].
+  std::vector<double> kl_divergence_rows(const Tensor& hidden, const Tensor& reference) const {
+    return linear_kl_divergence_rows(hidden, reference, head_weight(), final_softcap());
+  }
+  /// Its mean, differentiable in `hidden`: [1]
+  Variable kl_divergence(const Variable& hidden, const Tensor& reference) const {
+    return linear_kl_divergence(hidden, reference, head_weight(), final_softcap());
+  }
   /// The output head's weight: lm_head's, or the embedding's where they are tied.
   const Weight& head_weight() const {
     return lm_head_.weight.defined() ? lm_head_.weight : embed_tokens_.weight;

@@ -49,7 +49,95 @@ double row_loss(Real* logits, Index vocab, std::int32_t target, Real softcap, Re
   return std::log(sum) + (static_cast<double>(max) - static_cast<double>(logit));
 }
 
+/// KL(p || q) of p = softmax(reference), q = softmax(logits), soft-capped both where there is a cap:
+/// sum p (x - y) - (lse x - lse y). With a share the logits become the gradient of share times
+/// that: share (q - p), through the cap.
+double row_divergence(Real* reference, Real* logits, Index vocab, Real softcap, Real share = 0) {
+  const auto& kernels = simd::kernels().elementwise;
+  std::vector<Real> slope, p(static_cast<std::size_t>(vocab));
+  if (softcap > 0) {
+    if (share != 0) slope.resize(static_cast<std::size_t>(vocab));
+    soft_cap(reference, vocab, softcap, nullptr);
+    soft_cap(logits, vocab, softcap, share != 0 ? slope.data() : nullptr);
+  }
+  Real max_p = 0, max_q = 0;
+  const double sum_p = kernels.exp_sum(reference, p.data(), vocab, max_p);
+  double along = 0;
+  for (Index i = 0; i < vocab; ++i)
+    along += static_cast<double>(p[static_cast<std::size_t>(i)]) *
+             (static_cast<double>(reference[i]) - static_cast<double>(logits[i]));
+  const double sum_q = kernels.exp_sum(logits, share != 0 ? logits : nullptr, vocab, max_q);
+  if (share != 0) {
+    const auto of_q = static_cast<Real>(share / sum_q), of_p = static_cast<Real>(share / sum_p);
+    for (Index i = 0; i < vocab; ++i)
+      logits[i] = of_q * logits[i] - of_p * p[static_cast<std::size_t>(i)];
+    if (softcap > 0) kernels.multiply(logits, slope.data(), logits, vocab);
+  }
+  return along / sum_p - (std::log(sum_p) + static_cast<double>(max_p)) +
+         (std::log(sum_q) + static_cast<double>(max_q));
+}
+
+void check_divergence(const Tensor& x, const Tensor& reference, const Weight& weight,
+                      Real softcap) {
+  check(softcap >= 0 && weight.shape().rank() == 2 && x.cols() == weight.dim(1) &&
+            x.shape() == reference.shape(),
+        "linear_kl_divergence: x {} and reference {} do not fit weight {} ([vocab, hidden])",
+        x.shape(), reference.shape(), weight.shape());
+}
+
 }  // namespace
+
+std::vector<double> linear_kl_divergence_rows(const Tensor& x, const Tensor& reference,
+                                              const Weight& weight, Real softcap) {
+  check_divergence(x, reference, weight, softcap);
+  const Index rows = x.rows(), hidden = x.cols(), vocab = weight.dim(0);
+  std::vector<double> divergences(static_cast<std::size_t>(rows));
+  Tensor logits({std::min(rows, kChunkRows), vocab}), wanted(logits.shape());
+  for (Index begin = 0; begin < rows; begin += kChunkRows) {
+    const Index n = std::min(kChunkRows, rows - begin);
+    weight_product(n, x.data() + begin * hidden, weight, logits.data());
+    weight_product(n, reference.data() + begin * hidden, weight, wanted.data());
+    parallel_chunks(n, 4, [&](Index first, Index last) {
+      for (Index r = first; r < last; ++r)
+        divergences[static_cast<std::size_t>(begin + r)] = row_divergence(
+            wanted.data() + r * vocab, logits.data() + r * vocab, vocab, softcap);
+    });
+  }
+  return divergences;
+}
+
+Variable linear_kl_divergence(const Variable& x, const Tensor& reference, const Weight& weight,
+                              Real softcap) {
+  check_divergence(x.value(), reference, weight, softcap);
+  check(!weight.requires_grad(),
+        "linear_kl_divergence: the weight makes the reference too and is a constant");
+  const Index rows = x.value().rows(), hidden = x.dim(-1), vocab = weight.dim(0);
+  // The gradient is computed here, while each chunk of logits exists, as the cross-entropy's is.
+  const bool want_x = grad_enabled() && x.requires_grad();
+  const Real share = want_x ? 1 / static_cast<Real>(rows) : Real(0);
+  Tensor dx = want_x ? Tensor(x.shape()) : Tensor();
+  Tensor logits({std::min(rows, kChunkRows), vocab}), wanted(logits.shape());
+  std::vector<double> divergences(static_cast<std::size_t>(rows));
+  for (Index begin = 0; begin < rows; begin += kChunkRows) {
+    const Index n = std::min(kChunkRows, rows - begin);
+    weight_product(n, x.value().data() + begin * hidden, weight, logits.data());
+    weight_product(n, reference.data() + begin * hidden, weight, wanted.data());
+    parallel_chunks(n, 4, [&](Index first, Index last) {
+      for (Index r = first; r < last; ++r)
+        divergences[static_cast<std::size_t>(begin + r)] = row_divergence(
+            wanted.data() + r * vocab, logits.data() + r * vocab, vocab, softcap, share);
+    });
+    if (want_x) weight_product_backward(n, logits.data(), weight, dx.data() + begin * hidden);
+  }
+  double sum = 0;
+  for (const double divergence : divergences) sum += divergence;
+  return Variable::from_op("linear_kl_divergence",
+                           Tensor::full({1}, static_cast<Real>(sum / static_cast<double>(rows))),
+                           {x}, [dx](const Tensor& dy, Grads grads) {
+                             if (grads[0].wanted())
+                               grads[0].add(dy[0] == 1 ? dx : scale(Variable(dx), dy[0]).value());
+                           });
+}
 
 std::vector<double> linear_cross_entropy_rows(const Tensor& x, const Weight& weight,
                                               std::span<const std::int32_t> targets, Real softcap) {

@@ -13,6 +13,13 @@ void GroupStatistics::add_sizes(const Routing& routing) {
   tokens += routing.assignments.value().rows();
 }
 
+void GroupStatistics::add_sizes(std::span<const std::uint8_t> classes, Index heads, Index groups) {
+  sizes.resize(static_cast<std::size_t>(heads * groups));
+  for (std::size_t i = 0; i < classes.size(); ++i)
+    ++sizes[i % static_cast<std::size_t>(heads) * static_cast<std::size_t>(groups) + classes[i]];
+  tokens += static_cast<std::int64_t>(classes.size()) / heads;
+}
+
 void GroupStatistics::add(const Routing& routing) {
   add_sizes(routing);
   const Tensor& g = routing.assignments.value();

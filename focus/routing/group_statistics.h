@@ -10,7 +10,7 @@ namespace focus {
 
 /// What the routing of one layer did, summed over the tokens it saw.
 struct GroupStatistics {
-  std::vector<std::int64_t> sizes;  // tokens whose highest assignment is group g
+  std::vector<std::int64_t> sizes;  // tokens whose highest assignment is group g, head by head
   std::int64_t tokens = 0;
   double entropy = 0;     // sum over tokens of -sum_k g log g, in nats
   double confidence = 0;  // sum over tokens of max_k g
@@ -18,6 +18,8 @@ struct GroupStatistics {
 
   /// Adds the tokens of a batch to `sizes` and `tokens`, the rest is left alone.
   void add_sizes(const Routing& routing);
+  /// The same of classes [tokens, heads]; each head has groups of its own.
+  void add_sizes(std::span<const std::uint8_t> classes, Index heads, Index groups);
   /// Adds them to everything but `pairs`.
   void add(const Routing& routing);
   /// The largest group's share; 1 / num_groups is perfect balance.

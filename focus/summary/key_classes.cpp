@@ -4,6 +4,7 @@
 
 #include "autograd/check.h"
 #include "autograd/gemm/gemm.h"
+#include "autograd/ops.h"
 #include "autograd/parallel.h"
 #include "focus/config.h"
 
@@ -59,11 +60,13 @@ std::uint8_t class_of(const Real* z, Index groups) {
 
 }  // namespace
 
-KeyClasses classes_of(const Variable& z) {
+KeyClasses classes_of(const Variable& z, double tau) {
   check(z.shape().rank() == 4 && z.dim(3) >= 1 && z.dim(3) <= kMaxGroups,
         "classes: scores {} are not [batch, seq_len, heads, groups] of 1 to {} groups", z.shape(),
         kMaxGroups);
-  KeyClasses result{.groups = z.dim(3), .heads = z.dim(2), .classes = {}, .scores = z};
+  KeyClasses result{.groups = z.dim(3), .heads = z.dim(2), .classes = {}};
+  if (grad_enabled() && z.requires_grad())
+    result.shares = softmax(scale(z, static_cast<Real>(1 / tau)));
   const Index rows = z.value().rows();
   result.classes.resize(static_cast<std::size_t>(rows));
   for (Index row = 0; row < rows; ++row)

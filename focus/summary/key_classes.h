@@ -12,14 +12,16 @@ struct KeyClasses {
   Index groups = 0;                   // K
   Index heads = 1;                    // key heads that have classes of their own; 1: one for all
   std::vector<std::uint8_t> classes;  // [batch, seq_len, heads]
-  /// z [batch, seq_len, heads, groups], of which a class is the largest: where it wants a gradient
-  /// this goes straight through the choice, by softmax(z / tau). Undefined: the classes are given.
-  Variable scores = {};
+  /// Each token's share in each group [batch, seq_len, heads, groups], of which the class is the
+  /// largest. Forward takes the class; the gradient goes straight through to the shares.
+  /// Undefined: the classes are constants.
+  Variable shares = {};
 };
 
-/// The class of each token: its largest score, the first of equals.  z [batch, seq_len, heads,
-/// groups]. Throws std::invalid_argument for more than kMaxGroups groups.
-KeyClasses classes_of(const Variable& z);
+/// The class of each token: its largest score, the first of equals; where z wants a gradient the
+/// shares are softmax(z / tau).  z [batch, seq_len, heads, groups]. Throws std::invalid_argument
+/// for more than kMaxGroups groups.
+KeyClasses classes_of(const Variable& z, double tau);
 
 /// z_jc = k_j . C_c - |C_c|^2 / 2 + b_c: largest for the centroid nearest to the key, where b = 0.
 /// k [batch, seq_len, kv_heads, head_dim], centroids [kv_heads, groups, head_dim], bias [kv_heads,

@@ -1,7 +1,6 @@
 #include "focus/summary/summary_attention.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "autograd/check.h"
 #include "autograd/parallel.h"
@@ -122,7 +121,7 @@ class SummaryPass {
     if (wanted.k) grads[1].add(all.tokens.k);
     if (wanted.v) grads[2].add(all.tokens.v);
     if (grads[3].wanted()) grads[3].add(all.beta);
-    if (grads[4].wanted()) grads[4].add(through_classes(all.classes));
+    if (grads[4].wanted()) grads[4].add(of_shares(all.classes));
   }
 
   const AttentionResult& result() const { return result_; }
@@ -153,33 +152,21 @@ class SummaryPass {
       }
   }
 
-  /// Straight through the choice: from the gradient of a token's share in each group to that of the
-  /// scores, by g = softmax(z / tau).
-  Tensor through_classes(const Tensor& d_shares) const {
-    const Tensor& z = classes_.scores.value();
-    Tensor dz(z.shape());
-    const Index groups = classes_.groups, sum_over = kv_heads_ / classes_.heads;
-    parallel_chunks(z.rows(), rows_per_chunk(groups), [&](Index begin, Index end) {
-      std::vector<double> g(static_cast<std::size_t>(groups)), d(g.size());
-      for (Index row = begin; row < end; ++row) {
-        const Real* scores = z.data() + row * groups;
-        const Real most = *std::max_element(scores, scores + groups);
-        double sum = 0, mean = 0;
-        for (std::size_t c = 0; c < g.size(); ++c) {
-          g[c] = std::exp(static_cast<double>(scores[c] - most) / options_.tau);
-          sum += g[c];
-          d[c] = 0;
-          for (Index h = 0; h < sum_over; ++h)
-            d[c] += static_cast<double>(
-                d_shares[(row * sum_over + h) * groups + static_cast<Index>(c)]);
+  /// Straight through the choice: what key heads owe to shares that they have in common.
+  Tensor of_shares(const Tensor& of_heads) const {
+    if (classes_.heads == kv_heads_) return of_heads;
+    const Index groups = classes_.groups;
+    Tensor sum({batch_, seq_len_, 1, groups});
+    parallel_chunks(batch_ * seq_len_, rows_per_chunk(groups), [&](Index begin, Index end) {
+      for (Index row = begin; row < end; ++row)
+        for (Index c = 0; c < groups; ++c) {
+          Real total = 0;
+          for (Index h = 0; h < kv_heads_; ++h)
+            total += of_heads[(row * kv_heads_ + h) * groups + c];
+          sum.data()[row * groups + c] = total;
         }
-        for (std::size_t c = 0; c < g.size(); ++c) mean += g[c] / sum * d[c];
-        for (std::size_t c = 0; c < g.size(); ++c)
-          dz.data()[row * groups + static_cast<Index>(c)] =
-              static_cast<Real>(g[c] / sum * (d[c] - mean) / options_.tau);
-      }
     });
-    return dz;
+    return sum;
   }
 
   const AttentionInputs in_;
@@ -208,7 +195,7 @@ Variable summary_attention(const Variable& q, const Variable& k, const Variable&
   if (inputs.q.size() > 0) pass->forward();
   if (report != nullptr) *report = pass->report();
   return Variable::from_op(
-      "summary_attention", pass->result().out, {q, k, v, beta, classes.scores},
+      "summary_attention", pass->result().out, {q, k, v, beta, classes.shares},
       [pass](const Tensor& d_out, Grads grads) { pass->backward(d_out, grads); });
 }
 

@@ -1,28 +1,19 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "autograd/ops.h"
+#include "focus/config.h"
 #include "focus/summary/key_classes.h"
 #include "focus/summary/zones.h"
 
 namespace focus {
 
-/// What becomes of the groups that a query does not read.
-enum class Rest {
-  summary,  // each is read as one column: its mean key and mean value
-  drop      // they are left out
-};
-constexpr auto enum_names(Rest) { return std::array<std::string_view, 2>{"summary", "drop"}; }
-
 struct SummaryOptions {
   SummaryZones zones;  // its sliding window is the attention's
   Index top_groups = 2;  // m: groups that a query reads exactly; all of them: dense attention
   Rest rest = Rest::summary;
-  double tau = 1;  // of the backward pass's soft classes
   /// Each query reads its own group exactly, not those of largest estimated mass; m is 1.
   bool own_group = false;
 };
@@ -45,7 +36,7 @@ struct SummaryReport {
 /// over tokens and columns. A soft-cap acts on scale q . kb.
 ///
 /// q [batch, seq_len, heads, head_dim]; k, v [batch, seq_len, kv_heads, head_dim]; beta [kv_heads,
-/// groups] -> like q. Differentiable in q, k, v, beta and `classes.scores`; the choice has no
+/// groups] -> like q. Differentiable in q, k, v, beta and `classes.shares`; the choice has no
 /// gradient. Nothing [seq_len, seq_len] is stored, and what a token receives depends on nothing
 /// after it, nor on the number of threads. Throws std::invalid_argument where shapes or options do
 /// not fit, and for dropout. `report`, where not null, is filled.

@@ -33,6 +33,19 @@ struct HardSettings {
   void validate() const {}
 };
 
+struct SummarySettings {
+  SummaryWord word;
+  void visit(auto&& f) {
+    f("m", word.read_groups, "", Range{0, kMaxGroups});
+    f("choice", word.choice);
+    f("rest", word.rest);
+    f("local_window", word.local_window, "", Range{0, 1 << 27});
+    f("block", word.block, "", Range{1, 1 << 20});
+    f("sinks", word.sinks, "", Range{0, kMaxSinks});
+  }
+  void validate() const {}
+};
+
 std::vector<std::string> split(const std::string& word) {
   std::vector<std::string> parts(1);
   for (const char c : word)
@@ -76,13 +89,31 @@ std::vector<Balance> balances_of(const AttentionSpec& spec, Balance trained, Uns
 
 bool same(const AttentionSpec& a, const AttentionSpec& b) {
   return a.kind == b.kind && a.top_k == b.top_k && a.balance == b.balance && a.gate == b.gate &&
-         !a.settings && !b.settings;
+         a.summary == b.summary && !a.settings && !b.settings;
+}
+
+/// What is not said of summary attention is as the adapter has it.
+AttentionSpec resolve_summary(const AttentionSpec& spec, const FocusConfig& config) {
+  SummaryWord word = spec.summary;
+  const auto fill = [](auto& said, const auto& unsaid) {
+    if (!said) said = unsaid;
+  };
+  // A number of groups to read says how they are chosen, too.
+  fill(word.choice, word.read_groups ? GroupChoice::mass : config.choice);
+  fill(word.read_groups, std::min(config.read_groups, config.num_groups));
+  fill(word.rest, config.rest);
+  fill(word.local_window, config.local_window);
+  fill(word.block, config.block);
+  fill(word.sinks, config.sinks);
+  return {.kind = "summary", .balance = spec.balance.value_or(config.balance), .summary = word};
 }
 
 /// A word of Focus, as what it lists.
 std::vector<AttentionSpec> resolve_focus(const AttentionSpec& spec, const FocusConfig& config,
                                          UnsaidBalance unsaid) {
+  const bool keys = config.routing == RoutingSpace::keys;
   if (spec.kind == "local") return {{.kind = "local"}};
+  if (spec.kind == "summary" || keys) return {resolve_summary(spec, config)};
   std::vector<AttentionSpec> list;
   const int most = spec.top_k == 0 ? config.num_groups : std::min(spec.top_k, config.num_groups);
   for (const Balance balance : balances_of(spec, config.balance, unsaid)) {
@@ -100,6 +131,17 @@ std::vector<AttentionSpec> resolve_focus(const AttentionSpec& spec, const FocusC
 }  // namespace
 
 AttentionMode AttentionSpec::mode() const {
+  if (kind == "summary") {
+    const bool own = summary.choice == GroupChoice::own;
+    return {.kind = Kind::summary,
+            .balance = balance.value_or(Balance::carried),
+            .summary = {.zones = {.window = summary.local_window.value_or(0),
+                                  .block = summary.block.value_or(1),
+                                  .sinks = summary.sinks.value_or(0)},
+                        .top_groups = own ? 1 : summary.read_groups.value_or(0),
+                        .rest = summary.rest.value_or(Rest::summary),
+                        .own_group = own}};
+  }
   if (kind == "local") return {.kind = Kind::hard, .top_k = 0};
   if (kind == "soft") return {.kind = Kind::soft, .balance = balance.value_or(Balance::carried)};
   if (kind == "hard")
@@ -121,6 +163,10 @@ AttentionSpec parse_attention(const std::string& word, const std::string& where)
     SoftSettings soft;
     read_settings(parts, soft, here);
     spec.balance = soft.balance;
+  } else if (spec.kind == "summary") {
+    SummarySettings summary;
+    read_settings(parts, summary, here);
+    spec.summary = summary.word;
   } else if (spec.kind == "hard" || spec.kind == "focus") {
     const int least = spec.kind == "hard" ? 1 : 0;
     HardSettings hard{.k = least, .least = least};
@@ -156,6 +202,15 @@ std::vector<AttentionSpec> resolve_attentions(const std::vector<AttentionSpec>& 
     if (model.focus() == nullptr)
       fail("{} {}: {} has no Focus; name one with --adapter", where, spec.kind, model.where);
     const FocusConfig& config = model.focus()->config();
+    if (model.focus()->groups_keys() && (spec.kind == "soft" || spec.kind == "hard"))
+      fail("{} {}: the Focus of {} groups keys and has neither; it has summary:M", where, spec.kind,
+           model.where);
+    if (model.focus()->groups_keys() && spec.summary.choice == GroupChoice::own)
+      fail("{} summary: choice own is for groups of tokens; the Focus of {} groups keys", where,
+           model.where);
+    if (spec.summary.read_groups.value_or(0) > config.num_groups)
+      fail("{} summary:{}: the Focus has {} groups; give no more", where,
+           *spec.summary.read_groups, config.num_groups);
     if (spec.kind == "hard" && spec.top_k > config.num_groups)
       fail("{} hard:{}: the Focus has {} groups; give no more", where, spec.top_k,
            config.num_groups);
@@ -185,6 +240,8 @@ AttentionSpec resolve_attention(const AttentionSpec& spec, const LoadedModel& mo
 AttentionSpec own_attention(const LoadedModel& model) {
   if (model.mechanism() != nullptr) return {.kind = "trained"};
   if (model.focus() == nullptr) return {};
+  if (const FocusConfig& config = model.focus()->config(); config.training == Training::summary)
+    return resolve_summary({.kind = "summary"}, config);
   return {.kind = "soft", .balance = model.focus()->config().balance};
 }
 
@@ -222,6 +279,7 @@ bool ActiveAttention::causal() const {
 
 std::string ActiveAttention::routing() const {
   if (focus_ == nullptr) return causal() ? "-" : "not causal";
+  if (focus_->groups_keys()) return "keys";
   const std::string name = value_text(mode_.balance);
   return causal() ? name : name + " (not causal)";
 }

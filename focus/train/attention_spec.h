@@ -13,12 +13,24 @@
 //   local                  Focus's local window alone
 //   soft                   Focus, every pair through the gate        soft:balance=sequence
 //   hard:2                 Focus, a token keeps its 2 best groups    hard:2:gate=drop
+//   summary:2              Focus, a query reads 2 groups exactly, each other group as one column
+//                          summary:2:rest=drop:local_window=20, summary:choice=own
 //   focus                  soft, and hard for every k                focus:2 (k up to 2)
+//                          (of groups of keys: summary)
 //   trained                the mechanism that the model was trained with
 //   window:128, performer:256, routing_transformer:8 (or routing:8), sparq:32, magicpig:8
 //                          another mechanism of the table of kinds   sparq:32:rank=16
 // A word is a name, then settings behind colons: KEY=VALUE, or the value of the first key alone.
 namespace focus {
+
+/// What a word says of attention with summary columns: FocusConfig's settings, in their names.
+struct SummaryWord {
+  std::optional<int> read_groups = {};
+  std::optional<GroupChoice> choice = {};
+  std::optional<Rest> rest = {};
+  std::optional<Index> local_window = {}, block = {}, sinks = {};
+  bool operator==(const SummaryWord&) const = default;
+};
 
 /// A word, read. What is not said of Focus is as the adapter was trained.
 struct AttentionSpec {
@@ -26,12 +38,14 @@ struct AttentionSpec {
   int top_k = 0;  // hard: groups a token keeps; focus: the most that are listed, 0: all
   std::optional<Balance> balance = {};
   std::optional<HardGate> gate = {};
+  SummaryWord summary = {};
   std::optional<AnySettings> settings = {};  // of a mechanism of the table
 
   bool needs_focus() const {
-    return kind == "local" || kind == "soft" || kind == "hard" || kind == "focus";
+    return kind == "local" || kind == "soft" || kind == "hard" || kind == "summary" ||
+           kind == "focus";
   }
-  /// soft or hard with everything said, or local; dense for anything else.
+  /// soft, hard or summary with everything said, or local; dense for anything else.
   AttentionMode mode() const;
 };
 

@@ -32,33 +32,63 @@ std::vector<Window> windows_of(Index tokens, const EvalSettings& options) {
   }
 }
 
-/// Sum of -log p over the scored tokens of windows of equal length.
-Score score_windows(const Decoder& decoder, const EvalText& text, std::span<const Window> windows) {
-  const Index length = windows[0].end - windows[0].begin;
-  const auto batch = static_cast<Index>(windows.size());
-  std::vector<std::int32_t> ids;
-  for (const Window& window : windows)
-    ids.insert(ids.end(), text.ids.begin() + window.begin, text.ids.begin() + window.end);
-  const Tensor hidden = decoder.hidden_states(ids, batch).value();
-  // Only the scored rows go through the output head.
-  std::vector<Index> rows;
+/// Some windows of equal length and what is scored in them.
+struct WindowBatch {
+  std::vector<std::int32_t> ids;  // [batch, length]
+  Index batch = 0;
+  std::vector<Index> rows;  // those that predict what is scored
   std::vector<std::int32_t> targets;
-  for (Index w = 0; w < batch; ++w) {
+};
+
+WindowBatch batch_of(const EvalText& text, std::span<const Window> windows) {
+  WindowBatch all{.ids = {}, .batch = static_cast<Index>(windows.size()), .rows = {}, .targets = {}};
+  const Index length = windows[0].end - windows[0].begin;
+  for (const Window& window : windows)
+    all.ids.insert(all.ids.end(), text.ids.begin() + window.begin, text.ids.begin() + window.end);
+  for (Index w = 0; w < all.batch; ++w) {
     // The first token of a window has nothing before it to be predicted from.
     const Index first = std::max<Index>(1, length - windows[static_cast<std::size_t>(w)].scored);
     for (Index t = first; t < length; ++t) {
-      rows.push_back(w * length + t - 1);
-      targets.push_back(ids[static_cast<std::size_t>(w * length + t)]);
+      all.rows.push_back(w * length + t - 1);
+      all.targets.push_back(all.ids[static_cast<std::size_t>(w * length + t)]);
     }
   }
-  if (rows.empty()) return {};
+  return all;
+}
+
+/// The last norm's output of the scored rows: only they go through the output head.
+Tensor scored_rows(const Decoder& decoder, const WindowBatch& windows) {
+  const Tensor hidden = decoder.hidden_states(windows.ids, windows.batch).value();
   const Index width = hidden.cols();
-  Tensor scored({static_cast<Index>(rows.size()), width});
-  for (std::size_t r = 0; r < rows.size(); ++r)
-    std::copy_n(hidden.data() + rows[r] * width, width,
+  Tensor scored({static_cast<Index>(windows.rows.size()), width});
+  for (std::size_t r = 0; r < windows.rows.size(); ++r)
+    std::copy_n(hidden.data() + windows.rows[r] * width, width,
                 scored.data() + static_cast<Index>(r) * width);
-  Score score{.tokens = static_cast<std::int64_t>(rows.size())};
-  for (const double nats : decoder.cross_entropy_rows(scored, targets)) score.nats += nats;
+  return scored;
+}
+
+/// The scored tokens of windows of equal length; where `dense` is given, against the same decoder
+/// with dense attention.
+Score score_windows(const Decoder& decoder, const EvalText& text, std::span<const Window> windows,
+                    Decoder* dense) {
+  const WindowBatch batch = batch_of(text, windows);
+  if (batch.rows.empty()) return {};
+  const Tensor hidden = scored_rows(decoder, batch);
+  Score score{.tokens = static_cast<std::int64_t>(batch.rows.size())};
+  const std::vector<double> nats = decoder.cross_entropy_rows(hidden, batch.targets);
+  for (const double of_token : nats) score.nats += of_token;
+  if (dense == nullptr) return score;
+  const ComposedMechanism as_it_is(*dense, AttentionMechanism{});
+  const Tensor reference = scored_rows(*dense, batch);
+  const std::vector<double> of_dense = decoder.cross_entropy_rows(reference, batch.targets);
+  score.has_dense = true;
+  for (std::size_t i = 0; i < nats.size(); ++i) {
+    const double difference = nats[i] - of_dense[i];
+    score.difference += difference;
+    score.difference_squares += difference * difference;
+  }
+  for (const double divergence : decoder.kl_divergence_rows(hidden, reference))
+    score.kl += divergence;
   return score;
 }
 
@@ -92,7 +122,17 @@ double Score::bits_per_byte() const {
   return nats / std::numbers::ln2 / static_cast<double>(bytes);
 }
 
+double Score::difference_error() const {
+  const auto n = static_cast<double>(tokens);
+  const double mean = difference / n;
+  return std::sqrt(std::max(0.0, difference_squares / n - mean * mean) / n);
+}
+
 Score& Score::operator+=(const Score& other) {
+  has_dense = has_dense || other.has_dense;
+  kl += other.kl;
+  difference += other.difference;
+  difference_squares += other.difference_squares;
   nats += other.nats;
   tokens += other.tokens;
   bytes += other.bytes;
@@ -144,7 +184,7 @@ GroupSummary summarise(const AttentionCounts& counts) {
   return summary;
 }
 
-Score evaluate(const Decoder& decoder, const EvalText& text, const EvalSettings& options,
+Score evaluate(Decoder& decoder, const EvalText& text, const EvalSettings& options,
                const ShareDone& progress) {
   check(options.context >= 2 && options.stride >= 1 && options.stride <= options.context,
         "evaluate: a context of {} and a stride of {} are no windows", options.context,
@@ -160,7 +200,8 @@ Score evaluate(const Decoder& decoder, const EvalText& text, const EvalSettings&
     const auto length = [&](std::size_t i) { return windows[i].end - windows[i].begin; };
     while (last < windows.size() && last - first < per_batch && length(last) == length(first))
       ++last;
-    score += score_windows(decoder, text, std::span(windows).subspan(first, last - first));
+    score += score_windows(decoder, text, std::span(windows).subspan(first, last - first),
+                           options.against_dense ? &decoder : nullptr);
     first = last;
     if (progress) progress(static_cast<double>(first) / static_cast<double>(windows.size()));
   }
@@ -171,7 +212,7 @@ EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
                  std::span<const EvalText> texts, const EvalSettings& settings,
                  const ShareDone& progress) {
   ActiveAttention active(model, attention);
-  const Decoder& decoder = *model.decoder;
+  Decoder& decoder = *model.decoder;
   EvalRow row{
       .kind = active.mechanism() ? "rival" : attention.kind,
       .name = active.name(),
@@ -205,12 +246,22 @@ std::string format_rows(std::span<const EvalRow> rows) {
   std::string table = fmt::format("{:<25} {:<22} {:<8} {:>10} {:>9} {:>9} {:>8} {:>8} {:>8}\n",
                                   "attention", "routing", "compute", "perplexity", "bits/byte",
                                   "tokens", "tok/s", "pairs", "largest");
+  const bool against_dense =
+      std::ranges::any_of(rows, [](const EvalRow& row) { return row.score.has_dense; });
+  if (against_dense) {
+    table.pop_back();
+    table += fmt::format(" {:>9} {:>19}\n", "KL", "nats against dense");
+  }
   for (const EvalRow& row : rows) {
     table +=
         fmt::format("{:<25} {:<22} {:<8} {:>10.4f} {:>9.5f} {:>9} {:>8.0f} {:>7.1f}% {:>8}\n",
                     row.name, row.routing, name_of(row.compute), row.score.perplexity(),
                     row.score.bits_per_byte(), row.score.tokens, row.rate(), 100 * row.groups.pairs,
                     row.has_groups ? fmt::format("{:.1f}%", 100 * row.groups.dominance) : "-");
+    if (!row.score.has_dense) continue;
+    table.pop_back();
+    table += fmt::format(" {:>9.5f} {:>+10.5f} +-{:.5f}\n", row.score.mean_kl(),
+                         row.score.mean_difference(), row.score.difference_error());
   }
   return table;
 }
@@ -230,12 +281,17 @@ nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows, bool with_spe
         {"nats_per_token", row.score.nats / static_cast<double>(row.score.tokens)},
         {"tokens_scored", row.score.tokens},
         {"pairs_attended", row.groups.pairs}};
+    if (row.score.has_dense)
+      json["against_dense"] = {{"kl", row.score.mean_kl()},
+                               {"difference", row.score.mean_difference()},
+                               {"difference_error", row.score.difference_error()}};
     if (with_speed) json["tokens_per_second"] = row.rate();
     if (row.mode.kind == AttentionMode::Kind::hard) json["top_k"] = row.mode.top_k;
     if (row.kind == "hard") json["gate"] = value_text(row.mode.hard_gate);
     for (const auto& [key, value] : row.settings) json["settings"][key] = value;
     if (row.has_groups) {
-      json["routing"] = enum_names(row.mode.balance)[static_cast<std::size_t>(row.mode.balance)];
+      json["routing"] =
+          row.routing == "keys" ? row.routing : std::string(value_text(row.mode.balance));
       json["pairs_distant"] = row.groups.distant;
       json["largest_group"] = row.groups.dominance;
       json["largest_group_worst_layer"] = row.groups.max_dominance;

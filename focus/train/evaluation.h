@@ -20,6 +20,7 @@ struct EvalSettings {
   std::vector<std::string> attentions = {};
   std::string separator = {};
   Index context = 0, stride = 0, max_documents = 0, max_tokens = 0;
+  bool against_dense = false;
 
   template <class F>
   void visit(F&& f) {
@@ -27,7 +28,8 @@ struct EvalSettings {
       "the rows, in this order: dense; local (Focus's local window alone); soft; hard:2 (a token "
       "keeps its 2 best groups); focus (soft and hard of every k); trained (what the model was "
       "trained with); or another mechanism: window:128, performer:256, routing_transformer:8, "
-      "sparq:32, magicpig:8. More settings as :KEY=VALUE, such as hard:2:gate=drop, "
+      "sparq:32, magicpig:8; summary:2 (Focus: 2 groups exactly, each other as one column). More "
+      "settings as :KEY=VALUE, such as hard:2:gate=drop, summary:1:local_window=20, "
       "soft:balance=sequence, sparq:32:rank=16");
     f("separator", separator,
       "what stands between the documents of a file, such as <|endoftext|>: each is then scored "
@@ -38,6 +40,9 @@ struct EvalSettings {
     f("max_documents", max_documents, "only the first documents; 0: all", {0, 1e9});
     f("max_tokens", max_tokens,
       "only the first tokens of each document, what is put before it included; 0: all", {0, 1e12});
+    f("against_dense", against_dense,
+      "beside each row what dense attention predicts of the same tokens: KL(dense || row), and the "
+      "mean difference in nats with its standard error over tokens");
   }
 
   /// The same with context and stride said. Throws std::invalid_argument where they do not fit the
@@ -61,7 +66,15 @@ struct Score {
   double nats = 0;  // sum of -log p over the scored tokens
   std::int64_t tokens = 0;
   std::int64_t bytes = 0;
+  // Against dense attention on the same tokens, where asked for: sums over the scored tokens of
+  // KL(dense || this), of the difference of -log p and of its square.
+  bool has_dense = false;
+  double kl = 0, difference = 0, difference_squares = 0;
 
+  /// Means, and the standard error of the mean difference, in nats per token.
+  double mean_kl() const { return kl / static_cast<double>(tokens); }
+  double mean_difference() const { return difference / static_cast<double>(tokens); }
+  double difference_error() const;
   double perplexity() const;
   double bits_per_byte() const;
   Score& operator+=(const Score& other);
@@ -82,8 +95,9 @@ using ShareDone = std::function<void(double)>;
 
 /// Perplexity by the strided recipe of transformers' documentation: windows of `context` tokens
 /// every `stride`; the first scores all its tokens but the first, each later one its last `stride`
-/// (the last one what is left). With the attention that the decoder has.
-Score evaluate(const Decoder& decoder, const EvalText& text, const EvalSettings& settings,
+/// (the last one what is left). With the attention that the decoder has; against_dense runs it with
+/// its own, too.
+Score evaluate(Decoder& decoder, const EvalText& text, const EvalSettings& settings,
                const ShareDone& progress = {});
 
 /// One row of a table: an attention, a routing, what the weights are in, and what came out.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/check.h"
+#include "focus/train/fit.h"
 
 namespace focus {
 namespace {
@@ -62,6 +63,10 @@ NamedParameters Session::trainable() {
 StepReport Session::step() {
   if (config_.phase_at(steps_).first != phase_.first) enter_phase(steps_);
   const auto& adapters = model_.adapters;
+  if (FocusModel* const focus = model_.focus();
+      focus != nullptr && focus->groups_keys() && focus->config().fit_step == steps_)
+    fit_focus(*model_.decoder, *focus, data_.train, focus->config().fit_tokens,
+              static_cast<std::uint64_t>(config_.seed));
   for (const auto& adapter : adapters) adapter->begin_step(place_of(steps_));
   StepReport report;
   double loss_of_text = 0;

@@ -38,7 +38,7 @@ class SummaryGolden : public testing::TestWithParam<std::string> {
     summary_.zones = {.window = static_cast<Index>(number("window")),
                       .block = static_cast<Index>(number("block")),
                       .sinks = static_cast<Index>(number("sinks"))};
-    summary_.tau = number("tau");
+    tau_ = number("tau");
     summary_.own_group = own_;
     groups_ = static_cast<Index>(number("groups"));
   }
@@ -62,7 +62,7 @@ class SummaryGolden : public testing::TestWithParam<std::string> {
   }
   Variable run(const Inputs& in, Index top_groups, bool through_keys, SummaryReport& report) {
     summary_.top_groups = top_groups;
-    return summary_attention(in.q, in.k, in.v, classes_of(scores(in, through_keys)), in.beta,
+    return summary_attention(in.q, in.k, in.v, classes_of(scores(in, through_keys), tau_), in.beta,
                              options_, summary_, &report);
   }
 
@@ -124,6 +124,7 @@ class SummaryGolden : public testing::TestWithParam<std::string> {
   AttentionOptions options_;
   SummaryOptions summary_;
   Index groups_ = 0;
+  double tau_ = 1;
   bool own_ = false;
 };
 
@@ -133,7 +134,7 @@ TEST_P(SummaryGolden, ClassesAgree) {
   const Index batch = z.dim(0), seq_len = z.dim(1), heads = z.dim(2);
   const auto expected = file_->numbers("z");  // [batch, heads, seq_len, groups]
   expect_close("z", swap_heads(z.value()), expected);
-  const KeyClasses classes = classes_of(z);
+  const KeyClasses classes = classes_of(z, tau_);
   const auto ids = file_->ids("classes");
   for (Index b = 0; b < batch; ++b)
     for (Index h = 0; h < heads; ++h)

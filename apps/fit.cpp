@@ -1,0 +1,114 @@
+#include "focus/train/fit.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "apps/command.h"
+#include "apps/terminal/progress.h"
+#include "autograd/check.h"
+#include "autograd/clock.h"
+#include "data/text/tokenize.h"
+
+namespace focus {
+namespace {
+
+/// A line a layer: how even the groups are, over its key heads.
+void print_groups(LoadedModel& model, const Batches& batches) {
+  FocusModel& focus = *model.focus();
+  const NoGrad guard;
+  focus.start_counting();
+  const Index windows = std::min<Index>(8, batches.num_windows());
+  for (Index i = 0; i < windows; ++i)
+    model.decoder->hidden_states(batches.windows(i * batches.num_windows() / windows, 1).ids, 1);
+  focus.stop_counting();
+  fmt::print("{:<6} {:>10} {:>10} {:>10}   {}\n", "layer", "smallest", "median", "largest",
+             "groups of keys, share of a head's keys");
+  const AttentionCounts counts = focus.counts();
+  for (std::size_t i = 0; i < counts.layers.size(); ++i) {
+    std::vector<std::int64_t> sizes = counts.layers[i].sizes;
+    std::ranges::sort(sizes);
+    const auto share = [&](std::int64_t size) {
+      return 100 * static_cast<double>(size) / static_cast<double>(counts.layers[i].tokens);
+    };
+    fmt::print("{:<6} {:>9.2f}% {:>9.2f}% {:>9.2f}%\n", i, share(sizes.front()),
+               share(sizes[sizes.size() / 2]), share(sizes.back()));
+  }
+}
+
+Batches windows_of(const std::vector<std::string>& paths, const LoadedModel& model,
+                   const std::string& separator, Index context) {
+  const std::vector<std::filesystem::path> files(paths.begin(), paths.end());
+  const TokenFile tokens = tokenize_cached(
+      files, model.require_tokenizer(),
+      {.document_separator = separator, .prepend_id = model.document_start(), .cache_dir = {}});
+  return Batches(TokenView(tokens),
+                 {.batch = 1,
+                  .context = context,
+                  .shuffle = false,
+                  .vocab_size = static_cast<std::int32_t>(model.decoder->config().vocab_size)});
+}
+
+}  // namespace
+
+int run_fit(Arguments arguments) {
+  ModelOptions options;
+  FitSettings settings;
+  std::vector<std::string> paths, texts;
+  std::string out, separator, json;
+  bool overwrite = false;
+  CLI::App app(
+      "Groups the keys of every head of a frozen model by k-means, without any training, and writes "
+      "what focus eval, generate and the others take with --adapter: attention in which a group "
+      "that a query does not read becomes one column.",
+      "focus fit");
+  options.add_to(app);
+  app.add_option("--text", paths, "text files (.txt, .xz) or folders to fit on; not those to test")
+      ->required();
+  app.add_option("--separator", separator, "what stands between the documents of a file");
+  app.add_option("--out", out, "the adapter to write (.h5)")->required();
+  add_settings(app, recipe_fields(settings));
+  app.add_option("--eval", texts,
+                 "other texts: prints their perplexity and the KL divergence to dense attention");
+  app.add_flag("--overwrite", overwrite, "replace an existing adapter");
+  app.add_option("--json", json, "write the figures to this file too");
+  parse_arguments(app, arguments);
+  refuse_existing(out, overwrite);
+
+  LoadedModel model = options.load();
+  EvalSettings eval{.separator = separator, .context = settings.context, .against_dense = true};
+  eval = eval.for_model(model);
+  settings.context = eval.context;
+  model.take_off_attention();
+  const double start = now();
+  Batches batches = windows_of(paths, model, separator, settings.context);
+  Rng rng(static_cast<std::uint64_t>(settings.seed));
+  auto made = std::make_unique<FocusModel>(settings.to_focus(),
+                                           FocusShape::of(model.decoder->config()), rng);
+  FocusModel& focus = *made;
+  model.put_on(std::move(made));
+  Progress progress({.label = "fit", .total_steps = 1000, .line_every = 1 << 30});
+  fit_focus(*model.decoder, focus, batches, settings.tokens,
+            static_cast<std::uint64_t>(settings.seed), [&](Index done, Index all) {
+              progress.update(1000 * done / all, NAN, 0);
+            });
+  const double seconds = now() - start;
+  StoreWriter store(out, "adapter");
+  focus.write(store, model.fingerprint);
+  store.commit();
+  fmt::print("{}: {} groups for each of {} key heads in {} layers, fitted on {} tokens in {:.1f} s\n",
+             out, settings.num_groups, focus.shape().kv_heads, focus.shape().num_layers,
+             focus.key_groups().front().updates, seconds);
+  print_groups(model, batches);
+  std::vector<EvalRow> rows;
+  if (!texts.empty()) {
+    const std::vector<EvalText> read = read_texts(model, texts, eval);
+    for (const AttentionSpec& spec : resolve_words({"dense", "summary"}, model,
+                                                   UnsaidBalance::trained, "--eval"))
+      rows.push_back(evaluate(model, spec, read, eval));
+    fmt::print("\n{}", format_rows(rows));
+  }
+  write_json(json, {{"model", options.base}, {"adapter", out}, {"rows", rows_to_json(rows)}});
+  return 0;
+}
+
+}  // namespace focus

@@ -1,0 +1,152 @@
+#include "focus/summary/key_groups.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "autograd/check.h"
+#include "autograd/gemm/gemm.h"
+#include "autograd/parallel.h"
+
+namespace focus {
+namespace {
+
+constexpr int kRounds = 12;
+constexpr double kConfidence = 0.85;  // mean of the largest soft class
+constexpr Index kChunk = 1024;        // keys that are gone through at a time
+
+/// The keys of one head, [tokens, head_dim] `stride` apart, and its centroids.
+struct HeadKeys {
+  const Real* data;
+  Index stride, tokens, dim;
+  const Real* key(Index t) const { return data + t * stride; }
+};
+
+/// scores [count, groups] = k . C - |C|^2 / 2
+void nearness(const HeadKeys& keys, Index first, Index count, const Real* centroids, Index groups,
+              Real* scores) {
+  for (Index c = 0; c < groups; ++c) {
+    double squares = 0;
+    for (Index d = 0; d < keys.dim; ++d) {
+      const auto x = static_cast<double>(centroids[c * keys.dim + d]);
+      squares += x * x;
+    }
+    for (Index t = 0; t < count; ++t) scores[t * groups + c] = static_cast<Real>(-squares / 2);
+  }
+  serial::gemm_nt(count, groups, keys.dim, keys.key(first), keys.stride, centroids, keys.dim,
+                  scores, groups, Into::add);
+}
+
+void copy_key(const HeadKeys& keys, Index t, Real* centroid) {
+  std::copy_n(keys.key(t), keys.dim, centroid);
+}
+
+/// `count` different keys, in the order in which they are drawn.
+std::vector<Index> draw_keys(Index tokens, Index count, Rng& rng) {
+  std::vector<Index> drawn;
+  while (static_cast<Index>(drawn.size()) < count) {
+    const auto t = static_cast<Index>(rng.below(static_cast<std::uint64_t>(tokens)));
+    if (std::ranges::find(drawn, t) == drawn.end()) drawn.push_back(t);
+  }
+  return drawn;
+}
+
+void k_means(const HeadKeys& keys, Index groups, Rng rng, Real* centroids) {
+  Index next = 0;
+  for (const Index t : draw_keys(keys.tokens, groups, rng))
+    copy_key(keys, t, centroids + next++ * keys.dim);
+  std::vector<Real> scores(static_cast<std::size_t>(kChunk * groups));
+  std::vector<double> sums(static_cast<std::size_t>(groups * keys.dim));
+  std::vector<Index> sizes(static_cast<std::size_t>(groups));
+  for (int round = 0; round < kRounds; ++round) {
+    std::ranges::fill(sums, 0.0);
+    std::ranges::fill(sizes, 0);
+    for (Index first = 0; first < keys.tokens; first += kChunk) {
+      const Index count = std::min(kChunk, keys.tokens - first);
+      nearness(keys, first, count, centroids, groups, scores.data());
+      for (Index t = 0; t < count; ++t) {
+        const Real* row = scores.data() + t * groups;
+        const Index c = std::max_element(row, row + groups) - row;
+        ++sizes[static_cast<std::size_t>(c)];
+        const Real* key = keys.key(first + t);
+        double* sum = sums.data() + c * keys.dim;
+        for (Index d = 0; d < keys.dim; ++d) sum[d] += static_cast<double>(key[d]);
+      }
+    }
+    for (Index c = 0; c < groups; ++c) {
+      const Index size = sizes[static_cast<std::size_t>(c)];
+      Real* centroid = centroids + c * keys.dim;
+      if (size == 0) {
+        copy_key(keys, draw_keys(keys.tokens, 1, rng).front(), centroid);
+        continue;
+      }
+      for (Index d = 0; d < keys.dim; ++d)
+        centroid[d] = static_cast<Real>(sums[static_cast<std::size_t>(c * keys.dim + d)] /
+                                        static_cast<double>(size));
+    }
+  }
+}
+
+/// Mean over keys of the largest of softmax(z / tau).
+double confidence(const std::vector<Real>& z, Index groups, double tau) {
+  double total = 0;
+  const Index rows = static_cast<Index>(z.size()) / groups;
+  for (Index row = 0; row < rows; ++row) {
+    const Real* of_key = z.data() + row * groups;
+    const Real most = *std::max_element(of_key, of_key + groups);
+    double sum = 0;
+    for (Index c = 0; c < groups; ++c)
+      sum += std::exp(static_cast<double>(of_key[c] - most) / tau);
+    total += 1 / sum;
+  }
+  return total / static_cast<double>(rows);
+}
+
+/// By bisection on a logarithmic scale; a sample of the keys is enough.
+double fitted_temperature(const Tensor& keys, const Tensor& centroids) {
+  const Index tokens = std::min<Index>(keys.dim(0), kChunk), kv_heads = keys.dim(1);
+  const Index groups = centroids.dim(1), dim = keys.dim(2);
+  std::vector<Real> z(static_cast<std::size_t>(kv_heads * tokens * groups));
+  for (Index head = 0; head < kv_heads; ++head)
+    nearness({keys.data() + head * dim, kv_heads * dim, tokens, dim}, 0, tokens,
+             centroids.data() + head * groups * dim, groups,
+             z.data() + head * tokens * groups);
+  double low = 1e-6, high = 1e6;
+  for (int i = 0; i < 60; ++i) {
+    const double middle = std::sqrt(low * high);
+    (confidence(z, groups, middle) > kConfidence ? low : high) = middle;
+  }
+  return std::sqrt(low * high);
+}
+
+}  // namespace
+
+KeyGroups make_key_groups(Index num_groups, Index kv_heads, Index head_dim, Rng& rng) {
+  KeyGroups groups;
+  Tensor centroids({kv_heads, num_groups, head_dim});
+  for (Real& x : centroids.span()) x = static_cast<Real>(rng.normal());
+  groups.centroids = Variable(centroids);
+  groups.bias = Variable(Tensor::zeros({kv_heads, num_groups}));
+  groups.beta = Variable(Tensor::zeros({kv_heads, num_groups}));
+  groups.temperature = Tensor::full({1}, 1);
+  return groups;
+}
+
+void fit_key_groups(KeyGroups& groups, const Tensor& keys, std::uint64_t seed) {
+  Tensor& centroids = groups.centroids.mutable_value();
+  const Index kv_heads = centroids.dim(0), count = centroids.dim(1), dim = centroids.dim(2);
+  check(keys.rank() == 3 && keys.dim(1) == kv_heads && keys.dim(2) == dim,
+        "fit: keys {} do not fit centroids {}", keys.shape(), centroids.shape());
+  check(keys.dim(0) >= count, "fit: {} tokens for {} groups; give at least as many", keys.dim(0),
+        count);
+  parallel_chunks(kv_heads, 1, [&](Index head, Index) {
+    k_means({keys.data() + head * dim, kv_heads * dim, keys.dim(0), dim}, count,
+            Rng(seed + static_cast<std::uint64_t>(head)), centroids.data() + head * count * dim);
+  });
+  std::ranges::fill(groups.bias.mutable_value().span(), Real(0));
+  std::ranges::fill(groups.beta.mutable_value().span(), Real(0));
+  groups.temperature.data()[0] = static_cast<Real>(fitted_temperature(keys, centroids));
+  groups.updates = keys.dim(0);
+}
+
+}  // namespace focus
