@@ -80,18 +80,26 @@ Table speedup_table(const std::vector<AttentionSpeed>& rows) {
   return table;
 }
 
-Table phase_table(const std::vector<AttentionSpeed>& rows, bool backward) {
+Table phase_table(const std::vector<AttentionSpeed>& rows, const AttentionSpeedOptions& options) {
+  const bool backward = options.backward, summary = options.summary.has_value();
+  const std::vector<const char*> phases =
+      summary ? std::vector{"classes", "sums", "near", "columns", "sort", "chosen groups", "merge"}
+              : std::vector{"sort", "local band", "grouped attention", "merge"};
   Table table{.caption = "Phases of Focus's fastest run, ms, and memory beside the inputs",
-              .header = {"tokens", "routing", "sort", "local band", "grouped attention", "merge"}};
+              .header = {"tokens"}};
+  if (!summary) table.header.push_back("routing");
+  append(table.header, {phases.begin(), phases.end()});
   if (backward) table.header.push_back("backward");
   append(table.header, {"full, memory", "Focus, memory"});
   for (const AttentionSpeed& row : rows) {
-    Cells cells = {fmt::format("{}", row.length),
-                   row.routing.seconds.empty() ? "-" : milliseconds(row.routing.fastest())};
-    for (const char* phase : {"sort", "local band", "grouped attention", "merge"})
+    Cells cells = {fmt::format("{}", row.length)};
+    if (!summary)
+      cells.push_back(row.routing.seconds.empty() ? "-" : milliseconds(row.routing.fastest()));
+    for (const char* phase : phases)
       cells.push_back(milliseconds(phase_seconds(row.focus, phase)));
     if (backward)
-      cells.push_back(milliseconds(phase_seconds(row.focus, "sparse_attention backward")));
+      cells.push_back(milliseconds(phase_seconds(
+          row.focus, summary ? "summary_attention backward" : "sparse_attention backward")));
     append(cells, {row.dense ? memory_text(row.dense->peak_bytes) : "-",
                    memory_text(row.focus.peak_bytes)});
     table.rows.push_back(std::move(cells));
@@ -147,7 +155,19 @@ Json row_json(const AttentionSpeed& row) {
           {"peak_resident_bytes", peak_resident_bytes()}};
 }
 
+/// "k=1, w=128", or what summary attention reads.
+std::string attention_text(const AttentionSpeedOptions& o) {
+  if (!o.summary) return fmt::format("k={}, w={}", o.top_k, o.local_window);
+  return AttentionMode{.kind = AttentionMode::Kind::summary, .summary = *o.summary}.name();
+}
+
 std::string setting_text(const AttentionSpeedOptions& o) {
+  if (o.summary)
+    return fmt::format("{} head{} of {}{}, K={}, {}; {}; groups of random keys by k-means", o.heads,
+                       o.heads == 1 ? "" : "s", o.head_dim,
+                       o.kv_heads == o.heads ? "" : fmt::format(" ({} for k and v)", o.kv_heads),
+                       o.num_groups, attention_text(o),
+                       o.backward ? "forward and backward" : "forward");
   return fmt::format(
       "{} head{} of {}{}, K={}, k={}, w={}, affinity {}, {}; {}", o.heads, o.heads == 1 ? "" : "s",
       o.head_dim, o.kv_heads == o.heads ? "" : fmt::format(" ({} for k and v)", o.kv_heads),
@@ -168,6 +188,15 @@ void write_page(const std::string& path, const std::string& setting, const LineC
   write_file_durably(path, std::string_view(report.html()));
 }
 
+/// What is not said is as a FocusConfig has it, the window as --local-window.
+SummaryOptions summary_options(const AttentionSpec& spec, const AttentionSpeedOptions& options) {
+  FocusConfig config;
+  config.routing = RoutingSpace::keys;
+  config.num_groups = options.num_groups;
+  config.local_window = options.local_window;
+  return resolve_summary(spec, config).mode().summary;
+}
+
 /// What --attention lists: hard attention, and soft beside it.
 void read_attentions(const std::vector<std::string>& words, AttentionSpeedOptions& options) {
   for (const std::string& word : words) {
@@ -177,8 +206,11 @@ void read_attentions(const std::vector<std::string>& words, AttentionSpeedOption
     } else if (spec.kind == "hard") {
       options.top_k = spec.top_k;
       options.hard_gate = spec.gate.value_or(HardGate::drop);
+    } else if (spec.kind == "summary") {
+      options.summary = summary_options(spec, options);
     } else {
-      fail("--attention {}: dense is always timed, and beside it hard:K, and soft", word);
+      fail("--attention {}: dense is always timed, and beside it hard:K or summary:M, and soft",
+           word);
     }
   }
 }
@@ -191,7 +223,7 @@ int run_speed(Arguments arguments) {
   int threads = 0;
   AttentionSpeedOptions options;
   CLI::App app(
-      "Full causal attention against hard Focus attention on random q, k and v of one sequence, "
+      "Full causal attention against hard or summary Focus attention on random q, k and v of one sequence, "
       "in turns. Focus's time includes the sort into classes and the local window; the groups are "
       "found before, and the time of that stands beside it. GFLOP/s count 4 head_dim operations "
       "for each attended pair and head, 2.5 times that for backward. The ideal speed-up is that of "
@@ -202,7 +234,7 @@ int run_speed(Arguments arguments) {
   std::vector<std::string> attentions = {"hard:1"};
   add_attention_option(app, attentions,
                        "what is timed against dense: hard:2 (default hard:1), hard:2:gate=keep; "
-                       "with soft beside it: hard:1,soft");
+                       "with soft beside it: hard:1,soft; or groups of keys: summary:2");
   std::vector<RecipeField> fields = recipe_fields(options);
   std::erase_if(fields, [](const RecipeField& field) {
     return field.key == "top_k" || field.key == "hard_gate" || field.key == "soft";
@@ -238,15 +270,16 @@ int run_speed(Arguments arguments) {
 
   const std::string setting = setting_text(options);
   const Table times = time_table(rows, options.soft), speedups = speedup_table(rows);
-  const Table phases = phase_table(rows, options.backward);
+  const Table phases = phase_table(rows, options);
   const LineChart chart =
-      speedup_chart(rows, fmt::format("Speed-up over full attention, K={}, k={}, w={}",
-                                      options.num_groups, options.top_k, options.local_window));
+      speedup_chart(rows, fmt::format("Speed-up over full attention, K={}, {}", options.num_groups,
+                                      attention_text(options)));
   const std::string memory = memory_text(peak_resident_bytes()) + " resident at most";
   fmt::print("{}\n{}\n\n{}\n{}\n{}\n{}\n", this_machine().line(), setting, plain_text(times),
              plain_text(speedups), plain_text(phases), memory);
   Json figures = {{"machine", machine_json()}};
   figures.update(settings_json(recipe_fields(options)));
+  figures["attention"] = attention_text(options);
   figures["rows"] = json_rows;
   write_json(json, figures);
   if (!svg.empty()) write_file_durably(svg, std::string_view(svg_file(chart)));

@@ -88,6 +88,9 @@ struct AttentionOptions {
 Variable attention(const Variable& q, const Variable& k, const Variable& v,
                    const AttentionOptions& options);
 
+/// sum (x - reference)^2 / sum reference^2, the reference a constant shaped like x -> [1]
+Variable relative_squared_error(const Variable& x, const Tensor& reference);
+
 /// Mean of -log softmax(x Wᵀ)[target] over the rows whose target is >= 0: output head and loss in
 /// one, computed in chunks of rows so that the [rows, vocab] matrix never exists in full, in
 /// forward or in backward. With a softcap c the logits are c tanh(x Wᵀ / c); 0: none.

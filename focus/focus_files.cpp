@@ -23,7 +23,8 @@ constexpr std::uintmax_t kMostConfigBytes = 1 << 20;
 /// Names of a layer's tensors.
 std::span<const char* const> tensors_of(const FocusConfig& config) {
   static constexpr std::array<const char*, 3> kTokens = {"projection", "centroids", "potentials"};
-  static constexpr std::array<const char*, 4> kKeys = {"centroids", "bias", "beta", "temperature"};
+  static constexpr std::array<const char*, 5> kKeys = {"centroids", "bias", "beta", "temperature",
+                                                       "spread"};
   if (config.routing == RoutingSpace::keys) return kKeys;
   return kTokens;
 }
@@ -33,7 +34,7 @@ std::string layer_path(Index layer) { return fmt::format("/focus/layer_{:03}", l
 Shape shape_of(const SavedFocus& saved, std::string_view name) {
   const Index groups = saved.config.num_groups, routing_dim = saved.config.routing_dim;
   if (saved.config.routing == RoutingSpace::keys) {
-    if (name == "temperature") return {1};
+    if (name == "temperature" || name == "spread") return {1};
     if (name == "centroids") return {saved.shape.kv_heads, groups, saved.shape.head_dim};
     return {saved.shape.kv_heads, groups};
   }
@@ -48,6 +49,7 @@ Tensor& tensor_of(FocusModel& focus, Index layer, std::string_view name) {
   if (focus.groups_keys()) {
     KeyGroups& groups = focus.key_groups().at(i);
     if (name == "temperature") return groups.temperature;
+    if (name == "spread") return groups.spread;
     if (name == "centroids") return groups.centroids.mutable_value();
     return (name == "bias" ? groups.bias : groups.beta).mutable_value();
   }

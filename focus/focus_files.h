@@ -26,7 +26,7 @@ struct SavedFocus {
   FocusShape shape;
   std::vector<std::int64_t> updates;  // of the carried potentials, one a layer
   /// "projection", "centroids" or "potentials" of a layer, of groups of keys "centroids", "bias",
-  /// "beta" or "temperature"; another shape is refused before memory is taken for it.
+  /// "beta", "temperature" or "spread"; another shape is refused before memory is taken for it.
   std::function<Tensor(Index layer, const std::string& name, const Shape& shape)> tensor;
   /// What training trains.
   Index num_parameters() const;
@@ -65,7 +65,7 @@ void write_focus(StoreWriter& store, FocusModel& focus, const std::string& base_
 /// With routing keys focus_config.json has num_key_value_heads and head_dim too, and the tensors are
 ///                            layers.{i}.centroids [num_key_value_heads, num_groups, head_dim],
 ///                            layers.{i}.bias and .beta [num_key_value_heads, num_groups],
-///                            layers.{i}.temperature [1]
+///                            layers.{i}.temperature and .spread [1]
 /// Each appears whole or not at all; a folder that must do so is the caller's work.
 void write_focus_folder(const std::filesystem::path& folder, FocusModel& focus,
                         const std::string& base_fingerprint);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
+#include <string>
 #include <utility>
 
 #include "autograd/check.h"
@@ -117,11 +119,21 @@ void FocusModel::compose(Decoder& decoder) {
   check(decoder.layers().size() == last_.size(), "focus: {} layers for a decoder of {}",
         last_.size(), decoder.layers().size());
   composed_.reset();  // or it would be put back when the new one goes
+  decoder_ = &decoder;
   composed_.emplace(decoder, [this](const MechanismInputs& in) { return attend(in); });
 }
 
 void FocusModel::for_each_own(const std::function<void(const std::string&, Variable&)>& f) {
   for_each_parameter(*this, f, "focus");
+}
+
+double FocusModel::lr_factor(const std::string& name) const {
+  // "focus.layers.3.centroids"
+  if (!groups_keys()) return 1;
+  if (name.ends_with(".beta")) return 0.5;
+  if (!name.ends_with(".centroids")) return 1;
+  const auto layer = static_cast<std::size_t>(std::stol(name.substr(std::strlen("focus.layers."))));
+  return 2 * static_cast<double>(key_groups_.at(layer).spread[0]);
 }
 
 void FocusModel::begin_step(const StepPlace& place) {
@@ -164,17 +176,27 @@ Variable FocusModel::attend(const MechanismInputs& in) {
   GateOptions options = mode.kind == AttentionMode::Kind::hard
                             ? hard_gate_options(config_, mode, routing)
                             : GateOptions::from(config_);
-  last_[layer] = routing;
-  last_[layer].assignments = Variable(routing.assignments.value());
-  if (!keeps_vectors(config_)) last_[layer].vectors.reset();
-  if (grad_enabled()) auxiliary_[layer] = auxiliary_loss(routing, config_);
+  remember(layer, routing);
   if (gather_statistics) gather(in, routing, options);
   if (mode.kind == AttentionMode::Kind::hard)
     return sparse_attention(in.q, in.k, in.v, routing.assignments, in.options, options);
   return gated_attention(in.q, in.k, in.v, routing.assignments, in.options, options);
 }
 
-KeyClasses FocusModel::classes_of_layer(const MechanismInputs& in) {
+/// Keeps what follows the forward pass.
+void FocusModel::remember(std::size_t layer, const Routing& routing) {
+  last_[layer] = routing;
+  last_[layer].assignments = Variable(routing.assignments.value());
+  if (!keeps_vectors(config_)) last_[layer].vectors.reset();
+  if (grad_enabled()) auxiliary_[layer] = auxiliary_loss(routing, config_);
+}
+
+Variable FocusModel::beta_of_layer(Index layer, Index kv_heads) const {
+  if (groups_keys()) return key_groups_[static_cast<std::size_t>(layer)].beta;
+  return Variable(Tensor::zeros({kv_heads, Index{config_.num_groups}}));
+}
+
+KeyClasses FocusModel::classes_of_layer(const MechanismInputs& in, Balance balance) {
   const auto layer = static_cast<std::size_t>(in.layer);
   if (groups_keys()) {
     const KeyGroups& groups = key_groups_[layer];
@@ -185,11 +207,8 @@ KeyClasses FocusModel::classes_of_layer(const MechanismInputs& in) {
                         static_cast<double>(groups.temperature[0]));
     return nearest_classes(keys.value(), groups.centroids.value(), groups.bias.value());
   }
-  const Routing routing = route(in.h, layers_[layer], config_, mode.balance);
-  last_[layer] = routing;
-  last_[layer].assignments = Variable(routing.assignments.value());
-  if (!keeps_vectors(config_)) last_[layer].vectors.reset();
-  if (grad_enabled()) auxiliary_[layer] = auxiliary_loss(routing, config_);
+  const Routing routing = route(in.h, layers_[layer], config_, balance);
+  remember(layer, routing);
   KeyClasses classes{.groups = config_.num_groups, .heads = 1, .classes = {}};
   for (const std::uint64_t set : membership(routing, 1))
     classes.classes.push_back(static_cast<std::uint8_t>(std::countr_zero(set)));
@@ -199,18 +218,29 @@ KeyClasses FocusModel::classes_of_layer(const MechanismInputs& in) {
   return classes;
 }
 
+Variable FocusModel::layer_error(const MechanismInputs& in, const Variable& out,
+                                 const Variable& dense) const {
+  const Weight& projection =
+      decoder_->layers()[static_cast<std::size_t>(in.layer)].self_attn.o_proj.weight;
+  const Shape rows = {in.q.dim(0), in.q.dim(1), in.q.dim(2) * in.q.dim(3)};
+  return relative_squared_error(linear(reshape(out, rows), projection, {}),
+                                linear(reshape(dense, rows), projection, {}).value());
+}
+
 Variable FocusModel::attend_summary(const MechanismInputs& in, const SummaryOptions& options) {
   const auto layer = static_cast<std::size_t>(in.layer);
-  const KeyClasses classes = classes_of_layer(in);
-  const Variable beta =
-      groups_keys() ? key_groups_[layer].beta
-                    : Variable(Tensor::zeros({in.k.dim(2), Index{config_.num_groups}}));
+  const KeyClasses classes = classes_of_layer(in, mode.balance);
+  const Variable beta = beta_of_layer(in.layer, in.k.dim(2));
   SummaryReport report;
   const Variable out = summary_attention(in.q, in.k, in.v, classes, beta, in.options, options,
                                          gather_statistics ? &report : nullptr);
   if (gather_statistics) gather_summary(in, classes, report, options.zones.window);
   last_classes_[layer] = {classes.groups, classes.heads, classes.classes, {}};
-  return out;
+  if (config_.objective != Objective::layers || !grad_enabled()) return out;
+  // The next layer goes on from the dense output: no layer's error reaches another's parameters.
+  const Variable dense = attention(in.q, in.k, in.v, in.options);
+  auxiliary_[layer] = layer_error(in, out, dense);
+  return dense;
 }
 
 void FocusModel::gather_summary(const MechanismInputs& in, const KeyClasses& classes,

@@ -66,6 +66,8 @@ class FocusModel : public Adapter {
   void compose(Decoder& decoder) override;
   void take_off() override { composed_.reset(); }
   void for_each_own(const std::function<void(const std::string&, Variable&)>& f) override;
+  /// Centroids of keys learn in proportion to their spread, and columns' beta at half the rate.
+  double lr_factor(const std::string& name) const override;
   /// Centroids that follow their tokens collect no gradient.
   void set_trainable(bool wanted) override;
 
@@ -98,6 +100,11 @@ class FocusModel : public Adapter {
   /// What each layer's last forward pass routed, without its graph; empty before one.
   const std::vector<Routing>& last_routings() const { return last_; }
 
+  /// The groups that summary attention has in a layer, with potentials of `balance` where tokens are
+  /// grouped; and what is added to their columns [kv_heads, num_groups].
+  KeyClasses classes_of_layer(const MechanismInputs& in, Balance balance);
+  Variable beta_of_layer(Index layer, Index kv_heads) const;
+
   /// While true, forward passes add to `statistics`.
   bool gather_statistics = false;
   std::vector<GroupStatistics> statistics;  // one a layer
@@ -113,7 +120,9 @@ class FocusModel : public Adapter {
  private:
   Variable attend(const MechanismInputs& in);
   Variable attend_summary(const MechanismInputs& in, const SummaryOptions& options);
-  KeyClasses classes_of_layer(const MechanismInputs& in);
+  void remember(std::size_t layer, const Routing& routing);
+  /// The layer's squared error of attention outputs after o_proj, relative to the dense ones'.
+  Variable layer_error(const MechanismInputs& in, const Variable& out, const Variable& dense) const;
   void gather_summary(const MechanismInputs& in, const KeyClasses& classes,
                       const SummaryReport& report, Index local_window);
   void gather(const MechanismInputs& in, const Routing& routing, const GateOptions& options);
@@ -127,6 +136,7 @@ class FocusModel : public Adapter {
   std::vector<Variable> auxiliary_;  // of each layer, with its graph, until it is taken
   std::vector<GroupStatistics> step_groups_;
   std::optional<ComposedMechanism> composed_;
+  Decoder* decoder_ = nullptr;  // that it is composed onto
 };
 
 /// Makes every parameter collect a gradient, or none; centroids that follow their tokens do not.

@@ -80,14 +80,16 @@ void AdamW::step(double lr, double gradient_scale) {
       .beta2 = static_cast<Real>(config_.beta2),
       .one_minus_beta2 = static_cast<Real>(1 - config_.beta2),
       .keep = 1,
-      .step_size = static_cast<Real>(lr / (1 - std::pow(config_.beta1, t))),
+      .step_size = 0,
       .root_correction = static_cast<Real>(std::sqrt(1 - std::pow(config_.beta2, t))),
       .eps = static_cast<Real>(config_.eps)};
   for (std::size_t n = 0; n < parameters_.size(); ++n) {
     Variable& p = parameters_[n].variable;
     if (!p.grad().defined()) continue;
     const bool decays = p.shape().rank() > 1 || config_.decay_1d;
-    factors.keep = static_cast<Real>(decays ? 1 - lr * config_.weight_decay : 1.0);
+    const double own_lr = lr * parameters_[n].lr_factor;
+    factors.keep = static_cast<Real>(decays ? 1 - own_lr * config_.weight_decay : 1.0);
+    factors.step_size = static_cast<Real>(own_lr / (1 - std::pow(config_.beta1, t)));
     Real* value = p.mutable_value().data();
     Real* m = moments_[n].m.data();
     Real* v = moments_[n].v.data();

@@ -44,6 +44,7 @@ double learning_rate(const OptimConfig& config, std::int64_t step, std::int64_t 
 struct NamedParameter {
   std::string name;
   Variable variable;
+  double lr_factor = 1;  // of the run's learning rate
 };
 using NamedParameters = std::vector<NamedParameter>;
 

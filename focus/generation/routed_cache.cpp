@@ -6,11 +6,14 @@
 namespace focus {
 
 RoutedCache::RoutedCache(Decoder& decoder, FocusModel* focus, const AttentionMode& mode)
-    : focus_(focus), mode_(mode), layers_(decoder.layers().size()) {
+    : focus_(focus),
+      mode_(mode),
+      layers_(decoder.layers().size()),
+      summary_layers_(decoder.layers().size()) {
   check(mode.kind != AttentionMode::Kind::soft,
-        "cache: soft attention reads every key; generation is dense or hard");
-  if (mode.kind == AttentionMode::Kind::hard) {
-    check(focus != nullptr, "cache: hard attention needs a Focus adapter");
+        "cache: soft attention reads every key; generation is dense, hard or summary");
+  if (mode.kind != AttentionMode::Kind::dense) {
+    check(focus != nullptr, "cache: hard and summary attention need a Focus adapter");
     check(mode.balance != Balance::sequence,
           "cache: with sequence balance a token's groups depend on later tokens; generation needs "
           "carried");
@@ -18,11 +21,15 @@ RoutedCache::RoutedCache(Decoder& decoder, FocusModel* focus, const AttentionMod
   composed_.emplace(decoder, [this](const MechanismInputs& in) { return attend(in); });
 }
 
-Index RoutedCache::size() const { return layers_[0] ? layers_[0]->size() : 0; }
+Index RoutedCache::size() const {
+  if (summary_layers_[0]) return summary_layers_[0]->size();
+  return layers_[0] ? layers_[0]->size() : 0;
+}
 
 std::size_t RoutedCache::bytes() const {
   std::size_t bytes = 0;
   for (const auto& layer : layers_) bytes += layer ? layer->bytes() : 0;
+  for (const auto& layer : summary_layers_) bytes += layer ? layer->bytes() : 0;
   return bytes;
 }
 
@@ -30,21 +37,40 @@ double RoutedCache::share_read() const {
   return keys_held_ == 0 ? 1 : static_cast<double>(keys_read_) / static_cast<double>(keys_held_);
 }
 
+template <class Cache, class Append, class Attend>
+Tensor RoutedCache::go_through(const MechanismInputs& in, Cache& cache, Append&& append,
+                               Attend&& attend) {
+  const Index seq_len = in.q.dim(1), width = in.q.dim(2) * in.q.dim(3);
+  const bool goes_on = in.first_position > 0;
+  Tensor out = goes_on ? Tensor(in.q.shape()) : Tensor();
+  for (Index t = 0; t < seq_len; ++t) {
+    append(cache, t);
+    if (!goes_on) continue;
+    attend(cache, in.q.value().data() + t * width, out.data() + t * width);
+    keys_read_ += cache.keys_read();
+    keys_held_ += cache.size();
+  }
+  return out;
+}
+
 Variable RoutedCache::attend(const MechanismInputs& in) {
   check(in.h.dim(0) == 1, "cache: {} sequences, one is held", in.h.dim(0));
   check(!grad_enabled(), "cache: it has no gradient; put a NoGrad around the pass");
-  std::optional<LayerCache>& cache = layers_[static_cast<std::size_t>(in.layer)];
-  check(in.first_position == 0 || (cache && cache->size() == in.first_position),
-        "cache: a token at position {}, but it holds {} tokens", in.first_position,
-        cache ? cache->size() : 0);
-  const Index seq_len = in.q.dim(1), heads = in.q.dim(2), kv_heads = in.k.dim(2);
-  const Index head_dim = in.q.dim(3);
+  const auto layer = static_cast<std::size_t>(in.layer);
+  const bool summary = mode_.kind == AttentionMode::Kind::summary;
+  const Index held = summary ? (summary_layers_[layer] ? summary_layers_[layer]->size() : 0)
+                             : (layers_[layer] ? layers_[layer]->size() : 0);
+  check(in.first_position == 0 || held == in.first_position,
+        "cache: a token at position {}, but it holds {} tokens", in.first_position, held);
+  if (summary) return attend_summary(in);
+  std::optional<LayerCache>& cache = layers_[layer];
+  const Index heads = in.q.dim(2), kv_heads = in.k.dim(2), head_dim = in.q.dim(3);
   // Dense: all tokens are of one class.
   GateOptions gate{.local_window = 0, .gated = false, .membership = {}};
   Tensor g;
   if (mode_.kind == AttentionMode::Kind::hard) {
-    const Routing routing = route(in.h, focus_->layers()[static_cast<std::size_t>(in.layer)],
-                                  focus_->config(), mode_.balance);
+    const Routing routing =
+        route(in.h, focus_->layers()[layer], focus_->config(), mode_.balance);
     gate = hard_gate_options(focus_->config(), mode_, routing);
     g = routing.assignments.value();
   }
@@ -55,20 +81,39 @@ Variable RoutedCache::attend(const MechanismInputs& in) {
     cache.emplace(LayerCache::Sizes{heads, kv_heads, head_dim, groups}, in.options,
                   std::move(without_sets));
   }
-  Tensor out = in.first_position == 0 ? Tensor() : Tensor(in.q.shape());
-  for (Index t = 0; t < seq_len; ++t) {
-    cache->append(in.k.value().data() + t * kv_heads * head_dim,
+  const Tensor out = go_through(
+      in, *cache,
+      [&](LayerCache& to, Index t) {
+        to.append(in.k.value().data() + t * kv_heads * head_dim,
                   in.v.value().data() + t * kv_heads * head_dim,
                   g.defined() ? g.data() + t * groups : nullptr,
                   g.defined() ? gate.membership[static_cast<std::size_t>(t)] : std::uint64_t{1});
-    if (in.first_position == 0) continue;
-    cache->attend(in.q.value().data() + t * heads * head_dim, out.data() + t * heads * head_dim);
-    keys_read_ += cache->keys_read();
-    keys_held_ += cache->size();
-  }
+      },
+      [](LayerCache& from, const Real* q, Real* to) { from.attend(q, to); });
   if (in.first_position > 0) return out;
   return g.defined() ? sparse_attention(in.q, in.k, in.v, g, in.options, gate)
                      : attention(in.q, in.k, in.v, in.options);
+}
+
+Variable RoutedCache::attend_summary(const MechanismInputs& in) {
+  const Index heads = in.q.dim(2), kv_heads = in.k.dim(2), head_dim = in.q.dim(3);
+  const KeyClasses classes = focus_->classes_of_layer(in, mode_.balance);
+  const Variable beta = focus_->beta_of_layer(in.layer, kv_heads);
+  std::optional<SummaryCache>& cache = summary_layers_[static_cast<std::size_t>(in.layer)];
+  if (in.first_position == 0)
+    cache.emplace(SummaryCache::Sizes{heads, kv_heads, head_dim, classes.groups}, in.options,
+                  mode_.summary);
+  const auto of_token = static_cast<std::size_t>(classes.heads);
+  const Tensor out = go_through(
+      in, *cache,
+      [&](SummaryCache& to, Index t) {
+        to.append(in.k.value().data() + t * kv_heads * head_dim,
+                  in.v.value().data() + t * kv_heads * head_dim,
+                  std::span(classes.classes).subspan(static_cast<std::size_t>(t) * of_token, of_token));
+      },
+      [&](SummaryCache& from, const Real* q, Real* to) { from.attend(q, beta.value(), to); });
+  if (in.first_position > 0) return out;
+  return summary_attention(in.q, in.k, in.v, classes, beta, in.options, mode_.summary);
 }
 
 }  // namespace focus

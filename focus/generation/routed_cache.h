@@ -5,6 +5,7 @@
 
 #include "focus/attention/layer_cache.h"
 #include "focus/focus_model.h"
+#include "focus/summary/summary_cache.h"
 
 namespace focus {
 
@@ -14,7 +15,7 @@ namespace focus {
 /// Afterwards the layers have the mechanisms that they had. One sequence, no gradients.
 class RoutedCache {
  public:
-  /// `mode` is dense (`focus` unused, may be null) or hard. Soft attention reads every key and has
+  /// `mode` is dense (`focus` unused, may be null), hard or summary. Soft attention reads every key and has
   /// no routed form; balance `sequence` needs tokens that are not there yet: both are refused. The
   /// decoder and the model must outlive the cache.
   RoutedCache(Decoder& decoder, FocusModel* focus, const AttentionMode& mode);
@@ -30,10 +31,16 @@ class RoutedCache {
 
  private:
   Variable attend(const MechanismInputs& in);
+  Variable attend_summary(const MechanismInputs& in);
+  /// Lets the tokens of a pass enter a layer's cache one by one, with append(cache, token). Passes
+  /// that go on from what it holds return what each token attends to, by attend(cache, token, out).
+  template <class Cache, class Append, class Attend>
+  Tensor go_through(const MechanismInputs& in, Cache& cache, Append&& append, Attend&& attend);
 
   FocusModel* const focus_;
   const AttentionMode mode_;
-  std::vector<std::optional<LayerCache>> layers_;
+  std::vector<std::optional<LayerCache>> layers_;             // of dense and hard attention
+  std::vector<std::optional<SummaryCache>> summary_layers_;  // of that with summary columns
   std::int64_t keys_read_ = 0, keys_held_ = 0;
   std::optional<ComposedMechanism> composed_;
 };

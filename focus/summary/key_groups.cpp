@@ -119,6 +119,16 @@ double fitted_temperature(const Tensor& keys, const Tensor& centroids) {
   return std::sqrt(low * high);
 }
 
+double standard_deviation(const Tensor& x) {
+  double sum = 0, squares = 0;
+  for (const Real value : x.span()) {
+    sum += static_cast<double>(value);
+    squares += static_cast<double>(value) * static_cast<double>(value);
+  }
+  const auto n = static_cast<double>(x.size());
+  return std::sqrt(std::max(0.0, squares / n - sum / n * (sum / n)));
+}
+
 }  // namespace
 
 KeyGroups make_key_groups(Index num_groups, Index kv_heads, Index head_dim, Rng& rng) {
@@ -129,6 +139,7 @@ KeyGroups make_key_groups(Index num_groups, Index kv_heads, Index head_dim, Rng&
   groups.bias = Variable(Tensor::zeros({kv_heads, num_groups}));
   groups.beta = Variable(Tensor::zeros({kv_heads, num_groups}));
   groups.temperature = Tensor::full({1}, 1);
+  groups.spread = Tensor::full({1}, 1);
   return groups;
 }
 
@@ -146,6 +157,7 @@ void fit_key_groups(KeyGroups& groups, const Tensor& keys, std::uint64_t seed) {
   std::ranges::fill(groups.bias.mutable_value().span(), Real(0));
   std::ranges::fill(groups.beta.mutable_value().span(), Real(0));
   groups.temperature.data()[0] = static_cast<Real>(fitted_temperature(keys, centroids));
+  groups.spread.data()[0] = static_cast<Real>(standard_deviation(centroids));
   groups.updates = keys.dim(0);
 }
 

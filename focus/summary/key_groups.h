@@ -13,6 +13,7 @@ struct KeyGroups {
   Variable bias;             // b [kv_heads, num_groups]: added to a class's score
   Variable beta;             // [kv_heads, num_groups]: added to a column's score
   Tensor temperature;        // tau [1] of the soft classes that the backward pass goes through
+  Tensor spread;             // [1]: standard deviation of the centroids as they were fitted
   std::int64_t updates = 0;  // keys of a head that the centroids were fitted on; 0: random
   void visit(auto&& f) {
     f("centroids", centroids);
@@ -21,7 +22,7 @@ struct KeyGroups {
   }
 };
 
-/// C ~ normal(0, 1), b and beta 0, tau 1.
+/// C ~ normal(0, 1), b and beta 0, tau and spread 1.
 KeyGroups make_key_groups(Index num_groups, Index kv_heads, Index head_dim, Rng& rng);
 
 /// Fits the centroids by k-means of keys as attention sees them (after their norm, bias and rotary

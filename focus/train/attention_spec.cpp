@@ -92,22 +92,6 @@ bool same(const AttentionSpec& a, const AttentionSpec& b) {
          a.summary == b.summary && !a.settings && !b.settings;
 }
 
-/// What is not said of summary attention is as the adapter has it.
-AttentionSpec resolve_summary(const AttentionSpec& spec, const FocusConfig& config) {
-  SummaryWord word = spec.summary;
-  const auto fill = [](auto& said, const auto& unsaid) {
-    if (!said) said = unsaid;
-  };
-  // A number of groups to read says how they are chosen, too.
-  fill(word.choice, word.read_groups ? GroupChoice::mass : config.choice);
-  fill(word.read_groups, std::min(config.read_groups, config.num_groups));
-  fill(word.rest, config.rest);
-  fill(word.local_window, config.local_window);
-  fill(word.block, config.block);
-  fill(word.sinks, config.sinks);
-  return {.kind = "summary", .balance = spec.balance.value_or(config.balance), .summary = word};
-}
-
 /// A word of Focus, as what it lists.
 std::vector<AttentionSpec> resolve_focus(const AttentionSpec& spec, const FocusConfig& config,
                                          UnsaidBalance unsaid) {
@@ -129,6 +113,21 @@ std::vector<AttentionSpec> resolve_focus(const AttentionSpec& spec, const FocusC
 }
 
 }  // namespace
+
+AttentionSpec resolve_summary(const AttentionSpec& spec, const FocusConfig& config) {
+  SummaryWord word = spec.summary;
+  const auto fill = [](auto& said, const auto& unsaid) {
+    if (!said) said = unsaid;
+  };
+  // A number of groups to read says how they are chosen, too.
+  fill(word.choice, word.read_groups ? GroupChoice::mass : config.choice);
+  fill(word.read_groups, std::min(config.read_groups, config.num_groups));
+  fill(word.rest, config.rest);
+  fill(word.local_window, config.local_window);
+  fill(word.block, config.block);
+  fill(word.sinks, config.sinks);
+  return {.kind = "summary", .balance = spec.balance.value_or(config.balance), .summary = word};
+}
 
 AttentionMode AttentionSpec::mode() const {
   if (kind == "summary") {

@@ -69,6 +69,8 @@ std::vector<AttentionSpec> resolve_attentions(const std::vector<AttentionSpec>& 
 std::vector<AttentionSpec> resolve_words(const std::vector<std::string>& words,
                                          const LoadedModel& model, UnsaidBalance unsaid,
                                          const std::string& where);
+/// summary with what is not said as the adapter's settings have it.
+AttentionSpec resolve_summary(const AttentionSpec& spec, const FocusConfig& config);
 /// The one attention that a word names for this model; `focus` is its soft form.
 AttentionSpec resolve_attention(const AttentionSpec& spec, const LoadedModel& model,
                                 const std::string& where);

@@ -8,6 +8,7 @@
 #include "autograd/clock.h"
 #include "focus/attention/sparse_attention.h"
 #include "focus/routing/routing.h"
+#include "focus/summary/key_groups.h"
 
 namespace focus {
 namespace {
@@ -36,6 +37,22 @@ double largest_group_share(std::span<const std::uint64_t> sets, int groups) {
     largest = std::max<std::int64_t>(
         largest, std::ranges::count_if(sets, [k](std::uint64_t set) { return set >> k & 1; }));
   return static_cast<double>(largest) / static_cast<double>(sets.size());
+}
+
+/// Groups of random keys, fitted as those of a model are.
+KeyGroups fitted_groups(const Tensor& k, int num_groups, Rng& rng) {
+  constexpr Index kMostKeys = 16384;
+  KeyGroups groups = make_key_groups(num_groups, k.dim(2), k.dim(3), rng);
+  const Index tokens = std::min(kMostKeys, k.dim(1));
+  fit_key_groups(groups,
+                 Tensor::from({tokens, k.dim(2), k.dim(3)},
+                              k.span().first(static_cast<std::size_t>(tokens * k.dim(2) * k.dim(3)))),
+                 1);
+  return groups;
+}
+
+AttentionOptions scaled_options(const AttentionSpeedOptions& o) {
+  return {.scale = static_cast<Real>(1 / std::sqrt(static_cast<double>(o.head_dim)))};
 }
 
 template <class F>
@@ -106,6 +123,21 @@ AttentionSpeed measure_attention(const AttentionSpeedOptions& options, Index len
   config.routing_dim = o.routing_dim;
   const FocusLayer layer = make_focus_layer(config, o.hidden_size, rng);
 
+  std::optional<KeyGroups> key_groups;
+  SummaryReport summary;
+  if (o.summary && length >= o.num_groups)
+    key_groups = fitted_groups(k.value(), o.num_groups, rng);
+  else
+    check(!o.summary, "attention speed: {} tokens for {} groups; give at least as many", length,
+          o.num_groups);
+  const auto attend_summary = [&] {
+    const KeyClasses classes =
+        nearest_classes(k.value(), key_groups->centroids.value(), key_groups->bias.value());
+    profile_mark("classes");
+    return summary_attention(q, k, v, classes, key_groups->beta, scaled_options(o), *o.summary,
+                             &summary);
+  };
+
   std::vector<std::uint64_t> sets;
   Variable g;
   const auto find_groups = [&] {
@@ -119,13 +151,13 @@ AttentionSpeed measure_attention(const AttentionSpeedOptions& options, Index len
     g = Variable(even_assignments(sets, o.num_groups, o.top_k));
   }
 
-  const AttentionOptions scaled{
-      .scale = static_cast<Real>(1 / std::sqrt(static_cast<double>(o.head_dim)))};
+  const AttentionOptions scaled = scaled_options(o);
   const auto attend = [&](auto&& op) {
     const Variable out = op();
     if (!o.backward) return;
     backward(out);
-    for (Variable x : {q, k, v, g}) x.zero_grad();
+    for (Variable x : {q, k, v, g})
+      if (x.defined()) x.zero_grad();
   };
   GateOptions soft_gate = GateOptions::from(config);
   soft_gate.local_window = o.local_window;
@@ -144,6 +176,10 @@ AttentionSpeed measure_attention(const AttentionSpeedOptions& options, Index len
     if (dense_too)
       timed(*speed.dense, "full attention",
             [&] { attend([&] { return attention(q, k, v, scaled); }); });
+    if (o.summary) {
+      timed(speed.focus, "Focus", [&] { attend(attend_summary); });
+      continue;
+    }
     if (o.assignment == SpeedAssignment::routing) timed(speed.routing, "routing", find_groups);
     g.set_requires_grad(o.backward);
     timed(speed.focus, "Focus", [&] {
@@ -157,6 +193,11 @@ AttentionSpeed measure_attention(const AttentionSpeedOptions& options, Index len
     if (speed.soft)
       timed(*speed.soft, "soft attention",
             [&] { attend([&] { return gated_attention(q, k, v, g, scaled, soft_gate); }); });
+  }
+  if (o.summary) {
+    speed.pairs = count_pairs({}, length, o.summary->zones.window, 0);
+    speed.pairs.attended = (summary.pairs.at(0) + o.heads / 2) / o.heads;
+    return speed;
   }
   speed.pairs = count_pairs(sets, length, o.local_window, 0);
   speed.largest_group = largest_group_share(sets, o.num_groups);

@@ -10,6 +10,7 @@
 #include "autograd/profile.h"
 #include "focus/attention/gated_attention.h"
 #include "focus/attention/pair_counts.h"
+#include "focus/summary/summary_attention.h"
 
 // How fast attention alone is: full causal attention against Focus's, on random q, k and v of one
 // sequence.
@@ -32,6 +33,8 @@ struct AttentionSpeedOptions {
   Index dense_up_to = 0;
   int repeats = 3;
   std::int64_t seed = 1;
+  /// Timed in the place of hard attention: groups of keys, those that are not read as columns.
+  std::optional<SummaryOptions> summary = {};
 
   template <class F>
   void visit(F&& f) {

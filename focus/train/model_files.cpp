@@ -203,10 +203,9 @@ void load_adapter(const std::filesystem::path& path, LoadedModel& model) {
   }
   if (!folder) {
     const StoreReader store(path);
-    if (store.has("/lora")) {
+    if (store.has("/lora"))
       model.put_on(read_lora(store, *model.decoder, model.fingerprint, model.where));
-      return;
-    }
+    if (store.has("/lora") && !store.has("/focus")) return;
   }
   auto focus = read_focus(open_focus(path), model.fingerprint, model.where);
   if (model.focus() != nullptr) model.take_off_attention();  // one Focus in the place of another

@@ -151,10 +151,18 @@ void RunConfig::validate_step() const {
         method == Method::lora ? ", or set lora.dropout" : "");
   optim.validate();
   if (has_focus()) focus.validate();
+  const bool summary = has_focus() && focus.training == Training::summary;
+  check(!summary || model.dropout == 0,
+        "model.dropout is {}, but summary attention (focus.training) has none: leave it 0",
+        model.dropout);
+  check(!summary || focus.objective == Objective::lm || !trains_base(),
+        "focus.objective kl and layers compare with a frozen base: use retrofit, or objective lm");
   if (method == Method::lora) {
-    check(
-        attention.name == "dense",
-        "attention focus is not supported together with lora: leave attention dense, or retrofit");
+    check(attention.name == "dense" ||
+              (attention.name == "focus" && focus.training == Training::summary &&
+               focus.objective == Objective::lm),
+          "attention focus goes with lora only as focus.training summary with focus.objective lm: "
+          "set these, leave attention dense, or use retrofit");
     lora.validate();
   }
   if (const auto other = mechanism()) {

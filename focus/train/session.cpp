@@ -14,6 +14,13 @@ std::uint64_t dropout_key(const RunConfig& config, std::int64_t step, int part) 
   return rng.next() + static_cast<std::uint64_t>(step * config.data.accumulate + part);
 }
 
+/// What the model computes with dense attention, a constant.
+Tensor dense_hidden_states(Decoder& decoder, const Batch& batch) {
+  const NoGrad guard;
+  const ComposedMechanism dense(decoder, AttentionMechanism{});
+  return decoder.hidden_states(batch.ids, batch.batch).value();
+}
+
 }  // namespace
 
 void check_positions(const RunConfig& config, const LoadedModel& model) {
@@ -52,12 +59,35 @@ void Session::seek(std::int64_t steps) {
 
 NamedParameters Session::trainable() {
   NamedParameters parameters;
-  const auto add = [&](const std::string& name, const Weight& p) {
-    if (p.requires_grad()) parameters.push_back({name, p.variable()});
-  };
-  for_each_parameter(*model_.decoder, add, "model");
-  for (const auto& adapter : model_.adapters) adapter->for_each_own(add);
+  for_each_parameter(
+      *model_.decoder,
+      [&](const std::string& name, const Weight& p) {
+        if (p.requires_grad()) parameters.push_back({name, p.variable()});
+      },
+      "model");
+  for (const auto& adapter : model_.adapters)
+    adapter->for_each_own([&](const std::string& name, Variable& p) {
+      if (p.requires_grad()) parameters.push_back({name, p, adapter->lr_factor(name)});
+    });
   return parameters;
+}
+
+Variable Session::loss_of(const Batch& batch) {
+  Decoder& decoder = *model_.decoder;
+  FocusModel* const focus = model_.focus();
+  const bool placed = focus != nullptr && focus->mode.kind == AttentionMode::Kind::summary;
+  switch (placed ? focus->config().objective : Objective::lm) {
+    case Objective::lm:
+      break;
+    case Objective::kl: {
+      const Tensor reference = dense_hidden_states(decoder, batch);
+      return decoder.kl_divergence(decoder.hidden_states(batch.ids, batch.batch), reference);
+    }
+    case Objective::layers:
+      decoder.hidden_states(batch.ids, batch.batch);
+      return focus->take_auxiliary_loss();
+  }
+  return decoder.loss(batch.ids, batch.batch);
 }
 
 StepReport Session::step() {
@@ -74,7 +104,7 @@ StepReport Session::step() {
   report.result = training_step(*adamw_, phase_, steps_, parts, [&](int part) {
     const Batch batch = data_.train.next();
     const TrainingPass pass(*model_.decoder, dropout_key(config_, steps_, part));
-    Variable loss = model_.decoder->loss(batch.ids, batch.batch);
+    Variable loss = loss_of(batch);
     loss_of_text += static_cast<double>(loss.value()[0]) / parts;
     for (const auto& adapter : adapters)
       if (const Variable terms = adapter->after_forward(); terms.defined()) {

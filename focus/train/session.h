@@ -83,6 +83,8 @@ class Session {
 
  private:
   NamedParameters trainable();
+  /// What focus.objective says.
+  Variable loss_of(const Batch& batch);
   StepPlace place_of(std::int64_t step) const;
 
   RunConfig config_;

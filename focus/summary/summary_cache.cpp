@@ -1,0 +1,302 @@
+#include "focus/summary/summary_cache.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "autograd/check.h"
+#include "autograd/parallel.h"
+#include "autograd/simd/kernels.h"
+#include "autograd/soft_cap.h"
+
+namespace focus {
+namespace {
+
+constexpr Real kNone = -std::numeric_limits<Real>::infinity();
+/// Tokens that leave a group's sums before these are made anew: what rounding leaves is not
+/// carried on.
+constexpr Index kMostRemoved = 64;
+/// Multiply-adds that are worth waking a thread for.
+constexpr Index kTaskWork = 1 << 16;
+
+SummaryZones with_window(SummaryZones zones, Index sliding_window) {
+  zones.sliding_window = sliding_window;
+  return zones;
+}
+
+}  // namespace
+
+SummaryCache::SummaryCache(const Sizes& sizes, const AttentionOptions& options,
+                           const SummaryOptions& summary)
+    : sizes_(sizes),
+      attention_(options),
+      options_(summary),
+      zones_(with_window(summary.zones, options.sliding_window)),
+      padded_dim_(simd::padded(simd::kernels(), sizes.head_dim)),
+      heads_(static_cast<std::size_t>(sizes.kv_heads)),
+      far_end_(zones_.sinks) {
+  check(sizes.kv_heads > 0 && sizes.heads % sizes.kv_heads == 0 && sizes.head_dim > 0,
+        "cache: {} heads over {} key heads of {}", sizes.heads, sizes.kv_heads, sizes.head_dim);
+  const auto dim = static_cast<std::size_t>(sizes.head_dim);
+  for (Head& head : heads_) {
+    head.groups.resize(static_cast<std::size_t>(sizes.groups));
+    for (Group& group : head.groups) {
+      group.key.assign(dim, 0.0);
+      group.value.assign(dim, 0.0);
+    }
+  }
+}
+
+std::size_t SummaryCache::bytes() const {
+  const auto of_rows = [](const Rows& rows) {
+    return (rows.keys.capacity() + rows.values.capacity()) * sizeof(Real);
+  };
+  std::size_t bytes = 0;
+  for (const Head& head : heads_) {
+    bytes += of_rows(head.sinks) + of_rows(head.near) + head.near_classes.capacity();
+    for (const Group& group : head.groups)
+      bytes += of_rows(group.rows) + (group.key.size() + group.value.size()) * sizeof(double) +
+               group.positions.capacity() * sizeof(Index);
+  }
+  return bytes;
+}
+
+void SummaryCache::add_row(Rows& rows, const Real* k, const Real* v) const {
+  const auto put = [&](std::vector<Real>& to, const Real* from) {
+    // Grows by a quarter: a cache is mostly lists, and half of them empty would be its double.
+    const std::size_t size = to.size() + static_cast<std::size_t>(padded_dim_);
+    if (size > to.capacity()) to.reserve(size + size / 4);
+    to.insert(to.end(), from, from + sizes_.head_dim);
+    to.resize(size, Real(0));
+  };
+  put(rows.keys, k);
+  put(rows.values, v);
+  ++rows.end;
+}
+
+void SummaryCache::drop_front(Rows& rows, Index count) const {
+  rows.first += count;
+  // Moved together when most of it has left: each row is moved a bounded number of times.
+  if (rows.first < rows.count() + 64) return;
+  const auto numbers = static_cast<std::ptrdiff_t>(rows.first * padded_dim_);
+  rows.keys.erase(rows.keys.begin(), rows.keys.begin() + numbers);
+  rows.values.erase(rows.values.begin(), rows.values.begin() + numbers);
+  rows.end -= rows.first;
+  rows.first = 0;
+}
+
+void SummaryCache::append(const Real* k, const Real* v, std::span<const std::uint8_t> classes) {
+  const Index position = size_++, dim = sizes_.head_dim;
+  const Index far_end = zones_.far_end(position);
+  for (std::size_t h = 0; h < heads_.size(); ++h) {
+    Head& head = heads_[h];
+    const Real* key = k + static_cast<Index>(h) * dim;
+    const Real* value = v + static_cast<Index>(h) * dim;
+    head.last_class = classes[classes.size() == 1 ? 0 : h];
+    if (position < zones_.sinks) {
+      add_row(head.sinks, key, value);
+    } else {
+      add_row(head.near, key, value);
+      head.near_classes.push_back(head.last_class);
+    }
+    move_to_groups(head, far_end - far_end_);
+    if (zones_.sliding_window > 0) forget(head, zones_.far_begin(position));
+  }
+  far_end_ = far_end;
+}
+
+/// The first near tokens become far.
+void SummaryCache::move_to_groups(Head& head, Index count) {
+  for (Index i = 0; i < count; ++i) {
+    Group& group = head.groups[head.near_classes[static_cast<std::size_t>(i)]];
+    const Index row = (head.near.first + i) * padded_dim_;
+    const Real* key = head.near.keys.data() + row;
+    const Real* value = head.near.values.data() + row;
+    for (Index d = 0; d < sizes_.head_dim; ++d) {
+      group.key[static_cast<std::size_t>(d)] += static_cast<double>(key[d]);
+      group.value[static_cast<std::size_t>(d)] += static_cast<double>(value[d]);
+    }
+    ++group.count;
+    if (!keeps_lists()) continue;
+    add_row(group.rows, key, value);
+    if (zones_.sliding_window > 0) group.positions.push_back(far_end_ + i);
+  }
+  head.near_classes.erase(head.near_classes.begin(), head.near_classes.begin() + count);
+  drop_front(head.near, count);
+}
+
+/// With a sliding window: far tokens before that position leave.
+void SummaryCache::forget(Head& head, Index before) {
+  for (Group& group : head.groups) {
+    const Index leave =
+        std::ranges::lower_bound(group.positions, before) - group.positions.begin();
+    if (leave == 0) continue;
+    for (Index i = 0; i < leave; ++i) {
+      const Index row = (group.rows.first + i) * padded_dim_;
+      for (Index d = 0; d < sizes_.head_dim; ++d) {
+        const auto at = static_cast<std::size_t>(d);
+        group.key[at] -= static_cast<double>(group.rows.keys[static_cast<std::size_t>(row + d)]);
+        group.value[at] -=
+            static_cast<double>(group.rows.values[static_cast<std::size_t>(row + d)]);
+      }
+    }
+    group.count -= leave;
+    group.removed += leave;
+    group.positions.erase(group.positions.begin(), group.positions.begin() + leave);
+    drop_front(group.rows, leave);
+    if (group.removed >= kMostRemoved) sum_anew(group);
+  }
+}
+
+void SummaryCache::sum_anew(Group& group) const {
+  group.removed = 0;
+  std::ranges::fill(group.key, 0.0);
+  std::ranges::fill(group.value, 0.0);
+  for (Index row = group.rows.first; row < group.rows.end; ++row)
+    for (Index d = 0; d < sizes_.head_dim; ++d) {
+      const auto from = static_cast<std::size_t>(row * padded_dim_ + d);
+      group.key[static_cast<std::size_t>(d)] += static_cast<double>(group.rows.keys[from]);
+      group.value[static_cast<std::size_t>(d)] += static_cast<double>(group.rows.values[from]);
+    }
+}
+
+void SummaryCache::add_scores(const Rows& rows, const Real* q, std::vector<Real>& scores) const {
+  const auto dot = simd::kernels().dot_row;
+  for (Index row = rows.first; row < rows.end; ++row)
+    scores.push_back(
+        soft_cap(dot(q, rows.keys.data() + row * padded_dim_, sizes_.head_dim), attention_.softcap));
+}
+
+/// out [padded_dim] += weights V
+void SummaryCache::add_values(const Rows& rows, const Real* weights, Real* out) const {
+  if (rows.count() == 0) return;
+  simd::kernels().product(1, padded_dim_, rows.count(), weights, rows.count(), 1,
+                          {.data = rows.values.data() + rows.first * padded_dim_,
+                           .rows = rows.count(),
+                           .columns = padded_dim_,
+                           .stride = padded_dim_},
+                          0, out, padded_dim_, true);
+}
+
+/// Of the groups with the largest estimated mass, summed over the query heads, the first of equals;
+/// groups without tokens are left out.  scores [query heads, row]: of `near` tokens, then of all
+/// groups' columns.
+std::vector<Index> SummaryCache::choose(const Head& head, std::span<const Real> scores, Index near,
+                                        Index row) const {
+  if (options_.own_group) return {head.last_class};
+  const auto groups = static_cast<std::size_t>(sizes_.groups);
+  std::vector<double> mass(groups, 0.0);
+  for (auto from = scores.begin(); from != scores.end(); from += row) {
+    const double most = static_cast<double>(*std::max_element(from, from + row));
+    double sum = 0;
+    for (auto s = from; s != from + row; ++s) sum += std::exp(static_cast<double>(*s) - most);
+    for (std::size_t c = 0; c < groups; ++c)
+      mass[c] += std::exp(static_cast<double>(from[near + static_cast<Index>(c)]) - most) / sum;
+  }
+  std::vector<Index> order;
+  for (std::size_t c = 0; c < groups; ++c)
+    if (head.groups[c].count > 0) order.push_back(static_cast<Index>(c));
+  std::ranges::stable_sort(order, std::greater{},
+                           [&](Index c) { return mass[static_cast<std::size_t>(c)]; });
+  if (static_cast<Index>(order.size()) > options_.top_groups)
+    order.resize(static_cast<std::size_t>(options_.top_groups));
+  return order;
+}
+
+/// The query heads of one key head. Returns the keys and columns that each has read.
+Index SummaryCache::attend_head(Index kv_head, const Real* q, const Real* beta, Real* out) const {
+  const Head& head = heads_[static_cast<std::size_t>(kv_head)];
+  const Index heads = sizes_.heads / sizes_.kv_heads, dim = sizes_.head_dim;
+  const Index position = size_ - 1;
+  // The near tokens that are seen; sinks among them while there is no far zone.
+  Rows sinks = head.sinks, near = head.near;
+  sinks.first = zones_.far_end(position) == zones_.sinks
+                    ? std::min(sinks.end, zones_.near_begin(position))
+                    : std::min(sinks.end, zones_.first_sink(position));
+  near.first += std::max<Index>(0, zones_.near_begin(position) - std::max(far_end_, zones_.sinks));
+  // Means of the groups, as rows.
+  Rows means;
+  for (const Group& group : head.groups) {
+    std::vector<Real> key(static_cast<std::size_t>(dim)), value(key.size());
+    const double share = group.count > 0 ? 1 / static_cast<double>(group.count) : 0;
+    for (std::size_t d = 0; d < key.size(); ++d) {
+      key[d] = static_cast<Real>(share * group.key[d]);
+      value[d] = static_cast<Real>(share * group.value[d]);
+    }
+    add_row(means, key.data(), value.data());
+  }
+  const Index exact = sinks.count() + near.count(), row = exact + sizes_.groups;
+  std::vector<Real> scores;
+  for (Index h = 0; h < heads; ++h) {
+    add_scores(sinks, q + h * dim, scores);
+    add_scores(near, q + h * dim, scores);
+    add_scores(means, q + h * dim, scores);
+    for (Index c = 0; c < sizes_.groups; ++c) {
+      const Index n = head.groups[static_cast<std::size_t>(c)].count;
+      Real& score = scores[static_cast<std::size_t>(h * row + exact + c)];
+      score = n > 0 ? score + static_cast<Real>(std::log(static_cast<double>(n))) + beta[c] : kNone;
+    }
+  }
+  const std::vector<Index> read = options_.top_groups > 0
+                                      ? choose(head, scores, exact, row)
+                                      : std::vector<Index>{};
+  Index keys = exact;
+  for (const Group& group : head.groups)
+    keys += options_.rest == Rest::summary && group.count > 0;
+  for (const Index c : read) {
+    const Index n = head.groups[static_cast<std::size_t>(c)].count;
+    keys += n - (options_.rest == Rest::summary && n > 0);
+  }
+  std::vector<Real> weights;
+  std::vector<Real> sum(static_cast<std::size_t>(padded_dim_));
+  for (Index h = 0; h < heads; ++h) {
+    const auto of_head = scores.begin() + h * row;
+    weights.assign(of_head, of_head + row);
+    if (options_.rest == Rest::drop) std::fill(weights.begin() + exact, weights.end(), kNone);
+    for (const Index c : read) {
+      weights[static_cast<std::size_t>(exact + c)] = kNone;
+      add_scores(head.groups[static_cast<std::size_t>(c)].rows, q + h * dim, weights);
+    }
+    Real max = kNone, total = 0;
+    const Index n = static_cast<Index>(weights.size());
+    weights.resize(static_cast<std::size_t>(simd::padded(simd::kernels(), n)), kNone);
+    simd::kernels().softmax_row(weights.data(), static_cast<Index>(weights.size()), max, total);
+    std::ranges::fill(sum, Real(0));
+    const Real* weight = weights.data();
+    const auto take = [&](const Rows& rows) {
+      add_values(rows, weight, sum.data());
+      weight += rows.count();
+    };
+    take(sinks);
+    take(near);
+    take(means);
+    for (const Index c : read) take(head.groups[static_cast<std::size_t>(c)].rows);
+    for (Index d = 0; d < dim; ++d)
+      out[h * dim + d] = sum[static_cast<std::size_t>(d)] / total;
+  }
+  return keys;
+}
+
+void SummaryCache::attend(const Real* q, const Tensor& beta, Real* out) {
+  check(size_ > 0, "cache: attend() before any token");
+  const Index dim = sizes_.head_dim, heads = sizes_.heads / sizes_.kv_heads;
+  std::vector<Real> scaled(static_cast<std::size_t>(sizes_.heads * dim));
+  std::transform(q, q + sizes_.heads * dim, scaled.begin(),
+                 [&](Real x) { return x * attention_.scale; });
+  std::vector<Index> keys(heads_.size());
+  const Index work = 2 * heads * dim * (size_ - far_end_ + sizes_.groups +
+                                        options_.top_groups * size_ / sizes_.groups);
+  parallel_chunks(sizes_.kv_heads, std::max<Index>(1, kTaskWork / std::max<Index>(1, work)),
+                  [&](Index begin, Index end) {
+                    for (Index h = begin; h < end; ++h)
+                      keys[static_cast<std::size_t>(h)] =
+                          attend_head(h, scaled.data() + h * heads * dim,
+                                      beta.data() + h * sizes_.groups, out + h * heads * dim);
+                  });
+  Index sum = 0;
+  for (const Index n : keys) sum += n;
+  keys_read_ = sum / sizes_.kv_heads;
+  count_multiply_adds(static_cast<std::uint64_t>(2 * sum * heads * dim));
+}
+
+}  // namespace focus

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "autograd/ops.h"
+#include "focus/summary/summary_attention.h"
+
+namespace focus {
+
+/// The keys and values of one layer's past tokens for attention with summary columns: near tokens
+/// and sinks as they are, far ones in a list for each group, with the sums of its keys and values.
+/// A block of tokens goes from the near ones to the lists when a query's block ends. Where no list
+/// is ever read (m = 0, no sliding window) none is kept: then the cache does not grow. One sequence.
+class SummaryCache {
+ public:
+  struct Sizes {
+    Index heads = 1, kv_heads = 1, head_dim = 1, groups = 1;
+  };
+  SummaryCache(const Sizes& sizes, const AttentionOptions& options, const SummaryOptions& summary);
+
+  /// Adds the next token.  k and v [kv_heads, head_dim], classes [kv_heads] or [1]
+  void append(const Real* k, const Real* v, std::span<const std::uint8_t> classes);
+  /// What the token that was appended last attends to: the last row of summary_attention() over all
+  /// tokens so far.  beta [kv_heads, groups]; q and out [heads, head_dim]
+  void attend(const Real* q, const Tensor& beta, Real* out);
+
+  Index size() const { return size_; }
+  std::size_t bytes() const;
+  /// Keys and columns that the last attend() read, mean over heads.
+  Index keys_read() const { return keys_read_; }
+
+ private:
+  /// Keys and values of some tokens, rows of padded_dim numbers. Rows before `first` have left.
+  struct Rows {
+    std::vector<Real> keys, values;
+    Index first = 0, end = 0;
+    Index count() const { return end - first; }
+  };
+  /// One group of a key head.
+  struct Group {
+    Rows rows;                        // where lists are kept
+    std::vector<double> key, value;   // sums [head_dim]
+    Index count = 0;                  // tokens in the sums
+    Index removed = 0;                // since the sums were last made anew
+    std::vector<Index> positions;     // of the rows; with a sliding window alone
+  };
+  struct Head {
+    Rows sinks, near;
+    std::vector<std::uint8_t> near_classes;
+    std::vector<Group> groups;
+    std::uint8_t last_class = 0;
+  };
+  /// Of one attend() and key head: the rows and columns that are read, and their scores.
+  struct Scratch;
+
+  bool keeps_lists() const { return options_.top_groups > 0 || zones_.sliding_window > 0; }
+  void add_row(Rows& rows, const Real* k, const Real* v) const;
+  void drop_front(Rows& rows, Index count) const;
+  void move_to_groups(Head& head, Index count);
+  void forget(Head& head, Index before);
+  void sum_anew(Group& group) const;
+  Index attend_head(Index kv_head, const Real* q, const Real* beta, Real* out) const;
+  void add_scores(const Rows& rows, const Real* q, std::vector<Real>& scores) const;
+  void add_values(const Rows& rows, const Real* weights, Real* out) const;
+  std::vector<Index> choose(const Head& head, std::span<const Real> scores, Index near,
+                            Index row) const;
+
+  const Sizes sizes_;
+  const AttentionOptions attention_;
+  const SummaryOptions options_;
+  const SummaryZones zones_;
+  const Index padded_dim_;
+  std::vector<Head> heads_;
+  Index size_ = 0, far_end_ = 0, keys_read_ = 0;
+};
+
+}  // namespace focus
