@@ -170,6 +170,10 @@ class SummaryReference {
       seen.groups[static_cast<std::size_t>(class_of(b, i, head))].read = true;
       return;
     }
+    if (in_.summary.top_groups == groups_) {  // no choice
+      for (Group& group : seen.groups) group.read = true;
+      return;
+    }
     std::vector<double> mass = masses(b, head, i, seen);
     for (Index rank = 0; rank < in_.summary.top_groups; ++rank) {
       const auto best =
