@@ -12,7 +12,7 @@ focus_test(optim_tests BOTH
   LABELS core)
 focus_test(focus_tests BOTH
   SOURCES focus/*_test.cpp focus/attention/*_test.cpp focus/generation/*_test.cpp
-    focus/lora/*_test.cpp focus/routing/*_test.cpp
+    focus/lora/*_test.cpp focus/routing/*_test.cpp focus/summary/*_test.cpp
   NEEDS focus
   LABELS core)
 focus_test(train_tests

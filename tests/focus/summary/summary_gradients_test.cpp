@@ -1,0 +1,133 @@
+#include <gtest/gtest.h>
+
+#include "tests/support/gradcheck.h"
+#include "tests/support/summary_case.h"
+
+namespace focus {
+namespace {
+
+/// Central differences of q, k, v and beta, the classes given. The choice must be the same in every
+/// evaluation: a case where it is not has to be another one.
+void expect_summary_gradients(const SummaryCase& c) {
+  SCOPED_TRACE(c.str());
+  const SummaryInputs in = summary_inputs_of(c);
+  KeyClasses given = in.classes;
+  given.scores = {};
+  std::vector<std::uint8_t> chosen;
+  const auto evaluate = [&](const Variables& x) {
+    SummaryReport report;
+    const Variable out =
+        summary_attention(x[0], x[1], x[2], given, x[3], in.options, in.summary, &report);
+    if (chosen.empty()) chosen = report.chosen;
+    EXPECT_EQ(report.chosen, chosen) << "the choice flips at the step's size";
+    return out;
+  };
+  // Thousands of small calls: threads would cost more than they do.
+  with_threads(1, [&] { expect_gradients(evaluate, {in.q, in.k, in.v, in.beta}); });
+}
+
+TEST(SummaryGradients, AgreeWithDifferencesWithoutAChoice) {
+  for (const bool own_group : {false, true})
+    for (const Index sliding_window : {0, 17})
+      for (const double softcap : {0.0, 1.5})
+        for (const Rest rest : {Rest::summary, Rest::drop})
+          expect_summary_gradients({.seq_len = 30,
+                                    .heads = 4,
+                                    .head_dim = 3,
+                                    .groups = 4,
+                                    .top_groups = own_group ? 1 : 0,
+                                    .window = 3,
+                                    .block = 4,
+                                    .sinks = 2,
+                                    .sliding_window = sliding_window,
+                                    .softcap = softcap,
+                                    .rest = rest,
+                                    .own_group = own_group});
+}
+
+TEST(SummaryGradients, AgreeWithDifferencesWhereGroupsAreChosen) {
+  // In float the step would change the choice.
+  if (!kRealIsDouble) GTEST_SKIP() << "in the double twin only";
+  for (const Index top_groups : {1, 2})
+    for (const Index heads : {2, 4})
+      for (const Index sliding_window : {0, 17})
+        expect_summary_gradients({.seq_len = 30,
+                                  .heads = heads,
+                                  .head_dim = 3,
+                                  .groups = 4,
+                                  .top_groups = top_groups,
+                                  .window = 3,
+                                  .block = 4,
+                                  .sinks = 1,
+                                  .sliding_window = sliding_window});
+}
+
+/// f at x moved along a direction, for directional differences over texts of several runs.
+Tensor moved(const Tensor& x, const Tensor& direction, double step) {
+  Tensor there = x.clone();
+  for (Index i = 0; i < x.size(); ++i) there.data()[i] += static_cast<Real>(step) * direction[i];
+  return there;
+}
+double dot(const Tensor& a, const Tensor& b) {
+  double sum = 0;
+  for (Index i = 0; i < a.size(); ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+  return sum;
+}
+
+TEST(SummaryGradients, AgreeWithDifferencesOverSeveralRuns) {
+  if (!kRealIsDouble) GTEST_SKIP() << "in the double twin only";
+  constexpr double kStep = 1e-6;
+  for (const Index sliding_window : {0, 300}) {
+    const SummaryCase c{.batch = 2,
+                        .seq_len = 600,
+                        .heads = 4,
+                        .groups = 6,
+                        .top_groups = 0,
+                        .window = 20,
+                        .block = 16,
+                        .sinks = 3,
+                        .sliding_window = sliding_window};
+    const SummaryInputs in = summary_inputs_of(c);
+    const Tensor d_out = d_out_of(c);
+    const SummaryRun run = run_summary(in, d_out);
+    for (std::size_t n = 0; n < 4; ++n) {
+      const auto value = [&](const Tensor& direction, double step) {
+        SummaryInputs there = in;
+        Tensor* const inputs[] = {&there.q, &there.k, &there.v, &there.beta};
+        *inputs[n] = moved(*inputs[n], direction, step);
+        return dot(d_out, summary_attention(there.q, there.k, there.v, there.classes, there.beta,
+                                            there.options, there.summary)
+                              .value());
+      };
+      const Tensor direction = randn(run.tensors[n + 1].shape(), 50 + n);
+      const double analytic = dot(run.tensors[n + 1], direction);
+      const double numeric = (value(direction, kStep) - value(direction, -kStep)) / (2 * kStep);
+      EXPECT_NEAR(analytic, numeric, 1e-6 * std::max(1.0, std::abs(numeric)))
+          << "input " << n << ", sliding window " << sliding_window;
+    }
+  }
+}
+
+TEST(SummaryGradients, OfClassesThatKeyHeadsShareAreSums) {
+  // A key head's own scores, the same for both, get parts of what shared ones get.
+  SummaryCase c{.seq_len = 300, .one_for_all = true};
+  const SummaryInputs shared = summary_inputs_of(c);
+  SummaryInputs apart = shared;
+  const Tensor& z = shared.classes.scores.value();
+  Tensor twice({1, c.seq_len, 2, c.groups});
+  for (Index t = 0; t < c.seq_len; ++t)
+    for (Index h = 0; h < 2; ++h)
+      std::copy_n(z.data() + t * c.groups, c.groups, twice.data() + (t * 2 + h) * c.groups);
+  apart.classes = classes_of(leaf(twice));
+  const SummaryRun one = run_summary(shared, d_out_of(c)), two = run_summary(apart, d_out_of(c));
+  EXPECT_TRUE(same_bits(one.tensors[0], two.tensors[0]));
+  Tensor sum = Tensor::zeros(z.shape());
+  for (Index t = 0; t < c.seq_len; ++t)
+    for (Index g = 0; g < c.groups; ++g)
+      sum.data()[t * c.groups + g] =
+          two.tensors[5][(t * 2) * c.groups + g] + two.tensors[5][(t * 2 + 1) * c.groups + g];
+  EXPECT_LE(relative_difference(one.tensors[5], sum), tolerance(1e-5, 1e-12));
+}
+
+}  // namespace
+}  // namespace focus

@@ -1,0 +1,103 @@
+// What summary_attention promises beside its numbers: the same bits for any number of threads, and
+// no look ahead.
+#include "tests/support/summary_case.h"
+
+namespace focus {
+namespace {
+
+std::vector<SummaryCase> long_cases() {
+  const SummaryCase plain{.batch = 2,
+                          .seq_len = 700,
+                          .heads = 4,
+                          .head_dim = 20,
+                          .groups = 9,
+                          .top_groups = 2,
+                          .window = 33,
+                          .block = 16};
+  SummaryCase sliding = plain, drop = plain, own = plain, means = plain;
+  sliding.sliding_window = 310;
+  sliding.sinks = 4;
+  drop.rest = Rest::drop;
+  drop.heads = 2;
+  own.own_group = true;
+  own.top_groups = 1;
+  means.top_groups = 0;
+  means.softcap = 2;
+  return {plain, sliding, drop, own, means};
+}
+
+TEST(SummaryPromises, AnyNumberOfThreadsGivesTheSameBits) {
+  for (const SummaryCase& c : long_cases())
+    expect_same_bits_for_any_threads(c.str(), [&] {
+      SummaryRun run = run_summary(summary_inputs_of(c), d_out_of(c));
+      run.tensors.push_back(run.report.lse);
+      return run.tensors;
+    });
+}
+
+/// The tensor [batch, seq_len, ...] without what comes from a position on.
+Tensor cut(const Tensor& x, Index seq_len) {
+  Tensor shorter(x.shape().with(1, seq_len));
+  const Index row = x.size() / (x.dim(0) * x.dim(1));
+  for (Index b = 0; b < x.dim(0); ++b)
+    std::copy_n(x.data() + b * x.dim(1) * row, seq_len * row, shorter.data() + b * seq_len * row);
+  return shorter;
+}
+/// Other numbers, and larger ones, from a position on.
+Tensor other_end(const Tensor& x, Index from, std::uint64_t seed) {
+  Tensor other = randn(x.shape(), seed, 30);
+  const Index row = x.size() / (x.dim(0) * x.dim(1));
+  for (Index b = 0; b < x.dim(0); ++b)
+    std::copy_n(x.data() + b * x.dim(1) * row, from * row, other.data() + b * x.dim(1) * row);
+  return other;
+}
+template <class F>
+SummaryInputs changed(const SummaryInputs& in, F&& change) {
+  SummaryInputs other = in;
+  other.q = change(in.q, 91);
+  other.k = change(in.k, 92);
+  other.v = change(in.v, 93);
+  other.classes = classes_of(Variable(change(in.classes.scores.value(), 94)));
+  return other;
+}
+Tensor output_of(const SummaryInputs& in) {
+  return summary_attention(in.q, in.k, in.v, in.classes, in.beta, in.options, in.summary).value();
+}
+
+TEST(SummaryPromises, LaterTokensChangeNoBitOfEarlierOutputs) {
+  for (SummaryCase c : long_cases())
+    for (const Index block : {1, 16, 32}) {
+      c.block = block;
+      const SummaryInputs in = summary_inputs_of(c);
+      const Tensor out = output_of(in);
+      for (const Index from : {1, 70, 256, 299, 512, 631, 699}) {
+        const Tensor kept = cut(out, from);
+        const SummaryInputs other = changed(in, [&](const Tensor& x, int seed) {
+          return other_end(x, from, static_cast<std::uint64_t>(seed));
+        });
+        const Tensor other_out = output_of(other);
+        EXPECT_TRUE(same_bits(cut(other_out, from), kept))
+            << "other from " << from << " on, " << c.str();
+        EXPECT_FALSE(same_bits(other_out, out));
+        const SummaryInputs shorter =
+            changed(in, [&](const Tensor& x, int) { return cut(x, from); });
+        EXPECT_TRUE(same_bits(output_of(shorter), kept)) << "cut at " << from << ", " << c.str();
+      }
+    }
+}
+
+TEST(SummaryPromises, SequencesOfABatchDoNotMeet) {
+  for (const SummaryCase& c : long_cases()) {
+    const SummaryInputs in = summary_inputs_of(c);
+    const Tensor out = output_of(in);
+    const auto second = [&](const Tensor& x, int) {
+      Tensor part(x.shape().with(0, 1));
+      std::copy_n(x.data() + part.size(), part.size(), part.data());
+      return part;
+    };
+    EXPECT_TRUE(same_bits(output_of(changed(in, second)), second(out, 0))) << c.str();
+  }
+}
+
+}  // namespace
+}  // namespace focus
