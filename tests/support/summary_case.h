@@ -59,19 +59,19 @@ inline SummaryInputs summary_inputs_of(const SummaryCase& c) {
   in.k = randn({c.batch, c.seq_len, c.kv_heads, c.head_dim}, c.seed + 2);
   in.v = randn({c.batch, c.seq_len, c.kv_heads, c.head_dim}, c.seed + 3);
   in.beta = randn({c.kv_heads, c.groups}, c.seed + 5, 0.5);
-  in.classes = classes_of(leaf(class_scores_of(c)));
+  in.z = class_scores_of(c);
+  in.classes = classes_of(Variable(in.z), in.tau);
   in.options = {.scale = static_cast<Real>(1.3 / std::sqrt(static_cast<double>(c.head_dim))),
                 .softcap = static_cast<Real>(c.softcap),
                 .sliding_window = c.sliding_window};
   in.summary = {.zones = {.window = c.window, .block = c.block, .sinks = c.sinks},
                 .top_groups = c.top_groups,
                 .rest = c.rest,
-                .tau = 0.7,
                 .own_group = c.own_group};
   return in;
 }
 
-/// Value, then gradients of q, k, v, beta and the classes' scores.
+/// Value, then gradients of q, k, v, beta and z.
 struct SummaryRun {
   std::vector<Tensor> tensors;
   SummaryReport report;
@@ -79,14 +79,15 @@ struct SummaryRun {
 inline SummaryRun run_summary(const SummaryInputs& in, const Tensor& d_out) {
   SummaryRun run;
   const Variables x = leaves({in.q, in.k, in.v, in.beta});
+  const Variable z = leaf(in.z);
   KeyClasses classes = in.classes;
-  classes.scores = leaf(in.classes.scores.value());
+  classes.shares = classes_of(z, in.tau).shares;
   const Variable out =
       summary_attention(x[0], x[1], x[2], classes, x[3], in.options, in.summary, &run.report);
   backward(multiply(out, Variable(d_out)));
   run.tensors = {out.value()};
   for (const Variable& input : x) run.tensors.push_back(input.grad());
-  run.tensors.push_back(classes.scores.grad());
+  run.tensors.push_back(z.grad());
   return run;
 }
 inline Tensor d_out_of(const SummaryCase& c) {

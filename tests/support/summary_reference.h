@@ -15,13 +15,15 @@ namespace focus {
 
 struct SummaryInputs {
   Tensor q, k, v, beta;
+  Tensor z;  // of which the classes are the largest; undefined: they are constants
+  double tau = 0.7;
   KeyClasses classes;
   AttentionOptions options;
   SummaryOptions summary;
 };
 
 /// As the op has them: [batch, seq_len, heads, ...]. `shares` is dO of the key heads [batch,
-/// seq_len, kv_heads, groups], `dz` is like the classes' scores (empty where there are none).
+/// seq_len, kv_heads, groups], `dz` is like z (empty where there are none).
 struct SummaryResults {
   std::vector<double> out, lse, dq, dk, dv, dbeta, shares, dz;
   std::vector<std::int64_t> pairs;  // of each sequence, all query heads together
@@ -46,7 +48,7 @@ class SummaryReference {
     for (Index b = 0; b < batch_; ++b)
       for (Index head = 0; head < kv_heads_; ++head)
         for (Index i = 0; i < seq_len_; ++i) query(b, head, i);
-    if (in.classes.scores.defined()) through_classes();
+    if (in.z.defined()) through_classes();
   }
 
   SummaryResults results;
@@ -273,7 +275,7 @@ class SummaryReference {
 
   /// dz = g (dO - g . dO) / tau, g = softmax(z / tau)
   void through_classes() {
-    const Tensor& z = in_.classes.scores.value();
+    const Tensor& z = in_.z;
     const Index alike = kv_heads_ / in_.classes.heads;
     results.dz.assign(static_cast<std::size_t>(z.size()), 0.0);
     for (Index row = 0; row < z.rows(); ++row) {
@@ -281,14 +283,14 @@ class SummaryReference {
       double sum = 0, mean = 0, most = at(z, row * groups_);
       for (Index c = 0; c < groups_; ++c) most = std::max(most, at(z, row * groups_ + c));
       for (Index c = 0; c < groups_; ++c) {
-        g.push_back(std::exp((at(z, row * groups_ + c) - most) / in_.summary.tau));
+        g.push_back(std::exp((at(z, row * groups_ + c) - most) / in_.tau));
         sum += g.back();
         for (Index h = 0; h < alike; ++h)
           at(d, c) += at(results.shares, (row * alike + h) * groups_ + c);
       }
       for (Index c = 0; c < groups_; ++c) mean += (at(g, c) /= sum) * at(d, c);
       for (Index c = 0; c < groups_; ++c)
-        at(results.dz, row * groups_ + c) = at(g, c) * (at(d, c) - mean) / in_.summary.tau;
+        at(results.dz, row * groups_ + c) = at(g, c) * (at(d, c) - mean) / in_.tau;
     }
   }
 

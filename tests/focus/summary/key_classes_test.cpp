@@ -41,7 +41,7 @@ TEST(KeyClasses, AreTheNearestCentroids) {
   const KeyClasses nearest = nearest_classes(k, centroids, none);
   EXPECT_EQ(nearest.groups, 9);
   EXPECT_EQ(nearest.heads, 2);
-  EXPECT_FALSE(nearest.scores.defined());
+  EXPECT_FALSE(nearest.shares.defined());
   for (Index row = 0; row < 600; ++row) {
     Index best = 0;
     double least = std::numeric_limits<double>::infinity();
@@ -55,12 +55,12 @@ TEST(KeyClasses, AreTheNearestCentroids) {
     }
     EXPECT_EQ(nearest.classes[static_cast<std::size_t>(row)], best) << "row " << row;
   }
-  EXPECT_EQ(classes_of(class_scores(k, centroids, none)).classes, nearest.classes);
+  EXPECT_EQ(classes_of(class_scores(k, centroids, none), 1).classes, nearest.classes);
 }
 
 TEST(KeyClasses, OfEqualScoresTheFirstWins) {
   const KeyClasses classes =
-      classes_of(Variable(tensor_of({1, 3, 1, 4}, {0, 2, 2, 1, 5, 5, 5, 5, -3, -4, -3, -2})));
+      classes_of(Variable(tensor_of({1, 3, 1, 4}, {0, 2, 2, 1, 5, 5, 5, 5, -3, -4, -3, -2})), 1);
   EXPECT_EQ(classes.classes, (std::vector<std::uint8_t>{1, 0, 3}));
   // Two equal centroids, and two more.
   const Tensor centroids = tensor_of({1, 4, 2}, {0, 0, 1, 1, 1, 1, 0, 0});
@@ -79,8 +79,8 @@ TEST(KeyClasses, RefuseWhatDoesNotFit) {
   refuses(randn({2, 4, 2}, 1), randn({2, 4}, 2));
   refuses(randn({2, 4, 3}, 1), randn({2, 5}, 2));
   refuses(randn({2, 65, 3}, 1), randn({2, 65}, 2));
-  EXPECT_THROW(classes_of(Variable(randn({4, 3}, 1))), std::invalid_argument);
-  EXPECT_THROW(classes_of(Variable(randn({1, 4, 1, 65}, 1))), std::invalid_argument);
+  EXPECT_THROW(classes_of(Variable(randn({4, 3}, 1)), 1), std::invalid_argument);
+  EXPECT_THROW(classes_of(Variable(randn({1, 4, 1, 65}, 1)), 1), std::invalid_argument);
 }
 
 }  // namespace

@@ -227,10 +227,9 @@ TEST(SummaryAttention, AnInputsGradientIsTheSameWhereTheOthersAreFrozen) {
   const Tensor d_out = d_out_of(c);
   const SummaryRun all = run_summary(in, d_out);
   for (std::size_t wanted = 0; wanted < 5; ++wanted) {
-    Variables x{in.q, in.k, in.v, in.beta, in.classes.scores.value()};
+    Variables x{in.q, in.k, in.v, in.beta, in.z};
     x[wanted] = leaf(x[wanted].value());
-    KeyClasses classes = in.classes;
-    classes.scores = x[4];
+    const KeyClasses classes = classes_of(x[4], in.tau);
     const Variable out = summary_attention(x[0], x[1], x[2], classes, x[3], in.options, in.summary);
     backward(multiply(out, Variable(d_out)));
     EXPECT_TRUE(same_bits(x[wanted].grad(), all.tensors[wanted + 1])) << "input " << wanted;
@@ -270,7 +269,7 @@ TEST(SummaryAttention, RefusesWhatDoesNotFit) {
   expect(refusal([](In& in) { in.summary.top_groups = -1; }), "-1 of 5 groups");
   expect(refusal([](In& in) { in.summary.own_group = true; }), "group of its own");
   expect(refusal([](In& in) {
-           in.classes = classes_of(Variable(randn({1, 12, 1, 5}, 1)));
+           in.classes = classes_of(Variable(randn({1, 12, 1, 5}, 1)), 1);
            in.summary.own_group = true;
            in.summary.top_groups = 2;
          }),

@@ -11,8 +11,7 @@ namespace {
 void expect_summary_gradients(const SummaryCase& c) {
   SCOPED_TRACE(c.str());
   const SummaryInputs in = summary_inputs_of(c);
-  KeyClasses given = in.classes;
-  given.scores = {};
+  const KeyClasses given = in.classes;
   std::vector<std::uint8_t> chosen;
   const auto evaluate = [&](const Variables& x) {
     SummaryReport report;
@@ -113,12 +112,13 @@ TEST(SummaryGradients, OfClassesThatKeyHeadsShareAreSums) {
   SummaryCase c{.seq_len = 300, .one_for_all = true};
   const SummaryInputs shared = summary_inputs_of(c);
   SummaryInputs apart = shared;
-  const Tensor& z = shared.classes.scores.value();
+  const Tensor& z = shared.z;
   Tensor twice({1, c.seq_len, 2, c.groups});
   for (Index t = 0; t < c.seq_len; ++t)
     for (Index h = 0; h < 2; ++h)
       std::copy_n(z.data() + t * c.groups, c.groups, twice.data() + (t * 2 + h) * c.groups);
-  apart.classes = classes_of(leaf(twice));
+  apart.z = twice;
+  apart.classes = classes_of(Variable(twice), apart.tau);
   const SummaryRun one = run_summary(shared, d_out_of(c)), two = run_summary(apart, d_out_of(c));
   EXPECT_TRUE(same_bits(one.tensors[0], two.tensors[0]));
   Tensor sum = Tensor::zeros(z.shape());

@@ -57,7 +57,8 @@ SummaryInputs changed(const SummaryInputs& in, F&& change) {
   other.q = change(in.q, 91);
   other.k = change(in.k, 92);
   other.v = change(in.v, 93);
-  other.classes = classes_of(Variable(change(in.classes.scores.value(), 94)));
+  other.z = change(in.z, 94);
+  other.classes = classes_of(Variable(other.z), in.tau);
   return other;
 }
 Tensor output_of(const SummaryInputs& in) {
