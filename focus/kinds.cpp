@@ -18,6 +18,7 @@
   ROW(moba)                   \
   ROW(oracle)                 \
   ROW(random_groups)          \
+  ROW(indexer)                \
   /* the next one goes above this line */
 
 namespace focus {
