@@ -44,10 +44,12 @@ void Mechanism::write(StoreWriter& store, const std::string& base_fingerprint) {
     if (layers[i].constants.defined())
       store.tensor(layer_path(i) + "/constants", layers[i].constants);
   }
+  bool is_trained = false;
   for_each_own([&](const std::string& name, Variable& p) {
-    store.attribute("/rival", "base_fingerprint", base_fingerprint);
+    is_trained = true;
     store.tensor(store_path(kParameters, name), p.value());
   });
+  if (is_trained) store.attribute("/rival", "base_fingerprint", base_fingerprint);
 }
 
 void Mechanism::restore(const StoreReader& store) {
