@@ -100,6 +100,10 @@ int run_info(Arguments arguments) {
     facts.add("base_fingerprint", store.string_attribute("/lora", "base_fingerprint"));
     facts.add("lora_parameters", count_lora_parameters(store));
   }
+  if (store.has("/rival") && !store.has("/model")) {
+    facts.add("attention", store.string_attribute("/rival", "kind"));
+    facts.add("base_fingerprint", store.string_attribute("/rival", "base_fingerprint"));
+  }
   if (store.has("/train")) facts.add("step", store.int_attribute("/train", "step"));
   facts.add("checksums", "all verified");
   for (const char* config : {"/config.yaml", "/focus/config.yaml", "/lora/config.yaml"})

@@ -88,6 +88,11 @@ struct AdapterKind {
   bool is_attention = true;     // the attention of every layer; LoRA is not
   bool has_parameters = false;  // something to train on a frozen base
   bool has_gradient = true;     // a model can be trained through it; else it selects at inference
+  /// A mechanism that a recipe can name: one that a model is trained through or that is trained
+  /// itself.
+  bool is_trainable_mechanism() const {
+    return is_attention && name != "focus" && (has_gradient || has_parameters);
+  }
   /// For a decoder of that shape, which LoRA wants to see: null only where the adapter is described
   /// and not put onto anything. Throws std::invalid_argument where a setting is out of range, and
   /// where the decoder has what the kind cannot honour, naming both.

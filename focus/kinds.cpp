@@ -13,6 +13,12 @@
   ROW(routing_transformer)    \
   ROW(sparq)                  \
   ROW(magicpig)               \
+  ROW(sink_window)            \
+  ROW(quest)                  \
+  ROW(moba)                   \
+  ROW(oracle)                 \
+  ROW(random_groups)          \
+  ROW(indexer)                \
   /* the next one goes above this line */
 
 namespace focus {

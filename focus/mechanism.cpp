@@ -1,9 +1,13 @@
 #include "focus/mechanism.h"
 
+#include <map>
+
 #include "autograd/check.h"
 
 namespace focus {
 namespace {
+
+constexpr const char* kParameters = "/rival/parameters";
 
 std::string layer_path(std::size_t layer) { return fmt::format("/rival/layer_{:03}", layer); }
 
@@ -32,7 +36,7 @@ void Mechanism::start_counting() {
   counting_ = true;
 }
 
-void Mechanism::write(StoreWriter& store, const std::string&) {
+void Mechanism::write(StoreWriter& store, const std::string& base_fingerprint) {
   store.attribute("/rival", "kind", kind_);
   store.text("/rival/config.yaml", dump_recipe(settings_));
   for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -40,6 +44,12 @@ void Mechanism::write(StoreWriter& store, const std::string&) {
     if (layers[i].constants.defined())
       store.tensor(layer_path(i) + "/constants", layers[i].constants);
   }
+  bool is_trained = false;
+  for_each_own([&](const std::string& name, Variable& p) {
+    is_trained = true;
+    store.tensor(store_path(kParameters, name), p.value());
+  });
+  if (is_trained) store.attribute("/rival", "base_fingerprint", base_fingerprint);
 }
 
 void Mechanism::restore(const StoreReader& store) {
@@ -48,6 +58,21 @@ void Mechanism::restore(const StoreReader& store) {
     if (layers[i].constants.defined())
       layers[i].constants = store.tensor(layer_path(i) + "/constants", layers[i].constants.shape());
   }
+  for_each_own([&](const std::string& name, Variable& p) {
+    p.mutable_value() = store.tensor(store_path(kParameters, name), p.shape());
+  });
+}
+
+void Mechanism::copy_parameters(Mechanism& other) {
+  std::map<std::string, Tensor> theirs;
+  other.for_each_own([&](const std::string& name, Variable& p) { theirs[name] = p.value(); });
+  for_each_own([&](const std::string& name, Variable& p) {
+    const Tensor& value = theirs[name];
+    check(value.defined() && value.shape() == p.shape(),
+          "{}: {} is {}, but the trained one has {}; say the settings that it was trained with",
+          kind_, name, p.shape(), value.defined() ? value.shape() : Shape({0}));
+    p.mutable_value() = value;
+  });
 }
 
 std::unique_ptr<Mechanism> make_mechanism(std::string_view kind, const AnySettings& settings,

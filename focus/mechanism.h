@@ -5,7 +5,8 @@
 namespace focus {
 
 /// Another attention on all layers of a decoder: one of the paper's rivals, or a mechanism of the
-/// reader's own. It has no parameters; what it holds beside the weights are constants.
+/// reader's own. What it holds beside the weights are constants, and in one that is trained on a
+/// frozen base (the indexer) parameters, which for_each_own() says.
 ///
 /// A new one derives from this, says what attend() computes, and gets a line in the table of kinds
 /// (focus/kinds.cpp).
@@ -27,9 +28,13 @@ class Mechanism : public Adapter {
   void start_counting() final;
   void stop_counting() final { counting_ = false; }
   AttentionCounts counts() const final { return {.pairs = pairs_, .layers = {}}; }
-  /// Its kind, settings and each layer's constants in /rival.
+  /// Its kind, settings, each layer's constants and its own parameters in /rival; with parameters
+  /// the base's fingerprint too.
   void write(StoreWriter& store, const std::string& base_fingerprint) final;
   void restore(const StoreReader& store) final;
+  /// Takes the parameters of another of its kind. Throws std::invalid_argument where their shapes
+  /// differ.
+  void copy_parameters(Mechanism& other);
 
   std::vector<Layer> layers;
 

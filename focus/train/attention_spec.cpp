@@ -194,6 +194,12 @@ std::vector<AttentionSpec> resolve_attentions(const std::vector<AttentionSpec>& 
     if (spec.kind == "trained" && model.mechanism() == nullptr)
       fail("{} trained: {} was not trained with another attention than dense or Focus", where,
            model.where);
+    if (spec.settings && find_attention(spec.kind, where).has_parameters &&
+        (model.mechanism() == nullptr || model.mechanism()->kind() != spec.kind))
+      fail(
+          "{} {}: {} has none; train one (attention={} of method retrofit) and name its file with "
+          "--adapter",
+          where, spec.kind, model.where, spec.kind);
     if (!spec.needs_focus()) {
       add(spec);
       continue;
@@ -258,6 +264,9 @@ ActiveAttention::ActiveAttention(LoadedModel& model, const AttentionSpec& spec)
     dense_.emplace(*model.decoder, AttentionMechanism{});
   } else {
     made_ = make_mechanism(spec.kind, spec.settings.value(), model.decoder->config());
+    if (Mechanism* const trained = model.mechanism();
+        trained != nullptr && trained->kind() == spec.kind)
+      made_->copy_parameters(*trained);
     made_->compose(*model.decoder);
     mechanism_ = made_.get();
   }

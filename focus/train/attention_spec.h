@@ -18,7 +18,8 @@
 //   focus                  soft, and hard for every k                focus:2 (k up to 2)
 //                          (of groups of keys: summary)
 //   trained                the mechanism that the model was trained with
-//   window:128, performer:256, routing_transformer:8 (or routing:8), sparq:32, magicpig:8
+//   window:128, performer:256, routing_transformer:8 (or routing:8), sparq:32, magicpig:8,
+//   sink_window:128, quest:4, moba:2, oracle:32, random_groups:4, indexer:32
 //                          another mechanism of the table of kinds   sparq:32:rank=16
 // A word is a name, then settings behind colons: KEY=VALUE, or the value of the first key alone.
 namespace focus {

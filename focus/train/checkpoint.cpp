@@ -31,8 +31,10 @@ void write_trained(StoreWriter& store, Session& session) {
 void check_same_run(const StoreReader& store, Session& session, const std::string& path) {
   const LoadedModel& model = session.model();
   if (!session.trains_base()) {
-    const std::string then =
-        store.string_attribute(model.lora() ? "/lora" : "/focus", "base_fingerprint");
+    const std::string then = store.string_attribute(model.lora()        ? "/lora"
+                                                    : model.mechanism() ? "/rival"
+                                                                        : "/focus",
+                                                    "base_fingerprint");
     if (then != model.fingerprint)
       fail(
           "{}: made for the base with fingerprint {}, but {} has {} now; start anew with "
@@ -106,7 +108,12 @@ std::filesystem::path write_result(const std::filesystem::path& folder, Session&
   const bool whole = session.config().trains_base();
   const LoraModel* const lora = session.model().lora();
   if (lora) write_peft_adapter(folder, *lora, session.config().base);
-  const auto path = folder / (whole ? "model.h5" : lora ? "lora.h5" : "focus.h5");
+  const Mechanism* const mechanism = session.model().mechanism();
+  const std::string name = whole       ? "model"
+                           : lora      ? "lora"
+                           : mechanism ? std::string(mechanism->kind())
+                                       : "focus";
+  const auto path = folder / (name + ".h5");
   StoreWriter store(path, whole ? "model" : "adapter");
   store.text("/config.yaml", dump_recipe(session.config()));
   store.attribute("/train", "step", session.steps());

@@ -28,9 +28,10 @@ struct EvalSettings {
       "the rows, in this order: dense; local (Focus's local window alone); soft; hard:2 (a token "
       "keeps its 2 best groups); focus (soft and hard of every k); trained (what the model was "
       "trained with); or another mechanism: window:128, performer:256, routing_transformer:8, "
-      "sparq:32, magicpig:8; summary:2 (Focus: 2 groups exactly, each other as one column). More "
-      "settings as :KEY=VALUE, such as hard:2:gate=drop, summary:1:local_window=20, "
-      "soft:balance=sequence, sparq:32:rank=16");
+      "sparq:32, magicpig:8, sink_window:128, quest:4, moba:2, oracle:32, random_groups:4, "
+      "indexer:32; summary:2 (Focus: 2 groups exactly, each other as one column). More settings as "
+      ":KEY=VALUE, such as hard:2:gate=drop, summary:1:local_window=20, soft:balance=sequence, "
+      "sparq:32:rank=16");
     f("separator", separator,
       "what stands between the documents of a file, such as <|endoftext|>: each is then scored "
       "alone, without the white space around it; empty: each file is one");

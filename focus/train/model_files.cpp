@@ -206,6 +206,18 @@ void load_adapter(const std::filesystem::path& path, LoadedModel& model) {
     if (store.has("/lora"))
       model.put_on(read_lora(store, *model.decoder, model.fingerprint, model.where));
     if (store.has("/lora") && !store.has("/focus")) return;
+    if (store.has("/rival")) {
+      const std::string base = store.string_attribute("/rival", "base_fingerprint");
+      if (base != model.fingerprint)
+        fail(
+            "{}: made for the base with fingerprint {}, but {} has {}; use the base it was trained "
+            "on",
+            path.string(), base, model.where, model.fingerprint);
+      auto mechanism = read_mechanism(store, model.decoder->config());
+      model.take_off_attention();
+      model.put_on(std::move(mechanism));
+      return;
+    }
   }
   auto focus = read_focus(open_focus(path), model.fingerprint, model.where);
   if (model.focus() != nullptr) model.take_off_attention();  // one Focus in the place of another

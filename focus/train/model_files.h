@@ -19,8 +19,9 @@
 //
 // A store of kind "model" holds /config.json, /tokenizer/* and /model/<published tensor name, dots
 // as slashes>; a Focus trained together with the model lies in /focus, a rival attention in /rival.
-// One of kind "adapter" holds /focus or /lora alone, and the base's fingerprint: no frozen weight,
-// and it refuses another base. A "training" store is either of the two plus /optim and /train.
+// One of kind "adapter" holds /focus, /lora or /rival (an indexer) alone, and the base's
+// fingerprint: no frozen weight, and it refuses another base. A "training" store is either of the
+// two plus /optim and /train.
 namespace focus {
 
 struct LoadedModel {

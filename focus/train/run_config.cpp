@@ -51,7 +51,7 @@ namespace {
 std::vector<std::string_view> trainable_attentions() {
   std::vector<std::string_view> names = {"dense"};
   for (const AdapterKind& kind : adapter_kinds())
-    if (kind.is_attention && kind.has_gradient) names.push_back(kind.name);
+    if (kind.name == "focus" || kind.is_trainable_mechanism()) names.push_back(kind.name);
   return names;
 }
 
@@ -83,7 +83,7 @@ std::string type_text(const TrainedAttention&) { return choices_text(trainable_a
 std::vector<MechanismSection> mechanism_sections() {
   std::vector<MechanismSection> sections;
   for (const AdapterKind& kind : adapter_kinds())
-    if (kind.is_attention && kind.has_gradient && !kind.has_parameters)
+    if (kind.is_trainable_mechanism())
       sections.push_back({std::string(kind.name), std::string(kind.help), kind.defaults});
   return sections;
 }
@@ -94,6 +94,12 @@ std::optional<AdapterChoice> RunConfig::mechanism() const {
       return AdapterChoice{&kind_named(section.name),
                            attention.settings.value_or(section.settings)};
   return std::nullopt;
+}
+
+bool RunConfig::has_focus() const {
+  if (method == Method::two_phase || attention.name == "focus") return true;
+  const auto other = method == Method::retrofit ? mechanism() : std::nullopt;
+  return method == Method::retrofit && !(other && other->kind->has_parameters);
 }
 
 std::vector<AdapterChoice> RunConfig::adapters() const {
@@ -166,7 +172,9 @@ void RunConfig::validate_step() const {
     lora.validate();
   }
   if (const auto other = mechanism()) {
-    check(trains_base(),
+    check(!other->kind->has_parameters || method == Method::retrofit,
+          "attention {0} is trained on a frozen base: use method retrofit", other->kind->name);
+    check(trains_base() || other->kind->has_parameters,
           "attention {0} has nothing to train on a frozen base: use method full or scratch, or "
           "focus eval --attention {0} for the base as it is",
           other->kind->name);

@@ -30,8 +30,9 @@ constexpr auto enum_names(Method) {
 }
 
 /// What attention the trained model runs, a word of the one vocabulary (attention_spec.h): dense,
-/// focus, or a mechanism of the table that has a gradient, whose settings stand in the section of
-/// its name or behind colons, window:32. retrofit and two_phase always have focus.
+/// focus, or a mechanism of the table that has a gradient or parameters, whose settings stand in
+/// the section of its name or behind colons, window:32. two_phase always has focus, retrofit too
+/// unless it names a mechanism with parameters, which is trained instead.
 struct TrainedAttention {
   std::string name = "dense";
   std::string word = "dense";                // as it was written
@@ -41,7 +42,7 @@ void read_value(const RecipeNode& node, const Range& range, TrainedAttention& va
 std::string value_text(const TrainedAttention& value);
 std::string type_text(const TrainedAttention& value);
 
-/// The settings of a mechanism that a model can be trained through: a section under its name.
+/// The settings of a mechanism that a recipe can name: a section under its name.
 struct MechanismSection {
   std::string name, help;
   AnySettings settings;
@@ -175,8 +176,8 @@ struct RunConfig {
       "retrofit: centroids on a frozen base; two_phase: that first, then centroids and base; full: "
       "all of a base; scratch: a new model; lora: low-rank adapters on a frozen base");
     f("attention", attention,
-      "of full and scratch: dense, focus, or one of the rivals; retrofit and two_phase always have "
-      "focus");
+      "of full and scratch: dense, focus, or one of the rivals; two_phase always has focus, "
+      "retrofit too, or else indexer");
     f("compute", compute, "of a frozen base: float32, or its matrices in bf16 (retrofit, lora)");
     f("base", base, "checkpoint to start from: a store (.h5) or a Hugging Face folder");
     f("tokenizer", tokenizer, "bytes, or a tokenizer's file or folder; empty: the base's own");
@@ -199,9 +200,7 @@ struct RunConfig {
     f("checkpoint_keep", checkpoint_keep, "checkpoints that stay", {1, 1000});
   }
 
-  bool has_focus() const {
-    return method == Method::retrofit || method == Method::two_phase || attention.name == "focus";
-  }
+  bool has_focus() const;
   /// The mechanism of the table that is trained through, if it is one.
   std::optional<AdapterChoice> mechanism() const;
   /// All that is put onto the decoder, in this order.

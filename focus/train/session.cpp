@@ -72,6 +72,14 @@ NamedParameters Session::trainable() {
   return parameters;
 }
 
+void Session::place_keys() {
+  FocusModel* const focus = model_.focus();
+  if (focus == nullptr || !focus->groups_keys() || focus->key_groups().front().updates > 0) return;
+  if (const auto step = focus->config().fit_step; step && *step <= steps_)
+    fit_focus(*model_.decoder, *focus, data_.train, focus->config().fit_tokens,
+              static_cast<std::uint64_t>(config_.seed));
+}
+
 Variable Session::loss_of(const Batch& batch) {
   Decoder& decoder = *model_.decoder;
   FocusModel* const focus = model_.focus();
@@ -93,10 +101,7 @@ Variable Session::loss_of(const Batch& batch) {
 StepReport Session::step() {
   if (config_.phase_at(steps_).first != phase_.first) enter_phase(steps_);
   const auto& adapters = model_.adapters;
-  if (FocusModel* const focus = model_.focus();
-      focus != nullptr && focus->groups_keys() && focus->config().fit_step == steps_)
-    fit_focus(*model_.decoder, *focus, data_.train, focus->config().fit_tokens,
-              static_cast<std::uint64_t>(config_.seed));
+  place_keys();
   for (const auto& adapter : adapters) adapter->begin_step(place_of(steps_));
   StepReport report;
   double loss_of_text = 0;
@@ -136,6 +141,7 @@ double Session::forward() {
 
 std::optional<double> Session::validate() {
   if (!data_.valid) return std::nullopt;
+  place_keys();
   const NoGrad guard;
   for (const auto& adapter : model_.adapters) adapter->begin_validation();
   const Index all = data_.valid->num_windows();

@@ -83,6 +83,8 @@ class Session {
 
  private:
   NamedParameters trainable();
+  /// Fits groups of keys whose step has come (focus.fit_step).
+  void place_keys();
   /// What focus.objective says.
   Variable loss_of(const Batch& batch);
   StepPlace place_of(std::int64_t step) const;

@@ -7,14 +7,18 @@ namespace focus {
 namespace {
 
 Words with(const std::string& attention) {
-  return {"attention=" + attention, "window.local_window=11", "performer.num_features=16",
-          "routing_transformer.num_clusters=3", "routing_transformer.local_window=4"};
+  return {"attention=" + attention,
+          "window.local_window=11",
+          "performer.num_features=16",
+          "routing_transformer.num_clusters=3",
+          "routing_transformer.local_window=4",
+          "sink_window.local_window=9"};
 }
 nlohmann::json rows_of(const Words& more) {
   return cli().figures(Words{"eval"} + more + Words{"--text", cli().valid_text()}).at("rows");
 }
 
-const Words kTrained = {"window", "performer", "routing_transformer"};
+const Words kTrained = {"window", "performer", "routing_transformer", "sink_window"};
 
 TEST(CliRivals, TrainStoreAndUseWhatWasTrained) {
   for (const std::string& name : kTrained) {
@@ -60,7 +64,7 @@ TEST(CliRivals, ResumingChangesNothing) {
       if (!path.starts_with("/model") && !path.ends_with("/constants")) continue;
       EXPECT_TRUE(same_bits(a.tensor(path), b.tensor(path))) << path;
     }
-    EXPECT_EQ(a.has("/rival/layer_000/constants"), name != "window");
+    EXPECT_EQ(a.has("/rival/layer_000/constants"), !name.ends_with("window"));
   }
 }
 
@@ -92,6 +96,74 @@ TEST(CliRivals, RowsOfABaseAsItIs) {
   }
 }
 
+TEST(CliRivals, RowsOfThoseOfToday) {
+  const auto rows =
+      rows_of({cli().base(), "--context", "64", "--attention",
+               "dense,sink_window:3:sinks=64,quest:64:page_size=4,moba:9:block_size=8,"
+               "oracle:64,random_groups:1,sink_window:5:sinks=1,"
+               "quest:1:page_size=4:local_window=3,moba:1:block_size=8,"
+               "oracle:3:heads=shared:local_window=3,random_groups:4:local_window=3"});
+  Words names;
+  for (const auto& row : rows) names.push_back(row.at("attention"));
+  EXPECT_EQ(names, (Words{"dense", "sink_window w=3 s=64", "quest p=64x4 w=32", "moba b=9x8",
+                          "oracle k=64 w=32", "random_groups 1 w=32", "sink_window w=5 s=1",
+                          "quest p=1x4 w=3", "moba b=1x8", "oracle k=3 w=3 shared",
+                          "random_groups 4 w=3"}));
+  const double dense = rows[0].at("perplexity");
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    EXPECT_TRUE(rows[i].at("causal").get<bool>()) << names[i];
+    if (i <= 5) {
+      EXPECT_NEAR(rows[i].at("perplexity"), dense, 1e-4 * dense) << names[i];
+      EXPECT_EQ(rows[i].at("pairs_attended"), 1.0) << names[i];
+    } else {
+      EXPECT_NE(rows[i].at("perplexity"), dense) << names[i];
+      EXPECT_LT(rows[i].at("pairs_attended"), 0.7) << names[i];
+    }
+  }
+}
+
+TEST(CliRivals, AnIndexerIsTrainedOnAFrozenBaseAndStored) {
+  const std::string out = cli().fresh("indexer"), parts = cli().fresh("indexer_parts");
+  const Words recipe = cli().retrofit(
+      {"attention=indexer", "indexer.tokens=6", "indexer.local_window=3", "indexer.heads=2"});
+  cli().must_run(recipe + Words{"out=" + out});
+  cli().must_run(recipe + Words{"out=" + parts, "--stop-at", "3"});
+  cli().must_run(recipe + Words{"out=" + parts, "--resume"});
+  const std::string trained = out + "/indexer.h5";
+  const StoreReader a(trained), b(parts + "/indexer.h5");
+  EXPECT_FALSE(a.has("/model"));
+  EXPECT_FALSE(a.has("/focus"));
+  EXPECT_EQ(cli().figures({"info", trained}).at("attention"), "indexer");
+  const std::string path = "/rival/parameters/indexer/layers/0/q";
+  ASSERT_TRUE(a.has(path));
+  for (const std::string& name : a.all_datasets()) {
+    if (!name.starts_with("/rival/parameters")) continue;
+    EXPECT_TRUE(same_bits(a.tensor(name), b.tensor(name))) << name;
+  }
+
+  const Words eval = {cli().base(), "--adapter", trained, "--context", "64"};
+  const auto rows = rows_of(eval);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].at("attention"), "dense");
+  EXPECT_EQ(rows[1].at("attention"), "indexer k=6 w=3");
+  EXPECT_LT(rows[1].at("pairs_attended"), 0.6);
+  const auto more =
+      rows_of(eval + Words{"--attention",
+                           "indexer:64:heads=2,indexer:6:heads=2:local_window=3,oracle:6,dense"});
+  ASSERT_EQ(more.size(), 4u);
+  EXPECT_EQ(more[0].at("pairs_attended"), 1.0);
+  EXPECT_EQ(more[1].at("perplexity"), rows[1].at("perplexity"));
+  EXPECT_EQ(more[3], rows[0]);
+
+  const Words text = {"--text", cli().valid_text()};
+  expect_refused(Words{"eval"} + eval + text + Words{"--attention", "indexer:8:heads=3"},
+                 {"indexer", "settings that it was trained with"});
+  expect_refused(Words{"eval", cli().base()} + text + Words{"--attention", "indexer:8"},
+                 {"indexer", "--adapter"});
+  expect_refused(cli().scratch({"attention=indexer", "out=" + cli().fresh("refused")}),
+                 {"indexer", "retrofit"});
+}
+
 TEST(CliRivals, TheTableAndTheLeakTestSayWhatIsNotCausal) {
   const std::string balanced = "routing:3:choice=balanced:local_window=2";
   const ProcessResult table = cli().must_run({"eval", cli().base(), "--text", cli().valid_text(),
@@ -99,7 +171,9 @@ TEST(CliRivals, TheTableAndTheLeakTestSayWhatIsNotCausal) {
   EXPECT_TRUE(contains(table.out, "routing 3 shared balanced not causal")) << table.out;
   const Words leak = {"leak-test", cli().base(), "--context", "64", "--attention"};
   const ProcessResult sound = cli().must_run(
-      leak + Words{"window:7,performer:16,routing:3,sparq:4,magicpig:4:tables=8:local_window=1"});
+      leak + Words{"window:7,performer:16,routing:3,sparq:4,magicpig:4:tables=8:local_window=1,"
+                   "sink_window:7,quest:1:page_size=4:local_window=3,moba:1:block_size=8,"
+                   "oracle:3:local_window=3,random_groups:4:local_window=3"});
   EXPECT_FALSE(contains(sound.out, "LEAKS")) << sound.out;
   const ProcessResult leaks = cli().run(leak + Words{balanced});
   EXPECT_EQ(leaks.status, 1);

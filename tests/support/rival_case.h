@@ -1,11 +1,15 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "autograd/ops.h"
+#include "focus/attention/pair_counts.h"
 #include "tests/support/compare.h"
 #include "tests/support/random.h"
 
@@ -99,6 +103,91 @@ inline void expect_causal(const std::vector<Tensor>& x, Index cut,
       later_differ = later_differ || before[e] != after[e];
   }
   EXPECT_TRUE(later_differ);
+}
+
+/// Inputs and options on which a choice of keys could go wrong: sequences shorter than windows and
+/// pages or with a rest of one, shared keys, a soft-cap, a layer's own sliding window.
+struct AwkwardCase {
+  RivalCase inputs;
+  AttentionOptions options;
+};
+inline std::vector<AwkwardCase> awkward_cases() {
+  std::vector<AwkwardCase> cases;
+  for (const Index seq_len : {1, 5, 8, 33, 70})
+    for (const Index heads : {2, 6})
+      for (const Index sliding : {0, 3, 21})
+        for (const Real softcap : {Real(0), Real(1.5)})
+          cases.push_back(
+              {.inputs = {.seq_len = seq_len, .heads = heads},
+               .options = {.scale = Real(0.35), .softcap = softcap, .sliding_window = sliding}});
+  return cases;
+}
+inline std::string text_of(const AwkwardCase& c) {
+  return "seq_len " + std::to_string(c.inputs.seq_len) + ", heads " +
+         std::to_string(c.inputs.heads) + ", sliding " + std::to_string(c.options.sliding_window) +
+         ", softcap " + std::to_string(c.options.softcap);
+}
+
+/// Which keys a query reads, itself included: true at those, its row of the mask.
+using MaskRow = std::vector<bool>;
+/// The keys from `begin` on and the first ones, as far as the query sees them.
+inline MaskRow near_keys(const NaiveQuery& q, const AttentionOptions& options, Index begin,
+                         Index sinks) {
+  MaskRow row;
+  for (Index j = 0; j <= q.token; ++j)
+    row.push_back(q.sees(j, options) && (j >= begin || j < sinks));
+  return row;
+}
+/// The places of the `count` largest, the first of equals.
+inline std::vector<Index> largest_places(std::vector<std::pair<double, Index>> values,
+                                         Index count) {
+  std::ranges::sort(values, [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first > b.first : a.second < b.second;
+  });
+  std::vector<Index> places;
+  for (const auto& [_, place] : values)
+    if (static_cast<Index>(places.size()) < count) places.push_back(place);
+  return places;
+}
+
+/// Demands that `attend` is softmax over the keys that `reads` says, written with an explicit mask
+/// in double, and that it counts just these pairs.
+inline void expect_reads(const AwkwardCase& c,
+                         const std::function<Tensor(const std::vector<Tensor>&,
+                                                    const AttentionOptions&, PairCounts*)>& attend,
+                         const std::function<MaskRow(const NaiveQuery&)>& reads) {
+  SCOPED_TRACE(text_of(c));
+  const auto x = inputs_of(c.inputs);
+  std::int64_t read = 0, all = 0;
+  MaskRow row;
+  const Tensor expected = naive_attention(x, [&](const NaiveQuery& q, Index j) {
+    if (j == 0) {
+      row = reads(q);
+      for (Index i = 0; i <= q.token; ++i) {
+        read += row[static_cast<std::size_t>(i)] ? 1 : 0;
+        all += q.sees(i, c.options) ? 1 : 0;
+      }
+    }
+    return row[static_cast<std::size_t>(j)] ? std::exp(q.score(j, c.options)) : 0;
+  });
+  PairCounts pairs;
+  EXPECT_LE(relative_difference(attend(x, c.options, &pairs), expected), tolerance(1e-5, 1e-12));
+  EXPECT_EQ(pairs.all * c.inputs.heads, all);
+  EXPECT_EQ(pairs.attended, (read + c.inputs.heads / 2) / c.inputs.heads);
+}
+
+/// Demands attention() itself, and every pair counted.
+inline void expect_dense(
+    const AwkwardCase& c,
+    const std::function<Tensor(const std::vector<Tensor>&, const AttentionOptions&, PairCounts*)>&
+        attend) {
+  SCOPED_TRACE(text_of(c));
+  const auto x = inputs_of(c.inputs);
+  PairCounts pairs;
+  EXPECT_LE(relative_difference(attend(x, c.options, &pairs),
+                                attention(x[0], x[1], x[2], c.options).value()),
+            tolerance(1e-5, 1e-12));
+  EXPECT_EQ(pairs.attended, pairs.all);
 }
 
 }  // namespace focus

@@ -3,8 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "focus/rivals/magicpig.h"
+#include "focus/rivals/moba.h"
+#include "focus/rivals/oracle.h"
 #include "focus/rivals/performer.h"
+#include "focus/rivals/quest.h"
+#include "focus/rivals/random_groups.h"
 #include "focus/rivals/routing_transformer.h"
+#include "focus/rivals/sink_window.h"
 #include "focus/rivals/sparq.h"
 #include "focus/rivals/window_attention.h"
 #include "tests/support/compare.h"
@@ -31,7 +36,12 @@ std::vector<Choice> exact_choices() {
   return {{"window", WindowConfig{.local_window = kTokens - 1}},
           {"routing_transformer", RoutingTransformerConfig{.num_clusters = 1, .shared_qk = false}},
           {"sparq", SparqConfig{.tokens = kTokens, .rank = 100}},
-          {"magicpig", MagicPigConfig{.bits = 0}}};
+          {"magicpig", MagicPigConfig{.bits = 0}},
+          {"sink_window", SinkWindowConfig{.local_window = 3, .sinks = kTokens}},
+          {"quest", QuestConfig{.pages = kTokens, .page_size = 8, .local_window = 3}},
+          {"moba", MobaConfig{.blocks = kTokens, .block_size = 8}},
+          {"oracle", OracleConfig{.tokens = kTokens, .local_window = 3}},
+          {"random_groups", RandomGroupsConfig{.groups = 1}}};
 }
 std::vector<Choice> all_choices() {
   return {{"window", WindowConfig{.local_window = 7}},
@@ -39,7 +49,14 @@ std::vector<Choice> all_choices() {
           {"routing_transformer",
            RoutingTransformerConfig{.num_clusters = 4, .local_window = 4, .shared_qk = false}},
           {"sparq", SparqConfig{.tokens = 6, .rank = 2}},
-          {"magicpig", MagicPigConfig{.bits = 6, .tables = 4, .sinks = 1, .local_window = 1}}};
+          {"magicpig", MagicPigConfig{.bits = 6, .tables = 4, .sinks = 1, .local_window = 1}},
+          {"sink_window", SinkWindowConfig{.local_window = 3, .sinks = 1}},
+          {"quest", QuestConfig{.pages = 1, .page_size = 2, .local_window = 1, .sinks = 1}},
+          {"moba", MobaConfig{.blocks = 1, .block_size = 4}},
+          {"oracle", OracleConfig{.tokens = 2, .local_window = 1, .sinks = 1}},
+          {"oracle",
+           OracleConfig{.tokens = 2, .heads = OracleHeads::shared, .local_window = 1, .sinks = 1}},
+          {"random_groups", RandomGroupsConfig{.groups = 4, .local_window = 2, .sinks = 1}}};
 }
 std::unique_ptr<Mechanism> make(const Choice& choice, const ModelConfig& shape) {
   return make_mechanism(choice.kind, choice.settings, shape);
@@ -132,6 +149,8 @@ TEST(Mechanism, OnlyBalancedRoutingIsNotCausal) {
 TEST(Mechanism, TrainsThroughEveryMechanismThatHasAGradient) {
   for (const Choice& choice : std::vector<Choice>{
            {"window", WindowConfig{.local_window = 7}},
+           {"sink_window", SinkWindowConfig{.local_window = 5, .sinks = 2}},
+           {"random_groups", RandomGroupsConfig{.groups = 3, .local_window = 4}},
            {"performer", PerformerConfig{.num_features = 16}},
            {"routing_transformer", RoutingTransformerConfig{.num_clusters = 4, .local_window = 4}},
            {"routing_transformer",
