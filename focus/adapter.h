@@ -54,7 +54,7 @@ class Adapter {
 
   /// Calls f(name, parameter) for each parameter of its own, "focus.layers.0.centroids".
   virtual void for_each_own(const std::function<void(const std::string&, Variable&)>&) {}
-  /// Of the run's learning rate what the parameter of that name learns with.
+  /// Of the run's learning rate what the parameter of that name learns with; 1 for those of others.
   virtual double lr_factor(const std::string& /*name*/) const { return 1; }
   /// Makes those that are trained by gradients collect one, or none.
   virtual void set_trainable(bool /*wanted*/) {}

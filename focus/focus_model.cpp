@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -129,10 +128,11 @@ void FocusModel::for_each_own(const std::function<void(const std::string&, Varia
 
 double FocusModel::lr_factor(const std::string& name) const {
   // "focus.layers.3.centroids"
-  if (!groups_keys()) return 1;
+  constexpr std::string_view kLayers = "focus.layers.";
+  if (!groups_keys() || !name.starts_with(kLayers)) return 1;
   if (name.ends_with(".beta")) return 0.5;
   if (!name.ends_with(".centroids")) return 1;
-  const auto layer = static_cast<std::size_t>(std::stol(name.substr(std::strlen("focus.layers."))));
+  const auto layer = static_cast<std::size_t>(std::stol(name.substr(kLayers.size())));
   return 2 * static_cast<double>(key_groups_.at(layer).spread[0]);
 }
 

@@ -72,6 +72,11 @@ class AdamW {
 
   /// One step on the gradients times `gradient_scale`; they themselves stay as they are.
   void step(double lr, double gradient_scale = 1);
+  /// Sets each parameter's lr_factor by its name.
+  template <class F>
+  void set_lr_factors(F&& factor_of) {
+    for (NamedParameter& p : parameters_) p.lr_factor = factor_of(p.name);
+  }
   void zero_grad();
 
   const NamedParameters& parameters() const { return parameters_; }

@@ -67,7 +67,7 @@ NamedParameters Session::trainable() {
       "model");
   for (const auto& adapter : model_.adapters)
     adapter->for_each_own([&](const std::string& name, Variable& p) {
-      if (p.requires_grad()) parameters.push_back({name, p, adapter->lr_factor(name)});
+      if (p.requires_grad()) parameters.push_back({name, p});
     });
   return parameters;
 }
@@ -103,6 +103,12 @@ StepReport Session::step() {
   const auto& adapters = model_.adapters;
   place_keys();
   for (const auto& adapter : adapters) adapter->begin_step(place_of(steps_));
+  // They may depend on where the adapters' parameters began, which is not known when these are made.
+  adamw_->set_lr_factors([&](const std::string& name) {
+    double factor = 1;
+    for (const auto& adapter : adapters) factor *= adapter->lr_factor(name);
+    return factor;
+  });
   StepReport report;
   double loss_of_text = 0;
   const int parts = config_.data.accumulate;
