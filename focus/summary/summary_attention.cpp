@@ -89,9 +89,7 @@ class SummaryPass {
       if (reads_all_) continue;
       columns_.forward(heads, result_, chosen_, pairs_);
       profile_mark("columns");
-      for_chosen(heads, [&](const AttentionPlan& plan, HeadRange of) {
-        tiled_attention(in_, plan, nullptr, Into::add, of, result_);
-      });
+      attend_chosen(heads);
       profile_mark("chosen groups");
     }
     if (reads_all_)
@@ -106,7 +104,7 @@ class SummaryPass {
     if (wanted.any())
       d = tiled_attention_backward(in_, near_, result_, d_out, nullptr, wanted);
     if (wanted.any() && !reads_all_)
-      for_chosen({0, kv_heads_}, [&](const AttentionPlan& plan, HeadRange of) {
+      for_each_rank([&](const AttentionPlan& plan, HeadRange of) {
         d = tiled_attention_backward(in_, plan, result_, d_out, nullptr, wanted, of, std::move(d));
       });
     SummaryColumns::Gradients all{std::move(d), {}, {}};
@@ -134,21 +132,45 @@ class SummaryPass {
   }
   Index per_rank() const { return batch_ * seq_len_ * kv_heads_; }
 
-  /// Calls f(plan, heads) for the exact groups of some key heads, rank by rank: a query is in each
-  /// plan once.
+  ClassView classes_of_keys(Index head) const {
+    return {classes_.classes.data() + (classes_.heads == 1 ? 0 : head), classes_.heads};
+  }
+  ClassView choice(Index rank, Index head) const {
+    return {chosen_.data() + rank * per_rank() + head, kv_heads_};
+  }
+
+  /// Merges the exact groups of some key heads onto the result, head by head: a task is a head, or
+  /// where there are few heads a run of its queries.
+  void attend_chosen(HeadRange heads) {
+    if (options_.top_groups == 0) return;
+    constexpr Index kTasks = 16, kShortestRun = 1024, kLongestRun = 8192;
+    const Index run = std::clamp(batch_ * seq_len_ * kv_heads_ / kTasks, kShortestRun, kLongestRun);
+    const auto attend = [&](HeadRange of) {
+      std::vector<ClassView> choices;
+      for (Index rank = 0; rank < options_.top_groups; ++rank)
+        choices.push_back(choice(rank, of.first));
+      const AttentionPlan plan =
+          chosen_plan(classes_of_keys(of.first), choices, classes_.groups, batch_, seq_len_,
+                      options_.zones, run);
+      tiled_attention(in_, plan, nullptr, Into::add, of, result_);
+    };
+    if (options_.own_group)  // the same for all heads
+      attend(heads);
+    else
+      parallel_chunks(heads.count, 1, [&](Index i, Index) { attend({heads.first + i, 1}); });
+  }
+
+  /// Calls f(plan, heads) for the exact groups of all key heads, rank by rank: a query is in each
+  /// plan once, so that gradients of queries never meet.
   template <class F>
-  void for_chosen(HeadRange heads, F&& f) const {
-    const Index end = heads.first + heads.count;
-    const bool alike = options_.own_group;
+  void for_each_rank(F&& f) const {
+    const Index step = options_.own_group ? kv_heads_ : 1;
     for (Index rank = 0; rank < options_.top_groups; ++rank)
-      for (Index head = heads.first; head < end; head += alike ? heads.count : 1) {
-        const ClassView of_keys{classes_.classes.data() + (classes_.heads == 1 ? 0 : head),
-                                classes_.heads};
-        const AttentionPlan plan =
-            chosen_plan(of_keys, {chosen_.data() + rank * per_rank() + head, kv_heads_},
-                        classes_.groups, batch_, seq_len_, options_.zones);
-        profile_mark("sort");
-        if (!plan.query_tiles.empty()) f(plan, HeadRange{head, alike ? heads.count : 1});
+      for (Index head = 0; head < kv_heads_; head += step) {
+        const ClassView of_rank = choice(rank, head);
+        const AttentionPlan plan = chosen_plan(classes_of_keys(head), {&of_rank, 1},
+                                               classes_.groups, batch_, seq_len_, options_.zones, 0);
+        if (!plan.query_tiles.empty()) f(plan, HeadRange{head, step});
       }
   }
 

@@ -53,7 +53,7 @@ void expect_far_pairs_of_choice(const PlanCase& c) {
   for (auto& x : choice) x = c.skewed && any(8) != 0 ? std::uint8_t{0} : any(c.groups + 2);
   const ClassView of_keys{classes.data() + c.stride - 1, c.stride}, of_queries{choice.data(), 1};
   const AttentionPlan plan =
-      chosen_plan(of_keys, of_queries, c.groups, c.batch, c.seq_len, c.zones);
+      chosen_plan(of_keys, {&of_queries, 1}, c.groups, c.batch, c.seq_len, c.zones, 0);
   Pairs expected;
   for (Index b = 0; b < c.batch; ++b)
     for (Index i = 0; i < c.seq_len; ++i)
@@ -101,15 +101,48 @@ TEST(ChosenPlan, HoldsThemOverSeveralTilesOfAClass) {
              .skewed = skewed});
 }
 
+TEST(ChosenPlan, OfSeveralChoicesHoldsEachOnceInRunsOfQueries) {
+  constexpr Index kGroups = 5, kSeqLen = 500, kBatch = 2, kRun = 128;
+  std::vector<std::uint8_t> classes(kBatch * kSeqLen), first(classes.size()), second(classes.size());
+  Rng rng(3);
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    classes[i] = static_cast<std::uint8_t>(rng.below(kGroups));
+    first[i] = static_cast<std::uint8_t>(rng.below(kGroups));
+    second[i] = static_cast<std::uint8_t>((first[i] + 1 + rng.below(kGroups - 1)) % kGroups);
+  }
+  const SummaryZones zones{.window = 20, .block = 16, .sinks = 1, .sliding_window = 300};
+  const ClassView of_keys{classes.data(), 1}, choices[] = {{first.data(), 1}, {second.data(), 1}};
+  const AttentionPlan plan = chosen_plan(of_keys, choices, kGroups, kBatch, kSeqLen, zones, kRun);
+  Pairs expected;
+  for (const ClassView& choice : choices)
+    for (Index b = 0; b < kBatch; ++b)
+      for (Index i = 0; i < kSeqLen; ++i)
+        for (Index j = zones.far_begin(i); j < zones.far_end(i); ++j)
+          if (choice[b * kSeqLen + i] == of_keys[b * kSeqLen + j])
+            expected[{b * kSeqLen + i, b * kSeqLen + j}] = 1;
+  EXPECT_TRUE(pairs_of(plan) == expected);
+  // Tiles that hold the same token are of one run.
+  ASSERT_GE(plan.runs.size(), 3u);
+  EXPECT_EQ(plan.runs.front(), 0);
+  EXPECT_EQ(plan.runs.back(), static_cast<Index>(plan.query_tiles.size()));
+  std::map<Index, std::size_t> run_of;
+  for (std::size_t run = 0; run + 1 < plan.runs.size(); ++run)
+    for (Index tile = plan.runs[run]; tile < plan.runs[run + 1]; ++tile) {
+      const auto& rows = plan.query_tiles[static_cast<std::size_t>(tile)];
+      for (Index row = rows.begin; row < rows.end; ++row)
+        EXPECT_EQ(run_of.try_emplace(plan.token(row), run).first->second, run);
+    }
+}
+
 TEST(ChosenPlan, IsEmptyWithoutAFarZone) {
   const std::vector<std::uint8_t> none(64, 0);
+  const ClassView view{none.data(), 1};
   for (const Index seq_len : {1, 20, 32})
     EXPECT_TRUE(
-        chosen_plan({none.data(), 1}, {none.data(), 1}, 1, 2, seq_len, {.window = 16, .block = 16})
+        chosen_plan(view, {&view, 1}, 1, 2, seq_len, {.window = 16, .block = 16}, 0)
             .query_tiles.empty());
-  EXPECT_FALSE(
-      chosen_plan({none.data(), 1}, {none.data(), 1}, 1, 1, 64, {.window = 16, .block = 16})
-          .query_tiles.empty());
+  EXPECT_FALSE(chosen_plan(view, {&view, 1}, 1, 1, 64, {.window = 16, .block = 16}, 0)
+                   .query_tiles.empty());
 }
 
 TEST(ChosenPlan, PartsHaveNoRowInCommon) {
@@ -118,7 +151,9 @@ TEST(ChosenPlan, PartsHaveNoRowInCommon) {
   Rng rng(5);
   for (auto& c : classes) c = static_cast<std::uint8_t>(rng.below(3));
   for (auto& c : choice) c = static_cast<std::uint8_t>(rng.below(3));
-  const AttentionPlan plan = chosen_plan({classes.data(), 1}, {choice.data(), 1}, 3, 2, 400, {});
+  const ClassView of_queries{choice.data(), 1};
+  const AttentionPlan plan =
+      chosen_plan({classes.data(), 1}, {&of_queries, 1}, 3, 2, 400, {}, 0);
   std::set<Index> keys_seen, tiles_seen;
   for (const auto& part : plan.independent_parts()) {
     std::set<Index> keys;
