@@ -24,6 +24,7 @@ constexpr Index kForwardTasks = 16;
 /// end of the last. Tiles that begin with the same keys go together where tasks gather these
 /// themselves.
 std::vector<Index> query_runs(const AttentionPlan& plan) {
+  if (!plan.runs.empty()) return plan.runs;
   constexpr Index kLongest = 4;
   const bool gathers = !plan.tokens.empty() && !plan.packs_ahead;
   const auto first_keys = [&](const AttentionPlan::QueryTile& tile) {

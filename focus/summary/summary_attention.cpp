@@ -84,11 +84,12 @@ class SummaryPass {
     const Index step = heads_at_a_time(in_);
     for (Index first = 0; first < kv_heads_; first += step) {
       const HeadRange heads{first, std::min(step, kv_heads_ - first)};
-      tiled_attention(in_, near_, nullptr, Into::assign, heads, result_);
-      profile_mark("near");
-      if (reads_all_) continue;
-      columns_.forward(heads, result_, chosen_, pairs_);
-      profile_mark("columns");
+      if (reads_all_) {
+        tiled_attention(in_, near_, nullptr, Into::assign, heads, result_);
+        continue;
+      }
+      columns_.forward(near_, heads, result_, chosen_, pairs_);
+      profile_mark("near and columns");
       attend_chosen(heads);
       profile_mark("chosen groups");
     }

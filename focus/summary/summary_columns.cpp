@@ -15,15 +15,12 @@ namespace {
 
 using namespace tiled;
 
-/// Rows are tokens in their order.
-const AttentionPlan& in_order() {
-  static const AttentionPlan plan;
-  return plan;
-}
-
 /// What all tasks of a forward pass share.
 struct ForwardJob {
   const AttentionInputs& in;
+  const AttentionPlan& near;
+  const Sizes s;  // of the key heads that are gone through
+  const TiledKeys keys, values;
   const GroupSums& sums;
   const Tensor& beta;
   const SummaryOptions& options;
@@ -38,16 +35,19 @@ class ForwardTask {
       : job_(job),
         sequence_(sequence),
         kv_head_(kv_head),
-        s_(job.in, {kv_head, 1}),
+        s_(job.s),
+        block_(s_, kv_head - s_.first_kv_head, s_.kv_heads),
+        k_(reader(job.keys, s_, block_)),
+        v_(reader(job.values, s_, block_)),
         columns_(job.sums, sequence, kv_head,
                  job.beta.data() + kv_head * job.sums.groups()),
-        softmax_(job.in, s_, HeadBlock(s_, 0, 1)),
+        softmax_(job.in, s_, block_),
         scores_(s_.heads_per_kv_head * kKeys * kQueries),
         values_(kKeys * s_.padded_dim),
         estimate_(2 * kMaxGroups * kQueries) {}
 
   std::int64_t run(Index run) {
-    const Index end = std::min((run + 1) * GroupSums::kRun, job_.sums.seq_len());
+    const Index end = std::min((run + 1) * GroupSums::kRun, s_.seq_len);
     columns_.start(run);
     for (Index begin = run * GroupSums::kRun; begin < end; begin += kQueries)
       tile(begin, std::min(end, begin + kQueries));
@@ -63,17 +63,32 @@ class ForwardTask {
       for (Index rank = 0; rank < job_.options.top_groups; ++rank)  // without a far zone: the first
         chosen(rank, query) = static_cast<std::uint8_t>(rank);
     }
-    bool begun = false;
-    const Index row = sequence_ * s_.seq_len + begin;
-    columns_.for_each(begin, end, [&] {
-      if (!begun) {
-        softmax_.begin(in_order(), row, row + end - begin);
-        softmax_.go_on_from(job_.result);
+    const Index first = sequence_ * s_.seq_len;
+    softmax_.begin(job_.near, first + begin, first + end);
+    read_near(first, begin, end);
+    columns_.for_each(begin, end, [&] { step(begin); });
+    softmax_.end(job_.result);
+  }
+
+  /// The near tokens of the queries [begin, end) of a sequence whose first token is given.
+  void read_near(Index first, Index begin, Index end) {
+    const Index earliest = job_.near.seen_after(first + begin) + 1 - first;
+    for (Index key = earliest / kKeys * kKeys; key < end; key += kKeys) {
+      const AttentionTile t{&job_.near, first + begin, first + end,
+                            {first + key, first + std::min(s_.seq_len, key + kKeys)}};
+      near_seen_.set(t);
+      k_.go_to(t, near_seen_.end());
+      v_.go_to(t, near_seen_.end());
+      for (Index g = 0; g < s_.heads_per_kv_head; ++g) {
+        const Index kv_head = s_.kv_head_of(block_.first + g);
+        tally(s_, near_seen_, t.rows(), 2);
+        products(s_, near_seen_, k_, kv_head, softmax_.queries(g), scores(g));
+        if (job_.in.options.softcap > 0)
+          soft_cap(near_seen_, job_.in.options.softcap, scores(g));
+        softmax_.add_scores(g, near_seen_, scores(g), nullptr, simd::GateUse::score);
+        softmax_.add_values(g, near_seen_, scores(g), v_.panels(kv_head));
       }
-      begun = true;
-      step(begin);
-    });
-    if (begun) softmax_.end(job_.result);
+    }
   }
 
   void step(Index begin) {
@@ -176,7 +191,10 @@ class ForwardTask {
 
   const ForwardJob& job_;
   const Index sequence_, kv_head_;
-  const Sizes s_;
+  const Sizes& s_;
+  const HeadBlock block_;  // the query heads of the key head
+  TiledKeys::Reader k_, v_;
+  Visibility near_seen_;
   ColumnSets columns_;
   OnlineSoftmax softmax_;
   Scratch scores_;    // [query heads, columns, queries]
@@ -187,10 +205,20 @@ class ForwardTask {
 
 }  // namespace
 
-void SummaryColumns::forward(HeadRange heads, AttentionResult& result,
+void SummaryColumns::forward(const AttentionPlan& near, HeadRange heads, AttentionResult& result,
                              std::span<std::uint8_t> chosen,
                              std::span<std::int64_t> pairs) const {
-  const ForwardJob job{in_, sums_, beta_, options_, result, {chosen, in_.q.dim(0), in_.q.dim(1), in_.k.dim(2)}};
+  const Sizes s(in_, heads);
+  const ForwardJob job{.in = in_,
+                       .near = near,
+                       .s = s,
+                       .keys = TiledKeys(s, near, in_.k, false),
+                       .values = TiledKeys(s, near, in_.v, true),
+                       .sums = sums_,
+                       .beta = beta_,
+                       .options = options_,
+                       .result = result,
+                       .chosen = {chosen, in_.q.dim(0), in_.q.dim(1), in_.k.dim(2)}};
   const Index runs = sums_.runs(), batch = in_.q.dim(0), tasks = batch * heads.count * runs;
   std::vector<std::int64_t> of_task(static_cast<std::size_t>(tasks), 0);
   parallel_chunks(tasks, 1, [&](Index number, Index) {

@@ -53,7 +53,7 @@ std::vector<PhaseTime> phases_of(const std::vector<Profile::Entry>& entries) {
       {"embedding", {"embedding"}},
       {"attention",
        {"attention", "gated_attention", "sparse_attention", "sort", "grouped attention",
-        "local band", "summary_attention", "sums", "near", "columns", "chosen groups"}},
+        "local band", "summary_attention", "sums", "near and columns", "chosen groups"}},
       {"routing", {"route", "membership", "potentials", "class_scores", "classes"}},
       {"linear", {"linear", "matmul"}},
       {"loss", {"linear_cross_entropy"}},
