@@ -52,6 +52,12 @@ class ColumnSets {
     walker_.start(run);
     number_ = -1;
   }
+  /// The same, on from the run before.
+  const GroupSums::Walker& go_on(Index run) {
+    walker_.go_on(run);
+    number_ = -1;
+    return walker_;
+  }
   /// Calls f() for the sets of queries [begin, end) of a tile, as many at a time as there is room
   /// for; queries without columns have none.
   template <class F>

@@ -16,22 +16,32 @@ GroupSums::GroupSums(const Tensor& k, const Tensor& v, std::span<const std::uint
       groups_(groups),
       zones_(zones),
       runs_((k.dim(1) + kRun - 1) / kRun),
+      in_turn_(zones.sliding_window == 0 && k.dim(0) * k.dim(2) >= kManyHeads),
       run_sums_({k.dim(0) * k.dim(2) * runs_, groups, 2, k.dim(3)}),
       run_counts_(static_cast<std::size_t>(k.dim(0) * k.dim(2) * runs_ * groups)) {
-  const Index heads = k.dim(0) * k.dim(2), size = groups * 2 * head_dim();
+  if (!in_turn_) work_out();
+}
+
+void GroupSums::keep(const Walker& walker, Index run) {
+  const Index size = walker.sum_.size(), number = walker.number(run);
+  std::copy_n(walker.sum_.data(), size, run_sums_.data() + number * size);
+  std::ranges::copy(walker.counts_, run_counts_.begin() + number * groups_);
+}
+
+void GroupSums::work_out() {
+  const Index heads = k_.dim(0) * k_.dim(2), size = groups_ * 2 * head_dim();
   parallel_chunks(heads * runs_, 1, [&](Index number, Index) {
     const Index head = number / runs_, run = number % runs_;
     Walker walker(*this, head / kv_heads(), head % kv_heads());
     const Index next = std::min(seq_len() - 1, (run + 1) * kRun);
     for (Index t = zones_.far_end(run * kRun); t < zones_.far_end(next); ++t) walker.add(t, 1);
-    std::copy_n(walker.sum_.data(), size, run_sums_.data() + number * size);
-    std::ranges::copy(walker.counts_, run_counts_.begin() + number * groups);
+    keep(walker, run);
   });
   if (zones_.sliding_window > 0) return;
   // What the runs add becomes what they start with.
   parallel_chunks(heads, 1, [&](Index head, Index) {
     std::vector<double> before(static_cast<std::size_t>(size), 0.0);
-    std::vector<Index> counted(static_cast<std::size_t>(groups), 0);
+    std::vector<Index> counted(static_cast<std::size_t>(groups_), 0);
     for (Index run = head * runs_; run < (head + 1) * runs_; ++run) {
       for (std::size_t i = 0; i < before.size(); ++i) {
         Real& sum = run_sums_.data()[run * size + static_cast<Index>(i)];
@@ -40,7 +50,7 @@ GroupSums::GroupSums(const Tensor& k, const Tensor& v, std::span<const std::uint
         before[i] += added;
       }
       for (std::size_t c = 0; c < counted.size(); ++c) {
-        Index& count = run_counts_[static_cast<std::size_t>(run * groups) + c];
+        Index& count = run_counts_[static_cast<std::size_t>(run * groups_) + c];
         counted[c] += std::exchange(count, counted[c]);
       }
     }
@@ -72,10 +82,10 @@ void GroupSums::Walker::add(Index token, int times) {
 void GroupSums::Walker::start(Index run) {
   const Index size = sum_.size(), groups = sums_.groups(), query = run * kRun;
   const auto sums_at = [&](Index r) {
-    return sums_.run_sums_.data() + sums_.run_of_head(sequence_, kv_head_, r) * size;
+    return sums_.run_sums_.data() + number(r) * size;
   };
   const auto counts_at = [&](Index r) {
-    return sums_.run_counts_.begin() + sums_.run_of_head(sequence_, kv_head_, r) * groups;
+    return sums_.run_counts_.begin() + number(r) * groups;
   };
   tokens_ = sums_.far_of(query);
   if (sums_.zones_.sliding_window == 0) {

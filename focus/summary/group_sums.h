@@ -9,7 +9,8 @@
 namespace focus {
 
 /// Numbers, keys and values of the far tokens of each group, summed as queries go by. Sums are kept
-/// where runs of queries begin, so that runs can be gone through side by side.
+/// where runs of queries begin, so that runs can be gone through side by side: worked out ahead, or
+/// where there are heads enough to keep all threads busy, by whoever goes through the runs in turn.
 class GroupSums {
  public:
   /// Queries of a run.
@@ -26,6 +27,8 @@ class GroupSums {
   Index kv_heads() const { return k_.dim(2); }
   Index runs() const { return runs_; }
   const SummaryZones& zones() const { return zones_; }
+  /// Whether a head's runs must be gone through in turn first, each kept where it begins.
+  bool in_turn() const { return in_turn_; }
   const Real* key(Index sequence, Index kv_head, Index token) const {
     return k_.data() + offset(sequence, kv_head, token);
   }
@@ -49,8 +52,10 @@ class GroupSums {
   class Walker {
    public:
     Walker(const GroupSums& sums, Index sequence, Index kv_head);
-    /// Goes to the first query of a run.
+    /// Goes to the first query of a run whose sums are kept.
     void start(Index run);
+    /// Goes on to the first query of the next run, or of the first.
+    void go_on(Index run) { go_to(run * kRun); }
     /// Goes on to a later query of the run. Returns whether the far zone has changed.
     bool go_to(Index query);
 
@@ -61,6 +66,7 @@ class GroupSums {
 
    private:
     friend class GroupSums;
+    Index number(Index run) const { return sums_.run_of_head(sequence_, kv_head_, run); }
     void clear();
     void add(Index token, int times);
 
@@ -71,7 +77,14 @@ class GroupSums {
     Tensor sum_;
   };
 
+  /// Keeps the sums of a walker that is at a run's first query.
+  void keep(const Walker& walker, Index run);
+
  private:
+  /// Heads and sequences at least that are gone through in turn.
+  static constexpr Index kManyHeads = 8;
+  void work_out();
+
   Index offset(Index sequence, Index kv_head, Index token) const {
     return ((sequence * seq_len() + token) * kv_heads() + kv_head) * head_dim();
   }
@@ -84,6 +97,7 @@ class GroupSums {
   const Index class_heads_, groups_;
   const SummaryZones zones_;
   const Index runs_;
+  const bool in_turn_;
   // Without a sliding window the sums that a run starts with; with one what the run adds to them.
   Tensor run_sums_;                // [batch * kv_heads * runs, groups, 2, head_dim]
   std::vector<Index> run_counts_;  // [batch * kv_heads * runs, groups]

@@ -1,11 +1,13 @@
 #include "focus/summary/key_classes.h"
 
 #include <algorithm>
+#include <array>
 
 #include "autograd/check.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/ops.h"
 #include "autograd/parallel.h"
+#include "autograd/simd/kernels.h"
 #include "focus/config.h"
 
 namespace focus {
@@ -119,18 +121,33 @@ Variable class_scores(const Variable& k, const Variable& centroids, const Variab
 }
 
 KeyClasses nearest_classes(const Tensor& k, const Tensor& centroids, const Tensor& bias) {
+  // A tile of tokens at a time, its scores [groups, tokens]: a vector holds tokens.
+  constexpr Index kTokens = 64, kTiles = 4;
   const ClassSizes s = sizes_of(k, centroids, bias);
   const std::vector<Real> constants = constants_of(centroids, bias);
   KeyClasses result{.groups = s.groups, .heads = s.heads, .classes = {}};
   result.classes.resize(static_cast<std::size_t>(s.tokens * s.heads));
-  parallel_chunks(s.tokens, rows_per_chunk(s.heads * s.groups), [&](Index begin, Index end) {
-    Tensor z({end - begin, s.groups});
-    for (Index head = 0; head < s.heads; ++head) {
-      scores_of(s, k, centroids, constants, head, begin, end, z.data(), s.groups);
-      for (Index t = begin; t < end; ++t)
-        result.classes[static_cast<std::size_t>(t * s.heads + head)] =
-            class_of(z.data() + (t - begin) * s.groups, s.groups);
-    }
+  parallel_chunks(s.tokens, kTiles * kTokens, [&](Index begin, Index end) {
+    const simd::Kernels& kernels = simd::kernels();
+    Tensor keys({s.head_dim, kTokens}), z({s.groups, kTokens});
+    std::array<simd::Lane, kTokens> place{};
+    for (Index first = begin; first < end; first += kTokens)
+      for (Index head = 0; head < s.heads; ++head) {
+        const Index rows = std::min(kTokens, end - first), columns = simd::padded(kernels, rows);
+        kernels.pack_transposed(k.data() + (first * s.heads + head) * s.head_dim,
+                                s.heads * s.head_dim, rows, s.head_dim, 1, keys.data());
+        const Real* constant = constants.data() + head * s.groups;
+        for (Index c = 0; c < s.groups; ++c)
+          std::fill_n(z.data() + c * kTokens, columns, constant[c]);
+        kernels.product(s.groups, columns, s.head_dim,
+                        centroids.data() + head * s.groups * s.head_dim, s.head_dim, 1,
+                        {keys.data(), s.head_dim, columns}, 0, z.data(), kTokens, true);
+        count_multiply_adds(static_cast<std::uint64_t>(s.groups * rows * s.head_dim));
+        kernels.largest_rows(s.groups, columns, z.data(), kTokens, place.data());
+        for (Index t = 0; t < rows; ++t)
+          result.classes[static_cast<std::size_t>((first + t) * s.heads + head)] =
+              static_cast<std::uint8_t>(place[static_cast<std::size_t>(t)]);
+      }
   });
   return result;
 }

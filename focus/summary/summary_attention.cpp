@@ -199,7 +199,7 @@ class SummaryPass {
   const Index batch_, seq_len_, kv_heads_;
   const bool reads_all_;  // every group: dense attention
   const AttentionPlan near_;
-  const GroupSums sums_;
+  GroupSums sums_;
   const SummaryColumns columns_;
   std::vector<std::uint8_t> chosen_;
   AttentionResult result_;

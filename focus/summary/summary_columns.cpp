@@ -21,7 +21,7 @@ struct ForwardJob {
   const AttentionPlan& near;
   const Sizes s;  // of the key heads that are gone through
   const TiledKeys keys, values;
-  const GroupSums& sums;
+  GroupSums& sums;
   const Tensor& beta;
   const SummaryOptions& options;
   AttentionResult& result;
@@ -48,10 +48,13 @@ class ForwardTask {
 
   std::int64_t run(Index run) {
     const Index end = std::min((run + 1) * GroupSums::kRun, s_.seq_len);
-    columns_.start(run);
+    if (job_.sums.in_turn())
+      job_.sums.keep(columns_.go_on(run), run);
+    else
+      columns_.start(run);
     for (Index begin = run * GroupSums::kRun; begin < end; begin += kQueries)
       tile(begin, std::min(end, begin + kQueries));
-    return pairs_ * s_.heads_per_kv_head;
+    return std::exchange(pairs_, 0) * s_.heads_per_kv_head;
   }
 
  private:
@@ -128,18 +131,13 @@ class ForwardTask {
     estimate(set, mass);
     for (Index c = 0; c < groups; ++c)
       if (columns_.count(set, c) == 0) std::fill(mass + c * kQueries + from, mass + c * kQueries + to, kEmpty);
-    std::array<Real, kQueries> best{};
     std::array<simd::Lane, kQueries> place{};
+    // Whole vectors of queries, whatever lies in the others' lanes.
+    const simd::Kernels& kernels = simd::kernels();
+    const Index first = from / kernels.vector * kernels.vector;
     for (Index rank = 0; rank < job_.options.top_groups; ++rank) {
-      std::fill(best.begin() + from, best.begin() + to, kTaken);
-      for (Index c = 0; c < groups; ++c) {
-        const Real* row = mass + c * kQueries;
-        for (auto q = static_cast<std::size_t>(from); q < static_cast<std::size_t>(to); ++q) {
-          const bool more = row[q] > best[q];
-          best[q] = more ? row[q] : best[q];
-          place[q] = more ? static_cast<simd::Lane>(c) : place[q];
-        }
-      }
+      kernels.largest_rows(groups, simd::padded(kernels, to - first), mass + first, kQueries,
+                           place.data() + first);
       for (Index q = from; q < to; ++q) {
         const Index c = place[static_cast<std::size_t>(q)];
         chosen(rank, begin + q) = static_cast<std::uint8_t>(c);
@@ -221,10 +219,11 @@ void SummaryColumns::forward(const AttentionPlan& near, HeadRange heads, Attenti
                        .chosen = {chosen, in_.q.dim(0), in_.q.dim(1), in_.k.dim(2)}};
   const Index runs = sums_.runs(), batch = in_.q.dim(0), tasks = batch * heads.count * runs;
   std::vector<std::int64_t> of_task(static_cast<std::size_t>(tasks), 0);
-  parallel_chunks(tasks, 1, [&](Index number, Index) {
-    const Index head = number / runs;
+  parallel_chunks(tasks, sums_.in_turn() ? runs : 1, [&](Index first, Index last) {
+    const Index head = first / runs;
     ForwardTask task(job, head / heads.count, heads.first + head % heads.count);
-    of_task[static_cast<std::size_t>(number)] = task.run(number % runs);
+    for (Index number = first; number < last; ++number)
+      of_task[static_cast<std::size_t>(number)] = task.run(number % runs);
   });
   for (std::size_t i = 0; i < of_task.size(); ++i)
     pairs[i / static_cast<std::size_t>(heads.count * runs)] += of_task[i];

@@ -17,7 +17,7 @@ class SummaryColumns {
   static constexpr Index kMostColumns = AttentionPlan::kKeys;
 
   /// What is referred to must outlive it. beta [kv_heads, groups]
-  SummaryColumns(const AttentionInputs& in, const GroupSums& sums, const Tensor& beta,
+  SummaryColumns(const AttentionInputs& in, GroupSums& sums, const Tensor& beta,
                  const SummaryOptions& options)
       : in_(in), sums_(sums), beta_(beta), options_(options) {}
 
@@ -42,7 +42,7 @@ class SummaryColumns {
 
  private:
   const AttentionInputs& in_;
-  const GroupSums& sums_;
+  GroupSums& sums_;
   const Tensor& beta_;
   const SummaryOptions& options_;
 };

@@ -1,4 +1,6 @@
 // Every kernel of every instruction set that this machine has, against plain loops in double.
+#include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "autograd/simd/kernels.h"
@@ -423,6 +425,27 @@ TEST(Simd, AdamW) {
     expect_numbers(m, each(n, new_m), error, 1);
     expect_numbers(v, each(n, new_v), error, 1);
     expect_numbers(value, each(n, expected), error, 1);
+  });
+}
+
+TEST(Simd, TheLargestRowOfEachColumnIsTheFirstOfEquals) {
+  for_kernels([](const Kernels& kernels) {
+    for (const Index rows : {1, 2, 5, 33})
+      for (const Index vectors : {1, 2, 4}) {
+        const Index n = vectors * kernels.vector, stride = n + 3;
+        Tensor x = randn({rows, stride}, static_cast<std::uint64_t>(rows * 10 + vectors));
+        for (Real& value : x.span()) value = std::round(2 * value);  // many are equal
+        if (rows > 2) x.data()[2 * stride] = -std::numeric_limits<Real>::infinity();
+        std::vector<simd::Lane> place(static_cast<std::size_t>(n + 1), 77);
+        kernels.largest_rows(rows, n, x.data(), stride, place.data());
+        for (Index column = 0; column < n; ++column) {
+          Index best = 0;
+          for (Index row = 1; row < rows; ++row)
+            if (x[row * stride + column] > x[best * stride + column]) best = row;
+          ASSERT_EQ(place[static_cast<std::size_t>(column)], best) << "column " << column;
+        }
+        EXPECT_EQ(place.back(), 77);
+      }
   });
 }
 

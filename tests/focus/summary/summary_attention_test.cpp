@@ -99,6 +99,15 @@ TEST(SummaryAttention, EqualsTheReferenceOverSeveralRuns) {
                         .softcap = block == 32 ? 2.0 : 0.0});
   // A block, or a window, longer than a run.
   expect_reference({.batch = 2, .seq_len = 700, .window = 280, .block = 300});
+  // So many heads that each goes through its runs in turn.
+  for (const Index sliding_window : {0, 300})
+    expect_reference({.batch = 2,
+                      .seq_len = 600,
+                      .heads = 8,
+                      .kv_heads = 4,
+                      .top_groups = 2,
+                      .block = 16,
+                      .sliding_window = sliding_window});
   expect_reference({.seq_len = 800, .window = 5, .block = 1, .sinks = 0, .sliding_window = 257});
   expect_reference({.seq_len = 800, .top_groups = 0, .block = 64, .sliding_window = 513});
 }
