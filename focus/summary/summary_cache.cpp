@@ -40,6 +40,10 @@ SummaryCache::SummaryCache(const Sizes& sizes, const AttentionOptions& options,
   const auto dim = static_cast<std::size_t>(sizes.head_dim);
   for (Head& head : heads_) {
     head.groups.resize(static_cast<std::size_t>(sizes.groups));
+    head.means.end = sizes.groups;
+    head.means.keys.assign(static_cast<std::size_t>(sizes.groups * padded_dim_), Real(0));
+    head.means.values = head.means.keys;
+    head.log_counts.assign(head.groups.size(), kNone);
     for (Group& group : head.groups) {
       group.key.assign(dim, 0.0);
       group.value.assign(dim, 0.0);
@@ -53,7 +57,8 @@ std::size_t SummaryCache::bytes() const {
   };
   std::size_t bytes = 0;
   for (const Head& head : heads_) {
-    bytes += of_rows(head.sinks) + of_rows(head.near) + head.near_classes.capacity();
+    bytes += of_rows(head.sinks) + of_rows(head.near) + of_rows(head.means) +
+             head.near_classes.capacity();
     for (const Group& group : head.groups)
       bytes += of_rows(group.rows) + (group.key.size() + group.value.size()) * sizeof(double) +
                group.positions.capacity() * sizeof(Index);
@@ -83,6 +88,18 @@ void SummaryCache::drop_front(Rows& rows, Index count) const {
   rows.values.erase(rows.values.begin(), rows.values.begin() + numbers);
   rows.end -= rows.first;
   rows.first = 0;
+}
+
+void SummaryCache::set_mean(Head& head, std::size_t number) const {
+  const Group& group = head.groups[number];
+  head.log_counts[number] =
+      group.count > 0 ? static_cast<Real>(std::log(static_cast<double>(group.count))) : kNone;
+  const double share = group.count > 0 ? 1 / static_cast<double>(group.count) : 0;
+  const auto row = number * static_cast<std::size_t>(padded_dim_);
+  for (std::size_t d = 0; d < group.key.size(); ++d) {
+    head.means.keys[row + d] = static_cast<Real>(share * group.key[d]);
+    head.means.values[row + d] = static_cast<Real>(share * group.value[d]);
+  }
 }
 
 void SummaryCache::append(const Real* k, const Real* v, std::span<const std::uint8_t> classes) {
@@ -121,13 +138,16 @@ void SummaryCache::move_to_groups(Head& head, Index count) {
     add_row(group.rows, key, value);
     if (zones_.sliding_window > 0) group.positions.push_back(far_end_ + i);
   }
+  if (count > 0)
+    for (std::size_t c = 0; c < head.groups.size(); ++c) set_mean(head, c);
   head.near_classes.erase(head.near_classes.begin(), head.near_classes.begin() + count);
   drop_front(head.near, count);
 }
 
 /// With a sliding window: far tokens before that position leave.
 void SummaryCache::forget(Head& head, Index before) {
-  for (Group& group : head.groups) {
+  for (std::size_t c = 0; c < head.groups.size(); ++c) {
+    Group& group = head.groups[c];
     const Index leave =
         std::ranges::lower_bound(group.positions, before) - group.positions.begin();
     if (leave == 0) continue;
@@ -145,6 +165,7 @@ void SummaryCache::forget(Head& head, Index before) {
     group.positions.erase(group.positions.begin(), group.positions.begin() + leave);
     drop_front(group.rows, leave);
     if (group.removed >= kMostRemoved) sum_anew(group);
+    set_mean(head, c);
   }
 }
 
@@ -186,7 +207,10 @@ std::vector<Index> SummaryCache::choose(const Head& head, std::span<const Real> 
   if (options_.own_group) return {head.last_class};
   const auto groups = static_cast<std::size_t>(sizes_.groups);
   std::vector<double> mass(groups, 0.0);
-  for (auto from = scores.begin(); from != scores.end(); from += row) {
+  const bool alone = static_cast<Index>(scores.size()) == row;  // its scores' order is the masses'
+  for (std::size_t c = 0; alone && c < groups; ++c)
+    mass[c] = static_cast<double>(scores[static_cast<std::size_t>(near) + c]);
+  for (auto from = scores.begin(); !alone && from != scores.end(); from += row) {
     const double most = static_cast<double>(*std::max_element(from, from + row));
     double sum = 0;
     for (auto s = from; s != from + row; ++s) sum += std::exp(static_cast<double>(*s) - most);
@@ -214,28 +238,15 @@ Index SummaryCache::attend_head(Index kv_head, const Real* q, const Real* beta, 
                     ? std::min(sinks.end, zones_.near_begin(position))
                     : std::min(sinks.end, zones_.first_sink(position));
   near.first += std::max<Index>(0, zones_.near_begin(position) - std::max(far_end_, zones_.sinks));
-  // Means of the groups, as rows.
-  Rows means;
-  for (const Group& group : head.groups) {
-    std::vector<Real> key(static_cast<std::size_t>(dim)), value(key.size());
-    const double share = group.count > 0 ? 1 / static_cast<double>(group.count) : 0;
-    for (std::size_t d = 0; d < key.size(); ++d) {
-      key[d] = static_cast<Real>(share * group.key[d]);
-      value[d] = static_cast<Real>(share * group.value[d]);
-    }
-    add_row(means, key.data(), value.data());
-  }
   const Index exact = sinks.count() + near.count(), row = exact + sizes_.groups;
   std::vector<Real> scores;
   for (Index h = 0; h < heads; ++h) {
     add_scores(sinks, q + h * dim, scores);
     add_scores(near, q + h * dim, scores);
-    add_scores(means, q + h * dim, scores);
-    for (Index c = 0; c < sizes_.groups; ++c) {
-      const Index n = head.groups[static_cast<std::size_t>(c)].count;
-      Real& score = scores[static_cast<std::size_t>(h * row + exact + c)];
-      score = n > 0 ? score + static_cast<Real>(std::log(static_cast<double>(n))) + beta[c] : kNone;
-    }
+    add_scores(head.means, q + h * dim, scores);
+    for (Index c = 0; c < sizes_.groups; ++c)
+      scores[static_cast<std::size_t>(h * row + exact + c)] +=
+          head.log_counts[static_cast<std::size_t>(c)] + beta[c];
   }
   const std::vector<Index> read = options_.top_groups > 0
                                       ? choose(head, scores, exact, row)
@@ -269,7 +280,7 @@ Index SummaryCache::attend_head(Index kv_head, const Real* q, const Real* beta, 
     };
     take(sinks);
     take(near);
-    take(means);
+    take(head.means);
     for (const Index c : read) take(head.groups[static_cast<std::size_t>(c)].rows);
     for (Index d = 0; d < dim; ++d)
       out[h * dim + d] = sum[static_cast<std::size_t>(d)] / total;

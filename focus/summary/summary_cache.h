@@ -48,6 +48,8 @@ class SummaryCache {
   };
   struct Head {
     Rows sinks, near;
+    Rows means;                     // of the groups: what their columns are
+    std::vector<Real> log_counts;   // log n; -inf: no tokens
     std::vector<std::uint8_t> near_classes;
     std::vector<Group> groups;
     std::uint8_t last_class = 0;
@@ -61,6 +63,8 @@ class SummaryCache {
   void move_to_groups(Head& head, Index count);
   void forget(Head& head, Index before);
   void sum_anew(Group& group) const;
+  /// After a group's sums have changed.
+  void set_mean(Head& head, std::size_t group) const;
   Index attend_head(Index kv_head, const Real* q, const Real* beta, Real* out) const;
   void add_scores(const Rows& rows, const Real* q, std::vector<Real>& scores) const;
   void add_values(const Rows& rows, const Real* weights, Real* out) const;
