@@ -11,7 +11,6 @@
 #include "autograd/machine.h"
 #include "data/files/durable_file.h"
 #include "data/settings/settings_json.h"
-#include "focus/train/attention_spec.h"
 #include "focus/train/attention_speed.h"
 
 namespace focus {
@@ -22,10 +21,6 @@ using Json = nlohmann::ordered_json;
 double phase_seconds(const RunTimes& times, std::string_view name) {
   const auto found = std::ranges::find(times.phases, name, &Profile::Entry::name);
   return found == times.phases.end() ? 0 : found->seconds;
-}
-
-double gflops(const AttentionSpeed& row, const RunTimes& times, std::int64_t pairs) {
-  return static_cast<double>(pairs) * row.flops_per_pair / times.fastest() / 1e9;
 }
 
 std::string number_text(double value, int digits) {
@@ -46,22 +41,20 @@ void append(Cells& cells, const Cells& more) {
   cells.insert(cells.end(), more.begin(), more.end());
 }
 
-const RunTimes* present(const std::optional<RunTimes>& times) { return times ? &*times : nullptr; }
-
 Table time_table(const std::vector<AttentionSpeed>& rows, bool soft) {
   Table table{.caption = "Time of one attention, ms",
               .header = {"tokens", "full", "median", "GFLOP/s", "Focus", "median", "GFLOP/s"}};
   if (soft) append(table.header, {"soft", "median", "GFLOP/s"});
   for (const AttentionSpeed& row : rows) {
-    const auto run = [&](const RunTimes* times, std::int64_t pairs) {
-      if (times == nullptr) return Cells{"-", "-", "-"};
+    const auto run = [&](const std::optional<RunTimes>& times, std::int64_t pairs) {
+      if (!times) return Cells{"-", "-", "-"};
       return Cells{milliseconds(times->fastest()), milliseconds(median(times->seconds)),
-                   number_text(gflops(row, *times, pairs), 1)};
+                   number_text(row.gflops(*times, pairs), 1)};
     };
     Cells cells = {fmt::format("{}", row.length)};
-    append(cells, run(present(row.dense), row.pairs.all));
-    append(cells, run(&row.focus, row.pairs.attended));
-    if (soft) append(cells, run(present(row.soft), row.pairs.all));
+    append(cells, run(row.dense, row.pairs.all));
+    append(cells, run(row.focus, row.pairs.attended));
+    if (soft) append(cells, run(row.soft, row.pairs.all));
     table.rows.push_back(std::move(cells));
   }
   return table;
@@ -122,62 +115,6 @@ LineChart speedup_chart(const std::vector<AttentionSpeed>& rows, const std::stri
           .references = {{.label = "full attention", .y = 1}}};
 }
 
-/// What was not run is null.
-Json times_json(const AttentionSpeed& row, const RunTimes* times, std::int64_t pairs) {
-  if (times == nullptr || times->seconds.empty()) return {};
-  Json phases = Json::array();
-  for (const Profile::Entry& entry : times->phases)
-    phases.push_back({{"name", entry.name}, {"seconds", entry.seconds}});
-  Json json = {{"seconds", times->seconds},
-               {"seconds_min", times->fastest()},
-               {"seconds_median", median(times->seconds)},
-               {"peak_tensor_bytes", times->peak_bytes},
-               {"phases", phases}};
-  if (pairs > 0) json["gflops"] = gflops(row, *times, pairs);
-  return json;
-}
-
-/// A number that is not finite is null.
-Json row_json(const AttentionSpeed& row) {
-  const auto number = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
-  return {{"length", row.length},
-          {"pairs_all", row.pairs.all},
-          {"pairs_attended", row.pairs.attended},
-          {"largest_group", row.largest_group},
-          {"ideal_speedup", row.ideal_speedup()},
-          {"speedup", number(row.speedup())},
-          {"efficiency", number(row.speedup() / row.ideal_speedup())},
-          {"speedup_with_routing", number(row.speedup_with_routing())},
-          {"dense", times_json(row, present(row.dense), row.pairs.all)},
-          {"focus", times_json(row, &row.focus, row.pairs.attended)},
-          {"soft", times_json(row, present(row.soft), row.pairs.all)},
-          {"routing", times_json(row, &row.routing, 0)},
-          {"peak_resident_bytes", peak_resident_bytes()}};
-}
-
-/// "k=1, w=128", or what summary attention reads.
-std::string attention_text(const AttentionSpeedOptions& o) {
-  if (!o.summary) return fmt::format("k={}, w={}", o.top_k, o.local_window);
-  return AttentionMode{.kind = AttentionMode::Kind::summary, .summary = *o.summary}.name();
-}
-
-std::string setting_text(const AttentionSpeedOptions& o) {
-  if (o.summary)
-    return fmt::format("{} head{} of {}{}, K={}, {}; {}; groups of random keys by k-means", o.heads,
-                       o.heads == 1 ? "" : "s", o.head_dim,
-                       o.kv_heads == o.heads ? "" : fmt::format(" ({} for k and v)", o.kv_heads),
-                       o.num_groups, attention_text(o),
-                       o.backward ? "forward and backward" : "forward");
-  return fmt::format(
-      "{} head{} of {}{}, K={}, k={}, w={}, affinity {}, {}; {}", o.heads, o.heads == 1 ? "" : "s",
-      o.head_dim, o.kv_heads == o.heads ? "" : fmt::format(" ({} for k and v)", o.kv_heads),
-      o.num_groups, o.top_k, o.local_window, o.hard_gate == HardGate::keep ? "kept" : "dropped",
-      o.backward ? "forward and backward" : "forward",
-      o.assignment == SpeedAssignment::routing
-          ? "groups by routing random vectors, balanced over the sequence"
-          : "groups drawn uniformly");
-}
-
 void write_page(const std::string& path, const std::string& setting, const LineChart& chart,
                 std::initializer_list<Table> tables) {
   HtmlReport report("Speed of attention");
@@ -186,33 +123,6 @@ void write_page(const std::string& path, const std::string& setting, const LineC
   report.figure(line_chart_svg(chart));
   for (const Table& table : tables) report.table(table);
   write_file_durably(path, std::string_view(report.html()));
-}
-
-/// What is not said is as a FocusConfig has it, the window as --local-window.
-SummaryOptions summary_options(const AttentionSpec& spec, const AttentionSpeedOptions& options) {
-  FocusConfig config;
-  config.routing = RoutingSpace::keys;
-  config.num_groups = options.num_groups;
-  config.local_window = options.local_window;
-  return resolve_summary(spec, config).mode().summary;
-}
-
-/// What --attention lists: hard attention, and soft beside it.
-void read_attentions(const std::vector<std::string>& words, AttentionSpeedOptions& options) {
-  for (const std::string& word : words) {
-    const AttentionSpec spec = parse_attention(word, "--attention");
-    if (spec.kind == "soft") {
-      options.soft = true;
-    } else if (spec.kind == "hard") {
-      options.top_k = spec.top_k;
-      options.hard_gate = spec.gate.value_or(HardGate::drop);
-    } else if (spec.kind == "summary") {
-      options.summary = summary_options(spec, options);
-    } else {
-      fail("--attention {}: dense is always timed, and beside it hard:K or summary:M, and soft",
-           word);
-    }
-  }
 }
 
 }  // namespace
@@ -250,7 +160,7 @@ int run_speed(Arguments arguments) {
     replaced_option(
         app, old, fmt::format("{} is part of a word now: --attention hard:2:gate=keep,soft", old));
   parse_arguments(app, arguments);
-  read_attentions(attentions, options);
+  options.read_attentions(attentions, "--attention");
   options = options.filled_in();
   check(threads >= 0, "--threads must not be negative, not {}", threads);
   for (const Index length : lengths)
@@ -264,22 +174,22 @@ int run_speed(Arguments arguments) {
     rows.push_back(measure_attention(options, length, [&](std::string_view what) {
       spdlog::info("{} tokens: {}", length, what);
     }));
-    json_rows.push_back(row_json(rows.back()));
+    json_rows.push_back(to_json(rows.back()));
     trim_pool();  // so that no length holds buffers of the one before
   }
 
-  const std::string setting = setting_text(options);
+  const std::string setting = options.text();
   const Table times = time_table(rows, options.soft), speedups = speedup_table(rows);
   const Table phases = phase_table(rows, options);
   const LineChart chart =
       speedup_chart(rows, fmt::format("Speed-up over full attention, K={}, {}", options.num_groups,
-                                      attention_text(options)));
+                                      options.attention_text()));
   const std::string memory = memory_text(peak_resident_bytes()) + " resident at most";
   fmt::print("{}\n{}\n\n{}\n{}\n{}\n{}\n", this_machine().line(), setting, plain_text(times),
              plain_text(speedups), plain_text(phases), memory);
   Json figures = {{"machine", machine_json()}};
   figures.update(settings_json(recipe_fields(options)));
-  figures["attention"] = attention_text(options);
+  figures["attention"] = options.attention_text();
   figures["rows"] = json_rows;
   write_json(json, figures);
   if (!svg.empty()) write_file_durably(svg, std::string_view(svg_file(chart)));

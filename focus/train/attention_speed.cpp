@@ -51,10 +51,6 @@ KeyGroups fitted_groups(const Tensor& k, int num_groups, Rng& rng) {
   return groups;
 }
 
-AttentionOptions scaled_options(const AttentionSpeedOptions& o) {
-  return {.scale = static_cast<Real>(1 / std::sqrt(static_cast<double>(o.head_dim)))};
-}
-
 template <class F>
 void time_run(RunTimes& times, F&& run) {
   const std::size_t before = pool_stats().live;
@@ -101,6 +97,112 @@ std::vector<std::uint64_t> random_sets(Index length, int groups, int top_k, std:
   return sets;
 }
 
+namespace {
+
+/// Random inputs of one length, and the attentions that are timed on them.
+class Measurement {
+ public:
+  Measurement(const AttentionSpeedOptions& options, Index length)
+      : o_(options), length_(length), rng_(static_cast<std::uint64_t>(options.seed)) {
+    q_ = input(o_.heads);
+    k_ = input(o_.kv_heads);
+    v_ = input(o_.kv_heads);
+    h_ = Variable(random_tensor({1, length, o_.hidden_size}, rng_));
+    config_.num_groups = o_.num_groups;
+    config_.routing_dim = o_.routing_dim;
+    layer_ = make_focus_layer(config_, o_.hidden_size, rng_);
+    soft_gate_ = GateOptions::from(config_);
+    soft_gate_.local_window = o_.local_window;
+    if (o_.summary) {
+      check(length >= o_.num_groups,
+            "attention speed: {} tokens for {} groups; give at least as many", length,
+            o_.num_groups);
+      key_groups_ = fitted_groups(k_.value(), o_.num_groups, rng_);
+    } else if (o_.assignment == SpeedAssignment::uniform) {
+      sets_ = random_sets(length, o_.num_groups, o_.top_k, static_cast<std::uint64_t>(o_.seed));
+      g_ = Variable(even_assignments(sets_, o_.num_groups, o_.top_k));
+    }
+  }
+
+  void dense() {
+    attend([&] { return attention(q_, k_, v_, scaled()); });
+  }
+  void soft() {
+    attend([&] { return gated_attention(q_, k_, v_, g_, scaled(), soft_gate_); });
+  }
+  void find_groups() {
+    const NoGrad guard;
+    const Routing routing = route(h_, layer_, config_, Balance::sequence);
+    sets_ = membership(routing, o_.top_k);
+    g_ = Variable(routing.assignments.value());
+  }
+  void hard() {
+    g_.set_requires_grad(o_.backward);
+    attend([&] {
+      GateOptions gate = soft_gate_;
+      gate.gated = o_.hard_gate == HardGate::keep;
+      gate.membership = sets_;
+      return sparse_attention(q_, k_, v_, g_, scaled(), gate);
+    });
+  }
+  /// Classes of the keys, choice, sort and sums are part of it.
+  void summary() {
+    attend([&] {
+      classes_ = nearest_classes(k_.value(), key_groups_.centroids.value(),
+                                 key_groups_.bias.value());
+      profile_mark("classes");
+      return summary_attention(q_, k_, v_, classes_, key_groups_.beta, scaled(), *o_.summary,
+                               &summary_);
+    });
+  }
+
+  /// What the pairs and groups were.
+  void describe(AttentionSpeed& speed) const {
+    if (!o_.summary) {
+      speed.pairs = count_pairs(sets_, length_, o_.local_window, 0);
+      speed.largest_group = largest_group_share(sets_, o_.num_groups);
+      return;
+    }
+    speed.pairs = count_pairs({}, length_, o_.summary->zones.window, 0);
+    speed.pairs.attended = (summary_.pairs.at(0) + o_.heads / 2) / o_.heads;
+    GroupStatistics groups;
+    groups.add_sizes(classes_.classes, classes_.heads, o_.num_groups);
+    speed.largest_group = groups.dominance();
+  }
+
+ private:
+  Variable input(Index heads) {
+    Variable x(random_tensor({1, length_, heads, o_.head_dim}, rng_));
+    x.set_requires_grad(o_.backward);
+    return x;
+  }
+  AttentionOptions scaled() const {
+    return {.scale = static_cast<Real>(1 / std::sqrt(static_cast<double>(o_.head_dim)))};
+  }
+  template <class F>
+  void attend(F&& op) {
+    const Variable out = op();
+    if (!o_.backward) return;
+    backward(out);
+    for (Variable x : {q_, k_, v_, g_})
+      if (x.defined()) x.zero_grad();
+  }
+
+  const AttentionSpeedOptions& o_;
+  const Index length_;
+  Rng rng_;
+  Variable q_, k_, v_, h_, g_;
+  FocusConfig config_;
+  FocusLayer layer_;
+  GateOptions soft_gate_;
+  std::vector<std::uint64_t> sets_;
+  KeyGroups key_groups_;
+  KeyClasses classes_;
+  SummaryReport summary_;
+};
+
+}  // namespace
+
 AttentionSpeed measure_attention(const AttentionSpeedOptions& options, Index length,
                                  const std::function<void(std::string_view)>& report) {
   const AttentionSpeedOptions o = options.filled_in();
@@ -110,57 +212,7 @@ AttentionSpeed measure_attention(const AttentionSpeedOptions& options, Index len
   // Two products of 2 head_dim operations a pair and head; backward has five.
   speed.flops_per_pair = static_cast<double>(4 * o.heads * o.head_dim) * (o.backward ? 3.5 : 1);
   report("random inputs");
-  Rng rng(static_cast<std::uint64_t>(o.seed));
-  const auto input = [&](Index heads) {
-    Variable x(random_tensor({1, length, heads, o.head_dim}, rng));
-    x.set_requires_grad(o.backward);
-    return x;
-  };
-  const Variable q = input(o.heads), k = input(o.kv_heads), v = input(o.kv_heads);
-  const Variable h(random_tensor({1, length, o.hidden_size}, rng));
-  FocusConfig config;
-  config.num_groups = o.num_groups;
-  config.routing_dim = o.routing_dim;
-  const FocusLayer layer = make_focus_layer(config, o.hidden_size, rng);
-
-  std::optional<KeyGroups> key_groups;
-  SummaryReport summary;
-  if (o.summary && length >= o.num_groups)
-    key_groups = fitted_groups(k.value(), o.num_groups, rng);
-  else
-    check(!o.summary, "attention speed: {} tokens for {} groups; give at least as many", length,
-          o.num_groups);
-  const auto attend_summary = [&] {
-    const KeyClasses classes =
-        nearest_classes(k.value(), key_groups->centroids.value(), key_groups->bias.value());
-    profile_mark("classes");
-    return summary_attention(q, k, v, classes, key_groups->beta, scaled_options(o), *o.summary,
-                             &summary);
-  };
-
-  std::vector<std::uint64_t> sets;
-  Variable g;
-  const auto find_groups = [&] {
-    const NoGrad guard;
-    const Routing routing = route(h, layer, config, Balance::sequence);
-    sets = membership(routing, o.top_k);
-    g = Variable(routing.assignments.value());
-  };
-  if (o.assignment == SpeedAssignment::uniform) {
-    sets = random_sets(length, o.num_groups, o.top_k, static_cast<std::uint64_t>(o.seed));
-    g = Variable(even_assignments(sets, o.num_groups, o.top_k));
-  }
-
-  const AttentionOptions scaled = scaled_options(o);
-  const auto attend = [&](auto&& op) {
-    const Variable out = op();
-    if (!o.backward) return;
-    backward(out);
-    for (Variable x : {q, k, v, g})
-      if (x.defined()) x.zero_grad();
-  };
-  GateOptions soft_gate = GateOptions::from(config);
-  soft_gate.local_window = o.local_window;
+  Measurement measured(o, length);
   const bool dense_too = o.dense_up_to == 0 || length <= o.dense_up_to;
   if (dense_too) speed.dense.emplace();
   if (dense_too && o.soft) speed.soft.emplace();
@@ -173,34 +225,17 @@ AttentionSpeed measure_attention(const AttentionSpeedOptions& options, Index len
       time_run(times, run);
       spent += times.seconds.back();
     };
-    if (dense_too)
-      timed(*speed.dense, "full attention",
-            [&] { attend([&] { return attention(q, k, v, scaled); }); });
+    if (dense_too) timed(*speed.dense, "full attention", [&] { measured.dense(); });
     if (o.summary) {
-      timed(speed.focus, "Focus", [&] { attend(attend_summary); });
+      timed(speed.focus, "Focus", [&] { measured.summary(); });
       continue;
     }
-    if (o.assignment == SpeedAssignment::routing) timed(speed.routing, "routing", find_groups);
-    g.set_requires_grad(o.backward);
-    timed(speed.focus, "Focus", [&] {
-      attend([&] {
-        GateOptions gate = soft_gate;
-        gate.gated = o.hard_gate == HardGate::keep;
-        gate.membership = sets;
-        return sparse_attention(q, k, v, g, scaled, gate);
-      });
-    });
-    if (speed.soft)
-      timed(*speed.soft, "soft attention",
-            [&] { attend([&] { return gated_attention(q, k, v, g, scaled, soft_gate); }); });
+    if (o.assignment == SpeedAssignment::routing)
+      timed(speed.routing, "routing", [&] { measured.find_groups(); });
+    timed(speed.focus, "Focus", [&] { measured.hard(); });
+    if (speed.soft) timed(*speed.soft, "soft attention", [&] { measured.soft(); });
   }
-  if (o.summary) {
-    speed.pairs = count_pairs({}, length, o.summary->zones.window, 0);
-    speed.pairs.attended = (summary.pairs.at(0) + o.heads / 2) / o.heads;
-    return speed;
-  }
-  speed.pairs = count_pairs(sets, length, o.local_window, 0);
-  speed.largest_group = largest_group_share(sets, o.num_groups);
+  measured.describe(speed);
   return speed;
 }
 

@@ -3,7 +3,9 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -62,6 +64,13 @@ struct AttentionSpeedOptions {
   /// The same with kv_heads and hidden_size said. Throws std::invalid_argument where two settings
   /// do not fit each other.
   AttentionSpeedOptions filled_in() const;
+  /// What words of the attention vocabulary list: hard or summary, and soft beside it. Throws
+  /// std::runtime_error, one line that starts with `where`.
+  void read_attentions(const std::vector<std::string>& words, const std::string& where);
+  /// "k=1, w=128", or what summary attention reads.
+  std::string attention_text() const;
+  /// All that a figure depends on, in one line.
+  std::string text() const;
 };
 
 /// The timed runs of one thing.
@@ -87,7 +96,11 @@ struct AttentionSpeed {
   double speedup() const;
   /// The same with the time of routing added to Focus's; NaN too where nothing was routed.
   double speedup_with_routing() const;
+  /// Operations of so many pairs in a second of the fastest run.
+  double gflops(const RunTimes& times, std::int64_t of_pairs) const;
 };
+/// What was not run, and a number that is not finite, is null.
+nlohmann::ordered_json to_json(const AttentionSpeed& row);
 
 /// Runs each in turn, over and over, so that a drift of the machine's speed hits all: at least
 /// options.repeats times, and more while a length has taken less than half a second. `report` gets
