@@ -1,13 +1,10 @@
 #include "focus/train/fit.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "apps/command.h"
 #include "apps/terminal/progress.h"
-#include "autograd/check.h"
 #include "autograd/clock.h"
-#include "data/text/tokenize.h"
 
 namespace focus {
 namespace {
@@ -33,19 +30,6 @@ void print_groups(LoadedModel& model, const Batches& batches) {
     fmt::print("{:<6} {:>9.2f}% {:>9.2f}% {:>9.2f}%\n", i, share(sizes.front()),
                share(sizes[sizes.size() / 2]), share(sizes.back()));
   }
-}
-
-Batches windows_of(const std::vector<std::string>& paths, const LoadedModel& model,
-                   const std::string& separator, Index context) {
-  const std::vector<std::filesystem::path> files(paths.begin(), paths.end());
-  const TokenFile tokens = tokenize_cached(
-      files, model.require_tokenizer(),
-      {.document_separator = separator, .prepend_id = model.document_start(), .cache_dir = {}});
-  return Batches(TokenView(tokens),
-                 {.batch = 1,
-                  .context = context,
-                  .shuffle = false,
-                  .vocab_size = static_cast<std::int32_t>(model.decoder->config().vocab_size)});
 }
 
 }  // namespace
@@ -80,7 +64,7 @@ int run_fit(Arguments arguments) {
   settings.context = eval.context;
   model.take_off_attention();
   const double start = now();
-  Batches batches = windows_of(paths, model, separator, settings.context);
+  const Batches batches = fit_windows(model, paths, separator, settings.context);
   Rng rng(static_cast<std::uint64_t>(settings.seed));
   auto made = std::make_unique<FocusModel>(settings.to_focus(),
                                            FocusShape::of(model.decoder->config()), rng);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/check.h"
+#include "data/text/tokenize.h"
 
 namespace focus {
 
@@ -17,6 +18,19 @@ FocusConfig FitSettings::to_focus() const {
   config.sinks = sinks;
   config.fit_tokens = tokens;
   return config;
+}
+
+Batches fit_windows(const LoadedModel& model, const std::vector<std::string>& paths,
+                    const std::string& separator, Index context) {
+  const std::vector<std::filesystem::path> files(paths.begin(), paths.end());
+  const TokenFile tokens = tokenize_cached(
+      files, model.require_tokenizer(),
+      {.document_separator = separator, .prepend_id = model.document_start(), .cache_dir = {}});
+  return Batches(TokenView(tokens),
+                 {.batch = 1,
+                  .context = context,
+                  .shuffle = false,
+                  .vocab_size = static_cast<std::int32_t>(model.decoder->config().vocab_size)});
 }
 
 void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Index tokens,

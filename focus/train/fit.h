@@ -2,9 +2,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "data/text/batches.h"
 #include "focus/focus_model.h"
+#include "focus/train/model_files.h"
 
 namespace focus {
 
@@ -35,6 +38,10 @@ struct FitSettings {
   /// Groups of keys with these settings.
   FocusConfig to_focus() const;
 };
+
+/// Texts as windows of `context` tokens, in their order.
+Batches fit_windows(const LoadedModel& model, const std::vector<std::string>& paths,
+                    const std::string& separator, Index context);
 
 /// Windows that have gone by, of how many.
 using FitProgress = std::function<void(Index done, Index all)>;
