@@ -2,6 +2,8 @@
 #include "bench/membership.h"
 #include "focus/attention/gated_attention.h"
 #include "focus/attention/sparse_attention.h"
+#include "focus/summary/key_groups.h"
+#include "focus/summary/summary_attention.h"
 
 namespace focus::bench {
 namespace {
@@ -61,6 +63,34 @@ Case hard(Index heads, Index seq_len, bool with_backward, int top_k, HardGate ga
                         });
 }
 
+/// Groups of keys, those that are not read as columns; the classes, the choice, the sort and the
+/// sums are part of what is timed.
+Case summary(Index heads, Index seq_len, bool with_backward, int groups, Index read_groups) {
+  SummaryOptions options;
+  options.top_groups = read_groups;
+  Rng rng(5);
+  KeyGroups fitted = make_key_groups(groups, heads, kHeadDim, rng);
+  const Tensor keys = random_tensor({1, seq_len, heads, kHeadDim}, 2);  // the case's own
+  const Index sample = std::min<Index>(seq_len, 16384);
+  fit_key_groups(fitted,
+                 Tensor::from({sample, heads, kHeadDim},
+                              keys.span().first(static_cast<std::size_t>(sample * heads * kHeadDim))),
+                 1);
+  const auto attend = [=](const Variables& x, SummaryReport* report) {
+    const KeyClasses classes =
+        nearest_classes(x[1].value(), fitted.centroids.value(), fitted.bias.value());
+    return summary_attention(x[0], x[1], x[2], classes, fitted.beta, kOptions, options, report);
+  };
+  SummaryReport report;
+  attend({random_tensor({1, seq_len, heads, kHeadDim}, 1), keys,
+          random_tensor({1, seq_len, heads, kHeadDim}, 3)},
+         &report);
+  PairCounts pairs = count_pairs({}, seq_len, 0, 0);
+  pairs.attended = report.pairs.at(0) / heads;
+  return attention_case(heads, seq_len, with_backward, false, pairs,
+                        [=](const Variables& x) { return attend(x, nullptr); });
+}
+
 }  // namespace
 
 void add_attention_cases() {
@@ -74,6 +104,8 @@ void add_attention_cases() {
       add_case(name("sliding_window"), [=] { return dense(heads, seq_len, both, kWindow); });
       add_case(name("soft_affinity"), [=] { return soft(heads, seq_len, both, Gate::affinity); });
       add_case(name("soft_logit"), [=] { return soft(heads, seq_len, both, Gate::logit); });
+      add_case(name("summary_k32_m2"), [=] { return summary(heads, seq_len, both, 32, 2); });
+      add_case(name("summary_k16_m0"), [=] { return summary(heads, seq_len, both, 16, 0); });
       for (const int top_k : {1, 2}) {
         add_case(name(fmt::format("hard_k{}", top_k)),
                  [=] { return hard(heads, seq_len, both, top_k, HardGate::drop); });
@@ -86,7 +118,7 @@ void add_attention_cases() {
     add(12, seq_len);
     add(1, seq_len);
   }
-  for (const Index seq_len : {32768, 65536, 131072}) add(1, seq_len);
+  for (const Index seq_len : {32768, 65536, 131072, 1048576}) add(1, seq_len);
 }
 
 }  // namespace focus::bench

@@ -173,6 +173,26 @@ def hard_rows(settings):
         )
 
 
+def summary_rows(settings):
+    lengths = [(12, 1024), (12, 4096), (12, 16384), (1, 65536)]
+    forms = [("summary_k32_m2", "K=32 m=2"), ("summary_k16_m0", "K=16 m=0")]
+    for heads, seq_len in [(12, 512)] if settings.quick else lengths:
+        where = f"heads:{heads}/T:{seq_len}"
+        for what in ("forward", "forward_backward"):
+            for case, form in forms:
+                passes = what.replace("_", " + ")
+                title = f"summary attention {form} w=32 block=32, {passes}, {heads_of(heads)}"
+                yield Row(
+                    "summary",
+                    f"{title}, T={seq_len}",
+                    [
+                        kernel("focus, summary", f"attention/{case}/{what}/{where}", settings),
+                        kernel("focus, dense", f"attention/dense/{what}/{where}", settings),
+                    ],
+                    ideal_from_pairs=True,
+                )
+
+
 def step_rows(settings):
     seq_len = 128 if settings.quick else 1024
     ours = [f"data.context={seq_len}", "data.batch=1", "focus.num_groups=8"]
@@ -290,6 +310,7 @@ GROUPS = {
     "dense": dense_rows,
     "soft": soft_rows,
     "hard": hard_rows,
+    "summary": summary_rows,
     "step": step_rows,
     "tokenizers": tokenizer_rows,
 }
