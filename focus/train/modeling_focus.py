@@ -19,6 +19,8 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from transformers.cache_utils import DynamicLayer
+from transformers.conversion_mapping import (get_checkpoint_conversion_mapping,
+                                             register_checkpoint_conversion_mapping)
 from transformers.masking_utils import AttentionMaskInterface
 from transformers.utils import cached_file
 
@@ -252,6 +254,14 @@ AttentionMaskInterface.register("focus", padding)
 
 class FocusModel:
     """Put before a family's class, it loads that family's model and Focus onto it."""
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        # Tensors whose names in files are not those in the class (GPT-NeoX's head): transformers
+        # looks them up by the class's name, and for code of others not at all.
+        renamings = get_checkpoint_conversion_mapping(cls.__name__.removeprefix("Focus"))
+        if renamings is not None:
+            register_checkpoint_conversion_mapping(cls.__name__, renamings, overwrite=True)
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *args, **kwargs):

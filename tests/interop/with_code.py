@@ -14,10 +14,11 @@ work_home = tempfile.TemporaryDirectory()
 os.environ["HF_MODULES_CACHE"] = work_home.name  # where transformers copies a folder's code to
 import torch
 import transformers
-from compare import (CASES, VOCAB, Refused, focus, load, logits_of, ours, random_model, write_text)
+from compare import (CASES, VOCAB, Refused, documented_example, focus, load, logits_of, ours,
+                     random_model, write_text)
 
 TOLERANCE = 1e-4  # of the largest logit
-LEAST_EFFECT = 1e-2  # of each attention, likewise: a smaller one would hide that it is not there
+LEAST_EFFECT = 1e-3  # of each attention, likewise: a smaller one would hide that it is not there
 TOKENS = 90
 FAMILIES = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "olmo2", "gemma2", "gpt_neox")
 KEYS = ("summary", "summary:0", "summary:2", "summary:m=1:rest=drop",
@@ -49,7 +50,7 @@ def train(work, store, name, *words):
     write_text(text)
     focus("train", f"base={store}", "tokenizer=bytes", f"data.train={text}", f"data.valid={text}",
           "data.context=64", "data.batch=2", "steps=8", "eval_every=0", "checkpoint_every=0",
-          "focus.num_groups=6", "focus.local_window=10", "optim.lr=0.05", "optim.warmup_steps=1",
+          "focus.num_groups=6", "focus.local_window=6", "optim.lr=0.05", "optim.warmup_steps=1",
           f"out={work / name}", *words)
     return work / name / "focus.h5"
 
@@ -136,9 +137,30 @@ def check_saving(work, both, model, ids):
     assert sorted(f.name for f in again.glob("*focus*")) == [
         "focus_config.json", "focus_model.safetensors", "modeling_focus.py"]
     agree("saved and loaded again", logits_of(sparse(again), ids), logits_of(model, ids))
+    agree("saved, in the program", ours(work, ids, again)["logits"], logits_of(model, ids))
     narrow = transformers.AutoModelForCausalLM.from_pretrained(both, trust_remote_code=True,
                                                                dtype=torch.bfloat16).eval()
     assert logits_of(narrow, ids).isfinite().all(), "bfloat16"
+
+
+def check_example(work, folder):
+    """The Python of docs/files.md in a folder with the SPARSE of the command before it."""
+    focus("corpus", "--out", work / "corpus.txt", "--documents", 12)
+    focus("tokenizer", "train", "--text", work / "corpus.txt", "--vocab-size", VOCAB, "--out",
+          work / "tok")
+    base, before = work / "with-tokenizer.h5", Path.cwd()
+    focus("import", folder, "--tokenizer", work / "tok", "--out", base)
+    adapter = work / "tokens" / "focus.h5"
+    focus("export", base, "--adapter", adapter, "--with-code", "--out", work / "SPARSE")
+    try:
+        os.chdir(work)
+        names = documented_example("focus_attention=")
+    finally:
+        os.chdir(before)
+    ids = names["prompt"]["input_ids"][0].tolist() * 8
+    for model, word in ((names["model"], "soft"), (names["hard"], "hard:1")):
+        agree("the documented code", logits_of(model.eval(), ids),
+              ours(work, ids, base, "--adapter", adapter, "--attention", word)["logits"])
 
 
 def check_family(work, family, seed):
@@ -169,6 +191,8 @@ def check_family(work, family, seed):
         sparse_model = sparse(both)
         check_refusals(sparse_model, both)
         check_saving(work / name, both, sparse_model, ids)
+    if family == "llama":
+        check_example(work, folder)
     return worst
 
 
