@@ -248,6 +248,15 @@ def padding(*args, attention_mask=None, **kwargs):
     return attention_mask
 
 
+def refuse_packed(model, args, kwargs):
+    """Several sequences in a row are known by their positions alone; nothing here keeps them apart."""
+    positions = kwargs.get("position_ids")
+    if positions is None or kwargs.get("attention_mask") is not None:
+        return
+    if (positions.diff(dim=-1) != 1).any():
+        raise ValueError("Focus takes one sequence in a row: these position_ids are of several")
+
+
 transformers.AttentionInterface.register("focus", attend)
 AttentionMaskInterface.register("focus", padding)
 
@@ -292,6 +301,7 @@ class FocusModel:
             module.focus = FocusLayer(settings, kind, attention, own, layers)
             module.focus.to(next(module.parameters()).device)
             module.register_forward_pre_hook(module.focus.before, with_kwargs=True)
+        self.register_forward_pre_hook(refuse_packed, with_kwargs=True)
         self.set_attn_implementation("focus")
 
     def save_pretrained(self, save_directory, *args, **kwargs):
