@@ -38,7 +38,8 @@ int run_logits(Arguments arguments) {
   Options o;
   CLI::App app(
       "The logits of one sequence as a safetensors file: logits [tokens, vocab_size], and where "
-      "Focus is on, layers.{i}.assignments [tokens, num_groups]: each token's groups.",
+      "Focus is on, layers.{i}.assignments [tokens, num_groups]: each token's groups (not of a "
+      "Focus that groups keys).",
       "focus logits");
   o.model.add_to(app);
   CLI::Option_group* input = app.add_option_group("input", "one of");
@@ -69,7 +70,7 @@ int run_logits(Arguments arguments) {
   const Index vocab_size = model.decoder->config().vocab_size;
   std::vector<std::pair<std::string, Tensor>> tensors = {
       {"logits", logits.reshape({tokens, vocab_size})}};
-  if (FocusModel* const focus = active.focus()) {
+  if (FocusModel* const focus = active.focus(); focus != nullptr && !focus->groups_keys()) {
     const auto& routings = focus->last_routings();
     for (std::size_t i = 0; i < routings.size(); ++i)
       tensors.emplace_back(

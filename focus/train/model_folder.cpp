@@ -11,28 +11,24 @@
 namespace focus {
 namespace {
 
+#include "focus/train/modeling_focus.inc"
+
 namespace fs = std::filesystem;
 using Shapes = std::vector<std::pair<std::string, Shape>>;
 
 constexpr std::string_view kWeightsStem = "model";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
+constexpr const char* kCodeFile = "modeling_focus.py";
 // What transformers' GPT-2 tokenizer calls OpenAI's two files.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kRenamedFiles = {
     {{"encoder.json", "vocab.json"}, {"vocab.bpe", "merges.txt"}}};
 
 /// Every name that an exported folder may hold.
 bool is_exported(const std::string& name) {
-  constexpr std::array<std::string_view, 11> kNames = {"config.json",
-                                                       "generation_config.json",
-                                                       kIndexFile,
-                                                       kFocusConfigFile,
-                                                       kFocusWeightsFile,
-                                                       "tokenizer.json",
-                                                       "tokenizer.model",
-                                                       "tokenizer_config.json",
-                                                       "special_tokens_map.json",
-                                                       "vocab.json",
-                                                       "merges.txt"};
+  constexpr std::array<std::string_view, 12> kNames = {
+      "config.json",           "generation_config.json",  kIndexFile,       kCodeFile,
+      kFocusConfigFile,        kFocusWeightsFile,         "tokenizer.json", "tokenizer.model",
+      "tokenizer_config.json", "special_tokens_map.json", "vocab.json",     "merges.txt"};
   const bool shard = name.starts_with(kWeightsStem) && name.ends_with(".safetensors");
   return shard || std::ranges::find(kNames, name) != kNames.end();
 }
@@ -96,9 +92,22 @@ StreamedModel write_weights(const fs::path& folder, const ModelFiles& files, Dty
   return streamed;
 }
 
-void write_config(const fs::path& folder, const ModelConfig& config, std::string_view dtype) {
+/// Beside the weights, what makes transformers read the folder as the sparse model.
+void add_code(const fs::path& folder, nlohmann::ordered_json& json, const FocusConfig& focus) {
+  // kCodeFile has a class of each family, named after the family's own.
+  const std::string own = json.at("architectures").at(0).get<std::string>();
+  const fs::path module = fs::path(kCodeFile).stem();
+  json["auto_map"] = {{"AutoModelForCausalLM", fmt::format("{}.Focus{}", module.string(), own)}};
+  json["focus_attention"] = focus.training == Training::summary ? "summary" : "soft";
+  write_file_durably(folder / kCodeFile, kModelingFocus);
+}
+
+/// `code`: of the Focus whose attention transformers is to compute; null: none.
+void write_config(const fs::path& folder, const ModelConfig& config, std::string_view dtype,
+                  const FocusConfig* code) {
   auto json = nlohmann::ordered_json::parse(write_model_config(config));
   json["dtype"] = dtype;
+  if (code != nullptr) add_code(folder, json, *code);
   // The name that older versions of transformers know; without it they would not stretch at all.
   if (json.contains("rope_parameters") &&
       json["rope_parameters"].value("rope_type", "default") != "default")
@@ -139,6 +148,8 @@ StreamedModel write_model_folder(const fs::path& folder, const ModelFiles& files
   if (files.mechanism)
     fail("{}: was trained with {}, which a Hugging Face folder cannot say", files.where,
          files.mechanism->name());
+  if (options.with_code && !focus)
+    fail("{}: has no Focus for the code to compute; name one with --adapter", files.where);
   const ExportDtype& dtype = export_dtype(options.dtype);
   DurableFolder target(folder, options.overwrite, is_exported);
   const StreamedModel model =
@@ -148,7 +159,8 @@ StreamedModel write_model_folder(const fs::path& folder, const ModelFiles& files
         "{}: {} weights are NaN, infinite or beyond what {} holds, the first in {}; --dtype bf16 "
         "has float32's range",
         files.where, model.nonfinite, dtype.published, model.first_nonfinite);
-  write_config(target.temporary(), files.config, dtype.published);
+  write_config(target.temporary(), files.config, dtype.published,
+               options.with_code ? &focus->config : nullptr);
   if (files.tokenizer) write_tokenizer(target.temporary(), *files.tokenizer);
   if (focus) {
     // Its base is the model as it was; what lies beside it is named in the folder's copy.

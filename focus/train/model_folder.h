@@ -25,6 +25,8 @@ struct ExportOptions {
   std::string_view dtype = "float32";
   std::uint64_t shard_bytes = 5'000'000'000;  // of one weights file at most; transformers' "5GB"
   bool overwrite = false;                     // replace a folder of nothing but exported files
+  /// Python beside the weights, by which transformers computes the Focus's attention.
+  bool with_code = false;
 };
 
 /// Writes `files` and, where given, a Focus for them; another base's is refused. The folder appears

@@ -35,6 +35,7 @@ else
 fi
 status=0
 "$python" tests/interop/compare.py "$program" || status=$?
+"$python" tests/interop/with_code.py "$program" || status=$?
 if has_peft "$python"; then
   "$python" tests/interop/peft_lora.py "$program" || status=$?
 else
