@@ -63,7 +63,12 @@ int run_eval(Arguments arguments) {
              texts.size() == 1 ? "" : "s", bytes, own.kind(), own.fingerprint(), settings.context,
              settings.stride);
   fmt::print("{}", format_rows(rows));
-  if (groups > 0)
+  if (model.focus() && model.focus()->groups_keys())
+    fmt::print(
+        "\ntok/s: tokens scored in a second; pairs: share of the causal pairs that are attended, a "
+        "column counts as one; largest: the share of its head's keys that the largest group has, "
+        "mean over layers; columns need no balance\n");
+  else if (groups > 0)
     fmt::print(
         "\ntok/s: tokens scored in a second; pairs: share of the causal pairs that are attended; "
         "largest: the largest group's share (balance is {:.1f}%), mean over layers\n",

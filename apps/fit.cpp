@@ -62,6 +62,8 @@ int run_fit(Arguments arguments) {
   EvalSettings eval{.separator = separator, .context = settings.context, .against_dense = true};
   eval = eval.for_model(model);
   settings.context = eval.context;
+  const std::vector<EvalText> read =  // before anything is written: one may not be there
+      texts.empty() ? std::vector<EvalText>() : read_texts(model, texts, eval);
   model.take_off_attention();
   const double start = now();
   const Batches batches = fit_windows(model, paths, separator, settings.context);
@@ -85,7 +87,6 @@ int run_fit(Arguments arguments) {
   print_groups(model, batches);
   std::vector<EvalRow> rows;
   if (!texts.empty()) {
-    const std::vector<EvalText> read = read_texts(model, texts, eval);
     for (const AttentionSpec& spec : resolve_words({"dense", "summary"}, model,
                                                    UnsaidBalance::trained, "--eval"))
       rows.push_back(evaluate(model, spec, read, eval));

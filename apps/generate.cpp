@@ -21,25 +21,30 @@ struct Options {
   std::vector<Index> measure;
 };
 
-/// What --attention names; without it hard k=1 where there is a Focus, what the model was trained
-/// with, or dense. Refuses what cannot generate.
+/// What --attention names; without it what the model was trained with, of a Focus its summary
+/// columns or hard k=1, or dense. Refuses what cannot generate.
 AttentionSpec attention_of(const Options& o, const LoadedModel& model) {
   AttentionSpec spec;
   if (!o.attention.empty())
     spec = parse_attention(o.attention, "--attention");
   else if (model.mechanism())
     spec = {.kind = "trained"};
+  else if (model.focus() && model.focus()->config().training == Training::summary)
+    spec = {.kind = "summary"};
   else if (model.focus())
     spec = {.kind = "hard", .top_k = 1};
-  if (spec.kind == "soft" || spec.kind == "focus")
-    fail("--attention {}: soft attention reads every key; generation is dense, hard:K or local",
-         o.attention);
+  const bool keys = model.focus() && model.focus()->groups_keys();
+  if (!keys && (spec.kind == "soft" || spec.kind == "focus"))
+    fail(
+        "--attention {}: soft attention reads every key; generation is dense, hard:K, summary:M or "
+        "local",
+        o.attention);
   spec = resolve_attention(spec, model, "--attention");
   if (spec.balance == Balance::sequence)
     fail(
         "{}: with sequence balance a token's groups depend on later tokens, so it cannot generate; "
         "--attention hard:{}:balance=carried uses the potentials that it carries",
-        o.model.adapter.empty() ? o.model.base : o.model.adapter, spec.top_k);
+        o.model.adapter.empty() ? o.model.base : o.model.adapter, std::max(1, spec.top_k));
   return spec;
 }
 
@@ -110,8 +115,10 @@ int run_generation(const Options& options, LoadedModel& model, const AttentionSp
 int measure(const Options& options, LoadedModel& model, const AttentionSpec& spec) {
   const ActiveAttention active(model, spec);
   const AttentionMode& mode = active.mode();
-  if (mode.kind != AttentionMode::Kind::hard)
-    fail("--measure compares the routed cache with the dense one: it needs hard attention");
+  if (mode.kind != AttentionMode::Kind::hard && mode.kind != AttentionMode::Kind::summary)
+    fail(
+        "--measure compares the routed cache with the dense one: it needs hard or summary "
+        "attention");
   const Index positions = model.decoder->config().max_position_embeddings;
   for (const Index length : options.measure)
     if (length <= kMeasuredSteps || length > positions)
@@ -160,7 +167,8 @@ int run_generate(Arguments arguments) {
   CLI::App app(
       "Goes on from a prompt: the new text on stdout as it comes, figures on stderr. Keys and "
       "values are cached by class, so that with hard attention a new token reads its own classes "
-      "and the local window only.",
+      "and the local window only, and with summary attention the chosen groups, the others' "
+      "columns and the window.",
       "focus generate");
   o.model.add_to(app);
   CLI::Option_group* prompt = app.add_option_group("prompt", "one of");
@@ -172,8 +180,10 @@ int run_generate(Arguments arguments) {
       ->capture_default_str();
   add_attention_option(
       app, o.attention,
-      "dense, hard:2 (a token keeps its 2 best groups), local, or another mechanism, without a "
-      "cache; default: hard:1 where there is a Focus, what the model was trained with, else dense");
+      "dense, hard:2 (a token keeps its 2 best groups), summary:2 (2 groups exactly, each other as "
+      "one column), local, or another mechanism, without a cache; default: what the model was "
+      "trained with; of a Focus, summary where its keys are grouped or it was trained so, and else "
+      "hard:1; else dense");
   refuse_attention_options(app, {"--hard-k", "--hard-gate", "--routing"});
   app.add_option("--temperature", o.generation.sampling.temperature,
                  "of the softmax; 0: always the likeliest")

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "apps/command.h"
 #include "autograd/check.h"
 #include "data/files/safetensors.h"
@@ -32,14 +34,31 @@ Ids ids_of(const Options& o, const LoadedModel& model) {
   return ids;
 }
 
+/// The tokens' assignments of the last forward pass, or the keys' classes, layer by layer.
+void add_groups(const FocusModel& focus, Index tokens,
+                std::vector<std::pair<std::string, Tensor>>& tensors) {
+  for (std::size_t i = 0; i < focus.last_routings().size(); ++i) {
+    if (!focus.groups_keys()) {
+      tensors.emplace_back(fmt::format("layers.{}.assignments", i),
+                           focus.last_routings()[i].assignments.value().reshape(
+                               {tokens, focus.config().num_groups}));
+      continue;
+    }
+    const KeyClasses& of_layer = focus.last_classes()[i];
+    Tensor classes({tokens, of_layer.heads});
+    std::ranges::copy(of_layer.classes, classes.data());
+    tensors.emplace_back(fmt::format("layers.{}.classes", i), classes);
+  }
+}
+
 }  // namespace
 
 int run_logits(Arguments arguments) {
   Options o;
   CLI::App app(
       "The logits of one sequence as a safetensors file: logits [tokens, vocab_size], and where "
-      "Focus is on, layers.{i}.assignments [tokens, num_groups]: each token's groups (not of a "
-      "Focus that groups keys).",
+      "Focus is on, layers.{i}.assignments [tokens, num_groups]: each token's groups, or where it "
+      "groups keys, layers.{i}.classes [tokens, key heads]: the number of each key's group.",
       "focus logits");
   o.model.add_to(app);
   CLI::Option_group* input = app.add_option_group("input", "one of");
@@ -51,8 +70,8 @@ int run_logits(Arguments arguments) {
   app.add_option("--out", o.out, "the file to write (.safetensors)")->required();
   add_attention_option(
       app, o.attention,
-      "one, as focus eval takes it: dense, soft, hard:2, window:128 (default: soft "
-      "where there is a Focus, what the model was trained with, else dense)");
+      "one, as focus eval takes it: dense, soft, hard:2, summary:2, window:128 (default: what the "
+      "model was trained with; of a Focus, soft or summary; else dense)");
   refuse_attention_options(app, {"--hard-k", "--routing"});
   app.add_option("--json", o.json, "write the ids and settings to this file too");
   parse_arguments(app, arguments);
@@ -70,13 +89,7 @@ int run_logits(Arguments arguments) {
   const Index vocab_size = model.decoder->config().vocab_size;
   std::vector<std::pair<std::string, Tensor>> tensors = {
       {"logits", logits.reshape({tokens, vocab_size})}};
-  if (FocusModel* const focus = active.focus(); focus != nullptr && !focus->groups_keys()) {
-    const auto& routings = focus->last_routings();
-    for (std::size_t i = 0; i < routings.size(); ++i)
-      tensors.emplace_back(
-          fmt::format("layers.{}.assignments", i),
-          routings[i].assignments.value().reshape({tokens, focus->config().num_groups}));
-  }
+  if (const FocusModel* const focus = active.focus()) add_groups(*focus, tokens, tensors);
   write_safetensors(o.out, std::move(tensors));
   fmt::print("{}: {} tokens, {} logits each, attention {}\n", o.out, tokens, vocab_size,
              active.title());

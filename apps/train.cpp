@@ -27,8 +27,9 @@ void print_dry_run(const DryRun& d) {
         "activations   {}\n",
         bytes(d.weight_bytes), bytes(p.gradient_bytes), bytes(p.optimiser_bytes),
         bytes(p.activation_bytes));
-    fmt::print("a step                {:.3f} s, {} tok/s\n", p.seconds_per_step,
-               format_count(d.tokens_per_step() / p.seconds_per_step));
+    if (p.steps > 0)
+      fmt::print("a step                {:.3f} s, {} tok/s\n", p.seconds_per_step,
+                 format_count(d.tokens_per_step() / p.seconds_per_step));
   }
   fmt::print("tokens of the run     {} ({:.2f} epochs of {})\nthe run               {}\n", d.tokens,
              static_cast<double>(d.tokens) / static_cast<double>(d.train_tokens), d.train_tokens,
@@ -46,7 +47,7 @@ Json dry_run_json(const DryRun& d) {
                 {"optimiser_bytes", p.optimiser_bytes},
                 {"activation_bytes", p.activation_bytes},
                 {"seconds_per_step", p.seconds_per_step},
-                {"tokens_per_second", d.tokens_per_step() / p.seconds_per_step}};
+                {"tokens_per_second", p.steps > 0 ? d.tokens_per_step() / p.seconds_per_step : 0}};
   };
   Json json = of_phase(d.phases.back());
   json["tokens"] = d.tokens;

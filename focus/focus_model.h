@@ -99,6 +99,8 @@ class FocusModel : public Adapter {
 
   /// What each layer's last forward pass routed, without its graph; empty before one.
   const std::vector<Routing>& last_routings() const { return last_; }
+  /// The same of summary attention's classes, those of keys among them.
+  const std::vector<KeyClasses>& last_classes() const { return last_classes_; }
 
   /// The groups that summary attention has in a layer, with potentials of `balance` where tokens are
   /// grouped; and what is added to their columns [kv_heads, num_groups].

@@ -216,6 +216,15 @@ class PlanReader {
   std::vector<std::string> lines_;
 };
 
+/// Whether a Focus of these settings has a word's attention, and groups enough for it.
+bool focus_has(const FocusConfig& config, const AttentionSpec& spec) {
+  const bool keys = config.routing == RoutingSpace::keys;
+  if (keys && (spec.kind == "soft" || spec.kind == "hard")) return false;
+  if (keys && spec.summary.choice == GroupChoice::own) return false;
+  return std::max(spec.kind == "hard" ? spec.top_k : 0, spec.summary.read_groups.value_or(0)) <=
+         config.num_groups;
+}
+
 }  // namespace
 
 std::vector<std::string> attentions_of(const std::vector<std::string>& words,
@@ -224,10 +233,8 @@ std::vector<std::string> attentions_of(const std::vector<std::string>& words,
   std::vector<std::string> fitting;
   for (const std::string& word : words.empty() ? all : words) {
     const AttentionSpec spec = parse_attention(word, "eval.attentions");
-    const bool fits =
-        spec.needs_focus()
-            ? config.has_focus() && !(spec.kind == "hard" && spec.top_k > config.focus.num_groups)
-            : spec.kind != "trained" || config.mechanism().has_value();
+    const bool fits = spec.needs_focus() ? config.has_focus() && focus_has(config.focus, spec)
+                                         : spec.kind != "trained" || config.mechanism().has_value();
     if (fits) fitting.push_back(word);
   }
   return fitting;

@@ -20,6 +20,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::array kSplits = {"valid", "test"};
+/// Columns of the comparison with dense attention, and their names in `focus eval --json`.
+constexpr std::array<std::pair<const char*, const char*>, 3> kAgainstDense = {
+    {{"kl", "kl"},
+     {"nats_against_dense", "difference"},
+     {"nats_against_dense_error", "difference_error"}}};
 
 std::string quoted(const std::string& text) {
   if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
@@ -64,6 +69,8 @@ Json row_of(const RunOutcome& run, const Json& split, const Json& eval, const Js
        {"tokens_scored", "attention", "kind", "top_k", "gate", "routing", "causal", "perplexity",
         "bits_per_byte", "pairs_attended", "largest_group"})
     row[key] = value_at(figures, key);
+  const Json against_dense = value_at(figures, "against_dense");
+  for (const auto& [name, key] : kAgainstDense) row[name] = value_at(against_dense, key);
   row["eval_tokens_per_second"] = value_at(figures, "tokens_per_second");
   return row;
 }
@@ -74,8 +81,10 @@ Table table_of(const std::vector<CompareGroup>& groups, const std::string& split
               .header = {"run", "attention", "routing", "seeds", "perplexity", "std", "min-max",
                          "bits/byte", "pairs", "largest", "trained", "train tok/s", "eval tok/s",
                          "peak memory"}};
+  const bool against_dense = std::ranges::any_of(groups, &CompareGroup::against_dense);
+  if (against_dense) table.header.insert(table.header.end(), {"KL", "nats against dense"});
   for (const CompareGroup& g : groups)
-    if (g.split == split)
+    if (g.split == split) {
       table.rows.push_back(
           {g.run, g.attention.name, g.attention.routing_text(), fmt::format("{}", g.seeds),
            fmt::format("{:.4f}", g.mean), g.seeds > 1 ? fmt::format("{:.4f}", g.deviation) : "-",
@@ -84,6 +93,12 @@ Table table_of(const std::vector<CompareGroup>& groups, const std::string& split
            g.largest_group > 0 ? fmt::format("{:.1f} %", 100 * g.largest_group) : "-",
            fmt::format("{:.0f}", g.trainable), fmt::format("{:.0f}", g.train_rate),
            fmt::format("{:.0f}", g.eval_rate), format_bytes(g.peak_bytes)});
+      if (!against_dense) continue;
+      table.rows.back().push_back(g.against_dense ? fmt::format("{:.5f}", g.kl) : "-");
+      table.rows.back().push_back(
+          g.against_dense ? fmt::format("{:+.5f} +-{:.5f}", g.difference, g.difference_error)
+                          : "-");
+    }
   return table;
 }
 
@@ -216,6 +231,12 @@ std::vector<CompareGroup> group_rows(const std::vector<Json>& rows) {
     g.least = least;
     g.most = most;
     g.bits_per_byte = mean(values("bits_per_byte", std::nan("")));
+    g.against_dense = std::ranges::all_of(members[i], [](const Json* row) {
+      return row->contains("kl") && (*row)["kl"].is_number();
+    });
+    g.kl = mean(values("kl", 0));
+    g.difference = mean(values("nats_against_dense", 0));
+    g.difference_error = mean(values("nats_against_dense_error", 0));
     g.pairs = mean(values("pairs_attended", 1));
     g.largest_group = mean(values("largest_group", 0));
     g.train_rate = mean(values("train_tokens_per_second", 0));
@@ -269,6 +290,12 @@ std::string compare_page(const ComparePlan& plan, const std::vector<RunOutcome>&
       "causal looks at later tokens; it is not in the charts. In them, a point says under the "
       "pointer what it is; a name that finds no room is left out.",
       outcomes.size(), fmt::join(plan.config.seeds, ", ")));
+  if (plan.config.eval.settings.against_dense)
+    page.paragraph(
+        "KL: of the row's predictions from those of the same model with dense attention, KL(dense "
+        "|| "
+        "row), nats a token. nats against dense: the mean difference of -log p on the same tokens, "
+        "and its standard error over tokens; all are means over seeds.");
   for (const std::string split : splits_of(groups)) {
     page.heading(split == "test" ? "Test texts" : "Validation texts");
     const auto measured = what_is_measured(rows, split);

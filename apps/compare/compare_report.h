@@ -19,6 +19,8 @@ struct CompareGroup {
   std::size_t seeds = 0;
   double mean = 0, deviation = 0, least = 0, most = 0;  // of the perplexity; deviation by n - 1
   double bits_per_byte = 0;
+  bool against_dense = false;  // then means of KL, difference and its standard error over tokens
+  double kl = 0, difference = 0, difference_error = 0;
   double pairs = 0, largest_group = 0;   // shares; largest_group 0 without groups
   double train_rate = 0, eval_rate = 0;  // tokens in a second
   double trainable = 0, peak_bytes = 0;

@@ -247,6 +247,7 @@ void CompareRunner::evaluate(RunOutcome& outcome, const std::string& split,
   if (settings.stride != 0) add("--stride", settings.stride);
   if (settings.max_documents != 0) add("--max-documents", settings.max_documents);
   if (settings.max_tokens != 0) add("--max-tokens", settings.max_tokens);
+  if (settings.against_dense) options.emplace_back("--against-dense");
 
   const path folder = outcome.config.out;
   // Of the options as they are passed, for the reason that a run's hash sees no defaults.
@@ -287,7 +288,8 @@ int CompareRunner::tick() {
       shown_step_ = record["step"].get<std::int64_t>();
       const double rate = record.value("tokens_per_second", 0.0);
       double left = tokens_of(config) *
-                    (1 - static_cast<double>(shown_step_) / static_cast<double>(config.steps));
+                    (1 - static_cast<double>(shown_step_) /
+                             static_cast<double>(std::max<std::int64_t>(1, config.steps)));
       for (std::size_t i = index_ + 1; i < plan_.runs.size(); ++i)
         left += tokens_of(plan_.runs[i].config);
       const double speed = trained_seconds_ > 0 ? trained_tokens_ / trained_seconds_ : rate;

@@ -4,10 +4,23 @@
 #include "focus/attention/sparse_attention.h"
 
 namespace focus {
+namespace {
+
+/// Groups of keys have no tokens' routing: their local window is summary attention without groups.
+AttentionMode cached_mode(const FocusModel* focus, const AttentionMode& mode) {
+  if (focus == nullptr || !focus->groups_keys() || mode.kind != AttentionMode::Kind::hard)
+    return mode;
+  return {.kind = AttentionMode::Kind::summary,
+          .summary = {.zones = {focus->config().local_window, 1, 0},
+                      .top_groups = 0,
+                      .rest = Rest::drop}};
+}
+
+}  // namespace
 
 RoutedCache::RoutedCache(Decoder& decoder, FocusModel* focus, const AttentionMode& mode)
     : focus_(focus),
-      mode_(mode),
+      mode_(cached_mode(focus, mode)),
       layers_(decoder.layers().size()),
       summary_layers_(decoder.layers().size()) {
   check(mode.kind != AttentionMode::Kind::soft,

@@ -41,7 +41,8 @@ struct WindowBatch {
 };
 
 WindowBatch batch_of(const EvalText& text, std::span<const Window> windows) {
-  WindowBatch all{.ids = {}, .batch = static_cast<Index>(windows.size()), .rows = {}, .targets = {}};
+  WindowBatch all{
+      .ids = {}, .batch = static_cast<Index>(windows.size()), .rows = {}, .targets = {}};
   const Index length = windows[0].end - windows[0].begin;
   for (const Window& window : windows)
     all.ids.insert(all.ids.end(), text.ids.begin() + window.begin, text.ids.begin() + window.end);
@@ -295,7 +296,9 @@ nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows, bool with_spe
       json["pairs_distant"] = row.groups.distant;
       json["largest_group"] = row.groups.dominance;
       json["largest_group_worst_layer"] = row.groups.max_dominance;
-      json["entropy"] = row.groups.entropy;
+      // Classes of summary attention are not weighed: there is no entropy to tell.
+      json["entropy"] = row.kind == "summary" ? nlohmann::ordered_json()
+                                              : nlohmann::ordered_json(row.groups.entropy);
       auto layers = nlohmann::ordered_json::array();
       for (const GroupStatistics& layer : row.layers) layers.push_back(layer.sizes);
       json["group_sizes"] = layers;

@@ -132,6 +132,12 @@ void RunConfig::validate() const {
 }
 
 void RunConfig::validate_step() const {
+  check(
+      steps > 0 || (steps == 0 && method == Method::retrofit && has_focus() &&
+                    focus.routing == RoutingSpace::keys && focus.fit_step == 0),
+      "steps is {}: without a step only keys can be placed, by a retrofit with focus.routing keys "
+      "and focus.fit_step 0",
+      steps);
   if (method == Method::two_phase) {
     check(two_phase.phase1_steps < steps,
           "two_phase.phase1_steps is {}, but steps, both phases together, is {}: wanted fewer",

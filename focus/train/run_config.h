@@ -182,7 +182,8 @@ struct RunConfig {
     f("base", base, "checkpoint to start from: a store (.h5) or a Hugging Face folder");
     f("tokenizer", tokenizer, "bytes, or a tokenizer's file or folder; empty: the base's own");
     f("out", out, "folder of this run: metrics, resolved config, checkpoints, result");
-    f("steps", steps, "optimiser steps", {1, 1e12});
+    f("steps", steps,
+      "optimiser steps; 0: keys are placed and nothing is trained (focus.routing keys)", {0, 1e12});
     f("seed", seed, "of initial values and of the order of the data", {0, 1e18});
     f("threads", threads, "0: as many as the machine has", {0, 4096});
     f("model", model, "shape of a new model (scratch), and dropout");

@@ -103,7 +103,8 @@ StepReport Session::step() {
   const auto& adapters = model_.adapters;
   place_keys();
   for (const auto& adapter : adapters) adapter->begin_step(place_of(steps_));
-  // They may depend on where the adapters' parameters began, which is not known when these are made.
+  // They may depend on where the adapters' parameters began, which is not known when these are
+  // made.
   adamw_->set_lr_factors([&](const std::string& name) {
     double factor = 1;
     for (const auto& adapter : adapters) factor *= adapter->lr_factor(name);
@@ -146,8 +147,8 @@ double Session::forward() {
 }
 
 std::optional<double> Session::validate() {
-  if (!data_.valid) return std::nullopt;
   place_keys();
+  if (!data_.valid) return std::nullopt;
   const NoGrad guard;
   for (const auto& adapter : model_.adapters) adapter->begin_validation();
   const Index all = data_.valid->num_windows();

@@ -62,7 +62,7 @@ class Session {
   /// changes. Returns the loss.
   double forward();
   /// The mean loss of config().eval_windows windows, in nats per token; nothing where there is no
-  /// validation text.
+  /// validation text. Places groups of keys whose step has come, as step() does.
   std::optional<double> validate();
 
   /// The phase of the last step done; that of the first step before it.

@@ -121,9 +121,9 @@ class TrainingLoop {
     if (callbacks_.on_start)
       callbacks_.on_start(session_, resumed ? folder_->resumed : std::nullopt);
     if (folder_) folder_->begin();
-    if (session_.finished()) {
+    if (session_.finished() && resumed) {
       result_.valid_loss = session_.validate();
-    } else if (!resumed) {
+    } else if (!resumed) {  // of no steps, too: keys are placed here
       validate();
       result_.valid_loss_start = result_.valid_loss;
     }
@@ -247,7 +247,7 @@ double DryRun::seconds() const {
 double DryRun::tokens_per_step() const {
   std::int64_t steps = 0;
   for (const DryPhase& phase : phases) steps += phase.steps;
-  return static_cast<double>(tokens) / static_cast<double>(steps);
+  return steps == 0 ? 0 : static_cast<double>(tokens) / static_cast<double>(steps);
 }
 
 DryRun dry_run(Session& session) {
@@ -258,6 +258,10 @@ DryRun dry_run(Session& session) {
              .train_tokens = session.data().train.num_windows() * config.data.context};
   for (std::int64_t first = 0; first < config.steps; first += dry.phases.back().steps)
     dry.phases.push_back(dry_phase(session, first));
+  if (config.steps == 0) {  // keys are placed, which is not timed
+    dry.phases.emplace_back();
+    dry.phases.back().frozen = session.count_all();
+  }
   return dry;
 }
 

@@ -57,7 +57,7 @@ TEST(CliLora, RefusalsNameWhatIsWrongAndWriteNothing) {
       refused(cli().retrofit({"method=lora", "lora.target_modules=[c_attn]", "out=" + out})),
       "called 'c_attn'; there are"));
   EXPECT_TRUE(contains(refused(cli().retrofit({"method=lora", "attention=focus", "out=" + out})),
-                       "not supported together with lora"));
+                       "goes with lora only as focus.training summary"));
   EXPECT_TRUE(contains(refused({"merge", cli().base(), "--adapter", cli().adapter(), "--out", out}),
                        "is no LoRA adapter"));
   const std::string folder = trained();

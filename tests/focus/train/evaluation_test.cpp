@@ -20,6 +20,17 @@ LoadedModel with_focus(Balance balance = Balance::carried) {
   return model;
 }
 
+LoadedModel with_keys() {
+  LoadedModel model = tiny_loaded();
+  RunConfig config;
+  config.focus = tiny_focus();
+  config.focus.routing = RoutingSpace::keys;
+  config.focus.training = Training::summary;
+  Rng rng(3);
+  put_on_adapters(config, model, rng);
+  return model;
+}
+
 EvalText tiny_text(Index tokens = 60) {
   return {"tiny", random_ids(tokens, kTinyVocabulary, 8), 4 * tokens};
 }
@@ -82,6 +93,62 @@ TEST(AttentionSpec, ResolvesForTheModel) {
   EXPECT_NE(error_of([&] { names_of(dense, {"soft"}); }).find("no Focus"), std::string::npos);
   EXPECT_NE(error_of([&] { names_of(focus, {"hard:5"}); }).find("4 groups"), std::string::npos);
   EXPECT_NE(error_of([&] { names_of(focus, {"trained"}); }).find("trained"), std::string::npos);
+}
+
+TEST(AttentionSpec, SummaryWordsAreReadAndCompleted) {
+  const AttentionSpec bare = parse_attention("summary");
+  EXPECT_EQ(bare.kind, "summary");
+  EXPECT_TRUE(bare.needs_focus());
+  EXPECT_EQ(bare.summary, SummaryWord{});
+  EXPECT_EQ(parse_attention("summary:0").summary.read_groups, 0);
+  const SummaryWord all =
+      parse_attention("summary:1:choice=mass:rest=drop:local_window=20:block=8:sinks=3").summary;
+  EXPECT_EQ(all, (SummaryWord{.read_groups = 1,
+                              .choice = GroupChoice::mass,
+                              .rest = Rest::drop,
+                              .local_window = 20,
+                              .block = 8,
+                              .sinks = 3}));
+  FocusConfig config;
+  config.num_groups = 4;
+  config.choice = GroupChoice::own;
+  config.sinks = 5;
+  // A number of groups says how they are chosen, too; what is not said is the adapter's.
+  const AttentionMode mass = resolve_summary(parse_attention("summary:3"), config).mode();
+  EXPECT_EQ(mass.kind, AttentionMode::Kind::summary);
+  EXPECT_EQ(mass.summary.top_groups, 3);
+  EXPECT_FALSE(mass.summary.own_group);
+  EXPECT_EQ(mass.summary.zones.sinks, 5);
+  EXPECT_EQ(mass.summary.zones.window, config.local_window);
+  const AttentionMode own = resolve_summary(bare, config).mode();
+  EXPECT_TRUE(own.summary.own_group);
+  EXPECT_EQ(own.summary.top_groups, 1);
+  for (const char* wrong :
+       {"summary:65", "summary:-1", "summary:x", "summary:1:2", "summary:rest=some",
+        "summary:block=0", "summary:sinks=65", "summary:window=3"})
+    EXPECT_NE(error_of([&] { parse_attention(wrong, "--attention"); }).find(wrong),
+              std::string::npos)
+        << wrong;
+}
+
+TEST(AttentionSpec, GroupsOfKeysHaveSummaryAlone) {
+  LoadedModel keys = with_keys(), tokens = with_focus();
+  EXPECT_EQ(names_of(keys, {}), (Words{"dense", "summary m=2 w=4, keys"}));
+  EXPECT_EQ(names_of(keys, {"focus", "summary", "summary:2", "summary:0:rest=drop:block=1"}),
+            (Words{"summary m=2 w=4, keys", "selection m=0 w=4 block=1, keys"}));
+  EXPECT_EQ(names_of(keys, {"local"}), (Words{"local only"}));
+  EXPECT_EQ(names_of(tokens, {"summary:1", "summary:choice=own:local_window=9:sinks=0"}),
+            (Words{"summary m=1 w=4, carried", "summary own w=9 sinks=0, carried"}));
+  EXPECT_EQ(own_attention(keys).kind, "summary");
+  const auto says = [&](LoadedModel& model, const std::string& word, const std::string& part) {
+    EXPECT_NE(error_of([&] { names_of(model, {word}); }).find(part), std::string::npos) << word;
+  };
+  says(keys, "soft", "groups keys and has neither");
+  says(keys, "hard:1", "groups keys and has neither");
+  says(keys, "summary:choice=own", "choice own is for groups of tokens");
+  says(keys, "summary:5", "4 groups");
+  LoadedModel dense = tiny_loaded();
+  says(dense, "summary:1", "no Focus");
 }
 
 TEST(ActiveAttention, LeavesTheModelAsItWas) {
@@ -148,6 +215,31 @@ TEST(Evaluation, RowsSayWhatRan) {
   EXPECT_EQ(json[0].at("kind"), "hard");
   EXPECT_EQ(json[0].at("gate"), "keep");
   EXPECT_FALSE(json[0].contains("tokens_per_second"));
+}
+
+TEST(Evaluation, AgainstDenseIsZeroForDenseAndPairedForOthers) {
+  LoadedModel model = with_keys();
+  EvalSettings settings{.context = 40, .stride = 20, .against_dense = true};
+  const std::vector<EvalText> texts = {tiny_text()};
+  const EvalRow dense = evaluate(model, {}, texts, settings);
+  ASSERT_TRUE(dense.score.has_dense);
+  EXPECT_NEAR(dense.score.mean_kl(), 0, 1e-6);
+  EXPECT_EQ(dense.score.mean_difference(), 0);
+  const auto row_of = [&](const std::string& word) {
+    return evaluate(model, resolve_attention(parse_attention(word), model, "here"), texts,
+                    settings);
+  };
+  const EvalRow drop = row_of("summary:0:rest=drop:local_window=0:block=1:sinks=0");
+  EXPECT_GT(drop.score.mean_kl(), 1e-4);
+  EXPECT_GT(drop.score.difference_error(), 0);
+  const auto tokens = static_cast<double>(drop.score.tokens);
+  EXPECT_NEAR(drop.score.mean_difference(), (drop.score.nats - dense.score.nats) / tokens, 1e-6);
+  // All groups read exactly: dense attention.
+  const EvalRow all = row_of("summary:4");
+  EXPECT_NEAR(all.score.mean_kl(), 0, 1e-6);
+  EXPECT_NEAR(all.score.mean_difference(), 0, 1e-5);
+  settings.against_dense = false;
+  EXPECT_FALSE(row_of("summary").score.has_dense);
 }
 
 TEST(Evaluation, RefusesWindowsThatDoNotFit) {

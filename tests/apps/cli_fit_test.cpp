@@ -1,0 +1,344 @@
+#include "data/files/safetensors.h"
+#include "tests/support/cli.h"
+
+// `focus fit`, and what the other commands do with groups of keys.
+namespace focus {
+namespace {
+
+Words fit(const Words& more) {
+  return Words{"fit",
+               cli().base(),
+               "--text",
+               cli().train_text(),
+               "--num-groups",
+               "4",
+               "--tokens",
+               "512",
+               "--local-window",
+               "4",
+               "--block",
+               "4",
+               "--context",
+               "64"} +
+         more;
+}
+
+/// The adapter of fit(), made once.
+std::string keys_adapter() {
+  static const std::string path = [] {
+    const std::string out = cli().fresh("keys.h5");
+    cli().must_run(fit({"--out", out}));
+    return out;
+  }();
+  return path;
+}
+
+Words with_keys(const std::string& command, const Words& more) {
+  return Words{command, cli().base(), "--adapter", keys_adapter()} + more;
+}
+Words evaluate(const Words& more) {
+  return with_keys("eval", Words{"--text", cli().valid_text(), "--context", "64"} + more);
+}
+
+TEST(CliFit, WritesAnAdapterAndSaysWhatItMade) {
+  const std::string out = cli().fresh("keys.h5"), path = cli().fresh("fit.json");
+  const ProcessResult result =
+      cli().must_run(fit({"--out", out, "--eval", cli().valid_text(), "--json", path}));
+  for (const char* part : {"4 groups for each of 4 key heads in 2 layers", "fitted on 512 tokens",
+                           "summary m=2 w=4 block=4", "nats against dense"})
+    EXPECT_TRUE(contains(result.out, part)) << part << " in\n" << result.out;
+  const auto rows = nlohmann::json::parse(read_text(path)).at("rows");
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].at("attention"), "dense");
+  EXPECT_EQ(rows[0].at("against_dense").at("difference"), 0.0);
+  EXPECT_EQ(rows[1].at("kind"), "summary");
+  EXPECT_GT(rows[1].at("against_dense").at("kl"), 0.0);
+  EXPECT_LT(rows[1].at("pairs_attended"), 1.0);
+  // The same figures as eval's.
+  const auto eval =
+      cli().figures({"eval", cli().base(), "--adapter", out, "--text", cli().valid_text(),
+                     "--context", "64", "--attention", "summary", "--against-dense"});
+  EXPECT_EQ(eval.at("rows").at(0), rows[1]);
+}
+
+TEST(CliFit, IsTheSameEveryTimeAndAnotherForAnotherSeed) {
+  const std::string again = cli().fresh("keys.h5"), other = cli().fresh("keys.h5");
+  cli().must_run(fit({"--out", again, "--threads", "2"}));
+  cli().must_run(fit({"--out", other, "--seed", "2"}));
+  expect_same_store(again, keys_adapter());
+  const StoreReader a(keys_adapter()), b(other);
+  EXPECT_FALSE(
+      same_bits(a.tensor("/focus/layer_000/centroids"), b.tensor("/focus/layer_000/centroids")));
+}
+
+TEST(CliFit, BadInputIsOneLine) {
+  const std::string out = cli().fresh("keys.h5");
+  const auto refused = [&](const Words& more, const Words& parts) {
+    expect_refused(Words{"fit", cli().base(), "--text", cli().train_text(), "--out", out} + more,
+                   parts);
+    EXPECT_FALSE(fs::exists(out));
+  };
+  refused({"--num-groups", "3", "--read-groups", "4"}, {"focus.read_groups", "num_groups 3"});
+  refused({"--text", "nowhere.txt"}, {"nowhere.txt"});
+  refused({"--context", "200"}, {"context 200", "positions"});
+  refused({"--num-groups", "64", "--tokens", "64", "--context", "32", "--eval", "nowhere.txt"},
+          {"nowhere.txt"});
+  expect_refused(fit({"--out", keys_adapter()}), {"exists already", "--overwrite"});
+  expect_refused({"fit", "nowhere.h5", "--text", cli().train_text(), "--out", out}, {"nowhere.h5"});
+}
+
+TEST(CliFit, TheAdapterIsForItsBaseAlone) {
+  expect_refused(
+      {"eval", cli().other_base(), "--adapter", keys_adapter(), "--text", cli().valid_text()},
+      {"base"});
+}
+
+TEST(CliKeys, EvalAgainstDense) {
+  const auto json = cli().figures(
+      evaluate({"--against-dense", "--attention", "dense,local,summary:0,summary:1,summary:4"}));
+  const auto& rows = json.at("rows");
+  ASSERT_EQ(rows.size(), 5u);
+  const auto of_dense = [&](std::size_t row, const char* key) {
+    return rows.at(row).at("against_dense").at(key).get<double>();
+  };
+  EXPECT_EQ(of_dense(0, "difference"), 0);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const double difference =
+        std::log(rows[i].at("perplexity").get<double>() / rows[0].at("perplexity").get<double>());
+    EXPECT_NEAR(of_dense(i, "difference"), difference, 1e-5) << rows[i];
+  }
+  EXPECT_GT(of_dense(1, "kl"), of_dense(3, "kl"));
+  EXPECT_GT(of_dense(2, "difference_error"), 0);
+  EXPECT_NEAR(of_dense(4, "kl"), 0, 1e-5);  // all groups: dense
+  EXPECT_LT(rows[1].at("pairs_attended"), rows[2].at("pairs_attended"));
+  EXPECT_LT(rows[2].at("pairs_attended"), rows[3].at("pairs_attended"));
+  EXPECT_EQ(rows[4].at("pairs_attended"), 1.0);
+  EXPECT_TRUE(rows[3].at("entropy").is_null());
+  EXPECT_EQ(rows[3].at("routing"), "keys");
+  EXPECT_GT(rows[3].at("largest_group"), 0.24);
+  EXPECT_LE(rows[3].at("largest_group"), 1.0);
+  const ProcessResult table = cli().must_run(evaluate({"--against-dense"}));
+  EXPECT_TRUE(contains(table.out, "KL  nats against dense")) << table.out;
+  EXPECT_TRUE(contains(table.out, "columns need no balance")) << table.out;
+  EXPECT_FALSE(contains(table.out, "balance is")) << table.out;
+  EXPECT_FALSE(contains(table.out, "nan")) << table.out;
+}
+
+TEST(CliKeys, WhatTheyDoNotHaveIsRefused) {
+  for (const char* word : {"soft", "hard"})
+    expect_refused(evaluate({"--attention", word}), {word, "groups keys"});
+  expect_refused(evaluate({"--attention", "summary:5"}), {"summary:5", "4 groups"});
+  expect_refused(evaluate({"--attention", "summary:choice=own"}), {"choice own"});
+  expect_refused({"eval", cli().base(), "--text", cli().valid_text(), "--attention", "summary:1"},
+                 {"no Focus"});
+}
+
+TEST(CliKeys, GenerateEqualsWithoutACache) {
+  const auto generate = [](const Words& more) {
+    return cli().figures(with_keys(
+        "generate",
+        Words{"--prompt", "Once upon a time, there was", "--max-new-tokens", "30"} + more));
+  };
+  for (const Words& mode :
+       {Words{}, Words{"--attention", "summary:1"}, Words{"--attention", "summary:0"},
+        Words{"--attention", "focus"}, Words{"--attention", "summary:1:rest=drop:block=1:sinks=0"},
+        Words{"--attention", "local"}}) {
+    const auto cached = generate(mode), whole = generate(mode + Words{"--no-cache"});
+    EXPECT_EQ(cached.at("ids"), whole.at("ids")) << testing::PrintToString(mode);
+    EXPECT_LT(cached.at("keys_read"), 1.0);
+    EXPECT_GT(cached.at("cache_bytes"), 0);
+  }
+  EXPECT_EQ(generate({}).at("attention"), "summary m=2 w=4 block=4");
+  expect_refused(with_keys("generate", {"--prompt", "a", "--attention", "soft"}), {"soft"});
+}
+
+TEST(CliKeys, GenerateMeasuresTheCacheAgainstDense) {
+  const auto json = cli().figures(with_keys(
+      "generate", {"--prompt", "Once upon a time", "--attention", "summary:0", "--measure", "60"}));
+  EXPECT_GT(json.at("rows").at(0).at("routed_cache_bytes"), 0);
+  EXPECT_LT(json.at("rows").at(0).at("keys_read"), 1.0);
+}
+
+TEST(CliKeys, DoNotLeak) {
+  const auto json = cli().figures(
+      with_keys("leak-test", {"--attention", "dense,local,summary:0,summary:1:rest=drop,summary"}));
+  EXPECT_EQ(json.at("leaks"), false);
+  EXPECT_EQ(json.at("modes").size(), 5u);
+}
+
+TEST(CliKeys, LogitsHoldTheClassesOfEachKeyHead) {
+  const std::string out = cli().fresh("logits.safetensors");
+  cli().must_run(with_keys("logits", {"--text", "Once upon a time", "--out", out}));
+  const SafetensorsFile file(out);
+  for (const char* name : {"layers.0.classes", "layers.1.classes"}) {
+    const Tensor classes = file.read(name);
+    ASSERT_EQ(classes.shape(), Shape({16, 4}));
+    for (const Real c : classes.span()) EXPECT_TRUE(c == 0 || c == 1 || c == 2 || c == 3) << c;
+  }
+  // With local attention alone there are none.
+  cli().must_run(with_keys("logits", {"--text", "Once", "--out", out, "--attention", "local"}));
+}
+
+TEST(CliKeys, InfoTellsWhatTheyAre) {
+  const auto json = cli().figures({"info", keys_adapter()});
+  EXPECT_EQ(json.at("kind"), "adapter");
+  EXPECT_EQ(json.at("focus_routing"), "keys");
+  EXPECT_EQ(json.at("focus_groups"), 4);
+  EXPECT_EQ(json.at("focus_layers"), 2);
+  // Two layers, four key heads of four groups: centroids of width 8, b and beta.
+  EXPECT_EQ(json.at("focus_parameters"), 2 * 4 * 4 * (8 + 2));
+}
+
+TEST(CliKeys, AFolderOfThemIsTheSameAdapter) {
+  const std::string folder = cli().fresh("folder"), both = cli().fresh("both"),
+                    back = cli().fresh("back.h5");
+  cli().must_run({"export", keys_adapter(), "--out", folder});
+  const auto config = nlohmann::json::parse(read_text(folder + "/focus_config.json"));
+  EXPECT_EQ(config.at("num_key_value_heads"), 4);
+  EXPECT_EQ(config.at("head_dim"), 8);
+  const auto rows = [&](const Words& model) {
+    return cli()
+        .figures(Words{"eval"} + model +
+                 Words{"--text", cli().valid_text(), "--context", "64", "--tokenizer", "bytes"})
+        .at("rows");
+  };
+  const auto wanted = rows({cli().base(), "--adapter", keys_adapter()});
+  ASSERT_EQ(wanted.size(), 2u);
+  EXPECT_EQ(rows({cli().base(), "--adapter", folder}), wanted);
+  // As part of its model, there and back.
+  cli().must_run({"export", cli().base(), "--adapter", keys_adapter(), "--out", both});
+  cli().must_run({"import", both, "--out", back});
+  EXPECT_EQ(rows({both}), wanted);
+  EXPECT_EQ(rows({back}), wanted);
+  const StoreReader a(back), b(keys_adapter());
+  for (const char* name : {"centroids", "bias", "beta", "temperature", "spread"}) {
+    const std::string path = fmt::format("/focus/layer_001/{}", name);
+    EXPECT_TRUE(same_bits(a.tensor(path), b.tensor(path))) << path;
+  }
+  EXPECT_EQ(a.int_attribute("/focus/layer_001", "updates"), 512);
+  // A tensor that is not there is named.
+  fs::remove(folder + "/focus_model.safetensors");
+  expect_refused({"eval", cli().base(), "--adapter", folder, "--text", cli().valid_text()},
+                 {"focus_model.safetensors"});
+}
+
+Words keys_run(const Words& more) {
+  return Words{"focus.routing=keys", "focus.training=summary", "focus.block=4",
+               "focus.read_groups=1", "focus.fit_tokens=512"} +
+         more;
+}
+
+TEST(CliKeys, TrainGoesOnFromACheckpointToTheSameBits) {
+  const auto run = [](const std::string& out, const Words& more) {
+    cli().must_run(cli().retrofit(keys_run({"out=" + out, "checkpoint_every=3"}) + more));
+  };
+  for (const char* objective : {"lm", "kl", "layers"}) {
+    const Words said = {fmt::format("focus.objective={}", objective)};
+    const std::string whole = cli().fresh("whole"), half = cli().fresh("half");
+    run(whole, said);
+    run(half, said + Words{"--stop-at", "3"});
+    run(half, said + Words{"--resume"});
+    expect_same_run(half, whole);
+  }
+}
+
+TEST(CliKeys, WithoutAStepTheyArePlacedOnly) {
+  const std::string out = cli().fresh("placed"), trained = cli().fresh("trained");
+  cli().must_run(cli().retrofit(keys_run({"out=" + out, "steps=0"})));
+  cli().must_run(cli().retrofit(keys_run({"out=" + trained, "steps=2"})));
+  const StoreReader placed(out + "/focus.h5"), other(trained + "/focus.h5");
+  const std::string path = "/focus/layer_000";
+  EXPECT_EQ(placed.int_attribute(path, "updates"), 512);
+  EXPECT_EQ(other.int_attribute(path, "updates"), 512);
+  EXPECT_FALSE(same_bits(placed.tensor(path + "/beta"), other.tensor(path + "/beta")));
+  for (const Real x : placed.tensor(path + "/beta").span()) EXPECT_EQ(x, 0);
+  // The first validations, before any step, are of the same keys.
+  EXPECT_EQ(metrics_of(out).front(), metrics_of(trained).front());
+  cli().must_run(cli().retrofit(keys_run({"out=" + out, "steps=0", "--dry-run"})));
+  expect_refused(cli().retrofit({"out=" + cli().fresh("none"), "steps=0"}), {"steps is 0"});
+  expect_refused(cli().scratch({"out=" + cli().fresh("none"), "steps=0"}), {"steps is 0"});
+}
+
+TEST(CliKeys, LoraBesideThemIsReadBackWithBoth) {
+  const std::string out = cli().fresh("lora");
+  cli().must_run(cli().retrofit(
+      keys_run({"method=lora", "attention=focus", "lora.r=2", "optim.lr=0.02", "out=" + out})));
+  const StoreReader store(out + "/lora.h5");
+  EXPECT_TRUE(store.has("/lora") && store.has("/focus"));
+  const auto perplexity = [&](const Words& more, const std::string& word) {
+    return cli()
+        .figures(Words{"eval", cli().base(), "--text", cli().train_text(), "--context", "64",
+                       "--attention", word} +
+                 more)
+        .at("rows")
+        .at(0)
+        .at("perplexity")
+        .get<double>();
+  };
+  const Words both = {"--adapter", out + "/lora.h5"};
+  // With dense attention LoRA alone is seen, with summary both are.
+  EXPECT_NE(perplexity(both, "dense"), perplexity({}, "dense"));
+  EXPECT_NE(perplexity(both, "summary"), perplexity(both, "dense"));
+  const auto info = cli().figures({"info", out + "/lora.h5"});
+  EXPECT_GT(info.at("lora_parameters"), 0);
+  EXPECT_EQ(info.at("focus_routing"), "keys");
+}
+
+TEST(CliKeys, SpeedAndBenchStepKnowThem) {
+  const auto speed = cli().figures({"speed", "--lengths", "96", "--heads", "2", "--head-dim", "8",
+                                    "--num-groups", "3", "--local-window", "4", "--repeats", "1",
+                                    "--attention", "summary:1", "--backward"});
+  const auto& row = speed.at("rows").at(0);
+  EXPECT_GT(row.at("focus").at("gflops"), 0);
+  EXPECT_LT(row.at("pairs_attended"), row.at("pairs_all"));
+  const auto step = cli().figures(
+      {"bench-step", "--vocab-size", "50", "--repeats", "1", "model.hidden_size=16",
+       "model.num_hidden_layers=2", "data.context=32", "focus.num_groups=3", "focus.local_window=4",
+       "focus.routing=keys", "focus.training=summary", "focus.fit_tokens=64", "focus.block=4"});
+  EXPECT_EQ(step.at("attention"), "summary m=2 w=4 block=4");
+  // Two layers, four key heads of three groups: centroids of width 4, b and beta.
+  EXPECT_EQ(step.at("trained"), 2 * 4 * 3 * (4 + 2));
+  expect_refused({"speed", "--lengths", "96", "--attention", "summary:99"}, {"summary:99"});
+}
+
+TEST(CliKeys, CompareHasThemPlacedAndTrainedAgainstDense) {
+  const std::string path = cli().fresh("compare.yaml"), out = cli().fresh("compare");
+  write_text(path, fmt::format(R"(common:
+  base: {2}
+  data: {{train: [{0}], valid: [{1}], context: 64, batch: 2}}
+  steps: 2
+  eval_windows: 2
+  focus: {{num_groups: 4, local_window: 4, block: 4, fit_tokens: 512}}
+runs:
+  - {{name: tokens, focus.routing_dim: 8}}
+  - {{name: placed, steps: 0, focus: {{routing: keys, training: summary}}}}
+  - {{name: trained, focus: {{routing: keys, training: summary}}}}
+eval: {{valid: [{1}], context: 64, against_dense: true,
+       attentions: [dense, "hard:1", "summary:1", "summary:9"]}}
+)",
+                               cli().train_text(), cli().valid_text(), cli().base()));
+  cli().must_run({"compare", path, "--dry-run"});
+  const ProcessResult result = cli().must_run({"compare", path, "out=" + out});
+  EXPECT_TRUE(contains(result.out, "nats against dense")) << result.out;
+  std::map<std::string, Words> attentions;
+  for (const std::string& line : lines_of(read_text(out + "/compare.jsonl"))) {
+    const auto row = nlohmann::json::parse(line);
+    attentions[row.at("run")].push_back(row.at("attention"));
+    EXPECT_GE(row.at("kl"), 0.0);
+    EXPECT_TRUE(row.at("nats_against_dense_error").is_number());
+    EXPECT_EQ(row.at("train_tokens"), row.at("run") == "placed" ? 0 : 2 * 2 * 64);
+  }
+  EXPECT_EQ(attentions["tokens"], (Words{"dense", "hard k=1 keep", "summary m=1 w=4 block=4"}));
+  EXPECT_EQ(attentions["placed"], (Words{"dense", "summary m=1 w=4 block=4"}));
+  EXPECT_EQ(attentions["trained"], attentions["placed"]);
+  const std::string page = read_text(out + "/compare.html");
+  EXPECT_TRUE(contains(page, "nats against dense"));
+  EXPECT_FALSE(contains(page, "nan"));
+  // Done before: nothing is trained again.
+  const ProcessResult again = cli().must_run({"compare", path, "out=" + out});
+  EXPECT_EQ(again.out, result.out);
+  EXPECT_FALSE(contains(again.err, "training")) << again.err;
+}
+
+}  // namespace
+}  // namespace focus

@@ -1,0 +1,160 @@
+#include "focus/summary/summary_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <stdexcept>
+
+#include "tests/support/summary_case.h"
+
+namespace focus {
+namespace {
+
+SummaryCache cache_of(const SummaryCase& c, const SummaryInputs& in) {
+  return SummaryCache(
+      {.heads = c.heads, .kv_heads = c.kv_heads, .head_dim = c.head_dim, .groups = c.groups},
+      in.options, in.summary);
+}
+
+void append(SummaryCache& cache, const SummaryCase& c, const SummaryInputs& in, Index t) {
+  const Index heads = in.classes.heads;
+  cache.append(in.k.data() + t * c.kv_heads * c.head_dim, in.v.data() + t * c.kv_heads * c.head_dim,
+               std::span(in.classes.classes)
+                   .subspan(static_cast<std::size_t>(t * heads), static_cast<std::size_t>(heads)));
+}
+
+/// What every token receives and how many keys and columns it reads, token by token.
+struct Decoded {
+  Tensor out;
+  Index keys_read = 0;
+};
+Decoded decode(const SummaryCase& c, const SummaryInputs& in) {
+  SummaryCache cache = cache_of(c, in);
+  Decoded all{.out = Tensor({1, c.seq_len, c.heads, c.head_dim})};
+  for (Index t = 0; t < c.seq_len; ++t) {
+    append(cache, c, in, t);
+    const Index at = t * c.heads * c.head_dim;
+    cache.attend(in.q.data() + at, in.beta, all.out.data() + at);
+    all.keys_read += cache.keys_read();
+  }
+  return all;
+}
+
+/// The whole pass gives a token the same whether or not others follow (summary_promises_test.cpp):
+/// its rows are the last rows over the tokens so far.
+void expect_whole_pass(const SummaryCase& c) {
+  const SummaryInputs in = summary_inputs_of(c);
+  SummaryReport report;
+  const Tensor whole =
+      summary_attention(in.q, in.k, in.v, in.classes, in.beta, in.options, in.summary, &report)
+          .value();
+  const Decoded decoded = decode(c, in);
+  const Index row = c.heads * c.head_dim;
+  double largest = 0;
+  for (const Real x : whole.span()) largest = std::max(largest, std::abs(static_cast<double>(x)));
+  for (Index i = 0; i < whole.size(); ++i)
+    ASSERT_NEAR(static_cast<double>(decoded.out[i]), static_cast<double>(whole[i]),
+                kSummaryTolerance * largest)
+        << "position " << i / row << " of " << c.str();
+  // One key head: nothing is rounded in the mean over heads.
+  if (c.kv_heads == 1) {
+    EXPECT_EQ(decoded.keys_read * c.heads, report.pairs.at(0)) << c.str();
+  }
+}
+
+TEST(SummaryCache, GivesTheWholePassesRowsOverAwkwardShapes) {
+  std::uint64_t seed = 1;
+  for (const Index block : {1, 8, 32})
+    for (const Index sinks : {0, 3})
+      for (const Index m : {0, 1, 2, 5})
+        for (const Rest rest : {Rest::summary, Rest::drop})
+          expect_whole_pass({.seq_len = 131,
+                             .top_groups = m,
+                             .block = block,
+                             .sinks = sinks,
+                             .rest = rest,
+                             .seed = seed += 10});
+}
+
+TEST(SummaryCache, SharedKeyHeadsSoftCapsAndSlidingWindows) {
+  const SummaryCase plain{.seq_len = 150, .heads = 4, .top_groups = 2, .block = 8};
+  SummaryCase gqa = plain, mqa = plain, capped = plain, sliding = plain, all = plain;
+  gqa.kv_heads = 2;
+  mqa.kv_heads = 1;
+  mqa.head_dim = 13;
+  capped.softcap = 0.8;
+  sliding.sliding_window = 40;
+  sliding.sinks = 3;
+  all.kv_heads = 2;
+  all.softcap = 1.5;
+  all.sliding_window = 61;
+  for (SummaryCase c : {gqa, mqa, capped, sliding, all})
+    for (const Index m : {0, 2})
+      for (const Index block : {1, 8, 32}) {
+        c.top_groups = m;
+        c.block = block;
+        expect_whole_pass(c);
+      }
+}
+
+TEST(SummaryCache, GroupsThatAreEmptyOrAllAndWindowsBeyondTheEnd) {
+  for (const Spread spread : {Spread::one_group, Spread::empty_group})
+    expect_whole_pass({.seq_len = 140, .top_groups = 2, .block = 8, .spread = spread});
+  expect_whole_pass({.seq_len = 40, .window = 200});
+  expect_whole_pass({.seq_len = 20, .window = 0, .block = 1, .sinks = 30});
+  expect_whole_pass({.seq_len = 90, .window = 0, .block = 1, .sinks = 0});
+}
+
+TEST(SummaryCache, OwnGroupAndClassesForAllHeads) {
+  expect_whole_pass({.seq_len = 120, .top_groups = 1, .block = 8, .own_group = true});
+  expect_whole_pass({.seq_len = 120, .heads = 4, .top_groups = 2, .block = 8, .one_for_all = true});
+}
+
+TEST(SummaryCache, LongSlidingWindowsSumAnew) {
+  expect_whole_pass(
+      {.seq_len = 1200, .groups = 3, .top_groups = 1, .block = 8, .sliding_window = 200});
+}
+
+TEST(SummaryCache, WithoutGroupsToReadItDoesNotGrow) {
+  SummaryCase c{
+      .seq_len = 3000, .groups = 4, .top_groups = 0, .window = 20, .block = 8, .sinks = 3};
+  const auto bytes_at = [](const SummaryCase& of, std::vector<Index> lengths) {
+    const SummaryInputs in = summary_inputs_of(of);
+    SummaryCache cache = cache_of(of, in);
+    std::vector<std::size_t> bytes;
+    for (Index t = 0; t < of.seq_len; ++t) {
+      append(cache, of, in, t);
+      if (std::ranges::find(lengths, t + 1) != lengths.end()) bytes.push_back(cache.bytes());
+    }
+    EXPECT_EQ(cache.size(), of.seq_len);
+    return bytes;
+  };
+  // Room for near tokens is reused when at least as many, and 64, have left.
+  const Index held = c.window + c.block + c.sinks;
+  const auto means = bytes_at(c, {held, 2 * held + 64 + c.block, 3000});
+  EXPECT_EQ(means[1], means[2]);
+  EXPECT_LT(means[2], 8 * means[0]);
+  c.top_groups = 1;
+  const auto lists = bytes_at(c, {1000, 3000});
+  EXPECT_GT(lists[1], 2 * lists[0]);
+}
+
+TEST(SummaryCache, AnyNumberOfThreadsGivesTheSameBits) {
+  const SummaryCase c{.seq_len = 200, .heads = 6, .kv_heads = 3, .top_groups = 2};
+  const SummaryInputs in = summary_inputs_of(c);
+  expect_same_bits_for_any_threads("cache", [&] { return std::vector{decode(c, in).out}; });
+}
+
+TEST(SummaryCache, RefusesWhatDoesNotFit) {
+  const SummaryCase c;
+  const SummaryInputs in = summary_inputs_of(c);
+  SummaryCache cache = cache_of(c, in);
+  std::vector<Real> out(static_cast<std::size_t>(c.heads * c.head_dim));
+  EXPECT_THROW(cache.attend(in.q.data(), in.beta, out.data()), std::invalid_argument);
+  SummaryCase uneven;
+  uneven.heads = 3;
+  EXPECT_THROW(cache_of(uneven, in), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace focus
