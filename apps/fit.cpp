@@ -41,7 +41,8 @@ int run_fit(Arguments arguments) {
   std::string out, separator, json;
   bool overwrite = false;
   CLI::App app(
-      "Groups the keys of every head of a frozen model by k-means, without any training, and writes "
+      "Groups the keys of every head of a frozen model by k-means, without any training, and "
+      "writes "
       "what focus eval, generate and the others take with --adapter: attention in which a group "
       "that a query does not read becomes one column.",
       "focus fit");
@@ -74,21 +75,21 @@ int run_fit(Arguments arguments) {
   model.put_on(std::move(made));
   Progress progress({.label = "fit", .total_steps = 1000, .line_every = 1 << 30});
   fit_focus(*model.decoder, focus, batches, settings.tokens,
-            static_cast<std::uint64_t>(settings.seed), [&](Index done, Index all) {
-              progress.update(1000 * done / all, NAN, 0);
-            });
+            static_cast<std::uint64_t>(settings.seed),
+            [&](Index done, Index all) { progress.update(1000 * done / all, NAN, 0); });
   const double seconds = now() - start;
   StoreWriter store(out, "adapter");
   focus.write(store, model.fingerprint);
   store.commit();
-  fmt::print("{}: {} groups for each of {} key heads in {} layers, fitted on {} tokens in {:.1f} s\n",
-             out, settings.num_groups, focus.shape().kv_heads, focus.shape().num_layers,
-             focus.key_groups().front().updates, seconds);
+  fmt::print(
+      "{}: {} groups for each of {} key heads in {} layers, fitted on {} tokens in {:.1f} s\n", out,
+      settings.num_groups, focus.shape().kv_heads, focus.shape().num_layers,
+      focus.key_groups().front().updates, seconds);
   print_groups(model, batches);
   std::vector<EvalRow> rows;
   if (!texts.empty()) {
-    for (const AttentionSpec& spec : resolve_words({"dense", "summary"}, model,
-                                                   UnsaidBalance::trained, "--eval"))
+    for (const AttentionSpec& spec :
+         resolve_words({"dense", "summary"}, model, UnsaidBalance::trained, "--eval"))
       rows.push_back(evaluate(model, spec, read, eval));
     fmt::print("\n{}", format_rows(rows));
   }

@@ -88,8 +88,7 @@ Table phase_table(const std::vector<AttentionSpeed>& rows, const AttentionSpeedO
     Cells cells = {fmt::format("{}", row.length)};
     if (!summary)
       cells.push_back(row.routing.seconds.empty() ? "-" : milliseconds(row.routing.fastest()));
-    for (const char* phase : phases)
-      cells.push_back(milliseconds(phase_seconds(row.focus, phase)));
+    for (const char* phase : phases) cells.push_back(milliseconds(phase_seconds(row.focus, phase)));
     if (backward)
       cells.push_back(milliseconds(phase_seconds(
           row.focus, summary ? "summary_attention backward" : "sparse_attention backward")));
@@ -133,7 +132,8 @@ int run_speed(Arguments arguments) {
   int threads = 0;
   AttentionSpeedOptions options;
   CLI::App app(
-      "Full causal attention against hard or summary Focus attention on random q, k and v of one sequence, "
+      "Full causal attention against hard or summary Focus attention on random q, k and v of one "
+      "sequence, "
       "in turns. Focus's time includes the sort into classes and the local window; the groups are "
       "found before, and the time of that stands beside it. GFLOP/s count 4 head_dim operations "
       "for each attended pair and head, 2.5 times that for backward. The ideal speed-up is that of "

@@ -72,10 +72,11 @@ Case summary(Index heads, Index seq_len, bool with_backward, int groups, Index r
   KeyGroups fitted = make_key_groups(groups, heads, kHeadDim, rng);
   const Tensor keys = random_tensor({1, seq_len, heads, kHeadDim}, 2);  // the case's own
   const Index sample = std::min<Index>(seq_len, 16384);
-  fit_key_groups(fitted,
-                 Tensor::from({sample, heads, kHeadDim},
-                              keys.span().first(static_cast<std::size_t>(sample * heads * kHeadDim))),
-                 1);
+  fit_key_groups(
+      fitted,
+      Tensor::from({sample, heads, kHeadDim},
+                   keys.span().first(static_cast<std::size_t>(sample * heads * kHeadDim))),
+      1);
   const auto attend = [=](const Variables& x, SummaryReport* report) {
     const KeyClasses classes =
         nearest_classes(x[1].value(), fitted.centroids.value(), fitted.bias.value());

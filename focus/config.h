@@ -113,7 +113,7 @@ struct FocusConfig {
   int train_top_k = 2;  // k of hard training; 1 has no other group to learn from
   // Attention with summary columns (focus/summary).
   RoutingSpace routing = RoutingSpace::hidden;
-  int read_groups = 2;  // m: groups that a query reads exactly
+  int read_groups = 2;                        // m: groups that a query reads exactly
   std::optional<int> train_read_groups = {};  // m of training; null: read_groups
   GroupChoice choice = GroupChoice::mass;
   Index block = 32;  // B: queries that share a far zone
@@ -169,7 +169,8 @@ struct FocusConfig {
     f("rest", rest,
       "what becomes of the groups that a query does not read: one column each, or nothing");
     f("objective", objective,
-      "lm: cross-entropy; kl: KL(dense || sparse) of the predictions; layers: squared error of each "
+      "lm: cross-entropy; kl: KL(dense || sparse) of the predictions; layers: squared error of "
+      "each "
       "layer's attention output, without a backward pass through the model");
     f("fit_step", fit_step,
       "step before which the centroids of keys are fitted by k-means; null: they stay random",

@@ -75,8 +75,7 @@ void for_each_size(FocusShape& shape, RoutingSpace routing, F&& f) {
 
 void check_sizes(const SavedFocus& saved) {
   const Index layers = saved.shape.num_layers;
-  if (layers < 1 || layers > kMostLayers)
-    fail("{}: {} layers cannot be", saved.where, layers);
+  if (layers < 1 || layers > kMostLayers) fail("{}: {} layers cannot be", saved.where, layers);
   FocusShape shape = saved.shape;
   for_each_size(shape, saved.config.routing, [&](const char* name, Index size) {
     if (size < 1 || size > kMostWidth) fail("{}: a {} of {} cannot be", saved.where, name, size);
@@ -98,10 +97,9 @@ Tensor read_shaped(const TensorSource& source, const std::string& name, const Sh
 }  // namespace
 
 Index SavedFocus::num_parameters() const {
-  const Index of_layer =
-      config.routing == RoutingSpace::keys
-          ? shape.kv_heads * config.num_groups * (shape.head_dim + 2)
-          : (shape.hidden_size + config.num_groups) * Index{config.routing_dim};
+  const Index of_layer = config.routing == RoutingSpace::keys
+                             ? shape.kv_heads * config.num_groups * (shape.head_dim + 2)
+                             : (shape.hidden_size + config.num_groups) * Index{config.routing_dim};
   return shape.num_layers * of_layer;
 }
 
@@ -124,9 +122,8 @@ SavedFocus open_focus(const StoreReader& store) {
                      saved.config);
   saved.config.validate();
   saved.shape.num_layers = store.int_attribute("/focus", "num_layers");
-  for_each_size(saved.shape, saved.config.routing, [&](const char* name, Index& size) {
-    size = store.int_attribute("/focus", name);
-  });
+  for_each_size(saved.shape, saved.config.routing,
+                [&](const char* name, Index& size) { size = store.int_attribute("/focus", name); });
   for (Index i = 0; i < std::min(saved.shape.num_layers, kMostLayers); ++i)
     saved.updates.push_back(store.int_attribute(layer_path(i), "updates"));
   saved.tensor = [store](Index layer, const std::string& name, const Shape& shape) {
@@ -220,9 +217,8 @@ void write_focus(StoreWriter& store, FocusModel& focus, const std::string& base_
   store.attribute("/focus", "base_fingerprint", base_fingerprint);
   FocusShape shape = focus.shape();
   store.attribute("/focus", "num_layers", shape.num_layers);
-  for_each_size(shape, focus.config().routing, [&](const char* name, Index size) {
-    store.attribute("/focus", name, size);
-  });
+  for_each_size(shape, focus.config().routing,
+                [&](const char* name, Index size) { store.attribute("/focus", name, size); });
   store.text("/focus/config.yaml", dump_recipe(focus.config()));
   for (Index i = 0; i < shape.num_layers; ++i) {
     const std::string path = layer_path(i);

@@ -62,7 +62,8 @@ void write_focus(StoreWriter& store, FocusModel& focus, const std::string& base_
 ///   focus_model.safetensors  layers.{i}.projection [hidden_size, routing_dim],
 ///                            layers.{i}.centroids [num_groups, routing_dim],
 ///                            layers.{i}.potentials [num_groups]
-/// With routing keys focus_config.json has num_key_value_heads and head_dim too, and the tensors are
+/// With routing keys focus_config.json has num_key_value_heads and head_dim too, and the tensors
+/// are
 ///                            layers.{i}.centroids [num_key_value_heads, num_groups, head_dim],
 ///                            layers.{i}.bias and .beta [num_key_value_heads, num_groups],
 ///                            layers.{i}.temperature and .spread [1]

@@ -46,14 +46,14 @@ std::string AttentionMode::name() const {
 
 AttentionMode summary_mode(const FocusConfig& config) {
   const bool own = config.choice == GroupChoice::own;
-  return {.kind = AttentionMode::Kind::summary,
-          .balance = config.balance,
-          .summary = {.zones = {.window = config.local_window,
-                                .block = config.block,
-                                .sinks = config.sinks},
-                      .top_groups = own ? 1 : std::min(config.read_groups, config.num_groups),
-                      .rest = config.rest,
-                      .own_group = own}};
+  return {
+      .kind = AttentionMode::Kind::summary,
+      .balance = config.balance,
+      .summary = {
+          .zones = {.window = config.local_window, .block = config.block, .sinks = config.sinks},
+          .top_groups = own ? 1 : std::min(config.read_groups, config.num_groups),
+          .rest = config.rest,
+          .own_group = own}};
 }
 
 GateOptions hard_gate_options(const FocusConfig& config, const AttentionMode& mode,
@@ -167,9 +167,8 @@ Variable FocusModel::attend(const MechanismInputs& in) {
   if (mode.kind == AttentionMode::Kind::dense) return attention(in.q, in.k, in.v, in.options);
   if (mode.kind == AttentionMode::Kind::summary) return attend_summary(in, mode.summary);
   if (groups_keys() && mode.kind == AttentionMode::Kind::hard && mode.top_k == 0)  // local
-    return attend_summary(in, {.zones = {config_.local_window, 1, 0},
-                               .top_groups = 0,
-                               .rest = Rest::drop});
+    return attend_summary(
+        in, {.zones = {config_.local_window, 1, 0}, .top_groups = 0, .rest = Rest::drop});
   check(!groups_keys(), "focus: groups of keys have summary attention alone, not {}", mode.name());
   const auto layer = static_cast<std::size_t>(in.layer);
   const Routing routing = route(in.h, layers_[layer], config_, mode.balance);
@@ -213,8 +212,8 @@ KeyClasses FocusModel::classes_of_layer(const MechanismInputs& in, Balance balan
   for (const std::uint64_t set : membership(routing, 1))
     classes.classes.push_back(static_cast<std::uint8_t>(std::countr_zero(set)));
   if (grad_enabled() && routing.assignments.requires_grad())
-    classes.shares = reshape(routing.assignments,
-                             {in.h.dim(0), in.h.dim(1), 1, Index{config_.num_groups}});
+    classes.shares =
+        reshape(routing.assignments, {in.h.dim(0), in.h.dim(1), 1, Index{config_.num_groups}});
   return classes;
 }
 
@@ -248,8 +247,7 @@ void FocusModel::gather_summary(const MechanismInputs& in, const KeyClasses& cla
   GroupStatistics& stats = statistics[static_cast<std::size_t>(in.layer)];
   stats.add_sizes(classes.classes, classes.heads, config_.num_groups);
   for (const std::int64_t pairs : report.pairs) {
-    PairCounts counts =
-        count_pairs({}, in.q.dim(1), local_window, in.options.sliding_window);
+    PairCounts counts = count_pairs({}, in.q.dim(1), local_window, in.options.sliding_window);
     counts.attended = (pairs + in.q.dim(2) / 2) / in.q.dim(2);
     stats.pairs += counts;
   }

@@ -45,8 +45,7 @@ class FocusModel : public Adapter {
  public:
   FocusModel(FocusConfig config, const FocusShape& shape, Rng& rng);
   FocusModel(FocusConfig config, Index hidden_size, Index num_layers, Rng& rng)
-      : FocusModel(std::move(config), FocusShape{hidden_size, num_layers},
-                   rng) {}
+      : FocusModel(std::move(config), FocusShape{hidden_size, num_layers}, rng) {}
 
   const FocusConfig& config() const { return config_; }
   const FocusShape& shape() const { return shape_; }
@@ -102,8 +101,8 @@ class FocusModel : public Adapter {
   /// The same of summary attention's classes, those of keys among them.
   const std::vector<KeyClasses>& last_classes() const { return last_classes_; }
 
-  /// The groups that summary attention has in a layer, with potentials of `balance` where tokens are
-  /// grouped; and what is added to their columns [kv_heads, num_groups].
+  /// The groups that summary attention has in a layer, with potentials of `balance` where tokens
+  /// are grouped; and what is added to their columns [kv_heads, num_groups].
   KeyClasses classes_of_layer(const MechanismInputs& in, Balance balance);
   Variable beta_of_layer(Index layer, Index kv_heads) const;
 
@@ -133,9 +132,9 @@ class FocusModel : public Adapter {
   FocusShape shape_;
   std::vector<FocusLayer> layers_;
   std::vector<KeyGroups> key_groups_;
-  std::vector<Routing> last_;            // of the last forward pass, without its graph
+  std::vector<Routing> last_;             // of the last forward pass, without its graph
   std::vector<KeyClasses> last_classes_;  // the same, of groups of keys
-  std::vector<Variable> auxiliary_;  // of each layer, with its graph, until it is taken
+  std::vector<Variable> auxiliary_;       // of each layer, with its graph, until it is taken
   std::vector<GroupStatistics> step_groups_;
   std::optional<ComposedMechanism> composed_;
   Decoder* decoder_ = nullptr;  // that it is composed onto

@@ -84,8 +84,9 @@ struct AttentionPlan {
   /// Sequence by sequence, class by class, so that the keys in use stay in the cache; in each of
   /// these the heavy ones first, so that no thread ends with one alone.
   std::vector<QueryTile> query_tiles;
-  /// Where query tiles hold the same tokens: the first tile of each run that one thread goes through
-  /// in its order, and the end of the last. For forward passes; empty: no token is in two tiles.
+  /// Where query tiles hold the same tokens: the first tile of each run that one thread goes
+  /// through in its order, and the end of the last. For forward passes; empty: no token is in two
+  /// tiles.
   std::vector<Index> runs;
   /// Of each row the token [0, batch * seq_len); empty where rows are tokens in their order. Query
   /// tiles may have rows of their own, behind those of all keys: queries sorted otherwise.
@@ -180,7 +181,8 @@ class Visibility {
   static_assert(kBand % simd::kMicroRows == 0);
 
   void set(const AttentionTile& tile);
-  /// `rows` queries, of which each sees keys [first, last) of `cols`; both rise from query to query.
+  /// `rows` queries, of which each sees keys [first, last) of `cols`; both rise from query to
+  /// query.
   void set(Index rows, Index cols, std::span<const simd::Lane> first,
            std::span<const simd::Lane> last);
 

@@ -110,9 +110,7 @@ class OnlineSoftmax {
 
  private:
   /// Of a head's log-sum-exps, which are by token.
-  Index lse_offset(Index g) const {
-    return s_.lse_offset(plan_->token(begin_), block_.first + g);
-  }
+  Index lse_offset(Index g) const { return s_.lse_offset(plan_->token(begin_), block_.first + g); }
 
   const simd::Kernels& kernels_ = simd::kernels();
   const AttentionInputs& in_;

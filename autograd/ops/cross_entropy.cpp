@@ -49,8 +49,8 @@ double row_loss(Real* logits, Index vocab, std::int32_t target, Real softcap, Re
   return std::log(sum) + (static_cast<double>(max) - static_cast<double>(logit));
 }
 
-/// KL(p || q) of p = softmax(reference), q = softmax(logits), soft-capped both where there is a cap:
-/// sum p (x - y) - (lse x - lse y). With a share the logits become the gradient of share times
+/// KL(p || q) of p = softmax(reference), q = softmax(logits), soft-capped both where there is a
+/// cap: sum p (x - y) - (lse x - lse y). With a share the logits become the gradient of share times
 /// that: share (q - p), through the cap.
 double row_divergence(Real* reference, Real* logits, Index vocab, Real softcap, Real share = 0) {
   const auto& kernels = simd::kernels().elementwise;
@@ -99,8 +99,8 @@ std::vector<double> linear_kl_divergence_rows(const Tensor& x, const Tensor& ref
     weight_product(n, reference.data() + begin * hidden, weight, wanted.data());
     parallel_chunks(n, 4, [&](Index first, Index last) {
       for (Index r = first; r < last; ++r)
-        divergences[static_cast<std::size_t>(begin + r)] = row_divergence(
-            wanted.data() + r * vocab, logits.data() + r * vocab, vocab, softcap);
+        divergences[static_cast<std::size_t>(begin + r)] =
+            row_divergence(wanted.data() + r * vocab, logits.data() + r * vocab, vocab, softcap);
     });
   }
   return divergences;

@@ -31,8 +31,8 @@ Variable relative_squared_error(const Variable& x, const Tensor& reference) {
   const double error = sum_of(value.size(), [&](Index i) {
     return squared(static_cast<double>(value[i]) - static_cast<double>(reference[i]));
   });
-  const double size = sum_of(
-      value.size(), [&](Index i) { return squared(static_cast<double>(reference[i])); });
+  const double size =
+      sum_of(value.size(), [&](Index i) { return squared(static_cast<double>(reference[i])); });
   // A reference of zeros has no scale of its own.
   const double share = size > 0 ? 1 / size : 1;
   return Variable::from_op(
@@ -42,8 +42,7 @@ Variable relative_squared_error(const Variable& x, const Tensor& reference) {
         Tensor dx(value.shape());
         const auto factor = static_cast<Real>(2 * share * static_cast<double>(dy[0]));
         parallel_chunks(value.size(), kElementChunk, [&](Index begin, Index end) {
-          for (Index i = begin; i < end; ++i)
-            dx.data()[i] = factor * (value[i] - reference[i]);
+          for (Index i = begin; i < end; ++i) dx.data()[i] = factor * (value[i] - reference[i]);
         });
         grads[0].add(dx);
       });

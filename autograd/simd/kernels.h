@@ -97,8 +97,8 @@ struct Kernels {
   void (*log_row)(const Real* a, Real* bias, Index n, Real floor);
   /// From the gradient of the gate that sigmoid_row made to that of a, in place.
   void (*sigmoid_row_backward)(const Real* gate, Real* d, Index n, Real lambda);
-  /// Of each of n columns (a multiple of `vector`) of x [rows, n] the row of its largest number, the
-  /// first of equals.
+  /// Of each of n columns (a multiple of `vector`) of x [rows, n] the row of its largest number,
+  /// the first of equals.
   void (*largest_rows)(Index rows, Index n, const Real* x, Index stride, Lane* place);
   /// Copies `count` rows of n numbers.
   void (*copy_rows)(Index count, Index n, const Real* from, Index from_stride, Real* to,

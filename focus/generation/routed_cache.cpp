@@ -11,9 +11,8 @@ AttentionMode cached_mode(const FocusModel* focus, const AttentionMode& mode) {
   if (focus == nullptr || !focus->groups_keys() || mode.kind != AttentionMode::Kind::hard)
     return mode;
   return {.kind = AttentionMode::Kind::summary,
-          .summary = {.zones = {focus->config().local_window, 1, 0},
-                      .top_groups = 0,
-                      .rest = Rest::drop}};
+          .summary = {
+              .zones = {focus->config().local_window, 1, 0}, .top_groups = 0, .rest = Rest::drop}};
 }
 
 }  // namespace
@@ -82,8 +81,7 @@ Variable RoutedCache::attend(const MechanismInputs& in) {
   GateOptions gate{.local_window = 0, .gated = false, .membership = {}};
   Tensor g;
   if (mode_.kind == AttentionMode::Kind::hard) {
-    const Routing routing =
-        route(in.h, focus_->layers()[layer], focus_->config(), mode_.balance);
+    const Routing routing = route(in.h, focus_->layers()[layer], focus_->config(), mode_.balance);
     gate = hard_gate_options(focus_->config(), mode_, routing);
     g = routing.assignments.value();
   }
@@ -120,9 +118,10 @@ Variable RoutedCache::attend_summary(const MechanismInputs& in) {
   const Tensor out = go_through(
       in, *cache,
       [&](SummaryCache& to, Index t) {
-        to.append(in.k.value().data() + t * kv_heads * head_dim,
-                  in.v.value().data() + t * kv_heads * head_dim,
-                  std::span(classes.classes).subspan(static_cast<std::size_t>(t) * of_token, of_token));
+        to.append(
+            in.k.value().data() + t * kv_heads * head_dim,
+            in.v.value().data() + t * kv_heads * head_dim,
+            std::span(classes.classes).subspan(static_cast<std::size_t>(t) * of_token, of_token));
       },
       [&](SummaryCache& from, const Real* q, Real* to) { from.attend(q, beta.value(), to); });
   if (in.first_position > 0) return out;

@@ -40,7 +40,8 @@ SortedKeys add_keys(ClassView classes, Index first_token, Index seq_len, Index g
   keys.rows = sort_tokens(
       first_token, groups + 1,
       [&](auto&& f) {
-        for (Index t = 0; t < seq_len; ++t) f(t, t < sinks ? groups : Index{classes[first_token + t]});
+        for (Index t = 0; t < seq_len; ++t)
+          f(t, t < sinks ? groups : Index{classes[first_token + t]});
       },
       plan.tokens);
   for (std::size_t c = 0; c + 1 < keys.rows.size(); ++c) {
@@ -51,7 +52,8 @@ SortedKeys add_keys(ClassView classes, Index first_token, Index seq_len, Index g
   return keys;
 }
 
-/// Query tiles of a class, each with the keys of the class that it sees. Returns how many these are.
+/// Query tiles of a class, each with the keys of the class that it sees. Returns how many these
+/// are.
 Index add_queries(const SortedKeys& keys, std::size_t c, Index begin, Index end,
                   AttentionPlan& plan) {
   Index seen_by_all = 0;
@@ -61,9 +63,8 @@ Index add_queries(const SortedKeys& keys, std::size_t c, Index begin, Index end,
     const auto seen = plan.rows_in(plan.reach(row, last), {first_key, keys.rows[c + 1]});
     if (seen.begin == seen.end) continue;
     const auto segment = static_cast<Index>(plan.segments.size());
-    plan.segments.push_back(
-        {keys.first_tile[c] + (seen.begin - first_key) / kKeys,
-         keys.first_tile[c] + (seen.end - first_key + kKeys - 1) / kKeys});
+    plan.segments.push_back({keys.first_tile[c] + (seen.begin - first_key) / kKeys,
+                             keys.first_tile[c] + (seen.end - first_key + kKeys - 1) / kKeys});
     plan.query_tiles.push_back({row, last, segment, segment + 1});
     seen_by_all += seen.end - seen.begin;
   }
@@ -73,8 +74,7 @@ Index add_queries(const SortedKeys& keys, std::size_t c, Index begin, Index end,
 }  // namespace
 
 AttentionPlan chosen_plan(ClassView classes, std::span<const ClassView> choices, Index groups,
-                          Index batch, Index seq_len, const SummaryZones& zones,
-                          Index run_length) {
+                          Index batch, Index seq_len, const SummaryZones& zones, Index run_length) {
   AttentionPlan plan;
   plan.window = zones.sliding_window;
   plan.gap = zones.window + 1;

@@ -108,7 +108,9 @@ class ColumnSets {
   void scores(const simd::Panels& queries, Real softcap, Real* to) const {
     tiled::products(
         seen_, sums_.head_dim(),
-        [this](Index column) { return tiled::Rows{keys_.data() + column, sums_.head_dim()}; },
+        [this](Index column) {
+          return tiled::Rows{keys_.data() + column, sums_.head_dim()};
+        },
         queries, to);
     if (softcap > 0) tiled::soft_cap(seen_, softcap, to);
   }

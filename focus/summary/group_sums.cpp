@@ -81,12 +81,8 @@ void GroupSums::Walker::add(Index token, int times) {
 
 void GroupSums::Walker::start(Index run) {
   const Index size = sum_.size(), groups = sums_.groups(), query = run * kRun;
-  const auto sums_at = [&](Index r) {
-    return sums_.run_sums_.data() + number(r) * size;
-  };
-  const auto counts_at = [&](Index r) {
-    return sums_.run_counts_.begin() + number(r) * groups;
-  };
+  const auto sums_at = [&](Index r) { return sums_.run_sums_.data() + number(r) * size; };
+  const auto counts_at = [&](Index r) { return sums_.run_counts_.begin() + number(r) * groups; };
   tokens_ = sums_.far_of(query);
   if (sums_.zones_.sliding_window == 0) {
     std::copy_n(sums_at(run), size, sum_.data());

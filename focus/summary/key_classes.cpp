@@ -100,8 +100,8 @@ Variable class_scores(const Variable& k, const Variable& centroids, const Variab
           Tensor dk(keys.shape());
           for (Index head = 0; head < s.heads; ++head)
             gemm(s.tokens, s.head_dim, s.groups, dz.data() + head * s.groups, ldz,
-                 c.data() + head * s.groups * s.head_dim, s.head_dim,
-                 dk.data() + head * s.head_dim, ldk);
+                 c.data() + head * s.groups * s.head_dim, s.head_dim, dk.data() + head * s.head_dim,
+                 ldk);
           grads[0].add(dk);
         }
         if (grads[1].wanted()) {  // dC_c = sum_j dz_jc (k_j - C_c)
@@ -109,8 +109,7 @@ Variable class_scores(const Variable& k, const Variable& centroids, const Variab
           for (Index head = 0; head < s.heads; ++head) {
             Real* to = dc.data() + head * s.groups * s.head_dim;
             for (Index i = 0; i < s.groups * s.head_dim; ++i)
-              to[i] = -sums[head * s.groups + i / s.head_dim] *
-                      c[head * s.groups * s.head_dim + i];
+              to[i] = -sums[head * s.groups + i / s.head_dim] * c[head * s.groups * s.head_dim + i];
             gemm_tn(s.groups, s.head_dim, s.tokens, dz.data() + head * s.groups, ldz,
                     keys.data() + head * s.head_dim, ldk, to, s.head_dim, Into::add);
           }

@@ -95,8 +95,7 @@ double confidence(const std::vector<Real>& z, Index groups, double tau) {
     const Real* of_key = z.data() + row * groups;
     const Real most = *std::max_element(of_key, of_key + groups);
     double sum = 0;
-    for (Index c = 0; c < groups; ++c)
-      sum += std::exp(static_cast<double>(of_key[c] - most) / tau);
+    for (Index c = 0; c < groups; ++c) sum += std::exp(static_cast<double>(of_key[c] - most) / tau);
     total += 1 / sum;
   }
   return total / static_cast<double>(rows);
@@ -109,8 +108,7 @@ double fitted_temperature(const Tensor& keys, const Tensor& centroids) {
   std::vector<Real> z(static_cast<std::size_t>(kv_heads * tokens * groups));
   for (Index head = 0; head < kv_heads; ++head)
     nearness({keys.data() + head * dim, kv_heads * dim, tokens, dim}, 0, tokens,
-             centroids.data() + head * groups * dim, groups,
-             z.data() + head * tokens * groups);
+             centroids.data() + head * groups * dim, groups, z.data() + head * tokens * groups);
   double low = 1e-6, high = 1e6;
   for (int i = 0; i < 60; ++i) {
     const double middle = std::sqrt(low * high);

@@ -20,8 +20,7 @@ void check_summary(const AttentionInputs& in, const KeyClasses& classes, const T
   const Index kv_heads = in.k.dim(2);
   check(classes.groups >= 1 && classes.groups <= kMaxGroups &&
             (classes.heads == 1 || classes.heads == kv_heads) &&
-            static_cast<Index>(classes.classes.size()) ==
-                in.q.dim(0) * in.q.dim(1) * classes.heads,
+            static_cast<Index>(classes.classes.size()) == in.q.dim(0) * in.q.dim(1) * classes.heads,
         "summary_attention: {} classes of {} heads in {} groups do not fit k {}",
         classes.classes.size(), classes.heads, classes.groups, in.k.shape());
   check(beta.rank() == 2 && beta.dim(0) == kv_heads && beta.dim(1) == classes.groups,
@@ -94,16 +93,15 @@ class SummaryPass {
       profile_mark("chosen groups");
     }
     if (reads_all_)
-      std::ranges::fill(pairs_, in_.q.dim(2) * count_pairs({}, seq_len_, seq_len_,
-                                                           in_.options.sliding_window)
-                                                   .all);
+      std::ranges::fill(
+          pairs_,
+          in_.q.dim(2) * count_pairs({}, seq_len_, seq_len_, in_.options.sliding_window).all);
   }
 
   void backward(const Tensor& d_out, const Grads& grads) {
     const WantedGradients wanted{grads[0].wanted(), grads[1].wanted(), grads[2].wanted()};
     AttentionGradients d;
-    if (wanted.any())
-      d = tiled_attention_backward(in_, near_, result_, d_out, nullptr, wanted);
+    if (wanted.any()) d = tiled_attention_backward(in_, near_, result_, d_out, nullptr, wanted);
     if (wanted.any() && !reads_all_)
       for_each_rank([&](const AttentionPlan& plan, HeadRange of) {
         d = tiled_attention_backward(in_, plan, result_, d_out, nullptr, wanted, of, std::move(d));
@@ -150,9 +148,8 @@ class SummaryPass {
       std::vector<ClassView> choices;
       for (Index rank = 0; rank < options_.top_groups; ++rank)
         choices.push_back(choice(rank, of.first));
-      const AttentionPlan plan =
-          chosen_plan(classes_of_keys(of.first), choices, classes_.groups, batch_, seq_len_,
-                      options_.zones, run);
+      const AttentionPlan plan = chosen_plan(classes_of_keys(of.first), choices, classes_.groups,
+                                             batch_, seq_len_, options_.zones, run);
       tiled_attention(in_, plan, nullptr, Into::add, of, result_);
     };
     if (options_.own_group)  // the same for all heads
@@ -169,8 +166,9 @@ class SummaryPass {
     for (Index rank = 0; rank < options_.top_groups; ++rank)
       for (Index head = 0; head < kv_heads_; head += step) {
         const ClassView of_rank = choice(rank, head);
-        const AttentionPlan plan = chosen_plan(classes_of_keys(head), {&of_rank, 1},
-                                               classes_.groups, batch_, seq_len_, options_.zones, 0);
+        const AttentionPlan plan =
+            chosen_plan(classes_of_keys(head), {&of_rank, 1}, classes_.groups, batch_, seq_len_,
+                        options_.zones, 0);
         if (!plan.query_tiles.empty()) f(plan, HeadRange{head, step});
       }
   }

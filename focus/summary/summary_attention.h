@@ -11,7 +11,7 @@
 namespace focus {
 
 struct SummaryOptions {
-  SummaryZones zones;  // its sliding window is the attention's
+  SummaryZones zones;    // its sliding window is the attention's
   Index top_groups = 2;  // m: groups that a query reads exactly; all of them: dense attention
   Rest rest = Rest::summary;
   /// Each query reads its own group exactly, not those of largest estimated mass; m is 1.

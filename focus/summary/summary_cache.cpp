@@ -148,8 +148,7 @@ void SummaryCache::move_to_groups(Head& head, Index count) {
 void SummaryCache::forget(Head& head, Index before) {
   for (std::size_t c = 0; c < head.groups.size(); ++c) {
     Group& group = head.groups[c];
-    const Index leave =
-        std::ranges::lower_bound(group.positions, before) - group.positions.begin();
+    const Index leave = std::ranges::lower_bound(group.positions, before) - group.positions.begin();
     if (leave == 0) continue;
     for (Index i = 0; i < leave; ++i) {
       const Index row = (group.rows.first + i) * padded_dim_;
@@ -184,8 +183,8 @@ void SummaryCache::sum_anew(Group& group) const {
 void SummaryCache::add_scores(const Rows& rows, const Real* q, std::vector<Real>& scores) const {
   const auto dot = simd::kernels().dot_row;
   for (Index row = rows.first; row < rows.end; ++row)
-    scores.push_back(
-        soft_cap(dot(q, rows.keys.data() + row * padded_dim_, sizes_.head_dim), attention_.softcap));
+    scores.push_back(soft_cap(dot(q, rows.keys.data() + row * padded_dim_, sizes_.head_dim),
+                              attention_.softcap));
 }
 
 /// out [padded_dim] += weights V
@@ -248,12 +247,10 @@ Index SummaryCache::attend_head(Index kv_head, const Real* q, const Real* beta, 
       scores[static_cast<std::size_t>(h * row + exact + c)] +=
           head.log_counts[static_cast<std::size_t>(c)] + beta[c];
   }
-  const std::vector<Index> read = options_.top_groups > 0
-                                      ? choose(head, scores, exact, row)
-                                      : std::vector<Index>{};
+  const std::vector<Index> read =
+      options_.top_groups > 0 ? choose(head, scores, exact, row) : std::vector<Index>{};
   Index keys = exact;
-  for (const Group& group : head.groups)
-    keys += options_.rest == Rest::summary && group.count > 0;
+  for (const Group& group : head.groups) keys += options_.rest == Rest::summary && group.count > 0;
   for (const Index c : read) {
     const Index n = head.groups[static_cast<std::size_t>(c)].count;
     keys += n - (options_.rest == Rest::summary && n > 0);
@@ -282,8 +279,7 @@ Index SummaryCache::attend_head(Index kv_head, const Real* q, const Real* beta, 
     take(near);
     take(head.means);
     for (const Index c : read) take(head.groups[static_cast<std::size_t>(c)].rows);
-    for (Index d = 0; d < dim; ++d)
-      out[h * dim + d] = sum[static_cast<std::size_t>(d)] / total;
+    for (Index d = 0; d < dim; ++d) out[h * dim + d] = sum[static_cast<std::size_t>(d)] / total;
   }
   return keys;
 }
@@ -295,8 +291,9 @@ void SummaryCache::attend(const Real* q, const Tensor& beta, Real* out) {
   std::transform(q, q + sizes_.heads * dim, scaled.begin(),
                  [&](Real x) { return x * attention_.scale; });
   std::vector<Index> keys(heads_.size());
-  const Index work = 2 * heads * dim * (size_ - far_end_ + sizes_.groups +
-                                        options_.top_groups * size_ / sizes_.groups);
+  const Index work =
+      2 * heads * dim *
+      (size_ - far_end_ + sizes_.groups + options_.top_groups * size_ / sizes_.groups);
   parallel_chunks(sizes_.kv_heads, std::max<Index>(1, kTaskWork / std::max<Index>(1, work)),
                   [&](Index begin, Index end) {
                     for (Index h = begin; h < end; ++h)

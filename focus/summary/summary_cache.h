@@ -12,7 +12,8 @@ namespace focus {
 /// The keys and values of one layer's past tokens for attention with summary columns: near tokens
 /// and sinks as they are, far ones in a list for each group, with the sums of its keys and values.
 /// A block of tokens goes from the near ones to the lists when a query's block ends. Where no list
-/// is ever read (m = 0, no sliding window) none is kept: then the cache does not grow. One sequence.
+/// is ever read (m = 0, no sliding window) none is kept: then the cache does not grow. One
+/// sequence.
 class SummaryCache {
  public:
   struct Sizes {
@@ -40,16 +41,16 @@ class SummaryCache {
   };
   /// One group of a key head.
   struct Group {
-    Rows rows;                        // where lists are kept
-    std::vector<double> key, value;   // sums [head_dim]
-    Index count = 0;                  // tokens in the sums
-    Index removed = 0;                // since the sums were last made anew
-    std::vector<Index> positions;     // of the rows; with a sliding window alone
+    Rows rows;                       // where lists are kept
+    std::vector<double> key, value;  // sums [head_dim]
+    Index count = 0;                 // tokens in the sums
+    Index removed = 0;               // since the sums were last made anew
+    std::vector<Index> positions;    // of the rows; with a sliding window alone
   };
   struct Head {
     Rows sinks, near;
-    Rows means;                     // of the groups: what their columns are
-    std::vector<Real> log_counts;   // log n; -inf: no tokens
+    Rows means;                    // of the groups: what their columns are
+    std::vector<Real> log_counts;  // log n; -inf: no tokens
     std::vector<std::uint8_t> near_classes;
     std::vector<Group> groups;
     std::uint8_t last_class = 0;

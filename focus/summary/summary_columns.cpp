@@ -39,8 +39,7 @@ class ForwardTask {
         block_(s_, kv_head - s_.first_kv_head, s_.kv_heads),
         k_(reader(job.keys, s_, block_)),
         v_(reader(job.values, s_, block_)),
-        columns_(job.sums, sequence, kv_head,
-                 job.beta.data() + kv_head * job.sums.groups()),
+        columns_(job.sums, sequence, kv_head, job.beta.data() + kv_head * job.sums.groups()),
         softmax_(job.in, s_, block_),
         scores_(s_.heads_per_kv_head * kKeys * kQueries),
         values_(kKeys * s_.padded_dim),
@@ -77,7 +76,9 @@ class ForwardTask {
   void read_near(Index first, Index begin, Index end) {
     const Index earliest = job_.near.seen_after(first + begin) + 1 - first;
     for (Index key = earliest / kKeys * kKeys; key < end; key += kKeys) {
-      const AttentionTile t{&job_.near, first + begin, first + end,
+      const AttentionTile t{&job_.near,
+                            first + begin,
+                            first + end,
                             {first + key, first + std::min(s_.seq_len, key + kKeys)}};
       near_seen_.set(t);
       k_.go_to(t, near_seen_.end());
@@ -86,8 +87,7 @@ class ForwardTask {
         const Index kv_head = s_.kv_head_of(block_.first + g);
         tally(s_, near_seen_, t.rows(), 2);
         products(s_, near_seen_, k_, kv_head, softmax_.queries(g), scores(g));
-        if (job_.in.options.softcap > 0)
-          soft_cap(near_seen_, job_.in.options.softcap, scores(g));
+        if (job_.in.options.softcap > 0) soft_cap(near_seen_, job_.in.options.softcap, scores(g));
         softmax_.add_scores(g, near_seen_, scores(g), nullptr, simd::GateUse::score);
         softmax_.add_values(g, near_seen_, scores(g), v_.panels(kv_head));
       }
@@ -130,7 +130,8 @@ class ForwardTask {
     Real* mass = estimate_.data();
     estimate(set, mass);
     for (Index c = 0; c < groups; ++c)
-      if (columns_.count(set, c) == 0) std::fill(mass + c * kQueries + from, mass + c * kQueries + to, kEmpty);
+      if (columns_.count(set, c) == 0)
+        std::fill(mass + c * kQueries + from, mass + c * kQueries + to, kEmpty);
     std::array<simd::Lane, kQueries> place{};
     // Whole vectors of queries, whatever lies in the others' lanes.
     const simd::Kernels& kernels = simd::kernels();
@@ -204,8 +205,7 @@ class ForwardTask {
 }  // namespace
 
 void SummaryColumns::forward(const AttentionPlan& near, HeadRange heads, AttentionResult& result,
-                             std::span<std::uint8_t> chosen,
-                             std::span<std::int64_t> pairs) const {
+                             std::span<std::uint8_t> chosen, std::span<std::int64_t> pairs) const {
   const Sizes s(in_, heads);
   const ForwardJob job{.in = in_,
                        .near = near,

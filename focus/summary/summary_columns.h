@@ -23,9 +23,9 @@ class SummaryColumns {
 
   /// Attention of some key heads to near tokens, as the plan has them, sinks, and the columns of
   /// the groups that are not read; those that are read are chosen on the way, unless each query
-  /// reads its own.  chosen [m, batch, seq_len, kv_heads]: where each reads its own group, m = 1 and
-  /// that is given. Adds to `pairs` [batch] what all query heads read of each sequence, the exact
-  /// groups' tokens among them.
+  /// reads its own.  chosen [m, batch, seq_len, kv_heads]: where each reads its own group, m = 1
+  /// and that is given. Adds to `pairs` [batch] what all query heads read of each sequence, the
+  /// exact groups' tokens among them.
   void forward(const AttentionPlan& near, HeadRange heads, AttentionResult& result,
                std::span<std::uint8_t> chosen, std::span<std::int64_t> pairs) const;
 

@@ -8,10 +8,10 @@
 #include "focus/summary/summary_columns.h"
 
 // The way back through the columns. What a set of columns owes to the keys and values in its means
-// it owes to all of a group alike: dk_j += dkb_c / n_c for each set that has token j, of group c. So
-// what a token gets is a sum over the sets from the one on in which it enters the far zone, to the
-// one in which it leaves (with a sliding window): what a run's sets owe together is kept, and of
-// those inside a token's own run the sum from its set on. Straight through the choice of groups,
+// it owes to all of a group alike: dk_j += dkb_c / n_c for each set that has token j, of group c.
+// So what a token gets is a sum over the sets from the one on in which it enters the far zone, to
+// the one in which it leaves (with a sliding window): what a run's sets owe together is kept, and
+// of those inside a token's own run the sum from its set on. Straight through the choice of groups,
 //   dO_jc = sum over sets of [ k_j . dkb_c / n_c + v_j . dvb_c / n_c + e_c ],
 //   e_c = (sum_i dest_ic - kb_c . dkb_c - vb_c . dvb_c) / n_c
 // which is linear in the same sums.
@@ -90,8 +90,7 @@ class BackwardTask {
         sequence_(sequence),
         kv_head_(kv_head),
         s_(job.in, {kv_head, 1}),
-        columns_(job.sums, sequence, kv_head,
-                 job.beta.data() + kv_head * job.sums.groups()),
+        columns_(job.sums, sequence, kv_head, job.beta.data() + kv_head * job.sums.groups()),
         queries_(job.in, s_, HeadBlock(s_, 0, 1)),
         p_(kKeys * kQueries),
         d_(kKeys * kQueries),
@@ -144,7 +143,10 @@ class BackwardTask {
       tally(s_, seen, rows, 5);
       scores(g, begin, p_.data());
       products(
-          seen, dim, [&](Index column) { return Rows{columns_.values().data() + column, dim}; },
+          seen, dim,
+          [&](Index column) {
+            return Rows{columns_.values().data() + column, dim};
+          },
           queries_.d_outs(g), d_.data());
       queries_.through_softmax(g, seen, 0, nullptr, simd::GateUse::score, p_.data(), d_.data(),
                                nullptr);
@@ -171,8 +173,7 @@ class BackwardTask {
   void scores(Index g, Index begin, Real* to) {
     const SummaryOptions& options = job_.options;
     columns_.scores(queries_.queries(g), job_.in.options.softcap, to);
-    if (job_.in.options.softcap > 0)
-      std::copy_n(to, columns_.columns() * kQueries, capped_.data());
+    if (job_.in.options.softcap > 0) std::copy_n(to, columns_.columns() * kQueries, capped_.data());
     columns_.add_bias(to);
     for (const ColumnSets::Set& set : columns_.sets())
       columns_.hide_read(set, begin, job_.chosen, options.top_groups, options.rest, to);
@@ -242,11 +243,11 @@ class BackwardTask {
   const Sizes s_;
   ColumnSets columns_;
   BackwardQueries queries_;
-  Scratch p_, d_, capped_;                  // [columns, queries]
-  Scratch keys_, d_keys_, d_values_;        // [columns, padded_dim]
-  Scratch d_scores_;                        // [columns]
-  Index number_ = 0;                        // of the run, among all
-  std::vector<OwedBySet> sets_;             // of the run
+  Scratch p_, d_, capped_;            // [columns, queries]
+  Scratch keys_, d_keys_, d_values_;  // [columns, padded_dim]
+  Scratch d_scores_;                  // [columns]
+  Index number_ = 0;                  // of the run, among all
+  std::vector<OwedBySet> sets_;       // of the run
 };
 
 /// What runs owe to the tokens that were in the far zone when they began, and to the sinks.
@@ -261,7 +262,8 @@ void give_across_runs(BackwardJob& job, Index sequence, Index kv_head) {
   // all later runs owe.
   const auto entered = [&](Index run) {
     const Index next = std::min(sums.seq_len() - 1, (run + 1) * GroupSums::kRun);
-    return GroupSums::Tokens{sums.zones().far_end(run * GroupSums::kRun), sums.zones().far_end(next)};
+    return GroupSums::Tokens{sums.zones().far_end(run * GroupSums::kRun),
+                             sums.zones().far_end(next)};
   };
   const Index window = sums.zones().sliding_window;
   Owed later(groups + sinks, dim);
@@ -284,8 +286,7 @@ void give_across_runs(BackwardJob& job, Index sequence, Index kv_head) {
   }
   for (Index run = 0; run < runs; ++run)
     for (Index sink = 0; sink < std::min(sinks, sums.seq_len()); ++sink) {
-      const Index to =
-          ((sequence * sums.seq_len() + sink) * sums.kv_heads() + kv_head) * dim;
+      const Index to = ((sequence * sums.seq_len() + sink) * sums.kv_heads() + kv_head) * dim;
       const Owed& owed = owed_by(run);
       if (job.tokens.k.defined())
         simd::kernels().scale_row(owed.keys.data() + (groups + sink) * dim, 1, dim,
@@ -305,8 +306,14 @@ SummaryColumns::Gradients SummaryColumns::backward(const AttentionResult& result
                                                    AttentionGradients onto) const {
   const Index heads = in_.q.dim(0) * sums_.kv_heads(), runs = sums_.runs();
   const Index groups = sums_.groups();
-  BackwardJob job{in_, sums_, beta_, options_, result, d_out,
-                  {chosen, in_.q.dim(0), in_.q.dim(1), in_.k.dim(2)}, std::move(onto)};
+  BackwardJob job{in_,
+                  sums_,
+                  beta_,
+                  options_,
+                  result,
+                  d_out,
+                  {chosen, in_.q.dim(0), in_.q.dim(1), in_.k.dim(2)},
+                  std::move(onto)};
   if (classes_wanted)
     job.shares = Tensor::zeros({in_.q.dim(0), sums_.seq_len(), sums_.kv_heads(), groups});
   job.d_beta = Tensor::zeros({heads * runs, groups});

@@ -214,8 +214,8 @@ std::vector<AttentionSpec> resolve_attentions(const std::vector<AttentionSpec>& 
       fail("{} summary: choice own is for groups of tokens; the Focus of {} groups keys", where,
            model.where);
     if (spec.summary.read_groups.value_or(0) > config.num_groups)
-      fail("{} summary:{}: the Focus has {} groups; give no more", where,
-           *spec.summary.read_groups, config.num_groups);
+      fail("{} summary:{}: the Focus has {} groups; give no more", where, *spec.summary.read_groups,
+           config.num_groups);
     if (spec.kind == "hard" && spec.top_k > config.num_groups)
       fail("{} hard:{}: the Focus has {} groups; give no more", where, spec.top_k,
            config.num_groups);

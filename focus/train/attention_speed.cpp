@@ -44,10 +44,11 @@ KeyGroups fitted_groups(const Tensor& k, int num_groups, Rng& rng) {
   constexpr Index kMostKeys = 16384;
   KeyGroups groups = make_key_groups(num_groups, k.dim(2), k.dim(3), rng);
   const Index tokens = std::min(kMostKeys, k.dim(1));
-  fit_key_groups(groups,
-                 Tensor::from({tokens, k.dim(2), k.dim(3)},
-                              k.span().first(static_cast<std::size_t>(tokens * k.dim(2) * k.dim(3)))),
-                 1);
+  fit_key_groups(
+      groups,
+      Tensor::from({tokens, k.dim(2), k.dim(3)},
+                   k.span().first(static_cast<std::size_t>(tokens * k.dim(2) * k.dim(3)))),
+      1);
   return groups;
 }
 
@@ -148,8 +149,8 @@ class Measurement {
   /// Classes of the keys, choice, sort and sums are part of it.
   void summary() {
     attend([&] {
-      classes_ = nearest_classes(k_.value(), key_groups_.centroids.value(),
-                                 key_groups_.bias.value());
+      classes_ =
+          nearest_classes(k_.value(), key_groups_.centroids.value(), key_groups_.bias.value());
       profile_mark("classes");
       return summary_attention(q_, k_, v_, classes_, key_groups_.beta, scaled(), *o_.summary,
                                &summary_);

@@ -12,9 +12,8 @@ TEST(RelativeSquaredError, IsTheErrorOverTheReference) {
 
 TEST(RelativeSquaredError, Gradient) {
   const Tensor reference = randn({3, 5}, 2);
-  expect_gradients(
-      [&](const Variables& in) { return relative_squared_error(in[0], reference); },
-      {randn({3, 5}, 1)});
+  expect_gradients([&](const Variables& in) { return relative_squared_error(in[0], reference); },
+                   {randn({3, 5}, 1)});
 }
 
 TEST(RelativeSquaredError, AReferenceOfZerosIsNoDivision) {
@@ -35,8 +34,8 @@ TEST(LinearKlDivergence, IsThatOfTheTwoSoftmaxes) {
           for (Index d = 0; d < 3; ++d)
             dot += static_cast<double>(from[row * 3 + d]) *
                    static_cast<double>(weight[static_cast<Index>(i) * 3 + d]);
-          logits[i] = cap > 0 ? static_cast<double>(cap) * std::tanh(dot / static_cast<double>(cap))
-                              : dot;
+          logits[i] =
+              cap > 0 ? static_cast<double>(cap) * std::tanh(dot / static_cast<double>(cap)) : dot;
           sum += std::exp(logits[i]);
         }
         for (double& logit : logits) logit -= std::log(sum);

@@ -44,8 +44,8 @@ class SummaryGolden : public testing::TestWithParam<std::string> {
   }
   Inputs inputs() const {
     const auto with_heads = [&](const char* name) { return leaf(swap_heads(file_->tensor(name))); };
-    Inputs in{with_heads("q"), with_heads("k"), with_heads("v"), leaf(file_->tensor("beta")),
-              {},              {},              {}};
+    Inputs in{
+        with_heads("q"), with_heads("k"), with_heads("v"), leaf(file_->tensor("beta")), {}, {}, {}};
     if (own_) {
       in.own_scores = leaf(file_->tensor("own_scores"));
     } else {
@@ -56,8 +56,7 @@ class SummaryGolden : public testing::TestWithParam<std::string> {
   }
   /// z as the routing has it; the keys a constant of it, or not.
   Variable scores(const Inputs& in, bool through_keys) const {
-    if (own_)
-      return reshape(in.own_scores, {in.q.dim(0), in.q.dim(1), 1, groups_});
+    if (own_) return reshape(in.own_scores, {in.q.dim(0), in.q.dim(1), 1, groups_});
     return class_scores(through_keys ? in.k : Variable(in.k.value()), in.centroids, in.bias);
   }
   Variable run(const Inputs& in, Index top_groups, bool through_keys, SummaryReport& report) {
@@ -101,8 +100,8 @@ class SummaryGolden : public testing::TestWithParam<std::string> {
     const Index batch = in.q.dim(0), seq_len = in.q.dim(1), kv_heads = in.k.dim(2);
     const auto expected = file_->ids(prefix + "chosen");  // [batch, kv_heads, seq_len, groups]
     std::vector<char> chosen(expected.size(), 0);
-    const std::size_t per_rank = report.chosen.size() / std::max<std::size_t>(
-                                                            1, static_cast<std::size_t>(top_groups));
+    const std::size_t per_rank =
+        report.chosen.size() / std::max<std::size_t>(1, static_cast<std::size_t>(top_groups));
     for (std::size_t i = 0; i < report.chosen.size(); ++i) {
       const auto place = static_cast<Index>(i % per_rank);
       const Index h = place % kv_heads, t = place / kv_heads % seq_len,

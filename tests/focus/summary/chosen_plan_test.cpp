@@ -103,7 +103,8 @@ TEST(ChosenPlan, HoldsThemOverSeveralTilesOfAClass) {
 
 TEST(ChosenPlan, OfSeveralChoicesHoldsEachOnceInRunsOfQueries) {
   constexpr Index kGroups = 5, kSeqLen = 500, kBatch = 2, kRun = 128;
-  std::vector<std::uint8_t> classes(kBatch * kSeqLen), first(classes.size()), second(classes.size());
+  std::vector<std::uint8_t> classes(kBatch * kSeqLen), first(classes.size()),
+      second(classes.size());
   Rng rng(3);
   for (std::size_t i = 0; i < classes.size(); ++i) {
     classes[i] = static_cast<std::uint8_t>(rng.below(kGroups));
@@ -138,11 +139,10 @@ TEST(ChosenPlan, IsEmptyWithoutAFarZone) {
   const std::vector<std::uint8_t> none(64, 0);
   const ClassView view{none.data(), 1};
   for (const Index seq_len : {1, 20, 32})
-    EXPECT_TRUE(
-        chosen_plan(view, {&view, 1}, 1, 2, seq_len, {.window = 16, .block = 16}, 0)
-            .query_tiles.empty());
-  EXPECT_FALSE(chosen_plan(view, {&view, 1}, 1, 1, 64, {.window = 16, .block = 16}, 0)
-                   .query_tiles.empty());
+    EXPECT_TRUE(chosen_plan(view, {&view, 1}, 1, 2, seq_len, {.window = 16, .block = 16}, 0)
+                    .query_tiles.empty());
+  EXPECT_FALSE(
+      chosen_plan(view, {&view, 1}, 1, 1, 64, {.window = 16, .block = 16}, 0).query_tiles.empty());
 }
 
 TEST(ChosenPlan, PartsHaveNoRowInCommon) {
@@ -152,8 +152,7 @@ TEST(ChosenPlan, PartsHaveNoRowInCommon) {
   for (auto& c : classes) c = static_cast<std::uint8_t>(rng.below(3));
   for (auto& c : choice) c = static_cast<std::uint8_t>(rng.below(3));
   const ClassView of_queries{choice.data(), 1};
-  const AttentionPlan plan =
-      chosen_plan({classes.data(), 1}, {&of_queries, 1}, 3, 2, 400, {}, 0);
+  const AttentionPlan plan = chosen_plan({classes.data(), 1}, {&of_queries, 1}, 3, 2, 400, {}, 0);
   std::set<Index> keys_seen, tiles_seen;
   for (const auto& part : plan.independent_parts()) {
     std::set<Index> keys;
