@@ -131,24 +131,13 @@ int measure(const Options& options, LoadedModel& model, const AttentionSpec& spe
              "routed tok/s", "ratio", "keys read", "dense cache", "routed cache");
   auto rows = nlohmann::ordered_json::array();
   for (const Index length : options.measure) {
-    Ids ids(static_cast<std::size_t>(length));
-    for (std::size_t t = 0; t < ids.size(); ++t) ids[t] = prompt[t % prompt.size()];
-    const DecodeSpeed dense =
-        measure_decoding(model, {.kind = AttentionMode::Kind::dense}, ids, kMeasuredSteps);
-    const DecodeSpeed routed = measure_decoding(model, mode, ids, kMeasuredSteps);
-    const double ratio = routed.tokens_per_second / dense.tokens_per_second;
+    const DecodeComparison row = compare_decoding(model, mode, prompt, length, kMeasuredSteps);
     fmt::print("{:>8} {:>13.1f} {:>13.1f} {:>7.2f} {:>9.1f}% {:>12} {:>12}\n", length,
-               dense.tokens_per_second, routed.tokens_per_second, ratio, 100 * routed.share_read,
-               format_bytes(static_cast<double>(dense.bytes)),
-               format_bytes(static_cast<double>(routed.bytes)));
+               row.dense.tokens_per_second, row.routed.tokens_per_second, row.ratio(),
+               100 * row.routed.share_read, format_bytes(static_cast<double>(row.dense.bytes)),
+               format_bytes(static_cast<double>(row.routed.bytes)));
     std::fflush(stdout);
-    rows.push_back({{"context", length},
-                    {"dense_tokens_per_second", dense.tokens_per_second},
-                    {"routed_tokens_per_second", routed.tokens_per_second},
-                    {"ratio", ratio},
-                    {"keys_read", routed.share_read},
-                    {"dense_cache_bytes", dense.bytes},
-                    {"routed_cache_bytes", routed.bytes}});
+    rows.push_back(to_json(row));
   }
   write_json(options.json, {{"model", options.model.base},
                             {"adapter", options.model.adapter},

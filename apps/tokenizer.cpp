@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <iostream>
 #include <iterator>
@@ -85,24 +84,6 @@ void run_encode(const Options& o) {
   const std::string text = read_input(o.text);
   const Ids ids = o.special ? tokenizer->encode_with_special(text) : tokenizer->encode(text);
   fmt::print("{}\n", fmt::join(ids, " "));
-}
-
-/// Whole numbers with blanks or commas between them.
-Ids parse_ids(const std::string& text) {
-  constexpr std::string_view kBetween = " \t\r\n,";
-  Ids ids;
-  for (std::size_t begin = 0; (begin = text.find_first_not_of(kBetween, begin)) != text.npos;) {
-    const std::size_t end = std::min(text.find_first_of(kBetween, begin), text.size());
-    std::int32_t id = 0;
-    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, id);
-    if (error != std::errc() || stop != text.data() + end) {
-      fail("ids must be whole numbers with blanks between them, found {}",
-           json_quoted(text.substr(begin, std::min<std::size_t>(end - begin, 40))));
-    }
-    ids.push_back(id);
-    begin = end;
-  }
-  return ids;
 }
 
 void run_decode(const Options& o) {

@@ -1,5 +1,6 @@
 #include "focus/mechanism.h"
 
+#include <algorithm>
 #include <map>
 
 #include "autograd/check.h"
@@ -59,7 +60,9 @@ void Mechanism::restore(const StoreReader& store) {
       layers[i].constants = store.tensor(layer_path(i) + "/constants", layers[i].constants.shape());
   }
   for_each_own([&](const std::string& name, Variable& p) {
-    p.mutable_value() = store.tensor(store_path(kParameters, name), p.shape());
+    // Into the numbers that are there: an optimiser holds them too.
+    const Tensor stored = store.tensor(store_path(kParameters, name), p.shape());
+    std::ranges::copy(stored.span(), p.mutable_value().data());
   });
 }
 

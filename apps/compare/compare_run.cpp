@@ -49,46 +49,6 @@ std::string last_line(const path& log) {
   return last;
 }
 
-/// The last whole record of a metrics file that has a loss, from its last 4 KB; null without one.
-Json last_record(const path& file) {
-  std::ifstream stream(file, std::ios::binary | std::ios::ate);
-  if (!stream) return nullptr;
-  const auto size = static_cast<std::int64_t>(stream.tellg());
-  stream.seekg(std::max<std::int64_t>(0, size - 4096));
-  Json last;
-  for (std::string line; std::getline(stream, line);) {
-    const Json record = Json::parse(line, nullptr, false);
-    if (record.is_object() && record.contains("loss") && record["loss"].is_number()) last = record;
-  }
-  return last;
-}
-
-/// The median over a run's records: a pause between two parts of a run leaves it alone.
-double median_rate(const path& metrics) {
-  std::vector<double> rates;
-  for (const Json& record : read_metrics(metrics))
-    if (record.contains("tokens_per_second") && record["tokens_per_second"].is_number())
-      rates.push_back(record["tokens_per_second"].get<double>());
-  return rates.empty() ? 0 : median(rates);
-}
-
-/// The first setting that counts and is another in a run's recipe; empty where all agree. What the
-/// recipe does not name is a key added since.
-std::string changed_default(const path& recipe, const RunConfig& config) {
-  RunConfig stored;
-  try {
-    read_stored_recipe(read_recipe_file(recipe.string()), recipe.string(), stored);
-  } catch (const std::runtime_error& error) {
-    return std::string(error.what()).substr(0, std::string(error.what()).find('\n'));
-  }
-  RunConfig then = only_what_counts(stored), today = only_what_counts(config);
-  const auto before = recipe_fields(then), after = recipe_fields(today);
-  for (std::size_t i = 0; i < after.size(); ++i)
-    if (after[i].text && before[i].text() != after[i].text())
-      return fmt::format("{}: {} then, {} now", after[i].key, before[i].text(), after[i].text());
-  return "";
-}
-
 [[noreturn]] void fail_child(const ChildResult& result, const path& log) {
   if (result.status > 128)
     fail("ended by signal {} (9: perhaps out of memory); its log is {}", result.status - 128,
@@ -154,7 +114,7 @@ std::string CompareRunner::place_of(const RunConfig& config) {
     const std::string place = number == 1 ? hash : fmt::format("{}-{}", hash, number);
     const path recipe = runs_ / place / "recipe.yaml";
     if (!std::filesystem::exists(recipe)) return place;
-    const std::string difference = changed_default(recipe, config);
+    const std::string difference = first_changed_setting(recipe, config);
     if (difference.empty()) return place;
     spdlog::info("{}: {} was made by other defaults ({}); it stays, this run is another", current_,
                  place, difference);
@@ -218,7 +178,7 @@ void CompareRunner::train(RunOutcome& outcome) {
     return;
   }
   train["peak_bytes"] = peak;
-  train["tokens_per_second"] = median_rate(metrics_);
+  train["tokens_per_second"] = median_rate(read_metrics(metrics_));
   train["tokens"] = static_cast<std::int64_t>(tokens_of(outcome.config));
   write_file_durably(done, std::string_view(train.dump(2) + "\n"));
   // The result is written: of a finished run nobody goes on.
@@ -239,15 +199,16 @@ void CompareRunner::evaluate(RunOutcome& outcome, const std::string& split,
       "--attention",
       fmt::format("{}", fmt::join(attentions_of(settings.attentions, outcome.config), ",")),
       "--compute", std::string(name_of(outcome.config.compute))};
-  const auto add = [&](const std::string& option, auto value) {
-    options.insert(options.end(), {option, fmt::format("{}", value)});
-  };
-  if (!settings.separator.empty()) add("--separator", settings.separator);
-  if (settings.context != 0) add("--context", settings.context);
-  if (settings.stride != 0) add("--stride", settings.stride);
-  if (settings.max_documents != 0) add("--max-documents", settings.max_documents);
-  if (settings.max_tokens != 0) add("--max-tokens", settings.max_tokens);
-  if (settings.against_dense) options.emplace_back("--against-dense");
+  EvalSettings said = settings, unsaid;
+  const auto fields = recipe_fields(said), usual = recipe_fields(unsaid);
+  for (std::size_t f = 1; f < fields.size(); ++f) {  // the first are the attentions
+    if (fields[f].text() == usual[f].text()) continue;
+    std::string option = "--" + fields[f].key;
+    std::ranges::replace(option, '_', '-');
+    options.push_back(option);
+    if (usual[f].text() != "false")
+      options.push_back(fields[f].key == "separator" ? settings.separator : fields[f].text());
+  }
 
   const path folder = outcome.config.out;
   // Of the options as they are passed, for the reason that a run's hash sees no defaults.
@@ -282,7 +243,7 @@ void CompareRunner::evaluate(RunOutcome& outcome, const std::string& split,
 int CompareRunner::tick() {
   if (!metrics_.empty() && now() - last_line_ >= kSecondsBetweenLines) {
     last_line_ = now();
-    const Json record = last_record(metrics_);
+    const Json record = last_loss_record(metrics_);
     if (record.is_object() && record["step"].get<std::int64_t>() != shown_step_) {
       const RunConfig& config = plan_.runs[index_].config;
       shown_step_ = record["step"].get<std::int64_t>();

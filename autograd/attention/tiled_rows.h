@@ -62,7 +62,7 @@ struct TokenHeads {
 inline void gather_rows(const AttentionPlan& plan, Index begin, Index end, TokenHeads from,
                         Real* to, Index row_stride, Index head_stride) {
   // Tokens in another order jump about in memory: those to come are asked for ahead.
-  constexpr Index kAhead = 2, kLine = 64 / sizeof(Real);
+  constexpr Index kAhead = 6, kLine = 64 / sizeof(Real);
   for (Index row = begin; row < end; ++row, to += row_stride) {
     if (row + kAhead < end) {
       const Real* ahead = from.data + plan.token(row + kAhead) * from.row_size;

@@ -3,9 +3,11 @@
 #include <lzma.h>
 
 #include <algorithm>
+#include <charconv>
 #include <memory>
 
 #include "autograd/check.h"
+#include "data/files/json_reader.h"
 #include "data/files/read_file.h"
 
 namespace focus {
@@ -98,6 +100,23 @@ std::vector<std::filesystem::path> expand_text_paths(std::span<const std::filesy
     std::sort(files.begin() + static_cast<std::ptrdiff_t>(before), files.end());
   }
   return files;
+}
+
+std::vector<std::int32_t> parse_ids(const std::string& text) {
+  constexpr std::string_view kBetween = " \t\r\n,";
+  std::vector<std::int32_t> ids;
+  for (std::size_t begin = 0; (begin = text.find_first_not_of(kBetween, begin)) != text.npos;) {
+    const std::size_t end = std::min(text.find_first_of(kBetween, begin), text.size());
+    std::int32_t id = 0;
+    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, id);
+    if (error != std::errc() || stop != text.data() + end) {
+      fail("ids must be whole numbers with blanks between them, found {}",
+           json_quoted(text.substr(begin, std::min<std::size_t>(end - begin, 40))));
+    }
+    ids.push_back(id);
+    begin = end;
+  }
+  return ids;
 }
 
 }  // namespace focus

@@ -21,4 +21,8 @@ std::vector<std::string_view> split_documents(std::string_view text, std::string
 /// Throws std::runtime_error for a path that is not there and for a folder without texts.
 std::vector<std::filesystem::path> expand_text_paths(std::span<const std::filesystem::path> paths);
 
+/// Token ids: whole numbers with blanks or commas between them. Throws std::runtime_error naming
+/// what is none.
+std::vector<std::int32_t> parse_ids(const std::string& text);
+
 }  // namespace focus

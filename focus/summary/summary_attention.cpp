@@ -39,14 +39,6 @@ void check_summary(const AttentionInputs& in, const KeyClasses& classes, const T
   check(in.options.dropout == 0, "summary_attention: has no dropout of attention's weights");
 }
 
-/// Key heads whose q, k, v and output are about kCacheBytes.
-Index heads_at_a_time(const AttentionInputs& in) {
-  constexpr Index kCacheBytes = 12 << 20;
-  const Index kv_heads = std::max<Index>(1, in.k.dim(2));
-  const Index bytes = (2 * in.q.size() + 3 * in.k.size()) / kv_heads * Index{sizeof(Real)};
-  return std::clamp<Index>(kCacheBytes / std::max<Index>(1, bytes), 1, kv_heads);
-}
-
 /// Everything that forward and backward share.
 class SummaryPass {
  public:
@@ -80,16 +72,13 @@ class SummaryPass {
 
   void forward() {
     profile_mark("sums");
-    const Index step = heads_at_a_time(in_);
-    for (Index first = 0; first < kv_heads_; first += step) {
-      const HeadRange heads{first, std::min(step, kv_heads_ - first)};
-      if (reads_all_) {
-        tiled_attention(in_, near_, nullptr, Into::assign, heads, result_);
-        continue;
-      }
+    const HeadRange heads{0, kv_heads_};
+    if (reads_all_) {
+      tiled_attention(in_, near_, nullptr, Into::assign, heads, result_);
+    } else {
       columns_.forward(near_, heads, result_, chosen_, pairs_);
       profile_mark("near and columns");
-      attend_chosen(heads);
+      attend_chosen();
       profile_mark("chosen groups");
     }
     if (reads_all_)
@@ -138,9 +127,9 @@ class SummaryPass {
     return {chosen_.data() + rank * per_rank() + head, kv_heads_};
   }
 
-  /// Merges the exact groups of some key heads onto the result, head by head: a task is a head, or
+  /// Merges the exact groups of all key heads onto the result, head by head: a task is a head, or
   /// where there are few heads a run of its queries.
-  void attend_chosen(HeadRange heads) {
+  void attend_chosen() {
     if (options_.top_groups == 0) return;
     constexpr Index kTasks = 16, kShortestRun = 1024, kLongestRun = 8192;
     const Index run = std::clamp(batch_ * seq_len_ * kv_heads_ / kTasks, kShortestRun, kLongestRun);
@@ -153,9 +142,9 @@ class SummaryPass {
       tiled_attention(in_, plan, nullptr, Into::add, of, result_);
     };
     if (options_.own_group)  // the same for all heads
-      attend(heads);
+      attend({0, kv_heads_});
     else
-      parallel_chunks(heads.count, 1, [&](Index i, Index) { attend({heads.first + i, 1}); });
+      parallel_chunks(kv_heads_, 1, [&](Index head, Index) { attend({head, 1}); });
   }
 
   /// Calls f(plan, heads) for the exact groups of all key heads, rank by rank: a query is in each

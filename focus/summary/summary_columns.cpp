@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <memory>
 
 #include "autograd/attention/online_softmax.h"
 #include "autograd/gemm/gemm.h"
@@ -219,12 +220,27 @@ void SummaryColumns::forward(const AttentionPlan& near, HeadRange heads, Attenti
                        .chosen = {chosen, in_.q.dim(0), in_.q.dim(1), in_.k.dim(2)}};
   const Index runs = sums_.runs(), batch = in_.q.dim(0), tasks = batch * heads.count * runs;
   std::vector<std::int64_t> of_task(static_cast<std::size_t>(tasks), 0);
-  parallel_chunks(tasks, sums_.in_turn() ? runs : 1, [&](Index first, Index last) {
-    const Index head = first / runs;
-    ForwardTask task(job, head / heads.count, heads.first + head % heads.count);
-    for (Index number = first; number < last; ++number)
-      of_task[static_cast<std::size_t>(number)] = task.run(number % runs);
-  });
+  // Where runs are gone through in turn, some heads go side by side: their rows lie together.
+  constexpr Index kBlocks = 4;
+  const Index all = batch * heads.count,
+              block = sums_.in_turn() ? (all + kBlocks - 1) / kBlocks : 1;
+  const auto go = [&](Index first, Index last, Index first_run, Index end_run) {
+    std::vector<std::unique_ptr<ForwardTask>> of_heads;
+    for (Index head = first; head < last; ++head)
+      of_heads.push_back(
+          std::make_unique<ForwardTask>(job, head / heads.count, heads.first + head % heads.count));
+    for (Index run = first_run; run < end_run; ++run)
+      for (Index head = first; head < last; ++head)
+        of_task[static_cast<std::size_t>(head * runs + run)] =
+            of_heads[static_cast<std::size_t>(head - first)]->run(run);
+  };
+  if (sums_.in_turn())
+    parallel_chunks(all, block, [&](Index first, Index last) { go(first, last, 0, runs); });
+  else  // run by run, for the same reason
+    parallel_chunks(tasks, 1, [&](Index number, Index) {
+      const Index head = number % all, run = number / all;
+      go(head, head + 1, run, run + 1);
+    });
   for (std::size_t i = 0; i < of_task.size(); ++i)
     pairs[i / static_cast<std::size_t>(heads.count * runs)] += of_task[i];
 }

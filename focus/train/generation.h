@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -37,5 +38,16 @@ struct DecodeSpeed {
 };
 DecodeSpeed measure_decoding(LoadedModel& model, const AttentionMode& mode,
                              const std::vector<std::int32_t>& ids, Index steps);
+
+/// The same of dense attention and of `mode` on `context` tokens: the prompt, over and over.
+struct DecodeComparison {
+  Index context = 0;
+  DecodeSpeed dense, routed;
+  double ratio() const { return routed.tokens_per_second / dense.tokens_per_second; }
+};
+DecodeComparison compare_decoding(LoadedModel& model, const AttentionMode& mode,
+                                  const std::vector<std::int32_t>& prompt, Index context,
+                                  Index steps);
+nlohmann::ordered_json to_json(const DecodeComparison& row);
 
 }  // namespace focus

@@ -1,6 +1,9 @@
 #include "focus/train/metrics.h"
 
+#include <algorithm>
+
 #include "autograd/check.h"
+#include "autograd/machine.h"
 #include "data/files/durable_file.h"
 
 namespace focus {
@@ -20,6 +23,27 @@ std::vector<nlohmann::ordered_json> read_metrics(const std::filesystem::path& pa
     }
   }
   return records;
+}
+
+nlohmann::ordered_json last_loss_record(const std::filesystem::path& path) {
+  constexpr std::int64_t kTail = 4096;
+  std::ifstream stream(path, std::ios::binary | std::ios::ate);
+  if (!stream) return nullptr;
+  stream.seekg(std::max<std::int64_t>(0, static_cast<std::int64_t>(stream.tellg()) - kTail));
+  nlohmann::ordered_json last;
+  for (std::string line; std::getline(stream, line);) {
+    const auto record = nlohmann::ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (record.is_object() && record.contains("loss") && record["loss"].is_number()) last = record;
+  }
+  return last;
+}
+
+double median_rate(const std::vector<nlohmann::ordered_json>& records) {
+  std::vector<double> rates;
+  for (const auto& record : records)
+    if (record.contains("tokens_per_second") && record["tokens_per_second"].is_number())
+      rates.push_back(record["tokens_per_second"].get<double>());
+  return rates.empty() ? 0 : median(rates);
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, std::optional<std::int64_t> resume_step)

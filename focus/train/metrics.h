@@ -14,6 +14,12 @@ namespace focus {
 /// left out; any other unreadable line throws std::runtime_error with path and line.
 std::vector<nlohmann::ordered_json> read_metrics(const std::filesystem::path& path);
 
+/// The last whole record that has a loss, from the file's last 4 KB; null without one.
+nlohmann::ordered_json last_loss_record(const std::filesystem::path& path);
+
+/// Median of tokens_per_second: a pause between two parts of a run leaves it alone. 0 without one.
+double median_rate(const std::vector<nlohmann::ordered_json>& records);
+
 /// A metrics file being written, a line per record.
 class MetricsFile {
  public:

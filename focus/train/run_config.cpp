@@ -209,4 +209,19 @@ std::string settings_that_count(const RunConfig& config) {
   return dump_recipe(only_what_counts(config));
 }
 
+std::string first_changed_setting(const std::filesystem::path& recipe, const RunConfig& config) {
+  RunConfig stored;
+  try {
+    read_stored_recipe(read_recipe_file(recipe.string()), recipe.string(), stored);
+  } catch (const std::runtime_error& error) {
+    return std::string(error.what()).substr(0, std::string(error.what()).find('\n'));
+  }
+  RunConfig then = only_what_counts(stored), today = only_what_counts(config);
+  const auto before = recipe_fields(then), after = recipe_fields(today);
+  for (std::size_t i = 0; i < after.size(); ++i)
+    if (after[i].text && before[i].text() != after[i].text())
+      return fmt::format("{}: {} then, {} now", after[i].key, before[i].text(), after[i].text());
+  return "";
+}
+
 }  // namespace focus

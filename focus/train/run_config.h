@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -225,6 +226,9 @@ struct RunConfig {
 /// The settings that decide what a run computes, as YAML: a resumed run must agree with them. Where
 /// it writes and how often it reports is free to change.
 std::string settings_that_count(const RunConfig& config);
+/// The first of them that is another in a run's recipe, "key: then, now"; empty where all agree.
+/// What the recipe does not name is a key added since.
+std::string first_changed_setting(const std::filesystem::path& recipe, const RunConfig& config);
 /// The config with the rest at its defaults.
 RunConfig only_what_counts(RunConfig config);
 
