@@ -9,8 +9,6 @@
 namespace focus {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 struct Options {
   RunConfig config;
   std::string json, shape;
@@ -23,39 +21,23 @@ std::string cell(double seconds) {
   return seconds > 0 ? fmt::format("{:.2f}", 1e3 * seconds) : "-";
 }
 
-/// What was measured, and what of.
-struct Measured {
-  const Options& options;
-  Session& session;
-  StepSpeed speed;
-  double peak_gflops = 0;
-  AttentionMode mode = session.mode_at(options.repeats);
-  std::vector<PhaseTime> phases = phases_of(speed.of_fastest);
-
-  const ModelConfig& model() const { return session.model().decoder->config(); }
-  double tokens() const { return static_cast<double>(options.config.tokens_per_step()); }
-  double gflops() const {
-    return 2 * static_cast<double>(speed.multiply_adds) / speed.fastest / 1e9;
-  }
-};
-
-void print(const Measured& m) {
-  const RunConfig& config = m.options.config;
+void print(const MeasuredSteps& m) {
+  const RunConfig& config = m.session.config();
   const ModelConfig& model = m.model();
   const std::string balance = m.mode.kind == AttentionMode::Kind::dense
                                   ? ""
                                   : fmt::format(", {} balance", value_text(m.mode.balance));
   fmt::print("{}\n", this_machine().line());
   fmt::print("{}{}: {} layers, width {}, {} heads, {} ids; {} parameters, {} trained\n",
-             m.options.shape.empty() ? "" : m.options.shape + ", ", model.model_type,
-             model.num_hidden_layers, model.hidden_size, model.num_attention_heads,
-             model.vocab_size, format_count(static_cast<double>(m.session.count_all())),
+             m.shape.empty() ? "" : m.shape + ", ", model.model_type, model.num_hidden_layers,
+             model.hidden_size, model.num_attention_heads, model.vocab_size,
+             format_count(static_cast<double>(m.session.count_all())),
              format_count(static_cast<double>(m.session.count_trainable())));
   fmt::print("{}, attention {}{}; {} x {} x {} tokens (batch, accumulate, context)\n\n",
-             m.options.forward_only ? "forward only" : value_text(config.method), m.mode.name(),
-             balance, config.data.batch, config.data.accumulate, config.data.context);
+             m.forward_only ? "forward only" : value_text(config.method), m.mode.name(), balance,
+             config.data.batch, config.data.accumulate, config.data.context);
   fmt::print("ms a pass        min {:.2f}  median {:.2f}  of {}\n", 1e3 * m.speed.fastest,
-             1e3 * m.speed.median, m.options.repeats);
+             1e3 * m.speed.median, m.speed.seconds.size());
   fmt::print("tokens/s         best {:.1f}  median {:.1f}\n", m.tokens() / m.speed.fastest,
              m.tokens() / m.speed.median);
   fmt::print("GFLOP/s          {:.1f}, {:.1f} % of the measured peak of {:.1f}\n", m.gflops(),
@@ -68,44 +50,7 @@ void print(const Measured& m) {
   for (const PhaseTime& phase : m.phases)
     fmt::print("{:<20} {:>11} {:>12} {:>10} {:>6.1f}%\n", phase.name, cell(phase.forward),
                cell(phase.backward), cell(phase.total()), 100 * phase.total() / m.speed.fastest);
-  if (!m.options.forward_only) fmt::print("\nthe loss computes its gradient in its forward pass\n");
-}
-
-Json to_json(const Measured& m) {
-  const RunConfig& config = m.options.config;
-  Json phases = Json::array(), marks = Json::array();
-  for (const PhaseTime& phase : m.phases)
-    phases.push_back({{"phase", phase.name},
-                      {"forward_seconds", phase.forward},
-                      {"backward_seconds", phase.backward},
-                      {"update_seconds", phase.update}});
-  for (const Profile::Entry& entry : m.speed.of_fastest)
-    marks.push_back({{"name", entry.name}, {"seconds", entry.seconds}, {"calls", entry.calls}});
-  return {{"machine", machine_json()},
-          {"shape", m.options.shape},
-          {"model", Json::parse(write_model_config(m.model()))},
-          {"parameters", m.session.count_all()},
-          {"trained", m.session.count_trainable()},
-          {"method", value_text(config.method)},
-          {"attention", m.mode.name()},
-          {"balance", value_text(m.mode.balance)},
-          {"pass", m.options.forward_only ? "forward" : "step"},
-          {"batch", config.data.batch},
-          {"accumulate", config.data.accumulate},
-          {"context", config.data.context},
-          {"seconds", m.speed.seconds},
-          {"seconds_min", m.speed.fastest},
-          {"seconds_median", m.speed.median},
-          {"tokens_per_second", m.tokens() / m.speed.fastest},
-          {"tokens_per_second_median", m.tokens() / m.speed.median},
-          {"multiply_adds", m.speed.multiply_adds},
-          {"gflops", m.gflops()},
-          {"peak_gflops", m.peak_gflops},
-          {"share_of_peak", m.gflops() / m.peak_gflops},
-          {"peak_resident_bytes", peak_resident_bytes()},
-          {"peak_tensor_bytes", pool_stats().peak},
-          {"phases", phases},
-          {"marks", marks}};
+  if (!m.forward_only) fmt::print("\nthe loss computes its gradient in its forward pass\n");
 }
 
 }  // namespace
@@ -156,12 +101,15 @@ int run_bench_step(Arguments arguments) {
     else
       spdlog::info("{}/{}  {:.3f} s", pass, o.repeats, seconds);
   };
-  const Measured measured{.options = o,
-                          .session = session,
-                          .speed = time_steps(session, o.forward_only, o.repeats, told),
-                          .peak_gflops = peak};
+  const MeasuredSteps measured{.session = session,
+                               .speed = time_steps(session, o.forward_only, o.repeats, told),
+                               .shape = o.shape,
+                               .forward_only = o.forward_only,
+                               .peak_gflops = peak};
   print(measured);
-  write_json(o.json, to_json(measured));
+  auto figures = nlohmann::ordered_json{{"machine", machine_json()}};
+  figures.update(to_json(measured));
+  write_json(o.json, figures);
   return 0;
 }
 

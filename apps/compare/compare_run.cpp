@@ -5,8 +5,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 #include "apps/compare/child.h"
 #include "apps/terminal/progress.h"
@@ -32,28 +30,11 @@ std::string hash_text(const std::string& text) {
   return xxh3_hex(std::as_bytes(std::span(text))).substr(0, 16);
 }
 
-/// An object, or null where the file is missing or does not hold one.
-Json read_object(const path& file) {
-  std::ifstream stream(file);
-  if (!stream) return nullptr;
-  Json json = Json::parse(stream, nullptr, false);
-  return json.is_object() ? json : Json(nullptr);
-}
-
-/// The last line of a log: the message of a program that has ended with an error.
-std::string last_line(const path& log) {
-  std::ifstream stream(log);
-  std::string last;
-  for (std::string line; std::getline(stream, line);)
-    if (!line.empty()) last = line;
-  return last;
-}
-
 [[noreturn]] void fail_child(const ChildResult& result, const path& log) {
   if (result.status > 128)
     fail("ended by signal {} (9: perhaps out of memory); its log is {}", result.status - 128,
          log.string());
-  fail("{} (log: {})", last_line(log), log.string());
+  fail("{} (log: {})", last_line_of(log), log.string());
 }
 
 }  // namespace
@@ -148,7 +129,7 @@ std::vector<RunOutcome> CompareRunner::run_all() {
 
 void CompareRunner::train(RunOutcome& outcome) {
   const path folder = outcome.config.out, done = folder / "done.json", log = folder / "log.txt";
-  outcome.train = read_object(done);
+  outcome.train = read_json_object(done);
   if (outcome.train.is_object()) {
     spdlog::info("{}: done before ({})", current_, outcome.hash);
     return;
@@ -166,12 +147,12 @@ void CompareRunner::train(RunOutcome& outcome) {
       {"train", (folder / "recipe.yaml").string(), "--resume", "--json", figures.string()}, log,
       [this] { return tick(); });
   // A run done in parts: the peak is that of the largest.
-  const Json before = read_object(peak_file);
+  const Json before = read_json_object(peak_file);
   const std::int64_t peak =
       std::max(child.peak_bytes, before.is_object() ? before.value("peak_bytes", 0L) : 0L);
   write_file_durably(peak_file, std::string_view(Json({{"peak_bytes", peak}}).dump()));
   if (child.status != 0) fail_child(child, log);
-  Json train = read_object(figures);
+  Json train = read_json_object(figures);
   if (!train.is_object()) fail("no figures in {}; the log is {}", figures.string(), log.string());
   if (!train.at("finished").get<bool>()) {
     if (signal_() == 0) fail("was stopped from outside; start again to go on");
@@ -215,7 +196,7 @@ void CompareRunner::evaluate(RunOutcome& outcome, const std::string& split,
   const path file =
       folder / fmt::format("eval-{}.json", hash_text(fmt::format("{}\n{}", fmt::join(options, "\n"),
                                                                  fingerprint_of_texts(texts))));
-  Json json = read_object(file);
+  Json json = read_json_object(file);
   if (!json.is_object()) {
     spdlog::info("{}: evaluating on {}", current_, split);
     metrics_.clear();
@@ -234,7 +215,7 @@ void CompareRunner::evaluate(RunOutcome& outcome, const std::string& split,
     const path log = folder / "log.txt";
     const ChildResult child = run_child(words, log, [this] { return tick(); });
     if (child.status != 0) fail_child(child, log);
-    json = read_object(file);
+    json = read_json_object(file);
     if (!json.is_object()) fail("no figures in {}; the log is {}", file.string(), log.string());
   }
   outcome.evaluation[split] = std::move(json);

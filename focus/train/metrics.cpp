@@ -25,6 +25,21 @@ std::vector<nlohmann::ordered_json> read_metrics(const std::filesystem::path& pa
   return records;
 }
 
+nlohmann::ordered_json read_json_object(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  if (!stream) return nullptr;
+  auto json = nlohmann::ordered_json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() ? json : nlohmann::ordered_json(nullptr);
+}
+
+std::string last_line_of(const std::filesystem::path& log) {
+  std::ifstream stream(log);
+  std::string last;
+  for (std::string line; std::getline(stream, line);)
+    if (!line.empty()) last = line;
+  return last;
+}
+
 nlohmann::ordered_json last_loss_record(const std::filesystem::path& path) {
   constexpr std::int64_t kTail = 4096;
   std::ifstream stream(path, std::ios::binary | std::ios::ate);

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <vector>
 
 // A run's metrics.jsonl: what training measured, one JSON object a line.
@@ -19,6 +20,11 @@ nlohmann::ordered_json last_loss_record(const std::filesystem::path& path);
 
 /// Median of tokens_per_second: a pause between two parts of a run leaves it alone. 0 without one.
 double median_rate(const std::vector<nlohmann::ordered_json>& records);
+
+/// A file's JSON object, or null where it is missing or does not hold one.
+nlohmann::ordered_json read_json_object(const std::filesystem::path& file);
+/// The last line of a log: the message of a program that has ended with an error.
+std::string last_line_of(const std::filesystem::path& log);
 
 /// A metrics file being written, a line per record.
 class MetricsFile {

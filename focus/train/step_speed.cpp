@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 
 #include "autograd/check.h"
 #include "autograd/clock.h"
@@ -102,6 +103,43 @@ StepSpeed time_steps(Session& session, bool forward_only, int repeats,
   }
   speed.median = median(speed.seconds);
   return speed;
+}
+
+nlohmann::ordered_json to_json(const MeasuredSteps& m) {
+  using Json = nlohmann::ordered_json;
+  const RunConfig& config = m.session.config();
+  Json phases = Json::array(), marks = Json::array();
+  for (const PhaseTime& phase : m.phases)
+    phases.push_back({{"phase", phase.name},
+                      {"forward_seconds", phase.forward},
+                      {"backward_seconds", phase.backward},
+                      {"update_seconds", phase.update}});
+  for (const Profile::Entry& entry : m.speed.of_fastest)
+    marks.push_back({{"name", entry.name}, {"seconds", entry.seconds}, {"calls", entry.calls}});
+  return {{"shape", m.shape},
+          {"model", Json::parse(write_model_config(m.model()))},
+          {"parameters", m.session.count_all()},
+          {"trained", m.session.count_trainable()},
+          {"method", value_text(config.method)},
+          {"attention", m.mode.name()},
+          {"balance", value_text(m.mode.balance)},
+          {"pass", m.forward_only ? "forward" : "step"},
+          {"batch", config.data.batch},
+          {"accumulate", config.data.accumulate},
+          {"context", config.data.context},
+          {"seconds", m.speed.seconds},
+          {"seconds_min", m.speed.fastest},
+          {"seconds_median", m.speed.median},
+          {"tokens_per_second", m.tokens() / m.speed.fastest},
+          {"tokens_per_second_median", m.tokens() / m.speed.median},
+          {"multiply_adds", m.speed.multiply_adds},
+          {"gflops", m.gflops()},
+          {"peak_gflops", m.peak_gflops},
+          {"share_of_peak", m.gflops() / m.peak_gflops},
+          {"peak_resident_bytes", peak_resident_bytes()},
+          {"peak_tensor_bytes", pool_stats().peak},
+          {"phases", phases},
+          {"marks", marks}};
 }
 
 }  // namespace focus

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,5 +41,23 @@ struct StepSpeed {
 /// where given, is called with each pass (0: the one before) and its seconds.
 StepSpeed time_steps(Session& session, bool forward_only, int repeats,
                      const std::function<void(int pass, double seconds)>& told = {});
+
+/// What was measured, and what of.
+struct MeasuredSteps {
+  Session& session;
+  StepSpeed speed;
+  std::string shape;  // of find_shape(), or empty
+  bool forward_only = false;
+  double peak_gflops = 0;
+  AttentionMode mode = session.mode_at(static_cast<std::int64_t>(speed.seconds.size()));
+  std::vector<PhaseTime> phases = phases_of(speed.of_fastest);
+
+  const ModelConfig& model() const { return session.model().decoder->config(); }
+  double tokens() const { return static_cast<double>(session.config().tokens_per_step()); }
+  double gflops() const {
+    return 2 * static_cast<double>(speed.multiply_adds) / speed.fastest / 1e9;
+  }
+};
+nlohmann::ordered_json to_json(const MeasuredSteps& measured);
 
 }  // namespace focus
