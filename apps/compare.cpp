@@ -58,20 +58,22 @@ int run_compare(Arguments arguments) {
       ->required();
   app.add_flag("--dry-run", dry, "list the runs with parameters, tokens and time; train nothing");
   app.add_flag("--final", final_figures,
-               "evaluate eval.test too: once, when all choices have been made by eval.valid");
+               "evaluate eval.test and eval.test_texts too: once, when all choices have been made "
+               "by eval.valid");
   app.allow_extras();
   app.footer(
       "A recipe holds the keys below and\n"
       "  common: {...}        keys of a train recipe (focus train --help) that all runs share\n"
       "  runs: [{name: ...}]  a mapping for each run: its train keys, nested or dotted, and "
-      "`sweep`\n"
+      "`sweep`;\n"
+      "                       seeds and attentions (of eval) too, for this run alone\n"
       "  sweep: {key: [...]}  each value in a run of its own; of several keys, each with each\n"
       "key=value sets one of these keys, or else a train key in every run:\n\n" +
       describe_recipe(CompareConfig{}));
   parse_arguments(app, arguments);
   const ComparePlan plan = read_compare_plan(read_recipe_file(recipe), recipe, overrides_of(app));
   if (dry) return list_runs(plan);
-  if (final_figures && plan.config.eval.test.empty())
+  if (final_figures && !plan.config.eval.has_tests())
     fail("{}: --final wants eval.test, which is empty: name texts", recipe);
 
   install_stop_signals();

@@ -1,28 +1,34 @@
-#include "data/text/corpus.h"
-
 #include "apps/command.h"
-#include "apps/terminal/progress.h"
+#include "autograd/check.h"
 #include "data/files/durable_file.h"
+#include "data/text/far_corpus.h"
+#include "data/text/format.h"
 
 namespace focus {
 
 int run_corpus(Arguments arguments) {
-  std::string out;
-  CorpusOptions options;
-  options.separator = "\n<|endoftext|>\n";
+  std::string out, questions, separator = "\n<|endoftext|>\n";
+  FarCorpusOptions options;
   CLI::App app(
       "Writes the built-in text: invented tales whose names, places and numbers recur hundreds of "
-      "bytes "
-      "later. The same seed gives the same bytes.",
+      "bytes later, or documents whose answers stand far before. The same seed gives the same "
+      "bytes.",
       "focus corpus");
   app.add_option("--out", out, "the text file to write")->required();
-  app.add_option("--documents", options.documents, "tales")->check(CLI::PositiveNumber);
-  app.add_option("--seed", options.seed, "another seed, other tales");
-  app.add_option("--separator", options.separator,
-                 "what stands between two tales (default: a line <|endoftext|>)");
+  add_settings(app, recipe_fields(options));
+  app.add_option("--separator", separator,
+                 "what stands between two documents (default: a line <|endoftext|>)");
+  app.add_option("--questions", questions,
+                 "write the documents that ask something as JSON lines too, their answers marked: "
+                 "what focus eval --recall reads");
   parse_arguments(app, arguments);
-  const std::string text = generate_corpus(options);
+  if (!questions.empty() && (options.kind == CorpusKind::tales || options.share == 0))
+    fail("--questions: tales mark no answers; --kind recall, copy and lookup do");
+  const std::vector<AskedDocument> documents = generate_far_documents(options);
+  const std::string text = joined_texts(documents, separator);
   write_file_durably(out, std::string_view(text));
+  if (!questions.empty())
+    write_file_durably(questions, std::string_view(questions_jsonl(documents)));
   fmt::print("{}: {} documents, {}\n", out, options.documents,
              format_bytes(static_cast<double>(text.size())));
   return 0;

@@ -1,89 +1,229 @@
+#include <cmath>
+
 #include "apps/command.h"
+#include "apps/report/evaluation_page.h"
 #include "apps/terminal/progress.h"
+#include "autograd/check.h"
+#include "data/files/durable_file.h"
+#include "focus/distance/far_tokens.h"
+#include "focus/distance/position_losses.h"
+#include "focus/recall/recall_eval.h"
+#include "focus/scores/task_scores.h"
+#include "focus/train/positions.h"
 
 namespace focus {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::vector<EvalRow> evaluate_all(LoadedModel& model, std::span<const EvalText> texts,
-                                  const EvalSettings& settings) {
-  std::vector<EvalRow> rows;
+/// Calls f(spec, progress) for every attention.
+template <class F>
+void for_each_attention(LoadedModel& model, const EvalSettings& settings, const std::string& label,
+                        F&& f) {
   for (const AttentionSpec& spec : resolve_words(
            settings.attentions, model, UnsaidBalance::causal_and_trained, "--attention")) {
-    Progress progress({.label = "eval " + ActiveAttention(model, spec).name(),
+    Progress progress({.label = fmt::format("{} {}", label, ActiveAttention(model, spec).name()),
                        .total_steps = 1000,
                        .line_every = 1 << 30});
-    rows.push_back(evaluate(model, spec, texts, settings, [&](double share) {
-      progress.update(static_cast<std::int64_t>(share * 1000), NAN, 0);
-    }));
+    f(spec,
+      [&](double share) { progress.update(static_cast<std::int64_t>(share * 1000), NAN, 0); });
   }
-  return rows;
 }
 
-}  // namespace
-
-int run_eval(Arguments arguments) {
-  ModelOptions options;
-  EvalSettings settings;
-  std::vector<std::string> paths;
-  std::string json;
-  bool with_speed = false;
-  CLI::App app(
-      "Perplexity of texts by the strided recipe of transformers' documentation, for dense, soft "
-      "and hard k=1..K attention, or those that --attention names, on the same windows.",
-      "focus eval");
-  options.add_to(app);
-  app.add_option("--text", paths, "text files (.txt, .xz) or folders, one stream of tokens each")
-      ->required();
-  add_attention_option(app, settings.attentions,
-                       recipe_fields(settings)[0].help +
-                           "; without it: dense, focus, and what the model was trained with");
-  add_eval_options(app, settings);
-  refuse_attention_options(app, {"--routing", "--hard-gate", "--max-top-k", "--local-only"});
-  app.add_option("--json", json, "write the figures to this file too");
-  app.add_flag("--json-speed", with_speed,
-               "put tokens_per_second into the JSON, which without it is the same every time");
-  parse_arguments(app, arguments);
-
-  LoadedModel model = options.load();
-  settings = settings.for_model(model);
-  const std::vector<EvalText> texts = read_texts(model, paths, settings);
-  const std::vector<EvalRow> rows = evaluate_all(model, texts, settings);
-
-  std::int64_t bytes = 0;
-  Json names = Json::array();
-  for (const EvalText& text : texts) {
-    bytes += text.bytes;
-    if (names.empty() || names.back() != text.name) names.push_back(text.name);
-  }
-  const Tokenizer& own = model.require_tokenizer();
-  const int groups = model.focus() ? model.focus()->config().num_groups : 0;
-  fmt::print("{} text{}, {} bytes, tokenizer {} {}, context {}, stride {}\n\n", texts.size(),
-             texts.size() == 1 ? "" : "s", bytes, own.kind(), own.fingerprint(), settings.context,
-             settings.stride);
-  fmt::print("{}", format_rows(rows));
+void print_legend(const LoadedModel& model) {
   if (model.focus() && model.focus()->groups_keys())
     fmt::print(
         "\ntok/s: tokens scored in a second; pairs: share of the causal pairs that are attended, a "
         "column counts as one; largest: the share of its head's keys that the largest group has, "
         "mean over layers; columns need no balance\n");
-  else if (groups > 0)
+  else if (model.focus())
     fmt::print(
         "\ntok/s: tokens scored in a second; pairs: share of the causal pairs that are attended; "
         "largest: the largest group's share (balance is {:.1f}%), mean over layers\n",
-        100.0 / groups);
-  write_json(json, {{"model", options.base},
-                    {"adapter", options.adapter},
-                    {"texts", names},
-                    {"documents", texts.size()},
-                    {"bytes", bytes},
-                    {"tokenizer", {{"kind", own.kind()}, {"fingerprint", own.fingerprint()}}},
-                    {"context", settings.context},
-                    {"stride", settings.stride},
-                    {"compute", name_of(options.compute)},
-                    {"num_groups", groups},
-                    {"rows", rows_to_json(rows, with_speed)}});
+        100.0 / model.focus()->config().num_groups);
+}
+
+struct EvalArguments {
+  ModelOptions options;
+  EvalSettings settings;
+  TaskSettings tasks;
+  std::vector<std::string> paths;
+  std::vector<Index> lengths;
+  std::string json, reference, recall, html;
+  Index far = 0;  // tokens of short context; 0: no far tokens
+  bool with_speed = false;
+};
+
+/// One context: prints its table, and of far tokens where these are asked for.
+Json evaluate_windows(LoadedModel& model, std::span<const EvalText> texts,
+                      const EvalSettings& settings, const EvalArguments& o) {
+  if (const std::string notice = positions_notice(model, settings.context); !notice.empty())
+    fmt::print(stderr, "{}\n", notice);
+  std::vector<EvalRow> rows;
+  std::vector<RowLosses> losses;
+  DenseReference dense;
+  const bool by_token = o.far > 0 || !o.html.empty();
+  const std::string label = fmt::format("eval {}", settings.context);
+  for_each_attention(model, settings, label, [&](const AttentionSpec& spec, auto&& done) {
+    TokenLosses tokens;
+    rows.push_back(
+        evaluate(model, spec, texts, settings, done, &dense, by_token ? &tokens : nullptr));
+    if (by_token) losses.push_back({rows.back().name, rows.back().routing, std::move(tokens)});
+  });
+  fmt::print("\ncontext {}, stride {}\n\n{}", settings.context, settings.stride, format_rows(rows));
+  Json json = {{"context", settings.context},
+               {"stride", settings.stride},
+               {"rows", rows_to_json(rows, o.with_speed)}};
+  for (std::size_t i = 0; i < losses.size(); ++i)
+    json["rows"][i]["by_position"] = positions_to_json(losses_by_position(losses[i].losses));
+  if (o.far > 0) {
+    const FarReport report =
+        measure_far(model, texts, settings, {.context = o.far}, std::move(losses));
+    fmt::print("\n{}", format_far(report));
+    json["far"] = far_to_json(report);
+  }
+  return json;
+}
+
+Json evaluate_recalls(LoadedModel& model, const EvalArguments& o) {
+  const std::vector<RecallItem> items =
+      recall_items(model, asked_documents(o.recall), o.recall, o.settings.beyond_positions);
+  std::vector<RecallRow> rows;
+  for_each_attention(model, o.settings, "recall", [&](const AttentionSpec& spec, auto&& done) {
+    rows.push_back(evaluate_recall(model, spec, items, done));
+  });
+  fmt::print(
+      "\nrecall: {}, {} documents; right: every token of the answer is the likeliest; by "
+      "distance in tokens\n\n{}",
+      o.recall, items.size(), format_recall(rows));
+  return {{"questions", o.recall}, {"documents", items.size()}, {"rows", recall_to_json(rows)}};
+}
+
+void write_page(const EvalArguments& o, Json json) {
+  if (!json.contains("rows")) json["rows"] = Json::array();
+  HtmlReport report("Evaluation of " + o.options.base);
+  for (const std::string& sentence : findings(json)) report.paragraph(sentence);
+  add_evaluation(report, json, o.html);
+  write_file_durably(o.html, std::string_view(report.html()));
+}
+
+/// Prints each benchmark's table as it is done.
+Json evaluate_tasks(LoadedModel& model, const EvalArguments& o) {
+  if (o.tasks.task_data.empty()) fail("--tasks needs --task-data, the folder of their files");
+  std::vector<Task> tasks;
+  for (const std::string& name : o.tasks.tasks)
+    tasks.push_back(read_task(name, o.tasks.task_data, o.tasks.limit));
+  const std::vector<AttentionSpec> specs =
+      resolve_words(o.settings.attentions, model, UnsaidBalance::causal_and_trained, "--attention");
+  std::optional<LoadedModel> reference;
+  if (!o.reference.empty())
+    reference = load_model(o.reference, o.options.tokenizer, o.options.compute);
+  Json all = Json::array();
+  for (const Task& task : tasks) {
+    Progress progress({.label = fmt::format("eval {}", task.kind->name),
+                       .total_steps = 1000,
+                       .line_every = 1 << 30});
+    const TaskTable table = evaluate_task(
+        model, specs, task, o.tasks.start, reference ? &*reference : nullptr,
+        [&](double share) { progress.update(static_cast<std::int64_t>(share * 1000), NAN, 0); });
+    progress.finish();
+    fmt::print("{}\n", format_task(table));
+    all.push_back(task_to_json(table));
+  }
+  return {{"reference", o.reference}, {"start", value_text(o.tasks.start)}, {"tasks", all}};
+}
+
+/// Prints a table for each length.
+Json evaluate_texts(LoadedModel& model, const EvalArguments& o) {
+  std::vector<EvalSettings> windows(std::max<std::size_t>(1, o.lengths.size()), o.settings);
+  for (std::size_t i = 0; i < o.lengths.size(); ++i) windows[i].context = o.lengths[i];
+  for (EvalSettings& one : windows) one = one.for_model(model);
+  const std::vector<EvalText> texts = read_texts(model, o.paths, o.settings);
+
+  std::int64_t bytes = 0, words = 0;
+  Json names = Json::array();
+  for (const EvalText& text : texts) {
+    bytes += text.bytes;
+    words += text.words;
+    if (names.empty() || names.back() != text.name) names.push_back(text.name);
+  }
+  const Tokenizer& own = model.require_tokenizer();
+  fmt::print("{} text{}, {} bytes, {} words, tokenizer {} {}\n", texts.size(),
+             texts.size() == 1 ? "" : "s", bytes, words, own.kind(), own.fingerprint());
+  Json of_lengths = Json::array();
+  for (const EvalSettings& one : windows)
+    of_lengths.push_back(evaluate_windows(model, texts, one, o));
+  print_legend(model);
+  Json figures = {{"texts", names},
+                  {"documents", texts.size()},
+                  {"bytes", bytes},
+                  {"words", words},
+                  {"tokenizer", {{"kind", own.kind()}, {"fingerprint", own.fingerprint()}}},
+                  {"num_groups", model.focus() ? model.focus()->config().num_groups : 0}};
+  if (o.lengths.empty())
+    figures.update(of_lengths[0]);
+  else
+    figures["lengths"] = of_lengths;
+  return figures;
+}
+
+void add_options_of_eval(CLI::App& app, EvalArguments& o) {
+  o.options.add_to(app);
+  std::vector<RecipeField> of_tasks = recipe_fields(o.tasks);
+  CLI::Option_group* input = app.add_option_group("input", "one of the first two, or --recall");
+  input->add_option("--text", o.paths,
+                    "text files (.txt, .xz) or folders, one stream of tokens each");
+  add_settings(*input, {of_tasks[0]});
+  input->add_option(
+      "--recall", o.recall,
+      "answers that stand far before: JSON lines as focus corpus --questions writes "
+      "them, or a kind with its options, recall:keys=8:distance=64,256:documents=100");
+  input->get_option("--tasks")->excludes(input->get_option("--text"));
+  input->require_option(1, 2);
+  add_attention_option(app, o.settings.attentions,
+                       recipe_fields(o.settings)[0].help +
+                           "; without it: dense, focus, and what the model was trained with");
+  add_eval_options(app, o.settings);
+  app.add_option("--lengths", o.lengths, "contexts, instead of one: a table for each")
+      ->delimiter(',');
+  add_settings(app, {of_tasks.begin() + 1, of_tasks.end()});
+  app.add_option("--reference", o.reference,
+                 "of --tasks: the model whose dense attention the rows are held against, such as "
+                 "the base of a LoRA (default: the model's own dense attention)");
+  refuse_attention_options(app, {"--routing", "--hard-gate", "--max-top-k", "--local-only"});
+  app.add_option("--far", o.far,
+                 "loss on the tokens that dense attention predicts better by 0.5 nats than the "
+                 "same model with so many tokens of context")
+      ->check(CLI::Range(Index{1}, Index{1} << 22));
+  app.add_option("--html", o.html, "a page with tables, charts and the loss by position");
+  app.add_option("--json", o.json, "write the figures to this file too");
+  app.add_flag("--json-speed", o.with_speed,
+               "put tokens_per_second into the JSON, which without it is the same every time");
+}
+
+}  // namespace
+
+int run_eval(Arguments arguments) {
+  EvalArguments o;
+  CLI::App app(
+      "Perplexity of texts by the strided recipe of transformers' documentation, for dense, soft "
+      "and hard k=1..K attention, or those that --attention names, on the same windows; with "
+      "--tasks benchmarks instead, on the same items.",
+      "focus eval");
+  add_options_of_eval(app, o);
+  parse_arguments(app, arguments);
+  if (o.far > 0 && o.paths.empty()) fail("--far needs --text");
+  if (!o.html.empty() && (!o.lengths.empty() || !o.tasks.tasks.empty()))
+    fail("--html shows --text of one context and --recall: leave --lengths and --tasks out");
+
+  LoadedModel model = o.options.load();
+  Json figures = {{"model", o.options.base}, {"adapter", o.options.adapter}};
+  figures["compute"] = name_of(o.options.compute);
+  if (!o.tasks.tasks.empty()) figures.update(evaluate_tasks(model, o));
+  if (!o.paths.empty()) figures.update(evaluate_texts(model, o));
+  if (!o.recall.empty()) figures["recall"] = evaluate_recalls(model, o);
+  if (!o.html.empty()) write_page(o, figures);
+  write_json(o.json, figures);
   return 0;
 }
 

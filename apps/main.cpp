@@ -27,6 +27,7 @@ constexpr std::array kCommands = {
     Command{"export", focus::run_export, "a store into a Hugging Face folder; Focus beside it"},
     Command{"train", focus::run_train, "retrofit, full, scratch or lora, by a recipe"},
     Command{"eval", focus::run_eval, "perplexity: dense, soft and hard attention side by side"},
+    Command{"score", focus::run_score, "log-probabilities of continuations, for other programs"},
     Command{"fit", focus::run_fit, "groups a frozen model's keys by k-means, without training"},
     Command{"merge", focus::run_merge, "folds a LoRA adapter into the weights and evaluates both"},
     Command{"compare", focus::run_compare, "many runs by one recipe: one table, one page"},
@@ -37,6 +38,7 @@ constexpr std::array kCommands = {
     Command{"speed", focus::run_speed, "attention alone: full against Focus over lengths"},
     Command{"bench-step", focus::run_bench_step, "a training step's speed, memory and phases"},
     Command{"tokenizer", focus::run_tokenizer, "trains a BPE; encodes and decodes text"},
+    Command{"groups", focus::run_groups, "what a model's groups of tokens are: a page to read"},
     Command{"report", focus::run_report, "one HTML page from runs and evaluations"},
     Command{"corpus", focus::run_corpus, "writes the built-in text, for trying things out"},
 };

@@ -76,7 +76,7 @@ Table speedup_table(const std::vector<AttentionSpeed>& rows) {
 Table phase_table(const std::vector<AttentionSpeed>& rows, const AttentionSpeedOptions& options) {
   const bool backward = options.backward, summary = options.summary.has_value();
   const std::vector<const char*> phases =
-      summary ? std::vector{"classes", "sums", "near and columns", "sort", "chosen groups", "merge"}
+      summary ? std::vector{"classes", "sums", "near and columns", "chosen groups", "merge"}
               : std::vector{"sort", "local band", "grouped attention", "merge"};
   Table table{.caption = "Phases of Focus's fastest run, ms, and memory beside the inputs",
               .header = {"tokens"}};

@@ -120,6 +120,11 @@ class TrainingTerminal {
         fmt::format("step {}/{}  loss {:.4f}  grad norm {:.3g}  lr {:.2e}  {} tok/s  ETA {}",
                     line.report.step, config_.steps, done.loss, done.grad_norm, done.lr,
                     format_count(line.tokens_per_second), format_duration(line.seconds_left)));
+    for (const std::size_t layer : line.collapsed)
+      progress_->note(fmt::format(
+          "warning: layer {}: the largest group has {:.1f} % of the tokens; the groups have "
+          "collapsed (warn_largest_group {})",
+          layer, 100 * line.report.groups[layer].dominance(), config_.warn_largest_group));
   }
 
   const RunConfig& config_;

@@ -7,6 +7,14 @@
 
 namespace focus {
 
+inline constexpr std::uint64_t kMixStep = 0x9e3779b97f4a7c15ULL;
+/// splitmix64's finaliser (Steele et al. 2014): numbers kMixStep apart in, well-mixed bits out.
+inline std::uint64_t mixed(std::uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
+}
+
 /// xoshiro256++ (Blackman, Vigna 2019), seeded by splitmix64. The same numbers on every platform,
 /// and four words of state that a checkpoint can hold.
 class Rng {
@@ -15,11 +23,8 @@ class Rng {
 
   explicit Rng(std::uint64_t seed = 0) {
     for (auto& word : state_) {
-      seed += 0x9e3779b97f4a7c15ULL;
-      std::uint64_t z = seed;
-      z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-      z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-      word = z ^ (z >> 31);
+      seed += kMixStep;
+      word = mixed(seed);
     }
   }
 

@@ -158,39 +158,35 @@ def soft_rows(settings):
             yield Row("soft", title, [kernel("focus, soft", case, settings), dense])
 
 
+def beside_dense(group, title, case, what, heads, seq_len, settings):
+    """A case of sparse attention beside full attention; at best it is as fast as its pairs are few."""
+    where = f"{what}/heads:{heads}/T:{seq_len}"
+    return Row(
+        group,
+        f"{title}, {what.replace('_', ' + ')}, {heads_of(heads)}, T={seq_len}",
+        [
+            kernel(f"focus, {group}", f"attention/{case}/{where}", settings),
+            kernel("focus, dense", f"attention/dense/{where}", settings),
+        ],
+        ideal_from_pairs=True,
+    )
+
+
 def hard_rows(settings):
     lengths = [(12, 512), (12, 1024), (12, 4096), (12, 16384), (1, 65536), (1, 131072)]
+    title = "hard attention K=8 k=1 w=128"
     for heads, seq_len in lengths[:1] if settings.quick else lengths:
-        where = f"heads:{heads}/T:{seq_len}"
-        yield Row(
-            "hard",
-            f"hard attention K=8 k=1 w=128, forward, {heads_of(heads)}, T={seq_len}",
-            [
-                kernel("focus, hard", f"attention/hard_k1/forward/{where}", settings),
-                kernel("focus, dense", f"attention/dense/forward/{where}", settings),
-            ],
-            ideal_from_pairs=True,
-        )
+        yield beside_dense("hard", title, "hard_k1", "forward", heads, seq_len, settings)
 
 
 def summary_rows(settings):
     lengths = [(12, 1024), (12, 4096), (12, 16384), (1, 65536)]
     forms = [("summary_k32_m2", "K=32 m=2"), ("summary_k16_m0", "K=16 m=0")]
     for heads, seq_len in [(12, 512)] if settings.quick else lengths:
-        where = f"heads:{heads}/T:{seq_len}"
         for what in ("forward", "forward_backward"):
             for case, form in forms:
-                passes = what.replace("_", " + ")
-                title = f"summary attention {form} w=32 block=32, {passes}, {heads_of(heads)}"
-                yield Row(
-                    "summary",
-                    f"{title}, T={seq_len}",
-                    [
-                        kernel("focus, summary", f"attention/{case}/{what}/{where}", settings),
-                        kernel("focus, dense", f"attention/dense/{what}/{where}", settings),
-                    ],
-                    ideal_from_pairs=True,
-                )
+                title = f"summary attention {form} w=32 block=32"
+                yield beside_dense("summary", title, case, what, heads, seq_len, settings)
 
 
 def step_rows(settings):

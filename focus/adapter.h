@@ -64,7 +64,7 @@ class Adapter {
   /// is added to the loss, undefined where nothing is.
   virtual Variable after_forward() { return {}; }
   virtual void end_step(std::int64_t /*steps_done*/) {}
-  /// Group sizes of the tokens of the step so far, one a layer; empty without groups.
+  /// Groups of the tokens of the step so far, one a layer, without pairs; empty without groups.
   virtual std::vector<GroupStatistics> step_groups() const { return {}; }
   /// Before forward passes that validate: what is trained is what runs.
   virtual void begin_validation() {}

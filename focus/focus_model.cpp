@@ -1,5 +1,7 @@
 #include "focus/focus_model.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <bit>
 #include <string>
@@ -17,10 +19,13 @@ namespace focus {
 namespace {
 
 /// "summary m=2 w=32", with what is not as usual behind it.
-std::string summary_name(const SummaryOptions& options) {
+std::string summary_name(const SummaryOptions& options, const std::vector<Index>& of_layer) {
   const SummaryZones usual, &zones = options.zones;
   std::string name = options.rest == Rest::summary ? "summary" : "selection";
-  name += options.own_group ? " own" : fmt::format(" m={}", options.top_groups);
+  if (!of_layer.empty())
+    name += fmt::format(" m={} by layer", fmt::join(of_layer, "+"));
+  else
+    name += options.own_group ? " own" : fmt::format(" m={}", options.top_groups);
   name += fmt::format(" w={}", zones.window);
   if (zones.block != usual.block) name += fmt::format(" block={}", zones.block);
   if (zones.sinks != usual.sinks) name += fmt::format(" sinks={}", zones.sinks);
@@ -36,12 +41,19 @@ std::string AttentionMode::name() const {
     case Kind::soft:
       return "soft";
     case Kind::summary:
-      return summary_name(summary);
+      return summary_name(summary, top_groups_of_layer);
     case Kind::hard:
       break;
   }
   if (top_k == 0) return "local only";
   return fmt::format("hard k={}{}", top_k, hard_gate == HardGate::keep ? " keep" : "");
+}
+
+SummaryOptions AttentionMode::summary_of(Index layer) const {
+  SummaryOptions options = summary;
+  if (!top_groups_of_layer.empty())
+    options.top_groups = top_groups_of_layer[static_cast<std::size_t>(layer)];
+  return options;
 }
 
 AttentionMode summary_mode(const FocusConfig& config) {
@@ -75,8 +87,8 @@ bool keeps_vectors(const FocusConfig& config) {
 
 }  // namespace
 
-FocusModel::FocusModel(FocusConfig config, const FocusShape& shape, Rng& rng)
-    : config_(std::move(config)), shape_(shape) {
+FocusModel::FocusModel(const FocusConfig& config, const FocusShape& shape, Rng& rng)
+    : config_(config), shape_(shape) {
   config_.validate();
   mode.balance = config_.balance;
   mode.hard_gate = config_.hard_gate;
@@ -147,7 +159,7 @@ Variable FocusModel::after_forward() {
       step_groups_[i].add_sizes(last_classes_[i].classes, last_classes_[i].heads,
                                 config_.num_groups);
     else
-      step_groups_[i].add_sizes(last_[i]);
+      step_groups_[i].add(last_[i]);
   const Variable terms = take_auxiliary_loss();
   update_potentials();
   update_centroids();
@@ -165,7 +177,8 @@ Variable FocusModel::attend(const MechanismInputs& in) {
   check(in.first_position == 0, "focus: layer {} has no cache of the {} tokens before", in.layer,
         in.first_position);
   if (mode.kind == AttentionMode::Kind::dense) return attention(in.q, in.k, in.v, in.options);
-  if (mode.kind == AttentionMode::Kind::summary) return attend_summary(in, mode.summary);
+  if (mode.kind == AttentionMode::Kind::summary)
+    return attend_summary(in, mode.summary_of(in.layer));
   if (groups_keys() && mode.kind == AttentionMode::Kind::hard && mode.top_k == 0)  // local
     return attend_summary(
         in, {.zones = {config_.local_window, 1, 0}, .top_groups = 0, .rest = Rest::drop});

@@ -18,9 +18,12 @@ struct AttentionMode {
   Balance balance = Balance::carried;
   HardGate hard_gate = HardGate::drop;
   SummaryOptions summary = {};  // summary: groups that are read, zones, what becomes of the rest
+  std::vector<Index> top_groups_of_layer = {};  // of summary, where layers differ; else empty
 
   /// "dense", "soft", "hard k=2", "hard k=2 keep", "local only", "summary m=2 w=32"
   std::string name() const;
+  /// Of summary attention in a layer.
+  SummaryOptions summary_of(Index layer) const;
 };
 
 /// Attention with summary columns as `config` has it.
@@ -43,9 +46,9 @@ struct FocusShape {
 /// Focus on all layers of a decoder: the adapter that a retrofit trains.
 class FocusModel : public Adapter {
  public:
-  FocusModel(FocusConfig config, const FocusShape& shape, Rng& rng);
-  FocusModel(FocusConfig config, Index hidden_size, Index num_layers, Rng& rng)
-      : FocusModel(std::move(config), FocusShape{hidden_size, num_layers}, rng) {}
+  FocusModel(const FocusConfig& config, const FocusShape& shape, Rng& rng);
+  FocusModel(const FocusConfig& config, Index hidden_size, Index num_layers, Rng& rng)
+      : FocusModel(config, FocusShape{hidden_size, num_layers}, rng) {}
 
   const FocusConfig& config() const { return config_; }
   const FocusShape& shape() const { return shape_; }

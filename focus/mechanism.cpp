@@ -28,7 +28,10 @@ void Mechanism::compose(Decoder& decoder) {
   composed_.emplace(decoder, [this](const MechanismInputs& in) {
     check(in.first_position == 0, "{}: layer {} has no cache of the {} tokens before", kind_,
           in.layer, in.first_position);
-    return attend(in, counting_ ? &pairs_ : nullptr);
+    PairCounts of_pass;
+    const Variable out = attend(in, counting_ ? &of_pass : nullptr);
+    pairs_ += of_pass;
+    return out;
   });
 }
 

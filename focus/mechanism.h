@@ -39,8 +39,8 @@ class Mechanism : public Adapter {
   std::vector<Layer> layers;
 
  protected:
-  /// The output before o_proj, shaped like q, of layer `in.layer`. Where `pairs` is given, adds
-  /// what one head attended of the causal pairs, over the sequences.
+  /// The output before o_proj, shaped like q, of layer `in.layer`. Where `pairs` is given it
+  /// is empty, and becomes what one head attended of the causal pairs, over the sequences.
   virtual Variable attend(const MechanismInputs& in, PairCounts* pairs) = 0;
 
   const Tensor& constants(const MechanismInputs& in) const {

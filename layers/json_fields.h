@@ -69,7 +69,7 @@ class JsonFields {
   std::string text(const char* key) const {
     const auto& value = require(key);
     check(value.is_string(), "{}: {} must be a string, not {}", where_, key, shown_json(value));
-    const std::string text = value.get<std::string>();
+    std::string text = value.get<std::string>();
     // All of them are names that messages repeat.
     check(shown(text) == text, "{}: {} must be a short word, not {}", where_, key,
           shown_json(value));

@@ -12,11 +12,15 @@ focus_test(optim_tests BOTH
   LABELS core)
 focus_test(focus_tests BOTH
   SOURCES focus/*_test.cpp focus/attention/*_test.cpp focus/generation/*_test.cpp
-    focus/lora/*_test.cpp focus/routing/*_test.cpp focus/summary/*_test.cpp
+    focus/groups/*_test.cpp focus/lora/*_test.cpp focus/routing/*_test.cpp focus/summary/*_test.cpp
   NEEDS focus
   LABELS core)
 focus_test(train_tests
-  SOURCES focus/train/*_test.cpp
+  SOURCES focus/distance/*_test.cpp focus/recall/*_test.cpp focus/train/*_test.cpp
+  NEEDS focus
+  LABELS core)
+focus_test(scores_tests
+  SOURCES focus/scores/*_test.cpp
   NEEDS focus
   LABELS core)
 focus_test(rivals_tests BOTH

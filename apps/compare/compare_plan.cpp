@@ -68,28 +68,49 @@ Parts split_text(const RecipeNode& root, CompareConfig& config, Problems& proble
   return parts;
 }
 
-/// A run's mapping without its name and sweep.
+/// What a run may say for itself instead of the comparison.
+struct OwnWords {
+  std::vector<std::int64_t> seeds = {};
+  std::vector<std::string> attentions = {};
+
+  template <class F>
+  void visit(F&& f) {
+    f("seeds", seeds, "of this run", {0, 1e18});
+    f("attentions", attentions, "rows of this run");
+  }
+};
+
+/// A run's mapping without its name, its sweep and its own words.
 struct RunPart {
   std::string name;
   RecipeNode keys;
   std::vector<SweptKey> sweep;
+  OwnWords own;
 };
 
 RunPart split_run(const RecipeNode& node, Problems& problems) {
   RunPart run;
-  run.keys.kind = Kind::kMap;
+  RecipeNode own;
+  run.keys.kind = own.kind = Kind::kMap;
   if (node.kind != Kind::kMap) problems.push_back({node.line, "runs: wanted `- name: ...`"});
   for (const RecipeNode::Entry& entry : node.entries) {
     if (entry.key == "name") {
       if (entry.value.kind == Kind::kScalar) run.name = entry.value.text;
     } else if (entry.key == "sweep") {
       run.sweep = read_sweep(entry.value, problems);
+    } else if (entry.key == "seeds" || entry.key == "attentions") {
+      own.entries.push_back(entry);
     } else {
       run.keys.entries.push_back(entry);
     }
   }
+  read_recipe_map(recipe_fields(run.own), own, problems);
   if (run.name.empty()) problems.push_back({node.line, "runs: every run needs a name"});
   return run;
+}
+
+bool twice(const std::vector<std::int64_t>& seeds) {
+  return std::set(seeds.begin(), seeds.end()).size() != seeds.size();
 }
 
 bool is_own_key(const std::string& override) {
@@ -144,12 +165,17 @@ class PlanReader {
 
   void check_own_keys() {
     const auto wrong = [&](const std::string& text) { problems_.push_back({0, text}); };
-    const auto& seeds = plan_.config.seeds;
-    if (seeds.empty()) wrong("seeds is empty: name at least one, such as [1]");
-    if (std::set(seeds.begin(), seeds.end()).size() != seeds.size())
-      wrong("seeds: the same seed twice");
-    if (plan_.config.eval.valid.empty())
+    if (plan_.config.seeds.empty()) wrong("seeds is empty: name at least one, such as [1]");
+    if (twice(plan_.config.seeds)) wrong("seeds: the same seed twice");
+    const CompareEval& eval = plan_.config.eval;
+    if (eval.valid.empty() && eval.texts.target.empty())
       wrong("eval.valid is empty: name the texts that runs are compared on");
+    for (const auto& [key, texts] :
+         {std::pair{"eval.texts", eval.texts}, std::pair{"eval.test_texts", eval.test_texts}})
+      if (texts.target.empty() != texts.source.empty())
+        wrong(fmt::format("{0}.{1} is empty, but {0}.{2} is not: name both", key,
+                          texts.target.empty() ? "target" : "source",
+                          texts.target.empty() ? "source" : "target"));
     try {
       attentions_of(attentions(), {});
     } catch (const std::exception& error) {
@@ -160,7 +186,9 @@ class PlanReader {
   /// One training of a run, once for each seed.
   void plan_run(const RunPart& run, int line, const std::vector<SweptSetting>& settings) {
     PlannedRun planned{.name = sweep_label(run.name, settings), .config = common_};
+    planned.attentions = run.own.attentions.empty() ? attentions() : run.own.attentions;
     Problems own;
+    if (twice(run.own.seeds)) own.push_back({line, "runs: seeds: the same seed twice"});
     read_train_keys(run.keys, planned.config, own);
     for (const SweptSetting& setting : settings) {
       RecipeNode one;
@@ -173,15 +201,17 @@ class PlanReader {
     if (own.empty() && problems_.empty() && lines_.empty()) {
       try {
         planned.config.validate();
-        check(attentions().empty() || !attentions_of(attentions(), planned.config).empty(),
-              "it has nothing of eval.attentions, {}: list dense too, or leave it out",
-              fmt::join(attentions(), ", "));
+        const std::vector<std::string>& words = planned.attentions;
+        check(words.empty() || !attentions_of(words, planned.config).empty(),
+              "it has nothing of {}, {}: list dense too, or leave it out",
+              run.own.attentions.empty() ? "eval.attentions" : "its attentions",
+              fmt::join(words, ", "));
       } catch (const std::invalid_argument& error) {
         own.push_back({line, fmt::format("run {}: {}", shown(planned.name), error.what())});
       }
     }
     problems_.insert(problems_.end(), own.begin(), own.end());
-    for (const std::int64_t seed : plan_.config.seeds) {
+    for (const std::int64_t seed : run.own.seeds.empty() ? plan_.config.seeds : run.own.seeds) {
       planned.config.seed = seed;
       plan_.runs.push_back(planned);
     }
@@ -226,6 +256,19 @@ bool focus_has(const FocusConfig& config, const AttentionSpec& spec) {
 }
 
 }  // namespace
+
+std::vector<std::pair<std::string, std::vector<std::string>>> CompareEval::splits(
+    bool with_test) const {
+  std::vector<std::pair<std::string, std::vector<std::string>>> all = {
+      {"valid", valid}, {"target", texts.target}, {"source", texts.source}};
+  if (with_test) {
+    all.emplace_back("test", test);
+    all.emplace_back("test target", test_texts.target);
+    all.emplace_back("test source", test_texts.source);
+  }
+  std::erase_if(all, [](const auto& split) { return split.second.empty(); });
+  return all;
+}
 
 std::vector<std::string> attentions_of(const std::vector<std::string>& words,
                                        const RunConfig& config) {

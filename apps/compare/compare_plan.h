@@ -8,15 +8,33 @@
 
 namespace focus {
 
+/// Texts of what a run adapts to, and of what its base was good at before.
+struct TargetAndSource {
+  std::vector<std::string> target, source;
+
+  template <class F>
+  void visit(F&& f) {
+    f("target", target, "what the runs are trained towards: files (.txt, .xz) or folders");
+    f("source", source, "what they may forget by it, such as text of the base's own training");
+  }
+};
+
 /// How every finished run is evaluated, all on the same windows.
 struct CompareEval {
   std::vector<std::string> valid, test;
+  TargetAndSource texts, test_texts;
   EvalSettings settings;
+
+  /// A split's name and its texts, those that there are; the ones of tests last, if at all.
+  std::vector<std::pair<std::string, std::vector<std::string>>> splits(bool with_test) const;
+  bool has_tests() const { return !test.empty() || !test_texts.target.empty(); }
 
   template <class F>
   void visit(F&& f) {
     f("valid", valid, "texts to choose by: files (.txt, .xz) or folders");
     f("test", test, "texts read with --final alone: what no choice may rest on");
+    f("texts", texts, "the plane of target loss against source loss; beside valid or in its place");
+    f("test_texts", test_texts, "the same, read with --final alone");
     settings.visit(f);
     f.retired("routing", "is part of the words of eval.attentions now: soft:balance=sequence");
     f.retired("hard_gate", "is part of the words of eval.attentions now: hard:1:gate=drop");
@@ -45,6 +63,7 @@ struct CompareConfig {
 struct PlannedRun {
   std::string name;  // with the sweep's values: "focus, num_groups=8"; the same for all seeds
   RunConfig config;
+  std::vector<std::string> attentions = {};  // the rows: the run's own, or eval.attentions
 };
 
 struct ComparePlan {
@@ -60,7 +79,8 @@ std::vector<std::string> attentions_of(const std::vector<std::string>& words,
 /// Reads a comparison:
 ///   title, out, seeds, eval   as CompareConfig
 ///   common: {...}             keys of a train recipe that all runs share
-///   runs: [{name: ..., ...}]  one mapping a run, of train keys nested or dotted, and its own sweep
+///   runs: [{name: ..., ...}]  one mapping a run, of train keys nested or dotted, its own sweep,
+///                             and its own seeds and attentions in place of those at the top
 ///   sweep: {key: [a, b]}      every run once with each value; of several keys each with each
 /// An override is a key of CompareConfig, or else a train key that wins in every run. Throws
 /// std::runtime_error that lists every problem, one a line.

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 
+#include "apps/compare/forgetting.h"
 #include "apps/report/charts.h"
 #include "apps/report/html_report.h"
 #include "apps/terminal/progress.h"
@@ -19,7 +20,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array kSplits = {"valid", "test"};
+/// Of CompareEval::splits(), and what the page calls them.
+constexpr std::array<std::pair<const char*, const char*>, 6> kSplits = {
+    {{"valid", "Validation texts"},
+     {"target", "Target texts"},
+     {"source", "Source texts"},
+     {"test", "Test texts"},
+     {"test target", "Test texts of the target"},
+     {"test source", "Test texts of the source"}}};
 /// Columns of the comparison with dense attention, and their names in `focus eval --json`.
 constexpr std::array<std::pair<const char*, const char*>, 3> kAgainstDense = {
     {{"kl", "kl"},
@@ -121,11 +129,12 @@ std::vector<std::pair<std::string, std::vector<std::string>>> what_is_measured(
 }
 
 /// The splits that have rows, those with test texts last.
-std::vector<const char*> splits_of(const std::vector<CompareGroup>& groups) {
-  std::vector<const char*> splits;
-  for (const char* split : kSplits)
+std::vector<std::pair<std::string, std::string>> splits_of(
+    const std::vector<CompareGroup>& groups) {
+  std::vector<std::pair<std::string, std::string>> splits;
+  for (const auto& [split, title] : kSplits)
     if (std::ranges::find(groups, split, &CompareGroup::split) != groups.end())
-      splits.push_back(split);
+      splits.emplace_back(split, title);
   return splits;
 }
 
@@ -137,6 +146,9 @@ void add_points(HtmlReport& page, const std::vector<CompareGroup>& groups,
   PointsChart speed{.title = fmt::format("Perplexity against speed ({})", split),
                     .x_label = "tokens scored in a second",
                     .y_label = "perplexity, mean over seeds"};
+  PointsChart divergence{.title = fmt::format("Distance from dense attention ({})", split),
+                         .x_label = "share of causal pairs attended, %",
+                         .y_label = "KL, nats a token, as its power of ten"};
   for (const CompareGroup& g : groups) {
     // What is not causal is in the table, marked so; here it would pass for a perplexity.
     if (g.split != split || !g.attention.causal) continue;
@@ -146,8 +158,11 @@ void add_points(HtmlReport& page, const std::vector<CompareGroup>& groups,
             : g.attention.name;
     pairs.add(g.run, false, {100 * g.pairs, g.mean, label});
     speed.add(g.run, false, {g.eval_rate, g.mean, label});
+    if (g.against_dense && g.kl > 0)
+      divergence.add(g.run, true, {100 * g.pairs, std::log10(g.kl), label});
   }
   page.figure(points_chart_svg(pairs));
+  if (!divergence.series.empty()) page.figure(points_chart_svg(divergence));
   page.figure(points_chart_svg(speed));
 }
 
@@ -182,7 +197,7 @@ std::vector<Json> compare_rows(const std::vector<RunOutcome>& outcomes) {
   std::vector<Json> rows;
   for (const RunOutcome& outcome : outcomes) {
     if (!outcome.error.empty()) rows.push_back(row_of(outcome, nullptr, nullptr, nullptr));
-    for (const char* split : kSplits) {
+    for (const auto& [split, title] : kSplits) {
       const auto eval = outcome.evaluation.find(split);
       if (!outcome.error.empty() || eval == outcome.evaluation.end()) continue;
       for (const Json& figures : eval->second.at("rows"))
@@ -270,7 +285,7 @@ std::string compare_jsonl(const std::vector<Json>& rows) {
 std::string compare_table(const std::vector<Json>& rows) {
   const auto groups = group_rows(rows);
   std::string text;
-  for (const char* split : splits_of(groups))
+  for (const auto& [split, title] : splits_of(groups))
     text += plain_text(table_of(groups, split, fmt::format("{} texts", split)), 3) + "\n";
   for (const Json& row : rows)
     if (!row["error"].is_null())
@@ -296,8 +311,10 @@ std::string compare_page(const ComparePlan& plan, const std::vector<RunOutcome>&
         "|| "
         "row), nats a token. nats against dense: the mean difference of -log p on the same tokens, "
         "and its standard error over tokens; all are means over seeds.");
-  for (const std::string split : splits_of(groups)) {
-    page.heading(split == "test" ? "Test texts" : "Validation texts");
+  add_forgetting(page, plan, groups, "target", "source");
+  add_forgetting(page, plan, groups, "test target", "test source");
+  for (const auto& [split, title] : splits_of(groups)) {
+    page.heading(title);
     const auto measured = what_is_measured(rows, split);
     for (const auto& [what, runs] : measured)
       page.paragraph(measured.size() == 1 ? what
@@ -329,6 +346,8 @@ std::string compare_page(const ComparePlan& plan, const std::vector<RunOutcome>&
   add_curves("loss", "Training loss", "nats per token");
   add_curves("valid_loss", "Validation loss", "nats per token");
   add_curves("largest_group", "Largest group's share of tokens", "share");
+  add_curves("size_entropy", "Entropy of the groups' sizes, mean over layers", "nats");
+  add_curves("assignment_entropy", "Entropy of a token's assignments, mean over layers", "nats");
   return page.html();
 }
 

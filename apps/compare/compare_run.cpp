@@ -92,7 +92,7 @@ std::string CompareRunner::hash_of(const RunConfig& config) {
 std::string CompareRunner::place_of(const RunConfig& config) {
   const std::string hash = hash_of(config);
   for (int number = 1;; ++number) {
-    const std::string place = number == 1 ? hash : fmt::format("{}-{}", hash, number);
+    std::string place = number == 1 ? hash : fmt::format("{}-{}", hash, number);
     const path recipe = runs_ / place / "recipe.yaml";
     if (!std::filesystem::exists(recipe)) return place;
     const std::string difference = first_changed_setting(recipe, config);
@@ -113,8 +113,8 @@ std::vector<RunOutcome> CompareRunner::run_all() {
       outcome.hash = place_of(run.config);
       outcome.config.out = (runs_ / outcome.hash).string();
       train(outcome);
-      if (signal_() == 0) evaluate(outcome, "valid", plan_.config.eval.valid);
-      if (signal_() == 0 && with_test_) evaluate(outcome, "test", plan_.config.eval.test);
+      for (const auto& [split, texts] : plan_.config.eval.splits(with_test_))
+        if (signal_() == 0) evaluate(outcome, split, texts);
       if (signal_() != 0) return outcomes;
     } catch (const std::exception& problem) {
       if (signal_() != 0) return outcomes;
@@ -174,12 +174,11 @@ void CompareRunner::train(RunOutcome& outcome) {
 
 void CompareRunner::evaluate(RunOutcome& outcome, const std::string& split,
                              const std::vector<std::string>& texts) {
-  if (texts.empty()) return;
   const EvalSettings& settings = plan_.config.eval.settings;
-  std::vector<std::string> options = {
-      "--attention",
-      fmt::format("{}", fmt::join(attentions_of(settings.attentions, outcome.config), ",")),
-      "--compute", std::string(name_of(outcome.config.compute))};
+  const std::vector<std::string> attentions =
+      attentions_of(plan_.runs[index_].attentions, outcome.config);
+  std::vector<std::string> options = {"--attention", fmt::format("{}", fmt::join(attentions, ",")),
+                                      "--compute", std::string(name_of(outcome.config.compute))};
   EvalSettings said = settings, unsaid;
   const auto fields = recipe_fields(said), usual = recipe_fields(unsaid);
   for (std::size_t f = 1; f < fields.size(); ++f) {  // the first are the attentions
@@ -206,7 +205,7 @@ void CompareRunner::evaluate(RunOutcome& outcome, const std::string& split,
     if (!whole) words.insert(words.end(), {"--adapter", artifact.string()});
     if (!outcome.config.tokenizer.empty() && !whole)
       words.insert(words.end(), {"--tokenizer", outcome.config.tokenizer});
-    words.push_back("--text");
+    words.emplace_back("--text");
     words.insert(words.end(), texts.begin(), texts.end());
     words.insert(words.end(), options.begin(), options.end());
     if (outcome.config.threads != 0)

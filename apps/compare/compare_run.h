@@ -20,7 +20,7 @@ struct RunOutcome {
   std::string hash = {};              // empty where what the run reads cannot be read
   std::string error = {};             // one line; empty where it is done
   nlohmann::ordered_json train = {};  // null where it failed
-  /// Of "valid" and "test": what focus eval writes.
+  /// By the names of CompareEval::splits(): what focus eval writes.
   std::map<std::string, nlohmann::ordered_json> evaluation = {};
   bool trained_now = false;  // false: it was there already
 };

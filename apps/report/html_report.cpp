@@ -123,6 +123,7 @@ void HtmlReport::table(const Table& table) {
 }
 
 void HtmlReport::figure(std::string_view figure) { body_ += figure; }
+void HtmlReport::style(std::string_view css) { style_ += css; }
 
 std::string HtmlReport::html() const {
   return fmt::format(
@@ -130,7 +131,7 @@ std::string HtmlReport::html() const {
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<title>{0}</title>\n<style>{1}</style>\n</head>\n<body>\n<h1>{0}</h1>\n{2}</body>\n"
       "</html>\n",
-      escape_html(title_), fmt::format("{}{}", chart_style(), kStyle), body_);
+      escape_html(title_), fmt::format("{}{}{}", chart_style(), kStyle, style_), body_);
 }
 
 }  // namespace focus

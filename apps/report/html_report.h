@@ -27,13 +27,16 @@ class HtmlReport {
   void paragraph(std::string_view text);
   /// Throws std::invalid_argument where a row has not as many cells as the header.
   void table(const Table& table);
-  /// What line_chart_svg() and its like return.
+  /// What line_chart_svg() and its like return, or other HTML as it is.
   void figure(std::string_view figure);
+  /// More CSS for such HTML.
+  void style(std::string_view css);
 
   std::string html() const;
 
  private:
   std::string title_;
+  std::string style_;
   std::string body_;
 };
 

@@ -77,21 +77,16 @@ double row_divergence(Real* reference, Real* logits, Index vocab, Real softcap, 
          (std::log(sum_q) + static_cast<double>(max_q));
 }
 
-void check_divergence(const Tensor& x, const Tensor& reference, const Weight& weight,
-                      Real softcap) {
+/// Of each row. With a share, dx becomes the gradient of share times their sum: it is computed
+/// here, while each chunk of logits exists, as the cross-entropy's is.
+std::vector<double> divergences(const Tensor& x, const Tensor& reference, const Weight& weight,
+                                Real softcap, Real share, Tensor dx) {
   check(softcap >= 0 && weight.shape().rank() == 2 && x.cols() == weight.dim(1) &&
             x.shape() == reference.shape(),
         "linear_kl_divergence: x {} and reference {} do not fit weight {} ([vocab, hidden])",
         x.shape(), reference.shape(), weight.shape());
-}
-
-}  // namespace
-
-std::vector<double> linear_kl_divergence_rows(const Tensor& x, const Tensor& reference,
-                                              const Weight& weight, Real softcap) {
-  check_divergence(x, reference, weight, softcap);
   const Index rows = x.rows(), hidden = x.cols(), vocab = weight.dim(0);
-  std::vector<double> divergences(static_cast<std::size_t>(rows));
+  std::vector<double> of_rows(static_cast<std::size_t>(rows));
   Tensor logits({std::min(rows, kChunkRows), vocab}), wanted(logits.shape());
   for (Index begin = 0; begin < rows; begin += kChunkRows) {
     const Index n = std::min(kChunkRows, rows - begin);
@@ -99,38 +94,32 @@ std::vector<double> linear_kl_divergence_rows(const Tensor& x, const Tensor& ref
     weight_product(n, reference.data() + begin * hidden, weight, wanted.data());
     parallel_chunks(n, 4, [&](Index first, Index last) {
       for (Index r = first; r < last; ++r)
-        divergences[static_cast<std::size_t>(begin + r)] =
-            row_divergence(wanted.data() + r * vocab, logits.data() + r * vocab, vocab, softcap);
+        of_rows[static_cast<std::size_t>(begin + r)] = row_divergence(
+            wanted.data() + r * vocab, logits.data() + r * vocab, vocab, softcap, share);
     });
+    if (share != 0) weight_product_backward(n, logits.data(), weight, dx.data() + begin * hidden);
   }
-  return divergences;
+  return of_rows;
+}
+
+}  // namespace
+
+std::vector<double> linear_kl_divergence_rows(const Tensor& x, const Tensor& reference,
+                                              const Weight& weight, Real softcap) {
+  return divergences(x, reference, weight, softcap, 0, {});
 }
 
 Variable linear_kl_divergence(const Variable& x, const Tensor& reference, const Weight& weight,
                               Real softcap) {
-  check_divergence(x.value(), reference, weight, softcap);
   check(!weight.requires_grad(),
         "linear_kl_divergence: the weight makes the reference too and is a constant");
-  const Index rows = x.value().rows(), hidden = x.dim(-1), vocab = weight.dim(0);
-  // The gradient is computed here, while each chunk of logits exists, as the cross-entropy's is.
+  const Index rows = x.value().rows();
   const bool want_x = grad_enabled() && x.requires_grad();
   const Real share = want_x ? 1 / static_cast<Real>(rows) : Real(0);
-  Tensor dx = want_x ? Tensor(x.shape()) : Tensor();
-  Tensor logits({std::min(rows, kChunkRows), vocab}), wanted(logits.shape());
-  std::vector<double> divergences(static_cast<std::size_t>(rows));
-  for (Index begin = 0; begin < rows; begin += kChunkRows) {
-    const Index n = std::min(kChunkRows, rows - begin);
-    weight_product(n, x.value().data() + begin * hidden, weight, logits.data());
-    weight_product(n, reference.data() + begin * hidden, weight, wanted.data());
-    parallel_chunks(n, 4, [&](Index first, Index last) {
-      for (Index r = first; r < last; ++r)
-        divergences[static_cast<std::size_t>(begin + r)] = row_divergence(
-            wanted.data() + r * vocab, logits.data() + r * vocab, vocab, softcap, share);
-    });
-    if (want_x) weight_product_backward(n, logits.data(), weight, dx.data() + begin * hidden);
-  }
+  const Tensor dx = want_x ? Tensor(x.shape()) : Tensor();
   double sum = 0;
-  for (const double divergence : divergences) sum += divergence;
+  for (const double divergence : divergences(x.value(), reference, weight, softcap, share, dx))
+    sum += divergence;
   return Variable::from_op("linear_kl_divergence",
                            Tensor::full({1}, static_cast<Real>(sum / static_cast<double>(rows))),
                            {x}, [dx](const Tensor& dy, Grads grads) {

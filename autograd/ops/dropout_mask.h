@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "autograd/random.h"
 #include "autograd/tensor.h"
 
 namespace focus {
@@ -13,26 +14,17 @@ class DropoutMask {
   /// probability in [0, 1)
   DropoutMask(double probability, std::uint64_t key)
       : below_(static_cast<std::uint64_t>(probability * 0x1.0p53)),
-        start_(mixed(key + kStep)),
+        start_(mixed(key + kMixStep)),
         kept_(static_cast<Real>(1 / (1 - probability))) {}
 
   bool active() const { return below_ > 0; }
   /// What number `place` is multiplied with.
   Real factor(Index place) const {
-    const std::uint64_t bits = mixed(start_ + static_cast<std::uint64_t>(place) * kStep);
+    const std::uint64_t bits = mixed(start_ + static_cast<std::uint64_t>(place) * kMixStep);
     return (bits >> 11) < below_ ? Real(0) : kept_;
   }
 
  private:
-  static constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15ULL;
-
-  /// splitmix64's finaliser: a key and a counter in, well-mixed bits out.
-  static std::uint64_t mixed(std::uint64_t z) {
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return z ^ (z >> 31);
-  }
-
   std::uint64_t below_, start_;
   Real kept_;
 };

@@ -8,49 +8,23 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
 #include "autograd/check.h"
-#include "data/text/corpus_text.h"
+#include "data/text/corpus_draws.h"
 
 namespace focus {
 namespace {
 
+using corpus::first_name;
+using corpus::join_parts;
+using corpus::pick;
 using corpus::Question;
+using corpus::shuffle;
 using corpus::Text;
 
 /// What is known of a person: the slots that sentences about him or her may use.
 using Person = std::map<std::string, std::string, std::less<>>;
-
-template <class T>
-const T& pick(Rng& rng, std::span<const T> items) {
-  return items[rng.below(items.size())];
-}
-template <class T, std::size_t N>
-const T& pick(Rng& rng, const std::array<T, N>& items) {
-  return pick(rng, std::span<const T>(items));
-}
-
-template <class T>
-void shuffle(Rng& rng, std::vector<T>& items) {
-  for (std::size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[rng.below(i)]);
-}
-
-/// Joins one part of each list, and bare text as it is, strictly from left to right: the order of
-/// the operands of + is each compiler's own, and would change the text.
-template <class... Parts>
-std::string join_parts(Rng& rng, const Parts&... parts) {
-  std::string text;
-  const auto add = [&](const auto& part) {
-    if constexpr (std::is_convertible_v<decltype(part), Text>)
-      text += part;
-    else
-      text += pick(rng, part);
-  };
-  (add(parts), ...);
-  return text;
-}
 
 std::string with_article(const std::string& noun) {
   const bool vowel = std::string_view("aeiou").find(noun[0]) != std::string_view::npos;
@@ -60,11 +34,6 @@ std::string with_article(const std::string& noun) {
 
 std::string number_between(Rng& rng, std::uint64_t low, std::uint64_t high) {
   return fmt::format("{}", low + rng.below(high - low + 1));
-}
-
-std::string first_name(Rng& rng, bool female) {
-  std::string name = join_parts(rng, corpus::kFirstStarts, corpus::kFirstMiddles);
-  return name += female ? pick(rng, corpus::kFemaleEnds) : pick(rng, corpus::kMaleEnds);
 }
 
 Person make_person(Rng& rng) {
@@ -215,8 +184,7 @@ class Writer {
   }
 
   std::optional<Text> slot_value(Text slot, const Person& first, const Person& second) {
-    for (const corpus::WordList& list : corpus::kWordLists)
-      if (list.slot == slot) return pick(rng_, list.words);
+    if (const Text word = corpus::small_word(rng_, slot); !word.empty()) return word;
     const Person& person = slot.ends_with('2') ? second : first;
     if (slot.ends_with('2')) slot.remove_suffix(1);
     const auto found = person.find(slot);

@@ -1,5 +1,6 @@
 #include "data/text/text.h"
 
+#include <bzlib.h>
 #include <lzma.h>
 
 #include <algorithm>
@@ -54,6 +55,40 @@ std::string unpack_xz(const std::string& packed, const std::filesystem::path& pa
   return text;
 }
 
+/// "BZh", a digit, and the first block's magic: a text too may begin with BZh.
+bool is_bz2(std::string_view bytes) {
+  return bytes.starts_with("BZh") && bytes.substr(4).starts_with("1AY&SY");
+}
+
+std::string unpack_bz2(std::string packed, const std::filesystem::path& path) {
+  bz_stream stream = {};
+  if (BZ2_bzDecompressInit(&stream, 0, 0) != BZ_OK)
+    fail("cannot unpack {}: there is not enough memory", path.string());
+  const std::unique_ptr<bz_stream, decltype(&BZ2_bzDecompressEnd)> end_stream(&stream,
+                                                                              &BZ2_bzDecompressEnd);
+  stream.next_in = packed.data();
+  stream.avail_in = static_cast<unsigned>(packed.size());
+  std::vector<char> part(kReadChunk);
+  std::string text;
+  int result = BZ_OK;
+  bool stuck = false;
+  while (result == BZ_OK && !stuck) {
+    stream.next_out = part.data();
+    stream.avail_out = static_cast<unsigned>(part.size());
+    result = BZ2_bzDecompress(&stream);
+    const std::size_t got = part.size() - stream.avail_out;
+    text.append(part.data(), got);
+    stuck = stream.avail_in == 0 && got == 0;
+  }
+  if (result != BZ_STREAM_END)
+    fail("cannot unpack {}: {}; fetch the file again", path.string(),
+         stuck ? "it is cut short" : "its contents are damaged");
+  if (stream.avail_in > 0)
+    fail("{}: several bz2 streams in one file are not supported; unpack it with bunzip2",
+         path.string());
+  return text;
+}
+
 bool is_text_name(const std::filesystem::path& path) {
   const std::string name = path.filename().string();
   return name.ends_with(".txt") || name.ends_with(".txt.xz");
@@ -63,7 +98,10 @@ bool is_text_name(const std::filesystem::path& path) {
 
 std::string read_text_file(const std::filesystem::path& path) {
   std::string text = read_file(path);
-  if (text.starts_with(kXzMagic)) text = unpack_xz(text, path);
+  if (text.starts_with(kXzMagic))
+    text = unpack_xz(text, path);
+  else if (is_bz2(text))
+    text = unpack_bz2(std::move(text), path);
   if (text.empty()) fail("{}: the text file is empty; remove it from the list", path.string());
   return text;
 }

@@ -8,7 +8,7 @@
 
 namespace focus {
 
-/// The text of a file, unpacked where its first bytes say that it is .xz. Throws
+/// The text of a file, unpacked where its first bytes say that it is .xz or .bz2. Throws
 /// std::runtime_error where it cannot be read, is damaged, cut short, or empty.
 std::string read_text_file(const std::filesystem::path& path);
 

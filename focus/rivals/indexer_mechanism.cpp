@@ -67,10 +67,7 @@ class IndexerMechanism final : public Mechanism {
       if (pairs != nullptr) *pairs += all_pairs(in);
       return attention(in.q, in.k, in.v, in.options);
     }
-    PairCounts counts;
-    const Variable out = indexer_attention(in.q, in.k, in.v, index, in.options, config_, &counts);
-    if (pairs != nullptr) *pairs += counts;
-    return out;
+    return indexer_attention(in.q, in.k, in.v, index, in.options, config_, pairs);
   }
 
  private:

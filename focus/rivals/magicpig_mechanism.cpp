@@ -21,11 +21,7 @@ class MagicPigMechanism final : public Mechanism {
 
  protected:
   Variable attend(const MechanismInputs& in, PairCounts* pairs) override {
-    PairCounts counts;
-    const Variable out =
-        magicpig_attention(in.q, in.k, in.v, constants(in), in.options, config_, &counts);
-    if (pairs != nullptr) *pairs += counts;
-    return out;
+    return magicpig_attention(in.q, in.k, in.v, constants(in), in.options, config_, pairs);
   }
 
  private:

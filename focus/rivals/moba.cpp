@@ -70,10 +70,7 @@ class MobaMechanism final : public Mechanism {
 
  protected:
   Variable attend(const MechanismInputs& in, PairCounts* pairs) override {
-    PairCounts counts;
-    const Variable out = moba_attention(in.q, in.k, in.v, in.options, config_, &counts);
-    if (pairs != nullptr) *pairs += counts;
-    return out;
+    return moba_attention(in.q, in.k, in.v, in.options, config_, pairs);
   }
 
  private:

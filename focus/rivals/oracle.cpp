@@ -50,10 +50,7 @@ class OracleMechanism final : public Mechanism {
 
  protected:
   Variable attend(const MechanismInputs& in, PairCounts* pairs) override {
-    PairCounts counts;
-    const Variable out = oracle_attention(in.q, in.k, in.v, in.options, config_, &counts);
-    if (pairs != nullptr) *pairs += counts;
-    return out;
+    return oracle_attention(in.q, in.k, in.v, in.options, config_, pairs);
   }
 
  private:

@@ -84,10 +84,7 @@ class QuestMechanism final : public Mechanism {
 
  protected:
   Variable attend(const MechanismInputs& in, PairCounts* pairs) override {
-    PairCounts counts;
-    const Variable out = quest_attention(in.q, in.k, in.v, in.options, config_, &counts);
-    if (pairs != nullptr) *pairs += counts;
-    return out;
+    return quest_attention(in.q, in.k, in.v, in.options, config_, pairs);
   }
 
  private:

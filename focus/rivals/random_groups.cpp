@@ -1,6 +1,7 @@
 #include "focus/rivals/random_groups.h"
 
 #include "autograd/check.h"
+#include "autograd/random.h"
 #include "focus/attention/sparse_attention.h"
 #include "focus/mechanism.h"
 
@@ -14,14 +15,6 @@
 namespace focus {
 namespace {
 
-/// The finaliser of splitmix64 (Steele et al. 2014).
-std::uint64_t mixed(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
-
 class RandomGroupsMechanism final : public Mechanism {
  public:
   using Settings = RandomGroupsConfig;
@@ -34,11 +27,7 @@ class RandomGroupsMechanism final : public Mechanism {
 
  protected:
   Variable attend(const MechanismInputs& in, PairCounts* pairs) override {
-    PairCounts counts;
-    const Variable out =
-        random_groups_attention(in.q, in.k, in.v, in.options, config_, in.layer, &counts);
-    if (pairs != nullptr) *pairs += counts;
-    return out;
+    return random_groups_attention(in.q, in.k, in.v, in.options, config_, in.layer, pairs);
   }
 
  private:
@@ -54,11 +43,12 @@ void RandomGroupsConfig::validate() const {
 }
 
 std::vector<int> random_groups(const RandomGroupsConfig& config, Index layer, Index seq_len) {
+  const auto hash = [](std::uint64_t x) { return mixed(x + kMixStep); };
   const std::uint64_t of_layer =
-      mixed(mixed(static_cast<std::uint64_t>(config.seed)) + static_cast<std::uint64_t>(layer));
+      hash(hash(static_cast<std::uint64_t>(config.seed)) + static_cast<std::uint64_t>(layer));
   std::vector<int> groups;
   for (Index t = 0; t < seq_len; ++t)
-    groups.push_back(static_cast<int>(mixed(of_layer ^ static_cast<std::uint64_t>(t)) %
+    groups.push_back(static_cast<int>(hash(of_layer ^ static_cast<std::uint64_t>(t)) %
                                       static_cast<std::uint64_t>(config.groups)));
   return groups;
 }

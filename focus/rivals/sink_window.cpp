@@ -4,6 +4,7 @@
 #include "autograd/check.h"
 #include "focus/mechanism.h"
 #include "focus/rivals/selected_keys.h"
+#include "focus/rivals/window_attention.h"
 
 // StreamingLLM (Xiao et al. 2023, arXiv 2309.17453): a local window and the first tokens, the
 // attention sinks that take what a softmax cannot leave out (section 3.2),
@@ -42,16 +43,11 @@ AttentionPlan sinks_plan(Index batch, Index seq_len, Index sliding_window,
   return plan;
 }
 
-/// Tokens seen, itself included, where both windows hold.
-Index tokens_seen(Index local_window, Index sliding_window) {
-  return sliding_window > 0 ? std::min(local_window + 1, sliding_window) : local_window + 1;
-}
-
 PairCounts count_sink_window_pairs(Index batch, Index seq_len, Index sliding_window,
                                    const SinkWindowConfig& config) {
   PairCounts counts = count_pairs({}, seq_len, seq_len, sliding_window);
   counts.attended =
-      count_pairs({}, seq_len, seq_len, tokens_seen(config.local_window, sliding_window)).all;
+      count_pairs({}, seq_len, seq_len, narrower_window(config.local_window, sliding_window)).all;
   for (Index i = 0; i < seq_len; ++i)
     counts.attended += std::max<Index>(
         0, std::min(config.sinks, i - config.local_window) - first_visible(i, sliding_window));
@@ -72,10 +68,7 @@ class SinkWindowMechanism final : public Mechanism {
 
  protected:
   Variable attend(const MechanismInputs& in, PairCounts* pairs) override {
-    PairCounts counts;
-    const Variable out = sink_window_attention(in.q, in.k, in.v, in.options, config_, &counts);
-    if (pairs != nullptr) *pairs += counts;
-    return out;
+    return sink_window_attention(in.q, in.k, in.v, in.options, config_, pairs);
   }
 
  private:
@@ -102,7 +95,7 @@ Variable sink_window_attention(const Variable& q, const Variable& k, const Varia
   check_attention_inputs(parts->inputs);
   const Index batch = q.dim(0), seq_len = q.dim(1), sliding = options.sliding_window;
   parts->near =
-      causal_plan(batch, seq_len, std::min(seq_len, tokens_seen(config.local_window, sliding)));
+      causal_plan(batch, seq_len, std::min(seq_len, narrower_window(config.local_window, sliding)));
   parts->sinks = sinks_plan(batch, seq_len, sliding, config);
   if (pairs != nullptr) *pairs = count_sink_window_pairs(batch, seq_len, sliding, config);
 

@@ -17,10 +17,7 @@ class SparqMechanism final : public Mechanism {
 
  protected:
   Variable attend(const MechanismInputs& in, PairCounts* pairs) override {
-    PairCounts counts;
-    const Variable out = sparq_attention(in.q, in.k, in.v, in.options, config_, &counts);
-    if (pairs != nullptr) *pairs += counts;
-    return out;
+    return sparq_attention(in.q, in.k, in.v, in.options, config_, pairs);
   }
 
  private:

@@ -3,14 +3,9 @@
 #include "autograd/check.h"
 
 namespace focus {
-namespace {
-
-/// Tokens seen, itself included, where both windows hold.
-Index narrower(Index local_window, Index sliding_window) {
+Index narrower_window(Index local_window, Index sliding_window) {
   return sliding_window > 0 ? std::min(local_window + 1, sliding_window) : local_window + 1;
 }
-
-}  // namespace
 
 void WindowConfig::validate() const {
   check(local_window >= 0, "window.local_window must not be negative, not {}", local_window);
@@ -19,13 +14,14 @@ void WindowConfig::validate() const {
 Variable window_attention(const Variable& q, const Variable& k, const Variable& v,
                           const AttentionOptions& options, const WindowConfig& config) {
   AttentionOptions narrowed = options;
-  narrowed.sliding_window = narrower(config.local_window, options.sliding_window);
+  narrowed.sliding_window = narrower_window(config.local_window, options.sliding_window);
   return attention(q, k, v, narrowed);
 }
 
 PairCounts count_window_pairs(Index seq_len, Index local_window, Index sliding_window) {
   PairCounts counts = count_pairs({}, seq_len, seq_len, sliding_window);
-  counts.attended = count_pairs({}, seq_len, seq_len, narrower(local_window, sliding_window)).all;
+  counts.attended =
+      count_pairs({}, seq_len, seq_len, narrower_window(local_window, sliding_window)).all;
   return counts;
 }
 

@@ -28,6 +28,10 @@ struct WindowConfig {
 Variable window_attention(const Variable& q, const Variable& k, const Variable& v,
                           const AttentionOptions& options, const WindowConfig& config);
 
+/// Tokens seen, itself included, where both a local window and a layer's sliding window (0: none)
+/// hold.
+Index narrower_window(Index local_window, Index sliding_window);
+
 /// Pairs of one causal sequence that window_attention() attends.
 PairCounts count_window_pairs(Index seq_len, Index local_window, Index sliding_window);
 

@@ -23,6 +23,7 @@ void GroupStatistics::add_sizes(std::span<const std::uint8_t> classes, Index hea
 void GroupStatistics::add(const Routing& routing) {
   add_sizes(routing);
   const Tensor& g = routing.assignments.value();
+  weighed += g.rows();
   const Index groups = g.cols();
   for (Index i = 0; i < g.rows(); ++i) {
     const Real* row = g.data() + i * groups;
@@ -36,6 +37,17 @@ void GroupStatistics::add(const Routing& routing) {
 double GroupStatistics::dominance() const {
   if (tokens == 0) return 0;
   return static_cast<double>(*std::ranges::max_element(sizes)) / static_cast<double>(tokens);
+}
+
+double GroupStatistics::size_entropy() const {
+  if (tokens == 0) return 0;
+  double sum = 0, heads = 0;  // each head's sizes sum to `tokens`
+  for (const std::int64_t size : sizes) {
+    const double share = static_cast<double>(size) / static_cast<double>(tokens);
+    heads += share;
+    if (size > 0) sum -= share * std::log(share);
+  }
+  return sum / heads;
 }
 
 }  // namespace focus

@@ -12,9 +12,10 @@ namespace focus {
 struct GroupStatistics {
   std::vector<std::int64_t> sizes;  // tokens whose highest assignment is group g, head by head
   std::int64_t tokens = 0;
-  double entropy = 0;     // sum over tokens of -sum_k g log g, in nats
-  double confidence = 0;  // sum over tokens of max_k g
-  PairCounts pairs;
+  std::int64_t weighed = 0;  // of them, those whose assignments were added too
+  double entropy = 0;        // sum over these of -sum_k g log g, in nats
+  double confidence = 0;     // sum over these of max_k g
+  PairCounts pairs = {};
 
   /// Adds the tokens of a batch to `sizes` and `tokens`, the rest is left alone.
   void add_sizes(const Routing& routing);
@@ -24,6 +25,9 @@ struct GroupStatistics {
   void add(const Routing& routing);
   /// The largest group's share; 1 / num_groups is perfect balance.
   double dominance() const;
+  /// The entropy of the sizes as shares, in nats, mean over heads: log num_groups is perfect
+  /// balance, 0 one group that has all.
+  double size_entropy() const;
 };
 
 }  // namespace focus

@@ -29,38 +29,31 @@ ClassSizes sizes_of(const Tensor& k, const Tensor& centroids, const Tensor& bias
   return {k.dim(0) * k.dim(1), k.dim(2), k.dim(3), centroids.dim(1)};
 }
 
-/// b_c - |C_c|^2 / 2, [heads, groups]
-std::vector<Real> constants_of(const Tensor& centroids, const Tensor& bias) {
-  std::vector<Real> constants(static_cast<std::size_t>(bias.size()));
-  const Index dim = centroids.cols();
-  for (Index row = 0; row < bias.size(); ++row) {
-    double squares = 0;
-    for (Index d = 0; d < dim; ++d) {
-      const auto c = static_cast<double>(centroids[row * dim + d]);
-      squares += c * c;
-    }
-    constants[static_cast<std::size_t>(row)] =
-        static_cast<Real>(static_cast<double>(bias[row]) - squares / 2);
-  }
-  return constants;
-}
-
-/// z of tokens [begin, end) of a head: rows of `ldz` numbers.
-void scores_of(const ClassSizes& s, const Tensor& k, const Tensor& centroids,
-               std::span<const Real> constants, Index head, Index begin, Index end, Real* z,
-               Index ldz) {
-  for (Index t = begin; t < end; ++t)
-    std::copy_n(constants.data() + head * s.groups, s.groups, z + (t - begin) * ldz);
-  serial::gemm_nt(end - begin, s.groups, s.head_dim,
-                  k.data() + (begin * s.heads + head) * s.head_dim, s.heads * s.head_dim,
-                  centroids.data() + head * s.groups * s.head_dim, s.head_dim, z, ldz, Into::add);
-}
-
 std::uint8_t class_of(const Real* z, Index groups) {
   return static_cast<std::uint8_t>(std::max_element(z, z + groups) - z);
 }
 
 }  // namespace
+
+std::vector<Real> class_constants(std::span<const Real> centroids, const Real* bias, Index dim) {
+  std::vector<Real> constants(centroids.size() / static_cast<std::size_t>(dim));
+  const Real* c = centroids.data();
+  for (std::size_t row = 0; row < constants.size(); ++row, c += dim) {
+    double squares = 0;
+    for (Index d = 0; d < dim; ++d)
+      squares += static_cast<double>(c[d]) * static_cast<double>(c[d]);
+    const double b = bias != nullptr ? static_cast<double>(bias[row]) : 0;
+    constants[row] = static_cast<Real>(b - squares / 2);
+  }
+  return constants;
+}
+
+void head_class_scores(const HeadKeys& keys, Index first, Index count, const Real* centroids,
+                       std::span<const Real> constants, Real* z, Index ldz) {
+  for (Index t = 0; t < count; ++t) std::ranges::copy(constants, z + t * ldz);
+  serial::gemm_nt(count, static_cast<Index>(constants.size()), keys.dim, keys.key(first),
+                  keys.stride, centroids, keys.dim, z, ldz, Into::add);
+}
 
 KeyClasses classes_of(const Variable& z, double tau) {
   check(z.shape().rank() == 4 && z.dim(3) >= 1 && z.dim(3) <= kMaxGroups,
@@ -79,12 +72,16 @@ KeyClasses classes_of(const Variable& z, double tau) {
 
 Variable class_scores(const Variable& k, const Variable& centroids, const Variable& bias) {
   const ClassSizes s = sizes_of(k.value(), centroids.value(), bias.value());
-  const std::vector<Real> constants = constants_of(centroids.value(), bias.value());
+  const std::vector<Real> constants =
+      class_constants(centroids.value().span(), bias.value().data(), s.head_dim);
   Tensor z({k.dim(0), k.dim(1), s.heads, s.groups});
   parallel_chunks(s.tokens, rows_per_chunk(s.heads * s.groups), [&](Index begin, Index end) {
     for (Index head = 0; head < s.heads; ++head)
-      scores_of(s, k.value(), centroids.value(), constants, head, begin, end,
-                z.data() + (begin * s.heads + head) * s.groups, s.heads * s.groups);
+      head_class_scores({k.value().data() + head * s.head_dim, s.heads * s.head_dim, s.head_dim},
+                        begin, end - begin, centroids.value().data() + head * s.groups * s.head_dim,
+                        std::span(constants).subspan(static_cast<std::size_t>(head * s.groups),
+                                                     static_cast<std::size_t>(s.groups)),
+                        z.data() + (begin * s.heads + head) * s.groups, s.heads * s.groups);
   });
   return Variable::from_op(
       "class_scores", z, {k, centroids, bias},
@@ -123,7 +120,7 @@ KeyClasses nearest_classes(const Tensor& k, const Tensor& centroids, const Tenso
   // A tile of tokens at a time, its scores [groups, tokens]: a vector holds tokens.
   constexpr Index kTokens = 64, kTiles = 4;
   const ClassSizes s = sizes_of(k, centroids, bias);
-  const std::vector<Real> constants = constants_of(centroids, bias);
+  const std::vector<Real> constants = class_constants(centroids.span(), bias.data(), s.head_dim);
   KeyClasses result{.groups = s.groups, .heads = s.heads, .classes = {}};
   result.classes.resize(static_cast<std::size_t>(s.tokens * s.heads));
   parallel_chunks(s.tokens, kTiles * kTokens, [&](Index begin, Index end) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "autograd/variable.h"
@@ -27,6 +28,19 @@ KeyClasses classes_of(const Variable& z, double tau);
 /// k [batch, seq_len, kv_heads, head_dim], centroids [kv_heads, groups, head_dim], bias [kv_heads,
 /// groups] -> [batch, seq_len, kv_heads, groups]. Differentiable in all three.
 Variable class_scores(const Variable& k, const Variable& centroids, const Variable& bias);
+
+/// The keys of one head, `stride` numbers from one to the next.
+struct HeadKeys {
+  const Real* data;
+  Index stride, dim;
+  const Real* key(Index t) const { return data + t * stride; }
+};
+/// b_c - |C_c|^2 / 2 for each row of centroids [any, dim]; `bias` null: 0.
+std::vector<Real> class_constants(std::span<const Real> centroids, const Real* bias, Index dim);
+/// z of the keys [first, first + count) of one head, rows of `ldz` numbers, on the calling thread;
+/// centroids [groups, dim] with their constants.
+void head_class_scores(const HeadKeys& keys, Index first, Index count, const Real* centroids,
+                       std::span<const Real> constants, Real* z, Index ldz);
 
 /// classes_of(class_scores()), without the scores: in less memory, and for no gradient.
 KeyClasses nearest_classes(const Tensor& k, const Tensor& centroids, const Tensor& bias);

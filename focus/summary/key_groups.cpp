@@ -7,6 +7,7 @@
 #include "autograd/check.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/parallel.h"
+#include "focus/summary/key_classes.h"
 
 namespace focus {
 namespace {
@@ -14,28 +15,6 @@ namespace {
 constexpr int kRounds = 12;
 constexpr double kConfidence = 0.85;  // mean of the largest soft class
 constexpr Index kChunk = 1024;        // keys that are gone through at a time
-
-/// The keys of one head, [tokens, head_dim] `stride` apart, and its centroids.
-struct HeadKeys {
-  const Real* data;
-  Index stride, tokens, dim;
-  const Real* key(Index t) const { return data + t * stride; }
-};
-
-/// scores [count, groups] = k . C - |C|^2 / 2
-void nearness(const HeadKeys& keys, Index first, Index count, const Real* centroids, Index groups,
-              Real* scores) {
-  for (Index c = 0; c < groups; ++c) {
-    double squares = 0;
-    for (Index d = 0; d < keys.dim; ++d) {
-      const auto x = static_cast<double>(centroids[c * keys.dim + d]);
-      squares += x * x;
-    }
-    for (Index t = 0; t < count; ++t) scores[t * groups + c] = static_cast<Real>(-squares / 2);
-  }
-  serial::gemm_nt(count, groups, keys.dim, keys.key(first), keys.stride, centroids, keys.dim,
-                  scores, groups, Into::add);
-}
 
 void copy_key(const HeadKeys& keys, Index t, Real* centroid) {
   std::copy_n(keys.key(t), keys.dim, centroid);
@@ -51,19 +30,23 @@ std::vector<Index> draw_keys(Index tokens, Index count, Rng& rng) {
   return drawn;
 }
 
-void k_means(const HeadKeys& keys, Index groups, Rng rng, Real* centroids) {
-  Index next = 0;
-  for (const Index t : draw_keys(keys.tokens, groups, rng))
-    copy_key(keys, t, centroids + next++ * keys.dim);
+void k_means(const HeadKeys& keys, Index tokens, Rng rng, std::span<Real> centroids) {
+  const Index groups = static_cast<Index>(centroids.size()) / keys.dim;
+  Real* next = centroids.data();
+  for (const Index t : draw_keys(tokens, groups, rng)) {
+    copy_key(keys, t, next);
+    next += keys.dim;
+  }
   std::vector<Real> scores(static_cast<std::size_t>(kChunk * groups));
   std::vector<double> sums(static_cast<std::size_t>(groups * keys.dim));
   std::vector<Index> sizes(static_cast<std::size_t>(groups));
   for (int round = 0; round < kRounds; ++round) {
     std::ranges::fill(sums, 0.0);
     std::ranges::fill(sizes, 0);
-    for (Index first = 0; first < keys.tokens; first += kChunk) {
-      const Index count = std::min(kChunk, keys.tokens - first);
-      nearness(keys, first, count, centroids, groups, scores.data());
+    const std::vector<Real> constants = class_constants(centroids, nullptr, keys.dim);
+    for (Index first = 0; first < tokens; first += kChunk) {
+      const Index count = std::min(kChunk, tokens - first);
+      head_class_scores(keys, first, count, centroids.data(), constants, scores.data(), groups);
       for (Index t = 0; t < count; ++t) {
         const Real* row = scores.data() + t * groups;
         const Index c = std::max_element(row, row + groups) - row;
@@ -75,9 +58,9 @@ void k_means(const HeadKeys& keys, Index groups, Rng rng, Real* centroids) {
     }
     for (Index c = 0; c < groups; ++c) {
       const Index size = sizes[static_cast<std::size_t>(c)];
-      Real* centroid = centroids + c * keys.dim;
+      Real* centroid = centroids.data() + c * keys.dim;
       if (size == 0) {
-        copy_key(keys, draw_keys(keys.tokens, 1, rng).front(), centroid);
+        copy_key(keys, draw_keys(tokens, 1, rng).front(), centroid);
         continue;
       }
       for (Index d = 0; d < keys.dim; ++d)
@@ -106,9 +89,13 @@ double fitted_temperature(const Tensor& keys, const Tensor& centroids) {
   const Index tokens = std::min<Index>(keys.dim(0), kChunk), kv_heads = keys.dim(1);
   const Index groups = centroids.dim(1), dim = keys.dim(2);
   std::vector<Real> z(static_cast<std::size_t>(kv_heads * tokens * groups));
-  for (Index head = 0; head < kv_heads; ++head)
-    nearness({keys.data() + head * dim, kv_heads * dim, tokens, dim}, 0, tokens,
-             centroids.data() + head * groups * dim, groups, z.data() + head * tokens * groups);
+  for (Index head = 0; head < kv_heads; ++head) {
+    const auto of_head = centroids.span().subspan(static_cast<std::size_t>(head * groups * dim),
+                                                  static_cast<std::size_t>(groups * dim));
+    head_class_scores({keys.data() + head * dim, kv_heads * dim, dim}, 0, tokens, of_head.data(),
+                      class_constants(of_head, nullptr, dim), z.data() + head * tokens * groups,
+                      groups);
+  }
   double low = 1e-6, high = 1e6;
   for (int i = 0; i < 60; ++i) {
     const double middle = std::sqrt(low * high);
@@ -149,8 +136,10 @@ void fit_key_groups(KeyGroups& groups, const Tensor& keys, std::uint64_t seed) {
   check(keys.dim(0) >= count, "fit: {} tokens for {} groups; give at least as many", keys.dim(0),
         count);
   parallel_chunks(kv_heads, 1, [&](Index head, Index) {
-    k_means({keys.data() + head * dim, kv_heads * dim, keys.dim(0), dim}, count,
-            Rng(seed + static_cast<std::uint64_t>(head)), centroids.data() + head * count * dim);
+    k_means({keys.data() + head * dim, kv_heads * dim, dim}, keys.dim(0),
+            Rng(seed + static_cast<std::uint64_t>(head)),
+            centroids.span().subspan(static_cast<std::size_t>(head * count * dim),
+                                     static_cast<std::size_t>(count * dim)));
   });
   std::ranges::fill(groups.bias.mutable_value().span(), Real(0));
   std::ranges::fill(groups.beta.mutable_value().span(), Real(0));

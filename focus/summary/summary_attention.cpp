@@ -54,7 +54,6 @@ class SummaryPass {
         reads_all_(options_.top_groups == classes_.groups && !options_.own_group),
         near_(causal_plan(batch_, seq_len_, in_.options.sliding_window,
                           {.size = options_.zones.block,
-                           .seq_len = seq_len_,
                            .near = reads_all_ ? -1 : options_.zones.window,
                            .sinks = options_.zones.sinks})),
         sums_(in_.k, in_.v, classes_.classes, classes_.heads, classes_.groups, options_.zones),
@@ -72,11 +71,10 @@ class SummaryPass {
 
   void forward() {
     profile_mark("sums");
-    const HeadRange heads{0, kv_heads_};
     if (reads_all_) {
-      tiled_attention(in_, near_, nullptr, Into::assign, heads, result_);
+      tiled_attention(in_, near_, nullptr, Into::assign, {0, kv_heads_}, result_);
     } else {
-      columns_.forward(near_, heads, result_, chosen_, pairs_);
+      columns_.forward(near_, result_, chosen_, pairs_);
       profile_mark("near and columns");
       attend_chosen();
       profile_mark("chosen groups");

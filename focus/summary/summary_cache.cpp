@@ -180,19 +180,19 @@ void SummaryCache::sum_anew(Group& group) const {
     }
 }
 
-void SummaryCache::add_scores(const Rows& rows, const Real* q, std::vector<Real>& scores) const {
+void SummaryCache::add_scores(const Run& run, const Real* q, std::vector<Real>& scores) const {
   const auto dot = simd::kernels().dot_row;
-  for (Index row = rows.first; row < rows.end; ++row)
-    scores.push_back(soft_cap(dot(q, rows.keys.data() + row * padded_dim_, sizes_.head_dim),
+  for (Index row = run.first; row < run.end; ++row)
+    scores.push_back(soft_cap(dot(q, run.rows->keys.data() + row * padded_dim_, sizes_.head_dim),
                               attention_.softcap));
 }
 
 /// out [padded_dim] += weights V
-void SummaryCache::add_values(const Rows& rows, const Real* weights, Real* out) const {
-  if (rows.count() == 0) return;
-  simd::kernels().product(1, padded_dim_, rows.count(), weights, rows.count(), 1,
-                          {.data = rows.values.data() + rows.first * padded_dim_,
-                           .rows = rows.count(),
+void SummaryCache::add_values(const Run& run, const Real* weights, Real* out) const {
+  if (run.count() == 0) return;
+  simd::kernels().product(1, padded_dim_, run.count(), weights, run.count(), 1,
+                          {.data = run.rows->values.data() + run.first * padded_dim_,
+                           .rows = run.count(),
                            .columns = padded_dim_,
                            .stride = padded_dim_},
                           0, out, padded_dim_, true);
@@ -226,62 +226,66 @@ std::vector<Index> SummaryCache::choose(const Head& head, std::span<const Real> 
   return order;
 }
 
-/// The query heads of one key head. Returns the keys and columns that each has read.
-Index SummaryCache::attend_head(Index kv_head, const Real* q, const Real* beta, Real* out) const {
+/// Scores of the near tokens and columns for all query heads of a key head, and their choice.
+SummaryCache::Reading SummaryCache::reading_of(Index kv_head, const Real* q,
+                                               const Real* beta) const {
   const Head& head = heads_[static_cast<std::size_t>(kv_head)];
   const Index heads = sizes_.heads / sizes_.kv_heads, dim = sizes_.head_dim;
   const Index position = size_ - 1;
   // The near tokens that are seen; sinks among them while there is no far zone.
-  Rows sinks = head.sinks, near = head.near;
-  sinks.first = zones_.far_end(position) == zones_.sinks
-                    ? std::min(sinks.end, zones_.near_begin(position))
-                    : std::min(sinks.end, zones_.first_sink(position));
-  near.first += std::max<Index>(0, zones_.near_begin(position) - std::max(far_end_, zones_.sinks));
-  const Index exact = sinks.count() + near.count(), row = exact + sizes_.groups;
-  std::vector<Real> scores;
+  Reading reading{.sinks = all(head.sinks), .near = all(head.near)};
+  reading.sinks.first = zones_.far_end(position) == zones_.sinks
+                            ? std::min(reading.sinks.end, zones_.near_begin(position))
+                            : std::min(reading.sinks.end, zones_.first_sink(position));
+  reading.near.first +=
+      std::max<Index>(0, zones_.near_begin(position) - std::max(far_end_, zones_.sinks));
+  reading.exact = reading.sinks.count() + reading.near.count();
+  reading.row = reading.exact + sizes_.groups;
   for (Index h = 0; h < heads; ++h) {
-    add_scores(sinks, q + h * dim, scores);
-    add_scores(near, q + h * dim, scores);
-    add_scores(head.means, q + h * dim, scores);
+    add_scores(reading.sinks, q + h * dim, reading.scores);
+    add_scores(reading.near, q + h * dim, reading.scores);
+    add_scores(all(head.means), q + h * dim, reading.scores);
     for (Index c = 0; c < sizes_.groups; ++c)
-      scores[static_cast<std::size_t>(h * row + exact + c)] +=
+      reading.scores[static_cast<std::size_t>(h * reading.row + reading.exact + c)] +=
           head.log_counts[static_cast<std::size_t>(c)] + beta[c];
   }
-  const std::vector<Index> read =
-      options_.top_groups > 0 ? choose(head, scores, exact, row) : std::vector<Index>{};
-  Index keys = exact;
-  for (const Group& group : head.groups) keys += options_.rest == Rest::summary && group.count > 0;
-  for (const Index c : read) {
+  if (options_.top_groups > 0)
+    reading.groups = choose(head, reading.scores, reading.exact, reading.row);
+  const bool columns = options_.rest == Rest::summary;
+  reading.keys = reading.exact;
+  for (const Group& group : head.groups) reading.keys += columns && group.count > 0;
+  for (const Index c : reading.groups) {
     const Index n = head.groups[static_cast<std::size_t>(c)].count;
-    keys += n - (options_.rest == Rest::summary && n > 0);
+    reading.keys += n - (columns && n > 0);
   }
-  std::vector<Real> weights;
-  std::vector<Real> sum(static_cast<std::size_t>(padded_dim_));
-  for (Index h = 0; h < heads; ++h) {
-    const auto of_head = scores.begin() + h * row;
-    weights.assign(of_head, of_head + row);
-    if (options_.rest == Rest::drop) std::fill(weights.begin() + exact, weights.end(), kNone);
-    for (const Index c : read) {
-      weights[static_cast<std::size_t>(exact + c)] = kNone;
-      add_scores(head.groups[static_cast<std::size_t>(c)].rows, q + h * dim, weights);
-    }
-    Real max = kNone, total = 0;
-    const Index n = static_cast<Index>(weights.size());
-    weights.resize(static_cast<std::size_t>(simd::padded(simd::kernels(), n)), kNone);
-    simd::kernels().softmax_row(weights.data(), static_cast<Index>(weights.size()), max, total);
-    std::ranges::fill(sum, Real(0));
-    const Real* weight = weights.data();
-    const auto take = [&](const Rows& rows) {
-      add_values(rows, weight, sum.data());
-      weight += rows.count();
-    };
-    take(sinks);
-    take(near);
-    take(head.means);
-    for (const Index c : read) take(head.groups[static_cast<std::size_t>(c)].rows);
-    for (Index d = 0; d < dim; ++d) out[h * dim + d] = sum[static_cast<std::size_t>(d)] / total;
+  return reading;
+}
+
+/// One of the query heads of a key head; q and out are its own.
+void SummaryCache::attend_query(const Head& head, const Reading& reading, Index query_head,
+                                const Real* q, Real* out) const {
+  const auto of_head = reading.scores.begin() + query_head * reading.row;
+  std::vector<Real> weights(of_head, of_head + reading.row);
+  if (options_.rest == Rest::drop) std::fill(weights.begin() + reading.exact, weights.end(), kNone);
+  for (const Index c : reading.groups) {
+    weights[static_cast<std::size_t>(reading.exact + c)] = kNone;
+    add_scores(all(head.groups[static_cast<std::size_t>(c)].rows), q, weights);
   }
-  return keys;
+  Real max = kNone, total = 0;
+  const Index n = static_cast<Index>(weights.size());
+  weights.resize(static_cast<std::size_t>(simd::padded(simd::kernels(), n)), kNone);
+  simd::kernels().softmax_row(weights.data(), static_cast<Index>(weights.size()), max, total);
+  std::vector<Real> sum(static_cast<std::size_t>(padded_dim_), Real(0));
+  const Real* weight = weights.data();
+  const auto take = [&](const Run& run) {
+    add_values(run, weight, sum.data());
+    weight += run.count();
+  };
+  take(reading.sinks);
+  take(reading.near);
+  take(all(head.means));
+  for (const Index c : reading.groups) take(all(head.groups[static_cast<std::size_t>(c)].rows));
+  for (Index d = 0; d < sizes_.head_dim; ++d) out[d] = sum[static_cast<std::size_t>(d)] / total;
 }
 
 void SummaryCache::attend(const Real* q, const Tensor& beta, Real* out) {
@@ -290,19 +294,27 @@ void SummaryCache::attend(const Real* q, const Tensor& beta, Real* out) {
   std::vector<Real> scaled(static_cast<std::size_t>(sizes_.heads * dim));
   std::transform(q, q + sizes_.heads * dim, scaled.begin(),
                  [&](Real x) { return x * attention_.scale; });
-  std::vector<Index> keys(heads_.size());
-  const Index work =
-      2 * heads * dim *
-      (size_ - far_end_ + sizes_.groups + options_.top_groups * size_ / sizes_.groups);
-  parallel_chunks(sizes_.kv_heads, std::max<Index>(1, kTaskWork / std::max<Index>(1, work)),
-                  [&](Index begin, Index end) {
-                    for (Index h = begin; h < end; ++h)
-                      keys[static_cast<std::size_t>(h)] =
-                          attend_head(h, scaled.data() + h * heads * dim,
-                                      beta.data() + h * sizes_.groups, out + h * heads * dim);
-                  });
+  const auto tasks = [](Index work) {
+    return std::max<Index>(1, kTaskWork / std::max<Index>(1, work));
+  };
+  const Index columns = size_ - far_end_ + sizes_.groups;
+  const Index lists = options_.top_groups * size_ / sizes_.groups;
+  std::vector<Reading> readings(heads_.size());
+  parallel_chunks(sizes_.kv_heads, tasks(heads * dim * columns), [&](Index begin, Index end) {
+    for (Index h = begin; h < end; ++h)
+      readings[static_cast<std::size_t>(h)] =
+          reading_of(h, scaled.data() + h * heads * dim, beta.data() + h * sizes_.groups);
+  });
+  // Query heads apart: those of one key head are work for several threads.
+  parallel_chunks(sizes_.heads, tasks(dim * (columns + 2 * lists)), [&](Index begin, Index end) {
+    for (Index h = begin; h < end; ++h) {
+      const auto kv_head = static_cast<std::size_t>(h / heads);
+      attend_query(heads_[kv_head], readings[kv_head], h % heads, scaled.data() + h * dim,
+                   out + h * dim);
+    }
+  });
   Index sum = 0;
-  for (const Index n : keys) sum += n;
+  for (const Reading& reading : readings) sum += reading.keys;
   keys_read_ = sum / sizes_.kv_heads;
   count_multiply_adds(static_cast<std::uint64_t>(2 * sum * heads * dim));
 }

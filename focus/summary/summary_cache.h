@@ -55,8 +55,22 @@ class SummaryCache {
     std::vector<Group> groups;
     std::uint8_t last_class = 0;
   };
-  /// Of one attend() and key head: the rows and columns that are read, and their scores.
-  struct Scratch;
+  /// Some rows next to each other.
+  struct Run {
+    const Rows* rows;
+    Index first, end;
+    Index count() const { return end - first; }
+  };
+  static Run all(const Rows& rows) { return {&rows, rows.first, rows.end}; }
+  /// What the query heads of a key head read.
+  struct Reading {
+    Run sinks, near;
+    std::vector<Index> groups = {};  // that are read exactly
+    /// [query heads, near tokens and then all columns]
+    std::vector<Real> scores = {};
+    Index exact = 0, row = 0;  // near tokens; all numbers of a query head
+    Index keys = 0;            // keys and columns that are read
+  };
 
   bool keeps_lists() const { return options_.top_groups > 0 || zones_.sliding_window > 0; }
   void add_row(Rows& rows, const Real* k, const Real* v) const;
@@ -66,9 +80,11 @@ class SummaryCache {
   void sum_anew(Group& group) const;
   /// After a group's sums have changed.
   void set_mean(Head& head, std::size_t group) const;
-  Index attend_head(Index kv_head, const Real* q, const Real* beta, Real* out) const;
-  void add_scores(const Rows& rows, const Real* q, std::vector<Real>& scores) const;
-  void add_values(const Rows& rows, const Real* weights, Real* out) const;
+  Reading reading_of(Index kv_head, const Real* q, const Real* beta) const;
+  void attend_query(const Head& head, const Reading& reading, Index query_head, const Real* q,
+                    Real* out) const;
+  void add_scores(const Run& run, const Real* q, std::vector<Real>& scores) const;
+  void add_values(const Run& run, const Real* weights, Real* out) const;
   std::vector<Index> choose(const Head& head, std::span<const Real> scores, Index near,
                             Index row) const;
 

@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "autograd/attention/online_softmax.h"
-#include "autograd/gemm/gemm.h"
 #include "autograd/parallel.h"
 #include "focus/summary/column_sets.h"
 
@@ -20,7 +19,7 @@ using namespace tiled;
 struct ForwardJob {
   const AttentionInputs& in;
   const AttentionPlan& near;
-  const Sizes s;  // of the key heads that are gone through
+  const Sizes s;
   const TiledKeys keys, values;
   GroupSums& sums;
   const Tensor& beta;
@@ -37,14 +36,14 @@ class ForwardTask {
         sequence_(sequence),
         kv_head_(kv_head),
         s_(job.s),
-        block_(s_, kv_head - s_.first_kv_head, s_.kv_heads),
+        block_(s_, kv_head, s_.kv_heads),
         k_(reader(job.keys, s_, block_)),
         v_(reader(job.values, s_, block_)),
         columns_(job.sums, sequence, kv_head, job.beta.data() + kv_head * job.sums.groups()),
         softmax_(job.in, s_, block_),
         scores_(s_.heads_per_kv_head * kKeys * kQueries),
         values_(kKeys * s_.padded_dim),
-        estimate_(2 * kMaxGroups * kQueries) {}
+        estimate_(kMaxGroups * kQueries) {}
 
   std::int64_t run(Index run) {
     const Index end = std::min((run + 1) * GroupSums::kRun, s_.seq_len);
@@ -205,9 +204,9 @@ class ForwardTask {
 
 }  // namespace
 
-void SummaryColumns::forward(const AttentionPlan& near, HeadRange heads, AttentionResult& result,
+void SummaryColumns::forward(const AttentionPlan& near, AttentionResult& result,
                              std::span<std::uint8_t> chosen, std::span<std::int64_t> pairs) const {
-  const Sizes s(in_, heads);
+  const Sizes s(in_);
   const ForwardJob job{.in = in_,
                        .near = near,
                        .s = s,
@@ -218,31 +217,29 @@ void SummaryColumns::forward(const AttentionPlan& near, HeadRange heads, Attenti
                        .options = options_,
                        .result = result,
                        .chosen = {chosen, in_.q.dim(0), in_.q.dim(1), in_.k.dim(2)}};
-  const Index runs = sums_.runs(), batch = in_.q.dim(0), tasks = batch * heads.count * runs;
-  std::vector<std::int64_t> of_task(static_cast<std::size_t>(tasks), 0);
+  const Index runs = sums_.runs(), batch = in_.q.dim(0), heads = batch * s.kv_heads;
+  std::vector<std::int64_t> of_task(static_cast<std::size_t>(heads * runs), 0);
   // Where runs are gone through in turn, some heads go side by side: their rows lie together.
   constexpr Index kBlocks = 4;
-  const Index all = batch * heads.count,
-              block = sums_.in_turn() ? (all + kBlocks - 1) / kBlocks : 1;
   const auto go = [&](Index first, Index last, Index first_run, Index end_run) {
     std::vector<std::unique_ptr<ForwardTask>> of_heads;
     for (Index head = first; head < last; ++head)
-      of_heads.push_back(
-          std::make_unique<ForwardTask>(job, head / heads.count, heads.first + head % heads.count));
+      of_heads.push_back(std::make_unique<ForwardTask>(job, head / s.kv_heads, head % s.kv_heads));
     for (Index run = first_run; run < end_run; ++run)
       for (Index head = first; head < last; ++head)
         of_task[static_cast<std::size_t>(head * runs + run)] =
             of_heads[static_cast<std::size_t>(head - first)]->run(run);
   };
   if (sums_.in_turn())
-    parallel_chunks(all, block, [&](Index first, Index last) { go(first, last, 0, runs); });
+    parallel_chunks(heads, (heads + kBlocks - 1) / kBlocks,
+                    [&](Index first, Index last) { go(first, last, 0, runs); });
   else  // run by run, for the same reason
-    parallel_chunks(tasks, 1, [&](Index number, Index) {
-      const Index head = number % all, run = number / all;
+    parallel_chunks(heads * runs, 1, [&](Index number, Index) {
+      const Index head = number % heads, run = number / heads;
       go(head, head + 1, run, run + 1);
     });
   for (std::size_t i = 0; i < of_task.size(); ++i)
-    pairs[i / static_cast<std::size_t>(heads.count * runs)] += of_task[i];
+    pairs[i / static_cast<std::size_t>(s.kv_heads * runs)] += of_task[i];
 }
 
 }  // namespace focus

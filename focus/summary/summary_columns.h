@@ -21,13 +21,13 @@ class SummaryColumns {
                  const SummaryOptions& options)
       : in_(in), sums_(sums), beta_(beta), options_(options) {}
 
-  /// Attention of some key heads to near tokens, as the plan has them, sinks, and the columns of
+  /// Attention to near tokens, as the plan has them, sinks, and the columns of
   /// the groups that are not read; those that are read are chosen on the way, unless each query
   /// reads its own.  chosen [m, batch, seq_len, kv_heads]: where each reads its own group, m = 1
   /// and that is given. Adds to `pairs` [batch] what all query heads read of each sequence, the
   /// exact groups' tokens among them.
-  void forward(const AttentionPlan& near, HeadRange heads, AttentionResult& result,
-               std::span<std::uint8_t> chosen, std::span<std::int64_t> pairs) const;
+  void forward(const AttentionPlan& near, AttentionResult& result, std::span<std::uint8_t> chosen,
+               std::span<std::int64_t> pairs) const;
 
   struct Gradients {
     AttentionGradients tokens;  // q, k and v: added to

@@ -1,6 +1,10 @@
 #include "focus/train/attention_spec.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <charconv>
+#include <set>
 
 #include "autograd/check.h"
 #include "data/settings/recipe.h"
@@ -56,6 +60,26 @@ std::vector<std::string> split(const std::string& word) {
   return parts;
 }
 
+/// Takes KEY=0+3 out of a word's parts, where it is one of them: the numbers.
+std::vector<Index> take_numbers(std::vector<std::string>& parts, const std::string& key,
+                                const std::string& where) {
+  const std::string begin = key + "=";
+  const auto said = std::find_if(parts.begin() + 1, parts.end(),
+                                 [&](const std::string& part) { return part.starts_with(begin); });
+  if (said == parts.end()) return {};
+  std::vector<Index> numbers;
+  const char* at = said->data() + begin.size();
+  const char* const end = said->data() + said->size();
+  do {
+    const auto [next, problem] = std::from_chars(at, end, numbers.emplace_back(-1));
+    if (problem != std::errc() || numbers.back() < 0 || (next != end && *next != '+'))
+      fail("{}: {} is no numbers such as {}=0+3", where, *said, key);
+    at = next + 1;
+  } while (at <= end);
+  parts.erase(said);
+  return numbers;
+}
+
 /// Reads what stands behind the name into the settings.
 template <class Settings>
 void read_settings(const std::vector<std::string>& parts, Settings& settings,
@@ -89,7 +113,7 @@ std::vector<Balance> balances_of(const AttentionSpec& spec, Balance trained, Uns
 
 bool same(const AttentionSpec& a, const AttentionSpec& b) {
   return a.kind == b.kind && a.top_k == b.top_k && a.balance == b.balance && a.gate == b.gate &&
-         a.summary == b.summary && !a.settings && !b.settings;
+         a.summary == b.summary && !a.settings && !b.settings && a.layers == b.layers;
 }
 
 /// A word of Focus, as what it lists.
@@ -139,7 +163,8 @@ AttentionMode AttentionSpec::mode() const {
                                   .sinks = summary.sinks.value_or(0)},
                         .top_groups = own ? 1 : summary.read_groups.value_or(0),
                         .rest = summary.rest.value_or(Rest::summary),
-                        .own_group = own}};
+                        .own_group = own},
+            .top_groups_of_layer = summary.m_by_layer};
   }
   if (kind == "local") return {.kind = Kind::hard, .top_k = 0};
   if (kind == "soft") return {.kind = Kind::soft, .balance = balance.value_or(Balance::carried)};
@@ -152,9 +177,10 @@ AttentionMode AttentionSpec::mode() const {
 }
 
 AttentionSpec parse_attention(const std::string& word, const std::string& where) {
-  const std::vector<std::string> parts = split(word);
+  std::vector<std::string> parts = split(word);
   const std::string here = fmt::format("{} {}", where, word);
-  AttentionSpec spec{.kind = parts[0]};
+  AttentionSpec spec{.kind = parts[0], .layers = take_numbers(parts, "layers", here)};
+  std::ranges::sort(spec.layers);
   if (spec.kind == "dense" || spec.kind == "local" || spec.kind == "trained") {
     NoSettings none;
     read_settings(parts, none, here);
@@ -164,6 +190,7 @@ AttentionSpec parse_attention(const std::string& word, const std::string& where)
     spec.balance = soft.balance;
   } else if (spec.kind == "summary") {
     SummarySettings summary;
+    summary.word.m_by_layer = take_numbers(parts, "m_by_layer", here);
     read_settings(parts, summary, here);
     spec.summary = summary.word;
   } else if (spec.kind == "hard" || spec.kind == "focus") {
@@ -191,6 +218,15 @@ std::vector<AttentionSpec> resolve_attentions(const std::vector<AttentionSpec>& 
       list.push_back(spec);
   };
   for (const AttentionSpec& spec : specs) {
+    if (const Index layers = model.decoder->config().num_hidden_layers;
+        !spec.layers.empty() && spec.layers.back() >= layers)
+      fail("{} {}: layer {}, but {} has {}, the first of which is 0", where, spec.kind,
+           spec.layers.back(), model.where, layers);
+    if (const auto& by_layer = spec.summary.m_by_layer;
+        !by_layer.empty() &&
+        static_cast<Index>(by_layer.size()) != model.decoder->config().num_hidden_layers)
+      fail("{} {}: m_by_layer has {} numbers for {} layers", where, spec.kind, by_layer.size(),
+           model.decoder->config().num_hidden_layers);
     if (spec.kind == "trained" && model.mechanism() == nullptr)
       fail("{} trained: {} was not trained with another attention than dense or Focus", where,
            model.where);
@@ -213,13 +249,17 @@ std::vector<AttentionSpec> resolve_attentions(const std::vector<AttentionSpec>& 
     if (model.focus()->groups_keys() && spec.summary.choice == GroupChoice::own)
       fail("{} summary: choice own is for groups of tokens; the Focus of {} groups keys", where,
            model.where);
-    if (spec.summary.read_groups.value_or(0) > config.num_groups)
-      fail("{} summary:{}: the Focus has {} groups; give no more", where, *spec.summary.read_groups,
-           config.num_groups);
+    Index most = spec.summary.read_groups.value_or(0);
+    for (const Index of_layer : spec.summary.m_by_layer) most = std::max(most, of_layer);
+    if (most > config.num_groups)
+      fail("{} summary:{}: the Focus has {} groups; give no more", where, most, config.num_groups);
     if (spec.kind == "hard" && spec.top_k > config.num_groups)
       fail("{} hard:{}: the Focus has {} groups; give no more", where, spec.top_k,
            config.num_groups);
-    for (const AttentionSpec& one : resolve_focus(spec, config, unsaid)) add(one);
+    for (AttentionSpec& one : resolve_focus(spec, config, unsaid)) {
+      one.layers = spec.layers;
+      add(one);
+    }
   }
   return list;
 }
@@ -251,7 +291,7 @@ AttentionSpec own_attention(const LoadedModel& model) {
 }
 
 ActiveAttention::ActiveAttention(LoadedModel& model, const AttentionSpec& spec)
-    : mode_(spec.mode()) {
+    : mode_(spec.mode()), layers_(spec.layers) {
   if (spec.needs_focus()) {
     changed_ = model.focus();
     check(changed_ != nullptr, "{}: has no Focus for {} attention", model.where, spec.kind);
@@ -270,6 +310,14 @@ ActiveAttention::ActiveAttention(LoadedModel& model, const AttentionSpec& spec)
     made_->compose(*model.decoder);
     mechanism_ = made_.get();
   }
+  if (layers_.empty() || dense_) return;
+  std::vector<AttentionMechanism> composed;
+  for (const Block& block : model.decoder->layers()) composed.push_back(block.self_attn.mechanism);
+  dense_.emplace(*model.decoder, AttentionMechanism{});
+  for (const Index layer : layers_) {
+    const auto i = static_cast<std::size_t>(layer);
+    model.decoder->layers()[i].self_attn.mechanism = composed[i];
+  }
 }
 
 ActiveAttention::~ActiveAttention() {
@@ -277,7 +325,9 @@ ActiveAttention::~ActiveAttention() {
 }
 
 std::string ActiveAttention::name() const {
-  return mechanism_ != nullptr ? mechanism_->name() : mode_.name();
+  const std::string everywhere = mechanism_ != nullptr ? mechanism_->name() : mode_.name();
+  if (layers_.empty()) return everywhere;
+  return fmt::format("{} in layer {}", everywhere, fmt::join(layers_, "+"));
 }
 
 bool ActiveAttention::causal() const {

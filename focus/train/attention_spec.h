@@ -14,7 +14,8 @@
 //   soft                   Focus, every pair through the gate        soft:balance=sequence
 //   hard:2                 Focus, a token keeps its 2 best groups    hard:2:gate=drop
 //   summary:2              Focus, a query reads 2 groups exactly, each other group as one column
-//                          summary:2:rest=drop:local_window=20, summary:choice=own
+//                          summary:2:rest=drop:local_window=20, summary:choice=own,
+//                          summary:m_by_layer=4+1+0
 //   focus                  soft, and hard for every k                focus:2 (k up to 2)
 //                          (of groups of keys: summary)
 //   trained                the mechanism that the model was trained with
@@ -22,6 +23,7 @@
 //   sink_window:128, quest:4, moba:2, oracle:32, random_groups:4, indexer:32
 //                          another mechanism of the table of kinds   sparq:32:rank=16
 // A word is a name, then settings behind colons: KEY=VALUE, or the value of the first key alone.
+// Behind any of them layers=0+3 means these layers alone; the others are dense then.
 namespace focus {
 
 /// What a word says of attention with summary columns: FocusConfig's settings, in their names.
@@ -30,6 +32,7 @@ struct SummaryWord {
   std::optional<GroupChoice> choice = {};
   std::optional<Rest> rest = {};
   std::optional<Index> local_window = {}, block = {}, sinks = {};
+  std::vector<Index> m_by_layer = {};  // read_groups of each layer; empty: the same in all
   bool operator==(const SummaryWord&) const = default;
 };
 
@@ -41,6 +44,7 @@ struct AttentionSpec {
   std::optional<HardGate> gate = {};
   SummaryWord summary = {};
   std::optional<AnySettings> settings = {};  // of a mechanism of the table
+  std::vector<Index> layers = {};            // that attend so, the others densely; empty: all
 
   bool needs_focus() const {
     return kind == "local" || kind == "soft" || kind == "hard" || kind == "summary" ||
@@ -113,7 +117,8 @@ class ActiveAttention {
   FocusModel* changed_ = nullptr;  // whose mode goes back to before_
   AttentionMode before_;
   std::unique_ptr<Mechanism> made_;
-  std::optional<ComposedMechanism> dense_;
+  std::vector<Index> layers_;               // that attend so; empty: all
+  std::optional<ComposedMechanism> dense_;  // goes first: what it replaced goes back
 };
 
 }  // namespace focus

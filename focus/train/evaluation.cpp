@@ -9,6 +9,8 @@
 #include "autograd/clock.h"
 #include "data/settings/recipe.h"
 #include "data/text/text.h"
+#include "data/text/wikitext.h"
+#include "focus/train/positions.h"
 
 namespace focus {
 namespace {
@@ -38,20 +40,24 @@ struct WindowBatch {
   Index batch = 0;
   std::vector<Index> rows;  // those that predict what is scored
   std::vector<std::int32_t> targets;
+  std::vector<Index> before, token;  // of a target: tokens of its window before it, its place
 };
 
 WindowBatch batch_of(const EvalText& text, std::span<const Window> windows) {
-  WindowBatch all{
-      .ids = {}, .batch = static_cast<Index>(windows.size()), .rows = {}, .targets = {}};
   const Index length = windows[0].end - windows[0].begin;
+  WindowBatch all;
+  all.batch = static_cast<Index>(windows.size());
   for (const Window& window : windows)
     all.ids.insert(all.ids.end(), text.ids.begin() + window.begin, text.ids.begin() + window.end);
   for (Index w = 0; w < all.batch; ++w) {
     // The first token of a window has nothing before it to be predicted from.
-    const Index first = std::max<Index>(1, length - windows[static_cast<std::size_t>(w)].scored);
+    const Window& window = windows[static_cast<std::size_t>(w)];
+    const Index first = std::max<Index>(1, length - window.scored);
     for (Index t = first; t < length; ++t) {
       all.rows.push_back(w * length + t - 1);
       all.targets.push_back(all.ids[static_cast<std::size_t>(w * length + t)]);
+      all.before.push_back(t);
+      all.token.push_back(window.begin + t);
     }
   }
   return all;
@@ -68,27 +74,37 @@ Tensor scored_rows(const Decoder& decoder, const WindowBatch& windows) {
   return scored;
 }
 
+DenseReference::Batch dense_batch(Decoder& decoder, const WindowBatch& batch) {
+  const ComposedMechanism as_it_is(decoder, AttentionMechanism{});
+  DenseReference::Batch result{.hidden = scored_rows(decoder, batch), .nats = {}};
+  result.nats = decoder.cross_entropy_rows(result.hidden, batch.targets);
+  return result;
+}
+
 /// The scored tokens of windows of equal length; where `dense` is given, against the same decoder
 /// with dense attention.
-Score score_windows(const Decoder& decoder, const EvalText& text, std::span<const Window> windows,
-                    Decoder* dense) {
+Score score_windows(Decoder& decoder, const EvalText& text, std::span<const Window> windows,
+                    DenseReference* dense, TokenLosses* losses) {
   const WindowBatch batch = batch_of(text, windows);
   if (batch.rows.empty()) return {};
   const Tensor hidden = scored_rows(decoder, batch);
   Score score{.tokens = static_cast<std::int64_t>(batch.rows.size())};
   const std::vector<double> nats = decoder.cross_entropy_rows(hidden, batch.targets);
   for (const double of_token : nats) score.nats += of_token;
+  for (std::size_t i = 0; losses != nullptr && i < nats.size(); ++i) {
+    losses->nats.push_back(nats[i]);
+    losses->before.push_back(batch.before[i]);
+    losses->token.push_back(losses->tokens + batch.token[i]);
+  }
   if (dense == nullptr) return score;
-  const ComposedMechanism as_it_is(*dense, AttentionMechanism{});
-  const Tensor reference = scored_rows(*dense, batch);
-  const std::vector<double> of_dense = decoder.cross_entropy_rows(reference, batch.targets);
+  const DenseReference::Batch& reference = dense->next([&] { return dense_batch(decoder, batch); });
   score.has_dense = true;
   for (std::size_t i = 0; i < nats.size(); ++i) {
-    const double difference = nats[i] - of_dense[i];
+    const double difference = nats[i] - reference.nats[i];
     score.difference += difference;
     score.difference_squares += difference * difference;
   }
-  for (const double divergence : decoder.kl_divergence_rows(hidden, reference))
+  for (const double divergence : decoder.kl_divergence_rows(hidden, reference.hidden))
     score.kl += divergence;
   return score;
 }
@@ -102,14 +118,22 @@ std::string_view trimmed(std::string_view text) {
 }
 
 EvalText tokenized(const LoadedModel& model, const std::string& name, std::string_view document,
-                   Index max_tokens) {
+                   const EvalSettings& settings) {
   const Tokenizer& tokenizer = model.require_tokenizer();
-  EvalText text{name, tokenizer.encode(document), static_cast<std::int64_t>(document.size())};
+  const bool wikitext = settings.detokenize == Detokenize::wikitext;
+  EvalText text{
+      name,
+      wikitext ? tokenizer.encode(wikitext_detokenized(document)) : tokenizer.encode(document),
+      static_cast<std::int64_t>(document.size()),
+      wikitext ? count_wikitext_words(document) : count_words(document)};
   const auto start = model.document_start();
-  const auto most = static_cast<std::size_t>(std::max<Index>(0, max_tokens - (start ? 1 : 0)));
-  if (max_tokens > 0 && text.ids.size() > most) {
+  const auto most =
+      static_cast<std::size_t>(std::max<Index>(0, settings.max_tokens - (start ? 1 : 0)));
+  if (settings.max_tokens > 0 && text.ids.size() > most) {
     text.ids.resize(most);
-    text.bytes = static_cast<std::int64_t>(tokenizer.decode(text.ids).size());
+    const std::string left = tokenizer.decode(text.ids);
+    text.bytes = static_cast<std::int64_t>(left.size());
+    text.words = count_words(left);
   }
   if (start) text.ids.insert(text.ids.begin(), *start);
   return text;
@@ -117,10 +141,27 @@ EvalText tokenized(const LoadedModel& model, const std::string& name, std::strin
 
 }  // namespace
 
+const DenseReference::Batch& DenseReference::next(const std::function<Batch()>& make) {
+  constexpr Index kMostNumbers = (Index{1} << 29) / static_cast<Index>(sizeof(Real));
+  if (const std::size_t index = at_++; index < kept_.size()) return kept_[index];
+  last_ = make();
+  if (at_ - 1 != kept_.size() || numbers_ + last_.hidden.size() > kMostNumbers) return last_;
+  numbers_ += last_.hidden.size();
+  return kept_.emplace_back(std::move(last_));
+}
+
 double Score::perplexity() const { return std::exp(nats / static_cast<double>(tokens)); }
 
 double Score::bits_per_byte() const {
   return nats / std::numbers::ln2 / static_cast<double>(bytes);
+}
+
+double Score::word_perplexity() const {
+  return words == 0 ? NAN : std::exp(nats / static_cast<double>(words));
+}
+
+double Score::byte_perplexity() const {
+  return bytes == 0 ? NAN : std::exp(nats / static_cast<double>(bytes));
 }
 
 double Score::difference_error() const {
@@ -137,6 +178,7 @@ Score& Score::operator+=(const Score& other) {
   nats += other.nats;
   tokens += other.tokens;
   bytes += other.bytes;
+  words += other.words;
   return *this;
 }
 
@@ -146,10 +188,11 @@ EvalSettings EvalSettings::for_model(const LoadedModel& model) const {
   if (context == 0) filled.context = std::min<Index>(512, positions);
   if (stride == 0) filled.stride = std::max<Index>(1, filled.context / 2);
   check(filled.context >= 2, "context {}: wanted at least 2", filled.context);
-  check(filled.context <= positions, "context {} is longer than the {} positions of {}",
-        filled.context, positions, model.where);
+  require_positions(model, filled.context, beyond_positions, "context");
   check(filled.stride >= 1 && filled.stride <= filled.context,
         "stride {}: wanted from 1 to the context of {}", filled.stride, filled.context);
+  check(detokenize == Detokenize::none || max_tokens == 0,
+        "detokenize: words and bytes are those of whole texts; leave max_tokens out");
   return filled;
 }
 
@@ -163,8 +206,7 @@ std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std
       if (settings.max_documents > 0 && static_cast<Index>(texts.size()) == settings.max_documents)
         return texts;
       texts.push_back(tokenized(model, path.string(),
-                                settings.separator.empty() ? part : trimmed(part),
-                                settings.max_tokens));
+                                settings.separator.empty() ? part : trimmed(part), settings));
     }
   }
   return texts;
@@ -172,11 +214,15 @@ std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std
 
 GroupSummary summarise(const AttentionCounts& counts) {
   GroupSummary summary;
-  const auto layers = static_cast<double>(counts.layers.size());
+  // Layers that attend densely have none.
+  const auto has_groups = [](const GroupStatistics& layer) { return layer.tokens > 0; };
+  const auto layers = static_cast<double>(
+      std::max<std::ptrdiff_t>(1, std::ranges::count_if(counts.layers, has_groups)));
   for (const GroupStatistics& layer : counts.layers) {
+    if (!has_groups(layer)) continue;
     summary.dominance += layer.dominance() / layers;
     summary.max_dominance = std::max(summary.max_dominance, layer.dominance());
-    summary.entropy += layer.entropy / std::max(1.0, static_cast<double>(layer.tokens)) / layers;
+    summary.entropy += layer.entropy / static_cast<double>(layer.tokens) / layers;
   }
   if (const PairCounts& pairs = counts.pairs; pairs.all > 0) {
     summary.pairs = static_cast<double>(pairs.attended) / static_cast<double>(pairs.all);
@@ -186,7 +232,7 @@ GroupSummary summarise(const AttentionCounts& counts) {
 }
 
 Score evaluate(Decoder& decoder, const EvalText& text, const EvalSettings& options,
-               const ShareDone& progress) {
+               const ShareDone& progress, DenseReference* dense, TokenLosses* losses) {
   check(options.context >= 2 && options.stride >= 1 && options.stride <= options.context,
         "evaluate: a context of {} and a stride of {} are no windows", options.context,
         options.stride);
@@ -195,23 +241,26 @@ Score evaluate(Decoder& decoder, const EvalText& text, const EvalSettings& optio
   const auto windows = windows_of(static_cast<Index>(text.ids.size()), options);
   const auto per_batch =
       static_cast<std::size_t>(std::max<Index>(1, kBatchTokens / options.context));
-  Score score{.bytes = text.bytes};
+  Score score{.bytes = text.bytes, .words = text.words};
   for (std::size_t first = 0; first < windows.size();) {
     std::size_t last = first + 1;
     const auto length = [&](std::size_t i) { return windows[i].end - windows[i].begin; };
     while (last < windows.size() && last - first < per_batch && length(last) == length(first))
       ++last;
+    DenseReference own;
+    DenseReference* reference = dense != nullptr ? dense : &own;
     score += score_windows(decoder, text, std::span(windows).subspan(first, last - first),
-                           options.against_dense ? &decoder : nullptr);
+                           options.against_dense ? reference : nullptr, losses);
     first = last;
     if (progress) progress(static_cast<double>(first) / static_cast<double>(windows.size()));
   }
+  if (losses != nullptr) losses->tokens += static_cast<Index>(text.ids.size());
   return score;
 }
 
 EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
                  std::span<const EvalText> texts, const EvalSettings& settings,
-                 const ShareDone& progress) {
+                 const ShareDone& progress, DenseReference* dense, TokenLosses* losses) {
   ActiveAttention active(model, attention);
   Decoder& decoder = *model.decoder;
   EvalRow row{
@@ -230,10 +279,12 @@ EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
   active.start_counting();
   const double start = now();
   double share = 0;
+  if (dense != nullptr) dense->rewind();
   for (const EvalText& text : texts) {
-    row.score += evaluate(decoder, text, settings, [&](double part) {
+    const auto done = [&](double part) {
       if (progress) progress(share + part / static_cast<double>(texts.size()));
-    });
+    };
+    row.score += evaluate(decoder, text, settings, done, dense, losses);
     share += 1 / static_cast<double>(texts.size());
   }
   row.seconds = now() - start;
@@ -244,9 +295,9 @@ EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
 }
 
 std::string format_rows(std::span<const EvalRow> rows) {
-  std::string table = fmt::format("{:<25} {:<22} {:<8} {:>10} {:>9} {:>9} {:>8} {:>8} {:>8}\n",
-                                  "attention", "routing", "compute", "perplexity", "bits/byte",
-                                  "tokens", "tok/s", "pairs", "largest");
+  std::string table = fmt::format(
+      "{:<25} {:<22} {:<8} {:>10} {:>10} {:>9} {:>9} {:>8} {:>8} {:>8}\n", "attention", "routing",
+      "compute", "by word", "perplexity", "bits/byte", "tokens", "tok/s", "pairs", "largest");
   const bool against_dense =
       std::ranges::any_of(rows, [](const EvalRow& row) { return row.score.has_dense; });
   if (against_dense) {
@@ -254,11 +305,12 @@ std::string format_rows(std::span<const EvalRow> rows) {
     table += fmt::format(" {:>9} {:>19}\n", "KL", "nats against dense");
   }
   for (const EvalRow& row : rows) {
-    table +=
-        fmt::format("{:<25} {:<22} {:<8} {:>10.4f} {:>9.5f} {:>9} {:>8.0f} {:>7.1f}% {:>8}\n",
-                    row.name, row.routing, name_of(row.compute), row.score.perplexity(),
-                    row.score.bits_per_byte(), row.score.tokens, row.rate(), 100 * row.groups.pairs,
-                    row.has_groups ? fmt::format("{:.1f}%", 100 * row.groups.dominance) : "-");
+    table += fmt::format(
+        "{:<25} {:<22} {:<8} {:>10.5g} {:>10.4f} {:>9.5f} {:>9} {:>8.0f} {:>7.1f}% {:>8}\n",
+        row.name, row.routing, name_of(row.compute), row.score.word_perplexity(),
+        row.score.perplexity(), row.score.bits_per_byte(), row.score.tokens, row.rate(),
+        100 * row.groups.pairs,
+        row.has_groups ? fmt::format("{:.1f}%", 100 * row.groups.dominance) : "-");
     if (!row.score.has_dense) continue;
     table.pop_back();
     table += fmt::format(" {:>9.5f} {:>+10.5f} +-{:.5f}\n", row.score.mean_kl(),
@@ -279,6 +331,8 @@ nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows, bool with_spe
         {"causal", row.causal},
         {"perplexity", row.score.perplexity()},
         {"bits_per_byte", row.score.bits_per_byte()},
+        {"word_perplexity", row.score.word_perplexity()},
+        {"byte_perplexity", row.score.byte_perplexity()},
         {"nats_per_token", row.score.nats / static_cast<double>(row.score.tokens)},
         {"tokens_scored", row.score.tokens},
         {"pairs_attended", row.groups.pairs}};

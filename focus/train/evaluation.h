@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
@@ -15,12 +16,19 @@
 
 namespace focus {
 
+/// What is done to a text whose tokens stand between blanks before it is tokenized.
+enum class Detokenize { none, wikitext };
+constexpr auto enum_names(Detokenize) {
+  return std::array<std::string_view, 2>{"none", "wikitext"};
+}
+
 /// How texts are evaluated: the same for a command's options and a comparison's recipe.
 struct EvalSettings {
   std::vector<std::string> attentions = {};
   std::string separator = {};
   Index context = 0, stride = 0, max_documents = 0, max_tokens = 0;
-  bool against_dense = false;
+  bool against_dense = false, beyond_positions = false;
+  Detokenize detokenize = Detokenize::none;
 
   template <class F>
   void visit(F&& f) {
@@ -44,6 +52,12 @@ struct EvalSettings {
     f("against_dense", against_dense,
       "beside each row what dense attention predicts of the same tokens: KL(dense || row), and the "
       "mean difference in nats with its standard error over tokens");
+    f("beyond_positions", beyond_positions,
+      "a context longer than the model's positions, where these are rotary: it was not trained "
+      "there");
+    f("detokenize", detokenize,
+      "wikitext: its tokens are put together as they are written; words and bytes are counted "
+      "before, each line's end as a word, as its authors count");
   }
 
   /// The same with context and stride said. Throws std::invalid_argument where they do not fit the
@@ -55,18 +69,19 @@ struct EvalSettings {
 struct EvalText {
   std::string name;
   std::vector<std::int32_t> ids;
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0, words = 0;
 };
 
 /// Tokenizes files (.txt or .xz) or folders of them, one stream for each document, the model's
-/// document start before it. `bytes` are those of the tokens that are left.
+/// document start before it. `bytes` and `words` are those of the tokens that are left, or those of
+/// the text as it was where it is detokenized.
 std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std::string>& paths,
                                  const EvalSettings& settings = {});
 
 struct Score {
   double nats = 0;  // sum of -log p over the scored tokens
   std::int64_t tokens = 0;
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0, words = 0;
   // Against dense attention on the same tokens, where asked for: sums over the scored tokens of
   // KL(dense || this), of the difference of -log p and of its square.
   bool has_dense = false;
@@ -78,6 +93,10 @@ struct Score {
   double difference_error() const;
   double perplexity() const;
   double bits_per_byte() const;
+  /// By word and by byte, whatever the tokens are: comparable between tokenizers. NaN where nothing
+  /// was counted.
+  double word_perplexity() const;
+  double byte_perplexity() const;
   Score& operator+=(const Score& other);
 };
 
@@ -91,15 +110,46 @@ struct GroupSummary {
 };
 GroupSummary summarise(const AttentionCounts& counts);
 
+/// What a decoder's own dense attention made of the scored tokens, kept from one row to the next:
+/// rows of the same windows in the same order compare with it. Kept while it fits in half a GiB;
+/// what lies beyond is worked out for each row.
+class DenseReference {
+ public:
+  struct Batch {
+    Tensor hidden;             // the last norm's output of the scored rows
+    std::vector<double> nats;  // of the targets
+  };
+  /// The next batch of a row; worked out by `make` where it is not here.
+  const Batch& next(const std::function<Batch()>& make);
+  /// Before each row.
+  void rewind() { at_ = 0; }
+
+ private:
+  std::vector<Batch> kept_;
+  Batch last_;
+  std::size_t at_ = 0;
+  Index numbers_ = 0;
+};
+
 /// Share of the work done, 0 to 1.
 using ShareDone = std::function<void(double)>;
+
+/// Scored tokens one by one: -log p, how many tokens of its window stand before each, and which of
+/// all tokens of the texts, one after the other, it is.
+struct TokenLosses {
+  std::vector<double> nats;
+  std::vector<Index> before, token;
+  Index tokens = 0;  // of the texts so far
+};
 
 /// Perplexity by the strided recipe of transformers' documentation: windows of `context` tokens
 /// every `stride`; the first scores all its tokens but the first, each later one its last `stride`
 /// (the last one what is left). With the attention that the decoder has; against_dense runs it with
-/// its own, too.
+/// its own, too, or takes what `dense` has kept of that. Appends each token's loss to `losses`,
+/// where given.
 Score evaluate(Decoder& decoder, const EvalText& text, const EvalSettings& settings,
-               const ShareDone& progress = {});
+               const ShareDone& progress = {}, DenseReference* dense = nullptr,
+               TokenLosses* losses = nullptr);
 
 /// One row of a table: an attention, a routing, what the weights are in, and what came out.
 struct EvalRow {
@@ -120,10 +170,12 @@ struct EvalRow {
   double rate() const { return seconds > 0 ? static_cast<double>(score.tokens) / seconds : 0; }
 };
 
-/// One attention over all texts. `settings` say context and stride.
+/// One attention over all texts. `settings` say context and stride. `dense` is for rows of the same
+/// model, texts and settings. Appends each token's loss to `losses`, where given, text after text.
 EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
                  std::span<const EvalText> texts, const EvalSettings& settings,
-                 const ShareDone& progress = {});
+                 const ShareDone& progress = {}, DenseReference* dense = nullptr,
+                 TokenLosses* losses = nullptr);
 
 /// The rows as a table for a terminal, and as JSON: the same for the same figures, unless
 /// `with_speed` adds tokens_per_second.

@@ -17,6 +17,14 @@ double timed(F&& f) {
   return now() - start;
 }
 
+/// Where the first of the texts begins; npos where none is there.
+std::size_t first_of(const std::vector<std::string>& texts, const std::string& in) {
+  std::size_t first = std::string::npos;
+  for (const std::string& text : texts)
+    if (!text.empty()) first = std::min(first, in.find(text));
+  return first;
+}
+
 double rate(Index tokens, double seconds) {
   return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
 }
@@ -47,7 +55,9 @@ Generated generate(const LoadedModel& model, Generator& generator,
     }
     done.ids.push_back(id);
     write(stream.add(id));
-    if (static_cast<Index>(done.ids.size()) == options.max_new_tokens) {
+    if (first_of(options.until, done.text) != std::string::npos) {
+      done.stop = "until";
+    } else if (static_cast<Index>(done.ids.size()) == options.max_new_tokens) {
       done.stop = "max-new-tokens";
     } else if (generator.size() == positions) {
       done.stop = "positions";
@@ -57,6 +67,7 @@ Generated generate(const LoadedModel& model, Generator& generator,
     }
   }
   write(stream.finish());
+  done.text.resize(std::min(done.text.size(), first_of(options.until, done.text)));
   done.prefill_rate = rate(static_cast<Index>(prompt.size()), prefill_seconds);
   done.decode_rate = rate(decoded, decode_seconds);
   return done;

@@ -16,12 +16,13 @@ struct GenerationOptions {
   Index max_new_tokens = 64;
   std::uint64_t seed = 1;  // of the draws
   SamplingOptions sampling = {};
+  std::vector<std::string> until = {};  // the text ends before the first of these
 };
 
 struct Generated {
   std::vector<std::int32_t> ids;
   std::string text;
-  std::string stop;  // why it ended: "end of text", "max-new-tokens" or "positions"
+  std::string stop;  // why it ended: "end of text", "until", "max-new-tokens" or "positions"
   double prefill_rate = 0, decode_rate = 0;  // tokens per second
 };
 

@@ -197,6 +197,7 @@ RunConfig only_what_counts(RunConfig config) {
   config.eval_windows = defaults.eval_windows;
   config.checkpoint_every = defaults.checkpoint_every;
   config.checkpoint_keep = defaults.checkpoint_keep;
+  config.warn_largest_group = defaults.warn_largest_group;
   config.data.cache_dir = defaults.data.cache_dir;
   // Mechanisms that this run does not have: whatever their defaults were when it began.
   for (std::size_t i = 0; i < config.mechanisms.size(); ++i)

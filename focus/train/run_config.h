@@ -170,6 +170,7 @@ struct RunConfig {
   std::int64_t eval_windows = 16;
   std::int64_t checkpoint_every = 100;
   int checkpoint_keep = 2;
+  double warn_largest_group = 0.9;
 
   template <class F>
   void visit(F&& f) {
@@ -200,6 +201,10 @@ struct RunConfig {
     f("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: at the end only",
       {0, 1e9});
     f("checkpoint_keep", checkpoint_keep, "checkpoints that stay", {1, 1000});
+    f("warn_largest_group", warn_largest_group,
+      "share of a logged step's tokens above which a layer's largest group is told of, once a "
+      "layer: its groups have collapsed; 0: never",
+      {0, 1});
   }
 
   bool has_focus() const;

@@ -24,7 +24,7 @@ struct TrainingData {
 struct StepReport {
   std::int64_t step = 0;                      // steps done, this one included
   StepResult result;                          // its loss is that of the text alone
-  std::vector<GroupStatistics> groups;        // sizes alone, one a layer; empty without groups
+  std::vector<GroupStatistics> groups;        // one a layer, without pairs; empty without groups
   std::optional<double> auxiliary_loss = {};  // what adapters added to the loss, with their weights
 };
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "autograd/check.h"
 #include "autograd/clock.h"
@@ -25,14 +26,26 @@ void check_finite(const NamedParameters& parameters, std::int64_t steps) {
         fail("step {}: {} is not finite after the update; lower optim.lr", steps, p.name);
 }
 
-/// The largest group's share of the tokens: of each layer, and their mean. Nothing without groups.
-void add_group_shares(nlohmann::ordered_json& record, const std::vector<GroupStatistics>& layers) {
+/// A figure of each layer under `name`_layers, and their mean under `name`.
+template <class Figure>
+void add_by_layer(nlohmann::ordered_json& record, const std::string& name,
+                  const std::vector<GroupStatistics>& layers, Figure&& figure) {
+  std::vector<double> values;
+  for (const GroupStatistics& layer : layers) values.push_back(figure(layer));
+  record[name] =
+      std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  record[name + "_layers"] = values;
+}
+
+/// The largest group's share of the tokens, the entropy of the groups' sizes, and that of a token's
+/// assignments, where there are any: keys have a class alone. Nothing without groups.
+void add_groups(nlohmann::ordered_json& record, const std::vector<GroupStatistics>& layers) {
   if (layers.empty()) return;
-  std::vector<double> shares;
-  for (const GroupStatistics& layer : layers) shares.push_back(layer.dominance());
-  record["largest_group"] =
-      std::accumulate(shares.begin(), shares.end(), 0.0) / static_cast<double>(shares.size());
-  record["largest_group_layers"] = shares;
+  add_by_layer(record, "largest_group", layers, [](const auto& g) { return g.dominance(); });
+  add_by_layer(record, "size_entropy", layers, [](const auto& g) { return g.size_entropy(); });
+  if (layers.front().weighed > 0)
+    add_by_layer(record, "assignment_entropy", layers,
+                 [](const auto& g) { return g.entropy / static_cast<double>(g.weighed); });
 }
 
 /// What a run leaves in its folder.
@@ -80,7 +93,7 @@ class RunFolder {
                                      {"tokens_per_second", line.tokens_per_second}};
     if (session_.phase().steps != session_.config().steps)
       record["phase"] = session_.in_first_phase() ? 1 : 2;
-    add_group_shares(record, report.groups);
+    add_groups(record, report.groups);
     if (report.auxiliary_loss) record["auxiliary_loss"] = *report.auxiliary_loss;
     metrics_->write(record);
   }
@@ -169,11 +182,23 @@ class TrainingLoop {
     const TrainingLine line{
         .report = report,
         .tokens_per_second = rate,
-        .seconds_left = static_cast<double>(config_.steps - report.step) * tokens / rate};
+        .seconds_left = static_cast<double>(config_.steps - report.step) * tokens / rate,
+        .collapsed = newly_collapsed(report)};
     if (folder_) folder_->add(line);
     if (callbacks_.on_line) callbacks_.on_line(session_, line);
     since_ = now();
     since_step_ = report.step;
+  }
+
+  /// Layers whose largest group has passed warn_largest_group, each told once.
+  std::vector<std::size_t> newly_collapsed(const StepReport& report) {
+    std::vector<std::size_t> layers;
+    if (config_.warn_largest_group == 0 || config_.focus.num_groups == 1) return layers;
+    for (std::size_t layer = 0; layer < report.groups.size(); ++layer)
+      if (report.groups[layer].dominance() > config_.warn_largest_group &&
+          collapsed_.insert(layer).second)
+        layers.push_back(layer);
+    return layers;
   }
 
   void validate() {
@@ -203,6 +228,7 @@ class TrainingLoop {
   TrainingResult result_;
   double since_ = 0;
   std::int64_t since_step_ = 0;
+  std::set<std::size_t> collapsed_;  // layers that have been told of
 };
 
 DryPhase dry_phase(Session& session, std::int64_t first) {

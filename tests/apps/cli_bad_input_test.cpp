@@ -176,11 +176,12 @@ TEST(CliBadInput, UnknownCommandsAndOptionsAreUsageErrors) {
        {Words{}, Words{"trian"}, Words{"eval"}, Words{"eval", "x", "--txet", "y"},
         Words{"info", "x", "y"}, Words{"import", "x"},
         Words{"eval", "x", "--text", "y", "--routing", "z"}, Words{"leak-test", "x", "--cuts", "0"},
-        Words{"corpus", "--out", "x", "--documents", "many"}, cli().retrofit({"--frobnicate"})}) {
+        Words{"corpus", "--documents", "1"}, cli().retrofit({"--frobnicate"})}) {
     const ProcessResult result = cli().run(command);
     EXPECT_EQ(result.status, 2) << testing::PrintToString(command) << result.err;
     EXPECT_FALSE(result.out.empty() && result.err.empty());
   }
+  expect_refused({"corpus", "--out", "x", "--documents", "many"}, {"--documents", "many"});
   EXPECT_TRUE(contains(cli().run({"trian"}).err, "\"trian\""));
   for (const char* command :
        {"import", "train", "eval", "generate", "info", "leak-test", "report", "corpus"})

@@ -113,6 +113,40 @@ TEST(CliCompare, TheFiguresAreThoseOfTrainAndEval) {
     EXPECT_EQ(rows[rows.size() - 4 + i]["perplexity"], eval["rows"][i]["perplexity"]);
 }
 
+TEST(CliCompare, ThePlaneOfTargetAndSource) {
+  const Cli& cli = Cli::instance();
+  const std::string path = cli.fresh("compare.yaml"), out = cli.fresh("compare");
+  write_text(path, fmt::format(R"(common:
+  base: {2}
+  steps: 6
+  data: {{train: [{0}], valid: [{1}], context: 64, batch: 2}}
+  focus: {{num_groups: 3, routing_dim: 8, local_window: 8}}
+  eval_windows: 2
+runs:
+  - {{name: Focus}}
+  - {{name: LoRA, method: lora, sweep: {{optim.lr: [0.001, 0.05]}}}}
+eval: {{texts: {{target: [{0}], source: [{1}]}}, test_texts: {{target: [{1}], source: [{1}]}},
+       context: 64, stride: 32, attentions: [dense, soft]}}
+)",
+                               cli.train_text(), cli.valid_text(), cli.base()));
+  cli.must_run({"compare", path, "out=" + out});
+  std::map<std::string, int> splits;
+  for (const auto& row : rows_of(out)) ++splits[row["split"]];
+  EXPECT_EQ(splits, (std::map<std::string, int>{{"source", 4}, {"target", 4}}));
+  std::string html = read_text(fs::path(out) / "compare.html");
+  expect_well_formed(html);
+  for (const char* part : {"Learning and forgetting", "Target texts", "Source texts", "lr=0.05",
+                           "Target loss against source loss"})
+    EXPECT_TRUE(contains(html, part)) << part;
+  EXPECT_FALSE(contains(html, "test texts"));
+  cli.must_run({"compare", path, "out=" + out, "--final"});
+  html = read_text(fs::path(out) / "compare.html");
+  EXPECT_TRUE(contains(html, "Learning and forgetting, test texts"));
+  expect_refused({"compare", path, "out=" + out, "--final", "eval.test_texts.target=[]",
+                  "eval.test_texts.source=[]"},
+                 {"--final"});
+}
+
 TEST(CliCompare, RowsAreThoseThatTheRecipeLists) {
   const Cli& cli = Cli::instance();
   const std::string path = recipe(), out = cli.fresh("compare");

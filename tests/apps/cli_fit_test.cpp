@@ -252,6 +252,10 @@ TEST(CliKeys, WithoutAStepTheyArePlacedOnly) {
   EXPECT_EQ(other.int_attribute(path, "updates"), 512);
   EXPECT_FALSE(same_bits(placed.tensor(path + "/beta"), other.tensor(path + "/beta")));
   for (const Real x : placed.tensor(path + "/beta").span()) EXPECT_EQ(x, 0);
+  // Keys have sizes of groups, and no assignments.
+  const auto step = metrics_of(trained).at(1);
+  EXPECT_GT(step.at("size_entropy"), 0.0);
+  EXPECT_FALSE(step.contains("assignment_entropy"));
   // The first validations, before any step, are of the same keys.
   EXPECT_EQ(metrics_of(out).front(), metrics_of(trained).front());
   cli().must_run(cli().retrofit(keys_run({"out=" + out, "steps=0", "--dry-run"})));

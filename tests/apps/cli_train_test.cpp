@@ -53,6 +53,15 @@ TEST(CliTrain, LargestGroupStandsAtEveryLineOfAFocusRun) {
       mean += share / static_cast<double>(layers.size());
     }
     EXPECT_NEAR(record.at("largest_group").get<double>(), mean, 1e-12);
+    for (const char* name : {"size_entropy", "assignment_entropy"}) {
+      const auto entropies = record.at(std::string(name) + "_layers").get<std::vector<double>>();
+      ASSERT_EQ(entropies.size(), 2u);
+      for (const double entropy : entropies) {
+        EXPECT_GT(entropy, 0);
+        EXPECT_LE(entropy, std::log(3.0) + 1e-9);
+      }
+      EXPECT_NEAR(record.at(name).get<double>(), (entropies[0] + entropies[1]) / 2, 1e-12);
+    }
   }
   EXPECT_EQ(lines, 8);
 
@@ -68,6 +77,26 @@ TEST(CliTrain, LargestGroupStandsAtEveryLineOfAFocusRun) {
   EXPECT_TRUE(contains(page_of(out), "Largest group&#39;s share of tokens") ||
               contains(page_of(out), "Largest group's share of tokens"));
   EXPECT_FALSE(contains(page_of(dense), "share of tokens"));
+}
+
+TEST(CliTrain, OneGroupThatHasNearlyAllIsToldOfOnceALayer) {
+  const auto run = [](const Words& more) {
+    return cli().must_run(cli().retrofit(Words{"out=" + cli().fresh("run"), "steps=3"} + more)).err;
+  };
+  const auto told = [](const std::string& err) {
+    std::size_t times = 0;
+    for (const std::string& line : lines_of(err))
+      times += contains(line, "warning: layer ") && contains(line, "the largest group has");
+    return times;
+  };
+  // Of three groups the largest always has more than a third.
+  const std::string low = run({"warn_largest_group=0.3"});
+  EXPECT_EQ(told(low), 2u) << low;
+  EXPECT_TRUE(contains(low, "warn_largest_group 0.3")) << low;
+  EXPECT_EQ(told(run({"warn_largest_group=0.3", "log_every=100"})), 2u);  // the last step's line
+  EXPECT_EQ(told(run({"warn_largest_group=0"})), 0u);
+  EXPECT_EQ(told(run({"warn_largest_group=1"})), 0u);
+  EXPECT_EQ(told(run({"focus.num_groups=1"})), 0u);
 }
 
 TEST(CliTrain, WithoutValidationTextNothingIsSaidOfValidation) {

@@ -109,7 +109,7 @@ cat <<'TEXT'
 `focus compare` reads a recipe of its own: `common` holds keys of a training recipe that all runs
 share, `runs` a list of runs, each with a `name` and what differs, `sweep: {key: [values]}` a run for
 each value (of several keys, for each combination), in one run or for all. In `runs` and `sweep` keys
-may also be dotted.
+may also be dotted. A run may have `seeds` and `attentions` of its own.
 
 ```sh
 cat >mine_compare.yaml <<'YAML'

@@ -3,7 +3,8 @@
 # [PROGRAM]`, build/release/focus unless said. Uses the interpreter that FOCUS_PEERS_PYTHON names
 # where it has torch, transformers and safetensors, else a virtual environment of its own under
 # build/, for which pip gets FOCUS_INTEROP_SECONDS (600). Ends with 77 and one line where the
-# packages cannot be had; where peft alone is missing, LoRA is left out and a line says so.
+# packages cannot be had; where peft or lm_eval alone is missing, LoRA or the harness is left out and a
+# line says so.
 # pip reads its own settings: PyTorch's index of CPU builds in PIP_EXTRA_INDEX_URL saves the download
 # of its GPU libraries.
 set -euo pipefail
@@ -13,6 +14,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 program=${1:-build/release/focus}
 venv=build/interop-venv
 has_packages() { "$1" -c 'import safetensors.torch, torch, transformers' >/dev/null 2>&1; }
+has_lm_eval() { "$1" -c 'import datasets, lm_eval.models.huggingface' >/dev/null 2>&1; }
 has_peft() { "$1" -c 'import peft' >/dev/null 2>&1; }
 skip() {
   echo "interop: skipped: $1"
@@ -24,11 +26,11 @@ if [ -n "${FOCUS_PEERS_PYTHON:-}" ] && has_packages "$FOCUS_PEERS_PYTHON"; then
   python=$FOCUS_PEERS_PYTHON
 else
   python=$venv/bin/python
-  if ! { [ -x "$python" ] && has_packages "$python" && has_peft "$python"; }; then
+  if ! { [ -x "$python" ] && has_packages "$python" && has_peft "$python" && has_lm_eval "$python"; }; then
     install_packages interop >/dev/null 2>&1 || skip "python3-venv could not be installed"
     python3 -m venv "$venv" 2>/dev/null || skip "python3 cannot make a virtual environment"
     timeout "${FOCUS_INTEROP_SECONDS:-600}" "$python" -m pip install --quiet --retries 1 \
-      torch transformers safetensors numpy peft >/dev/null 2>&1 || has_packages "$python" ||
+      torch transformers safetensors numpy peft lm_eval >/dev/null 2>&1 || has_packages "$python" ||
       skip "torch and transformers could not be installed in ${FOCUS_INTEROP_SECONDS:-600} s"
     has_packages "$python" || skip "torch and transformers do not load"
   fi
@@ -40,5 +42,10 @@ if has_peft "$python"; then
   "$python" tests/interop/peft_lora.py "$program" || status=$?
 else
   echo "interop: LoRA skipped: peft is not installed"
+fi
+if has_lm_eval "$python"; then
+  "$python" tests/interop/lm_eval_backend.py "$program" || status=$?
+else
+  echo "interop: the lm-evaluation-harness skipped: lm_eval is not installed"
 fi
 exit "$status"

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "apps/compare/compare_report.h"
+#include "apps/compare/forgetting.h"
 #include "data/settings/recipe.h"
 #include "tests/support/temp_folder.h"
 
@@ -124,6 +126,31 @@ TEST(ComparePlan, ARunIsEvaluatedWithWhatItHas) {
             (Words{"dense", "local", "soft", "hard:1", "focus", "sparq:32"}));
 }
 
+TEST(ComparePlan, ARunMayHaveItsOwnSeedsAndAttentions) {
+  const ComparePlan plan = read_compare_plan(
+      "seeds: [1, 2]\ncommon: {base: b, data: {train: [a]}}\nruns:\n"
+      "  - {name: own, seeds: [7], attentions: [dense, 'sparq:8']}\n  - name: shared\n"
+      "eval: {valid: [b], attentions: [dense]}\n",
+      "c.yaml", {});
+  ASSERT_EQ(plan.runs.size(), 3u);
+  EXPECT_EQ(plan.runs[0].config.seed, 7);
+  EXPECT_EQ(plan.runs[0].attentions, (Words{"dense", "sparq:8"}));
+  EXPECT_EQ(plan.runs[2].config.seed, 2);
+  EXPECT_EQ(plan.runs[2].attentions, (Words{"dense"}));
+
+  const auto error_with = [](const std::string& own) {
+    return error_of([&] {
+      read_compare_plan("common: {base: b, data: {train: [a]}}\nruns:\n  - {name: r, " + own +
+                            "}\neval: {valid: [b]}\n",
+                        "c.yaml", {});
+    });
+  };
+  EXPECT_NE(error_with("seeds: [3, 3]").find("runs: seeds: the same seed twice"),
+            std::string::npos);
+  EXPECT_NE(error_with("attentions: [sparc]").find("unknown attention"), std::string::npos);
+  EXPECT_NE(error_with("seeds: many").find("c.yaml:3: seeds"), std::string::npos);
+}
+
 TEST(ComparePlan, AttentionsThatCannotBeAreNamed) {
   const auto error_with = [](const std::string& attentions) {
     return error_of([&] { read_compare_plan(kText, "c.yaml", {"eval.attentions=" + attentions}); });
@@ -170,6 +197,7 @@ TEST(PaperRecipes, AreThePapersAblations) {
 }
 
 TEST(PaperRecipes, AllCanRun) {
+  const std::map<std::string, std::int64_t> steps = {{"dominance", 1200}, {"alignment", 2000}};
   std::size_t comparisons = 0;
   for (const auto& entry : std::filesystem::directory_iterator(kPaper)) {
     const std::string text = read_recipe_file(entry.path().string());
@@ -185,12 +213,74 @@ TEST(PaperRecipes, AllCanRun) {
     EXPECT_TRUE(plan.config.out.starts_with("out/paper-")) << entry.path();
     for (const PlannedRun& run : plan.runs) {
       EXPECT_EQ(run.config.base, "base.h5") << run.name;
-      EXPECT_EQ(run.config.steps, entry.path().stem() == "dominance" ? 400 : 4000) << run.name;
+      const auto own = steps.find(entry.path().stem().string());
+      EXPECT_EQ(run.config.steps, own == steps.end() ? 4000 : own->second) << run.name;
       // Perplexities of other contexts than the trained one say little.
       EXPECT_EQ(run.config.data.context, plan.config.eval.settings.context) << run.name;
     }
   }
-  EXPECT_GE(comparisons, 8u);
+  EXPECT_GE(comparisons, 11u);
+}
+
+TEST(PaperRecipes, DominanceGoesOnUntilThePapersCollapse) {
+  std::size_t two_phases = 0, full = 0;
+  for (const PlannedRun& run : paper_plan(kPaper / "dominance.yaml").runs) {
+    // The paper's comes by step 600 of training all.
+    const bool phases = run.config.method == Method::two_phase;
+    EXPECT_GE(run.config.steps - (phases ? run.config.two_phase.phase1_steps : 0), 800) << run.name;
+    ++(phases ? two_phases : full);
+  }
+  EXPECT_EQ(two_phases, 3u * 11);
+  EXPECT_EQ(full, 3u * 4);
+}
+
+TEST(PaperRecipes, WhereThereIsLoraItIsThereAtFocussParameters) {
+  const auto rows = [](const char* file) {
+    std::map<std::string, RunConfig> runs;
+    for (const PlannedRun& run : paper_plan(kPaper / file).runs) runs[run.name] = run.config;
+    return runs;
+  };
+  // r (in + out) against d_g d: on c_attn 4 d in all, so r = 4 for d_g = 16.
+  for (const char* file : {"methods.yaml", "forgetting.yaml"}) {
+    bool has = false;
+    for (const auto& [name, config] : rows(file))
+      has =
+          has || (config.method == Method::lora && config.lora.r == 4 &&
+                  config.lora.target_modules == Words{"c_attn"} && config.focus.routing_dim == 16);
+    EXPECT_TRUE(has) << file;
+  }
+  const auto alignment = rows("alignment.yaml");
+  EXPECT_EQ(
+      std::ranges::count_if(alignment, [](const auto& run) { return run.second.lora.r == 5; }), 3);
+  EXPECT_EQ(compared("two_groups.yaml", &FocusConfig::local_window),
+            (std::vector<Index>{16, 32, 64, 128, 256, 512}));
+}
+
+TEST(ComparePlan, TextsOfTargetAndSource) {
+  const auto plan = [](const Words& overrides) {
+    return read_compare_plan(kText, "c.yaml", overrides).config.eval;
+  };
+  using Splits = std::vector<std::pair<std::string, Words>>;
+  EXPECT_EQ(plan({}).splits(true), (Splits{{"valid", {"b.txt"}}}));
+  const CompareEval eval =
+      plan({"eval.valid=[]", "eval.texts.target=t.txt", "eval.texts.source=s.txt",
+            "eval.test=e.txt", "eval.test_texts.target=tt.txt", "eval.test_texts.source=ts.txt"});
+  EXPECT_EQ(eval.splits(false), (Splits{{"target", {"t.txt"}}, {"source", {"s.txt"}}}));
+  EXPECT_EQ(eval.splits(true), (Splits{{"target", {"t.txt"}},
+                                       {"source", {"s.txt"}},
+                                       {"test", {"e.txt"}},
+                                       {"test target", {"tt.txt"}},
+                                       {"test source", {"ts.txt"}}}));
+  EXPECT_TRUE(eval.has_tests());
+  EXPECT_FALSE(plan({}).has_tests());
+  const auto error_with = [](const std::string& override) {
+    return error_of([&] { read_compare_plan(kText, "c.yaml", {override}); });
+  };
+  EXPECT_NE(error_with("eval.texts.target=t.txt").find("eval.texts.source is empty"),
+            std::string::npos);
+  EXPECT_NE(error_with("eval.test_texts.source=t.txt").find("eval.test_texts.target is empty"),
+            std::string::npos);
+  EXPECT_NE(error_with("eval.valid=[]").find("eval.valid is empty"), std::string::npos);
 }
 
 TEST(PaperRecipes, MethodsAreThoseOfTheTables) {
@@ -224,6 +314,41 @@ nlohmann::ordered_json row(const std::string& run, int seed, double perplexity) 
           {"eval_tokens_per_second", 20.0 * seed},
           {"trainable_parameters", 7},
           {"train_peak_bytes", 100 * seed}};
+}
+
+TEST(CompareReport, PointsOfThePlaneOfTargetAndSource) {
+  const ComparePlan plan = read_compare_plan(
+      "common: {data: {train: [a.txt]}, base: b.h5}\n"
+      "runs: [{name: Focus}, {name: LoRA, method: lora}]\n"
+      "eval: {valid: [b.txt]}\n",
+      "c.yaml", {});
+  const auto of = [](const std::string& run, const char* split, const char* kind, double value) {
+    auto r = row(run, 1, value);
+    r["split"] = split;
+    r["kind"] = r["attention"] = kind;
+    return r;
+  };
+  auto peeking = of("Focus", "target", "soft", 3);
+  peeking["routing"] = "sequence";
+  peeking["causal"] = false;
+  const auto groups =
+      group_rows({of("Focus", "target", "dense", 4), of("Focus", "source", "dense", 2),
+                  of("LoRA", "target", "dense", 3), of("LoRA", "source", "dense", 5), peeking,
+                  of("Focus", "target", "soft", 9)});
+  const auto points = forgetting_points(plan, groups, "target", "source");
+  ASSERT_EQ(points.size(), 2u);  // soft is not causal, or has no source
+  EXPECT_TRUE(points[0].is_base);
+  EXPECT_FALSE(points[1].is_base);
+  EXPECT_EQ(points[1].run, "LoRA");
+  EXPECT_DOUBLE_EQ(points[1].target, std::log(3.0));
+  EXPECT_DOUBLE_EQ(points[1].source, std::log(5.0));
+  HtmlReport page("p");
+  add_forgetting(page, plan, groups, "target", "source");
+  EXPECT_NE(page.html().find(fmt::format("{:+.4f}", std::log(4.0 / 3))), std::string::npos);
+  EXPECT_NE(page.html().find(fmt::format("{:+.4f}", std::log(5.0 / 2))), std::string::npos);
+  HtmlReport none("p");
+  add_forgetting(none, plan, groups, "test target", "test source");
+  EXPECT_EQ(none.html(), HtmlReport("p").html());
 }
 
 TEST(CompareReport, MeanAndSpreadOverSeeds) {

@@ -167,6 +167,40 @@ TEST(ActiveAttention, LeavesTheModelAsItWas) {
   }
 }
 
+TEST(ActiveAttention, InSomeLayersAloneTheOthersAreDense) {
+  LoadedModel model = with_keys();
+  const NoGrad guard;
+  const auto hidden = [&](const std::string& word) {
+    const ActiveAttention active(model, resolve_attention(parse_attention(word), model, "here"));
+    return model.decoder->hidden_states(random_ids(20, kTinyVocabulary, 2), 1).value();
+  };
+  const Tensor dense = hidden("dense");
+  for (const std::string word : {"window:3", "summary:0:block=1", "local"}) {
+    const Tensor all = hidden(word);
+    EXPECT_TRUE(same_bits(hidden(word + ":layers=0+1+2"), all)) << word;
+    EXPECT_TRUE(same_bits(hidden(word + ":layers=2+1+0"), all)) << word;
+    EXPECT_FALSE(same_bits(hidden(word + ":layers=1"), all)) << word;
+    EXPECT_FALSE(same_bits(hidden(word + ":layers=1"), dense)) << word;
+  }
+  EXPECT_TRUE(same_bits(hidden("dense"), dense));
+  // A layer that reads every group is a dense one.
+  EXPECT_TRUE(same_bits(hidden("summary:m_by_layer=1+1+1"), hidden("summary:1")));
+  EXPECT_LT(relative_difference(hidden("summary:block=1:m_by_layer=4+0+4"),
+                                hidden("summary:0:block=1:layers=1")),
+            1e-5);
+  EXPECT_EQ(names_of(model, {"window:3:layers=2+0", "summary:m_by_layer=4+0+1"}),
+            (Words{"window w=3 in layer 0+2", "summary m=4+0+1 by layer w=4, keys"}));
+  const auto says = [&](const std::string& word, const std::string& part) {
+    EXPECT_NE(error_of([&] { names_of(model, {word}); }).find(part), std::string::npos) << word;
+  };
+  says("window:3:layers=3", "layer 3, but tiny gpt2 has 3");
+  says("window:3:layers=", "no numbers");
+  says("window:3:layers=1+", "no numbers");
+  says("window:3:layers=-1", "no numbers");
+  says("summary:m_by_layer=1+2", "2 numbers for 3 layers");
+  says("summary:m_by_layer=1+2+5", "has 4 groups");
+}
+
 TEST(Evaluation, EveryTokenButTheFirstIsScoredOnce) {
   LoadedModel model = tiny_loaded();
   const EvalText text = tiny_text(53);
@@ -240,6 +274,21 @@ TEST(Evaluation, AgainstDenseIsZeroForDenseAndPairedForOthers) {
   EXPECT_NEAR(all.score.mean_difference(), 0, 1e-5);
   settings.against_dense = false;
   EXPECT_FALSE(row_of("summary").score.has_dense);
+}
+
+TEST(Evaluation, RowsShareWhatDenseAttentionPredicts) {
+  LoadedModel model = with_keys();
+  const EvalSettings settings{.context = 40, .stride = 20, .against_dense = true};
+  const std::vector<EvalText> texts = {tiny_text(), tiny_text(90)};
+  DenseReference shared;
+  for (const char* word : {"summary:0:block=1", "window:3", "dense"}) {
+    const AttentionSpec spec = resolve_attention(parse_attention(word), model, "here");
+    const Score alone = evaluate(model, spec, texts, settings).score;
+    const Score beside = evaluate(model, spec, texts, settings, {}, &shared).score;
+    EXPECT_EQ(beside.kl, alone.kl) << word;
+    EXPECT_EQ(beside.difference, alone.difference) << word;
+    EXPECT_EQ(beside.nats, alone.nats) << word;
+  }
 }
 
 TEST(Evaluation, RefusesWindowsThatDoNotFit) {

@@ -1,0 +1,319 @@
+#include "apps/groups/groups_page.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "apps/report/charts.h"
+#include "apps/report/html_report.h"
+#include "apps/report/plane.h"
+
+namespace focus {
+namespace {
+
+constexpr Index kAround = 8;  // tokens on both sides of one of a far pair
+
+constexpr std::string_view kStyle = R"(
+.heat td { text-align: right; background: rgb(0 130 190 / calc(var(--h, 0) * .6)); }
+.heat td:first-child { text-align: left; }
+.tokens td { text-align: left; vertical-align: top; }
+.tokens code, .far b { background: var(--grid); border-radius: 3px; padding: 0 .2em;
+  white-space: pre; margin-right: .35em; }
+.passage { white-space: pre-wrap; line-height: 1.9; max-width: none; }
+.passage span { border-radius: 3px; padding: .15em 0; }
+.key { font-size: .85rem; max-width: none; } .key span { padding: .1em .4em; border-radius: 3px; }
+.far li { margin: .3rem 0; font-size: .92rem; } .far i { color: var(--soft); font-style: normal; }
+summary { cursor: pointer; font-weight: 600; margin: .8rem 0; }
+)";
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+/// A leading blank and line breaks made to be seen.
+std::string visible(const std::string& text) {
+  std::string shown;
+  for (const char c : text) shown += c == ' ' ? "\u00B7" : c == '\n' ? "\u21B5" : std::string(1, c);
+  return escape_html(shown);
+}
+
+/// A table whose cells are the darker the larger their number, from 0 to 1.
+struct HeatTable {
+  std::string caption;
+  std::vector<std::string> header;
+  std::vector<std::pair<std::string, std::vector<double>>> rows;
+
+  std::string html(int digits, double factor) const {
+    std::string text = fmt::format(
+        "<div class=\"scroll\"><table class=\"wide heat\">\n<caption>{}</caption>\n<thead><tr>",
+        escape_html(caption));
+    for (const std::string& name : header)
+      text += fmt::format("<th scope=\"col\">{}</th>", escape_html(name));
+    text += "</tr></thead>\n<tbody>\n";
+    for (const auto& [name, values] : rows) {
+      text += fmt::format("<tr><td>{}</td>", escape_html(name));
+      for (const double v : values)
+        text += fmt::format("<td style=\"--h:{:.2f}\">{:.{}f}</td>", std::clamp(v, 0.0, 1.0),
+                            factor * v, digits);
+      text += "</tr>\n";
+    }
+    return text + "</tbody>\n</table></div>\n";
+  }
+};
+
+/// The page of one report, part by part.
+class GroupsPage {
+ public:
+  explicit GroupsPage(const GroupsReport& report)
+      : report_(report), page_("Groups of " + report.model) {
+    page_.style(kStyle);
+    for (Index g = 0; g < report.groups; ++g)  // hues a golden angle apart
+      page_.style(
+          fmt::format(".g{} {{ background: hsl({} 80% 50% / .33); }}\n", g, (g * 137 + 210) % 360));
+  }
+
+  std::string html() {
+    begin();
+    layers_table();
+    agreements();
+    for (Index layer = 0; layer < report_.layers; ++layer) {
+      page_.heading(fmt::format("Layer {}", layer));
+      for (Index head = 0; head < report_.heads; ++head) {
+        const bool folded = report_.heads > 1;
+        if (folded)
+          page_.figure(fmt::format("<details{}><summary>layer {}, key head {}</summary>\n",
+                                   layer + head == 0 ? " open" : "", layer, head));
+        one_grouping(static_cast<std::size_t>(layer * report_.heads + head));
+        if (folded) page_.figure("</details>\n");
+      }
+    }
+    return page_.html();
+  }
+
+ private:
+  bool is_keys() const { return report_.space == "keys"; }
+  std::string name_of_grouping(std::size_t i) const {
+    const Grouping& grouping = report_.groupings[i];
+    return is_keys() ? fmt::format("layer {} head {}", grouping.layer, grouping.head)
+                     : fmt::format("layer {}", grouping.layer);
+  }
+
+  void begin() {
+    page_.paragraph(fmt::format(
+        "{}{}: {} tokens of {}, in windows of {}; attention {}; K = {} groups in each of {}.",
+        report_.model, report_.adapter.empty() ? "" : " with " + report_.adapter,
+        report_.text.tokens(),
+        report_.text.names.size() == 1 ? report_.text.names.front()
+                                       : fmt::format("{} documents", report_.text.names.size()),
+        report_.context, report_.attention, report_.groups,
+        is_keys()
+            ? fmt::format("{} layers' {} key heads, by the keys", report_.layers, report_.heads)
+            : fmt::format("{} layers, by the hidden states", report_.layers)));
+    page_.paragraph(
+        "A group's number means nothing by itself, and group 3 of one layer has nothing to do with "
+        "group 3 of another. Categories are told by letters and closed lists of English function "
+        "words.");
+  }
+
+  void layers_table() {
+    page_.heading("Sizes, balance, purity");
+    Table table{.header = {is_keys() ? "layer, head" : "layer", "largest", "smallest",
+                           "size entropy", "confidence", "entropy", "spread", "purity", "one group",
+                           "NMI", "beginnings", "one group"}};
+    StackedBars bars{.title = "Group sizes, share of the tokens"};
+    for (std::size_t i = 0; i < report_.details.size(); ++i) {
+      const GroupingDetails& d = report_.details[i];
+      table.rows.push_back(
+          {name_of_grouping(i), percent(d.largest), percent(d.smallest),
+           fmt::format("{:.3f}", d.size_entropy), fmt::format("{:.3f}", d.mean_confidence),
+           fmt::format("{:.3f}", report_.groupings[i].entropy), percent(d.parts.spread),
+           percent(d.purity.purity), percent(d.purity.base),
+           fmt::format("{:.3f}", d.purity.information), percent(d.purity.word_beginnings),
+           percent(d.purity.word_beginnings_base)});
+      bars.rows.emplace_back(name_of_grouping(i),
+                             std::vector<double>(d.sizes.begin(), d.sizes.end()));
+    }
+    page_.table(table);
+    page_.paragraph(fmt::format(
+        "Balance would be {} in each group. size entropy: of the sizes over log K, 1 where all are "
+        "equal. confidence: the mean share of a token in its group; entropy: of its shares, in "
+        "nats. spread: the share of tokens that would have to change their group for all {} to "
+        "have the same sizes. purity: the share of tokens of their group's largest category; NMI: "
+        "normalised mutual information with the categories; beginnings: the same purity for the "
+        "question whether a word begins with the token; one group: what all tokens in one group "
+        "would have.",
+        percent(1.0 / static_cast<double>(report_.groups)),
+        report_.text.names.size() > 1 ? "documents" : "pieces of the text"));
+    for (Index g = 0; g < report_.groups; ++g)
+      bars.segment_names.push_back(fmt::format("group {}", g));
+    page_.figure(stacked_bars_svg(bars));
+  }
+
+  void agreements() {
+    if (report_.layers > 1) {
+      page_.heading("Agreement between layers");
+      page_.paragraph(
+          "Of two groupings of the same tokens; 0 is chance for the adjusted Rand index, 1 the "
+          "same "
+          "grouping for both." +
+          std::string(is_keys() ? " Means over pairs of heads; a layer with itself: other heads."
+                                : ""));
+      for (const auto& [caption, figure] :
+           {std::pair{"Adjusted Rand index", &Agreement::rand},
+            std::pair{"Normalised mutual information", &Agreement::information}}) {
+        HeatTable heat{.caption = caption, .header = {"layer"}, .rows = {}};
+        for (Index a = 0; a < report_.layers; ++a) {
+          heat.header.push_back(fmt::format("{}", a));
+          auto& row = heat.rows.emplace_back(fmt::format("{}", a), std::vector<double>());
+          for (Index b = 0; b < report_.layers; ++b)
+            row.second.push_back(report_.between[static_cast<std::size_t>(a * report_.layers + b)].*
+                                 figure);
+        }
+        page_.figure(heat.html(2, 1));
+      }
+    }
+    if (report_.against) agreement_table("Against another adapter", {*report_.against});
+    if (report_.checkpoints.empty()) return;
+    agreement_table("Stability between checkpoints", report_.checkpoints);
+    LineChart chart{.title = "Share of tokens that keep their group",
+                    .x_label = "checkpoint",
+                    .y_label = "share"};
+    for (Index layer = 0; layer < report_.layers; ++layer) {
+      Series& series = chart.series.emplace_back(Series{.name = fmt::format("layer {}", layer)});
+      for (std::size_t c = 0; c < report_.checkpoints.size(); ++c)
+        series.points.emplace_back(
+            static_cast<double>(c + 1),
+            report_.checkpoints[c].layers[static_cast<std::size_t>(layer)].kept);
+    }
+    if (report_.checkpoints.size() > 1) page_.figure(line_chart_svg(chart));
+  }
+
+  void agreement_table(const std::string& heading, const std::vector<LayerAgreement>& all) {
+    page_.heading(heading);
+    page_.paragraph(
+        "keep their group: the share of tokens whose groups correspond under the one-to-one "
+        "matching "
+        "that keeps most.");
+    Table table{
+        .header = {"from", "to", "layer", "keep their group", "adjusted Rand index", "NMI"}};
+    for (const LayerAgreement& one : all) {
+      const auto row = [&](const std::string& layer, const Agreement& a) {
+        table.rows.push_back({one.first, one.second, layer, fmt::format("{:.3f}", a.kept),
+                              fmt::format("{:.3f}", a.rand), fmt::format("{:.3f}", a.information)});
+      };
+      row("mean", one.mean());
+      for (std::size_t layer = 0; layer < one.layers.size(); ++layer)
+        row(fmt::format("{}", layer), one.layers[layer]);
+    }
+    page_.table(table);
+  }
+
+  void one_grouping(std::size_t i) {
+    passage(i);
+    typical(report_.details[i]);
+    categories(report_.details[i]);
+    parts(report_.details[i]);
+    far_pairs(report_.details[i].far);
+  }
+
+  /// The tokens most typical of a group, in few words.
+  std::string label(const GroupingDetails& d, std::size_t g, std::size_t most) const {
+    std::string text;
+    for (const TypicalToken& token : d.typical[g].by_lift)
+      if (most-- > 0) text += fmt::format(" {}", visible(report_.vocabulary.at(token.id)));
+    return text;
+  }
+
+  void passage(std::size_t i) {
+    if (report_.passage_end <= report_.passage_first) return;
+    const Grouping& grouping = report_.groupings[i];
+    std::string text = "<p class=\"passage\">";
+    for (Index t = report_.passage_first; t < report_.passage_end; ++t) {
+      const auto at = static_cast<std::size_t>(t);
+      text += fmt::format("<span class=\"g{0}\" title=\"{0}: {1:.2f}\">{2}</span>",
+                          grouping.classes[at], grouping.confidence[at],
+                          escape_html(report_.text_at(t)));
+    }
+    text += "</p>\n<p class=\"key\">";
+    for (Index g = 0; g < report_.groups && report_.groups <= 16; ++g)
+      text += fmt::format("<span class=\"g{0}\">{0}</span>{1} ", g,
+                          label(report_.details[i], static_cast<std::size_t>(g), 3));
+    page_.figure(text + "</p>\n");
+  }
+
+  void typical(const GroupingDetails& d) {
+    std::string text =
+        "<div class=\"scroll\"><table class=\"wide "
+        "tokens\">\n<thead><tr><th>group</th><th>share</th>"
+        "<th>confidence</th><th>mostly</th><th>surest tokens</th><th>tokens by lift</th></tr>"
+        "</thead>\n<tbody>\n";
+    for (std::size_t g = 0; g < d.sizes.size(); ++g) {
+      const auto list = [&](const std::vector<TypicalToken>& tokens) {
+        std::string items;
+        for (const TypicalToken& t : tokens)
+          items += fmt::format("<code title=\"{} times, confidence {:.3f}, lift {:.2f}\">{}</code>",
+                               t.count, t.confidence, t.lift, visible(report_.vocabulary.at(t.id)));
+        return items;
+      };
+      const TokenCategory largest = d.purity.largest[g];
+      text += fmt::format(
+          "<tr><td><span class=\"g{0}\">&nbsp;{0}&nbsp;</span></td><td>{1}</td><td>{2:.3f}</td>"
+          "<td>{3}</td><td>{4}</td><td>{5}</td></tr>\n",
+          g, percent(static_cast<double>(d.sizes[g]) / static_cast<double>(report_.text.tokens())),
+          d.confidence[g],
+          d.sizes[g] > 0
+              ? fmt::format("{} {}", name_of(largest),
+                            percent(d.purity.shares[g][static_cast<std::size_t>(largest)]))
+              : "empty",
+          list(d.typical[g].by_confidence), list(d.typical[g].by_lift));
+    }
+    page_.figure(text + "</tbody>\n</table></div>\n");
+  }
+
+  void categories(const GroupingDetails& d) {
+    HeatTable heat{.caption = "What each group is made of, %", .header = {"group"}, .rows = {}};
+    for (const std::string_view name : enum_names(TokenCategory{})) heat.header.emplace_back(name);
+    for (std::size_t g = 0; g < d.sizes.size(); ++g)
+      heat.rows.emplace_back(fmt::format("{}", g), d.purity.shares[g]);
+    page_.figure(heat.html(0, 100));
+  }
+
+  void parts(const GroupingDetails& d) {
+    const bool documents = report_.text.names.size() > 1;
+    HeatTable heat{.caption = documents ? "Share of each document's tokens, %"
+                                        : "Share of the tokens of each piece of the text, %",
+                   .header = {documents ? "document" : "piece"},
+                   .rows = {}};
+    for (std::size_t g = 0; g < d.sizes.size(); ++g) heat.header.push_back(fmt::format("{}", g));
+    constexpr std::size_t kShown = 20;
+    for (std::size_t p = 0; p < std::min(kShown, d.parts.shares.size()); ++p)
+      heat.rows.emplace_back(documents ? report_.text.names[p] : fmt::format("{}", p + 1),
+                             d.parts.shares[p]);
+    page_.figure(heat.html(1, 100));
+  }
+
+  void far_pairs(const FarAffinity& far) {
+    if (far.pairs.empty()) return;
+    std::string text = fmt::format(
+        "<p>Words further apart than the local window of {} with high affinity g<sub>i</sub> "
+        "&middot; "
+        "g<sub>j</sub> (over all such pairs of tokens its mean is {:.3f}):</p>\n<ul "
+        "class=\"far\">\n",
+        report_.local_window, far.mean);
+    const auto place = [&](Index token) {
+      const Excerpt e = report_.excerpt(token, kAround);
+      return fmt::format("&hellip;{}<b>{}</b>{}&hellip;", escape_html(e.before),
+                         escape_html(e.token), escape_html(e.after));
+    };
+    for (const FarPair& pair : far.pairs)
+      text += fmt::format("<li><i>{:.3f}, {} tokens apart:</i> {} <i>and</i> {}</li>\n",
+                          pair.affinity, pair.distance(), place(pair.first), place(pair.second));
+    page_.figure(text + "</ul>\n");
+  }
+
+  const GroupsReport& report_;
+  HtmlReport page_;
+};
+
+}  // namespace
+
+std::string groups_page(const GroupsReport& report) { return GroupsPage(report).html(); }
+
+}  // namespace focus

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+
+#include "focus/groups/groups_report.h"
+
+namespace focus {
+
+/// One page without scripts or anything from outside, of all that a report holds.
+std::string groups_page(const GroupsReport& report);
+
+}  // namespace focus

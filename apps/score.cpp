@@ -1,0 +1,79 @@
+#include <cmath>
+
+#include "apps/command.h"
+#include "apps/terminal/progress.h"
+#include "data/files/durable_file.h"
+#include "focus/scores/requests.h"
+
+namespace focus {
+namespace {
+
+struct ScoreArguments {
+  ModelOptions model;
+  std::string requests, out, attention;
+  ScoreOptions scoring;
+  bool overwrite = false;
+};
+
+void add_score_options(CLI::App& app, ScoreArguments& o) {
+  o.model.add_to(app);
+  app.add_option("--requests", o.requests, "the requests (.jsonl), an object a line")->required();
+  app.add_option("--out", o.out, "the answers (.jsonl), in the order of the requests")->required();
+  add_attention_option(
+      app, o.attention,
+      "one, as focus eval takes it: dense, soft, hard:2, summary:2, window:128 (default: what the "
+      "model was trained with; of a Focus, soft or summary; else dense)");
+  add_settings(app, recipe_fields(o.scoring));
+  app.add_flag("!--no-sharing", o.scoring.share,
+               "compute each request by itself: the reference for those that share a context");
+  app.add_flag("--overwrite", o.overwrite, "replace --out where it exists");
+}
+
+}  // namespace
+
+int run_score(Arguments arguments) {
+  ScoreArguments o;
+  CLI::App app(
+      "Answers requests as the lm-evaluation-harness makes them: loglikelihood {context, "
+      "continuation}, loglikelihood_rolling {text}, generate_until {context, until, max_gen_toks}. "
+      "Requests that begin alike share the computation of what they have in common.",
+      "focus score");
+  add_score_options(app, o);
+  parse_arguments(app, arguments);
+
+  refuse_existing(o.out, o.overwrite);
+  const std::vector<ScoreRequest> requests = read_requests(o.requests);
+  LoadedModel model = o.model.load();
+  const AttentionSpec spec =
+      o.attention.empty()
+          ? own_attention(model)
+          : resolve_attention(parse_attention(o.attention, "--attention"), model, "--attention");
+  const std::string title = ActiveAttention(model, spec).title();
+  std::vector<ScoreAnswer> answers;
+  ScoringWork work;
+  {
+    Progress progress({.label = "score " + title, .total_steps = 1000, .line_every = 1 << 30});
+    answers = answer_requests(
+        model, spec, requests, o.scoring,
+        [&](double share) { progress.update(static_cast<std::int64_t>(share * 1000), NAN, 0); },
+        &work);
+  }
+  std::string lines;
+  Index tokens = 0, cut = 0;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    lines += answer_line(requests[i], answers[i]) + "\n";
+    tokens += answers[i].tokens;
+    cut += answers[i].cut > 0 ? 1 : 0;
+  }
+  write_file_durably(o.out, std::string_view(lines));
+  if (cut > 0)
+    fmt::print(stderr,
+               "{} of {} contexts were too long: cut from the left (\"cut\" says by how much)\n",
+               cut, answers.size());
+  fmt::print("{}: {} answers, {} tokens, attention {}\n", o.out, answers.size(), tokens, title);
+  if (work.tokens > 0)
+    fmt::print("{} of {} tokens computed; the others are shared\n", work.computed, work.tokens);
+  return 0;
+}
+
+}  // namespace focus

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Finds the settings with which each attention reads a given share of the causal pairs.
+
+  python3 bench/pairs.py BASE --train TEXT --text TEXT --context 512 [--shares 12.5,25,35,50]
+
+One number of each form is varied (its window, pages, blocks, keys), its share of the pairs measured on
+the first tokens of TEXT by `focus eval`, and the words with the nearest shares printed as lists for
+the `attentions` of a recipe such as configs/study/equal_pairs.yaml. Looks at pairs alone, never at a
+loss; groups of keys are fitted on --train with seed 1.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+FOCUS = os.environ.get("FOCUS", "build/release/focus")
+# What is tried of the one number, `{}`, for each form.
+WINDOWS = (0, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384)
+KEYS = (0, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384)
+RIVALS = {
+    "window with first tokens": ("sink_window:{}", WINDOWS),
+    "Quest": ("quest:{}:page_size=8:local_window=16", (0, 1, 2, 4, 8, 12, 16, 24, 32, 48)),
+    "MoBA": ("moba:{}:block_size=16", (0, 1, 2, 3, 4, 6, 8, 12, 16, 24)),
+    "SparQ": ("sparq:{}", KEYS[2:]),
+    "MagicPIG": ("magicpig:6:tables={}", (4, 8, 16, 24, 32, 48, 64, 96, 128, 192)),
+    "indexer": ("indexer:{}:local_window=20", KEYS),
+    "oracle": ("oracle:{}:local_window=20", KEYS),
+    "oracle, heads together": ("oracle:{}:local_window=20:heads=shared", KEYS),
+    "random groups": ("random_groups:GROUPS:local_window={}", WINDOWS),
+    "Routing Transformer": ("routing_transformer:GROUPS:shared_qk=false:local_window={}", WINDOWS),
+}
+GROUPS = {12.5: 16, 25: 8, 35: 4, 50: 3}  # of those two, by share
+
+
+def run(*words):
+    subprocess.run([FOCUS, *map(str, words)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def shares(words, base, options, adapter):
+    """Share of the pairs of each word, in per cent."""
+    with tempfile.TemporaryDirectory() as folder:
+        figures = Path(folder) / "figures.json"
+        run("eval", base, "--adapter", adapter, "--attention", ",".join(words), "--json", figures, *options)
+        rows = json.loads(figures.read_text(encoding="utf-8"))["rows"]
+    assert len(rows) == len(words), (len(rows), words)
+    return [100 * row["pairs_attended"] for row in rows]
+
+
+def nearest(form, numbers, target, measure, known):
+    """The number whose share is nearest: a coarse grid first, then by steps between its neighbours."""
+    if not known:
+        known.update(zip(numbers, measure([form.format(n) for n in numbers])))
+    for _ in range(3):
+        below = max((n for n in known if known[n] <= target), default=None)
+        above = min((n for n in known if known[n] > target), default=None)
+        if below is None or above is None or above - below <= 1:
+            break
+        part = (target - known[below]) / (known[above] - known[below])
+        guess = min(max(round(below + part * (above - below)), below + 1), above - 1)
+        known[guess] = measure([form.format(guess)])[0]
+    best = min(known, key=lambda n: abs(known[n] - target))
+    return form.format(best), known[best]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("base")
+    parser.add_argument("--train", required=True)
+    parser.add_argument("--text", required=True)
+    parser.add_argument("--context", type=int, default=512)
+    parser.add_argument("--tokens", type=int, default=2049)
+    parser.add_argument("--shares", default="12.5,25,35,50")
+    parser.add_argument("--block", type=int, default=1)
+    parser.add_argument("--indexer", help="an indexer's file, trained on the base")
+    arguments = parser.parse_args()
+    targets = [float(share) for share in arguments.shares.split(",")]
+    options = ["--text", arguments.text, "--context", arguments.context, "--max-tokens", arguments.tokens]
+    with tempfile.TemporaryDirectory() as folder:
+        for groups in (16, 32, 64):
+            adapter = Path(folder) / f"{groups}.h5"
+            run("fit", arguments.base, "--text", arguments.train, "--num-groups", groups, "--context",
+                arguments.context, "--out", adapter)
+            for m in (0, 1, 2, 4):
+                form = f"summary:{m}:block={arguments.block}:local_window={{}}"
+                report(f"K={groups} m={m}", form, WINDOWS, targets,
+                       lambda words, a=adapter: shares(words, arguments.base, options, a))
+        for name, (form, numbers) in RIVALS.items():
+            if name == "indexer" and not arguments.indexer:
+                continue
+            adapter = arguments.indexer if name == "indexer" else Path(folder) / "16.h5"
+            report(name, form, numbers, targets,
+                   lambda words, a=adapter: shares(words, arguments.base, options, a))
+
+
+def report(name, form, numbers, targets, measure):
+    words, known = [], {}  # shares by form and number
+    for target in targets:
+        with_groups = form.replace("GROUPS", str(GROUPS.get(target, 8)))
+        word, share = nearest(with_groups, numbers, target, measure, known.setdefault(with_groups, {}))
+        if abs(share - target) <= 2:
+            words.append((word, share))
+    listed = ", ".join(f'"{word}"' for word, _ in words)
+    print(f"  # {name}: {', '.join(f'{share:.1f} %' for _, share in words)}\n    attentions: [{listed}]", flush=True)
+
+
+if __name__ == "__main__":
+    main()

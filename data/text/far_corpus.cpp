@@ -1,0 +1,93 @@
+#include "data/text/far_corpus.h"
+
+#include <cmath>
+
+#include "autograd/check.h"
+#include "data/text/corpus.h"
+#include "data/text/corpus_draws.h"
+#include "data/text/far_documents.h"
+
+namespace focus {
+namespace {
+
+/// Of documents 0, 1, 2, ... as many are of the kind as the share says, evenly spread.
+bool is_of_kind(std::int64_t document, double share) {
+  const auto before = [&](std::int64_t n) { return std::floor(static_cast<double>(n) * share); };
+  return before(document + 1) > before(document);
+}
+
+AskedDocument far_document(Rng& rng, const FarCorpusOptions& options) {
+  const auto distance = static_cast<std::size_t>(
+      options.distance[static_cast<std::size_t>(rng.below(options.distance.size()))]);
+  const corpus::FarDraw draw{.keys = options.keys, .distance = distance};
+  switch (options.kind) {
+    case CorpusKind::copy:
+      return corpus::copy_document(rng, draw);
+    case CorpusKind::lookup:
+      return corpus::lookup_document(rng, draw);
+    default:
+      return corpus::recall_document(rng, draw);
+  }
+}
+
+}  // namespace
+
+namespace corpus {
+
+std::string filler(Rng& rng, std::size_t bytes) {
+  std::string text;
+  while (text.size() < bytes) {
+    if (!text.empty()) text += ' ';
+    for (Text sentence = pick(rng, kFillers); !sentence.empty();) {
+      const std::size_t open = sentence.find('{');
+      text += sentence.substr(0, open);
+      if (open == Text::npos) break;
+      const std::size_t close = sentence.find('}', open);
+      text += small_word(rng, sentence.substr(open + 1, close - open - 1));
+      sentence.remove_prefix(close + 1);
+    }
+  }
+  return text += '\n';
+}
+
+void add_answer(AskedDocument& document, std::string_view answer, std::size_t source) {
+  const std::size_t begin = document.text.size();
+  document.text += answer;
+  document.answers.push_back({.begin = begin, .end = document.text.size(), .source = source});
+}
+
+}  // namespace corpus
+
+std::vector<AskedDocument> generate_far_documents(const FarCorpusOptions& options) {
+  check(options.documents >= 0, "corpus: documents has to be 0 or more, came {}",
+        options.documents);
+  check(options.share >= 0 && options.share <= 1, "corpus: share has to be from 0 to 1, came {}",
+        options.share);
+  check(options.keys >= 1, "corpus: keys has to be at least 1, came {}", options.keys);
+  check(!options.distance.empty(), "corpus: distance names none");
+  for (const std::int64_t distance : options.distance)
+    check(distance >= 0, "corpus: distance has to be 0 or more, came {}", distance);
+  const double share = options.kind == CorpusKind::tales ? 0 : options.share;
+  std::int64_t tales = 0;
+  for (std::int64_t i = 0; i < options.documents; ++i) tales += is_of_kind(i, share) ? 0 : 1;
+  std::vector<CorpusDocument> told = generate_documents({.seed = options.seed, .documents = tales});
+  std::vector<AskedDocument> documents;
+  Rng rng(options.seed);
+  auto tale = told.begin();
+  for (std::int64_t i = 0; i < options.documents; ++i)
+    documents.push_back(is_of_kind(i, share)
+                            ? far_document(rng, options)
+                            : AskedDocument{.text = std::move((tale++)->text), .answers = {}});
+  return documents;
+}
+
+std::string joined_texts(const std::vector<AskedDocument>& documents, std::string_view separator) {
+  std::string text;
+  for (const AskedDocument& document : documents) {
+    if (!text.empty()) text += separator;
+    text += document.text;
+  }
+  return text;
+}
+
+}  // namespace focus

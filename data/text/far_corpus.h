@@ -1,0 +1,58 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/text/asked_document.h"
+
+namespace focus {
+
+/// What a built-in document asks for.
+enum class CorpusKind {
+  tales,   // corpus.h
+  recall,  // keys with a digit each, "b7 k3 z1"; then each key again, in another order (MQAR)
+  copy,    // words of letters drawn at random; then the same words again
+  lookup   // people and where they live, in sentences; then questions about half of them
+};
+constexpr auto enum_names(CorpusKind) {
+  return std::array<std::string_view, 4>{"tales", "recall", "copy", "lookup"};
+}
+
+/// Built-in texts whose answers stand far before: between what is told and what is asked lie
+/// sentences that have nothing to do with it.
+struct FarCorpusOptions {
+  CorpusKind kind = CorpusKind::tales;
+  std::int64_t documents = 1000;
+  std::uint64_t seed = 1;
+  std::int64_t keys = 8;
+  std::vector<std::int64_t> distance = {64};
+  double share = 1;
+
+  template <class F>
+  void visit(F&& f) {
+    f("kind", kind,
+      "tales; recall: keys with a digit each, then each key again; copy: words of random "
+      "letters, then the same again; lookup: where people live, then questions about half of them");
+    f("documents", documents, "documents", {1, 1e9});
+    f("seed", seed, "another seed, other documents");
+    f("keys", keys, "keys of recall, words of copy, people of lookup", {1, 4096});
+    f("distance", distance,
+      "bytes of other sentences, at least, between what is told and what is asked; of several, "
+      "each document draws one",
+      {0, 1 << 24});
+    f("share", share, "share of the documents that are of the kind; the others are tales", {0, 1});
+  }
+};
+
+/// The same documents for the same options on every platform; the first n of a longer corpus are
+/// the shorter corpus. Tales ask nothing that is marked. Throws std::invalid_argument where an
+/// option is out of range.
+std::vector<AskedDocument> generate_far_documents(const FarCorpusOptions& options);
+
+/// Texts with the separator between them.
+std::string joined_texts(const std::vector<AskedDocument>& documents, std::string_view separator);
+
+}  // namespace focus

@@ -1,0 +1,157 @@
+#include "focus/distance/far_tokens.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "autograd/check.h"
+
+namespace focus {
+namespace {
+
+/// Mean of the losses that are of far tokens, or of the others.
+double mean_where(std::span<const double> nats, const std::vector<bool>& far, bool wanted) {
+  double sum = 0;
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < nats.size(); ++i)
+    if (far[i] == wanted) {
+      sum += nats[i];
+      ++count;
+    }
+  return count > 0 ? sum / static_cast<double>(count) : NAN;
+}
+
+double mean_of(std::span<const double> nats) {
+  return mean_where(nats, std::vector<bool>(nats.size(), true), true);
+}
+
+double kept_share(double window, double dense, double row) {
+  return window > dense ? (window - row) / (window - dense) : NAN;
+}
+
+std::string percent(double share) {
+  return std::isfinite(share) ? fmt::format("{:.1f}%", 100 * share) : "-";
+}
+
+/// NaN is not in JSON.
+nlohmann::ordered_json number(double value) {
+  return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
+}
+
+}  // namespace
+
+void short_context_losses(Decoder& decoder, const EvalText& text, const FarSettings& settings,
+                          TokenLosses& losses) {
+  // Windows that overlap so that each scores its last `step` tokens are these short contexts.
+  const Index step = settings.step();
+  evaluate(decoder, text, {.context = settings.context + step, .stride = step}, {}, nullptr,
+           &losses);
+}
+
+std::vector<bool> far_tokens(const TokenLosses& dense, const TokenLosses& near, double margin) {
+  // Windows without overlap leave out their first tokens, which the short contexts have.
+  std::vector<double> of_token(static_cast<std::size_t>(near.tokens), NAN);
+  for (std::size_t i = 0; i < near.nats.size(); ++i)
+    of_token[static_cast<std::size_t>(near.token[i])] = near.nats[i];
+  std::vector<bool> far;
+  for (std::size_t i = 0; i < dense.nats.size(); ++i) {
+    const auto token = static_cast<std::size_t>(dense.token[i]);
+    check(token < of_token.size() && !std::isnan(of_token[token]),
+          "far tokens: the short context did not score token {}", token);
+    far.push_back(of_token[token] - dense.nats[i] > margin);
+  }
+  return far;
+}
+
+FarReport far_report(std::span<const RowLosses> rows, const RowLosses& dense,
+                     const RowLosses& window, const TokenLosses& near,
+                     const FarSettings& settings) {
+  const std::vector<bool> far = far_tokens(dense.losses, near, settings.margin);
+  FarReport report{.settings = settings,
+                   .tokens = static_cast<std::int64_t>(far.size()),
+                   .far = std::ranges::count(far, true),
+                   .window = window.name,
+                   .rows = {}};
+  const auto on_far = [&](const RowLosses& row) { return mean_where(row.losses.nats, far, true); };
+  const auto on_all = [](const RowLosses& row) { return mean_of(row.losses.nats); };
+  for (const RowLosses& row : rows) {
+    check(row.losses.nats.size() == far.size(), "far tokens: {} scored {} tokens, dense {}",
+          row.name, row.losses.nats.size(), far.size());
+    report.rows.push_back({.name = row.name,
+                           .routing = row.routing,
+                           .far = on_far(row),
+                           .others = mean_where(row.losses.nats, far, false),
+                           .kept = kept_share(on_far(window), on_far(dense), on_far(row)),
+                           .kept_all = kept_share(on_all(window), on_all(dense), on_all(row))});
+  }
+  return report;
+}
+
+FarReport measure_far(LoadedModel& model, std::span<const EvalText> texts,
+                      const EvalSettings& settings, const FarSettings& far,
+                      std::vector<RowLosses> rows, const ShareDone& progress) {
+  // The row of an attention, which is put at one end where there is none.
+  const auto place_of = [&](const AttentionSpec& spec, bool in_front) {
+    RowLosses row;
+    {
+      const ActiveAttention active(model, spec);
+      row = {.name = active.name(), .routing = active.routing(), .losses = {}};
+    }
+    const auto found = std::ranges::find(rows, row.name, &RowLosses::name);
+    if (found != rows.end()) return found - rows.begin();
+    evaluate(model, spec, texts, settings, {}, nullptr, &row.losses);
+    const auto place = rows.insert(in_front ? rows.begin() : rows.end(), std::move(row));
+    return place - rows.begin();
+  };
+  const auto dense = static_cast<std::size_t>(place_of({.kind = "dense"}, true));
+  const auto window = static_cast<std::size_t>(place_of(window_of(model, far), false));
+  TokenLosses near;
+  const ActiveAttention active(model, {.kind = "dense"});
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    short_context_losses(*model.decoder, texts[i], far, near);
+    if (progress) progress(static_cast<double>(i + 1) / static_cast<double>(texts.size()));
+  }
+  return far_report(rows, rows[dense], rows[window], near, far);
+}
+
+AttentionSpec window_of(const LoadedModel& model, const FarSettings& settings) {
+  if (model.focus() == nullptr)
+    return parse_attention(fmt::format("sink_window:{}", settings.context));
+  const FocusConfig& config = model.focus()->config();
+  return parse_attention(fmt::format("sink_window:{}:sinks={}", config.local_window, config.sinks));
+}
+
+std::string format_far(const FarReport& report) {
+  std::string table = fmt::format(
+      "{} of {} tokens are far ({:.2f}%): dense beats itself with {} to {} tokens of context by "
+      "more than {} nats\n\n{:<25} {:<22} {:>10} {:>10} {:>10} {:>10}\n",
+      report.far, report.tokens, 100 * report.share(), report.settings.context,
+      report.settings.context + report.settings.step() - 1, report.settings.margin, "attention",
+      "routing", "nats, far", "others", "kept, far", "kept, all");
+  for (const FarRow& row : report.rows)
+    table += fmt::format("{:<25} {:<22} {:>10.4f} {:>10.4f} {:>10} {:>10}\n", row.name, row.routing,
+                         row.far, row.others, percent(row.kept), percent(row.kept_all));
+  return table + fmt::format(
+                     "\nkept: share of the gain of distance, (window - row) / (window - dense) in "
+                     "nats; window: {}\n",
+                     report.window);
+}
+
+nlohmann::ordered_json far_to_json(const FarReport& report) {
+  auto rows = nlohmann::ordered_json::array();
+  for (const FarRow& row : report.rows)
+    rows.push_back({{"attention", row.name},
+                    {"routing", row.routing},
+                    {"nats_far", number(row.far)},
+                    {"nats_others", number(row.others)},
+                    {"kept_far", number(row.kept)},
+                    {"kept_all", number(row.kept_all)}});
+  return {{"context", report.settings.context},
+          {"step", report.settings.step()},
+          {"margin", report.settings.margin},
+          {"tokens", report.tokens},
+          {"far", report.far},
+          {"window", report.window},
+          {"rows", std::move(rows)}};
+}
+
+}  // namespace focus

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "autograd/simd/types.h"
+#include "data/text/tokenizer.h"
+
+// What kind of thing a token is in English text, told by its letters alone: closed lists of
+// function words, no model. Groups are held against these.
+namespace focus {
+
+enum class TokenCategory : std::uint8_t {
+  special,       // marks something, such as the start of a document
+  white_space,   // blanks and line breaks alone
+  punctuation,   // signs without a letter or digit
+  digits,        // digits without a letter
+  determiner,    // a whole word of the closed list: the, every, my
+  pronoun,       // I, they, who
+  auxiliary,     // is, had, would, not
+  preposition,   // of, through
+  connective,    // and, because, when
+  capitalised,   // another word or its beginning that starts with a capital
+  word,          // any other word or its beginning
+  continuation,  // what goes on within a word
+};
+constexpr auto enum_names(TokenCategory) {
+  return std::array<std::string_view, 12>{
+      "special",   "white space", "punctuation", "digits",      "determiner", "pronoun",
+      "auxiliary", "preposition", "connective",  "capitalised", "word",       "continuation"};
+}
+constexpr Index kNumCategories = enum_names(TokenCategory{}).size();
+inline std::string_view name_of(TokenCategory c) {
+  return enum_names(c)[static_cast<std::size_t>(c)];
+}
+
+/// Of a token between its neighbours' texts; each is well-formed UTF-8 with its own leading blank,
+/// empty where there is no neighbour. A function word is one only where the next token does not go
+/// on with it.
+TokenCategory category_of(std::string_view before, std::string_view token, std::string_view after);
+
+/// The categories of tokens that stand one after the other; where `special` says so that is one.
+std::vector<TokenCategory> categorise(std::span<const std::string> texts,
+                                      const std::vector<bool>& special);
+
+/// True where a word begins with the token: its category is one of those of words but continuation.
+bool begins_word(TokenCategory category);
+/// True for words and their beginnings that no closed list has.
+bool is_content(TokenCategory category);
+
+/// For each token that begins a word the whole of it, folded; empty for the others.
+std::vector<std::string> whole_words(std::span<const std::string> texts,
+                                     std::span<const TokenCategory> categories);
+
+/// The text of an id as it stands after another word, its leading blank included, ill-formed bytes
+/// as U+FFFD.
+std::string token_text(const Tokenizer& tokenizer, std::int32_t id);
+
+/// In lower case, of letters A to Z, without blanks around it.
+std::string folded(std::string_view text);
+
+}  // namespace focus

@@ -1,0 +1,236 @@
+#include "focus/recall/recall_eval.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "autograd/check.h"
+#include "data/files/read_file.h"
+#include "data/settings/recipe.h"
+#include "data/text/far_corpus.h"
+#include "data/text/text.h"
+#include "focus/train/positions.h"
+
+namespace focus {
+namespace {
+
+/// Finds the token that holds a byte of the text that `ids` are of.
+class TokensOfBytes {
+ public:
+  TokensOfBytes(const Tokenizer& tokenizer, std::span<const std::int32_t> ids)
+      : tokenizer_(tokenizer), ids_(ids) {}
+
+  /// The first token after which more than `byte` bytes have been said.
+  Index holding(std::size_t byte) const {
+    std::size_t low = 0, high = ids_.size();
+    while (low < high) {
+      const std::size_t middle = (low + high) / 2;
+      if (tokenizer_.decode(ids_.first(middle + 1)).size() > byte)
+        high = middle;
+      else
+        low = middle + 1;
+    }
+    return static_cast<Index>(low);
+  }
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::span<const std::int32_t> ids_;
+};
+
+/// Of each row, whether the target is the likeliest token: in chunks, as a vocabulary can be large.
+std::vector<bool> are_likeliest(const Decoder& decoder, const Tensor& hidden,
+                                std::span<const std::int32_t> targets) {
+  constexpr Index kChunk = 256;
+  std::vector<bool> likeliest;
+  for (Index first = 0; first < hidden.rows(); first += kChunk) {
+    const Index rows = std::min(kChunk, hidden.rows() - first);
+    Tensor chunk({rows, hidden.cols()});
+    std::copy_n(hidden.data() + first * hidden.cols(), rows * hidden.cols(), chunk.data());
+    const Tensor logits = decoder.logits(Variable(chunk)).value();
+    for (Index r = 0; r < rows; ++r) {
+      const Real* x = logits.data() + r * logits.cols();
+      likeliest.push_back(std::max_element(x, x + logits.cols()) - x ==
+                          targets[static_cast<std::size_t>(first + r)]);
+    }
+  }
+  return likeliest;
+}
+
+RecallBucket& bucket_of(std::vector<RecallBucket>& buckets, Index distance) {
+  while (distance > buckets.back().to)
+    buckets.push_back({.from = buckets.back().to, .to = 2 * buckets.back().to});
+  return *std::ranges::find_if(buckets,
+                               [&](const RecallBucket& bucket) { return distance <= bucket.to; });
+}
+
+/// The answers of an item, scored: one after the other.
+std::vector<RecallScore> score_item(const Decoder& decoder, const RecallItem& item) {
+  const Tensor hidden = decoder.hidden_states(item.ids, 1).value();
+  const Index width = hidden.cols();
+  std::vector<std::int32_t> targets;
+  for (const RecallItem::Span& answer : item.answers)
+    targets.insert(targets.end(), item.ids.begin() + answer.begin, item.ids.begin() + answer.end);
+  Tensor rows({static_cast<Index>(targets.size()), width});
+  Index row = 0;
+  for (const RecallItem::Span& answer : item.answers)
+    for (Index t = answer.begin; t < answer.end; ++t)
+      std::copy_n(hidden.data() + (t - 1) * width, width, rows.data() + width * row++);
+  const std::vector<double> nats = decoder.cross_entropy_rows(rows, targets);
+  const std::vector<bool> likeliest = are_likeliest(decoder, rows, targets);
+  std::vector<RecallScore> scores;
+  std::size_t at = 0;
+  for (const RecallItem::Span& answer : item.answers) {
+    RecallScore score{.answers = 1, .right = 1, .tokens = answer.end - answer.begin};
+    for (Index t = answer.begin; t < answer.end; ++t, ++at) {
+      score.nats += nats[at];
+      if (!likeliest[at]) score.right = 0;
+    }
+    scores.push_back(score);
+  }
+  return scores;
+}
+
+}  // namespace
+
+std::vector<RecallItem> recall_items(const LoadedModel& model,
+                                     std::span<const AskedDocument> documents,
+                                     const std::string& where, bool beyond_positions) {
+  const Tokenizer& tokenizer = model.require_tokenizer();
+  const auto start = model.document_start();
+  std::vector<RecallItem> items;
+  for (const AskedDocument& document : documents) {
+    RecallItem item{.name = fmt::format("{}, document {}", where, items.size() + 1),
+                    .ids = tokenizer.encode(document.text),
+                    .answers = {}};
+    if (tokenizer.decode(item.ids) != document.text)
+      fail("{}: the tokenizer does not give its text back, so its answers cannot be found",
+           item.name);
+    const TokensOfBytes tokens(tokenizer, item.ids);
+    const Index shift = start ? 1 : 0;
+    for (const Answer& answer : document.answers) {
+      const RecallItem::Span span{
+          .begin = tokens.holding(answer.begin) + shift,
+          .end = tokens.holding(answer.end - 1) + 1 + shift,
+          .distance = tokens.holding(answer.begin) - tokens.holding(answer.source)};
+      if (span.begin == 0) fail("{}: nothing stands before its first answer", item.name);
+      item.answers.push_back(span);
+    }
+    if (start) item.ids.insert(item.ids.begin(), *start);
+    require_positions(model, static_cast<Index>(item.ids.size()), beyond_positions,
+                      item.name + ": its length of");
+    items.push_back(std::move(item));
+  }
+  return items;
+}
+
+std::vector<AskedDocument> asked_documents(const std::string& file_or_spec) {
+  if (std::filesystem::exists(file_or_spec))
+    return read_questions(read_text_file(file_or_spec), file_or_spec);
+  FarCorpusOptions options{.documents = 100, .seed = 100};
+  const std::size_t colon = std::min(file_or_spec.find(':'), file_or_spec.size());
+  const std::string kind = file_or_spec.substr(0, colon);
+  constexpr auto kinds = enum_names(CorpusKind{});
+  if (std::ranges::find(kinds, kind) == kinds.end() || kind == "tales")
+    fail("--recall {}: no such file, and no kind of document: recall, copy, lookup", file_or_spec);
+  std::vector<std::string> overrides = {"kind=" + kind};
+  for (std::size_t begin = colon; begin < file_or_spec.size();) {
+    const std::size_t end = std::min(file_or_spec.find(':', begin + 1), file_or_spec.size());
+    overrides.push_back(file_or_spec.substr(begin + 1, end - begin - 1));
+    begin = end;
+  }
+  try {
+    read_recipe_text("", "", overrides, options);
+    return generate_far_documents(options);
+  } catch (const std::exception& error) {
+    std::string problems = error.what();
+    std::ranges::replace(problems, '\n', ';');
+    fail("--recall {}: {}", file_or_spec, problems);
+  }
+}
+
+double RecallScore::standard_error() const {
+  const double share = accuracy();
+  return std::sqrt(share * (1 - share) / static_cast<double>(answers));
+}
+
+RecallScore& RecallScore::operator+=(const RecallScore& other) {
+  answers += other.answers;
+  right += other.right;
+  tokens += other.tokens;
+  nats += other.nats;
+  return *this;
+}
+
+RecallRow evaluate_recall(LoadedModel& model, const AttentionSpec& attention,
+                          std::span<const RecallItem> items, const ShareDone& progress) {
+  const NoGrad guard;
+  const ActiveAttention active(model, attention);
+  RecallRow row{.name = active.name(),
+                .kind = active.mechanism() ? "rival" : attention.kind,
+                .routing = active.routing(),
+                .all = {},
+                .buckets = {RecallBucket{}}};
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const std::vector<RecallScore> scores = score_item(*model.decoder, items[i]);
+    for (std::size_t a = 0; a < scores.size(); ++a) {
+      row.all += scores[a];
+      bucket_of(row.buckets, items[i].answers[a].distance).score += scores[a];
+    }
+    if (progress) progress(static_cast<double>(i + 1) / static_cast<double>(items.size()));
+  }
+  std::erase_if(row.buckets, [](const RecallBucket& bucket) { return bucket.score.answers == 0; });
+  return row;
+}
+
+std::string format_recall(std::span<const RecallRow> rows) {
+  if (rows.empty()) return "";
+  const auto line = [&](std::string text, const std::string& all, const auto& cell) {
+    text += fmt::format(" {:>15}", all);
+    for (const RecallBucket& bucket : rows[0].buckets) text += fmt::format(" {:>11}", cell(bucket));
+    return text + '\n';
+  };
+  std::string table = line(
+      fmt::format("{:<25} {:<22}", "right answers", "routing"), "all", [](const RecallBucket& b) {
+        return b.from == 0 ? fmt::format("<= {}", b.to) : fmt::format("{}-{}", b.from + 1, b.to);
+      });
+  for (const RecallRow& row : rows) {
+    std::size_t i = 0;
+    table += line(
+        fmt::format("{:<25} {:<22}", row.name, row.routing),
+        fmt::format("{:.1f}% +-{:.1f}", 100 * row.all.accuracy(), 100 * row.all.standard_error()),
+        [&](const RecallBucket&) {
+          return fmt::format("{:.1f}%", 100 * row.buckets[i++].score.accuracy());
+        });
+  }
+  return table + line(fmt::format("{:<48}", "answers"), fmt::format("{}", rows[0].all.answers),
+                      [](const RecallBucket& b) { return fmt::format("{}", b.score.answers); });
+}
+
+nlohmann::ordered_json recall_to_json(std::span<const RecallRow> rows) {
+  const auto figures = [](const RecallScore& score) {
+    return nlohmann::ordered_json{
+        {"answers", score.answers},
+        {"right", score.accuracy()},
+        {"standard_error", score.standard_error()},
+        {"tokens", score.tokens},
+        {"nats_per_token", score.nats / static_cast<double>(score.tokens)}};
+  };
+  auto list = nlohmann::ordered_json::array();
+  for (const RecallRow& row : rows) {
+    nlohmann::ordered_json json = {{"attention", row.name}, {"kind", row.kind}};
+    json["routing"] = row.routing;
+    json.update(figures(row.all));
+    auto buckets = nlohmann::ordered_json::array();
+    for (const RecallBucket& bucket : row.buckets) {
+      nlohmann::ordered_json one = {{"from", bucket.from + 1}, {"to", bucket.to}};
+      one.update(figures(bucket.score));
+      buckets.push_back(std::move(one));
+    }
+    json["by_distance"] = std::move(buckets);
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
+}  // namespace focus

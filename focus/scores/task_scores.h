@@ -1,0 +1,87 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "focus/scores/encoding.h"
+#include "focus/scores/pair_scores.h"
+#include "focus/scores/tasks.h"
+
+namespace focus {
+
+/// What is asked, for a command's options.
+struct TaskSettings {
+  std::vector<std::string> tasks = {};
+  std::string task_data = {};
+  Index limit = 0;
+  TextStart start = TextStart::tokenizer;
+
+  void visit(auto&& f) {
+    f("tasks", tasks,
+      "benchmarks, prompts and scores as in the lm-evaluation-harness: hellaswag, arc_easy, piqa, "
+      "lambada, truthfulqa_mc1");
+    f("task_data", task_data, "folder of their files, or of a folder for each");
+    f("limit", limit, "only the first items of each; 0: all", {0, 1e9});
+    f("start", start,
+      "what stands before a prompt: what the tokenizer's files put there, nothing, or the id that "
+      "the model has before every document");
+  }
+};
+
+/// A mean over items, and its standard error: sample deviation / sqrt(n).
+struct Estimate {
+  double value = 0, error = 0;
+};
+Estimate estimate(std::span<const double> of_items);
+
+/// What one attention says of one item.
+struct ItemScore {
+  std::vector<double> log_probs;  // of each choice
+  bool is_greedy = false;         // of a single one
+};
+/// The choice of largest log-probability, or of largest by character where lengths are given; of a
+/// tie the first.
+std::size_t chosen(const ItemScore& score, std::span<const Index> lengths = {});
+
+/// A row beside the dense model on the same items: what moves long before an accuracy does.
+struct TaskFidelity {
+  Estimate same_choice;        // share of items with the dense model's choice
+  Estimate log_prob_distance;  // mean absolute difference of the choices' log-probabilities
+  Estimate kl;                 // KL(dense || row) of the next token, mean over the choices' tokens
+  Estimate accuracy;           // paired differences, row - dense
+  std::optional<Estimate> accuracy_norm = {};
+  Estimate log_prob_of_right;
+};
+
+struct TaskRow {
+  std::string kind, name, routing;  // as in EvalRow
+  TouchedPairs touches = {};
+  double pairs_touched = 0;  // share of the causal pairs
+  double items_inside = 0;   // share of items no pair of which does
+  Estimate accuracy;
+  std::optional<Estimate> accuracy_norm = {}, perplexity = {};
+  std::optional<TaskFidelity> fidelity = {};
+};
+
+struct TaskTable {
+  std::string task, file;
+  Index items = 0, cut = 0;  // `cut`: items whose context was too long and lost its beginning
+  ScoringWork work = {};
+  std::vector<TaskRow> rows = {};
+};
+
+/// One task with every attention. `reference`, where given, is the model whose dense attention is
+/// compared with; else it is the model's own. Throws std::runtime_error where an item cannot be
+/// scored, before any is computed, and where the reference has another tokenizer.
+TaskTable evaluate_task(LoadedModel& model, std::span<const AttentionSpec> attentions,
+                        const Task& task, TextStart start, LoadedModel* reference = nullptr,
+                        const ShareDone& progress = {});
+
+/// For a terminal: a table, and a sentence where items lie inside a local window.
+std::string format_task(const TaskTable& table);
+nlohmann::ordered_json task_to_json(const TaskTable& table);
+
+}  // namespace focus

@@ -1,0 +1,101 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "focus/scores/task_scores.h"
+
+namespace focus {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string with_error(const Estimate& e, int digits, bool signed_value = false) {
+  return signed_value ? fmt::format("{:+.{}f} +-{:.{}f}", e.value, digits, e.error, digits)
+                      : fmt::format("{:.{}f} +-{:.{}f}", e.value, digits, e.error, digits);
+}
+
+Json to_json(const Estimate& e) { return {{"value", e.value}, {"error", e.error}}; }
+
+/// Where a method cannot differ from dense attention, equal scores are no finding.
+std::string inside_sentence(const TaskTable& table) {
+  std::string text;
+  std::vector<Index> told;
+  for (const TaskRow& row : table.rows) {
+    if (!row.touches.window || row.items_inside == 0 ||
+        std::ranges::count(told, *row.touches.window) > 0)
+      continue;
+    told.push_back(*row.touches.window);
+    text += fmt::format(
+        "{:.1f}% of the items lie inside the local window of {}: there every method with such a "
+        "window is trivially the dense model.\n",
+        100 * row.items_inside, *row.touches.window);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string format_task(const TaskTable& table) {
+  const auto has = [&](auto member) {
+    return std::ranges::any_of(table.rows,
+                               [&](const TaskRow& row) { return (row.*member).has_value(); });
+  };
+  const bool norm = has(&TaskRow::accuracy_norm), perplexity = has(&TaskRow::perplexity);
+  const bool fidelity = has(&TaskRow::fidelity);
+  std::string text = fmt::format("{}: {} items of {}\n", table.task, table.items, table.file);
+  if (table.cut > 0)
+    text += fmt::format("{} of them were too long and lost the beginning of their context\n",
+                        table.cut);
+  text += fmt::format("\n{:<25} {:<22} {:>14}", "attention", "routing", "acc");
+  if (norm) text += fmt::format(" {:>14}", "acc_norm");
+  if (perplexity) text += fmt::format(" {:>18}", "perplexity");
+  text += fmt::format(" {:>7} {:>7}", "touched", "inside");
+  if (fidelity)
+    text += fmt::format(" {:>6} {:>16} {:>18} {:>16}", "same", "|d log p|", "KL", "acc - dense");
+  text += "\n";
+  for (const TaskRow& row : table.rows) {
+    text += fmt::format("{:<25} {:<22} {:>14}", row.name, row.routing, with_error(row.accuracy, 3));
+    if (norm) text += fmt::format(" {:>14}", with_error(*row.accuracy_norm, 3));
+    if (perplexity) text += fmt::format(" {:>18}", with_error(*row.perplexity, 2));
+    text += fmt::format(" {:>6.1f}% {:>6.1f}%", 100 * row.pairs_touched, 100 * row.items_inside);
+    if (row.fidelity)
+      text +=
+          fmt::format(" {:>5.1f}% {:>16} {:>18} {:>16}", 100 * row.fidelity->same_choice.value,
+                      with_error(row.fidelity->log_prob_distance, 4),
+                      with_error(row.fidelity->kl, 5), with_error(row.fidelity->accuracy, 3, true));
+    text += "\n";
+  }
+  const std::string sentence = inside_sentence(table);
+  return sentence.empty() ? text : text + "\n" + sentence;
+}
+
+nlohmann::ordered_json task_to_json(const TaskTable& table) {
+  Json rows = Json::array();
+  for (const TaskRow& row : table.rows) {
+    Json json = {{"attention", row.name},
+                 {"kind", row.kind},
+                 {"routing", row.routing},
+                 {"acc", to_json(row.accuracy)}};
+    if (row.accuracy_norm) json["acc_norm"] = to_json(*row.accuracy_norm);
+    if (row.perplexity) json["perplexity"] = to_json(*row.perplexity);
+    json["local_window"] = row.touches.window ? Json(*row.touches.window) : Json();
+    json["pairs_touched"] = row.pairs_touched;
+    json["items_inside"] = row.items_inside;
+    if (row.fidelity) {
+      json["against_dense"] = {{"same_choice", to_json(row.fidelity->same_choice)},
+                               {"log_prob_distance", to_json(row.fidelity->log_prob_distance)},
+                               {"kl", to_json(row.fidelity->kl)},
+                               {"log_prob_of_right", to_json(row.fidelity->log_prob_of_right)},
+                               {"acc", to_json(row.fidelity->accuracy)}};
+      if (row.fidelity->accuracy_norm)
+        json["against_dense"]["acc_norm"] = to_json(*row.fidelity->accuracy_norm);
+    }
+    rows.push_back(json);
+  }
+  return {{"task", table.task},
+          {"file", table.file},
+          {"items", table.items},
+          {"cut", table.cut},
+          {"rows", rows}};
+}
+
+}  // namespace focus

@@ -1,0 +1,230 @@
+#include <cmath>
+
+#include "tests/support/cli.h"
+
+// `focus score`, and `focus eval` on benchmarks: what they write, and what they refuse.
+namespace focus {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string requests_file(const std::string& text) {
+  const std::string path = cli().fresh("in.jsonl");
+  write_text(path, text);
+  return path;
+}
+std::string asked(const std::string& context, const std::string& continuation, int id = 0) {
+  return Json({{"type", "loglikelihood"},
+               {"context", context},
+               {"continuation", continuation},
+               {"id", id}})
+             .dump() +
+         "\n";
+}
+
+std::vector<Json> answers(const std::string& requests, const Words& more = {}) {
+  const std::string out = cli().fresh("out.jsonl");
+  cli().must_run(Words{"score", cli().base(), "--requests", requests_file(requests), "--out", out} +
+                 more);
+  std::vector<Json> all;
+  for (const std::string& line : lines_of(read_text(out))) all.push_back(Json::parse(line));
+  return all;
+}
+
+const std::string kContext = "Once upon a time there was a";
+
+TEST(CliScore, AnswersKeepTheirOrderAndTheirIds) {
+  const auto all =
+      answers(asked(kContext, " fox", 3) + asked("The", " end", 1) + asked(kContext, " hen.", 2) +
+              R"({"type":"generate_until","context":"The","max_gen_toks":5})");
+  ASSERT_EQ(all.size(), 4u);
+  EXPECT_EQ(all[0].at("id"), 3);
+  EXPECT_EQ(all[1].at("id"), 1);
+  EXPECT_EQ(all[2].at("id"), 2);
+  EXPECT_FALSE(all[3].contains("id"));
+  EXPECT_EQ(all[0].at("tokens"), 4);
+  EXPECT_EQ(all[2].at("tokens"), 5);
+  EXPECT_EQ(all[3].at("tokens"), 5);
+  EXPECT_LT(all[0].at("log_likelihood"), 0);
+  EXPECT_TRUE(all[0].at("is_greedy").is_boolean());
+}
+
+TEST(CliScore, SharingChangesNoNumber) {
+  const std::string requests = asked(kContext, " fox") + asked(kContext, " hen.") +
+                               asked("Once upon a time there was one", "e") +
+                               asked(kContext, " f") + asked("x", " fox");
+  for (const std::string attention : {"dense", "soft", "hard:1", "window:8"}) {
+    const Words words = {"--adapter", cli().adapter(), "--attention", attention};
+    const auto shared = answers(requests, words);
+    const auto alone = answers(requests, words + Words{"--no-sharing"});
+    for (std::size_t i = 0; i < alone.size(); ++i) {
+      EXPECT_NEAR(shared[i].at("log_likelihood").get<double>(),
+                  alone[i].at("log_likelihood").get<double>(), 1e-4)
+          << attention << ", " << i;
+      EXPECT_EQ(shared[i].at("is_greedy"), alone[i].at("is_greedy"));
+    }
+    EXPECT_EQ(shared[4].at("pairs_touched"), 0);  // five tokens in a window of 8
+    const double touched = shared[0].at("pairs_touched");
+    EXPECT_TRUE(attention == "dense" ? touched == 0 : touched > 0.3) << attention << touched;
+  }
+}
+
+TEST(CliScore, ALongContextIsCutWithANotice) {
+  const std::string out = cli().fresh("out.jsonl");
+  const ProcessResult result = cli().must_run(
+      {"score", cli().base(), "--requests",
+       requests_file(asked(std::string(100, 'a'), "b") + asked("a", "b")), "--out", out});
+  EXPECT_TRUE(contains(result.err, "1 of 2 contexts were too long")) << result.err;
+  const Json first = Json::parse(lines_of(read_text(out)).at(0));
+  EXPECT_EQ(first.at("cut"), 36);
+  EXPECT_NEAR(first.at("log_likelihood").get<double>(),
+              answers(asked(std::string(64, 'a'), "b")).at(0).at("log_likelihood").get<double>(),
+              1e-5);
+}
+
+TEST(CliScore, BadRequestsAreRefusedAndNothingIsWritten) {
+  const auto expect = [&](const std::string& requests, const Words& parts, const Words& more = {}) {
+    const std::string out = cli().fresh("out.jsonl"), in = requests_file(requests);
+    expect_refused(Words{"score", cli().base(), "--requests", in, "--out", out} + more, parts);
+    EXPECT_FALSE(fs::exists(out)) << requests;
+  };
+  const std::string good = asked("a", "b");
+  expect("", {"no requests"});
+  expect(good + "{\"type\"\n", {"in.jsonl:2", "not valid JSON"});
+  expect(good + "{\"type\":\"loglikelihood\",\"context\":\"a\"}\n",
+         {"in.jsonl:2", "continuation", "missing"});
+  expect(good + "{\"type\":\"loglikelihood\",\"context\":\"\\ud83d\",\"continuation\":\"b\"}\n",
+         {"in.jsonl:2", "surrogate"});
+  expect(good + asked("a", ""), {"in.jsonl:2", "continuation is empty"});
+  expect(good + asked("a", std::string(65, 'b')), {"in.jsonl:2", "65 tokens", "64 fit"});
+  expect(good + asked("", "b"), {"in.jsonl:2", "BOS or EOS"});  // this model has none
+  expect(asked("a", "123456789"), {"in.jsonl:1", "9 tokens", "8 fit"}, {"--max-length", "8"});
+  expect(good, {"max-length 65", "64 positions"}, {"--max-length", "65"});
+  expect(good, {"hard", "no Focus"}, {"--attention", "hard:1"});
+  const std::string missing = cli().fresh("missing.jsonl"), out = cli().fresh("out.jsonl");
+  expect_refused({"score", cli().base(), "--requests", missing, "--out", out}, {missing});
+  write_text(out, "precious");
+  expect_refused({"score", cli().base(), "--requests", requests_file(good), "--out", out},
+                 {out, "exists already"});
+  EXPECT_EQ(read_text(out), "precious");
+}
+
+/// A folder with two small benchmarks.
+std::string benchmarks() {
+  const std::string folder = cli().fresh("benchmarks");
+  fs::create_directories(folder + "/piqa");
+  std::string items, labels;
+  for (int i = 0; i < 40; ++i) {
+    items += Json({{"goal", "goal " + std::to_string(i)},
+                   {"sol1", "a fox" + std::string(static_cast<std::size_t>(i % 7), 'x')},
+                   {"sol2", "hens"}})
+                 .dump() +
+             "\n";
+    labels += i % 3 == 0 ? "0\n" : "1\n";
+  }
+  write_text(folder + "/piqa/valid.jsonl", items);
+  write_text(folder + "/piqa/valid-labels.lst", labels);
+  write_text(folder + "/lambada_test.jsonl",
+             "{\"text\":\"Once there was a fox\"}\n{\"text\":\"The end came soon\"}\n");
+  return folder;
+}
+
+TEST(CliEvalTasks, RowsStandBesideDense) {
+  const std::string path = cli().fresh("eval.json");
+  const ProcessResult result =
+      cli().must_run({"eval", cli().base(), "--adapter", cli().adapter(), "--tasks", "piqa,lambada",
+                      "--task-data", benchmarks(), "--limit", "30", "--attention",
+                      "dense,soft,hard:1,window:60", "--json", path});
+  const Json tasks = Json::parse(read_text(path)).at("tasks");
+  ASSERT_EQ(tasks.size(), 2u);
+  EXPECT_EQ(tasks[0].at("items"), 30);
+  EXPECT_EQ(tasks[1].at("items"), 2);
+  EXPECT_TRUE(tasks[1].at("rows").at(0).contains("perplexity"));
+  const Json& rows = tasks[0].at("rows");
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_FALSE(rows[0].contains("against_dense"));
+  for (std::size_t i = 1; i < 3; ++i) {
+    EXPECT_GT(rows[i].at("pairs_touched"), 0.3);
+    EXPECT_GT(rows[i].at("against_dense").at("kl").at("value"), 0);
+  }
+  EXPECT_EQ(rows[3].at("items_inside"), 1);
+  EXPECT_TRUE(contains(result.out, "lie inside the local window of 60")) << result.out;
+  EXPECT_TRUE(contains(result.out, "acc_norm")) << result.out;
+  EXPECT_TRUE(contains(result.err, "eval piqa")) << result.err;
+}
+
+TEST(CliEvalTasks, TheBaseIsTheReferenceOfAnotherModel) {
+  const std::string data = benchmarks();
+  const auto kl = [&](const std::string& reference) -> double {
+    return cli()
+        .figures({"eval", cli().base(), "--tasks", "piqa", "--task-data", data, "--limit", "4",
+                  "--reference", reference})
+        .at("tasks")
+        .at(0)
+        .at("rows")
+        .at(0)
+        .at("against_dense")
+        .at("kl")
+        .at("value");
+  };
+  EXPECT_NEAR(kl(cli().base()), 0, 1e-9);
+  EXPECT_GT(kl(cli().other_base()), 1e-3);
+}
+
+TEST(CliEvalTasks, BadTasksAreRefusedAndNothingIsWritten) {
+  const std::string data = benchmarks();
+  const auto expect = [&](const std::string& name, const Words& parts) {
+    const std::string json = cli().fresh("eval.json");
+    expect_refused({"eval", cli().base(), "--tasks", name, "--task-data", data, "--json", json},
+                   parts);
+    EXPECT_FALSE(fs::exists(json));
+  };
+  expect("mmlu", {"no task mmlu", "piqa"});
+  expect("hellaswag", {"hellaswag", data});
+  expect_refused({"eval", cli().base(), "--tasks", "piqa"}, {"--task-data"});
+  write_text(data + "/arc_easy.jsonl", "\n");
+  expect("arc_easy", {"arc_easy.jsonl", "no items"});
+  write_text(data + "/arc_easy.jsonl",
+             R"({"query":"a","choices":["b",")" + std::string(65, 'c') + R"("],"gold":0})");
+  expect("arc_easy", {"arc_easy.jsonl:1", "66 tokens", "64 fit"});
+  EXPECT_EQ(cli().run({"eval", cli().base(), "--tasks", "piqa", "--text", data}).status, 2);
+}
+
+TEST(CliEval, SeveralLengthsInOneCall) {
+  const Words text = {"--text", cli().valid_text(), "--attention", "dense"};
+  const Json both =
+      cli().figures(Words{"eval", cli().base(), "--lengths", "32,64"} + text).at("lengths");
+  ASSERT_EQ(both.size(), 2u);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Json one =
+        cli().figures(Words{"eval", cli().base(), "--context", i == 0 ? "32" : "64"} + text);
+    EXPECT_EQ(both[i].at("context"), one.at("context"));
+    EXPECT_EQ(both[i].at("stride"), one.at("stride"));
+    EXPECT_EQ(both[i].at("rows"), one.at("rows"));
+  }
+  expect_refused(Words{"eval", cli().base(), "--lengths", "32,65"} + text, {"65", "64 positions"});
+}
+
+TEST(CliEval, PerplexityByWordAndByByte) {
+  const std::string path = cli().fresh("words.txt");
+  write_text(path, "one two  three\nfour @,@ five \n");
+  const Words command = {"eval", cli().base(), "--text", path, "--attention", "dense"};
+  const Json plain = cli().figures(command);
+  EXPECT_EQ(plain.at("words"), 6);
+  const Json row = plain.at("rows").at(0);
+  const double nats =
+      row.at("nats_per_token").get<double>() * row.at("tokens_scored").get<double>();
+  EXPECT_NEAR(std::log(row.at("word_perplexity").get<double>()), nats / 6, 1e-9);
+  EXPECT_NEAR(std::log(row.at("byte_perplexity").get<double>()), nats / 30, 1e-9);
+  const Json wikitext = cli().figures(command + Words{"--detokenize", "wikitext"});
+  EXPECT_EQ(wikitext.at("words"), 8);
+  EXPECT_EQ(wikitext.at("bytes"), 30);
+  // "four,five\n": five characters less, and as many tokens.
+  EXPECT_EQ(wikitext.at("rows").at(0).at("tokens_scored").get<int>(),
+            row.at("tokens_scored").get<int>() - 5);
+  expect_refused(command + Words{"--detokenize", "wikitext", "--max-tokens", "9"},
+                 {"detokenize", "max_tokens"});
+}
+
+}  // namespace
+}  // namespace focus

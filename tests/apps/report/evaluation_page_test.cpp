@@ -1,0 +1,127 @@
+#include "apps/report/evaluation_page.h"
+
+#include <gtest/gtest.h>
+
+namespace focus {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json row(const std::string& name, const std::string& kind, double perplexity) {
+  return {{"attention", name},    {"kind", kind},         {"top_k", nullptr},
+          {"routing", nullptr},   {"causal", true},       {"perplexity", perplexity},
+          {"bits_per_byte", 1.0}, {"tokens_scored", 100}, {"pairs_attended", 1.0}};
+}
+
+Json evaluation(double local) {
+  return {{"model", "base"},
+          {"texts", Json::array({"t"})},
+          {"bytes", 10},
+          {"tokenizer", {{"kind", "bytes"}, {"fingerprint", "f"}}},
+          {"context", 64},
+          {"stride", 32},
+          {"rows", {row("dense", "dense", 2), row("local only", "local", local)}}};
+}
+
+Json recall_row(const std::string& name, double near, double far) {
+  return {
+      {"attention", name},
+      {"right", (near + far) / 2},
+      {"answers", 40},
+      {"by_distance",
+       {{{"from", 1}, {"to", 32}, {"right", near}}, {{"from", 33}, {"to", 64}, {"right", far}}}}};
+}
+
+Json everything() {
+  Json eval = evaluation(2.5);
+  eval["recall"] = {{"questions", "q.jsonl"},
+                    {"rows", {recall_row("dense", 1, 0.9), recall_row("hard k=1", 1, 0.5)}}};
+  eval["far"] = {{"far", 30},
+                 {"tokens", 100},
+                 {"context", 64},
+                 {"step", 16},
+                 {"margin", 0.5},
+                 {"window", "sink_window w=32"},
+                 {"rows",
+                  {{{"attention", "dense"},
+                    {"nats_far", 1.0},
+                    {"nats_others", 1.0},
+                    {"kept_far", 1.0},
+                    {"kept_all", 1.0}},
+                   {{"attention", "hard k=1"},
+                    {"nats_far", 2.0},
+                    {"nats_others", 1.0},
+                    {"kept_far", 0.625},
+                    {"kept_all", nullptr}},
+                   {{"attention", "sink_window w=32"},
+                    {"nats_far", 3.0},
+                    {"nats_others", 1.0},
+                    {"kept_far", 0.0},
+                    {"kept_all", 0.0}}}}};
+  for (Json& one : eval["rows"])
+    one["by_position"] = {{{"from", 1}, {"to", 1}, {"tokens", 2}, {"nats_per_token", 3.0}},
+                          {{"from", 2}, {"to", 3}, {"tokens", 4}, {"nats_per_token", 2.0}}};
+  return eval;
+}
+
+void expect_part(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+}
+
+TEST(Findings, SayWhetherTheTextAsksForDistance) {
+  const auto far = findings(evaluation(2.5));
+  ASSERT_EQ(far.size(), 1U);
+  expect_part(far[0], "25.0 % worse");
+  expect_part(far[0], "2.500 against 2.000");
+  expect_part(far[0], "asks for what stands far before");
+  const auto near = findings(evaluation(2.04));
+  expect_part(near.at(0), "2.0 % worse");
+  expect_part(near.at(0), "little beyond near tokens");
+}
+
+TEST(Findings, TellRecallAndFarTokens) {
+  const auto sentences = findings(everything());
+  ASSERT_EQ(sentences.size(), 3U);
+  expect_part(sentences[1], "Asked 40 times for what stands up to 64 tokens before");
+  expect_part(sentences[1], "dense gives 95.0 % right and hard k=1 gives 75.0 % right");
+  expect_part(sentences[2], "30 of 100 tokens (30.0 %)");
+  expect_part(sentences[2], "hard k=1 keeps 62.5 %");
+  EXPECT_EQ(sentences[2].find("sink_window"), std::string::npos) << "keeps nothing by definition";
+}
+
+TEST(Findings, SayNothingOfWhatWasNotMeasured) {
+  Json eval = evaluation(2.5);
+  eval["rows"].erase(1);
+  EXPECT_TRUE(findings(eval).empty());
+  EXPECT_TRUE(findings(Json::array()).empty());
+}
+
+TEST(EvaluationPage, HoldsTablesAndCharts) {
+  HtmlReport report("t");
+  add_evaluation(report, everything(), "here");
+  const std::string html = report.html();
+  for (const char* part :
+       {"Recall: q.jsonl", "33 to 64", "50.0 %", "Far tokens", "64 to 79 tokens", "62.5 %",
+        "Loss by how much of its window", "Right answers by distance", "Perplexity"})
+    expect_part(html, part);
+  std::size_t charts = 0;
+  for (std::size_t at = html.find("<figure"); at != std::string::npos;
+       at = html.find("<figure", at + 1))
+    ++charts;
+  EXPECT_EQ(charts, 3U);
+}
+
+TEST(EvaluationPage, OnlyShowsWhatThereIs) {
+  Json recall = everything();
+  recall["rows"] = Json::array();
+  recall.erase("far");
+  HtmlReport report("t");
+  add_evaluation(report, recall, "here");
+  EXPECT_EQ(report.html().find("Perplexity"), std::string::npos);
+  EXPECT_EQ(report.html().find("Far tokens"), std::string::npos);
+  expect_part(report.html(), "Recall");
+  EXPECT_THROW(add_evaluation(report, Json::array(), "here"), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace focus
