@@ -160,7 +160,7 @@ Variable FocusModel::after_forward() {
                                 config_.num_groups);
     else
       step_groups_[i].add(last_[i]);
-  const Variable terms = take_auxiliary_loss();
+  Variable terms = take_auxiliary_loss();
   update_potentials();
   update_centroids();
   return terms;
@@ -244,13 +244,13 @@ Variable FocusModel::attend_summary(const MechanismInputs& in, const SummaryOpti
   const KeyClasses classes = classes_of_layer(in, mode.balance);
   const Variable beta = beta_of_layer(in.layer, in.k.dim(2));
   SummaryReport report;
-  const Variable out = summary_attention(in.q, in.k, in.v, classes, beta, in.options, options,
+  Variable out = summary_attention(in.q, in.k, in.v, classes, beta, in.options, options,
                                          gather_statistics ? &report : nullptr);
   if (gather_statistics) gather_summary(in, classes, report, options.zones.window);
   last_classes_[layer] = {classes.groups, classes.heads, classes.classes, {}};
   if (config_.objective != Objective::layers || !grad_enabled()) return out;
   // The next layer goes on from the dense output: no layer's error reaches another's parameters.
-  const Variable dense = attention(in.q, in.k, in.v, in.options);
+  Variable dense = attention(in.q, in.k, in.v, in.options);
   auxiliary_[layer] = layer_error(in, out, dense);
   return dense;
 }
