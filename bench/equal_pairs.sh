@@ -14,15 +14,19 @@ novels=$data/text/novels19
 stories=$data/text/tinystories
 texts=out/equal_pairs/texts
 mkdir -p bench/results/equal_pairs "$texts"
-# TinyStories' training text is cut into what is fitted and trained on and what is validated on.
-python3 - "$stories/train_head.txt" "$texts" <<'PY'
+# TinyStories' training text is cut into what is fitted and trained on and what is validated on. Nothing is
+# chosen by validation here, so a beginning of it is enough.
+python3 - "$stories/train_head.txt" "$novels/valid/Conrad_Almayer_1895.txt.xz" "$texts" <<'PY'
+import lzma
 import pathlib
 import sys
 
-text, out = pathlib.Path(sys.argv[1]).read_text(encoding="utf-8"), pathlib.Path(sys.argv[2])
+stories, novel, out = (pathlib.Path(name) for name in sys.argv[1:])
+text = stories.read_text(encoding="utf-8")
 place = text.index("\n\n", len(text) * 4 // 5) + 2
 (out / "stories-train.txt").write_text(text[:place], encoding="utf-8")
-(out / "stories-valid.txt").write_text(text[place:], encoding="utf-8")
+(out / "stories-valid.txt").write_text(text[place : place + 40000], encoding="utf-8")
+(out / "novel-valid.txt").write_text(lzma.open(novel, "rt", encoding="utf-8").read(40000), encoding="utf-8")
 PY
 
 # run PART RECIPE TITLE BASE TRAIN VALID TEST [key=value...]
@@ -38,16 +42,16 @@ for part in "${parts[@]}"; do
   case $part in
     novels)
       run novels equal_pairs "Equal pairs: novels-gpt2, two unseen novels, context 512" novels-gpt2 "$novels/train" \
-        "$novels/valid/Conrad_Almayer_1895.txt.xz" \
+        "$texts/novel-valid.txt" \
         "$novels/test/Doyle_Hound_1902.txt.xz, $novels/test/Lee_Albany_1884.txt.xz"
       ;;
     tinystories)
       run tinystories equal_pairs "Equal pairs: novels-gpt2 on TinyStories, context 512" novels-gpt2 \
-        "$texts/stories-train.txt" "$texts/stories-valid.txt" "$stories/valid_head.txt"
+        "$texts/stories-train.txt" "$texts/stories-valid.txt" "$stories/valid_head.txt" eval.max_tokens=50000
       ;;
     long)
       run long equal_pairs_1024 "Equal pairs: novels-gpt2, two unseen novels, context 1024" novels-gpt2 \
-        "$novels/train" "$novels/valid/Conrad_Almayer_1895.txt.xz" \
+        "$novels/train" "$texts/novel-valid.txt" \
         "$novels/test/Doyle_Hound_1902.txt.xz, $novels/test/Lee_Albany_1884.txt.xz"
       ;;
     stories)

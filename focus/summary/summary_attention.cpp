@@ -89,10 +89,12 @@ class SummaryPass {
     const WantedGradients wanted{grads[0].wanted(), grads[1].wanted(), grads[2].wanted()};
     AttentionGradients d;
     if (wanted.any()) d = tiled_attention_backward(in_, near_, result_, d_out, nullptr, wanted);
+    profile_mark("near tiles, backward");
     if (wanted.any() && !reads_all_)
-      for_each_rank([&](const AttentionPlan& plan, HeadRange of) {
-        d = tiled_attention_backward(in_, plan, result_, d_out, nullptr, wanted, of, std::move(d));
+      for_each_plan([&](const AttentionPlan& plan, HeadRange of) {
+        tiled_attention_backward(in_, plan, result_, d_out, nullptr, wanted, of, d);
       });
+    profile_mark("chosen groups, backward");
     SummaryColumns::Gradients all{std::move(d), {}, {}};
     if (reads_all_) {
       all.beta = Tensor::zeros(beta_.shape());
@@ -101,6 +103,7 @@ class SummaryPass {
     } else {
       all = columns_.backward(result_, d_out, chosen_, grads[4].wanted(), std::move(all.tokens));
     }
+    profile_mark("columns, backward");
     if (wanted.q) grads[0].add(all.tokens.q);
     if (wanted.k) grads[1].add(all.tokens.k);
     if (wanted.v) grads[2].add(all.tokens.v);
@@ -128,36 +131,47 @@ class SummaryPass {
   /// Merges the exact groups of all key heads onto the result, head by head: a task is a head, or
   /// where there are few heads a run of its queries.
   void attend_chosen() {
-    if (options_.top_groups == 0) return;
     constexpr Index kTasks = 16, kShortestRun = 1024, kLongestRun = 8192;
     const Index run = std::clamp(batch_ * seq_len_ * kv_heads_ / kTasks, kShortestRun, kLongestRun);
     const auto attend = [&](HeadRange of) {
-      std::vector<ClassView> choices;
-      for (Index rank = 0; rank < options_.top_groups; ++rank)
-        choices.push_back(choice(rank, of.first));
-      const AttentionPlan plan = chosen_plan(classes_of_keys(of.first), choices, classes_.groups,
-                                             batch_, seq_len_, options_.zones, run);
-      tiled_attention(in_, plan, nullptr, Into::add, of, result_);
+      tiled_attention(in_, plan_of(0, options_.top_groups, of.first, run), nullptr, Into::add, of,
+                      result_);
     };
+    if (options_.top_groups == 0) return;
     if (options_.own_group)  // the same for all heads
       attend({0, kv_heads_});
     else
       parallel_chunks(kv_heads_, 1, [&](Index head, Index) { attend({head, 1}); });
   }
 
-  /// Calls f(plan, heads) for the exact groups of all key heads, rank by rank: a query is in each
-  /// plan once, so that gradients of queries never meet.
+  /// The plan of what the queries chose as their best `count` groups from `rank` on.
+  AttentionPlan plan_of(Index rank, Index count, Index head, Index run) const {
+    std::vector<ClassView> choices;
+    for (Index i = rank; i < rank + count; ++i) choices.push_back(choice(i, head));
+    return chosen_plan(classes_of_keys(head), choices, classes_.groups, batch_, seq_len_,
+                       options_.zones, run);
+  }
+
+  /// Calls f(plan, heads) for the exact groups of all key heads so that gradients of queries never
+  /// meet: where heads are enough to be tasks, all lists of a head in one; where not, the lists of
+  /// one rank after those of another, each query being in one list of a rank.
   template <class F>
-  void for_each_rank(F&& f) const {
+  void for_each_plan(F&& f) const {
+    constexpr Index kEnoughHeads = 8;
+    const auto call = [&](Index rank, Index count, HeadRange of) {
+      const AttentionPlan plan = plan_of(rank, count, of.first, seq_len_);
+      if (!plan.query_tiles.empty()) f(plan, of);
+    };
+    if (options_.top_groups == 0) return;
+    if (!options_.own_group && kv_heads_ >= kEnoughHeads) {
+      parallel_chunks(kv_heads_, 1, [&](Index head, Index) {
+        call(0, options_.top_groups, {head, 1});
+      });
+      return;
+    }
     const Index step = options_.own_group ? kv_heads_ : 1;
     for (Index rank = 0; rank < options_.top_groups; ++rank)
-      for (Index head = 0; head < kv_heads_; head += step) {
-        const ClassView of_rank = choice(rank, head);
-        const AttentionPlan plan =
-            chosen_plan(classes_of_keys(head), {&of_rank, 1}, classes_.groups, batch_, seq_len_,
-                        options_.zones, 0);
-        if (!plan.query_tiles.empty()) f(plan, HeadRange{head, step});
-      }
+      for (Index head = 0; head < kv_heads_; head += step) call(rank, 1, {head, step});
   }
 
   /// Straight through the choice: what key heads owe to shares that they have in common.

@@ -108,6 +108,15 @@ TEST(SummaryAttention, EqualsTheReferenceOverSeveralRuns) {
                       .top_groups = 2,
                       .block = 16,
                       .sliding_window = sliding_window});
+  // Backward takes all lists of a head together.
+  for (const Index heads : {8, 16})
+    for (const Index top_groups : {1, 3})
+      expect_reference({.batch = 2,
+                        .seq_len = 300,
+                        .heads = heads,
+                        .kv_heads = 8,
+                        .top_groups = top_groups,
+                        .block = 16});
   expect_reference({.seq_len = 800, .window = 5, .block = 1, .sinks = 0, .sliding_window = 257});
   expect_reference({.seq_len = 800, .top_groups = 0, .block = 64, .sliding_window = 513});
 }

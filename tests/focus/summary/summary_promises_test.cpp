@@ -14,7 +14,7 @@ std::vector<SummaryCase> long_cases() {
                           .top_groups = 2,
                           .window = 33,
                           .block = 16};
-  SummaryCase sliding = plain, drop = plain, own = plain, means = plain;
+  SummaryCase sliding = plain, drop = plain, own = plain, means = plain, many_heads = plain;
   sliding.sliding_window = 310;
   sliding.sinks = 4;
   drop.rest = Rest::drop;
@@ -23,7 +23,8 @@ std::vector<SummaryCase> long_cases() {
   own.top_groups = 1;
   means.top_groups = 0;
   means.softcap = 2;
-  return {plain, sliding, drop, own, means};
+  many_heads.heads = many_heads.kv_heads = 9;
+  return {plain, sliding, drop, own, means, many_heads};
 }
 
 TEST(SummaryPromises, AnyNumberOfThreadsGivesTheSameBits) {
