@@ -11,6 +11,8 @@
 #include <exception>
 
 #include "apps/commands.h"
+#include "apps/mpi.h"
+#include "autograd/check.h"
 #include "autograd/simd/kernels.h"
 #include "focus/version.h"
 
@@ -100,6 +102,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
+    if (focus::launched_processes() > 1 && command->name != std::string_view("train"))
+      focus::fail("one process runs this; start it without mpirun");
     // Throws where FOCUS_SIMD names what this machine lacks.
     spdlog::debug("kernels: {}", focus::simd::kernels().name);
     return command->run(std::span(arguments).subspan(1));

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # Sourced by apps/quickstart.sh and tests/run.sh: installs what is missing of the Debian packages
-# that the program needs, with `install_packages test` those of the tests too, with
-# `install_packages interop` Python for tests/interop, with `install_packages bench` those of the
-# benchmarks. The fuzzers' compiler and the libraries that are only compared with may be missing.
+# that the program needs, with `install_packages test` those of the tests too, with `mpi` those for
+# several processes, with `interop` Python for tests/interop, with `bench` those of the benchmarks.
+# The fuzzers' compiler and the libraries that are only compared with may be missing.
 
 # Those of the given packages that are not installed, into `missing`.
 find_missing() {
@@ -34,8 +34,9 @@ install_packages() {
   case "${1:-}" in
     test)
       wanted+=(libgtest-dev libgmock-dev librapidcheck-dev)
-      optional=(clang libclang-rt-dev libomp-dev clang-format clang-tidy)
+      optional=(clang libclang-rt-dev libomp-dev clang-format clang-tidy libopenmpi-dev openmpi-bin)
       ;;
+    mpi) wanted+=(libopenmpi-dev openmpi-bin) ;;
     interop) wanted+=(python3 python3-venv) ;;
     bench)
       wanted+=(libbenchmark-dev python3 python3-venv)

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "apps/command.h"
+#include "apps/mpi.h"
 #include "apps/terminal/progress.h"
 #include "autograd/check.h"
 #include "data/settings/recipe.h"
@@ -105,6 +106,9 @@ class TrainingTerminal {
   void start(const Session& session, const std::optional<std::filesystem::path>& resumed) {
     if (resumed) spdlog::info("resumed at step {} from {}", session.steps(), resumed->string());
     log_recipe(config_);
+    if (session.ranks().count() > 1)
+      spdlog::info("{} processes share the {} parts of a step", session.ranks().count(),
+                   config_.data.accumulate);
     spdlog::info("training on {} windows of {} tokens, {} parameters{}",
                  session.data().train.num_windows(), config_.data.context,
                  session.count_trainable(),
@@ -133,40 +137,37 @@ class TrainingTerminal {
   std::optional<Progress> progress_;
 };
 
-}  // namespace
+/// Of a process that leaves the telling to another.
+TrainingCallbacks silent_callbacks() {
+  TrainingCallbacks callbacks;
+  callbacks.should_stop = [] { return stop_signal() != 0; };
+  return callbacks;
+}
 
-int run_train(Arguments arguments) {
-  std::string recipe, json;
-  bool dry = false;
-  RunFolderOptions options;
-  std::int64_t stop_at = 0;
-  CLI::App app(
-      "Trains by a recipe: centroids on a frozen base (retrofit), these and then all of it "
-      "(two_phase), all of a base (full), a new model (scratch), or low-rank adapters (lora).",
-      "focus train");
-  add_recipe_arguments(app, recipe);
-  app.add_flag("--dry-run", dry,
-               "parameters, memory, tokens and time from a timed step; trains nothing");
-  app.add_flag("--resume", options.resume, "go on from the newest checkpoint in the run's folder");
-  app.add_flag("--overwrite", options.overwrite, "start anew where the run's folder holds a run");
-  app.add_option("--stop-at", stop_at, "write a checkpoint and stop after this step");
-  app.add_option("--json", json, "write the figures to this file too");
-  parse_arguments(app, arguments);
+void tell_dry_run(const RunConfig& config, Session& session, const std::string& json) {
+  if (session.ranks().count() > 1) fail("--dry-run is of one process; start it without mpirun");
+  log_recipe(config);
+  const DryRun d = dry_run(session);
+  print_dry_run(d);
+  write_json(json, dry_run_json(d));
+}
 
-  RunConfig config;
-  read_recipe_arguments(app, recipe, config);
-  set_threads(config.threads);
-  install_stop_signals();
+/// Opens the session, the first process before the others: it makes the tokens that all read.
+Session open_together(const RunConfig& config, Ranks& ranks) {
+  if (!ranks.first()) ranks.wait();
   Session session = open_session(config);
-  if (dry) {
-    log_recipe(config);
-    const DryRun d = dry_run(session);
-    print_dry_run(d);
-    write_json(json, dry_run_json(d));
-    return 0;
-  }
+  if (ranks.first()) ranks.wait();
+  session.divide(ranks);
+  return session;
+}
+
+void train(const RunConfig& config, Session& session, const RunFolderOptions& options,
+           std::int64_t stop_at, const std::string& json) {
   TrainingTerminal terminal(config, stop_at);
-  const TrainingResult result = run_training_in_folder(session, options, terminal.callbacks());
+  const bool first = session.ranks().first();
+  const TrainingResult result =
+      run_training_in_folder(session, options, first ? terminal.callbacks() : silent_callbacks());
+  if (!first) return;
   terminal.finish();
   if (!result.finished)
     spdlog::info("stopped at step {}; checkpoint {} is written, --resume goes on", result.steps,
@@ -184,6 +185,42 @@ int run_train(Arguments arguments) {
   if (result.valid_loss_start) figures["valid_loss_start"] = *result.valid_loss_start;
   if (result.valid_loss) figures["valid_loss"] = *result.valid_loss;
   write_json(json, figures);
+}
+
+}  // namespace
+
+int run_train(Arguments arguments) {
+  std::string recipe, json;
+  bool dry = false;
+  RunFolderOptions options;
+  std::int64_t stop_at = 0;
+  CLI::App app(
+      "Trains by a recipe: centroids on a frozen base (retrofit), these and then all of it "
+      "(two_phase), all of a base (full), a new model (scratch), or low-rank adapters (lora).",
+      "focus train");
+  app.footer(
+      "Several processes share the steps of a run: mpirun -n 4 focus train ... data.accumulate=4");
+  add_recipe_arguments(app, recipe);
+  app.add_flag("--dry-run", dry,
+               "parameters, memory, tokens and time from a timed step; trains nothing");
+  app.add_flag("--resume", options.resume, "go on from the newest checkpoint in the run's folder");
+  app.add_flag("--overwrite", options.overwrite, "start anew where the run's folder holds a run");
+  app.add_option("--stop-at", stop_at, "write a checkpoint and stop after this step");
+  app.add_option("--json", json, "write the figures to this file too");
+  parse_arguments(app, arguments);
+
+  RunConfig config;
+  read_recipe_arguments(app, recipe, config);
+  set_threads(config.threads);
+  install_stop_signals();
+  const std::unique_ptr<Ranks> ranks = join_ranks();
+  run_as_one_of(*ranks, [&] {
+    Session session = open_together(config, *ranks);
+    if (dry)
+      tell_dry_run(config, session, json);
+    else
+      train(config, session, options, stop_at, json);
+  });
   return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,9 +31,9 @@ struct AttentionCounts {
 /// Something put onto a decoder: Focus, LoRA, or another attention mechanism. It lives beside the
 /// decoder, whose weights it never owns.
 ///
-/// A training step calls, in this order: begin_step(), then for each micro-batch the forward pass
-/// and after_forward(), then the optimiser, then end_step(). Session::step() is the place where
-/// these calls stand.
+/// A training step calls, in this order: begin_step(), then for each micro-batch the forward pass,
+/// after_forward() and part_record(), then the optimiser, then absorb() for each micro-batch, then
+/// end_step(). Session::step() is the place where these calls stand.
 class Adapter {
  public:
   Adapter() = default;
@@ -60,9 +61,16 @@ class Adapter {
   virtual void set_trainable(bool /*wanted*/) {}
 
   virtual void begin_step(const StepPlace&) {}
-  /// Lets the batch of the last forward pass enter what follows it without a gradient; returns what
-  /// is added to the loss, undefined where nothing is.
+  /// Returns what is added to the loss of the last forward pass, undefined where nothing is.
   virtual Variable after_forward() { return {}; }
+  /// What the last forward pass, of one part of a step, leaves to what follows its tokens without a
+  /// gradient; and lets what a part left enter that. All parts of a step do so in their order, once
+  /// all have been computed, by whichever process: see divides().
+  virtual std::vector<double> part_record() const { return {}; }
+  virtual void absorb(std::span<const double> /*record*/) {}
+  /// Whether the parts of a step may be divided among processes: nothing that follows the tokens
+  /// goes from part to part but by part_record().
+  virtual bool divides() const { return true; }
   virtual void end_step(std::int64_t /*steps_done*/) {}
   /// Groups of the tokens of the step so far, one a layer, without pairs; empty without groups.
   virtual std::vector<GroupStatistics> step_groups() const { return {}; }

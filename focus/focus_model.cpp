@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "autograd/check.h"
+#include "autograd/profile.h"
 #include "focus/attention/gated_attention.h"
 #include "focus/attention/sparse_attention.h"
 #include "focus/focus_files.h"
@@ -154,16 +155,39 @@ void FocusModel::begin_step(const StepPlace& place) {
 }
 
 Variable FocusModel::after_forward() {
-  for (std::size_t i = 0; i < step_groups_.size(); ++i)
-    if (groups_keys())
-      step_groups_[i].add_sizes(last_classes_[i].classes, last_classes_[i].heads,
-                                config_.num_groups);
-    else
-      step_groups_[i].add(last_[i]);
-  Variable terms = take_auxiliary_loss();
-  update_potentials();
   update_centroids();
-  return terms;
+  return take_auxiliary_loss();
+}
+
+bool FocusModel::divides() const { return !keeps_vectors(config_); }
+
+// Layer after layer: its groups, then its potentials behind their number.
+std::vector<double> FocusModel::part_record() const {
+  std::vector<double> record;
+  for (std::size_t i = 0; i < step_groups_.size(); ++i) {
+    GroupStatistics groups;
+    if (groups_keys())
+      groups.add_sizes(last_classes_[i].classes, last_classes_[i].heads, config_.num_groups);
+    else
+      groups.add(last_[i]);
+    groups.append_to(record);
+    std::vector<double> potentials;
+    if (!groups_keys() && last_[i].logits)
+      potentials = centred_potentials(*last_[i].logits, config_.num_groups, config_.sinkhorn_iters);
+    record.push_back(static_cast<double>(potentials.size()));
+    record.insert(record.end(), potentials.begin(), potentials.end());
+  }
+  profile_mark("potentials");
+  return record;
+}
+
+void FocusModel::absorb(std::span<const double> record) {
+  for (std::size_t i = 0; i < step_groups_.size(); ++i) {
+    record = record.subspan(step_groups_[i].add(record));
+    const auto count = static_cast<std::size_t>(record[0]);
+    if (count > 0) absorb_potentials(layers_[i], record.subspan(1, count), config_);
+    record = record.subspan(1 + count);
+  }
 }
 
 void FocusModel::begin_validation() {
@@ -245,7 +269,7 @@ Variable FocusModel::attend_summary(const MechanismInputs& in, const SummaryOpti
   const Variable beta = beta_of_layer(in.layer, in.k.dim(2));
   SummaryReport report;
   Variable out = summary_attention(in.q, in.k, in.v, classes, beta, in.options, options,
-                                         gather_statistics ? &report : nullptr);
+                                   gather_statistics ? &report : nullptr);
   if (gather_statistics) gather_summary(in, classes, report, options.zones.window);
   last_classes_[layer] = {classes.groups, classes.heads, classes.classes, {}};
   if (config_.objective != Objective::layers || !grad_enabled()) return out;

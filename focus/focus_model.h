@@ -74,8 +74,13 @@ class FocusModel : public Adapter {
   void set_trainable(bool wanted) override;
 
   void begin_step(const StepPlace& place) override;
-  /// update_potentials(), update_centroids(), and take_auxiliary_loss().
+  /// update_centroids(), and take_auxiliary_loss().
   Variable after_forward() override;
+  /// The groups of the last forward pass and the potentials that it moves the carried ones towards.
+  std::vector<double> part_record() const override;
+  void absorb(std::span<const double> record) override;
+  /// Not where centroids follow their tokens.
+  bool divides() const override;
   /// recluster()
   void end_step(std::int64_t steps_done) override { recluster(steps_done); }
   std::vector<GroupStatistics> step_groups() const override { return step_groups_; }

@@ -5,22 +5,42 @@
 #include "autograd/check.h"
 #include "autograd/ops.h"
 #include "autograd/profile.h"
+#include "optim/gradient_sum.h"
 
 namespace focus {
 
 StepResult training_step(AdamW& adamw, const TrainingPhase& phase, std::int64_t step,
                          int micro_batches, const std::function<Variable(int)>& loss) {
+  Ranks alone;
+  return training_step(adamw, phase, step, micro_batches, loss, alone);
+}
+
+StepResult training_step(AdamW& adamw, const TrainingPhase& phase, std::int64_t step,
+                         int micro_batches, const std::function<Variable(int)>& loss,
+                         Ranks& ranks) {
   StepResult result{.lr = learning_rate(phase.optim, step - phase.first, phase.steps)};
   adamw.zero_grad();
+  GradientSum sum(adamw.parameters(), micro_batches, ranks);
+  std::vector<std::vector<double>> losses;
+  bool finite = true;
   for (int i = 0; i < micro_batches; ++i) {
+    if (!ranks.owns(i)) continue;
+    losses.push_back({0});
+    if (!finite) continue;  // the others are told below, and nobody goes on
     const Variable value = loss(i);
-    const auto number = static_cast<double>(value.value()[0]);
-    if (!std::isfinite(number))
-      fail("step {}: the loss is {}; lower optim.lr, or look at the data of this step", step,
-           number);
-    result.loss += number / micro_batches;
+    losses.back()[0] = static_cast<double>(value.value()[0]);
+    finite = std::isfinite(losses.back()[0]);
+    if (!finite) continue;
     backward(micro_batches == 1 ? value : scale(value, Real(1) / static_cast<Real>(micro_batches)));
+    if (micro_batches > 1) sum.add();
   }
+  for (const std::vector<double>& of_part : gather_parts(ranks, micro_batches, losses)) {
+    if (!std::isfinite(of_part[0]))
+      fail("step {}: the loss is {}; lower optim.lr, or look at the data of this step", step,
+           of_part[0]);
+    result.loss += of_part[0] / micro_batches;
+  }
+  if (micro_batches > 1) sum.finish();
   result.grad_norm = gradient_norm(adamw.parameters());
   if (!std::isfinite(result.grad_norm))
     fail(

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "optim/adamw.h"
+#include "optim/ranks.h"
 
 namespace focus {
 
@@ -20,9 +21,13 @@ struct TrainingPhase {
 };
 
 /// One optimiser step over `micro_batches` of equal weight (gradient accumulation): loss(i) builds
-/// the graph of micro-batch i. `step` counts from the run's first one. Throws std::runtime_error
-/// naming it, and the loss or the first tensor, where a number is not finite; no parameter has been
-/// changed then.
+/// the graph of micro-batch i. Of several processes each computes the micro-batches that it owns,
+/// and all of them make the same step. `step` counts from the run's first one. Throws
+/// std::runtime_error naming it, and the loss or the first tensor, where a number is not finite; no
+/// parameter has been changed then.
+StepResult training_step(AdamW& adamw, const TrainingPhase& phase, std::int64_t step,
+                         int micro_batches, const std::function<Variable(int)>& loss, Ranks& ranks);
+/// The same of one process.
 StepResult training_step(AdamW& adamw, const TrainingPhase& phase, std::int64_t step,
                          int micro_batches, const std::function<Variable(int)>& loss);
 

@@ -3,6 +3,9 @@ focus_test(cli_tests
   SOURCES apps/cli_*_test.cpp
   NEEDS apps
   LABELS cli)
+if(MPI_C_FOUND)
+  target_compile_definitions(cli_tests PRIVATE FOCUS_MPIEXEC="${MPIEXEC_EXECUTABLE}")
+endif()
 focus_test(reference_tests
   SOURCES apps/reference_test.cpp
   NEEDS apps

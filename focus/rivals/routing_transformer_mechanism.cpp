@@ -28,6 +28,7 @@ class RoutingTransformerMechanism final : public Mechanism {
                        causal() ? "" : " balanced");
   }
   bool causal() const override { return config_.choice == ClusterChoice::nearest; }
+  bool divides() const override { return false; }  // its centroids move from part to part
 
   /// Lets the batch of the last forward pass with a graph enter the centroids.
   Variable after_forward() override {

@@ -34,6 +34,25 @@ void GroupStatistics::add(const Routing& routing) {
   }
 }
 
+void GroupStatistics::append_to(std::vector<double>& list) const {
+  list.push_back(static_cast<double>(sizes.size()));
+  for (const std::int64_t size : sizes) list.push_back(static_cast<double>(size));
+  list.insert(list.end(),
+              {static_cast<double>(tokens), static_cast<double>(weighed), entropy, confidence});
+}
+
+std::size_t GroupStatistics::add(std::span<const double> list) {
+  const auto groups = static_cast<std::size_t>(list[0]);
+  sizes.resize(groups);
+  for (std::size_t g = 0; g < groups; ++g) sizes[g] += static_cast<std::int64_t>(list[1 + g]);
+  const std::span<const double> rest = list.subspan(1 + groups, 4);
+  tokens += static_cast<std::int64_t>(rest[0]);
+  weighed += static_cast<std::int64_t>(rest[1]);
+  entropy += rest[2];
+  confidence += rest[3];
+  return 1 + groups + rest.size();
+}
+
 double GroupStatistics::dominance() const {
   if (tokens == 0) return 0;
   return static_cast<double>(*std::ranges::max_element(sizes)) / static_cast<double>(tokens);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "focus/attention/pair_counts.h"
@@ -23,6 +24,10 @@ struct GroupStatistics {
   void add_sizes(std::span<const std::uint8_t> classes, Index heads, Index groups);
   /// Adds them to everything but `pairs`.
   void add(const Routing& routing);
+  /// All but `pairs` as numbers, appended to a list; and adds what such numbers say, the first of
+  /// `list`. Returns how many these were.
+  void append_to(std::vector<double>& list) const;
+  std::size_t add(std::span<const double> list);
   /// The largest group's share; 1 / num_groups is perfect balance.
   double dominance() const;
   /// The entropy of the sizes as shares, in nats, mean over heads: log num_groups is perfect

@@ -193,24 +193,43 @@ std::vector<std::uint64_t> membership(const Routing& routing, int top_k) {
   return sets;
 }
 
-Tensor averaged_potentials(const Tensor& potentials, const std::vector<double>& logits, int rounds,
-                           double rate) {
-  const Index groups = potentials.size();
+std::vector<double> centred_potentials(const std::vector<double>& logits, Index groups,
+                                       int rounds) {
   const SinkhornTrace trace =
       sinkhorn(logits.data(), static_cast<Index>(logits.size()) / groups, groups, rounds);
-  const double* b = trace.potentials();
-  const double mean = std::accumulate(b, b + groups, 0.0) / static_cast<double>(groups);
-  Tensor averaged({groups});
-  for (Index k = 0; k < groups; ++k)
-    averaged.data()[k] = static_cast<Real>((1 - rate) * potentials[k] + rate * (b[k] - mean));
+  std::vector<double> b(trace.potentials(), trace.potentials() + groups);
+  const double mean = std::accumulate(b.begin(), b.end(), 0.0) / static_cast<double>(groups);
+  for (double& x : b) x -= mean;
+  return b;
+}
+
+namespace {
+
+Tensor moved_towards(const Tensor& potentials, std::span<const double> centred, double rate) {
+  Tensor averaged({potentials.size()});
+  for (Index k = 0; k < potentials.size(); ++k)
+    averaged.data()[k] =
+        static_cast<Real>((1 - rate) * potentials[k] + rate * centred[static_cast<std::size_t>(k)]);
   return averaged;
 }
 
-void update_potentials(FocusLayer& layer, const Routing& routing, const FocusConfig& config) {
-  const double rate = layer.updates == 0 ? 1 : config.carried_rate;
+}  // namespace
+
+Tensor averaged_potentials(const Tensor& potentials, const std::vector<double>& logits, int rounds,
+                           double rate) {
+  return moved_towards(potentials, centred_potentials(logits, potentials.size(), rounds), rate);
+}
+
+void absorb_potentials(FocusLayer& layer, std::span<const double> centred,
+                       const FocusConfig& config) {
   layer.potentials =
-      averaged_potentials(layer.potentials, *routing.logits, config.sinkhorn_iters, rate);
+      moved_towards(layer.potentials, centred, layer.updates == 0 ? 1 : config.carried_rate);
   ++layer.updates;
+}
+
+void update_potentials(FocusLayer& layer, const Routing& routing, const FocusConfig& config) {
+  absorb_potentials(
+      layer, centred_potentials(*routing.logits, config.num_groups, config.sinkhorn_iters), config);
   profile_mark("potentials");
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "autograd/random.h"
@@ -48,6 +49,11 @@ std::vector<std::uint64_t> membership(const Routing& routing, int top_k);
 /// One moving-average step of the carried potentials over all tokens of a batch, without gradient.
 /// The very first batch sets them.
 void update_potentials(FocusLayer& layer, const Routing& routing, const FocusConfig& config);
+/// The same of centred_potentials() that have been worked out before, or elsewhere.
+void absorb_potentials(FocusLayer& layer, std::span<const double> centred,
+                       const FocusConfig& config);
+/// The groups' Sinkhorn potentials of logits [tokens, groups], their mean taken away [groups].
+std::vector<double> centred_potentials(const std::vector<double>& logits, Index groups, int rounds);
 
 /// (1 - rate) potentials + rate (centred Sinkhorn potentials of logits [tokens, groups])
 Tensor averaged_potentials(const Tensor& potentials, const std::vector<double>& logits, int rounds,

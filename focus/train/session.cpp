@@ -14,6 +14,33 @@ std::uint64_t dropout_key(const RunConfig& config, std::int64_t step, int part) 
   return rng.next() + static_cast<std::uint64_t>(step * config.data.accumulate + part);
 }
 
+/// What one part of a step has to say, to whichever processes there are.
+struct PartRecord {
+  double loss = 0;  // of the text
+  std::optional<double> auxiliary_loss = {};
+  std::vector<std::vector<double>> of_adapters = {};
+
+  std::vector<double> numbers() const {
+    std::vector<double> list = {loss, auxiliary_loss ? 1.0 : 0.0, auxiliary_loss.value_or(0)};
+    for (const std::vector<double>& record : of_adapters) {
+      list.push_back(static_cast<double>(record.size()));
+      list.insert(list.end(), record.begin(), record.end());
+    }
+    return list;
+  }
+  static PartRecord from(std::span<const double> list) {
+    PartRecord part{.loss = list[0]};
+    if (list[1] != 0) part.auxiliary_loss = list[2];
+    for (list = list.subspan(3); !list.empty();) {
+      const auto size = static_cast<std::size_t>(list[0]);
+      const std::span<const double> record = list.subspan(1, size);
+      part.of_adapters.emplace_back(record.begin(), record.end());
+      list = list.subspan(1 + size);
+    }
+    return part;
+  }
+};
+
 /// What the model computes with dense attention, a constant.
 Tensor dense_hidden_states(Decoder& decoder, const Batch& batch) {
   const NoGrad guard;
@@ -36,6 +63,21 @@ Session::Session(RunConfig config, LoadedModel model, TrainingData data)
   check_positions(config_, model_);
   for (const auto& adapter : model_.adapters) adapter->set_trainable(true);
   enter_phase(0);
+}
+
+void Session::divide(Ranks& ranks) {
+  if (config_.data.accumulate < ranks.count())
+    fail(
+        "data.accumulate {}: {} processes share the parts of a step, wanted at least as many; "
+        "data.accumulate={} with a smaller data.batch is as many tokens a step",
+        config_.data.accumulate, ranks.count(), ranks.count());
+  for (const auto& adapter : model_.adapters)
+    if (ranks.count() > 1 && !adapter->divides())
+      fail(
+          "{}: its centroids follow the tokens of one part after another, which {} processes "
+          "cannot share; train it in one process",
+          adapter->name(), ranks.count());
+  ranks_ = &ranks;
 }
 
 StepPlace Session::place_of(std::int64_t step) const {
@@ -111,21 +153,35 @@ StepReport Session::step() {
     return factor;
   });
   StepReport report;
-  double loss_of_text = 0;
   const int parts = config_.data.accumulate;
-  report.result = training_step(*adamw_, phase_, steps_, parts, [&](int part) {
-    const Batch batch = data_.train.next();
+  // Every process goes through all of the data and computes its own parts.
+  std::vector<Batch> batches;
+  for (int part = 0; part < parts; ++part) batches.push_back(data_.train.next());
+  std::vector<std::vector<double>> records;  // of the own parts
+  const auto loss_of_part = [&](int part) {
     const TrainingPass pass(*model_.decoder, dropout_key(config_, steps_, part));
-    Variable loss = loss_of(batch);
-    loss_of_text += static_cast<double>(loss.value()[0]) / parts;
-    for (const auto& adapter : adapters)
+    Variable loss = loss_of(batches[static_cast<std::size_t>(part)]);
+    PartRecord record{.loss = static_cast<double>(loss.value()[0])};
+    for (const auto& adapter : adapters) {
       if (const Variable terms = adapter->after_forward(); terms.defined()) {
-        report.auxiliary_loss =
-            report.auxiliary_loss.value_or(0) + static_cast<double>(terms.value()[0]) / parts;
+        record.auxiliary_loss =
+            record.auxiliary_loss.value_or(0) + static_cast<double>(terms.value()[0]);
         loss = add(loss, terms);
       }
+      record.of_adapters.push_back(adapter->part_record());
+    }
+    records.push_back(record.numbers());
     return loss;
-  });
+  };
+  report.result = training_step(*adamw_, phase_, steps_, parts, loss_of_part, *ranks_);
+  double loss_of_text = 0;
+  for (const std::vector<double>& numbers : gather_parts(*ranks_, parts, records)) {
+    const PartRecord record = PartRecord::from(numbers);
+    loss_of_text += record.loss / parts;
+    if (record.auxiliary_loss)
+      report.auxiliary_loss = report.auxiliary_loss.value_or(0) + *record.auxiliary_loss / parts;
+    for (std::size_t i = 0; i < adapters.size(); ++i) adapters[i]->absorb(record.of_adapters[i]);
+  }
   report.step = ++steps_;
   for (const auto& adapter : adapters) {
     adapter->end_step(steps_);
@@ -154,11 +210,14 @@ std::optional<double> Session::validate() {
   const Index all = data_.valid->num_windows();
   const Index windows = std::min<Index>(config_.eval_windows, all);
   // Spread over the text: its first windows alone may all be of one book.
-  double nats = 0;
+  std::vector<std::vector<double>> losses;
   for (Index i = 0; i < windows; ++i) {
+    if (!ranks_->owns(static_cast<int>(i))) continue;
     const Batch batch = data_.valid->windows(i * all / windows, 1);
-    nats += static_cast<double>(model_.decoder->loss(batch.ids, 1).value()[0]);
+    losses.push_back({static_cast<double>(model_.decoder->loss(batch.ids, 1).value()[0])});
   }
+  double nats = 0;
+  for (const auto& loss : gather_parts(*ranks_, static_cast<int>(windows), losses)) nats += loss[0];
   return nats / static_cast<double>(windows);
 }
 

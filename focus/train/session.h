@@ -46,6 +46,12 @@ class Session {
   const TrainingData& data() const { return data_; }
   AdamW& optimiser() { return *adamw_; }
 
+  /// From now on `ranks`, which must outlive the session, share its steps; each of them has opened
+  /// the same session. Throws std::runtime_error where the parts of a step are fewer than they, and
+  /// where what is trained cannot be divided.
+  void divide(Ranks& ranks);
+  Ranks& ranks() const { return *ranks_; }
+
   /// Steps done.
   std::int64_t steps() const { return steps_; }
   bool finished() const { return steps_ == config_.steps; }
@@ -96,6 +102,8 @@ class Session {
   bool trains_base_ = false;
   std::unique_ptr<AdamW> adamw_;
   std::int64_t steps_ = 0;
+  std::shared_ptr<Ranks> alone_ = std::make_shared<Ranks>();
+  Ranks* ranks_ = alone_.get();
 };
 
 /// Opens what a recipe names: base or new model, tokenizer, texts (tokenized into the cache), and

@@ -48,43 +48,31 @@ void add_groups(nlohmann::ordered_json& record, const std::vector<GroupStatistic
                  [](const auto& g) { return g.entropy / static_cast<double>(g.weighed); });
 }
 
-/// What a run leaves in its folder.
+/// What a run leaves in its folder. Of several processes the first writes; the others follow it.
 class RunFolder {
  public:
   RunFolder(Session& session, const RunFolderOptions& options)
-      : session_(session), out_(session.config().out), options_(options) {
-    std::error_code error;
-    fs::create_directories(out_, error);
-    if (error)
-      fail("cannot make the folder {}: {}; choose another with out=", out_.string(),
-           error.message());
-    const int keep = session.config().checkpoint_keep;
-    checkpoints_.emplace(out_ / "checkpoints", keep);
-    const auto latest = options.overwrite ? std::nullopt : checkpoints_->latest();
-    if (latest && !options.resume)
-      fail(
-          "{}: holds a run already; add --resume to go on, --overwrite to start anew, or choose "
-          "another out=",
-          out_.string());
-    if (latest) {
-      valid_start = restore_checkpoint(*latest, session);
-      resumed = latest;
-      newest = *latest;
-    } else if (options.overwrite) {
-      fs::remove_all(out_ / "checkpoints");
-      checkpoints_.emplace(out_ / "checkpoints", keep);
-    }
-    sweep_orphans(out_);
+      : session_(session),
+        writes_(session.ranks().first()),
+        out_(session.config().out),
+        options_(options) {
+    if (writes_) open();
+    const std::string from = session.ranks().gather(resumed ? resumed->string() : "").front();
+    if (writes_ || from.empty()) return;
+    resumed = from;
+    valid_start = restore_checkpoint(*resumed, session);
   }
 
   /// Once the caller has been told of the start: what would hide an earlier run's files.
   void begin() {
+    if (!writes_) return;
     write_file_durably(out_ / "config.yaml", std::string_view(dump_recipe(session_.config())));
     metrics_.emplace(out_ / "metrics.jsonl",
                      resumed ? std::optional(session_.steps()) : std::nullopt);
   }
 
   void add(const TrainingLine& line) {
+    if (!writes_) return;
     const StepReport& report = line.report;
     nlohmann::ordered_json record = {{"step", report.step},
                                      {"loss", report.result.loss},
@@ -99,24 +87,52 @@ class RunFolder {
   }
 
   void add_validation(std::int64_t step, double loss) {
+    if (!writes_) return;
     metrics_->write({{"step", step}, {"valid_loss", loss}, {"valid_perplexity", std::exp(loss)}});
   }
 
   void save(std::optional<double> start) {
+    if (!writes_) return;
     const std::int64_t steps = session_.steps();
     newest = checkpoints_->path_for(steps);
     write_checkpoint(newest, session_, start);
     checkpoints_->publish(steps);
   }
 
-  fs::path write_artifact() { return write_result(out_, session_); }
+  fs::path write_artifact() { return writes_ ? write_result(out_, session_) : fs::path(); }
 
   std::optional<fs::path> resumed;    // the checkpoint that the run goes on from
   std::optional<double> valid_start;  // as it says
   fs::path newest;                    // checkpoint
 
  private:
+  void open() {
+    std::error_code error;
+    fs::create_directories(out_, error);
+    if (error)
+      fail("cannot make the folder {}: {}; choose another with out=", out_.string(),
+           error.message());
+    const int keep = session_.config().checkpoint_keep;
+    checkpoints_.emplace(out_ / "checkpoints", keep);
+    const auto latest = options_.overwrite ? std::nullopt : checkpoints_->latest();
+    if (latest && !options_.resume)
+      fail(
+          "{}: holds a run already; add --resume to go on, --overwrite to start anew, or choose "
+          "another out=",
+          out_.string());
+    if (latest) {
+      valid_start = restore_checkpoint(*latest, session_);
+      resumed = latest;
+      newest = *latest;
+    } else if (options_.overwrite) {
+      fs::remove_all(out_ / "checkpoints");
+      checkpoints_.emplace(out_ / "checkpoints", keep);
+    }
+    sweep_orphans(out_);
+  }
+
   Session& session_;
+  const bool writes_;
   fs::path out_;
   RunFolderOptions options_;
   std::optional<CheckpointFolder> checkpoints_;
@@ -167,13 +183,21 @@ class TrainingLoop {
     if (step % config_.log_every == 0 || last) log(report);
     if (last || (config_.eval_every > 0 && step % config_.eval_every == 0))
       untimed([&] { validate(); });
-    const bool stop = callbacks_.should_stop && callbacks_.should_stop();
+    const bool stop = should_stop();
     if (last || stop || (config_.checkpoint_every > 0 && step % config_.checkpoint_every == 0))
       untimed([&] {
         check_finite(session_.optimiser().parameters(), step);
         if (folder_) folder_->save(result_.valid_loss_start);
       });
     return stop;
+  }
+
+  /// What one process wants all do: a signal may not have come to each of them.
+  bool should_stop() {
+    const bool wanted = callbacks_.should_stop && callbacks_.should_stop();
+    if (session_.ranks().count() == 1) return wanted;
+    const auto all = session_.ranks().gather(wanted ? "stop" : "");
+    return std::ranges::any_of(all, [](const std::string& of_one) { return !of_one.empty(); });
   }
 
   void log(const StepReport& report) {

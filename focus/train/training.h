@@ -43,7 +43,8 @@ struct TrainingResult {
 };
 
 /// The steps that a session has left, with validations. Writes nothing. Throws where a loss, a
-/// gradient or a parameter is not finite.
+/// gradient or a parameter is not finite. Of several processes (Session::divide) each calls it, and
+/// each comes to the same result.
 TrainingResult run_training(Session& session, const TrainingCallbacks& callbacks = {});
 
 struct RunFolderOptions {

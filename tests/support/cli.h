@@ -48,14 +48,21 @@ class Cli {
   }
 
   std::unique_ptr<Process> start(const Words& arguments) const {
+    return start_by({}, arguments, {});
+  }
+  /// The same behind the words of a launcher, with its environment.
+  std::unique_ptr<Process> start_by(
+      const Words& launcher, const Words& arguments,
+      std::vector<std::pair<std::string, std::string>> environment) const {
+    environment.insert(
+        environment.end(),
+        {{"OMP_NUM_THREADS", "1"},
+         {"XDG_CACHE_HOME", (folder_ / "cache").string()},
+         // libhdf5 leaks a little where it refuses a file; our own leaks still count.
+         {"LSAN_OPTIONS",
+          "print_suppressions=0:suppressions=" + (folder_ / "leaks.txt").string()}});
     return std::make_unique<Process>(
-        Words{std::string(FOCUS_BINARY_DIR) + "/focus"} + arguments,
-        std::vector<std::pair<std::string, std::string>>{
-            {"OMP_NUM_THREADS", "1"},
-            {"XDG_CACHE_HOME", (folder_ / "cache").string()},
-            // libhdf5 leaks a little where it refuses a file; our own leaks still count.
-            {"LSAN_OPTIONS",
-             "print_suppressions=0:suppressions=" + (folder_ / "leaks.txt").string()}});
+        launcher + Words{std::string(FOCUS_BINARY_DIR) + "/focus"} + arguments, environment);
   }
   ProcessResult run(const Words& arguments) const { return start(arguments)->wait(kRunSeconds); }
   /// A run that the test needs; its output is in the error where it fails.

@@ -1,0 +1,138 @@
+#include <csignal>
+#include <fstream>
+
+#include "tests/support/cli.h"
+
+// Several processes that share a training by MPI leave what one process leaves, bit for bit.
+namespace focus {
+namespace {
+
+#ifdef FOCUS_MPIEXEC
+
+std::unique_ptr<Process> start_together(int processes, const Words& arguments) {
+  return cli().start_by({FOCUS_MPIEXEC, "-n", std::to_string(processes)}, arguments,
+                        {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                         {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                         {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+                         {"OMPI_MCA_hwloc_base_binding_policy", "none"},
+                         {"OMPI_MCA_mpi_yield_when_idle", "1"}});
+}
+ProcessResult run_together(int processes, const Words& arguments) {
+  return start_together(processes, arguments)->wait(kRunSeconds);
+}
+void must_run_together(int processes, const Words& arguments) {
+  const ProcessResult result = run_together(processes, arguments);
+  ASSERT_EQ(result.status, 0) << result.out << result.err;
+}
+
+struct Method {
+  std::string name;
+  bool scratch;
+  Words keys;
+};
+void PrintTo(const Method& method, std::ostream* stream) { *stream << method.name; }
+
+class Processes : public testing::TestWithParam<Method> {
+ protected:
+  /// Four parts a step; 3 processes have one part more or less.
+  static Words command(const std::string& out, const Words& more = {}) {
+    const Words own = GetParam().keys + Words{"out=" + out,        "steps=6",      "data.batch=1",
+                                              "data.accumulate=4", "eval_every=3", "eval_windows=5",
+                                              "checkpoint_every=2"} +
+                      more;
+    return GetParam().scratch ? cli().scratch(own) : cli().retrofit(own);
+  }
+};
+
+TEST_P(Processes, AnyNumberOfThemGivesTheSameBits) {
+  const std::string alone = cli().fresh("alone");
+  cli().must_run(command(alone));
+  for (const int count : {1, 2, 3, 4}) {
+    SCOPED_TRACE(fmt::format("{} processes", count));
+    const std::string together = cli().fresh("together");
+    must_run_together(count, command(together));
+    expect_same_run(together, alone);
+  }
+}
+
+TEST_P(Processes, AnotherNumberGoesOnFromACheckpoint) {
+  const std::string alone = cli().fresh("alone"), together = cli().fresh("together");
+  cli().must_run(command(alone));
+  must_run_together(3, command(together, {"--stop-at", "2"}));
+  must_run_together(2, command(together, {"--stop-at", "5", "--resume"}));
+  cli().must_run(command(together, {"--resume"}));
+  expect_same_run(together, alone);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Methods, Processes,
+    testing::Values(Method{"carried", false, {"focus.balance=carried", "focus.sequence_steps=2"}},
+                    Method{"keys",
+                           false,
+                           {"focus.routing=keys", "focus.training=summary", "focus.objective=kl"}},
+                    Method{"lora", false, {"method=lora", "lora.target_modules=[q_proj]"}},
+                    Method{"full", false, {"method=full"}},
+                    Method{"scratch", true, {"attention=focus", "model.dropout=0.1"}}),
+    [](const auto& method) { return method.param.name; });
+
+/// The process of that rank which a launcher has started; 0 where there is none yet.
+pid_t process_of_rank(const std::string& out, int rank) {
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const auto read = [&](const char* file) {
+      std::ifstream stream(entry.path() / file, std::ios::binary);
+      return std::string(std::istreambuf_iterator<char>(stream), {});
+    };
+    if (contains(read("cmdline"), "out=" + out) &&
+        contains(read("environ"), fmt::format("OMPI_COMM_WORLD_RANK={}", rank)))
+      return static_cast<pid_t>(std::stol(name));
+  }
+  return 0;
+}
+
+TEST(Processes, OneThatIsKilledEndsTheRunAndLeavesItsCheckpoint) {
+  const auto command = [](const std::string& out) {
+    return cli().retrofit({"out=" + out, "steps=60", "data.batch=1", "data.accumulate=3",
+                           "checkpoint_every=1", "eval_windows=1"});
+  };
+  const std::string alone = cli().fresh("alone"), out = cli().fresh("killed");
+  cli().must_run(command(alone));
+  const auto run = start_together(3, command(out));
+  for (int i = 0; i < 6000 && !fs::exists(out + "/checkpoints/step_000002.h5"); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const pid_t victim = process_of_rank(out, 1);
+  ASSERT_GT(victim, 0);
+  kill(victim, SIGKILL);
+  const ProcessResult result = run->wait(kRunSeconds);
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_NE(result.status, 0);
+  EXPECT_TRUE(contains(result.err, "rank 1")) << result.err;
+  EXPECT_FALSE(fs::exists(out + "/focus.h5"));
+  must_run_together(2, command(out) + Words{"--resume"});
+  expect_same_run(out, alone);
+}
+
+TEST(Processes, RefuseWhatTheyCannotShare) {
+  const auto refused = [](int count, const Words& words, const std::string& why) {
+    const ProcessResult result = run_together(count, words);
+    EXPECT_NE(result.status, 0);
+    EXPECT_TRUE(contains(result.err, why)) << result.err;
+  };
+  refused(2, cli().retrofit({"out=" + cli().fresh("run")}),
+          "process 0 of 2: data.accumulate 1: 2 processes share the parts of a step");
+  refused(
+      2,
+      cli().retrofit({"out=" + cli().fresh("run"), "data.accumulate=2", "focus.recluster_every=2"}),
+      "its centroids follow the tokens");
+  refused(2, {"info", cli().base()}, "focus info: one process runs this");
+}
+
+#else
+TEST(Processes, AnyNumberOfThemGivesTheSameBits) {
+  GTEST_SKIP() << "built without MPI (libopenmpi-dev)";
+}
+#endif
+
+}  // namespace
+}  // namespace focus
