@@ -9,7 +9,7 @@ namespace focus::simd {
 /// Rows of bf16 numbers have an even pitch, so that pairs of neighbours can be read as one; the
 /// number that fills up a row is zero.
 struct Bf16Kernels {
-  const char* name;  // "avx512_bf16", "widened"
+  const char* name;  // "amx_bf16", "avx512_bf16", "widened"
   Index vector;      // columns of C that are written at once
 
   /// to[i] = source[i] in bf16 for n numbers.
@@ -30,7 +30,7 @@ struct Bf16Kernels {
 const Bf16Kernels& bf16_kernels();
 /// All that this machine can run, best first: for tests and benchmarks.
 struct Bf16KernelList {
-  const Bf16Kernels* items[2];
+  const Bf16Kernels* items[3];
   int count;
 };
 Bf16KernelList usable_bf16_kernels();

@@ -1,0 +1,109 @@
+// The product by AMX's tiles, with a model of the tiles in their place: on any machine. Where there
+// are tiles, usable_bf16_kernels() holds them against the same model, and bf16_test.cpp has them
+// too.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <vector>
+
+#include "autograd/gemm/bf16.h"
+#include "tests/support/compare.h"
+#include "tests/support/random.h"
+
+#ifndef FOCUS_REAL_DOUBLE
+namespace focus {
+namespace {
+
+using simd::Bf16Kernels;
+#include "autograd/simd/tile_model.inc"
+#include "autograd/simd/tile_product.inc"
+
+/// Panels of up to 64 columns, in rows of pairs of depth; number(depth, column).
+template <class Number>
+void pack_panels(Index depth, Index columns, void* packed, Number&& number) {
+  auto* to = static_cast<Bf16*>(packed);
+  const Index whole = (columns + 15) / 16 * 16;
+  for (Index panel = 0; panel < whole; panel += 64)
+    for (Index p = 0; p < depth; p += 2)
+      for (Index j = panel; j < std::min(whole, panel + 64); ++j)
+        for (Index i = p; i < p + 2; ++i) *to++ = i < depth && j < columns ? number(i, j) : Bf16{0};
+}
+void round_numbers(const float* source, Index n, Bf16* to) {
+  for (Index i = 0; i < n; ++i) to[i] = to_bf16(source[i]);
+}
+
+const Bf16Kernels kModel = {
+    .name = "amx model",
+    .vector = 16,
+    .round = round_numbers,
+    .pack =
+        [](const Bf16* source, Index pitch, Index depth, Index columns, void* packed) {
+          pack_panels(depth, columns, packed,
+                      [&](Index i, Index j) { return source[i * pitch + j]; });
+        },
+    .pack_transposed =
+        [](const Bf16* source, Index pitch, Index columns, Index depth, void* packed) {
+          pack_panels(depth, columns, packed,
+                      [&](Index i, Index j) { return source[j * pitch + i]; });
+        },
+    .product = tile_product<ModelTiles>,
+};
+
+struct Size {
+  Index m, n, k;
+};
+// Below, at and above a tile, two tiles, a panel; odd depth; more than one block of depth.
+const std::vector<Size> kSizes = {{1, 1, 1},    {16, 16, 32},  {17, 33, 34},   {32, 64, 64},
+                                  {53, 80, 90}, {15, 130, 31}, {70, 300, 131}, {33, 48, 800}};
+
+TEST(AmxModel, ProductsAreThoseOfTheWidenedNumbers) {
+  const simd::Bf16KernelList list = simd::usable_bf16_kernels();
+  const Bf16Kernels* widened = nullptr;
+  for (int i = 0; i < list.count; ++i)
+    if (std::string_view(list.items[i]->name) == "widened") widened = list.items[i];
+  ASSERT_NE(widened, nullptr);
+  for (const Size& size : kSizes) {
+    SCOPED_TRACE(fmt::format("{} x {} x {}", size.m, size.n, size.k));
+    const Tensor a = randn({size.m, size.k}, 1), w = randn({size.n, size.k}, 2);
+    const Tensor dy = randn({size.m, size.n}, 3);
+    const Bf16Matrix matrix(size.n, size.k, w.data(), size.k);
+    const auto products = [&](const Bf16Kernels& kernels) {
+      Tensor forward({size.m, size.n}), back({size.m, size.k});
+      gemm_nt(size.m, a.data(), size.k, matrix, forward.data(), size.n, kernels);
+      gemm(size.m, dy.data(), size.n, matrix, back.data(), size.k, kernels);
+      return std::pair(forward, back);
+    };
+    const auto [forward, back] = products(kModel);
+    const auto [wanted, wanted_back] = products(*widened);
+    EXPECT_LE(relative_difference(forward, wanted), 1e-5);
+    EXPECT_LE(relative_difference(back, wanted_back), 1e-5);
+  }
+}
+
+TEST(AmxModel, NothingBeyondTheOperandsIsRead) {
+  constexpr Index kRows = 21, kDepth = 45, kColumns = 48, kPitch = 64, kLdc = 50;
+  constexpr Bf16 kNan = 0x7fc0;
+  std::vector<Bf16> a(kRows * kPitch, kNan);
+  std::vector<std::uint32_t> packed((kDepth + 1) / 2 * kColumns + 64, 0x7fc07fc0);
+  for (Index i = 0; i < kRows; ++i)
+    for (Index p = 0; p < kDepth + 1; ++p)
+      a[static_cast<std::size_t>(i * kPitch + p)] = p < kDepth ? Bf16{0x3f80} : Bf16{0};
+  pack_panels(kDepth, kColumns, packed.data(), [](Index, Index) { return Bf16{0x4000}; });
+  std::vector<float> c(kRows * kLdc, std::numeric_limits<float>::quiet_NaN());
+  tile_product<ModelTiles>(kRows, kColumns, kDepth, a.data(), kPitch, packed.data(), c.data(), kLdc,
+                           false);
+  tile_product<ModelTiles>(kRows, kColumns, kDepth, a.data(), kPitch, packed.data(), c.data(), kLdc,
+                           true);
+  for (Index i = 0; i < kRows; ++i)
+    for (Index j = 0; j < kLdc; ++j) {
+      const float x = c[static_cast<std::size_t>(i * kLdc + j)];
+      if (j < kColumns)
+        EXPECT_EQ(x, 2 * 2 * kDepth);
+      else
+        EXPECT_TRUE(std::isnan(x));
+    }
+}
+
+}  // namespace
+}  // namespace focus
+#endif
