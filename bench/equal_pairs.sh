@@ -25,7 +25,7 @@ stories, novel, out = (pathlib.Path(name) for name in sys.argv[1:])
 text = stories.read_text(encoding="utf-8")
 place = text.index("\n\n", len(text) * 4 // 5) + 2
 (out / "stories-train.txt").write_text(text[:place], encoding="utf-8")
-(out / "stories-valid.txt").write_text(text[place : place + 40000], encoding="utf-8")
+(out / "stories-valid.txt").write_text(text[place : place + 12000], encoding="utf-8")
 (out / "novel-valid.txt").write_text(lzma.open(novel, "rt", encoding="utf-8").read(40000), encoding="utf-8")
 PY
 
@@ -47,7 +47,7 @@ for part in "${parts[@]}"; do
       ;;
     tinystories)
       run tinystories equal_pairs "Equal pairs: novels-gpt2 on TinyStories, context 512" novels-gpt2 \
-        "$texts/stories-train.txt" "$texts/stories-valid.txt" "$stories/valid_head.txt" eval.max_tokens=50000
+        "$texts/stories-train.txt" "$texts/stories-valid.txt" "$stories/valid_head.txt" "seeds=[1]"
       ;;
     long)
       run long equal_pairs_1024 "Equal pairs: novels-gpt2, two unseen novels, context 1024" novels-gpt2 \
