@@ -164,16 +164,26 @@ Variable Decoder::hidden_states(std::span<const std::int32_t> ids, Index batch,
     positions.rotary =
         rotary_->covering(first_position + static_cast<Index>(ids.size()) / batch, config_);
   x = drop(x, 0);
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const Block& block = layers_[i];
-    const Variable before = config_.parallel_residual ? x : Variable();
-    const Variable attended =
-        block.attention_out_norm(attend(block, x, static_cast<Index>(i), positions));
-    x = add(x, drop(attended, 1 + 3 * i));
-    const Variable h = block.post_attention_layernorm(config_.parallel_residual ? before : x);
-    x = add(x, drop(block.mlp_out_norm(feed_forward(block.mlp, h)), 2 + 3 * i));
-  }
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    if (recompute_layers)
+      x = recompute(
+          [this, i, positions, key = dropout_key_](const Variable& in) {
+            const TrainingPass pass(*this, key);  // of the pass, which is over on the way back
+            return layer(i, in, positions);
+          },
+          x);
+    else
+      x = layer(i, x, positions);
   return norm_(x);
+}
+
+Variable Decoder::layer(std::size_t i, const Variable& in, const Positions& positions) const {
+  const Block& block = layers_[i];
+  const Variable attended =
+      block.attention_out_norm(attend(block, in, static_cast<Index>(i), positions));
+  const Variable x = add(in, drop(attended, 1 + 3 * i));
+  const Variable h = block.post_attention_layernorm(config_.parallel_residual ? in : x);
+  return add(x, drop(block.mlp_out_norm(feed_forward(block.mlp, h)), 2 + 3 * i));
 }
 
 Variable Decoder::logits(const Variable& hidden) const {

@@ -164,6 +164,9 @@ class Decoder {
   /// Share that is dropped in training of the embeddings, of attention's weights and of what
   /// attention and MLP add to the residual stream: GPT-2's embd_pdrop, attn_pdrop and resid_pdrop.
   double dropout = 0;
+  /// Keeps of each layer its input alone and computes the layer once more on the way back: less
+  /// memory, the same bits. What a mechanism notes in a pass with a graph it notes on the way back.
+  bool recompute_layers = false;
   /// Set within a TrainingPass: what its forward passes drop depends on this key alone.
   const std::optional<std::uint64_t>& dropout_key() const { return dropout_key_; }
 
@@ -182,6 +185,7 @@ class Decoder {
     Index first;
     RotaryTable rotary;  // undefined where positions are learned
   };
+  Variable layer(std::size_t i, const Variable& x, const Positions& positions) const;
   Variable attend(const Block& block, const Variable& x, Index layer,
                   const Positions& positions) const;
   /// The embeddings of the ids, with those of their positions where these are learned.
@@ -199,21 +203,21 @@ class Decoder {
   Norm norm_;
   Linear lm_head_;  // undefined where tied
   std::shared_ptr<RotaryCache> rotary_ = std::make_shared<RotaryCache>();
-  std::optional<std::uint64_t> dropout_key_;
+  mutable std::optional<std::uint64_t> dropout_key_;  // of the pass under way
 };
 
 /// While it lives, forward passes of `decoder` are those of training: they drop, in the decoder and
 /// in what is put onto its linears. The same key drops the same numbers.
 class TrainingPass {
  public:
-  TrainingPass(Decoder& decoder, std::uint64_t key)
+  TrainingPass(const Decoder& decoder, std::optional<std::uint64_t> key)
       : decoder_(decoder), before_(std::exchange(decoder.dropout_key_, key)) {}
   ~TrainingPass() { decoder_.dropout_key_ = before_; }
   TrainingPass(const TrainingPass&) = delete;
   TrainingPass& operator=(const TrainingPass&) = delete;
 
  private:
-  Decoder& decoder_;
+  const Decoder& decoder_;
   std::optional<std::uint64_t> before_;
 };
 

@@ -155,6 +155,12 @@ void RunConfig::validate_step() const {
         "compute bf16 is for frozen weights, but {} trains them all: use retrofit or lora, or "
         "float32",
         enum_names(method)[static_cast<std::size_t>(method)]);
+  const bool notes_losses = (has_focus() && (focus.balance_loss > 0 || focus.entropy_loss > 0 ||
+                                             focus.objective == Objective::layers)) ||
+                            attention.name == "indexer" || attention.name == "routing_transformer";
+  check(memory == Memory::keep || !notes_losses,
+        "memory recompute does not go with what layers note in their forward pass (a balance or "
+        "entropy loss, objective layers, attention indexer or routing_transformer): use keep");
   check(model.dropout >= 0 && model.dropout < 1,
         "model.dropout is {}, wanted at least 0 and below 1", model.dropout);
   check(model.dropout == 0 || trains_base(),
@@ -192,6 +198,7 @@ RunConfig only_what_counts(RunConfig config) {
   const RunConfig defaults;
   config.out = defaults.out;
   config.threads = defaults.threads;
+  config.memory = defaults.memory;
   config.log_every = defaults.log_every;
   config.eval_every = defaults.eval_every;
   config.eval_windows = defaults.eval_windows;

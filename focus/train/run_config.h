@@ -147,11 +147,16 @@ struct TwoPhaseConfig {
   }
 };
 
+/// What a step keeps of its forward pass for the way back.
+enum class Memory { keep, recompute };
+constexpr auto enum_names(Memory) { return std::array<std::string_view, 2>{"keep", "recompute"}; }
+
 /// A run of `focus train`: one recipe.
 struct RunConfig {
   Method method = Method::retrofit;
   TrainedAttention attention;
   Compute compute = Compute::float32;
+  Memory memory = Memory::keep;
   std::string base;
   std::string tokenizer;
   std::string out = "out/train";
@@ -181,6 +186,9 @@ struct RunConfig {
       "of full and scratch: dense, focus, or one of the rivals; two_phase always has focus, "
       "retrofit too, or else indexer");
     f("compute", compute, "of a frozen base: float32, or its matrices in bf16 (retrofit, lora)");
+    f("memory", memory,
+      "keep: what every layer computed, until its way back; recompute: each layer's input alone, "
+      "the layer runs twice; the same bits");
     f("base", base, "checkpoint to start from: a store (.h5) or a Hugging Face folder");
     f("tokenizer", tokenizer, "bytes, or a tokenizer's file or folder; empty: the base's own");
     f("out", out, "folder of this run: metrics, resolved config, checkpoints, result");

@@ -62,6 +62,7 @@ Session::Session(RunConfig config, LoadedModel model, TrainingData data)
   config_.validate_step();
   check_positions(config_, model_);
   for (const auto& adapter : model_.adapters) adapter->set_trainable(true);
+  model_.decoder->recompute_layers = config_.memory == Memory::recompute;
   enter_phase(0);
 }
 

@@ -215,5 +215,75 @@ TEST(Training, DryRunCountsEachPhase) {
   EXPECT_EQ(dry.tokens, 6 * 2 * 16);
 }
 
+/// Three steps of a session: losses, and what it has trained.
+std::vector<Tensor> three_steps(const RunConfig& config, const std::string& family) {
+  Session session = tiny_session(config, family);
+  std::vector<Tensor> results;
+  for (int i = 0; i < 3; ++i) {
+    const StepReport report = session.step();
+    results.push_back(Tensor::full({1}, static_cast<Real>(report.result.loss)));
+    results.push_back(Tensor::full({1}, static_cast<Real>(report.result.grad_norm)));
+  }
+  for (const NamedParameter& p : session.optimiser().parameters())
+    results.push_back(p.variable.value().clone());
+  return results;
+}
+
+TEST(Session, LayersThatAreComputedAgainGiveTheSameBits) {
+  const auto expect_same = [](RunConfig config, const std::string& family) {
+    SCOPED_TRACE(family);
+    const std::vector<Tensor> kept = three_steps(config, family);
+    config.memory = Memory::recompute;
+    const std::vector<Tensor> again = three_steps(config, family);
+    ASSERT_EQ(kept.size(), again.size());
+    for (std::size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(same_bits(kept[i], again[i])) << i;
+  };
+  for (const std::string family : {"gpt2", "llama", "gpt_neox"}) {
+    for (const Training training : {Training::soft, Training::hard}) {
+      RunConfig config = tiny_run();
+      config.focus.training = training;
+      expect_same(config, family);
+    }
+    RunConfig keys = tiny_run();
+    keys.focus.routing = RoutingSpace::keys;
+    keys.focus.training = Training::summary;
+    for (const Objective objective : {Objective::lm, Objective::kl}) {
+      keys.focus.objective = objective;
+      expect_same(keys, family);
+    }
+    RunConfig full = tiny_run(Method::full);
+    full.model.dropout = 0.2;
+    expect_same(full, family);
+    RunConfig lora = tiny_run(Method::lora);
+    lora.lora.dropout = 0.2;
+    if (family == "llama") lora.lora.target_modules = {"q_proj", "down_proj"};
+    if (family == "gpt_neox") lora.lora.target_modules = {"query_key_value"};
+    expect_same(lora, family);
+  }
+}
+
+TEST(Session, LayersThatAreComputedAgainKeepLess) {
+  RunConfig config = tiny_run();
+  config.data.context = 64;
+  const auto peak = [](const RunConfig& of) {
+    Session session = tiny_session(of);
+    session.step();
+    const std::size_t before = pool_stats().live;
+    reset_pool_peak();
+    session.step();
+    return pool_stats().peak - before;
+  };
+  const std::size_t kept = peak(config);
+  config.memory = Memory::recompute;
+  EXPECT_LT(peak(config), kept * 4 / 5);
+}
+
+TEST(Session, WhatLayersNoteInTheirForwardPassIsNotComputedAgain) {
+  RunConfig config = tiny_run();
+  config.memory = Memory::recompute;
+  config.focus.balance_loss = 0.1;
+  EXPECT_THROW(tiny_session(config), std::invalid_argument);
+}
+
 }  // namespace
 }  // namespace focus
