@@ -111,8 +111,9 @@ class GroupsPage {
   bool is_keys() const { return report_.space == "keys"; }
   std::string name_of_grouping(std::size_t i) const {
     const Grouping& grouping = report_.groupings[i];
-    return is_keys() ? fmt::format("layer {} head {}", grouping.layer, grouping.head)
-                     : fmt::format("layer {}", grouping.layer);
+    return is_keys()  // no-break spaces: wide tables would break the name
+               ? fmt::format("layer\u00A0{}\u00A0head\u00A0{}", grouping.layer, grouping.head)
+               : fmt::format("layer\u00A0{}", grouping.layer);
   }
 
   void begin() {
@@ -208,16 +209,21 @@ class GroupsPage {
 
   void agreement_table(const std::string& heading, const std::vector<LayerAgreement>& all) {
     page_.heading(heading);
-    page_.paragraph(
-        "keep their group: the share of tokens whose groups correspond under the one-to-one "
-        "matching "
-        "that keeps most.");
-    Table table{
-        .header = {"from", "to", "layer", "keep their group", "adjusted Rand index", "NMI"}};
+    // Two names are said once; of checkpoints each row says its own.
+    const bool pairs = all.size() > 1;
+    page_.paragraph((pairs ? "" : fmt::format("{} and {}. ", all[0].first, all[0].second)) +
+                    "keep their group: the share of tokens whose groups correspond under the "
+                    "one-to-one matching that keeps most.");
+    Table table{.header = {"layer", "keep their group", "adjusted Rand index", "NMI"}};
+    if (pairs) table.header.insert(table.header.begin(), {"from", "to"});
     for (const LayerAgreement& one : all) {
       const auto row = [&](const std::string& layer, const Agreement& a) {
-        table.rows.push_back({one.first, one.second, layer, fmt::format("{:.3f}", a.kept),
-                              fmt::format("{:.3f}", a.rand), fmt::format("{:.3f}", a.information)});
+        auto& cells = table.rows.emplace_back();
+        if (pairs) cells = {one.first, one.second};
+        for (const std::string& cell :
+             {layer, fmt::format("{:.3f}", a.kept), fmt::format("{:.3f}", a.rand),
+              fmt::format("{:.3f}", a.information)})
+          cells.push_back(cell);
       };
       row("mean", one.mean());
       for (std::size_t layer = 0; layer < one.layers.size(); ++layer)
