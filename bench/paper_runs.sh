@@ -25,11 +25,11 @@ place = text.index("\n\n", len(text) // 2) + 2
 (out / "stories-test.txt").write_text(text[place:], encoding="utf-8")
 PY
 
-# run NAME RECIPE OUT CONTEXT WINDOW [key=value...]: one seed, one thread.
+# run NAME RECIPE OUT CONTEXT [key=value...]: one seed, one thread.
 run() {
   OMP_NUM_THREADS=1 "$focus" compare "configs/$2.yaml" "out=out/paper/$3" seeds=[1] threads=1 data.batch=1 \
-    "data.context=$4" "eval.context=$4" "eval.stride=$(($4 / 2))" "focus.local_window=$5" eval.max_tokens=5000 \
-    eval_windows=8 checkpoint_every=0 "${@:6}"
+    "data.context=$4" "eval.context=$4" "eval.stride=$(($4 / 2))" eval.max_tokens=5000 \
+    eval_windows=8 checkpoint_every=0 "${@:5}"
   # Texts by their place in DATA, wherever that lies.
   sed "s#$data/##g" "out/paper/$3/compare.jsonl" >"bench/results/paper/$1.jsonl"
   cp "out/paper/$3/compare.html" "out/paper/$1.html"
@@ -44,7 +44,7 @@ for part in "${parts[@]}"; do
   case $part in
     dominance | collapse)
       case $part in dominance) recipe=paper/dominance ;; *) recipe=study/collapse ;; esac
-      run "$part" "$recipe" "$part" 256 32 "${stories_on_novels[@]}" eval.max_tokens=8000
+      run "$part" "$recipe" "$part" 256 focus.local_window=32 "${stories_on_novels[@]}" eval.max_tokens=8000
       # What metrics.jsonl says of the groups while they train, means of every hundred steps.
       python3 bench/paper_steps.py "out/paper/$part" >"bench/results/paper/${part}_steps.jsonl"
       ;;
@@ -54,26 +54,26 @@ for part in "${parts[@]}"; do
       phases=(steps=200 optim.warmup_steps=20 eval_every=0 two_phase.phase1_steps=100 two_phase.lr=0.0005
         two_phase.warmup_steps=20)
       for name in top_k token_selection routing_dim; do
-        run "$name" "paper/$name" ablations 256 32 "${stories_on_novels[@]}" "${phases[@]:0:3}"
+        run "$name" "paper/$name" ablations 256 focus.local_window=32 "${stories_on_novels[@]}" "${phases[@]:0:3}"
       done
       for name in num_groups temperature sinkhorn_iters; do
-        run "$name" "paper/$name" ablations 256 32 "${stories_on_novels[@]}" "${phases[@]}"
+        run "$name" "paper/$name" ablations 256 focus.local_window=32 "${stories_on_novels[@]}" "${phases[@]}"
       done
-      run two_groups paper/two_groups ablations 512 64 "${stories_on_novels[@]}" "${phases[@]:0:3}" steps=100
-      run local_window paper/local_window ablations 512 64 "${stories_on_novels[@]}" "${phases[@]}" steps=100 \
+      run two_groups paper/two_groups ablations 512 "${stories_on_novels[@]}" "${phases[@]:0:3}" steps=100
+      run local_window paper/local_window ablations 512 "${stories_on_novels[@]}" "${phases[@]}" steps=100 \
         two_phase.phase1_steps=50
       ;;
     forgetting_small)
       # stories260K towards novels; the source is the TinyStories validation text. r=4 on these two matrices has
       # 5,120 parameters, Focus 5,440.
-      run forgetting_small study/forgetting forgetting_small 256 32 "base=$data/models/stories260K" \
+      run forgetting_small study/forgetting forgetting_small 256 "base=$data/models/stories260K" \
         "data.train=[$novels/train]" "data.valid=[$novels/valid/Burnett_Garden_1911.txt.xz]" \
         "eval.texts.target=[$novels/test/Stevenson_Treasure_1883.txt.xz]" "eval.texts.source=[$texts/stories-test.txt]" \
         "lora.target_modules=[q_proj, o_proj]" eval.max_tokens=6000
       ;;
     forgetting)
       # novels-gpt2, made of novels, towards TinyStories; the source is a novel that it never saw.
-      run forgetting study/forgetting forgetting 256 32 "base=$data/models/novels-gpt2" \
+      run forgetting study/forgetting forgetting 256 "base=$data/models/novels-gpt2" \
         "data.train=[$data/text/tinystories/train_head.txt]" "data.valid=[$texts/stories-valid.txt]" \
         "eval.texts.target=[$texts/stories-test.txt]" \
         "eval.texts.source=[$novels/test/Doyle_Hound_1902.txt.xz]" eval.max_tokens=6000
