@@ -113,8 +113,10 @@ bool twice(const std::vector<std::int64_t>& seeds) {
   return std::set(seeds.begin(), seeds.end()).size() != seeds.size();
 }
 
+std::string key_of(const std::string& override) { return override.substr(0, override.find('=')); }
+
 bool is_own_key(const std::string& override) {
-  const std::string key = override.substr(0, override.find('='));
+  const std::string key = key_of(override);
   return key == "title" || key == "out" || key == "seeds" || key == "eval" ||
          key.starts_with("eval.");
 }
@@ -191,6 +193,11 @@ class PlanReader {
     if (twice(run.own.seeds)) own.push_back({line, "runs: seeds: the same seed twice"});
     read_train_keys(run.keys, planned.config, own);
     for (const SweptSetting& setting : settings) {
+      // It would win over every value, in runs that are named by the values.
+      if (std::ranges::find(overrides_, setting.key, key_of) != overrides_.end())
+        own.push_back({line, fmt::format("run {} sweeps {}, which is given as an override too: "
+                                         "leave the override out, or the sweep",
+                                         shown(run.name), setting.key)});
       RecipeNode one;
       one.entries.push_back({setting.key, setting.value.line, setting.value});
       read_train_keys(one, planned.config, own);

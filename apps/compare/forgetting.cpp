@@ -80,8 +80,9 @@ void add_forgetting(HtmlReport& page, const ComparePlan& plan,
     chart.add(point.is_base ? "base" : split_name(point.run).first, false,
               {point.target, point.source, point.is_base ? "base" : label_of(point)});
     const auto change = [&](double ForgettingPoint::*loss, double sign) {
-      return base == points.end() ? "-"
-                                  : fmt::format("{:+.4f}", sign * (point.*loss - (*base).*loss));
+      return base == points.end()
+                 ? "-"
+                 : fmt::format("{:+.4f}", sign * (point.*loss - (*base).*loss) + 0.0);  // no -0
     };
     table.rows.push_back({point.is_base ? "base" : point.run, point.attention,
                           fmt::format("{:.4f}", point.target), fmt::format("{:.4f}", point.source),

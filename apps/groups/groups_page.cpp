@@ -15,9 +15,11 @@ constexpr Index kAround = 8;  // tokens on both sides of one of a far pair
 constexpr std::string_view kStyle = R"(
 .heat td { text-align: right; background: rgb(0 130 190 / calc(var(--h, 0) * .6)); }
 .heat td:first-child { text-align: left; }
+.heat th { font-size: .78rem; }
+table.heat :is(th, td):is(:first-child, :not(:first-child)) { padding: .2rem .3rem; }
 .tokens td { text-align: left; vertical-align: top; }
-.tokens code, .far b { background: var(--grid); border-radius: 3px; padding: 0 .2em;
-  white-space: pre; margin-right: .35em; }
+.tokens code, .far b { background: var(--grid); border-radius: 3px; padding: 0 .2em; }
+.tokens code, .tokens td:nth-child(-n+4) { white-space: nowrap; }
 .passage { white-space: pre-wrap; line-height: 1.9; max-width: none; }
 .passage span { border-radius: 3px; padding: .15em 0; }
 .key { font-size: .85rem; max-width: none; } .key span { padding: .1em .4em; border-radius: 3px; }
@@ -27,10 +29,28 @@ summary { cursor: pointer; font-weight: 600; margin: .8rem 0; }
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
+/// Without the folders that it lies in.
+std::string short_name(const std::string& path) {
+  const std::size_t slash = path.find_last_not_of('/');
+  const std::size_t begin = path.find_last_of('/', slash) + 1;
+  return path.substr(begin, slash + 1 - begin);
+}
+
 /// A leading blank and line breaks made to be seen.
 std::string visible(const std::string& text) {
   std::string shown;
   for (const char c : text) shown += c == ' ' ? "\u00B7" : c == '\n' ? "\u21B5" : std::string(1, c);
+  return escape_html(shown);
+}
+
+/// A token of the passage: its line breaks are seen, and those within it break the line.
+std::string with_breaks(const std::string& token) {
+  std::string shown;
+  for (std::size_t i = 0; i < token.size(); ++i) {
+    shown += token[i] == '\n' ? "\u21B5" : std::string(1, token[i]);
+    const bool goes_on = i + 1 < token.size() && token[i + 1] != '\n';
+    if (token[i] == '\n' && goes_on) shown += '\n';
+  }
   return escape_html(shown);
 }
 
@@ -62,7 +82,7 @@ struct HeatTable {
 class GroupsPage {
  public:
   explicit GroupsPage(const GroupsReport& report)
-      : report_(report), page_("Groups of " + report.model) {
+      : report_(report), page_("Groups of " + short_name(report.model)) {
     page_.style(kStyle);
     for (Index g = 0; g < report.groups; ++g)  // hues a golden angle apart
       page_.style(
@@ -91,16 +111,18 @@ class GroupsPage {
   bool is_keys() const { return report_.space == "keys"; }
   std::string name_of_grouping(std::size_t i) const {
     const Grouping& grouping = report_.groupings[i];
-    return is_keys() ? fmt::format("layer {} head {}", grouping.layer, grouping.head)
-                     : fmt::format("layer {}", grouping.layer);
+    return is_keys()  // no-break spaces: wide tables would break the name
+               ? fmt::format("layer\u00A0{}\u00A0head\u00A0{}", grouping.layer, grouping.head)
+               : fmt::format("layer\u00A0{}", grouping.layer);
   }
 
   void begin() {
     page_.paragraph(fmt::format(
         "{}{}: {} tokens of {}, in windows of {}; attention {}; K = {} groups in each of {}.",
-        report_.model, report_.adapter.empty() ? "" : " with " + report_.adapter,
+        short_name(report_.model),
+        report_.adapter.empty() ? "" : " with " + short_name(report_.adapter),
         report_.text.tokens(),
-        report_.text.names.size() == 1 ? report_.text.names.front()
+        report_.text.names.size() == 1 ? short_name(report_.text.names.front())
                                        : fmt::format("{} documents", report_.text.names.size()),
         report_.context, report_.attention, report_.groups,
         is_keys()
@@ -187,16 +209,21 @@ class GroupsPage {
 
   void agreement_table(const std::string& heading, const std::vector<LayerAgreement>& all) {
     page_.heading(heading);
-    page_.paragraph(
-        "keep their group: the share of tokens whose groups correspond under the one-to-one "
-        "matching "
-        "that keeps most.");
-    Table table{
-        .header = {"from", "to", "layer", "keep their group", "adjusted Rand index", "NMI"}};
+    // Two names are said once; of checkpoints each row says its own.
+    const bool pairs = all.size() > 1;
+    page_.paragraph((pairs ? "" : fmt::format("{} and {}. ", all[0].first, all[0].second)) +
+                    "keep their group: the share of tokens whose groups correspond under the "
+                    "one-to-one matching that keeps most.");
+    Table table{.header = {"layer", "keep their group", "adjusted Rand index", "NMI"}};
+    if (pairs) table.header.insert(table.header.begin(), {"from", "to"});
     for (const LayerAgreement& one : all) {
       const auto row = [&](const std::string& layer, const Agreement& a) {
-        table.rows.push_back({one.first, one.second, layer, fmt::format("{:.3f}", a.kept),
-                              fmt::format("{:.3f}", a.rand), fmt::format("{:.3f}", a.information)});
+        auto& cells = table.rows.emplace_back();
+        if (pairs) cells = {one.first, one.second};
+        for (const std::string& cell :
+             {layer, fmt::format("{:.3f}", a.kept), fmt::format("{:.3f}", a.rand),
+              fmt::format("{:.3f}", a.information)})
+          cells.push_back(cell);
       };
       row("mean", one.mean());
       for (std::size_t layer = 0; layer < one.layers.size(); ++layer)
@@ -225,11 +252,17 @@ class GroupsPage {
     if (report_.passage_end <= report_.passage_first) return;
     const Grouping& grouping = report_.groupings[i];
     std::string text = "<p class=\"passage\">";
+    bool broken = false;  // a line break is to come before the next token that is not one
     for (Index t = report_.passage_first; t < report_.passage_end; ++t) {
       const auto at = static_cast<std::size_t>(t);
+      const std::string& token = report_.text_at(t);
+      if (broken && !token.starts_with('\n')) {
+        text += '\n';
+        broken = false;
+      }
+      broken |= token.ends_with('\n');
       text += fmt::format("<span class=\"g{0}\" title=\"{0}: {1:.2f}\">{2}</span>",
-                          grouping.classes[at], grouping.confidence[at],
-                          escape_html(report_.text_at(t)));
+                          grouping.classes[at], grouping.confidence[at], with_breaks(token));
     }
     text += "</p>\n<p class=\"key\">";
     for (Index g = 0; g < report_.groups && report_.groups <= 16; ++g)
@@ -248,8 +281,9 @@ class GroupsPage {
       const auto list = [&](const std::vector<TypicalToken>& tokens) {
         std::string items;
         for (const TypicalToken& t : tokens)
-          items += fmt::format("<code title=\"{} times, confidence {:.3f}, lift {:.2f}\">{}</code>",
-                               t.count, t.confidence, t.lift, visible(report_.vocabulary.at(t.id)));
+          items +=
+              fmt::format("<code title=\"{} times, confidence {:.3f}, lift {:.2f}\">{}</code> ",
+                          t.count, t.confidence, t.lift, visible(report_.vocabulary.at(t.id)));
         return items;
       };
       const TokenCategory largest = d.purity.largest[g];
@@ -284,8 +318,9 @@ class GroupsPage {
     for (std::size_t g = 0; g < d.sizes.size(); ++g) heat.header.push_back(fmt::format("{}", g));
     constexpr std::size_t kShown = 20;
     for (std::size_t p = 0; p < std::min(kShown, d.parts.shares.size()); ++p)
-      heat.rows.emplace_back(documents ? report_.text.names[p] : fmt::format("{}", p + 1),
-                             d.parts.shares[p]);
+      heat.rows.emplace_back(
+          documents ? short_name(report_.text.names[p]) : fmt::format("{}", p + 1),
+          d.parts.shares[p]);
     page_.figure(heat.html(1, 100));
   }
 
@@ -299,8 +334,10 @@ class GroupsPage {
         report_.local_window, far.mean);
     const auto place = [&](Index token) {
       const Excerpt e = report_.excerpt(token, kAround);
-      return fmt::format("&hellip;{}<b>{}</b>{}&hellip;", escape_html(e.before),
-                         escape_html(e.token), escape_html(e.after));
+      const std::size_t word = std::min(e.token.find_first_not_of(' '), e.token.size());
+      return fmt::format("&hellip;{}{}<b>{}</b>{}&hellip;", escape_html(e.before),
+                         e.token.substr(0, word), escape_html(e.token.substr(word)),
+                         escape_html(e.after));
     };
     for (const FarPair& pair : far.pairs)
       text += fmt::format("<li><i>{:.3f}, {} tokens apart:</i> {} <i>and</i> {}</li>\n",

@@ -138,6 +138,8 @@ eval: {{texts: {{target: [{0}], source: [{1}]}}, test_texts: {{target: [{1}], so
   for (const char* part : {"Learning and forgetting", "Target texts", "Source texts", "lr=0.05",
                            "Target loss against source loss"})
     EXPECT_TRUE(contains(html, part)) << part;
+  const std::string base = html.substr(html.find("<td>base</td>"), 250);
+  EXPECT_FALSE(contains(base.substr(0, base.find("</tr>")), "-0.0000")) << base;
   EXPECT_FALSE(contains(html, "test texts"));
   cli.must_run({"compare", path, "out=" + out, "--final"});
   html = read_text(fs::path(out) / "compare.html");

@@ -67,6 +67,10 @@ TEST(CliGroups, WritesAPageAndAllFigures) {
     EXPECT_TRUE(contains(page, part)) << part;
   for (const char* part : {"<script", "http://", "https://", "nan"})
     EXPECT_FALSE(contains(page, part)) << part;
+  // Names of files, not where they lie; line breaks of the passage are seen.
+  EXPECT_FALSE(contains(page, fs::path(cli().valid_text()).parent_path().string()));
+  EXPECT_TRUE(contains(page, fs::path(cli().valid_text()).filename().string()));
+  EXPECT_TRUE(!contains(read, "\n") || contains(page, "\u21B5</span>"));
 }
 
 TEST(CliGroups, TheSizesAreThoseOfEval) {

@@ -64,6 +64,16 @@ TEST(ComparePlan, OverridesWinInEveryRun) {
   EXPECT_EQ(plan.config.eval.settings.stride, 8);
 }
 
+TEST(ComparePlan, AnOverrideOfWhatIsSweptIsRefused) {
+  try {
+    read_compare_plan(kText, "c.yaml", {"focus.num_groups=2"});
+    FAIL() << "runs named num_groups=4 had 2 groups";
+  } catch (const std::runtime_error& error) {
+    EXPECT_EQ(std::string(error.what()).find("c.yaml:10: run focus sweeps focus.num_groups"), 0u)
+        << error.what();
+  }
+}
+
 TEST(ComparePlan, AGlobalSweepCrossesEveryRunAndARunsOwnAxisReplacesIt) {
   const ComparePlan plan =
       read_compare_plan(kText + "sweep: {steps: [1, 2, 3]}\n", "c.yaml", {"seeds=1"});
