@@ -104,8 +104,8 @@ TEST(Bf16Decoder, CannotBeTrainedOrPublished) {
                   decoder, [](const Variable& p) { return p.value(); },
                   [](const std::string&, const Tensor&) {});
             }),
-            "value: the weight embed_tokens.weight [37, 24] is stored in bf16; load the model with "
-            "compute float32");
+            "value: the weight embed_tokens.weight [37, 24] is frozen, as it is stored in bf16; "
+            "load the model with its weights trainable");
 }
 
 TEST(Bf16Decoder, IsLoadedMatrixByMatrix) {
