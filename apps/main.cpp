@@ -99,6 +99,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "focus: no command \"{}\"\n\n{}", arguments[0], usage());
     return 2;
   }
+  focus::install_lost_file_signal();
   try {
     // Throws where FOCUS_SIMD names what this machine lacks.
     spdlog::debug("kernels: {}", focus::simd::kernels().name);
