@@ -1,15 +1,18 @@
 #include "apps/command.h"
 
 #include <omp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 
 #include "autograd/check.h"
 #include "autograd/machine.h"
 #include "data/files/durable_file.h"
+#include "data/files/mapped_file.h"
 #include "data/settings/recipe.h"
 
 namespace focus {
@@ -38,6 +41,34 @@ void install_stop_signals() {
 }
 
 int stop_signal() { return asked.load(); }
+
+namespace {
+
+/// What a signal handler may call, and nothing else.
+void say(const char* text) {
+  if (write(STDERR_FILENO, text, std::strlen(text)) < 0) return;
+}
+
+void on_lost_page(int signal, siginfo_t* info, void*) {
+  const char* path = mapped_file_at(info->si_addr);
+  if (path == nullptr) {  // none of ours: as if there were no handler
+    std::signal(signal, SIG_DFL);
+    return;
+  }
+  say("focus: ");
+  say(path);
+  say(": the file became shorter, or its disk failed, while it was in use; get it again\n");
+  _exit(1);
+}
+
+}  // namespace
+
+void install_lost_file_signal() {
+  struct sigaction action {};
+  action.sa_sigaction = on_lost_page;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGBUS, &action, nullptr);
+}
 
 void replaced_option(CLI::App& app, const std::string& old, const std::string& sentence) {
   const auto refuse = [&app, sentence](const CLI::results_t&) -> bool {
@@ -118,14 +149,17 @@ void ModelOptions::add_to(CLI::App& app) {
          [this, names](const std::string& name) {
            compute = static_cast<Compute>(std::ranges::find(names, name) - names.begin());
          },
-         "float32, or bf16: the model's matrices stored and multiplied in bf16")
+         "float32, or bf16: the model's matrices rounded to bf16 and multiplied in it")
       ->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())));
+  app.add_flag("--verify", verify,
+               "read all of the model first and hold it against its checksums and fingerprint");
   app.add_option("--threads", threads, "threads; 0: as many as the machine has");
 }
 
-LoadedModel ModelOptions::load() const {
+LoadedModel ModelOptions::load(WeightUse use) const {
   set_threads(threads);
-  LoadedModel model = load_model(base, tokenizer, compute);
+  LoadedModel model = load_model(base, tokenizer, compute, use);
+  if (verify) verify_model(*model.files);
   if (!adapter.empty()) load_adapter(adapter, model);
   return model;
 }

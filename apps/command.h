@@ -51,11 +51,12 @@ struct ModelOptions {
   std::string base, adapter, tokenizer;
   Compute compute = Compute::float32;
   int threads = 0;
+  bool verify = false;
 
-  /// Declares BASE, --adapter, --tokenizer, --compute and --threads.
+  /// Declares BASE, --adapter, --tokenizer, --compute, --verify and --threads.
   void add_to(CLI::App& app);
   /// Loads it, with what is put onto it, and sets the number of threads.
-  LoadedModel load() const;
+  LoadedModel load(WeightUse use = WeightUse::frozen) const;
 };
 
 /// Declares --attention for a list of words, or for one.

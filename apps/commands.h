@@ -33,4 +33,8 @@ struct CommandDone {
   int status = 0;
 };
 
+/// Makes a mapped file that becomes shorter, or whose disk fails, end the program with a line that
+/// names it and exit status 1.
+void install_lost_file_signal();
+
 }  // namespace focus

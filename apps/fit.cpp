@@ -79,7 +79,7 @@ int run_fit(Arguments arguments) {
             [&](Index done, Index all) { progress.update(1000 * done / all, NAN, 0); });
   const double seconds = now() - start;
   StoreWriter store(out, "adapter");
-  focus.write(store, model.fingerprint);
+  focus.write(store, model.fingerprint());
   store.commit();
   fmt::print(
       "{}: {} groups for each of {} key heads in {} layers, fitted on {} tokens in {:.1f} s\n", out,

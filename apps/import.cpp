@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include "apps/command.h"
 #include "autograd/check.h"
 
@@ -8,7 +10,7 @@ int run_import(Arguments arguments) {
   bool overwrite = false, allow_nonfinite = false;
   CLI::App app(
       "Imports a Hugging Face folder (config.json, model.safetensors or its shards, tokenizer) "
-      "into a store, tensor by tensor.",
+      "into a store, tensor by tensor, in the types that it has them in.",
       "focus import");
   app.add_option("folder", folder, "the folder")->required();
   app.add_option("--out", out, "the store to write (.h5)")->required();
@@ -22,10 +24,11 @@ int run_import(Arguments arguments) {
   const ModelFiles files = open_model(folder, tokenizer);
   StoreWriter store(out, "model");
   write_model_head(store, files.config, files.tokenizer.get());
-  const StreamedModel model =
-      stream_model(files, kRealDtype, [&](const std::string& name, const Tensor& tensor) {
-        store.tensor(store_path("/model", name), tensor);
-      });
+  const ReadModel model = read_model(files, [&](const StoredParameter& p) {
+    if (p.completes)
+      store.tensor_raw(store_path("/model", p.published), p.info->shape, p.info->dtype,
+                       p.tensor.bytes);
+  });
   if (model.nonfinite > 0 && !allow_nonfinite)
     fail(
         "{}: {} weights are NaN or infinite, the first in {}; --allow-nonfinite imports them all "
@@ -37,8 +40,10 @@ int run_import(Arguments arguments) {
   store.commit();
 
   const ModelConfig& config = files.config;
-  fmt::print("{}: {}, {} layers, width {}, {} parameters, fingerprint {}\n", out, config.model_type,
-             config.num_hidden_layers, config.hidden_size, model.parameters, model.fingerprint);
+  const std::string types = fmt::format("{}", fmt::join(model.types, ", "));
+  fmt::print("{}: {}, {} layers, width {}, {} parameters in {}, fingerprint {}\n", out,
+             config.model_type, config.num_hidden_layers, config.hidden_size, model.parameters,
+             types, model.fingerprint);
   if (files.focus)
     fmt::print("Focus: {} groups, trained with the model\n", files.focus->config.num_groups);
   if (files.tokenizer)
@@ -51,6 +56,7 @@ int run_import(Arguments arguments) {
              {{"store", out},
               {"model_type", config.model_type},
               {"parameters", model.parameters},
+              {"stored_as", types},
               {"fingerprint", model.fingerprint},
               {"tokenizer", files.tokenizer ? nlohmann::ordered_json(files.tokenizer->fingerprint())
                                             : nlohmann::ordered_json()}});

@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "apps/command.h"
@@ -22,9 +24,13 @@ class Facts {
 /// The weights pass by tensor by tensor: a model of any size can be described.
 void describe_model(const ModelFiles& files, Facts& facts) {
   const ModelConfig& c = files.config;
-  const StreamedModel model = stream_model(files, kRealDtype, [](const auto&, const auto&) {});
+  const ReadModel model = read_model(files);
+  if (!files.stored_fingerprint.empty() && model.fingerprint != files.stored_fingerprint)
+    fail("{}: its weights have the fingerprint {}, but it says {}; use another copy", files.where,
+         model.fingerprint, files.stored_fingerprint);
   facts.add("model_type", c.model_type);
   facts.add("parameters", model.parameters);
+  facts.add("stored_as", fmt::format("{}", fmt::join(model.types, ", ")));
   facts.add("num_hidden_layers", c.num_hidden_layers);
   facts.add("hidden_size", c.hidden_size);
   facts.add("num_attention_heads", c.num_attention_heads);

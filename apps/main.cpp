@@ -101,6 +101,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "focus: no command \"{}\"\n\n{}", arguments[0], usage());
     return 2;
   }
+  focus::install_lost_file_signal();
   try {
     if (focus::launched_processes() > 1 && command->name != std::string_view("train"))
       focus::fail("one process runs this; start it without mpirun");

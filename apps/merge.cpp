@@ -70,7 +70,7 @@ int run_merge(Arguments arguments) {
   if (files.focus || files.mechanism)
     fail("{}: was trained with {}, which the merged store would not hold; merge a dense base", base,
          files.focus ? "Focus" : files.mechanism->name());
-  LoadedModel model = options.load();
+  LoadedModel model = options.load(WeightUse::trainable);
   LoraModel* const lora = model.lora();
   if (lora == nullptr)
     fail("{}: is no LoRA adapter; Focus is attention and cannot be folded into weights", adapter);

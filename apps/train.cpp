@@ -191,7 +191,7 @@ void train(const RunConfig& config, Session& session, const RunFolderOptions& op
 
 int run_train(Arguments arguments) {
   std::string recipe, json;
-  bool dry = false;
+  bool dry = false, verify = false;
   RunFolderOptions options;
   std::int64_t stop_at = 0;
   CLI::App app(
@@ -205,6 +205,8 @@ int run_train(Arguments arguments) {
                "parameters, memory, tokens and time from a timed step; trains nothing");
   app.add_flag("--resume", options.resume, "go on from the newest checkpoint in the run's folder");
   app.add_flag("--overwrite", options.overwrite, "start anew where the run's folder holds a run");
+  app.add_flag("--verify", verify,
+               "read all of the base first and hold it against its checksums and fingerprint");
   app.add_option("--stop-at", stop_at, "write a checkpoint and stop after this step");
   app.add_option("--json", json, "write the figures to this file too");
   parse_arguments(app, arguments);
@@ -216,6 +218,7 @@ int run_train(Arguments arguments) {
   const std::unique_ptr<Ranks> ranks = join_ranks();
   run_as_one_of(*ranks, [&] {
     Session session = open_together(config, *ranks);
+    if (verify && session.model().files) verify_model(*session.model().files);
     if (dry)
       tell_dry_run(config, session, json);
     else

@@ -15,13 +15,13 @@ std::string described(const std::string& name, const Shape& shape) {
 void Weight::set_requires_grad(bool wanted, const std::string& name) {
   if (!is_frozen_matrix()) return variable_.set_requires_grad(wanted);
   check(!wanted, "set_requires_grad: the {} is stored in {}, so frozen", described(name, shape()),
-        name_of(frozen_->form()));
+        name_of(frozen_->format()));
 }
 
 void Weight::freeze(MatrixForm form) {
   if (is_frozen_matrix()) {
-    check(frozen_->form() == form, "freeze: the weight {} is stored in {} already", shape(),
-          name_of(frozen_->form()));
+    check(frozen_->form() == form, "freeze: the weight {} is frozen for products in {} already",
+          shape(), name_of(frozen_->form()));
     return;
   }
   check(!requires_grad(), "freeze: the weight {} is trained; only frozen ones go to {}", shape(),
@@ -32,8 +32,9 @@ void Weight::freeze(MatrixForm form) {
 
 void Weight::refuse(const std::string& name) const {
   throw std::invalid_argument(
-      fmt::format("value: the {} is stored in {}; load the model with compute float32",
-                  described(name, shape()), name_of(frozen_->form())));
+      fmt::format("value: the {} is frozen, as it is stored in {}; load the model with its weights "
+                  "trainable",
+                  described(name, shape()), name_of(frozen_->format())));
 }
 
 }  // namespace focus

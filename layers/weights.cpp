@@ -7,6 +7,7 @@
 #include <set>
 
 #include "autograd/check.h"
+#include "autograd/parallel.h"
 #include "layers/family.h"
 
 namespace focus {
@@ -108,20 +109,50 @@ std::vector<PublishedLinear> published_linears(Decoder& decoder) {
 
 namespace {
 
-void freeze(Weight& weight, MatrixForm form) {
-  weight.freeze(form);
-  trim_pool();  // buffers of a weight's size would not be asked for again
+std::optional<NumberFormat> format_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::f32:
+      return NumberFormat::f32;
+    case Dtype::f64:
+      return NumberFormat::f64;
+    case Dtype::bf16:
+      return NumberFormat::bf16;
+    case Dtype::f16:
+      return NumberFormat::f16;
+    case Dtype::other:
+      break;
+  }
+  return std::nullopt;
 }
 
-/// load_weights, with loaded(name, parameter) getting the Weight or Variable itself.
+/// Where a parameter of that shape lies in the tensor whose part it is.
+MatrixView view_of(const TensorRule& rule, const ModelConfig& config, const Shape& ours,
+                   const std::byte* tensor, NumberFormat format) {
+  const bool vector = ours.rank() == 1;
+  MatrixView view{.data = tensor,
+                  .format = format,
+                  .rows = ours[0],
+                  .cols = vector ? 1 : ours[1],
+                  .transposed = vector || rule.transposed};
+  view.pitch = view.transposed ? view.rows * rule.parts : view.cols;
+  if (rule.parts == 1) return view;
+  if (rule.by_head) {
+    view.run = config.head_dim;
+    view.run_pitch = view.run * rule.parts;
+  }
+  const Index first_row = rule.part * (rule.by_head ? config.head_dim : view.rows);
+  return from_number(view, first_row * (view.transposed ? 1 : view.pitch));
+}
+
+/// Calls f(parameter, where it is stored) for every one; `f` may give the parameter up.
 template <class F>
-void fill_parameters(Decoder& decoder, const TensorSource& source, F&& loaded) {
+void walk_stored(Decoder& decoder, const TensorSource& source, F&& f) {
   const ModelConfig& config = decoder.config();
   const Family& family = find_family(config.model_type, source.describe());
   // Where head and embedding are tied, a file may hold either of the two.
   const std::string head = match(family, "lm_head.weight").theirs;
   std::set<std::string> used;
-  std::map<std::string, Tensor> fused;  // those of which parts are still to come
+  std::map<std::string, TensorBytes> fused;  // those of which parts are still to come
   for_each_parameter(decoder, [&](const std::string& name, auto& p) {
     const auto [rule, theirs] = match(family, name);
     const TensorInfo* info = find_published(source, family, theirs);
@@ -134,19 +165,20 @@ void fill_parameters(Decoder& decoder, const TensorSource& source, F&& loaded) {
     if (!std::ranges::equal(info->shape, wanted.dims()))
       fail("{}: tensor {} has shape [{}], but the config asks for {}", source.describe(),
            info->name, fmt::join(info->shape, ", "), wanted);
-    Tensor& tensor = fused[info->name];
-    if (!tensor.defined()) {
-      tensor = source.read(info->name);
-      if (rule->transposed) tensor = transposed(tensor);
-    }
-    // An optimiser may hold the same buffer: then the numbers must go into that one.
-    if (rule->parts == 1 && p.value().unique())
-      p.mutable_value() = std::move(tensor);
-    else
-      std::ranges::copy(rows_of_part(*rule, config, tensor).span(), p.mutable_value().data());
-    if (rule->part + 1 == rule->parts) fused.erase(info->name);
+    TensorBytes& bytes = fused[info->name];
+    if (bytes.owner == nullptr) bytes = source.bytes(info->name);
+    const bool completes = rule->part + 1 == rule->parts;
+    const StoredParameter stored{
+        .name = name,
+        .published = theirs,
+        .info = info,
+        .tensor = bytes,
+        .shape = p.shape(),
+        .numbers = view_of(*rule, config, p.shape(), bytes.bytes.data(), *format_of(info->dtype)),
+        .completes = completes};
+    if (completes) fused.erase(info->name);
     used.insert(info->name);
-    loaded(name, p);
+    f(p, stored);
   });
   for (const TensorInfo& info : source.tensors()) {
     const bool ignored = std::ranges::any_of(
@@ -160,19 +192,55 @@ void fill_parameters(Decoder& decoder, const TensorSource& source, F&& loaded) {
 
 }  // namespace
 
-void load_weights(Decoder& decoder, const TensorSource& source,
-                  const std::function<void(const std::string&, const Tensor&)>& loaded,
-                  std::optional<MatrixForm> form) {
-  fill_parameters(decoder, source, [&]<class P>(const std::string& name, P& p) {
-    if (loaded) loaded(name, p.value());
-    if constexpr (std::is_same_v<P, Weight>)
-      if (form) freeze(p, *form);
+void StoredParameter::for_each_block(const std::function<void(std::span<const Real>)>& f) const {
+  constexpr Index kBlock = 1 << 18;  // numbers
+  const Index rows = std::max<Index>(1, kBlock / std::max<Index>(1, numbers.cols));
+  std::vector<Real> block(static_cast<std::size_t>(std::min(rows, numbers.rows) * numbers.cols));
+  for (Index i = 0; i < numbers.rows; i += rows) {
+    const Index count = std::min(rows, numbers.rows - i);
+    read_rows(numbers, i, count, block.data());
+    f(std::span(block).first(static_cast<std::size_t>(count * numbers.cols)));
+  }
+}
+
+void StoredParameter::read(Tensor& to) const {
+  check(to.shape() == shape, "{}: shape {}, wanted {}", name, to.shape(), shape);
+  parallel_chunks(numbers.rows, rows_at_a_time(numbers), [&](Index begin, Index end) {
+    read_rows(numbers, begin, end - begin, to.data() + begin * numbers.cols);
+  });
+}
+
+void for_each_stored(const ModelConfig& config, const TensorSource& source,
+                     const std::function<void(const StoredParameter&)>& f) {
+  Decoder decoder(config);
+  walk_stored(decoder, source, [&]<class P>(P& p, const StoredParameter& stored) {
+    p = P();
+    f(stored);
+  });
+  trim_pool();
+}
+
+void load_weights(Decoder& decoder, const TensorSource& source, std::optional<MatrixForm> form) {
+  walk_stored(decoder, source, [&]<class P>(P& p, const StoredParameter& stored) {
+    if constexpr (std::is_same_v<P, Weight>) {
+      if (form) {
+        p = Weight();
+        trim_pool();  // buffers of a weight's size would not be asked for again
+        p = FrozenMatrix(stored.numbers, stored.tensor.owner, *form);
+        return;
+      }
+    }
+    source.verify(stored.info->name);
+    stored.read(p.mutable_value());
   });
 }
 
 void freeze_matrices(Decoder& decoder, MatrixForm form) {
   for_each_parameter(decoder, [&]<class P>(const std::string&, P& p) {
-    if constexpr (std::is_same_v<P, Weight>) freeze(p, form);
+    if constexpr (std::is_same_v<P, Weight>) {
+      p.freeze(form);
+      trim_pool();  // as above
+    }
   });
 }
 
@@ -198,9 +266,11 @@ void stream_weights(Decoder& decoder, const TensorSource& source,
                     const std::function<void(const std::string&, Tensor&)>& filled,
                     const PublishedFunction& f) {
   Publisher publisher(decoder.config(), f);
-  fill_parameters(decoder, source, [&]<class P>(const std::string& name, P& p) {
-    filled(name, p.mutable_value());
-    publisher.add(name, p.value());
+  walk_stored(decoder, source, [&]<class P>(P& p, const StoredParameter& stored) {
+    source.verify(stored.info->name);
+    stored.read(p.mutable_value());
+    filled(stored.name, p.mutable_value());
+    publisher.add(stored.name, p.value());
     p = P();
     trim_pool();
   });

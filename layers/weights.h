@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,14 +14,33 @@
 
 namespace focus {
 
-/// Fills every parameter from a published checkpoint's tensors, under the names of the model's
-/// family. Throws std::runtime_error naming the tensor where one is missing, has another shape
-/// than the config says, or is unknown; nothing is guessed. `loaded`, where given, is called with
-/// each parameter's name and numbers as soon as they are there, in the order of for_each_parameter.
-/// With a form every matrix becomes a frozen one right after: there is never more than one of them
-/// in Real.
+/// A parameter as a published checkpoint holds it.
+struct StoredParameter {
+  std::string name, published;       // ours, and the tensor's that it is, or is a part of
+  const TensorInfo* info = nullptr;  // of that tensor
+  TensorBytes tensor;                // all of it; nothing of it was read where it is mapped
+  Shape shape;                       // ours
+  MatrixView numbers;                // of the parameter alone, a vector as a matrix of one column
+  bool completes = false;            // it is the last of the tensor's parts
+
+  /// Calls f(numbers) with some rows at a time, in order.
+  void for_each_block(const std::function<void(std::span<const Real>)>& f) const;
+  /// All of them.
+  void read(Tensor& to) const;
+};
+
+/// Calls f for every parameter of a model, in the order of for_each_parameter, with where it lies
+/// in `source`, under the names of the model's family. Throws std::runtime_error naming the tensor
+/// where one is missing, has another shape than the config says, or is unknown; nothing is guessed.
+void for_each_stored(const ModelConfig& config, const TensorSource& source,
+                     const std::function<void(const StoredParameter&)>& f);
+
+/// Fills every parameter from a published checkpoint's tensors; throws as for_each_stored() does.
+/// With a form every matrix becomes a frozen one: with MatrixForm::real a view of what the source
+/// maps, of which nothing is read yet; with MatrixForm::bf16 it is rounded, one after the other,
+/// where it is not bf16 already. What is read is held against the source's checksums; what is
+/// mapped is not.
 void load_weights(Decoder& decoder, const TensorSource& source,
-                  const std::function<void(const std::string&, const Tensor&)>& loaded = {},
                   std::optional<MatrixForm> form = {});
 
 /// A tensor under the name that it has in published files.

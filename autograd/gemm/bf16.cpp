@@ -1,5 +1,6 @@
 #include "autograd/gemm/bf16.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "autograd/gemm/blocked_product.h"
@@ -38,17 +39,40 @@ void multiply(Index m, Index n, Index k, const Real* a, Index lda, Real* c, Inde
 
 }  // namespace
 
+Bf16Matrix::Bf16Matrix(Index rows, Index cols)
+    : own_(pooled_buffer(static_cast<std::size_t>(rows * ((cols + 1) / 2 * 2)) * sizeof(Bf16))),
+      data_(static_cast<const Bf16*>(own_.get())),
+      shape_{rows, cols},
+      pitch_((cols + 1) / 2 * 2) {
+  if (pitch_ > cols)
+    for (Index i = 0; i < rows; ++i) own_row(i)[cols] = 0;
+}
+
 Bf16Matrix::Bf16Matrix(Index rows, Index cols, const Real* values, Index ld,
                        const simd::Bf16Kernels& kernels)
-    : shape_{rows, cols}, pitch_((cols + 1) / 2 * 2) {
-  data_ = std::static_pointer_cast<Bf16[]>(
-      pooled_buffer(static_cast<std::size_t>(rows * pitch_) * sizeof(Bf16)));
+    : Bf16Matrix(rows, cols) {
   parallel_chunks(rows, rows_per_chunk(cols), [&](Index begin, Index end) {
-    for (Index i = begin; i < end; ++i) {
-      Bf16* to = data_.get() + i * pitch_;
-      kernels.round(values + i * ld, cols, to);
-      if (pitch_ > cols) to[cols] = 0;
-    }
+    for (Index i = begin; i < end; ++i) kernels.round(values + i * ld, cols, own_row(i));
+  });
+}
+
+Bf16Matrix::Bf16Matrix(const MatrixView& view, std::shared_ptr<const void> owner) {
+  const bool as_it_lies = view.format == NumberFormat::bf16 && !view.transposed && !view.runs() &&
+                          view.cols % 2 == 0 && view.pitch % 2 == 0;
+  if (as_it_lies) {
+    owner_ = std::move(owner);
+    data_ = static_cast<const Bf16*>(view.data);
+    shape_ = {view.rows, view.cols};
+    pitch_ = view.pitch;
+    return;
+  }
+  *this = Bf16Matrix(view.rows, view.cols);
+  const simd::Bf16Kernels& kernels = simd::bf16_kernels();
+  parallel_chunks(view.rows, rows_at_a_time(view), [&](Index begin, Index end) {
+    std::vector<Real> rows(static_cast<std::size_t>((end - begin) * view.cols));
+    read_rows(view, begin, end - begin, rows.data());
+    for (Index i = begin; i < end; ++i)
+      kernels.round(rows.data() + (i - begin) * view.cols, view.cols, own_row(i));
   });
 }
 

@@ -3,6 +3,7 @@
 #include <bit>
 #include <memory>
 
+#include "autograd/gemm/matrix_view.h"
 #include "autograd/simd/bf16_kernels.h"
 #include "autograd/tensor.h"
 
@@ -25,17 +26,26 @@ class Bf16Matrix {
   /// values[rows, cols] with rows of `ld` numbers, rounded.
   Bf16Matrix(Index rows, Index cols, const Real* values, Index ld,
              const simd::Bf16Kernels& kernels = simd::bf16_kernels());
+  /// The numbers of a view: where they lie if they are bf16 in rows of an even length, which
+  /// `owner` holds; else rounded.
+  Bf16Matrix(const MatrixView& view, std::shared_ptr<const void> owner);
 
   const Shape& shape() const { return shape_; }
   Index rows() const { return shape_[0]; }
   Index cols() const { return shape_[1]; }
   Index pitch() const { return pitch_; }
-  const Bf16* row(Index i) const { return data_.get() + i * pitch_; }
+  const Bf16* row(Index i) const { return data_ + i * pitch_; }
 
  private:
-  std::shared_ptr<Bf16[]> data_;
+  /// Room for a matrix of that shape; contents undefined but for what fills up rows.
+  Bf16Matrix(Index rows, Index cols);
+  Bf16* own_row(Index i) { return static_cast<Bf16*>(own_.get()) + i * pitch_; }
+
+  std::shared_ptr<void> own_;          // null where the numbers lie elsewhere
+  std::shared_ptr<const void> owner_;  // of them there
+  const Bf16* data_ = nullptr;
   Shape shape_;
-  Index pitch_;
+  Index pitch_ = 0;
 };
 
 /// C[m, rows] = A[m, cols] Bᵀ. Bits do not depend on the number of threads.

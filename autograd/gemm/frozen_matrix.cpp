@@ -1,6 +1,7 @@
 #include "autograd/gemm/frozen_matrix.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "autograd/check.h"
 #include "autograd/gemm/bf16.h"
@@ -10,11 +11,11 @@ namespace {
 
 class Bf16Storage final : public MatrixStorage {
  public:
-  explicit Bf16Storage(const Tensor& values)
-      : MatrixStorage(values.shape()),
-        matrix_(values.dim(0), values.dim(1), values.data(), values.dim(1)) {}
+  explicit Bf16Storage(Bf16Matrix matrix)
+      : MatrixStorage(matrix.shape()), matrix_(std::move(matrix)) {}
 
   MatrixForm form() const override { return MatrixForm::bf16; }
+  NumberFormat format() const override { return NumberFormat::bf16; }
   std::size_t bytes() const override {
     return static_cast<std::size_t>(shape().size()) * sizeof(Bf16);
   }
@@ -32,12 +33,55 @@ class Bf16Storage final : public MatrixStorage {
   Bf16Matrix matrix_;
 };
 
+class ViewStorage final : public MatrixStorage {
+ public:
+  ViewStorage(const MatrixView& view, std::shared_ptr<const void> owner)
+      : MatrixStorage({view.rows, view.cols}), view_(view), owner_(std::move(owner)) {}
+
+  MatrixForm form() const override { return MatrixForm::real; }
+  NumberFormat format() const override { return view_.format; }
+  std::size_t bytes() const override {
+    return static_cast<std::size_t>(shape().size()) * bytes_of(view_.format);
+  }
+  void row(Index i, Real* to) const override { read_rows(view_, i, 1, to); }
+  void gemm_nt(Index m, const Real* x, Real* y) const override {
+    focus::gemm_nt(m, x, view_.cols, view_, y, view_.rows);
+  }
+  void gemm(Index m, const Real* dy, Real* dx) const override {
+    focus::gemm(m, dy, view_.rows, view_, dx, view_.cols);
+  }
+
+ private:
+  MatrixView view_;
+  std::shared_ptr<const void> owner_;
+};
+
+std::shared_ptr<const MatrixStorage> store_view(const MatrixView& view,
+                                                std::shared_ptr<const void> owner,
+                                                MatrixForm form) {
+  check(reinterpret_cast<std::uintptr_t>(view.data) % bytes_of(view.format) == 0,
+        "a frozen matrix in {}: its address is no multiple of {} bytes", name_of(view.format),
+        bytes_of(view.format));
+  if (form == MatrixForm::bf16)
+    return std::make_shared<const Bf16Storage>(Bf16Matrix(view, std::move(owner)));
+  return std::make_shared<const ViewStorage>(view, std::move(owner));
+}
+
 std::shared_ptr<const MatrixStorage> store_matrix(const Tensor& values, MatrixForm form) {
   check(values.rank() == 2, "a frozen matrix in {}: {} is not a matrix", name_of(form),
         values.shape());
   switch (form) {
+    case MatrixForm::real: {
+      const auto owner = std::make_shared<const Tensor>(values);
+      return store_view({.data = owner->data(),
+                         .rows = values.dim(0),
+                         .cols = values.dim(1),
+                         .pitch = values.dim(1)},
+                        owner, form);
+    }
     case MatrixForm::bf16:
-      return std::make_shared<const Bf16Storage>(values);
+      return std::make_shared<const Bf16Storage>(
+          Bf16Matrix(values.dim(0), values.dim(1), values.data(), values.dim(1)));
   }
   fail("no such form of a frozen matrix");
 }
@@ -46,6 +90,8 @@ std::shared_ptr<const MatrixStorage> store_matrix(const Tensor& values, MatrixFo
 
 const char* name_of(MatrixForm form) {
   switch (form) {
+    case MatrixForm::real:
+      return "float32";
     case MatrixForm::bf16:
       return "bf16";
   }
@@ -54,5 +100,9 @@ const char* name_of(MatrixForm form) {
 
 FrozenMatrix::FrozenMatrix(const Tensor& values, MatrixForm form)
     : storage_(store_matrix(values, form)) {}
+
+FrozenMatrix::FrozenMatrix(const MatrixView& view, std::shared_ptr<const void> owner,
+                           MatrixForm form)
+    : storage_(store_view(view, std::move(owner), form)) {}
 
 }  // namespace focus

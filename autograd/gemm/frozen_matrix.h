@@ -2,14 +2,16 @@
 
 #include <memory>
 
+#include "autograd/gemm/matrix_view.h"
 #include "autograd/tensor.h"
 
 namespace focus {
 
-/// How the numbers of a frozen matrix may be stored. A further form is a line here, a MatrixStorage
-/// in frozen_matrix.cpp and a line in store_matrix() there; no op and no layer knows them.
+/// How a frozen matrix is multiplied. A further form is a line here, a MatrixStorage in
+/// frozen_matrix.cpp and a line in store_matrix() there; no op and no layer knows them.
 enum class MatrixForm {
-  bf16,  // half the memory of floats; both operands of a product are rounded to bf16
+  real,  // as Real, whatever it is stored in: the bits of the widened matrix
+  bf16,  // both operands of a product are rounded to bf16
 };
 const char* name_of(MatrixForm form);
 
@@ -24,6 +26,7 @@ class MatrixStorage {
 
   const Shape& shape() const { return shape_; }
   virtual MatrixForm form() const = 0;
+  virtual NumberFormat format() const = 0;
   virtual std::size_t bytes() const = 0;
   /// to[cols] = row i
   virtual void row(Index i, Real* to) const = 0;
@@ -42,7 +45,12 @@ class FrozenMatrix {
   FrozenMatrix() = default;  // undefined
   /// Throws std::invalid_argument where `values` is no matrix.
   FrozenMatrix(const Tensor& values, MatrixForm form);
-  /// Numbers that lie elsewhere: in a file that is mapped into memory.
+  /// Numbers that lie elsewhere, in a file that is mapped into memory, which `owner` holds: they
+  /// stay there. For products in bf16 those in another format, or laid otherwise than in rows of an
+  /// even length, are rounded into memory of the matrix's own. Throws std::invalid_argument where
+  /// the address does not suit the format.
+  FrozenMatrix(const MatrixView& view, std::shared_ptr<const void> owner,
+               MatrixForm form = MatrixForm::real);
   explicit FrozenMatrix(std::shared_ptr<const MatrixStorage> storage)
       : storage_(std::move(storage)) {}
 

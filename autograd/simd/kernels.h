@@ -75,6 +75,10 @@ struct Kernels {
   void (*pack_transposed)(const Real* source, Index ld, Index columns, Index rows, Real factor,
                           Real* panels);
 
+  /// to[i] = source[i] for n numbers of bf16 or of IEEE's 16-bit floats.
+  void (*widen_bf16)(const Bf16* source, Index n, Real* to);
+  void (*widen_f16)(const std::uint16_t* source, Index n, Real* to);
+
   /// One query's row of an online softmax over n numbers (a multiple of `vector`), in place: the
   /// row becomes e^(s - max); `max` and `sum` are those of the row so far and are brought up to
   /// date. Returns the factor by which what was summed before has to be multiplied.

@@ -92,6 +92,14 @@ class ShardedSafetensors : public TensorSource {
   void read_into(std::string_view name, std::span<std::byte> out) const override {
     file_of(name).read_into(name, out);
   }
+  std::optional<TensorBytes> map(std::string_view name) const override {
+    return file_of(name).map(name);
+  }
+  std::vector<fs::path> files() const override {
+    std::vector<fs::path> all = {index_};
+    for (const auto& [file, shard] : shards_) all.push_back(index_.parent_path() / file);
+    return all;
+  }
 
  private:
   const SafetensorsFile& file_of(std::string_view name) const {
@@ -116,6 +124,7 @@ SafetensorsFile::SafetensorsFile(fs::path path) : path_(std::move(path)) {
     if (fstat(descriptor_, &status) != 0) fail_reading("read", path_, errno);
     if (!S_ISREG(status.st_mode)) fail("{}: not a regular file", path_.string());
     const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
+    file_bytes_ = file_bytes;
     std::uint64_t header_bytes = 0;
     if (file_bytes < sizeof(header_bytes)) {
       fail(
@@ -179,6 +188,16 @@ void SafetensorsFile::read_into(std::string_view name, std::span<std::byte> out)
   check(range.size == out.size(), "{}: tensor '{}' has {} bytes, not {}", describe(), name,
         range.size, out.size());
   read_at(range.begin, out);
+}
+
+std::optional<TensorBytes> SafetensorsFile::map(std::string_view name) const {
+  const Range& range = range_of(name);
+  // The format does not promise that a tensor begins at a multiple of its numbers' size.
+  const std::size_t number = std::max<std::size_t>(1, dtype_bytes(find(name)->dtype));
+  if (range.begin % number != 0) return std::nullopt;
+  if (mapped_ == nullptr)
+    mapped_ = std::make_shared<const MappedFile>(descriptor_, file_bytes_, path_);
+  return TensorBytes{mapped_->bytes().subspan(range.begin, range.size), mapped_};
 }
 
 std::unique_ptr<TensorSource> open_safetensors_folder(const fs::path& folder) {

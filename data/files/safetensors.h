@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/files/mapped_file.h"
 #include "data/files/tensor_source.h"
 
 namespace focus {
@@ -17,7 +18,7 @@ namespace focus {
 /// One safetensors file. The constructor reads the header and refuses, with std::runtime_error,
 /// whatever the format forbids: sizes that do not add up, gaps, overlaps, bytes left over, twice
 /// the same name, negative or fractional numbers, unknown fields. The data is read on demand with
-/// pread: a file that shrinks meanwhile is an error, not a crash.
+/// pread, where a file that shrinks meanwhile is an error, or mapped (see MappedFile).
 class SafetensorsFile : public TensorSource {
  public:
   explicit SafetensorsFile(std::filesystem::path path);
@@ -28,7 +29,9 @@ class SafetensorsFile : public TensorSource {
   const std::vector<TensorInfo>& tensors() const override { return tensors_; }
   void read_raw(std::string_view name, std::vector<std::byte>& bytes) const override;
   void read_into(std::string_view name, std::span<std::byte> out) const override;
+  std::optional<TensorBytes> map(std::string_view name) const override;
   std::string describe() const override { return path_.string(); }
+  std::vector<std::filesystem::path> files() const override { return {path_}; }
   /// The header's `__metadata__`.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
@@ -42,8 +45,10 @@ class SafetensorsFile : public TensorSource {
 
   std::filesystem::path path_;
   int descriptor_ = -1;
-  std::vector<TensorInfo> tensors_;  // sorted by name
-  std::vector<Range> ranges_;        // of each tensor
+  std::uint64_t file_bytes_ = 0;
+  mutable std::shared_ptr<const MappedFile> mapped_;  // once it was asked for
+  std::vector<TensorInfo> tensors_;                   // sorted by name
+  std::vector<Range> ranges_;                         // of each tensor
   std::map<std::string, std::string> metadata_;
 };
 

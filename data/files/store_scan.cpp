@@ -152,6 +152,13 @@ class Scan {
     }
     declared_ += std::min(bytes, ~std::uint64_t{0} - declared_);
 
+    if (layout == H5D_CONTIGUOUS && bytes > 0) {
+      const haddr_t offset = H5Dget_offset(dataset);
+      if (offset == HADDR_UNDEF)
+        h5_error();  // clears it: then it is read by the library
+      else if (offset <= file_bytes_ && bytes <= file_bytes_ - offset)
+        found.offset = offset;
+    }
     found.checksum = dataset_checksum(attributes, path);
     return found;
   }

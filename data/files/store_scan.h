@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,7 @@ struct StoredDataset {
   std::vector<Index> shape;
   std::size_t bytes = 0;
   std::string checksum;
+  std::optional<std::uint64_t> offset = {};  // in the file, where it lies there in one piece
 };
 
 /// All that a store holds except bulk data.

@@ -21,24 +21,10 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "data sets are written as they lie");
 
 constexpr std::size_t kCompactBytes = 8 << 10;  // up to here inside the object's header
-constexpr std::size_t kPlainBytes = 64 << 10;   // up to here in one piece, above in chunks
-constexpr std::size_t kChunkBytes = 1 << 20;
+// From here on a data set begins at a page of the file, so that it can be mapped into memory.
+constexpr std::size_t kAlignedBytes = 64 << 10;
+constexpr std::size_t kPageBytes = 4096;
 constexpr std::size_t kMaxAttributeBytes = 60'000;  // an object header holds 64 KB
-
-/// Chunks of about kChunkBytes: whole rows where they fit, cut evenly so that the last chunk,
-/// which is stored in full, wastes little.
-std::vector<hsize_t> chunk_dims(const std::vector<hsize_t>& dims, std::size_t item_bytes) {
-  std::vector<hsize_t> chunk(dims.size(), 1);
-  std::size_t bytes = item_bytes;
-  for (std::size_t i = dims.size(); i-- > 0;) {
-    const hsize_t fit = std::max<hsize_t>(1, kChunkBytes / bytes);
-    const hsize_t pieces = (dims[i] + fit - 1) / fit;
-    chunk[i] = (dims[i] + pieces - 1) / pieces;
-    if (pieces > 1) break;
-    bytes *= dims[i];
-  }
-  return chunk;
-}
 
 }  // namespace
 
@@ -81,10 +67,13 @@ struct StoreWriter::Impl {
     if (result < 0) {
       const H5Error error = h5_error();
       abandon();
-      if (error.system_error != 0) fail_writing("write", durable.target(), error.system_error);
-      fail("cannot write {}: object '{}': {}", name(), object, error.reason);
+      refuse(error, object);
     }
     return result;
+  }
+  [[noreturn]] void refuse(const H5Error& error, std::string_view object) const {
+    if (error.system_error != 0) fail_writing("write", durable.target(), error.system_error);
+    fail("cannot write {}: object '{}': {}", name(), object, error.reason);
   }
   H5Handle handle(hid_t id, H5Handle::Close close, std::string_view object) const {
     return {want(id, object), close};
@@ -153,19 +142,22 @@ struct StoreWriter::Impl {
                H5Sclose, path);
     const H5Handle create = handle(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, path);
     want(H5Pset_obj_track_times(create, false), path);
-    if (bytes.size() <= kCompactBytes) {
-      want(H5Pset_layout(create, H5D_COMPACT), path);
-    } else if (bytes.size() > kPlainBytes) {
-      const std::vector<hsize_t> chunk = chunk_dims(dims, H5Tget_size(type));
-      want(H5Pset_chunk(create, static_cast<int>(chunk.size()), chunk.data()), path);
-      want(H5Pset_fletcher32(create), path);
-    }
+    // Larger ones lie in one piece; what the library's own checksums would find, xxh3 finds.
+    if (bytes.size() <= kCompactBytes) want(H5Pset_layout(create, H5D_COMPACT), path);
     const H5Handle dataset =
         handle(H5Dcreate2(file, path.c_str(), type, space, H5P_DEFAULT, create, H5P_DEFAULT),
                H5Dclose, path);
     datasets.insert(path);
-    if (!bytes.empty()) {
-      want(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()), path);
+    const auto write = [&] {
+      return H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data());
+    };
+    if (!bytes.empty() && write() < 0) {
+      const H5Error error = h5_error();
+      // Once more, to nowhere: what was given room and never written the library would cut off when
+      // it closes the file, and nowhere cannot be cut.
+      abandon();
+      write();
+      refuse(error, path);
     }
     const std::string checksum = xxh3_hex(bytes);
     put_attribute(dataset, path, "xxh3", checksum);
@@ -183,9 +175,10 @@ StoreWriter::StoreWriter(const fs::path& target, const std::string& kind)
   h5_prepare();
   const H5Handle create = impl_->handle(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "/");
   impl_->want(H5Pset_obj_track_times(create, false), "/");
+  const H5Handle access = h5_file_access();
+  impl_->want(H5Pset_alignment(access, kAlignedBytes, kPageBytes), "/");
   impl_->file = impl_->handle(
-      H5Fcreate(impl_->durable.temporary().c_str(), H5F_ACC_EXCL, create, h5_file_access()),
-      H5Fclose, "/");
+      H5Fcreate(impl_->durable.temporary().c_str(), H5F_ACC_EXCL, create, access), H5Fclose, "/");
   unsigned major = 0, minor = 0, release = 0;
   H5get_libversion(&major, &minor, &release);
   attribute("/", "format", "focus");

@@ -85,7 +85,7 @@ const TensorInfo* TensorSource::find(std::string_view name) const {
   return it != all.end() && it->name == name ? &*it : nullptr;
 }
 
-Tensor TensorSource::read(std::string_view name) const {
+const TensorInfo& TensorSource::find_numbers(std::string_view name) const {
   const TensorInfo* info = find(name);
   if (info == nullptr)
     fail("{}: there is no tensor '{}'; look at its list of tensors", describe(), name);
@@ -99,15 +99,36 @@ Tensor TensorSource::read(std::string_view name) const {
     fail("{}: tensor '{}' has {} dimensions; at most 5 can be read", describe(), shown(name),
          info->shape.size());
   }
-  const Shape shape{std::span<const Index>(info->shape)};
-  if (info->dtype == kRealDtype) {
+  return *info;
+}
+
+Tensor TensorSource::read(std::string_view name) const {
+  const TensorInfo& info = find_numbers(name);
+  const Shape shape{std::span<const Index>(info.shape)};
+  if (info.dtype == kRealDtype) {
     Tensor tensor(shape);
     read_into(name, std::as_writable_bytes(tensor.span()));
     return tensor;
   }
   std::vector<std::byte> bytes;
   read_raw(name, bytes);
-  return to_tensor(bytes, info->dtype, shape);
+  return to_tensor(bytes, info.dtype, shape);
+}
+
+TensorBytes TensorSource::bytes(std::string_view name) const {
+  const TensorInfo& info = find_numbers(name);
+  const std::size_t number = dtype_bytes(info.dtype);
+  const std::size_t size = static_cast<std::size_t>(info.size()) * number;
+  if (auto mapped = map(name)) {
+    check(mapped->bytes.size() == size &&
+              reinterpret_cast<std::uintptr_t>(mapped->bytes.data()) % number == 0,
+          "{}: tensor '{}' is mapped wrongly", describe(), name);
+    return *std::move(mapped);
+  }
+  const std::shared_ptr<void> owned = pooled_buffer(size);
+  const std::span<std::byte> all(static_cast<std::byte*>(owned.get()), size);
+  read_into(name, all);
+  return {all, owned};
 }
 
 void TensorSource::read_into(std::string_view name, std::span<std::byte> out) const {
@@ -157,9 +178,9 @@ void round_to(Dtype dtype, std::span<Real> numbers) {
   if (dtype == Dtype::bf16) round_each<Eigen::bfloat16>(numbers);
 }
 
-Index count_nonfinite(const Tensor& tensor) {
+Index count_nonfinite(std::span<const Real> numbers) {
   return static_cast<Index>(
-      std::ranges::count_if(tensor.span(), [](Real value) { return !std::isfinite(value); }));
+      std::ranges::count_if(numbers, [](Real value) { return !std::isfinite(value); }));
 }
 
 }  // namespace focus

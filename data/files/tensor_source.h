@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,6 +34,12 @@ struct TensorInfo {
   Index size() const;
 };
 
+/// A tensor's bytes as they are stored, little-endian, and what keeps them there.
+struct TensorBytes {
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const void> owner;
+};
+
 /// Named tensors in a file or in several: what models are imported from.
 class TensorSource {
  public:
@@ -43,14 +52,29 @@ class TensorSource {
   virtual void read_raw(std::string_view name, std::vector<std::byte>& bytes) const = 0;
   /// The same into memory that must have the stored size.
   virtual void read_into(std::string_view name, std::span<std::byte> out) const;
+  /// The bytes where they lie in a file that is mapped, nothing read yet and nothing checked;
+  /// nothing where they do not lie in one piece or at an odd address. They may outlive the source.
+  virtual std::optional<TensorBytes> map(std::string_view) const { return std::nullopt; }
+  /// Holds a tensor against the checksum that its file has of it. Throws std::runtime_error where
+  /// it does not fit; does nothing where there is none.
+  virtual void verify(std::string_view) const {}
   /// The path, for messages.
   virtual std::string describe() const = 0;
+  /// The files that the tensors lie in.
+  virtual std::vector<std::filesystem::path> files() const { return {}; }
 
   /// nullptr where there is no tensor of that name.
   const TensorInfo* find(std::string_view name) const;
   /// The tensor as Real. Throws std::runtime_error as read_raw does, and for a tensor that is
   /// stored as `other` or has more than five dimensions.
   Tensor read(std::string_view name) const;
+  /// The bytes of a tensor of numbers, at an address that the size of a number divides: mapped
+  /// where that can be, else read. Throws as read() does.
+  TensorBytes bytes(std::string_view name) const;
+
+ private:
+  /// Throws where there is none of that name or it holds no numbers.
+  const TensorInfo& find_numbers(std::string_view name) const;
 };
 
 /// The type that holds a Real without loss.
@@ -66,6 +90,7 @@ void pack(std::span<const Real> numbers, Dtype dtype, std::vector<std::byte>& by
 void round_to(Dtype dtype, std::span<Real> numbers);
 
 /// How many numbers are NaN or infinite.
-Index count_nonfinite(const Tensor& tensor);
+Index count_nonfinite(std::span<const Real> numbers);
+inline Index count_nonfinite(const Tensor& tensor) { return count_nonfinite(tensor.span()); }
 
 }  // namespace focus

@@ -35,11 +35,11 @@ void check_same_run(const StoreReader& store, Session& session, const std::strin
                                                     : model.mechanism() ? "/rival"
                                                                         : "/focus",
                                                     "base_fingerprint");
-    if (then != model.fingerprint)
+    if (then != model.fingerprint())
       fail(
           "{}: made for the base with fingerprint {}, but {} has {} now; start anew with "
           "--overwrite",
-          path, then, model.where, model.fingerprint);
+          path, then, model.where, model.fingerprint());
   }
   if (store.string_attribute("/train", "data_fingerprint") != session.data().fingerprint)
     fail("{}: was trained on other text than data.train gives now; start anew with --overwrite",

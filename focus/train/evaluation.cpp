@@ -263,14 +263,14 @@ EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
                  const ShareDone& progress, DenseReference* dense, TokenLosses* losses) {
   ActiveAttention active(model, attention);
   Decoder& decoder = *model.decoder;
-  EvalRow row{
-      .kind = active.mechanism() ? "rival" : attention.kind,
-      .name = active.name(),
-      .mode = active.mode(),
-      .routing = active.routing(),
-      .causal = active.causal(),
-      .has_groups = active.focus() != nullptr,
-      .compute = decoder.head_weight().is_frozen_matrix() ? Compute::bf16 : Compute::float32};
+  EvalRow row{.kind = active.mechanism() ? "rival" : attention.kind,
+              .name = active.name(),
+              .mode = active.mode(),
+              .routing = active.routing(),
+              .causal = active.causal(),
+              .has_groups = active.focus() != nullptr,
+              .compute = decoder.head_weight().form() == MatrixForm::bf16 ? Compute::bf16
+                                                                          : Compute::float32};
   if (const Mechanism* mechanism = active.mechanism()) {
     AnySettings own = mechanism->settings();
     for (const RecipeField& field : recipe_fields(own))

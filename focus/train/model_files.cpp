@@ -2,6 +2,7 @@
 
 #include "autograd/check.h"
 #include "data/files/checksum.h"
+#include "data/files/file_identity.h"
 #include "data/files/safetensors.h"
 #include "data/text/text.h"
 #include "focus/lora/peft_adapter.h"
@@ -29,6 +30,8 @@ ModelFiles open_folder(const std::filesystem::path& folder) {
          folder.string());
   files.config = parse_model_config(read_text_file(config_path), config_path.string());
   files.weights = open_safetensors_folder(folder);
+  files.identity.push_back(identity_of(config_path));
+  for (const auto& path : files.weights->files()) files.identity.push_back(identity_of(path));
   files.tokenizer = find_tokenizer(folder);
   if (has_focus(folder)) files.focus = open_focus_folder(folder);
   return files;
@@ -44,6 +47,10 @@ ModelFiles open_store(const std::filesystem::path& path) {
         path.string(), store.kind());
   files.config = parse_model_config(store.text("/config.json"), path.string() + ": config.json");
   files.weights = store.source("/model");
+  if (store.has_attribute("/model", "fingerprint"))
+    files.stored_fingerprint = store.string_attribute("/model", "fingerprint");
+  else
+    files.identity.push_back(identity_of(path));
   if (store.has("/tokenizer")) {
     TokenizerFiles tokenizer;
     for (const std::string& name : store.list("/tokenizer"))
@@ -92,6 +99,56 @@ StreamedModel stream_model(const ModelFiles& files, Dtype dtype, const Published
   return streamed;
 }
 
+ReadModel read_model(const ModelFiles& files,
+                     const std::function<void(const StoredParameter&)>& f) {
+  ReadModel model;
+  Checksum checksum = start_fingerprint(files.config);
+  std::string verified;
+  for_each_stored(files.config, *files.weights, [&](const StoredParameter& p) {
+    if (verified != p.info->name) files.weights->verify(p.info->name);
+    verified = p.info->name;
+    checksum.update(p.name);
+    Index bad = 0;
+    p.for_each_block([&](std::span<const Real> numbers) {
+      checksum.update(std::as_bytes(numbers));
+      bad += count_nonfinite(numbers);
+    });
+    if (bad > 0 && model.nonfinite == 0) model.first_nonfinite = p.published;
+    model.nonfinite += bad;
+    model.parameters += p.shape.size();
+    model.types.insert(dtype_name(p.info->dtype));
+    if (f) f(p);
+  });
+  model.fingerprint = checksum.hex();
+  return model;
+}
+
+std::string fingerprint_of(const ModelFiles& files) {
+  if (!files.stored_fingerprint.empty()) return files.stored_fingerprint;
+  // The twin with double numbers has other fingerprints.
+  const std::filesystem::path cache =
+      kRealDtype == Dtype::f32 ? cache_folder() : std::filesystem::path();
+  // How a config.json is read may change from one version of this program to the next.
+  const std::string config = start_fingerprint(files.config).hex() + " ";
+  if (const auto known = recall_note(cache, files.identity); known && known->starts_with(config))
+    return known->substr(config.size());
+  std::string fingerprint = read_model(files).fingerprint;
+  // Of other files than those that were opened nothing is known.
+  std::vector<FileIdentity> now;
+  for (const FileIdentity& file : files.identity) now.push_back(identity_of(file.path));
+  if (now == files.identity) keep_note(cache, files.identity, config + fingerprint);
+  return fingerprint;
+}
+
+void verify_model(const ModelFiles& files) {
+  const std::string said = fingerprint_of(files), found = read_model(files).fingerprint;
+  if (said != found)
+    fail(
+        "{}: its weights have the fingerprint {}, not {} as before: they were changed; use "
+        "another copy",
+        files.where, found, said);
+}
+
 namespace {
 
 template <class T>
@@ -138,23 +195,26 @@ const Tokenizer& LoadedModel::require_tokenizer() const {
 }
 
 LoadedModel load_model(const std::filesystem::path& path, const std::string& tokenizer,
-                       Compute compute) {
-  ModelFiles files = open_model(path, tokenizer);
+                       Compute compute, WeightUse use) {
+  auto files = std::make_shared<ModelFiles>(open_model(path, tokenizer));
   LoadedModel model;
-  model.where = files.where;
-  model.tokenizer = std::move(files.tokenizer);
-  model.decoder = std::make_unique<Decoder>(files.config);
-  // The fingerprint is taken on the way: with bf16 there is never more than one matrix in float32.
-  Checksum checksum = start_fingerprint(files.config);
-  const auto form = compute == Compute::bf16 ? std::optional(MatrixForm::bf16) : std::nullopt;
-  load_weights(
-      *model.decoder, *files.weights,
-      [&](const std::string& name, const Tensor& p) { add_to_fingerprint(checksum, name, p); },
-      form);
-  model.fingerprint = checksum.hex();
-  if (files.focus) model.put_on(read_focus(*files.focus, model.fingerprint, model.where));
-  if (files.mechanism) model.put_on(std::move(files.mechanism));
+  model.where = files->where;
+  model.tokenizer = std::move(files->tokenizer);
+  model.decoder = std::make_unique<Decoder>(files->config);
+  std::optional<MatrixForm> form;
+  if (use == WeightUse::frozen)
+    form = compute == Compute::bf16 ? MatrixForm::bf16 : MatrixForm::real;
+  load_weights(*model.decoder, *files->weights, form);
+  std::unique_ptr<Mechanism> mechanism = std::move(files->mechanism);
+  model.files = files;
+  if (files->focus) model.put_on(read_focus(*files->focus, model.fingerprint(), model.where));
+  if (mechanism) model.put_on(std::move(mechanism));
   return model;
+}
+
+const std::string& LoadedModel::fingerprint() const {
+  if (fingerprint_.empty() && files != nullptr) fingerprint_ = fingerprint_of(*files);
+  return fingerprint_;
 }
 
 std::string model_fingerprint(Decoder& decoder) {
@@ -163,10 +223,6 @@ std::string model_fingerprint(Decoder& decoder) {
     add_to_fingerprint(checksum, name, p.value());
   });
   return checksum.hex();
-}
-
-std::string fingerprint_of(const ModelFiles& files) {
-  return stream_model(files, kRealDtype, [](const std::string&, const Tensor&) {}).fingerprint;
 }
 
 void write_model_head(StoreWriter& store, const ModelConfig& config, const Tokenizer* tokenizer) {
@@ -204,22 +260,22 @@ void load_adapter(const std::filesystem::path& path, LoadedModel& model) {
   if (!folder) {
     const StoreReader store(path);
     if (store.has("/lora"))
-      model.put_on(read_lora(store, *model.decoder, model.fingerprint, model.where));
+      model.put_on(read_lora(store, *model.decoder, model.fingerprint(), model.where));
     if (store.has("/lora") && !store.has("/focus")) return;
     if (store.has("/rival")) {
       const std::string base = store.string_attribute("/rival", "base_fingerprint");
-      if (base != model.fingerprint)
+      if (base != model.fingerprint())
         fail(
             "{}: made for the base with fingerprint {}, but {} has {}; use the base it was trained "
             "on",
-            path.string(), base, model.where, model.fingerprint);
+            path.string(), base, model.where, model.fingerprint());
       auto mechanism = read_mechanism(store, model.decoder->config());
       model.take_off_attention();
       model.put_on(std::move(mechanism));
       return;
     }
   }
-  auto focus = read_focus(open_focus(path), model.fingerprint, model.where);
+  auto focus = read_focus(open_focus(path), model.fingerprint(), model.where);
   if (model.focus() != nullptr) model.take_off_attention();  // one Focus in the place of another
   model.put_on(std::move(focus));
 }

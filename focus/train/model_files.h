@@ -1,10 +1,14 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
+#include "data/files/file_identity.h"
 #include "data/files/store.h"
 #include "data/text/tokenizer.h"
 #include "focus/focus_files.h"
@@ -24,11 +28,27 @@
 // two plus /optim and /train.
 namespace focus {
 
+/// A model on disk, its weights not read yet.
+struct ModelFiles {
+  std::string where;  // the path, for messages
+  ModelConfig config;
+  std::unique_ptr<TensorSource> weights;
+  std::unique_ptr<Tokenizer> tokenizer;  // null where there is none
+  std::optional<SavedFocus> focus;       // of a model that was trained with one
+  std::unique_ptr<Mechanism> mechanism;  // the same; not composed
+  std::string stored_fingerprint;        // that a store says of itself; empty for a folder
+  std::vector<FileIdentity> identity;    // of what a folder's fingerprint is taken from
+};
+
 struct LoadedModel {
   std::string where;  // the path, for messages
   std::unique_ptr<Decoder> decoder;
   std::unique_ptr<Tokenizer> tokenizer;  // null where there is none
-  std::string fingerprint;
+  /// Of the model as it was loaded: taken when it is first asked for, see fingerprint_of().
+  const std::string& fingerprint() const;
+  /// Says it for a model that was made otherwise.
+  void set_fingerprint(std::string fingerprint) { fingerprint_ = std::move(fingerprint); }
+  std::shared_ptr<const ModelFiles> files;         // that it was loaded from; null: from none
   std::vector<std::unique_ptr<Adapter>> adapters;  // what it was trained with, and what was added
 
   // Those of a kind; null where there is none.
@@ -46,16 +66,9 @@ struct LoadedModel {
   std::optional<std::int32_t> document_end() const;
   /// Throws a line that says how to name one where there is no tokenizer.
   const Tokenizer& require_tokenizer() const;
-};
 
-/// A model on disk, its weights not read yet.
-struct ModelFiles {
-  std::string where;  // the path, for messages
-  ModelConfig config;
-  std::unique_ptr<TensorSource> weights;
-  std::unique_ptr<Tokenizer> tokenizer;  // null where there is none
-  std::optional<SavedFocus> focus;       // of a model that was trained with one
-  std::unique_ptr<Mechanism> mechanism;  // the same; not composed
+ private:
+  mutable std::string fingerprint_;  // empty: not taken yet
 };
 
 /// A store or a Hugging Face folder. `tokenizer`, where not empty, is loaded instead of the model's
@@ -74,14 +87,32 @@ struct StreamedModel {
 /// more than the largest tensor and the like.
 StreamedModel stream_model(const ModelFiles& files, Dtype dtype, const PublishedFunction& f);
 
-/// From a store or a Hugging Face folder. `tokenizer`, where not empty, is loaded instead of the
-/// model's own. With Compute::bf16 every matrix is frozen in bf16, each as soon as it is read; such
-/// a model cannot be written. Throws std::runtime_error, one line.
-LoadedModel load_model(const std::filesystem::path& path, const std::string& tokenizer = "",
-                       Compute compute = Compute::float32);
+/// What has been read of a model, number by number.
+struct ReadModel {
+  std::string fingerprint;
+  Index parameters = 0;
+  std::set<std::string> types;  // that they are stored in: "bf16"
+  Index nonfinite = 0;          // numbers that are NaN or infinite
+  std::string first_nonfinite;  // the first tensor that holds one
+};
+/// Reads all weights and holds them against the file's checksums; `f`, where given, gets every
+/// tensor as it is stored, under its published name, once its numbers have passed.
+ReadModel read_model(const ModelFiles& files,
+                     const std::function<void(const StoredParameter&)>& f = {});
 
-/// The fingerprint of a model that is not loaded.
+/// From a store or a Hugging Face folder. `tokenizer`, where not empty, is loaded instead of the
+/// model's own. A frozen model's matrices are mapped, and nothing of them is read here (with
+/// Compute::bf16 those that are stored otherwise are); such a model cannot be trained or written.
+/// Throws std::runtime_error, one line.
+LoadedModel load_model(const std::filesystem::path& path, const std::string& tokenizer = "",
+                       Compute compute = Compute::float32, WeightUse use = WeightUse::frozen);
+
+/// The fingerprint of a model that is not loaded: what a store says of itself; of a folder, what
+/// was found out about it before, while its files have the same sizes and times, or else by reading
+/// it all.
 std::string fingerprint_of(const ModelFiles& files);
+/// Reads it all, and throws std::runtime_error where that is not what fingerprint_of() says.
+void verify_model(const ModelFiles& files);
 
 /// XXH3-128 over config and float32 weights: the same for a folder and for the store imported from
 /// it, and for both kinds of Compute.

@@ -1,7 +1,6 @@
-#include <cstdlib>
-
 #include "autograd/check.h"
 #include "data/files/checksum.h"
+#include "data/files/file_identity.h"
 #include "data/text/tokenize.h"
 #include "focus/train/session.h"
 #include "layers/weights.h"
@@ -9,16 +8,8 @@
 namespace focus {
 namespace {
 
-std::filesystem::path default_cache() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache)
-    return std::filesystem::path(cache) / "focus";
-  if (const char* home = std::getenv("HOME"); home && *home)
-    return std::filesystem::path(home) / ".cache" / "focus";
-  return {};
-}
-
 /// XXH3-128 of the token ids that a run trains on.
-std::string fingerprint_of(const TokenView& tokens) {
+std::string tokens_fingerprint(const TokenView& tokens) {
   Checksum checksum;
   std::vector<std::int32_t> part(1 << 20);
   for (Index i = 0; i < tokens.size(); i += static_cast<Index>(part.size())) {
@@ -52,9 +43,11 @@ void put_on_adapters(const RunConfig& config, LoadedModel& model, Rng& rng) {
 
 LoadedModel open_training_model(const RunConfig& config) {
   Rng rng(static_cast<std::uint64_t>(config.seed));
-  LoadedModel model = config.method == Method::scratch
-                          ? new_model(config, rng)
-                          : load_model(config.base, config.tokenizer, config.compute);
+  LoadedModel model =
+      config.method == Method::scratch
+          ? new_model(config, rng)
+          : load_model(config.base, config.tokenizer, config.compute,
+                       config.trains_base() ? WeightUse::trainable : WeightUse::frozen);
   model.require_tokenizer();
   // A base that was trained with a Focus or a rival comes composed with it; the recipe says what
   // attention this run has.
@@ -68,7 +61,7 @@ TrainingData open_training_data(const RunConfig& config, const LoadedModel& mode
   TokenizeOptions options{.document_separator = config.data.document_separator,
                           .prepend_id = model.document_start(),
                           .cache_dir = config.data.cache_dir};
-  if (options.cache_dir.empty()) options.cache_dir = default_cache();
+  if (options.cache_dir.empty()) options.cache_dir = cache_folder();
   const auto tokens_of = [&](const std::vector<std::string>& names) {
     const std::vector<std::filesystem::path> paths(names.begin(), names.end());
     return tokenize_cached(paths, *model.tokenizer, options);
@@ -83,7 +76,7 @@ TrainingData open_training_data(const RunConfig& config, const LoadedModel& mode
   };
   const auto training = [&](const TokenView& view) {
     return TrainingData{.train = batches(view, config.data.shuffle),
-                        .fingerprint = fingerprint_of(view)};
+                        .fingerprint = tokens_fingerprint(view)};
   };
   const TokenFile train = tokens_of(config.data.train);
   if (!config.data.valid.empty()) {

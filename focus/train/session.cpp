@@ -250,7 +250,7 @@ std::size_t Session::weight_bytes() {
 }
 
 std::string Session::base_fingerprint() {
-  return trains_base_ ? model_fingerprint(*model_.decoder) : model_.fingerprint;
+  return trains_base_ ? model_fingerprint(*model_.decoder) : model_.fingerprint();
 }
 
 }  // namespace focus

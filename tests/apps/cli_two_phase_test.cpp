@@ -60,8 +60,9 @@ TEST(CliTwoPhase, TheSecondPhaseIsFullTrainingFromThatAdapter) {
   cli().must_run(common(retrofit) + Words{fmt::format("steps={}", kFirst)});
 
   const RunConfig config = config_of(two_phase(out));
-  LoadedModel model = load_model(config.base);
-  model.put_on(read_focus(open_focus(fs::path(retrofit + "/focus.h5")), model.fingerprint, "base"));
+  LoadedModel model = load_model(config.base, "", Compute::float32, WeightUse::trainable);
+  model.put_on(
+      read_focus(open_focus(fs::path(retrofit + "/focus.h5")), model.fingerprint(), "base"));
   FocusModel& focus = *model.focus();
   NamedParameters parameters;
   const auto add = [&](const std::string& name, Variable& p) {
@@ -100,7 +101,7 @@ TEST(CliTwoPhase, TheSecondPhaseIsFullTrainingFromThatAdapter) {
   EXPECT_EQ(logged, losses);
   EXPECT_EQ(rates.front(), 0.0015) << "a warm-up of its own";
   EXPECT_LT(rates.back(), 0.001) << "and a decay";
-  LoadedModel trained = load_model(out + "/model.h5");
+  LoadedModel trained = load_model(out + "/model.h5", "", Compute::float32, WeightUse::trainable);
   const auto expect_equal = [](auto& a, auto& b) {
     std::vector<Tensor> wanted;
     for_each_parameter(b, [&](const std::string&, Variable& p) { wanted.push_back(p.value()); });

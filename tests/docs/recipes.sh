@@ -95,7 +95,7 @@ New models start as GPT-2's did: normal with deviation `model.initializer_range`
 the residual stream divided by sqrt(2 layers). With `data.valid_fraction=0` and no `data.valid` nothing
 is validated.
 
-With `compute: bf16` the frozen matrices are stored in bf16 (half their memory) and multiplied in bf16
+With `compute: bf16` the frozen matrices are rounded to bf16 (where they are not bf16 already) and multiplied in bf16
 with sums in float32, faster where the machine has AVX512_BF16; all else stays float32. Texts are `.txt`, `.txt.xz` or folders of them.
 
 ## Keys of a training recipe

@@ -104,8 +104,8 @@ TEST(Bf16Decoder, CannotBeTrainedOrPublished) {
                   decoder, [](const Variable& p) { return p.value(); },
                   [](const std::string&, const Tensor&) {});
             }),
-            "value: the weight embed_tokens.weight [37, 24] is stored in bf16; load the model with "
-            "compute float32");
+            "value: the weight embed_tokens.weight [37, 24] is frozen, as it is stored in bf16; "
+            "load the model with its weights trainable");
 }
 
 TEST(Bf16Decoder, IsLoadedMatrixByMatrix) {
@@ -116,12 +116,7 @@ TEST(Bf16Decoder, IsLoadedMatrixByMatrix) {
         original, [](const Variable& p) { return p.value(); },
         [&](const std::string& name, const Tensor& tensor) { tensors[name] = tensor; });
     Decoder loaded(original.config());
-    Index numbers = 0;
-    load_weights(
-        loaded, MapSource(tensors),
-        [&](const std::string&, const Tensor& value) { numbers += value.size(); },
-        MatrixForm::bf16);
-    EXPECT_EQ(numbers, count_parameters(original));
+    load_weights(loaded, MapSource(tensors), MatrixForm::bf16);
     const auto ids = random_ids(20, 37, 1);
     EXPECT_TRUE(
         same_bits(loaded.hidden_states(ids, 1).value(), frozen.hidden_states(ids, 1).value()))

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstring>
 #include <map>
 #include <string>
 #include <utility>
@@ -11,26 +10,26 @@
 
 namespace focus {
 
-/// Named tensors in memory.
+/// Named tensors in memory, stored in some type.
 class MapSource : public TensorSource {
  public:
-  explicit MapSource(std::map<std::string, Tensor> tensors) : tensors_(std::move(tensors)) {
+  explicit MapSource(std::map<std::string, Tensor> tensors, Dtype dtype = kRealDtype)
+      : tensors_(std::move(tensors)), dtype_(dtype) {
     for (const auto& [name, tensor] : tensors_)
       infos_.push_back({name,
                         {tensor.shape().dims().begin(), tensor.shape().dims().end()},
-                        kRealIsDouble ? Dtype::f64 : Dtype::f32,
-                        kRealIsDouble ? "F64" : "F32"});
+                        dtype,
+                        dtype_name(dtype)});
   }
   const std::vector<TensorInfo>& tensors() const override { return infos_; }
   void read_raw(std::string_view name, std::vector<std::byte>& bytes) const override {
-    const Tensor& tensor = tensors_.at(std::string(name));
-    bytes.resize(tensor.span().size_bytes());
-    std::memcpy(bytes.data(), tensor.data(), bytes.size());
+    pack(tensors_.at(std::string(name)).span(), dtype_, bytes);
   }
   std::string describe() const override { return "some/model"; }
 
  private:
   std::map<std::string, Tensor> tensors_;
+  Dtype dtype_;
   std::vector<TensorInfo> infos_;
 };
 

@@ -243,9 +243,10 @@ TEST(Bf16Weight, ErrorsSayWhatIsStoredHow) {
     w.variable("layers.0.mlp.up_proj.weight");
     FAIL();
   } catch (const std::invalid_argument& error) {
-    EXPECT_STREQ(error.what(),
-                 "value: the weight layers.0.mlp.up_proj.weight [4, 4] is stored in bf16; load the "
-                 "model with compute float32");
+    EXPECT_STREQ(
+        error.what(),
+        "value: the weight layers.0.mlp.up_proj.weight [4, 4] is frozen, as it is stored in "
+        "bf16; load the model with its weights trainable");
   }
 }
 

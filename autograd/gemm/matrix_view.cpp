@@ -1,0 +1,202 @@
+#include "autograd/gemm/matrix_view.h"
+
+#include <algorithm>
+
+#include "autograd/gemm/gemm.h"
+#include "autograd/gemm/packed_product.h"
+#include "autograd/parallel.h"
+#include "autograd/simd/kernels.h"
+
+namespace focus {
+namespace {
+
+template <class Stored>
+const Stored* numbers(const MatrixView& view, Index first) {
+  return static_cast<const Stored*>(view.data) + first;
+}
+
+/// to[count] = the numbers that are stored from `first` on.
+void widen(const MatrixView& view, Index first, Index count, Real* to) {
+  switch (view.format) {
+    case NumberFormat::f32:
+      std::copy_n(numbers<float>(view, first), count, to);
+      break;
+    case NumberFormat::f64:
+      std::transform(numbers<double>(view, first), numbers<double>(view, first) + count, to,
+                     [](double x) { return static_cast<Real>(x); });
+      break;
+    case NumberFormat::bf16:
+      simd::kernels().widen_bf16(numbers<Bf16>(view, first), count, to);
+      break;
+    case NumberFormat::f16:
+      simd::kernels().widen_f16(numbers<std::uint16_t>(view, first), count, to);
+      break;
+  }
+}
+
+/// A part of what is stored: numbers [first, first + count) of the lines [line, line + lines).
+struct Part {
+  Index line, lines, first, count;
+};
+
+/// The part's lines one after the other.
+void read_part(const MatrixView& view, const Part& part, Real* to) {
+  for (Index l = part.line; l < part.line + part.lines; ++l, to += part.count) {
+    if (!view.transposed) {
+      widen(view, view.stored_row(l) * view.pitch + part.first, part.count, to);
+      continue;
+    }
+    for (Index i = 0; i < part.count;) {
+      const Index row = part.first + i;
+      const Index together =
+          view.runs() ? std::min(part.count - i, view.run - row % view.run) : part.count;
+      widen(view, l * view.pitch + view.stored_row(row), together, to + i);
+      i += together;
+    }
+  }
+}
+
+/// Where Real numbers lie as the kernels want them: else null.
+const Real* direct(const MatrixView& view, const Part& part) {
+  if (view.format != kRealFormat || view.runs()) return nullptr;
+  return numbers<Real>(view, part.line * view.pitch + part.first);
+}
+
+/// Puts a part into panels: its lines become the panels' rows, or their columns.
+void pack_part(const MatrixView& view, const Part& part, bool lines_are_rows, Real* panels) {
+  const simd::Kernels& kernels = simd::kernels();
+  const auto put = [&](const Real* source, Index ld, Index rows, Index columns, Real* to) {
+    if (lines_are_rows)
+      kernels.pack(source, ld, rows, columns, 1, to);
+    else
+      kernels.pack_transposed(source, ld, columns, rows, 1, to);
+  };
+  const Index rows = lines_are_rows ? part.lines : part.count;
+  const Index columns = lines_are_rows ? part.count : part.lines;
+  if (const Real* source = direct(view, part))
+    return put(source, view.pitch, rows, columns, panels);
+  // A panel at a time, so that what is widened stays in the first-level cache or near it.
+  thread_local std::vector<Real> strip;
+  strip.resize(static_cast<std::size_t>(packed::kBlockDepth * kernels.panel));
+  for (Index c = 0; c < columns; c += kernels.panel) {
+    const Index width = std::min(kernels.panel, columns - c);
+    const Part of_panel = lines_are_rows ? Part{part.line, rows, part.first + c, width}
+                                         : Part{part.line + c, width, part.first, rows};
+    read_part(view, of_panel, strip.data());
+    put(strip.data(), of_panel.count, rows, width, panels + c * rows);
+  }
+}
+
+/// Rows of a transposed matrix that are put together at a time: two cache lines of floats.
+constexpr Index kGatheredRows = 32;
+
+/// to[count, cols] = rows [first, first + count) of a transposed matrix.
+void gather_rows(const MatrixView& view, Index first, Index count, Real* to) {
+  const simd::Kernels& kernels = simd::kernels();
+  thread_local std::vector<Real> strip, panel;
+  strip.resize(static_cast<std::size_t>(kernels.panel * kGatheredRows));
+  panel.resize(strip.size());
+  for (Index line = 0; line < view.cols; line += kernels.panel) {
+    const Part part{line, std::min(kernels.panel, view.cols - line), first, count};
+    const Real* source = direct(view, part);
+    if (source == nullptr) read_part(view, part, strip.data());
+    kernels.pack_transposed(source != nullptr ? source : strip.data(),
+                            source != nullptr ? view.pitch : count, part.lines, count, 1,
+                            panel.data());
+    for (Index i = 0; i < count; ++i)
+      std::copy_n(panel.data() + i * simd::padded(kernels, part.lines), part.lines,
+                  to + i * view.cols + line);
+  }
+}
+
+/// C[m, rows] for few rows of A: one pass over B.
+void multiply_rows(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, Index ldc) {
+  packed::tally(m, b.rows, b.cols);
+  const Index chunk = rows_at_a_time(b);
+  parallel_chunks(b.rows, chunk, [&](Index begin, Index end) {
+    thread_local std::vector<Real> widened;
+    widened.resize(static_cast<std::size_t>((b.transposed ? chunk : 1) * b.cols));
+    if (b.transposed) gather_rows(b, begin, end - begin, widened.data());
+    for (Index j = begin; j < end; ++j) {
+      const Real* row = widened.data() + (b.transposed ? (j - begin) * b.cols : 0);
+      if (!b.transposed) {
+        const Part whole{j, 1, 0, b.cols};
+        if (const Real* there = direct(b, whole))
+          row = there;
+        else
+          read_part(b, whole, widened.data());
+      }
+      for (Index i = 0; i < m; ++i)
+        c[i * ldc + j] = simd::kernels().dot_row(a + i * lda, row, b.cols);
+    }
+  });
+}
+
+}  // namespace
+
+const char* name_of(NumberFormat format) {
+  switch (format) {
+    case NumberFormat::f32:
+      return "f32";
+    case NumberFormat::f64:
+      return "f64";
+    case NumberFormat::bf16:
+      return "bf16";
+    case NumberFormat::f16:
+      return "f16";
+  }
+  return "?";
+}
+
+std::size_t bytes_of(NumberFormat format) {
+  switch (format) {
+    case NumberFormat::f32:
+      return 4;
+    case NumberFormat::f64:
+      return 8;
+    case NumberFormat::bf16:
+    case NumberFormat::f16:
+      return 2;
+  }
+  return 0;
+}
+
+MatrixView from_number(MatrixView view, Index place) {
+  view.data =
+      static_cast<const std::byte*>(view.data) + place * static_cast<Index>(bytes_of(view.format));
+  return view;
+}
+
+void read_rows(const MatrixView& view, Index first, Index count, Real* to) {
+  if (!view.transposed) return read_part(view, {first, count, 0, view.cols}, to);
+  for (Index i = 0; i < count; i += kGatheredRows)
+    gather_rows(view, first + i, std::min(kGatheredRows, count - i), to + i * view.cols);
+}
+
+Index rows_at_a_time(const MatrixView& view) {
+  return view.transposed ? kGatheredRows : rows_per_chunk(view.cols);
+}
+
+void gemm_nt(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, Index ldc) {
+  if (m <= packed::kFewRows) return multiply_rows(m, a, lda, b, c, ldc);
+  // Bᵀ's rows are B's columns.
+  packed::multiply_parallel(
+      m, b.rows, b.cols, {a, lda, 1},
+      [&](Index p, Index depth, Index j, Index columns, Real* panels) {
+        const Part part = b.transposed ? Part{p, depth, j, columns} : Part{j, columns, p, depth};
+        pack_part(b, part, b.transposed, panels);
+      },
+      c, ldc, Into::assign);
+}
+
+void gemm(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, Index ldc) {
+  packed::multiply_parallel(
+      m, b.cols, b.rows, {a, lda, 1},
+      [&](Index p, Index depth, Index j, Index columns, Real* panels) {
+        const Part part = b.transposed ? Part{j, columns, p, depth} : Part{p, depth, j, columns};
+        pack_part(b, part, !b.transposed, panels);
+      },
+      c, ldc, Into::assign);
+}
+
+}  // namespace focus

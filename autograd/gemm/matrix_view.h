@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "autograd/tensor.h"
+
+namespace focus {
+
+/// How a number lies in memory.
+enum class NumberFormat { f32, f64, bf16, f16 };
+const char* name_of(NumberFormat format);
+std::size_t bytes_of(NumberFormat format);
+/// The format of Real.
+inline constexpr NumberFormat kRealFormat =
+    sizeof(Real) == sizeof(float) ? NumberFormat::f32 : NumberFormat::f64;
+
+/// A matrix [rows, cols] of numbers as somebody else laid them into memory: a file that is mapped,
+/// one part of a fused matrix, the transpose of what is stored. What is stored are lines, each of
+/// which lies together: the rows, or where it is transposed the columns. Element (i, j) is number
+///   i pitch + j        of rows that lie as they are,
+///   j pitch + i        transposed,
+/// with i / run * run_pitch + i % run for i where the rows come in runs (q, k and v fused head by
+/// head).
+struct MatrixView {
+  const void* data = nullptr;  // of element (0, 0), at an address that its format divides
+  NumberFormat format = kRealFormat;
+  Index rows = 0, cols = 0;
+  Index pitch = 0;  // numbers from one line to the next
+  bool transposed = false;
+  Index run = 0, run_pitch = 0;  // rows; 0: all of them are one run
+
+  bool runs() const { return run > 0 && run < rows; }
+  /// The place of row i among the rows that are stored.
+  Index stored_row(Index i) const { return runs() ? i / run * run_pitch + i % run : i; }
+};
+
+/// The part of a view that begins with the number at that place.
+MatrixView from_number(MatrixView view, Index place);
+/// to[count, cols] = rows [first, first + count).
+void read_rows(const MatrixView& view, Index first, Index count, Real* to);
+/// How many rows are worth reading at a time.
+Index rows_at_a_time(const MatrixView& view);
+
+/// C[m, rows] = A[m, cols] Bᵀ. Numbers are widened a block at a time, on the way into the kernels:
+/// the bits are those of gemm_nt() with the widened matrix, and do not depend on how B is laid.
+void gemm_nt(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, Index ldc);
+/// C[m, cols] = A[m, rows] B, with the bits of gemm() likewise.
+void gemm(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, Index ldc);
+
+}  // namespace focus

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "autograd/gemm/blocked_product.h"
+#include "autograd/gemm/gemm.h"
+#include "autograd/simd/kernels.h"
+
+// The product behind gemm(), whatever its right-hand side is stored in: `pack(p, depth, j, columns,
+// packed)` puts B's rows [p, p + depth), columns [j, j + columns) into panels of Real. What a
+// number of C is the sum of, and in which order, is decided here alone.
+namespace focus::packed {
+
+/// Rows of B that are packed at a time: with kBlockColumns 256 KB of floats, which a core's
+/// second-level cache holds beside the rows of A that go over it.
+inline constexpr Index kBlockDepth = 256;
+/// Rows of A that are not worth packing B for: a token that is being generated.
+inline constexpr Index kFewRows = 2;
+
+inline void tally(Index m, Index n, Index k) {
+  count_multiply_adds(static_cast<std::uint64_t>(m * n * k));
+}
+
+/// A matrix as the kernels see it: element (i, j) at data[i * row + j * column], where one of the
+/// two distances is 1.
+struct Operand {
+  const Real* data;
+  Index row, column;
+};
+
+inline Real* scratch(std::size_t size) {
+  thread_local std::vector<Real> buffer;
+  if (buffer.size() < size) buffer.resize(size);
+  return buffer.data();
+}
+
+/// C[m, n] for the columns [begin, end).
+template <class Pack>
+void multiply(Index m, Index k, Operand a, const Pack& pack, Index begin, Index end, Real* c,
+              Index ldc, Into into) {
+  const simd::Kernels& kernels = simd::kernels();
+  Real* packed =
+      scratch(static_cast<std::size_t>(kBlockDepth * kBlockColumns + m * kernels.vector));
+  blocked_product(m, k, kBlockDepth, begin, end, kernels.vector, c, ldc, into == Into::add,
+                  packed + kBlockDepth * kBlockColumns,
+                  [&](Index p, Index depth, Index j, Index columns, Real* to, Index ld, bool add) {
+                    pack(p, depth, j, columns, packed);
+                    const simd::Panels panels{packed, depth, simd::padded(kernels, columns)};
+                    kernels.product(m, panels.columns, depth, a.data + p * a.column, a.row,
+                                    a.column, panels, 0, to, ld, add);
+                  });
+}
+
+/// On the calling thread.
+template <class Pack>
+void multiply_serial(Index m, Index n, Index k, Operand a, const Pack& pack, Real* c, Index ldc,
+                     Into into) {
+  tally(m, n, k);
+  if (k == 0 && into == Into::assign)
+    for (Index i = 0; i < m; ++i) std::fill_n(c + i * ldc, n, Real(0));
+  multiply(m, k, a, pack, 0, n, c, ldc, into);
+}
+
+/// On all threads, where the product is worth waking them for.
+template <class Pack>
+void multiply_parallel(Index m, Index n, Index k, Operand a, const Pack& pack, Real* c, Index ldc,
+                       Into into) {
+  if (m * n * k <= 1 << 20) return multiply_serial(m, n, k, a, pack, c, ldc, into);
+  tally(m, n, k);
+  for_blocks(m, n, [&](Index i, Index rows, Index begin, Index end) {
+    multiply(rows, k, {a.data + i * a.row, a.row, a.column}, pack, begin, end, c + i * ldc, ldc,
+             into);
+  });
+}
+
+}  // namespace focus::packed

@@ -1,0 +1,227 @@
+#include "autograd/gemm/matrix_view.h"
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "autograd/gemm/bf16.h"
+#include "autograd/gemm/frozen_matrix.h"
+#include "autograd/gemm/gemm.h"
+#include "autograd/ops.h"
+#include "autograd/simd/kernels.h"
+#include "tests/support/compare.h"
+#include "tests/support/gradcheck.h"
+
+// Products with a matrix as it lies in a file have the bits of the widened matrix.
+namespace focus {
+namespace {
+
+/// A matrix stored somehow, and the same numbers as Real.
+struct Stored {
+  std::vector<std::byte> bytes;
+  MatrixView view;
+  Tensor widened;
+};
+
+/// What a stored number is as Real, the slow way.
+Real number_at(const MatrixView& view, Index place) {
+  const void* at = from_number(view, place).data;
+  const auto read = [&]<class T>(T value) {
+    std::memcpy(&value, at, sizeof(value));
+    return value;
+  };
+  switch (view.format) {
+    case NumberFormat::f32:
+      return static_cast<Real>(read(0.0f));
+    case NumberFormat::f64:
+      return static_cast<Real>(read(0.0));
+    case NumberFormat::bf16:
+      return static_cast<Real>(from_bf16(read(Bf16{})));
+    case NumberFormat::f16: {
+      const auto bits = read(std::uint16_t{});
+      const int exponent = bits >> 10 & 31;
+      const double fraction = (bits & 1023) / 1024.0;
+      const double size =
+          exponent == 0 ? std::ldexp(fraction, -14) : std::ldexp(1 + fraction, exponent - 15);
+      return static_cast<Real>(bits >> 15 ? -size : size);
+    }
+  }
+  return 0;
+}
+
+struct Layout {
+  bool transposed = false;
+  Index extra = 0;          // numbers between lines
+  Index run = 0, runs = 1;  // rows of a run, of so many fused matrices
+};
+
+Stored stored(Index rows, Index cols, NumberFormat format, const Layout& layout,
+              std::uint64_t seed) {
+  Stored s;
+  const Index all_rows = rows * layout.runs;
+  const Index lines = layout.transposed ? cols : all_rows;
+  const Index pitch = (layout.transposed ? all_rows : cols) + layout.extra;
+  s.bytes.resize(static_cast<std::size_t>(lines * pitch) * bytes_of(format));
+  const Tensor values = randn({lines * pitch}, seed);
+  for (Index i = 0; i < lines * pitch; ++i) {
+    std::byte* to = s.bytes.data() + static_cast<std::size_t>(i) * bytes_of(format);
+    const auto put = [&](auto number) { std::memcpy(to, &number, sizeof(number)); };
+    const auto x = static_cast<float>(values[i]);
+    if (format == NumberFormat::f32) put(x);
+    if (format == NumberFormat::f64) put(static_cast<double>(values[i]));
+    if (format == NumberFormat::bf16) put(to_bf16(x));
+    // Any bits but those of infinities and NaN.
+    if (format == NumberFormat::f16)
+      put(static_cast<std::uint16_t>((std::bit_cast<std::uint32_t>(x) >> 3 & 0x83ff) | (12 + i % 6)
+                                                                                           << 10));
+  }
+  s.view = {.data = s.bytes.data(),
+            .format = format,
+            .rows = rows,
+            .cols = cols,
+            .pitch = pitch,
+            .transposed = layout.transposed,
+            .run = layout.run,
+            .run_pitch = layout.run * layout.runs};
+  s.widened = Tensor({rows, cols});
+  for (Index i = 0; i < rows; ++i)
+    for (Index j = 0; j < cols; ++j) {
+      const Index row = s.view.stored_row(i);
+      s.widened.data()[i * cols + j] =
+          number_at(s.view, layout.transposed ? j * pitch + row : row * pitch + j);
+    }
+  return s;
+}
+
+const std::vector<NumberFormat> kFormats = {NumberFormat::f32, NumberFormat::f64,
+                                            NumberFormat::bf16, NumberFormat::f16};
+const std::vector<Layout> kLayouts = {{},
+                                      {.extra = 5},
+                                      {.transposed = true},
+                                      {.transposed = true, .extra = 7},
+                                      {.run = 4, .runs = 3},
+                                      {.transposed = true, .run = 4, .runs = 3}};
+
+std::string described(NumberFormat format, const Layout& layout) {
+  return fmt::format("{}{}{}, {} between lines", name_of(format),
+                     layout.transposed ? ", transposed" : "", layout.run > 0 ? ", in runs" : "",
+                     layout.extra);
+}
+
+TEST(MatrixView, ProductsHaveTheBitsOfTheWidenedMatrix) {
+  // One and two rows: a token that is generated. 300 and more: several blocks of depth.
+  const std::vector<std::array<Index, 3>> shapes = {{1, 40, 24},  {2, 84, 300},   {3, 12, 5},
+                                                    {7, 300, 40}, {130, 44, 530}, {200, 300, 100}};
+  for (const NumberFormat format : kFormats)
+    for (const Layout& layout : kLayouts)
+      for (const auto& [m, rows, cols] : shapes) {
+        const Stored w = stored(rows, cols, format, layout, static_cast<std::uint64_t>(rows));
+        const std::string what =
+            fmt::format("{}: {} x {} x {}", described(format, layout), m, rows, cols);
+        const Tensor x = randn({m, cols}, 1), dy = randn({m, rows}, 2);
+        Tensor y({m, rows}), wanted({m, rows}), dx({m, cols}), wanted_dx({m, cols});
+        gemm_nt(m, x.data(), cols, w.view, y.data(), rows);
+        gemm_nt(m, rows, cols, x.data(), cols, w.widened.data(), cols, wanted.data(), rows);
+        EXPECT_TRUE(same_bits(y, wanted)) << what;
+        gemm(m, dy.data(), rows, w.view, dx.data(), cols);
+        gemm(m, cols, rows, dy.data(), rows, w.widened.data(), cols, wanted_dx.data(), cols);
+        EXPECT_TRUE(same_bits(dx, wanted_dx)) << what;
+      }
+}
+
+TEST(MatrixView, RowsAreRead) {
+  for (const NumberFormat format : kFormats)
+    for (const Layout& layout : kLayouts) {
+      const Stored w = stored(80, 90, format, layout, 3);
+      for (const auto& [first, count] : {std::pair<Index, Index>{0, 80}, {7, 1}, {30, 41}}) {
+        Tensor rows({count, 90});
+        read_rows(w.view, first, count, rows.data());
+        const auto wanted = w.widened.span().subspan(static_cast<std::size_t>(first * 90),
+                                                     static_cast<std::size_t>(count * 90));
+        EXPECT_TRUE(std::ranges::equal(rows.span(), wanted)) << described(format, layout);
+      }
+    }
+}
+
+TEST(MatrixView, CountsItsWork) {
+  const Stored w = stored(40, 30, NumberFormat::bf16, {}, 1);
+  const Tensor x = randn({50, 30}, 1);
+  Tensor y({50, 40});
+  const std::uint64_t before = multiply_adds();
+  gemm_nt(50, x.data(), 30, w.view, y.data(), 40);
+  EXPECT_EQ(multiply_adds() - before, 50u * 30 * 40);
+}
+
+TEST(MatrixView, BitsDoNotDependOnThreads) {
+  const Stored w = stored(700, 260, NumberFormat::bf16, {.transposed = true}, 1);
+  const Tensor x = randn({300, 260}, 1), one = randn({1, 260}, 2);
+  expect_same_bits_for_any_threads("view", [&] {
+    Tensor y({300, 700}), row({1, 700});
+    gemm_nt(300, x.data(), 260, w.view, y.data(), 700);
+    gemm_nt(1, one.data(), 260, w.view, row.data(), 700);
+    return std::vector<Tensor>{y, row};
+  });
+}
+
+TEST(MatrixView, EverySixteenBitNumberIsWidened) {
+  for (const NumberFormat format : {NumberFormat::bf16, NumberFormat::f16}) {
+    std::vector<std::uint16_t> all(1 << 16);
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
+    const MatrixView view{.data = all.data(), .format = format, .rows = 1, .cols = 1 << 16};
+    const simd::KernelList list = simd::usable_kernels();
+    for (int k = 0; k < list.count; ++k) {
+      std::vector<Real> wide(all.size());
+      (format == NumberFormat::bf16 ? list.items[k]->widen_bf16 : list.items[k]->widen_f16)(
+          all.data(), 1 << 16, wide.data());
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        const bool f16 = format == NumberFormat::f16;
+        const std::uint16_t top = f16 ? 0x7c00 : 0x7f80;
+        const auto bits = static_cast<std::uint16_t>(i);
+        if ((bits & top) != top)
+          ASSERT_EQ(wide[i], number_at(view, static_cast<Index>(i))) << name_of(format) << " " << i;
+        else if ((bits & 0x7fff) == top)
+          ASSERT_EQ(wide[i], (bits >> 15 ? -1 : 1) * std::numeric_limits<Real>::infinity());
+        else
+          ASSERT_TRUE(std::isnan(wide[i])) << name_of(format) << " " << i;
+      }
+      EXPECT_TRUE(std::signbit(wide[0x8000]));
+    }
+  }
+}
+
+TEST(FrozenView, AnswersAsTheWeightItViews) {
+  const Stored w = stored(36, 20, NumberFormat::bf16, {.transposed = true, .run = 4, .runs = 3}, 5);
+  const Weight frozen = FrozenMatrix(w.view, nullptr), dense = w.widened;
+  EXPECT_EQ(frozen.form(), MatrixForm::real);
+  EXPECT_EQ(frozen.bytes(), 36u * 20 * 2);
+  const auto ids = random_ids(50, 36, 1);
+  EXPECT_TRUE(same_bits(embedding(frozen, ids, {50}).value(), embedding(dense, ids, {50}).value()));
+  const Tensor x = randn({50, 20}, 2);
+  const auto step = [&](const Weight& weight) {
+    const Variable input = leaf(x);
+    const Variable loss = linear_cross_entropy(input, weight, ids);
+    backward(loss);
+    return std::vector<Tensor>{loss.value(), input.grad()};
+  };
+  const auto ours = step(frozen), wanted = step(dense);
+  for (std::size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(same_bits(ours[i], wanted[i]));
+}
+
+TEST(FrozenView, RefusesAnAddressBetweenNumbers) {
+  alignas(8) const std::array<std::byte, 64> bytes{};
+  const MatrixView view{
+      .data = bytes.data() + 1, .format = NumberFormat::bf16, .rows = 2, .cols = 2, .pitch = 2};
+  EXPECT_THROW(FrozenMatrix(view, nullptr), std::invalid_argument);
+}
+
+TEST(FrozenView, RealTensorIsSharedNotCopied) {
+  const std::size_t before = pool_stats().live;
+  Weight w(randn({256, 256}, 1));
+  const std::size_t there = pool_stats().live - before;
+  w.freeze(MatrixForm::real);
+  EXPECT_EQ(pool_stats().live - before, there);
+  EXPECT_EQ(w.form(), MatrixForm::real);
+}
+
+}  // namespace
+}  // namespace focus

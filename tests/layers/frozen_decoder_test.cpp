@@ -1,0 +1,125 @@
+#include "layers/weights.h"
+#include "tests/support/compare.h"
+#include "tests/support/map_source.h"
+#include "tests/support/random.h"
+#include "tests/support/tiny_model.h"
+
+// A decoder whose matrices stay as they are stored computes the bits of the one that is widened.
+namespace focus {
+namespace {
+
+constexpr std::array<Dtype, 4> kStoredTypes = {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16};
+
+std::map<std::string, Tensor> published_tensors(const std::string& family) {
+  Decoder original = tiny_decoder(family);
+  std::map<std::string, Tensor> tensors;
+  for_each_published(
+      original, [](const Variable& p) { return p.value(); },
+      [&](const std::string& name, const Tensor& tensor) { tensors[name] = tensor; });
+  return tensors;
+}
+
+/// Loss, logits, and the gradient that reaches the last norm through the head and the first one
+/// through every layer.
+std::vector<Tensor> computed(Decoder& decoder, Index tokens) {
+  const auto ids = random_ids(tokens, 37, 1);
+  set_requires_grad(decoder, false);
+  std::vector<Variable> norms;
+  for_each_parameter(decoder, [&]<class P>(const std::string& name, P& p) {
+    if constexpr (std::is_same_v<P, Variable>)
+      if (name.ends_with("norm.weight")) {
+        p.set_requires_grad(true);
+        norms.push_back(p);
+      }
+  });
+  const Variable loss = decoder.loss(ids, 1);
+  backward(loss);
+  std::vector<Tensor> all = {loss.value()};
+  for (const Variable& norm : norms) all.push_back(norm.grad());
+  const NoGrad guard;
+  all.push_back(decoder.logits(decoder.hidden_states(ids, 1)).value());
+  return all;
+}
+
+TEST(FrozenDecoder, ComputesTheBitsOfTheWidenedOne) {
+  for (const std::string& family : family_names())
+    for (const Dtype type : kStoredTypes) {
+      const MapSource source(published_tensors(family), type);
+      Decoder widened(tiny_config(family)), frozen(tiny_config(family));
+      load_weights(widened, source);
+      load_weights(frozen, source, MatrixForm::real);
+      for_each_parameter(frozen, [&](const std::string& name, const Weight& p) {
+        EXPECT_EQ(p.is_frozen_matrix(), p.shape().rank() == 2) << name;
+        if (p.is_frozen_matrix()) {
+          EXPECT_EQ(name_of(p.frozen_matrix()->format()), std::string(dtype_name(type)));
+        }
+      });
+      // One token: rows of a matrix are gathered then instead of packed.
+      for (const Index tokens : {60, 2}) {
+        const auto wanted = computed(widened, tokens), found = computed(frozen, tokens);
+        ASSERT_EQ(found.size(), wanted.size());
+        for (std::size_t i = 0; i < found.size(); ++i)
+          EXPECT_TRUE(same_bits(found[i], wanted[i]))
+              << family << " in " << dtype_name(type) << ", " << tokens << " tokens, tensor " << i;
+      }
+    }
+}
+
+TEST(FrozenDecoder, TakesTheMemoryOfItsType) {
+  const MapSource source(published_tensors("llama"), Dtype::bf16);
+  Decoder frozen(tiny_config("llama"));
+  load_weights(frozen, source, MatrixForm::real);
+  std::size_t bytes = 0, numbers = 0;
+  for_each_parameter(frozen, [&](const std::string&, const Weight& p) {
+    if (!p.is_frozen_matrix()) return;
+    bytes += p.bytes();
+    numbers += static_cast<std::size_t>(p.shape().size());
+  });
+  EXPECT_GT(numbers, 0u);
+  EXPECT_EQ(bytes, 2 * numbers);
+}
+
+TEST(FrozenDecoder, CannotBeTrained) {
+  const MapSource source(published_tensors("gpt2"), Dtype::f16);
+  Decoder frozen(tiny_config("gpt2"));
+  load_weights(frozen, source, MatrixForm::real);
+  try {
+    set_requires_grad(frozen, true);
+    FAIL();
+  } catch (const std::invalid_argument& error) {
+    EXPECT_STREQ(error.what(),
+                 "set_requires_grad: the weight embed_tokens.weight [37, 24] is stored in f16, so "
+                 "frozen");
+  }
+}
+
+TEST(StoredParameters, AreThoseOfTheModelInItsOrder) {
+  for (const std::string& family : family_names()) {
+    const MapSource source(published_tensors(family));
+    Decoder original = tiny_decoder(family);
+    std::vector<std::pair<std::string, Tensor>> wanted;
+    for_each_parameter(original, [&](const std::string& name, Variable& p) {
+      wanted.emplace_back(name, p.value());
+    });
+    std::size_t i = 0, completed = 0;
+    for_each_stored(tiny_config(family), source, [&](const StoredParameter& p) {
+      ASSERT_LT(i, wanted.size());
+      EXPECT_EQ(p.name, wanted[i].first);
+      Tensor read(p.shape);
+      p.read(read);
+      EXPECT_TRUE(same_bits(read, wanted[i].second)) << family << " " << p.name;
+      std::vector<Real> numbers;
+      p.for_each_block([&](std::span<const Real> block) {
+        numbers.insert(numbers.end(), block.begin(), block.end());
+      });
+      EXPECT_TRUE(std::ranges::equal(numbers, read.span())) << family << " " << p.name;
+      completed += p.completes;
+      ++i;
+    });
+    EXPECT_EQ(i, wanted.size());
+    EXPECT_EQ(completed, source.tensors().size());
+  }
+}
+
+}  // namespace
+}  // namespace focus
