@@ -170,7 +170,7 @@ TEST(Recall, QuestionsComeFromAFileOrAKind) {
   EXPECT_EQ(
       made,
       generate_far_documents(
-          {.kind = CorpusKind::copy, .documents = 5, .seed = 9, .keys = 3, .distance = {10, 20}}));
+          {.kind = CorpusKind::copy, .documents = 5, .seed = 9, .keys = {3}, .distance = {10, 20}}));
   EXPECT_EQ(asked_documents("recall").size(), 100U);
   for (const char* wrong : {"nowhere.jsonl", "tales", "recall:key=3", "recall:keys=0", "copy:3"}) {
     try {
