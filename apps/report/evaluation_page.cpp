@@ -1,5 +1,6 @@
 #include "apps/report/evaluation_page.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -99,8 +100,8 @@ std::string sparse_finding(const Json& eval) {
     return eval.contains("far") ? fmt::format("Far are {}.", far_tokens_text(eval.at("far"))) : "";
   const std::string name = best->at("attention");
   std::string text = fmt::format(
-      "Of the attentions that read groups and leave pairs out, {} comes nearest to dense: "
-      "perplexity {:+.1f} % at {} of the pairs",
+      "Of the attentions that read groups and leave pairs out, {} does best: perplexity {:+.1f} % "
+      "against dense at {} of the pairs",
       name,
       100 * (best->at("perplexity").get<double>() / dense->at("perplexity").get<double>() - 1),
       percent(best->at("pairs_attended")));
@@ -270,6 +271,33 @@ void add_perplexity(HtmlReport& report, const Json& eval, const std::string& pat
   if (bars) report.figure(stacked_bars_svg(*bars));
 }
 
+/// Whether two evaluations are of the same base on the same tokens and questions, and rows of the
+/// same name have the same perplexity: adapters of one base.
+bool fit(const Json& one, const Json& other) {
+  if (!one.is_object() || !other.is_object() || !one.contains("rows") || !other.contains("rows"))
+    return false;
+  const auto agree = [&](const Json& a, const Json& b, std::initializer_list<const char*> keys) {
+    return std::ranges::all_of(
+        keys, [&](const char* key) { return a.value(key, Json()) == b.value(key, Json()); });
+  };
+  const auto part = [](const Json& eval, const char* name) { return eval.value(name, Json({})); };
+  if (!agree(one, other, {"model", "texts", "bytes", "context", "stride", "compute"}) ||
+      one.contains("recall") != other.contains("recall") ||
+      one.contains("far") != other.contains("far") ||
+      !agree(part(one, "recall"), part(other, "recall"), {"questions", "documents"}) ||
+      !agree(part(one, "far"), part(other, "far"), {"context", "margin", "window", "tokens"}))
+    return false;
+  return std::ranges::all_of(other.at("rows"), [&](const Json& row) {
+    const Json* known = row_named(one.at("rows"), row.at("attention").get<std::string>());
+    return known == nullptr || known->at("perplexity") == row.at("perplexity");
+  });
+}
+
+void append_rows(Json& rows, const Json& more) {
+  for (const Json& row : more)
+    if (row_named(rows, row.at("attention").get<std::string>()) == nullptr) rows.push_back(row);
+}
+
 /// An evaluation at several lengths as one at the longest.
 Json at_longest(Json eval) {
   eval.update(Json(eval.at("lengths").back()));
@@ -278,6 +306,24 @@ Json at_longest(Json eval) {
 }
 
 }  // namespace
+
+std::vector<ReadEvaluation> joined_evaluations(const std::vector<ReadEvaluation>& evals) {
+  std::vector<ReadEvaluation> joined;
+  for (const ReadEvaluation& eval : evals) {
+    const auto same = std::ranges::find_if(
+        joined, [&](const ReadEvaluation& one) { return fit(one.figures, eval.figures); });
+    if (same == joined.end()) {
+      joined.push_back(eval);
+      continue;
+    }
+    Json& figures = same->figures;
+    append_rows(figures.at("rows"), eval.figures.at("rows"));
+    for (const char* part : {"recall", "far"})
+      if (figures.contains(part))
+        append_rows(figures.at(part).at("rows"), eval.figures.at(part).at("rows"));
+  }
+  return joined;
+}
 
 Table perplexity_by_length(const Json& lengths) {
   Table table{.caption = "Perplexity by context (pairs attended)", .header = {"attention"}};

@@ -15,6 +15,16 @@ namespace focus {
 /// the rest of the last.
 std::vector<std::string> findings(const nlohmann::ordered_json& eval);
 
+/// What a file holds.
+struct ReadEvaluation {
+  std::string where;
+  nlohmann::ordered_json figures;
+};
+
+/// Evaluations of one base on the same tokens and questions as one: adapters of it side by side.
+/// The others stay as they are.
+std::vector<ReadEvaluation> joined_evaluations(const std::vector<ReadEvaluation>& evals);
+
 /// Of the `lengths` of an evaluation: a row for each attention, a column for each length.
 Table perplexity_by_length(const nlohmann::ordered_json& lengths);
 
@@ -22,8 +32,8 @@ Table perplexity_by_length(const nlohmann::ordered_json& lengths);
 /// far as they were measured.
 Table overview(const nlohmann::ordered_json& eval);
 
-/// Tables and charts; of several lengths the rest is that of the last. `where` names the file. Throws
-/// std::runtime_error where it is none of an evaluation.
+/// Tables and charts; of several lengths the rest is that of the last. `where` names the file.
+/// Throws std::runtime_error where it is none of an evaluation.
 void add_evaluation(HtmlReport& report, const nlohmann::ordered_json& eval,
                     const std::string& where);
 

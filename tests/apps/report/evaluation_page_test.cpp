@@ -97,7 +97,7 @@ TEST(Findings, NameTheRowOfGroupsThatComesNearest) {
   leaks["causal"] = false;
   for (const Json& one : {hard, worse, better, all, ahead, leaks}) eval["rows"].push_back(one);
   const std::string found = findings(eval).at(2);
-  expect_part(found, "hard k=1 comes nearest to dense: perplexity +5.0 % at 25.0 % of the pairs");
+  expect_part(found, "hard k=1 does best: perplexity +5.0 % against dense at 25.0 % of the pairs");
   expect_part(found, "75.0 % of the answers right");
   expect_part(found, "keeps 62.5 % of what the window loses on 30 of 100 tokens (30.0 %)");
 }
@@ -123,6 +123,22 @@ TEST(Findings, SayNothingOfWhatWasNotMeasured) {
   eval["rows"].erase(1);
   EXPECT_TRUE(findings(eval).empty());
   EXPECT_TRUE(findings(Json::array()).empty());
+}
+
+TEST(EvaluationPage, JoinsWhatIsOfTheSameTokens) {
+  Json more = everything(), other = everything(), apart = everything();
+  more["rows"].push_back(row("summary m=2", "summary", 2.05));
+  more["recall"]["rows"].push_back(recall_row("summary m=2", 1, 0.8));
+  other["context"] = 32;
+  apart["rows"][1]["perplexity"] = 2.6;  // another window's row of the same name
+  const auto joined = joined_evaluations(
+      {{"a", everything()}, {"b", more}, {"c", other}, {"d", apart}, {"e", Json::array()}});
+  ASSERT_EQ(joined.size(), 4U);
+  EXPECT_EQ(joined[0].figures.at("rows").size(), 3U);
+  EXPECT_EQ(joined[0].figures.at("recall").at("rows").size(), 3U);
+  EXPECT_EQ(joined[0].where, "a");
+  EXPECT_EQ(joined[1].where, "c");
+  EXPECT_EQ(joined[1].figures, other);
 }
 
 TEST(EvaluationPage, HoldsTablesAndCharts) {
