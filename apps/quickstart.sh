@@ -17,13 +17,14 @@ out=out/quickstart
 focus=build/release/focus
 rm -rf "$out"
 mkdir -p "$out"
-# Words of random letters, to be said again, and tales between them: two thirds of the bytes are words.
-text=(--kind copy --keys 12 --distance 0 --share 0.973)
-"$focus" corpus --out "$out/train.txt" "${text[@]}" --documents 20000 --seed 1
-"$focus" corpus --out "$out/unseen.txt" "${text[@]}" --documents 300 --seed 2 --separator ""
+# First nothing but words to be said again, until the base has learnt to; then tales among them.
+"$focus" corpus --out "$out/words.txt" --kind copy --keys 12 --distance 0 --documents 12800 --seed 1
+mixed=(--kind copy --keys 12 --distance 0 --share 0.97)
+"$focus" corpus --out "$out/mixed.txt" "${mixed[@]}" --documents 7500 --seed 3
+"$focus" corpus --out "$out/unseen.txt" "${mixed[@]}" --documents 300 --seed 2 --separator ""
 "$focus" train configs/quickstart/base.yaml
 "$focus" train configs/quickstart/focus.yaml
-"$focus" fit "$out/base/model.h5" --text "$out/train.txt" --out "$out/keys.h5" --context 256 \
+"$focus" fit "$out/base/model.h5" --text "$out/mixed.txt" --out "$out/keys.h5" --context 256 \
   --num-groups 8 --local-window 32 --block 8
 measure=(--text "$out/unseen.txt" --context 256 --stride 128 --far 40
   --recall copy:keys=12:distance=0:documents=40)
