@@ -137,7 +137,8 @@ void add_recall(HtmlReport& report, const Json& recall) {
     table.rows.push_back(std::move(cells));
   }
   report.table(table);
-  if (!table.rows.empty()) report.figure(points_chart_svg(chart));
+  // One distance alone is no curve.
+  if (table.header.size() > 3) report.figure(points_chart_svg(chart));
 }
 
 void add_far(HtmlReport& report, const Json& far) {
