@@ -100,7 +100,7 @@ Json evaluate_recalls(LoadedModel& model, const EvalArguments& o) {
 }
 
 void write_page(const EvalArguments& o, Json json) {
-  if (!json.contains("rows")) json["rows"] = Json::array();
+  if (!json.contains("rows") && !json.contains("lengths")) json["rows"] = Json::array();
   HtmlReport report("Evaluation of " + o.options.base);
   for (const std::string& sentence : findings(json)) report.paragraph(sentence);
   add_evaluation(report, json, o.html);
@@ -133,7 +133,7 @@ Json evaluate_tasks(LoadedModel& model, const EvalArguments& o) {
   return {{"reference", o.reference}, {"start", value_text(o.tasks.start)}, {"tasks", all}};
 }
 
-/// Prints a table for each length.
+/// Prints a table for each length, and of several one that has them all.
 Json evaluate_texts(LoadedModel& model, const EvalArguments& o) {
   std::vector<EvalSettings> windows(std::max<std::size_t>(1, o.lengths.size()), o.settings);
   for (std::size_t i = 0; i < o.lengths.size(); ++i) windows[i].context = o.lengths[i];
@@ -153,6 +153,7 @@ Json evaluate_texts(LoadedModel& model, const EvalArguments& o) {
   Json of_lengths = Json::array();
   for (const EvalSettings& one : windows)
     of_lengths.push_back(evaluate_windows(model, texts, one, o));
+  if (of_lengths.size() > 1) fmt::print("\n{}", plain_text(perplexity_by_length(of_lengths), 1));
   print_legend(model);
   Json figures = {{"texts", names},
                   {"documents", texts.size()},
@@ -184,7 +185,8 @@ void add_options_of_eval(CLI::App& app, EvalArguments& o) {
                        recipe_fields(o.settings)[0].help +
                            "; without it: dense, focus, and what the model was trained with");
   add_eval_options(app, o.settings);
-  app.add_option("--lengths", o.lengths, "contexts, instead of one: a table for each")
+  app.add_option("--lengths", o.lengths,
+                 "contexts, instead of one: a table for each, and one of all")
       ->delimiter(',');
   add_settings(app, {of_tasks.begin() + 1, of_tasks.end()});
   app.add_option("--reference", o.reference,
@@ -213,8 +215,8 @@ int run_eval(Arguments arguments) {
   add_options_of_eval(app, o);
   parse_arguments(app, arguments);
   if (o.far > 0 && o.paths.empty()) fail("--far needs --text");
-  if (!o.html.empty() && (!o.lengths.empty() || !o.tasks.tasks.empty()))
-    fail("--html shows --text of one context and --recall: leave --lengths and --tasks out");
+  if (!o.html.empty() && !o.tasks.tasks.empty())
+    fail("--html shows --text and --recall: leave --tasks out");
 
   LoadedModel model = o.options.load();
   Json figures = {{"model", o.options.base}, {"adapter", o.options.adapter}};
@@ -222,6 +224,8 @@ int run_eval(Arguments arguments) {
   if (!o.tasks.tasks.empty()) figures.update(evaluate_tasks(model, o));
   if (!o.paths.empty()) figures.update(evaluate_texts(model, o));
   if (!o.recall.empty()) figures["recall"] = evaluate_recalls(model, o);
+  if (figures.contains("rows") && figures.contains("recall"))
+    fmt::print("\n{}", plain_text(overview(figures), 1));
   if (!o.html.empty()) write_page(o, figures);
   write_json(o.json, figures);
   return 0;

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # From a clean clone to the main job: installs packages, builds, writes the built-in text, trains a
-# small model on it from scratch, retrofits centroids onto the frozen result, and compares dense,
-# soft and hard attention, on all tokens and on those that far text makes easier. At most ten
-# minutes on two cores; run again, it starts anew.
+# small model on it from scratch, puts two kinds of groups onto the frozen result, and compares dense
+# attention, windows, soft and hard attention and summary columns: on all tokens, on those that far
+# text makes easier, and on words that have to be said again. At most ten minutes on two cores; run
+# again, it starts anew.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . apps/packages.sh
@@ -16,11 +17,21 @@ out=out/quickstart
 focus=build/release/focus
 rm -rf "$out"
 mkdir -p "$out"
-"$focus" corpus --out "$out/tales.txt" --documents 1500 --seed 1
-"$focus" corpus --out "$out/unseen.txt" --documents 40 --seed 2 --separator ""
+# First nothing but words to be said again, until the base has learnt to; then tales among them.
+"$focus" corpus --out "$out/words.txt" --kind copy --keys 12 --distance 0 --documents 12800 --seed 1
+mixed=(--kind copy --keys 12 --distance 0 --share 0.97)
+"$focus" corpus --out "$out/mixed.txt" "${mixed[@]}" --documents 7500 --seed 3
+"$focus" corpus --out "$out/unseen.txt" "${mixed[@]}" --documents 300 --seed 2 --separator ""
 "$focus" train configs/quickstart/base.yaml
 "$focus" train configs/quickstart/focus.yaml
-"$focus" eval "$out/base/model.h5" --adapter "$out/focus/focus.h5" --text "$out/unseen.txt" \
-  --context 512 --stride 256 --attention dense,local,focus --far 64 --json "$out/eval.json"
-"$focus" report --title "Focus on the built-in tales" --eval "$out/eval.json" \
+"$focus" fit "$out/base/model.h5" --text "$out/mixed.txt" --out "$out/keys.h5" --context 256 \
+  --num-groups 8 --local-window 32 --block 8
+measure=(--text "$out/unseen.txt" --context 256 --stride 128 --far 40
+  --recall copy:keys=12:distance=0:documents=40)
+"$focus" eval "$out/base/model.h5" --adapter "$out/focus/focus.h5" "${measure[@]}" \
+  --attention dense,local,sink_window:32:sinks=1,soft,hard:1,hard:2 --json "$out/tokens.json"
+"$focus" eval "$out/base/model.h5" --adapter "$out/keys.h5" "${measure[@]}" \
+  --attention dense,summary:1,summary:2,summary:4 --json "$out/keys.json"
+"$focus" report --title "What a small model keeps of what stands far before" \
+  --eval "$out/tokens.json" --eval "$out/keys.json" \
   --run "$out/base" --run "$out/focus" --out "$out/report.html"

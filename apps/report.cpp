@@ -65,12 +65,13 @@ int run_report(Arguments arguments) {
   app.add_option("--out", out, "the page to write (.html)")->required();
   parse_arguments(app, arguments);
   HtmlReport report(title);
-  std::vector<Json> read;
-  for (const std::string& path : evaluations) {
-    read.push_back(Json::parse(read_text_file(path), nullptr, false));
-    for (const std::string& sentence : findings(read.back())) report.paragraph(sentence);
-  }
-  for (std::size_t i = 0; i < read.size(); ++i) add_evaluation(report, read[i], evaluations[i]);
+  std::vector<ReadEvaluation> read;
+  for (const std::string& path : evaluations)
+    read.push_back({path, Json::parse(read_text_file(path), nullptr, false)});
+  read = joined_evaluations(read);
+  for (const ReadEvaluation& eval : read)
+    for (const std::string& sentence : findings(eval.figures)) report.paragraph(sentence);
+  for (const ReadEvaluation& eval : read) add_evaluation(report, eval.figures, eval.where);
   if (!runs.empty()) report.heading("Training");
   for (const std::string& folder : runs) add_run(report, folder);
   write_file_durably(out, std::string_view(report.html()));

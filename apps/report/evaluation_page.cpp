@@ -1,5 +1,6 @@
 #include "apps/report/evaluation_page.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -32,6 +33,12 @@ const Json* row_of(const Json& rows, std::string_view kind) {
   return nullptr;
 }
 
+const Json* row_named(const Json& rows, std::string_view name) {
+  for (const Json& row : rows)
+    if (row.at("attention") == name) return &row;
+  return nullptr;
+}
+
 std::string window_finding(const Json& eval) {
   const Json* dense = row_of(eval.at("rows"), "dense");
   const Json* local = row_of(eval.at("rows"), "local");
@@ -51,32 +58,61 @@ std::string recall_finding(const Json& eval) {
   std::vector<std::string> parts;
   const Json& recall = eval.at("recall");
   for (const Json& row : recall.at("rows"))
-    parts.push_back(fmt::format("{} gives {} right", row.at("attention").get<std::string>(),
-                                percent(row.at("right"))));
+    parts.push_back(
+        fmt::format("{} {}", row.at("attention").get<std::string>(), percent(row.at("right"))));
   if (parts.empty()) return "";
   const Json& buckets = recall.at("rows")[0].at("by_distance");
-  return fmt::format("Asked {} times for what stands up to {} tokens before, {}.",
+  return fmt::format("Asked {} times for what stands up to {} tokens before, these are right: {}.",
                      recall.at("rows")[0].at("answers").get<std::int64_t>(),
                      buckets.empty() ? 0 : buckets.back().at("to").get<std::int64_t>(),
                      joined(parts));
 }
 
-std::string far_finding(const Json& eval) {
-  const Json& far = eval.at("far");
-  std::vector<std::string> parts;
-  for (const Json& row : far.at("rows")) {
-    const std::string name = row.at("attention");
-    if (name == "dense" || name == far.at("window") || !row.at("kept_far").is_number()) continue;
-    parts.push_back(fmt::format("{} keeps {}", name, percent(row.at("kept_far"))));
-  }
-  const std::string marked = fmt::format(
-      "{} of {} tokens ({}) are predicted better by more than {} nats for what stands "
-      "more than {} tokens before",
+std::string far_tokens_text(const Json& far) {
+  return fmt::format(
+      "{} of {} tokens ({}) that more than {} tokens of context make better by more "
+      "than {} nats",
       far.at("far").get<std::int64_t>(), far.at("tokens").get<std::int64_t>(),
       percent(far.at("far").get<double>() / far.at("tokens").get<double>()),
-      far.at("margin").get<double>(), far.at("context").get<std::int64_t>());
-  if (parts.empty()) return marked + ".";
-  return fmt::format("{}; of what they gain by it {}.", marked, joined(parts));
+      far.at("context").get<std::int64_t>(), far.at("margin").get<double>());
+}
+
+/// Of the rows that read groups and leave pairs out, that of least perplexity; null where there is
+/// none.
+const Json* best_sparse(const Json& rows) {
+  const Json* best = nullptr;
+  for (const Json& row : rows) {
+    const std::string kind = row.value("kind", "");
+    if ((kind != "hard" && kind != "summary") || !row.value("causal", true) ||
+        row.at("pairs_attended") > 0.995)
+      continue;
+    if (best == nullptr || row.at("perplexity") < best->at("perplexity")) best = &row;
+  }
+  return best;
+}
+
+std::string sparse_finding(const Json& eval) {
+  const Json none = Json::array();
+  const Json& rows = eval.contains("rows") ? eval.at("rows") : none;
+  const Json* dense = row_of(rows, "dense");
+  const Json* best = best_sparse(rows);
+  if (dense == nullptr || best == nullptr)
+    return eval.contains("far") ? fmt::format("Far are {}.", far_tokens_text(eval.at("far"))) : "";
+  const std::string name = best->at("attention");
+  std::string text = fmt::format(
+      "Of the attentions that read groups and leave pairs out, {} does best: perplexity {:+.1f} % "
+      "against dense at {} of the pairs",
+      name,
+      100 * (best->at("perplexity").get<double>() / dense->at("perplexity").get<double>() - 1),
+      percent(best->at("pairs_attended")));
+  if (eval.contains("recall"))
+    if (const Json* row = row_named(eval.at("recall").at("rows"), name))
+      text += fmt::format(", {} of the answers right", percent(row->at("right")));
+  if (eval.contains("far"))
+    if (const Json* row = row_named(eval.at("far").at("rows"), name))
+      text += fmt::format(", and it keeps {} of what the window loses on {}",
+                          percent_of(row->at("kept_far")), far_tokens_text(eval.at("far")));
+  return text + ".";
 }
 
 void add_recall(HtmlReport& report, const Json& recall) {
@@ -101,7 +137,8 @@ void add_recall(HtmlReport& report, const Json& recall) {
     table.rows.push_back(std::move(cells));
   }
   report.table(table);
-  if (!table.rows.empty()) report.figure(points_chart_svg(chart));
+  // One distance alone is no curve.
+  if (table.header.size() > 3) report.figure(points_chart_svg(chart));
 }
 
 void add_far(HtmlReport& report, const Json& far) {
@@ -124,6 +161,42 @@ void add_far(HtmlReport& report, const Json& far) {
                           nats(row.at("nats_others")), percent_of(row.at("kept_far")),
                           percent_of(row.at("kept_all"))});
   report.table(table);
+}
+
+/// Of every attention that has a causal row at all lengths, its perplexity by length.
+LineChart length_chart(const Json& lengths) {
+  LineChart chart{.title = "Perplexity by context",
+                  .x_label = "tokens of a window",
+                  .y_label = "perplexity",
+                  .log_x = true};
+  for (const Json& one : lengths)
+    for (std::size_t i = 0; i < one.at("rows").size(); ++i) {
+      const Json& row = one.at("rows")[i];
+      if (i == chart.series.size()) chart.series.push_back({.name = row.at("attention")});
+      chart.series[i].points.emplace_back(one.at("context").get<double>(),
+                                          row.at("perplexity").get<double>());
+    }
+  return chart;
+}
+
+std::string length_finding(const Json& lengths) {
+  std::vector<std::string> parts;
+  const auto worse = [](const Json& one, std::size_t i) {
+    const Json* dense = row_of(one.at("rows"), "dense");
+    const double more =
+        one.at("rows")[i].at("perplexity").get<double>() / dense->at("perplexity").get<double>() -
+        1;
+    return fmt::format("{:+.1f} % at {} tokens", 100 * more, one.at("context").get<std::int64_t>());
+  };
+  const Json& rows = lengths.front().at("rows");
+  if (lengths.size() < 2 || row_of(rows, "dense") == nullptr) return "";
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (rows[i].at("kind") != "dense")
+      parts.push_back(fmt::format("{} {} and {}", rows[i].at("attention").get<std::string>(),
+                                  worse(lengths.front(), i), worse(lengths.back(), i)));
+  if (parts.empty()) return "";
+  return fmt::format("Perplexity against dense attention at the same length: {}.",
+                     fmt::join(parts, "; "));
 }
 
 void add_positions(HtmlReport& report, const Json& rows) {
@@ -199,21 +272,125 @@ void add_perplexity(HtmlReport& report, const Json& eval, const std::string& pat
   if (bars) report.figure(stacked_bars_svg(*bars));
 }
 
+/// Whether two evaluations are of the same base on the same tokens and questions, and rows of the
+/// same name have the same perplexity: adapters of one base.
+bool fit(const Json& one, const Json& other) {
+  if (!one.is_object() || !other.is_object() || !one.contains("rows") || !other.contains("rows"))
+    return false;
+  const auto agree = [&](const Json& a, const Json& b, std::initializer_list<const char*> keys) {
+    return std::ranges::all_of(
+        keys, [&](const char* key) { return a.value(key, Json()) == b.value(key, Json()); });
+  };
+  const auto part = [](const Json& eval, const char* name) { return eval.value(name, Json({})); };
+  if (!agree(one, other, {"model", "texts", "bytes", "context", "stride", "compute"}) ||
+      one.contains("recall") != other.contains("recall") ||
+      one.contains("far") != other.contains("far") ||
+      !agree(part(one, "recall"), part(other, "recall"), {"questions", "documents"}) ||
+      !agree(part(one, "far"), part(other, "far"), {"context", "margin", "window", "tokens"}))
+    return false;
+  return std::ranges::all_of(other.at("rows"), [&](const Json& row) {
+    const Json* known = row_named(one.at("rows"), row.at("attention").get<std::string>());
+    return known == nullptr || known->at("perplexity") == row.at("perplexity");
+  });
+}
+
+void append_rows(Json& rows, const Json& more) {
+  for (const Json& row : more)
+    if (row_named(rows, row.at("attention").get<std::string>()) == nullptr) rows.push_back(row);
+}
+
+/// An evaluation at several lengths as one at the longest.
+Json at_longest(Json eval) {
+  eval.update(Json(eval.at("lengths").back()));
+  eval.erase("lengths");
+  return eval;
+}
+
 }  // namespace
+
+std::vector<ReadEvaluation> joined_evaluations(const std::vector<ReadEvaluation>& evals) {
+  std::vector<ReadEvaluation> joined;
+  for (const ReadEvaluation& eval : evals) {
+    const auto same = std::ranges::find_if(
+        joined, [&](const ReadEvaluation& one) { return fit(one.figures, eval.figures); });
+    if (same == joined.end()) {
+      joined.push_back(eval);
+      continue;
+    }
+    Json& figures = same->figures;
+    append_rows(figures.at("rows"), eval.figures.at("rows"));
+    for (const char* part : {"recall", "far"})
+      if (figures.contains(part))
+        append_rows(figures.at(part).at("rows"), eval.figures.at(part).at("rows"));
+  }
+  return joined;
+}
+
+Table perplexity_by_length(const Json& lengths) {
+  Table table{.caption = "Perplexity by context (pairs attended)", .header = {"attention"}};
+  for (const Json& row : lengths.at(0).at("rows")) table.rows.push_back({row.at("attention")});
+  for (const Json& one : lengths) {
+    table.header.push_back(fmt::format("{}", one.at("context").get<std::int64_t>()));
+    for (std::size_t i = 0; i < table.rows.size(); ++i) {
+      const Json& row = one.at("rows").at(i);
+      table.rows[i].push_back(fmt::format("{:.4f} ({:.0f} %)", row.at("perplexity").get<double>(),
+                                          100 * row.at("pairs_attended").get<double>()));
+    }
+  }
+  return table;
+}
+
+Table overview(const Json& eval) {
+  Table table{.header = {"attention", "perplexity", "pairs attended"}};
+  const auto column = [&](const char* part, const char* key, const char* header, auto&& text) {
+    if (!eval.contains(part)) return;
+    table.header.emplace_back(header);
+    for (std::vector<std::string>& cells : table.rows) {
+      const Json* row = row_named(eval.at(part).at("rows"), cells[0]);
+      cells.push_back(row == nullptr || !row->at(key).is_number() ? "-" : text(row->at(key)));
+    }
+  };
+  for (const Json& row : eval.at("rows"))
+    table.rows.push_back({row.at("attention"),
+                          fmt::format("{:.4f}", row.at("perplexity").get<double>()),
+                          percent(row.at("pairs_attended"))});
+  column("recall", "right", "right answers", percent);
+  column("far", "nats_far", "nats, far tokens",
+         [](double nats) { return fmt::format("{:.4f}", nats); });
+  column("far", "kept_far", "kept, far", percent);
+  column("far", "kept_all", "kept, all", percent);
+  return table;
+}
 
 std::vector<std::string> findings(const Json& eval) {
   std::vector<std::string> sentences;
   if (!eval.is_object()) return sentences;
+  if (eval.contains("lengths")) {
+    sentences = findings(at_longest(eval));
+    if (const std::string text = length_finding(eval.at("lengths")); !text.empty())
+      sentences.insert(sentences.begin(), text);
+    return sentences;
+  }
   if (eval.contains("rows")) sentences.push_back(window_finding(eval));
   if (eval.contains("recall")) sentences.push_back(recall_finding(eval));
-  if (eval.contains("far")) sentences.push_back(far_finding(eval));
+  if (eval.contains("rows") || eval.contains("far")) sentences.push_back(sparse_finding(eval));
   std::erase(sentences, "");
   return sentences;
 }
 
 void add_evaluation(HtmlReport& report, const Json& eval, const std::string& where) {
+  if (eval.is_object() && eval.contains("lengths")) {
+    report.heading("Length");
+    report.table(perplexity_by_length(eval.at("lengths")));
+    report.figure(line_chart_svg(length_chart(eval.at("lengths"))));
+    return add_evaluation(report, at_longest(eval), where);
+  }
   if (!eval.is_object() || !eval.contains("rows"))
     fail("{}: not what focus eval --json writes", where);
+  if (!eval.at("rows").empty() && (eval.contains("recall") || eval.contains("far"))) {
+    report.heading("In short");
+    report.table(overview(eval));
+  }
   if (!eval.at("rows").empty()) add_perplexity(report, eval, where);
   if (eval.contains("recall")) add_recall(report, eval.at("recall"));
   if (eval.contains("far")) add_far(report, eval.at("far"));

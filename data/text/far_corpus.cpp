@@ -19,7 +19,12 @@ bool is_of_kind(std::int64_t document, double share) {
 AskedDocument far_document(Rng& rng, const FarCorpusOptions& options) {
   const auto distance = static_cast<std::size_t>(
       options.distance[static_cast<std::size_t>(rng.below(options.distance.size()))]);
-  const corpus::FarDraw draw{.keys = options.keys, .distance = distance};
+  // One number is not drawn: its documents are what they were when there was no list.
+  const std::int64_t keys =
+      options.keys.size() == 1
+          ? options.keys[0]
+          : options.keys[static_cast<std::size_t>(rng.below(options.keys.size()))];
+  const corpus::FarDraw draw{.keys = keys, .distance = distance};
   switch (options.kind) {
     case CorpusKind::copy:
       return corpus::copy_document(rng, draw);
@@ -63,7 +68,9 @@ std::vector<AskedDocument> generate_far_documents(const FarCorpusOptions& option
         options.documents);
   check(options.share >= 0 && options.share <= 1, "corpus: share has to be from 0 to 1, came {}",
         options.share);
-  check(options.keys >= 1, "corpus: keys has to be at least 1, came {}", options.keys);
+  check(!options.keys.empty(), "corpus: keys names none");
+  for (const std::int64_t keys : options.keys)
+    check(keys >= 1, "corpus: keys has to be at least 1, came {}", keys);
   check(!options.distance.empty(), "corpus: distance names none");
   for (const std::int64_t distance : options.distance)
     check(distance >= 0, "corpus: distance has to be 0 or more, came {}", distance);

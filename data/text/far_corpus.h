@@ -27,7 +27,7 @@ struct FarCorpusOptions {
   CorpusKind kind = CorpusKind::tales;
   std::int64_t documents = 1000;
   std::uint64_t seed = 1;
-  std::int64_t keys = 8;
+  std::vector<std::int64_t> keys = {8};
   std::vector<std::int64_t> distance = {64};
   double share = 1;
 
@@ -38,7 +38,9 @@ struct FarCorpusOptions {
       "letters, then the same again; lookup: where people live, then questions about half of them");
     f("documents", documents, "documents", {1, 1e9});
     f("seed", seed, "another seed, other documents");
-    f("keys", keys, "keys of recall, words of copy, people of lookup", {1, 4096});
+    f("keys", keys,
+      "keys of recall, words of copy, people of lookup; of several, each document draws one",
+      {1, 4096});
     f("distance", distance,
       "bytes of other sentences, at least, between what is told and what is asked; of several, "
       "each document draws one",

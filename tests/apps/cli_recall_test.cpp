@@ -62,9 +62,10 @@ TEST(CliRecall, EvalMarksFarTokensAndWritesAPage) {
   const std::string json = cli().fresh("eval.json"), page = cli().fresh("eval.html");
   const auto result = cli().must_run({"eval", cli().base(), "--adapter", cli().adapter(), "--text",
                                       cli().valid_text(), "--far", "16", "--html", page, "--recall",
-                                      "copy:keys=2:distance=0:documents=2", "--attention",
+                                      "copy:keys=2,3:distance=0:documents=2", "--attention",
                                       "dense,hard:1", "--json", json});
   EXPECT_TRUE(contains(result.out, " tokens are far")) << result.out;
+  EXPECT_TRUE(contains(result.out, "right answers  nats, far tokens")) << result.out;
   const auto figures = nlohmann::json::parse(read_text(json));
   const auto& far = figures.at("far");
   EXPECT_EQ(far.at("context"), 16);
@@ -103,6 +104,29 @@ TEST(CliRecall, RotaryPositionsGoOnWhereAsked) {
   expect_refused({"eval", cli().other_base(), "--text", cli().valid_text(), "--context", "128",
                   "--beyond-positions"},
                  {"64 positions", "learned"});
+}
+
+TEST(CliRecall, LengthsByAttentionInOneCall) {
+  const std::string json = cli().fresh("lengths.json"), page = cli().fresh("lengths.html");
+  const auto result =
+      cli().must_run({"eval", cli().base(), "--adapter", cli().adapter(), "--text",
+                      cli().valid_text(), "--lengths", "32,64,128", "--attention",
+                      "dense,hard:1,hard:2", "--beyond-positions", "--json", json, "--html", page});
+  EXPECT_TRUE(contains(result.err, "beyond the 64 positions")) << result.err;
+  EXPECT_TRUE(contains(result.out, "Perplexity by context")) << result.out;
+  const auto lengths = nlohmann::json::parse(read_text(json)).at("lengths");
+  ASSERT_EQ(lengths.size(), 3U);
+  const std::string html = read_text(page);
+  for (const auto& one : lengths) {
+    EXPECT_EQ(one.at("stride"), one.at("context").get<int>() / 2);
+    ASSERT_EQ(one.at("rows").size(), 3U);
+    for (const auto& row : one.at("rows")) {
+      const std::string cell = fmt::format("{:.4f} (", row.at("perplexity").get<double>());
+      EXPECT_TRUE(contains(result.out, cell)) << cell;
+      EXPECT_TRUE(contains(html, cell)) << cell;
+    }
+  }
+  EXPECT_TRUE(contains(html, "Loss by how much of its window"));
 }
 
 }  // namespace

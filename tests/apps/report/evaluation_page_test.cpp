@@ -83,10 +83,39 @@ TEST(Findings, TellRecallAndFarTokens) {
   const auto sentences = findings(everything());
   ASSERT_EQ(sentences.size(), 3U);
   expect_part(sentences[1], "Asked 40 times for what stands up to 64 tokens before");
-  expect_part(sentences[1], "dense gives 95.0 % right and hard k=1 gives 75.0 % right");
+  expect_part(sentences[1], "these are right: dense 95.0 % and hard k=1 75.0 %");
   expect_part(sentences[2], "30 of 100 tokens (30.0 %)");
-  expect_part(sentences[2], "hard k=1 keeps 62.5 %");
-  EXPECT_EQ(sentences[2].find("sink_window"), std::string::npos) << "keeps nothing by definition";
+}
+
+TEST(Findings, NameTheRowOfGroupsThatComesNearest) {
+  Json eval = everything();
+  Json hard = row("hard k=1", "hard", 2.1), worse = row("hard k=2", "hard", 2.2),
+       better = row("quest 4", "rival", 2.01), all = row("hard k=4", "hard", 2.0),
+       ahead = row("soft", "soft", 2.02), leaks = row("hard k=3", "hard", 2.0);
+  hard["pairs_attended"] = 0.25;
+  worse["pairs_attended"] = better["pairs_attended"] = leaks["pairs_attended"] = 0.5;
+  leaks["causal"] = false;
+  for (const Json& one : {hard, worse, better, all, ahead, leaks}) eval["rows"].push_back(one);
+  const std::string found = findings(eval).at(2);
+  expect_part(found, "hard k=1 does best: perplexity +5.0 % against dense at 25.0 % of the pairs");
+  expect_part(found, "75.0 % of the answers right");
+  expect_part(found, "keeps 62.5 % of what the window loses on 30 of 100 tokens (30.0 %)");
+}
+
+TEST(Findings, OfLengthsCompareTheFirstAndTheLast) {
+  Json eval = evaluation(2.5), shorter = eval, longer = eval;
+  shorter["context"] = 32;
+  longer["rows"][1]["perplexity"] = 3.0;
+  eval.erase("rows");
+  eval["lengths"] = {shorter, longer};
+  const auto sentences = findings(eval);
+  ASSERT_EQ(sentences.size(), 2U);
+  expect_part(sentences[0], "local only +25.0 % at 32 tokens and +50.0 % at 64 tokens");
+  expect_part(sentences[1], "50.0 % worse");
+  HtmlReport report("t");
+  add_evaluation(report, eval, "here");
+  expect_part(report.html(), "Perplexity by context");
+  expect_part(plain_text(perplexity_by_length(eval["lengths"]), 1), "3.0000 (100 %)");
 }
 
 TEST(Findings, SayNothingOfWhatWasNotMeasured) {
@@ -96,13 +125,29 @@ TEST(Findings, SayNothingOfWhatWasNotMeasured) {
   EXPECT_TRUE(findings(Json::array()).empty());
 }
 
+TEST(EvaluationPage, JoinsWhatIsOfTheSameTokens) {
+  Json more = everything(), other = everything(), apart = everything();
+  more["rows"].push_back(row("summary m=2", "summary", 2.05));
+  more["recall"]["rows"].push_back(recall_row("summary m=2", 1, 0.8));
+  other["context"] = 32;
+  apart["rows"][1]["perplexity"] = 2.6;  // another window's row of the same name
+  const auto joined = joined_evaluations(
+      {{"a", everything()}, {"b", more}, {"c", other}, {"d", apart}, {"e", Json::array()}});
+  ASSERT_EQ(joined.size(), 4U);
+  EXPECT_EQ(joined[0].figures.at("rows").size(), 3U);
+  EXPECT_EQ(joined[0].figures.at("recall").at("rows").size(), 3U);
+  EXPECT_EQ(joined[0].where, "a");
+  EXPECT_EQ(joined[1].where, "c");
+  EXPECT_EQ(joined[1].figures, other);
+}
+
 TEST(EvaluationPage, HoldsTablesAndCharts) {
   HtmlReport report("t");
   add_evaluation(report, everything(), "here");
   const std::string html = report.html();
-  for (const char* part :
-       {"Recall: q.jsonl", "33 to 64", "50.0 %", "Far tokens", "64 to 79 tokens", "62.5 %",
-        "Loss by how much of its window", "Right answers by distance", "Perplexity"})
+  for (const char* part : {"Recall: q.jsonl", "33 to 64", "50.0 %", "Far tokens", "64 to 79 tokens",
+                           "62.5 %", "Loss by how much of its window", "Right answers by distance",
+                           "Perplexity", "In short", "kept, all"})
     expect_part(html, part);
   std::size_t charts = 0;
   for (std::size_t at = html.find("<figure"); at != std::string::npos;

@@ -55,8 +55,8 @@ TEST(FarCorpus, AShorterCorpusStartsALongerOne) {
 
 TEST(FarCorpus, AnAnswerIsWhatItsSourceSays) {
   for (const CorpusKind kind : kAsking)
-    for (const AskedDocument& document :
-         generate_far_documents({.kind = kind, .documents = 40, .keys = 30, .distance = {0, 90}})) {
+    for (const AskedDocument& document : generate_far_documents(
+             {.kind = kind, .documents = 40, .keys = {30}, .distance = {0, 90}})) {
       const std::string& text = document.text;
       EXPECT_TRUE(text.ends_with('\n'));
       ASSERT_FALSE(document.answers.empty());
@@ -98,7 +98,7 @@ TEST(FarCorpus, TheDistanceIsKept) {
 TEST(FarCorpus, RecallAsksEachOfItsKeysOnce) {
   for (const std::int64_t keys : {1, 8, 26, 27, 800}) {
     const auto documents = generate_far_documents(
-        {.kind = CorpusKind::recall, .documents = 3, .keys = keys, .distance = {0}});
+        {.kind = CorpusKind::recall, .documents = 3, .keys = {keys}, .distance = {0}});
     for (const AskedDocument& document : documents) {
       EXPECT_EQ(document.answers.size(), static_cast<std::size_t>(keys));
       std::map<std::string, char> told;
@@ -120,9 +120,17 @@ TEST(FarCorpus, RecallAsksEachOfItsKeysOnce) {
   }
 }
 
+TEST(FarCorpus, EachDocumentDrawsItsNumberOfKeys) {
+  std::set<std::size_t> drawn;
+  for (const AskedDocument& document : generate_far_documents(
+           {.kind = CorpusKind::recall, .documents = 40, .keys = {2, 5, 30}, .distance = {0}}))
+    drawn.insert(document.answers.size());
+  EXPECT_EQ(drawn, (std::set<std::size_t>{2, 5, 30}));
+}
+
 TEST(FarCorpus, LookupAsksForHalfOfThePeople) {
   for (const AskedDocument& document : generate_far_documents(
-           {.kind = CorpusKind::lookup, .documents = 20, .keys = 9, .distance = {0}})) {
+           {.kind = CorpusKind::lookup, .documents = 20, .keys = {9}, .distance = {0}})) {
     EXPECT_EQ(document.answers.size(), 5U);
     for (const Answer& answer : document.answers) {
       // The name of the question stands before "lives in the " of the fact.
@@ -151,7 +159,9 @@ TEST(FarCorpus, TheShareIsOfTheKindAndTheRestAreTales) {
 
 TEST(FarCorpus, RefusesWhatIsOutOfRange) {
   EXPECT_THROW(generate_far_documents({.documents = -1}), std::invalid_argument);
-  EXPECT_THROW(generate_far_documents({.kind = CorpusKind::copy, .keys = 0}),
+  EXPECT_THROW(generate_far_documents({.kind = CorpusKind::copy, .keys = {4, 0}}),
+               std::invalid_argument);
+  EXPECT_THROW(generate_far_documents({.kind = CorpusKind::copy, .keys = {}}),
                std::invalid_argument);
   EXPECT_THROW(generate_far_documents({.kind = CorpusKind::copy, .distance = {}}),
                std::invalid_argument);

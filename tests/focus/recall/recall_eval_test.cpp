@@ -167,10 +167,11 @@ TEST(Recall, QuestionsComeFromAFileOrAKind) {
   write_text(path, questions_jsonl(std::vector{document()}));
   EXPECT_EQ(asked_documents(path), std::vector{document()});
   const auto made = asked_documents("copy:keys=3:distance=10,20:documents=5:seed=9");
-  EXPECT_EQ(
-      made,
-      generate_far_documents(
-          {.kind = CorpusKind::copy, .documents = 5, .seed = 9, .keys = 3, .distance = {10, 20}}));
+  EXPECT_EQ(made, generate_far_documents({.kind = CorpusKind::copy,
+                                          .documents = 5,
+                                          .seed = 9,
+                                          .keys = {3},
+                                          .distance = {10, 20}}));
   EXPECT_EQ(asked_documents("recall").size(), 100U);
   for (const char* wrong : {"nowhere.jsonl", "tales", "recall:key=3", "recall:keys=0", "copy:3"}) {
     try {
