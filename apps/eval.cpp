@@ -145,11 +145,11 @@ void refuse_short(const std::vector<EvalText>& texts, const EvalArguments& o) {
     fail("{}: {} tokens, so nothing stands more than {} before: give more text or a smaller --far",
          longest->name, tokens, o.far);
   if (!o.settings.separator.empty() || o.settings.max_tokens > 0) return;
-  Index asked = o.settings.context;
-  for (const Index length : o.lengths) asked = std::max(asked, length);
-  if (tokens < asked)
+  Index window = o.settings.context;
+  for (const Index length : o.lengths) window = std::max(window, length);
+  if (tokens < window)
     fail("{}: {} tokens do not fill a window of {}: give more text or a shorter context",
-         longest->name, tokens, asked);
+         longest->name, tokens, window);
 }
 
 /// Prints a table for each length.

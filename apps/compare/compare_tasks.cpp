@@ -19,15 +19,15 @@ struct Figure {
   const char* name;    // in the rows
   const char* path;    // in what focus eval --tasks writes
   const char* header;  // of a table; null: in the rows alone
-  int digits;
-  double factor = 1;  // of a table
+  int digits;          // behind the point; 0: four in all
+  double factor = 1;   // of a table
   const char* unit = "";
   bool is_signed = false;
 };
 constexpr std::array<Figure, 9> kFigures = {{
     {"acc", "/acc", "acc", 3},
     {"acc_norm", "/acc_norm", "acc_norm", 3},
-    {"last_word_perplexity", "/perplexity", "perplexity", 2},
+    {"last_word_perplexity", "/perplexity", "perplexity", 0},
     {"same_choice", "/against_dense/same_choice", "same", 1, 100, " %"},
     {"log_prob_distance", "/against_dense/log_prob_distance", "|d log p|", 4},
     {"kl", "/against_dense/kl", "KL", 5},
@@ -58,6 +58,7 @@ Json row_of(const RunOutcome& run, const Json& table, const Json& figures) {
 
 std::string text_of(const Estimate& estimate, const Figure& figure) {
   const double value = figure.factor * estimate.value, error = figure.factor * estimate.error;
+  if (figure.digits == 0) return fmt::format("{:.4g} +-{:.2g}", value, error);
   return fmt::format("{} +-{:.{}f}{}",
                      figure.is_signed ? fmt::format("{:+.{}f}", value, figure.digits)
                                       : fmt::format("{:.{}f}", value, figure.digits),
@@ -96,9 +97,9 @@ Table task_table(const std::vector<TaskGroup>& groups) {
   }
   if (spread) table.header.insert(table.header.end(), {"seeds", "std of acc"});
   for (const TaskGroup& g : groups) {
-    table.rows.push_back({g.run, g.attention, g.routing,
-                          fmt::format("{:.1f} %", 100 * g.pairs_touched),
-                          fmt::format("{:.1f} %", 100 * g.items_inside)});
+    table.rows.push_back(
+        {g.run, g.attention, g.routing, fmt::format("{:.1f} %", 100 * g.pairs_touched),
+         g.local_window < 0 ? "-" : fmt::format("{:.1f} %", 100 * g.items_inside)});
     std::vector<std::string>& row = table.rows.back();
     for (const Figure* figure : columns) {
       const auto found = g.figures.find(figure->name);
@@ -229,8 +230,9 @@ std::string task_tables(const std::vector<Json>& rows) {
     Table table = task_table(own);
     table.caption = caption_of(own);
     text += plain_text(table, 3) + "\n";
-    for (const std::string& remark : remarks(own)) text += remark + "\n";
-    text += "\n";
+    const std::vector<std::string> said = remarks(own);
+    for (const std::string& remark : said) text += remark + "\n";
+    if (!said.empty()) text += "\n";
   }
   return text + plain_text(side_by_side(groups), 3) + "\n";
 }
