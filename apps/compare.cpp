@@ -2,6 +2,7 @@
 
 #include "apps/command.h"
 #include "apps/compare/compare_report.h"
+#include "apps/compare/compare_tasks.h"
 #include "apps/terminal/progress.h"
 #include "autograd/check.h"
 #include "data/files/durable_file.h"
@@ -50,7 +51,8 @@ int run_compare(Arguments arguments) {
   bool dry = false, final_figures = false;
   CLI::App app(
       "Trains and evaluates every run of one recipe, each in a process of its own, and writes one "
-      "table: compare.html, compare.csv and compare.jsonl in the folder `out`. Runs that are done "
+      "table: compare.html, compare.csv and compare.jsonl in the folder `out`, and with eval.tasks "
+      "compare_tasks.csv. Runs that are done "
       "are not done again; after Ctrl-C the same command goes on. A run that fails is listed, the "
       "others go on, and the exit status is 1.",
       "focus compare");
@@ -86,10 +88,14 @@ int run_compare(Arguments arguments) {
   }
   const auto rows = compare_rows(outcomes);
   const std::filesystem::path out = plan.config.out;
-  write_file_durably(out / "compare.jsonl", std::string_view(compare_jsonl(rows)));
+  const auto tasks = task_rows(outcomes);
+  write_file_durably(out / "compare.jsonl",
+                     std::string_view(compare_jsonl(rows) + compare_jsonl(tasks)));
   write_file_durably(out / "compare.csv", std::string_view(compare_csv(rows)));
+  if (!tasks.empty())
+    write_file_durably(out / "compare_tasks.csv", std::string_view(compare_csv(tasks)));
   write_file_durably(out / "compare.html", std::string_view(compare_page(plan, outcomes)));
-  fmt::print("{}{}\n", compare_table(rows), (out / "compare.html").string());
+  fmt::print("{}{}\n", compare_table(rows, tasks), (out / "compare.html").string());
   const bool failed =
       std::ranges::any_of(outcomes, [](const RunOutcome& o) { return !o.error.empty(); });
   return failed ? 1 : 0;

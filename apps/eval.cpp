@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "apps/command.h"
@@ -133,12 +134,31 @@ Json evaluate_tasks(LoadedModel& model, const EvalArguments& o) {
   return {{"reference", o.reference}, {"start", value_text(o.tasks.start)}, {"tasks", all}};
 }
 
+/// A window that no text fills would give the figures of a shorter one under its name; and where
+/// nothing stands far before, nothing can be said of far tokens. Texts cut by --separator or
+/// --max-tokens are short on purpose.
+void refuse_short(const std::vector<EvalText>& texts, const EvalArguments& o) {
+  const auto longest =
+      std::ranges::max_element(texts, {}, [](const EvalText& text) { return text.ids.size(); });
+  const auto tokens = static_cast<Index>(longest->ids.size());
+  if (o.far > 0 && tokens < o.far + 2)
+    fail("{}: {} tokens, so nothing stands more than {} before: give more text or a smaller --far",
+         longest->name, tokens, o.far);
+  if (!o.settings.separator.empty() || o.settings.max_tokens > 0) return;
+  Index window = o.settings.context;
+  for (const Index length : o.lengths) window = std::max(window, length);
+  if (tokens < window)
+    fail("{}: {} tokens do not fill a window of {}: give more text or a shorter context",
+         longest->name, tokens, window);
+}
+
 /// Prints a table for each length, and of several one that has them all.
 Json evaluate_texts(LoadedModel& model, const EvalArguments& o) {
   std::vector<EvalSettings> windows(std::max<std::size_t>(1, o.lengths.size()), o.settings);
   for (std::size_t i = 0; i < o.lengths.size(); ++i) windows[i].context = o.lengths[i];
   for (EvalSettings& one : windows) one = one.for_model(model);
   const std::vector<EvalText> texts = read_texts(model, o.paths, o.settings);
+  refuse_short(texts, o);
 
   std::int64_t bytes = 0, words = 0;
   Json names = Json::array();

@@ -170,8 +170,8 @@ class PlanReader {
     if (plan_.config.seeds.empty()) wrong("seeds is empty: name at least one, such as [1]");
     if (twice(plan_.config.seeds)) wrong("seeds: the same seed twice");
     const CompareEval& eval = plan_.config.eval;
-    if (eval.valid.empty() && eval.texts.target.empty())
-      wrong("eval.valid is empty: name the texts that runs are compared on");
+    if (eval.valid.empty() && eval.texts.target.empty() && eval.tasks.tasks.empty())
+      wrong("eval.valid is empty: name the texts that runs are compared on, or eval.tasks");
     for (const auto& [key, texts] :
          {std::pair{"eval.texts", eval.texts}, std::pair{"eval.test_texts", eval.test_texts}})
       if (texts.target.empty() != texts.source.empty())
@@ -182,6 +182,25 @@ class PlanReader {
       attentions_of(attentions(), {});
     } catch (const std::exception& error) {
       wrong(error.what());
+    }
+    check_tasks();
+  }
+
+  /// Reads them: what is wrong with their files is told before any run is trained.
+  void check_tasks() {
+    const auto wrong = [&](const std::string& text) { problems_.push_back({0, text}); };
+    const TaskSettings& asked = plan_.config.eval.tasks;
+    if (asked.tasks.empty()) return;
+    if (asked.task_data.empty())
+      return wrong("eval.tasks needs eval.task_data, the folder of their files");
+    if (std::set(asked.tasks.begin(), asked.tasks.end()).size() != asked.tasks.size())
+      wrong("eval.tasks: the same task twice");
+    for (const std::string& name : asked.tasks) {
+      try {
+        read_task(name, asked.task_data, asked.limit);
+      } catch (const std::exception& error) {
+        wrong(fmt::format("eval.tasks: {}", error.what()));
+      }
     }
   }
 

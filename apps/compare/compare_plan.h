@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "focus/scores/task_scores.h"
 #include "focus/train/evaluation.h"
 #include "focus/train/run_config.h"
 
@@ -24,6 +25,7 @@ struct CompareEval {
   std::vector<std::string> valid, test;
   TargetAndSource texts, test_texts;
   EvalSettings settings;
+  TaskSettings tasks;
 
   /// A split's name and its texts, those that there are; the ones of tests last, if at all.
   std::vector<std::pair<std::string, std::vector<std::string>>> splits(bool with_test) const;
@@ -36,6 +38,7 @@ struct CompareEval {
     f("texts", texts, "the plane of target loss against source loss; beside valid or in its place");
     f("test_texts", test_texts, "the same, read with --final alone");
     settings.visit(f);
+    tasks.visit(f);
     f.retired("routing", "is part of the words of eval.attentions now: soft:balance=sequence");
     f.retired("hard_gate", "is part of the words of eval.attentions now: hard:1:gate=drop");
     f.retired("max_top_k", "is part of the words of eval.attentions now: [dense, local, focus:2]");

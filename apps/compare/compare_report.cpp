@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 
+#include "apps/compare/compare_tasks.h"
 #include "apps/compare/forgetting.h"
 #include "apps/report/charts.h"
 #include "apps/report/html_report.h"
@@ -282,11 +283,12 @@ std::string compare_jsonl(const std::vector<Json>& rows) {
   return text;
 }
 
-std::string compare_table(const std::vector<Json>& rows) {
+std::string compare_table(const std::vector<Json>& rows, const std::vector<Json>& tasks) {
   const auto groups = group_rows(rows);
   std::string text;
   for (const auto& [split, title] : splits_of(groups))
     text += plain_text(table_of(groups, split, fmt::format("{} texts", split)), 3) + "\n";
+  text += task_tables(tasks);
   for (const Json& row : rows)
     if (!row["error"].is_null())
       text += fmt::format("FAILED {}, seed {}: {}\n", row["run"].get<std::string>(),
@@ -329,6 +331,7 @@ std::string compare_page(const ComparePlan& plan, const std::vector<RunOutcome>&
     page.table(table);
     add_points(page, groups, split);
   }
+  add_tasks(page, task_rows(outcomes));
   Table failed{.header = {"run", "seed", "error"}};
   for (const RunOutcome& outcome : outcomes)
     if (!outcome.error.empty())

@@ -10,6 +10,7 @@
 namespace focus {
 
 /// One object for each run, seed, text and attention; a failed run has one with its "error".
+/// Those of benchmarks are task_rows().
 std::vector<nlohmann::ordered_json> compare_rows(const std::vector<RunOutcome>& outcomes);
 
 /// Over the seeds of a run: perplexity's mean and spread, the means of the rest.
@@ -30,8 +31,9 @@ std::vector<CompareGroup> group_rows(const std::vector<nlohmann::ordered_json>& 
 
 std::string compare_csv(const std::vector<nlohmann::ordered_json>& rows);
 std::string compare_jsonl(const std::vector<nlohmann::ordered_json>& rows);
-/// For a terminal.
-std::string compare_table(const std::vector<nlohmann::ordered_json>& rows);
+/// For a terminal; `tasks` are task_rows().
+std::string compare_table(const std::vector<nlohmann::ordered_json>& rows,
+                          const std::vector<nlohmann::ordered_json>& tasks);
 /// The page; curves are read from the runs' metrics files.
 std::string compare_page(const ComparePlan& plan, const std::vector<RunOutcome>& outcomes);
 

@@ -115,6 +115,8 @@ std::vector<RunOutcome> CompareRunner::run_all() {
       train(outcome);
       for (const auto& [split, texts] : plan_.config.eval.splits(with_test_))
         if (signal_() == 0) evaluate(outcome, split, texts);
+      for (const std::string& task : plan_.config.eval.tasks.tasks)
+        if (signal_() == 0) evaluate_task(outcome, task);
       if (signal_() != 0) return outcomes;
     } catch (const std::exception& problem) {
       if (signal_() != 0) return outcomes;
@@ -172,13 +174,41 @@ void CompareRunner::train(RunOutcome& outcome) {
   outcome.trained_now = true;
 }
 
+std::vector<std::string> CompareRunner::attention_words(const RunOutcome& outcome) const {
+  const std::vector<std::string> attentions =
+      attentions_of(plan_.runs[index_].attentions, outcome.config);
+  return {"--attention", fmt::format("{}", fmt::join(attentions, ",")), "--compute",
+          std::string(name_of(outcome.config.compute))};
+}
+
+Json CompareRunner::figures_of(const RunOutcome& outcome, const std::string& name,
+                               const std::string& what, const std::vector<std::string>& words) {
+  const path folder = outcome.config.out, file = folder / name, log = folder / "log.txt";
+  Json json = read_json_object(file);
+  if (json.is_object()) return json;
+  spdlog::info("{}: evaluating on {}", current_, what);
+  metrics_.clear();
+  const path artifact = outcome.train.at("artifact").get<std::string>();
+  const bool whole = artifact.filename() == "model.h5";
+  std::vector<std::string> all = {"eval", whole ? artifact.string() : outcome.config.base};
+  if (!whole) all.insert(all.end(), {"--adapter", artifact.string()});
+  if (!outcome.config.tokenizer.empty() && !whole)
+    all.insert(all.end(), {"--tokenizer", outcome.config.tokenizer});
+  all.insert(all.end(), words.begin(), words.end());
+  if (outcome.config.threads != 0)
+    all.insert(all.end(), {"--threads", fmt::format("{}", outcome.config.threads)});
+  all.insert(all.end(), {"--json-speed", "--json", file.string()});
+  const ChildResult child = run_child(all, log, [this] { return tick(); });
+  if (child.status != 0) fail_child(child, log);
+  json = read_json_object(file);
+  if (!json.is_object()) fail("no figures in {}; the log is {}", file.string(), log.string());
+  return json;
+}
+
 void CompareRunner::evaluate(RunOutcome& outcome, const std::string& split,
                              const std::vector<std::string>& texts) {
   const EvalSettings& settings = plan_.config.eval.settings;
-  const std::vector<std::string> attentions =
-      attentions_of(plan_.runs[index_].attentions, outcome.config);
-  std::vector<std::string> options = {"--attention", fmt::format("{}", fmt::join(attentions, ",")),
-                                      "--compute", std::string(name_of(outcome.config.compute))};
+  std::vector<std::string> options = attention_words(outcome);
   EvalSettings said = settings, unsaid;
   const auto fields = recipe_fields(said), usual = recipe_fields(unsaid);
   for (std::size_t f = 1; f < fields.size(); ++f) {  // the first are the attentions
@@ -189,35 +219,34 @@ void CompareRunner::evaluate(RunOutcome& outcome, const std::string& split,
     if (usual[f].text() != "false")
       options.push_back(fields[f].key == "separator" ? settings.separator : fields[f].text());
   }
-
-  const path folder = outcome.config.out;
   // Of the options as they are passed, for the reason that a run's hash sees no defaults.
-  const path file =
-      folder / fmt::format("eval-{}.json", hash_text(fmt::format("{}\n{}", fmt::join(options, "\n"),
-                                                                 fingerprint_of_texts(texts))));
-  Json json = read_json_object(file);
-  if (!json.is_object()) {
-    spdlog::info("{}: evaluating on {}", current_, split);
-    metrics_.clear();
-    const path artifact = outcome.train.at("artifact").get<std::string>();
-    const bool whole = artifact.filename() == "model.h5";
-    std::vector<std::string> words = {"eval", whole ? artifact.string() : outcome.config.base};
-    if (!whole) words.insert(words.end(), {"--adapter", artifact.string()});
-    if (!outcome.config.tokenizer.empty() && !whole)
-      words.insert(words.end(), {"--tokenizer", outcome.config.tokenizer});
-    words.emplace_back("--text");
-    words.insert(words.end(), texts.begin(), texts.end());
-    words.insert(words.end(), options.begin(), options.end());
-    if (outcome.config.threads != 0)
-      words.insert(words.end(), {"--threads", fmt::format("{}", outcome.config.threads)});
-    words.insert(words.end(), {"--json-speed", "--json", file.string()});
-    const path log = folder / "log.txt";
-    const ChildResult child = run_child(words, log, [this] { return tick(); });
-    if (child.status != 0) fail_child(child, log);
-    json = read_json_object(file);
-    if (!json.is_object()) fail("no figures in {}; the log is {}", file.string(), log.string());
-  }
-  outcome.evaluation[split] = std::move(json);
+  const std::string hash =
+      hash_text(fmt::format("{}\n{}", fmt::join(options, "\n"), fingerprint_of_texts(texts)));
+  std::vector<std::string> words = {"--text"};
+  words.insert(words.end(), texts.begin(), texts.end());
+  words.insert(words.end(), options.begin(), options.end());
+  outcome.evaluation[split] = figures_of(outcome, fmt::format("eval-{}.json", hash), split, words);
+}
+
+void CompareRunner::evaluate_task(RunOutcome& outcome, const std::string& task) {
+  const TaskSettings& asked = plan_.config.eval.tasks;
+  std::vector<std::string> options = attention_words(outcome);
+  options.insert(options.end(), {"--start", value_text(asked.start)});
+  // Where weights are not the base's any more, the base itself is what rows are held against. The
+  // run's own hash knows its bytes: not the place, but that it is asked for counts here.
+  const RunConfig& config = outcome.config;
+  const bool changed = !config.base.empty() && config.method != Method::retrofit;
+  if (changed) options.emplace_back("--reference");
+  std::string& fingerprint = fingerprints_["task " + task];
+  if (fingerprint.empty())
+    fingerprint = fingerprint_of(read_task(task, asked.task_data, asked.limit));
+  const std::string hash = hash_text(fmt::format("{}\n{}", fmt::join(options, "\n"), fingerprint));
+  std::vector<std::string> words = {"--tasks",       task,      "--task-data",
+                                    asked.task_data, "--limit", fmt::format("{}", asked.limit)};
+  words.insert(words.end(), options.begin(), options.end());
+  if (changed) words.push_back(config.base);
+  const Json figures = figures_of(outcome, fmt::format("{}-{}.json", task, hash), task, words);
+  outcome.tasks.push_back(figures.at("tasks").at(0));
 }
 
 int CompareRunner::tick() {

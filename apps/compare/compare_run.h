@@ -22,12 +22,15 @@ struct RunOutcome {
   nlohmann::ordered_json train = {};  // null where it failed
   /// By the names of CompareEval::splits(): what focus eval writes.
   std::map<std::string, nlohmann::ordered_json> evaluation = {};
+  /// Of eval.tasks, in their order: the table that focus eval --tasks writes.
+  std::vector<nlohmann::ordered_json> tasks = {};
   bool trained_now = false;  // false: it was there already
 };
 
 /// Does the runs of a plan one after the other, each in a process of its own, in
-/// <out>/runs/<hash>/: recipe.yaml, log.txt, what `focus train` writes, done.json and
-/// eval-<hash>.json. What is there is not done again. While it lives, no other one works in <out>.
+/// <out>/runs/<hash>/: recipe.yaml, log.txt, what `focus train` writes, done.json,
+/// eval-<hash>.json and, of each task, <task>-<hash>.json. What is there is not done again. While
+/// it lives, no other one works in <out>.
 ///
 /// The hash sees the settings that differ from their defaults, so that a key added to RunConfig
 /// whose default is what was done before leaves every run where it is. recipe.yaml holds all
@@ -52,6 +55,13 @@ class CompareRunner {
   void train(RunOutcome& outcome);
   void evaluate(RunOutcome& outcome, const std::string& split,
                 const std::vector<std::string>& texts);
+  void evaluate_task(RunOutcome& outcome, const std::string& task);
+  /// The words by which `focus eval` runs the current run's attentions.
+  std::vector<std::string> attention_words(const RunOutcome& outcome) const;
+  /// What `focus eval` writes of a run's result, in a file of the run's folder; a child makes it
+  /// where it is not there. `what` is said of, `words` are options beside those of the model.
+  nlohmann::ordered_json figures_of(const RunOutcome& outcome, const std::string& name,
+                                    const std::string& what, const std::vector<std::string>& words);
   int tick();
   const std::string& fingerprint(const std::string& kind, const std::string& path);
   std::string fingerprint_of_texts(const std::vector<std::string>& paths);

@@ -24,7 +24,7 @@ struct TaskSettings {
       "benchmarks, prompts and scores as in the lm-evaluation-harness: hellaswag, arc_easy, piqa, "
       "lambada, truthfulqa_mc1");
     f("task_data", task_data, "folder of their files, or of a folder for each");
-    f("limit", limit, "only the first items of each; 0: all", {0, 1e9});
+    f("limit", limit, "only the first items of each task; 0: all", {0, 1e9});
     f("start", start,
       "what stands before a prompt: what the tokenizer's files put there, nothing, or the id that "
       "the model has before every document");

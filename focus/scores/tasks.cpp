@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/check.h"
+#include "data/files/checksum.h"
 #include "focus/scores/task_readers.h"
 
 namespace focus {
@@ -71,11 +72,29 @@ Task read_task(const std::string& name, const std::filesystem::path& data, Index
     fail("no task {}; there are {}", name, fmt::join(names, ", "));
   }
   const std::filesystem::path file = find_file(*kind, data);
-  Task task{&*kind, file.string(), kind->read(file)};
+  Task task{&*kind, file.string(), {}};
+  if (!std::filesystem::is_empty(file)) task.items = kind->read(file);
   if (task.items.empty()) fail("{}: no items in it", task.file);
   if (limit > 0 && static_cast<Index>(task.items.size()) > limit)
     task.items.resize(static_cast<std::size_t>(limit));
   return task;
+}
+
+std::string fingerprint_of(const Task& task) {
+  Checksum sum;
+  const auto add = [&](const std::string& part) {  // its size before it: parts cannot run together
+    sum.update(fmt::format("{}:{}", part.size(), part));
+  };
+  add(std::string(task.kind->name));
+  for (const TaskItem& item : task.items) {
+    add(item.context);
+    for (std::size_t c = 0; c < item.choices.size(); ++c) {
+      add(item.choices[c]);
+      add(fmt::format("{}", item.lengths[c]));
+    }
+    add(fmt::format("{} of {}", item.right, item.choices.size()));
+  }
+  return sum.hex();
 }
 
 std::string without_wikihow_marks(std::string text) {

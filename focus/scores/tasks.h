@@ -47,6 +47,8 @@ struct Task {
 /// std::runtime_error, one line, where there is no such task or no file of it, where an item lacks
 /// what it needs, and where there is none.
 Task read_task(const std::string& name, const std::filesystem::path& data, Index limit);
+/// Of all that is asked and which answers are right, whatever file it came from.
+std::string fingerprint_of(const Task& task);
 
 /// HellaSwag's texts without the marks that WikiHow's pages left in them.
 std::string without_wikihow_marks(std::string text);

@@ -65,6 +65,12 @@ TEST(CliBadInput, AFolderThatIsNoModel) {
 TEST(CliBadInput, TextShorterThanOneContext) {
   expect_train_refused({"data.train=" + text_file("Too short.")}, {"10 tokens", "context of 64"});
   expect_train_refused({"data.valid=" + text_file("Too short.")}, {"10 tokens", "context of 64"});
+  const std::string text = text_file("Too short.");
+  cli().must_run({"eval", cli().base(), "--text", text});
+  expect_eval_refused({"--text", text, "--context", "64"}, {text, "10 tokens", "window of 64"});
+  expect_eval_refused({"--text", text, "--lengths", "8,32"}, {text, "10 tokens", "window of 32"});
+  expect_eval_refused({"--text", text, "--far", "16"}, {text, "10 tokens", "--far"});
+  cli().must_run({"eval", cli().base(), "--text", text, "--context", "64", "--separator", "x"});
 }
 
 TEST(CliBadInput, EmptyText) {

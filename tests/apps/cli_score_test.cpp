@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "tests/support/cli.h"
+#include "tests/support/stand_in_tasks.h"
 
 // `focus score`, and `focus eval` on benchmarks: what they write, and what they refuse.
 namespace focus {
@@ -95,6 +96,14 @@ TEST(CliScore, BadRequestsAreRefusedAndNothingIsWritten) {
          {"in.jsonl:2", "continuation", "missing"});
   expect(good + "{\"type\":\"loglikelihood\",\"context\":\"\\ud83d\",\"continuation\":\"b\"}\n",
          {"in.jsonl:2", "surrogate"});
+  expect(good + "{\"type\":\"loglikelihood\",\"context\":\"a\",\"continuation\":\"\\udc00\"}\n",
+         {"in.jsonl:2", "surrogate"});
+  expect(good + "{\"type\":\"generate_until\",\"context\":\"a\",\"until\":[\"\\ud800\"]}\n",
+         {"in.jsonl:2", "surrogate"});
+  expect(good + "[1]\n", {"in.jsonl:2", "object"});
+  expect(good + R"({"type":"loglikelihood_rolling","text":""})", {"in.jsonl:2", "no tokens"});
+  expect(good + R"({"type":"generate_until","context":"a","max_gen_toks":64})",
+         {"in.jsonl:2", "no room", "64 tokens"});
   expect(good + asked("a", ""), {"in.jsonl:2", "continuation is empty"});
   expect(good + asked("a", std::string(65, 'b')), {"in.jsonl:2", "65 tokens", "64 fit"});
   expect(good + asked("", "b"), {"in.jsonl:2", "BOS or EOS"});  // this model has none
@@ -109,23 +118,9 @@ TEST(CliScore, BadRequestsAreRefusedAndNothingIsWritten) {
   EXPECT_EQ(read_text(out), "precious");
 }
 
-/// A folder with two small benchmarks.
 std::string benchmarks() {
   const std::string folder = cli().fresh("benchmarks");
-  fs::create_directories(folder + "/piqa");
-  std::string items, labels;
-  for (int i = 0; i < 40; ++i) {
-    items += Json({{"goal", "goal " + std::to_string(i)},
-                   {"sol1", "a fox" + std::string(static_cast<std::size_t>(i % 7), 'x')},
-                   {"sol2", "hens"}})
-                 .dump() +
-             "\n";
-    labels += i % 3 == 0 ? "0\n" : "1\n";
-  }
-  write_text(folder + "/piqa/valid.jsonl", items);
-  write_text(folder + "/piqa/valid-labels.lst", labels);
-  write_text(folder + "/lambada_test.jsonl",
-             "{\"text\":\"Once there was a fox\"}\n{\"text\":\"The end came soon\"}\n");
+  write_stand_in_tasks(folder);
   return folder;
 }
 
@@ -180,9 +175,12 @@ TEST(CliEvalTasks, BadTasksAreRefusedAndNothingIsWritten) {
     EXPECT_FALSE(fs::exists(json));
   };
   expect("mmlu", {"no task mmlu", "piqa"});
+  fs::remove(data + "/hellaswag.jsonl");
   expect("hellaswag", {"hellaswag", data});
   expect_refused({"eval", cli().base(), "--tasks", "piqa"}, {"--task-data"});
   write_text(data + "/arc_easy.jsonl", "\n");
+  expect("arc_easy", {"arc_easy.jsonl", "no items"});
+  write_text(data + "/arc_easy.jsonl", "");
   expect("arc_easy", {"arc_easy.jsonl", "no items"});
   write_text(data + "/arc_easy.jsonl",
              R"({"query":"a","choices":["b",")" + std::string(65, 'c') + R"("],"gold":0})");

@@ -10,6 +10,7 @@
 #include "apps/compare/compare_report.h"
 #include "apps/compare/forgetting.h"
 #include "data/settings/recipe.h"
+#include "tests/support/stand_in_tasks.h"
 #include "tests/support/temp_folder.h"
 
 namespace focus {
@@ -177,8 +178,11 @@ TEST(ComparePlan, AttentionsThatCannotBeAreNamed) {
 
 /// A recipe of configs/paper, with what its first lines ask to be named.
 ComparePlan paper_plan(const std::filesystem::path& file) {
+  static const TempFolder tasks;
+  write_stand_in_tasks(tasks.path());
   return read_compare_plan(read_recipe_file(file.string()), file.string(),
-                           {"base=base.h5", "data.train=a.txt", "eval.valid=b.txt"});
+                           {"base=base.h5", "data.train=a.txt", "eval.valid=b.txt",
+                            "eval.task_data=" + tasks.path().string()});
 }
 
 /// What a paper's recipe compares: a setting's values, in order, each once.
@@ -204,6 +208,11 @@ TEST(PaperRecipes, AreThePapersAblations) {
             (std::vector<int>{768, 128, 32, 16}));
   EXPECT_EQ(paper_plan(kPaper / "top_k.yaml").config.eval.settings.attentions,
             (Words{"dense", "local", "focus:gate=drop", "focus:gate=keep"}));
+}
+
+TEST(PaperRecipes, AlignmentIsMeasuredByScores) {
+  EXPECT_EQ(paper_plan(kPaper / "alignment.yaml").config.eval.tasks.tasks,
+            (Words{"truthfulqa_mc1", "hellaswag"}));
 }
 
 TEST(PaperRecipes, AllCanRun) {
