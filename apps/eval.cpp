@@ -234,6 +234,7 @@ int run_eval(Arguments arguments) {
       "focus eval");
   add_options_of_eval(app, o);
   parse_arguments(app, arguments);
+  if (std::erase(o.tasks.tasks, "recall") > 0 && o.recall.empty()) o.recall = "recall";
   if (o.far > 0 && o.paths.empty()) fail("--far needs --text");
   if (!o.html.empty() && !o.tasks.tasks.empty())
     fail("--html shows --text and --recall: leave --tasks out");

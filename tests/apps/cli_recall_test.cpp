@@ -58,6 +58,15 @@ TEST(CliRecall, EvalPrintsAccuracyForEveryAttention) {
   }
 }
 
+TEST(CliRecall, IsATaskToo) {
+  const auto recall_of = [](const Words& how) {
+    return cli()
+        .figures(Words{"eval", cli().base(), "--attention", "dense", "--beyond-positions"} + how)
+        .at("recall");
+  };
+  EXPECT_EQ(recall_of({"--tasks", "recall"}), recall_of({"--recall", "recall"}));
+}
+
 TEST(CliRecall, EvalMarksFarTokensAndWritesAPage) {
   const std::string json = cli().fresh("eval.json"), page = cli().fresh("eval.html");
   const auto result = cli().must_run({"eval", cli().base(), "--adapter", cli().adapter(), "--text",
