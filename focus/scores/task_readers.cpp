@@ -110,6 +110,8 @@ std::vector<TaskItem> hellaswag_lines(const std::filesystem::path& file) {
   for (std::size_t i = 0; i < lines.size(); i += kLines) {
     const std::string where = fmt::format("{}:{}", file.string(), i + 1);
     if (i + kLines > lines.size()) fail("{}: an item of less than {} lines", where, kLines);
+    for (std::size_t line = i; line < i + kLines; ++line)
+      if (!is_valid_utf8(lines[line])) fail("{}:{}: not UTF-8", file.string(), line + 1);
     const std::string& right = lines[i + 1];
     if (right.size() != 1 || right[0] < '0' || right[0] > '3')
       fail("{}:{}: {} is none of the endings 0 to 3", file.string(), i + 2, json_quoted(right));

@@ -101,7 +101,7 @@ TEST(CliScore, BadRequestsAreRefusedAndNothingIsWritten) {
   expect(good + "{\"type\":\"generate_until\",\"context\":\"a\",\"until\":[\"\\ud800\"]}\n",
          {"in.jsonl:2", "surrogate"});
   expect(good + "[1]\n", {"in.jsonl:2", "object"});
-  expect(good + R"({"type":"loglikelihood_rolling","text":""})", {"in.jsonl:2", "no tokens"});
+  expect(good + R"({"type":"loglikelihood_rolling","text":""})", {"in.jsonl:2", "BOS or EOS"});
   expect(good + R"({"type":"generate_until","context":"a","max_gen_toks":64})",
          {"in.jsonl:2", "no room", "64 tokens"});
   expect(good + asked("a", ""), {"in.jsonl:2", "continuation is empty"});
