@@ -123,7 +123,8 @@ TEST(CliEval, DocumentsAreScoredAlone) {
     all += "\n" + documents[i] + " \n<|end|>";
   }
   write_text(joined, all);
-  const Words options = {"--context", "32", "--stride", "16"};
+  // With a limit of tokens, texts may be shorter than the window.
+  const Words options = {"--context", "32", "--stride", "16", "--max-tokens", "1000"};
   const auto alone = cli().figures(Words{"eval", cli().base(), "--text", folder} + options);
   const auto cut = cli().figures(
       Words{"eval", cli().base(), "--text", joined, "--separator", "<|end|>"} + options);
@@ -133,8 +134,8 @@ TEST(CliEval, DocumentsAreScoredAlone) {
   EXPECT_EQ(whole.at("documents"), 1);
   EXPECT_EQ(whole.at("bytes"), all.size());
   const auto few = cli().figures(Words{"eval", cli().base(), "--text", joined, "--separator",
-                                       "<|end|>", "--max-documents", "2", "--max-tokens", "6"} +
-                                 options);
+                                       "<|end|>", "--max-documents", "2", "--max-tokens", "6",
+                                       "--context", "32", "--stride", "16"});
   EXPECT_EQ(few.at("documents"), 2);
   EXPECT_EQ(few.at("bytes"), 12) << "exactly those of the tokens that are left";
   EXPECT_EQ(few.at("rows").at(0).at("tokens_scored"), 10);
@@ -222,11 +223,12 @@ TEST(CliEval, PerplexityFollowsTheStridedRecipe) {
     write_text(text, read_text(cli().valid_text()).substr(0, c.bytes));
     const std::vector<std::int32_t> ids = model.require_tokenizer().encode(read_text(text));
     const auto [nats, tokens] = strided_recipe(*model.decoder, ids, c.context, c.stride);
-    const auto row = cli()
-                         .figures({"eval", cli().base(), "--text", text, "--context",
-                                   std::to_string(c.context), "--stride", std::to_string(c.stride)})
-                         .at("rows")
-                         .at(0);
+    const auto row =
+        cli()
+            .figures({"eval", cli().base(), "--text", text, "--context", std::to_string(c.context),
+                      "--stride", std::to_string(c.stride), "--max-tokens", "1000"})
+            .at("rows")
+            .at(0);
     EXPECT_EQ(row.at("tokens_scored"), tokens);
     EXPECT_NEAR(row.at("nats_per_token").get<double>() * static_cast<double>(tokens) / nats, 1,
                 2e-6);
