@@ -11,6 +11,8 @@ namespace {
 /// Lines of "name  value" and the same as JSON.
 class Facts {
  public:
+  Facts() : json_(nlohmann::ordered_json::object()) {}
+
   void add(const std::string& name, const nlohmann::ordered_json& value) {
     fmt::print("{:<22} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
     json_[name] = value;

@@ -66,6 +66,7 @@ int run_report(Arguments arguments) {
   parse_arguments(app, arguments);
   HtmlReport report(title);
   std::vector<ReadEvaluation> read;
+  read.reserve(evaluations.size());
   for (const std::string& path : evaluations)
     read.push_back({path, Json::parse(read_text_file(path), nullptr, false)});
   read = joined_evaluations(read);

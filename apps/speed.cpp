@@ -78,20 +78,26 @@ Table phase_table(const std::vector<AttentionSpeed>& rows, const AttentionSpeedO
   const std::vector<const char*> phases =
       summary ? std::vector{"classes", "sums", "near and columns", "chosen groups", "merge"}
               : std::vector{"sort", "local band", "grouped attention", "merge"};
+  std::vector<const char*> back;
+  if (backward)
+    back = summary
+               ? std::vector{"near tiles, backward", "chosen groups, backward", "columns, backward"}
+               : std::vector{"sparse_attention backward"};
   Table table{.caption = "Phases of Focus's fastest run, ms, and memory beside the inputs",
               .header = {"tokens"}};
-  if (!summary) table.header.push_back("routing");
+  if (!summary) table.header.emplace_back("routing");
   append(table.header, {phases.begin(), phases.end()});
-  if (backward) table.header.push_back("backward");
+  if (summary)
+    append(table.header, {back.begin(), back.end()});
+  else if (backward)
+    table.header.emplace_back("backward");
   append(table.header, {"full, memory", "Focus, memory"});
   for (const AttentionSpeed& row : rows) {
     Cells cells = {fmt::format("{}", row.length)};
     if (!summary)
       cells.push_back(row.routing.seconds.empty() ? "-" : milliseconds(row.routing.fastest()));
     for (const char* phase : phases) cells.push_back(milliseconds(phase_seconds(row.focus, phase)));
-    if (backward)
-      cells.push_back(milliseconds(phase_seconds(
-          row.focus, summary ? "summary_attention backward" : "sparse_attention backward")));
+    for (const char* phase : back) cells.push_back(milliseconds(phase_seconds(row.focus, phase)));
     append(cells, {row.dense ? memory_text(row.dense->peak_bytes) : "-",
                    memory_text(row.focus.peak_bytes)});
     table.rows.push_back(std::move(cells));
