@@ -29,7 +29,7 @@ void Mechanism::compose(Decoder& decoder) {
     check(in.first_position == 0, "{}: layer {} has no cache of the {} tokens before", kind_,
           in.layer, in.first_position);
     PairCounts of_pass;
-    const Variable out = attend(in, counting_ ? &of_pass : nullptr);
+    Variable out = attend(in, counting_ ? &of_pass : nullptr);
     pairs_ += of_pass;
     return out;
   });
@@ -87,7 +87,7 @@ std::unique_ptr<Mechanism> make_mechanism(std::string_view kind, const AnySettin
   auto made = find_attention(kind, "attention").make(settings, shape, nullptr, rng);
   auto* const mechanism = dynamic_cast<Mechanism*>(made.get());
   if (mechanism == nullptr) throw std::logic_error(fmt::format("{} is no mechanism", kind));
-  made.release();
+  static_cast<void>(made.release());  // it is the same
   return std::unique_ptr<Mechanism>(mechanism);
 }
 

@@ -30,7 +30,8 @@ fuzz_one() {
     case $name in
       recipe) runs=4000 ;;
       store | safetensors_index) runs=10000 ;;
-      score_request | task_items) runs=50000 ;;
+      score_request) runs=20000 ;;
+      task_items) runs=5000 ;;
       *) runs=100000 ;;
     esac
     options+=(-seed=1 "-runs=$runs" "-seed_inputs=$(IFS=,; echo "${seeds[*]}")")

@@ -6,7 +6,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace focus;
   const fuzz::MemoryFile input({data, size});
-  const std::string name = input.path().string();
+  const std::string name = input.path().string(), packed = "cannot unpack " + name;
   for (const TaskKind& kind : task_kinds()) {
     const auto load = [&] {
       for (const TaskItem& item : kind.read(input.path())) {
@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
           if (!is_valid_utf8(choice)) fuzz::report("a choice that is not UTF-8");
       }
     };
-    fuzz::run_loader(size, load, {name});
+    fuzz::run_loader(size, load, {name, packed});
   }
   return 0;
 }
