@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "autograd/check.h"
+#include "autograd/gemm/gemm.h"
 #include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"
 #include "autograd/soft_cap.h"

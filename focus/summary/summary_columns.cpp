@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <utility>
 
 #include "autograd/attention/online_softmax.h"
 #include "autograd/parallel.h"

@@ -268,6 +268,7 @@ std::vector<AttentionSpec> resolve_words(const std::vector<std::string>& words,
                                          const LoadedModel& model, UnsaidBalance unsaid,
                                          const std::string& where) {
   std::vector<AttentionSpec> specs;
+  specs.reserve(words.size());
   for (const std::string& word : words) specs.push_back(parse_attention(word, where));
   if (specs.empty()) {
     specs.push_back({.kind = "dense"});
@@ -325,7 +326,7 @@ ActiveAttention::~ActiveAttention() {
 }
 
 std::string ActiveAttention::name() const {
-  const std::string everywhere = mechanism_ != nullptr ? mechanism_->name() : mode_.name();
+  std::string everywhere = mechanism_ != nullptr ? mechanism_->name() : mode_.name();
   if (layers_.empty()) return everywhere;
   return fmt::format("{} in layer {}", everywhere, fmt::join(layers_, "+"));
 }

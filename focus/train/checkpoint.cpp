@@ -113,7 +113,7 @@ std::filesystem::path write_result(const std::filesystem::path& folder, Session&
                            : lora      ? "lora"
                            : mechanism ? std::string(mechanism->kind())
                                        : "focus";
-  const auto path = folder / (name + ".h5");
+  auto path = folder / (name + ".h5");
   StoreWriter store(path, whole ? "model" : "adapter");
   store.text("/config.yaml", dump_recipe(session.config()));
   store.attribute("/train", "step", session.steps());

@@ -157,6 +157,7 @@ StepReport Session::step() {
   const int parts = config_.data.accumulate;
   // Every process goes through all of the data and computes its own parts.
   std::vector<Batch> batches;
+  batches.reserve(static_cast<std::size_t>(parts));
   for (int part = 0; part < parts; ++part) batches.push_back(data_.train.next());
   std::vector<std::vector<double>> records;  // of the own parts
   const auto loss_of_part = [&](int part) {

@@ -31,6 +31,7 @@ template <class Figure>
 void add_by_layer(nlohmann::ordered_json& record, const std::string& name,
                   const std::vector<GroupStatistics>& layers, Figure&& figure) {
   std::vector<double> values;
+  values.reserve(layers.size());
   for (const GroupStatistics& layer : layers) values.push_back(figure(layer));
   record[name] =
       std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
