@@ -9,13 +9,25 @@ namespace {
 
 #ifdef FOCUS_MPIEXEC
 
+const std::vector<std::pair<std::string, std::string>> kEnvironment = {
+    {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+    {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+    {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+    {"OMPI_MCA_hwloc_base_binding_policy", "none"},
+    {"OMPI_MCA_mpi_yield_when_idle", "1"}};
+
+/// Whether the launcher starts anything at all here: in some containers it does not.
+bool launcher_works() {
+  static const bool works = [] {
+    const ProcessResult result =
+        Process({FOCUS_MPIEXEC, "-n", "2", "/bin/true"}, kEnvironment).wait(kRunSeconds);
+    return result.status == 0 && !result.timed_out;
+  }();
+  return works;
+}
+
 std::unique_ptr<Process> start_together(int processes, const Words& arguments) {
-  return cli().start_by({FOCUS_MPIEXEC, "-n", std::to_string(processes)}, arguments,
-                        {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
-                         {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
-                         {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
-                         {"OMPI_MCA_hwloc_base_binding_policy", "none"},
-                         {"OMPI_MCA_mpi_yield_when_idle", "1"}});
+  return cli().start_by({FOCUS_MPIEXEC, "-n", std::to_string(processes)}, arguments, kEnvironment);
 }
 ProcessResult run_together(int processes, const Words& arguments) {
   return start_together(processes, arguments)->wait(kRunSeconds);
@@ -45,6 +57,7 @@ class Processes : public testing::TestWithParam<Method> {
 };
 
 TEST_P(Processes, AnyNumberOfThemGivesTheSameBits) {
+  if (!launcher_works()) GTEST_SKIP() << "mpirun starts no processes here";
   const std::string alone = cli().fresh("alone");
   cli().must_run(command(alone));
   for (const int count : {1, 2, 3, 4}) {
@@ -56,6 +69,7 @@ TEST_P(Processes, AnyNumberOfThemGivesTheSameBits) {
 }
 
 TEST_P(Processes, AnotherNumberGoesOnFromACheckpoint) {
+  if (!launcher_works()) GTEST_SKIP() << "mpirun starts no processes here";
   const std::string alone = cli().fresh("alone"), together = cli().fresh("together");
   cli().must_run(command(alone));
   must_run_together(3, command(together, {"--stop-at", "2"}));
@@ -92,6 +106,7 @@ pid_t process_of_rank(const std::string& out, int rank) {
 }
 
 TEST(Processes, OneThatIsKilledEndsTheRunAndLeavesItsCheckpoint) {
+  if (!launcher_works()) GTEST_SKIP() << "mpirun starts no processes here";
   const auto command = [](const std::string& out) {
     return cli().retrofit({"out=" + out, "steps=60", "data.batch=1", "data.accumulate=3",
                            "checkpoint_every=1", "eval_windows=1"});
@@ -114,6 +129,7 @@ TEST(Processes, OneThatIsKilledEndsTheRunAndLeavesItsCheckpoint) {
 }
 
 TEST(Processes, RefuseWhatTheyCannotShare) {
+  if (!launcher_works()) GTEST_SKIP() << "mpirun starts no processes here";
   const auto refused = [](int count, const Words& words, const std::string& why) {
     const ProcessResult result = run_together(count, words);
     EXPECT_NE(result.status, 0);
