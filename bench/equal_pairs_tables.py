@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Makes bench/results/equal_pairs/README.md from the rows that bench/equal_pairs.sh left beside it."""
 
-import json
 import math
 import pathlib
 import statistics
+
+from result_page import read_rows, write_page
 
 FOLDER = pathlib.Path(__file__).parent / "results" / "equal_pairs"
 PARTS = ("novels", "tinystories", "long", "stories")
@@ -28,9 +29,7 @@ def line(run, rows):
 
 
 def part_table(part):
-    rows = [json.loads(text) for text in (FOLDER / f"{part}.jsonl").read_text(encoding="utf-8").splitlines()]
-    failed = [f"Failed: {r['run']}, seed {r['seed']}: {r['error']}" for r in rows if r["error"]]
-    rows = [r for r in rows if not r["error"]]
+    rows, failed = read_rows(FOLDER / f"{part}.jsonl")
     out = []
     for split in ("valid", "test"):
         groups = {}
@@ -48,19 +47,16 @@ def part_table(part):
         of_share = sorted(groups.items(), key=lambda item: mean(item[1], "pairs_attended"))
         out += [line(run, members) for (run, _, _), members in of_share]
         out.append("")
-    return out + failed
+    return out + [f"Failed: {r['run']}, seed {r['seed']}: {r['error']}" for r in failed]
 
 
 def main():
-    lines = ["# Equal pairs", "",
-             "Made by `bench/equal_pairs_tables.py` from the rows that `bench/equal_pairs.sh` left (`*.jsonl`); do not",
-             "edit. Sorted by the share of pairs. KL: KL(dense || form), nats a token. Loss: the paired difference to",
-             "dense attention of the same model on the same tokens, ± its standard error over tokens, in brackets the",
-             "standard deviation over seeds. Speeds in the rows are of a busy machine and claim nothing.", ""]
-    for part in PARTS:
-        if (FOLDER / f"{part}.jsonl").exists():
-            lines += part_table(part)
-    (FOLDER / "README.md").write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    head = ["# Equal pairs", "",
+            "Made by `bench/equal_pairs_tables.py` from the rows that `bench/equal_pairs.sh` left (`*.jsonl`); do not",
+            "edit. Sorted by the share of pairs. KL: KL(dense || form), nats a token. Loss: the paired difference to",
+            "dense attention of the same model on the same tokens, ± its standard error over tokens, in brackets the",
+            "standard deviation over seeds. Speeds in the rows are of a busy machine and claim nothing.", ""]
+    write_page(FOLDER, head, PARTS, part_table)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Makes bench/results/study/README.md from the rows that bench/study.sh left beside it."""
 
-import json
 import pathlib
 import statistics
+
+from result_page import read_rows, write_page
 
 FOLDER = pathlib.Path(__file__).parent / "results" / "study"
 PARTS = ("tinystories", "wikitext", "stories", "scratch")
@@ -39,9 +40,7 @@ def measured(rows, split):
 
 
 def part_table(part):
-    rows = [json.loads(line) for line in (FOLDER / f"{part}.jsonl").read_text().splitlines()]
-    failed = [f"{r['run']}, seed {r['seed']}: {r['error']}" for r in rows if r["error"]]
-    rows = [r for r in rows if not r["error"]]
+    rows, failed = read_rows(FOLDER / f"{part}.jsonl")
     groups = {}
     for row in rows:
         groups.setdefault((row["run"], row["attention"], routing(row)), []).append(row)
@@ -63,19 +62,16 @@ def part_table(part):
             f"{100 * statistics.mean(r['pairs_attended'] for r in shown):.0f} %",
             f"{100 * statistics.mean(largest):.0f} %" if largest else ""]) + " |")
         last = run
-    return out + [""] + [f"Failed: {line}" for line in failed]
+    return out + [""] + [f"Failed: {r['run']}, seed {r['seed']}: {r['error']}" for r in failed]
 
 
 def main():
-    lines = ["# The study", "",
-             "Made by `bench/study_tables.py` from the rows that `bench/study.sh` left (`*.jsonl`); do not edit.",
-             "Perplexities, mean ± standard deviation over the seeds; pairs and the largest group's share of",
-             "tokens are of the test text where there is one. Runs shared the machine two at a time, one thread",
-             "each: their tokens/s in the rows are no claim.", ""]
-    for part in PARTS:
-        if (FOLDER / f"{part}.jsonl").exists():
-            lines += part_table(part)
-    (FOLDER / "README.md").write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    head = ["# The study", "",
+            "Made by `bench/study_tables.py` from the rows that `bench/study.sh` left (`*.jsonl`); do not edit.",
+            "Perplexities, mean ± standard deviation over the seeds; pairs and the largest group's share of",
+            "tokens are of the test text where there is one. Runs shared the machine two at a time, one thread",
+            "each: their tokens/s in the rows are no claim.", ""]
+    write_page(FOLDER, head, PARTS, part_table)
 
 
 if __name__ == "__main__":

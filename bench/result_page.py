@@ -1,0 +1,18 @@
+"""What the pages of tables beside recorded rows have in common."""
+
+import json
+
+
+def read_rows(path):
+    """The rows of a .jsonl that have figures, and those of runs that failed."""
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [r for r in rows if not r["error"]], [r for r in rows if r["error"]]
+
+
+def write_page(folder, head, parts, part_table):
+    """folder/README.md: `head`, then part_table(part), lines, of each part that has rows."""
+    lines = list(head)
+    for part in parts:
+        if (folder / f"{part}.jsonl").exists():
+            lines += part_table(part)
+    (folder / "README.md").write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
