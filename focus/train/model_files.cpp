@@ -123,30 +123,52 @@ ReadModel read_model(const ModelFiles& files,
   return model;
 }
 
-std::string fingerprint_of(const ModelFiles& files) {
+namespace {
+
+/// Where what is known of a folder's fingerprint is kept. The twin with double numbers has others.
+std::filesystem::path note_folder() {
+  return kRealDtype == Dtype::f32 ? cache_folder() : std::filesystem::path();
+}
+
+/// How a config.json is read may change from one version of this program to the next.
+std::string note_head(const ModelFiles& files) {
+  return start_fingerprint(files.config).hex() + " ";
+}
+
+/// What a store says of itself, or what was noted of these files; without reading the weights.
+std::optional<std::string> known_fingerprint(const ModelFiles& files) {
   if (!files.stored_fingerprint.empty()) return files.stored_fingerprint;
-  // The twin with double numbers has other fingerprints.
-  const std::filesystem::path cache =
-      kRealDtype == Dtype::f32 ? cache_folder() : std::filesystem::path();
-  // How a config.json is read may change from one version of this program to the next.
-  const std::string config = start_fingerprint(files.config).hex() + " ";
-  if (const auto known = recall_note(cache, files.identity); known && known->starts_with(config))
-    return known->substr(config.size());
+  const std::string head = note_head(files);
+  const auto note = recall_note(note_folder(), files.identity);
+  if (!note || !note->starts_with(head)) return std::nullopt;
+  return note->substr(head.size());
+}
+
+}  // namespace
+
+std::string fingerprint_of(const ModelFiles& files) {
+  if (auto known = known_fingerprint(files)) return *std::move(known);
   std::string fingerprint = read_model(files).fingerprint;
   // Of other files than those that were opened nothing is known.
   std::vector<FileIdentity> now;
   for (const FileIdentity& file : files.identity) now.push_back(identity_of(file.path));
-  if (now == files.identity) keep_note(cache, files.identity, config + fingerprint);
+  if (now == files.identity)
+    keep_note(note_folder(), files.identity, note_head(files) + fingerprint);
   return fingerprint;
 }
 
 void verify_model(const ModelFiles& files) {
-  const std::string said = fingerprint_of(files), found = read_model(files).fingerprint;
-  if (said != found)
+  const std::optional<std::string> said = known_fingerprint(files);
+  if (!said) {  // taking it reads all of the model, and there is nothing to hold it against
+    fingerprint_of(files);
+    return;
+  }
+  const std::string found = read_model(files).fingerprint;
+  if (*said != found)
     fail(
         "{}: its weights have the fingerprint {}, not {} as before: they were changed; use "
         "another copy",
-        files.where, found, said);
+        files.where, found, *said);
 }
 
 namespace {
