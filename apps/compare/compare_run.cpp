@@ -34,7 +34,11 @@ std::string hash_text(const std::string& text) {
   if (result.status > 128)
     fail("ended by signal {} (9: perhaps out of memory); its log is {}", result.status - 128,
          log.string());
-  fail("{} (log: {})", last_line_of(log), log.string());
+  const std::string said = last_line_of(log);
+  if (said.empty())
+    fail("ended with status {} and said nothing that can be read; its log is {}", result.status,
+         log.string());
+  fail("{} (log: {})", said, log.string());
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 #include "data/files/hdf5.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
 #include "autograd/check.h"
+#include "data/files/durable_file.h"
 
 namespace focus {
 namespace {
@@ -13,7 +15,7 @@ herr_t collect(unsigned depth, const H5E_error2_t* entry, void* out) {
   const std::string text = entry->desc == nullptr ? "" : entry->desc;
   // The innermost entry comes first. A failed read or write carries the errno in its text.
   if (depth == 0) {
-    error.reason = text.substr(0, text.find(", filename"));
+    error.reason = text.substr(0, std::min(text.find(", filename"), text.find(": time")));
     if (const std::size_t at = text.find("errno = "); at != std::string::npos) {
       error.system_error = std::atoi(text.c_str() + at + std::strlen("errno = "));
     }
@@ -24,6 +26,10 @@ herr_t collect(unsigned depth, const H5E_error2_t* entry, void* out) {
 }  // namespace
 
 void h5_prepare() {
+  // At the end of the process the library would close what is still open, and 1.10 crashes there
+  // after a write that failed. Nothing is left to it: handles close what they hold, files are whole
+  // before they get their name.
+  [[maybe_unused]] static const herr_t nothing_at_exit = H5dont_atexit();
   [[maybe_unused]] static const herr_t no_plugins = H5PLset_loading_state(0);
   [[maybe_unused]] thread_local const herr_t quiet = H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }
@@ -34,6 +40,12 @@ H5Error h5_error() {
   H5Eclear2(H5E_DEFAULT);
   if (error.reason.empty()) error.reason = "no reason given";
   return error;
+}
+
+void h5_fail_reading(const std::filesystem::path& file, std::string_view object) {
+  const H5Error error = h5_error();
+  if (error.system_error != 0) fail_reading("read", file, error.system_error);
+  fail("{}: object '{}': {}", file.string(), object, error.reason);
 }
 
 H5Handle h5_file_access() {

@@ -46,11 +46,14 @@ struct H5Error {
   int system_error = 0;  // errno where a read or write failed, else 0
 };
 
-/// Turns the library's own printing off (it does so for each thread) and keeps it from loading
-/// filter plug-ins. Cheap; whatever uses the library calls it first.
+/// Turns the library's own printing off (it does so for each thread), keeps it from loading filter
+/// plug-ins and from clearing up when the process ends. Cheap; whatever uses the library calls it
+/// first.
 void h5_prepare();
 /// Reads the error stack of this thread and clears it.
 H5Error h5_error();
+/// Throws what the error stack says of an object of a file that could not be read.
+[[noreturn]] void h5_fail_reading(const std::filesystem::path& file, std::string_view object);
 
 /// The properties by which all our files are opened and created.
 H5Handle h5_file_access();

@@ -35,9 +35,9 @@ struct StoreReader::Impl {
     h5_prepare();
     int* descriptor = nullptr;
     if (H5Fget_vfd_handle(file, H5P_DEFAULT, reinterpret_cast<void**>(&descriptor)) < 0)
-      fail("{}: cannot be mapped: {}", name(), h5_error().reason);
+      h5_fail_reading(path, "/");
     hsize_t size = 0;
-    if (H5Fget_filesize(file, &size) < 0) fail("{}: {}", name(), h5_error().reason);
+    if (H5Fget_filesize(file, &size) < 0) h5_fail_reading(path, "/");
     return std::make_shared<const MappedFile>(*descriptor, size, path);
   }
 
@@ -80,8 +80,9 @@ struct StoreReader::Impl {
     const H5Handle type(handle < 0 ? H5I_INVALID_HID : H5Dget_type(handle), H5Tclose);
     if (type < 0 || (!bytes.empty() &&
                      H5Dread(handle, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()) < 0)) {
-      fail("{}: data set '{}' cannot be read: {}; use another copy", name(), object,
-           h5_error().reason);
+      const H5Error error = h5_error();
+      if (error.system_error != 0) fail_reading("read", path, error.system_error);
+      fail("{}: data set '{}' cannot be read: {}; use another copy", name(), object, error.reason);
     }
     check_sum(object, bytes);
   }
@@ -178,10 +179,12 @@ H5Handle open_store(const fs::path& path) {
     fail("{}: not an HDF5 file ({} bytes); give a checkpoint that focus wrote", path.string(),
          size);
   }
-  H5Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, h5_file_access()), H5Fclose);
+  const H5Handle access = h5_file_access();  // to close it clears the error stack
+  H5Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), H5Fclose);
   if (file < 0) {
     const H5Error reason = h5_error();
     const bool lock = reason.reason.find("lock") != std::string::npos;
+    if (reason.system_error != 0 && !lock) fail_reading("read", path, reason.system_error);
     fail("{}: cannot be opened: {}; {}", path.string(), reason.reason,
          lock ? "another program writes it, or the file system has no locks: then set "
                 "HDF5_USE_FILE_LOCKING=FALSE"

@@ -53,7 +53,7 @@ class Scan {
     fail("{}: object '{}': {}", name_, path, why);
   }
   H5Handle handle(hid_t id, H5Handle::Close close, const std::string& path) const {
-    if (id < 0) refuse(path, h5_error().reason);
+    if (id < 0) h5_fail_reading(name_, path);
     return {id, close};
   }
 
@@ -96,7 +96,7 @@ class Scan {
     if (depth > kMaxDepth) refuse(path, fmt::format("groups nested deeper than {}", kMaxDepth));
     const H5Handle object = handle(H5Oopen(file_, path.c_str(), H5P_DEFAULT), H5Oclose, path);
     ObjectInfo info;
-    if (H5Oget_info2(object, &info, H5O_INFO_BASIC) < 0) refuse(path, h5_error().reason);
+    if (H5Oget_info2(object, &info, H5O_INFO_BASIC) < 0) h5_fail_reading(name_, path);
     if (!seen_.insert(info.addr).second) refuse(path, "reached by two names, or a cycle");
     if (seen_.size() > kMaxObjects) refuse(path, fmt::format("more than {} objects", kMaxObjects));
     if (info.type == H5O_TYPE_DATASET) {
@@ -187,7 +187,7 @@ class Scan {
                    const std::string& path) const {
     std::vector<hsize_t> chunk(rank);
     if (H5Pget_chunk(create, static_cast<int>(rank), chunk.data()) < 0)
-      refuse(path, h5_error().reason);
+      h5_fail_reading(name_, path);
     for (const hsize_t dim : chunk) {
       if (__builtin_mul_overflow(bytes, dim, &bytes) || bytes > kMaxChunkBytes) {
         refuse(path, fmt::format("chunks of more than {} bytes", kMaxChunkBytes));
@@ -222,7 +222,7 @@ class Scan {
   std::map<std::string, AttributeValue> read_attributes(hid_t object,
                                                         const std::string& path) const {
     const int count = H5Aget_num_attrs(object);
-    if (count < 0) refuse(path, h5_error().reason);
+    if (count < 0) h5_fail_reading(name_, path);
     if (count > kMaxAttributes)
       refuse(path, fmt::format("more than {} attributes", kMaxAttributes));
     std::map<std::string, AttributeValue> found;
@@ -232,7 +232,7 @@ class Scan {
                                 H5P_DEFAULT, H5P_DEFAULT),
                  H5Aclose, path);
       const ssize_t length = H5Aget_name(attribute, 0, nullptr);
-      if (length < 0) refuse(path, h5_error().reason);
+      if (length < 0) h5_fail_reading(name_, path);
       std::string name(static_cast<std::size_t>(length), '\0');
       H5Aget_name(attribute, name.size() + 1, name.data());
       check_name(name, path);
@@ -247,7 +247,7 @@ class Scan {
       refuse(path, "an attribute must be a single value");
     const H5Handle type = handle(H5Aget_type(attribute), H5Tclose, path);
     const auto number = [&](hid_t stored, auto value) {
-      if (H5Aread(attribute, stored, &value) < 0) refuse(path, h5_error().reason);
+      if (H5Aread(attribute, stored, &value) < 0) h5_fail_reading(name_, path);
       return value;
     };
     if (H5Tequal(type, H5T_STD_I64LE) > 0) return number(H5T_STD_I64LE, std::int64_t{});
@@ -261,14 +261,13 @@ class Scan {
     std::string text;
     if (H5Tis_variable_str(type) > 0) {
       char* pointer = nullptr;
-      if (H5Aread(attribute, type, static_cast<void*>(&pointer)) < 0)
-        refuse(path, h5_error().reason);
+      if (H5Aread(attribute, type, static_cast<void*>(&pointer)) < 0) h5_fail_reading(name_, path);
       const std::unique_ptr<char, herr_t (*)(void*)> owner(pointer, H5free_memory);
       text = pointer == nullptr ? "" : pointer;
     } else {
       text.resize(H5Tget_size(type));
       if (text.size() > kMaxStringBytes) refuse(path, "the string is too long");
-      if (H5Aread(attribute, type, text.data()) < 0) refuse(path, h5_error().reason);
+      if (H5Aread(attribute, type, text.data()) < 0) h5_fail_reading(name_, path);
       const char padding = H5Tget_strpad(type) == H5T_STR_SPACEPAD ? ' ' : '\0';
       text.resize(text.find_last_not_of(padding) + 1);
     }

@@ -1,0 +1,132 @@
+#pragma once
+
+#include <functional>
+
+#include "tests/support/cli.h"
+
+// The commands that write files, small, and what they must have left in the end whatever befell
+// them.
+namespace focus {
+
+/// A command that leaves `out`; `again` is what a user types after it has failed.
+struct Job {
+  std::string name;
+  std::function<Words(const std::string&out)> command, again;
+  std::string ending = "";  // of `out`
+};
+inline void PrintTo(const Job& job, std::ostream* stream) { *stream << job.name; }
+
+inline Words train(const std::string& out) {
+  return cli().retrofit({"out=" + out, "steps=4", "eval_every=2", "checkpoint_every=2"});
+}
+
+inline Words compare(const std::string& out) {
+  static const std::string recipe = [] {
+    const std::string path = cli().fresh("compare.yaml");
+    write_text(path, fmt::format(R"(seeds: [1]
+common:
+  steps: 2
+  data: {{train: [{0}], valid: [{1}], context: 64, batch: 2}}
+  focus: {{num_groups: 3, routing_dim: 8, local_window: 8}}
+  eval_windows: 1
+runs:
+  - {{name: retrofit, base: {2}}}
+  - {{name: lora, base: {2}, method: lora}}
+eval: {{valid: [{1}], context: 64, stride: 32, max_tokens: 128, attentions: [dense, trained]}}
+)",
+                                 cli().train_text(), cli().valid_text(), cli().base()));
+    return path;
+  }();
+  return {"compare", recipe, "out=" + out};
+}
+
+inline const std::string& folder() {
+  static const std::string out = [] {
+    const std::string path = cli().fresh("folder");
+    cli().must_run({"export", cli().base(), "--out", path});
+    return path;
+  }();
+  return out;
+}
+
+inline Words export_both(const std::string& out) {
+  return {"export", cli().base(), "--adapter", cli().adapter(), "--out", out};
+}
+inline Words import_folder(const std::string& out) { return {"import", folder(), "--out", out}; }
+
+/// What a user types who is told that the result is there already.
+inline Words over(const std::function<Words(const std::string&)>& command, const std::string& out) {
+  return command(out) + (fs::exists(out) ? Words{"--overwrite"} : Words{});
+}
+
+inline std::vector<Job> jobs() {
+  return {{"train", train, [](const std::string& out) { return train(out) + Words{"--resume"}; }},
+          {"export", export_both, [](const std::string& out) { return over(export_both, out); }},
+          {"import", import_folder, [](const std::string& out) { return over(import_folder, out); },
+           ".h5"},
+          {"compare", compare, compare}};
+}
+
+/// A test of a job that something befalls.
+class Disturbed : public testing::TestWithParam<Job> {
+ protected:
+  static const std::string& whole() {
+    static std::map<std::string, std::string> made;
+    std::string& out = made[GetParam().name];
+    if (out.empty()) {
+      out = cli().fresh("whole" + GetParam().ending);
+      cli().must_run(GetParam().command(out));
+    }
+    return out;
+  }
+
+  /// `out` must hold what an undisturbed command leaves.
+  static void expect_whole(const std::string& out) {
+    if (GetParam().name == "train") return expect_same_run(out, whole());
+    if (GetParam().name == "compare") return expect_same_comparison(out);
+    if (fs::is_directory(out))
+      EXPECT_EQ(snapshot(out), snapshot(whole()));
+    else
+      expect_same_store(out, whole());
+  }
+
+  static void expect_same_comparison(const std::string& out) {
+    const auto rows_of = [](const fs::path& of) {
+      std::vector<nlohmann::json> rows;
+      for (const std::string& line : lines_of(read_text(of / "compare.jsonl"))) {
+        rows.push_back(nlohmann::json::parse(line));
+        for (const char* clock :
+             {"seconds", "eval_tokens_per_second", "train_tokens_per_second", "train_peak_bytes"})
+          rows.back().erase(clock);
+      }
+      return rows;
+    };
+    const auto actual = rows_of(out), expected = rows_of(whole());
+    ASSERT_EQ(actual.size(), expected.size());
+    for (std::size_t i = 0; i < actual.size(); ++i)
+      EXPECT_EQ(actual[i].dump(), expected[i].dump()) << i;
+  }
+
+  /// What lies below a folder under its final name must be whole.
+  static void expect_what_is_there_verifies(const std::string& out) {
+    if (!fs::exists(out)) return;
+    std::vector<fs::path> files;
+    if (fs::is_directory(out)) {
+      for (const auto& entry : fs::recursive_directory_iterator(out)) files.push_back(entry.path());
+    } else {
+      files.emplace_back(out);
+    }
+    for (const fs::path& file : files) {
+      if (file.extension() != ".h5" || contains(file.string(), ".focus-tmp-")) continue;
+      const ProcessResult info = cli().run({"info", file.string()});
+      EXPECT_EQ(info.status, 0) << file << ": " << info.err;
+    }
+  }
+
+  static void expect_nothing_left_over(const std::string& out) {
+    for (const auto& [name, checksum] : snapshot(out))
+      EXPECT_FALSE(contains(name, ".focus-tmp-")) << name;
+  }
+};
+
+}  // namespace focus

@@ -1,0 +1,55 @@
+#include <chrono>
+#include <thread>
+
+#include "autograd/random.h"
+#include "tests/reliability/campaign.h"
+#include "tests/reliability/jobs.h"
+
+// Commands that are killed at random moments (SIGKILL) lose nothing but what they were at: what
+// lies there under its final name verifies, the same command ends with the bits of one that was
+// never killed, and nothing half-written stays.
+namespace focus {
+namespace {
+
+class Killed : public Disturbed {
+ protected:
+  /// Seconds that the command takes here and now.
+  static double duration(const Job& job) {
+    const auto start = std::chrono::steady_clock::now();
+    cli().must_run(job.command(cli().fresh("timed" + job.ending)));
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+};
+
+TEST_P(Killed, LoseNothing) {
+  const Job& job = GetParam();
+  const int kills = campaign().whole() ? 125 : 3;
+  const double seconds = duration(job);
+  Rng rng(17);
+  int killed = 0;
+  for (int i = 0; killed < kills && i < 3 * kills; ++i) {
+    const std::string out = cli().fresh("killed" + job.ending);
+    // Some are killed again while they make good what the first kill left undone.
+    for (int times = 1 + static_cast<int>(rng.below(2)); times > 0; --times) {
+      const auto process = cli().start(job.again(out));
+      std::this_thread::sleep_for(std::chrono::duration<double>(rng.uniform() * seconds));
+      process->send(SIGKILL);
+      killed += process->wait(kRunSeconds).status == -SIGKILL;
+      expect_what_is_there_verifies(out);
+    }
+    const ProcessResult again = cli().run(job.again(out));
+    ASSERT_EQ(again.status, 0) << "kill " << i << ": " << again.err;
+    expect_whole(out);
+    expect_nothing_left_over(out);
+    if (HasFailure()) return;
+    fs::remove_all(out);
+  }
+  EXPECT_GE(killed, kills) << "too few came in time";
+  fmt::print("{}: {} kills\n", job.name, killed);
+}
+
+INSTANTIATE_TEST_SUITE_P(Reliability, Killed, testing::ValuesIn(jobs()),
+                         [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace focus
