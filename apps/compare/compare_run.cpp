@@ -52,11 +52,7 @@ CompareRunner::CompareRunner(const ComparePlan& plan, bool with_test, std::funct
       with_test_(with_test),
       signal_(std::move(signal)),
       runs_(path(plan.config.out) / "runs") {
-  std::error_code error;
-  std::filesystem::create_directories(runs_, error);
-  if (error)
-    fail("cannot make the folder {}: {}; choose another with out=", runs_.string(),
-         error.message());
+  make_folder_durably(runs_);
   lock_.emplace(plan.config.out, "compare.lock");
 }
 
@@ -140,7 +136,7 @@ void CompareRunner::train(RunOutcome& outcome) {
     spdlog::info("{}: done before ({})", current_, outcome.hash);
     return;
   }
-  std::filesystem::create_directories(folder);
+  make_folder_durably(folder);
   write_file_durably(folder / "recipe.yaml", std::string_view(dump_recipe(outcome.config)));
   spdlog::info("{}: training", current_);
   metrics_ = folder / "metrics.jsonl";

@@ -56,9 +56,7 @@ std::optional<std::int64_t> read_pointer(const fs::path& path) {
 CheckpointFolder::CheckpointFolder(fs::path folder, int keep)
     : folder_(std::move(folder)), keep_(keep) {
   check(keep >= 1, "{}: at least 1 checkpoint must be kept, got {}", folder_.string(), keep);
-  std::error_code error;
-  fs::create_directories(folder_, error);
-  if (error) fail_writing("make the folder", folder_, error.value());
+  make_folder_durably(folder_);
   sweep_orphans(folder_);
 }
 

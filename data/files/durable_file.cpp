@@ -201,6 +201,18 @@ void sync_to_disk(const fs::path& path) {
   sync_path(path, fs::is_directory(path) ? O_RDONLY | O_DIRECTORY : O_RDONLY);
 }
 
+void make_folder_durably(const fs::path& folder) {
+  std::error_code error;
+  if (folder.empty() || fs::is_directory(folder, error)) return;
+  if (!folder.has_filename()) return make_folder_durably(folder.parent_path());  // "a/b/"
+  make_folder_durably(folder.parent_path());
+  fs::create_directory(folder, error);
+  if (error) fail_writing("make the folder", folder, error.value());
+  // Who may write to a folder may not always read it, and without that there is no sync.
+  if (access(folder_of(folder).c_str(), R_OK) == 0)
+    sync_path(folder_of(folder), O_RDONLY | O_DIRECTORY);
+}
+
 std::size_t sweep_orphans(const fs::path& folder, std::string_view target_name) {
   const std::string mine = target_name.empty() ? "." : fmt::format(".{}{}", target_name, kMark);
   std::error_code error;

@@ -63,6 +63,9 @@ std::filesystem::path temporary_name(const std::filesystem::path& target);
 /// numbers of another machine mean nothing here.
 std::size_t sweep_orphans(const std::filesystem::path& folder, std::string_view target_name = {});
 
+/// Makes a folder and those above it that are missing; they stay when the power fails.
+void make_folder_durably(const std::filesystem::path& folder);
+
 /// fsync of a file or a folder.
 void sync_to_disk(const std::filesystem::path& path);
 

@@ -4,7 +4,6 @@
 
 #include "autograd/check.h"
 #include "autograd/machine.h"
-#include "data/files/durable_file.h"
 
 namespace focus {
 
@@ -14,6 +13,7 @@ std::vector<nlohmann::ordered_json> read_metrics(const std::filesystem::path& pa
   std::vector<nlohmann::ordered_json> records;
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
+    if (line.find('\0') != std::string::npos) break;
     auto record = nlohmann::ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (record.is_object()) {
       records.push_back(std::move(record));

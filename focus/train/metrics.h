@@ -8,11 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "data/files/durable_file.h"
+
 // A run's metrics.jsonl: what training measured, one JSON object a line.
 namespace focus {
 
 /// Records of a metrics file, one JSON object per line. A torn last line, as a crash leaves it, is
-/// left out; any other unreadable line throws std::runtime_error with path and line.
+/// left out, and all from a line with a zero byte on, as a power cut leaves it; any other unreadable
+/// line throws std::runtime_error with path and line.
 std::vector<nlohmann::ordered_json> read_metrics(const std::filesystem::path& path);
 
 /// The last whole record that has a loss, from the file's last 4 KB; null without one.
@@ -37,6 +40,8 @@ class MetricsFile {
 
   /// Appends the record and flushes it. NaN and infinity become null.
   void write(const nlohmann::ordered_json& record);
+  /// What has been written stays when the power fails.
+  void sync() const { sync_to_disk(path_); }
 
  private:
   std::filesystem::path path_;

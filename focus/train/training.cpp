@@ -95,12 +95,17 @@ class RunFolder {
   void save(std::optional<double> start) {
     if (!writes_) return;
     const std::int64_t steps = session_.steps();
+    metrics_->sync();  // a run that goes on from this checkpoint has its records, too
     newest = checkpoints_->path_for(steps);
     write_checkpoint(newest, session_, start);
     checkpoints_->publish(steps);
   }
 
-  fs::path write_artifact() { return writes_ ? write_result(out_, session_) : fs::path(); }
+  fs::path write_artifact() {
+    if (!writes_) return {};
+    metrics_->sync();
+    return write_result(out_, session_);
+  }
 
   std::optional<fs::path> resumed;    // the checkpoint that the run goes on from
   std::optional<double> valid_start;  // as it says
@@ -108,11 +113,7 @@ class RunFolder {
 
  private:
   void open() {
-    std::error_code error;
-    fs::create_directories(out_, error);
-    if (error)
-      fail("cannot make the folder {}: {}; choose another with out=", out_.string(),
-           error.message());
+    make_folder_durably(out_);
     const int keep = session_.config().checkpoint_keep;
     checkpoints_.emplace(out_ / "checkpoints", keep);
     const auto latest = options_.overwrite ? std::nullopt : checkpoints_->latest();

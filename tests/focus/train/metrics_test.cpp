@@ -58,6 +58,14 @@ TEST_F(Metrics, ResumingDropsLaterRecordsAndATornLine) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
 }
 
+TEST_F(Metrics, WhatAPowerCutLeftHolesInIsDroppedFromThereOn) {
+  const std::string kept = "{\"step\":1}\n{\"step\":2}\n";
+  std::ofstream(path_) << kept << "{\"ste" << std::string(6, '\0') << "}\n{\"step\":4}\n";
+  EXPECT_EQ(read_metrics(path_).size(), 2u);
+  const MetricsFile file(path_, 2);
+  EXPECT_EQ(content(), kept);
+}
+
 TEST_F(Metrics, ResumingWithoutAFileStartsOne) {
   MetricsFile file(path_, 7);
   file.write({{"step", 8}});

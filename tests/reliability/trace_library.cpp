@@ -1,0 +1,206 @@
+// Loaded before the C library (LD_PRELOAD), it writes down what a program does to the files below
+// the folder FOCUS_TRACE_UNDER, in order, into the file FOCUS_TRACE_LOG, a line each:
+//   open ID PATH    from now on ID means the file or folder that has this name now; made where it
+//   was
+//                   missing
+//   cut ID SIZE     it has so many bytes now
+//   write ID OFFSET HEX
+//   sync ID         all of it is on the disk; of a folder: the names in it
+//   rename FROM TO, unlink PATH, mkdir PATH
+// Only calls that succeeded are written down. For programs of one thread that writes.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+namespace {
+
+constexpr int kDescriptors = 4096;
+long number[kDescriptors];  // ID of an open file; 0: not of ours
+long last_number = 0;
+
+std::recursive_mutex& guard() {
+  static std::recursive_mutex& one = *new std::recursive_mutex;
+  return one;
+}
+const char* under() {
+  static const char* const folder = getenv("FOCUS_TRACE_UNDER");
+  return folder;
+}
+int log_file() {
+  static const int file =
+      static_cast<int>(syscall(SYS_openat, AT_FDCWD, getenv("FOCUS_TRACE_LOG"),
+                               O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  return file;
+}
+
+bool below(const char* path) {
+  return path != nullptr && under() != nullptr && strncmp(path, under(), strlen(under())) == 0;
+}
+long number_of(int descriptor) {
+  return descriptor >= 0 && descriptor < kDescriptors ? number[descriptor] : 0;
+}
+void put(const char* text, size_t size) { syscall(SYS_write, log_file(), text, size); }
+
+void say(const char* format, ...) __attribute__((format(printf, 1, 2)));
+void say(const char* format, ...) {
+  char line[4096];
+  va_list arguments;
+  va_start(arguments, format);
+  const int size = vsnprintf(line, sizeof(line), format, arguments);
+  va_end(arguments);
+  put(line, static_cast<size_t>(size));
+}
+void say_write(long id, long offset, const char* bytes, size_t size) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  say("write %ld %ld ", id, offset);
+  char part[2048];
+  for (size_t i = 0; i < size;) {
+    size_t filled = 0;
+    for (; i < size && filled + 2 <= sizeof(part); ++i) {
+      part[filled++] = kDigits[static_cast<unsigned char>(bytes[i]) >> 4];
+      part[filled++] = kDigits[bytes[i] & 15];
+    }
+    put(part, filled);
+  }
+  put("\n", 1);
+}
+/// Where a write would go.
+long place_of(int descriptor) {
+  if ((fcntl(descriptor, F_GETFL) & O_APPEND) == 0) return lseek(descriptor, 0, SEEK_CUR);
+  struct stat status;
+  return fstat(descriptor, &status) == 0 ? status.st_size : 0;
+}
+
+template <class Function>
+Function* next(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+void opened(int descriptor, const char* path, bool emptied) {
+  if (descriptor < 0 || descriptor >= kDescriptors) return;
+  number[descriptor] = below(path) ? ++last_number : 0;
+  if (number[descriptor] == 0) return;
+  say("open %ld %s\n", last_number, path);
+  if (emptied) say("cut %ld 0\n", last_number);
+}
+
+int open_path(const char* path, int flags, mode_t mode) {
+  const std::lock_guard lock(guard());
+  const int descriptor = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, flags, mode));
+  opened(descriptor, path, (flags & O_TRUNC) != 0);
+  return descriptor;
+}
+
+template <class Result>
+Result said(Result result, const char* format, const char* path) {
+  if (result == 0 && below(path)) {
+    char line[4096];
+    const int size = snprintf(line, sizeof(line), format, path);
+    put(line, static_cast<size_t>(size));
+  }
+  return result;
+}
+
+}  // namespace
+
+extern "C" {
+
+int open(const char* path, int flags, ...) {
+  va_list arguments;
+  va_start(arguments, flags);
+  const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
+  va_end(arguments);
+  return open_path(path, flags, mode);
+}
+int open64(const char* path, int flags, ...) {
+  va_list arguments;
+  va_start(arguments, flags);
+  const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
+  va_end(arguments);
+  return open_path(path, flags, mode);
+}
+FILE* fopen(const char* path, const char* mode) {
+  static auto* const real = next<FILE*(const char*, const char*)>("fopen");
+  const std::lock_guard lock(guard());
+  FILE* const file = real(path, mode);
+  if (file != nullptr) opened(fileno(file), path, mode[0] == 'w');
+  return file;
+}
+FILE* fopen64(const char* path, const char* mode) { return fopen(path, mode); }
+int close(int descriptor) {
+  const std::lock_guard lock(guard());
+  if (descriptor >= 0 && descriptor < kDescriptors) number[descriptor] = 0;
+  return static_cast<int>(syscall(SYS_close, descriptor));
+}
+ssize_t pwrite64(int descriptor, const void* from, size_t size, off64_t offset) {
+  const std::lock_guard lock(guard());
+  const ssize_t done = syscall(SYS_pwrite64, descriptor, from, size, offset);
+  if (done > 0 && number_of(descriptor) > 0)
+    say_write(number_of(descriptor), offset, static_cast<const char*>(from),
+              static_cast<size_t>(done));
+  return done;
+}
+ssize_t pwrite(int descriptor, const void* from, size_t size, off_t offset) {
+  return pwrite64(descriptor, from, size, offset);
+}
+ssize_t write(int descriptor, const void* from, size_t size) {
+  const std::lock_guard lock(guard());
+  const long place = number_of(descriptor) > 0 ? place_of(descriptor) : 0;
+  const ssize_t done = syscall(SYS_write, descriptor, from, size);
+  if (done > 0 && number_of(descriptor) > 0)
+    say_write(number_of(descriptor), place, static_cast<const char*>(from),
+              static_cast<size_t>(done));
+  return done;
+}
+ssize_t writev(int descriptor, const struct iovec* parts, int count) {
+  ssize_t all = 0;
+  for (int i = 0; i < count; ++i) {
+    const ssize_t done = write(descriptor, parts[i].iov_base, parts[i].iov_len);
+    if (done < 0) return all > 0 ? all : done;
+    all += done;
+  }
+  return all;
+}
+int fsync(int descriptor) {
+  const std::lock_guard lock(guard());
+  const int result = static_cast<int>(syscall(SYS_fsync, descriptor));
+  if (result == 0 && number_of(descriptor) > 0) say("sync %ld\n", number_of(descriptor));
+  return result;
+}
+int ftruncate64(int descriptor, off64_t size) {
+  const std::lock_guard lock(guard());
+  const int result = static_cast<int>(syscall(SYS_ftruncate, descriptor, size));
+  if (result == 0 && number_of(descriptor) > 0)
+    say("cut %ld %ld\n", number_of(descriptor), static_cast<long>(size));
+  return result;
+}
+int ftruncate(int descriptor, off_t size) { return ftruncate64(descriptor, size); }
+int rename(const char* from, const char* to) {
+  const std::lock_guard lock(guard());
+  const int result = static_cast<int>(syscall(SYS_rename, from, to));
+  if (result == 0 && below(to)) say("rename %s %s\n", from, to);
+  return result;
+}
+int unlink(const char* path) {
+  const std::lock_guard lock(guard());
+  return said(static_cast<int>(syscall(SYS_unlink, path)), "unlink %s\n", path);
+}
+int remove(const char* path) {
+  static auto* const real = next<int(const char*)>("remove");
+  const std::lock_guard lock(guard());
+  return said(real(path), "unlink %s\n", path);
+}
+int mkdir(const char* path, mode_t mode) {
+  const std::lock_guard lock(guard());
+  return said(static_cast<int>(syscall(SYS_mkdir, path, mode)), "mkdir %s\n", path);
+}
+}
