@@ -19,6 +19,7 @@ FolderLock::FolderLock(const std::filesystem::path& folder, const std::string& n
   if (descriptor_ < 0) fail_writing("write", file, errno);
   if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
     const int error = errno;
+    if (error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS) return;  // it knows no locks
     char holder[32] = {};
     const ssize_t length = pread(descriptor_, holder, sizeof(holder) - 1, 0);
     close(descriptor_);

@@ -9,6 +9,7 @@
 #include "autograd/tensor.h"
 #include "data/files/checkpoint_folder.h"
 #include "data/files/durable_file.h"
+#include "data/files/folder_lock.h"
 #include "data/settings/recipe.h"
 #include "focus/train/checkpoint.h"
 #include "focus/train/metrics.h"
@@ -114,6 +115,7 @@ class RunFolder {
  private:
   void open() {
     make_folder_durably(out_);
+    lock_.emplace(out_, "train.lock");
     const int keep = session_.config().checkpoint_keep;
     checkpoints_.emplace(out_ / "checkpoints", keep);
     const auto latest = options_.overwrite ? std::nullopt : checkpoints_->latest();
@@ -137,6 +139,7 @@ class RunFolder {
   const bool writes_;
   fs::path out_;
   RunFolderOptions options_;
+  std::optional<FolderLock> lock_;
   std::optional<CheckpointFolder> checkpoints_;
   std::optional<MetricsFile> metrics_;
 };

@@ -1,0 +1,163 @@
+#include <cstring>
+#include <limits>
+#include <thread>
+
+#include "tests/reliability/campaign.h"
+#include "tests/support/cli.h"
+
+// Too little memory, too few descriptors, odd paths, no home, another one at the same place,
+// numbers that are none: a command works, or ends with one line that says why; never by a signal.
+namespace focus {
+namespace {
+
+ProcessResult run_limited(const std::string& limit, const Words& command) {
+  return cli()
+      .start_by({"/bin/sh", "-c", limit + R"(; exec "$@")", "sh"}, command, {})
+      ->wait(kRunSeconds);
+}
+
+/// A model for which the program needs about 350 MB of address space, 70 of them for its libraries.
+Words large(const std::string& out) {
+  return cli().recipe({"method=scratch", "tokenizer=bytes", "model.hidden_size=256",
+                       "model.num_hidden_layers=4", "data.batch=16", "steps=1", "out=" + out});
+}
+
+/// The last line must say what is wrong, and there must be one.
+void expect_worked_or_said_why(const ProcessResult& result) {
+  ASSERT_FALSE(result.timed_out);
+  ASSERT_GE(result.status, 0) << "ended by signal " << -result.status << ": " << result.err;
+  if (result.status == 0) return;
+  ASSERT_FALSE(lines_of(result.err).empty());
+  const std::string line = lines_of(result.err).back();
+  EXPECT_TRUE(line.starts_with("focus train: ") || contains(line, "libgomp: ") ||
+              contains(line, "error while loading shared libraries"))
+      << result.err;
+}
+
+TEST(Limits, OfMemory) {
+  int worked = 0, refused = 0;
+  const int points = campaign().whole() ? 20 : 5;
+  for (int i = 0; i <= points; ++i) {
+    const int megabytes = 60 + (500 - 60) * i / points;
+    SCOPED_TRACE(fmt::format("{} MB", megabytes));
+    const std::string out = cli().fresh("limited");
+    const ProcessResult result =
+        run_limited(fmt::format("ulimit -v {}", megabytes * 1024), large(out));
+    expect_worked_or_said_why(result);
+    ++(result.status == 0 ? worked : refused);
+    if (result.status != 0) {
+      EXPECT_FALSE(fs::exists(out + "/model.h5"));
+    }
+  }
+  EXPECT_GT(worked, 0);
+  EXPECT_GT(refused, 0);
+  fmt::print("{} limits of memory: {} too small\n", worked + refused, refused);
+}
+
+TEST(Limits, OfDescriptors) {
+  int refused = 0;
+  for (int descriptors = 4; descriptors <= 12; ++descriptors) {
+    SCOPED_TRACE(fmt::format("{} descriptors", descriptors));
+    const ProcessResult result = run_limited(fmt::format("ulimit -n {}", descriptors),
+                                             cli().retrofit({"out=" + cli().fresh("limited")}));
+    expect_worked_or_said_why(result);
+    refused += result.status != 0;
+  }
+  EXPECT_GT(refused, 0);
+}
+
+TEST(Limits, PathsWithSpacesLineBreaksAndOtherLetters) {
+  for (const std::string name :
+       {"with a space", "line\nbreak", "K\xc3\xb6nigsberg \xe6\xbc\xa2", "-dash"}) {
+    SCOPED_TRACE(name);
+    const std::string parent = cli().fresh("odd"), out = parent + "/" + name;
+    fs::create_directory(parent);
+    cli().must_run(cli().retrofit({"out=" + out, "steps=2"}));
+    cli().must_run({"info", out + "/focus.h5"});
+    cli().must_run(
+        {"export", cli().base(), "--adapter", out + "/focus.h5", "--out", out + "/folder"});
+    cli().must_run({"import", out + "/folder", "--out", out + "/again.h5"});
+  }
+}
+
+TEST(Limits, WithoutAHome) {
+  const std::string out = cli().fresh("homeless");
+  const ProcessResult result = cli()
+                                   .start_by({"/usr/bin/env", "-u", "HOME", "-u", "XDG_CACHE_HOME"},
+                                             cli().retrofit({"out=" + out}), {})
+                                   ->wait(kRunSeconds);
+  EXPECT_EQ(result.status, 0) << result.err;
+}
+
+TEST(TwoAtOnce, InOneFolderOneTrainsAndTheOtherNamesIt) {
+  const std::string out = cli().fresh("both"), alone = cli().fresh("alone");
+  const auto command = [](const std::string& to) {
+    return cli().retrofit({"out=" + to, "steps=60"});
+  };
+  cli().must_run(command(alone));
+  const auto first = cli().start(command(out)), second = cli().start(command(out));
+  const ProcessResult a = first->wait(kRunSeconds), b = second->wait(kRunSeconds);
+  EXPECT_EQ((a.status == 0) + (b.status == 0), 1) << a.err << b.err;
+  const std::string& said = a.status == 0 ? b.err : a.err;
+  EXPECT_TRUE(contains(lines_of(said).back(), out)) << said;
+  expect_same_run(out, alone);
+}
+
+TEST(TwoAtOnce, ImportsWithOneNameLeaveOneWholeStore) {
+  const std::string folder = cli().fresh("folder"), out = cli().fresh("both.h5");
+  cli().must_run({"export", cli().base(), "--out", folder});
+  for (int i = 0; i < (campaign().whole() ? 50 : 3); ++i) {
+    const Words command = {"import", folder, "--out", out, "--overwrite"};
+    const auto first = cli().start(command), second = cli().start(command);
+    EXPECT_EQ(first->wait(kRunSeconds).status, 0);
+    EXPECT_EQ(second->wait(kRunSeconds).status, 0);
+    StoreReader(out).verify();
+    for (const auto& entry : fs::directory_iterator(fs::path(out).parent_path()))
+      EXPECT_FALSE(contains(entry.path().string(), "both.h5.focus-tmp-")) << entry.path();
+  }
+}
+
+/// A folder with the base's weights, one number of one tensor changed.
+std::string folder_with(const std::string& tensor, float value) {
+  const std::string folder = cli().fresh("folder"), file = folder + "/model.safetensors";
+  cli().must_run({"export", cli().base(), "--out", folder});
+  std::string bytes = read_text(file);
+  std::uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  const auto offsets = nlohmann::json::parse(bytes.substr(8, header)).at(tensor).at("data_offsets");
+  std::memcpy(bytes.data() + 8 + header + offsets.at(0).get<std::size_t>(), &value, sizeof(value));
+  write_text(file, bytes);
+  return folder;
+}
+
+TEST(Numbers, ThatAreNoneStopARunAndTheCheckpointBeforeItStays) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::string head = "model.layers.0.";
+  const std::vector<std::pair<std::string, Words>> cases = {
+      {"inf in a weight",
+       {"base=" + folder_with(head + "mlp.down_proj.weight", kInfinity), "method=full"}},
+      {"NaN in the embedding",
+       {"base=" + folder_with("model.embed_tokens.weight", std::numeric_limits<float>::quiet_NaN()),
+        "method=full", "data.batch=4"}},
+      {"scores that overflow",
+       {"base=" + folder_with(head + "self_attn.q_proj.weight", 3e38f), "method=full"}},
+      {"a learning rate of 1e20", {"base=" + cli().base(), "method=full", "optim.lr=1e20"}},
+      {"the same for centroids", {"base=" + cli().base(), "optim.lr=1e38"}},
+      {"the same for LoRA", {"base=" + cli().base(), "method=lora", "optim.lr=1e20"}},
+  };
+  for (const auto& [name, keys] : cases) {
+    SCOPED_TRACE(name);
+    const std::string out = cli().fresh("blown_up");
+    const ProcessResult result = cli().run(
+        cli().recipe(keys + Words{"out=" + out, "tokenizer=bytes", "checkpoint_every=1"}));
+    EXPECT_EQ(result.status, 1) << result.err;
+    const std::string line = lines_of(result.err).back();
+    EXPECT_TRUE(line.starts_with("focus train: ")) << result.err;
+    EXPECT_TRUE(contains(line, "nan") || contains(line, "inf") || contains(line, "finite")) << line;
+    for (const auto& [file, checksum] : snapshot(out))
+      if (file.ends_with(".h5")) StoreReader(fs::path(out) / file).verify();
+  }
+}
+
+}  // namespace
+}  // namespace focus
