@@ -207,7 +207,7 @@ void make_folder_durably(const fs::path& folder) {
   if (!folder.has_filename()) return make_folder_durably(folder.parent_path());  // "a/b/"
   make_folder_durably(folder.parent_path());
   fs::create_directory(folder, error);
-  if (error) fail_writing("make the folder", folder, error.value());
+  if (error) fail_writing("make the folder", folder, fs::exists(folder) ? ENOTDIR : error.value());
   // Who may write to a folder may not always read it, and without that there is no sync.
   if (access(folder_of(folder).c_str(), R_OK) == 0)
     sync_path(folder_of(folder), O_RDONLY | O_DIRECTORY);

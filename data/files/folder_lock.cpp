@@ -38,6 +38,10 @@ FolderLock::FolderLock(const std::filesystem::path& folder, const std::string& n
   }
 }
 
-FolderLock::~FolderLock() { close(descriptor_); }
+FolderLock::~FolderLock() {
+  // A folder that nobody is at work in looks the same whoever was there last.
+  [[maybe_unused]] const int emptied = ftruncate(descriptor_, 0);
+  close(descriptor_);
+}
 
 }  // namespace focus

@@ -115,7 +115,7 @@ TEST(CliBadInput, AdapterInThePlaceOfTheBase) {
 TEST(CliBadInput, PlacesThatCannotBeWritten) {
   const std::string file = text_file("a regular file");
   const std::string below = file + "/out";
-  expect_refused(cli().retrofit({"out=" + below}), {below});
+  expect_refused(cli().retrofit({"out=" + below}), {file + ": Not a directory"});
   expect_refused(cli().retrofit({"out=" + file}), {file});
   expect_refused({"import", golden_model("gpt2"), "--out", below + ".h5"}, {below + ".h5"});
   expect_refused({"corpus", "--out", below}, {below});

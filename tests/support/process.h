@@ -56,6 +56,8 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
+  pid_t pid() const { return pid_; }
+
   void send(int signal) const {
     if (pid_ > 0) kill(pid_, signal);
   }
