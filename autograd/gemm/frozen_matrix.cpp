@@ -33,7 +33,7 @@ class Bf16Storage final : public MatrixStorage {
   Bf16Matrix matrix_;
 };
 
-class ViewStorage final : public MatrixStorage {
+class ViewStorage : public MatrixStorage {
  public:
   ViewStorage(const MatrixView& view, std::shared_ptr<const void> owner)
       : MatrixStorage({view.rows, view.cols}), view_(view), owner_(std::move(owner)) {}
@@ -51,9 +51,25 @@ class ViewStorage final : public MatrixStorage {
     focus::gemm(m, dy, view_.rows, view_, dx, view_.cols);
   }
 
+ protected:
+  const MatrixView& view() const { return view_; }
+
  private:
   MatrixView view_;
   std::shared_ptr<const void> owner_;
+};
+
+class Bf16x3Storage final : public ViewStorage {
+ public:
+  using ViewStorage::ViewStorage;
+
+  MatrixForm form() const override { return MatrixForm::bf16x3; }
+  void gemm_nt(Index m, const Real* x, Real* y) const override {
+    gemm_nt_bf16x3(m, x, view().cols, view(), y, view().rows);
+  }
+  void gemm(Index m, const Real* dy, Real* dx) const override {
+    gemm_bf16x3(m, dy, view().rows, view(), dx, view().cols);
+  }
 };
 
 std::shared_ptr<const MatrixStorage> store_view(const MatrixView& view,
@@ -62,28 +78,24 @@ std::shared_ptr<const MatrixStorage> store_view(const MatrixView& view,
   check(reinterpret_cast<std::uintptr_t>(view.data) % bytes_of(view.format) == 0,
         "a frozen matrix in {}: its address is no multiple of {} bytes", name_of(view.format),
         bytes_of(view.format));
-  if (form == MatrixForm::bf16)
-    return std::make_shared<const Bf16Storage>(Bf16Matrix(view, std::move(owner)));
-  return std::make_shared<const ViewStorage>(view, std::move(owner));
+  switch (form) {
+    case MatrixForm::real:
+      return std::make_shared<const ViewStorage>(view, std::move(owner));
+    case MatrixForm::bf16:
+      return std::make_shared<const Bf16Storage>(Bf16Matrix(view, std::move(owner)));
+    case MatrixForm::bf16x3:
+      return std::make_shared<const Bf16x3Storage>(view, std::move(owner));
+  }
+  fail("no such form of a frozen matrix");
 }
 
 std::shared_ptr<const MatrixStorage> store_matrix(const Tensor& values, MatrixForm form) {
   check(values.rank() == 2, "a frozen matrix in {}: {} is not a matrix", name_of(form),
         values.shape());
-  switch (form) {
-    case MatrixForm::real: {
-      const auto owner = std::make_shared<const Tensor>(values);
-      return store_view({.data = owner->data(),
-                         .rows = values.dim(0),
-                         .cols = values.dim(1),
-                         .pitch = values.dim(1)},
-                        owner, form);
-    }
-    case MatrixForm::bf16:
-      return std::make_shared<const Bf16Storage>(
-          Bf16Matrix(values.dim(0), values.dim(1), values.data(), values.dim(1)));
-  }
-  fail("no such form of a frozen matrix");
+  const auto owner = std::make_shared<const Tensor>(values);
+  return store_view(
+      {.data = owner->data(), .rows = values.dim(0), .cols = values.dim(1), .pitch = values.dim(1)},
+      owner, form);
 }
 
 }  // namespace
@@ -94,6 +106,8 @@ const char* name_of(MatrixForm form) {
       return "float32";
     case MatrixForm::bf16:
       return "bf16";
+    case MatrixForm::bf16x3:
+      return "bf16x3";
   }
   return "?";
 }

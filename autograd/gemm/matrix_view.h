@@ -37,6 +37,22 @@ struct MatrixView {
 
 /// The part of a view that begins with the number at that place.
 MatrixView from_number(MatrixView view, Index place);
+
+/// A part of what is stored: numbers [first, first + count) of the lines [line, line + lines).
+struct StoredPart {
+  Index line, lines, first, count;
+};
+/// Rows [p, p + depth), columns [j, j + columns) of a product's right-hand side, W or Wᵀ, as they
+/// are stored: the part's lines are the block's rows, or its columns.
+struct StoredBlock {
+  StoredPart part;
+  bool lines_are_rows;
+};
+StoredBlock block_of(const MatrixView& w, bool transposed, Index p, Index depth, Index j,
+                     Index columns);
+/// The part's lines one after the other.
+void read_part(const MatrixView& view, const StoredPart& part, Real* to);
+
 /// to[count, cols] = rows [first, first + count).
 void read_rows(const MatrixView& view, Index first, Index count, Real* to);
 /// How many rows are worth reading at a time.

@@ -269,8 +269,7 @@ EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
               .routing = active.routing(),
               .causal = active.causal(),
               .has_groups = active.focus() != nullptr,
-              .compute = decoder.head_weight().form() == MatrixForm::bf16 ? Compute::bf16
-                                                                          : Compute::float32};
+              .compute = compute_of(decoder.head_weight().form())};
   if (const Mechanism* mechanism = active.mechanism()) {
     AnySettings own = mechanism->settings();
     for (const RecipeField& field : recipe_fields(own))

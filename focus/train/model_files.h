@@ -115,7 +115,7 @@ std::string fingerprint_of(const ModelFiles& files);
 void verify_model(const ModelFiles& files);
 
 /// XXH3-128 over config and float32 weights: the same for a folder and for the store imported from
-/// it, and for both kinds of Compute.
+/// it, and for every kind of Compute.
 std::string model_fingerprint(Decoder& decoder);
 
 /// Adds config and tokenizer, where there is one, to a store.

@@ -53,6 +53,15 @@ TEST(CliBadInput, KernelsThatNoMachineHas) {
   unsetenv("FOCUS_SIMD");
 }
 
+TEST(CliBadInput, Bf16KernelsThatNoMachineHas) {
+  const Words command = {"eval", cli().base(), "--text", cli().valid_text(), "--compute", "bf16"};
+  setenv("FOCUS_BF16", "avx9", 1);
+  expect_refused(command, {"FOCUS_BF16 is \"avx9\"", "widened"});
+  setenv("FOCUS_BF16", "widened", 1);
+  cli().must_run(command);
+  unsetenv("FOCUS_BF16");
+}
+
 TEST(CliBadInput, AFolderThatIsNoModel) {
   const std::string folder = cli().fresh("empty"), out = cli().fresh("out.h5");
   fs::create_directory(folder);
@@ -173,7 +182,8 @@ TEST(CliBadInput, SettingsThatDoNotFitTogether) {
   expect_refused(cli().scratch({"out=" + out, "tokenizer="}), {"tokenizer is empty"});
   expect_refused(cli().scratch({"out=" + out, "compute=bf16"}), {"compute bf16", "scratch"});
   expect_train_refused({"method=full", "compute=bf16"}, {"compute bf16", "full"});
-  expect_train_refused({"compute=fp16"}, {"compute", "float32, bf16", "fp16"});
+  expect_train_refused({"method=full", "compute=bf16x3"}, {"compute bf16x3", "full"});
+  expect_train_refused({"compute=fp16"}, {"compute", "float32, bf16, bf16x3", "fp16"});
   EXPECT_FALSE(fs::exists(out));
 }
 

@@ -61,6 +61,7 @@ INSTANTIATE_TEST_SUITE_P(
         RunKind{
             "retrofit_sequence_first", {"method=retrofit", "focus.sequence_steps=5"}, {3, 5, 7}},
         RunKind{"retrofit_bf16", {"method=retrofit", "compute=bf16"}, {3, 6}},
+        RunKind{"retrofit_bf16x3", {"method=retrofit", "compute=bf16x3"}, {4}},
         RunKind{"retrofit_logit_unbalanced",
                 {"method=retrofit", "focus.gate=logit", "focus.balance=none"},
                 {4}},
