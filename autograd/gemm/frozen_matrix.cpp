@@ -5,6 +5,7 @@
 
 #include "autograd/check.h"
 #include "autograd/gemm/bf16.h"
+#include "autograd/gemm/int8.h"
 
 namespace focus {
 namespace {
@@ -72,9 +73,19 @@ class Bf16x3Storage final : public ViewStorage {
   }
 };
 
+class Int8Storage final : public ViewStorage {
+ public:
+  explicit Int8Storage(const Int8Matrix& matrix) : ViewStorage(matrix.view, matrix.owner) {}
+
+  MatrixForm form() const override { return MatrixForm::int8; }
+  std::size_t bytes() const override {
+    return ViewStorage::bytes() + static_cast<std::size_t>(view().rows) * sizeof(Real);
+  }
+};
+
 std::shared_ptr<const MatrixStorage> store_view(const MatrixView& view,
-                                                std::shared_ptr<const void> owner,
-                                                MatrixForm form) {
+                                                std::shared_ptr<const void> owner, MatrixForm form,
+                                                const std::string& name) {
   check(reinterpret_cast<std::uintptr_t>(view.data) % bytes_of(view.format) == 0,
         "a frozen matrix in {}: its address is no multiple of {} bytes", name_of(view.format),
         bytes_of(view.format));
@@ -85,17 +96,20 @@ std::shared_ptr<const MatrixStorage> store_view(const MatrixView& view,
       return std::make_shared<const Bf16Storage>(Bf16Matrix(view, std::move(owner)));
     case MatrixForm::bf16x3:
       return std::make_shared<const Bf16x3Storage>(view, std::move(owner));
+    case MatrixForm::int8:
+      return std::make_shared<const Int8Storage>(rounded_to_int8(view, name));
   }
   fail("no such form of a frozen matrix");
 }
 
-std::shared_ptr<const MatrixStorage> store_matrix(const Tensor& values, MatrixForm form) {
+std::shared_ptr<const MatrixStorage> store_matrix(const Tensor& values, MatrixForm form,
+                                                  const std::string& name) {
   check(values.rank() == 2, "a frozen matrix in {}: {} is not a matrix", name_of(form),
         values.shape());
   const auto owner = std::make_shared<const Tensor>(values);
   return store_view(
       {.data = owner->data(), .rows = values.dim(0), .cols = values.dim(1), .pitch = values.dim(1)},
-      owner, form);
+      owner, form, name);
 }
 
 }  // namespace
@@ -108,15 +122,17 @@ const char* name_of(MatrixForm form) {
       return "bf16";
     case MatrixForm::bf16x3:
       return "bf16x3";
+    case MatrixForm::int8:
+      return "int8";
   }
   return "?";
 }
 
-FrozenMatrix::FrozenMatrix(const Tensor& values, MatrixForm form)
-    : storage_(store_matrix(values, form)) {}
+FrozenMatrix::FrozenMatrix(const Tensor& values, MatrixForm form, const std::string& name)
+    : storage_(store_matrix(values, form, name)) {}
 
 FrozenMatrix::FrozenMatrix(const MatrixView& view, std::shared_ptr<const void> owner,
-                           MatrixForm form)
-    : storage_(store_view(view, std::move(owner), form)) {}
+                           MatrixForm form, const std::string& name)
+    : storage_(store_view(view, std::move(owner), form, name)) {}
 
 }  // namespace focus

@@ -31,6 +31,10 @@ void widen(const MatrixView& view, Index first, Index count, Real* to) {
     case NumberFormat::f16:
       simd::kernels().widen_f16(numbers<std::uint16_t>(view, first), count, to);
       break;
+    case NumberFormat::int8:
+      simd::kernels().widen_int8(numbers<std::int8_t>(view, first), count,
+                                 view.scales[first / view.pitch], to);
+      break;
   }
 }
 
@@ -124,6 +128,8 @@ const char* name_of(NumberFormat format) {
       return "bf16";
     case NumberFormat::f16:
       return "f16";
+    case NumberFormat::int8:
+      return "int8";
   }
   return "?";
 }
@@ -137,6 +143,8 @@ std::size_t bytes_of(NumberFormat format) {
     case NumberFormat::bf16:
     case NumberFormat::f16:
       return 2;
+    case NumberFormat::int8:
+      return 1;
   }
   return 0;
 }

@@ -14,9 +14,10 @@ namespace focus {
 /// widened exactly. The others are for frozen ones alone, sums and everything else in float32:
 /// bf16 rounds both operands of a product to bf16; bf16x3 splits both into two bf16 numbers, with
 /// errors near float32's, where the machine is faster by it, and is float32 elsewhere.
-enum class Compute { float32, bf16, bf16x3 };
+/// int8 rounds the matrix once, to 8 bits with a scale for each row, and multiplies in float32.
+enum class Compute { float32, bf16, bf16x3, int8 };
 constexpr auto enum_names(Compute) {
-  return std::array<std::string_view, 3>{"float32", "bf16", "bf16x3"};
+  return std::array<std::string_view, 4>{"float32", "bf16", "bf16x3", "int8"};
 }
 constexpr std::string_view name_of(Compute compute) {
   return enum_names(compute)[static_cast<std::size_t>(compute)];
@@ -24,7 +25,7 @@ constexpr std::string_view name_of(Compute compute) {
 
 /// The form of frozen matrices that is for each, in the order of Compute.
 inline constexpr std::array kFormOfCompute = {MatrixForm::real, MatrixForm::bf16,
-                                              MatrixForm::bf16x3};
+                                              MatrixForm::bf16x3, MatrixForm::int8};
 constexpr MatrixForm form_of(Compute compute) {
   return kFormOfCompute[static_cast<std::size_t>(compute)];
 }

@@ -188,7 +188,8 @@ struct RunConfig {
     f("compute", compute,
       "of a frozen base (retrofit, lora): float32; bf16: its matrices rounded and multiplied in "
       "it; "
-      "bf16x3: as three products of bf16, errors near float32's, where that is faster");
+      "bf16x3: as three products of bf16, errors near float32's, where that is faster; int8: "
+      "rounded to it, a scale for each row, a quarter of the memory");
     f("memory", memory,
       "keep: what every layer computed, until its way back; recompute: each layer's input alone, "
       "the layer runs twice; the same bits");
