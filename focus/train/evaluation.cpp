@@ -293,6 +293,21 @@ EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
   return row;
 }
 
+PairedDifference paired_difference(std::span<const double> nats, std::span<const double> other) {
+  check(!nats.empty() && nats.size() == other.size(),
+        "paired_difference: {} tokens and {}, wanted as many of both, at least one", nats.size(),
+        other.size());
+  const auto n = static_cast<double>(nats.size());
+  double sum = 0, squares = 0;
+  for (std::size_t i = 0; i < nats.size(); ++i) sum += nats[i] - other[i];
+  const double mean = sum / n;
+  for (std::size_t i = 0; i < nats.size(); ++i) {
+    const double rest = nats[i] - other[i] - mean;
+    squares += rest * rest;
+  }
+  return {.mean = mean, .error = std::sqrt(squares / n / n)};
+}
+
 std::string format_rows(std::span<const EvalRow> rows) {
   std::string table = fmt::format(
       "{:<25} {:<22} {:<8} {:>10} {:>10} {:>9} {:>9} {:>8} {:>8} {:>8}\n", "attention", "routing",
