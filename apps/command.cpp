@@ -138,19 +138,42 @@ void set_threads(int threads) {
   if (threads > 0) omp_set_num_threads(threads);
 }
 
-void ModelOptions::add_to(CLI::App& app) {
+namespace {
+
+void add_compute_option(CLI::App& app, Compute& compute, std::vector<Compute>* computes) {
+  constexpr auto names = enum_names(Compute{});
+  std::string help =
+      "of the model's matrices: float32; bf16: rounded and multiplied in it; bf16x3: as three "
+      "products of bf16, errors near float32's, where that is faster; int8: rounded to it, a scale "
+      "for each row, a quarter of the memory";
+  if (computes != nullptr) help += "; several, as float32,int8, are held against the first";
+  CLI::Option* const option = app.add_option_function<std::vector<std::string>>(
+      "--compute",
+      [&compute, computes, names](const std::vector<std::string>& words) {
+        for (const std::string& word : words) {
+          compute = static_cast<Compute>(std::ranges::find(names, word) - names.begin());
+          if (computes == nullptr) continue;
+          if (std::ranges::count(*computes, compute) > 0) fail("--compute: {} stands twice", word);
+          computes->push_back(compute);
+        }
+      },
+      help);
+  option->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())))
+      ->allow_extra_args(false);
+  if (computes != nullptr)
+    option->delimiter(',');
+  else
+    option->expected(1);
+}
+
+}  // namespace
+
+void ModelOptions::add_to(CLI::App& app, std::vector<Compute>* computes) {
   app.add_option("base", base, "the model: a store or a Hugging Face folder")->required();
   app.add_option("--adapter", adapter,
                  "what is put onto it: focus.h5, lora.h5, an exported folder, or a PEFT folder");
   app.add_option("--tokenizer", tokenizer, "instead of the model's own");
-  constexpr auto names = enum_names(Compute{});
-  app.add_option_function<std::string>(
-         "--compute",
-         [this, names](const std::string& name) {
-           compute = static_cast<Compute>(std::ranges::find(names, name) - names.begin());
-         },
-         "float32, or bf16: the model's matrices rounded to bf16 and multiplied in it")
-      ->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())));
+  add_compute_option(app, compute, computes);
   app.add_flag("--verify", verify,
                "read all of the model first and hold it against its checksums and fingerprint");
   app.add_option("--threads", threads, "threads; 0: as many as the machine has");

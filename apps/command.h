@@ -53,8 +53,9 @@ struct ModelOptions {
   int threads = 0;
   bool verify = false;
 
-  /// Declares BASE, --adapter, --tokenizer, --compute, --verify and --threads.
-  void add_to(CLI::App& app);
+  /// Declares BASE, --adapter, --tokenizer, --compute, --verify and --threads. With `computes`
+  /// --compute takes several words, which go there.
+  void add_to(CLI::App& app, std::vector<Compute>* computes = nullptr);
   /// Loads it, with what is put onto it, and sets the number of threads.
   LoadedModel load(WeightUse use = WeightUse::frozen) const;
 };

@@ -1,5 +1,8 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "apps/command.h"
 #include "apps/report/evaluation_page.h"
@@ -46,6 +49,7 @@ void print_legend(const LoadedModel& model) {
 
 struct EvalArguments {
   ModelOptions options;
+  std::vector<Compute> computes;  // one after the other is options.compute
   EvalSettings settings;
   TaskSettings tasks;
   std::vector<std::string> paths;
@@ -55,31 +59,83 @@ struct EvalArguments {
   bool with_speed = false;
 };
 
-/// One context: prints its table, and of far tokens where these are asked for.
-Json evaluate_windows(LoadedModel& model, std::span<const EvalText> texts,
-                      const EvalSettings& settings, const EvalArguments& o) {
+/// One context, and what its rows came to: of each kind of products all attentions, one kind after
+/// the other.
+struct WindowRows {
+  EvalSettings settings;
+  std::vector<EvalRow> rows = {};
+  std::vector<RowLosses> losses = {};  // as many as rows, or none
+};
+
+/// Adds the rows of a model.
+void evaluate_windows(LoadedModel& model, std::span<const EvalText> texts, const EvalArguments& o,
+                      WindowRows& windows) {
+  const EvalSettings& settings = windows.settings;
   if (const std::string notice = positions_notice(model, settings.context); !notice.empty())
     fmt::print(stderr, "{}\n", notice);
-  std::vector<EvalRow> rows;
-  std::vector<RowLosses> losses;
   DenseReference dense;
-  const bool by_token = o.far > 0 || !o.html.empty();
-  const std::string label = fmt::format("eval {}", settings.context);
+  const bool by_token = o.far > 0 || !o.html.empty() || o.computes.size() > 1;
+  std::string label = fmt::format("eval {}", settings.context);
+  if (o.computes.size() > 1) label += fmt::format(" {}", name_of(o.options.compute));
   for_each_attention(model, settings, label, [&](const AttentionSpec& spec, auto&& done) {
     TokenLosses tokens;
-    rows.push_back(
-        evaluate(model, spec, texts, settings, done, &dense, by_token ? &tokens : nullptr));
-    if (by_token) losses.push_back({rows.back().name, rows.back().routing, std::move(tokens)});
+    EvalRow row =
+        evaluate(model, spec, texts, settings, done, &dense, by_token ? &tokens : nullptr);
+    if (by_token) windows.losses.push_back({row.name, row.routing, std::move(tokens)});
+    windows.rows.push_back(std::move(row));
   });
-  fmt::print("\ncontext {}, stride {}\n\n{}", settings.context, settings.stride, format_rows(rows));
+}
+
+/// Of every attention the perplexity in each kind of products, and what that costs against the
+/// first; the costs go into the rows of the JSON, too.
+std::string compare_computes(const WindowRows& windows, std::size_t kinds, Json& rows) {
+  const std::size_t attentions = windows.rows.size() / kinds;
+  const std::string first(name_of(windows.rows[0].compute));
+  Table table{.caption = fmt::format("Perplexity by compute, and nats a token against {}, with the "
+                                     "standard error over tokens",
+                                     first),
+              .header = {"attention", "routing", first}};
+  for (std::size_t kind = 1; kind < kinds; ++kind)
+    table.header.insert(
+        table.header.end(),
+        {std::string(name_of(windows.rows[kind * attentions].compute)), "nats", "error"});
+  for (std::size_t a = 0; a < attentions; ++a) {
+    const EvalRow& reference = windows.rows[a];
+    std::vector<std::string> cells = {reference.name, reference.routing,
+                                      fmt::format("{:.5f}", reference.score.perplexity())};
+    for (std::size_t kind = 1; kind < kinds; ++kind) {
+      const std::size_t i = kind * attentions + a;
+      const auto [mean, error] =
+          paired_difference(windows.losses[i].losses.nats, windows.losses[a].losses.nats);
+      cells.insert(cells.end(), {fmt::format("{:.5f}", windows.rows[i].score.perplexity()),
+                                 fmt::format("{:+.3g}", mean), fmt::format("{:.2g}", error)});
+      rows[i]["against_compute"] = {
+          {"compute", first}, {"difference", mean}, {"difference_error", error}};
+    }
+    table.rows.push_back(std::move(cells));
+  }
+  return plain_text(table, 2);
+}
+
+/// Prints a context's table, and of far tokens where these are asked for.
+Json tell_windows(LoadedModel& model, std::span<const EvalText> texts, const EvalArguments& o,
+                  WindowRows windows) {
+  const EvalSettings& settings = windows.settings;
+  fmt::print("\ncontext {}, stride {}\n\n{}", settings.context, settings.stride,
+             format_rows(windows.rows));
   Json json = {{"context", settings.context},
                {"stride", settings.stride},
-               {"rows", rows_to_json(rows, o.with_speed)}};
-  for (std::size_t i = 0; i < losses.size(); ++i)
-    json["rows"][i]["by_position"] = positions_to_json(losses_by_position(losses[i].losses));
+               {"rows", rows_to_json(windows.rows, o.with_speed)}};
+  if (o.computes.size() > 1) {
+    fmt::print("\n{}", compare_computes(windows, o.computes.size(), json["rows"]));
+    return json;
+  }
+  for (std::size_t i = 0; i < windows.losses.size(); ++i)
+    json["rows"][i]["by_position"] =
+        positions_to_json(losses_by_position(windows.losses[i].losses));
   if (o.far > 0) {
     const FarReport report =
-        measure_far(model, texts, settings, {.context = o.far}, std::move(losses));
+        measure_far(model, texts, settings, {.context = o.far}, std::move(windows.losses));
     fmt::print("\n{}", format_far(report));
     json["far"] = far_to_json(report);
   }
@@ -152,12 +208,21 @@ void refuse_short(const std::vector<EvalText>& texts, const EvalArguments& o) {
          longest->name, tokens, window);
 }
 
-/// Prints a table for each length, and of several one that has them all.
-Json evaluate_texts(LoadedModel& model, const EvalArguments& o) {
-  std::vector<EvalSettings> windows(std::max<std::size_t>(1, o.lengths.size()), o.settings);
-  for (std::size_t i = 0; i < o.lengths.size(); ++i) windows[i].context = o.lengths[i];
-  for (EvalSettings& one : windows) one = one.for_model(model);
-  const std::vector<EvalText> texts = read_texts(model, o.paths, o.settings);
+/// Puts what is asked for next in the model's place. The model before is given back first.
+void load_for(std::optional<LoadedModel>& model, Compute compute, EvalArguments& o) {
+  model.reset();
+  o.options.compute = compute;
+  model.emplace(o.options.load());
+  o.options.verify = false;  // once is enough
+}
+
+/// Prints a table for each length, and of several one that has them all. `model` is in the first of
+/// the computes, and in the last one after.
+Json evaluate_texts(std::optional<LoadedModel>& model, EvalArguments& o) {
+  std::vector<WindowRows> windows(std::max<std::size_t>(1, o.lengths.size()), {o.settings});
+  for (std::size_t i = 0; i < o.lengths.size(); ++i) windows[i].settings.context = o.lengths[i];
+  for (WindowRows& one : windows) one.settings = one.settings.for_model(*model);
+  const std::vector<EvalText> texts = read_texts(*model, o.paths, o.settings);
   refuse_short(texts, o);
 
   std::int64_t bytes = 0, words = 0;
@@ -167,20 +232,27 @@ Json evaluate_texts(LoadedModel& model, const EvalArguments& o) {
     words += text.words;
     if (names.empty() || names.back() != text.name) names.push_back(text.name);
   }
-  const Tokenizer& own = model.require_tokenizer();
+  const std::string kind = model->require_tokenizer().kind(),
+                    fingerprint = model->require_tokenizer().fingerprint();
   fmt::print("{} text{}, {} bytes, {} words, tokenizer {} {}\n", texts.size(),
-             texts.size() == 1 ? "" : "s", bytes, words, own.kind(), own.fingerprint());
+             texts.size() == 1 ? "" : "s", bytes, words, kind, fingerprint);
   Json of_lengths = Json::array();
-  for (const EvalSettings& one : windows)
-    of_lengths.push_back(evaluate_windows(model, texts, one, o));
+  for (const Compute compute : o.computes) {
+    if (compute != o.options.compute) load_for(model, compute, o);
+    for (WindowRows& one : windows) {
+      evaluate_windows(*model, texts, o, one);
+      if (compute == o.computes.back())
+        of_lengths.push_back(tell_windows(*model, texts, o, std::move(one)));
+    }
+  }
   if (of_lengths.size() > 1) fmt::print("\n{}", plain_text(perplexity_by_length(of_lengths), 1));
-  print_legend(model);
+  print_legend(*model);
   Json figures = {{"texts", names},
                   {"documents", texts.size()},
                   {"bytes", bytes},
                   {"words", words},
-                  {"tokenizer", {{"kind", own.kind()}, {"fingerprint", own.fingerprint()}}},
-                  {"num_groups", model.focus() ? model.focus()->config().num_groups : 0}};
+                  {"tokenizer", {{"kind", kind}, {"fingerprint", fingerprint}}},
+                  {"num_groups", model->focus() ? model->focus()->config().num_groups : 0}};
   if (o.lengths.empty())
     figures.update(of_lengths[0]);
   else
@@ -189,7 +261,7 @@ Json evaluate_texts(LoadedModel& model, const EvalArguments& o) {
 }
 
 void add_options_of_eval(CLI::App& app, EvalArguments& o) {
-  o.options.add_to(app);
+  o.options.add_to(app, &o.computes);
   std::vector<RecipeField> of_tasks = recipe_fields(o.tasks);
   CLI::Option_group* input = app.add_option_group("input", "one of the first two, or --recall");
   input->add_option("--text", o.paths,
@@ -239,12 +311,22 @@ int run_eval(Arguments arguments) {
   if (!o.html.empty() && !o.tasks.tasks.empty())
     fail("--html shows --text and --recall: leave --tasks out");
 
-  LoadedModel model = o.options.load();
+  if (o.computes.empty()) o.computes = {Compute::float32};
+  if (o.computes.size() > 1 &&
+      (!o.recall.empty() || !o.tasks.tasks.empty() || o.far > 0 || !o.html.empty()))
+    fail(
+        "--compute: several are held against each other on --text alone, and on no page: name one, "
+        "or leave --recall, --tasks, --far and --html out");
+
+  std::optional<LoadedModel> model;
+  load_for(model, o.computes.front(), o);
   Json figures = {{"model", o.options.base}, {"adapter", o.options.adapter}};
-  figures["compute"] = name_of(o.options.compute);
-  if (!o.tasks.tasks.empty()) figures.update(evaluate_tasks(model, o));
+  std::vector<std::string_view> computes;
+  for (const Compute compute : o.computes) computes.push_back(name_of(compute));
+  figures["compute"] = fmt::format("{}", fmt::join(computes, ","));
+  if (!o.tasks.tasks.empty()) figures.update(evaluate_tasks(*model, o));
   if (!o.paths.empty()) figures.update(evaluate_texts(model, o));
-  if (!o.recall.empty()) figures["recall"] = evaluate_recalls(model, o);
+  if (!o.recall.empty()) figures["recall"] = evaluate_recalls(*model, o);
   if (figures.contains("rows") && figures.contains("recall"))
     fmt::print("\n{}", plain_text(overview(figures), 1));
   if (!o.html.empty()) write_page(o, figures);

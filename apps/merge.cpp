@@ -64,7 +64,8 @@ int run_merge(Arguments arguments) {
   const std::string& adapter = options.adapter;
   if (adapter.empty()) fail("--adapter: name the adapter (lora.h5) or a PEFT folder");
   if (options.compute != Compute::float32)
-    fail("--compute bf16: merging changes the weights, which are float32 then; leave it out");
+    fail("--compute {}: merging changes the weights, which are float32 then; leave it out",
+         name_of(options.compute));
   refuse_existing(out, overwrite);
   const ModelFiles files = open_model(base, options.tokenizer);
   if (files.focus || files.mechanism)

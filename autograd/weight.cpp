@@ -18,7 +18,7 @@ void Weight::set_requires_grad(bool wanted, const std::string& name) {
         name_of(frozen_->format()));
 }
 
-void Weight::freeze(MatrixForm form) {
+void Weight::freeze(MatrixForm form, const std::string& name) {
   if (is_frozen_matrix()) {
     check(frozen_->form() == form, "freeze: the weight {} is frozen for products in {} already",
           shape(), name_of(frozen_->form()));
@@ -26,7 +26,7 @@ void Weight::freeze(MatrixForm form) {
   }
   check(!requires_grad(), "freeze: the weight {} is trained; only frozen ones go to {}", shape(),
         name_of(form));
-  frozen_ = FrozenMatrix(variable_.value(), form);
+  frozen_ = FrozenMatrix(variable_.value(), form, name);
   variable_ = Variable();
 }
 

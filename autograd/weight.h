@@ -50,8 +50,9 @@ class Weight {
   void set_requires_grad(bool wanted, const std::string& name = "");
 
   /// From now on this matrix is a frozen one; its Variable is given up. Throws
-  /// std::invalid_argument where it is no matrix, wants a gradient or is frozen in another form.
-  void freeze(MatrixForm form);
+  /// std::invalid_argument where it is no matrix, wants a gradient, is frozen in another form or
+  /// holds numbers that the form cannot.
+  void freeze(MatrixForm form, const std::string& name = "");
 
   /// What an op lists among its inputs: undefined for a frozen matrix.
   const Variable& input() const { return variable_; }

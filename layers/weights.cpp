@@ -226,7 +226,7 @@ void load_weights(Decoder& decoder, const TensorSource& source, std::optional<Ma
       if (form) {
         p = Weight();
         trim_pool();  // buffers of a weight's size would not be asked for again
-        p = FrozenMatrix(stored.numbers, stored.tensor.owner, *form);
+        p = FrozenMatrix(stored.numbers, stored.tensor.owner, *form, stored.name);
         return;
       }
     }
@@ -236,9 +236,9 @@ void load_weights(Decoder& decoder, const TensorSource& source, std::optional<Ma
 }
 
 void freeze_matrices(Decoder& decoder, MatrixForm form) {
-  for_each_parameter(decoder, [&]<class P>(const std::string&, P& p) {
+  for_each_parameter(decoder, [&]<class P>(const std::string& name, P& p) {
     if constexpr (std::is_same_v<P, Weight>) {
-      p.freeze(form);
+      p.freeze(form, name);
       trim_pool();  // as above
     }
   });

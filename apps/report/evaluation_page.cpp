@@ -326,9 +326,20 @@ std::vector<ReadEvaluation> joined_evaluations(const std::vector<ReadEvaluation>
   return joined;
 }
 
+namespace {
+
+/// Whether a row stands beside another of its attention in another compute.
+bool in_several_computes(const Json& row) { return row.contains("against_compute"); }
+
+}  // namespace
+
 Table perplexity_by_length(const Json& lengths) {
   Table table{.caption = "Perplexity by context (pairs attended)", .header = {"attention"}};
-  for (const Json& row : lengths.at(0).at("rows")) table.rows.push_back({row.at("attention")});
+  const Json& rows = lengths.at(0).at("rows");
+  const bool by_compute = std::ranges::any_of(rows, in_several_computes);
+  for (const Json& row : rows)
+    table.rows.push_back({row.at("attention").get<std::string>() +
+                          (by_compute ? ", " + row.at("compute").get<std::string>() : "")});
   for (const Json& one : lengths) {
     table.header.push_back(fmt::format("{}", one.at("context").get<std::int64_t>()));
     for (std::size_t i = 0; i < table.rows.size(); ++i) {
@@ -387,6 +398,8 @@ void add_evaluation(HtmlReport& report, const Json& eval, const std::string& whe
   }
   if (!eval.is_object() || !eval.contains("rows"))
     fail("{}: not what focus eval --json writes", where);
+  if (std::ranges::any_of(eval.at("rows"), in_several_computes))
+    fail("{}: an evaluation in several computes has no page: run focus eval with one", where);
   if (!eval.at("rows").empty() && (eval.contains("recall") || eval.contains("far"))) {
     report.heading("In short");
     report.table(overview(eval));

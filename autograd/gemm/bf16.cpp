@@ -5,6 +5,8 @@
 
 #include "autograd/gemm/blocked_product.h"
 #include "autograd/gemm/gemm.h"
+#include "autograd/gemm/packed_product.h"
+#include "autograd/simd/kernels.h"
 
 namespace focus {
 namespace {
@@ -12,38 +14,130 @@ namespace {
 /// Rows of B that are packed at a time: a hidden size of 768 at once, 384 KB.
 constexpr Index kBlockDepth = 768;
 
-/// C[m, n] = A[m, k] B; `pack(p, depth, j, columns, packed)` packs B's rows [p, p + depth),
-/// columns [j, j + columns).
-template <class Pack>
-void multiply(Index m, Index n, Index k, const Real* a, Index lda, Real* c, Index ldc,
-              const simd::Bf16Kernels& kernels, Pack&& pack) {
+/// A block of a product: rows [row, row + rows) of A and [p, p + depth) of B, columns
+/// [j, j + columns), `padded` to whole vectors, onto C[rows, padded] at `c`.
+struct ProductBlock {
+  Index row, rows, p, depth, j, columns, padded;
+  Real* c;
+  Index ldc;
+  bool add;
+};
+
+/// C[m, n] over a depth of k: `block(ProductBlock, packed)` packs and multiplies; `packed` has room
+/// for `block_depth` rows.
+template <class Block>
+void multiply(Index m, Index n, Index k, Index block_depth, Real* c, Index ldc,
+              const simd::Bf16Kernels& kernels, const Block& block) {
   count_multiply_adds(static_cast<std::uint64_t>(m * n * k));
   if (k == 0)
     for (Index i = 0; i < m; ++i) std::fill_n(c + i * ldc, n, Real(0));
-  const Bf16Matrix rounded(m, k, a, lda, kernels);
   for_blocks(m, n, [&](Index row, Index rows, Index begin, Index end) {
     thread_local std::vector<Real> scratch;
-    scratch.resize(static_cast<std::size_t>(kBlockDepth * kBlockColumns + rows * kernels.vector));
+    scratch.resize(static_cast<std::size_t>(block_depth * kBlockColumns + rows * kernels.vector));
     Real* packed = scratch.data();
     blocked_product(
-        rows, k, kBlockDepth, begin, end, kernels.vector, c + row * ldc, ldc, false,
-        packed + kBlockDepth * kBlockColumns,
+        rows, k, block_depth, begin, end, kernels.vector, c + row * ldc, ldc, false,
+        packed + block_depth * kBlockColumns,
         [&](Index p, Index depth, Index j, Index columns, Real* to, Index ld, bool add) {
-          pack(p, depth, j, columns, packed);
           const Index padded = (columns + kernels.vector - 1) / kernels.vector * kernels.vector;
-          kernels.product(rows, padded, depth, rounded.row(row) + p, rounded.pitch(), packed, to,
-                          ld, add);
+          block(ProductBlock{row, rows, p, depth, j, columns, padded, to, ld, add}, packed);
         });
+  });
+}
+
+/// C[m, n] = A[m, k] B, A rounded; `pack(p, depth, j, columns, packed)` packs B's rows
+/// [p, p + depth), columns [j, j + columns).
+template <class Pack>
+void multiply_rounded(Index m, Index n, Index k, const Real* a, Index lda, Real* c, Index ldc,
+                      const simd::Bf16Kernels& kernels, const Pack& pack) {
+  const Bf16Matrix rounded(m, k, a, lda, kernels);
+  multiply(m, n, k, kBlockDepth, c, ldc, kernels, [&](const ProductBlock& b, Real* packed) {
+    pack(b.p, b.depth, b.j, b.columns, packed);
+    kernels.product(b.rows, b.padded, b.depth, rounded.row(b.row) + b.p, rounded.pitch(), packed,
+                    b.c, b.ldc, b.add);
+  });
+}
+
+Index even(Index n) { return (n + 1) / 2 * 2; }
+
+/// Rows of numbers split into two, each part in rows that fill up to an even length with zero.
+class SplitRows {
+ public:
+  SplitRows(Index rows, Index cols, Bf16* memory)
+      : cols_(cols), pitch_(even(cols)), high_(memory), low_(memory + rows * pitch_) {}
+  static std::size_t numbers(Index rows, Index cols) {
+    return static_cast<std::size_t>(2 * rows * even(cols));
+  }
+
+  void put(Index i, const Real* row) {
+    simd::kernels().split_bf16(row, cols_, high_ + i * pitch_, low_ + i * pitch_);
+    if (pitch_ > cols_) high_[i * pitch_ + cols_] = low_[i * pitch_ + cols_] = 0;
+  }
+  Index pitch() const { return pitch_; }
+  const Bf16* high(Index i = 0) const { return high_ + i * pitch_; }
+  const Bf16* low(Index i = 0) const { return low_ + i * pitch_; }
+
+ private:
+  Index cols_, pitch_;
+  Bf16 *high_, *low_;
+};
+
+/// Rows of B that are split and packed at a time: both parts and their panels are 0.8 MB, for which
+/// a core's second-level cache has room.
+constexpr Index kSplitDepth = 512;
+
+/// The block's numbers, line by line; valid until the thread's next call.
+SplitRows split_block(const MatrixView& w, const StoredPart& part) {
+  thread_local std::vector<Real> line;
+  thread_local std::vector<Bf16> memory;
+  line.resize(static_cast<std::size_t>(part.count));
+  memory.resize(std::max(memory.size(), SplitRows::numbers(part.lines, part.count)));
+  SplitRows split(part.lines, part.count, memory.data());
+  for (Index i = 0; i < part.lines; ++i) {
+    read_part(w, {part.line + i, 1, part.first, part.count}, line.data());
+    split.put(i, line.data());
+  }
+  return split;
+}
+
+/// C[m, n] = A[m, k] B for B = W or Wᵀ. The small products are added first.
+void multiply_split(Index m, Index n, Index k, const Real* a, Index lda, const MatrixView& w,
+                    bool transposed, Real* c, Index ldc, const simd::Bf16Kernels& kernels) {
+  const std::shared_ptr<void> memory = pooled_buffer(SplitRows::numbers(m, k) * sizeof(Bf16));
+  SplitRows rows(m, k, static_cast<Bf16*>(memory.get()));
+  parallel_chunks(m, rows_per_chunk(k), [&](Index begin, Index end) {
+    for (Index i = begin; i < end; ++i) rows.put(i, a + i * lda);
+  });
+  const bool exact = w.format == NumberFormat::bf16;  // nothing is left of W's numbers
+  multiply(m, n, k, kSplitDepth, c, ldc, kernels, [&](const ProductBlock& b, Real* packed) {
+    const StoredBlock stored = block_of(w, transposed, b.p, b.depth, b.j, b.columns);
+    const SplitRows split = split_block(w, stored.part);
+    const auto pack = [&](const Bf16* source) {
+      if (stored.lines_are_rows)
+        kernels.pack(source, split.pitch(), b.depth, b.columns, packed);
+      else
+        kernels.pack_transposed(source, split.pitch(), b.columns, b.depth, packed);
+    };
+    const auto product = [&](const Bf16* of_a, bool add) {
+      kernels.product(b.rows, b.padded, b.depth, of_a + b.p, rows.pitch(), packed, b.c, b.ldc, add);
+    };
+    if (!exact) {
+      pack(split.low());
+      product(rows.high(b.row), b.add);
+    }
+    pack(split.high());
+    product(rows.low(b.row), b.add || !exact);
+    product(rows.high(b.row), true);
   });
 }
 
 }  // namespace
 
 Bf16Matrix::Bf16Matrix(Index rows, Index cols)
-    : own_(pooled_buffer(static_cast<std::size_t>(rows * ((cols + 1) / 2 * 2)) * sizeof(Bf16))),
+    : own_(pooled_buffer(static_cast<std::size_t>(rows * even(cols)) * sizeof(Bf16))),
       data_(static_cast<const Bf16*>(own_.get())),
       shape_{rows, cols},
-      pitch_((cols + 1) / 2 * 2) {
+      pitch_(even(cols)) {
   if (pitch_ > cols)
     for (Index i = 0; i < rows; ++i) own_row(i)[cols] = 0;
 }
@@ -78,18 +172,30 @@ Bf16Matrix::Bf16Matrix(const MatrixView& view, std::shared_ptr<const void> owner
 
 void gemm_nt(Index m, const Real* a, Index lda, const Bf16Matrix& b, Real* c, Index ldc,
              const simd::Bf16Kernels& kernels) {
-  multiply(m, b.rows(), b.cols(), a, lda, c, ldc, kernels,
-           [&](Index p, Index depth, Index j, Index columns, void* packed) {
-             kernels.pack_transposed(b.row(j) + p, b.pitch(), columns, depth, packed);
-           });
+  multiply_rounded(m, b.rows(), b.cols(), a, lda, c, ldc, kernels,
+                   [&](Index p, Index depth, Index j, Index columns, void* packed) {
+                     kernels.pack_transposed(b.row(j) + p, b.pitch(), columns, depth, packed);
+                   });
 }
 
 void gemm(Index m, const Real* a, Index lda, const Bf16Matrix& b, Real* c, Index ldc,
           const simd::Bf16Kernels& kernels) {
-  multiply(m, b.cols(), b.rows(), a, lda, c, ldc, kernels,
-           [&](Index p, Index depth, Index j, Index columns, void* packed) {
-             kernels.pack(b.row(p) + j, b.pitch(), depth, columns, packed);
-           });
+  multiply_rounded(m, b.cols(), b.rows(), a, lda, c, ldc, kernels,
+                   [&](Index p, Index depth, Index j, Index columns, void* packed) {
+                     kernels.pack(b.row(p) + j, b.pitch(), depth, columns, packed);
+                   });
+}
+
+void gemm_nt_bf16x3(Index m, const Real* a, Index lda, const MatrixView& w, Real* c, Index ldc,
+                    const simd::Bf16Kernels* kernels) {
+  if (kernels == nullptr || m <= packed::kFewRows) return gemm_nt(m, a, lda, w, c, ldc);
+  multiply_split(m, w.rows, w.cols, a, lda, w, true, c, ldc, *kernels);
+}
+
+void gemm_bf16x3(Index m, const Real* a, Index lda, const MatrixView& w, Real* c, Index ldc,
+                 const simd::Bf16Kernels* kernels) {
+  if (kernels == nullptr || m <= packed::kFewRows) return gemm(m, a, lda, w, c, ldc);
+  multiply_split(m, w.cols, w.rows, a, lda, w, false, c, ldc, *kernels);
 }
 
 }  // namespace focus

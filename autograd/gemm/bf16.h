@@ -8,7 +8,9 @@
 #include "autograd/tensor.h"
 
 // Frozen weights in bf16: half the memory, and faster products where the machine has AVX512_BF16.
-// Both operands of a product are rounded to bf16, the sums are Real.
+// Both operands of a product are rounded to bf16, the sums are Real. Or, with errors near
+// float32's, each is split into the two bf16 numbers a + a' that are nearest to it, and a b + a b'
+// + a' b is summed: what is left out of a product is less than 2^-16 of it.
 namespace focus {
 
 /// The nearest bf16, ties to even; NaN stays NaN.
@@ -54,5 +56,15 @@ void gemm_nt(Index m, const Real* a, Index lda, const Bf16Matrix& b, Real* c, In
 /// C[m, cols] = A[m, rows] B. Bits do not depend on the number of threads.
 void gemm(Index m, const Real* a, Index lda, const Bf16Matrix& b, Real* c, Index ldc,
           const simd::Bf16Kernels& kernels = simd::bf16_kernels());
+
+/// C[m, rows] = A[m, cols] Wᵀ by split numbers, which for W are made a block at a time: W stays
+/// where it lies, and takes two products alone where it is bf16 already. Without kernels, or for
+/// few rows of A, where reading W is all the work, the product is gemm_nt()'s of Real. Infinity
+/// gives NaN. Bits do not depend on the number of threads.
+void gemm_nt_bf16x3(Index m, const Real* a, Index lda, const MatrixView& w, Real* c, Index ldc,
+                    const simd::Bf16Kernels* kernels = simd::bf16x3_kernels());
+/// C[m, cols] = A[m, rows] W likewise.
+void gemm_bf16x3(Index m, const Real* a, Index lda, const MatrixView& w, Real* c, Index ldc,
+                 const simd::Bf16Kernels* kernels = simd::bf16x3_kernels());
 
 }  // namespace focus

@@ -5,6 +5,7 @@
 
 #include "autograd/check.h"
 #include "autograd/gemm/bf16.h"
+#include "autograd/gemm/int8.h"
 
 namespace focus {
 namespace {
@@ -33,7 +34,7 @@ class Bf16Storage final : public MatrixStorage {
   Bf16Matrix matrix_;
 };
 
-class ViewStorage final : public MatrixStorage {
+class ViewStorage : public MatrixStorage {
  public:
   ViewStorage(const MatrixView& view, std::shared_ptr<const void> owner)
       : MatrixStorage({view.rows, view.cols}), view_(view), owner_(std::move(owner)) {}
@@ -51,39 +52,64 @@ class ViewStorage final : public MatrixStorage {
     focus::gemm(m, dy, view_.rows, view_, dx, view_.cols);
   }
 
+ protected:
+  const MatrixView& view() const { return view_; }
+
  private:
   MatrixView view_;
   std::shared_ptr<const void> owner_;
 };
 
+class Bf16x3Storage final : public ViewStorage {
+ public:
+  using ViewStorage::ViewStorage;
+
+  MatrixForm form() const override { return MatrixForm::bf16x3; }
+  void gemm_nt(Index m, const Real* x, Real* y) const override {
+    gemm_nt_bf16x3(m, x, view().cols, view(), y, view().rows);
+  }
+  void gemm(Index m, const Real* dy, Real* dx) const override {
+    gemm_bf16x3(m, dy, view().rows, view(), dx, view().cols);
+  }
+};
+
+class Int8Storage final : public ViewStorage {
+ public:
+  explicit Int8Storage(const Int8Matrix& matrix) : ViewStorage(matrix.view, matrix.owner) {}
+
+  MatrixForm form() const override { return MatrixForm::int8; }
+  std::size_t bytes() const override {
+    return ViewStorage::bytes() + static_cast<std::size_t>(view().rows) * sizeof(Real);
+  }
+};
+
 std::shared_ptr<const MatrixStorage> store_view(const MatrixView& view,
-                                                std::shared_ptr<const void> owner,
-                                                MatrixForm form) {
+                                                std::shared_ptr<const void> owner, MatrixForm form,
+                                                const std::string& name) {
   check(reinterpret_cast<std::uintptr_t>(view.data) % bytes_of(view.format) == 0,
         "a frozen matrix in {}: its address is no multiple of {} bytes", name_of(view.format),
         bytes_of(view.format));
-  if (form == MatrixForm::bf16)
-    return std::make_shared<const Bf16Storage>(Bf16Matrix(view, std::move(owner)));
-  return std::make_shared<const ViewStorage>(view, std::move(owner));
-}
-
-std::shared_ptr<const MatrixStorage> store_matrix(const Tensor& values, MatrixForm form) {
-  check(values.rank() == 2, "a frozen matrix in {}: {} is not a matrix", name_of(form),
-        values.shape());
   switch (form) {
-    case MatrixForm::real: {
-      const auto owner = std::make_shared<const Tensor>(values);
-      return store_view({.data = owner->data(),
-                         .rows = values.dim(0),
-                         .cols = values.dim(1),
-                         .pitch = values.dim(1)},
-                        owner, form);
-    }
+    case MatrixForm::real:
+      return std::make_shared<const ViewStorage>(view, std::move(owner));
     case MatrixForm::bf16:
-      return std::make_shared<const Bf16Storage>(
-          Bf16Matrix(values.dim(0), values.dim(1), values.data(), values.dim(1)));
+      return std::make_shared<const Bf16Storage>(Bf16Matrix(view, std::move(owner)));
+    case MatrixForm::bf16x3:
+      return std::make_shared<const Bf16x3Storage>(view, std::move(owner));
+    case MatrixForm::int8:
+      return std::make_shared<const Int8Storage>(rounded_to_int8(view, name));
   }
   fail("no such form of a frozen matrix");
+}
+
+std::shared_ptr<const MatrixStorage> store_matrix(const Tensor& values, MatrixForm form,
+                                                  const std::string& name) {
+  check(values.rank() == 2, "a frozen matrix in {}: {} is not a matrix", name_of(form),
+        values.shape());
+  const auto owner = std::make_shared<const Tensor>(values);
+  return store_view(
+      {.data = owner->data(), .rows = values.dim(0), .cols = values.dim(1), .pitch = values.dim(1)},
+      owner, form, name);
 }
 
 }  // namespace
@@ -94,15 +120,19 @@ const char* name_of(MatrixForm form) {
       return "float32";
     case MatrixForm::bf16:
       return "bf16";
+    case MatrixForm::bf16x3:
+      return "bf16x3";
+    case MatrixForm::int8:
+      return "int8";
   }
   return "?";
 }
 
-FrozenMatrix::FrozenMatrix(const Tensor& values, MatrixForm form)
-    : storage_(store_matrix(values, form)) {}
+FrozenMatrix::FrozenMatrix(const Tensor& values, MatrixForm form, const std::string& name)
+    : storage_(store_matrix(values, form, name)) {}
 
 FrozenMatrix::FrozenMatrix(const MatrixView& view, std::shared_ptr<const void> owner,
-                           MatrixForm form)
-    : storage_(store_view(view, std::move(owner), form)) {}
+                           MatrixForm form, const std::string& name)
+    : storage_(store_view(view, std::move(owner), form, name)) {}
 
 }  // namespace focus

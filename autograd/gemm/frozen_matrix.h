@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "autograd/gemm/matrix_view.h"
 #include "autograd/tensor.h"
@@ -8,10 +9,12 @@
 namespace focus {
 
 /// How a frozen matrix is multiplied. A further form is a line here, a MatrixStorage in
-/// frozen_matrix.cpp and a line in store_matrix() there; no op and no layer knows them.
+/// frozen_matrix.cpp and a line in store_view() there; no op and no layer knows them.
 enum class MatrixForm {
-  real,  // as Real, whatever it is stored in: the bits of the widened matrix
-  bf16,  // both operands of a product are rounded to bf16
+  real,    // as Real, whatever it is stored in: the bits of the widened matrix
+  bf16,    // both operands of a product are rounded to bf16
+  bf16x3,  // both are split into two bf16, where that is faster than Real: else as real
+  int8,    // it is rounded to int8, a scale for each row (int8.h); products are of Real
 };
 const char* name_of(MatrixForm form);
 
@@ -43,14 +46,15 @@ class MatrixStorage {
 class FrozenMatrix {
  public:
   FrozenMatrix() = default;  // undefined
-  /// Throws std::invalid_argument where `values` is no matrix.
-  FrozenMatrix(const Tensor& values, MatrixForm form);
+  /// Throws std::invalid_argument where `values` is no matrix, and with MatrixForm::int8 where a
+  /// number is not finite; `name` is the weight's, for messages.
+  FrozenMatrix(const Tensor& values, MatrixForm form, const std::string& name = "");
   /// Numbers that lie elsewhere, in a file that is mapped into memory, which `owner` holds: they
-  /// stay there. For products in bf16 those in another format, or laid otherwise than in rows of an
-  /// even length, are rounded into memory of the matrix's own. Throws std::invalid_argument where
-  /// the address does not suit the format.
+  /// stay there. With MatrixForm::bf16 those in another format, or laid otherwise than in rows of
+  /// an even length, are rounded into memory of the matrix's own; with MatrixForm::int8 all are.
+  /// Throws as above, and where the address does not suit the format.
   FrozenMatrix(const MatrixView& view, std::shared_ptr<const void> owner,
-               MatrixForm form = MatrixForm::real);
+               MatrixForm form = MatrixForm::real, const std::string& name = "");
   explicit FrozenMatrix(std::shared_ptr<const MatrixStorage> storage)
       : storage_(std::move(storage)) {}
 

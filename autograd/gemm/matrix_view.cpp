@@ -31,39 +31,23 @@ void widen(const MatrixView& view, Index first, Index count, Real* to) {
     case NumberFormat::f16:
       simd::kernels().widen_f16(numbers<std::uint16_t>(view, first), count, to);
       break;
-  }
-}
-
-/// A part of what is stored: numbers [first, first + count) of the lines [line, line + lines).
-struct Part {
-  Index line, lines, first, count;
-};
-
-/// The part's lines one after the other.
-void read_part(const MatrixView& view, const Part& part, Real* to) {
-  for (Index l = part.line; l < part.line + part.lines; ++l, to += part.count) {
-    if (!view.transposed) {
-      widen(view, view.stored_row(l) * view.pitch + part.first, part.count, to);
-      continue;
-    }
-    for (Index i = 0; i < part.count;) {
-      const Index row = part.first + i;
-      const Index together =
-          view.runs() ? std::min(part.count - i, view.run - row % view.run) : part.count;
-      widen(view, l * view.pitch + view.stored_row(row), together, to + i);
-      i += together;
-    }
+    case NumberFormat::int8:
+      simd::kernels().widen_int8(numbers<std::int8_t>(view, first), count,
+                                 view.scales[first / view.pitch], to);
+      break;
   }
 }
 
 /// Where Real numbers lie as the kernels want them: else null.
-const Real* direct(const MatrixView& view, const Part& part) {
+const Real* direct(const MatrixView& view, const StoredPart& part) {
   if (view.format != kRealFormat || view.runs()) return nullptr;
   return numbers<Real>(view, part.line * view.pitch + part.first);
 }
 
-/// Puts a part into panels: its lines become the panels' rows, or their columns.
-void pack_part(const MatrixView& view, const Part& part, bool lines_are_rows, Real* panels) {
+/// Puts a block into panels.
+void pack_block(const MatrixView& view, const StoredBlock& block, Real* panels) {
+  const StoredPart& part = block.part;
+  const bool lines_are_rows = block.lines_are_rows;
   const simd::Kernels& kernels = simd::kernels();
   const auto put = [&](const Real* source, Index ld, Index rows, Index columns, Real* to) {
     if (lines_are_rows)
@@ -80,8 +64,8 @@ void pack_part(const MatrixView& view, const Part& part, bool lines_are_rows, Re
   strip.resize(static_cast<std::size_t>(packed::kBlockDepth * kernels.panel));
   for (Index c = 0; c < columns; c += kernels.panel) {
     const Index width = std::min(kernels.panel, columns - c);
-    const Part of_panel = lines_are_rows ? Part{part.line, rows, part.first + c, width}
-                                         : Part{part.line + c, width, part.first, rows};
+    const StoredPart of_panel = lines_are_rows ? StoredPart{part.line, rows, part.first + c, width}
+                                               : StoredPart{part.line + c, width, part.first, rows};
     read_part(view, of_panel, strip.data());
     put(strip.data(), of_panel.count, rows, width, panels + c * rows);
   }
@@ -97,7 +81,7 @@ void gather_rows(const MatrixView& view, Index first, Index count, Real* to) {
   strip.resize(static_cast<std::size_t>(kernels.panel * kGatheredRows));
   panel.resize(strip.size());
   for (Index line = 0; line < view.cols; line += kernels.panel) {
-    const Part part{line, std::min(kernels.panel, view.cols - line), first, count};
+    const StoredPart part{line, std::min(kernels.panel, view.cols - line), first, count};
     const Real* source = direct(view, part);
     if (source == nullptr) read_part(view, part, strip.data());
     kernels.pack_transposed(source != nullptr ? source : strip.data(),
@@ -120,7 +104,7 @@ void multiply_rows(Index m, const Real* a, Index lda, const MatrixView& b, Real*
     for (Index j = begin; j < end; ++j) {
       const Real* row = widened.data() + (b.transposed ? (j - begin) * b.cols : 0);
       if (!b.transposed) {
-        const Part whole{j, 1, 0, b.cols};
+        const StoredPart whole{j, 1, 0, b.cols};
         if (const Real* there = direct(b, whole))
           row = there;
         else
@@ -144,6 +128,8 @@ const char* name_of(NumberFormat format) {
       return "bf16";
     case NumberFormat::f16:
       return "f16";
+    case NumberFormat::int8:
+      return "int8";
   }
   return "?";
 }
@@ -157,6 +143,8 @@ std::size_t bytes_of(NumberFormat format) {
     case NumberFormat::bf16:
     case NumberFormat::f16:
       return 2;
+    case NumberFormat::int8:
+      return 1;
   }
   return 0;
 }
@@ -165,6 +153,29 @@ MatrixView from_number(MatrixView view, Index place) {
   view.data =
       static_cast<const std::byte*>(view.data) + place * static_cast<Index>(bytes_of(view.format));
   return view;
+}
+
+StoredBlock block_of(const MatrixView& w, bool transposed, Index p, Index depth, Index j,
+                     Index columns) {
+  const bool lines_are_rows = w.transposed == transposed;
+  return {lines_are_rows ? StoredPart{p, depth, j, columns} : StoredPart{j, columns, p, depth},
+          lines_are_rows};
+}
+
+void read_part(const MatrixView& view, const StoredPart& part, Real* to) {
+  for (Index l = part.line; l < part.line + part.lines; ++l, to += part.count) {
+    if (!view.transposed) {
+      widen(view, view.stored_row(l) * view.pitch + part.first, part.count, to);
+      continue;
+    }
+    for (Index i = 0; i < part.count;) {
+      const Index row = part.first + i;
+      const Index together =
+          view.runs() ? std::min(part.count - i, view.run - row % view.run) : part.count;
+      widen(view, l * view.pitch + view.stored_row(row), together, to + i);
+      i += together;
+    }
+  }
 }
 
 void read_rows(const MatrixView& view, Index first, Index count, Real* to) {
@@ -183,8 +194,7 @@ void gemm_nt(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, In
   packed::multiply_parallel(
       m, b.rows, b.cols, {a, lda, 1},
       [&](Index p, Index depth, Index j, Index columns, Real* panels) {
-        const Part part = b.transposed ? Part{p, depth, j, columns} : Part{j, columns, p, depth};
-        pack_part(b, part, b.transposed, panels);
+        pack_block(b, block_of(b, true, p, depth, j, columns), panels);
       },
       c, ldc, Into::assign);
 }
@@ -193,8 +203,7 @@ void gemm(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, Index
   packed::multiply_parallel(
       m, b.cols, b.rows, {a, lda, 1},
       [&](Index p, Index depth, Index j, Index columns, Real* panels) {
-        const Part part = b.transposed ? Part{j, columns, p, depth} : Part{p, depth, j, columns};
-        pack_part(b, part, !b.transposed, panels);
+        pack_block(b, block_of(b, false, p, depth, j, columns), panels);
       },
       c, ldc, Into::assign);
 }

@@ -8,7 +8,7 @@
 namespace focus {
 
 /// How a number lies in memory.
-enum class NumberFormat { f32, f64, bf16, f16 };
+enum class NumberFormat { f32, f64, bf16, f16, int8 };
 const char* name_of(NumberFormat format);
 std::size_t bytes_of(NumberFormat format);
 /// The format of Real.
@@ -29,14 +29,32 @@ struct MatrixView {
   Index pitch = 0;  // numbers from one line to the next
   bool transposed = false;
   Index run = 0, run_pitch = 0;  // rows; 0: all of them are one run
+  /// Of int8, whose rows lie as they are, in one run: what the numbers of each row are times.
+  const Real* scales = nullptr;
 
   bool runs() const { return run > 0 && run < rows; }
   /// The place of row i among the rows that are stored.
   Index stored_row(Index i) const { return runs() ? i / run * run_pitch + i % run : i; }
 };
 
-/// The part of a view that begins with the number at that place.
+/// The part of a view, which is not of int8, that begins with the number at that place.
 MatrixView from_number(MatrixView view, Index place);
+
+/// A part of what is stored: numbers [first, first + count) of the lines [line, line + lines).
+struct StoredPart {
+  Index line, lines, first, count;
+};
+/// Rows [p, p + depth), columns [j, j + columns) of a product's right-hand side, W or Wᵀ, as they
+/// are stored: the part's lines are the block's rows, or its columns.
+struct StoredBlock {
+  StoredPart part;
+  bool lines_are_rows;
+};
+StoredBlock block_of(const MatrixView& w, bool transposed, Index p, Index depth, Index j,
+                     Index columns);
+/// The part's lines one after the other.
+void read_part(const MatrixView& view, const StoredPart& part, Real* to);
+
 /// to[count, cols] = rows [first, first + count).
 void read_rows(const MatrixView& view, Index first, Index count, Real* to);
 /// How many rows are worth reading at a time.

@@ -119,6 +119,7 @@ extern const Bf16Kernels amx_bf16_kernels;
 const Bf16Kernels amx_bf16_kernels = {
     .name = "amx_bf16",
     .vector = 16,
+    .three_pay = true,
     .round = round,
     .pack = pack,
     .pack_transposed = pack_transposed,

@@ -2,8 +2,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <string>
 #include <vector>
 
+#include "autograd/check.h"
 #include "autograd/gemm/bf16.h"
 #include "autograd/simd/bf16_kernels.h"
 #include "autograd/simd/kernels.h"
@@ -82,6 +85,7 @@ Bf16KernelList usable_bf16_kernels() {
   static const Bf16Kernels widening = {
       .name = "widened",
       .vector = kernels().vector,
+      .three_pay = false,
       .round = round,
       .pack = pack,
       .pack_transposed = pack_transposed,
@@ -104,9 +108,35 @@ Bf16KernelList usable_bf16_kernels() {
   return list;
 }
 
+namespace {
+
+const char* asked_name() {
+  static const char* const name = std::getenv("FOCUS_BF16");
+  return name;
+}
+
+const Bf16Kernels& bf16_kernels_named(const std::string& name) {
+  const Bf16KernelList list = usable_bf16_kernels();
+  std::string names;
+  for (int i = 0; i < list.count; ++i) {
+    if (list.items[i]->name == name) return *list.items[i];
+    names += (i > 0 ? ", " : "") + std::string(list.items[i]->name);
+  }
+  fail("FOCUS_BF16 is \"{}\", but this machine can run {}: choose one of these, or unset it", name,
+       names);
+}
+
+}  // namespace
+
 const Bf16Kernels& bf16_kernels() {
-  static const Bf16Kernels& best = *usable_bf16_kernels().items[0];
-  return best;
+  static const Bf16Kernels& chosen =
+      asked_name() == nullptr ? *usable_bf16_kernels().items[0] : bf16_kernels_named(asked_name());
+  return chosen;
+}
+
+const Bf16Kernels* bf16x3_kernels() {
+  const Bf16Kernels& chosen = bf16_kernels();
+  return chosen.three_pay || asked_name() != nullptr ? &chosen : nullptr;
 }
 
 }  // namespace focus::simd

@@ -11,6 +11,8 @@ namespace focus::simd {
 struct Bf16Kernels {
   const char* name;  // "amx_bf16", "avx512_bf16", "widened"
   Index vector;      // columns of C that are written at once
+  /// Whether three products take less time than one of Real.
+  bool three_pay;
 
   /// to[i] = source[i] in bf16 for n numbers.
   void (*round)(const Real* source, Index n, Bf16* to);
@@ -26,8 +28,13 @@ struct Bf16Kernels {
                   const void* packed, Real* c, Index ldc, bool add);
 };
 
-/// The best for this machine.
+/// The best for this machine, or those that the environment variable FOCUS_BF16 names. Throws
+/// std::runtime_error where this machine has none of that name; not to be called first by a thread
+/// of several.
 const Bf16Kernels& bf16_kernels();
+/// For products of numbers that are split into two: those of bf16_kernels() where three products
+/// take less time than one of Real, or where FOCUS_BF16 names them; else null.
+const Bf16Kernels* bf16x3_kernels();
 /// All that this machine can run, best first: for tests and benchmarks.
 struct Bf16KernelList {
   const Bf16Kernels* items[3];

@@ -78,6 +78,11 @@ struct Kernels {
   /// to[i] = source[i] for n numbers of bf16 or of IEEE's 16-bit floats.
   void (*widen_bf16)(const Bf16* source, Index n, Real* to);
   void (*widen_f16)(const std::uint16_t* source, Index n, Real* to);
+  /// to[i] = source[i] scale for n numbers of int8.
+  void (*widen_int8)(const std::int8_t* source, Index n, Real scale, Real* to);
+  /// The nearest bf16 of n floats, and the nearest of what that leaves: together 16 bits of each.
+  /// One that would be rounded to infinity is cut instead; infinity and NaN leave nothing.
+  void (*split_bf16)(const Real* source, Index n, Bf16* high, Bf16* low);
 
   /// One query's row of an online softmax over n numbers (a multiple of `vector`), in place: the
   /// row becomes e^(s - max); `max` and `sum` are those of the row so far and are brought up to

@@ -1,18 +1,38 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <string_view>
+
+#include "autograd/gemm/frozen_matrix.h"
 
 namespace focus {
 
 /// What a model's matrices are multiplied in. float32 reads them in whatever they are stored,
-/// widened exactly. bf16 is for frozen ones alone: both operands of a product rounded to bf16, sums
-/// and everything else in float32.
-enum class Compute { float32, bf16 };
-constexpr auto enum_names(Compute) { return std::array<std::string_view, 2>{"float32", "bf16"}; }
+/// widened exactly. The others are for frozen ones alone, sums and everything else in float32:
+/// bf16 rounds both operands of a product to bf16; bf16x3 splits both into two bf16 numbers, with
+/// errors near float32's, where the machine is faster by it, and is float32 elsewhere.
+/// int8 rounds the matrix once, to 8 bits with a scale for each row, and multiplies in float32.
+enum class Compute { float32, bf16, bf16x3, int8 };
+constexpr auto enum_names(Compute) {
+  return std::array<std::string_view, 4>{"float32", "bf16", "bf16x3", "int8"};
+}
 constexpr std::string_view name_of(Compute compute) {
   return enum_names(compute)[static_cast<std::size_t>(compute)];
+}
+
+/// The form of frozen matrices that is for each, in the order of Compute.
+inline constexpr std::array kFormOfCompute = {MatrixForm::real, MatrixForm::bf16,
+                                              MatrixForm::bf16x3, MatrixForm::int8};
+constexpr MatrixForm form_of(Compute compute) {
+  return kFormOfCompute[static_cast<std::size_t>(compute)];
+}
+/// Of a weight: one that is not frozen is multiplied in float32.
+constexpr Compute compute_of(std::optional<MatrixForm> form) {
+  const auto found = std::ranges::find(kFormOfCompute, form.value_or(MatrixForm::real));
+  return static_cast<Compute>(found - kFormOfCompute.begin());
 }
 
 /// What becomes of a model that is loaded.

@@ -269,8 +269,7 @@ EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
               .routing = active.routing(),
               .causal = active.causal(),
               .has_groups = active.focus() != nullptr,
-              .compute = decoder.head_weight().form() == MatrixForm::bf16 ? Compute::bf16
-                                                                          : Compute::float32};
+              .compute = compute_of(decoder.head_weight().form())};
   if (const Mechanism* mechanism = active.mechanism()) {
     AnySettings own = mechanism->settings();
     for (const RecipeField& field : recipe_fields(own))
@@ -292,6 +291,21 @@ EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
   row.groups = summarise(counts);
   row.layers = std::move(counts.layers);
   return row;
+}
+
+PairedDifference paired_difference(std::span<const double> nats, std::span<const double> other) {
+  check(!nats.empty() && nats.size() == other.size(),
+        "paired_difference: {} tokens and {}, wanted as many of both, at least one", nats.size(),
+        other.size());
+  const auto n = static_cast<double>(nats.size());
+  double sum = 0, squares = 0;
+  for (std::size_t i = 0; i < nats.size(); ++i) sum += nats[i] - other[i];
+  const double mean = sum / n;
+  for (std::size_t i = 0; i < nats.size(); ++i) {
+    const double rest = nats[i] - other[i] - mean;
+    squares += rest * rest;
+  }
+  return {.mean = mean, .error = std::sqrt(squares / n / n)};
 }
 
 std::string format_rows(std::span<const EvalRow> rows) {

@@ -224,8 +224,7 @@ LoadedModel load_model(const std::filesystem::path& path, const std::string& tok
   model.tokenizer = std::move(files->tokenizer);
   model.decoder = std::make_unique<Decoder>(files->config);
   std::optional<MatrixForm> form;
-  if (use == WeightUse::frozen)
-    form = compute == Compute::bf16 ? MatrixForm::bf16 : MatrixForm::real;
+  if (use == WeightUse::frozen) form = form_of(compute);
   load_weights(*model.decoder, *files->weights, form);
   std::unique_ptr<Mechanism> mechanism = std::move(files->mechanism);
   model.files = files;

@@ -102,8 +102,8 @@ ReadModel read_model(const ModelFiles& files,
 
 /// From a store or a Hugging Face folder. `tokenizer`, where not empty, is loaded instead of the
 /// model's own. A frozen model's matrices are mapped, and nothing of them is read here (with
-/// Compute::bf16 those that are stored otherwise are); such a model cannot be trained or written.
-/// Throws std::runtime_error, one line.
+/// Compute::bf16 those that are stored otherwise are, with Compute::int8 all); such a model cannot
+/// be trained or written. Throws std::runtime_error, one line.
 LoadedModel load_model(const std::filesystem::path& path, const std::string& tokenizer = "",
                        Compute compute = Compute::float32, WeightUse use = WeightUse::frozen);
 
@@ -115,7 +115,7 @@ std::string fingerprint_of(const ModelFiles& files);
 void verify_model(const ModelFiles& files);
 
 /// XXH3-128 over config and float32 weights: the same for a folder and for the store imported from
-/// it, and for both kinds of Compute.
+/// it, and for every kind of Compute.
 std::string model_fingerprint(Decoder& decoder);
 
 /// Adds config and tokenizer, where there is one, to a store.

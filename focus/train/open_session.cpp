@@ -105,7 +105,7 @@ Session random_session(const RunConfig& config, const ModelConfig& shape) {
   model.where = "random model";
   model.decoder = std::make_unique<Decoder>(shape);
   initialise(*model.decoder, rng);
-  if (config.compute == Compute::bf16) freeze_matrices(*model.decoder, MatrixForm::bf16);
+  if (config.compute != Compute::float32) freeze_matrices(*model.decoder, form_of(config.compute));
   put_on_adapters(config, model, rng);
   const auto vocab_size = static_cast<std::int32_t>(shape.vocab_size);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(config.tokens_per_step()));

@@ -152,9 +152,9 @@ void RunConfig::validate_step() const {
         attention.name);
   }
   check(compute == Compute::float32 || !trains_base(),
-        "compute bf16 is for frozen weights, but {} trains them all: use retrofit or lora, or "
+        "compute {} is for frozen weights, but {} trains them all: use retrofit or lora, or "
         "float32",
-        enum_names(method)[static_cast<std::size_t>(method)]);
+        name_of(compute), enum_names(method)[static_cast<std::size_t>(method)]);
   const bool notes_losses = (has_focus() && (focus.balance_loss > 0 || focus.entropy_loss > 0 ||
                                              focus.objective == Objective::layers)) ||
                             attention.name == "indexer" || attention.name == "routing_transformer";

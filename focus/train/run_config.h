@@ -185,7 +185,11 @@ struct RunConfig {
     f("attention", attention,
       "of full and scratch: dense, focus, or one of the rivals; two_phase always has focus, "
       "retrofit too, or else indexer");
-    f("compute", compute, "of a frozen base: float32, or its matrices in bf16 (retrofit, lora)");
+    f("compute", compute,
+      "of a frozen base (retrofit, lora): float32; bf16: its matrices rounded and multiplied in "
+      "it; "
+      "bf16x3: as three products of bf16, errors near float32's, where that is faster; int8: "
+      "rounded to it, a scale for each row, a quarter of the memory");
     f("memory", memory,
       "keep: what every layer computed, until its way back; recompute: each layer's input alone, "
       "the layer runs twice; the same bits");

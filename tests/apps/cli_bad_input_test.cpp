@@ -53,6 +53,29 @@ TEST(CliBadInput, KernelsThatNoMachineHas) {
   unsetenv("FOCUS_SIMD");
 }
 
+TEST(CliBadInput, Bf16KernelsThatNoMachineHas) {
+  const Words command = {"eval", cli().base(), "--text", cli().valid_text(), "--compute", "bf16"};
+  setenv("FOCUS_BF16", "avx9", 1);
+  expect_refused(command, {"FOCUS_BF16 is \"avx9\"", "widened"});
+  setenv("FOCUS_BF16", "widened", 1);
+  cli().must_run(command);
+  unsetenv("FOCUS_BF16");
+}
+
+TEST(CliBadInput, SeveralComputes) {
+  const Words eval = {"eval", cli().base(), "--text", cli().valid_text(), "--compute"};
+  EXPECT_EQ(cli().run(eval + Words{"float32,fp16"}).status, 2);
+  expect_refused(eval + Words{"bf16,int8,bf16"}, {"--compute", "bf16 stands twice"});
+  for (const Words& other : {Words{"--html", cli().fresh("page.html")}, Words{"--far", "8"},
+                             Words{"--recall", "recall"}})
+    expect_refused(eval + Words{"bf16,int8"} + other, {"--compute", other[0]});
+  EXPECT_EQ(cli()
+                .run({"logits", cli().base(), "--text", "a", "--compute", "bf16,int8", "--out",
+                      cli().fresh("logits.safetensors")})
+                .status,
+            2);
+}
+
 TEST(CliBadInput, AFolderThatIsNoModel) {
   const std::string folder = cli().fresh("empty"), out = cli().fresh("out.h5");
   fs::create_directory(folder);
@@ -173,7 +196,9 @@ TEST(CliBadInput, SettingsThatDoNotFitTogether) {
   expect_refused(cli().scratch({"out=" + out, "tokenizer="}), {"tokenizer is empty"});
   expect_refused(cli().scratch({"out=" + out, "compute=bf16"}), {"compute bf16", "scratch"});
   expect_train_refused({"method=full", "compute=bf16"}, {"compute bf16", "full"});
-  expect_train_refused({"compute=fp16"}, {"compute", "float32, bf16", "fp16"});
+  expect_train_refused({"method=full", "compute=bf16x3"}, {"compute bf16x3", "full"});
+  expect_train_refused({"method=full", "compute=int8"}, {"compute int8", "full"});
+  expect_train_refused({"compute=fp16"}, {"compute", "float32, bf16, bf16x3, int8", "fp16"});
   EXPECT_FALSE(fs::exists(out));
 }
 

@@ -250,6 +250,52 @@ TEST(CliEval, RowsSayWhatTheWeightsAreIn) {
   EXPECT_NE(nats, wanted) << "nothing was rounded";
 }
 
+TEST(CliEval, ComputesStandSideBySide) {
+  const Words computes = {"float32", "bf16", "bf16x3", "int8"};
+  const Words more = {"--adapter", cli().adapter(), "--attention", "dense,hard:1"};
+  const auto [process, json] = evaluated(more + Words{"--compute", "float32,bf16,bf16x3,int8"});
+  EXPECT_EQ(json.at("compute"), "float32,bf16,bf16x3,int8");
+  const auto& rows = json.at("rows");
+  ASSERT_EQ(rows.size(), 8u);
+  for (std::size_t kind = 0; kind < computes.size(); ++kind) {
+    const auto alone = evaluated(more + Words{"--compute", computes[kind]}).json.at("rows");
+    for (std::size_t a = 0; a < 2; ++a) {
+      auto row = rows.at(2 * kind + a);
+      const auto& first = rows.at(a);
+      EXPECT_EQ(row.at("compute"), computes[kind]);
+      EXPECT_EQ(row.contains("against_compute"), kind > 0);
+      if (kind > 0) {
+        const auto& against = row.at("against_compute");
+        EXPECT_EQ(against.at("compute"), "float32");
+        const double difference = against.at("difference");
+        EXPECT_NEAR(
+            difference,
+            row.at("nats_per_token").get<double>() - first.at("nats_per_token").get<double>(),
+            1e-9);
+        EXPECT_LT(std::abs(difference), 5e-2);
+        const double error = against.at("difference_error");
+        if (computes[kind] != "bf16x3") {
+          EXPECT_GT(error, 0) << "nothing was rounded";
+        }
+        EXPECT_LT(error, 1e-2);
+        row.erase("against_compute");
+      }
+      EXPECT_EQ(row, alone.at(a));
+    }
+  }
+  EXPECT_TRUE(contains(process.out, "against float32")) << process.out;
+}
+
+TEST(CliEval, ComputesAtSeveralLengths) {
+  const auto json = evaluated({"--lengths", "16,32", "--compute", "int8,float32"}).json;
+  ASSERT_EQ(json.at("lengths").size(), 2u);
+  for (const auto& one : json.at("lengths")) {
+    ASSERT_EQ(one.at("rows").size(), 2u);
+    EXPECT_EQ(one.at("rows").at(0).at("compute"), "int8");
+    EXPECT_EQ(one.at("rows").at(1).at("against_compute").at("compute"), "int8");
+  }
+}
+
 TEST(CliEval, SeveralTextsAreScoredApart) {
   const std::string a = cli().train_text(), b = cli().valid_text();
   const auto score = [&](const Words& texts) {

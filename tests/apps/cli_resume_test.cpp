@@ -61,6 +61,8 @@ INSTANTIATE_TEST_SUITE_P(
         RunKind{
             "retrofit_sequence_first", {"method=retrofit", "focus.sequence_steps=5"}, {3, 5, 7}},
         RunKind{"retrofit_bf16", {"method=retrofit", "compute=bf16"}, {3, 6}},
+        RunKind{"retrofit_bf16x3", {"method=retrofit", "compute=bf16x3"}, {4}},
+        RunKind{"retrofit_int8", {"method=retrofit", "compute=int8"}, {4}},
         RunKind{"retrofit_logit_unbalanced",
                 {"method=retrofit", "focus.gate=logit", "focus.balance=none"},
                 {4}},
@@ -115,6 +117,7 @@ TEST(CliResume, TheNumberOfThreadsChangesNoBit) {
   for (const Words& command :
        {cli().retrofit({"data.batch=4"}), cli().scratch({"data.batch=4"}),
         cli().retrofit({"data.batch=4", "compute=bf16"}),
+        cli().retrofit({"data.batch=4", "compute=int8"}),
         cli().retrofit({"data.batch=4", "method=two_phase", "two_phase.phase1_steps=4"}),
         cli().retrofit({"data.batch=16", "method=lora", "lora.dropout=0.2", "steps=3"}),
         cli().scratch({"data.batch=16", "model.model_type=gpt2", "model.dropout=0.2", "steps=3"}),

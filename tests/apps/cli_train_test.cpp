@@ -380,6 +380,16 @@ TEST(CliTrain, DryRunCountsWeightsInBf16ByHalf) {
   EXPECT_LT(share, 0.6);
 }
 
+TEST(CliTrain, DryRunCountsWeightsInInt8ByAQuarter) {
+  const Words dry = {"out=" + cli().fresh("dry"), "--dry-run"};
+  const auto exact = cli().figures(cli().retrofit(dry));
+  const auto figures = cli().figures(cli().retrofit(dry + Words{"compute=int8"}));
+  const double share =
+      figures.at("weight_bytes").get<double>() / exact.at("weight_bytes").get<double>();
+  EXPECT_GT(share, 0.25);  // scales; norms, biases and centroids stay
+  EXPECT_LT(share, 0.4);
+}
+
 TEST(CliTrain, DryRunLeavesAnExistingRunAlone) {
   const std::string out = cli().fresh("run");
   cli().must_run(cli().retrofit({"out=" + out, "--stop-at", "3"}));

@@ -96,7 +96,9 @@ the residual stream divided by sqrt(2 layers). With `data.valid_fraction=0` and 
 is validated.
 
 With `compute: bf16` the frozen matrices are rounded to bf16 (where they are not bf16 already) and multiplied in bf16
-with sums in float32, faster where the machine has AVX512_BF16; all else stays float32. Texts are `.txt`, `.txt.xz` or folders of them.
+with sums in float32, faster where the machine has AMX or AVX512_BF16. `bf16x3` splits them into two bf16 numbers each,
+for errors near float32's, and `int8` rounds them once to 8 bits with a scale for each row: see
+[commands.md](commands.md). All else stays float32. Texts are `.txt`, `.txt.xz` or folders of them.
 
 ## Keys of a training recipe
 TEXT

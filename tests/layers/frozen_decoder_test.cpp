@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "layers/weights.h"
 #include "tests/support/compare.h"
 #include "tests/support/map_source.h"
@@ -63,6 +65,80 @@ TEST(FrozenDecoder, ComputesTheBitsOfTheWidenedOne) {
               << family << " in " << dtype_name(type) << ", " << tokens << " tokens, tensor " << i;
       }
     }
+}
+
+TEST(FrozenDecoder, InInt8ItComputesTheBitsOfTheRoundedNumbers) {
+  for (const std::string& family : family_names())
+    for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
+      const MapSource source(published_tensors(family), type);
+      Decoder frozen(tiny_config(family)), rounded(tiny_config(family)), exact(tiny_config(family));
+      load_weights(frozen, source, MatrixForm::int8);
+      load_weights(rounded, source);
+      load_weights(exact, source);
+      std::map<std::string, FrozenMatrix> matrices;
+      for_each_parameter(frozen, [&](const std::string& name, const Weight& p) {
+        EXPECT_EQ(p.is_frozen_matrix(), p.shape().rank() == 2) << name;
+        if (p.is_frozen_matrix()) matrices[name] = p.frozen_matrix();
+      });
+      for_each_parameter(rounded, [&](const std::string& name, Variable& p) {
+        const auto found = matrices.find(name);
+        if (found == matrices.end()) return;
+        for (Index i = 0; i < p.dim(0); ++i)
+          found->second->row(i, p.mutable_value().data() + i * p.dim(1));
+      });
+      for (const Index tokens : {60, 2}) {
+        const auto wanted = computed(rounded, tokens), found = computed(frozen, tokens),
+                   before = computed(exact, tokens);
+        ASSERT_EQ(found.size(), wanted.size());
+        for (std::size_t i = 0; i < found.size(); ++i) {
+          EXPECT_TRUE(same_bits(found[i], wanted[i]))
+              << family << " in " << dtype_name(type) << ", " << tokens << " tokens, tensor " << i;
+        }
+        EXPECT_FALSE(same_bits(found.back(), before.back())) << family << ": nothing was rounded";
+        EXPECT_NEAR(found[0][0], before[0][0], 3e-2) << family;
+      }
+    }
+}
+
+TEST(FrozenDecoder, InBf16x3ItStaysWhereItIsAndNearFloat32) {
+  for (const std::string& family : family_names())
+    for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
+      const MapSource source(published_tensors(family), type);
+      Decoder frozen(tiny_config(family)), exact(tiny_config(family));
+      load_weights(frozen, source, MatrixForm::bf16x3);
+      load_weights(exact, source, MatrixForm::real);
+      std::size_t bytes = 0, numbers = 0;
+      for_each_parameter(frozen, [&](const std::string&, const Weight& p) {
+        if (!p.is_frozen_matrix()) return;
+        EXPECT_EQ(p.form(), MatrixForm::bf16x3);
+        bytes += p.bytes();
+        numbers += static_cast<std::size_t>(p.shape().size());
+      });
+      EXPECT_EQ(bytes, numbers * (type == Dtype::bf16 ? 2 : 4));
+      const auto wanted = computed(exact, 60), found = computed(frozen, 60);
+      EXPECT_NEAR(found[0][0], wanted[0][0], 1e-4) << family;
+      for (std::size_t i = 0; i < found.size(); ++i)
+        EXPECT_LE(relative_difference(found[i], wanted[i]), 1e-3) << family << " " << i;
+    }
+}
+
+TEST(FrozenDecoder, InInt8ItRefusesWhatIsNoNumberByName) {
+  std::map<std::string, Tensor> tensors = published_tensors("gpt2");
+  const std::string c_attn = "transformer.h.1.attn.c_attn.weight";  // [in, q k v]
+  ASSERT_TRUE(tensors.contains(c_attn));
+  Tensor& fused = tensors[c_attn];
+  const Index in = fused.dim(0), out = fused.dim(1) / 3;
+  fused.data()[(in - 1) * 3 * out + out + 5] = std::numeric_limits<Real>::infinity();
+  Decoder frozen(tiny_config("gpt2"));
+  try {
+    load_weights(frozen, MapSource(tensors), MatrixForm::int8);
+    FAIL();
+  } catch (const std::invalid_argument& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "int8: row 5 of the weight layers.1.self_attn.k_proj.weight holds NaN or infinity, "
+        "which no scale can hold: use float32");
+  }
 }
 
 TEST(FrozenDecoder, TakesTheMemoryOfItsType) {

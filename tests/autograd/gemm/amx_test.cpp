@@ -35,6 +35,7 @@ void round_numbers(const float* source, Index n, Bf16* to) {
 const Bf16Kernels kModel = {
     .name = "amx model",
     .vector = 16,
+    .three_pay = true,
     .round = round_numbers,
     .pack =
         [](const Bf16* source, Index pitch, Index depth, Index columns, void* packed) {
@@ -77,6 +78,28 @@ TEST(AmxModel, ProductsAreThoseOfTheWidenedNumbers) {
     const auto [wanted, wanted_back] = products(*widened);
     EXPECT_LE(relative_difference(forward, wanted), 1e-5);
     EXPECT_LE(relative_difference(back, wanted_back), 1e-5);
+  }
+}
+
+TEST(AmxModel, ProductsOfSplitNumbersAreNearThoseOfFloats) {
+  for (const Size& size : kSizes) {
+    SCOPED_TRACE(fmt::format("{} x {} x {}", size.m, size.n, size.k));
+    const Tensor a = randn({size.m, size.k}, 1), w = randn({size.n, size.k}, 2);
+    const Tensor dy = randn({size.m, size.n}, 3);
+    const MatrixView view{.data = w.data(), .rows = size.n, .cols = size.k, .pitch = size.k};
+    const auto products = [&](const Bf16Kernels* kernels) {
+      Tensor forward({size.m, size.n}), back({size.m, size.k});
+      gemm_nt_bf16x3(size.m, a.data(), size.k, view, forward.data(), size.n, kernels);
+      gemm_bf16x3(size.m, dy.data(), size.n, view, back.data(), size.k, kernels);
+      return std::pair(forward, back);
+    };
+    const auto [forward, back] = products(&kModel);
+    const auto [wanted, wanted_back] = products(nullptr);
+    EXPECT_LE(relative_difference(forward, wanted), 2e-5);
+    EXPECT_LE(relative_difference(back, wanted_back), 2e-5);
+    if (size.m > 2) {
+      EXPECT_FALSE(same_bits(forward, wanted)) << "nothing was split";
+    }
   }
 }
 

@@ -11,109 +11,18 @@
 #include "autograd/simd/kernels.h"
 #include "tests/support/compare.h"
 #include "tests/support/gradcheck.h"
+#include "tests/support/stored_matrix.h"
 
 // Products with a matrix as it lies in a file have the bits of the widened matrix.
 namespace focus {
 namespace {
 
-/// A matrix stored somehow, and the same numbers as Real.
-struct Stored {
-  std::vector<std::byte> bytes;
-  MatrixView view;
-  Tensor widened;
-};
-
-/// What a stored number is as Real, the slow way.
-Real number_at(const MatrixView& view, Index place) {
-  const void* at = from_number(view, place).data;
-  const auto read = [&]<class T>(T value) {
-    std::memcpy(&value, at, sizeof(value));
-    return value;
-  };
-  switch (view.format) {
-    case NumberFormat::f32:
-      return static_cast<Real>(read(0.0f));
-    case NumberFormat::f64:
-      return static_cast<Real>(read(0.0));
-    case NumberFormat::bf16:
-      return static_cast<Real>(from_bf16(read(Bf16{})));
-    case NumberFormat::f16: {
-      const auto bits = read(std::uint16_t{});
-      const int exponent = bits >> 10 & 31;
-      const double fraction = (bits & 1023) / 1024.0;
-      const double size =
-          exponent == 0 ? std::ldexp(fraction, -14) : std::ldexp(1 + fraction, exponent - 15);
-      return static_cast<Real>(bits >> 15 ? -size : size);
-    }
-  }
-  return 0;
-}
-
-struct Layout {
-  bool transposed = false;
-  Index extra = 0;          // numbers between lines
-  Index run = 0, runs = 1;  // rows of a run, of so many fused matrices
-};
-
-Stored stored(Index rows, Index cols, NumberFormat format, const Layout& layout,
-              std::uint64_t seed) {
-  Stored s;
-  const Index all_rows = rows * layout.runs;
-  const Index lines = layout.transposed ? cols : all_rows;
-  const Index pitch = (layout.transposed ? all_rows : cols) + layout.extra;
-  s.bytes.resize(static_cast<std::size_t>(lines * pitch) * bytes_of(format));
-  const Tensor values = randn({lines * pitch}, seed);
-  for (Index i = 0; i < lines * pitch; ++i) {
-    std::byte* to = s.bytes.data() + static_cast<std::size_t>(i) * bytes_of(format);
-    const auto put = [&](auto number) { std::memcpy(to, &number, sizeof(number)); };
-    const auto x = static_cast<float>(values[i]);
-    if (format == NumberFormat::f32) put(x);
-    if (format == NumberFormat::f64) put(static_cast<double>(values[i]));
-    if (format == NumberFormat::bf16) put(to_bf16(x));
-    // Any bits but those of infinities and NaN.
-    if (format == NumberFormat::f16)
-      put(static_cast<std::uint16_t>((std::bit_cast<std::uint32_t>(x) >> 3 & 0x83ff) | (12 + i % 6)
-                                                                                           << 10));
-  }
-  s.view = {.data = s.bytes.data(),
-            .format = format,
-            .rows = rows,
-            .cols = cols,
-            .pitch = pitch,
-            .transposed = layout.transposed,
-            .run = layout.run,
-            .run_pitch = layout.run * layout.runs};
-  s.widened = Tensor({rows, cols});
-  for (Index i = 0; i < rows; ++i)
-    for (Index j = 0; j < cols; ++j) {
-      const Index row = s.view.stored_row(i);
-      s.widened.data()[i * cols + j] =
-          number_at(s.view, layout.transposed ? j * pitch + row : row * pitch + j);
-    }
-  return s;
-}
-
-const std::vector<NumberFormat> kFormats = {NumberFormat::f32, NumberFormat::f64,
-                                            NumberFormat::bf16, NumberFormat::f16};
-const std::vector<Layout> kLayouts = {{},
-                                      {.extra = 5},
-                                      {.transposed = true},
-                                      {.transposed = true, .extra = 7},
-                                      {.run = 4, .runs = 3},
-                                      {.transposed = true, .run = 4, .runs = 3}};
-
-std::string described(NumberFormat format, const Layout& layout) {
-  return fmt::format("{}{}{}, {} between lines", name_of(format),
-                     layout.transposed ? ", transposed" : "", layout.run > 0 ? ", in runs" : "",
-                     layout.extra);
-}
-
 TEST(MatrixView, ProductsHaveTheBitsOfTheWidenedMatrix) {
   // One and two rows: a token that is generated. 300 and more: several blocks of depth.
   const std::vector<std::array<Index, 3>> shapes = {{1, 40, 24},  {2, 84, 300},   {3, 12, 5},
                                                     {7, 300, 40}, {130, 44, 530}, {200, 300, 100}};
-  for (const NumberFormat format : kFormats)
-    for (const Layout& layout : kLayouts)
+  for (const NumberFormat format : kStoredFormats)
+    for (const StoredLayout& layout : kStoredLayouts)
       for (const auto& [m, rows, cols] : shapes) {
         const Stored w = stored(rows, cols, format, layout, static_cast<std::uint64_t>(rows));
         const std::string what =
@@ -130,8 +39,8 @@ TEST(MatrixView, ProductsHaveTheBitsOfTheWidenedMatrix) {
 }
 
 TEST(MatrixView, RowsAreRead) {
-  for (const NumberFormat format : kFormats)
-    for (const Layout& layout : kLayouts) {
+  for (const NumberFormat format : kStoredFormats)
+    for (const StoredLayout& layout : kStoredLayouts) {
       const Stored w = stored(80, 90, format, layout, 3);
       for (const auto& [first, count] : {std::pair<Index, Index>{0, 80}, {7, 1}, {30, 41}}) {
         Tensor rows({count, 90});

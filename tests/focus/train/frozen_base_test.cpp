@@ -42,10 +42,12 @@ void import_folder(const fs::path& folder, const fs::path& path) {
 }
 
 /// What some steps on a base give: losses, and the adapter's parameters.
-std::vector<Tensor> trained(const fs::path& base, Method method, WeightUse use) {
+std::vector<Tensor> trained(const fs::path& base, Method method, WeightUse use,
+                            Compute compute = Compute::float32) {
   RunConfig config = tiny_run(method);
   if (method == Method::lora) config.attention.name = "dense";
-  LoadedModel model = load_model(base, "", Compute::float32, use);
+  config.compute = compute;
+  LoadedModel model = load_model(base, "", compute, use);
   Rng rng(1);
   put_on_adapters(config, model, rng);
   Session session(config, std::move(model),
@@ -84,6 +86,27 @@ TEST(FrozenBase, TrainsTheBitsOfTheWidenedOne) {
       }
 }
 
+TEST(FrozenBase, InEveryComputeItTrainsNearFloat32) {
+  for (const std::string family : {"gpt2", "llama"})
+    for (const Method method : {Method::retrofit, Method::lora}) {
+      const TempFolder folder;
+      write_folder(folder / "base", family, Dtype::bf16);
+      import_folder(folder / "base", folder / "base.h5");
+      const auto wanted = trained(folder / "base", method, WeightUse::frozen);
+      for (const Compute compute : {Compute::bf16, Compute::bf16x3, Compute::int8}) {
+        const std::string what = fmt::format("{} {}", family, name_of(compute));
+        const auto found = trained(folder / "base", method, WeightUse::frozen, compute);
+        expect_same(trained(folder / "base.h5", method, WeightUse::frozen, compute), found, what);
+        ASSERT_EQ(found.size(), wanted.size()) << what;
+        for (std::size_t i = 0; i < 5; ++i)  // losses
+          EXPECT_NEAR(found[i][0], wanted[i][0], compute == Compute::bf16x3 ? 1e-4 : 3e-2) << what;
+        if (compute != Compute::bf16x3) {
+          EXPECT_FALSE(same_bits(found[0], wanted[0])) << what << ": nothing was rounded";
+        }
+      }
+    }
+}
+
 TEST(FrozenBase, FolderAndStoreHaveTheFingerprintOfTheirFloats) {
   const TempFolder folder;
   write_folder(folder / "base", "gpt2", Dtype::bf16);
@@ -92,7 +115,8 @@ TEST(FrozenBase, FolderAndStoreHaveTheFingerprintOfTheirFloats) {
   const std::string wanted = model_fingerprint(*model.decoder);
   EXPECT_EQ(load_model(folder / "base").fingerprint(), wanted);
   EXPECT_EQ(load_model(folder / "base.h5").fingerprint(), wanted);
-  EXPECT_EQ(load_model(folder / "base.h5", "", Compute::bf16).fingerprint(), wanted);
+  for (const Compute compute : {Compute::bf16, Compute::bf16x3, Compute::int8})
+    EXPECT_EQ(load_model(folder / "base.h5", "", compute).fingerprint(), wanted);
 }
 
 /// Runs with a cache of its own.
