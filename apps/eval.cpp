@@ -1,7 +1,10 @@
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "apps/command.h"
+#include "apps/mpi.h"
 #include "apps/report/evaluation_page.h"
 #include "apps/terminal/progress.h"
 #include "autograd/check.h"
@@ -53,13 +56,14 @@ struct EvalArguments {
   std::string json, reference, recall, html;
   Index far = 0;  // tokens of short context; 0: no far tokens
   bool with_speed = false;
+  Ranks* ranks = &one_process();  // that share the work
 };
 
 /// One context: prints its table, and of far tokens where these are asked for.
 Json evaluate_windows(LoadedModel& model, std::span<const EvalText> texts,
                       const EvalSettings& settings, const EvalArguments& o) {
   if (const std::string notice = positions_notice(model, settings.context); !notice.empty())
-    fmt::print(stderr, "{}\n", notice);
+    spdlog::info("{}", notice);
   std::vector<EvalRow> rows;
   std::vector<RowLosses> losses;
   DenseReference dense;
@@ -67,8 +71,11 @@ Json evaluate_windows(LoadedModel& model, std::span<const EvalText> texts,
   const std::string label = fmt::format("eval {}", settings.context);
   for_each_attention(model, settings, label, [&](const AttentionSpec& spec, auto&& done) {
     TokenLosses tokens;
-    rows.push_back(
-        evaluate(model, spec, texts, settings, done, &dense, by_token ? &tokens : nullptr));
+    rows.push_back(evaluate(model, spec, texts, settings,
+                            {.progress = done,
+                             .dense = &dense,
+                             .losses = by_token ? &tokens : nullptr,
+                             .ranks = o.ranks}));
     if (by_token) losses.push_back({rows.back().name, rows.back().routing, std::move(tokens)});
   });
   fmt::print("\ncontext {}, stride {}\n\n{}", settings.context, settings.stride, format_rows(rows));
@@ -79,7 +86,7 @@ Json evaluate_windows(LoadedModel& model, std::span<const EvalText> texts,
     json["rows"][i]["by_position"] = positions_to_json(losses_by_position(losses[i].losses));
   if (o.far > 0) {
     const FarReport report =
-        measure_far(model, texts, settings, {.context = o.far}, std::move(losses));
+        measure_far(model, texts, settings, {.context = o.far}, std::move(losses), *o.ranks);
     fmt::print("\n{}", format_far(report));
     json["far"] = far_to_json(report);
   }
@@ -91,7 +98,7 @@ Json evaluate_recalls(LoadedModel& model, const EvalArguments& o) {
       recall_items(model, asked_documents(o.recall), o.recall, o.settings.beyond_positions);
   std::vector<RecallRow> rows;
   for_each_attention(model, o.settings, "recall", [&](const AttentionSpec& spec, auto&& done) {
-    rows.push_back(evaluate_recall(model, spec, items, done));
+    rows.push_back(evaluate_recall(model, spec, items, done, *o.ranks));
   });
   fmt::print(
       "\nrecall: {}, {} documents; right: every token of the answer is the likeliest; by "
@@ -126,7 +133,8 @@ Json evaluate_tasks(LoadedModel& model, const EvalArguments& o) {
                        .line_every = 1 << 30});
     const TaskTable table = evaluate_task(
         model, specs, task, o.tasks.start, reference ? &*reference : nullptr,
-        [&](double share) { progress.update(static_cast<std::int64_t>(share * 1000), NAN, 0); });
+        [&](double share) { progress.update(static_cast<std::int64_t>(share * 1000), NAN, 0); },
+        *o.ranks);
     progress.finish();
     fmt::print("{}\n", format_task(table));
     all.push_back(task_to_json(table));
@@ -188,6 +196,25 @@ Json evaluate_texts(LoadedModel& model, const EvalArguments& o) {
   return figures;
 }
 
+/// All that was asked for, in this order; of several processes the first one prints and writes.
+void evaluate_all(const EvalArguments& o) {
+  if (o.far > 0 && o.paths.empty()) fail("--far needs --text");
+  if (!o.html.empty() && !o.tasks.tasks.empty())
+    fail("--html shows --text and --recall: leave --tasks out");
+  leave_telling_to_first(*o.ranks);
+  LoadedModel model = first_before_others(*o.ranks, [&] { return o.options.load(); });
+  Json figures = {{"model", o.options.base}, {"adapter", o.options.adapter}};
+  figures["compute"] = name_of(o.options.compute);
+  if (!o.tasks.tasks.empty()) figures.update(evaluate_tasks(model, o));
+  if (!o.paths.empty()) figures.update(evaluate_texts(model, o));
+  if (!o.recall.empty()) figures["recall"] = evaluate_recalls(model, o);
+  if (figures.contains("rows") && figures.contains("recall"))
+    fmt::print("\n{}", plain_text(overview(figures), 1));
+  if (!o.ranks->first()) return;
+  if (!o.html.empty()) write_page(o, figures);
+  write_json(o.json, figures);
+}
+
 void add_options_of_eval(CLI::App& app, EvalArguments& o) {
   o.options.add_to(app);
   std::vector<RecipeField> of_tasks = recipe_fields(o.tasks);
@@ -232,23 +259,14 @@ int run_eval(Arguments arguments) {
       "and hard k=1..K attention, or those that --attention names, on the same windows; with "
       "--tasks benchmarks instead, on the same items.",
       "focus eval");
+  app.footer("Several processes share the windows of an evaluation: mpirun -n 4 focus eval ...");
   add_options_of_eval(app, o);
   parse_arguments(app, arguments);
   if (std::erase(o.tasks.tasks, "recall") > 0 && o.recall.empty()) o.recall = "recall";
-  if (o.far > 0 && o.paths.empty()) fail("--far needs --text");
-  if (!o.html.empty() && !o.tasks.tasks.empty())
-    fail("--html shows --text and --recall: leave --tasks out");
 
-  LoadedModel model = o.options.load();
-  Json figures = {{"model", o.options.base}, {"adapter", o.options.adapter}};
-  figures["compute"] = name_of(o.options.compute);
-  if (!o.tasks.tasks.empty()) figures.update(evaluate_tasks(model, o));
-  if (!o.paths.empty()) figures.update(evaluate_texts(model, o));
-  if (!o.recall.empty()) figures["recall"] = evaluate_recalls(model, o);
-  if (figures.contains("rows") && figures.contains("recall"))
-    fmt::print("\n{}", plain_text(overview(figures), 1));
-  if (!o.html.empty()) write_page(o, figures);
-  write_json(o.json, figures);
+  const std::unique_ptr<Ranks> ranks = join_ranks();
+  o.ranks = ranks.get();
+  run_as_one_of(*ranks, [&] { evaluate_all(o); });
   return 0;
 }
 

@@ -152,15 +152,6 @@ void tell_dry_run(const RunConfig& config, Session& session, const std::string& 
   write_json(json, dry_run_json(d));
 }
 
-/// Opens the session, the first process before the others: it makes the tokens that all read.
-Session open_together(const RunConfig& config, Ranks& ranks) {
-  if (!ranks.first()) ranks.wait();
-  Session session = open_session(config);
-  if (ranks.first()) ranks.wait();
-  session.divide(ranks);
-  return session;
-}
-
 void train(const RunConfig& config, Session& session, const RunFolderOptions& options,
            std::int64_t stop_at, const std::string& json) {
   TrainingTerminal terminal(config, stop_at);
@@ -217,7 +208,9 @@ int run_train(Arguments arguments) {
   install_stop_signals();
   const std::unique_ptr<Ranks> ranks = join_ranks();
   run_as_one_of(*ranks, [&] {
-    Session session = open_together(config, *ranks);
+    // The tokens that the first one makes all of them read.
+    Session session = first_before_others(*ranks, [&] { return open_session(config); });
+    session.divide(*ranks);
     if (verify && session.model().files) verify_model(*session.model().files);
     if (dry)
       tell_dry_run(config, session, json);

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <thread>
 
+#include "apps/mpi.h"
 #include "data/files/durable_file.h"
 
 namespace focus {
@@ -25,6 +26,10 @@ ChildResult run_child(const std::vector<std::string>& arguments, const std::file
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
+  std::vector<char*> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    if (!is_of_launcher(*variable)) variables.push_back(*variable);
+  variables.push_back(nullptr);
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0) {
@@ -38,7 +43,7 @@ ChildResult run_child(const std::vector<std::string>& arguments, const std::file
     if (getppid() != parent) _exit(127);
     dup2(output, STDOUT_FILENO);
     dup2(output, STDERR_FILENO);
-    execv("/proc/self/exe", argv.data());
+    execve("/proc/self/exe", argv.data(), variables.data());
     _exit(127);
   }
   close(output);
