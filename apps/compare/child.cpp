@@ -24,6 +24,7 @@ ChildResult run_child(const std::vector<std::string>& arguments, const std::file
   std::vector<std::string> words = {"focus"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   std::vector<char*> variables;

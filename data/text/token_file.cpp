@@ -84,7 +84,7 @@ TokenFile TokenFile::open(const std::filesystem::path& path, bool verify_content
   auto bytes = std::make_shared<Bytes>();
   if (S_ISREG(status.st_mode))
     bytes->mapped.emplace(descriptor, static_cast<std::size_t>(status.st_size), path);
-  const TokenFile file(std::move(bytes), path.string());
+  TokenFile file(std::move(bytes), path.string());
   if (verify_contents) file.verify(path.string());
   return file;
 }
