@@ -3,6 +3,7 @@
 #include "apps/command.h"
 #include "apps/compare/compare_report.h"
 #include "apps/compare/compare_tasks.h"
+#include "apps/mpi.h"
 #include "apps/terminal/progress.h"
 #include "autograd/check.h"
 #include "data/files/durable_file.h"
@@ -44,6 +45,32 @@ int list_runs(const ComparePlan& plan) {
   return failed == 0 ? 0 : 1;
 }
 
+/// Does the runs, and of several processes in the first writes what all have come to.
+int compare_runs(const ComparePlan& plan, bool final_figures, Ranks& ranks) {
+  install_stop_signals();
+  CompareRunner runner(plan, final_figures, stop_signal, ranks);
+  const std::vector<RunOutcome> outcomes = runner.run_all();
+  if (!ranks.first()) return 0;
+  if (outcomes.size() < plan.runs.size()) {
+    spdlog::info("stopped after {} of {} runs; the same command goes on", outcomes.size(),
+                 plan.runs.size());
+    return 1;
+  }
+  const auto rows = compare_rows(outcomes);
+  const std::filesystem::path out = plan.config.out;
+  const auto tasks = task_rows(outcomes);
+  write_file_durably(out / "compare.jsonl",
+                     std::string_view(compare_jsonl(rows) + compare_jsonl(tasks)));
+  write_file_durably(out / "compare.csv", std::string_view(compare_csv(rows)));
+  if (!tasks.empty())
+    write_file_durably(out / "compare_tasks.csv", std::string_view(compare_csv(tasks)));
+  write_file_durably(out / "compare.html", std::string_view(compare_page(plan, outcomes)));
+  fmt::print("{}{}\n", compare_table(rows, tasks), (out / "compare.html").string());
+  const bool failed =
+      std::ranges::any_of(outcomes, [](const RunOutcome& o) { return !o.error.empty(); });
+  return failed ? 1 : 0;
+}
+
 }  // namespace
 
 int run_compare(Arguments arguments) {
@@ -64,6 +91,7 @@ int run_compare(Arguments arguments) {
                "by eval.valid");
   app.allow_extras();
   app.footer(
+      "Several processes share the runs: mpirun -n 4 focus compare ...\n\n"
       "A recipe holds the keys below and\n"
       "  common: {...}        keys of a train recipe (focus train --help) that all runs share\n"
       "  runs: [{name: ...}]  a mapping for each run: its train keys, nested or dotted, and "
@@ -73,32 +101,16 @@ int run_compare(Arguments arguments) {
       "key=value sets one of these keys, or else a train key in every run:\n\n" +
       describe_recipe(CompareConfig{}));
   parse_arguments(app, arguments);
-  const ComparePlan plan = read_compare_plan(read_recipe_file(recipe), recipe, overrides_of(app));
-  if (dry) return list_runs(plan);
-  if (final_figures && !plan.config.eval.has_tests())
-    fail("{}: --final wants eval.test, which is empty: name texts", recipe);
-
-  install_stop_signals();
-  CompareRunner runner(plan, final_figures, stop_signal);
-  const std::vector<RunOutcome> outcomes = runner.run_all();
-  if (stop_signal() != 0) {
-    spdlog::info("stopped after {} of {} runs; the same command goes on", outcomes.size(),
-                 plan.runs.size());
-    return 1;
-  }
-  const auto rows = compare_rows(outcomes);
-  const std::filesystem::path out = plan.config.out;
-  const auto tasks = task_rows(outcomes);
-  write_file_durably(out / "compare.jsonl",
-                     std::string_view(compare_jsonl(rows) + compare_jsonl(tasks)));
-  write_file_durably(out / "compare.csv", std::string_view(compare_csv(rows)));
-  if (!tasks.empty())
-    write_file_durably(out / "compare_tasks.csv", std::string_view(compare_csv(tasks)));
-  write_file_durably(out / "compare.html", std::string_view(compare_page(plan, outcomes)));
-  fmt::print("{}{}\n", compare_table(rows, tasks), (out / "compare.html").string());
-  const bool failed =
-      std::ranges::any_of(outcomes, [](const RunOutcome& o) { return !o.error.empty(); });
-  return failed ? 1 : 0;
+  const std::unique_ptr<Ranks> ranks = join_ranks();
+  int status = 0;
+  run_as_one_of(*ranks, [&] {
+    const ComparePlan plan = read_compare_plan(read_recipe_file(recipe), recipe, overrides_of(app));
+    if (dry && ranks->count() > 1) fail("--dry-run is of one process; start it without mpirun");
+    if (!dry && final_figures && !plan.config.eval.has_tests())
+      fail("{}: --final wants eval.test, which is empty: name texts", recipe);
+    status = dry ? list_runs(plan) : compare_runs(plan, final_figures, *ranks);
+  });
+  return status;
 }
 
 }  // namespace focus

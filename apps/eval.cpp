@@ -1,10 +1,12 @@
 #include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
 #include "apps/command.h"
+#include "apps/mpi.h"
 #include "apps/report/evaluation_page.h"
 #include "apps/terminal/progress.h"
 #include "autograd/check.h"
@@ -57,6 +59,7 @@ struct EvalArguments {
   std::string json, reference, recall, html;
   Index far = 0;  // tokens of short context; 0: no far tokens
   bool with_speed = false;
+  Ranks* ranks = &one_process();  // that share the work
 };
 
 /// One context, and what its rows came to: of each kind of products all attentions, one kind after
@@ -72,15 +75,18 @@ void evaluate_windows(LoadedModel& model, std::span<const EvalText> texts, const
                       WindowRows& windows) {
   const EvalSettings& settings = windows.settings;
   if (const std::string notice = positions_notice(model, settings.context); !notice.empty())
-    fmt::print(stderr, "{}\n", notice);
+    spdlog::info("{}", notice);
   DenseReference dense;
   const bool by_token = o.far > 0 || !o.html.empty() || o.computes.size() > 1;
   std::string label = fmt::format("eval {}", settings.context);
   if (o.computes.size() > 1) label += fmt::format(" {}", name_of(o.options.compute));
   for_each_attention(model, settings, label, [&](const AttentionSpec& spec, auto&& done) {
     TokenLosses tokens;
-    EvalRow row =
-        evaluate(model, spec, texts, settings, done, &dense, by_token ? &tokens : nullptr);
+    EvalRow row = evaluate(model, spec, texts, settings,
+                           {.progress = done,
+                            .dense = &dense,
+                            .losses = by_token ? &tokens : nullptr,
+                            .ranks = o.ranks});
     if (by_token) windows.losses.push_back({row.name, row.routing, std::move(tokens)});
     windows.rows.push_back(std::move(row));
   });
@@ -135,7 +141,11 @@ Json tell_windows(LoadedModel& model, std::span<const EvalText> texts, const Eva
         positions_to_json(losses_by_position(windows.losses[i].losses));
   if (o.far > 0) {
     const FarReport report =
+<<<<<<< HEAD
         measure_far(model, texts, settings, {.context = o.far}, std::move(windows.losses));
+=======
+        measure_far(model, texts, settings, {.context = o.far}, std::move(losses), *o.ranks);
+>>>>>>> w-ranks
     fmt::print("\n{}", format_far(report));
     json["far"] = far_to_json(report);
   }
@@ -147,7 +157,7 @@ Json evaluate_recalls(LoadedModel& model, const EvalArguments& o) {
       recall_items(model, asked_documents(o.recall), o.recall, o.settings.beyond_positions);
   std::vector<RecallRow> rows;
   for_each_attention(model, o.settings, "recall", [&](const AttentionSpec& spec, auto&& done) {
-    rows.push_back(evaluate_recall(model, spec, items, done));
+    rows.push_back(evaluate_recall(model, spec, items, done, *o.ranks));
   });
   fmt::print(
       "\nrecall: {}, {} documents; right: every token of the answer is the likeliest; by "
@@ -182,7 +192,8 @@ Json evaluate_tasks(LoadedModel& model, const EvalArguments& o) {
                        .line_every = 1 << 30});
     const TaskTable table = evaluate_task(
         model, specs, task, o.tasks.start, reference ? &*reference : nullptr,
-        [&](double share) { progress.update(static_cast<std::int64_t>(share * 1000), NAN, 0); });
+        [&](double share) { progress.update(static_cast<std::int64_t>(share * 1000), NAN, 0); },
+        *o.ranks);
     progress.finish();
     fmt::print("{}\n", format_task(table));
     all.push_back(task_to_json(table));
@@ -260,6 +271,25 @@ Json evaluate_texts(std::optional<LoadedModel>& model, EvalArguments& o) {
   return figures;
 }
 
+/// All that was asked for, in this order; of several processes the first one prints and writes.
+void evaluate_all(const EvalArguments& o) {
+  if (o.far > 0 && o.paths.empty()) fail("--far needs --text");
+  if (!o.html.empty() && !o.tasks.tasks.empty())
+    fail("--html shows --text and --recall: leave --tasks out");
+  leave_telling_to_first(*o.ranks);
+  LoadedModel model = first_before_others(*o.ranks, [&] { return o.options.load(); });
+  Json figures = {{"model", o.options.base}, {"adapter", o.options.adapter}};
+  figures["compute"] = name_of(o.options.compute);
+  if (!o.tasks.tasks.empty()) figures.update(evaluate_tasks(model, o));
+  if (!o.paths.empty()) figures.update(evaluate_texts(model, o));
+  if (!o.recall.empty()) figures["recall"] = evaluate_recalls(model, o);
+  if (figures.contains("rows") && figures.contains("recall"))
+    fmt::print("\n{}", plain_text(overview(figures), 1));
+  if (!o.ranks->first()) return;
+  if (!o.html.empty()) write_page(o, figures);
+  write_json(o.json, figures);
+}
+
 void add_options_of_eval(CLI::App& app, EvalArguments& o) {
   o.options.add_to(app, &o.computes);
   std::vector<RecipeField> of_tasks = recipe_fields(o.tasks);
@@ -304,13 +334,12 @@ int run_eval(Arguments arguments) {
       "and hard k=1..K attention, or those that --attention names, on the same windows; with "
       "--tasks benchmarks instead, on the same items.",
       "focus eval");
+  app.footer("Several processes share the windows of an evaluation: mpirun -n 4 focus eval ...");
   add_options_of_eval(app, o);
   parse_arguments(app, arguments);
   if (std::erase(o.tasks.tasks, "recall") > 0 && o.recall.empty()) o.recall = "recall";
-  if (o.far > 0 && o.paths.empty()) fail("--far needs --text");
-  if (!o.html.empty() && !o.tasks.tasks.empty())
-    fail("--html shows --text and --recall: leave --tasks out");
 
+<<<<<<< HEAD
   if (o.computes.empty()) o.computes = {Compute::float32};
   if (o.computes.size() > 1 &&
       (!o.recall.empty() || !o.tasks.tasks.empty() || o.far > 0 || !o.html.empty()))
@@ -331,6 +360,11 @@ int run_eval(Arguments arguments) {
     fmt::print("\n{}", plain_text(overview(figures), 1));
   if (!o.html.empty()) write_page(o, figures);
   write_json(o.json, figures);
+=======
+  const std::unique_ptr<Ranks> ranks = join_ranks();
+  o.ranks = ranks.get();
+  run_as_one_of(*ranks, [&] { evaluate_all(o); });
+>>>>>>> w-ranks
   return 0;
 }
 

@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <thread>
 
 #include "apps/commands.h"
 #include "apps/mpi.h"
@@ -22,17 +24,19 @@ struct Command {
   std::string_view name;
   int (*run)(focus::Arguments);
   std::string_view help;
+  bool several = false;  // whether processes that mpirun starts share it
 };
 
 constexpr std::array kCommands = {
     Command{"import", focus::run_import, "a Hugging Face folder into a store"},
     Command{"export", focus::run_export, "a store into a Hugging Face folder; Focus beside it"},
-    Command{"train", focus::run_train, "retrofit, full, scratch or lora, by a recipe"},
-    Command{"eval", focus::run_eval, "perplexity: dense, soft and hard attention side by side"},
+    Command{"train", focus::run_train, "retrofit, full, scratch or lora, by a recipe", true},
+    Command{"eval", focus::run_eval, "perplexity: dense, soft and hard attention side by side",
+            true},
     Command{"score", focus::run_score, "log-probabilities of continuations, for other programs"},
     Command{"fit", focus::run_fit, "groups a frozen model's keys by k-means, without training"},
     Command{"merge", focus::run_merge, "folds a LoRA adapter into the weights and evaluates both"},
-    Command{"compare", focus::run_compare, "many runs by one recipe: one table, one page"},
+    Command{"compare", focus::run_compare, "many runs by one recipe: one table, one page", true},
     Command{"generate", focus::run_generate, "goes on from a prompt, with a routed cache"},
     Command{"logits", focus::run_logits, "one sequence's logits and groups, for other programs"},
     Command{"info", focus::run_info, "what a store or folder holds; verifies checksums"},
@@ -80,6 +84,15 @@ void shorten_openmp_spin(char** argv) {
   execv("/proc/self/exe", argv);  // returns only where that fails: then it is merely slower
 }
 
+/// Told once: the others end when the first has.
+void refuse_several() {
+  if (focus::launched_rank() > 0) {
+    std::this_thread::sleep_for(std::chrono::seconds(5));
+    throw focus::CommandDone{1};
+  }
+  focus::fail("one process runs this; start it without mpirun");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -103,8 +116,7 @@ int main(int argc, char** argv) {
   }
   focus::install_lost_file_signal();
   try {
-    if (focus::launched_processes() > 1 && command->name != std::string_view("train"))
-      focus::fail("one process runs this; start it without mpirun");
+    if (focus::launched_processes() > 1 && !command->several) refuse_several();
     // Throws where FOCUS_SIMD names what this machine lacks.
     spdlog::debug("kernels: {}", focus::simd::kernels().name);
     return command->run(std::span(arguments).subspan(1));

@@ -1,7 +1,12 @@
 #include "apps/mpi.h"
 
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -20,6 +25,19 @@ int launched_processes() {
   for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
     if (const char* const size = std::getenv(name)) return std::atoi(size);
   return 1;
+}
+
+int launched_rank() {
+  for (const char* const name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"})
+    if (const char* const rank = std::getenv(name)) return std::atoi(rank);
+  return 0;
+}
+
+bool is_of_launcher(std::string_view variable) {
+  constexpr std::array<std::string_view, 8> kPrefixes = {"OMPI_", "PMIX_",  "PMI_",  "ORTE_",
+                                                         "PRTE_", "HYDRA_", "HYDI_", "MPI_LOCAL"};
+  return std::ranges::any_of(kPrefixes,
+                             [&](std::string_view prefix) { return variable.starts_with(prefix); });
 }
 
 #if FOCUS_MPI
@@ -41,6 +59,17 @@ class MpiRanks : public Ranks {
 
   int rank() const override { return rank_; }
   int count() const override { return count_; }
+
+  /// May take hours: a process that has come early must not keep a core busy meanwhile.
+  void wait() override {
+    MPI_Request all_here;
+    MPI_Ibarrier(MPI_COMM_WORLD, &all_here);
+    for (int done = 0;;) {
+      MPI_Test(&all_here, &done, MPI_STATUS_IGNORE);
+      if (done != 0) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
 
   std::vector<std::string> gather(const std::string& mine) override {
     const auto size = static_cast<int>(mine.size());
@@ -112,10 +141,16 @@ void run_as_one_of(const Ranks& ranks, const std::function<void()>& f) {
     // What all of them find wrong is told by the first alone: the launcher ends the others.
     if (!ranks.first()) {
       std::signal(SIGTERM, SIG_DFL);
-      std::this_thread::sleep_for(std::chrono::seconds(1));
+      std::this_thread::sleep_for(std::chrono::seconds(5));
     }
     fail("process {} of {}: {}", ranks.rank(), ranks.count(), error.what());
   }
+}
+
+void leave_telling_to_first(const Ranks& ranks) {
+  if (ranks.first()) return;
+  if (std::freopen("/dev/null", "w", stdout) == nullptr) fail("cannot open /dev/null");
+  spdlog::set_level(spdlog::level::err);
 }
 
 }  // namespace focus

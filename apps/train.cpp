@@ -25,9 +25,12 @@ void print_dry_run(const DryRun& d) {
     fmt::print("trainable parameters  {}\nfrozen parameters     {}\n", p.trainable, p.frozen);
     fmt::print(
         "memory: weights       {}\nmemory: gradients     {}\nmemory: optimiser     {}\nmemory: "
-        "activations   {}\n",
-        bytes(d.weight_bytes), bytes(p.gradient_bytes), bytes(p.optimiser_bytes),
-        bytes(p.activation_bytes));
+        "activations   {}\nmemory: program       {}\nmemory: in all        {}{}\n",
+        bytes(d.weight_bytes - d.mapped_bytes), bytes(p.gradient_bytes), bytes(p.optimiser_bytes),
+        bytes(p.activation_bytes), bytes(p.program_bytes), bytes(p.memory_bytes),
+        d.mapped_bytes == 0 ? ""
+                            : fmt::format(", and weights of {} where they lie, in their file",
+                                          bytes(d.mapped_bytes)));
     if (p.steps > 0)
       fmt::print("a step                {:.3f} s, {} tok/s\n", p.seconds_per_step,
                  format_count(d.tokens_per_step() / p.seconds_per_step));
@@ -47,6 +50,9 @@ Json dry_run_json(const DryRun& d) {
                 {"gradient_bytes", p.gradient_bytes},
                 {"optimiser_bytes", p.optimiser_bytes},
                 {"activation_bytes", p.activation_bytes},
+                {"program_bytes", p.program_bytes},
+                {"memory_bytes", p.memory_bytes},
+                {"mapped_bytes", d.mapped_bytes},
                 {"seconds_per_step", p.seconds_per_step},
                 {"tokens_per_second", p.steps > 0 ? d.tokens_per_step() / p.seconds_per_step : 0}};
   };
@@ -152,15 +158,6 @@ void tell_dry_run(const RunConfig& config, Session& session, const std::string& 
   write_json(json, dry_run_json(d));
 }
 
-/// Opens the session, the first process before the others: it makes the tokens that all read.
-Session open_together(const RunConfig& config, Ranks& ranks) {
-  if (!ranks.first()) ranks.wait();
-  Session session = open_session(config);
-  if (ranks.first()) ranks.wait();
-  session.divide(ranks);
-  return session;
-}
-
 void train(const RunConfig& config, Session& session, const RunFolderOptions& options,
            std::int64_t stop_at, const std::string& json) {
   TrainingTerminal terminal(config, stop_at);
@@ -217,7 +214,9 @@ int run_train(Arguments arguments) {
   install_stop_signals();
   const std::unique_ptr<Ranks> ranks = join_ranks();
   run_as_one_of(*ranks, [&] {
-    Session session = open_together(config, *ranks);
+    // The tokens that the first one makes all of them read.
+    Session session = first_before_others(*ranks, [&] { return open_session(config); });
+    session.divide(*ranks);
     if (verify && session.model().files) verify_model(*session.model().files);
     if (dry)
       tell_dry_run(config, session, json);

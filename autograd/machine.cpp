@@ -24,6 +24,11 @@ std::string system_field(const char* path, const std::string& key) {
   return "";
 }
 
+std::size_t status_bytes(const std::string& field) {
+  const std::string kib = system_field("/proc/self/status", field);  // "123456 kB"
+  return kib.empty() ? 0 : std::stoull(kib) * 1024;
+}
+
 }  // namespace
 
 std::string processor_name() {
@@ -31,10 +36,8 @@ std::string processor_name() {
   return name.empty() ? "unknown" : name;
 }
 
-std::size_t peak_resident_bytes() {
-  const std::string kib = system_field("/proc/self/status", "VmHWM");  // "123456 kB"
-  return kib.empty() ? 0 : std::stoull(kib) * 1024;
-}
+std::size_t peak_resident_bytes() { return status_bytes("VmHWM"); }
+std::size_t anonymous_bytes() { return status_bytes("RssAnon"); }
 
 double measured_peak_gflops() {
   constexpr Index kRounds = 200'000;

@@ -12,6 +12,9 @@ std::string processor_name();
 /// The most memory that this process has had resident so far, in bytes; 0 where the system does
 /// not say.
 std::size_t peak_resident_bytes();
+/// What of this process's memory is resident now and its own: no file holds it; 0 where the system
+/// does not say.
+std::size_t anonymous_bytes();
 /// GFLOP/s of multiply-adds (two operations each) that stay in registers, on as many threads as
 /// there are, the best of several short runs: what no product can exceed.
 double measured_peak_gflops();

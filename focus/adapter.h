@@ -26,6 +26,11 @@ struct StepPlace {
 struct AttentionCounts {
   PairCounts pairs;                     // of one head, over layers and sequences
   std::vector<GroupStatistics> layers;  // one a layer, where tokens have groups
+
+  /// As numbers, appended to a list; and adds what such numbers say, the first of `list`. Returns
+  /// how many these were.
+  void append_to(std::vector<double>& list) const;
+  std::size_t add(std::span<const double> list);
 };
 
 /// Something put onto a decoder: Focus, LoRA, or another attention mechanism. It lives beside the

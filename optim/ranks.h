@@ -7,9 +7,9 @@
 
 namespace focus {
 
-/// The processes that train one model together, numbered from 0. Each holds all of the model; the
-/// parts (micro-batches) of a step are divided among them. This one is a single process; apps/mpi.h
-/// has those of MPI.
+/// The processes that train or evaluate one model together, numbered from 0. Each holds all of the
+/// model; the parts of what is to be done (micro-batches of a step, windows of a text) are divided
+/// among them. This one is a single process; apps/mpi.h has those of MPI.
 ///
 /// Every process calls the same functions in the same order.
 class Ranks {
@@ -28,12 +28,15 @@ class Ranks {
   /// to[q] goes to process q; returns what each of them had for this one, in their order.
   virtual std::vector<std::vector<Real>> exchange(std::vector<std::vector<Real>> to) { return to; }
   /// Returns once all processes have come here.
-  void wait() { gather({}); }
+  virtual void wait() { gather({}); }
 
-  /// The process that computes a part of a step.
+  /// The process that computes a part.
   int rank_of(int part) const { return part % count(); }
   bool owns(int part) const { return rank_of(part) == rank(); }
 };
+
+/// A process that shares with nobody.
+Ranks& one_process();
 
 /// Numbers as the bytes that gather() takes, and back.
 std::string bytes_of(const std::vector<double>& numbers);

@@ -11,8 +11,7 @@ namespace focus {
 
 StepResult training_step(AdamW& adamw, const TrainingPhase& phase, std::int64_t step,
                          int micro_batches, const std::function<Variable(int)>& loss) {
-  Ranks alone;
-  return training_step(adamw, phase, step, micro_batches, loss, alone);
+  return training_step(adamw, phase, step, micro_batches, loss, one_process());
 }
 
 StepResult training_step(AdamW& adamw, const TrainingPhase& phase, std::int64_t step,

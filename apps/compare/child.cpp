@@ -11,6 +11,7 @@
 #include <csignal>
 #include <thread>
 
+#include "apps/mpi.h"
 #include "data/files/durable_file.h"
 
 namespace focus {
@@ -23,8 +24,13 @@ ChildResult run_child(const std::vector<std::string>& arguments, const std::file
   std::vector<std::string> words = {"focus"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
+  std::vector<char*> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    if (!is_of_launcher(*variable)) variables.push_back(*variable);
+  variables.push_back(nullptr);
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0) {
@@ -38,7 +44,7 @@ ChildResult run_child(const std::vector<std::string>& arguments, const std::file
     if (getppid() != parent) _exit(127);
     dup2(output, STDOUT_FILENO);
     dup2(output, STDERR_FILENO);
-    execv("/proc/self/exe", argv.data());
+    execve("/proc/self/exe", argv.data(), variables.data());
     _exit(127);
   }
   close(output);

@@ -5,8 +5,10 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <set>
 
 #include "apps/compare/child.h"
+#include "apps/compare/work_list.h"
 #include "apps/terminal/progress.h"
 #include "autograd/check.h"
 #include "autograd/clock.h"
@@ -30,6 +32,49 @@ std::string hash_text(const std::string& text) {
   return xxh3_hex(std::as_bytes(std::span(text))).substr(0, 16);
 }
 
+std::string lock_name(int rank) {
+  return rank == 0 ? "compare.lock" : fmt::format("compare.{}.lock", rank);
+}
+
+/// Outcomes of some runs of a plan, from one process to the others.
+std::string to_text(const std::vector<std::size_t>& indices,
+                    const std::vector<RunOutcome>& outcomes) {
+  Json all = Json::array();
+  for (const std::size_t i : indices) {
+    const RunOutcome& o = outcomes[i];
+    Json evaluation = Json::object();
+    for (const auto& [split, figures] : o.evaluation) evaluation[split] = figures;
+    all.push_back({{"index", i},
+                   {"hash", o.hash},
+                   {"out", o.config.out},
+                   {"error", o.error},
+                   {"train", o.train},
+                   {"evaluation", evaluation},
+                   {"tasks", o.tasks},
+                   {"trained_now", o.trained_now}});
+  }
+  // A message may name a path that is no UTF-8.
+  return all.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// Puts what to_text() says into `outcomes`, whose plan is the same; returns which they were.
+std::set<std::size_t> from_text(const std::string& text, std::vector<RunOutcome>& outcomes) {
+  std::set<std::size_t> indices;
+  for (const Json& one : Json::parse(text)) {
+    const auto index = one.at("index").get<std::size_t>();
+    indices.insert(index);
+    RunOutcome& o = outcomes.at(index);
+    o.hash = one.at("hash");
+    o.config.out = one.at("out");
+    o.error = one.at("error");
+    o.train = one.at("train");
+    for (const auto& [split, figures] : one.at("evaluation").items()) o.evaluation[split] = figures;
+    o.tasks = one.at("tasks").get<std::vector<Json>>();
+    o.trained_now = one.at("trained_now");
+  }
+  return indices;
+}
+
 [[noreturn]] void fail_child(const ChildResult& result, const path& log) {
   if (result.status > 128)
     fail("ended by signal {} (9: perhaps out of memory); its log is {}", result.status - 128,
@@ -47,13 +92,24 @@ double tokens_of(const RunConfig& config) {
   return static_cast<double>(config.steps * config.tokens_per_step());
 }
 
-CompareRunner::CompareRunner(const ComparePlan& plan, bool with_test, std::function<int()> signal)
+CompareRunner::CompareRunner(const ComparePlan& plan, bool with_test, std::function<int()> signal,
+                             Ranks& ranks)
     : plan_(plan),
       with_test_(with_test),
       signal_(std::move(signal)),
+      ranks_(ranks),
       runs_(path(plan.config.out) / "runs") {
   make_folder_durably(runs_);
-  lock_.emplace(plan.config.out, "compare.lock");
+  lock();
+}
+
+void CompareRunner::lock() {
+  const path out = plan_.config.out;
+  if (!ranks_.first()) ranks_.wait();
+  for (int other = 0; ranks_.first() && std::filesystem::exists(out / lock_name(other)); ++other)
+    const FolderLock free(out, lock_name(other));
+  lock_.emplace(out, lock_name(ranks_.rank()));
+  if (ranks_.first()) ranks_.wait();
 }
 
 const std::string& CompareRunner::fingerprint(const std::string& kind, const std::string& place) {
@@ -102,31 +158,82 @@ std::string CompareRunner::place_of(const RunConfig& config) {
   }
 }
 
-std::vector<RunOutcome> CompareRunner::run_all() {
+void CompareRunner::name_current(std::size_t index) {
+  index_ = index;
+  const PlannedRun& run = plan_.runs[index];
+  current_ = fmt::format("run {} of {}: {}, seed {}", index + 1, plan_.runs.size(), run.name,
+                         run.config.seed);
+}
+
+void CompareRunner::note_failure(RunOutcome& outcome, const std::exception& error) const {
+  outcome.error = error.what();
+  std::ranges::replace(outcome.error, '\n', ' ');
+  spdlog::info("{}: failed: {}", current_, outcome.error);
+}
+
+std::vector<RunOutcome> CompareRunner::places() {
   std::vector<RunOutcome> outcomes;
-  for (index_ = 0; index_ < plan_.runs.size(); ++index_) {
-    const PlannedRun& run = plan_.runs[index_];
-    RunOutcome outcome{.name = run.name, .config = run.config};
-    current_ = fmt::format("run {} of {}: {}, seed {}", index_ + 1, plan_.runs.size(), run.name,
-                           run.config.seed);
+  std::vector<std::size_t> all;
+  for (std::size_t i = 0; i < plan_.runs.size(); ++i) {
+    RunOutcome& outcome = outcomes.emplace_back(
+        RunOutcome{.name = plan_.runs[i].name, .config = plan_.runs[i].config});
+    all.push_back(i);
+    if (!ranks_.first()) continue;
+    name_current(i);
     try {
-      outcome.hash = place_of(run.config);
+      outcome.hash = place_of(outcome.config);
       outcome.config.out = (runs_ / outcome.hash).string();
-      train(outcome);
-      for (const auto& [split, texts] : plan_.config.eval.splits(with_test_))
-        if (signal_() == 0) evaluate(outcome, split, texts);
-      for (const std::string& task : plan_.config.eval.tasks.tasks)
-        if (signal_() == 0) evaluate_task(outcome, task);
-      if (signal_() != 0) return outcomes;
-    } catch (const std::exception& problem) {
-      if (signal_() != 0) return outcomes;
-      outcome.error = problem.what();
-      std::ranges::replace(outcome.error, '\n', ' ');
-      spdlog::info("{}: failed: {}", current_, outcome.error);
+    } catch (const std::exception& error) {
+      note_failure(outcome, error);
     }
-    outcomes.push_back(std::move(outcome));
   }
+  // A place that one process finds free may be taken a moment later: the first has said where.
+  if (ranks_.count() > 1)
+    from_text(ranks_.gather(ranks_.first() ? to_text(all, outcomes) : "").front(), outcomes);
   return outcomes;
+}
+
+std::vector<RunOutcome> CompareRunner::run_all() {
+  std::vector<RunOutcome> outcomes = places();
+  // Runs of one place are one piece of work: the later ones find done what the first has done.
+  std::vector<std::vector<std::size_t>> pieces;
+  std::map<std::string, std::size_t> piece_of;
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    if (!outcomes[i].error.empty()) continue;
+    const auto [found, is_new] = piece_of.emplace(outcomes[i].hash, pieces.size());
+    if (is_new) pieces.emplace_back();
+    pieces[found->second].push_back(i);
+  }
+  WorkList list(path(plan_.config.out) / "compare.taken", pieces.size(), ranks_);
+  std::vector<std::size_t> done;
+  for (auto piece = list.take(); piece && signal_() == 0; piece = list.take())
+    for (const std::size_t i : pieces[*piece]) {
+      if (signal_() != 0) break;
+      name_current(i);
+      try {
+        complete(outcomes[i]);
+      } catch (const std::exception& error) {
+        if (signal_() == 0) note_failure(outcomes[i], error);
+      }
+      if (signal_() == 0) done.push_back(i);
+    }
+  list.finish();
+  std::set<std::size_t> finished(done.begin(), done.end());
+  if (ranks_.count() > 1)
+    for (const std::string& of_one : ranks_.gather(to_text(done, outcomes)))
+      finished.merge(from_text(of_one, outcomes));
+  std::vector<RunOutcome> known;
+  for (std::size_t i = 0; i < outcomes.size(); ++i)
+    if (!outcomes[i].error.empty() || finished.contains(i)) known.push_back(std::move(outcomes[i]));
+  return known;
+}
+
+void CompareRunner::complete(RunOutcome& outcome) {
+  train(outcome);
+  for (const auto& [split, texts] : plan_.config.eval.splits(with_test_))
+    if (signal_() == 0) evaluate(outcome, split, texts);
+  for (const std::string& task : plan_.config.eval.tasks.tasks)
+    if (signal_() == 0) evaluate_task(outcome, task);
 }
 
 void CompareRunner::train(RunOutcome& outcome) {
@@ -249,6 +356,16 @@ void CompareRunner::evaluate_task(RunOutcome& outcome, const std::string& task) 
   outcome.tasks.push_back(figures.at("tasks").at(0));
 }
 
+std::string CompareRunner::time_left(double rate) const {
+  const RunConfig& config = plan_.runs[index_].config;
+  double left =
+      tokens_of(config) * (1 - static_cast<double>(shown_step_) /
+                                   static_cast<double>(std::max<std::int64_t>(1, config.steps)));
+  for (std::size_t i = index_ + 1; i < plan_.runs.size(); ++i)
+    left += tokens_of(plan_.runs[i].config);
+  return format_duration(left / (trained_seconds_ > 0 ? trained_tokens_ / trained_seconds_ : rate));
+}
+
 int CompareRunner::tick() {
   if (!metrics_.empty() && now() - last_line_ >= kSecondsBetweenLines) {
     last_line_ = now();
@@ -257,15 +374,10 @@ int CompareRunner::tick() {
       const RunConfig& config = plan_.runs[index_].config;
       shown_step_ = record["step"].get<std::int64_t>();
       const double rate = record.value("tokens_per_second", 0.0);
-      double left = tokens_of(config) *
-                    (1 - static_cast<double>(shown_step_) /
-                             static_cast<double>(std::max<std::int64_t>(1, config.steps)));
-      for (std::size_t i = index_ + 1; i < plan_.runs.size(); ++i)
-        left += tokens_of(plan_.runs[i].config);
-      const double speed = trained_seconds_ > 0 ? trained_tokens_ / trained_seconds_ : rate;
-      spdlog::info("{}: step {}/{}  loss {:.4f}  {} tok/s  all runs: at most {} left", current_,
-                   shown_step_, config.steps, record["loss"].get<double>(), format_count(rate),
-                   format_duration(left / speed));
+      const std::string all =
+          ranks_.count() > 1 ? "" : fmt::format("  all runs: at most {} left", time_left(rate));
+      spdlog::info("{}: step {}/{}  loss {:.4f}  {} tok/s{}", current_, shown_step_, config.steps,
+                   record["loss"].get<double>(), format_count(rate), all);
     }
   }
   return signal_();

@@ -10,6 +10,7 @@
 
 #include "apps/compare/compare_plan.h"
 #include "data/files/folder_lock.h"
+#include "optim/ranks.h"
 
 namespace focus {
 
@@ -27,10 +28,10 @@ struct RunOutcome {
   bool trained_now = false;  // false: it was there already
 };
 
-/// Does the runs of a plan one after the other, each in a process of its own, in
-/// <out>/runs/<hash>/: recipe.yaml, log.txt, what `focus train` writes, done.json,
-/// eval-<hash>.json and, of each task, <task>-<hash>.json. What is there is not done again. While
-/// it lives, no other one works in <out>.
+/// Does the runs of a plan one after the other, or several processes one each at a time, each run
+/// in a process of its own, in <out>/runs/<hash>/: recipe.yaml, log.txt, what `focus train` writes,
+/// done.json, eval-<hash>.json and, of each task, <task>-<hash>.json. What is there is not done
+/// again. While it lives, no other one works in <out>.
 ///
 /// The hash sees the settings that differ from their defaults, so that a key added to RunConfig
 /// whose default is what was done before leaves every run where it is. recipe.yaml holds all
@@ -38,12 +39,13 @@ struct RunOutcome {
 /// stays as it is, and the new one gets the place <hash>-2, or the next number that is free.
 class CompareRunner {
  public:
-  /// `signal` says which signal has asked to stop, or 0.
-  /// Throws where the folder cannot be written, or another process works in it.
-  CompareRunner(const ComparePlan& plan, bool with_test, std::function<int()> signal);
+  /// `signal` says which signal has asked to stop, or 0. Each of `ranks` makes a runner of the same
+  /// plan. Throws where the folder cannot be written, or another process works in it.
+  CompareRunner(const ComparePlan& plan, bool with_test, std::function<int()> signal,
+                Ranks& ranks = one_process());
 
-  /// The outcomes in the order of the plan; fewer where a signal came. A run that fails leaves its
-  /// error, and the next one starts.
+  /// The outcomes in the order of the plan, of all processes; fewer where a signal came. A run that
+  /// fails leaves its error, and the next one starts.
   std::vector<RunOutcome> run_all();
 
   /// Name of a run's place: of the settings that count, the base's weights, the tokenizer and the
@@ -52,6 +54,16 @@ class CompareRunner {
 
  private:
   std::string place_of(const RunConfig& config);
+  /// Of each run where it is done, or why it cannot be: what the first process finds.
+  std::vector<RunOutcome> places();
+  /// Each process holds a lock, which the runs that it starts hold on. The first makes sure that
+  /// nobody is left of a job of more processes.
+  void lock();
+  void name_current(std::size_t index);
+  /// Makes `error` one line of the outcome, and tells it.
+  void note_failure(RunOutcome& outcome, const std::exception& error) const;
+  /// Trains and evaluates the current run.
+  void complete(RunOutcome& outcome);
   void train(RunOutcome& outcome);
   void evaluate(RunOutcome& outcome, const std::string& split,
                 const std::vector<std::string>& texts);
@@ -63,12 +75,15 @@ class CompareRunner {
   nlohmann::ordered_json figures_of(const RunOutcome& outcome, const std::string& name,
                                     const std::string& what, const std::vector<std::string>& words);
   int tick();
+  /// For all runs, of one process; `rate` in tokens a second is of the current one.
+  std::string time_left(double rate) const;
   const std::string& fingerprint(const std::string& kind, const std::string& path);
   std::string fingerprint_of_texts(const std::vector<std::string>& paths);
 
   const ComparePlan& plan_;
   bool with_test_;
   std::function<int()> signal_;
+  Ranks& ranks_;
   std::filesystem::path runs_;
   std::optional<FolderLock> lock_;
   std::map<std::string, std::string> fingerprints_;  // by kind and path, read once

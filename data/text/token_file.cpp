@@ -1,7 +1,6 @@
 #include "data/text/token_file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,10 +11,12 @@
 #include <cstddef>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "autograd/check.h"
 #include "data/files/checksum.h"
 #include "data/files/durable_file.h"
+#include "data/files/mapped_file.h"
 
 namespace focus {
 namespace {
@@ -65,20 +66,10 @@ T load(const std::byte* at) {
 
 /// The bytes of a token file, mapped or owned.
 struct TokenFile::Bytes {
-  Bytes() = default;
-  Bytes(const Bytes&) = delete;
-  Bytes& operator=(const Bytes&) = delete;
-  ~Bytes() {
-    if (mapped != nullptr) munmap(mapped, mapped_size);
-  }
-  std::span<const std::byte> span() const {
-    if (mapped != nullptr) return {static_cast<const std::byte*>(mapped), mapped_size};
-    return owned;
-  }
+  std::span<const std::byte> span() const { return mapped ? mapped->bytes() : owned; }
 
   std::vector<std::byte> owned;
-  void* mapped = nullptr;
-  std::size_t mapped_size = 0;
+  std::optional<MappedFile> mapped;
 };
 
 TokenFile TokenFile::open(const std::filesystem::path& path, bool verify_contents) {
@@ -91,14 +82,9 @@ TokenFile TokenFile::open(const std::filesystem::path& path, bool verify_content
   struct stat status {};
   if (fstat(descriptor, &status) != 0) fail_reading("open", path, errno);
   auto bytes = std::make_shared<Bytes>();
-  if (S_ISREG(status.st_mode) && status.st_size > 0) {
-    const auto size = static_cast<std::size_t>(status.st_size);
-    void* mapped = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (mapped == MAP_FAILED) fail_reading("map", path, errno);
-    bytes->mapped = mapped;
-    bytes->mapped_size = size;
-  }
-  const TokenFile file(std::move(bytes), path.string());
+  if (S_ISREG(status.st_mode))
+    bytes->mapped.emplace(descriptor, static_cast<std::size_t>(status.st_size), path);
+  TokenFile file(std::move(bytes), path.string());
   if (verify_contents) file.verify(path.string());
   return file;
 }

@@ -39,12 +39,11 @@ nlohmann::ordered_json number(double value) {
 
 }  // namespace
 
-void short_context_losses(Decoder& decoder, const EvalText& text, const FarSettings& settings,
-                          TokenLosses& losses) {
+void short_context_losses(Decoder& decoder, std::span<const EvalText> texts,
+                          const FarSettings& settings, const EvalPass& pass) {
   // Windows that overlap so that each scores its last `step` tokens are these short contexts.
   const Index step = settings.step();
-  evaluate(decoder, text, {.context = settings.context + step, .stride = step}, {}, nullptr,
-           &losses);
+  evaluate(decoder, texts, {.context = settings.context + step, .stride = step}, pass);
 }
 
 std::vector<bool> far_tokens(const TokenLosses& dense, const TokenLosses& near, double margin) {
@@ -88,7 +87,7 @@ FarReport far_report(std::span<const RowLosses> rows, const RowLosses& dense,
 
 FarReport measure_far(LoadedModel& model, std::span<const EvalText> texts,
                       const EvalSettings& settings, const FarSettings& far,
-                      std::vector<RowLosses> rows, const ShareDone& progress) {
+                      std::vector<RowLosses> rows, Ranks& ranks) {
   // The row of an attention, which is put at one end where there is none.
   const auto place_of = [&](const AttentionSpec& spec, bool in_front) {
     RowLosses row;
@@ -98,7 +97,7 @@ FarReport measure_far(LoadedModel& model, std::span<const EvalText> texts,
     }
     const auto found = std::ranges::find(rows, row.name, &RowLosses::name);
     if (found != rows.end()) return found - rows.begin();
-    evaluate(model, spec, texts, settings, {}, nullptr, &row.losses);
+    evaluate(model, spec, texts, settings, {.losses = &row.losses, .ranks = &ranks});
     const auto place = rows.insert(in_front ? rows.begin() : rows.end(), std::move(row));
     return place - rows.begin();
   };
@@ -106,10 +105,7 @@ FarReport measure_far(LoadedModel& model, std::span<const EvalText> texts,
   const auto window = static_cast<std::size_t>(place_of(window_of(model, far), false));
   TokenLosses near;
   const ActiveAttention active(model, {.kind = "dense"});
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    short_context_losses(*model.decoder, texts[i], far, near);
-    if (progress) progress(static_cast<double>(i + 1) / static_cast<double>(texts.size()));
-  }
+  short_context_losses(*model.decoder, texts, far, {.losses = &near, .ranks = &ranks});
   return far_report(rows, rows[dense], rows[window], near, far);
 }
 

@@ -26,10 +26,10 @@ struct FarSettings {
   Index step() const { return std::max<Index>(1, context / 4); }
 };
 
-/// Appends what evaluate() does of a text, by the attention that the decoder has, with `context` to
+/// What evaluate() leaves in pass.losses, by the attention that the decoder has, with `context` to
 /// context + step - 1 tokens before each token, or all there are.
-void short_context_losses(Decoder& decoder, const EvalText& text, const FarSettings& settings,
-                          TokenLosses& losses);
+void short_context_losses(Decoder& decoder, std::span<const EvalText> texts,
+                          const FarSettings& settings, const EvalPass& pass);
 
 /// Which of the tokens that `dense` scored are far: `near` scored them, too, and with more than
 /// `margin` nats more. Throws std::invalid_argument where it did not.
@@ -70,7 +70,7 @@ FarReport far_report(std::span<const RowLosses> rows, const RowLosses& dense,
 /// before and after the rows where they are not among them.
 FarReport measure_far(LoadedModel& model, std::span<const EvalText> texts,
                       const EvalSettings& settings, const FarSettings& far,
-                      std::vector<RowLosses> rows, const ShareDone& progress = {});
+                      std::vector<RowLosses> rows, Ranks& ranks = one_process());
 
 /// The attention without distance: the local window and first tokens of the model's Focus, or a
 /// window as wide as the short context.

@@ -163,7 +163,8 @@ RecallScore& RecallScore::operator+=(const RecallScore& other) {
 }
 
 RecallRow evaluate_recall(LoadedModel& model, const AttentionSpec& attention,
-                          std::span<const RecallItem> items, const ShareDone& progress) {
+                          std::span<const RecallItem> items, const ShareDone& progress,
+                          Ranks& ranks) {
   const NoGrad guard;
   const ActiveAttention active(model, attention);
   RecallRow row{.name = active.name(),
@@ -171,14 +172,26 @@ RecallRow evaluate_recall(LoadedModel& model, const AttentionSpec& attention,
                 .routing = active.routing(),
                 .all = {},
                 .buckets = {RecallBucket{}}};
+  std::vector<std::vector<double>>
+      mine;  // of the own items, whether each answer is right, its nats
   for (std::size_t i = 0; i < items.size(); ++i) {
-    const std::vector<RecallScore> scores = score_item(*model.decoder, items[i]);
-    for (std::size_t a = 0; a < scores.size(); ++a) {
-      row.all += scores[a];
-      bucket_of(row.buckets, items[i].answers[a].distance).score += scores[a];
-    }
+    if (!ranks.owns(static_cast<int>(i))) continue;
+    std::vector<double>& numbers = mine.emplace_back();
+    for (const RecallScore& score : score_item(*model.decoder, items[i]))
+      numbers.insert(numbers.end(), {static_cast<double>(score.right), score.nats});
     if (progress) progress(static_cast<double>(i + 1) / static_cast<double>(items.size()));
   }
+  const auto of_items = gather_parts(ranks, static_cast<int>(items.size()), mine);
+  for (std::size_t i = 0; i < items.size(); ++i)
+    for (std::size_t a = 0; a < items[i].answers.size(); ++a) {
+      const RecallItem::Span& answer = items[i].answers[a];
+      const RecallScore score{.answers = 1,
+                              .right = static_cast<std::int64_t>(of_items[i][2 * a]),
+                              .tokens = answer.end - answer.begin,
+                              .nats = of_items[i][2 * a + 1]};
+      row.all += score;
+      bucket_of(row.buckets, answer.distance).score += score;
+    }
   std::erase_if(row.buckets, [](const RecallBucket& bucket) { return bucket.score.answers == 0; });
   return row;
 }

@@ -63,8 +63,10 @@ struct RecallRow {
   std::vector<RecallBucket> buckets = {};
 };
 
+/// `ranks`: as in EvalPass; they share the items.
 RecallRow evaluate_recall(LoadedModel& model, const AttentionSpec& attention,
-                          std::span<const RecallItem> items, const ShareDone& progress = {});
+                          std::span<const RecallItem> items, const ShareDone& progress = {},
+                          Ranks& ranks = one_process());
 
 /// A table for a terminal: accuracy in each bucket.
 std::string format_recall(std::span<const RecallRow> rows);

@@ -40,6 +40,41 @@ EncodedItems encode_items(const RequestEncoder& encoder, const std::vector<TaskI
 struct Sample {
   std::vector<double> accuracy, accuracy_norm, right;
   std::vector<double> same_choice, distance, kl, accuracy_gain, norm_gain, right_gain;
+
+  void visit(auto&& f) {
+    for (std::vector<double>* const list :
+         {&accuracy, &accuracy_norm, &right, &same_choice, &distance, &kl, &accuracy_gain,
+          &norm_gain, &right_gain})
+      f(*list);
+  }
+};
+
+/// What every attention made of some items; as numbers it goes from process to process.
+struct BlockResult {
+  std::vector<Sample> samples;  // of each attention
+  ScoringWork work = {};
+
+  std::vector<double> numbers() {
+    std::vector<double> all = {static_cast<double>(work.tokens),
+                               static_cast<double>(work.computed)};
+    for (Sample& sample : samples)
+      sample.visit([&](std::vector<double>& list) {
+        all.push_back(static_cast<double>(list.size()));
+        all.insert(all.end(), list.begin(), list.end());
+      });
+    return all;
+  }
+  void add(std::span<const double> all) {
+    work += ScoringWork{.tokens = static_cast<std::int64_t>(all[0]),
+                        .computed = static_cast<std::int64_t>(all[1])};
+    all = all.subspan(2);
+    for (Sample& sample : samples)
+      sample.visit([&](std::vector<double>& list) {
+        const std::span<const double> more = all.subspan(1, static_cast<std::size_t>(all[0]));
+        list.insert(list.end(), more.begin(), more.end());
+        all = all.subspan(1 + more.size());
+      });
+  }
 };
 
 double mean(std::span<const double> values) {
@@ -58,8 +93,9 @@ Right judge(const ItemScore& score, const TaskItem& item, Metric metric) {
 class TaskEvaluation {
  public:
   TaskEvaluation(LoadedModel& model, std::span<const AttentionSpec> attentions, const Task& task,
-                 TextStart start, LoadedModel* reference)
+                 TextStart start, LoadedModel* reference, Ranks& ranks)
       : model_(model),
+        ranks_(ranks),
         attentions_(attentions),
         task_(task),
         reference_(reference == nullptr ? model : *reference),
@@ -67,7 +103,7 @@ class TaskEvaluation {
         encoded_(encode_items(RequestEncoder(model, start), task.items)),
         compares_(!std::ranges::all_of(
             attentions, [&](const AttentionSpec& spec) { return is_reference(spec); })),
-        samples_(attentions.size()) {
+        result_{.samples = std::vector<Sample>(attentions.size())} {
     if (own_reference_) return;
     const ModelConfig& other = reference->decoder->config();
     if (other.vocab_size != model.decoder->config().vocab_size ||
@@ -85,10 +121,17 @@ class TaskEvaluation {
                     .file = task_.file,
                     .items = static_cast<Index>(task_.items.size()),
                     .cut = encoded_.cut};
-    for (std::size_t begin = 0; begin < task_.items.size(); begin += kBlock) {
-      score_block(begin, std::min(kBlock, task_.items.size() - begin), progress);
+    const auto blocks = static_cast<int>((task_.items.size() + kBlock - 1) / kBlock);
+    std::vector<std::vector<double>> mine;
+    for (int i = 0; i < blocks; ++i) {
+      if (!ranks_.owns(i)) continue;
+      const std::size_t begin = static_cast<std::size_t>(i) * kBlock;
+      mine.push_back(
+          score_block(begin, std::min(kBlock, task_.items.size() - begin), progress).numbers());
     }
-    table.work = work_;
+    for (const std::vector<double>& of_block : gather_parts(ranks_, blocks, mine))
+      result_.add(of_block);
+    table.work = result_.work;
     for (std::size_t a = 0; a < attentions_.size(); ++a) table.rows.push_back(row(a));
     return table;
   }
@@ -103,27 +146,29 @@ class TaskEvaluation {
     return own_reference_ && spec.kind == "dense";
   }
 
-  void score_block(std::size_t begin, std::size_t count, const ShareDone& progress) {
+  BlockResult score_block(std::size_t begin, std::size_t count, const ShareDone& progress) {
+    BlockResult block{.samples = std::vector<Sample>(attentions_.size())};
     std::vector<ScoredPair> dense;
-    if (compares_) dense = score(reference_, {}, begin, count);
+    if (compares_) dense = score(reference_, {}, begin, count, block.work);
     for (std::size_t a = 0; a < attentions_.size(); ++a) {
       std::vector<ScoredPair> own;
       const bool same = is_reference(attentions_[a]);
-      if (!same || !compares_) own = score(model_, attentions_[a], begin, count);
-      add(samples_[a], begin, count, own.empty() ? dense : own, same ? nullptr : &dense);
-      const double blocks = static_cast<double>(begin) / static_cast<double>(task_.items.size());
-      const double block = static_cast<double>(count) / static_cast<double>(task_.items.size());
+      if (!same || !compares_) own = score(model_, attentions_[a], begin, count, block.work);
+      add(block.samples[a], begin, count, own.empty() ? dense : own, same ? nullptr : &dense);
+      const double before = static_cast<double>(begin) / static_cast<double>(task_.items.size());
+      const double share = static_cast<double>(count) / static_cast<double>(task_.items.size());
       if (progress)
-        progress(blocks +
-                 block * static_cast<double>(a + 1) / static_cast<double>(attentions_.size()));
+        progress(before +
+                 share * static_cast<double>(a + 1) / static_cast<double>(attentions_.size()));
     }
+    return block;
   }
 
   std::vector<ScoredPair> score(LoadedModel& model, const AttentionSpec& spec, std::size_t begin,
-                                std::size_t count) {
+                                std::size_t count, ScoringWork& work) const {
     const ActiveAttention active(model, spec);
     return score_pairs(*model.decoder, pairs(begin, count),
-                       {.causal = active.causal(), .keep_hidden = compares_}, {}, &work_);
+                       {.causal = active.causal(), .keep_hidden = compares_}, {}, &work);
   }
 
   /// Items [begin, begin + count), whose pairs have been scored, beside those of dense attention.
@@ -170,7 +215,7 @@ class TaskEvaluation {
 
   TaskRow row(std::size_t a) const {
     const ActiveAttention active(model_, attentions_[a]);
-    const Sample& sample = samples_[a];
+    const Sample& sample = result_.samples[a];
     TaskRow row{.kind = attentions_[a].settings ? "rival" : attentions_[a].kind,
                 .name = active.name(),
                 .routing = active.routing(),
@@ -208,14 +253,14 @@ class TaskEvaluation {
   }
 
   LoadedModel& model_;
+  Ranks& ranks_;
   std::span<const AttentionSpec> attentions_;
   const Task& task_;
   LoadedModel& reference_;
   const bool own_reference_;
   const EncodedItems encoded_;
-  const bool compares_;          // false where dense attention is the only row
-  std::vector<Sample> samples_;  // of each attention
-  ScoringWork work_;
+  const bool compares_;  // false where dense attention is the only row
+  BlockResult result_;
 };
 
 }  // namespace
@@ -242,8 +287,8 @@ std::size_t chosen(const ItemScore& score, std::span<const Index> lengths) {
 
 TaskTable evaluate_task(LoadedModel& model, std::span<const AttentionSpec> attentions,
                         const Task& task, TextStart start, LoadedModel* reference,
-                        const ShareDone& progress) {
-  return TaskEvaluation(model, attentions, task, start, reference).run(progress);
+                        const ShareDone& progress, Ranks& ranks) {
+  return TaskEvaluation(model, attentions, task, start, reference, ranks).run(progress);
 }
 
 }  // namespace focus

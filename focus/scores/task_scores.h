@@ -75,10 +75,11 @@ struct TaskTable {
 
 /// One task with every attention. `reference`, where given, is the model whose dense attention is
 /// compared with; else it is the model's own. Throws std::runtime_error where an item cannot be
-/// scored, before any is computed, and where the reference has another tokenizer.
+/// scored, before any is computed, and where the reference has another tokenizer. `ranks`: as in
+/// EvalPass; they share the items.
 TaskTable evaluate_task(LoadedModel& model, std::span<const AttentionSpec> attentions,
                         const Task& task, TextStart start, LoadedModel* reference = nullptr,
-                        const ShareDone& progress = {});
+                        const ShareDone& progress = {}, Ranks& ranks = one_process());
 
 /// For a terminal: a table, and a sentence where items lie inside a local window.
 std::string format_task(const TaskTable& table);

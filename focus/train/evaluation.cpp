@@ -40,8 +40,15 @@ struct WindowBatch {
   Index batch = 0;
   std::vector<Index> rows;  // those that predict what is scored
   std::vector<std::int32_t> targets;
-  std::vector<Index> before, token;  // of a target: tokens of its window before it, its place
 };
+
+/// Calls f(t) for each token of a window that is scored. The first one of a window has nothing
+/// before it to be predicted from.
+template <class F>
+void for_scored(const Window& window, F&& f) {
+  const Index length = window.end - window.begin;
+  for (Index t = std::max<Index>(1, length - window.scored); t < length; ++t) f(t);
+}
 
 WindowBatch batch_of(const EvalText& text, std::span<const Window> windows) {
   const Index length = windows[0].end - windows[0].begin;
@@ -49,17 +56,11 @@ WindowBatch batch_of(const EvalText& text, std::span<const Window> windows) {
   all.batch = static_cast<Index>(windows.size());
   for (const Window& window : windows)
     all.ids.insert(all.ids.end(), text.ids.begin() + window.begin, text.ids.begin() + window.end);
-  for (Index w = 0; w < all.batch; ++w) {
-    // The first token of a window has nothing before it to be predicted from.
-    const Window& window = windows[static_cast<std::size_t>(w)];
-    const Index first = std::max<Index>(1, length - window.scored);
-    for (Index t = first; t < length; ++t) {
+  for (Index w = 0; w < all.batch; ++w)
+    for_scored(windows[static_cast<std::size_t>(w)], [&](Index t) {
       all.rows.push_back(w * length + t - 1);
       all.targets.push_back(all.ids[static_cast<std::size_t>(w * length + t)]);
-      all.before.push_back(t);
-      all.token.push_back(window.begin + t);
-    }
-  }
+    });
   return all;
 }
 
@@ -81,22 +82,47 @@ DenseReference::Batch dense_batch(Decoder& decoder, const WindowBatch& batch) {
   return result;
 }
 
+/// What some windows of equal length came to; as numbers it goes from process to process.
+struct WindowScores {
+  Score score = {};
+  AttentionCounts counts = {};
+  std::vector<double> nats = {};  // of each scored token
+
+  std::vector<double> numbers() const {
+    std::vector<double> list = {
+        score.nats,       static_cast<double>(score.tokens), score.has_dense ? 1.0 : 0.0, score.kl,
+        score.difference, score.difference_squares};
+    counts.append_to(list);
+    list.insert(list.end(), nats.begin(), nats.end());
+    return list;
+  }
+  /// Adds to `of_text` and `all_counts` what such numbers say; the rest of them are `nats`.
+  static std::span<const double> add(std::span<const double> list, Score& of_text,
+                                     AttentionCounts& all_counts) {
+    of_text += Score{.nats = list[0],
+                     .tokens = static_cast<std::int64_t>(list[1]),
+                     .has_dense = list[2] != 0,
+                     .kl = list[3],
+                     .difference = list[4],
+                     .difference_squares = list[5]};
+    list = list.subspan(6);
+    return list.subspan(all_counts.add(list));
+  }
+};
+
 /// The scored tokens of windows of equal length; where `dense` is given, against the same decoder
-/// with dense attention.
-Score score_windows(Decoder& decoder, const EvalText& text, std::span<const Window> windows,
-                    DenseReference* dense, TokenLosses* losses) {
+/// with dense attention. Without counts.
+WindowScores score_windows(Decoder& decoder, const EvalText& text, std::span<const Window> windows,
+                           DenseReference* dense) {
   const WindowBatch batch = batch_of(text, windows);
   if (batch.rows.empty()) return {};
   const Tensor hidden = scored_rows(decoder, batch);
-  Score score{.tokens = static_cast<std::int64_t>(batch.rows.size())};
-  const std::vector<double> nats = decoder.cross_entropy_rows(hidden, batch.targets);
+  WindowScores all{.score = {.tokens = static_cast<std::int64_t>(batch.rows.size())},
+                   .nats = decoder.cross_entropy_rows(hidden, batch.targets)};
+  Score& score = all.score;
+  const std::vector<double>& nats = all.nats;
   for (const double of_token : nats) score.nats += of_token;
-  for (std::size_t i = 0; losses != nullptr && i < nats.size(); ++i) {
-    losses->nats.push_back(nats[i]);
-    losses->before.push_back(batch.before[i]);
-    losses->token.push_back(losses->tokens + batch.token[i]);
-  }
-  if (dense == nullptr) return score;
+  if (dense == nullptr) return all;
   const DenseReference::Batch& reference = dense->next([&] { return dense_batch(decoder, batch); });
   score.has_dense = true;
   for (std::size_t i = 0; i < nats.size(); ++i) {
@@ -106,7 +132,74 @@ Score score_windows(Decoder& decoder, const EvalText& text, std::span<const Wind
   }
   for (const double divergence : decoder.kl_divergence_rows(hidden, reference.hidden))
     score.kl += divergence;
-  return score;
+  return all;
+}
+
+/// Windows of a text that are computed together.
+struct Piece {
+  const EvalText* text;
+  std::vector<Window> windows;
+};
+
+std::vector<Piece> pieces_of(std::span<const EvalText> texts, const EvalSettings& options) {
+  const auto most = static_cast<std::size_t>(std::max<Index>(1, kBatchTokens / options.context));
+  const auto length = [](const Window& window) { return window.end - window.begin; };
+  std::vector<Piece> pieces;
+  for (const EvalText& text : texts) {
+    if (text.ids.size() < 2)
+      fail("{}: {} tokens; at least 2 are needed", text.name, text.ids.size());
+    for (const Window& window : windows_of(static_cast<Index>(text.ids.size()), options)) {
+      if (pieces.empty() || pieces.back().text != &text || pieces.back().windows.size() == most ||
+          length(pieces.back().windows[0]) != length(window))
+        pieces.push_back({&text, {}});
+      pieces.back().windows.push_back(window);
+    }
+  }
+  return pieces;
+}
+
+/// evaluate() of texts, and what `active` did meanwhile, where given.
+WindowScores evaluate_pieces(Decoder& decoder, std::span<const EvalText> texts,
+                             const EvalSettings& options, const EvalPass& pass,
+                             ActiveAttention* active) {
+  check(options.context >= 2 && options.stride >= 1 && options.stride <= options.context,
+        "evaluate: a context of {} and a stride of {} are no windows", options.context,
+        options.stride);
+  const NoGrad guard;
+  const std::vector<Piece> pieces = pieces_of(texts, options);
+  DenseReference own;
+  DenseReference* const dense = pass.dense != nullptr ? pass.dense : &own;
+  std::vector<std::vector<double>> mine;  // of the own pieces
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if (!pass.ranks->owns(static_cast<int>(i))) continue;
+    if (active != nullptr) active->start_counting();
+    WindowScores scores = score_windows(decoder, *pieces[i].text, pieces[i].windows,
+                                        options.against_dense ? dense : nullptr);
+    if (active != nullptr) scores.counts = active->stop_counting();
+    if (pass.losses == nullptr) scores.nats.clear();
+    mine.push_back(scores.numbers());
+    if (pass.progress)
+      pass.progress(static_cast<double>(i + 1) / static_cast<double>(pieces.size()));
+  }
+  const auto of_pieces = gather_parts(*pass.ranks, static_cast<int>(pieces.size()), mine);
+  WindowScores all;
+  std::size_t next = 0;
+  for (const EvalText& text : texts) {
+    Score of_text{.bytes = text.bytes, .words = text.words};
+    for (; next < pieces.size() && pieces[next].text == &text; ++next) {
+      const auto nats = WindowScores::add(of_pieces[next], of_text, all.counts);
+      if (pass.losses == nullptr) continue;
+      pass.losses->nats.insert(pass.losses->nats.end(), nats.begin(), nats.end());
+      for (const Window& window : pieces[next].windows)
+        for_scored(window, [&](Index t) {
+          pass.losses->before.push_back(t);
+          pass.losses->token.push_back(pass.losses->tokens + window.begin + t);
+        });
+    }
+    all.score += of_text;
+    if (pass.losses != nullptr) pass.losses->tokens += static_cast<Index>(text.ids.size());
+  }
+  return all;
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -231,36 +324,14 @@ GroupSummary summarise(const AttentionCounts& counts) {
   return summary;
 }
 
-Score evaluate(Decoder& decoder, const EvalText& text, const EvalSettings& options,
-               const ShareDone& progress, DenseReference* dense, TokenLosses* losses) {
-  check(options.context >= 2 && options.stride >= 1 && options.stride <= options.context,
-        "evaluate: a context of {} and a stride of {} are no windows", options.context,
-        options.stride);
-  const NoGrad guard;
-  if (text.ids.size() < 2) fail("{}: {} tokens; at least 2 are needed", text.name, text.ids.size());
-  const auto windows = windows_of(static_cast<Index>(text.ids.size()), options);
-  const auto per_batch =
-      static_cast<std::size_t>(std::max<Index>(1, kBatchTokens / options.context));
-  Score score{.bytes = text.bytes, .words = text.words};
-  for (std::size_t first = 0; first < windows.size();) {
-    std::size_t last = first + 1;
-    const auto length = [&](std::size_t i) { return windows[i].end - windows[i].begin; };
-    while (last < windows.size() && last - first < per_batch && length(last) == length(first))
-      ++last;
-    DenseReference own;
-    DenseReference* reference = dense != nullptr ? dense : &own;
-    score += score_windows(decoder, text, std::span(windows).subspan(first, last - first),
-                           options.against_dense ? reference : nullptr, losses);
-    first = last;
-    if (progress) progress(static_cast<double>(first) / static_cast<double>(windows.size()));
-  }
-  if (losses != nullptr) losses->tokens += static_cast<Index>(text.ids.size());
-  return score;
+Score evaluate(Decoder& decoder, std::span<const EvalText> texts, const EvalSettings& options,
+               const EvalPass& pass) {
+  return evaluate_pieces(decoder, texts, options, pass, nullptr).score;
 }
 
 EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
                  std::span<const EvalText> texts, const EvalSettings& settings,
-                 const ShareDone& progress, DenseReference* dense, TokenLosses* losses) {
+                 const EvalPass& pass) {
   ActiveAttention active(model, attention);
   Decoder& decoder = *model.decoder;
   EvalRow row{.kind = active.mechanism() ? "rival" : attention.kind,
@@ -275,21 +346,13 @@ EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
     for (const RecipeField& field : recipe_fields(own))
       row.settings.emplace_back(field.key, field.text());
   }
-  active.start_counting();
   const double start = now();
-  double share = 0;
-  if (dense != nullptr) dense->rewind();
-  for (const EvalText& text : texts) {
-    const auto done = [&](double part) {
-      if (progress) progress(share + part / static_cast<double>(texts.size()));
-    };
-    row.score += evaluate(decoder, text, settings, done, dense, losses);
-    share += 1 / static_cast<double>(texts.size());
-  }
+  if (pass.dense != nullptr) pass.dense->rewind();
+  WindowScores scores = evaluate_pieces(decoder, texts, settings, pass, &active);
+  row.score = scores.score;
   row.seconds = now() - start;
-  AttentionCounts counts = active.stop_counting();
-  row.groups = summarise(counts);
-  row.layers = std::move(counts.layers);
+  row.groups = summarise(scores.counts);
+  row.layers = std::move(scores.counts.layers);
   return row;
 }
 

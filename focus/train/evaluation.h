@@ -13,6 +13,7 @@
 #include "focus/train/attention_spec.h"
 #include "focus/train/compute.h"
 #include "focus/train/model_files.h"
+#include "optim/ranks.h"
 
 namespace focus {
 
@@ -142,14 +143,28 @@ struct TokenLosses {
   Index tokens = 0;  // of the texts so far
 };
 
+/// What an evaluation does beside its figures, and who shares it.
+struct EvalPass {
+  ShareDone progress = {};
+  /// Of rows of the same model, texts and settings, for against_dense.
+  DenseReference* dense = nullptr;
+  /// Each token's loss is appended, text after text.
+  TokenLosses* losses = nullptr;
+  /// Each of them evaluates the same, computes its share of the windows, and has all figures in the
+  /// end: those of one process, bit for bit.
+  Ranks* ranks = &one_process();
+};
+
 /// Perplexity by the strided recipe of transformers' documentation: windows of `context` tokens
 /// every `stride`; the first scores all its tokens but the first, each later one its last `stride`
 /// (the last one what is left). With the attention that the decoder has; against_dense runs it with
-/// its own, too, or takes what `dense` has kept of that. Appends each token's loss to `losses`,
-/// where given.
-Score evaluate(Decoder& decoder, const EvalText& text, const EvalSettings& settings,
-               const ShareDone& progress = {}, DenseReference* dense = nullptr,
-               TokenLosses* losses = nullptr);
+/// its own, too, or takes what `pass.dense` has kept of that.
+Score evaluate(Decoder& decoder, std::span<const EvalText> texts, const EvalSettings& settings,
+               const EvalPass& pass = {});
+inline Score evaluate(Decoder& decoder, const EvalText& text, const EvalSettings& settings,
+                      const EvalPass& pass = {}) {
+  return evaluate(decoder, std::span(&text, 1), settings, pass);
+}
 
 /// One row of a table: an attention, a routing, what the weights are in, and what came out.
 struct EvalRow {
@@ -170,12 +185,10 @@ struct EvalRow {
   double rate() const { return seconds > 0 ? static_cast<double>(score.tokens) / seconds : 0; }
 };
 
-/// One attention over all texts. `settings` say context and stride. `dense` is for rows of the same
-/// model, texts and settings. Appends each token's loss to `losses`, where given, text after text.
+/// One attention over all texts. `settings` say context and stride.
 EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
                  std::span<const EvalText> texts, const EvalSettings& settings,
-                 const ShareDone& progress = {}, DenseReference* dense = nullptr,
-                 TokenLosses* losses = nullptr);
+                 const EvalPass& pass = {});
 
 /// What the same tokens cost by one row more than by another: the mean, and its standard error over
 /// tokens, in nats.

@@ -102,8 +102,7 @@ class Session {
   bool trains_base_ = false;
   std::unique_ptr<AdamW> adamw_;
   std::int64_t steps_ = 0;
-  std::shared_ptr<Ranks> alone_ = std::make_shared<Ranks>();
-  Ranks* ranks_ = alone_.get();
+  Ranks* ranks_ = &one_process();
 };
 
 /// Opens what a recipe names: base or new model, tokenizer, texts (tokenized into the cache), and

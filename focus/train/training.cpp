@@ -6,6 +6,7 @@
 
 #include "autograd/check.h"
 #include "autograd/clock.h"
+#include "autograd/machine.h"
 #include "autograd/tensor.h"
 #include "data/files/checkpoint_folder.h"
 #include "data/files/durable_file.h"
@@ -260,23 +261,31 @@ class TrainingLoop {
   std::set<std::size_t> collapsed_;  // layers that have been told of
 };
 
-DryPhase dry_phase(Session& session, std::int64_t first) {
+/// What a run that writes its checkpoints and its result has taken beyond one that does not, 1 to
+/// 6 MiB: mostly HDF5's own.
+constexpr std::size_t kWritingBytes = std::size_t{4} << 20;
+
+/// `own_weights`: bytes of weights in the process's own memory.
+DryPhase dry_phase(Session& session, std::int64_t first, std::size_t own_weights) {
   session.enter_phase(first);
   const std::int64_t steps = session.phase().steps;
   DryPhase dry{.steps = steps, .trainable = session.count_trainable()};
   dry.frozen = session.count_all() - dry.trainable;
   dry.gradient_bytes = static_cast<std::size_t>(dry.trainable) * sizeof(Real);
   dry.optimiser_bytes = 2 * dry.gradient_bytes;
-  const std::size_t before = pool_stats().live;
-  reset_pool_peak();
   // The first step fills the pool, the second one is timed.
   session.step();
   if (steps == 1) session.enter_phase(first);
   const double start = now();
   session.step();
   dry.seconds_per_step = now() - start;
-  const std::size_t peak = pool_stats().peak - before;
-  dry.activation_bytes = peak > dry.gradient_bytes ? peak - dry.gradient_bytes : peak;
+  // The pool gives nothing back: what it holds now is what the steps have needed at most.
+  const std::size_t pool = pool_stats().reserved;
+  const std::size_t named = own_weights + dry.gradient_bytes + dry.optimiser_bytes;
+  dry.activation_bytes = pool - std::min(pool, named);
+  const std::size_t resident = anonymous_bytes();
+  dry.memory_bytes = (resident > 0 ? resident : pool) + kWritingBytes;
+  dry.program_bytes = dry.memory_bytes - std::min(dry.memory_bytes, pool);
   return dry;
 }
 
@@ -309,10 +318,18 @@ DryRun dry_run(Session& session) {
   const RunConfig& config = session.config();
   DryRun dry{.phases = {},
              .weight_bytes = session.weight_bytes(),
+             .mapped_bytes = 0,
              .tokens = config.steps * config.tokens_per_step(),
              .train_tokens = session.data().train.num_windows() * config.data.context};
+  trim_pool();
+  // Before the first step tensors hold weights and the optimiser's moments alone.
+  const std::size_t moments =
+      2 * static_cast<std::size_t>(session.count_trainable()) * sizeof(Real);
+  const std::size_t live = pool_stats().live;
+  const std::size_t own_weights = std::min(dry.weight_bytes, live - std::min(live, moments));
+  dry.mapped_bytes = dry.weight_bytes - own_weights;
   for (std::int64_t first = 0; first < config.steps; first += dry.phases.back().steps)
-    dry.phases.push_back(dry_phase(session, first));
+    dry.phases.push_back(dry_phase(session, first, own_weights));
   if (config.steps == 0) {  // keys are placed, which is not timed
     dry.phases.emplace_back();
     dry.phases.back().frozen = session.count_all();

@@ -60,16 +60,20 @@ TrainingResult run_training_in_folder(Session& session, const RunFolderOptions& 
 struct DryPhase {
   std::int64_t steps = 0;
   Index trainable = 0, frozen = 0;
-  std::size_t gradient_bytes = 0, optimiser_bytes = 0, activation_bytes = 0;
+  std::size_t gradient_bytes = 0, optimiser_bytes = 0;
+  std::size_t activation_bytes = 0;  // what else a step takes from the pool of buffers
+  /// All that the process has in memory of its own then, and of it what no tensor holds: the
+  /// program, the tokenizer. What is mapped is in neither.
+  std::size_t memory_bytes = 0, program_bytes = 0;
   double seconds_per_step = 0;
 };
 
 struct DryRun {
-  std::vector<DryPhase> phases;  // in their order; the last one trains the most
-  std::size_t weight_bytes = 0;
-  std::int64_t tokens = 0;        // of the whole run
-  std::int64_t train_tokens = 0;  // that there are
-  double seconds() const;         // of the whole run
+  std::vector<DryPhase> phases;                    // in their order; the last one trains the most
+  std::size_t weight_bytes = 0, mapped_bytes = 0;  // `mapped`: of these, what stays in its file
+  std::int64_t tokens = 0;                         // of the whole run
+  std::int64_t train_tokens = 0;                   // that there are
+  double seconds() const;                          // of the whole run
   double tokens_per_step() const;
 };
 

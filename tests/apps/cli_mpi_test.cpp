@@ -1,41 +1,10 @@
 #include <csignal>
-#include <fstream>
 
-#include "tests/support/cli.h"
+#include "tests/support/launcher.h"
 
 // Several processes that share a training by MPI leave what one process leaves, bit for bit.
 namespace focus {
 namespace {
-
-#ifdef FOCUS_MPIEXEC
-
-const std::vector<std::pair<std::string, std::string>> kEnvironment = {
-    {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
-    {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
-    {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
-    {"OMPI_MCA_hwloc_base_binding_policy", "none"},
-    {"OMPI_MCA_mpi_yield_when_idle", "1"}};
-
-/// Whether the launcher starts anything at all here: in some containers it does not.
-bool launcher_works() {
-  static const bool works = [] {
-    const ProcessResult result =
-        Process({FOCUS_MPIEXEC, "-n", "2", "/bin/true"}, kEnvironment).wait(kRunSeconds);
-    return result.status == 0 && !result.timed_out;
-  }();
-  return works;
-}
-
-std::unique_ptr<Process> start_together(int processes, const Words& arguments) {
-  return cli().start_by({FOCUS_MPIEXEC, "-n", std::to_string(processes)}, arguments, kEnvironment);
-}
-ProcessResult run_together(int processes, const Words& arguments) {
-  return start_together(processes, arguments)->wait(kRunSeconds);
-}
-void must_run_together(int processes, const Words& arguments) {
-  const ProcessResult result = run_together(processes, arguments);
-  ASSERT_EQ(result.status, 0) << result.out << result.err;
-}
 
 struct Method {
   std::string name;
@@ -57,7 +26,7 @@ class Processes : public testing::TestWithParam<Method> {
 };
 
 TEST_P(Processes, AnyNumberOfThemGivesTheSameBits) {
-  if (!launcher_works()) GTEST_SKIP() << "mpirun starts no processes here";
+  SKIP_WITHOUT_LAUNCHER();
   const std::string alone = cli().fresh("alone");
   cli().must_run(command(alone));
   for (const int count : {1, 2, 3, 4}) {
@@ -69,7 +38,7 @@ TEST_P(Processes, AnyNumberOfThemGivesTheSameBits) {
 }
 
 TEST_P(Processes, AnotherNumberGoesOnFromACheckpoint) {
-  if (!launcher_works()) GTEST_SKIP() << "mpirun starts no processes here";
+  SKIP_WITHOUT_LAUNCHER();
   const std::string alone = cli().fresh("alone"), together = cli().fresh("together");
   cli().must_run(command(alone));
   must_run_together(3, command(together, {"--stop-at", "2"}));
@@ -89,24 +58,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Method{"scratch", true, {"attention=focus", "model.dropout=0.1"}}),
     [](const auto& method) { return method.param.name; });
 
-/// The process of that rank which a launcher has started; 0 where there is none yet.
-pid_t process_of_rank(const std::string& out, int rank) {
-  for (const auto& entry : fs::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const auto read = [&](const char* file) {
-      std::ifstream stream(entry.path() / file, std::ios::binary);
-      return std::string(std::istreambuf_iterator<char>(stream), {});
-    };
-    if (contains(read("cmdline"), "out=" + out) &&
-        contains(read("environ"), fmt::format("OMPI_COMM_WORLD_RANK={}", rank)))
-      return static_cast<pid_t>(std::stol(name));
-  }
-  return 0;
-}
-
 TEST(Processes, OneThatIsKilledEndsTheRunAndLeavesItsCheckpoint) {
-  if (!launcher_works()) GTEST_SKIP() << "mpirun starts no processes here";
+  SKIP_WITHOUT_LAUNCHER();
   const auto command = [](const std::string& out) {
     return cli().retrofit({"out=" + out, "steps=60", "data.batch=1", "data.accumulate=3",
                            "checkpoint_every=1", "eval_windows=1"});
@@ -116,7 +69,7 @@ TEST(Processes, OneThatIsKilledEndsTheRunAndLeavesItsCheckpoint) {
   const auto run = start_together(3, command(out));
   for (int i = 0; i < 6000 && !fs::exists(out + "/checkpoints/step_000002.h5"); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  const pid_t victim = process_of_rank(out, 1);
+  const pid_t victim = process_of_rank("out=" + out, 1);
   ASSERT_GT(victim, 0);
   kill(victim, SIGKILL);
   const ProcessResult result = run->wait(kRunSeconds);
@@ -129,7 +82,7 @@ TEST(Processes, OneThatIsKilledEndsTheRunAndLeavesItsCheckpoint) {
 }
 
 TEST(Processes, RefuseWhatTheyCannotShare) {
-  if (!launcher_works()) GTEST_SKIP() << "mpirun starts no processes here";
+  SKIP_WITHOUT_LAUNCHER();
   const auto refused = [](int count, const Words& words, const std::string& why) {
     const ProcessResult result = run_together(count, words);
     EXPECT_NE(result.status, 0);
@@ -141,14 +94,22 @@ TEST(Processes, RefuseWhatTheyCannotShare) {
       2,
       cli().retrofit({"out=" + cli().fresh("run"), "data.accumulate=2", "focus.recluster_every=2"}),
       "its centroids follow the tokens");
-  refused(2, {"info", cli().base()}, "focus info: one process runs this");
 }
 
-#else
-TEST(Processes, AnyNumberOfThemGivesTheSameBits) {
-  GTEST_SKIP() << "built without MPI (libopenmpi-dev)";
+TEST(Processes, CommandsForOneProcessSaySoOnce) {
+  SKIP_WITHOUT_LAUNCHER();
+  for (const Words& command :
+       {Words{"info", cli().base()}, Words{"generate", cli().base(), "--prompt", "once"}}) {
+    const ProcessResult result = run_together(3, command);
+    EXPECT_NE(result.status, 0);
+    const Words lines = lines_of(result.err);
+    EXPECT_EQ(std::ranges::count(lines, "focus " + command[0] +
+                                            ": one process runs this; start it without mpirun"),
+              1)
+        << result.err;
+    EXPECT_EQ(result.out, "");
+  }
 }
-#endif
 
 }  // namespace
 }  // namespace focus

@@ -310,6 +310,12 @@ TEST(CliTrain, DryRunCountsAndWritesNothing) {
   EXPECT_EQ(figures.at("trainable"), 560);
   EXPECT_EQ(figures.at("frozen"), info.at("parameters"));
   EXPECT_EQ(figures.at("tokens"), 8 * 2 * 64);
+  const auto bytes = [&](const std::string& what) {
+    return figures.at(what + "_bytes").get<std::int64_t>();
+  };
+  EXPECT_EQ(bytes("memory"), bytes("weight") - bytes("mapped") + bytes("gradient") +
+                                 bytes("optimiser") + bytes("activation") + bytes("program"));
+  EXPECT_GT(bytes("mapped"), bytes("weight") / 2) << "large tensors of a frozen base stay there";
   const auto scratch = cli().figures(cli().scratch({"out=" + out, "--dry-run"}));
   EXPECT_EQ(scratch.at("trainable"), info.at("parameters"));
   EXPECT_EQ(scratch.at("frozen"), 0);

@@ -31,7 +31,7 @@ TEST(TokenLosses, AreThoseOfTheScore) {
   const EvalText text = random_text(53);
   TokenLosses losses;
   const Score first =
-      evaluate(*model.decoder, text, {.context = 16, .stride = 5}, {}, nullptr, &losses);
+      evaluate(*model.decoder, text, {.context = 16, .stride = 5}, {.losses = &losses});
   ASSERT_EQ(losses.nats.size(), 52U);
   double sum = 0;
   for (std::size_t i = 0; i < losses.nats.size(); ++i) {
@@ -42,7 +42,7 @@ TEST(TokenLosses, AreThoseOfTheScore) {
   }
   EXPECT_NEAR(sum, first.nats, 1e-9);
   // A second text goes on where the first ended.
-  evaluate(*model.decoder, text, {.context = 16, .stride = 16}, {}, nullptr, &losses);
+  evaluate(*model.decoder, text, {.context = 16, .stride = 16}, {.losses = &losses});
   EXPECT_EQ(losses.tokens, 106);
   EXPECT_EQ(losses.token[52], 54);
   EXPECT_EQ(losses.nats.size(), 52U + 49U);
@@ -55,7 +55,7 @@ TEST(FarTokens, TheShortContextIsWhatAModelSeesThatReadsNothingElse) {
     const FarSettings settings{.context = 8};
     EXPECT_EQ(settings.step(), 2);
     TokenLosses losses;
-    short_context_losses(*model.decoder, text, settings, losses);
+    short_context_losses(*model.decoder, std::span(&text, 1), settings, {.losses = &losses});
     ASSERT_EQ(losses.nats.size(), 59U);
     const NoGrad guard;
     for (std::size_t i = 0; i < losses.nats.size(); ++i) {
@@ -144,7 +144,7 @@ TEST(FarTokens, WhatIsMissingIsMeasured) {
   const EvalSettings settings{.context = 32, .stride = 16};
   const AttentionSpec soft = resolve_attention(parse_attention("soft"), model, "here");
   RowLosses row{"soft", "carried", {}};
-  evaluate(model, soft, texts, settings, {}, nullptr, &row.losses);
+  evaluate(model, soft, texts, settings, {.losses = &row.losses});
   const FarReport report = measure_far(model, texts, settings, {.context = 8}, {row});
   ASSERT_EQ(report.rows.size(), 3U);
   EXPECT_EQ(report.tokens, 98);

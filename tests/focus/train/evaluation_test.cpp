@@ -6,6 +6,7 @@
 
 #include "focus/rivals/window_attention.h"
 #include "tests/support/compare.h"
+#include "tests/support/thread_ranks.h"
 #include "tests/support/tiny_session.h"
 
 namespace focus {
@@ -284,10 +285,36 @@ TEST(Evaluation, RowsShareWhatDenseAttentionPredicts) {
   for (const char* word : {"summary:0:block=1", "window:3", "dense"}) {
     const AttentionSpec spec = resolve_attention(parse_attention(word), model, "here");
     const Score alone = evaluate(model, spec, texts, settings).score;
-    const Score beside = evaluate(model, spec, texts, settings, {}, &shared).score;
+    const Score beside = evaluate(model, spec, texts, settings, {.dense = &shared}).score;
     EXPECT_EQ(beside.kl, alone.kl) << word;
     EXPECT_EQ(beside.difference, alone.difference) << word;
     EXPECT_EQ(beside.nats, alone.nats) << word;
+  }
+}
+
+/// What an evaluation of several texts says, as text, and its losses token by token.
+std::pair<std::string, std::vector<double>> said_by(Ranks& ranks, const char* word) {
+  LoadedModel model = with_focus();
+  // One pass holds 256 windows of 16 tokens.
+  const std::vector<EvalText> texts = {tiny_text(700), tiny_text(30), tiny_text(600)};
+  const EvalSettings settings{.context = 16, .stride = 1, .against_dense = true};
+  TokenLosses losses;
+  const AttentionSpec spec = resolve_attention(parse_attention(word), model, "here");
+  const EvalRow row = evaluate(model, spec, texts, settings, {.losses = &losses, .ranks = &ranks});
+  std::vector<double> numbers = losses.nats;
+  for (const auto* places : {&losses.before, &losses.token})
+    for (const Index place : *places) numbers.push_back(static_cast<double>(place));
+  numbers.push_back(static_cast<double>(losses.tokens));
+  return {rows_to_json(std::vector{row}).dump(), numbers};
+}
+
+TEST(Evaluation, ProcessesThatShareItHaveTheFiguresOfOne) {
+  for (const char* word : {"soft", "hard:1", "window:4", "dense"}) {
+    SCOPED_TRACE(word);
+    const auto wanted = said_by(one_process(), word);
+    EXPECT_EQ(wanted.second.size(), 3U * (699 + 29 + 599) + 1);
+    for (const int count : {2, 3, 9})  // more than there are passes, too
+      ThreadRanks::run(count, [&](Ranks& ranks) { EXPECT_EQ(said_by(ranks, word), wanted); });
   }
 }
 

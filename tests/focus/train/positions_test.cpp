@@ -45,8 +45,8 @@ TEST(Positions, WhatStandsBeyondTheTableIsEvaluated) {
   const EvalSettings settings =
       EvalSettings{.context = 300, .beyond_positions = true}.for_model(model);
   TokenLosses far, near;
-  evaluate(*model.decoder, text, settings, {}, nullptr, &far);
-  evaluate(*model.decoder, text, {.context = 128, .stride = 64}, {}, nullptr, &near);
+  evaluate(*model.decoder, text, settings, {.losses = &far});
+  evaluate(*model.decoder, text, {.context = 128, .stride = 64}, {.losses = &near});
   ASSERT_EQ(far.nats.size(), 299U);
   for (std::size_t i = 0; i < 127; ++i) EXPECT_NEAR(far.nats[i], near.nats[i], 1e-4) << i;
   for (const double nats : far.nats) EXPECT_TRUE(std::isfinite(nats));

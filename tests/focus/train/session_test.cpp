@@ -215,6 +215,47 @@ TEST(Training, DryRunCountsEachPhase) {
   EXPECT_EQ(dry.tokens, 6 * 2 * 16);
 }
 
+TEST(Training, DryRunSaysWhatMemoryARunTakes) {
+  const auto expect_near = [](RunConfig config) {
+    SCOPED_TRACE(testing::Message()
+                 << value_text(config.method) << " " << value_text(config.memory));
+    config.data.context = 64;
+    config.data.batch = 4;
+    config.eval_windows = 1;
+    // One thread: how much scratch of several threads lives at the same moment is a matter of
+    // chance.
+    with_threads(1, [&] {
+      trim_pool();
+      const std::size_t other = pool_stats().reserved;
+      DryRun dry;
+      {
+        Session session = tiny_session(config);
+        dry = dry_run(session);
+      }
+      trim_pool();
+      ASSERT_EQ(pool_stats().reserved, other);
+      Session session = tiny_session(config);
+      run_training(session);
+      const auto taken = static_cast<double>(pool_stats().reserved);
+      const DryPhase& said = dry.phases.back();
+      EXPECT_NEAR(static_cast<double>(dry.weight_bytes - dry.mapped_bytes + said.gradient_bytes +
+                                      said.optimiser_bytes + said.activation_bytes),
+                  taken, taken / 10);
+      EXPECT_EQ(dry.mapped_bytes, 0U);
+    });
+  };
+  for (const Memory memory : {Memory::keep, Memory::recompute})
+    for (const Method method : {Method::retrofit, Method::full, Method::lora}) {
+      RunConfig config = tiny_run(method);
+      config.memory = memory;
+      expect_near(config);
+      if (method != Method::retrofit) continue;
+      config.focus.routing = RoutingSpace::keys;
+      config.focus.training = Training::summary;
+      expect_near(config);
+    }
+}
+
 /// Three steps of a session: losses, and what it has trained.
 std::vector<Tensor> three_steps(const RunConfig& config, const std::string& family) {
   Session session = tiny_session(config, family);

@@ -1,0 +1,77 @@
+#include "tests/support/launcher.h"
+#include "tests/support/stand_in_tasks.h"
+
+// Several processes that share an evaluation print and write what one process does.
+namespace focus {
+namespace {
+
+/// What a command printed, without the tokens in a second of tables of perplexities.
+std::string without_rates(const std::string& out) {
+  std::string kept;
+  bool in_table = false;
+  for (std::string line : lines_of(out)) {
+    if (line.starts_with("attention ") && contains(line, "tok/s")) in_table = true;
+    if (line.empty()) in_table = false;
+    constexpr std::size_t kBegin = 100, kWidth = 8;
+    if (in_table && line.size() > kBegin + kWidth) line.erase(kBegin, kWidth);
+    kept += line + "\n";
+  }
+  return kept;
+}
+
+void expect_same_evaluation(const Words& command, const Words& files) {
+  const auto with_files = [&](std::vector<std::string>& paths) {
+    Words words = command;
+    for (const std::string& file : files) {
+      paths.push_back(cli().fresh("figures." + file));
+      words.insert(words.end(), {"--" + file, paths.back()});
+    }
+    return words;
+  };
+  std::vector<std::string> wanted;
+  const ProcessResult alone = cli().must_run(with_files(wanted));
+  for (const int count : {1, 2, 3, 4}) {
+    SCOPED_TRACE(fmt::format("{} processes", count));
+    std::vector<std::string> paths;
+    const ProcessResult together = must_run_together(count, with_files(paths));
+    EXPECT_EQ(without_rates(together.out), without_rates(alone.out));
+    for (std::size_t i = 0; i < files.size(); ++i)
+      EXPECT_TRUE(read_text(paths[i]) == read_text(wanted[i])) << files[i];
+  }
+}
+
+TEST(SharedEvaluation, WindowsHaveTheFiguresOfOneProcess) {
+  SKIP_WITHOUT_LAUNCHER();
+  // Six passes over the one text and three over the other.
+  expect_same_evaluation(
+      {"eval", cli().base(), "--adapter", cli().adapter(), "--text", cli().train_text(),
+       cli().valid_text(), "--lengths", "16,32", "--stride", "2", "--against-dense", "--far", "8",
+       "--attention", "dense,soft,hard:1,window:6", "--recall", "recall:documents=3:keys=3",
+       "--beyond-positions"},
+      {"json", "html"});
+}
+
+TEST(SharedEvaluation, BenchmarksHaveTheFiguresOfOneProcess) {
+  SKIP_WITHOUT_LAUNCHER();
+  const std::string folder = cli().fresh("tasks");
+  write_stand_in_tasks(folder);
+  expect_same_evaluation({"eval", cli().base(), "--tasks", "piqa,lambada", "--task-data", folder,
+                          "--attention", "dense,window:4"},
+                         {"json"});
+}
+
+TEST(SharedEvaluation, WhatIsWrongIsToldOnceAndNamesTheProcess) {
+  SKIP_WITHOUT_LAUNCHER();
+  const std::string missing = cli().fresh("none.txt");
+  const ProcessResult result = run_together(3, {"eval", cli().base(), "--text", missing});
+  EXPECT_NE(result.status, 0);
+  const Words lines = lines_of(result.err);
+  EXPECT_EQ(std::ranges::count_if(
+                lines, [](const std::string& line) { return line.starts_with("focus eval: "); }),
+            1)
+      << result.err;
+  EXPECT_TRUE(contains(result.err, "focus eval: process 0 of 3: " + missing)) << result.err;
+}
+
+}  // namespace
+}  // namespace focus
