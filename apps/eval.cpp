@@ -140,12 +140,8 @@ Json tell_windows(LoadedModel& model, std::span<const EvalText> texts, const Eva
     json["rows"][i]["by_position"] =
         positions_to_json(losses_by_position(windows.losses[i].losses));
   if (o.far > 0) {
-    const FarReport report =
-<<<<<<< HEAD
-        measure_far(model, texts, settings, {.context = o.far}, std::move(windows.losses));
-=======
-        measure_far(model, texts, settings, {.context = o.far}, std::move(losses), *o.ranks);
->>>>>>> w-ranks
+    const FarReport report = measure_far(model, texts, settings, {.context = o.far},
+                                         std::move(windows.losses), *o.ranks);
     fmt::print("\n{}", format_far(report));
     json["far"] = far_to_json(report);
   }
@@ -272,17 +268,23 @@ Json evaluate_texts(std::optional<LoadedModel>& model, EvalArguments& o) {
 }
 
 /// All that was asked for, in this order; of several processes the first one prints and writes.
-void evaluate_all(const EvalArguments& o) {
+void evaluate_all(EvalArguments& o) {
   if (o.far > 0 && o.paths.empty()) fail("--far needs --text");
   if (!o.html.empty() && !o.tasks.tasks.empty())
     fail("--html shows --text and --recall: leave --tasks out");
   leave_telling_to_first(*o.ranks);
-  LoadedModel model = first_before_others(*o.ranks, [&] { return o.options.load(); });
+  std::optional<LoadedModel> model;
+  first_before_others(*o.ranks, [&] {
+    load_for(model, o.computes.front(), o);
+    return true;
+  });
   Json figures = {{"model", o.options.base}, {"adapter", o.options.adapter}};
-  figures["compute"] = name_of(o.options.compute);
-  if (!o.tasks.tasks.empty()) figures.update(evaluate_tasks(model, o));
+  std::vector<std::string_view> computes;
+  for (const Compute compute : o.computes) computes.push_back(name_of(compute));
+  figures["compute"] = fmt::format("{}", fmt::join(computes, ","));
+  if (!o.tasks.tasks.empty()) figures.update(evaluate_tasks(*model, o));
   if (!o.paths.empty()) figures.update(evaluate_texts(model, o));
-  if (!o.recall.empty()) figures["recall"] = evaluate_recalls(model, o);
+  if (!o.recall.empty()) figures["recall"] = evaluate_recalls(*model, o);
   if (figures.contains("rows") && figures.contains("recall"))
     fmt::print("\n{}", plain_text(overview(figures), 1));
   if (!o.ranks->first()) return;
@@ -339,32 +341,15 @@ int run_eval(Arguments arguments) {
   parse_arguments(app, arguments);
   if (std::erase(o.tasks.tasks, "recall") > 0 && o.recall.empty()) o.recall = "recall";
 
-<<<<<<< HEAD
   if (o.computes.empty()) o.computes = {Compute::float32};
   if (o.computes.size() > 1 &&
       (!o.recall.empty() || !o.tasks.tasks.empty() || o.far > 0 || !o.html.empty()))
     fail(
         "--compute: several are held against each other on --text alone, and on no page: name one, "
         "or leave --recall, --tasks, --far and --html out");
-
-  std::optional<LoadedModel> model;
-  load_for(model, o.computes.front(), o);
-  Json figures = {{"model", o.options.base}, {"adapter", o.options.adapter}};
-  std::vector<std::string_view> computes;
-  for (const Compute compute : o.computes) computes.push_back(name_of(compute));
-  figures["compute"] = fmt::format("{}", fmt::join(computes, ","));
-  if (!o.tasks.tasks.empty()) figures.update(evaluate_tasks(*model, o));
-  if (!o.paths.empty()) figures.update(evaluate_texts(model, o));
-  if (!o.recall.empty()) figures["recall"] = evaluate_recalls(*model, o);
-  if (figures.contains("rows") && figures.contains("recall"))
-    fmt::print("\n{}", plain_text(overview(figures), 1));
-  if (!o.html.empty()) write_page(o, figures);
-  write_json(o.json, figures);
-=======
   const std::unique_ptr<Ranks> ranks = join_ranks();
   o.ranks = ranks.get();
   run_as_one_of(*ranks, [&] { evaluate_all(o); });
->>>>>>> w-ranks
   return 0;
 }
 
