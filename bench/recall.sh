@@ -34,16 +34,18 @@ base() {
 # What is put onto the frozen base: groups of keys by k-means, the same trained a little (both on the text of the
 # last stage), and groups of tokens.
 texts="data.train=[$out/texts/far_recall.txt,$out/texts/far_keys.txt,$out/texts/far_copy.txt]"
+keys=("base=$out/far/model.h5" "$texts" data.valid_fraction=0 data.context=768 focus.block=1
+  eval_every=0 checkpoint_every=0)
+# fit K SEED
+fit() {
+  "$focus" train configs/retrofit.yaml "${keys[@]}" "focus.num_groups=$1" steps=0 "seed=$2" "out=$out/keys$1_seed$2"
+}
 groups() {
-  local keys=("base=$out/far/model.h5" "$texts" data.valid_fraction=0 data.context=768 focus.block=1
-    eval_every=0 checkpoint_every=0)
   local count seed m
-  for count in 16 32 64; do
-    for seed in 1 2 3; do
-      "$focus" train configs/retrofit.yaml "${keys[@]}" "focus.num_groups=$count" steps=0 "seed=$seed" \
-        "out=$out/keys${count}_seed$seed"
-    done
+  for count in 16 32; do
+    for seed in 1 2 3; do fit "$count" "$seed"; done
   done
+  fit 64 1
   for m in 0 2; do
     "$focus" train configs/retrofit.yaml "${keys[@]}" "focus.read_groups=$m" data.batch=4 \
       "out=$out/trained_m$m"
