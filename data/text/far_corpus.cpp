@@ -16,7 +16,7 @@ bool is_of_kind(std::int64_t document, double share) {
   return before(document + 1) > before(document);
 }
 
-AskedDocument far_document(Rng& rng, const FarCorpusOptions& options) {
+AskedDocument drawn_document(Rng& rng, const FarCorpusOptions& options) {
   const auto distance = static_cast<std::size_t>(
       options.distance[static_cast<std::size_t>(rng.below(options.distance.size()))]);
   // One number is not drawn: its documents are what they were when there was no list.
@@ -24,7 +24,7 @@ AskedDocument far_document(Rng& rng, const FarCorpusOptions& options) {
       options.keys.size() == 1
           ? options.keys[0]
           : options.keys[static_cast<std::size_t>(rng.below(options.keys.size()))];
-  const corpus::FarDraw draw{.keys = keys, .distance = distance};
+  const corpus::FarDraw draw{.keys = keys, .distance = distance, .asked = options.asked};
   switch (options.kind) {
     case CorpusKind::copy:
       return corpus::copy_document(rng, draw);
@@ -33,6 +33,30 @@ AskedDocument far_document(Rng& rng, const FarCorpusOptions& options) {
     default:
       return corpus::recall_document(rng, draw);
   }
+}
+
+/// Puts sentences before a document, cut where it begins, so that it has `length` bytes.
+AskedDocument filled_up(Rng& rng, AskedDocument document, std::size_t length) {
+  check(document.text.size() <= length,
+        "corpus: length is {}, but a document that was drawn has {} bytes: wanted a larger length, "
+        "fewer keys or a smaller distance",
+        length, document.text.size());
+  const std::size_t missing = length - document.text.size();
+  if (missing == 0) return document;
+  const std::string before = corpus::filler(rng, missing);
+  document.text.insert(0, before.substr(before.size() - missing));
+  for (Answer& answer : document.answers) {
+    answer.begin += missing;
+    answer.end += missing;
+    answer.source += missing;
+  }
+  return document;
+}
+
+AskedDocument far_document(Rng& rng, const FarCorpusOptions& options) {
+  AskedDocument document = drawn_document(rng, options);
+  if (options.length == 0) return document;
+  return filled_up(rng, std::move(document), static_cast<std::size_t>(options.length));
 }
 
 }  // namespace
@@ -74,7 +98,13 @@ std::vector<AskedDocument> generate_far_documents(const FarCorpusOptions& option
   check(!options.distance.empty(), "corpus: distance names none");
   for (const std::int64_t distance : options.distance)
     check(distance >= 0, "corpus: distance has to be 0 or more, came {}", distance);
+  check(options.asked >= 1, "corpus: asked has to be at least 1, came {}", options.asked);
+  check(options.length >= 0, "corpus: length has to be 0 or more, came {}", options.length);
   const double share = options.kind == CorpusKind::tales ? 0 : options.share;
+  check(options.length == 0 || share == 1,
+        "corpus: length is {}, but tales are as long as they are: wanted share 1 and a kind other "
+        "than tales, or length 0",
+        options.length);
   std::int64_t tales = 0;
   for (std::int64_t i = 0; i < options.documents; ++i) tales += is_of_kind(i, share) ? 0 : 1;
   std::vector<CorpusDocument> told = generate_documents({.seed = options.seed, .documents = tales});

@@ -29,6 +29,8 @@ struct FarCorpusOptions {
   std::uint64_t seed = 1;
   std::vector<std::int64_t> keys = {8};
   std::vector<std::int64_t> distance = {64};
+  std::int64_t asked = 1;
+  std::int64_t length = 0;
   double share = 1;
 
   template <class F>
@@ -45,13 +47,22 @@ struct FarCorpusOptions {
       "bytes of other sentences, at least, between what is told and what is asked; of several, "
       "each document draws one",
       {0, 1 << 24});
+    f("asked", asked,
+      "times that each key of recall is asked, all of them in a new order each time: the more, the "
+      "larger is the share of the text that can be known",
+      {1, 4096});
+    f("length", length,
+      "bytes of every document: other sentences before it fill it up, so that with an empty "
+      "separator and a context of as many bytes each training window is one document; 0: as it "
+      "comes",
+      {0, 1 << 24});
     f("share", share, "share of the documents that are of the kind; the others are tales", {0, 1});
   }
 };
 
 /// The same documents for the same options on every platform; the first n of a longer corpus are
 /// the shorter corpus. Tales ask nothing that is marked. Throws std::invalid_argument where an
-/// option is out of range.
+/// option is out of range or a document is longer than `length`.
 std::vector<AskedDocument> generate_far_documents(const FarCorpusOptions& options);
 
 /// Texts with the separator between them.

@@ -9,6 +9,7 @@ namespace focus::corpus {
 struct FarDraw {
   std::int64_t keys = 1;
   std::size_t distance = 0;  // bytes of filler, at least
+  std::int64_t asked = 1;    // times that each key of recall is asked
 };
 
 AskedDocument recall_document(Rng& rng, const FarDraw& draw);

@@ -38,10 +38,12 @@ AskedDocument recall_document(Rng& rng, const FarDraw& draw) {
     document.text += digit;
   }
   document.text += '\n' + filler(rng, draw.distance);
-  shuffle(rng, pairs);
-  for (const Pair& pair : pairs) {
-    document.text += (&pair == pairs.data() ? "" : " ") + pair.key;
-    add_answer(document, std::string_view(&pair.digit, 1), pair.told);
+  for (std::int64_t round = 0; round < draw.asked; ++round) {
+    shuffle(rng, pairs);
+    for (const Pair& pair : pairs) {
+      document.text += (document.answers.empty() ? "" : " ") + pair.key;
+      add_answer(document, std::string_view(&pair.digit, 1), pair.told);
+    }
   }
   document.text += '\n';
   return document;

@@ -26,7 +26,11 @@ ModelConfig ModelShape::to_model_config(Index vocab_size, Index context) const {
         "model: num_attention_heads {} does not divide hidden_size {}", num_attention_heads,
         hidden_size);
   c.head_dim = hidden_size / num_attention_heads;
-  c.max_position_embeddings = context;
+  check(max_position_embeddings == 0 || max_position_embeddings >= context,
+        "model.max_position_embeddings is {}, but data.context is {}: wanted as many at least, or "
+        "0",
+        max_position_embeddings, context);
+  c.max_position_embeddings = max_position_embeddings == 0 ? context : max_position_embeddings;
   c.tie_word_embeddings = tie_word_embeddings;
   c.rope.theta = rope_theta;
   c.initializer_range = initializer_range;

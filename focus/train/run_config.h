@@ -67,6 +67,7 @@ struct ModelShape {
   Index num_attention_heads = 4;
   Index num_key_value_heads = 0;
   Index sliding_window = 0;
+  Index max_position_embeddings = 0;
   double rope_theta = 10000;
   double initializer_range = 0.02;
   bool tie_word_embeddings = true;
@@ -86,6 +87,9 @@ struct ModelShape {
     f("sliding_window", sliding_window,
       "tokens that the family's local layers see (all of mistral's, every other of gemma2's); 0: "
       "all",
+      {0, 1 << 27});
+    f("max_position_embeddings", max_position_embeddings,
+      "positions of a new model, where later training is to have a longer context; 0: data.context",
       {0, 1 << 27});
     f("rope_theta", rope_theta, "base of the rotary frequencies (not gpt2)");
     f("initializer_range", initializer_range, "standard deviation of the initial weights");

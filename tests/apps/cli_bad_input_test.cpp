@@ -190,6 +190,8 @@ TEST(CliBadInput, SettingsThatDoNotFitTogether) {
   expect_refused(cli().scratch({"out=" + out, "model.model_type=bert"}), {"bert", "gpt2, llama"});
   expect_refused(cli().scratch({"out=" + out, "model.sliding_window=8"}),
                  {"model.sliding_window", "llama"});
+  expect_refused(cli().scratch({"out=" + out, "model.max_position_embeddings=63"}),
+                 {"model.max_position_embeddings is 63", "data.context is 64"});
   expect_refused(
       cli().scratch({"out=" + out, "model.model_type=gpt2", "model.num_key_value_heads=2"}),
       {"model.num_key_value_heads", "gpt2"});

@@ -35,6 +35,8 @@ TEST(CliRecall, CorpusRefusesWhatItCannotMean) {
   expect_refused({"corpus", "--out", out, "--kind", "poems"}, {"--kind", "recall"});
   expect_refused({"corpus", "--out", out, "--kind", "copy", "--share", "2"}, {"--share"});
   expect_refused({"corpus", "--out", out, "--kind", "copy", "--distance", "[]"}, {"distance"});
+  expect_refused({"corpus", "--out", out, "--kind", "copy", "--length", "50"}, {"length is 50"});
+  expect_refused({"corpus", "--out", out, "--length", "5000"}, {"length is 5000", "tales"});
   EXPECT_FALSE(fs::exists(out));
 }
 

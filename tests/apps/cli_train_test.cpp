@@ -321,6 +321,20 @@ TEST(CliTrain, DryRunCountsAndWritesNothing) {
   EXPECT_EQ(scratch.at("frozen"), 0);
 }
 
+TEST(CliTrain, ANewModelHasRoomForALongerContextLater) {
+  for (const char* type : {"llama", "gpt2"}) {
+    SCOPED_TRACE(type);
+    const std::string out = cli().fresh("short"), longer = cli().fresh("longer");
+    cli().must_run(cli().scratch({"out=" + out, "steps=1", "model.max_position_embeddings=128",
+                                  fmt::format("model.model_type={}", type)}));
+    EXPECT_EQ(cli().figures({"info", out + "/model.h5"}).at("positions"), 128);
+    const Words onward =
+        cli().recipe({"method=full", "base=" + out + "/model.h5", "steps=1", "out=" + longer});
+    expect_refused(onward + Words{"data.context=129"}, {"data.context 129", "128 positions"});
+    cli().must_run(onward + Words{"data.context=128"});
+  }
+}
+
 /// From scratch with Focus, then generated from with and without a cache, retrofitted in bf16.
 TEST(CliTrain, EveryFamily) {
   for (const Family* family : families()) {

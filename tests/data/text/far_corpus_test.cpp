@@ -6,6 +6,7 @@
 #include <cctype>
 #include <map>
 #include <set>
+#include <span>
 
 #include "data/text/corpus.h"
 
@@ -120,6 +121,60 @@ TEST(FarCorpus, RecallAsksEachOfItsKeysOnce) {
   }
 }
 
+TEST(FarCorpus, RecallAsksInRounds) {
+  for (const AskedDocument& document : generate_far_documents({.kind = CorpusKind::recall,
+                                       .documents = 5,
+                                       .keys = {6},
+                                       .distance = {0},
+                                       .asked = 3})) {
+    ASSERT_EQ(document.answers.size(), 18U);
+    std::set<std::vector<std::size_t>> orders;
+    for (std::size_t round = 0; round < 3; ++round) {
+      std::vector<std::size_t> sources;
+      for (std::size_t i = 0; i < 6; ++i) {
+        const Answer& answer = document.answers[6 * round + i];
+        EXPECT_EQ(document.text[answer.begin], document.text[answer.source]);
+        EXPECT_EQ(document.text[answer.begin - 1], document.text[answer.source - 1]) << "its key";
+        EXPECT_LT(answer.source, document.text.find('\n')) << "where it was told";
+        sources.push_back(answer.source);
+      }
+      orders.insert(sources);
+      EXPECT_EQ(std::set(sources.begin(), sources.end()).size(), 6U) << "each key once a round";
+    }
+    EXPECT_GT(orders.size(), 1U);
+  }
+}
+
+TEST(FarCorpus, LengthFillsEveryDocumentUp) {
+  for (const CorpusKind kind : kAsking) {
+    const FarCorpusOptions options{
+        .kind = kind, .documents = 12, .keys = {2, 9}, .distance = {0, 60}, .length = 700};
+    const auto documents = generate_far_documents(options);
+    std::set<std::size_t> places;
+    for (const AskedDocument& document : documents) {
+      EXPECT_EQ(document.text.size(), 700U);
+      ASSERT_FALSE(document.answers.empty());
+      places.insert(document.answers.front().source);
+      for (const Answer& answer : document.answers)
+        EXPECT_EQ(document.text.substr(answer.begin, answer.end - answer.begin),
+                  document.text.substr(answer.source, answer.end - answer.begin));
+    }
+    EXPECT_GT(places.size(), 1U) << "what fills up stands before";
+    FarCorpusOptions fewer = options;
+    fewer.documents = 5;
+    EXPECT_TRUE(std::ranges::equal(generate_far_documents(fewer), std::span(documents).first(5)));
+  }
+  // A document that is as long already, and one byte less.
+  const std::size_t size =
+      generate_far_documents({.kind = CorpusKind::recall, .documents = 1})[0].text.size();
+  FarCorpusOptions exact{.kind = CorpusKind::recall, .documents = 1};
+  exact.length = static_cast<std::int64_t>(size);
+  EXPECT_EQ(generate_far_documents(exact),
+            generate_far_documents({.kind = CorpusKind::recall, .documents = 1}));
+  --exact.length;
+  EXPECT_THROW(generate_far_documents(exact), std::invalid_argument);
+}
+
 TEST(FarCorpus, EachDocumentDrawsItsNumberOfKeys) {
   std::set<std::size_t> drawn;
   for (const AskedDocument& document : generate_far_documents(
@@ -168,6 +223,12 @@ TEST(FarCorpus, RefusesWhatIsOutOfRange) {
   EXPECT_THROW(generate_far_documents({.kind = CorpusKind::copy, .distance = {-1}}),
                std::invalid_argument);
   EXPECT_THROW(generate_far_documents({.kind = CorpusKind::copy, .share = 1.5}),
+               std::invalid_argument);
+  EXPECT_THROW(generate_far_documents({.kind = CorpusKind::recall, .asked = 0}),
+               std::invalid_argument);
+  EXPECT_THROW(generate_far_documents({.kind = CorpusKind::copy, .length = 4000, .share = 0.5}),
+               std::invalid_argument);
+  EXPECT_THROW(generate_far_documents({.kind = CorpusKind::tales, .length = 4000}),
                std::invalid_argument);
 }
 
