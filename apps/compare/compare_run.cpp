@@ -229,6 +229,9 @@ std::vector<RunOutcome> CompareRunner::run_all() {
 }
 
 void CompareRunner::complete(RunOutcome& outcome) {
+  // What a killed run left half written, of training and of evaluations.
+  if (const path folder = outcome.config.out; std::filesystem::exists(folder))
+    sweep_orphans(folder);
   train(outcome);
   for (const auto& [split, texts] : plan_.config.eval.splits(with_test_))
     if (signal_() == 0) evaluate(outcome, split, texts);

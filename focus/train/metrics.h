@@ -14,8 +14,8 @@
 namespace focus {
 
 /// Records of a metrics file, one JSON object per line. A torn last line, as a crash leaves it, is
-/// left out, and all from a line with a zero byte on, as a power cut leaves it; any other unreadable
-/// line throws std::runtime_error with path and line.
+/// left out, and all from a line with a zero byte on, as a power cut leaves it; any other
+/// unreadable line throws std::runtime_error with path and line.
 std::vector<nlohmann::ordered_json> read_metrics(const std::filesystem::path& path);
 
 /// The last whole record that has a loss, from the file's last 4 KB; null without one.
