@@ -6,9 +6,9 @@
 namespace focus {
 
 /// Keeps other processes out of a folder until it goes: a lock on the file `name` in it, which
-/// holds the number of the process and stays behind, empty. Child processes hold it on, so that the folder
-/// is free only when the last of them has ended, however this one ends; a lock of processes that
-/// are gone bars nobody. On a file system without locks nobody is kept out.
+/// holds the number of the process and stays behind, empty. Child processes hold it on, so that the
+/// folder is free only when the last of them has ended, however this one ends; a lock of processes
+/// that are gone bars nobody. On a file system without locks nobody is kept out.
 class FolderLock {
  public:
   /// Throws std::runtime_error that names the holder where the folder is locked.
