@@ -21,8 +21,9 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "data sets are written as they lie");
 
 constexpr std::size_t kCompactBytes = 8 << 10;  // up to here inside the object's header
-// From here on a data set begins at a page of the file, so that it can be mapped into memory.
-constexpr std::size_t kAlignedBytes = 64 << 10;
+// All others begin at a page of the file, so that they can be mapped into memory: elsewhere numbers
+// might lie across their own size.
+constexpr std::size_t kAlignedBytes = kCompactBytes;
 constexpr std::size_t kPageBytes = 4096;
 constexpr std::size_t kMaxAttributeBytes = 60'000;  // an object header holds 64 KB
 
