@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <fstream>
 #include <random>
 #include <string>
 #include <system_error>
@@ -113,9 +114,19 @@ bool parse_temporary_name(std::string_view name, Writer& writer) {
                      [](char c) { return c >= '0' && c <= '9'; });
 }
 
+/// A process that has ended and that its parent has not asked after yet, as the first process of a
+/// container may never do.
+bool is_zombie(pid_t pid) {
+  std::ifstream stat(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  std::getline(stat, line);
+  const std::size_t end = line.rfind(") ");  // of the program's name, which may hold anything
+  return end != std::string::npos && end + 2 < line.size() && line[end + 2] == 'Z';
+}
+
 bool is_gone(const Writer& writer) {
   if (writer.pid == getpid()) return writer.token != process_token();
-  return kill(writer.pid, 0) != 0 && errno == ESRCH;
+  return (kill(writer.pid, 0) != 0 && errno == ESRCH) || is_zombie(writer.pid);
 }
 
 }  // namespace

@@ -127,6 +127,19 @@ TEST(DurableFile, SweepRemovesWhatDeadProcessesLeft) {
   EXPECT_THAT(error_of([&] { sweep_orphans(folder / "gone"); }), HasSubstr("look through"));
 }
 
+TEST(DurableFile, SweepKnowsAProcessThatEndedAndThatNobodyAskedAfter) {
+  const TempFolder folder;
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) _exit(0);
+  write_text(folder / fmt::format(".a.focus-tmp-{}-0123456789abcdef-0", child), "half");
+  siginfo_t ended;
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(kill(child, 0), 0) << "it still has its number";
+  EXPECT_EQ(sweep_orphans(folder.path()), 1u);
+  waitpid(child, nullptr, 0);
+}
+
 TEST(Checksum, KnownValuesAndStreaming) {
   // What `xxh128sum` prints.
   EXPECT_EQ(xxh3_hex({}), "99aa06d3014798d86001c324468d497f");
