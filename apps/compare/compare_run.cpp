@@ -109,7 +109,9 @@ void CompareRunner::lock() {
   for (int other = 0; ranks_.first() && std::filesystem::exists(out / lock_name(other)); ++other)
     const FolderLock free(out, lock_name(other));
   lock_.emplace(out, lock_name(ranks_.rank()));
-  if (ranks_.first()) ranks_.wait();
+  if (!ranks_.first()) return;
+  sweep_orphans(out);
+  ranks_.wait();
 }
 
 const std::string& CompareRunner::fingerprint(const std::string& kind, const std::string& place) {
