@@ -215,12 +215,12 @@ void refuse_short(const std::vector<EvalText>& texts, const EvalArguments& o) {
          longest->name, tokens, window);
 }
 
-/// Puts what is asked for next in the model's place. The model before is given back first.
+/// Puts the model in another of the computes in its place, once that is given back.
 void load_for(std::optional<LoadedModel>& model, Compute compute, EvalArguments& o) {
   model.reset();
   o.options.compute = compute;
+  o.options.verify = false;  // the model before was
   model.emplace(o.options.load());
-  o.options.verify = false;  // once is enough
 }
 
 /// Prints a table for each length, and of several one that has them all. `model` is in the first of
@@ -273,11 +273,9 @@ void evaluate_all(EvalArguments& o) {
   if (!o.html.empty() && !o.tasks.tasks.empty())
     fail("--html shows --text and --recall: leave --tasks out");
   leave_telling_to_first(*o.ranks);
-  std::optional<LoadedModel> model;
-  first_before_others(*o.ranks, [&] {
-    load_for(model, o.computes.front(), o);
-    return true;
-  });
+  o.options.compute = o.computes.front();
+  std::optional<LoadedModel> model =
+      first_before_others(*o.ranks, [&] { return o.options.load(); });
   Json figures = {{"model", o.options.base}, {"adapter", o.options.adapter}};
   std::vector<std::string_view> computes;
   for (const Compute compute : o.computes) computes.push_back(name_of(compute));

@@ -6,11 +6,9 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <thread>
 
 #include "apps/commands.h"
 #include "apps/mpi.h"
@@ -87,7 +85,7 @@ void shorten_openmp_spin(char** argv) {
 /// Told once: the others end when the first has.
 void refuse_several() {
   if (focus::launched_rank() > 0) {
-    std::this_thread::sleep_for(std::chrono::seconds(5));
+    focus::let_first_end();
     throw focus::CommandDone{1};
   }
   focus::fail("one process runs this; start it without mpirun");

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <initializer_list>
 #include <numeric>
 #include <thread>
 
@@ -21,17 +22,19 @@
 
 namespace focus {
 
-int launched_processes() {
-  for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
-    if (const char* const size = std::getenv(name)) return std::atoi(size);
-  return 1;
+namespace {
+
+/// The number that the launcher has left under one of its names.
+int launched_number(std::initializer_list<const char*> names, int without_launcher) {
+  for (const char* const name : names)
+    if (const char* const number = std::getenv(name)) return std::atoi(number);
+  return without_launcher;
 }
 
-int launched_rank() {
-  for (const char* const name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"})
-    if (const char* const rank = std::getenv(name)) return std::atoi(rank);
-  return 0;
-}
+}  // namespace
+
+int launched_processes() { return launched_number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}, 1); }
+int launched_rank() { return launched_number({"OMPI_COMM_WORLD_RANK", "PMI_RANK"}, 0); }
 
 bool is_of_launcher(std::string_view variable) {
   constexpr std::array<std::string_view, 8> kPrefixes = {"OMPI_", "PMIX_",  "PMI_",  "ORTE_",
@@ -133,6 +136,8 @@ std::unique_ptr<Ranks> join_ranks() {
 #endif
 }
 
+void let_first_end() { std::this_thread::sleep_for(std::chrono::seconds(5)); }
+
 void run_as_one_of(const Ranks& ranks, const std::function<void()>& f) {
   if (ranks.count() == 1) return f();
   try {
@@ -141,7 +146,7 @@ void run_as_one_of(const Ranks& ranks, const std::function<void()>& f) {
     // What all of them find wrong is told by the first alone: the launcher ends the others.
     if (!ranks.first()) {
       std::signal(SIGTERM, SIG_DFL);
-      std::this_thread::sleep_for(std::chrono::seconds(5));
+      let_first_end();
     }
     fail("process {} of {}: {}", ranks.rank(), ranks.count(), error.what());
   }

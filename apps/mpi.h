@@ -26,6 +26,10 @@ std::unique_ptr<Ranks> join_ranks();
 /// this one has ended.
 void run_as_one_of(const Ranks& ranks, const std::function<void()>& f);
 
+/// Leaves the first process the time to tell what is wrong and to end: the launcher ends the others
+/// then.
+void let_first_end();
+
 /// From now on only the first process prints on stdout and tells how far it is; errors are told by
 /// each.
 void leave_telling_to_first(const Ranks& ranks);
