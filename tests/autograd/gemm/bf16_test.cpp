@@ -4,6 +4,7 @@
 
 #include "autograd/gemm/gemm.h"
 #include "autograd/ops.h"
+#include "tests/support/bf16_products.h"
 #include "tests/support/compare.h"
 #include "tests/support/gradcheck.h"
 
@@ -11,11 +12,6 @@ namespace focus {
 namespace {
 
 float float_of(std::uint32_t bits) { return std::bit_cast<float>(bits); }
-
-std::vector<const simd::Bf16Kernels*> usable() {
-  const simd::Bf16KernelList list = simd::usable_bf16_kernels();
-  return {list.items, list.items + list.count};
-}
 
 Bf16Matrix matrix_of(const Tensor& x) { return {x.dim(0), x.dim(1), x.data(), x.dim(1)}; }
 
@@ -74,7 +70,7 @@ TEST(Bf16, EveryKernelRoundsAlike) {
   std::vector<Real> values;
   for (const auto& [from, to] : kRoundings) values.push_back(static_cast<Real>(float_of(from)));
   values.push_back(std::numeric_limits<Real>::quiet_NaN());
-  for (const simd::Bf16Kernels* kernels : usable()) {
+  for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16()) {
     const auto n = static_cast<Index>(values.size());
     const Bf16Matrix m(1, n, values.data(), n, *kernels);
     for (Index i = 0; i < n; ++i)
@@ -107,21 +103,11 @@ using Product = void (*)(Index, const Real*, Index, const Bf16Matrix&, Real*, In
 
 /// Sums in double of the products of rounded numbers: A Bᵀ where `transposed`, or A B.
 Tensor reference(const Tensor& a, const Tensor& b, bool transposed) {
-  const Tensor x = rounded(a), w = rounded(b);
-  const Index m = x.dim(0), k = x.dim(1), n = transposed ? w.dim(0) : w.dim(1);
-  Tensor c({m, n});
-  for (Index i = 0; i < m; ++i)
-    for (Index j = 0; j < n; ++j) {
-      double sum = 0;
-      for (Index p = 0; p < k; ++p)
-        sum += static_cast<double>(x[i * k + p]) * (transposed ? w[j * k + p] : w[p * n + j]);
-      c.data()[i * n + j] = static_cast<Real>(sum);
-    }
-  return c;
+  return product_in_double(rounded(a), rounded(b), transposed);
 }
 
 TEST(Bf16Product, AgreesWithTheDefinition) {
-  for (const simd::Bf16Kernels* kernels : usable())
+  for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16())
     for (const auto& [m, n, k] : kSizes)
       for (const bool transposed : {true, false}) {
         const Tensor a = randn({m, k}, 1), b = transposed ? randn({n, k}, 2) : randn({k, n}, 2);
@@ -139,7 +125,7 @@ TEST(Bf16Product, AgreesWithTheDefinition) {
 }
 
 TEST(Bf16Product, BitsDoNotDependOnThreads) {
-  for (const simd::Bf16Kernels* kernels : usable())
+  for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16())
     for (const auto& [m, n, k] : kSizes) {
       const Tensor a = randn({m, k}, 1);
       const Bf16Matrix rows = matrix_of(randn({n, k}, 2)), columns = matrix_of(randn({k, n}, 2));

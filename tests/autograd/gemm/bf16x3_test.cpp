@@ -7,17 +7,13 @@
 #include "autograd/gemm/gemm.h"
 #include "autograd/ops.h"
 #include "autograd/simd/kernels.h"
+#include "tests/support/bf16_products.h"
 #include "tests/support/compare.h"
 #include "tests/support/gradcheck.h"
 #include "tests/support/stored_matrix.h"
 
 namespace focus {
 namespace {
-
-std::vector<const simd::Bf16Kernels*> usable() {
-  const simd::Bf16KernelList list = simd::usable_bf16_kernels();
-  return {list.items, list.items + list.count};
-}
 
 struct Split {
   std::vector<Bf16> high, low;
@@ -82,21 +78,6 @@ const std::vector<Size> kSizes = {{3, 1, 1},       {3, 7, 11},    {13, 48, 66},
 /// What is left out of a short sum: 3 2^-18 of its largest product, and more of what remains of it.
 constexpr double kLeftOut = 2e-5;
 
-/// Sums in double: A Wᵀ, or A W.
-Tensor in_double(const Tensor& a, const Tensor& w, bool transposed) {
-  const Index m = a.dim(0), k = a.dim(1), n = transposed ? w.dim(0) : w.dim(1);
-  Tensor c({m, n});
-  for (Index i = 0; i < m; ++i)
-    for (Index j = 0; j < n; ++j) {
-      double sum = 0;
-      for (Index p = 0; p < k; ++p)
-        sum += static_cast<double>(a[i * k + p]) *
-               static_cast<double>(transposed ? w[j * k + p] : w[p * n + j]);
-      c.data()[i * n + j] = static_cast<Real>(sum);
-    }
-  return c;
-}
-
 MatrixView view_of(const Tensor& w) {
   return {.data = w.data(), .rows = w.dim(0), .cols = w.dim(1), .pitch = w.dim(1)};
 }
@@ -113,7 +94,7 @@ double rms_error(const Tensor& found, const Tensor& wanted) {
 }
 
 TEST(Bf16x3, AgreesWithTheDefinition) {
-  for (const simd::Bf16Kernels* kernels : usable())
+  for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16())
     for (const auto& [m, n, k] : kSizes)
       for (const bool transposed : {true, false}) {
         const Tensor a = randn({m, k}, 1), w = transposed ? randn({n, k}, 2) : randn({k, n}, 2);
@@ -125,7 +106,7 @@ TEST(Bf16x3, AgreesWithTheDefinition) {
           std::copy_n(c.data() + i * (n + 3), n, dense.data() + i * n);
           for (Index j = n; j < n + 3; ++j) ASSERT_EQ(c[i * (n + 3) + j], 77);
         }
-        EXPECT_LE(relative_difference(dense, in_double(a, w, transposed)), kLeftOut)
+        EXPECT_LE(relative_difference(dense, product_in_double(a, w, transposed)), kLeftOut)
             << kernels->name << (transposed ? " nt " : " nn ") << m << "x" << n << "x" << k;
       }
 }
@@ -140,11 +121,11 @@ TEST(Bf16x3, ErrsLittleMoreThanFloat32AndFarLessThanBf16) {
       const Tensor w = randn({n, k}, 2);
       for (Index i = 0; outliers && i < m; ++i)
         for (Index p = 0; p < 4; ++p) a.data()[i * k + 100 * p] *= 50;
-      const Tensor wanted = in_double(a, w, true);
+      const Tensor wanted = product_in_double(a, w, true);
       Tensor c({m, n});
       gemm_nt(m, n, k, a.data(), k, w.data(), k, c.data(), n);
       const double in_float = rms_error(c, wanted);
-      for (const simd::Bf16Kernels* kernels : usable()) {
+      for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16()) {
         gemm_nt_bf16x3(m, a.data(), k, view_of(w), c.data(), n, kernels);
         const double split = rms_error(c, wanted);
         gemm_nt(m, a.data(), k, Bf16Matrix(n, k, w.data(), k), c.data(), n, *kernels);
@@ -161,7 +142,7 @@ TEST(Bf16x3, ErrsLittleMoreThanFloat32AndFarLessThanBf16) {
 
 TEST(Bf16x3, ReadsMatricesAsTheyLie) {
   const std::vector<Size> sizes = {{5, 84, 300}, {7, 12, 5}, {40, 44, 530}};
-  for (const simd::Bf16Kernels* kernels : usable())
+  for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16())
     for (const NumberFormat format : kStoredFormats)
       for (const StoredLayout& layout : kStoredLayouts)
         for (const auto& [m, rows, cols] : sizes) {
@@ -172,8 +153,10 @@ TEST(Bf16x3, ReadsMatricesAsTheyLie) {
           Tensor y({m, rows}), wanted({m, rows}), dx({m, cols}), wanted_dx({m, cols});
           gemm_nt_bf16x3(m, x.data(), cols, w.view, y.data(), rows, kernels);
           gemm_bf16x3(m, dy.data(), rows, w.view, dx.data(), cols, kernels);
-          EXPECT_LE(relative_difference(y, in_double(x, w.widened, true)), kLeftOut) << what;
-          EXPECT_LE(relative_difference(dx, in_double(dy, w.widened, false)), kLeftOut) << what;
+          EXPECT_LE(relative_difference(y, product_in_double(x, w.widened, true)), kLeftOut)
+              << what;
+          EXPECT_LE(relative_difference(dx, product_in_double(dy, w.widened, false)), kLeftOut)
+              << what;
           if (format == NumberFormat::bf16) continue;  // two products there: other sums
           gemm_nt_bf16x3(m, x.data(), cols, view_of(w.widened), wanted.data(), rows, kernels);
           gemm_bf16x3(m, dy.data(), rows, view_of(w.widened), wanted_dx.data(), cols, kernels);
@@ -183,7 +166,7 @@ TEST(Bf16x3, ReadsMatricesAsTheyLie) {
 }
 
 TEST(Bf16x3, BitsDoNotDependOnThreads) {
-  for (const simd::Bf16Kernels* kernels : usable())
+  for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16())
     for (const auto& [m, n, k] :
          std::vector<Size>{{300, 700, 260}, {2048, 9, 64}, {64, 1030, 530}}) {
       const Tensor a = randn({m, k}, 1), rows = randn({n, k}, 2), columns = randn({k, n}, 3);
@@ -200,7 +183,7 @@ TEST(Bf16x3, BitsDoNotDependOnThreads) {
 TEST(Bf16x3, RowsDoNotDependOnTheirNeighbours) {
   const Index n = 70, k = 130;
   const Tensor a = randn({40, k}, 1), w = randn({n, k}, 2);
-  for (const simd::Bf16Kernels* kernels : usable()) {
+  for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16()) {
     Tensor all({40, n}), some({17, n});
     gemm_nt_bf16x3(40, a.data(), k, view_of(w), all.data(), n, kernels);
     gemm_nt_bf16x3(17, a.data(), k, view_of(w), some.data(), n, kernels);
@@ -214,7 +197,8 @@ TEST(Bf16x3, FewRowsAndNoKernelsHaveTheBitsOfReal) {
     const Tensor x = randn({m, 70}, 2);
     Tensor y({m, 90}), wanted({m, 90});
     gemm_nt(m, x.data(), 70, view_of(w), wanted.data(), 90);
-    gemm_nt_bf16x3(m, x.data(), 70, view_of(w), y.data(), 90, m > 2 ? nullptr : usable()[0]);
+    gemm_nt_bf16x3(m, x.data(), 70, view_of(w), y.data(), 90,
+                   m > 2 ? nullptr : usable_kernels_of_bf16()[0]);
     EXPECT_TRUE(same_bits(y, wanted)) << m;
   }
 }
@@ -227,7 +211,7 @@ TEST(Bf16x3, HugeNumbersStayAndWhatIsNoNumberShows) {
   w.data()[2 * 40 + 7] = std::numeric_limits<Real>::infinity();
   w.data()[3 * 40 + 7] = std::numeric_limits<Real>::quiet_NaN();
   for (Index i = 0; i < 4; ++i) a.data()[i * 40 + 3] = Real(0.75);
-  for (const simd::Bf16Kernels* kernels : usable()) {
+  for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16()) {
     Tensor c({4, 5});
     gemm_nt_bf16x3(4, a.data(), 40, view_of(w), c.data(), 5, kernels);
     for (Index i = 0; i < 4; ++i) {
@@ -243,7 +227,7 @@ TEST(Bf16x3, CountsAProductOnce) {
   const Tensor a = randn({300, 20}, 1), w = randn({30, 20}, 2);
   Tensor c({300, 30});
   const std::uint64_t before = multiply_adds();
-  gemm_nt_bf16x3(300, a.data(), 20, view_of(w), c.data(), 30, usable()[0]);
+  gemm_nt_bf16x3(300, a.data(), 20, view_of(w), c.data(), 30, usable_kernels_of_bf16()[0]);
   EXPECT_EQ(multiply_adds() - before, 300u * 30 * 20);
 }
 

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <vector>
+
+#include "autograd/simd/bf16_kernels.h"
+#include "autograd/tensor.h"
+
+namespace focus {
+
+/// The kernels for bf16 that this machine can run.
+inline std::vector<const simd::Bf16Kernels*> usable_kernels_of_bf16() {
+  const simd::Bf16KernelList list = simd::usable_bf16_kernels();
+  return {list.items, list.items + list.count};
+}
+
+/// Sums in double: A Wᵀ where `transposed`, or A W.
+inline Tensor product_in_double(const Tensor& a, const Tensor& w, bool transposed) {
+  const Index m = a.dim(0), k = a.dim(1), n = transposed ? w.dim(0) : w.dim(1);
+  Tensor c({m, n});
+  for (Index i = 0; i < m; ++i)
+    for (Index j = 0; j < n; ++j) {
+      double sum = 0;
+      for (Index p = 0; p < k; ++p)
+        sum += static_cast<double>(a[i * k + p]) *
+               static_cast<double>(transposed ? w[j * k + p] : w[p * n + j]);
+      c.data()[i * n + j] = static_cast<Real>(sum);
+    }
+  return c;
+}
+
+}  // namespace focus
