@@ -96,13 +96,7 @@ TEST(SharedComparison, OneThatIsKilledEndsAllAndTheSameCommandGoesOn) {
         if (fs::exists(run.path() / "metrics.jsonl")) ++begun;
     return begun == 3;
   }));
-  const pid_t victim = process_of_rank("out=" + out, 1);
-  ASSERT_GT(victim, 0);
-  kill(victim, SIGKILL);
-  const ProcessResult killed = together->wait(kRunSeconds);
-  EXPECT_FALSE(killed.timed_out);
-  EXPECT_NE(killed.status, 0);
-  EXPECT_TRUE(contains(killed.err, "rank 1")) << killed.err;
+  ASSERT_NO_FATAL_FAILURE(kill_rank_1(*together, "out=" + out));
   EXPECT_FALSE(fs::exists(fs::path(out) / "compare.html"));
   // The runs that are left write their checkpoints and end; until then the folder is theirs.
   ProcessResult second;

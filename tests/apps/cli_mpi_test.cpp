@@ -69,13 +69,7 @@ TEST(Processes, OneThatIsKilledEndsTheRunAndLeavesItsCheckpoint) {
   const auto run = start_together(3, command(out));
   for (int i = 0; i < 6000 && !fs::exists(out + "/checkpoints/step_000002.h5"); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  const pid_t victim = process_of_rank("out=" + out, 1);
-  ASSERT_GT(victim, 0);
-  kill(victim, SIGKILL);
-  const ProcessResult result = run->wait(kRunSeconds);
-  EXPECT_FALSE(result.timed_out);
-  EXPECT_NE(result.status, 0);
-  EXPECT_TRUE(contains(result.err, "rank 1")) << result.err;
+  ASSERT_NO_FATAL_FAILURE(kill_rank_1(*run, "out=" + out));
   EXPECT_FALSE(fs::exists(out + "/focus.h5"));
   must_run_together(2, command(out) + Words{"--resume"});
   expect_same_run(out, alone);

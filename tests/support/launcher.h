@@ -66,4 +66,16 @@ inline pid_t process_of_rank(const std::string& word, int rank) {
   return 0;
 }
 
+/// Kills rank 1 of `together`, started with `word` among its arguments: all must end by that, and
+/// the launcher must name it.
+inline void kill_rank_1(Process& together, const std::string& word) {
+  const pid_t victim = process_of_rank(word, 1);
+  ASSERT_GT(victim, 0);
+  kill(victim, SIGKILL);
+  const ProcessResult killed = together.wait(kRunSeconds);
+  EXPECT_FALSE(killed.timed_out);
+  EXPECT_NE(killed.status, 0);
+  EXPECT_TRUE(contains(killed.err, "rank 1")) << killed.err;
+}
+
 }  // namespace focus
