@@ -10,6 +10,7 @@ if(NOT FOCUS_SANITIZE)  # the sanitizers' own library wants to be the first that
   foreach(name fault trace)
     add_library(focus_${name} MODULE ${PROJECT_SOURCE_DIR}/tests/reliability/${name}_library.cpp)
     target_compile_features(focus_${name} PRIVATE cxx_std_20)
+    target_include_directories(focus_${name} PRIVATE ${PROJECT_SOURCE_DIR})
     target_link_libraries(focus_${name} PRIVATE ${CMAKE_DL_LIBS})
     add_dependencies(reliability_tests focus_${name})
     string(TOUPPER ${name} upper)

@@ -3,14 +3,11 @@
 // environment:
 //   FOCUS_FAULT_UNDER  the folder; calls on other paths and descriptors are left alone
 //   FOCUS_FAULT_AT     n, from 1; 0: none fails
-//   FOCUS_FAULT_KIND   EIO, ENOSPC, EDQUOT, EINTR, or SHORT: a read or write of half of what was
-//   asked.
+//   FOCUS_FAULT_KIND   EIO, ENOSPC, EDQUOT, EINTR, or SHORT: a read or write of half of the bytes.
 //                      A call that cannot fail in this way is not counted
 //   FOCUS_FAULT_LOG    a file that gets the number of calls counted and, in the next line, the one
-//   that
-//                      failed
+//                      that failed
 // It knows nothing of focus, and allocates nothing: a program may call it before main.
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,6 +21,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+
+#include "tests/reliability/preload.h"
 
 namespace {
 
@@ -85,10 +84,7 @@ struct AtEnd {
   }
 } at_end;
 
-bool below(const char* path) {
-  return path != nullptr && setting().active &&
-         strncmp(path, setting().under, strlen(setting().under)) == 0;
-}
+bool below(const char* path) { return setting().active && lies_below(path, setting().under); }
 bool known(int descriptor) {
   return descriptor >= 0 && descriptor < kDescriptors && watched[descriptor];
 }
@@ -105,24 +101,13 @@ bool strikes(Call call) {
   return true;
 }
 
-template <class Function>
-Function* next(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
-}
-
-int open_at(const char* name, int folder, const char* path, int flags, mode_t mode) {
-  using Open = int(int, const char*, int, ...);
-  static Open* const real = next<Open>("openat");
-  (void)name;
+int open_at(int folder, const char* path, int flags, mode_t mode) {
+  static auto* const real = next<int(int, const char*, int, ...)>("openat");
   const bool mine = below(path);
   if (mine && strikes(Call::open)) return -1;
   const int descriptor = real(folder, path, flags, mode);
   watch(descriptor, mine);
   return descriptor;
-}
-
-mode_t mode_of(int flags, va_list arguments) {
-  return (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(arguments, mode_t) : 0;
 }
 
 /// A read or write of `size` bytes by `call(bytes)`.
@@ -142,21 +127,14 @@ int open(const char* path, int flags, ...) {
   va_start(arguments, flags);
   const mode_t mode = mode_of(flags, arguments);
   va_end(arguments);
-  return open_at("open", AT_FDCWD, path, flags, mode);
-}
-int open64(const char* path, int flags, ...) {
-  va_list arguments;
-  va_start(arguments, flags);
-  const mode_t mode = mode_of(flags, arguments);
-  va_end(arguments);
-  return open_at("open64", AT_FDCWD, path, flags, mode);
+  return open_at(AT_FDCWD, path, flags, mode);
 }
 int openat(int folder, const char* path, int flags, ...) {
   va_list arguments;
   va_start(arguments, flags);
   const mode_t mode = mode_of(flags, arguments);
   va_end(arguments);
-  return open_at("openat", folder, path, flags, mode);
+  return open_at(folder, path, flags, mode);
 }
 FILE* fopen(const char* path, const char* mode) {
   static auto* const real = next<FILE*(const char*, const char*)>("fopen");
@@ -166,7 +144,6 @@ FILE* fopen(const char* path, const char* mode) {
   if (file != nullptr) watch(fileno(file), mine);
   return file;
 }
-FILE* fopen64(const char* path, const char* mode) { return fopen(path, mode); }
 int close(int descriptor) {
   static auto* const real = next<int(int)>("close");
   watch(descriptor, false);
@@ -182,26 +159,20 @@ ssize_t read(int descriptor, void* to, size_t size) {
   return move_bytes<ssize_t>(Call::read, descriptor, size,
                              [&](size_t n) { return real(descriptor, to, n); });
 }
-ssize_t pread64(int descriptor, void* to, size_t size, off64_t offset) {
-  static auto* const real = next<ssize_t(int, void*, size_t, off64_t)>("pread64");
+ssize_t pread(int descriptor, void* to, size_t size, off_t offset) {
+  static auto* const real = next<ssize_t(int, void*, size_t, off_t)>("pread");
   return move_bytes<ssize_t>(Call::read, descriptor, size,
                              [&](size_t n) { return real(descriptor, to, n, offset); });
-}
-ssize_t pread(int descriptor, void* to, size_t size, off_t offset) {
-  return pread64(descriptor, to, size, offset);
 }
 ssize_t write(int descriptor, const void* from, size_t size) {
   static auto* const real = next<ssize_t(int, const void*, size_t)>("write");
   return move_bytes<ssize_t>(Call::write, descriptor, size,
                              [&](size_t n) { return real(descriptor, from, n); });
 }
-ssize_t pwrite64(int descriptor, const void* from, size_t size, off64_t offset) {
-  static auto* const real = next<ssize_t(int, const void*, size_t, off64_t)>("pwrite64");
+ssize_t pwrite(int descriptor, const void* from, size_t size, off_t offset) {
+  static auto* const real = next<ssize_t(int, const void*, size_t, off_t)>("pwrite");
   return move_bytes<ssize_t>(Call::write, descriptor, size,
                              [&](size_t n) { return real(descriptor, from, n, offset); });
-}
-ssize_t pwrite(int descriptor, const void* from, size_t size, off_t offset) {
-  return pwrite64(descriptor, from, size, offset);
 }
 ssize_t writev(int descriptor, const struct iovec* parts, int count) {
   static auto* const real = next<ssize_t(int, const struct iovec*, int)>("writev");
@@ -224,18 +195,21 @@ int rename(const char* from, const char* to) {
   if (below(to) && strikes(Call::rename)) return -1;
   return real(from, to);
 }
-int ftruncate64(int descriptor, off64_t size) {
-  static auto* const real = next<int(int, off64_t)>("ftruncate64");
+int ftruncate(int descriptor, off_t size) {
+  static auto* const real = next<int(int, off_t)>("ftruncate");
   if (known(descriptor) && strikes(Call::cut)) return -1;
   return real(descriptor, size);
 }
-int ftruncate(int descriptor, off_t size) { return ftruncate64(descriptor, size); }
-void* mmap64(void* where, size_t size, int protection, int flags, int descriptor, off64_t offset) {
-  static auto* const real = next<void*(void*, size_t, int, int, int, off64_t)>("mmap64");
+void* mmap(void* where, size_t size, int protection, int flags, int descriptor, off_t offset) {
+  static auto* const real = next<void*(void*, size_t, int, int, int, off_t)>("mmap");
   if ((flags & MAP_ANONYMOUS) == 0 && known(descriptor) && strikes(Call::map)) return MAP_FAILED;
   return real(where, size, protection, flags, descriptor, offset);
 }
-void* mmap(void* where, size_t size, int protection, int flags, int descriptor, off_t offset) {
-  return mmap64(where, size, protection, flags, descriptor, offset);
-}
+// With large files these are the same.
+int open64(const char*, int, ...) __attribute__((alias("open")));
+FILE* fopen64(const char*, const char*) __attribute__((alias("fopen")));
+ssize_t pread64(int, void*, size_t, off_t) __attribute__((alias("pread")));
+ssize_t pwrite64(int, const void*, size_t, off_t) __attribute__((alias("pwrite")));
+int ftruncate64(int, off_t) __attribute__((alias("ftruncate")));
+void* mmap64(void*, size_t, int, int, int, off_t) __attribute__((alias("mmap")));
 }

@@ -8,7 +8,6 @@
 //   sync ID         all of it is on the disk; of a folder: the names in it
 //   rename FROM TO, unlink PATH, mkdir PATH
 // Only calls that succeeded are written down. For programs of one thread that writes.
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,6 +19,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+
+#include "tests/reliability/preload.h"
 
 namespace {
 
@@ -42,9 +43,7 @@ int log_file() {
   return file;
 }
 
-bool below(const char* path) {
-  return path != nullptr && under() != nullptr && strncmp(path, under(), strlen(under())) == 0;
-}
+bool below(const char* path) { return under() != nullptr && lies_below(path, under()); }
 long number_of(int descriptor) {
   return descriptor >= 0 && descriptor < kDescriptors ? number[descriptor] : 0;
 }
@@ -80,11 +79,6 @@ long place_of(int descriptor) {
   return fstat(descriptor, &status) == 0 ? status.st_size : 0;
 }
 
-template <class Function>
-Function* next(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
-}
-
 void opened(int descriptor, const char* path, bool emptied) {
   if (descriptor < 0 || descriptor >= kDescriptors) return;
   number[descriptor] = below(path) ? ++last_number : 0;
@@ -117,14 +111,7 @@ extern "C" {
 int open(const char* path, int flags, ...) {
   va_list arguments;
   va_start(arguments, flags);
-  const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
-  va_end(arguments);
-  return open_path(path, flags, mode);
-}
-int open64(const char* path, int flags, ...) {
-  va_list arguments;
-  va_start(arguments, flags);
-  const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
+  const mode_t mode = mode_of(flags, arguments);
   va_end(arguments);
   return open_path(path, flags, mode);
 }
@@ -135,22 +122,18 @@ FILE* fopen(const char* path, const char* mode) {
   if (file != nullptr) opened(fileno(file), path, mode[0] == 'w');
   return file;
 }
-FILE* fopen64(const char* path, const char* mode) { return fopen(path, mode); }
 int close(int descriptor) {
   const std::lock_guard lock(guard());
   if (descriptor >= 0 && descriptor < kDescriptors) number[descriptor] = 0;
   return static_cast<int>(syscall(SYS_close, descriptor));
 }
-ssize_t pwrite64(int descriptor, const void* from, size_t size, off64_t offset) {
+ssize_t pwrite(int descriptor, const void* from, size_t size, off_t offset) {
   const std::lock_guard lock(guard());
   const ssize_t done = syscall(SYS_pwrite64, descriptor, from, size, offset);
   if (done > 0 && number_of(descriptor) > 0)
     say_write(number_of(descriptor), offset, static_cast<const char*>(from),
               static_cast<size_t>(done));
   return done;
-}
-ssize_t pwrite(int descriptor, const void* from, size_t size, off_t offset) {
-  return pwrite64(descriptor, from, size, offset);
 }
 ssize_t write(int descriptor, const void* from, size_t size) {
   const std::lock_guard lock(guard());
@@ -176,14 +159,13 @@ int fsync(int descriptor) {
   if (result == 0 && number_of(descriptor) > 0) say("sync %ld\n", number_of(descriptor));
   return result;
 }
-int ftruncate64(int descriptor, off64_t size) {
+int ftruncate(int descriptor, off_t size) {
   const std::lock_guard lock(guard());
   const int result = static_cast<int>(syscall(SYS_ftruncate, descriptor, size));
   if (result == 0 && number_of(descriptor) > 0)
     say("cut %ld %ld\n", number_of(descriptor), static_cast<long>(size));
   return result;
 }
-int ftruncate(int descriptor, off_t size) { return ftruncate64(descriptor, size); }
 int rename(const char* from, const char* to) {
   const std::lock_guard lock(guard());
   const int result = static_cast<int>(syscall(SYS_rename, from, to));
@@ -203,4 +185,9 @@ int mkdir(const char* path, mode_t mode) {
   const std::lock_guard lock(guard());
   return said(static_cast<int>(syscall(SYS_mkdir, path, mode)), "mkdir %s\n", path);
 }
+// With large files these are the same.
+int open64(const char*, int, ...) __attribute__((alias("open")));
+FILE* fopen64(const char*, const char*) __attribute__((alias("fopen")));
+ssize_t pwrite64(int, const void*, size_t, off_t) __attribute__((alias("pwrite")));
+int ftruncate64(int, off_t) __attribute__((alias("ftruncate")));
 }
