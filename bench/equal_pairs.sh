@@ -47,7 +47,7 @@ for part in "${parts[@]}"; do
       ;;
     tinystories)
       run tinystories equal_pairs "Equal pairs: novels-gpt2 on TinyStories, context 512" novels-gpt2 \
-        "$texts/stories-train.txt" "$texts/stories-valid.txt" "$stories/valid_head.txt" "seeds=[1]"
+        "$texts/stories-train.txt" "$texts/stories-valid.txt" "$stories/valid_head.txt" "eval.max_tokens=50000"
       ;;
     long)
       run long equal_pairs_1024 "Equal pairs: novels-gpt2, two unseen novels, context 1024" novels-gpt2 \

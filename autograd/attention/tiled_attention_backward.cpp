@@ -44,9 +44,10 @@ struct Job {
   bool want_scores;
   Index head_blocks = 1, shares = 1, resident_tiles = 1;
   bool adds_q = false;
-  Tensor dq{};        // like q
-  Tensor dk{}, dv{};  // [shares, kv_heads, rows, padded_dim]
-  Tensor d_rule{};    // [shares * head_blocks, rule_size]
+  bool in_place = false;  // dk and dv are like k and v, else
+  Tensor dq{};            // like q
+  Tensor dk{}, dv{};      // [shares, kv_heads, rows, padded_dim]
+  Tensor d_rule{};        // [shares * head_blocks, rule_size]
 };
 
 /// A block of key heads and a share of a part's query tiles.
@@ -118,20 +119,22 @@ class Task {
   /// to[keys] += weights X for a head, weights [keys, queries], X packed by queries.
   void key_gradients(const AttentionTile& t, const Real* weights, const simd::Panels& x,
                      Index kv_head, Tensor& to) {
-    Real* head = to.data() + (share_ * s_.kv_heads + kv_head) * s_.rows * s_.padded_dim;
+    const Index row_size = job_.in_place ? s_.all_kv_heads * s_.head_dim : s_.padded_dim;
+    Real* head =
+        to.data() + (job_.in_place ? s_.kv_offset(0, kv_head)
+                                   : (share_ * s_.kv_heads + kv_head) * s_.rows * row_size);
     const bool copied = t.copied_keys();
     if (copied && !scattered_.defined()) scattered_ = Tensor({kKeys * s_.padded_dim});
     for (const KeyBand& band : seen_.bands()) {
       const Index n = band.end - band.begin;
       const Index depth = std::min(band.end_query, x.rows) - band.first_query;
-      kernels_.product(
-          n, s_.padded_dim, depth, weights + band.begin * kQueries + band.first_query, kQueries, 1,
-          x, band.first_query,
-          copied ? scattered_.data() : head + (t.keys.begin + band.begin) * s_.padded_dim,
-          s_.padded_dim, !copied);
+      kernels_.product(n, s_.padded_dim, depth, weights + band.begin * kQueries + band.first_query,
+                       kQueries, 1, x, band.first_query,
+                       copied ? scattered_.data() : head + (t.keys.begin + band.begin) * row_size,
+                       copied ? s_.padded_dim : row_size, !copied);
       for (Index i = 0; copied && i < n; ++i)
         kernels_.scale_row(scattered_.data() + i * s_.padded_dim, 1, s_.padded_dim,
-                           head + job_.plan.own_row(t.keys.begin + band.begin + i) * s_.padded_dim,
+                           head + job_.plan.own_row(t.keys.begin + band.begin + i) * row_size,
                            true);
     }
   }
@@ -165,6 +168,72 @@ AttentionPlan::Segment key_tiles_of(const AttentionPlan& plan, const std::vector
     }
   }
   return all;
+}
+
+/// Rows of a run: so many keys of a window that is no longer, and a tile, lie in it or in the one
+/// before.
+constexpr Index kRunRows = 512;
+
+/// Where all query tiles see but a few keys before them, runs of them, in their order: those of
+/// even number have no key in common, and those of odd number neither. Else nothing.
+std::vector<std::vector<Index>> runs_of_short_windows(const AttentionPlan& plan, Index rows) {
+  if (!plan.tokens.empty() || plan.gap != 0 || rows < 2 * kRunRows) return {};
+  std::vector<std::vector<Index>> runs(static_cast<std::size_t>((rows + kRunRows - 1) / kRunRows));
+  for (std::size_t i = 0; i < plan.query_tiles.size(); ++i) {
+    const AttentionPlan::QueryTile& tile = plan.query_tiles[i];
+    for (Index j = tile.first_segment; j < tile.end_segment; ++j) {
+      const auto first = plan.segments[static_cast<std::size_t>(j)].begin;
+      if (plan.key_tiles[static_cast<std::size_t>(first)].begin + kRunRows < tile.end) return {};
+    }
+    runs[static_cast<std::size_t>(tile.begin / kRunRows)].push_back(static_cast<Index>(i));
+  }
+  return runs;
+}
+
+/// Decides on tasks, and on which keys they keep in the cache.
+void deal(Job& job, const std::vector<std::vector<Index>>& parts, const AttentionGradients& onto) {
+  const AttentionPlan& plan = job.plan;
+  const Sizes& s = job.s;
+  std::size_t longest = 1;
+  for (const auto& part : parts) longest = std::max(longest, part.size());
+  const Index block_heads = !plan.tokens.empty()  ? kGatherHeads
+                            : job.rule != nullptr ? kGateHeads
+                                                  : 1;
+  job.head_blocks = (s.kv_heads + block_heads - 1) / block_heads;
+  const auto num_key_tiles = static_cast<Index>(plan.key_tiles.size());
+  job.resident_tiles = num_key_tiles;
+  if (!job.in_place) {
+    const Index tasks = job.head_blocks * static_cast<Index>(parts.size());
+    job.shares =
+        std::clamp<Index>(kTasks / std::max<Index>(1, tasks), 1, static_cast<Index>(longest));
+    if (plan.copies.empty())  // copies are gathered for each query tile anyway
+      job.resident_tiles =
+          std::max<Index>(1, kResident * job.head_blocks / (s.kv_heads * s.padded_dim * kKeys));
+  }
+  job.adds_q = onto.q.defined() || job.resident_tiles < num_key_tiles;
+  if (job.wanted.q) job.dq = onto.q;
+}
+
+/// Every `step`th part from `first` on.
+void run_parts(Job& job, const std::vector<std::vector<Index>>& parts, Index first, Index step) {
+  const Index count = (static_cast<Index>(parts.size()) - first + step - 1) / step;
+  parallel_chunks(count * job.shares * job.head_blocks, 1, [&](Index number, Index) {
+    const Index of_parts = first + number / job.head_blocks / job.shares * step;
+    const auto& part = parts[static_cast<std::size_t>(of_parts)];
+    const Index share = number / job.head_blocks % job.shares;
+    Task task(job, number % job.head_blocks, share);
+    const auto tiles = static_cast<Index>(part.size());
+    const auto [begin, end] = key_tiles_of(job.plan, part);
+    for (Index keys = begin; keys < end; keys += job.resident_tiles)
+      // Boustrophedon: a task takes a light tile after a heavy one.
+      for (Index round = 0; round * job.shares < tiles; ++round) {
+        const Index index = round * job.shares + (round % 2 == 0 ? share : job.shares - 1 - share);
+        if (index >= tiles) continue;
+        const Index tile = part[static_cast<std::size_t>(index)];
+        task.run(job.plan.query_tiles[static_cast<std::size_t>(tile)],
+                 {keys, keys + job.resident_tiles});
+      }
+  });
 }
 
 /// The shares' sums, in their order, added to `sum` where that is defined.
@@ -233,44 +302,28 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
           .values = TiledKeys(s, plan, in.v, false),
           .rule_size = rule_size,
           .want_scores = wanted.q || wanted.k || rule_size > 0};
-  const std::vector<std::vector<Index>> parts = plan.independent_parts();
-  const auto num_parts = static_cast<Index>(parts.size());
-  std::size_t longest = 1;
-  for (const auto& part : parts) longest = std::max(longest, part.size());
-  const Index block_heads = !plan.tokens.empty() ? kGatherHeads : rule != nullptr ? kGateHeads : 1;
-  job.head_blocks = (s.kv_heads + block_heads - 1) / block_heads;
-  job.shares = std::clamp<Index>(kTasks / std::max<Index>(1, job.head_blocks * num_parts), 1,
-                                 static_cast<Index>(longest));
-  const auto num_key_tiles = static_cast<Index>(plan.key_tiles.size());
-  if (plan.copies.empty())  // copies are gathered for each query tile anyway
-    job.resident_tiles =
-        std::max<Index>(1, kResident * job.head_blocks / (s.kv_heads * s.padded_dim * kKeys));
-  else
-    job.resident_tiles = num_key_tiles;
-  job.adds_q = onto.q.defined() || job.resident_tiles < num_key_tiles;
-  if (wanted.q) job.dq = onto.q.defined() ? onto.q : zeros(in.q.shape());
-  const Index kv_size = s.kv_heads * s.rows * s.padded_dim;
-  if (wanted.k) job.dk = zeros({job.shares, kv_size});
-  if (wanted.v) job.dv = zeros({job.shares, kv_size});
+  std::vector<std::vector<Index>> parts;
+  // Keys that few query tiles see get their gradients where these belong; the rest in a buffer of
+  // their own, head by head, that is added up in the end.
+  if (rule == nullptr && s.padded_dim == s.head_dim && !onto.k.defined() && !onto.v.defined())
+    parts = runs_of_short_windows(plan, s.rows);
+  job.in_place = !parts.empty();
+  if (!job.in_place) parts = plan.independent_parts();
+  deal(job, parts, onto);
+  const Shape of_keys =
+      job.in_place ? in.k.shape() : Shape{job.shares, s.kv_heads * s.rows * s.padded_dim};
+  if (wanted.q && !onto.q.defined())
+    job.dq = job.in_place ? Tensor(in.q.shape()) : zeros(in.q.shape());
+  if (wanted.k) job.dk = zeros(of_keys);
+  if (wanted.v) job.dv = zeros(of_keys);
   if (rule_size > 0) job.d_rule = zeros({job.shares * job.head_blocks, rule_size});
 
-  parallel_chunks(num_parts * job.shares * job.head_blocks, 1, [&](Index number, Index) {
-    const auto& part = parts[static_cast<std::size_t>(number / job.head_blocks / job.shares)];
-    const Index share = number / job.head_blocks % job.shares;
-    Task task(job, number % job.head_blocks, share);
-    const auto tiles = static_cast<Index>(part.size());
-    const auto [first, last] = key_tiles_of(plan, part);
-    for (Index keys = first; keys < last; keys += job.resident_tiles)
-      // Boustrophedon: a task takes a light tile after a heavy one.
-      for (Index round = 0; round * job.shares < tiles; ++round) {
-        const Index index = round * job.shares + (round % 2 == 0 ? share : job.shares - 1 - share);
-        if (index >= tiles) continue;
-        const Index tile = part[static_cast<std::size_t>(index)];
-        task.run(plan.query_tiles[static_cast<std::size_t>(tile)],
-                 {keys, keys + job.resident_tiles});
-      }
-  });
-
+  if (job.in_place) {
+    run_parts(job, parts, 0, 2);
+    run_parts(job, parts, 1, 2);
+    return {.q = job.dq, .k = job.dk, .v = job.dv, .rule = {}};
+  }
+  run_parts(job, parts, 0, 1);
   AttentionGradients grads{.q = job.dq, .k = onto.k, .v = onto.v, .rule = {}};
   reduce(job, job.dk, grads.k);
   reduce(job, job.dv, grads.v);

@@ -62,6 +62,7 @@ std::vector<Case> cases() {
       {"attention 5", attention_inputs(5, 3), attend},
       {"attention 65", attention_inputs(65, 5), attend},
       {"attention 200", attention_inputs(200, 8), attend},
+      {"attention 900", attention_inputs(900, 16), attend},
   };
 }
 

@@ -39,6 +39,10 @@ TEST(Attention, EqualsTheComposedForm) {
   cases.push_back({2, 130, 2, 2, 7, 1.5, 0});
   // More keys than backward goes through at a time.
   for (const Index window : {0, 1050}) cases.push_back({1, 1100, 1, 1, 256, 0, window});
+  // Short windows: runs of queries, of which each writes onto the keys' own rows.
+  cases.push_back({2, 700, 2, 1, 16, 0, 90});
+  cases.push_back({1, 1600, 2, 1, 64, 1.5, 400});
+  cases.push_back({3, 450, 4, 2, 32, 0, 20, 0.3});
   cases.push_back({3, 65, 6, 2, 1, 0.7, 20});
   cases.push_back({2, 90, 1, 1, 16, 2, 64});
   cases.push_back({2, 130, 4, 2, 7, 0, 0, 0.3});
@@ -107,6 +111,21 @@ TEST(Attention, KeepsMemoryLinearInLength) {
     EXPECT_EQ(pool_stats().live - before,
               static_cast<std::size_t>(seq_len * 2 * (8 + 1)) * sizeof(Real));
   }
+}
+
+TEST(Attention, ShortWindowsKeepOneGradientOfKeysWhateverTheTasks) {
+  const Case c{1, 4096, 1, 1, 64, 0, 33};
+  const Variables x = leaves(inputs_of(c));
+  const Variable loss =
+      multiply(attention(x[0], x[1], x[2], options_of(c)), Variable(randn(x[0].shape(), 4)));
+  with_threads(1, [&] {
+    const std::size_t before = pool_stats().live;
+    reset_pool_peak();
+    backward(loss);
+    const std::size_t of_keys = static_cast<std::size_t>(c.seq_len * c.head_dim) * sizeof(Real);
+    // Those of q, k and v, of the output, and a task's tiles.
+    EXPECT_LE(pool_stats().peak - before, 6 * of_keys);
+  });
 }
 
 TEST(Attention, FrozenInputsCostNoProducts) {
