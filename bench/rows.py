@@ -4,6 +4,7 @@ import functools
 import json
 import lzma
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -95,7 +96,7 @@ def kernel(name, case, settings):
     )
 
 
-def program_step(name, settings, overrides):
+def program_step(name, settings, overrides, shape="gpt2"):
     """A step of the program itself, `focus bench-step`: the one place that knows its options and
     its JSON."""
     file = Path(tempfile.gettempdir()) / f"focus-bench-step-{os.getpid()}.json"
@@ -111,7 +112,7 @@ def program_step(name, settings, overrides):
             "peak_rss_mib": document["peak_resident_bytes"] / 2**20,
         }
 
-    command = [str(BUILD / "focus"), "bench-step", "--shape", "gpt2", "--json", str(file)]
+    command = [str(BUILD / "focus"), "bench-step", "--shape", shape, "--json", str(file)]
     command += ["--repeats", str(settings.repeats), *overrides]
     return Side(name, command, read, our_environment(settings))
 
@@ -225,6 +226,81 @@ def step_rows(settings):
     )
 
 
+def scratch_rows(settings):
+    """Small models from scratch: nanoGPT's of characters, and one of a third of its width."""
+    shapes = [(6, 384, 6, 65, "nanoGPT's characters"), (4, 128, 4, 256, "bytes")]
+    batch, seq_len = (2, 64) if settings.quick else (16, 256)
+    for layers, width, heads, vocab, called in shapes[1:] if settings.quick else shapes:
+        ours = ["--vocab-size", str(vocab), "method=scratch", "attention=dense"]
+        ours += ["model.model_type=gpt2", f"model.hidden_size={width}"]
+        ours += [f"model.num_hidden_layers={layers}", f"model.num_attention_heads={heads}"]
+        ours += [f"data.context={seq_len}", f"data.batch={batch}"]
+        peer = ["--T", str(seq_len), "--batch", str(batch), "--layers", str(layers)]
+        peer += ["--heads", str(heads), "--width", str(width), "--vocab", str(vocab)]
+
+        def torch_step(name, *arguments, of_shape=tuple(peer)):
+            return torch_peer(name, settings, "scratch_step.py", *of_shape, *arguments)
+
+        title = f"training step from scratch, {called}: {layers} layers of {width}"
+        yield Row(
+            "scratch",
+            f"{title}, batch {batch}, T={seq_len}, fp32",
+            [
+                program_step("focus", settings, ours, "llama-15m"),
+                torch_step("PyTorch eager"),
+                torch_step("torch.compile", "--compile"),
+                torch_step("PyTorch eager, bf16", "--dtype", "bf16"),
+                torch_step("torch.compile, bf16", "--compile", "--dtype", "bf16"),
+            ],
+        )
+
+
+def eval_rows(settings):
+    """Windows of 1,024 tokens that overlap by half, by ours and by transformers."""
+    seq_len, windows = (128, 2) if settings.quick else (1024, 8)
+    scratch = Path(tempfile.gettempdir())
+    folder = scratch / f"focus-eval-{os.getpid()}"
+    text = scratch / f"focus-eval-{os.getpid()}.txt"
+    figures = scratch / f"focus-eval-{os.getpid()}.json"
+
+    def prepare():
+        write_tales(text)
+        script = str(ROOT / "bench" / "random_model.py")
+        subprocess.run([settings.peers_python, script, "gpt2-124m", str(folder)], check=True)
+
+    def clean_up():
+        shutil.rmtree(folder, ignore_errors=True)
+        text.unlink(missing_ok=True)
+
+    def read(run):
+        row = json.loads(figures.read_text(encoding="utf-8"))["rows"][0]
+        figures.unlink()
+        milliseconds = 1e3 * row["tokens_scored"] / row["tokens_per_second"]
+        return {
+            "ms_min": milliseconds,
+            "ms_median": milliseconds,
+            "tokens_per_second": row["tokens_per_second"],
+            "peak_rss_mib": run.peak_rss_mib,
+        }
+
+    for dtype, compute in (("fp32", "float32"), ("bf16", "bf16")):
+        ours = [str(BUILD / "focus"), "eval", str(folder), "--tokenizer", "bytes"]
+        ours += ["--text", str(text), "--attention", "dense", "--compute", compute]
+        ours += ["--context", str(seq_len), "--max-tokens", str(seq_len // 2 * (windows + 1))]
+        ours += ["--json", str(figures), "--json-speed"]
+        peer = [str(folder), "--T", str(seq_len), "--windows", str(windows), "--dtype", dtype]
+        yield Row(
+            "eval",
+            f"evaluation, GPT-2 124M, {windows} windows of {seq_len}, {dtype}",
+            [
+                Side(f"focus, compute: {compute}", ours, read, our_environment(settings)),
+                torch_peer("transformers", settings, "evaluate.py", *peer),
+            ],
+            prepare=prepare,
+            clean_up=clean_up,
+        )
+
+
 # What is encoded, and by what: published tokenizers and novels, which are no part of the repository.
 SHARED = Path(os.environ.get("FOCUS_SHARED_DIR", ROOT.parent / "shared"))
 TOKENIZERS = {
@@ -308,6 +384,8 @@ GROUPS = {
     "hard": hard_rows,
     "summary": summary_rows,
     "step": step_rows,
+    "scratch": scratch_rows,
+    "eval": eval_rows,
     "tokenizers": tokenizer_rows,
 }
-NEED_PEERS = {"dense", "step", "tokenizers"}
+NEED_PEERS = {"dense", "step", "scratch", "eval", "tokenizers"}
