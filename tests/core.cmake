@@ -32,7 +32,7 @@ foreach(simd avx2 baseline)
   foreach(program autograd_tests focus_tests)
     add_test(NAME ${program}_${simd} COMMAND ${program})
     set_tests_properties(${program}_${simd} PROPERTIES
-      LABELS core ENVIRONMENT "OMP_NUM_THREADS=2;GOMP_SPINCOUNT=10000;FOCUS_SIMD=${simd}" PROCESSORS 2
+      LABELS core ENVIRONMENT "${focus_test_environment};FOCUS_SIMD=${simd}"
       SKIP_REGULAR_EXPRESSION "FOCUS_SIMD")
   endforeach()
 endforeach()

@@ -3,9 +3,9 @@ if(NOT FOCUS_SANITIZE)  # the sanitizers' own library wants to be the first that
   focus_test(reliability_tests
     SOURCES reliability/*_test.cpp
     NEEDS apps
-    LABELS reliability)
+    LABELS reliability
+    SHARDS 2)
   add_dependencies(reliability_tests focus_program)
-  set_tests_properties(reliability_tests PROPERTIES RUN_SERIAL ON TIMEOUT 900)
   # Loaded before the C library into the program that is tried.
   foreach(name fault trace)
     add_library(focus_${name} MODULE ${PROJECT_SOURCE_DIR}/tests/reliability/${name}_library.cpp)

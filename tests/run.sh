@@ -11,7 +11,7 @@ install_packages test
 if [ "$preset" = release ]; then bash tests/format.sh; fi
 cmake --preset "$preset" -DFOCUS_TESTS=ON >/dev/null
 cmake --build --preset "$preset"
-ctest --preset "$preset"
+ctest --preset "$preset" --parallel "$(nproc)"
 if [ "$preset" != release ]; then exit; fi
 if command -v clang++ >/dev/null; then
   cmake --preset clang >/dev/null

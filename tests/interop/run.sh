@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Import, export and adapters against the real transformers and PEFT: `bash tests/interop/run.sh
-# [PROGRAM]`, build/release/focus unless said. Uses the interpreter that FOCUS_PEERS_PYTHON names
-# where it has torch, transformers and safetensors, else a virtual environment of its own under
-# build/, for which pip gets FOCUS_INTEROP_SECONDS (600), lm_eval what the others have left of it.
-# Ends with 77 and one line where the packages cannot be had; where peft or lm_eval alone is missing,
-# LoRA or the harness is left out and a line says so.
+# [PROGRAM]`, build/release/focus unless said; with --install instead it only fetches what that takes.
+# Uses the interpreter that FOCUS_PEERS_PYTHON names where it has torch, transformers and safetensors,
+# else a virtual environment of its own under build/, for which pip gets FOCUS_INTEROP_SECONDS (600),
+# lm_eval what the others have left of it. Ends with 77 and one line where the packages cannot be had;
+# where peft or lm_eval alone is missing, LoRA or the harness is left out and a line says so.
 # pip reads its own settings: PyTorch's index of CPU builds in PIP_EXTRA_INDEX_URL saves the download
 # of its GPU libraries.
 set -euo pipefail
@@ -21,7 +21,7 @@ skip() {
   exit 77
 }
 
-[ -x "$program" ] || { echo "interop: no program $program; build it first" >&2; exit 1; }
+[ "$program" = --install ] || [ -x "$program" ] || { echo "interop: no program $program; build it first" >&2; exit 1; }
 if [ -n "${FOCUS_PEERS_PYTHON:-}" ] && has_packages "$FOCUS_PEERS_PYTHON"; then
   python=$FOCUS_PEERS_PYTHON
 else
@@ -38,6 +38,7 @@ else
       install $((seconds - SECONDS)) lm_eval || true  # what is missing is said below
   fi
 fi
+if [ "$program" = --install ]; then exit; fi
 # The first failure ends it: who gives it a time limit must not take a later step's end for the whole.
 "$python" tests/interop/compare.py "$program"
 "$python" tests/interop/with_code.py "$program"
