@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "autograd/check.h"
+#include "autograd/clock.h"
 #include "autograd/ops.h"
 #include "autograd/profile.h"
 #include "optim/gradient_sum.h"
@@ -33,13 +34,20 @@ StepResult training_step(AdamW& adamw, const TrainingPhase& phase, std::int64_t 
     backward(micro_batches == 1 ? value : scale(value, Real(1) / static_cast<Real>(micro_batches)));
     if (micro_batches > 1) sum.add();
   }
-  for (const std::vector<double>& of_part : gather_parts(ranks, micro_batches, losses)) {
+  const double computed = now();
+  const auto all_losses = gather_parts(ranks, micro_batches, losses);
+  const double met = now();
+  for (const std::vector<double>& of_part : all_losses) {
     if (!std::isfinite(of_part[0]))
       fail("step {}: the loss is {}; lower optim.lr, or look at the data of this step", step,
            of_part[0]);
     result.loss += of_part[0] / micro_batches;
   }
   if (micro_batches > 1) sum.finish();
+  if (ranks.count() > 1) {
+    result.waited = met - computed;
+    result.exchanged = now() - met;
+  }
   result.grad_norm = gradient_norm(adamw.parameters());
   if (!std::isfinite(result.grad_norm))
     fail(

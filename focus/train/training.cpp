@@ -84,6 +84,10 @@ class RunFolder {
                                      {"tokens_per_second", line.tokens_per_second}};
     if (session_.phase().steps != session_.config().steps)
       record["phase"] = session_.in_first_phase() ? 1 : 2;
+    if (session_.ranks().count() > 1) {
+      record["wait_seconds"] = report.result.waited;
+      record["exchange_seconds"] = report.result.exchanged;
+    }
     add_groups(record, report.groups);
     if (report.auxiliary_loss) record["auxiliary_loss"] = *report.auxiliary_loss;
     metrics_->write(record);

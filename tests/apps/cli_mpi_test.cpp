@@ -34,6 +34,11 @@ TEST_P(Processes, AnyNumberOfThemGivesTheSameBits) {
     const std::string together = cli().fresh("together");
     must_run_together(count, command(together));
     expect_same_run(together, alone);
+    for (const auto& record : read_metrics(fs::path(together) / "metrics.jsonl")) {
+      if (!record.contains("loss")) continue;
+      EXPECT_EQ(record.value("exchange_seconds", 0.0) > 0, count > 1) << record;
+      EXPECT_EQ(record.value("wait_seconds", 0.0) > 0, count > 1) << record;
+    }
   }
 }
 

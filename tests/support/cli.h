@@ -210,7 +210,9 @@ inline void expect_refused(const Words& arguments, const Words& parts) {
 /// The records of a run's metrics.jsonl without what depends on the clock.
 inline std::vector<nlohmann::ordered_json> metrics_of(const fs::path& run) {
   auto records = read_metrics(run / "metrics.jsonl");
-  for (auto& record : records) record.erase("tokens_per_second");
+  for (auto& record : records)
+    for (const char* key : {"tokens_per_second", "wait_seconds", "exchange_seconds"})
+      record.erase(key);
   return records;
 }
 
