@@ -217,7 +217,9 @@ nlohmann::ordered_json machine_json() {
   return {{"processor", machine.processor},
           {"threads", machine.threads},
           {"kernels", machine.kernels},
-          {"numbers", machine.numbers}};
+          {"numbers", machine.numbers},
+          {"cache_bytes", machine.caches},
+          {"clock_ghz", machine.clock_ghz}};
 }
 
 void write_json(const std::string& path, const nlohmann::ordered_json& json) {
