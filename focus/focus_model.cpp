@@ -303,11 +303,6 @@ void FocusModel::gather(const MechanismInputs& in, const Routing& routing,
   }
 }
 
-void FocusModel::update_potentials() {
-  for (std::size_t i = 0; i < layers_.size(); ++i)
-    if (last_[i].logits) focus::update_potentials(layers_[i], last_[i], config_);
-}
-
 void FocusModel::update_centroids() {
   if (config_.centroid_update != CentroidUpdate::average) return;
   for (std::size_t i = 0; i < layers_.size(); ++i)

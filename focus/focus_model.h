@@ -94,9 +94,8 @@ class FocusModel : public Adapter {
   void write(StoreWriter& store, const std::string& base_fingerprint) override;
   void restore(const StoreReader& store) override;
 
-  /// Lets the batch of the last forward pass enter the carried potentials.
-  void update_potentials();
-  /// Lets it move the centroids, where they follow their tokens (centroid_update average).
+  /// Lets the batch of the last forward pass move the centroids, where they follow their tokens
+  /// (centroid_update average).
   void update_centroids();
   /// Places the centroids anew from it, where `steps` done make it due (recluster_every).
   void recluster(std::int64_t steps);

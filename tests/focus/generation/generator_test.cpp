@@ -21,7 +21,7 @@ struct Model {
     focus->compose(decoder);
     const NoGrad guard;
     decoder.hidden_states(random_ids(60, 37, 99), 1);
-    focus->update_potentials();
+    carry_potentials(*focus);
   }
 
   Rng rng{3};
