@@ -18,7 +18,8 @@ struct AttentionMode {
   Balance balance = Balance::carried;
   HardGate hard_gate = HardGate::drop;
   SummaryOptions summary = {};  // summary: groups that are read, zones, what becomes of the rest
-  std::vector<Index> top_groups_of_layer = {};  // of summary, where layers differ; else empty
+  // Of summary, where layers differ; else empty.
+  std::vector<Index> top_groups_of_layer = {}, window_of_layer = {};
 
   /// "dense", "soft", "hard k=2", "hard k=2 keep", "local only", "summary m=2 w=32"
   std::string name() const;
