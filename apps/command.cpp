@@ -214,10 +214,9 @@ void refuse_attention_options(CLI::App& app, const std::vector<std::string>& opt
 
 nlohmann::ordered_json machine_json() {
   const Machine machine = this_machine();
-  return {{"processor", machine.processor},
-          {"threads", machine.threads},
-          {"kernels", machine.kernels},
-          {"numbers", machine.numbers}};
+  return {{"processor", machine.processor}, {"threads", machine.threads},
+          {"kernels", machine.kernels},     {"numbers", machine.numbers},
+          {"cache_bytes", machine.caches},  {"clock_ghz", machine.clock_ghz}};
 }
 
 void write_json(const std::string& path, const nlohmann::ordered_json& json) {

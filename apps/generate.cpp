@@ -40,8 +40,8 @@ AttentionSpec attention_of(const Options& o, const LoadedModel& model) {
         "local",
         o.attention);
   spec = resolve_attention(spec, model, "--attention");
-  if (!spec.layers.empty() || !spec.summary.m_by_layer.empty())
-    fail("--attention {}: generation has one attention for all layers", o.attention);
+  if (!spec.layers.empty())
+    fail("--attention {}: in generation all layers attend so; leave layers= away", o.attention);
   if (spec.balance == Balance::sequence)
     fail(
         "{}: with sequence balance a token's groups depend on later tokens, so it cannot generate; "

@@ -117,7 +117,7 @@ int run_groups(Arguments arguments) {
   print_report(report);
 
   const std::string page = groups_page(report);
-  std::filesystem::create_directories(folder);
+  make_folder_durably(folder);
   write_json((folder / "groups.json").string(), groups_to_json(report));
   write_file_durably(folder / "groups.html", std::string_view(page));
   fmt::print("{}\n", (folder / "groups.html").string());

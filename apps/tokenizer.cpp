@@ -58,7 +58,7 @@ void run_train(const Options& o) {
       trainer.train([&](std::int32_t tokens) { progress.update(tokens, NAN, 0); });
   progress.finish();
 
-  if (!folder.empty()) std::filesystem::create_directories(folder);
+  make_folder_durably(folder);
   if (!one_file) {
     write_file_durably(folder / kTokenizerConfig,
                        std::string_view(trainer.tokenizer_config_json()));

@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 #include <omp.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "autograd/clock.h"
 #include "autograd/simd/kernels.h"
@@ -29,6 +33,17 @@ std::size_t status_bytes(const std::string& field) {
   return kib.empty() ? 0 : std::stoull(kib) * 1024;
 }
 
+/// The least that a file of that name says in a folder of control groups and in those above it.
+std::size_t least_in_groups(const std::filesystem::path& root, std::filesystem::path group,
+                            const char* name) {
+  std::size_t least = std::numeric_limits<std::size_t>::max();
+  for (group = group.relative_path();; group = group.parent_path()) {
+    std::ifstream file(root / group / name);
+    if (std::size_t bytes = 0; file >> bytes) least = std::min(least, bytes);  // else: "max"
+    if (group.empty()) return least;
+  }
+}
+
 }  // namespace
 
 std::string processor_name() {
@@ -37,7 +52,63 @@ std::string processor_name() {
 }
 
 std::size_t peak_resident_bytes() { return status_bytes("VmHWM"); }
+std::size_t memory_limit() {
+  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  if (pages <= 0 || page <= 0) return 0;
+  std::size_t least = static_cast<std::size_t>(pages) * static_cast<std::size_t>(page);
+  std::ifstream groups("/proc/self/cgroup");  // "4:memory:/a/b", "0::/a/b"
+  for (std::string line; std::getline(groups, line);) {
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controller = line.substr(first + 1, second - first - 1);
+    const std::string group = line.substr(second + 1);
+    if (controller.empty())
+      least = std::min(least, least_in_groups("/sys/fs/cgroup", group, "memory.max"));
+    if (controller == "memory")
+      least =
+          std::min(least, least_in_groups("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes"));
+  }
+  return least;
+}
+
 std::size_t anonymous_bytes() { return status_bytes("RssAnon"); }
+
+std::array<std::size_t, 3> cache_bytes() {
+  // sysconf() knows them too, but of some processors the third as that of all cores together.
+  const std::filesystem::path folder = "/sys/devices/system/cpu/cpu0/cache";
+  const auto word = [&](int index, const char* name) {
+    std::string found;
+    std::ifstream(folder / fmt::format("index{}", index) / name) >> found;
+    return found;
+  };
+  std::array<std::size_t, 3> bytes{};
+  for (int index = 0; !word(index, "level").empty(); ++index) {
+    const int level = word(index, "level")[0] - '1';
+    if (level < 0 || level > 2 || word(index, "type") == "Instruction") continue;
+    const std::string size = word(index, "size");  // "1024K"
+    std::size_t& of_level = bytes[static_cast<std::size_t>(level)];
+    of_level = std::strtoull(size.c_str(), nullptr, 10);
+    if (size.ends_with('K')) of_level <<= 10;
+    if (size.ends_with('M')) of_level <<= 20;
+  }
+  return bytes;
+}
+
+double measured_clock_ghz() {
+  constexpr int kRounds = 200'000, kChain = 8, kRuns = 20;
+  double best = 0;
+  std::uint64_t sum = 0, step = 3;
+  const auto add = [&] {
+    sum += step;
+    asm volatile("" : "+r"(sum), "+r"(step));  // else they were one multiplication
+  };
+  for (int run = 0; run < kRuns; ++run) {
+    const double start = now();
+    for (int i = 0; i < kRounds; ++i) add(), add(), add(), add(), add(), add(), add(), add();
+    best = std::max(best, kRounds * kChain / (now() - start));
+  }
+  return best / 1e9;
+}
 
 double measured_peak_gflops() {
   constexpr Index kRounds = 200'000;
@@ -68,12 +139,24 @@ Machine this_machine() {
   return {.processor = processor_name(),
           .threads = omp_get_max_threads(),
           .kernels = simd::kernels().name,
-          .numbers = sizeof(Real) == 4 ? "float32" : "float64"};
+          .numbers = sizeof(Real) == 4 ? "float32" : "float64",
+          .caches = cache_bytes(),
+          .clock_ghz = measured_clock_ghz()};
 }
 
 std::string Machine::line() const {
-  return fmt::format("{}, {} thread{}, {} kernels, {}", processor, threads, threads == 1 ? "" : "s",
-                     kernels, numbers);
+  std::string line = fmt::format("{}, {} thread{}, {} kernels, {}", processor, threads,
+                                 threads == 1 ? "" : "s", kernels, numbers);
+  const char* separator = "; caches ";
+  for (const std::size_t bytes : caches) {
+    if (bytes == 0) continue;
+    const bool large = bytes >= 1 << 20;
+    line += fmt::format("{}{:g} {}", separator,
+                        static_cast<double>(bytes) / (large ? 1 << 20 : 1 << 10),
+                        large ? "MiB" : "KiB");
+    separator = ", ";
+  }
+  return line + fmt::format("; {:.2f} GHz", clock_ghz);
 }
 
 }  // namespace focus

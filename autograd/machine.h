@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -12,9 +13,18 @@ std::string processor_name();
 /// The most memory that this process has had resident so far, in bytes; 0 where the system does
 /// not say.
 std::size_t peak_resident_bytes();
+/// The memory that this process may take: the machine's, or less where a control group of its has
+/// less; 0 where the system does not say.
+std::size_t memory_limit();
 /// What of this process's memory is resident now and its own: no file holds it; 0 where the system
 /// does not say.
 std::size_t anonymous_bytes();
+/// Bytes of a core's caches: first level (data), second, and the third, which cores share; 0 where
+/// the system does not say.
+std::array<std::size_t, 3> cache_bytes();
+/// Cycles of a core in a second / 1e9, as additions that wait for one another tell them (one each),
+/// the best of several short runs.
+double measured_clock_ghz();
 /// GFLOP/s of multiply-adds (two operations each) that stay in registers, on as many threads as
 /// there are, the best of several short runs: what no product can exceed.
 double measured_peak_gflops();
@@ -28,8 +38,10 @@ struct Machine {
   int threads = 1;
   std::string kernels;  // of the instruction set
   std::string numbers;  // "float32"
+  std::array<std::size_t, 3> caches = {};
+  double clock_ghz = 0;
 
-  /// "AMD EPYC, 2 threads, avx512 kernels, float32"
+  /// "AMD EPYC, 2 threads, avx512 kernels, float32; caches 32 KiB, 1 MiB, 32 MiB; 3.70 GHz"
   std::string line() const;
 };
 Machine this_machine();

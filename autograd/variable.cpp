@@ -152,4 +152,12 @@ Variable recompute(std::function<Variable(const Variable&)> f, const Variable& x
                            });
 }
 
+Variable on_the_way_back(const Variable& x, std::function<void()> f) {
+  return Variable::from_op("on_the_way_back", x.value(), {x},
+                           [f = std::move(f)](const Tensor& dy, Grads grads) {
+                             f();
+                             grads[0].add(dy);
+                           });
+}
+
 }  // namespace focus

@@ -115,4 +115,7 @@ class NoGrad {
 /// uses collect their gradients as usual.
 Variable recompute(std::function<Variable(const Variable&)> f, const Variable& x);
 
+/// x; on the way back `f` is called before the gradient goes on.
+Variable on_the_way_back(const Variable& x, std::function<void()> f);
+
 }  // namespace focus

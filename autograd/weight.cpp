@@ -13,7 +13,8 @@ std::string described(const std::string& name, const Shape& shape) {
 }  // namespace
 
 void Weight::set_requires_grad(bool wanted, const std::string& name) {
-  if (!is_frozen_matrix()) return variable_.set_requires_grad(wanted);
+  if (is_shape_alone() && !wanted) return;
+  if (!is_frozen_matrix()) return variable(name).set_requires_grad(wanted);
   check(!wanted, "set_requires_grad: the {} is stored in {}, so frozen", described(name, shape()),
         name_of(frozen_->format()));
 }
@@ -24,6 +25,7 @@ void Weight::freeze(MatrixForm form, const std::string& name) {
           shape(), name_of(frozen_->form()));
     return;
   }
+  check(!is_shape_alone(), "freeze: the {} has no numbers yet", described(name, shape()));
   check(!requires_grad(), "freeze: the weight {} is trained; only frozen ones go to {}", shape(),
         name_of(form));
   frozen_ = FrozenMatrix(variable_.value(), form, name);
@@ -31,6 +33,7 @@ void Weight::freeze(MatrixForm form, const std::string& name) {
 }
 
 void Weight::refuse(const std::string& name) const {
+  check(!is_shape_alone(), "value: the {} has no numbers yet", described(name, shape()));
   throw std::invalid_argument(
       fmt::format("value: the {} is frozen, as it is stored in {}; load the model with its weights "
                   "trainable",

@@ -9,21 +9,30 @@
 namespace focus {
 
 /// The weight of a linear, an embedding or an output head: a Variable, which may be trained, or a
-/// FrozenMatrix.
+/// FrozenMatrix; or a shape alone, until it becomes one of the two.
 class Weight {
  public:
   Weight() = default;                                            // undefined
   Weight(Variable variable) : variable_(std::move(variable)) {}  // NOLINT: one of the two
   Weight(Tensor value) : variable_(std::move(value)) {}          // NOLINT: a constant
   Weight(FrozenMatrix matrix) : frozen_(std::move(matrix)) {}    // NOLINT: one of the two
+  /// Takes no memory. Becomes a Variable of undefined numbers when that is asked for to be changed:
+  /// what a file that is mapped gives never is.
+  explicit Weight(const Shape& shape) : shape_(shape) {}
 
-  bool defined() const { return variable_.defined() || is_frozen_matrix(); }
-  const Shape& shape() const { return is_frozen_matrix() ? frozen_->shape() : variable_.shape(); }
+  bool defined() const { return variable_.defined() || is_frozen_matrix() || is_shape_alone(); }
+  const Shape& shape() const {
+    if (is_frozen_matrix()) return frozen_->shape();
+    return is_shape_alone() ? shape_ : variable_.shape();
+  }
   Index dim(int i) const { return shape()[i]; }
+  bool is_shape_alone() const {
+    return shape_.rank() > 0 && !variable_.defined() && !is_frozen_matrix();
+  }
   /// What its numbers take in memory.
   std::size_t bytes() const {
-    return is_frozen_matrix() ? frozen_->bytes()
-                              : static_cast<std::size_t>(shape().size()) * sizeof(Real);
+    if (is_frozen_matrix()) return frozen_->bytes();
+    return is_shape_alone() ? 0 : static_cast<std::size_t>(shape().size()) * sizeof(Real);
   }
 
   bool is_frozen_matrix() const { return frozen_.defined(); }
@@ -33,13 +42,18 @@ class Weight {
   }
   const FrozenMatrix& frozen_matrix() const { return frozen_; }
 
-  /// The Variable. Throws std::invalid_argument, naming the weight, where this is a frozen matrix.
+  /// The Variable. Throws std::invalid_argument, naming the weight, where this is a frozen matrix,
+  /// and where it is a shape alone and was not to be changed.
   Variable& variable(const std::string& name = "") {
-    refuse_frozen(name);
+    if (is_frozen_matrix()) [[unlikely]]
+      refuse(name);
+    if (is_shape_alone()) [[unlikely]]
+      variable_ = Variable(Tensor(shape_));
     return variable_;
   }
   const Variable& variable(const std::string& name = "") const {
-    refuse_frozen(name);
+    if (is_frozen_matrix() || is_shape_alone()) [[unlikely]]
+      refuse(name);
     return variable_;
   }
   const Tensor& value() const { return variable().value(); }
@@ -58,14 +72,11 @@ class Weight {
   const Variable& input() const { return variable_; }
 
  private:
-  void refuse_frozen(const std::string& name) const {
-    if (is_frozen_matrix()) [[unlikely]]
-      refuse(name);
-  }
   [[noreturn]] void refuse(const std::string& name) const;
 
   Variable variable_;
   FrozenMatrix frozen_;  // instead of the Variable
+  Shape shape_;          // of what is neither yet
 };
 
 }  // namespace focus

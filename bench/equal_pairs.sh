@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the comparison at equal pairs of docs/results.md: `bash bench/equal_pairs.sh DATA [novels|tinystories|long|stories...]`.
+# Runs the comparison at equal pairs of docs/results.md: `bash bench/equal_pairs.sh DATA [novels|layers|tinystories|long|stories...]`.
 # DATA holds models/novels-gpt2, models/stories260K, text/novels19 and text/tinystories. One thread a run;
 # what is done is not done again. Pages go to out/equal_pairs, rows to bench/results/equal_pairs.
 set -euo pipefail
@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 data=$(realpath "${1:?wanted: the folder of models/ and text/}")
 shift
 parts=("$@")
-if [ ${#parts[@]} -eq 0 ]; then parts=(novels tinystories long stories); fi
+if [ ${#parts[@]} -eq 0 ]; then parts=(novels layers tinystories long stories); fi
 focus=${FOCUS:-build/release/focus}
 novels=$data/text/novels19
 stories=$data/text/tinystories
@@ -45,6 +45,11 @@ for part in "${parts[@]}"; do
         "$texts/novel-valid.txt" \
         "$novels/test/Doyle_Hound_1902.txt.xz, $novels/test/Lee_Albany_1884.txt.xz"
       ;;
+    layers)
+      run layers equal_pairs_layers "Equal pairs: novels-gpt2, m and window by layer, two unseen novels, context 512" \
+        novels-gpt2 "$novels/train" "$texts/novel-valid.txt" \
+        "$novels/test/Doyle_Hound_1902.txt.xz, $novels/test/Lee_Albany_1884.txt.xz"
+      ;;
     tinystories)
       run tinystories equal_pairs "Equal pairs: novels-gpt2 on TinyStories, context 512" novels-gpt2 \
         "$texts/stories-train.txt" "$texts/stories-valid.txt" "$stories/valid_head.txt" "eval.max_tokens=50000"
@@ -59,7 +64,7 @@ for part in "${parts[@]}"; do
         "$texts/stories-train.txt" "$texts/stories-valid.txt" "$stories/valid_head.txt"
       ;;
     *)
-      echo "equal_pairs.sh: $part is none of novels, tinystories, long, stories" >&2
+      echo "equal_pairs.sh: $part is none of novels, layers, tinystories, long, stories" >&2
       exit 2
       ;;
   esac

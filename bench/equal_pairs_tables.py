@@ -8,7 +8,7 @@ import statistics
 from result_page import read_rows, write_page
 
 FOLDER = pathlib.Path(__file__).parent / "results" / "equal_pairs"
-PARTS = ("novels", "tinystories", "long", "stories")
+PARTS = ("novels", "layers", "tinystories", "long", "stories")
 
 
 def mean(rows, key):

@@ -53,6 +53,7 @@ groups() {
   "$focus" train configs/retrofit_tokens.yaml "base=$out/far/model.h5" "$texts" data.valid_fraction=0 \
     data.context=768 focus.num_groups=8 focus.local_window=32 focus.sequence_steps=120 steps=150 eval_every=0 \
     checkpoint_every=0 "out=$out/tokens8"
+  "$focus" train configs/retrofit.yaml "${keys[@]}" attention=indexer steps=400 "out=$out/indexer"
 }
 
 # What is asked, all of it unseen: keys by distance, keys by their number, 200 letters and spaces by distance.
@@ -80,7 +81,8 @@ table() {
   corpus unseen 768 --kind recall --keys 8 --distance 128 --documents 40 --seed 100
   evaluate rivals - "dense,window:95,sink_window:95,quest:9:page_size=8:local_window=16,moba:6:block_size=16,\
 sparq:100,sparq:100:rank=8,oracle:75:local_window=20,random_groups:8:local_window=48,\
-sink_window:41,quest:3:page_size=8:local_window=16,moba:2:block_size=16,sparq:46:rank=8,oracle:21:local_window=20"
+sink_window:41,quest:3:page_size=8:local_window=16,moba:2:block_size=16,sparq:46:rank=8,oracle:21:local_window=20,\
+magicpig:6:tables=39,magicpig:6:tables=18"
   local seed
   for seed in 1 2 3; do
     evaluate "keys16_seed$seed" "$out/keys16_seed$seed/focus.h5" "summary:0:local_window=88,summary:1:local_window=57,\
@@ -92,6 +94,7 @@ summary:2:local_window=42,summary:1:local_window=9"
 summary:2:local_window=44,summary:4:local_window=22"
   evaluate trained_m0 "$out/trained_m0/focus.h5" "summary:0:local_window=79"
   evaluate trained_m2 "$out/trained_m2/focus.h5" "summary:1:local_window=63,summary:2:local_window=42"
+  evaluate indexer "$out/indexer/indexer.h5" "indexer:75:local_window=20,indexer:21:local_window=20"
   evaluate tokens8 "$out/tokens8/focus.h5" "soft,hard:1,hard:2,summary:choice=own"
   python3 bench/recall_tables.py "$figures"
 }

@@ -21,6 +21,7 @@ ADAPTERS = {
     "trained_m0": "columns, K=32, trained at m=0",
     "trained_m2": "columns, K=32, trained at m=2",
     "tokens8": "groups of tokens, K=8, trained",
+    "indexer": "indexer, trained",
 }
 PARTS = {
     "distance": ("Eight keys by distance", "bytes between, at least"),

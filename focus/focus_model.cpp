@@ -20,14 +20,18 @@ namespace focus {
 namespace {
 
 /// "summary m=2 w=32", with what is not as usual behind it.
-std::string summary_name(const SummaryOptions& options, const std::vector<Index>& of_layer) {
+std::string summary_name(const AttentionMode& mode) {
+  const SummaryOptions& options = mode.summary;
   const SummaryZones usual, &zones = options.zones;
   std::string name = options.rest == Rest::summary ? "summary" : "selection";
-  if (!of_layer.empty())
-    name += fmt::format(" m={} by layer", fmt::join(of_layer, "+"));
+  if (!mode.top_groups_of_layer.empty())
+    name += fmt::format(" m={} by layer", fmt::join(mode.top_groups_of_layer, "+"));
   else
     name += options.own_group ? " own" : fmt::format(" m={}", options.top_groups);
-  name += fmt::format(" w={}", zones.window);
+  if (!mode.window_of_layer.empty())
+    name += fmt::format(" w={} by layer", fmt::join(mode.window_of_layer, "+"));
+  else
+    name += fmt::format(" w={}", zones.window);
   if (zones.block != usual.block) name += fmt::format(" block={}", zones.block);
   if (zones.sinks != usual.sinks) name += fmt::format(" sinks={}", zones.sinks);
   return name;
@@ -42,7 +46,7 @@ std::string AttentionMode::name() const {
     case Kind::soft:
       return "soft";
     case Kind::summary:
-      return summary_name(summary, top_groups_of_layer);
+      return summary_name(*this);
     case Kind::hard:
       break;
   }
@@ -54,6 +58,8 @@ SummaryOptions AttentionMode::summary_of(Index layer) const {
   SummaryOptions options = summary;
   if (!top_groups_of_layer.empty())
     options.top_groups = top_groups_of_layer[static_cast<std::size_t>(layer)];
+  if (!window_of_layer.empty())
+    options.zones.window = window_of_layer[static_cast<std::size_t>(layer)];
   return options;
 }
 
@@ -301,11 +307,6 @@ void FocusModel::gather(const MechanismInputs& in, const Routing& routing,
       sets = sets.subspan(static_cast<std::size_t>(s * seq_len), static_cast<std::size_t>(seq_len));
     stats.pairs += count_pairs(sets, seq_len, config_.local_window, in.options.sliding_window);
   }
-}
-
-void FocusModel::update_potentials() {
-  for (std::size_t i = 0; i < layers_.size(); ++i)
-    if (last_[i].logits) focus::update_potentials(layers_[i], last_[i], config_);
 }
 
 void FocusModel::update_centroids() {

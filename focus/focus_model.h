@@ -18,7 +18,8 @@ struct AttentionMode {
   Balance balance = Balance::carried;
   HardGate hard_gate = HardGate::drop;
   SummaryOptions summary = {};  // summary: groups that are read, zones, what becomes of the rest
-  std::vector<Index> top_groups_of_layer = {};  // of summary, where layers differ; else empty
+  // Of summary, where layers differ; else empty.
+  std::vector<Index> top_groups_of_layer = {}, window_of_layer = {};
 
   /// "dense", "soft", "hard k=2", "hard k=2 keep", "local only", "summary m=2 w=32"
   std::string name() const;
@@ -94,9 +95,8 @@ class FocusModel : public Adapter {
   void write(StoreWriter& store, const std::string& base_fingerprint) override;
   void restore(const StoreReader& store) override;
 
-  /// Lets the batch of the last forward pass enter the carried potentials.
-  void update_potentials();
-  /// Lets it move the centroids, where they follow their tokens (centroid_update average).
+  /// Lets the batch of the last forward pass move the centroids, where they follow their tokens
+  /// (centroid_update average).
   void update_centroids();
   /// Places the centroids anew from it, where `steps` done make it due (recluster_every).
   void recluster(std::int64_t steps);

@@ -10,7 +10,7 @@ namespace focus {
 namespace {
 
 Linear make_linear(Index out, Index in, bool bias) {
-  return {Tensor(Shape{out, in}), bias ? Variable(Tensor(Shape{out})) : Variable()};
+  return {Weight(Shape{out, in}), bias ? Variable(Tensor(Shape{out})) : Variable()};
 }
 
 Norm make_norm(const ModelConfig& c, Index width) {
@@ -60,13 +60,13 @@ Variable in_heads(const Variable& x, const Norm& norm, QkNorm kind, const Shape&
 
 Decoder::Decoder(ModelConfig config) : config_(std::move(config)) {
   config_.validate("model");
-  embed_tokens_.weight = Tensor({config_.vocab_size, config_.hidden_size});
+  embed_tokens_.weight = Weight(Shape{config_.vocab_size, config_.hidden_size});
   if (config_.learned_positions)
-    embed_positions_.weight = Tensor({config_.max_position_embeddings, config_.hidden_size});
+    embed_positions_.weight = Weight(Shape{config_.max_position_embeddings, config_.hidden_size});
   for (Index i = 0; i < config_.num_hidden_layers; ++i) layers_.push_back(make_block(config_));
   norm_ = make_norm(config_, config_.hidden_size);
   if (!config_.tie_word_embeddings)
-    lm_head_.weight = Tensor({config_.vocab_size, config_.hidden_size});
+    lm_head_.weight = Weight(Shape{config_.vocab_size, config_.hidden_size});
 }
 
 Variable Decoder::attend(const Block& block, const Variable& x, Index layer,
@@ -164,7 +164,9 @@ Variable Decoder::hidden_states(std::span<const std::int32_t> ids, Index batch,
     positions.rotary =
         rotary_->covering(first_position + static_cast<Index>(ids.size()) / batch, config_);
   x = drop(x, 0);
-  for (std::size_t i = 0; i < layers_.size(); ++i)
+  will_need(0);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    will_need(i + 1);
     if (recompute_layers)
       x = recompute(
           [this, i, positions, key = dropout_key_](const Variable& in) {
@@ -174,7 +176,26 @@ Variable Decoder::hidden_states(std::span<const std::int32_t> ids, Index batch,
           x);
     else
       x = layer(i, x, positions);
+    if (!ahead_.empty() && i > 0) x = on_the_way_back(x, [this, i] { will_need(i - 1); });
+  }
   return norm_(x);
+}
+
+void Decoder::read_ahead() {
+  ahead_.clear();
+  const auto of = [this](auto& module) {
+    std::vector<FrozenMatrix>& matrices = ahead_.emplace_back();
+    for_each_parameter(module, [&](const std::string&, const Weight& p) {
+      if (p.is_frozen_matrix()) matrices.push_back(p.frozen_matrix());
+    });
+  };
+  for (Block& block : layers_) of(block);
+  of(lm_head_.weight.defined() ? lm_head_ : embed_tokens_);
+}
+
+void Decoder::will_need(std::size_t layer) const {
+  if (layer >= ahead_.size()) return;
+  for (const FrozenMatrix& matrix : ahead_[layer]) matrix->read_ahead();
 }
 
 Variable Decoder::layer(std::size_t i, const Variable& in, const Positions& positions) const {

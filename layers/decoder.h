@@ -124,7 +124,8 @@ class RotaryCache {
 
 class Decoder {
  public:
-  /// All parameters allocated and undefined in value; load_weights or initialise fills them.
+  /// All parameters undefined in value; load_weights or initialise fills them. Matrices take no
+  /// memory until then.
   explicit Decoder(ModelConfig config);
 
   const ModelConfig& config() const { return config_; }
@@ -167,6 +168,10 @@ class Decoder {
   /// Keeps of each layer its input alone and computes the layer once more on the way back: less
   /// memory, the same bits. What a mechanism notes in a pass with a graph it notes on the way back.
   bool recompute_layers = false;
+  /// From now on the system is told of the next layer's frozen matrices while a layer computes, of
+  /// the one before on the way back: for a base that is larger than the memory. The same bits. Its
+  /// weights must not change any more.
+  void read_ahead();
   /// Set within a TrainingPass: what its forward passes drop depends on this key alone.
   const std::optional<std::uint64_t>& dropout_key() const { return dropout_key_; }
 
@@ -186,6 +191,7 @@ class Decoder {
     RotaryTable rotary;  // undefined where positions are learned
   };
   Variable layer(std::size_t i, const Variable& x, const Positions& positions) const;
+  void will_need(std::size_t layer) const;
   Variable attend(const Block& block, const Variable& x, Index layer,
                   const Positions& positions) const;
   /// The embeddings of the ids, with those of their positions where these are learned.
@@ -201,7 +207,8 @@ class Decoder {
   Linear embed_positions_;  // weight [max_position_embeddings, hidden_size], or undefined
   std::vector<Block> layers_;
   Norm norm_;
-  Linear lm_head_;  // undefined where tied
+  Linear lm_head_;                                // undefined where tied
+  std::vector<std::vector<FrozenMatrix>> ahead_;  // of each layer, and of the head; or none
   std::shared_ptr<RotaryCache> rotary_ = std::make_shared<RotaryCache>();
   mutable std::optional<std::uint64_t> dropout_key_;  // of the pass under way
 };

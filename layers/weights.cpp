@@ -224,8 +224,6 @@ void load_weights(Decoder& decoder, const TensorSource& source, std::optional<Ma
   walk_stored(decoder, source, [&]<class P>(P& p, const StoredParameter& stored) {
     if constexpr (std::is_same_v<P, Weight>) {
       if (form) {
-        p = Weight();
-        trim_pool();  // buffers of a weight's size would not be asked for again
         p = FrozenMatrix(stored.numbers, stored.tensor.owner, *form, stored.name);
         return;
       }
@@ -239,7 +237,7 @@ void freeze_matrices(Decoder& decoder, MatrixForm form) {
   for_each_parameter(decoder, [&]<class P>(const std::string& name, P& p) {
     if constexpr (std::is_same_v<P, Weight>) {
       p.freeze(form, name);
-      trim_pool();  // as above
+      trim_pool();  // buffers of a weight's size would not be asked for again
     }
   });
 }

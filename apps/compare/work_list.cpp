@@ -1,6 +1,7 @@
 #include "apps/compare/work_list.h"
 
 #include "autograd/check.h"
+#include "data/files/durable_file.h"
 
 namespace focus {
 
@@ -10,8 +11,7 @@ WorkList::WorkList(std::filesystem::path folder, std::size_t pieces, Ranks& rank
   std::error_code error;
   if (ranks_.first()) {  // those of a job that was killed lie there still
     std::filesystem::remove_all(folder_, error);
-    std::filesystem::create_directories(folder_, error);
-    if (error) fail("cannot make the folder {}: {}", folder_.string(), error.message());
+    make_folder_durably(folder_);
   }
   ranks_.wait();
   if (!std::filesystem::is_directory(folder_, error))

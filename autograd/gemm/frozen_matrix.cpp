@@ -1,5 +1,8 @@
 #include "autograd/gemm/frozen_matrix.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
 
@@ -9,6 +12,13 @@
 
 namespace focus {
 namespace {
+
+/// Harmless where the numbers are in memory, and where they are in no file.
+void will_need(const void* numbers, std::size_t bytes) {
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto at = reinterpret_cast<std::uintptr_t>(numbers), begin = at / page * page;
+  madvise(reinterpret_cast<void*>(begin), at - begin + bytes, MADV_WILLNEED);
+}
 
 class Bf16Storage final : public MatrixStorage {
  public:
@@ -28,6 +38,10 @@ class Bf16Storage final : public MatrixStorage {
   }
   void gemm(Index m, const Real* dy, Real* dx) const override {
     focus::gemm(m, dy, matrix_.rows(), matrix_, dx, matrix_.cols());
+  }
+  void read_ahead() const override {
+    will_need(matrix_.row(0),
+              static_cast<std::size_t>(matrix_.rows() * matrix_.pitch()) * sizeof(Bf16));
   }
 
  private:
@@ -50,6 +64,13 @@ class ViewStorage : public MatrixStorage {
   }
   void gemm(Index m, const Real* dy, Real* dx) const override {
     focus::gemm(m, dy, view_.rows, view_, dx, view_.cols);
+  }
+  /// With what lies between its lines: the fused matrix whose part it is is wanted in whole.
+  void read_ahead() const override {
+    const Index last = view_.transposed ? view_.cols - 1 : view_.stored_row(view_.rows - 1);
+    const Index length = view_.transposed ? view_.stored_row(view_.rows - 1) + 1 : view_.cols;
+    will_need(view_.data,
+              static_cast<std::size_t>(last * view_.pitch + length) * bytes_of(view_.format));
   }
 
  protected:

@@ -37,6 +37,8 @@ class MatrixStorage {
   virtual void gemm_nt(Index m, const Real* x, Real* y) const = 0;
   /// dx[m, cols] = dy[m, rows] W
   virtual void gemm(Index m, const Real* dy, Real* dx) const = 0;
+  /// Numbers that lie in a mapped file will be wanted soon: the system begins to read them.
+  virtual void read_ahead() const {}
 
  private:
   Shape shape_;

@@ -110,10 +110,11 @@ Variable RoutedCache::attend_summary(const MechanismInputs& in) {
   const Index heads = in.q.dim(2), kv_heads = in.k.dim(2), head_dim = in.q.dim(3);
   const KeyClasses classes = focus_->classes_of_layer(in, mode_.balance);
   const Variable beta = focus_->beta_of_layer(in.layer, kv_heads);
+  const SummaryOptions options = mode_.summary_of(in.layer);
   std::optional<SummaryCache>& cache = summary_layers_[static_cast<std::size_t>(in.layer)];
   if (in.first_position == 0)
     cache.emplace(SummaryCache::Sizes{heads, kv_heads, head_dim, classes.groups}, in.options,
-                  mode_.summary);
+                  options);
   const auto of_token = static_cast<std::size_t>(classes.heads);
   const Tensor out = go_through(
       in, *cache,
@@ -125,7 +126,7 @@ Variable RoutedCache::attend_summary(const MechanismInputs& in) {
       },
       [&](SummaryCache& from, const Real* q, Real* to) { from.attend(q, beta.value(), to); });
   if (in.first_position > 0) return out;
-  return summary_attention(in.q, in.k, in.v, classes, beta, in.options, mode_.summary);
+  return summary_attention(in.q, in.k, in.v, classes, beta, in.options, options);
 }
 
 }  // namespace focus

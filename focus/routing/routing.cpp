@@ -227,10 +227,4 @@ void absorb_potentials(FocusLayer& layer, std::span<const double> centred,
   ++layer.updates;
 }
 
-void update_potentials(FocusLayer& layer, const Routing& routing, const FocusConfig& config) {
-  absorb_potentials(
-      layer, centred_potentials(*routing.logits, config.num_groups, config.sinkhorn_iters), config);
-  profile_mark("potentials");
-}
-
 }  // namespace focus

@@ -46,10 +46,8 @@ Routing route(const Variable& h, const FocusLayer& layer, const FocusConfig& con
 /// decided on log-assignments, which do not underflow; a tie goes to the lower group.
 std::vector<std::uint64_t> membership(const Routing& routing, int top_k);
 
-/// One moving-average step of the carried potentials over all tokens of a batch, without gradient.
-/// The very first batch sets them.
-void update_potentials(FocusLayer& layer, const Routing& routing, const FocusConfig& config);
-/// The same of centred_potentials() that have been worked out before, or elsewhere.
+/// One moving-average step of the carried potentials towards the centred_potentials() of a batch's
+/// tokens, without gradient. The very first batch sets them.
 void absorb_potentials(FocusLayer& layer, std::span<const double> centred,
                        const FocusConfig& config);
 /// The groups' Sinkhorn potentials of logits [tokens, groups], their mean taken away [groups].

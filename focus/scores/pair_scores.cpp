@@ -303,6 +303,7 @@ TouchedPairs TouchedPairs::of(const ActiveAttention& active, const AttentionSpec
       if (field.key == "local_window") touched.window = std::stoll(field.text());
   } else if (mode.kind == AttentionMode::Kind::summary) {
     touched.window = mode.summary.zones.window;
+    touched.window_of_layer = mode.window_of_layer;
   } else if (mode.kind != AttentionMode::Kind::dense) {
     touched.window = model.focus()->config().local_window;
   }
@@ -313,8 +314,10 @@ PairCounts TouchedPairs::count(const ModelConfig& config, Index tokens) const {
   PairCounts pairs;
   for (Index layer = 0; layer < config.num_hidden_layers; ++layer) {
     const bool attends_so = layers.empty() || std::ranges::count(layers, layer) > 0;
-    pairs += count_pairs({}, tokens, window && attends_so ? *window : tokens,
-                         config.sliding_window(layer));
+    Index near = window && attends_so ? *window : tokens;
+    if (attends_so && !window_of_layer.empty())
+      near = window_of_layer[static_cast<std::size_t>(layer)];
+    pairs += count_pairs({}, tokens, near, config.sliding_window(layer));
   }
   return pairs;
 }

@@ -52,6 +52,7 @@ std::vector<double> kl_rows(const Decoder& reference, const Tensor& reference_hi
 struct TouchedPairs {
   std::optional<Index> window = {};
   std::vector<Index> layers = {};
+  std::vector<Index> window_of_layer = {};  // where layers differ; else empty
 
   /// The window is the local one of a Focus or of a mechanism that has one, and 0 of one without.
   static TouchedPairs of(const ActiveAttention& active, const AttentionSpec& spec,

@@ -76,10 +76,8 @@ ScoreAnswer generated_answer(LoadedModel& model, const ActiveAttention& active,
                              const TouchedPairs& touches) {
   const auto [prompt, cut] =
       encoder.prompt(request.context, encoder.max_length() - request.max_gen_toks, request.where);
-  // Soft attention reads every key, a mechanism has no cache, and a cache is the same in all
-  // layers.
+  // Soft attention reads every key, a mechanism has no cache, and all layers have one or none.
   const bool cached = active.mechanism() == nullptr && touches.layers.empty() &&
-                      active.mode().top_groups_of_layer.empty() &&
                       active.mode().kind != AttentionMode::Kind::soft;
   Generator generator(*model.decoder, model.focus(), active.mode(), cached);
   const Generated done = generate(model, generator, prompt,

@@ -265,15 +265,6 @@ class TaskEvaluation {
 
 }  // namespace
 
-Estimate estimate(std::span<const double> of_items) {
-  const auto n = static_cast<double>(of_items.size());
-  if (of_items.empty()) return {};
-  const double value = mean(of_items);
-  double squares = 0;
-  for (const double x : of_items) squares += (x - value) * (x - value);
-  return {value, of_items.size() < 2 ? 0 : std::sqrt(squares / (n - 1) / n)};
-}
-
 std::size_t chosen(const ItemScore& score, std::span<const Index> lengths) {
   const auto value = [&](std::size_t c) {
     return lengths.empty() ? score.log_probs[c]

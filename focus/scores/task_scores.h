@@ -9,6 +9,7 @@
 #include "focus/scores/encoding.h"
 #include "focus/scores/pair_scores.h"
 #include "focus/scores/tasks.h"
+#include "focus/train/estimate.h"
 
 namespace focus {
 
@@ -30,12 +31,6 @@ struct TaskSettings {
       "the model has before every document");
   }
 };
-
-/// A mean over items, and its standard error: sample deviation / sqrt(n).
-struct Estimate {
-  double value = 0, error = 0;
-};
-Estimate estimate(std::span<const double> of_items);
 
 /// What one attention says of one item.
 struct ItemScore {

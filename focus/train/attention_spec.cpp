@@ -164,7 +164,8 @@ AttentionMode AttentionSpec::mode() const {
                         .top_groups = own ? 1 : summary.read_groups.value_or(0),
                         .rest = summary.rest.value_or(Rest::summary),
                         .own_group = own},
-            .top_groups_of_layer = summary.m_by_layer};
+            .top_groups_of_layer = summary.m_by_layer,
+            .window_of_layer = summary.w_by_layer};
   }
   if (kind == "local") return {.kind = Kind::hard, .top_k = 0};
   if (kind == "soft") return {.kind = Kind::soft, .balance = balance.value_or(Balance::carried)};
@@ -191,6 +192,7 @@ AttentionSpec parse_attention(const std::string& word, const std::string& where)
   } else if (spec.kind == "summary") {
     SummarySettings summary;
     summary.word.m_by_layer = take_numbers(parts, "m_by_layer", here);
+    summary.word.w_by_layer = take_numbers(parts, "w_by_layer", here);
     read_settings(parts, summary, here);
     spec.summary = summary.word;
   } else if (spec.kind == "hard" || spec.kind == "focus") {
@@ -222,11 +224,12 @@ std::vector<AttentionSpec> resolve_attentions(const std::vector<AttentionSpec>& 
         !spec.layers.empty() && spec.layers.back() >= layers)
       fail("{} {}: layer {}, but {} has {}, the first of which is 0", where, spec.kind,
            spec.layers.back(), model.where, layers);
-    if (const auto& by_layer = spec.summary.m_by_layer;
-        !by_layer.empty() &&
-        static_cast<Index>(by_layer.size()) != model.decoder->config().num_hidden_layers)
-      fail("{} {}: m_by_layer has {} numbers for {} layers", where, spec.kind, by_layer.size(),
-           model.decoder->config().num_hidden_layers);
+    for (const auto& [key, numbers] : {std::pair("m_by_layer", &spec.summary.m_by_layer),
+                                       std::pair("w_by_layer", &spec.summary.w_by_layer)})
+      if (const Index layers = model.decoder->config().num_hidden_layers;
+          !numbers->empty() && static_cast<Index>(numbers->size()) != layers)
+        fail("{} {}: {} has {} numbers for {} layers", where, spec.kind, key, numbers->size(),
+             layers);
     if (spec.kind == "trained" && model.mechanism() == nullptr)
       fail("{} trained: {} was not trained with another attention than dense or Focus", where,
            model.where);

@@ -15,7 +15,7 @@
 //   hard:2                 Focus, a token keeps its 2 best groups    hard:2:gate=drop
 //   summary:2              Focus, a query reads 2 groups exactly, each other group as one column
 //                          summary:2:rest=drop:local_window=20, summary:choice=own,
-//                          summary:m_by_layer=4+1+0
+//                          summary:m_by_layer=4+1+0, summary:2:w_by_layer=8+48+8
 //   focus                  soft, and hard for every k                focus:2 (k up to 2)
 //                          (of groups of keys: summary)
 //   trained                the mechanism that the model was trained with
@@ -32,7 +32,8 @@ struct SummaryWord {
   std::optional<GroupChoice> choice = {};
   std::optional<Rest> rest = {};
   std::optional<Index> local_window = {}, block = {}, sinks = {};
-  std::vector<Index> m_by_layer = {};  // read_groups of each layer; empty: the same in all
+  // read_groups and local_window of each layer; empty: the same in all
+  std::vector<Index> m_by_layer = {}, w_by_layer = {};
   bool operator==(const SummaryWord&) const = default;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <numbers>
 
@@ -258,9 +259,7 @@ double Score::byte_perplexity() const {
 }
 
 double Score::difference_error() const {
-  const auto n = static_cast<double>(tokens);
-  const double mean = difference / n;
-  return std::sqrt(std::max(0.0, difference_squares / n - mean * mean) / n);
+  return estimate_of_sums(tokens, difference, difference_squares).error;
 }
 
 Score& Score::operator+=(const Score& other) {
@@ -356,19 +355,13 @@ EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
   return row;
 }
 
-PairedDifference paired_difference(std::span<const double> nats, std::span<const double> other) {
+Estimate paired_difference(std::span<const double> nats, std::span<const double> other) {
   check(!nats.empty() && nats.size() == other.size(),
         "paired_difference: {} tokens and {}, wanted as many of both, at least one", nats.size(),
         other.size());
-  const auto n = static_cast<double>(nats.size());
-  double sum = 0, squares = 0;
-  for (std::size_t i = 0; i < nats.size(); ++i) sum += nats[i] - other[i];
-  const double mean = sum / n;
-  for (std::size_t i = 0; i < nats.size(); ++i) {
-    const double rest = nats[i] - other[i] - mean;
-    squares += rest * rest;
-  }
-  return {.mean = mean, .error = std::sqrt(squares / n / n)};
+  std::vector<double> differences(nats.size());
+  std::ranges::transform(nats, other, differences.begin(), std::minus());
+  return estimate(differences);
 }
 
 std::string format_rows(std::span<const EvalRow> rows) {

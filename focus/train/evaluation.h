@@ -12,6 +12,7 @@
 
 #include "focus/train/attention_spec.h"
 #include "focus/train/compute.h"
+#include "focus/train/estimate.h"
 #include "focus/train/model_files.h"
 #include "optim/ranks.h"
 
@@ -192,11 +193,8 @@ EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
 
 /// What the same tokens cost by one row more than by another: the mean, and its standard error over
 /// tokens, in nats.
-struct PairedDifference {
-  double mean = 0, error = 0;
-};
 /// Throws std::invalid_argument where there are none, or not as many of the other.
-PairedDifference paired_difference(std::span<const double> nats, std::span<const double> other);
+Estimate paired_difference(std::span<const double> nats, std::span<const double> other);
 
 /// The rows as a table for a terminal, and as JSON: the same for the same figures, unless
 /// `with_speed` adds tokens_per_second.

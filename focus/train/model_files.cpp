@@ -1,6 +1,7 @@
 #include "focus/train/model_files.h"
 
 #include "autograd/check.h"
+#include "autograd/machine.h"
 #include "data/files/checksum.h"
 #include "data/files/file_identity.h"
 #include "data/files/safetensors.h"
@@ -216,6 +217,20 @@ const Tokenizer& LoadedModel::require_tokenizer() const {
   return *tokenizer;
 }
 
+namespace {
+
+/// Of weights that take more than half of the memory: the system may have dropped what a layer
+/// needs since it was read.
+bool outgrow_memory(const TensorSource& source) {
+  std::size_t bytes = 0;
+  for (const TensorInfo& info : source.tensors())
+    bytes += static_cast<std::size_t>(info.size()) * dtype_bytes(info.dtype);
+  const std::size_t memory = memory_limit();
+  return memory > 0 && bytes > memory / 2;
+}
+
+}  // namespace
+
 LoadedModel load_model(const std::filesystem::path& path, const std::string& tokenizer,
                        Compute compute, WeightUse use) {
   auto files = std::make_shared<ModelFiles>(open_model(path, tokenizer));
@@ -226,6 +241,8 @@ LoadedModel load_model(const std::filesystem::path& path, const std::string& tok
   std::optional<MatrixForm> form;
   if (use == WeightUse::frozen) form = form_of(compute);
   load_weights(*model.decoder, *files->weights, form);
+  if (form && *form != MatrixForm::int8 && outgrow_memory(*files->weights))
+    model.decoder->read_ahead();
   std::unique_ptr<Mechanism> mechanism = std::move(files->mechanism);
   model.files = files;
   if (files->focus) model.put_on(read_focus(*files->focus, model.fingerprint(), model.where));

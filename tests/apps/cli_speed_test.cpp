@@ -39,7 +39,7 @@ TEST(CliSpeed, TablesHaveTheirColumns) {
 
 TEST(CliSpeed, JsonHoldsEveryLengthInOrder) {
   const auto json = cli().figures(tiny_speed({"--dense-up-to", "50", "--kv-heads", "1"}));
-  for (const char* key : {"processor", "threads", "kernels", "numbers"})
+  for (const char* key : {"processor", "threads", "kernels", "numbers", "cache_bytes", "clock_ghz"})
     EXPECT_TRUE(json.at("machine").contains(key)) << key;
   EXPECT_EQ(json.at("num_groups"), 3);
   EXPECT_EQ(json.at("kv_heads"), 1);

@@ -3,6 +3,7 @@
 #include "focus/focus_files.h"
 #include "focus/train/training.h"
 #include "tests/support/cli.h"
+#include "tests/support/tiny_focus.h"
 
 // method two_phase: centroids on the frozen base, then everything.
 namespace focus {
@@ -88,7 +89,7 @@ TEST(CliTwoPhase, TheSecondPhaseIsFullTrainingFromThatAdapter) {
     losses.push_back(training_step(adamw, {optim, 0, kSteps - kFirst}, step, 1, [&](int) {
                        const Batch batch = batches.next();
                        Variable loss = model.decoder->loss(batch.ids, batch.batch);
-                       focus.update_potentials();
+                       carry_potentials(focus);
                        return loss;
                      }).loss);
 

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "layers/weights.h"
 #include "tests/support/compare.h"
@@ -195,6 +197,150 @@ TEST(StoredParameters, AreThoseOfTheModelInItsOrder) {
     EXPECT_EQ(i, wanted.size());
     EXPECT_EQ(completed, source.tensors().size());
   }
+}
+
+// ---- memory ------------------------------------------------------------------------------------
+
+/// Tensors that lie in memory as those of a mapped file do.
+class MappedSource final : public MapSource {
+ public:
+  explicit MappedSource(const std::map<std::string, Tensor>& tensors)
+      : MapSource(tensors), tensors_(tensors) {}
+  std::optional<TensorBytes> map(std::string_view name) const override {
+    const auto tensor = std::make_shared<const Tensor>(tensors_.at(std::string(name)));
+    return TensorBytes{std::as_bytes(tensor->span()), tensor};
+  }
+
+ private:
+  std::map<std::string, Tensor> tensors_;
+};
+
+TEST(Memory, MatricesTakeNoneBeforeTheyHaveNumbers) {
+  ModelConfig config = tiny_config("llama");
+  config.hidden_size = 4096;
+  config.num_attention_heads = config.num_key_value_heads = 32;
+  config.head_dim = 128;
+  config.intermediate_size = 11008;
+  config.vocab_size = 32000;
+  config.num_hidden_layers = 32;
+  const std::size_t before = pool_stats().live;
+  reset_pool_peak();
+  Decoder decoder(config);  // of 7B, of which norms are all that is in memory
+  EXPECT_LT(pool_stats().peak - before, 70 * 4096 * sizeof(Real));
+  EXPECT_GT(count_parameters(decoder), Index{6'000'000'000});
+  set_requires_grad(decoder, false);
+  EXPECT_LT(pool_stats().peak - before, 70 * 4096 * sizeof(Real));
+}
+
+TEST(Memory, NothingIsReservedForMappedMatrices) {
+  for (const std::string& family : family_names()) {
+    const MappedSource source(published_tensors(family));
+    Index vectors = 0, matrices = 0;
+    trim_pool();
+    const std::size_t before = pool_stats().live, reserved = pool_stats().reserved;
+    reset_pool_peak();
+    Decoder decoder(tiny_config(family));
+    load_weights(decoder, source, MatrixForm::real);
+    for_each_parameter(decoder, [&](const std::string& name, const Weight& p) {
+      EXPECT_EQ(p.is_frozen_matrix(), p.shape().rank() == 2) << name;
+      if (p.is_frozen_matrix())
+        matrices += p.shape().size();
+      else
+        vectors += 1;
+    });
+    const std::size_t most = static_cast<std::size_t>(vectors) * 512;  // a tiny one's buffer
+    EXPECT_LE(pool_stats().peak - before, most) << family;
+    EXPECT_LE(pool_stats().reserved - reserved, most) << family;
+    EXPECT_GT(static_cast<std::size_t>(matrices) * sizeof(Real), 2 * most)
+        << family << ": too tiny";
+  }
+}
+
+TEST(Memory, WhatHasNoNumbersYetSaysSo) {
+  const Decoder decoder(tiny_config("gpt2"));
+  try {
+    decoder.logits(Variable(Tensor::zeros({1, 24})));
+    FAIL();
+  } catch (const std::invalid_argument& error) {
+    EXPECT_STREQ(error.what(), "value: the weight [37, 24] has no numbers yet");
+  }
+  Weight weight(Shape{2, 3});
+  EXPECT_THROW(weight.freeze(MatrixForm::real), std::invalid_argument);
+  EXPECT_EQ(weight.bytes(), 0u);
+  weight.set_requires_grad(true);
+  EXPECT_EQ(weight.value().shape(), (Shape{2, 3}));
+  EXPECT_FALSE(weight.is_shape_alone());
+}
+
+/// Writes down when it is read ahead and multiplied.
+class Noted final : public MatrixStorage {
+ public:
+  Noted(std::string name, FrozenMatrix matrix, std::vector<std::string>& notes)
+      : MatrixStorage(matrix->shape()),
+        name_(std::move(name)),
+        matrix_(std::move(matrix)),
+        notes_(notes) {}
+  MatrixForm form() const override { return matrix_->form(); }
+  NumberFormat format() const override { return matrix_->format(); }
+  std::size_t bytes() const override { return matrix_->bytes(); }
+  void row(Index i, Real* to) const override { matrix_->row(i, to); }
+  void gemm_nt(Index m, const Real* x, Real* y) const override {
+    notes_.push_back("y " + name_);
+    matrix_->gemm_nt(m, x, y);
+  }
+  void gemm(Index m, const Real* dy, Real* dx) const override {
+    notes_.push_back("dx " + name_);
+    matrix_->gemm(m, dy, dx);
+  }
+  void read_ahead() const override {
+    notes_.push_back("ahead " + name_);
+    matrix_->read_ahead();
+  }
+
+ private:
+  std::string name_;
+  FrozenMatrix matrix_;
+  std::vector<std::string>& notes_;
+};
+
+TEST(ReadAhead, TellsOfTheNextLayerAndOnTheWayBackOfTheOneBefore) {
+  using Words = std::vector<std::string>;
+  const Words forth = {"ahead 0", "ahead 1", "y 0", "ahead 2", "y 1", "ahead head", "y 2"};
+  const Words back = {"ahead 1", "dx 2", "ahead 0", "dx 1", "dx 0"};
+  const Words back_again = {"ahead 1", "y 2", "dx 2", "ahead 0", "y 1", "dx 1", "y 0", "dx 0"};
+  for (const bool recompute : {false, true})
+    for (const std::string family : {"gpt2", "llama"}) {
+      const MappedSource source(published_tensors(family));
+      Decoder usual(tiny_config(family)), ahead(tiny_config(family));
+      for (Decoder* decoder : {&usual, &ahead}) {
+        load_weights(*decoder, source, MatrixForm::real);
+        decoder->recompute_layers = recompute;
+      }
+      Words notes;
+      const bool tied = ahead.config().tie_word_embeddings;
+      for_each_parameter(ahead, [&]<class P>(const std::string& name, P& p) {
+        if constexpr (std::is_same_v<P, Weight>) {
+          if (name.ends_with("up_proj.weight"))  // layers.2.mlp.up_proj.weight
+            p = FrozenMatrix(
+                std::make_shared<const Noted>(name.substr(7, 1), p.frozen_matrix(), notes));
+          if (name == (tied ? "embed_tokens.weight" : "lm_head.weight"))
+            p = FrozenMatrix(std::make_shared<const Noted>("head", p.frozen_matrix(), notes));
+        }
+      });
+      ahead.read_ahead();
+      const auto wanted = computed(usual, 60), found = computed(ahead, 60);
+      ASSERT_EQ(found.size(), wanted.size());
+      for (std::size_t i = 0; i < found.size(); ++i)
+        EXPECT_TRUE(same_bits(found[i], wanted[i])) << family << ", tensor " << i;
+
+      std::erase_if(notes,
+                    [](const std::string& note) { return note == "y head" || note == "dx head"; });
+      Words expected = forth;
+      expected.insert(expected.end(), recompute ? back_again.begin() : back.begin(),
+                      recompute ? back_again.end() : back.end());
+      expected.insert(expected.end(), forth.begin(), forth.end());  // computed() ends with logits
+      EXPECT_EQ(notes, expected) << family;
+    }
 }
 
 }  // namespace

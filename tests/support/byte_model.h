@@ -31,7 +31,7 @@ inline LoadedModel byte_model_with_focus(const std::string& family = "llama") {
   std::vector<std::int32_t> ids;
   for (std::int32_t i = 0; i < 60; ++i) ids.push_back((i * i + 31) % 256);
   model.decoder->hidden_states(ids, 1);
-  model.focus()->update_potentials();
+  carry_potentials(*model.focus());
   return model;
 }
 

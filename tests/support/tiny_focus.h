@@ -1,6 +1,6 @@
 #pragma once
 
-#include "focus/config.h"
+#include "focus/focus_model.h"
 
 namespace focus {
 
@@ -13,6 +13,15 @@ inline FocusConfig tiny_focus(Balance balance = Balance::carried) {
   config.local_window = 4;
   config.balance = balance;
   return config;
+}
+
+/// Lets the batch of the last forward pass enter the carried potentials, as a training step does;
+/// the mode stays as it is.
+inline void carry_potentials(FocusModel& focus) {
+  const AttentionMode mode = focus.mode;
+  focus.begin_step({});
+  focus.mode = mode;
+  focus.absorb(focus.part_record());
 }
 
 }  // namespace focus

@@ -21,7 +21,7 @@ struct Model {
     focus->compose(decoder);
     const NoGrad guard;
     decoder.hidden_states(random_ids(60, 37, 99), 1);
-    focus->update_potentials();
+    carry_potentials(*focus);
   }
 
   Rng rng{3};
@@ -34,6 +34,12 @@ std::vector<AttentionMode> modes() {
   for (const int top_k : {0, 1, 2, 4})
     for (const HardGate gate : {HardGate::drop, HardGate::keep})
       modes.push_back({.kind = Kind::hard, .top_k = top_k, .hard_gate = gate});
+  AttentionMode summary{.kind = Kind::summary,
+                        .summary = {.zones = {.window = 4, .block = 1, .sinks = 1}}};
+  modes.push_back(summary);
+  summary.top_groups_of_layer = {4, 0, 1};
+  summary.window_of_layer = {0, 9, 4};
+  modes.push_back(summary);
   return modes;
 }
 

@@ -238,18 +238,24 @@ TEST(Potentials, AverageOfCentredSinkhornPotentials) {
   EXPECT_NEAR(after[1], -after[0], 1e-6);
 }
 
+/// Lets a batch enter the carried potentials.
+void absorb(FocusLayer& layer, const Routing& routing, const FocusConfig& config) {
+  absorb_potentials(
+      layer, centred_potentials(*routing.logits, config.num_groups, config.sinkhorn_iters), config);
+}
+
 TEST(Potentials, FirstBatchSetsThemAndLaterOnesMoveThem) {
   const FocusConfig config = config_of(4, 0.1);
   FocusLayer layer = layer_of(config, 6);
   const Tensor zero = Tensor::zeros({4});
   const Routing first = route(randn({2, 50, 6}, 1), layer, config, Balance::carried);
-  update_potentials(layer, first, config);
+  absorb(layer, first, config);
   EXPECT_EQ(layer.updates, 1);
   const Tensor set = averaged_potentials(zero, *first.logits, 10, 1);
   EXPECT_TRUE(same_bits(layer.potentials, set));
 
   const Routing second = route(randn({2, 50, 6}, 2), layer, config, Balance::carried);
-  update_potentials(layer, second, config);
+  absorb(layer, second, config);
   EXPECT_EQ(layer.updates, 2);
   const Tensor target = averaged_potentials(zero, *second.logits, 10, 1);
   double mean = 0;
@@ -277,7 +283,7 @@ TEST(Potentials, CarriedOnesBalanceNewData) {
     return *std::ranges::max_element(sizes) / 2000.0;
   };
   const double before = largest_share(route(tokens(1), layer, config, Balance::carried));
-  update_potentials(layer, route(tokens(1), layer, config, Balance::carried), config);
+  absorb(layer, route(tokens(1), layer, config, Balance::carried), config);
   const double after = largest_share(route(tokens(2), layer, config, Balance::carried));
   EXPECT_GT(before, 0.6);
   EXPECT_LT(after, 0.5);

@@ -168,6 +168,7 @@ TEST(TouchedPairs, AreThoseBeyondTheWindow) {
   EXPECT_EQ(distant(6, {.window = 4}), 3);
   EXPECT_EQ(distant(4, {.window = 0}), 18);
   EXPECT_EQ(distant(4, {.window = 0, .layers = {0, 2}}), 12);
+  EXPECT_EQ(distant(4, {.window = 1, .window_of_layer = {0, 4, 2}}), 7);
 }
 
 TEST(TouchedPairs, BeginAtTheWindowOfTheFocusOrOfTheMechanism) {
@@ -180,6 +181,7 @@ TEST(TouchedPairs, BeginAtTheWindowOfTheFocusOrOfTheMechanism) {
   EXPECT_EQ(touches("soft").window, 4);
   EXPECT_EQ(touches("local").window, 4);
   EXPECT_EQ(touches("summary:1:local_window=7").window, 7);
+  EXPECT_EQ(touches("summary:1:w_by_layer=7+0+3").window_of_layer, (std::vector<Index>{7, 0, 3}));
   EXPECT_EQ(touches("window:12").window, 12);
   EXPECT_EQ(touches("performer:16").window, 0);
   EXPECT_EQ(touches("soft:layers=0+2").layers, (std::vector<Index>{0, 2}));

@@ -36,13 +36,6 @@ std::vector<AttentionSpec> specs(const LoadedModel& model, const std::vector<std
   return resolve_words(words, model, UnsaidBalance::trained, "test");
 }
 
-TEST(Estimate, IsTheMeanAndItsStandardError) {
-  const Estimate e = estimate(std::vector<double>{1, 0, 0, 1, 1});
-  EXPECT_DOUBLE_EQ(e.value, 0.6);
-  EXPECT_DOUBLE_EQ(e.error, std::sqrt(0.3 / 5));  // sample variance 1.2 / 4
-  EXPECT_EQ(estimate(std::vector<double>{2}).error, 0);
-}
-
 TEST(Chosen, IsTheFirstOfTheLargestByCharacterWhereAsked) {
   const ItemScore score{.log_probs = {-6, -2, -2, -9}};
   EXPECT_EQ(chosen(score), 1u);

@@ -189,8 +189,14 @@ TEST(ActiveAttention, InSomeLayersAloneTheOthersAreDense) {
   EXPECT_LT(relative_difference(hidden("summary:block=1:m_by_layer=4+0+4"),
                                 hidden("summary:0:block=1:layers=1")),
             1e-5);
-  EXPECT_EQ(names_of(model, {"window:3:layers=2+0", "summary:m_by_layer=4+0+1"}),
-            (Words{"window w=3 in layer 0+2", "summary m=4+0+1 by layer w=4, keys"}));
+  EXPECT_TRUE(same_bits(hidden("summary:1:w_by_layer=7+7+7"), hidden("summary:1:local_window=7")));
+  EXPECT_LT(relative_difference(hidden("summary:block=1:m_by_layer=4+0+4:w_by_layer=2+7+3"),
+                                hidden("summary:0:block=1:local_window=7:layers=1")),
+            1e-5);
+  EXPECT_EQ(names_of(model, {"window:3:layers=2+0", "summary:m_by_layer=4+0+1",
+                             "summary:1:w_by_layer=0+2+1"}),
+            (Words{"window w=3 in layer 0+2", "summary m=4+0+1 by layer w=4, keys",
+                   "summary m=1 w=0+2+1 by layer, keys"}));
   const auto says = [&](const std::string& word, const std::string& part) {
     EXPECT_NE(error_of([&] { names_of(model, {word}); }).find(part), std::string::npos) << word;
   };
@@ -200,6 +206,7 @@ TEST(ActiveAttention, InSomeLayersAloneTheOthersAreDense) {
   says("window:3:layers=-1", "no numbers");
   says("summary:m_by_layer=1+2", "2 numbers for 3 layers");
   says("summary:m_by_layer=1+2+5", "has 4 groups");
+  says("summary:w_by_layer=1+2", "w_by_layer has 2 numbers for 3 layers");
 }
 
 TEST(Evaluation, EveryTokenButTheFirstIsScoredOnce) {
