@@ -21,6 +21,14 @@ namespace {
 constexpr Index kMostLayers = 4096, kMostWidth = 1 << 20;
 constexpr std::uintmax_t kMostConfigBytes = 1 << 20;
 
+void check_settings(const SavedFocus& saved) {
+  try {
+    saved.config.validate();
+  } catch (const std::invalid_argument& error) {
+    fail("{}: {}", saved.where, error.what());
+  }
+}
+
 void check_sizes(const SavedFocus& saved) {
   const Index layers = saved.shape.num_layers;
   if (layers < 1 || layers > kMostLayers) fail("{}: {} layers cannot be", saved.where, layers);
@@ -90,7 +98,7 @@ SavedFocus open_focus(const StoreReader& store) {
   saved.base_fingerprint = store.string_attribute("/focus", "base_fingerprint");
   read_stored_recipe(store.text("/focus/config.yaml"), saved.where + ": /focus/config.yaml",
                      saved.config);
-  saved.config.validate();
+  check_settings(saved);
   saved.shape.num_layers = store.int_attribute("/focus", "num_layers");
   for_each_size(saved.shape, saved.config.routing,
                 [&](const char* name, Index& size) { size = store.int_attribute("/focus", name); });
@@ -134,7 +142,7 @@ SavedFocus open_focus_folder(const fs::path& folder) {
     json.erase(key);
   // What is left are settings; JSON is YAML, so the strict reader of recipes reads them.
   read_stored_recipe(json.dump(), saved.where, saved.config);
-  saved.config.validate();
+  check_settings(saved);
   check_sizes(saved);
   const std::shared_ptr<TensorSource> weights =
       std::make_shared<SafetensorsFile>(folder / kFocusWeightsFile);

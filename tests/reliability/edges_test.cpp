@@ -163,7 +163,8 @@ Words run_with(const Setting& setting) {
   if (group == "two_phase") run = runs[2];
   for (const Words& other : runs)
     if (std::ranges::find(other, "attention=" + group) != other.end()) run = other;
-  return run + Words{"steps=1", setting.key + "=" + setting.value};
+  // However many steps it is to have, it has one.
+  return run + Words{"steps=1", setting.key + "=" + setting.value, "--stop-at", "1"};
 }
 
 TEST(Edges, OfEveryKeyOfARecipe) {
