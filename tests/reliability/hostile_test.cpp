@@ -307,7 +307,7 @@ TEST(Hostile, ThingsInThePlaceOfFiles) {
   const std::vector<Thing> things = hostile_things();
   int tried = 0;
   for (const Place& place : all_places())
-    for (const int i : campaign().some_of(static_cast<int>(things.size()), place.name, 2)) {
+    for (const int i : campaign().some_of(static_cast<int>(things.size()), place.name, 1)) {
       const Thing& thing = things[static_cast<std::size_t>(i - 1)];
       // Two seconds each: in the short form below alone.
       if (thing.name == "a pipe" && !campaign().whole()) continue;
