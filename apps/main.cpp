@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 
 #include "apps/commands.h"
 #include "apps/mpi.h"
@@ -123,6 +124,9 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     fmt::print(stderr, "focus {}: out of memory; a smaller data.batch or context needs less\n",
                command->name);
+  } catch (const std::filesystem::filesystem_error& error) {  // links in a circle, no permission
+    fmt::print(stderr, "focus {}: {}: {}\n", command->name, error.path1().string(),
+               error.code().message());
   } catch (const std::exception& error) {
     fmt::print(stderr, "focus {}: {}\n", command->name, error.what());
   }

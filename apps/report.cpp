@@ -1,6 +1,7 @@
 #include "apps/command.h"
 #include "apps/report/charts.h"
 #include "apps/report/evaluation_page.h"
+#include "autograd/check.h"
 #include "data/files/durable_file.h"
 #include "data/text/text.h"
 #include "focus/train/metrics.h"
@@ -33,7 +34,10 @@ void add_run(HtmlReport& report, const std::string& folder) {
   LineChart assignments{.title = "Entropy of a token's assignments by layer, " + folder,
                         .x_label = "step",
                         .y_label = "nats"};
-  for (const Json& record : read_metrics(std::filesystem::path(folder) / "metrics.jsonl")) {
+  const auto file = std::filesystem::path(folder) / "metrics.jsonl";
+  const std::vector<Json> records = read_metrics(file);
+  if (records.empty()) fail("{}: no record in it; name the folder of a run", file.string());
+  for (const Json& record : records) {
     const auto point = [&](Series& series, const char* key) {
       if (record.contains(key) && record[key].is_number())
         series.points.emplace_back(record["step"].get<double>(), record[key].get<double>());

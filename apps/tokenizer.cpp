@@ -88,7 +88,14 @@ void run_encode(const Options& o) {
 
 void run_decode(const Options& o) {
   const auto tokenizer = load_tokenizer(o.tokenizer);
-  const std::string text = tokenizer->decode(parse_ids(read_input(o.text)));
+  const std::string input = read_input(o.text);
+  Ids ids;
+  try {
+    ids = parse_ids(input);
+  } catch (const std::runtime_error& error) {
+    fail("{}: {}", o.text.empty() ? "standard input" : o.text, error.what());
+  }
+  const std::string text = tokenizer->decode(ids);
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
 

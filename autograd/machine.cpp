@@ -129,12 +129,6 @@ double measured_peak_gflops() {
   return best / 1e9;
 }
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
 Machine this_machine() {
   return {.processor = processor_name(),
           .threads = omp_get_max_threads(),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string>
@@ -30,7 +31,11 @@ double measured_clock_ghz();
 double measured_peak_gflops();
 
 /// The middle of the values, or the mean of the two in the middle. Not for none.
-double median(std::vector<double> values);
+inline double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
 
 /// What stands beside every speed.
 struct Machine {

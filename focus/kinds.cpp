@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "autograd/check.h"
+#include "data/files/json_reader.h"
 #include "focus/focus_model.h"
 #include "focus/lora/lora.h"
 #include "focus/mechanism.h"
@@ -71,7 +72,7 @@ const AdapterKind& find_attention(std::string_view name, const std::string& wher
     if (kind.name == name) return kind;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", kind.name);
   }
-  fail("{}: unknown attention \"{}\"; the rivals are {}", where, name, known);
+  fail("{}: unknown attention \"{}\"; the rivals are {}", where, shown(name), known);
 }
 
 }  // namespace focus

@@ -6,8 +6,12 @@ if(NOT FOCUS_SANITIZE)  # the sanitizers' own library wants to be the first that
     LABELS reliability
     SHARDS 2)
   add_dependencies(reliability_tests focus_program)
+  if(MPI_C_FOUND)
+    target_compile_definitions(reliability_tests PRIVATE FOCUS_MPIEXEC="${MPIEXEC_EXECUTABLE}")
+  endif()
+  target_link_libraries(reliability_tests PRIVATE PkgConfig::LZMA BZip2::BZip2)
   # Loaded before the C library into the program that is tried.
-  foreach(name fault trace)
+  foreach(name fault trace clock)
     add_library(focus_${name} MODULE ${PROJECT_SOURCE_DIR}/tests/reliability/${name}_library.cpp)
     target_compile_features(focus_${name} PRIVATE cxx_std_20)
     target_include_directories(focus_${name} PRIVATE ${PROJECT_SOURCE_DIR})

@@ -232,7 +232,7 @@ class PlanReader {
               "it has nothing of {}, {}: list dense too, or leave it out",
               run.own.attentions.empty() ? "eval.attentions" : "its attentions",
               fmt::join(words, ", "));
-      } catch (const std::invalid_argument& error) {
+      } catch (const std::exception& error) {  // an attention that is none is a runtime_error
         own.push_back({line, fmt::format("run {}: {}", shown(planned.name), error.what())});
       }
     }

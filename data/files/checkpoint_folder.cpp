@@ -45,6 +45,7 @@ std::map<std::int64_t, fs::path, std::greater<>> find_steps(const fs::path& fold
 
 /// The step that a pointer file names, where it names one.
 std::optional<std::int64_t> read_pointer(const fs::path& path) {
+  if (!fs::is_regular_file(path)) return std::nullopt;
   std::ifstream file(path);
   std::string line;
   std::getline(file, line);

@@ -3,12 +3,9 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <vector>
 
-#include "autograd/check.h"
+#include "data/files/input_file.h"
 
 namespace focus {
 namespace {
@@ -48,16 +45,13 @@ std::string xxh3_hex(std::span<const std::byte> bytes) {
 }
 
 std::string xxh3_file_hex(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail("cannot read {}: {}", path.string(), std::strerror(errno));
+  InputFile file(path);
   Checksum checksum;
   std::vector<std::byte> buffer(kReadBytes);
-  while (file) {
-    file.read(reinterpret_cast<char*>(buffer.data()), static_cast<std::streamsize>(buffer.size()));
-    checksum.update(std::span(buffer).first(static_cast<std::size_t>(file.gcount())));
+  for (std::size_t got = buffer.size(); got == buffer.size();) {
+    got = file.read(buffer);
+    checksum.update(std::span(buffer).first(got));
   }
-  // Reading a folder opens well and fails here.
-  if (file.bad()) fail("cannot read {}: {}", path.string(), std::strerror(errno));
   return checksum.hex();
 }
 

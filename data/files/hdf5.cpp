@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "autograd/check.h"
 #include "data/files/durable_file.h"
@@ -49,6 +50,10 @@ void h5_fail_reading(const std::filesystem::path& file, std::string_view object)
 }
 
 H5Handle h5_file_access() {
+  // The library takes half a megabyte for each file's cache, and crashes where it gets none (1.10).
+  void* volatile cache = std::malloc(std::size_t{1} << 20);
+  if (cache == nullptr) throw std::bad_alloc();
+  std::free(cache);
   H5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   // The 1.10 format puts a checksum on every piece of metadata. Handles left open make the close
   // fail instead of leaving a file half written. Locks are taken where the file system knows them.

@@ -1,29 +1,46 @@
 #include "data/files/read_file.h"
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <cerrno>
-#include <fstream>
+#include <new>
+#include <span>
 
 #include "autograd/check.h"
-#include "data/files/durable_file.h"
+#include "data/files/input_file.h"
 
 namespace focus {
 
+std::uint64_t machine_memory() {
+  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
 std::string read_file(const std::filesystem::path& path) {
-  if (is_directory(path)) fail("cannot read {}: it is a folder, not a file", path.string());
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail_reading("read", path, errno);
-  constexpr std::size_t kChunk = 1 << 20;
-  // In chunks: a pipe does not know its size.
+  constexpr std::uint64_t kChunk = 1 << 20, kMostOfAPipe = std::uint64_t{1} << 30;
+  InputFile file(path, InputFile::Pipes::read);
+  const std::uint64_t most = file.is_pipe() ? kMostOfAPipe : machine_memory();
+  const auto refuse = [&](std::uint64_t size) {
+    if (file.is_pipe())
+      fail("cannot read {}: more than {} bytes came out of the pipe; write them into a file",
+           path.string(), most);
+    fail("cannot read {}: its {} bytes do not fit into memory; split it", path.string(), size);
+  };
+  if (file.size() > most) refuse(file.size());
   std::string bytes;
-  while (file) {
-    const std::size_t done = bytes.size();
-    bytes.resize(std::max(kChunk, 2 * done));
-    file.read(bytes.data() + done, static_cast<std::streamsize>(bytes.size() - done));
-    bytes.resize(done + static_cast<std::size_t>(file.gcount()));
+  try {
+    // One byte more than there should be: then the first read that falls short is the last.
+    for (std::uint64_t wanted = std::max(kChunk, file.size() + 1);; wanted = bytes.size()) {
+      const std::size_t done = bytes.size();
+      bytes.resize(done + wanted);
+      const std::size_t got = file.read(std::as_writable_bytes(std::span(bytes)).subspan(done));
+      bytes.resize(done + got);
+      if (got < wanted) return bytes;
+      if (bytes.size() > most) refuse(bytes.size());
+    }
+  } catch (const std::bad_alloc&) {
+    refuse(std::max<std::uint64_t>(file.size(), bytes.size()));
   }
-  if (file.bad()) fail_reading("read", path, errno);
   return bytes;
 }
 

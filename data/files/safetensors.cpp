@@ -1,11 +1,6 @@
 #include "data/files/safetensors.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <nlohmann/json.hpp>
 
 #include "autograd/check.h"
@@ -54,8 +49,7 @@ class ShardedSafetensors : public TensorSource {
       auto& shard = shards_[file];
       if (shard == nullptr) {
         const fs::path path = index.parent_path() / file;
-        std::error_code error;
-        if (!fs::exists(path, error) && !error) {
+        if (!is_there(path)) {
           fail("{}: it names {}, which is not beside it: get all the files of the model",
                index.string(), shown(file));
         }
@@ -116,58 +110,32 @@ class ShardedSafetensors : public TensorSource {
 
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(fs::path path) : path_(std::move(path)) {
-  descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor_ < 0) fail_reading("read", path_, errno);
-  try {
-    struct stat status {};
-    if (fstat(descriptor_, &status) != 0) fail_reading("read", path_, errno);
-    if (!S_ISREG(status.st_mode)) fail("{}: not a regular file", path_.string());
-    const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
-    file_bytes_ = file_bytes;
-    std::uint64_t header_bytes = 0;
-    if (file_bytes < sizeof(header_bytes)) {
-      fail(
-          "{}: not a safetensors file: it has {} bytes, fewer than the 8 of the header's size; get "
-          "it again",
-          path_.string(), file_bytes);
-    }
-    read_at(0, std::as_writable_bytes(std::span(&header_bytes, 1)));
-    if (header_bytes > kMaxHeaderBytes) {
-      fail("{}: not a safetensors file: a header of {} bytes, the format allows {}", path_.string(),
-           header_bytes, kMaxHeaderBytes);
-    }
-    const std::uint64_t data_begin = sizeof(header_bytes) + header_bytes;
-    if (data_begin > file_bytes) {
-      fail("{}: the header needs {} bytes, but the file has {}: it was cut short; get it again",
-           path_.string(), data_begin, file_bytes);
-    }
-    std::string json(header_bytes, '\0');
-    read_at(sizeof(header_bytes), std::as_writable_bytes(std::span(json)));
-    SafetensorsHeader header =
-        parse_safetensors_header(json, file_bytes - data_begin, path_.string());
-    metadata_ = std::move(header.metadata);
-    for (SafetensorsEntry& entry : header.tensors) {
-      ranges_.push_back({data_begin + entry.begin, entry.end - entry.begin});
-      tensors_.push_back(std::move(entry.info));
-    }
-  } catch (...) {
-    close(descriptor_);
-    throw;
+SafetensorsFile::SafetensorsFile(fs::path path) : path_(std::move(path)), file_(path_) {
+  std::uint64_t header_bytes = 0;
+  if (file_.size() < sizeof(header_bytes)) {
+    fail(
+        "{}: not a safetensors file: it has {} bytes, fewer than the 8 of the header's size; get "
+        "it again",
+        path_.string(), file_.size());
   }
-}
-
-SafetensorsFile::~SafetensorsFile() { close(descriptor_); }
-
-void SafetensorsFile::read_at(std::uint64_t offset, std::span<std::byte> out) const {
-  while (!out.empty()) {
-    const ssize_t got = pread(descriptor_, out.data(), out.size(), static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail_reading("read", path_, errno);
-    if (got == 0)
-      fail("{}: the file became shorter while it was read; get it again", path_.string());
-    out = out.subspan(static_cast<std::size_t>(got));
-    offset += static_cast<std::uint64_t>(got);
+  file_.read_at(0, std::as_writable_bytes(std::span(&header_bytes, 1)));
+  if (header_bytes > kMaxHeaderBytes) {
+    fail("{}: not a safetensors file: a header of {} bytes, the format allows {}", path_.string(),
+         header_bytes, kMaxHeaderBytes);
+  }
+  const std::uint64_t data_begin = sizeof(header_bytes) + header_bytes;
+  if (data_begin > file_.size()) {
+    fail("{}: the header needs {} bytes, but the file has {}: it was cut short; get it again",
+         path_.string(), data_begin, file_.size());
+  }
+  std::string json(header_bytes, '\0');
+  file_.read_at(sizeof(header_bytes), std::as_writable_bytes(std::span(json)));
+  SafetensorsHeader header =
+      parse_safetensors_header(json, file_.size() - data_begin, path_.string());
+  metadata_ = std::move(header.metadata);
+  for (SafetensorsEntry& entry : header.tensors) {
+    ranges_.push_back({data_begin + entry.begin, entry.end - entry.begin});
+    tensors_.push_back(std::move(entry.info));
   }
 }
 
@@ -180,14 +148,14 @@ const SafetensorsFile::Range& SafetensorsFile::range_of(std::string_view name) c
 void SafetensorsFile::read_raw(std::string_view name, std::vector<std::byte>& bytes) const {
   const Range& range = range_of(name);
   bytes.resize(range.size);
-  read_at(range.begin, bytes);
+  file_.read_at(range.begin, bytes);
 }
 
 void SafetensorsFile::read_into(std::string_view name, std::span<std::byte> out) const {
   const Range& range = range_of(name);
   check(range.size == out.size(), "{}: tensor '{}' has {} bytes, not {}", describe(), name,
         range.size, out.size());
-  read_at(range.begin, out);
+  file_.read_at(range.begin, out);
 }
 
 std::optional<TensorBytes> SafetensorsFile::map(std::string_view name) const {
@@ -196,7 +164,7 @@ std::optional<TensorBytes> SafetensorsFile::map(std::string_view name) const {
   const std::size_t number = std::max<std::size_t>(1, dtype_bytes(find(name)->dtype));
   if (range.begin % number != 0) return std::nullopt;
   if (mapped_ == nullptr)
-    mapped_ = std::make_shared<const MappedFile>(descriptor_, file_bytes_, path_);
+    mapped_ = std::make_shared<const MappedFile>(file_.descriptor(), file_.size(), path_);
   return TensorBytes{mapped_->bytes().subspan(range.begin, range.size), mapped_};
 }
 
@@ -205,9 +173,9 @@ std::unique_ptr<TensorSource> open_safetensors_folder(const fs::path& folder) {
     fail("{}: not a folder; give the one that holds config.json and {}", folder.string(),
          kSingleFile);
   }
-  if (fs::exists(folder / kSingleFile))
+  if (is_there(folder / kSingleFile))
     return std::make_unique<SafetensorsFile>(folder / kSingleFile);
-  if (fs::exists(folder / kIndexFile))
+  if (is_there(folder / kIndexFile))
     return std::make_unique<ShardedSafetensors>(folder / kIndexFile);
   const bool pickled = fs::exists(folder / "pytorch_model.bin") ||
                        fs::exists(folder / "pytorch_model.bin.index.json");

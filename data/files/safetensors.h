@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/files/input_file.h"
 #include "data/files/mapped_file.h"
 #include "data/files/tensor_source.h"
 
@@ -22,10 +23,6 @@ namespace focus {
 class SafetensorsFile : public TensorSource {
  public:
   explicit SafetensorsFile(std::filesystem::path path);
-  ~SafetensorsFile() override;
-  SafetensorsFile(const SafetensorsFile&) = delete;
-  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
-
   const std::vector<TensorInfo>& tensors() const override { return tensors_; }
   void read_raw(std::string_view name, std::vector<std::byte>& bytes) const override;
   void read_into(std::string_view name, std::span<std::byte> out) const override;
@@ -41,11 +38,9 @@ class SafetensorsFile : public TensorSource {
     std::uint64_t size = 0;
   };
   const Range& range_of(std::string_view name) const;
-  void read_at(std::uint64_t offset, std::span<std::byte> out) const;
 
-  std::filesystem::path path_;
-  int descriptor_ = -1;
-  std::uint64_t file_bytes_ = 0;
+  std::filesystem::path path_;  // before file_, which is opened by it
+  InputFile file_;
   mutable std::shared_ptr<const MappedFile> mapped_;  // once it was asked for
   std::vector<TensorInfo> tensors_;                   // sorted by name
   std::vector<Range> ranges_;                         // of each tensor

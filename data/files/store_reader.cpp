@@ -9,6 +9,7 @@
 #include "data/files/checksum.h"
 #include "data/files/durable_file.h"
 #include "data/files/hdf5.h"
+#include "data/files/input_file.h"
 #include "data/files/mapped_file.h"
 #include "data/files/store.h"
 #include "data/files/store_scan.h"
@@ -169,6 +170,7 @@ class StoreSource : public TensorSource {
 };
 
 H5Handle open_store(const fs::path& path) {
+  check_is_file(path);
   std::error_code error;
   const std::uintmax_t size = fs::file_size(path, error);
   if (error) fail_reading("read", path, error.value());

@@ -4,13 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <numeric>
+#include <span>
 #include <stdexcept>
 #include <utility>
 
 #include "autograd/check.h"
+#include "data/files/input_file.h"
 #include "data/files/json_reader.h"
 #include "data/files/utf8.h"
 #include "data/settings/recipe_yaml.h"
@@ -179,12 +180,9 @@ void read_recipe_fields(const std::vector<RecipeField>& fields, const std::strin
 }
 
 std::string read_recipe_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
+  InputFile file(path, InputFile::Pipes::read);
   std::string text(kMaxBytes + 1, '\0');
-  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file.is_open() || file.bad() || (file.fail() && !file.eof()))
-    fail("{}: cannot be read, is it a file and are you allowed to?", path);
-  text.resize(static_cast<std::size_t>(file.gcount()));
+  text.resize(file.read(std::as_writable_bytes(std::span(text))));
   if (text.size() > kMaxBytes)
     fail("{}: wanted a recipe of at most 1 MB, came more; is this the right file?", path);
   return text;

@@ -9,7 +9,8 @@
 namespace focus {
 
 /// The text of a file, unpacked where its first bytes say that it is .xz or .bz2. Throws
-/// std::runtime_error where it cannot be read, is damaged, cut short, or empty.
+/// std::runtime_error where it cannot be read, is damaged, cut short, or empty, or unpacks to what
+/// no text does: more than 256 MB and 1000 times its size, or a quarter of the machine's memory.
 std::string read_text_file(const std::filesystem::path& path);
 
 /// The parts of `text` between occurrences of `separator` (such as "<|endoftext|>"), without those

@@ -1,13 +1,8 @@
 #include "data/text/token_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <limits>
@@ -16,6 +11,7 @@
 #include "autograd/check.h"
 #include "data/files/checksum.h"
 #include "data/files/durable_file.h"
+#include "data/files/input_file.h"
 #include "data/files/mapped_file.h"
 
 namespace focus {
@@ -73,17 +69,9 @@ struct TokenFile::Bytes {
 };
 
 TokenFile TokenFile::open(const std::filesystem::path& path, bool verify_contents) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) fail_reading("open", path, errno);
-  struct Closer {
-    int descriptor;
-    ~Closer() { ::close(descriptor); }
-  } const closer{descriptor};
-  struct stat status {};
-  if (fstat(descriptor, &status) != 0) fail_reading("open", path, errno);
+  const InputFile input(path);
   auto bytes = std::make_shared<Bytes>();
-  if (S_ISREG(status.st_mode))
-    bytes->mapped.emplace(descriptor, static_cast<std::size_t>(status.st_size), path);
+  bytes->mapped.emplace(input.descriptor(), static_cast<std::size_t>(input.size()), path);
   TokenFile file(std::move(bytes), path.string());
   if (verify_contents) file.verify(path.string());
   return file;

@@ -6,6 +6,7 @@
 
 #include "autograd/check.h"
 #include "data/files/checksum.h"
+#include "data/files/input_file.h"
 #include "data/files/read_file.h"
 #include "data/text/bpe_tokenizer.h"
 #include "data/text/sentencepiece_tokenizer.h"
@@ -58,7 +59,7 @@ std::unique_ptr<Tokenizer> load_files(const KnownFiles& known, const std::filesy
   for (std::size_t i = 1; i < known.names.size(); ++i) {
     files[known.names[i]] = read_file(folder / known.names[i]);
   }
-  if (known.kind != std::string("sentencepiece") && exists(folder / kTokenizerConfig)) {
+  if (known.kind != std::string("sentencepiece") && is_there(folder / kTokenizerConfig)) {
     files[kTokenizerConfig] = read_file(folder / kTokenizerConfig);
   }
   return make_tokenizer(known.kind, files, first.string());
@@ -114,7 +115,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& kind, const Tokeniz
 std::unique_ptr<Tokenizer> find_tokenizer(const std::filesystem::path& folder) {
   for (const KnownFiles& known : known_files()) {
     const bool complete = std::all_of(known.names.begin(), known.names.end(),
-                                      [&](const auto& name) { return exists(folder / name); });
+                                      [&](const auto& name) { return is_there(folder / name); });
     if (complete) return load_files(known, folder / known.names[0]);
   }
   return nullptr;
@@ -129,7 +130,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
         "with vocab.bpe, or vocab.json with merges.txt",
         path.string());
   }
-  if (!exists(path)) {
+  if (!is_there(path)) {
     fail("{}: no such tokenizer: give a folder, a tokenizer file, or the word bytes",
          path.string());
   }

@@ -30,17 +30,6 @@ std::string published(const std::string& module, const char* matrix) {
 
 }  // namespace
 
-double LoraConfig::scaling() const {
-  return alpha / (rslora ? std::sqrt(static_cast<double>(r)) : static_cast<double>(r));
-}
-
-void LoraConfig::validate() const {
-  check(!target_modules.empty(), "lora.target_modules is empty: name linears, or all-linear");
-  check(r >= 1 && r <= 4096, "lora.r is {}, wanted 1..4096", r);
-  check(std::isfinite(alpha) && alpha > 0, "lora.alpha is {}, wanted a number > 0", alpha);
-  check(dropout >= 0 && dropout < 1, "lora.dropout is {}, wanted at least 0 and below 1", dropout);
-}
-
 LoraModel::LoraModel(LoraConfig config, Decoder& decoder, Rng& rng)
     : config_(std::move(config)), decoder_(decoder) {
   config_.validate();

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "autograd/check.h"
+#include "data/files/json_reader.h"
 #include "data/settings/recipe.h"
 
 namespace focus {
@@ -73,7 +74,7 @@ std::vector<Index> take_numbers(std::vector<std::string>& parts, const std::stri
   do {
     const auto [next, problem] = std::from_chars(at, end, numbers.emplace_back(-1));
     if (problem != std::errc() || numbers.back() < 0 || (next != end && *next != '+'))
-      fail("{}: {} is no numbers such as {}=0+3", where, *said, key);
+      fail("{}: {} is no numbers such as {}=0+3", where, shown(*said), key);
     at = next + 1;
   } while (at <= end);
   parts.erase(said);
@@ -91,7 +92,7 @@ void read_settings(const std::vector<std::string>& parts, Settings& settings,
     if (fields.empty()) fail("{}: {} has no settings", where, parts[0]);
     if (bare && i > 1)
       fail("{}: \"{}\" is no KEY=VALUE; only the first setting may be a value alone", where,
-           parts[i]);
+           shown(parts[i]));
     overrides.push_back(bare ? fields[0].key + "=" + parts[i] : parts[i]);
   }
   try {
@@ -179,7 +180,7 @@ AttentionMode AttentionSpec::mode() const {
 
 AttentionSpec parse_attention(const std::string& word, const std::string& where) {
   std::vector<std::string> parts = split(word);
-  const std::string here = fmt::format("{} {}", where, word);
+  const std::string here = fmt::format("{} {}", where, shown(word));
   AttentionSpec spec{.kind = parts[0], .layers = take_numbers(parts, "layers", here)};
   std::ranges::sort(spec.layers);
   if (spec.kind == "dense" || spec.kind == "local" || spec.kind == "trained") {

@@ -1,23 +1,35 @@
 #include "focus/train/metrics.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "autograd/check.h"
 #include "autograd/machine.h"
+#include "data/files/read_file.h"
 
 namespace focus {
+namespace {
+
+/// Null, or discarded, where it is no JSON. What lies deeper than any record of ours is left out:
+/// to write such a thing again takes a call for each level.
+nlohmann::ordered_json parse_record(std::string_view text) {
+  constexpr int kDeepest = 64;
+  const auto keep = [](int depth, auto, const auto&) { return depth < kDeepest; };
+  return nlohmann::ordered_json::parse(text, keep, /*allow_exceptions=*/false);
+}
+
+}  // namespace
 
 std::vector<nlohmann::ordered_json> read_metrics(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  if (!file) fail("{}: cannot be read, is it a metrics file?", path.string());
+  std::istringstream file(read_file(path));
   std::vector<nlohmann::ordered_json> records;
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
     if (line.find('\0') != std::string::npos) break;
-    auto record = nlohmann::ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
+    auto record = parse_record(line);
     if (record.is_object()) {
       records.push_back(std::move(record));
-    } else if (file.peek() != std::ifstream::traits_type::eof()) {
+    } else if (file.peek() != std::istringstream::traits_type::eof()) {
       fail("{}:{}: wanted one JSON object per line, came something else; move the file away",
            path.string(), number);
     }
@@ -26,13 +38,13 @@ std::vector<nlohmann::ordered_json> read_metrics(const std::filesystem::path& pa
 }
 
 nlohmann::ordered_json read_json_object(const std::filesystem::path& file) {
-  std::ifstream stream(file);
-  if (!stream) return nullptr;
-  auto json = nlohmann::ordered_json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  if (!std::filesystem::is_regular_file(file)) return nullptr;
+  auto json = parse_record(read_file(file));
   return json.is_object() ? json : nlohmann::ordered_json(nullptr);
 }
 
 std::string last_line_of(const std::filesystem::path& log) {
+  if (!std::filesystem::is_regular_file(log)) return "";
   std::ifstream stream(log);
   std::string last;
   for (std::string line; std::getline(stream, line);)
@@ -42,12 +54,13 @@ std::string last_line_of(const std::filesystem::path& log) {
 
 nlohmann::ordered_json last_loss_record(const std::filesystem::path& path) {
   constexpr std::int64_t kTail = 4096;
+  if (!std::filesystem::is_regular_file(path)) return nullptr;
   std::ifstream stream(path, std::ios::binary | std::ios::ate);
   if (!stream) return nullptr;
   stream.seekg(std::max<std::int64_t>(0, static_cast<std::int64_t>(stream.tellg()) - kTail));
   nlohmann::ordered_json last;
   for (std::string line; std::getline(stream, line);) {
-    const auto record = nlohmann::ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const auto record = parse_record(line);
     if (record.is_object() && record.contains("loss") && record["loss"].is_number()) last = record;
   }
   return last;

@@ -4,6 +4,7 @@
 #include "autograd/machine.h"
 #include "data/files/checksum.h"
 #include "data/files/file_identity.h"
+#include "data/files/input_file.h"
 #include "data/files/safetensors.h"
 #include "data/text/text.h"
 #include "focus/lora/peft_adapter.h"
@@ -26,7 +27,7 @@ Checksum start_fingerprint(const ModelConfig& config) {
 ModelFiles open_folder(const std::filesystem::path& folder) {
   ModelFiles files;
   const auto config_path = folder / "config.json";
-  if (!std::filesystem::exists(config_path))
+  if (!is_there(config_path))
     fail("{}: no config.json in it; a Hugging Face folder holds config.json and model.safetensors",
          folder.string());
   files.config = parse_model_config(read_text_file(config_path), config_path.string());
@@ -67,7 +68,7 @@ ModelFiles open_store(const std::filesystem::path& path) {
 }  // namespace
 
 ModelFiles open_model(const std::filesystem::path& path, const std::string& tokenizer) {
-  if (!std::filesystem::exists(path))
+  if (!is_there(path))
     fail("{}: no such file or folder; a model is a store (.h5) or a Hugging Face folder",
          path.string());
   ModelFiles files = std::filesystem::is_directory(path) ? open_folder(path) : open_store(path);

@@ -1,6 +1,10 @@
 #include "layers/architectures/families.h"
 
+#include <fmt/format.h>
+
 #include <array>
+
+#include "data/files/json_reader.h"
 
 namespace focus {
 
@@ -17,8 +21,8 @@ const Family& find_family(const std::string& model_type, const std::string& wher
     if (family->model_type == model_type) return *family;
     known += (known.empty() ? "" : ", ") + family->model_type;
   }
-  throw std::invalid_argument(
-      fmt::format("{}: model_type \"{}\" is not supported ({} are)", where, model_type, known));
+  throw std::invalid_argument(fmt::format("{}: model_type \"{}\" is not supported ({} are)", where,
+                                          shown(model_type), known));
 }
 
 }  // namespace focus

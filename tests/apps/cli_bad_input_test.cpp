@@ -41,7 +41,7 @@ TEST(CliBadInput, MissingFiles) {
   expect_train_refused({"data.train=" + missing}, {missing, "no such text file"});
   expect_train_refused({"data.valid=" + missing}, {missing, "no such text file"});
   expect_train_refused({"base=" + missing}, {missing, "no such file or folder"});
-  expect_refused({"train", missing + ".yaml"}, {missing + ".yaml", "cannot be read"});
+  expect_refused({"train", missing + ".yaml"}, {missing + ".yaml", "cannot read"});
 }
 
 TEST(CliBadInput, KernelsThatNoMachineHas) {

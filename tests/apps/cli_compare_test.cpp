@@ -309,7 +309,7 @@ TEST(CliCompare, BadRecipesAreRefused) {
   const Cli& cli = Cli::instance();
   const std::string out = cli.fresh("compare");
   expect_refused({"compare", recipe(), "out=" + out, "stepz=3"}, {"stepz", "did you mean steps?"});
-  expect_refused({"compare", cli.fresh("none.yaml")}, {"none.yaml", "cannot be read"});
+  expect_refused({"compare", cli.fresh("none.yaml")}, {"none.yaml", "cannot read"});
   EXPECT_FALSE(fs::exists(out));
 }
 

@@ -78,7 +78,8 @@ TEST_P(Faults, LoseNothing) {
   for (const std::string kind : {"EIO", "ENOSPC", "EDQUOT", "EINTR", "SHORT"}) {
     const int count = calls(GetParam(), kind);
     ASSERT_GT(count, 0) << kind;
-    for (const int at : campaign().some_of(count, kind + GetParam().name, GetParam().few)) {
+    for (const int at :
+         campaign().some_of(count, kind + GetParam().name, GetParam().few, GetParam().many)) {
       disturb(kind, at);
       ++total;
       if (HasFatalFailure()) return;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 
 #include "tests/support/cli.h"
 
@@ -15,8 +16,9 @@ struct Job {
   std::string name;
   Command command, again;
   std::function<void(const std::string& out, const std::string& whole)> expect_same;
-  std::string ending = "";  // of `out`
-  int few = 6;              // faults of a kind in the short campaign
+  std::string ending = "";                     // of `out`
+  int few = 6;                                 // faults of a kind in the short campaign
+  int many = std::numeric_limits<int>::max();  // in the long one
 };
 inline void PrintTo(const Job& job, std::ostream* stream) { *stream << job.name; }
 
@@ -94,7 +96,8 @@ inline std::vector<Job> jobs() {
            .command = compare,
            .again = compare,
            .expect_same = expect_same_comparison,
-           .few = 2}};
+           .few = 2,
+           .many = 150}};
 }
 
 /// A test of a job that something befalls.

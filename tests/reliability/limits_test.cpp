@@ -1,4 +1,5 @@
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <thread>
 
@@ -23,27 +24,30 @@ Words large(const std::string& out) {
 }
 
 /// The last line must say what is wrong, and there must be one.
-void expect_worked_or_said_why(const ProcessResult& result) {
+void expect_worked_or_said_why(const ProcessResult& result, const std::string& command) {
   ASSERT_FALSE(result.timed_out);
   ASSERT_GE(result.status, 0) << "ended by signal " << -result.status << ": " << result.err;
   if (result.status == 0) return;
   ASSERT_FALSE(lines_of(result.err).empty());
   const std::string line = lines_of(result.err).back();
-  EXPECT_TRUE(line.starts_with("focus train: ") || contains(line, "libgomp: ") ||
+  EXPECT_TRUE(line.starts_with("focus " + command + ": ") || contains(line, "libgomp: ") ||
               contains(line, "error while loading shared libraries"))
       << result.err;
 }
 
-TEST(Limits, OfMemory) {
+/// At points between too little and enough, where one of them must be and the other too.
+/// `kind` is ulimit's: v is all of the address space, d what of it is a process's own.
+void expect_limits_kept(const std::string& kind, int least, int most, const std::string& command,
+                        const std::function<Words(const std::string& out)>& words) {
   int worked = 0, refused = 0;
-  const int points = campaign().whole() ? 20 : 5;
+  const int points = campaign().whole() ? 20 : 3;
   for (int i = 0; i <= points; ++i) {
-    const int megabytes = 60 + (500 - 60) * i / points;
-    SCOPED_TRACE(fmt::format("{} MB", megabytes));
+    const int megabytes = least + (most - least) * i / points;
+    SCOPED_TRACE(fmt::format("focus {} with ulimit -{} of {} MB", command, kind, megabytes));
     const std::string out = cli().fresh("limited");
     const ProcessResult result =
-        run_limited(fmt::format("ulimit -v {}", megabytes * 1024), large(out));
-    expect_worked_or_said_why(result);
+        run_limited(fmt::format("ulimit -{} {}", kind, megabytes * 1024), words(out));
+    expect_worked_or_said_why(result, command);
     ++(result.status == 0 ? worked : refused);
     if (result.status != 0) {
       EXPECT_FALSE(fs::exists(out + "/model.h5"));
@@ -51,7 +55,20 @@ TEST(Limits, OfMemory) {
   }
   EXPECT_GT(worked, 0);
   EXPECT_GT(refused, 0);
-  fmt::print("{} limits of memory: {} too small\n", worked + refused, refused);
+  fmt::print("focus {}: {} limits of ulimit -{}, {} too small\n", command, worked + refused, kind,
+             refused);
+}
+
+TEST(Limits, OfMemory) {
+  expect_limits_kept("v", 60, 500, "train", large);
+  expect_limits_kept("d", 2, 400, "train", large);
+  const std::string out = cli().fresh("large");
+  cli().must_run(large(out));
+  const auto eval = [&](const std::string&) {
+    return Words{"eval", out + "/model.h5", "--text", cli().valid_text()};
+  };
+  expect_limits_kept("v", 60, 300, "eval", eval);
+  expect_limits_kept("d", 2, 100, "eval", eval);
 }
 
 TEST(Limits, OfDescriptors) {
@@ -60,7 +77,7 @@ TEST(Limits, OfDescriptors) {
     SCOPED_TRACE(fmt::format("{} descriptors", descriptors));
     const ProcessResult result = run_limited(fmt::format("ulimit -n {}", descriptors),
                                              cli().retrofit({"out=" + cli().fresh("limited")}));
-    expect_worked_or_said_why(result);
+    expect_worked_or_said_why(result, "train");
     refused += result.status != 0;
   }
   EXPECT_GT(refused, 0);

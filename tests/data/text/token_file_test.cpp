@@ -94,7 +94,7 @@ TEST(TokenFile, RefusesDamagedFiles) {
   EXPECT_THAT(error(good + "x"), HasSubstr("do not make"));
   EXPECT_THAT(error(with(96 + 8, 1000, 8)), HasSubstr("begins at token 1000"));
   EXPECT_THAT(error_of([&] { TokenFile::open(folder / "none"); }), HasSubstr("none"));
-  EXPECT_THAT(error_of([&] { TokenFile::open(folder.path()); }), HasSubstr("not a token file"));
+  EXPECT_THAT(error_of([&] { TokenFile::open(folder.path()); }), HasSubstr("a folder, not a file"));
   for (std::size_t at = 0; at < good.size(); ++at) {  // any byte at all
     EXPECT_NE(error(with(at, static_cast<unsigned char>(~good[at]), 1)), "") << at;
   }

@@ -1,0 +1,115 @@
+#include "data/files/input_file.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string_view>
+#include <utility>
+
+#include "autograd/check.h"
+#include "data/files/durable_file.h"
+
+namespace focus {
+namespace {
+
+/// The writer of a pipe that a shell has just started may take a moment to come.
+constexpr int kWaitForWriter = 2000;  // milliseconds
+
+std::string_view kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+/// Refuses what is neither a regular file nor a pipe that may be read; is it a pipe?
+bool check_kind(const std::filesystem::path& path, const struct stat& status, bool pipes) {
+  if (S_ISREG(status.st_mode)) return false;
+  if (pipes && S_ISFIFO(status.st_mode)) return true;
+  fail("cannot read {}: it is {}, not a file{}", path.string(), kind_of(status.st_mode),
+       S_ISFIFO(status.st_mode) ? "; write what comes out of it into one" : "");
+}
+
+struct stat status_of(const std::filesystem::path& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) fail_reading("read", path, errno);
+  return status;
+}
+
+}  // namespace
+
+void check_is_file(const std::filesystem::path& path) { check_kind(path, status_of(path), false); }
+
+bool is_there(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::exists(std::filesystem::symlink_status(path, error));
+}
+
+InputFile::InputFile(std::filesystem::path path, Pipes pipes) : path_(std::move(path)) {
+  // Before it is opened, which does something to some devices and waits for a pipe's writer.
+  check_kind(path_, status_of(path_), pipes == Pipes::read);
+  do {
+    descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  } while (descriptor_ < 0 && errno == EINTR);
+  if (descriptor_ < 0) fail_reading("read", path_, errno);
+  try {
+    struct stat status {};
+    if (fstat(descriptor_, &status) != 0) fail_reading("read", path_, errno);
+    pipe_ = check_kind(path_, status, pipes == Pipes::read);
+    if (pipe_)
+      open_pipe();
+    else
+      size_ = static_cast<std::uint64_t>(status.st_size);
+  } catch (...) {
+    close(descriptor_);
+    throw;
+  }
+}
+
+InputFile::~InputFile() { close(descriptor_); }
+
+/// Waits for its writer, and from then on as long as that one takes.
+void InputFile::open_pipe() {
+  pollfd waiting = {.fd = descriptor_, .events = POLLIN, .revents = 0};
+  if (poll(&waiting, 1, kWaitForWriter) == 0) {
+    // A pipe without a writer is at its end; of one that is silent nothing can be read now.
+    std::byte byte{};
+    const ssize_t got = ::read(descriptor_, &byte, 1);
+    if (got == 0) fail("cannot read {}: nobody writes into this pipe", path_.string());
+    if (got == 1) first_ = byte;
+  }
+  fcntl(descriptor_, F_SETFL, fcntl(descriptor_, F_GETFL) & ~O_NONBLOCK);
+}
+
+std::size_t InputFile::read(std::span<std::byte> out) {
+  std::size_t done = 0;
+  if (first_ && !out.empty()) {
+    out[done++] = *first_;
+    first_.reset();
+  }
+  while (done < out.size()) {
+    const ssize_t got = ::read(descriptor_, out.data() + done, out.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_reading("read", path_, errno);
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return done;
+}
+
+void InputFile::read_at(std::uint64_t offset, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    const ssize_t got = pread(descriptor_, out.data(), out.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_reading("read", path_, errno);
+    if (got == 0)
+      fail("{}: the file became shorter while it was read; get it again", path_.string());
+    out = out.subspan(static_cast<std::size_t>(got));
+    offset += static_cast<std::uint64_t>(got);
+  }
+}
+
+}  // namespace focus

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+
+namespace focus {
+
+/// A file that is open for reading: a regular one, or where `pipes` are read, a pipe. Links are
+/// followed wherever they lead: the caches of Hugging Face are made of them. All other things that
+/// a name may stand for are refused before they are opened: folders, devices (/dev/zero never
+/// ends), sockets, and a pipe into which nobody writes.
+class InputFile {
+ public:
+  enum class Pipes { refused, read };
+
+  /// Throws std::runtime_error with the path, what is wrong and what to do.
+  explicit InputFile(std::filesystem::path path, Pipes pipes = Pipes::refused);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  int descriptor() const { return descriptor_; }
+  /// Bytes when it was opened; 0 of a pipe, and of what /proc makes up.
+  std::uint64_t size() const { return size_; }
+  bool is_pipe() const { return pipe_; }
+
+  /// The next bytes: as many as fit into `out`, fewer at the end alone. Throws std::runtime_error.
+  std::size_t read(std::span<std::byte> out);
+  /// Those at `offset`, which must be there. Throws std::runtime_error.
+  void read_at(std::uint64_t offset, std::span<std::byte> out) const;
+
+ private:
+  void open_pipe();
+
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+  std::uint64_t size_ = 0;
+  bool pipe_ = false;
+  std::optional<std::byte> first_;  // of a pipe: read already
+};
+
+/// Throws as InputFile does where `path` is no regular file: for those that a library opens.
+void check_is_file(const std::filesystem::path& path);
+
+/// Is there anything of this name, be it a link that leads nowhere? Who finds it then says why it
+/// cannot be read.
+bool is_there(const std::filesystem::path& path);
+
+}  // namespace focus

@@ -1,0 +1,28 @@
+#include "apps/compare/compare_plan.h"
+
+#include "tests/fuzz/harness.h"
+
+/// The recipe of a comparison and, after a NUL byte, lines of overrides. Every run of a plan can be
+/// run.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace focus;
+  const auto [text, lines] = fuzz::split_input<2>({data, size});
+  std::vector<std::string> overrides;
+  for (std::size_t begin = 0; begin < lines.size();) {
+    const std::size_t end = std::min(lines.find('\n', begin), lines.size());
+    overrides.push_back(lines.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  const auto read = [&] {
+    // A plan of many runs takes what its runs take.
+    const fuzz::AllocationLimit of_runs(std::size_t{1} << 30);
+    const ComparePlan plan = read_compare_plan(text, "compare.yaml", overrides);
+    if (plan.runs.empty()) fuzz::report("a plan without runs, and no error");
+    for (const PlannedRun& run : plan.runs) {
+      run.config.validate();
+      if (run.name.empty()) fuzz::report("a run without a name");
+    }
+  };
+  fuzz::run_loader(size, read, {"compare.yaml", "override "});
+  return 0;
+}

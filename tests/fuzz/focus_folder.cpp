@@ -1,0 +1,26 @@
+#include <algorithm>
+#include <fstream>
+
+#include "focus/saved_focus.h"
+#include "tests/fuzz/harness.h"
+#include "tests/support/temp_folder.h"
+
+/// The folder of a Focus: its focus_config.json and, after a NUL byte, its safetensors. All tensors
+/// of the first layers are read.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace focus;
+  static const TempFolder folder;
+  const auto [config, weights] = fuzz::split_input<2>({data, size});
+  std::ofstream(folder / kFocusConfigFile, std::ios::binary) << config;
+  std::ofstream(folder / kFocusWeightsFile, std::ios::binary) << weights;
+  const auto load = [&] {
+    const SavedFocus saved = open_focus_folder(folder.path());
+    if (static_cast<Index>(saved.updates.size()) != saved.shape.num_layers)
+      fuzz::report("layers without carried updates");
+    for (Index layer = 0; layer < std::min<Index>(saved.shape.num_layers, 3); ++layer)
+      for (const char* name : tensors_of(saved.config))
+        saved.tensor(layer, name, shape_of(saved, name));
+  };
+  fuzz::run_loader(size, load, {folder.path().string()});
+  return 0;
+}
