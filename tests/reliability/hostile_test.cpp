@@ -48,7 +48,8 @@ std::string first_shard() {
 std::string focus_folder() { return exported("focus", {cli().adapter()}); }
 std::string peft_folder() {
   static const std::string out = [] {
-    const std::string made = cli().fresh("peft"), run = fs::path(lora()).parent_path().string();
+    const std::string run = fs::path(lora()).parent_path().string();
+    std::string made = cli().fresh("peft");
     fs::create_directory(made);
     for (const char* file : {"/adapter_config.json", "/adapter_model.safetensors"})
       fs::copy_file(run + file, made + file);
@@ -86,7 +87,7 @@ Place recipe(const std::string& name,
 using S = const std::string&;
 
 std::vector<Place> places_of_models() {
-  const auto on = [](Words before, Words after) {
+  const auto on = [](const Words& before, const Words& after) {
     return [before, after](S path, S) { return before + Words{path} + after; };
   };
   const Words words = {"--text", cli().valid_text()};
@@ -382,8 +383,9 @@ TEST(Hostile, ADeepRecordAmongTheMetrics) {
   const Words command =
       cli().retrofit({"out=" + out, "steps=4", "eval_every=2", "checkpoint_every=2"});
   cli().must_run(command + Words{"--stop-at", "2"});
-  write_text(out + "/metrics.jsonl", read_text(out + "/metrics.jsonl") + R"({"step": 1, "a": )" +
-                                         deep + std::string(deep.size(), ']') + "}\n");
+  std::string metrics = read_text(out + "/metrics.jsonl");
+  metrics.append(R"({"step": 1, "a": )").append(deep).append(deep.size(), ']').append("}\n");
+  write_text(out + "/metrics.jsonl", metrics);
   cli().must_run(command + Words{"--resume"});
   cli().must_run({"report", "--run", out, "--out", out + "/page.html"});
 }
