@@ -76,13 +76,13 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& inputs,
                                             const AttentionPlan& plan,
                                             const AttentionResult& result, const Tensor& d_out,
                                             const ScoreRule* rule, WantedGradients wanted,
-                                            AttentionGradients onto = {});
+                                            const AttentionGradients& onto = {});
 /// The same for some heads: their part of `onto`, which must hold what is wanted.
 AttentionGradients tiled_attention_backward(const AttentionInputs& inputs,
                                             const AttentionPlan& plan,
                                             const AttentionResult& result, const Tensor& d_out,
                                             const ScoreRule* rule, WantedGradients wanted,
-                                            HeadRange heads, AttentionGradients onto);
+                                            HeadRange heads, const AttentionGradients& onto);
 
 /// The op around the engine. `rule_input` is the Variable that the rule was made from (its gradient
 /// is the rule's, in its shape), or undefined.

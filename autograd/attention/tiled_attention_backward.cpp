@@ -274,15 +274,14 @@ Tensor sum_of_rows(const Tensor& rows) {
 AttentionGradients tiled_attention_backward(const AttentionInputs& in, const AttentionPlan& plan,
                                             const AttentionResult& result, const Tensor& d_out,
                                             const ScoreRule* rule, WantedGradients wanted,
-                                            AttentionGradients onto) {
-  return tiled_attention_backward(in, plan, result, d_out, rule, wanted, {0, in.k.dim(2)},
-                                  std::move(onto));
+                                            const AttentionGradients& onto) {
+  return tiled_attention_backward(in, plan, result, d_out, rule, wanted, {0, in.k.dim(2)}, onto);
 }
 
 AttentionGradients tiled_attention_backward(const AttentionInputs& in, const AttentionPlan& plan,
                                             const AttentionResult& result, const Tensor& d_out,
                                             const ScoreRule* rule, WantedGradients wanted,
-                                            HeadRange heads, AttentionGradients onto) {
+                                            HeadRange heads, const AttentionGradients& onto) {
   check(heads.count == in.k.dim(2) ||
             ((!wanted.q || onto.q.defined()) && (!wanted.k || onto.k.defined()) &&
              (!wanted.v || onto.v.defined())),
