@@ -166,6 +166,7 @@ void read_recipe_fields(const std::vector<RecipeField>& fields, const std::strin
     problems.push_back({root.line, "wanted lines of `key: value`, came a single value or a list"});
   }
   std::ranges::stable_sort(problems, {}, &RecipeProblem::line);
+  lines.reserve(problems.size());
   for (const RecipeProblem& problem : problems)
     lines.push_back(fmt::format("{}:{}: {}", source, problem.line, problem.text));
 
