@@ -170,8 +170,8 @@ AttentionPlan::Segment key_tiles_of(const AttentionPlan& plan, const std::vector
   return all;
 }
 
-/// Rows of a run: so many keys of a window that is no longer, and a tile, lie in it or in the one
-/// before.
+/// Rows of a run. A tile of queries that see no further back than this, its own rows counted, has
+/// its keys in its run or in the one before.
 constexpr Index kRunRows = 512;
 
 /// Where all query tiles see but a few keys before them, runs of them, in their order: those of
@@ -190,8 +190,9 @@ std::vector<std::vector<Index>> runs_of_short_windows(const AttentionPlan& plan,
   return runs;
 }
 
-/// Decides on tasks, and on which keys they keep in the cache.
-void deal(Job& job, const std::vector<std::vector<Index>>& parts, const AttentionGradients& onto) {
+/// Decides on tasks, and on which keys they keep in the cache. `adds_q`: queries have a gradient
+/// already.
+void deal(Job& job, const std::vector<std::vector<Index>>& parts, bool adds_q) {
   const AttentionPlan& plan = job.plan;
   const Sizes& s = job.s;
   std::size_t longest = 1;
@@ -210,8 +211,7 @@ void deal(Job& job, const std::vector<std::vector<Index>>& parts, const Attentio
       job.resident_tiles =
           std::max<Index>(1, kResident * job.head_blocks / (s.kv_heads * s.padded_dim * kKeys));
   }
-  job.adds_q = onto.q.defined() || job.resident_tiles < num_key_tiles;
-  if (job.wanted.q) job.dq = onto.q;
+  job.adds_q = adds_q || job.resident_tiles < num_key_tiles;
 }
 
 /// Every `step`th part from `first` on.
@@ -308,11 +308,11 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
     parts = runs_of_short_windows(plan, s.rows);
   job.in_place = !parts.empty();
   if (!job.in_place) parts = plan.independent_parts();
-  deal(job, parts, onto);
+  deal(job, parts, onto.q.defined());
   const Shape of_keys =
       job.in_place ? in.k.shape() : Shape{job.shares, s.kv_heads * s.rows * s.padded_dim};
-  if (wanted.q && !onto.q.defined())
-    job.dq = job.in_place ? Tensor(in.q.shape()) : zeros(in.q.shape());
+  if (wanted.q)  // in place every row is written
+    job.dq = onto.q.defined() ? onto.q : job.in_place ? Tensor(in.q.shape()) : zeros(in.q.shape());
   if (wanted.k) job.dk = zeros(of_keys);
   if (wanted.v) job.dv = zeros(of_keys);
   if (rule_size > 0) job.d_rule = zeros({job.shares * job.head_blocks, rule_size});

@@ -220,15 +220,14 @@ std::vector<AttentionSpec> resolve_attentions(const std::vector<AttentionSpec>& 
     if (std::ranges::none_of(list, [&](const AttentionSpec& other) { return same(spec, other); }))
       list.push_back(spec);
   };
+  const Index layers = model.decoder->config().num_hidden_layers;
   for (const AttentionSpec& spec : specs) {
-    if (const Index layers = model.decoder->config().num_hidden_layers;
-        !spec.layers.empty() && spec.layers.back() >= layers)
+    if (!spec.layers.empty() && spec.layers.back() >= layers)
       fail("{} {}: layer {}, but {} has {}, the first of which is 0", where, spec.kind,
            spec.layers.back(), model.where, layers);
     for (const auto& [key, numbers] : {std::pair("m_by_layer", &spec.summary.m_by_layer),
                                        std::pair("w_by_layer", &spec.summary.w_by_layer)})
-      if (const Index layers = model.decoder->config().num_hidden_layers;
-          !numbers->empty() && static_cast<Index>(numbers->size()) != layers)
+      if (!numbers->empty() && static_cast<Index>(numbers->size()) != layers)
         fail("{} {}: {} has {} numbers for {} layers", where, spec.kind, key, numbers->size(),
              layers);
     if (spec.kind == "trained" && model.mechanism() == nullptr)

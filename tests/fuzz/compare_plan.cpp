@@ -7,12 +7,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace focus;
   const auto [text, lines] = fuzz::split_input<2>({data, size});
-  std::vector<std::string> overrides;
-  for (std::size_t begin = 0; begin < lines.size();) {
-    const std::size_t end = std::min(lines.find('\n', begin), lines.size());
-    overrides.push_back(lines.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  const std::vector<std::string> overrides = fuzz::lines_of(lines);
   const auto read = [&] {
     // A plan of many runs takes what its runs take.
     const fuzz::AllocationLimit of_runs(std::size_t{1} << 30);

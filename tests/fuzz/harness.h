@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <typeinfo>
+#include <vector>
 
 /// What the fuzz targets share. A target defines LLVMFuzzerTestOneInput; libFuzzer calls it with
 /// inputs of its own (preset fuzz), replay.cpp with files (the ordinary tests).
@@ -74,6 +76,17 @@ std::array<std::string, N> split_input(std::span<const std::uint8_t> input) {
     rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
   }
   return parts;
+}
+
+/// The lines of a part, without their ends.
+inline std::vector<std::string> lines_of(const std::string& part) {
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < part.size();) {
+    const std::size_t end = std::min(part.find('\n', begin), part.size());
+    lines.push_back(part.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
 }
 
 /// A file in memory, for loaders that want a path.

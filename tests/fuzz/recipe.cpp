@@ -1,7 +1,5 @@
 #include "data/settings/recipe.h"
 
-#include <algorithm>
-
 #include "focus/train/run_config.h"
 #include "tests/fuzz/harness.h"
 
@@ -54,12 +52,7 @@ void read(const std::string& text, const std::vector<std::string>& overrides, st
 /// that a store holds.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto [text, lines] = fuzz::split_input<2>({data, size});
-  std::vector<std::string> overrides;
-  for (std::size_t begin = 0; begin < lines.size();) {
-    const std::size_t end = std::min(lines.find('\n', begin), lines.size());
-    overrides.push_back(lines.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  const std::vector<std::string> overrides = fuzz::lines_of(lines);
   read<Recipe>(text, overrides, size);
   read<FocusConfig>(text, overrides, size);
   return 0;
