@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the paper's recipes at the scale of docs/results.md ("Forgetting" to "Stability of groups"): `bash
-# bench/paper_runs.sh DATA [dominance|collapse|forgetting|forgetting_small|ablations|stability...]`. DATA holds
-# models/novels-gpt2, models/stories260K, text/novels19 and text/tinystories. One thread; what is done is not done
+# Runs the paper's recipes at the scale of docs/results.md ("Forgetting" to "Benchmarks"): `bash bench/paper_runs.sh
+# DATA [dominance|collapse|forgetting|forgetting_small|ablations|stability|tasks|tasks_novels...]`. DATA holds
+# models/novels-gpt2, models/stories260K, text/novels19, text/tinystories and, for tasks, benchmarks. One thread; what is done is not done
 # again. Pages go to out/paper, rows to bench/results/paper.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -9,7 +9,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 data=$(realpath "${1:?wanted: the folder of models/ and text/}")
 shift
 parts=("$@")
-if [ ${#parts[@]} -eq 0 ]; then parts=(dominance collapse forgetting forgetting_small ablations stability); fi
+if [ ${#parts[@]} -eq 0 ]; then
+  parts=(dominance collapse forgetting forgetting_small ablations stability tasks tasks_novels)
+fi
 focus=${FOCUS:-build/release/focus}
 novels=$data/text/novels19
 texts=out/paper/texts
@@ -78,6 +80,18 @@ for part in "${parts[@]}"; do
         "eval.texts.target=[$texts/stories-test.txt]" \
         "eval.texts.source=[$novels/test/Doyle_Hound_1902.txt.xz]" eval.max_tokens=6000
       ;;
+    tasks)
+      # The scores of 200 items of each benchmark before and after, stories260K.
+      run tasks study/tasks tasks 256 "base=$data/models/stories260K" "data.train=[$novels/train]" data.batch=2 \
+        "data.valid=[$novels/valid/Burnett_Garden_1911.txt.xz]" \
+        "eval.valid=[$novels/valid/Burnett_Garden_1911.txt.xz]" "eval.task_data=$data/benchmarks"
+      ;;
+    tasks_novels)
+      # The same of novels-gpt2, on 100 items.
+      run tasks_novels study/tasks tasks_novels 256 "base=$data/models/novels-gpt2" data.batch=2 \
+        "data.train=[$data/text/tinystories/train_head.txt]" "data.valid=[$texts/stories-valid.txt]" \
+        "eval.valid=[$texts/stories-valid.txt]" "eval.task_data=$data/benchmarks" eval.limit=100
+      ;;
     stability)
       # The paper's retrofit with K=8, checkpoints kept, and a second seed; groups in an unseen novel.
       for seed in 1 2; do
@@ -98,7 +112,8 @@ for row in [report["against"], *report["checkpoints"]]:
     print(json.dumps(row))' out/paper/stability/groups/groups.json >bench/results/paper/stability.jsonl
       ;;
     *)
-      echo "paper_runs.sh: $part is none of dominance, collapse, forgetting, forgetting_small, ablations, stability" >&2
+      echo "paper_runs.sh: $part is none of dominance, collapse, forgetting, forgetting_small, ablations, stability, tasks," \
+        "tasks_novels" >&2
       exit 2
       ;;
   esac
