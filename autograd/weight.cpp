@@ -32,6 +32,12 @@ void Weight::freeze(MatrixForm form, const std::string& name) {
   variable_ = Variable();
 }
 
+void Weight::multiply_in_bf16(const std::string& name) {
+  check(!is_frozen_matrix(), "multiply_in_bf16: the {} is frozen; freeze it in that form",
+        described(name, shape()));
+  bf16_ = true;
+}
+
 void Weight::refuse(const std::string& name) const {
   check(!is_shape_alone(), "value: the {} has no numbers yet", described(name, shape()));
   throw std::invalid_argument(

@@ -36,9 +36,10 @@ class Weight {
   }
 
   bool is_frozen_matrix() const { return frozen_.defined(); }
-  /// Of the frozen matrix; none for a Variable.
+  /// Of the frozen matrix, or bf16 for a Variable that multiplies_in_bf16(); else none.
   std::optional<MatrixForm> form() const {
-    return is_frozen_matrix() ? std::optional(frozen_->form()) : std::nullopt;
+    if (is_frozen_matrix()) return frozen_->form();
+    return bf16_ ? std::optional(MatrixForm::bf16) : std::nullopt;
   }
   const FrozenMatrix& frozen_matrix() const { return frozen_; }
 
@@ -68,6 +69,12 @@ class Weight {
   /// holds numbers that the form cannot.
   void freeze(MatrixForm form, const std::string& name = "");
 
+  /// From now on every product with this Variable, forward and both ways back, rounds both of its
+  /// operands to bf16, with sums in Real; the Variable's own numbers, which an optimiser changes,
+  /// stay Real. Throws std::invalid_argument where it is a frozen matrix.
+  void multiply_in_bf16(const std::string& name = "");
+  bool multiplies_in_bf16() const { return bf16_; }
+
   /// What an op lists among its inputs: undefined for a frozen matrix.
   const Variable& input() const { return variable_; }
 
@@ -77,6 +84,7 @@ class Weight {
   Variable variable_;
   FrozenMatrix frozen_;  // instead of the Variable
   Shape shape_;          // of what is neither yet
+  bool bf16_ = false;    // the Variable's products
 };
 
 }  // namespace focus

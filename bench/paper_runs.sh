@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs the paper's recipes at the scale of docs/results.md ("Forgetting" to "Benchmarks"): `bash bench/paper_runs.sh
 # DATA [dominance|collapse|forgetting|forgetting_small|ablations|stability|tasks|tasks_novels...]`. DATA holds
-# models/novels-gpt2, models/stories260K, text/novels19, text/tinystories and, for tasks, benchmarks. One thread; what is done is not done
-# again. Pages go to out/paper, rows to bench/results/paper.
+# models/novels-gpt2, models/stories260K, text/novels19, text/tinystories and, for tasks, benchmarks. One thread; what
+# is done is not done again. Pages go to out/paper, rows to bench/results/paper.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -27,14 +27,15 @@ place = text.index("\n\n", len(text) // 2) + 2
 (out / "stories-test.txt").write_text(text[place:], encoding="utf-8")
 PY
 
-# run NAME RECIPE OUT CONTEXT [key=value...]: one seed, one thread.
+# run NAME RECIPE OUT CONTEXT [key=value...]: three seeds, one thread.
 run() {
-  OMP_NUM_THREADS=1 "$focus" compare "configs/$2.yaml" "out=out/paper/$3" seeds=[1] threads=1 data.batch=1 \
+  OMP_NUM_THREADS=1 "$focus" compare "configs/$2.yaml" "out=out/paper/$3" "seeds=[1, 2, 3]" threads=1 data.batch=1 \
     "data.context=$4" "eval.context=$4" "eval.stride=$(($4 / 2))" eval.max_tokens=5000 \
     eval_windows=8 checkpoint_every=0 "${@:5}"
   # Texts by their place in DATA, wherever that lies.
   sed "s#$data/##g" "out/paper/$3/compare.jsonl" >"bench/results/paper/$1.jsonl"
   cp "out/paper/$3/compare.html" "out/paper/$1.html"
+  python3 bench/paper_tables.py
 }
 
 # stories260K, made of children's stories, on novels. Nothing is chosen by these runs, so a text of the test split is read.
@@ -49,6 +50,7 @@ for part in "${parts[@]}"; do
       run "$part" "$recipe" "$part" 256 focus.local_window=32 "${stories_on_novels[@]}" eval.max_tokens=8000
       # What metrics.jsonl says of the groups while they train, means of every hundred steps.
       python3 bench/paper_steps.py "out/paper/$part" >"bench/results/paper/${part}_steps.jsonl"
+      python3 bench/paper_tables.py
       ;;
     ablations)
       # One folder: what two recipes share is done once. The window is an eighth of the context, as in the paper;
@@ -82,13 +84,13 @@ for part in "${parts[@]}"; do
       ;;
     tasks)
       # The scores of 200 items of each benchmark before and after, stories260K.
-      run tasks study/tasks tasks 256 "base=$data/models/stories260K" "data.train=[$novels/train]" data.batch=2 \
+      run tasks study/tasks tasks 256 "base=$data/models/stories260K" "data.train=[$novels/train]" data.batch=2 seeds=[1] \
         "data.valid=[$novels/valid/Burnett_Garden_1911.txt.xz]" \
         "eval.valid=[$novels/valid/Burnett_Garden_1911.txt.xz]" "eval.task_data=$data/benchmarks"
       ;;
     tasks_novels)
       # The same of novels-gpt2, on 100 items.
-      run tasks_novels study/tasks tasks_novels 256 "base=$data/models/novels-gpt2" data.batch=2 \
+      run tasks_novels study/tasks tasks_novels 256 "base=$data/models/novels-gpt2" data.batch=2 seeds=[1] \
         "data.train=[$data/text/tinystories/train_head.txt]" "data.valid=[$texts/stories-valid.txt]" \
         "eval.valid=[$texts/stories-valid.txt]" "eval.task_data=$data/benchmarks" eval.limit=100
       ;;

@@ -242,17 +242,16 @@ def scratch_rows(settings):
             return torch_peer(name, settings, "scratch_step.py", *of_shape, *arguments)
 
         title = f"training step from scratch, {called}: {layers} layers of {width}"
-        yield Row(
-            "scratch",
-            f"{title}, batch {batch}, T={seq_len}, fp32",
-            [
-                program_step("focus", settings, ours, "llama-15m"),
-                torch_step("PyTorch eager"),
-                torch_step("torch.compile", "--compile"),
-                torch_step("PyTorch eager, bf16", "--dtype", "bf16"),
-                torch_step("torch.compile, bf16", "--compile", "--dtype", "bf16"),
-            ],
-        )
+        for dtype, compute in (("fp32", "float32"), ("bf16", "bf16")):
+            yield Row(
+                "scratch",
+                f"{title}, batch {batch}, T={seq_len}, {dtype}",
+                [
+                    program_step("focus", settings, [*ours, f"compute={compute}"], "llama-15m"),
+                    torch_step("PyTorch eager", "--dtype", dtype),
+                    torch_step("torch.compile", "--compile", "--dtype", dtype),
+                ],
+            )
 
 
 def eval_rows(settings):

@@ -242,6 +242,12 @@ void freeze_matrices(Decoder& decoder, MatrixForm form) {
   });
 }
 
+void multiply_in_bf16(Decoder& decoder) {
+  for_each_parameter(decoder, [&]<class P>(const std::string& name, P& p) {
+    if constexpr (std::is_same_v<P, Weight>) p.multiply_in_bf16(name);
+  });
+}
+
 Publisher::Publisher(const ModelConfig& config, PublishedFunction f)
     : config_(config), family_(find_family(config.model_type, "model")), f_(std::move(f)) {}
 

@@ -79,6 +79,9 @@ std::vector<std::pair<std::string, Shape>> published_shapes(Decoder& decoder);
 /// Real numbers back to the system; vectors (norms, biases) stay as they are.
 void freeze_matrices(Decoder& decoder, MatrixForm form);
 
+/// Weight::multiply_in_bf16() for every matrix of a decoder that is to be trained.
+void multiply_in_bf16(Decoder& decoder);
+
 /// Calls f(published name, tensor as published: fused and transposed as the family's files are) for
 /// every parameter, in the order of the model. `select` says what of a parameter is meant: its
 /// value, its gradient.

@@ -26,17 +26,17 @@ struct ProductBlock {
 /// C[m, n] over a depth of k: `block(ProductBlock, packed)` packs and multiplies; `packed` has room
 /// for `block_depth` rows.
 template <class Block>
-void multiply(Index m, Index n, Index k, Index block_depth, Real* c, Index ldc,
+void multiply(Index m, Index n, Index k, Index block_depth, Real* c, Index ldc, Into into,
               const simd::Bf16Kernels& kernels, const Block& block) {
   count_multiply_adds(static_cast<std::uint64_t>(m * n * k));
-  if (k == 0)
+  if (k == 0 && into == Into::assign)
     for (Index i = 0; i < m; ++i) std::fill_n(c + i * ldc, n, Real(0));
   for_blocks(m, n, [&](Index row, Index rows, Index begin, Index end) {
     thread_local std::vector<Real> scratch;
     scratch.resize(static_cast<std::size_t>(block_depth * kBlockColumns + rows * kernels.vector));
     Real* packed = scratch.data();
     blocked_product(
-        rows, k, block_depth, begin, end, kernels.vector, c + row * ldc, ldc, false,
+        rows, k, block_depth, begin, end, kernels.vector, c + row * ldc, ldc, into == Into::add,
         packed + block_depth * kBlockColumns,
         [&](Index p, Index depth, Index j, Index columns, Real* to, Index ld, bool add) {
           const Index padded = (columns + kernels.vector - 1) / kernels.vector * kernels.vector;
@@ -45,20 +45,36 @@ void multiply(Index m, Index n, Index k, Index block_depth, Real* c, Index ldc,
   });
 }
 
-/// C[m, n] = A[m, k] B, A rounded; `pack(p, depth, j, columns, packed)` packs B's rows
-/// [p, p + depth), columns [j, j + columns).
+/// C[m, n] = A[m, k] B; `pack(p, depth, j, columns, packed)` packs B's rows [p, p + depth), columns
+/// [j, j + columns).
 template <class Pack>
-void multiply_rounded(Index m, Index n, Index k, const Real* a, Index lda, Real* c, Index ldc,
+void multiply_rounded(const Bf16Matrix& a, Index n, Real* c, Index ldc, Into into,
                       const simd::Bf16Kernels& kernels, const Pack& pack) {
-  const Bf16Matrix rounded(m, k, a, lda, kernels);
-  multiply(m, n, k, kBlockDepth, c, ldc, kernels, [&](const ProductBlock& b, Real* packed) {
-    pack(b.p, b.depth, b.j, b.columns, packed);
-    kernels.product(b.rows, b.padded, b.depth, rounded.row(b.row) + b.p, rounded.pitch(), packed,
-                    b.c, b.ldc, b.add);
-  });
+  multiply(a.rows(), n, a.cols(), kBlockDepth, c, ldc, into, kernels,
+           [&](const ProductBlock& b, Real* packed) {
+             pack(b.p, b.depth, b.j, b.columns, packed);
+             kernels.product(b.rows, b.padded, b.depth, a.row(b.row) + b.p, a.pitch(), packed, b.c,
+                             b.ldc, b.add);
+           });
+}
+
+/// C = A B, or onto C, for rounded matrices.
+void multiply_rounded(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc, Into into,
+                      const simd::Bf16Kernels& kernels) {
+  multiply_rounded(a, b.cols(), c, ldc, into, kernels,
+                   [&](Index p, Index depth, Index j, Index columns, void* packed) {
+                     kernels.pack(b.row(p) + j, b.pitch(), depth, columns, packed);
+                   });
 }
 
 Index even(Index n) { return (n + 1) / 2 * 2; }
+
+/// Rows of the transpose of a tall matrix are read several at a time; where all began at the same
+/// place of a page they would have one set of the first-level cache.
+Index spread_pitch(Index n) { return even(n) + (n % 256 == 0 ? 32 : 0); }
+
+/// Rows that are transposed at a time: of each column's, two cache lines are written.
+constexpr Index kTransposedRows = 64;
 
 /// Rows of numbers split into two, each part in rows that fill up to an even length with zero.
 class SplitRows {
@@ -109,45 +125,70 @@ void multiply_split(Index m, Index n, Index k, const Real* a, Index lda, const M
     for (Index i = begin; i < end; ++i) rows.put(i, a + i * lda);
   });
   const bool exact = w.format == NumberFormat::bf16;  // nothing is left of W's numbers
-  multiply(m, n, k, kSplitDepth, c, ldc, kernels, [&](const ProductBlock& b, Real* packed) {
-    const StoredBlock stored = block_of(w, transposed, b.p, b.depth, b.j, b.columns);
-    const SplitRows split = split_block(w, stored.part);
-    const auto pack = [&](const Bf16* source) {
-      if (stored.lines_are_rows)
-        kernels.pack(source, split.pitch(), b.depth, b.columns, packed);
-      else
-        kernels.pack_transposed(source, split.pitch(), b.columns, b.depth, packed);
-    };
-    const auto product = [&](const Bf16* of_a, bool add) {
-      kernels.product(b.rows, b.padded, b.depth, of_a + b.p, rows.pitch(), packed, b.c, b.ldc, add);
-    };
-    if (!exact) {
-      pack(split.low());
-      product(rows.high(b.row), b.add);
-    }
-    pack(split.high());
-    product(rows.low(b.row), b.add || !exact);
-    product(rows.high(b.row), true);
-  });
+  multiply(m, n, k, kSplitDepth, c, ldc, Into::assign, kernels,
+           [&](const ProductBlock& b, Real* packed) {
+             const StoredBlock stored = block_of(w, transposed, b.p, b.depth, b.j, b.columns);
+             const SplitRows split = split_block(w, stored.part);
+             const auto pack = [&](const Bf16* source) {
+               if (stored.lines_are_rows)
+                 kernels.pack(source, split.pitch(), b.depth, b.columns, packed);
+               else
+                 kernels.pack_transposed(source, split.pitch(), b.columns, b.depth, packed);
+             };
+             const auto product = [&](const Bf16* of_a, bool add) {
+               kernels.product(b.rows, b.padded, b.depth, of_a + b.p, rows.pitch(), packed, b.c,
+                               b.ldc, add);
+             };
+             if (!exact) {
+               pack(split.low());
+               product(rows.high(b.row), b.add);
+             }
+             pack(split.high());
+             product(rows.low(b.row), b.add || !exact);
+             product(rows.high(b.row), true);
+           });
 }
 
 }  // namespace
 
-Bf16Matrix::Bf16Matrix(Index rows, Index cols)
-    : own_(pooled_buffer(static_cast<std::size_t>(rows * even(cols)) * sizeof(Bf16))),
+Bf16Matrix::Bf16Matrix(Index rows, Index cols, Index pitch)
+    : own_(pooled_buffer(static_cast<std::size_t>(rows * pitch) * sizeof(Bf16))),
       data_(static_cast<const Bf16*>(own_.get())),
       shape_{rows, cols},
-      pitch_(even(cols)) {
-  if (pitch_ > cols)
+      pitch_(pitch) {
+  if (cols % 2 == 1)
     for (Index i = 0; i < rows; ++i) own_row(i)[cols] = 0;
 }
 
 Bf16Matrix::Bf16Matrix(Index rows, Index cols, const Real* values, Index ld,
                        const simd::Bf16Kernels& kernels)
-    : Bf16Matrix(rows, cols) {
+    : Bf16Matrix(rows, cols, even(cols)) {
   parallel_chunks(rows, rows_per_chunk(cols), [&](Index begin, Index end) {
     for (Index i = begin; i < end; ++i) kernels.round(values + i * ld, cols, own_row(i));
   });
+}
+
+Bf16Matrix Bf16Matrix::transposed(Index rows, Index cols, const Real* values, Index ld,
+                                  const simd::Bf16Kernels& kernels) {
+  Bf16Matrix result(rows, cols, spread_pitch(cols));
+  const Index pitch = even(rows);
+  parallel_chunks((cols + kTransposedRows - 1) / kTransposedRows, 1, [&](Index chunk, Index) {
+    const Index begin = chunk * kTransposedRows, lines = std::min(kTransposedRows, cols - begin);
+    thread_local std::vector<Bf16> rounded;
+    rounded.resize(static_cast<std::size_t>((kTransposedRows + 1) * pitch));
+    for (Index i = 0; i < lines; ++i)
+      kernels.round(values + (begin + i) * ld, rows, rounded.data() + i * pitch);
+    for (Index i = 0; i < lines; i += 2) {
+      const Bf16* first = rounded.data() + i * pitch;
+      const Bf16* second = i + 1 < lines ? first + pitch : nullptr;
+      for (Index j = 0; j < rows; ++j) {
+        Bf16* to = result.own_row(j) + begin + i;
+        to[0] = first[j];
+        if (second != nullptr) to[1] = second[j];
+      }
+    }
+  });
+  return result;
 }
 
 Bf16Matrix::Bf16Matrix(const MatrixView& view, std::shared_ptr<const void> owner) {
@@ -160,7 +201,7 @@ Bf16Matrix::Bf16Matrix(const MatrixView& view, std::shared_ptr<const void> owner
     pitch_ = view.pitch;
     return;
   }
-  *this = Bf16Matrix(view.rows, view.cols);
+  *this = Bf16Matrix(view.rows, view.cols, even(view.cols));
   const simd::Bf16Kernels& kernels = simd::bf16_kernels();
   parallel_chunks(view.rows, rows_at_a_time(view), [&](Index begin, Index end) {
     std::vector<Real> rows(static_cast<std::size_t>((end - begin) * view.cols));
@@ -172,18 +213,21 @@ Bf16Matrix::Bf16Matrix(const MatrixView& view, std::shared_ptr<const void> owner
 
 void gemm_nt(Index m, const Real* a, Index lda, const Bf16Matrix& b, Real* c, Index ldc,
              const simd::Bf16Kernels& kernels) {
-  multiply_rounded(m, b.rows(), b.cols(), a, lda, c, ldc, kernels,
-                   [&](Index p, Index depth, Index j, Index columns, void* packed) {
+  multiply_rounded(Bf16Matrix(m, b.cols(), a, lda, kernels), b.rows(), c, ldc, Into::assign,
+                   kernels, [&](Index p, Index depth, Index j, Index columns, void* packed) {
                      kernels.pack_transposed(b.row(j) + p, b.pitch(), columns, depth, packed);
                    });
 }
 
 void gemm(Index m, const Real* a, Index lda, const Bf16Matrix& b, Real* c, Index ldc,
           const simd::Bf16Kernels& kernels) {
-  multiply_rounded(m, b.cols(), b.rows(), a, lda, c, ldc, kernels,
-                   [&](Index p, Index depth, Index j, Index columns, void* packed) {
-                     kernels.pack(b.row(p) + j, b.pitch(), depth, columns, packed);
-                   });
+  multiply_rounded(Bf16Matrix(m, b.rows(), a, lda, kernels), b, c, ldc, Into::assign, kernels);
+}
+
+void gemm_tn_bf16(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb,
+                  Real* c, Index ldc, Into into, const simd::Bf16Kernels& kernels) {
+  multiply_rounded(Bf16Matrix::transposed(m, k, a, lda, kernels), Bf16Matrix(k, n, b, ldb, kernels),
+                   c, ldc, into, kernels);
 }
 
 void gemm_nt_bf16x3(Index m, const Real* a, Index lda, const MatrixView& w, Real* c, Index ldc,

@@ -3,13 +3,15 @@
 #include <bit>
 #include <memory>
 
+#include "autograd/gemm/gemm.h"
 #include "autograd/gemm/matrix_view.h"
 #include "autograd/simd/bf16_kernels.h"
 #include "autograd/tensor.h"
 
-// Frozen weights in bf16: half the memory, and faster products where the machine has AVX512_BF16.
-// Both operands of a product are rounded to bf16, the sums are Real. Or, with errors near
-// float32's, each is split into the two bf16 numbers a + a' that are nearest to it, and a b + a b'
+// Weights in bf16: half the memory where they are frozen, and faster products where the machine has
+// AVX512_BF16. Both operands of a product are rounded to bf16, the sums are Real. Or, with errors
+// near float32's, each is split into the two bf16 numbers a + a' that are nearest to it, and a b +
+// a b'
 // + a' b is summed: what is left out of a product is less than 2^-16 of it.
 namespace focus {
 
@@ -28,6 +30,9 @@ class Bf16Matrix {
   /// values[rows, cols] with rows of `ld` numbers, rounded.
   Bf16Matrix(Index rows, Index cols, const Real* values, Index ld,
              const simd::Bf16Kernels& kernels = simd::bf16_kernels());
+  /// The transpose of values[cols, rows], rounded.
+  static Bf16Matrix transposed(Index rows, Index cols, const Real* values, Index ld,
+                               const simd::Bf16Kernels& kernels = simd::bf16_kernels());
   /// The numbers of a view: where they lie if they are bf16 in rows of an even length, which
   /// `owner` holds; else rounded.
   Bf16Matrix(const MatrixView& view, std::shared_ptr<const void> owner);
@@ -40,7 +45,7 @@ class Bf16Matrix {
 
  private:
   /// Room for a matrix of that shape; contents undefined but for what fills up rows.
-  Bf16Matrix(Index rows, Index cols);
+  Bf16Matrix(Index rows, Index cols, Index pitch);
   Bf16* own_row(Index i) { return static_cast<Bf16*>(own_.get()) + i * pitch_; }
 
   std::shared_ptr<void> own_;          // null where the numbers lie elsewhere
@@ -56,6 +61,11 @@ void gemm_nt(Index m, const Real* a, Index lda, const Bf16Matrix& b, Real* c, In
 /// C[m, cols] = A[m, rows] B. Bits do not depend on the number of threads.
 void gemm(Index m, const Real* a, Index lda, const Bf16Matrix& b, Real* c, Index ldc,
           const simd::Bf16Kernels& kernels = simd::bf16_kernels());
+/// C[m, n] = Aᵀ B, or onto C, for A[k, m] and B[k, n], both rounded. Bits do not depend on the
+/// number of threads.
+void gemm_tn_bf16(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb,
+                  Real* c, Index ldc, Into into = Into::assign,
+                  const simd::Bf16Kernels& kernels = simd::bf16_kernels());
 
 /// C[m, rows] = A[m, cols] Wᵀ by split numbers, which for W are made a block at a time: W stays
 /// where it lies, and takes two products alone where it is bf16 already. Without kernels, or for

@@ -180,8 +180,8 @@ Variable linear_cross_entropy(const Variable& x, const Weight& weight,
     });
     if (want_x) weight_product_backward(n, logits.data(), weight, dx.data() + begin * hidden);
     if (want_weight)
-      gemm_tn(vocab, hidden, n, logits.data(), vocab, x_chunk, hidden, dw.data(), hidden,
-              begin == 0 ? Into::assign : Into::add);
+      weight_gradient(n, logits.data(), x_chunk, weight.multiplies_in_bf16(), dw,
+                      begin == 0 ? Into::assign : Into::add);
   }
   double sum = 0;
   for (const double loss : losses) sum += loss;

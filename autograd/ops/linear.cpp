@@ -22,7 +22,7 @@ void add_to_rows(Tensor& y, const Tensor& bias) {
 Variable linear(const Variable& x, const Weight& weight, const Variable& bias) {
   check(weight.shape().rank() == 2 && x.shape().rank() >= 1 && x.dim(-1) == weight.dim(1),
         "linear: x {} does not fit weight {} ([out, in])", x.shape(), weight.shape());
-  const Index rows = x.value().rows(), out = weight.dim(0), in = weight.dim(1);
+  const Index rows = x.value().rows(), out = weight.dim(0);
   check(!bias.defined() || bias.value().size() == out, "linear: bias {} does not fit weight {}",
         bias.shape(), weight.shape());
   Tensor y(x.shape().with(-1, out));
@@ -31,22 +31,22 @@ Variable linear(const Variable& x, const Weight& weight, const Variable& bias) {
   // Kept for backward: only what it reads. A frozen weight needs no x, so x can be freed.
   const Tensor kept_x = weight.requires_grad() ? x.value() : Tensor();
   const Weight kept_weight = x.requires_grad() ? weight : Weight();
-  return Variable::from_op("linear", y, {x, weight.input(), bias},
-                           [=, x_shape = x.shape(), weight_shape = weight.shape(),
-                            bias_shape = bias.shape()](const Tensor& dy, Grads grads) {
-                             if (grads[0].wanted()) {  // dx = dy W
-                               Tensor dx(x_shape);
-                               weight_product_backward(rows, dy.data(), kept_weight, dx.data());
-                               grads[0].add(dx);
-                             }
-                             if (grads[1].wanted()) {  // dW = dyᵀ x
-                               Tensor dw(weight_shape);
-                               gemm_tn(out, in, rows, dy.data(), out, kept_x.data(), in, dw.data(),
-                                       in);
-                               grads[1].add(dw);
-                             }
-                             if (grads[2].wanted()) grads[2].add(sum_rows(dy, bias_shape));
-                           });
+  return Variable::from_op(
+      "linear", y, {x, weight.input(), bias},
+      [=, x_shape = x.shape(), weight_shape = weight.shape(), bias_shape = bias.shape(),
+       bf16 = weight.multiplies_in_bf16()](const Tensor& dy, Grads grads) {
+        if (grads[0].wanted()) {  // dx = dy W
+          Tensor dx(x_shape);
+          weight_product_backward(rows, dy.data(), kept_weight, dx.data());
+          grads[0].add(dx);
+        }
+        if (grads[1].wanted()) {  // dW = dyᵀ x
+          Tensor dw(weight_shape);
+          weight_gradient(rows, dy.data(), kept_x.data(), bf16, dw);
+          grads[1].add(dw);
+        }
+        if (grads[2].wanted()) grads[2].add(sum_rows(dy, bias_shape));
+      });
 }
 
 Variable matmul(const Variable& a, const Variable& b) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/gemm/bf16.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/weight.h"
 
@@ -13,6 +14,8 @@ inline void weight_product(Index rows, const Real* x, const Weight& weight, Real
   const Index out = weight.dim(0), in = weight.dim(1);
   if (weight.is_frozen_matrix())
     weight.frozen_matrix()->gemm_nt(rows, x, y);
+  else if (weight.multiplies_in_bf16())
+    gemm_nt(rows, x, in, Bf16Matrix(out, in, weight.value().data(), in), y, out);
   else
     gemm_nt(rows, out, in, x, in, weight.value().data(), in, y, out);
 }
@@ -22,8 +25,21 @@ inline void weight_product_backward(Index rows, const Real* dy, const Weight& we
   const Index out = weight.dim(0), in = weight.dim(1);
   if (weight.is_frozen_matrix())
     weight.frozen_matrix()->gemm(rows, dy, dx);
+  else if (weight.multiplies_in_bf16())
+    gemm(rows, dy, out, Bf16Matrix(out, in, weight.value().data(), in), dx, in);
   else
     gemm(rows, in, out, dy, out, weight.value().data(), in, dx, in);
+}
+
+/// dW[out, in] = dyᵀ x, or onto dW, for dy[rows, out] and x[rows, in]; `bf16`: as
+/// Weight::multiply_in_bf16() has it.
+inline void weight_gradient(Index rows, const Real* dy, const Real* x, bool bf16, Tensor& dw,
+                            Into into = Into::assign) {
+  const Index out = dw.dim(0), in = dw.dim(1);
+  if (bf16)
+    gemm_tn_bf16(out, in, rows, dy, out, x, in, dw.data(), in, into);
+  else
+    gemm_tn(out, in, rows, dy, out, x, in, dw.data(), in, into);
 }
 
 /// row[in] = the weight's row i

@@ -11,10 +11,12 @@
 namespace focus {
 
 /// What a model's matrices are multiplied in. float32 reads them in whatever they are stored,
-/// widened exactly. The others are for frozen ones alone, sums and everything else in float32:
-/// bf16 rounds both operands of a product to bf16; bf16x3 splits both into two bf16 numbers, with
-/// errors near float32's, where the machine is faster by it, and is float32 elsewhere.
-/// int8 rounds the matrix once, to 8 bits with a scale for each row, and multiplies in float32.
+/// widened exactly. In the others sums and everything else are in float32, too: bf16 rounds both
+/// operands of a product to bf16, and does so to weights that are trained, which stay in float32
+/// themselves (Weight::multiply_in_bf16). For frozen ones alone: bf16x3 splits both into two bf16
+/// numbers, with errors near float32's, where the machine is faster by it, and is float32
+/// elsewhere; int8 rounds the matrix once, to 8 bits with a scale for each row, and multiplies in
+/// float32.
 enum class Compute { float32, bf16, bf16x3, int8 };
 constexpr auto enum_names(Compute) {
   return std::array<std::string_view, 4>{"float32", "bf16", "bf16x3", "int8"};
@@ -29,7 +31,7 @@ inline constexpr std::array kFormOfCompute = {MatrixForm::real, MatrixForm::bf16
 constexpr MatrixForm form_of(Compute compute) {
   return kFormOfCompute[static_cast<std::size_t>(compute)];
 }
-/// Of a weight: one that is not frozen is multiplied in float32.
+/// Of a weight's form; without one it is multiplied in float32.
 constexpr Compute compute_of(std::optional<MatrixForm> form) {
   const auto found = std::ranges::find(kFormOfCompute, form.value_or(MatrixForm::real));
   return static_cast<Compute>(found - kFormOfCompute.begin());

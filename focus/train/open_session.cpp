@@ -33,6 +33,15 @@ LoadedModel new_model(const RunConfig& config, Rng& rng) {
   return model;
 }
 
+/// Of matrices that are in memory of their own.
+void choose_products(const RunConfig& config, Decoder& decoder) {
+  if (config.compute == Compute::float32) return;
+  if (config.trains_base())
+    multiply_in_bf16(decoder);
+  else
+    freeze_matrices(decoder, form_of(config.compute));
+}
+
 }  // namespace
 
 void put_on_adapters(const RunConfig& config, LoadedModel& model, Rng& rng) {
@@ -48,6 +57,7 @@ LoadedModel open_training_model(const RunConfig& config) {
           ? new_model(config, rng)
           : load_model(config.base, config.tokenizer, config.compute,
                        config.trains_base() ? WeightUse::trainable : WeightUse::frozen);
+  if (config.trains_base()) choose_products(config, *model.decoder);
   model.require_tokenizer();
   // A base that was trained with a Focus or a rival comes composed with it; the recipe says what
   // attention this run has.
@@ -105,7 +115,7 @@ Session random_session(const RunConfig& config, const ModelConfig& shape) {
   model.where = "random model";
   model.decoder = std::make_unique<Decoder>(shape);
   initialise(*model.decoder, rng);
-  if (config.compute != Compute::float32) freeze_matrices(*model.decoder, form_of(config.compute));
+  choose_products(config, *model.decoder);
   put_on_adapters(config, model, rng);
   const auto vocab_size = static_cast<std::int32_t>(shape.vocab_size);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(config.tokens_per_step()));

@@ -155,9 +155,9 @@ void RunConfig::validate_step() const {
         "full",
         attention.name);
   }
-  check(compute == Compute::float32 || !trains_base(),
+  check(compute == Compute::float32 || compute == Compute::bf16 || !trains_base(),
         "compute {} is for frozen weights, but {} trains them all: use retrofit or lora, or "
-        "float32",
+        "float32 or bf16",
         name_of(compute), enum_names(method)[static_cast<std::size_t>(method)]);
   const bool notes_losses = (has_focus() && (focus.balance_loss > 0 || focus.entropy_loss > 0 ||
                                              focus.objective == Objective::layers)) ||

@@ -86,6 +86,10 @@ INSTANTIATE_TEST_SUITE_P(
         RunKind{"full_focus", {"method=full", "attention=focus"}, {5}},
         RunKind{"full_dense", {"method=full", "data.shuffle=false"}, {5}},
         RunKind{"scratch_dense", {"method=scratch", "optim.weight_decay=0.1"}, {1, 6}},
+        RunKind{"scratch_bf16", {"method=scratch", "compute=bf16", "data.accumulate=2"}, {3, 6}},
+        RunKind{"two_phase_bf16",
+                {"method=two_phase", "two_phase.phase1_steps=4", "compute=bf16"},
+                {3, 4, 6}},
         RunKind{
             "scratch_dropout",
             {"method=scratch", "model.model_type=gpt2", "model.dropout=0.2", "data.accumulate=2"},
@@ -118,6 +122,7 @@ TEST(CliResume, TheNumberOfThreadsChangesNoBit) {
        {cli().retrofit({"data.batch=4"}), cli().scratch({"data.batch=4"}),
         cli().retrofit({"data.batch=4", "compute=bf16"}),
         cli().retrofit({"data.batch=4", "compute=int8"}),
+        cli().scratch({"data.batch=4", "compute=bf16"}),
         cli().retrofit({"data.batch=4", "method=two_phase", "two_phase.phase1_steps=4"}),
         cli().retrofit({"data.batch=16", "method=lora", "lora.dropout=0.2", "steps=3"}),
         cli().scratch({"data.batch=16", "model.model_type=gpt2", "model.dropout=0.2", "steps=3"}),

@@ -388,6 +388,29 @@ TEST(CliTrain, Bf16TrainsCloseToFloat32AndFitsTheSameBase) {
                     cli().valid_text(), "--compute", compute});
 }
 
+TEST(CliTrain, AllIsTrainedInBf16CloseToFloat32) {
+  for (const char* method : {"scratch", "full"}) {
+    const auto run = [&](const Words& more) {
+      const std::string out = cli().fresh(method);
+      const Words all = more + Words{"out=" + out, fmt::format("method={}", method)};
+      cli().must_run(method == std::string("full") ? cli().retrofit(all + Words{"attention=dense"})
+                                                   : cli().scratch(all));
+      return out;
+    };
+    const std::string exact = run({}), rounded = run({"compute=bf16"});
+    expect_same_run(run({"compute=bf16", "memory=recompute"}), rounded);
+    const auto losses = metrics_of(rounded), wanted = metrics_of(exact);
+    ASSERT_EQ(losses.size(), wanted.size());
+    bool differ = false;
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      if (!losses[i].contains("loss")) continue;
+      EXPECT_NEAR(losses[i].at("loss").get<double>(), wanted[i].at("loss").get<double>(), 2e-2);
+      differ = differ || losses[i].at("loss") != wanted[i].at("loss");
+    }
+    EXPECT_TRUE(differ) << "nothing was rounded";
+  }
+}
+
 TEST(CliTrain, DryRunCountsWeightsInBf16ByHalf) {
   const Words dry = {"out=" + cli().fresh("dry"), "--dry-run"};
   const auto exact = cli().figures(cli().retrofit(dry));

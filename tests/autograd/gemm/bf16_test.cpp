@@ -211,6 +211,77 @@ TEST(Bf16Weight, TakesHalfTheMemory) {
   EXPECT_EQ(w.form(), MatrixForm::bf16);
 }
 
+TEST(Bf16Matrix, TransposesAndRounds) {
+  for (const auto& [rows, cols] : std::vector<std::pair<Index, Index>>{
+           {1, 1}, {3, 5}, {17, 64}, {33, 65}, {5, 256}, {48, 1024}}) {
+    const Tensor x = randn({cols, rows}, 1);
+    for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16()) {
+      const Bf16Matrix m = Bf16Matrix::transposed(rows, cols, x.data(), rows, *kernels);
+      ASSERT_EQ(m.shape(), (Shape{rows, cols}));
+      ASSERT_EQ(m.pitch() % 2, 0);
+      for (Index i = 0; i < rows; ++i)
+        for (Index p = 0; p < m.cols() + m.cols() % 2; ++p)
+          ASSERT_EQ(m.row(i)[p], p < cols ? to_bf16(static_cast<float>(x[p * rows + i])) : Bf16{0})
+              << kernels->name << ", " << rows << " x " << cols << " at " << i << ", " << p;
+    }
+  }
+}
+
+Tensor turned(const Tensor& x) { return transpose(Variable(x), 0, 1).value(); }
+
+TEST(Bf16Product, OfATransposeAgreesWithTheDefinition) {
+  for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16())
+    for (const auto& [m, n, k] : kSizes) {
+      const Tensor a = randn({k, m}, 1), b = randn({k, n}, 2), before = randn({m, n}, 3);
+      const Tensor wanted = reference(turned(a), b, false);
+      const std::string what = fmt::format("{} {}x{}x{}", kernels->name, m, n, k);
+      expect_same_bits_for_any_threads(what, [&, m = m, n = n, k = k] {
+        Tensor c({m, n}), onto = before.clone();
+        gemm_tn_bf16(m, n, k, a.data(), m, b.data(), n, c.data(), n, Into::assign, *kernels);
+        gemm_tn_bf16(m, n, k, a.data(), m, b.data(), n, onto.data(), n, Into::add, *kernels);
+        EXPECT_LE(relative_difference(c, wanted), tolerance(3e-6, 1e-14)) << what;
+        EXPECT_LE(relative_difference(onto, add(before, wanted).value()), tolerance(3e-6, 1e-14))
+            << what;
+        return std::vector<Tensor>{c, onto};
+      });
+    }
+}
+
+// A weight that is trained: as a float32 one whose products get rounded operands.
+TEST(Bf16Weight, TrainedOneMultipliesRoundedNumbers) {
+  const Tensor x = randn({10, 33}, 1), w = randn({19, 33}, 2), dy = randn({10, 19}, 3);
+  Weight trained{leaf(w)};
+  EXPECT_EQ(trained.form(), std::nullopt);
+  trained.multiply_in_bf16();
+  EXPECT_EQ(trained.form(), MatrixForm::bf16);
+  const Variable input = leaf(x);
+  const Variable y = linear(input, trained, {});
+  backward(multiply(y, Variable(dy)));
+  const double close = tolerance(1e-6, 1e-14);
+  EXPECT_LE(relative_difference(y.value(), reference(x, w, true)), close);
+  EXPECT_LE(relative_difference(input.grad(), reference(dy, w, false)), close);
+  EXPECT_LE(relative_difference(trained.grad(), reference(turned(dy), x, false)), close);
+  EXPECT_TRUE(same_bits(trained.value(), w));  // its own numbers stay as they are
+}
+
+TEST(Bf16Weight, TrainedHeadTakesTheGradientOfItsLoss) {
+  // More rows than are scored at a time, so that gradients of chunks are added up.
+  const Index rows = 700, hidden = 16, vocab = 40;
+  const Tensor x = randn({rows, hidden}, 1), w = randn({vocab, hidden}, 2);
+  const std::vector<std::int32_t> targets = random_ids(rows, vocab, 3);
+  Weight trained{leaf(w)}, plain{leaf(rounded(w))};
+  trained.multiply_in_bf16();
+  const Variable input = leaf(x), again = leaf(rounded(x));
+  const Variable loss = linear_cross_entropy(input, trained, targets);
+  const Variable wanted = linear_cross_entropy(again, plain, targets);
+  backward(loss);
+  backward(wanted);
+  EXPECT_NEAR(loss.value()[0], wanted.value()[0], tolerance(1e-5, 1e-12));
+  // Gradients of logits are rounded once more: 2^-9 of each.
+  EXPECT_LE(relative_difference(trained.grad(), plain.grad()), 4e-3);
+  EXPECT_LE(relative_difference(input.grad(), again.grad()), 4e-3);
+}
+
 TEST(Bf16Weight, IsFrozenAndRefusedElsewhere) {
   Weight w = in_bf16(randn({4, 4}, 1));
   EXPECT_THROW(w.set_requires_grad(true), std::invalid_argument);
@@ -221,6 +292,7 @@ TEST(Bf16Weight, IsFrozenAndRefusedElsewhere) {
   EXPECT_THROW(linear(randn({2, 5}, 1), w, {}), std::invalid_argument);
   EXPECT_THROW(Weight(leaf(randn({4, 4}, 1))).freeze(MatrixForm::bf16), std::invalid_argument);
   EXPECT_THROW(Weight(randn({4}, 1)).freeze(MatrixForm::bf16), std::invalid_argument);
+  EXPECT_THROW(w.multiply_in_bf16(), std::invalid_argument);
 }
 
 TEST(Bf16Weight, ErrorsSayWhatIsStoredHow) {
