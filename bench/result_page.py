@@ -6,7 +6,7 @@ import json
 def read_rows(path):
     """The rows of a .jsonl that have figures, and those of runs that failed."""
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return [r for r in rows if not r["error"]], [r for r in rows if r["error"]]
+    return [r for r in rows if not r.get("error")], [r for r in rows if r.get("error")]
 
 
 def write_page(folder, head, parts, part_table):
