@@ -26,7 +26,8 @@ def percent(rows, key):
 
 
 def line(run, rows):
-    return (f"| {run} | {rows[0]['trainable_parameters']:,} | {rows[0]['attention']} "
+    routing = f", {rows[0]['routing']}" if rows[0]["routing"] else ""
+    return (f"| {run} | {rows[0]['trainable_parameters']:,} | {rows[0]['attention']}{routing} "
             f"| {100 * statistics.mean(row['pairs_attended'] for row in rows):.1f} % "
             f"| {mean_and_spread([row['perplexity'] for row in rows], '.3f')} | {percent(rows, 'largest_group')} "
             f"| {len(rows)} |")

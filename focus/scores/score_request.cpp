@@ -26,8 +26,12 @@ std::vector<std::string> keys_of(Type type) {
   return {};
 }
 
-Type read_type(const JsonView& view) {
+/// Of the request.
+Type read_type(const JsonView& request) {
   constexpr auto names = enum_names(Type{});
+  const JsonView view = request.get("type");
+  if (view.is_null())
+    fail("{}: \"type\" is missing; wanted {}", request.where(), choices_text(names));
   const auto found = std::ranges::find(names, view.string());
   if (found == names.end())
     fail("{}: {}; wanted {}", view.where(), shown_json(view.json()), choices_text(names));
@@ -45,7 +49,7 @@ std::vector<std::string> read_until(const JsonView& view) {
 ScoreRequest read_request(std::string_view line, const std::string& where) {
   const nlohmann::json json = parse_strict_json(line, where);
   const JsonView view(json, where);
-  ScoreRequest request{.type = read_type(view.at("type")), .where = where};
+  ScoreRequest request{.type = read_type(view), .where = where};
   const std::vector<std::string> keys = keys_of(request.type);
   for (const auto& [key, value] : view.object().items())
     if (key != "type" && key != "id" && std::ranges::find(keys, key) == keys.end())
