@@ -60,6 +60,7 @@ def measure_row(row, options):
                     raise
                 not_measured[side.name] = str(error)
     taken = {name: runs for name, runs in taken.items() if name not in not_measured}
+    check_same_size({name: both[0][1] for name, both in taken.items()})
     runs = [run for both in taken.values() for run, _ in both]
     record = {
         "group": row.group,
@@ -76,6 +77,14 @@ def measure_row(row, options):
     return record
 
 
+def check_same_size(figures):
+    """Sides that say how many parameters their model has must have the same model: positions that
+    one has and another has not are less than a hundredth."""
+    sizes = {name: f["parameters"] for name, f in figures.items() if "parameters" in f}
+    if sizes and max(sizes.values()) > 1.01 * min(sizes.values()):
+        raise MeasurementError(f"models of different sizes are no comparison: {sizes}")
+
+
 def pooled(name, runs):
     """One side's figures over its rounds, [(machine.Run, figures)]."""
     every = [figures for _, figures in runs]
@@ -84,7 +93,7 @@ def pooled(name, runs):
         "ms_min": min(f["ms_min"] for f in every),
         "ms_median": statistics.median(f["ms_median"] for f in every),
     }
-    for key in ("gflops", "tokens_per_second", "peak_rss_mib", "pairs"):
+    for key in ("gflops", "tokens_per_second", "peak_rss_mib", "pairs", "parameters"):
         if key in every[0]:
             side[key] = max(f[key] for f in every)
     side["foreign_percent"] = disturbance([run for run, _ in runs])["foreign_percent"]

@@ -110,6 +110,7 @@ def program_step(name, settings, overrides, shape="gpt2"):
             "tokens_per_second": document["tokens_per_second"],
             "gflops": document["gflops"],
             "peak_rss_mib": document["peak_resident_bytes"] / 2**20,
+            "parameters": document["parameters"],
         }
 
     command = [str(BUILD / "focus"), "bench-step", "--shape", shape, "--json", str(file)]
@@ -233,6 +234,7 @@ def scratch_rows(settings):
     for layers, width, heads, vocab, called in shapes[1:] if settings.quick else shapes:
         ours = ["--vocab-size", str(vocab), "method=scratch", "attention=dense"]
         ours += ["model.model_type=gpt2", f"model.hidden_size={width}"]
+        ours += [f"model.intermediate_size={4 * width}"]
         ours += [f"model.num_hidden_layers={layers}", f"model.num_attention_heads={heads}"]
         ours += [f"data.context={seq_len}", f"data.batch={batch}"]
         peer = ["--T", str(seq_len), "--batch", str(batch), "--layers", str(layers)]

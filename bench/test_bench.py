@@ -116,6 +116,11 @@ class Figures(unittest.TestCase):
         with self.assertRaisesRegex(measure.MeasurementError, "absent: .*/no/such/program"):
             measure.measure_row(rows.Row("soft", "some work", [absent]), options)
 
+    def test_models_of_different_sizes_are_no_comparison(self):
+        measure.check_same_size({"a": {"parameters": 1000}, "b": {"parameters": 1009}, "c": {}})
+        with self.assertRaisesRegex(measure.MeasurementError, "different sizes"):
+            measure.check_same_size({"a": {"parameters": 1000}, "b": {"parameters": 1011}})
+
 
 class Table(unittest.TestCase):
     def test_ratios(self):

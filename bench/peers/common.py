@@ -59,7 +59,7 @@ def libraries():
     return found
 
 
-def report(name, what, options, seq_len, times, flops=None):
+def report(name, what, options, seq_len, times, flops=None, parameters=None):
     """One JSON object on one line of stdout."""
     best = min(times)
     line = {
@@ -77,4 +77,6 @@ def report(name, what, options, seq_len, times, flops=None):
     }
     if flops is not None:
         line["gflops"] = flops / best / 1e6
+    if parameters is not None:
+        line["parameters"] = parameters
     print(json.dumps(line), flush=True)

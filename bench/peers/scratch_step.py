@@ -71,7 +71,8 @@ def main():
 
     name = "compiled" if options.compile else "eager"
     times = common.milliseconds(step, options.repeats, warm_up=2)
-    common.report(name, "scratch step", options, options.batch * options.T, times)
+    size = sum(parameter.numel() for parameter in model.parameters())
+    common.report(name, "scratch step", options, options.batch * options.T, times, parameters=size)
 
 
 if __name__ == "__main__":

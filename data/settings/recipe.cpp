@@ -186,6 +186,7 @@ std::string read_recipe_file(const std::string& path) {
   text.resize(file.read(std::as_writable_bytes(std::span(text))));
   if (text.size() > kMaxBytes)
     fail("{}: wanted a recipe of at most 1 MB, came more; is this the right file?", path);
+  if (text.empty()) fail("{}: the file is empty; wanted a recipe, lines of \"key: value\"", path);
   return text;
 }
 

@@ -84,6 +84,7 @@ void read_recipe_map(const std::vector<RecipeField>& fields, const RecipeNode& m
                      std::vector<RecipeProblem>& problems);
 /// The override "a.b=c" as the map {a: {b: c}}.
 RecipeNode recipe_override_tree(const std::string& text, std::vector<RecipeProblem>& problems);
+/// Its text. Throws std::runtime_error, naming it, where it cannot be read, is empty or too large.
 std::string read_recipe_file(const std::string& path);
 std::string dump_recipe_fields(const std::vector<RecipeField>& fields, bool with_help);
 std::string dump_changed_fields(const std::vector<RecipeField>& fields,

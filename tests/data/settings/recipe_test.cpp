@@ -253,6 +253,8 @@ TEST(Recipe, ReadsFilesAndRefusesHugeAndMissingOnes) {
   std::ofstream(path) << std::string(1'000'001, '#');
   EXPECT_THROW(read_recipe(path.string(), {}, s), std::runtime_error);
   EXPECT_THROW(read_recipe(path.string() + ".missing", {}, s), std::runtime_error);
+  std::ofstream(path).close();  // as a full disk leaves it
+  EXPECT_THROW(read_recipe(path.string(), {}, s), std::runtime_error);
   EXPECT_THROW(read_recipe(testing::TempDir(), {}, s), std::runtime_error);
   std::filesystem::remove(path);
 }
