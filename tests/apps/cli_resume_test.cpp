@@ -108,8 +108,9 @@ TEST(CliResume, AFinishedRunStaysAsItIs) {
   const auto figures = cli().figures(cli().retrofit({"out=" + out, "--resume"}));
   EXPECT_EQ(snapshot(out), before);
   EXPECT_EQ(figures.at("finished"), true);
-  EXPECT_EQ(figures.at("valid_loss"), records.back().at("valid_loss"));
-  EXPECT_EQ(figures.at("valid_loss_start"), records.front().at("valid_loss"));
+  EXPECT_EQ(figures.at("valid_loss").get<double>(), records.back().at("valid_loss").get<double>());
+  EXPECT_EQ(figures.at("valid_loss_start").get<double>(),
+            records.front().at("valid_loss").get<double>());
 }
 
 TEST(CliResume, TheNumberOfThreadsChangesNoBit) {

@@ -8,10 +8,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace focus;
   const auto [text, lines] = fuzz::split_input<2>({data, size});
   const std::vector<std::string> overrides = fuzz::lines_of(lines);
-  const auto read = [&] {
+  const auto read = [&, plan_text = text] {
     // A plan of many runs takes what its runs take.
     const fuzz::AllocationLimit of_runs(std::size_t{1} << 30);
-    const ComparePlan plan = read_compare_plan(text, "compare.yaml", overrides);
+    const ComparePlan plan = read_compare_plan(plan_text, "compare.yaml", overrides);
     if (plan.runs.empty()) fuzz::report("a plan without runs, and no error");
     for (const PlannedRun& run : plan.runs) {
       run.config.validate();

@@ -321,7 +321,7 @@ TEST(Store, VerifyNamesTheDamagedDataSet) {
     write_text(folder / "b.h5", bad);
     const StoreReader store(folder / "b.h5");
     EXPECT_THAT(error_of([&] { store.verify(); }), HasSubstr(fmt::format("data set '{}'", name)));
-    EXPECT_NE(error_of([&] { store.tensor(name); }), "");
+    EXPECT_NE(error_of([&, data_set = name] { store.tensor(data_set); }), "");
     EXPECT_EQ(store.tensor("/sound").size(), 10);
   }
 }
