@@ -69,7 +69,7 @@ TEST(TokenizerFile, MergesInBothSpellings) {
 
 TEST(TokenizerFile, AddedTokensAreFoundLongestFirst) {
   json file = plain_file();
-  file["added_tokens"] = {added(300, "<x>"), added(301, "<x><y>"), added(97, "a")};
+  file["added_tokens"] = json::array({added(300, "<x>"), added(301, "<x><y>"), added(97, "a")});
   EXPECT_THAT(make(file)->encode("b<x><y>c<x>d"), ElementsAre(98, 301, 99, 300, 100));
   EXPECT_THAT(make(file)->encode("abab"), ElementsAre(97, 98, 97, 98));  // "a" comes first
   EXPECT_EQ(make(file)->vocab_size(), 302);
@@ -79,17 +79,17 @@ TEST(TokenizerFile, AddedTokensAreFoundLongestFirst) {
 TEST(TokenizerFile, AddedTokensTakeBlanksAndStandAlone) {
   json file = plain_file();
   json token = added(300, "<x>");
-  file["added_tokens"] = {token};
+  file["added_tokens"] = json::array({token});
   EXPECT_EQ(split(file, "a  <x>  b"), "a| | |<x>| | |b");
   token["lstrip"] = true;
-  file["added_tokens"] = {token};
+  file["added_tokens"] = json::array({token});
   EXPECT_EQ(split(file, "a  <x>  b"), "a|<x>| | |b");
   token["rstrip"] = true;
-  file["added_tokens"] = {token};
+  file["added_tokens"] = json::array({token});
   EXPECT_EQ(split(file, "a  <x>  <x> b"), "a|<x>|<x>|b");
   token = added(300, "and");
   token["single_word"] = true;
-  file["added_tokens"] = {token};
+  file["added_tokens"] = json::array({token});
   EXPECT_EQ(split(file, "and band,and"), "and| |b|a|n|d|,|and");
 }
 
@@ -97,10 +97,10 @@ TEST(TokenizerFile, NormalizedAddedTokensAreFoundInNormalizedText) {
   json file = plain_file();
   file["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", "_"}}}, {"content", "-"}};
   json token = added(300, "x_y");
-  file["added_tokens"] = {token};
+  file["added_tokens"] = json::array({token});
   EXPECT_EQ(split(file, "x-y x_y"), "x|-|y| |x_y");
   token["normalized"] = true;
-  file["added_tokens"] = {token};
+  file["added_tokens"] = json::array({token});
   EXPECT_EQ(split(file, "x-y x_y"), "x-y| |x-y");
 }
 
@@ -156,7 +156,7 @@ TEST(TokenizerFile, Metaspace) {
   json file = plain_file();
   file["model"]["vocab"]["\u2581a"] = 220;
   file["model"]["merges"].push_back({"\u2581", "a"});
-  file["added_tokens"] = {added(300, "<x>")};
+  file["added_tokens"] = json::array({added(300, "<x>")});
   json metaspace = {{"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "always"}};
   const auto ids = [&](const std::string& text) {
     file["pre_tokenizer"] = file["decoder"] = metaspace;
@@ -247,7 +247,7 @@ TEST(TokenizerFile, Decoders) {
 
 TEST(TokenizerFile, TemplateAndEnds) {
   json file = plain_file();
-  file["added_tokens"] = {added(300, "<s>"), added(301, "</s>"), added(302, "<bos>")};
+  file["added_tokens"] = json::array({added(300, "<s>"), added(301, "</s>"), added(302, "<bos>")});
   EXPECT_EQ(make(file)->bos_id(), 300);  // by its usual name
   EXPECT_EQ(make(file)->eos_id(), 301);
   file["post_processor"] = {
@@ -301,11 +301,11 @@ TEST(TokenizerFile, RefusesWhatItDoesNotKnowOrCannotBe) {
       {"/model/merges", json::array({json::array({"", "a"})}), "merge 0 has an empty part"},
       {"/model/ignore_merges", "yes", "model.ignore_merges: expected true or false"},
       {"/model", nullptr, "model: expected an object"},
-      {"/added_tokens", {added(300, "")}, "added_tokens[0]: an added token is empty"},
-      {"/added_tokens", {added(300, "x")}, "120 in the model's vocabulary"},
-      {"/added_tokens", {added(97, "<x>")}, "id 97 of \"<x>\" belongs to \"a\""},
+      {"/added_tokens", json::array({added(300, "")}), "added_tokens[0]: an added token is empty"},
+      {"/added_tokens", json::array({added(300, "x")}), "120 in the model's vocabulary"},
+      {"/added_tokens", json::array({added(97, "<x>")}), "id 97 of \"<x>\" belongs to \"a\""},
       {"/added_tokens", {added(300, "<x>"), added(301, "<x>")}, "stands twice"},
-      {"/added_tokens", {added(1 << 30, "<x>")}, "added_tokens[0].id: 1073741824"},
+      {"/added_tokens", json::array({added(1 << 30, "<x>")}), "added_tokens[0].id: 1073741824"},
       {"/normalizer", {{"type", "Lowercase"}}, "normalizer: the type \"Lowercase\""},
       {"/normalizer", {{"kind", "NFC"}}, "\"type\" is missing"},
       {"/pre_tokenizer", {{"type", "BertPreTokenizer"}}, "\"BertPreTokenizer\""},
@@ -391,7 +391,7 @@ TEST(TokenizerFile, StepsMayNotMultiplyThePieces) {
 
 TEST(TokenizerFile, ALargeIdStandsAlone) {
   json file = plain_file();
-  file["added_tokens"] = {added(4'000'000, "<x>")};
+  file["added_tokens"] = json::array({added(4'000'000, "<x>")});
   const auto tokenizer = make(file);
   EXPECT_EQ(tokenizer->vocab_size(), 4'000'001);
   EXPECT_EQ(tokenizer->decode(Ids{4'000'000, 300, 'a'}), "<x>a");
