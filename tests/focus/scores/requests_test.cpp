@@ -66,7 +66,8 @@ TEST_F(Requests, AreRefusedWithTheLineThatIsWrong) {
   expect_refused(good + "[1]", {"in.jsonl:2", "an object"});
   expect_refused(good + R"({"type":"loglikelihood","context":"a"})",
                  {"in.jsonl:2", "\"continuation\" is missing"});
-  expect_refused(R"({"context":"a","continuation":"b"})", {"in.jsonl:1", "\"type\" is missing", "loglikelihood"});
+  expect_refused(R"({"context":"a","continuation":"b"})",
+                 {"in.jsonl:1", "\"type\" is missing", "loglikelihood"});
   expect_refused(R"({"type":"guess","context":"a"})", {"in.jsonl:1", "guess", "generate_until"});
   expect_refused(R"({"type":"loglikelihood","context":7,"continuation":"b"})",
                  {"in.jsonl:1", "context", "a string"});
