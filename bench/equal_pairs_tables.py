@@ -5,7 +5,7 @@ import math
 import pathlib
 import statistics
 
-from result_page import read_rows, write_page
+from result_page import read_rows, split_groups, texts_heading, write_page
 
 FOLDER = pathlib.Path(__file__).parent / "results" / "equal_pairs"
 PARTS = ("novels", "layers", "tinystories", "long", "stories")
@@ -31,18 +31,9 @@ def line(run, rows):
 def part_table(part):
     rows, failed = read_rows(FOLDER / f"{part}.jsonl")
     out = []
-    for split in ("valid", "test"):
-        groups = {}
-        for row in rows:
-            if row["split"] == split:
-                groups.setdefault((row["run"], row["attention"], row["routing"]), []).append(row)
-        if not groups:
-            continue
-        first = next(iter(groups.values()))[0]
-        out += [f"## {part}, {split}", "",
-                f"{first['texts']}; {first['tokens_scored']:,} tokens; context {first['context']}, stride "
-                f"{first['stride']}; tokenizer {first['tokenizer'].split()[0]}.", "",
-                "| form | attention | pairs | KL | loss, % of dense perplexity | perplexity | seeds |",
+    for split, groups in split_groups(rows).items():
+        out += texts_heading(part, split, groups)
+        out += ["| form | attention | pairs | KL | loss, % of dense perplexity | perplexity | seeds |",
                 "|---|---|---|---|---|---|---|"]
         of_share = sorted(groups.items(), key=lambda item: mean(item[1], "pairs_attended"))
         out += [line(run, members) for (run, _, _), members in of_share]

@@ -35,7 +35,6 @@ run() {
   # Texts by their place in DATA, wherever that lies.
   sed "s#$data/##g" "out/paper/$3/compare.jsonl" >"bench/results/paper/$1.jsonl"
   cp "out/paper/$3/compare.html" "out/paper/$1.html"
-  python3 bench/paper_tables.py
 }
 
 # stories260K, made of children's stories, on novels. Nothing is chosen by these runs, so a text of the test split is read.
@@ -50,7 +49,6 @@ for part in "${parts[@]}"; do
       run "$part" "$recipe" "$part" 256 focus.local_window=32 "${stories_on_novels[@]}" eval.max_tokens=8000
       # What metrics.jsonl says of the groups while they train, means of every hundred steps.
       python3 bench/paper_steps.py "out/paper/$part" >"bench/results/paper/${part}_steps.jsonl"
-      python3 bench/paper_tables.py
       ;;
     ablations)
       # One folder: what two recipes share is done once. The window is an eighth of the context, as in the paper;
@@ -119,4 +117,5 @@ for row in [report["against"], *report["checkpoints"]]:
       exit 2
       ;;
   esac
+  python3 bench/paper_tables.py
 done

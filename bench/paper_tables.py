@@ -5,7 +5,7 @@ import json
 import pathlib
 import statistics
 
-from result_page import read_rows, write_page
+from result_page import read_rows, split_groups, texts_heading, write_page
 
 FOLDER = pathlib.Path(__file__).parent / "results" / "paper"
 PARTS = ("dominance", "collapse", "forgetting", "forgetting_small", "num_groups", "temperature", "sinkhorn_iters",
@@ -55,16 +55,9 @@ def part_table(part):
     # Scores of benchmarks are rows too; they stand in docs/results.md.
     rows = [row for row in rows if row.get("perplexity") is not None and row.get("texts")]
     out = []
-    for split in dict.fromkeys(row["split"] for row in rows):
-        groups = {}
-        for row in rows:
-            if row["split"] == split:
-                groups.setdefault((row["run"], row["attention"], row["routing"]), []).append(row)
-        first = next(iter(groups.values()))[0]
-        out += [f"## {part}, {split}", "",
-                f"{first['texts']}; {first['tokens_scored']:,} tokens; context {first['context']}, stride "
-                f"{first['stride']}; tokenizer {first['tokenizer'].split()[0]}.", "",
-                "| run | trained | attention | pairs | perplexity | largest group | seeds |",
+    for split, groups in split_groups(rows).items():
+        out += texts_heading(part, split, groups)
+        out += ["| run | trained | attention | pairs | perplexity | largest group | seeds |",
                 "|---|---|---|---|---|---|---|"]
         out += [line(run, members) for (run, _, _), members in groups.items()]
         out.append("")

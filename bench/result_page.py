@@ -9,6 +9,23 @@ def read_rows(path):
     return [r for r in rows if not r.get("error")], [r for r in rows if r.get("error")]
 
 
+def split_groups(rows):
+    """For each split of the texts, in their order: its name and its rows by (run, attention, routing)."""
+    splits = {}
+    for row in rows:
+        groups = splits.setdefault(row["split"], {})
+        groups.setdefault((row["run"], row["attention"], row["routing"]), []).append(row)
+    return splits
+
+
+def texts_heading(part, split, groups):
+    """Lines that say what the rows of a split were measured on."""
+    first = next(iter(groups.values()))[0]
+    return [f"## {part}, {split}", "",
+            f"{first['texts']}; {first['tokens_scored']:,} tokens; context {first['context']}, stride "
+            f"{first['stride']}; tokenizer {first['tokenizer'].split()[0]}.", ""]
+
+
 def write_page(folder, head, parts, part_table):
     """folder/README.md: `head`, then part_table(part), lines, of each part that has rows."""
     lines = list(head)

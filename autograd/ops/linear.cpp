@@ -26,7 +26,7 @@ Variable linear(const Variable& x, const Weight& weight, const Variable& bias) {
   check(!bias.defined() || bias.value().size() == out, "linear: bias {} does not fit weight {}",
         bias.shape(), weight.shape());
   Tensor y(x.shape().with(-1, out));
-  weight_product(rows, x.value().data(), weight, y.data());
+  weight_product(rows, x.value().data(), for_products(weight), y.data());
   if (bias.defined()) add_to_rows(y, bias.value());
   // Kept for backward: only what it reads. A frozen weight needs no x, so x can be freed.
   const Tensor kept_x = weight.requires_grad() ? x.value() : Tensor();
@@ -37,7 +37,7 @@ Variable linear(const Variable& x, const Weight& weight, const Variable& bias) {
        bf16 = weight.multiplies_in_bf16()](const Tensor& dy, Grads grads) {
         if (grads[0].wanted()) {  // dx = dy W
           Tensor dx(x_shape);
-          weight_product_backward(rows, dy.data(), kept_weight, dx.data());
+          weight_product_backward(rows, dy.data(), for_products(kept_weight), dx.data());
           grads[0].add(dx);
         }
         if (grads[1].wanted()) {  // dW = dyᵀ x

@@ -9,24 +9,27 @@
 // The products of a layer with its weight [out, in], whichever way that is stored.
 namespace focus {
 
-/// y[rows, out] = x[rows, in] Wᵀ
+/// What products read: the weight, or where it multiplies_in_bf16() its numbers rounded, once for
+/// all that is multiplied with them.
+inline Weight for_products(const Weight& weight) {
+  return weight.multiplies_in_bf16() ? Weight(FrozenMatrix(weight.value(), MatrixForm::bf16))
+                                     : weight;
+}
+
+/// y[rows, out] = x[rows, in] Wᵀ of for_products()
 inline void weight_product(Index rows, const Real* x, const Weight& weight, Real* y) {
   const Index out = weight.dim(0), in = weight.dim(1);
   if (weight.is_frozen_matrix())
     weight.frozen_matrix()->gemm_nt(rows, x, y);
-  else if (weight.multiplies_in_bf16())
-    gemm_nt(rows, x, in, Bf16Matrix(out, in, weight.value().data(), in), y, out);
   else
     gemm_nt(rows, out, in, x, in, weight.value().data(), in, y, out);
 }
 
-/// dx[rows, in] = dy[rows, out] W
+/// dx[rows, in] = dy[rows, out] W likewise
 inline void weight_product_backward(Index rows, const Real* dy, const Weight& weight, Real* dx) {
   const Index out = weight.dim(0), in = weight.dim(1);
   if (weight.is_frozen_matrix())
     weight.frozen_matrix()->gemm(rows, dy, dx);
-  else if (weight.multiplies_in_bf16())
-    gemm(rows, dy, out, Bf16Matrix(out, in, weight.value().data(), in), dx, in);
   else
     gemm(rows, in, out, dy, out, weight.value().data(), in, dx, in);
 }
