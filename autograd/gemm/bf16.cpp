@@ -11,7 +11,8 @@
 namespace focus {
 namespace {
 
-/// Rows of B that are packed at a time: a hidden size of 768 at once, 384 KB.
+/// Rows of B that are packed at a time: a hidden size of 768 at once, 384 KB of a second-level
+/// cache of 1 MiB.
 constexpr Index kBlockDepth = 768;
 
 /// A block of a product: rows [row, row + rows) of A and [p, p + depth) of B, columns
@@ -33,11 +34,12 @@ void multiply(Index m, Index n, Index k, Index block_depth, Real* c, Index ldc, 
     for (Index i = 0; i < m; ++i) std::fill_n(c + i * ldc, n, Real(0));
   for_blocks(m, n, [&](Index row, Index rows, Index begin, Index end) {
     thread_local std::vector<Real> scratch;
-    scratch.resize(static_cast<std::size_t>(block_depth * kBlockColumns + rows * kernels.vector));
+    const Index widest = block_columns();
+    scratch.resize(static_cast<std::size_t>(block_depth * widest + rows * kernels.vector));
     Real* packed = scratch.data();
     blocked_product(
-        rows, k, block_depth, begin, end, kernels.vector, c + row * ldc, ldc, into == Into::add,
-        packed + block_depth * kBlockColumns,
+        rows, k, block_depth, begin, end, widest, kernels.vector, c + row * ldc, ldc,
+        into == Into::add, packed + block_depth * widest,
         [&](Index p, Index depth, Index j, Index columns, Real* to, Index ld, bool add) {
           const Index padded = (columns + kernels.vector - 1) / kernels.vector * kernels.vector;
           block(ProductBlock{row, rows, p, depth, j, columns, padded, to, ld, add}, packed);
@@ -98,8 +100,8 @@ class SplitRows {
   Bf16 *high_, *low_;
 };
 
-/// Rows of B that are split and packed at a time: both parts and their panels are 0.8 MB, for which
-/// a core's second-level cache has room.
+/// Rows of B that are split and packed at a time: both parts and their panels are 0.8 of the
+/// second-level cache.
 constexpr Index kSplitDepth = 512;
 
 /// The block's numbers, line by line; valid until the thread's next call.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 
 #include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"
@@ -8,9 +9,13 @@
 // How a product is cut into blocks, whatever its numbers are stored in.
 namespace focus {
 
-/// Columns of B that are packed at a time, and rows of A that share a packed block: enough to make
-/// its packing cheap.
-inline constexpr Index kBlockColumns = 256;
+/// Columns of B that are packed at a time, for a second-level cache of so many bytes (0: unknown):
+/// 256 for 1 MiB, of which 256 rows of floats take a quarter, and in proportion. A wider block
+/// reads A fewer times; one that is too wide leaves the cache before A's rows have gone over it.
+Index block_columns(std::size_t second_level);
+/// The same for this machine, asked once.
+Index block_columns();
+/// Rows of A that share a packed block: enough to make its packing cheap.
 inline constexpr Index kBlockRows = 1024;
 /// Blocks that are worth having, so that all threads end at about the same time: where there would
 /// be fewer, they are half as wide.
@@ -24,8 +29,8 @@ template <class F>
 void for_blocks(Index m, Index n, F&& f) {
   const auto blocks = [](Index size, Index block) { return (size + block - 1) / block; };
   Index row_blocks = blocks(m, kBlockRows);
-  const Index columns =
-      row_blocks * blocks(n, kBlockColumns) < kEnoughBlocks ? kBlockColumns / 2 : kBlockColumns;
+  const Index widest = block_columns();
+  const Index columns = row_blocks * blocks(n, widest) < kEnoughBlocks ? widest / 2 : widest;
   if (row_blocks * blocks(n, columns) < kFewBlocks)
     row_blocks = std::max(row_blocks, std::min(kEnoughBlocks, m / kFewestRows));
   // Rows are shared out evenly, in whole steps of the micro-kernel.
@@ -36,19 +41,19 @@ void for_blocks(Index m, Index n, F&& f) {
   });
 }
 
-/// C[m, n] for the columns [begin, end) and a depth of k, on the calling thread. `block(p, depth,
-/// j, columns, c, ldc, add)` packs B's rows [p, p + depth), columns [j, j + columns) and
-/// multiplies; it writes whole vectors of `vector` numbers, so what would run over the end goes
-/// through `tail` [m, vector]. No number of C depends on how rows and columns were dealt out: each
-/// is one chain of additions over k, in blocks of `block_depth`.
+/// C[m, n] for the columns [begin, end) and a depth of k, on the calling thread, `widest` columns
+/// of B at a time. `block(p, depth, j, columns, c, ldc, add)` packs B's rows [p, p + depth),
+/// columns [j, j + columns) and multiplies; it writes whole vectors of `vector` numbers, so what
+/// would run over the end goes through `tail` [m, vector]. No number of C depends on how rows and
+/// columns were dealt out: each is one chain of additions over k, in blocks of `block_depth`.
 template <class Block>
-void blocked_product(Index m, Index k, Index block_depth, Index begin, Index end, Index vector,
-                     Real* c, Index ldc, bool add, Real* tail, Block&& block) {
+void blocked_product(Index m, Index k, Index block_depth, Index begin, Index end, Index widest,
+                     Index vector, Real* c, Index ldc, bool add, Real* tail, Block&& block) {
   const Index whole = begin + (end - begin) / vector * vector;
   for (Index p = 0; p < k; p += block_depth) {
     const Index depth = std::min(block_depth, k - p);
-    for (Index j = begin; j < whole; j += kBlockColumns)
-      block(p, depth, j, std::min(kBlockColumns, whole - j), c + j, ldc, p > 0 || add);
+    for (Index j = begin; j < whole; j += widest)
+      block(p, depth, j, std::min(widest, whole - j), c + j, ldc, p > 0 || add);
   }
   if (whole == end) return;
   for (Index p = 0; p < k; p += block_depth)

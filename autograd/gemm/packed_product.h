@@ -12,8 +12,8 @@
 // number of C is the sum of, and in which order, is decided here alone.
 namespace focus::packed {
 
-/// Rows of B that are packed at a time: with kBlockColumns 256 KB of floats, which a core's
-/// second-level cache holds beside the rows of A that go over it.
+/// Rows of B that are packed at a time: with block_columns() a quarter of a core's second-level
+/// cache, which holds beside it the rows of A that go over it.
 inline constexpr Index kBlockDepth = 256;
 /// Rows of A that are not worth packing B for: a token that is being generated.
 inline constexpr Index kFewRows = 2;
@@ -40,10 +40,10 @@ template <class Pack>
 void multiply(Index m, Index k, Operand a, const Pack& pack, Index begin, Index end, Real* c,
               Index ldc, Into into) {
   const simd::Kernels& kernels = simd::kernels();
-  Real* packed =
-      scratch(static_cast<std::size_t>(kBlockDepth * kBlockColumns + m * kernels.vector));
-  blocked_product(m, k, kBlockDepth, begin, end, kernels.vector, c, ldc, into == Into::add,
-                  packed + kBlockDepth * kBlockColumns,
+  const Index widest = block_columns();
+  Real* packed = scratch(static_cast<std::size_t>(kBlockDepth * widest + m * kernels.vector));
+  blocked_product(m, k, kBlockDepth, begin, end, widest, kernels.vector, c, ldc, into == Into::add,
+                  packed + kBlockDepth * widest,
                   [&](Index p, Index depth, Index j, Index columns, Real* to, Index ld, bool add) {
                     pack(p, depth, j, columns, packed);
                     const simd::Panels panels{packed, depth, simd::padded(kernels, columns)};

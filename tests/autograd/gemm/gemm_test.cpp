@@ -1,5 +1,6 @@
 #include "autograd/gemm/gemm.h"
 
+#include "autograd/gemm/packed_product.h"
 #include "tests/support/compare.h"
 #include "tests/support/random.h"
 
@@ -77,6 +78,44 @@ TEST(Gemm, BitsDoNotDependOnThreads) {
                                          return std::vector<Tensor>{c};
                                        });
     }
+}
+
+TEST(Gemm, BlocksAreAsWideAsTheCacheIsLarge) {
+  const auto columns = [](double mebibytes) {
+    return block_columns(static_cast<std::size_t>(mebibytes * (1 << 20)));
+  };
+  EXPECT_EQ(columns(0), 256);  // where the system does not say
+  EXPECT_EQ(columns(0.25), 128);
+  EXPECT_EQ(columns(0.5), 128);
+  EXPECT_EQ(columns(1), 256);
+  EXPECT_EQ(columns(1.25), 256);
+  EXPECT_EQ(columns(2), 512);
+  EXPECT_EQ(columns(16), 512);
+}
+
+TEST(Gemm, BitsDoNotDependOnTheBlocksWidth) {
+  constexpr Index m = 13, n = 707, k = 600;
+  const Tensor a = randn({m, k}, 1), b = randn({k, n}, 2);
+  const simd::Kernels& kernels = simd::kernels();
+  const auto product = [&](Index widest) {
+    Tensor c({m, n});
+    std::vector<Real> panels(static_cast<std::size_t>(packed::kBlockDepth * widest));
+    std::vector<Real> tail(static_cast<std::size_t>(m * kernels.vector));
+    blocked_product(
+        m, k, packed::kBlockDepth, 0, n, widest, kernels.vector, c.data(), n, false, tail.data(),
+        [&](Index p, Index depth, Index j, Index columns, Real* to, Index ld, bool add) {
+          kernels.pack(b.data() + p * n + j, n, depth, columns, 1, panels.data());
+          const simd::Panels packed{panels.data(), depth, simd::padded(kernels, columns)};
+          kernels.product(m, packed.columns, depth, a.data() + p, k, 1, packed, 0, to, ld, add);
+        });
+    return c;
+  };
+  const Tensor expected = product(256);
+  Tensor whole({m, n});
+  gemm(m, n, k, a.data(), k, b.data(), n, whole.data(), n);
+  EXPECT_TRUE(same_bits(expected, whole));
+  for (const Index widest : {64, 128, 384, 512})
+    EXPECT_TRUE(same_bits(expected, product(widest))) << widest << " columns";
 }
 
 TEST(Gemm, CountsItsMultiplyAdds) {
