@@ -1,6 +1,7 @@
 #include <spdlog/spdlog.h>
 
 #include "apps/command.h"
+#include "apps/compare/compare_recall.h"
 #include "apps/compare/compare_report.h"
 #include "apps/compare/compare_tasks.h"
 #include "apps/mpi.h"
@@ -58,14 +59,17 @@ int compare_runs(const ComparePlan& plan, bool final_figures, Ranks& ranks) {
   }
   const auto rows = compare_rows(outcomes);
   const std::filesystem::path out = plan.config.out;
-  const auto tasks = task_rows(outcomes);
-  write_file_durably(out / "compare.jsonl",
-                     std::string_view(compare_jsonl(rows) + compare_jsonl(tasks)));
+  const auto tasks = task_rows(outcomes), recall = recall_rows(outcomes);
+  write_file_durably(
+      out / "compare.jsonl",
+      std::string_view(compare_jsonl(rows) + compare_jsonl(tasks) + compare_jsonl(recall)));
   write_file_durably(out / "compare.csv", std::string_view(compare_csv(rows)));
   if (!tasks.empty())
     write_file_durably(out / "compare_tasks.csv", std::string_view(compare_csv(tasks)));
+  if (!recall.empty())
+    write_file_durably(out / "compare_recall.csv", std::string_view(compare_csv(recall)));
   write_file_durably(out / "compare.html", std::string_view(compare_page(plan, outcomes)));
-  fmt::print("{}{}\n", compare_table(rows, tasks), (out / "compare.html").string());
+  fmt::print("{}{}\n", compare_table(rows, tasks, recall), (out / "compare.html").string());
   const bool failed =
       std::ranges::any_of(outcomes, [](const RunOutcome& o) { return !o.error.empty(); });
   return failed ? 1 : 0;
@@ -79,7 +83,7 @@ int run_compare(Arguments arguments) {
   CLI::App app(
       "Trains and evaluates every run of one recipe, each in a process of its own, and writes one "
       "table: compare.html, compare.csv and compare.jsonl in the folder `out`, and with eval.tasks "
-      "compare_tasks.csv. Runs that are done "
+      "compare_tasks.csv, with eval.recall compare_recall.csv. Runs that are done "
       "are not done again; after Ctrl-C the same command goes on. A run that fails is listed, the "
       "others go on, and the exit status is 1.",
       "focus compare");

@@ -10,6 +10,7 @@
 #include "data/files/json_reader.h"
 #include "data/settings/recipe.h"
 #include "data/settings/sweep.h"
+#include "focus/recall/recall_eval.h"
 #include "focus/train/attention_spec.h"
 
 namespace focus {
@@ -170,8 +171,12 @@ class PlanReader {
     if (plan_.config.seeds.empty()) wrong("seeds is empty: name at least one, such as [1]");
     if (twice(plan_.config.seeds)) wrong("seeds: the same seed twice");
     const CompareEval& eval = plan_.config.eval;
-    if (eval.valid.empty() && eval.texts.target.empty() && eval.tasks.tasks.empty())
-      wrong("eval.valid is empty: name the texts that runs are compared on, or eval.tasks");
+    const bool no_texts = eval.valid.empty() && eval.texts.target.empty();
+    if (no_texts && eval.tasks.tasks.empty() && eval.recall.empty())
+      wrong(
+          "eval.valid is empty: name the texts that runs are compared on, or eval.tasks or "
+          "eval.recall");
+    if (no_texts && eval.far > 0) wrong("eval.far needs texts, but eval.valid is empty");
     for (const auto& [key, texts] :
          {std::pair{"eval.texts", eval.texts}, std::pair{"eval.test_texts", eval.test_texts}})
       if (texts.target.empty() != texts.source.empty())
@@ -184,6 +189,21 @@ class PlanReader {
       wrong(error.what());
     }
     check_tasks();
+    check_recall();
+  }
+
+  /// Makes or reads the questions, for the same reason.
+  void check_recall() {
+    const std::vector<std::string>& asked = plan_.config.eval.recall;
+    if (std::set(asked.begin(), asked.end()).size() != asked.size())
+      problems_.push_back({0, "eval.recall: the same questions twice"});
+    for (const std::string& questions : asked) {
+      try {
+        asked_documents(questions);
+      } catch (const std::exception& error) {
+        problems_.push_back({0, fmt::format("eval.recall: {}", error.what())});
+      }
+    }
   }
 
   /// Reads them: what is wrong with their files is told before any run is trained.

@@ -25,6 +25,8 @@ struct CompareEval {
   std::vector<std::string> valid, test;
   TargetAndSource texts, test_texts;
   EvalSettings settings;
+  Index far = 0;                         // tokens of short context; 0: no far tokens
+  std::vector<std::string> recall = {};  // as `focus eval --recall` takes them
   TaskSettings tasks;
 
   /// A split's name and its texts, those that there are; the ones of tests last, if at all.
@@ -38,6 +40,14 @@ struct CompareEval {
     f("texts", texts, "the plane of target loss against source loss; beside valid or in its place");
     f("test_texts", test_texts, "the same, read with --final alone");
     settings.visit(f);
+    f("far", far,
+      "loss on far tokens too: those that dense attention predicts better by 0.5 nats than the "
+      "same model with so many tokens of context; and what each row keeps of the gain of "
+      "distance; 0: not measured",
+      {0, 1 << 22});
+    f("recall", recall,
+      "questions whose answers stand far before: JSON lines as focus corpus --questions writes "
+      "them, or a kind with its options, recall:keys=8:distance=64,256:documents=100");
     tasks.visit(f);
     f.retired("routing", "is part of the words of eval.attentions now: soft:balance=sequence");
     f.retired("hard_gate", "is part of the words of eval.attentions now: hard:1:gate=drop");

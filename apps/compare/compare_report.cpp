@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 
+#include "apps/compare/compare_recall.h"
 #include "apps/compare/compare_tasks.h"
 #include "apps/compare/forgetting.h"
 #include "apps/report/charts.h"
@@ -34,6 +35,8 @@ constexpr std::array<std::pair<const char*, const char*>, 3> kAgainstDense = {
     {{"kl", "kl"},
      {"nats_against_dense", "difference"},
      {"nats_against_dense_error", "difference_error"}}};
+/// Columns of far tokens.
+constexpr std::array kOfFar = {"nats_far", "nats_others", "kept_far", "kept_all"};
 
 std::string quoted(const std::string& text) {
   if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
@@ -50,6 +53,17 @@ double number(const Json& row, const char* key, double otherwise) {
 /// Null where `json` is no object or has no such key.
 Json value_at(const Json& json, const char* key) {
   return json.is_object() && json.contains(key) ? json[key] : Json();
+}
+
+/// What `focus eval --far` says of a row; null where it was not asked.
+Json far_of(const Json& eval, const Json& figures) {
+  const Json far = value_at(eval, "far");
+  if (!far.is_object()) return nullptr;
+  for (const Json& row : far.at("rows"))
+    if (row.at("attention") == figures.at("attention") &&
+        row.at("routing") == value_at(figures, "routing"))
+      return row;
+  return nullptr;
 }
 
 /// One line of the tables for machines, and the only list of their columns: null where the run has
@@ -80,6 +94,9 @@ Json row_of(const RunOutcome& run, const Json& split, const Json& eval, const Js
     row[key] = value_at(figures, key);
   const Json against_dense = value_at(figures, "against_dense");
   for (const auto& [name, key] : kAgainstDense) row[name] = value_at(against_dense, key);
+  row["far_tokens"] = value_at(value_at(eval, "far"), "far");
+  const Json far = far_of(eval, figures);
+  for (const char* key : kOfFar) row[key] = value_at(far, key);
   row["eval_tokens_per_second"] = value_at(figures, "tokens_per_second");
   return row;
 }
@@ -92,6 +109,8 @@ Table table_of(const std::vector<CompareGroup>& groups, const std::string& split
                          "peak memory"}};
   const bool against_dense = std::ranges::any_of(groups, &CompareGroup::against_dense);
   if (against_dense) table.header.insert(table.header.end(), {"KL", "nats against dense"});
+  const bool has_far = std::ranges::any_of(groups, &CompareGroup::has_far);
+  if (has_far) table.header.insert(table.header.end(), {"nats, far", "kept, far", "kept, all"});
   for (const CompareGroup& g : groups)
     if (g.split == split) {
       table.rows.push_back(
@@ -102,11 +121,19 @@ Table table_of(const std::vector<CompareGroup>& groups, const std::string& split
            g.largest_group > 0 ? fmt::format("{:.1f} %", 100 * g.largest_group) : "-",
            fmt::format("{:.0f}", g.trainable), fmt::format("{:.0f}", g.train_rate),
            fmt::format("{:.0f}", g.eval_rate), format_bytes(g.peak_bytes)});
-      if (!against_dense) continue;
-      table.rows.back().push_back(g.against_dense ? fmt::format("{:.5f}", g.kl) : "-");
-      table.rows.back().push_back(
-          g.against_dense ? fmt::format("{:+.5f} +-{:.5f}", g.difference, g.difference_error)
-                          : "-");
+      std::vector<std::string>& cells = table.rows.back();
+      const auto add = [&](bool known, const std::string& text) {
+        cells.push_back(known ? text : "-");
+      };
+      if (against_dense) {
+        add(g.against_dense, fmt::format("{:.5f}", g.kl));
+        add(g.against_dense, fmt::format("{:+.5f} +-{:.5f}", g.difference, g.difference_error));
+      }
+      if (has_far) {
+        add(g.has_far, fmt::format("{:.4f}", g.nats_far));
+        add(g.has_far, fmt::format("{:.1f} %", 100 * g.kept_far));
+        add(g.has_far, fmt::format("{:.1f} %", 100 * g.kept_all));
+      }
     }
   return table;
 }
@@ -150,6 +177,9 @@ void add_points(HtmlReport& page, const std::vector<CompareGroup>& groups,
   PointsChart divergence{.title = fmt::format("Distance from dense attention ({})", split),
                          .x_label = "share of causal pairs attended, %",
                          .y_label = "KL, nats a token, as its power of ten"};
+  PointsChart kept{.title = fmt::format("What is kept of the gain of distance ({})", split),
+                   .x_label = "share of causal pairs attended, %",
+                   .y_label = "kept on far tokens, %"};
   for (const CompareGroup& g : groups) {
     // What is not causal is in the table, marked so; here it would pass for a perplexity.
     if (g.split != split || !g.attention.causal) continue;
@@ -161,9 +191,11 @@ void add_points(HtmlReport& page, const std::vector<CompareGroup>& groups,
     speed.add(g.run, false, {g.eval_rate, g.mean, label});
     if (g.against_dense && g.kl > 0)
       divergence.add(g.run, true, {100 * g.pairs, std::log10(g.kl), label});
+    if (g.has_far) kept.add(g.run, false, {100 * g.pairs, 100 * g.kept_far, label});
   }
   page.figure(points_chart_svg(pairs));
   if (!divergence.series.empty()) page.figure(points_chart_svg(divergence));
+  if (!kept.series.empty()) page.figure(points_chart_svg(kept));
   page.figure(points_chart_svg(speed));
 }
 
@@ -247,9 +279,16 @@ std::vector<CompareGroup> group_rows(const std::vector<Json>& rows) {
     g.least = least;
     g.most = most;
     g.bits_per_byte = mean(values("bits_per_byte", std::nan("")));
-    g.against_dense = std::ranges::all_of(members[i], [](const Json* row) {
-      return row->contains("kl") && (*row)["kl"].is_number();
-    });
+    const auto all_have = [&](const char* key) {
+      return std::ranges::all_of(members[i], [key](const Json* row) {
+        return row->contains(key) && (*row)[key].is_number();
+      });
+    };
+    g.against_dense = all_have("kl");
+    g.has_far = all_have("kept_far") && all_have("nats_far");
+    g.nats_far = mean(values("nats_far", 0));
+    g.kept_far = mean(values("kept_far", 0));
+    g.kept_all = mean(values("kept_all", 0));
     g.kl = mean(values("kl", 0));
     g.difference = mean(values("nats_against_dense", 0));
     g.difference_error = mean(values("nats_against_dense_error", 0));
@@ -283,12 +322,13 @@ std::string compare_jsonl(const std::vector<Json>& rows) {
   return text;
 }
 
-std::string compare_table(const std::vector<Json>& rows, const std::vector<Json>& tasks) {
+std::string compare_table(const std::vector<Json>& rows, const std::vector<Json>& tasks,
+                          const std::vector<Json>& recall) {
   const auto groups = group_rows(rows);
   std::string text;
   for (const auto& [split, title] : splits_of(groups))
     text += plain_text(table_of(groups, split, fmt::format("{} texts", split)), 3) + "\n";
-  text += task_tables(tasks);
+  text += task_tables(tasks) + recall_tables(recall);
   for (const Json& row : rows)
     if (!row["error"].is_null())
       text += fmt::format("FAILED {}, seed {}: {}\n", row["run"].get<std::string>(),
@@ -313,6 +353,13 @@ std::string compare_page(const ComparePlan& plan, const std::vector<RunOutcome>&
         "|| "
         "row), nats a token. nats against dense: the mean difference of -log p on the same tokens, "
         "and its standard error over tokens; all are means over seeds.");
+  if (plan.config.eval.far > 0)
+    page.paragraph(fmt::format(
+        "far: tokens that dense attention of the row's own model predicts better by more than 0.5 "
+        "nats than the same model with {} tokens of context. kept: the share of the gain of "
+        "distance, (window - row) / (window - dense) in nats, on far tokens and on all; the window "
+        "is the row's own local window with its first tokens.",
+        plan.config.eval.far));
   add_forgetting(page, plan, groups, "target", "source");
   add_forgetting(page, plan, groups, "test target", "test source");
   for (const auto& [split, title] : splits_of(groups)) {
@@ -332,6 +379,7 @@ std::string compare_page(const ComparePlan& plan, const std::vector<RunOutcome>&
     add_points(page, groups, split);
   }
   add_tasks(page, task_rows(outcomes));
+  add_recall(page, recall_rows(outcomes));
   Table failed{.header = {"run", "seed", "error"}};
   for (const RunOutcome& outcome : outcomes)
     if (!outcome.error.empty())

@@ -17,6 +17,7 @@
 #include "data/files/durable_file.h"
 #include "data/settings/recipe.h"
 #include "data/text/text.h"
+#include "focus/recall/recall_eval.h"
 #include "focus/train/metrics.h"
 #include "focus/train/model_files.h"
 
@@ -51,6 +52,7 @@ std::string to_text(const std::vector<std::size_t>& indices,
                    {"train", o.train},
                    {"evaluation", evaluation},
                    {"tasks", o.tasks},
+                   {"recall", o.recall},
                    {"trained_now", o.trained_now}});
   }
   // A message may name a path that is no UTF-8.
@@ -70,6 +72,7 @@ std::set<std::size_t> from_text(const std::string& text, std::vector<RunOutcome>
     o.train = one.at("train");
     for (const auto& [split, figures] : one.at("evaluation").items()) o.evaluation[split] = figures;
     o.tasks = one.at("tasks").get<std::vector<Json>>();
+    o.recall = one.at("recall").get<std::vector<Json>>();
     o.trained_now = one.at("trained_now");
   }
   return indices;
@@ -239,6 +242,8 @@ void CompareRunner::complete(RunOutcome& outcome) {
     if (signal_() == 0) evaluate(outcome, split, texts);
   for (const std::string& task : plan_.config.eval.tasks.tasks)
     if (signal_() == 0) evaluate_task(outcome, task);
+  for (const std::string& questions : plan_.config.eval.recall)
+    if (signal_() == 0) evaluate_recall(outcome, questions);
 }
 
 void CompareRunner::train(RunOutcome& outcome) {
@@ -331,6 +336,8 @@ void CompareRunner::evaluate(RunOutcome& outcome, const std::string& split,
     if (usual[f].text() != "false")
       options.push_back(fields[f].key == "separator" ? settings.separator : fields[f].text());
   }
+  if (plan_.config.eval.far > 0)
+    options.insert(options.end(), {"--far", fmt::format("{}", plan_.config.eval.far)});
   // Of the options as they are passed, for the reason that a run's hash sees no defaults.
   const std::string hash =
       hash_text(fmt::format("{}\n{}", fmt::join(options, "\n"), fingerprint_of_texts(texts)));
@@ -359,6 +366,19 @@ void CompareRunner::evaluate_task(RunOutcome& outcome, const std::string& task) 
   if (changed) words.push_back(config.base);
   const Json figures = figures_of(outcome, fmt::format("{}-{}.json", task, hash), task, words);
   outcome.tasks.push_back(figures.at("tasks").at(0));
+}
+
+void CompareRunner::evaluate_recall(RunOutcome& outcome, const std::string& questions) {
+  std::vector<std::string> options = attention_words(outcome);
+  if (plan_.config.eval.settings.beyond_positions) options.emplace_back("--beyond-positions");
+  std::string& fingerprint = fingerprints_["recall " + questions];
+  if (fingerprint.empty()) fingerprint = hash_text(questions_jsonl(asked_documents(questions)));
+  const std::string hash = hash_text(fmt::format("{}\n{}", fmt::join(options, "\n"), fingerprint));
+  std::vector<std::string> words = {"--recall", questions};
+  words.insert(words.end(), options.begin(), options.end());
+  const Json figures =
+      figures_of(outcome, fmt::format("recall-{}.json", hash), "recall: " + questions, words);
+  outcome.recall.push_back(figures.at("recall"));
 }
 
 std::string CompareRunner::time_left(double rate) const {

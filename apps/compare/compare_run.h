@@ -25,13 +25,15 @@ struct RunOutcome {
   std::map<std::string, nlohmann::ordered_json> evaluation = {};
   /// Of eval.tasks, in their order: the table that focus eval --tasks writes.
   std::vector<nlohmann::ordered_json> tasks = {};
+  /// Of eval.recall, in their order: what focus eval --recall writes.
+  std::vector<nlohmann::ordered_json> recall = {};
   bool trained_now = false;  // false: it was there already
 };
 
 /// Does the runs of a plan one after the other, or several processes one each at a time, each run
 /// in a process of its own, in <out>/runs/<hash>/: recipe.yaml, log.txt, what `focus train` writes,
-/// done.json, eval-<hash>.json and, of each task, <task>-<hash>.json. What is there is not done
-/// again. While it lives, no other one works in <out>.
+/// done.json, eval-<hash>.json and, of each task and of recall, <task>-<hash>.json. What is there
+/// is not done again. While it lives, no other one works in <out>.
 ///
 /// The hash sees the settings that differ from their defaults, so that a key added to RunConfig
 /// whose default is what was done before leaves every run where it is. recipe.yaml holds all
@@ -68,6 +70,7 @@ class CompareRunner {
   void evaluate(RunOutcome& outcome, const std::string& split,
                 const std::vector<std::string>& texts);
   void evaluate_task(RunOutcome& outcome, const std::string& task);
+  void evaluate_recall(RunOutcome& outcome, const std::string& questions);
   /// The words by which `focus eval` runs the current run's attentions.
   std::vector<std::string> attention_words(const RunOutcome& outcome) const;
   /// What `focus eval` writes of a run's result, in a file of the run's folder; a child makes it

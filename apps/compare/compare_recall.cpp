@@ -1,0 +1,172 @@
+#include "apps/compare/compare_recall.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "apps/report/charts.h"
+#include "data/settings/recipe_values.h"
+
+namespace focus {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Over the seeds of a run: answers of one attention at some distances.
+struct RecallCell {
+  std::int64_t from = 0, to = 0;   // 0: all distances
+  std::int64_t answers = 0;        // of a seed
+  std::vector<double> right = {};  // a share for each seed
+
+  double mean() const {
+    double sum = 0;
+    for (const double share : right) sum += share;
+    return sum / static_cast<double>(right.size());
+  }
+  /// By n - 1; 0 of one seed.
+  double deviation() const {
+    double squares = 0;
+    for (const double share : right) squares += (share - mean()) * (share - mean());
+    return right.size() > 1 ? std::sqrt(squares / static_cast<double>(right.size() - 1)) : 0;
+  }
+};
+
+/// A line of a table: its first cell is of all distances.
+struct RecallLine {
+  std::string run, attention, routing;
+  std::vector<RecallCell> cells = {};
+};
+
+struct RecallQuestion {
+  std::string questions;
+  std::int64_t documents = 0;
+  std::vector<RecallLine> lines = {};
+};
+
+Json recall_row(const RunOutcome& run, const Json& recall, const Json& figures, const Json& bucket) {
+  Json row = {{"run", run.name},
+              {"seed", run.config.seed},
+              {"hash", run.hash},
+              {"method", value_text(run.config.method)},
+              {"trainable_parameters", run.train.value("trainable", Json())},
+              {"train_tokens", run.train.value("tokens", Json())},
+              {"questions", recall.at("questions")},
+              {"documents", recall.at("documents")}};
+  for (const char* key : {"attention", "kind", "routing"}) row[key] = figures.at(key);
+  const Json& of = bucket.is_null() ? figures : bucket;
+  row["from"] = of.value("from", Json());
+  row["to"] = of.value("to", Json());
+  for (const char* key : {"answers", "right", "standard_error", "nats_per_token"})
+    row[key] = of.at(key);
+  return row;
+}
+
+/// The entry that `same` knows, made by `make` where there is none.
+template <class T, class Same, class Make>
+T& entry(std::vector<T>& all, const Same& same, const Make& make) {
+  const auto found = std::ranges::find_if(all, same);
+  return found != all.end() ? *found : all.emplace_back(make());
+}
+
+std::vector<RecallQuestion> group_recall_rows(const std::vector<Json>& rows) {
+  std::vector<RecallQuestion> all;
+  for (const Json& row : rows) {
+    RecallQuestion& question = entry(
+        all, [&](const RecallQuestion& q) { return q.questions == row["questions"]; },
+        [&] {
+          return RecallQuestion{.questions = row["questions"], .documents = row["documents"]};
+        });
+    RecallLine& line = entry(
+        question.lines,
+        [&](const RecallLine& l) {
+          return l.run == row["run"] && l.attention == row["attention"] &&
+                 l.routing == row["routing"];
+        },
+        [&] {
+          return RecallLine{
+              .run = row["run"], .attention = row["attention"], .routing = row["routing"]};
+        });
+    const bool bucket = row["to"].is_number();
+    const std::int64_t from = bucket ? row["from"].get<std::int64_t>() : 0;
+    const std::int64_t to = bucket ? row["to"].get<std::int64_t>() : 0;
+    RecallCell& cell = entry(
+        line.cells, [&](const RecallCell& c) { return c.to == to; },
+        [&] { return RecallCell{.from = from, .to = to, .answers = row["answers"]}; });
+    cell.right.push_back(row["right"]);
+  }
+  return all;
+}
+
+std::string caption_of(const RecallQuestion& question) {
+  return fmt::format("{}: {} documents, {} answers", question.questions, question.documents,
+                     question.lines.front().cells.front().answers);
+}
+
+Table recall_table(const RecallQuestion& question) {
+  Table table{.header = {"run", "attention", "routing", "seeds", "right", "std"}};
+  for (const RecallCell& cell : question.lines.front().cells)
+    if (cell.to > 0) table.header.push_back(fmt::format("{} to {}", cell.from, cell.to));
+  for (const RecallLine& line : question.lines) {
+    const RecallCell& whole = line.cells.front();
+    table.rows.push_back(
+        {line.run, line.attention, line.routing, fmt::format("{}", whole.right.size()),
+         fmt::format("{:.1f} %", 100 * whole.mean()),
+         whole.right.size() > 1 ? fmt::format("{:.1f}", 100 * whole.deviation()) : "-"});
+    for (const RecallCell& cell : line.cells)
+      if (cell.to > 0) table.rows.back().push_back(fmt::format("{:.1f} %", 100 * cell.mean()));
+  }
+  return table;
+}
+
+}  // namespace
+
+std::vector<Json> recall_rows(const std::vector<RunOutcome>& outcomes) {
+  std::vector<Json> rows;
+  for (const RunOutcome& outcome : outcomes) {
+    if (!outcome.error.empty()) continue;
+    for (const Json& recall : outcome.recall)
+      for (const Json& figures : recall.at("rows")) {
+        rows.push_back(recall_row(outcome, recall, figures, nullptr));
+        for (const Json& bucket : figures.at("by_distance"))
+          rows.push_back(recall_row(outcome, recall, figures, bucket));
+      }
+  }
+  return rows;
+}
+
+std::string recall_tables(const std::vector<Json>& rows) {
+  std::string text;
+  for (const RecallQuestion& question : group_recall_rows(rows)) {
+    Table table = recall_table(question);
+    table.caption = caption_of(question);
+    text += plain_text(table, 3) + "\n";
+  }
+  return text;
+}
+
+void add_recall(HtmlReport& page, const std::vector<Json>& rows) {
+  const std::vector<RecallQuestion> questions = group_recall_rows(rows);
+  if (questions.empty()) return;
+  page.heading("Recall");
+  page.paragraph(
+      "Answers that stand word for word far before. Right: each token of the answer is the "
+      "likeliest after the text up to it; means over seeds, std over them (n - 1). Columns are "
+      "distances in tokens.");
+  for (const RecallQuestion& question : questions) {
+    page.heading(caption_of(question));
+    page.table(recall_table(question));
+    PointsChart chart{.title = fmt::format("Right answers by distance ({})", question.questions),
+                      .x_label = "distance, tokens, up to, as its power of two",
+                      .y_label = "right, %"};
+    for (const RecallLine& line : question.lines)
+      for (const RecallCell& cell : line.cells)
+        if (cell.to > 0)
+          chart.add(fmt::format("{}, {}", line.run, line.attention), true,
+                    {std::log2(static_cast<double>(cell.to)), 100 * cell.mean(), ""});
+    // One distance alone is no curve.
+    if (question.lines.front().cells.size() > 2) page.figure(points_chart_svg(chart));
+  }
+}
+
+}  // namespace focus
