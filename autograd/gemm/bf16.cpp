@@ -170,21 +170,15 @@ Bf16Matrix::Bf16Matrix(Index rows, Index cols, const Real* values, Index ld,
   });
 }
 
-Bf16Matrix Bf16Matrix::transposed(Index rows, Index cols, const Real* values, Index ld,
-                                  const simd::Bf16Kernels& kernels) {
-  Bf16Matrix result(rows, cols, spread_pitch(cols));
-  const Index pitch = even(rows);
-  parallel_chunks((cols + kTransposedRows - 1) / kTransposedRows, 1, [&](Index chunk, Index) {
-    const Index begin = chunk * kTransposedRows, lines = std::min(kTransposedRows, cols - begin);
-    thread_local std::vector<Bf16> rounded;
-    rounded.resize(static_cast<std::size_t>((kTransposedRows + 1) * pitch));
-    for (Index i = 0; i < lines; ++i)
-      kernels.round(values + (begin + i) * ld, rows, rounded.data() + i * pitch);
-    for (Index i = 0; i < lines; i += 2) {
-      const Bf16* first = rounded.data() + i * pitch;
-      const Bf16* second = i + 1 < lines ? first + pitch : nullptr;
-      for (Index j = 0; j < rows; ++j) {
-        Bf16* to = result.own_row(j) + begin + i;
+Bf16Matrix Bf16Matrix::transposed() const {
+  Bf16Matrix result(cols(), rows(), spread_pitch(rows()));
+  parallel_chunks((rows() + kTransposedRows - 1) / kTransposedRows, 1, [&](Index chunk, Index) {
+    const Index begin = chunk * kTransposedRows, end = std::min(begin + kTransposedRows, rows());
+    for (Index i = begin; i < end; i += 2) {
+      const Bf16* first = row(i);
+      const Bf16* second = i + 1 < end ? row(i + 1) : nullptr;
+      for (Index j = 0; j < cols(); ++j) {
+        Bf16* to = result.own_row(j) + i;
         to[0] = first[j];
         if (second != nullptr) to[1] = second[j];
       }
@@ -213,23 +207,22 @@ Bf16Matrix::Bf16Matrix(const MatrixView& view, std::shared_ptr<const void> owner
   });
 }
 
-void gemm_nt(Index m, const Real* a, Index lda, const Bf16Matrix& b, Real* c, Index ldc,
+void gemm_nt(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc,
              const simd::Bf16Kernels& kernels) {
-  multiply_rounded(Bf16Matrix(m, b.cols(), a, lda, kernels), b.rows(), c, ldc, Into::assign,
-                   kernels, [&](Index p, Index depth, Index j, Index columns, void* packed) {
+  multiply_rounded(a, b.rows(), c, ldc, Into::assign, kernels,
+                   [&](Index p, Index depth, Index j, Index columns, void* packed) {
                      kernels.pack_transposed(b.row(j) + p, b.pitch(), columns, depth, packed);
                    });
 }
 
-void gemm(Index m, const Real* a, Index lda, const Bf16Matrix& b, Real* c, Index ldc,
+void gemm(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc,
           const simd::Bf16Kernels& kernels) {
-  multiply_rounded(Bf16Matrix(m, b.rows(), a, lda, kernels), b, c, ldc, Into::assign, kernels);
+  multiply_rounded(a, b, c, ldc, Into::assign, kernels);
 }
 
-void gemm_tn_bf16(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb,
-                  Real* c, Index ldc, Into into, const simd::Bf16Kernels& kernels) {
-  multiply_rounded(Bf16Matrix::transposed(m, k, a, lda, kernels), Bf16Matrix(k, n, b, ldb, kernels),
-                   c, ldc, into, kernels);
+void gemm_tn(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc, Into into,
+             const simd::Bf16Kernels& kernels) {
+  multiply_rounded(a.transposed(), b, c, ldc, into, kernels);
 }
 
 void gemm_nt_bf16x3(Index m, const Real* a, Index lda, const MatrixView& w, Real* c, Index ldc,

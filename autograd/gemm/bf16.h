@@ -30,9 +30,6 @@ class Bf16Matrix {
   /// values[rows, cols] with rows of `ld` numbers, rounded.
   Bf16Matrix(Index rows, Index cols, const Real* values, Index ld,
              const simd::Bf16Kernels& kernels = simd::bf16_kernels());
-  /// The transpose of values[cols, rows], rounded.
-  static Bf16Matrix transposed(Index rows, Index cols, const Real* values, Index ld,
-                               const simd::Bf16Kernels& kernels = simd::bf16_kernels());
   /// The numbers of a view: where they lie if they are bf16 in rows of an even length, which
   /// `owner` holds; else rounded.
   Bf16Matrix(const MatrixView& view, std::shared_ptr<const void> owner);
@@ -42,6 +39,7 @@ class Bf16Matrix {
   Index cols() const { return shape_[1]; }
   Index pitch() const { return pitch_; }
   const Bf16* row(Index i) const { return data_ + i * pitch_; }
+  Bf16Matrix transposed() const;
 
  private:
   /// Room for a matrix of that shape; contents undefined but for what fills up rows.
@@ -55,17 +53,33 @@ class Bf16Matrix {
   Index pitch_ = 0;
 };
 
-/// C[m, rows] = A[m, cols] Bᵀ. Bits do not depend on the number of threads.
-void gemm_nt(Index m, const Real* a, Index lda, const Bf16Matrix& b, Real* c, Index ldc,
+/// C = A Bᵀ. The bits of this product and the others do not depend on the number of threads.
+void gemm_nt(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc,
              const simd::Bf16Kernels& kernels = simd::bf16_kernels());
-/// C[m, cols] = A[m, rows] B. Bits do not depend on the number of threads.
-void gemm(Index m, const Real* a, Index lda, const Bf16Matrix& b, Real* c, Index ldc,
+/// C = A B
+void gemm(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc,
           const simd::Bf16Kernels& kernels = simd::bf16_kernels());
-/// C[m, n] = Aᵀ B, or onto C, for A[k, m] and B[k, n], both rounded. Bits do not depend on the
-/// number of threads.
-void gemm_tn_bf16(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb,
-                  Real* c, Index ldc, Into into = Into::assign,
-                  const simd::Bf16Kernels& kernels = simd::bf16_kernels());
+/// C = Aᵀ B, or onto C
+void gemm_tn(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc, Into into = Into::assign,
+             const simd::Bf16Kernels& kernels = simd::bf16_kernels());
+
+/// The same for numbers that are rounded on the way: C[m, rows] = A[m, cols] Bᵀ.
+inline void gemm_nt(Index m, const Real* a, Index lda, const Bf16Matrix& b, Real* c, Index ldc,
+                    const simd::Bf16Kernels& kernels = simd::bf16_kernels()) {
+  gemm_nt(Bf16Matrix(m, b.cols(), a, lda, kernels), b, c, ldc, kernels);
+}
+/// C[m, cols] = A[m, rows] B
+inline void gemm(Index m, const Real* a, Index lda, const Bf16Matrix& b, Real* c, Index ldc,
+                 const simd::Bf16Kernels& kernels = simd::bf16_kernels()) {
+  gemm(Bf16Matrix(m, b.rows(), a, lda, kernels), b, c, ldc, kernels);
+}
+/// C[m, n] = Aᵀ B, or onto C, for A[k, m] and B[k, n]
+inline void gemm_tn_bf16(Index m, Index n, Index k, const Real* a, Index lda, const Real* b,
+                         Index ldb, Real* c, Index ldc, Into into = Into::assign,
+                         const simd::Bf16Kernels& kernels = simd::bf16_kernels()) {
+  gemm_tn(Bf16Matrix(k, m, a, lda, kernels), Bf16Matrix(k, n, b, ldb, kernels), c, ldc, into,
+          kernels);
+}
 
 /// C[m, rows] = A[m, cols] Wᵀ by split numbers, which for W are made a block at a time: W stays
 /// where it lies, and takes two products alone where it is bf16 already. Without kernels, or for

@@ -216,7 +216,7 @@ TEST(Bf16Matrix, TransposesAndRounds) {
            {1, 1}, {3, 5}, {17, 64}, {33, 65}, {5, 256}, {48, 1024}}) {
     const Tensor x = randn({cols, rows}, 1);
     for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16()) {
-      const Bf16Matrix m = Bf16Matrix::transposed(rows, cols, x.data(), rows, *kernels);
+      const Bf16Matrix m = Bf16Matrix(cols, rows, x.data(), rows, *kernels).transposed();
       ASSERT_EQ(m.shape(), (Shape{rows, cols}));
       ASSERT_EQ(m.pitch() % 2, 0);
       for (Index i = 0; i < rows; ++i)
