@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Trains the bases of the study from scratch, for which distant tokens matter: `bash bench/bases.sh DATA [b1]`.
-# DATA holds models/novels-gpt2 (its tokenizer) and text/novels19. Hours on 2 cores; stopped and run again, it
-# goes on where it was. Texts and models go to out/bases.
+# Trains the bases of the study from scratch, for which distant tokens matter: `bash bench/bases.sh DATA
+# [b1|b1_window|b2|b3...]`. DATA holds models/novels-gpt2 (its tokenizer) and text. Hours on 2 cores; stopped and
+# run again, it goes on where it was. Texts and models go to out/bases.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 data=$(realpath "${1:?wanted: the folder of models/ and text/}")
 shift
 parts=("$@")
-if [ ${#parts[@]} -eq 0 ]; then parts=(b1); fi
+if [ ${#parts[@]} -eq 0 ]; then parts=(b1 b1_window b2 b3); fi
 focus=${FOCUS:-build/release/focus}
 out=out/bases
 texts=$out/texts
@@ -23,36 +23,92 @@ corpus() {
   fi
 }
 
-# stage RECIPE TRAIN: goes on where a run was stopped.
+# stage RECIPE NAME TRAIN [key=value...]: goes on where a run was stopped.
 stage() {
-  local name resume=()
-  name=$(basename "$1" .yaml)
-  if [ -f "$out/$name/model.h5" ]; then return; fi
-  if [ -d "$out/$name/checkpoints" ]; then resume=(--resume); fi
-  "$focus" train "$1" "${resume[@]}" "tokenizer=$data/models/novels-gpt2/tokenizer.json" "data.train=[$2]" \
-    "data.valid=[$novels/valid]" "data.cache_dir=$out/cache"
+  local resume=()
+  if [ -f "$out/$2/model.h5" ]; then return; fi
+  if [ -d "$out/$2/checkpoints" ]; then resume=(--resume); fi
+  "$focus" train "configs/study/$1.yaml" "${resume[@]}" "out=$out/$2" "data.train=[$3]" \
+    "tokenizer=$data/models/novels-gpt2/tokenizer.json" "data.valid=[$novels/valid]" "data.cache_dir=$out/cache" "${@:4}"
 }
+
+# some CONDITION: those of the training novels whose place in the alphabet, NR, is so.
+some() {
+  find "$novels/train" -name '*.xz' | sort | awk "$1" | paste -sd, -
+}
+
+# Short documents for the first stage, whose windows hold several.
+corpus echo_recall --kind recall --keys 2,3,4 --asked 4 --distance 0 --documents 12000 --seed 11
+corpus echo_copy --kind copy --keys 2,3,4,5 --distance 0 --documents 12000 --seed 13
+# 1.4 million tokens for the second, each document shorter than a window.
+corpus short_recall --kind recall --keys 2,3,4,8,16 --asked 3 --distance 0,64 --documents 7000 --seed 11
+corpus short_copy --kind copy --keys 4,8,14 --distance 0,64 --documents 5000 --seed 12
+corpus short_lookup --kind lookup --keys 3,6 --distance 0,64 --documents 3000 --seed 13
+# A tenth of as many tokens as the novels have, 10.3 million.
+corpus recall --kind recall --keys 8,16,26,64 --asked 2 --distance 0,256,1000,2000 --documents 900 --seed 21
+corpus copy --kind copy --keys 10,20,40,80 --distance 0,256,1000,2000 --documents 600 --seed 22
+corpus lookup --kind lookup --keys 8,16,24 --distance 0,256,1000,2000 --documents 400 --seed 23
+corpus tales --documents 300 --seed 24
+# echoes NAME COUNT LENGTH,LENGTH...: passages of the novels that the first two stages read, COUNT of each novel, so
+# many letters long, each said two or three times.
+third=$(some 'NR % 3 == 1')
+echoes() {
+  if [ -f "$texts/$1.txt" ]; then return; fi
+  python3 - "$texts/$1.partial" "$third" "$2" "$3" <<'PY'
+import lzma
+import pathlib
+import random
+import sys
+
+out, novels, count, lengths = sys.argv[1:]
+draw = random.Random(5)
+documents = []
+for novel in novels.split(","):
+    text = " ".join(lzma.open(novel, "rt", encoding="utf-8").read().split())
+    for _ in range(int(count)):
+        length = int(draw.choice(lengths.split(",")))
+        start = text.find(" ", draw.randrange(len(text) - length - 50)) + 1
+        passage = text[start : start + length].rsplit(" ", 1)[0]
+        documents.append("\n".join([passage] * draw.choice([2, 3])))
+draw.shuffle(documents)
+pathlib.Path(out).write_text("\n<|endoftext|>\n".join(documents), encoding="utf-8")
+PY
+  mv "$texts/$1.partial" "$texts/$1.txt"
+}
+echoes echo 1500 30,50,80
+echoes short_echo 600 80,160,320
+echo="$texts/echo.txt, $texts/echo_recall.txt, $texts/echo_copy.txt"
+short="$texts/short_echo.txt, $texts/short_recall.txt, $texts/short_copy.txt, $texts/short_lookup.txt, $third"
+far="$texts/recall.txt, $texts/copy.txt, $texts/lookup.txt, $texts/tales.txt"
+window=(attention=window window.local_window=32)
 
 for part in "${parts[@]}"; do
   case $part in
     b1)
-      # Of 4.1 million tokens 1.4, each document shorter than a window.
-      corpus short_recall --kind recall --keys 2,3,4,8,16 --asked 3 --distance 0,64 --documents 7000 --seed 11
-      corpus short_copy --kind copy --keys 4,8,14 --distance 0,64 --documents 5000 --seed 12
-      corpus short_lookup --kind lookup --keys 3,6 --distance 0,64 --documents 3000 --seed 13
-      # A tenth of as many tokens as the novels have, 10.3 million.
-      corpus recall --kind recall --keys 8,16,26,64 --asked 2 --distance 0,256,1000,2000 --documents 900 --seed 21
-      corpus copy --kind copy --keys 10,20,40,80 --distance 0,256,1000,2000 --documents 600 --seed 22
-      corpus lookup --kind lookup --keys 8,16,24 --distance 0,256,1000,2000 --documents 400 --seed 23
-      corpus tales --documents 300 --seed 24
-      # The short stage reads as much of the novels as of these: a sixth of the novels.
-      sixth=$(find "$novels/train" -name '*.xz' | sort | awk 'NR % 6 == 1' | paste -sd, -)
-      stage configs/study/b1_short.yaml "$texts/short_recall.txt, $texts/short_copy.txt, $texts/short_lookup.txt, $sixth"
-      stage configs/study/b1.yaml \
-        "$novels/train, $texts/recall.txt, $texts/copy.txt, $texts/lookup.txt, $texts/tales.txt"
+      stage b1_echo b1_echo "$echo"
+      stage b1_short b1_short "$short"
+      stage b1 b1 "$novels/train, $far"
+      ;;
+    b1_window)
+      # The same without distance, from its first step.
+      stage b1_echo b1_window_echo "$echo" "${window[@]}"
+      stage b1_short b1_window_short "$short" "base=$out/b1_window_echo/model.h5" "${window[@]}"
+      stage b1 b1_window "$novels/train, $far" "base=$out/b1_window_short/model.h5" "${window[@]}"
+      ;;
+    b2)
+      # Half of the novels, among them those of the stages before, and texts of three other kinds.
+      stage b1_echo b1_echo "$echo"
+      stage b1_short b1_short "$short"
+      head -c 1000000 "$data/text/tinyshakespeare/input.txt" >"$texts/shakespeare.txt"
+      cp "$data/text/wikitext-2/wiki.valid.tokens" "$texts/wiki.txt"
+      cp "$data/text/tinystories/train_head.txt" "$texts/stories.txt"
+      stage b2 b2 "$(some 'NR % 3 == 1 || NR % 6 == 2'), $texts/wiki.txt, $texts/stories.txt, $texts/shakespeare.txt, $far"
+      ;;
+    b3)
+      stage b3 b3 "$novels/train, $far"
       ;;
     *)
-      echo "bases.sh: $part is not b1" >&2
+      echo "bases.sh: $part is none of b1, b1_window, b2, b3" >&2
       exit 2
       ;;
   esac

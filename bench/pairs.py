@@ -18,12 +18,12 @@ from pathlib import Path
 
 FOCUS = os.environ.get("FOCUS", "build/release/focus")
 # What is tried of the one number, `{}`, for each form.
-WINDOWS = (0, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384)
-KEYS = (0, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384)
+WINDOWS = (0, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+KEYS = (0, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 RIVALS = {
     "window with first tokens": ("sink_window:{}", WINDOWS),
-    "Quest": ("quest:{}:page_size=8:local_window=16", (0, 1, 2, 4, 8, 12, 16, 24, 32, 48)),
-    "MoBA": ("moba:{}:block_size=16", (0, 1, 2, 3, 4, 6, 8, 12, 16, 24)),
+    "Quest": ("quest:{}:page_size=8:local_window=16", (0, 1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96)),
+    "MoBA": ("moba:{}:block_size=16", (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)),
     "SparQ": ("sparq:{}", KEYS[2:]),
     "MagicPIG": ("magicpig:6:tables={}", (4, 8, 16, 24, 32, 48, 64, 96, 128, 192)),
     "indexer": ("indexer:{}:local_window=20", KEYS),
@@ -32,7 +32,7 @@ RIVALS = {
     "random groups": ("random_groups:GROUPS:local_window={}", WINDOWS),
     "Routing Transformer": ("routing_transformer:GROUPS:shared_qk=false:local_window={}", WINDOWS),
 }
-GROUPS = {12.5: 16, 25: 8, 35: 4, 50: 3}  # of those two, by share
+GROUPS = {6: 32, 12: 16, 12.5: 16, 25: 8, 35: 4, 50: 3}  # of those two, by share
 
 
 def run(*words):

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Asks the study's questions of the bases that bench/bases.sh trains: `bash bench/questions.sh DATA
+# [bases|in_domain_search|adaptation_search...]`. DATA holds text/novels19, text/wikitext-2, text/tinystories and
+# text/tinyshakespeare. What is done is not done again; pages and runs go to out/questions, rows to
+# bench/results/questions.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+data=$(realpath "${1:?wanted: the folder of text/}")
+shift
+parts=("$@")
+if [ ${#parts[@]} -eq 0 ]; then parts=(bases in_domain_search adaptation_search); fi
+focus=${FOCUS:-build/release/focus}
+out=out/questions
+texts=$out/texts
+novels=$data/text/novels19
+bases=out/bases
+mkdir -p "$texts" bench/results/questions
+
+# run NAME [key=value...]
+run() {
+  "$focus" compare "configs/study/$1.yaml" "${@:2}"
+  # Texts by their place in DATA, wherever that lies.
+  sed "s#$data/##g" "$out/$1/compare.jsonl" >"bench/results/questions/$1.jsonl"
+  cp "$out/$1/compare.html" "$out/$1.html"
+}
+
+# Novels to choose by, and of those that B2 has seen none the other half.
+valid="$novels/valid/Conrad_Almayer_1895.txt.xz"
+unseen=$(find "$novels/train" -name '*.xz' | sort | awk 'NR % 3 != 1 && NR % 6 != 2' | paste -sd, -)
+
+# evaluate NAME MODEL ATTENTION: unseen novels, and answers at 500 tokens' distance.
+evaluate() {
+  "$focus" eval "$2" --attention "$3" --text "$novels/test/Doyle_Hound_1902.txt.xz" \
+    "$novels/test/Lee_Albany_1884.txt.xz" --context 2048 --stride 1024 --max-tokens 40000 --far 64 --recall \
+    "recall:keys=8:distance=1600:documents=40" --json "bench/results/questions/$1.json"
+}
+
+for part in "${parts[@]}"; do
+  case $part in
+    bases)
+      # Whether distance matters to B1: beside itself without distance, and beside its twin, trained with a window.
+      evaluate b1 "$bases/b1/model.h5" "dense,window:32,sink_window:32"
+      evaluate b1_window "$bases/b1_window/model.h5" trained
+      ;;
+    in_domain_search)
+      run "$part" "data.train=[$novels/train]" "data.valid=[$valid]" "eval.valid=[$valid]"
+      ;;
+    adaptation_search)
+      tail -c 115394 "$data/text/tinyshakespeare/input.txt" >"$texts/plays.txt"  # what B2 has not read
+      run "$part" "data.train=[$unseen]" "data.valid=[$valid]" "eval.texts.target=[$valid]" \
+        "eval.texts.source=[$data/text/wikitext-2/wiki.test.tokens, $data/text/tinystories/valid_head.txt, $texts/plays.txt]"
+      ;;
+    *)
+      echo "questions.sh: $part is none of bases, in_domain_search, adaptation_search" >&2
+      exit 2
+      ;;
+  esac
+done
