@@ -44,7 +44,8 @@ struct RecallQuestion {
   std::vector<RecallLine> lines = {};
 };
 
-Json recall_row(const RunOutcome& run, const Json& recall, const Json& figures, const Json& bucket) {
+Json recall_row(const RunOutcome& run, const Json& recall, const Json& figures,
+                const Json& bucket) {
   Json row = {{"run", run.name},
               {"seed", run.config.seed},
               {"hash", run.hash},

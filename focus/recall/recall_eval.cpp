@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/check.h"
+#include "data/files/json_reader.h"
 #include "data/files/read_file.h"
 #include "data/settings/recipe.h"
 #include "data/text/far_corpus.h"
@@ -124,15 +125,35 @@ std::vector<RecallItem> recall_items(const LoadedModel& model,
   return items;
 }
 
+namespace {
+
+/// Questions are made before anything is asked: no more than fit.
+void refuse_too_much(const FarCorpusOptions& options) {
+  constexpr double kMostBytes = 1 << 30, kBytesOfKey = 48;
+  const auto most = [](const std::vector<std::int64_t>& values) {
+    return static_cast<double>(*std::ranges::max_element(values));
+  };
+  if (options.keys.empty() || options.distance.empty()) return;  // told of where they are made
+  const double of_one = static_cast<double>(options.length) + most(options.distance) +
+                        kBytesOfKey * most(options.keys) * static_cast<double>(1 + options.asked);
+  check(of_one * static_cast<double>(options.documents) <= kMostBytes,
+        "{} documents of up to {:.0f} bytes are more than {:.0f} bytes: ask for fewer",
+        options.documents, of_one, kMostBytes);
+}
+
+}  // namespace
+
 std::vector<AskedDocument> asked_documents(const std::string& file_or_spec) {
-  if (std::filesystem::exists(file_or_spec))
+  std::error_code none;  // a name that no file could have is of no file
+  if (std::filesystem::exists(file_or_spec, none))
     return read_questions(read_text_file(file_or_spec), file_or_spec);
   FarCorpusOptions options{.documents = 100, .seed = 100};
   const std::size_t colon = std::min(file_or_spec.find(':'), file_or_spec.size());
   const std::string kind = file_or_spec.substr(0, colon);
   constexpr auto kinds = enum_names(CorpusKind{});
   if (std::ranges::find(kinds, kind) == kinds.end() || kind == "tales")
-    fail("--recall {}: no such file, and no kind of document: recall, copy, lookup", file_or_spec);
+    fail("--recall {}: no such file, and no kind of document: recall, copy, lookup",
+         shown(file_or_spec));
   std::vector<std::string> overrides = {"kind=" + kind};
   for (std::size_t begin = colon; begin < file_or_spec.size();) {
     const std::size_t end = std::min(file_or_spec.find(':', begin + 1), file_or_spec.size());
@@ -141,11 +162,12 @@ std::vector<AskedDocument> asked_documents(const std::string& file_or_spec) {
   }
   try {
     read_recipe_text("", "", overrides, options);
+    refuse_too_much(options);
     return generate_far_documents(options);
   } catch (const std::exception& error) {
     std::string problems = error.what();
     std::ranges::replace(problems, '\n', ';');
-    fail("--recall {}: {}", file_or_spec, problems);
+    fail("--recall {}: {}", shown(file_or_spec), problems);
   }
 }
 

@@ -101,6 +101,8 @@ TEST(CliRecall, BadQuestionsAreOneLine) {
   write_text(bad, "{\"text\": \"ab\", \"answers\": []}\n");
   expect_refused({"eval", cli().base(), "--recall", bad}, {bad, "line 1"});
   expect_refused({"eval", cli().base(), "--recall", "poems"}, {"poems", "recall"});
+  expect_refused({"eval", cli().base(), "--recall", "recall:documents=1000000000"},
+                 {"1000000000 documents", "ask for fewer"});
   expect_refused({"eval", cli().base(), "--far", "8", "--recall", "copy"}, {"--far needs --text"});
   expect_refused({"eval", cli().base(), "--recall", "copy:distance=4000"},
                  {"document 1", "--beyond-positions"});
