@@ -13,6 +13,7 @@ focus=${FOCUS:-build/release/focus}
 out=out/bases
 texts=$out/texts
 novels=$data/text/novels19
+. bench/novels.sh
 mkdir -p "$texts"
 
 # corpus NAME OPTION...
@@ -32,11 +33,6 @@ stage() {
     "tokenizer=$data/models/novels-gpt2/tokenizer.json" "data.valid=[$novels/valid]" "data.cache_dir=$out/cache" "${@:4}"
 }
 
-# some CONDITION: those of the training novels whose place in the alphabet, NR, is so.
-some() {
-  find "$novels/train" -name '*.xz' | sort | awk "$1" | paste -sd, -
-}
-
 # Short documents for the first stage, whose windows hold several.
 corpus echo_recall --kind recall --keys 2,3,4 --asked 4 --distance 0 --documents 12000 --seed 11
 corpus echo_copy --kind copy --keys 2,3,4,5 --distance 0 --documents 12000 --seed 13
@@ -51,7 +47,7 @@ corpus lookup --kind lookup --keys 8,16,24 --distance 0,256,1000,2000 --document
 corpus tales --documents 300 --seed 24
 # echoes NAME COUNT LENGTH,LENGTH...: passages of the novels that the first two stages read, COUNT of each novel, so
 # many letters long, each said two or three times.
-third=$(some 'NR % 3 == 1')
+third=$(some "$short_novels")
 echoes() {
   if [ -f "$texts/$1.txt" ]; then return; fi
   python3 - "$texts/$1.partial" "$third" "$2" "$3" <<'PY'
@@ -99,10 +95,10 @@ for part in "${parts[@]}"; do
       # Half of the novels, among them those of the stages before, and texts of three other kinds.
       stage b1_echo b1_echo "$echo"
       stage b1_short b1_short "$short"
-      head -c 1000000 "$data/text/tinyshakespeare/input.txt" >"$texts/shakespeare.txt"
+      head -c "$play_letters" "$data/text/tinyshakespeare/input.txt" >"$texts/shakespeare.txt"
       cp "$data/text/wikitext-2/wiki.valid.tokens" "$texts/wiki.txt"
       cp "$data/text/tinystories/train_head.txt" "$texts/stories.txt"
-      stage b2 b2 "$(some 'NR % 3 == 1 || NR % 6 == 2'), $texts/wiki.txt, $texts/stories.txt, $texts/shakespeare.txt, $far"
+      stage b2 b2 "$(some "$half_novels"), $texts/wiki.txt, $texts/stories.txt, $texts/shakespeare.txt, $far"
       ;;
     b3)
       stage b3 b3 "$novels/train, $far"

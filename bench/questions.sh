@@ -14,6 +14,7 @@ focus=${FOCUS:-build/release/focus}
 out=out/questions
 texts=$out/texts
 novels=$data/text/novels19
+. bench/novels.sh
 bases=out/bases
 mkdir -p "$texts" bench/results/questions
 
@@ -27,7 +28,7 @@ run() {
 
 # Novels to choose by, and of those that B2 has seen none the other half.
 valid="$novels/valid/Conrad_Almayer_1895.txt.xz"
-unseen=$(find "$novels/train" -name '*.xz' | sort | awk 'NR % 3 != 1 && NR % 6 != 2' | paste -sd, -)
+unseen=$(some "!($half_novels)")
 
 # evaluate NAME MODEL ATTENTION: unseen novels, and answers at 500 tokens' distance.
 evaluate() {
@@ -47,7 +48,7 @@ for part in "${parts[@]}"; do
       run "$part" "data.train=[$novels/train]" "data.valid=[$valid]" "eval.valid=[$valid]"
       ;;
     adaptation_search)
-      tail -c 115394 "$data/text/tinyshakespeare/input.txt" >"$texts/plays.txt"  # what B2 has not read
+      tail -c "+$((play_letters + 1))" "$data/text/tinyshakespeare/input.txt" >"$texts/plays.txt"  # what B2 has not read
       run "$part" "data.train=[$unseen]" "data.valid=[$valid]" "eval.texts.target=[$valid]" \
         "eval.texts.source=[$data/text/wikitext-2/wiki.test.tokens, $data/text/tinystories/valid_head.txt, $texts/plays.txt]"
       ;;

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "apps/compare/seed_rows.h"
 #include "apps/report/charts.h"
-#include "data/settings/recipe_values.h"
 
 namespace focus {
 namespace {
@@ -19,17 +19,7 @@ struct RecallCell {
   std::int64_t answers = 0;        // of a seed
   std::vector<double> right = {};  // a share for each seed
 
-  double mean() const {
-    double sum = 0;
-    for (const double share : right) sum += share;
-    return sum / static_cast<double>(right.size());
-  }
-  /// By n - 1; 0 of one seed.
-  double deviation() const {
-    double squares = 0;
-    for (const double share : right) squares += (share - mean()) * (share - mean());
-    return right.size() > 1 ? std::sqrt(squares / static_cast<double>(right.size() - 1)) : 0;
-  }
+  double percent() const { return 100 * spread_of(right).mean; }
 };
 
 /// A line of a table: its first cell is of all distances.
@@ -46,14 +36,8 @@ struct RecallQuestion {
 
 Json recall_row(const RunOutcome& run, const Json& recall, const Json& figures,
                 const Json& bucket) {
-  Json row = {{"run", run.name},
-              {"seed", run.config.seed},
-              {"hash", run.hash},
-              {"method", value_text(run.config.method)},
-              {"trainable_parameters", run.train.value("trainable", Json())},
-              {"train_tokens", run.train.value("tokens", Json())},
-              {"questions", recall.at("questions")},
-              {"documents", recall.at("documents")}};
+  Json row = columns_of_run(run);
+  for (const char* key : {"questions", "documents"}) row[key] = recall.at(key);
   for (const char* key : {"attention", "kind", "routing"}) row[key] = figures.at(key);
   const Json& of = bucket.is_null() ? figures : bucket;
   row["from"] = of.value("from", Json());
@@ -112,10 +96,11 @@ Table recall_table(const RecallQuestion& question) {
     const RecallCell& whole = line.cells.front();
     table.rows.push_back(
         {line.run, line.attention, line.routing, fmt::format("{}", whole.right.size()),
-         fmt::format("{:.1f} %", 100 * whole.mean()),
-         whole.right.size() > 1 ? fmt::format("{:.1f}", 100 * whole.deviation()) : "-"});
+         fmt::format("{:.1f} %", whole.percent()),
+         whole.right.size() > 1 ? fmt::format("{:.1f}", 100 * spread_of(whole.right).deviation)
+                                : "-"});
     for (const RecallCell& cell : line.cells)
-      if (cell.to > 0) table.rows.back().push_back(fmt::format("{:.1f} %", 100 * cell.mean()));
+      if (cell.to > 0) table.rows.back().push_back(fmt::format("{:.1f} %", cell.percent()));
   }
   return table;
 }
@@ -164,7 +149,7 @@ void add_recall(HtmlReport& page, const std::vector<Json>& rows) {
       for (const RecallCell& cell : line.cells)
         if (cell.to > 0)
           chart.add(fmt::format("{}, {}", line.run, line.attention), true,
-                    {std::log2(static_cast<double>(cell.to)), 100 * cell.mean(), ""});
+                    {std::log2(static_cast<double>(cell.to)), cell.percent(), ""});
     // One distance alone is no curve.
     if (question.lines.front().cells.size() > 2) page.figure(points_chart_svg(chart));
   }

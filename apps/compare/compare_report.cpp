@@ -11,6 +11,7 @@
 #include "apps/compare/compare_recall.h"
 #include "apps/compare/compare_tasks.h"
 #include "apps/compare/forgetting.h"
+#include "apps/compare/seed_rows.h"
 #include "apps/report/charts.h"
 #include "apps/report/html_report.h"
 #include "apps/terminal/progress.h"
@@ -259,22 +260,17 @@ std::vector<CompareGroup> group_rows(const std::vector<Json>& rows) {
   }
   for (std::size_t i = 0; i < groups.size(); ++i) {
     CompareGroup& g = groups[i];
-    const auto n = static_cast<double>(members[i].size());
     const auto values = [&](const char* key, double otherwise) {
       std::vector<double> all;
       for (const Json* row : members[i]) all.push_back(number(*row, key, otherwise));
       return all;
     };
-    const auto mean = [&](const std::vector<double>& all) {
-      double sum = 0;
-      for (const double value : all) sum += value;
-      return sum / n;
-    };
+    const auto mean = [](const std::vector<double>& all) { return spread_of(all).mean; };
     const std::vector<double> perplexities = values("perplexity", std::nan(""));
     g.seeds = members[i].size();
-    g.mean = mean(perplexities);
-    for (const double value : perplexities) g.deviation += (value - g.mean) * (value - g.mean);
-    g.deviation = n > 1 ? std::sqrt(g.deviation / (n - 1)) : 0;
+    const auto [mean_perplexity, deviation] = spread_of(perplexities);
+    g.mean = mean_perplexity;
+    g.deviation = deviation;
     const auto [least, most] = std::ranges::minmax(perplexities);
     g.least = least;
     g.most = most;

@@ -6,8 +6,8 @@
 #include <array>
 #include <cmath>
 
+#include "apps/compare/seed_rows.h"
 #include "apps/report/charts.h"
-#include "data/settings/recipe_values.h"
 
 namespace focus {
 namespace {
@@ -37,12 +37,7 @@ constexpr std::array<Figure, 9> kFigures = {{
 }};
 
 Json row_of(const RunOutcome& run, const Json& table, const Json& figures) {
-  Json row = {{"run", run.name},
-              {"seed", run.config.seed},
-              {"hash", run.hash},
-              {"method", value_text(run.config.method)},
-              {"trainable_parameters", run.train.value("trainable", Json())},
-              {"train_tokens", run.train.value("tokens", Json())}};
+  Json row = columns_of_run(run);
   for (const char* key : {"task", "file", "items", "cut"}) row[key] = table.at(key);
   for (const char* key :
        {"attention", "kind", "routing", "local_window", "pairs_touched", "items_inside"})
@@ -200,11 +195,12 @@ std::vector<TaskGroup> group_task_rows(const std::vector<Json>& rows) {
   for (std::size_t i = 0; i < groups.size(); ++i) {
     TaskGroup& g = groups[i];
     g.seeds = members[i].size();
-    const auto mean = [&](const std::string& key) {
-      double sum = 0;
-      for (const Json* row : members[i]) sum += row->at(key).get<double>();
-      return sum / static_cast<double>(g.seeds);
+    const auto spread = [&](const std::string& key) {
+      std::vector<double> values;
+      for (const Json* row : members[i]) values.push_back(row->at(key));
+      return spread_of(values);
     };
+    const auto mean = [&](const std::string& key) { return spread(key).mean; };
     g.pairs_touched = mean("pairs_touched");
     g.items_inside = mean("items_inside");
     for (const Figure& figure : kFigures) {
@@ -213,10 +209,7 @@ std::vector<TaskGroup> group_task_rows(const std::vector<Json>& rows) {
                               [&](const Json* row) { return row->at(name).is_number(); }))
         g.figures[name] = {mean(name), mean(name + "_error")};
     }
-    double squares = 0;
-    for (const Json* row : members[i])
-      squares += std::pow(row->at("acc").get<double>() - g.figures.at("acc").value, 2);
-    g.deviation = g.seeds > 1 ? std::sqrt(squares / static_cast<double>(g.seeds - 1)) : 0;
+    g.deviation = spread("acc").deviation;
   }
   return groups;
 }

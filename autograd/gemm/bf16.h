@@ -73,13 +73,6 @@ inline void gemm(Index m, const Real* a, Index lda, const Bf16Matrix& b, Real* c
                  const simd::Bf16Kernels& kernels = simd::bf16_kernels()) {
   gemm(Bf16Matrix(m, b.rows(), a, lda, kernels), b, c, ldc, kernels);
 }
-/// C[m, n] = Aᵀ B, or onto C, for A[k, m] and B[k, n]
-inline void gemm_tn_bf16(Index m, Index n, Index k, const Real* a, Index lda, const Real* b,
-                         Index ldb, Real* c, Index ldc, Into into = Into::assign,
-                         const simd::Bf16Kernels& kernels = simd::bf16_kernels()) {
-  gemm_tn(Bf16Matrix(k, m, a, lda, kernels), Bf16Matrix(k, n, b, ldb, kernels), c, ldc, into,
-          kernels);
-}
 
 /// C[m, rows] = A[m, cols] Wᵀ by split numbers, which for W are made a block at a time: W stays
 /// where it lies, and takes two products alone where it is bf16 already. Without kernels, or for

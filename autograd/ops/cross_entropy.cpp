@@ -86,19 +86,21 @@ std::vector<double> divergences(const Tensor& x, const Tensor& reference, const 
         "linear_kl_divergence: x {} and reference {} do not fit weight {} ([vocab, hidden])",
         x.shape(), reference.shape(), weight.shape());
   const Index rows = x.rows(), hidden = x.cols(), vocab = weight.dim(0);
-  const Weight read = for_products(weight);
+  const ProductWeight read(weight);
+  const bool in_bf16 = weight.multiplies_in_bf16();
   std::vector<double> of_rows(static_cast<std::size_t>(rows));
   Tensor logits({std::min(rows, kChunkRows), vocab}), wanted(logits.shape());
   for (Index begin = 0; begin < rows; begin += kChunkRows) {
     const Index n = std::min(kChunkRows, rows - begin);
-    weight_product(n, x.data() + begin * hidden, read, logits.data());
-    weight_product(n, reference.data() + begin * hidden, read, wanted.data());
+    weight_product({n, hidden, x.data() + begin * hidden, in_bf16}, read, logits.data());
+    weight_product({n, hidden, reference.data() + begin * hidden, in_bf16}, read, wanted.data());
     parallel_chunks(n, 4, [&](Index first, Index last) {
       for (Index r = first; r < last; ++r)
         of_rows[static_cast<std::size_t>(begin + r)] = row_divergence(
             wanted.data() + r * vocab, logits.data() + r * vocab, vocab, softcap, share);
     });
-    if (share != 0) weight_product_backward(n, logits.data(), read, dx.data() + begin * hidden);
+    if (share != 0)
+      weight_product_backward({n, vocab, logits.data(), in_bf16}, read, dx.data() + begin * hidden);
   }
   return of_rows;
 }
@@ -134,11 +136,12 @@ std::vector<double> linear_cross_entropy_rows(const Tensor& x, const Weight& wei
   check_arguments(x, weight, targets, softcap);
   const Index rows = x.rows(), hidden = x.cols(), vocab = weight.dim(0);
   std::vector<double> losses(targets.size());
-  const Weight read = for_products(weight);
+  const ProductWeight read(weight);
+  const bool in_bf16 = weight.multiplies_in_bf16();
   Tensor logits({std::min(rows, kChunkRows), vocab});
   for (Index begin = 0; begin < rows; begin += kChunkRows) {
     const Index n = std::min(kChunkRows, rows - begin);
-    weight_product(n, x.data() + begin * hidden, read, logits.data());
+    weight_product({n, hidden, x.data() + begin * hidden, in_bf16}, read, logits.data());
     parallel_chunks(n, 4, [&](Index first, Index last) {
       for (Index r = first; r < last; ++r) {
         const auto t = static_cast<std::size_t>(begin + r);
@@ -164,13 +167,14 @@ Variable linear_cross_entropy(const Variable& x, const Weight& weight,
   const Real share = want_x || want_weight ? 1 / static_cast<Real>(scored) : Real(0);
   Tensor dx = want_x ? Tensor(x.shape()) : Tensor();
   Tensor dw = want_weight ? Tensor(weight.shape()) : Tensor();
-  const Weight read = for_products(weight);
+  const ProductWeight read(weight);
+  const bool in_bf16 = weight.multiplies_in_bf16();
   Tensor logits({std::min(rows, kChunkRows), vocab});
   std::vector<double> losses(targets.size());
   for (Index begin = 0; begin < rows; begin += kChunkRows) {
     const Index n = std::min(kChunkRows, rows - begin);
-    const Real* x_chunk = x.value().data() + begin * hidden;
-    weight_product(n, x_chunk, read, logits.data());
+    const ProductRows x_rows(n, hidden, x.value().data() + begin * hidden, in_bf16);
+    weight_product(x_rows, read, logits.data());
     parallel_chunks(n, 4, [&](Index first, Index last) {
       for (Index r = first; r < last; ++r) {
         Real* row = logits.data() + r * vocab;
@@ -181,10 +185,10 @@ Variable linear_cross_entropy(const Variable& x, const Weight& weight,
           std::fill_n(row, vocab, Real(0));
       }
     });
-    if (want_x) weight_product_backward(n, logits.data(), read, dx.data() + begin * hidden);
-    if (want_weight)
-      weight_gradient(n, logits.data(), x_chunk, weight.multiplies_in_bf16(), dw,
-                      begin == 0 ? Into::assign : Into::add);
+    if (share == 0) continue;
+    const ProductRows dlogits(n, vocab, logits.data(), in_bf16);
+    if (want_x) weight_product_backward(dlogits, read, dx.data() + begin * hidden);
+    if (want_weight) weight_gradient(dlogits, x_rows, dw, begin == 0 ? Into::assign : Into::add);
   }
   double sum = 0;
   for (const double loss : losses) sum += loss;

@@ -1,7 +1,4 @@
-#include <optional>
-
 #include "autograd/check.h"
-#include "autograd/gemm/bf16.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/ops.h"
 #include "autograd/ops/sum_rows.h"
@@ -20,68 +17,39 @@ void add_to_rows(Tensor& y, const Tensor& bias) {
   });
 }
 
-/// linear() by a weight that multiplies_in_bf16(): x, W and dy are each rounded once for the
-/// products that read them, W anew on the way back so that it is not kept twice.
-Variable linear_in_bf16(const Variable& x, const Weight& weight, const Variable& bias) {
-  const Index rows = x.value().rows(), out = weight.dim(0), in = weight.dim(1);
-  const auto rounded = [](const Weight& w) {
-    return Bf16Matrix(w.dim(0), w.dim(1), w.value().data(), w.dim(1));
-  };
-  const Bf16Matrix rounded_x(rows, in, x.value().data(), in);
-  Tensor y(x.shape().with(-1, out));
-  gemm_nt(rounded_x, rounded(weight), y.data(), out);
-  if (bias.defined()) add_to_rows(y, bias.value());
-  const std::optional<Bf16Matrix> kept_x =
-      weight.requires_grad() ? std::optional(rounded_x) : std::nullopt;
-  const Weight kept_weight = x.requires_grad() ? weight : Weight();
-  return Variable::from_op("linear", y, {x, weight.input(), bias},
-                           [=, x_shape = x.shape(), weight_shape = weight.shape(),
-                            bias_shape = bias.shape()](const Tensor& dy, Grads grads) {
-                             const Bf16Matrix rounded_dy(rows, out, dy.data(), out);
-                             if (grads[0].wanted()) {  // dx = dy W
-                               Tensor dx(x_shape);
-                               gemm(rounded_dy, rounded(kept_weight), dx.data(), in);
-                               grads[0].add(dx);
-                             }
-                             if (grads[1].wanted()) {  // dW = dyᵀ x
-                               Tensor dw(weight_shape);
-                               gemm_tn(rounded_dy, *kept_x, dw.data(), in);
-                               grads[1].add(dw);
-                             }
-                             if (grads[2].wanted()) grads[2].add(sum_rows(dy, bias_shape));
-                           });
-}
-
 }  // namespace
 
 Variable linear(const Variable& x, const Weight& weight, const Variable& bias) {
   check(weight.shape().rank() == 2 && x.shape().rank() >= 1 && x.dim(-1) == weight.dim(1),
         "linear: x {} does not fit weight {} ([out, in])", x.shape(), weight.shape());
-  const Index rows = x.value().rows(), out = weight.dim(0);
+  const Index out = weight.dim(0);
   check(!bias.defined() || bias.value().size() == out, "linear: bias {} does not fit weight {}",
         bias.shape(), weight.shape());
-  if (weight.multiplies_in_bf16()) return linear_in_bf16(x, weight, bias);
   Tensor y(x.shape().with(-1, out));
-  weight_product(rows, x.value().data(), weight, y.data());
+  const ProductRows rows(x.value(), weight);
+  weight_product(rows, ProductWeight(weight), y.data());
   if (bias.defined()) add_to_rows(y, bias.value());
-  // Kept for backward: only what it reads. A frozen weight needs no x, so x can be freed.
-  const Tensor kept_x = weight.requires_grad() ? x.value() : Tensor();
+  // Kept for backward: only what it reads. A frozen weight needs no x, so x can be freed. A weight
+  // is rounded anew there, rather than kept twice.
+  const ProductRows kept_rows = weight.requires_grad() ? rows : ProductRows();
   const Weight kept_weight = x.requires_grad() ? weight : Weight();
-  return Variable::from_op("linear", y, {x, weight.input(), bias},
-                           [=, x_shape = x.shape(), weight_shape = weight.shape(),
-                            bias_shape = bias.shape()](const Tensor& dy, Grads grads) {
-                             if (grads[0].wanted()) {  // dx = dy W
-                               Tensor dx(x_shape);
-                               weight_product_backward(rows, dy.data(), kept_weight, dx.data());
-                               grads[0].add(dx);
-                             }
-                             if (grads[1].wanted()) {  // dW = dyᵀ x
-                               Tensor dw(weight_shape);
-                               weight_gradient(rows, dy.data(), kept_x.data(), false, dw);
-                               grads[1].add(dw);
-                             }
-                             if (grads[2].wanted()) grads[2].add(sum_rows(dy, bias_shape));
-                           });
+  return Variable::from_op(
+      "linear", y, {x, weight.input(), bias},
+      [=, x_shape = x.shape(), weight_shape = weight.shape(), bias_shape = bias.shape(),
+       in_bf16 = weight.multiplies_in_bf16()](const Tensor& dy, Grads grads) {
+        const ProductRows dy_rows(dy.rows(), dy.cols(), dy.data(), in_bf16);
+        if (grads[0].wanted()) {  // dx = dy W
+          Tensor dx(x_shape);
+          weight_product_backward(dy_rows, ProductWeight(kept_weight), dx.data());
+          grads[0].add(dx);
+        }
+        if (grads[1].wanted()) {  // dW = dyᵀ x
+          Tensor dw(weight_shape);
+          weight_gradient(dy_rows, kept_rows, dw);
+          grads[1].add(dw);
+        }
+        if (grads[2].wanted()) grads[2].add(sum_rows(dy, bias_shape));
+      });
 }
 
 Variable matmul(const Variable& a, const Variable& b) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 
 #include "autograd/gemm/bf16.h"
 #include "autograd/gemm/gemm.h"
@@ -9,40 +10,71 @@
 // The products of a layer with its weight [out, in], whichever way that is stored.
 namespace focus {
 
-/// What products read: the weight, or where it multiplies_in_bf16() its numbers rounded, once for
-/// all that is multiplied with them.
-inline Weight for_products(const Weight& weight) {
-  return weight.multiplies_in_bf16() ? Weight(FrozenMatrix(weight.value(), MatrixForm::bf16))
-                                     : weight;
-}
+/// A weight as products read it: as it is, or where it multiplies_in_bf16() its numbers rounded,
+/// once for all that is multiplied with them.
+struct ProductWeight {
+  explicit ProductWeight(const Weight& w) : weight(w) {
+    if (w.multiplies_in_bf16()) rounded.emplace(w.dim(0), w.dim(1), w.value().data(), w.dim(1));
+  }
 
-/// y[rows, out] = x[rows, in] Wᵀ of for_products()
-inline void weight_product(Index rows, const Real* x, const Weight& weight, Real* y) {
+  Weight weight;
+  std::optional<Bf16Matrix> rounded = {};
+};
+
+/// Rows that are multiplied with a weight, or with one another for its gradient, likewise.
+struct ProductRows {
+  ProductRows() = default;  // none
+  /// The tensor, or its numbers rounded, is kept.
+  ProductRows(const Tensor& x, const Weight& by)
+      : ProductRows(x.rows(), x.cols(), x.data(), by.multiplies_in_bf16()) {
+    if (!rounded) owner = x;
+  }
+  /// Of numbers [count, width] that lie elsewhere for as long as these rows are needed.
+  ProductRows(Index count, Index width, const Real* numbers, bool in_bf16) : rows(count) {
+    if (in_bf16)
+      rounded.emplace(count, width, numbers, width);
+    else
+      values = numbers;
+  }
+
+  Index rows = 0;
+  const Real* values = nullptr;
+  std::optional<Bf16Matrix> rounded = {};
+  Tensor owner = {};
+};
+
+/// y[rows, out] = x[rows, in] Wᵀ
+inline void weight_product(const ProductRows& x, const ProductWeight& w, Real* y) {
+  const Weight& weight = w.weight;
   const Index out = weight.dim(0), in = weight.dim(1);
-  if (weight.is_frozen_matrix())
-    weight.frozen_matrix()->gemm_nt(rows, x, y);
+  if (w.rounded)
+    gemm_nt(*x.rounded, *w.rounded, y, out);
+  else if (weight.is_frozen_matrix())
+    weight.frozen_matrix()->gemm_nt(x.rows, x.values, y);
   else
-    gemm_nt(rows, out, in, x, in, weight.value().data(), in, y, out);
+    gemm_nt(x.rows, out, in, x.values, in, weight.value().data(), in, y, out);
 }
 
-/// dx[rows, in] = dy[rows, out] W likewise
-inline void weight_product_backward(Index rows, const Real* dy, const Weight& weight, Real* dx) {
+/// dx[rows, in] = dy[rows, out] W
+inline void weight_product_backward(const ProductRows& dy, const ProductWeight& w, Real* dx) {
+  const Weight& weight = w.weight;
   const Index out = weight.dim(0), in = weight.dim(1);
-  if (weight.is_frozen_matrix())
-    weight.frozen_matrix()->gemm(rows, dy, dx);
+  if (w.rounded)
+    gemm(*dy.rounded, *w.rounded, dx, in);
+  else if (weight.is_frozen_matrix())
+    weight.frozen_matrix()->gemm(dy.rows, dy.values, dx);
   else
-    gemm(rows, in, out, dy, out, weight.value().data(), in, dx, in);
+    gemm(dy.rows, in, out, dy.values, out, weight.value().data(), in, dx, in);
 }
 
-/// dW[out, in] = dyᵀ x, or onto dW, for dy[rows, out] and x[rows, in]; `bf16`: as
-/// Weight::multiply_in_bf16() has it.
-inline void weight_gradient(Index rows, const Real* dy, const Real* x, bool bf16, Tensor& dw,
+/// dW[out, in] = dyᵀ x, or onto dW, for dy[rows, out] and x[rows, in]
+inline void weight_gradient(const ProductRows& dy, const ProductRows& x, Tensor& dw,
                             Into into = Into::assign) {
   const Index out = dw.dim(0), in = dw.dim(1);
-  if (bf16)
-    gemm_tn_bf16(out, in, rows, dy, out, x, in, dw.data(), in, into);
+  if (dy.rounded)
+    gemm_tn(*dy.rounded, *x.rounded, dw.data(), in, into);
   else
-    gemm_tn(out, in, rows, dy, out, x, in, dw.data(), in, into);
+    gemm_tn(out, in, dy.rows, dy.values, out, x.values, in, dw.data(), in, into);
 }
 
 /// row[in] = the weight's row i

@@ -237,8 +237,9 @@ TEST(Bf16Product, OfATransposeAgreesWithTheDefinition) {
       const std::string what = fmt::format("{} {}x{}x{}", kernels->name, m, n, k);
       expect_same_bits_for_any_threads(what, [&, m = m, n = n, k = k] {
         Tensor c({m, n}), onto = before.clone();
-        gemm_tn_bf16(m, n, k, a.data(), m, b.data(), n, c.data(), n, Into::assign, *kernels);
-        gemm_tn_bf16(m, n, k, a.data(), m, b.data(), n, onto.data(), n, Into::add, *kernels);
+        const Bf16Matrix left(k, m, a.data(), m, *kernels), right(k, n, b.data(), n, *kernels);
+        gemm_tn(left, right, c.data(), n, Into::assign, *kernels);
+        gemm_tn(left, right, onto.data(), n, Into::add, *kernels);
         EXPECT_LE(relative_difference(c, wanted), tolerance(3e-6, 1e-14)) << what;
         EXPECT_LE(relative_difference(onto, add(before, wanted).value()), tolerance(3e-6, 1e-14))
             << what;
