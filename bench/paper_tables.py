@@ -5,19 +5,12 @@ import json
 import pathlib
 import statistics
 
-from result_page import read_rows, split_groups, texts_heading, write_page
+from result_page import mean_and_spread, read_rows, split_groups, texts_heading, write_page
 
 FOLDER = pathlib.Path(__file__).parent / "results" / "paper"
 PARTS = ("dominance", "collapse", "forgetting", "forgetting_small", "num_groups", "temperature", "sinkhorn_iters",
          "routing_dim", "two_groups", "local_window", "top_k", "token_selection", "tasks", "tasks_novels")
 STEPS = (100, 400, 800, 1200, 1600)
-
-
-def mean_and_spread(values, form):
-    """The mean and, in brackets, the standard deviation over seeds."""
-    if len(values) == 1:
-        return format(values[0], form)
-    return f"{statistics.mean(values):{form}} ({statistics.stdev(values):{form}})"
 
 
 def percent(rows, key):

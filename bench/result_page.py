@@ -1,6 +1,7 @@
 """What the pages of tables beside recorded rows have in common."""
 
 import json
+import statistics
 
 
 def read_rows(path):
@@ -16,6 +17,13 @@ def split_groups(rows):
         groups = splits.setdefault(row["split"], {})
         groups.setdefault((row["run"], row["attention"], row["routing"]), []).append(row)
     return splits
+
+
+def mean_and_spread(values, form):
+    """The mean and, in brackets, the standard deviation over seeds."""
+    if len(values) == 1:
+        return format(values[0], form)
+    return f"{statistics.mean(values):{form}} ({statistics.stdev(values):{form}})"
 
 
 def texts_heading(part, split, groups):

@@ -43,6 +43,7 @@ TEST(CliCompareRecall, FiguresAreThoseOfEval) {
   const ProcessResult first = cli().must_run({"compare", path, "out=" + out});
   const auto texts = rows_with(out, "kept_far");
   ASSERT_EQ(texts.size(), 5U);  // two attentions of two seeds, one of one
+  for (const Json& row : texts) EXPECT_TRUE(row.at("nats_far").is_number()) << row;
   const auto recall = rows_with(out, "questions");
   ASSERT_EQ(recall.size() % 5, 0U);
   ASSERT_GE(recall.size() / 5, 2U) << "all distances together, and each bucket";

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Makes bench/results/questions/README.md from the rows that bench/questions.sh left beside it."""
+
+import math
+import pathlib
+import statistics
+
+from result_page import mean_and_spread, read_rows, split_groups, texts_heading, write_page
+
+FOLDER = pathlib.Path(__file__).parent / "results" / "questions"
+PARTS = ("in_domain_search", "in_domain", "adaptation_search", "adaptation", "length", "from_scratch")
+
+
+def cell(rows, key, form, scale=1, unit=""):
+    values = [scale * row[key] for row in rows if row.get(key) is not None]
+    return mean_and_spread(values, form) + unit if values else ""
+
+
+def loss(rows):
+    """Of dense perplexity, in per cent, and its standard error over tokens."""
+    nats = [row["nats_against_dense"] for row in rows if row.get("nats_against_dense") is not None]
+    if not nats:
+        return ""
+    error = 100 * statistics.mean(row["nats_against_dense_error"] for row in rows)
+    return f"{mean_and_spread([100 * math.expm1(n) for n in nats], '+.2f')} ± {error:.2f}"
+
+
+COLUMNS = {
+    "trained": lambda rows: format(rows[0]["trainable_parameters"], ","),
+    "attention": lambda rows: rows[0]["attention"] + (f", {rows[0]['routing']}" if rows[0]["routing"] else ""),
+    "pairs": lambda rows: f"{100 * statistics.mean(row['pairs_attended'] for row in rows):.1f} %",
+    "perplexity": lambda rows: cell(rows, "perplexity", ".3f"),
+    "against dense, %": loss,
+    "KL": lambda rows: cell(rows, "kl", ".4f"),
+    "kept, far": lambda rows: cell(rows, "kept_far", ".1f", 100, " %"),
+    "kept, all": lambda rows: cell(rows, "kept_all", ".1f", 100, " %"),
+    "largest group": lambda rows: cell(rows, "largest_group", ".0f", 100, " %"),
+    "seeds": lambda rows: str(len(rows)),
+}
+
+
+def table(groups):
+    """A line for each run and attention; columns that no line has are left out."""
+    lines = {key: {name: of(rows) for name, of in COLUMNS.items()} for key, rows in groups.items()}
+    names = [name for name in COLUMNS if any(cells[name] for cells in lines.values())]
+    return [f"| run | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"] + [
+        f"| {run} | {' | '.join(cells[name] for name in names)} |" for (run, _, _), cells in lines.items()]
+
+
+def recall_tables(part, rows):
+    """For each set of questions, right answers by distance in tokens."""
+    out = []
+    for questions in dict.fromkeys(row["questions"] for row in rows):
+        forms, distances = {}, {}
+        for row in (r for r in rows if r["questions"] == questions):
+            distance = "all" if row["to"] is None else f"{row['from']} to {row['to']}"
+            forms.setdefault((row["run"], row["attention"], row["routing"]), {}).setdefault(distance, []).append(row)
+            distances[distance] = row["answers"]
+        out += [f"### {part}, {questions}: right answers by distance in tokens, per cent", "",
+                f"| run | attention | {' | '.join(distances)} |", f"|---|---|{'---|' * len(distances)}"]
+        for (run, attention, _), cells in forms.items():
+            out.append(f"| {run} | {attention} | {' | '.join(cell(cells[d], 'right', '.1f', 100) for d in distances)} |")
+        out += [f"| asked | | {' | '.join(map(str, distances.values()))} |", ""]
+    return out
+
+
+def part_table(part):
+    rows, failed = read_rows(FOLDER / f"{part}.jsonl")
+    asked = [row for row in rows if "questions" in row]
+    out = []
+    for split, groups in split_groups([row for row in rows if "questions" not in row]).items():
+        out += texts_heading(part, split, groups) + table(groups) + [""]
+    out += recall_tables(part, asked)
+    return out + [f"Failed: {r['run']}, seed {r['seed']}: {r['error']}" for r in failed]
+
+
+if __name__ == "__main__":
+    write_page(FOLDER, ["# The study's questions", "",
+                        "Made by `bench/questions_tables.py` from the rows that `bench/questions.sh` left (`*.jsonl`); do not",
+                        "edit. Means over seeds, in brackets the standard deviation over seeds. Against dense: the paired",
+                        "difference to dense attention of the same model on the same tokens, ± its standard error over tokens.",
+                        "Kept: of what distance gains, (window - row) / (window - dense) in nats, the window being the run's own local one",
+                        "with its first tokens, on far tokens and on all. Speeds in the rows are of a busy machine and claim nothing.",
+                        ""], PARTS, part_table)
