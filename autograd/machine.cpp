@@ -54,8 +54,9 @@ std::string processor_name() {
 std::size_t peak_resident_bytes() { return status_bytes("VmHWM"); }
 std::size_t memory_limit() {
   const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-  if (pages <= 0 || page <= 0) return 0;
-  std::size_t least = static_cast<std::size_t>(pages) * static_cast<std::size_t>(page);
+  std::size_t least = std::numeric_limits<std::size_t>::max();
+  if (pages > 0 && page > 0)
+    least = static_cast<std::size_t>(pages) * static_cast<std::size_t>(page);
   std::ifstream groups("/proc/self/cgroup");  // "4:memory:/a/b", "0::/a/b"
   for (std::string line; std::getline(groups, line);) {
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Asks the study's questions of the bases that bench/bases.sh trains: `bash bench/questions.sh DATA
-# [bases|in_domain_search|adaptation_search...]`. DATA holds text/novels19, text/wikitext-2, text/tinystories and
+# [bases|in_domain_search|in_domain|adaptation_search...]`. DATA holds text/novels19, text/wikitext-2, text/tinystories and
 # text/tinyshakespeare. What is done is not done again; pages and runs go to out/questions, rows to
 # bench/results/questions.
 set -euo pipefail
@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 data=$(realpath "${1:?wanted: the folder of text/}")
 shift
 parts=("$@")
-if [ ${#parts[@]} -eq 0 ]; then parts=(bases in_domain_search adaptation_search); fi
+if [ ${#parts[@]} -eq 0 ]; then parts=(bases in_domain_search in_domain adaptation_search); fi
 focus=${FOCUS:-build/release/focus}
 out=out/questions
 texts=$out/texts
@@ -18,15 +18,17 @@ novels=$data/text/novels19
 bases=out/bases
 mkdir -p "$texts" bench/results/questions
 
-# run NAME [key=value...]
+# run NAME [--final] [key=value...]
 run() {
-  "$focus" compare "configs/study/$1.yaml" "${@:2}"
+  OMP_NUM_THREADS=1 "$focus" compare "configs/study/$1.yaml" "${@:2}"
   # Texts by their place in DATA, wherever that lies.
   sed "s#$data/##g" "$out/$1/compare.jsonl" >"bench/results/questions/$1.jsonl"
   cp "$out/$1/compare.html" "$out/$1.html"
+  python3 bench/questions_tables.py
 }
 
-# Novels to choose by, and of those that B2 has seen none the other half.
+# Novels to choose by and to report, and of those that B2 has seen none the other half.
+test="$novels/test/Doyle_Hound_1902.txt.xz, $novels/test/Lee_Albany_1884.txt.xz"
 valid="$novels/valid/Conrad_Almayer_1895.txt.xz"
 unseen=$(some "!($half_novels)")
 
@@ -47,13 +49,16 @@ for part in "${parts[@]}"; do
     in_domain_search)
       run "$part" "data.train=[$novels/train]" "data.valid=[$valid]" "eval.valid=[$valid]"
       ;;
+    in_domain)
+      run "$part" --final "data.train=[$novels/train]" "data.valid=[$valid]" "eval.test=[$test]"
+      ;;
     adaptation_search)
       tail -c "+$((play_letters + 1))" "$data/text/tinyshakespeare/input.txt" >"$texts/plays.txt"  # what B2 has not read
       run "$part" "data.train=[$unseen]" "data.valid=[$valid]" "eval.texts.target=[$valid]" \
         "eval.texts.source=[$data/text/wikitext-2/wiki.test.tokens, $data/text/tinystories/valid_head.txt, $texts/plays.txt]"
       ;;
     *)
-      echo "questions.sh: $part is none of bases, in_domain_search, adaptation_search" >&2
+      echo "questions.sh: $part is none of bases, in_domain_search, in_domain, adaptation_search" >&2
       exit 2
       ;;
   esac

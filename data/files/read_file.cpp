@@ -1,25 +1,20 @@
 #include "data/files/read_file.h"
 
-#include <unistd.h>
-
 #include <algorithm>
+#include <cstdint>
 #include <new>
 #include <span>
 
 #include "autograd/check.h"
+#include "autograd/machine.h"
 #include "data/files/input_file.h"
 
 namespace focus {
 
-std::uint64_t machine_memory() {
-  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-         static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-}
-
 std::string read_file(const std::filesystem::path& path) {
   constexpr std::uint64_t kChunk = 1 << 20, kMostOfAPipe = std::uint64_t{1} << 30;
   InputFile file(path, InputFile::Pipes::read);
-  const std::uint64_t most = file.is_pipe() ? kMostOfAPipe : machine_memory();
+  const std::uint64_t most = file.is_pipe() ? kMostOfAPipe : memory_limit();
   const auto refuse = [&](std::uint64_t size) {
     if (file.is_pipe())
       fail("cannot read {}: more than {} bytes came out of the pipe; write them into a file",

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -9,8 +8,5 @@ namespace focus {
 /// The bytes of a file, or of what comes out of a pipe, as they are. Throws std::runtime_error
 /// where it cannot be read (see InputFile) or is more than fits into memory.
 std::string read_file(const std::filesystem::path& path);
-
-/// Bytes of memory that this machine has.
-std::uint64_t machine_memory();
 
 }  // namespace focus

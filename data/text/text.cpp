@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "autograd/check.h"
+#include "autograd/machine.h"
 #include "data/files/json_reader.h"
 #include "data/files/read_file.h"
 
@@ -26,9 +27,7 @@ constexpr std::string_view kBlanks = " \t\r\n\v\f";
 class Unpacked {
  public:
   Unpacked(std::size_t packed, const std::filesystem::path& path)
-      : most_(std::min(std::max(kFree, kRatio * packed),
-                       static_cast<std::size_t>(machine_memory() / 4))),
-        path_(path) {}
+      : most_(std::min(std::max(kFree, kRatio * packed), memory_limit() / 4)), path_(path) {}
 
   void append(std::string_view part) {
     text_.append(part);

@@ -226,8 +226,7 @@ bool outgrow_memory(const TensorSource& source) {
   std::size_t bytes = 0;
   for (const TensorInfo& info : source.tensors())
     bytes += static_cast<std::size_t>(info.size()) * dtype_bytes(info.dtype);
-  const std::size_t memory = memory_limit();
-  return memory > 0 && bytes > memory / 2;
+  return bytes > memory_limit() / 2;
 }
 
 }  // namespace
