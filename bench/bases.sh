@@ -13,16 +13,8 @@ focus=${FOCUS:-build/release/focus}
 out=out/bases
 texts=$out/texts
 novels=$data/text/novels19
-. bench/novels.sh
+. bench/texts.sh
 mkdir -p "$texts"
-
-# corpus NAME OPTION...
-corpus() {
-  if [ ! -f "$texts/$1.txt" ]; then
-    "$focus" corpus --out "$texts/$1.partial" "${@:2}"
-    mv "$texts/$1.partial" "$texts/$1.txt"
-  fi
-}
 
 # stage RECIPE NAME TRAIN [key=value...]: goes on where a run was stopped.
 stage() {
@@ -45,34 +37,10 @@ corpus recall --kind recall --keys 8,16,26,64 --asked 2 --distance 0,256,1000,20
 corpus copy --kind copy --keys 10,20,40,80 --distance 0,256,1000,2000 --documents 600 --seed 22
 corpus lookup --kind lookup --keys 8,16,24 --distance 0,256,1000,2000 --documents 400 --seed 23
 corpus tales --documents 300 --seed 24
-# echoes NAME COUNT LENGTH,LENGTH...: passages of the novels that the first two stages read, COUNT of each novel, so
-# many letters long, each said two or three times.
 third=$(some "$short_novels")
-echoes() {
-  if [ -f "$texts/$1.txt" ]; then return; fi
-  python3 - "$texts/$1.partial" "$third" "$2" "$3" <<'PY'
-import lzma
-import pathlib
-import random
-import sys
-
-out, novels, count, lengths = sys.argv[1:]
-draw = random.Random(5)
-documents = []
-for novel in novels.split(","):
-    text = " ".join(lzma.open(novel, "rt", encoding="utf-8").read().split())
-    for _ in range(int(count)):
-        length = int(draw.choice(lengths.split(",")))
-        start = text.find(" ", draw.randrange(len(text) - length - 50)) + 1
-        passage = text[start : start + length].rsplit(" ", 1)[0]
-        documents.append("\n".join([passage] * draw.choice([2, 3])))
-draw.shuffle(documents)
-pathlib.Path(out).write_text("\n<|endoftext|>\n".join(documents), encoding="utf-8")
-PY
-  mv "$texts/$1.partial" "$texts/$1.txt"
-}
-echoes echo 1500 30,50,80
-echoes short_echo 600 80,160,320
+# Passages of the novels that the first two stages read, so many of each novel.
+echoes echo "$third" 1500 30,50,80
+echoes short_echo "$third" 600 80,160,320
 echo="$texts/echo.txt, $texts/echo_recall.txt, $texts/echo_copy.txt"
 short="$texts/short_echo.txt, $texts/short_recall.txt, $texts/short_copy.txt, $texts/short_lookup.txt, $third"
 far="$texts/recall.txt, $texts/copy.txt, $texts/lookup.txt, $texts/tales.txt"

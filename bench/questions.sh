@@ -1,24 +1,24 @@
 #!/usr/bin/env bash
 # Asks the study's questions of the bases that bench/bases.sh trains: `bash bench/questions.sh DATA
-# [bases|in_domain_search|in_domain|adaptation_search...]`. DATA holds text/novels19, text/wikitext-2, text/tinystories and
-# text/tinyshakespeare. What is done is not done again; pages and runs go to out/questions, rows to
-# bench/results/questions.
+# [bases|in_domain_search|in_domain|adaptation_search|from_scratch...]`. DATA holds models/novels-gpt2 (its tokenizer),
+# text/novels19, text/wikitext-2, text/tinystories and text/tinyshakespeare. What is done is not done again; pages and
+# runs go to out/questions, rows to bench/results/questions.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 data=$(realpath "${1:?wanted: the folder of text/}")
 shift
 parts=("$@")
-if [ ${#parts[@]} -eq 0 ]; then parts=(bases in_domain_search in_domain adaptation_search); fi
+if [ ${#parts[@]} -eq 0 ]; then parts=(bases in_domain_search in_domain adaptation_search from_scratch); fi
 focus=${FOCUS:-build/release/focus}
 out=out/questions
 texts=$out/texts
 novels=$data/text/novels19
-. bench/novels.sh
+. bench/texts.sh
 bases=out/bases
 mkdir -p "$texts" bench/results/questions
 
-# run NAME [--final] [key=value...]
+# run NAME [key=value...]
 run() {
   OMP_NUM_THREADS=1 "$focus" compare "configs/study/$1.yaml" "${@:2}"
   # Texts by their place in DATA, wherever that lies.
@@ -27,7 +27,7 @@ run() {
   python3 bench/questions_tables.py
 }
 
-# Novels to choose by and to report, and of those that B2 has seen none the other half.
+# Novels to report, where nothing is chosen; novels to choose by; and of those that B2 has not seen the other half.
 test="$novels/test/Doyle_Hound_1902.txt.xz, $novels/test/Lee_Albany_1884.txt.xz"
 valid="$novels/valid/Conrad_Almayer_1895.txt.xz"
 unseen=$(some "!($half_novels)")
@@ -50,15 +50,26 @@ for part in "${parts[@]}"; do
       run "$part" "data.train=[$novels/train]" "data.valid=[$valid]" "eval.valid=[$valid]"
       ;;
     in_domain)
-      run "$part" --final "data.train=[$novels/train]" "data.valid=[$valid]" "eval.test=[$test]"
+      run "$part" "data.train=[$novels/train]" "data.valid=[$valid]" "eval.valid=[$test]"
       ;;
     adaptation_search)
       tail -c "+$((play_letters + 1))" "$data/text/tinyshakespeare/input.txt" >"$texts/plays.txt"  # what B2 has not read
       run "$part" "data.train=[$unseen]" "data.valid=[$valid]" "eval.texts.target=[$valid]" \
         "eval.texts.source=[$data/text/wikitext-2/wiki.test.tokens, $data/text/tinystories/valid_head.txt, $texts/plays.txt]"
       ;;
+    from_scratch)
+      # Passages of novels that no training text is made of; words and keys are drawn anew for each question.
+      echoes valid_echo "$valid" 100 30,50,80
+      unread=$(find "$novels/test" -name '*.xz' | sort | paste -sd, -)
+      echoes test_echo "$unread" 60 30,50,80
+      echoes test_short_echo "$unread" 60 80,160,320
+      said="$bases/texts/echo.txt, $bases/texts/short_echo.txt, $bases/texts/echo_recall.txt, $bases/texts/echo_copy.txt"
+      run "$part" "data.train=[$said]" "data.valid=[$texts/valid_echo.txt]" \
+        "tokenizer=$data/models/novels-gpt2/tokenizer.json" "data.cache_dir=$bases/cache" \
+        "eval.valid=[$texts/test_echo.txt, $texts/test_short_echo.txt]"
+      ;;
     *)
-      echo "questions.sh: $part is none of bases, in_domain_search, in_domain, adaptation_search" >&2
+      echo "questions.sh: $part is none of bases, in_domain_search, in_domain, adaptation_search, from_scratch" >&2
       exit 2
       ;;
   esac
