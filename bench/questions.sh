@@ -37,6 +37,7 @@ evaluate() {
   "$focus" eval "$2" --attention "$3" --text "$novels/test/Doyle_Hound_1902.txt.xz" \
     "$novels/test/Lee_Albany_1884.txt.xz" --context 2048 --stride 1024 --max-tokens 40000 --far 64 --recall \
     "recall:keys=8:distance=1600:documents=40" --json "bench/results/questions/$1.json"
+  sed -i "s#$data/##g" "bench/results/questions/$1.json"
 }
 
 for part in "${parts[@]}"; do
