@@ -44,15 +44,7 @@ std::size_t least_in_groups(const std::filesystem::path& root, std::filesystem::
   }
 }
 
-}  // namespace
-
-std::string processor_name() {
-  const std::string name = system_field("/proc/cpuinfo", "model name");
-  return name.empty() ? "unknown" : name;
-}
-
-std::size_t peak_resident_bytes() { return status_bytes("VmHWM"); }
-std::size_t memory_limit() {
+std::size_t find_memory_limit() {
   const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
   std::size_t least = std::numeric_limits<std::size_t>::max();
   if (pages > 0 && page > 0)
@@ -70,6 +62,20 @@ std::size_t memory_limit() {
           std::min(least, least_in_groups("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes"));
   }
   return least;
+}
+
+}  // namespace
+
+std::string processor_name() {
+  const std::string name = system_field("/proc/cpuinfo", "model name");
+  return name.empty() ? "unknown" : name;
+}
+
+std::size_t peak_resident_bytes() { return status_bytes("VmHWM"); }
+
+std::size_t memory_limit() {
+  static const std::size_t found = find_memory_limit();  // each file that is read asks for it
+  return found;
 }
 
 std::size_t anonymous_bytes() { return status_bytes("RssAnon"); }

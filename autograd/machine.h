@@ -15,7 +15,7 @@ std::string processor_name();
 /// not say.
 std::size_t peak_resident_bytes();
 /// The memory that this process may take: the machine's, or less where a control group of its has
-/// less; without end where the system does not say.
+/// less, when it is first asked for; without end where the system does not say.
 std::size_t memory_limit();
 /// What of this process's memory is resident now and its own: no file holds it; 0 where the system
 /// does not say.

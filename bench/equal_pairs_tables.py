@@ -5,7 +5,7 @@ import math
 import pathlib
 import statistics
 
-from result_page import read_rows, split_groups, texts_heading, write_page
+from result_page import failures, read_rows, split_groups, texts_heading, write_page
 
 FOLDER = pathlib.Path(__file__).parent / "results" / "equal_pairs"
 PARTS = ("novels", "layers", "tinystories", "long", "stories")
@@ -38,7 +38,7 @@ def part_table(part):
         of_share = sorted(groups.items(), key=lambda item: mean(item[1], "pairs_attended"))
         out += [line(run, members) for (run, _, _), members in of_share]
         out.append("")
-    return out + [f"Failed: {r['run']}, seed {r['seed']}: {r['error']}" for r in failed]
+    return out + failures(failed)
 
 
 def main():

@@ -5,7 +5,7 @@ import json
 import pathlib
 import statistics
 
-from result_page import mean_and_spread, read_rows, split_groups, texts_heading, write_page
+from result_page import cell, failures, mean_and_spread, read_rows, split_groups, texts_heading, write_page
 
 FOLDER = pathlib.Path(__file__).parent / "results" / "paper"
 PARTS = ("dominance", "collapse", "forgetting", "forgetting_small", "num_groups", "temperature", "sinkhorn_iters",
@@ -14,8 +14,7 @@ STEPS = (100, 400, 800, 1200, 1600)
 
 
 def percent(rows, key):
-    values = [100 * row[key] for row in rows if row.get(key) is not None]
-    return mean_and_spread(values, ".1f") + " %" if values else ""
+    return cell(rows, key, ".1f", 100, " %")
 
 
 def line(run, rows):
@@ -55,7 +54,7 @@ def part_table(part):
         out += [line(run, members) for (run, _, _), members in groups.items()]
         out.append("")
     out += steps_table(part)
-    return out + [f"Failed: {r['run']}, seed {r['seed']}: {r['error']}" for r in failed]
+    return out + failures(failed)
 
 
 if __name__ == "__main__":

@@ -18,26 +18,29 @@ novels=$data/text/novels19
 bases=out/bases
 mkdir -p "$texts" bench/results/questions
 
+# by_place FILE: with texts by their place in DATA, wherever that lies.
+by_place() {
+  sed "s#$data/##g" "$1"
+}
+
 # run NAME [key=value...]
 run() {
   OMP_NUM_THREADS=1 "$focus" compare "configs/study/$1.yaml" "${@:2}"
-  # Texts by their place in DATA, wherever that lies.
-  sed "s#$data/##g" "$out/$1/compare.jsonl" >"bench/results/questions/$1.jsonl"
+  by_place "$out/$1/compare.jsonl" >"bench/results/questions/$1.jsonl"
   cp "$out/$1/compare.html" "$out/$1.html"
   python3 bench/questions_tables.py
 }
 
 # Novels to report, where nothing is chosen; novels to choose by; and of those that B2 has not seen the other half.
-test="$novels/test/Doyle_Hound_1902.txt.xz, $novels/test/Lee_Albany_1884.txt.xz"
+test=("$novels/test/Doyle_Hound_1902.txt.xz" "$novels/test/Lee_Albany_1884.txt.xz")
 valid="$novels/valid/Conrad_Almayer_1895.txt.xz"
 unseen=$(some "!($half_novels)")
 
 # evaluate NAME MODEL ATTENTION: unseen novels, and answers at 500 tokens' distance.
 evaluate() {
-  "$focus" eval "$2" --attention "$3" --text "$novels/test/Doyle_Hound_1902.txt.xz" \
-    "$novels/test/Lee_Albany_1884.txt.xz" --context 2048 --stride 1024 --max-tokens 40000 --far 64 --recall \
-    "recall:keys=8:distance=1600:documents=40" --json "bench/results/questions/$1.json"
-  sed -i "s#$data/##g" "bench/results/questions/$1.json"
+  "$focus" eval "$2" --attention "$3" --text "${test[@]}" --context 2048 --stride 1024 --max-tokens 40000 \
+    --far 64 --recall "recall:keys=8:distance=1600:documents=40" --json "$out/$1.json"
+  by_place "$out/$1.json" >"bench/results/questions/$1.json"
 }
 
 for part in "${parts[@]}"; do
@@ -51,7 +54,7 @@ for part in "${parts[@]}"; do
       run "$part" "data.train=[$novels/train]" "data.valid=[$valid]" "eval.valid=[$valid]"
       ;;
     in_domain)
-      run "$part" "data.train=[$novels/train]" "data.valid=[$valid]" "eval.valid=[$test]"
+      run "$part" "data.train=[$novels/train]" "data.valid=[$valid]" "eval.valid=[${test[0]}, ${test[1]}]"
       ;;
     adaptation_search)
       tail -c "+$((play_letters + 1))" "$data/text/tinyshakespeare/input.txt" >"$texts/plays.txt"  # what B2 has not read

@@ -5,15 +5,10 @@ import math
 import pathlib
 import statistics
 
-from result_page import mean_and_spread, read_rows, split_groups, texts_heading, write_page
+from result_page import cell, failures, mean_and_spread, read_rows, split_groups, texts_heading, write_page
 
 FOLDER = pathlib.Path(__file__).parent / "results" / "questions"
-PARTS = ("in_domain_search", "in_domain", "adaptation_search", "adaptation", "length", "from_scratch")
-
-
-def cell(rows, key, form, scale=1, unit=""):
-    values = [scale * row[key] for row in rows if row.get(key) is not None]
-    return mean_and_spread(values, form) + unit if values else ""
+PARTS = ("in_domain_search", "in_domain", "adaptation_search", "from_scratch")
 
 
 def loss(rows):
@@ -71,7 +66,7 @@ def part_table(part):
     for split, groups in split_groups([row for row in rows if "questions" not in row]).items():
         out += texts_heading(part, split, groups) + table(groups) + [""]
     out += recall_tables(part, asked)
-    return out + [f"Failed: {r['run']}, seed {r['seed']}: {r['error']}" for r in failed]
+    return out + failures(failed)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,16 @@ def mean_and_spread(values, form):
     return f"{statistics.mean(values):{form}} ({statistics.stdev(values):{form}})"
 
 
+def cell(rows, key, form, scale=1, unit=""):
+    """mean_and_spread of `scale` times what the rows that know `key` say of it; empty where none does."""
+    values = [scale * row[key] for row in rows if row.get(key) is not None]
+    return mean_and_spread(values, form) + unit if values else ""
+
+
+def failures(failed):
+    return [f"Failed: {r['run']}, seed {r['seed']}: {r['error']}" for r in failed]
+
+
 def texts_heading(part, split, groups):
     """Lines that say what the rows of a split were measured on."""
     first = next(iter(groups.values()))[0]

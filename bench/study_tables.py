@@ -4,7 +4,7 @@
 import pathlib
 import statistics
 
-from result_page import read_rows, write_page
+from result_page import failures, read_rows, write_page
 
 FOLDER = pathlib.Path(__file__).parent / "results" / "study"
 PARTS = ("tinystories", "wikitext", "stories", "scratch")
@@ -62,7 +62,7 @@ def part_table(part):
             f"{100 * statistics.mean(r['pairs_attended'] for r in shown):.0f} %",
             f"{100 * statistics.mean(largest):.0f} %" if largest else ""]) + " |")
         last = run
-    return out + [""] + [f"Failed: {r['run']}, seed {r['seed']}: {r['error']}" for r in failed]
+    return out + [""] + failures(failed)
 
 
 def main():

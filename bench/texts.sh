@@ -1,4 +1,4 @@
-# Sourced by scripts that divide the training novels of DATA, `$novels`, and make texts in `$texts`, the same way.
+# Sourced by scripts that divide the novels of DATA, `$novels`, and make texts in `$texts` by `$focus`, the same way.
 
 # some CONDITION: those whose place in the alphabet, NR, is so, with commas between.
 some() {

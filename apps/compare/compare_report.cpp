@@ -60,10 +60,8 @@ Json value_at(const Json& json, const char* key) {
 Json far_of(const Json& eval, const Json& figures) {
   const Json far = value_at(eval, "far");
   if (!far.is_object()) return nullptr;
-  const AttentionRow wanted = read_attention_row(figures, "eval.far");
   for (const Json& row : far.at("rows"))
-    if (row.at("attention") == wanted.name && row.at("routing") == wanted.routing_text())
-      return row;
+    if (same_attention(row, figures)) return row;
   return nullptr;
 }
 

@@ -33,9 +33,10 @@ const Json* row_of(const Json& rows, std::string_view kind) {
   return nullptr;
 }
 
-const Json* row_named(const Json& rows, std::string_view name) {
+/// The row of an evaluation or of its far tokens or answers that is of the attention of `wanted`.
+const Json* row_like(const Json& rows, const Json& wanted) {
   for (const Json& row : rows)
-    if (row.at("attention") == name) return &row;
+    if (same_attention(row, wanted)) return &row;
   return nullptr;
 }
 
@@ -106,10 +107,10 @@ std::string sparse_finding(const Json& eval) {
       100 * (best->at("perplexity").get<double>() / dense->at("perplexity").get<double>() - 1),
       percent(best->at("pairs_attended")));
   if (eval.contains("recall"))
-    if (const Json* row = row_named(eval.at("recall").at("rows"), name))
+    if (const Json* row = row_like(eval.at("recall").at("rows"), *best))
       text += fmt::format(", {} of the answers right", percent(row->at("right")));
   if (eval.contains("far"))
-    if (const Json* row = row_named(eval.at("far").at("rows"), name))
+    if (const Json* row = row_like(eval.at("far").at("rows"), *best))
       text += fmt::format(", and it keeps {} of what the window loses on {}",
                           percent_of(row->at("kept_far")), far_tokens_text(eval.at("far")));
   return text + ".";
@@ -289,14 +290,14 @@ bool fit(const Json& one, const Json& other) {
       !agree(part(one, "far"), part(other, "far"), {"context", "margin", "window", "tokens"}))
     return false;
   return std::ranges::all_of(other.at("rows"), [&](const Json& row) {
-    const Json* known = row_named(one.at("rows"), row.at("attention").get<std::string>());
+    const Json* known = row_like(one.at("rows"), row);
     return known == nullptr || known->at("perplexity") == row.at("perplexity");
   });
 }
 
 void append_rows(Json& rows, const Json& more) {
   for (const Json& row : more)
-    if (row_named(rows, row.at("attention").get<std::string>()) == nullptr) rows.push_back(row);
+    if (row_like(rows, row) == nullptr) rows.push_back(row);
 }
 
 /// An evaluation at several lengths as one at the longest.
@@ -356,9 +357,10 @@ Table overview(const Json& eval) {
   const auto column = [&](const char* part, const char* key, const char* header, auto&& text) {
     if (!eval.contains(part)) return;
     table.header.emplace_back(header);
-    for (std::vector<std::string>& cells : table.rows) {
-      const Json* row = row_named(eval.at(part).at("rows"), cells[0]);
-      cells.push_back(row == nullptr || !row->at(key).is_number() ? "-" : text(row->at(key)));
+    for (std::size_t i = 0; i < table.rows.size(); ++i) {
+      const Json* row = row_like(eval.at(part).at("rows"), eval.at("rows")[i]);
+      table.rows[i].push_back(row == nullptr || !row->at(key).is_number() ? "-"
+                                                                          : text(row->at(key)));
     }
   };
   for (const Json& row : eval.at("rows"))

@@ -23,4 +23,8 @@ struct AttentionRow {
 /// kind.
 AttentionRow read_attention_row(const nlohmann::ordered_json& row, const std::string& where);
 
+/// Whether two rows are of the same attention with the same routing: rows of an evaluation, which
+/// say routing and causal apart, and those of its far tokens and answers, which say routing_text().
+bool same_attention(const nlohmann::ordered_json& row, const nlohmann::ordered_json& other);
+
 }  // namespace focus

@@ -102,6 +102,26 @@ TEST(Findings, NameTheRowOfGroupsThatComesNearest) {
   expect_part(found, "keeps 62.5 % of what the window loses on 30 of 100 tokens (30.0 %)");
 }
 
+TEST(Findings, OneNameWithTwoRoutingsIsTwoRows) {
+  Json eval = everything();
+  Json leaks = row("hard k=1", "hard", 2.05), causal = row("hard k=1", "hard", 2.1);
+  leaks["routing"] = "sequence";
+  leaks["causal"] = false;
+  causal["routing"] = "carried";
+  leaks["pairs_attended"] = causal["pairs_attended"] = 0.25;
+  for (const Json& one : {leaks, causal}) eval["rows"].push_back(one);
+  Json& far = eval["far"]["rows"];
+  far[1]["routing"] = "sequence (not causal)";
+  far.push_back(far[1]);
+  far.back()["routing"] = "carried";
+  far.back()["kept_far"] = 0.5;
+  expect_part(findings(eval).at(2), "keeps 50.0 % of what the window loses");
+  const auto rows = overview(eval).rows;
+  ASSERT_EQ(rows.size(), 4U);
+  EXPECT_EQ(rows[2].at(rows[2].size() - 2), "62.5 %");
+  EXPECT_EQ(rows[3].at(rows[3].size() - 2), "50.0 %");
+}
+
 TEST(Findings, OfLengthsCompareTheFirstAndTheLast) {
   Json eval = evaluation(2.5), shorter = eval, longer = eval;
   shorter["context"] = 32;
