@@ -4,6 +4,7 @@
 #include "apps/terminal/progress.h"
 #include "autograd/check.h"
 #include "autograd/machine.h"
+#include "autograd/memory.h"
 #include "focus/train/step_speed.h"
 
 namespace focus {

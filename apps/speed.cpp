@@ -9,6 +9,7 @@
 #include "apps/terminal/progress.h"
 #include "autograd/check.h"
 #include "autograd/machine.h"
+#include "autograd/memory.h"
 #include "data/files/durable_file.h"
 #include "data/settings/settings_json.h"
 #include "focus/train/attention_speed.h"

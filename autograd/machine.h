@@ -11,15 +11,6 @@ namespace focus {
 
 /// The processor's own name; "unknown" where the system does not say.
 std::string processor_name();
-/// The most memory that this process has had resident so far, in bytes; 0 where the system does
-/// not say.
-std::size_t peak_resident_bytes();
-/// The memory that this process may take: the machine's, or less where a control group of its has
-/// less, when it is first asked for; without end where the system does not say.
-std::size_t memory_limit();
-/// What of this process's memory is resident now and its own: no file holds it; 0 where the system
-/// does not say.
-std::size_t anonymous_bytes();
 /// Bytes of a core's caches: first level (data), second, and the third, which cores share; 0 where
 /// the system does not say.
 std::array<std::size_t, 3> cache_bytes();

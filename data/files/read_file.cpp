@@ -6,7 +6,7 @@
 #include <span>
 
 #include "autograd/check.h"
-#include "autograd/machine.h"
+#include "autograd/memory.h"
 #include "data/files/input_file.h"
 
 namespace focus {

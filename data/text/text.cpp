@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "autograd/check.h"
-#include "autograd/machine.h"
+#include "autograd/memory.h"
 #include "data/files/json_reader.h"
 #include "data/files/read_file.h"
 

@@ -4,6 +4,7 @@
 #include "autograd/check.h"
 #include "autograd/clock.h"
 #include "autograd/machine.h"
+#include "autograd/memory.h"
 #include "focus/train/attention_spec.h"
 #include "focus/train/attention_speed.h"
 

@@ -1,7 +1,7 @@
 #include "focus/train/model_files.h"
 
 #include "autograd/check.h"
-#include "autograd/machine.h"
+#include "autograd/memory.h"
 #include "data/files/checksum.h"
 #include "data/files/file_identity.h"
 #include "data/files/input_file.h"

@@ -8,6 +8,7 @@
 #include "autograd/clock.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/machine.h"
+#include "autograd/memory.h"
 
 namespace focus {
 namespace {

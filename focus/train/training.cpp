@@ -6,7 +6,7 @@
 
 #include "autograd/check.h"
 #include "autograd/clock.h"
-#include "autograd/machine.h"
+#include "autograd/memory.h"
 #include "autograd/tensor.h"
 #include "data/files/checkpoint_folder.h"
 #include "data/files/durable_file.h"

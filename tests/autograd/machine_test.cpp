@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "autograd/memory.h"
 #include "autograd/simd/kernels.h"
 
 namespace focus {

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+// The memory that this process takes and may take.
+namespace focus {
+
+/// The most memory that this process has had resident so far, in bytes; 0 where the system does
+/// not say.
+std::size_t peak_resident_bytes();
+/// The memory that this process may take: the machine's, or less where a control group of its has
+/// less, when it is first asked for; without end where the system does not say.
+std::size_t memory_limit();
+/// What of this process's memory is resident now and its own: no file holds it; 0 where the system
+/// does not say.
+std::size_t anonymous_bytes();
+/// What follows "key" and a colon in one of the kernel's files, "/proc/self/status"; empty where
+/// there is none.
+std::string system_field(const char* path, const std::string& key);
+
+}  // namespace focus
