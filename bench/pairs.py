@@ -74,23 +74,28 @@ def main():
     parser.add_argument("--tokens", type=int, default=2049)
     parser.add_argument("--shares", default="12.5,25,35,50")
     parser.add_argument("--block", type=int, default=1)
+    parser.add_argument("--groups", default="16,32,64", help="of keys")
+    parser.add_argument("--read", default="0,1,2,4", help="groups that a query reads exactly")
+    parser.add_argument("--rest", default="summary", choices=["summary", "drop"])
+    parser.add_argument("--rivals", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--indexer", help="an indexer's file, trained on the base")
     arguments = parser.parse_args()
     targets = [float(share) for share in arguments.shares.split(",")]
     options = ["--text", arguments.text, "--context", arguments.context, "--max-tokens", arguments.tokens]
     with tempfile.TemporaryDirectory() as folder:
-        for groups in (16, 32, 64):
+        for groups in arguments.groups.split(","):
             adapter = Path(folder) / f"{groups}.h5"
             run("fit", arguments.base, "--text", arguments.train, "--num-groups", groups, "--context",
                 arguments.context, "--out", adapter)
-            for m in (0, 1, 2, 4):
-                form = f"summary:{m}:block={arguments.block}:local_window={{}}"
+            for m in arguments.read.split(","):
+                rest = "" if arguments.rest == "summary" else ":rest=drop"
+                form = f"summary:{m}{rest}:block={arguments.block}:local_window={{}}"
                 report(f"K={groups} m={m}", form, WINDOWS, targets,
                        lambda words, a=adapter: shares(words, arguments.base, options, a))
-        for name, (form, numbers) in RIVALS.items():
+        for name, (form, numbers) in RIVALS.items() if arguments.rivals else ():
             if name == "indexer" and not arguments.indexer:
                 continue
-            adapter = arguments.indexer if name == "indexer" else Path(folder) / "16.h5"
+            adapter = arguments.indexer if name == "indexer" else Path(folder) / f"{groups}.h5"
             report(name, form, numbers, targets,
                    lambda words, a=adapter: shares(words, arguments.base, options, a))
 

@@ -5,8 +5,11 @@
 namespace focus {
 
 void FocusConfig::validate() const {
-  check(num_groups >= 1 && num_groups <= kMaxGroups,
-        "focus.num_groups must be from 1 to {}, not {}", kMaxGroups, num_groups);
+  const bool keys = routing == RoutingSpace::keys;
+  check(num_groups >= 1 && num_groups <= (keys ? kMaxKeyGroups : kMaxGroups),
+        "focus.num_groups must be from 1 to {}, not {}: of tokens (focus.routing hidden) there are "
+        "at most {}, of keys {}",
+        keys ? kMaxKeyGroups : kMaxGroups, num_groups, kMaxGroups, kMaxKeyGroups);
   check(routing_dim >= 1, "focus.routing_dim must be at least 1, not {}", routing_dim);
   check(temperature > 0, "focus.temperature must be positive, not {}", temperature);
   check(sinkhorn_iters >= 1, "focus.sinkhorn_iters must be at least 1, not {}", sinkhorn_iters);

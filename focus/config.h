@@ -8,9 +8,11 @@
 
 namespace focus {
 
-/// Groups of a layer at most: a token's set of them is a word of bits.
+/// Groups of a layer's tokens at most: a token's set of them is a word of bits.
 constexpr int kMaxGroups = 64;
-/// First tokens that are always read, at most: with the groups they fill a tile of columns.
+/// Groups of a head's keys at most, of which a token is in one: a byte.
+constexpr int kMaxKeyGroups = 256;
+/// First tokens that are always read, at most.
 constexpr int kMaxSinks = 64;
 
 /// How a pair's affinity a = g_i . g_j acts on its score s.
@@ -133,7 +135,8 @@ struct FocusConfig {
 
   template <class F>
   void visit(F&& f) {
-    f("num_groups", num_groups, "K, groups in each layer", {1, kMaxGroups});
+    f("num_groups", num_groups, "K, groups in each layer; more than 64 of keys only",
+      {1, kMaxKeyGroups});
     f("routing_dim", routing_dim, "d_g, width of the routing space");
     f("temperature", temperature, "tau of the assignments");
     f("sinkhorn_iters", sinkhorn_iters, "N, Sinkhorn rounds");
@@ -156,9 +159,9 @@ struct FocusConfig {
       "hidden: a layer's tokens are grouped by their input (the paper's); keys: each key head's "
       "keys by the nearest centroid, for attention with summary columns");
     f("read_groups", read_groups, "m, groups that a query of summary attention reads exactly",
-      {0, kMaxGroups});
+      {0, kMaxKeyGroups});
     f("train_read_groups", train_read_groups, "m of summary training; null: read_groups",
-      {0, kMaxGroups});
+      {0, kMaxKeyGroups});
     f("choice", choice,
       "mass: a query reads the read_groups groups of largest estimated mass; own: that of its own "
       "token (hidden routing)");

@@ -45,6 +45,8 @@ class ColumnSets {
         bias_(static_cast<std::size_t>(capacity_ * width())),
         counts_(static_cast<std::size_t>(capacity_ * sums.groups())) {}
 
+  /// Columns at a time, at most.
+  Index most_columns() const { return capacity_ * width(); }
   Index width() const { return sums_.groups() + sums_.zones().sinks; }
   Index columns() const { return static_cast<Index>(sets_.size()) * width(); }
 
@@ -185,7 +187,7 @@ class ColumnSets {
   GroupSums::Walker walker_;
   const Index sequence_, kv_head_;
   const Real* const beta_;
-  const Index capacity_;  // sets
+  const Index capacity_;  // sets: as many as fit a tile of keys, at least one
   Index number_ = -1, first_sink_ = 0;
   std::vector<Set> sets_;
   Tensor keys_, values_;

@@ -24,8 +24,8 @@ ClassSizes sizes_of(const Tensor& k, const Tensor& centroids, const Tensor& bias
         "class_scores: k {}, centroids {} and bias {} do not fit ([batch, seq_len, kv_heads, "
         "head_dim], [kv_heads, groups, head_dim], [kv_heads, groups])",
         k.shape(), centroids.shape(), bias.shape());
-  check(centroids.dim(1) >= 1 && centroids.dim(1) <= kMaxGroups,
-        "class_scores: {} groups; from 1 to {} are possible", centroids.dim(1), kMaxGroups);
+  check(centroids.dim(1) >= 1 && centroids.dim(1) <= kMaxKeyGroups,
+        "class_scores: {} groups; from 1 to {} are possible", centroids.dim(1), kMaxKeyGroups);
   return {k.dim(0) * k.dim(1), k.dim(2), k.dim(3), centroids.dim(1)};
 }
 
@@ -56,9 +56,9 @@ void head_class_scores(const HeadKeys& keys, Index first, Index count, const Rea
 }
 
 KeyClasses classes_of(const Variable& z, double tau) {
-  check(z.shape().rank() == 4 && z.dim(3) >= 1 && z.dim(3) <= kMaxGroups,
+  check(z.shape().rank() == 4 && z.dim(3) >= 1 && z.dim(3) <= kMaxKeyGroups,
         "classes: scores {} are not [batch, seq_len, heads, groups] of 1 to {} groups", z.shape(),
-        kMaxGroups);
+        kMaxKeyGroups);
   KeyClasses result{.groups = z.dim(3), .heads = z.dim(2), .classes = {}};
   if (grad_enabled() && z.requires_grad())
     result.shares = softmax(scale(z, static_cast<Real>(1 / tau)));

@@ -21,7 +21,7 @@ struct KeyClasses {
 
 /// The class of each token: its largest score, the first of equals; where z wants a gradient the
 /// shares are softmax(z / tau).  z [batch, seq_len, heads, groups]. Throws std::invalid_argument
-/// for more than kMaxGroups groups.
+/// for more than kMaxKeyGroups groups.
 KeyClasses classes_of(const Variable& z, double tau);
 
 /// z_jc = k_j . C_c - |C_c|^2 / 2 + b_c: largest for the centroid nearest to the key, where b = 0.

@@ -18,7 +18,7 @@ void check_summary(const AttentionInputs& in, const KeyClasses& classes, const T
   check_attention_inputs(in);
   const SummaryZones& zones = options.zones;
   const Index kv_heads = in.k.dim(2);
-  check(classes.groups >= 1 && classes.groups <= kMaxGroups &&
+  check(classes.groups >= 1 && classes.groups <= kMaxKeyGroups &&
             (classes.heads == 1 || classes.heads == kv_heads) &&
             static_cast<Index>(classes.classes.size()) == in.q.dim(0) * in.q.dim(1) * classes.heads,
         "summary_attention: {} classes of {} heads in {} groups do not fit k {}",
@@ -26,12 +26,10 @@ void check_summary(const AttentionInputs& in, const KeyClasses& classes, const T
   check(beta.rank() == 2 && beta.dim(0) == kv_heads && beta.dim(1) == classes.groups,
         "summary_attention: beta {} is not [kv_heads {}, groups {}]", beta.shape(), kv_heads,
         classes.groups);
-  check(zones.window >= 0 && zones.block >= 1 && zones.sinks >= 0 &&
-            classes.groups + zones.sinks <= SummaryColumns::kMostColumns,
+  check(zones.window >= 0 && zones.block >= 1 && zones.sinks >= 0 && zones.sinks <= kMaxSinks,
         "summary_attention: window {}, block {}, sinks {}: wanted are at least 0, at least 1, and "
-        "from 0 to {} beside {} groups",
-        zones.window, zones.block, zones.sinks, SummaryColumns::kMostColumns - classes.groups,
-        classes.groups);
+        "from 0 to {}",
+        zones.window, zones.block, zones.sinks, kMaxSinks);
   check(options.top_groups >= 0 && options.top_groups <= classes.groups,
         "summary_attention: {} of {} groups are to be read", options.top_groups, classes.groups);
   check(!options.own_group || (options.top_groups == 1 && classes.heads == 1),

@@ -42,9 +42,10 @@ class ForwardTask {
         v_(reader(job.values, s_, block_)),
         columns_(job.sums, sequence, kv_head, job.beta.data() + kv_head * job.sums.groups()),
         softmax_(job.in, s_, block_),
-        scores_(s_.heads_per_kv_head * kKeys * kQueries),
-        values_(kKeys * s_.padded_dim),
-        estimate_(kMaxGroups * kQueries) {}
+        score_rows_(std::max(kKeys, columns_.most_columns())),  // of near keys or columns
+        scores_(s_.heads_per_kv_head * score_rows_ * kQueries),
+        values_(columns_.most_columns() * s_.padded_dim),
+        estimate_(job.sums.groups() * kQueries) {}
 
   std::int64_t run(Index run) {
     const Index end = std::min((run + 1) * GroupSums::kRun, s_.seq_len);
@@ -118,7 +119,7 @@ class ForwardTask {
     }
   }
 
-  Real* scores(Index g) { return scores_.data() + g * kKeys * kQueries; }
+  Real* scores(Index g) { return scores_.data() + g * score_rows_ * kQueries; }
   std::uint8_t& chosen(Index rank, Index query) {
     return job_.chosen.at(rank, sequence_, query, kv_head_);
   }
@@ -197,7 +198,8 @@ class ForwardTask {
   Visibility near_seen_;
   ColumnSets columns_;
   OnlineSoftmax softmax_;
-  Scratch scores_;    // [query heads, columns, queries]
+  const Index score_rows_;
+  Scratch scores_;    // [query heads, score_rows, queries]
   Scratch values_;    // [columns, padded_dim]
   Scratch estimate_;  // [groups, queries]
   std::int64_t pairs_ = 0;

@@ -13,9 +13,6 @@ namespace focus {
 /// of a block share one.
 class SummaryColumns {
  public:
-  /// Columns of a set at most: with so many a set fits a tile of scores.
-  static constexpr Index kMostColumns = AttentionPlan::kKeys;
-
   /// What is referred to must outlive it. beta [kv_heads, groups]
   SummaryColumns(const AttentionInputs& in, GroupSums& sums, const Tensor& beta,
                  const SummaryOptions& options)

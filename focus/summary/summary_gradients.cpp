@@ -92,13 +92,13 @@ class BackwardTask {
         s_(job.in, {kv_head, 1}),
         columns_(job.sums, sequence, kv_head, job.beta.data() + kv_head * job.sums.groups()),
         queries_(job.in, s_, HeadBlock(s_, 0, 1)),
-        p_(kKeys * kQueries),
-        d_(kKeys * kQueries),
-        capped_(kKeys * kQueries),
-        keys_(kKeys * s_.padded_dim),
-        d_keys_(kKeys * s_.padded_dim),
-        d_values_(kKeys * s_.padded_dim),
-        d_scores_(kKeys) {}
+        p_(columns_.most_columns() * kQueries),
+        d_(columns_.most_columns() * kQueries),
+        capped_(columns_.most_columns() * kQueries),
+        keys_(columns_.most_columns() * s_.padded_dim),
+        d_keys_(columns_.most_columns() * s_.padded_dim),
+        d_values_(columns_.most_columns() * s_.padded_dim),
+        d_scores_(columns_.most_columns()) {}
 
   void run(Index run) {
     const Index end = std::min((run + 1) * GroupSums::kRun, job_.sums.seq_len());

@@ -41,7 +41,7 @@ struct HardSettings {
 struct SummarySettings {
   SummaryWord word;
   void visit(auto&& f) {
-    f("m", word.read_groups, "", Range{0, kMaxGroups});
+    f("m", word.read_groups, "", Range{0, kMaxKeyGroups});
     f("choice", word.choice);
     f("rest", word.rest);
     f("local_window", word.local_window, "", Range{0, 1 << 27});

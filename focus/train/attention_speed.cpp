@@ -74,6 +74,9 @@ AttentionSpeedOptions AttentionSpeedOptions::filled_in() const {
   if (kv_heads == 0) filled.kv_heads = heads;
   if (hidden_size == 0) filled.hidden_size = heads * head_dim;
   check(heads % filled.kv_heads == 0, "--kv-heads {} does not divide --heads {}", kv_heads, heads);
+  check(summary || num_groups <= kMaxGroups,
+        "--num-groups {}: hard attention has at most {}, groups of keys (--attention summary:2) {}",
+        num_groups, kMaxGroups, kMaxKeyGroups);
   check(top_k <= num_groups, "hard:{1}: a token keeps from 1 to the {0} groups", num_groups, top_k);
   return filled;
 }

@@ -40,7 +40,7 @@ struct AttentionSpeedOptions {
 
   template <class F>
   void visit(F&& f) {
-    f("num_groups", num_groups, "K", {1, kMaxGroups});
+    f("num_groups", num_groups, "K; more than 64 of keys only", {1, kMaxKeyGroups});
     f("top_k", top_k, "k, groups that a token keeps", {1, kMaxGroups});
     f("local_window", local_window, "w: pairs with i - j <= w are attended", {0, 1e12});
     f("heads", heads, "heads of q", {1, 1e6});

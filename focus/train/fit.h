@@ -21,10 +21,10 @@ struct FitSettings {
 
   template <class F>
   void visit(F&& f) {
-    f("num_groups", num_groups, "K, groups of each key head", {1, kMaxGroups});
+    f("num_groups", num_groups, "K, groups of each key head", {1, kMaxKeyGroups});
     f("read_groups", read_groups,
       "m, groups that a query reads exactly; can be chosen again in use: --attention summary:M",
-      {0, kMaxGroups});
+      {0, kMaxKeyGroups});
     f("local_window", local_window, "w, positions before a query's block that are always read",
       {0, 1 << 27});
     f("block", block, "queries that share what lies beyond", {1, 1 << 20});

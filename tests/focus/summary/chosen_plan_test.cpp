@@ -91,7 +91,7 @@ TEST(ChosenPlan, HoldsTheFarPairsOfTheChosenClassOnce) {
 
 TEST(ChosenPlan, HoldsThemOverSeveralTilesOfAClass) {
   for (const Index sliding_window : {0, 210})
-    for (const Index groups : {1, 5, 64})
+    for (const Index groups : {1, 5, 64, 255})
       for (const bool skewed : {false, true})
         expect_far_pairs_of_choice(
             {.zones = {.window = 32, .block = 16, .sinks = 1, .sliding_window = sliding_window},

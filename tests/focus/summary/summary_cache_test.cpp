@@ -76,6 +76,10 @@ TEST(SummaryCache, GivesTheWholePassesRowsOverAwkwardShapes) {
                              .seed = seed += 10});
 }
 
+TEST(SummaryCache, ManyGroups) {
+  expect_whole_pass({.seq_len = 300, .heads = 4, .groups = 256, .top_groups = 9, .block = 8});
+}
+
 TEST(SummaryCache, SharedKeyHeadsSoftCapsAndSlidingWindows) {
   const SummaryCase plain{.seq_len = 150, .heads = 4, .top_groups = 2, .block = 8};
   SummaryCase gqa = plain, mqa = plain, capped = plain, sliding = plain, all = plain;

@@ -44,6 +44,19 @@ TEST(SummaryGradients, AgreeWithDifferencesWithoutAChoice) {
                                     .own_group = own_group});
 }
 
+TEST(SummaryGradients, AgreeWithDifferencesOfMoreColumnsThanATileHasKeys) {
+  for (const double softcap : {0.0, 1.5})
+    expect_summary_gradients({.seq_len = 40,
+                              .heads = 4,
+                              .head_dim = 3,
+                              .groups = 140,
+                              .top_groups = 0,
+                              .window = 3,
+                              .block = 4,
+                              .sinks = 2,
+                              .softcap = softcap});
+}
+
 TEST(SummaryGradients, AgreeWithDifferencesWhereGroupsAreChosen) {
   // In float the step would change the choice.
   if (!kRealIsDouble) GTEST_SKIP() << "in the double twin only";
