@@ -40,12 +40,14 @@ void print_legend(const LoadedModel& model) {
   if (model.focus() && model.focus()->groups_keys())
     fmt::print(
         "\ntok/s: tokens scored in a second; pairs: share of the causal pairs that are attended, a "
-        "column counts as one; largest: the share of its head's keys that the largest group has, "
+        "column counts as one; choosing: what choosing them costs beside, in pairs; largest: the "
+        "share of its head's keys that the largest group has, "
         "mean over layers; columns need no balance\n");
   else if (model.focus())
     fmt::print(
         "\ntok/s: tokens scored in a second; pairs: share of the causal pairs that are attended; "
-        "largest: the largest group's share (balance is {:.1f}%), mean over layers\n",
+        "choosing: what choosing them costs beside, in pairs; largest: the largest group's share "
+        "(balance is {:.1f}%), mean over layers\n",
         100.0 / model.focus()->config().num_groups);
 }
 

@@ -33,6 +33,9 @@ struct AttentionCounts {
   std::size_t add(std::span<const double> list);
 };
 
+/// What multiply-adds of all heads of a layer are in pairs of one head.
+std::int64_t pairs_worth(double multiply_adds, const MechanismInputs& in);
+
 /// Something put onto a decoder: Focus, LoRA, or another attention mechanism. It lives beside the
 /// decoder, whose weights it never owns.
 ///

@@ -276,7 +276,7 @@ Variable FocusModel::attend_summary(const MechanismInputs& in, const SummaryOpti
   SummaryReport report;
   Variable out = summary_attention(in.q, in.k, in.v, classes, beta, in.options, options,
                                    gather_statistics ? &report : nullptr);
-  if (gather_statistics) gather_summary(in, classes, report, options.zones.window);
+  if (gather_statistics) gather_summary(in, classes, report, options);
   last_classes_[layer] = {classes.groups, classes.heads, classes.classes, {}};
   if (config_.objective != Objective::layers || !grad_enabled()) return out;
   // The next layer goes on from the dense output: no layer's error reaches another's parameters.
@@ -286,14 +286,27 @@ Variable FocusModel::attend_summary(const MechanismInputs& in, const SummaryOpti
 }
 
 void FocusModel::gather_summary(const MechanismInputs& in, const KeyClasses& classes,
-                                const SummaryReport& report, Index local_window) {
+                                const SummaryReport& report, const SummaryOptions& options) {
   GroupStatistics& stats = statistics[static_cast<std::size_t>(in.layer)];
   stats.add_sizes(classes.classes, classes.heads, config_.num_groups);
-  for (const std::int64_t pairs : report.pairs) {
-    PairCounts counts = count_pairs({}, in.q.dim(1), local_window, in.options.sliding_window);
-    counts.attended = (pairs + in.q.dim(2) / 2) / in.q.dim(2);
+  const Index heads = in.q.dim(2), dim = in.q.dim(3);
+  std::int64_t scored = 0;
+  for (std::size_t s = 0; s < report.pairs.size(); ++s) {
+    PairCounts counts =
+        count_pairs({}, in.q.dim(1), options.zones.window, in.options.sliding_window);
+    counts.attended = (report.pairs[s] + heads / 2) / heads;
     stats.pairs += counts;
+    scored += report.scored[s];
   }
+  if (options.top_groups == 0 && options.rest == Rest::drop) return;  // nobody asks for the groups
+  const Index to_assign = groups_keys() ? in.k.dim(2) * config_.num_groups * dim : to_route();
+  const Index tokens = in.q.dim(0) * in.q.dim(1);
+  stats.pairs.choosing += pairs_worth(static_cast<double>(tokens * to_assign + scored * dim), in);
+}
+
+/// Multiply-adds that put a token of the hidden states into its groups.
+Index FocusModel::to_route() const {
+  return config_.routing_dim * (shape_.hidden_size + config_.num_groups);
 }
 
 void FocusModel::gather(const MechanismInputs& in, const Routing& routing,
@@ -307,6 +320,8 @@ void FocusModel::gather(const MechanismInputs& in, const Routing& routing,
       sets = sets.subspan(static_cast<std::size_t>(s * seq_len), static_cast<std::size_t>(seq_len));
     stats.pairs += count_pairs(sets, seq_len, config_.local_window, in.options.sliding_window);
   }
+  if (mode.kind != AttentionMode::Kind::hard || mode.top_k > 0)
+    stats.pairs.choosing += pairs_worth(static_cast<double>(batch * seq_len * to_route()), in);
 }
 
 void FocusModel::update_centroids() {

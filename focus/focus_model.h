@@ -133,8 +133,9 @@ class FocusModel : public Adapter {
   /// The layer's squared error of attention outputs after o_proj, relative to the dense ones'.
   Variable layer_error(const MechanismInputs& in, const Variable& out, const Variable& dense) const;
   void gather_summary(const MechanismInputs& in, const KeyClasses& classes,
-                      const SummaryReport& report, Index local_window);
+                      const SummaryReport& report, const SummaryOptions& options);
   void gather(const MechanismInputs& in, const Routing& routing, const GateOptions& options);
+  Index to_route() const;
 
   FocusConfig config_;
   FocusShape shape_;

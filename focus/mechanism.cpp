@@ -30,6 +30,7 @@ void Mechanism::compose(Decoder& decoder) {
           in.layer, in.first_position);
     PairCounts of_pass;
     Variable out = attend(in, counting_ ? &of_pass : nullptr);
+    if (counting_) of_pass.choosing = pairs_worth(multiply_adds_to_choose(in, of_pass), in);
     pairs_ += of_pass;
     return out;
   });

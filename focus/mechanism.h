@@ -42,6 +42,11 @@ class Mechanism : public Adapter {
   /// The output before o_proj, shaped like q, of layer `in.layer`. Where `pairs` is given it
   /// is empty, and becomes what one head attended of the causal pairs, over the sequences.
   virtual Variable attend(const MechanismInputs& in, PairCounts* pairs) = 0;
+  /// Multiply-adds that all heads of a layer need to choose the pairs that are counted, beside
+  /// those of the pairs themselves. 0 where nothing is looked at to choose.
+  virtual double multiply_adds_to_choose(const MechanismInputs&, const PairCounts&) const {
+    return 0;
+  }
 
   const Tensor& constants(const MechanismInputs& in) const {
     return layers[static_cast<std::size_t>(in.layer)].constants;

@@ -89,7 +89,7 @@ Json row_of(const RunOutcome& run, const Json& split, const Json& eval, const Js
     row[key] = value_at(eval, key);
   for (const char* key :
        {"tokens_scored", "attention", "kind", "top_k", "gate", "routing", "causal", "perplexity",
-        "bits_per_byte", "pairs_attended", "largest_group"})
+        "bits_per_byte", "pairs_attended", "pairs_choosing", "largest_group"})
     row[key] = value_at(figures, key);
   const Json against_dense = value_at(figures, "against_dense");
   for (const auto& [name, key] : kAgainstDense) row[name] = value_at(against_dense, key);
@@ -104,8 +104,8 @@ Table table_of(const std::vector<CompareGroup>& groups, const std::string& split
                const std::string& caption) {
   Table table{.caption = caption,
               .header = {"run", "attention", "routing", "seeds", "perplexity", "std", "min-max",
-                         "bits/byte", "pairs", "largest", "trained", "train tok/s", "eval tok/s",
-                         "peak memory"}};
+                         "bits/byte", "pairs", "choosing", "largest", "trained", "train tok/s",
+                         "eval tok/s", "peak memory"}};
   const bool against_dense = std::ranges::any_of(groups, &CompareGroup::against_dense);
   if (against_dense) table.header.insert(table.header.end(), {"KL", "nats against dense"});
   const bool has_far = std::ranges::any_of(groups, &CompareGroup::has_far);
@@ -117,6 +117,7 @@ Table table_of(const std::vector<CompareGroup>& groups, const std::string& split
            fmt::format("{:.4f}", g.mean), g.seeds > 1 ? fmt::format("{:.4f}", g.deviation) : "-",
            g.seeds > 1 ? fmt::format("{:.4f}-{:.4f}", g.least, g.most) : "-",
            fmt::format("{:.4f}", g.bits_per_byte), fmt::format("{:.1f} %", 100 * g.pairs),
+           fmt::format("{:.1f} %", 100 * g.choosing),
            g.largest_group > 0 ? fmt::format("{:.1f} %", 100 * g.largest_group) : "-",
            fmt::format("{:.0f}", g.trainable), fmt::format("{:.0f}", g.train_rate),
            fmt::format("{:.0f}", g.eval_rate), format_bytes(g.peak_bytes)});
@@ -287,6 +288,7 @@ std::vector<CompareGroup> group_rows(const std::vector<Json>& rows) {
     g.difference = mean(values("nats_against_dense", 0));
     g.difference_error = mean(values("nats_against_dense_error", 0));
     g.pairs = mean(values("pairs_attended", 1));
+    g.choosing = mean(values("pairs_choosing", 0));
     g.largest_group = mean(values("largest_group", 0));
     g.train_rate = mean(values("train_tokens_per_second", 0));
     g.eval_rate = mean(values("eval_tokens_per_second", 0));
@@ -336,7 +338,8 @@ std::string compare_page(const ComparePlan& plan, const std::vector<RunOutcome>&
   HtmlReport page(plan.config.title);
   page.paragraph(fmt::format(
       "{} runs, seeds {}. std: standard deviation over seeds (n - 1). pairs: share of the causal "
-      "pairs that are attended; largest: the largest group's share of tokens, mean over layers; "
+      "pairs that are attended; choosing: what choosing them costs beside, in pairs; largest: the "
+      "largest group's share of tokens, mean over layers; "
       "trained: trainable parameters; peak memory: of the training process. A figure that is not "
       "causal looks at later tokens; it is not in the charts. In them, a point says under the "
       "pointer what it is; a name that finds no room is left out.",

@@ -24,8 +24,8 @@ struct CompareGroup {
   double kl = 0, difference = 0, difference_error = 0;
   bool has_far = false;  // then means of nats on far tokens and of what is kept of the gain
   double nats_far = 0, kept_far = 0, kept_all = 0;
-  double pairs = 0, largest_group = 0;   // shares; largest_group 0 without groups
-  double train_rate = 0, eval_rate = 0;  // tokens in a second
+  double pairs = 0, choosing = 0, largest_group = 0;  // shares; largest_group 0 without groups
+  double train_rate = 0, eval_rate = 0;               // tokens in a second
   double trainable = 0, peak_bytes = 0;
 };
 /// In the order of the rows; failed runs are left out.

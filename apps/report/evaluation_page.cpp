@@ -239,7 +239,7 @@ void add_perplexity(HtmlReport& report, const Json& eval, const std::string& pat
       eval.at("context").get<std::int64_t>(), eval.at("stride").get<std::int64_t>(),
       eval.value("compute", "float32")));
   Table table{.header = {"attention", "routing", "perplexity", "bits/byte", "tokens",
-                         "pairs attended", "largest group"}};
+                         "pairs attended", "choosing", "largest group"}};
   PointsChart chart{.title = "Perplexity against the share of pairs kept",
                     .x_label = "share of causal pairs attended, %",
                     .y_label = "perplexity"};
@@ -252,7 +252,7 @@ void add_perplexity(HtmlReport& report, const Json& eval, const std::string& pat
                           fmt::format("{:.4f}", perplexity),
                           fmt::format("{:.5f}", row.at("bits_per_byte").get<double>()),
                           fmt::format("{}", row.at("tokens_scored").get<std::int64_t>()),
-                          fmt::format("{:.1f} %", pairs),
+                          fmt::format("{:.1f} %", pairs), percent(row.value("pairs_choosing", 0.0)),
                           attention.has_groups()
                               ? fmt::format("{:.1f} %", 100 * row.at("largest_group").get<double>())
                               : "-"});

@@ -11,6 +11,7 @@ PairCounts& PairCounts::operator+=(const PairCounts& other) {
   all += other.all;
   distant += other.distant;
   attended += other.attended;
+  choosing += other.choosing;
   return *this;
 }
 

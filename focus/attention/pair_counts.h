@@ -12,6 +12,8 @@ struct PairCounts {
   std::int64_t all = 0;       // what dense attention attends
   std::int64_t distant = 0;   // those beyond the local window: what the gate touches
   std::int64_t attended = 0;  // what hard attention attends; equals `all` for soft
+  /// Multiply-adds that choosing them takes beside their own, in pairs of 2 head_dim each.
+  std::int64_t choosing = 0;
   PairCounts& operator+=(const PairCounts& other);
 };
 /// One sequence; `membership` [seq_len], or empty for soft attention. Exact, in time

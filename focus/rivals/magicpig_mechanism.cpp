@@ -23,6 +23,11 @@ class MagicPigMechanism final : public Mechanism {
   Variable attend(const MechanismInputs& in, PairCounts* pairs) override {
     return magicpig_attention(in.q, in.k, in.v, constants(in), in.options, config_, pairs);
   }
+  /// The projections of every query and key; looking a hash up is none.
+  double multiply_adds_to_choose(const MechanismInputs& in, const PairCounts&) const override {
+    const Index vectors = in.q.value().rows() + in.k.value().rows();
+    return static_cast<double>(vectors * constants(in).size());
+  }
 
  private:
   const Settings config_;

@@ -17,8 +17,8 @@
 // is none, of one that reaches into it the keys outside are masked (the mean is of all of them).
 // With as many blocks as there are it is attention(). Differences: theirs trains the model through
 // the blocks that were chosen and keeps some layers dense; here a model is evaluated as it is, all
-// layers alike, and there is no gradient. What choosing costs, a product of head_dim a block and
-// query head (the work of one pair for B), is not in the pairs. Causal.
+// layers alike, and there is no gradient. Choosing costs a product of head_dim a block and query
+// head, the work of half a pair for B. Causal.
 namespace focus {
 namespace {
 
@@ -58,6 +58,10 @@ std::vector<Real> block_scores(const QueryRun& run, const BlockMeans& means) {
   return scores;
 }
 
+NearZone near_zone(const MobaConfig& config) {
+  return {.sinks = 0, .local_window = 0, .block = config.block_size};
+}
+
 class MobaMechanism final : public Mechanism {
  public:
   using Settings = MobaConfig;
@@ -71,6 +75,11 @@ class MobaMechanism final : public Mechanism {
  protected:
   Variable attend(const MechanismInputs& in, PairCounts* pairs) override {
     return moba_attention(in.q, in.k, in.v, in.options, config_, pairs);
+  }
+  double multiply_adds_to_choose(const MechanismInputs& in, const PairCounts&) const override {
+    const std::int64_t blocks = distant_blocks(near_zone(config_), config_.block_size, in.q.dim(1),
+                                               in.options.sliding_window);
+    return static_cast<double>(in.q.dim(0) * in.q.dim(2) * blocks * in.q.dim(3));
   }
 
  private:
@@ -89,7 +98,7 @@ Variable moba_attention(const Variable& q, const Variable& k, const Variable& v,
                         const AttentionOptions& options, const MobaConfig& config,
                         PairCounts* pairs) {
   const BlockMeans means(k.value(), config.block_size);
-  const NearZone near{.sinks = 0, .local_window = 0, .block = config.block_size};
+  const NearZone near = near_zone(config);
   const auto choice = [&](const QueryRun& run) -> KeyChoice {
     return [&config, begin = run.begin, rows = run.end - run.begin, blocks = means.blocks,
             heads = run.head.query_heads, scores = block_scores(run, means),

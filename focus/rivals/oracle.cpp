@@ -52,6 +52,11 @@ class OracleMechanism final : public Mechanism {
   Variable attend(const MechanismInputs& in, PairCounts* pairs) override {
     return oracle_attention(in.q, in.k, in.v, in.options, config_, pairs);
   }
+  /// The scores of what it leaves out.
+  double multiply_adds_to_choose(const MechanismInputs& in,
+                                 const PairCounts& pairs) const override {
+    return static_cast<double>((pairs.all - pairs.attended) * in.q.dim(2) * in.q.dim(3));
+  }
 
  private:
   const Settings config_;

@@ -18,8 +18,8 @@
 // attention(). Differences: the near zone and the sinks are always read, where theirs has the last
 // page alone; theirs leaves the first two layers dense, here every layer selects; every token of a
 // text is treated so, where theirs selects for what it generates; and for grouped queries theirs
-// says nothing. What choosing costs, 2 head_dim multiply-adds a page and key head (the work of two
-// pairs for P), is not in the pairs. Causal.
+// says nothing. Choosing costs 2 head_dim multiply-adds a page and key head, the work of one pair
+// for P. Causal.
 namespace focus {
 namespace {
 
@@ -71,6 +71,10 @@ std::vector<Real> page_scores(const QueryRun& run, const PageBounds& bounds) {
   return scores;
 }
 
+NearZone near_zone(const QuestConfig& config) {
+  return {.sinks = config.sinks, .local_window = config.local_window, .block = config.page_size};
+}
+
 class QuestMechanism final : public Mechanism {
  public:
   using Settings = QuestConfig;
@@ -85,6 +89,11 @@ class QuestMechanism final : public Mechanism {
  protected:
   Variable attend(const MechanismInputs& in, PairCounts* pairs) override {
     return quest_attention(in.q, in.k, in.v, in.options, config_, pairs);
+  }
+  double multiply_adds_to_choose(const MechanismInputs& in, const PairCounts&) const override {
+    const std::int64_t pages = distant_blocks(near_zone(config_), config_.page_size, in.q.dim(1),
+                                              in.options.sliding_window);
+    return static_cast<double>(in.k.dim(0) * in.k.dim(2) * pages * 2 * in.k.dim(3));
   }
 
  private:
@@ -102,8 +111,7 @@ Variable quest_attention(const Variable& q, const Variable& k, const Variable& v
                          const AttentionOptions& options, const QuestConfig& config,
                          PairCounts* pairs) {
   const PageBounds bounds(k.value(), config.page_size);
-  const NearZone near{
-      .sinks = config.sinks, .local_window = config.local_window, .block = config.page_size};
+  const NearZone near = near_zone(config);
   const auto choice = [&](const QueryRun& run) -> KeyChoice {
     return [&config, begin = run.begin, pages = bounds.pages, scores = page_scores(run, bounds),
             largest = LargestOf()](Index token, KeyRange distant, KeysRead& read) mutable {

@@ -49,6 +49,10 @@ class RoutingTransformerMechanism final : public Mechanism {
     if (pairs != nullptr) *pairs += count(in, members, vectors.dim(0));
     return routing_attention(in.q, in.k, in.v, in.options, members, config_);
   }
+  /// Each key head's routing vectors with its centroids.
+  double multiply_adds_to_choose(const MechanismInputs& in, const PairCounts&) const override {
+    return static_cast<double>(in.k.dim(0) * in.k.dim(1) * constants(in).size());
+  }
 
  private:
   /// `sequences` of them for each key head: the mean over the heads.

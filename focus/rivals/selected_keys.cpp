@@ -51,6 +51,15 @@ void refuse_gradients(const char* op, const Variable& q, const Variable& k, cons
         "{}: selects tokens at inference and has no gradient; train with another attention", op);
 }
 
+std::int64_t distant_blocks(const NearZone& near, Index size, Index seq_len, Index sliding_window) {
+  std::int64_t blocks = 0;
+  for (Index token = 0; token < seq_len; ++token) {
+    const KeyRange distant = near.distant(token, sliding_window);
+    blocks += distant.end / size - distant.begin / size;
+  }
+  return blocks;
+}
+
 PairCounts pairs_of_heads(Index batch, Index seq_len, Index heads, Index sliding_window,
                           std::int64_t attended) {
   PairCounts counts;

@@ -74,6 +74,10 @@ struct NearZone {
   }
 };
 
+/// Whole blocks of `size` keys among the distant keys of all queries of a sequence, added up: what
+/// a choice among blocks looks at.
+std::int64_t distant_blocks(const NearZone& near, Index size, Index seq_len, Index sliding_window);
+
 /// Queries [begin, end) of one sequence and of the heads that share a key head.
 struct QueryRun {
   const HeadView& head;

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "focus/mechanism.h"
 #include "focus/rivals/sparq.h"
 
@@ -18,6 +20,11 @@ class SparqMechanism final : public Mechanism {
  protected:
   Variable attend(const MechanismInputs& in, PairCounts* pairs) override {
     return sparq_attention(in.q, in.k, in.v, in.options, config_, pairs);
+  }
+  /// Every pair by `rank` numbers of the query.
+  double multiply_adds_to_choose(const MechanismInputs& in,
+                                 const PairCounts& pairs) const override {
+    return static_cast<double>(pairs.all * in.q.dim(2) * std::min(config_.rank, in.q.dim(3)));
   }
 
  private:

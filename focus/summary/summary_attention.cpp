@@ -58,7 +58,8 @@ class SummaryPass {
         columns_(in_, sums_, beta_, options_),
         chosen_(static_cast<std::size_t>(options_.top_groups * per_rank())),
         result_{Tensor(in_.q.shape()), Tensor({batch_, in_.q.dim(2), seq_len_})},
-        pairs_(static_cast<std::size_t>(batch_), 0) {
+        pairs_(static_cast<std::size_t>(batch_), 0),
+        scored_(pairs_) {
     for (Index token = 0; options_.own_group && token < batch_ * seq_len_; ++token)
       std::fill_n(chosen_.begin() + token * kv_heads_, kv_heads_,
                   classes_.classes[static_cast<std::size_t>(token)]);
@@ -72,7 +73,7 @@ class SummaryPass {
     if (reads_all_) {
       tiled_attention(in_, near_, nullptr, Into::assign, {0, kv_heads_}, result_);
     } else {
-      columns_.forward(near_, result_, chosen_, pairs_);
+      columns_.forward(near_, result_, chosen_, pairs_, scored_);
       profile_mark("near and columns");
       attend_chosen();
       profile_mark("chosen groups");
@@ -110,7 +111,7 @@ class SummaryPass {
   }
 
   const AttentionResult& result() const { return result_; }
-  SummaryReport report() const { return {chosen_, pairs_, result_.lse}; }
+  SummaryReport report() const { return {chosen_, pairs_, scored_, result_.lse}; }
 
  private:
   static SummaryOptions with_sliding_window(SummaryOptions options, Index window) {
@@ -200,7 +201,7 @@ class SummaryPass {
   const SummaryColumns columns_;
   std::vector<std::uint8_t> chosen_;
   AttentionResult result_;
-  std::vector<std::int64_t> pairs_;
+  std::vector<std::int64_t> pairs_, scored_;
 };
 
 }  // namespace

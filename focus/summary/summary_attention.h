@@ -24,6 +24,8 @@ struct SummaryReport {
   std::vector<std::uint8_t> chosen;
   /// Pairs read, tokens and columns, by all query heads together [batch].
   std::vector<std::int64_t> pairs;
+  /// Columns that are scored to choose and not read, by all query heads together [batch].
+  std::vector<std::int64_t> scored;
   Tensor lse;  // [batch, heads, seq_len]
 };
 

@@ -47,7 +47,11 @@ class ForwardTask {
         values_(columns_.most_columns() * s_.padded_dim),
         estimate_(job.sums.groups() * kQueries) {}
 
-  std::int64_t run(Index run) {
+  /// What all query heads read, and score without reading it.
+  struct Counts {
+    std::int64_t pairs = 0, scored = 0;
+  };
+  Counts run(Index run) {
     const Index end = std::min((run + 1) * GroupSums::kRun, s_.seq_len);
     if (job_.sums.in_turn())
       job_.sums.keep(columns_.go_on(run), run);
@@ -55,14 +59,15 @@ class ForwardTask {
       columns_.start(run);
     for (Index begin = run * GroupSums::kRun; begin < end; begin += kQueries)
       tile(begin, std::min(end, begin + kQueries));
-    return std::exchange(pairs_, 0) * s_.heads_per_kv_head;
+    const Counts counts = std::exchange(counts_, {});
+    return {counts.pairs * s_.heads_per_kv_head, counts.scored * s_.heads_per_kv_head};
   }
 
  private:
   void tile(Index begin, Index end) {
     const SummaryZones& zones = job_.sums.zones();
     for (Index query = begin; query < end; ++query) {
-      pairs_ += query - zones.near_begin(query) + 1 + zones.sinks - zones.first_sink(query);
+      counts_.pairs += query - zones.near_begin(query) + 1 + zones.sinks - zones.first_sink(query);
       if (job_.options.own_group) continue;
       for (Index rank = 0; rank < job_.options.top_groups; ++rank)  // without a far zone: the first
         chosen(rank, query) = static_cast<std::uint8_t>(rank);
@@ -179,14 +184,16 @@ class ForwardTask {
     Index filled = 0;
     for (Index c = 0; c < groups; ++c) filled += columns_.count(set, c) > 0;
     const bool columns = job_.options.rest == Rest::summary;
+    const bool chooses = !job_.options.own_group && job_.options.top_groups > 0;
     for (Index q = set.first_row; q < set.end_row; ++q) {
       Index left = filled;
       for (Index rank = 0; rank < job_.options.top_groups; ++rank) {
         const Index n = columns_.count(set, chosen(rank, begin + q));
-        pairs_ += n;
+        counts_.pairs += n;
         left -= n > 0;
       }
-      if (columns) pairs_ += left;
+      if (columns) counts_.pairs += left;
+      if (chooses) counts_.scored += columns ? filled - left : filled;
     }
   }
 
@@ -202,13 +209,14 @@ class ForwardTask {
   Scratch scores_;    // [query heads, score_rows, queries]
   Scratch values_;    // [columns, padded_dim]
   Scratch estimate_;  // [groups, queries]
-  std::int64_t pairs_ = 0;
+  Counts counts_;
 };
 
 }  // namespace
 
 void SummaryColumns::forward(const AttentionPlan& near, AttentionResult& result,
-                             std::span<std::uint8_t> chosen, std::span<std::int64_t> pairs) const {
+                             std::span<std::uint8_t> chosen, std::span<std::int64_t> pairs,
+                             std::span<std::int64_t> scored) const {
   const Sizes s(in_);
   const ForwardJob job{.in = in_,
                        .near = near,
@@ -221,7 +229,7 @@ void SummaryColumns::forward(const AttentionPlan& near, AttentionResult& result,
                        .result = result,
                        .chosen = {chosen, in_.q.dim(0), in_.q.dim(1), in_.k.dim(2)}};
   const Index runs = sums_.runs(), batch = in_.q.dim(0), heads = batch * s.kv_heads;
-  std::vector<std::int64_t> of_task(static_cast<std::size_t>(heads * runs), 0);
+  std::vector<ForwardTask::Counts> of_task(static_cast<std::size_t>(heads * runs));
   // Where runs are gone through in turn, some heads go side by side: their rows lie together.
   constexpr Index kBlocks = 4;
   const auto go = [&](Index first, Index last, Index first_run, Index end_run) {
@@ -241,8 +249,11 @@ void SummaryColumns::forward(const AttentionPlan& near, AttentionResult& result,
       const Index head = number % heads, run = number / heads;
       go(head, head + 1, run, run + 1);
     });
-  for (std::size_t i = 0; i < of_task.size(); ++i)
-    pairs[i / static_cast<std::size_t>(s.kv_heads * runs)] += of_task[i];
+  for (std::size_t i = 0; i < of_task.size(); ++i) {
+    const std::size_t sequence = i / static_cast<std::size_t>(s.kv_heads * runs);
+    pairs[sequence] += of_task[i].pairs;
+    scored[sequence] += of_task[i].scored;
+  }
 }
 
 }  // namespace focus

@@ -318,6 +318,7 @@ GroupSummary summarise(const AttentionCounts& counts) {
   }
   if (const PairCounts& pairs = counts.pairs; pairs.all > 0) {
     summary.pairs = static_cast<double>(pairs.attended) / static_cast<double>(pairs.all);
+    summary.choosing = static_cast<double>(pairs.choosing) / static_cast<double>(pairs.all);
     summary.distant = static_cast<double>(pairs.distant) / static_cast<double>(pairs.all);
   }
   return summary;
@@ -365,9 +366,10 @@ Estimate paired_difference(std::span<const double> nats, std::span<const double>
 }
 
 std::string format_rows(std::span<const EvalRow> rows) {
-  std::string table = fmt::format(
-      "{:<25} {:<22} {:<8} {:>10} {:>10} {:>9} {:>9} {:>8} {:>8} {:>8}\n", "attention", "routing",
-      "compute", "by word", "perplexity", "bits/byte", "tokens", "tok/s", "pairs", "largest");
+  std::string table =
+      fmt::format("{:<25} {:<22} {:<8} {:>10} {:>10} {:>9} {:>9} {:>8} {:>8} {:>8} {:>8}\n",
+                  "attention", "routing", "compute", "by word", "perplexity", "bits/byte", "tokens",
+                  "tok/s", "pairs", "choosing", "largest");
   const bool against_dense =
       std::ranges::any_of(rows, [](const EvalRow& row) { return row.score.has_dense; });
   if (against_dense) {
@@ -376,10 +378,11 @@ std::string format_rows(std::span<const EvalRow> rows) {
   }
   for (const EvalRow& row : rows) {
     table += fmt::format(
-        "{:<25} {:<22} {:<8} {:>10.5g} {:>10.4f} {:>9.5f} {:>9} {:>8.0f} {:>7.1f}% {:>8}\n",
+        "{:<25} {:<22} {:<8} {:>10.5g} {:>10.4f} {:>9.5f} {:>9} {:>8.0f} {:>7.1f}% {:>7.1f}% "
+        "{:>8}\n",
         row.name, row.routing, name_of(row.compute), row.score.word_perplexity(),
         row.score.perplexity(), row.score.bits_per_byte(), row.score.tokens, row.rate(),
-        100 * row.groups.pairs,
+        100 * row.groups.pairs, 100 * row.groups.choosing,
         row.has_groups ? fmt::format("{:.1f}%", 100 * row.groups.dominance) : "-");
     if (!row.score.has_dense) continue;
     table.pop_back();
@@ -405,7 +408,8 @@ nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows, bool with_spe
         {"byte_perplexity", row.score.byte_perplexity()},
         {"nats_per_token", row.score.nats / static_cast<double>(row.score.tokens)},
         {"tokens_scored", row.score.tokens},
-        {"pairs_attended", row.groups.pairs}};
+        {"pairs_attended", row.groups.pairs},
+        {"pairs_choosing", row.groups.choosing}};
     if (row.score.has_dense)
       json["against_dense"] = {{"kl", row.score.mean_kl()},
                                {"difference", row.score.mean_difference()},

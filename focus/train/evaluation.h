@@ -105,6 +105,7 @@ struct Score {
 /// What Focus did during an evaluation, over all layers.
 struct GroupSummary {
   double pairs = 1;          // share of causal pairs that were attended
+  double choosing = 0;       // what choosing them costs, likewise
   double distant = 0;        // share of causal pairs beyond the local window
   double dominance = 0;      // largest group's share, mean over layers
   double max_dominance = 0;  // of the worst layer

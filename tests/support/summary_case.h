@@ -117,6 +117,7 @@ inline std::pair<double, std::string> difference_from_reference(const SummaryInp
   const SummaryReference expected(in, run.report.chosen, d_out, tolerance(1e-4, 1e-11));
   if (!expected.complaint.empty()) return {INFINITY, expected.complaint};
   if (run.report.pairs != expected.results.pairs) return {INFINITY, "pairs"};
+  if (run.report.scored != expected.results.scored) return {INFINITY, "scored"};
   std::pair<double, std::string> worst{0, "nowhere"};
   const auto consider = [&](const std::string& what, const Tensor& actual,
                             const std::vector<double>& wanted, double floor) {

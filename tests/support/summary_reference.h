@@ -26,7 +26,8 @@ struct SummaryInputs {
 /// seq_len, kv_heads, groups], `dz` is like z (empty where there are none).
 struct SummaryResults {
   std::vector<double> out, lse, dq, dk, dv, dbeta, shares, dz;
-  std::vector<std::int64_t> pairs;  // of each sequence, all query heads together
+  std::vector<std::int64_t> pairs;   // of each sequence, all query heads together
+  std::vector<std::int64_t> scored;  // columns, to choose alone
 };
 
 class SummaryReference {
@@ -45,6 +46,7 @@ class SummaryReference {
     results.dbeta = zeros(kv_heads_ * groups_);
     results.shares = zeros(batch_ * seq_len_ * kv_heads_ * groups_);
     results.pairs.assign(static_cast<std::size_t>(batch_), 0);
+    results.scored = results.pairs;
     for (Index b = 0; b < batch_; ++b)
       for (Index head = 0; head < kv_heads_; ++head)
         for (Index i = 0; i < seq_len_; ++i) query(b, head, i);
@@ -212,6 +214,11 @@ class SummaryReference {
       const double lse = log_sum(entries);
       at(results.lse, (b * heads_ + h) * seq_len_ + i) = lse;
       results.pairs[static_cast<std::size_t>(b)] += static_cast<std::int64_t>(entries.size());
+      const Index m = in_.summary.top_groups;
+      for (const Group& group : seen.groups)
+        results.scored[static_cast<std::size_t>(b)] +=
+            m > 0 && m < groups_ && !in_.summary.own_group && group.n > 0 &&
+            (group.read || in_.summary.rest == Rest::drop);
       attend(b, head, q, seen, entries, lse);
     }
   }

@@ -130,6 +130,44 @@ TEST(Mechanism, AttendsFewerPairsOnEveryFamily) {
     }
 }
 
+// Two sequences of 60 tokens on 3 layers; 4 heads of d = 6 share 2 key heads. A pair is 2 d
+// multiply-adds of each of the 4 heads: 48.
+TEST(Mechanism, SaysWhatChoosingCosts) {
+  Decoder decoder = tiny_decoder("llama");
+  const ModelConfig& shape = decoder.config();
+  ASSERT_EQ(shape.num_attention_heads * 2 * shape.head_dim, 48);
+  ASSERT_EQ(shape.num_key_value_heads, 2);
+  const auto choosing = [&](const char* kind, AnySettings settings) {
+    const auto rival = make_mechanism(kind, settings, shape);
+    rival->start_counting();
+    rival->compose(decoder);
+    hidden(decoder);
+    return static_cast<double>(rival->counts().pairs.choosing) / (3 * 2);  // layers, sequences
+  };
+  constexpr double kAll = kTokens * (kTokens + 1) / 2.0;
+  double pages = 0, blocks = 0;
+  for (Index i = 0; i < kTokens; ++i) {
+    pages += static_cast<double>(std::max<Index>(0, i - 3) / 4);  // before that which i - 3 is in
+    blocks += static_cast<double>(i / 8);
+  }
+  EXPECT_EQ(
+      choosing("quest", QuestConfig{.pages = 2, .page_size = 4, .local_window = 3, .sinks = 0}),
+      pages * 2 * 2 * 6 / 48);
+  EXPECT_EQ(choosing("moba", MobaConfig{.blocks = 1, .block_size = 8}), blocks * 4 * 6 / 48);
+  EXPECT_EQ(choosing("sparq", SparqConfig{.tokens = 6, .rank = 2}), kAll * 4 * 2 / 48);
+  EXPECT_EQ(choosing("sparq", SparqConfig{.tokens = 6, .rank = 99}), kAll * 4 * 6 / 48);
+  EXPECT_EQ(choosing("magicpig", MagicPigConfig{.bits = 6, .tables = 4}),
+            kTokens * (4 + 2) * 6 * 4 * 6 / 48.0);
+  const double read = 1 + 2 + (kTokens - 2) * 3;
+  EXPECT_EQ(choosing("oracle", OracleConfig{.tokens = 1, .local_window = 1, .sinks = 0}),
+            (kAll - read) * 4 * 6 / 48);
+  EXPECT_EQ(choosing("routing_transformer",
+                     RoutingTransformerConfig{.num_clusters = 5, .shared_qk = false}),
+            kTokens * 2 * 5 * 6 / 48.0);
+  for (const char* kind : {"window", "sink_window", "random_groups"})
+    EXPECT_EQ(choosing(kind, find_attention(kind, "here").defaults), 0) << kind;
+}
+
 TEST(Mechanism, RefusesSharedKeysOfGroupedQueries) {
   const Decoder llama = tiny_decoder("llama");
   EXPECT_THROW(make({"routing_transformer", RoutingTransformerConfig{}}, llama.config()),
