@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Asks the study's questions of the bases that bench/bases.sh trains: `bash bench/questions.sh DATA
-# [bases|in_domain_search|in_domain|adaptation_search|from_scratch...]`. DATA holds models/novels-gpt2 (its tokenizer),
+# [bases|in_domain_search|in_domain|adaptation_search|length|from_scratch...]`. DATA holds models/novels-gpt2 (its tokenizer),
 # text/novels19, text/wikitext-2, text/tinystories and text/tinyshakespeare. What is done is not done again; pages and
 # runs go to out/questions, rows to bench/results/questions.
 set -euo pipefail
@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 data=$(realpath "${1:?wanted: the folder of text/}")
 shift
 parts=("$@")
-if [ ${#parts[@]} -eq 0 ]; then parts=(bases in_domain_search in_domain adaptation_search from_scratch); fi
+if [ ${#parts[@]} -eq 0 ]; then parts=(bases in_domain_search in_domain adaptation_search length from_scratch); fi
 focus=${FOCUS:-build/release/focus}
 out=out/questions
 texts=$out/texts
@@ -43,6 +43,20 @@ evaluate() {
   by_place "$out/$1.json" >"bench/results/questions/$1.json"
 }
 
+# over_lengths NAME ADAPTER ATTENTIONS: B3 with it on unseen novels, at four lengths.
+over_lengths() {
+  "$focus" eval "$bases/b3/model.h5" --adapter "$2" --attention "$3" --text "${test[@]}" --max-tokens 32769 \
+    --lengths 1024,2048,4096,8192 --json "$out/length_$1.json"
+  by_place "$out/length_$1.json" >"bench/results/questions/length_$1.json"
+}
+
+# lengths NAME ATTENTIONS [--flag value...]: the same with groups of keys, fitted with these flags.
+lengths() {
+  [ -f "$out/length_$1.h5" ] ||
+    "$focus" fit "$bases/b3/model.h5" --text "$novels/train" --tokens 16384 --out "$out/length_$1.h5" "${@:3}"
+  over_lengths "$1" "$out/length_$1.h5" "$2"
+}
+
 for part in "${parts[@]}"; do
   case $part in
     bases)
@@ -61,6 +75,20 @@ for part in "${parts[@]}"; do
       run "$part" "data.train=[$unseen]" "data.valid=[$valid]" "eval.texts.target=[$valid]" \
         "eval.texts.source=[$data/text/wikitext-2/wiki.test.tokens, $data/text/tinystories/valid_head.txt, $texts/plays.txt]"
       ;;
+    length)
+      # Groups made at 1,024 tokens (of keys at 8,192, too), used at up to 8,192.
+      keys_32="dense,sink_window:256,quest:25:page_size=8:local_window=16,summary:2:block=1:local_window=120"
+      keys_128="summary:8:block=1:local_window=120"
+      lengths keys_32 "$keys_32" --num-groups 32 --context 1024
+      lengths keys_32_at_8192 "summary:2:block=1:local_window=120" --num-groups 32 --context 8192
+      lengths keys_128 "$keys_128" --num-groups 128 --context 1024
+      if [ ! -f "$out/length_tokens/focus.h5" ]; then
+        "$focus" train configs/retrofit_tokens.yaml "base=$bases/b3/model.h5" "out=$out/length_tokens" steps=60 \
+          data.context=1024 data.batch=4 focus.local_window=120 focus.sequence_steps=48 "data.train=[$novels/train]" \
+          "data.valid=[$valid]" eval_every=0
+      fi
+      over_lengths tokens "$out/length_tokens/focus.h5" "soft,hard:1,hard:2,hard:3"
+      ;;
     from_scratch)
       # Passages of novels that no training text is made of; words and keys are drawn anew for each question.
       echoes valid_echo "$valid" 100 30,50,80
@@ -73,7 +101,7 @@ for part in "${parts[@]}"; do
         "eval.valid=[$texts/test_echo.txt, $texts/test_short_echo.txt]"
       ;;
     *)
-      echo "questions.sh: $part is none of bases, in_domain_search, in_domain, adaptation_search, from_scratch" >&2
+      echo "questions.sh: $part is none of bases, in_domain_search, in_domain, adaptation_search, length, from_scratch" >&2
       exit 2
       ;;
   esac
