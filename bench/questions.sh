@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Asks the study's questions of the bases that bench/bases.sh trains: `bash bench/questions.sh DATA
-# [bases|in_domain_search|in_domain|adaptation_search|length|from_scratch...]`. DATA holds models/novels-gpt2 (its tokenizer),
+# [bases|in_domain_search|in_domain|adaptation_search|length|speed|from_scratch...]`. DATA holds models/novels-gpt2 (its tokenizer),
 # text/novels19, text/wikitext-2, text/tinystories and text/tinyshakespeare. What is done is not done again; pages and
 # runs go to out/questions, rows to bench/results/questions.
 set -euo pipefail
@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 data=$(realpath "${1:?wanted: the folder of text/}")
 shift
 parts=("$@")
-if [ ${#parts[@]} -eq 0 ]; then parts=(bases in_domain_search in_domain adaptation_search length from_scratch); fi
+if [ ${#parts[@]} -eq 0 ]; then parts=(bases in_domain_search in_domain adaptation_search length speed from_scratch); fi
 focus=${FOCUS:-build/release/focus}
 out=out/questions
 texts=$out/texts
@@ -89,6 +89,17 @@ for part in "${parts[@]}"; do
       fi
       over_lengths tokens "$out/length_tokens/focus.h5" "soft,hard:1,hard:2,hard:3"
       ;;
+    speed)
+      # Quality and time of one configuration, of the whole model and of attention alone; wants an idle machine.
+      for groups in 32 128; do
+        words="dense,summary:$((groups / 16)):block=32:local_window=64"
+        "$focus" eval "$bases/b3/model.h5" --adapter "$out/length_keys_$groups.h5" --attention "$words" \
+          --text "${test[0]}" --max-tokens 32769 --lengths 2048,8192 --against-dense --json "$out/speed_$groups.json" --json-speed
+        by_place "$out/speed_$groups.json" >"bench/results/questions/speed_$groups.json"
+        "$focus" speed --lengths 2048,8192 --heads 5 --head-dim 64 --num-groups "$groups" --attention "${words#dense,}" \
+          --json "bench/results/questions/speed_attention_$groups.json"
+      done
+      ;;
     from_scratch)
       # Passages of novels that no training text is made of; words and keys are drawn anew for each question.
       echoes valid_echo "$valid" 100 30,50,80
@@ -101,7 +112,7 @@ for part in "${parts[@]}"; do
         "eval.valid=[$texts/test_echo.txt, $texts/test_short_echo.txt]"
       ;;
     *)
-      echo "questions.sh: $part is none of bases, in_domain_search, in_domain, adaptation_search, length, from_scratch" >&2
+      echo "questions.sh: $part is none of bases, in_domain_search, in_domain, adaptation_search, length, speed, from_scratch" >&2
       exit 2
       ;;
   esac
