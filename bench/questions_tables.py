@@ -24,6 +24,7 @@ COLUMNS = {
     "trained": lambda rows: format(rows[0]["trainable_parameters"], ","),
     "attention": lambda rows: rows[0]["attention"] + (f", {rows[0]['routing']}" if rows[0]["routing"] else ""),
     "pairs": lambda rows: f"{100 * statistics.mean(row['pairs_attended'] for row in rows):.1f} %",
+    "choosing": lambda rows: cell(rows, "pairs_choosing", ".1f", 100, " %"),
     "perplexity": lambda rows: cell(rows, "perplexity", ".3f"),
     "against dense, %": loss,
     "KL": lambda rows: cell(rows, "kl", ".4f"),
@@ -74,6 +75,7 @@ if __name__ == "__main__":
                         "Made by `bench/questions_tables.py` from the rows that `bench/questions.sh` left (`*.jsonl`); do not",
                         "edit. Means over seeds, in brackets the standard deviation over seeds. Against dense: the paired",
                         "difference to dense attention of the same model on the same tokens, ± its standard error over tokens.",
+                        "Choosing: what finding the pairs costs beside them, in pairs (docs/method.md).",
                         "Kept: of what distance gains, (window - row) / (window - dense) in nats, the window being the run's own local one",
                         "with its first tokens, on far tokens and on all. Speeds in the rows are of a busy machine and claim nothing.",
                         ""], PARTS, part_table)

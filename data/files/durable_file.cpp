@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "autograd/check.h"
+#include "data/files/input_file.h"
 
 namespace focus {
 namespace fs = std::filesystem;
@@ -81,7 +82,7 @@ const char* hint_for_writing(int error) {
 }
 
 void sync_path(const fs::path& path, int flags) {
-  const int descriptor = open(path.c_str(), flags | O_CLOEXEC);
+  const int descriptor = open_file(path, flags);
   if (descriptor < 0) fail_writing("write", path, errno);
   const int error = fsync(descriptor) == 0 ? 0 : errno;
   close(descriptor);
@@ -173,7 +174,7 @@ void DurableFile::commit(const std::function<void(const fs::path&)>& verify) {
 }
 
 FileWriter::FileWriter(const DurableFile& file) : target_(file.target()) {
-  descriptor_ = open(file.temporary().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  descriptor_ = open_file(file.temporary(), O_WRONLY | O_CREAT | O_EXCL, 0666);
   if (descriptor_ < 0) fail_writing("write", target_, errno);
 }
 

@@ -48,12 +48,18 @@ bool is_there(const std::filesystem::path& path) {
   return std::filesystem::exists(std::filesystem::symlink_status(path, error));
 }
 
+int open_file(const std::filesystem::path& path, int flags, mode_t mode) {
+  int descriptor = -1;
+  do {
+    descriptor = open(path.c_str(), flags | O_CLOEXEC, mode);
+  } while (descriptor < 0 && errno == EINTR);
+  return descriptor;
+}
+
 InputFile::InputFile(std::filesystem::path path, Pipes pipes) : path_(std::move(path)) {
   // Before it is opened, which does something to some devices and waits for a pipe's writer.
   check_kind(path_, status_of(path_), pipes == Pipes::read);
-  do {
-    descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  } while (descriptor_ < 0 && errno == EINTR);
+  descriptor_ = open_file(path_, O_RDONLY | O_NONBLOCK);
   if (descriptor_ < 0) fail_reading("read", path_, errno);
   try {
     struct stat status {};

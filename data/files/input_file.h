@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -41,6 +43,10 @@ class InputFile {
   bool pipe_ = false;
   std::optional<std::byte> first_;  // of a pipe: read already
 };
+
+/// The system's open(), closed when another program is started, and tried again where a signal came
+/// between. Returns -1 with errno where it fails.
+int open_file(const std::filesystem::path& path, int flags, mode_t mode = 0);
 
 /// Throws as InputFile does where `path` is no regular file: for those that a library opens.
 void check_is_file(const std::filesystem::path& path);
