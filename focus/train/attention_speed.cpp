@@ -77,6 +77,9 @@ AttentionSpeedOptions AttentionSpeedOptions::filled_in() const {
   check(summary || num_groups <= kMaxGroups,
         "--num-groups {}: hard attention has at most {}, groups of keys (--attention summary:2) {}",
         num_groups, kMaxGroups, kMaxKeyGroups);
+  check(!summary || summary->top_groups <= num_groups,
+        "summary:{1}: a query reads at most the {0} groups", num_groups,
+        summary ? summary->top_groups : 0);
   check(top_k <= num_groups, "hard:{1}: a token keeps from 1 to the {0} groups", num_groups, top_k);
   return filled;
 }

@@ -89,14 +89,17 @@ TEST(CliEval, JsonHasTheFiguresOfTheTable) {
               kind != "hard" || contains(line, " keep "));
     EXPECT_TRUE(line.starts_with(figures.at("attention").get<std::string>() + " "));
     const auto words = words_of(line);
-    ASSERT_GE(words.size(), 6u);
+    ASSERT_GE(words.size(), 7u);
     const auto from_end = [&](std::size_t i) { return words[words.size() - i]; };
     const double perplexity = figures.at("perplexity"), bits = figures.at("bits_per_byte");
-    EXPECT_EQ(from_end(6), fmt::format("{:.4f}", perplexity));
-    EXPECT_EQ(from_end(5), fmt::format("{:.5f}", bits));
-    EXPECT_EQ(from_end(4), figures.at("tokens_scored").dump());
-    EXPECT_EQ(from_end(2),
+    EXPECT_EQ(from_end(7), fmt::format("{:.4f}", perplexity));
+    EXPECT_EQ(from_end(6), fmt::format("{:.5f}", bits));
+    EXPECT_EQ(from_end(5), figures.at("tokens_scored").dump());
+    EXPECT_EQ(from_end(3),
               fmt::format("{:.1f}%", 100 * figures.at("pairs_attended").get<double>()));
+    const double choosing = figures.at("pairs_choosing");
+    EXPECT_EQ(from_end(2), fmt::format("{:.1f}%", 100 * choosing));
+    EXPECT_EQ(choosing > 0, kind != "dense");
     EXPECT_EQ(from_end(1),
               figures.contains("largest_group")
                   ? fmt::format("{:.1f}%", 100 * figures.at("largest_group").get<double>())

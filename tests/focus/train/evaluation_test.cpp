@@ -125,7 +125,7 @@ TEST(AttentionSpec, SummaryWordsAreReadAndCompleted) {
   EXPECT_TRUE(own.summary.own_group);
   EXPECT_EQ(own.summary.top_groups, 1);
   for (const char* wrong :
-       {"summary:65", "summary:-1", "summary:x", "summary:1:2", "summary:rest=some",
+       {"summary:257", "summary:-1", "summary:x", "summary:1:2", "summary:rest=some",
         "summary:block=0", "summary:sinks=65", "summary:window=3"})
     EXPECT_NE(error_of([&] { parse_attention(wrong, "--attention"); }).find(wrong),
               std::string::npos)
