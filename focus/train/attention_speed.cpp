@@ -7,6 +7,7 @@
 #include "autograd/check.h"
 #include "autograd/clock.h"
 #include "focus/attention/sparse_attention.h"
+#include "focus/routing/group_statistics.h"
 #include "focus/routing/routing.h"
 #include "focus/summary/key_groups.h"
 

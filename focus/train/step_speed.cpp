@@ -64,6 +64,7 @@ std::vector<PhaseTime> phases_of(const std::vector<Profile::Entry>& entries) {
   }};
   constexpr std::string_view kBackward = " backward";
   std::vector<PhaseTime> times;
+  times.reserve(kPhases.size());
   for (const Phase& phase : kPhases) times.push_back({.name = phase.name});
   for (const Profile::Entry& entry : entries) {
     std::string_view mark = entry.name;

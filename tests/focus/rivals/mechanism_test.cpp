@@ -137,7 +137,7 @@ TEST(Mechanism, SaysWhatChoosingCosts) {
   const ModelConfig& shape = decoder.config();
   ASSERT_EQ(shape.num_attention_heads * 2 * shape.head_dim, 48);
   ASSERT_EQ(shape.num_key_value_heads, 2);
-  const auto choosing = [&](const char* kind, AnySettings settings) {
+  const auto choosing = [&](const char* kind, const AnySettings& settings) {
     const auto rival = make_mechanism(kind, settings, shape);
     rival->start_counting();
     rival->compose(decoder);
