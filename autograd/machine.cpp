@@ -13,6 +13,7 @@
 #include "autograd/simd/kernels.h"
 
 namespace focus {
+
 std::string processor_name() {
   const std::string name = system_field("/proc/cpuinfo", "model name");
   return name.empty() ? "unknown" : name;

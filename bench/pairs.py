@@ -81,6 +81,7 @@ def main():
     parser.add_argument("--indexer", help="an indexer's file, trained on the base")
     arguments = parser.parse_args()
     targets = [float(share) for share in arguments.shares.split(",")]
+    rest = "" if arguments.rest == "summary" else ":rest=drop"
     options = ["--text", arguments.text, "--context", arguments.context, "--max-tokens", arguments.tokens]
     with tempfile.TemporaryDirectory() as folder:
         for groups in arguments.groups.split(","):
@@ -88,7 +89,6 @@ def main():
             run("fit", arguments.base, "--text", arguments.train, "--num-groups", groups, "--context",
                 arguments.context, "--out", adapter)
             for m in arguments.read.split(","):
-                rest = "" if arguments.rest == "summary" else ":rest=drop"
                 form = f"summary:{m}{rest}:block={arguments.block}:local_window={{}}"
                 report(f"K={groups} m={m}", form, WINDOWS, targets,
                        lambda words, a=adapter: shares(words, arguments.base, options, a))

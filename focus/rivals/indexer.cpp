@@ -190,7 +190,7 @@ Variable indexer_attention(const Variable& q, const Variable& k, const Variable&
                            const IndexVectors& index, const AttentionOptions& options,
                            const IndexerConfig& config, PairCounts* pairs) {
   const Index batch = q.dim(0), seq_len = q.dim(1);
-  const NearZone near{.sinks = config.sinks, .local_window = config.local_window};
+  const NearZone near = near_zone(config);
   // One choice for all heads, made once: [batch * seq_len, tokens], -1 behind the last.
   const Index width = std::min(config.tokens, seq_len);
   const Index runs = (seq_len + kIndexedQueries - 1) / kIndexedQueries;

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "autograd/ops.h"
-#include "focus/attention/pair_counts.h"
+#include "focus/rivals/selected_keys.h"
 
 namespace focus {
 
@@ -35,6 +35,11 @@ struct IndexVectors {
   Variable k;  // [batch, seq_len, 1, 16]
   Variable w;  // [batch, seq_len, heads]
 };
+
+/// The keys that are read without asking the indexer.
+inline NearZone near_zone(const IndexerConfig& config) {
+  return {.sinks = config.sinks, .local_window = config.local_window};
+}
 
 /// The mean over tokens of KL(p_i || softmax(I_i)) over the keys that token i sees, p_i being the
 /// attention weights of q and k, summed over all heads and divided by their number, and

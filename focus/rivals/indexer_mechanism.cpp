@@ -3,7 +3,6 @@
 #include "autograd/check.h"
 #include "focus/mechanism.h"
 #include "focus/rivals/indexer.h"
-#include "focus/rivals/selected_keys.h"
 #include "layers/module.h"
 
 namespace focus {
@@ -76,9 +75,8 @@ class IndexerMechanism final : public Mechanism {
     if (pairs.attended == pairs.all) return 0;
     const LayerIndexer& of = indexers_[static_cast<std::size_t>(in.layer)];
     const Index tokens = in.h.dim(0) * in.h.dim(1);
-    const NearZone near{.sinks = config_.sinks, .local_window = config_.local_window};
     const std::int64_t distant =
-        in.h.dim(0) * distant_blocks(near, 1, in.h.dim(1), in.options.sliding_window);
+        in.h.dim(0) * distant_blocks(near_zone(config_), 1, in.h.dim(1), in.options.sliding_window);
     return static_cast<double>(
         tokens * (of.q.value().size() + of.k.value().size() + of.w.value().size()) +
         distant * config_.heads * (Settings::kDim + 1));

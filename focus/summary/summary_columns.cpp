@@ -109,7 +109,7 @@ class ForwardTask {
       columns_.add_bias(scores(g));
     }
     for (const ColumnSets::Set& set : columns_.sets()) {
-      if (!job_.options.own_group && job_.options.top_groups > 0) choose(set, begin);
+      if (chooses()) choose(set, begin);
       count(set, begin);
       for (Index g = 0; g < s_.heads_per_kv_head; ++g)
         columns_.hide_read(set, begin, job_.chosen, job_.options.top_groups, job_.options.rest,
@@ -128,6 +128,9 @@ class ForwardTask {
   std::uint8_t& chosen(Index rank, Index query) {
     return job_.chosen.at(rank, sequence_, query, kv_head_);
   }
+
+  /// Whether queries look at the columns to find the groups that they read.
+  bool chooses() const { return !job_.options.own_group && job_.options.top_groups > 0; }
 
   /// Of each query the groups of largest mass, the first of equals; empty groups come last.
   void choose(const ColumnSets::Set& set, Index begin) {
@@ -184,7 +187,6 @@ class ForwardTask {
     Index filled = 0;
     for (Index c = 0; c < groups; ++c) filled += columns_.count(set, c) > 0;
     const bool columns = job_.options.rest == Rest::summary;
-    const bool chooses = !job_.options.own_group && job_.options.top_groups > 0;
     for (Index q = set.first_row; q < set.end_row; ++q) {
       Index left = filled;
       for (Index rank = 0; rank < job_.options.top_groups; ++rank) {
@@ -193,7 +195,7 @@ class ForwardTask {
         left -= n > 0;
       }
       if (columns) counts_.pairs += left;
-      if (chooses) counts_.scored += columns ? filled - left : filled;
+      if (chooses()) counts_.scored += columns ? filled - left : filled;
     }
   }
 
