@@ -46,17 +46,8 @@ int list_runs(const ComparePlan& plan) {
   return failed == 0 ? 0 : 1;
 }
 
-/// Does the runs, and of several processes in the first writes what all have come to.
-int compare_runs(const ComparePlan& plan, bool final_figures, Ranks& ranks) {
-  install_stop_signals();
-  CompareRunner runner(plan, final_figures, stop_signal, ranks);
-  const std::vector<RunOutcome> outcomes = runner.run_all();
-  if (!ranks.first()) return 0;
-  if (outcomes.size() < plan.runs.size()) {
-    spdlog::info("stopped after {} of {} runs; the same command goes on", outcomes.size(),
-                 plan.runs.size());
-    return 1;
-  }
+/// Writes what is known, of all runs or of some, and returns the table for a terminal.
+std::string write_tables(const ComparePlan& plan, const std::vector<RunOutcome>& outcomes) {
   const auto rows = compare_rows(outcomes);
   const std::filesystem::path out = plan.config.out;
   const auto tasks = task_rows(outcomes), recall = recall_rows(outcomes);
@@ -69,7 +60,26 @@ int compare_runs(const ComparePlan& plan, bool final_figures, Ranks& ranks) {
   if (!recall.empty())
     write_file_durably(out / "compare_recall.csv", std::string_view(compare_csv(recall)));
   write_file_durably(out / "compare.html", std::string_view(compare_page(plan, outcomes)));
-  fmt::print("{}{}\n", compare_table(rows, tasks, recall), (out / "compare.html").string());
+  return compare_table(rows, tasks, recall);
+}
+
+/// Does the runs, and of several processes in the first writes what all have come to. One process
+/// writes it after every run, so that a comparison of days can be looked at.
+int compare_runs(const ComparePlan& plan, bool final_figures, Ranks& ranks) {
+  install_stop_signals();
+  CompareRunner runner(plan, final_figures, stop_signal, ranks);
+  const std::vector<RunOutcome> outcomes =
+      runner.run_all([&](const std::vector<RunOutcome>& known) {
+        if (known.size() < plan.runs.size()) write_tables(plan, known);
+      });
+  if (!ranks.first()) return 0;
+  if (outcomes.size() < plan.runs.size()) {
+    spdlog::info("stopped after {} of {} runs; the same command goes on", outcomes.size(),
+                 plan.runs.size());
+    return 1;
+  }
+  const std::string table = write_tables(plan, outcomes);
+  fmt::print("{}{}\n", table, (std::filesystem::path(plan.config.out) / "compare.html").string());
   const bool failed =
       std::ranges::any_of(outcomes, [](const RunOutcome& o) { return !o.error.empty(); });
   return failed ? 1 : 0;
@@ -83,7 +93,9 @@ int run_compare(Arguments arguments) {
   CLI::App app(
       "Trains and evaluates every run of one recipe, each in a process of its own, and writes one "
       "table: compare.html, compare.csv and compare.jsonl in the folder `out`, and with eval.tasks "
-      "compare_tasks.csv, with eval.recall compare_recall.csv. Runs that are done "
+      "compare_tasks.csv, with eval.recall compare_recall.csv. They are written after every run, "
+      "by "
+      "several processes after the last. Runs that are done "
       "are not done again; after Ctrl-C the same command goes on. A run that fails is listed, the "
       "others go on, and the exit status is 1.",
       "focus compare");

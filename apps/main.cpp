@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,10 +11,13 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <new>
+#include <optional>
 
 #include "apps/commands.h"
 #include "apps/mpi.h"
 #include "autograd/check.h"
+#include "autograd/memory.h"
 #include "autograd/simd/kernels.h"
 #include "focus/version.h"
 
@@ -83,6 +87,27 @@ void shorten_openmp_spin(char** argv) {
   execv("/proc/self/exe", argv);  // returns only where that fails: then it is merely slower
 }
 
+/// The kernel answers who exceeds a control group's memory with SIGKILL. A limit of this process's
+/// own memory a little below makes it an allocation that fails, of which a line can be said. Throws
+/// std::bad_alloc where the group has no room for the program itself.
+void keep_to_control_groups() {
+  const std::optional<std::size_t> room = focus::room_in_control_groups();
+  rlimit data{}, stack{};
+  if (!room || getrlimit(RLIMIT_DATA, &data) != 0 || getrlimit(RLIMIT_STACK, &stack) != 0) return;
+  // Whole stacks of threads count there, of which next to nothing is touched; glibc's are of this
+  // size where the first thread's has no limit.
+  constexpr rlim_t kStack = 2 << 20;
+  const rlim_t of_thread = stack.rlim_cur == RLIM_INFINITY ? kStack : stack.rlim_cur;
+  const rlim_t stacks = of_thread * static_cast<rlim_t>(sysconf(_SC_NPROCESSORS_ONLN) - 1);
+  // What the kernel keeps for the process counts in the group, and its pages that files hold.
+  constexpr rlim_t kLeast = 12 << 20;
+  const rlim_t kept_free = std::max<rlim_t>(kLeast, *room / 32), most = stacks + *room;
+  // Libraries that get nothing at their start crash.
+  if (most < kept_free + 2 * focus::anonymous_bytes()) throw std::bad_alloc();
+  data.rlim_cur = std::min({data.rlim_cur, data.rlim_max, most - kept_free});
+  setrlimit(RLIMIT_DATA, &data);
+}
+
 /// Told once: the others end when the first has.
 void refuse_several() {
   if (focus::launched_rank() > 0) {
@@ -115,6 +140,7 @@ int main(int argc, char** argv) {
   }
   focus::install_lost_file_signal();
   try {
+    keep_to_control_groups();
     if (focus::launched_processes() > 1 && !command->several) refuse_several();
     // Throws where FOCUS_SIMD names what this machine lacks.
     spdlog::debug("kernels: {}", focus::simd::kernels().name);
@@ -122,8 +148,11 @@ int main(int argc, char** argv) {
   } catch (const focus::CommandDone& done) {
     return done.status;
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "focus {}: out of memory; a smaller data.batch or context needs less\n",
-               command->name);
+    constexpr std::size_t kMega = 1000 * 1000;
+    fmt::print(stderr,
+               "focus {}: out of memory with {} MB of its own; the machine, ulimit or a control "
+               "group allows no more: a smaller data.batch or context needs less\n",
+               command->name, focus::anonymous_bytes() / kMega);
   } catch (const std::filesystem::filesystem_error& error) {  // links in a circle, no permission
     fmt::print(stderr, "focus {}: {}: {}\n", command->name, error.path1().string(),
                error.code().message());

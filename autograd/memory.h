@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 
 // The memory that this process takes and may take.
@@ -12,6 +13,9 @@ std::size_t peak_resident_bytes();
 /// The memory that this process may take: the machine's, or less where a control group of its has
 /// less, when it is first asked for; without end where the system does not say.
 std::size_t memory_limit();
+/// Where control groups of this process's allow less than the machine has: what the other processes
+/// in them leave of it at this moment, in bytes.
+std::optional<std::size_t> room_in_control_groups();
 /// What of this process's memory is resident now and its own: no file holds it; 0 where the system
 /// does not say.
 std::size_t anonymous_bytes();

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -21,13 +23,36 @@ constexpr std::size_t kAlignment = 64;  // a cache line, and the widest vector r
 /// do not hold that many.
 constexpr std::size_t kLargePage = 2 << 20;
 
+std::size_t whole_pages(std::size_t bytes) {
+  constexpr std::size_t kPage = 4096;
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
+/// At a large page's start, and no more address space than that takes: `ulimit -d` counts what is
+/// not touched too, so malloc's rounding would refuse a third more than is needed.
+void* allocate_large(std::size_t bytes) {
+  const std::size_t size = whole_pages(bytes);
+  void* mapped =
+      mmap(nullptr, size + kLargePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  auto* begin = static_cast<std::byte*>(mapped);
+  const std::size_t before =
+      (kLargePage - reinterpret_cast<std::uintptr_t>(begin) % kLargePage) % kLargePage;
+  if (before > 0) munmap(begin, before);
+  if (before < kLargePage) munmap(begin + before + size, kLargePage - before);
+  madvise(begin + before, size / kLargePage * kLargePage, MADV_HUGEPAGE);
+  return begin + before;
+}
+
 void* allocate(std::size_t bytes) {
-  if (bytes < kLargePage) return std::aligned_alloc(kAlignment, bytes);
-  const std::size_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  void* pointer =
-      std::aligned_alloc(kLargePage, (whole + kLargePage - 1) / kLargePage * kLargePage);
-  if (pointer != nullptr) madvise(pointer, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);
-  return pointer;
+  return bytes < kLargePage ? std::aligned_alloc(kAlignment, bytes) : allocate_large(bytes);
+}
+
+void deallocate(void* pointer, std::size_t bytes) {
+  if (bytes < kLargePage)
+    std::free(pointer);
+  else
+    munmap(pointer, whole_pages(bytes));
 }
 
 /// Free buffers by size. One for the process; never destroyed, since tensors with static lifetime
@@ -68,7 +93,7 @@ class Pool {
     const std::lock_guard lock(mutex_);
     for (auto& [bytes, pointers] : free_) {
       stats_.reserved -= bytes * pointers.size();
-      for (void* pointer : pointers) std::free(pointer);
+      for (void* pointer : pointers) deallocate(pointer, bytes);
     }
     free_.clear();
   }

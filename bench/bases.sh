@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Trains the bases of the study from scratch, for which distant tokens matter: `bash bench/bases.sh DATA
-# [b1|b1_window|b2|b3...]`. DATA holds models/novels-gpt2 (its tokenizer) and text. Hours on 2 cores; stopped and
-# run again, it goes on where it was. Texts and models go to out/bases.
+# Makes the bases of the study, for which distant tokens matter: `bash bench/bases.sh DATA [b1|b1_window|b2|b3...]`.
+# DATA holds models/novels-gpt2 (its tokenizer) and text. What lies in bench/bases is imported; what does not, or
+# after the word `train` in front of its name, is trained from scratch, hours on 2 cores; stopped and run again, that
+# goes on where it was. `release NAME` puts a trained one into bench/bases. Texts and models go to out/bases.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -12,6 +13,7 @@ if [ ${#parts[@]} -eq 0 ]; then parts=(b1 b1_window b2 b3); fi
 focus=${FOCUS:-build/release/focus}
 out=out/bases
 texts=$out/texts
+tokenizer=$data/models/novels-gpt2/tokenizer.json
 novels=$data/text/novels19
 . bench/texts.sh
 mkdir -p "$texts"
@@ -22,7 +24,32 @@ stage() {
   if [ -f "$out/$2/model.h5" ]; then return; fi
   if [ -d "$out/$2/checkpoints" ]; then resume=(--resume); fi
   "$focus" train "configs/study/$1.yaml" "${resume[@]}" "out=$out/$2" "data.train=[$3]" \
-    "tokenizer=$data/models/novels-gpt2/tokenizer.json" "data.valid=[$novels/valid]" "data.cache_dir=$out/cache" "${@:4}"
+    "tokenizer=$tokenizer" "data.valid=[$novels/valid]" "data.cache_dir=$out/cache" "${@:4}"
+}
+
+# released NAME: whether it is there without training.
+train=
+released() {
+  local weights=bench/bases/$1/model.safetensors.xz
+  if [ -f "$out/$1/model.h5" ]; then return 0; fi
+  if [ -n "$train" ] || [ ! -f "$weights" ]; then return 1; fi
+  rm -rf "$out/$1.published"
+  mkdir -p "$out/$1" "$out/$1.published"
+  cp "bench/bases/$1/config.json" "$out/$1.published"
+  xz -dc "$weights" >"$out/$1.published/model.safetensors"
+  "$focus" import "$out/$1.published" --tokenizer "$tokenizer" --out "$out/$1/model.h5"
+  rm -r "$out/$1.published"
+}
+
+# release NAME: its weights in bf16. Their tokenizer is DATA's.
+release() {
+  local folder=bench/bases/$1
+  rm -rf "$out/$1.published" "$folder"
+  mkdir -p "$folder"
+  "$focus" export "$out/$1/model.h5" --out "$out/$1.published" --dtype bf16
+  cp "$out/$1.published/config.json" "$folder"
+  xz -9e -T1 -c "$out/$1.published/model.safetensors" >"$folder/model.safetensors.xz"
+  rm -r "$out/$1.published"
 }
 
 # Short documents for the first stage, whose windows hold several.
@@ -46,8 +73,17 @@ short="$texts/short_echo.txt, $texts/short_recall.txt, $texts/short_copy.txt, $t
 far="$texts/recall.txt, $texts/copy.txt, $texts/lookup.txt, $texts/tales.txt"
 window=(attention=window window.local_window=32)
 
+releasing=
 for part in "${parts[@]}"; do
+  if [ -n "$releasing" ]; then
+    release "$part"
+    releasing=
+    continue
+  fi
+  if [[ $part == b? ]] && released "$part"; then continue; fi
   case $part in
+    train) train=yes ;;
+    release) releasing=yes ;;
     b1)
       stage b1_echo b1_echo "$echo"
       stage b1_short b1_short "$short"
@@ -72,7 +108,7 @@ for part in "${parts[@]}"; do
       stage b3 b3 "$novels/train, $far"
       ;;
     *)
-      echo "bases.sh: $part is none of b1, b1_window, b2, b3" >&2
+      echo "bases.sh: $part is none of train, release, b1, b1_window, b2, b3" >&2
       exit 2
       ;;
   esac

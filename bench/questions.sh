@@ -2,7 +2,8 @@
 # Asks the study's questions of the bases that bench/bases.sh trains: `bash bench/questions.sh DATA
 # [bases|in_domain_search|in_domain|adaptation_search|length|speed|from_scratch...]`. DATA holds models/novels-gpt2 (its tokenizer),
 # text/novels19, text/wikitext-2, text/tinystories and text/tinyshakespeare. What is done is not done again; pages and
-# runs go to out/questions, rows to bench/results/questions.
+# runs go to out/questions, rows and the figures of runs to bench/results/questions, from where another machine goes on.
+# `bash bench/questions.sh DATA keep` puts there what an unfinished part has come to.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -23,12 +24,39 @@ by_place() {
   sed "s#$data/##g" "$1"
 }
 
+# restore NAME, keep NAME: a part's finished runs from and to bench/results, figures without weights.
+restore() {
+  local kept="bench/results/questions/$1.runs.tar.xz"
+  if [ -d "$out/$1/runs" ] || [ ! -f "$kept" ]; then return; fi
+  mkdir -p "$out/$1/runs"
+  tar -xJf "$kept" -C "$out/$1/runs"
+  find "$out/$1/runs" -type f -exec sed -i "s#\\bDATA/#$data/#g" {} +
+}
+keep() {
+  local copy="$out/$1.kept"
+  rm -rf "$copy"
+  mkdir "$copy"
+  for done in "$out/$1"/runs/*/done.json; do
+    local from to
+    from=$(dirname "$done")
+    to=$copy/$(basename "$from")
+    mkdir "$to"
+    cp "$from/recipe.yaml" "$from"/*.json "$to"
+    if [ -f "$from/metrics.jsonl" ]; then cp "$from/metrics.jsonl" "$to"; fi  # the page's curves
+  done
+  find "$copy" -type f -exec sed -i "s#$data/#DATA/#g" {} +
+  tar -C "$copy" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -cJf "bench/results/questions/$1.runs.tar.xz" .
+  rm -r "$copy"
+  by_place "$out/$1/compare.jsonl" >"bench/results/questions/$1.jsonl"
+  python3 bench/questions_tables.py
+}
+
 # run NAME [key=value...]
 run() {
+  restore "$1"
   OMP_NUM_THREADS=1 "$focus" compare "configs/study/$1.yaml" "${@:2}"
-  by_place "$out/$1/compare.jsonl" >"bench/results/questions/$1.jsonl"
+  keep "$1"
   cp "$out/$1/compare.html" "$out/$1.html"
-  python3 bench/questions_tables.py
 }
 
 # Novels to report, where nothing is chosen; novels to choose by; and of those that B2 has not seen the other half.
@@ -59,6 +87,9 @@ lengths() {
 
 for part in "${parts[@]}"; do
   case $part in
+    keep)
+      for page in "$out"/*/compare.jsonl; do keep "$(basename "$(dirname "$page")")"; done
+      ;;
     bases)
       # Whether distance matters to B1: beside itself without distance, and beside its twin, trained with a window.
       evaluate b1 "$bases/b1/model.h5" "dense,window:32,sink_window:32" 2048

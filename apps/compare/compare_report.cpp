@@ -336,14 +336,16 @@ std::string compare_page(const ComparePlan& plan, const std::vector<RunOutcome>&
   const auto rows = compare_rows(outcomes);
   const auto groups = group_rows(rows);
   HtmlReport page(plan.config.title);
+  const bool all = outcomes.size() == plan.runs.size();
   page.paragraph(fmt::format(
-      "{} runs, seeds {}. std: standard deviation over seeds (n - 1). pairs: share of the causal "
+      "{} runs{}, seeds {}. std: standard deviation over seeds (n - 1). pairs: share of the causal "
       "pairs that are attended; choosing: what choosing them costs beside, in pairs; largest: the "
       "largest group's share of tokens, mean over layers; "
       "trained: trainable parameters; peak memory: of the training process. A figure that is not "
       "causal looks at later tokens; it is not in the charts. In them, a point says under the "
       "pointer what it is; a name that finds no room is left out.",
-      outcomes.size(), fmt::join(plan.config.seeds, ", ")));
+      outcomes.size(), all ? "" : fmt::format(" of {}, the others not done yet", plan.runs.size()),
+      fmt::join(plan.config.seeds, ", ")));
   if (plan.config.eval.settings.against_dense)
     page.paragraph(
         "KL: of the row's predictions from those of the same model with dense attention, KL(dense "

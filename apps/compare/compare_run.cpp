@@ -198,7 +198,7 @@ std::vector<RunOutcome> CompareRunner::places() {
   return outcomes;
 }
 
-std::vector<RunOutcome> CompareRunner::run_all() {
+std::vector<RunOutcome> CompareRunner::run_all(const AfterRun& after_run) {
   std::vector<RunOutcome> outcomes = places();
   // Runs of one place are one piece of work: the later ones find done what the first has done.
   std::vector<std::vector<std::size_t>> pieces;
@@ -211,6 +211,12 @@ std::vector<RunOutcome> CompareRunner::run_all() {
   }
   WorkList list(path(plan_.config.out) / "compare.taken", pieces.size(), ranks_);
   std::vector<std::size_t> done;
+  const auto known = [&](const std::set<std::size_t>& finished) {
+    std::vector<RunOutcome> all;
+    for (std::size_t i = 0; i < outcomes.size(); ++i)
+      if (!outcomes[i].error.empty() || finished.contains(i)) all.push_back(outcomes[i]);
+    return all;
+  };
   for (auto piece = list.take(); piece && signal_() == 0; piece = list.take())
     for (const std::size_t i : pieces[*piece]) {
       if (signal_() != 0) break;
@@ -220,17 +226,16 @@ std::vector<RunOutcome> CompareRunner::run_all() {
       } catch (const std::exception& error) {
         if (signal_() == 0) note_failure(outcomes[i], error);
       }
-      if (signal_() == 0) done.push_back(i);
+      if (signal_() != 0) break;
+      done.push_back(i);
+      if (after_run && ranks_.count() == 1) after_run(known({done.begin(), done.end()}));
     }
   list.finish();
   std::set<std::size_t> finished(done.begin(), done.end());
   if (ranks_.count() > 1)
     for (const std::string& of_one : ranks_.gather(to_text(done, outcomes)))
       finished.merge(from_text(of_one, outcomes));
-  std::vector<RunOutcome> known;
-  for (std::size_t i = 0; i < outcomes.size(); ++i)
-    if (!outcomes[i].error.empty() || finished.contains(i)) known.push_back(std::move(outcomes[i]));
-  return known;
+  return known(finished);
 }
 
 void CompareRunner::complete(RunOutcome& outcome) {

@@ -46,9 +46,13 @@ class CompareRunner {
   CompareRunner(const ComparePlan& plan, bool with_test, std::function<int()> signal,
                 Ranks& ranks = one_process());
 
+  /// What is known after a run, in the order of the plan.
+  using AfterRun = std::function<void(const std::vector<RunOutcome>&)>;
+
   /// The outcomes in the order of the plan, of all processes; fewer where a signal came. A run that
-  /// fails leaves its error, and the next one starts.
-  std::vector<RunOutcome> run_all();
+  /// fails leaves its error, and the next one starts. `after_run` is called by one process alone:
+  /// of several none knows what the others have done.
+  std::vector<RunOutcome> run_all(const AfterRun& after_run = {});
 
   /// Name of a run's place: of the settings that count, the base's weights, the tokenizer and the
   /// bytes of all texts. Throws where one of these cannot be read.

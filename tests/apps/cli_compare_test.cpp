@@ -1,4 +1,5 @@
 #include <fstream>
+#include <set>
 
 #include "tests/support/cli.h"
 
@@ -211,6 +212,26 @@ TEST(CliCompare, AStoppedRunGoesOnToTheSameBits) {
   cli.must_run(Words{"compare", path, "out=" + whole} + more);
   for (const auto& run : fs::directory_iterator(fs::path(whole) / "runs"))
     expect_same_run(fs::path(out) / "runs" / run.path().filename(), run.path());
+}
+
+TEST(CliCompare, WhatIsDoneIsInTheTablesWhileTheOthersRun) {
+  const Cli& cli = Cli::instance();
+  const std::string path = recipe(), out = cli.fresh("partly");
+  const auto process = cli.start({"compare", path, "out=" + out, "seeds=1", "steps=200"});
+  const fs::path page = fs::path(out) / "compare.html";
+  ASSERT_TRUE(Process::wait_until(kRunSeconds, [&] { return fs::exists(page); }));
+  process->send(SIGINT);
+  const ProcessResult stopped = process->wait(kRunSeconds);
+  if (stopped.status == 0) GTEST_SKIP() << "all runs were done before the signal came";
+  const std::string html = read_text(page);
+  EXPECT_TRUE(contains(html, " of 3, the others not done yet")) << html.substr(0, 3000);
+  expect_well_formed(html);
+  std::set<std::string> runs;
+  for (const nlohmann::json& row : rows_of(out)) runs.insert(row.at("run").get<std::string>());
+  EXPECT_GE(runs.size(), 1u);
+  EXPECT_LT(runs.size(), 3u);
+  cli.must_run({"compare", path, "out=" + out, "seeds=1", "steps=200"});
+  EXPECT_FALSE(contains(read_text(page), "not done yet"));
 }
 
 /// The only run that a folder holds.

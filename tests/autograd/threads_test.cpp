@@ -1,6 +1,9 @@
 // Every op gives the same bits for any number of threads and wherever its scratch memory lies.
+#include <atomic>
 #include <memory>
+#include <new>
 
+#include "autograd/parallel.h"
 #include "tests/support/compare.h"
 #include "tests/support/random.h"
 
@@ -94,6 +97,27 @@ TEST(Threads, BitsDoNotDependOnTheHeap) {
         ASSERT_TRUE(same_bits(again[n], first[n])) << c.name << ", result " << n;
     }
   }
+}
+
+TEST(Threads, WhatABodyThrowsIsThrownOnceAfterAllHaveEnded) {
+  for (const int threads : {1, 3})
+    with_threads(threads, [] {
+      std::atomic<int> begun = 0, running = 0, after = 0;
+      EXPECT_THROW(parallel_chunks(1000, 1,
+                                   [&](Index begin, Index) {
+                                     ++begun;
+                                     ++running;
+                                     const bool broken = begin >= 500;
+                                     --running;
+                                     if (broken) throw std::bad_alloc();
+                                   }),
+                   std::bad_alloc);
+      EXPECT_EQ(running, 0);
+      EXPECT_LT(begun, 1000);
+      parallel_chunks(10, 1, [&](Index, Index) { ++after; });
+      EXPECT_EQ(after, 10);
+      return std::vector<Tensor>{};
+    });
 }
 
 }  // namespace

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -35,18 +37,22 @@ void expect_worked_or_said_why(const ProcessResult& result, const std::string& c
       << result.err;
 }
 
+/// A limit of memory: its name, and what a shell says to have it.
+struct Limit {
+  std::string name;
+  std::function<std::string(int megabytes)> set;
+};
+
 /// At points between too little and enough, where one of them must be and the other too.
-/// `kind` is ulimit's: v is all of the address space, d what of it is a process's own.
-void expect_limits_kept(const std::string& kind, int least, int most, const std::string& command,
+void expect_limits_kept(const Limit& limit, int least, int most, const std::string& command,
                         const std::function<Words(const std::string& out)>& words) {
   int worked = 0, refused = 0;
   const int points = campaign().whole() ? 20 : 3;
   for (int i = 0; i <= points; ++i) {
     const int megabytes = least + (most - least) * i / points;
-    SCOPED_TRACE(fmt::format("focus {} with ulimit -{} of {} MB", command, kind, megabytes));
+    SCOPED_TRACE(fmt::format("focus {} with {} of {} MB", command, limit.name, megabytes));
     const std::string out = cli().fresh("limited");
-    const ProcessResult result =
-        run_limited(fmt::format("ulimit -{} {}", kind, megabytes * 1024), words(out));
+    const ProcessResult result = run_limited(limit.set(megabytes), words(out));
     expect_worked_or_said_why(result, command);
     ++(result.status == 0 ? worked : refused);
     if (result.status != 0) {
@@ -55,20 +61,71 @@ void expect_limits_kept(const std::string& kind, int least, int most, const std:
   }
   EXPECT_GT(worked, 0);
   EXPECT_GT(refused, 0);
-  fmt::print("focus {}: {} limits of ulimit -{}, {} too small\n", command, worked + refused, kind,
+  fmt::print("focus {}: {} limits of {}, {} too small\n", command, worked + refused, limit.name,
              refused);
 }
 
+/// `kind` is ulimit's: v is all of the address space, d what of it is a process's own.
+Limit ulimit_of(const std::string& kind) {
+  return {"ulimit -" + kind,
+          [=](int megabytes) { return fmt::format("ulimit -{} {}", kind, megabytes * 1024); }};
+}
+
+Words evaluation(const std::string& model) { return {"eval", model, "--text", cli().valid_text()}; }
+
 TEST(Limits, OfMemory) {
-  expect_limits_kept("v", 60, 500, "train", large);
-  expect_limits_kept("d", 2, 400, "train", large);
+  expect_limits_kept(ulimit_of("v"), 60, 500, "train", large);
+  expect_limits_kept(ulimit_of("d"), 2, 400, "train", large);
   const std::string out = cli().fresh("large");
   cli().must_run(large(out));
-  const auto eval = [&](const std::string&) {
-    return Words{"eval", out + "/model.h5", "--text", cli().valid_text()};
-  };
-  expect_limits_kept("v", 60, 300, "eval", eval);
-  expect_limits_kept("d", 2, 100, "eval", eval);
+  const auto eval = [&](const std::string&) { return evaluation(out + "/model.h5"); };
+  expect_limits_kept(ulimit_of("v"), 60, 300, "eval", eval);
+  expect_limits_kept(ulimit_of("d"), 2, 100, "eval", eval);
+}
+
+/// A control group of the kernel's for memory; not there where nobody may make one.
+class MemoryGroup {
+ public:
+  MemoryGroup() {
+    const std::string name = fmt::format("focus-test-{}", getpid());
+    for (const auto& [root, limit] : {std::pair{"/sys/fs/cgroup/memory/", "memory.limit_in_bytes"},
+                                      std::pair{"/sys/fs/cgroup/", "memory.max"}}) {
+      std::error_code none;
+      fs::create_directory(root + name, none);
+      folder_ = root + name;
+      limit_ = limit;
+      if (exists()) return;
+      fs::remove(folder_, none);
+    }
+  }
+  ~MemoryGroup() {
+    std::error_code none;
+    fs::remove(folder_, none);
+  }
+  MemoryGroup(const MemoryGroup&) = delete;
+  MemoryGroup& operator=(const MemoryGroup&) = delete;
+
+  bool exists() const { return access((folder_ / limit_).c_str(), W_OK) == 0; }
+  Limit limit() const {
+    return {"a control group", [this](int megabytes) {
+              return fmt::format("echo {0}M >{1}/{2}; echo $$ >{1}/cgroup.procs", megabytes,
+                                 folder_.string(), limit_);
+            }};
+  }
+
+ private:
+  fs::path folder_;
+  std::string limit_;
+};
+
+TEST(Limits, OfMemoryInAControlGroup) {
+  const MemoryGroup group;
+  if (!group.exists()) GTEST_SKIP() << "nobody here may make a control group for memory";
+  expect_limits_kept(group.limit(), 4, 300, "train", large);
+  const std::string out = cli().fresh("large");
+  cli().must_run(large(out));
+  expect_limits_kept(group.limit(), 4, 120, "eval",
+                     [&](const std::string&) { return evaluation(out + "/model.h5"); });
 }
 
 TEST(Limits, OfDescriptors) {
