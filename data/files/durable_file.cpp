@@ -157,6 +157,9 @@ DurableFile::DurableFile(fs::path target) : target_(std::move(target)) {
     if (S_ISDIR(status.st_mode)) fail_writing("write", target_, EISDIR);
     fail("cannot write {}: it is not a regular file; give the name of a file", target_.string());
   }
+  // What a killed one was at. Who may write to a folder may not always read it.
+  if (access(folder_of(target_).c_str(), R_OK) == 0)
+    sweep_orphans(folder_of(target_), target_.filename().string());
   temporary_ = temporary_name(target_);
 }
 

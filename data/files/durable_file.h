@@ -15,6 +15,7 @@ namespace focus {
 class DurableFile {
  public:
   /// Refuses a target whose folder is missing, and one that exists and is not a regular file.
+  /// Removes what a process that is gone has left of this target, as sweep_orphans() does.
   explicit DurableFile(std::filesystem::path target);
   /// Removes the temporary file unless commit() has succeeded.
   ~DurableFile();

@@ -60,6 +60,39 @@ inline Words export_both(const std::string& out) {
 }
 inline Words import_folder(const std::string& out) { return {"import", folder(), "--out", out}; }
 
+inline Words fit(const std::string& out) {
+  return {"fit",          cli().base(), "--text",         cli().train_text(),
+          "--num-groups", "4",          "--local-window", "8",
+          "--block",      "8",          "--out",          out,
+          "--tokens",     "512",        "--eval",         cli().valid_text()};
+}
+inline Words merge(const std::string& out) {
+  static const std::string adapter = [] {
+    const std::string run = cli().fresh("lora");
+    cli().must_run(cli().retrofit({"method=lora", "steps=2", "out=" + run}));
+    return run + "/lora.h5";
+  }();
+  return {"merge", cli().base(), "--adapter", adapter, "--out", out};
+}
+inline Words groups(const std::string& out) {
+  return {"groups",           cli().base(),   "--adapter", cli().adapter(), "--text",
+          cli().valid_text(), "--max-tokens", "256",       "--out",         out};
+}
+inline Words tokenizer(const std::string& out) {
+  return {"tokenizer", "train", "--text", cli().train_text(), "--out", out, "--vocab-size", "300"};
+}
+inline Words report(const std::string& out) {
+  static const std::string run = [] {
+    std::string made = cli().fresh("reported");
+    cli().must_run(train(made));
+    return made;
+  }();
+  return {"report", "--run", run, "--out", out};
+}
+inline Words corpus(const std::string& out) {
+  return {"corpus", "--kind", "recall", "--documents", "50", "--out", out};
+}
+
 /// What a user types who is told that the result is there already.
 inline Words over(const Job::Command& command, const std::string& out) {
   return command(out) + (fs::exists(out) ? Words{"--overwrite"} : Words{});
@@ -86,6 +119,21 @@ inline std::vector<Job> jobs() {
   const auto same_folder = [](const std::string& out, const std::string& whole) {
     EXPECT_EQ(snapshot(out), snapshot(whole));
   };
+  const auto same_file = [](const std::string& out, const std::string& whole) {
+    EXPECT_EQ(read_text(out), read_text(whole));
+  };
+  // A result that is there already is replaced, by those that ask first as the user says.
+  const auto quick = [](const std::string& name, const Job::Command& command, const auto& same,
+                        const std::string& ending) {
+    const bool asks = name != "report" && name != "corpus";
+    return Job{
+        .name = name,
+        .command = command,
+        .again = [=](const std::string& out) { return asks ? over(command, out) : command(out); },
+        .expect_same = same,
+        .ending = ending,
+        .few = 1};
+  };
   return {{"train", train, [](const std::string& out) { return train(out) + Words{"--resume"}; },
            expect_same_run},
           {"export", export_both, [](const std::string& out) { return over(export_both, out); },
@@ -97,7 +145,13 @@ inline std::vector<Job> jobs() {
            .again = compare,
            .expect_same = expect_same_comparison,
            .few = 2,
-           .many = 150}};
+           .many = 150},
+          quick("fit", fit, expect_same_store, ".h5"),
+          quick("merge", merge, expect_same_store, ".h5"),
+          quick("groups", groups, same_folder, ""),
+          quick("tokenizer", tokenizer, same_folder, ""),
+          quick("report", report, same_file, ".html"),
+          quick("corpus", corpus, same_file, ".txt")};
 }
 
 /// A test of a job that something befalls.
@@ -135,6 +189,11 @@ class Disturbed : public testing::TestWithParam<Job> {
   static void expect_nothing_left_over(const std::string& out) {
     for (const auto& [name, checksum] : snapshot(out))
       EXPECT_FALSE(contains(name, ".focus-tmp-")) << name;
+    const fs::path target = out;
+    for (const auto& entry : fs::directory_iterator(target.parent_path()))
+      EXPECT_FALSE(entry.path().filename().string().starts_with("." + target.filename().string() +
+                                                                ".focus-tmp-"))
+          << entry.path();
   }
 };
 
