@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/check.h"
+#include "focus/train/name_columns.h"
 
 namespace focus {
 namespace {
@@ -117,15 +118,17 @@ AttentionSpec window_of(const LoadedModel& model, const FarSettings& settings) {
 }
 
 std::string format_far(const FarReport& report) {
+  const NameColumns names(report.rows);
   std::string table = fmt::format(
       "{} of {} tokens are far ({:.2f}%): dense beats itself with {} to {} tokens of context by "
-      "more than {} nats\n\n{:<25} {:<22} {:>10} {:>10} {:>10} {:>10}\n",
+      "more than {} nats\n\n{} {:>10} {:>10} {:>10} {:>10}\n",
       report.far, report.tokens, 100 * report.share(), report.settings.context,
-      report.settings.context + report.settings.step() - 1, report.settings.margin, "attention",
-      "routing", "nats, far", "others", "kept, far", "kept, all");
+      report.settings.context + report.settings.step() - 1, report.settings.margin,
+      names.line("attention", "routing"), "nats, far", "others", "kept, far", "kept, all");
   for (const FarRow& row : report.rows)
-    table += fmt::format("{:<25} {:<22} {:>10.4f} {:>10.4f} {:>10} {:>10}\n", row.name, row.routing,
-                         row.far, row.others, percent(row.kept), percent(row.kept_all));
+    table +=
+        fmt::format("{} {:>10.4f} {:>10.4f} {:>10} {:>10}\n", names.line(row.name, row.routing),
+                    row.far, row.others, percent(row.kept), percent(row.kept_all));
   return table + fmt::format(
                      "\nkept: share of the gain of distance, (window - row) / (window - dense) in "
                      "nats; window: {}\n",

@@ -10,6 +10,7 @@
 #include "data/settings/recipe.h"
 #include "data/text/far_corpus.h"
 #include "data/text/text.h"
+#include "focus/train/name_columns.h"
 #include "focus/train/positions.h"
 
 namespace focus {
@@ -220,25 +221,26 @@ RecallRow evaluate_recall(LoadedModel& model, const AttentionSpec& attention,
 
 std::string format_recall(std::span<const RecallRow> rows) {
   if (rows.empty()) return "";
+  const NameColumns names(rows);
   const auto line = [&](std::string text, const std::string& all, const auto& cell) {
     text += fmt::format(" {:>15}", all);
     for (const RecallBucket& bucket : rows[0].buckets) text += fmt::format(" {:>11}", cell(bucket));
     return text + '\n';
   };
-  std::string table = line(
-      fmt::format("{:<25} {:<22}", "right answers", "routing"), "all", [](const RecallBucket& b) {
+  std::string table =
+      line(names.line("right answers", "routing"), "all", [](const RecallBucket& b) {
         return b.from == 0 ? fmt::format("<= {}", b.to) : fmt::format("{}-{}", b.from + 1, b.to);
       });
   for (const RecallRow& row : rows) {
     std::size_t i = 0;
     table += line(
-        fmt::format("{:<25} {:<22}", row.name, row.routing),
+        names.line(row.name, row.routing),
         fmt::format("{:.1f}% +-{:.1f}", 100 * row.all.accuracy(), 100 * row.all.standard_error()),
         [&](const RecallBucket&) {
           return fmt::format("{:.1f}%", 100 * row.buckets[i++].score.accuracy());
         });
   }
-  return table + line(fmt::format("{:<48}", "answers"), fmt::format("{}", rows[0].all.answers),
+  return table + line(names.line("answers", ""), fmt::format("{}", rows[0].all.answers),
                       [](const RecallBucket& b) { return fmt::format("{}", b.score.answers); });
 }
 

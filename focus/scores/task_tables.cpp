@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "focus/scores/task_scores.h"
+#include "focus/train/name_columns.h"
 
 namespace focus {
 namespace {
@@ -45,7 +46,8 @@ std::string format_task(const TaskTable& table) {
   if (table.cut > 0)
     text += fmt::format("{} of them were too long and lost the beginning of their context\n",
                         table.cut);
-  text += fmt::format("\n{:<25} {:<22} {:>14}", "attention", "routing", "acc");
+  const NameColumns names(table.rows);
+  text += fmt::format("\n{} {:>14}", names.line("attention", "routing"), "acc");
   if (norm) text += fmt::format(" {:>14}", "acc_norm");
   if (perplexity) text += fmt::format(" {:>18}", "perplexity");
   text += fmt::format(" {:>7} {:>7}", "touched", "inside");
@@ -53,7 +55,8 @@ std::string format_task(const TaskTable& table) {
     text += fmt::format(" {:>6} {:>16} {:>18} {:>16}", "same", "|d log p|", "KL", "acc - dense");
   text += "\n";
   for (const TaskRow& row : table.rows) {
-    text += fmt::format("{:<25} {:<22} {:>14}", row.name, row.routing, with_error(row.accuracy, 3));
+    text +=
+        fmt::format("{} {:>14}", names.line(row.name, row.routing), with_error(row.accuracy, 3));
     if (norm) text += fmt::format(" {:>14}", with_error(*row.accuracy_norm, 3));
     if (perplexity) text += fmt::format(" {:>18}", with_error(*row.perplexity, 2));
     text += fmt::format(" {:>6.1f}% {:>6.1f}%", 100 * row.pairs_touched, 100 * row.items_inside);

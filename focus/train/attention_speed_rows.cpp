@@ -46,11 +46,18 @@ Json times_json(const AttentionSpeed& row, const std::optional<RunTimes>& times,
 
 void AttentionSpeedOptions::read_attentions(const std::vector<std::string>& words,
                                             const std::string& where) {
+  std::string timed;
   for (const std::string& word : words) {
     const AttentionSpec spec = parse_attention(word, where);
     if (spec.kind == "soft") {
       soft = true;
-    } else if (spec.kind == "hard") {
+      continue;
+    }
+    if (!timed.empty())
+      fail("{} {}: one is timed against dense at a time, and that is {}", where, shown(word),
+           shown(timed));
+    timed = word;
+    if (spec.kind == "hard") {
       top_k = spec.top_k;
       hard_gate = spec.gate.value_or(HardGate::drop);
     } else if (spec.kind == "summary") {

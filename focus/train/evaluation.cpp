@@ -11,6 +11,7 @@
 #include "data/settings/recipe.h"
 #include "data/text/text.h"
 #include "data/text/wikitext.h"
+#include "focus/train/name_columns.h"
 #include "focus/train/positions.h"
 
 namespace focus {
@@ -366,10 +367,11 @@ Estimate paired_difference(std::span<const double> nats, std::span<const double>
 }
 
 std::string format_rows(std::span<const EvalRow> rows) {
+  const NameColumns names(rows);
   std::string table =
-      fmt::format("{:<25} {:<22} {:<8} {:>10} {:>10} {:>9} {:>9} {:>8} {:>8} {:>8} {:>8}\n",
-                  "attention", "routing", "compute", "by word", "perplexity", "bits/byte", "tokens",
-                  "tok/s", "pairs", "choosing", "largest");
+      fmt::format("{} {:<8} {:>10} {:>10} {:>9} {:>9} {:>8} {:>8} {:>8} {:>8}\n",
+                  names.line("attention", "routing"), "compute", "by word", "perplexity",
+                  "bits/byte", "tokens", "tok/s", "pairs", "choosing", "largest");
   const bool against_dense =
       std::ranges::any_of(rows, [](const EvalRow& row) { return row.score.has_dense; });
   if (against_dense) {
@@ -378,9 +380,8 @@ std::string format_rows(std::span<const EvalRow> rows) {
   }
   for (const EvalRow& row : rows) {
     table += fmt::format(
-        "{:<25} {:<22} {:<8} {:>10.5g} {:>10.4f} {:>9.5f} {:>9} {:>8.0f} {:>7.1f}% {:>7.1f}% "
-        "{:>8}\n",
-        row.name, row.routing, name_of(row.compute), row.score.word_perplexity(),
+        "{} {:<8} {:>10.5g} {:>10.4f} {:>9.5f} {:>9} {:>8.0f} {:>7.1f}% {:>7.1f}% {:>8}\n",
+        names.line(row.name, row.routing), name_of(row.compute), row.score.word_perplexity(),
         row.score.perplexity(), row.score.bits_per_byte(), row.score.tokens, row.rate(),
         100 * row.groups.pairs, 100 * row.groups.choosing,
         row.has_groups ? fmt::format("{:.1f}%", 100 * row.groups.dominance) : "-");

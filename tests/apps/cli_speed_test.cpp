@@ -93,6 +93,7 @@ TEST(CliSpeed, RefusesWhatMakesNoSense) {
       {{"--num-groups", "65"}, {"--num-groups", "64", "65"}},
       {{"--heads", "two"}, {"--heads", "two"}},
       {{"--attention", "hard:1:gate=maybe"}, {"--attention", "drop, keep", "maybe"}},
+      {{"--attention", "hard:1,soft,summary:2"}, {"summary:2", "one is timed", "hard:1"}},
       {{"--local-window", "-1"}, {"--local-window", "-1"}},
       {{"--heads", "0"}, {"--heads"}},
       {{"--kv-heads", "5"}, {"--kv-heads 5", "--heads 12"}},
