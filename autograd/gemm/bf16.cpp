@@ -170,19 +170,11 @@ Bf16Matrix::Bf16Matrix(Index rows, Index cols, const Real* values, Index ld,
   });
 }
 
-Bf16Matrix Bf16Matrix::transposed() const {
+Bf16Matrix Bf16Matrix::transposed(const simd::Bf16Kernels& kernels) const {
   Bf16Matrix result(cols(), rows(), spread_pitch(rows()));
-  parallel_chunks((rows() + kTransposedRows - 1) / kTransposedRows, 1, [&](Index chunk, Index) {
-    const Index begin = chunk * kTransposedRows, end = std::min(begin + kTransposedRows, rows());
-    for (Index i = begin; i < end; i += 2) {
-      const Bf16* first = row(i);
-      const Bf16* second = i + 1 < end ? row(i + 1) : nullptr;
-      for (Index j = 0; j < cols(); ++j) {
-        Bf16* to = result.own_row(j) + i;
-        to[0] = first[j];
-        if (second != nullptr) to[1] = second[j];
-      }
-    }
+  parallel_chunks(rows(), kTransposedRows, [&](Index begin, Index end) {
+    kernels.transpose(row(begin), pitch(), end - begin, cols(), result.own_row(0) + begin,
+                      result.pitch());
   });
   return result;
 }
@@ -222,7 +214,7 @@ void gemm(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc,
 
 void gemm_tn(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc, Into into,
              const simd::Bf16Kernels& kernels) {
-  multiply_rounded(a.transposed(), b, c, ldc, into, kernels);
+  multiply_rounded(a.transposed(kernels), b, c, ldc, into, kernels);
 }
 
 void gemm_nt_bf16x3(Index m, const Real* a, Index lda, const MatrixView& w, Real* c, Index ldc,

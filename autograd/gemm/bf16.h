@@ -39,7 +39,7 @@ class Bf16Matrix {
   Index cols() const { return shape_[1]; }
   Index pitch() const { return pitch_; }
   const Bf16* row(Index i) const { return data_ + i * pitch_; }
-  Bf16Matrix transposed() const;
+  Bf16Matrix transposed(const simd::Bf16Kernels& kernels = simd::bf16_kernels()) const;
 
  private:
   /// Room for a matrix of that shape; contents undefined but for what fills up rows.

@@ -112,6 +112,9 @@ void pack(const Bf16* source, Index pitch, Index depth, Index columns, void* pac
 void pack_transposed(const Bf16* source, Index pitch, Index columns, Index depth, void* packed) {
   avx512_bf16_kernels.pack_transposed(source, pitch, columns, depth, packed);
 }
+void transpose(const Bf16* source, Index pitch, Index rows, Index cols, Bf16* to, Index to_pitch) {
+  avx512_bf16_kernels.transpose(source, pitch, rows, cols, to, to_pitch);
+}
 
 }  // namespace
 
@@ -123,6 +126,7 @@ const Bf16Kernels amx_bf16_kernels = {
     .round = round,
     .pack = pack,
     .pack_transposed = pack_transposed,
+    .transpose = transpose,
     .product = tile_product<AmxTiles>,
 };
 

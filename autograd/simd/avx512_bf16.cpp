@@ -101,6 +101,15 @@ FOCUS_INLINE __mmask16 first_lanes(Index n) {
   return static_cast<__mmask16>(n >= kVector ? 0xffff : (1 << (n > 0 ? n : 0)) - 1);
 }
 
+/// A row of pairs of two rows; where there is no second one, with zero.
+FOCUS_INLINE __m512i pairs_of_rows(const Bf16* even, const Bf16* odd, __mmask16 there,
+                                   bool odd_there) {
+  const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(there, even));
+  const __m512i high =
+      _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(odd_there ? there : __mmask16{0}, odd));
+  return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+}
+
 void pack(const Bf16* source, Index pitch, Index depth, Index columns, void* packed) {
   for_panels(depth, columns, [&](Index column, Index width, Index place) {
     Pair* to = static_cast<Pair*>(packed) + place;
@@ -108,10 +117,8 @@ void pack(const Bf16* source, Index pitch, Index depth, Index columns, void* pac
       const Bf16* even = source + p * pitch + column;
       for (Index j = 0; j < width; j += kVector) {
         const __mmask16 there = first_lanes(columns - column - j);
-        const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(there, even + j));
-        const __m512i high = _mm512_cvtepu16_epi32(
-            _mm256_maskz_loadu_epi16(p + 1 < depth ? there : __mmask16{0}, even + pitch + j));
-        _mm512_storeu_si512(to + j, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+        _mm512_storeu_si512(to + j,
+                            pairs_of_rows(even + j, even + pitch + j, there, p + 1 < depth));
       }
     }
   });
@@ -156,6 +163,27 @@ void pack_transposed(const Bf16* source, Index pitch, Index columns, Index depth
   });
 }
 
+// Two rows of the source are a row of pairs, and 16 of those and 16 columns a block whose exchange
+// is 32 numbers of 16 rows of the result: a cache line each.
+void transpose(const Bf16* source, Index pitch, Index rows, Index cols, Bf16* to, Index to_pitch) {
+  for (Index i = 0; i < rows; i += 2 * kVector)
+    for (Index j = 0; j < cols; j += kVector) {
+      const __mmask16 there = first_lanes(cols - j);
+      __m512i v[kVector];
+      for (Index p = 0; p < kVector; ++p) {
+        const Index row = i + 2 * p;
+        const Bf16* even = source + row * pitch + j;
+        v[p] = row < rows ? pairs_of_rows(even, even + pitch, there, row + 1 < rows)
+                          : _mm512_setzero_si512();
+      }
+      swap_blocks<1>(v);
+      const Index left = rows - i;
+      const __mmask32 wanted = left >= 2 * kVector ? ~__mmask32{0} : (__mmask32{1} << left) - 1;
+      for (Index c = 0; c < kVector && j + c < cols; ++c)
+        _mm512_mask_storeu_epi16(to + (j + c) * to_pitch + i, wanted, v[c]);
+    }
+}
+
 // By integers, not by vcvtneps2bf16: that takes subnormal numbers for zero, and stored weights
 // should not depend on the machine.
 void round(const float* source, Index n, Bf16* to) {
@@ -182,6 +210,7 @@ const Bf16Kernels avx512_bf16_kernels = {
     .round = round,
     .pack = pack,
     .pack_transposed = pack_transposed,
+    .transpose = transpose,
     .product = product,
 };
 

@@ -42,6 +42,15 @@ void pack_transposed(const Bf16* source, Index pitch, Index columns, Index depth
                             static_cast<Real*>(packed));
 }
 
+void transpose(const Bf16* source, Index pitch, Index rows, Index cols, Bf16* to, Index to_pitch) {
+  for (Index i = 0; i < rows; i += 2)
+    for (Index j = 0; j < cols; ++j) {
+      Bf16* pair = to + j * to_pitch + i;
+      pair[0] = source[i * pitch + j];
+      if (i + 1 < rows) pair[1] = source[(i + 1) * pitch + j];
+    }
+}
+
 void product(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch, const void* packed,
              Real* c, Index ldc, bool add) {
   kernels().product(m, columns, depth, widened(a, a_pitch, m, depth), depth, 1,
@@ -89,6 +98,7 @@ Bf16KernelList usable_bf16_kernels() {
       .round = round,
       .pack = pack,
       .pack_transposed = pack_transposed,
+      .transpose = transpose,
       .product = product,
   };
   Bf16KernelList list{};

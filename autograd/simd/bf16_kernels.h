@@ -22,6 +22,9 @@ struct Bf16Kernels {
   /// The transpose of source[columns, depth] likewise; `depth` is even or ends where the rows do.
   void (*pack_transposed)(const Bf16* source, Index pitch, Index columns, Index depth,
                           void* packed);
+  /// to[cols, rows] = the transpose of source[rows, cols], `to` with rows of `to_pitch` numbers.
+  void (*transpose)(const Bf16* source, Index pitch, Index rows, Index cols, Bf16* to,
+                    Index to_pitch);
   /// C[m, columns] (+)= A[m, depth] B with the whole packed B; columns a multiple of `vector`, C
   /// with rows of `ldc` numbers.
   void (*product)(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch,

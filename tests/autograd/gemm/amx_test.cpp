@@ -47,6 +47,11 @@ const Bf16Kernels kModel = {
           pack_panels(depth, columns, packed,
                       [&](Index i, Index j) { return source[j * pitch + i]; });
         },
+    .transpose =
+        [](const Bf16* source, Index pitch, Index rows, Index cols, Bf16* to, Index to_pitch) {
+          for (Index i = 0; i < rows; ++i)
+            for (Index j = 0; j < cols; ++j) to[j * to_pitch + i] = source[i * pitch + j];
+        },
     .product = tile_product<ModelTiles>,
 };
 

@@ -213,10 +213,10 @@ TEST(Bf16Weight, TakesHalfTheMemory) {
 
 TEST(Bf16Matrix, TransposesAndRounds) {
   for (const auto& [rows, cols] : std::vector<std::pair<Index, Index>>{
-           {1, 1}, {3, 5}, {17, 64}, {33, 65}, {5, 256}, {48, 1024}}) {
+           {1, 1}, {3, 5}, {17, 64}, {33, 65}, {5, 256}, {48, 1024}, {100, 97}, {31, 126}}) {
     const Tensor x = randn({cols, rows}, 1);
     for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16()) {
-      const Bf16Matrix m = Bf16Matrix(cols, rows, x.data(), rows, *kernels).transposed();
+      const Bf16Matrix m = Bf16Matrix(cols, rows, x.data(), rows, *kernels).transposed(*kernels);
       ASSERT_EQ(m.shape(), (Shape{rows, cols}));
       ASSERT_EQ(m.pitch() % 2, 0);
       for (Index i = 0; i < rows; ++i)
