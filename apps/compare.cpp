@@ -94,10 +94,9 @@ int run_compare(Arguments arguments) {
       "Trains and evaluates every run of one recipe, each in a process of its own, and writes one "
       "table: compare.html, compare.csv and compare.jsonl in the folder `out`, and with eval.tasks "
       "compare_tasks.csv, with eval.recall compare_recall.csv. They are written after every run, "
-      "by "
-      "several processes after the last. Runs that are done "
-      "are not done again; after Ctrl-C the same command goes on. A run that fails is listed, the "
-      "others go on, and the exit status is 1.",
+      "by several processes after the last. Runs that are done are not done again; after Ctrl-C "
+      "the same command goes on. A run that fails is listed, the others go on, and the exit status "
+      "is 1.",
       "focus compare");
   app.add_option("recipe", recipe, "a YAML recipe of a comparison, such as configs/compare.yaml")
       ->required();

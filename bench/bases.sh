@@ -2,7 +2,8 @@
 # Makes the bases of the study, for which distant tokens matter: `bash bench/bases.sh DATA [b1|b1_window|b2|b3...]`.
 # DATA holds models/novels-gpt2 (its tokenizer) and text. What lies in bench/bases is imported; what does not, or
 # after the word `train` in front of its name, is trained from scratch, hours on 2 cores; stopped and run again, that
-# goes on where it was. `release NAME` puts a trained one into bench/bases. Texts and models go to out/bases.
+# goes on where it was. `release NAME` puts a trained one into bench/bases. Texts and models go to out/bases, where
+# what is there already stays.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -33,23 +34,24 @@ released() {
   local weights=bench/bases/$1/model.safetensors.xz
   if [ -f "$out/$1/model.h5" ]; then return 0; fi
   if [ -n "$train" ] || [ ! -f "$weights" ]; then return 1; fi
-  rm -rf "$out/$1.published"
-  mkdir -p "$out/$1" "$out/$1.published"
-  cp "bench/bases/$1/config.json" "$out/$1.published"
-  xz -dc "$weights" >"$out/$1.published/model.safetensors"
-  "$focus" import "$out/$1.published" --tokenizer "$tokenizer" --out "$out/$1/model.h5"
-  rm -r "$out/$1.published"
+  local folder=$out/$1.published
+  rm -rf "$folder"
+  mkdir -p "$out/$1" "$folder"
+  cp "bench/bases/$1/config.json" "$folder"
+  xz -dc "$weights" >"$folder/model.safetensors"
+  "$focus" import "$folder" --tokenizer "$tokenizer" --out "$out/$1/model.h5"
+  rm -r "$folder"
 }
 
 # release NAME: its weights in bf16. Their tokenizer is DATA's.
 release() {
-  local folder=bench/bases/$1
-  rm -rf "$out/$1.published" "$folder"
-  mkdir -p "$folder"
-  "$focus" export "$out/$1/model.h5" --out "$out/$1.published" --dtype bf16
-  cp "$out/$1.published/config.json" "$folder"
-  xz -9e -T1 -c "$out/$1.published/model.safetensors" >"$folder/model.safetensors.xz"
-  rm -r "$out/$1.published"
+  local folder=$out/$1.published
+  rm -rf "$folder"
+  "$focus" export "$out/$1/model.h5" --out "$folder" --dtype bf16
+  xz -9e -T1 "$folder/model.safetensors"
+  mkdir -p "bench/bases/$1"
+  mv "$folder/config.json" "$folder/model.safetensors.xz" "bench/bases/$1"
+  rm -r "$folder"
 }
 
 # Short documents for the first stage, whose windows hold several.

@@ -36,9 +36,9 @@ keep() {
   local copy="$out/$1.kept"
   rm -rf "$copy"
   mkdir "$copy"
-  for done in "$out/$1"/runs/*/done.json; do
-    local from to
-    from=$(dirname "$done")
+  local figures from to
+  for figures in "$out/$1"/runs/*/done.json; do
+    from=$(dirname "$figures")
     to=$copy/$(basename "$from")
     mkdir "$to"
     cp "$from/recipe.yaml" "$from"/*.json "$to"

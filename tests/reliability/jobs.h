@@ -93,11 +93,6 @@ inline Words corpus(const std::string& out) {
   return {"corpus", "--kind", "recall", "--documents", "50", "--out", out};
 }
 
-/// What a user types who is told that the result is there already.
-inline Words over(const Job::Command& command, const std::string& out) {
-  return command(out) + (fs::exists(out) ? Words{"--overwrite"} : Words{});
-}
-
 inline void expect_same_comparison(const std::string& out, const std::string& whole) {
   const auto rows_of = [](const fs::path& of) {
     std::vector<nlohmann::json> rows;
@@ -122,36 +117,28 @@ inline std::vector<Job> jobs() {
   const auto same_file = [](const std::string& out, const std::string& whole) {
     EXPECT_EQ(read_text(out), read_text(whole));
   };
-  // A result that is there already is replaced, by those that ask first as the user says.
-  const auto quick = [](const std::string& name, const Job::Command& command, const auto& same,
-                        const std::string& ending) {
-    const bool asks = name != "report" && name != "corpus";
-    return Job{
-        .name = name,
-        .command = command,
-        .again = [=](const std::string& out) { return asks ? over(command, out) : command(out); },
-        .expect_same = same,
-        .ending = ending,
-        .few = 1};
+  // What a user types who is told that the result is there already.
+  const auto replaced = [](const Job::Command& command) -> Job::Command {
+    return [=](const std::string& out) {
+      return command(out) + (fs::exists(out) ? Words{"--overwrite"} : Words{});
+    };
   };
   return {{"train", train, [](const std::string& out) { return train(out) + Words{"--resume"}; },
            expect_same_run},
-          {"export", export_both, [](const std::string& out) { return over(export_both, out); },
-           same_folder},
-          {"import", import_folder, [](const std::string& out) { return over(import_folder, out); },
-           expect_same_store, ".h5"},
+          {"export", export_both, replaced(export_both), same_folder},
+          {"import", import_folder, replaced(import_folder), expect_same_store, ".h5"},
           {.name = "compare",
            .command = compare,
            .again = compare,
            .expect_same = expect_same_comparison,
            .few = 2,
            .many = 150},
-          quick("fit", fit, expect_same_store, ".h5"),
-          quick("merge", merge, expect_same_store, ".h5"),
-          quick("groups", groups, same_folder, ""),
-          quick("tokenizer", tokenizer, same_folder, ""),
-          quick("report", report, same_file, ".html"),
-          quick("corpus", corpus, same_file, ".txt")};
+          {"fit", fit, replaced(fit), expect_same_store, ".h5", 1},
+          {"merge", merge, replaced(merge), expect_same_store, ".h5", 1},
+          {"groups", groups, replaced(groups), same_folder, "", 1},
+          {"tokenizer", tokenizer, replaced(tokenizer), same_folder, "", 1},
+          {"report", report, report, same_file, ".html", 1},
+          {"corpus", corpus, corpus, same_file, ".txt", 1}};
 }
 
 /// A test of a job that something befalls.
