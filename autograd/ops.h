@@ -9,6 +9,9 @@
 // leading dimensions, flattened to rows. Wrong shapes throw std::invalid_argument. The weight of
 // linear, embedding and linear_cross_entropy may be a frozen matrix (autograd/weight.h).
 namespace focus {
+namespace simd {
+struct Bf16Kernels;
+}
 
 // ---- elementwise -------------------------------------------------------------------------------
 
@@ -82,6 +85,10 @@ struct AttentionOptions {
   /// dropout(weights, dropout, dropout_key) drops them (GPT-2's attn_pdrop).
   double dropout = 0;
   std::uint64_t dropout_key = 0;
+  /// With what the operands of all products are rounded to bf16 and multiplied, sums and the
+  /// softmax staying Real; null: nothing is rounded. Only where a far zone is read as columns
+  /// (summary_attention) it is not looked at.
+  const simd::Bf16Kernels* bf16 = nullptr;
 };
 /// Causal softmax(scale q kᵀ) v, grouped-query where q has more heads than k and v.
 /// q [batch, seq_len, heads, head_dim], k and v [batch, seq_len, kv_heads, head_dim] -> like q.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Asks the study's questions of the bases that bench/bases.sh trains: `bash bench/questions.sh DATA
-# [bases|in_domain_search|in_domain|adaptation_search|length|speed|from_scratch...]`. DATA holds models/novels-gpt2 (its tokenizer),
+# [bases|in_domain_search|in_domain|adaptation_search|adaptation|length|speed|from_scratch...]`. DATA holds models/novels-gpt2 (its tokenizer),
 # text/novels19, text/wikitext-2, text/tinystories and text/tinyshakespeare. What is done is not done again; pages and
 # runs go to out/questions, rows and the figures of runs to bench/results/questions, from where another machine goes on.
 # `bash bench/questions.sh DATA keep` puts there what an unfinished part has come to.
@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 data=$(realpath "${1:?wanted: the folder of text/}")
 shift
 parts=("$@")
-if [ ${#parts[@]} -eq 0 ]; then parts=(bases in_domain_search in_domain adaptation_search length speed from_scratch); fi
+if [ ${#parts[@]} -eq 0 ]; then parts=(bases in_domain_search in_domain adaptation_search adaptation length speed from_scratch); fi
 focus=${FOCUS:-build/release/focus}
 out=out/questions
 texts=$out/texts
@@ -107,6 +107,13 @@ for part in "${parts[@]}"; do
       run "$part" "data.train=[$unseen]" "data.valid=[$valid]" "eval.texts.target=[$valid]" \
         "eval.texts.source=[$data/text/wikitext-2/wiki.test.tokens, $data/text/tinystories/valid_head.txt, $texts/plays.txt]"
       ;;
+    adaptation)
+      # The same texts of the source; the target's are novels on which nothing was chosen.
+      tail -c "+$((play_letters + 1))" "$data/text/tinyshakespeare/input.txt" >"$texts/plays.txt"
+      run "$part" "data.train=[$unseen]" "data.valid=[$valid]" "eval.texts.target=[${test[0]}, ${test[1]}]" \
+        "eval.texts.source=[$data/text/wikitext-2/wiki.test.tokens, $data/text/tinystories/valid_head.txt, $texts/plays.txt]" \
+        "eval.task_data=$data/benchmarks"
+      ;;
     length)
       # Groups made at 1,024 tokens (of keys at 8,192, too), used at up to 8,192: an eighth of them and a short window,
       # which is what B1 asks for. Columns beside the groups that are read, and without.
@@ -149,7 +156,7 @@ for part in "${parts[@]}"; do
         "eval.valid=[$texts/test_echo.txt, $texts/test_short_echo.txt]"
       ;;
     *)
-      echo "questions.sh: $part is none of bases, in_domain_search, in_domain, adaptation_search, length, speed, from_scratch" >&2
+      echo "questions.sh: $part is none of bases, in_domain_search, in_domain, adaptation_search, adaptation, length, speed, from_scratch" >&2
       exit 2
       ;;
   esac

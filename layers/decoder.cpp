@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "autograd/check.h"
+#include "autograd/simd/bf16_kernels.h"
 #include "autograd/soft_cap.h"
 
 namespace focus {
@@ -87,6 +88,9 @@ Variable Decoder::attend(const Block& block, const Variable& x, Index layer,
   AttentionOptions options{.scale = static_cast<Real>(1 / std::sqrt(scalar)),
                            .softcap = static_cast<Real>(config_.attn_logit_softcapping),
                            .sliding_window = config_.sliding_window(layer)};
+  // Attention goes with the products around it.
+  if (attn.q_proj.weight.form() == MatrixForm::bf16 && simd::bf16_kernels().pays)
+    options.bf16 = &simd::bf16_kernels();
   if (dropout_key_) {
     options.dropout = dropout;
     options.dropout_key = key_of(3 + 3 * static_cast<std::size_t>(layer));

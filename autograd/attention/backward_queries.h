@@ -11,8 +11,10 @@ namespace focus::tiled {
 /// it grows.
 class BackwardQueries {
  public:
-  BackwardQueries(const AttentionInputs& in, const Sizes& s, const HeadBlock& block)
-      : in_(in),
+  BackwardQueries(const AttentionInputs& in, const Sizes& s, const HeadBlock& block,
+                  const TileProducts& products = {})
+      : products_(products),
+        in_(in),
         s_(s),
         block_(block),
         packed_size_(stride_of_heads(kQueries * s.padded_dim)),
@@ -42,16 +44,16 @@ class BackwardQueries {
     const Real scale = in_.options.scale;
     for (Index g = 0; g < block_.count; ++g) {
       dq_.push_back({dq_data_ + g * packed_size_});
-      kernels_.pack_transposed(q[g].data, q[g].stride, rows_, s_.head_dim, scale,
-                               q_columns_ + g * transposed_size_);
-      kernels_.pack_transposed(d_o[g].data, d_o[g].stride, rows_, s_.head_dim, 1,
-                               dout_columns_ + g * transposed_size_);
+      products_.pack_transposed(q[g].data, q[g].stride, rows_, s_.head_dim, scale,
+                                q_columns_ + g * transposed_size_);
+      products_.pack_transposed(d_o[g].data, d_o[g].stride, rows_, s_.head_dim, 1,
+                                dout_columns_ + g * transposed_size_);
       if (wanted.k)
-        kernels_.pack(q[g].data, q[g].stride, rows_, s_.head_dim, scale,
-                      q_panels_ + g * packed_size_);
+        products_.pack(q[g].data, q[g].stride, rows_, s_.head_dim, scale,
+                       q_panels_ + g * packed_size_);
       if (wanted.v)
-        kernels_.pack(d_o[g].data, d_o[g].stride, rows_, s_.head_dim, 1,
-                      dout_panels_ + g * packed_size_);
+        products_.pack(d_o[g].data, d_o[g].stride, rows_, s_.head_dim, 1,
+                       dout_panels_ + g * packed_size_);
       const Real* of_head = result.lse.data() + s_.lse_offset(plan.token(begin), block_.first + g);
       for (Index r = 0; r < rows_; ++r) {
         delta_[g * kQueries + r] = kernels_.dot_row(o[g].data + r * o[g].stride,
@@ -94,7 +96,8 @@ class BackwardQueries {
 
   /// dQ += dS K
   void add_gradient(Index g, const Visibility& seen, const Real* d, const simd::Panels& keys) {
-    weighted_sum(seen, rows_, d, keys, s_.padded_dim, nullptr, dq_[static_cast<std::size_t>(g)]);
+    weighted_sum(products_, seen, rows_, d, keys, s_.padded_dim, nullptr,
+                 dq_[static_cast<std::size_t>(g)]);
   }
   /// The tile's part of the queries' gradient, written or added.
   void end(Tensor& dq, bool adds) const {
@@ -110,6 +113,7 @@ class BackwardQueries {
 
  private:
   const simd::Kernels& kernels_ = simd::kernels();
+  const TileProducts products_;
   const AttentionInputs& in_;
   const Sizes& s_;
   const HeadBlock block_;

@@ -11,8 +11,10 @@ namespace focus::tiled {
 /// maximum, sum and weighted sum of values (Milakov, Gimelshein 2018; Dao et al. 2022).
 class OnlineSoftmax {
  public:
-  OnlineSoftmax(const AttentionInputs& in, const Sizes& s, const HeadBlock& block)
-      : in_(in),
+  OnlineSoftmax(const AttentionInputs& in, const Sizes& s, const HeadBlock& block,
+                const TileProducts& products = {})
+      : products_(products),
+        in_(in),
         s_(s),
         block_(block),
         packed_size_(s.head_dim * kQueries),
@@ -36,8 +38,8 @@ class OnlineSoftmax {
     for (Index g = 0; g < block_.count; ++g) sums_.push_back({acc_ + g * acc_size_});
     const HeadRows q(plan, in_.q, begin, end, block_.first, block_.count);
     for (Index g = 0; g < block_.count; ++g)
-      kernels_.pack_transposed(q[g].data, q[g].stride, rows_, s_.head_dim, in_.options.scale,
-                               packed_ + g * packed_size_);
+      products_.pack_transposed(q[g].data, q[g].stride, rows_, s_.head_dim, in_.options.scale,
+                                packed_ + g * packed_size_);
   }
 
   /// After begin(): a finished result over other keys is a sum of one row of weight e^lse.
@@ -87,7 +89,7 @@ class OnlineSoftmax {
   }
   void add_values(Index g, const Visibility& seen, const Real* weights,
                   const simd::Panels& values) {
-    weighted_sum(seen, rows_, weights, values, s_.padded_dim, factor_,
+    weighted_sum(products_, seen, rows_, weights, values, s_.padded_dim, factor_,
                  sums_[static_cast<std::size_t>(g)]);
   }
 
@@ -113,6 +115,7 @@ class OnlineSoftmax {
   Index lse_offset(Index g) const { return s_.lse_offset(plan_->token(begin_), block_.first + g); }
 
   const simd::Kernels& kernels_ = simd::kernels();
+  const TileProducts products_;
   const AttentionInputs& in_;
   const Sizes& s_;
   const HeadBlock block_;

@@ -69,7 +69,7 @@ class Task {
         k_(reader(job.keys, s_, block_)),
         v_(reader(job.values, s_, block_)),
         buffer_(kKeys * kQueries),
-        softmax_(job.in, s_, block_) {}
+        softmax_(job.in, s_, block_, TileProducts(job.in.options.bf16)) {}
 
   void run(const AttentionPlan::QueryTile& tile) {
     if (job_.merges && tile.first_segment == tile.end_segment) return;
@@ -137,6 +137,7 @@ void tiled_attention(const AttentionInputs& in, const AttentionPlan& plan, const
   const bool merges = into == Into::add;
   if (result.out.size() == 0 || (merges && plan.segments.empty())) return;
   const Sizes s(in, heads);
+  const TileProducts products(in.options.bf16);
   Job job{.in = in,
           .plan = plan,
           .rule = rule,
@@ -144,8 +145,8 @@ void tiled_attention(const AttentionInputs& in, const AttentionPlan& plan, const
           .result = result,
           .s = s,
           .dropout = TileDropout(in),
-          .keys = TiledKeys(s, plan, in.k, false),
-          .values = TiledKeys(s, plan, in.v, true),
+          .keys = TiledKeys(s, plan, in.k, {.left = true, .right = false}, products),
+          .values = TiledKeys(s, plan, in.v, {.left = false, .right = true}, products),
           // The merge of two results is timed apart, where someone profiles.
           .times_merge = merges && profiling()};
   const std::vector<Index> runs = query_runs(plan);

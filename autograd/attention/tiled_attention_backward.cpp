@@ -39,6 +39,7 @@ struct Job {
   WantedGradients wanted;
   Sizes s;
   TileDropout dropout;
+  TileProducts products;
   TiledKeys keys, values;
   Index rule_size;
   bool want_scores;
@@ -66,7 +67,7 @@ class Task {
         p_(buffer_.data()),
         d_(p_ + stride_of_heads(kKeys * kQueries)),
         d_gate_(d_ + stride_of_heads(kKeys * kQueries)),
-        queries_(job.in, s_, block_) {
+        queries_(job.in, s_, block_, job.products) {
     if (job.d_rule.defined())
       d_rule_ = job.d_rule.data() + (share * job.head_blocks + block) * job.rule_size;
   }
@@ -128,10 +129,10 @@ class Task {
     for (const KeyBand& band : seen_.bands()) {
       const Index n = band.end - band.begin;
       const Index depth = std::min(band.end_query, x.rows) - band.first_query;
-      kernels_.product(n, s_.padded_dim, depth, weights + band.begin * kQueries + band.first_query,
-                       kQueries, 1, x, band.first_query,
-                       copied ? scattered_.data() : head + (t.keys.begin + band.begin) * row_size,
-                       copied ? s_.padded_dim : row_size, !copied);
+      job_.products.rows_times(
+          n, depth, weights + band.begin * kQueries + band.first_query, x, band.first_query,
+          s_.padded_dim, copied ? scattered_.data() : head + (t.keys.begin + band.begin) * row_size,
+          copied ? s_.padded_dim : row_size, !copied);
       for (Index i = 0; copied && i < n; ++i)
         kernels_.scale_row(scattered_.data() + i * s_.padded_dim, 1, s_.padded_dim,
                            head + job_.plan.own_row(t.keys.begin + band.begin + i) * row_size,
@@ -289,6 +290,7 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
   const Sizes s(in, heads);
   const Index rule_size = rule ? rule->grad_size() : 0;
   if (in.q.size() == 0) return {in.q, in.k, in.v, Tensor::zeros({rule_size})};
+  const TileProducts products(in.options.bf16);
   Job job{.in = in,
           .plan = plan,
           .result = result,
@@ -297,8 +299,9 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
           .wanted = wanted,
           .s = s,
           .dropout = TileDropout(in),
-          .keys = TiledKeys(s, plan, in.k, wanted.q),
-          .values = TiledKeys(s, plan, in.v, false),
+          .products = products,
+          .keys = TiledKeys(s, plan, in.k, {.left = true, .right = wanted.q}, products),
+          .values = TiledKeys(s, plan, in.v, {.left = true, .right = false}, products),
           .rule_size = rule_size,
           .want_scores = wanted.q || wanted.k || rule_size > 0};
   std::vector<std::vector<Index>> parts;

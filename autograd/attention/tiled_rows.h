@@ -1,7 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 
+#include "autograd/attention/tile_products.h"
 #include "autograd/attention/tiled_attention.h"
 #include "autograd/parallel.h"
 
@@ -74,10 +76,11 @@ inline void gather_rows(const AttentionPlan& plan, Index begin, Index end, Token
   }
 }
 
-/// Rows of one head, as a matrix.
+/// Rows of one head, as a matrix; of Real, or where products are in bf16 of rounded numbers.
 struct Rows {
   const Real* data;
   Index stride;
+  const Bf16* rounded = nullptr;
 };
 /// The plan's rows [begin, end) of some heads of x, each as a matrix: x itself where the plan keeps
 /// the tokens' order, else copies, read row by row over all heads, which lie side by side.
@@ -112,21 +115,50 @@ class HeadRows {
 /// of a product, rows for its left-hand side. Only packed where they have to be.
 class TiledKeys {
  public:
-  TiledKeys(const Sizes& s, const AttentionPlan& plan, const Tensor& x, bool on_the_right)
+  /// The sides of products on which they are read. Real numbers can always be on the left.
+  struct Sides {
+    bool left, right;
+  };
+
+  TiledKeys(const Sizes& s, const AttentionPlan& plan, const Tensor& x, Sides sides,
+            const TileProducts& products = {})
       : s_(s),
         plan_(plan),
         x_(x),
-        packs_((on_the_right && s.padded_dim != s.head_dim) || !plan.tokens.empty()) {
+        products_(products),
+        sides_(products.bf16() == nullptr ? Sides{.left = false, .right = true} : sides),
+        packs_(products.bf16() != nullptr || (sides.right && s.padded_dim != s.head_dim) ||
+               !plan.tokens.empty()) {
     if (!packs_ || !plan.packs_ahead) return;
-    packed_ = Tensor({s.kv_heads, s.rows, s.padded_dim});
+    all_ = Copy(*this, s.kv_heads, s.rows, s.rows * s.padded_dim);
     parallel_chunks(static_cast<Index>(plan.key_tiles.size()), 1, [&](Index tile, Index) {
       const auto [first, last] = plan.key_tiles[static_cast<std::size_t>(tile)];
-      if (!plan.is_copy(first))
-        pack(first, last, 0, s.kv_heads, packed_.data() + first * s.padded_dim,
-             s.rows * s.padded_dim);
+      if (!plan.is_copy(first)) pack(first, last, 0, s.kv_heads, all_, first);
     });
   }
 
+ private:
+  /// Some heads' keys as products read them: on the right a tile's panels begin where its first row
+  /// would.
+  struct Copy {
+    Copy() = default;
+    Copy(const TiledKeys& keys, Index kv_heads, Index rows, Index stride)
+        : right_stride(stride), left_stride(rows * keys.left_pitch()) {
+      if (keys.sides_.right) right = Tensor({kv_heads * right_stride});
+      if (keys.sides_.left)
+        left = pooled_buffer(static_cast<std::size_t>(kv_heads * left_stride) * sizeof(Bf16));
+    }
+    bool defined() const { return right_stride > 0; }
+    Bf16* left_of(Index kv_head) const {
+      return static_cast<Bf16*>(left.get()) + kv_head * left_stride;
+    }
+
+    Tensor right;
+    std::shared_ptr<void> left;               // of bf16 numbers
+    Index right_stride = 0, left_stride = 0;  // from one head to the next
+  };
+
+ public:
   /// What one task reads, for its key heads, tile after tile.
   class Reader {
    public:
@@ -140,26 +172,32 @@ class TiledKeys {
       if (is_here) return;
       begin_ = tile.keys.begin;
       rows_ = tile.cols();
-      gathers_ = keys_.packs_ && (tile.copied_keys() || !keys_.packed_.defined());
+      gathers_ = keys_.packs_ && (tile.copied_keys() || !keys_.all_.defined());
       if (!gathers_) return;
       rows_ = count;
-      head_stride_ = stride_of_heads(AttentionPlan::kKeys * s.padded_dim);
-      if (!gathered_.defined()) gathered_ = Tensor({kv_heads_ * head_stride_});
-      keys_.pack(begin_, begin_ + count, first_kv_head_, kv_heads_, gathered_.data(), head_stride_);
+      if (!gathered_.defined())
+        gathered_ = Copy(keys_, kv_heads_, AttentionPlan::kKeys,
+                         stride_of_heads(AttentionPlan::kKeys * s.padded_dim));
+      keys_.pack(begin_, begin_ + count, first_kv_head_, kv_heads_, gathered_, 0);
     }
+    const TileProducts& products() const { return keys_.products_; }
     simd::Panels panels(Index kv_head) const {
       const Sizes& s = keys_.s_;
       if (!keys_.packs_)
         return {keys_.x_.data() + s.kv_offset(begin_, kv_head), rows_, s.padded_dim, 0,
                 s.all_kv_heads * s.head_dim};
-      const Real* data = gathers_
-                             ? gathered_.data() + (kv_head - first_kv_head_) * head_stride_
-                             : keys_.packed_.data() + (kv_head * s.rows + begin_) * s.padded_dim;
-      return {data, rows_, s.padded_dim};
+      const auto [copy, head, row] = place(kv_head);
+      return {copy.right.data() + head * copy.right_stride + row * s.padded_dim, rows_,
+              s.padded_dim};
     }
     /// Of the tile's rows the columns from `column` on, the first of a panel.
     Rows rows(Index kv_head, Index column) const {
       const Sizes& s = keys_.s_;
+      if (keys_.sides_.left) {
+        const auto [copy, head, row] = place(kv_head);
+        const Index pitch = keys_.left_pitch();
+        return {nullptr, pitch, copy.left_of(head) + row * pitch + column};
+      }
       if (keys_.packs_)
         return {panels(kv_head).data + column * rows_,
                 std::min(simd::kernels().panel, s.padded_dim - column)};
@@ -167,36 +205,58 @@ class TiledKeys {
     }
 
    private:
+    struct Place {
+      const Copy& copy;
+      Index head, row;
+    };
+    Place place(Index kv_head) const {
+      if (gathers_) return {gathered_, kv_head - first_kv_head_, 0};
+      return {keys_.all_, kv_head, begin_};
+    }
+
     const TiledKeys& keys_;
     const Index first_kv_head_, kv_heads_;
-    Index begin_ = 0, rows_ = 0, head_stride_ = 0;
+    Index begin_ = 0, rows_ = 0;
     bool gathers_ = false;  // the tile's keys are this task's own copy
-    Tensor gathered_;
+    Copy gathered_;
   };
 
  private:
-  /// Rows [first, last) of the plan, some heads of them, into panels that lie `head_stride` apart.
-  void pack(Index first, Index last, Index first_kv_head, Index kv_heads, Real* to,
-            Index head_stride) const {
-    if (s_.padded_dim == s_.head_dim && s_.head_dim <= simd::kernels().panel) {
+  Index left_pitch() const { return TileProducts::rounded_pitch(s_.head_dim); }
+
+  /// Rows [first, last) of the plan, some heads of them, to row `row` of a copy.
+  void pack(Index first, Index last, Index first_kv_head, Index kv_heads, Copy& to,
+            Index row) const {
+    Real* const right = to.right.defined() ? to.right.data() + row * s_.padded_dim : nullptr;
+    const simd::Bf16Kernels* const bf16 = products_.bf16();
+    if (bf16 == nullptr && s_.padded_dim == s_.head_dim && s_.head_dim <= simd::kernels().panel) {
       // Rows are panels.
       gather_rows(plan_, first, last,
                   {x_.data() + s_.kv_offset(0, first_kv_head), s_.all_kv_heads * s_.head_dim,
                    kv_heads, s_.head_dim},
-                  to, s_.padded_dim, head_stride);
+                  right, s_.padded_dim, to.right_stride);
       return;
     }
     const HeadRows rows(plan_, x_, first, last, s_.first_kv_head + first_kv_head, kv_heads);
-    for (Index i = 0; i < kv_heads; ++i)
-      simd::kernels().pack(rows[i].data, rows[i].stride, last - first, s_.head_dim, 1,
-                           to + i * head_stride);
+    for (Index i = 0; i < kv_heads; ++i) {
+      if (sides_.right)
+        products_.pack(rows[i].data, rows[i].stride, last - first, s_.head_dim, 1,
+                       right + i * to.right_stride);
+      for (Index r = 0; sides_.left && r < last - first; ++r) {
+        Bf16* rounded = to.left_of(i) + (row + r) * left_pitch();
+        bf16->round(rows[i].data + r * rows[i].stride, s_.head_dim, rounded);
+        if (left_pitch() > s_.head_dim) rounded[s_.head_dim] = 0;
+      }
+    }
   }
 
   const Sizes& s_;
   const AttentionPlan& plan_;
   const Tensor& x_;
+  const TileProducts products_;
+  const Sides sides_;
   const bool packs_;  // else x itself serves
-  Tensor packed_;     // all keys but copies, where they are packed ahead
+  Copy all_;          // all keys but copies, where they are packed ahead
 };
 
 }  // namespace focus::tiled

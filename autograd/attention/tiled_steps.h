@@ -45,6 +45,15 @@ void products(const Visibility& seen, Index head_dim, RowsAt&& rows_at, simd::Pa
 }
 inline void products(const Sizes& s, const Visibility& seen, const TiledKeys::Reader& keys,
                      Index kv_head, const simd::Panels& queries, Real* scores) {
+  if (const simd::Bf16Kernels* bf16 = keys.products().bf16()) {
+    const Rows rows = keys.rows(kv_head, 0);
+    for (const KeyBand& band : seen.bands())
+      bf16->product(band.end - band.begin, band.end_query - band.first_query, s.head_dim,
+                    rows.rounded + band.begin * rows.stride, rows.stride,
+                    {queries.data, queries.rows, queries.columns, 0, band.first_query},
+                    scores + band.begin * kQueries + band.first_query, kQueries, false);
+    return;
+  }
   products(
       seen, s.head_dim, [&](Index column) { return keys.rows(kv_head, column); }, queries, scores);
 }
@@ -68,9 +77,9 @@ static_assert(kQueries <= 64);
 
 /// sum = factor[query] sum + weightsᵀ X for the keys that each vector of queries sees; factor null:
 /// 1. weights [keys, queries]
-inline void weighted_sum(const Visibility& seen, Index queries, const Real* weights,
-                         const simd::Panels& x, Index padded_dim, const Real* factor,
-                         QuerySum& sum) {
+inline void weighted_sum(const TileProducts& products, const Visibility& seen, Index queries,
+                         const Real* weights, const simd::Panels& x, Index padded_dim,
+                         const Real* factor, QuerySum& sum) {
   const simd::Kernels& kernels = simd::kernels();
   for (Index begin = 0; begin < queries;) {
     // Vectors of queries that see the same keys go together.
@@ -85,14 +94,10 @@ inline void weighted_sum(const Visibility& seen, Index queries, const Real* weig
       if (any) sum.begun |= std::uint64_t{1} << other;
     }
     end = std::min(end, queries);
-    const Real* from = weights + span.begin * kQueries + begin;
-    Real* to = sum.data + begin * padded_dim;
-    if (any && begun && factor != nullptr)
-      kernels.product_onto(end - begin, padded_dim, span.end - span.begin, from, 1, kQueries, x,
-                           span.begin, to, padded_dim, factor + begin);
-    else if (any)
-      kernels.product(end - begin, padded_dim, span.end - span.begin, from, 1, kQueries, x,
-                      span.begin, to, padded_dim, begun);
+    if (any)
+      products.columns_times(end - begin, span, weights + begin, x, padded_dim,
+                             sum.data + begin * padded_dim, padded_dim, begun,
+                             factor != nullptr ? factor + begin : nullptr);
     begin = end;
   }
 }

@@ -55,8 +55,8 @@ void multiply_rounded(const Bf16Matrix& a, Index n, Real* c, Index ldc, Into int
   multiply(a.rows(), n, a.cols(), kBlockDepth, c, ldc, into, kernels,
            [&](const ProductBlock& b, Real* packed) {
              pack(b.p, b.depth, b.j, b.columns, packed);
-             kernels.product(b.rows, b.padded, b.depth, a.row(b.row) + b.p, a.pitch(), packed, b.c,
-                             b.ldc, b.add);
+             kernels.product(b.rows, b.padded, b.depth, a.row(b.row) + b.p, a.pitch(),
+                             {packed, b.depth, b.padded}, b.c, b.ldc, b.add);
            });
 }
 
@@ -138,8 +138,8 @@ void multiply_split(Index m, Index n, Index k, const Real* a, Index lda, const M
                  kernels.pack_transposed(source, split.pitch(), b.columns, b.depth, packed);
              };
              const auto product = [&](const Bf16* of_a, bool add) {
-               kernels.product(b.rows, b.padded, b.depth, of_a + b.p, rows.pitch(), packed, b.c,
-                               b.ldc, add);
+               kernels.product(b.rows, b.padded, b.depth, of_a + b.p, rows.pitch(),
+                               {packed, b.depth, b.padded}, b.c, b.ldc, add);
              };
              if (!exact) {
                pack(split.low());

@@ -97,8 +97,9 @@ bool amx_agrees_with_its_model() {
   avx512_bf16_kernels.pack(b, kColumns, kDepth, kColumns, packed);
   for (int time = 0; time < 2; ++time) {
     const bool add = time > 0;
-    tile_product<AmxTiles>(kRows, kColumns, kDepth, a, kDepth, packed, by_tiles, kColumns, add);
-    tile_product<ModelTiles>(kRows, kColumns, kDepth, a, kDepth, packed, by_model, kColumns, add);
+    const Bf16Panels panels{packed, kDepth, kColumns};
+    tile_product<AmxTiles>(kRows, kColumns, kDepth, a, kDepth, panels, by_tiles, kColumns, add);
+    tile_product<ModelTiles>(kRows, kColumns, kDepth, a, kDepth, panels, by_model, kColumns, add);
   }
   return __builtin_memcmp(by_tiles, by_model, sizeof(by_tiles)) == 0;
 }
@@ -115,6 +116,10 @@ void pack_transposed(const Bf16* source, Index pitch, Index columns, Index depth
 void transpose(const Bf16* source, Index pitch, Index rows, Index cols, Bf16* to, Index to_pitch) {
   avx512_bf16_kernels.transpose(source, pitch, rows, cols, to, to_pitch);
 }
+void round_transposed(const float* source, Index ld, Index rows, Index cols, Bf16* to,
+                      Index to_pitch) {
+  avx512_bf16_kernels.round_transposed(source, ld, rows, cols, to, to_pitch);
+}
 
 }  // namespace
 
@@ -122,11 +127,13 @@ extern const Bf16Kernels amx_bf16_kernels;
 const Bf16Kernels amx_bf16_kernels = {
     .name = "amx_bf16",
     .vector = 16,
+    .pays = true,
     .three_pay = true,
     .round = round,
     .pack = pack,
     .pack_transposed = pack_transposed,
     .transpose = transpose,
+    .round_transposed = round_transposed,
     .product = tile_product<AmxTiles>,
 };
 

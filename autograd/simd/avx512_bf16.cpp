@@ -60,19 +60,23 @@ void panel_product(Index m, Index depth, const Bf16* a, Index a_pitch, const Pai
   if (i < m) micro<1, kColumns>(depth, a + i * a_pitch, a_pitch, b, b_row, c + i * ldc, ldc, add);
 }
 
-void product(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch, const void* packed,
+void product(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch, const Bf16Panels& b,
              float* c, Index ldc, bool add) {
   const Index all = (depth + 1) / 2;  // pairs
-  for (Index column = 0; column < columns; column += kPanel) {
-    const Index width = columns - column < kPanel ? columns - column : kPanel;
-    const Pair* panel = static_cast<const Pair*>(packed) + column * all;
+  for (Index column = 0; column < columns;) {
+    const Index at = b.first_column + column, start = at / kPanel * kPanel;
+    const Index width = b.columns - start < kPanel ? b.columns - start : kPanel;
+    const Index left = start + width - at;
+    const Index vectors = (columns - column < left ? columns - column : left) / kVector;
+    const Pair* panel = static_cast<const Pair*>(b.data) + start * ((b.rows + 1) / 2) +
+                        b.first_row / 2 * width + at - start;
     for (Index p = 0; p < all; p += kPairs) {
       const Index n = all - p < kPairs ? all - p : kPairs;
       const auto run = [&](auto panel_kernel) {
         panel_kernel(m, n, a + 2 * p, a_pitch, panel + p * width, width, c + column, ldc,
                      add || p > 0);
       };
-      switch (width / kVector) {
+      switch (vectors) {
         case 4:
           run(panel_product<4>);
           break;
@@ -86,6 +90,7 @@ void product(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch, 
           run(panel_product<1>);
       }
     }
+    column += vectors * kVector;
   }
 }
 
@@ -184,20 +189,62 @@ void transpose(const Bf16* source, Index pitch, Index rows, Index cols, Bf16* to
     }
 }
 
-// By integers, not by vcvtneps2bf16: that takes subnormal numbers for zero, and stored weights
-// should not depend on the machine.
+/// By integers, for any number; in the lower half of each lane.
+FOCUS_INLINE __m512i nearest_by_integers(__m512 x) {
+  const __m512i bits = _mm512_castps_si512(x), high = _mm512_srli_epi32(bits, 16);
+  const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_srli_epi32(
+      _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd), 16);
+  return _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), high,
+                              _mm512_set1_epi32(0x40));
+}
+
+/// The nearest bf16 of 16 numbers. The instruction for it takes subnormal numbers for zero, and
+/// stored weights should not depend on the machine.
+FOCUS_INLINE bool any_subnormal(__m512 x) { return _mm512_fpclass_ps_mask(x, 0x20) != 0; }
+FOCUS_INLINE __m256i nearest(__m512 x) {
+  if (any_subnormal(x)) [[unlikely]]
+    return _mm512_cvtepi32_epi16(nearest_by_integers(x));
+  return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x));
+}
+/// Of two rows a row of pairs.
+FOCUS_INLINE __m512i nearest_pairs(__m512 even, __m512 odd) {
+  if (any_subnormal(even) || any_subnormal(odd)) [[unlikely]]
+    return _mm512_or_si512(nearest_by_integers(even),
+                           _mm512_slli_epi32(nearest_by_integers(odd), 16));
+  alignas(64) static constexpr std::uint16_t kInterleaved[32] = {
+      0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  return _mm512_permutexvar_epi16(_mm512_load_si512(kInterleaved),
+                                  reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(odd, even)));
+}
+
 void round(const float* source, Index n, Bf16* to) {
-  for (Index i = 0; i < n; i += kVector) {
+  Index i = 0;
+  for (; i + kVector <= n; i += kVector)
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i), nearest(_mm512_loadu_ps(source + i)));
+  if (i < n) {
     const __mmask16 there = first_lanes(n - i);
-    const __m512 x = _mm512_maskz_loadu_ps(there, source + i);
-    const __m512i bits = _mm512_castps_si512(x), high = _mm512_srli_epi32(bits, 16);
-    const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
-    const __m512i nearest = _mm512_srli_epi32(
-        _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd), 16);
-    const __m512i result = _mm512_mask_or_epi32(nearest, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q),
-                                                high, _mm512_set1_epi32(0x40));
-    _mm256_mask_storeu_epi16(to + i, there, _mm512_cvtepi32_epi16(result));
+    _mm256_mask_storeu_epi16(to + i, there, nearest(_mm512_maskz_loadu_ps(there, source + i)));
   }
+}
+
+// transpose()'s blocks, their pairs rounded on the way.
+void round_transposed(const float* source, Index ld, Index rows, Index cols, Bf16* to,
+                      Index to_pitch) {
+  for (Index i = 0; i < rows; i += 2 * kVector)
+    for (Index j = 0; j < cols; j += kVector) {
+      const __mmask16 there = first_lanes(cols - j);
+      const auto row = [&](Index r) {
+        return _mm512_maskz_loadu_ps(r < rows ? there : __mmask16{0}, source + r * ld + j);
+      };
+      __m512i v[kVector];
+      for (Index p = 0; p < kVector; ++p) v[p] = nearest_pairs(row(i + 2 * p), row(i + 2 * p + 1));
+      swap_blocks<1>(v);
+      const __mmask16 wanted = first_lanes((rows - i + 1) / 2);
+      for (Index c = 0; c < kVector && j + c < cols; ++c)
+        _mm512_mask_storeu_epi32(to + (j + c) * to_pitch + i, wanted, v[c]);
+    }
 }
 
 }  // namespace
@@ -206,11 +253,13 @@ extern const Bf16Kernels avx512_bf16_kernels;
 const Bf16Kernels avx512_bf16_kernels = {
     .name = "avx512_bf16",
     .vector = kVector,
+    .pays = true,
     .three_pay = false,  // twice the rate of float32 at most
     .round = round,
     .pack = pack,
     .pack_transposed = pack_transposed,
     .transpose = transpose,
+    .round_transposed = round_transposed,
     .product = product,
 };
 

@@ -51,10 +51,18 @@ void transpose(const Bf16* source, Index pitch, Index rows, Index cols, Bf16* to
     }
 }
 
-void product(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch, const void* packed,
+void round_transposed(const Real* source, Index ld, Index rows, Index cols, Bf16* to,
+                      Index to_pitch) {
+  for (Index j = 0; j < cols; ++j)
+    for (Index i = 0; i < rows + rows % 2; ++i)
+      to[j * to_pitch + i] = i < rows ? to_bf16(static_cast<float>(source[i * ld + j])) : Bf16{0};
+}
+
+void product(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch, const Bf16Panels& b,
              Real* c, Index ldc, bool add) {
   kernels().product(m, columns, depth, widened(a, a_pitch, m, depth), depth, 1,
-                    {static_cast<const Real*>(packed), depth, columns}, 0, c, ldc, add);
+                    {static_cast<const Real*>(b.data), b.rows, b.columns, b.first_column},
+                    b.first_row, c, ldc, add);
 }
 
 }  // namespace
@@ -94,11 +102,13 @@ Bf16KernelList usable_bf16_kernels() {
   static const Bf16Kernels widening = {
       .name = "widened",
       .vector = kernels().vector,
+      .pays = false,
       .three_pay = false,
       .round = round,
       .pack = pack,
       .pack_transposed = pack_transposed,
       .transpose = transpose,
+      .round_transposed = round_transposed,
       .product = product,
   };
   Bf16KernelList list{};

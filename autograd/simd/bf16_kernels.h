@@ -8,11 +8,20 @@ namespace focus::simd {
 
 /// Rows of bf16 numbers have an even pitch, so that pairs of neighbours can be read as one; the
 /// number that fills up a row is zero.
+/// A matrix that Bf16Kernels packed as the right-hand side of products, or a part of it.
+struct Bf16Panels {
+  const void* data = nullptr;
+  Index rows = 0;          // depth of the whole
+  Index columns = 0;       // of the whole, rounded up to whole vectors
+  Index first_row = 0;     // where a product starts: even
+  Index first_column = 0;  // likewise, a multiple of the vector
+};
+
 struct Bf16Kernels {
   const char* name;  // "amx_bf16", "avx512_bf16", "widened"
   Index vector;      // columns of C that are written at once
-  /// Whether three products take less time than one of Real.
-  bool three_pay;
+  /// Whether a product takes less time than one of Real, and whether three do.
+  bool pays, three_pay;
 
   /// to[i] = source[i] in bf16 for n numbers.
   void (*round)(const Real* source, Index n, Bf16* to);
@@ -25,10 +34,14 @@ struct Bf16Kernels {
   /// to[cols, rows] = the transpose of source[rows, cols], `to` with rows of `to_pitch` numbers.
   void (*transpose)(const Bf16* source, Index pitch, Index rows, Index cols, Bf16* to,
                     Index to_pitch);
-  /// C[m, columns] (+)= A[m, depth] B with the whole packed B; columns a multiple of `vector`, C
-  /// with rows of `ldc` numbers.
+  /// to[cols, rows] = the transpose of source[rows, cols] with rows of `ld` numbers, rounded; an
+  /// odd number of rows is filled up with zero.
+  void (*round_transposed)(const Real* source, Index ld, Index rows, Index cols, Bf16* to,
+                           Index to_pitch);
+  /// C[m, columns] (+)= A[m, depth] B from where B says; columns a multiple of `vector`, C with
+  /// rows of `ldc` numbers. Where depth is odd, A's next numbers are zero or B's next row is.
   void (*product)(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch,
-                  const void* packed, Real* c, Index ldc, bool add);
+                  const Bf16Panels& b, Real* c, Index ldc, bool add);
 };
 
 /// The best for this machine, or those that the environment variable FOCUS_BF16 names. Throws

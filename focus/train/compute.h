@@ -13,10 +13,10 @@ namespace focus {
 /// What a model's matrices are multiplied in. float32 reads them in whatever they are stored,
 /// widened exactly. In the others sums and everything else are in float32, too: bf16 rounds both
 /// operands of a product to bf16, and does so to weights that are trained, which stay in float32
-/// themselves (Weight::multiply_in_bf16). For frozen ones alone: bf16x3 splits both into two bf16
-/// numbers, with errors near float32's, where the machine is faster by it, and is float32
-/// elsewhere; int8 rounds the matrix once, to 8 bits with a scale for each row, and multiplies in
-/// float32.
+/// themselves (Weight::multiply_in_bf16), and in attention where the machine is faster by it. For
+/// frozen ones alone: bf16x3 splits both into two bf16 numbers, with errors near float32's, where
+/// the machine is faster by it, and is float32 elsewhere; int8 rounds the matrix once, to 8 bits
+/// with a scale for each row, and multiplies in float32.
 enum class Compute { float32, bf16, bf16x3, int8 };
 constexpr auto enum_names(Compute) {
   return std::array<std::string_view, 4>{"float32", "bf16", "bf16x3", "int8"};

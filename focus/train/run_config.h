@@ -190,10 +190,10 @@ struct RunConfig {
       "of full and scratch: dense, focus, or one of the rivals; two_phase always has focus, "
       "retrofit too, or else indexer");
     f("compute", compute,
-      "of the model's matrices: float32; bf16: both sides of a product rounded to it, sums in "
-      "float32, as are weights that are trained; of a frozen base (retrofit, lora) alone: bf16x3: "
-      "as three products of bf16, errors near float32's, where that is faster; int8: rounded to "
-      "it, a scale for each row, a quarter of the memory");
+      "of the model's matrices: float32; bf16: both sides of a product, attention's too, rounded "
+      "to it, sums in float32, as are weights that are trained; of a frozen base (retrofit, lora) "
+      "alone: bf16x3: as three products of bf16, errors near float32's, where that is faster; "
+      "int8: rounded to it, a scale for each row, a quarter of the memory");
     f("memory", memory,
       "keep: what every layer computed, until its way back; recompute: each layer's input alone, "
       "the layer runs twice; the same bits");

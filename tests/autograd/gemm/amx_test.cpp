@@ -15,6 +15,7 @@ namespace focus {
 namespace {
 
 using simd::Bf16Kernels;
+using simd::Bf16Panels;
 #include "autograd/simd/tile_model.inc"
 #include "autograd/simd/tile_product.inc"
 
@@ -35,6 +36,7 @@ void round_numbers(const float* source, Index n, Bf16* to) {
 const Bf16Kernels kModel = {
     .name = "amx model",
     .vector = 16,
+    .pays = true,
     .three_pay = true,
     .round = round_numbers,
     .pack =
@@ -51,6 +53,12 @@ const Bf16Kernels kModel = {
         [](const Bf16* source, Index pitch, Index rows, Index cols, Bf16* to, Index to_pitch) {
           for (Index i = 0; i < rows; ++i)
             for (Index j = 0; j < cols; ++j) to[j * to_pitch + i] = source[i * pitch + j];
+        },
+    .round_transposed =
+        [](const float* source, Index ld, Index rows, Index cols, Bf16* to, Index to_pitch) {
+          for (Index j = 0; j < cols; ++j)
+            for (Index i = 0; i < rows + rows % 2; ++i)
+              to[j * to_pitch + i] = i < rows ? to_bf16(source[i * ld + j]) : Bf16{0};
         },
     .product = tile_product<ModelTiles>,
 };
@@ -117,11 +125,11 @@ TEST(AmxModel, NothingBeyondTheOperandsIsRead) {
     for (Index p = 0; p < kDepth + 1; ++p)
       a[static_cast<std::size_t>(i * kPitch + p)] = p < kDepth ? Bf16{0x3f80} : Bf16{0};
   pack_panels(kDepth, kColumns, packed.data(), [](Index, Index) { return Bf16{0x4000}; });
+  const Bf16Panels panels{packed.data(), kDepth, kColumns};
   std::vector<float> c(kRows * kLdc, std::numeric_limits<float>::quiet_NaN());
-  tile_product<ModelTiles>(kRows, kColumns, kDepth, a.data(), kPitch, packed.data(), c.data(), kLdc,
+  tile_product<ModelTiles>(kRows, kColumns, kDepth, a.data(), kPitch, panels, c.data(), kLdc,
                            false);
-  tile_product<ModelTiles>(kRows, kColumns, kDepth, a.data(), kPitch, packed.data(), c.data(), kLdc,
-                           true);
+  tile_product<ModelTiles>(kRows, kColumns, kDepth, a.data(), kPitch, panels, c.data(), kLdc, true);
   for (Index i = 0; i < kRows; ++i)
     for (Index j = 0; j < kLdc; ++j) {
       const float x = c[static_cast<std::size_t>(i * kLdc + j)];
