@@ -1,7 +1,10 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
 
 #include "autograd/weight.h"
 
@@ -12,6 +15,7 @@ namespace focus {
 namespace simd {
 struct Bf16Kernels;
 }
+struct ProductRows;  // ops/weight_products.h
 
 // ---- elementwise -------------------------------------------------------------------------------
 
@@ -43,8 +47,22 @@ Variable dropout(const Variable& x, double probability, std::uint64_t key);
 
 // ---- products and shapes -----------------------------------------------------------------------
 
+/// What linear multiplies: a Variable. Where several have the same, as q, k and v do, what products
+/// make of its numbers first (rounding) is made once, and kept once.
+class LinearInput {
+ public:
+  LinearInput(Variable x);                                        // NOLINT: any Variable is one
+  LinearInput(Tensor x) : LinearInput(Variable(std::move(x))) {}  // NOLINT: a constant
+  const Variable& x() const { return x_; }
+  /// As products with that weight read them.
+  const ProductRows& rows(const Weight& by) const;
+
+ private:
+  Variable x_;
+  mutable std::array<std::shared_ptr<const ProductRows>, 2> rows_;  // as they are, and rounded
+};
 /// y = x Wᵀ + b.  x [..., in], weight [out, in], bias [out] or undefined -> [..., out]
-Variable linear(const Variable& x, const Weight& weight, const Variable& bias);
+Variable linear(const LinearInput& x, const Weight& weight, const Variable& bias);
 /// a [batch, m, k] times b [batch, k, n] -> [batch, m, n]
 Variable matmul(const Variable& a, const Variable& b);
 /// Exchanges dimensions i and j (a copy).

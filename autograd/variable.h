@@ -47,6 +47,13 @@ class Grads {
       if (node_ != nullptr) detail::add_gradient(*node_, std::move(grad));
     }
 
+    /// The sum so far, to be added to in place, where there is one that nobody else holds; else
+    /// null. Not for leaves: what one pass owes them is told apart from what others do.
+    Tensor* sum() {
+      const bool own = node_ != nullptr && node_->backward && node_->grad.unique();
+      return own ? &node_->grad : nullptr;
+    }
+
    private:
     detail::GradNode* node_;
   };

@@ -7,7 +7,7 @@ namespace focus::bench {
 namespace {
 
 using Gemm = void (*)(Index, Index, Index, const Real*, Index, const Real*, Index, Real*, Index,
-                      Into);
+                      Start);
 
 /// a and b as the product stores them, with rows of `lda` and `ldb` numbers.
 void add_product(const std::string& name, Gemm product, const GemmShape& shape, Index lda,
@@ -16,11 +16,9 @@ void add_product(const std::string& name, Gemm product, const GemmShape& shape, 
     const auto [m, k, n] = shape;
     const Tensor a = random_tensor({m * k}, 1), b = random_tensor({k * n}, 2);
     Tensor c({m, n});
-    return Case{.run =
-                    [=]() mutable {
-                      product(m, n, k, a.data(), lda, b.data(), ldb, c.data(), n, Into::assign);
-                    },
-                .flops = shape.flops()};
+    return Case{
+        .run = [=]() mutable { product(m, n, k, a.data(), lda, b.data(), ldb, c.data(), n, {}); },
+        .flops = shape.flops()};
   });
 }
 

@@ -74,11 +74,12 @@ Variable Decoder::attend(const Block& block, const Variable& x, Index layer,
                          const Positions& positions) const {
   const Attention& attn = block.self_attn;
   const Variable h = block.input_layernorm(x);
+  const LinearInput rows(h);
   const Shape q_shape{x.dim(0), x.dim(1), config_.num_attention_heads, config_.head_dim};
   const Shape kv_shape = q_shape.with(2, config_.num_key_value_heads);
-  Variable q = in_heads(attn.q_proj(h), attn.q_norm, config_.qk_norm, q_shape);
-  Variable k = in_heads(attn.k_proj(h), attn.k_norm, config_.qk_norm, kv_shape);
-  const Variable v = reshape(attn.v_proj(h), kv_shape);
+  Variable q = in_heads(attn.q_proj(rows), attn.q_norm, config_.qk_norm, q_shape);
+  Variable k = in_heads(attn.k_proj(rows), attn.k_norm, config_.qk_norm, kv_shape);
+  const Variable v = reshape(attn.v_proj(rows), kv_shape);
   if (!config_.learned_positions) {
     q = rope(q, positions.rotary, positions.first);
     k = rope(k, positions.rotary, positions.first);
@@ -89,8 +90,7 @@ Variable Decoder::attend(const Block& block, const Variable& x, Index layer,
                            .softcap = static_cast<Real>(config_.attn_logit_softcapping),
                            .sliding_window = config_.sliding_window(layer)};
   // Attention goes with the products around it.
-  if (attn.q_proj.weight.form() == MatrixForm::bf16 && simd::bf16_kernels().pays)
-    options.bf16 = &simd::bf16_kernels();
+  if (attn.q_proj.weight.form() == MatrixForm::bf16) options.bf16 = simd::bf16_attention_kernels();
   if (dropout_key_) {
     options.dropout = dropout;
     options.dropout_key = key_of(3 + 3 * static_cast<std::size_t>(layer));
@@ -105,7 +105,8 @@ Variable Decoder::attend(const Block& block, const Variable& x, Index layer,
 }
 
 Variable Decoder::feed_forward(const Mlp& mlp, const Variable& x) const {
-  const Variable up = mlp.up_proj(x);
+  const LinearInput rows(x);
+  const Variable up = mlp.up_proj(rows);
   const auto activated = [&](const Variable& z) {
     switch (config_.activation) {
       case Activation::gelu:
@@ -118,7 +119,7 @@ Variable Decoder::feed_forward(const Mlp& mlp, const Variable& x) const {
     return z;
   };
   if (!config_.gated_mlp) return mlp.down_proj(activated(up));
-  const Variable gate = mlp.gate_proj(x);
+  const Variable gate = mlp.gate_proj(rows);
   return mlp.down_proj(config_.activation == Activation::silu ? swiglu(gate, up)
                                                               : multiply(activated(gate), up));
 }

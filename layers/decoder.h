@@ -26,9 +26,9 @@ struct Linear {
   Weight weight;  // [out, in]
   Variable bias;  // [out]; undefined where the architecture has none
   LinearAddition addition = {};
-  Variable operator()(const Variable& x) const {
+  Variable operator()(const LinearInput& x) const {
     const Variable y = linear(x, weight, bias);
-    return addition ? add(y, addition(x)) : y;
+    return addition ? add(y, addition(x.x())) : y;
   }
   void visit(auto&& f) {
     f("weight", weight);

@@ -21,49 +21,59 @@ struct ProductBlock {
   Index row, rows, p, depth, j, columns, padded;
   Real* c;
   Index ldc;
-  bool add;
+  Start start;
 };
 
 /// C[m, n] over a depth of k: `block(ProductBlock, packed)` packs and multiplies; `packed` has room
 /// for `block_depth` rows.
 template <class Block>
-void multiply(Index m, Index n, Index k, Index block_depth, Real* c, Index ldc, Into into,
+void multiply(Index m, Index n, Index k, Index block_depth, Real* c, Index ldc, Start start,
               const simd::Bf16Kernels& kernels, const Block& block) {
   count_multiply_adds(static_cast<std::uint64_t>(m * n * k));
-  if (k == 0 && into == Into::assign)
-    for (Index i = 0; i < m; ++i) std::fill_n(c + i * ldc, n, Real(0));
+  if (k == 0) return fill(m, n, c, ldc, start);
   for_blocks(m, n, [&](Index row, Index rows, Index begin, Index end) {
     thread_local std::vector<Real> scratch;
     const Index widest = block_columns();
     scratch.resize(static_cast<std::size_t>(block_depth * widest + rows * kernels.vector));
     Real* packed = scratch.data();
     blocked_product(
-        rows, k, block_depth, begin, end, widest, kernels.vector, c + row * ldc, ldc,
-        into == Into::add, packed + block_depth * widest,
-        [&](Index p, Index depth, Index j, Index columns, Real* to, Index ld, bool add) {
+        rows, k, block_depth, begin, end, widest, kernels.vector, c + row * ldc, ldc, start,
+        packed + block_depth * widest,
+        [&](Index p, Index depth, Index j, Index columns, Real* to, Index ld, Start from) {
           const Index padded = (columns + kernels.vector - 1) / kernels.vector * kernels.vector;
-          block(ProductBlock{row, rows, p, depth, j, columns, padded, to, ld, add}, packed);
+          block(ProductBlock{row, rows, p, depth, j, columns, padded, to, ld, from}, packed);
         });
   });
 }
 
-/// C[m, n] = A[m, k] B; `pack(p, depth, j, columns, packed)` packs B's rows [p, p + depth), columns
-/// [j, j + columns).
+/// block.c = from + rows B, B packed.
+void block_product(const simd::Bf16Kernels& kernels, const ProductBlock& block, const Bf16* rows,
+                   Index pitch, const Real* packed, Start from) {
+  const simd::Bf16Panels panels{packed, block.depth, block.padded};
+  if (from.row != nullptr)
+    kernels.product_from(block.rows, block.padded, block.depth, rows, pitch, panels, block.c,
+                         block.ldc, from.row);
+  else
+    kernels.product(block.rows, block.padded, block.depth, rows, pitch, panels, block.c, block.ldc,
+                    from.add);
+}
+
+/// C[m, n] = start + A[m, k] B; `pack(p, depth, j, columns, packed)` packs B's rows [p, p + depth),
+/// columns [j, j + columns).
 template <class Pack>
-void multiply_rounded(const Bf16Matrix& a, Index n, Real* c, Index ldc, Into into,
+void multiply_rounded(const Bf16Matrix& a, Index n, Real* c, Index ldc, Start start,
                       const simd::Bf16Kernels& kernels, const Pack& pack) {
-  multiply(a.rows(), n, a.cols(), kBlockDepth, c, ldc, into, kernels,
+  multiply(a.rows(), n, a.cols(), kBlockDepth, c, ldc, start, kernels,
            [&](const ProductBlock& b, Real* packed) {
              pack(b.p, b.depth, b.j, b.columns, packed);
-             kernels.product(b.rows, b.padded, b.depth, a.row(b.row) + b.p, a.pitch(),
-                             {packed, b.depth, b.padded}, b.c, b.ldc, b.add);
+             block_product(kernels, b, a.row(b.row) + b.p, a.pitch(), packed, b.start);
            });
 }
 
-/// C = A B, or onto C, for rounded matrices.
-void multiply_rounded(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc, Into into,
+/// C = start + A B for rounded matrices.
+void multiply_rounded(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc, Start start,
                       const simd::Bf16Kernels& kernels) {
-  multiply_rounded(a, b.cols(), c, ldc, into, kernels,
+  multiply_rounded(a, b.cols(), c, ldc, start, kernels,
                    [&](Index p, Index depth, Index j, Index columns, void* packed) {
                      kernels.pack(b.row(p) + j, b.pitch(), depth, columns, packed);
                    });
@@ -118,37 +128,36 @@ SplitRows split_block(const MatrixView& w, const StoredPart& part) {
   return split;
 }
 
-/// C[m, n] = A[m, k] B for B = W or Wᵀ. The small products are added first.
+/// C[m, n] = start + A[m, k] B for B = W or Wᵀ. The small products are added first.
 void multiply_split(Index m, Index n, Index k, const Real* a, Index lda, const MatrixView& w,
-                    bool transposed, Real* c, Index ldc, const simd::Bf16Kernels& kernels) {
+                    bool transposed, Real* c, Index ldc, Start start,
+                    const simd::Bf16Kernels& kernels) {
   const std::shared_ptr<void> memory = pooled_buffer(SplitRows::numbers(m, k) * sizeof(Bf16));
   SplitRows rows(m, k, static_cast<Bf16*>(memory.get()));
   parallel_chunks(m, rows_per_chunk(k), [&](Index begin, Index end) {
     for (Index i = begin; i < end; ++i) rows.put(i, a + i * lda);
   });
   const bool exact = w.format == NumberFormat::bf16;  // nothing is left of W's numbers
-  multiply(m, n, k, kSplitDepth, c, ldc, Into::assign, kernels,
-           [&](const ProductBlock& b, Real* packed) {
-             const StoredBlock stored = block_of(w, transposed, b.p, b.depth, b.j, b.columns);
-             const SplitRows split = split_block(w, stored.part);
-             const auto pack = [&](const Bf16* source) {
-               if (stored.lines_are_rows)
-                 kernels.pack(source, split.pitch(), b.depth, b.columns, packed);
-               else
-                 kernels.pack_transposed(source, split.pitch(), b.columns, b.depth, packed);
-             };
-             const auto product = [&](const Bf16* of_a, bool add) {
-               kernels.product(b.rows, b.padded, b.depth, of_a + b.p, rows.pitch(),
-                               {packed, b.depth, b.padded}, b.c, b.ldc, add);
-             };
-             if (!exact) {
-               pack(split.low());
-               product(rows.high(b.row), b.add);
-             }
-             pack(split.high());
-             product(rows.low(b.row), b.add || !exact);
-             product(rows.high(b.row), true);
-           });
+  multiply(m, n, k, kSplitDepth, c, ldc, start, kernels, [&](const ProductBlock& b, Real* packed) {
+    const StoredBlock stored = block_of(w, transposed, b.p, b.depth, b.j, b.columns);
+    const SplitRows split = split_block(w, stored.part);
+    const auto pack = [&](const Bf16* source) {
+      if (stored.lines_are_rows)
+        kernels.pack(source, split.pitch(), b.depth, b.columns, packed);
+      else
+        kernels.pack_transposed(source, split.pitch(), b.columns, b.depth, packed);
+    };
+    const auto product = [&](const Bf16* of_a, Start from) {
+      block_product(kernels, b, of_a + b.p, rows.pitch(), packed, from);
+    };
+    if (!exact) {
+      pack(split.low());
+      product(rows.high(b.row), b.start);
+    }
+    pack(split.high());
+    product(rows.low(b.row), exact ? b.start : Start(Into::add));
+    product(rows.high(b.row), Into::add);
+  });
 }
 
 }  // namespace
@@ -199,34 +208,34 @@ Bf16Matrix::Bf16Matrix(const MatrixView& view, std::shared_ptr<const void> owner
   });
 }
 
-void gemm_nt(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc,
+void gemm_nt(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc, Start start,
              const simd::Bf16Kernels& kernels) {
-  multiply_rounded(a, b.rows(), c, ldc, Into::assign, kernels,
+  multiply_rounded(a, b.rows(), c, ldc, start, kernels,
                    [&](Index p, Index depth, Index j, Index columns, void* packed) {
                      kernels.pack_transposed(b.row(j) + p, b.pitch(), columns, depth, packed);
                    });
 }
 
-void gemm(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc,
+void gemm(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc, Start start,
           const simd::Bf16Kernels& kernels) {
-  multiply_rounded(a, b, c, ldc, Into::assign, kernels);
+  multiply_rounded(a, b, c, ldc, start, kernels);
 }
 
-void gemm_tn(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc, Into into,
+void gemm_tn(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc, Start start,
              const simd::Bf16Kernels& kernels) {
-  multiply_rounded(a.transposed(kernels), b, c, ldc, into, kernels);
+  multiply_rounded(a.transposed(kernels), b, c, ldc, start, kernels);
 }
 
 void gemm_nt_bf16x3(Index m, const Real* a, Index lda, const MatrixView& w, Real* c, Index ldc,
-                    const simd::Bf16Kernels* kernels) {
-  if (kernels == nullptr || m <= packed::kFewRows) return gemm_nt(m, a, lda, w, c, ldc);
-  multiply_split(m, w.rows, w.cols, a, lda, w, true, c, ldc, *kernels);
+                    Start start, const simd::Bf16Kernels* kernels) {
+  if (kernels == nullptr || m <= packed::kFewRows) return gemm_nt(m, a, lda, w, c, ldc, start);
+  multiply_split(m, w.rows, w.cols, a, lda, w, true, c, ldc, start, *kernels);
 }
 
 void gemm_bf16x3(Index m, const Real* a, Index lda, const MatrixView& w, Real* c, Index ldc,
-                 const simd::Bf16Kernels* kernels) {
-  if (kernels == nullptr || m <= packed::kFewRows) return gemm(m, a, lda, w, c, ldc);
-  multiply_split(m, w.cols, w.rows, a, lda, w, false, c, ldc, *kernels);
+                 Start start, const simd::Bf16Kernels* kernels) {
+  if (kernels == nullptr || m <= packed::kFewRows) return gemm(m, a, lda, w, c, ldc, start);
+  multiply_split(m, w.cols, w.rows, a, lda, w, false, c, ldc, start, *kernels);
 }
 
 }  // namespace focus

@@ -53,35 +53,36 @@ class Bf16Matrix {
   Index pitch_ = 0;
 };
 
-/// C = A Bᵀ. The bits of this product and the others do not depend on the number of threads.
-void gemm_nt(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc,
+/// C = start + A Bᵀ. The bits of this product and the others do not depend on the number of
+/// threads.
+void gemm_nt(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc, Start start = {},
              const simd::Bf16Kernels& kernels = simd::bf16_kernels());
-/// C = A B
-void gemm(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc,
+/// C = start + A B
+void gemm(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc, Start start = {},
           const simd::Bf16Kernels& kernels = simd::bf16_kernels());
-/// C = Aᵀ B, or onto C
-void gemm_tn(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc, Into into = Into::assign,
+/// C = start + Aᵀ B
+void gemm_tn(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc, Start start = {},
              const simd::Bf16Kernels& kernels = simd::bf16_kernels());
 
 /// The same for numbers that are rounded on the way: C[m, rows] = A[m, cols] Bᵀ.
 inline void gemm_nt(Index m, const Real* a, Index lda, const Bf16Matrix& b, Real* c, Index ldc,
-                    const simd::Bf16Kernels& kernels = simd::bf16_kernels()) {
-  gemm_nt(Bf16Matrix(m, b.cols(), a, lda, kernels), b, c, ldc, kernels);
+                    Start start = {}, const simd::Bf16Kernels& kernels = simd::bf16_kernels()) {
+  gemm_nt(Bf16Matrix(m, b.cols(), a, lda, kernels), b, c, ldc, start, kernels);
 }
 /// C[m, cols] = A[m, rows] B
 inline void gemm(Index m, const Real* a, Index lda, const Bf16Matrix& b, Real* c, Index ldc,
-                 const simd::Bf16Kernels& kernels = simd::bf16_kernels()) {
-  gemm(Bf16Matrix(m, b.rows(), a, lda, kernels), b, c, ldc, kernels);
+                 Start start = {}, const simd::Bf16Kernels& kernels = simd::bf16_kernels()) {
+  gemm(Bf16Matrix(m, b.rows(), a, lda, kernels), b, c, ldc, start, kernels);
 }
 
-/// C[m, rows] = A[m, cols] Wᵀ by split numbers, which for W are made a block at a time: W stays
-/// where it lies, and takes two products alone where it is bf16 already. Without kernels, or for
-/// few rows of A, where reading W is all the work, the product is gemm_nt()'s of Real. Infinity
+/// C[m, rows] = start + A[m, cols] Wᵀ by split numbers, which for W are made a block at a time: W
+/// stays where it lies, and takes two products alone where it is bf16 already. Without kernels, or
+/// for few rows of A, where reading W is all the work, the product is gemm_nt()'s of Real. Infinity
 /// gives NaN. Bits do not depend on the number of threads.
 void gemm_nt_bf16x3(Index m, const Real* a, Index lda, const MatrixView& w, Real* c, Index ldc,
-                    const simd::Bf16Kernels* kernels = simd::bf16x3_kernels());
-/// C[m, cols] = A[m, rows] W likewise.
+                    Start start = {}, const simd::Bf16Kernels* kernels = simd::bf16x3_kernels());
+/// C[m, cols] = start + A[m, rows] W likewise.
 void gemm_bf16x3(Index m, const Real* a, Index lda, const MatrixView& w, Real* c, Index ldc,
-                 const simd::Bf16Kernels* kernels = simd::bf16x3_kernels());
+                 Start start = {}, const simd::Bf16Kernels* kernels = simd::bf16x3_kernels());
 
 }  // namespace focus

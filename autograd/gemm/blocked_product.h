@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "autograd/gemm/gemm.h"
 #include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"
 
@@ -41,27 +42,37 @@ void for_blocks(Index m, Index n, F&& f) {
   });
 }
 
+/// What a product of depth 0 makes of C[m, n].
+inline void fill(Index m, Index n, Real* c, Index ldc, Start start) {
+  for (Index i = 0; i < m && !start.add; ++i)
+    for (Index j = 0; j < n; ++j) c[i * ldc + j] = start.in_column(j);
+}
+
 /// C[m, n] for the columns [begin, end) and a depth of k, on the calling thread, `widest` columns
-/// of B at a time. `block(p, depth, j, columns, c, ldc, add)` packs B's rows [p, p + depth),
+/// of B at a time. `block(p, depth, j, columns, c, ldc, start)` packs B's rows [p, p + depth),
 /// columns [j, j + columns) and multiplies; it writes whole vectors of `vector` numbers, so what
 /// would run over the end goes through `tail` [m, vector]. No number of C depends on how rows and
 /// columns were dealt out: each is one chain of additions over k, in blocks of `block_depth`.
 template <class Block>
 void blocked_product(Index m, Index k, Index block_depth, Index begin, Index end, Index widest,
-                     Index vector, Real* c, Index ldc, bool add, Real* tail, Block&& block) {
+                     Index vector, Real* c, Index ldc, Start start, Real* tail, Block&& block) {
   const Index whole = begin + (end - begin) / vector * vector;
   for (Index p = 0; p < k; p += block_depth) {
     const Index depth = std::min(block_depth, k - p);
     for (Index j = begin; j < whole; j += widest)
-      block(p, depth, j, std::min(widest, whole - j), c + j, ldc, p > 0 || add);
+      block(p, depth, j, std::min(widest, whole - j), c + j, ldc,
+            p > 0                  ? Start(Into::add)
+            : start.row != nullptr ? Start(start.row + j)
+                                   : start);
   }
   if (whole == end) return;
   for (Index p = 0; p < k; p += block_depth)
-    block(p, std::min(block_depth, k - p), whole, end - whole, tail, vector, p > 0);
+    block(p, std::min(block_depth, k - p), whole, end - whole, tail, vector,
+          p > 0 ? Start(Into::add) : Start());
   for (Index i = 0; i < m; ++i)
     for (Index j = whole; j < end; ++j) {
       const Real sum = tail[i * vector + j - whole];
-      c[i * ldc + j] = add ? c[i * ldc + j] + sum : sum;
+      c[i * ldc + j] = start.add ? c[i * ldc + j] + sum : start.in_column(j) + sum;
     }
 }
 

@@ -33,11 +33,11 @@ class Bf16Storage final : public MatrixStorage {
   void row(Index i, Real* to) const override {
     std::transform(matrix_.row(i), matrix_.row(i) + matrix_.cols(), to, from_bf16);
   }
-  void gemm_nt(Index m, const Real* x, Real* y) const override {
-    focus::gemm_nt(m, x, matrix_.cols(), matrix_, y, matrix_.rows());
+  void gemm_nt(Index m, const Real* x, Real* y, Start start) const override {
+    focus::gemm_nt(m, x, matrix_.cols(), matrix_, y, matrix_.rows(), start);
   }
-  void gemm(Index m, const Real* dy, Real* dx) const override {
-    focus::gemm(m, dy, matrix_.rows(), matrix_, dx, matrix_.cols());
+  void gemm(Index m, const Real* dy, Real* dx, Start start) const override {
+    focus::gemm(m, dy, matrix_.rows(), matrix_, dx, matrix_.cols(), start);
   }
   void read_ahead() const override {
     will_need(matrix_.row(0),
@@ -59,11 +59,11 @@ class ViewStorage : public MatrixStorage {
     return static_cast<std::size_t>(shape().size()) * bytes_of(view_.format);
   }
   void row(Index i, Real* to) const override { read_rows(view_, i, 1, to); }
-  void gemm_nt(Index m, const Real* x, Real* y) const override {
-    focus::gemm_nt(m, x, view_.cols, view_, y, view_.rows);
+  void gemm_nt(Index m, const Real* x, Real* y, Start start) const override {
+    focus::gemm_nt(m, x, view_.cols, view_, y, view_.rows, start);
   }
-  void gemm(Index m, const Real* dy, Real* dx) const override {
-    focus::gemm(m, dy, view_.rows, view_, dx, view_.cols);
+  void gemm(Index m, const Real* dy, Real* dx, Start start) const override {
+    focus::gemm(m, dy, view_.rows, view_, dx, view_.cols, start);
   }
   /// With what lies between its lines: the fused matrix whose part it is is wanted in whole.
   void read_ahead() const override {
@@ -86,11 +86,11 @@ class Bf16x3Storage final : public ViewStorage {
   using ViewStorage::ViewStorage;
 
   MatrixForm form() const override { return MatrixForm::bf16x3; }
-  void gemm_nt(Index m, const Real* x, Real* y) const override {
-    gemm_nt_bf16x3(m, x, view().cols, view(), y, view().rows);
+  void gemm_nt(Index m, const Real* x, Real* y, Start start) const override {
+    gemm_nt_bf16x3(m, x, view().cols, view(), y, view().rows, start);
   }
-  void gemm(Index m, const Real* dy, Real* dx) const override {
-    gemm_bf16x3(m, dy, view().rows, view(), dx, view().cols);
+  void gemm(Index m, const Real* dy, Real* dx, Start start) const override {
+    gemm_bf16x3(m, dy, view().rows, view(), dx, view().cols, start);
   }
 };
 

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "autograd/gemm/gemm.h"
 #include "autograd/gemm/matrix_view.h"
 #include "autograd/tensor.h"
 
@@ -33,10 +34,10 @@ class MatrixStorage {
   virtual std::size_t bytes() const = 0;
   /// to[cols] = row i
   virtual void row(Index i, Real* to) const = 0;
-  /// y[m, rows] = x[m, cols] Wᵀ
-  virtual void gemm_nt(Index m, const Real* x, Real* y) const = 0;
-  /// dx[m, cols] = dy[m, rows] W
-  virtual void gemm(Index m, const Real* dy, Real* dx) const = 0;
+  /// y[m, rows] = start + x[m, cols] Wᵀ
+  virtual void gemm_nt(Index m, const Real* x, Real* y, Start start) const = 0;
+  /// dx[m, cols] = start + dy[m, rows] W
+  virtual void gemm(Index m, const Real* dy, Real* dx, Start start) const = 0;
   /// Numbers that lie in a mapped file will be wanted soon: the system begins to read them.
   virtual void read_ahead() const {}
 

@@ -26,28 +26,28 @@ auto packing(const Operand& b) {
 }
 
 void multiply_serial(Index m, Index n, Index k, Operand a, Operand b, Real* c, Index ldc,
-                     Into into) {
-  packed::multiply_serial(m, n, k, a, packing(b), c, ldc, into);
+                     Start start) {
+  packed::multiply_serial(m, n, k, a, packing(b), c, ldc, start);
 }
 
 /// C[m, n] for few rows of A, where the rows of Bᵀ are contiguous: one pass over B.
 void multiply_rows(Index m, Index n, Index k, const Operand& a, const Operand& b, Real* c,
-                   Index ldc, Into into) {
+                   Index ldc, Start start) {
   packed::tally(m, n, k);
   parallel_chunks(n, rows_per_chunk(k), [=](Index begin, Index end) {
     for (Index j = begin; j < end; ++j)
       for (Index i = 0; i < m; ++i) {
         const Real sum = simd::kernels().dot_row(a.data + i * a.row, b.data + j * b.column, k);
-        c[i * ldc + j] = into == Into::add ? c[i * ldc + j] + sum : sum;
+        c[i * ldc + j] = start.add ? c[i * ldc + j] + sum : start.in_column(j) + sum;
       }
   });
 }
 
 void multiply_parallel(Index m, Index n, Index k, Operand a, Operand b, Real* c, Index ldc,
-                       Into into) {
+                       Start start) {
   if (m <= packed::kFewRows && a.column == 1 && b.row == 1)
-    return multiply_rows(m, n, k, a, b, c, ldc, into);
-  packed::multiply_parallel(m, n, k, a, packing(b), c, ldc, into);
+    return multiply_rows(m, n, k, a, b, c, ldc, start);
+  packed::multiply_parallel(m, n, k, a, packing(b), c, ldc, start);
 }
 
 }  // namespace
@@ -55,35 +55,35 @@ void multiply_parallel(Index m, Index n, Index k, Operand a, Operand b, Real* c,
 namespace serial {
 
 void gemm(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
-          Index ldc, Into into) {
-  multiply_serial(m, n, k, {a, lda, 1}, {b, ldb, 1}, c, ldc, into);
+          Index ldc, Start start) {
+  multiply_serial(m, n, k, {a, lda, 1}, {b, ldb, 1}, c, ldc, start);
 }
 
 void gemm_nt(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
-             Index ldc, Into into) {
-  multiply_serial(m, n, k, {a, lda, 1}, {b, 1, ldb}, c, ldc, into);
+             Index ldc, Start start) {
+  multiply_serial(m, n, k, {a, lda, 1}, {b, 1, ldb}, c, ldc, start);
 }
 
 void gemm_tn(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
-             Index ldc, Into into) {
-  multiply_serial(m, n, k, {a, 1, lda}, {b, ldb, 1}, c, ldc, into);
+             Index ldc, Start start) {
+  multiply_serial(m, n, k, {a, 1, lda}, {b, ldb, 1}, c, ldc, start);
 }
 
 }  // namespace serial
 
 void gemm(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
-          Index ldc, Into into) {
-  multiply_parallel(m, n, k, {a, lda, 1}, {b, ldb, 1}, c, ldc, into);
+          Index ldc, Start start) {
+  multiply_parallel(m, n, k, {a, lda, 1}, {b, ldb, 1}, c, ldc, start);
 }
 
 void gemm_nt(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
-             Index ldc, Into into) {
-  multiply_parallel(m, n, k, {a, lda, 1}, {b, 1, ldb}, c, ldc, into);
+             Index ldc, Start start) {
+  multiply_parallel(m, n, k, {a, lda, 1}, {b, 1, ldb}, c, ldc, start);
 }
 
 void gemm_tn(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
-             Index ldc, Into into) {
-  multiply_parallel(m, n, k, {a, 1, lda}, {b, ldb, 1}, c, ldc, into);
+             Index ldc, Start start) {
+  multiply_parallel(m, n, k, {a, 1, lda}, {b, ldb, 1}, c, ldc, start);
 }
 
 std::uint64_t multiply_adds() { return counted.load(); }

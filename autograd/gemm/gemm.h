@@ -12,25 +12,35 @@ namespace focus {
 /// Whether a product overwrites C or adds to it.
 enum class Into { assign, add };
 
+/// What a product is added to: nothing, C, or one row of n numbers for each of C's (a bias).
+struct Start {
+  Start(Into into = Into::assign) : add(into == Into::add) {}  // NOLINT: an Into is one
+  explicit Start(const Real* bias) : row(bias) {}              // null: nothing
+  Real in_column(Index j) const { return row == nullptr ? Real(0) : row[j]; }
+
+  bool add = false;
+  const Real* row = nullptr;
+};
+
 /// C[m,n] = A[m,k] B[k,n]
 void gemm(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
-          Index ldc, Into into = Into::assign);
+          Index ldc, Start start = {});
 /// C[m,n] = A[m,k] B[n,k]ᵀ
 void gemm_nt(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
-             Index ldc, Into into = Into::assign);
+             Index ldc, Start start = {});
 /// C[m,n] = A[k,m]ᵀ B[k,n]
 void gemm_tn(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
-             Index ldc, Into into = Into::assign);
+             Index ldc, Start start = {});
 
 /// The same products on the calling thread alone, for the tiles of a kernel that is already
 /// parallel over them.
 namespace serial {
 void gemm(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
-          Index ldc, Into into = Into::assign);
+          Index ldc, Start start = {});
 void gemm_nt(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
-             Index ldc, Into into = Into::assign);
+             Index ldc, Start start = {});
 void gemm_tn(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
-             Index ldc, Into into = Into::assign);
+             Index ldc, Start start = {});
 }  // namespace serial
 
 /// Multiply-adds of all products since the start of the program, those of attention tiles included:

@@ -94,7 +94,8 @@ void gather_rows(const MatrixView& view, Index first, Index count, Real* to) {
 }
 
 /// C[m, rows] for few rows of A: one pass over B.
-void multiply_rows(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, Index ldc) {
+void multiply_rows(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, Index ldc,
+                   Start start) {
   packed::tally(m, b.rows, b.cols);
   const Index chunk = rows_at_a_time(b);
   parallel_chunks(b.rows, chunk, [&](Index begin, Index end) {
@@ -110,8 +111,11 @@ void multiply_rows(Index m, const Real* a, Index lda, const MatrixView& b, Real*
         else
           read_part(b, whole, widened.data());
       }
-      for (Index i = 0; i < m; ++i)
-        c[i * ldc + j] = simd::kernels().dot_row(a + i * lda, row, b.cols);
+      for (Index i = 0; i < m; ++i) {
+        Real& sum = c[i * ldc + j];
+        const Real product = simd::kernels().dot_row(a + i * lda, row, b.cols);
+        sum = start.add ? sum + product : start.in_column(j) + product;
+      }
     }
   });
 }
@@ -188,24 +192,25 @@ Index rows_at_a_time(const MatrixView& view) {
   return view.transposed ? kGatheredRows : rows_per_chunk(view.cols);
 }
 
-void gemm_nt(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, Index ldc) {
-  if (m <= packed::kFewRows) return multiply_rows(m, a, lda, b, c, ldc);
+void gemm_nt(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, Index ldc,
+             Start start) {
+  if (m <= packed::kFewRows) return multiply_rows(m, a, lda, b, c, ldc, start);
   // Bᵀ's rows are B's columns.
   packed::multiply_parallel(
       m, b.rows, b.cols, {a, lda, 1},
       [&](Index p, Index depth, Index j, Index columns, Real* panels) {
         pack_block(b, block_of(b, true, p, depth, j, columns), panels);
       },
-      c, ldc, Into::assign);
+      c, ldc, start);
 }
 
-void gemm(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, Index ldc) {
+void gemm(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, Index ldc, Start start) {
   packed::multiply_parallel(
       m, b.cols, b.rows, {a, lda, 1},
       [&](Index p, Index depth, Index j, Index columns, Real* panels) {
         pack_block(b, block_of(b, false, p, depth, j, columns), panels);
       },
-      c, ldc, Into::assign);
+      c, ldc, start);
 }
 
 }  // namespace focus

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "autograd/tensor.h"
+#include "autograd/gemm/gemm.h"
 
 namespace focus {
 
@@ -62,8 +62,10 @@ Index rows_at_a_time(const MatrixView& view);
 
 /// C[m, rows] = A[m, cols] Bᵀ. Numbers are widened a block at a time, on the way into the kernels:
 /// the bits are those of gemm_nt() with the widened matrix, and do not depend on how B is laid.
-void gemm_nt(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, Index ldc);
+void gemm_nt(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, Index ldc,
+             Start start = {});
 /// C[m, cols] = A[m, rows] B, with the bits of gemm() likewise.
-void gemm(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, Index ldc);
+void gemm(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, Index ldc,
+          Start start = {});
 
 }  // namespace focus

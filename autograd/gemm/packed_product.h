@@ -38,39 +38,44 @@ inline Real* scratch(std::size_t size) {
 /// C[m, n] for the columns [begin, end).
 template <class Pack>
 void multiply(Index m, Index k, Operand a, const Pack& pack, Index begin, Index end, Real* c,
-              Index ldc, Into into) {
+              Index ldc, Start start) {
   const simd::Kernels& kernels = simd::kernels();
   const Index widest = block_columns();
   Real* packed = scratch(static_cast<std::size_t>(kBlockDepth * widest + m * kernels.vector));
-  blocked_product(m, k, kBlockDepth, begin, end, widest, kernels.vector, c, ldc, into == Into::add,
-                  packed + kBlockDepth * widest,
-                  [&](Index p, Index depth, Index j, Index columns, Real* to, Index ld, bool add) {
-                    pack(p, depth, j, columns, packed);
-                    const simd::Panels panels{packed, depth, simd::padded(kernels, columns)};
-                    kernels.product(m, panels.columns, depth, a.data + p * a.column, a.row,
-                                    a.column, panels, 0, to, ld, add);
-                  });
+  blocked_product(
+      m, k, kBlockDepth, begin, end, widest, kernels.vector, c, ldc, start,
+      packed + kBlockDepth * widest,
+      [&](Index p, Index depth, Index j, Index columns, Real* to, Index ld, Start from) {
+        pack(p, depth, j, columns, packed);
+        const simd::Panels panels{packed, depth, simd::padded(kernels, columns)};
+        const Real* rows = a.data + p * a.column;
+        if (from.row != nullptr)
+          kernels.product_from(m, panels.columns, depth, rows, a.row, a.column, panels, 0, to, ld,
+                               from.row);
+        else
+          kernels.product(m, panels.columns, depth, rows, a.row, a.column, panels, 0, to, ld,
+                          from.add);
+      });
 }
 
 /// On the calling thread.
 template <class Pack>
 void multiply_serial(Index m, Index n, Index k, Operand a, const Pack& pack, Real* c, Index ldc,
-                     Into into) {
+                     Start start) {
   tally(m, n, k);
-  if (k == 0 && into == Into::assign)
-    for (Index i = 0; i < m; ++i) std::fill_n(c + i * ldc, n, Real(0));
-  multiply(m, k, a, pack, 0, n, c, ldc, into);
+  if (k == 0) return fill(m, n, c, ldc, start);
+  multiply(m, k, a, pack, 0, n, c, ldc, start);
 }
 
 /// On all threads, where the product is worth waking them for.
 template <class Pack>
 void multiply_parallel(Index m, Index n, Index k, Operand a, const Pack& pack, Real* c, Index ldc,
-                       Into into) {
-  if (m * n * k <= 1 << 20) return multiply_serial(m, n, k, a, pack, c, ldc, into);
+                       Start start) {
+  if (m * n * k <= 1 << 20) return multiply_serial(m, n, k, a, pack, c, ldc, start);
   tally(m, n, k);
   for_blocks(m, n, [&](Index i, Index rows, Index begin, Index end) {
     multiply(rows, k, {a.data + i * a.row, a.row, a.column}, pack, begin, end, c + i * ldc, ldc,
-             into);
+             start);
   });
 }
 

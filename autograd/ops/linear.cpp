@@ -9,26 +9,39 @@
 namespace focus {
 namespace {
 
-void add_to_rows(Tensor& y, const Tensor& bias) {
-  const Index cols = y.cols();
-  parallel_chunks(y.rows(), rows_per_chunk(cols), [&, out = y.data()](Index begin, Index end) {
-    for (Index r = begin; r < end; ++r)
-      simd::kernels().elementwise.add(out + r * cols, bias.data(), out + r * cols, cols);
-  });
+/// Adds to the gradient of x: to what is there already, where it can.
+void add_product(Grads::Slot x, const Shape& shape, const ProductRows& dy,
+                 const ProductWeight& weight) {
+  if (Tensor* sum = x.sum()) {
+    check(sum->size() == shape.size(), "linear: gradients {} and {} meet", sum->shape(), shape);
+    return weight_product_backward(dy, weight, sum->data(), Into::add);
+  }
+  Tensor dx(shape);
+  weight_product_backward(dy, weight, dx.data());
+  x.add(dx);
 }
 
 }  // namespace
 
-Variable linear(const Variable& x, const Weight& weight, const Variable& bias) {
+LinearInput::LinearInput(Variable x) : x_(std::move(x)) {}
+
+const ProductRows& LinearInput::rows(const Weight& by) const {
+  std::shared_ptr<const ProductRows>& rows = rows_[by.multiplies_in_bf16()];
+  if (!rows) rows = std::make_shared<const ProductRows>(x_.value(), by);
+  return *rows;
+}
+
+Variable linear(const LinearInput& input, const Weight& weight, const Variable& bias) {
+  const Variable& x = input.x();
   check(weight.shape().rank() == 2 && x.shape().rank() >= 1 && x.dim(-1) == weight.dim(1),
         "linear: x {} does not fit weight {} ([out, in])", x.shape(), weight.shape());
   const Index out = weight.dim(0);
   check(!bias.defined() || bias.value().size() == out, "linear: bias {} does not fit weight {}",
         bias.shape(), weight.shape());
   Tensor y(x.shape().with(-1, out));
-  const ProductRows rows(x.value(), weight);
-  weight_product(rows, ProductWeight(weight), y.data());
-  if (bias.defined()) add_to_rows(y, bias.value());
+  const ProductRows& rows = input.rows(weight);
+  weight_product(rows, ProductWeight(weight), y.data(),
+                 Start(bias.defined() ? bias.value().data() : nullptr));
   // Kept for backward: only what it reads. A frozen weight needs no x, so x can be freed. A weight
   // is rounded anew there, rather than kept twice.
   const ProductRows kept_rows = weight.requires_grad() ? rows : ProductRows();
@@ -38,11 +51,8 @@ Variable linear(const Variable& x, const Weight& weight, const Variable& bias) {
       [=, x_shape = x.shape(), weight_shape = weight.shape(), bias_shape = bias.shape(),
        in_bf16 = weight.multiplies_in_bf16()](const Tensor& dy, Grads grads) {
         const ProductRows dy_rows(dy.rows(), dy.cols(), dy.data(), in_bf16);
-        if (grads[0].wanted()) {  // dx = dy W
-          Tensor dx(x_shape);
-          weight_product_backward(dy_rows, ProductWeight(kept_weight), dx.data());
-          grads[0].add(dx);
-        }
+        if (grads[0].wanted())  // dx = dy W
+          add_product(grads[0], x_shape, dy_rows, ProductWeight(kept_weight));
         if (grads[1].wanted()) {  // dW = dyᵀ x
           Tensor dw(weight_shape);
           weight_gradient(dy_rows, kept_rows, dw);

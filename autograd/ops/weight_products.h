@@ -43,28 +43,30 @@ struct ProductRows {
   Tensor owner = {};
 };
 
-/// y[rows, out] = x[rows, in] Wᵀ
-inline void weight_product(const ProductRows& x, const ProductWeight& w, Real* y) {
+/// y[rows, out] = start + x[rows, in] Wᵀ
+inline void weight_product(const ProductRows& x, const ProductWeight& w, Real* y,
+                           Start start = {}) {
   const Weight& weight = w.weight;
   const Index out = weight.dim(0), in = weight.dim(1);
   if (w.rounded)
-    gemm_nt(*x.rounded, *w.rounded, y, out);
+    gemm_nt(*x.rounded, *w.rounded, y, out, start);
   else if (weight.is_frozen_matrix())
-    weight.frozen_matrix()->gemm_nt(x.rows, x.values, y);
+    weight.frozen_matrix()->gemm_nt(x.rows, x.values, y, start);
   else
-    gemm_nt(x.rows, out, in, x.values, in, weight.value().data(), in, y, out);
+    gemm_nt(x.rows, out, in, x.values, in, weight.value().data(), in, y, out, start);
 }
 
-/// dx[rows, in] = dy[rows, out] W
-inline void weight_product_backward(const ProductRows& dy, const ProductWeight& w, Real* dx) {
+/// dx[rows, in] = start + dy[rows, out] W
+inline void weight_product_backward(const ProductRows& dy, const ProductWeight& w, Real* dx,
+                                    Start start = {}) {
   const Weight& weight = w.weight;
   const Index out = weight.dim(0), in = weight.dim(1);
   if (w.rounded)
-    gemm(*dy.rounded, *w.rounded, dx, in);
+    gemm(*dy.rounded, *w.rounded, dx, in, start);
   else if (weight.is_frozen_matrix())
-    weight.frozen_matrix()->gemm(dy.rows, dy.values, dx);
+    weight.frozen_matrix()->gemm(dy.rows, dy.values, dx, start);
   else
-    gemm(dy.rows, in, out, dy.values, out, weight.value().data(), in, dx, in);
+    gemm(dy.rows, in, out, dy.values, out, weight.value().data(), in, dx, in, start);
 }
 
 /// dW[out, in] = dyᵀ x, or onto dW, for dy[rows, out] and x[rows, in]

@@ -135,6 +135,7 @@ const Bf16Kernels amx_bf16_kernels = {
     .transpose = transpose,
     .round_transposed = round_transposed,
     .product = tile_product<AmxTiles>,
+    .product_from = tile_product_from<AmxTiles>,
 };
 
 }  // namespace focus::simd

@@ -28,13 +28,21 @@ FOCUS_INLINE Pair load_pair(const Bf16* p) {
 
 FOCUS_INLINE __m512bh pairs(__m512i bits) { return reinterpret_cast<__m512bh>(bits); }
 
+/// What a product is added to: C, or one row for each of C's, or nothing.
+struct Start {
+  bool c = false;
+  const float* row = nullptr;
+};
+
 template <int kRows, int kColumns>
 FOCUS_INLINE void micro(Index depth, const Bf16* a, Index a_pitch, const Pair* b, Index b_row,
-                        float* c, Index ldc, bool add) {
+                        float* c, Index ldc, Start start) {
   __m512 sum[kRows][kColumns];
   for (int i = 0; i < kRows; ++i)
     for (int j = 0; j < kColumns; ++j)
-      sum[i][j] = add ? _mm512_loadu_ps(c + i * ldc + j * kVector) : _mm512_setzero_ps();
+      sum[i][j] = start.c                ? _mm512_loadu_ps(c + i * ldc + j * kVector)
+                  : start.row != nullptr ? _mm512_loadu_ps(start.row + j * kVector)
+                                         : _mm512_setzero_ps();
   for (Index p = 0; p < depth; ++p) {
     __m512bh row[kColumns];
     for (int j = 0; j < kColumns; ++j) row[j] = pairs(_mm512_loadu_si512(b + j * kVector));
@@ -51,30 +59,34 @@ FOCUS_INLINE void micro(Index depth, const Bf16* a, Index a_pitch, const Pair* b
 
 template <int kColumns>
 void panel_product(Index m, Index depth, const Bf16* a, Index a_pitch, const Pair* b, Index b_row,
-                   float* c, Index ldc, bool add) {
+                   float* c, Index ldc, Start start) {
   Index i = 0;
   for (; i + kRowsAtOnce <= m; i += kRowsAtOnce)
-    micro<kRowsAtOnce, kColumns>(depth, a + i * a_pitch, a_pitch, b, b_row, c + i * ldc, ldc, add);
+    micro<kRowsAtOnce, kColumns>(depth, a + i * a_pitch, a_pitch, b, b_row, c + i * ldc, ldc,
+                                 start);
   for (; i + 2 <= m; i += 2)
-    micro<2, kColumns>(depth, a + i * a_pitch, a_pitch, b, b_row, c + i * ldc, ldc, add);
-  if (i < m) micro<1, kColumns>(depth, a + i * a_pitch, a_pitch, b, b_row, c + i * ldc, ldc, add);
+    micro<2, kColumns>(depth, a + i * a_pitch, a_pitch, b, b_row, c + i * ldc, ldc, start);
+  if (i < m) micro<1, kColumns>(depth, a + i * a_pitch, a_pitch, b, b_row, c + i * ldc, ldc, start);
 }
 
-void product(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch, const Bf16Panels& b,
-             float* c, Index ldc, bool add) {
+FOCUS_INLINE void product_starting(Index m, Index columns, Index depth, const Bf16* a,
+                                   Index a_pitch, const Bf16Panels& b, float* c, Index ldc,
+                                   Start start) {
   const Index all = (depth + 1) / 2;  // pairs
   for (Index column = 0; column < columns;) {
-    const Index at = b.first_column + column, start = at / kPanel * kPanel;
-    const Index width = b.columns - start < kPanel ? b.columns - start : kPanel;
-    const Index left = start + width - at;
+    const Index at = b.first_column + column, begin = at / kPanel * kPanel;
+    const Index width = b.columns - begin < kPanel ? b.columns - begin : kPanel;
+    const Index left = begin + width - at;
     const Index vectors = (columns - column < left ? columns - column : left) / kVector;
-    const Pair* panel = static_cast<const Pair*>(b.data) + start * ((b.rows + 1) / 2) +
-                        b.first_row / 2 * width + at - start;
+    const Pair* panel = static_cast<const Pair*>(b.data) + begin * ((b.rows + 1) / 2) +
+                        b.first_row / 2 * width + at - begin;
     for (Index p = 0; p < all; p += kPairs) {
       const Index n = all - p < kPairs ? all - p : kPairs;
       const auto run = [&](auto panel_kernel) {
         panel_kernel(m, n, a + 2 * p, a_pitch, panel + p * width, width, c + column, ldc,
-                     add || p > 0);
+                     p > 0                  ? Start{.c = true}
+                     : start.row != nullptr ? Start{.row = start.row + column}
+                                            : start);
       };
       switch (vectors) {
         case 4:
@@ -92,6 +104,15 @@ void product(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch, 
     }
     column += vectors * kVector;
   }
+}
+
+void product(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch, const Bf16Panels& b,
+             float* c, Index ldc, bool add) {
+  product_starting(m, columns, depth, a, a_pitch, b, c, ldc, {.c = add});
+}
+void product_from(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch,
+                  const Bf16Panels& b, float* c, Index ldc, const float* row) {
+  product_starting(m, columns, depth, a, a_pitch, b, c, ldc, {.row = row});
 }
 
 /// Calls f(panel's first column, its width in numbers, its place) for each panel.
@@ -261,6 +282,7 @@ const Bf16Kernels avx512_bf16_kernels = {
     .transpose = transpose,
     .round_transposed = round_transposed,
     .product = product,
+    .product_from = product_from,
 };
 
 }  // namespace focus::simd

@@ -65,6 +65,13 @@ void product(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch, 
                     b.first_row, c, ldc, add);
 }
 
+void product_from(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch,
+                  const Bf16Panels& b, Real* c, Index ldc, const Real* row) {
+  kernels().product_from(m, columns, depth, widened(a, a_pitch, m, depth), depth, 1,
+                         {static_cast<const Real*>(b.data), b.rows, b.columns, b.first_column},
+                         b.first_row, c, ldc, row);
+}
+
 }  // namespace
 
 #ifndef FOCUS_REAL_DOUBLE
@@ -110,6 +117,7 @@ Bf16KernelList usable_bf16_kernels() {
       .transpose = transpose,
       .round_transposed = round_transposed,
       .product = product,
+      .product_from = product_from,
   };
   Bf16KernelList list{};
   const auto add = [&](const Bf16Kernels& one) { list.items[list.count++] = &one; };
@@ -152,6 +160,11 @@ const Bf16Kernels& bf16_kernels() {
   static const Bf16Kernels& chosen =
       asked_name() == nullptr ? *usable_bf16_kernels().items[0] : bf16_kernels_named(asked_name());
   return chosen;
+}
+
+const Bf16Kernels* bf16_attention_kernels() {
+  const Bf16Kernels& chosen = bf16_kernels();
+  return chosen.pays || asked_name() != nullptr ? &chosen : nullptr;
 }
 
 const Bf16Kernels* bf16x3_kernels() {

@@ -26,7 +26,7 @@ struct Bf16Kernels {
   /// to[i] = source[i] in bf16 for n numbers.
   void (*round)(const Real* source, Index n, Bf16* to);
   /// source[depth, columns] as the right-hand side B of a product; `packed` has room for `depth`
-  /// (rounded up to even) times `columns` (rounded up to whole vectors) numbers of type Real.
+  /// times `columns` (rounded up to whole vectors) numbers of type Real.
   void (*pack)(const Bf16* source, Index pitch, Index depth, Index columns, void* packed);
   /// The transpose of source[columns, depth] likewise; `depth` is even or ends where the rows do.
   void (*pack_transposed)(const Bf16* source, Index pitch, Index columns, Index depth,
@@ -42,12 +42,18 @@ struct Bf16Kernels {
   /// rows of `ldc` numbers. Where depth is odd, A's next numbers are zero or B's next row is.
   void (*product)(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch,
                   const Bf16Panels& b, Real* c, Index ldc, bool add);
+  /// The same, each of C's rows becoming `row` (of `columns` numbers) + A's row B.
+  void (*product_from)(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch,
+                       const Bf16Panels& b, Real* c, Index ldc, const Real* row);
 };
 
 /// The best for this machine, or those that the environment variable FOCUS_BF16 names. Throws
 /// std::runtime_error where this machine has none of that name; not to be called first by a thread
 /// of several.
 const Bf16Kernels& bf16_kernels();
+/// For attention: those of bf16_kernels() where a product takes less time than one of Real, or
+/// where FOCUS_BF16 names them; else null.
+const Bf16Kernels* bf16_attention_kernels();
 /// For products of numbers that are split into two: those of bf16_kernels() where three products
 /// take less time than one of Real, or where FOCUS_BF16 names them; else null.
 const Bf16Kernels* bf16x3_kernels();

@@ -64,6 +64,9 @@ struct Kernels {
   /// columns.
   void (*product)(Index m, Index columns, Index depth, const Real* a, Index a_row, Index a_column,
                   Panels b, Index first, Real* c, Index ldc, bool add);
+  /// The same, each of C's rows becoming `row` (of `columns` numbers) + A's row B.
+  void (*product_from)(Index m, Index columns, Index depth, const Real* a, Index a_row,
+                       Index a_column, Panels b, Index first, Real* c, Index ldc, const Real* row);
   /// The same, C's row i becoming factor[i] times itself + A's row i B.
   void (*product_onto)(Index m, Index columns, Index depth, const Real* a, Index a_row,
                        Index a_column, Panels b, Index first, Real* c, Index ldc,

@@ -6,6 +6,7 @@
 
 #include "autograd/check.h"
 #include "autograd/clock.h"
+#include "autograd/simd/bf16_kernels.h"
 #include "focus/attention/sparse_attention.h"
 #include "focus/routing/group_statistics.h"
 #include "focus/routing/routing.h"
@@ -81,6 +82,8 @@ AttentionSpeedOptions AttentionSpeedOptions::filled_in() const {
   check(!summary || summary->top_groups <= num_groups,
         "summary:{1}: a query reads at most the {0} groups", num_groups,
         summary ? summary->top_groups : 0);
+  check(compute == Compute::float32 || compute == Compute::bf16,
+        "--compute {}: wanted float32 or bf16, attention has no others", name_of(compute));
   check(top_k <= num_groups, "hard:{1}: a token keeps from 1 to the {0} groups", num_groups, top_k);
   return filled;
 }
@@ -185,7 +188,8 @@ class Measurement {
     return x;
   }
   AttentionOptions scaled() const {
-    return {.scale = static_cast<Real>(1 / std::sqrt(static_cast<double>(o_.head_dim)))};
+    return {.scale = static_cast<Real>(1 / std::sqrt(static_cast<double>(o_.head_dim))),
+            .bf16 = o_.compute == Compute::bf16 ? simd::bf16_attention_kernels() : nullptr};
   }
   template <class F>
   void attend(F&& op) {

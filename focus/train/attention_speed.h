@@ -13,6 +13,7 @@
 #include "focus/attention/gated_attention.h"
 #include "focus/attention/pair_counts.h"
 #include "focus/summary/summary_attention.h"
+#include "focus/train/compute.h"
 
 // How fast attention alone is: full causal attention against Focus's, on random q, k and v of one
 // sequence.
@@ -31,6 +32,7 @@ struct AttentionSpeedOptions {
   int routing_dim = 16;  // d_g
   HardGate hard_gate = HardGate::drop;
   SpeedAssignment assignment = SpeedAssignment::routing;
+  Compute compute = Compute::float32;
   bool backward = false, soft = false;
   Index dense_up_to = 0;
   int repeats = 3;
@@ -52,6 +54,9 @@ struct AttentionSpeedOptions {
     f("assignment", assignment,
       "routing: random h, projection and centroids, balanced over the sequence; uniform: random "
       "sets");
+    f("compute", compute,
+      "bf16: operands of products are rounded to it where the machine is faster by that, those of "
+      "columns not");
     f("backward", backward, "forward and backward, gradients of q, k and v");
     f("soft", soft, "time soft attention (every pair, gated) too");
     f("dense_up_to", dense_up_to,

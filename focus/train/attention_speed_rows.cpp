@@ -5,6 +5,7 @@
 #include "autograd/clock.h"
 #include "autograd/machine.h"
 #include "autograd/memory.h"
+#include "autograd/simd/bf16_kernels.h"
 #include "focus/train/attention_spec.h"
 #include "focus/train/attention_speed.h"
 
@@ -79,7 +80,11 @@ std::string AttentionSpeedOptions::text() const {
       fmt::format("{} head{} of {}{}, K={}, {}", heads, heads == 1 ? "" : "s", head_dim,
                   kv_heads == heads ? "" : fmt::format(" ({} for k and v)", kv_heads), num_groups,
                   attention_text());
-  const std::string pass = backward ? "forward and backward" : "forward";
+  std::string pass = backward ? "forward and backward" : "forward";
+  if (compute == Compute::bf16)
+    pass += simd::bf16_attention_kernels() != nullptr
+                ? ", bf16"
+                : ", float32, which is no slower than bf16 on this machine";
   if (summary) return fmt::format("{}, {}; groups of random keys by k-means", what, pass);
   return fmt::format("{}, affinity {}, {}; {}", what,
                      hard_gate == HardGate::keep ? "kept" : "dropped", pass,

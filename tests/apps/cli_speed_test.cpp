@@ -75,6 +75,15 @@ TEST(CliSpeed, TheSameSeedGivesTheSamePairs) {
   EXPECT_LT(pairs({"--assignment", "uniform", "--attention", "hard:1:gate=keep"}), 96 * 97 / 2);
 }
 
+TEST(CliSpeed, SaysWhatProductsAreOf) {
+  const ProcessResult plain = cli().must_run(tiny_speed({}));
+  EXPECT_FALSE(contains(plain.out, "bf16")) << plain.out;
+  const auto figures = cli().figures(tiny_speed({"--compute", "bf16"}));
+  EXPECT_EQ(figures.at("compute"), "bf16");
+  // A machine that is no faster by it says so.
+  EXPECT_TRUE(contains(cli().must_run(tiny_speed({"--compute", "bf16"})).out, "bf16"));
+}
+
 TEST(CliSpeed, WritesPlotAndPage) {
   const std::string svg = cli().fresh("speed.svg"), html = cli().fresh("speed.html");
   cli().must_run(tiny_speed({"--svg", svg, "--html", html}));
@@ -98,6 +107,7 @@ TEST(CliSpeed, RefusesWhatMakesNoSense) {
       {{"--heads", "0"}, {"--heads"}},
       {{"--kv-heads", "5"}, {"--kv-heads 5", "--heads 12"}},
       {{"--head-dim", "-4"}, {"--head-dim"}},
+      {{"--compute", "int8"}, {"--compute int8", "float32 or bf16"}},
       {{"--repeats", "0"}, {"--repeats"}},
       {{"--threads", "-1"}, {"--threads"}},
       {{"--dense-up-to", "-1"}, {"--dense-up-to"}}};

@@ -346,13 +346,18 @@ TEST(Simd, ProductsOfPackedAndOfPlainRows) {
             {packed.data(), rows, b_columns, first_column},
             {b.data(), rows, b_columns, first_column, b_row},
         };
-        enum class Keep { nothing, all, scaled };
+        Tensor start({columns});
+        for (Index j = 0; j < columns; ++j) start.data()[j] = static_cast<Real>(number(3 * j + 1));
+        enum class Keep { nothing, all, scaled, row };
         for (const simd::Panels& form : forms)
-          for (const Keep keep : {Keep::nothing, Keep::all, Keep::scaled}) {
+          for (const Keep keep : {Keep::nothing, Keep::all, Keep::scaled, Keep::row}) {
             Tensor c = Tensor::full({m * ldc}, kUntouched);
             if (keep == Keep::scaled)
               kernels.product_onto(m, columns, depth, a.data(), a_row, 1, form, skipped, c.data(),
                                    ldc, factor.data());
+            else if (keep == Keep::row)
+              kernels.product_from(m, columns, depth, a.data(), a_row, 1, form, skipped, c.data(),
+                                   ldc, start.data());
             else
               kernels.product(m, columns, depth, a.data(), a_row, 1, form, skipped, c.data(), ldc,
                               keep == Keep::all);
@@ -363,10 +368,9 @@ TEST(Simd, ProductsOfPackedAndOfPlainRows) {
                   expected += double{a[i * a_row + p]} *
                               double{b[(p + skipped) * b_row + first_column + j]};
                 if (j >= columns) expected = 0;
-                const double kept = keep == Keep::nothing  ? 0
-                                    : keep == Keep::scaled ? double{factor[i]}
-                                                           : 1;
+                const double kept = keep == Keep::scaled ? double{factor[i]} : keep == Keep::all;
                 expected += (j < columns ? kept : 1) * double{kUntouched};
+                if (keep == Keep::row && j < columns) expected += double{start[j]};
                 ASSERT_NEAR(c[i * ldc + j], expected, tolerance(2e-4, 1e-11)) << i << ", " << j;
               }
           }

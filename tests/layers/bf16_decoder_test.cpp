@@ -47,7 +47,7 @@ TEST(Bf16Decoder, LogitsAndLossStayClose) {
     const double error = relative_difference(logits, wanted);
     // Norms after the sub-layers blow small outputs up, and their errors, and the cap cuts the
     // largest logits, which the error is measured against.
-    EXPECT_LE(error, type == "gemma2" ? 1e-1 : 2e-2) << type;
+    EXPECT_LE(error, type == "gemma2" ? 1e-1 : 3e-2) << type;
     EXPECT_GE(error, 1e-5) << type << ": nothing was rounded";
     EXPECT_NEAR(decoder.loss(ids, 2).value()[0], exact.loss(ids, 2).value()[0], 1e-2) << type;
   }

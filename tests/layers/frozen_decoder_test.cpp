@@ -284,13 +284,13 @@ class Noted final : public MatrixStorage {
   NumberFormat format() const override { return matrix_->format(); }
   std::size_t bytes() const override { return matrix_->bytes(); }
   void row(Index i, Real* to) const override { matrix_->row(i, to); }
-  void gemm_nt(Index m, const Real* x, Real* y) const override {
+  void gemm_nt(Index m, const Real* x, Real* y, Start start) const override {
     notes_.push_back("y " + name_);
-    matrix_->gemm_nt(m, x, y);
+    matrix_->gemm_nt(m, x, y, start);
   }
-  void gemm(Index m, const Real* dy, Real* dx) const override {
+  void gemm(Index m, const Real* dy, Real* dx, Start start) const override {
     notes_.push_back("dx " + name_);
-    matrix_->gemm(m, dy, dx);
+    matrix_->gemm(m, dy, dx, start);
   }
   void read_ahead() const override {
     notes_.push_back("ahead " + name_);

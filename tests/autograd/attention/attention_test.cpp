@@ -4,30 +4,13 @@
 #include "autograd/gemm/gemm.h"
 #include "tests/support/compare.h"
 #include "tests/support/composed.h"
+#include "tests/support/dense_attention_case.h"
 #include "tests/support/gradcheck.h"
 
 namespace focus {
 namespace {
 
-struct Case {
-  Index batch, seq_len, heads, kv_heads, head_dim;
-  double softcap = 0;
-  Index window = 0;
-  double dropout = 0;
-};
-
-std::vector<Tensor> inputs_of(const Case& c) {
-  return {randn({c.batch, c.seq_len, c.heads, c.head_dim}, 1),
-          randn({c.batch, c.seq_len, c.kv_heads, c.head_dim}, 2),
-          randn({c.batch, c.seq_len, c.kv_heads, c.head_dim}, 3)};
-}
-AttentionOptions options_of(const Case& c) {
-  return {.scale = Real(0.4),
-          .softcap = static_cast<Real>(c.softcap),
-          .sliding_window = c.window,
-          .dropout = c.dropout,
-          .dropout_key = 5};
-}
+using Case = DenseCase;
 
 TEST(Attention, EqualsTheComposedForm) {
   std::vector<Case> cases;
@@ -50,9 +33,7 @@ TEST(Attention, EqualsTheComposedForm) {
   cases.push_back({3, 65, 6, 2, 1, 0.7, 20, 0.1});
   cases.push_back({2, 1, 2, 2, 4, 0, 0, 0.5});
   for (const Case& c : cases) {
-    SCOPED_TRACE(fmt::format("T {} heads {}/{} head_dim {} softcap {} window {} dropout {}",
-                             c.seq_len, c.heads, c.kv_heads, c.head_dim, c.softcap, c.window,
-                             c.dropout));
+    SCOPED_TRACE(c.str());
     const Variables fused = leaves(inputs_of(c)), composed = leaves(inputs_of(c));
     Tensor expected_lse;
     const Variable out = attention(fused[0], fused[1], fused[2], options_of(c));

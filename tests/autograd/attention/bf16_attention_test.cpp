@@ -6,18 +6,14 @@
 #include "autograd/simd/bf16_kernels.h"
 #include "tests/support/bf16_products.h"
 #include "tests/support/compare.h"
-#include "tests/support/composed.h"
+#include "tests/support/dense_attention_case.h"
 #include "tests/support/gradcheck.h"
 
 namespace focus {
 namespace {
 
-struct Case {
-  Index batch, seq_len, heads, kv_heads, head_dim;
-  double softcap = 0;
-  Index window = 0;
-  double dropout = 0;
-};
+using Case = DenseCase;
+
 // Odd lengths and widths, more than a panel of columns, windows whose spans of keys begin and end
 // at odd places, short ones, dropout.
 const std::vector<Case> kCases = {{1, 1, 2, 1, 4},
@@ -32,23 +28,15 @@ const std::vector<Case> kCases = {{1, 1, 2, 1, 4},
                                   {2, 700, 2, 1, 16, 0, 90},
                                   {1, 150, 2, 2, 12, 2, 70, 0.3}};
 
-Variables inputs_of(const Case& c) {
-  return leaves({randn({c.batch, c.seq_len, c.heads, c.head_dim}, 1),
-                 randn({c.batch, c.seq_len, c.kv_heads, c.head_dim}, 2),
-                 randn({c.batch, c.seq_len, c.kv_heads, c.head_dim}, 3)});
-}
 AttentionOptions options_of(const Case& c, const simd::Bf16Kernels* bf16) {
-  return {.scale = Real(0.3),
-          .softcap = static_cast<Real>(c.softcap),
-          .sliding_window = c.window,
-          .dropout = c.dropout,
-          .dropout_key = 5,
-          .bf16 = bf16};
+  AttentionOptions options = focus::options_of(c);
+  options.bf16 = bf16;
+  return options;
 }
 
 /// Output and gradients.
 std::vector<Tensor> results(const Case& c, const simd::Bf16Kernels* bf16) {
-  const Variables x = inputs_of(c);
+  const Variables x = leaves(inputs_of(c));
   const Variable out = attention(x[0], x[1], x[2], options_of(c, bf16));
   backward(multiply(out, Variable(randn(out.shape(), 4))));
   return {out.value(), x[0].grad(), x[1].grad(), x[2].grad()};
@@ -62,13 +50,11 @@ bool takes_part(const simd::Bf16Kernels& kernels) {
 TEST(Bf16Attention, IsAttentionOfRoundedNumbers) {
   for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16())
     for (const Case& c : kCases) {
-      SCOPED_TRACE(fmt::format("{}: T {} heads {}/{} head_dim {} softcap {} window {} dropout {}",
-                               kernels->name, c.seq_len, c.heads, c.kv_heads, c.head_dim, c.softcap,
-                               c.window, c.dropout));
+      SCOPED_TRACE(kernels->name + (": " + c.str()));
       const std::vector<Tensor> rounded = results(c, kernels), exact = results(c, nullptr);
-      // bf16 has eight bits. Beside 1: the softmax over a single key is constant.
+      // bf16 has eight bits, and scores of several are exponents. Beside 1: the softmax over a single key is constant.
       for (std::size_t i = 0; i < exact.size(); ++i)
-        EXPECT_LE(relative_difference(rounded[i], exact[i], 1), 1e-2) << "of result " << i;
+        EXPECT_LE(relative_difference(rounded[i], exact[i], 1), 2e-2) << "of result " << i;
       if (takes_part(*kernels)) {
         EXPECT_FALSE(same_bits(rounded[0], exact[0])) << "nothing was rounded";
       }
@@ -79,7 +65,7 @@ TEST(Bf16Attention, LaterTokensDoNotMatter) {
   for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16())
     for (const Index window : {0, 37}) {
       const Case c{1, 200, 2, 2, 6, 0, window};
-      const Variables x = inputs_of(c);
+      const Variables x = leaves(inputs_of(c));
       const auto run = [&] { return attention(x[0], x[1], x[2], options_of(c, kernels)).value(); };
       const Tensor before = run();
       for (const Index changed : {101, 130}) {

@@ -61,6 +61,7 @@ const Bf16Kernels kModel = {
               to[j * to_pitch + i] = i < rows ? to_bf16(source[i * ld + j]) : Bf16{0};
         },
     .product = tile_product<ModelTiles>,
+    .product_from = tile_product_from<ModelTiles>,
 };
 
 struct Size {
@@ -83,8 +84,8 @@ TEST(AmxModel, ProductsAreThoseOfTheWidenedNumbers) {
     const Bf16Matrix matrix(size.n, size.k, w.data(), size.k);
     const auto products = [&](const Bf16Kernels& kernels) {
       Tensor forward({size.m, size.n}), back({size.m, size.k});
-      gemm_nt(size.m, a.data(), size.k, matrix, forward.data(), size.n, kernels);
-      gemm(size.m, dy.data(), size.n, matrix, back.data(), size.k, kernels);
+      gemm_nt(size.m, a.data(), size.k, matrix, forward.data(), size.n, {}, kernels);
+      gemm(size.m, dy.data(), size.n, matrix, back.data(), size.k, {}, kernels);
       return std::pair(forward, back);
     };
     const auto [forward, back] = products(kModel);
@@ -102,8 +103,8 @@ TEST(AmxModel, ProductsOfSplitNumbersAreNearThoseOfFloats) {
     const MatrixView view{.data = w.data(), .rows = size.n, .cols = size.k, .pitch = size.k};
     const auto products = [&](const Bf16Kernels* kernels) {
       Tensor forward({size.m, size.n}), back({size.m, size.k});
-      gemm_nt_bf16x3(size.m, a.data(), size.k, view, forward.data(), size.n, kernels);
-      gemm_bf16x3(size.m, dy.data(), size.n, view, back.data(), size.k, kernels);
+      gemm_nt_bf16x3(size.m, a.data(), size.k, view, forward.data(), size.n, {}, kernels);
+      gemm_bf16x3(size.m, dy.data(), size.n, view, back.data(), size.k, {}, kernels);
       return std::pair(forward, back);
     };
     const auto [forward, back] = products(&kModel);

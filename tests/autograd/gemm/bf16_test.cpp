@@ -98,7 +98,7 @@ const std::vector<Size> kSizes = {{2048, 9, 64},   {1, 1, 1},    {1, 5, 3},     
                                   {64, 16, 64},    {2, 300, 70}, {513, 31, 8},  {9, 17, 769},
                                   {11, 259, 1541}, {4, 80, 191}, {517, 257, 5}, {8, 96, 0}};
 
-using Product = void (*)(Index, const Real*, Index, const Bf16Matrix&, Real*, Index,
+using Product = void (*)(Index, const Real*, Index, const Bf16Matrix&, Real*, Index, Start,
                          const simd::Bf16Kernels&);
 
 /// Sums in double of the products of rounded numbers: A Bᵀ where `transposed`, or A B.
@@ -111,16 +111,25 @@ TEST(Bf16Product, AgreesWithTheDefinition) {
     for (const auto& [m, n, k] : kSizes)
       for (const bool transposed : {true, false}) {
         const Tensor a = randn({m, k}, 1), b = transposed ? randn({n, k}, 2) : randn({k, n}, 2);
-        Tensor c = Tensor::full({m, n + 3}, 77);  // what lies between the rows must stay
+        const Tensor bias = randn({n}, 3), products = reference(a, b, transposed);
         const Product product = transposed ? Product{gemm_nt} : Product{gemm};
-        product(m, a.data(), k, matrix_of(b), c.data(), n + 3, *kernels);
-        Tensor dense({m, n});
-        for (Index i = 0; i < m; ++i) {
-          std::copy_n(c.data() + i * (n + 3), n, dense.data() + i * n);
-          for (Index j = n; j < n + 3; ++j) ASSERT_EQ(c[i * (n + 3) + j], 77);
+        for (const Start& start : {Start(), Start(Into::add), Start(bias.data())}) {
+          Tensor c = Tensor::full({m, n + 3}, 77);  // what lies between the rows must stay
+          product(m, a.data(), k, matrix_of(b), c.data(), n + 3, start, *kernels);
+          Tensor dense({m, n}), wanted({m, n});
+          for (Index i = 0; i < m; ++i) {
+            std::copy_n(c.data() + i * (n + 3), n, dense.data() + i * n);
+            for (Index j = n; j < n + 3; ++j) ASSERT_EQ(c[i * (n + 3) + j], 77);
+            for (Index j = 0; j < n; ++j)
+              wanted.data()[i * n + j] =
+                  products[i * n + j] + (start.add ? Real(77) : start.in_column(j));
+          }
+          EXPECT_LE(relative_difference(dense, wanted), tolerance(3e-6, 1e-14))
+              << kernels->name << (transposed ? " nt " : " nn ") << m << "x" << n << "x" << k
+              << (start.add              ? " onto C"
+                  : start.row != nullptr ? " onto a row"
+                                         : "");
         }
-        EXPECT_LE(relative_difference(dense, reference(a, b, transposed)), tolerance(3e-6, 1e-14))
-            << kernels->name << (transposed ? " nt " : " nn ") << m << "x" << n << "x" << k;
       }
 }
 
@@ -132,8 +141,8 @@ TEST(Bf16Product, BitsDoNotDependOnThreads) {
       expect_same_bits_for_any_threads(fmt::format("{} {}x{}x{}", kernels->name, m, n, k),
                                        [&, m = m, n = n, k = k] {
                                          Tensor x({m, n}), y({m, n});
-                                         gemm_nt(m, a.data(), k, rows, x.data(), n, *kernels);
-                                         gemm(m, a.data(), k, columns, y.data(), n, *kernels);
+                                         gemm_nt(m, a.data(), k, rows, x.data(), n, {}, *kernels);
+                                         gemm(m, a.data(), k, columns, y.data(), n, {}, *kernels);
                                          return std::vector<Tensor>{x, y};
                                        });
     }

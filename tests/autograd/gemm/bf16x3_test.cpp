@@ -99,7 +99,7 @@ TEST(Bf16x3, AgreesWithTheDefinition) {
       for (const bool transposed : {true, false}) {
         const Tensor a = randn({m, k}, 1), w = transposed ? randn({n, k}, 2) : randn({k, n}, 2);
         Tensor c = Tensor::full({m, n + 3}, 77);  // what lies between the rows must stay
-        (transposed ? gemm_nt_bf16x3 : gemm_bf16x3)(m, a.data(), k, view_of(w), c.data(), n + 3,
+        (transposed ? gemm_nt_bf16x3 : gemm_bf16x3)(m, a.data(), k, view_of(w), c.data(), n + 3, {},
                                                     kernels);
         Tensor dense({m, n});
         for (Index i = 0; i < m; ++i) {
@@ -126,9 +126,9 @@ TEST(Bf16x3, ErrsLittleMoreThanFloat32AndFarLessThanBf16) {
       gemm_nt(m, n, k, a.data(), k, w.data(), k, c.data(), n);
       const double in_float = rms_error(c, wanted);
       for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16()) {
-        gemm_nt_bf16x3(m, a.data(), k, view_of(w), c.data(), n, kernels);
+        gemm_nt_bf16x3(m, a.data(), k, view_of(w), c.data(), n, {}, kernels);
         const double split = rms_error(c, wanted);
-        gemm_nt(m, a.data(), k, Bf16Matrix(n, k, w.data(), k), c.data(), n, *kernels);
+        gemm_nt(m, a.data(), k, Bf16Matrix(n, k, w.data(), k), c.data(), n, {}, *kernels);
         const double rounded = rms_error(c, wanted);
         const std::string what = fmt::format("{} k={}: float32 {:.2g}, bf16x3 {:.2g}, bf16 {:.2g}",
                                              kernels->name, k, in_float, split, rounded);
@@ -151,15 +151,15 @@ TEST(Bf16x3, ReadsMatricesAsTheyLie) {
                                                described(format, layout), m, rows, cols);
           const Tensor x = randn({m, cols}, 1), dy = randn({m, rows}, 2);
           Tensor y({m, rows}), wanted({m, rows}), dx({m, cols}), wanted_dx({m, cols});
-          gemm_nt_bf16x3(m, x.data(), cols, w.view, y.data(), rows, kernels);
-          gemm_bf16x3(m, dy.data(), rows, w.view, dx.data(), cols, kernels);
+          gemm_nt_bf16x3(m, x.data(), cols, w.view, y.data(), rows, {}, kernels);
+          gemm_bf16x3(m, dy.data(), rows, w.view, dx.data(), cols, {}, kernels);
           EXPECT_LE(relative_difference(y, product_in_double(x, w.widened, true)), kLeftOut)
               << what;
           EXPECT_LE(relative_difference(dx, product_in_double(dy, w.widened, false)), kLeftOut)
               << what;
           if (format == NumberFormat::bf16) continue;  // two products there: other sums
-          gemm_nt_bf16x3(m, x.data(), cols, view_of(w.widened), wanted.data(), rows, kernels);
-          gemm_bf16x3(m, dy.data(), rows, view_of(w.widened), wanted_dx.data(), cols, kernels);
+          gemm_nt_bf16x3(m, x.data(), cols, view_of(w.widened), wanted.data(), rows, {}, kernels);
+          gemm_bf16x3(m, dy.data(), rows, view_of(w.widened), wanted_dx.data(), cols, {}, kernels);
           EXPECT_TRUE(same_bits(y, wanted)) << what;
           EXPECT_TRUE(same_bits(dx, wanted_dx)) << what;
         }
@@ -173,8 +173,8 @@ TEST(Bf16x3, BitsDoNotDependOnThreads) {
       expect_same_bits_for_any_threads(
           fmt::format("{} {}x{}x{}", kernels->name, m, n, k), [&, m = m, n = n, k = k] {
             Tensor x({m, n}), y({m, n});
-            gemm_nt_bf16x3(m, a.data(), k, view_of(rows), x.data(), n, kernels);
-            gemm_bf16x3(m, a.data(), k, view_of(columns), y.data(), n, kernels);
+            gemm_nt_bf16x3(m, a.data(), k, view_of(rows), x.data(), n, {}, kernels);
+            gemm_bf16x3(m, a.data(), k, view_of(columns), y.data(), n, {}, kernels);
             return std::vector<Tensor>{x, y};
           });
     }
@@ -185,8 +185,8 @@ TEST(Bf16x3, RowsDoNotDependOnTheirNeighbours) {
   const Tensor a = randn({40, k}, 1), w = randn({n, k}, 2);
   for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16()) {
     Tensor all({40, n}), some({17, n});
-    gemm_nt_bf16x3(40, a.data(), k, view_of(w), all.data(), n, kernels);
-    gemm_nt_bf16x3(17, a.data(), k, view_of(w), some.data(), n, kernels);
+    gemm_nt_bf16x3(40, a.data(), k, view_of(w), all.data(), n, {}, kernels);
+    gemm_nt_bf16x3(17, a.data(), k, view_of(w), some.data(), n, {}, kernels);
     EXPECT_TRUE(std::equal(some.data(), some.data() + some.size(), all.data())) << kernels->name;
   }
 }
@@ -197,7 +197,7 @@ TEST(Bf16x3, FewRowsAndNoKernelsHaveTheBitsOfReal) {
     const Tensor x = randn({m, 70}, 2);
     Tensor y({m, 90}), wanted({m, 90});
     gemm_nt(m, x.data(), 70, view_of(w), wanted.data(), 90);
-    gemm_nt_bf16x3(m, x.data(), 70, view_of(w), y.data(), 90,
+    gemm_nt_bf16x3(m, x.data(), 70, view_of(w), y.data(), 90, {},
                    m > 2 ? nullptr : usable_kernels_of_bf16()[0]);
     EXPECT_TRUE(same_bits(y, wanted)) << m;
   }
@@ -213,7 +213,7 @@ TEST(Bf16x3, HugeNumbersStayAndWhatIsNoNumberShows) {
   for (Index i = 0; i < 4; ++i) a.data()[i * 40 + 3] = Real(0.75);
   for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16()) {
     Tensor c({4, 5});
-    gemm_nt_bf16x3(4, a.data(), 40, view_of(w), c.data(), 5, kernels);
+    gemm_nt_bf16x3(4, a.data(), 40, view_of(w), c.data(), 5, {}, kernels);
     for (Index i = 0; i < 4; ++i) {
       EXPECT_NEAR(static_cast<double>(c[i * 5]) / (0.75 * static_cast<double>(largest)), 1, 1e-4);
       EXPECT_FALSE(std::isfinite(c[i * 5 + 2]));
@@ -227,7 +227,7 @@ TEST(Bf16x3, CountsAProductOnce) {
   const Tensor a = randn({300, 20}, 1), w = randn({30, 20}, 2);
   Tensor c({300, 30});
   const std::uint64_t before = multiply_adds();
-  gemm_nt_bf16x3(300, a.data(), 20, view_of(w), c.data(), 30, usable_kernels_of_bf16()[0]);
+  gemm_nt_bf16x3(300, a.data(), 20, view_of(w), c.data(), 30, {}, usable_kernels_of_bf16()[0]);
   EXPECT_EQ(multiply_adds() - before, 300u * 30 * 20);
 }
 

@@ -8,7 +8,7 @@ namespace focus {
 namespace {
 
 using Product = void (*)(Index, Index, Index, const Real*, Index, const Real*, Index, Real*, Index,
-                         Into);
+                         Start);
 
 struct Kind {
   const char* name;
@@ -102,11 +102,12 @@ TEST(Gemm, BitsDoNotDependOnTheBlocksWidth) {
     std::vector<Real> panels(static_cast<std::size_t>(packed::kBlockDepth * widest));
     std::vector<Real> tail(static_cast<std::size_t>(m * kernels.vector));
     blocked_product(
-        m, k, packed::kBlockDepth, 0, n, widest, kernels.vector, c.data(), n, false, tail.data(),
-        [&](Index p, Index depth, Index j, Index columns, Real* to, Index ld, bool add) {
+        m, k, packed::kBlockDepth, 0, n, widest, kernels.vector, c.data(), n, {}, tail.data(),
+        [&](Index p, Index depth, Index j, Index columns, Real* to, Index ld, Start start) {
           kernels.pack(b.data() + p * n + j, n, depth, columns, 1, panels.data());
           const simd::Panels packed{panels.data(), depth, simd::padded(kernels, columns)};
-          kernels.product(m, packed.columns, depth, a.data() + p, k, 1, packed, 0, to, ld, add);
+          kernels.product(m, packed.columns, depth, a.data() + p, k, 1, packed, 0, to, ld,
+                          start.add);
         });
     return c;
   };
@@ -116,6 +117,26 @@ TEST(Gemm, BitsDoNotDependOnTheBlocksWidth) {
   EXPECT_TRUE(same_bits(expected, whole));
   for (const Index widest : {64, 128, 384, 512})
     EXPECT_TRUE(same_bits(expected, product(widest))) << widest << " columns";
+}
+
+TEST(Gemm, MayStartFromARow) {
+  for (const auto& [m, n, k] : kSizes)
+    for (const bool transposed : {false, true}) {
+      const Tensor a = randn({m, k}, 1), bias = randn({n}, 3);
+      const Tensor b = transposed ? randn({n, k}, 2) : randn({k, n}, 2);
+      Tensor plain({m, n}), c({m, n}), wanted({m, n});
+      const auto product = [&](Tensor& to, Start start) {
+        if (transposed)
+          gemm_nt(m, n, k, a.data(), k, b.data(), k, to.data(), n, start);
+        else
+          gemm(m, n, k, a.data(), k, b.data(), n, to.data(), n, start);
+      };
+      product(plain, {});
+      product(c, Start(bias.data()));
+      for (Index i = 0; i < m * n; ++i) wanted.data()[i] = plain[i] + bias[i % n];
+      EXPECT_LE(relative_difference(c, wanted), tolerance(1e-6, 1e-14))
+          << m << "x" << n << "x" << k << (transposed ? " nt" : " nn");
+    }
 }
 
 TEST(Gemm, CountsItsMultiplyAdds) {
