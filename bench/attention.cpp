@@ -1,3 +1,4 @@
+#include "autograd/simd/bf16_kernels.h"
 #include "bench/cases.h"
 #include "bench/membership.h"
 #include "focus/attention/gated_attention.h"
@@ -32,9 +33,11 @@ Case attention_case(Index heads, Index seq_len, bool with_backward, bool gated, 
   return made;
 }
 
-Case dense(Index heads, Index seq_len, bool with_backward, Index window) {
+Case dense(Index heads, Index seq_len, bool with_backward, Index window,
+           const simd::Bf16Kernels* bf16 = nullptr) {
   AttentionOptions options = kOptions;
   options.sliding_window = window;
+  options.bf16 = bf16;
   return attention_case(heads, seq_len, with_backward, false, count_pairs({}, seq_len, 0, window),
                         [=](const Variables& x) { return attention(x[0], x[1], x[2], options); });
 }
@@ -102,6 +105,8 @@ void add_attention_cases() {
       };
       const bool both = with_backward;
       add_case(name("dense"), [=] { return dense(heads, seq_len, both, 0); });
+      add_case(name("dense_bf16"),
+               [=] { return dense(heads, seq_len, both, 0, &simd::bf16_kernels()); });
       add_case(name("sliding_window"), [=] { return dense(heads, seq_len, both, kWindow); });
       add_case(name("soft_affinity"), [=] { return soft(heads, seq_len, both, Gate::affinity); });
       add_case(name("soft_logit"), [=] { return soft(heads, seq_len, both, Gate::logit); });

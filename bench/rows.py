@@ -127,26 +127,41 @@ def torch_peer(name, settings, script, *arguments):
     return Side(name, command, lambda run: json.loads(run.stdout), environment)
 
 
-def dense_rows(settings):
-    work = [(12, t, w) for w in ("forward", "forward_backward") for t in (1024, 4096, 16384)]
-    work.append((1, 65536, "forward"))
+def beside_sdpa(group, title, case, dtype, heads, seq_len, what, settings):
+    passes = what.replace("_", " + ")
+    return Row(
+        group,
+        f"{title}, {passes}, {heads_of(heads)}, T={seq_len}",
+        [
+            kernel("focus", f"attention/{case}/{what}/heads:{heads}/T:{seq_len}", settings),
+            torch_peer(
+                "PyTorch SDPA",
+                settings,
+                "sdpa.py",
+                *("--heads", str(heads), "--lengths", str(seq_len), "--what", what),
+                *("--dtype", dtype),
+            ),
+        ],
+    )
+
+
+def dense_work(settings):
     if settings.quick:
-        work = [(12, 512, "forward"), (12, 512, "forward_backward")]
-    for heads, seq_len, what in work:
-        passes = what.replace("_", " + ")
-        yield Row(
-            "dense",
-            f"dense causal attention, {passes}, {heads_of(heads)}, T={seq_len}",
-            [
-                kernel("focus", f"attention/dense/{what}/heads:{heads}/T:{seq_len}", settings),
-                torch_peer(
-                    "PyTorch SDPA",
-                    settings,
-                    "sdpa.py",
-                    *("--heads", str(heads), "--lengths", str(seq_len), "--what", what),
-                ),
-            ],
-        )
+        return [(12, 512, "forward"), (12, 512, "forward_backward")]
+    return [(12, t, w) for w in ("forward", "forward_backward") for t in (1024, 4096, 16384)]
+
+
+def dense_rows(settings):
+    work = dense_work(settings) + ([] if settings.quick else [(1, 65536, "forward")])
+    for of_row in work:
+        yield beside_sdpa("dense", "dense causal attention", "dense", "fp32", *of_row, settings)
+
+
+def dense_bf16_rows(settings):
+    """Ours rounds float32 q, k, v itself, as in a step; PyTorch's are in bf16 already."""
+    title = "dense causal attention, bf16"
+    for of_row in dense_work(settings):
+        yield beside_sdpa("dense_bf16", title, "dense_bf16", "bf16", *of_row, settings)
 
 
 def soft_rows(settings):
@@ -381,6 +396,7 @@ def heads_of(count):
 # What bench/run.sh takes as its words, beside "gemm", which is one program (measure.py).
 GROUPS = {
     "dense": dense_rows,
+    "dense_bf16": dense_bf16_rows,
     "soft": soft_rows,
     "hard": hard_rows,
     "summary": summary_rows,
@@ -389,4 +405,4 @@ GROUPS = {
     "eval": eval_rows,
     "tokenizers": tokenizer_rows,
 }
-NEED_PEERS = {"dense", "step", "scratch", "eval", "tokenizers"}
+NEED_PEERS = {"dense", "dense_bf16", "step", "scratch", "eval", "tokenizers"}

@@ -52,8 +52,9 @@ class TileProducts {
                    add);
   }
 
-  /// C[n, columns] = factor[i] C (null: 1; `begun` false: nothing) + weightsᵀ X over rows [first,
-  /// end) of both, weights [keys, n] in rows of kQueries.
+  /// C[n, columns] = factor[i] C (null: 1; `begun` false: nothing) + weightsᵀ X over the span's
+  /// rows of both, weights [keys, n] in rows of kQueries. (In bf16 pairs of rows go together: one
+  /// beyond the span has a weight of 0.)
   void columns_times(Index n, simd::KeySpan span, const Real* weights, const simd::Panels& x,
                      Index columns, Real* c, Index ldc, bool begun, const Real* factor) const {
     constexpr Index kRow = AttentionPlan::kQueries, kPitch = AttentionPlan::kKeys;
