@@ -125,7 +125,7 @@ TEST(Gemm, MayStartFromARow) {
       const Tensor a = randn({m, k}, 1), bias = randn({n}, 3);
       const Tensor b = transposed ? randn({n, k}, 2) : randn({k, n}, 2);
       Tensor plain({m, n}), c({m, n}), wanted({m, n});
-      const auto product = [&](Tensor& to, Start start) {
+      const auto product = [&, m = m, n = n, k = k](Tensor& to, Start start) {
         if (transposed)
           gemm_nt(m, n, k, a.data(), k, b.data(), k, to.data(), n, start);
         else
