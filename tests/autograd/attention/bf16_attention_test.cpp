@@ -52,7 +52,8 @@ TEST(Bf16Attention, IsAttentionOfRoundedNumbers) {
     for (const Case& c : kCases) {
       SCOPED_TRACE(kernels->name + (": " + c.str()));
       const std::vector<Tensor> rounded = results(c, kernels), exact = results(c, nullptr);
-      // bf16 has eight bits, and scores of several are exponents. Beside 1: the softmax over a single key is constant.
+      // bf16 has eight bits, and scores of several are exponents. Beside 1: the softmax over a
+      // single key is constant.
       for (std::size_t i = 0; i < exact.size(); ++i)
         EXPECT_LE(relative_difference(rounded[i], exact[i], 1), 2e-2) << "of result " << i;
       if (takes_part(*kernels)) {
