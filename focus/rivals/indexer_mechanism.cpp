@@ -70,9 +70,8 @@ class IndexerMechanism final : public Mechanism {
     return indexer_attention(in.q, in.k, in.v, index, in.options, config_, pairs);
   }
   /// Its projections of every token, and every distant pair by its heads.
-  double multiply_adds_to_choose(const MechanismInputs& in,
-                                 const PairCounts& pairs) const override {
-    if (pairs.attended == pairs.all) return 0;
+  double multiply_adds_to_choose(const MechanismInputs& in, const PairCounts&) const override {
+    if (trains_ && grad_enabled()) return 0;  // it looks on
     const LayerIndexer& of = indexers_[static_cast<std::size_t>(in.layer)];
     const Index tokens = in.h.dim(0) * in.h.dim(1);
     const std::int64_t distant =

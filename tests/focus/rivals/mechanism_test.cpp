@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "focus/rivals/indexer.h"
 #include "focus/rivals/magicpig.h"
 #include "focus/rivals/moba.h"
 #include "focus/rivals/oracle.h"
@@ -161,6 +162,15 @@ TEST(Mechanism, SaysWhatChoosingCosts) {
   const double read = 1 + 2 + (kTokens - 2) * 3;
   EXPECT_EQ(choosing("oracle", OracleConfig{.tokens = 1, .local_window = 1, .sinks = 0}),
             (kAll - read) * 4 * 6 / 48);
+  double distant = 0;
+  for (Index i = 0; i < kTokens; ++i) distant += static_cast<double>(std::max<Index>(0, i - 3));
+  const double projections = static_cast<double>(kTokens * shape.hidden_size * (2 * 16 + 16 + 2));
+  // The same where every distant key is among the chosen: it is scored all the same.
+  for (const Index tokens : {4, 99})
+    EXPECT_EQ(choosing("indexer",
+                       IndexerConfig{.tokens = tokens, .heads = 2, .local_window = 3, .sinks = 0}),
+              (projections + distant * 2 * 17) / 48)
+        << tokens;
   EXPECT_EQ(choosing("routing_transformer",
                      RoutingTransformerConfig{.num_clusters = 5, .shared_qk = false}),
             kTokens * 2 * 5 * 6 / 48.0);
