@@ -1,5 +1,6 @@
 #include "autograd/gemm/gemm.h"
 
+#include "autograd/gemm/frozen_matrix.h"
 #include "bench/cases.h"
 #include "bench/gemm_shapes.h"
 
@@ -22,6 +23,18 @@ void add_product(const std::string& name, Gemm product, const GemmShape& shape, 
   });
 }
 
+/// As a linear multiplies with a frozen weight [n, k], in each of its forms.
+void add_frozen_product(MatrixForm form, const GemmShape& shape) {
+  add_case(fmt::format("gemm/frozen_{}/{}", name_of(form), shape.name()), [=] {
+    const auto [m, k, n] = shape;
+    const Tensor a = random_tensor({m * k}, 1);
+    const FrozenMatrix w(random_tensor({n, k}, 2), form);
+    Tensor c({m, n});
+    return Case{.run = [=, m = m]() mutable { w->gemm_nt(m, a.data(), c.data(), {}); },
+                .flops = shape.flops()};
+  });
+}
+
 }  // namespace
 
 void add_gemm_cases() {
@@ -29,6 +42,9 @@ void add_gemm_cases() {
     add_product("nn", &gemm, shape, shape.k, shape.n);
     add_product("nt", &gemm_nt, shape, shape.k, shape.k);
     add_product("tn", &gemm_tn, shape, shape.m, shape.n);
+    for (const MatrixForm form :
+         {MatrixForm::real, MatrixForm::bf16, MatrixForm::int8, MatrixForm::w8a8})
+      add_frozen_product(form, shape);
   }
 }
 

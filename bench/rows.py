@@ -164,6 +164,21 @@ def dense_bf16_rows(settings):
         yield beside_sdpa("dense_bf16", title, "dense_bf16", "bf16", *of_row, settings)
 
 
+def linear_int8_rows(settings):
+    """GPT-2's projection, its MLP up and down and its output head; float32 comes in and goes out."""
+    shapes = [(1024, 768, 768), (1024, 768, 3072), (1024, 3072, 768), (1024, 768, 50257)]
+    for m, k, n in shapes[:1] if settings.quick else shapes:
+        shape = ("--m", str(m), "--k", str(k), "--n", str(n))
+        sides = [
+            kernel(f"focus, {form}", f"gemm/frozen_{form}/{m}x{k}x{n}", settings)
+            for form in ("w8a8", "bf16", "float32")
+        ]
+        for kind in ("int8", "bf16", "fp32"):
+            name = "PyTorch, dynamic int8" if kind == "int8" else f"PyTorch, {kind}"
+            sides.append(torch_peer(name, settings, "linear.py", *shape, "--kind", kind))
+        yield Row("linear_int8", f"linear with a frozen weight, {m} x {k} x {n} (m x k x n)", sides)
+
+
 def soft_rows(settings):
     for seq_len in (512,) if settings.quick else (1024, 2048, 4096):
         dense = kernel(
@@ -397,6 +412,7 @@ def heads_of(count):
 GROUPS = {
     "dense": dense_rows,
     "dense_bf16": dense_bf16_rows,
+    "linear_int8": linear_int8_rows,
     "soft": soft_rows,
     "hard": hard_rows,
     "summary": summary_rows,
@@ -405,4 +421,4 @@ GROUPS = {
     "eval": eval_rows,
     "tokenizers": tokenizer_rows,
 }
-NEED_PEERS = {"dense", "dense_bf16", "step", "scratch", "eval", "tokenizers"}
+NEED_PEERS = {"dense", "dense_bf16", "linear_int8", "step", "scratch", "eval", "tokenizers"}

@@ -94,7 +94,7 @@ class Bf16x3Storage final : public ViewStorage {
   }
 };
 
-class Int8Storage final : public ViewStorage {
+class Int8Storage : public ViewStorage {
  public:
   explicit Int8Storage(const Int8Matrix& matrix) : ViewStorage(matrix.view, matrix.owner) {}
 
@@ -102,6 +102,25 @@ class Int8Storage final : public ViewStorage {
   std::size_t bytes() const override {
     return ViewStorage::bytes() + static_cast<std::size_t>(view().rows) * sizeof(Real);
   }
+};
+
+/// Back it is Int8Storage: a gradient of the product as if what came in had not been rounded.
+class W8A8Storage final : public Int8Storage {
+ public:
+  explicit W8A8Storage(const Int8Matrix& matrix)
+      : Int8Storage(matrix), matrix_(matrix), sums_(row_sums(matrix)) {}
+
+  MatrixForm form() const override { return MatrixForm::w8a8; }
+  std::size_t bytes() const override {
+    return Int8Storage::bytes() + sums_.size() * sizeof(std::int32_t);
+  }
+  void gemm_nt(Index m, const Real* x, Real* y, Start start) const override {
+    gemm_nt_w8a8(m, x, view().cols, matrix_, sums_.data(), y, view().rows, start);
+  }
+
+ private:
+  Int8Matrix matrix_;
+  std::vector<std::int32_t> sums_;
 };
 
 std::shared_ptr<const MatrixStorage> store_view(const MatrixView& view,
@@ -119,6 +138,8 @@ std::shared_ptr<const MatrixStorage> store_view(const MatrixView& view,
       return std::make_shared<const Bf16x3Storage>(view, std::move(owner));
     case MatrixForm::int8:
       return std::make_shared<const Int8Storage>(rounded_to_int8(view, name));
+    case MatrixForm::w8a8:
+      return std::make_shared<const W8A8Storage>(rounded_to_int8(view, name));
   }
   fail("no such form of a frozen matrix");
 }
@@ -145,6 +166,8 @@ const char* name_of(MatrixForm form) {
       return "bf16x3";
     case MatrixForm::int8:
       return "int8";
+    case MatrixForm::w8a8:
+      return "w8a8";
   }
   return "?";
 }

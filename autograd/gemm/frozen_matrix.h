@@ -16,6 +16,7 @@ enum class MatrixForm {
   bf16,    // both operands of a product are rounded to bf16
   bf16x3,  // both are split into two bf16, where that is faster than Real: else as real
   int8,    // it is rounded to int8, a scale for each row (int8.h); products are of Real
+  w8a8,    // so is what it multiplies on the way forward; products are of integers
 };
 const char* name_of(MatrixForm form);
 
@@ -49,13 +50,13 @@ class MatrixStorage {
 class FrozenMatrix {
  public:
   FrozenMatrix() = default;  // undefined
-  /// Throws std::invalid_argument where `values` is no matrix, and with MatrixForm::int8 where a
-  /// number is not finite; `name` is the weight's, for messages.
+  /// Throws std::invalid_argument where `values` is no matrix, and with MatrixForm::int8 and w8a8
+  /// where a number is not finite; `name` is the weight's, for messages.
   FrozenMatrix(const Tensor& values, MatrixForm form, const std::string& name = "");
   /// Numbers that lie elsewhere, in a file that is mapped into memory, which `owner` holds: they
   /// stay there. With MatrixForm::bf16 those in another format, or laid otherwise than in rows of
-  /// an even length, are rounded into memory of the matrix's own; with MatrixForm::int8 all are.
-  /// Throws as above, and where the address does not suit the format.
+  /// an even length, are rounded into memory of the matrix's own; with MatrixForm::int8 and w8a8
+  /// all are. Throws as above, and where the address does not suit the format.
   FrozenMatrix(const MatrixView& view, std::shared_ptr<const void> owner,
                MatrixForm form = MatrixForm::real, const std::string& name = "");
   explicit FrozenMatrix(std::shared_ptr<const MatrixStorage> storage)

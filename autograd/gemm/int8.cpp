@@ -6,10 +6,12 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <type_traits>
-#include <vector>
 
 #include "autograd/check.h"
+#include "autograd/gemm/blocked_product.h"
+#include "autograd/gemm/gemm.h"
 #include "autograd/parallel.h"
 
 namespace focus {
@@ -28,10 +30,15 @@ Real largest_magnitude(const Real* row, Index n) {
   return std::bit_cast<Real>(largest);
 }
 
+/// Of a row whose largest magnitude that is; 0 where its numbers are too small for one.
+Real scale_for(Real largest) {
+  const Real scale = largest / kMostInt8;
+  return std::isinf(scale * kMostInt8) ? std::nextafter(scale, Real(0)) : scale;  // was rounded up
+}
+
 /// Returns the scale.
 Real round_row(const Real* row, Index n, Real largest, std::int8_t* to) {
-  Real scale = largest / kMostInt8;
-  if (std::isinf(scale * kMostInt8)) scale = std::nextafter(scale, Real(0));  // it was rounded up
+  const Real scale = scale_for(largest);
   if (scale == 0) {
     std::fill_n(to, n, std::int8_t{0});
     return 0;
@@ -42,13 +49,70 @@ Real round_row(const Real* row, Index n, Real largest, std::int8_t* to) {
   return scale;
 }
 
+/// Bytes are multiplied four at a time.
+Index whole_fours(Index n) { return (n + 3) / 4 * 4; }
+
 /// Apart: the pool rounds sizes up, and weights are often powers of two.
 struct Int8Memory {
   explicit Int8Memory(const MatrixView& view)
       : scales(pooled_buffer(static_cast<std::size_t>(view.rows) * sizeof(Real))),
-        numbers(pooled_buffer(static_cast<std::size_t>(view.rows * view.cols))) {}
+        numbers(pooled_buffer(static_cast<std::size_t>(view.rows * whole_fours(view.cols)))) {}
   std::shared_ptr<void> scales, numbers;
 };
+
+/// Rows of A as the kernels multiply them.
+class RoundedRows {
+ public:
+  RoundedRows(Index m, Index n, const Real* a, Index lda, const simd::Int8Kernels& kernels)
+      : pitch_(whole_fours(n)),
+        scales_(pooled_buffer(static_cast<std::size_t>(m) * sizeof(Real))),
+        numbers_(pooled_buffer(static_cast<std::size_t>(m * pitch_))) {
+    auto* const scales = static_cast<Real*>(scales_.get());
+    auto* const numbers = static_cast<std::uint8_t*>(numbers_.get());
+    parallel_chunks(m, rows_per_chunk(n), [&](Index begin, Index end) {
+      for (Index i = begin; i < end; ++i) {
+        const Real largest = kernels.largest(a + i * lda, n);
+        // What is no number makes its row NaN, whatever the integers are.
+        scales[i] = std::isfinite(largest) ? scale_for(largest) : std::nan("");
+        if (scales[i] > 0)
+          kernels.round(a + i * lda, n, scales[i], numbers + i * pitch_);
+        else
+          std::fill_n(numbers + i * pitch_, pitch_, std::uint8_t{128});
+      }
+    });
+  }
+
+  Index pitch() const { return pitch_; }
+  const std::uint8_t* row(Index i) const {
+    return static_cast<const std::uint8_t*>(numbers_.get()) + i * pitch_;
+  }
+  Real scale(Index i) const { return static_cast<const Real*>(scales_.get())[i]; }
+
+ private:
+  Index pitch_;
+  std::shared_ptr<void> scales_, numbers_;
+};
+
+/// c[n] = start + the product whose integers, with A's 128 too much, are `product`.
+void scale_row(Index n, const std::int32_t* product, const std::int32_t* sums, const Real* scales,
+               Real scale, Start start, Real* c) {
+  for (Index j = 0; j < n; ++j) {
+    const auto sum = static_cast<std::int32_t>(static_cast<std::uint32_t>(product[j]) -
+                                               128 * static_cast<std::uint32_t>(sums[j]));
+    const Real y = static_cast<Real>(sum) * scales[j] * scale;
+    c[j] = start.add ? c[j] + y : start.in_column(j) + y;
+  }
+}
+
+Start from_column(Start start, Index j) {
+  return start.row != nullptr ? Start(start.row + j) : start;
+}
+
+/// Depth whose panels stay in the second-level cache while all rows go over them, columns of a
+/// panel, and rows whose sums stay in the first.
+constexpr Index kBlockDepth = 1024, kColumns = 64, kRowsOfSums = 96;
+/// Rows of A for which W is not worth packing.
+constexpr Index kFewRows = 2;
 
 }  // namespace
 
@@ -56,6 +120,7 @@ Int8Matrix rounded_to_int8(const MatrixView& from, const std::string& name) {
   const auto memory = std::make_shared<const Int8Memory>(from);
   auto* const scales = static_cast<Real*>(memory->scales.get());
   auto* const numbers = static_cast<std::int8_t*>(memory->numbers.get());
+  const Index pitch = whole_fours(from.cols);
   std::atomic<Index> refused{from.rows};  // the first row that cannot be rounded
   parallel_chunks(from.rows, rows_at_a_time(from), [&](Index begin, Index end) {
     std::vector<Real> rows(static_cast<std::size_t>((end - begin) * from.cols));
@@ -69,7 +134,8 @@ Int8Matrix rounded_to_int8(const MatrixView& from, const std::string& name) {
         }
         break;
       }
-      scales[i] = round_row(row, from.cols, largest, numbers + i * from.cols);
+      scales[i] = round_row(row, from.cols, largest, numbers + i * pitch);
+      std::fill(numbers + i * pitch + from.cols, numbers + (i + 1) * pitch, std::int8_t{0});
     }
   });
   check(refused == from.rows,
@@ -79,9 +145,71 @@ Int8Matrix rounded_to_int8(const MatrixView& from, const std::string& name) {
                    .format = NumberFormat::int8,
                    .rows = from.rows,
                    .cols = from.cols,
-                   .pitch = from.cols,
+                   .pitch = pitch,
                    .scales = scales},
           .owner = memory};
+}
+
+std::vector<std::int32_t> row_sums(const Int8Matrix& matrix) {
+  const MatrixView& view = matrix.view;
+  std::vector<std::int32_t> sums(static_cast<std::size_t>(view.rows));
+  parallel_chunks(view.rows, rows_per_chunk(view.cols), [&](Index begin, Index end) {
+    for (Index i = begin; i < end; ++i) {
+      const auto* row = static_cast<const std::int8_t*>(view.data) + i * view.pitch;
+      sums[static_cast<std::size_t>(i)] = std::accumulate(row, row + view.cols, 0);
+    }
+  });
+  return sums;
+}
+
+void gemm_nt_w8a8(Index m, const Real* a, Index lda, const Int8Matrix& w, const std::int32_t* sums,
+                  Real* c, Index ldc, Start start, const simd::Int8Kernels& kernels) {
+  const MatrixView& view = w.view;
+  const Index k = view.cols;
+  check(k <= kMostInt8Columns, "w8a8: a matrix of {} columns; its products fit 32 bits up to {}", k,
+        kMostInt8Columns);
+  const auto* const numbers = static_cast<const std::int8_t*>(view.data);
+  const RoundedRows rows(m, k, a, lda, kernels);
+  count_multiply_adds(static_cast<std::uint64_t>(m * view.rows * k));
+  const auto finish = [&](Index i, Index j, Index columns, const std::int32_t* product) {
+    scale_row(columns, product, sums + j, view.scales + j, rows.scale(i), from_column(start, j),
+              c + i * ldc + j);
+  };
+  if (m <= kFewRows) {
+    parallel_chunks(view.rows, std::max<Index>(kColumns, rows_per_chunk(k)),
+                    [&](Index begin, Index end) {
+                      std::vector<std::int32_t> product(static_cast<std::size_t>(end - begin));
+                      for (Index i = 0; i < m; ++i) {
+                        kernels.dots(end - begin, k, rows.row(i), numbers + begin * view.pitch,
+                                     view.pitch, product.data());
+                        finish(i, begin, end - begin, product.data());
+                      }
+                    });
+    return;
+  }
+  for_blocks(m, view.rows, [&](Index first, Index count, Index begin, Index end) {
+    thread_local std::vector<Real> packed;
+    thread_local std::vector<std::int32_t> products;
+    packed.resize(static_cast<std::size_t>(kBlockDepth * kColumns));
+    products.resize(std::max(products.size(), static_cast<std::size_t>(count * kColumns)));
+    for (Index j = begin; j < end; j += kColumns) {
+      const Index columns = std::min(kColumns, end - j);
+      const Index whole = (columns + kernels.vector - 1) / kernels.vector * kernels.vector;
+      for (Index p = 0; p < k; p += kBlockDepth) {
+        const Index depth = std::min(kBlockDepth, k - p);
+        kernels.pack_transposed(numbers + j * view.pitch + p, view.pitch, columns, depth,
+                                packed.data());
+        for (Index i = 0; i < count; i += kRowsOfSums) {
+          const Index some = std::min(kRowsOfSums, count - i);
+          std::int32_t* const to = products.data() + i * kColumns;
+          kernels.product(some, whole, depth, rows.row(first + i) + p, rows.pitch(), packed.data(),
+                          to, kColumns, p > 0);
+          if (p + depth < k) continue;
+          for (Index r = 0; r < some; ++r) finish(first + i + r, j, columns, to + r * kColumns);
+        }
+      }
+    }
+  });
 }
 
 }  // namespace focus

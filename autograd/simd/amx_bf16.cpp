@@ -8,71 +8,19 @@
 namespace focus::simd {
 namespace {
 
+#include "autograd/simd/amx_tiles.inc"
 #include "autograd/simd/tile_model.inc"
 #include "autograd/simd/tile_product.inc"
 
-// The intrinsics want the tile's number as a literal.
-#define FOCUS_EACH_TILE(f)    \
-  if constexpr (t == 0) f(0); \
-  if constexpr (t == 1) f(1); \
-  if constexpr (t == 2) f(2); \
-  if constexpr (t == 3) f(3); \
-  if constexpr (t == 4) f(4); \
-  if constexpr (t == 5) f(5); \
-  if constexpr (t == 6) f(6); \
-  if constexpr (t == 7) f(7)
-
-/// The machine's own. Its configuration belongs to the thread and is given back: tiles that are in
-/// use make every change of threads dearer.
-class AmxTiles {
- public:
-  void configure(Index rows, Index pairs) {
-    Config config{};
-    config.palette = 1;
-    for (int t = 0; t < 8; ++t) {
-      config.rows[t] = static_cast<std::uint8_t>(t < 6 ? rows : pairs);
-      config.bytes[t] = static_cast<std::uint16_t>(t == 4 || t == 5 ? 4 * pairs : 64);
-    }
-    settle();  // the compiler does not see what the instructions read
-    _tile_loadconfig(&config);
-    settle();
-  }
-  void release() {
-    settle();
-    _tile_release();
-  }
-
-  template <int t>
-  void zero() {
-    FOCUS_EACH_TILE(_tile_zero);
-  }
-  template <int t>
-  void load(const void* from, Index stride) {
-#define FOCUS_LOAD(i) _tile_loadd(i, from, static_cast<std::size_t>(stride))
-    FOCUS_EACH_TILE(FOCUS_LOAD);
-  }
-  template <int t>
-  void store(void* to, Index stride) {
-#define FOCUS_STORE(i) _tile_stored(i, to, static_cast<std::size_t>(stride))
-    FOCUS_EACH_TILE(FOCUS_STORE);
-    settle();
-  }
+struct AmxBf16 {
+  using Sum = float;
   template <int c>
-  void product() {
+  static void add() {
     if constexpr (c == 0) _tile_dpbf16ps(0, 4, 6);
     if constexpr (c == 1) _tile_dpbf16ps(1, 4, 7);
     if constexpr (c == 2) _tile_dpbf16ps(2, 5, 6);
     if constexpr (c == 3) _tile_dpbf16ps(3, 5, 7);
   }
-
- private:
-  struct alignas(64) Config {
-    std::uint8_t palette, start_row, reserved[14];
-    std::uint16_t bytes[16];
-    std::uint8_t rows[16];
-  };
-  static_assert(sizeof(Config) == 64);
-  static void settle() { __asm__ volatile("" ::: "memory"); }
 };
 
 }  // namespace
@@ -98,8 +46,10 @@ bool amx_agrees_with_its_model() {
   for (int time = 0; time < 2; ++time) {
     const bool add = time > 0;
     const Bf16Panels panels{packed, kDepth, kColumns};
-    tile_product<AmxTiles>(kRows, kColumns, kDepth, a, kDepth, panels, by_tiles, kColumns, add);
-    tile_product<ModelTiles>(kRows, kColumns, kDepth, a, kDepth, panels, by_model, kColumns, add);
+    bf16_tile_product<AmxTiles<AmxBf16>>(kRows, kColumns, kDepth, a, kDepth, panels, by_tiles,
+                                         kColumns, add);
+    bf16_tile_product<ModelTiles<ModelBf16>>(kRows, kColumns, kDepth, a, kDepth, panels, by_model,
+                                             kColumns, add);
   }
   return __builtin_memcmp(by_tiles, by_model, sizeof(by_tiles)) == 0;
 }
@@ -134,8 +84,8 @@ const Bf16Kernels amx_bf16_kernels = {
     .pack_transposed = pack_transposed,
     .transpose = transpose,
     .round_transposed = round_transposed,
-    .product = tile_product<AmxTiles>,
-    .product_from = tile_product_from<AmxTiles>,
+    .product = bf16_tile_product<AmxTiles<AmxBf16>>,
+    .product_from = bf16_tile_product_from<AmxTiles<AmxBf16>>,
 };
 
 }  // namespace focus::simd

@@ -1,15 +1,10 @@
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <cstdlib>
-#include <string>
 #include <vector>
 
-#include "autograd/check.h"
 #include "autograd/gemm/bf16.h"
 #include "autograd/simd/bf16_kernels.h"
+#include "autograd/simd/choose.h"
 #include "autograd/simd/kernels.h"
+#include "autograd/simd/processor.h"
 
 namespace focus::simd {
 namespace {
@@ -77,32 +72,6 @@ void product_from(Index m, Index columns, Index depth, const Bf16* a, Index a_pi
 #ifndef FOCUS_REAL_DOUBLE
 extern const Bf16Kernels avx512_bf16_kernels, amx_bf16_kernels;
 bool amx_agrees_with_its_model();  // amx_bf16.cpp
-
-namespace {
-
-bool has_avx512_bf16() {
-  return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl");
-}
-
-/// Whether the processor has tiles, the system saves them, lets this process use them, and they
-/// compute what they should. Without the permission their first instruction would end the process.
-bool has_amx() {
-  constexpr unsigned kTile = 1u << 24, kBf16 = 1u << 22, kOsxsave = 1u << 27;
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & kTile) == 0 || (d & kBf16) == 0)
-    return false;
-  if (!__get_cpuid(1, &a, &b, &c, &d) || (c & kOsxsave) == 0) return false;
-  unsigned low = 0, high = 0;
-  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  constexpr unsigned kTileState = 3u << 17;
-  if ((low & kTileState) != kTileState) return false;
-  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // arch/x86/include/uapi/asm/prctl.h
-  if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) != 0) return false;
-  return amx_agrees_with_its_model();
-}
-
-}  // namespace
 #endif
 
 Bf16KernelList usable_bf16_kernels() {
@@ -122,7 +91,8 @@ Bf16KernelList usable_bf16_kernels() {
   Bf16KernelList list{};
   const auto add = [&](const Bf16Kernels& one) { list.items[list.count++] = &one; };
 #ifndef FOCUS_REAL_DOUBLE
-  static const bool amx = has_avx512_bf16() && has_amx();
+  static const bool amx =
+      has_avx512_bf16() && may_use_tiles(TileProducts::bf16) && amx_agrees_with_its_model();
   if (amx) add(amx_bf16_kernels);
   // Intel's vdpbf16ps has half the rate of its float32 FMA (90 of 175 GFLOP/s, Emerald Rapids),
   // AMD's twice: there the numbers are better widened.
@@ -138,38 +108,28 @@ Bf16KernelList usable_bf16_kernels() {
 
 namespace {
 
-const char* asked_name() {
-  static const char* const name = std::getenv("FOCUS_BF16");
-  return name;
-}
+constexpr const char* kVariable = "FOCUS_BF16";
 
-const Bf16Kernels& bf16_kernels_named(const std::string& name) {
-  const Bf16KernelList list = usable_bf16_kernels();
-  std::string names;
-  for (int i = 0; i < list.count; ++i) {
-    if (list.items[i]->name == name) return *list.items[i];
-    names += (i > 0 ? ", " : "") + std::string(list.items[i]->name);
-  }
-  fail("FOCUS_BF16 is \"{}\", but this machine can run {}: choose one of these, or unset it", name,
-       names);
+bool named() {
+  static const bool is = std::getenv(kVariable) != nullptr;
+  return is;
 }
 
 }  // namespace
 
 const Bf16Kernels& bf16_kernels() {
-  static const Bf16Kernels& chosen =
-      asked_name() == nullptr ? *usable_bf16_kernels().items[0] : bf16_kernels_named(asked_name());
+  static const Bf16Kernels& chosen = chosen_kernels(usable_bf16_kernels(), kVariable);
   return chosen;
 }
 
 const Bf16Kernels* bf16_attention_kernels() {
   const Bf16Kernels& chosen = bf16_kernels();
-  return chosen.pays || asked_name() != nullptr ? &chosen : nullptr;
+  return chosen.pays || named() ? &chosen : nullptr;
 }
 
 const Bf16Kernels* bf16x3_kernels() {
   const Bf16Kernels& chosen = bf16_kernels();
-  return chosen.three_pay || asked_name() != nullptr ? &chosen : nullptr;
+  return chosen.three_pay || named() ? &chosen : nullptr;
 }
 
 }  // namespace focus::simd

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "autograd/simd/types.h"
+#include "autograd/simd/lanes.h"
 
 // Products of bf16 matrices that are accumulated in Real, for one thread and plain pointers, as
 // kernels.h has them for Real.
@@ -16,6 +16,11 @@ struct Bf16Panels {
   Index first_row = 0;     // where a product starts: even
   Index first_column = 0;  // likewise, a multiple of the vector
 };
+/// For kernels that read pairs. Inlined always: sources with an instruction set of their own must
+/// leave no copy behind.
+__attribute__((always_inline)) inline LanePanels lanes_of(const Bf16Panels& b) {
+  return {b.data, (b.rows + 1) / 2, b.columns, b.first_row / 2, b.first_column};
+}
 
 struct Bf16Kernels {
   const char* name;  // "amx_bf16", "avx512_bf16", "widened"

@@ -1,7 +1,4 @@
-#include <cstdlib>
-#include <string>
-
-#include "autograd/check.h"
+#include "autograd/simd/choose.h"
 #include "autograd/simd/kernels.h"
 
 namespace focus::simd {
@@ -22,22 +19,11 @@ KernelList usable_kernels() {
 }
 
 const Kernels& kernels_named(const char* name) {
-  const KernelList list = usable_kernels();
-  std::string names;
-  for (int i = 0; i < list.count; ++i) {
-    const std::string usable = list.items[i]->name;
-    if (usable == name) return *list.items[i];
-    names += (i > 0 ? ", " : "") + usable;
-  }
-  fail("FOCUS_SIMD is \"{}\", but this machine can run {}: choose one of these, or unset it", name,
-       names);
+  return named_kernels(usable_kernels(), name, "FOCUS_SIMD");
 }
 
 const Kernels& kernels() {
-  static const Kernels& chosen = []() -> const Kernels& {
-    const char* name = std::getenv("FOCUS_SIMD");
-    return name == nullptr ? *usable_kernels().items[0] : kernels_named(name);
-  }();
+  static const Kernels& chosen = chosen_kernels(usable_kernels(), "FOCUS_SIMD");
   return chosen;
 }
 

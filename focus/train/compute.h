@@ -16,18 +16,19 @@ namespace focus {
 /// themselves (Weight::multiply_in_bf16), and in attention where the machine is faster by it. For
 /// frozen ones alone: bf16x3 splits both into two bf16 numbers, with errors near float32's, where
 /// the machine is faster by it, and is float32 elsewhere; int8 rounds the matrix once, to 8 bits
-/// with a scale for each row, and multiplies in float32.
-enum class Compute { float32, bf16, bf16x3, int8 };
+/// with a scale for each row, and multiplies in float32; w8a8 does the same to each token that the
+/// matrix multiplies, and multiplies integers, on the way back as int8 does.
+enum class Compute { float32, bf16, bf16x3, int8, w8a8 };
 constexpr auto enum_names(Compute) {
-  return std::array<std::string_view, 4>{"float32", "bf16", "bf16x3", "int8"};
+  return std::array<std::string_view, 5>{"float32", "bf16", "bf16x3", "int8", "w8a8"};
 }
 constexpr std::string_view name_of(Compute compute) {
   return enum_names(compute)[static_cast<std::size_t>(compute)];
 }
 
 /// The form of frozen matrices that is for each, in the order of Compute.
-inline constexpr std::array kFormOfCompute = {MatrixForm::real, MatrixForm::bf16,
-                                              MatrixForm::bf16x3, MatrixForm::int8};
+inline constexpr std::array kFormOfCompute = {
+    MatrixForm::real, MatrixForm::bf16, MatrixForm::bf16x3, MatrixForm::int8, MatrixForm::w8a8};
 constexpr MatrixForm form_of(Compute compute) {
   return kFormOfCompute[static_cast<std::size_t>(compute)];
 }

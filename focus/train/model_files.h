@@ -102,8 +102,8 @@ ReadModel read_model(const ModelFiles& files,
 
 /// From a store or a Hugging Face folder. `tokenizer`, where not empty, is loaded instead of the
 /// model's own. A frozen model's matrices are mapped, and nothing of them is read here (with
-/// Compute::bf16 those that are stored otherwise are, with Compute::int8 all); such a model cannot
-/// be trained or written. Throws std::runtime_error, one line.
+/// Compute::bf16 those that are stored otherwise are, with Compute::int8 and w8a8 all); such a
+/// model cannot be trained or written. Throws std::runtime_error, one line.
 LoadedModel load_model(const std::filesystem::path& path, const std::string& tokenizer = "",
                        Compute compute = Compute::float32, WeightUse use = WeightUse::frozen);
 

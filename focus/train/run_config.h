@@ -193,7 +193,8 @@ struct RunConfig {
       "of the model's matrices: float32; bf16: both sides of a product, attention's too, rounded "
       "to it, sums in float32, as are weights that are trained; of a frozen base (retrofit, lora) "
       "alone: bf16x3: as three products of bf16, errors near float32's, where that is faster; "
-      "int8: rounded to it, a scale for each row, a quarter of the memory");
+      "int8: rounded to it, a scale for each row, a quarter of the memory; w8a8: what they "
+      "multiply too, forward, in integers");
     f("memory", memory,
       "keep: what every layer computed, until its way back; recompute: each layer's input alone, "
       "the layer runs twice; the same bits");

@@ -53,13 +53,17 @@ TEST(CliBadInput, KernelsThatNoMachineHas) {
   unsetenv("FOCUS_SIMD");
 }
 
-TEST(CliBadInput, Bf16KernelsThatNoMachineHas) {
-  const Words command = {"eval", cli().base(), "--text", cli().valid_text(), "--compute", "bf16"};
-  setenv("FOCUS_BF16", "avx9", 1);
-  expect_refused(command, {"FOCUS_BF16 is \"avx9\"", "widened"});
-  setenv("FOCUS_BF16", "widened", 1);
-  cli().must_run(command);
-  unsetenv("FOCUS_BF16");
+TEST(CliBadInput, NarrowKernelsThatNoMachineHas) {
+  for (const auto& [variable, compute] :
+       {std::pair{"FOCUS_BF16", "bf16"}, {"FOCUS_INT8", "w8a8"}}) {
+    const Words command = {"eval",      cli().base(), "--text", cli().valid_text(),
+                           "--compute", compute};
+    setenv(variable, "avx9", 1);
+    expect_refused(command, {std::string(variable) + " is \"avx9\"", "widened"});
+    setenv(variable, "widened", 1);
+    cli().must_run(command);
+    unsetenv(variable);
+  }
 }
 
 TEST(CliBadInput, SeveralComputes) {
@@ -199,7 +203,7 @@ TEST(CliBadInput, SettingsThatDoNotFitTogether) {
   expect_refused(cli().scratch({"out=" + out, "compute=int8"}), {"compute int8", "scratch"});
   expect_train_refused({"method=full", "compute=bf16x3"}, {"compute bf16x3", "full"});
   expect_train_refused({"method=full", "compute=int8"}, {"compute int8", "full"});
-  expect_train_refused({"compute=fp16"}, {"compute", "float32, bf16, bf16x3, int8", "fp16"});
+  expect_train_refused({"compute=fp16"}, {"compute", "float32, bf16, bf16x3, int8, w8a8", "fp16"});
   EXPECT_FALSE(fs::exists(out));
 }
 

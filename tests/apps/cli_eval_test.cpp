@@ -254,12 +254,13 @@ TEST(CliEval, RowsSayWhatTheWeightsAreIn) {
 }
 
 TEST(CliEval, ComputesStandSideBySide) {
-  const Words computes = {"float32", "bf16", "bf16x3", "int8"};
+  const Words computes = {"float32", "bf16", "bf16x3", "int8", "w8a8"};
   const Words more = {"--adapter", cli().adapter(), "--attention", "dense,hard:1"};
-  const auto [process, json] = evaluated(more + Words{"--compute", "float32,bf16,bf16x3,int8"});
-  EXPECT_EQ(json.at("compute"), "float32,bf16,bf16x3,int8");
+  const auto [process, json] =
+      evaluated(more + Words{"--compute", "float32,bf16,bf16x3,int8,w8a8"});
+  EXPECT_EQ(json.at("compute"), "float32,bf16,bf16x3,int8,w8a8");
   const auto& rows = json.at("rows");
-  ASSERT_EQ(rows.size(), 8u);
+  ASSERT_EQ(rows.size(), 10u);
   for (std::size_t kind = 0; kind < computes.size(); ++kind) {
     const auto alone = evaluated(more + Words{"--compute", computes[kind]}).json.at("rows");
     for (std::size_t a = 0; a < 2; ++a) {

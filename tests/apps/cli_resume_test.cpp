@@ -63,6 +63,7 @@ INSTANTIATE_TEST_SUITE_P(
         RunKind{"retrofit_bf16", {"method=retrofit", "compute=bf16"}, {3, 6}},
         RunKind{"retrofit_bf16x3", {"method=retrofit", "compute=bf16x3"}, {4}},
         RunKind{"retrofit_int8", {"method=retrofit", "compute=int8"}, {4}},
+        RunKind{"retrofit_w8a8", {"method=retrofit", "compute=w8a8"}, {4}},
         RunKind{"retrofit_logit_unbalanced",
                 {"method=retrofit", "focus.gate=logit", "focus.balance=none"},
                 {4}},

@@ -16,6 +16,10 @@ namespace {
 
 using simd::Bf16Kernels;
 using simd::Bf16Panels;
+using simd::Lane32;
+using simd::LanePanels;
+using simd::lanes_of;
+using simd::LaneStart;
 #include "autograd/simd/tile_model.inc"
 #include "autograd/simd/tile_product.inc"
 
@@ -60,8 +64,8 @@ const Bf16Kernels kModel = {
             for (Index i = 0; i < rows + rows % 2; ++i)
               to[j * to_pitch + i] = i < rows ? to_bf16(source[i * ld + j]) : Bf16{0};
         },
-    .product = tile_product<ModelTiles>,
-    .product_from = tile_product_from<ModelTiles>,
+    .product = bf16_tile_product<ModelTiles<ModelBf16>>,
+    .product_from = bf16_tile_product_from<ModelTiles<ModelBf16>>,
 };
 
 struct Size {
@@ -128,9 +132,10 @@ TEST(AmxModel, NothingBeyondTheOperandsIsRead) {
   pack_panels(kDepth, kColumns, packed.data(), [](Index, Index) { return Bf16{0x4000}; });
   const Bf16Panels panels{packed.data(), kDepth, kColumns};
   std::vector<float> c(kRows * kLdc, std::numeric_limits<float>::quiet_NaN());
-  tile_product<ModelTiles>(kRows, kColumns, kDepth, a.data(), kPitch, panels, c.data(), kLdc,
-                           false);
-  tile_product<ModelTiles>(kRows, kColumns, kDepth, a.data(), kPitch, panels, c.data(), kLdc, true);
+  bf16_tile_product<ModelTiles<ModelBf16>>(kRows, kColumns, kDepth, a.data(), kPitch, panels,
+                                           c.data(), kLdc, false);
+  bf16_tile_product<ModelTiles<ModelBf16>>(kRows, kColumns, kDepth, a.data(), kPitch, panels,
+                                           c.data(), kLdc, true);
   for (Index i = 0; i < kRows; ++i)
     for (Index j = 0; j < kLdc; ++j) {
       const float x = c[static_cast<std::size_t>(i * kLdc + j)];

@@ -42,7 +42,7 @@ TEST(Int8, RoundsToTheNearestOfItsRowsSteps) {
     int most = 0;
     for (Index j = 0; j < 70; ++j) {
       largest = std::max(largest, std::abs(static_cast<double>(w[i * 70 + j])));
-      most = std::max(most, std::abs(static_cast<int>(numbers[i * 70 + j])));
+      most = std::max(most, std::abs(static_cast<int>(numbers[i * m.view.pitch + j])));
       EXPECT_LE(std::abs(static_cast<double>(back[i * 70 + j] - w[i * 70 + j])),
                 step * 0.5 * (1 + 1e-5));
     }
@@ -73,7 +73,7 @@ TEST(Int8, RowsOfZerosAndOfExtremesStaySane) {
   EXPECT_NEAR(static_cast<double>(back[3] / kLargest), 1, 1e-6);
   EXPECT_NEAR(static_cast<double>(back[5] / kLargest), 1.0 / 3, 1.0 / 254);
   const auto* q = static_cast<const std::int8_t*>(m.view.data);
-  for (Index i = 0; i < w.size(); ++i) EXPECT_LE(std::abs(static_cast<int>(q[i])), 127);
+  for (Index i = 0; i < 4 * m.view.pitch; ++i) EXPECT_LE(std::abs(static_cast<int>(q[i])), 127);
 }
 
 TEST(Int8, WhatIsNoNumberIsRefused) {

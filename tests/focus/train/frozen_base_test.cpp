@@ -93,7 +93,7 @@ TEST(FrozenBase, InEveryComputeItTrainsNearFloat32) {
       write_folder(folder / "base", family, Dtype::bf16);
       import_folder(folder / "base", folder / "base.h5");
       const auto wanted = trained(folder / "base", method, WeightUse::frozen);
-      for (const Compute compute : {Compute::bf16, Compute::bf16x3, Compute::int8}) {
+      for (const Compute compute : {Compute::bf16, Compute::bf16x3, Compute::int8, Compute::w8a8}) {
         const std::string what = fmt::format("{} {}", family, name_of(compute));
         const auto found = trained(folder / "base", method, WeightUse::frozen, compute);
         expect_same(trained(folder / "base.h5", method, WeightUse::frozen, compute), found, what);
@@ -115,7 +115,7 @@ TEST(FrozenBase, FolderAndStoreHaveTheFingerprintOfTheirFloats) {
   const std::string wanted = model_fingerprint(*model.decoder);
   EXPECT_EQ(load_model(folder / "base").fingerprint(), wanted);
   EXPECT_EQ(load_model(folder / "base.h5").fingerprint(), wanted);
-  for (const Compute compute : {Compute::bf16, Compute::bf16x3, Compute::int8})
+  for (const Compute compute : {Compute::bf16, Compute::bf16x3, Compute::int8, Compute::w8a8})
     EXPECT_EQ(load_model(folder / "base.h5", "", compute).fingerprint(), wanted);
 }
 

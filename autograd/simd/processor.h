@@ -1,0 +1,15 @@
+#pragma once
+
+namespace focus::simd {
+
+/// What the instruction sets beyond kernels.h's need of the processor.
+bool has_avx512_bf16();
+bool has_avx512_vnni();
+
+/// Tile instructions of AMX; the values are the bits of cpuid's leaf 7, EDX.
+enum class TileProducts : unsigned { bf16 = 1u << 22, int8 = 1u << 25 };
+/// Whether the processor has tiles and these products of them, the system saves them and lets this
+/// process use them: without its permission their first instruction would end the process.
+bool may_use_tiles(TileProducts products);
+
+}  // namespace focus::simd
