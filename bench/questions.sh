@@ -78,6 +78,13 @@ over_lengths() {
   by_place "$out/length_$1.json" >"bench/results/questions/length_$1.json"
 }
 
+# by_position NAME ADAPTER ATTENTIONS: the same at 8,192 tokens alone, by the place of a token in its window.
+by_position() {
+  "$focus" eval "$bases/b3/model.h5" --adapter "$2" --attention "$3" --text "${test[@]}" --max-tokens 32769 \
+    --context 8192 --stride 4096 --html "$out/position_$1.html" --json "$out/position_$1.json"
+  by_place "$out/position_$1.json" >"bench/results/questions/position_$1.json"
+}
+
 # lengths NAME ATTENTIONS [--flag value...]: the same with groups of keys, fitted with these flags.
 lengths() {
   [ -f "$out/length_$1.h5" ] ||
@@ -127,6 +134,9 @@ for part in "${parts[@]}"; do
           "data.valid=[$valid]" eval_every=0
       fi
       over_lengths tokens "$out/length_tokens/focus.h5" "soft,hard:1,hard:2,hard:3"
+      by_position keys_32 "$out/length_keys_32.h5" "dense,sink_window:256,summary:4:rest=drop:block=1:local_window=16"
+      by_position keys_128 "$out/length_keys_128.h5" "summary:16:rest=drop:block=1:local_window=16"
+      python3 bench/questions_tables.py
       ;;
     speed)
       # Quality and time of one configuration, of the whole model and of attention alone; wants an idle machine. Queries

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Makes bench/results/questions/README.md from the rows that bench/questions.sh left beside it."""
 
+import json
 import math
 import pathlib
 import statistics
@@ -60,6 +61,49 @@ def recall_tables(part, rows):
     return out
 
 
+def length_table():
+    """B3 at several lengths: perplexity and share of the pairs of each form in length_*.json."""
+    cells, first = {}, None
+    for path in sorted(FOLDER.glob("length_*.json")):
+        first = json.loads(path.read_text(encoding="utf-8"))
+        for at in first["lengths"]:
+            for row in at["rows"]:
+                form = (path.stem.removeprefix("length_") if row["routing"] else "", row["attention"], row["routing"] or "")
+                cells.setdefault(form, {})[at["context"]] = f"{row['perplexity']:.2f} ({100 * row['pairs_attended']:.0f} %)"
+    if not cells:
+        return []
+    contexts = sorted({context for of in cells.values() for context in of})
+    return ["## length", "", "Perplexity and share of the pairs of the same model at several lengths; "
+            f"{', '.join(first['texts'])}; stride half the length; ", f"{first['model']}.", "",
+            f"| groups | attention | {' | '.join(f'{c:,}' for c in contexts)} |", f"|---|---|{'---|' * len(contexts)}"] + [
+        f"| {groups} | {attention}{', ' if routing else ''}{routing} | {' | '.join(of.get(c, '') for c in contexts)} |"
+        for (groups, attention, routing), of in sorted(cells.items())] + [""]
+
+
+def position_table():
+    """Nats a token by what stands before it in its window, of position_*.json, by powers of two."""
+    forms, counts, first = {}, {}, None
+    for path in sorted(FOLDER.glob("position_*.json")):
+        first = json.loads(path.read_text(encoding="utf-8"))
+        for row in first["rows"]:
+            sums = {}
+            for bucket in row["by_position"]:
+                octave = max(6, bucket["from"].bit_length() - 1)
+                before = sums.get(octave, (0, 0.0))
+                sums[octave] = (before[0] + bucket["tokens"], before[1] + bucket["tokens"] * bucket["nats_per_token"])
+            name = path.stem.removeprefix("position_") if row["routing"] else ""
+            forms[name, row["attention"]] = {octave: nats / tokens for octave, (tokens, nats) in sums.items()}
+            counts = {octave: tokens for octave, (tokens, _) in sums.items()}
+    if not forms:
+        return []
+    names = [f"{2 ** o if o > 6 else 0:,} to {2 ** (o + 1) - 1:,}" for o in counts]
+    return ["## length, by position", "", f"Nats a token by how many stand before it in its window; context {first['context']:,}, "
+            f"stride {first['stride']:,}; {first['model']}.", "", f"| groups | attention | {' | '.join(names)} |",
+            f"|---|---|{'---|' * len(names)}"] + [
+        f"| {groups} | {attention} | {' | '.join(f'{of[o]:.4f}' for o in counts)} |"
+        for (groups, attention), of in forms.items()] + [f"| tokens | | {' | '.join(f'{c:,}' for c in counts.values())} |", ""]
+
+
 def part_table(part):
     rows, failed = read_rows(FOLDER / f"{part}.jsonl")
     asked = [row for row in rows if "questions" in row]
@@ -78,4 +122,4 @@ if __name__ == "__main__":
                         "Choosing: what finding the pairs costs beside them, in pairs (docs/method.md).",
                         "Kept: of what distance gains, (window - row) / (window - dense) in nats, the window being the run's own local one",
                         "with its first tokens, on far tokens and on all. Speeds in the rows are of a busy machine and claim nothing.",
-                        ""], PARTS, part_table)
+                        ""], PARTS, part_table, length_table() + position_table())

@@ -44,10 +44,11 @@ def texts_heading(part, split, groups):
             f"{first['stride']}; tokenizer {first['tokenizer'].split()[0]}.", ""]
 
 
-def write_page(folder, head, parts, part_table):
-    """folder/README.md: `head`, then part_table(part), lines, of each part that has rows."""
+def write_page(folder, head, parts, part_table, tail=()):
+    """folder/README.md: `head`, then part_table(part), lines, of each part that has rows, then `tail`."""
     lines = list(head)
     for part in parts:
         if (folder / f"{part}.jsonl").exists():
             lines += part_table(part)
+    lines += tail
     (folder / "README.md").write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")

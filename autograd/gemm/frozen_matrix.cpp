@@ -1,24 +1,15 @@
 #include "autograd/gemm/frozen_matrix.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdint>
 
 #include "autograd/check.h"
 #include "autograd/gemm/bf16.h"
 #include "autograd/gemm/int8.h"
+#include "autograd/read_ahead.h"
 
 namespace focus {
 namespace {
-
-/// Harmless where the numbers are in memory, and where they are in no file.
-void will_need(const void* numbers, std::size_t bytes) {
-  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto at = reinterpret_cast<std::uintptr_t>(numbers), begin = at / page * page;
-  madvise(reinterpret_cast<void*>(begin), at - begin + bytes, MADV_WILLNEED);
-}
 
 class Bf16Storage final : public MatrixStorage {
  public:
@@ -40,8 +31,10 @@ class Bf16Storage final : public MatrixStorage {
     focus::gemm(m, dy, matrix_.rows(), matrix_, dx, matrix_.cols(), start);
   }
   void read_ahead() const override {
-    will_need(matrix_.row(0),
-              static_cast<std::size_t>(matrix_.rows() * matrix_.pitch()) * sizeof(Bf16));
+    if (matrix_.owner() == nullptr) return;
+    focus::read_ahead(matrix_.row(0),
+                      static_cast<std::size_t>(matrix_.rows() * matrix_.pitch()) * sizeof(Bf16),
+                      matrix_.owner());
   }
 
  private:
@@ -69,8 +62,9 @@ class ViewStorage : public MatrixStorage {
   void read_ahead() const override {
     const Index last = view_.transposed ? view_.cols - 1 : view_.stored_row(view_.rows - 1);
     const Index length = view_.transposed ? view_.stored_row(view_.rows - 1) + 1 : view_.cols;
-    will_need(view_.data,
-              static_cast<std::size_t>(last * view_.pitch + length) * bytes_of(view_.format));
+    focus::read_ahead(
+        view_.data, static_cast<std::size_t>(last * view_.pitch + length) * bytes_of(view_.format),
+        owner_);
   }
 
  protected:
