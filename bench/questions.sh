@@ -24,6 +24,17 @@ by_place() {
   sed "s#$data/##g" "$1"
 }
 
+# figures NAME: out/questions/NAME.json likewise, without the sizes of every group of every head.
+figures() {
+  by_place "$out/$1.json" | python3 -c "
+import json, sys
+figures = json.load(sys.stdin)
+for at in figures.get('lengths', [figures]):
+    for row in at['rows']:
+        row.pop('group_sizes', None)
+print(json.dumps(figures, indent=2))" >"bench/results/questions/$1.json"
+}
+
 # restore NAME, keep NAME: a part's finished runs from and to bench/results, figures without weights.
 restore() {
   local kept="bench/results/questions/$1.runs.tar.xz"
@@ -54,7 +65,7 @@ keep() {
 # run NAME [key=value...]
 run() {
   restore "$1"
-  OMP_NUM_THREADS=1 "$focus" compare "configs/study/$1.yaml" "${@:2}"
+  OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} "$focus" compare "configs/study/$1.yaml" "${@:2}"
   keep "$1"
   cp "$out/$1/compare.html" "$out/$1.html"
 }
@@ -75,14 +86,14 @@ evaluate() {
 over_lengths() {
   "$focus" eval "$bases/b3/model.h5" --adapter "$2" --attention "$3" --text "${test[@]}" --max-tokens 32769 \
     --lengths 1024,2048,4096,8192 --json "$out/length_$1.json"
-  by_place "$out/length_$1.json" >"bench/results/questions/length_$1.json"
+  figures "length_$1"
 }
 
 # by_position NAME ADAPTER ATTENTIONS: the same at 8,192 tokens alone, by the place of a token in its window.
 by_position() {
   "$focus" eval "$bases/b3/model.h5" --adapter "$2" --attention "$3" --text "${test[@]}" --max-tokens 32769 \
     --context 8192 --stride 4096 --html "$out/position_$1.html" --json "$out/position_$1.json"
-  by_place "$out/position_$1.json" >"bench/results/questions/position_$1.json"
+  figures "position_$1"
 }
 
 # lengths NAME ATTENTIONS [--flag value...]: the same with groups of keys, fitted with these flags.

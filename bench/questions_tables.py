@@ -74,7 +74,7 @@ def length_table():
         return []
     contexts = sorted({context for of in cells.values() for context in of})
     return ["## length", "", "Perplexity and share of the pairs of the same model at several lengths; "
-            f"{', '.join(first['texts'])}; stride half the length; ", f"{first['model']}.", "",
+            f"{', '.join(first['texts'])};", f"stride half the length; {first['model']}.", "",
             f"| groups | attention | {' | '.join(f'{c:,}' for c in contexts)} |", f"|---|---|{'---|' * len(contexts)}"] + [
         f"| {groups} | {attention}{', ' if routing else ''}{routing} | {' | '.join(of.get(c, '') for c in contexts)} |"
         for (groups, attention, routing), of in sorted(cells.items())] + [""]
