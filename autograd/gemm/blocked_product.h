@@ -61,9 +61,7 @@ void blocked_product(Index m, Index k, Index block_depth, Index begin, Index end
     const Index depth = std::min(block_depth, k - p);
     for (Index j = begin; j < whole; j += widest)
       block(p, depth, j, std::min(widest, whole - j), c + j, ldc,
-            p > 0                  ? Start(Into::add)
-            : start.row != nullptr ? Start(start.row + j)
-                                   : start);
+            p > 0 ? Start(Into::add) : start.from_column(j));
   }
   if (whole == end) return;
   for (Index p = 0; p < k; p += block_depth)

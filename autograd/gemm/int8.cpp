@@ -93,26 +93,77 @@ class RoundedRows {
   std::shared_ptr<void> scales_, numbers_;
 };
 
-/// c[n] = start + the product whose integers, with A's 128 too much, are `product`.
-void scale_row(Index n, const std::int32_t* product, const std::int32_t* sums, const Real* scales,
-               Real scale, Start start, Real* c) {
-  for (Index j = 0; j < n; ++j) {
-    const auto sum = static_cast<std::int32_t>(static_cast<std::uint32_t>(product[j]) -
-                                               128 * static_cast<std::uint32_t>(sums[j]));
-    const Real y = static_cast<Real>(sum) * scales[j] * scale;
-    c[j] = start.add ? c[j] + y : start.in_column(j) + y;
-  }
-}
-
-Start from_column(Start start, Index j) {
-  return start.row != nullptr ? Start(start.row + j) : start;
-}
-
 /// Depth whose panels stay in the second-level cache while all rows go over them, columns of a
 /// panel, and rows whose sums stay in the first.
 constexpr Index kBlockDepth = 1024, kColumns = 64, kRowsOfSums = 96;
 /// Rows of A for which W is not worth packing.
 constexpr Index kFewRows = 2;
+
+/// C[m, n] = start + A Wᵀ.
+class W8A8Product {
+ public:
+  W8A8Product(const RoundedRows& rows, const Int8Matrix& w, const std::int32_t* sums, Start start,
+              Real* c, Index ldc, const simd::Int8Kernels& kernels)
+      : rows_(rows),
+        w_(w.view),
+        numbers_(static_cast<const std::int8_t*>(w.view.data)),
+        sums_(sums),
+        start_(start),
+        c_(c),
+        ldc_(ldc),
+        kernels_(kernels) {}
+
+  /// Row i's columns [begin, end).
+  void row(Index i, Index begin, Index end) const {
+    thread_local std::vector<std::int32_t> products;
+    products.resize(std::max(products.size(), static_cast<std::size_t>(end - begin)));
+    kernels_.dots(end - begin, w_.cols, rows_.row(i), numbers_ + begin * w_.pitch, w_.pitch,
+                  products.data());
+    finish(i, begin, end - begin, products.data());
+  }
+
+  /// Columns [j, j + columns), at most kColumns, of rows [first, first + count).
+  void panel(Index first, Index count, Index j, Index columns) const {
+    thread_local std::vector<Real> packed(static_cast<std::size_t>(kBlockDepth * kColumns));
+    thread_local std::vector<std::int32_t> products;
+    products.resize(std::max(products.size(), static_cast<std::size_t>(count * kColumns)));
+    const Index whole = (columns + kernels_.vector - 1) / kernels_.vector * kernels_.vector;
+    for (Index p = 0; p < w_.cols; p += kBlockDepth) {
+      const Index depth = std::min(kBlockDepth, w_.cols - p);
+      kernels_.pack_transposed(numbers_ + j * w_.pitch + p, w_.pitch, columns, depth,
+                               packed.data());
+      for (Index i = 0; i < count; i += kRowsOfSums) {
+        const Index end = std::min(count, i + kRowsOfSums);
+        kernels_.product(end - i, whole, depth, rows_.row(first + i) + p, rows_.pitch(),
+                         packed.data(), products.data() + i * kColumns, kColumns, p > 0);
+        for (Index r = i; r < end && p + depth == w_.cols; ++r)
+          finish(first + r, j, columns, products.data() + r * kColumns);
+      }
+    }
+  }
+
+ private:
+  /// Of the integers, with A's 128 too much, to C.
+  void finish(Index i, Index j, Index columns, const std::int32_t* products) const {
+    const Start start = start_.from_column(j);
+    Real* const c = c_ + i * ldc_ + j;
+    for (Index l = 0; l < columns; ++l) {
+      const auto sum = static_cast<std::int32_t>(static_cast<std::uint32_t>(products[l]) -
+                                                 128 * static_cast<std::uint32_t>(sums_[j + l]));
+      const Real y = static_cast<Real>(sum) * w_.scales[j + l] * rows_.scale(i);
+      c[l] = start.add ? c[l] + y : start.in_column(l) + y;
+    }
+  }
+
+  const RoundedRows& rows_;
+  const MatrixView& w_;
+  const std::int8_t* numbers_;
+  const std::int32_t* sums_;
+  Start start_;
+  Real* c_;
+  Index ldc_;
+  const simd::Int8Kernels& kernels_;
+};
 
 }  // namespace
 
@@ -164,51 +215,22 @@ std::vector<std::int32_t> row_sums(const Int8Matrix& matrix) {
 
 void gemm_nt_w8a8(Index m, const Real* a, Index lda, const Int8Matrix& w, const std::int32_t* sums,
                   Real* c, Index ldc, Start start, const simd::Int8Kernels& kernels) {
-  const MatrixView& view = w.view;
-  const Index k = view.cols;
+  const Index n = w.view.rows, k = w.view.cols;
   check(k <= kMostInt8Columns, "w8a8: a matrix of {} columns; its products fit 32 bits up to {}", k,
         kMostInt8Columns);
-  const auto* const numbers = static_cast<const std::int8_t*>(view.data);
+  count_multiply_adds(static_cast<std::uint64_t>(m * n * k));
+  if (k == 0) return fill(m, n, c, ldc, start);
   const RoundedRows rows(m, k, a, lda, kernels);
-  count_multiply_adds(static_cast<std::uint64_t>(m * view.rows * k));
-  const auto finish = [&](Index i, Index j, Index columns, const std::int32_t* product) {
-    scale_row(columns, product, sums + j, view.scales + j, rows.scale(i), from_column(start, j),
-              c + i * ldc + j);
-  };
+  const W8A8Product product(rows, w, sums, start, c, ldc, kernels);
   if (m <= kFewRows) {
-    parallel_chunks(view.rows, std::max<Index>(kColumns, rows_per_chunk(k)),
-                    [&](Index begin, Index end) {
-                      std::vector<std::int32_t> product(static_cast<std::size_t>(end - begin));
-                      for (Index i = 0; i < m; ++i) {
-                        kernels.dots(end - begin, k, rows.row(i), numbers + begin * view.pitch,
-                                     view.pitch, product.data());
-                        finish(i, begin, end - begin, product.data());
-                      }
-                    });
+    parallel_chunks(n, std::max(kColumns, rows_per_chunk(k)), [&](Index begin, Index end) {
+      for (Index i = 0; i < m; ++i) product.row(i, begin, end);
+    });
     return;
   }
-  for_blocks(m, view.rows, [&](Index first, Index count, Index begin, Index end) {
-    thread_local std::vector<Real> packed;
-    thread_local std::vector<std::int32_t> products;
-    packed.resize(static_cast<std::size_t>(kBlockDepth * kColumns));
-    products.resize(std::max(products.size(), static_cast<std::size_t>(count * kColumns)));
-    for (Index j = begin; j < end; j += kColumns) {
-      const Index columns = std::min(kColumns, end - j);
-      const Index whole = (columns + kernels.vector - 1) / kernels.vector * kernels.vector;
-      for (Index p = 0; p < k; p += kBlockDepth) {
-        const Index depth = std::min(kBlockDepth, k - p);
-        kernels.pack_transposed(numbers + j * view.pitch + p, view.pitch, columns, depth,
-                                packed.data());
-        for (Index i = 0; i < count; i += kRowsOfSums) {
-          const Index some = std::min(kRowsOfSums, count - i);
-          std::int32_t* const to = products.data() + i * kColumns;
-          kernels.product(some, whole, depth, rows.row(first + i) + p, rows.pitch(), packed.data(),
-                          to, kColumns, p > 0);
-          if (p + depth < k) continue;
-          for (Index r = 0; r < some; ++r) finish(first + i + r, j, columns, to + r * kColumns);
-        }
-      }
-    }
+  for_blocks(m, n, [&](Index first, Index count, Index begin, Index end) {
+    for (Index j = begin; j < end; j += kColumns)
+      product.panel(first, count, j, std::min(kColumns, end - j));
   });
 }
 
