@@ -9,7 +9,7 @@ import statistics
 from result_page import cell, failures, mean_and_spread, read_rows, split_groups, texts_heading, write_page
 
 FOLDER = pathlib.Path(__file__).parent / "results" / "questions"
-PARTS = ("in_domain_search", "in_domain", "adaptation_search", "from_scratch")
+PARTS = ("in_domain_search", "in_domain", "adaptation_search", "adaptation", "from_scratch")
 
 
 def loss(rows):
@@ -108,7 +108,7 @@ def part_table(part):
     rows, failed = read_rows(FOLDER / f"{part}.jsonl")
     asked = [row for row in rows if "questions" in row]
     out = []
-    for split, groups in split_groups([row for row in rows if "questions" not in row]).items():
+    for split, groups in split_groups([row for row in rows if "split" in row]).items():
         out += texts_heading(part, split, groups) + table(groups) + [""]
     out += recall_tables(part, asked)
     return out + failures(failed)

@@ -173,9 +173,11 @@ def linear_int8_rows(settings):
             kernel(f"focus, {form}", f"gemm/frozen_{form}/{m}x{k}x{n}", settings)
             for form in ("w8a8", "bf16", "float32")
         ]
-        for kind in ("int8", "bf16", "fp32"):
-            name = "PyTorch, dynamic int8" if kind == "int8" else f"PyTorch, {kind}"
-            sides.append(torch_peer(name, settings, "linear.py", *shape, "--kind", kind))
+        kinds = {"dynamic int8": ["--int8"], "bf16": ["--dtype", "bf16"], "fp32": []}
+        sides += [
+            torch_peer(f"PyTorch, {kind}", settings, "linear.py", *shape, *arguments)
+            for kind, arguments in kinds.items()
+        ]
         yield Row("linear_int8", f"linear with a frozen weight, {m} x {k} x {n} (m x k x n)", sides)
 
 

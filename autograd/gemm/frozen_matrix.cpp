@@ -96,24 +96,24 @@ class Int8Storage : public ViewStorage {
   std::size_t bytes() const override {
     return ViewStorage::bytes() + static_cast<std::size_t>(view().rows) * sizeof(Real);
   }
+  void read_ahead() const override {}  // in memory of its own
 };
 
 /// Back it is Int8Storage: a gradient of the product as if what came in had not been rounded.
 class W8A8Storage final : public Int8Storage {
  public:
   explicit W8A8Storage(const Int8Matrix& matrix)
-      : Int8Storage(matrix), matrix_(matrix), sums_(row_sums(matrix)) {}
+      : Int8Storage(matrix), sums_(row_sums(matrix.view)) {}
 
   MatrixForm form() const override { return MatrixForm::w8a8; }
   std::size_t bytes() const override {
     return Int8Storage::bytes() + sums_.size() * sizeof(std::int32_t);
   }
   void gemm_nt(Index m, const Real* x, Real* y, Start start) const override {
-    gemm_nt_w8a8(m, x, view().cols, matrix_, sums_.data(), y, view().rows, start);
+    gemm_nt_w8a8(m, x, view().cols, view(), sums_.data(), y, view().rows, start);
   }
 
  private:
-  Int8Matrix matrix_;
   std::vector<std::int32_t> sums_;
 };
 

@@ -11,24 +11,13 @@
 
 #include "autograd/check.h"
 #include "autograd/gemm/blocked_product.h"
-#include "autograd/gemm/gemm.h"
+#include "autograd/gemm/packed_product.h"
 #include "autograd/parallel.h"
 
 namespace focus {
 namespace {
 
 constexpr Real kMostInt8 = 127;
-
-/// The largest magnitude of a row; NaN or infinity where a number is. Of bits, which the compiler
-/// turns into vectors, and which keep a NaN the largest.
-Real largest_magnitude(const Real* row, Index n) {
-  using Bits = std::conditional_t<sizeof(Real) == 4, std::uint32_t, std::uint64_t>;
-  constexpr Bits kAllButSign = std::numeric_limits<Bits>::max() >> 1;
-  Bits largest = 0;
-  for (Index i = 0; i < n; ++i)
-    largest = std::max(largest, std::bit_cast<Bits>(row[i]) & kAllButSign);
-  return std::bit_cast<Real>(largest);
-}
 
 /// Of a row whose largest magnitude that is; 0 where its numbers are too small for one.
 Real scale_for(Real largest) {
@@ -43,9 +32,7 @@ Real round_row(const Real* row, Index n, Real largest, std::int8_t* to) {
     std::fill_n(to, n, std::int8_t{0});
     return 0;
   }
-  for (Index i = 0; i < n; ++i)  // an inexact scale may put one beyond
-    to[i] =
-        static_cast<std::int8_t>(std::clamp(std::nearbyint(row[i] / scale), -kMostInt8, kMostInt8));
+  for (Index i = 0; i < n; ++i) to[i] = static_cast<std::int8_t>(nearest_step(row[i], scale));
   return scale;
 }
 
@@ -96,17 +83,14 @@ class RoundedRows {
 /// Depth whose panels stay in the second-level cache while all rows go over them, columns of a
 /// panel, and rows whose sums stay in the first.
 constexpr Index kBlockDepth = 1024, kColumns = 64, kRowsOfSums = 96;
-/// Rows of A for which W is not worth packing.
-constexpr Index kFewRows = 2;
-
 /// C[m, n] = start + A Wᵀ.
 class W8A8Product {
  public:
-  W8A8Product(const RoundedRows& rows, const Int8Matrix& w, const std::int32_t* sums, Start start,
+  W8A8Product(const RoundedRows& rows, const MatrixView& w, const std::int32_t* sums, Start start,
               Real* c, Index ldc, const simd::Int8Kernels& kernels)
       : rows_(rows),
-        w_(w.view),
-        numbers_(static_cast<const std::int8_t*>(w.view.data)),
+        w_(w),
+        numbers_(static_cast<const std::int8_t*>(w.data)),
         sums_(sums),
         start_(start),
         c_(c),
@@ -167,6 +151,16 @@ class W8A8Product {
 
 }  // namespace
 
+// Of bits, which the compiler turns into vectors, and which keep a NaN the largest.
+Real largest_magnitude(const Real* row, Index n) {
+  using Bits = std::conditional_t<sizeof(Real) == 4, std::uint32_t, std::uint64_t>;
+  constexpr Bits kAllButSign = std::numeric_limits<Bits>::max() >> 1;
+  Bits largest = 0;
+  for (Index i = 0; i < n; ++i)
+    largest = std::max(largest, std::bit_cast<Bits>(row[i]) & kAllButSign);
+  return std::bit_cast<Real>(largest);
+}
+
 Int8Matrix rounded_to_int8(const MatrixView& from, const std::string& name) {
   const auto memory = std::make_shared<const Int8Memory>(from);
   auto* const scales = static_cast<Real*>(memory->scales.get());
@@ -201,8 +195,7 @@ Int8Matrix rounded_to_int8(const MatrixView& from, const std::string& name) {
           .owner = memory};
 }
 
-std::vector<std::int32_t> row_sums(const Int8Matrix& matrix) {
-  const MatrixView& view = matrix.view;
+std::vector<std::int32_t> row_sums(const MatrixView& view) {
   std::vector<std::int32_t> sums(static_cast<std::size_t>(view.rows));
   parallel_chunks(view.rows, rows_per_chunk(view.cols), [&](Index begin, Index end) {
     for (Index i = begin; i < end; ++i) {
@@ -213,16 +206,16 @@ std::vector<std::int32_t> row_sums(const Int8Matrix& matrix) {
   return sums;
 }
 
-void gemm_nt_w8a8(Index m, const Real* a, Index lda, const Int8Matrix& w, const std::int32_t* sums,
+void gemm_nt_w8a8(Index m, const Real* a, Index lda, const MatrixView& w, const std::int32_t* sums,
                   Real* c, Index ldc, Start start, const simd::Int8Kernels& kernels) {
-  const Index n = w.view.rows, k = w.view.cols;
+  const Index n = w.rows, k = w.cols;
   check(k <= kMostInt8Columns, "w8a8: a matrix of {} columns; its products fit 32 bits up to {}", k,
         kMostInt8Columns);
   count_multiply_adds(static_cast<std::uint64_t>(m * n * k));
   if (k == 0) return fill(m, n, c, ldc, start);
   const RoundedRows rows(m, k, a, lda, kernels);
   const W8A8Product product(rows, w, sums, start, c, ldc, kernels);
-  if (m <= kFewRows) {
+  if (m <= packed::kFewRows) {
     parallel_chunks(n, std::max(kColumns, rows_per_chunk(k)), [&](Index begin, Index end) {
       for (Index i = 0; i < m; ++i) product.row(i, begin, end);
     });

@@ -70,8 +70,13 @@ void product_from(Index m, Index columns, Index depth, const Bf16* a, Index a_pi
 }  // namespace
 
 #ifndef FOCUS_REAL_DOUBLE
-extern const Bf16Kernels avx512_bf16_kernels, amx_bf16_kernels;
-bool amx_agrees_with_its_model();  // amx_bf16.cpp
+extern const Bf16Kernels avx512_bf16_kernels;
+// amx_bf16.cpp
+bool amx_bf16_agrees_with_its_model();
+void amx_bf16_product(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch,
+                      const Bf16Panels& b, float* c, Index ldc, bool add);
+void amx_bf16_product_from(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch,
+                           const Bf16Panels& b, float* c, Index ldc, const float* row);
 #endif
 
 Bf16KernelList usable_bf16_kernels() {
@@ -92,8 +97,16 @@ Bf16KernelList usable_bf16_kernels() {
   const auto add = [&](const Bf16Kernels& one) { list.items[list.count++] = &one; };
 #ifndef FOCUS_REAL_DOUBLE
   static const bool amx =
-      has_avx512_bf16() && may_use_tiles(TileProducts::bf16) && amx_agrees_with_its_model();
-  if (amx) add(amx_bf16_kernels);
+      has_avx512_bf16() && may_use_tiles(TileProducts::bf16) && amx_bf16_agrees_with_its_model();
+  static const Bf16Kernels by_tiles = [] {
+    Bf16Kernels kernels = avx512_bf16_kernels;
+    kernels.name = "amx_bf16";
+    kernels.three_pay = true;
+    kernels.product = amx_bf16_product;
+    kernels.product_from = amx_bf16_product_from;
+    return kernels;
+  }();
+  if (amx) add(by_tiles);
   // Intel's vdpbf16ps has half the rate of its float32 FMA (90 of 175 GFLOP/s, Emerald Rapids),
   // AMD's twice: there the numbers are better widened.
   const bool widening_wins = __builtin_cpu_is("intel") != 0;

@@ -1,5 +1,6 @@
 #include "autograd/simd/choose.h"
 #include "autograd/simd/kernels.h"
+#include "autograd/simd/processor.h"
 
 namespace focus::simd {
 
@@ -9,9 +10,7 @@ extern const Kernels baseline_kernels;
 
 KernelList usable_kernels() {
   KernelList list{};
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    list.items[list.count++] = &avx512_kernels;
+  if (has_avx512()) list.items[list.count++] = &avx512_kernels;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
     list.items[list.count++] = &avx2_kernels;
   list.items[list.count++] = &baseline_kernels;

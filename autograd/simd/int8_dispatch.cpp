@@ -1,7 +1,7 @@
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
+#include "autograd/gemm/int8.h"
 #include "autograd/simd/choose.h"
 #include "autograd/simd/int8_kernels.h"
 #include "autograd/simd/kernels.h"
@@ -16,20 +16,9 @@ namespace {
 constexpr Index kExactDepth = 512;
 static_assert(kExactDepth * 255 * 127 <= 1 << 24);
 
-Real largest(const Real* source, Index n) {
-  Real most = 0;
-  for (Index i = 0; i < n; ++i) {
-    if (source[i] != source[i]) return source[i];
-    most = std::max(most, std::abs(source[i]));
-  }
-  return most;
-}
-
 void round(const Real* source, Index n, Real scale, std::uint8_t* to) {
-  constexpr Real kMost = 127;
   for (Index i = 0; i < n; ++i)
-    to[i] = static_cast<std::uint8_t>(std::clamp(std::nearbyint(source[i] / scale), -kMost, kMost) +
-                                      128);
+    to[i] = static_cast<std::uint8_t>(nearest_step(source[i], scale) + 128);
   std::fill(to + n, to + (n + 3) / 4 * 4, std::uint8_t{128});
 }
 
@@ -79,15 +68,18 @@ void dots(Index columns, Index depth, const std::uint8_t* a, const std::int8_t* 
 }  // namespace
 
 #ifndef FOCUS_REAL_DOUBLE
-extern const Int8Kernels avx512_vnni_kernels, amx_int8_kernels;
-bool amx_int8_agrees_with_its_model();  // amx_int8.cpp
+extern const Int8Kernels avx512_vnni_kernels;
+// amx_int8.cpp
+bool amx_int8_agrees_with_its_model();
+void amx_int8_product(Index m, Index columns, Index depth, const std::uint8_t* a, Index a_pitch,
+                      const void* packed, std::int32_t* c, Index ldc, bool add);
 #endif
 
 Int8KernelList usable_int8_kernels() {
   static const Int8Kernels widening = {
       .name = "widened",
       .vector = kernels().vector,
-      .largest = largest,
+      .largest = largest_magnitude,
       .round = round,
       .pack_transposed = pack_transposed,
       .product = product,
@@ -98,7 +90,13 @@ Int8KernelList usable_int8_kernels() {
 #ifndef FOCUS_REAL_DOUBLE
   static const bool amx =
       has_avx512_vnni() && may_use_tiles(TileProducts::int8) && amx_int8_agrees_with_its_model();
-  if (amx) add(amx_int8_kernels);
+  static const Int8Kernels by_tiles = [] {
+    Int8Kernels kernels = avx512_vnni_kernels;
+    kernels.name = "amx_int8";
+    kernels.product = amx_int8_product;
+    return kernels;
+  }();
+  if (amx) add(by_tiles);
   if (has_avx512_vnni()) add(avx512_vnni_kernels);
 #endif
   add(widening);

@@ -2,7 +2,8 @@
 
 namespace focus::simd {
 
-/// What the instruction sets beyond kernels.h's need of the processor.
+/// Whether the processor has what kernels for these instruction sets are compiled for.
+bool has_avx512();
 bool has_avx512_bf16();
 bool has_avx512_vnni();
 

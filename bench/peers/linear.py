@@ -1,6 +1,6 @@
-"""torch.nn.Linear without bias and gradients, [--m, --k] times [--n, --k] transposed: --kind int8 as
+"""torch.nn.Linear without bias and gradients, [--m, --k] times [--n, --k] transposed; with --int8 as
 quantize_dynamic() makes it (weights rounded once, rows of the input each time, one scale for all of
-either), fp32 and bf16 as they are.
+either).
 """
 
 import torch
@@ -13,15 +13,14 @@ def main():
     parser = common.parser(__doc__)
     for name in ("m", "k", "n"):
         parser.add_argument(f"--{name}", type=int, required=True)
-    parser.add_argument("--kind", choices=["fp32", "bf16", "int8"], default="fp32")
+    parser.add_argument("--int8", action="store_true")
     options = parser.parse_args()
     common.start(options)
-    layer = nn.Sequential(nn.Linear(options.k, options.n, bias=False)).eval()
-    x = torch.randn(options.m, options.k)
-    if options.kind == "int8":
+    dtype = common.DTYPES[options.dtype]
+    layer = nn.Sequential(nn.Linear(options.k, options.n, bias=False)).eval().to(dtype)
+    x = torch.randn(options.m, options.k).to(dtype)
+    if options.int8:
         layer = torch.ao.quantization.quantize_dynamic(layer, {nn.Linear}, dtype=torch.qint8)
-    if options.kind == "bf16":
-        layer, x = layer.to(torch.bfloat16), x.to(torch.bfloat16)
 
     def run():
         with torch.inference_mode():
@@ -29,7 +28,7 @@ def main():
 
     times = common.milliseconds(run, options.repeats, warm_up=3)
     flops = 2 * options.m * options.k * options.n
-    common.report(f"linear {options.kind}", "forward", options, options.m, times, flops)
+    common.report("linear", "forward", options, options.m, times, flops)
 
 
 if __name__ == "__main__":

@@ -241,9 +241,7 @@ LoadedModel load_model(const std::filesystem::path& path, const std::string& tok
   std::optional<MatrixForm> form;
   if (use == WeightUse::frozen) form = form_of(compute);
   load_weights(*model.decoder, *files->weights, form);
-  if (form && *form != MatrixForm::int8 && *form != MatrixForm::w8a8 &&
-      outgrow_memory(*files->weights))
-    model.decoder->read_ahead();
+  if (form && outgrow_memory(*files->weights)) model.decoder->read_ahead();
   std::unique_ptr<Mechanism> mechanism = std::move(files->mechanism);
   model.files = files;
   if (files->focus) model.put_on(read_focus(*files->focus, model.fingerprint(), model.where));

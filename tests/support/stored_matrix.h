@@ -20,6 +20,11 @@ struct Stored {
   Tensor widened;
 };
 
+/// A matrix as it lies.
+inline MatrixView view_of(const Tensor& w) {
+  return {.data = w.data(), .rows = w.dim(0), .cols = w.dim(1), .pitch = w.dim(1)};
+}
+
 /// What a stored number is as Real, the slow way.
 inline Real number_at(const MatrixView& view, Index place) {
   const void* at = from_number(view, place).data;

@@ -9,6 +9,7 @@
 #include "autograd/gemm/bf16.h"
 #include "tests/support/compare.h"
 #include "tests/support/random.h"
+#include "tests/support/tile_panels.h"
 
 #ifndef FOCUS_REAL_DOUBLE
 namespace focus {
@@ -23,16 +24,6 @@ using simd::LaneStart;
 #include "autograd/simd/tile_model.inc"
 #include "autograd/simd/tile_product.inc"
 
-/// Panels of up to 64 columns, in rows of pairs of depth; number(depth, column).
-template <class Number>
-void pack_panels(Index depth, Index columns, void* packed, Number&& number) {
-  auto* to = static_cast<Bf16*>(packed);
-  const Index whole = (columns + 15) / 16 * 16;
-  for (Index panel = 0; panel < whole; panel += 64)
-    for (Index p = 0; p < depth; p += 2)
-      for (Index j = panel; j < std::min(whole, panel + 64); ++j)
-        for (Index i = p; i < p + 2; ++i) *to++ = i < depth && j < columns ? number(i, j) : Bf16{0};
-}
 void round_numbers(const float* source, Index n, Bf16* to) {
   for (Index i = 0; i < n; ++i) to[i] = to_bf16(source[i]);
 }
@@ -45,13 +36,13 @@ const Bf16Kernels kModel = {
     .round = round_numbers,
     .pack =
         [](const Bf16* source, Index pitch, Index depth, Index columns, void* packed) {
-          pack_panels(depth, columns, packed,
-                      [&](Index i, Index j) { return source[i * pitch + j]; });
+          pack_panels<Bf16>(2, depth, columns, packed,
+                            [&](Index i, Index j) { return source[i * pitch + j]; });
         },
     .pack_transposed =
         [](const Bf16* source, Index pitch, Index columns, Index depth, void* packed) {
-          pack_panels(depth, columns, packed,
-                      [&](Index i, Index j) { return source[j * pitch + i]; });
+          pack_panels<Bf16>(2, depth, columns, packed,
+                            [&](Index i, Index j) { return source[j * pitch + i]; });
         },
     .transpose =
         [](const Bf16* source, Index pitch, Index rows, Index cols, Bf16* to, Index to_pitch) {
@@ -121,6 +112,20 @@ TEST(AmxModel, ProductsOfSplitNumbersAreNearThoseOfFloats) {
   }
 }
 
+/// As a machine would whose tiles compute something else.
+struct Wrong : ModelBf16 {
+  static float add(float sum, const char* a, const char (*b)[64], Index column, Index lanes) {
+    return ModelBf16::add(sum, a, b, column, lanes - 1);
+  }
+};
+
+TEST(AmxModel, TilesAreHeldAgainstIt) {
+  const auto lane = [](std::uint32_t random) { return (random & 0x80ff80ff) | 0x3f003f00; };
+  using Model = ModelTiles<ModelBf16>;
+  EXPECT_TRUE((tiles_agree<Model, Model>(lane)));
+  EXPECT_FALSE((tiles_agree<ModelTiles<Wrong>, Model>(lane)));
+}
+
 TEST(AmxModel, NothingBeyondTheOperandsIsRead) {
   constexpr Index kRows = 21, kDepth = 45, kColumns = 48, kPitch = 64, kLdc = 50;
   constexpr Bf16 kNan = 0x7fc0;
@@ -129,7 +134,7 @@ TEST(AmxModel, NothingBeyondTheOperandsIsRead) {
   for (Index i = 0; i < kRows; ++i)
     for (Index p = 0; p < kDepth + 1; ++p)
       a[static_cast<std::size_t>(i * kPitch + p)] = p < kDepth ? Bf16{0x3f80} : Bf16{0};
-  pack_panels(kDepth, kColumns, packed.data(), [](Index, Index) { return Bf16{0x4000}; });
+  pack_panels<Bf16>(2, kDepth, kColumns, packed.data(), [](Index, Index) { return Bf16{0x4000}; });
   const Bf16Panels panels{packed.data(), kDepth, kColumns};
   std::vector<float> c(kRows * kLdc, std::numeric_limits<float>::quiet_NaN());
   bf16_tile_product<ModelTiles<ModelBf16>>(kRows, kColumns, kDepth, a.data(), kPitch, panels,

@@ -78,10 +78,6 @@ const std::vector<Size> kSizes = {{3, 1, 1},       {3, 7, 11},    {13, 48, 66},
 /// What is left out of a short sum: 3 2^-18 of its largest product, and more of what remains of it.
 constexpr double kLeftOut = 2e-5;
 
-MatrixView view_of(const Tensor& w) {
-  return {.data = w.data(), .rows = w.dim(0), .cols = w.dim(1), .pitch = w.dim(1)};
-}
-
 /// Root of the mean square of the difference over that of what is wanted.
 double rms_error(const Tensor& found, const Tensor& wanted) {
   double error = 0, size = 0;

@@ -15,10 +15,6 @@
 namespace focus {
 namespace {
 
-MatrixView view_of(const Tensor& w) {
-  return {.data = w.data(), .rows = w.dim(0), .cols = w.dim(1), .pitch = w.dim(1)};
-}
-
 Tensor widened(const MatrixView& view) {
   Tensor all({view.rows, view.cols});
   read_rows(view, 0, view.rows, all.data());

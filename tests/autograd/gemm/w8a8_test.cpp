@@ -8,6 +8,8 @@
 #include "autograd/simd/bf16_kernels.h"
 #include "tests/support/compare.h"
 #include "tests/support/gradcheck.h"
+#include "tests/support/stored_matrix.h"
+#include "tests/support/tile_panels.h"
 
 namespace focus {
 namespace {
@@ -26,10 +28,6 @@ using simd::LaneStart;
 std::vector<const Int8Kernels*> usable() {
   const simd::Int8KernelList list = simd::usable_int8_kernels();
   return {list.items, list.items + list.count};
-}
-
-MatrixView view_of(const Tensor& w) {
-  return {.data = w.data(), .rows = w.dim(0), .cols = w.dim(1), .pitch = w.dim(1)};
 }
 
 /// Integers and scale of a row, by the definition.
@@ -65,8 +63,8 @@ Tensor product(const Tensor& x, const Tensor& w, const Int8Kernels& kernels, Sta
                const Tensor& onto = {}) {
   const Int8Matrix q = rounded_to_int8(view_of(w));
   Tensor y = onto.rank() > 0 ? onto.clone() : Tensor({x.dim(0), w.dim(0)});
-  gemm_nt_w8a8(x.dim(0), x.data(), x.dim(1), q, row_sums(q).data(), y.data(), w.dim(0), start,
-               kernels);
+  gemm_nt_w8a8(x.dim(0), x.data(), x.dim(1), q.view, row_sums(q.view).data(), y.data(), w.dim(0),
+               start, kernels);
   return y;
 }
 
@@ -153,8 +151,7 @@ TEST(W8A8, WhatIsNoNumberIsNoNumberInItsRowAlone) {
 }
 
 TEST(W8A8, TooManyColumnsAreRefused) {
-  Int8Matrix wide;
-  wide.view = {.rows = 1, .cols = kMostInt8Columns + 1};
+  const MatrixView wide = {.rows = 1, .cols = kMostInt8Columns + 1};
   const Real x = 0;
   Real y = 0;
   EXPECT_THROW(gemm_nt_w8a8(1, &x, 1, wide, nullptr, &y, 1), std::invalid_argument);
@@ -175,13 +172,8 @@ TEST(W8A8, TilesHaveTheSameBits) {
   tiles.vector = 16;
   tiles.pack_transposed = [](const std::int8_t* source, Index pitch, Index columns, Index depth,
                              void* packed) {
-    auto* to = static_cast<std::int8_t*>(packed);
-    const Index whole = (columns + 15) / 16 * 16;
-    for (Index panel = 0; panel < whole; panel += 64)
-      for (Index p = 0; p < depth; p += 4)
-        for (Index j = panel; j < std::min(whole, panel + 64); ++j)
-          for (Index i = p; i < p + 4; ++i)
-            *to++ = i < depth && j < columns ? source[j * pitch + i] : std::int8_t{0};
+    pack_panels<std::int8_t>(4, depth, columns, packed,
+                             [&](Index i, Index j) { return source[j * pitch + i]; });
   };
   tiles.product = int8_tile_product<ModelTiles<ModelInt8>>;
   for (const auto& [m, n, k] : kShapes) {
