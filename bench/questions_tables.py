@@ -21,9 +21,13 @@ def loss(rows):
     return f"{mean_and_spread([100 * math.expm1(n) for n in nats], '+.2f')} ± {error:.2f}"
 
 
+def how(attention, routing):
+    return f"{attention}, {routing}" if routing else attention
+
+
 COLUMNS = {
     "trained": lambda rows: format(rows[0]["trainable_parameters"], ","),
-    "attention": lambda rows: rows[0]["attention"] + (f", {rows[0]['routing']}" if rows[0]["routing"] else ""),
+    "attention": lambda rows: how(rows[0]["attention"], rows[0]["routing"]),
     "pairs": lambda rows: f"{100 * statistics.mean(row['pairs_attended'] for row in rows):.1f} %",
     "choosing": lambda rows: cell(rows, "pairs_choosing", ".1f", 100, " %"),
     "perplexity": lambda rows: cell(rows, "perplexity", ".3f"),
@@ -55,8 +59,8 @@ def recall_tables(part, rows):
             distances[distance] = row["answers"]
         out += [f"### {part}, {questions}: right answers by distance in tokens, per cent", "",
                 f"| run | attention | {' | '.join(distances)} |", f"|---|---|{'---|' * len(distances)}"]
-        for (run, attention, _), cells in forms.items():
-            out.append(f"| {run} | {attention} | {' | '.join(cell(cells[d], 'right', '.1f', 100) for d in distances)} |")
+        for (run, attention, routing), cells in forms.items():
+            out.append(f"| {run} | {how(attention, routing)} | {' | '.join(cell(cells[d], 'right', '.1f', 100) for d in distances)} |")
         out += [f"| asked | | {' | '.join(map(str, distances.values()))} |", ""]
     return out
 
@@ -76,7 +80,7 @@ def length_table():
     return ["## length", "", "Perplexity and share of the pairs of the same model at several lengths; "
             f"{', '.join(first['texts'])};", f"stride half the length; {first['model']}.", "",
             f"| groups | attention | {' | '.join(f'{c:,}' for c in contexts)} |", f"|---|---|{'---|' * len(contexts)}"] + [
-        f"| {groups} | {attention}{', ' if routing else ''}{routing} | {' | '.join(of.get(c, '') for c in contexts)} |"
+        f"| {groups} | {how(attention, routing)} | {' | '.join(of.get(c, '') for c in contexts)} |"
         for (groups, attention, routing), of in sorted(cells.items())] + [""]
 
 
