@@ -89,6 +89,7 @@ struct WindowScores {
   Score score = {};
   AttentionCounts counts = {};
   std::vector<double> nats = {};  // of each scored token
+  double comparing = 0;           // seconds that this process took for what is of dense attention
 
   std::vector<double> numbers() const {
     std::vector<double> list = {
@@ -125,6 +126,7 @@ WindowScores score_windows(Decoder& decoder, const EvalText& text, std::span<con
   const std::vector<double>& nats = all.nats;
   for (const double of_token : nats) score.nats += of_token;
   if (dense == nullptr) return all;
+  const double start = now();
   const DenseReference::Batch& reference = dense->next([&] { return dense_batch(decoder, batch); });
   score.has_dense = true;
   for (std::size_t i = 0; i < nats.size(); ++i) {
@@ -134,6 +136,7 @@ WindowScores score_windows(Decoder& decoder, const EvalText& text, std::span<con
   }
   for (const double divergence : decoder.kl_divergence_rows(hidden, reference.hidden))
     score.kl += divergence;
+  all.comparing = now() - start;
   return all;
 }
 
@@ -172,6 +175,7 @@ WindowScores evaluate_pieces(Decoder& decoder, std::span<const EvalText> texts,
   DenseReference own;
   DenseReference* const dense = pass.dense != nullptr ? pass.dense : &own;
   std::vector<std::vector<double>> mine;  // of the own pieces
+  WindowScores all;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     if (!pass.ranks->owns(static_cast<int>(i))) continue;
     if (active != nullptr) active->start_counting();
@@ -179,12 +183,12 @@ WindowScores evaluate_pieces(Decoder& decoder, std::span<const EvalText> texts,
                                         options.against_dense ? dense : nullptr);
     if (active != nullptr) scores.counts = active->stop_counting();
     if (pass.losses == nullptr) scores.nats.clear();
+    all.comparing += scores.comparing;
     mine.push_back(scores.numbers());
     if (pass.progress)
       pass.progress(static_cast<double>(i + 1) / static_cast<double>(pieces.size()));
   }
   const auto of_pieces = gather_parts(*pass.ranks, static_cast<int>(pieces.size()), mine);
-  WindowScores all;
   std::size_t next = 0;
   for (const EvalText& text : texts) {
     Score of_text{.bytes = text.bytes, .words = text.words};
@@ -351,7 +355,7 @@ EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
   if (pass.dense != nullptr) pass.dense->rewind();
   WindowScores scores = evaluate_pieces(decoder, texts, settings, pass, &active);
   row.score = scores.score;
-  row.seconds = now() - start;
+  row.seconds = now() - start - scores.comparing;
   row.groups = summarise(scores.counts);
   row.layers = std::move(scores.counts.layers);
   return row;

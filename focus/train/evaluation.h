@@ -178,7 +178,7 @@ struct EvalRow {
   bool has_groups = false;
   Compute compute = Compute::float32;  // of the decoder
   Score score = {};
-  double seconds = 0;  // in the JSON only where asked for
+  double seconds = 0;  // without the comparison with dense; in the JSON only where asked for
   GroupSummary groups = {};
   std::vector<GroupStatistics> layers = {};                        // empty for dense
   std::vector<std::pair<std::string, std::string>> settings = {};  // of the rival, as in a recipe
