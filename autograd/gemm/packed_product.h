@@ -15,6 +15,9 @@ namespace focus::packed {
 /// Rows of B that are packed at a time: with block_columns() a quarter of a core's second-level
 /// cache, which holds beside it the rows of A that go over it.
 inline constexpr Index kBlockDepth = 256;
+/// Rows of A that go over all of a packed block before the next do: these and their sums stay in
+/// the second-level cache beside it, and A comes from beyond once for a block, not for a panel.
+inline constexpr Index kRowsAtATime = 32 * simd::kMicroRows;
 /// Rows of A that are not worth packing B for: a token that is being generated.
 inline constexpr Index kFewRows = 2;
 
@@ -48,13 +51,17 @@ void multiply(Index m, Index k, Operand a, const Pack& pack, Index begin, Index 
       [&](Index p, Index depth, Index j, Index columns, Real* to, Index ld, Start from) {
         pack(p, depth, j, columns, packed);
         const simd::Panels panels{packed, depth, simd::padded(kernels, columns)};
-        const Real* rows = a.data + p * a.column;
-        if (from.row != nullptr)
-          kernels.product_from(m, panels.columns, depth, rows, a.row, a.column, panels, 0, to, ld,
-                               from.row);
-        else
-          kernels.product(m, panels.columns, depth, rows, a.row, a.column, panels, 0, to, ld,
-                          from.add);
+        for (Index i = 0; i < m; i += kRowsAtATime) {
+          const Index count = std::min(kRowsAtATime, m - i);
+          const Real* rows = a.data + i * a.row + p * a.column;
+          Real* sums = to + i * ld;
+          if (from.row != nullptr)
+            kernels.product_from(count, panels.columns, depth, rows, a.row, a.column, panels, 0,
+                                 sums, ld, from.row);
+          else
+            kernels.product(count, panels.columns, depth, rows, a.row, a.column, panels, 0, sums,
+                            ld, from.add);
+        }
       });
 }
 
