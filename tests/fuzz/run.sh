@@ -3,9 +3,10 @@
 # `bash tests/fuzz/run.sh` tries the same inputs on every machine: a number of runs from one seed,
 # about 20 seconds of each target. `bash tests/fuzz/run.sh 600 recipe store` hunts: ten minutes of
 # these two, each time another way, from the corpus that earlier hunts left in out/fuzz; the runs of
-# all hunts are added up in out/fuzz/counts. `bash tests/fuzz/run.sh merge recipe` puts what of that
-# corpus reaches anything new, in files of at most 2 kB, under seeds/. What breaks a loader is left
-# in out/fuzz/<target>/; put it under seeds/ when it is mended.
+# all hunts, on whatever machine, are added up in tests/fuzz/counts, which is committed. `bash
+# tests/fuzz/run.sh merge recipe` puts what of that corpus reaches anything new, in files of at most
+# 2 kB, under seeds/. What breaks a loader is left in out/fuzz/<target>/; put it under seeds/ when it
+# is mended.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -25,14 +26,13 @@ cmake --build --preset fuzz
 
 # Adds the runs of a target to those of all hunts before.
 count() {
-  local name=$1 runs=$2 file=out/fuzz/counts
+  local name=$1 runs=$2 file=tests/fuzz/counts
   (
     flock 9
     touch "$file"
     awk -v name="$name" -v runs="$runs" '$1 == name { runs += $2; next } { print }
-      END { printf "%s %d\n", name, runs }' "$file" >"$file.new"
-    sort "$file.new" >"$file"
-    rm "$file.new"
+      END { printf "%s %d\n", name, runs }' "$file" | sort >out/fuzz/counts.new
+    mv out/fuzz/counts.new "$file"
   ) 9>"out/fuzz/counts.lock"
 }
 
