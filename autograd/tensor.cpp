@@ -12,12 +12,11 @@
 #include <mutex>
 #include <new>
 
+#include "autograd/aligned_vector.h"
 #include "autograd/check.h"
 
 namespace focus {
 namespace {
-
-constexpr std::size_t kAlignment = 64;  // a cache line, and the widest vector register
 
 /// Large buffers want large pages: rows of one head lie a page apart, and the tables of small pages
 /// do not hold that many.

@@ -1,7 +1,6 @@
 #pragma once
 
-#include <vector>
-
+#include "autograd/aligned_vector.h"
 #include "autograd/attention/attention_plan.h"
 #include "autograd/simd/bf16_kernels.h"
 #include "autograd/simd/kernels.h"
@@ -82,7 +81,7 @@ class TileProducts {
  private:
   /// Valid until the thread's next call.
   static Bf16* scratch(Index size) {
-    thread_local std::vector<Bf16> memory;
+    thread_local AlignedVector<Bf16> memory;
     if (memory.size() < static_cast<std::size_t>(size))
       memory.resize(static_cast<std::size_t>(size));
     return memory.data();
@@ -90,7 +89,7 @@ class TileProducts {
   const Bf16* round_rows(const Real* x, Index ld, Index rows, Index columns, Real factor,
                          Index pitch) const {
     Bf16* rounded = scratch(rows * pitch);
-    thread_local std::vector<Real> scaled;
+    thread_local AlignedVector<Real> scaled;
     scaled.resize(static_cast<std::size_t>(columns));
     for (Index i = 0; i < rows; ++i) {
       const Real* row = x + i * ld;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "autograd/aligned_vector.h"
 #include "autograd/gemm/blocked_product.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/gemm/packed_product.h"
@@ -32,7 +33,7 @@ void multiply(Index m, Index n, Index k, Index block_depth, Real* c, Index ldc, 
   count_multiply_adds(static_cast<std::uint64_t>(m * n * k));
   if (k == 0) return fill(m, n, c, ldc, start);
   for_blocks(m, n, [&](Index row, Index rows, Index begin, Index end) {
-    thread_local std::vector<Real> scratch;
+    thread_local AlignedVector<Real> scratch;
     const Index widest = block_columns();
     scratch.resize(static_cast<std::size_t>(block_depth * widest + rows * kernels.vector));
     Real* packed = scratch.data();
@@ -116,8 +117,8 @@ constexpr Index kSplitDepth = 512;
 
 /// The block's numbers, line by line; valid until the thread's next call.
 SplitRows split_block(const MatrixView& w, const StoredPart& part) {
-  thread_local std::vector<Real> line;
-  thread_local std::vector<Bf16> memory;
+  thread_local AlignedVector<Real> line;
+  thread_local AlignedVector<Bf16> memory;
   line.resize(static_cast<std::size_t>(part.count));
   memory.resize(std::max(memory.size(), SplitRows::numbers(part.lines, part.count)));
   SplitRows split(part.lines, part.count, memory.data());

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <type_traits>
 
+#include "autograd/aligned_vector.h"
 #include "autograd/check.h"
 #include "autograd/gemm/blocked_product.h"
 #include "autograd/gemm/packed_product.h"
@@ -99,7 +100,7 @@ class W8A8Product {
 
   /// Row i's columns [begin, end).
   void row(Index i, Index begin, Index end) const {
-    thread_local std::vector<std::int32_t> products;
+    thread_local AlignedVector<std::int32_t> products;
     products.resize(std::max(products.size(), static_cast<std::size_t>(end - begin)));
     kernels_.dots(end - begin, w_.cols, rows_.row(i), numbers_ + begin * w_.pitch, w_.pitch,
                   products.data());
@@ -108,8 +109,8 @@ class W8A8Product {
 
   /// Columns [j, j + columns), at most kColumns, of rows [first, first + count).
   void panel(Index first, Index count, Index j, Index columns) const {
-    thread_local std::vector<Real> packed(static_cast<std::size_t>(kBlockDepth * kColumns));
-    thread_local std::vector<std::int32_t> products;
+    thread_local AlignedVector<Real> packed(static_cast<std::size_t>(kBlockDepth * kColumns));
+    thread_local AlignedVector<std::int32_t> products;
     products.resize(std::max(products.size(), static_cast<std::size_t>(count * kColumns)));
     const Index whole = (columns + kernels_.vector - 1) / kernels_.vector * kernels_.vector;
     for (Index p = 0; p < w_.cols; p += kBlockDepth) {

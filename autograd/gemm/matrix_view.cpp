@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/aligned_vector.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/gemm/packed_product.h"
 #include "autograd/parallel.h"
@@ -60,7 +61,7 @@ void pack_block(const MatrixView& view, const StoredBlock& block, Real* panels) 
   if (const Real* source = direct(view, part))
     return put(source, view.pitch, rows, columns, panels);
   // A panel at a time, so that what is widened stays in the first-level cache or near it.
-  thread_local std::vector<Real> strip;
+  thread_local AlignedVector<Real> strip;
   strip.resize(static_cast<std::size_t>(packed::kBlockDepth * kernels.panel));
   for (Index c = 0; c < columns; c += kernels.panel) {
     const Index width = std::min(kernels.panel, columns - c);
@@ -77,7 +78,7 @@ constexpr Index kGatheredRows = 32;
 /// to[count, cols] = rows [first, first + count) of a transposed matrix.
 void gather_rows(const MatrixView& view, Index first, Index count, Real* to) {
   const simd::Kernels& kernels = simd::kernels();
-  thread_local std::vector<Real> strip, panel;
+  thread_local AlignedVector<Real> strip, panel;
   strip.resize(static_cast<std::size_t>(kernels.panel * kGatheredRows));
   panel.resize(strip.size());
   for (Index line = 0; line < view.cols; line += kernels.panel) {
@@ -99,7 +100,7 @@ void multiply_rows(Index m, const Real* a, Index lda, const MatrixView& b, Real*
   packed::tally(m, b.rows, b.cols);
   const Index chunk = rows_at_a_time(b);
   parallel_chunks(b.rows, chunk, [&](Index begin, Index end) {
-    thread_local std::vector<Real> widened;
+    thread_local AlignedVector<Real> widened;
     widened.resize(static_cast<std::size_t>((b.transposed ? chunk : 1) * b.cols));
     if (b.transposed) gather_rows(b, begin, end - begin, widened.data());
     for (Index j = begin; j < end; ++j) {

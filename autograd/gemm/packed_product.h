@@ -1,8 +1,8 @@
 #pragma once
 
 #include <algorithm>
-#include <vector>
 
+#include "autograd/aligned_vector.h"
 #include "autograd/gemm/blocked_product.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/simd/kernels.h"
@@ -33,7 +33,7 @@ struct Operand {
 };
 
 inline Real* scratch(std::size_t size) {
-  thread_local std::vector<Real> buffer;
+  thread_local AlignedVector<Real> buffer;
   if (buffer.size() < size) buffer.resize(size);
   return buffer.data();
 }

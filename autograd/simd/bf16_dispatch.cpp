@@ -1,5 +1,5 @@
-#include <vector>
 
+#include "autograd/aligned_vector.h"
 #include "autograd/gemm/bf16.h"
 #include "autograd/simd/bf16_kernels.h"
 #include "autograd/simd/choose.h"
@@ -14,7 +14,7 @@ namespace {
 
 /// source[rows, cols] as Real, rows one after the other; valid until the thread's next call.
 const Real* widened(const Bf16* source, Index pitch, Index rows, Index cols) {
-  thread_local std::vector<Real> block;
+  thread_local AlignedVector<Real> block;
   if (block.size() < static_cast<std::size_t>(rows * cols))
     block.resize(static_cast<std::size_t>(rows * cols));
   for (Index i = 0; i < rows; ++i)

@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <vector>
 
+#include "autograd/aligned_vector.h"
 #include "autograd/gemm/int8.h"
 #include "autograd/simd/choose.h"
 #include "autograd/simd/int8_kernels.h"
@@ -25,7 +25,7 @@ void round(const Real* source, Index n, Real scale, std::uint8_t* to) {
 /// source[rows, cols] as Real, rows one after the other; valid until the thread's next call.
 template <class Number>
 Real* widened(const Number* source, Index pitch, Index rows, Index cols) {
-  thread_local std::vector<Real> block;
+  thread_local AlignedVector<Real> block;
   block.resize(std::max(block.size(), static_cast<std::size_t>(rows * cols)));
   for (Index i = 0; i < rows; ++i) std::copy_n(source + i * pitch, cols, block.begin() + i * cols);
   return block.data();
@@ -39,7 +39,7 @@ void pack_transposed(const std::int8_t* source, Index pitch, Index columns, Inde
 
 void product(Index m, Index columns, Index depth, const std::uint8_t* a, Index a_pitch,
              const void* packed, std::int32_t* c, Index ldc, bool add) {
-  thread_local std::vector<Real> sums;
+  thread_local AlignedVector<Real> sums;
   sums.resize(std::max(sums.size(), static_cast<std::size_t>(m * columns)));
   const Panels panels{static_cast<const Real*>(packed), depth, columns};
   for (Index p = 0; p < depth; p += kExactDepth) {
