@@ -10,14 +10,25 @@ namespace focus {
 
 void AttentionPlan::heavy_first(std::size_t first) {
   const auto cost = [this](const QueryTile& tile) {
-    Index tiles = 0;
-    for (Index i = tile.first_segment; i < tile.end_segment; ++i) {
-      const Segment& segment = segments[static_cast<std::size_t>(i)];
-      tiles += segment.end - segment.begin;
-    }
-    return tiles * (tile.end - tile.begin);
+    return key_tiles_of(tile) * (tile.end - tile.begin);
   };
   std::ranges::stable_sort(std::span(query_tiles).subspan(first), std::greater{}, cost);
+}
+
+Index AttentionPlan::key_tiles_of(const QueryTile& tile) const {
+  Index tiles = 0;
+  for (Index i = tile.first_segment; i < tile.end_segment; ++i) {
+    const Segment& segment = segments[static_cast<std::size_t>(i)];
+    tiles += segment.end - segment.begin;
+  }
+  return tiles;
+}
+
+double AttentionPlan::readings() const {
+  Index read = 0;
+  for (const QueryTile& tile : query_tiles) read += key_tiles_of(tile);
+  return static_cast<double>(read) /
+         static_cast<double>(std::max<std::size_t>(1, key_tiles.size()));
 }
 
 Index AttentionPlan::seen_after(Index token) const {

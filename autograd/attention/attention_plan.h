@@ -119,6 +119,10 @@ struct AttentionPlan {
   /// What a query tile costs, in keys times lanes of queries, and all of them: to compare plans.
   double cost(const QueryTile& tile) const;
   double cost() const;
+  /// Key tiles that a query tile reads.
+  Index key_tiles_of(const QueryTile& tile) const;
+  /// How often a key tile is read, on average.
+  double readings() const;
   /// Sorts the query tiles from `first` on by what they cost.
   void heavy_first(std::size_t first);
   /// The query tiles that see any keys, by number and in their order, in parts that have no row in

@@ -128,7 +128,8 @@ class TiledKeys {
         products_(products),
         sides_(products.bf16() == nullptr ? Sides{.left = false, .right = true} : sides),
         packs_(products.bf16() != nullptr || (sides.right && s.padded_dim != s.head_dim) ||
-               !plan.tokens.empty()) {
+               !plan.tokens.empty() ||
+               (s.all_kv_heads > 1 && plan.packs_ahead && plan.readings() > kOften)) {
     if (!packs_ || !plan.packs_ahead) return;
     all_ = Copy(*this, s.kv_heads, s.rows, s.rows * s.padded_dim);
     parallel_chunks(static_cast<Index>(plan.key_tiles.size()), 1, [&](Index tile, Index) {
@@ -222,6 +223,10 @@ class TiledKeys {
   };
 
  private:
+  /// Readings from which on a copy pays where heads lie side by side: the rows of one begin at few
+  /// places of a page and so have few sets of the first-level cache.
+  static constexpr double kOften = 12;
+
   Index left_pitch() const { return TileProducts::rounded_pitch(s_.head_dim); }
 
   /// Rows [first, last) of the plan, some heads of them, to row `row` of a copy.
