@@ -125,6 +125,12 @@ std::string compare_computes(const WindowRows& windows, std::size_t kinds, Json&
   return plain_text(table, 2);
 }
 
+/// The model of --reference, where one is named.
+std::optional<LoadedModel> load_reference(const EvalArguments& o) {
+  if (o.reference.empty()) return std::nullopt;
+  return load_model(o.reference, o.options.tokenizer, o.options.compute);
+}
+
 /// Prints a context's table, and of far tokens where these are asked for.
 Json tell_windows(LoadedModel& model, std::span<const EvalText> texts, const EvalArguments& o,
                   WindowRows windows) {
@@ -142,8 +148,10 @@ Json tell_windows(LoadedModel& model, std::span<const EvalText> texts, const Eva
     json["rows"][i]["by_position"] =
         positions_to_json(losses_by_position(windows.losses[i].losses));
   if (o.far > 0) {
-    const FarReport report = measure_far(model, texts, settings, {.context = o.far},
-                                         std::move(windows.losses), *o.ranks);
+    std::optional<LoadedModel> reference = load_reference(o);
+    const FarReport report =
+        measure_far(model, texts, settings, {.context = o.far}, std::move(windows.losses), *o.ranks,
+                    {reference ? &*reference : nullptr, o.reference});
     fmt::print("\n{}", format_far(report));
     json["far"] = far_to_json(report);
   }
@@ -180,9 +188,7 @@ Json evaluate_tasks(LoadedModel& model, const EvalArguments& o) {
     tasks.push_back(read_task(name, o.tasks.task_data, o.tasks.limit));
   const std::vector<AttentionSpec> specs =
       resolve_words(o.settings.attentions, model, UnsaidBalance::causal_and_trained, "--attention");
-  std::optional<LoadedModel> reference;
-  if (!o.reference.empty())
-    reference = load_model(o.reference, o.options.tokenizer, o.options.compute);
+  std::optional<LoadedModel> reference = load_reference(o);
   Json all = Json::array();
   for (const Task& task : tasks) {
     Progress progress({.label = fmt::format("eval {}", task.kind->name),
@@ -272,6 +278,8 @@ Json evaluate_texts(std::optional<LoadedModel>& model, EvalArguments& o) {
 /// All that was asked for, in this order; of several processes the first one prints and writes.
 void evaluate_all(EvalArguments& o) {
   if (o.far > 0 && o.paths.empty()) fail("--far needs --text");
+  if (!o.reference.empty() && o.far == 0 && o.tasks.tasks.empty())
+    fail("--reference goes with --far or --tasks");
   if (!o.html.empty() && !o.tasks.tasks.empty())
     fail("--html shows --text and --recall: leave --tasks out");
   leave_telling_to_first(*o.ranks);
@@ -313,9 +321,11 @@ void add_options_of_eval(CLI::App& app, EvalArguments& o) {
                  "contexts, instead of one: a table for each, and one of all")
       ->delimiter(',');
   add_settings(app, {of_tasks.begin() + 1, of_tasks.end()});
-  app.add_option("--reference", o.reference,
-                 "of --tasks: the model whose dense attention the rows are held against, such as "
-                 "the base of a LoRA (default: the model's own dense attention)");
+  app.add_option(
+      "--reference", o.reference,
+      "of --tasks: the model whose dense attention the rows are held against, such as "
+      "the base of a LoRA; of --far: whose far tokens they are (default: the model's own "
+      "dense attention)");
   refuse_attention_options(app, {"--routing", "--hard-gate", "--max-top-k", "--local-only"});
   app.add_option("--far", o.far,
                  "loss on the tokens that dense attention predicts better by 0.5 nats than the "

@@ -67,6 +67,7 @@ FarReport far_report(std::span<const RowLosses> rows, const RowLosses& dense,
                      const FarSettings& settings) {
   const std::vector<bool> far = far_tokens(dense.losses, near, settings.margin);
   FarReport report{.settings = settings,
+                   .reference = {},
                    .tokens = static_cast<std::int64_t>(far.size()),
                    .far = std::ranges::count(far, true),
                    .window = window.name,
@@ -88,26 +89,37 @@ FarReport far_report(std::span<const RowLosses> rows, const RowLosses& dense,
 
 FarReport measure_far(LoadedModel& model, std::span<const EvalText> texts,
                       const EvalSettings& settings, const FarSettings& far,
-                      std::vector<RowLosses> rows, Ranks& ranks) {
+                      std::vector<RowLosses> rows, Ranks& ranks, const FarReference& reference) {
+  LoadedModel& measured = reference.model != nullptr ? *reference.model : model;
+  if (model.tokenizer != nullptr &&
+      measured.require_tokenizer().fingerprint() != model.tokenizer->fingerprint())
+    fail("{}: tokenizer {}, not the model's {}: far tokens are of one tokenizer", reference.name,
+         measured.tokenizer->fingerprint(), model.tokenizer->fingerprint());
   // The row of an attention, which is put at one end where there is none.
   const auto place_of = [&](const AttentionSpec& spec, bool in_front) {
     RowLosses row;
     {
-      const ActiveAttention active(model, spec);
-      row = {.name = active.name(), .routing = active.routing(), .losses = {}};
+      const ActiveAttention active(measured, spec);
+      row = {.name = reference.model == nullptr
+                         ? active.name()
+                         : fmt::format("{}: {}", reference.name, active.name()),
+             .routing = active.routing(),
+             .losses = {}};
     }
     const auto found = std::ranges::find(rows, row.name, &RowLosses::name);
     if (found != rows.end()) return found - rows.begin();
-    evaluate(model, spec, texts, settings, {.losses = &row.losses, .ranks = &ranks});
+    evaluate(measured, spec, texts, settings, {.losses = &row.losses, .ranks = &ranks});
     const auto place = rows.insert(in_front ? rows.begin() : rows.end(), std::move(row));
     return place - rows.begin();
   };
   const auto dense = static_cast<std::size_t>(place_of({.kind = "dense"}, true));
-  const auto window = static_cast<std::size_t>(place_of(window_of(model, far), false));
+  const auto window = static_cast<std::size_t>(place_of(window_of(measured, far), false));
   TokenLosses near;
-  const ActiveAttention active(model, {.kind = "dense"});
-  short_context_losses(*model.decoder, texts, far, {.losses = &near, .ranks = &ranks});
-  return far_report(rows, rows[dense], rows[window], near, far);
+  const ActiveAttention active(measured, {.kind = "dense"});
+  short_context_losses(*measured.decoder, texts, far, {.losses = &near, .ranks = &ranks});
+  FarReport report = far_report(rows, rows[dense], rows[window], near, far);
+  report.reference = reference.name;
+  return report;
 }
 
 AttentionSpec window_of(const LoadedModel& model, const FarSettings& settings) {
@@ -120,9 +132,10 @@ AttentionSpec window_of(const LoadedModel& model, const FarSettings& settings) {
 std::string format_far(const FarReport& report) {
   const NameColumns names(report.rows);
   std::string table = fmt::format(
-      "{} of {} tokens are far ({:.2f}%): dense beats itself with {} to {} tokens of context by "
+      "{} of {} tokens are far{} ({:.2f}%): dense beats itself with {} to {} tokens of context by "
       "more than {} nats\n\n{} {:>10} {:>10} {:>10} {:>10}\n",
-      report.far, report.tokens, 100 * report.share(), report.settings.context,
+      report.far, report.tokens, report.reference.empty() ? "" : " for " + report.reference,
+      100 * report.share(), report.settings.context,
       report.settings.context + report.settings.step() - 1, report.settings.margin,
       names.line("attention", "routing"), "nats, far", "others", "kept, far", "kept, all");
   for (const FarRow& row : report.rows)
@@ -144,13 +157,10 @@ nlohmann::ordered_json far_to_json(const FarReport& report) {
                     {"nats_others", number(row.others)},
                     {"kept_far", number(row.kept)},
                     {"kept_all", number(row.kept_all)}});
-  return {{"context", report.settings.context},
-          {"step", report.settings.step()},
-          {"margin", report.settings.margin},
-          {"tokens", report.tokens},
-          {"far", report.far},
-          {"window", report.window},
-          {"rows", std::move(rows)}};
+  return {{"reference", report.reference},  {"context", report.settings.context},
+          {"step", report.settings.step()}, {"margin", report.settings.margin},
+          {"tokens", report.tokens},        {"far", report.far},
+          {"window", report.window},        {"rows", std::move(rows)}};
 }
 
 }  // namespace focus

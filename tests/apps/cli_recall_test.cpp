@@ -96,6 +96,23 @@ TEST(CliRecall, EvalMarksFarTokensAndWritesAPage) {
     EXPECT_TRUE(contains(html, part)) << part;
 }
 
+TEST(CliRecall, FarTokensOfAnotherModel) {
+  const Words eval = {"eval",  cli().base(), "--text",      cli().valid_text(),
+                      "--far", "16",         "--attention", "window:4"};
+  const auto own = cli().figures(eval).at("far");
+  const auto far = cli().figures(eval + Words{"--reference", cli().base()}).at("far");
+  EXPECT_EQ(own.at("reference"), "");
+  EXPECT_EQ(far.at("reference"), cli().base());
+  EXPECT_EQ(far.at("far"), own.at("far"));
+  // Its dense attention and window beside what was asked for.
+  ASSERT_EQ(far.at("rows").size(), 3U);
+  EXPECT_EQ(far.at("rows")[0].at("attention"), cli().base() + ": dense");
+  for (const std::size_t row : {0, 1, 2})
+    EXPECT_EQ(far.at("rows")[row].at("nats_far"), own.at("rows")[row].at("nats_far"));
+  expect_refused({"eval", cli().base(), "--text", cli().valid_text(), "--reference", cli().base()},
+                 {"--reference goes with --far or --tasks"});
+}
+
 TEST(CliRecall, BadQuestionsAreOneLine) {
   const std::string bad = cli().fresh("bad.jsonl");
   write_text(bad, "{\"text\": \"ab\", \"answers\": []}\n");

@@ -162,6 +162,27 @@ TEST(FarTokens, WhatIsMissingIsMeasured) {
   EXPECT_NEAR(far + others, dense, 1e-6);
 }
 
+TEST(FarTokens, ThoseOfAnotherModelAreItsOwn) {
+  LoadedModel model = tiny_loaded(), other = tiny_loaded();
+  const std::vector<EvalText> texts = {random_text(60), random_text(40, 9)};
+  const EvalSettings settings{.context = 32, .stride = 16};
+  const AttentionSpec window = parse_attention("window:4");
+  RowLosses row{"window w=4", "-", {}};
+  evaluate(model, window, texts, settings, {.losses = &row.losses});
+  const FarReport own = measure_far(other, texts, settings, {.context = 8, .margin = 0}, {});
+  const FarReport report = measure_far(model, texts, settings, {.context = 8, .margin = 0}, {row},
+                                       one_process(), {&other, "other.h5"});
+  EXPECT_EQ(report.reference, "other.h5");
+  EXPECT_GT(report.far, 0);
+  EXPECT_EQ(report.far, own.far);
+  ASSERT_EQ(report.rows.size(), 3U);
+  EXPECT_EQ(report.rows[0].name, "other.h5: dense");
+  EXPECT_EQ(report.rows[0].far, own.rows[0].far);
+  EXPECT_EQ(report.rows[1].name, "window w=4");
+  EXPECT_EQ(report.rows[2].far, own.rows[1].far);
+  EXPECT_NE(format_far(report).find("tokens are far for other.h5 ("), std::string::npos);
+}
+
 TEST(PositionLosses, BucketsDoubleAndThenGoInQuarters) {
   TokenLosses losses;
   for (Index before = 1; before <= 70; ++before) {
