@@ -75,10 +75,10 @@ test=("$novels/test/Doyle_Hound_1902.txt.xz" "$novels/test/Lee_Albany_1884.txt.x
 valid="$novels/valid/Conrad_Almayer_1895.txt.xz"
 unseen=$(some "!($half_novels)")
 
-# evaluate NAME MODEL ATTENTION CONTEXT: unseen novels, and answers at 500 tokens' distance.
+# evaluate NAME MODEL ATTENTION CONTEXT [--flag value...]: unseen novels, and answers at 500 tokens' distance.
 evaluate() {
   "$focus" eval "$2" --attention "$3" --text "${test[@]}" --context "$4" --stride "$(($4 / 2))" --max-tokens 40000 \
-    --far 64 --recall "recall:keys=8:distance=1600:documents=40" --json "$out/$1.json"
+    --far 64 --recall "recall:keys=8:distance=1600:documents=40" --json "$out/$1.json" "${@:5}"
   by_place "$out/$1.json" >"bench/results/questions/$1.json"
 }
 
@@ -111,7 +111,7 @@ for part in "${parts[@]}"; do
     bases)
       # Whether distance matters to B1: beside itself without distance, and beside its twin, trained with a window.
       evaluate b1 "$bases/b1/model.h5" "dense,window:32,sink_window:32" 2048
-      evaluate b1_window "$bases/b1_window/model.h5" trained 2048
+      evaluate b1_window "$bases/b1_window/model.h5" trained 2048 --reference "$bases/b1/model.h5"
       evaluate b2 "$bases/b2/model.h5" "dense,window:32,sink_window:32" 1024
       ;;
     in_domain_search)
