@@ -133,7 +133,7 @@ std::optional<LoadedModel> load_reference(const EvalArguments& o) {
 
 /// Prints a context's table, and of far tokens where these are asked for.
 Json tell_windows(LoadedModel& model, std::span<const EvalText> texts, const EvalArguments& o,
-                  WindowRows windows) {
+                  WindowRows windows, LoadedModel* reference) {
   const EvalSettings& settings = windows.settings;
   fmt::print("\ncontext {}, stride {}\n\n{}", settings.context, settings.stride,
              format_rows(windows.rows));
@@ -148,10 +148,8 @@ Json tell_windows(LoadedModel& model, std::span<const EvalText> texts, const Eva
     json["rows"][i]["by_position"] =
         positions_to_json(losses_by_position(windows.losses[i].losses));
   if (o.far > 0) {
-    std::optional<LoadedModel> reference = load_reference(o);
-    const FarReport report =
-        measure_far(model, texts, settings, {.context = o.far}, std::move(windows.losses), *o.ranks,
-                    {reference ? &*reference : nullptr, o.reference});
+    const FarReport report = measure_far(model, texts, settings, {.context = o.far},
+                                         std::move(windows.losses), *o.ranks, reference);
     fmt::print("\n{}", format_far(report));
     json["far"] = far_to_json(report);
   }
@@ -239,6 +237,8 @@ Json evaluate_texts(std::optional<LoadedModel>& model, EvalArguments& o) {
   for (WindowRows& one : windows) one.settings = one.settings.for_model(*model);
   const std::vector<EvalText> texts = read_texts(*model, o.paths, o.settings);
   refuse_short(texts, o);
+  std::optional<LoadedModel> reference = load_reference(o);
+  if (reference) require_comparable(*reference, *model);  // before hours of rows
 
   std::int64_t bytes = 0, words = 0;
   Json names = Json::array();
@@ -257,7 +257,8 @@ Json evaluate_texts(std::optional<LoadedModel>& model, EvalArguments& o) {
     for (WindowRows& one : windows) {
       evaluate_windows(*model, texts, o, one);
       if (compute == o.computes.back())
-        of_lengths.push_back(tell_windows(*model, texts, o, std::move(one)));
+        of_lengths.push_back(
+            tell_windows(*model, texts, o, std::move(one), reference ? &*reference : nullptr));
     }
   }
   if (of_lengths.size() > 1) fmt::print("\n{}", plain_text(perplexity_by_length(of_lengths), 1));

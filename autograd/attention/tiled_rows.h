@@ -223,7 +223,7 @@ class TiledKeys {
   };
 
  private:
-  /// Readings from which on a copy pays where heads lie side by side: the rows of one begin at few
+  /// Readings beyond which a copy pays where heads lie side by side: the rows of one begin at few
   /// places of a page and so have few sets of the first-level cache.
   static constexpr double kOften = 12;
 

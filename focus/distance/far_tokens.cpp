@@ -89,22 +89,16 @@ FarReport far_report(std::span<const RowLosses> rows, const RowLosses& dense,
 
 FarReport measure_far(LoadedModel& model, std::span<const EvalText> texts,
                       const EvalSettings& settings, const FarSettings& far,
-                      std::vector<RowLosses> rows, Ranks& ranks, const FarReference& reference) {
-  LoadedModel& measured = reference.model != nullptr ? *reference.model : model;
-  if (model.tokenizer != nullptr &&
-      measured.require_tokenizer().fingerprint() != model.tokenizer->fingerprint())
-    fail("{}: tokenizer {}, not the model's {}: far tokens are of one tokenizer", reference.name,
-         measured.tokenizer->fingerprint(), model.tokenizer->fingerprint());
+                      std::vector<RowLosses> rows, Ranks& ranks, LoadedModel* reference) {
+  if (reference != nullptr) require_comparable(*reference, model);
+  LoadedModel& measured = reference != nullptr ? *reference : model;
+  const std::string of = reference != nullptr ? reference->where + ": " : "";
   // The row of an attention, which is put at one end where there is none.
   const auto place_of = [&](const AttentionSpec& spec, bool in_front) {
     RowLosses row;
     {
       const ActiveAttention active(measured, spec);
-      row = {.name = reference.model == nullptr
-                         ? active.name()
-                         : fmt::format("{}: {}", reference.name, active.name()),
-             .routing = active.routing(),
-             .losses = {}};
+      row = {.name = of + active.name(), .routing = active.routing(), .losses = {}};
     }
     const auto found = std::ranges::find(rows, row.name, &RowLosses::name);
     if (found != rows.end()) return found - rows.begin();
@@ -118,7 +112,7 @@ FarReport measure_far(LoadedModel& model, std::span<const EvalText> texts,
   const ActiveAttention active(measured, {.kind = "dense"});
   short_context_losses(*measured.decoder, texts, far, {.losses = &near, .ranks = &ranks});
   FarReport report = far_report(rows, rows[dense], rows[window], near, far);
-  report.reference = reference.name;
+  if (reference != nullptr) report.reference = reference->where;
   return report;
 }
 

@@ -67,20 +67,14 @@ struct RowLosses {
 FarReport far_report(std::span<const RowLosses> rows, const RowLosses& dense,
                      const RowLosses& window, const TokenLosses& near, const FarSettings& settings);
 
-/// The model whose far tokens are asked for where it is another one, with the same tokenizer, and
-/// what it is called; null: the model that has the rows.
-struct FarReference {
-  LoadedModel* model = nullptr;
-  std::string name = {};
-};
-
 /// The same of texts: the short context is computed, and so are dense and the window, which stand
-/// before and after the rows where they are not among them; a reference's always do. Throws
-/// std::runtime_error where a reference has another tokenizer.
+/// before and after the rows where they are not among them. `reference`, where given, is the model
+/// whose far tokens they are: its dense attention and its window stand there, under its name.
+/// Throws as require_comparable() does.
 FarReport measure_far(LoadedModel& model, std::span<const EvalText> texts,
                       const EvalSettings& settings, const FarSettings& far,
                       std::vector<RowLosses> rows, Ranks& ranks = one_process(),
-                      const FarReference& reference = {});
+                      LoadedModel* reference = nullptr);
 
 /// The attention without distance: the local window and first tokens of the model's Focus, or a
 /// window as wide as the short context.

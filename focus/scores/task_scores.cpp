@@ -104,16 +104,7 @@ class TaskEvaluation {
         compares_(!std::ranges::all_of(
             attentions, [&](const AttentionSpec& spec) { return is_reference(spec); })),
         result_{.samples = std::vector<Sample>(attentions.size())} {
-    if (own_reference_) return;
-    const ModelConfig& other = reference->decoder->config();
-    if (other.vocab_size != model.decoder->config().vocab_size ||
-        (reference->tokenizer != nullptr &&
-         reference->tokenizer->fingerprint() != model.require_tokenizer().fingerprint()))
-      fail("{}: not the tokenizer of {}, so their predictions cannot be compared", reference->where,
-           model.where);
-    if (other.max_position_embeddings < model.decoder->config().max_position_embeddings)
-      fail("{}: {} positions, but {} has {}", reference->where, other.max_position_embeddings,
-           model.where, model.decoder->config().max_position_embeddings);
+    if (!own_reference_) require_comparable(*reference, model);
   }
 
   TaskTable run(const ShareDone& progress) {

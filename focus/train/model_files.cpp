@@ -218,6 +218,18 @@ const Tokenizer& LoadedModel::require_tokenizer() const {
   return *tokenizer;
 }
 
+void require_comparable(const LoadedModel& reference, const LoadedModel& model) {
+  const ModelConfig& other = reference.decoder->config();
+  if (other.vocab_size != model.decoder->config().vocab_size ||
+      (reference.tokenizer != nullptr &&
+       reference.tokenizer->fingerprint() != model.require_tokenizer().fingerprint()))
+    fail("{}: not the tokenizer of {}, so their predictions cannot be compared", reference.where,
+         model.where);
+  if (other.max_position_embeddings < model.decoder->config().max_position_embeddings)
+    fail("{}: {} positions, but {} has {}", reference.where, other.max_position_embeddings,
+         model.where, model.decoder->config().max_position_embeddings);
+}
+
 namespace {
 
 /// Of weights that take more than half of the memory: the system may have dropped what a layer

@@ -71,6 +71,10 @@ struct LoadedModel {
   mutable std::string fingerprint_;  // empty: not taken yet
 };
 
+/// Throws std::runtime_error where what a reference predicts cannot be held against the model's,
+/// token by token: another vocabulary or tokenizer, or fewer positions.
+void require_comparable(const LoadedModel& reference, const LoadedModel& model);
+
 /// A store or a Hugging Face folder. `tokenizer`, where not empty, is loaded instead of the model's
 /// own. Throws std::runtime_error, one line.
 ModelFiles open_model(const std::filesystem::path& path, const std::string& tokenizer = "");

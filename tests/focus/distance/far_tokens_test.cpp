@@ -163,7 +163,8 @@ TEST(FarTokens, WhatIsMissingIsMeasured) {
 }
 
 TEST(FarTokens, ThoseOfAnotherModelAreItsOwn) {
-  LoadedModel model = tiny_loaded(), other = tiny_loaded();
+  LoadedModel model = tiny_loaded(), other = tiny_loaded("llama");
+  other.where = "other.h5";
   const std::vector<EvalText> texts = {random_text(60), random_text(40, 9)};
   const EvalSettings settings{.context = 32, .stride = 16};
   const AttentionSpec window = parse_attention("window:4");
@@ -171,7 +172,7 @@ TEST(FarTokens, ThoseOfAnotherModelAreItsOwn) {
   evaluate(model, window, texts, settings, {.losses = &row.losses});
   const FarReport own = measure_far(other, texts, settings, {.context = 8, .margin = 0}, {});
   const FarReport report = measure_far(model, texts, settings, {.context = 8, .margin = 0}, {row},
-                                       one_process(), {&other, "other.h5"});
+                                       one_process(), &other);
   EXPECT_EQ(report.reference, "other.h5");
   EXPECT_GT(report.far, 0);
   EXPECT_EQ(report.far, own.far);
