@@ -18,7 +18,7 @@ import json
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import Cache, DynamicLayer
 from transformers.conversion_mapping import (get_checkpoint_conversion_mapping,
                                              register_checkpoint_conversion_mapping)
 from transformers.masking_utils import AttentionMaskInterface
@@ -101,7 +101,8 @@ class FocusLayer(torch.nn.Module):
     def before(self, module, args, kwargs):
         """Sees what the layer's attention is called with: q, k and v are projections of h."""
         h = kwargs["hidden_states"] if "hidden_states" in kwargs else args[0]
-        cache = kwargs.get("past_key_values", kwargs.get("layer_past"))
+        # By its type: its name is another in each family and in each version of transformers.
+        cache = next((x for x in (*args, *kwargs.values()) if isinstance(x, Cache)), None)
         if cache is not None and cache.is_compileable:
             raise ValueError("Focus needs a cache that grows (DynamicCache), not a static one")
         self.first = cache.get_seq_length(module.layer_idx) if cache is not None else 0

@@ -5,6 +5,8 @@
 # else a virtual environment of its own under build/, for which pip gets FOCUS_INTEROP_SECONDS (600),
 # lm_eval what the others have left of it. Ends with 77 and one line where the packages cannot be had;
 # where peft or lm_eval alone is missing, LoRA or the harness is left out and a line says so.
+# What pip gets are the versions that all of this was last seen to pass with, so that a release of theirs
+# breaks nothing here unasked; FOCUS_INTEROP_NEWEST=1 takes the newest instead.
 # pip reads its own settings: PyTorch's index of CPU builds in PIP_EXTRA_INDEX_URL saves the download
 # of its GPU libraries.
 set -euo pipefail
@@ -13,6 +15,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 program=${1:-build/release/focus}
 venv=build/interop-venv
+torch=torch==2.15.0 transformers=transformers==5.24.0 peft=peft==0.21.2 lm_eval=lm_eval==0.4.13
+[ -z "${FOCUS_INTEROP_NEWEST:-}" ] || torch=torch transformers=transformers peft=peft lm_eval=lm_eval
 has_packages() { "$1" -c 'import safetensors.torch, torch, transformers' >/dev/null 2>&1; }
 has_lm_eval() { "$1" -c 'import datasets, lm_eval.models.huggingface' >/dev/null 2>&1; }
 has_peft() { "$1" -c 'import peft' >/dev/null 2>&1; }
@@ -31,11 +35,11 @@ else
     python3 -m venv "$venv" 2>/dev/null || skip "python3 cannot make a virtual environment"
     seconds=${FOCUS_INTEROP_SECONDS:-600} SECONDS=0
     install() { timeout "$1" "$python" -m pip install --quiet --retries 1 "${@:2}" >/dev/null 2>&1; }
-    install "$seconds" torch transformers safetensors numpy peft || has_packages "$python" ||
+    install "$seconds" "$torch" "$transformers" safetensors numpy "$peft" || has_packages "$python" ||
       skip "torch and transformers could not be installed in $seconds s"
     has_packages "$python" || skip "torch and transformers do not load"
     has_lm_eval "$python" || [ $((seconds - SECONDS)) -lt 1 ] ||
-      install $((seconds - SECONDS)) lm_eval || true  # what is missing is said below
+      install $((seconds - SECONDS)) "$lm_eval" || true  # what is missing is said below
   fi
 fi
 if [ "$program" = --install ]; then exit; fi

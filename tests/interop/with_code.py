@@ -2,6 +2,7 @@
 `focus logits` with groups of keys and with groups of tokens, generation with and without a cache, a
 padded batch, saving and loading again; and what the code must refuse. Run by run.sh."""
 
+import inspect
 import json
 import os
 import sys
@@ -93,9 +94,11 @@ def check_generation(work, store, adapter, model, word):
     ids = torch.tensor([prompts[0]])
     whole = logits_of(model, prompts[0])
     cache, parts = transformers.DynamicCache(config=model.config), []
+    takes = inspect.signature(model.forward).parameters
+    word_of_cache = "cache" if "cache" in takes else "past_key_values"  # before transformers 5.24
     with torch.no_grad():
         for begin in range(0, len(prompts[0]), 7):
-            part = model(ids[:, begin:begin + 7], past_key_values=cache, use_cache=True)
+            part = model(ids[:, begin:begin + 7], use_cache=True, **{word_of_cache: cache})
             parts.append(part.logits[0])
     agree(f"{word}, seven tokens at a time", torch.cat(parts), whole)
     beams = model.generate(ids, num_beams=3, max_new_tokens=12, do_sample=False, pad_token_id=0,
