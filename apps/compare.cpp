@@ -46,21 +46,37 @@ int list_runs(const ComparePlan& plan) {
   return failed == 0 ? 0 : 1;
 }
 
+/// The keys of a claim, for --help.
+struct ClaimKeys {
+  Claim claims;
+
+  template <class F>
+  void visit(F&& f) {
+    f("claims", claims,
+      "claims held against the rows: a list, each a mapping of the keys that stand here behind "
+      "claims");
+  }
+};
+
 /// Writes what is known, of all runs or of some, and returns the table for a terminal.
 std::string write_tables(const ComparePlan& plan, const std::vector<RunOutcome>& outcomes) {
   const auto rows = compare_rows(outcomes);
   const std::filesystem::path out = plan.config.out;
   const auto tasks = task_rows(outcomes), recall = recall_rows(outcomes);
-  write_file_durably(
-      out / "compare.jsonl",
-      std::string_view(compare_jsonl(rows) + compare_jsonl(tasks) + compare_jsonl(recall)));
+  const auto claims = claim_outcomes(plan, all_rows(rows, tasks, recall));
+  const std::vector<nlohmann::ordered_json> of_claims = claim_rows(claims);
+  write_file_durably(out / "compare.jsonl",
+                     std::string_view(compare_jsonl(rows) + compare_jsonl(tasks) +
+                                      compare_jsonl(recall) + compare_jsonl(of_claims)));
   write_file_durably(out / "compare.csv", std::string_view(compare_csv(rows)));
   if (!tasks.empty())
     write_file_durably(out / "compare_tasks.csv", std::string_view(compare_csv(tasks)));
   if (!recall.empty())
     write_file_durably(out / "compare_recall.csv", std::string_view(compare_csv(recall)));
+  if (!of_claims.empty())
+    write_file_durably(out / "compare_claims.csv", std::string_view(compare_csv(of_claims)));
   write_file_durably(out / "compare.html", std::string_view(compare_page(plan, outcomes)));
-  return compare_table(rows, tasks, recall);
+  return compare_table(rows, tasks, recall, claims);
 }
 
 /// Does the runs, and of several processes in the first writes what all have come to. One process
@@ -93,8 +109,9 @@ int run_compare(Arguments arguments) {
   CLI::App app(
       "Trains and evaluates every run of one recipe, each in a process of its own, and writes one "
       "table: compare.html, compare.csv and compare.jsonl in the folder `out`, and with eval.tasks "
-      "compare_tasks.csv, with eval.recall compare_recall.csv. They are written after every run, "
-      "by several processes after the last. Runs that are done are not done again; after Ctrl-C "
+      "compare_tasks.csv, with eval.recall compare_recall.csv, with claims compare_claims.csv. "
+      "They are written after every run, by several processes after the last. Runs that are done "
+      "are not done again; after Ctrl-C "
       "the same command goes on. A run that fails is listed, the others go on, and the exit status "
       "is 1.",
       "focus compare");
@@ -113,8 +130,9 @@ int run_compare(Arguments arguments) {
       "`sweep`;\n"
       "                       seeds and attentions (of eval) too, for this run alone\n"
       "  sweep: {key: [...]}  each value in a run of its own; of several keys, each with each\n"
+      "  claims: [{...}]      what the page holds against its rows, a mapping for each claim\n"
       "key=value sets one of these keys, or else a train key in every run:\n\n" +
-      describe_recipe(CompareConfig{}));
+      describe_recipe(CompareConfig{}) + describe_recipe(ClaimKeys{}));
   parse_arguments(app, arguments);
   const std::unique_ptr<Ranks> ranks = join_ranks();
   int status = 0;

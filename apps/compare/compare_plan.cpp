@@ -39,7 +39,7 @@ void read_train_keys(const RecipeNode& map, RunConfig& config, Problems& problem
 /// The parts of a comparison's text, the comparison's own keys read already.
 struct Parts {
   RecipeNode common, sweep;
-  std::vector<RecipeNode> runs;
+  std::vector<RecipeNode> runs, claims;
 };
 
 Parts split_text(const RecipeNode& root, CompareConfig& config, Problems& problems) {
@@ -59,6 +59,10 @@ Parts split_text(const RecipeNode& root, CompareConfig& config, Problems& proble
       if (value.kind != Kind::kList)
         problems.push_back({entry.line, "runs: wanted a list of `- name: ...`"});
       parts.runs = value.items;
+    } else if (entry.key == "claims") {
+      if (value.kind != Kind::kList)
+        problems.push_back({entry.line, "claims: wanted a list of `- claim: ...`"});
+      parts.claims = value.items;
     } else {
       own.entries.push_back(entry);
     }
@@ -145,6 +149,7 @@ class PlanReader {
       for (const std::vector<SweptSetting>& settings : sweep_product(keys, kMaxRuns))
         plan_run(run, node.line, settings);
     }
+    for (const RecipeNode& node : parts.claims) plan_claim(node);
     tell();
     return plan_;
   }
@@ -265,6 +270,44 @@ class PlanReader {
           kMaxRuns);
   }
 
+  void plan_claim(const RecipeNode& node) {
+    Claim claim;
+    Problems own;
+    const auto wrong = [&](const std::string& text) {
+      own.push_back({node.line, fmt::format("claims: {}", text)});
+    };
+    if (node.kind == Kind::kMap)
+      read_recipe_map(recipe_fields(claim), node, own);
+    else
+      wrong("wanted `- claim: ...`");
+    const bool testable = claim.not_testable.empty();
+    if (own.empty() && claim.claim.empty()) wrong("every claim needs its words, claim");
+    if (own.empty() && testable) {
+      for (const auto& [key, row] : {std::pair("less", &claim.less), {"than", &claim.than}})
+        if (!names_.contains(row->run))
+          wrong(fmt::format("{}.run: wanted the name of a run, came {}", key, shown(row->run)));
+      const std::vector<std::string> places = claimable();
+      if (claim.on.empty() && !places.empty()) claim.on = places[0];
+      if (std::ranges::find(places, claim.on) == places.end())
+        wrong(
+            fmt::format("on: wanted one of {}, came {}", fmt::join(places, ", "), shown(claim.on)));
+    } else if (own.empty() && !(claim.less.run + claim.than.run).empty()) {
+      wrong("not_testable stands in the place of less and than");
+    }
+    problems_.insert(problems_.end(), own.begin(), own.end());
+    plan_.claims.push_back(claim);
+  }
+
+  /// What rows are of: texts, benchmarks and questions.
+  std::vector<std::string> claimable() const {
+    const CompareEval& eval = plan_.config.eval;
+    std::vector<std::string> all;
+    for (const auto& [split, texts] : eval.splits(true)) all.push_back(split);
+    all.insert(all.end(), eval.tasks.tasks.begin(), eval.tasks.tasks.end());
+    all.insert(all.end(), eval.recall.begin(), eval.recall.end());
+    return all;
+  }
+
   /// Throws where there is anything to tell.
   void tell() {
     std::ranges::stable_sort(problems_, {}, &RecipeProblem::line);
@@ -302,6 +345,11 @@ bool focus_has(const FocusConfig& config, const AttentionSpec& spec) {
 }
 
 }  // namespace
+
+std::string ClaimedRow::text() const {
+  return routing.empty() ? fmt::format("{}, {}", run, attention)
+                         : fmt::format("{}, {}, {}", run, attention, routing);
+}
 
 std::vector<std::pair<std::string, std::vector<std::string>>> CompareEval::splits(
     bool with_test) const {

@@ -56,6 +56,42 @@ struct CompareEval {
   }
 };
 
+/// A row of a comparison, as its table names it.
+struct ClaimedRow {
+  std::string run, attention, routing;
+
+  /// "LoRA r=4, dense"
+  std::string text() const;
+
+  template <class F>
+  void visit(F&& f) {
+    f("run", run, "its name, the values of a sweep included");
+    f("attention", attention, "as the table names it, such as dense or hard k=2");
+    f("routing", routing, "likewise, where two rows have the same attention");
+  }
+};
+
+/// That a figure of one row is less than that of another, or why that cannot be found out here.
+struct Claim {
+  std::string claim, claimed;
+  ClaimedRow less, than;
+  std::string on, figure = "nats";
+  double margin = 0;
+  std::string not_testable;
+
+  template <class F>
+  void visit(F&& f) {
+    f("claim", claim, "what is claimed, in words");
+    f("claimed", claimed, "where, and with which figures");
+    f("less", less, "the row whose figure is said to be less");
+    f("than", than, "the row whose figure is said to be more");
+    f("on", on, "valid, target, source, a task or questions of eval; empty: the first of them");
+    f("figure", figure, "nats (of a token), or another column of compare.jsonl's rows");
+    f("margin", margin, "how much more it may be, or if negative must be less", {-1e12, 1e12});
+    f("not_testable", not_testable, "in place of rows: why no row can say it");
+  }
+};
+
 /// The keys of a comparison's own, beside `common`, `runs` and `sweep`.
 struct CompareConfig {
   std::string title = "Comparison";
@@ -82,6 +118,7 @@ struct PlannedRun {
 struct ComparePlan {
   CompareConfig config;
   std::vector<PlannedRun> runs;
+  std::vector<Claim> claims = {};
 };
 
 /// Of the words of eval.attentions, those that a model trained by `config` can be evaluated with;
@@ -95,6 +132,7 @@ std::vector<std::string> attentions_of(const std::vector<std::string>& words,
 ///   runs: [{name: ..., ...}]  one mapping a run, of train keys nested or dotted, its own sweep,
 ///                             and its own seeds and attentions in place of those at the top
 ///   sweep: {key: [a, b]}      every run once with each value; of several keys each with each
+///   claims: [{claim: ...}]    what the page holds against its rows, each as Claim
 /// An override is a key of CompareConfig, or else a train key that wins in every run. Throws
 /// std::runtime_error that lists every problem, one a line.
 ComparePlan read_compare_plan(const std::string& text, const std::string& source,

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 
+#include "apps/compare/claims.h"
 #include "apps/compare/compare_recall.h"
 #include "apps/compare/compare_tasks.h"
 #include "apps/compare/forgetting.h"
@@ -91,6 +92,7 @@ Json row_of(const RunOutcome& run, const Json& split, const Json& eval, const Js
        {"tokens_scored", "attention", "kind", "top_k", "gate", "routing", "causal", "perplexity",
         "bits_per_byte", "pairs_attended", "pairs_choosing", "largest_group"})
     row[key] = value_at(figures, key);
+  row["nats_of_documents"] = value_at(figures, "nats_of_documents");
   const Json against_dense = value_at(figures, "against_dense");
   for (const auto& [name, key] : kAgainstDense) row[name] = value_at(against_dense, key);
   row["far_tokens"] = value_at(value_at(eval, "far"), "far");
@@ -298,13 +300,21 @@ std::vector<CompareGroup> group_rows(const std::vector<Json>& rows) {
   return groups;
 }
 
+std::vector<Json> all_rows(const std::vector<Json>& rows, const std::vector<Json>& tasks,
+                           const std::vector<Json>& recall) {
+  std::vector<Json> all = rows;
+  for (const auto* more : {&tasks, &recall}) all.insert(all.end(), more->begin(), more->end());
+  return all;
+}
+
 std::string compare_csv(const std::vector<Json>& rows) {
   std::string text;
   for (const Json& row : rows) {
     std::vector<std::string> names, cells;
     for (const auto& [name, value] : row.items()) {
       names.push_back(name);
-      cells.push_back(value.is_null() ? "" : value.is_string() ? quoted(value) : value.dump());
+      cells.push_back(value.is_null() ? ""
+                                      : quoted(value.is_string() ? value : Json(value.dump())));
     }
     if (text.empty()) text = fmt::format("{}\n", fmt::join(names, ","));
     text += fmt::format("{}\n", fmt::join(cells, ","));
@@ -319,12 +329,13 @@ std::string compare_jsonl(const std::vector<Json>& rows) {
 }
 
 std::string compare_table(const std::vector<Json>& rows, const std::vector<Json>& tasks,
-                          const std::vector<Json>& recall) {
+                          const std::vector<Json>& recall,
+                          const std::vector<ClaimOutcome>& claims) {
   const auto groups = group_rows(rows);
   std::string text;
   for (const auto& [split, title] : splits_of(groups))
     text += plain_text(table_of(groups, split, fmt::format("{} texts", split)), 3) + "\n";
-  text += task_tables(tasks) + recall_tables(recall);
+  text += task_tables(tasks) + recall_tables(recall) + claims_table(claims);
   for (const Json& row : rows)
     if (!row["error"].is_null())
       text += fmt::format("FAILED {}, seed {}: {}\n", row["run"].get<std::string>(),
@@ -359,6 +370,8 @@ std::string compare_page(const ComparePlan& plan, const std::vector<RunOutcome>&
         "distance, (window - row) / (window - dense) in nats, on far tokens and on all; the window "
         "is the row's own local window with its first tokens.",
         plan.config.eval.far));
+  const auto tasks = task_rows(outcomes), recall = recall_rows(outcomes);
+  add_claims(page, claim_outcomes(plan, all_rows(rows, tasks, recall)));
   add_forgetting(page, plan, groups, "target", "source");
   add_forgetting(page, plan, groups, "test target", "test source");
   for (const auto& [split, title] : splits_of(groups)) {
@@ -377,8 +390,8 @@ std::string compare_page(const ComparePlan& plan, const std::vector<RunOutcome>&
     page.table(table);
     add_points(page, groups, split);
   }
-  add_tasks(page, task_rows(outcomes));
-  add_recall(page, recall_rows(outcomes));
+  add_tasks(page, tasks);
+  add_recall(page, recall);
   Table failed{.header = {"run", "seed", "error"}};
   for (const RunOutcome& outcome : outcomes)
     if (!outcome.error.empty())

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/compare/claims.h"
 #include "apps/compare/compare_run.h"
 #include "focus/train/attention_row.h"
 
@@ -33,10 +34,16 @@ std::vector<CompareGroup> group_rows(const std::vector<nlohmann::ordered_json>& 
 
 std::string compare_csv(const std::vector<nlohmann::ordered_json>& rows);
 std::string compare_jsonl(const std::vector<nlohmann::ordered_json>& rows);
-/// For a terminal; `tasks` are task_rows(), `recall` recall_rows().
+/// One after the other: what claims are held against. `tasks` are task_rows(), `recall`
+/// recall_rows().
+std::vector<nlohmann::ordered_json> all_rows(const std::vector<nlohmann::ordered_json>& rows,
+                                             const std::vector<nlohmann::ordered_json>& tasks,
+                                             const std::vector<nlohmann::ordered_json>& recall);
+/// For a terminal, of the same.
 std::string compare_table(const std::vector<nlohmann::ordered_json>& rows,
                           const std::vector<nlohmann::ordered_json>& tasks,
-                          const std::vector<nlohmann::ordered_json>& recall);
+                          const std::vector<nlohmann::ordered_json>& recall,
+                          const std::vector<ClaimOutcome>& claims = {});
 /// The page; curves are read from the runs' metrics files.
 std::string compare_page(const ComparePlan& plan, const std::vector<RunOutcome>& outcomes);
 

@@ -12,7 +12,7 @@
 namespace focus {
 
 std::string read_file(const std::filesystem::path& path) {
-  constexpr std::uint64_t kChunk = 1 << 20, kMostOfAPipe = std::uint64_t{1} << 30;
+  constexpr std::uint64_t kChunk = 1 << 14, kMostOfAPipe = std::uint64_t{1} << 30;
   InputFile file(path, InputFile::Pipes::read);
   const std::uint64_t most = file.is_pipe() ? kMostOfAPipe : memory_limit();
   const auto refuse = [&](std::uint64_t size) {

@@ -19,6 +19,7 @@ namespace {
 
 /// Tokens of a forward pass over several windows: enough to keep all threads busy.
 constexpr Index kBatchTokens = 4096;
+constexpr std::size_t kMostDocuments = 1000;  // whose own figures are written
 
 struct Window {
   Index begin = 0, end = 0;
@@ -203,6 +204,7 @@ WindowScores evaluate_pieces(Decoder& decoder, std::span<const EvalText> texts,
         });
     }
     all.score += of_text;
+    if (pass.documents != nullptr) pass.documents->push_back(of_text);
     if (pass.losses != nullptr) pass.losses->tokens += static_cast<Index>(text.ids.size());
   }
   return all;
@@ -249,7 +251,8 @@ const DenseReference::Batch& DenseReference::next(const std::function<Batch()>& 
   return kept_.emplace_back(std::move(last_));
 }
 
-double Score::perplexity() const { return std::exp(nats / static_cast<double>(tokens)); }
+double Score::nats_per_token() const { return nats / static_cast<double>(tokens); }
+double Score::perplexity() const { return std::exp(nats_per_token()); }
 
 double Score::bits_per_byte() const {
   return nats / std::numbers::ln2 / static_cast<double>(bytes);
@@ -353,7 +356,9 @@ EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
   }
   const double start = now();
   if (pass.dense != nullptr) pass.dense->rewind();
-  WindowScores scores = evaluate_pieces(decoder, texts, settings, pass, &active);
+  EvalPass with_documents = pass;
+  with_documents.documents = &row.documents;
+  WindowScores scores = evaluate_pieces(decoder, texts, settings, with_documents, &active);
   row.score = scores.score;
   row.seconds = now() - start - scores.comparing;
   row.groups = summarise(scores.counts);
@@ -400,21 +405,23 @@ std::string format_rows(std::span<const EvalRow> rows) {
 nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows, bool with_speed) {
   auto list = nlohmann::ordered_json::array();
   for (const EvalRow& row : rows) {
-    nlohmann::ordered_json json = {
-        {"attention", row.name},
-        {"kind", row.kind},
-        {"top_k", nullptr},
-        {"routing", nullptr},
-        {"compute", name_of(row.compute)},
-        {"causal", row.causal},
-        {"perplexity", row.score.perplexity()},
-        {"bits_per_byte", row.score.bits_per_byte()},
-        {"word_perplexity", row.score.word_perplexity()},
-        {"byte_perplexity", row.score.byte_perplexity()},
-        {"nats_per_token", row.score.nats / static_cast<double>(row.score.tokens)},
-        {"tokens_scored", row.score.tokens},
-        {"pairs_attended", row.groups.pairs},
-        {"pairs_choosing", row.groups.choosing}};
+    nlohmann::ordered_json json = {{"attention", row.name},
+                                   {"kind", row.kind},
+                                   {"top_k", nullptr},
+                                   {"routing", nullptr},
+                                   {"compute", name_of(row.compute)},
+                                   {"causal", row.causal},
+                                   {"perplexity", row.score.perplexity()},
+                                   {"bits_per_byte", row.score.bits_per_byte()},
+                                   {"word_perplexity", row.score.word_perplexity()},
+                                   {"byte_perplexity", row.score.byte_perplexity()},
+                                   {"nats_per_token", row.score.nats_per_token()},
+                                   {"tokens_scored", row.score.tokens},
+                                   {"pairs_attended", row.groups.pairs},
+                                   {"pairs_choosing", row.groups.choosing}};
+    if (row.documents.size() > 1 && row.documents.size() <= kMostDocuments)
+      for (const Score& of_text : row.documents)
+        json["nats_of_documents"].push_back(of_text.nats_per_token());
     if (row.score.has_dense)
       json["against_dense"] = {{"kl", row.score.mean_kl()},
                                {"difference", row.score.mean_difference()},

@@ -93,6 +93,7 @@ struct Score {
   double mean_kl() const { return kl / static_cast<double>(tokens); }
   double mean_difference() const { return difference / static_cast<double>(tokens); }
   double difference_error() const;
+  double nats_per_token() const;
   double perplexity() const;
   double bits_per_byte() const;
   /// By word and by byte, whatever the tokens are: comparable between tokenizers. NaN where nothing
@@ -152,6 +153,8 @@ struct EvalPass {
   DenseReference* dense = nullptr;
   /// Each token's loss is appended, text after text.
   TokenLosses* losses = nullptr;
+  /// Each text's own score is appended.
+  std::vector<Score>* documents = nullptr;
   /// Each of them evaluates the same, computes its share of the windows, and has all figures in the
   /// end: those of one process, bit for bit.
   Ranks* ranks = &one_process();
@@ -178,6 +181,7 @@ struct EvalRow {
   bool has_groups = false;
   Compute compute = Compute::float32;  // of the decoder
   Score score = {};
+  std::vector<Score> documents = {};  // the same of each text
   double seconds = 0;  // without the comparison with dense; in the JSON only where asked for
   GroupSummary groups = {};
   std::vector<GroupStatistics> layers = {};                        // empty for dense
@@ -198,7 +202,8 @@ EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
 Estimate paired_difference(std::span<const double> nats, std::span<const double> other);
 
 /// The rows as a table for a terminal, and as JSON: the same for the same figures, unless
-/// `with_speed` adds tokens_per_second.
+/// `with_speed` adds tokens_per_second. Of 2 to 1,000 texts each one's nats_per_token stands in
+/// nats_of_documents.
 std::string format_rows(std::span<const EvalRow> rows);
 nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows, bool with_speed = false);
 

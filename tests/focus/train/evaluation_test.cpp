@@ -232,7 +232,7 @@ TEST(Evaluation, OneWindowIsTheLoss) {
 
 TEST(Evaluation, RowsSayWhatRan) {
   LoadedModel model = with_focus();
-  const std::vector<EvalText> texts = {tiny_text()};
+  const std::vector<EvalText> texts = {tiny_text(), tiny_text(30)};
   const EvalSettings settings = EvalSettings{.context = 16}.for_model(model);
   EXPECT_EQ(settings.stride, 8);
   const auto row = [&](const char* word) {
@@ -257,6 +257,12 @@ TEST(Evaluation, RowsSayWhatRan) {
   EXPECT_EQ(json[0].at("kind"), "hard");
   EXPECT_EQ(json[0].at("gate"), "keep");
   EXPECT_FALSE(json[0].contains("tokens_per_second"));
+  // Each text's own loss, whose mean over tokens is the whole's.
+  double nats = 0;
+  for (std::size_t i = 0; i < hard.documents.size(); ++i)
+    nats += json[0].at("nats_of_documents").at(i).get<double>() *
+            static_cast<double>(hard.documents[i].tokens);
+  EXPECT_NEAR(nats, hard.score.nats, 1e-9);
 }
 
 TEST(Evaluation, AgainstDenseIsZeroForDenseAndPairedForOthers) {
