@@ -66,21 +66,23 @@ def recall_tables(part, rows):
 
 
 def length_table():
-    """B3 at several lengths: perplexity and share of the pairs of each form in length_*.json."""
+    """B3 at several lengths: perplexity, over seeds, and share of the pairs of each form in length_*.json."""
     cells, first = {}, None
     for path in sorted(FOLDER.glob("length_*.json")):
         first = json.loads(path.read_text(encoding="utf-8"))
+        groups = path.stem.removeprefix("length_").split("_seed")[0]
         for at in first["lengths"]:
             for row in at["rows"]:
-                form = (path.stem.removeprefix("length_") if row["routing"] else "", row["attention"], row["routing"] or "")
-                cells.setdefault(form, {})[at["context"]] = f"{row['perplexity']:.2f} ({100 * row['pairs_attended']:.0f} %)"
+                form = (groups if row["routing"] else "", row["attention"], row["routing"] or "")
+                cells.setdefault(form, {}).setdefault(at["context"], []).append(row)
     if not cells:
         return []
     contexts = sorted({context for of in cells.values() for context in of})
-    return ["## length", "", "Perplexity and share of the pairs of the same model at several lengths; "
-            f"{', '.join(first['texts'])};", f"stride half the length; {first['model']}.", "",
-            f"| groups | attention | {' | '.join(f'{c:,}' for c in contexts)} |", f"|---|---|{'---|' * len(contexts)}"] + [
-        f"| {groups} | {how(attention, routing)} | {' | '.join(of.get(c, '') for c in contexts)} |"
+    shown = lambda rows: f"{cell(rows, 'perplexity', '.2f')}, {100 * statistics.mean(row['pairs_attended'] for row in rows):.0f} %"
+    return ["## length", "", "Perplexity (over seeds its deviation) and share of the pairs of the same model at several lengths; "
+            f"{', '.join(first['texts'])};", f"stride half the length; {first['model']}, {first['compute']}.", "",
+            f"| groups | attention | seeds | {' | '.join(f'{c:,}' for c in contexts)} |", f"|---|---|---|{'---|' * len(contexts)}"] + [
+        f"| {groups} | {how(attention, routing)} | {len(of[contexts[0]])} | {' | '.join(shown(of[c]) for c in contexts)} |"
         for (groups, attention, routing), of in sorted(cells.items())] + [""]
 
 
@@ -108,8 +110,32 @@ def position_table():
         for (groups, attention), of in forms.items()] + [f"| tokens | | {' | '.join(f'{c:,}' for c in counts.values())} |", ""]
 
 
+def claims_table():
+    """What focus compare's claims came to, of all parts."""
+    out = []
+    for part in PARTS:
+        path = FOLDER / f"{part}.jsonl"
+        for row in (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if path.exists()):
+            if "claim" not in row:
+                continue
+            difference = "" if row["difference"] is None else f"{row['difference']:+.4f}"
+            if row["half_width"] is not None:
+                difference += f" ± {row['half_width']:.4f}"
+            documents = ", ".join(f"{d:+.4f}" for d in row["of_documents"])
+            verdict = row["verdict"] + (" (one seed)" if row["seeds"] == 1 else "")
+            out.append(f"| {row['claim']} | {row['claimed']} | **{verdict}** | {difference} | {row['seeds'] or ''} | {documents} | "
+                       f"{part}, {row['asked']} |")
+    if not out:
+        return []
+    return ["## Claims", "", "As `focus compare` holds them against its rows: the figure of one row less that of another with the same seed (nats a",
+            "token where nothing else is said), the mean over seeds ± half of its 95 % interval by Student's t. Held where the whole",
+            "interval is below the margin, not held where none of it is.", "",
+            "| claim | claimed elsewhere | | difference | seeds | in each text | asked |", "|---|---|---|---|---|---|---|"] + out + [""]
+
+
 def part_table(part):
     rows, failed = read_rows(FOLDER / f"{part}.jsonl")
+    rows = [row for row in rows if "claim" not in row]
     asked = [row for row in rows if "questions" in row]
     out = []
     for split, groups in split_groups([row for row in rows if "split" in row]).items():
@@ -126,4 +152,4 @@ if __name__ == "__main__":
                         "Choosing: what finding the pairs costs beside them, in pairs (docs/method.md).",
                         "Kept: of what distance gains, (window - row) / (window - dense) in nats, the window being the run's own local one",
                         "with its first tokens, on far tokens and on all. Speeds in the rows are of a busy machine and claim nothing.",
-                        ""], PARTS, part_table, length_table() + position_table())
+                        ""] + claims_table(), PARTS, part_table, length_table() + position_table())
