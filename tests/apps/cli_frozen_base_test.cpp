@@ -36,7 +36,8 @@ TEST(CliFrozenBase, ImportKeepsTheType) {
   EXPECT_EQ(of_folder.at("stored_as"), "bf16");
   EXPECT_EQ(info.at("stored_as"), "bf16");
   EXPECT_EQ(info.at("model_fingerprint"), of_folder.at("model_fingerprint"));
-  for (const TensorInfo& tensor : StoreReader(store).source("/model")->tensors())
+  const auto kept = StoreReader(store).source("/model");
+  for (const TensorInfo& tensor : kept->tensors())
     EXPECT_EQ(tensor.dtype, Dtype::bf16) << tensor.name;
   EXPECT_EQ(cli().figures({"info", cli().base()}).at("stored_as"), "f32");
 }
