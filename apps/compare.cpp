@@ -59,24 +59,37 @@ struct ClaimKeys {
 };
 
 /// Writes what is known, of all runs or of some, and returns the table for a terminal.
-std::string write_tables(const ComparePlan& plan, const std::vector<RunOutcome>& outcomes) {
-  const auto rows = compare_rows(outcomes);
+std::string write_tables(const ComparePlan& plan, const ComparedRows& rows,
+                         const std::vector<RunOutcome>& outcomes) {
   const std::filesystem::path out = plan.config.out;
-  const auto tasks = task_rows(outcomes), recall = recall_rows(outcomes);
-  const auto claims = claim_outcomes(plan, all_rows(rows, tasks, recall));
+  const auto claims = claim_outcomes(plan, rows.all());
   const std::vector<nlohmann::ordered_json> of_claims = claim_rows(claims);
-  write_file_durably(out / "compare.jsonl",
-                     std::string_view(compare_jsonl(rows) + compare_jsonl(tasks) +
-                                      compare_jsonl(recall) + compare_jsonl(of_claims)));
-  write_file_durably(out / "compare.csv", std::string_view(compare_csv(rows)));
-  if (!tasks.empty())
-    write_file_durably(out / "compare_tasks.csv", std::string_view(compare_csv(tasks)));
-  if (!recall.empty())
-    write_file_durably(out / "compare_recall.csv", std::string_view(compare_csv(recall)));
-  if (!of_claims.empty())
-    write_file_durably(out / "compare_claims.csv", std::string_view(compare_csv(of_claims)));
-  write_file_durably(out / "compare.html", std::string_view(compare_page(plan, outcomes)));
-  return compare_table(rows, tasks, recall, claims);
+  // All of it before any is written: rows of elsewhere may be such that one of them cannot be made.
+  std::vector<std::pair<const char*, std::string>> files = {
+      {"compare.jsonl", compare_jsonl(rows.all()) + compare_jsonl(of_claims)},
+      {"compare.csv", compare_csv(rows.texts)},
+      {"compare.html", compare_page(plan, rows, outcomes)}};
+  for (const auto& [name, more] : {std::pair("compare_tasks.csv", &rows.tasks),
+                                   {"compare_recall.csv", &rows.recall},
+                                   {"compare_claims.csv", &of_claims}})
+    if (!more->empty()) files.emplace_back(name, compare_csv(*more));
+  const std::string table = compare_table(rows, claims);
+  for (const auto& [name, text] : files) write_file_durably(out / name, std::string_view(text));
+  return table;
+}
+
+/// Makes tables, page and claims of rows that are there, perhaps another machine's.
+int show_rows(const ComparePlan& plan, const std::string& path) {
+  const std::filesystem::path out = plan.config.out;
+  try {
+    const ComparedRows rows = read_compared_rows(path);
+    std::filesystem::create_directories(out);
+    const FolderLock lock(out, lock_name(0));
+    fmt::print("{}{}\n", write_tables(plan, rows, {}), (out / "compare.html").string());
+  } catch (const nlohmann::json::exception& error) {
+    fail("{}: rows of another version of focus: {}", path, error.what());
+  }
+  return 0;
 }
 
 /// Does the runs, and of several processes in the first writes what all have come to. One process
@@ -86,7 +99,7 @@ int compare_runs(const ComparePlan& plan, bool final_figures, Ranks& ranks) {
   CompareRunner runner(plan, final_figures, stop_signal, ranks);
   const std::vector<RunOutcome> outcomes =
       runner.run_all([&](const std::vector<RunOutcome>& known) {
-        if (known.size() < plan.runs.size()) write_tables(plan, known);
+        if (known.size() < plan.runs.size()) write_tables(plan, compared_rows(known), known);
       });
   if (!ranks.first()) return 0;
   if (outcomes.size() < plan.runs.size()) {
@@ -94,7 +107,7 @@ int compare_runs(const ComparePlan& plan, bool final_figures, Ranks& ranks) {
                  plan.runs.size());
     return 1;
   }
-  const std::string table = write_tables(plan, outcomes);
+  const std::string table = write_tables(plan, compared_rows(outcomes), outcomes);
   fmt::print("{}{}\n", table, (std::filesystem::path(plan.config.out) / "compare.html").string());
   const bool failed =
       std::ranges::any_of(outcomes, [](const RunOutcome& o) { return !o.error.empty(); });
@@ -104,7 +117,7 @@ int compare_runs(const ComparePlan& plan, bool final_figures, Ranks& ranks) {
 }  // namespace
 
 int run_compare(Arguments arguments) {
-  std::string recipe;
+  std::string recipe, rows;
   bool dry = false, final_figures = false;
   CLI::App app(
       "Trains and evaluates every run of one recipe, each in a process of its own, and writes one "
@@ -121,6 +134,8 @@ int run_compare(Arguments arguments) {
   app.add_flag("--final", final_figures,
                "evaluate eval.test and eval.test_texts too: once, when all choices have been made "
                "by eval.valid");
+  app.add_option("--rows", rows,
+                 "do no runs: make tables, page and claims of the rows in this compare.jsonl");
   app.allow_extras();
   app.footer(
       "Several processes share the runs: mpirun -n 4 focus compare ...\n\n"
@@ -141,7 +156,11 @@ int run_compare(Arguments arguments) {
     if (dry && ranks->count() > 1) fail("--dry-run is of one process; start it without mpirun");
     if (!dry && final_figures && !plan.config.eval.has_tests())
       fail("{}: --final wants eval.test, which is empty: name texts", recipe);
-    status = dry ? list_runs(plan) : compare_runs(plan, final_figures, *ranks);
+    if (!rows.empty() && (dry || final_figures || ranks->count() > 1))
+      fail("--rows goes without --dry-run, --final and mpirun");
+    status = dry             ? list_runs(plan)
+             : !rows.empty() ? show_rows(plan, rows)
+                             : compare_runs(plan, final_figures, *ranks);
   });
   return status;
 }

@@ -34,8 +34,8 @@ struct ClaimOutcome {
   std::string reason = {};  // of not measured and not testable
 };
 
-/// In the plan's order. `rows` are compare_rows(), task_rows() and recall_rows(), one after the
-/// other; a claim whose rows are not among them is not measured.
+/// In the plan's order. `rows` are ComparedRows::all(); a claim whose rows are not among them is
+/// not measured.
 std::vector<ClaimOutcome> claim_outcomes(const ComparePlan& plan,
                                          const std::vector<nlohmann::ordered_json>& rows);
 

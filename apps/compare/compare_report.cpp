@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "apps/compare/claims.h"
 #include "apps/compare/compare_recall.h"
@@ -16,6 +17,8 @@
 #include "apps/report/charts.h"
 #include "apps/report/html_report.h"
 #include "apps/terminal/progress.h"
+#include "autograd/check.h"
+#include "data/files/json_reader.h"
 #include "data/settings/recipe_values.h"
 #include "focus/train/metrics.h"
 
@@ -226,19 +229,66 @@ std::vector<Series> curves(const std::vector<RunOutcome>& outcomes, const char* 
   return series;
 }
 
+/// Throws where a record is no row, with the place that it has.
+void check_row(const Json& record, const std::string& where) {
+  const auto is = [&](const char* key, auto type) {
+    return record.contains(key) && (record[key].*type)();
+  };
+  const bool place = is("split", &Json::is_string) || is("task", &Json::is_string) ||
+                     is("questions", &Json::is_string) || is("error", &Json::is_string);
+  if (!place || !is("run", &Json::is_string) || !is("seed", &Json::is_number_integer))
+    fail("{}: no row of a comparison: wanted run, seed, and split, task or questions; came {}",
+         where, shown_json(nlohmann::json(record)));
+}
+
+/// How many runs have rows.
+std::size_t runs_of(const ComparedRows& rows) {
+  std::set<std::pair<std::string, std::int64_t>> runs;
+  for (const Json& row : rows.all())
+    runs.emplace(row["run"].get<std::string>(), row["seed"].get<std::int64_t>());
+  return runs.size();
+}
+
 }  // namespace
 
-std::vector<Json> compare_rows(const std::vector<RunOutcome>& outcomes) {
-  std::vector<Json> rows;
+std::vector<Json> ComparedRows::all() const {
+  std::vector<Json> rows = texts;
+  for (const auto* more : {&tasks, &recall}) rows.insert(rows.end(), more->begin(), more->end());
+  return rows;
+}
+
+ComparedRows compared_rows(const std::vector<RunOutcome>& outcomes) {
+  ComparedRows rows{.tasks = task_rows(outcomes), .recall = recall_rows(outcomes)};
   for (const RunOutcome& outcome : outcomes) {
-    if (!outcome.error.empty()) rows.push_back(row_of(outcome, nullptr, nullptr, nullptr));
+    if (!outcome.error.empty()) rows.texts.push_back(row_of(outcome, nullptr, nullptr, nullptr));
     for (const auto& [split, title] : kSplits) {
       const auto eval = outcome.evaluation.find(split);
       if (!outcome.error.empty() || eval == outcome.evaluation.end()) continue;
       for (const Json& figures : eval->second.at("rows"))
-        rows.push_back(row_of(outcome, split, eval->second, figures));
+        rows.texts.push_back(row_of(outcome, split, eval->second, figures));
     }
   }
+  return rows;
+}
+
+ComparedRows read_compared_rows(const std::filesystem::path& path) {
+  const Json columns = row_of({}, nullptr, nullptr, nullptr);
+  ComparedRows rows;
+  int line = 0;
+  for (Json& record : read_metrics(path)) {
+    ++line;
+    if (record.contains("claim")) continue;
+    check_row(record, fmt::format("{}:{}", path.string(), line));
+    if (record.contains("task")) {
+      rows.tasks.push_back(std::move(record));
+    } else if (record.contains("questions")) {
+      rows.recall.push_back(std::move(record));
+    } else {
+      Json& row = rows.texts.emplace_back(columns);  // of a version that had fewer columns
+      row.update(record);
+    }
+  }
+  if (rows.all().empty()) fail("{}: no rows of a comparison", path.string());
   return rows;
 }
 
@@ -300,13 +350,6 @@ std::vector<CompareGroup> group_rows(const std::vector<Json>& rows) {
   return groups;
 }
 
-std::vector<Json> all_rows(const std::vector<Json>& rows, const std::vector<Json>& tasks,
-                           const std::vector<Json>& recall) {
-  std::vector<Json> all = rows;
-  for (const auto* more : {&tasks, &recall}) all.insert(all.end(), more->begin(), more->end());
-  return all;
-}
-
 std::string compare_csv(const std::vector<Json>& rows) {
   std::string text;
   for (const Json& row : rows) {
@@ -328,26 +371,24 @@ std::string compare_jsonl(const std::vector<Json>& rows) {
   return text;
 }
 
-std::string compare_table(const std::vector<Json>& rows, const std::vector<Json>& tasks,
-                          const std::vector<Json>& recall,
-                          const std::vector<ClaimOutcome>& claims) {
-  const auto groups = group_rows(rows);
+std::string compare_table(const ComparedRows& rows, const std::vector<ClaimOutcome>& claims) {
+  const auto groups = group_rows(rows.texts);
   std::string text;
   for (const auto& [split, title] : splits_of(groups))
     text += plain_text(table_of(groups, split, fmt::format("{} texts", split)), 3) + "\n";
-  text += task_tables(tasks) + recall_tables(recall) + claims_table(claims);
-  for (const Json& row : rows)
+  text += task_tables(rows.tasks) + recall_tables(rows.recall) + claims_table(claims);
+  for (const Json& row : rows.texts)
     if (!row["error"].is_null())
       text += fmt::format("FAILED {}, seed {}: {}\n", row["run"].get<std::string>(),
                           row["seed"].get<std::int64_t>(), row["error"].get<std::string>());
   return text;
 }
 
-std::string compare_page(const ComparePlan& plan, const std::vector<RunOutcome>& outcomes) {
-  const auto rows = compare_rows(outcomes);
-  const auto groups = group_rows(rows);
+std::string compare_page(const ComparePlan& plan, const ComparedRows& rows,
+                         const std::vector<RunOutcome>& outcomes) {
+  const auto groups = group_rows(rows.texts);
   HtmlReport page(plan.config.title);
-  const bool all = outcomes.size() == plan.runs.size();
+  const std::size_t done = runs_of(rows);
   page.paragraph(fmt::format(
       "{} runs{}, seeds {}. std: standard deviation over seeds (n - 1). pairs: share of the causal "
       "pairs that are attended; choosing: what choosing them costs beside, in pairs; largest: the "
@@ -355,7 +396,9 @@ std::string compare_page(const ComparePlan& plan, const std::vector<RunOutcome>&
       "trained: trainable parameters; peak memory: of the training process. A figure that is not "
       "causal looks at later tokens; it is not in the charts. In them, a point says under the "
       "pointer what it is; a name that finds no room is left out.",
-      outcomes.size(), all ? "" : fmt::format(" of {}, the others not done yet", plan.runs.size()),
+      done,
+      done == plan.runs.size() ? ""
+                               : fmt::format(" of {}, the others not done yet", plan.runs.size()),
       fmt::join(plan.config.seeds, ", ")));
   if (plan.config.eval.settings.against_dense)
     page.paragraph(
@@ -370,13 +413,12 @@ std::string compare_page(const ComparePlan& plan, const std::vector<RunOutcome>&
         "distance, (window - row) / (window - dense) in nats, on far tokens and on all; the window "
         "is the row's own local window with its first tokens.",
         plan.config.eval.far));
-  const auto tasks = task_rows(outcomes), recall = recall_rows(outcomes);
-  add_claims(page, claim_outcomes(plan, all_rows(rows, tasks, recall)));
+  add_claims(page, claim_outcomes(plan, rows.all()));
   add_forgetting(page, plan, groups, "target", "source");
   add_forgetting(page, plan, groups, "test target", "test source");
   for (const auto& [split, title] : splits_of(groups)) {
     page.heading(title);
-    const auto measured = what_is_measured(rows, split);
+    const auto measured = what_is_measured(rows.texts, split);
     for (const auto& [what, runs] : measured)
       page.paragraph(measured.size() == 1 ? what
                                           : fmt::format("{}: {}", fmt::join(runs, "; "), what));
@@ -390,17 +432,17 @@ std::string compare_page(const ComparePlan& plan, const std::vector<RunOutcome>&
     page.table(table);
     add_points(page, groups, split);
   }
-  add_tasks(page, tasks);
-  add_recall(page, recall);
+  add_tasks(page, rows.tasks);
+  add_recall(page, rows.recall);
   Table failed{.header = {"run", "seed", "error"}};
-  for (const RunOutcome& outcome : outcomes)
-    if (!outcome.error.empty())
-      failed.rows.push_back({outcome.name, fmt::format("{}", outcome.config.seed), outcome.error});
+  for (const Json& row : rows.texts)
+    if (!row["error"].is_null())
+      failed.rows.push_back({row["run"], row["seed"].dump(), row["error"]});
   if (!failed.rows.empty()) {
     page.heading("Failed");
     page.table(failed);
   }
-  page.heading("Training, mean over seeds");
+  if (!outcomes.empty()) page.heading("Training, mean over seeds");
   const auto add_curves = [&](const char* key, const char* title, const char* label) {
     LineChart chart{.title = title, .x_label = "step", .y_label = label};
     chart.series = curves(outcomes, key);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -10,9 +11,19 @@
 
 namespace focus {
 
-/// One object for each run, seed, text and attention; a failed run has one with its "error".
-/// Those of benchmarks are task_rows(), those of recall recall_rows().
-std::vector<nlohmann::ordered_json> compare_rows(const std::vector<RunOutcome>& outcomes);
+/// What a comparison has come to, in the order of its runs.
+struct ComparedRows {
+  /// One object for each run, seed, text and attention; a failed run has one with its "error".
+  std::vector<nlohmann::ordered_json> texts = {};
+  std::vector<nlohmann::ordered_json> tasks = {}, recall = {};  // task_rows(), recall_rows()
+
+  /// One after the other.
+  std::vector<nlohmann::ordered_json> all() const;
+};
+ComparedRows compared_rows(const std::vector<RunOutcome>& outcomes);
+/// Those that stand in a compare.jsonl; its claims are left out. Throws std::runtime_error where
+/// the file cannot be read or a line is none of them.
+ComparedRows read_compared_rows(const std::filesystem::path& path);
 
 /// Over the seeds of a run: perplexity's mean and spread, the means of the rest.
 struct CompareGroup {
@@ -34,17 +45,10 @@ std::vector<CompareGroup> group_rows(const std::vector<nlohmann::ordered_json>& 
 
 std::string compare_csv(const std::vector<nlohmann::ordered_json>& rows);
 std::string compare_jsonl(const std::vector<nlohmann::ordered_json>& rows);
-/// One after the other: what claims are held against. `tasks` are task_rows(), `recall`
-/// recall_rows().
-std::vector<nlohmann::ordered_json> all_rows(const std::vector<nlohmann::ordered_json>& rows,
-                                             const std::vector<nlohmann::ordered_json>& tasks,
-                                             const std::vector<nlohmann::ordered_json>& recall);
-/// For a terminal, of the same.
-std::string compare_table(const std::vector<nlohmann::ordered_json>& rows,
-                          const std::vector<nlohmann::ordered_json>& tasks,
-                          const std::vector<nlohmann::ordered_json>& recall,
-                          const std::vector<ClaimOutcome>& claims = {});
-/// The page; curves are read from the runs' metrics files.
-std::string compare_page(const ComparePlan& plan, const std::vector<RunOutcome>& outcomes);
+/// For a terminal.
+std::string compare_table(const ComparedRows& rows, const std::vector<ClaimOutcome>& claims = {});
+/// The page. Curves are read from the metrics files of `outcomes`, which may be none.
+std::string compare_page(const ComparePlan& plan, const ComparedRows& rows,
+                         const std::vector<RunOutcome>& outcomes);
 
 }  // namespace focus

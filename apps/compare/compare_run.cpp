@@ -33,10 +33,6 @@ std::string hash_text(const std::string& text) {
   return xxh3_hex(std::as_bytes(std::span(text))).substr(0, 16);
 }
 
-std::string lock_name(int rank) {
-  return rank == 0 ? "compare.lock" : fmt::format("compare.{}.lock", rank);
-}
-
 /// Outcomes of some runs of a plan, from one process to the others.
 std::string to_text(const std::vector<std::size_t>& indices,
                     const std::vector<RunOutcome>& outcomes) {
@@ -90,6 +86,10 @@ std::set<std::size_t> from_text(const std::string& text, std::vector<RunOutcome>
 }
 
 }  // namespace
+
+std::string lock_name(int rank) {
+  return rank == 0 ? "compare.lock" : fmt::format("compare.{}.lock", rank);
+}
 
 double tokens_of(const RunConfig& config) {
   return static_cast<double>(config.steps * config.tokens_per_step());

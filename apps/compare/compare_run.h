@@ -30,6 +30,9 @@ struct RunOutcome {
   bool trained_now = false;  // false: it was there already
 };
 
+/// The file by which the process of that rank holds a comparison's folder.
+std::string lock_name(int rank);
+
 /// Does the runs of a plan one after the other, or several processes one each at a time, each run
 /// in a process of its own, in <out>/runs/<hash>/: recipe.yaml, log.txt, what `focus train` writes,
 /// done.json, eval-<hash>.json and, of each task and of recall, <task>-<hash>.json. What is there

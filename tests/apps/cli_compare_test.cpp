@@ -91,6 +91,23 @@ TEST(CliCompare, TrainsOnceAndWritesEveryForm) {
   EXPECT_EQ(again.out, first.out);
   EXPECT_EQ(snapshot(fs::path(out) / "runs"), before);
 
+  // The same tables of the rows alone, with a claim that the recipe has got since; no run is done.
+  const std::string elsewhere = cli.fresh("rows"), with_claim = cli.fresh("claims.yaml");
+  write_text(with_claim, read_text(path) + R"(claims:
+  - claim: dense attention is ahead of the window alone
+    less: {run: retrofit, attention: dense}
+    than: {run: retrofit, attention: local only}
+)");
+  const ProcessResult shown = cli.must_run({"compare", with_claim, "out=" + elsewhere, "--rows",
+                                            (fs::path(out) / "compare.jsonl").string()});
+  EXPECT_TRUE(contains(shown.out, "dense attention is ahead of the window alone")) << shown.out;
+  EXPECT_EQ(read_text(fs::path(elsewhere) / "compare.csv"),
+            read_text(fs::path(out) / "compare.csv"));
+  EXPECT_EQ(rows_of(elsewhere).size(), rows.size() + 1);
+  EXPECT_EQ(rows_of(elsewhere).back()["seeds"], 2);
+  EXPECT_FALSE(fs::exists(fs::path(elsewhere) / "runs"));
+  expect_well_formed(read_text(fs::path(elsewhere) / "compare.html"));
+
   // How often a run reports makes no other run, other text does.
   cli.must_run({"compare", path, "out=" + out, "seeds=1", "log_every=2"});
   EXPECT_EQ(files_in(fs::path(out) / "runs"), 6u);
@@ -331,7 +348,11 @@ TEST(CliCompare, BadRecipesAreRefused) {
   const std::string out = cli.fresh("compare");
   expect_refused({"compare", recipe(), "out=" + out, "stepz=3"}, {"stepz", "did you mean steps?"});
   expect_refused({"compare", cli.fresh("none.yaml")}, {"none.yaml", "cannot read"});
-  EXPECT_FALSE(fs::exists(out));
+  const std::string rows = cli.fresh("rows.jsonl");
+  write_text(rows, "{\"run\":\"a\",\"seed\":1,\"split\":\"valid\",\"error\":null}\n");
+  expect_refused({"compare", recipe(), "out=" + out, "--rows", rows}, {rows, "another version"});
+  expect_refused({"compare", recipe(), "out=" + out, "--rows", rows, "--dry-run"}, {"--rows goes"});
+  EXPECT_FALSE(fs::exists(fs::path(out) / "compare.jsonl"));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "apps/compare/compare_report.h"
 #include "apps/compare/forgetting.h"
+#include "data/files/durable_file.h"
 #include "data/settings/recipe.h"
 #include "tests/support/stand_in_tasks.h"
 #include "tests/support/temp_folder.h"
@@ -410,6 +411,10 @@ RunOutcome outcome(const std::string& name, const std::string& tokenizer, bool c
                               {"tokens_per_second", 10.0}}}}}}}};
 }
 
+std::string page_of(const ComparePlan& plan, const std::vector<RunOutcome>& outcomes) {
+  return compare_page(plan, compared_rows(outcomes), outcomes);
+}
+
 TEST(CompareReport, ARowWithoutAKindSaysToEvaluateAgain) {
   auto old = row("a", 1, 2);
   old["kind"] = nullptr;
@@ -439,12 +444,10 @@ TEST(CompareReport, WhatAPerplexityIsOfStandsOnThePage) {
       "Perplexity of book.txt: 900 bytes, 299 tokens scored; tokenizer bytes f00d; context 64, "
       "stride 32.";
   const std::string warning = "Perplexities under different tokenizers or windows do not compare";
-  const std::string one =
-      compare_page(plan, {outcome("a", "bytes", true), outcome("b", "bytes", true)});
+  const std::string one = page_of(plan, {outcome("a", "bytes", true), outcome("b", "bytes", true)});
   EXPECT_NE(one.find("<p>" + of_bytes), std::string::npos);
   EXPECT_EQ(one.find(warning), std::string::npos);
-  const std::string two =
-      compare_page(plan, {outcome("a", "bytes", true), outcome("b", "bpe", true)});
+  const std::string two = page_of(plan, {outcome("a", "bytes", true), outcome("b", "bpe", true)});
   EXPECT_NE(two.find("<p>a: " + of_bytes), std::string::npos);
   EXPECT_NE(two.find("tokenizer bpe f00d"), std::string::npos);
   EXPECT_NE(two.find(warning), std::string::npos);
@@ -454,16 +457,36 @@ TEST(CompareReport, ARivalThatIsNotCausalIsMarkedAndNotDrawn) {
   const ComparePlan plan = read_compare_plan(kText, "c.yaml", {});
   const std::vector<RunOutcome> outcomes = {outcome("sound", "bytes", true),
                                             outcome("peeking", "bytes", false)};
-  const auto groups = group_rows(compare_rows(outcomes));
+  const auto groups = group_rows(compared_rows(outcomes).texts);
   ASSERT_EQ(groups.size(), 2u);
   EXPECT_EQ(groups[0].attention.routing_text(), "-");
   EXPECT_EQ(groups[1].attention.routing_text(), "not causal");
   EXPECT_DOUBLE_EQ(groups[1].bits_per_byte, 1.25);
-  const std::string page = compare_page(plan, outcomes);
+  const std::string page = page_of(plan, outcomes);
   EXPECT_NE(page.find("<td>attention of peeking</td><td>not causal</td>"), std::string::npos);
   const std::string charts = page.substr(page.find("<figure>"));
   EXPECT_NE(charts.find("attention of sound"), std::string::npos);
   EXPECT_EQ(charts.find("peeking"), std::string::npos);
+}
+
+TEST(CompareReport, RowsThatWereWrittenAreReadAsTheyWere) {
+  const TempFolder folder;
+  const ComparedRows rows = compared_rows({outcome("a", "bytes", true)});
+  std::string text = compare_jsonl(rows.all()) + R"({"claim":"of another recipe"})" + "\n";
+  write_file_durably(folder / "compare.jsonl", std::string_view(text));
+  const ComparedRows again = read_compared_rows(folder / "compare.jsonl");
+  EXPECT_EQ(again.texts, rows.texts);
+  EXPECT_TRUE(again.tasks.empty() && again.recall.empty());
+  // A column that an older version did not have is null.
+  auto old = rows.texts[0];
+  old.erase("nats_of_documents");
+  write_file_durably(folder / "old.jsonl", std::string_view(old.dump() + "\n"));
+  EXPECT_EQ(read_compared_rows(folder / "old.jsonl").texts, rows.texts);
+  write_file_durably(folder / "other.jsonl", std::string_view("{\"step\":1}\n"));
+  EXPECT_NE(error_of([&] {
+              read_compared_rows(folder / "other.jsonl");
+            }).find("other.jsonl:1: no row of a comparison"),
+            std::string::npos);
 }
 
 }  // namespace
