@@ -88,6 +88,8 @@ int show_rows(const ComparePlan& plan, const std::string& path) {
     fmt::print("{}{}\n", write_tables(plan, rows, {}), (out / "compare.html").string());
   } catch (const nlohmann::json::exception& error) {
     fail("{}: rows of another version of focus: {}", path, error.what());
+  } catch (const std::invalid_argument& error) {
+    fail("{}: its rows are not of one comparison: {}", path, error.what());
   }
   return 0;
 }

@@ -229,7 +229,7 @@ std::vector<Series> curves(const std::vector<RunOutcome>& outcomes, const char* 
   return series;
 }
 
-/// Throws where a record is no row, with the place that it has.
+/// Throws where a record is no row or lacks what the tables read, with the place that it has.
 void check_row(const Json& record, const std::string& where) {
   const auto is = [&](const char* key, auto type) {
     return record.contains(key) && (record[key].*type)();
@@ -239,6 +239,14 @@ void check_row(const Json& record, const std::string& where) {
   if (!place || !is("run", &Json::is_string) || !is("seed", &Json::is_number_integer))
     fail("{}: no row of a comparison: wanted run, seed, and split, task or questions; came {}",
          where, shown_json(nlohmann::json(record)));
+  const auto want = [&](std::initializer_list<const char*> keys) {
+    for (const char* key : keys)
+      if (!record.contains(key)) fail("{}: a row without {}", where, key);
+  };
+  if (record.contains("task"))
+    want({"attention", "kind", "routing", "items", "cut", "local_window"});
+  else if (record.contains("questions"))
+    want({"documents", "attention", "kind", "routing", "from", "to", "answers", "right"});
 }
 
 /// How many runs have rows.

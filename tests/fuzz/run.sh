@@ -15,8 +15,8 @@ shift || true
 targets=("$@")
 if [ ${#targets[@]} -eq 0 ]; then
   for seeds in tests/fuzz/seeds/*/; do
-    # Comparisons are replayed by a test alone: their reader knows every attention.
-    [[ $seeds == */compare_plan/ ]] || targets+=("$(basename "$seeds")")
+    # Comparisons are replayed by a test alone: their readers know every attention.
+    [[ $seeds == */compare_* ]] || targets+=("$(basename "$seeds")")
   done
 fi
 cmake --preset fuzz >/dev/null

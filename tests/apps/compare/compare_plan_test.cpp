@@ -482,6 +482,13 @@ TEST(CompareReport, RowsThatWereWrittenAreReadAsTheyWere) {
   old.erase("nats_of_documents");
   write_file_durably(folder / "old.jsonl", std::string_view(old.dump() + "\n"));
   EXPECT_EQ(read_compared_rows(folder / "old.jsonl").texts, rows.texts);
+  write_file_durably(folder / "asked.jsonl",
+                     std::string_view(R"({"run":"a","seed":1,"questions":"recall"})"
+                                      "\n"));
+  EXPECT_NE(error_of([&] {
+              read_compared_rows(folder / "asked.jsonl");
+            }).find("asked.jsonl:1: a row without documents"),
+            std::string::npos);
   write_file_durably(folder / "other.jsonl", std::string_view("{\"step\":1}\n"));
   EXPECT_NE(error_of([&] {
               read_compared_rows(folder / "other.jsonl");
