@@ -73,7 +73,7 @@ std::string write_tables(const ComparePlan& plan, const ComparedRows& rows,
                                    {"compare_recall.csv", &rows.recall},
                                    {"compare_claims.csv", &of_claims}})
     if (!more->empty()) files.emplace_back(name, compare_csv(*more));
-  const std::string table = compare_table(rows, claims);
+  std::string table = compare_table(rows, claims);
   for (const auto& [name, text] : files) write_file_durably(out / name, std::string_view(text));
   return table;
 }
