@@ -89,8 +89,9 @@ DenseReference::Batch dense_batch(Decoder& decoder, const WindowBatch& batch) {
 struct WindowScores {
   Score score = {};
   AttentionCounts counts = {};
-  std::vector<double> nats = {};  // of each scored token
-  double comparing = 0;           // seconds that this process took for what is of dense attention
+  std::vector<double> nats = {};      // of each scored token
+  std::vector<Score> documents = {};  // of all pieces: each text alone
+  double comparing = 0;  // seconds that this process took for what is of dense attention
 
   std::vector<double> numbers() const {
     std::vector<double> list = {
@@ -204,7 +205,7 @@ WindowScores evaluate_pieces(Decoder& decoder, std::span<const EvalText> texts,
         });
     }
     all.score += of_text;
-    if (pass.documents != nullptr) pass.documents->push_back(of_text);
+    all.documents.push_back(of_text);
     if (pass.losses != nullptr) pass.losses->tokens += static_cast<Index>(text.ids.size());
   }
   return all;
@@ -356,10 +357,9 @@ EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
   }
   const double start = now();
   if (pass.dense != nullptr) pass.dense->rewind();
-  EvalPass with_documents = pass;
-  with_documents.documents = &row.documents;
-  WindowScores scores = evaluate_pieces(decoder, texts, settings, with_documents, &active);
+  WindowScores scores = evaluate_pieces(decoder, texts, settings, pass, &active);
   row.score = scores.score;
+  row.documents = std::move(scores.documents);
   row.seconds = now() - start - scores.comparing;
   row.groups = summarise(scores.counts);
   row.layers = std::move(scores.counts.layers);

@@ -153,8 +153,6 @@ struct EvalPass {
   DenseReference* dense = nullptr;
   /// Each token's loss is appended, text after text.
   TokenLosses* losses = nullptr;
-  /// Each text's own score is appended.
-  std::vector<Score>* documents = nullptr;
   /// Each of them evaluates the same, computes its share of the windows, and has all figures in the
   /// end: those of one process, bit for bit.
   Ranks* ranks = &one_process();
