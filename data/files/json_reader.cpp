@@ -26,9 +26,11 @@ std::string dump(const nlohmann::json& value) {
 
 }  // namespace
 
-std::string shown(std::string_view text) {
+std::string shown(std::string_view text) { return shown_whole(cut(text)); }
+
+std::string shown_whole(std::string_view text) {
   std::string result;
-  for (const char c : replace_invalid_utf8(cut(text))) {
+  for (const char c : replace_invalid_utf8(text)) {
     if (c == '\n') {
       result += "\\n";
     } else if (static_cast<unsigned char>(c) < 0x20) {

@@ -14,6 +14,8 @@ nlohmann::json parse_strict_json(std::string_view text, const std::string& where
 /// `text` as an error message may quote it: cut where it is long, control characters escaped (a
 /// name may hold a line feed, a message is one line), ill-formed UTF-8 replaced.
 std::string shown(std::string_view text);
+/// The same of a path, which is of no use when it is cut.
+std::string shown_whole(std::string_view text);
 /// The same in quotation marks.
 std::string json_quoted(std::string_view text);
 /// A value of a JSON file for a message, cut where it is long.

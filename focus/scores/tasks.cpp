@@ -4,6 +4,7 @@
 
 #include "autograd/check.h"
 #include "data/files/checksum.h"
+#include "data/files/json_reader.h"
 #include "focus/scores/task_readers.h"
 
 namespace focus {
@@ -21,7 +22,7 @@ std::filesystem::path find_file(const TaskKind& kind, const std::filesystem::pat
     for (const std::string_view name : kind.files)
       if (std::filesystem::is_regular_file(folder / name)) return folder / name;
   fail("task {}: no {} in {} or its folder {}", kind.name, fmt::join(kind.files, ", "),
-       data.string(), kind.folder);
+       shown_whole(data.string()), kind.folder);
 }
 
 }  // namespace
@@ -69,7 +70,7 @@ Task read_task(const std::string& name, const std::filesystem::path& data, Index
   if (kind == task_kinds().end()) {
     std::vector<std::string_view> names;
     for (const TaskKind& one : task_kinds()) names.push_back(one.name);
-    fail("no task {}; there are {}", name, fmt::join(names, ", "));
+    fail("no task {}; there are {}", shown(name), fmt::join(names, ", "));
   }
   const std::filesystem::path file = find_file(*kind, data);
   Task task{&*kind, file.string(), {}};
