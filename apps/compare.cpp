@@ -58,39 +58,53 @@ struct ClaimKeys {
   }
 };
 
-/// Writes what is known, of all runs or of some, and returns the table for a terminal.
-std::string write_tables(const ComparePlan& plan, const ComparedRows& rows,
-                         const std::vector<RunOutcome>& outcomes) {
-  const std::filesystem::path out = plan.config.out;
-  const auto claims = claim_outcomes(plan, rows.all());
+/// Everything that a comparison leaves in its folder beside its runs, and the table for a terminal.
+struct Tables {
+  std::vector<std::pair<const char*, std::string>> files = {};
+  std::string terminal = {};
+};
+
+Tables tables_of(const ComparePlan& plan, const ComparedRows& rows,
+                 const std::vector<RunOutcome>& outcomes) {
+  const std::vector<nlohmann::ordered_json> all = rows.all();
+  const auto claims = claim_outcomes(plan, all);
   const std::vector<nlohmann::ordered_json> of_claims = claim_rows(claims);
-  // All of it before any is written: rows of elsewhere may be such that one of them cannot be made.
-  std::vector<std::pair<const char*, std::string>> files = {
-      {"compare.jsonl", compare_jsonl(rows.all()) + compare_jsonl(of_claims)},
-      {"compare.csv", compare_csv(rows.texts)},
-      {"compare.html", compare_page(plan, rows, outcomes)}};
+  Tables tables{.files = {{"compare.jsonl", compare_jsonl(all) + compare_jsonl(of_claims)},
+                          {"compare.csv", compare_csv(rows.texts)},
+                          {"compare.html", compare_page(plan, rows, claims, outcomes)}},
+                .terminal = compare_table(rows, claims)};
   for (const auto& [name, more] : {std::pair("compare_tasks.csv", &rows.tasks),
                                    {"compare_recall.csv", &rows.recall},
                                    {"compare_claims.csv", &of_claims}})
-    if (!more->empty()) files.emplace_back(name, compare_csv(*more));
-  std::string table = compare_table(rows, claims);
-  for (const auto& [name, text] : files) write_file_durably(out / name, std::string_view(text));
-  return table;
+    if (!more->empty()) tables.files.emplace_back(name, compare_csv(*more));
+  return tables;
 }
 
-/// Makes tables, page and claims of rows that are there, perhaps another machine's.
-int show_rows(const ComparePlan& plan, const std::string& path) {
-  const std::filesystem::path out = plan.config.out;
+/// Writes them and returns the table for a terminal.
+std::string write_tables(const ComparePlan& plan, const Tables& tables) {
+  for (const auto& [name, text] : tables.files)
+    write_file_durably(std::filesystem::path(plan.config.out) / name, std::string_view(text));
+  return tables.terminal;
+}
+
+/// The tables of rows that are there, perhaps another machine's.
+Tables tables_of_file(const ComparePlan& plan, const std::string& path) {
   try {
-    const ComparedRows rows = read_compared_rows(path);
-    std::filesystem::create_directories(out);
-    const FolderLock lock(out, lock_name(0));
-    fmt::print("{}{}\n", write_tables(plan, rows, {}), (out / "compare.html").string());
+    return tables_of(plan, read_compared_rows(path), {});
   } catch (const nlohmann::json::exception& error) {
     fail("{}: rows of another version of focus: {}", path, error.what());
   } catch (const std::invalid_argument& error) {
     fail("{}: its rows are not of one comparison: {}", path, error.what());
   }
+}
+
+/// Nothing is made before it is known that all of it can be.
+int show_rows(const ComparePlan& plan, const std::string& path) {
+  const std::filesystem::path out = plan.config.out;
+  const Tables tables = tables_of_file(plan, path);
+  std::filesystem::create_directories(out);
+  const FolderLock lock(out, lock_name(0));
+  fmt::print("{}{}\n", write_tables(plan, tables), (out / "compare.html").string());
   return 0;
 }
 
@@ -101,7 +115,8 @@ int compare_runs(const ComparePlan& plan, bool final_figures, Ranks& ranks) {
   CompareRunner runner(plan, final_figures, stop_signal, ranks);
   const std::vector<RunOutcome> outcomes =
       runner.run_all([&](const std::vector<RunOutcome>& known) {
-        if (known.size() < plan.runs.size()) write_tables(plan, compared_rows(known), known);
+        if (known.size() < plan.runs.size())
+          write_tables(plan, tables_of(plan, compared_rows(known), known));
       });
   if (!ranks.first()) return 0;
   if (outcomes.size() < plan.runs.size()) {
@@ -109,7 +124,7 @@ int compare_runs(const ComparePlan& plan, bool final_figures, Ranks& ranks) {
                  plan.runs.size());
     return 1;
   }
-  const std::string table = write_tables(plan, compared_rows(outcomes), outcomes);
+  const std::string table = write_tables(plan, tables_of(plan, compared_rows(outcomes), outcomes));
   fmt::print("{}{}\n", table, (std::filesystem::path(plan.config.out) / "compare.html").string());
   const bool failed =
       std::ranges::any_of(outcomes, [](const RunOutcome& o) { return !o.error.empty(); });

@@ -10,6 +10,7 @@
 
 #include "apps/compare/seed_rows.h"
 #include "data/settings/recipe_values.h"
+#include "focus/train/attention_row.h"
 
 namespace focus {
 namespace {
@@ -22,28 +23,24 @@ struct Side {
   bool several = false;
 };
 
-std::string text_at(const Json& row, const char* key) {
-  return row.contains(key) && row[key].is_string() ? row[key].get<std::string>() : "";
-}
-
 /// Whether a row is of the claim's texts, benchmark or questions; answers at all distances alone.
 bool is_on(const Json& row, const std::string& on) {
   if (row.contains("questions") && !row["to"].is_null()) return false;
   return std::ranges::any_of(std::array{"split", "task", "questions"},
-                             [&](const char* key) { return text_at(row, key) == on; });
+                             [&](const char* key) { return text_of(row, key) == on; });
 }
 
 /// Rows of benchmarks and answers say "sequence (not causal)" where those of texts say "sequence".
 bool has_routing(const Json& row, const std::string& wanted) {
-  const std::string routing = text_at(row, "routing");
+  const std::string routing = text_of(row, "routing");
   return wanted.empty() || routing == wanted || routing.starts_with(wanted + " (");
 }
 
 Side side_of(const std::vector<Json>& rows, const ClaimedRow& claimed, const std::string& on) {
   Side side;
   for (const Json& row : rows) {
-    if (text_at(row, "run") != claimed.run || !is_on(row, on)) continue;
-    if (text_at(row, "attention") != claimed.attention) continue;
+    if (text_of(row, "run") != claimed.run || !is_on(row, on)) continue;
+    if (text_of(row, "attention") != claimed.attention) continue;
     if (!has_routing(row, claimed.routing)) continue;
     const Json*& place = side.rows[row["seed"].get<std::int64_t>()];
     side.several = side.several || place != nullptr;

@@ -393,6 +393,7 @@ std::string compare_table(const ComparedRows& rows, const std::vector<ClaimOutco
 }
 
 std::string compare_page(const ComparePlan& plan, const ComparedRows& rows,
+                         const std::vector<ClaimOutcome>& claims,
                          const std::vector<RunOutcome>& outcomes) {
   const auto groups = group_rows(rows.texts);
   HtmlReport page(plan.config.title);
@@ -421,7 +422,7 @@ std::string compare_page(const ComparePlan& plan, const ComparedRows& rows,
         "distance, (window - row) / (window - dense) in nats, on far tokens and on all; the window "
         "is the row's own local window with its first tokens.",
         plan.config.eval.far));
-  add_claims(page, claim_outcomes(plan, rows.all()));
+  add_claims(page, claims);
   add_forgetting(page, plan, groups, "target", "source");
   add_forgetting(page, plan, groups, "test target", "test source");
   for (const auto& [split, title] : splits_of(groups)) {

@@ -46,9 +46,10 @@ std::vector<CompareGroup> group_rows(const std::vector<nlohmann::ordered_json>& 
 std::string compare_csv(const std::vector<nlohmann::ordered_json>& rows);
 std::string compare_jsonl(const std::vector<nlohmann::ordered_json>& rows);
 /// For a terminal.
-std::string compare_table(const ComparedRows& rows, const std::vector<ClaimOutcome>& claims = {});
+std::string compare_table(const ComparedRows& rows, const std::vector<ClaimOutcome>& claims);
 /// The page. Curves are read from the metrics files of `outcomes`, which may be none.
 std::string compare_page(const ComparePlan& plan, const ComparedRows& rows,
+                         const std::vector<ClaimOutcome>& claims,
                          const std::vector<RunOutcome>& outcomes);
 
 }  // namespace focus

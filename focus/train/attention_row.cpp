@@ -5,10 +5,6 @@
 namespace focus {
 namespace {
 
-std::string text_of(const nlohmann::ordered_json& row, const char* key) {
-  return row.contains(key) && row[key].is_string() ? row[key].get<std::string>() : "";
-}
-
 std::string routing_text_of(const nlohmann::ordered_json& row) {
   AttentionRow read;
   read.routing = text_of(row, "routing");
@@ -18,6 +14,10 @@ std::string routing_text_of(const nlohmann::ordered_json& row) {
 }
 
 }  // namespace
+
+std::string text_of(const nlohmann::ordered_json& row, const char* key) {
+  return row.contains(key) && row[key].is_string() ? row[key].get<std::string>() : "";
+}
 
 std::string AttentionRow::routing_text() const {
   if (causal) return has_groups() ? routing : "-";

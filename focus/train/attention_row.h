@@ -5,6 +5,9 @@
 
 namespace focus {
 
+/// A value of a row where it is there and text, else empty.
+std::string text_of(const nlohmann::ordered_json& row, const char* key);
+
 /// What a row of `focus eval --json` was measured with.
 struct AttentionRow {
   std::string name;             // as tables call it

@@ -352,7 +352,7 @@ TEST(CliCompare, BadRecipesAreRefused) {
   write_text(rows, "{\"run\":\"a\",\"seed\":1,\"split\":\"valid\",\"error\":null}\n");
   expect_refused({"compare", recipe(), "out=" + out, "--rows", rows}, {rows, "another version"});
   expect_refused({"compare", recipe(), "out=" + out, "--rows", rows, "--dry-run"}, {"--rows goes"});
-  EXPECT_FALSE(fs::exists(fs::path(out) / "compare.jsonl"));
+  EXPECT_FALSE(fs::exists(out));
 }
 
 }  // namespace

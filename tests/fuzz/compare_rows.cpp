@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const auto* kind : {&rows.texts, &rows.tasks, &rows.recall}) compare_csv(*kind);
     compare_jsonl(claim_rows(claims));
     compare_table(rows, claims);
-    compare_page(plan, rows, {});
+    compare_page(plan, rows, claims, {});
   } catch (const nlohmann::json::exception&) {
   } catch (const std::invalid_argument&) {
   } catch (const std::runtime_error&) {  // a row of a version that did not say the kind

@@ -412,7 +412,7 @@ RunOutcome outcome(const std::string& name, const std::string& tokenizer, bool c
 }
 
 std::string page_of(const ComparePlan& plan, const std::vector<RunOutcome>& outcomes) {
-  return compare_page(plan, compared_rows(outcomes), outcomes);
+  return compare_page(plan, compared_rows(outcomes), {}, outcomes);
 }
 
 TEST(CompareReport, ARowWithoutAKindSaysToEvaluateAgain) {
