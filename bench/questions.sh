@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Asks the study's questions of the bases that bench/bases.sh trains: `bash bench/questions.sh DATA
-# [bases|in_domain_search|in_domain|in_domain_rows|adaptation_search|adaptation|length|speed|from_scratch|ablations...]`. DATA holds models/novels-gpt2 (its tokenizer),
+# [bases|in_domain_search|in_domain|in_domain_documents|in_domain_rows|adaptation_search|adaptation|length|speed|from_scratch|ablations...]`. DATA holds models/novels-gpt2 (its tokenizer),
 # text/novels19, text/wikitext-2, text/tinystories and text/tinyshakespeare. What is done is not done again; pages and
 # runs go to out/questions, rows and the figures of runs to bench/results/questions, from where another machine goes on.
 # `bash bench/questions.sh DATA keep` puts there what an unfinished part has come to.
@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 data=$(realpath "${1:?wanted: the folder of text/}")
 shift
 parts=("$@")
-if [ ${#parts[@]} -eq 0 ]; then parts=(bases in_domain_search in_domain adaptation_search adaptation length speed from_scratch ablations); fi
+if [ ${#parts[@]} -eq 0 ]; then parts=(bases in_domain_search in_domain in_domain_documents adaptation_search adaptation length speed from_scratch ablations); fi
 focus=${FOCUS:-build/release/focus}
 out=out/questions
 texts=$out/texts
@@ -118,11 +118,14 @@ for part in "${parts[@]}"; do
       run "$part" "data.train=[$novels/train]" "data.valid=[$valid]" "eval.valid=[$valid]"
       ;;
     in_domain_rows)
-      # Page and claims of its recorded rows, which are of B1 in float32; bench/bases has it in bf16, another base.
+      # The page of its recorded rows, which are of B1 in float32; bench/bases has it in bf16, another base.
       "$focus" compare configs/study/in_domain.yaml --rows bench/results/questions/in_domain.jsonl \
         "data.train=[$novels/train]" "data.valid=[$valid]" "eval.valid=[${test[0]}, ${test[1]}]"
       by_place "$out/in_domain/compare.jsonl" >bench/results/questions/in_domain.jsonl
       python3 bench/questions_tables.py
+      ;;
+    in_domain_documents)
+      run "$part" "data.train=[$novels/train]" "data.valid=[$valid]" "eval.valid=[$novels/test]"
       ;;
     in_domain | ablations)
       run "$part" "data.train=[$novels/train]" "data.valid=[$valid]" "eval.valid=[${test[0]}, ${test[1]}]"
@@ -194,7 +197,7 @@ for part in "${parts[@]}"; do
         "eval.valid=[$texts/test_echo.txt, $texts/test_short_echo.txt]"
       ;;
     *)
-      echo "questions.sh: $part is none of bases, in_domain_search, in_domain, in_domain_rows, adaptation_search, adaptation, length, speed, from_scratch, ablations" >&2
+      echo "questions.sh: $part is none of bases, in_domain_search, in_domain, in_domain_documents, in_domain_rows, adaptation_search, adaptation, length, speed, from_scratch, ablations" >&2
       exit 2
       ;;
   esac

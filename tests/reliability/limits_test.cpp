@@ -191,6 +191,42 @@ TEST(TwoAtOnce, ImportsWithOneNameLeaveOneWholeStore) {
   }
 }
 
+/// The adapter that is exported is written anew meanwhile.
+TEST(TwoAtOnce, ATrainerAndAnExporterOfWhatItWrites) {
+  const auto training = [](const std::string& out, int steps) {
+    return cli().retrofit({"out=" + out, fmt::format("steps={}", steps), "checkpoint_every=2"});
+  };
+  const std::string shorter = cli().fresh("shorter"), longer = cli().fresh("longer");
+  cli().must_run(training(shorter, 4));
+  cli().must_run(training(longer, 8));
+  const auto exported = [](const std::string& run, const std::string& out) {
+    return Words{"export", cli().base(), "--adapter", run + "/focus.h5", "--out", out};
+  };
+  std::vector<std::map<std::string, std::string>> known;
+  for (const std::string& run : {shorter, longer}) {
+    const std::string out = cli().fresh("exported");
+    cli().must_run(exported(run, out));
+    known.push_back(snapshot(out));
+  }
+  ASSERT_NE(known[0], known[1]);
+  for (int i = 0; i < (campaign().whole() ? 50 : 3); ++i) {
+    const std::string out = cli().fresh("both");
+    cli().must_run(training(out, 4));
+    const auto trainer = cli().start(training(out, 8) + Words{"--overwrite"});
+    for (bool ended = false; !ended;) {
+      ended = trainer->ended();  // the last export is of what the trainer has left
+      const std::string folder = cli().fresh("exported");
+      cli().must_run(exported(out, folder));
+      const auto files = snapshot(folder);
+      EXPECT_TRUE(files == known[1] || (!ended && files == known[0]));
+    }
+    const ProcessResult trained = trainer->wait(kRunSeconds);
+    ASSERT_EQ(trained.status, 0) << trained.err;
+    expect_same_run(out, longer);
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
 /// A folder with the base's weights, one number of one tensor changed.
 std::string folder_with(const std::string& tensor, float value) {
   const std::string folder = cli().fresh("folder"), file = folder + "/model.safetensors";

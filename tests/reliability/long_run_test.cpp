@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <fstream>
 #include <set>
 
@@ -66,6 +67,19 @@ TEST(LongRun, StaysFlatAndGivesTheSameBitsHoweverOftenItIsStopped) {
                   late = most(seen.size() * 3 / 10, seen.size());
   EXPECT_LE(late.resident_kb, early.resident_kb + 2048);
   EXPECT_LE(late.open_files, early.open_files);
+
+  // Speeds are told and not asked for: other work beside it would decide.
+  std::vector<double> speeds;
+  for (const auto& record : read_metrics(out + "/metrics.jsonl"))
+    if (record.contains("tokens_per_second")) speeds.push_back(record["tokens_per_second"]);
+  const auto median = [&](std::size_t begin, std::size_t end) {
+    std::vector<double> some(speeds.begin() + static_cast<std::ptrdiff_t>(begin),
+                             speeds.begin() + static_cast<std::ptrdiff_t>(end));
+    std::ranges::sort(some);
+    return some.at(some.size() / 2);
+  };
+  fmt::print("{:.0f} tokens/s in the first tenth, {:.0f} in the last\n",
+             median(0, speeds.size() / 10), median(speeds.size() * 9 / 10, speeds.size()));
 
   std::size_t checkpoints = 0;
   for (const auto& [name, checksum] : snapshot(out + "/checkpoints"))
