@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the bases of the study, for which distant tokens matter: `bash bench/bases.sh DATA [b1|b1_window|b2|b3...]`.
+# Makes the bases of the study, for which distant tokens matter: `bash bench/bases.sh DATA [b1|b1_window|b2|b2_window|b3...]`.
 # DATA holds models/novels-gpt2 (its tokenizer) and text. What lies in bench/bases is imported; what does not, or
 # after the word `train` in front of its name, is trained from scratch, hours on 2 cores; stopped and run again, that
 # goes on where it was. `release NAME` puts a trained one into bench/bases. Texts and models go to out/bases, where
@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 data=$(realpath "${1:?wanted: the folder of models/ and text/}")
 shift
 parts=("$@")
-if [ ${#parts[@]} -eq 0 ]; then parts=(b1 b1_window b2 b3); fi
+if [ ${#parts[@]} -eq 0 ]; then parts=(b1 b1_window b2 b2_window b3); fi
 focus=${FOCUS:-build/release/focus}
 out=out/bases
 texts=$out/texts
@@ -75,6 +75,25 @@ short="$texts/short_echo.txt, $texts/short_recall.txt, $texts/short_copy.txt, $t
 far="$texts/recall.txt, $texts/copy.txt, $texts/lookup.txt, $texts/tales.txt"
 window=(attention=window window.local_window=32)
 
+first_stages() {
+  stage b1_echo b1_echo "$echo"
+  stage b1_short b1_short "$short"
+}
+
+# The same of the twins: without distance, from the first step.
+first_stages_window() {
+  stage b1_echo b1_window_echo "$echo" "${window[@]}"
+  stage b1_short b1_window_short "$short" "base=$out/b1_window_echo/model.h5" "${window[@]}"
+}
+
+# Half of the novels, among them those of the stages before, and texts of three other kinds.
+texts_of_b2() {
+  head -c "$play_letters" "$data/text/tinyshakespeare/input.txt" >"$texts/shakespeare.txt"
+  cp "$data/text/wikitext-2/wiki.valid.tokens" "$texts/wiki.txt"
+  cp "$data/text/tinystories/train_head.txt" "$texts/stories.txt"
+  b2="$(some "$half_novels"), $texts/wiki.txt, $texts/stories.txt, $texts/shakespeare.txt"
+}
+
 releasing=
 for part in "${parts[@]}"; do
   if [ -n "$releasing" ]; then
@@ -87,30 +106,28 @@ for part in "${parts[@]}"; do
     train) train=yes ;;
     release) releasing=yes ;;
     b1)
-      stage b1_echo b1_echo "$echo"
-      stage b1_short b1_short "$short"
+      first_stages
       stage b1 b1 "$novels/train, $far"
       ;;
     b1_window)
-      # The same without distance, from its first step.
-      stage b1_echo b1_window_echo "$echo" "${window[@]}"
-      stage b1_short b1_window_short "$short" "base=$out/b1_window_echo/model.h5" "${window[@]}"
+      first_stages_window
       stage b1 b1_window "$novels/train, $far" "base=$out/b1_window_short/model.h5" "${window[@]}"
       ;;
     b2)
-      # Half of the novels, among them those of the stages before, and texts of three other kinds.
-      stage b1_echo b1_echo "$echo"
-      stage b1_short b1_short "$short"
-      head -c "$play_letters" "$data/text/tinyshakespeare/input.txt" >"$texts/shakespeare.txt"
-      cp "$data/text/wikitext-2/wiki.valid.tokens" "$texts/wiki.txt"
-      cp "$data/text/tinystories/train_head.txt" "$texts/stories.txt"
-      stage b2 b2 "$(some "$half_novels"), $texts/wiki.txt, $texts/stories.txt, $texts/shakespeare.txt, $far"
+      first_stages
+      texts_of_b2
+      stage b2 b2 "$b2, $far"
+      ;;
+    b2_window)
+      first_stages_window
+      texts_of_b2
+      stage b2 b2_window "$b2, $far" "base=$out/b1_window_short/model.h5" "${window[@]}"
       ;;
     b3)
       stage b3 b3 "$novels/train, $far"
       ;;
     *)
-      echo "bases.sh: $part is none of train, release, b1, b1_window, b2, b3" >&2
+      echo "bases.sh: $part is none of train, release, b1, b1_window, b2, b2_window, b3" >&2
       exit 2
       ;;
   esac

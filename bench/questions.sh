@@ -109,10 +109,11 @@ for part in "${parts[@]}"; do
       for page in "$out"/*/compare.jsonl; do keep "$(basename "$(dirname "$page")")"; done
       ;;
     bases)
-      # Whether distance matters to B1: beside itself without distance, and beside its twin, trained with a window.
+      # Whether distance matters to B1 and B2: beside themselves without distance, and beside twins, trained with a window.
       evaluate b1 "$bases/b1/model.h5" "dense,window:32,sink_window:32" 2048
       evaluate b1_window "$bases/b1_window/model.h5" trained 2048 --reference "$bases/b1/model.h5"
       evaluate b2 "$bases/b2/model.h5" "dense,window:32,sink_window:32" 1024
+      evaluate b2_window "$bases/b2_window/model.h5" trained 1024 --reference "$bases/b2/model.h5"
       ;;
     in_domain_search)
       run "$part" "data.train=[$novels/train]" "data.valid=[$valid]" "eval.valid=[$valid]"
