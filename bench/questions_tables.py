@@ -115,7 +115,7 @@ def claims_table():
     out = []
     for part in PARTS:
         path = FOLDER / f"{part}.jsonl"
-        for row in (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if path.exists()):
+        for row in sum(read_rows(path), []) if path.exists() else []:
             if "claim" not in row:
                 continue
             difference = "" if row["difference"] is None else f"{row['difference']:+.4f}"
