@@ -98,10 +98,11 @@ TEST(Cache, OfTokensThatMayNotBeWrittenIsNamed) {
   SKIP_WITHOUT_MOUNTS();
   const std::string cache = cli().fresh("read_only"), out = cli().fresh("out");
   fs::create_directory(cache);
-  const ProcessResult result = cli()
-                                   .start_by(with_mounts("mount -t tmpfs -o ro tmpfs '" + cache + "'"),
-                                             train(out) + Words{"data.cache_dir=" + cache + "/new"}, {})
-                                   ->wait(kRunSeconds);
+  const ProcessResult result =
+      cli()
+          .start_by(with_mounts("mount -t tmpfs -o ro tmpfs '" + cache + "'"),
+                    train(out) + Words{"data.cache_dir=" + cache + "/new"}, {})
+          ->wait(kRunSeconds);
   EXPECT_EQ(result.status, 1) << result.err;
   EXPECT_TRUE(contains(lines_of(result.err).back(), cache + "/new")) << result.err;
 }
