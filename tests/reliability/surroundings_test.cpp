@@ -12,6 +12,12 @@ Words with_mounts(const std::string& script) {
   return {"/usr/bin/unshare", "-m", "/bin/sh", "-e", "-c", script + "\nexec \"$@\"", "sh"};
 }
 
+/// An empty folder that nobody may write to.
+Words with_read_only(const std::string& folder) {
+  fs::create_directory(folder);
+  return with_mounts("mount -t tmpfs -o ro tmpfs '" + folder + "'");
+}
+
 bool may_mount() {
   static const bool may = [] {
     const std::string there = cli().fresh("mounted");
@@ -46,9 +52,7 @@ TEST_P(Surroundings, MayForbidToWrite) {
   const Job& job = GetParam();
   static_cast<void>(whole());  // with it, what the command reads
   const std::string parent = cli().fresh("read_only"), out = parent + "/out" + job.ending;
-  fs::create_directory(parent);
-  const Words read_only = with_mounts("mount -t tmpfs -o ro tmpfs '" + parent + "'");
-  expect_one_line(run_by(read_only, job.command(out)), parent);
+  expect_one_line(run_by(with_read_only(parent), job.command(out)), parent);
   EXPECT_TRUE(fs::is_empty(parent));
 }
 
@@ -58,14 +62,16 @@ TEST_P(Surroundings, MayHaveAFullTmp) {
   static_cast<void>(whole());
   const std::string out = cli().fresh("out" + job.ending),
                     folder = fs::path(out).parent_path().string();
-  // Our own folder, which lies in /tmp, is put back into the full one.
-  const Words full = with_mounts(fmt::format(R"(cd '{0}'
+  // Our own folder and the program's, which may lie in /tmp, are put back into the full one.
+  const Words full = with_mounts(fmt::format(R"(exec 8<'{0}' 9<'{1}'
 mount -t tmpfs -o size=16k tmpfs /tmp
-mkdir -p '{0}'
-mount -c --bind . '{0}'
+mkdir -p '{0}' '{1}'
+mount -c --bind /proc/self/fd/8 '{0}'
+mount -c --bind /proc/self/fd/9 '{1}'
+exec 8<&- 9<&-
 export TMPDIR=/tmp
 head -c 100000 /dev/zero >/tmp/filler 2>/dev/null && exit 3)",
-                                             folder));
+                                             folder, FOCUS_BINARY_DIR));
   const ProcessResult result = run_by(full, job.command(out));
   ASSERT_EQ(result.status, 0) << result.err;
   expect_whole(out);
@@ -97,11 +103,10 @@ INSTANTIATE_TEST_SUITE_P(Reliability, Surroundings, testing::ValuesIn(jobs()),
 TEST(Cache, OfTokensThatMayNotBeWrittenIsNamed) {
   SKIP_WITHOUT_MOUNTS();
   const std::string cache = cli().fresh("read_only"), out = cli().fresh("out");
-  fs::create_directory(cache);
   const ProcessResult result =
       cli()
-          .start_by(with_mounts("mount -t tmpfs -o ro tmpfs '" + cache + "'"),
-                    train(out) + Words{"data.cache_dir=" + cache + "/new"}, {})
+          .start_by(with_read_only(cache), train(out) + Words{"data.cache_dir=" + cache + "/new"},
+                    {})
           ->wait(kRunSeconds);
   EXPECT_EQ(result.status, 1) << result.err;
   EXPECT_TRUE(contains(lines_of(result.err).back(), cache + "/new")) << result.err;
