@@ -29,8 +29,7 @@ void for_each_attention(LoadedModel& model, const EvalSettings& settings, const 
   for (const AttentionSpec& spec : resolve_words(
            settings.attentions, model, UnsaidBalance::causal_and_trained, "--attention")) {
     Progress progress({.label = fmt::format("{} {}", label, ActiveAttention(model, spec).name()),
-                       .total_steps = 1000,
-                       .line_every = 1 << 30});
+                       .total_steps = 1000});
     f(spec,
       [&](double share) { progress.update(static_cast<std::int64_t>(share * 1000), NAN, 0); });
   }
@@ -190,8 +189,7 @@ Json evaluate_tasks(LoadedModel& model, const EvalArguments& o) {
   Json all = Json::array();
   for (const Task& task : tasks) {
     Progress progress({.label = fmt::format("eval {}", task.kind->name),
-                       .total_steps = 1000,
-                       .line_every = 1 << 30});
+                       .total_steps = 1000});
     const TaskTable table = evaluate_task(
         model, specs, task, o.tasks.start, reference ? &*reference : nullptr,
         [&](double share) { progress.update(static_cast<std::int64_t>(share * 1000), NAN, 0); },

@@ -73,7 +73,7 @@ int run_fit(Arguments arguments) {
                                            FocusShape::of(model.decoder->config()), rng);
   FocusModel& focus = *made;
   model.put_on(std::move(made));
-  Progress progress({.label = "fit", .total_steps = 1000, .line_every = 1 << 30});
+  Progress progress({.label = "fit", .total_steps = 1000});
   fit_focus(*model.decoder, focus, batches, settings.tokens,
             static_cast<std::uint64_t>(settings.seed),
             [&](Index done, Index all) { progress.update(1000 * done / all, NAN, 0); });

@@ -52,7 +52,7 @@ int run_score(Arguments arguments) {
   std::vector<ScoreAnswer> answers;
   ScoringWork work;
   {
-    Progress progress({.label = "score " + title, .total_steps = 1000, .line_every = 1 << 30});
+    Progress progress({.label = "score " + title, .total_steps = 1000});
     answers = answer_requests(
         model, spec, requests, o.scoring,
         [&](double share) { progress.update(static_cast<std::int64_t>(share * 1000), NAN, 0); },

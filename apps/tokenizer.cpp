@@ -31,7 +31,7 @@ BpeTrainer count_words(const Options& o) {
   const auto files =
       expand_text_paths(std::vector<std::filesystem::path>(o.texts.begin(), o.texts.end()));
   Progress progress(
-      {.label = "words", .total_steps = static_cast<std::int64_t>(files.size()), .line_every = 10});
+      {.label = "words", .total_steps = static_cast<std::int64_t>(files.size())});
   std::int64_t done = 0;
   for (const std::filesystem::path& file : files) {
     trainer.add(read_text_file(file));
@@ -53,7 +53,7 @@ void run_train(const Options& o) {
     fail("the texts hold only white space and {}: there is nothing to learn from",
          o.training.special_token);
   }
-  Progress progress({.label = "merges", .total_steps = o.training.vocab_size, .line_every = 1000});
+  Progress progress({.label = "merges", .total_steps = o.training.vocab_size});
   const BpeTrainer::Model model =
       trainer.train([&](std::int32_t tokens) { progress.update(tokens, NAN, 0); });
   progress.finish();

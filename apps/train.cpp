@@ -121,8 +121,7 @@ class TrainingTerminal {
                  session.phase().steps == config_.steps ? "" : " in " + phase_name(session));
     progress_.emplace(ProgressOptions{.label = "train",
                                       .total_steps = config_.steps,
-                                      .first_step = session.steps(),
-                                      .line_every = INT64_MAX});
+                                      .first_step = session.steps()});
   }
   void note(const TrainingLine& line) {
     const StepResult& done = line.report.result;

@@ -262,6 +262,7 @@ void CompareRunner::train(RunOutcome& outcome) {
   write_file_durably(folder / "recipe.yaml", std::string_view(dump_recipe(outcome.config)));
   spdlog::info("{}: training", current_);
   metrics_ = folder / "metrics.jsonl";
+  log_.clear();
   shown_step_ = -1;
   last_line_ = now();
   const double start = now();
@@ -310,6 +311,9 @@ Json CompareRunner::figures_of(const RunOutcome& outcome, const std::string& nam
   if (json.is_object()) return json;
   spdlog::info("{}: evaluating on {}", current_, what);
   metrics_.clear();
+  log_ = log;
+  shown_line_ = last_line_of(log);
+  last_line_ = now();
   const path artifact = outcome.train.at("artifact").get<std::string>();
   const bool whole = artifact.filename() == "model.h5";
   std::vector<std::string> all = {"eval", whole ? artifact.string() : outcome.config.base};
@@ -397,20 +401,31 @@ std::string CompareRunner::time_left(double rate) const {
 }
 
 int CompareRunner::tick() {
-  if (!metrics_.empty() && now() - last_line_ >= kSecondsBetweenLines) {
+  if (now() - last_line_ >= kSecondsBetweenLines) {
     last_line_ = now();
-    const Json record = last_loss_record(metrics_);
-    if (record.is_object() && record["step"].get<std::int64_t>() != shown_step_) {
-      const RunConfig& config = plan_.runs[index_].config;
-      shown_step_ = record["step"].get<std::int64_t>();
-      const double rate = record.value("tokens_per_second", 0.0);
-      const std::string all =
-          ranks_.count() > 1 ? "" : fmt::format("  all runs: at most {} left", time_left(rate));
-      spdlog::info("{}: step {}/{}  loss {:.4f}  {} tok/s{}", current_, shown_step_, config.steps,
-                   record["loss"].get<double>(), format_count(rate), all);
-    }
+    if (!metrics_.empty()) tell_step();
+    if (!log_.empty()) tell_share();
   }
   return signal_();
+}
+
+void CompareRunner::tell_step() {
+  const Json record = last_loss_record(metrics_);
+  if (!record.is_object() || record["step"].get<std::int64_t>() == shown_step_) return;
+  const RunConfig& config = plan_.runs[index_].config;
+  shown_step_ = record["step"].get<std::int64_t>();
+  const double rate = record.value("tokens_per_second", 0.0);
+  const std::string all =
+      ranks_.count() > 1 ? "" : fmt::format("  all runs: at most {} left", time_left(rate));
+  spdlog::info("{}: step {}/{}  loss {:.4f}  {} tok/s{}", current_, shown_step_, config.steps,
+               record["loss"].get<double>(), format_count(rate), all);
+}
+
+void CompareRunner::tell_share() {
+  const std::string line = last_line_of(log_);
+  if (line == shown_line_ || line.find("%  left ") == std::string::npos) return;
+  shown_line_ = line;
+  spdlog::info("{}: {}", current_, line);
 }
 
 }  // namespace focus

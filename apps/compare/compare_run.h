@@ -85,6 +85,9 @@ class CompareRunner {
   nlohmann::ordered_json figures_of(const RunOutcome& outcome, const std::string& name,
                                     const std::string& what, const std::vector<std::string>& words);
   int tick();
+  void tell_step();
+  /// Passes on how far the child says that it is.
+  void tell_share();
   /// For all runs, of one process; `rate` in tokens a second is of the current one.
   std::string time_left(double rate) const;
   const std::string& fingerprint(const std::string& kind, const std::string& path);
@@ -101,7 +104,9 @@ class CompareRunner {
   // Of the run in progress, for the lines on stderr.
   std::size_t index_ = 0;
   std::string current_;
-  std::filesystem::path metrics_;
+  std::filesystem::path metrics_;  // of the child where it trains
+  std::filesystem::path log_;      // of the child where it evaluates
+  std::string shown_line_;
   std::int64_t shown_step_ = -1;
   double last_line_ = 0;
   double trained_tokens_ = 0, trained_seconds_ = 0;  // of the runs trained now

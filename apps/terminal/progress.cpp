@@ -21,13 +21,11 @@ constexpr std::size_t kBarWidth = 20;
 
 Progress::Progress(ProgressOptions options)
     : options_(std::move(options)), step_(options_.first_step), loss_(std::nan("")) {
-  check(options_.line_every > 0, "progress: line_every has to be positive, came {}",
-        options_.line_every);
   if (!options_.seconds) options_.seconds = now;
   finished_ = quiet_ = !spdlog::should_log(spdlog::level::info);
   terminal_ = options_.terminal.value_or(isatty(fileno(options_.stream)) == 1);
   start_ = options_.seconds();
-  last_drawn_ = start_ - kSecondsBetweenDraws;
+  last_drawn_ = terminal_ ? start_ - kSecondsBetweenDraws : start_;
 }
 
 Progress::~Progress() {
@@ -43,11 +41,9 @@ void Progress::update(std::int64_t step, double loss, std::int64_t tokens) {
   if (quiet_) return;
   tokens_ += tokens;
   shown_ = false;
-  if (terminal_) {
-    if (options_.seconds() - last_drawn_ >= kSecondsBetweenDraws) draw();
-  } else if (step % options_.line_every == 0 || step == options_.total_steps) {
-    draw();
-  }
+  const double between = terminal_ ? kSecondsBetweenDraws : options_.seconds_between_lines;
+  const bool last = step == options_.total_steps;
+  if ((last && !terminal_) || options_.seconds() - last_drawn_ >= between) draw();
 }
 
 void Progress::note(std::string_view text) {
@@ -57,6 +53,7 @@ void Progress::note(std::string_view text) {
     draw();
   else
     std::fflush(options_.stream);
+  last_drawn_ = options_.seconds();
 }
 
 void Progress::finish() {

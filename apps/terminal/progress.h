@@ -15,14 +15,14 @@ struct ProgressOptions {
   std::string label = "train";
   std::int64_t total_steps = 0;
   std::int64_t first_step = 0;   // steps done before, by the run that is resumed
-  std::int64_t line_every = 10;  // steps between lines where the stream is no terminal
+  double seconds_between_lines = 30;  // at least, where the stream is no terminal
   std::FILE* stream = stderr;
   std::optional<bool> terminal = {};     // unset: asks the system
   std::function<double()> seconds = {};  // a clock; unset: the steady one
 };
 
 /// Where a long job stands. On a terminal one bar line, redrawn at most ten times a second; in a
-/// file or a pipe plain lines:
+/// file or a pipe plain lines, where nothing else was said for a while, and at the end:
 ///   train [#####---------------] 120/500 24%  loss 3.4567  12.3k tok/s  left 1h02m
 class Progress {
  public:

@@ -28,18 +28,35 @@ std::string output_of(ProgressOptions options, Use use) {
 }
 
 TEST(Progress, PrintsPlainLinesAtTheInterval) {
-  const std::string text =
-      output_of({.label = "train", .total_steps = 25, .line_every = 10, .terminal = false},
-                [](Progress& progress, double& now) {
-                  for (int step = 1; step <= 25; ++step) {
-                    now += 2;
-                    progress.update(step, 3.0 + step / 100.0, 1000);
-                  }
-                });
+  const std::string text = output_of(
+      {.label = "train", .total_steps = 25, .seconds_between_lines = 20, .terminal = false},
+      [](Progress& progress, double& now) {
+        for (int step = 1; step <= 25; ++step) {
+          now += 2;
+          progress.update(step, 3.0 + step / 100.0, 1000);
+        }
+      });
   EXPECT_EQ(text,
             "train 10/25 40%  loss 3.1000  500 tok/s  left 30s\n"
             "train 20/25 80%  loss 3.2000  500 tok/s  left 10s\n"
             "train 25/25 100%  loss 3.2500  500 tok/s\n");
+}
+
+TEST(Progress, SaysNothingBetweenLinesThatSayMore) {
+  const std::string text = output_of({.label = "train", .total_steps = 100, .terminal = false},
+                                     [](Progress& progress, double& now) {
+                                       for (int step = 1; step <= 60; ++step) {
+                                         now += 1;
+                                         progress.update(step, NAN, 0);
+                                         if (step % 25 == 0) progress.note("a line");
+                                       }
+                                       now += 20;
+                                       progress.update(61, NAN, 0);
+                                     });
+  EXPECT_EQ(text,
+            "a line\n"
+            "a line\n"
+            "train 61/100 61%  left 51s\n");
 }
 
 TEST(Progress, ShowsTheLastStateWhenStoppedEarly) {
