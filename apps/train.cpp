@@ -119,9 +119,8 @@ class TrainingTerminal {
                  session.data().train.num_windows(), config_.data.context,
                  session.count_trainable(),
                  session.phase().steps == config_.steps ? "" : " in " + phase_name(session));
-    progress_.emplace(ProgressOptions{.label = "train",
-                                      .total_steps = config_.steps,
-                                      .first_step = session.steps()});
+    progress_.emplace(ProgressOptions{
+        .label = "train", .total_steps = config_.steps, .first_step = session.steps()});
   }
   void note(const TrainingLine& line) {
     const StepResult& done = line.report.result;
