@@ -30,8 +30,7 @@ BpeTrainer count_words(const Options& o) {
   BpeTrainer trainer(o.training);
   const auto files =
       expand_text_paths(std::vector<std::filesystem::path>(o.texts.begin(), o.texts.end()));
-  Progress progress(
-      {.label = "words", .total_steps = static_cast<std::int64_t>(files.size())});
+  Progress progress({.label = "words", .total_steps = static_cast<std::int64_t>(files.size())});
   std::int64_t done = 0;
   for (const std::filesystem::path& file : files) {
     trainer.add(read_text_file(file));
