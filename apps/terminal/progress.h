@@ -14,7 +14,7 @@ namespace focus {
 struct ProgressOptions {
   std::string label = "train";
   std::int64_t total_steps = 0;
-  std::int64_t first_step = 0;   // steps done before, by the run that is resumed
+  std::int64_t first_step = 0;        // steps done before, by the run that is resumed
   double seconds_between_lines = 30;  // at least, where the stream is no terminal
   std::FILE* stream = stderr;
   std::optional<bool> terminal = {};     // unset: asks the system
