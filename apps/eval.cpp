@@ -188,8 +188,7 @@ Json evaluate_tasks(LoadedModel& model, const EvalArguments& o) {
   std::optional<LoadedModel> reference = load_reference(o);
   Json all = Json::array();
   for (const Task& task : tasks) {
-    Progress progress({.label = fmt::format("eval {}", task.kind->name),
-                       .total_steps = 1000});
+    Progress progress({.label = fmt::format("eval {}", task.kind->name), .total_steps = 1000});
     const TaskTable table = evaluate_task(
         model, specs, task, o.tasks.start, reference ? &*reference : nullptr,
         [&](double share) { progress.update(static_cast<std::int64_t>(share * 1000), NAN, 0); },

@@ -17,8 +17,7 @@ struct GroupsOptions {
 };
 
 CollectProgress shown(const std::string& label) {
-  auto progress = std::make_shared<Progress>(
-      ProgressOptions{.label = label, .total_steps = 1000});
+  auto progress = std::make_shared<Progress>(ProgressOptions{.label = label, .total_steps = 1000});
   return [progress](double share) {
     progress->update(static_cast<std::int64_t>(1000 * share), NAN, 0);
   };
