@@ -110,6 +110,13 @@ def position_table():
         for (groups, attention), of in forms.items()] + [f"| tokens | | {' | '.join(f'{c:,}' for c in counts.values())} |", ""]
 
 
+def in_each_text(differences, most=8):
+    if len(differences) <= most:
+        return ", ".join(f"{d:+.4f}" for d in differences)
+    return (f"{min(differences):+.4f} to {max(differences):+.4f}, mean {statistics.mean(differences):+.4f}, deviation "
+            f"{statistics.stdev(differences):.4f}; lower in {sum(d < 0 for d in differences)} of {len(differences)}")
+
+
 def claims_table():
     """What focus compare's claims came to, of all parts."""
     out = []
@@ -121,7 +128,7 @@ def claims_table():
             difference = "" if row["difference"] is None else f"{row['difference']:+.4f}"
             if row["half_width"] is not None:
                 difference += f" ± {row['half_width']:.4f}"
-            documents = ", ".join(f"{d:+.4f}" for d in row["of_documents"])
+            documents = in_each_text(row["of_documents"])
             verdict = row["verdict"] + (" (one seed)" if row["seeds"] == 1 else "")
             out.append(f"| {row['claim']} | {row['claimed']} | **{verdict}** | {difference} | {row['seeds'] or ''} | {documents} | "
                        f"{part}, {row['asked']} |")

@@ -24,6 +24,10 @@ if(FOCUS_SANITIZE)
   target_compile_options(focus_options INTERFACE
     -fsanitize=${FOCUS_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(focus_options INTERFACE -fsanitize=${FOCUS_SANITIZE})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND FOCUS_SANITIZE MATCHES address)
+    # As clang does it: a library of a test's may be loaded before the sanitizers' then.
+    target_link_options(focus_options INTERFACE -static-libasan -static-libubsan)
+  endif()
 endif()
 
 # focus_unity(<size> <folder> [APART <file>...]): the folder's sources are compiled <size> at a

@@ -1,11 +1,14 @@
 # What must not be lost, whatever fails: some cases of each kind; FOCUS_CAMPAIGN=long takes them all.
-if(NOT FOCUS_SANITIZE)  # the sanitizers' own library wants to be the first that is loaded
+if(NOT FOCUS_SANITIZE MATCHES thread)  # tsan.sh; its library wants to be the first that is loaded
   focus_test(reliability_tests
     SOURCES reliability/*_test.cpp
     NEEDS apps
     LABELS reliability
     SHARDS 2)
   add_dependencies(reliability_tests focus_program)
+  if(FOCUS_SANITIZE)
+    target_compile_definitions(reliability_tests PRIVATE FOCUS_SANITIZED)
+  endif()
   if(MPI_C_FOUND)
     target_compile_definitions(reliability_tests PRIVATE FOCUS_MPIEXEC="${MPIEXEC_EXECUTABLE}")
   endif()

@@ -3,6 +3,7 @@
 #include "apps/compare/compare_plan.h"
 #include "layers/model_config.h"
 #include "tests/reliability/campaign.h"
+#include "tests/reliability/limit.h"
 #include "tests/support/cli.h"
 
 // Values at the edge of what a number is, and of other types than the key's, in every key that
@@ -203,7 +204,7 @@ TEST(Edges, OfEveryKeyOfARecipe) {
     const std::string out = cli().fresh("edge");
     const ProcessResult result =
         cli()
-            .start_by({"/bin/sh", "-c", R"(ulimit -v 4000000; exec "$@")", "sh"},
+            .start_by(in_address_space(4'000'000),
                       cli().recipe(run_with(setting) + Words{"out=" + out}), {})
             ->wait(kRunSeconds);
     SCOPED_TRACE(fmt::format("{}={}: status {}: {}", setting.key, setting.value.substr(0, 40),
@@ -312,9 +313,7 @@ TEST(Edges, OfEveryKeyOfAModelConfig) {
          {Words{"import", folder, "--out", out},
           Words{"logits", folder, "--ids", "1,2,3", "--out", cli().fresh("logits")}}) {
       const ProcessResult result =
-          cli()
-              .start_by({"/bin/sh", "-c", R"(ulimit -v 2000000; exec "$@")", "sh"}, command, {})
-              ->wait(20);
+          cli().start_by(in_address_space(2'000'000), command, {})->wait(20);
       SCOPED_TRACE(fmt::format("focus {} of {}: status {}: {}", command[0], text.substr(0, 3000),
                                result.status, result.err.substr(0, 2000)));
       EXPECT_FALSE(result.timed_out);

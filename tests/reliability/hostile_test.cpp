@@ -2,10 +2,15 @@
 
 #include "data/files/safetensors.h"
 #include "tests/reliability/campaign.h"
+#include "tests/reliability/limit.h"
 
 // What is no file, leads elsewhere or unpacks to too much, in the place of every file that a
 // command reads: one line that names it and status 1, soon, and nothing written. And the links and
 // pipes that are meant.
+// libhdf5 leaks a little where it refuses a file, in this process too.
+extern "C" const char* __lsan_default_suppressions();
+extern "C" const char* __lsan_default_suppressions() { return "leak:libhdf5\n"; }
+
 namespace focus {
 namespace {
 
@@ -272,9 +277,7 @@ std::string put(const Thing& thing, const Place& place) {
 
 /// With no more address space than what the program needs, its texts and what a bomb may take.
 ProcessResult run_bounded(const Words& command) {
-  return cli()
-      .start_by({"/bin/sh", "-c", R"(ulimit -v 3000000; exec "$@")", "sh"}, command, {})
-      ->wait(kSoon);
+  return cli().start_by(in_address_space(3'000'000), command, {})->wait(kSoon);
 }
 
 void expect_refused_soon(const Place& place, const Thing& thing) {

@@ -18,7 +18,8 @@ inline const std::vector<std::pair<std::string, std::string>> kLauncherEnvironme
     {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
     {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
     {"OMPI_MCA_hwloc_base_binding_policy", "none"},
-    {"OMPI_MCA_mpi_yield_when_idle", "1"}};
+    {"OMPI_MCA_mpi_yield_when_idle", "1"},
+    {"ASAN_OPTIONS", "detect_leaks=0"}};  // OpenMPI's modules leak
 
 /// Why there are no processes to test with; empty where there are. In some containers the launcher
 /// starts nothing at all.
