@@ -137,7 +137,7 @@ def claims_table():
     return ["## Claims", "", "As `focus compare` holds them against its rows: the figure of one row less that of another with the same seed (nats a",
             "token where nothing else is said), the mean over seeds ± half of its 95 % interval by Student's t. Held where the whole",
             "interval is below the margin, not held where none of it is. In each text: means over seeds; of more than eight texts the least",
-            "and the greatest, and what there is between them.", "",
+            "and the greatest, their mean and deviation, and in how many the difference is below zero.", "",
             "| claim | claimed elsewhere | | difference | seeds | in each text | asked |", "|---|---|---|---|---|---|---|"] + out + [""]
 
 
