@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Asks the study's questions of the bases that bench/bases.sh trains: `bash bench/questions.sh DATA
-# [bases|in_domain_search|in_domain|in_domain_documents|in_domain_rows|adaptation_search|adaptation|length|speed|from_scratch|ablations...]`. DATA holds models/novels-gpt2 (its tokenizer),
+# [bases|in_domain_search|in_domain|in_domain_documents|in_domain_rows|adaptation_search|adaptation|length|speed|from_scratch_search|from_scratch|ablations...]`. DATA holds models/novels-gpt2 (its tokenizer),
 # text/novels19, text/wikitext-2, text/tinystories and text/tinyshakespeare. What is done is not done again; pages and
 # runs go to out/questions, rows and the figures of runs to bench/results/questions, from where another machine goes on.
 # `bash bench/questions.sh DATA keep` puts there what an unfinished part has come to.
@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 data=$(realpath "${1:?wanted: the folder of text/}")
 shift
 parts=("$@")
-if [ ${#parts[@]} -eq 0 ]; then parts=(bases in_domain_search in_domain in_domain_documents adaptation_search adaptation length speed from_scratch ablations); fi
+if [ ${#parts[@]} -eq 0 ]; then parts=(bases in_domain_search in_domain in_domain_documents adaptation_search adaptation length speed from_scratch_search from_scratch ablations); fi
 focus=${FOCUS:-build/release/focus}
 out=out/questions
 texts=$out/texts
@@ -186,19 +186,22 @@ for part in "${parts[@]}"; do
         by_place "$out/speed_$groups.json" >"bench/results/questions/speed_$groups.json"
       done
       ;;
-    from_scratch)
+    from_scratch_search | from_scratch)
       # Passages of novels that no training text is made of; words and keys are drawn anew for each question.
       echoes valid_echo "$valid" 100 30,50,80
       unread=$(find "$novels/test" -name '*.xz' | sort | paste -sd, -)
       echoes test_echo "$unread" 60 30,50,80
       echoes test_short_echo "$unread" 60 80,160,320
+      case $part in
+        from_scratch_search) scored=$texts/valid_echo.txt ;;
+        *) scored="$texts/test_echo.txt, $texts/test_short_echo.txt" ;;
+      esac
       said="$bases/texts/echo.txt, $bases/texts/short_echo.txt, $bases/texts/echo_recall.txt, $bases/texts/echo_copy.txt"
       run "$part" "data.train=[$said]" "data.valid=[$texts/valid_echo.txt]" \
-        "tokenizer=$data/models/novels-gpt2/tokenizer.json" "data.cache_dir=$bases/cache" \
-        "eval.valid=[$texts/test_echo.txt, $texts/test_short_echo.txt]"
+        "tokenizer=$data/models/novels-gpt2/tokenizer.json" "data.cache_dir=$bases/cache" "eval.valid=[$scored]"
       ;;
     *)
-      echo "questions.sh: $part is none of bases, in_domain_search, in_domain, in_domain_documents, in_domain_rows, adaptation_search, adaptation, length, speed, from_scratch, ablations" >&2
+      echo "questions.sh: $part is none of bases, in_domain_search, in_domain, in_domain_documents, in_domain_rows, adaptation_search, adaptation, length, speed, from_scratch_search, from_scratch, ablations" >&2
       exit 2
       ;;
   esac

@@ -9,7 +9,7 @@ import statistics
 from result_page import cell, failures, mean_and_spread, read_rows, split_groups, texts_heading, write_page
 
 FOLDER = pathlib.Path(__file__).parent / "results" / "questions"
-PARTS = ("in_domain_search", "in_domain", "in_domain_documents", "adaptation_search", "adaptation", "from_scratch", "ablations")
+PARTS = ("in_domain_search", "in_domain", "in_domain_documents", "adaptation_search", "adaptation", "from_scratch_search", "from_scratch", "ablations")
 
 
 def loss(rows):
