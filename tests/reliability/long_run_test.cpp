@@ -66,8 +66,9 @@ TEST(LongRun, StaysFlatAndGivesTheSameBitsHoweverOftenItIsStopped) {
   // The first tenths hold the first step, validation and checkpoint.
   const Footprint early = most(0, seen.size() * 3 / 10),
                   late = most(seen.size() * 3 / 10, seen.size());
-  if (!kSanitized)  // they keep what was given back, to find who uses it
+  if (!kSanitized) {  // they keep what was given back, to find who uses it
     EXPECT_LE(late.resident_kb, early.resident_kb + 2048);
+  }
   EXPECT_LE(late.open_files, early.open_files);
 
   // Speeds are told and not asked for: other work beside it would decide.
