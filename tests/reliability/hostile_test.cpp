@@ -4,13 +4,13 @@
 #include "tests/reliability/campaign.h"
 #include "tests/reliability/limit.h"
 
-// What is no file, leads elsewhere or unpacks to too much, in the place of every file that a
-// command reads: one line that names it and status 1, soon, and nothing written. And the links and
-// pipes that are meant.
 // libhdf5 leaks a little where it refuses a file, in this process too.
 extern "C" const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_suppressions() { return "leak:libhdf5\n"; }
 
+// What is no file, leads elsewhere or unpacks to too much, in the place of every file that a
+// command reads: one line that names it and status 1, soon, and nothing written. And the links and
+// pipes that are meant.
 namespace focus {
 namespace {
 
