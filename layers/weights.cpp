@@ -109,22 +109,6 @@ std::vector<PublishedLinear> published_linears(Decoder& decoder) {
 
 namespace {
 
-std::optional<NumberFormat> format_of(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::f32:
-      return NumberFormat::f32;
-    case Dtype::f64:
-      return NumberFormat::f64;
-    case Dtype::bf16:
-      return NumberFormat::bf16;
-    case Dtype::f16:
-      return NumberFormat::f16;
-    case Dtype::other:
-      break;
-  }
-  return std::nullopt;
-}
-
 /// Where a parameter of that shape lies in the tensor whose part it is.
 MatrixView view_of(const TensorRule& rule, const ModelConfig& config, const Shape& ours,
                    const std::byte* tensor, NumberFormat format) {
@@ -174,7 +158,7 @@ void walk_stored(Decoder& decoder, const TensorSource& source, F&& f) {
         .info = info,
         .tensor = bytes,
         .shape = p.shape(),
-        .numbers = view_of(*rule, config, p.shape(), bytes.bytes.data(), *format_of(info->dtype)),
+        .numbers = view_of(*rule, config, p.shape(), bytes.bytes.data(), info->dtype),
         .completes = completes};
     if (completes) fused.erase(info->name);
     used.insert(info->name);

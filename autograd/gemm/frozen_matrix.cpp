@@ -48,9 +48,7 @@ class ViewStorage : public MatrixStorage {
 
   MatrixForm form() const override { return MatrixForm::real; }
   NumberFormat format() const override { return view_.format; }
-  std::size_t bytes() const override {
-    return static_cast<std::size_t>(shape().size()) * bytes_of(view_.format);
-  }
+  std::size_t bytes() const override { return bytes_of(view_.format, shape().size()); }
   void row(Index i, Real* to) const override { read_rows(view_, i, 1, to); }
   void gemm_nt(Index m, const Real* x, Real* y, Start start) const override {
     focus::gemm_nt(m, x, view_.cols, view_, y, view_.rows, start);
@@ -62,9 +60,7 @@ class ViewStorage : public MatrixStorage {
   void read_ahead() const override {
     const Index last = view_.transposed ? view_.cols - 1 : view_.stored_row(view_.rows - 1);
     const Index length = view_.transposed ? view_.stored_row(view_.rows - 1) + 1 : view_.cols;
-    focus::read_ahead(
-        view_.data, static_cast<std::size_t>(last * view_.pitch + length) * bytes_of(view_.format),
-        owner_);
+    focus::read_ahead(view_.data, bytes_of(view_.format, last * view_.pitch + length), owner_);
   }
 
  protected:
@@ -120,9 +116,9 @@ class W8A8Storage final : public Int8Storage {
 std::shared_ptr<const MatrixStorage> store_view(const MatrixView& view,
                                                 std::shared_ptr<const void> owner, MatrixForm form,
                                                 const std::string& name) {
-  check(reinterpret_cast<std::uintptr_t>(view.data) % bytes_of(view.format) == 0,
+  check(reinterpret_cast<std::uintptr_t>(view.data) % alignment_of(view.format) == 0,
         "a frozen matrix in {}: its address is no multiple of {} bytes", name_of(view.format),
-        bytes_of(view.format));
+        alignment_of(view.format));
   switch (form) {
     case MatrixForm::real:
       return std::make_shared<const ViewStorage>(view, std::move(owner));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/aligned_vector.h"
+#include "autograd/check.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/gemm/packed_product.h"
 #include "autograd/parallel.h"
@@ -36,6 +37,8 @@ void widen(const MatrixView& view, Index first, Index count, Real* to) {
       simd::kernels().widen_int8(numbers<std::int8_t>(view, first), count,
                                  view.scales[first / view.pitch], to);
       break;
+    default:
+      fail("a matrix in {} cannot be widened", name_of(view.format));
   }
 }
 
@@ -123,40 +126,8 @@ void multiply_rows(Index m, const Real* a, Index lda, const MatrixView& b, Real*
 
 }  // namespace
 
-const char* name_of(NumberFormat format) {
-  switch (format) {
-    case NumberFormat::f32:
-      return "f32";
-    case NumberFormat::f64:
-      return "f64";
-    case NumberFormat::bf16:
-      return "bf16";
-    case NumberFormat::f16:
-      return "f16";
-    case NumberFormat::int8:
-      return "int8";
-  }
-  return "?";
-}
-
-std::size_t bytes_of(NumberFormat format) {
-  switch (format) {
-    case NumberFormat::f32:
-      return 4;
-    case NumberFormat::f64:
-      return 8;
-    case NumberFormat::bf16:
-    case NumberFormat::f16:
-      return 2;
-    case NumberFormat::int8:
-      return 1;
-  }
-  return 0;
-}
-
 MatrixView from_number(MatrixView view, Index place) {
-  view.data =
-      static_cast<const std::byte*>(view.data) + place * static_cast<Index>(bytes_of(view.format));
+  view.data = static_cast<const std::byte*>(view.data) + bytes_of(view.format, place);
   return view;
 }
 

@@ -4,16 +4,9 @@
 #include <memory>
 
 #include "autograd/gemm/gemm.h"
+#include "autograd/gemm/number_format.h"
 
 namespace focus {
-
-/// How a number lies in memory.
-enum class NumberFormat { f32, f64, bf16, f16, int8 };
-const char* name_of(NumberFormat format);
-std::size_t bytes_of(NumberFormat format);
-/// The format of Real.
-inline constexpr NumberFormat kRealFormat =
-    sizeof(Real) == sizeof(float) ? NumberFormat::f32 : NumberFormat::f64;
 
 /// A matrix [rows, cols] of numbers as somebody else laid them into memory: a file that is mapped,
 /// one part of a fused matrix, the transpose of what is stored. What is stored are lines, each of

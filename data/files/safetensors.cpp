@@ -161,7 +161,7 @@ void SafetensorsFile::read_into(std::string_view name, std::span<std::byte> out)
 std::optional<TensorBytes> SafetensorsFile::map(std::string_view name) const {
   const Range& range = range_of(name);
   // The format does not promise that a tensor begins at a multiple of its numbers' size.
-  const std::size_t number = std::max<std::size_t>(1, dtype_bytes(find(name)->dtype));
+  const std::size_t number = alignment_of(find(name)->dtype);
   if (range.begin % number != 0) return std::nullopt;
   if (mapped_ == nullptr)
     mapped_ = std::make_shared<const MappedFile>(file_.descriptor(), file_.size(), path_);

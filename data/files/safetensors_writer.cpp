@@ -24,10 +24,10 @@ const char* published_dtype(Dtype dtype) {
       return "BF16";
     case Dtype::f64:
       return "F64";
-    case Dtype::other:
+    default:
       break;
   }
-  check(false, "safetensors: {} cannot be written", dtype_name(dtype));
+  check(false, "safetensors: {} cannot be written", name_of(dtype));
   return "";
 }
 
@@ -42,8 +42,7 @@ std::string make_header(const std::string& path,
   for (const auto& [name, shape] : tensors) {
     check(!name.empty() && name != "__metadata__", "{}: '{}' cannot name a tensor", path, name);
     check(names.insert(name).second, "{}: tensor '{}' is given twice", path, name);
-    const std::uint64_t end =
-        offset + static_cast<std::uint64_t>(shape.size()) * dtype_bytes(dtype);
+    const std::uint64_t end = offset + bytes_of(dtype, shape.size());
     const std::vector<Index> dims(shape.dims().begin(), shape.dims().end());
     header[name] = {
         {"dtype", published_dtype(dtype)}, {"shape", dims}, {"data_offsets", {offset, end}}};

@@ -135,7 +135,7 @@ class StoreSource : public TensorSource {
         fail("{}: data set '{}': a '.' in the path of a tensor", store_->name(), path);
       }
       std::replace(name.begin(), name.end(), '/', '.');
-      tensors_.push_back({name, dataset.shape, dtype_from_name(dataset.type), dataset.type});
+      tensors_.push_back({name, dataset.shape, format_named(dataset.type), dataset.type});
     }
     std::sort(tensors_.begin(), tensors_.end(),
               [](const TensorInfo& a, const TensorInfo& b) { return a.name < b.name; });
@@ -152,7 +152,7 @@ class StoreSource : public TensorSource {
   std::optional<TensorBytes> map(std::string_view name) const override {
     const std::string path = path_of(name);
     const StoredDataset& info = store_->dataset(path);
-    const std::size_t number = std::max<std::size_t>(1, dtype_bytes(dtype_from_name(info.type)));
+    const std::size_t number = alignment_of(format_named(info.type));
     // Stores of before lie as the library put them.
     return info.offset.value_or(1) % number == 0 ? store_->map(path) : std::nullopt;
   }
@@ -245,7 +245,7 @@ std::vector<Index> StoreReader::shape(std::string_view path) const {
 
 Tensor StoreReader::tensor(std::string_view path, const std::optional<Shape>& expected) const {
   const StoredDataset& info = impl_->dataset(path);
-  const Dtype dtype = dtype_from_name(info.type);
+  const Dtype dtype = format_named(info.type);
   if (dtype == Dtype::other || info.shape.size() > 5) {
     fail("{}: data set '{}' is no tensor: [{}] of {}", describe(), path,
          fmt::join(info.shape, ", "), info.type);

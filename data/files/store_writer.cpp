@@ -220,21 +220,21 @@ void StoreWriter::text(const std::string& path, std::string_view bytes) {
 
 void StoreWriter::tensor(const std::string& path, const Tensor& tensor) {
   check(tensor.defined(), "{}: tensor '{}' is undefined", impl_->name(), path);
-  tensor_raw(path, tensor.shape().dims(), sizeof(Real) == sizeof(float) ? Dtype::f32 : Dtype::f64,
-             std::as_bytes(tensor.span()));
+  tensor_raw(path, tensor.shape().dims(), kRealDtype, std::as_bytes(tensor.span()));
 }
 
 void StoreWriter::tensor_raw(const std::string& path, std::span<const Index> shape, Dtype dtype,
                              std::span<const std::byte> bytes) {
-  std::size_t wanted = dtype_bytes(dtype);
-  for (const Index dim : shape) wanted *= static_cast<std::size_t>(dim);
+  Index numbers = 1;
+  for (const Index dim : shape) numbers *= dim;
+  const std::size_t wanted = bytes_of(dtype, numbers);
   check(dtype != Dtype::other && wanted == bytes.size(),
         "{}: tensor '{}' [{}] of {} needs {} bytes, got {}", impl_->name(), path,
-        fmt::join(shape, ", "), dtype_name(dtype), wanted, bytes.size());
+        fmt::join(shape, ", "), name_of(dtype), wanted, bytes.size());
   const hid_t type = dtype == Dtype::f32   ? H5T_IEEE_F32LE
                      : dtype == Dtype::f64 ? H5T_IEEE_F64LE
                                            : H5T_STD_U16LE;
-  impl_->put_dataset(path, dtype_name(dtype), type, shape, bytes);
+  impl_->put_dataset(path, name_of(dtype), type, shape, bytes);
 }
 
 void StoreWriter::commit() {

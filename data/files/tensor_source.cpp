@@ -2,7 +2,6 @@
 
 #include <Eigen/Core>
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -14,22 +13,6 @@ namespace focus {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "files are read without byte swapping");
-
-struct Row {
-  Dtype dtype;
-  const char* name;
-  std::size_t bytes;
-};
-constexpr std::array<Row, 5> kDtypes = {{{Dtype::f32, "f32", 4},
-                                         {Dtype::f16, "f16", 2},
-                                         {Dtype::bf16, "bf16", 2},
-                                         {Dtype::f64, "f64", 8},
-                                         {Dtype::other, "other", 0}}};
-
-const Row& row_of(Dtype dtype) {
-  return *std::find_if(kDtypes.begin(), kDtypes.end(),
-                       [&](const Row& r) { return r.dtype == dtype; });
-}
 
 /// Converts packed numbers; the bytes need no alignment.
 template <class Stored>
@@ -60,16 +43,6 @@ void round_each(std::span<Real> numbers) {
 }
 
 }  // namespace
-
-const char* dtype_name(Dtype dtype) { return row_of(dtype).name; }
-
-std::size_t dtype_bytes(Dtype dtype) { return row_of(dtype).bytes; }
-
-Dtype dtype_from_name(std::string_view name) {
-  const auto row =
-      std::find_if(kDtypes.begin(), kDtypes.end(), [&](const Row& r) { return r.name == name; });
-  return row == kDtypes.end() ? Dtype::other : row->dtype;
-}
 
 Index TensorInfo::size() const {
   Index size = 1;
@@ -117,12 +90,12 @@ Tensor TensorSource::read(std::string_view name) const {
 
 TensorBytes TensorSource::bytes(std::string_view name) const {
   const TensorInfo& info = find_numbers(name);
-  const std::size_t number = dtype_bytes(info.dtype);
-  const std::size_t size = static_cast<std::size_t>(info.size()) * number;
+  const std::size_t size = bytes_of(info.dtype, info.size());
   if (auto mapped = map(name)) {
-    check(mapped->bytes.size() == size &&
-              reinterpret_cast<std::uintptr_t>(mapped->bytes.data()) % number == 0,
-          "{}: tensor '{}' is mapped wrongly", describe(), name);
+    check(
+        mapped->bytes.size() == size &&
+            reinterpret_cast<std::uintptr_t>(mapped->bytes.data()) % alignment_of(info.dtype) == 0,
+        "{}: tensor '{}' is mapped wrongly", describe(), name);
     return *std::move(mapped);
   }
   const std::shared_ptr<void> owned = pooled_buffer(size);
@@ -140,9 +113,8 @@ void TensorSource::read_into(std::string_view name, std::span<std::byte> out) co
 }
 
 Tensor to_tensor(std::span<const std::byte> bytes, Dtype dtype, const Shape& shape) {
-  check(dtype != Dtype::other &&
-            bytes.size() == dtype_bytes(dtype) * static_cast<std::size_t>(shape.size()),
-        "to_tensor: {} of {} does not fit {} bytes", shape, dtype_name(dtype), bytes.size());
+  check(dtype != Dtype::other && bytes.size() == bytes_of(dtype, shape.size()),
+        "to_tensor: {} of {} does not fit {} bytes", shape, name_of(dtype), bytes.size());
   Tensor out(shape);
   switch (dtype) {
     case Dtype::f32:
@@ -157,14 +129,14 @@ Tensor to_tensor(std::span<const std::byte> bytes, Dtype dtype, const Shape& sha
     case Dtype::bf16:
       convert<Eigen::bfloat16>(bytes, out);
       break;
-    case Dtype::other:
-      break;
+    default:
+      fail("to_tensor: {} cannot be widened", name_of(dtype));
   }
   return out;
 }
 
 void pack(std::span<const Real> numbers, Dtype dtype, std::vector<std::byte>& bytes) {
-  check(dtype != Dtype::other, "pack: {} is no type of weights", dtype_name(dtype));
+  check(dtype != Dtype::other, "pack: {} is no type of weights", name_of(dtype));
   if (dtype == Dtype::f32) narrow<float>(numbers, bytes);
   if (dtype == Dtype::f64) narrow<double>(numbers, bytes);
   if (dtype == Dtype::f16) narrow<Eigen::half>(numbers, bytes);
@@ -172,7 +144,7 @@ void pack(std::span<const Real> numbers, Dtype dtype, std::vector<std::byte>& by
 }
 
 void round_to(Dtype dtype, std::span<Real> numbers) {
-  check(dtype != Dtype::other, "round_to: {} is no type of weights", dtype_name(dtype));
+  check(dtype != Dtype::other, "round_to: {} is no type of weights", name_of(dtype));
   if (dtype == Dtype::f32) round_each<float>(numbers);
   if (dtype == Dtype::f16) round_each<Eigen::half>(numbers);
   if (dtype == Dtype::bf16) round_each<Eigen::bfloat16>(numbers);

@@ -9,20 +9,14 @@
 #include <string_view>
 #include <vector>
 
+#include "autograd/gemm/number_format.h"
 #include "autograd/tensor.h"
 
 namespace focus {
 
-/// How a file stores numbers. `other` is any type that is no weight's: integers, masks, 8-bit
-/// floats. Such a tensor is listed and can be read raw, but not as numbers.
-enum class Dtype { f32, f16, bf16, f64, other };
-
-/// "f32", "f16", "bf16", "f64", "other".
-const char* dtype_name(Dtype dtype);
-/// The inverse; `other` for every other name.
-Dtype dtype_from_name(std::string_view name);
-/// Bytes per number; 0 for `other`.
-std::size_t dtype_bytes(Dtype dtype);
+/// How a file stores numbers. A tensor of `other` is listed and can be read raw, but not as
+/// numbers.
+using Dtype = NumberFormat;
 
 struct TensorInfo {
   std::string name;
@@ -78,7 +72,7 @@ class TensorSource {
 };
 
 /// The type that holds a Real without loss.
-inline constexpr Dtype kRealDtype = sizeof(Real) == sizeof(float) ? Dtype::f32 : Dtype::f64;
+inline constexpr Dtype kRealDtype = kRealFormat;
 
 /// Packed little-endian numbers as a tensor; `bytes` must fit shape and dtype.
 Tensor to_tensor(std::span<const std::byte> bytes, Dtype dtype, const Shape& shape);

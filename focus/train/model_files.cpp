@@ -118,7 +118,7 @@ ReadModel read_model(const ModelFiles& files,
     if (bad > 0 && model.nonfinite == 0) model.first_nonfinite = p.published;
     model.nonfinite += bad;
     model.parameters += p.shape.size();
-    model.types.insert(dtype_name(p.info->dtype));
+    model.types.insert(name_of(p.info->dtype));
     if (f) f(p);
   });
   model.fingerprint = checksum.hex();
@@ -236,8 +236,7 @@ namespace {
 /// needs since it was read.
 bool outgrow_memory(const TensorSource& source) {
   std::size_t bytes = 0;
-  for (const TensorInfo& info : source.tensors())
-    bytes += static_cast<std::size_t>(info.size()) * dtype_bytes(info.dtype);
+  for (const TensorInfo& info : source.tensors()) bytes += bytes_of(info.dtype, info.size());
   return bytes > memory_limit() / 2;
 }
 

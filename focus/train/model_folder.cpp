@@ -38,7 +38,7 @@ std::vector<Shapes> cut_into_shards(const Shapes& shapes, Dtype dtype, std::uint
   std::vector<Shapes> shards(1);
   std::uint64_t bytes = 0;
   for (const auto& [name, shape] : shapes) {
-    const std::uint64_t size = static_cast<std::uint64_t>(shape.size()) * dtype_bytes(dtype);
+    const std::uint64_t size = bytes_of(dtype, shape.size());
     if (!shards.back().empty() && bytes + size > limit) {
       shards.emplace_back();
       bytes = 0;
@@ -63,9 +63,7 @@ void write_index(const fs::path& folder, const std::vector<Shapes>& shards, Dtyp
       numbers += shape.size();
     }
   const nlohmann::ordered_json index = {
-      {"metadata",
-       {{"total_parameters", numbers},
-        {"total_size", static_cast<std::uint64_t>(numbers) * dtype_bytes(dtype)}}},
+      {"metadata", {{"total_parameters", numbers}, {"total_size", bytes_of(dtype, numbers)}}},
       {"weight_map", map}};
   write_file_durably(folder / kIndexFile, std::string_view(index.dump(2) + "\n"));
 }

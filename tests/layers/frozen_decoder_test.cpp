@@ -55,7 +55,7 @@ TEST(FrozenDecoder, ComputesTheBitsOfTheWidenedOne) {
       for_each_parameter(frozen, [&](const std::string& name, const Weight& p) {
         EXPECT_EQ(p.is_frozen_matrix(), p.shape().rank() == 2) << name;
         if (p.is_frozen_matrix()) {
-          EXPECT_EQ(name_of(p.frozen_matrix()->format()), std::string(dtype_name(type)));
+          EXPECT_EQ(name_of(p.frozen_matrix()->format()), std::string(name_of(type)));
         }
       });
       // One token: rows of a matrix are gathered then instead of packed.
@@ -64,7 +64,7 @@ TEST(FrozenDecoder, ComputesTheBitsOfTheWidenedOne) {
         ASSERT_EQ(found.size(), wanted.size());
         for (std::size_t i = 0; i < found.size(); ++i)
           EXPECT_TRUE(same_bits(found[i], wanted[i]))
-              << family << " in " << dtype_name(type) << ", " << tokens << " tokens, tensor " << i;
+              << family << " in " << name_of(type) << ", " << tokens << " tokens, tensor " << i;
       }
     }
 }
@@ -94,7 +94,7 @@ TEST(FrozenDecoder, InInt8ItComputesTheBitsOfTheRoundedNumbers) {
         ASSERT_EQ(found.size(), wanted.size());
         for (std::size_t i = 0; i < found.size(); ++i) {
           EXPECT_TRUE(same_bits(found[i], wanted[i]))
-              << family << " in " << dtype_name(type) << ", " << tokens << " tokens, tensor " << i;
+              << family << " in " << name_of(type) << ", " << tokens << " tokens, tensor " << i;
         }
         EXPECT_FALSE(same_bits(found.back(), before.back())) << family << ": nothing was rounded";
         EXPECT_NEAR(found[0][0], before[0][0], 3e-2) << family;

@@ -49,8 +49,9 @@ inline Real number_at(const MatrixView& view, Index place) {
           exponent == 0 ? std::ldexp(fraction, -14) : std::ldexp(1 + fraction, exponent - 15);
       return static_cast<Real>(bits >> 15 ? -size : size);
     }
+    default:
+      return 0;
   }
-  return 0;
 }
 
 struct StoredLayout {
@@ -65,10 +66,10 @@ inline Stored stored(Index rows, Index cols, NumberFormat format, const StoredLa
   const Index all_rows = rows * layout.runs;
   const Index lines = layout.transposed ? cols : all_rows;
   const Index pitch = (layout.transposed ? all_rows : cols) + layout.extra;
-  s.bytes.resize(static_cast<std::size_t>(lines * pitch) * bytes_of(format));
+  s.bytes.resize(bytes_of(format, lines * pitch));
   const Tensor values = randn({lines * pitch}, seed);
   for (Index i = 0; i < lines * pitch; ++i) {
-    std::byte* to = s.bytes.data() + static_cast<std::size_t>(i) * bytes_of(format);
+    std::byte* to = s.bytes.data() + bytes_of(format, i);
     const auto put = [&](auto number) { std::memcpy(to, &number, sizeof(number)); };
     const auto x = static_cast<float>(values[i]);
     if (format == NumberFormat::f32) put(x);

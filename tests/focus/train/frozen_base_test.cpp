@@ -78,7 +78,7 @@ TEST(FrozenBase, TrainsTheBitsOfTheWidenedOne) {
         write_folder(folder / "base", family, dtype);
         import_folder(folder / "base", folder / "base.h5");
         const auto wanted = trained(folder / "base", method, WeightUse::trainable);
-        const std::string what = fmt::format("{} {} {}", family, dtype_name(dtype),
+        const std::string what = fmt::format("{} {} {}", family, name_of(dtype),
                                              method == Method::lora ? "lora" : "retrofit");
         expect_same(trained(folder / "base", method, WeightUse::frozen), wanted, what);
         expect_same(trained(folder / "base.h5", method, WeightUse::frozen), wanted, what);
