@@ -19,7 +19,7 @@ class MapSource : public TensorSource {
       infos_.push_back({name,
                         {tensor.shape().dims().begin(), tensor.shape().dims().end()},
                         dtype,
-                        dtype_name(dtype)});
+                        name_of(dtype)});
   }
   const std::vector<TensorInfo>& tensors() const override { return infos_; }
   void read_raw(std::string_view name, std::vector<std::byte>& bytes) const override {

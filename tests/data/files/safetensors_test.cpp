@@ -327,7 +327,7 @@ TEST(Safetensors, FlippedBitsNeverCrash) {
         std::vector<std::byte> raw;
         file.read_raw(info.name, raw);
         if (info.dtype == Dtype::other) continue;
-        EXPECT_EQ(raw.size(), dtype_bytes(info.dtype) * static_cast<std::size_t>(info.size()));
+        EXPECT_EQ(raw.size(), bytes_of(info.dtype, info.size()));
         EXPECT_EQ(file.read(info.name).size(), info.size());
       }
     } catch (const std::runtime_error& error) {
