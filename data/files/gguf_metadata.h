@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace focus {
+
+/// The types of a GGUF file's values, by the format's numbers.
+enum class GgufType : std::uint32_t {
+  u8,
+  i8,
+  u16,
+  i16,
+  u32,
+  i32,
+  f32,
+  boolean,
+  string,
+  array,
+  u64,
+  i64,
+  f64
+};
+
+/// Bytes of a GGUF file, read in order. Every step is held against their end: what they say of
+/// sizes and counts is never believed. Throws std::runtime_error naming the file and what it was
+/// about to read.
+class GgufBytes {
+ public:
+  /// `where` is the file, for messages; both must outlive this.
+  GgufBytes(std::span<const std::byte> bytes, const std::string& where)
+      : bytes_(bytes), where_(where) {}
+
+  const std::string& where() const { return where_; }
+  std::size_t at() const { return at_; }
+  std::size_t left() const { return bytes_.size() - at_; }
+  std::span<const std::byte> between(std::size_t begin, std::size_t end) const {
+    return bytes_.subspan(begin, end - begin);
+  }
+
+  /// The next number, little-endian. `what` it is stands in the message of a file that ends before.
+  template <class T>
+  T number(std::string_view what);
+  /// A length as u64 and that many bytes, which may be any.
+  std::string_view text(std::string_view what);
+  void skip(std::size_t bytes, std::string_view what);
+  /// A count of things of at least `bytes_each`: refused where that many cannot follow.
+  std::size_t count(std::size_t bytes_each, std::string_view what);
+
+ private:
+  std::span<const std::byte> bytes_;
+  const std::string& where_;
+  std::size_t at_ = 0;
+};
+
+/// The keys and values of a GGUF file. Each reader gives nothing where the key is absent, and
+/// throws std::runtime_error naming file, key, the wanted type and the one found where the value is
+/// of another type. Strings are the file's bytes: they need not be UTF-8.
+class GgufMetadata {
+ public:
+  GgufMetadata() = default;
+  /// Reads `count` pairs. Refuses empty and repeated keys, unknown types and arrays of arrays.
+  GgufMetadata(GgufBytes& bytes, std::size_t count);
+
+  /// The file, for messages.
+  const std::string& where() const { return where_; }
+  std::vector<std::string> keys() const;
+  bool has(std::string_view key) const { return find(key) != nullptr; }
+
+  std::optional<std::string> text(std::string_view key) const;
+  /// Of any integer type, within 64 signed bits.
+  std::optional<std::int64_t> integer(std::string_view key) const;
+  /// Of any type of numbers. A float32 gives the shortest decimal that reads back to it, which is
+  /// what its writer meant: 1e-05, not 9.9999997e-06.
+  std::optional<double> number(std::string_view key) const;
+  std::optional<bool> flag(std::string_view key) const;
+  std::optional<std::vector<std::string>> texts(std::string_view key) const;
+  std::optional<std::vector<std::int64_t>> integers(std::string_view key) const;
+  std::optional<std::vector<double>> numbers(std::string_view key) const;
+  std::optional<std::vector<bool>> flags(std::string_view key) const;
+  bool is_array(std::string_view key) const;
+
+ private:
+  struct Value {
+    GgufType type{}, element{};  // of an array's elements
+    std::size_t count = 1;
+    std::size_t begin = 0;  // in bytes_
+  };
+  const Value* find(std::string_view key) const;
+  Value skip_value(GgufBytes& bytes, const std::string& what) const;
+  [[noreturn]] void fail_type(std::string_view key, const Value& value,
+                              std::string_view wanted) const;
+  /// The value's elements one after the other, of those types that are `wanted`.
+  template <class Is, class Read>
+  auto elements(std::string_view key, bool array, std::string_view wanted, Is is, Read read) const
+      -> std::optional<std::vector<decltype(read(std::declval<GgufBytes&>(), GgufType()))>>;
+  template <class T>
+  static std::optional<T> only(std::optional<std::vector<T>> values);
+
+  std::string where_;
+  std::vector<std::byte> bytes_;
+  std::map<std::string, Value, std::less<>> values_;
+};
+
+}  // namespace focus
