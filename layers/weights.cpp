@@ -46,9 +46,14 @@ const TensorInfo* find_published(const TensorSource& source, const Family& famil
                                               : nullptr;
 }
 
-Shape published_shape(const TensorRule& rule, const Shape& ours) {
+/// Rows in blocks, [out, in], are never transposed, whatever a family's other files hold.
+bool lies_transposed(const TensorRule& rule, Dtype dtype) {
+  return rule.transposed && !in_blocks(dtype);
+}
+
+Shape published_shape(const TensorRule& rule, const Shape& ours, Dtype dtype = kRealDtype) {
   const Shape whole = ours.with(0, ours[0] * rule.parts);
-  return rule.transposed ? Shape{whole[1], whole[0]} : whole;
+  return lies_transposed(rule, dtype) ? Shape{whole[1], whole[0]} : whole;
 }
 
 /// Calls f(first number in ours, first number in theirs, how many) for each run of numbers that lie
@@ -117,7 +122,7 @@ MatrixView view_of(const TensorRule& rule, const ModelConfig& config, const Shap
                   .format = format,
                   .rows = ours[0],
                   .cols = vector ? 1 : ours[1],
-                  .transposed = vector || rule.transposed};
+                  .transposed = vector || lies_transposed(rule, format)};
   view.pitch = view.transposed ? view.rows * rule.parts : view.cols;
   if (rule.parts == 1) return view;
   if (rule.by_head) {
@@ -145,7 +150,7 @@ void walk_stored(Decoder& decoder, const TensorSource& source, F&& f) {
     if (info == nullptr)
       fail("{}: tensor {} is missing; the config describes a {} of {} layers", source.describe(),
            theirs, config.model_type, config.num_hidden_layers);
-    const Shape wanted = published_shape(*rule, p.shape());
+    const Shape wanted = published_shape(*rule, p.shape(), info->dtype);
     if (!std::ranges::equal(info->shape, wanted.dims()))
       fail("{}: tensor {} has shape [{}], but the config asks for {}", source.describe(),
            info->name, fmt::join(info->shape, ", "), wanted);

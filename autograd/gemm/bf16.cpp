@@ -190,8 +190,8 @@ Bf16Matrix Bf16Matrix::transposed(const simd::Bf16Kernels& kernels) const {
 }
 
 Bf16Matrix::Bf16Matrix(const MatrixView& view, std::shared_ptr<const void> owner) {
-  const bool as_it_lies = view.format == NumberFormat::bf16 && !view.transposed && !view.runs() &&
-                          view.cols % 2 == 0 && view.pitch % 2 == 0;
+  const bool as_it_lies = view.format == NumberFormat::bf16 && !view.transposed &&
+                          view.in_order() && view.cols % 2 == 0 && view.pitch % 2 == 0;
   if (as_it_lies) {
     owner_ = std::move(owner);
     data_ = static_cast<const Bf16*>(view.data);

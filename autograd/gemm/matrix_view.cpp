@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "autograd/aligned_vector.h"
-#include "autograd/check.h"
+#include "autograd/gemm/block_formats.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/gemm/packed_product.h"
 #include "autograd/parallel.h"
@@ -38,13 +38,19 @@ void widen(const MatrixView& view, Index first, Index count, Real* to) {
                                  view.scales[first / view.pitch], to);
       break;
     default:
-      fail("a matrix in {} cannot be widened", name_of(view.format));
+      widen_blocks(view.format, view.data, first, count, to);
   }
+}
+
+/// How many of `count` rows, from `row` on, are stored in their order.
+Index rows_together(const MatrixView& view, Index row, Index count) {
+  if (view.rotary_pairs > 0) return 1;
+  return view.runs() ? std::min(count, view.run - row % view.run) : count;
 }
 
 /// Where Real numbers lie as the kernels want them: else null.
 const Real* direct(const MatrixView& view, const StoredPart& part) {
-  if (view.format != kRealFormat || view.runs()) return nullptr;
+  if (view.format != kRealFormat || !view.in_order()) return nullptr;
   return numbers<Real>(view, part.line * view.pitch + part.first);
 }
 
@@ -146,8 +152,7 @@ void read_part(const MatrixView& view, const StoredPart& part, Real* to) {
     }
     for (Index i = 0; i < part.count;) {
       const Index row = part.first + i;
-      const Index together =
-          view.runs() ? std::min(part.count - i, view.run - row % view.run) : part.count;
+      const Index together = rows_together(view, row, part.count - i);
       widen(view, l * view.pitch + view.stored_row(row), together, to + i);
       i += together;
     }

@@ -13,8 +13,9 @@ namespace focus {
 /// which lies together: the rows, or where it is transposed the columns. Element (i, j) is number
 ///   i pitch + j        of rows that lie as they are,
 ///   j pitch + i        transposed,
-/// with i / run * run_pitch + i % run for i where the rows come in runs (q, k and v fused head by
-/// head).
+/// with stored_row(i) for i where the rows come in runs (q, k and v fused head by head) or in
+/// pairs. A line of a format in blocks is a whole number of them; pitch counts numbers all the
+/// same.
 struct MatrixView {
   const void* data = nullptr;  // of element (0, 0), at an address that its format divides
   NumberFormat format = kRealFormat;
@@ -22,15 +23,27 @@ struct MatrixView {
   Index pitch = 0;  // numbers from one line to the next
   bool transposed = false;
   Index run = 0, run_pitch = 0;  // rows; 0: all of them are one run
+  /// > 0: the rows of each head of so many lie as GGUF's llama has them, 2i and 2i + 1 of what is
+  /// stored being i and i + half a head. Within a run, where there are runs.
+  Index rotary_pairs = 0;
   /// Of int8, whose rows lie as they are, in one run: what the numbers of each row are times.
   const Real* scales = nullptr;
 
   bool runs() const { return run > 0 && run < rows; }
+  /// Whether the rows are stored in their order, with nothing between them.
+  bool in_order() const { return !runs() && rotary_pairs == 0; }
   /// The place of row i among the rows that are stored.
-  Index stored_row(Index i) const { return runs() ? i / run * run_pitch + i % run : i; }
+  Index stored_row(Index i) const {
+    if (rotary_pairs > 0) {
+      const Index in_head = i % rotary_pairs, half = rotary_pairs / 2;
+      i += (in_head < half ? 2 * in_head : 2 * (in_head - half) + 1) - in_head;
+    }
+    return runs() ? i / run * run_pitch + i % run : i;
+  }
 };
 
-/// The part of a view, which is not of int8, that begins with the number at that place.
+/// The part of a view, which is not of int8, that begins with the number at that place. Throws
+/// std::invalid_argument where that is within a block.
 MatrixView from_number(MatrixView view, Index place);
 
 /// A part of what is stored: numbers [first, first + count) of the lines [line, line + lines).

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "autograd/check.h"
+#include "autograd/gemm/block_formats.h"
 #include "data/files/json_reader.h"
 
 namespace focus {
@@ -130,13 +131,14 @@ Tensor to_tensor(std::span<const std::byte> bytes, Dtype dtype, const Shape& sha
       convert<Eigen::bfloat16>(bytes, out);
       break;
     default:
-      fail("to_tensor: {} cannot be widened", name_of(dtype));
+      widen_blocks(dtype, bytes.data(), 0, out.size(), out.data());
   }
   return out;
 }
 
 void pack(std::span<const Real> numbers, Dtype dtype, std::vector<std::byte>& bytes) {
-  check(dtype != Dtype::other, "pack: {} is no type of weights", name_of(dtype));
+  check(dtype != Dtype::other && !in_blocks(dtype), "pack: {} is no type of weights",
+        name_of(dtype));
   if (dtype == Dtype::f32) narrow<float>(numbers, bytes);
   if (dtype == Dtype::f64) narrow<double>(numbers, bytes);
   if (dtype == Dtype::f16) narrow<Eigen::half>(numbers, bytes);
@@ -144,7 +146,8 @@ void pack(std::span<const Real> numbers, Dtype dtype, std::vector<std::byte>& by
 }
 
 void round_to(Dtype dtype, std::span<Real> numbers) {
-  check(dtype != Dtype::other, "round_to: {} is no type of weights", name_of(dtype));
+  check(dtype != Dtype::other && !in_blocks(dtype), "round_to: {} is no type of weights",
+        name_of(dtype));
   if (dtype == Dtype::f32) round_each<float>(numbers);
   if (dtype == Dtype::f16) round_each<Eigen::half>(numbers);
   if (dtype == Dtype::bf16) round_each<Eigen::bfloat16>(numbers);

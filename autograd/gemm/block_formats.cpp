@@ -1,0 +1,67 @@
+#include "autograd/gemm/block_formats.h"
+
+#include <algorithm>
+
+#include "autograd/check.h"
+
+namespace focus {
+namespace {
+
+simd::WidenBlocks kernel_for(NumberFormat format, const simd::BlockKernels& kernels) {
+  switch (format) {
+    case NumberFormat::q8_0:
+      return kernels.q8_0;
+    case NumberFormat::q4_0:
+      return kernels.q4_0;
+    case NumberFormat::q4_1:
+      return kernels.q4_1;
+    case NumberFormat::q5_0:
+      return kernels.q5_0;
+    case NumberFormat::q5_1:
+      return kernels.q5_1;
+    case NumberFormat::q2_k:
+      return kernels.q2_k;
+    case NumberFormat::q3_k:
+      return kernels.q3_k;
+    case NumberFormat::q4_k:
+      return kernels.q4_k;
+    case NumberFormat::q5_k:
+      return kernels.q5_k;
+    case NumberFormat::q6_k:
+      return kernels.q6_k;
+    case NumberFormat::iq4_nl:
+      return kernels.iq4_nl;
+    case NumberFormat::iq4_xs:
+      return kernels.iq4_xs;
+    default:
+      throw std::invalid_argument(
+          fmt::format("numbers in {} do not lie in blocks", name_of(format)));
+  }
+}
+
+}  // namespace
+
+void widen_blocks(NumberFormat format, const void* blocks, Index first, Index count, Real* to,
+                  const simd::BlockKernels& kernels) {
+  const simd::WidenBlocks widen = kernel_for(format, kernels);
+  const Index numbers = block_numbers(format);
+  const auto bytes = static_cast<Index>(bytes_of(format, numbers));
+  const auto* at = static_cast<const std::uint8_t*>(blocks) + first / numbers * bytes;
+  if (const Index before = first % numbers; before > 0 && count > 0) {
+    Real block[kMostBlockNumbers];
+    widen(at, 1, block);
+    const Index there = std::min(count, numbers - before);
+    std::copy_n(block + before, there, to);
+    at += bytes;
+    to += there;
+    count -= there;
+  }
+  widen(at, count / numbers, to);
+  if (const Index left = count % numbers; left > 0) {
+    Real block[kMostBlockNumbers];
+    widen(at + count / numbers * bytes, 1, block);
+    std::copy_n(block, left, to + count - left);
+  }
+}
+
+}  // namespace focus

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "autograd/simd/types.h"
+
+// Numbers that lie in GGML's blocks (number_format.h), compiled once for each instruction set as
+// the kernels of kernels.h are, but without fused multiply-adds: every product and sum is rounded
+// to float32, in the order of GGML's formulas, so that all have the bits of gguf-py's numbers.
+namespace focus::simd {
+
+/// to[all of their numbers] = `count` blocks, one after the other, at any address.
+using WidenBlocks = void (*)(const std::uint8_t* blocks, Index count, Real* to);
+
+struct BlockKernels {
+  const char* name;  // "avx512", "avx2", "baseline"
+  WidenBlocks q8_0, q4_0, q4_1, q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs;
+};
+
+/// The best for this machine, or those that the environment variable FOCUS_SIMD names; throws as
+/// kernels() does.
+const BlockKernels& block_kernels();
+/// All that this machine can run, best first: for tests and benchmarks.
+struct BlockKernelList {
+  const BlockKernels* items[3];
+  int count;
+};
+BlockKernelList usable_block_kernels();
+
+}  // namespace focus::simd

@@ -1,0 +1,3 @@
+#define FOCUS_SIMD_NAME "baseline"
+#define FOCUS_SIMD_KERNELS baseline_block_kernels
+#include "autograd/simd/blocks.inc"

@@ -1,0 +1,167 @@
+#include "autograd/gemm/block_formats.h"
+
+#include <bit>
+
+#include "autograd/gemm/frozen_matrix.h"
+#include "autograd/gemm/gemm.h"
+#include "autograd/ops.h"
+#include "tests/support/compare.h"
+#include "tests/support/gradcheck.h"
+#include "tests/support/stored_blocks.h"
+
+// What lies in GGML's blocks has the numbers of GGML's formulas, and products with it have the bits
+// of the matrix that was widened before.
+namespace focus {
+namespace {
+
+bool same_numbers(std::span<const Real> a, std::span<const Real> b) {
+  return std::ranges::equal(std::as_bytes(a), std::as_bytes(b));
+}
+
+TEST(BlockFormats, AllKernelsHaveTheNumbersOfTheFormulas) {
+  const simd::BlockKernelList list = simd::usable_block_kernels();
+  ASSERT_GE(list.count, 1);
+  for (const NumberFormat format : kBlockFormats) {
+    constexpr Index kNumbers = 64 * 256;
+    const auto bytes = random_blocks(format, kNumbers, 7);
+    const auto wanted = block_numbers_of(format, bytes.data(), kNumbers);
+    for (int k = 0; k < list.count; ++k) {
+      std::vector<Real> found(kNumbers);
+      widen_blocks(format, bytes.data(), 0, kNumbers, found.data(), *list.items[k]);
+      EXPECT_TRUE(same_numbers(found, wanted)) << name_of(format) << " " << list.items[k]->name;
+    }
+  }
+}
+
+TEST(BlockFormats, APartMayBeginAndEndWithinABlock) {
+  for (const NumberFormat format : kBlockFormats) {
+    const auto bytes = random_blocks(format, 1024, 3);
+    const auto all = block_numbers_of(format, bytes.data(), 1024);
+    for (const auto& [first, count] : {std::pair<Index, Index>{0, 1024},
+                                       {5, 0},
+                                       {5, 7},
+                                       {31, 2},
+                                       {255, 300},
+                                       {256, 256},
+                                       {100, 700},
+                                       {1023, 1}}) {
+      std::vector<Real> found(static_cast<std::size_t>(count) + 1, Real(77));
+      widen_blocks(format, bytes.data(), first, count, found.data());
+      EXPECT_TRUE(same_numbers(
+          std::span(found).first(static_cast<std::size_t>(count)),
+          std::span(all).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count))))
+          << name_of(format) << " " << first << " + " << count;
+      EXPECT_EQ(found.back(), 77) << "wrote beyond the end";
+    }
+  }
+}
+
+TEST(BlockFormats, RefusesWhatIsInNoBlocksAndPartsOfOne) {
+  Real x = 0;
+  EXPECT_THROW(widen_blocks(NumberFormat::f32, &x, 0, 1, &x), std::invalid_argument);
+  const MatrixView view{.data = &x, .format = NumberFormat::q4_0};
+  EXPECT_THROW(from_number(view, 16), std::invalid_argument);
+}
+
+void expect_products_of_the_widened(const Stored& w, Index m, const std::string& what) {
+  const Index rows = w.view.rows, cols = w.view.cols;
+  const Tensor x = randn({m, cols}, 1), dy = randn({m, rows}, 2);
+  Tensor y({m, rows}), wanted({m, rows}), dx({m, cols}), wanted_dx({m, cols});
+  gemm_nt(m, x.data(), cols, w.view, y.data(), rows);
+  gemm_nt(m, rows, cols, x.data(), cols, w.widened.data(), cols, wanted.data(), rows);
+  EXPECT_TRUE(same_bits(y, wanted)) << what;
+  gemm(m, dy.data(), rows, w.view, dx.data(), cols);
+  gemm(m, cols, rows, dy.data(), rows, w.widened.data(), cols, wanted_dx.data(), cols);
+  EXPECT_TRUE(same_bits(dx, wanted_dx)) << what;
+}
+
+const std::vector<BlockLayout> kBlockLayouts = {
+    {}, {.run = 4, .runs = 3}, {.rotary_pairs = 4}, {.run = 4, .runs = 3, .rotary_pairs = 4}};
+
+TEST(BlockFormats, ProductsHaveTheBitsOfTheWidenedMatrix) {
+  const std::vector<std::array<Index, 3>> shapes = {
+      {1, 40, 256}, {2, 84, 512}, {3, 12, 256}, {7, 300, 768}, {130, 44, 1280}, {200, 300, 256}};
+  for (const NumberFormat format : kBlockFormats)
+    for (const BlockLayout& layout : kBlockLayouts)
+      for (const auto& [m, rows, cols] : shapes)
+        expect_products_of_the_widened(
+            stored_blocks(rows, cols, format, layout, 5), m,
+            fmt::format("{}: {} x {} x {}, run {}, pairs {}", name_of(format), m, rows, cols,
+                        layout.run, layout.rotary_pairs));
+  for (const auto& [m, rows, cols] : std::vector<std::array<Index, 3>>{
+           {1, 40, 32}, {2, 8, 96}, {5, 33, 160}, {9, 20, 576}, {130, 50, 288}})
+    expect_products_of_the_widened(stored_blocks(rows, cols, NumberFormat::q5_1, {}, 5), m,
+                                   fmt::format("{} x {} x {}", m, rows, cols));
+}
+
+TEST(BlockFormats, BitsDoNotDependOnThreads) {
+  const Stored w = stored_blocks(700, 512, NumberFormat::q4_k, {}, 1);
+  const Tensor x = randn({300, 512}, 1), dy = randn({300, 700}, 2);
+  expect_same_bits_for_any_threads("blocks", [&] {
+    Tensor y({300, 700}), row({1, 700}), dx({300, 512});
+    gemm_nt(300, x.data(), 512, w.view, y.data(), 700);
+    gemm_nt(1, x.data(), 512, w.view, row.data(), 700);
+    gemm(300, dy.data(), 700, w.view, dx.data(), 512);
+    return std::vector<Tensor>{y, row, dx};
+  });
+}
+
+TEST(BlockFormats, OtherFormsAreThoseOfTheWidenedMatrix) {
+  const Tensor x = randn({9, 512}, 4);
+  for (const NumberFormat format : kBlockFormats)
+    for (const MatrixForm form : {MatrixForm::real, MatrixForm::bf16, MatrixForm::bf16x3,
+                                  MatrixForm::int8, MatrixForm::w8a8}) {
+      const Stored w = stored_blocks(40, 512, format, {.rotary_pairs = 8}, 9);
+      const auto step = [&](const Weight& weight) {
+        const Variable input = leaf(x);
+        const Variable y = linear(input, weight, {});
+        backward(multiply(y, y));
+        return std::vector<Tensor>{y.value(), input.grad()};
+      };
+      const auto ours = step(FrozenMatrix(w.view, nullptr, form));
+      const auto wanted = step(FrozenMatrix(w.widened, form));
+      for (std::size_t i = 0; i < ours.size(); ++i)
+        EXPECT_TRUE(same_bits(ours[i], wanted[i])) << name_of(format) << " " << name_of(form);
+    }
+}
+
+TEST(BlockFormats, AMatrixTakesTheBytesOfItsBlocks) {
+  const Stored w = stored_blocks(8, 256, NumberFormat::q4_k, {}, 9);
+  EXPECT_EQ(FrozenMatrix(w.view, nullptr)->bytes(), 8u * 144);
+  EXPECT_STREQ(name_of(FrozenMatrix(w.view, nullptr)->format()), "q4_k");
+}
+
+TEST(RotaryPairs, RowsAndVectorsAreInTheirOrderAgain) {
+  // Heads of 6 rows: 0 1 2 3 4 5 of what is stored are 0 3 1 4 2 5.
+  constexpr Index kPlaces[6] = {0, 2, 4, 1, 3, 5};
+  for (const NumberFormat format : kStoredFormats) {
+    Stored w = stored(12, 5, format, {}, 3);
+    const Tensor as_stored = w.widened;
+    w.view.rotary_pairs = 6;
+    Tensor rows({12, 5});
+    read_rows(w.view, 0, 12, rows.data());
+    for (Index i = 0; i < 12; ++i)
+      for (Index j = 0; j < 5; ++j)
+        EXPECT_EQ(rows[i * 5 + j], as_stored[(i / 6 * 6 + kPlaces[i % 6]) * 5 + j])
+            << name_of(format);
+    // A bias is a matrix of one column.
+    Stored bias = stored(12, 1, format, {.transposed = true}, 4);
+    bias.view.rotary_pairs = 6;
+    Tensor numbers({12});
+    read_rows(bias.view, 0, 12, numbers.data());
+    for (Index i = 0; i < 12; ++i)
+      EXPECT_EQ(numbers[i], bias.widened[i / 6 * 6 + kPlaces[i % 6]]) << name_of(format);
+    for (const Index m : {1, 40}) {
+      Stored ordered = w;
+      ordered.widened = rows;
+      expect_products_of_the_widened(ordered, m, name_of(format));
+    }
+    const Weight frozen = FrozenMatrix(w.view, nullptr, MatrixForm::bf16);
+    const Tensor x = randn({3, 5}, 1);
+    EXPECT_TRUE(same_bits(linear(Variable(x), frozen, {}).value(),
+                          linear(Variable(x), FrozenMatrix(rows, MatrixForm::bf16), {}).value()));
+  }
+}
+
+}  // namespace
+}  // namespace focus
