@@ -3,7 +3,7 @@ focus_test(data_tests
   NEEDS data GTest::gmock
   LABELS data)
 focus_test(tokenizer_golden_tests
-  SOURCES golden/tokenizer_golden_test.cpp
+  SOURCES golden/tokenizer_golden_test.cpp golden/gguf_tokenizer_golden_test.cpp
   NEEDS data GTest::gmock
   LABELS golden)
 focus_test(files_tests BOTH
