@@ -23,7 +23,7 @@ int run_import(Arguments arguments) {
   refuse_existing(out, overwrite);
   const ModelFiles files = open_model(folder, tokenizer);
   StoreWriter store(out, "model");
-  write_model_head(store, files.config, files.tokenizer.get());
+  write_model_head(store, files.config, files.tokenizer.get(), files.side_files);
   const ReadModel model = read_model(files, [&](const StoredParameter& p) {
     if (p.completes)
       store.tensor_raw(store_path("/model", p.published), p.info->shape, p.info->dtype,

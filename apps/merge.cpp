@@ -90,7 +90,7 @@ int run_merge(Arguments arguments) {
   }
 
   StoreWriter store(out, "model");
-  write_model(store, *model.decoder, model.tokenizer.get());
+  write_model(store, model);
   store.commit();
 
   if (!texts.empty())

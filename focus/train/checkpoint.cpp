@@ -21,7 +21,7 @@ std::string first_difference(const std::string& before, const std::string& after
 /// Where the trained model and what is put onto it go.
 void write_trained(StoreWriter& store, Session& session) {
   LoadedModel& model = session.model();
-  if (session.trains_base()) write_model(store, *model.decoder, model.tokenizer.get());
+  if (session.trains_base()) write_model(store, model);
   const std::string base = model.adapters.empty() ? "" : session.base_fingerprint();
   for (const auto& adapter : model.adapters) adapter->write(store, base);
 }

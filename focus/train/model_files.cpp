@@ -35,6 +35,7 @@ ModelFiles open_folder(const std::filesystem::path& folder) {
   files.identity.push_back(identity_of(config_path));
   for (const auto& path : files.weights->files()) files.identity.push_back(identity_of(path));
   files.tokenizer = find_tokenizer(folder);
+  files.side_files = read_side_files(folder);
   if (has_focus(folder)) files.focus = open_focus_folder(folder);
   return files;
 }
@@ -60,6 +61,7 @@ ModelFiles open_store(const std::filesystem::path& path) {
     files.tokenizer =
         make_tokenizer(store.string_attribute("/tokenizer", "kind"), tokenizer, path.string());
   }
+  files.side_files = read_side_files(store);
   if (store.has("/focus")) files.focus = open_focus(store);
   files.mechanism = read_mechanism(store, files.config);
   return files;
@@ -73,7 +75,11 @@ ModelFiles open_model(const std::filesystem::path& path, const std::string& toke
          path.string());
   ModelFiles files = std::filesystem::is_directory(path) ? open_folder(path) : open_store(path);
   files.where = path.string();
-  if (!tokenizer.empty()) files.tokenizer = load_tokenizer(tokenizer);
+  if (!tokenizer.empty()) {
+    files.tokenizer = load_tokenizer(tokenizer);
+    replace_tokenizer_side_files(files.side_files, tokenizer);
+  }
+  if (files.tokenizer) add_tokenizer_files(files.side_files, *files.tokenizer);
   if (files.tokenizer && files.tokenizer->vocab_size() > files.config.vocab_size)
     fail("{}: the tokenizer has {} ids, but the model's vocab_size is {}", files.where,
          files.tokenizer->vocab_size(), files.config.vocab_size);
@@ -212,6 +218,11 @@ std::optional<std::int32_t> LoadedModel::document_end() const {
   return tokenizer ? tokenizer->eos_id() : std::nullopt;
 }
 
+const SideFiles& LoadedModel::side_files() const {
+  static const SideFiles none;
+  return files ? files->side_files : none;
+}
+
 const Tokenizer& LoadedModel::require_tokenizer() const {
   if (!tokenizer)
     fail("{}: no tokenizer in it; name one (a tokenizer.json, a tokenizer.model, or bytes)", where);
@@ -273,16 +284,19 @@ std::string model_fingerprint(Decoder& decoder) {
   return checksum.hex();
 }
 
-void write_model_head(StoreWriter& store, const ModelConfig& config, const Tokenizer* tokenizer) {
+void write_model_head(StoreWriter& store, const ModelConfig& config, const Tokenizer* tokenizer,
+                      const SideFiles& side_files) {
   store.text("/config.json", write_model_config(config));
+  write_side_files(store, side_files, tokenizer);
   if (tokenizer == nullptr) return;
   store.attribute("/tokenizer", "kind", tokenizer->kind());
   store.attribute("/tokenizer", "fingerprint", tokenizer->fingerprint());
   for (const auto& [name, bytes] : tokenizer->files()) store.text("/tokenizer/" + name, bytes);
 }
 
-void write_model(StoreWriter& store, Decoder& decoder, const Tokenizer* tokenizer) {
-  write_model_head(store, decoder.config(), tokenizer);
+void write_model(StoreWriter& store, LoadedModel& model) {
+  Decoder& decoder = *model.decoder;
+  write_model_head(store, decoder.config(), model.tokenizer.get(), model.side_files());
   store.attribute("/model", "fingerprint", model_fingerprint(decoder));
   for_each_published(
       decoder, [](const Variable& p) { return p.value(); },

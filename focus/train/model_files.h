@@ -16,16 +16,17 @@
 #include "focus/lora/lora.h"
 #include "focus/mechanism.h"
 #include "focus/train/compute.h"
+#include "focus/train/side_files.h"
 #include "layers/decoder.h"
 #include "layers/weights.h"
 
 // Models on disk, and Focus for them.
 //
-// A store of kind "model" holds /config.json, /tokenizer/* and /model/<published tensor name, dots
-// as slashes>; a Focus trained together with the model lies in /focus, a rival attention in /rival.
-// One of kind "adapter" holds /focus, /lora or /rival (an indexer) alone, and the base's
-// fingerprint: no frozen weight, and it refuses another base. A "training" store is either of the
-// two plus /optim and /train.
+// A store of kind "model" holds /config.json, /tokenizer/*, /side/* (side_files.h) and
+// /model/<published tensor name, dots as slashes>; a Focus trained together with the model lies in
+// /focus, a rival attention in /rival. One of kind "adapter" holds /focus, /lora or /rival (an
+// indexer) alone, and the base's fingerprint: no frozen weight, and it refuses another base. A
+// "training" store is either of the two plus /optim and /train.
 namespace focus {
 
 /// A model on disk, its weights not read yet.
@@ -34,6 +35,7 @@ struct ModelFiles {
   ModelConfig config;
   std::unique_ptr<TensorSource> weights;
   std::unique_ptr<Tokenizer> tokenizer;  // null where there is none
+  SideFiles side_files;                  // the tokenizer's own among them
   std::optional<SavedFocus> focus;       // of a model that was trained with one
   std::unique_ptr<Mechanism> mechanism;  // the same; not composed
   std::string stored_fingerprint;        // that a store says of itself; empty for a folder
@@ -64,6 +66,8 @@ struct LoadedModel {
   std::optional<std::int32_t> document_start() const;
   /// The id that ends a document: the config's EOS, else the tokenizer's, else none.
   std::optional<std::int32_t> document_end() const;
+  /// Those of the files that it was loaded from; none of a model that was made otherwise.
+  const SideFiles& side_files() const;
   /// Throws a line that says how to name one where there is no tokenizer.
   const Tokenizer& require_tokenizer() const;
 
@@ -122,12 +126,13 @@ void verify_model(const ModelFiles& files);
 /// it, and for every kind of Compute.
 std::string model_fingerprint(Decoder& decoder);
 
-/// Adds config and tokenizer, where there is one, to a store.
-void write_model_head(StoreWriter& store, const ModelConfig& config, const Tokenizer* tokenizer);
+/// Adds config, side files and tokenizer, where there is one, to a store.
+void write_model_head(StoreWriter& store, const ModelConfig& config, const Tokenizer* tokenizer,
+                      const SideFiles& side_files);
 
-/// Adds a model to a store: config, tokenizer, weights. Throws std::invalid_argument where they are
-/// stored in bf16.
-void write_model(StoreWriter& store, Decoder& decoder, const Tokenizer* tokenizer);
+/// Adds a model to a store: config, tokenizer, side files, weights. Throws std::invalid_argument
+/// where the matrices are frozen.
+void write_model(StoreWriter& store, LoadedModel& model);
 
 /// Opens an adapter for a model and composes it: a store or folder with Focus, a store with LoRA,
 /// or a PEFT folder, whose base is known by its shapes alone.

@@ -25,12 +25,11 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kRenamedF
 
 /// Every name that an exported folder may hold.
 bool is_exported(const std::string& name) {
-  constexpr std::array<std::string_view, 12> kNames = {
-      "config.json",           "generation_config.json",  kIndexFile,       kCodeFile,
-      kFocusConfigFile,        kFocusWeightsFile,         "tokenizer.json", "tokenizer.model",
-      "tokenizer_config.json", "special_tokens_map.json", "vocab.json",     "merges.txt"};
+  constexpr std::array<std::string_view, 9> kNames = {
+      "config.json",    kIndexFile,        kCodeFile,    kFocusConfigFile, kFocusWeightsFile,
+      "tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt"};
   const bool shard = name.starts_with(kWeightsStem) && name.ends_with(".safetensors");
-  return shard || std::ranges::find(kNames, name) != kNames.end();
+  return shard || is_side_file(name) || std::ranges::find(kNames, name) != kNames.end();
 }
 
 /// Which tensors go into which file: as many as fit, in the order of the model.
@@ -111,12 +110,14 @@ void write_config(const fs::path& folder, const ModelConfig& config, std::string
       json["rope_parameters"].value("rope_type", "default") != "default")
     json["rope_scaling"] = json["rope_parameters"];
   write_file_durably(folder / "config.json", std::string_view(json.dump(2) + "\n"));
-  nlohmann::ordered_json generation = {{"_from_model_config", true}};
-  for (const char* key : {"bos_token_id", "eos_token_id"})
-    if (json.contains(key)) generation[key] = json[key];
-  if (generation.size() > 1)
-    write_file_durably(folder / "generation_config.json",
-                       std::string_view(generation.dump(2) + "\n"));
+}
+
+void put_side_files(const fs::path& folder, const ModelFiles& files) {
+  for (const auto& [name, bytes] : files.side_files)
+    write_file_durably(folder / name, std::string_view(bytes));
+  const std::string generation = exported_generation_config(files.side_files, files.config);
+  if (!generation.empty())
+    write_file_durably(folder / kGenerationConfig, std::string_view(generation));
 }
 
 /// The files that the tokenizer was made from.
@@ -159,6 +160,7 @@ StreamedModel write_model_folder(const fs::path& folder, const ModelFiles& files
         files.where, model.nonfinite, dtype.published, model.first_nonfinite);
   write_config(target.temporary(), files.config, dtype.published,
                options.with_code ? &focus->config : nullptr);
+  put_side_files(target.temporary(), files);
   if (files.tokenizer) write_tokenizer(target.temporary(), *files.tokenizer);
   if (focus) {
     // Its base is the model as it was; what lies beside it is named in the folder's copy.

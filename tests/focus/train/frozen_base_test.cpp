@@ -31,7 +31,7 @@ void write_folder(const fs::path& folder, const std::string& family, Dtype dtype
 void import_folder(const fs::path& folder, const fs::path& path) {
   const ModelFiles files = open_model(folder);
   StoreWriter store(path, "model");
-  write_model_head(store, files.config, nullptr);
+  write_model_head(store, files.config, nullptr, {});
   const ReadModel model = read_model(files, [&](const StoredParameter& p) {
     if (p.completes)
       store.tensor_raw(store_path("/model", p.published), p.info->shape, p.info->dtype,
