@@ -1,7 +1,6 @@
 #include "layers/decoder.h"
 
 #include <cmath>
-#include <numbers>
 
 #include "autograd/check.h"
 #include "autograd/simd/bf16_kernels.h"
@@ -258,20 +257,7 @@ RotaryTable rotary_table(const RopeConfig& config, Index rotary_dim, Index seq_l
   const Index half = rotary_dim / 2;
   RotaryTable table{Tensor({seq_len, half}), Tensor({seq_len, half})};
   for (Index i = 0; i < half; ++i) {
-    double frequency =
-        std::pow(config.theta, -2.0 * static_cast<double>(i) / static_cast<double>(rotary_dim));
-    if (config.scaling == RopeConfig::Scaling::linear) {
-      frequency /= config.factor;
-    } else if (config.scaling == RopeConfig::Scaling::llama3) {
-      // Long waves are stretched by `factor`, short ones kept, those between interpolated
-      // (Grattafiori et al. 2024, section 4.1; transformers' "llama3").
-      const double turns = static_cast<double>(config.original_max_position_embeddings) *
-                           frequency / (2 * std::numbers::pi);
-      const double smooth = std::clamp(
-          (turns - config.low_freq_factor) / (config.high_freq_factor - config.low_freq_factor),
-          0.0, 1.0);
-      frequency *= (1 - smooth) / config.factor + smooth;
-    }
+    const double frequency = config.frequency(i, rotary_dim);
     for (Index t = 0; t < seq_len; ++t) {
       const double angle = static_cast<double>(t) * frequency;
       table.cos.data()[t * half + i] = static_cast<Real>(std::cos(angle));

@@ -16,9 +16,22 @@ namespace focus {
 struct TensorRule {
   std::string ours;
   std::string theirs;
-  bool transposed = false;  // stored as [in, out]
-  int part = 0, parts = 1;  // which of so many equal blocks of output rows
-  bool by_head = false;     // the blocks are of each head, head after head
+  bool transposed = false;    // stored as [in, out]
+  int part = 0, parts = 1;    // which of so many equal blocks of output rows
+  bool by_head = false;       // the blocks are of each head, head after head
+  bool rotary_pairs = false;  // rows of each head lie as MatrixView::rotary_pairs says
+};
+
+class GgufSettings;
+
+/// How a family's models lie in a GGUF file: the names are the same for all (gguf_names.h).
+struct GgufForm {
+  std::string architecture;   // llama.cpp's word
+  bool rotary_pairs = false;  // rows of q and k lie in pairs
+  bool has_window = false;    // of two families of one architecture, that of files with a window
+  bool rope_factors = false;  // rope_freqs.weight may hold llama3's factors
+  /// Sets what the keys that all families share do not: see read_gguf_config().
+  void (*read)(const GgufSettings& settings, ModelConfig& config) = nullptr;
 };
 
 /// A family of published models: how its config.json reads, and its table of names. One file of
@@ -42,6 +55,7 @@ struct Family {
   /// Whether a layer has the sliding window where a config.json does not say, and in new models;
   /// null where new models have none.
   bool (*slides)(Index layer) = nullptr;
+  GgufForm gguf = {};
 };
 
 /// Every family there is.

@@ -26,6 +26,9 @@ struct RopeConfig {
   Index original_max_position_embeddings = 0;
   double partial_rotary_factor = 1;  // of a head's numbers, the first ones, that are rotated
 
+  /// Radians from one position to the next of pair i of `rotary_dim` numbers.
+  double frequency(Index i, Index rotary_dim) const;
+
   bool operator==(const RopeConfig&) const = default;
 };
 

@@ -1,8 +1,25 @@
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <numbers>
 
 #include "layers/family.h"
 
 namespace focus {
+
+double RopeConfig::frequency(Index i, Index rotary_dim) const {
+  const double plain =
+      std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(rotary_dim));
+  if (scaling == Scaling::none) return plain;
+  if (scaling == Scaling::linear) return plain / factor;
+  // Long waves are stretched by `factor`, short ones kept, those between interpolated (Grattafiori
+  // et al. 2024, section 4.1; transformers' "llama3").
+  const double turns =
+      static_cast<double>(original_max_position_embeddings) * plain / (2 * std::numbers::pi);
+  const double smooth =
+      std::clamp((turns - low_freq_factor) / (high_freq_factor - low_freq_factor), 0.0, 1.0);
+  return plain * ((1 - smooth) / factor + smooth);
+}
 
 RopeConfig read_rope(const JsonFields& json, RopeConfig otherwise) {
   RopeConfig rope = otherwise;

@@ -9,6 +9,7 @@
 #include "autograd/check.h"
 #include "autograd/parallel.h"
 #include "layers/family.h"
+#include "layers/gguf_names.h"
 
 namespace focus {
 namespace {
@@ -19,21 +20,28 @@ struct Match {
   std::string theirs;
 };
 
-Match match(const Family& family, const std::string& ours) {
+/// Every rule for a parameter, the first first.
+std::vector<Match> matches(std::span<const TensorRule> rules, const std::string& ours) {
   std::string pattern = ours, layer;
   if (const std::string head = "layers."; ours.starts_with(head)) {
     const std::size_t end = ours.find('.', head.size());
     layer = ours.substr(head.size(), end - head.size());
     pattern = head + "{}" + ours.substr(end);
   }
-  for (const TensorRule& rule : family.rules) {
+  std::vector<Match> found;
+  for (const TensorRule& rule : rules) {
     if (rule.ours != pattern) continue;
     std::string theirs = rule.theirs;
     if (const std::size_t at = theirs.find("{}"); at != std::string::npos)
       theirs.replace(at, 2, layer);
-    return {&rule, theirs};
+    found.push_back({&rule, theirs});
   }
-  throw std::logic_error("no published name for " + ours + " in family " + family.model_type);
+  if (found.empty()) throw std::logic_error("no name in files for " + ours);
+  return found;
+}
+
+Match match(const Family& family, const std::string& ours) {
+  return matches(family.rules, ours).front();
 }
 
 Tensor transposed(const Tensor& x) { return transpose(Variable(x), 0, 1).value(); }
@@ -51,8 +59,21 @@ bool lies_transposed(const TensorRule& rule, Dtype dtype) {
   return rule.transposed && !in_blocks(dtype);
 }
 
-Shape published_shape(const TensorRule& rule, const Shape& ours, Dtype dtype = kRealDtype) {
-  const Shape whole = ours.with(0, ours[0] * rule.parts);
+/// Rows of a tensor of which our parameter is the part `rule.part`; those of three are q, k and v,
+/// which need not be equal.
+struct PartRows {
+  Index before, all;
+};
+PartRows rows_of(const TensorRule& rule, const ModelConfig& config, const Shape& ours) {
+  if (rule.parts != 3) return {rule.part * ours[0], rule.parts * ours[0]};
+  const Index q = config.num_attention_heads * config.head_dim;
+  const Index kv = config.num_key_value_heads * config.head_dim;
+  return {rule.part == 0 ? 0 : q + (rule.part - 1) * kv, q + 2 * kv};
+}
+
+Shape published_shape(const TensorRule& rule, const ModelConfig& config, const Shape& ours,
+                      Dtype dtype = kRealDtype) {
+  const Shape whole = ours.with(0, rows_of(rule, config, ours).all);
   return lies_transposed(rule, dtype) ? Shape{whole[1], whole[0]} : whole;
 }
 
@@ -114,23 +135,59 @@ std::vector<PublishedLinear> published_linears(Decoder& decoder) {
 
 namespace {
 
-/// Where a parameter of that shape lies in the tensor whose part it is.
+/// Where a parameter of that shape lies in the tensor whose part it is; `pairs`: by the row order
+/// of GGUF's llama.
 MatrixView view_of(const TensorRule& rule, const ModelConfig& config, const Shape& ours,
-                   const std::byte* tensor, NumberFormat format) {
+                   const std::byte* tensor, NumberFormat format, bool pairs) {
   const bool vector = ours.rank() == 1;
   MatrixView view{.data = tensor,
                   .format = format,
                   .rows = ours[0],
                   .cols = vector ? 1 : ours[1],
                   .transposed = vector || lies_transposed(rule, format)};
-  view.pitch = view.transposed ? view.rows * rule.parts : view.cols;
+  const PartRows rows = rows_of(rule, config, ours);
+  view.pitch = view.transposed ? rows.all : view.cols;
+  if (pairs) view.rotary_pairs = config.head_dim;
   if (rule.parts == 1) return view;
   if (rule.by_head) {
     view.run = config.head_dim;
     view.run_pitch = view.run * rule.parts;
   }
-  const Index first_row = rule.part * (rule.by_head ? config.head_dim : view.rows);
+  const Index first_row = rule.by_head ? rule.part * config.head_dim : rows.before;
   return from_number(view, first_row * (view.transposed ? 1 : view.pitch));
+}
+
+struct Found {
+  const TensorRule* rule;
+  const TensorInfo* info;
+};
+
+/// The tensor that a parameter is or is a part of, under the names that the source has.
+Found find_stored(const TensorSource& source, const Family& family, const ModelConfig& config,
+                  const std::string& ours) {
+  const bool gguf = source.naming() == TensorNaming::gguf;
+  const std::vector<Match> names = matches(gguf ? gguf_rules() : family.rules, ours);
+  for (const Match& name : names) {
+    const TensorInfo* info =
+        gguf ? source.find(name.theirs) : find_published(source, family, name.theirs);
+    if (info != nullptr) return {name.rule, info};
+  }
+  // Where head and embedding are tied, a published file may hold either of the two.
+  if (!gguf && config.tie_word_embeddings && ours == "embed_tokens.weight")
+    if (const TensorInfo* info = source.find(match(family, "lm_head.weight").theirs))
+      return {names.front().rule, info};
+  fail("{}: tensor {} is missing; the config describes a {} of {} layers", source.describe(),
+       names.front().theirs, config.model_type, config.num_hidden_layers);
+}
+
+/// Tensors that may be there beside the parameters.
+bool holds_no_weights(const TensorSource& source, const Family& family, const ModelConfig& config,
+                      const std::string& name) {
+  if (source.naming() == TensorNaming::gguf)
+    return family.gguf.rope_factors && name == kRopeFactors;
+  const bool ignored = std::ranges::any_of(
+      family.ignored, [&](const std::string& ending) { return name.ends_with(ending); });
+  return ignored || (config.tie_word_embeddings && name == match(family, "lm_head.weight").theirs);
 }
 
 /// Calls f(parameter, where it is stored) for every one; `f` may give the parameter up.
@@ -138,19 +195,12 @@ template <class F>
 void walk_stored(Decoder& decoder, const TensorSource& source, F&& f) {
   const ModelConfig& config = decoder.config();
   const Family& family = find_family(config.model_type, source.describe());
-  // Where head and embedding are tied, a file may hold either of the two.
-  const std::string head = match(family, "lm_head.weight").theirs;
+  const bool gguf = source.naming() == TensorNaming::gguf;
   std::set<std::string> used;
   std::map<std::string, TensorBytes> fused;  // those of which parts are still to come
   for_each_parameter(decoder, [&](const std::string& name, auto& p) {
-    const auto [rule, theirs] = match(family, name);
-    const TensorInfo* info = find_published(source, family, theirs);
-    if (info == nullptr && config.tie_word_embeddings && name == "embed_tokens.weight")
-      info = source.find(head);
-    if (info == nullptr)
-      fail("{}: tensor {} is missing; the config describes a {} of {} layers", source.describe(),
-           theirs, config.model_type, config.num_hidden_layers);
-    const Shape wanted = published_shape(*rule, p.shape(), info->dtype);
+    const auto [rule, info] = find_stored(source, family, config, name);
+    const Shape wanted = published_shape(*rule, config, p.shape(), info->dtype);
     if (!std::ranges::equal(info->shape, wanted.dims()))
       fail("{}: tensor {} has shape [{}], but the config asks for {}", source.describe(),
            info->name, fmt::join(info->shape, ", "), wanted);
@@ -159,24 +209,28 @@ void walk_stored(Decoder& decoder, const TensorSource& source, F&& f) {
     const bool completes = rule->part + 1 == rule->parts;
     const StoredParameter stored{
         .name = name,
-        .published = theirs,
+        .published = match(family, name).theirs,
         .info = info,
         .tensor = bytes,
         .shape = p.shape(),
-        .numbers = view_of(*rule, config, p.shape(), bytes.bytes.data(), info->dtype),
+        .numbers = view_of(*rule, config, p.shape(), bytes.bytes.data(), info->dtype,
+                           rule->rotary_pairs && family.gguf.rotary_pairs),
+        .added = static_cast<Real>(gguf ? added_in_gguf(config, name) : 0),
         .completes = completes};
     if (completes) fused.erase(info->name);
     used.insert(info->name);
     f(p, stored);
   });
   for (const TensorInfo& info : source.tensors()) {
-    const bool ignored = std::ranges::any_of(
-        family.ignored, [&](const std::string& ending) { return info.name.ends_with(ending); });
-    const bool tied_copy = config.tie_word_embeddings && info.name == head;
-    if (!used.contains(info.name) && !ignored && !tied_copy)
+    if (!used.contains(info.name) && !holds_no_weights(source, family, config, info.name))
       fail("{}: tensor {} is not part of a {} model with this config", source.describe(), info.name,
            config.model_type);
   }
+}
+
+void take_off(Real added, std::span<Real> numbers) {
+  if (added == 0) return;
+  for (Real& number : numbers) number -= added;
 }
 
 }  // namespace
@@ -188,7 +242,10 @@ void StoredParameter::for_each_block(const std::function<void(std::span<const Re
   for (Index i = 0; i < numbers.rows; i += rows) {
     const Index count = std::min(rows, numbers.rows - i);
     read_rows(numbers, i, count, block.data());
-    f(std::span(block).first(static_cast<std::size_t>(count * numbers.cols)));
+    const std::span<Real> read =
+        std::span(block).first(static_cast<std::size_t>(count * numbers.cols));
+    take_off(added, read);
+    f(read);
   }
 }
 
@@ -197,6 +254,7 @@ void StoredParameter::read(Tensor& to) const {
   parallel_chunks(numbers.rows, rows_at_a_time(numbers), [&](Index begin, Index end) {
     read_rows(numbers, begin, end - begin, to.data() + begin * numbers.cols);
   });
+  take_off(added, to.span());
 }
 
 void for_each_stored(const ModelConfig& config, const TensorSource& source,
@@ -275,7 +333,7 @@ std::vector<std::pair<std::string, Shape>> published_shapes(Decoder& decoder) {
   for_each_parameter(decoder, [&](const std::string& name, const Weight& p) {
     const auto [rule, theirs] = match(family, name);
     if (rule->part + 1 == rule->parts)
-      shapes.emplace_back(theirs, published_shape(*rule, p.shape()));
+      shapes.emplace_back(theirs, published_shape(*rule, decoder.config(), p.shape()));
   });
   return shapes;
 }

@@ -21,6 +21,7 @@ struct StoredParameter {
   TensorBytes tensor;                // all of it; nothing of it was read where it is mapped
   Shape shape;                       // ours
   MatrixView numbers;                // of the parameter alone, a vector as a matrix of one column
+  Real added = 0;                    // what the stored numbers have more than the parameter's
   bool completes = false;            // it is the last of the tensor's parts
 
   /// Calls f(numbers) with some rows at a time, in order.
@@ -30,8 +31,9 @@ struct StoredParameter {
 };
 
 /// Calls f for every parameter of a model, in the order of for_each_parameter, with where it lies
-/// in `source`, under the names of the model's family. Throws std::runtime_error naming the tensor
-/// where one is missing, has another shape than the config says, or is unknown; nothing is guessed.
+/// in `source`, under the names of the model's family or of GGUF, as the source has them. Throws
+/// std::runtime_error naming the tensor where one is missing, has another shape than the config
+/// says, or is unknown; nothing is guessed.
 void for_each_stored(const ModelConfig& config, const TensorSource& source,
                      const std::function<void(const StoredParameter&)>& f);
 

@@ -33,6 +33,7 @@ class GgufSource : public TensorSource {
   void read_into(std::string_view name, std::span<std::byte> out) const override;
   std::optional<TensorBytes> map(std::string_view name) const override;
   std::string describe() const override { return path_.string(); }
+  TensorNaming naming() const override { return TensorNaming::gguf; }
   std::vector<std::filesystem::path> files() const override;
 
  private:

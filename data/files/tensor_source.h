@@ -28,6 +28,10 @@ struct TensorInfo {
   Index size() const;
 };
 
+/// Whose names the tensors of a file have, and with them which order of numbers: those of the
+/// Hugging Face folder, or GGUF's (layers/gguf_names.h).
+enum class TensorNaming { published, gguf };
+
 /// A tensor's bytes as they are stored, little-endian, and what keeps them there.
 struct TensorBytes {
   std::span<const std::byte> bytes;
@@ -54,6 +58,7 @@ class TensorSource {
   virtual void verify(std::string_view) const {}
   /// The path, for messages.
   virtual std::string describe() const = 0;
+  virtual TensorNaming naming() const { return TensorNaming::published; }
   /// The files that the tensors lie in.
   virtual std::vector<std::filesystem::path> files() const { return {}; }
 

@@ -1,5 +1,7 @@
 #include "layers/architectures/common.h"
 
+#include "layers/gguf_settings.h"
+
 namespace focus {
 
 ModelConfig llama_form() { return {}; }
@@ -108,6 +110,15 @@ void write_upper_windows(const ModelConfig& config, nlohmann::ordered_json& json
   json["sliding_window"] = window_or_null(config);
   json["max_window_layers"] = first;
   json["layer_types"] = layer_types(config);
+}
+
+void read_gguf_upper_windows(const GgufSettings& s, ModelConfig& config) {
+  constexpr const char *kWindow = "attention.sliding_window",
+                       *kPattern = "attention.sliding_window_pattern";
+  if (s.integer(kWindow, 0) > 0 && !s.has(kPattern))
+    fail("{}: {} without {}: which layers have the window is not said", s.where(), s.key(kWindow),
+         s.key(kPattern));
+  read_gguf_windows(s, 0, 0, config);
 }
 
 nlohmann::ordered_json window_or_null(const ModelConfig& config) {

@@ -45,6 +45,9 @@ nlohmann::ordered_json layer_types(const ModelConfig& config);
 /// Qwen2 and Qwen3: use_sliding_window says whether the layers from max_window_layers on have it.
 void read_upper_windows(const JsonFields& json, ModelConfig& config);
 void write_upper_windows(const ModelConfig& config, nlohmann::ordered_json& json);
+/// Of a GGUF file. One that says a window and not which layers have it is refused: llama.cpp gives
+/// these families none, and their converter writes none.
+void read_gguf_upper_windows(const GgufSettings& settings, ModelConfig& config);
 
 /// A window of `config`, or null: what a family that always names it writes.
 nlohmann::ordered_json window_or_null(const ModelConfig& config);

@@ -2,6 +2,7 @@
 
 #include "layers/architectures/common.h"
 #include "layers/architectures/families.h"
+#include "layers/gguf_settings.h"
 
 // Gemma 2 (Gemma Team 2024): local and global layers in turn, soft-capped scores and logits, scaled
 // embeddings, RMSNorm before and after each sub-layer with weights stored less 1, GeGLU.
@@ -76,6 +77,18 @@ nlohmann::ordered_json write_gemma2(const ModelConfig& c) {
   return json;
 }
 
+void read_gguf_gemma2(const GgufSettings& s, ModelConfig& c) {
+  read_gguf_attention_biases(s, c);
+  c.tie_word_embeddings = true;
+  c.attn_logit_softcapping = s.number("attn_logit_softcapping", c.attn_logit_softcapping);
+  c.final_logit_softcapping = s.number("final_logit_softcapping", c.final_logit_softcapping);
+  // No key says it: the 27 billion model, of 46 layers, is the one where it is not head_dim.
+  if (c.num_hidden_layers == 46)
+    c.query_pre_attn_scalar =
+        static_cast<double>(c.hidden_size) / static_cast<double>(c.num_attention_heads);
+  read_gguf_windows(s, 4096, 2, c);
+}
+
 }  // namespace
 
 const Family& gemma2_family() {
@@ -94,6 +107,7 @@ const Family& gemma2_family() {
            {"layers.{}.mlp_out_norm.weight", "model.layers.{}.post_feedforward_layernorm.weight"}}),
       .ignored = {".rotary_emb.inv_freq"},
       .slides = gemma2_slides,
+      .gguf = {.architecture = "gemma2", .read = read_gguf_gemma2},
   };
   return family;
 }

@@ -1,5 +1,6 @@
 #include "layers/architectures/common.h"
 #include "layers/architectures/families.h"
+#include "layers/gguf_settings.h"
 
 // GPT-2 (Radford et al. 2019): learned positions, LayerNorm before each sub-layer, biases
 // everywhere, tied head. Its Conv1D weights are stored [in, out], q, k and v in one.
@@ -50,6 +51,9 @@ nlohmann::ordered_json write_gpt2(const ModelConfig& c) {
           {"attn_pdrop", 0.0}};
 }
 
+/// The common settings say all.
+void read_gguf_gpt2(const GgufSettings&, ModelConfig&) {}
+
 }  // namespace
 
 const Family& gpt2_family() {
@@ -88,6 +92,7 @@ const Family& gpt2_family() {
                {"max_position_embeddings", "n_positions"},
                {"norm_eps", "layer_norm_epsilon"}},
       .ignored = {".attn.bias", ".attn.masked_bias"},
+      .gguf = {.architecture = "gpt2", .read = read_gguf_gpt2},
   };
   return family;
 }

@@ -1,5 +1,6 @@
 #include "layers/architectures/common.h"
 #include "layers/architectures/families.h"
+#include "layers/gguf_settings.h"
 
 // GPT-NeoX (Black et al. 2022) and Pythia (Biderman et al. 2023): LayerNorm, attention and MLP in
 // parallel, rotary positions on the first part of each head, q, k and v in one matrix, head by
@@ -80,6 +81,12 @@ std::vector<TensorRule> rules() {
   return rules;
 }
 
+/// The activation is said nowhere: transformers' own, which llama.cpp rounds (gelu by tanh).
+void read_gguf_gpt_neox(const GgufSettings& s, ModelConfig& c) {
+  read_gguf_attention_biases(s, c);
+  c.parallel_residual = s.flag("use_parallel_residual", true);
+}
+
 }  // namespace
 
 const Family& gpt_neox_family() {
@@ -94,6 +101,7 @@ const Family& gpt_neox_family() {
                {"rope_theta", "rotary_emb_base"},
                {"partial_rotary_factor", "rotary_pct"}},
       .ignored = {".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq"},
+      .gguf = {.architecture = "gptneox", .read = read_gguf_gpt_neox},
   };
   return family;
 }

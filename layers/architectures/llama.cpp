@@ -1,5 +1,6 @@
 #include "layers/architectures/common.h"
 #include "layers/architectures/families.h"
+#include "layers/gguf_settings.h"
 
 // Llama 1 to 3 (Touvron et al. 2023; Grattafiori et al. 2024): RMSNorm before each sub-layer,
 // rotary positions, SwiGLU, grouped-query attention.
@@ -22,6 +23,12 @@ nlohmann::ordered_json write_llama(const ModelConfig& c) {
   return json;
 }
 
+/// Settings of a GGUF file that are this family's own.
+void read_gguf_llama(const GgufSettings& s, ModelConfig& c) {
+  read_gguf_attention_biases(s, c);
+  c.mlp_bias = s.tensor("blk.0.ffn_up.bias") != nullptr;
+}
+
 }  // namespace
 
 const Family& llama_family() {
@@ -33,6 +40,10 @@ const Family& llama_family() {
       .write = write_llama,
       .rules = common_rules(norms_before()),
       .ignored = {".rotary_emb.inv_freq"},
+      .gguf = {.architecture = "llama",
+               .rotary_pairs = true,
+               .rope_factors = true,
+               .read = read_gguf_llama},
   };
   return family;
 }

@@ -1,5 +1,6 @@
 #include "layers/architectures/common.h"
 #include "layers/architectures/families.h"
+#include "layers/gguf_settings.h"
 
 // Mistral (Jiang et al. 2023): Llama with a sliding window in every layer, or in none.
 namespace focus {
@@ -26,6 +27,10 @@ nlohmann::ordered_json write_mistral(const ModelConfig& c) {
   return json;
 }
 
+/// llama.cpp's converter calls it llama, and leaves out the window: a file that says one is
+/// Mistral's.
+void read_gguf_mistral(const GgufSettings& s, ModelConfig& c) { read_gguf_windows(s, 0, 0, c); }
+
 }  // namespace
 
 const Family& mistral_family() {
@@ -38,6 +43,11 @@ const Family& mistral_family() {
       .rules = common_rules(norms_before()),
       .ignored = {".rotary_emb.inv_freq"},
       .slides = mistral_slides,
+      .gguf = {.architecture = "llama",
+               .rotary_pairs = true,
+               .has_window = true,
+               .rope_factors = true,
+               .read = read_gguf_mistral},
   };
   return family;
 }

@@ -1,5 +1,6 @@
 #include "layers/architectures/common.h"
 #include "layers/architectures/families.h"
+#include "layers/gguf_settings.h"
 
 // OLMo 2 (OLMo et al. 2024): Llama with RMSNorm after the sub-layers instead of before them, and of
 // all heads' q and k at once.
@@ -27,6 +28,13 @@ nlohmann::ordered_json write_olmo2(const ModelConfig& c) {
   return json;
 }
 
+void read_gguf_olmo2(const GgufSettings& s, ModelConfig& c) {
+  read_gguf_attention_biases(s, c);
+  if (s.integer("attention.sliding_window", 0) > 0)
+    fail("{}: {}: OLMo 2 has no sliding windows, and OLMo 3 is not supported", s.where(),
+         s.key("attention.sliding_window"));
+}
+
 }  // namespace
 
 const Family& olmo2_family() {
@@ -43,6 +51,7 @@ const Family& olmo2_family() {
            {"layers.{}.self_attn.q_norm.weight", "model.layers.{}.self_attn.q_norm.weight"},
            {"layers.{}.self_attn.k_norm.weight", "model.layers.{}.self_attn.k_norm.weight"}}),
       .ignored = {".rotary_emb.inv_freq"},
+      .gguf = {.architecture = "olmo2", .read = read_gguf_olmo2},
   };
   return family;
 }

@@ -1,5 +1,6 @@
 #include "layers/architectures/common.h"
 #include "layers/architectures/families.h"
+#include "layers/gguf_settings.h"
 
 // Qwen2 and Qwen2.5 (Yang et al. 2024): Llama with biases on q, k and v.
 namespace focus {
@@ -35,6 +36,7 @@ const Family& qwen2_family() {
       .write = write_qwen2,
       .rules = common_rules(norms_before()),
       .ignored = {".rotary_emb.inv_freq"},
+      .gguf = {.architecture = "qwen2", .read = read_gguf_upper_windows},
   };
   return family;
 }

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "layers/family.h"
+
+namespace focus {
+
+/// Our parameters' names in GGUF files, one table for every family; "{}" stands for the layer's
+/// number. Of a parameter that has two, the first that a file holds is meant: q, k and v may lie
+/// fused in one tensor, the rows of each in turn.
+std::span<const TensorRule> gguf_rules();
+
+/// The tensor of factors by which rotary frequencies are divided, no parameter.
+inline constexpr const char* kRopeFactors = "rope_freqs.weight";
+
+/// The number that `family`'s GGUF files have added to the parameter `ours`: those of norms hold
+/// what the normed numbers are multiplied by, Gemma's w + 1 too.
+double added_in_gguf(const ModelConfig& config, const std::string& ours);
+
+/// The family whose models have that architecture, of several the one that fits whether the file
+/// says a window. Throws std::runtime_error naming those that are known where there is none.
+const Family& find_gguf_family(const std::string& architecture, bool has_window,
+                               const std::string& where);
+
+}  // namespace focus
