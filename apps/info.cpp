@@ -4,6 +4,7 @@
 
 #include "apps/command.h"
 #include "autograd/check.h"
+#include "focus/train/gguf_model.h"
 
 namespace focus {
 namespace {
@@ -69,13 +70,36 @@ void describe_focus(const SavedFocus& focus, Facts& facts) {
   facts.add("focus_parameters", focus.num_parameters());
 }
 
+/// The tensors of a GGUF file by type: "Q4_1 210, F32 61".
+std::string types_of(const TensorSource& source) {
+  std::map<std::string, int> counts;
+  for (const TensorInfo& info : source.tensors()) ++counts[info.stored_as];
+  std::vector<std::pair<int, std::string>> rows;
+  for (const auto& [type, count] : counts) rows.emplace_back(-count, type);
+  std::ranges::sort(rows);
+  std::vector<std::string> words;
+  for (const auto& [count, type] : rows) words.push_back(fmt::format("{} {}", type, -count));
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+void describe_gguf(const std::string& path, Facts& facts) {
+  const ModelFiles files = open_model(path);
+  facts.add("file", path);
+  facts.add("kind", "GGUF file");
+  if (files.weights->files().size() > 1) facts.add("parts", files.weights->files().size());
+  facts.add("tensors", types_of(*files.weights));
+  describe_model(files, facts);
+}
+
 }  // namespace
 
 int run_info(Arguments arguments) {
   std::string path, json;
-  CLI::App app("What a store or a Hugging Face folder holds; verifies every checksum of a store.",
-               "focus info");
-  app.add_option("file", path, "a store (.h5) or a folder")->required();
+  CLI::App app(
+      "What a store, a Hugging Face folder or a GGUF file holds; verifies every checksum of a "
+      "store.",
+      "focus info");
+  app.add_option("file", path, "a store (.h5), a folder or a GGUF file")->required();
   app.add_option("--json", json, "write the figures to this file too");
   parse_arguments(app, arguments);
 
@@ -94,6 +118,11 @@ int run_info(Arguments arguments) {
     return 0;
   }
   if (!std::filesystem::exists(path)) throw std::runtime_error(path + ": no such file or folder");
+  if (is_gguf_model(path)) {
+    describe_gguf(path, facts);
+    write_json(json, facts.json());
+    return 0;
+  }
   const StoreReader store(path);
   store.verify();
   facts.add("file", path);

@@ -54,7 +54,6 @@ std::string key_of(const GgufSettings& settings, const ModelConfig& config,
 
 void read_sizes(const GgufSettings& s, ModelConfig& c) {
   c.num_hidden_layers = s.integer("block_count");
-  if (c.num_hidden_layers > ModelConfig::kMostLayers) return;  // validate() says so
   c.hidden_size = s.integer("embedding_length");
   c.max_position_embeddings = s.integer("context_length");
   c.intermediate_size = s.of_all_layers("feed_forward_length", c.num_hidden_layers);

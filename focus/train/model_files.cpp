@@ -8,6 +8,7 @@
 #include "data/files/safetensors.h"
 #include "data/text/text.h"
 #include "focus/lora/peft_adapter.h"
+#include "focus/train/gguf_model.h"
 
 namespace focus {
 namespace {
@@ -71,9 +72,13 @@ ModelFiles open_store(const std::filesystem::path& path) {
 
 ModelFiles open_model(const std::filesystem::path& path, const std::string& tokenizer) {
   if (!is_there(path))
-    fail("{}: no such file or folder; a model is a store (.h5) or a Hugging Face folder",
-         path.string());
-  ModelFiles files = std::filesystem::is_directory(path) ? open_folder(path) : open_store(path);
+    fail(
+        "{}: no such file or folder; a model is a store (.h5), a Hugging Face folder or a GGUF "
+        "file",
+        path.string());
+  ModelFiles files = std::filesystem::is_directory(path) ? open_folder(path)
+                     : is_gguf_model(path)               ? open_gguf(path, tokenizer.empty())
+                                                         : open_store(path);
   files.where = path.string();
   if (!tokenizer.empty()) {
     files.tokenizer = load_tokenizer(tokenizer);

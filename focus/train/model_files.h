@@ -38,8 +38,8 @@ struct ModelFiles {
   SideFiles side_files;                  // the tokenizer's own among them
   std::optional<SavedFocus> focus;       // of a model that was trained with one
   std::unique_ptr<Mechanism> mechanism;  // the same; not composed
-  std::string stored_fingerprint;        // that a store says of itself; empty for a folder
-  std::vector<FileIdentity> identity;    // of what a folder's fingerprint is taken from
+  std::string stored_fingerprint;        // that a store says of itself; else empty
+  std::vector<FileIdentity> identity;    // of the files a fingerprint is taken from
 };
 
 struct LoadedModel {
@@ -79,8 +79,8 @@ struct LoadedModel {
 /// token by token: another vocabulary or tokenizer, or fewer positions.
 void require_comparable(const LoadedModel& reference, const LoadedModel& model);
 
-/// A store or a Hugging Face folder. `tokenizer`, where not empty, is loaded instead of the model's
-/// own. Throws std::runtime_error, one line.
+/// A store, a Hugging Face folder or a GGUF file. `tokenizer`, where not empty, is loaded instead
+/// of the model's own. Throws std::runtime_error, one line.
 ModelFiles open_model(const std::filesystem::path& path, const std::string& tokenizer = "");
 
 /// What has passed through stream_model.
@@ -108,7 +108,7 @@ struct ReadModel {
 ReadModel read_model(const ModelFiles& files,
                      const std::function<void(const StoredParameter&)>& f = {});
 
-/// From a store or a Hugging Face folder. `tokenizer`, where not empty, is loaded instead of the
+/// From what open_model() takes. `tokenizer`, where not empty, is loaded instead of the
 /// model's own. A frozen model's matrices are mapped, and nothing of them is read here (with
 /// Compute::bf16 those that are stored otherwise are, with Compute::int8 and w8a8 all); such a
 /// model cannot be trained or written. Throws std::runtime_error, one line.

@@ -1,0 +1,121 @@
+// GGUF files that gguf-py wrote, with the logits that transformers computes from the weights in
+// them.
+#include "data/files/gguf.h"
+#include "data/files/safetensors.h"
+#include "focus/train/model_files.h"
+#include "layers/gguf_settings.h"
+#include "tests/support/compare.h"
+#include "tests/support/golden.h"
+#include "tests/support/golden_gguf.h"
+
+namespace focus {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kTolerance = 1e-4;
+
+fs::path beside(const fs::path& path, const std::string& name) { return path.parent_path() / name; }
+
+/// Whether the program knows the file's architecture; those of adapters and of other things have
+/// tests of their own.
+bool is_known_model(const fs::path& path) {
+  const GgufSource source(path);
+  const GgufMetadata& metadata = source.metadata();
+  const auto architecture = metadata.text("general.architecture");
+  return metadata.text("general.type") == "model" &&
+         std::ranges::any_of(families(), [&](const Family* family) {
+           return family->gguf.architecture == architecture;
+         });
+}
+
+class GgufGolden : public testing::TestWithParam<std::string> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GgufGolden);
+
+/// Every NAME.gguf with a NAME.h5.
+std::vector<std::string> models() {
+  std::vector<std::string> found;
+  for (const fs::path& path : golden_gguf_files(".gguf"))
+    if (fs::exists(fs::path(path).replace_extension(".h5"))) found.push_back(path.string());
+  return found;
+}
+
+TEST_P(GgufGolden, LogitsAgree) {
+  if (!is_known_model(GetParam())) GTEST_SKIP() << GetParam() << ": no model of a known family";
+  const GoldenFile file(fs::path(GetParam()).replace_extension(".h5").string());
+  const auto ids = file.ids("input_ids");
+  const Index batch = file.dims("input_ids").at(0);
+  for (const WeightUse use : {WeightUse::frozen, WeightUse::trainable}) {
+    const LoadedModel model = load_model(GetParam(), "", Compute::float32, use);
+    const NoGrad guard;
+    const Tensor logits = model.decoder->logits(model.decoder->hidden_states(ids, batch)).value();
+    EXPECT_LE(relative_error(logits.span(), file.numbers("logits")), kTolerance);
+  }
+}
+
+TEST_P(GgufGolden, ConfigIsThatOfAHuggingFaceFolder) {
+  if (!is_known_model(GetParam())) GTEST_SKIP() << GetParam() << ": no model of a known family";
+  const ModelConfig config = read_gguf_config(GgufSource(GetParam()));
+  const std::string written = write_model_config(config);
+  EXPECT_EQ(write_model_config(parse_model_config(written, "written")), written);
+}
+
+std::string name_of_file(const testing::TestParamInfo<std::string>& info) {
+  std::string name = std::to_string(info.index) + "_" + fs::path(info.param).stem().string();
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, GgufGolden, testing::ValuesIn(models()), name_of_file);
+
+TEST(GgufGoldenFiles, EveryTypeDecodesToItsNumbers) {
+  const auto files = golden_gguf_files("types.gguf");
+  if (files.empty()) GTEST_SKIP() << "no gguf/types.gguf here";
+  for (const fs::path& path : files) {
+    const GgufSource source(path);
+    const SafetensorsFile decoded(beside(path, "types.safetensors"));
+    ASSERT_EQ(source.tensors().size(), decoded.tensors().size());
+    for (const TensorInfo& info : source.tensors()) {
+      const Tensor numbers = source.read(info.name), wanted = decoded.read(info.name);
+      ASSERT_EQ(numbers.shape(), wanted.shape()) << info.name;
+      if constexpr (sizeof(Real) == sizeof(float)) {
+        EXPECT_TRUE(same_bits(numbers, wanted)) << info.name;
+      } else {
+        for (Index i = 0; i < numbers.size(); ++i)
+          ASSERT_NEAR(numbers[i], wanted[i], 1e-6 * (1 + std::abs(wanted[i]))) << info.name;
+      }
+    }
+  }
+}
+
+TEST(GgufGoldenFiles, PartsAreTheWhole) {
+  const auto files = golden_gguf_files("-00001-of-00003.gguf");
+  if (files.empty()) GTEST_SKIP() << "no model in parts here";
+  for (const fs::path& path : files) {
+    const std::string name = path.filename().string();
+    const fs::path whole_path = beside(path, name.substr(0, name.rfind("-00001")) + ".gguf");
+    if (!fs::exists(whole_path)) continue;
+    const GgufSource parts(path), whole(whole_path);
+    EXPECT_EQ(parts.files().size(), 3u);
+    EXPECT_EQ(read_gguf_config(parts), read_gguf_config(whole));
+    ASSERT_EQ(parts.tensors().size(), whole.tensors().size());
+    for (const TensorInfo& info : whole.tensors()) {
+      std::vector<std::byte> in_part, in_whole;
+      parts.read_raw(info.name, in_part);
+      whole.read_raw(info.name, in_whole);
+      EXPECT_EQ(in_part, in_whole) << info.name;
+    }
+    for (const std::string part : {"2", "3"}) {
+      std::string other = path.string();
+      other.replace(other.rfind("-00001") + 5, 1, part);
+      EXPECT_THROW(GgufSource{other}, std::runtime_error);
+    }
+  }
+}
+
+TEST(GgufGoldenFiles, AreThere) {
+  EXPECT_FALSE(models().empty()) << "no gguf/NAME.gguf with NAME.h5 under " << golden_folder();
+}
+
+}  // namespace
+}  // namespace focus
