@@ -14,6 +14,10 @@ endforeach()
 list(REMOVE_ITEM headers autograd/eigen.h data/files/hdf5.h data/files/store_scan.h
   data/text/tokenizer_steps.h)
 
+# The interpreter of chat templates shows these two alone.
+list(FILTER headers EXCLUDE REGEX "data/text/jinja/")
+list(APPEND headers data/text/jinja/budget.h data/text/jinja/template.h)
+
 set(public ${PROJECT_BINARY_DIR}/include)
 set(made)
 foreach(header ${headers} autograd/version.h)

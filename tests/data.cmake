@@ -6,6 +6,10 @@ focus_test(tokenizer_golden_tests
   SOURCES golden/tokenizer_golden_test.cpp golden/gguf_tokenizer_golden_test.cpp
   NEEDS data GTest::gmock
   LABELS golden)
+focus_test(chat_golden_tests
+  SOURCES golden/chat_golden_test.cpp
+  NEEDS data
+  LABELS golden)
 focus_test(files_tests BOTH
   SOURCES data/files/*_test.cpp
   NEEDS data GTest::gmock

@@ -1,0 +1,27 @@
+#include "data/text/chat_template.h"
+
+#include "tests/fuzz/harness.h"
+
+/// A chat template and, after a NUL byte, messages; after another, tokenizer_config.json.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace focus;
+  const auto [source, messages, config] = fuzz::split_input<3>({data, size});
+  // Small, so that a rendering takes milliseconds and stays within the memory that is watched.
+  const jinja::Limits limits{
+      .source = std::size_t{1} << 16, .steps = 50000, .bytes = 500000, .output = 100000};
+  const auto run = [&] {
+    const ChatTemplate chat(source, "template", limits);
+    ChatVariables variables;
+    variables.now.emplace();
+    variables.special_tokens =
+        chat_special_tokens({{"tokenizer_config.json", config.empty() ? "{}" : config}}, "model");
+    const auto list = parse_messages(
+        messages.empty() ? R"([{"role": "user", "content": "Hi"}])" : messages, "messages");
+    const std::string text = chat.render(list, variables);
+    if (text.size() > limits.output) fuzz::report("more is written than the limit");
+    if (chat.render(list, variables) != text) fuzz::report("another text the second time");
+  };
+  // A node of the tree stands for two bytes of the template.
+  fuzz::run_loader(8 * size, run, {"template:", "messages:", "model/"});
+  return 0;
+}
