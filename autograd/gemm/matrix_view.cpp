@@ -54,6 +54,30 @@ const Real* direct(const MatrixView& view, const StoredPart& part) {
   return numbers<Real>(view, part.line * view.pitch + part.first);
 }
 
+/// Lines of a matrix in blocks that are widened at a time, kMostBlockNumbers of each: as rows of a
+/// product they stay in the first-level cache on their way into several panels.
+constexpr Index kBlockLines = 16;
+
+/// Puts rows, all of which are lines of blocks, into panels: each of GGML's blocks is widened once,
+/// though it goes into several panels.
+void pack_rows_of_blocks(const MatrixView& view, const StoredPart& part, Real* panels) {
+  const simd::Kernels& kernels = simd::kernels();
+  thread_local AlignedVector<Real> strip(static_cast<std::size_t>(kBlockLines * kMostBlockNumbers));
+  const Index step = kMostBlockNumbers / kernels.panel * kernels.panel;
+  for (Index at = 0; at < part.count; at += step) {
+    const Index width = std::min(step, part.count - at);
+    for (Index line = 0; line < part.lines; line += kBlockLines) {
+      const Index lines = std::min(kBlockLines, part.lines - line);
+      read_part(view, {part.line + line, lines, part.first + at, width}, strip.data());
+      for (Index c = 0; c < width; c += kernels.panel) {
+        const Index columns = std::min(kernels.panel, width - c);
+        kernels.pack(strip.data() + c, width, lines, columns, 1,
+                     panels + (at + c) * part.lines + line * simd::padded(kernels, columns));
+      }
+    }
+  }
+}
+
 /// Puts a block into panels.
 void pack_block(const MatrixView& view, const StoredBlock& block, Real* panels) {
   const StoredPart& part = block.part;
@@ -69,6 +93,7 @@ void pack_block(const MatrixView& view, const StoredBlock& block, Real* panels) 
   const Index columns = lines_are_rows ? part.count : part.lines;
   if (const Real* source = direct(view, part))
     return put(source, view.pitch, rows, columns, panels);
+  if (lines_are_rows && in_blocks(view.format)) return pack_rows_of_blocks(view, part, panels);
   // A panel at a time, so that what is widened stays in the first-level cache or near it.
   thread_local AlignedVector<Real> strip;
   strip.resize(static_cast<std::size_t>(packed::kBlockDepth * kernels.panel));

@@ -1,3 +1,4 @@
 #define FOCUS_SIMD_NAME "baseline"
+#define FOCUS_SIMD_BYTES 16
 #define FOCUS_SIMD_KERNELS baseline_block_kernels
 #include "autograd/simd/blocks.inc"
