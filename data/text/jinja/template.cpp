@@ -41,9 +41,12 @@ Template::~Template() = default;
 
 std::string Template::render(const nlohmann::ordered_json& variables,
                              std::optional<std::tm> now) const {
+  check(variables.is_object() || variables.is_null(), "{}: its variables are a {}, not an object",
+        where_, variables.type_name());
+  const nlohmann::ordered_json none = nlohmann::ordered_json::object();
   std::optional<Interpreter> interpreter;
   try {
-    interpreter.emplace(limits_, variables, now ? *now : present());
+    interpreter.emplace(limits_, variables.is_null() ? none : variables, now ? *now : present());
     return interpreter->render(parsed_->block);
   } catch (const TemplateError& error) {
     fail("{}: line {}: {}", where_, interpreter ? interpreter->line() : 1,
