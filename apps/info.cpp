@@ -4,7 +4,9 @@
 
 #include "apps/command.h"
 #include "autograd/check.h"
-#include "focus/train/gguf_model.h"
+#include "data/files/gguf.h"
+#include "data/files/json_reader.h"
+#include "focus/lora/gguf_adapter.h"
 
 namespace focus {
 namespace {
@@ -82,7 +84,20 @@ std::string types_of(const TensorSource& source) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
+void describe_gguf_adapter(const GgufSource& source, Facts& facts) {
+  const GgufMetadata& metadata = source.metadata();
+  Index parameters = 0;
+  for (const TensorInfo& info : source.tensors()) parameters += info.size();
+  facts.add("file", source.describe());
+  facts.add("kind", "GGUF adapter");
+  facts.add("architecture", shown(metadata.text("general.architecture").value_or("")));
+  facts.add("lora_alpha", metadata.number("adapter.lora.alpha").value_or(0));
+  facts.add("tensors", types_of(source));
+  facts.add("lora_parameters", parameters);
+}
+
 void describe_gguf(const std::string& path, Facts& facts) {
+  if (is_gguf_adapter(path)) return describe_gguf_adapter(GgufSource(path), facts);
   const ModelFiles files = open_model(path);
   facts.add("file", path);
   facts.add("kind", "GGUF file");
@@ -118,7 +133,7 @@ int run_info(Arguments arguments) {
     return 0;
   }
   if (!std::filesystem::exists(path)) throw std::runtime_error(path + ": no such file or folder");
-  if (is_gguf_model(path)) {
+  if (is_gguf(path)) {
     describe_gguf(path, facts);
     write_json(json, facts.json());
     return 0;

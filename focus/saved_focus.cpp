@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/check.h"
+#include "data/files/gguf.h"
 #include "data/files/input_file.h"
 #include "data/files/json_reader.h"
 #include "data/files/safetensors.h"
@@ -86,6 +87,7 @@ bool has_focus(const fs::path& folder) { return is_there(folder / kFocusConfigFi
 bool is_focus_alone(const fs::path& path) {
   if (!fs::exists(path)) return false;
   if (fs::is_directory(path)) return has_focus(path) && !is_there(path / "config.json");
+  if (is_gguf(path)) return false;
   const StoreReader store(path);
   return store.has("/focus") && !store.has("/model");
 }

@@ -2,6 +2,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "layers/family.h"
 
@@ -11,6 +12,14 @@ namespace focus {
 /// number. Of a parameter that has two, the first that a file holds is meant: q, k and v may lie
 /// fused in one tensor, the rows of each in turn.
 std::span<const TensorRule> gguf_rules();
+
+/// A name of a parameter in GGUF files, and the rule that it comes from.
+struct GgufName {
+  const TensorRule* rule;
+  std::string name;
+};
+/// Every name of ours, the first first: "blk.0.attn_q.weight", "blk.0.attn_qkv.weight".
+std::vector<GgufName> names_in_gguf(const std::string& ours);
 
 /// The tensor of factors by which rotary frequencies are divided, no parameter.
 inline constexpr const char* kRopeFactors = "rope_freqs.weight";

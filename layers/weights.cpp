@@ -135,6 +135,12 @@ std::vector<PublishedLinear> published_linears(Decoder& decoder) {
 
 namespace {
 
+void check_shape(const TensorSource& source, const TensorInfo& info, const Shape& wanted) {
+  if (!std::ranges::equal(info.shape, wanted.dims()))
+    fail("{}: tensor {} has shape [{}], but the config asks for {}", source.describe(), info.name,
+         fmt::join(info.shape, ", "), wanted);
+}
+
 /// Where a parameter of that shape lies in the tensor whose part it is; `pairs`: by the row order
 /// of GGUF's llama.
 MatrixView view_of(const TensorRule& rule, const ModelConfig& config, const Shape& ours,
@@ -200,10 +206,7 @@ void walk_stored(Decoder& decoder, const TensorSource& source, F&& f) {
   std::map<std::string, TensorBytes> fused;  // those of which parts are still to come
   for_each_parameter(decoder, [&](const std::string& name, auto& p) {
     const auto [rule, info] = find_stored(source, family, config, name);
-    const Shape wanted = published_shape(*rule, config, p.shape(), info->dtype);
-    if (!std::ranges::equal(info->shape, wanted.dims()))
-      fail("{}: tensor {} has shape [{}], but the config asks for {}", source.describe(),
-           info->name, fmt::join(info->shape, ", "), wanted);
+    check_shape(source, *info, published_shape(*rule, config, p.shape(), info->dtype));
     TensorBytes& bytes = fused[info->name];
     if (bytes.owner == nullptr) bytes = source.bytes(info->name);
     const bool completes = rule->part + 1 == rule->parts;
@@ -234,6 +237,25 @@ void take_off(Real added, std::span<Real> numbers) {
 }
 
 }  // namespace
+
+std::vector<GgufName> names_in_gguf(const std::string& ours) {
+  std::vector<GgufName> names;
+  for (const Match& match : matches(gguf_rules(), ours))
+    names.push_back({match.rule, match.theirs});
+  return names;
+}
+
+Tensor read_gguf_part(const TensorSource& source, const TensorInfo& info, const TensorRule& rule,
+                      const ModelConfig& config, const Shape& ours) {
+  check_shape(source, info, published_shape(rule, config, ours, info.dtype));
+  const Family& family = find_family(config.model_type, source.describe());
+  const TensorBytes bytes = source.bytes(info.name);
+  const MatrixView view = view_of(rule, config, ours, bytes.bytes.data(), info.dtype,
+                                  rule.rotary_pairs && family.gguf.rotary_pairs);
+  Tensor rows(ours);
+  read_rows(view, 0, ours[0], rows.data());
+  return rows;
+}
 
 void StoredParameter::for_each_block(const std::function<void(std::span<const Real>)>& f) const {
   constexpr Index kBlock = 1 << 18;  // numbers

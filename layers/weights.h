@@ -109,6 +109,12 @@ struct PublishedLinear {
 /// among them.
 std::vector<PublishedLinear> published_linears(Decoder& decoder);
 
+/// What a tensor of `source` has in the place of a matrix of ours: its rows, as many and in the
+/// order of ours, where `rule` is one of GGUF's. Throws std::runtime_error where it has another
+/// shape than `ours`, or what ours is a part of, asks for.
+Tensor read_gguf_part(const TensorSource& source, const TensorInfo& info, const TensorRule& rule,
+                      const ModelConfig& config, const Shape& ours);
+
 /// The part's rows of a module's [out of all parts, width]; the tensor itself where it has one
 /// part.
 Tensor rows_of_part(const TensorRule& rule, const ModelConfig& config, const Tensor& whole);

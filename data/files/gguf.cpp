@@ -30,6 +30,8 @@ void check_part(const GgufMetadata& part, const char* key, std::int64_t wanted) 
 }  // namespace
 
 bool is_gguf(const fs::path& path) try {
+  if (!fs::exists(path) || fs::is_directory(path)) return false;
+  if (path.extension() == ".gguf") return true;
   if (!fs::is_regular_file(path)) return false;
   InputFile file(path);
   std::array<char, kGgufMagic.size()> magic{};

@@ -14,7 +14,7 @@
 
 namespace focus {
 
-/// True for a regular file that begins as GGUF files do.
+/// True for a file that is to be read as GGUF: by its name, or by what it begins with.
 bool is_gguf(const std::filesystem::path& path);
 
 /// The tensors of a GGUF file, under the names that they have there, in PyTorch's order of

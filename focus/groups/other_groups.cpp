@@ -5,14 +5,14 @@
 #include <optional>
 
 #include "autograd/check.h"
-#include "focus/train/gguf_model.h"
+#include "data/files/gguf.h"
 
 namespace focus {
 namespace {
 
 bool is_whole_model(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path)) return std::filesystem::exists(path / "config.json");
-  return is_gguf_model(path) || StoreReader(path).has("/model");
+  return is_gguf(path) || StoreReader(path).has("/model");
 }
 
 std::optional<SavedFocus> saved_groups(const std::string& path) {

@@ -24,11 +24,11 @@ std::set<std::string> endings(const std::vector<PublishedLinear>& linears) {
   return names;
 }
 
-std::string published(const std::string& module, const char* matrix) {
+}  // namespace
+
+std::string peft_name(const std::string& module, const char* matrix) {
   return fmt::format("base_model.model.{}.lora_{}.weight", module, matrix);
 }
-
-}  // namespace
 
 LoraModel::LoraModel(LoraConfig config, Decoder& decoder, Rng& rng)
     : config_(std::move(config)), decoder_(decoder) {
@@ -99,8 +99,8 @@ LoraModel::Tensors LoraModel::tensors(const std::function<Tensor(const Variable&
     for (std::size_t part = 0; part < target.parts.size(); ++part)
       put_rows_of_part(*target.parts[part].rule, decoder_.config(), select(linears_[i].b[part]),
                        whole);
-    tensors.emplace_back(published(target.name, "A"), select(linears_[i].a));
-    tensors.emplace_back(published(target.name, "B"), whole);
+    tensors.emplace_back(peft_name(target.name, "A"), select(linears_[i].a));
+    tensors.emplace_back(peft_name(target.name, "B"), whole);
   }
   return tensors;
 }
@@ -119,8 +119,8 @@ void LoraModel::load(const TensorSource& source) {
   std::vector<LoraLinear> loaded;
   for (const PublishedLinear& target : targets_) {
     LoraLinear& adapter = loaded.emplace_back();
-    adapter.a = read(published(target.name, "A"), {config_.r, target.in()});
-    const Tensor whole = read(published(target.name, "B"), {target.out(), config_.r});
+    adapter.a = read(peft_name(target.name, "A"), {config_.r, target.in()});
+    const Tensor whole = read(peft_name(target.name, "B"), {target.out(), config_.r});
     for (const auto& part : target.parts)
       adapter.b.emplace_back(rows_of_part(*part.rule, decoder_.config(), whole));
   }

@@ -35,6 +35,9 @@ struct LoraConfig {
   void validate() const;
 };
 
+/// PEFT's name of matrix "A" or "B" of a module.
+std::string peft_name(const std::string& module, const char* matrix);
+
 /// The adapter of one published linear: y += scaling B A dropout(x).
 struct LoraLinear {
   Variable a;               // [r, in]

@@ -21,10 +21,6 @@ constexpr std::array<std::string_view, 18> kEnds = {
 
 }  // namespace
 
-bool is_gguf_model(const std::filesystem::path& path) {
-  return !std::filesystem::is_directory(path) && (path.extension() == ".gguf" || is_gguf(path));
-}
-
 std::string gguf_generation_config(const GgufMetadata& metadata, Index vocab_size) {
   if (metadata.text("tokenizer.ggml.model").value_or("none") == "none") return "";
   const auto id = [&](const char* name) -> std::optional<std::int64_t> {

@@ -7,9 +7,6 @@
 
 namespace focus {
 
-/// True for a file that is to be read as GGUF: by its name, or by what it begins with.
-bool is_gguf_model(const std::filesystem::path& path);
-
 /// A GGUF file, or the first of several, as a model: settings, tokenizer and side files from its
 /// metadata, the weights mapped where they lie. Without `tokenizer` that of the file is not made:
 /// another is named in its place. Throws std::runtime_error or std::invalid_argument, one line.

@@ -4,9 +4,11 @@
 #include "autograd/memory.h"
 #include "data/files/checksum.h"
 #include "data/files/file_identity.h"
+#include "data/files/gguf.h"
 #include "data/files/input_file.h"
 #include "data/files/safetensors.h"
 #include "data/text/text.h"
+#include "focus/lora/gguf_adapter.h"
 #include "focus/lora/peft_adapter.h"
 #include "focus/train/gguf_model.h"
 
@@ -77,7 +79,7 @@ ModelFiles open_model(const std::filesystem::path& path, const std::string& toke
         "file",
         path.string());
   ModelFiles files = std::filesystem::is_directory(path) ? open_folder(path)
-                     : is_gguf_model(path)               ? open_gguf(path, tokenizer.empty())
+                     : is_gguf(path)                     ? open_gguf(path, tokenizer.empty())
                                                          : open_store(path);
   files.where = path.string();
   if (!tokenizer.empty()) {
@@ -314,11 +316,15 @@ void load_adapter(const std::filesystem::path& path, LoadedModel& model) {
   if (!std::filesystem::exists(path))
     fail(
         "{}: no such file or folder; an adapter is what focus train writes as focus.h5 or lora.h5, "
-        "a folder of focus export, or a PEFT folder",
+        "a folder of focus export, a PEFT folder or a GGUF file",
         path.string());
   if (const Mechanism* mechanism = model.mechanism())
     fail("{}: was trained with {}; an adapter goes onto a model without an attention of its own",
          model.where, mechanism->name());
+  if (is_gguf(path)) {
+    model.put_on(read_gguf_adapter(path, *model.decoder));
+    return;
+  }
   const bool folder = std::filesystem::is_directory(path);
   if (folder && !has_focus(path)) {
     model.put_on(read_peft_adapter(path, *model.decoder));

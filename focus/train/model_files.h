@@ -135,7 +135,7 @@ void write_model_head(StoreWriter& store, const ModelConfig& config, const Token
 void write_model(StoreWriter& store, LoadedModel& model);
 
 /// Opens an adapter for a model and composes it: a store or folder with Focus, a store with LoRA,
-/// or a PEFT folder, whose base is known by its shapes alone.
+/// a PEFT folder or a GGUF adapter, whose base is known by its shapes alone.
 void load_adapter(const std::filesystem::path& path, LoadedModel& model);
 
 }  // namespace focus

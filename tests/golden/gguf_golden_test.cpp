@@ -68,6 +68,27 @@ std::string name_of_file(const testing::TestParamInfo<std::string>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Files, GgufGolden, testing::ValuesIn(models()), name_of_file);
 
+/// NAME_lora.gguf goes onto NAME.gguf, and NAME_lora.h5 has the logits with it.
+TEST(GgufGoldenFiles, AnAdapterGivesItsLogits) {
+  const auto files = golden_gguf_files("_lora.gguf");
+  if (files.empty()) GTEST_SKIP() << "no gguf/NAME_lora.gguf here";
+  for (const fs::path& path : files) {
+    const std::string stem = path.stem().string();
+    LoadedModel model = load_model(beside(path, stem.substr(0, stem.rfind('_')) + ".gguf"));
+    const GoldenFile file(beside(path, stem + ".h5").string());
+    const auto ids = file.ids("input_ids");
+    const Index batch = file.dims("input_ids").at(0);
+    const auto error = [&] {
+      const NoGrad guard;
+      const Variable hidden = model.decoder->hidden_states(ids, batch);
+      return relative_error(model.decoder->logits(hidden).value().span(), file.numbers("logits"));
+    };
+    EXPECT_GT(error(), 1e-2);
+    load_adapter(path, model);
+    EXPECT_LE(error(), kTolerance);
+  }
+}
+
 TEST(GgufGoldenFiles, EveryTypeDecodesToItsNumbers) {
   const auto files = golden_gguf_files("types.gguf");
   if (files.empty()) GTEST_SKIP() << "no gguf/types.gguf here";
