@@ -23,8 +23,8 @@ class Template {
   Template& operator=(Template&&) noexcept;
   ~Template();
 
-  /// The text for these variables (an object; null: none). `now` is the time that strftime_now() gives; empty:
-  /// the present, of this place. Throws std::runtime_error with one line likewise.
+  /// The text for these variables (an object; null: none). `now` is the time that strftime_now()
+  /// gives; empty: the present, of this place. Throws std::runtime_error with one line likewise.
   std::string render(const nlohmann::ordered_json& variables,
                      std::optional<std::tm> now = std::nullopt) const;
 
