@@ -1,5 +1,6 @@
 #include <cstdio>
 
+#include "apps/chat.h"
 #include "apps/command.h"
 #include "apps/terminal/progress.h"
 #include "autograd/check.h"
@@ -16,6 +17,7 @@ constexpr Index kMeasuredSteps = 32;  // decode steps that --measure times at ea
 struct Options {
   ModelOptions model;
   std::string prompt, prompt_file, json, attention;
+  ChatOptions chat;
   GenerationOptions generation;
   bool no_cache = false;
   std::vector<Index> measure;
@@ -50,12 +52,19 @@ AttentionSpec attention_of(const Options& o, const LoadedModel& model) {
   return spec;
 }
 
-Ids prompt_ids(const Options& options, const LoadedModel& model) {
+/// What is gone on from, before it is tokens.
+std::string prompt_text(const Options& options, const LoadedModel& model) {
   const std::string text =
       options.prompt_file.empty() ? options.prompt : read_text_file(options.prompt_file);
+  return options.chat.chat ? chat_prompt(options.chat, text, model) : text;
+}
+
+/// The tokens of `text`. A chat template writes all special tokens itself: none is put before it.
+Ids prompt_ids(const Options& options, const LoadedModel& model, const std::string& text) {
   Ids ids = model.require_tokenizer().encode(text);
   if (ids.empty()) fail("the prompt is empty; give it some text to go on from");
-  if (const auto start = model.document_start()) ids.insert(ids.begin(), *start);
+  if (const auto start = model.document_start(); start && !options.chat.chat)
+    ids.insert(ids.begin(), *start);
   return ids;
 }
 
@@ -65,7 +74,12 @@ void write_now(const std::string& text) {
 }
 
 int run_generation(const Options& options, LoadedModel& model, const AttentionSpec& spec) {
-  const Ids prompt = prompt_ids(options, model);
+  const std::string text = prompt_text(options, model);
+  if (options.chat.show_prompt) {
+    write_now(text);
+    return 0;
+  }
+  const Ids prompt = prompt_ids(options, model, text);
   const Index positions = model.decoder->config().max_position_embeddings;
   const auto prompt_tokens = static_cast<Index>(prompt.size());
   if (prompt_tokens > positions)
@@ -102,6 +116,7 @@ int run_generation(const Options& options, LoadedModel& model, const AttentionSp
                             {"attention", active.name()},
                             {"routing", active.routing()},
                             {"compute", name_of(options.model.compute)},
+                            {"prompt", options.chat.chat ? nlohmann::ordered_json(text) : nullptr},
                             {"prompt_tokens", prompt_tokens},
                             {"new_tokens", done.ids.size()},
                             {"ids", done.ids},
@@ -126,7 +141,7 @@ int measure(const Options& options, LoadedModel& model, const AttentionSpec& spe
     if (length <= kMeasuredSteps || length > positions)
       fail("--measure {}: a length must be from {} to the {} positions of {}", length,
            kMeasuredSteps + 1, positions, options.model.base);
-  const Ids prompt = prompt_ids(options, model);
+  const Ids prompt = prompt_ids(options, model, prompt_text(options, model));
   fmt::print("{}, {}, against dense, {} tokens decoded up to each context\n\n", active.title(),
              name_of(options.model.compute), kMeasuredSteps);
   fmt::print("{:>8} {:>13} {:>13} {:>7} {:>10} {:>12} {:>12}\n", "context", "dense tok/s",
@@ -165,6 +180,7 @@ int run_generate(Arguments arguments) {
   CLI::Option_group* prompt = app.add_option_group("prompt", "one of");
   prompt->add_option("--prompt", o.prompt, "the text to go on from");
   prompt->add_option("--prompt-file", o.prompt_file, "a file that holds it (.txt, .xz)");
+  o.chat.add_to(app, *prompt);
   prompt->require_option(1);
   app.add_option("--max-new-tokens", o.generation.max_new_tokens, "stop after so many")
       ->check(CLI::PositiveNumber)

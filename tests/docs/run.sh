@@ -38,6 +38,8 @@ prepare() {
       data.valid=valid.txt eval_windows=1 model.hidden_size=32 \
       model.num_hidden_layers=2 model.num_attention_heads=2
     "$program" export tiny/model.h5 --out DIR
+    echo "{% for m in messages %}{{ m.role ~ ': ' ~ m.content }}\n{% endfor %}" >DIR/chat_template.jinja
+    echo '{"role": "user", "content": "Once"}' >talk.jsonl
     mkdir -p out/quickstart/base  # what the README's examples go on from
     mv tiny/model.h5 out/quickstart/base/
     cp held_out.txt out/quickstart/unseen.txt
