@@ -108,9 +108,9 @@ TEST(CliGenerateChat, WhatIsRefused) {
   expect_refused(chat(raises, {"--user", "x"}), {"refuses these messages: only 1 turns"});
   const std::string bad = cli().fresh("bad.jsonl");
   write_text(bad, "{\"role\": \"user\"}\nnot JSON\n");
-  expect_refused(chat(model, {"--messages", bad}), {bad, "line 2"});
+  expect_refused(chat(raises, {"--messages", bad}), {bad, "line 2"});
   write_text(bad, "{\"content\": \"x\"}\n");
-  expect_refused(chat(model, {"--messages", bad}), {bad, "\"role\""});
+  expect_refused(chat(raises, {"--messages", bad}), {bad, "\"role\""});
   const std::string empty = chat_model({{"chat_template.jinja", "{# nothing #}"}});
   expect_refused(chat(empty, {"--user", "x"}), {"prompt"});
 }
