@@ -31,7 +31,7 @@ struct Command {
 };
 
 constexpr std::array kCommands = {
-    Command{"import", focus::run_import, "a Hugging Face folder into a store"},
+    Command{"import", focus::run_import, "a Hugging Face folder or a GGUF file into a store"},
     Command{"export", focus::run_export, "a store into a Hugging Face folder; Focus beside it"},
     Command{"train", focus::run_train, "retrofit, full, scratch or lora, by a recipe", true},
     Command{"eval", focus::run_eval, "perplexity: dense, soft and hard attention side by side",
@@ -42,7 +42,7 @@ constexpr std::array kCommands = {
     Command{"compare", focus::run_compare, "many runs by one recipe: one table, one page", true},
     Command{"generate", focus::run_generate, "goes on from a prompt, with a routed cache"},
     Command{"logits", focus::run_logits, "one sequence's logits and groups, for other programs"},
-    Command{"info", focus::run_info, "what a store or folder holds; verifies checksums"},
+    Command{"info", focus::run_info, "what a store, folder or GGUF file holds; verifies checksums"},
     Command{"leak-test", focus::run_leak_test, "does a token's prediction depend on later tokens?"},
     Command{"speed", focus::run_speed, "attention alone: full against Focus over lengths"},
     Command{"bench-step", focus::run_bench_step, "a training step's speed, memory and phases"},

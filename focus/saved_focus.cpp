@@ -160,6 +160,8 @@ SavedFocus open_focus(const fs::path& path) {
         "{}: no such file or folder; an adapter is what focus train writes as focus.h5, or what "
         "focus export makes of it",
         path.string());
+  if (is_gguf(path))
+    fail("{}: a GGUF file holds no Focus; focus merge folds a LoRA into its base", path.string());
   return fs::is_directory(path) ? open_focus_folder(path) : open_focus(StoreReader(path));
 }
 

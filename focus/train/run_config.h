@@ -198,7 +198,8 @@ struct RunConfig {
     f("memory", memory,
       "keep: what every layer computed, until its way back; recompute: each layer's input alone, "
       "the layer runs twice; the same bits");
-    f("base", base, "checkpoint to start from: a store (.h5) or a Hugging Face folder");
+    f("base", base,
+      "checkpoint to start from: a store (.h5), a Hugging Face folder or a GGUF file");
     f("tokenizer", tokenizer, "bytes, or a tokenizer's file or folder; empty: the base's own");
     f("out", out, "folder of this run: metrics, resolved config, checkpoints, result");
     f("steps", steps,
