@@ -226,8 +226,8 @@ void walk_stored(Decoder& decoder, const TensorSource& source, F&& f) {
   });
   for (const TensorInfo& info : source.tensors()) {
     if (!used.contains(info.name) && !holds_no_weights(source, family, config, info.name))
-      fail("{}: tensor {} is not part of a {} model with this config", source.describe(), info.name,
-           config.model_type);
+      fail("{}: tensor {} is not part of a {} model with this config", source.describe(),
+           shown(info.name), config.model_type);
   }
 }
 

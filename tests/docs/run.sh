@@ -21,7 +21,7 @@ fail() {
   failures=$((failures + 1))
 }
 
-# What every page may use: DIR, a Hugging Face folder, and texts that its model has not seen.
+# What every page may use: DIR, a Hugging Face folder, model.gguf, and texts that its model has not seen.
 prepare() {
   local start=$work/start
   mkdir -p "$start/texts"
@@ -38,6 +38,7 @@ prepare() {
       data.valid=valid.txt eval_windows=1 model.hidden_size=32 \
       model.num_hidden_layers=2 model.num_attention_heads=2
     "$program" export tiny/model.h5 --out DIR
+    cp "$root/tests/golden/gguf/llama.gguf" model.gguf
     echo "{% for m in messages %}{{ m.role ~ ': ' ~ m.content }}\n{% endfor %}" >DIR/chat_template.jinja
     echo '{"role": "user", "content": "Once"}' >talk.jsonl
     mkdir -p out/quickstart/base  # what the README's examples go on from
