@@ -5,7 +5,8 @@
 /// A chat template and, after a NUL byte, messages; after another, tokenizer_config.json.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace focus;
-  const auto [source, messages, config] = fuzz::split_input<3>({data, size});
+  const auto parts = fuzz::split_input<3>({data, size});
+  const std::string &source = parts[0], &messages = parts[1], &config = parts[2];
   // Small, so that a rendering takes milliseconds and stays within the memory that is watched.
   const jinja::Limits limits{
       .source = std::size_t{1} << 16, .steps = 50000, .bytes = 500000, .output = 100000};

@@ -29,7 +29,8 @@ Template::Template(const std::string& source, std::string where, const Limits& l
          limits.source);
   int line = 1;
   try {
-    parsed_ = std::make_unique<const Parsed>(parse_template(normalized_source(source), line));
+    parsed_ =
+        std::make_unique<const Parsed>(Parsed{parse_template(normalized_source(source), line)});
   } catch (const TemplateError& error) {
     fail("{}: line {}: {}", where_, line, shown_whole(error.what()));
   }
