@@ -171,8 +171,9 @@ void add_compute_option(CLI::App& app, Compute& compute, std::vector<Compute>* c
 void ModelOptions::add_to(CLI::App& app, std::vector<Compute>* computes) {
   app.add_option("base", base, "the model: a store, a Hugging Face folder or a GGUF file")
       ->required();
-  app.add_option("--adapter", adapter,
-                 "what is put onto it: focus.h5, lora.h5, an exported folder, or a PEFT folder");
+  app.add_option(
+      "--adapter", adapter,
+      "what is put onto it: focus.h5, lora.h5, an exported folder, a PEFT folder, or a GGUF LoRA");
   app.add_option("--tokenizer", tokenizer, "instead of the model's own");
   add_compute_option(app, compute, computes);
   app.add_flag("--verify", verify,

@@ -62,7 +62,7 @@ int run_merge(Arguments arguments) {
 
   const std::string& base = options.base;
   const std::string& adapter = options.adapter;
-  if (adapter.empty()) fail("--adapter: name the adapter (lora.h5) or a PEFT folder");
+  if (adapter.empty()) fail("--adapter: name the adapter (lora.h5), a PEFT folder or a GGUF LoRA");
   if (options.compute != Compute::float32)
     fail("--compute {}: merging changes the weights, which are float32 then; leave it out",
          name_of(options.compute));

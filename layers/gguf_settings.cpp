@@ -54,6 +54,8 @@ std::string GgufSettings::text(std::string_view name, const std::string& otherwi
   return shown(source_.metadata().text(key(name)).value_or(otherwise));
 }
 
+const TensorInfo* GgufSettings::tensor(std::string_view name) const { return source_.find(name); }
+
 Index GgufSettings::of_all_layers(std::string_view name, Index layers) const {
   if (!source_.metadata().is_array(key(name))) return integer(name);
   const auto values = *source_.metadata().integers(key(name));

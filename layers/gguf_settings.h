@@ -35,7 +35,7 @@ class GgufSettings {
   Index of_all_layers(std::string_view name, Index layers) const;
 
   /// null where there is none.
-  const TensorInfo* tensor(std::string_view name) const { return source_.find(name); }
+  const TensorInfo* tensor(std::string_view name) const;
   const GgufSource& source() const { return source_; }
 
  private:
