@@ -168,6 +168,15 @@ void add_compute_option(CLI::App& app, Compute& compute, std::vector<Compute>* c
 
 }  // namespace
 
+std::string counts_text(const std::map<std::string, int>& counts) {
+  std::vector<std::pair<int, std::string>> rows;
+  for (const auto& [what, count] : counts) rows.emplace_back(-count, what);
+  std::ranges::sort(rows);
+  std::vector<std::string> words;
+  for (const auto& [count, what] : rows) words.push_back(fmt::format("{} {}", what, -count));
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
 void ModelOptions::add_to(CLI::App& app, std::vector<Compute>* computes) {
   app.add_option("base", base, "the model: a store, a Hugging Face folder or a GGUF file")
       ->required();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -45,6 +46,9 @@ void read_recipe_arguments(const CLI::App& app, const std::string& recipe, RunCo
 
 /// Sets the number of OpenMP threads; 0 leaves the environment's choice.
 void set_threads(int threads);
+
+/// "q4_1 210, f32 61", the most first.
+std::string counts_text(const std::map<std::string, int>& counts);
 
 /// The model that a command runs.
 struct ModelOptions {

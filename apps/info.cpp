@@ -1,6 +1,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 #include "apps/command.h"
 #include "autograd/check.h"
@@ -26,6 +27,13 @@ class Facts {
   nlohmann::ordered_json json_;
 };
 
+/// The tensors by type: "Q4_1 210, F32 61".
+std::string types_of(const TensorSource& source) {
+  std::map<std::string, int> counts;
+  for (const TensorInfo& info : source.tensors()) ++counts[info.stored_as];
+  return counts_text(counts);
+}
+
 /// The weights pass by tensor by tensor: a model of any size can be described.
 void describe_model(const ModelFiles& files, Facts& facts) {
   const ModelConfig& c = files.config;
@@ -33,6 +41,7 @@ void describe_model(const ModelFiles& files, Facts& facts) {
   if (!files.stored_fingerprint.empty() && model.fingerprint != files.stored_fingerprint)
     fail("{}: its weights have the fingerprint {}, but it says {}; use another copy", files.where,
          model.fingerprint, files.stored_fingerprint);
+  facts.add("tensors", types_of(*files.weights));
   facts.add("model_type", c.model_type);
   facts.add("parameters", model.parameters);
   facts.add("stored_as", fmt::format("{}", fmt::join(model.types, ", ")));
@@ -72,18 +81,6 @@ void describe_focus(const SavedFocus& focus, Facts& facts) {
   facts.add("focus_parameters", focus.num_parameters());
 }
 
-/// The tensors of a GGUF file by type: "Q4_1 210, F32 61".
-std::string types_of(const TensorSource& source) {
-  std::map<std::string, int> counts;
-  for (const TensorInfo& info : source.tensors()) ++counts[info.stored_as];
-  std::vector<std::pair<int, std::string>> rows;
-  for (const auto& [type, count] : counts) rows.emplace_back(-count, type);
-  std::ranges::sort(rows);
-  std::vector<std::string> words;
-  for (const auto& [count, type] : rows) words.push_back(fmt::format("{} {}", type, -count));
-  return fmt::format("{}", fmt::join(words, ", "));
-}
-
 void describe_gguf_adapter(const GgufSource& source, Facts& facts) {
   const GgufMetadata& metadata = source.metadata();
   Index parameters = 0;
@@ -102,7 +99,6 @@ void describe_gguf(const std::string& path, Facts& facts) {
   facts.add("file", path);
   facts.add("kind", "GGUF file");
   if (files.weights->files().size() > 1) facts.add("parts", files.weights->files().size());
-  facts.add("tensors", types_of(*files.weights));
   describe_model(files, facts);
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
 
@@ -279,6 +280,18 @@ void StoredParameter::read(Tensor& to) const {
   take_off(added, to.span());
 }
 
+PackedTensor StoredParameter::read_blocks() const {
+  PackedTensor packed{info->dtype, shape, {}};
+  const std::size_t line = bytes_of(packed.dtype, numbers.cols);
+  packed.bytes.reserve(static_cast<std::size_t>(numbers.rows) * line);
+  for (Index i = 0; i < numbers.rows; ++i) {
+    const MatrixView row = from_number(numbers, numbers.stored_row(i) * numbers.pitch);
+    const auto* const from = static_cast<const std::byte*>(row.data);
+    packed.bytes.insert(packed.bytes.end(), from, from + line);
+  }
+  return packed;
+}
+
 void for_each_stored(const ModelConfig& config, const TensorSource& source,
                      const std::function<void(const StoredParameter&)>& f) {
   Decoder decoder(config);
@@ -333,6 +346,63 @@ void Publisher::add(const std::string& name, const Tensor& part) {
   if (++whole.parts < rule->parts) return;
   f_(theirs, rule->transposed ? transposed(whole.tensor) : whole.tensor);
   pending_.erase(theirs);
+}
+
+namespace {
+
+void widen_to_f32(PackedTensor& packed) {
+  const Tensor numbers = to_tensor(packed.bytes, packed.dtype, packed.shape);
+  packed.dtype = Dtype::f32;
+  pack(numbers.span(), packed.dtype, packed.bytes);
+}
+
+/// The tensor whose parts, of equal shapes, those are.
+PackedTensor joined(const TensorRule& rule, const ModelConfig& config,
+                    std::vector<PackedTensor> parts) {
+  const Shape shape = parts.front().shape;
+  const Dtype dtype = parts.front().dtype;
+  if (std::ranges::any_of(parts, [&](const PackedTensor& p) { return p.dtype != dtype; }))
+    for (PackedTensor& part : parts) widen_to_f32(part);
+  PackedTensor whole{parts.front().dtype, shape.with(0, shape[0] * rule.parts), {}};
+  whole.bytes.resize(bytes_of(whole.dtype, whole.shape.size()));
+  TensorRule of_part = rule;
+  for (of_part.part = 0; of_part.part < rule.parts; ++of_part.part) {
+    const PackedTensor& part = parts.at(static_cast<std::size_t>(of_part.part));
+    for_each_run(of_part, config, shape, [&](Index ours, Index at, Index size) {
+      std::memcpy(whole.bytes.data() + bytes_of(whole.dtype, at),
+                  part.bytes.data() + bytes_of(whole.dtype, ours), bytes_of(whole.dtype, size));
+    });
+  }
+  return whole;
+}
+
+void transpose(PackedTensor& packed) {
+  const Index rows = packed.shape[0], cols = packed.shape[1];
+  const std::size_t number = bytes_of(packed.dtype, 1);
+  const std::vector<std::byte> from = std::move(packed.bytes);
+  packed.bytes.resize(from.size());
+  packed.shape = {cols, rows};
+  for (Index i = 0; i < rows; ++i)
+    for (Index j = 0; j < cols; ++j)
+      std::memcpy(packed.bytes.data() + static_cast<std::size_t>(j * rows + i) * number,
+                  from.data() + static_cast<std::size_t>(i * cols + j) * number, number);
+}
+
+}  // namespace
+
+PackedPublisher::PackedPublisher(const ModelConfig& config, Function f)
+    : config_(config), family_(find_family(config.model_type, "model")), f_(std::move(f)) {}
+
+void PackedPublisher::add(const std::string& name, PackedTensor part) {
+  const auto [rule, theirs] = match(family_, name);
+  std::vector<PackedTensor>& parts = pending_[theirs];
+  parts.push_back(std::move(part));
+  if (static_cast<int>(parts.size()) < rule->parts) return;
+  PackedTensor whole =
+      rule->parts == 1 ? std::move(parts.front()) : joined(*rule, config_, std::move(parts));
+  pending_.erase(theirs);
+  if (lies_transposed(*rule, whole.dtype)) transpose(whole);
+  f_(theirs, whole);
 }
 
 void stream_weights(Decoder& decoder, const TensorSource& source,

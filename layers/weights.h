@@ -14,6 +14,13 @@
 
 namespace focus {
 
+/// A parameter, or a tensor of a file, in the numbers of a file: rows one after the other.
+struct PackedTensor {
+  Dtype dtype = kRealDtype;
+  Shape shape;
+  std::vector<std::byte> bytes;
+};
+
 /// A parameter as a published checkpoint holds it.
 struct StoredParameter {
   std::string name, published;       // ours, and the tensor's that it is, or is a part of
@@ -28,6 +35,8 @@ struct StoredParameter {
   void for_each_block(const std::function<void(std::span<const Real>)>& f) const;
   /// All of them.
   void read(Tensor& to) const;
+  /// The same of what lies in blocks, as it lies but for the order of the rows.
+  PackedTensor read_blocks() const;
 };
 
 /// Calls f for every parameter of a model, in the order of for_each_parameter, with where it lies
@@ -66,6 +75,24 @@ class Publisher {
   const Family& family_;
   PublishedFunction f_;
   std::map<std::string, Whole> pending_;  // of which parts are still to come
+};
+
+/// Publisher's twin for numbers that stay packed. A tensor in blocks is always rows, [out, in],
+/// though the family's other tensors are transposed; one whose parts come in several formats
+/// becomes one of float32.
+class PackedPublisher {
+ public:
+  using Function = std::function<void(const std::string& name, const PackedTensor& tensor)>;
+  /// `config` has to outlive it.
+  PackedPublisher(const ModelConfig& config, Function f);
+  /// Calls f as soon as all parts of a tensor are there.
+  void add(const std::string& name, PackedTensor part);
+
+ private:
+  const ModelConfig& config_;
+  const Family& family_;
+  Function f_;
+  std::map<std::string, std::vector<PackedTensor>> pending_;  // of which parts are still to come
 };
 
 /// load_weights for what passes through: `filled` may change a parameter's numbers, `f` then gets

@@ -18,7 +18,9 @@ namespace focus {
 /// The checkpoint container: an HDF5 file of groups, attributes and data sets, written once and
 /// whole, with a checksum (XXH3-128) on every data set and one, `digest`, over all that is not
 /// bulk data. Paths are absolute: "/", "/train", "/model/transformer/wte/weight".
-inline constexpr std::int64_t kStoreVersion = 1;
+inline constexpr std::int64_t kStoreVersion = 2;
+/// That of a store without blocks, which programs of before read too.
+inline constexpr std::int64_t kStoreVersionWithoutBlocks = 1;
 /// The oldest that is still read.
 inline constexpr std::int64_t kOldestStoreVersion = 1;
 
@@ -44,7 +46,8 @@ class StoreWriter {
   void text(const std::string& path, std::string_view bytes);
   /// Stored in the precision of Real: nothing is lost.
   void tensor(const std::string& path, const Tensor& tensor);
-  /// Numbers as they are packed elsewhere; `bytes` must fit shape and dtype.
+  /// Numbers as they are packed elsewhere; `bytes` must fit shape and dtype. A matrix in blocks is
+  /// a data set of bytes [rows, bytes of a row] with the blocks' name as its attribute `dtype`.
   void tensor_raw(const std::string& path, std::span<const Index> shape, Dtype dtype,
                   std::span<const std::byte> bytes);
   /// Closes the file, brings it to the disk, reads it back and verifies every checksum, and only

@@ -1,10 +1,13 @@
 #include "data/files/store_scan.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <set>
 
 #include "autograd/check.h"
+#include "autograd/gemm/number_format.h"
 #include "data/files/json_reader.h"
 #include "data/files/store_digest.h"
 #include "data/files/utf8.h"
@@ -160,7 +163,18 @@ class Scan {
         found.offset = offset;
     }
     found.checksum = dataset_checksum(attributes, path);
+    if (const NumberFormat format = format_named(found.type); in_blocks(format))
+      take_for_blocks(format, path, found);
     return found;
+  }
+
+  /// Bytes [rows, bytes of a row] as the matrix [rows, cols] that they are.
+  void take_for_blocks(NumberFormat format, const std::string& path, StoredDataset& found) const {
+    const auto block = static_cast<Index>(bytes_of(format, block_numbers(format)));
+    if (found.shape.size() != 2 || found.bytes == 0 || found.shape[1] % block != 0)
+      refuse(path, fmt::format("[{}] bytes are no rows of {}'s blocks of {}",
+                               fmt::join(found.shape, ", "), name_of(format), block));
+    found.shape[1] = found.shape[1] / block * block_numbers(format);
   }
 
   /// True where one of them compresses.
@@ -199,12 +213,16 @@ class Scan {
                         const std::string& path) const {
     if (H5Tequal(type, H5T_IEEE_F32LE) > 0) return "f32";
     if (H5Tequal(type, H5T_IEEE_F64LE) > 0) return "f64";
-    if (H5Tequal(type, H5T_STD_U8LE) > 0) return "u8";
     if (H5Tequal(type, H5T_STD_U64LE) > 0) return "u64";
+    const auto dtype = attributes.find("dtype");
+    const auto* text =
+        dtype == attributes.end() ? nullptr : std::get_if<std::string>(&dtype->second);
+    if (H5Tequal(type, H5T_STD_U8LE) > 0) {
+      if (dtype == attributes.end()) return "u8";
+      if (text != nullptr && in_blocks(format_named(*text))) return *text;
+      refuse(path, "bytes whose attribute 'dtype' names none of GGML's blocks that are known");
+    }
     if (H5Tequal(type, H5T_STD_U16LE) > 0) {
-      const auto dtype = attributes.find("dtype");
-      const auto* text =
-          dtype == attributes.end() ? nullptr : std::get_if<std::string>(&dtype->second);
       if (text != nullptr && (*text == "f16" || *text == "bf16")) return *text;
       refuse(path, "16-bit data whose attribute 'dtype' is neither f16 nor bf16");
     }

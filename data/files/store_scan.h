@@ -14,7 +14,7 @@ namespace focus {
 
 /// A data set of a store, as found and judged without reading its data.
 struct StoredDataset {
-  std::string type;  // "f32", "f64", "f16", "bf16", "u8", "u64"
+  std::string type;  // "f32", "f64", "f16", "bf16", "u8", "u64", or that of blocks: "q8_0"
   std::vector<Index> shape;
   std::size_t bytes = 0;
   std::string checksum;

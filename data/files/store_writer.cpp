@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <set>
 
@@ -44,6 +45,7 @@ struct StoreWriter::Impl {
   StoreDigest digest;
   std::set<std::string> groups{"/"};
   std::set<std::string> datasets;
+  bool has_blocks = false;
 
   std::string name() const { return durable.target().string(); }
 
@@ -128,8 +130,19 @@ struct StoreWriter::Impl {
     }
   }
 
+  /// The oldest format that has all that was written.
+  void put_version(hid_t root) {
+    const std::int64_t version = has_blocks ? kStoreVersion : kStoreVersionWithoutBlocks;
+    const H5Handle attribute =
+        handle(H5Aopen(root, "format_version", H5P_DEFAULT), H5Aclose, "/@format_version");
+    want(H5Awrite(attribute, H5T_STD_I64LE, &version), "/");
+    digest.add_attribute("/", "format_version", version);
+  }
+
+  /// `shape` counts items of `type`; `digested` is the shape that the digest has.
   void put_dataset(const std::string& path, std::string_view type_name, hid_t type,
-                   std::span<const Index> shape, std::span<const std::byte> bytes) {
+                   std::span<const Index> shape, std::span<const Index> digested,
+                   std::span<const std::byte> bytes) {
     check_path(path);
     check(!groups.contains(path) && !datasets.contains(path), "{}: '{}' is there already", name(),
           path);
@@ -162,12 +175,13 @@ struct StoreWriter::Impl {
     }
     const std::string checksum = xxh3_hex(bytes);
     put_attribute(dataset, path, "xxh3", checksum);
-    // HDF5 has no name for them: 16-bit floats lie as 16-bit integers with a word that says which.
-    if (type_name == "f16" || type_name == "bf16") {
+    // HDF5 has no name for them: 16-bit floats lie as 16-bit integers and blocks as bytes, with a
+    // word that says which.
+    if (type_name == "f16" || type_name == "bf16" || in_blocks(format_named(type_name))) {
       put_attribute(dataset, path, "dtype", std::string(type_name));
     }
     want(H5Dflush(dataset), path);  // here, because a close that fails cannot be mended
-    digest.add_dataset(path, type_name, shape, checksum);
+    digest.add_dataset(path, type_name, digested, checksum);
   }
 };
 
@@ -183,7 +197,10 @@ StoreWriter::StoreWriter(const fs::path& target, const std::string& kind)
   unsigned major = 0, minor = 0, release = 0;
   H5get_libversion(&major, &minor, &release);
   attribute("/", "format", "focus");
-  attribute("/", "format_version", kStoreVersion);
+  {  // its value is known, and enters the digest, when all is written
+    const H5Handle root = impl_->handle(H5Gopen2(impl_->file, "/", H5P_DEFAULT), H5Gclose, "/");
+    impl_->put_attribute(root, "/", "format_version", kStoreVersionWithoutBlocks);
+  }
   attribute("/", "creator", "focus");
   attribute("/", "creator_version", FOCUS_VERSION);
   attribute("/", "hdf5_version", fmt::format("{}.{}.{}", major, minor, release));
@@ -215,7 +232,8 @@ void StoreWriter::attribute(const std::string& group, const std::string& name,
 
 void StoreWriter::text(const std::string& path, std::string_view bytes) {
   const Index size = static_cast<Index>(bytes.size());
-  impl_->put_dataset(path, "u8", H5T_STD_U8LE, {&size, 1}, std::as_bytes(std::span(bytes)));
+  const std::span<const Index> shape(&size, 1);
+  impl_->put_dataset(path, "u8", H5T_STD_U8LE, shape, shape, std::as_bytes(std::span(bytes)));
 }
 
 void StoreWriter::tensor(const std::string& path, const Tensor& tensor) {
@@ -231,16 +249,26 @@ void StoreWriter::tensor_raw(const std::string& path, std::span<const Index> sha
   check(dtype != Dtype::other && wanted == bytes.size(),
         "{}: tensor '{}' [{}] of {} needs {} bytes, got {}", impl_->name(), path,
         fmt::join(shape, ", "), name_of(dtype), wanted, bytes.size());
+  if (in_blocks(dtype)) {
+    check(shape.size() == 2 && shape[0] > 0 && shape[1] > 0 && shape[1] % block_numbers(dtype) == 0,
+          "{}: tensor '{}' [{}] is no matrix with rows of whole blocks of {}", impl_->name(), path,
+          fmt::join(shape, ", "), name_of(dtype));
+    const std::array<Index, 2> lines = {shape[0], static_cast<Index>(bytes_of(dtype, shape[1]))};
+    impl_->put_dataset(path, name_of(dtype), H5T_STD_U8LE, lines, shape, bytes);
+    impl_->has_blocks = true;
+    return;
+  }
   const hid_t type = dtype == Dtype::f32   ? H5T_IEEE_F32LE
                      : dtype == Dtype::f64 ? H5T_IEEE_F64LE
                                            : H5T_STD_U16LE;
-  impl_->put_dataset(path, name_of(dtype), type, shape, bytes);
+  impl_->put_dataset(path, name_of(dtype), type, shape, shape, bytes);
 }
 
 void StoreWriter::commit() {
   check(impl_->file >= 0, "{}: committed twice", impl_->name());
   {
     const H5Handle root = impl_->handle(H5Gopen2(impl_->file, "/", H5P_DEFAULT), H5Gclose, "/");
+    impl_->put_version(root);
     impl_->put_attribute(root, "/", "digest", impl_->digest.hex());
   }
   impl_->want(H5Fflush(impl_->file, H5F_SCOPE_GLOBAL), "/");

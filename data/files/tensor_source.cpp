@@ -8,6 +8,7 @@
 
 #include "autograd/check.h"
 #include "autograd/gemm/block_formats.h"
+#include "autograd/gemm/block_rounding.h"
 #include "data/files/json_reader.h"
 
 namespace focus {
@@ -137,7 +138,13 @@ Tensor to_tensor(std::span<const std::byte> bytes, Dtype dtype, const Shape& sha
 }
 
 void pack(std::span<const Real> numbers, Dtype dtype, std::vector<std::byte>& bytes) {
-  check(dtype != Dtype::other && !in_blocks(dtype), "pack: {} is no type of weights",
+  if (in_blocks(dtype)) {
+    const auto count = static_cast<Index>(numbers.size());
+    bytes.resize(bytes_of(dtype, count));
+    round_to_blocks(dtype, numbers.data(), count, bytes.data());
+    return;
+  }
+  check(dtype != Dtype::other && dtype != Dtype::int8, "pack: {} is no type of weights",
         name_of(dtype));
   if (dtype == Dtype::f32) narrow<float>(numbers, bytes);
   if (dtype == Dtype::f64) narrow<double>(numbers, bytes);

@@ -82,8 +82,8 @@ inline constexpr Dtype kRealDtype = kRealFormat;
 /// Packed little-endian numbers as a tensor; `bytes` must fit shape and dtype.
 Tensor to_tensor(std::span<const std::byte> bytes, Dtype dtype, const Shape& shape);
 
-/// The inverse: numbers rounded to `dtype` (to nearest, ties to even), little-endian; `bytes` is
-/// resized to fit.
+/// The inverse: numbers rounded to `dtype` (to nearest, ties to even; of blocks those of
+/// block_rounding.h), little-endian; `bytes` is resized to fit.
 void pack(std::span<const Real> numbers, Dtype dtype, std::vector<std::byte>& bytes);
 /// Rounds numbers to what `dtype` holds.
 void round_to(Dtype dtype, std::span<Real> numbers);

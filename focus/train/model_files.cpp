@@ -2,7 +2,6 @@
 
 #include "autograd/check.h"
 #include "autograd/memory.h"
-#include "data/files/checksum.h"
 #include "data/files/file_identity.h"
 #include "data/files/gguf.h"
 #include "data/files/input_file.h"
@@ -114,28 +113,36 @@ StreamedModel stream_model(const ModelFiles& files, Dtype dtype, const Published
   return streamed;
 }
 
-ReadModel read_model(const ModelFiles& files,
-                     const std::function<void(const StoredParameter&)>& f) {
-  ReadModel model;
-  Checksum checksum = start_fingerprint(files.config);
-  std::string verified;
+ModelReading::ModelReading(const ModelConfig& config) : checksum_(start_fingerprint(config)) {}
+
+void ModelReading::begin(const StoredParameter& p, const TensorSource& source) {
+  if (verified_ != p.info->name) source.verify(p.info->name);
+  verified_ = p.info->name;
+  published_ = p.published;
+  checksum_.update(p.name);
+  model_.parameters += p.shape.size();
+  model_.types.insert(name_of(p.info->dtype));
+}
+
+void ModelReading::take(std::span<const Real> numbers) {
+  checksum_.update(std::as_bytes(numbers));
+  const Index bad = count_nonfinite(numbers);
+  if (bad > 0 && model_.nonfinite == 0) model_.first_nonfinite = published_;
+  model_.nonfinite += bad;
+}
+
+ReadModel ModelReading::finish() {
+  model_.fingerprint = checksum_.hex();
+  return std::move(model_);
+}
+
+ReadModel read_model(const ModelFiles& files) {
+  ModelReading reading(files.config);
   for_each_stored(files.config, *files.weights, [&](const StoredParameter& p) {
-    if (verified != p.info->name) files.weights->verify(p.info->name);
-    verified = p.info->name;
-    checksum.update(p.name);
-    Index bad = 0;
-    p.for_each_block([&](std::span<const Real> numbers) {
-      checksum.update(std::as_bytes(numbers));
-      bad += count_nonfinite(numbers);
-    });
-    if (bad > 0 && model.nonfinite == 0) model.first_nonfinite = p.published;
-    model.nonfinite += bad;
-    model.parameters += p.shape.size();
-    model.types.insert(name_of(p.info->dtype));
-    if (f) f(p);
+    reading.begin(p, *files.weights);
+    p.for_each_block([&](std::span<const Real> numbers) { reading.take(numbers); });
   });
-  model.fingerprint = checksum.hex();
-  return model;
+  return reading.finish();
 }
 
 namespace {

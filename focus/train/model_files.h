@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "data/files/checksum.h"
 #include "data/files/file_identity.h"
 #include "data/files/store.h"
 #include "data/text/tokenizer.h"
@@ -103,10 +104,24 @@ struct ReadModel {
   Index nonfinite = 0;          // numbers that are NaN or infinite
   std::string first_nonfinite;  // the first tensor that holds one
 };
-/// Reads all weights and holds them against the file's checksums; `f`, where given, gets every
-/// tensor as it is stored, under its published name, once its numbers have passed.
-ReadModel read_model(const ModelFiles& files,
-                     const std::function<void(const StoredParameter&)>& f = {});
+/// Takes these figures while a model's weights pass by, parameter by parameter.
+class ModelReading {
+ public:
+  explicit ModelReading(const ModelConfig& config);
+  /// Holds what `source` has of the parameter against its checksum.
+  void begin(const StoredParameter& p, const TensorSource& source);
+  /// The next of its numbers.
+  void take(std::span<const Real> numbers);
+  ReadModel finish();
+
+ private:
+  Checksum checksum_;
+  ReadModel model_;
+  std::string published_, verified_;
+};
+
+/// Reads all weights and holds them against the file's checksums.
+ReadModel read_model(const ModelFiles& files);
 
 /// From what open_model() takes. `tokenizer`, where not empty, is loaded instead of the
 /// model's own. A frozen model's matrices are mapped, and nothing of them is read here (with

@@ -323,10 +323,10 @@ TEST_F(HostileStore, NewerVersion) {
   EXPECT_THAT(
       error_after([](hid_t f) {
         const H5Handle version(H5Aopen(f, "format_version", H5P_DEFAULT), H5Aclose);
-        const std::int64_t newer = 2;
+        const std::int64_t newer = kStoreVersion + 1;
         ASSERT_GE(H5Awrite(version, H5T_STD_I64LE, &newer), 0);
       }),
-      HasSubstr("format version 2, but this program reads versions up to 1: use a newer focus"));
+      HasSubstr("format version 3, but this program reads versions up to 2: use a newer focus"));
 }
 
 TEST_F(HostileStore, OlderVersion) {
@@ -335,7 +335,7 @@ TEST_F(HostileStore, OlderVersion) {
                 const std::int64_t older = kOldestStoreVersion - 1;
                 ASSERT_GE(H5Awrite(version, H5T_STD_I64LE, &older), 0);
               }),
-              HasSubstr("format version 0, but this program reads versions 1 to 1"));
+              HasSubstr("format version 0, but this program reads versions 1 to 2"));
 }
 
 TEST_F(HostileStore, PlainHdf5) {

@@ -12,9 +12,11 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "autograd/gemm/block_rounding.h"
 #include "autograd/random.h"
 #include "autograd/version.h"
 #include "data/files/durable_file.h"
+#include "data/files/hdf5.h"
 #include "tests/support/nonfinite.h"
 #include "tests/support/temp_folder.h"
 
@@ -90,7 +92,7 @@ TEST(Store, RoundTrip) {
   store.verify();
   EXPECT_EQ(store.kind(), "training");
   EXPECT_EQ(store.string_attribute("/", "format"), "focus");
-  EXPECT_EQ(store.int_attribute("/", "format_version"), kStoreVersion);
+  EXPECT_EQ(store.int_attribute("/", "format_version"), kStoreVersionWithoutBlocks);
   EXPECT_EQ(store.string_attribute("/", "creator_version"), FOCUS_VERSION);
   EXPECT_TRUE(store.has_attribute("/", "hdf5_version"));
   EXPECT_EQ(store.int_attribute("/train", "step"), -120);
@@ -373,6 +375,76 @@ TEST(Store, PlacesThatCannotBeWritten) {
   StoreWriter writer(folder / "short/a.h5", "model");
   fs::remove_all(folder / "short");
   EXPECT_THAT(error_of([&] { writer.commit(); }), HasSubstr("short/"));
+}
+
+/// 3 rows of 64 numbers.
+void write_blocks(const fs::path& path, Dtype dtype) {
+  StoreWriter writer(path, "model");
+  std::vector<std::byte> bytes;
+  pack(random_tensor({3, 64}, 5).span(), dtype, bytes);
+  writer.tensor_raw("/model/a/weight", std::array<Index, 2>{3, 64}, dtype, bytes);
+  writer.tensor("/model/b", random_tensor({4}, 6));
+  writer.commit();
+}
+
+TEST(Store, HoldsMatricesInBlocks) {
+  const TempFolder folder;
+  for (const Dtype dtype : kRoundedFormats) {
+    const fs::path path = folder / (std::string(name_of(dtype)) + ".h5");
+    write_blocks(path, dtype);
+    const StoreReader store(path);
+    store.verify();
+    EXPECT_EQ(store.int_attribute("/", "format_version"), kStoreVersion);
+    EXPECT_THAT(store.shape("/model/a/weight"), ElementsAre(3, 64));
+    std::vector<std::byte> wanted;
+    pack(random_tensor({3, 64}, 5).span(), dtype, wanted);
+    EXPECT_TRUE(
+        same(store.tensor("/model/a/weight", Shape{3, 64}), to_tensor(wanted, dtype, {3, 64})));
+    const auto source = store.source("/model");
+    const TensorInfo* info = source->find("a.weight");
+    ASSERT_NE(info, nullptr);
+    EXPECT_EQ(info->dtype, dtype);
+    EXPECT_EQ(info->stored_as, name_of(dtype));
+    const TensorBytes there = source->bytes("a.weight");
+    EXPECT_TRUE(std::ranges::equal(there.bytes, wanted));
+  }
+}
+
+TEST(Store, BlocksOfAnotherNameAreDamage) {
+  const TempFolder folder;
+  const auto error_with = [&](const char* name, auto f) {
+    const fs::path path = folder / name;
+    write_blocks(path, Dtype::q4_1);
+    {
+      const H5Handle file(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), H5Fclose);
+      const H5Handle object(H5Oopen(file, "/model/a/weight", H5P_DEFAULT), H5Oclose);
+      f(object);
+    }
+    return error_of([&] { StoreReader{path}; });
+  };
+  const auto rename = [](const char* to) {
+    return [to](hid_t object) {
+      const H5Handle attribute(H5Aopen(object, "dtype", H5P_DEFAULT), H5Aclose);
+      const H5Handle type(H5Aget_type(attribute), H5Tclose);
+      ASSERT_GE(H5Awrite(attribute, type, to), 0);
+    };
+  };
+  // Of as many bytes a block, of others, of none.
+  EXPECT_THAT(error_with("a.h5", rename("iq9\0")), HasSubstr("names none of GGML's blocks"));
+  EXPECT_THAT(error_with("b.h5", rename("q5_1")), HasSubstr("are no rows of q5_1's blocks of 24"));
+  EXPECT_THAT(error_with("c.h5", [](hid_t object) { H5Adelete(object, "dtype"); }),
+              HasSubstr("do not fit its attribute 'digest'"));
+}
+
+TEST(Store, TakesOnlyRowsOfWholeBlocks) {
+  const TempFolder folder;
+  StoreWriter writer(folder / "a.h5", "model");
+  const std::vector<std::byte> bytes(5 * 34);
+  EXPECT_THROW(writer.tensor_raw("/a", std::array<Index, 1>{160}, Dtype::q8_0, bytes),
+               std::invalid_argument);
+  EXPECT_THROW(writer.tensor_raw("/a", std::array<Index, 2>{10, 16}, Dtype::q8_0, bytes),
+               std::invalid_argument);
+  writer.tensor_raw("/a", std::array<Index, 2>{5, 32}, Dtype::q8_0, bytes);
 }
 
 }  // namespace

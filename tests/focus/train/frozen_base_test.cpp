@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "data/files/safetensors_writer.h"
+#include "focus/train/model_import.h"
 #include "focus/train/session.h"
 #include "tests/support/compare.h"
 #include "tests/support/temp_folder.h"
@@ -32,11 +33,7 @@ void import_folder(const fs::path& folder, const fs::path& path) {
   const ModelFiles files = open_model(folder);
   StoreWriter store(path, "model");
   write_model_head(store, files.config, nullptr, {});
-  const ReadModel model = read_model(files, [&](const StoredParameter& p) {
-    if (p.completes)
-      store.tensor_raw(store_path("/model", p.published), p.info->shape, p.info->dtype,
-                       p.tensor.bytes);
-  });
+  const ReadModel model = import_weights(files, store, {}).model;
   store.attribute("/model", "fingerprint", model.fingerprint);
   store.commit();
 }
