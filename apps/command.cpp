@@ -145,7 +145,10 @@ void add_compute_option(CLI::App& app, Compute& compute, std::vector<Compute>* c
   std::string help =
       "of the model's matrices: float32; bf16: rounded and multiplied in it; bf16x3: as three "
       "products of bf16, errors near float32's, where that is faster; int8: rounded to it, a scale "
-      "for each row, a quarter of the memory; w8a8: what they multiply too, forward, in integers";
+      "for each row, a quarter of the memory; w8a8: what they multiply too, forward, in integers; "
+      "q8: "
+      "products with packed weights in integers, activations rounded to int8 in blocks of 32, "
+      "weights that are not packed as float32";
   if (computes != nullptr) help += "; several, as float32,int8, are held against the first";
   CLI::Option* const option = app.add_option_function<std::vector<std::string>>(
       "--compute",

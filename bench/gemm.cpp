@@ -1,5 +1,9 @@
 #include "autograd/gemm/gemm.h"
 
+#include <memory>
+#include <vector>
+
+#include "autograd/gemm/block_rounding.h"
 #include "autograd/gemm/frozen_matrix.h"
 #include "bench/cases.h"
 #include "bench/gemm_shapes.h"
@@ -35,6 +39,22 @@ void add_frozen_product(MatrixForm form, const GemmShape& shape) {
   });
 }
 
+/// The same with a weight in blocks.
+void add_packed_product(NumberFormat format, MatrixForm form, const GemmShape& shape) {
+  if (shape.k % block_numbers(format) != 0) return;
+  add_case(fmt::format("gemm/frozen_{}_{}/{}", name_of(format), name_of(form), shape.name()), [=] {
+    const auto [m, k, n] = shape;
+    const Tensor a = random_tensor({m * k}, 1), numbers = random_tensor({n, k}, 2);
+    const auto blocks = std::make_shared<std::vector<std::byte>>(bytes_of(format, n * k));
+    round_to_blocks(format, numbers.data(), n * k, blocks->data());
+    const FrozenMatrix w(
+        {.data = blocks->data(), .format = format, .rows = n, .cols = k, .pitch = k}, blocks, form);
+    Tensor c({m, n});
+    return Case{.run = [=, m = m]() mutable { w->gemm_nt(m, a.data(), c.data(), {}); },
+                .flops = shape.flops()};
+  });
+}
+
 }  // namespace
 
 void add_gemm_cases() {
@@ -45,6 +65,9 @@ void add_gemm_cases() {
     for (const MatrixForm form :
          {MatrixForm::real, MatrixForm::bf16, MatrixForm::int8, MatrixForm::w8a8})
       add_frozen_product(form, shape);
+    for (const NumberFormat format : {NumberFormat::q8_0, NumberFormat::q4_0})
+      for (const MatrixForm form : {MatrixForm::real, MatrixForm::q8})
+        add_packed_product(format, form, shape);
   }
 }
 

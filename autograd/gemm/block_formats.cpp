@@ -7,7 +7,8 @@
 namespace focus {
 namespace {
 
-simd::WidenBlocks kernel_for(NumberFormat format, const simd::BlockKernels& kernels) {
+const simd::BlockKernels::Format& kernel_for(NumberFormat format,
+                                             const simd::BlockKernels& kernels) {
   switch (format) {
     case NumberFormat::q8_0:
       return kernels.q8_0;
@@ -43,7 +44,7 @@ simd::WidenBlocks kernel_for(NumberFormat format, const simd::BlockKernels& kern
 
 void widen_blocks(NumberFormat format, const void* blocks, Index first, Index count, Real* to,
                   const simd::BlockKernels& kernels) {
-  const simd::WidenBlocks widen = kernel_for(format, kernels);
+  const simd::WidenBlocks widen = kernel_for(format, kernels).widen;
   const Index numbers = block_numbers(format);
   const auto bytes = static_cast<Index>(bytes_of(format, numbers));
   const auto* at = static_cast<const std::uint8_t*>(blocks) + first / numbers * bytes;
@@ -62,6 +63,19 @@ void widen_blocks(NumberFormat format, const void* blocks, Index first, Index co
     widen(at + count / numbers * bytes, 1, block);
     std::copy_n(block, left, to + count - left);
   }
+}
+
+void split_blocks(NumberFormat format, const void* blocks, Index count,
+                  const simd::SplitNumbers& to, const simd::BlockKernels& kernels) {
+  const Index numbers = block_numbers(format);
+  check(count % numbers == 0, "{} numbers are no whole number of {}'s blocks of {}", count,
+        name_of(format), numbers);
+  kernel_for(format, kernels).split(static_cast<const std::uint8_t*>(blocks), count / numbers, to);
+}
+
+bool has_offsets(NumberFormat format) {
+  using enum NumberFormat;
+  return format == q4_1 || format == q5_1 || format == q2_k || format == q4_k || format == q5_k;
 }
 
 }  // namespace focus

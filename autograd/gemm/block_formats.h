@@ -13,6 +13,14 @@ namespace focus {
 void widen_blocks(NumberFormat format, const void* blocks, Index first, Index count, Real* to,
                   const simd::BlockKernels& kernels = simd::block_kernels());
 
+/// The same numbers, a whole number of blocks, as integers with a scale and an offset for each 16.
+/// Throws likewise, and for a part of a block.
+void split_blocks(NumberFormat format, const void* blocks, Index count,
+                  const simd::SplitNumbers& to,
+                  const simd::BlockKernels& kernels = simd::block_kernels());
+/// Whether numbers are more than integers times scales: else all offsets are 0.
+bool has_offsets(NumberFormat format);
+
 /// The most numbers of a block.
 inline constexpr Index kMostBlockNumbers = 256;
 

@@ -6,6 +6,7 @@
 #include "autograd/check.h"
 #include "autograd/gemm/bf16.h"
 #include "autograd/gemm/int8.h"
+#include "autograd/gemm/q8.h"
 #include "autograd/read_ahead.h"
 
 namespace focus {
@@ -43,10 +44,11 @@ class Bf16Storage final : public MatrixStorage {
 
 class ViewStorage : public MatrixStorage {
  public:
-  ViewStorage(const MatrixView& view, std::shared_ptr<const void> owner)
-      : MatrixStorage({view.rows, view.cols}), view_(view), owner_(std::move(owner)) {}
+  ViewStorage(const MatrixView& view, std::shared_ptr<const void> owner,
+              MatrixForm form = MatrixForm::real)
+      : MatrixStorage({view.rows, view.cols}), view_(view), owner_(std::move(owner)), form_(form) {}
 
-  MatrixForm form() const override { return MatrixForm::real; }
+  MatrixForm form() const override { return form_; }
   NumberFormat format() const override { return view_.format; }
   std::size_t bytes() const override { return bytes_of(view_.format, shape().size()); }
   void row(Index i, Real* to) const override { read_rows(view_, i, 1, to); }
@@ -69,6 +71,17 @@ class ViewStorage : public MatrixStorage {
  private:
   MatrixView view_;
   std::shared_ptr<const void> owner_;
+  MatrixForm form_;
+};
+
+/// Back it is ViewStorage: a gradient of the product as if what came in had not been rounded.
+class Q8Storage final : public ViewStorage {
+ public:
+  using ViewStorage::ViewStorage;
+
+  void gemm_nt(Index m, const Real* x, Real* y, Start start) const override {
+    gemm_nt_q8(m, x, view().cols, view(), y, view().rows, start);
+  }
 };
 
 class Bf16x3Storage final : public ViewStorage {
@@ -130,6 +143,10 @@ std::shared_ptr<const MatrixStorage> store_view(const MatrixView& view,
       return std::make_shared<const Int8Storage>(rounded_to_int8(view, name));
     case MatrixForm::w8a8:
       return std::make_shared<const W8A8Storage>(rounded_to_int8(view, name));
+    case MatrixForm::q8:
+      if (in_blocks(view.format))
+        return std::make_shared<const Q8Storage>(view, std::move(owner), form);
+      return std::make_shared<const ViewStorage>(view, std::move(owner), form);
   }
   fail("no such form of a frozen matrix");
 }
@@ -158,6 +175,8 @@ const char* name_of(MatrixForm form) {
       return "int8";
     case MatrixForm::w8a8:
       return "w8a8";
+    case MatrixForm::q8:
+      return "q8";
   }
   return "?";
 }

@@ -17,6 +17,7 @@ enum class MatrixForm {
   bf16x3,  // both are split into two bf16, where that is faster than Real: else as real
   int8,    // it is rounded to int8, a scale for each row (int8.h); products are of Real
   w8a8,    // so is what it multiplies on the way forward; products are of integers
+  q8,      // what a matrix in blocks multiplies is rounded to int8 (q8.h); others are as real
 };
 const char* name_of(MatrixForm form);
 

@@ -20,15 +20,9 @@ namespace {
 
 constexpr Real kMostInt8 = 127;
 
-/// Of a row whose largest magnitude that is; 0 where its numbers are too small for one.
-Real scale_for(Real largest) {
-  const Real scale = largest / kMostInt8;
-  return std::isinf(scale * kMostInt8) ? std::nextafter(scale, Real(0)) : scale;  // was rounded up
-}
-
 /// Returns the scale.
 Real round_row(const Real* row, Index n, Real largest, std::int8_t* to) {
-  const Real scale = scale_for(largest);
+  const Real scale = int8_scale(largest);
   if (scale == 0) {
     std::fill_n(to, n, std::int8_t{0});
     return 0;
@@ -61,7 +55,7 @@ class RoundedRows {
       for (Index i = begin; i < end; ++i) {
         const Real largest = kernels.largest(a + i * lda, n);
         // What is no number makes its row NaN, whatever the integers are.
-        scales[i] = std::isfinite(largest) ? scale_for(largest) : std::nan("");
+        scales[i] = std::isfinite(largest) ? int8_scale(largest) : std::nan("");
         if (scales[i] > 0)
           kernels.round(a + i * lda, n, scales[i], numbers + i * pitch_);
         else
@@ -151,6 +145,11 @@ class W8A8Product {
 };
 
 }  // namespace
+
+Real int8_scale(Real largest) {
+  const Real scale = largest / kMostInt8;
+  return std::isinf(scale * kMostInt8) ? std::nextafter(scale, Real(0)) : scale;  // was rounded up
+}
 
 // Of bits, which the compiler turns into vectors, and which keep a NaN the largest.
 Real largest_magnitude(const Real* row, Index n) {

@@ -26,6 +26,8 @@ Int8Matrix rounded_to_int8(const MatrixView& from, const std::string& name = "")
 
 /// The largest magnitude of a row; NaN or infinity where a number is.
 Real largest_magnitude(const Real* row, Index n);
+/// The scale for numbers of that largest magnitude; 0 where they are too small for one.
+Real int8_scale(Real largest);
 /// x in steps of `scale`, rounded to a whole one that an int8 holds.
 inline Real nearest_step(Real x, Real scale) {
   return std::clamp(std::nearbyint(x / scale), Real(-127), Real(127));  // inexact: it may be beyond

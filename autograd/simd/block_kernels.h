@@ -10,9 +10,22 @@ namespace focus::simd {
 /// to[all of their numbers] = `count` blocks, one after the other, at any address.
 using WidenBlocks = void (*)(const std::uint8_t* blocks, Index count, Real* to);
 
+/// Numbers as integers and what these are times: number i is
+///   scales[i / 16] q[i] + offsets[i / 16].
+struct SplitNumbers {
+  std::int8_t* q;
+  float *scales, *offsets;
+};
+/// Blocks likewise; offsets are 0 where the format has none.
+using SplitBlocks = void (*)(const std::uint8_t* blocks, Index count, const SplitNumbers& to);
+
 struct BlockKernels {
+  struct Format {
+    WidenBlocks widen;
+    SplitBlocks split;
+  };
   const char* name;  // "avx512", "avx2", "baseline"
-  WidenBlocks q8_0, q4_0, q4_1, q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs;
+  Format q8_0, q4_0, q4_1, q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs;
 };
 
 /// The best for this machine, or those that the environment variable FOCUS_SIMD names; throws as

@@ -17,18 +17,21 @@ namespace focus {
 /// frozen ones alone: bf16x3 splits both into two bf16 numbers, with errors near float32's, where
 /// the machine is faster by it, and is float32 elsewhere; int8 rounds the matrix once, to 8 bits
 /// with a scale for each row, and multiplies in float32; w8a8 does the same to each token that the
-/// matrix multiplies, and multiplies integers, on the way back as int8 does.
-enum class Compute { float32, bf16, bf16x3, int8, w8a8 };
+/// matrix multiplies, and multiplies integers, on the way back as int8 does; q8 leaves a matrix in
+/// GGML's blocks as it is and rounds what it multiplies to int8, 32 numbers with a scale, on the
+/// way back as float32 does, and is float32 with other matrices.
+enum class Compute { float32, bf16, bf16x3, int8, w8a8, q8 };
 constexpr auto enum_names(Compute) {
-  return std::array<std::string_view, 5>{"float32", "bf16", "bf16x3", "int8", "w8a8"};
+  return std::array<std::string_view, 6>{"float32", "bf16", "bf16x3", "int8", "w8a8", "q8"};
 }
 constexpr std::string_view name_of(Compute compute) {
   return enum_names(compute)[static_cast<std::size_t>(compute)];
 }
 
 /// The form of frozen matrices that is for each, in the order of Compute.
-inline constexpr std::array kFormOfCompute = {
-    MatrixForm::real, MatrixForm::bf16, MatrixForm::bf16x3, MatrixForm::int8, MatrixForm::w8a8};
+inline constexpr std::array kFormOfCompute = {MatrixForm::real,   MatrixForm::bf16,
+                                              MatrixForm::bf16x3, MatrixForm::int8,
+                                              MatrixForm::w8a8,   MatrixForm::q8};
 constexpr MatrixForm form_of(Compute compute) {
   return kFormOfCompute[static_cast<std::size_t>(compute)];
 }

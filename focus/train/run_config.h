@@ -194,7 +194,8 @@ struct RunConfig {
       "to it, sums in float32, as are weights that are trained; of a frozen base (retrofit, lora) "
       "alone: bf16x3: as three products of bf16, errors near float32's, where that is faster; "
       "int8: rounded to it, a scale for each row, a quarter of the memory; w8a8: what they "
-      "multiply too, forward, in integers");
+      "multiply too, forward, in integers; q8: what matrices in GGML's blocks multiply rounded to "
+      "it, forward, others as float32");
     f("memory", memory,
       "keep: what every layer computed, until its way back; recompute: each layer's input alone, "
       "the layer runs twice; the same bits");

@@ -118,6 +118,28 @@ TEST(CliBlocks, WhatWasNotRoundedIsCounted) {
   }
 }
 
+TEST(CliBlocks, Q8MultipliesInIntegersWithTheSameBitsOnEveryMachine) {
+  int found = 0;
+  for (const std::string& golden : golden_models()) {
+    const std::string store = cli().fresh("model.h5");
+    cli().must_run({"import", golden_path(golden), "--out", store, "--dtype", "q4_1"});
+    const std::string exact = logits_of(store), q8 = logits_of(store, {"--compute", "q8"});
+    if (!has_blocks(store)) {
+      EXPECT_EQ(exact, q8);
+      continue;
+    }
+    ++found;
+    EXPECT_NE(exact, q8) << "nothing was rounded";
+    setenv("FOCUS_Q8", "baseline", 1);
+    EXPECT_EQ(logits_of(store, {"--compute", "q8"}), q8);
+    setenv("FOCUS_Q8", "avx9", 1);
+    expect_refused({"logits", store, "--ids", "1,5", "--out", cli().fresh("l"), "--compute", "q8"},
+                   {"FOCUS_Q8 is \"avx9\"", "baseline"});
+    unsetenv("FOCUS_Q8");
+  }
+  EXPECT_GT(found, 0);
+}
+
 TEST(CliBlocks, OtherTypesAreRefused) {
   const std::string out = cli().fresh("x.h5");
   for (const char* dtype : {"q4_k", "iq4_nl", "int8", "f64"}) {

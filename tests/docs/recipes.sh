@@ -98,7 +98,7 @@ is validated.
 With `compute: bf16` the frozen matrices are rounded to bf16 (where they are not bf16 already) and multiplied in bf16
 with sums in float32, faster where the machine has AMX or AVX512_BF16. `bf16x3` splits them into two bf16 numbers each,
 for errors near float32's, and `int8` rounds them once to 8 bits with a scale for each row, as
-`w8a8` does what they multiply on the way forward, too: see [commands.md](commands.md). Where all is trained
+`w8a8` does what they multiply on the way forward, too; `q8` multiplies in integers what lies in GGML's blocks: see [commands.md](commands.md). Where all is trained
 (`two_phase`, `full`, `scratch`) `bf16` rounds both sides of every product with a matrix, forward and back; the
 weights themselves, AdamW's averages and all else are float32. Texts are `.txt`, `.txt.xz` or folders of them.
 

@@ -1,0 +1,184 @@
+// Products with a matrix in blocks, in integers: what it multiplies is rounded to int8.
+#include "autograd/gemm/q8.h"
+
+#include <cmath>
+#include <limits>
+
+#include "autograd/gemm/block_formats.h"
+#include "autograd/gemm/frozen_matrix.h"
+#include "autograd/ops.h"
+#include "tests/support/compare.h"
+#include "tests/support/gradcheck.h"
+#include "tests/support/stored_blocks.h"
+
+namespace focus {
+namespace {
+
+/// Rounded to int8, 32 numbers with a scale, by the definition.
+Tensor rounded(const Tensor& x) {
+  Tensor y(x.shape());
+  for (Index b = 0; b < x.size(); b += 32) {
+    Real most = 0;
+    for (Index i = b; i < b + 32; ++i) most = std::max(most, std::abs(x[i]));
+    const Real scale = most / 127;
+    for (Index i = b; i < b + 32; ++i)
+      y.data()[i] = scale > 0 ? std::nearbyint(x[i] / scale) * scale : 0;
+  }
+  return y;
+}
+
+Tensor product(const Tensor& x, const MatrixView& w, const simd::Q8Kernels& kernels,
+               Start start = {}, const Tensor& onto = {}) {
+  Tensor y = onto.rank() > 0 ? onto.clone() : Tensor({x.dim(0), w.rows});
+  gemm_nt_q8(x.dim(0), x.data(), x.dim(1), w, y.data(), w.rows, start, kernels);
+  return y;
+}
+
+std::vector<const simd::Q8Kernels*> usable() {
+  const simd::Q8KernelList list = simd::usable_q8_kernels();
+  return {list.items, list.items + list.count};
+}
+
+TEST(SplitBlocks, IntegersScalesAndOffsetsAreTheNumbers) {
+  const simd::BlockKernelList list = simd::usable_block_kernels();
+  for (const NumberFormat format : kBlockFormats) {
+    constexpr std::size_t kNumbers = 16 * 256;
+    const auto bytes = random_blocks(format, kNumbers, 7);
+    const auto wanted = block_numbers_of(format, bytes.data(), kNumbers);
+    for (int k = 0; k < list.count; ++k) {
+      std::vector<std::int8_t> q(kNumbers);
+      std::vector<float> scales(kNumbers / 16), offsets(kNumbers / 16);
+      split_blocks(format, bytes.data(), kNumbers, {q.data(), scales.data(), offsets.data()},
+                   *list.items[k]);
+      for (std::size_t i = 0; i < kNumbers; ++i)
+        ASSERT_EQ(static_cast<Real>(block_value(scales[i / 16], q[i], offsets[i / 16], 1)),
+                  wanted[i])
+            << name_of(format) << " " << list.items[k]->name << " " << i;
+      const bool zeros = std::ranges::all_of(offsets, [](float m) { return m == 0; });
+      EXPECT_EQ(zeros, !has_offsets(format)) << name_of(format);
+    }
+  }
+  EXPECT_THROW(split_blocks(NumberFormat::q8_0, nullptr, 16, {}), std::invalid_argument);
+}
+
+TEST(Q8, IsTheProductWithRoundedRows) {
+  for (const NumberFormat format : kBlockFormats)
+    for (const auto& [m, n, k] :
+         std::vector<std::array<Index, 3>>{{1, 40, 256}, {2, 7, 512}, {5, 33, 768}}) {
+      const Stored w = stored_blocks(n, k, format, {.rotary_pairs = n % 4 == 0 ? 4 : 0}, 5);
+      const Tensor x = randn({m, k}, 1), y = product(x, w.view, *usable()[0]), r = rounded(x);
+      for (Index i = 0; i < m; ++i)
+        for (Index j = 0; j < n; ++j) {
+          double sum = 0, size = 0;
+          for (Index p = 0; p < k; ++p) {
+            const double term = static_cast<double>(r[i * k + p]) * w.widened[j * k + p];
+            sum += term;
+            size += std::abs(term);
+          }
+          ASSERT_NEAR(y[i * n + j], sum, 1e-5 * size) << name_of(format) << " " << i << " " << j;
+        }
+    }
+}
+
+TEST(Q8, BitsDependNeitherOnKernelsNorOnHowManyRowsThereAre) {
+  for (const NumberFormat format : kBlockFormats)
+    for (const Index k : {256, 768}) {
+      const Stored w = stored_blocks(37, k, format, {}, 5);
+      const Tensor x = randn({21, k}, 1), wanted = product(x, w.view, *usable()[0]);
+      for (const simd::Q8Kernels* kernels : usable()) {
+        EXPECT_TRUE(same_bits(product(x, w.view, *kernels), wanted))
+            << name_of(format) << " " << kernels->name;
+        for (const Index rows : {1, 2, 3}) {
+          const Tensor few({rows, k});
+          Tensor some = few.clone();
+          std::copy_n(x.data() + 5 * k, rows * k, some.data());
+          const Tensor y = product(some, w.view, *kernels);
+          for (Index i = 0; i < rows * 37; ++i) ASSERT_EQ(y[i], wanted[5 * 37 + i]);
+        }
+      }
+    }
+  // A row that ends within a step of the kernels.
+  const Stored w = stored_blocks(9, 96, NumberFormat::q5_1, {}, 5);
+  const Tensor x = randn({4, 96}, 1), wanted = product(x, w.view, *usable()[0]);
+  for (const simd::Q8Kernels* kernels : usable())
+    EXPECT_TRUE(same_bits(product(x, w.view, *kernels), wanted)) << kernels->name;
+}
+
+TEST(Q8, BitsDoNotDependOnThreads) {
+  const Stored w = stored_blocks(700, 512, NumberFormat::q4_k, {}, 1);
+  const Tensor x = randn({90, 512}, 1), row = randn({1, 512}, 2);
+  expect_same_bits_for_any_threads("q8", [&] {
+    return std::vector<Tensor>{product(x, w.view, simd::q8_kernels()),
+                               product(row, w.view, simd::q8_kernels())};
+  });
+}
+
+TEST(Q8, BeginsWithABiasOrWhatIsThere) {
+  const Stored w = stored_blocks(40, 256, NumberFormat::q4_1, {}, 1);
+  for (const Index m : {1, 6}) {
+    const Tensor x = randn({m, 256}, 1), bias = randn({40}, 3), before = randn({m, 40}, 4);
+    const simd::Q8Kernels& kernels = simd::q8_kernels();
+    const Tensor y = product(x, w.view, kernels);
+    const Tensor from = product(x, w.view, kernels, Start(bias.data()));
+    const Tensor onto = product(x, w.view, kernels, Into::add, before);
+    for (Index i = 0; i < m * 40; ++i) {
+      ASSERT_EQ(from[i], bias[i % 40] + y[i]);
+      ASSERT_EQ(onto[i], before[i] + y[i]);
+    }
+  }
+}
+
+TEST(Q8, TheFarthestIntegersDoNotOverflow) {
+  Stored w = stored_blocks(2, 64, NumberFormat::q8_0, {}, 1);
+  for (std::size_t b = 0; b < w.bytes.size(); b += 34)
+    std::fill_n(w.bytes.begin() + static_cast<std::ptrdiff_t>(b) + 2, 32, std::byte{0x80});
+  const Tensor x = Tensor::full({1, 64}, Real(-127));
+  for (const simd::Q8Kernels* kernels : usable()) {
+    const Tensor y = product(x, w.view, *kernels);
+    for (Index j = 0; j < 2; ++j) {
+      double sum = 0;
+      for (std::size_t b = 0; b < 2; ++b) {
+        const std::byte* block = w.bytes.data() + (static_cast<std::size_t>(j) * 2 + b) * 34;
+        sum += 32 * 127 * static_cast<double>(-block_number(NumberFormat::q8_0, block, 0));
+      }
+      EXPECT_NEAR(y[j], sum, 1e-6 * std::abs(sum)) << kernels->name;
+    }
+  }
+}
+
+TEST(Q8, WhatIsNoNumberMakesItsRowNaN) {
+  const Stored w = stored_blocks(5, 256, NumberFormat::q4_k, {}, 1);
+  for (const Real bad :
+       {std::numeric_limits<Real>::quiet_NaN(), std::numeric_limits<Real>::infinity()}) {
+    Tensor x = randn({3, 256}, 1);
+    x.data()[256 + 77] = bad;
+    const Tensor y = product(x, w.view, simd::q8_kernels());
+    for (Index i = 0; i < 15; ++i) EXPECT_EQ(std::isnan(y[i]), i / 5 == 1) << i;
+  }
+}
+
+TEST(Q8, ALinearGoesBackAsIfNothingWereRounded) {
+  const Stored w = stored_blocks(40, 256, NumberFormat::q4_0, {}, 9);
+  const Tensor x = randn({6, 256}, 4), dy = randn({6, 40}, 5);
+  const auto gradient = [&](const Weight& weight) {
+    const Variable input = leaf(x);
+    backward(multiply(linear(input, weight, {}), Variable(dy)));
+    return input.grad();
+  };
+  EXPECT_TRUE(same_bits(gradient(FrozenMatrix(w.view, nullptr, MatrixForm::q8)),
+                        gradient(FrozenMatrix(w.view, nullptr, MatrixForm::real))));
+}
+
+TEST(Q8, OtherMatricesAreMultipliedAsTheyAre) {
+  const Tensor w = randn({40, 64}, 9), x = randn({6, 64}, 4);
+  const FrozenMatrix q8(w, MatrixForm::q8);
+  EXPECT_EQ(q8->form(), MatrixForm::q8);
+  EXPECT_TRUE(same_bits(linear(Variable(x), q8, {}).value(),
+                        linear(Variable(x), FrozenMatrix(w, MatrixForm::real), {}).value()));
+  const MatrixView view{.data = w.data(), .rows = 40, .cols = 64, .pitch = 64};
+  Tensor y({6, 40});
+  EXPECT_THROW(gemm_nt_q8(6, x.data(), 64, view, y.data(), 40), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace focus
