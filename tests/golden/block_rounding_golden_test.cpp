@@ -6,6 +6,7 @@
 #include "data/files/safetensors.h"
 #include "tests/support/compare.h"
 #include "tests/support/golden.h"
+#include "tests/support/random.h"
 
 namespace focus {
 namespace {
