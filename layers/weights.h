@@ -48,8 +48,8 @@ void for_each_stored(const ModelConfig& config, const TensorSource& source,
 
 /// Fills every parameter from a published checkpoint's tensors; throws as for_each_stored() does.
 /// With a form every matrix becomes a frozen one: with MatrixForm::real a view of what the source
-/// maps, of which nothing is read yet, with MatrixForm::bf16x3 and q8 too; with MatrixForm::bf16 it is
-/// rounded, one after the other, where it is not bf16 already, with MatrixForm::int8 and w8a8
+/// maps, of which nothing is read yet, with MatrixForm::bf16x3 and q8 too; with MatrixForm::bf16 it
+/// is rounded, one after the other, where it is not bf16 already, with MatrixForm::int8 and w8a8
 /// always; that throws std::invalid_argument where a number is NaN or infinite. What is read is
 /// held against the source's checksums; what is mapped is not.
 void load_weights(Decoder& decoder, const TensorSource& source,
