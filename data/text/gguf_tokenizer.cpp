@@ -164,6 +164,7 @@ std::vector<double> read_scores(const GgufMetadata& metadata, const GgufVocabula
   return *std::move(scores);
 }
 
+/// Changes the vocabulary's tokens to what the model's pieces are.
 SentencePieceParts sentencepiece_parts(const GgufMetadata& metadata, GgufVocabulary& v) {
   const std::vector<double> scores = read_scores(metadata, v);
   SentencePieceParts parts;
@@ -181,6 +182,7 @@ SentencePieceParts sentencepiece_parts(const GgufMetadata& metadata, GgufVocabul
     if (piece.type == TokenType::unknown) piece.type = TokenType::control;
     if (static_cast<std::int32_t>(id) == parts.unk_id) piece.type = TokenType::unknown;
     if (piece.type == TokenType::byte) ++bytes;
+    v.tokens[id] = piece.text;
     parts.pieces.push_back(std::move(piece));
   }
   if (bytes != 0 && bytes != 256)

@@ -254,6 +254,9 @@ TEST(GgufTokenizer, UserDefinedPiecesAreWrittenAsInATextAndEmptyOnesTaken) {
   const auto tokenizer = from_keys(keys.file());
   EXPECT_EQ(tokenizer->encode("a   a"), (Ids{260, three, 260}));
   EXPECT_EQ(tokenizer->decode(Ids{260, three, 260}), "a   a");
+  // transformers looks for them by the pieces' texts.
+  EXPECT_EQ(config_of(*tokenizer)["added_tokens_decoder"][std::to_string(three)]["content"],
+            "\xE2\x96\x81\xE2\x96\x81\xE2\x96\x81");
 }
 
 TEST(GgufTokenizer, IdsBeyondTheVocabularyCountAsNotSaid) {
