@@ -1,12 +1,13 @@
 #include "apps/command.h"
 #include "autograd/check.h"
+#include "focus/train/gguf_file.h"
 #include "focus/train/model_folder.h"
 
 namespace focus {
 namespace {
 
 struct Options {
-  std::string source, out, adapter, tokenizer, dtype = "float32", json;
+  std::string source, out, gguf, adapter, tokenizer, dtype, json;
   std::uint64_t shard_bytes = ExportOptions{}.shard_bytes;
   bool overwrite = false, with_code = false;
 };
@@ -26,9 +27,10 @@ int export_model(const Options& o) {
   const ModelFiles files = open_model(o.source, o.tokenizer);
   std::optional<SavedFocus> saved = files.focus;
   if (!o.adapter.empty()) saved = open_focus(o.adapter);
-  const ExportDtype& dtype = export_dtype(o.dtype);
+  const std::string word = o.dtype.empty() ? "float32" : o.dtype;
+  const ExportDtype& dtype = export_dtype(word);
   const StreamedModel model = write_model_folder(o.out, files, saved,
-                                                 {.dtype = o.dtype,
+                                                 {.dtype = word,
                                                   .shard_bytes = o.shard_bytes,
                                                   .overwrite = o.overwrite,
                                                   .with_code = o.with_code});
@@ -63,6 +65,37 @@ int export_model(const Options& o) {
   return 0;
 }
 
+GgufWritten write_gguf_base(const Options& o) {
+  const ModelFiles files = open_model(o.source, o.tokenizer);
+  return write_gguf_model(o.gguf, files, gguf_dtype(o.dtype.empty() ? "f16" : o.dtype),
+                          o.tokenizer.empty());
+}
+
+GgufWritten write_gguf_lora(const Options& o) {
+  LoadedModel model = load_model(o.source, o.tokenizer);
+  load_adapter(o.adapter, model);
+  if (model.lora() == nullptr)
+    fail("{}: is no LoRA adapter; Focus is attention, which llama.cpp does not have", o.adapter);
+  return write_gguf_adapter(o.gguf, model, gguf_dtype(o.dtype.empty() ? "float32" : o.dtype));
+}
+
+int export_gguf(const Options& o) {
+  if (o.with_code) fail("--with-code: writes Python into a folder (--out), not into a GGUF file");
+  refuse_existing(o.gguf, o.overwrite);
+  const bool adapter = !o.adapter.empty();
+  const GgufWritten written = adapter ? write_gguf_lora(o) : write_gguf_base(o);
+  fmt::print("{}: {} of {}, {} parameters in {}\n", o.gguf, adapter ? "LoRA" : "model",
+             written.architecture, written.parameters, written.type);
+  for (const std::string& notice : written.notices) fmt::print("notice: {}\n", notice);
+  write_json(o.json, {{"file", o.gguf},
+                      {"kind", adapter ? "adapter" : "model"},
+                      {"architecture", written.architecture},
+                      {"parameters", written.parameters},
+                      {"dtype", written.type},
+                      {"notices", written.notices}});
+  return 0;
+}
+
 }  // namespace
 
 int run_export(Arguments arguments) {
@@ -70,17 +103,25 @@ int run_export(Arguments arguments) {
   CLI::App app(
       "Writes a Hugging Face folder that transformers loads (config.json, model.safetensors or "
       "shards with their index, the tokenizer's files); of an adapter its exchange form: "
-      "focus_config.json and focus_model.safetensors. With --adapter both go into one folder.",
+      "focus_config.json and focus_model.safetensors. With --adapter both go into one folder. With "
+      "--gguf a file that llama.cpp loads: the model, or with --adapter a LoRA for its --lora.",
       "focus export");
   app.add_option("source", o.source, "a model or an adapter: a store or a folder")->required();
-  app.add_option("--out", o.out, "the folder to write")->required();
-  app.add_option("--adapter", o.adapter, "a Focus for this model, put beside it");
+  auto* form = app.add_option_group("form", "what to write");
+  form->add_option("--out", o.out, "the folder to write");
+  form->add_option("--gguf", o.gguf, "the GGUF file to write");
+  form->require_option(1);
+  app.add_option("--adapter", o.adapter,
+                 "a Focus for this model, put beside it; with --gguf a LoRA (lora.h5 or a PEFT "
+                 "folder), written in the model's place");
   app.add_flag("--with-code", o.with_code,
                "put the Python beside it by which transformers computes the Focus's attention "
                "(trust_remote_code)");
-  app.add_option("--dtype", o.dtype, "of the model's weights: float32, bf16 or f16")
-      ->check(CLI::IsMember({"float32", "bf16", "f16"}))
-      ->capture_default_str();
+  app.add_option(
+         "--dtype", o.dtype,
+         "of the model's weights: float32 (default), bf16 or f16; with --gguf also q8_0, and "
+         "f16 is the default (of a LoRA float32)")
+      ->check(CLI::IsMember({"float32", "bf16", "f16", "float16", "q8_0"}));
   app.add_option("--max-shard-size", o.shard_bytes,
                  "bytes of one weights file, as 5GB or 500MB (default: 5GB)")
       ->transform(CLI::AsSizeValue(true));
@@ -88,9 +129,10 @@ int run_export(Arguments arguments) {
                  "bytes, or a tokenizer's file, instead of the model's");
   app.add_option("--json", o.json, "write the figures to this file too");
   app.add_flag("--overwrite", o.overwrite,
-               "replace a folder that holds nothing but files of an exported one");
+               "replace a folder that holds nothing but files of an exported one, or a GGUF file");
   parse_arguments(app, arguments);
 
+  if (!o.gguf.empty()) return export_gguf(o);
   if (!is_focus_alone(o.source)) return export_model(o);
   if (!o.adapter.empty())
     fail("{}: is an adapter itself; name its base model here, and this file as --adapter",

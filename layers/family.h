@@ -23,6 +23,7 @@ struct TensorRule {
 };
 
 class GgufSettings;
+class GgufSettingsWriter;
 
 /// How a family's models lie in a GGUF file: the names are the same for all (gguf_names.h).
 struct GgufForm {
@@ -32,6 +33,8 @@ struct GgufForm {
   bool rope_factors = false;  // rope_freqs.weight may hold llama3's factors
   /// Sets what the keys that all families share do not: see read_gguf_config().
   void (*read)(const GgufSettings& settings, ModelConfig& config) = nullptr;
+  /// Adds the keys that `read` reads, and refuses what no key says; null where there are none.
+  void (*write)(const ModelConfig& config, GgufSettingsWriter& settings) = nullptr;
 };
 
 /// A family of published models: how its config.json reads, and its table of names. One file of

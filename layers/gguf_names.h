@@ -28,6 +28,13 @@ inline constexpr const char* kRopeFactors = "rope_freqs.weight";
 /// what the normed numbers are multiplied by, Gemma's w + 1 too.
 double added_in_gguf(const ModelConfig& config, const std::string& ours);
 
+/// The tensor of a GGUF file that a parameter of ours is, or is a part of: what the family's own
+/// files have fused is fused there too.
+std::string gguf_name(const ModelConfig& config, const std::string& ours);
+/// The parameter's numbers as they lie there: rows in llama's order, what is added to norms. Takes
+/// any matrix with the parameter's rows.
+Tensor as_in_gguf(const ModelConfig& config, const std::string& ours, const Tensor& parameter);
+
 /// The family whose models have that architecture, of several the one that fits whether the file
 /// says a window. Throws std::runtime_error naming those that are known where there is none.
 const Family& find_gguf_family(const std::string& architecture, bool has_window,

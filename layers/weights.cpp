@@ -45,6 +45,15 @@ Match match(const Family& family, const std::string& ours) {
   return matches(family.rules, ours).front();
 }
 
+/// What is fused in the family's own files is fused in GGUF's: llama.cpp has one form of each.
+Match match(const Family& family, TensorNaming naming, const std::string& ours) {
+  const Match published = match(family, ours);
+  if (naming == TensorNaming::published) return published;
+  for (const Match& each : matches(gguf_rules(), ours))
+    if (each.rule->parts == published.rule->parts) return each;
+  throw std::logic_error("no name in GGUF files for " + ours);
+}
+
 Tensor transposed(const Tensor& x) { return transpose(Variable(x), 0, 1).value(); }
 
 /// Under its full name, or as a bare base model saves it.
@@ -128,7 +137,7 @@ std::vector<PublishedLinear> published_linears(Decoder& decoder) {
       const std::string module = tensor.substr(0, tensor.rfind('.'));
       if (linears.empty() || linears.back().name != module)
         linears.push_back({.name = module, .transposed = rule->transposed, .parts = {}});
-      linears.back().parts.push_back({linear, rule});
+      linears.back().parts.push_back({linear, rule, layer + name + ".weight"});
     }
   }
   return linears;
@@ -330,11 +339,39 @@ void multiply_in_bf16(Decoder& decoder) {
   });
 }
 
-Publisher::Publisher(const ModelConfig& config, PublishedFunction f)
-    : config_(config), family_(find_family(config.model_type, "model")), f_(std::move(f)) {}
+std::string gguf_name(const ModelConfig& config, const std::string& ours) {
+  return match(find_family(config.model_type, "model"), TensorNaming::gguf, ours).theirs;
+}
 
-void Publisher::add(const std::string& name, const Tensor& part) {
-  const auto [rule, theirs] = match(family_, name);
+Tensor as_in_gguf(const ModelConfig& config, const std::string& ours, const Tensor& parameter) {
+  const Family& family = find_family(config.model_type, "model");
+  const bool pairs =
+      family.gguf.rotary_pairs && match(family, TensorNaming::gguf, ours).rule->rotary_pairs;
+  const auto added = static_cast<Real>(added_in_gguf(config, ours));
+  if (!pairs && added == 0) return parameter;
+  Tensor stored(parameter.shape());
+  if (added != 0)
+    std::ranges::transform(parameter.span(), stored.data(), [=](Real x) { return x + added; });
+  if (!pairs) return stored;
+  const Index half = config.head_dim / 2, width = parameter.size() / parameter.dim(0);
+  for (Index row = 0; row < parameter.dim(0); ++row) {
+    const Index head = row / config.head_dim * config.head_dim, in_head = row - head;
+    const Index from = head + in_head / 2 + in_head % 2 * half;
+    std::copy_n(parameter.data() + from * width, width, stored.data() + row * width);
+  }
+  return stored;
+}
+
+Publisher::Publisher(const ModelConfig& config, PublishedFunction f, TensorNaming naming)
+    : config_(config),
+      family_(find_family(config.model_type, "model")),
+      f_(std::move(f)),
+      naming_(naming) {}
+
+void Publisher::add(const std::string& name, const Tensor& parameter) {
+  const auto [rule, theirs] = match(family_, naming_, name);
+  const Tensor part =
+      naming_ == TensorNaming::gguf ? as_in_gguf(config_, name, parameter) : parameter;
   if (rule->parts == 1) {
     f_(theirs, rule->transposed ? transposed(part) : part);
     return;
@@ -407,8 +444,8 @@ void PackedPublisher::add(const std::string& name, PackedTensor part) {
 
 void stream_weights(Decoder& decoder, const TensorSource& source,
                     const std::function<void(const std::string&, Tensor&)>& filled,
-                    const PublishedFunction& f) {
-  Publisher publisher(decoder.config(), f);
+                    const PublishedFunction& f, TensorNaming naming) {
+  Publisher publisher(decoder.config(), f, naming);
   walk_stored(decoder, source, [&]<class P>(P& p, const StoredParameter& stored) {
     source.verify(stored.info->name);
     stored.read(p.mutable_value());
@@ -419,11 +456,11 @@ void stream_weights(Decoder& decoder, const TensorSource& source,
   });
 }
 
-std::vector<std::pair<std::string, Shape>> published_shapes(Decoder& decoder) {
+std::vector<std::pair<std::string, Shape>> published_shapes(Decoder& decoder, TensorNaming naming) {
   const Family& family = find_family(decoder.config().model_type, "model");
   std::vector<std::pair<std::string, Shape>> shapes;
   for_each_parameter(decoder, [&](const std::string& name, const Weight& p) {
-    const auto [rule, theirs] = match(family, name);
+    const auto [rule, theirs] = match(family, naming, name);
     if (rule->part + 1 == rule->parts)
       shapes.emplace_back(theirs, published_shape(*rule, decoder.config(), p.shape()));
   });

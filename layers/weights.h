@@ -58,11 +58,13 @@ void load_weights(Decoder& decoder, const TensorSource& source,
 /// A tensor under the name that it has in published files.
 using PublishedFunction = std::function<void(const std::string& name, const Tensor& tensor)>;
 
-/// Puts parameters together to tensors as the family's files hold them, fused and transposed.
+/// Puts parameters together to tensors as files hold them, under the family's names or GGUF's:
+/// fused, transposed, with rows in pairs, with what is added to norms.
 class Publisher {
  public:
   /// `config` has to outlive it.
-  Publisher(const ModelConfig& config, PublishedFunction f);
+  Publisher(const ModelConfig& config, PublishedFunction f,
+            TensorNaming naming = TensorNaming::published);
   /// Calls f as soon as all parts of a tensor are there.
   void add(const std::string& name, const Tensor& part);
 
@@ -74,6 +76,7 @@ class Publisher {
   const ModelConfig& config_;
   const Family& family_;
   PublishedFunction f_;
+  TensorNaming naming_;
   std::map<std::string, Whole> pending_;  // of which parts are still to come
 };
 
@@ -99,10 +102,11 @@ class PackedPublisher {
 /// the published tensors, and the memory is given back at once. The decoder holds no values after.
 void stream_weights(Decoder& decoder, const TensorSource& source,
                     const std::function<void(const std::string&, Tensor&)>& filled,
-                    const PublishedFunction& f);
+                    const PublishedFunction& f, TensorNaming naming = TensorNaming::published);
 
 /// What stream_weights calls `f` with, in its order: names and shapes.
-std::vector<std::pair<std::string, Shape>> published_shapes(Decoder& decoder);
+std::vector<std::pair<std::string, Shape>> published_shapes(
+    Decoder& decoder, TensorNaming naming = TensorNaming::published);
 
 /// Makes every matrix of a decoder that is not trained a frozen one, and gives the memory of its
 /// Real numbers back to the system; vectors (norms, biases) stay as they are.
@@ -123,6 +127,7 @@ struct PublishedLinear {
   struct Part {
     Linear* linear = nullptr;
     const TensorRule* rule = nullptr;
+    std::string name = {};  // of its weight, ours
   };
   std::string name;         // of the module: "transformer.h.0.attn.c_attn"
   bool transposed = false;  // its weight is stored [in, out]

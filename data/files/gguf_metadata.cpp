@@ -139,8 +139,11 @@ GgufMetadata::GgufMetadata(GgufBytes& bytes, std::size_t count) : where_(bytes.w
   for (std::size_t i = 0; i < count; ++i) {
     const std::string key(bytes.text("a key"));
     if (key.empty()) fail("{}: key number {} is empty; a key has a name", where_, i + 1);
+    const std::size_t stored_begin = bytes.at();
     Value value = skip_value(bytes, fmt::format("key '{}'", shown(key)));
     value.begin -= begin;
+    value.stored_begin = stored_begin - begin;
+    value.stored_end = bytes.at() - begin;
     if (!values_.emplace(key, value).second)
       fail("{}: key '{}' is there twice", where_, shown(key));
   }
@@ -180,6 +183,13 @@ const GgufMetadata::Value* GgufMetadata::find(std::string_view key) const {
 bool GgufMetadata::is_array(std::string_view key) const {
   const Value* value = find(key);
   return value != nullptr && value->type == GgufType::array;
+}
+
+std::span<const std::byte> GgufMetadata::stored(std::string_view key) const {
+  const Value* value = find(key);
+  if (value == nullptr) fail("{}: key '{}' is missing", where_, shown(std::string(key)));
+  const std::span<const std::byte> all = bytes_;
+  return all.subspan(value->stored_begin, value->stored_end - value->stored_begin);
 }
 
 void GgufMetadata::fail_type(std::string_view key, const Value& value,

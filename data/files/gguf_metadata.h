@@ -85,12 +85,15 @@ class GgufMetadata {
   std::optional<std::vector<double>> numbers(std::string_view key) const;
   std::optional<std::vector<bool>> flags(std::string_view key) const;
   bool is_array(std::string_view key) const;
+  /// The value as the file has it: its type and what follows. Throws where there is no such key.
+  std::span<const std::byte> stored(std::string_view key) const;
 
  private:
   struct Value {
     GgufType type{}, element{};  // of an array's elements
     std::size_t count = 1;
-    std::size_t begin = 0;  // in bytes_
+    std::size_t begin = 0;                         // in bytes_
+    std::size_t stored_begin = 0, stored_end = 0;  // with the type
   };
   const Value* find(std::string_view key) const;
   Value skip_value(GgufBytes& bytes, const std::string& what) const;

@@ -21,9 +21,10 @@ class Message {
     number_ = tag >> 3;
     if (number_ == 0) damaged();
     std::uint64_t size = 0;
+    integer_ = 0;
     switch (tag & 7) {
       case 0:
-        varint();
+        integer_ = varint();
         break;
       case 1:
         size = 8;
@@ -46,6 +47,15 @@ class Message {
   /// Whether the field is `number` and holds bytes: a string or a message.
   bool holds(std::uint64_t number) const { return is_bytes_ && number_ == number; }
   std::string_view value() const { return value_; }
+  std::uint64_t number() const { return number_; }
+  /// Of a field of whole numbers; 0 for another.
+  std::uint64_t integer() const { return integer_; }
+  /// Of a field of four bytes; 0 for another.
+  float real() const {
+    float real = 0;
+    if (value_.size() == sizeof real && !is_bytes_) std::memcpy(&real, value_.data(), sizeof real);
+    return real;
+  }
 
  private:
   std::uint64_t varint() {
@@ -64,7 +74,7 @@ class Message {
 
   std::string_view bytes_, value_;
   const std::string& where_;
-  std::uint64_t number_ = 0;
+  std::uint64_t number_ = 0, integer_ = 0;
   bool is_bytes_ = false;
 };
 
@@ -118,6 +128,62 @@ void check_sentencepiece_model(std::string_view model, const std::string& where)
           fail("{}: the SentencePiece model's precompiled_charsmap is damaged", where);
     }
   }
+}
+
+namespace {
+
+// Field numbers and defaults of sentencepiece_model.proto.
+
+SentencePieceParts::Piece read_piece(std::string_view bytes, const std::string& where) {
+  SentencePieceParts::Piece piece;
+  for (Message field(bytes, where); field.next();) {
+    if (field.holds(1)) piece.text = field.value();
+    if (field.number() == 2) piece.score = field.real();
+    const std::uint64_t type = field.number() == 3 ? field.integer() : 0;
+    if (type >= 1 && type <= 6) piece.type = static_cast<TokenType>(type);
+  }
+  return piece;
+}
+
+void read_trainer(std::string_view bytes, const std::string& where, SentencePieceFile& file) {
+  constexpr std::uint64_t kBpe = 2;
+  const auto id = [&](const Message& field) -> std::optional<std::int32_t> {
+    const auto value = static_cast<std::int32_t>(field.integer());
+    return value < 0 ? std::nullopt : std::optional(value);
+  };
+  for (Message field(bytes, where); field.next();) {
+    if (field.number() == 3) file.bpe = field.integer() == kBpe;
+    if (field.number() == 35) file.parts.byte_fallback = field.integer() != 0;
+    if (field.number() == 40) file.parts.unk_id = id(field).value_or(0);
+    if (field.number() == 41) file.parts.bos_id = id(field);
+    if (field.number() == 42) file.parts.eos_id = id(field);
+    if (field.number() == 43) file.parts.pad_id = id(field);
+  }
+}
+
+void read_normalizer(std::string_view bytes, const std::string& where, SentencePieceFile& file) {
+  bool rules = false, removes = true;
+  for (Message field(bytes, where); field.next();) {
+    if (field.holds(2)) rules = !field.value().empty();
+    if (field.number() == 3) file.parts.add_dummy_prefix = field.integer() != 0;
+    if (field.number() == 4) removes = field.integer() != 0;
+  }
+  file.normalizes = rules || removes;
+}
+
+}  // namespace
+
+SentencePieceFile read_sentencepiece_model(std::string_view model, const std::string& where) {
+  SentencePieceFile file;
+  file.parts.bos_id = 1;
+  file.parts.eos_id = 2;
+  file.parts.add_dummy_prefix = true;
+  for (Message field(model, where); field.next();) {
+    if (field.holds(1)) file.parts.pieces.push_back(read_piece(field.value(), where));
+    if (field.holds(2)) read_trainer(field.value(), where, file);
+    if (field.holds(3)) read_normalizer(field.value(), where, file);
+  }
+  return file;
 }
 
 }  // namespace focus

@@ -3,6 +3,8 @@
 #include <string>
 #include <string_view>
 
+#include "data/text/sentencepiece_writer.h"
+
 namespace focus {
 
 /// Refuses what libsentencepiece takes from a model file without looking: lengths beyond the file
@@ -10,5 +12,13 @@ namespace focus {
 /// normalization rules that point outside themselves (it follows them). Throws std::runtime_error
 /// that names `where`.
 void check_sentencepiece_model(std::string_view model, const std::string& where);
+
+/// What a model file says; of one that check_sentencepiece_model() lets pass.
+struct SentencePieceFile {
+  SentencePieceParts parts;
+  bool bpe = false;         // else unigram, words or characters
+  bool normalizes = false;  // changes texts beside marking spaces
+};
+SentencePieceFile read_sentencepiece_model(std::string_view model, const std::string& where);
 
 }  // namespace focus

@@ -105,6 +105,11 @@ LoraModel::Tensors LoraModel::tensors(const std::function<Tensor(const Variable&
   return tensors;
 }
 
+void LoraModel::for_each_linear(
+    const std::function<void(const PublishedLinear&, const LoraLinear&)>& f) const {
+  for (std::size_t i = 0; i < targets_.size(); ++i) f(targets_[i], linears_[i]);
+}
+
 void LoraModel::load(const TensorSource& source) {
   std::set<std::string> used;
   const auto read = [&](const std::string& name, const Shape& shape) {

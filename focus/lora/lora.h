@@ -80,6 +80,9 @@ class LoraModel : public Adapter {
   Tensors tensors(const std::function<Tensor(const Variable&)>& select = [](const Variable& p) {
     return p.value();
   }) const;
+  /// Calls f(linear, its adapter) for each, in order.
+  void for_each_linear(
+      const std::function<void(const PublishedLinear&, const LoraLinear&)>& f) const;
   /// Overwrites the values with those of such a file. Throws std::runtime_error naming the tensor
   /// that is missing, unknown or of another shape.
   void load(const TensorSource& source);

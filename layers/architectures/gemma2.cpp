@@ -2,6 +2,7 @@
 
 #include "layers/architectures/common.h"
 #include "layers/architectures/families.h"
+#include "layers/gguf_export.h"
 #include "layers/gguf_settings.h"
 
 // Gemma 2 (Gemma Team 2024): local and global layers in turn, soft-capped scores and logits, scaled
@@ -21,6 +22,8 @@ ModelConfig gemma2_form() {
   c.tie_word_embeddings = true;
   return c;
 }
+
+constexpr Index kGemma2Period = 2;  // of local and global layers
 
 /// The first layer is local, and then every other.
 bool gemma2_slides(Index layer) { return layer % 2 == 0; }
@@ -77,16 +80,44 @@ nlohmann::ordered_json write_gemma2(const ModelConfig& c) {
   return json;
 }
 
+/// No key says it: the 27 billion model, of 46 layers, is the one where it is not head_dim (0).
+double gemma2_gguf_scalar(const ModelConfig& c) {
+  if (c.num_hidden_layers != 46) return 0;
+  return static_cast<double>(c.hidden_size) / static_cast<double>(c.num_attention_heads);
+}
+
 void read_gguf_gemma2(const GgufSettings& s, ModelConfig& c) {
   read_gguf_attention_biases(s, c);
   c.tie_word_embeddings = true;
   c.attn_logit_softcapping = s.number("attn_logit_softcapping", c.attn_logit_softcapping);
   c.final_logit_softcapping = s.number("final_logit_softcapping", c.final_logit_softcapping);
-  // No key says it: the 27 billion model, of 46 layers, is the one where it is not head_dim.
-  if (c.num_hidden_layers == 46)
-    c.query_pre_attn_scalar =
-        static_cast<double>(c.hidden_size) / static_cast<double>(c.num_attention_heads);
-  read_gguf_windows(s, 4096, 2, c);
+  c.query_pre_attn_scalar = gemma2_gguf_scalar(c);
+  read_gguf_windows(s, 4096, kGemma2Period, c);
+}
+
+/// The period of local and global layers: every so manieth is global.
+Index gemma2_period(const ModelConfig& c, GgufSettingsWriter& s) {
+  for (Index period = 1; period <= c.num_hidden_layers + 1; ++period) {
+    Index fitting = 0;
+    for (Index i = 0; i < c.num_hidden_layers; ++i)
+      fitting += (c.sliding_window(i) > 0) == (i % period != period - 1) ? 1 : 0;
+    if (fitting == c.num_hidden_layers) return period;
+  }
+  s.cannot_say("its local and global layers follow no period");
+}
+
+void write_gguf_gemma2(const ModelConfig& c, GgufSettingsWriter& s) {
+  if (c.attn_logit_softcapping == 0 || c.final_logit_softcapping == 0)
+    s.cannot_say("it has no soft-cap of scores or of logits");
+  s.number("attn_logit_softcapping", c.attn_logit_softcapping);
+  s.number("final_logit_softcapping", c.final_logit_softcapping);
+  const auto scalar_of = [&](double x) { return x == 0 ? static_cast<double>(c.head_dim) : x; };
+  if (scalar_of(gemma2_gguf_scalar(c)) != scalar_of(c.query_pre_attn_scalar))
+    s.cannot_say(fmt::format("its query_pre_attn_scalar is {}", c.query_pre_attn_scalar));
+  s.integer("attention.sliding_window", c.widest_window());
+  if (c.widest_window() == 0) return;
+  const Index period = gemma2_period(c, s);
+  if (period != kGemma2Period) s.integer("attention.sliding_window_pattern", period);
 }
 
 }  // namespace
@@ -107,7 +138,7 @@ const Family& gemma2_family() {
            {"layers.{}.mlp_out_norm.weight", "model.layers.{}.post_feedforward_layernorm.weight"}}),
       .ignored = {".rotary_emb.inv_freq"},
       .slides = gemma2_slides,
-      .gguf = {.architecture = "gemma2", .read = read_gguf_gemma2},
+      .gguf = {.architecture = "gemma2", .read = read_gguf_gemma2, .write = write_gguf_gemma2},
   };
   return family;
 }

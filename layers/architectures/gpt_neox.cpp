@@ -1,5 +1,6 @@
 #include "layers/architectures/common.h"
 #include "layers/architectures/families.h"
+#include "layers/gguf_export.h"
 #include "layers/gguf_settings.h"
 
 // GPT-NeoX (Black et al. 2022) and Pythia (Biderman et al. 2023): LayerNorm, attention and MLP in
@@ -87,6 +88,14 @@ void read_gguf_gpt_neox(const GgufSettings& s, ModelConfig& c) {
   c.parallel_residual = s.flag("use_parallel_residual", true);
 }
 
+void write_gguf_gpt_neox(const ModelConfig& c, GgufSettingsWriter& s) {
+  s.flag("use_parallel_residual", c.parallel_residual);
+  s.notice(
+      "llama.cpp computes this architecture's gelu by tanh; transformers and this program compute "
+      "it "
+      "exactly");
+}
+
 }  // namespace
 
 const Family& gpt_neox_family() {
@@ -101,7 +110,7 @@ const Family& gpt_neox_family() {
                {"rope_theta", "rotary_emb_base"},
                {"partial_rotary_factor", "rotary_pct"}},
       .ignored = {".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq"},
-      .gguf = {.architecture = "gptneox", .read = read_gguf_gpt_neox},
+      .gguf = {.architecture = "gptneox", .read = read_gguf_gpt_neox, .write = write_gguf_gpt_neox},
   };
   return family;
 }

@@ -1,5 +1,6 @@
 #include "layers/architectures/common.h"
 #include "layers/architectures/families.h"
+#include "layers/gguf_export.h"
 #include "layers/gguf_settings.h"
 
 // Mistral (Jiang et al. 2023): Llama with a sliding window in every layer, or in none.
@@ -31,6 +32,10 @@ nlohmann::ordered_json write_mistral(const ModelConfig& c) {
 /// Mistral's.
 void read_gguf_mistral(const GgufSettings& s, ModelConfig& c) { read_gguf_windows(s, 0, 0, c); }
 
+void write_gguf_mistral(const ModelConfig& c, GgufSettingsWriter& s) {
+  if (c.widest_window() > 0) s.integer("attention.sliding_window", c.widest_window());
+}
+
 }  // namespace
 
 const Family& mistral_family() {
@@ -47,7 +52,8 @@ const Family& mistral_family() {
                .rotary_pairs = true,
                .has_window = true,
                .rope_factors = true,
-               .read = read_gguf_mistral},
+               .read = read_gguf_mistral,
+               .write = write_gguf_mistral},
   };
   return family;
 }

@@ -1,5 +1,6 @@
 #include "layers/architectures/common.h"
 #include "layers/architectures/families.h"
+#include "layers/gguf_export.h"
 #include "layers/gguf_settings.h"
 
 // Qwen2 and Qwen2.5 (Yang et al. 2024): Llama with biases on q, k and v.
@@ -36,7 +37,9 @@ const Family& qwen2_family() {
       .write = write_qwen2,
       .rules = common_rules(norms_before()),
       .ignored = {".rotary_emb.inv_freq"},
-      .gguf = {.architecture = "qwen2", .read = read_gguf_upper_windows},
+      .gguf = {.architecture = "qwen2",
+               .read = read_gguf_upper_windows,
+               .write = write_gguf_upper_windows},
   };
   return family;
 }

@@ -1,5 +1,6 @@
 #include "layers/architectures/common.h"
 #include "layers/architectures/families.h"
+#include "layers/gguf_export.h"
 #include "layers/gguf_settings.h"
 
 // Qwen3 (Yang et al. 2025): Llama with RMSNorm of each head's q and k, and a head_dim of its own.
@@ -51,7 +52,7 @@ const Family& qwen3_family() {
       .write = write_qwen3,
       .rules = common_rules(norms()),
       .ignored = {".rotary_emb.inv_freq"},
-      .gguf = {.architecture = "qwen3", .read = read_gguf_qwen3},
+      .gguf = {.architecture = "qwen3", .read = read_gguf_qwen3, .write = write_gguf_upper_windows},
   };
   return family;
 }

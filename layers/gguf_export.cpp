@@ -1,0 +1,157 @@
+#include "layers/gguf_export.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "autograd/check.h"
+#include "layers/gguf_names.h"
+#include "layers/gguf_settings.h"
+
+namespace focus {
+
+std::string GgufSettingsWriter::key(std::string_view name) const {
+  return fmt::format("{}.{}", architecture_, name);
+}
+
+void GgufSettingsWriter::integer(std::string_view name, Index value) {
+  check(value >= 0 && value <= std::numeric_limits<std::uint32_t>::max(),
+        "{}: {} is {}, beyond what a GGUF file holds", where_, key(name), value);
+  keys_.u32(key(name), static_cast<std::uint32_t>(value));
+}
+
+void GgufSettingsWriter::number(std::string_view name, double value) {
+  keys_.f32(key(name), static_cast<float>(value));
+}
+
+void GgufSettingsWriter::flag(std::string_view name, bool value) { keys_.flag(key(name), value); }
+
+void GgufSettingsWriter::flags(std::string_view name, const std::vector<bool>& values) {
+  keys_.flags(key(name), values);
+}
+
+void GgufSettingsWriter::text(std::string_view name, std::string_view value) {
+  keys_.text(key(name), value);
+}
+
+void GgufSettingsWriter::cannot_say(const std::string& what) const {
+  fail("{}: {}, which a GGUF file of architecture {} cannot say", where_, what, architecture_);
+}
+
+namespace {
+
+bool is_one_of(const ModelConfig& config, std::initializer_list<std::string_view> types) {
+  return std::ranges::find(types, config.model_type) != types.end();
+}
+
+void write_sizes(const ModelConfig& c, GgufSettingsWriter& s) {
+  s.integer("vocab_size", c.vocab_size);
+  s.integer("context_length", c.max_position_embeddings);
+  s.integer("embedding_length", c.hidden_size);
+  s.integer("block_count", c.num_hidden_layers);
+  s.integer("feed_forward_length", c.intermediate_size);
+  s.integer("attention.head_count", c.num_attention_heads);
+  s.integer("attention.head_count_kv", c.num_key_value_heads);
+  s.integer("attention.key_length", c.head_dim);
+  s.integer("attention.value_length", c.head_dim);
+  s.number(c.norm == NormKind::rms_norm ? "attention.layer_norm_rms_epsilon"
+                                        : "attention.layer_norm_epsilon",
+           c.norm_eps);
+}
+
+void write_rope(const ModelConfig& c, bool factors, GgufSettingsWriter& s) {
+  if (c.learned_positions) return;
+  s.integer("rope.dimension_count", c.rotary_dim());
+  s.number("rope.freq_base", c.rope.theta);
+  if (c.rope.scaling == RopeConfig::Scaling::linear) {
+    s.text("rope.scaling.type", "linear");
+    s.number("rope.scaling.factor", c.rope.factor);
+  }
+  if (c.rope.scaling == RopeConfig::Scaling::llama3 && !factors)
+    s.cannot_say("rope_type llama3");  // as the tensor kRopeFactors, in llama alone
+}
+
+/// What no key says and readers take from the architecture.
+void check_form(const ModelConfig& c, const Family& family, GgufSettingsWriter& s) {
+  if (c.activation != family.common.activation)
+    s.cannot_say(fmt::format("its activation is {}", activation_name(c.activation)));
+  if (c.tie_word_embeddings) return;
+  if (is_one_of(c, {"gemma2"})) s.cannot_say("its output head is not tied to the embedding");
+}
+
+RopeConfig without_scaling(RopeConfig rope) {
+  rope.scaling = RopeConfig::Scaling::none;
+  return rope;
+}
+
+/// As the settings come back: numbers were float32, and what the file does not say is left out.
+ModelConfig in_gguf_terms(ModelConfig c) {
+  const auto as_float = [](double& x) { x = static_cast<double>(static_cast<float>(x)); };
+  for (double* x : {&c.norm_eps, &c.rope.theta, &c.rope.factor, &c.attn_logit_softcapping,
+                    &c.final_logit_softcapping})
+    as_float(*x);
+  c.rope.partial_rotary_factor = static_cast<double>(c.rotary_dim());
+  if (c.rope.scaling == RopeConfig::Scaling::llama3) c.rope = RopeConfig{.theta = c.rope.theta};
+  if (c.learned_positions) c.rope = {};
+  if (copies_tied_head(c)) c.tie_word_embeddings = false;
+  // Of two families of one architecture the file says a window at most.
+  if (c.model_type == "mistral") c.model_type = "llama";
+  c.bos_token_id = c.eos_token_id = std::nullopt;
+  c.initializer_range = 0;
+  return c;
+}
+
+}  // namespace
+
+void write_gguf_upper_windows(const ModelConfig& c, GgufSettingsWriter& s) {
+  if (c.widest_window() == 0) return;
+  s.integer("attention.sliding_window", c.widest_window());
+  std::vector<bool> local;
+  for (Index i = 0; i < c.num_hidden_layers; ++i) local.push_back(c.sliding_window(i) > 0);
+  s.flags("attention.sliding_window_pattern", local);
+}
+
+std::vector<std::string> add_gguf_settings(const ModelConfig& config, const std::string& where,
+                                           GgufKeys& keys) {
+  const Family& family = find_family(config.model_type, where);
+  const GgufForm& form = family.gguf;
+  if (form.architecture.empty())
+    fail("{}: models of type {} have no form in GGUF files", where, config.model_type);
+  GgufSettingsWriter s(keys, form.architecture, where);
+  keys.text("general.architecture", form.architecture);
+  check_form(config, family, s);
+  write_sizes(config, s);
+  write_rope(config, form.rope_factors, s);
+  if (form.write != nullptr) form.write(config, s);
+  const Index window = config.widest_window();
+  if (window > 0 && window < config.max_position_embeddings && config.model_type != "gemma2")
+    s.notice(fmt::format(
+        "llama.cpp passes over the sliding window of {} tokens: its attention is full here",
+        window));
+  return s.notices();
+}
+
+std::vector<Real> gguf_rope_factors(const ModelConfig& config) {
+  std::vector<Real> factors;
+  if (config.learned_positions || config.rope.scaling != RopeConfig::Scaling::llama3)
+    return factors;
+  const Index dims = config.rotary_dim();
+  const RopeConfig plain = without_scaling(config.rope);
+  for (Index i = 0; i < dims / 2; ++i)
+    factors.push_back(static_cast<Real>(plain.frequency(i, dims) / config.rope.frequency(i, dims)));
+  return factors;
+}
+
+bool copies_tied_head(const ModelConfig& config) {
+  return config.tie_word_embeddings && is_one_of(config, {"olmo2", "gpt_neox"});
+}
+
+void check_gguf_settings(const ModelConfig& config, const GgufSource& written) {
+  const ModelConfig read = read_gguf_config(written);
+  if (in_gguf_terms(read) != in_gguf_terms(config) || read.rope.scaling != config.rope.scaling)
+    fail(
+        "{}: the GGUF file would read back with other settings than this {} has, so it was not "
+        "written",
+        written.describe(), config.model_type);
+}
+
+}  // namespace focus
