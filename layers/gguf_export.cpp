@@ -39,6 +39,11 @@ void GgufSettingsWriter::cannot_say(const std::string& what) const {
 
 namespace {
 
+RopeConfig without_scaling(RopeConfig rope) {
+  rope.scaling = RopeConfig::Scaling::none;
+  return rope;
+}
+
 bool is_one_of(const ModelConfig& config, std::initializer_list<std::string_view> types) {
   return std::ranges::find(types, config.model_type) != types.end();
 }
@@ -66,21 +71,25 @@ void write_rope(const ModelConfig& c, bool factors, GgufSettingsWriter& s) {
     s.text("rope.scaling.type", "linear");
     s.number("rope.scaling.factor", c.rope.factor);
   }
-  if (c.rope.scaling == RopeConfig::Scaling::llama3 && !factors)
-    s.cannot_say("rope_type llama3");  // as the tensor kRopeFactors, in llama alone
+  if (c.rope.scaling != RopeConfig::Scaling::llama3) return;
+  if (!factors) s.cannot_say("its rope_type is llama3");  // a tensor says it, in llama alone
+  const std::vector<Real> numbers = gguf_rope_factors(c);
+  if (!llama3_rope(without_scaling(c.rope), {numbers.begin(), numbers.end()}))
+    s.cannot_say("its rope_parameters of llama3 are unlike any other model's");
 }
 
 /// What no key says and readers take from the architecture.
 void check_form(const ModelConfig& c, const Family& family, GgufSettingsWriter& s) {
   if (c.activation != family.common.activation)
     s.cannot_say(fmt::format("its activation is {}", activation_name(c.activation)));
+  // llama.cpp loads the biases that all models of an architecture have, and in llama any.
+  const ModelConfig& common = family.common;
+  if (family.gguf.architecture != "llama" && (c.attention_bias != common.attention_bias ||
+                                              c.attention_out_bias != common.attention_out_bias ||
+                                              c.mlp_bias != common.mlp_bias))
+    s.cannot_say("it has other biases than published models");
   if (c.tie_word_embeddings) return;
   if (is_one_of(c, {"gemma2"})) s.cannot_say("its output head is not tied to the embedding");
-}
-
-RopeConfig without_scaling(RopeConfig rope) {
-  rope.scaling = RopeConfig::Scaling::none;
-  return rope;
 }
 
 /// As the settings come back: numbers were float32, and what the file does not say is left out.

@@ -114,8 +114,9 @@ void write_gguf_gemma2(const ModelConfig& c, GgufSettingsWriter& s) {
   const auto scalar_of = [&](double x) { return x == 0 ? static_cast<double>(c.head_dim) : x; };
   if (scalar_of(gemma2_gguf_scalar(c)) != scalar_of(c.query_pre_attn_scalar))
     s.cannot_say(fmt::format("its query_pre_attn_scalar is {}", c.query_pre_attn_scalar));
+  // llama.cpp ends where no layer has a window.
+  if (c.widest_window() == 0) s.cannot_say("none of its layers has a sliding window");
   s.integer("attention.sliding_window", c.widest_window());
-  if (c.widest_window() == 0) return;
   const Index period = gemma2_period(c, s);
   if (period != kGemma2Period) s.integer("attention.sliding_window_pattern", period);
 }

@@ -58,6 +58,7 @@ inline const std::string& folder() {
 inline Words export_both(const std::string& out) {
   return {"export", cli().base(), "--adapter", cli().adapter(), "--out", out};
 }
+inline Words export_gguf(const std::string& out) { return {"export", cli().base(), "--gguf", out}; }
 inline Words import_folder(const std::string& out) { return {"import", folder(), "--out", out}; }
 
 inline Words fit(const std::string& out) {
@@ -126,6 +127,7 @@ inline std::vector<Job> jobs() {
   return {{"train", train, [](const std::string& out) { return train(out) + Words{"--resume"}; },
            expect_same_run},
           {"export", export_both, replaced(export_both), same_folder},
+          {"gguf", export_gguf, replaced(export_gguf), same_file, ".gguf", 1},
           {"import", import_folder, replaced(import_folder), expect_same_store, ".h5"},
           {.name = "compare",
            .command = compare,

