@@ -1,6 +1,7 @@
 #include "data/text/gguf_tokenizer_export.h"
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <unordered_map>
@@ -21,15 +22,25 @@ nlohmann::json side_json(const SideFileMap& files, const char* name, const std::
   return parse_strict_json(file->second, fmt::format("{}: {}", where, name));
 }
 
+std::int32_t id_of(const std::string& text, const std::string& where) {
+  std::int32_t id = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (error != std::errc() || end != text.data() + text.size() || id < 0 || id >= kMaxIds)
+    fail("{}: {}: added_tokens_decoder: {} is no id from 0 to {}", where, kTokenizerConfig,
+         json_quoted(text), kMaxIds - 1);
+  return id;
+}
+
 /// Tokens that stand beside a vocabulary in files of their own.
 void put_tokens_beside(const SideFileMap& files, const std::string& where, GgufTokens& t) {
   const nlohmann::json added = side_json(files, "added_tokens.json", where);
   for (const auto& [token, id] : added.items())
-    t.put(id.get<std::int32_t>(), token, TokenType::control);
-  const nlohmann::json config = side_json(files, kTokenizerConfig, where);
-  for (const auto& [id, token] :
-       config.value("added_tokens_decoder", nlohmann::json::object()).items()) {
-    const auto number = static_cast<std::int32_t>(std::stol(id));
+    t.put(static_cast<std::int32_t>(JsonView(id, where + ": added_tokens.json").integer(kMaxIds)),
+          token, TokenType::control);
+  const nlohmann::json decoder = side_json(files, kTokenizerConfig, where)
+                                     .value("added_tokens_decoder", nlohmann::json::object());
+  for (const auto& [id, token] : decoder.items()) {
+    const auto number = id_of(id, where);
     const auto at = static_cast<std::size_t>(number);
     const bool known = at < t.types.size() && t.types[at] != TokenType::unused;
     const bool special = token.value("special", false);
