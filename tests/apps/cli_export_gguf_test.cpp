@@ -123,7 +123,9 @@ TEST(CliExportGguf, TokenizersOfOurKindsGiveTheSameIds) {
         << path;
     for (const char* key : {"bos_token_id", "eos_token_id"}) {
       const std::string name = std::string("tokenizer.ggml.") + key;
-      if (first.has(name)) EXPECT_EQ(second.integer(name), first.integer(name)) << path << key;
+      if (first.has(name)) {
+        EXPECT_EQ(second.integer(name), first.integer(name)) << path << key;
+      }
     }
     EXPECT_EQ(second.text("tokenizer.chat_template"), first.text("tokenizer.chat_template"));
   }
@@ -132,8 +134,8 @@ TEST(CliExportGguf, TokenizersOfOurKindsGiveTheSameIds) {
 
 TEST(CliExportGguf, ATokenizerJsonBecomesItsKeys) {
   const std::string store = cli().fresh("model.h5"), out = cli().fresh("model.gguf");
-  cli().must_run({"import", golden_path("arch/llama"), "--out", store, "--tokenizer",
-                  cli().ascii_tokenizer()});
+  cli().must_run(
+      {"import", golden_path("llama_gqa"), "--out", store, "--tokenizer", cli().ascii_tokenizer()});
   cli().must_run({"export", store, "--gguf", out});
   const GgufMetadata metadata = GgufSource(out).metadata();
   EXPECT_EQ(metadata.text("tokenizer.ggml.model"), "gpt2");
