@@ -84,9 +84,9 @@ void check_form(const ModelConfig& c, const Family& family, GgufSettingsWriter& 
     s.cannot_say(fmt::format("its activation is {}", activation_name(c.activation)));
   // llama.cpp loads the biases that all models of an architecture have, and in llama any.
   const ModelConfig& common = family.common;
-  if (family.gguf.architecture != "llama" && (c.attention_bias != common.attention_bias ||
-                                              c.attention_out_bias != common.attention_out_bias ||
-                                              c.mlp_bias != common.mlp_bias))
+  if (family.gguf.architecture != "llama" &&
+      (c.attention_bias != common.attention_bias ||
+       c.attention_out_bias != common.attention_out_bias || c.mlp_bias != common.mlp_bias))
     s.cannot_say("it has other biases than published models");
   if (c.tie_word_embeddings) return;
   if (is_one_of(c, {"gemma2"})) s.cannot_say("its output head is not tied to the embedding");
