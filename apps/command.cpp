@@ -187,6 +187,16 @@ void ModelOptions::add_to(CLI::App& app, std::vector<Compute>* computes) {
       "--adapter", adapter,
       "what is put onto it: focus.h5, lora.h5, an exported folder, a PEFT folder, or a GGUF LoRA");
   app.add_option("--tokenizer", tokenizer, "instead of the model's own");
+  constexpr auto names = enum_names(Bos{});
+  app.add_option_function<std::string>(
+         "--bos",
+         [this, names](const std::string& word) {
+           bos = static_cast<Bos>(std::ranges::find(names, word) - names.begin());
+         },
+         "special tokens before a text or prompt: auto: what the tokenizer's files put there; "
+         "always: the config's BOS, else the tokenizer's; never; window: one before each window of "
+         "an evaluation (default auto)")
+      ->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())));
   add_compute_option(app, compute, computes);
   app.add_flag("--verify", verify,
                "read all of the model first and hold it against its checksums and fingerprint");
@@ -196,6 +206,7 @@ void ModelOptions::add_to(CLI::App& app, std::vector<Compute>* computes) {
 LoadedModel ModelOptions::load(WeightUse use) const {
   set_threads(threads);
   LoadedModel model = load_model(base, tokenizer, compute, use);
+  model.bos = bos;
   if (verify) verify_model(*model.files);
   if (!adapter.empty()) load_adapter(adapter, model);
   return model;

@@ -54,10 +54,11 @@ std::string counts_text(const std::map<std::string, int>& counts);
 struct ModelOptions {
   std::string base, adapter, tokenizer;
   Compute compute = Compute::float32;
+  Bos bos = Bos::automatic;
   int threads = 0;
   bool verify = false;
 
-  /// Declares BASE, --adapter, --tokenizer, --compute, --verify and --threads. With `computes`
+  /// Declares BASE, --adapter, --tokenizer, --bos, --compute, --verify and --threads. With `computes`
   /// --compute takes several words, which go there.
   void add_to(CLI::App& app, std::vector<Compute>* computes = nullptr);
   /// Loads it, with what is put onto it, and sets the number of threads.

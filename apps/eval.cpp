@@ -127,7 +127,9 @@ std::string compare_computes(const WindowRows& windows, std::size_t kinds, Json&
 /// The model of --reference, where one is named.
 std::optional<LoadedModel> load_reference(const EvalArguments& o) {
   if (o.reference.empty()) return std::nullopt;
-  return load_model(o.reference, o.options.tokenizer, o.options.compute);
+  LoadedModel reference = load_model(o.reference, o.options.tokenizer, o.options.compute);
+  reference.bos = o.options.bos;
+  return reference;
 }
 
 /// Prints a context's table, and of far tokens where these are asked for.

@@ -21,6 +21,7 @@ struct Options {
   GenerationOptions generation;
   bool no_cache = false;
   std::vector<Index> measure;
+  GenerationConfig::Said said;  // by flags
 };
 
 /// What --attention names; without it what the model was trained with, of a Focus its summary
@@ -61,11 +62,17 @@ std::string prompt_text(const Options& options, const LoadedModel& model) {
 
 /// The tokens of `text`. A chat template writes all special tokens itself: none is put before it.
 Ids prompt_ids(const Options& options, const LoadedModel& model, const std::string& text) {
-  Ids ids = model.require_tokenizer().encode(text);
-  if (ids.empty()) fail("the prompt is empty; give it some text to go on from");
-  if (const auto start = model.document_start(); start && !options.chat.chat)
-    ids.insert(ids.begin(), *start);
+  if (text.empty()) fail("the prompt is empty; give it some text to go on from");
+  Ids ids = options.chat.chat ? model.require_tokenizer().encode(text) : model.prompt_ids(text);
+  model.require_ids(ids, "the prompt");
+  if (ids.empty()) fail("the prompt has no tokens; give it some text to go on from");
   return ids;
+}
+
+/// Takes from the model's generation_config.json what no flag says.
+void tell_defaults(Options& o, const LoadedModel& model) {
+  const std::string taken = model.files->generation.apply(o.said, o.generation.sampling);
+  if (!taken.empty()) fmt::print(stderr, "{}: {} (flags go before it)\n", kGenerationConfig, taken);
 }
 
 void write_now(const std::string& text) {
@@ -193,13 +200,18 @@ int run_generate(Arguments arguments) {
       "hard:1; else dense");
   refuse_attention_options(app, {"--hard-k", "--hard-gate", "--routing"});
   app.add_option("--temperature", o.generation.sampling.temperature,
-                 "of the softmax; 0: always the likeliest")
+                 "of the softmax; 0: always the likeliest (this and the next three: or what the "
+                 "model's generation_config.json says)")
       ->capture_default_str();
   app.add_option("--top-k", o.generation.sampling.top_k,
                  "draw from the likeliest N tokens; 0: from all")
       ->capture_default_str();
   app.add_option("--top-p", o.generation.sampling.top_p,
                  "draw from the fewest tokens that reach this probability together")
+      ->capture_default_str();
+  app.add_option("--repetition-penalty", o.generation.sampling.repetition_penalty,
+                 "divides the logits above 0 of tokens that the text has already, and multiplies "
+                 "those below; 1: none")
       ->capture_default_str();
   app.add_option("--seed", o.generation.seed, "of the draws")->capture_default_str();
   app.add_flag("--no-cache", o.no_cache, "compute everything again for each token: the reference");
@@ -211,7 +223,12 @@ int run_generate(Arguments arguments) {
   parse_arguments(app, arguments);
 
   o.generation.sampling.validate();
+  o.said = {.temperature = app.count("--temperature") > 0,
+            .top_k = app.count("--top-k") > 0,
+            .top_p = app.count("--top-p") > 0,
+            .repetition_penalty = app.count("--repetition-penalty") > 0};
   LoadedModel model = o.model.load();
+  tell_defaults(o, model);
   const AttentionSpec spec = attention_of(o, model);
   return o.measure.empty() ? run_generation(o, model, spec) : measure(o, model, spec);
 }

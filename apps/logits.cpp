@@ -19,9 +19,7 @@ struct Options {
 Ids ids_of(const Options& o, const LoadedModel& model) {
   Ids ids = o.ids;
   if (ids.empty()) {
-    ids = model.require_tokenizer().encode(o.text_file.empty() ? o.text
-                                                               : read_text_file(o.text_file));
-    if (const auto start = model.document_start()) ids.insert(ids.begin(), *start);
+    ids = model.prompt_ids(o.text_file.empty() ? o.text : read_text_file(o.text_file));
   }
   const ModelConfig& config = model.decoder->config();
   if (ids.empty()) fail("the text is empty; give at least one token");
@@ -64,7 +62,7 @@ int run_logits(Arguments arguments) {
   CLI::Option_group* input = app.add_option_group("input", "one of");
   input->add_option("--ids", o.ids, "token ids, as 1,2,3; nothing is put before them")
       ->delimiter(',');
-  input->add_option("--text", o.text, "a text; the id that starts a document is put before it");
+  input->add_option("--text", o.text, "a text; what --bos says is put before it");
   input->add_option("--text-file", o.text_file, "a file that holds it (.txt, .xz)");
   input->require_option(1);
   app.add_option("--out", o.out, "the file to write (.safetensors)")->required();

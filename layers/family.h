@@ -71,8 +71,14 @@ Activation activation_named(const std::string& name, const std::string& where);
 /// The name that activation_named reads back.
 std::string activation_name(Activation activation);
 
-/// rope_parameters, or the older rope_scaling; what they leave out is that of `otherwise`.
-RopeConfig read_rope(const JsonFields& json, RopeConfig otherwise);
+/// What a family calls the base frequency and the rotated part of a head outside those objects.
+struct RopeKeys {
+  const char* theta = "rope_theta";
+  const char* partial = "partial_rotary_factor";
+};
+/// rope_scaling, or else rope_parameters; what they leave out is the config's own under `keys`, or
+/// that of `otherwise`. Tells where two of them differ: it is as transformers has it.
+RopeConfig read_rope(const JsonFields& json, RopeConfig otherwise, const RopeKeys& keys = {});
 /// The rope_parameters that read_rope reads back.
 nlohmann::ordered_json write_rope(const RopeConfig& rope);
 

@@ -43,6 +43,17 @@ class JsonFields {
   std::optional<Index> optional_integer(const char* key) const {
     return has(key) ? std::optional(integer(key)) : std::nullopt;
   }
+  /// A number, a list of them, or null for none.
+  std::vector<Index> integers(const char* key) const {
+    if (!has(key)) return {};
+    if (!object_.at(key).is_array()) return {integer(key)};
+    std::vector<Index> numbers;
+    for (const nlohmann::json& item : object_.at(key)) {
+      const nlohmann::json one = {{key, item}};
+      numbers.push_back(JsonFields(one, where_).integer(key));
+    }
+    return numbers;
+  }
   /// Null says that there is none, absence leaves it at the default.
   std::optional<Index> nullable_integer(const char* key, Index otherwise) const {
     return mentions(key) ? optional_integer(key) : otherwise;
@@ -79,6 +90,10 @@ class JsonFields {
     return has(key) ? text(key) : otherwise;
   }
   bool is_structured(const char* key) const { return has(key) && object_.at(key).is_structured(); }
+  /// Both present, and equal.
+  bool same(const char* key, const char* other) const {
+    return has(key) && has(other) && object_.at(key) == object_.at(other);
+  }
   std::vector<std::string> texts(const char* key) const {
     const auto& value = require(key);
     const auto is_word = [](const auto& x) {

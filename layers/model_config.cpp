@@ -85,18 +85,6 @@ std::string activation_name(Activation activation) {
   return "silu";
 }
 
-namespace {
-
-/// Newer files may list several: the first is the one.
-std::optional<Index> read_token(const JsonFields& fields, const nlohmann::json& json,
-                                const char* key) {
-  if (!fields.has(key) || !json[key].is_array()) return fields.optional_integer(key);
-  const nlohmann::json first = {{key, json[key].empty() ? nlohmann::json() : json[key].front()}};
-  return JsonFields(first, fields.where()).optional_integer(key);
-}
-
-}  // namespace
-
 ModelConfig parse_model_config(const std::string& json_text, const std::string& where) {
   const nlohmann::json json = parse_strict_json(json_text, where);
   check(json.is_object(), "{}: not a JSON object", where);
@@ -109,8 +97,13 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
   config.model_type = model_type;
   config.vocab_size = fields.integer("vocab_size");
   config.initializer_range = fields.number("initializer_range", config.initializer_range);
-  config.bos_token_id = read_token(fields, json, "bos_token_id");
-  config.eos_token_id = read_token(fields, json, "eos_token_id");
+  // Either may be a list.
+  if (const auto ids = fields.integers("bos_token_id"); !ids.empty()) config.bos_token_id = ids[0];
+  config.other_eos_token_ids = fields.integers("eos_token_id");
+  if (!config.other_eos_token_ids.empty()) {
+    config.eos_token_id = config.other_eos_token_ids.front();
+    config.other_eos_token_ids.erase(config.other_eos_token_ids.begin());
+  }
   config.validate(where, [&](const std::string& ours) {
     const auto theirs = family.keys.find(ours);
     return theirs != family.keys.end() && fields.has(theirs->second.c_str()) ? theirs->second
@@ -127,6 +120,10 @@ std::string write_model_config(const ModelConfig& config) {
   json["initializer_range"] = config.initializer_range;
   if (config.bos_token_id) json["bos_token_id"] = *config.bos_token_id;
   if (config.eos_token_id) json["eos_token_id"] = *config.eos_token_id;
+  if (!config.other_eos_token_ids.empty()) {
+    json["eos_token_id"] = config.other_eos_token_ids;
+    json["eos_token_id"].insert(json["eos_token_id"].begin(), *config.eos_token_id);
+  }
   json["dtype"] = "float32";
   return json.dump(2) + "\n";
 }

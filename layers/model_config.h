@@ -71,7 +71,8 @@ struct ModelConfig {
 
   double initializer_range = 0.02;
   std::optional<Index> bos_token_id;
-  std::optional<Index> eos_token_id;
+  std::optional<Index> eos_token_id;            // the first of its list
+  std::vector<Index> other_eos_token_ids = {};  // the rest
 
   /// Of `layer`; 0: none.
   Index sliding_window(Index layer) const {

@@ -301,6 +301,19 @@ PackedTensor StoredParameter::read_blocks() const {
   return packed;
 }
 
+bool has_other_head(const ModelConfig& config, const TensorSource& source) {
+  if (!config.tie_word_embeddings) return false;
+  const Family& family = find_family(config.model_type, source.describe());
+  const TensorInfo* head = source.find(match(family, "lm_head.weight").theirs);
+  const TensorInfo* embedding =
+      find_published(source, family, match(family, "embed_tokens.weight").theirs);
+  if (head == nullptr || embedding == nullptr) return false;
+  if (head->shape != embedding->shape) return true;
+  const TensorBytes a = source.bytes(head->name), b = source.bytes(embedding->name);
+  if (head->dtype == embedding->dtype) return !std::ranges::equal(a.bytes, b.bytes);
+  return !std::ranges::equal(source.read(head->name).span(), source.read(embedding->name).span());
+}
+
 void for_each_stored(const ModelConfig& config, const TensorSource& source,
                      const std::function<void(const StoredParameter&)>& f) {
   Decoder decoder(config);

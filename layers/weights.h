@@ -46,6 +46,10 @@ struct StoredParameter {
 void for_each_stored(const ModelConfig& config, const TensorSource& source,
                      const std::function<void(const StoredParameter&)>& f);
 
+/// Whether a source holds an output head of its own beside the embedding, with other numbers,
+/// though the config ties the two: transformers does not tie them then.
+bool has_other_head(const ModelConfig& config, const TensorSource& source);
+
 /// Fills every parameter from a published checkpoint's tensors; throws as for_each_stored() does.
 /// With a form every matrix becomes a frozen one: with MatrixForm::real a view of what the source
 /// maps, of which nothing is read yet, with MatrixForm::bf16x3 and q8 too; with MatrixForm::bf16 it

@@ -124,6 +124,8 @@ const std::string& CompareRunner::fingerprint(const std::string& kind, const std
       const ModelFiles files = open_model(place);
       value = focus::fingerprint_of(files);
       if (files.tokenizer) value += " " + files.tokenizer->fingerprint();
+      // Runs of before put the model's own BOS before every text.
+      if (files.starts_otherwise()) value += " bos auto";
     } else if (kind == "tokenizer") {
       value = load_tokenizer(place)->fingerprint();
     } else {
@@ -320,6 +322,8 @@ Json CompareRunner::figures_of(const RunOutcome& outcome, const std::string& nam
   if (!whole) all.insert(all.end(), {"--adapter", artifact.string()});
   if (!outcome.config.tokenizer.empty() && !whole)
     all.insert(all.end(), {"--tokenizer", outcome.config.tokenizer});
+  if (outcome.config.data.bos != Bos::automatic)
+    all.insert(all.end(), {"--bos", value_text(outcome.config.data.bos)});
   all.insert(all.end(), words.begin(), words.end());
   if (outcome.config.threads != 0)
     all.insert(all.end(), {"--threads", fmt::format("{}", outcome.config.threads)});

@@ -6,6 +6,7 @@
 #include "autograd/check.h"
 #include "data/files/durable_file.h"
 #include "data/files/json_reader.h"
+#include "data/files/notice.h"
 #include "data/files/read_file.h"
 #include "data/files/safetensors_header.h"
 
@@ -63,19 +64,7 @@ class ShardedSafetensors : public TensorSource {
       tensors_.push_back(*info);
       file_of_.push_back(shard.get());
     }
-    for (const auto& [file, shard] : shards_) {
-      for (const TensorInfo& info : shard->tensors()) {
-        const auto it = shard_of.find(info.name);
-        if (it == shard_of.end()) {
-          fail("{}: {} holds tensor '{}', which the index does not name", index.string(),
-               shown(file), shown(info.name));
-        }
-        if (it->second != file) {
-          fail("{}: tensor '{}' is in {} and in {}", index.string(), shown(info.name),
-               shown(it->second), shown(file));
-        }
-      }
-    }
+    tell_of_others(shard_of);
   }
 
   const std::vector<TensorInfo>& tensors() const override { return tensors_; }
@@ -96,6 +85,24 @@ class ShardedSafetensors : public TensorSource {
   }
 
  private:
+  /// The index says where a tensor is read from: other copies of it, and tensors that it does not
+  /// name, are left where they are.
+  void tell_of_others(const std::map<std::string, std::string>& shard_of) const {
+    std::size_t others = 0;
+    std::string first;
+    for (const auto& [file, shard] : shards_)
+      for (const TensorInfo& info : shard->tensors()) {
+        const auto named = shard_of.find(info.name);
+        if (named != shard_of.end() && named->second == file) continue;
+        if (others++ == 0) first = fmt::format("'{}' in {}", shown(info.name), shown(file));
+      }
+    if (others > 0)
+      notice(
+          "{}: {} tensors of its files are passed over, the first {}: it names other files for "
+          "them, or does not name them",
+          index_.string(), others, first);
+  }
+
   const SafetensorsFile& file_of(std::string_view name) const {
     const TensorInfo* info = find(name);
     if (info == nullptr) fail("{}: there is no tensor '{}'", describe(), name);
@@ -173,6 +180,9 @@ std::unique_ptr<TensorSource> open_safetensors_folder(const fs::path& folder) {
     fail("{}: not a folder; give the one that holds config.json and {}", folder.string(),
          kSingleFile);
   }
+  if (is_there(folder / kSingleFile) && is_there(folder / kIndexFile))
+    notice("{}: {} and {} are both here; the former is read", folder.string(), kSingleFile,
+           kIndexFile);
   if (is_there(folder / kSingleFile))
     return std::make_unique<SafetensorsFile>(folder / kSingleFile);
   if (is_there(folder / kIndexFile))

@@ -48,8 +48,8 @@ class SafetensorsFile : public TensorSource {
 };
 
 /// The weights of a Hugging Face folder: model.safetensors, or the shards that
-/// model.safetensors.index.json names. Of the shards every tensor must lie in the one file that
-/// the index gives, and nowhere else. Throws std::runtime_error.
+/// model.safetensors.index.json names. Every tensor must lie in the file that the index gives; a
+/// notice counts what else the shards hold. Throws std::runtime_error.
 std::unique_ptr<TensorSource> open_safetensors_folder(const std::filesystem::path& folder);
 
 /// Writes `tensors` as F32 (in both builds), sorted by name, durably. Throws std::invalid_argument

@@ -31,7 +31,7 @@ Batches::Batches(TokenView tokens, const BatchOptions& options)
   check(options.batch >= 1, "batches: a batch of {} windows", options.batch);
   check(options.context >= 2, "batches: a context of {} tokens, but a loss needs two",
         options.context);
-  num_windows_ = tokens_.size() / options.context;
+  num_windows_ = tokens_.size() / tokens_of_window();
   check(num_windows_ >= 1,
         "batches: {} tokens in {} documents do not fill one context of {}: give more text or a "
         "shorter context",
@@ -89,9 +89,10 @@ void Batches::order_epoch() {
 
 void Batches::append_window(Index window, Batch& batch) const {
   const std::size_t done = batch.ids.size();
-  const auto context = static_cast<std::size_t>(options_.context);
-  batch.ids.resize(done + context);
-  tokens_.copy(window * options_.context, std::span(batch.ids).subspan(done, context));
+  const auto tokens = static_cast<std::size_t>(tokens_of_window());
+  batch.ids.resize(done + static_cast<std::size_t>(options_.context));
+  if (options_.window_start) batch.ids[done] = *options_.window_start;
+  tokens_.copy(window * tokens_of_window(), std::span(batch.ids).last(tokens));
   batch.context = options_.context;
   ++batch.batch;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "autograd/tensor.h"
@@ -22,6 +23,8 @@ struct BatchOptions {
   bool shuffle = true;          // a new order of the windows in every epoch
   std::uint64_t seed = 0;       // of the orders
   std::int32_t vocab_size = 0;  // of the model; 0: not checked
+  /// Put before each window, and counts as its first token.
+  std::optional<std::int32_t> window_start = {};
 };
 
 /// Where a stream of batches stands: enough to go on with the very same batches.
@@ -54,6 +57,7 @@ class Batches {
  private:
   void order_epoch();
   void append_window(Index window, Batch& batch) const;
+  Index tokens_of_window() const { return options_.context - (options_.window_start ? 1 : 0); }
 
   TokenView tokens_;
   BatchOptions options_;

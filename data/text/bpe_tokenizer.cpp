@@ -7,6 +7,7 @@
 
 #include "autograd/check.h"
 #include "data/files/json_reader.h"
+#include "data/files/notice.h"
 #include "data/files/utf8.h"
 #include "data/text/added_tokens.h"
 #include "data/text/byte_level_bpe.h"
@@ -34,7 +35,7 @@ struct Parts {
   Bpe::Vocabulary vocabulary;  // of the model, without added tokens
   Bpe::Merges merges;
   BpeOptions options;
-  std::vector<std::int32_t> prefix, suffix;  // of TemplateProcessing
+  TextEnds ends;
   std::vector<Decoder> decoders;
   std::optional<std::int32_t> bos_id, eos_id;
 };
@@ -70,7 +71,7 @@ class BpeTokenizer : public Tokenizer {
     // Its text is what it was found as: that of a normalized token is normalized.
     for (const AddedToken& token : parts_.added_tokens)
       name_id(token.id, normalized_content(parts_, token));
-    for (const auto& ids : {parts_.prefix, parts_.suffix}) {
+    for (const auto& ids : {parts_.ends.prefix, parts_.ends.suffix}) {
       for (const std::int32_t id : ids) {
         if (!tokens_.contains(id))
           fail("{}: the template puts id {}, which no token has", where, id);
@@ -103,12 +104,8 @@ class BpeTokenizer : public Tokenizer {
     return ids;
   }
 
-  std::vector<std::int32_t> encode_with_special(std::string_view text) const override {
-    std::vector<std::int32_t> ids = encode(text);
-    ids.insert(ids.begin(), parts_.prefix.begin(), parts_.prefix.end());
-    ids.insert(ids.end(), parts_.suffix.begin(), parts_.suffix.end());
-    return ids;
-  }
+  std::span<const std::int32_t> prefix() const override { return parts_.ends.prefix; }
+  std::span<const std::int32_t> suffix() const override { return parts_.ends.suffix; }
 
   std::int32_t vocab_size() const override { return vocab_size_; }
   std::optional<std::int32_t> bos_id() const override { return parts_.bos_id; }
@@ -312,7 +309,7 @@ void read_template(const JsonView& json, Parts& parts) {
     for (std::size_t k = 0; k < ids.array_size(); ++k) {
       const auto id = static_cast<std::int32_t>(ids.item(k).integer(kMaxIds));
       if (!text_seen && i == 0 && k == 0) parts.bos_id = id;
-      (text_seen ? parts.suffix : parts.prefix).push_back(id);
+      (text_seen ? parts.ends.suffix : parts.ends.prefix).push_back(id);
     }
     const auto token_id = find_token(parts, name);
     if (ids.array_size() == 1 && token_id && ids.item(0).json() != *token_id) {
@@ -343,50 +340,85 @@ std::optional<std::int32_t> first_known(const Parts& parts,
   return std::nullopt;
 }
 
-/// The token that tokenizer_config.json names under `key`; `otherwise` where it has no such key.
-std::optional<std::int32_t> configured_token(const JsonView& config, const std::string& key,
+/// The token that is named under `key`; `otherwise` where nothing is said of it.
+std::optional<std::int32_t> configured_token(const TokenizerConfig& config, const std::string& key,
                                              const Parts& parts,
                                              std::optional<std::int32_t> otherwise) {
-  if (!config.object().contains(key)) return otherwise;
-  const JsonView token = config.at(key);
-  if (token.is_null()) return std::nullopt;
-  const JsonView name = token.json().is_object() ? token.at("content") : token;
-  const auto id = find_token(parts, name.string());
-  if (!id) fail("{}: {} is not a token", name.where(), json_quoted(name.string()));
-  return id;
+  const auto named = config.named.find(key);
+  if (named == config.named.end()) return otherwise;
+  return named->second ? find_token(parts, *named->second) : std::nullopt;
 }
 
 /// BOS and EOS: from the configuration, else from the template, else by their usual names.
-void find_ends(const TokenizerFiles& files, const std::string& where, Parts& parts) {
+void find_ends(const TokenizerConfig& config, Parts& parts) {
   if (!parts.bos_id) {
     parts.bos_id =
         first_known(parts, {"<s>", "<|begin_of_text|>", "<bos>", "<|startoftext|>", kGpt2End});
   }
-  if (!parts.suffix.empty()) {
-    parts.eos_id = parts.suffix.front();
+  if (!parts.ends.suffix.empty()) {
+    parts.eos_id = parts.ends.suffix.front();
   } else {
     parts.eos_id = first_known(parts, {"</s>", "<|end_of_text|>", "<eos>", kGpt2End});
   }
-  const auto file = files.find(kTokenizerConfig);
-  if (file == files.end()) return;
-  const std::string place = fmt::format("{}: {}", where, kTokenizerConfig);
-  const nlohmann::json json = parse_strict_json(file->second, place);
-  const JsonView config(json, place);
   parts.bos_id = configured_token(config, "bos_token", parts, parts.bos_id);
   parts.eos_id = configured_token(config, "eos_token", parts, parts.eos_id);
 }
 
-void refuse_other_class(const TokenizerFiles& files, const std::string& where) {
-  const auto file = files.find(kTokenizerConfig);
-  if (file == files.end()) return;
-  const std::string place = fmt::format("{}: {}", where, kTokenizerConfig);
-  const nlohmann::json json = parse_strict_json(file->second, place);
-  const JsonView name = JsonView(json, place).get("tokenizer_class");
-  if (name.is_null() || name.string() == "GPT2Tokenizer" || name.string() == "GPT2TokenizerFast") {
-    return;
+/// Tokens of the configuration that the tokenizer's own file does not have among its added ones.
+void add_configured_tokens(const TokenizerConfig& config, Parts& parts) {
+  StringMap<std::int32_t> added;
+  std::set<std::int32_t> taken;
+  for (const AddedToken& token : parts.added_tokens) {
+    added.emplace(token.content, token.id);
+    taken.insert(token.id);
   }
-  fail("{}: {} splits text in its own way: save it as tokenizer.json", name.where(),
-       json_quoted(name.string()));
+  std::int32_t next = taken.empty() ? 0 : *taken.rbegin() + 1;
+  for (const auto& [token, id] : parts.vocabulary) {
+    taken.insert(id);
+    next = std::max(next, id + 1);
+  }
+  const auto add = [&](AddedToken token, bool has_id) {
+    if (added.contains(token.content)) return;
+    const std::int32_t said = token.id;
+    if (const auto own = parts.vocabulary.find(token.content); own != parts.vocabulary.end()) {
+      token.id = own->second;
+    } else if (!has_id || taken.contains(said)) {
+      token.id = next;
+    }
+    if (token.id >= kMaxIds)
+      fail("{}: no id is left for {}", config.where, json_quoted(token.content));
+    if (has_id && token.id != said)
+      notice("{}: {} has the id {}, not {} as its configuration says", config.where,
+             json_quoted(token.content), token.id, said);
+    else if (!has_id && token.id == next)
+      notice("{}: its configuration names {}, which no file gives an id; it becomes {}",
+             config.where, json_quoted(token.content), token.id);
+    added.emplace(token.content, token.id);
+    taken.insert(token.id);
+    next = std::max(next, token.id + 1);
+    parts.added_tokens.push_back(std::move(token));
+  };
+  for (const AddedToken& token : config.added) add(token, true);
+  for (const std::string& content : config.special_contents())
+    add({.content = content, .special = true}, false);
+}
+
+/// add_bos_token and add_eos_token go before the template that tokenizer.json has.
+void apply_text_ends(const TokenizerConfig& config, bool has_template, Parts& parts) {
+  const TextEnds ends = text_ends(config, parts.ends, parts.bos_id, parts.eos_id);
+  if (has_template && ends != parts.ends)
+    notice(
+        "{}: add_bos_token and add_eos_token of {} put {} tokens before a text and {} after it, "
+        "its template {} and {}; the former hold",
+        config.where, kTokenizerConfig, ends.prefix.size(), ends.suffix.size(),
+        parts.ends.prefix.size(), parts.ends.suffix.size());
+  parts.ends = ends;
+}
+
+void refuse_other_class(const TokenizerConfig& config) {
+  if (config.tokenizer_class.empty() || config.is_class("GPT2Tokenizer")) return;
+  fail("{}: {}: {} splits text in its own way: save it as tokenizer.json", config.where,
+       kTokenizerConfig, json_quoted(config.tokenizer_class));
 }
 
 }  // namespace
@@ -402,7 +434,10 @@ std::unique_ptr<Tokenizer> make_json_tokenizer(const TokenizerFiles& files,
   parts.pre_tokenizers = read_pre_tokenizers(file.get("pre_tokenizer"));
   read_post_processor(file.get("post_processor"), parts);
   parts.decoders = read_decoders(file.get("decoder"));
-  find_ends(files, where, parts);
+  const TokenizerConfig config = read_tokenizer_config(files, where);
+  add_configured_tokens(config, parts);
+  find_ends(config, parts);
+  apply_text_ends(config, !file.get("post_processor").is_null(), parts);
   return std::make_unique<BpeTokenizer>("tokenizer.json", files, std::move(parts), where);
 }
 
@@ -410,7 +445,8 @@ std::unique_ptr<Tokenizer> make_gpt2_tokenizer(const std::string& vocabulary_nam
                                                const std::string& merges_name,
                                                const TokenizerFiles& files,
                                                const std::string& where) {
-  refuse_other_class(files, where);
+  const TokenizerConfig config = read_tokenizer_config(files, where);
+  refuse_other_class(config);
   Parts parts;
   const nlohmann::json json = parse_strict_json(files.at(vocabulary_name), where);
   parts.vocabulary = read_vocabulary(JsonView(json, where));
@@ -434,9 +470,11 @@ std::unique_ptr<Tokenizer> make_gpt2_tokenizer(const std::string& vocabulary_nam
     token.special = true;
     parts.added_tokens.push_back(token);
   }
-  parts.pre_tokenizers = {byte_level_pre_tokenizer(false, true)};
+  add_configured_tokens(config, parts);
+  parts.pre_tokenizers = {byte_level_pre_tokenizer(config.add_prefix_space.value_or(false), true)};
   parts.decoders = {decode_byte_level};
-  find_ends(files, where, parts);
+  find_ends(config, parts);
+  apply_text_ends(config, false, parts);
   return std::make_unique<BpeTokenizer>("gpt2", files, std::move(parts), where);
 }
 

@@ -5,14 +5,9 @@
 #include <string>
 
 #include "data/text/tokenizer.h"
+#include "data/text/tokenizer_config.h"
 
 namespace focus {
-
-/// Beside a tokenizer's own files: which tokens are BOS and EOS, and the tokenizer's class.
-inline constexpr const char* kTokenizerConfig = "tokenizer_config.json";
-
-/// More ids than any published vocabulary has; a wrong id must not cost memory.
-inline constexpr std::int32_t kMaxIds = 1 << 22;
 
 /// A BPE model with the steps around it as files["tokenizer.json"] describes them. Truncation and
 /// padding in it are the caller's affair, as in transformers, and are not read. Throws

@@ -210,6 +210,26 @@ BpeTrainer::Model BpeTrainer::train(const std::function<void(std::int32_t)>& on_
   return model;
 }
 
+namespace {
+
+/// The special token before every text: what models that are trained with it see.
+ordered_json template_with(const std::string& special) {
+  const ordered_json token = {{"SpecialToken", {{"id", special}, {"type_id", 0}}}};
+  const auto text = [](const char* id) {
+    return ordered_json{{"Sequence", {{"id", id}, {"type_id", 0}}}};
+  };
+  return {{"type", "TemplateProcessing"},
+          {"single", ordered_json::array({token, text("A")})},
+          {"pair", ordered_json::array({token, text("A"), token, text("B")})},
+          {"special_tokens",
+           {{special,
+             {{"id", special},
+              {"ids", ordered_json::array({0})},
+              {"tokens", ordered_json::array({special})}}}}}};
+}
+
+}  // namespace
+
 std::string BpeTrainer::tokenizer_json(const Model& model) const {
   ordered_json vocabulary = ordered_json::object();
   auto& members = vocabulary.get_ref<ordered_json::object_t&>();
@@ -229,7 +249,7 @@ std::string BpeTrainer::tokenizer_json(const Model& model) const {
                              {"added_tokens", ordered_json::array({special})},
                              {"normalizer", nullptr},
                              {"pre_tokenizer", byte_level_step()},
-                             {"post_processor", nullptr},
+                             {"post_processor", template_with(options_.special_token)},
                              {"decoder", byte_level_step()},
                              {"model",
                               {{"type", "BPE"},

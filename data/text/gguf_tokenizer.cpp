@@ -202,15 +202,16 @@ std::unique_ptr<Tokenizer> sentencepiece_tokenizer(const GgufMetadata& metadata)
   v.unk_id = parts.unk_id;
   const bool add_bos = is_added(v.add_bos, true, v.bos_id, "bos", v.where);
   const bool add_eos = is_added(v.add_eos, false, v.eos_id, "eos", v.where);
+  // llama.cpp does what the model file says, before every part of a text between special tokens;
+  // transformers' LlamaTokenizer does not.
   const bool gemma = metadata.text("general.architecture").value_or("").starts_with("gemma");
   const TokenizerFiles files = {
       {"tokenizer.model", write_sentencepiece_model(parts)},
       {kTokenizerConfig,
-       gguf_tokenizer_config(metadata, v, gemma ? "GemmaTokenizer" : "LlamaTokenizer",
+       gguf_tokenizer_config(metadata, v, gemma ? "GemmaTokenizer" : "PreTrainedTokenizerFast",
                              {{"add_bos_token", add_bos},
                               {"add_eos_token", add_eos},
-                              {"add_prefix_space", parts.add_dummy_prefix},
-                              {"legacy", false}})}};
+                              {"add_prefix_space", parts.add_dummy_prefix}})}};
   return make_tokenizer("sentencepiece", files, v.where);
 }
 

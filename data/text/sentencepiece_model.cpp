@@ -42,11 +42,13 @@ class Message {
     value_ = bytes_.substr(0, size);
     bytes_.remove_prefix(size);
     is_bytes_ = (tag & 7) == 2;
+    is_integer_ = (tag & 7) == 0;
     return true;
   }
   /// Whether the field is `number` and holds bytes: a string or a message.
   bool holds(std::uint64_t number) const { return is_bytes_ && number_ == number; }
   std::string_view value() const { return value_; }
+<<<<<<< HEAD
   std::uint64_t number() const { return number_; }
   /// Of a field of whole numbers; 0 for another.
   std::uint64_t integer() const { return integer_; }
@@ -55,6 +57,11 @@ class Message {
     float real = 0;
     if (value_.size() == sizeof real && !is_bytes_) std::memcpy(&real, value_.data(), sizeof real);
     return real;
+=======
+  /// Whether the field is `number` and a whole number, which is `integer`.
+  bool holds(std::uint64_t number, std::uint64_t integer) const {
+    return is_integer_ && number_ == number && integer_ == integer;
+>>>>>>> 5588132 (Tokens as transformers has them: starts, ends, added tokens, statements that differ)
   }
 
  private:
@@ -75,7 +82,11 @@ class Message {
   std::string_view bytes_, value_;
   const std::string& where_;
   std::uint64_t number_ = 0, integer_ = 0;
+<<<<<<< HEAD
   bool is_bytes_ = false;
+=======
+  bool is_bytes_ = false, is_integer_ = false;
+>>>>>>> 5588132 (Tokens as transformers has them: starts, ends, added tokens, statements that differ)
 };
 
 /// `rules`: the bytes of a trie in four bytes, the trie as darts-clone's units of four bytes, and
@@ -109,6 +120,20 @@ bool rules_stay_inside(std::string_view rules) {
 }
 
 }  // namespace
+
+std::vector<std::int32_t> user_defined_pieces(std::string_view model) {
+  constexpr std::uint64_t pieces = 1, piece_type = 3, user_defined = 4;
+  const std::string where = "tokenizer.model";
+  std::vector<std::int32_t> ids;
+  std::int32_t id = 0;
+  for (Message field(model, where); field.next();) {
+    if (!field.holds(pieces)) continue;
+    for (Message piece(field.value(), where); piece.next();)
+      if (piece.holds(piece_type, user_defined)) ids.push_back(id);
+    ++id;
+  }
+  return ids;
+}
 
 void check_sentencepiece_model(std::string_view model, const std::string& where) {
   // Field numbers of sentencepiece_model.proto.

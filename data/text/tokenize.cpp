@@ -1,5 +1,6 @@
 #include "data/text/tokenize.h"
 
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include "autograd/check.h"
@@ -13,9 +14,10 @@ namespace {
 std::string cache_key(std::span<const std::filesystem::path> files, const Tokenizer& tokenizer,
                       const TokenizeOptions& options) {
   Checksum checksum;
-  checksum.update(fmt::format("tokens 1\n{}\n{}\n{}:{}\n", tokenizer.fingerprint(),
-                              options.prepend_id.value_or(-1), options.document_separator.size(),
-                              options.document_separator));
+  checksum.update(fmt::format("tokens 2\n{}\n{} {}\n{}:{}\n", tokenizer.fingerprint(),
+                              fmt::join(options.ends.prefix, ","),
+                              fmt::join(options.ends.suffix, ","),
+                              options.document_separator.size(), options.document_separator));
   for (const std::filesystem::path& file : files) {
     const std::string text = read_text_file(file);
     checksum.update(fmt::format("{}\n", text.size()));
@@ -33,8 +35,8 @@ TokenFile tokenize(std::span<const std::filesystem::path> files, const Tokenizer
     const std::string text = read_text_file(file);
     bytes += text.size();
     for (const std::string_view document : split_documents(text, options.document_separator)) {
-      if (options.prepend_id) tokens.push_back(*options.prepend_id);
-      const std::vector<std::int32_t> ids = tokenizer.encode(document);
+      std::vector<std::int32_t> ids = tokenizer.encode(document);
+      options.ends.put_around(ids);
       tokens.insert(tokens.end(), ids.begin(), ids.end());
       offsets.push_back(static_cast<Index>(tokens.size()));
     }
@@ -52,11 +54,11 @@ TokenFile tokenize(std::span<const std::filesystem::path> files, const Tokenizer
 
 TokenFile tokenize_cached(std::span<const std::filesystem::path> paths, const Tokenizer& tokenizer,
                           const TokenizeOptions& options) {
-  if (options.prepend_id) {
-    check(*options.prepend_id >= 0 && *options.prepend_id < tokenizer.vocab_size(),
-          "tokenize: the id {} to put before documents is outside the vocabulary of {}",
-          *options.prepend_id, tokenizer.vocab_size());
-  }
+  for (const auto& ids : {options.ends.prefix, options.ends.suffix})
+    for (const std::int32_t id : ids)
+      check(id >= 0 && id < tokenizer.vocab_size(),
+            "tokenize: the id {} to put around documents is outside the vocabulary of {}", id,
+            tokenizer.vocab_size());
   const std::vector<std::filesystem::path> files = expand_text_paths(paths);
   check(!files.empty(), "tokenize: the list of text files is empty");
   if (options.cache_dir.empty()) return tokenize(files, tokenizer, options);

@@ -2,19 +2,19 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <span>
 #include <string>
 
 #include "data/text/token_file.h"
 #include "data/text/tokenizer.h"
+#include "data/text/tokenizer_config.h"
 
 namespace focus {
 
 struct TokenizeOptions {
-  std::string document_separator = {};          // empty: each file is one document
-  std::optional<std::int32_t> prepend_id = {};  // put before every document, BOS or <|endoftext|>
-  std::filesystem::path cache_dir = {};         // empty: nothing is kept
+  std::string document_separator = {};   // empty: each file is one document
+  TextEnds ends = {};                    // put around every document, such as BOS before it
+  std::filesystem::path cache_dir = {};  // empty: nothing is kept
 };
 
 /// The tokens of text files (see read_text_file and expand_text_paths), taken from the cache where

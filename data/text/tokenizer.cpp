@@ -11,6 +11,7 @@
 #include "data/text/bpe_tokenizer.h"
 #include "data/text/sentencepiece_tokenizer.h"
 #include "data/text/text.h"
+#include "data/text/tokenizer_config.h"
 
 namespace focus {
 namespace {
@@ -59,8 +60,10 @@ std::unique_ptr<Tokenizer> load_files(const KnownFiles& known, const std::filesy
   for (std::size_t i = 1; i < known.names.size(); ++i) {
     files[known.names[i]] = read_file(folder / known.names[i]);
   }
-  if (known.kind != std::string("sentencepiece") && is_there(folder / kTokenizerConfig)) {
-    files[kTokenizerConfig] = read_file(folder / kTokenizerConfig);
+  for (const char* name : {kTokenizerConfig, kAddedTokens, kSpecialTokensMap}) {
+    const bool in_json =
+        json && name != std::string(kTokenizerConfig);  // a tokenizer.json has them in itself
+    if (!in_json && is_there(folder / name)) files[name] = read_file(folder / name);
   }
   return make_tokenizer(known.kind, files, first.string());
 }
@@ -82,6 +85,13 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
           limit);
   }
   return decode_valid(ids);
+}
+
+std::vector<std::int32_t> Tokenizer::encode_with_special(std::string_view text) const {
+  std::vector<std::int32_t> ids = encode(text);
+  ids.insert(ids.begin(), prefix().begin(), prefix().end());
+  ids.insert(ids.end(), suffix().begin(), suffix().end());
+  return ids;
 }
 
 std::string Tokenizer::fingerprint() const {

@@ -27,11 +27,13 @@ class Tokenizer {
   /// The ids of `text`. Tokens such as <|endoftext|> that stand in the text are recognized where
   /// the files say so; none is added.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
-  /// The same with what the tokenizer puts around a text: a tokenizer.json's TemplateProcessing, a
-  /// SentencePiece model's BOS.
-  virtual std::vector<std::int32_t> encode_with_special(std::string_view text) const {
-    return encode(text);
-  }
+  /// The same between prefix() and suffix().
+  std::vector<std::int32_t> encode_with_special(std::string_view text) const;
+  /// What the tokenizer's files put before a text and after it: add_bos_token and add_eos_token of
+  /// tokenizer_config.json, else a tokenizer.json's TemplateProcessing, a SentencePiece model's
+  /// BOS.
+  virtual std::span<const std::int32_t> prefix() const { return {}; }
+  virtual std::span<const std::int32_t> suffix() const { return {}; }
   /// The text of `ids`, special tokens included. Bytes that are not UTF-8 become U+FFFD (except
   /// from "bytes"), so a character that spans tokens needs them all. Throws std::invalid_argument
   /// for an id outside [0, vocab_size).
@@ -66,8 +68,9 @@ class Tokenizer {
 /// From the word "bytes" (an id per byte, 256 ids), a tokenizer.json (or .json.xz), a
 /// tokenizer.model, an encoder.json with vocab.bpe beside it, a vocab.json with merges.txt beside
 /// it, or a folder that holds one of them. Where a tokenizer_config.json stands beside, it says
-/// which tokens are BOS and EOS. Throws std::runtime_error with one line for what cannot be read,
-/// is wrong or not supported.
+/// which tokens are BOS and EOS and which are put around a text; without a tokenizer.json also
+/// which tokens are added, as added_tokens.json and special_tokens_map.json do. Throws
+/// std::runtime_error with one line for what cannot be read, is wrong or not supported.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
 
 /// The same from a folder: the first found of tokenizer.json, tokenizer.model, encoder.json with

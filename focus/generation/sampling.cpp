@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 #include <vector>
 
 #include "autograd/check.h"
@@ -13,7 +14,20 @@ void SamplingOptions::validate() const {
   check(temperature >= 0 && std::isfinite(temperature),
         "sampling: temperature must be 0 (greedy) or more, not {}", temperature);
   check(top_k >= 0, "sampling: top_k must be 0 (all) or more, not {}", top_k);
+  check(repetition_penalty > 0 && std::isfinite(repetition_penalty),
+        "sampling: repetition_penalty must be positive, not {}", repetition_penalty);
   check(top_p > 0 && top_p <= 1, "sampling: top_p must be in (0, 1], not {}", top_p);
+}
+
+void penalise_repetitions(std::span<Real> logits, std::span<const std::int32_t> text,
+                          double penalty) {
+  if (penalty == 1) return;
+  const std::set<std::int32_t> ids(text.begin(), text.end());
+  for (const std::int32_t id : ids) {
+    if (id < 0 || static_cast<std::size_t>(id) >= logits.size()) continue;
+    Real& logit = logits[static_cast<std::size_t>(id)];
+    logit = logit < 0 ? logit * static_cast<Real>(penalty) : logit / static_cast<Real>(penalty);
+  }
 }
 
 std::int32_t sample(std::span<const Real> logits, const SamplingOptions& options, Rng& rng) {

@@ -153,11 +153,27 @@ Excerpt GroupsReport::excerpt(Index token, Index around) const {
   return {read(first, token), read(token, after), read(after, end)};
 }
 
+namespace {
+
+/// The ids of a text, what is put before each window among them.
+std::vector<std::int32_t> with_starts(const EvalText& text, Index context) {
+  if (!text.window_start) return text.ids;
+  check(context >= 2, "groups: windows of {} tokens have no room for one before them", context);
+  std::vector<std::int32_t> ids;
+  for (std::size_t i = 0; i < text.ids.size(); ++i) {
+    if (i % static_cast<std::size_t>(context - 1) == 0) ids.push_back(*text.window_start);
+    ids.push_back(text.ids[i]);
+  }
+  return ids;
+}
+
+}  // namespace
+
 TextWindows windows_for(const LoadedModel& model, std::span<const EvalText> texts, Index context) {
   require_groups(model);
   std::vector<DocumentTokens> documents;
   for (const EvalText& text : texts)
-    documents.push_back({replace_invalid_utf8(text.name), text.ids});
+    documents.push_back({replace_invalid_utf8(text.name), with_starts(text, context)});
   TextWindows windows = cut_windows(documents, context);
   if (windows.tokens() < context)
     fail("{}: {} tokens, fewer than the {} of a window; name a longer text, or a smaller --context",

@@ -99,7 +99,8 @@ std::vector<RecallItem> recall_items(const LoadedModel& model,
                                      std::span<const AskedDocument> documents,
                                      const std::string& where, bool beyond_positions) {
   const Tokenizer& tokenizer = model.require_tokenizer();
-  const auto start = model.document_start();
+  TextEnds ends = model.text_ends();
+  if (const auto start = model.window_start()) ends.prefix = {*start};
   std::vector<RecallItem> items;
   for (const AskedDocument& document : documents) {
     RecallItem item{.name = fmt::format("{}, document {}", where, items.size() + 1),
@@ -109,7 +110,10 @@ std::vector<RecallItem> recall_items(const LoadedModel& model,
       fail("{}: the tokenizer does not give its text back, so its answers cannot be found",
            item.name);
     const TokensOfBytes tokens(tokenizer, item.ids);
-    const Index shift = start ? 1 : 0;
+    const auto before = static_cast<Index>(item.ids.size());
+    ends.put_around(item.ids);
+    const Index shift =
+        static_cast<Index>(item.ids.size()) - before - static_cast<Index>(ends.suffix.size());
     for (const Answer& answer : document.answers) {
       const RecallItem::Span span{
           .begin = tokens.holding(answer.begin) + shift,
@@ -118,7 +122,7 @@ std::vector<RecallItem> recall_items(const LoadedModel& model,
       if (span.begin == 0) fail("{}: nothing stands before its first answer", item.name);
       item.answers.push_back(span);
     }
-    if (start) item.ids.insert(item.ids.begin(), *start);
+    model.require_ids(item.ids, item.name);
     require_positions(model, static_cast<Index>(item.ids.size()), beyond_positions,
                       item.name + ": its length of");
     items.push_back(std::move(item));

@@ -69,18 +69,22 @@ Index cut_left(TokenPair& pair, Index max_length) {
 }
 
 RequestEncoder::RequestEncoder(const LoadedModel& model, TextStart start, Index max_length)
-    : tokenizer_(model.require_tokenizer()), start_(start), prefix_(prefix_of(model)) {
+    : model_(model),
+      tokenizer_(model.require_tokenizer()),
+      start_(start),
+      prefix_(prefix_of(model)) {
   const Index positions = model.decoder->config().max_position_embeddings;
   if (max_length > positions)
     fail("max-length {}: {} has {} positions", max_length, model.where, positions);
   max_length_ = max_length > 0 ? max_length : positions;
 }
 
-TokenIds RequestEncoder::encode(std::string_view text) const {
-  if (start_ == TextStart::tokenizer) return tokenizer_.encode_with_special(text);
+TokenIds RequestEncoder::encode(std::string_view text, const std::string& where) const {
+  if (start_ == TextStart::tokenizer) return model_.prompt_ids(text, where);
   TokenIds ids = tokenizer_.encode(text);
   if (start_ == TextStart::document && prefix_ && (ids.empty() || ids.front() != *prefix_))
     ids.insert(ids.begin(), *prefix_);
+  model_.require_ids(ids, where);
   return ids;
 }
 
@@ -98,12 +102,13 @@ TokenPair RequestEncoder::pair(std::string_view context, std::string_view contin
   const auto [before, after] = move_trailing_space(context, continuation);
   TokenPair pair;
   if (!before.empty()) {
-    pair.context = encode(before);
-    const TokenIds whole = encode(before + after);
+    pair.context = encode(before, where);
+    const TokenIds whole = encode(before + after, where);
     const std::size_t given = std::min(pair.context.size(), whole.size());
     pair.continuation.assign(whole.begin() + static_cast<std::ptrdiff_t>(given), whole.end());
   } else {
     pair.continuation = tokenizer_.encode(after);
+    model_.require_ids(pair.continuation, where);
     if (!pair.continuation.empty() && prefix_ && pair.continuation.front() == *prefix_)
       pair.continuation.erase(pair.continuation.begin());
   }
@@ -117,15 +122,16 @@ TokenPair RequestEncoder::pair(std::string_view context, std::string_view contin
 
 std::vector<TokenPair> RequestEncoder::rolling(std::string_view text,
                                                const std::string& where) const {
-  std::vector<TokenPair> windows =
-      rolling_windows(tokenizer_.encode(text), need_prefix(where), max_length_);
+  const TokenIds ids = tokenizer_.encode(text);
+  model_.require_ids(ids, where);
+  std::vector<TokenPair> windows = rolling_windows(ids, need_prefix(where), max_length_);
   if (windows.empty()) fail("{}: the text has no tokens to score", where);
   return windows;
 }
 
 std::pair<TokenIds, Index> RequestEncoder::prompt(std::string_view context, Index most,
                                                   const std::string& where) const {
-  TokenIds ids = encode(context);
+  TokenIds ids = encode(context, where);
   if (ids.empty()) ids = {need_prefix(where)};
   const Index cut = std::max<Index>(0, static_cast<Index>(ids.size()) - most);
   ids.erase(ids.begin(), ids.begin() + cut);

@@ -24,8 +24,8 @@ struct TokenPair {
   Index fed() const { return static_cast<Index>(context.size() + continuation.size()) - 1; }
 };
 
-/// What stands before the tokens of a context: nothing, what the tokenizer's files put there, or
-/// the id that the model has before every document.
+/// What stands before the tokens of a context: nothing, what LoadedModel::bos says (the tokenizer's
+/// files, if nothing else is said), or the model's own BOS.
 enum class TextStart { none, tokenizer, document };
 constexpr auto enum_names(TextStart) {
   return std::array<std::string_view, 3>{"none", "tokenizer", "document"};
@@ -66,9 +66,10 @@ class RequestEncoder {
   Index max_length() const { return max_length_; }
 
  private:
-  TokenIds encode(std::string_view text) const;
+  TokenIds encode(std::string_view text, const std::string& where) const;
   std::int32_t need_prefix(const std::string& where) const;
 
+  const LoadedModel& model_;
   const Tokenizer& tokenizer_;
   TextStart start_;
   std::optional<std::int32_t> prefix_;  // the model's BOS, or else its EOS: an empty context

@@ -22,15 +22,19 @@ constexpr Index kBatchTokens = 4096;
 constexpr std::size_t kMostDocuments = 1000;  // whose own figures are written
 
 struct Window {
-  Index begin = 0, end = 0;
-  Index scored = 0;  // its last tokens
+  Index begin = 0, end = 0;  // tokens of the text
+  Index scored = 0;          // its last tokens
 };
 
-std::vector<Window> windows_of(Index tokens, const EvalSettings& options) {
+/// Tokens that are put before each window.
+Index lead_of(const EvalText& text) { return text.window_start ? 1 : 0; }
+
+std::vector<Window> windows_of(const EvalText& text, const EvalSettings& options) {
   std::vector<Window> windows;
+  const auto tokens = static_cast<Index>(text.ids.size());
   Index scored_up_to = 0;
   for (Index begin = 0;; begin += options.stride) {
-    const Index end = std::min(begin + options.context, tokens);
+    const Index end = std::min(begin + options.context - lead_of(text), tokens);
     windows.push_back({begin, end, end - scored_up_to});
     scored_up_to = end;
     if (end == tokens) return windows;
@@ -45,22 +49,24 @@ struct WindowBatch {
   std::vector<std::int32_t> targets;
 };
 
-/// Calls f(t) for each token of a window that is scored. The first one of a window has nothing
-/// before it to be predicted from.
+/// Calls f(t) for each place of a window, what is put before it included, that is scored. The first
+/// one has nothing before it to be predicted from.
 template <class F>
-void for_scored(const Window& window, F&& f) {
-  const Index length = window.end - window.begin;
+void for_scored(const EvalText& text, const Window& window, F&& f) {
+  const Index length = lead_of(text) + window.end - window.begin;
   for (Index t = std::max<Index>(1, length - window.scored); t < length; ++t) f(t);
 }
 
 WindowBatch batch_of(const EvalText& text, std::span<const Window> windows) {
-  const Index length = windows[0].end - windows[0].begin;
+  const Index length = lead_of(text) + windows[0].end - windows[0].begin;
   WindowBatch all;
   all.batch = static_cast<Index>(windows.size());
-  for (const Window& window : windows)
+  for (const Window& window : windows) {
+    if (text.window_start) all.ids.push_back(*text.window_start);
     all.ids.insert(all.ids.end(), text.ids.begin() + window.begin, text.ids.begin() + window.end);
+  }
   for (Index w = 0; w < all.batch; ++w)
-    for_scored(windows[static_cast<std::size_t>(w)], [&](Index t) {
+    for_scored(text, windows[static_cast<std::size_t>(w)], [&](Index t) {
       all.rows.push_back(w * length + t - 1);
       all.targets.push_back(all.ids[static_cast<std::size_t>(w * length + t)]);
     });
@@ -153,9 +159,12 @@ std::vector<Piece> pieces_of(std::span<const EvalText> texts, const EvalSettings
   const auto length = [](const Window& window) { return window.end - window.begin; };
   std::vector<Piece> pieces;
   for (const EvalText& text : texts) {
-    if (text.ids.size() < 2)
+    if (static_cast<Index>(text.ids.size()) + lead_of(text) < 2)
       fail("{}: {} tokens; at least 2 are needed", text.name, text.ids.size());
-    for (const Window& window : windows_of(static_cast<Index>(text.ids.size()), options)) {
+    check(options.stride + lead_of(text) <= options.context,
+          "evaluate: a stride of {} with a token before each window of {} would leave tokens out",
+          options.stride, options.context);
+    for (const Window& window : windows_of(text, options)) {
       if (pieces.empty() || pieces.back().text != &text || pieces.back().windows.size() == most ||
           length(pieces.back().windows[0]) != length(window))
         pieces.push_back({&text, {}});
@@ -199,9 +208,9 @@ WindowScores evaluate_pieces(Decoder& decoder, std::span<const EvalText> texts,
       if (pass.losses == nullptr) continue;
       pass.losses->nats.insert(pass.losses->nats.end(), nats.begin(), nats.end());
       for (const Window& window : pieces[next].windows)
-        for_scored(window, [&](Index t) {
+        for_scored(text, window, [&](Index t) {
           pass.losses->before.push_back(t);
-          pass.losses->token.push_back(pass.losses->tokens + window.begin + t);
+          pass.losses->token.push_back(pass.losses->tokens + window.begin + t - lead_of(text));
         });
     }
     all.score += of_text;
@@ -227,17 +236,23 @@ EvalText tokenized(const LoadedModel& model, const std::string& name, std::strin
       name,
       wikitext ? tokenizer.encode(wikitext_detokenized(document)) : tokenizer.encode(document),
       static_cast<std::int64_t>(document.size()),
-      wikitext ? count_wikitext_words(document) : count_words(document)};
-  const auto start = model.document_start();
-  const auto most =
-      static_cast<std::size_t>(std::max<Index>(0, settings.max_tokens - (start ? 1 : 0)));
+      wikitext ? count_wikitext_words(document) : count_words(document), model.window_start()};
+  // One that stands in the text already is the first window's.
+  if (text.window_start && !text.ids.empty() && text.ids.front() == *text.window_start)
+    text.ids.erase(text.ids.begin());
+  TextEnds ends = model.text_ends();
+  const Index put =
+      lead_of(text) + (ends.begin(text.ids) ? 0 : static_cast<Index>(ends.prefix.size()));
+  const auto most = static_cast<std::size_t>(std::max<Index>(0, settings.max_tokens - put));
   if (settings.max_tokens > 0 && text.ids.size() > most) {
     text.ids.resize(most);
+    ends.suffix.clear();
     const std::string left = tokenizer.decode(text.ids);
     text.bytes = static_cast<std::int64_t>(left.size());
     text.words = count_words(left);
   }
-  if (start) text.ids.insert(text.ids.begin(), *start);
+  ends.put_around(text.ids);
+  model.require_ids(text.ids, text.name);
   return text;
 }
 

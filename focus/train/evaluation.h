@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -67,16 +68,18 @@ struct EvalSettings {
   EvalSettings for_model(const LoadedModel& model) const;
 };
 
-/// One text as one stream of tokens, with the id that starts a document before it.
+/// One text as one stream of tokens, what LoadedModel::bos says around it.
 struct EvalText {
   std::string name;
   std::vector<std::int32_t> ids;
   std::int64_t bytes = 0, words = 0;
+  /// Put before each window, as its first token, which is not scored.
+  std::optional<std::int32_t> window_start = {};
 };
 
-/// Tokenizes files (.txt or .xz) or folders of them, one stream for each document, the model's
-/// document start before it. `bytes` and `words` are those of the tokens that are left, or those of
-/// the text as it was where it is detokenized.
+/// Tokenizes files (.txt or .xz) or folders of them, one stream for each document. `bytes` and
+/// `words` are those of the tokens that are left, or those of the text as it was where it is
+/// detokenized.
 std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std::string>& paths,
                                  const EvalSettings& settings = {});
 
@@ -159,9 +162,10 @@ struct EvalPass {
 };
 
 /// Perplexity by the strided recipe of transformers' documentation: windows of `context` tokens
-/// every `stride`; the first scores all its tokens but the first, each later one its last `stride`
-/// (the last one what is left). With the attention that the decoder has; against_dense runs it with
-/// its own, too, or takes what `pass.dense` has kept of that.
+/// every `stride`; each scores what none before has, but for the first token of all. Where a text
+/// has a window_start, a window is that and up to `context` - 1 tokens. With the attention that the
+/// decoder has; against_dense runs it with its own, too, or takes what `pass.dense` has kept of
+/// that.
 Score evaluate(Decoder& decoder, std::span<const EvalText> texts, const EvalSettings& settings,
                const EvalPass& pass = {});
 inline Score evaluate(Decoder& decoder, const EvalText& text, const EvalSettings& settings,

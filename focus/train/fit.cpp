@@ -25,12 +25,13 @@ Batches fit_windows(const LoadedModel& model, const std::vector<std::string>& pa
   const std::vector<std::filesystem::path> files(paths.begin(), paths.end());
   const TokenFile tokens = tokenize_cached(
       files, model.require_tokenizer(),
-      {.document_separator = separator, .prepend_id = model.document_start(), .cache_dir = {}});
+      {.document_separator = separator, .ends = model.text_ends(), .cache_dir = {}});
   return Batches(TokenView(tokens),
                  {.batch = 1,
                   .context = context,
                   .shuffle = false,
-                  .vocab_size = static_cast<std::int32_t>(model.decoder->config().vocab_size)});
+                  .vocab_size = static_cast<std::int32_t>(model.decoder->config().vocab_size),
+                  .window_start = model.window_start()});
 }
 
 void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Index tokens,

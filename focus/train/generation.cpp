@@ -37,7 +37,8 @@ Generated generate(const LoadedModel& model, Generator& generator,
   const Index positions = model.decoder->config().max_position_embeddings;
   TextStream stream(model.require_tokenizer(), prompt);
   Rng rng(options.seed);
-  const auto end = model.document_end();
+  const std::vector<std::int32_t> ends = model.end_ids();
+  std::vector<std::int32_t> text = prompt;
   Tensor logits;
   const double prefill_seconds = timed([&] { logits = generator.next_logits(prompt); });
   double decode_seconds = 0;
@@ -48,8 +49,10 @@ Generated generate(const LoadedModel& model, Generator& generator,
     done.text += part;
   };
   while (done.stop.empty()) {
+    penalise_repetitions(logits.span(), text, options.sampling.repetition_penalty);
     const std::int32_t id = sample(logits.span(), options.sampling, rng);
-    if (end && id == *end) {
+    text.push_back(id);
+    if (std::ranges::find(ends, id) != ends.end()) {
       done.stop = "end of text";
       break;
     }

@@ -5,6 +5,7 @@
 #include "data/files/file_identity.h"
 #include "data/files/gguf.h"
 #include "data/files/input_file.h"
+#include "data/files/notice.h"
 #include "data/files/safetensors.h"
 #include "data/text/text.h"
 #include "focus/lora/gguf_adapter.h"
@@ -22,7 +23,10 @@ void add_to_fingerprint(Checksum& checksum, const std::string& name, const Tenso
 /// The fingerprint's beginning, before the parameters.
 Checksum start_fingerprint(const ModelConfig& config) {
   Checksum checksum;
-  checksum.update(write_model_config(config));
+  // Adapters know their base by it, also those of a time when one end was read.
+  ModelConfig with_one_end = config;
+  with_one_end.other_eos_token_ids.clear();
+  checksum.update(write_model_config(with_one_end));
   return checksum;
 }
 
@@ -81,14 +85,19 @@ ModelFiles open_model(const std::filesystem::path& path, const std::string& toke
                      : is_gguf(path)                     ? open_gguf(path, tokenizer.empty())
                                                          : open_store(path);
   files.where = path.string();
+  if (has_other_head(files.config, *files.weights)) {
+    files.config.tie_word_embeddings = false;
+    notice(
+        "{}: tie_word_embeddings is true, but its lm_head.weight is another than its embedding; "
+        "the two are not tied",
+        files.where);
+  }
   if (!tokenizer.empty()) {
     files.tokenizer = load_tokenizer(tokenizer);
     replace_tokenizer_side_files(files.side_files, tokenizer);
   }
   if (files.tokenizer) add_tokenizer_files(files.side_files, *files.tokenizer);
-  if (files.tokenizer && files.tokenizer->vocab_size() > files.config.vocab_size)
-    fail("{}: the tokenizer has {} ids, but the model's vocab_size is {}", files.where,
-         files.tokenizer->vocab_size(), files.config.vocab_size);
+  files.generation = read_generation_config(files.side_files, files.where);
   return files;
 }
 
@@ -218,12 +227,6 @@ void LoadedModel::take_off_attention() {
   std::erase_if(adapters, [](const auto& adapter) {
     return adapter->kind() != "lora";  // the one kind that is no attention
   });
-}
-
-std::optional<std::int32_t> LoadedModel::document_start() const {
-  if (decoder->config().bos_token_id)
-    return static_cast<std::int32_t>(*decoder->config().bos_token_id);
-  return tokenizer ? tokenizer->bos_id() : std::nullopt;
 }
 
 std::optional<std::int32_t> LoadedModel::document_end() const {

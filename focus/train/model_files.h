@@ -5,19 +5,24 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/files/checksum.h"
 #include "data/files/file_identity.h"
 #include "data/files/store.h"
 #include "data/text/tokenizer.h"
+#include "data/text/tokenizer_config.h"
 #include "focus/focus_files.h"
 #include "focus/focus_model.h"
 #include "focus/lora/lora.h"
 #include "focus/mechanism.h"
 #include "focus/train/compute.h"
+#include "focus/train/generation_config.h"
 #include "focus/train/side_files.h"
+#include "focus/train/text_start.h"
 #include "layers/decoder.h"
 #include "layers/weights.h"
 
@@ -37,10 +42,14 @@ struct ModelFiles {
   std::unique_ptr<TensorSource> weights;
   std::unique_ptr<Tokenizer> tokenizer;  // null where there is none
   SideFiles side_files;                  // the tokenizer's own among them
+  GenerationConfig generation;           // of side_files
   std::optional<SavedFocus> focus;       // of a model that was trained with one
   std::unique_ptr<Mechanism> mechanism;  // the same; not composed
   std::string stored_fingerprint;        // that a store says of itself; else empty
   std::vector<FileIdentity> identity;    // of the files a fingerprint is taken from
+
+  /// Whether Bos::automatic puts something else before a text than Bos::always does.
+  bool starts_otherwise() const;
 };
 
 struct LoadedModel {
@@ -63,10 +72,27 @@ struct LoadedModel {
   /// Takes off all that attends in the place of the model's own attention, and forgets it.
   void take_off_attention();
 
-  /// The id put before every document: the config's BOS, else the tokenizer's, else none.
+  Bos bos = Bos::automatic;
+  /// What `bos` puts around every text; nothing where it puts something before each window.
+  TextEnds text_ends() const;
+  /// What `bos` puts before each window. Throws std::runtime_error where the model has no such
+  /// token.
+  std::optional<std::int32_t> window_start() const;
+  /// Throws std::runtime_error, a line that begins with `where`, for an id that the model has no
+  /// embedding of: tokenizers may have more ids than the model.
+  void require_ids(std::span<const std::int32_t> ids, const std::string& where) const;
+  /// The ids of a text that is gone on from: nothing is put after it, and before it what stands
+  /// before its first window.
+  std::vector<std::int32_t> prompt_ids(std::string_view text,
+                                       const std::string& where = "the text") const;
+
+  /// The model's own BOS: the config's, else the tokenizer's, else none.
   std::optional<std::int32_t> document_start() const;
   /// The id that ends a document: the config's EOS, else the tokenizer's, else none.
   std::optional<std::int32_t> document_end() const;
+  /// The ids that end a generation: generation_config.json's, else the config's, else the
+  /// tokenizer's.
+  std::vector<std::int32_t> end_ids() const;
   /// Those of the files that it was loaded from; none of a model that was made otherwise.
   const SideFiles& side_files() const;
   /// Throws a line that says how to name one where there is no tokenizer.

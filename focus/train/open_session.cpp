@@ -57,6 +57,7 @@ LoadedModel open_training_model(const RunConfig& config) {
           ? new_model(config, rng)
           : load_model(config.base, config.tokenizer, config.compute,
                        config.trains_base() ? WeightUse::trainable : WeightUse::frozen);
+  model.bos = config.data.bos;
   if (config.trains_base()) choose_products(config, *model.decoder);
   model.require_tokenizer();
   // A base that was trained with a Focus or a rival comes composed with it; the recipe says what
@@ -69,7 +70,7 @@ LoadedModel open_training_model(const RunConfig& config) {
 
 TrainingData open_training_data(const RunConfig& config, const LoadedModel& model) {
   TokenizeOptions options{.document_separator = config.data.document_separator,
-                          .prepend_id = model.document_start(),
+                          .ends = model.text_ends(),
                           .cache_dir = config.data.cache_dir};
   if (options.cache_dir.empty()) options.cache_dir = cache_folder();
   const auto tokens_of = [&](const std::vector<std::string>& names) {
@@ -82,7 +83,8 @@ TrainingData open_training_data(const RunConfig& config, const LoadedModel& mode
                     .context = config.data.context,
                     .shuffle = shuffle,
                     .seed = static_cast<std::uint64_t>(config.seed),
-                    .vocab_size = static_cast<std::int32_t>(model.decoder->config().vocab_size)});
+                    .vocab_size = static_cast<std::int32_t>(model.decoder->config().vocab_size),
+                    .window_start = model.window_start()});
   };
   const auto training = [&](const TokenView& view) {
     return TrainingData{.train = batches(view, config.data.shuffle),

@@ -12,6 +12,7 @@
 #include "focus/config.h"
 #include "focus/lora/lora.h"
 #include "focus/train/compute.h"
+#include "focus/train/text_start.h"
 #include "layers/model_config.h"
 #include "optim/training_step.h"
 
@@ -110,6 +111,7 @@ struct DataConfig {
   std::vector<std::string> valid;
   double valid_fraction = 0.05;
   std::string document_separator;
+  Bos bos = Bos::automatic;
   Index context = 512;
   Index batch = 1;
   int accumulate = 1;
@@ -124,6 +126,10 @@ struct DataConfig {
       {0, 0.9});
     f("document_separator", document_separator,
       "splits a file into documents, such as <|endoftext|>; empty: each file is one");
+    f("bos", bos,
+      "special tokens around a document: auto: what the tokenizer's files put there; always: "
+      "before "
+      "it the config's BOS, else the tokenizer's; never; window: one before each training window");
     f("context", context, "tokens of a training window", {2, 1 << 22});
     f("batch", batch, "windows of a micro-batch", {1, 1 << 16});
     f("accumulate", accumulate, "micro-batches of a step", {1, 1 << 16});

@@ -80,10 +80,18 @@ void write_side_files(StoreWriter& store, const SideFiles& files, const Tokenize
 }
 
 std::string exported_generation_config(const SideFiles& files, const ModelConfig& config) {
-  if (const auto own = files.find(kGenerationConfig); own != files.end()) return own->second;
   nlohmann::ordered_json json = {{"_from_model_config", true}};
+  if (const auto own = files.find(kGenerationConfig); own != files.end()) {
+    json = nlohmann::ordered_json::parse(own->second);
+    if (json.value("_from_model_config", nlohmann::ordered_json()) != true) return own->second;
+  }
   if (config.bos_token_id) json["bos_token_id"] = *config.bos_token_id;
-  if (config.eos_token_id) json["eos_token_id"] = *config.eos_token_id;
+  if (!config.other_eos_token_ids.empty()) {
+    json["eos_token_id"] = config.other_eos_token_ids;
+    json["eos_token_id"].insert(json["eos_token_id"].begin(), *config.eos_token_id);
+  } else if (config.eos_token_id) {
+    json["eos_token_id"] = *config.eos_token_id;
+  }
   return json.size() > 1 ? json.dump(2) + "\n" : "";
 }
 

@@ -34,8 +34,9 @@ void add_tokenizer_files(SideFiles& files, const Tokenizer& tokenizer);
 /// Adds to a store what is not among the tokenizer's files; `tokenizer` may be null.
 void write_side_files(StoreWriter& store, const SideFiles& files, const Tokenizer* tokenizer);
 
-/// The generation_config.json of an exported folder: as it came with the model, else what the
-/// config says of the tokens at the ends; empty where nothing does.
+/// The generation_config.json of an exported folder: as it came with the model; what the config
+/// says of the tokens at the ends goes into one that was made from it, and is all where there was
+/// none. Empty where nothing is said.
 std::string exported_generation_config(const SideFiles& files, const ModelConfig& config);
 
 }  // namespace focus

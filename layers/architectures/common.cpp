@@ -1,5 +1,6 @@
 #include "layers/architectures/common.h"
 
+#include "data/files/notice.h"
 #include "layers/gguf_settings.h"
 
 namespace focus {
@@ -13,6 +14,13 @@ Index head_dim_of(const JsonFields& json, const ModelConfig& config, const char*
   check(width % heads == 0, "{}: {} {} does not divide {} {}", json.where(), heads_key, heads,
         width_key, width);
   return width / heads;
+}
+
+void pass_over(const JsonFields& json, const char* key, double holds) {
+  if (!json.has(key)) return;
+  const double said = json.number(key);
+  if (said != holds)
+    notice("{}: {} {} is not read in this model_type; {} holds", json.where(), key, said, holds);
 }
 
 void read_common(const JsonFields& json, const KeyDefaults& defaults, ModelConfig& c) {

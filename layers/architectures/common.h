@@ -35,6 +35,10 @@ Index head_dim_of(const JsonFields& json, const ModelConfig& config,
                   const char* width_key = "hidden_size",
                   const char* heads_key = "num_attention_heads");
 
+/// Tells where a config.json has a key that its family does not read, with another value than the
+/// one that holds.
+void pass_over(const JsonFields& json, const char* key, double holds);
+
 /// sliding_windows from layer_types, or by `slides` where the file has none; no `window`: no layer
 /// may have one. Throws for layers of another type.
 void read_windows(const JsonFields& json, std::optional<Index> window,

@@ -26,6 +26,7 @@ void read_gpt2(const JsonFields& json, ModelConfig& c) {
   c.max_position_embeddings = json.integer("n_positions");
   c.intermediate_size = json.integer("n_inner", 4 * c.hidden_size);
   c.head_dim = head_dim_of(json, c, "n_embd", "n_head");
+  pass_over(json, "head_dim", static_cast<double>(c.head_dim));
   c.norm_eps = json.number("layer_norm_epsilon", 1e-5);
   c.activation = activation_named(json.text("activation_function", "gelu_new"), json.where());
   c.tie_word_embeddings = json.boolean("tie_word_embeddings", true);

@@ -27,14 +27,15 @@ void read_gpt_neox(const JsonFields& json, ModelConfig& c) {
   c.num_hidden_layers = json.integer("num_hidden_layers");
   c.num_attention_heads = c.num_key_value_heads = json.integer("num_attention_heads");
   c.head_dim = head_dim_of(json, c);
+  pass_over(json, "head_dim", static_cast<double>(c.head_dim));
   c.max_position_embeddings = json.integer("max_position_embeddings", 2048);
   c.norm_eps = json.number("layer_norm_eps", 1e-5);
   c.activation = activation_named(json.text("hidden_act", "gelu"), json.where());
   c.parallel_residual = json.boolean("use_parallel_residual", true);
   c.attention_bias = c.attention_out_bias = json.boolean("attention_bias", true);
-  c.rope.theta = json.number("rotary_emb_base", c.rope.theta);
-  c.rope.partial_rotary_factor = json.number("rotary_pct", c.rope.partial_rotary_factor);
-  c.rope = read_rope(json, c.rope);
+  c.rope = read_rope(json, c.rope, {.theta = "rotary_emb_base", .partial = "rotary_pct"});
+  pass_over(json, "rope_theta", c.rope.theta);
+  pass_over(json, "partial_rotary_factor", c.rope.partial_rotary_factor);
   c.tie_word_embeddings = json.boolean("tie_word_embeddings", false);
 }
 

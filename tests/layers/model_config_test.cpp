@@ -4,6 +4,7 @@
 
 #include "layers/family.h"
 #include "tests/support/golden.h"
+#include "tests/support/notices.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_model.h"
 
@@ -193,14 +194,41 @@ TEST(ModelConfig, ReadsRopeScalingOldAndNew) {
   EXPECT_EQ(rope.original_max_position_embeddings, 64);
 }
 
-TEST(ModelConfig, OfSeveralEndTokensTheFirstIsTheOne) {
+TEST(ModelConfig, SeveralEndTokensAreKept) {
   Json json = llama_json();
   json["eos_token_id"] = {7, 9};
-  EXPECT_EQ(parse(json).eos_token_id, 7);
+  const ModelConfig several = parse(json);
+  EXPECT_EQ(several.eos_token_id, 7);
+  EXPECT_EQ(several.other_eos_token_ids, std::vector<Index>{9});
+  EXPECT_EQ(parse_model_config(write_model_config(several), "again"), several);
   json["eos_token_id"] = 5;
   EXPECT_EQ(parse(json).eos_token_id, 5);
   json["eos_token_id"] = nullptr;
   EXPECT_FALSE(parse(json).eos_token_id.has_value());
+}
+
+TEST(ModelConfig, OfTwoRotarySettingsTransformersOneHolds) {
+  Json json = llama_json();
+  const Notices notices;
+  json["rope_theta"] = 5000;
+  json["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 6000}};
+  EXPECT_EQ(parse(json).rope.theta, 6000);
+  EXPECT_NE(notices.text().find("rope_theta 5000 is not the rope_theta 6000"), std::string::npos)
+      << notices.text();
+  // rope_scaling takes the place of all of rope_parameters.
+  json["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 3}};
+  EXPECT_EQ(parse(json).rope.theta, 5000);
+  EXPECT_EQ(parse(json).rope.factor, 3);
+  EXPECT_NE(notices.text().find("rope_scaling holds"), std::string::npos) << notices.text();
+  json["rope_scaling"] = Json::object();
+  EXPECT_EQ(parse(json).rope.theta, 6000);
+  json["rope_scaling"] = {{"rope_type", "llama3"},
+                          {"factor", 8},
+                          {"low_freq_factor", 1},
+                          {"high_freq_factor", 4},
+                          {"original_max_position_embeddings", 64}};
+  json["original_max_position_embeddings"] = 32;
+  EXPECT_EQ(parse(json).rope.original_max_position_embeddings, 32);
 }
 
 /// Every error must name the file and hold `named`.

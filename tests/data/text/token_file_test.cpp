@@ -123,7 +123,7 @@ TEST(TokenizeCached, SplitsPrependsAndCaches) {
   write_text(folder / "b.txt", "|w|");
   const auto tokenizer = load_tokenizer("bytes");
   const Paths paths = {folder / "a.txt", folder / "b.txt"};
-  TokenizeOptions options{.document_separator = "|", .prepend_id = 7, .cache_dir = folder / "c"};
+  TokenizeOptions options{.document_separator = "|", .ends = {.prefix = {7}}, .cache_dir = folder / "c"};
   const Ids expected = {7, 'x', 'y', 7, 'z', 7, 'w'};
 
   const TokenFile made = tokenize_cached(paths, *tokenizer, options);
@@ -142,7 +142,7 @@ TEST(TokenizeCached, SplitsPrependsAndCaches) {
   EXPECT_EQ(all_ids(tokenize_cached(paths, *tokenizer, options)), expected);
   EXPECT_EQ(all_ids(TokenFile::open(cached)), expected);
   // Other texts, options and tokenizers have files of their own.
-  options.prepend_id.reset();
+  options.ends = {};
   EXPECT_EQ(all_ids(tokenize_cached(paths, *tokenizer, options)), (Ids{'x', 'y', 'z', 'w'}));
   options.document_separator.clear();
   EXPECT_EQ(tokenize_cached(paths, *tokenizer, options).num_documents(), 2);
@@ -163,7 +163,7 @@ TEST(TokenizeCached, WithoutCacheAndErrors) {
   EXPECT_EQ(files_in(folder.path()), 2u);
   EXPECT_THAT(error("blank.txt", {.document_separator = "|"}), HasSubstr("no tokens"));
   EXPECT_THAT(error("none.txt", {}), HasSubstr("none.txt"));
-  EXPECT_THAT(error("a.txt", {.prepend_id = 256}), HasSubstr("256"));
+  EXPECT_THAT(error("a.txt", {.ends = {.prefix = {256}}}), HasSubstr("256"));
   EXPECT_THROW(tokenize_cached(Paths{}, *tokenizer, {}), std::invalid_argument);
 }
 

@@ -47,6 +47,15 @@ TEST(Sampling, TemperatureZeroIsTheHighestAndDrawsNoNumber) {
   EXPECT_EQ(rng.state(), before);
 }
 
+TEST(Sampling, RepeatedTokensArePenalisedOnceEach) {
+  std::vector<Real> logits = {2, -2, 3, 0};
+  penalise_repetitions(logits, std::vector<std::int32_t>{0, 1, 0, 99, 3}, 2);
+  EXPECT_EQ(logits, (std::vector<Real>{1, -4, 3, 0}));
+  penalise_repetitions(logits, std::vector<std::int32_t>{2}, 1);
+  EXPECT_EQ(logits[2], 3);
+  EXPECT_THROW((SamplingOptions{.repetition_penalty = 0}.validate()), std::invalid_argument);
+}
+
 TEST(Sampling, TemperatureOneDrawsFromTheSoftmax) {
   expect_frequencies(frequencies(logits_of(kShares), {.temperature = 1}), kShares);
 }

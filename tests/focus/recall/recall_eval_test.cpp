@@ -43,7 +43,10 @@ TEST(RecallItems, BytesBecomeTokens) {
 }
 
 TEST(RecallItems, ADocumentStartMovesThem) {
-  const auto items = recall_items(of_bytes("llama", 5), std::vector{document()}, "here");
+  LoadedModel model = of_bytes("llama", 5);
+  EXPECT_EQ(recall_items(model, std::vector{document()}, "here")[0].ids.size(), 10U);
+  model.bos = Bos::always;
+  const auto items = recall_items(model, std::vector{document()}, "here");
   EXPECT_EQ(items[0].ids.size(), 11U);
   EXPECT_EQ(items[0].ids[0], 5);
   EXPECT_EQ(items[0].answers[0].begin, 9);

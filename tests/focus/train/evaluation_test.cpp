@@ -339,5 +339,41 @@ TEST(Evaluation, RefusesWindowsThatDoNotFit) {
                std::runtime_error);
 }
 
+/// -log p of each token of `ids` but the first.
+std::vector<double> nats_of(Decoder& decoder, const std::vector<std::int32_t>& ids) {
+  TokenLosses losses;
+  const auto size = static_cast<Index>(ids.size());
+  evaluate(decoder, EvalText{"one", ids, 1}, {.context = size, .stride = size},
+           {.losses = &losses});
+  return losses.nats;
+}
+
+TEST(Evaluation, ATokenBeforeEachWindowIsItsFirst) {
+  const LoadedModel model = tiny_loaded();
+  EvalText text = tiny_text(23);
+  text.window_start = 3;
+  TokenLosses losses;
+  evaluate(*model.decoder, text, {.context = 8, .stride = 5}, {.losses = &losses});
+  std::vector<double> expected;
+  std::size_t scored = 0;
+  for (std::size_t begin = 0; scored < text.ids.size(); begin += 5) {
+    const std::size_t end = std::min(begin + 7, text.ids.size());
+    std::vector<std::int32_t> window(text.ids.begin() + static_cast<std::ptrdiff_t>(begin),
+                                     text.ids.begin() + static_cast<std::ptrdiff_t>(end));
+    window.insert(window.begin(), 3);
+    const std::vector<double> nats = nats_of(*model.decoder, window);
+    expected.insert(expected.end(), nats.end() - static_cast<std::ptrdiff_t>(end - scored),
+                    nats.end());
+    scored = end;
+  }
+  ASSERT_EQ(losses.nats.size(), text.ids.size());  // the first one too
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_NEAR(losses.nats[i], expected[i], 1e-5) << i;
+    EXPECT_EQ(losses.token[i], static_cast<Index>(i));
+  }
+  EXPECT_EQ(losses.before[0], 1);
+  EXPECT_THROW(evaluate(*model.decoder, text, {.context = 8, .stride = 8}), std::invalid_argument);
+}
+
 }  // namespace
 }  // namespace focus

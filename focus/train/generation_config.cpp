@@ -1,0 +1,81 @@
+#include "focus/train/generation_config.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "autograd/check.h"
+#include "data/files/notice.h"
+#include "layers/json_fields.h"
+
+namespace focus {
+namespace {
+
+constexpr Index kTopK = 50;  // transformers' default where it samples
+
+template <class T, class V>
+void take(const std::optional<T>& value, bool said, const char* name, V& to,
+          std::vector<std::string>& taken) {
+  if (!value || said || to == static_cast<V>(*value)) return;
+  to = static_cast<V>(*value);
+  taken.push_back(fmt::format("{} {}", name, *value));
+}
+
+}  // namespace
+
+std::string GenerationConfig::apply(const Said& flags, SamplingOptions& sampling) const {
+  std::vector<std::string> taken;
+  take(repetition_penalty, flags.repetition_penalty, "repetition_penalty",
+       sampling.repetition_penalty, taken);
+  if (do_sample)
+    take(std::optional(temperature.value_or(1)), flags.temperature, "temperature",
+         sampling.temperature, taken);
+  if (sampling.temperature > 0) {
+    const bool by_default = do_sample && !top_k;
+    take(by_default ? std::optional(kTopK) : top_k, flags.top_k, "top_k", sampling.top_k, taken);
+    take(top_p, flags.top_p, "top_p", sampling.top_p, taken);
+  }
+  return fmt::format("{}", fmt::join(taken, ", "));
+}
+
+GenerationConfig read_generation_config(const SideFiles& files, const std::string& where) {
+  GenerationConfig config;
+  const auto file = files.find(kGenerationConfig);
+  if (file == files.end()) return config;
+  const std::string place = fmt::format("{}: {}", where, kGenerationConfig);
+  const nlohmann::json json = parse_strict_json(file->second, place);
+  if (!json.is_object()) fail("{}: not a JSON object", place);
+  const JsonFields fields(json, place);
+  if (fields.mentions("eos_token_id")) config.eos_token_ids = fields.integers("eos_token_id");
+  const auto number = [&](const char* key, double least, double most) {
+    if (!fields.has(key)) return std::optional<double>();
+    const double value = fields.number(key);
+    if (!(value >= least && value <= most))
+      fail("{}: {} must be from {} to {}, not {}", place, key, least, most, value);
+    return std::optional(value);
+  };
+  config.from_model_config = fields.boolean("_from_model_config", false);
+  config.do_sample = fields.boolean("do_sample", false);
+  config.temperature = number("temperature", 0, 1e6);
+  config.top_p = number("top_p", 1e-9, 1);
+  config.repetition_penalty = number("repetition_penalty", 1e-6, 1e6);
+  config.top_k = fields.optional_integer("top_k");
+  return config;
+}
+
+std::vector<std::int32_t> generation_ends(const GenerationConfig& generation,
+                                          const ModelConfig& config, const std::string& where) {
+  std::vector<Index> of_config = config.other_eos_token_ids;
+  if (config.eos_token_id) of_config.insert(of_config.begin(), *config.eos_token_id);
+  const std::vector<Index> of_file = generation.eos_token_ids.value_or(of_config);
+  const bool config_holds = generation.from_model_config && !of_config.empty();
+  const std::vector<Index>& ends = config_holds ? of_config : of_file;
+  const auto lacks = [&](Index id) { return std::ranges::find(ends, id) == ends.end(); };
+  if (std::ranges::any_of(of_config, lacks) || std::ranges::any_of(of_file, lacks))
+    notice("{}: config.json has eos_token_id [{}], {} has [{}]; the {} holds", where,
+           fmt::join(of_config, ", "), kGenerationConfig, fmt::join(of_file, ", "),
+           config_holds ? "former" : "latter");
+  return {ends.begin(), ends.end()};
+}
+
+}  // namespace focus
