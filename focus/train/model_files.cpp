@@ -97,6 +97,11 @@ ModelFiles open_model(const std::filesystem::path& path, const std::string& toke
     replace_tokenizer_side_files(files.side_files, tokenizer);
   }
   if (files.tokenizer) add_tokenizer_files(files.side_files, *files.tokenizer);
+  if (files.tokenizer && files.tokenizer->vocab_size() > files.config.vocab_size)
+    notice(
+        "{}: the tokenizer has {} ids, but the model's vocab_size is {}; a text with an id beyond "
+        "that is refused",
+        files.where, files.tokenizer->vocab_size(), files.config.vocab_size);
   files.generation = read_generation_config(files.side_files, files.where);
   return files;
 }

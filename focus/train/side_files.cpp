@@ -7,6 +7,7 @@
 
 #include "autograd/check.h"
 #include "data/files/input_file.h"
+#include "data/files/notice.h"
 #include "data/files/read_file.h"
 
 namespace focus {
@@ -15,11 +16,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kSideGroup = "/side";
-/// chat_template.json is what processors wrote before there was a .jinja; a tokenizer.model lies
-/// beside many a tokenizer.json, for programs that read no other.
-constexpr std::array<std::string_view, 6> kTokenizerSideFiles = {
-    "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-    "chat_template.jinja",   "chat_template.json",      "tokenizer.model"};
+/// chat_template.json is what processors wrote before there was a .jinja; the last three lie beside
+/// many a tokenizer.json, for programs that read no other.
+constexpr std::array<std::string_view, 8> kTokenizerSideFiles = {
+    "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
+    "chat_template.json",    "tokenizer.model",         "vocab.json",        "merges.txt"};
+constexpr const char* kOtherTemplates = "additional_chat_templates";
 
 bool belongs_to_tokenizer(std::string_view name) {
   return std::ranges::find(kTokenizerSideFiles, name) != kTokenizerSideFiles.end();
@@ -46,6 +48,9 @@ SideFiles read_side_files(const fs::path& folder) {
   read_side_file(folder, kGenerationConfig, files);
   for (const std::string_view name : kTokenizerSideFiles)
     read_side_file(folder, std::string(name), files);
+  if (is_there(folder / kOtherTemplates))
+    notice("{}: {} is not read and goes nowhere: one chat template is kept", folder.string(),
+           kOtherTemplates);
   return files;
 }
 
