@@ -123,7 +123,8 @@ TEST(TokenizeCached, SplitsPrependsAndCaches) {
   write_text(folder / "b.txt", "|w|");
   const auto tokenizer = load_tokenizer("bytes");
   const Paths paths = {folder / "a.txt", folder / "b.txt"};
-  TokenizeOptions options{.document_separator = "|", .ends = {.prefix = {7}}, .cache_dir = folder / "c"};
+  TokenizeOptions options{
+      .document_separator = "|", .ends = {.prefix = {7}}, .cache_dir = folder / "c"};
   const Ids expected = {7, 'x', 'y', 7, 'z', 7, 'w'};
 
   const TokenFile made = tokenize_cached(paths, *tokenizer, options);
