@@ -58,7 +58,8 @@ struct ModelOptions {
   int threads = 0;
   bool verify = false;
 
-  /// Declares BASE, --adapter, --tokenizer, --bos, --compute, --verify and --threads. With `computes`
+  /// Declares BASE, --adapter, --tokenizer, --bos, --compute, --verify and --threads. With
+  /// `computes`
   /// --compute takes several words, which go there.
   void add_to(CLI::App& app, std::vector<Compute>* computes = nullptr);
   /// Loads it, with what is put onto it, and sets the number of threads.
