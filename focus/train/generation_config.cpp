@@ -67,14 +67,17 @@ std::vector<std::int32_t> generation_ends(const GenerationConfig& generation,
                                           const ModelConfig& config, const std::string& where) {
   std::vector<Index> of_config = config.other_eos_token_ids;
   if (config.eos_token_id) of_config.insert(of_config.begin(), *config.eos_token_id);
-  const std::vector<Index> of_file = generation.eos_token_ids.value_or(of_config);
-  const bool config_holds = generation.from_model_config && !of_config.empty();
-  const std::vector<Index>& ends = config_holds ? of_config : of_file;
+  std::vector<Index> ends = generation.eos_token_ids.value_or(of_config);
+  const std::vector<Index> of_file = ends;
   const auto lacks = [&](Index id) { return std::ranges::find(ends, id) == ends.end(); };
-  if (std::ranges::any_of(of_config, lacks) || std::ranges::any_of(of_file, lacks))
-    notice("{}: config.json has eos_token_id [{}], {} has [{}]; the {} holds", where,
+  if (std::ranges::any_of(of_config, lacks)) {
+    notice("{}: config.json has eos_token_id [{}], {} has [{}]; {}", where,
            fmt::join(of_config, ", "), kGenerationConfig, fmt::join(of_file, ", "),
-           config_holds ? "former" : "latter");
+           generation.from_model_config ? "all of them hold, as one was made from the other"
+                                        : "the latter holds");
+    for (const Index id : of_config)
+      if (generation.from_model_config && lacks(id)) ends.push_back(id);
+  }
   return {ends.begin(), ends.end()};
 }
 

@@ -12,7 +12,7 @@ namespace focus {
 /// What a model's generation_config.json says; nothing where it has none.
 struct GenerationConfig {
   std::optional<std::vector<Index>> eos_token_ids;  // empty: it says that there is none
-  bool from_model_config = false;  // it was made from config.json, which is then asked itself
+  bool from_model_config = false;                   // it was made from config.json
   bool do_sample = false;
   std::optional<double> temperature, top_p, repetition_penalty;
   std::optional<Index> top_k;
@@ -30,9 +30,8 @@ struct GenerationConfig {
 /// Throws std::runtime_error, one line that begins with `where`, for what is no such file.
 GenerationConfig read_generation_config(const SideFiles& files, const std::string& where);
 
-/// The ids that end a generation: those of generation_config.json, else the config's, which go
-/// first where the former was made from it. Where the config has one that is left out, or the file
-/// has others, a notice says so.
+/// The ids that end a generation: those of generation_config.json, else the config's; of a file
+/// that was made from the config those of both. A notice tells where the config has others.
 std::vector<std::int32_t> generation_ends(const GenerationConfig& generation,
                                           const ModelConfig& config, const std::string& where);
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <vector>
 
 #include "autograd/check.h"
 #include "data/files/input_file.h"
@@ -91,12 +92,15 @@ std::string exported_generation_config(const SideFiles& files, const ModelConfig
     if (json.value("_from_model_config", nlohmann::ordered_json()) != true) return own->second;
   }
   if (config.bos_token_id) json["bos_token_id"] = *config.bos_token_id;
-  if (!config.other_eos_token_ids.empty()) {
-    json["eos_token_id"] = config.other_eos_token_ids;
-    json["eos_token_id"].insert(json["eos_token_id"].begin(), *config.eos_token_id);
-  } else if (config.eos_token_id) {
-    json["eos_token_id"] = *config.eos_token_id;
-  }
+  std::vector<Index> ends = config.other_eos_token_ids;
+  if (config.eos_token_id) ends.insert(ends.begin(), *config.eos_token_id);
+  const auto own = json.find("eos_token_id");
+  if (own != json.end() && !own->is_null())
+    for (const Index id :
+         own->is_array() ? own->get<std::vector<Index>>() : std::vector<Index>{own->get<Index>()})
+      if (std::ranges::find(ends, id) == ends.end()) ends.push_back(id);
+  if (ends.size() == 1) json["eos_token_id"] = ends[0];
+  if (ends.size() > 1) json["eos_token_id"] = ends;
   return json.size() > 1 ? json.dump(2) + "\n" : "";
 }
 
