@@ -48,7 +48,6 @@ class Message {
   /// Whether the field is `number` and holds bytes: a string or a message.
   bool holds(std::uint64_t number) const { return is_bytes_ && number_ == number; }
   std::string_view value() const { return value_; }
-<<<<<<< HEAD
   std::uint64_t number() const { return number_; }
   /// Of a field of whole numbers; 0 for another.
   std::uint64_t integer() const { return integer_; }
@@ -57,11 +56,10 @@ class Message {
     float real = 0;
     if (value_.size() == sizeof real && !is_bytes_) std::memcpy(&real, value_.data(), sizeof real);
     return real;
-=======
+  }
   /// Whether the field is `number` and a whole number, which is `integer`.
   bool holds(std::uint64_t number, std::uint64_t integer) const {
     return is_integer_ && number_ == number && integer_ == integer;
->>>>>>> 5588132 (Tokens as transformers has them: starts, ends, added tokens, statements that differ)
   }
 
  private:
@@ -82,11 +80,7 @@ class Message {
   std::string_view bytes_, value_;
   const std::string& where_;
   std::uint64_t number_ = 0, integer_ = 0;
-<<<<<<< HEAD
-  bool is_bytes_ = false;
-=======
   bool is_bytes_ = false, is_integer_ = false;
->>>>>>> 5588132 (Tokens as transformers has them: starts, ends, added tokens, statements that differ)
 };
 
 /// `rules`: the bytes of a trie in four bytes, the trie as darts-clone's units of four bytes, and

@@ -15,7 +15,6 @@ namespace focus {
 /// that names `where`.
 void check_sentencepiece_model(std::string_view model, const std::string& where);
 
-<<<<<<< HEAD
 /// What a model file says; of one that check_sentencepiece_model() lets pass.
 struct SentencePieceFile {
   SentencePieceParts parts;
@@ -23,9 +22,7 @@ struct SentencePieceFile {
   bool normalizes = false;  // changes texts beside marking spaces
 };
 SentencePieceFile read_sentencepiece_model(std::string_view model, const std::string& where);
-=======
 /// The ids of the pieces that the user defined (type 4) in a model that passed the check.
 std::vector<std::int32_t> user_defined_pieces(std::string_view model);
->>>>>>> 5588132 (Tokens as transformers has them: starts, ends, added tokens, statements that differ)
 
 }  // namespace focus
