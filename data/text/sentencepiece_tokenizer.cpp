@@ -217,6 +217,12 @@ class SentencePieceTokenizer : public Tokenizer {
     return decode_pieces(run).substr(anchor_text_.size());
   }
 
+  /// A piece of the user's own whose marks stand for spaces: the library writes them as such.
+  bool is_marked_piece(const AddedToken& token) const {
+    return !token.special && token.id < processor_.GetPieceSize() &&
+           token.content.find(kSpaceMark) != std::string::npos;
+  }
+
   std::string decode_valid(std::span<const std::int32_t> ids) const override {
     std::string text;
     std::vector<int> run;
@@ -227,7 +233,7 @@ class SentencePieceTokenizer : public Tokenizer {
     };
     for (const std::int32_t id : ids) {
       const auto token = added_.find(id);
-      if (token == added_.end()) {
+      if (token == added_.end() || is_marked_piece(token->second)) {
         if (id < processor_.GetPieceSize()) run.push_back(id);  // the others are gaps
         continue;
       }

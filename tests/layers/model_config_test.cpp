@@ -229,6 +229,11 @@ TEST(ModelConfig, OfTwoRotarySettingsTransformersOneHolds) {
                           {"original_max_position_embeddings", 64}};
   json["original_max_position_embeddings"] = 32;
   EXPECT_EQ(parse(json).rope.original_max_position_embeddings, 32);
+  json.erase("original_max_position_embeddings");
+  json["rope_scaling"].erase("original_max_position_embeddings");
+  json["max_position_embeddings"] = 512;
+  EXPECT_EQ(parse(json).rope.original_max_position_embeddings, 512);
+  EXPECT_NE(notices.text().find("max_position_embeddings holds"), std::string::npos);
 }
 
 /// Every error must name the file and hold `named`.
@@ -242,7 +247,6 @@ void expect_refused(const Json& json, const std::string& named) {
 
 TEST(ModelConfig, RefusesNumbersUnderTheFilesOwnKeys) {
   for (const auto& [key, named] : {std::pair("rotary_emb_base", "rotary_emb_base must be positive"),
-                                   std::pair("rope_theta", "rope_theta must be positive"),
                                    std::pair("layer_norm_eps", "layer_norm_eps must be in")}) {
     Json json = short_json("gpt_neox");
     json["num_attention_heads"] = 3;  // a quarter of 16 numbers is rotated
@@ -304,10 +308,6 @@ const std::vector<Refusal> kRefusals = {
       {"high_freq_factor", 4},
       {"original_max_position_embeddings", 64}},
      "high_freq_factor 4"},
-    {"llama",
-     "rope_parameters",
-     {{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 1}, {"high_freq_factor", 4}},
-     "original_max_position_embeddings is missing"},
     {"llama",
      "rope_parameters",
      {{"full_attention", {{"rope_type", "default"}}}},
