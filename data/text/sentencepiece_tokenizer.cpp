@@ -59,7 +59,8 @@ class SentencePieceTokenizer : public Tokenizer {
     }
     check(processor_.GetPieceSize() > 0, "{}: the SentencePiece model has no pieces", where);
     vocab_size_ = processor_.GetPieceSize();
-    add_pieces(model, config.is_class("LlamaTokenizer"));
+    // A model file alone is read as its own library reads it: </s> in a text is text.
+    if (files.size() > 1) add_pieces(model, config.is_class("LlamaTokenizer"));
     add_configured(config);
     bos_id_ = end_of(config, "bos_token", processor_.bos_id());
     eos_id_ = end_of(config, "eos_token", processor_.eos_id());

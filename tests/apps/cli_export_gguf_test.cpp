@@ -134,8 +134,8 @@ TEST(CliExportGguf, TokenizersOfOurKindsGiveTheSameIds) {
 
 TEST(CliExportGguf, ATokenizerJsonBecomesItsKeys) {
   const std::string store = cli().fresh("model.h5"), out = cli().fresh("model.gguf");
-  cli().must_run(
-      {"import", golden_path("arch/llama_gqa"), "--out", store, "--tokenizer", cli().ascii_tokenizer()});
+  cli().must_run({"import", golden_path("arch/llama_gqa"), "--out", store, "--tokenizer",
+                  cli().ascii_tokenizer()});
   cli().must_run({"export", store, "--gguf", out});
   const GgufMetadata metadata = GgufSource(out).metadata();
   EXPECT_EQ(metadata.text("tokenizer.ggml.model"), "gpt2");
