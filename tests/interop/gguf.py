@@ -1,8 +1,8 @@
 """What `focus export --gguf` writes, in the real llama.cpp (xllamacpp), for every family.
 
 For each: a tiny random model made by transformers with a tokenizer made on the spot. llama.cpp must
-compute its log probabilities (float32 and F16) and take its ten greedy tokens, text
-must become the same ids, and a LoRA of PEFT must do in llama.cpp what it does in PEFT. Run by
+compute its log probabilities (float32 and F16) and take its ten greedy tokens, Q8_0 must load,
+text must become the same ids, and a LoRA of PEFT must do in llama.cpp what it does in PEFT. Run by
 run.sh."""
 
 import json
@@ -224,6 +224,8 @@ def check_case(work, case, seed):
         llama = Llama(path)
         worst[dtype] = check_numbers(dtype, llama, model, ids, shown, max(tolerance, gelu))
         check_ids(dtype, llama, tokenizer, kind in ("sentencepiece", "gemma"))
+    focus("export", folder, "--gguf", work / "q8_0.gguf", "--dtype", "q8_0")
+    worst["q8_0"] = check_numbers("q8_0", Llama(work / "q8_0.gguf"), model, ids, shown, 0.1, False)
     worst["LoRA"] = check_lora(work, folder, work / "float32.gguf", model, targets, ids,
                                shown, max(TOLERANCE["float32"], gelu))
     return worst

@@ -63,14 +63,14 @@ TEST_F(GgufWriterTest, KeysComeBackInTheirTypes) {
 TEST_F(GgufWriterTest, NumbersAreRoundedOnceAndLieWhereTheyMust) {
   // An odd number of bytes of F16, so that what follows needs padding.
   const Tensor vector = random({5}, 1), matrix = random({3, 64}, 2), cube = random({2, 3, 4}, 3);
-  std::vector<GgufTensor> announced = {{"odd", vector.shape(), Dtype::f16},
-                                       {"vector", vector.shape(), Dtype::f32},
-                                       {"bf16", matrix.shape(), Dtype::bf16},
-                                       {"cube", cube.shape(), Dtype::f16},
-                                       {"f32", matrix.shape(), Dtype::f32}};
+  std::vector<GgufTensor> announced = {
+      {"odd", vector.shape(), Dtype::f16},   {"vector", vector.shape(), Dtype::f32},
+      {"bf16", matrix.shape(), Dtype::bf16}, {"q8_0", matrix.shape(), Dtype::q8_0},
+      {"cube", cube.shape(), Dtype::f16},    {"f32", matrix.shape(), Dtype::f32}};
   GgufWriter writer(path(), {}, announced);
-  const std::map<std::string, Tensor> written = {
-      {"odd", vector}, {"vector", vector}, {"bf16", matrix}, {"cube", cube}, {"f32", matrix}};
+  const std::map<std::string, Tensor> written = {{"odd", vector},  {"vector", vector},
+                                                 {"bf16", matrix}, {"q8_0", matrix},
+                                                 {"cube", cube},   {"f32", matrix}};
   for (const GgufTensor& tensor : announced) writer.add(tensor.name, written.at(tensor.name));
   writer.commit();
   const GgufSource source(path());
