@@ -42,7 +42,7 @@ class Surroundings : public Disturbed {
     EXPECT_EQ(result.status, 1) << result.err;
     ASSERT_FALSE(lines_of(result.err).empty());
     const std::string line = lines_of(result.err).back();
-    EXPECT_TRUE(line.starts_with("focus " + GetParam().name)) << result.err;
+    EXPECT_TRUE(line.starts_with("focus " + GetParam().command("out").front())) << result.err;
     EXPECT_TRUE(contains(line, path) && contains(line, "Read-only file system")) << result.err;
   }
 };
