@@ -78,7 +78,7 @@ TEST(CliTwoPhase, TheSecondPhaseIsFullTrainingFromThatAdapter) {
   AdamW adamw(parameters, optim);
   const TokenFile tokens =
       tokenize_cached(std::vector<fs::path>{cli().train_text()}, *model.tokenizer,
-                      {.prepend_id = model.document_start(), .cache_dir = config.data.cache_dir});
+                      {.ends = model.text_ends(), .cache_dir = config.data.cache_dir});
   Batches batches(TokenView(tokens), {.batch = config.data.batch,
                                       .context = config.data.context,
                                       .seed = static_cast<std::uint64_t>(config.seed)});
