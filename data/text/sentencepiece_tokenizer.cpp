@@ -89,7 +89,8 @@ class SentencePieceTokenizer : public Tokenizer {
   std::optional<std::int32_t> eos_id() const override { return eos_id_; }
   bool is_special(std::int32_t id) const override {
     const auto token = added_.find(id);
-    return token != added_.end() && token->second.special;
+    if (token != added_.end()) return token->second.special;
+    return id >= 0 && id < processor_.GetPieceSize() && processor_.IsControl(id);
   }
 
  private:

@@ -171,9 +171,11 @@ std::vector<std::int32_t> with_starts(const EvalText& text, Index context) {
 
 TextWindows windows_for(const LoadedModel& model, std::span<const EvalText> texts, Index context) {
   require_groups(model);
+  std::vector<std::vector<std::int32_t>> ids;  // documents look into them
+  for (const EvalText& text : texts) ids.push_back(with_starts(text, context));
   std::vector<DocumentTokens> documents;
-  for (const EvalText& text : texts)
-    documents.push_back({replace_invalid_utf8(text.name), with_starts(text, context)});
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    documents.push_back({replace_invalid_utf8(texts[i].name), ids[i]});
   TextWindows windows = cut_windows(documents, context);
   if (windows.tokens() < context)
     fail("{}: {} tokens, fewer than the {} of a window; name a longer text, or a smaller --context",

@@ -103,17 +103,15 @@ std::vector<RecallItem> recall_items(const LoadedModel& model,
   if (const auto start = model.window_start()) ends.prefix = {*start};
   std::vector<RecallItem> items;
   for (const AskedDocument& document : documents) {
-    RecallItem item{.name = fmt::format("{}, document {}", where, items.size() + 1),
-                    .ids = tokenizer.encode(document.text),
-                    .answers = {}};
-    if (tokenizer.decode(item.ids) != document.text)
+    const std::vector<std::int32_t> ids = tokenizer.encode(document.text);
+    RecallItem item{
+        .name = fmt::format("{}, document {}", where, items.size() + 1), .ids = ids, .answers = {}};
+    if (tokenizer.decode(ids) != document.text)
       fail("{}: the tokenizer does not give its text back, so its answers cannot be found",
            item.name);
-    const TokensOfBytes tokens(tokenizer, item.ids);
-    const auto before = static_cast<Index>(item.ids.size());
+    const TokensOfBytes tokens(tokenizer, ids);
     ends.put_around(item.ids);
-    const Index shift =
-        static_cast<Index>(item.ids.size()) - before - static_cast<Index>(ends.suffix.size());
+    const Index shift = ends.begin(ids) ? 0 : static_cast<Index>(ends.prefix.size());
     for (const Answer& answer : document.answers) {
       const RecallItem::Span span{
           .begin = tokens.holding(answer.begin) + shift,

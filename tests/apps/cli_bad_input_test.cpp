@@ -110,14 +110,15 @@ TEST(CliBadInput, EmptyText) {
 }
 
 TEST(CliBadInput, TokenIdsBeyondTheVocabulary) {
-  const std::string folder = golden_model("gpt2"), out = cli().fresh("out.h5");
-  expect_refused({"import", folder, "--out", out, "--tokenizer", "bytes"},
-                 {folder, "256 ids", "vocab_size is 96"});
-  EXPECT_FALSE(fs::exists(out));
-  expect_refused({"eval", folder, "--tokenizer", "bytes", "--text", cli().valid_text()},
-                 {folder, "256 ids", "vocab_size is 96"});
-  expect_train_refused({"base=" + folder, "tokenizer=bytes"},
-                       {folder, "256 ids", "vocab_size is 96"});
+  // A tokenizer may have more ids than the model, as long as no text has them.
+  const std::string folder = golden_model("gpt2"), text = cli().valid_text();
+  const ProcessResult said =
+      cli().must_run({"import", folder, "--out", cli().fresh("out.h5"), "--tokenizer", "bytes"});
+  for (const char* part : {"notice: ", "256 ids", "vocab_size is 96"})
+    EXPECT_TRUE(contains(said.err, part)) << said.err;
+  expect_refused({"eval", folder, "--tokenizer", "bytes", "--text", text},
+                 {text, "token 0", "id 110", folder, "96 ids"});
+  expect_train_refused({"base=" + folder, "tokenizer=bytes"}, {"114", "vocabulary of 96"});
 }
 
 TEST(CliBadInput, AdapterOfAnotherBase) {

@@ -315,10 +315,10 @@ TEST(CliEval, SeveralTextsAreScoredApart) {
 }
 
 TEST(CliEval, ATokenBeforeTheTextIsScoredByNobody) {
-  // The golden GPT-2's config names a BOS: it goes before the text, so every byte is predicted.
+  // With the BOS of the golden GPT-2's config before the text, every byte is predicted.
   const std::string folder = std::string(FOCUS_SOURCE_DIR) + "/tests/golden/arch/gpt2";
-  const auto json = cli().figures(
-      {"eval", folder, "--tokenizer", cli().ascii_tokenizer(), "--text", cli().valid_text()});
+  const auto json = cli().figures({"eval", folder, "--tokenizer", cli().ascii_tokenizer(), "--text",
+                                   cli().valid_text(), "--bos", "always"});
   EXPECT_EQ(json.at("rows").at(0).at("tokens_scored"), fs::file_size(cli().valid_text()));
 }
 

@@ -46,12 +46,12 @@ TEST(CliTextStart, TheTokenizersFilesDecide) {
   const Folder none;
   EXPECT_EQ(prompt_tokens(none, "Hello"), 5);
   EXPECT_EQ(prompt_tokens(none, "Hello", {"--bos", "always"}), 6);
-  EXPECT_EQ(ids(none, "ab", {"--bos", "always"}), Json({0, 67, 68}));
+  EXPECT_EQ(ids(none, "ab", {"--bos", "always"}), Json({0, 66, 67}));
   const Folder adds(kAdds);
-  EXPECT_EQ(ids(adds, "ab"), Json({95, 67, 68}));
-  EXPECT_EQ(ids(adds, "~ab"), Json({95, 67, 68}));  // no second one
-  EXPECT_EQ(ids(adds, "ab", {"--bos", "never"}), Json({67, 68}));
-  EXPECT_EQ(ids(adds, "ab", {"--bos", "always"}), Json({0, 67, 68}));
+  EXPECT_EQ(ids(adds, "ab"), Json({95, 66, 67}));
+  EXPECT_EQ(ids(adds, "~ab"), Json({95, 66, 67}));  // no second one
+  EXPECT_EQ(ids(adds, "ab", {"--bos", "never"}), Json({66, 67}));
+  EXPECT_EQ(ids(adds, "ab", {"--bos", "always"}), Json({0, 66, 67}));
   EXPECT_EQ(prompt_tokens(adds, "~Hello"), 6);
 }
 
@@ -65,9 +65,9 @@ TEST(CliTextStart, AddBosTokenGoesBeforeTheTemplate) {
         {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
       {"special_tokens", {{"~", {{"id", "~"}, {"ids", {95}}, {"tokens", {"~"}}}}}}};
   folder.write("tokenizer.json", tokenizer);
-  EXPECT_EQ(ids(folder, "ab"), Json({67, 68}));
+  EXPECT_EQ(ids(folder, "ab"), Json({66, 67}));
   folder.write("tokenizer_config.json", {{"bos_token", "~"}});
-  EXPECT_EQ(ids(folder, "ab"), Json({95, 67, 68}));
+  EXPECT_EQ(ids(folder, "ab"), Json({95, 66, 67}));
   folder.write("tokenizer_config.json", {{"bos_token", "~"}, {"add_bos_token", false}});
   const ProcessResult said = cli().must_run({"generate", folder.path, "--prompt", "a"});
   EXPECT_TRUE(contains(said.err, "notice: ")) << said.err;
