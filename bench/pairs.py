@@ -43,7 +43,7 @@ def shares(words, base, options, adapter):
     """Share of the pairs of each word, in per cent."""
     with tempfile.TemporaryDirectory() as folder:
         figures = Path(folder) / "figures.json"
-        run("eval", base, "--adapter", adapter, "--attention", ",".join(words), "--json", figures, *options)
+        run("eval", "--bos", "always", base, "--adapter", adapter, "--attention", ",".join(words), "--json", figures, *options)
         rows = json.loads(figures.read_text(encoding="utf-8"))["rows"]
     assert len(rows) == len(words), (len(rows), words)
     return [100 * row["pairs_attended"] for row in rows]
@@ -86,7 +86,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for groups in arguments.groups.split(","):
             adapter = Path(folder) / f"{groups}.h5"
-            run("fit", arguments.base, "--text", arguments.train, "--num-groups", groups, "--context",
+            run("fit", "--bos", "always", arguments.base, "--text", arguments.train, "--num-groups", groups, "--context",
                 arguments.context, "--out", adapter)
             for m in arguments.read.split(","):
                 form = f"summary:{m}{rest}:block={arguments.block}:local_window={{}}"

@@ -77,21 +77,21 @@ unseen=$(some "!($half_novels)")
 
 # evaluate NAME MODEL ATTENTION CONTEXT [--flag value...]: unseen novels, and answers at 500 tokens' distance.
 evaluate() {
-  "$focus" eval "$2" --attention "$3" --text "${test[@]}" --context "$4" --stride "$(($4 / 2))" --max-tokens 40000 \
+  "$focus" eval --bos always "$2" --attention "$3" --text "${test[@]}" --context "$4" --stride "$(($4 / 2))" --max-tokens 40000 \
     --far 64 --recall "recall:keys=8:distance=1600:documents=40" --json "$out/$1.json" "${@:5}"
   by_place "$out/$1.json" >"bench/results/questions/$1.json"
 }
 
 # over_lengths NAME ADAPTER ATTENTIONS: B3 with it on unseen novels, at four lengths.
 over_lengths() {
-  "$focus" eval "$bases/b3/model.h5" --adapter "$2" --attention "$3" --text "${test[@]}" --max-tokens 32769 \
+  "$focus" eval --bos always "$bases/b3/model.h5" --adapter "$2" --attention "$3" --text "${test[@]}" --max-tokens 32769 \
     --lengths 1024,2048,4096,8192 --compute bf16 --json "$out/length_$1.json"
   figures "length_$1"
 }
 
 # by_position NAME ADAPTER ATTENTIONS: the same at 8,192 tokens alone, by the place of a token in its window.
 by_position() {
-  "$focus" eval "$bases/b3/model.h5" --adapter "$2" --attention "$3" --text "${test[@]}" --max-tokens 32769 \
+  "$focus" eval --bos always "$bases/b3/model.h5" --adapter "$2" --attention "$3" --text "${test[@]}" --max-tokens 32769 \
     --context 8192 --stride 4096 --html "$out/position_$1.html" --json "$out/position_$1.json"
   figures "position_$1"
 }
@@ -99,7 +99,7 @@ by_position() {
 # lengths NAME ATTENTIONS [--flag value...]: the same with groups of keys, fitted with these flags.
 lengths() {
   [ -f "$out/length_$1.h5" ] ||
-    "$focus" fit "$bases/b3/model.h5" --text "$novels/train" --tokens 16384 --out "$out/length_$1.h5" "${@:3}"
+    "$focus" fit --bos always "$bases/b3/model.h5" --text "$novels/train" --tokens 16384 --out "$out/length_$1.h5" "${@:3}"
   over_lengths "$1" "$out/length_$1.h5" "$2"
 }
 
@@ -160,7 +160,7 @@ for part in "${parts[@]}"; do
         lengths "keys_128$suffix" "$(selection 16)" --num-groups 128 --context 1024 --seed "$seed"
         tokens=$out/length_tokens$suffix
         if [ ! -f "$tokens/focus.h5" ]; then
-          "$focus" train configs/retrofit_tokens.yaml "base=$bases/b3/model.h5" "out=$tokens" steps=60 "seed=$seed" \
+          "$focus" train configs/retrofit_tokens.yaml data.bos=always "base=$bases/b3/model.h5" "out=$tokens" steps=60 "seed=$seed" \
             data.context=1024 data.batch=4 focus.local_window=16 focus.sequence_steps=48 "data.train=[$novels/train]" \
             "data.valid=[$valid]" eval_every=0
         fi
@@ -181,7 +181,7 @@ for part in "${parts[@]}"; do
           "$focus" speed --lengths 2048,8192 --heads 5 --head-dim 64 --num-groups "$groups" --attention "$word" \
             --json "bench/results/questions/speed_attention_${groups}_$block.json"
         done
-        "$focus" eval "$bases/b3/model.h5" --adapter "$out/length_keys_$groups.h5" --attention "dense$words" \
+        "$focus" eval --bos always "$bases/b3/model.h5" --adapter "$out/length_keys_$groups.h5" --attention "dense$words" \
           --text "${test[0]}" --max-tokens 32769 --lengths 2048,8192 --against-dense --json "$out/speed_$groups.json" --json-speed
         by_place "$out/speed_$groups.json" >"bench/results/questions/speed_$groups.json"
       done

@@ -49,14 +49,14 @@ def measured(o, length, groups, training):
     out = o.out / f"T{length}-K{groups}-{training}"
     run(o.focus, "train", "--overwrite", "method=retrofit", f"base={o.base}", f"out={out}",
         f"data.train=[{o.train}]", f"data.valid=[{o.valid}]", f"data.context={length}",
-        f"data.batch={max(1, o.tokens // length)}", f"steps={o.steps}", "log_every=5",
+        f"data.batch={max(1, o.tokens // length)}", "data.bos=always", f"steps={o.steps}", "log_every=5",
         "eval_every=0", "checkpoint_every=0", "optim.lr=0.01", "optim.warmup_steps=20",
         f"focus.num_groups={groups}", f"focus.local_window={o.window}",
         f"focus.training={training}", f"focus.sequence_steps={o.steps * 4 // 5}")
     steps = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     steps = [s for s in steps if "loss" in s]
     scores = out / "eval.json"
-    run(o.focus, "eval", o.base, "--adapter", out / "focus.h5", "--text", o.valid, "--context",
+    run(o.focus, "eval", "--bos", "always", o.base, "--adapter", out / "focus.h5", "--text", o.valid, "--context",
         length, "--stride", length // 2, "--max-tokens", o.max_tokens, "--attention", "dense,focus:2", "--json",
         scores)
     rows = json.loads(scores.read_text())["rows"]

@@ -124,8 +124,7 @@ const std::string& CompareRunner::fingerprint(const std::string& kind, const std
       const ModelFiles files = open_model(place);
       value = focus::fingerprint_of(files);
       if (files.tokenizer) value += " " + files.tokenizer->fingerprint();
-      // Runs of before put the model's own BOS before every text.
-      if (files.starts_otherwise()) value += " bos auto";
+      starts_otherwise_[place] = files.starts_otherwise();
     } else if (kind == "tokenizer") {
       value = load_tokenizer(place)->fingerprint();
     } else {
@@ -143,8 +142,12 @@ std::string CompareRunner::fingerprint_of_texts(const std::vector<std::string>& 
 }
 
 std::string CompareRunner::hash_of(const RunConfig& config) {
-  std::string text = dump_recipe_changes(only_what_counts(config));
+  // Runs that are older than data.bos have a hash without it: all of them had `always`.
+  RunConfig counts = only_what_counts(config);
+  if (counts.data.bos == Bos::always) counts.data.bos = Bos::automatic;
+  std::string text = dump_recipe_changes(counts);
   if (!config.base.empty()) text += "base: " + fingerprint("base", config.base) + "\n";
+  if (config.data.bos == Bos::automatic && starts_otherwise_[config.base]) text += "bos: auto\n";
   if (!config.tokenizer.empty())
     text += "tokenizer: " + fingerprint("tokenizer", config.tokenizer) + "\n";
   text += "train: " + fingerprint_of_texts(config.data.train) + "\n";

@@ -100,6 +100,7 @@ class CompareRunner {
   std::filesystem::path runs_;
   std::optional<FolderLock> lock_;
   std::map<std::string, std::string> fingerprints_;  // by kind and path, read once
+  std::map<std::string, bool> starts_otherwise_;     // of those of bases, by path
 
   // Of the run in progress, for the lines on stderr.
   std::size_t index_ = 0;

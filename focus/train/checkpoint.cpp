@@ -74,8 +74,8 @@ void write_checkpoint(const std::filesystem::path& path, Session& session,
 
 std::optional<double> restore_checkpoint(const std::filesystem::path& path, Session& session) {
   const StoreReader store(path);
-  RunConfig stored;
-  read_stored_recipe(store.text("/config.yaml"), path.string() + ": /config.yaml", stored);
+  const RunConfig stored =
+      read_stored_run(store.text("/config.yaml"), path.string() + ": /config.yaml");
   if (const std::string then = settings_that_count(stored),
       today = settings_that_count(session.config());
       then != today)

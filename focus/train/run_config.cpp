@@ -221,10 +221,17 @@ std::string settings_that_count(const RunConfig& config) {
   return dump_recipe(only_what_counts(config));
 }
 
+RunConfig read_stored_run(const std::string& text, const std::string& source) {
+  RunConfig stored;
+  stored.data.bos = Bos::always;  // what all runs did before the recipe said so
+  read_stored_recipe(text, source, stored);
+  return stored;
+}
+
 std::string first_changed_setting(const std::filesystem::path& recipe, const RunConfig& config) {
   RunConfig stored;
   try {
-    read_stored_recipe(read_recipe_file(recipe.string()), recipe.string(), stored);
+    stored = read_stored_run(read_recipe_file(recipe.string()), recipe.string());
   } catch (const std::runtime_error& error) {
     return std::string(error.what()).substr(0, std::string(error.what()).find('\n'));
   }

@@ -256,6 +256,9 @@ struct RunConfig {
 /// The settings that decide what a run computes, as YAML: a resumed run must agree with them. Where
 /// it writes and how often it reports is free to change.
 std::string settings_that_count(const RunConfig& config);
+/// The settings that a run's recipe or checkpoint holds, of whatever version. Throws
+/// std::runtime_error, lines that begin with `source`.
+RunConfig read_stored_run(const std::string& text, const std::string& source);
 /// The first of them that is another in a run's recipe, "key: then, now"; empty where all agree.
 /// What the recipe does not name is a key added since.
 std::string first_changed_setting(const std::filesystem::path& recipe, const RunConfig& config);

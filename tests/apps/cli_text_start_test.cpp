@@ -107,6 +107,7 @@ TEST(CliTextStart, TrainingTakesDataBos) {
 
 TEST(CliTextEnd, EveryIdOfTheListEndsAndExportKeepsThem) {
   const Folder folder;
+  fs::remove(folder.path + "/generation_config.json");
   folder.set("config.json", "eos_token_id", nullptr);
   const Words command = {"generate", folder.path, "--prompt", "Hello", "--max-new-tokens", "6"};
   const Json endless = cli().figures(command).at("ids");

@@ -52,6 +52,7 @@ TEST_P(Perplexity, IsThatOfTransformers) {
                    "--context", std::to_string(wanted.context),
                    "--stride",  std::to_string(wanted.stride),
                    "--threads", "2",
+                   "--bos",     "always",  // as they were measured
                    "--json",    json};
   if (!wanted.tokenizer.empty())
     command =

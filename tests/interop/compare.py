@@ -217,6 +217,42 @@ def check_focus(work, name, case, seed):
     return worst
 
 
+def check_side_files(work, name, case, seed):
+    """A bf16 model with a tokenizer and all that stands beside it, through import and export: the same
+    bytes of each file, and the same greedy and sampled generation in transformers."""
+    config_class, values, _ = case
+    tokenizer = ROOT / "tests" / "golden" / "tokenizers" / "configured_gpt2"
+    vocab = 1 + max(transformers.AutoTokenizer.from_pretrained(tokenizer).get_vocab().values())
+    model = random_model(getattr(transformers, config_class)(**values | dict(vocab_size=vocab)), seed)
+    folder, store, exported = work / "hf", work / "model.h5", work / "exported"
+    model.to(torch.bfloat16).save_pretrained(folder)
+    beside = {file.name: file.read_bytes() for file in tokenizer.iterdir() if file.name != "cases.jsonl"}
+    beside["special_tokens_map.json"] = b'{"pad_token": "<|endoftext|>"}'
+    beside["chat_template.jinja"] = b"{% for m in messages %}{{ m['content'] }}\n{% endfor %}"
+    beside["generation_config.json"] = json.dumps({
+        "do_sample": True, "temperature": 0.7, "top_k": 9, "top_p": 0.9, "repetition_penalty": 1.2,
+        "eos_token_id": [2, 5], "pad_token_id": 0}).encode()
+    for file, content in beside.items():
+        (folder / file).write_bytes(content)
+    focus("import", folder, "--out", store)
+    focus("export", store, "--out", exported, "--dtype", "bf16")
+    for file, content in beside.items():
+        assert (exported / file).read_bytes() == content, f"{file} changed"
+    before, after = (transformers.AutoModelForCausalLM.from_pretrained(at, dtype="auto").eval()
+                     for at in (folder, exported))
+    assert after.dtype == torch.bfloat16
+    same_weights(name, after, before, torch.bfloat16)
+    words = transformers.AutoTokenizer.from_pretrained(exported)
+    prompt = words("Once upon a time", return_tensors="pt")["input_ids"]
+    for settings in ({"do_sample": False}, {}):
+        texts = []
+        for side in (before, after):
+            torch.manual_seed(seed)
+            texts.append(side.generate(prompt, max_new_tokens=TOKENS, **settings))
+        assert torch.equal(*texts), f"generates otherwise with {settings}"
+    return 0.0
+
+
 def main():
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -224,6 +260,7 @@ def main():
     failed = passed = 0
     cases = [(name, check_case, case) for name, case in CASES.items()]
     cases += [(f"Focus on {name}", check_focus, CASES[name]) for name in ("gpt2", "llama")]
+    cases += [("side files of a bf16 llama", check_side_files, CASES["llama"])]
     for seed, (name, check, case) in enumerate(cases, 1):
         with tempfile.TemporaryDirectory() as folder:
             try:

