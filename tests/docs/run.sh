@@ -38,9 +38,9 @@ prepare() {
       data.valid=valid.txt eval_windows=1 model.hidden_size=32 \
       model.num_hidden_layers=2 model.num_attention_heads=2
     "$program" export tiny/model.h5 --out DIR
-    "$program" export DIR --gguf small.gguf  # in the place of a model that would be fetched
     cp "$root/tests/golden/gguf/llama.gguf" model.gguf
     echo "{% for m in messages %}{{ m.role ~ ': ' ~ m.content }}\n{% endfor %}" >DIR/chat_template.jinja
+    "$program" export DIR --gguf small.gguf  # in the place of a model that would be fetched
     echo '{"role": "user", "content": "Once"}' >talk.jsonl
     mkdir -p out/quickstart/base  # what the README's examples go on from
     mv tiny/model.h5 out/quickstart/base/
