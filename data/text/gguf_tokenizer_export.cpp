@@ -214,7 +214,7 @@ class SpecialTokens {
     std::vector<std::string> notices;
     const std::vector<std::int32_t> plain = tokenizer_.encode("a");
     const std::vector<std::int32_t> all = tokenizer_.encode_with_special("a");
-    const auto text = std::ranges::search(all, plain).begin();
+    const auto text = std::search(all.begin(), all.end(), plain.begin(), plain.end());
     const std::vector<std::int32_t> before(all.begin(), text);
     const std::vector<std::int32_t> after(
         text + std::min<std::ptrdiff_t>(std::ssize(plain), all.end() - text), all.end());

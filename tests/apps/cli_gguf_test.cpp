@@ -45,6 +45,23 @@ TEST_F(CliGguf, FitsAsTheFolderDoes) {
             cli().figures(Words{"eval", folder_, "--adapter", a} + eval).at("rows"));
 }
 
+TEST_F(CliGguf, OtherCommandsTakeItToo) {
+  const auto logits = [&](const std::string& base) {
+    const std::string out = cli().fresh("logits.safetensors");
+    cli().must_run({"logits", base, "--text", "ab", "--out", out});
+    return read_text(out);
+  };
+  EXPECT_EQ(logits(gguf_), logits(folder_));
+  cli().must_run({"leak-test", gguf_});
+  const Words step = {"data.context=32", "data.batch=1", "--repeats", "1"};
+  cli().must_run(Words{"bench-step", "base=" + gguf_} + step);
+  const std::string adapter = cli().fresh("keys.h5"), text = cli().valid_text();
+  const Words fit = {"--num-groups", "4", "--context", "32", "--tokens", "256", "--out", adapter};
+  cli().must_run(Words{"fit", gguf_, "--text", text} + fit);
+  cli().must_run({"groups", gguf_, "--adapter", adapter, "--text", text, "--context", "32", "--out",
+                  cli().fresh("groups")});
+}
+
 TEST_F(CliGguf, IsImportedWithItsTokenizerAndSideFiles) {
   const std::string store = cli().fresh("model.h5");
   cli().must_run({"import", gguf_, "--out", store});
