@@ -98,7 +98,7 @@ def check_perplexities(file, folder, model, tokenizer, work):
         expected = perplexity(model, kept, starts)
         for base in (file, folder):
             focus("eval", base, "--text", TEXT, "--context", CONTEXT, "--stride", STRIDE, "--bos", option,
-                  "--max-tokens", len(kept), "--attention", "dense", "--json", work / "eval.json")
+                  "--max-tokens", SCORED + 1, "--attention", "dense", "--json", work / "eval.json")
             row = json.loads((work / "eval.json").read_text())["rows"][0]
             assert row["tokens_scored"] == SCORED, (option, row)
             assert abs(row["perplexity"] / expected - 1) < 1e-5, (option, row, expected)
