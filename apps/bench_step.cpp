@@ -2,10 +2,10 @@
 
 #include "apps/command.h"
 #include "apps/terminal/progress.h"
-#include "autograd/check.h"
+#include "autograd/base/check.h"
+#include "autograd/base/memory.h"
 #include "autograd/machine.h"
-#include "autograd/memory.h"
-#include "focus/train/step_speed.h"
+#include "focus/speed/step_speed.h"
 
 namespace focus {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <filesystem>
 
+#include "data/chat/chat_template.h"
 #include "data/files/read_file.h"
-#include "data/text/chat_template.h"
 #include "data/text/text.h"
 
 namespace focus {

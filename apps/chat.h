@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "focus/train/model_files.h"
+#include "focus/models/model_files.h"
 
 namespace focus {
 

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "autograd/machine.h"
 #include "data/files/durable_file.h"
 #include "data/files/mapped_file.h"

@@ -9,9 +9,9 @@
 
 #include "apps/commands.h"
 #include "data/settings/recipe.h"
-#include "focus/train/evaluation.h"
-#include "focus/train/model_files.h"
-#include "focus/train/run_config.h"
+#include "focus/evaluation/evaluation.h"
+#include "focus/models/model_files.h"
+#include "focus/training/run_config.h"
 
 // What the subcommands share.
 namespace focus {

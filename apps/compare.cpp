@@ -6,10 +6,10 @@
 #include "apps/compare/compare_tasks.h"
 #include "apps/mpi.h"
 #include "apps/terminal/progress.h"
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 #include "data/settings/recipe.h"
-#include "focus/train/training.h"
+#include "focus/training/training.h"
 
 namespace focus {
 namespace {

@@ -1,7 +1,7 @@
 #include "apps/command.h"
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/durable_file.h"
-#include "data/text/far_corpus.h"
+#include "data/synthetic/far_corpus.h"
 #include "data/text/format.h"
 
 namespace focus {

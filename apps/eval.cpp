@@ -9,13 +9,13 @@
 #include "apps/mpi.h"
 #include "apps/report/evaluation_page.h"
 #include "apps/terminal/progress.h"
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 #include "focus/distance/far_tokens.h"
 #include "focus/distance/position_losses.h"
+#include "focus/evaluation/positions.h"
 #include "focus/recall/recall_eval.h"
 #include "focus/scores/task_scores.h"
-#include "focus/train/positions.h"
 
 namespace focus {
 namespace {

@@ -1,7 +1,7 @@
 #include "apps/command.h"
-#include "autograd/check.h"
-#include "focus/train/gguf_file.h"
-#include "focus/train/model_folder.h"
+#include "autograd/base/check.h"
+#include "focus/models/gguf_file.h"
+#include "focus/models/model_folder.h"
 
 namespace focus {
 namespace {

@@ -1,10 +1,10 @@
-#include "focus/train/fit.h"
+#include "focus/training/fit.h"
 
 #include <algorithm>
 
 #include "apps/command.h"
 #include "apps/terminal/progress.h"
-#include "autograd/clock.h"
+#include "autograd/base/clock.h"
 
 namespace focus {
 namespace {

@@ -3,9 +3,9 @@
 #include "apps/chat.h"
 #include "apps/command.h"
 #include "apps/terminal/progress.h"
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/text/text.h"
-#include "focus/train/generation.h"
+#include "focus/models/generation.h"
 
 namespace focus {
 namespace {

@@ -1,7 +1,7 @@
 #include "apps/command.h"
 #include "apps/groups/groups_page.h"
 #include "apps/terminal/progress.h"
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 #include "focus/groups/other_groups.h"
 

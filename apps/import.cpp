@@ -1,8 +1,8 @@
 #include <fmt/ranges.h>
 
 #include "apps/command.h"
-#include "autograd/check.h"
-#include "focus/train/model_import.h"
+#include "autograd/base/check.h"
+#include "focus/models/model_import.h"
 
 namespace focus {
 

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "apps/command.h"
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/gguf.h"
 #include "data/files/json_reader.h"
 #include "focus/lora/gguf_adapter.h"

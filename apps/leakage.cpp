@@ -1,7 +1,7 @@
-#include "focus/train/leakage.h"
+#include "focus/evaluation/leakage.h"
 
 #include "apps/command.h"
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 
 namespace focus {
 int run_leak_test(Arguments arguments) {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "apps/command.h"
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/safetensors.h"
 #include "data/text/text.h"
 

@@ -16,8 +16,8 @@
 
 #include "apps/commands.h"
 #include "apps/mpi.h"
-#include "autograd/check.h"
-#include "autograd/memory.h"
+#include "autograd/base/check.h"
+#include "autograd/base/memory.h"
 #include "autograd/simd/kernels.h"
 #include "focus/version.h"
 

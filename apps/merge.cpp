@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "apps/command.h"
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 
 namespace focus {
 namespace {

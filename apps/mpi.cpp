@@ -14,7 +14,7 @@
 #include <numeric>
 #include <thread>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 
 #if FOCUS_MPI
 #include <mpi.h>

@@ -1,10 +1,10 @@
 #include "apps/command.h"
 #include "apps/report/charts.h"
 #include "apps/report/evaluation_page.h"
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 #include "data/text/text.h"
-#include "focus/train/metrics.h"
+#include "focus/training/metrics.h"
 
 namespace focus {
 namespace {

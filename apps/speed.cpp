@@ -7,12 +7,12 @@
 #include "apps/report/charts.h"
 #include "apps/report/html_report.h"
 #include "apps/terminal/progress.h"
-#include "autograd/check.h"
+#include "autograd/base/check.h"
+#include "autograd/base/memory.h"
 #include "autograd/machine.h"
-#include "autograd/memory.h"
 #include "data/files/durable_file.h"
 #include "data/settings/settings_json.h"
-#include "focus/train/attention_speed.h"
+#include "focus/speed/attention_speed.h"
 
 namespace focus {
 namespace {

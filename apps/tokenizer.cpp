@@ -5,12 +5,12 @@
 
 #include "apps/command.h"
 #include "apps/terminal/progress.h"
-#include "autograd/check.h"
-#include "autograd/clock.h"
+#include "autograd/base/check.h"
+#include "autograd/base/clock.h"
 #include "data/files/durable_file.h"
-#include "data/text/bpe_tokenizer.h"
-#include "data/text/bpe_trainer.h"
 #include "data/text/text.h"
+#include "data/tokenizers/bpe_tokenizer.h"
+#include "data/tokenizers/bpe_trainer.h"
 
 namespace focus {
 namespace {

@@ -6,9 +6,9 @@
 #include "apps/command.h"
 #include "apps/mpi.h"
 #include "apps/terminal/progress.h"
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/settings/recipe.h"
-#include "focus/train/training.h"
+#include "focus/training/training.h"
 
 namespace focus {
 namespace {

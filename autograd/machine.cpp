@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "autograd/clock.h"
-#include "autograd/memory.h"
+#include "autograd/base/clock.h"
+#include "autograd/base/memory.h"
 #include "autograd/simd/kernels.h"
 
 namespace focus {

@@ -12,8 +12,8 @@
 #include <mutex>
 #include <new>
 
-#include "autograd/aligned_vector.h"
-#include "autograd/check.h"
+#include "autograd/base/aligned_vector.h"
+#include "autograd/base/check.h"
 
 namespace focus {
 namespace {

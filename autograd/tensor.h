@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/simd/types.h"
+#include "autograd/base/types.h"
 
 namespace focus {
 

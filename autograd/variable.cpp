@@ -5,9 +5,9 @@
 #include <queue>
 #include <unordered_set>
 
-#include "autograd/check.h"
-#include "autograd/parallel.h"
-#include "autograd/profile.h"
+#include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
+#include "autograd/base/profile.h"
 #include "autograd/simd/kernels.h"
 
 namespace focus {

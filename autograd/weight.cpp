@@ -1,6 +1,6 @@
 #include "autograd/weight.h"
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 
 namespace focus {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/random.h"
+#include "autograd/base/random.h"
 #include "autograd/variable.h"
 
 // The kernels' benchmarks. Every case has its operands made before the clock runs and reports, next

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/simd/kernels.h"
 #include "bench/cases.h"

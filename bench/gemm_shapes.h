@@ -3,7 +3,7 @@
 #include <array>
 #include <string>
 
-#include "autograd/simd/types.h"
+#include "autograd/base/types.h"
 
 namespace focus::bench {
 

@@ -1,6 +1,6 @@
 #include "bench/cases.h"
-#include "data/text/corpus.h"
-#include "data/text/tokenizer.h"
+#include "data/synthetic/corpus.h"
+#include "data/tokenizers/tokenizer.h"
 #include "optim/adamw.h"
 
 namespace focus::bench {

@@ -12,11 +12,11 @@ endforeach()
 # These show packages that nobody else should have to have, or (tokenizer_steps.h) call an inner
 # thing what the library calls another.
 list(REMOVE_ITEM headers autograd/eigen.h data/files/hdf5.h data/files/store_scan.h
-  data/text/tokenizer_steps.h)
+  data/tokenizers/tokenizer_steps.h)
 
 # The interpreter of chat templates shows these two alone.
-list(FILTER headers EXCLUDE REGEX "data/text/jinja/")
-list(APPEND headers data/text/jinja/budget.h data/text/jinja/template.h)
+list(FILTER headers EXCLUDE REGEX "data/chat/jinja/")
+list(APPEND headers data/chat/jinja/budget.h data/chat/jinja/template.h)
 
 set(public ${PROJECT_BINARY_DIR}/include)
 set(made)

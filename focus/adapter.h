@@ -11,7 +11,7 @@
 
 #include "data/files/store.h"
 #include "data/settings/any_settings.h"
-#include "focus/routing/group_statistics.h"
+#include "focus/counts/group_statistics.h"
 #include "layers/decoder.h"
 
 namespace focus {

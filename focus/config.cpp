@@ -1,6 +1,6 @@
 #include "focus/config.h"
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 
 namespace focus {
 

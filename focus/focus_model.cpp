@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "autograd/check.h"
-#include "autograd/profile.h"
+#include "autograd/base/check.h"
+#include "autograd/base/profile.h"
 #include "focus/attention/gated_attention.h"
 #include "focus/attention/sparse_attention.h"
 #include "focus/focus_files.h"

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/json_reader.h"
 #include "focus/focus_model.h"
 #include "focus/lora/lora.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 
 namespace focus {
 namespace {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/gguf.h"
 #include "data/files/input_file.h"
 #include "data/files/json_reader.h"

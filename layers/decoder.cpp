@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "autograd/simd/bf16_kernels.h"
 #include "autograd/soft_cap.h"
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/base/random.h"
 #include "autograd/ops.h"
-#include "autograd/random.h"
 #include "layers/model_config.h"
 #include "layers/module.h"
 

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <map>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/json_reader.h"
 #include "layers/gguf_names.h"
 #include "layers/gguf_settings.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "layers/gguf_names.h"
 #include "layers/gguf_settings.h"
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/json_reader.h"
 
 namespace focus {

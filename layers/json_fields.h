@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "autograd/tensor.h"
 #include "data/files/json_reader.h"
 

@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
-#include "autograd/check.h"
-#include "autograd/parallel.h"
+#include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
 #include "layers/family.h"
 #include "layers/gguf_names.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "autograd/simd/kernels.h"
 
 namespace focus {

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 
 namespace focus {
 

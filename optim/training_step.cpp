@@ -2,10 +2,10 @@
 
 #include <cmath>
 
-#include "autograd/check.h"
-#include "autograd/clock.h"
+#include "autograd/base/check.h"
+#include "autograd/base/clock.h"
+#include "autograd/base/profile.h"
 #include "autograd/ops.h"
-#include "autograd/profile.h"
 #include "optim/gradient_sum.h"
 
 namespace focus {

@@ -1,5 +1,6 @@
 focus_test(data_tests
-  SOURCES data/text/*_test.cpp data/settings/*_test.cpp
+  SOURCES data/chat/*_test.cpp data/settings/*_test.cpp data/synthetic/*_test.cpp
+    data/text/*_test.cpp data/tokenizers/*_test.cpp data/tokens/*_test.cpp
   NEEDS data GTest::gmock
   LABELS data)
 focus_test(tokenizer_golden_tests

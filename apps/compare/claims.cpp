@@ -10,7 +10,7 @@
 
 #include "apps/compare/seed_rows.h"
 #include "data/settings/recipe_values.h"
-#include "focus/train/attention_row.h"
+#include "focus/evaluation/attention_row.h"
 
 namespace focus {
 namespace {

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <set>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/json_reader.h"
 #include "data/settings/recipe.h"
 #include "data/settings/sweep.h"
+#include "focus/evaluation/attention_spec.h"
 #include "focus/recall/recall_eval.h"
-#include "focus/train/attention_spec.h"
 
 namespace focus {
 namespace {

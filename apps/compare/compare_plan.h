@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
+#include "focus/evaluation/evaluation.h"
 #include "focus/scores/task_scores.h"
-#include "focus/train/evaluation.h"
-#include "focus/train/run_config.h"
+#include "focus/training/run_config.h"
 
 namespace focus {
 

@@ -17,10 +17,10 @@
 #include "apps/report/charts.h"
 #include "apps/report/html_report.h"
 #include "apps/terminal/progress.h"
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/json_reader.h"
 #include "data/settings/recipe_values.h"
-#include "focus/train/metrics.h"
+#include "focus/training/metrics.h"
 
 namespace focus {
 namespace {

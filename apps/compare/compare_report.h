@@ -7,7 +7,7 @@
 
 #include "apps/compare/claims.h"
 #include "apps/compare/compare_run.h"
-#include "focus/train/attention_row.h"
+#include "focus/evaluation/attention_row.h"
 
 namespace focus {
 

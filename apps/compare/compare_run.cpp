@@ -10,16 +10,16 @@
 #include "apps/compare/child.h"
 #include "apps/compare/work_list.h"
 #include "apps/terminal/progress.h"
-#include "autograd/check.h"
-#include "autograd/clock.h"
+#include "autograd/base/check.h"
+#include "autograd/base/clock.h"
 #include "autograd/machine.h"
 #include "data/files/checksum.h"
 #include "data/files/durable_file.h"
 #include "data/settings/recipe.h"
 #include "data/text/text.h"
+#include "focus/models/model_files.h"
 #include "focus/recall/recall_eval.h"
-#include "focus/train/metrics.h"
-#include "focus/train/model_files.h"
+#include "focus/training/metrics.h"
 
 namespace focus {
 namespace {

@@ -1,6 +1,6 @@
 #include "apps/compare/work_list.h"
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 
 namespace focus {

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "apps/report/charts.h"
-#include "autograd/check.h"
-#include "focus/train/attention_row.h"
+#include "autograd/base/check.h"
+#include "focus/evaluation/attention_row.h"
 
 namespace focus {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "apps/report/plane.h"
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 
 namespace focus {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "apps/report/plane.h"
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 
 namespace focus {
 namespace {

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "autograd/check.h"
-#include "autograd/clock.h"
+#include "autograd/base/check.h"
+#include "autograd/base/clock.h"
 
 namespace focus {
 namespace {

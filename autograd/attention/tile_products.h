@@ -1,7 +1,7 @@
 #pragma once
 
-#include "autograd/aligned_vector.h"
 #include "autograd/attention/attention_plan.h"
+#include "autograd/base/aligned_vector.h"
 #include "autograd/simd/bf16_kernels.h"
 #include "autograd/simd/kernels.h"
 

@@ -5,9 +5,9 @@
 #include <chrono>
 
 #include "autograd/attention/online_softmax.h"
-#include "autograd/check.h"
-#include "autograd/parallel.h"
-#include "autograd/profile.h"
+#include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
+#include "autograd/base/profile.h"
 
 namespace focus {
 namespace {

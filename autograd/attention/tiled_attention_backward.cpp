@@ -2,8 +2,8 @@
 
 #include "autograd/attention/backward_queries.h"
 #include "autograd/attention/tiled_attention.h"
-#include "autograd/check.h"
-#include "autograd/parallel.h"
+#include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
 
 namespace focus {
 namespace {

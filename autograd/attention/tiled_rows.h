@@ -5,7 +5,7 @@
 
 #include "autograd/attention/tile_products.h"
 #include "autograd/attention/tiled_attention.h"
-#include "autograd/parallel.h"
+#include "autograd/base/parallel.h"
 
 // How the tiles of attention get at the rows of q, k and v: in the plan's order, packed for the
 // kernels, each by the task that needs it or once for all.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "autograd/aligned_vector.h"
+#include "autograd/base/aligned_vector.h"
 #include "autograd/gemm/blocked_product.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/gemm/packed_product.h"

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 
 namespace focus {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
-#include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"
 
 // How a product is cut into blocks, whatever its numbers are stored in.

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
+#include "autograd/base/read_ahead.h"
 #include "autograd/gemm/bf16.h"
 #include "autograd/gemm/int8.h"
 #include "autograd/gemm/q8.h"
-#include "autograd/read_ahead.h"
 
 namespace focus {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <atomic>
 
+#include "autograd/base/parallel.h"
 #include "autograd/gemm/packed_product.h"
-#include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"
 
 namespace focus {

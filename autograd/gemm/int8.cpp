@@ -9,11 +9,11 @@
 #include <numeric>
 #include <type_traits>
 
-#include "autograd/aligned_vector.h"
-#include "autograd/check.h"
+#include "autograd/base/aligned_vector.h"
+#include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
 #include "autograd/gemm/blocked_product.h"
 #include "autograd/gemm/packed_product.h"
-#include "autograd/parallel.h"
 
 namespace focus {
 namespace {

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "autograd/aligned_vector.h"
+#include "autograd/base/aligned_vector.h"
+#include "autograd/base/parallel.h"
 #include "autograd/gemm/block_formats.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/gemm/packed_product.h"
-#include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"
 
 namespace focus {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "autograd/aligned_vector.h"
+#include "autograd/base/aligned_vector.h"
 #include "autograd/gemm/blocked_product.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/simd/kernels.h"

@@ -4,12 +4,12 @@
 #include <cmath>
 #include <limits>
 
-#include "autograd/aligned_vector.h"
-#include "autograd/check.h"
+#include "autograd/base/aligned_vector.h"
+#include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
 #include "autograd/gemm/block_formats.h"
 #include "autograd/gemm/int8.h"
 #include "autograd/gemm/packed_product.h"
-#include "autograd/parallel.h"
 
 namespace focus {
 namespace {

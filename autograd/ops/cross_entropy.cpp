@@ -1,11 +1,11 @@
 #include <cmath>
 #include <vector>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/ops.h"
 #include "autograd/ops/weight_products.h"
-#include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"
 #include "autograd/soft_cap.h"
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "autograd/random.h"
+#include "autograd/base/random.h"
 #include "autograd/tensor.h"
 
 namespace focus {

@@ -1,7 +1,7 @@
-#include "autograd/check.h"
+#include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
 #include "autograd/ops.h"
 #include "autograd/ops/dropout_mask.h"
-#include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"
 
 namespace focus {

@@ -1,9 +1,9 @@
-#include "autograd/check.h"
+#include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/ops.h"
 #include "autograd/ops/sum_rows.h"
 #include "autograd/ops/weight_products.h"
-#include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"
 
 namespace focus {

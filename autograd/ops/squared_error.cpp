@@ -1,8 +1,8 @@
 #include <cmath>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
 #include "autograd/ops.h"
-#include "autograd/parallel.h"
 
 namespace focus {
 namespace {

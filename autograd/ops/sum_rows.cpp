@@ -1,6 +1,6 @@
 #include "autograd/ops/sum_rows.h"
 
-#include "autograd/parallel.h"
+#include "autograd/base/parallel.h"
 #include "autograd/simd/kernels.h"
 
 namespace focus {

@@ -1,5 +1,5 @@
 
-#include "autograd/aligned_vector.h"
+#include "autograd/base/aligned_vector.h"
 #include "autograd/gemm/bf16.h"
 #include "autograd/simd/bf16_kernels.h"
 #include "autograd/simd/choose.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "autograd/simd/types.h"
+#include "autograd/base/types.h"
 
 // Numbers that lie in GGML's blocks (number_format.h), compiled once for each instruction set as
 // the kernels of kernels.h are, but without fused multiply-adds: every product and sum is rounded

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 
 namespace focus::simd {
 

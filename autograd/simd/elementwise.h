@@ -1,6 +1,6 @@
 #pragma once
 
-#include "autograd/simd/types.h"
+#include "autograd/base/types.h"
 
 // The kernels of element-wise ops and of rows, and of products in double: one pass over memory
 // each. They take any n, and an output may be one of the inputs. What they sum is summed in double.

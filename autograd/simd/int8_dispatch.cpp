@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "autograd/aligned_vector.h"
+#include "autograd/base/aligned_vector.h"
 #include "autograd/gemm/int8.h"
 #include "autograd/simd/choose.h"
 #include "autograd/simd/int8_kernels.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "autograd/simd/types.h"
+#include "autograd/base/types.h"
 
 // Products of int8 matrices, for one thread and plain pointers. One side is rounded while the
 // program runs, the rows of A: their numbers lie as bytes without a sign, 128 above what they are,

@@ -2,8 +2,8 @@
 
 #include <type_traits>
 
+#include "autograd/base/types.h"
 #include "autograd/simd/elementwise.h"
-#include "autograd/simd/types.h"
 
 // The hot loops, compiled once for each instruction set and chosen when the program starts: the
 // best that the machine has. All of them take plain pointers and run on the calling thread.

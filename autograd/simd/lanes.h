@@ -1,6 +1,6 @@
 #pragma once
 
-#include "autograd/simd/types.h"
+#include "autograd/base/types.h"
 
 // Products of numbers so narrow that a lane of 32 bits holds several of them, which are neighbours
 // along the depth of a product: two of bf16, four of int8.

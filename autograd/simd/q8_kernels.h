@@ -1,6 +1,6 @@
 #pragma once
 
-#include "autograd/simd/types.h"
+#include "autograd/base/types.h"
 
 // Products of numbers that are integers with a scale for each 16 (SplitNumbers in block_kernels.h):
 // sums of integers are exact, and those of floats are made in one order, without fused

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 #include "data/files/store.h"
 

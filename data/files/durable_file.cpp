@@ -15,7 +15,7 @@
 #include <system_error>
 #include <utility>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/input_file.h"
 
 namespace focus {

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/checksum.h"
 #include "data/files/durable_file.h"
 #include "data/files/read_file.h"

@@ -7,7 +7,7 @@
 
 #include <cerrno>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 
 namespace focus {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/json_reader.h"
 
 namespace focus {

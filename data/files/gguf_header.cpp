@@ -6,7 +6,7 @@
 #include <limits>
 #include <set>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/json_reader.h"
 
 namespace focus {

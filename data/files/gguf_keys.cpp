@@ -1,6 +1,6 @@
 #include "data/files/gguf_keys.h"
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 
 namespace focus {
 

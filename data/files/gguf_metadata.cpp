@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/json_reader.h"
 
 namespace focus {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 
 namespace focus {
 namespace fs = std::filesystem;

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <new>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 
 namespace focus {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 
 namespace focus {

@@ -3,7 +3,7 @@
 #include <set>
 #include <vector>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/utf8.h"
 
 namespace focus {

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 
 namespace focus {

@@ -5,8 +5,8 @@
 #include <new>
 #include <span>
 
-#include "autograd/check.h"
-#include "autograd/memory.h"
+#include "autograd/base/check.h"
+#include "autograd/base/memory.h"
 #include "data/files/input_file.h"
 
 namespace focus {

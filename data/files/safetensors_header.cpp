@@ -8,7 +8,7 @@
 #include <set>
 #include <unordered_set>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/json_reader.h"
 
 namespace focus {

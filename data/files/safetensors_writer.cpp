@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/safetensors.h"
 
 namespace focus {

@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/checksum.h"
 #include "data/files/durable_file.h"
 #include "data/files/hdf5.h"

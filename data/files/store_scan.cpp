@@ -6,7 +6,7 @@
 #include <array>
 #include <set>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "autograd/gemm/number_format.h"
 #include "data/files/json_reader.h"
 #include "data/files/store_digest.h"

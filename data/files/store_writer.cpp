@@ -7,7 +7,7 @@
 #include <bit>
 #include <set>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "autograd/version.h"
 #include "data/files/checksum.h"
 #include "data/files/durable_file.h"

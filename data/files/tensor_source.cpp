@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "autograd/gemm/block_formats.h"
 #include "autograd/gemm/block_rounding.h"
 #include "data/files/json_reader.h"

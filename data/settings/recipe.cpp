@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/input_file.h"
 #include "data/files/json_reader.h"
 #include "data/files/utf8.h"

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/json_reader.h"
 
 namespace focus {

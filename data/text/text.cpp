@@ -7,8 +7,8 @@
 #include <charconv>
 #include <memory>
 
-#include "autograd/check.h"
-#include "autograd/memory.h"
+#include "autograd/base/check.h"
+#include "autograd/base/memory.h"
 #include "data/files/json_reader.h"
 #include "data/files/read_file.h"
 

@@ -8,8 +8,8 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "autograd/check.h"
-#include "autograd/random.h"
+#include "autograd/base/check.h"
+#include "autograd/base/random.h"
 
 namespace focus {
 namespace {

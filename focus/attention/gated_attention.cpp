@@ -1,6 +1,6 @@
 #include "focus/attention/gated_attention.h"
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "focus/attention/focus_rule.h"
 
 namespace focus {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <bit>
 
-#include "autograd/check.h"
-#include "autograd/parallel.h"
-#include "autograd/profile.h"
+#include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
+#include "autograd/base/profile.h"
 #include "focus/attention/class_plan.h"
 #include "focus/attention/focus_rule.h"
 

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "autograd/check.h"
-#include "focus/train/name_columns.h"
+#include "autograd/base/check.h"
+#include "focus/evaluation/name_columns.h"
 
 namespace focus {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "focus/train/evaluation.h"
+#include "focus/evaluation/evaluation.h"
 
 // Where distance matters, and what an attention keeps of it.
 namespace focus {

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "focus/train/evaluation.h"
+#include "focus/evaluation/evaluation.h"
 
 namespace focus {
 

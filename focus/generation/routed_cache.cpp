@@ -1,6 +1,6 @@
 #include "focus/generation/routed_cache.h"
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "focus/attention/sparse_attention.h"
 
 namespace focus {

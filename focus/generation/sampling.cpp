@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 
 namespace focus {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "autograd/random.h"
+#include "autograd/base/random.h"
 #include "autograd/tensor.h"
 
 namespace focus {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "data/text/tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace focus {
 

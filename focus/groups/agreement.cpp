@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 
 namespace focus {
 namespace {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "autograd/simd/types.h"
-#include "data/text/tokenizer.h"
+#include "autograd/base/types.h"
+#include "data/tokenizers/tokenizer.h"
 
 // What kind of thing a token is in English text, told by its letters alone: closed lists of
 // function words, no model. Groups are held against these.

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/utf8.h"
 
 namespace focus {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "focus/evaluation/evaluation.h"
 #include "focus/groups/agreement.h"
 #include "focus/groups/far_pairs.h"
 #include "focus/groups/statistics.h"
-#include "focus/train/evaluation.h"
 
 // All that `focus groups` finds out, for a page and for other programs.
 namespace focus {

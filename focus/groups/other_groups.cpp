@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/gguf.h"
 
 namespace focus {

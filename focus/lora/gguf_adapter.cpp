@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/gguf.h"
 #include "data/files/json_reader.h"
 #include "layers/gguf_names.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <set>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 
 namespace focus {
 namespace {

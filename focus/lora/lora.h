@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/random.h"
+#include "autograd/base/random.h"
 #include "data/files/tensor_source.h"
 #include "focus/adapter.h"
 #include "layers/weights.h"

@@ -1,6 +1,6 @@
 #include "focus/lora/peft_adapter.h"
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 #include "data/files/json_reader.h"
 #include "data/files/safetensors.h"

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <set>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/json_reader.h"
 #include "focus/lora/peft_adapter.h"
 #include "layers/json_fields.h"

@@ -4,14 +4,14 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/json_reader.h"
 #include "data/files/read_file.h"
 #include "data/settings/recipe.h"
-#include "data/text/far_corpus.h"
+#include "data/synthetic/far_corpus.h"
 #include "data/text/text.h"
-#include "focus/train/name_columns.h"
-#include "focus/train/positions.h"
+#include "focus/evaluation/name_columns.h"
+#include "focus/evaluation/positions.h"
 
 namespace focus {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "data/text/asked_document.h"
-#include "focus/train/evaluation.h"
+#include "data/synthetic/asked_document.h"
+#include "focus/evaluation/evaluation.h"
 
 // Whether a model finds again what stands far before: documents whose answers only their earlier
 // text gives, scored by how far away that is.

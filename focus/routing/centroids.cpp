@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "autograd/eigen.h"
 
 namespace focus {

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <numeric>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
+#include "autograd/base/profile.h"
 #include "autograd/eigen.h"
-#include "autograd/parallel.h"
-#include "autograd/profile.h"
 #include "autograd/simd/kernels.h"
 #include "focus/routing/sinkhorn.h"
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "autograd/random.h"
+#include "autograd/base/random.h"
 #include "autograd/variable.h"
 #include "focus/config.h"
 

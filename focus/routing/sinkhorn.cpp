@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "autograd/check.h"
-#include "autograd/parallel.h"
+#include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
 
 namespace focus {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/utf8.h"
 
 namespace focus {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "focus/train/model_files.h"
+#include "focus/models/model_files.h"
 
 // How texts to be scored become tokens: as EleutherAI's lm-evaluation-harness does it, whose
 // figures are what published ones are compared with.

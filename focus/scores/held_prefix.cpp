@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 
 namespace focus {
 namespace {

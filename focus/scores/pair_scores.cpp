@@ -6,8 +6,8 @@
 #include <optional>
 #include <tuple>
 
-#include "autograd/check.h"
-#include "autograd/parallel.h"
+#include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
 #include "data/settings/recipe.h"
 #include "focus/scores/held_prefix.h"
 

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
+#include "focus/evaluation/attention_spec.h"
+#include "focus/evaluation/evaluation.h"
 #include "focus/scores/encoding.h"
-#include "focus/train/attention_spec.h"
-#include "focus/train/evaluation.h"
 
 namespace focus {
 

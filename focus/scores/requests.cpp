@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/json_reader.h"
 #include "data/files/read_file.h"
 #include "data/settings/recipe.h"
-#include "focus/train/generation.h"
+#include "focus/models/generation.h"
 
 namespace focus {
 namespace {

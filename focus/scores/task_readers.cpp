@@ -4,7 +4,7 @@
 #include <charconv>
 #include <functional>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/json_reader.h"
 #include "data/files/utf8.h"
 #include "data/text/text.h"

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "focus/evaluation/estimate.h"
 #include "focus/scores/encoding.h"
 #include "focus/scores/pair_scores.h"
 #include "focus/scores/tasks.h"
-#include "focus/train/estimate.h"
 
 namespace focus {
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "focus/evaluation/name_columns.h"
 #include "focus/scores/task_scores.h"
-#include "focus/train/name_columns.h"
 
 namespace focus {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/files/checksum.h"
 #include "data/files/json_reader.h"
 #include "focus/scores/task_readers.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "autograd/parallel.h"
+#include "autograd/base/parallel.h"
 #include "autograd/simd/kernels.h"
 
 namespace focus {

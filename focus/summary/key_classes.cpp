@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/ops.h"
-#include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"
 #include "focus/config.h"
 

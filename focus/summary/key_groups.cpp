@@ -4,9 +4,9 @@
 #include <cmath>
 #include <vector>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
-#include "autograd/parallel.h"
 #include "focus/summary/key_classes.h"
 
 namespace focus {

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "autograd/check.h"
-#include "autograd/parallel.h"
-#include "autograd/profile.h"
-#include "focus/attention/pair_counts.h"
+#include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
+#include "autograd/base/profile.h"
 #include "focus/config.h"
+#include "focus/counts/pair_counts.h"
 #include "focus/summary/chosen_plan.h"
 #include "focus/summary/summary_columns.h"
 

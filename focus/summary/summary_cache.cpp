@@ -4,9 +4,9 @@
 #include <cmath>
 #include <limits>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
-#include "autograd/parallel.h"
 #include "autograd/simd/kernels.h"
 #include "autograd/soft_cap.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "autograd/attention/online_softmax.h"
-#include "autograd/parallel.h"
+#include "autograd/base/parallel.h"
 #include "focus/summary/column_sets.h"
 
 namespace focus {

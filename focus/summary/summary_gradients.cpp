@@ -2,8 +2,8 @@
 #include <vector>
 
 #include "autograd/attention/backward_queries.h"
+#include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
-#include "autograd/parallel.h"
 #include "focus/summary/column_sets.h"
 #include "focus/summary/summary_columns.h"
 

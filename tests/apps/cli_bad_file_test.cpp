@@ -1,7 +1,7 @@
 #include <functional>
 #include <regex>
 
-#include "autograd/random.h"
+#include "autograd/base/random.h"
 #include "tests/support/cli.h"
 
 // Damaged, forged and unsuitable files: refused in one line, or, where the damage touches nothing

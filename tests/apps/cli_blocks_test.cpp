@@ -1,6 +1,6 @@
 #include "autograd/gemm/block_rounding.h"
 #include "data/files/store.h"
-#include "focus/train/model_import.h"
+#include "focus/models/model_import.h"
 #include "tests/support/cli.h"
 #include "tests/support/golden_gguf.h"
 #include "tests/support/golden_model.h"

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "focus/train/model_files.h"
+#include "focus/models/model_files.h"
 #include "tests/support/cli.h"
 
 // `focus eval` and `focus leak-test`: the figures they print and what they promise about them.

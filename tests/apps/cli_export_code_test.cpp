@@ -54,7 +54,7 @@ TEST(CliExportCode, LogitsOfGroupsOfKeysAreWritten) {
 
 TEST(CliExportCode, TheCodeStandsBesideTheModel) {
   const std::string source =
-      read_text(fs::path(FOCUS_SOURCE_DIR) / "focus/train/modeling_focus.py");
+      read_text(fs::path(FOCUS_SOURCE_DIR) / "focus/models/modeling_focus.py");
   for (const auto& [adapter, word] :
        {std::pair{keys_adapter(), "summary"}, {cli().adapter(), "soft"}}) {
     const std::string out = cli().fresh("both"), plain = cli().fresh("plain");
@@ -87,7 +87,7 @@ TEST(CliExportCode, AModelsOwnFocusHasCodeToo) {
 
 TEST(CliExportCode, EveryFamilyHasItsClass) {
   const std::string source =
-      read_text(fs::path(FOCUS_SOURCE_DIR) / "focus/train/modeling_focus.py");
+      read_text(fs::path(FOCUS_SOURCE_DIR) / "focus/models/modeling_focus.py");
   std::set<std::string> classes;
   for (const std::string& name : golden_models())
     classes.insert(config_of(golden_path(name)).at("architectures").at(0).get<std::string>());

@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "data/files/gguf.h"
-#include "focus/train/model_files.h"
+#include "focus/models/model_files.h"
 #include "layers/gguf_settings.h"
 #include "tests/support/cli.h"
 #include "tests/support/golden_gguf.h"

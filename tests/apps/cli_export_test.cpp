@@ -1,7 +1,7 @@
 #include <set>
 
 #include "data/files/safetensors.h"
-#include "focus/train/model_files.h"
+#include "focus/models/model_files.h"
 #include "tests/support/cli.h"
 #include "tests/support/golden_model.h"
 

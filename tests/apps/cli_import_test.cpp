@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "data/files/safetensors.h"
-#include "focus/train/model_files.h"
+#include "focus/models/model_files.h"
 #include "tests/support/cli.h"
 #include "tests/support/golden_model.h"
 

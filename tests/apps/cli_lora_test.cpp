@@ -1,5 +1,5 @@
 #include "data/files/safetensors.h"
-#include "focus/train/model_files.h"
+#include "focus/models/model_files.h"
 #include "tests/support/cli.h"
 
 // `focus train` with method lora, what it writes for us and for PEFT, and `focus merge`.

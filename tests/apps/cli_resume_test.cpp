@@ -1,6 +1,6 @@
 #include <set>
 
-#include "autograd/random.h"
+#include "autograd/base/random.h"
 #include "tests/support/cli.h"
 
 // A run that was stopped and resumed, at whatever point and by whatever means, must end with the

@@ -1,6 +1,6 @@
 #include "data/files/safetensors.h"
 #include "data/settings/recipe.h"
-#include "focus/train/training.h"
+#include "focus/training/training.h"
 #include "layers/family.h"
 #include "tests/support/cli.h"
 #include "tests/support/nonfinite.h"

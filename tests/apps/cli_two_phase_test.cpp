@@ -1,7 +1,7 @@
 #include "data/settings/recipe.h"
-#include "data/text/tokenize.h"
+#include "data/tokens/tokenize.h"
 #include "focus/focus_files.h"
-#include "focus/train/training.h"
+#include "focus/training/training.h"
 #include "tests/support/cli.h"
 #include "tests/support/tiny_focus.h"
 

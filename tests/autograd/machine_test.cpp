@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "autograd/memory.h"
+#include "autograd/base/memory.h"
 #include "autograd/simd/kernels.h"
 
 namespace focus {

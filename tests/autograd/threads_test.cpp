@@ -3,7 +3,7 @@
 #include <memory>
 #include <new>
 
-#include "autograd/parallel.h"
+#include "autograd/base/parallel.h"
 #include "tests/support/compare.h"
 #include "tests/support/random.h"
 

@@ -1,4 +1,4 @@
-#include "data/text/chat_template.h"
+#include "data/chat/chat_template.h"
 
 #include "tests/fuzz/harness.h"
 

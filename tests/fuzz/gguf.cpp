@@ -1,6 +1,6 @@
 #include "data/files/gguf.h"
 
-#include "data/text/gguf_tokenizer.h"
+#include "data/tokenizers/gguf_tokenizer.h"
 #include "layers/gguf_settings.h"
 #include "tests/fuzz/harness.h"
 

@@ -1,4 +1,4 @@
-#include "focus/train/metrics.h"
+#include "focus/training/metrics.h"
 
 #include <fstream>
 

@@ -1,6 +1,6 @@
 #include "data/settings/recipe.h"
 
-#include "focus/train/run_config.h"
+#include "focus/training/run_config.h"
 #include "tests/fuzz/harness.h"
 
 namespace {

@@ -1,4 +1,4 @@
-#include "data/text/token_view.h"
+#include "data/tokens/token_view.h"
 #include "tests/fuzz/harness.h"
 
 /// A token file. Its checksum keeps changed bytes from coming far, so it is opened without, too.

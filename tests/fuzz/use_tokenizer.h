@@ -1,6 +1,6 @@
 #pragma once
 
-#include "data/text/tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "tests/fuzz/harness.h"
 
 namespace focus::fuzz {

@@ -1,7 +1,7 @@
 #include <set>
 
-#include "autograd/random.h"
-#include "data/text/token_file.h"
+#include "autograd/base/random.h"
+#include "data/tokens/token_file.h"
 #include "tests/reliability/campaign.h"
 #include "tests/support/cli.h"
 

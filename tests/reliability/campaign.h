@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/random.h"
+#include "autograd/base/random.h"
 
 namespace focus {
 

@@ -9,7 +9,7 @@
 
 #include <cstring>
 
-#include "autograd/random.h"
+#include "autograd/base/random.h"
 #include "tests/support/cli.h"
 
 // Things that the name of a file may stand for, none of which is what a command wants there.

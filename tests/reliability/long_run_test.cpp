@@ -2,7 +2,7 @@
 #include <fstream>
 #include <set>
 
-#include "autograd/random.h"
+#include "autograd/base/random.h"
 #include "tests/reliability/campaign.h"
 #include "tests/reliability/limit.h"
 #include "tests/support/cli.h"

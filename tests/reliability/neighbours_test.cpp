@@ -1,7 +1,7 @@
 #include <chrono>
 #include <thread>
 
-#include "autograd/random.h"
+#include "autograd/base/random.h"
 #include "tests/reliability/campaign.h"
 #include "tests/reliability/jobs.h"
 #include "tests/support/launcher.h"

@@ -3,7 +3,7 @@
 #include <optional>
 #include <set>
 
-#include "autograd/random.h"
+#include "autograd/base/random.h"
 #include "data/files/checkpoint_folder.h"
 #include "tests/reliability/campaign.h"
 #include "tests/support/cli.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "focus/train/model_files.h"
+#include "focus/models/model_files.h"
 #include "tests/support/tiny_focus.h"
 #include "tests/support/tiny_model.h"
 

@@ -9,7 +9,7 @@
 
 #include "data/files/checksum.h"
 #include "data/files/store.h"
-#include "focus/train/metrics.h"
+#include "focus/training/metrics.h"
 #include "tests/support/compare.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_folder.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "autograd/ops.h"
 #include "autograd/tensor.h"
 #include "data/files/hdf5.h"

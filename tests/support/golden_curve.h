@@ -1,6 +1,6 @@
 #pragma once
 
-#include "focus/train/session.h"
+#include "focus/training/session.h"
 #include "tests/support/golden_model.h"
 
 // Training curves of PyTorch's AdamW in golden files: tokens, losses, grad_norms, learning_rates

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "autograd/random.h"
+#include "autograd/base/random.h"
 #include "autograd/variable.h"
 
 namespace focus {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "autograd/ops.h"
-#include "focus/attention/pair_counts.h"
+#include "focus/counts/pair_counts.h"
 #include "tests/support/compare.h"
 #include "tests/support/random.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "focus/train/session.h"
+#include "focus/training/session.h"
 #include "tests/support/random.h"
 #include "tests/support/tiny_focus.h"
 #include "tests/support/tiny_model.h"

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "autograd/random.h"
+#include "autograd/base/random.h"
 #include "data/files/store.h"
 #include "tests/support/temp_folder.h"
 

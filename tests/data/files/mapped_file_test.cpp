@@ -8,7 +8,7 @@
 
 #include <cstring>
 
-#include "autograd/random.h"
+#include "autograd/base/random.h"
 #include "data/files/file_identity.h"
 #include "data/files/safetensors.h"
 #include "data/files/store.h"

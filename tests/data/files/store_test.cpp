@@ -12,8 +12,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "autograd/base/random.h"
 #include "autograd/gemm/block_rounding.h"
-#include "autograd/random.h"
 #include "autograd/version.h"
 #include "data/files/durable_file.h"
 #include "data/files/hdf5.h"

@@ -6,8 +6,8 @@
 
 #include <bit>
 
-#include "focus/attention/pair_counts.h"
 #include "focus/attention/sparse_attention.h"
+#include "focus/counts/pair_counts.h"
 #include "tests/support/attention_case.h"
 #include "tests/support/gradcheck.h"
 

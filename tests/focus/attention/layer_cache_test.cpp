@@ -4,8 +4,8 @@
 #include <rapidcheck/gtest.h>
 
 #include "autograd/gemm/gemm.h"
-#include "focus/attention/pair_counts.h"
 #include "focus/attention/sparse_attention.h"
+#include "focus/counts/pair_counts.h"
 #include "tests/support/attention_case.h"
 
 namespace focus {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "autograd/random.h"
+#include "autograd/base/random.h"
 
 namespace focus {
 namespace {

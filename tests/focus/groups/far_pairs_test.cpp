@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "autograd/random.h"
+#include "autograd/base/random.h"
 
 namespace focus {
 namespace {

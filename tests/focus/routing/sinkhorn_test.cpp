@@ -3,7 +3,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "autograd/random.h"
+#include "autograd/base/random.h"
 #include "tests/support/compare.h"
 
 namespace focus {

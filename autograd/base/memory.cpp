@@ -1,0 +1,101 @@
+#include "autograd/base/memory.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <vector>
+
+namespace focus {
+namespace {
+
+std::size_t status_bytes(const std::string& field) {
+  const std::string kib = system_field("/proc/self/status", field);  // "123456 kB"
+  return kib.empty() ? 0 : std::stoull(kib) * 1024;
+}
+
+/// What a control group allows, and where it says what its processes have.
+struct GroupLimit {
+  std::size_t bytes;
+  std::filesystem::path figures;  // its memory.stat
+  std::string own;                // the line there of memory that no file holds
+};
+
+/// Adds the limits of a group of a hierarchy and of those above it.
+void add_limits(const std::filesystem::path& root, std::filesystem::path group, const char* name,
+                const std::string& own, std::vector<GroupLimit>& limits) {
+  for (group = group.relative_path();; group = group.parent_path()) {
+    std::ifstream file(root / group / name);
+    if (std::size_t bytes = 0; file >> bytes)  // else: "max"
+      limits.push_back({bytes, root / group / "memory.stat", own});
+    if (group.empty()) return;
+  }
+}
+
+std::vector<GroupLimit> group_limits() {
+  std::vector<GroupLimit> limits;
+  std::ifstream groups("/proc/self/cgroup");  // "4:memory:/a/b", "0::/a/b"
+  for (std::string line; std::getline(groups, line);) {
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controller = line.substr(first + 1, second - first - 1);
+    const std::string group = line.substr(second + 1);
+    if (controller.empty()) add_limits("/sys/fs/cgroup", group, "memory.max", "anon", limits);
+    if (controller == "memory")
+      add_limits("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes", "total_rss", limits);
+  }
+  return limits;
+}
+
+std::size_t machine_memory() {
+  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  return pages > 0 && page > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page)
+                               : std::numeric_limits<std::size_t>::max();
+}
+
+std::size_t find_memory_limit() {
+  std::size_t least = machine_memory();
+  for (const GroupLimit& limit : group_limits()) least = std::min(least, limit.bytes);
+  return least;
+}
+
+}  // namespace
+
+std::string system_field(const char* path, const std::string& key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(':');
+    if (!line.starts_with(key) || colon == std::string::npos) continue;
+    const std::size_t start = line.find_first_not_of(" \t", colon + 1);
+    return start == std::string::npos ? "" : line.substr(start);
+  }
+  return "";
+}
+
+std::size_t peak_resident_bytes() { return status_bytes("VmHWM"); }
+
+std::size_t memory_limit() {
+  static const std::size_t found = find_memory_limit();  // each file that is read asks for it
+  return found;
+}
+
+std::optional<std::size_t> room_in_control_groups() {
+  std::optional<std::size_t> least;
+  for (const GroupLimit& limit : group_limits()) {
+    if (limit.bytes >= machine_memory()) continue;
+    std::ifstream figures(limit.figures);
+    std::size_t all = 0, value = 0;
+    for (std::string name; figures >> name >> value;)
+      if (name == limit.own) all = value;
+    const std::size_t others = all - std::min(all, anonymous_bytes());
+    const std::size_t room = limit.bytes - std::min(limit.bytes, others);
+    least = std::min(least.value_or(room), room);
+  }
+  return least;
+}
+
+std::size_t anonymous_bytes() { return status_bytes("RssAnon"); }
+
+}  // namespace focus

@@ -1,0 +1,335 @@
+#include "data/chat/jinja/lexer.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "data/chat/jinja/budget.h"
+#include "data/chat/jinja/python_text.h"
+#include "data/files/utf8.h"
+
+namespace focus::jinja {
+namespace {
+
+constexpr auto npos = std::string_view::npos;
+
+bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+class Lexer {
+ public:
+  Lexer(std::string_view source, int& line) : source_(source), line_(line) {}
+
+  std::vector<Token> run() {
+    while (at_ < source_.size()) root();
+    put(TokenKind::end, 0);
+    return std::move(tokens_);
+  }
+
+ private:
+  std::string_view rest() const { return source_.substr(at_); }
+  bool here(std::string_view text) const { return rest().starts_with(text); }
+
+  void advance(std::size_t bytes) {
+    line_ += static_cast<int>(std::ranges::count(source_.substr(at_, bytes), '\n'));
+    at_ += bytes;
+  }
+  void put(TokenKind kind, std::size_t bytes) {
+    tokens_.push_back({kind, line_, source_.substr(at_, bytes)});
+    advance(bytes);
+  }
+  void skip_space() {
+    while (at_ < source_.size() && is_space(character_at(source_, at_)))
+      advance(character_size(source_, at_));
+  }
+
+  /// Where the next tag begins, from `at_`; npos where none does.
+  std::size_t next_tag() const {
+    for (std::size_t i = at_; (i = source_.find('{', i)) != npos; ++i)
+      if (i + 1 < source_.size() && std::string_view("%{#").find(source_[i + 1]) != npos) return i;
+    return npos;
+  }
+
+  /// Text up to a tag (at byte `tag`), less what the tag's sign and lstrip_blocks take.
+  void data(std::size_t tag, char sign, bool variable) {
+    const std::size_t begin = at_;
+    std::string_view text = source_.substr(begin, tag - begin);
+    if (sign == '-') {
+      text = strip(text, false, true);
+    } else if (sign != '+' && !variable) {
+      const std::size_t line = text.rfind('\n') + 1;  // 0 where there is none
+      const bool at_line_start = line > 0 || begin == 0 || source_[begin - 1] == '\n';
+      if (at_line_start && strip(text.substr(line), true, false).empty())
+        text = text.substr(0, line);
+    }
+    if (!text.empty()) tokens_.push_back({TokenKind::data, line_, text});
+    advance(tag - begin);
+  }
+
+  static char sign_at(std::string_view source, std::size_t at) {
+    const char c = at < source.size() ? source[at] : '\0';
+    return c == '-' || c == '+' ? c : '\0';
+  }
+
+  void root() {
+    const std::size_t tag = next_tag();
+    if (tag == npos) {
+      put(TokenKind::data, source_.size() - at_);
+      return;
+    }
+    const char kind = source_[tag + 1], sign = sign_at(source_, tag + 2);
+    data(tag, sign, kind == '{');
+    if (kind == '%' && raw()) return;
+    const std::size_t size = sign == '\0' ? 2 : 3;
+    if (kind == '#') {
+      advance(size);
+      comment();
+    } else {
+      put(kind == '%' ? TokenKind::block_begin : TokenKind::variable_begin, size);
+      inside(kind == '%');
+    }
+  }
+
+  /// What follows the end of a comment or block: "-" takes all whitespace, "+" nothing, and
+  /// without a sign one newline goes (trim_blocks).
+  void after_end(char sign) {
+    if (sign == '-')
+      skip_space();
+    else if (sign != '+' && here("\n"))
+      advance(1);
+  }
+
+  void comment() {
+    const std::size_t end = source_.find("#}", at_);
+    if (end == npos) refuse("a comment has no end");
+    const char sign = end > at_ ? sign_at(source_, end - 1) : '\0';
+    advance(end + 2 - at_);
+    after_end(sign);
+  }
+
+  /// The bytes of "{%", a sign, `name` and its end at byte `at`; 0 where something else stands
+  /// there. `sign` is that of the end.
+  std::size_t tag_size(std::size_t at, std::string_view name, char& sign) const {
+    std::size_t i = at + 2;
+    if (sign_at(source_, i) != '\0') ++i;
+    const auto blanks = [&] {
+      while (i < source_.size() && is_space(character_at(source_, i)))
+        i += character_size(source_, i);
+    };
+    blanks();
+    if (!source_.substr(i).starts_with(name)) return 0;
+    i += name.size();
+    blanks();
+    sign = sign_at(source_, i);
+    if (sign != '\0') ++i;
+    return source_.substr(i).starts_with("%}") ? i + 2 - at : 0;
+  }
+
+  /// {% raw %}...{% endraw %}, where that stands here.
+  bool raw() {
+    char sign = '\0';
+    const std::size_t size = tag_size(at_, "raw", sign);
+    if (size == 0 || sign == '+') return false;
+    advance(size);
+    if (sign == '-') skip_space();
+    for (std::size_t end = at_; (end = source_.find("{%", end)) != npos; end += 2)
+      if (const std::size_t end_size = tag_size(end, "endraw", sign); end_size > 0) {
+        data(end, sign_at(source_, end + 2), false);
+        advance(end_size);
+        after_end(sign);
+        return true;
+      }
+    refuse("a raw block has no end");
+  }
+
+  /// The tokens of a tag, and its end.
+  void inside(bool block) {
+    const std::string_view close = block ? "%}" : "}}";
+    const auto ends = [&](std::string_view text, char sign) {
+      if (sign == '+' && !block) return false;
+      const std::size_t size = sign == '\0' ? 0 : 1;
+      return (size == 0 || text.starts_with(sign)) &&
+             text.substr(std::min(size, text.size())).starts_with(close);
+    };
+    for (std::string open; at_ < source_.size();) {
+      for (const char sign : {'\0', '-', '+'})
+        if (open.empty() && ends(rest(), sign)) {
+          put(block ? TokenKind::block_end : TokenKind::variable_end, sign == '\0' ? 2 : 3);
+          if (block || sign == '-') after_end(sign);
+          return;
+        }
+      if (is_space(character_at(source_, at_)))
+        skip_space();
+      else
+        token(open);
+    }
+  }
+
+  void token(std::string& open) {
+    const char c = source_[at_];
+    if (const std::size_t size = real_size(); size > 0)
+      put(TokenKind::real, size);
+    else if (is_digit(c))
+      put(TokenKind::integer, integer_size());
+    else if (is_word(c))
+      put(TokenKind::name, span(is_word));
+    else if (c == '\'' || c == '"')
+      put(TokenKind::string, string_size());
+    else
+      put(TokenKind::op, operator_size(open));
+  }
+
+  std::size_t span(bool (*holds)(char), std::size_t from = 0) const {
+    const std::string_view text = rest().substr(std::min(from, rest().size()));
+    return static_cast<std::size_t>(std::ranges::find_if_not(text, holds) - text.begin());
+  }
+
+  /// Digits with single underscores between them, from byte `from` of the rest.
+  std::size_t digits(std::size_t from, bool (*holds)(char) = is_digit) const {
+    const std::string_view text = rest();
+    std::size_t i = from;
+    while (i < text.size() && (holds(text[i]) || (text[i] == '_' && i > from &&
+                                                  i + 1 < text.size() && holds(text[i + 1]))))
+      ++i;
+    return i - from;
+  }
+
+  std::size_t real_size() const {
+    if (at_ > 0 && source_[at_ - 1] == '.') return 0;
+    const std::string_view text = rest();
+    const auto at = [&](std::size_t i) { return i < text.size() ? text[i] : '\0'; };
+    std::size_t size = digits(0);
+    if (size == 0) return 0;
+    bool real = false;
+    if (at(size) == '.')
+      if (const std::size_t fraction = digits(size + 1); fraction > 0) {
+        size += 1 + fraction;
+        real = true;
+      }
+    if (at(size) == 'e' || at(size) == 'E') {
+      const std::size_t sign = at(size + 1) == '+' || at(size + 1) == '-' ? 1 : 0;
+      if (const std::size_t power = digits(size + 1 + sign); power > 0) {
+        size += 1 + sign + power;
+        real = true;
+      }
+    }
+    return real ? size : 0;
+  }
+
+  std::size_t integer_size() const {
+    const std::string_view text = rest();
+    if (text[0] == '0' && text.size() > 2) {
+      const char base = static_cast<char>(text[1] | 0x20);
+      const auto holds =
+          base == 'x'   ? +[](char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; }
+          : base == 'o' ? +[](char c) { return c >= '0' && c <= '7'; }
+          : base == 'b' ? +[](char c) { return c == '0' || c == '1'; }
+                        : nullptr;
+      const std::size_t first = text[2] == '_' ? 3 : 2;
+      if (holds != nullptr)
+        if (const std::size_t size = digits(first, holds); size > 0) return first + size;
+    }
+    if (text[0] == '0') return digits(0, [](char c) { return c == '0'; });
+    return digits(0);
+  }
+
+  std::size_t string_size() const {
+    for (std::size_t i = 1; i < rest().size(); ++i) {
+      if (rest()[i] == '\\')
+        ++i;
+      else if (rest()[i] == rest()[0])
+        return i + 1;
+    }
+    refuse("a string has no end");
+  }
+
+  std::size_t operator_size(std::string& open) {
+    static constexpr std::array<std::string_view, 6> kPairs = {"//", "**", "==", "!=", ">=", "<="};
+    for (const std::string_view pair : kPairs)
+      if (here(pair)) return 2;
+    const char c = source_[at_];
+    if (std::string_view("+-/*%~[](){}><=.:|,;").find(c) == npos)
+      refuse("an unexpected character '{}'", rest().substr(0, character_size(source_, at_)));
+    if (c == '(' || c == '[' || c == '{') {
+      open += c == '(' ? ')' : c == '[' ? ']' : '}';
+    } else if (c == ')' || c == ']' || c == '}') {
+      if (open.empty()) refuse("an unexpected '{}'", c);
+      if (open.back() != c) refuse("an unexpected '{}' where '{}' is due", c, open.back());
+      open.pop_back();
+    }
+    return 1;
+  }
+
+  std::string_view source_;
+  int& line_;
+  std::size_t at_ = 0;
+  std::vector<Token> tokens_;
+};
+
+/// The character of `digits` hexadecimal digits.
+void append_hex(std::string& result, std::string_view text, std::size_t& at, std::size_t digits) {
+  char32_t value = 0;
+  for (std::size_t i = 0; i < digits; ++i) {
+    const char c = at + i < text.size() ? text[at + i] : 'z';
+    if (std::isxdigit(static_cast<unsigned char>(c)) == 0)
+      refuse("a string's escape wants {} hexadecimal digits", digits);
+    value = value * 16 + static_cast<char32_t>(is_digit(c) ? c - '0' : (c | 0x20) - 'a' + 10);
+  }
+  if (value > 0x10FFFF || (value >= 0xD800 && value < 0xE000))
+    refuse("a string's escape names no character: {:x}", static_cast<std::uint32_t>(value));
+  append_utf8(result, value);
+  at += digits;
+}
+
+void append_octal(std::string& result, std::string_view text, std::size_t& at) {
+  char32_t value = 0;
+  for (int i = 0; i < 3 && at < text.size() && text[at] >= '0' && text[at] <= '7'; ++i)
+    value = value * 8 + static_cast<char32_t>(text[at++] - '0');
+  append_utf8(result, value);
+}
+
+}  // namespace
+
+std::string normalized_source(std::string_view source) {
+  std::string result;
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    if (source[i] == '\r' && source.substr(i, 2) == "\r\n") continue;
+    result += source[i] == '\r' ? '\n' : source[i];
+  }
+  if (result.ends_with('\n')) result.pop_back();
+  return result;
+}
+
+std::vector<Token> tokenize(std::string_view source, int& line) {
+  return Lexer(source, line).run();
+}
+
+std::string string_of(std::string_view token) {
+  const std::string_view text = token.substr(1, token.size() - 2);
+  constexpr std::string_view kLetters = "abfnrtv\\'\"", kMeant = "\a\b\f\n\r\t\v\\'\"";
+  std::string result;
+  for (std::size_t i = 0; i < text.size();) {
+    if (text[i] != '\\') {
+      result += text[i++];
+      continue;
+    }
+    const char c = text[++i];
+    if (const std::size_t known = kLetters.find(c); known != npos) {
+      result += kMeant[known];
+      ++i;
+    } else if (c == '\n') {
+      ++i;
+    } else if (c == 'x' || c == 'u' || c == 'U') {
+      append_hex(result, text, ++i, c == 'x' ? 2 : c == 'u' ? 4 : 8);
+    } else if (c >= '0' && c <= '7') {
+      append_octal(result, text, i);
+    } else if (c == 'N') {
+      refuse("a string's escape \\N is not supported");
+    } else {
+      result += '\\';
+    }
+  }
+  return result;
+}
+
+}  // namespace focus::jinja

@@ -1,0 +1,130 @@
+#include "data/synthetic/far_corpus.h"
+
+#include <cmath>
+
+#include "autograd/base/check.h"
+#include "data/synthetic/corpus.h"
+#include "data/synthetic/corpus_draws.h"
+#include "data/synthetic/far_documents.h"
+
+namespace focus {
+namespace {
+
+/// Of documents 0, 1, 2, ... as many are of the kind as the share says, evenly spread.
+bool is_of_kind(std::int64_t document, double share) {
+  const auto before = [&](std::int64_t n) { return std::floor(static_cast<double>(n) * share); };
+  return before(document + 1) > before(document);
+}
+
+AskedDocument drawn_document(Rng& rng, const FarCorpusOptions& options) {
+  const auto distance = static_cast<std::size_t>(
+      options.distance[static_cast<std::size_t>(rng.below(options.distance.size()))]);
+  // One number is not drawn: its documents are what they were when there was no list.
+  const std::int64_t keys =
+      options.keys.size() == 1
+          ? options.keys[0]
+          : options.keys[static_cast<std::size_t>(rng.below(options.keys.size()))];
+  const corpus::FarDraw draw{.keys = keys, .distance = distance, .asked = options.asked};
+  switch (options.kind) {
+    case CorpusKind::copy:
+      return corpus::copy_document(rng, draw);
+    case CorpusKind::lookup:
+      return corpus::lookup_document(rng, draw);
+    default:
+      return corpus::recall_document(rng, draw);
+  }
+}
+
+/// Puts sentences before a document, cut where it begins, so that it has `length` bytes.
+AskedDocument filled_up(Rng& rng, AskedDocument document, std::size_t length) {
+  check(document.text.size() <= length,
+        "corpus: length is {}, but a document that was drawn has {} bytes: wanted a larger length, "
+        "fewer keys or a smaller distance",
+        length, document.text.size());
+  const std::size_t missing = length - document.text.size();
+  if (missing == 0) return document;
+  const std::string before = corpus::filler(rng, missing);
+  document.text.insert(0, before.substr(before.size() - missing));
+  for (Answer& answer : document.answers) {
+    answer.begin += missing;
+    answer.end += missing;
+    answer.source += missing;
+  }
+  return document;
+}
+
+AskedDocument far_document(Rng& rng, const FarCorpusOptions& options) {
+  AskedDocument document = drawn_document(rng, options);
+  if (options.length == 0) return document;
+  return filled_up(rng, std::move(document), static_cast<std::size_t>(options.length));
+}
+
+}  // namespace
+
+namespace corpus {
+
+std::string filler(Rng& rng, std::size_t bytes) {
+  std::string text;
+  while (text.size() < bytes) {
+    if (!text.empty()) text += ' ';
+    for (Text sentence = pick(rng, kFillers); !sentence.empty();) {
+      const std::size_t open = sentence.find('{');
+      text += sentence.substr(0, open);
+      if (open == Text::npos) break;
+      const std::size_t close = sentence.find('}', open);
+      text += small_word(rng, sentence.substr(open + 1, close - open - 1));
+      sentence.remove_prefix(close + 1);
+    }
+  }
+  return text += '\n';
+}
+
+void add_answer(AskedDocument& document, std::string_view answer, std::size_t source) {
+  const std::size_t begin = document.text.size();
+  document.text += answer;
+  document.answers.push_back({.begin = begin, .end = document.text.size(), .source = source});
+}
+
+}  // namespace corpus
+
+std::vector<AskedDocument> generate_far_documents(const FarCorpusOptions& options) {
+  check(options.documents >= 0, "corpus: documents has to be 0 or more, came {}",
+        options.documents);
+  check(options.share >= 0 && options.share <= 1, "corpus: share has to be from 0 to 1, came {}",
+        options.share);
+  check(!options.keys.empty(), "corpus: keys names none");
+  for (const std::int64_t keys : options.keys)
+    check(keys >= 1, "corpus: keys has to be at least 1, came {}", keys);
+  check(!options.distance.empty(), "corpus: distance names none");
+  for (const std::int64_t distance : options.distance)
+    check(distance >= 0, "corpus: distance has to be 0 or more, came {}", distance);
+  check(options.asked >= 1, "corpus: asked has to be at least 1, came {}", options.asked);
+  check(options.length >= 0, "corpus: length has to be 0 or more, came {}", options.length);
+  const double share = options.kind == CorpusKind::tales ? 0 : options.share;
+  check(options.length == 0 || share == 1,
+        "corpus: length is {}, but tales are as long as they are: wanted share 1 and a kind other "
+        "than tales, or length 0",
+        options.length);
+  std::int64_t tales = 0;
+  for (std::int64_t i = 0; i < options.documents; ++i) tales += is_of_kind(i, share) ? 0 : 1;
+  std::vector<CorpusDocument> told = generate_documents({.seed = options.seed, .documents = tales});
+  std::vector<AskedDocument> documents;
+  Rng rng(options.seed);
+  auto tale = told.begin();
+  for (std::int64_t i = 0; i < options.documents; ++i)
+    documents.push_back(is_of_kind(i, share)
+                            ? far_document(rng, options)
+                            : AskedDocument{.text = std::move((tale++)->text), .answers = {}});
+  return documents;
+}
+
+std::string joined_texts(const std::vector<AskedDocument>& documents, std::string_view separator) {
+  std::string text;
+  for (const AskedDocument& document : documents) {
+    if (!text.empty()) text += separator;
+    text += document.text;
+  }
+  return text;
+}
+
+}  // namespace focus

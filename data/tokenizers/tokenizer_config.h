@@ -1,0 +1,60 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/tokenizers/added_tokens.h"
+#include "data/tokenizers/tokenizer.h"
+
+namespace focus {
+
+/// Beside a tokenizer's own files: its class, its special tokens, what it puts around a text.
+inline constexpr const char* kTokenizerConfig = "tokenizer_config.json";
+/// Of tokenizers without a tokenizer.json: tokens beyond the vocabulary, and which are special.
+/// Read where tokenizer_config.json has no added_tokens_decoder, as transformers does.
+inline constexpr const char* kAddedTokens = "added_tokens.json";
+inline constexpr const char* kSpecialTokensMap = "special_tokens_map.json";
+
+/// More ids than any published vocabulary has; a wrong id must not cost memory.
+inline constexpr std::int32_t kMaxIds = 1 << 22;
+
+/// What these files say.
+struct TokenizerConfig {
+  std::string where;            // for messages
+  std::string tokenizer_class;  // empty: not said
+  std::optional<bool> add_bos_token, add_eos_token, add_prefix_space, legacy;
+  /// "bos_token", "eos_token", "pad_token" and the like; null where it is said that there is none.
+  std::map<std::string, std::optional<std::string>> named = {};
+  /// Tokens with ids: of added_tokens_decoder, or of added_tokens.json.
+  std::vector<AddedToken> added = {};
+  /// additional_special_tokens, extra_special_tokens: without ids.
+  std::vector<std::string> extra = {};
+
+  bool is_class(const std::string& name) const {  // or its fast twin of transformers 4
+    return tokenizer_class == name || tokenizer_class == name + "Fast";
+  }
+  /// All that are named and not null, in transformers' order, then the extra ones.
+  std::vector<std::string> special_contents() const;
+};
+
+/// From the files of a tokenizer; all is unsaid where they hold none of the three. Throws
+/// std::runtime_error for what is no such file, naming `where` and the key.
+TokenizerConfig read_tokenizer_config(const TokenizerFiles& files, const std::string& where);
+
+/// What is put around a text.
+struct TextEnds {
+  std::vector<std::int32_t> prefix = {}, suffix = {};
+  bool operator==(const TextEnds&) const = default;
+  /// Whether the ids begin with the prefix.
+  bool begin(std::span<const std::int32_t> ids) const;
+  /// Puts them around the ids of a text that does not begin or end with them already.
+  void put_around(std::vector<std::int32_t>& ids) const;
+};
+/// BOS and EOS where add_bos_token and add_eos_token are said; what is not said, as in `otherwise`.
+TextEnds text_ends(const TokenizerConfig& config, const TextEnds& otherwise,
+                   std::optional<std::int32_t> bos_id, std::optional<std::int32_t> eos_id);
+
+}  // namespace focus

@@ -1,0 +1,209 @@
+#include "data/tokens/token_file.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <optional>
+
+#include "autograd/base/check.h"
+#include "data/files/checksum.h"
+#include "data/files/durable_file.h"
+#include "data/files/input_file.h"
+#include "data/files/mapped_file.h"
+
+namespace focus {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "token files are little-endian");
+
+constexpr std::uint32_t kVersion = 1;
+
+struct Header {
+  char magic[8];
+  std::uint32_t version;
+  std::uint32_t width;
+  std::uint64_t vocab_size;
+  std::uint64_t documents;
+  std::uint64_t tokens;
+  char fingerprint[32];  // hexadecimal digits, or zeros
+  std::uint64_t reserved;
+  std::byte checksum[16];  // of the file with these 16 bytes zero
+};
+static_assert(sizeof(Header) == 96);
+constexpr char kMagic[8] = {'F', 'O', 'C', 'U', 'S', 'T', 'O', 'K'};
+
+/// XXH3-128 of the file as its checksum field defines it.
+std::array<std::byte, 16> content_checksum(std::span<const std::byte> file) {
+  Header header;
+  std::memcpy(&header, file.data(), sizeof(header));
+  std::memset(header.checksum, 0, sizeof(header.checksum));
+  Checksum checksum;
+  checksum.update(std::as_bytes(std::span(&header, 1)));
+  checksum.update(file.subspan(sizeof(header)));
+  const std::string hex = checksum.hex();
+  std::array<std::byte, 16> result{};
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    result[i] = static_cast<std::byte>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
+  }
+  return result;
+}
+
+template <class T>
+T load(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof(value));
+  return value;
+}
+
+}  // namespace
+
+/// The bytes of a token file, mapped or owned.
+struct TokenFile::Bytes {
+  std::span<const std::byte> span() const { return mapped ? mapped->bytes() : owned; }
+
+  std::vector<std::byte> owned;
+  std::optional<MappedFile> mapped;
+};
+
+TokenFile TokenFile::open(const std::filesystem::path& path, bool verify_contents) {
+  const InputFile input(path);
+  auto bytes = std::make_shared<Bytes>();
+  bytes->mapped.emplace(input.descriptor(), static_cast<std::size_t>(input.size()), path);
+  TokenFile file(std::move(bytes), path.string());
+  if (verify_contents) file.verify(path.string());
+  return file;
+}
+
+TokenFile TokenFile::from_tokens(std::span<const std::int32_t> tokens,
+                                 std::span<const Index> document_offsets, std::int32_t vocab_size,
+                                 std::string_view tokenizer_fingerprint) {
+  check(vocab_size > 0, "TokenFile: a vocabulary of {} tokens", vocab_size);
+  check(tokenizer_fingerprint.size() <= sizeof(Header::fingerprint),
+        "TokenFile: a tokenizer fingerprint has {} digits, came {}", sizeof(Header::fingerprint),
+        tokenizer_fingerprint.size());
+  const auto count = static_cast<Index>(tokens.size());
+  const std::vector<Index> whole = {0, count};
+  if (document_offsets.empty()) document_offsets = whole;
+  check(document_offsets.front() == 0 && document_offsets.back() == count &&
+            std::is_sorted(document_offsets.begin(), document_offsets.end()),
+        "TokenFile: document offsets must rise from 0 to the {} tokens", count);
+
+  Header header{};
+  std::memcpy(header.magic, kMagic, sizeof(kMagic));
+  header.version = kVersion;
+  header.width = vocab_size <= 65536 ? 2 : 4;
+  header.vocab_size = static_cast<std::uint64_t>(vocab_size);
+  header.documents = document_offsets.size() - 1;
+  header.tokens = tokens.size();
+  std::copy(tokenizer_fingerprint.begin(), tokenizer_fingerprint.end(), header.fingerprint);
+
+  auto bytes = std::make_shared<Bytes>();
+  bytes->owned.resize(sizeof(header) + document_offsets.size_bytes() +
+                      tokens.size() * header.width);
+  std::byte* out = bytes->owned.data() + sizeof(header);
+  std::memcpy(out, document_offsets.data(), document_offsets.size_bytes());
+  out += document_offsets.size_bytes();
+  for (const std::int32_t token : tokens) {
+    check(token >= 0 && token < vocab_size, "TokenFile: token {} is outside the vocabulary of {}",
+          token, vocab_size);
+    std::memcpy(out, &token, header.width);
+    out += header.width;
+  }
+  std::memcpy(bytes->owned.data(), &header, sizeof(header));
+  const auto checksum = content_checksum(bytes->owned);
+  std::memcpy(bytes->owned.data() + offsetof(Header, checksum), checksum.data(), checksum.size());
+  return TokenFile(std::move(bytes), "TokenFile");
+}
+
+TokenFile::TokenFile(std::shared_ptr<const Bytes> bytes, const std::string& where)
+    : bytes_(std::move(bytes)) {
+  const std::span<const std::byte> file = bytes_->span();
+  if (file.size() < sizeof(Header)) {
+    fail("{}: not a token file: {} bytes, but its header alone has {}", where, file.size(),
+         sizeof(Header));
+  }
+  Header header;
+  std::memcpy(&header, file.data(), sizeof(header));
+  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) {
+    fail("{}: not a token file: it does not begin with FOCUSTOK", where);
+  }
+  if (header.version != kVersion) {
+    fail("{}: token file version {}, this program reads version {}: tokenize the text again", where,
+         header.version, kVersion);
+  }
+  if (header.width != 2 && header.width != 4) {
+    fail("{}: damaged token file: {} bytes per id, expected 2 or 4", where, header.width);
+  }
+  constexpr std::uint64_t kMaxVocab = std::numeric_limits<std::int32_t>::max();
+  if (header.vocab_size == 0 || header.vocab_size > kMaxVocab) {
+    fail("{}: damaged token file: a vocabulary of {}", where, header.vocab_size);
+  }
+  // Each count is bounded by the length before they are multiplied: nothing can wrap.
+  const std::uint64_t rest = file.size() - sizeof(Header);
+  if (header.documents >= rest / 8 || header.tokens > rest / header.width ||
+      (header.documents + 1) * 8 + header.tokens * header.width != rest) {
+    fail("{}: damaged token file: {} documents and {} tokens of {} bytes do not make {} bytes",
+         where, header.documents, header.tokens, header.width, file.size());
+  }
+  tokens_ = static_cast<Index>(header.tokens);
+  documents_ = static_cast<Index>(header.documents);
+  vocab_size_ = static_cast<std::int32_t>(header.vocab_size);
+  width_ = static_cast<int>(header.width);
+  fingerprint_.assign(header.fingerprint,
+                      std::find(header.fingerprint, std::end(header.fingerprint), '\0'));
+  offsets_ = file.data() + sizeof(Header);
+  ids_ = offsets_ + 8 * (documents_ + 1);
+  // Few beside the tokens, and every range is taken from them.
+  Index previous = 0;
+  for (Index i = 0; i <= documents_; ++i) {
+    const auto offset = load<Index>(offsets_ + 8 * i);
+    if (offset < previous || offset > tokens_ || (i == 0 && offset != 0)) {
+      fail("{}: damaged token file: document {} of {} begins at token {}", where, i, documents_,
+           offset);
+    }
+    previous = offset;
+  }
+  if (previous != tokens_) {
+    fail("{}: damaged token file: the documents end at token {} of {}", where, previous, tokens_);
+  }
+}
+
+void TokenFile::verify(const std::string& where) const {
+  const auto checksum = content_checksum(bytes_->span());
+  const std::byte* stored = bytes_->span().data() + offsetof(Header, checksum);
+  if (!std::equal(checksum.begin(), checksum.end(), stored)) {
+    fail("{}: damaged token file: its checksum does not fit; delete it and tokenize again", where);
+  }
+  for (Index i = 0; i < tokens_; ++i) {
+    const std::int32_t id = (*this)[i];
+    if (id < 0 || id >= vocab_size_) {
+      fail("{}: token {} is {}, outside the vocabulary of {}", where, i, id, vocab_size_);
+    }
+  }
+}
+
+void TokenFile::save(const std::filesystem::path& path) const {
+  write_file_durably(path, bytes_->span());
+}
+
+std::int32_t TokenFile::operator[](Index i) const {
+  const std::byte* at = ids_ + i * width_;
+  return width_ == 2 ? load<std::uint16_t>(at) : load<std::int32_t>(at);
+}
+
+void TokenFile::copy(Index begin, std::span<std::int32_t> out) const {
+  const auto count = static_cast<Index>(out.size());
+  check(begin >= 0 && count <= tokens_ && begin <= tokens_ - count,
+        "TokenFile: tokens {} to {} of {}", begin, begin + count, tokens_);
+  for (Index i = 0; i < count; ++i) out[static_cast<std::size_t>(i)] = (*this)[begin + i];
+}
+
+TokenRange TokenFile::document(Index i) const {
+  check(i >= 0 && i < documents_, "TokenFile: document {} of {}", i, documents_);
+  return {load<Index>(offsets_ + 8 * i), load<Index>(offsets_ + 8 * (i + 1))};
+}
+
+}  // namespace focus

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "data/tokens/token_file.h"
+
+namespace focus {
+
+/// Some of the documents of a token file, one after the other, seen as one run of tokens.
+class TokenView {
+ public:
+  /// Everything.
+  explicit TokenView(TokenFile file);
+  /// The given ranges, which must lie in the file and be in order.
+  TokenView(TokenFile file, const std::vector<TokenRange>& ranges);
+
+  Index size() const { return starts_.back(); }
+  Index num_documents() const { return documents_; }
+  const std::vector<TokenRange>& ranges() const { return ranges_; }
+  std::int32_t vocab_size() const { return file_.vocab_size(); }
+  std::int32_t operator[](Index i) const;
+  /// Tokens [begin, begin + out.size()) of the view. Throws std::invalid_argument outside it.
+  void copy(Index begin, std::span<std::int32_t> out) const;
+
+ private:
+  TokenFile file_;
+  std::vector<TokenRange> ranges_;  // neighbours joined
+  std::vector<Index> starts_;       // of the ranges in the view, and its size
+  Index documents_ = 0;
+};
+
+struct TokenSplit {
+  TokenView train;
+  TokenView valid;
+};
+
+/// Deals whole documents out at random until `valid` has about `valid_fraction` of the tokens. The
+/// same arguments give the same split. With a fraction of 0 everything is for training; otherwise
+/// each side gets a document at least. Throws std::invalid_argument for a fraction outside [0, 1)
+/// and for a file with a single document.
+TokenSplit split_by_document(const TokenFile& file, double valid_fraction, std::uint64_t seed);
+
+}  // namespace focus

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "focus/focus_model.h"
+#include "focus/mechanism.h"
+#include "focus/models/model_files.h"
+
+// One vocabulary for "which attention", of every command and recipe:
+//   dense                  every pair, as the model was
+//   local                  Focus's local window alone
+//   soft                   Focus, every pair through the gate        soft:balance=sequence
+//   hard:2                 Focus, a token keeps its 2 best groups    hard:2:gate=drop
+//   summary:2              Focus, a query reads 2 groups exactly, each other group as one column
+//                          summary:2:rest=drop:local_window=20, summary:choice=own,
+//                          summary:m_by_layer=4+1+0, summary:2:w_by_layer=8+48+8
+//   focus                  soft, and hard for every k                focus:2 (k up to 2)
+//                          (of groups of keys: summary)
+//   trained                the mechanism that the model was trained with
+//   window:128, performer:256, routing_transformer:8 (or routing:8), sparq:32, magicpig:8,
+//   sink_window:128, quest:4, moba:2, oracle:32, random_groups:4, indexer:32
+//                          another mechanism of the table of kinds   sparq:32:rank=16
+// A word is a name, then settings behind colons: KEY=VALUE, or the value of the first key alone.
+// Behind any of them layers=0+3 means these layers alone; the others are dense then.
+namespace focus {
+
+/// What a word says of attention with summary columns: FocusConfig's settings, in their names.
+struct SummaryWord {
+  std::optional<int> read_groups = {};
+  std::optional<GroupChoice> choice = {};
+  std::optional<Rest> rest = {};
+  std::optional<Index> local_window = {}, block = {}, sinks = {};
+  // read_groups and local_window of each layer; empty: the same in all
+  std::vector<Index> m_by_layer = {}, w_by_layer = {};
+  bool operator==(const SummaryWord&) const = default;
+};
+
+/// A word, read. What is not said of Focus is as the adapter was trained.
+struct AttentionSpec {
+  std::string kind = "dense";  // the word's name
+  int top_k = 0;  // hard: groups a token keeps; focus: the most that are listed, 0: all
+  std::optional<Balance> balance = {};
+  std::optional<HardGate> gate = {};
+  SummaryWord summary = {};
+  std::optional<AnySettings> settings = {};  // of a mechanism of the table
+  std::vector<Index> layers = {};            // that attend so, the others densely; empty: all
+
+  bool needs_focus() const {
+    return kind == "local" || kind == "soft" || kind == "hard" || kind == "summary" ||
+           kind == "focus";
+  }
+  /// soft, hard or summary with everything said, or local; dense for anything else.
+  AttentionMode mode() const;
+};
+
+/// Throws std::runtime_error, one line that starts with `where`.
+AttentionSpec parse_attention(const std::string& word, const std::string& where = "attention");
+
+/// Where potentials come from when a word does not say it.
+enum class UnsaidBalance {
+  trained,            // as the adapter was trained
+  causal_and_trained  // carried (none where that was trained), and sequence too where it was
+                      // trained
+};
+
+/// The words one by one for this model: soft and hard with everything said, each once, `focus` as
+/// what it lists. Throws std::runtime_error, one line that starts with `where`, where the model has
+/// no Focus or mechanism that a word needs, or fewer groups.
+std::vector<AttentionSpec> resolve_attentions(const std::vector<AttentionSpec>& specs,
+                                              const LoadedModel& model, UnsaidBalance unsaid,
+                                              const std::string& where);
+/// The same of words; without any: dense, `focus` where there is one, and `trained` likewise.
+std::vector<AttentionSpec> resolve_words(const std::vector<std::string>& words,
+                                         const LoadedModel& model, UnsaidBalance unsaid,
+                                         const std::string& where);
+/// summary with what is not said as the adapter's settings have it.
+AttentionSpec resolve_summary(const AttentionSpec& spec, const FocusConfig& config);
+/// The one attention that a word names for this model; `focus` is its soft form.
+AttentionSpec resolve_attention(const AttentionSpec& spec, const LoadedModel& model,
+                                const std::string& where);
+/// What a model runs by itself: soft where it has a Focus, the mechanism it was trained with, else
+/// dense.
+AttentionSpec own_attention(const LoadedModel& model);
+
+/// While it lives, a model attends as a resolved spec says; afterwards as before.
+class ActiveAttention {
+ public:
+  ActiveAttention(LoadedModel& model, const AttentionSpec& spec);
+  ~ActiveAttention();
+  ActiveAttention(const ActiveAttention&) = delete;
+  ActiveAttention& operator=(const ActiveAttention&) = delete;
+
+  /// "dense", "soft", "hard k=2 keep", "local only", "window w=128"
+  std::string name() const;
+  /// Focus's; dense for a mechanism.
+  const AttentionMode& mode() const { return mode_; }
+  /// Whose groups tokens have; null where they have none.
+  FocusModel* focus() const { return focus_; }
+  /// The mechanism of the table that attends; null for dense and for Focus.
+  Mechanism* mechanism() const { return mechanism_; }
+  bool causal() const;
+  /// "-", "not causal", "carried", "sequence (not causal)", "none"
+  std::string routing() const;
+  /// "hard k=2 keep, carried": name and, where there is something to say, routing.
+  std::string title() const;
+
+  void start_counting();
+  AttentionCounts stop_counting();
+
+ private:
+  Adapter* counted() const;
+
+  AttentionMode mode_;
+  FocusModel* focus_ = nullptr;
+  Mechanism* mechanism_ = nullptr;
+  FocusModel* changed_ = nullptr;  // whose mode goes back to before_
+  AttentionMode before_;
+  std::unique_ptr<Mechanism> made_;
+  std::vector<Index> layers_;               // that attend so; empty: all
+  std::optional<ComposedMechanism> dense_;  // goes first: what it replaced goes back
+};
+
+}  // namespace focus

@@ -1,0 +1,466 @@
+#include "focus/evaluation/evaluation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <numbers>
+
+#include "autograd/base/check.h"
+#include "autograd/base/clock.h"
+#include "data/settings/recipe.h"
+#include "data/text/text.h"
+#include "data/text/wikitext.h"
+#include "focus/evaluation/name_columns.h"
+#include "focus/evaluation/positions.h"
+
+namespace focus {
+namespace {
+
+/// Tokens of a forward pass over several windows: enough to keep all threads busy.
+constexpr Index kBatchTokens = 4096;
+constexpr std::size_t kMostDocuments = 1000;  // whose own figures are written
+
+struct Window {
+  Index begin = 0, end = 0;  // tokens of the text
+  Index scored = 0;          // its last tokens
+};
+
+/// Tokens that are put before each window.
+Index lead_of(const EvalText& text) { return text.window_start ? 1 : 0; }
+
+std::vector<Window> windows_of(const EvalText& text, const EvalSettings& options) {
+  std::vector<Window> windows;
+  const auto tokens = static_cast<Index>(text.ids.size());
+  Index scored_up_to = 0;
+  for (Index begin = 0;; begin += options.stride) {
+    const Index end = std::min(begin + options.context - lead_of(text), tokens);
+    windows.push_back({begin, end, end - scored_up_to});
+    scored_up_to = end;
+    if (end == tokens) return windows;
+  }
+}
+
+/// Some windows of equal length and what is scored in them.
+struct WindowBatch {
+  std::vector<std::int32_t> ids;  // [batch, length]
+  Index batch = 0;
+  std::vector<Index> rows;  // those that predict what is scored
+  std::vector<std::int32_t> targets;
+};
+
+/// Calls f(t) for each place of a window, what is put before it included, that is scored. The first
+/// one has nothing before it to be predicted from.
+template <class F>
+void for_scored(const EvalText& text, const Window& window, F&& f) {
+  const Index length = lead_of(text) + window.end - window.begin;
+  for (Index t = std::max<Index>(1, length - window.scored); t < length; ++t) f(t);
+}
+
+WindowBatch batch_of(const EvalText& text, std::span<const Window> windows) {
+  const Index length = lead_of(text) + windows[0].end - windows[0].begin;
+  WindowBatch all;
+  all.batch = static_cast<Index>(windows.size());
+  for (const Window& window : windows) {
+    if (text.window_start) all.ids.push_back(*text.window_start);
+    all.ids.insert(all.ids.end(), text.ids.begin() + window.begin, text.ids.begin() + window.end);
+  }
+  for (Index w = 0; w < all.batch; ++w)
+    for_scored(text, windows[static_cast<std::size_t>(w)], [&](Index t) {
+      all.rows.push_back(w * length + t - 1);
+      all.targets.push_back(all.ids[static_cast<std::size_t>(w * length + t)]);
+    });
+  return all;
+}
+
+/// The last norm's output of the scored rows: only they go through the output head.
+Tensor scored_rows(const Decoder& decoder, const WindowBatch& windows) {
+  const Tensor hidden = decoder.hidden_states(windows.ids, windows.batch).value();
+  const Index width = hidden.cols();
+  Tensor scored({static_cast<Index>(windows.rows.size()), width});
+  for (std::size_t r = 0; r < windows.rows.size(); ++r)
+    std::copy_n(hidden.data() + windows.rows[r] * width, width,
+                scored.data() + static_cast<Index>(r) * width);
+  return scored;
+}
+
+DenseReference::Batch dense_batch(Decoder& decoder, const WindowBatch& batch) {
+  const ComposedMechanism as_it_is(decoder, AttentionMechanism{});
+  DenseReference::Batch result{.hidden = scored_rows(decoder, batch), .nats = {}};
+  result.nats = decoder.cross_entropy_rows(result.hidden, batch.targets);
+  return result;
+}
+
+/// What some windows of equal length came to; as numbers it goes from process to process.
+struct WindowScores {
+  Score score = {};
+  AttentionCounts counts = {};
+  std::vector<double> nats = {};      // of each scored token
+  std::vector<Score> documents = {};  // of all pieces: each text alone
+  double comparing = 0;  // seconds that this process took for what is of dense attention
+
+  std::vector<double> numbers() const {
+    std::vector<double> list = {
+        score.nats,       static_cast<double>(score.tokens), score.has_dense ? 1.0 : 0.0, score.kl,
+        score.difference, score.difference_squares};
+    counts.append_to(list);
+    list.insert(list.end(), nats.begin(), nats.end());
+    return list;
+  }
+  /// Adds to `of_text` and `all_counts` what such numbers say; the rest of them are `nats`.
+  static std::span<const double> add(std::span<const double> list, Score& of_text,
+                                     AttentionCounts& all_counts) {
+    of_text += Score{.nats = list[0],
+                     .tokens = static_cast<std::int64_t>(list[1]),
+                     .has_dense = list[2] != 0,
+                     .kl = list[3],
+                     .difference = list[4],
+                     .difference_squares = list[5]};
+    list = list.subspan(6);
+    return list.subspan(all_counts.add(list));
+  }
+};
+
+/// The scored tokens of windows of equal length; where `dense` is given, against the same decoder
+/// with dense attention. Without counts.
+WindowScores score_windows(Decoder& decoder, const EvalText& text, std::span<const Window> windows,
+                           DenseReference* dense) {
+  const WindowBatch batch = batch_of(text, windows);
+  if (batch.rows.empty()) return {};
+  const Tensor hidden = scored_rows(decoder, batch);
+  WindowScores all{.score = {.tokens = static_cast<std::int64_t>(batch.rows.size())},
+                   .nats = decoder.cross_entropy_rows(hidden, batch.targets)};
+  Score& score = all.score;
+  const std::vector<double>& nats = all.nats;
+  for (const double of_token : nats) score.nats += of_token;
+  if (dense == nullptr) return all;
+  const double start = now();
+  const DenseReference::Batch& reference = dense->next([&] { return dense_batch(decoder, batch); });
+  score.has_dense = true;
+  for (std::size_t i = 0; i < nats.size(); ++i) {
+    const double difference = nats[i] - reference.nats[i];
+    score.difference += difference;
+    score.difference_squares += difference * difference;
+  }
+  for (const double divergence : decoder.kl_divergence_rows(hidden, reference.hidden))
+    score.kl += divergence;
+  all.comparing = now() - start;
+  return all;
+}
+
+/// Windows of a text that are computed together.
+struct Piece {
+  const EvalText* text;
+  std::vector<Window> windows;
+};
+
+std::vector<Piece> pieces_of(std::span<const EvalText> texts, const EvalSettings& options) {
+  const auto most = static_cast<std::size_t>(std::max<Index>(1, kBatchTokens / options.context));
+  const auto length = [](const Window& window) { return window.end - window.begin; };
+  std::vector<Piece> pieces;
+  for (const EvalText& text : texts) {
+    if (static_cast<Index>(text.ids.size()) + lead_of(text) < 2)
+      fail("{}: {} tokens; at least 2 are needed", text.name, text.ids.size());
+    check(options.stride + lead_of(text) <= options.context,
+          "evaluate: a stride of {} with a token before each window of {} would leave tokens out",
+          options.stride, options.context);
+    for (const Window& window : windows_of(text, options)) {
+      if (pieces.empty() || pieces.back().text != &text || pieces.back().windows.size() == most ||
+          length(pieces.back().windows[0]) != length(window))
+        pieces.push_back({&text, {}});
+      pieces.back().windows.push_back(window);
+    }
+  }
+  return pieces;
+}
+
+/// evaluate() of texts, and what `active` did meanwhile, where given.
+WindowScores evaluate_pieces(Decoder& decoder, std::span<const EvalText> texts,
+                             const EvalSettings& options, const EvalPass& pass,
+                             ActiveAttention* active) {
+  check(options.context >= 2 && options.stride >= 1 && options.stride <= options.context,
+        "evaluate: a context of {} and a stride of {} are no windows", options.context,
+        options.stride);
+  const NoGrad guard;
+  const std::vector<Piece> pieces = pieces_of(texts, options);
+  DenseReference own;
+  DenseReference* const dense = pass.dense != nullptr ? pass.dense : &own;
+  std::vector<std::vector<double>> mine;  // of the own pieces
+  WindowScores all;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if (!pass.ranks->owns(static_cast<int>(i))) continue;
+    if (active != nullptr) active->start_counting();
+    WindowScores scores = score_windows(decoder, *pieces[i].text, pieces[i].windows,
+                                        options.against_dense ? dense : nullptr);
+    if (active != nullptr) scores.counts = active->stop_counting();
+    if (pass.losses == nullptr) scores.nats.clear();
+    all.comparing += scores.comparing;
+    mine.push_back(scores.numbers());
+    if (pass.progress)
+      pass.progress(static_cast<double>(i + 1) / static_cast<double>(pieces.size()));
+  }
+  const auto of_pieces = gather_parts(*pass.ranks, static_cast<int>(pieces.size()), mine);
+  std::size_t next = 0;
+  for (const EvalText& text : texts) {
+    Score of_text{.bytes = text.bytes, .words = text.words};
+    for (; next < pieces.size() && pieces[next].text == &text; ++next) {
+      const auto nats = WindowScores::add(of_pieces[next], of_text, all.counts);
+      if (pass.losses == nullptr) continue;
+      pass.losses->nats.insert(pass.losses->nats.end(), nats.begin(), nats.end());
+      for (const Window& window : pieces[next].windows)
+        for_scored(text, window, [&](Index t) {
+          pass.losses->before.push_back(t);
+          pass.losses->token.push_back(pass.losses->tokens + window.begin + t - lead_of(text));
+        });
+    }
+    all.score += of_text;
+    all.documents.push_back(of_text);
+    if (pass.losses != nullptr) pass.losses->tokens += static_cast<Index>(text.ids.size());
+  }
+  return all;
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const std::size_t begin = text.find_first_not_of(kSpace);
+  return begin == std::string_view::npos
+             ? std::string_view()
+             : text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
+}
+
+EvalText tokenized(const LoadedModel& model, const std::string& name, std::string_view document,
+                   const EvalSettings& settings) {
+  const Tokenizer& tokenizer = model.require_tokenizer();
+  const bool wikitext = settings.detokenize == Detokenize::wikitext;
+  EvalText text{
+      name,
+      wikitext ? tokenizer.encode(wikitext_detokenized(document)) : tokenizer.encode(document),
+      static_cast<std::int64_t>(document.size()),
+      wikitext ? count_wikitext_words(document) : count_words(document), model.window_start()};
+  // One that stands in the text already is the first window's.
+  if (text.window_start && !text.ids.empty() && text.ids.front() == *text.window_start)
+    text.ids.erase(text.ids.begin());
+  TextEnds ends = model.text_ends();
+  const Index put =
+      lead_of(text) + (ends.begin(text.ids) ? 0 : static_cast<Index>(ends.prefix.size()));
+  const auto most = static_cast<std::size_t>(std::max<Index>(0, settings.max_tokens - put));
+  if (settings.max_tokens > 0 && text.ids.size() > most) {
+    text.ids.resize(most);
+    ends.suffix.clear();
+    const std::string left = tokenizer.decode(text.ids);
+    text.bytes = static_cast<std::int64_t>(left.size());
+    text.words = count_words(left);
+  }
+  ends.put_around(text.ids);
+  model.require_ids(text.ids, text.name);
+  return text;
+}
+
+}  // namespace
+
+const DenseReference::Batch& DenseReference::next(const std::function<Batch()>& make) {
+  constexpr Index kMostNumbers = (Index{1} << 29) / static_cast<Index>(sizeof(Real));
+  if (const std::size_t index = at_++; index < kept_.size()) return kept_[index];
+  last_ = make();
+  if (at_ - 1 != kept_.size() || numbers_ + last_.hidden.size() > kMostNumbers) return last_;
+  numbers_ += last_.hidden.size();
+  return kept_.emplace_back(std::move(last_));
+}
+
+double Score::nats_per_token() const { return nats / static_cast<double>(tokens); }
+double Score::perplexity() const { return std::exp(nats_per_token()); }
+
+double Score::bits_per_byte() const {
+  return nats / std::numbers::ln2 / static_cast<double>(bytes);
+}
+
+double Score::word_perplexity() const {
+  return words == 0 ? NAN : std::exp(nats / static_cast<double>(words));
+}
+
+double Score::byte_perplexity() const {
+  return bytes == 0 ? NAN : std::exp(nats / static_cast<double>(bytes));
+}
+
+double Score::difference_error() const {
+  return estimate_of_sums(tokens, difference, difference_squares).error;
+}
+
+Score& Score::operator+=(const Score& other) {
+  has_dense = has_dense || other.has_dense;
+  kl += other.kl;
+  difference += other.difference;
+  difference_squares += other.difference_squares;
+  nats += other.nats;
+  tokens += other.tokens;
+  bytes += other.bytes;
+  words += other.words;
+  return *this;
+}
+
+EvalSettings EvalSettings::for_model(const LoadedModel& model) const {
+  const Index positions = model.decoder->config().max_position_embeddings;
+  EvalSettings filled = *this;
+  if (context == 0) filled.context = std::min<Index>(512, positions);
+  if (stride == 0) filled.stride = std::max<Index>(1, filled.context / 2);
+  check(filled.context >= 2, "context {}: wanted at least 2", filled.context);
+  require_positions(model, filled.context, beyond_positions, "context");
+  check(filled.stride >= 1 && filled.stride <= filled.context,
+        "stride {}: wanted from 1 to the context of {}", filled.stride, filled.context);
+  check(detokenize == Detokenize::none || max_tokens == 0,
+        "detokenize: words and bytes are those of whole texts; leave max_tokens out");
+  return filled;
+}
+
+std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std::string>& paths,
+                                 const EvalSettings& settings) {
+  std::vector<EvalText> texts;
+  for (const auto& path :
+       expand_text_paths(std::vector<std::filesystem::path>(paths.begin(), paths.end()))) {
+    const std::string text = read_text_file(path);
+    for (const std::string_view part : split_documents(text, settings.separator)) {
+      if (settings.max_documents > 0 && static_cast<Index>(texts.size()) == settings.max_documents)
+        return texts;
+      texts.push_back(tokenized(model, path.string(),
+                                settings.separator.empty() ? part : trimmed(part), settings));
+    }
+  }
+  return texts;
+}
+
+GroupSummary summarise(const AttentionCounts& counts) {
+  GroupSummary summary;
+  // Layers that attend densely have none.
+  const auto has_groups = [](const GroupStatistics& layer) { return layer.tokens > 0; };
+  const auto layers = static_cast<double>(
+      std::max<std::ptrdiff_t>(1, std::ranges::count_if(counts.layers, has_groups)));
+  for (const GroupStatistics& layer : counts.layers) {
+    if (!has_groups(layer)) continue;
+    summary.dominance += layer.dominance() / layers;
+    summary.max_dominance = std::max(summary.max_dominance, layer.dominance());
+    summary.entropy += layer.entropy / static_cast<double>(layer.tokens) / layers;
+  }
+  if (const PairCounts& pairs = counts.pairs; pairs.all > 0) {
+    summary.pairs = static_cast<double>(pairs.attended) / static_cast<double>(pairs.all);
+    summary.choosing = static_cast<double>(pairs.choosing) / static_cast<double>(pairs.all);
+    summary.distant = static_cast<double>(pairs.distant) / static_cast<double>(pairs.all);
+  }
+  return summary;
+}
+
+Score evaluate(Decoder& decoder, std::span<const EvalText> texts, const EvalSettings& options,
+               const EvalPass& pass) {
+  return evaluate_pieces(decoder, texts, options, pass, nullptr).score;
+}
+
+EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
+                 std::span<const EvalText> texts, const EvalSettings& settings,
+                 const EvalPass& pass) {
+  ActiveAttention active(model, attention);
+  Decoder& decoder = *model.decoder;
+  EvalRow row{.kind = active.mechanism() ? "rival" : attention.kind,
+              .name = active.name(),
+              .mode = active.mode(),
+              .routing = active.routing(),
+              .causal = active.causal(),
+              .has_groups = active.focus() != nullptr,
+              .compute = compute_of(decoder.head_weight().form())};
+  if (const Mechanism* mechanism = active.mechanism()) {
+    AnySettings own = mechanism->settings();
+    for (const RecipeField& field : recipe_fields(own))
+      row.settings.emplace_back(field.key, field.text());
+  }
+  const double start = now();
+  if (pass.dense != nullptr) pass.dense->rewind();
+  WindowScores scores = evaluate_pieces(decoder, texts, settings, pass, &active);
+  row.score = scores.score;
+  row.documents = std::move(scores.documents);
+  row.seconds = now() - start - scores.comparing;
+  row.groups = summarise(scores.counts);
+  row.layers = std::move(scores.counts.layers);
+  return row;
+}
+
+Estimate paired_difference(std::span<const double> nats, std::span<const double> other) {
+  check(!nats.empty() && nats.size() == other.size(),
+        "paired_difference: {} tokens and {}, wanted as many of both, at least one", nats.size(),
+        other.size());
+  std::vector<double> differences(nats.size());
+  std::ranges::transform(nats, other, differences.begin(), std::minus());
+  return estimate(differences);
+}
+
+std::string format_rows(std::span<const EvalRow> rows) {
+  const NameColumns names(rows);
+  std::string table =
+      fmt::format("{} {:<8} {:>10} {:>10} {:>9} {:>9} {:>8} {:>8} {:>8} {:>8}\n",
+                  names.line("attention", "routing"), "compute", "by word", "perplexity",
+                  "bits/byte", "tokens", "tok/s", "pairs", "choosing", "largest");
+  const bool against_dense =
+      std::ranges::any_of(rows, [](const EvalRow& row) { return row.score.has_dense; });
+  if (against_dense) {
+    table.pop_back();
+    table += fmt::format(" {:>9} {:>19}\n", "KL", "nats against dense");
+  }
+  for (const EvalRow& row : rows) {
+    table += fmt::format(
+        "{} {:<8} {:>10.5g} {:>10.4f} {:>9.5f} {:>9} {:>8.0f} {:>7.1f}% {:>7.1f}% {:>8}\n",
+        names.line(row.name, row.routing), name_of(row.compute), row.score.word_perplexity(),
+        row.score.perplexity(), row.score.bits_per_byte(), row.score.tokens, row.rate(),
+        100 * row.groups.pairs, 100 * row.groups.choosing,
+        row.has_groups ? fmt::format("{:.1f}%", 100 * row.groups.dominance) : "-");
+    if (!row.score.has_dense) continue;
+    table.pop_back();
+    table += fmt::format(" {:>9.5f} {:>+10.5f} +-{:.5f}\n", row.score.mean_kl(),
+                         row.score.mean_difference(), row.score.difference_error());
+  }
+  return table;
+}
+
+nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows, bool with_speed) {
+  auto list = nlohmann::ordered_json::array();
+  for (const EvalRow& row : rows) {
+    nlohmann::ordered_json json = {{"attention", row.name},
+                                   {"kind", row.kind},
+                                   {"top_k", nullptr},
+                                   {"routing", nullptr},
+                                   {"compute", name_of(row.compute)},
+                                   {"causal", row.causal},
+                                   {"perplexity", row.score.perplexity()},
+                                   {"bits_per_byte", row.score.bits_per_byte()},
+                                   {"word_perplexity", row.score.word_perplexity()},
+                                   {"byte_perplexity", row.score.byte_perplexity()},
+                                   {"nats_per_token", row.score.nats_per_token()},
+                                   {"tokens_scored", row.score.tokens},
+                                   {"pairs_attended", row.groups.pairs},
+                                   {"pairs_choosing", row.groups.choosing}};
+    if (row.documents.size() > 1 && row.documents.size() <= kMostDocuments)
+      for (const Score& of_text : row.documents)
+        json["nats_of_documents"].push_back(of_text.nats_per_token());
+    if (row.score.has_dense)
+      json["against_dense"] = {{"kl", row.score.mean_kl()},
+                               {"difference", row.score.mean_difference()},
+                               {"difference_error", row.score.difference_error()}};
+    if (with_speed) json["tokens_per_second"] = row.rate();
+    if (row.mode.kind == AttentionMode::Kind::hard) json["top_k"] = row.mode.top_k;
+    if (row.kind == "hard") json["gate"] = value_text(row.mode.hard_gate);
+    for (const auto& [key, value] : row.settings) json["settings"][key] = value;
+    if (row.has_groups) {
+      json["routing"] =
+          row.routing == "keys" ? row.routing : std::string(value_text(row.mode.balance));
+      json["pairs_distant"] = row.groups.distant;
+      json["largest_group"] = row.groups.dominance;
+      json["largest_group_worst_layer"] = row.groups.max_dominance;
+      // Classes of summary attention are not weighed: there is no entropy to tell.
+      json["entropy"] = row.kind == "summary" ? nlohmann::ordered_json()
+                                              : nlohmann::ordered_json(row.groups.entropy);
+      auto layers = nlohmann::ordered_json::array();
+      for (const GroupStatistics& layer : row.layers) layers.push_back(layer.sizes);
+      json["group_sizes"] = layers;
+    }
+    list.push_back(json);
+  }
+  return list;
+}
+
+}  // namespace focus

@@ -1,0 +1,212 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "focus/evaluation/attention_spec.h"
+#include "focus/evaluation/estimate.h"
+#include "focus/models/compute.h"
+#include "focus/models/model_files.h"
+#include "optim/ranks.h"
+
+namespace focus {
+
+/// What is done to a text whose tokens stand between blanks before it is tokenized.
+enum class Detokenize { none, wikitext };
+constexpr auto enum_names(Detokenize) {
+  return std::array<std::string_view, 2>{"none", "wikitext"};
+}
+
+/// How texts are evaluated: the same for a command's options and a comparison's recipe.
+struct EvalSettings {
+  std::vector<std::string> attentions = {};
+  std::string separator = {};
+  Index context = 0, stride = 0, max_documents = 0, max_tokens = 0;
+  bool against_dense = false, beyond_positions = false;
+  Detokenize detokenize = Detokenize::none;
+
+  template <class F>
+  void visit(F&& f) {
+    f("attentions", attentions,
+      "the rows, in this order: dense; local (Focus's local window alone); soft; hard:2 (a token "
+      "keeps its 2 best groups); focus (soft and hard of every k); trained (what the model was "
+      "trained with); or another mechanism: window:128, performer:256, routing_transformer:8, "
+      "sparq:32, magicpig:8, sink_window:128, quest:4, moba:2, oracle:32, random_groups:4, "
+      "indexer:32; summary:2 (Focus: 2 groups exactly, each other as one column). More settings as "
+      ":KEY=VALUE, such as hard:2:gate=drop, summary:1:local_window=20, soft:balance=sequence, "
+      "sparq:32:rank=16");
+    f("separator", separator,
+      "what stands between the documents of a file, such as <|endoftext|>: each is then scored "
+      "alone, without the white space around it; empty: each file is one");
+    f("context", context, "tokens of a window; 0: 512, or the model's positions if fewer",
+      {0, 1 << 22});
+    f("stride", stride, "tokens from one window to the next; 0: half the context", {0, 1 << 22});
+    f("max_documents", max_documents, "only the first documents; 0: all", {0, 1e9});
+    f("max_tokens", max_tokens,
+      "only the first tokens of each document, what is put before it included; 0: all", {0, 1e12});
+    f("against_dense", against_dense,
+      "beside each row what dense attention predicts of the same tokens: KL(dense || row), and the "
+      "mean difference in nats with its standard error over tokens");
+    f("beyond_positions", beyond_positions,
+      "a context longer than the model's positions, where these are rotary: it was not trained "
+      "there");
+    f("detokenize", detokenize,
+      "wikitext: its tokens are put together as they are written; words and bytes are counted "
+      "before, each line's end as a word, as its authors count");
+  }
+
+  /// The same with context and stride said. Throws std::invalid_argument where they do not fit the
+  /// model's positions.
+  EvalSettings for_model(const LoadedModel& model) const;
+};
+
+/// One text as one stream of tokens, what LoadedModel::bos says around it.
+struct EvalText {
+  std::string name;
+  std::vector<std::int32_t> ids;
+  std::int64_t bytes = 0, words = 0;
+  /// Put before each window, as its first token, which is not scored.
+  std::optional<std::int32_t> window_start = {};
+};
+
+/// Tokenizes files (.txt or .xz) or folders of them, one stream for each document. `bytes` and
+/// `words` are those of the tokens that are left, or those of the text as it was where it is
+/// detokenized.
+std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std::string>& paths,
+                                 const EvalSettings& settings = {});
+
+struct Score {
+  double nats = 0;  // sum of -log p over the scored tokens
+  std::int64_t tokens = 0;
+  std::int64_t bytes = 0, words = 0;
+  // Against dense attention on the same tokens, where asked for: sums over the scored tokens of
+  // KL(dense || this), of the difference of -log p and of its square.
+  bool has_dense = false;
+  double kl = 0, difference = 0, difference_squares = 0;
+
+  /// Means, and the standard error of the mean difference, in nats per token.
+  double mean_kl() const { return kl / static_cast<double>(tokens); }
+  double mean_difference() const { return difference / static_cast<double>(tokens); }
+  double difference_error() const;
+  double nats_per_token() const;
+  double perplexity() const;
+  double bits_per_byte() const;
+  /// By word and by byte, whatever the tokens are: comparable between tokenizers. NaN where nothing
+  /// was counted.
+  double word_perplexity() const;
+  double byte_perplexity() const;
+  Score& operator+=(const Score& other);
+};
+
+/// What Focus did during an evaluation, over all layers.
+struct GroupSummary {
+  double pairs = 1;          // share of causal pairs that were attended
+  double choosing = 0;       // what choosing them costs, likewise
+  double distant = 0;        // share of causal pairs beyond the local window
+  double dominance = 0;      // largest group's share, mean over layers
+  double max_dominance = 0;  // of the worst layer
+  double entropy = 0;        // of the assignments, mean, in nats
+};
+GroupSummary summarise(const AttentionCounts& counts);
+
+/// What a decoder's own dense attention made of the scored tokens, kept from one row to the next:
+/// rows of the same windows in the same order compare with it. Kept while it fits in half a GiB;
+/// what lies beyond is worked out for each row.
+class DenseReference {
+ public:
+  struct Batch {
+    Tensor hidden;             // the last norm's output of the scored rows
+    std::vector<double> nats;  // of the targets
+  };
+  /// The next batch of a row; worked out by `make` where it is not here.
+  const Batch& next(const std::function<Batch()>& make);
+  /// Before each row.
+  void rewind() { at_ = 0; }
+
+ private:
+  std::vector<Batch> kept_;
+  Batch last_;
+  std::size_t at_ = 0;
+  Index numbers_ = 0;
+};
+
+/// Share of the work done, 0 to 1.
+using ShareDone = std::function<void(double)>;
+
+/// Scored tokens one by one: -log p, how many tokens of its window stand before each, and which of
+/// all tokens of the texts, one after the other, it is.
+struct TokenLosses {
+  std::vector<double> nats;
+  std::vector<Index> before, token;
+  Index tokens = 0;  // of the texts so far
+};
+
+/// What an evaluation does beside its figures, and who shares it.
+struct EvalPass {
+  ShareDone progress = {};
+  /// Of rows of the same model, texts and settings, for against_dense.
+  DenseReference* dense = nullptr;
+  /// Each token's loss is appended, text after text.
+  TokenLosses* losses = nullptr;
+  /// Each of them evaluates the same, computes its share of the windows, and has all figures in the
+  /// end: those of one process, bit for bit.
+  Ranks* ranks = &one_process();
+};
+
+/// Perplexity by the strided recipe of transformers' documentation: windows of `context` tokens
+/// every `stride`; each scores what none before has, but for the first token of all. Where a text
+/// has a window_start, a window is that and up to `context` - 1 tokens. With the attention that the
+/// decoder has; against_dense runs it with its own, too, or takes what `pass.dense` has kept of
+/// that.
+Score evaluate(Decoder& decoder, std::span<const EvalText> texts, const EvalSettings& settings,
+               const EvalPass& pass = {});
+inline Score evaluate(Decoder& decoder, const EvalText& text, const EvalSettings& settings,
+                      const EvalPass& pass = {}) {
+  return evaluate(decoder, std::span(&text, 1), settings, pass);
+}
+
+/// One row of a table: an attention, a routing, what the weights are in, and what came out.
+struct EvalRow {
+  std::string kind;     // dense, local, soft, hard, rival
+  std::string name;     // "hard k=2 keep", "window w=128"
+  AttentionMode mode;   // Focus's; dense for a rival
+  std::string routing;  // "-", "not causal", "carried", "sequence (not causal)", "none"
+  bool causal = true;
+  bool has_groups = false;
+  Compute compute = Compute::float32;  // of the decoder
+  Score score = {};
+  std::vector<Score> documents = {};  // the same of each text
+  double seconds = 0;  // without the comparison with dense; in the JSON only where asked for
+  GroupSummary groups = {};
+  std::vector<GroupStatistics> layers = {};                        // empty for dense
+  std::vector<std::pair<std::string, std::string>> settings = {};  // of the rival, as in a recipe
+
+  /// Tokens scored in a second.
+  double rate() const { return seconds > 0 ? static_cast<double>(score.tokens) / seconds : 0; }
+};
+
+/// One attention over all texts. `settings` say context and stride.
+EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
+                 std::span<const EvalText> texts, const EvalSettings& settings,
+                 const EvalPass& pass = {});
+
+/// What the same tokens cost by one row more than by another: the mean, and its standard error over
+/// tokens, in nats.
+/// Throws std::invalid_argument where there are none, or not as many of the other.
+Estimate paired_difference(std::span<const double> nats, std::span<const double> other);
+
+/// The rows as a table for a terminal, and as JSON: the same for the same figures, unless
+/// `with_speed` adds tokens_per_second. Of 2 to 1,000 texts each one's nats_per_token stands in
+/// nats_of_documents.
+std::string format_rows(std::span<const EvalRow> rows);
+nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows, bool with_speed = false);
+
+}  // namespace focus

@@ -1,0 +1,27 @@
+#include "focus/evaluation/positions.h"
+
+#include "autograd/base/check.h"
+
+namespace focus {
+
+void require_positions(const LoadedModel& model, Index tokens, bool beyond,
+                       const std::string& what) {
+  const ModelConfig& config = model.decoder->config();
+  const Index positions = config.max_position_embeddings;
+  const char* way_out = config.learned_positions ? (beyond ? ", and they are a learned table" : "")
+                                                 : "; --beyond-positions allows it";
+  check(tokens <= positions || (beyond && !config.learned_positions),
+        "{} {} is longer than the {} positions of {}{}", what, tokens, positions, model.where,
+        way_out);
+}
+
+std::string positions_notice(const LoadedModel& model, Index tokens) {
+  const Index positions = model.decoder->config().max_position_embeddings;
+  if (tokens <= positions) return "";
+  return fmt::format(
+      "{} tokens are beyond the {} positions that {} was trained at: its rotary "
+      "angles go on, what it makes of them is untrained",
+      tokens, positions, model.where);
+}
+
+}  // namespace focus

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+#include "focus/models/model_files.h"
+
+namespace focus {
+
+/// Throws std::invalid_argument, one line that begins with `what`, where sequences of so many
+/// tokens do not fit the model's positions. Learned positions end where their table ends; rotary
+/// ones go on, and `beyond` allows them what they were not trained at.
+void require_positions(const LoadedModel& model, Index tokens, bool beyond,
+                       const std::string& what);
+
+/// What a reader has to know of figures of such sequences; empty where all positions were trained.
+std::string positions_notice(const LoadedModel& model, Index tokens);
+
+}  // namespace focus

@@ -1,0 +1,111 @@
+#include "focus/models/generation.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "autograd/base/clock.h"
+#include "focus/generation/text_stream.h"
+
+namespace focus {
+namespace {
+
+/// Calls f and returns how many seconds it took.
+template <class F>
+double timed(F&& f) {
+  const double start = now();
+  f();
+  return now() - start;
+}
+
+/// Where the first of the texts begins; npos where none is there.
+std::size_t first_of(const std::vector<std::string>& texts, const std::string& in) {
+  std::size_t first = std::string::npos;
+  for (const std::string& text : texts)
+    if (!text.empty()) first = std::min(first, in.find(text));
+  return first;
+}
+
+double rate(Index tokens, double seconds) {
+  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+}
+
+}  // namespace
+
+Generated generate(const LoadedModel& model, Generator& generator,
+                   const std::vector<std::int32_t>& prompt, const GenerationOptions& options,
+                   const std::function<void(const std::string&)>& told) {
+  const Index positions = model.decoder->config().max_position_embeddings;
+  TextStream stream(model.require_tokenizer(), prompt);
+  Rng rng(options.seed);
+  const std::vector<std::int32_t> ends = model.end_ids();
+  std::vector<std::int32_t> text = prompt;
+  Tensor logits;
+  const double prefill_seconds = timed([&] { logits = generator.next_logits(prompt); });
+  double decode_seconds = 0;
+  Index decoded = 0;
+  Generated done;
+  const auto write = [&](const std::string& part) {
+    if (told) told(part);
+    done.text += part;
+  };
+  while (done.stop.empty()) {
+    penalise_repetitions(logits.span(), text, options.sampling.repetition_penalty);
+    const std::int32_t id = sample(logits.span(), options.sampling, rng);
+    text.push_back(id);
+    if (std::ranges::find(ends, id) != ends.end()) {
+      done.stop = "end of text";
+      break;
+    }
+    done.ids.push_back(id);
+    write(stream.add(id));
+    if (first_of(options.until, done.text) != std::string::npos) {
+      done.stop = "until";
+    } else if (static_cast<Index>(done.ids.size()) == options.max_new_tokens) {
+      done.stop = "max-new-tokens";
+    } else if (generator.size() == positions) {
+      done.stop = "positions";
+    } else {
+      decode_seconds += timed([&] { logits = generator.next_logits(std::span(&id, 1)); });
+      ++decoded;
+    }
+  }
+  write(stream.finish());
+  done.text.resize(std::min(done.text.size(), first_of(options.until, done.text)));
+  done.prefill_rate = rate(static_cast<Index>(prompt.size()), prefill_seconds);
+  done.decode_rate = rate(decoded, decode_seconds);
+  return done;
+}
+
+DecodeSpeed measure_decoding(LoadedModel& model, const AttentionMode& mode,
+                             const std::vector<std::int32_t>& ids, Index steps) {
+  Generator generator(*model.decoder, model.focus(), mode);
+  const std::size_t held = ids.size() - static_cast<std::size_t>(steps);
+  generator.next_logits(std::span(ids).first(held));
+  std::vector<double> seconds;
+  for (std::size_t t = held; t < ids.size(); ++t)
+    seconds.push_back(timed([&] { generator.next_logits(std::span(ids).subspan(t, 1)); }));
+  const auto median = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  std::ranges::nth_element(seconds, median);
+  return {rate(1, *median), generator.cache()->share_read(), generator.cache()->bytes()};
+}
+
+DecodeComparison compare_decoding(LoadedModel& model, const AttentionMode& mode,
+                                  const std::vector<std::int32_t>& prompt, Index context,
+                                  Index steps) {
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(context));
+  for (std::size_t t = 0; t < ids.size(); ++t) ids[t] = prompt[t % prompt.size()];
+  return {context, measure_decoding(model, {.kind = AttentionMode::Kind::dense}, ids, steps),
+          measure_decoding(model, mode, ids, steps)};
+}
+
+nlohmann::ordered_json to_json(const DecodeComparison& row) {
+  return {{"context", row.context},
+          {"dense_tokens_per_second", row.dense.tokens_per_second},
+          {"routed_tokens_per_second", row.routed.tokens_per_second},
+          {"ratio", row.ratio()},
+          {"keys_read", row.routed.share_read},
+          {"dense_cache_bytes", row.dense.bytes},
+          {"routed_cache_bytes", row.routed.bytes}};
+}
+
+}  // namespace focus

@@ -1,0 +1,236 @@
+#include "focus/models/gguf_file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "autograd/base/check.h"
+#include "data/files/gguf_writer.h"
+#include "data/tokenizers/gguf_tokenizer_export.h"
+#include "layers/gguf_export.h"
+#include "layers/gguf_names.h"
+
+namespace focus {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPositions = "position_embd.weight";
+constexpr const char* kEmbedding = "token_embd.weight";
+constexpr const char* kHead = "output.weight";
+
+/// llama.cpp's number for "mostly of this type" (general.file_type).
+std::uint32_t file_type_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::f16:
+      return 1;
+    case Dtype::q8_0:
+      return 7;
+    case Dtype::bf16:
+      return 32;
+    default:
+      return 0;
+  }
+}
+
+/// Vectors stay float32, and so do learned positions: llama.cpp adds them as they are.
+Dtype dtype_in_file(const std::string& name, const Shape& shape, Dtype wanted) {
+  if (shape.rank() == 1 || name == kPositions) return Dtype::f32;
+  const bool whole_blocks = shape[1] % block_numbers(wanted) == 0;
+  return whole_blocks ? wanted : Dtype::f16;
+}
+
+const GgufSource* as_gguf(const ModelFiles& files) {
+  return dynamic_cast<const GgufSource*>(files.weights.get());
+}
+
+/// What the file says of the model as a whole; a GGUF file's own words go on.
+void add_general(const ModelFiles& files, Dtype dtype, GgufKeys& keys) {
+  keys.text("general.type", "model");
+  keys.u32("general.file_type", file_type_of(dtype));
+  keys.u32("general.quantization_version", 2);
+  if (const GgufSource* source = as_gguf(files))
+    for (const std::string& key : source->metadata().keys())
+      if (key.starts_with("general.") && key != "general.alignment" && !keys.has(key))
+        keys.copy(source->metadata(), key);
+  if (!keys.has("general.name")) keys.text("general.name", fs::path(files.where).stem().string());
+}
+
+void copy_tokenizer(const GgufMetadata& from, GgufKeys& keys) {
+  for (const std::string& key : from.keys())
+    if (key.starts_with("tokenizer.")) keys.copy(from, key);
+}
+
+std::vector<GgufTensor> tensors_of(const ModelConfig& config, Dtype dtype) {
+  Decoder decoder(config);
+  std::vector<GgufTensor> tensors;
+  for (auto& [name, shape] : published_shapes(decoder, TensorNaming::gguf)) {
+    tensors.push_back({name, shape, dtype_in_file(name, shape, dtype)});
+    if (name == kEmbedding && copies_tied_head(config)) tensors.push_back({kHead, shape, dtype});
+  }
+  if (const auto factors = gguf_rope_factors(config); !factors.empty())
+    tensors.insert(tensors.begin(),
+                   {kRopeFactors, Shape{static_cast<Index>(factors.size())}, Dtype::f32});
+  return tensors;
+}
+
+/// The largest number whose rounding to `dtype` is one.
+double largest_of(Dtype dtype) {
+  constexpr double kLargestHalf = 65504;
+  if (dtype == Dtype::f16) return kLargestHalf;
+  if (dtype == Dtype::q8_0) return 127 * kLargestHalf;
+  return std::numeric_limits<float>::max();
+}
+
+void check_numbers(const ModelFiles& files, const std::string& name, const Tensor& tensor,
+                   Dtype dtype) {
+  const double largest = largest_of(dtype);
+  const auto beyond = std::ranges::count_if(tensor.span(), [&](Real x) {
+    return !(std::abs(static_cast<double>(x)) <= largest);  // NaN too
+  });
+  if (beyond > 0)
+    fail(
+        "{}: {} weights of {} are NaN, infinite or beyond what {} holds; --dtype bf16 has "
+        "float32's "
+        "range",
+        files.where, beyond, name, ggml_type_of(dtype).name);
+}
+
+void refuse_other_attention(const ModelFiles& files) {
+  if (files.mechanism)
+    fail("{}: was trained with {}, which a GGUF file cannot say", files.where,
+         files.mechanism->name());
+  if (files.focus)
+    fail("{}: was trained with Focus, which a GGUF file cannot say; write a folder with --out",
+         files.where);
+}
+
+void write_tensors(const ModelFiles& files, Dtype dtype, GgufWriter& writer) {
+  if (const auto factors = gguf_rope_factors(files.config); !factors.empty()) {
+    Tensor tensor({static_cast<Index>(factors.size())});
+    std::ranges::copy(factors, tensor.data());
+    writer.add(kRopeFactors, tensor);
+  }
+  Decoder decoder(files.config);
+  stream_weights(
+      decoder, *files.weights, [](const std::string&, Tensor&) {},
+      [&](const std::string& name, const Tensor& tensor) {
+        check_numbers(files, name, tensor, dtype_in_file(name, tensor.shape(), dtype));
+        writer.add(name, tensor);
+        if (name == kEmbedding && copies_tied_head(files.config)) writer.add(kHead, tensor);
+      },
+      TensorNaming::gguf);
+}
+
+}  // namespace
+
+Dtype gguf_dtype(std::string_view option) {
+  if (option == "float32") return Dtype::f32;
+  if (option == "f16" || option == "float16") return Dtype::f16;
+  if (option == "bf16") return Dtype::bf16;
+  check(option == "q8_0", "dtype {}: a GGUF file here is float32, f16, bf16 or q8_0", option);
+  return Dtype::q8_0;
+}
+
+GgufWritten write_gguf_model(const fs::path& path, const ModelFiles& files, Dtype dtype,
+                             bool own_tokenizer) {
+  refuse_other_attention(files);
+  GgufWritten written;
+  written.type = ggml_type_of(dtype).name;
+  GgufKeys keys;
+  written.notices = add_gguf_settings(files.config, files.where, keys);
+  add_general(files, dtype, keys);
+  const GgufSource* source = as_gguf(files);
+  if (own_tokenizer && source != nullptr && source->metadata().has("tokenizer.ggml.model")) {
+    copy_tokenizer(source->metadata(), keys);
+  } else {
+    const auto notices =
+        add_gguf_tokenizer(files.tokenizer.get(), files.side_files,
+                           static_cast<std::int32_t>(files.config.vocab_size), files.where, keys);
+    written.notices.insert(written.notices.end(), notices.begin(), notices.end());
+  }
+  std::vector<GgufTensor> tensors = tensors_of(files.config, dtype);
+  const auto narrow = std::ranges::count_if(tensors, [&](const GgufTensor& tensor) {
+    return tensor.dtype != dtype && tensor.dtype != Dtype::f32;
+  });
+  if (narrow > 0)
+    written.notices.push_back(
+        fmt::format("{} matrices whose rows are no whole blocks of 32 are in F16", narrow));
+  for (const GgufTensor& tensor : tensors) written.parameters += tensor.shape.size();
+  GgufWriter writer(path, keys, std::move(tensors));
+  write_tensors(files, dtype, writer);
+  writer.commit([&](const GgufSource& read) {
+    check_gguf_settings(files.config, read);
+    written.architecture = read.metadata().text("general.architecture").value();
+  });
+  return written;
+}
+
+namespace {
+
+/// One pair of a GGUF adapter.
+struct AdapterPair {
+  std::string base;  // the tensor that it is added to
+  Tensor a, b;       // [r, in], [out, r]
+};
+
+/// q, k and v of a fused module share their A, and their rows of B lie in turn.
+AdapterPair adapter_pair(const ModelConfig& config, const PublishedLinear& target,
+                         const LoraLinear& lora) {
+  AdapterPair pair{gguf_name(config, target.parts[0].name), lora.a.value(),
+                   Tensor({target.out(), lora.a.dim(0)})};
+  Real* to = pair.b.data();
+  for (std::size_t i = 0; i < target.parts.size(); ++i) {
+    const Tensor part = as_in_gguf(config, target.parts[i].name, lora.b[i].value());
+    to = std::ranges::copy(part.span(), to).out;
+  }
+  return pair;
+}
+
+void check_base_has(const LoadedModel& model, const std::string& name) {
+  const GgufSource* source = model.files ? as_gguf(*model.files) : nullptr;
+  if (source != nullptr && source->find(name) == nullptr)
+    fail(
+        "{}: it has no tensor {} (q, k and v are fused in it), so no adapter of the LoRA's parts "
+        "fits it; export the base as a GGUF file too, and use that one",
+        model.where, name);
+}
+
+}  // namespace
+
+GgufWritten write_gguf_adapter(const fs::path& path, const LoadedModel& model, Dtype dtype) {
+  const LoraModel& lora = *model.lora();
+  const ModelConfig& config = model.decoder->config();
+  GgufWritten written;
+  written.type = ggml_type_of(dtype).name;
+  written.architecture = find_family(config.model_type, model.where).gguf.architecture;
+  if (written.architecture.empty())
+    fail("{}: models of type {} have no form in GGUF files", model.where, config.model_type);
+  GgufKeys keys;
+  keys.text("general.type", "adapter");
+  keys.text("general.architecture", written.architecture);
+  keys.text("general.name", path.stem().string());
+  keys.u32("general.file_type", file_type_of(dtype));
+  keys.text("adapter.type", "lora");
+  // llama.cpp scales by alpha / rank.
+  keys.f32("adapter.lora.alpha",
+           static_cast<float>(lora.config().scaling() * static_cast<double>(lora.config().r)));
+  std::vector<AdapterPair> pairs;
+  std::vector<GgufTensor> tensors;
+  lora.for_each_linear([&](const PublishedLinear& target, const LoraLinear& linear) {
+    const AdapterPair& pair = pairs.emplace_back(adapter_pair(config, target, linear));
+    check_base_has(model, pair.base);
+    tensors.push_back({pair.base + ".lora_a", pair.a.shape(), dtype});
+    tensors.push_back({pair.base + ".lora_b", pair.b.shape(), dtype});
+    written.parameters += pair.a.size() + pair.b.size();
+  });
+  GgufWriter writer(path, keys, std::move(tensors));
+  for (const AdapterPair& pair : pairs) {
+    writer.add(pair.base + ".lora_a", pair.a);
+    writer.add(pair.base + ".lora_b", pair.b);
+  }
+  writer.commit();
+  return written;
+}
+
+}  // namespace focus

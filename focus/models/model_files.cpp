@@ -1,0 +1,371 @@
+#include "focus/models/model_files.h"
+
+#include "autograd/base/check.h"
+#include "autograd/base/memory.h"
+#include "data/files/file_identity.h"
+#include "data/files/gguf.h"
+#include "data/files/input_file.h"
+#include "data/files/notice.h"
+#include "data/files/safetensors.h"
+#include "data/text/text.h"
+#include "focus/lora/gguf_adapter.h"
+#include "focus/lora/peft_adapter.h"
+#include "focus/models/gguf_model.h"
+
+namespace focus {
+namespace {
+
+void add_to_fingerprint(Checksum& checksum, const std::string& name, const Tensor& tensor) {
+  checksum.update(name);
+  checksum.update(std::as_bytes(tensor.span()));
+}
+
+/// The fingerprint's beginning, before the parameters.
+Checksum start_fingerprint(const ModelConfig& config) {
+  Checksum checksum;
+  // Adapters know their base by it, also those of a time when one end was read.
+  ModelConfig with_one_end = config;
+  with_one_end.other_eos_token_ids.clear();
+  checksum.update(write_model_config(with_one_end));
+  return checksum;
+}
+
+ModelFiles open_folder(const std::filesystem::path& folder) {
+  ModelFiles files;
+  const auto config_path = folder / "config.json";
+  if (!is_there(config_path))
+    fail("{}: no config.json in it; a Hugging Face folder holds config.json and model.safetensors",
+         folder.string());
+  files.config = parse_model_config(read_text_file(config_path), config_path.string());
+  files.weights = open_safetensors_folder(folder);
+  files.identity.push_back(identity_of(config_path));
+  for (const auto& path : files.weights->files()) files.identity.push_back(identity_of(path));
+  files.tokenizer = find_tokenizer(folder);
+  files.side_files = read_side_files(folder);
+  if (has_focus(folder)) files.focus = open_focus_folder(folder);
+  return files;
+}
+
+ModelFiles open_store(const std::filesystem::path& path) {
+  ModelFiles files;
+  const StoreReader store(path);
+  if (!store.has("/model"))
+    fail(
+        "{}: a store of kind \"{}\" holds no model; name the base model here, and this file as the "
+        "adapter",
+        path.string(), store.kind());
+  files.config = parse_model_config(store.text("/config.json"), path.string() + ": config.json");
+  files.weights = store.source("/model");
+  if (store.has_attribute("/model", "fingerprint"))
+    files.stored_fingerprint = store.string_attribute("/model", "fingerprint");
+  else
+    files.identity.push_back(identity_of(path));
+  if (store.has("/tokenizer")) {
+    TokenizerFiles tokenizer;
+    for (const std::string& name : store.list("/tokenizer"))
+      tokenizer[name] = store.text("/tokenizer/" + name);
+    files.tokenizer =
+        make_tokenizer(store.string_attribute("/tokenizer", "kind"), tokenizer, path.string());
+  }
+  files.side_files = read_side_files(store);
+  if (store.has("/focus")) files.focus = open_focus(store);
+  files.mechanism = read_mechanism(store, files.config);
+  return files;
+}
+
+}  // namespace
+
+ModelFiles open_model(const std::filesystem::path& path, const std::string& tokenizer) {
+  if (!is_there(path))
+    fail(
+        "{}: no such file or folder; a model is a store (.h5), a Hugging Face folder or a GGUF "
+        "file",
+        path.string());
+  ModelFiles files = std::filesystem::is_directory(path) ? open_folder(path)
+                     : is_gguf(path)                     ? open_gguf(path, tokenizer.empty())
+                                                         : open_store(path);
+  files.where = path.string();
+  if (has_other_head(files.config, *files.weights)) {
+    files.config.tie_word_embeddings = false;
+    notice(
+        "{}: tie_word_embeddings is true, but its lm_head.weight is another than its embedding; "
+        "the two are not tied",
+        files.where);
+  }
+  if (!tokenizer.empty()) {
+    files.tokenizer = load_tokenizer(tokenizer);
+    replace_tokenizer_side_files(files.side_files, tokenizer);
+  }
+  if (files.tokenizer) add_tokenizer_files(files.side_files, *files.tokenizer);
+  if (files.tokenizer && files.tokenizer->vocab_size() > files.config.vocab_size)
+    notice(
+        "{}: the tokenizer has {} ids, but the model's vocab_size is {}; a text with an id beyond "
+        "that is refused",
+        files.where, files.tokenizer->vocab_size(), files.config.vocab_size);
+  files.generation = read_generation_config(files.side_files, files.where);
+  return files;
+}
+
+StreamedModel stream_model(const ModelFiles& files, Dtype dtype, const PublishedFunction& f) {
+  Decoder decoder(files.config);
+  StreamedModel streamed;
+  streamed.parameters = count_parameters(decoder);
+  Checksum checksum = start_fingerprint(files.config);
+  stream_weights(
+      decoder, *files.weights,
+      [&](const std::string& name, Tensor& tensor) {
+        if (dtype != kRealDtype) round_to(dtype, tensor.span());
+        add_to_fingerprint(checksum, name, tensor);
+      },
+      [&](const std::string& name, const Tensor& tensor) {
+        const Index bad = count_nonfinite(tensor);
+        if (bad > 0 && streamed.nonfinite == 0) streamed.first_nonfinite = name;
+        streamed.nonfinite += bad;
+        f(name, tensor);
+      });
+  streamed.fingerprint = checksum.hex();
+  return streamed;
+}
+
+ModelReading::ModelReading(const ModelConfig& config) : checksum_(start_fingerprint(config)) {}
+
+void ModelReading::begin(const StoredParameter& p, const TensorSource& source) {
+  if (verified_ != p.info->name) source.verify(p.info->name);
+  verified_ = p.info->name;
+  published_ = p.published;
+  checksum_.update(p.name);
+  model_.parameters += p.shape.size();
+  model_.types.insert(name_of(p.info->dtype));
+}
+
+void ModelReading::take(std::span<const Real> numbers) {
+  checksum_.update(std::as_bytes(numbers));
+  const Index bad = count_nonfinite(numbers);
+  if (bad > 0 && model_.nonfinite == 0) model_.first_nonfinite = published_;
+  model_.nonfinite += bad;
+}
+
+ReadModel ModelReading::finish() {
+  model_.fingerprint = checksum_.hex();
+  return std::move(model_);
+}
+
+ReadModel read_model(const ModelFiles& files) {
+  ModelReading reading(files.config);
+  for_each_stored(files.config, *files.weights, [&](const StoredParameter& p) {
+    reading.begin(p, *files.weights);
+    p.for_each_block([&](std::span<const Real> numbers) { reading.take(numbers); });
+  });
+  return reading.finish();
+}
+
+namespace {
+
+/// Where what is known of a folder's fingerprint is kept. The twin with double numbers has others.
+std::filesystem::path note_folder() {
+  return kRealDtype == Dtype::f32 ? cache_folder() : std::filesystem::path();
+}
+
+/// How a config.json is read may change from one version of this program to the next.
+std::string note_head(const ModelFiles& files) {
+  return start_fingerprint(files.config).hex() + " ";
+}
+
+/// What a store says of itself, or what was noted of these files; without reading the weights.
+std::optional<std::string> known_fingerprint(const ModelFiles& files) {
+  if (!files.stored_fingerprint.empty()) return files.stored_fingerprint;
+  const std::string head = note_head(files);
+  const auto note = recall_note(note_folder(), files.identity);
+  if (!note || !note->starts_with(head)) return std::nullopt;
+  return note->substr(head.size());
+}
+
+}  // namespace
+
+std::string fingerprint_of(const ModelFiles& files) {
+  if (auto known = known_fingerprint(files)) return *std::move(known);
+  std::string fingerprint = read_model(files).fingerprint;
+  // Of other files than those that were opened nothing is known.
+  std::vector<FileIdentity> now;
+  for (const FileIdentity& file : files.identity) now.push_back(identity_of(file.path));
+  if (now == files.identity)
+    keep_note(note_folder(), files.identity, note_head(files) + fingerprint);
+  return fingerprint;
+}
+
+void verify_model(const ModelFiles& files) {
+  const std::optional<std::string> said = known_fingerprint(files);
+  if (!said) {  // taking it reads all of the model, and there is nothing to hold it against
+    fingerprint_of(files);
+    return;
+  }
+  const std::string found = read_model(files).fingerprint;
+  if (*said != found)
+    fail(
+        "{}: its weights have the fingerprint {}, not {} as before: they were changed; use "
+        "another copy",
+        files.where, found, *said);
+}
+
+namespace {
+
+template <class T>
+T* find_kind(const std::vector<std::unique_ptr<Adapter>>& adapters) {
+  for (const auto& adapter : adapters)
+    if (auto* found = dynamic_cast<T*>(adapter.get())) return found;
+  return nullptr;
+}
+
+}  // namespace
+
+FocusModel* LoadedModel::focus() const { return find_kind<FocusModel>(adapters); }
+LoraModel* LoadedModel::lora() const { return find_kind<LoraModel>(adapters); }
+Mechanism* LoadedModel::mechanism() const { return find_kind<Mechanism>(adapters); }
+
+Adapter& LoadedModel::put_on(std::unique_ptr<Adapter> adapter) {
+  adapter->compose(*decoder);
+  adapters.push_back(std::move(adapter));
+  return *adapters.back();
+}
+
+void LoadedModel::take_off_attention() {
+  std::erase_if(adapters, [](const auto& adapter) {
+    return adapter->kind() != "lora";  // the one kind that is no attention
+  });
+}
+
+std::optional<std::int32_t> LoadedModel::document_end() const {
+  if (decoder->config().eos_token_id)
+    return static_cast<std::int32_t>(*decoder->config().eos_token_id);
+  return tokenizer ? tokenizer->eos_id() : std::nullopt;
+}
+
+const SideFiles& LoadedModel::side_files() const {
+  static const SideFiles none;
+  return files ? files->side_files : none;
+}
+
+const Tokenizer& LoadedModel::require_tokenizer() const {
+  if (!tokenizer)
+    fail("{}: no tokenizer in it; name one (a tokenizer.json, a tokenizer.model, or bytes)", where);
+  return *tokenizer;
+}
+
+void require_comparable(const LoadedModel& reference, const LoadedModel& model) {
+  const ModelConfig& other = reference.decoder->config();
+  if (other.vocab_size != model.decoder->config().vocab_size ||
+      (reference.tokenizer != nullptr &&
+       reference.tokenizer->fingerprint() != model.require_tokenizer().fingerprint()))
+    fail("{}: not the tokenizer of {}, so their predictions cannot be compared", reference.where,
+         model.where);
+  if (other.max_position_embeddings < model.decoder->config().max_position_embeddings)
+    fail("{}: {} positions, but {} has {}", reference.where, other.max_position_embeddings,
+         model.where, model.decoder->config().max_position_embeddings);
+}
+
+namespace {
+
+/// Of weights that take more than half of the memory: the system may have dropped what a layer
+/// needs since it was read.
+bool outgrow_memory(const TensorSource& source) {
+  std::size_t bytes = 0;
+  for (const TensorInfo& info : source.tensors()) bytes += bytes_of(info.dtype, info.size());
+  return bytes > memory_limit() / 2;
+}
+
+}  // namespace
+
+LoadedModel load_model(const std::filesystem::path& path, const std::string& tokenizer,
+                       Compute compute, WeightUse use) {
+  auto files = std::make_shared<ModelFiles>(open_model(path, tokenizer));
+  LoadedModel model;
+  model.where = files->where;
+  model.tokenizer = std::move(files->tokenizer);
+  model.decoder = std::make_unique<Decoder>(files->config);
+  std::optional<MatrixForm> form;
+  if (use == WeightUse::frozen) form = form_of(compute);
+  load_weights(*model.decoder, *files->weights, form);
+  if (form && outgrow_memory(*files->weights)) model.decoder->read_ahead();
+  std::unique_ptr<Mechanism> mechanism = std::move(files->mechanism);
+  model.files = files;
+  if (files->focus) model.put_on(read_focus(*files->focus, model.fingerprint(), model.where));
+  if (mechanism) model.put_on(std::move(mechanism));
+  return model;
+}
+
+const std::string& LoadedModel::fingerprint() const {
+  if (fingerprint_.empty() && files != nullptr) fingerprint_ = fingerprint_of(*files);
+  return fingerprint_;
+}
+
+std::string model_fingerprint(Decoder& decoder) {
+  Checksum checksum = start_fingerprint(decoder.config());
+  for_each_parameter(decoder, [&](const std::string& name, Variable& p) {
+    add_to_fingerprint(checksum, name, p.value());
+  });
+  return checksum.hex();
+}
+
+void write_model_head(StoreWriter& store, const ModelConfig& config, const Tokenizer* tokenizer,
+                      const SideFiles& side_files) {
+  store.text("/config.json", write_model_config(config));
+  write_side_files(store, side_files, tokenizer);
+  if (tokenizer == nullptr) return;
+  store.attribute("/tokenizer", "kind", tokenizer->kind());
+  store.attribute("/tokenizer", "fingerprint", tokenizer->fingerprint());
+  for (const auto& [name, bytes] : tokenizer->files()) store.text("/tokenizer/" + name, bytes);
+}
+
+void write_model(StoreWriter& store, LoadedModel& model) {
+  Decoder& decoder = *model.decoder;
+  write_model_head(store, decoder.config(), model.tokenizer.get(), model.side_files());
+  store.attribute("/model", "fingerprint", model_fingerprint(decoder));
+  for_each_published(
+      decoder, [](const Variable& p) { return p.value(); },
+      [&](const std::string& name, const Tensor& tensor) {
+        store.tensor(store_path("/model", name), tensor);
+      });
+}
+
+void load_adapter(const std::filesystem::path& path, LoadedModel& model) {
+  if (!std::filesystem::exists(path))
+    fail(
+        "{}: no such file or folder; an adapter is what focus train writes as focus.h5 or lora.h5, "
+        "a folder of focus export, a PEFT folder or a GGUF file",
+        path.string());
+  if (const Mechanism* mechanism = model.mechanism())
+    fail("{}: was trained with {}; an adapter goes onto a model without an attention of its own",
+         model.where, mechanism->name());
+  if (is_gguf(path)) {
+    model.put_on(read_gguf_adapter(path, *model.decoder));
+    return;
+  }
+  const bool folder = std::filesystem::is_directory(path);
+  if (folder && !has_focus(path)) {
+    model.put_on(read_peft_adapter(path, *model.decoder));
+    return;
+  }
+  if (!folder) {
+    const StoreReader store(path);
+    if (store.has("/lora"))
+      model.put_on(read_lora(store, *model.decoder, model.fingerprint(), model.where));
+    if (store.has("/lora") && !store.has("/focus")) return;
+    if (store.has("/rival")) {
+      const std::string base = store.string_attribute("/rival", "base_fingerprint");
+      if (base != model.fingerprint())
+        fail(
+            "{}: made for the base with fingerprint {}, but {} has {}; use the base it was trained "
+            "on",
+            path.string(), base, model.where, model.fingerprint());
+      auto mechanism = read_mechanism(store, model.decoder->config());
+      model.take_off_attention();
+      model.put_on(std::move(mechanism));
+      return;
+    }
+  }
+  auto focus = read_focus(open_focus(path), model.fingerprint(), model.where);
+  if (model.focus() != nullptr) model.take_off_attention();  // one Focus in the place of another
+  model.put_on(std::move(focus));
+}
+
+}  // namespace focus

@@ -1,0 +1,182 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/files/checksum.h"
+#include "data/files/file_identity.h"
+#include "data/files/store.h"
+#include "data/tokenizers/tokenizer.h"
+#include "data/tokenizers/tokenizer_config.h"
+#include "focus/focus_files.h"
+#include "focus/focus_model.h"
+#include "focus/lora/lora.h"
+#include "focus/mechanism.h"
+#include "focus/models/compute.h"
+#include "focus/models/generation_config.h"
+#include "focus/models/side_files.h"
+#include "focus/models/text_start.h"
+#include "layers/decoder.h"
+#include "layers/weights.h"
+
+// Models on disk, and Focus for them.
+//
+// A store of kind "model" holds /config.json, /tokenizer/*, /side/* (side_files.h) and
+// /model/<published tensor name, dots as slashes>; a Focus trained together with the model lies in
+// /focus, a rival attention in /rival. One of kind "adapter" holds /focus, /lora or /rival (an
+// indexer) alone, and the base's fingerprint: no frozen weight, and it refuses another base. A
+// "training" store is either of the two plus /optim and /train.
+namespace focus {
+
+/// A model on disk, its weights not read yet.
+struct ModelFiles {
+  std::string where;  // the path, for messages
+  ModelConfig config;
+  std::unique_ptr<TensorSource> weights;
+  std::unique_ptr<Tokenizer> tokenizer;  // null where there is none
+  SideFiles side_files;                  // the tokenizer's own among them
+  GenerationConfig generation;           // of side_files
+  std::optional<SavedFocus> focus;       // of a model that was trained with one
+  std::unique_ptr<Mechanism> mechanism;  // the same; not composed
+  std::string stored_fingerprint;        // that a store says of itself; else empty
+  std::vector<FileIdentity> identity;    // of the files a fingerprint is taken from
+
+  /// Whether Bos::automatic puts something else before a text than Bos::always does.
+  bool starts_otherwise() const;
+};
+
+struct LoadedModel {
+  std::string where;  // the path, for messages
+  std::unique_ptr<Decoder> decoder;
+  std::unique_ptr<Tokenizer> tokenizer;  // null where there is none
+  /// Of the model as it was loaded: taken when it is first asked for, see fingerprint_of().
+  const std::string& fingerprint() const;
+  /// Says it for a model that was made otherwise.
+  void set_fingerprint(std::string fingerprint) { fingerprint_ = std::move(fingerprint); }
+  std::shared_ptr<const ModelFiles> files;         // that it was loaded from; null: from none
+  std::vector<std::unique_ptr<Adapter>> adapters;  // what it was trained with, and what was added
+
+  // Those of a kind; null where there is none.
+  FocusModel* focus() const;
+  LoraModel* lora() const;
+  Mechanism* mechanism() const;
+  /// Composes an adapter onto the decoder and keeps it.
+  Adapter& put_on(std::unique_ptr<Adapter> adapter);
+  /// Takes off all that attends in the place of the model's own attention, and forgets it.
+  void take_off_attention();
+
+  Bos bos = Bos::automatic;
+  /// What `bos` puts around every text; nothing where it puts something before each window.
+  TextEnds text_ends() const;
+  /// What `bos` puts before each window. Throws std::runtime_error where the model has no such
+  /// token.
+  std::optional<std::int32_t> window_start() const;
+  /// Throws std::runtime_error, a line that begins with `where`, for an id that the model has no
+  /// embedding of: tokenizers may have more ids than the model.
+  void require_ids(std::span<const std::int32_t> ids, const std::string& where) const;
+  /// The ids of a text that is gone on from: nothing is put after it, and before it what stands
+  /// before its first window.
+  std::vector<std::int32_t> prompt_ids(std::string_view text,
+                                       const std::string& where = "the text") const;
+
+  /// The model's own BOS: the config's, else the tokenizer's, else none.
+  std::optional<std::int32_t> document_start() const;
+  /// The id that ends a document: the config's EOS, else the tokenizer's, else none.
+  std::optional<std::int32_t> document_end() const;
+  /// The ids that end a generation: generation_config.json's, else the config's, else the
+  /// tokenizer's.
+  std::vector<std::int32_t> end_ids() const;
+  /// Those of the files that it was loaded from; none of a model that was made otherwise.
+  const SideFiles& side_files() const;
+  /// Throws a line that says how to name one where there is no tokenizer.
+  const Tokenizer& require_tokenizer() const;
+
+ private:
+  mutable std::string fingerprint_;  // empty: not taken yet
+};
+
+/// Throws std::runtime_error where what a reference predicts cannot be held against the model's,
+/// token by token: another vocabulary or tokenizer, or fewer positions.
+void require_comparable(const LoadedModel& reference, const LoadedModel& model);
+
+/// A store, a Hugging Face folder or a GGUF file. `tokenizer`, where not empty, is loaded instead
+/// of the model's own. Throws std::runtime_error, one line.
+ModelFiles open_model(const std::filesystem::path& path, const std::string& tokenizer = "");
+
+/// What has passed through stream_model.
+struct StreamedModel {
+  std::string fingerprint;  // of the numbers as they were passed on
+  Index parameters = 0;
+  Index nonfinite = 0;          // numbers that are NaN or infinite
+  std::string first_nonfinite;  // the first tensor that holds one
+};
+
+/// Calls `f` with every tensor under its published name, rounded to `dtype`; in memory is never
+/// more than the largest tensor and the like.
+StreamedModel stream_model(const ModelFiles& files, Dtype dtype, const PublishedFunction& f);
+
+/// What has been read of a model, number by number.
+struct ReadModel {
+  std::string fingerprint;
+  Index parameters = 0;
+  std::set<std::string> types;  // that they are stored in: "bf16"
+  Index nonfinite = 0;          // numbers that are NaN or infinite
+  std::string first_nonfinite;  // the first tensor that holds one
+};
+/// Takes these figures while a model's weights pass by, parameter by parameter.
+class ModelReading {
+ public:
+  explicit ModelReading(const ModelConfig& config);
+  /// Holds what `source` has of the parameter against its checksum.
+  void begin(const StoredParameter& p, const TensorSource& source);
+  /// The next of its numbers.
+  void take(std::span<const Real> numbers);
+  ReadModel finish();
+
+ private:
+  Checksum checksum_;
+  ReadModel model_;
+  std::string published_, verified_;
+};
+
+/// Reads all weights and holds them against the file's checksums.
+ReadModel read_model(const ModelFiles& files);
+
+/// From what open_model() takes. `tokenizer`, where not empty, is loaded instead of the
+/// model's own. A frozen model's matrices are mapped, and nothing of them is read here (with
+/// Compute::bf16 those that are stored otherwise are, with Compute::int8 and w8a8 all); such a
+/// model cannot be trained or written. Throws std::runtime_error, one line.
+LoadedModel load_model(const std::filesystem::path& path, const std::string& tokenizer = "",
+                       Compute compute = Compute::float32, WeightUse use = WeightUse::frozen);
+
+/// The fingerprint of a model that is not loaded: what a store says of itself; of a folder, what
+/// was found out about it before, while its files have the same sizes and times, or else by reading
+/// it all.
+std::string fingerprint_of(const ModelFiles& files);
+/// Reads it all, and throws std::runtime_error where that is not what fingerprint_of() says.
+void verify_model(const ModelFiles& files);
+
+/// XXH3-128 over config and float32 weights: the same for a folder and for the store imported from
+/// it, and for every kind of Compute.
+std::string model_fingerprint(Decoder& decoder);
+
+/// Adds config, side files and tokenizer, where there is one, to a store.
+void write_model_head(StoreWriter& store, const ModelConfig& config, const Tokenizer* tokenizer,
+                      const SideFiles& side_files);
+
+/// Adds a model to a store: config, tokenizer, side files, weights. Throws std::invalid_argument
+/// where the matrices are frozen.
+void write_model(StoreWriter& store, LoadedModel& model);
+
+/// Opens an adapter for a model and composes it: a store or folder with Focus, a store with LoRA,
+/// a PEFT folder or a GGUF adapter, whose base is known by its shapes alone.
+void load_adapter(const std::filesystem::path& path, LoadedModel& model);
+
+}  // namespace focus

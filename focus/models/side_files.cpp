@@ -1,0 +1,107 @@
+#include "focus/models/side_files.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <vector>
+
+#include "autograd/base/check.h"
+#include "data/files/input_file.h"
+#include "data/files/notice.h"
+#include "data/files/read_file.h"
+
+namespace focus {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSideGroup = "/side";
+/// chat_template.json is what processors wrote before there was a .jinja; the last three lie beside
+/// many a tokenizer.json, for programs that read no other.
+constexpr std::array<std::string_view, 8> kTokenizerSideFiles = {
+    "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
+    "chat_template.json",    "tokenizer.model",         "vocab.json",        "merges.txt"};
+constexpr const char* kOtherTemplates = "additional_chat_templates";
+
+bool belongs_to_tokenizer(std::string_view name) {
+  return std::ranges::find(kTokenizerSideFiles, name) != kTokenizerSideFiles.end();
+}
+
+void read_side_file(const fs::path& folder, const std::string& name, SideFiles& files) {
+  constexpr std::uint64_t kMostBytes = 256 << 20;
+  const fs::path path = folder / name;
+  if (!is_there(path)) return;
+  const std::uint64_t size = InputFile(path).size();
+  if (size > kMostBytes)
+    fail("{}: {} bytes are too many for such a file; get it again", path.string(), size);
+  files[name] = read_file(path);
+}
+
+}  // namespace
+
+bool is_side_file(const std::string& name) {
+  return name == kGenerationConfig || belongs_to_tokenizer(name);
+}
+
+SideFiles read_side_files(const fs::path& folder) {
+  SideFiles files;
+  read_side_file(folder, kGenerationConfig, files);
+  for (const std::string_view name : kTokenizerSideFiles)
+    read_side_file(folder, std::string(name), files);
+  if (is_there(folder / kOtherTemplates))
+    notice("{}: {} is not read and goes nowhere: one chat template is kept", folder.string(),
+           kOtherTemplates);
+  return files;
+}
+
+SideFiles read_side_files(const StoreReader& store) {
+  SideFiles files;
+  if (!store.has(kSideGroup)) return files;
+  for (const std::string& name : store.list(kSideGroup)) {
+    if (!is_side_file(name))
+      fail("{}: /side holds \"{}\", which is no file of a model", store.describe(), name);
+    files[name] = store.text(fmt::format("{}/{}", kSideGroup, name));
+  }
+  return files;
+}
+
+void replace_tokenizer_side_files(SideFiles& files, const fs::path& tokenizer) {
+  std::erase_if(files, [](const auto& file) { return belongs_to_tokenizer(file.first); });
+  if (tokenizer == "bytes") return;
+  const fs::path folder = fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path();
+  for (const std::string_view name : kTokenizerSideFiles)
+    read_side_file(folder, std::string(name), files);
+}
+
+void add_tokenizer_files(SideFiles& files, const Tokenizer& tokenizer) {
+  for (const auto& [name, bytes] : tokenizer.files())
+    if (is_side_file(name)) files[name] = bytes;
+}
+
+void write_side_files(StoreWriter& store, const SideFiles& files, const Tokenizer* tokenizer) {
+  for (const auto& [name, bytes] : files)
+    if (tokenizer == nullptr || !tokenizer->files().contains(name))
+      store.text(fmt::format("{}/{}", kSideGroup, name), bytes);
+}
+
+std::string exported_generation_config(const SideFiles& files, const ModelConfig& config) {
+  nlohmann::ordered_json json = {{"_from_model_config", true}};
+  if (const auto own = files.find(kGenerationConfig); own != files.end()) {
+    json = nlohmann::ordered_json::parse(own->second);
+    if (json.value("_from_model_config", nlohmann::ordered_json()) != true) return own->second;
+  }
+  if (config.bos_token_id) json["bos_token_id"] = *config.bos_token_id;
+  std::vector<Index> ends = config.other_eos_token_ids;
+  if (config.eos_token_id) ends.insert(ends.begin(), *config.eos_token_id);
+  const auto own = json.find("eos_token_id");
+  if (own != json.end() && !own->is_null())
+    for (const Index id :
+         own->is_array() ? own->get<std::vector<Index>>() : std::vector<Index>{own->get<Index>()})
+      if (std::ranges::find(ends, id) == ends.end()) ends.push_back(id);
+  if (ends.size() == 1) json["eos_token_id"] = ends[0];
+  if (ends.size() > 1) json["eos_token_id"] = ends;
+  return json.size() > 1 ? json.dump(2) + "\n" : "";
+}
+
+}  // namespace focus

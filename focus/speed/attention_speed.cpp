@@ -1,0 +1,254 @@
+#include "focus/speed/attention_speed.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "autograd/base/check.h"
+#include "autograd/base/clock.h"
+#include "autograd/simd/bf16_kernels.h"
+#include "focus/attention/sparse_attention.h"
+#include "focus/counts/group_statistics.h"
+#include "focus/routing/routing.h"
+#include "focus/summary/key_groups.h"
+
+namespace focus {
+namespace {
+
+constexpr double kLeastSeconds = 0.5;  // of all rounds of a length
+constexpr std::size_t kMostRounds = 50;
+
+Tensor random_tensor(const Shape& shape, Rng& rng) {
+  Tensor tensor(shape);
+  for (Real& x : tensor.span()) x = static_cast<Real>(rng.normal());
+  return tensor;
+}
+
+/// Assignments that go with given sets: all of a token's weight on its groups, equally.
+Tensor even_assignments(std::span<const std::uint64_t> sets, int groups, int top_k) {
+  Tensor g = Tensor::zeros({1, static_cast<Index>(sets.size()), groups});
+  for (std::size_t i = 0; i < sets.size(); ++i)
+    for (int k = 0; k < groups; ++k)
+      if (sets[i] >> k & 1) g.data()[static_cast<Index>(i) * groups + k] = Real(1) / Real(top_k);
+  return g;
+}
+
+double largest_group_share(std::span<const std::uint64_t> sets, int groups) {
+  std::int64_t largest = 0;
+  for (int k = 0; k < groups; ++k)
+    largest = std::max<std::int64_t>(
+        largest, std::ranges::count_if(sets, [k](std::uint64_t set) { return set >> k & 1; }));
+  return static_cast<double>(largest) / static_cast<double>(sets.size());
+}
+
+/// Groups of random keys, fitted as those of a model are.
+KeyGroups fitted_groups(const Tensor& k, int num_groups, Rng& rng) {
+  constexpr Index kMostKeys = 16384;
+  KeyGroups groups = make_key_groups(num_groups, k.dim(2), k.dim(3), rng);
+  const Index tokens = std::min(kMostKeys, k.dim(1));
+  fit_key_groups(
+      groups,
+      Tensor::from({tokens, k.dim(2), k.dim(3)},
+                   k.span().first(static_cast<std::size_t>(tokens * k.dim(2) * k.dim(3)))),
+      1);
+  return groups;
+}
+
+template <class F>
+void time_run(RunTimes& times, F&& run) {
+  const std::size_t before = pool_stats().live;
+  reset_pool_peak();
+  const Profile profile;
+  const double start = now();
+  run();
+  const double seconds = now() - start;
+  if (times.seconds.empty() || seconds < times.fastest()) times.phases = profile.entries();
+  times.seconds.push_back(seconds);
+  times.peak_bytes = std::max(times.peak_bytes, pool_stats().peak - before);
+}
+
+}  // namespace
+
+AttentionSpeedOptions AttentionSpeedOptions::filled_in() const {
+  AttentionSpeedOptions filled = *this;
+  check(heads > 0 && head_dim > 0, "--heads {} and --head-dim {} must be positive", heads,
+        head_dim);
+  if (kv_heads == 0) filled.kv_heads = heads;
+  if (hidden_size == 0) filled.hidden_size = heads * head_dim;
+  check(heads % filled.kv_heads == 0, "--kv-heads {} does not divide --heads {}", kv_heads, heads);
+  check(summary || num_groups <= kMaxGroups,
+        "--num-groups {}: hard attention has at most {}, groups of keys (--attention summary:2) {}",
+        num_groups, kMaxGroups, kMaxKeyGroups);
+  check(!summary || summary->top_groups <= num_groups,
+        "summary:{1}: a query reads at most the {0} groups", num_groups,
+        summary ? summary->top_groups : 0);
+  check(compute == Compute::float32 || compute == Compute::bf16,
+        "--compute {}: wanted float32 or bf16, attention has no others", name_of(compute));
+  check(top_k <= num_groups, "hard:{1}: a token keeps from 1 to the {0} groups", num_groups, top_k);
+  return filled;
+}
+
+double RunTimes::fastest() const { return *std::ranges::min_element(seconds); }
+
+double AttentionSpeed::ideal_speedup() const {
+  return static_cast<double>(pairs.all) / static_cast<double>(pairs.attended);
+}
+double AttentionSpeed::speedup() const { return dense ? dense->fastest() / focus.fastest() : NAN; }
+double AttentionSpeed::speedup_with_routing() const {
+  if (!dense || routing.seconds.empty()) return NAN;
+  return dense->fastest() / (focus.fastest() + routing.fastest());
+}
+
+std::vector<std::uint64_t> random_sets(Index length, int groups, int top_k, std::uint64_t seed) {
+  Rng rng(seed);
+  std::vector<std::uint64_t> sets(static_cast<std::size_t>(length), 0);
+  for (std::uint64_t& set : sets)
+    while (std::popcount(set) < top_k)
+      set |= std::uint64_t{1} << rng.below(static_cast<std::uint64_t>(groups));
+  return sets;
+}
+
+namespace {
+
+/// Random inputs of one length, and the attentions that are timed on them.
+class Measurement {
+ public:
+  Measurement(const AttentionSpeedOptions& options, Index length)
+      : o_(options), length_(length), rng_(static_cast<std::uint64_t>(options.seed)) {
+    q_ = input(o_.heads);
+    k_ = input(o_.kv_heads);
+    v_ = input(o_.kv_heads);
+    h_ = Variable(random_tensor({1, length, o_.hidden_size}, rng_));
+    config_.num_groups = o_.num_groups;
+    config_.routing_dim = o_.routing_dim;
+    layer_ = make_focus_layer(config_, o_.hidden_size, rng_);
+    soft_gate_ = GateOptions::from(config_);
+    soft_gate_.local_window = o_.local_window;
+    if (o_.summary) {
+      check(length >= o_.num_groups,
+            "attention speed: {} tokens for {} groups; give at least as many", length,
+            o_.num_groups);
+      key_groups_ = fitted_groups(k_.value(), o_.num_groups, rng_);
+    } else if (o_.assignment == SpeedAssignment::uniform) {
+      sets_ = random_sets(length, o_.num_groups, o_.top_k, static_cast<std::uint64_t>(o_.seed));
+      g_ = Variable(even_assignments(sets_, o_.num_groups, o_.top_k));
+    }
+  }
+
+  void dense() {
+    attend([&] { return attention(q_, k_, v_, scaled()); });
+  }
+  void soft() {
+    attend([&] { return gated_attention(q_, k_, v_, g_, scaled(), soft_gate_); });
+  }
+  void find_groups() {
+    const NoGrad guard;
+    const Routing routing = route(h_, layer_, config_, Balance::sequence);
+    sets_ = membership(routing, o_.top_k);
+    g_ = Variable(routing.assignments.value());
+  }
+  void hard() {
+    g_.set_requires_grad(o_.backward);
+    attend([&] {
+      GateOptions gate = soft_gate_;
+      gate.gated = o_.hard_gate == HardGate::keep;
+      gate.membership = sets_;
+      return sparse_attention(q_, k_, v_, g_, scaled(), gate);
+    });
+  }
+  /// Classes of the keys, choice, sort and sums are part of it.
+  void summary() {
+    attend([&] {
+      classes_ =
+          nearest_classes(k_.value(), key_groups_.centroids.value(), key_groups_.bias.value());
+      profile_mark("classes");
+      return summary_attention(q_, k_, v_, classes_, key_groups_.beta, scaled(), *o_.summary,
+                               &summary_);
+    });
+  }
+
+  /// What the pairs and groups were.
+  void describe(AttentionSpeed& speed) const {
+    if (!o_.summary) {
+      speed.pairs = count_pairs(sets_, length_, o_.local_window, 0);
+      speed.largest_group = largest_group_share(sets_, o_.num_groups);
+      return;
+    }
+    speed.pairs = count_pairs({}, length_, o_.summary->zones.window, 0);
+    speed.pairs.attended = (summary_.pairs.at(0) + o_.heads / 2) / o_.heads;
+    GroupStatistics groups;
+    groups.add_sizes(classes_.classes, classes_.heads, o_.num_groups);
+    speed.largest_group = groups.dominance();
+  }
+
+ private:
+  Variable input(Index heads) {
+    Variable x(random_tensor({1, length_, heads, o_.head_dim}, rng_));
+    x.set_requires_grad(o_.backward);
+    return x;
+  }
+  AttentionOptions scaled() const {
+    return {.scale = static_cast<Real>(1 / std::sqrt(static_cast<double>(o_.head_dim))),
+            .bf16 = o_.compute == Compute::bf16 ? simd::bf16_attention_kernels() : nullptr};
+  }
+  template <class F>
+  void attend(F&& op) {
+    const Variable out = op();
+    if (!o_.backward) return;
+    backward(out);
+    for (Variable x : {q_, k_, v_, g_})
+      if (x.defined()) x.zero_grad();
+  }
+
+  const AttentionSpeedOptions& o_;
+  const Index length_;
+  Rng rng_;
+  Variable q_, k_, v_, h_, g_;
+  FocusConfig config_;
+  FocusLayer layer_;
+  GateOptions soft_gate_;
+  std::vector<std::uint64_t> sets_;
+  KeyGroups key_groups_;
+  KeyClasses classes_;
+  SummaryReport summary_;
+};
+
+}  // namespace
+
+AttentionSpeed measure_attention(const AttentionSpeedOptions& options, Index length,
+                                 const std::function<void(std::string_view)>& report) {
+  const AttentionSpeedOptions o = options.filled_in();
+  check(length > 0, "attention speed: a length must be positive, not {}", length);
+  AttentionSpeed speed;
+  speed.length = length;
+  // Two products of 2 head_dim operations a pair and head; backward has five.
+  speed.flops_per_pair = static_cast<double>(4 * o.heads * o.head_dim) * (o.backward ? 3.5 : 1);
+  report("random inputs");
+  Measurement measured(o, length);
+  const bool dense_too = o.dense_up_to == 0 || length <= o.dense_up_to;
+  if (dense_too) speed.dense.emplace();
+  if (dense_too && o.soft) speed.soft.emplace();
+  double spent = 0;
+  for (std::size_t round = 0; round < static_cast<std::size_t>(o.repeats) ||
+                              (spent < kLeastSeconds && round < kMostRounds);
+       ++round) {
+    const auto timed = [&](RunTimes& times, std::string_view name, auto&& run) {
+      report(fmt::format("round {}, {}", round + 1, name));
+      time_run(times, run);
+      spent += times.seconds.back();
+    };
+    if (dense_too) timed(*speed.dense, "full attention", [&] { measured.dense(); });
+    if (o.summary) {
+      timed(speed.focus, "Focus", [&] { measured.summary(); });
+      continue;
+    }
+    if (o.assignment == SpeedAssignment::routing)
+      timed(speed.routing, "routing", [&] { measured.find_groups(); });
+    timed(speed.focus, "Focus", [&] { measured.hard(); });
+    if (speed.soft) timed(*speed.soft, "soft attention", [&] { measured.soft(); });
+  }
+  measured.describe(speed);
+  return speed;
+}
+
+}  // namespace focus

@@ -1,0 +1,125 @@
+#include "focus/training/checkpoint.h"
+
+#include <sstream>
+
+#include "autograd/base/check.h"
+#include "data/settings/recipe.h"
+#include "focus/lora/peft_adapter.h"
+#include "layers/weights.h"
+
+namespace focus {
+namespace {
+
+/// The first line in which two dumps differ.
+std::string first_difference(const std::string& before, const std::string& after) {
+  std::istringstream a(before), b(after);
+  for (std::string x, y; std::getline(a, x) && std::getline(b, y);)
+    if (x != y) return fmt::format("\"{}\" then, \"{}\" now", x, y);
+  return "their lengths";
+}
+
+/// Where the trained model and what is put onto it go.
+void write_trained(StoreWriter& store, Session& session) {
+  LoadedModel& model = session.model();
+  if (session.trains_base()) write_model(store, model);
+  const std::string base = model.adapters.empty() ? "" : session.base_fingerprint();
+  for (const auto& adapter : model.adapters) adapter->write(store, base);
+}
+
+/// Throws where the checkpoint is not of this recipe, base and text. The session is in the phase of
+/// the checkpoint.
+void check_same_run(const StoreReader& store, Session& session, const std::string& path) {
+  const LoadedModel& model = session.model();
+  if (!session.trains_base()) {
+    const std::string then = store.string_attribute(model.lora()        ? "/lora"
+                                                    : model.mechanism() ? "/rival"
+                                                                        : "/focus",
+                                                    "base_fingerprint");
+    if (then != model.fingerprint())
+      fail(
+          "{}: made for the base with fingerprint {}, but {} has {} now; start anew with "
+          "--overwrite",
+          path, then, model.where, model.fingerprint());
+  }
+  if (store.string_attribute("/train", "data_fingerprint") != session.data().fingerprint)
+    fail("{}: was trained on other text than data.train gives now; start anew with --overwrite",
+         path);
+}
+
+}  // namespace
+
+void write_checkpoint(const std::filesystem::path& path, Session& session,
+                      std::optional<double> valid_start) {
+  StoreWriter store(path, "training");
+  store.text("/config.yaml", dump_recipe(session.config()));
+  write_trained(store, session);
+  AdamW& adamw = session.optimiser();
+  for (std::size_t i = 0; i < adamw.parameters().size(); ++i) {
+    const std::string& name = adamw.parameters()[i].name;
+    store.tensor(store_path("/optim/m", name), adamw.moments()[i].m);
+    store.tensor(store_path("/optim/v", name), adamw.moments()[i].v);
+  }
+  store.attribute("/optim", "steps", adamw.steps());
+  const BatchState data = session.data().train.state();
+  store.attribute("/train", "step", session.steps());
+  store.attribute("/train", "tokens", session.steps() * session.config().tokens_per_step());
+  if (valid_start) store.attribute("/train", "valid_loss_start", *valid_start);
+  store.attribute("/train", "data_fingerprint", session.data().fingerprint);
+  store.attribute("/train", "data_seed", data.seed);
+  store.attribute("/train", "data_epoch", data.epoch);
+  store.attribute("/train", "data_position", data.position);
+  store.attribute("/train", "data_windows", data.windows);
+  store.commit();
+}
+
+std::optional<double> restore_checkpoint(const std::filesystem::path& path, Session& session) {
+  const StoreReader store(path);
+  const RunConfig stored =
+      read_stored_run(store.text("/config.yaml"), path.string() + ": /config.yaml");
+  if (const std::string then = settings_that_count(stored),
+      today = settings_that_count(session.config());
+      then != today)
+    fail(
+        "{}: was made by other settings ({}); resume with the same recipe, or start anew with "
+        "--overwrite",
+        path.string(), first_difference(then, today));
+  session.seek(store.int_attribute("/train", "step"));
+  check_same_run(store, session, path.string());
+  LoadedModel& model = session.model();
+  if (session.trains_base()) load_weights(*model.decoder, *store.source("/model"));
+  for (const auto& adapter : model.adapters) adapter->restore(store);
+  AdamW& adamw = session.optimiser();
+  for (std::size_t i = 0; i < adamw.parameters().size(); ++i) {
+    const std::string& name = adamw.parameters()[i].name;
+    AdamW::Moments& moments = adamw.moments()[i];
+    moments.m = store.tensor(store_path("/optim/m", name), moments.m.shape());
+    moments.v = store.tensor(store_path("/optim/v", name), moments.v.shape());
+  }
+  adamw.set_steps(store.int_attribute("/optim", "steps"));
+  session.data().train.restore({.seed = store.uint_attribute("/train", "data_seed"),
+                                .epoch = store.int_attribute("/train", "data_epoch"),
+                                .position = store.int_attribute("/train", "data_position"),
+                                .windows = store.int_attribute("/train", "data_windows")});
+  if (!session.data().valid) return std::nullopt;
+  return store.double_attribute("/train", "valid_loss_start");
+}
+
+std::filesystem::path write_result(const std::filesystem::path& folder, Session& session) {
+  const bool whole = session.config().trains_base();
+  const LoraModel* const lora = session.model().lora();
+  if (lora) write_peft_adapter(folder, *lora, session.config().base);
+  const Mechanism* const mechanism = session.model().mechanism();
+  const std::string name = whole       ? "model"
+                           : lora      ? "lora"
+                           : mechanism ? std::string(mechanism->kind())
+                                       : "focus";
+  auto path = folder / (name + ".h5");
+  StoreWriter store(path, whole ? "model" : "adapter");
+  store.text("/config.yaml", dump_recipe(session.config()));
+  store.attribute("/train", "step", session.steps());
+  write_trained(store, session);
+  store.commit();
+  return path;
+}
+
+}  // namespace focus

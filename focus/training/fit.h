@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "data/tokens/batches.h"
+#include "focus/focus_model.h"
+#include "focus/models/model_files.h"
+
+namespace focus {
+
+/// What `focus fit` is asked for; defaults are those that were found to serve (docs/results.md).
+struct FitSettings {
+  int num_groups = 32;
+  int read_groups = 2;
+  Index local_window = 32, block = 32, sinks = 1;
+  Index tokens = 16384, context = 0;
+  std::int64_t seed = 1;
+
+  template <class F>
+  void visit(F&& f) {
+    f("num_groups", num_groups, "K, groups of each key head", {1, kMaxKeyGroups});
+    f("read_groups", read_groups,
+      "m, groups that a query reads exactly; can be chosen again in use: --attention summary:M",
+      {0, kMaxKeyGroups});
+    f("local_window", local_window, "w, positions before a query's block that are always read",
+      {0, 1 << 27});
+    f("block", block, "queries that share what lies beyond", {1, 1 << 20});
+    f("sinks", sinks, "first tokens that are always read", {0, kMaxSinks});
+    f("tokens", tokens, "tokens that the centroids are fitted on", {64, 1 << 24});
+    f("context", context,
+      "tokens of a window, as it will be used; 0: 512, or the model's positions if fewer",
+      {0, 1 << 22});
+    f("seed", seed, "of the keys that k-means starts from", {0, 1e18});
+  }
+  /// Groups of keys with these settings.
+  FocusConfig to_focus() const;
+};
+
+/// Texts as windows of `context` tokens, in their order.
+Batches fit_windows(const LoadedModel& model, const std::vector<std::string>& paths,
+                    const std::string& separator, Index context);
+
+/// Windows that have gone by, of how many.
+using FitProgress = std::function<void(Index done, Index all)>;
+
+/// Fits groups of keys on a frozen base, without a gradient: runs the decoder with dense attention
+/// over windows of `batches` until `tokens` keys have been seen, and places each layer's centroids
+/// by k-means (fit_key_groups()). Keys are taken as attention sees them, at their positions in the
+/// windows: fit with the context that will be used. The keys of all layers are held at once,
+/// tokens * layers * kv_heads * head_dim numbers. Deterministic for any number of threads. `focus`
+/// must be composed onto the decoder; its mode is as before afterwards.
+void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Index tokens,
+               std::uint64_t seed, const FitProgress& progress = {});
+
+}  // namespace focus

@@ -1,0 +1,134 @@
+#include "autograd/base/check.h"
+#include "data/files/checksum.h"
+#include "data/files/file_identity.h"
+#include "data/tokens/tokenize.h"
+#include "focus/training/session.h"
+#include "layers/weights.h"
+
+namespace focus {
+namespace {
+
+/// XXH3-128 of the token ids that a run trains on.
+std::string tokens_fingerprint(const TokenView& tokens) {
+  Checksum checksum;
+  std::vector<std::int32_t> part(1 << 20);
+  for (Index i = 0; i < tokens.size(); i += static_cast<Index>(part.size())) {
+    part.resize(static_cast<std::size_t>(std::min<Index>(1 << 20, tokens.size() - i)));
+    tokens.copy(i, part);
+    checksum.update(std::as_bytes(std::span(part)));
+  }
+  return checksum.hex();
+}
+
+LoadedModel new_model(const RunConfig& config, Rng& rng) {
+  LoadedModel model;
+  model.where = "new model";
+  model.tokenizer = load_tokenizer(config.tokenizer);
+  ModelConfig shape =
+      config.model.to_model_config(model.tokenizer->vocab_size(), config.data.context);
+  if (const auto id = model.tokenizer->bos_id()) shape.bos_token_id = *id;
+  if (const auto id = model.tokenizer->eos_id()) shape.eos_token_id = *id;
+  model.decoder = std::make_unique<Decoder>(shape);
+  initialise(*model.decoder, rng);
+  return model;
+}
+
+/// Of matrices that are in memory of their own.
+void choose_products(const RunConfig& config, Decoder& decoder) {
+  if (config.compute == Compute::float32) return;
+  if (config.trains_base())
+    multiply_in_bf16(decoder);
+  else
+    freeze_matrices(decoder, form_of(config.compute));
+}
+
+}  // namespace
+
+void put_on_adapters(const RunConfig& config, LoadedModel& model, Rng& rng) {
+  for (const AdapterChoice& choice : config.adapters())
+    model.put_on(
+        choice.kind->make(choice.settings, model.decoder->config(), model.decoder.get(), rng));
+}
+
+LoadedModel open_training_model(const RunConfig& config) {
+  Rng rng(static_cast<std::uint64_t>(config.seed));
+  LoadedModel model =
+      config.method == Method::scratch
+          ? new_model(config, rng)
+          : load_model(config.base, config.tokenizer, config.compute,
+                       config.trains_base() ? WeightUse::trainable : WeightUse::frozen);
+  model.bos = config.data.bos;
+  if (config.trains_base()) choose_products(config, *model.decoder);
+  model.require_tokenizer();
+  // A base that was trained with a Focus or a rival comes composed with it; the recipe says what
+  // attention this run has.
+  model.take_off_attention();
+  check_positions(config, model);
+  put_on_adapters(config, model, rng);
+  return model;
+}
+
+TrainingData open_training_data(const RunConfig& config, const LoadedModel& model) {
+  TokenizeOptions options{.document_separator = config.data.document_separator,
+                          .ends = model.text_ends(),
+                          .cache_dir = config.data.cache_dir};
+  if (options.cache_dir.empty()) options.cache_dir = cache_folder();
+  const auto tokens_of = [&](const std::vector<std::string>& names) {
+    const std::vector<std::filesystem::path> paths(names.begin(), names.end());
+    return tokenize_cached(paths, *model.tokenizer, options);
+  };
+  const auto batches = [&](TokenView view, bool shuffle) {
+    return Batches(std::move(view),
+                   {.batch = config.data.batch,
+                    .context = config.data.context,
+                    .shuffle = shuffle,
+                    .seed = static_cast<std::uint64_t>(config.seed),
+                    .vocab_size = static_cast<std::int32_t>(model.decoder->config().vocab_size),
+                    .window_start = model.window_start()});
+  };
+  const auto training = [&](const TokenView& view) {
+    return TrainingData{.train = batches(view, config.data.shuffle),
+                        .fingerprint = tokens_fingerprint(view)};
+  };
+  const TokenFile train = tokens_of(config.data.train);
+  if (!config.data.valid.empty()) {
+    TrainingData data = training(TokenView(train));
+    data.valid = batches(TokenView(tokens_of(config.data.valid)), false);
+    return data;
+  }
+  TokenSplit split =
+      split_by_document(train, config.data.valid_fraction, static_cast<std::uint64_t>(config.seed));
+  TrainingData data = training(split.train);
+  if (split.valid.size() > 0) data.valid = batches(std::move(split.valid), false);
+  return data;
+}
+
+Session open_session(const RunConfig& config) {
+  config.validate();
+  LoadedModel model = open_training_model(config);
+  TrainingData data = open_training_data(config, model);
+  return Session(config, std::move(model), std::move(data));
+}
+
+Session random_session(const RunConfig& config, const ModelConfig& shape) {
+  config.validate_step();
+  Rng rng(static_cast<std::uint64_t>(config.seed));
+  LoadedModel model;
+  model.where = "random model";
+  model.decoder = std::make_unique<Decoder>(shape);
+  initialise(*model.decoder, rng);
+  choose_products(config, *model.decoder);
+  put_on_adapters(config, model, rng);
+  const auto vocab_size = static_cast<std::int32_t>(shape.vocab_size);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(config.tokens_per_step()));
+  for (auto& id : ids)
+    id = static_cast<std::int32_t>(rng.below(static_cast<std::uint64_t>(vocab_size)));
+  Batches batches(TokenView(TokenFile::from_tokens(ids, {}, vocab_size)),
+                  {.batch = config.data.batch,
+                   .context = config.data.context,
+                   .shuffle = false,
+                   .vocab_size = vocab_size});
+  return Session(config, std::move(model), {.train = std::move(batches)});
+}
+
+}  // namespace focus

@@ -1,0 +1,246 @@
+#include "focus/training/run_config.h"
+
+#include <algorithm>
+
+#include "autograd/base/check.h"
+#include "data/settings/recipe.h"
+#include "focus/evaluation/attention_spec.h"
+#include "layers/family.h"
+
+namespace focus {
+
+ModelConfig ModelShape::to_model_config(Index vocab_size, Index context) const {
+  const Family& family = find_family(model_type, "model");
+  ModelConfig c = family.common;
+  c.model_type = model_type;
+  c.vocab_size = vocab_size;
+  c.hidden_size = hidden_size;
+  // A gated MLP has three matrices where the other has two: 8/3 against 4 widths.
+  c.intermediate_size = intermediate_size > 0 ? intermediate_size
+                        : c.gated_mlp         ? (hidden_size * 8 / 3 + 31) / 32 * 32
+                                              : 4 * hidden_size;
+  c.num_hidden_layers = num_hidden_layers;
+  c.num_attention_heads = num_attention_heads;
+  c.num_key_value_heads = num_key_value_heads == 0 ? num_attention_heads : num_key_value_heads;
+  check(hidden_size % num_attention_heads == 0,
+        "model: num_attention_heads {} does not divide hidden_size {}", num_attention_heads,
+        hidden_size);
+  c.head_dim = hidden_size / num_attention_heads;
+  check(max_position_embeddings == 0 || max_position_embeddings >= context,
+        "model.max_position_embeddings is {}, but data.context is {}: wanted as many at least, or "
+        "0",
+        max_position_embeddings, context);
+  c.max_position_embeddings = max_position_embeddings == 0 ? context : max_position_embeddings;
+  c.tie_word_embeddings = tie_word_embeddings;
+  c.rope.theta = rope_theta;
+  c.initializer_range = initializer_range;
+  if (sliding_window > 0) {
+    check(family.slides != nullptr,
+          "model.sliding_window is {}, but new models of {} have no sliding window: leave it 0",
+          sliding_window, model_type);
+    for (Index i = 0; i < num_hidden_layers; ++i)
+      c.sliding_windows.push_back(family.slides(i) ? sliding_window : 0);
+  }
+  c.validate("model");
+  check(parse_model_config(write_model_config(c), "model").num_key_value_heads ==
+            c.num_key_value_heads,
+        "model.num_key_value_heads is {}, but {} has as many as heads: leave it 0",
+        num_key_value_heads, model_type);
+  return c;
+}
+
+namespace {
+
+/// dense, focus, and what of the table a model can be trained through.
+std::vector<std::string_view> trainable_attentions() {
+  std::vector<std::string_view> names = {"dense"};
+  for (const AdapterKind& kind : adapter_kinds())
+    if (kind.name == "focus" || kind.is_trainable_mechanism()) names.push_back(kind.name);
+  return names;
+}
+
+const AdapterKind& kind_named(std::string_view name) {
+  return *std::ranges::find(adapter_kinds(), name, &AdapterKind::name);
+}
+
+}  // namespace
+
+void read_value(const RecipeNode& node, const Range&, TrainedAttention& value) {
+  const std::vector<std::string_view> names = trainable_attentions();
+  RecipeNode name = node;
+  name.text = node.text.substr(0, node.text.find(':'));
+  TrainedAttention read{.name = std::string(names[read_choice(name, names)]), .word = node.text};
+  if (name.text != node.text) {
+    try {
+      read.settings = parse_attention(node.text).settings;
+    } catch (const std::runtime_error& error) {
+      throw std::invalid_argument(error.what());
+    }
+    check(read.settings.has_value(), "wanted {} alone, its settings are the section focus",
+          read.name);
+  }
+  value = read;
+}
+std::string value_text(const TrainedAttention& value) { return value_text(value.word); }
+std::string type_text(const TrainedAttention&) { return choices_text(trainable_attentions()); }
+
+std::vector<MechanismSection> mechanism_sections() {
+  std::vector<MechanismSection> sections;
+  for (const AdapterKind& kind : adapter_kinds())
+    if (kind.is_trainable_mechanism())
+      sections.push_back({std::string(kind.name), std::string(kind.help), kind.defaults});
+  return sections;
+}
+
+std::optional<AdapterChoice> RunConfig::mechanism() const {
+  for (const MechanismSection& section : mechanisms)
+    if (section.name == attention.name)
+      return AdapterChoice{&kind_named(section.name),
+                           attention.settings.value_or(section.settings)};
+  return std::nullopt;
+}
+
+bool RunConfig::has_focus() const {
+  if (method == Method::two_phase || attention.name == "focus") return true;
+  const auto other = method == Method::retrofit ? mechanism() : std::nullopt;
+  return method == Method::retrofit && !(other && other->kind->has_parameters);
+}
+
+std::vector<AdapterChoice> RunConfig::adapters() const {
+  std::vector<AdapterChoice> list;
+  if (has_focus()) list.push_back({&kind_named("focus"), focus});
+  if (method == Method::lora) list.push_back({&kind_named("lora"), lora});
+  if (const auto trained = mechanism()) list.push_back(*trained);
+  return list;
+}
+
+TrainingPhase RunConfig::phase_at(std::int64_t step) const {
+  if (method != Method::two_phase) return {optim, 0, steps};
+  if (step < two_phase.phase1_steps) return {optim, 0, two_phase.phase1_steps};
+  OptimConfig second = optim;
+  second.lr = two_phase.lr;
+  second.warmup_steps = two_phase.warmup_steps;
+  return {second, two_phase.phase1_steps, steps - two_phase.phase1_steps};
+}
+
+void RunConfig::validate() const {
+  check(!data.train.empty(), "data.train is empty: name text files or folders");
+  check(method == Method::scratch || !base.empty(),
+        "base is empty: {} needs a checkpoint (a store or a Hugging Face folder)",
+        enum_names(method)[static_cast<std::size_t>(method)]);
+  check(method != Method::scratch || base.empty(), "base is set, but scratch starts from nothing");
+  check(method != Method::scratch || !tokenizer.empty(),
+        "tokenizer is empty: scratch needs one (bytes, or a file)");
+  check(!out.empty(), "out is empty: name a folder for this run");
+  validate_step();
+}
+
+void RunConfig::validate_step() const {
+  check(
+      steps > 0 || (steps == 0 && method == Method::retrofit && has_focus() &&
+                    focus.routing == RoutingSpace::keys && focus.fit_step == 0),
+      "steps is {}: without a step only keys can be placed, by a retrofit with focus.routing keys "
+      "and focus.fit_step 0",
+      steps);
+  if (method == Method::two_phase) {
+    check(two_phase.phase1_steps < steps,
+          "two_phase.phase1_steps is {}, but steps, both phases together, is {}: wanted fewer",
+          two_phase.phase1_steps, steps);
+    check(two_phase.lr > 0, "two_phase.lr must be positive, not {}", two_phase.lr);
+    check(two_phase.warmup_steps >= 0, "two_phase.warmup_steps must not be negative, not {}",
+          two_phase.warmup_steps);
+    check(
+        attention.name == "dense" || attention.name == "focus",
+        "attention {} does not go with two_phase, which trains focus: leave it out, or use method "
+        "full",
+        attention.name);
+  }
+  check(compute == Compute::float32 || compute == Compute::bf16 || !trains_base(),
+        "compute {} is for frozen weights, but {} trains them all: use retrofit or lora, or "
+        "float32 or bf16",
+        name_of(compute), enum_names(method)[static_cast<std::size_t>(method)]);
+  const bool notes_losses = (has_focus() && (focus.balance_loss > 0 || focus.entropy_loss > 0 ||
+                                             focus.objective == Objective::layers)) ||
+                            attention.name == "indexer" || attention.name == "routing_transformer";
+  check(memory == Memory::keep || !notes_losses,
+        "memory recompute does not go with what layers note in their forward pass (a balance or "
+        "entropy loss, objective layers, attention indexer or routing_transformer): use keep");
+  check(model.dropout >= 0 && model.dropout < 1,
+        "model.dropout is {}, wanted at least 0 and below 1", model.dropout);
+  check(model.dropout == 0 || trains_base(),
+        "model.dropout is {}, but {} trains nothing of the model: leave it 0{}", model.dropout,
+        enum_names(method)[static_cast<std::size_t>(method)],
+        method == Method::lora ? ", or set lora.dropout" : "");
+  optim.validate();
+  if (has_focus()) focus.validate();
+  const bool summary = has_focus() && focus.training == Training::summary;
+  check(!summary || model.dropout == 0,
+        "model.dropout is {}, but summary attention (focus.training) has none: leave it 0",
+        model.dropout);
+  check(!summary || focus.objective == Objective::lm || !trains_base(),
+        "focus.objective kl and layers compare with a frozen base: use retrofit, or objective lm");
+  if (method == Method::lora) {
+    check(attention.name == "dense" ||
+              (attention.name == "focus" && focus.training == Training::summary &&
+               focus.objective == Objective::lm),
+          "attention focus goes with lora only as focus.training summary with focus.objective lm: "
+          "set these, leave attention dense, or use retrofit");
+    lora.validate();
+  }
+  if (const auto other = mechanism()) {
+    check(!other->kind->has_parameters || method == Method::retrofit,
+          "attention {0} is trained on a frozen base: use method retrofit", other->kind->name);
+    check(trains_base() || other->kind->has_parameters,
+          "attention {0} has nothing to train on a frozen base: use method full or scratch, or "
+          "focus eval --attention {0} for the base as it is",
+          other->kind->name);
+    other->settings.validate();
+  }
+}
+
+RunConfig only_what_counts(RunConfig config) {
+  const RunConfig defaults;
+  config.out = defaults.out;
+  config.threads = defaults.threads;
+  config.memory = defaults.memory;
+  config.log_every = defaults.log_every;
+  config.eval_every = defaults.eval_every;
+  config.eval_windows = defaults.eval_windows;
+  config.checkpoint_every = defaults.checkpoint_every;
+  config.checkpoint_keep = defaults.checkpoint_keep;
+  config.warn_largest_group = defaults.warn_largest_group;
+  config.data.cache_dir = defaults.data.cache_dir;
+  // Mechanisms that this run does not have: whatever their defaults were when it began.
+  for (std::size_t i = 0; i < config.mechanisms.size(); ++i)
+    if (config.mechanisms[i].name != config.attention.name)
+      config.mechanisms[i].settings = defaults.mechanisms[i].settings;
+  return config;
+}
+
+std::string settings_that_count(const RunConfig& config) {
+  return dump_recipe(only_what_counts(config));
+}
+
+RunConfig read_stored_run(const std::string& text, const std::string& source) {
+  RunConfig stored;
+  stored.data.bos = Bos::always;  // what all runs did before the recipe said so
+  read_stored_recipe(text, source, stored);
+  return stored;
+}
+
+std::string first_changed_setting(const std::filesystem::path& recipe, const RunConfig& config) {
+  RunConfig stored;
+  try {
+    stored = read_stored_run(read_recipe_file(recipe.string()), recipe.string());
+  } catch (const std::runtime_error& error) {
+    return std::string(error.what()).substr(0, std::string(error.what()).find('\n'));
+  }
+  RunConfig then = only_what_counts(stored), today = only_what_counts(config);
+  const auto before = recipe_fields(then), after = recipe_fields(today);
+  for (std::size_t i = 0; i < after.size(); ++i)
+    if (after[i].text && before[i].text() != after[i].text())
+      return fmt::format("{}: {} then, {} now", after[i].key, before[i].text(), after[i].text());
+  return "";
+}
+
+}  // namespace focus

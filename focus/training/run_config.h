@@ -1,0 +1,268 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "focus/adapter.h"
+#include "focus/config.h"
+#include "focus/lora/lora.h"
+#include "focus/models/compute.h"
+#include "focus/models/text_start.h"
+#include "layers/model_config.h"
+#include "optim/training_step.h"
+
+namespace focus {
+
+/// What is trained. The trainer is the same for all: they differ in where the weights come from,
+/// in what is composed onto the decoder and in which parameters want a gradient.
+enum class Method {
+  retrofit,   // Focus on a frozen base: centroids and projections only
+  two_phase,  // a retrofit first, then every parameter of Focus and of the base
+  full,       // every parameter of a base
+  scratch,    // every parameter of a new model
+  lora        // low-rank adapters on a frozen base's linears
+};
+constexpr auto enum_names(Method) {
+  return std::array<std::string_view, 5>{"retrofit", "two_phase", "full", "scratch", "lora"};
+}
+
+/// What attention the trained model runs, a word of the one vocabulary (attention_spec.h): dense,
+/// focus, or a mechanism of the table that has a gradient or parameters, whose settings stand in
+/// the section of its name or behind colons, window:32. two_phase always has focus, retrofit too
+/// unless it names a mechanism with parameters, which is trained instead.
+struct TrainedAttention {
+  std::string name = "dense";
+  std::string word = "dense";                // as it was written
+  std::optional<AnySettings> settings = {};  // behind colons
+};
+void read_value(const RecipeNode& node, const Range& range, TrainedAttention& value);
+std::string value_text(const TrainedAttention& value);
+std::string type_text(const TrainedAttention& value);
+
+/// The settings of a mechanism that a recipe can name: a section under its name.
+struct MechanismSection {
+  std::string name, help;
+  AnySettings settings;
+};
+/// Those of the table, with their defaults.
+std::vector<MechanismSection> mechanism_sections();
+
+/// An adapter that a run puts onto its decoder.
+struct AdapterChoice {
+  const AdapterKind* kind;
+  AnySettings settings;
+};
+
+/// The shape of a new model; keys are those of published config.json files. And dropout, which is
+/// of its training, or of a base's.
+struct ModelShape {
+  std::string model_type = "llama";
+  Index hidden_size = 128;
+  Index intermediate_size = 0;
+  Index num_hidden_layers = 4;
+  Index num_attention_heads = 4;
+  Index num_key_value_heads = 0;
+  Index sliding_window = 0;
+  Index max_position_embeddings = 0;
+  double rope_theta = 10000;
+  double initializer_range = 0.02;
+  bool tie_word_embeddings = true;
+  double dropout = 0;
+
+  template <class F>
+  void visit(F&& f) {
+    f("model_type", model_type,
+      "family of the new model: gpt2, llama, mistral, qwen2, qwen3, olmo2, gemma2, gpt_neox");
+    f("hidden_size", hidden_size, "width", {1, 1 << 16});
+    f("intermediate_size", intermediate_size, "width of the MLP; 0: the family's usual multiple",
+      {0, 1 << 18});
+    f("num_hidden_layers", num_hidden_layers, "layers", {1, 1024});
+    f("num_attention_heads", num_attention_heads, "heads", {1, 1024});
+    f("num_key_value_heads", num_key_value_heads, "heads of k and v; 0: as many as heads",
+      {0, 1024});
+    f("sliding_window", sliding_window,
+      "tokens that the family's local layers see (all of mistral's, every other of gemma2's); 0: "
+      "all",
+      {0, 1 << 27});
+    f("max_position_embeddings", max_position_embeddings,
+      "positions of a new model, where later training is to have a longer context; 0: data.context",
+      {0, 1 << 27});
+    f("rope_theta", rope_theta, "base of the rotary frequencies (not gpt2)");
+    f("initializer_range", initializer_range, "standard deviation of the initial weights");
+    f("tie_word_embeddings", tie_word_embeddings, "output head shares the embedding");
+    f("dropout", dropout,
+      "share dropped in training of the embeddings, of attention's weights (performer has none) "
+      "and "
+      "of what attention and MLP add: GPT-2's embd_pdrop, attn_pdrop and resid_pdrop (scratch, "
+      "full, phase 2 of two_phase)");
+  }
+
+  /// The whole config; throws where it is not a possible model.
+  ModelConfig to_model_config(Index vocab_size, Index context) const;
+};
+
+struct DataConfig {
+  std::vector<std::string> train;
+  std::vector<std::string> valid;
+  double valid_fraction = 0.05;
+  std::string document_separator;
+  Bos bos = Bos::automatic;
+  Index context = 512;
+  Index batch = 1;
+  int accumulate = 1;
+  bool shuffle = true;
+  std::string cache_dir;
+
+  template <class F>
+  void visit(F&& f) {
+    f("train", train, "text files (.txt, .xz) or folders of them");
+    f("valid", valid, "the same, for validation; empty: valid_fraction of the training documents");
+    f("valid_fraction", valid_fraction, "share of documents held back where valid is empty",
+      {0, 0.9});
+    f("document_separator", document_separator,
+      "splits a file into documents, such as <|endoftext|>; empty: each file is one");
+    f("bos", bos,
+      "special tokens around a document: auto: what the tokenizer's files put there; always: "
+      "before "
+      "it the config's BOS, else the tokenizer's; never; window: one before each training window");
+    f("context", context, "tokens of a training window", {2, 1 << 22});
+    f("batch", batch, "windows of a micro-batch", {1, 1 << 16});
+    f("accumulate", accumulate, "micro-batches of a step", {1, 1 << 16});
+    f("shuffle", shuffle, "a new order of the windows in every epoch");
+    f("cache_dir", cache_dir, "where token files are kept; empty: the user's cache folder");
+  }
+};
+
+/// Where the two phases of a two_phase run meet. What is not here both phases take from optim and
+/// focus; each has an optimiser of its own, without a memory of the other's.
+struct TwoPhaseConfig {
+  std::int64_t phase1_steps = 250;
+  double lr = 1e-4;
+  std::int64_t warmup_steps = 20;
+
+  template <class F>
+  void visit(F&& f) {
+    f("phase1_steps", phase1_steps,
+      "the first steps, which train centroids alone, as a retrofit of so many steps; the rest of "
+      "steps trains all",
+      {1, 1e12});
+    f("lr", lr, "peak learning rate of phase 2 (optim.lr is phase 1's)");
+    f("warmup_steps", warmup_steps,
+      "steps of linear warm-up in phase 2, whose optimiser and schedule start anew", {0, 1e12});
+  }
+};
+
+/// What a step keeps of its forward pass for the way back.
+enum class Memory { keep, recompute };
+constexpr auto enum_names(Memory) { return std::array<std::string_view, 2>{"keep", "recompute"}; }
+
+/// A run of `focus train`: one recipe.
+struct RunConfig {
+  Method method = Method::retrofit;
+  TrainedAttention attention;
+  Compute compute = Compute::float32;
+  Memory memory = Memory::keep;
+  std::string base;
+  std::string tokenizer;
+  std::string out = "out/train";
+  std::int64_t steps = 500;
+  std::int64_t seed = 1;
+  int threads = 0;
+  ModelShape model;
+  DataConfig data;
+  FocusConfig focus;
+  TwoPhaseConfig two_phase;
+  LoraConfig lora;
+  std::vector<MechanismSection> mechanisms = mechanism_sections();
+  OptimConfig optim;
+  std::int64_t log_every = 10;
+  std::int64_t eval_every = 100;
+  std::int64_t eval_windows = 16;
+  std::int64_t checkpoint_every = 100;
+  int checkpoint_keep = 2;
+  double warn_largest_group = 0.9;
+
+  template <class F>
+  void visit(F&& f) {
+    f("method", method,
+      "retrofit: centroids on a frozen base; two_phase: that first, then centroids and base; full: "
+      "all of a base; scratch: a new model; lora: low-rank adapters on a frozen base");
+    f("attention", attention,
+      "of full and scratch: dense, focus, or one of the rivals; two_phase always has focus, "
+      "retrofit too, or else indexer");
+    f("compute", compute,
+      "of the model's matrices: float32; bf16: both sides of a product, attention's too, rounded "
+      "to it, sums in float32, as are weights that are trained; of a frozen base (retrofit, lora) "
+      "alone: bf16x3: as three products of bf16, errors near float32's, where that is faster; "
+      "int8: rounded to it, a scale for each row, a quarter of the memory; w8a8: what they "
+      "multiply too, forward, in integers; q8: what matrices in GGML's blocks multiply rounded to "
+      "it, forward, others as float32");
+    f("memory", memory,
+      "keep: what every layer computed, until its way back; recompute: each layer's input alone, "
+      "the layer runs twice; the same bits");
+    f("base", base,
+      "checkpoint to start from: a store (.h5), a Hugging Face folder or a GGUF file");
+    f("tokenizer", tokenizer, "bytes, or a tokenizer's file or folder; empty: the base's own");
+    f("out", out, "folder of this run: metrics, resolved config, checkpoints, result");
+    f("steps", steps,
+      "optimiser steps; 0: keys are placed and nothing is trained (focus.routing keys)", {0, 1e12});
+    f("seed", seed, "of initial values and of the order of the data", {0, 1e18});
+    f("threads", threads, "0: as many as the machine has", {0, 4096});
+    f("model", model, "shape of a new model (scratch), and dropout");
+    f("data", data, "text");
+    f("focus", focus, "the method's settings");
+    f("two_phase", two_phase, "its second phase (two_phase)");
+    f("lora", lora, "low-rank adapters (lora)");
+    for (MechanismSection& section : mechanisms) f(section.name, section.settings, section.help);
+    f("optim", optim, "AdamW and its schedule");
+    f("log_every", log_every, "steps between lines", {1, 1e9});
+    f("eval_every", eval_every, "steps between validations; 0: at start and end only", {0, 1e9});
+    f("eval_windows", eval_windows, "windows of a validation", {1, 1e9});
+    f("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: at the end only",
+      {0, 1e9});
+    f("checkpoint_keep", checkpoint_keep, "checkpoints that stay", {1, 1000});
+    f("warn_largest_group", warn_largest_group,
+      "share of a logged step's tokens above which a layer's largest group is told of, once a "
+      "layer: its groups have collapsed; 0: never",
+      {0, 1});
+  }
+
+  bool has_focus() const;
+  /// The mechanism of the table that is trained through, if it is one.
+  std::optional<AdapterChoice> mechanism() const;
+  /// All that is put onto the decoder, in this order.
+  std::vector<AdapterChoice> adapters() const;
+  /// Whether the run's result is a whole model, and not what goes onto its base.
+  bool trains_base() const { return trains_base_at(steps - 1); }
+  bool trains_base_at(std::int64_t step) const {
+    return method == Method::full || method == Method::scratch ||
+           (method == Method::two_phase && step >= two_phase.phase1_steps);
+  }
+  /// What `step` (the first is 0) belongs to; two_phase has two phases, every other method one.
+  TrainingPhase phase_at(std::int64_t step) const;
+  /// Throws std::invalid_argument where settings do not fit together.
+  void validate() const;
+  /// The same for what a step computes alone: the optimiser's and the method's settings.
+  void validate_step() const;
+
+  std::int64_t tokens_per_step() const { return data.batch * data.accumulate * data.context; }
+};
+
+/// The settings that decide what a run computes, as YAML: a resumed run must agree with them. Where
+/// it writes and how often it reports is free to change.
+std::string settings_that_count(const RunConfig& config);
+/// The settings that a run's recipe or checkpoint holds, of whatever version. Throws
+/// std::runtime_error, lines that begin with `source`.
+RunConfig read_stored_run(const std::string& text, const std::string& source);
+/// The first of them that is another in a run's recipe, "key: then, now"; empty where all agree.
+/// What the recipe does not name is a key added since.
+std::string first_changed_setting(const std::filesystem::path& recipe, const RunConfig& config);
+/// The config with the rest at its defaults.
+RunConfig only_what_counts(RunConfig config);
+
+}  // namespace focus

@@ -1,0 +1,257 @@
+#include "focus/training/session.h"
+
+#include <algorithm>
+
+#include "autograd/base/check.h"
+#include "focus/training/fit.h"
+
+namespace focus {
+namespace {
+
+/// Another one for every forward pass of every run: a resumed run drops what it would have dropped.
+std::uint64_t dropout_key(const RunConfig& config, std::int64_t step, int part) {
+  Rng rng(static_cast<std::uint64_t>(config.seed));
+  return rng.next() + static_cast<std::uint64_t>(step * config.data.accumulate + part);
+}
+
+/// What one part of a step has to say, to whichever processes there are.
+struct PartRecord {
+  double loss = 0;  // of the text
+  std::optional<double> auxiliary_loss = {};
+  std::vector<std::vector<double>> of_adapters = {};
+
+  std::vector<double> numbers() const {
+    std::vector<double> list = {loss, auxiliary_loss ? 1.0 : 0.0, auxiliary_loss.value_or(0)};
+    for (const std::vector<double>& record : of_adapters) {
+      list.push_back(static_cast<double>(record.size()));
+      list.insert(list.end(), record.begin(), record.end());
+    }
+    return list;
+  }
+  static PartRecord from(std::span<const double> list) {
+    PartRecord part{.loss = list[0]};
+    if (list[1] != 0) part.auxiliary_loss = list[2];
+    for (list = list.subspan(3); !list.empty();) {
+      const auto size = static_cast<std::size_t>(list[0]);
+      const std::span<const double> record = list.subspan(1, size);
+      part.of_adapters.emplace_back(record.begin(), record.end());
+      list = list.subspan(1 + size);
+    }
+    return part;
+  }
+};
+
+/// What the model computes with dense attention, a constant.
+Tensor dense_hidden_states(Decoder& decoder, const Batch& batch) {
+  const NoGrad guard;
+  const ComposedMechanism dense(decoder, AttentionMechanism{});
+  return decoder.hidden_states(batch.ids, batch.batch).value();
+}
+
+}  // namespace
+
+void check_positions(const RunConfig& config, const LoadedModel& model) {
+  const Index positions = model.decoder->config().max_position_embeddings;
+  if (config.data.context > positions)
+    fail("data.context {} is longer than the {} positions of {}", config.data.context, positions,
+         model.where);
+}
+
+Session::Session(RunConfig config, LoadedModel model, TrainingData data)
+    : config_(std::move(config)), model_(std::move(model)), data_(std::move(data)) {
+  config_.validate_step();
+  check_positions(config_, model_);
+  for (const auto& adapter : model_.adapters) adapter->set_trainable(true);
+  model_.decoder->recompute_layers = config_.memory == Memory::recompute;
+  enter_phase(0);
+}
+
+void Session::divide(Ranks& ranks) {
+  if (config_.data.accumulate < ranks.count())
+    fail(
+        "data.accumulate {}: {} processes share the parts of a step, wanted at least as many; "
+        "data.accumulate={} with a smaller data.batch is as many tokens a step",
+        config_.data.accumulate, ranks.count(), ranks.count());
+  for (const auto& adapter : model_.adapters)
+    if (ranks.count() > 1 && !adapter->divides())
+      fail(
+          "{}: its centroids follow the tokens of one part after another, which {} processes "
+          "cannot share; train it in one process",
+          adapter->name(), ranks.count());
+  ranks_ = &ranks;
+}
+
+StepPlace Session::place_of(std::int64_t step) const {
+  return {.step = step, .first_phase = config_.phase_at(step).first == 0};
+}
+
+void Session::enter_phase(std::int64_t step) {
+  phase_ = config_.phase_at(step);
+  trains_base_ = config_.trains_base_at(step);
+  set_requires_grad(*model_.decoder, trains_base_);
+  model_.decoder->dropout = trains_base_ ? config_.model.dropout : 0;
+  adamw_.reset();  // its moments' memory is the next one's
+  adamw_ = std::make_unique<AdamW>(trainable(), phase_.optim);
+  steps_ = step;
+}
+
+void Session::seek(std::int64_t steps) {
+  enter_phase(std::max<std::int64_t>(steps, 1) - 1);
+  steps_ = steps;
+}
+
+NamedParameters Session::trainable() {
+  NamedParameters parameters;
+  for_each_parameter(
+      *model_.decoder,
+      [&](const std::string& name, const Weight& p) {
+        if (p.requires_grad()) parameters.push_back({name, p.variable()});
+      },
+      "model");
+  for (const auto& adapter : model_.adapters)
+    adapter->for_each_own([&](const std::string& name, Variable& p) {
+      if (p.requires_grad()) parameters.push_back({name, p});
+    });
+  return parameters;
+}
+
+void Session::place_keys() {
+  FocusModel* const focus = model_.focus();
+  if (focus == nullptr || !focus->groups_keys() || focus->key_groups().front().updates > 0) return;
+  if (const auto step = focus->config().fit_step; step && *step <= steps_)
+    fit_focus(*model_.decoder, *focus, data_.train, focus->config().fit_tokens,
+              static_cast<std::uint64_t>(config_.seed));
+}
+
+Variable Session::loss_of(const Batch& batch) {
+  Decoder& decoder = *model_.decoder;
+  FocusModel* const focus = model_.focus();
+  const bool placed = focus != nullptr && focus->mode.kind == AttentionMode::Kind::summary;
+  switch (placed ? focus->config().objective : Objective::lm) {
+    case Objective::lm:
+      break;
+    case Objective::kl: {
+      const Tensor reference = dense_hidden_states(decoder, batch);
+      return decoder.kl_divergence(decoder.hidden_states(batch.ids, batch.batch), reference);
+    }
+    case Objective::layers:
+      decoder.hidden_states(batch.ids, batch.batch);
+      return focus->take_auxiliary_loss();
+  }
+  return decoder.loss(batch.ids, batch.batch);
+}
+
+StepReport Session::step() {
+  if (config_.phase_at(steps_).first != phase_.first) enter_phase(steps_);
+  const auto& adapters = model_.adapters;
+  place_keys();
+  for (const auto& adapter : adapters) adapter->begin_step(place_of(steps_));
+  // They may depend on where the adapters' parameters began, which is not known when these are
+  // made.
+  adamw_->set_lr_factors([&](const std::string& name) {
+    double factor = 1;
+    for (const auto& adapter : adapters) factor *= adapter->lr_factor(name);
+    return factor;
+  });
+  StepReport report;
+  const int parts = config_.data.accumulate;
+  // Every process goes through all of the data and computes its own parts.
+  std::vector<Batch> batches;
+  batches.reserve(static_cast<std::size_t>(parts));
+  for (int part = 0; part < parts; ++part) batches.push_back(data_.train.next());
+  std::vector<std::vector<double>> records;  // of the own parts
+  const auto loss_of_part = [&](int part) {
+    const TrainingPass pass(*model_.decoder, dropout_key(config_, steps_, part));
+    Variable loss = loss_of(batches[static_cast<std::size_t>(part)]);
+    PartRecord record{.loss = static_cast<double>(loss.value()[0])};
+    for (const auto& adapter : adapters) {
+      if (const Variable terms = adapter->after_forward(); terms.defined()) {
+        record.auxiliary_loss =
+            record.auxiliary_loss.value_or(0) + static_cast<double>(terms.value()[0]);
+        loss = add(loss, terms);
+      }
+      record.of_adapters.push_back(adapter->part_record());
+    }
+    records.push_back(record.numbers());
+    return loss;
+  };
+  report.result = training_step(*adamw_, phase_, steps_, parts, loss_of_part, *ranks_);
+  double loss_of_text = 0;
+  for (const std::vector<double>& numbers : gather_parts(*ranks_, parts, records)) {
+    const PartRecord record = PartRecord::from(numbers);
+    loss_of_text += record.loss / parts;
+    if (record.auxiliary_loss)
+      report.auxiliary_loss = report.auxiliary_loss.value_or(0) + *record.auxiliary_loss / parts;
+    for (std::size_t i = 0; i < adapters.size(); ++i) adapters[i]->absorb(record.of_adapters[i]);
+  }
+  report.step = ++steps_;
+  for (const auto& adapter : adapters) {
+    adapter->end_step(steps_);
+    if (auto groups = adapter->step_groups(); !groups.empty()) report.groups = std::move(groups);
+  }
+  report.result.loss = loss_of_text;
+  return report;
+}
+
+double Session::forward() {
+  const NoGrad guard;
+  for (const auto& adapter : model_.adapters) adapter->begin_step(place_of(steps_));
+  double loss = 0;
+  for (int i = 0; i < config_.data.accumulate; ++i) {
+    const Batch batch = data_.train.next();
+    loss += static_cast<double>(model_.decoder->loss(batch.ids, batch.batch).value()[0]);
+  }
+  return loss / config_.data.accumulate;
+}
+
+std::optional<double> Session::validate() {
+  place_keys();
+  if (!data_.valid) return std::nullopt;
+  const NoGrad guard;
+  for (const auto& adapter : model_.adapters) adapter->begin_validation();
+  const Index all = data_.valid->num_windows();
+  const Index windows = std::min<Index>(config_.eval_windows, all);
+  // Spread over the text: its first windows alone may all be of one book.
+  std::vector<std::vector<double>> losses;
+  for (Index i = 0; i < windows; ++i) {
+    if (!ranks_->owns(static_cast<int>(i))) continue;
+    const Batch batch = data_.valid->windows(i * all / windows, 1);
+    losses.push_back({static_cast<double>(model_.decoder->loss(batch.ids, 1).value()[0])});
+  }
+  double nats = 0;
+  for (const auto& loss : gather_parts(*ranks_, static_cast<int>(windows), losses)) nats += loss[0];
+  return nats / static_cast<double>(windows);
+}
+
+AttentionMode Session::mode_at(std::int64_t step) const {
+  const FocusModel* const focus = model_.focus();
+  return focus ? focus->training_mode(place_of(step))
+               : AttentionMode{.kind = AttentionMode::Kind::dense};
+}
+
+Index Session::count_trainable() const {
+  Index count = 0;
+  for (const NamedParameter& p : adamw_->parameters()) count += p.variable.value().size();
+  return count;
+}
+
+Index Session::count_all() {
+  Index count = count_parameters(*model_.decoder);
+  for (const auto& adapter : model_.adapters)
+    adapter->for_each_own([&](const std::string&, Variable& p) { count += p.shape().size(); });
+  return count;
+}
+
+std::size_t Session::weight_bytes() {
+  std::size_t bytes = 0;
+  const auto add = [&](const std::string&, const Weight& p) { bytes += p.bytes(); };
+  for_each_parameter(*model_.decoder, add);
+  for (const auto& adapter : model_.adapters) adapter->for_each_own(add);
+  return bytes;
+}
+
+std::string Session::base_fingerprint() {
+  return trains_base_ ? model_fingerprint(*model_.decoder) : model_.fingerprint();
+}
+
+}  // namespace focus

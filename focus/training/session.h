@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/tokens/batches.h"
+#include "focus/models/model_files.h"
+#include "focus/training/run_config.h"
+#include "optim/training_step.h"
+
+namespace focus {
+
+/// What a run reads: windows to train on, and where there are some, windows to validate on.
+struct TrainingData {
+  Batches train;
+  std::optional<Batches> valid = {};
+  std::string fingerprint = {};  // of the training tokens
+};
+
+/// What one training step did.
+struct StepReport {
+  std::int64_t step = 0;                      // steps done, this one included
+  StepResult result;                          // its loss is that of the text alone
+  std::vector<GroupStatistics> groups;        // one a layer, without pairs; empty without groups
+  std::optional<double> auxiliary_loss = {};  // what adapters added to the loss, with their weights
+};
+
+/// A training in progress: a model and what is put onto it, the position in its data, the
+/// optimiser. No files, no printing, no signals; run_training() is the loop around it.
+///
+/// The recipe's method decides what is trained: all of the model (full, scratch, the second phase
+/// of two_phase), and always what the model's adapters have to train.
+class Session {
+ public:
+  /// `model` has its adapters on. Throws std::invalid_argument where settings do not fit together,
+  /// and as check_positions().
+  Session(RunConfig config, LoadedModel model, TrainingData data);
+
+  const RunConfig& config() const { return config_; }
+  LoadedModel& model() { return model_; }
+  const LoadedModel& model() const { return model_; }
+  TrainingData& data() { return data_; }
+  const TrainingData& data() const { return data_; }
+  AdamW& optimiser() { return *adamw_; }
+
+  /// From now on `ranks`, which must outlive the session, share its steps; each of them has opened
+  /// the same session. Throws std::runtime_error where the parts of a step are fewer than they, and
+  /// where what is trained cannot be divided.
+  void divide(Ranks& ranks);
+  Ranks& ranks() const { return *ranks_; }
+
+  /// Steps done.
+  std::int64_t steps() const { return steps_; }
+  bool finished() const { return steps_ == config_.steps; }
+  /// Goes to where `steps` have been done, in the phase that the last of them belongs to, with an
+  /// optimiser that remembers nothing. Neither parameters nor the position in the data change.
+  void seek(std::int64_t steps);
+  /// Goes to before step number `step`, in its phase, with an optimiser that remembers nothing.
+  void enter_phase(std::int64_t step);
+
+  /// The next step. Throws std::runtime_error naming it where a loss or a gradient is not finite;
+  /// no parameter has been changed then.
+  StepReport step();
+  /// The forward passes of the next step, without a graph; nothing but the position in the data
+  /// changes. Returns the loss.
+  double forward();
+  /// The mean loss of config().eval_windows windows, in nats per token; nothing where there is no
+  /// validation text. Places groups of keys whose step has come, as step() does.
+  std::optional<double> validate();
+
+  /// The phase of the last step done; that of the first step before it.
+  const TrainingPhase& phase() const { return phase_; }
+  bool in_first_phase() const { return phase_.first == 0; }
+  /// Whether the phase trains the model's own parameters.
+  bool trains_base() const { return trains_base_; }
+  /// What attention step number `step` runs; dense where there is no Focus.
+  AttentionMode mode_at(std::int64_t step) const;
+
+  /// Of the phase.
+  Index count_trainable() const;
+  /// Of the decoder and of what is put onto it.
+  Index count_all();
+  std::size_t weight_bytes();
+  /// The base's fingerprint, or where the base is trained the model's as it is now.
+  std::string base_fingerprint();
+
+ private:
+  NamedParameters trainable();
+  /// Fits groups of keys whose step has come (focus.fit_step).
+  void place_keys();
+  /// What focus.objective says.
+  Variable loss_of(const Batch& batch);
+  StepPlace place_of(std::int64_t step) const;
+
+  RunConfig config_;
+  LoadedModel model_;
+  TrainingData data_;
+  TrainingPhase phase_;
+  bool trains_base_ = false;
+  std::unique_ptr<AdamW> adamw_;
+  std::int64_t steps_ = 0;
+  Ranks* ranks_ = &one_process();
+};
+
+/// Opens what a recipe names: base or new model, tokenizer, texts (tokenized into the cache), and
+/// composes what its method trains. Throws where a file or a setting is not as it should be.
+Session open_session(const RunConfig& config);
+/// The model of open_session() alone, its adapters on.
+LoadedModel open_training_model(const RunConfig& config);
+/// Its texts.
+TrainingData open_training_data(const RunConfig& config, const LoadedModel& model);
+/// Throws std::runtime_error where the model has fewer positions than data.context.
+void check_positions(const RunConfig& config, const LoadedModel& model);
+/// Puts what the recipe asks for onto a model.
+void put_on_adapters(const RunConfig& config, LoadedModel& model, Rng& rng);
+
+/// A session of that shape with random weights and random ids, to time steps: no files are read.
+Session random_session(const RunConfig& config, const ModelConfig& shape);
+
+}  // namespace focus

@@ -1,0 +1,85 @@
+#include "autograd/base/read_ahead.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include "tests/support/temp_folder.h"
+
+namespace focus {
+namespace {
+
+/// A file that is mapped.
+class Mapped {
+ public:
+  Mapped(const std::filesystem::path& path, std::size_t bytes) : bytes_(bytes) {
+    std::ofstream(path) << std::string(bytes, 'x');
+    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    fsync(file);
+    posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);  // a file in memory alone stays there
+    data_ = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file, 0);
+    close(file);
+  }
+  ~Mapped() { munmap(data_, bytes_); }
+  Mapped(const Mapped&) = delete;
+  Mapped& operator=(const Mapped&) = delete;
+
+  const char* data() const { return static_cast<const char*>(data_); }
+  std::size_t pages_in_memory() const {
+    std::vector<unsigned char> in(bytes_ / 4096);
+    mincore(data_, bytes_, in.data());
+    return static_cast<std::size_t>(
+        std::ranges::count_if(in, [](unsigned char page) { return (page & 1) != 0; }));
+  }
+
+ private:
+  std::size_t bytes_;
+  void* data_;
+};
+
+TEST(ReadAhead, BringsTheRangeAndLetsGoOfIt) {
+  constexpr std::size_t kPages = 4096, kBytes = kPages * 4096;  // more than one step
+  const TempFolder folder;
+  auto mapped = std::make_shared<const Mapped>(folder / "numbers", kBytes);
+  if (mapped->pages_in_memory() == kPages)
+    GTEST_SKIP() << "the file stays in memory here, so nothing of it can be read";
+  const char* const data = mapped->data();
+  const std::weak_ptr<const Mapped> alive = mapped;
+  read_ahead(data + 100, kBytes - 200, mapped);
+  wait_for_read_ahead();
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (mapped->pages_in_memory() < kPages && std::chrono::steady_clock::now() < give_up)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // the disk works on its own
+  EXPECT_EQ(mapped->pages_in_memory(), kPages);
+  mapped.reset();
+  EXPECT_TRUE(alive.expired());
+}
+
+TEST(ReadAhead, KeepsItMappedUntilThen) {
+  const TempFolder folder;
+  for (int i = 0; i < 50; ++i) {
+    auto mapped = std::make_shared<const Mapped>(folder / "numbers", 1 << 16);
+    const char* const data = mapped->data();
+    read_ahead(data, 1 << 16, std::move(mapped));
+  }
+  wait_for_read_ahead();
+}
+
+TEST(ReadAhead, WhatIsInNoFileOrNowhereDoesNoHarm) {
+  const std::vector<char> own(1 << 20, 'x');
+  read_ahead(own.data(), own.size(), nullptr);
+  read_ahead(own.data(), 0, nullptr);
+  read_ahead(nullptr, 1 << 20, nullptr);
+  wait_for_read_ahead();
+  EXPECT_EQ(own.back(), 'x');
+}
+
+}  // namespace
+}  // namespace focus

@@ -1,0 +1,179 @@
+// Templates that are wrong or mean harm: each ends in one line. What right ones give is compared
+// with Jinja itself in tests/golden/chat_golden_test.cpp.
+#include <gtest/gtest.h>
+
+#include "data/chat/jinja/template.h"
+
+namespace focus::jinja {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string render(const std::string& source, const Json& variables = Json::object(),
+                   const Limits& limits = {}) {
+  return Template(source, "chat.jinja", limits).render(variables);
+}
+
+/// So that what hits a limit does so at once; the same checks as with the program's own limits.
+constexpr Limits kSmall = {
+    .source = 1 << 20, .steps = 1000000, .bytes = 1 << 23, .output = 1 << 22};
+
+/// The line that a template ends in, when it is read or when it is rendered.
+std::string error_of(const std::string& source, const Json& variables = Json::object(),
+                     const Limits& limits = {}) {
+  try {
+    return "no error, but: " + render(source, variables, limits).substr(0, 100);
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+}
+
+TEST(Jinja, AnErrorNamesFileLineAndThing) {
+  EXPECT_EQ(error_of("a\n{% extends 'x' %}"),
+            "chat.jinja: line 2: the tag 'extends' is not supported");
+  EXPECT_EQ(error_of("\n\n{{ x | urlize }}"),
+            "chat.jinja: line 3: the filter 'urlize' is not supported");
+  EXPECT_EQ(error_of("{{ x | shout }}"), "chat.jinja: line 1: the filter 'shout' is unknown");
+  EXPECT_EQ(error_of("{% if x is loud %}{% endif %}"),
+            "chat.jinja: line 1: the test 'loud' is unknown");
+  EXPECT_EQ(error_of("{{ 1\n}}{% shout %}"), "chat.jinja: line 2: an unknown tag 'shout'");
+  EXPECT_EQ(error_of("{% for x in y recursive %}{% endfor %}"),
+            "chat.jinja: line 1: a recursive for loop is not supported");
+  EXPECT_EQ(error_of("{{ f(*x) }}"),
+            "chat.jinja: line 1: '*' in the arguments of a call is not supported");
+  EXPECT_EQ(error_of("{{ cycler('a') }}"),
+            "chat.jinja: line 1: the global function 'cycler' is not supported");
+  EXPECT_EQ(error_of("{% if x %}\nb"),
+            "chat.jinja: line 2: the template ends before 'elif' or 'else' or 'endif'");
+  EXPECT_EQ(error_of("{{ x.y }}"), "chat.jinja: line 1: 'x' is undefined");
+  EXPECT_EQ(error_of("a\n{{ d.x.y }}", {{"d", Json::object()}}),
+            "chat.jinja: line 2: a dict has no attribute 'x'");
+  EXPECT_EQ(error_of("{{ raise_exception('roles\nalternate') }}"),
+            "chat.jinja: line 1: the template refuses these messages: roles\\nalternate");
+  EXPECT_EQ(error_of("{{ 'a\x01' | x }}\x02"), "chat.jinja: line 1: the filter 'x' is unknown");
+  EXPECT_EQ(error_of("{{ 9223372036854775808 }}"),
+            "chat.jinja: line 1: the number 9223372036854775808 does not fit in 64 bits");
+  EXPECT_EQ(error_of("{{ 9223372036854775807 + 1 }}"),
+            "chat.jinja: line 1: the result of '+' does not fit in 64 bits");
+}
+
+TEST(Jinja, NothingRunsForLong) {
+  const std::string many = "{% for a in range(100000) %}", end = "{% endfor %}";
+  EXPECT_NE(error_of(many + many + many + end + end + end).find("more than"), std::string::npos);
+  EXPECT_NE(error_of(many + "{{ a }}" + many + "{{ a }}" + end + end, {}, kSmall).find("more than"),
+            std::string::npos);
+  EXPECT_EQ(error_of("{{ range(1000000000) }}"),
+            "chat.jinja: line 1: range() of more than 100000 numbers");
+  EXPECT_NE(error_of("{{ 'a' * 10000000000 }}").find("bytes"), std::string::npos);
+  EXPECT_NE(error_of("{{ [0] * 10000000000 }}").find("bytes"), std::string::npos);
+  EXPECT_NE(error_of("{{ 'a'.ljust(10000000000) }}").find("too large"), std::string::npos);
+  EXPECT_NE(error_of("{{ '%9999999d' % 1 }}").find("width"), std::string::npos);
+  EXPECT_NE(error_of("{{ 'a'|indent(99999999) }}").find("blanks"), std::string::npos);
+  EXPECT_NE(error_of("{{ 10 ** 1000000000 }}").find("64 bits"), std::string::npos);
+  // A text that doubles, replaced and joined.
+  const std::string doubled =
+      "{% set s = namespace(t='aaaaaaaaaaaaaaaa') %}{% for i in range(64) %}";
+  for (const std::string step :
+       {"s.t + s.t", "s.t ~ s.t", "s.t.replace('a', 'aa')",
+        "s.t|replace('a', 'bb')|replace('b', 'a')", "[s.t, s.t]|join", "''.join([s.t, s.t])",
+        "'%s%s' % (s.t, s.t)", "'{}{}'.format(s.t, s.t)", "s.t * 2", "[s.t, s.t]|tojson",
+        "[s.t, s.t]|string"})
+    EXPECT_NE(
+        error_of(doubled + "{% set s.t = " + step + " %}" + end, {}, kSmall).find("more than"),
+        std::string::npos)
+        << step;
+}
+
+TEST(Jinja, SharedListsDoNotMultiply) {
+  // 2^64 leaves when it is printed or compared.
+  const std::string tree =
+      "{% set s = namespace(t=[1], u=[1]) %}{% for i in range(64) %}"
+      "{% set s.t = [s.t, s.t] %}{% set s.u = [s.u, s.u] %}{% endfor %}";
+  for (const std::string use : {"s.t", "s.t|tojson", "s.t == s.u", "s.t|string", "s.t in [s.u]"})
+    EXPECT_NE(error_of(tree + "{{ " + use + " }}", {}, kSmall).find("more than"), std::string::npos)
+        << use;
+}
+
+TEST(Jinja, NothingNestsTooDeep) {
+  const auto times = [](int n, const std::string& text) {
+    std::string all;
+    for (int i = 0; i < n; ++i) all += text;
+    return all;
+  };
+  for (const auto& [open, close] : {std::pair{"(", ")"},
+                                    {"[", "]"},
+                                    {"{1:", "}"},
+                                    {"x[", "]"},
+                                    {"f(", ")"},
+                                    {"not ", ""},
+                                    {"- ", ""},
+                                    {"1 if 1 else ", ""}})
+    EXPECT_NE(
+        error_of("{{ " + times(20000, open) + "1" + times(20000, close) + " }}").find("deeper"),
+        std::string::npos)
+        << open;
+  for (const std::string chain : {" + 1", "|upper", ".x", "[0]", "()", " * 2", " and 1"})
+    EXPECT_NE(error_of("{{ 1" + times(20000, chain) + " }}").find("deeper"), std::string::npos)
+        << chain;
+  EXPECT_NE(error_of(times(20000, "{% if 1 %}") + times(20000, "{% endif %}")).find("deeper"),
+            std::string::npos);
+  EXPECT_NE(error_of("{% set s = namespace(t=[]) %}{% for i in range(9999) %}"
+                     "{% set s.t = [s.t] %}{% endfor %}")
+                .find("deeper"),
+            std::string::npos);
+  EXPECT_NE(error_of("{% set s = namespace() %}{% set s.s = s %}{{ s }}").find("itself"),
+            std::string::npos);
+  const std::string call = "{% macro m(x) %}{{ m(x + 1) }}{% endmacro %}{{ m(1) }}";
+  EXPECT_EQ(error_of(call),
+            "chat.jinja: line 1: the template calls itself deeper than 1000 levels");
+  EXPECT_NE(
+      error_of("{% macro m() %}{% if 1 %}{% for i in [1] %}{% set x %}{{ [m()]|map('upper')|join }}"
+               "{% endset %}{{ x }}{% endfor %}{% endif %}{% endmacro %}{{ m() }}")
+          .find("deeper"),
+      std::string::npos);
+}
+
+TEST(Jinja, LimitsHoldWhereTheyAreSet) {
+  EXPECT_EQ(error_of("abcdef", {}, {.source = 5}),
+            "chat.jinja: the template has 6 bytes; at most 5 are read");
+  EXPECT_EQ(error_of("{{ 'a' * 5 }}b", {}, {.output = 5}),
+            "chat.jinja: line 1: the template writes more than 5 bytes");
+  EXPECT_EQ(render("{{ 'a' * 5 }}", {}, {.output = 5}), "aaaaa");
+  EXPECT_EQ(error_of("{{ 1 + 1 + 1 }}", {}, {.steps = 3}),
+            "chat.jinja: line 1: the template takes more than 3 steps");
+}
+
+TEST(Jinja, AMacroOutlivesNoBlock) {
+  EXPECT_EQ(
+      error_of("{% set s = namespace() %}{% for i in [1] %}{% macro m() %}{{ i }}{% endmacro %}"
+               "{% set s.m = m %}{% endfor %}\n{{ s.m() }}"),
+      "chat.jinja: line 2: the macro 'm' was defined in a block that has ended");
+  EXPECT_EQ(render("{% set s = namespace() %}{% for i in [1] %}{% set s.l = loop %}{% endfor %}"
+                   "{{ s.l.length }}"),
+            "1");
+}
+
+TEST(Jinja, InvalidUtf8GoesThrough) {
+  EXPECT_EQ(render("a\xff{{ x|upper }}{{ '\xc3' ~ x[0] }}", {{"x", "ab"}}).substr(0, 2), "a\xff");
+  EXPECT_EQ(render("{{ '\xe2\x82'|length }}{{ ('\xf0\x9f' ~ 'a')[::-1][0] }}"), "2a");
+}
+
+TEST(Jinja, TheTimeIsGivenOrThePresent) {
+  const Template date("{{ strftime_now('%d %b %Y') }}", "chat.jinja");
+  std::tm then{};
+  then.tm_year = 124;
+  then.tm_mon = 6;
+  then.tm_mday = 26;
+  EXPECT_EQ(date.render(Json::object(), then), "26 Jul 2024");
+  EXPECT_EQ(date.render(Json::object()).size(), 11u);
+}
+
+TEST(Jinja, ATemplateRendersAgain) {
+  const Template count("{% set s = namespace(n=n) %}{% set s.n = s.n + 1 %}{{ s.n }}",
+                       "chat.jinja");
+  EXPECT_EQ(count.render({{"n", 1}}), "2");
+  EXPECT_EQ(count.render({{"n", 1}}), "2");
+}
+
+}  // namespace
+}  // namespace focus::jinja

@@ -1,0 +1,271 @@
+#include "data/synthetic/far_corpus.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <set>
+#include <span>
+
+#include "data/synthetic/corpus.h"
+
+namespace focus {
+namespace {
+
+constexpr CorpusKind kAsking[] = {CorpusKind::recall, CorpusKind::copy, CorpusKind::lookup};
+
+FarCorpusOptions of_kind(CorpusKind kind, std::int64_t documents = 40) {
+  return {.kind = kind, .documents = documents};
+}
+
+std::uint64_t fnv1a_of(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return hash;
+}
+
+TEST(FarCorpus, TalesAreTheBytesOfBefore) {
+  const std::string text = joined_texts(
+      generate_far_documents({.kind = CorpusKind::tales, .documents = 30, .seed = 4}), "##");
+  EXPECT_EQ(text, generate_corpus({.seed = 4, .documents = 30, .separator = "##"}));
+}
+
+TEST(FarCorpus, SameSeedSameBytes) {
+  const auto hash = [](CorpusKind kind) {
+    return fnv1a_of(joined_texts(generate_far_documents(of_kind(kind)), "\n"));
+  };
+  EXPECT_EQ(hash(CorpusKind::recall), 16431521517302372457ULL);
+  EXPECT_EQ(hash(CorpusKind::copy), 12844291705202761652ULL);
+  EXPECT_EQ(hash(CorpusKind::lookup), 17772718269276725465ULL);
+  for (const CorpusKind kind : kAsking)
+    EXPECT_NE(generate_far_documents({.kind = kind, .documents = 2, .seed = 1}),
+              generate_far_documents({.kind = kind, .documents = 2, .seed = 2}));
+}
+
+TEST(FarCorpus, AShorterCorpusStartsALongerOne) {
+  for (const CorpusKind kind : kAsking) {
+    const FarCorpusOptions options{.kind = kind, .documents = 7, .share = 0.4};
+    const auto shorter = generate_far_documents(options);
+    auto longer =
+        generate_far_documents({.kind = options.kind, .documents = 19, .share = options.share});
+    longer.resize(shorter.size());
+    EXPECT_EQ(longer, shorter);
+  }
+}
+
+TEST(FarCorpus, AnAnswerIsWhatItsSourceSays) {
+  for (const CorpusKind kind : kAsking)
+    for (const AskedDocument& document : generate_far_documents(
+             {.kind = kind, .documents = 40, .keys = {30}, .distance = {0, 90}})) {
+      const std::string& text = document.text;
+      EXPECT_TRUE(text.ends_with('\n'));
+      ASSERT_FALSE(document.answers.empty());
+      std::size_t last = 0;
+      for (const Answer& answer : document.answers) {
+        ASSERT_LT(answer.source, answer.begin);
+        ASSERT_LT(answer.begin, answer.end);
+        ASSERT_LE(answer.end, text.size());
+        EXPECT_GT(answer.begin, last) << "from left to right";
+        last = answer.begin;
+        const std::size_t size = answer.end - answer.begin;
+        EXPECT_EQ(text.substr(answer.begin, size), text.substr(answer.source, size)) << text;
+      }
+    }
+}
+
+/// Bytes of sentences between the last source and the first answer, at least.
+std::size_t gap(const AskedDocument& document) {
+  std::size_t last_source = 0;
+  for (const Answer& answer : document.answers) last_source = std::max(last_source, answer.source);
+  return document.answers.front().begin - last_source;
+}
+
+TEST(FarCorpus, TheDistanceIsKept) {
+  for (const CorpusKind kind : kAsking) {
+    for (const AskedDocument& document :
+         generate_far_documents({.kind = kind, .documents = 20, .distance = {300}})) {
+      EXPECT_GE(gap(document), 300U) << document.text;
+      EXPECT_LT(gap(document), 600U) << document.text;
+    }
+    std::set<bool> far;
+    for (const AskedDocument& document :
+         generate_far_documents({.kind = kind, .documents = 30, .distance = {0, 1000}}))
+      far.insert(gap(document) >= 1000);
+    EXPECT_EQ(far.size(), 2U) << "each document draws one of the distances";
+  }
+}
+
+TEST(FarCorpus, RecallAsksEachOfItsKeysOnce) {
+  for (const std::int64_t keys : {1, 8, 26, 27, 800}) {
+    const auto documents = generate_far_documents(
+        {.kind = CorpusKind::recall, .documents = 3, .keys = {keys}, .distance = {0}});
+    for (const AskedDocument& document : documents) {
+      EXPECT_EQ(document.answers.size(), static_cast<std::size_t>(keys));
+      std::map<std::string, char> told;
+      std::set<std::size_t> sources;
+      for (const Answer& answer : document.answers) {
+        sources.insert(answer.source);
+        const auto key_before = [&](std::size_t digit) {
+          std::size_t begin = digit;
+          while (begin > 0 && std::islower(document.text[begin - 1]) != 0) --begin;
+          return document.text.substr(begin, digit - begin);
+        };
+        EXPECT_EQ(key_before(answer.begin), key_before(answer.source));
+        EXPECT_EQ(answer.end - answer.begin, 1U);
+        told[key_before(answer.begin)] = document.text[answer.begin];
+      }
+      EXPECT_EQ(sources.size(), document.answers.size()) << "no source twice";
+      EXPECT_EQ(told.size(), document.answers.size()) << "no key twice";
+    }
+  }
+}
+
+TEST(FarCorpus, RecallAsksInRounds) {
+  for (const AskedDocument& document : generate_far_documents({.kind = CorpusKind::recall,
+                                       .documents = 5,
+                                       .keys = {6},
+                                       .distance = {0},
+                                       .asked = 3})) {
+    ASSERT_EQ(document.answers.size(), 18U);
+    std::set<std::vector<std::size_t>> orders;
+    for (std::size_t round = 0; round < 3; ++round) {
+      std::vector<std::size_t> sources;
+      for (std::size_t i = 0; i < 6; ++i) {
+        const Answer& answer = document.answers[6 * round + i];
+        EXPECT_EQ(document.text[answer.begin], document.text[answer.source]);
+        EXPECT_EQ(document.text[answer.begin - 1], document.text[answer.source - 1]) << "its key";
+        EXPECT_LT(answer.source, document.text.find('\n')) << "where it was told";
+        sources.push_back(answer.source);
+      }
+      orders.insert(sources);
+      EXPECT_EQ(std::set(sources.begin(), sources.end()).size(), 6U) << "each key once a round";
+    }
+    EXPECT_GT(orders.size(), 1U);
+  }
+}
+
+TEST(FarCorpus, LengthFillsEveryDocumentUp) {
+  for (const CorpusKind kind : kAsking) {
+    const FarCorpusOptions options{
+        .kind = kind, .documents = 12, .keys = {2, 9}, .distance = {0, 60}, .length = 700};
+    const auto documents = generate_far_documents(options);
+    std::set<std::size_t> places;
+    for (const AskedDocument& document : documents) {
+      EXPECT_EQ(document.text.size(), 700U);
+      ASSERT_FALSE(document.answers.empty());
+      places.insert(document.answers.front().source);
+      for (const Answer& answer : document.answers)
+        EXPECT_EQ(document.text.substr(answer.begin, answer.end - answer.begin),
+                  document.text.substr(answer.source, answer.end - answer.begin));
+    }
+    EXPECT_GT(places.size(), 1U) << "what fills up stands before";
+    FarCorpusOptions fewer = options;
+    fewer.documents = 5;
+    EXPECT_TRUE(std::ranges::equal(generate_far_documents(fewer), std::span(documents).first(5)));
+  }
+  // A document that is as long already, and one byte less.
+  const std::size_t size =
+      generate_far_documents({.kind = CorpusKind::recall, .documents = 1})[0].text.size();
+  FarCorpusOptions exact{.kind = CorpusKind::recall, .documents = 1};
+  exact.length = static_cast<std::int64_t>(size);
+  EXPECT_EQ(generate_far_documents(exact),
+            generate_far_documents({.kind = CorpusKind::recall, .documents = 1}));
+  --exact.length;
+  EXPECT_THROW(generate_far_documents(exact), std::invalid_argument);
+}
+
+TEST(FarCorpus, EachDocumentDrawsItsNumberOfKeys) {
+  std::set<std::size_t> drawn;
+  for (const AskedDocument& document : generate_far_documents(
+           {.kind = CorpusKind::recall, .documents = 40, .keys = {2, 5, 30}, .distance = {0}}))
+    drawn.insert(document.answers.size());
+  EXPECT_EQ(drawn, (std::set<std::size_t>{2, 5, 30}));
+}
+
+TEST(FarCorpus, LookupAsksForHalfOfThePeople) {
+  for (const AskedDocument& document : generate_far_documents(
+           {.kind = CorpusKind::lookup, .documents = 20, .keys = {9}, .distance = {0}})) {
+    EXPECT_EQ(document.answers.size(), 5U);
+    for (const Answer& answer : document.answers) {
+      // The name of the question stands before "lives in the " of the fact.
+      const std::string& text = document.text;
+      const std::size_t asked = text.rfind("Where does ", answer.begin) + 11;
+      const std::string name = text.substr(asked, text.find(' ', asked) - asked);
+      const std::string fact = name + " lives in the ";
+      EXPECT_EQ(text.substr(answer.source - fact.size(), fact.size()), fact);
+    }
+  }
+}
+
+TEST(FarCorpus, TheShareIsOfTheKindAndTheRestAreTales) {
+  const auto documents =
+      generate_far_documents({.kind = CorpusKind::copy, .documents = 40, .share = 0.3});
+  const auto tales = generate_documents({.seed = 1, .documents = 28});
+  std::size_t tale = 0;
+  for (const AskedDocument& document : documents) {
+    if (document.answers.empty()) {
+      ASSERT_LT(tale, tales.size());
+      EXPECT_EQ(document.text, tales[tale++].text);
+    }
+  }
+  EXPECT_EQ(tale, 28U);
+}
+
+TEST(FarCorpus, RefusesWhatIsOutOfRange) {
+  EXPECT_THROW(generate_far_documents({.documents = -1}), std::invalid_argument);
+  EXPECT_THROW(generate_far_documents({.kind = CorpusKind::copy, .keys = {4, 0}}),
+               std::invalid_argument);
+  EXPECT_THROW(generate_far_documents({.kind = CorpusKind::copy, .keys = {}}),
+               std::invalid_argument);
+  EXPECT_THROW(generate_far_documents({.kind = CorpusKind::copy, .distance = {}}),
+               std::invalid_argument);
+  EXPECT_THROW(generate_far_documents({.kind = CorpusKind::copy, .distance = {-1}}),
+               std::invalid_argument);
+  EXPECT_THROW(generate_far_documents({.kind = CorpusKind::copy, .share = 1.5}),
+               std::invalid_argument);
+  EXPECT_THROW(generate_far_documents({.kind = CorpusKind::recall, .asked = 0}),
+               std::invalid_argument);
+  EXPECT_THROW(generate_far_documents({.kind = CorpusKind::copy, .length = 4000, .share = 0.5}),
+               std::invalid_argument);
+  EXPECT_THROW(generate_far_documents({.kind = CorpusKind::tales, .length = 4000}),
+               std::invalid_argument);
+}
+
+TEST(AskedDocument, LinesAreReadBack) {
+  std::vector<AskedDocument> documents =
+      generate_far_documents({.kind = CorpusKind::lookup, .documents = 6, .share = 0.5});
+  const std::string lines = questions_jsonl(documents);
+  std::erase_if(documents, [](const AskedDocument& one) { return one.answers.empty(); });
+  EXPECT_EQ(documents.size(), 3U);
+  EXPECT_EQ(read_questions(lines, "here"), documents);
+  EXPECT_EQ(read_questions("\n" + lines + "\n  \n", "here"), documents);
+}
+
+TEST(AskedDocument, MistakesNameTheLine) {
+  const auto says = [](const std::string& line, const std::string& part) {
+    const std::string good = R"({"text": "a1 a1", "answers": [{"begin":4,"end":5,"source":1}]})";
+    try {
+      read_questions(good + "\n" + line, "q.jsonl");
+      ADD_FAILURE() << "accepted " << line;
+    } catch (const std::runtime_error& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find("q.jsonl, line 2"), std::string::npos) << text;
+      EXPECT_NE(text.find(part), std::string::npos) << text;
+      EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+    }
+  };
+  says("no json", "line 2");
+  says(R"({"answers": [{"begin":4,"end":5,"source":1}]})", "text");
+  says(R"({"text": "a1 a1"})", "answers");
+  says(R"({"text": "a1 a1", "answers": []})", "asks nothing");
+  says(R"({"text": "a1 a1", "answers": [{"begin":4,"source":1}]})", "end");
+  says(R"({"text": "a1 a1", "answers": [{"begin":4,"end":6,"source":1}]})", "end");
+  says(R"({"text": "a1 a1", "answers": [{"begin":4,"end":4,"source":1}]})", "source < begin < end");
+  says(R"({"text": "a1 a1", "answers": [{"begin":4,"end":5,"source":4}]})", "source < begin < end");
+  says(R"({"text": "\ud800 a1", "answers": [{"begin":4,"end":5,"source":1}]})", "line 2");
+  EXPECT_THROW(read_questions("\n\n", "q.jsonl"), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace focus

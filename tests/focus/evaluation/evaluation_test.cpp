@@ -1,0 +1,379 @@
+#include "focus/evaluation/evaluation.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "focus/baselines/window_attention.h"
+#include "tests/support/compare.h"
+#include "tests/support/thread_ranks.h"
+#include "tests/support/tiny_session.h"
+
+namespace focus {
+namespace {
+
+LoadedModel with_focus(Balance balance = Balance::carried) {
+  LoadedModel model = tiny_loaded();
+  RunConfig config;
+  config.focus = tiny_focus(balance);
+  Rng rng(3);
+  put_on_adapters(config, model, rng);
+  return model;
+}
+
+LoadedModel with_keys() {
+  LoadedModel model = tiny_loaded();
+  RunConfig config;
+  config.focus = tiny_focus();
+  config.focus.routing = RoutingSpace::keys;
+  config.focus.training = Training::summary;
+  Rng rng(3);
+  put_on_adapters(config, model, rng);
+  return model;
+}
+
+EvalText tiny_text(Index tokens = 60) {
+  return {"tiny", random_ids(tokens, kTinyVocabulary, 8), 4 * tokens};
+}
+
+std::vector<std::string> names_of(LoadedModel& model, const std::vector<std::string>& words,
+                                  UnsaidBalance unsaid = UnsaidBalance::causal_and_trained) {
+  std::vector<std::string> names;
+  for (const AttentionSpec& spec : resolve_words(words, model, unsaid, "here"))
+    names.push_back(ActiveAttention(model, spec).title());
+  return names;
+}
+using Words = std::vector<std::string>;
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(AttentionSpec, WordsAreReadInOneWay) {
+  EXPECT_EQ(parse_attention("hard").top_k, 1);
+  EXPECT_EQ(parse_attention("hard:2").top_k, 2);
+  EXPECT_EQ(parse_attention("hard:k=2:gate=drop").gate, HardGate::drop);
+  EXPECT_EQ(parse_attention("focus").top_k, 0);
+  EXPECT_EQ(parse_attention("focus:gate=keep").top_k, 0);
+  EXPECT_EQ(parse_attention("focus:2").top_k, 2);
+  EXPECT_EQ(parse_attention("soft:balance=sequence").balance, Balance::sequence);
+  EXPECT_EQ(parse_attention("routing:4").kind, "routing_transformer");
+  EXPECT_EQ(parse_attention("window:9").settings->as<WindowConfig>().local_window, 9);
+}
+
+TEST(AttentionSpec, MistakesNameTheWord) {
+  EXPECT_NE(error_of([] { parse_attention("sparc:3", "--attention"); }).find("sparc"),
+            std::string::npos);
+  EXPECT_NE(error_of([] { parse_attention("hard:0", "--attention"); }).find("hard:0"),
+            std::string::npos);
+  EXPECT_NE(error_of([] { parse_attention("hard:x", "--attention"); }).find("hard:x"),
+            std::string::npos);
+  EXPECT_NE(error_of([] { parse_attention("dense:3", "--attention"); }).find("no settings"),
+            std::string::npos);
+  EXPECT_NE(error_of([] { parse_attention("window:3:4", "--attention"); }).find("KEY=VALUE"),
+            std::string::npos);
+  EXPECT_NE(
+      error_of([] { parse_attention("window:window=4", "--attention"); }).find("local_window"),
+      std::string::npos);
+}
+
+TEST(AttentionSpec, ResolvesForTheModel) {
+  LoadedModel dense = tiny_loaded(), focus = with_focus(), leaky = with_focus(Balance::sequence);
+  EXPECT_EQ(names_of(dense, {}), (Words{"dense"}));
+  EXPECT_EQ(names_of(focus, {"local", "focus:1", "soft", "hard:1", "hard:2:gate=drop"}),
+            (Words{"local only", "soft, carried", "hard k=1 keep, carried", "hard k=2, carried"}));
+  EXPECT_EQ(names_of(leaky, {"soft"}), (Words{"soft, carried", "soft, sequence (not causal)"}));
+  EXPECT_EQ(names_of(leaky, {"soft"}, UnsaidBalance::trained),
+            (Words{"soft, sequence (not causal)"}));
+  EXPECT_EQ(names_of(dense, {"window:5", "dense"}), (Words{"window w=5", "dense"}));
+  EXPECT_NE(error_of([&] { names_of(dense, {"soft"}); }).find("no Focus"), std::string::npos);
+  EXPECT_NE(error_of([&] { names_of(focus, {"hard:5"}); }).find("4 groups"), std::string::npos);
+  EXPECT_NE(error_of([&] { names_of(focus, {"trained"}); }).find("trained"), std::string::npos);
+}
+
+TEST(AttentionSpec, SummaryWordsAreReadAndCompleted) {
+  const AttentionSpec bare = parse_attention("summary");
+  EXPECT_EQ(bare.kind, "summary");
+  EXPECT_TRUE(bare.needs_focus());
+  EXPECT_EQ(bare.summary, SummaryWord{});
+  EXPECT_EQ(parse_attention("summary:0").summary.read_groups, 0);
+  const SummaryWord all =
+      parse_attention("summary:1:choice=mass:rest=drop:local_window=20:block=8:sinks=3").summary;
+  EXPECT_EQ(all, (SummaryWord{.read_groups = 1,
+                              .choice = GroupChoice::mass,
+                              .rest = Rest::drop,
+                              .local_window = 20,
+                              .block = 8,
+                              .sinks = 3}));
+  FocusConfig config;
+  config.num_groups = 4;
+  config.choice = GroupChoice::own;
+  config.sinks = 5;
+  // A number of groups says how they are chosen, too; what is not said is the adapter's.
+  const AttentionMode mass = resolve_summary(parse_attention("summary:3"), config).mode();
+  EXPECT_EQ(mass.kind, AttentionMode::Kind::summary);
+  EXPECT_EQ(mass.summary.top_groups, 3);
+  EXPECT_FALSE(mass.summary.own_group);
+  EXPECT_EQ(mass.summary.zones.sinks, 5);
+  EXPECT_EQ(mass.summary.zones.window, config.local_window);
+  const AttentionMode own = resolve_summary(bare, config).mode();
+  EXPECT_TRUE(own.summary.own_group);
+  EXPECT_EQ(own.summary.top_groups, 1);
+  for (const char* wrong :
+       {"summary:257", "summary:-1", "summary:x", "summary:1:2", "summary:rest=some",
+        "summary:block=0", "summary:sinks=65", "summary:window=3"})
+    EXPECT_NE(error_of([&] { parse_attention(wrong, "--attention"); }).find(wrong),
+              std::string::npos)
+        << wrong;
+}
+
+TEST(AttentionSpec, GroupsOfKeysHaveSummaryAlone) {
+  LoadedModel keys = with_keys(), tokens = with_focus();
+  EXPECT_EQ(names_of(keys, {}), (Words{"dense", "summary m=2 w=4, keys"}));
+  EXPECT_EQ(names_of(keys, {"focus", "summary", "summary:2", "summary:0:rest=drop:block=1"}),
+            (Words{"summary m=2 w=4, keys", "selection m=0 w=4 block=1, keys"}));
+  EXPECT_EQ(names_of(keys, {"local"}), (Words{"local only"}));
+  EXPECT_EQ(names_of(tokens, {"summary:1", "summary:choice=own:local_window=9:sinks=0"}),
+            (Words{"summary m=1 w=4, carried", "summary own w=9 sinks=0, carried"}));
+  EXPECT_EQ(own_attention(keys).kind, "summary");
+  const auto says = [&](LoadedModel& model, const std::string& word, const std::string& part) {
+    EXPECT_NE(error_of([&] { names_of(model, {word}); }).find(part), std::string::npos) << word;
+  };
+  says(keys, "soft", "groups keys and has neither");
+  says(keys, "hard:1", "groups keys and has neither");
+  says(keys, "summary:choice=own", "choice own is for groups of tokens");
+  says(keys, "summary:5", "4 groups");
+  LoadedModel dense = tiny_loaded();
+  says(dense, "summary:1", "no Focus");
+}
+
+TEST(ActiveAttention, LeavesTheModelAsItWas) {
+  LoadedModel model = with_focus();
+  const NoGrad guard;
+  const auto hidden = [&] {
+    return model.decoder->hidden_states(random_ids(20, kTinyVocabulary, 2), 1).value();
+  };
+  const Tensor before = hidden();
+  for (const char* word : {"dense", "local", "hard:1", "window:3"}) {
+    {
+      const ActiveAttention active(model, resolve_attention(parse_attention(word), model, "here"));
+      EXPECT_FALSE(same_bits(hidden(), before)) << word;
+    }
+    EXPECT_TRUE(same_bits(hidden(), before)) << word;
+  }
+}
+
+TEST(ActiveAttention, InSomeLayersAloneTheOthersAreDense) {
+  LoadedModel model = with_keys();
+  const NoGrad guard;
+  const auto hidden = [&](const std::string& word) {
+    const ActiveAttention active(model, resolve_attention(parse_attention(word), model, "here"));
+    return model.decoder->hidden_states(random_ids(20, kTinyVocabulary, 2), 1).value();
+  };
+  const Tensor dense = hidden("dense");
+  for (const std::string word : {"window:3", "summary:0:block=1", "local"}) {
+    const Tensor all = hidden(word);
+    EXPECT_TRUE(same_bits(hidden(word + ":layers=0+1+2"), all)) << word;
+    EXPECT_TRUE(same_bits(hidden(word + ":layers=2+1+0"), all)) << word;
+    EXPECT_FALSE(same_bits(hidden(word + ":layers=1"), all)) << word;
+    EXPECT_FALSE(same_bits(hidden(word + ":layers=1"), dense)) << word;
+  }
+  EXPECT_TRUE(same_bits(hidden("dense"), dense));
+  // A layer that reads every group is a dense one.
+  EXPECT_TRUE(same_bits(hidden("summary:m_by_layer=1+1+1"), hidden("summary:1")));
+  EXPECT_LT(relative_difference(hidden("summary:block=1:m_by_layer=4+0+4"),
+                                hidden("summary:0:block=1:layers=1")),
+            1e-5);
+  EXPECT_TRUE(same_bits(hidden("summary:1:w_by_layer=7+7+7"), hidden("summary:1:local_window=7")));
+  EXPECT_LT(relative_difference(hidden("summary:block=1:m_by_layer=4+0+4:w_by_layer=2+7+3"),
+                                hidden("summary:0:block=1:local_window=7:layers=1")),
+            1e-5);
+  EXPECT_EQ(names_of(model, {"window:3:layers=2+0", "summary:m_by_layer=4+0+1",
+                             "summary:1:w_by_layer=0+2+1"}),
+            (Words{"window w=3 in layer 0+2", "summary m=4+0+1 by layer w=4, keys",
+                   "summary m=1 w=0+2+1 by layer, keys"}));
+  const auto says = [&](const std::string& word, const std::string& part) {
+    EXPECT_NE(error_of([&] { names_of(model, {word}); }).find(part), std::string::npos) << word;
+  };
+  says("window:3:layers=3", "layer 3, but tiny gpt2 has 3");
+  says("window:3:layers=", "no numbers");
+  says("window:3:layers=1+", "no numbers");
+  says("window:3:layers=-1", "no numbers");
+  says("summary:m_by_layer=1+2", "2 numbers for 3 layers");
+  says("summary:m_by_layer=1+2+5", "has 4 groups");
+  says("summary:w_by_layer=1+2", "w_by_layer has 2 numbers for 3 layers");
+}
+
+TEST(Evaluation, EveryTokenButTheFirstIsScoredOnce) {
+  LoadedModel model = tiny_loaded();
+  const EvalText text = tiny_text(53);
+  for (const Index stride : {1, 5, 8}) {
+    const Score score = evaluate(*model.decoder, text, {.context = 16, .stride = stride});
+    EXPECT_EQ(score.tokens, 52) << stride;
+    EXPECT_EQ(score.bytes, 4 * 53);
+  }
+  // Windows that do not overlap: the first token of each has nothing before it.
+  EXPECT_EQ(evaluate(*model.decoder, text, {.context = 16, .stride = 16}).tokens, 49);
+}
+
+TEST(Evaluation, OneWindowIsTheLoss) {
+  LoadedModel model = tiny_loaded();
+  const EvalText text = tiny_text(30);
+  const Score score = evaluate(*model.decoder, text, {.context = 30, .stride = 30});
+  const NoGrad guard;
+  const double loss = static_cast<double>(model.decoder->loss(text.ids, 1).value()[0]);
+  EXPECT_NEAR(score.nats / 29, loss, 1e-5);
+}
+
+TEST(Evaluation, RowsSayWhatRan) {
+  LoadedModel model = with_focus();
+  const std::vector<EvalText> texts = {tiny_text(), tiny_text(30)};
+  const EvalSettings settings = EvalSettings{.context = 16}.for_model(model);
+  EXPECT_EQ(settings.stride, 8);
+  const auto row = [&](const char* word) {
+    return evaluate(model, resolve_attention(parse_attention(word), model, "here"), texts,
+                    settings);
+  };
+  const EvalRow dense = row("dense"), soft = row("soft"), hard = row("hard:1"), all = row("hard:4"),
+                local = row("local"), window = row("window:4");
+  EXPECT_EQ(dense.kind, "dense");
+  EXPECT_FALSE(dense.has_groups);
+  EXPECT_EQ(soft.routing, "carried");
+  EXPECT_EQ(hard.name, "hard k=1 keep");
+  EXPECT_LT(hard.groups.pairs, 1);
+  EXPECT_EQ(all.groups.pairs, 1);
+  EXPECT_EQ(window.kind, "rival");
+  EXPECT_EQ(window.settings,
+            (std::vector<std::pair<std::string, std::string>>{{"local_window", "4"}}));
+  // tiny_focus()'s w is 4 as well: one convention.
+  EXPECT_EQ(local.groups.pairs, window.groups.pairs);
+  EXPECT_NEAR(local.score.nats, window.score.nats, 1e-3);
+  const auto json = rows_to_json(std::vector{hard});
+  EXPECT_EQ(json[0].at("kind"), "hard");
+  EXPECT_EQ(json[0].at("gate"), "keep");
+  EXPECT_FALSE(json[0].contains("tokens_per_second"));
+  // Each text's own loss, whose mean over tokens is the whole's.
+  double nats = 0;
+  for (std::size_t i = 0; i < hard.documents.size(); ++i)
+    nats += json[0].at("nats_of_documents").at(i).get<double>() *
+            static_cast<double>(hard.documents[i].tokens);
+  EXPECT_NEAR(nats, hard.score.nats, 1e-9);
+}
+
+TEST(Evaluation, AgainstDenseIsZeroForDenseAndPairedForOthers) {
+  LoadedModel model = with_keys();
+  EvalSettings settings{.context = 40, .stride = 20, .against_dense = true};
+  const std::vector<EvalText> texts = {tiny_text()};
+  const EvalRow dense = evaluate(model, {}, texts, settings);
+  ASSERT_TRUE(dense.score.has_dense);
+  EXPECT_NEAR(dense.score.mean_kl(), 0, 1e-6);
+  EXPECT_EQ(dense.score.mean_difference(), 0);
+  const auto row_of = [&](const std::string& word) {
+    return evaluate(model, resolve_attention(parse_attention(word), model, "here"), texts,
+                    settings);
+  };
+  const EvalRow drop = row_of("summary:0:rest=drop:local_window=0:block=1:sinks=0");
+  EXPECT_GT(drop.score.mean_kl(), 1e-4);
+  EXPECT_GT(drop.score.difference_error(), 0);
+  const auto tokens = static_cast<double>(drop.score.tokens);
+  EXPECT_NEAR(drop.score.mean_difference(), (drop.score.nats - dense.score.nats) / tokens, 1e-6);
+  // All groups read exactly: dense attention.
+  const EvalRow all = row_of("summary:4");
+  EXPECT_NEAR(all.score.mean_kl(), 0, 1e-6);
+  EXPECT_NEAR(all.score.mean_difference(), 0, 1e-5);
+  settings.against_dense = false;
+  EXPECT_FALSE(row_of("summary").score.has_dense);
+}
+
+TEST(Evaluation, RowsShareWhatDenseAttentionPredicts) {
+  LoadedModel model = with_keys();
+  const EvalSettings settings{.context = 40, .stride = 20, .against_dense = true};
+  const std::vector<EvalText> texts = {tiny_text(), tiny_text(90)};
+  DenseReference shared;
+  for (const char* word : {"summary:0:block=1", "window:3", "dense"}) {
+    const AttentionSpec spec = resolve_attention(parse_attention(word), model, "here");
+    const Score alone = evaluate(model, spec, texts, settings).score;
+    const Score beside = evaluate(model, spec, texts, settings, {.dense = &shared}).score;
+    EXPECT_EQ(beside.kl, alone.kl) << word;
+    EXPECT_EQ(beside.difference, alone.difference) << word;
+    EXPECT_EQ(beside.nats, alone.nats) << word;
+  }
+}
+
+/// What an evaluation of several texts says, as text, and its losses token by token.
+std::pair<std::string, std::vector<double>> said_by(Ranks& ranks, const char* word) {
+  LoadedModel model = with_focus();
+  // One pass holds 256 windows of 16 tokens.
+  const std::vector<EvalText> texts = {tiny_text(700), tiny_text(30), tiny_text(600)};
+  const EvalSettings settings{.context = 16, .stride = 1, .against_dense = true};
+  TokenLosses losses;
+  const AttentionSpec spec = resolve_attention(parse_attention(word), model, "here");
+  const EvalRow row = evaluate(model, spec, texts, settings, {.losses = &losses, .ranks = &ranks});
+  std::vector<double> numbers = losses.nats;
+  for (const auto* places : {&losses.before, &losses.token})
+    for (const Index place : *places) numbers.push_back(static_cast<double>(place));
+  numbers.push_back(static_cast<double>(losses.tokens));
+  return {rows_to_json(std::vector{row}).dump(), numbers};
+}
+
+TEST(Evaluation, ProcessesThatShareItHaveTheFiguresOfOne) {
+  for (const char* word : {"soft", "hard:1", "window:4", "dense"}) {
+    SCOPED_TRACE(word);
+    const auto wanted = said_by(one_process(), word);
+    EXPECT_EQ(wanted.second.size(), 3U * (699 + 29 + 599) + 1);
+    for (const int count : {2, 3, 9})  // more than there are passes, too
+      ThreadRanks::run(count, [&](Ranks& ranks) { EXPECT_EQ(said_by(ranks, word), wanted); });
+  }
+}
+
+TEST(Evaluation, RefusesWindowsThatDoNotFit) {
+  LoadedModel model = tiny_loaded();
+  EXPECT_THROW((EvalSettings{.context = 100000}.for_model(model)), std::invalid_argument);
+  EXPECT_THROW((EvalSettings{.context = 16, .stride = 17}.for_model(model)), std::invalid_argument);
+  EXPECT_THROW(evaluate(*model.decoder, {"one", {1}, 1}, {.context = 16, .stride = 8}),
+               std::runtime_error);
+}
+
+/// -log p of each token of `ids` but the first.
+std::vector<double> nats_of(Decoder& decoder, const std::vector<std::int32_t>& ids) {
+  TokenLosses losses;
+  const auto size = static_cast<Index>(ids.size());
+  evaluate(decoder, EvalText{"one", ids, 1}, {.context = size, .stride = size},
+           {.losses = &losses});
+  return losses.nats;
+}
+
+TEST(Evaluation, ATokenBeforeEachWindowIsItsFirst) {
+  const LoadedModel model = tiny_loaded();
+  EvalText text = tiny_text(23);
+  text.window_start = 3;
+  TokenLosses losses;
+  evaluate(*model.decoder, text, {.context = 8, .stride = 5}, {.losses = &losses});
+  std::vector<double> expected;
+  std::size_t scored = 0;
+  for (std::size_t begin = 0; scored < text.ids.size(); begin += 5) {
+    const std::size_t end = std::min(begin + 7, text.ids.size());
+    std::vector<std::int32_t> window(text.ids.begin() + static_cast<std::ptrdiff_t>(begin),
+                                     text.ids.begin() + static_cast<std::ptrdiff_t>(end));
+    window.insert(window.begin(), 3);
+    const std::vector<double> nats = nats_of(*model.decoder, window);
+    expected.insert(expected.end(), nats.end() - static_cast<std::ptrdiff_t>(end - scored),
+                    nats.end());
+    scored = end;
+  }
+  ASSERT_EQ(losses.nats.size(), text.ids.size());  // the first one too
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_NEAR(losses.nats[i], expected[i], 1e-5) << i;
+    EXPECT_EQ(losses.token[i], static_cast<Index>(i));
+  }
+  EXPECT_EQ(losses.before[0], 1);
+  EXPECT_THROW(evaluate(*model.decoder, text, {.context = 8, .stride = 8}), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace focus

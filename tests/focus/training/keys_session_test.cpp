@@ -1,0 +1,254 @@
+// Training with groups of keys: when they are placed, and what each objective lowers and trains.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "focus/training/checkpoint.h"
+#include "focus/training/session.h"
+#include "tests/support/compare.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/tiny_session.h"
+
+namespace focus {
+namespace {
+
+RunConfig keys_run(Method method = Method::retrofit) {
+  RunConfig config = tiny_run(method);
+  FocusConfig& f = config.focus;
+  f.routing = RoutingSpace::keys;
+  f.training = Training::summary;
+  f.local_window = 2;
+  f.block = 2;
+  f.read_groups = 1;
+  f.fit_tokens = 64;
+  return config;
+}
+
+std::map<std::string, Tensor> values_of(Session& session) {
+  std::map<std::string, Tensor> values;
+  const auto add = [&](const std::string& name, Variable& p) { values[name] = p.value().clone(); };
+  for_each_parameter(*session.model().decoder, add, "model");
+  for (const auto& adapter : session.model().adapters) adapter->for_each_own(add);
+  return values;
+}
+
+/// Of names that start with `prefix`, those whose values differ.
+std::size_t changes(const std::map<std::string, Tensor>& before,
+                    const std::map<std::string, Tensor>& after, const std::string& prefix) {
+  std::size_t count = 0;
+  for (const auto& [name, value] : before)
+    count += name.starts_with(prefix) && !same_bits(value, after.at(name));
+  return count;
+}
+
+std::int64_t fitted_on(Session& session) {
+  return session.model().focus()->key_groups().front().updates;
+}
+
+std::string refusal(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(KeysSession, KeysArePlacedBeforeTheFirstStepAndOnce) {
+  Session session = tiny_session(keys_run());
+  EXPECT_EQ(fitted_on(session), 0);
+  session.step();
+  EXPECT_EQ(fitted_on(session), 64);
+  // Not placed anew: what stands there later is trained on.
+  auto& centroids = session.model().focus()->key_groups().front().centroids;
+  std::ranges::fill(centroids.mutable_value().span(), Real(100));
+  session.step();
+  for (const Real x : centroids.value().span()) EXPECT_NEAR(static_cast<double>(x), 100, 5);
+}
+
+TEST(KeysSession, KeysArePlacedBeforeTheFirstValidation) {
+  Session validated = tiny_session(keys_run()), other = tiny_session(keys_run());
+  ASSERT_TRUE(validated.validate().has_value());
+  EXPECT_EQ(fitted_on(validated), 64);
+  validated.step();
+  other.step();
+  const auto a = values_of(validated), b = values_of(other);
+  EXPECT_EQ(changes(a, b, ""), 0u);
+}
+
+TEST(KeysSession, WithoutAStepToFitAtTheyStayRandom) {
+  RunConfig config = keys_run();
+  config.focus.fit_step = std::nullopt;
+  Session session = tiny_session(config);
+  session.step();
+  EXPECT_EQ(fitted_on(session), 0);
+}
+
+TEST(KeysSession, GoesOnFromACheckpointToTheSameBits) {
+  for (const Objective objective : {Objective::lm, Objective::kl, Objective::layers}) {
+    RunConfig config = keys_run();
+    config.focus.objective = objective;
+    const TempFolder temp;
+    Session whole = tiny_session(config), half = tiny_session(config);
+    for (int i = 0; i < 3; ++i) half.step();
+    write_checkpoint(temp.path() / "half.h5", half, 1.25);
+    Session resumed = tiny_session(config);
+    restore_checkpoint(temp.path() / "half.h5", resumed);
+    EXPECT_EQ(fitted_on(resumed), 64);
+    EXPECT_EQ(changes(values_of(half), values_of(resumed), ""), 0u);
+    while (!whole.finished()) whole.step();
+    while (!resumed.finished()) resumed.step();
+    EXPECT_EQ(changes(values_of(whole), values_of(resumed), ""), 0u);
+  }
+}
+
+TEST(KeysSession, EachObjectiveLowersItsOwnLoss) {
+  for (const Objective objective : {Objective::lm, Objective::kl, Objective::layers}) {
+    RunConfig config = keys_run();
+    config.focus.objective = objective;
+    config.focus.fit_step = std::nullopt;  // from random keys: k-means leaves little to gain
+    config.data.context = 64;
+    config.steps = 60;
+    Session session = tiny_session(config);
+    // 40 windows, two a step: an epoch is 20 steps, and each has the same text.
+    std::vector<double> epochs(3);
+    for (int i = 0; i < 60; ++i)
+      epochs[static_cast<std::size_t>(i / 20)] += session.step().result.loss / 20;
+    EXPECT_GT(epochs.back(), 0);
+    EXPECT_LT(epochs.back(), (objective == Objective::lm ? 0.9999 : 0.8) * epochs.front())
+        << value_text(objective);
+  }
+}
+
+TEST(KeysSession, KlIsZeroWhereAllGroupsAreRead) {
+  RunConfig config = keys_run();
+  config.focus.objective = Objective::kl;
+  config.focus.read_groups = config.focus.num_groups;
+  Session session = tiny_session(config);
+  EXPECT_NEAR(session.step().result.loss, 0, 1e-5);
+}
+
+TEST(KeysSession, NoObjectiveTouchesTheBase) {
+  for (const Objective objective : {Objective::lm, Objective::kl, Objective::layers}) {
+    RunConfig config = keys_run();
+    config.focus.objective = objective;
+    Session session = tiny_session(config);
+    session.validate();
+    const auto before = values_of(session);
+    session.step();
+    const auto after = values_of(session);
+    EXPECT_EQ(changes(before, after, "model."), 0u);
+    // Centroids, bias and beta of three layers.
+    EXPECT_EQ(changes(before, after, "focus."), 9u) << value_text(objective);
+    for_each_parameter(*session.model().decoder, [](const std::string& name, const Weight& p) {
+      EXPECT_FALSE(p.requires_grad()) << name;
+    });
+  }
+}
+
+TEST(KeysSession, LayersReachNoParameterOfAnother) {
+  // A layer's error alone: the gradient of the last layer's groups is the same whatever the first
+  // layer's groups are.
+  RunConfig config = keys_run();
+  config.focus.objective = Objective::layers;
+  const auto last_gradient = [&](Real shift) {
+    Session session = tiny_session(config);
+    session.validate();
+    FocusModel& focus = *session.model().focus();
+    for (Real& x : focus.key_groups().front().beta.mutable_value().span()) x += shift;
+    focus.begin_step({.step = 0, .first_phase = true});
+    const Batch batch = tiny_batches(16, 2, 5).windows(0, 2);
+    session.model().decoder->hidden_states(batch.ids, batch.batch);
+    backward(focus.take_auxiliary_loss());
+    return focus.key_groups().back().centroids.grad().clone();
+  };
+  EXPECT_TRUE(same_bits(last_gradient(0), last_gradient(2)));
+}
+
+TEST(KeysSession, ANewModelAttendsDenseUntilItsKeysArePlaced) {
+  RunConfig config = keys_run(Method::scratch);
+  config.attention = {.name = "focus", .word = "focus"};
+  config.focus.fit_step = 2;
+  RunConfig dense_config = tiny_run(Method::scratch);
+  Session session = tiny_session(config), dense = tiny_session(dense_config);
+  EXPECT_EQ(session.mode_at(1).kind, AttentionMode::Kind::dense);
+  EXPECT_EQ(session.mode_at(2).kind, AttentionMode::Kind::summary);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(session.step().result.loss, dense.step().result.loss) << "step " << i;
+    EXPECT_EQ(fitted_on(session), 0);
+  }
+  EXPECT_EQ(changes(values_of(dense), values_of(session), "model."), 0u);
+  session.step();
+  dense.step();
+  EXPECT_EQ(fitted_on(session), 64);
+  EXPECT_GT(changes(values_of(dense), values_of(session), "model."), 0u);
+}
+
+TEST(KeysSession, LoraTrainsBesideSummaryAttention) {
+  RunConfig config = keys_run(Method::lora);
+  config.attention = {.name = "focus", .word = "focus"};
+  Session session = tiny_session(config);
+  session.validate();
+  const auto before = values_of(session);
+  session.step();
+  session.step();
+  const auto after = values_of(session);
+  EXPECT_EQ(changes(before, after, "model."), 0u);
+  EXPECT_EQ(changes(before, after, "focus."), 9u);
+  EXPECT_GT(changes(before, after, "lora."), 0u);
+}
+
+TEST(KeysSession, SettingsThatDoNotFitAreRefusedByName) {
+  const auto says = [](const std::function<void(RunConfig&)>& change, const std::string& part,
+                       Method method = Method::retrofit) {
+    RunConfig config = keys_run(method);
+    change(config);
+    const std::string said = refusal([&] { config.validate_step(); });
+    EXPECT_NE(said.find(part), std::string::npos) << "no \"" << part << "\" in \"" << said << "\"";
+  };
+  EXPECT_EQ(refusal([] { keys_run().validate_step(); }), "");
+  says([](RunConfig& c) { c.focus.read_groups = 5; }, "focus.read_groups must be from 0 to");
+  says([](RunConfig& c) { c.focus.train_read_groups = 5; }, "focus.train_read_groups");
+  says([](RunConfig& c) { c.focus.block = 0; }, "focus.block");
+  says([](RunConfig& c) { c.focus.sinks = 65; }, "focus.sinks");
+  says([](RunConfig& c) { c.focus.training = Training::soft; }, "focus.routing keys has neither");
+  says([](RunConfig& c) { c.focus.training = Training::hard; }, "focus.routing keys has neither");
+  says([](RunConfig& c) { c.focus.balance_loss = 1; }, "focus.routing keys has no balance");
+  says([](RunConfig& c) { c.focus.recluster_every = 4; }, "focus.routing keys has no balance");
+  says([](RunConfig& c) { c.focus.choice = GroupChoice::own; }, "focus.choice own");
+  for (const Objective objective : {Objective::kl, Objective::layers}) {
+    says(
+        [&](RunConfig& c) {
+          c.focus = tiny_focus();
+          c.focus.objective = objective;
+        },
+        "need focus.training summary");
+    says(
+        [&](RunConfig& c) {
+          c.attention = {.name = "focus", .word = "focus"};
+          c.focus.objective = objective;
+        },
+        "frozen base", Method::full);
+    says(
+        [&](RunConfig& c) {
+          c.attention = {.name = "focus", .word = "focus"};
+          c.focus.objective = objective;
+        },
+        "goes with lora only", Method::lora);
+  }
+  says(
+      [](RunConfig& c) {
+        c.attention = {.name = "focus", .word = "focus"};
+        c.focus = tiny_focus();
+      },
+      "goes with lora only", Method::lora);
+  says(
+      [](RunConfig& c) {
+        c.attention = {.name = "focus", .word = "focus"};
+        c.model.dropout = 0.1;
+      },
+      "model.dropout", Method::full);
+}
+
+}  // namespace
+}  // namespace focus

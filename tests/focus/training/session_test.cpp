@@ -1,0 +1,333 @@
+#include "focus/training/session.h"
+
+#include <gtest/gtest.h>
+
+#include "focus/training/checkpoint.h"
+#include "focus/training/training.h"
+#include "tests/support/compare.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/tiny_session.h"
+
+namespace focus {
+namespace {
+
+/// Every parameter of the model and of what is on it.
+std::map<std::string, Tensor> parameters_of(Session& session) {
+  std::map<std::string, Tensor> parameters;
+  const auto add = [&](const std::string& name, Variable& p) {
+    parameters[name] = p.value().clone();
+  };
+  for_each_parameter(*session.model().decoder, add, "model");
+  for (const auto& adapter : session.model().adapters) adapter->for_each_own(add);
+  return parameters;
+}
+
+void expect_same(const std::map<std::string, Tensor>& a, const std::map<std::string, Tensor>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (const auto& [name, value] : a) EXPECT_TRUE(same_bits(value, b.at(name))) << name;
+}
+
+std::vector<std::string> changed(const std::map<std::string, Tensor>& before,
+                                 const std::map<std::string, Tensor>& after) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : before)
+    if (!same_bits(value, after.at(name))) names.push_back(name);
+  return names;
+}
+
+TEST(Session, RetrofitTrainsFocusAndNothingElse) {
+  Session session = tiny_session(tiny_run());
+  const auto before = parameters_of(session);
+  while (!session.finished()) session.step();
+  EXPECT_EQ(session.steps(), 6);
+  const auto names = changed(before, parameters_of(session));
+  EXPECT_EQ(names.size(), 2 * session.model().focus()->layers().size());
+  for (const std::string& name : names) EXPECT_TRUE(name.starts_with("focus.")) << name;
+}
+
+TEST(Session, LoraTrainsLoraAndNothingElse) {
+  RunConfig config = tiny_run(Method::lora);
+  Session session = tiny_session(config);
+  const auto before = parameters_of(session);
+  session.step();
+  for (const std::string& name : changed(before, parameters_of(session)))
+    EXPECT_TRUE(name.starts_with("lora.")) << name;
+}
+
+TEST(Session, FocusAndLoraTrainSideBySide) {
+  LoadedModel model = tiny_loaded();
+  const RunConfig config = tiny_run();
+  Rng rng(1);
+  put_on_adapters(config, model, rng);
+  model.put_on(std::make_unique<LoraModel>(LoraConfig{}, *model.decoder, rng));
+  Session session(config, std::move(model), {.train = tiny_batches(16, 2, 5)});
+  const auto before = parameters_of(session);
+  session.step();
+  session.step();
+  bool focus = false, lora = false;
+  for (const std::string& name : changed(before, parameters_of(session))) {
+    focus = focus || name.starts_with("focus.");
+    lora = lora || name.starts_with("lora.");
+    EXPECT_FALSE(name.starts_with("model.")) << name;
+  }
+  EXPECT_TRUE(focus && lora);
+}
+
+TEST(Session, TwoPhasesTrainFocusThenAll) {
+  Session session = tiny_session(tiny_run(Method::two_phase));
+  const auto start = parameters_of(session);
+  for (int i = 0; i < 3; ++i) session.step();
+  EXPECT_TRUE(session.in_first_phase());
+  EXPECT_FALSE(session.trains_base());
+  const auto middle = parameters_of(session);
+  for (const std::string& name : changed(start, middle))
+    EXPECT_TRUE(name.starts_with("focus.")) << name;
+  session.step();
+  EXPECT_FALSE(session.in_first_phase());
+  EXPECT_TRUE(session.trains_base());
+  EXPECT_GT(changed(middle, parameters_of(session)).size(), 10u);
+  EXPECT_GT(session.count_trainable(), 1000);
+}
+
+TEST(Session, ModesFollowTheRecipe) {
+  RunConfig config = tiny_run();
+  Session soft = tiny_session(config);
+  EXPECT_EQ(soft.mode_at(1).balance, Balance::sequence);
+  EXPECT_EQ(soft.mode_at(2).balance, Balance::carried);
+  EXPECT_EQ(soft.mode_at(2).kind, AttentionMode::Kind::soft);
+  config.focus.training = Training::hard;
+  EXPECT_EQ(tiny_session(config).mode_at(0).kind, AttentionMode::Kind::hard);
+  config.method = Method::full;
+  EXPECT_EQ(tiny_session(config).mode_at(0).kind, AttentionMode::Kind::dense);
+}
+
+TEST(Session, ReportsGroupsAndWhatAdaptersAddToTheLoss) {
+  RunConfig config = tiny_run();
+  config.data.accumulate = 2;
+  Session plain = tiny_session(config);
+  const StepReport first = plain.step();
+  EXPECT_EQ(first.step, 1);
+  ASSERT_EQ(first.groups.size(), plain.model().focus()->layers().size());
+  EXPECT_EQ(first.groups[0].tokens, 2 * 2 * 16);
+  EXPECT_FALSE(first.auxiliary_loss);
+  config.focus.balance_loss = 0.5;
+  Session balanced = tiny_session(config);
+  const StepReport report = balanced.step();
+  ASSERT_TRUE(report.auxiliary_loss);
+  EXPECT_GT(*report.auxiliary_loss, 0);
+  EXPECT_EQ(report.result.loss, first.result.loss);  // the text's alone
+}
+
+TEST(Session, ForwardLeavesEverythingButTheData) {
+  Session session = tiny_session(tiny_run());
+  const auto before = parameters_of(session);
+  const double loss = session.forward();
+  EXPECT_TRUE(std::isfinite(loss));
+  EXPECT_EQ(session.steps(), 0);
+  expect_same(before, parameters_of(session));
+}
+
+TEST(Session, GoesOnFromACheckpointToTheSameBits) {
+  for (const Method method : {Method::retrofit, Method::two_phase, Method::full, Method::lora}) {
+    const RunConfig config = tiny_run(method);
+    const TempFolder temp;
+    Session whole = tiny_session(config), half = tiny_session(config);
+    for (int i = 0; i < 4; ++i) half.step();
+    write_checkpoint(temp.path() / "half.h5", half, 1.25);
+    Session resumed = tiny_session(config);
+    EXPECT_EQ(restore_checkpoint(temp.path() / "half.h5", resumed), 1.25);
+    EXPECT_EQ(resumed.steps(), 4);
+    while (!whole.finished()) whole.step();
+    while (!resumed.finished()) resumed.step();
+    expect_same(parameters_of(whole), parameters_of(resumed));
+  }
+}
+
+TEST(Session, RefusesACheckpointOfOtherSettings) {
+  RunConfig config = tiny_run();
+  const TempFolder temp;
+  Session session = tiny_session(config);
+  session.step();
+  write_checkpoint(temp.path() / "one.h5", session, std::nullopt);
+  config.focus.temperature = 0.7;
+  Session other = tiny_session(config);
+  try {
+    restore_checkpoint(temp.path() / "one.h5", other);
+    FAIL() << "was taken";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("temperature"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Training, TellsItsCallerAndWritesNothing) {
+  RunConfig config = tiny_run();
+  config.log_every = 2;
+  config.eval_every = 3;
+  Session session = tiny_session(config);
+  std::vector<std::int64_t> steps, lines, validations;
+  const TrainingResult result = run_training(
+      session,
+      {.on_start = {},
+       .on_step = [&](const Session&, const StepReport& r) { steps.push_back(r.step); },
+       .on_phase = {},
+       .on_line = [&](const Session&, const TrainingLine& l) { lines.push_back(l.report.step); },
+       .on_validation = [&](std::int64_t step, double) { validations.push_back(step); },
+       .should_stop = {}});
+  EXPECT_TRUE(result.finished);
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(lines, (std::vector<std::int64_t>{2, 4, 6}));
+  EXPECT_EQ(validations, (std::vector<std::int64_t>{0, 3, 6}));
+  EXPECT_TRUE(result.artifact.empty());
+  ASSERT_TRUE(result.valid_loss && result.valid_loss_start);
+}
+
+TEST(Training, StopsWhereItIsAskedAndGoesOnInItsFolder) {
+  RunConfig config = tiny_run();
+  const TempFolder temp;
+  config.out = (temp.path() / "run").string();
+  Session whole = tiny_session(config), first = tiny_session(config);
+  run_training(whole);
+  const TrainingResult stopped =
+      run_training_in_folder(first, {},
+                             {.on_start = {},
+                              .on_step = {},
+                              .on_phase = {},
+                              .on_line = {},
+                              .on_validation = {},
+                              .should_stop = [&] { return first.steps() == 2; }});
+  EXPECT_FALSE(stopped.finished);
+  EXPECT_EQ(stopped.steps, 2);
+  Session again = tiny_session(config);
+  EXPECT_THROW(run_training_in_folder(again, {}), std::runtime_error);  // holds a run already
+  const TrainingResult done = run_training_in_folder(again, {.resume = true});
+  EXPECT_TRUE(done.finished);
+  EXPECT_EQ(done.artifact.filename(), "focus.h5");
+  EXPECT_TRUE(std::filesystem::exists(done.artifact));
+  expect_same(parameters_of(whole), parameters_of(again));
+}
+
+TEST(Training, DryRunCountsEachPhase) {
+  Session session = tiny_session(tiny_run(Method::two_phase));
+  const DryRun dry = dry_run(session);
+  ASSERT_EQ(dry.phases.size(), 2u);
+  EXPECT_LT(dry.phases[0].trainable, dry.phases[1].trainable);
+  EXPECT_EQ(dry.phases[1].frozen, 0);
+  EXPECT_EQ(dry.tokens, 6 * 2 * 16);
+}
+
+TEST(Training, DryRunSaysWhatMemoryARunTakes) {
+  const auto expect_near = [](RunConfig config) {
+    SCOPED_TRACE(testing::Message()
+                 << value_text(config.method) << " " << value_text(config.memory));
+    config.data.context = 64;
+    config.data.batch = 4;
+    config.eval_windows = 1;
+    // One thread: how much scratch of several threads lives at the same moment is a matter of
+    // chance.
+    with_threads(1, [&] {
+      trim_pool();
+      const std::size_t other = pool_stats().reserved;
+      DryRun dry;
+      {
+        Session session = tiny_session(config);
+        dry = dry_run(session);
+      }
+      trim_pool();
+      ASSERT_EQ(pool_stats().reserved, other);
+      Session session = tiny_session(config);
+      run_training(session);
+      const auto taken = static_cast<double>(pool_stats().reserved);
+      const DryPhase& said = dry.phases.back();
+      EXPECT_NEAR(static_cast<double>(dry.weight_bytes - dry.mapped_bytes + said.gradient_bytes +
+                                      said.optimiser_bytes + said.activation_bytes),
+                  taken, taken / 10);
+      EXPECT_EQ(dry.mapped_bytes, 0U);
+    });
+  };
+  for (const Memory memory : {Memory::keep, Memory::recompute})
+    for (const Method method : {Method::retrofit, Method::full, Method::lora}) {
+      RunConfig config = tiny_run(method);
+      config.memory = memory;
+      expect_near(config);
+      if (method != Method::retrofit) continue;
+      config.focus.routing = RoutingSpace::keys;
+      config.focus.training = Training::summary;
+      expect_near(config);
+    }
+}
+
+/// Three steps of a session: losses, and what it has trained.
+std::vector<Tensor> three_steps(const RunConfig& config, const std::string& family) {
+  Session session = tiny_session(config, family);
+  std::vector<Tensor> results;
+  for (int i = 0; i < 3; ++i) {
+    const StepReport report = session.step();
+    results.push_back(Tensor::full({1}, static_cast<Real>(report.result.loss)));
+    results.push_back(Tensor::full({1}, static_cast<Real>(report.result.grad_norm)));
+  }
+  for (const NamedParameter& p : session.optimiser().parameters())
+    results.push_back(p.variable.value().clone());
+  return results;
+}
+
+TEST(Session, LayersThatAreComputedAgainGiveTheSameBits) {
+  const auto expect_same = [](RunConfig config, const std::string& family) {
+    SCOPED_TRACE(family);
+    const std::vector<Tensor> kept = three_steps(config, family);
+    config.memory = Memory::recompute;
+    const std::vector<Tensor> again = three_steps(config, family);
+    ASSERT_EQ(kept.size(), again.size());
+    for (std::size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(same_bits(kept[i], again[i])) << i;
+  };
+  for (const std::string family : {"gpt2", "llama", "gpt_neox"}) {
+    for (const Training training : {Training::soft, Training::hard}) {
+      RunConfig config = tiny_run();
+      config.focus.training = training;
+      expect_same(config, family);
+    }
+    RunConfig keys = tiny_run();
+    keys.focus.routing = RoutingSpace::keys;
+    keys.focus.training = Training::summary;
+    for (const Objective objective : {Objective::lm, Objective::kl}) {
+      keys.focus.objective = objective;
+      expect_same(keys, family);
+    }
+    RunConfig full = tiny_run(Method::full);
+    full.model.dropout = 0.2;
+    expect_same(full, family);
+    RunConfig lora = tiny_run(Method::lora);
+    lora.lora.dropout = 0.2;
+    if (family == "llama") lora.lora.target_modules = {"q_proj", "down_proj"};
+    if (family == "gpt_neox") lora.lora.target_modules = {"query_key_value"};
+    expect_same(lora, family);
+  }
+}
+
+TEST(Session, LayersThatAreComputedAgainKeepLess) {
+  RunConfig config = tiny_run();
+  config.data.context = 64;
+  // One thread: how much scratch of several threads lives at the same moment is a matter of chance.
+  const auto peak = [](const RunConfig& of) {
+    return with_threads(1, [&] {
+      Session session = tiny_session(of);
+      session.step();
+      const std::size_t before = pool_stats().live;
+      reset_pool_peak();
+      session.step();
+      return pool_stats().peak - before;
+    });
+  };
+  const std::size_t kept = peak(config);
+  config.memory = Memory::recompute;
+  EXPECT_LT(peak(config), kept * 9 / 10);
+}
+
+TEST(Session, WhatLayersNoteInTheirForwardPassIsNotComputedAgain) {
+  RunConfig config = tiny_run();
+  config.memory = Memory::recompute;
+  config.focus.balance_loss = 0.1;
+  EXPECT_THROW(tiny_session(config), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace focus
