@@ -64,13 +64,14 @@ function(focus_compile target)
 endfunction()
 
 # focus_library(<name> FOLDERS ... [NEEDS <our libraries>] [SHOWS <packages in its headers>]
-# [USES <other packages>] [SAME <regex>] [ONE_PRECISION] [LIGHT <regex>]): one static library, target
+# [USES <other packages>] [SAME <regex>] [ONE_PRECISION] [LIGHT <regex>] [FLOAT <regex>]): one static library, target
 # focus_<name>, of all sources in its folders, and its twin focus_<name>_f64 in which Real is double
 # (for the tests), unless ONE_PRECISION. Sources that SAME matches do not know Real: they are
 # compiled once for both (tests/one_precision.sh watches over that). Those that LIGHT matches are
-# optimised for the compiler's time: nothing in them runs for long by itself.
+# optimised for the compiler's time: nothing in them runs for long by itself. Those that FLOAT matches
+# are left out of the twin: no test asks for them there.
 function(focus_library name)
-  cmake_parse_arguments(arg "ONE_PRECISION" "SAME;LIGHT;PRECOMPILED" "FOLDERS;NEEDS;SHOWS;USES"
+  cmake_parse_arguments(arg "ONE_PRECISION" "SAME;LIGHT;FLOAT;PRECOMPILED" "FOLDERS;NEEDS;SHOWS;USES"
     ${ARGN})
   set(sources)
   foreach(folder ${arg_FOLDERS})
@@ -105,8 +106,11 @@ function(focus_library name)
     string(REPLACE "-" "" suffix "${item}")
     set(target focus_${name}${suffix})
     set(own ${sources})
+    if(suffix AND arg_FLOAT)
+      list(FILTER own EXCLUDE REGEX ${arg_FLOAT})
+    endif()
     if(arg_LIGHT)
-      set(light ${sources})
+      set(light ${own})
       list(FILTER light INCLUDE REGEX ${arg_LIGHT})
       list(FILTER own EXCLUDE REGEX ${arg_LIGHT})
       add_library(${target}_light OBJECT ${light})

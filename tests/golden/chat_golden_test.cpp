@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "data/chat/chat_template.h"
 #include "data/files/read_file.h"
-#include "data/text/chat_template.h"
 
 namespace focus {
 namespace {

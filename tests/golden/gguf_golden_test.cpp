@@ -2,7 +2,7 @@
 // them.
 #include "data/files/gguf.h"
 #include "data/files/safetensors.h"
-#include "focus/train/model_files.h"
+#include "focus/models/model_files.h"
 #include "layers/gguf_settings.h"
 #include "tests/support/compare.h"
 #include "tests/support/golden.h"

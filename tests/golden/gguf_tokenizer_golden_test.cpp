@@ -9,7 +9,7 @@
 
 #include "data/files/gguf.h"
 #include "data/files/read_file.h"
-#include "data/text/gguf_tokenizer.h"
+#include "data/tokenizers/gguf_tokenizer.h"
 
 namespace focus {
 namespace {

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "data/files/read_file.h"
-#include "data/text/tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace focus {
 namespace {

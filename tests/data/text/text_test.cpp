@@ -44,7 +44,9 @@ TEST(ReadTextFile, SaysWhatIsWrong) {
     write_text(folder / "x", bytes);
     return error_of([&] { read_text_file(folder / "x"); });
   };
-  const std::string good = packed(std::string(1000, 'a') + "end");
+  std::string text(1000, 'a');
+  text += "end";
+  const std::string good = packed(text);
   std::string damaged = good;
   damaged[30] = static_cast<char>(damaged[30] ^ 0x40);
   EXPECT_THAT(error(good.substr(0, good.size() - 20)), HasSubstr("cut short"));
