@@ -27,7 +27,7 @@ TEST_P(Killed, LoseNothing) {
   const double seconds = duration(job);
   Rng rng(17);
   int killed = 0;
-  for (int i = 0; killed < kills && i < 3 * kills; ++i) {
+  for (int i = 0; killed < kills && i < 10 * kills; ++i) {
     const std::string out = cli().fresh("killed" + job.ending);
     // Some are killed again while they make good what the first kill left undone.
     for (int times = 1 + static_cast<int>(rng.below(2)); times > 0; --times) {
