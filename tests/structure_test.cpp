@@ -83,6 +83,34 @@ TEST(Structure, HeadersIncludeEachOtherInNoCircle) {
   for (const Source& source : sources()) visit(visit, source.path);
 }
 
+/// "focus/models" of "focus/models/model_files.h"; nothing for what lies in no folder of its own.
+std::string room_of(const std::string& path) {
+  const auto first = path.find('/'), last = path.rfind('/');
+  return first == last ? "" : path.substr(0, last);
+}
+
+TEST(Structure, FoldersOfDataAndFocusIncludeEachOtherInNoCircle) {
+  std::map<std::string, std::set<std::string>> below;
+  for (const Source& source : sources())
+    for (const std::string& include : source.includes) {
+      const std::string from = room_of(source.path), to = room_of(include);
+      const std::string top = top_of(source.path);
+      if ((top == "data" || top == "focus") && top_of(include) == top && !from.empty() &&
+          !to.empty() && from != to)
+        below[from].insert(to);
+    }
+  ASSERT_GT(below.size(), 10u);
+  std::vector<std::string> way;
+  const auto visit = [&](auto&& self, const std::string& folder) -> void {
+    ASSERT_EQ(std::ranges::count(way, folder), 0)
+        << folder << " in " << testing::PrintToString(way);
+    way.push_back(folder);
+    for (const std::string& next : below[folder]) self(self, next);
+    way.pop_back();
+  };
+  for (const auto& [folder, others] : std::map(below)) visit(visit, folder);
+}
+
 TEST(Structure, NoFileIsTooLongToBeRead) {
   for (const Source& source : sources())
     EXPECT_LE(source.lines, kMostLines) << source.path << " wants to be two files";
