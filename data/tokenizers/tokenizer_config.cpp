@@ -146,16 +146,18 @@ TokenizerConfig read_tokenizer_config(const TokenizerFiles& files, const std::st
   return config;
 }
 
-bool TextEnds::begin(std::span<const std::int32_t> ids) const {
-  return ids.size() >= prefix.size() && std::ranges::equal(ids.first(prefix.size()), prefix);
+std::ptrdiff_t TextEnds::put_before(std::span<const std::int32_t> ids) const {
+  const bool begins =
+      ids.size() >= prefix.size() && std::ranges::equal(ids.first(prefix.size()), prefix);
+  return begins ? 0 : std::ssize(prefix);
 }
 
 void TextEnds::put_around(std::vector<std::int32_t>& ids) const {
-  const bool begins = begin(ids);
+  const std::ptrdiff_t before = put_before(ids);
   const bool ends =
       ids.size() >= suffix.size() && std::ranges::equal(std::span(ids).last(suffix.size()), suffix);
   if (!ends) ids.insert(ids.end(), suffix.begin(), suffix.end());
-  if (!begins) ids.insert(ids.begin(), prefix.begin(), prefix.end());
+  ids.insert(ids.begin(), prefix.begin(), prefix.begin() + before);
 }
 
 TextEnds text_ends(const TokenizerConfig& config, const TextEnds& otherwise,

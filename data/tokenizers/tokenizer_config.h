@@ -48,8 +48,8 @@ TokenizerConfig read_tokenizer_config(const TokenizerFiles& files, const std::st
 struct TextEnds {
   std::vector<std::int32_t> prefix = {}, suffix = {};
   bool operator==(const TextEnds&) const = default;
-  /// Whether the ids begin with the prefix.
-  bool begin(std::span<const std::int32_t> ids) const;
+  /// How many ids put_around() puts before these: the prefix, or none where they begin with it.
+  std::ptrdiff_t put_before(std::span<const std::int32_t> ids) const;
   /// Puts them around the ids of a text that does not begin or end with them already.
   void put_around(std::vector<std::int32_t>& ids) const;
 };

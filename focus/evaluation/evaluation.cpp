@@ -241,8 +241,7 @@ EvalText tokenized(const LoadedModel& model, const std::string& name, std::strin
   if (text.window_start && !text.ids.empty() && text.ids.front() == *text.window_start)
     text.ids.erase(text.ids.begin());
   TextEnds ends = model.text_ends();
-  const Index put =
-      lead_of(text) + (ends.begin(text.ids) ? 0 : static_cast<Index>(ends.prefix.size()));
+  const Index put = lead_of(text) + ends.put_before(text.ids);
   const auto most = static_cast<std::size_t>(std::max<Index>(0, settings.max_tokens - put));
   if (settings.max_tokens > 0 && text.ids.size() > most) {
     text.ids.resize(most);

@@ -111,7 +111,7 @@ std::vector<RecallItem> recall_items(const LoadedModel& model,
            item.name);
     const TokensOfBytes tokens(tokenizer, ids);
     ends.put_around(item.ids);
-    const Index shift = ends.begin(ids) ? 0 : static_cast<Index>(ends.prefix.size());
+    const Index shift = ends.put_before(ids);
     for (const Answer& answer : document.answers) {
       const RecallItem::Span span{
           .begin = tokens.holding(answer.begin) + shift,

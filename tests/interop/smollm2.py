@@ -51,15 +51,18 @@ def greedy(model, ids, count):
     return out[0, len(ids):].tolist()
 
 
+def check_text(bases, words, ids, model, tokenizer):
+    """`focus generate` of these words, as transformers goes on from the ids."""
+    expected = tokenizer.decode(greedy(model, ids, NEW_TOKENS), skip_special_tokens=True)
+    for base in bases:
+        text = focus("generate", base, *words, "--max-new-tokens", NEW_TOKENS, "--temperature", 0)
+        assert text.strip().endswith(expected.strip()), (words, text, expected)
+
+
 def check_texts(file, folder, model, tokenizer):
-    """`focus generate` on the file, as transformers on the folder that was made of it."""
     for prompt in PROMPTS:
         ids = tokenizer(prompt)["input_ids"]
-        expected = tokenizer.decode(greedy(model, ids, NEW_TOKENS), skip_special_tokens=True)
-        for base in (file, folder):
-            text = focus("generate", base, "--prompt", prompt, "--max-new-tokens", NEW_TOKENS,
-                         "--temperature", 0)
-            assert text.strip().endswith(expected.strip()), (prompt, text, expected)
+        check_text((file, folder), ("--prompt", prompt), ids, model, tokenizer)
 
 
 def check_conversations(file, model, tokenizer):
@@ -67,10 +70,7 @@ def check_conversations(file, model, tokenizer):
         rendered = tokenizer.apply_chat_template([{"role": "user", "content": question}], tokenize=False,
                                                  add_generation_prompt=True)
         ids = tokenizer(rendered, add_special_tokens=False)["input_ids"]
-        expected = tokenizer.decode(greedy(model, ids, NEW_TOKENS), skip_special_tokens=True)
-        text = focus("generate", file, "--chat", "--user", question, "--max-new-tokens", NEW_TOKENS,
-                     "--temperature", 0)
-        assert text.strip().endswith(expected.strip()), (question, text, expected)
+        check_text((file,), ("--chat", "--user", question), ids, model, tokenizer)
 
 
 def perplexity(model, ids, starts):

@@ -332,14 +332,18 @@ ExpressionPtr ExpressionParser::mapping() {
   return node(Op::mapping, line, std::move(items));
 }
 
+ExpressionPtr ExpressionParser::call(ExpressionPtr called) {
+  ExpressionPtr result = node(Op::call, current().line, one(std::move(called)));
+  arguments(*result);
+  return result;
+}
+
 ExpressionPtr ExpressionParser::postfix(ExpressionPtr result) {
   for (;;) {
     if (is_op(".") || is_op("[")) {
       result = subscript(std::move(result));
     } else if (is_op("(")) {
-      ExpressionPtr call = node(Op::call, current().line, one(std::move(result)));
-      arguments(*call);
-      result = std::move(call);
+      result = call(std::move(result));
     } else {
       return result;
     }
@@ -353,9 +357,7 @@ ExpressionPtr ExpressionParser::filters_and_tests(ExpressionPtr result) {
     } else if (is_name("is")) {
       result = test(std::move(result));
     } else if (is_op("(")) {
-      ExpressionPtr call = node(Op::call, current().line, one(std::move(result)));
-      arguments(*call);
-      result = std::move(call);
+      result = call(std::move(result));
     } else {
       return result;
     }

@@ -73,6 +73,7 @@ class ExpressionParser {
   ExpressionPtr product();
   ExpressionPtr power();
   ExpressionPtr unary(bool with_filters);
+  ExpressionPtr call(ExpressionPtr called);
   ExpressionPtr postfix(ExpressionPtr node);
   ExpressionPtr filters_and_tests(ExpressionPtr node);
   ExpressionPtr test(ExpressionPtr input);
