@@ -259,28 +259,5 @@ TEST(CliLogits, AreTheDecodersOwn) {
   EXPECT_FALSE(fs::exists(none));
 }
 
-/// Stores of every format version there was: made once, never made again.
-TEST(OldStores, StillOpenAndScoreTheSame) {
-  const fs::path stores = fs::path(FOCUS_SOURCE_DIR) / "tests/golden/stores";
-  std::set<std::int64_t> versions;
-  for (const auto& entry : fs::directory_iterator(stores)) {
-    const std::string folder = entry.path().string();
-    const auto wanted = nlohmann::json::parse(read_text(folder + "/expected.json"));
-    versions.insert(StoreReader(folder + "/model.h5").int_attribute("/", "format_version"));
-    const auto rows = cli()
-                          .figures({"eval", folder + "/model.h5", "--adapter", folder + "/focus.h5",
-                                    "--text", folder + "/text.txt", "--context", "64"})
-                          .at("rows");
-    ASSERT_EQ(rows.size(), wanted.at("rows").size());
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      EXPECT_NEAR(rows[i].at("perplexity").get<double>() /
-                      wanted.at("rows")[i].at("perplexity").get<double>(),
-                  1, 1e-5)
-          << folder << ": " << rows[i].at("attention");
-  }
-  for (std::int64_t v = kOldestStoreVersion; v <= kStoreVersion; ++v)
-    EXPECT_TRUE(versions.contains(v)) << "no store of version " << v << " in " << stores;
-}
-
 }  // namespace
 }  // namespace focus
