@@ -1,11 +1,12 @@
 """Writes a file of each kind that the program writes, and the perplexities that each gives:
 tests/golden/stores/kinds.
 
-    python tests/golden/stores/make_stores.py PROGRAM OUT_FOLDER      (Python 3.11, no packages)
+    python tests/golden/stores/make_stores.py PROGRAM OUT_FOLDER
 
-The committed files are those of the program of 26 November 2026. They are never made again: users
-hold such files, and tests/golden/stores_golden_test.cpp opens them with the program of today. A later kind
-gets a folder of its own, made by a later call. v1 and v2 beside them are of earlier programs.
+It needs no packages. The committed files are those of the program of 26 November 2026. They are never made
+again: users hold such files, and tests/golden/stores_golden_test.cpp opens them with the program of
+today. A later kind gets a folder of its own, made by a later call. v1 and v2 beside them are of
+earlier programs.
 """
 
 import json
@@ -20,209 +21,91 @@ PROGRAM = pathlib.Path(sys.argv[1]).resolve()
 OUT = pathlib.Path(sys.argv[2])
 BASE = "base/model.h5"
 TEXT = "text.txt"
-RUN = [
-    f"data.train={TEXT}",
-    f"data.valid={TEXT}",
-    "data.context=32",
-    "data.batch=2",
-    "steps=6",
-    "seed=3",
-    "optim.lr=0.05",
-    "optim.warmup_steps=2",
-    "eval_windows=4",
-    "threads=1",
-    "checkpoint_every=0",
-]
-SHAPE = [
-    "tokenizer=bytes",
-    "model.hidden_size=8",
-    "model.intermediate_size=16",
-    "model.num_attention_heads=2",
-    "model.initializer_range=0.5",
-]
-SCRATCH = ["method=scratch", *SHAPE, "model.num_hidden_layers=2", "model.num_key_value_heads=1"]
-# One layer and as many key heads as heads: what every mechanism can have.
-MECHANISM = ["method=scratch", *SHAPE, "model.num_hidden_layers=1"]
-RETROFIT = ["method=retrofit", f"base={BASE}"]
-LORA = [
-    "method=lora",
-    f"base={BASE}",
-    "lora.target_modules=[q_proj, up_proj]",
-    "lora.r=2",
-    "lora.alpha=6",
-]
-TOKENS = [
-    "focus.num_groups=4",
-    "focus.routing_dim=4",
-    "focus.local_window=5",
-    "focus.temperature=0.7",
-]
-KEYS = [
-    "focus.routing=keys",
-    "focus.training=summary",
-    "focus.num_groups=6",
-    "focus.read_groups=2",
-    "focus.local_window=3",
-    "focus.block=4",
-    "focus.sinks=2",
-]
+# Recipes, as words of a command line.
+RUN = (
+    f"data.train={TEXT} data.valid={TEXT} data.context=32 data.batch=2 steps=6 seed=3 "
+    "optim.lr=0.05 optim.warmup_steps=2 eval_windows=4 threads=1 checkpoint_every=0 "
+)
+SHAPE = (
+    "method=scratch tokenizer=bytes model.hidden_size=8 model.intermediate_size=16 "
+    "model.num_attention_heads=2 model.initializer_range=0.5 "
+)
+SCRATCH = SHAPE + "model.num_hidden_layers=2 model.num_key_value_heads=1 "
+MECHANISM = SHAPE + "model.num_hidden_layers=1 "
+RETROFIT = f"method=retrofit base={BASE} "
+LORA = f"method=lora base={BASE} lora.target_modules=[q_proj,up_proj] lora.r=2 lora.alpha=6 "
+TOKENS = "focus.num_groups=4 focus.routing_dim=4 focus.local_window=5 focus.temperature=0.7 "
+KEYS = (
+    "focus.routing=keys focus.training=summary focus.num_groups=6 focus.read_groups=2 "
+    "focus.local_window=3 focus.block=4 focus.sinks=2 "
+)
+TWO_PHASE = TOKENS + f"method=two_phase base={BASE} "
 
 # Each run's folder and its keys. A folder that ends in _half is stopped at step 3: a checkpoint.
 RUNS = {
     "base": SCRATCH,
     "tokens": RETROFIT
     + TOKENS
-    + [
-        "focus.hard_gate=drop",
-        "focus.affinity_floor=0.001",
-        "focus.sinkhorn_iters=5",
-        "focus.carried_rate=0.2",
-        "focus.sequence_steps=2",
-        "focus.training=hard",
-        "focus.train_top_k=2",
-    ],
+    + "focus.hard_gate=drop focus.affinity_floor=0.001 focus.sinkhorn_iters=5 "
+    "focus.carried_rate=0.2 focus.sequence_steps=2 focus.training=hard focus.train_top_k=2",
     "tokens_logit": RETROFIT
     + TOKENS
-    + [
-        "focus.gate=logit",
-        "focus.gate_steepness=6",
-        "focus.balance=sequence",
-    ],
+    + "focus.gate=logit focus.gate_steepness=6 focus.balance=sequence",
     "tokens_summary": RETROFIT
     + TOKENS
-    + [
-        "focus.training=summary",
-        "focus.choice=own",
-        "focus.rest=drop",
-        "focus.block=4",
-        "focus.sinks=2",
-    ],
-    "keys": RETROFIT
-    + KEYS
-    + ["focus.objective=kl", "focus.train_read_groups=1", "focus.fit_tokens=512"],
-    "lora": LORA + ["lora.rslora=true"],
-    "lora_keys": LORA + KEYS + ["attention=focus"],
+    + "focus.training=summary focus.choice=own focus.rest=drop focus.block=4 focus.sinks=2",
+    "keys": RETROFIT + KEYS + "focus.objective=kl focus.train_read_groups=1 focus.fit_tokens=512",
+    "lora": LORA + "lora.rslora=true",
+    "lora_keys": LORA + KEYS + "attention=focus",
     "indexer": RETROFIT
-    + [
-        "attention=indexer",
-        "indexer.tokens=6",
-        "indexer.heads=2",
-        "indexer.local_window=3",
-    ],
-    "two_phase": TOKENS
-    + [
-        "method=two_phase",
-        f"base={BASE}",
-        "two_phase.phase1_steps=3",
-        "two_phase.warmup_steps=1",
-    ],
-    "full_keys": KEYS + ["method=full", f"base={BASE}", "attention=focus", "focus.fit_step=2"],
-    "window": MECHANISM + ["attention=window", "window.local_window=6"],
-    "performer": MECHANISM
-    + ["attention=performer", "performer.num_features=8", "performer.seed=5"],
+    + "attention=indexer indexer.tokens=6 indexer.heads=2 indexer.local_window=3",
+    "two_phase": TWO_PHASE + "two_phase.phase1_steps=3 two_phase.warmup_steps=1",
+    "full_keys": KEYS + f"method=full base={BASE} attention=focus focus.fit_step=2",
+    "window": MECHANISM + "attention=window window.local_window=6",
+    "performer": MECHANISM + "attention=performer performer.num_features=8 performer.seed=5",
     "routing_transformer": MECHANISM
-    + [
-        "attention=routing_transformer",
-        "routing_transformer.num_clusters=3",
-        "routing_transformer.local_window=4",
-        "routing_transformer.decay=0.9",
-    ],
+    + "attention=routing_transformer routing_transformer.num_clusters=3 "
+    "routing_transformer.local_window=4 routing_transformer.decay=0.9",
     "sink_window": MECHANISM
-    + ["attention=sink_window", "sink_window.local_window=4", "sink_window.sinks=2"],
+    + "attention=sink_window sink_window.local_window=4 sink_window.sinks=2",
     "random_groups": MECHANISM
-    + [
-        "attention=random_groups",
-        "random_groups.groups=3",
-        "random_groups.local_window=2",
-    ],
+    + "attention=random_groups random_groups.groups=3 random_groups.local_window=2",
     "tokens_half": RETROFIT
     + TOKENS
-    + [
-        "focus.balance=none",
-        "focus.balance_loss=0.4",
-        "focus.entropy_loss=0.3",
-        "focus.entropy_of=token",
-        "focus.stop_gradient=true",
-        "focus.centroid_update=average",
-        "focus.centroid_rate=0.05",
-        "focus.recluster_every=2",
-    ],
-    "keys_half": RETROFIT + KEYS + ["focus.objective=layers", "focus.fit_step=null"],
-    "lora_half": LORA + ["lora.dropout=0.2"],
-    "indexer_half": RETROFIT + ["attention=indexer", "indexer.tokens=6", "indexer.heads=2"],
-    "two_phase_half": TOKENS
-    + [
-        "method=two_phase",
-        f"base={BASE}",
-        "two_phase.phase1_steps=2",
-        "two_phase.lr=0.001",
-        "data.accumulate=2",
-        "optim.weight_decay=0.1",
-    ],
+    + "focus.balance=none focus.balance_loss=0.4 focus.entropy_loss=0.3 focus.entropy_of=token "
+    "focus.stop_gradient=true focus.centroid_update=average focus.centroid_rate=0.05 "
+    "focus.recluster_every=2",
+    "keys_half": RETROFIT + KEYS + "focus.objective=layers focus.fit_step=null",
+    "lora_half": LORA + "lora.dropout=0.2",
+    "indexer_half": RETROFIT + "attention=indexer indexer.tokens=6 indexer.heads=2",
+    "two_phase_half": TWO_PHASE
+    + "two_phase.phase1_steps=2 two_phase.lr=0.001 data.accumulate=2 optim.weight_decay=0.1",
     "routing_transformer_half": MECHANISM
-    + [
-        "attention=routing_transformer",
-        "routing_transformer.num_clusters=3",
-        "routing_transformer.local_window=4",
-    ],
+    + "attention=routing_transformer routing_transformer.num_clusters=3 "
+    "routing_transformer.local_window=4",
 }
 # What other commands write of these.
 COMMANDS = [
-    [
-        "fit",
-        BASE,
-        "--text",
-        TEXT,
-        "--out",
-        "fit/focus.h5",
-        "--num-groups",
-        "5",
-        "--context",
-        "32",
-        "--local-window",
-        "4",
-        "--block",
-        "4",
-    ],
-    ["export", "tokens/focus.h5", "--out", "tokens_folder"],
-    ["export", "keys/focus.h5", "--out", "keys_folder"],
-    ["export", BASE, "--adapter", "tokens/focus.h5", "--with-code", "--out", "model_tokens_folder"],
-    ["export", BASE, "--adapter", "keys/focus.h5", "--out", "model_keys_folder"],
-    ["export", BASE, "--gguf", "gguf/base.gguf", "--dtype", "float32"],
-    ["export", BASE, "--adapter", "lora/lora.h5", "--gguf", "gguf/lora.gguf"],
-    [
-        "import",
-        "model_keys_folder",
-        "--out",
-        "imported/model.h5",
-        "--dtype",
-        "bf16",
-        "--tokenizer",
-        "bytes",
-    ],
+    f"fit {BASE} --text {TEXT} --out fit/focus.h5 --num-groups 5 --context 32 --local-window 4 "
+    "--block 4",
+    "export tokens/focus.h5 --out tokens_folder",
+    "export keys/focus.h5 --out keys_folder",
+    f"export {BASE} --adapter tokens/focus.h5 --with-code --out model_tokens_folder",
+    f"export {BASE} --adapter keys/focus.h5 --out model_keys_folder",
+    f"export {BASE} --gguf gguf/base.gguf --dtype float32",
+    f"export {BASE} --adapter lora/lora.h5 --gguf gguf/lora.gguf",
+    "import model_keys_folder --out imported/model.h5 --dtype bf16 --tokenizer bytes",
 ]
-MODELS = [
-    "base/model.h5",
-    "two_phase/model.h5",
-    "full_keys/model.h5",
-    "model_tokens_folder",
-    "model_keys_folder",
-    "gguf/base.gguf",
-]
-ADAPTERS = [
-    "tokens/focus.h5",
-    "tokens_logit/focus.h5",
-    "tokens_summary/focus.h5",
-    "keys/focus.h5",
-    "fit/focus.h5",
-    "lora/lora.h5",
-    "lora_keys/lora.h5",
-    "indexer/indexer.h5",
-    "tokens_folder",
-    "keys_folder",
-    "peft_folder",
-    "gguf/lora.gguf",
-]
+MODELS = """
+base/model.h5 two_phase/model.h5 full_keys/model.h5 model_tokens_folder model_keys_folder
+gguf/base.gguf imported/model.h5 window/model.h5 performer/model.h5 routing_transformer/model.h5
+sink_window/model.h5 random_groups/model.h5
+""".split()
+ADAPTERS = """
+tokens/focus.h5 tokens_logit/focus.h5 tokens_summary/focus.h5 keys/focus.h5 fit/focus.h5
+lora/lora.h5 lora_keys/lora.h5 indexer/indexer.h5 tokens_folder keys_folder peft_folder
+gguf/lora.gguf
+""".split()
 
 
 def focus(cache, *words):
@@ -237,7 +120,7 @@ def focus(cache, *words):
 def train(cache, name, keys, out, more=()):
     """Returns the loss on the validation text at the end."""
     figures = pathlib.Path(cache) / "figures.json"
-    focus(cache, "train", *RUN, *keys, f"out={out}", *more, "--json", str(figures))
+    focus(cache, "train", *RUN.split(), *keys.split(), f"out={out}", *more, "--json", str(figures))
     return json.loads(figures.read_text())["valid_loss"]
 
 
@@ -301,16 +184,9 @@ def main():
             if half:
                 resumed[name] = finish_elsewhere(cache, name, keys)
         for command in COMMANDS:
-            focus(cache, *command)
+            focus(cache, *command.split())
         tidy()
-        mechanisms = [
-            f"{name}/model.h5"
-            for name, keys in RUNS.items()
-            if keys[: len(MECHANISM)] == MECHANISM and not name.endswith("_half")
-        ]
-        evaluated = [
-            evaluate(cache, model) for model in [*MODELS, "imported/model.h5", *mechanisms]
-        ]
+        evaluated = [evaluate(cache, model) for model in MODELS]
         evaluated += [evaluate(cache, BASE, adapter) for adapter in ADAPTERS]
     expected = {"evaluated": evaluated, "resumed_valid_loss": resumed}
     (OUT / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
