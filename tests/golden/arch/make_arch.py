@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "common"))
 from focus_reference import FocusConfig
 from golden_files import arguments, coarse, exact, write_h5
 from tiny_models import (
+    FAMILIES,
     VOCABULARY,
     attach_focus,
     attention_modules,
@@ -30,7 +31,6 @@ from tiny_models import (
     make_model,
     random_focus,
     smallest_gap,
-    tiny_configs,
 )
 
 BATCH, TOKENS, PROMPT = 2, 48, 24
@@ -134,9 +134,9 @@ def make_focus(model, ids, gate: str, balance: str, top_ks, generator, path: Pat
 
 def main():
     args = arguments(__doc__.splitlines()[0], seed=20260403)
-    for index, (name, config) in enumerate(tiny_configs().items()):
+    for index, (name, (kind, settings)) in enumerate(FAMILIES.items()):
         folder = args.out / "arch" / name
-        model = make_model(config, args.seed + index, folder)
+        model = make_model(kind(**settings), args.seed + index, folder)
         assert len(attention_modules(model)) == model.config.num_hidden_layers
         generator = torch.Generator().manual_seed(args.seed + 200 + index)
         ids = make_dense(model, generator, folder / "dense.h5")

@@ -34,54 +34,47 @@ ROPE_LLAMA3 = dict(
 )
 
 
-def tiny_configs() -> dict:
-    """Each family that the program knows; heads of keys as many as of queries, fewer, and one."""
-    tf = transformers
-    return {
-        "gpt2": tf.GPT2Config(
-            n_embd=32,
-            n_layer=2,
-            n_head=4,
-            n_positions=64,
-            resid_pdrop=0,
-            embd_pdrop=0,
-            attn_pdrop=0,
-            vocab_size=VOCABULARY,
-            initializer_range=0.15,
-            bos_token_id=0,
-            eos_token_id=0,
-        ),
-        "llama_gqa": tf.LlamaConfig(
-            num_key_value_heads=2, tie_word_embeddings=False, rms_norm_eps=1e-5, **SHAPE
-        ),
-        "llama3_rope": tf.LlamaConfig(
-            num_key_value_heads=1,
-            tie_word_embeddings=True,
-            head_dim=12,
-            rope_parameters=ROPE_LLAMA3,
-            **SHAPE
-        ),
-        "mistral_sliding": tf.MistralConfig(num_key_value_heads=2, sliding_window=18, **SHAPE),
-        "qwen2": tf.Qwen2Config(num_key_value_heads=2, tie_word_embeddings=True, **SHAPE),
-        "qwen3": tf.Qwen3Config(num_key_value_heads=2, head_dim=12, **SHAPE),
-        "olmo2": tf.Olmo2Config(num_key_value_heads=4, **SHAPE),
-        "gemma2": tf.Gemma2Config(  # layers slide in turn
-            num_key_value_heads=2,
-            head_dim=12,
-            query_pre_attn_scalar=20,
-            sliding_window=18,
-            attn_logit_softcapping=5.0,
-            final_logit_softcapping=8.0,
-            **SHAPE
-        ),
-        "gpt_neox": tf.GPTNeoXConfig(
-            rotary_pct=0.25,
-            use_parallel_residual=True,
-            hidden_dropout=0,
-            attention_dropout=0,
-            **SHAPE
-        ),
-    }
+# Each family that the program knows; heads of keys as many as of queries, fewer, and one.
+FAMILIES = {
+    "gpt2": (
+        transformers.GPT2Config,
+        dict(n_embd=32, n_layer=2, n_head=4, n_positions=64, vocab_size=VOCABULARY)
+        | dict(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
+        | dict(initializer_range=0.15, bos_token_id=0, eos_token_id=0),
+    ),
+    "llama_gqa": (
+        transformers.LlamaConfig,
+        SHAPE | dict(num_key_value_heads=2, tie_word_embeddings=False, rms_norm_eps=1e-5),
+    ),
+    "llama3_rope": (
+        transformers.LlamaConfig,
+        SHAPE
+        | dict(num_key_value_heads=1, tie_word_embeddings=True, head_dim=12)
+        | dict(rope_parameters=ROPE_LLAMA3),
+    ),
+    "mistral_sliding": (
+        transformers.MistralConfig,
+        SHAPE | dict(num_key_value_heads=2, sliding_window=18),
+    ),
+    "qwen2": (
+        transformers.Qwen2Config,
+        SHAPE | dict(num_key_value_heads=2, tie_word_embeddings=True),
+    ),
+    "qwen3": (transformers.Qwen3Config, SHAPE | dict(num_key_value_heads=2, head_dim=12)),
+    "olmo2": (transformers.Olmo2Config, SHAPE | dict(num_key_value_heads=4)),
+    "gemma2": (  # layers slide in turn
+        transformers.Gemma2Config,
+        SHAPE
+        | dict(num_key_value_heads=2, head_dim=12, query_pre_attn_scalar=20)
+        | dict(sliding_window=18, attn_logit_softcapping=5.0, final_logit_softcapping=8.0),
+    ),
+    "gpt_neox": (
+        transformers.GPTNeoXConfig,
+        SHAPE
+        | dict(rotary_pct=0.25, use_parallel_residual=True)
+        | dict(hidden_dropout=0, attention_dropout=0),
+    ),
+}
 
 
 def make_model(config, seed: int, folder: Path):

@@ -5,7 +5,8 @@
 The committed files: torch 2.15.0, transformers 5.24.0, h5py 3.16.0.
 It reads FOLDER/arch, which arch/make_arch.py makes. MODEL_retrofit.h5 trains Focus on a frozen
 model, MODEL_full.h5 all weights. Both hold tokens [steps,B,T], losses, grad_norms (before
-clipping), learning_rates, final/ and attributes hyper_*; a retrofit also has initial/ and Focus's settings.
+clipping), learning_rates, final/ and attributes hyper_*; a retrofit also has initial/ and Focus's
+settings.
 """
 
 import sys
