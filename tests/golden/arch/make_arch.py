@@ -34,7 +34,7 @@ from tiny_models import (
 )
 
 BATCH, TOKENS, PROMPT = 2, 48, 24
-FOCUS_TOKENS = 32
+FOCUS_TOKENS = 24
 LEAST_GAP = 2e-4  # of log-assignments
 LEAST_LOGIT_GAP = 1e-3  # between a greedy token and the next best
 # Gate and balance, and the top k of hard attention beside the soft one.

@@ -58,29 +58,29 @@ class Case:
 # A tile of attention has 64 queries and 128 keys; Sinkhorn and routing go by 128 and 256 tokens.
 CASES = {
     "logit_sequence_mha": Case(
-        2, 70, 32, 3, 3, 8, FocusConfig(4, 16, 0.5, 10, 8.0, 12, "logit", "sequence")
+        2, 70, 24, 3, 3, 8, FocusConfig(4, 16, 0.5, 10, 8.0, 12, "logit", "sequence")
     ),
     "logit_sequence_sharp": Case(
-        1, 139, 32, 1, 1, 8, FocusConfig(8, 16, 0.1, 10, 20.0, 16, "logit", "sequence")
+        1, 139, 24, 1, 1, 8, FocusConfig(8, 16, 0.1, 10, 20.0, 16, "logit", "sequence")
     ),
     "affinity_sequence_gqa": Case(
-        2, 66, 32, 4, 2, 8, FocusConfig(4, 8, 0.5, 10, 8.0, 7, "affinity", "sequence")
+        2, 66, 24, 4, 2, 8, FocusConfig(4, 8, 0.5, 10, 8.0, 7, "affinity", "sequence")
     ),
     "affinity_carried_gqa": Case(
-        2, 96, 48, 2, 1, 8, FocusConfig(4, 8, 0.3, 10, 8.0, 12, "affinity", "carried")
+        2, 70, 32, 4, 2, 8, FocusConfig(4, 8, 0.3, 10, 8.0, 12, "affinity", "carried")
     ),
     "affinity_carried_tiles": Case(
         1, 271, 16, 2, 1, 4, FocusConfig(3, 8, 0.3, 4, 8.0, 20, "affinity", "carried")
     ),
     "logit_carried_mqa": Case(
-        1, 65, 32, 4, 1, 8, FocusConfig(5, 8, 0.3, 10, 6.0, 0, "logit", "carried")
+        1, 65, 24, 4, 1, 8, FocusConfig(5, 8, 0.3, 10, 6.0, 0, "logit", "carried")
     ),
     "softcap_window": Case(
-        1, 96, 32, 2, 1, 8, FocusConfig(4, 8, 0.4, 10, 8.0, 9, "affinity", "sequence"), 5.0, 40
+        1, 96, 24, 2, 1, 8, FocusConfig(4, 8, 0.4, 10, 8.0, 9, "affinity", "sequence"), 5.0, 40
     ),
-    "no_balance": Case(1, 64, 32, 2, 2, 8, FocusConfig(4, 8, 0.2, 0, 8.0, 8, "logit", "none")),
+    "no_balance": Case(1, 64, 24, 2, 2, 8, FocusConfig(4, 8, 0.2, 0, 8.0, 8, "logit", "none")),
     "three_iterations": Case(
-        1, 64, 32, 2, 2, 8, FocusConfig(4, 8, 0.1, 3, 8.0, 8, "logit", "sequence")
+        1, 64, 24, 2, 2, 8, FocusConfig(4, 8, 0.1, 3, 8.0, 8, "logit", "sequence")
     ),
 }
 

@@ -67,7 +67,7 @@ CASES = {
     "softcap_sliding": Case(1, 2, 2, 80, 8, 4, (0, 1, 4), 6, 4, 2, 5.0, 41),
     "window_beyond_end": Case(1, 2, 1, 24, 8, 4, (1,), 64, 8, 1),
     "own_group": Case(2, 4, 2, 77, 8, 4, (1,), 7, 8, 0, own=True),
-    "long_runs": Case(1, 2, 1, 530, 8, 5, (0, 1), 20, 16, 1),
+    "long_runs": Case(1, 2, 1, 530, 4, 5, (0, 1), 20, 16, 1),
     "long_sliding": Case(1, 1, 1, 600, 4, 4, (0, 1), 6, 5, 3, 0.0, 300),
 }
 
