@@ -106,7 +106,8 @@ TEST_F(CliGguf, RefusesInALine) {
   const std::string wrong = cli().fresh("wrong.gguf");
   write_text(wrong, "GGML");
   expect_refused({"info", wrong}, {"wrong.gguf", "not a GGUF file"});
-  write_text(wrong, read_text(gguf_).substr(0, 100000));
+  const std::string whole = read_text(gguf_);
+  write_text(wrong, whole.substr(0, whole.size() / 2));
   expect_refused({"eval", wrong, "--text", cli().valid_text()}, {"beyond the end of the file"});
   expect_refused({"import", wrong, "--out", cli().fresh("x.h5")}, {"beyond the end of the file"});
   expect_refused(cli().recipe({"base=" + wrong, "out=" + cli().fresh("run")}),

@@ -15,7 +15,7 @@ VOCABULARY = 96  # as many as tests/support/cli.h has characters
 
 COMMON = dict(
     vocab_size=VOCABULARY,
-    max_position_embeddings=64,
+    max_position_embeddings=128,
     initializer_range=0.15,
     pad_token_id=None,
     bos_token_id=0,
@@ -38,7 +38,7 @@ ROPE_LLAMA3 = dict(
 FAMILIES = {
     "gpt2": (
         transformers.GPT2Config,
-        dict(n_embd=32, n_layer=2, n_head=4, n_positions=64, vocab_size=VOCABULARY)
+        dict(n_embd=32, n_layer=2, n_head=4, n_positions=128, vocab_size=VOCABULARY)
         | dict(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
         | dict(initializer_range=0.15, bos_token_id=0, eos_token_id=0),
     ),

@@ -244,8 +244,8 @@ def piece_in_file(sp, i: int, gemma: bool) -> tuple[str, float, int]:
         kind = CONTROL
     elif gemma and piece in GEMMA_SYMBOLS:  # written as it is in a text
         piece, kind = piece.replace("\u2581", " "), USER_DEFINED
-    if gemma and kind in (UNKNOWN, CONTROL, USER_DEFINED):  # added tokens, all of them
-        score, kind = -1000.0, CONTROL if kind == UNKNOWN else kind
+    if gemma and kind in (CONTROL, USER_DEFINED):  # added tokens
+        score = -1000.0
     return piece, score, kind
 
 
