@@ -96,6 +96,7 @@ std::vector<StoppedRun> stopped_runs() {
            kRetrofit + Words{"focus.routing=keys", "focus.training=summary", "focus.num_groups=6",
                              "focus.read_groups=2", "focus.local_window=3", "focus.block=4",
                              "focus.sinks=2", "focus.objective=layers", "focus.fit_step=null"}},
+          {"hard_half", kRetrofit + kTokens + Words{"focus.training=hard", "focus.train_top_k=3"}},
           {"lora_half",
            {"method=lora", "base=base/model.h5", "lora.target_modules=[q_proj, up_proj]",
             "lora.r=2", "lora.alpha=6", "lora.dropout=0.2"}},

@@ -55,6 +55,7 @@ RUNS = {
     + TOKENS
     + "focus.training=summary focus.choice=own focus.rest=drop focus.block=4 focus.sinks=2",
     "keys": RETROFIT + KEYS + "focus.objective=kl focus.train_read_groups=1 focus.fit_tokens=512",
+    "keys_three": RETROFIT + KEYS + "focus.read_groups=3 focus.rest=drop",
     "lora": LORA + "lora.rslora=true",
     "lora_keys": LORA + KEYS + "attention=focus",
     "indexer": RETROFIT
@@ -75,6 +76,7 @@ RUNS = {
     + "focus.balance=none focus.balance_loss=0.4 focus.entropy_loss=0.3 focus.entropy_of=token "
     "focus.stop_gradient=true focus.centroid_update=average focus.centroid_rate=0.05 "
     "focus.recluster_every=2",
+    "hard_half": RETROFIT + TOKENS + "focus.training=hard focus.train_top_k=3",
     "keys_half": RETROFIT + KEYS + "focus.objective=layers focus.fit_step=null",
     "lora_half": LORA + "lora.dropout=0.2",
     "indexer_half": RETROFIT + "attention=indexer indexer.tokens=6 indexer.heads=2",
@@ -103,8 +105,8 @@ sink_window/model.h5 random_groups/model.h5
 """.split()
 ADAPTERS = """
 tokens/focus.h5 tokens_logit/focus.h5 tokens_summary/focus.h5 keys/focus.h5 fit/focus.h5
-lora/lora.h5 lora_keys/lora.h5 indexer/indexer.h5 tokens_folder keys_folder peft_folder
-gguf/lora.gguf
+keys_three/focus.h5 lora/lora.h5 lora_keys/lora.h5 indexer/indexer.h5 tokens_folder keys_folder
+peft_folder gguf/lora.gguf
 """.split()
 
 
