@@ -7,10 +7,10 @@
 #include "autograd/machine.h"
 #include "focus/speed/step_speed.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
-struct Options {
+struct BenchArguments {
   RunConfig config;
   std::string json, shape;
   int repeats = 3;
@@ -22,7 +22,7 @@ std::string cell(double seconds) {
   return seconds > 0 ? fmt::format("{:.2f}", 1e3 * seconds) : "-";
 }
 
-void print(const MeasuredSteps& m) {
+void print_steps(const MeasuredSteps& m) {
   const RunConfig& config = m.session.config();
   const ModelConfig& model = m.model();
   const std::string balance = m.mode.kind == AttentionMode::Kind::dense
@@ -57,7 +57,7 @@ void print(const MeasuredSteps& m) {
 }  // namespace
 
 int run_bench_step(Arguments arguments) {
-  Options o;
+  BenchArguments o;
   std::string recipe;
   CLI::App app(
       "Times training steps on random weights and random ids: tokens/s, GFLOP/s, memory, and the "
@@ -107,11 +107,11 @@ int run_bench_step(Arguments arguments) {
                                .shape = o.shape,
                                .forward_only = o.forward_only,
                                .peak_gflops = peak};
-  print(measured);
+  print_steps(measured);
   auto figures = nlohmann::ordered_json{{"machine", machine_json()}};
   figures.update(to_json(measured));
   write_json(o.json, figures);
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

@@ -15,7 +15,7 @@
 #include "data/files/mapped_file.h"
 #include "data/settings/recipe.h"
 
-namespace focus {
+namespace focus::app {
 
 void parse_arguments(CLI::App& app, Arguments arguments) {
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
@@ -68,19 +68,6 @@ void install_lost_file_signal() {
   action.sa_sigaction = on_lost_page;
   action.sa_flags = SA_SIGINFO;
   sigaction(SIGBUS, &action, nullptr);
-}
-
-void replaced_option(CLI::App& app, const std::string& old, const std::string& sentence) {
-  const auto refuse = [&app, sentence](const CLI::results_t&) -> bool {
-    fmt::print(stderr, "{}: {}\n", app.get_name(), sentence);
-    throw CommandDone{2};
-  };
-  // With a value or without; at once, before anything else that is wrong is told.
-  app.add_option(old, refuse)->expected(0, 1)->trigger_on_parse()->group("");
-}
-
-void renamed_option(CLI::App& app, const std::string& old, const std::string& now) {
-  replaced_option(app, old, fmt::format("{} is called {} now", old, now));
 }
 
 void add_settings(CLI::App& app, const std::vector<RecipeField>& settings) {
@@ -226,17 +213,6 @@ void add_eval_options(CLI::App& app, EvalSettings& settings) {
   add_settings(app, fields);
 }
 
-void refuse_attention_options(CLI::App& app, const std::vector<std::string>& options) {
-  const std::vector<std::pair<std::string, std::string>> sentences = {
-      {"--routing", "--routing is part of the word now: --attention soft:balance=sequence"},
-      {"--hard-gate", "--hard-gate is part of the word now: --attention hard:1:gate=drop"},
-      {"--hard-k", "--hard-k is part of the word now: --attention hard:2; 0 was local"},
-      {"--max-top-k", "--max-top-k is part of the word now: --attention dense,focus:2"},
-      {"--local-only", "--local-only is a word now: --attention dense,local,focus"}};
-  for (const auto& [option, sentence] : sentences)
-    if (std::ranges::count(options, option) > 0) replaced_option(app, option, sentence);
-}
-
 nlohmann::ordered_json machine_json() {
   const Machine machine = this_machine();
   return {{"processor", machine.processor}, {"threads", machine.threads},
@@ -253,4 +229,4 @@ void refuse_existing(const std::string& path, bool overwrite) {
     fail("{}: exists already; choose another name, or add --overwrite", path);
 }
 
-}  // namespace focus
+}  // namespace focus::app

@@ -14,16 +14,10 @@
 #include "focus/training/run_config.h"
 
 // What the subcommands share.
-namespace focus {
+namespace focus::app {
 
 /// Parses, or throws CommandDone.
 void parse_arguments(CLI::App& app, Arguments arguments);
-
-/// An option of before, left out of --help: who gives it gets "COMMAND: OLD is called NOW now" on
-/// stderr and exit status 2.
-void renamed_option(CLI::App& app, const std::string& old, const std::string& now);
-/// The same where no single word took its place: "COMMAND: SENTENCE".
-void replaced_option(CLI::App& app, const std::string& old, const std::string& sentence);
 
 /// Declares an option for each setting of a visit, num_groups as --num-groups, a bool as a flag;
 /// they are read and refused as a recipe's values are, with the option's name before the message.
@@ -71,9 +65,6 @@ void add_attention_option(CLI::App& app, std::vector<std::string>& words, const 
 void add_attention_option(CLI::App& app, std::string& word, const std::string& help);
 /// Declares an option for each setting but the attentions, under its key: --max-tokens.
 void add_eval_options(CLI::App& app, EvalSettings& settings);
-/// Refuses the options that the words of --attention took the place of.
-void refuse_attention_options(CLI::App& app, const std::vector<std::string>& options);
-
 /// The machine that a speed was measured on.
 nlohmann::ordered_json machine_json();
 /// Writes what --json asks for; does nothing where `path` is empty.
@@ -82,4 +73,4 @@ void write_json(const std::string& path, const nlohmann::ordered_json& json);
 /// Refuses where a file that a command is to write exists, unless it may be overwritten.
 void refuse_existing(const std::string& path, bool overwrite);
 
-}  // namespace focus
+}  // namespace focus::app

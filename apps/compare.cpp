@@ -11,7 +11,7 @@
 #include "data/settings/recipe.h"
 #include "focus/training/training.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 /// What the runs would take; trains nothing and writes nothing but token caches.
@@ -182,4 +182,4 @@ int run_compare(Arguments arguments) {
   return status;
 }
 
-}  // namespace focus
+}  // namespace focus::app

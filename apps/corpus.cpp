@@ -4,7 +4,7 @@
 #include "data/synthetic/far_corpus.h"
 #include "data/text/format.h"
 
-namespace focus {
+namespace focus::app {
 
 int run_corpus(Arguments arguments) {
   std::string out, questions, separator = "\n<|endoftext|>\n";
@@ -34,4 +34,4 @@ int run_corpus(Arguments arguments) {
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

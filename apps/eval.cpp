@@ -7,7 +7,6 @@
 
 #include "apps/command.h"
 #include "apps/mpi.h"
-#include "apps/report/evaluation_page.h"
 #include "apps/terminal/progress.h"
 #include "autograd/base/check.h"
 #include "data/files/durable_file.h"
@@ -15,9 +14,10 @@
 #include "focus/distance/position_losses.h"
 #include "focus/evaluation/positions.h"
 #include "focus/recall/recall_eval.h"
+#include "focus/report/evaluation_page.h"
 #include "focus/scores/task_scores.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -171,7 +171,7 @@ Json evaluate_recalls(LoadedModel& model, const EvalArguments& o) {
   return {{"questions", o.recall}, {"documents", items.size()}, {"rows", recall_to_json(rows)}};
 }
 
-void write_page(const EvalArguments& o, Json json) {
+void write_evaluation_page(const EvalArguments& o, Json json) {
   if (!json.contains("rows") && !json.contains("lengths")) json["rows"] = Json::array();
   HtmlReport report("Evaluation of " + o.options.base);
   for (const std::string& sentence : findings(json)) report.paragraph(sentence);
@@ -296,7 +296,7 @@ void evaluate_all(EvalArguments& o) {
   if (figures.contains("rows") && figures.contains("recall"))
     fmt::print("\n{}", plain_text(overview(figures), 1));
   if (!o.ranks->first()) return;
-  if (!o.html.empty()) write_page(o, figures);
+  if (!o.html.empty()) write_evaluation_page(o, figures);
   write_json(o.json, figures);
 }
 
@@ -326,7 +326,6 @@ void add_options_of_eval(CLI::App& app, EvalArguments& o) {
       "of --tasks: the model whose dense attention the rows are held against, such as "
       "the base of a LoRA; of --far: whose far tokens they are (default: the model's own "
       "dense attention)");
-  refuse_attention_options(app, {"--routing", "--hard-gate", "--max-top-k", "--local-only"});
   app.add_option("--far", o.far,
                  "loss on the tokens that dense attention predicts better by 0.5 nats than the "
                  "same model with so many tokens of context")
@@ -363,4 +362,4 @@ int run_eval(Arguments arguments) {
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

@@ -6,7 +6,7 @@
 #include "apps/terminal/progress.h"
 #include "autograd/base/clock.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 /// A line a layer: how even the groups are, over its key heads.
@@ -97,4 +97,4 @@ int run_fit(Arguments arguments) {
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

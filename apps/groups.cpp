@@ -1,14 +1,14 @@
 #include "apps/command.h"
-#include "apps/groups/groups_page.h"
 #include "apps/terminal/progress.h"
 #include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 #include "focus/groups/other_groups.h"
+#include "focus/report/groups_page.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
-struct GroupsOptions {
+struct GroupsArguments {
   ModelOptions model;
   GroupsSettings settings;
   std::vector<std::string> texts, checkpoints;
@@ -16,14 +16,14 @@ struct GroupsOptions {
   bool overwrite = false;
 };
 
-CollectProgress shown(const std::string& label) {
+CollectProgress bar_of(const std::string& label) {
   auto progress = std::make_shared<Progress>(ProgressOptions{.label = label, .total_steps = 1000});
   return [progress](double share) {
     progress->update(static_cast<std::int64_t>(1000 * share), NAN, 0);
   };
 }
 
-GroupsReport describe(GroupsOptions& o) {
+GroupsReport described(GroupsArguments& o) {
   LoadedModel model = o.model.load();
   const EvalSettings eval = EvalSettings{.separator = o.settings.separator,
                                          .context = o.settings.context,
@@ -34,15 +34,15 @@ GroupsReport describe(GroupsOptions& o) {
   const TextWindows text = windows_for(model, read_texts(model, o.texts, eval), eval.context);
   if (!o.against.empty()) check_other_groups(model, o.against);
   for (const std::string& path : o.checkpoints) check_other_groups(model, path);
-  GroupsReport report = describe_groups(model, text, o.settings, shown("groups"));
+  GroupsReport report = describe_groups(model, text, o.settings, bar_of("groups"));
   report.adapter = o.model.adapter;
   return report;
 }
 
-void compare_with_others(const GroupsOptions& o, GroupsReport& report) {
+void compare_with_others(const GroupsArguments& o, GroupsReport& report) {
   const auto groupings = [&](const std::string& path) {
     return other_groupings({o.model.base, o.model.tokenizer, o.model.compute}, path, report,
-                           shown("groups of " + path));
+                           bar_of("groups of " + path));
   };
   if (!o.against.empty()) {
     report.against = layer_agreement(report.groupings, groupings(o.against));
@@ -63,7 +63,7 @@ void compare_with_others(const GroupsOptions& o, GroupsReport& report) {
   }
 }
 
-void print_report(const GroupsReport& report) {
+void print_groups_report(const GroupsReport& report) {
   fmt::print("{:<6} {:>5} {:>9} {:>9} {:>13} {:>11} {:>8} {:>8} {:>10}\n", "layer", "head",
              "largest", "smallest", "size entropy", "confidence", "spread", "purity", "one group");
   for (std::size_t i = 0; i < report.details.size(); ++i) {
@@ -88,7 +88,7 @@ void print_report(const GroupsReport& report) {
 }  // namespace
 
 int run_groups(Arguments arguments) {
-  GroupsOptions o;
+  GroupsArguments o;
   CLI::App app(
       "What the groups of a Focus are in a text: sizes, balance, typical tokens, purity, far "
       "pairs, "
@@ -111,9 +111,9 @@ int run_groups(Arguments arguments) {
     refuse_existing((folder / name).string(), o.overwrite);
 
   o.checkpoints = expand_checkpoints(o.checkpoints);
-  GroupsReport report = describe(o);
+  GroupsReport report = described(o);
   compare_with_others(o, report);
-  print_report(report);
+  print_groups_report(report);
 
   const std::string page = groups_page(report);
   make_folder_durably(folder);
@@ -123,4 +123,4 @@ int run_groups(Arguments arguments) {
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

@@ -4,7 +4,7 @@
 #include "autograd/base/check.h"
 #include "focus/models/model_import.h"
 
-namespace focus {
+namespace focus::app {
 
 int run_import(Arguments arguments) {
   std::string folder, out, tokenizer, dtype, json;
@@ -76,4 +76,4 @@ int run_import(Arguments arguments) {
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

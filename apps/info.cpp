@@ -9,7 +9,7 @@
 #include "data/files/json_reader.h"
 #include "focus/lora/gguf_adapter.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 /// Lines of "name  value" and the same as JSON.
@@ -163,4 +163,4 @@ int run_info(Arguments arguments) {
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

@@ -3,7 +3,7 @@
 #include "apps/command.h"
 #include "autograd/base/check.h"
 
-namespace focus {
+namespace focus::app {
 int run_leak_test(Arguments arguments) {
   ModelOptions options;
   std::string json;
@@ -23,7 +23,6 @@ int run_leak_test(Arguments arguments) {
       ->check(CLI::PositiveNumber);
   app.add_option("--seed", seed, "of the random tokens");
   add_attention_option(app, words, "these, as focus eval takes them: soft,hard:2,window:128");
-  refuse_attention_options(app, {"--routing"});
   app.add_option("--json", json, "write the figures to this file too");
   parse_arguments(app, arguments);
 
@@ -62,4 +61,4 @@ int run_leak_test(Arguments arguments) {
   return leaks ? 1 : 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

@@ -5,18 +5,18 @@
 #include "data/files/safetensors.h"
 #include "data/text/text.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-struct Options {
+struct LogitsArguments {
   ModelOptions model;
   std::string text, text_file, out, json, attention;
   Ids ids;
 };
 
-Ids ids_of(const Options& o, const LoadedModel& model) {
+Ids ids_of(const LogitsArguments& o, const LoadedModel& model) {
   Ids ids = o.ids;
   if (ids.empty()) {
     ids = model.prompt_ids(o.text_file.empty() ? o.text : read_text_file(o.text_file));
@@ -52,7 +52,7 @@ void add_groups(const FocusModel& focus, Index tokens,
 }  // namespace
 
 int run_logits(Arguments arguments) {
-  Options o;
+  LogitsArguments o;
   CLI::App app(
       "The logits of one sequence as a safetensors file: logits [tokens, vocab_size], and where "
       "Focus is on, layers.{i}.assignments [tokens, num_groups]: each token's groups, or where it "
@@ -70,7 +70,6 @@ int run_logits(Arguments arguments) {
       app, o.attention,
       "one, as focus eval takes it: dense, soft, hard:2, summary:2, window:128 (default: what the "
       "model was trained with; of a Focus, soft or summary; else dense)");
-  refuse_attention_options(app, {"--hard-k", "--routing"});
   app.add_option("--json", o.json, "write the ids and settings to this file too");
   parse_arguments(app, arguments);
 
@@ -99,4 +98,4 @@ int run_logits(Arguments arguments) {
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

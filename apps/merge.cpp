@@ -4,7 +4,7 @@
 #include "apps/command.h"
 #include "autograd/base/check.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 /// The first `context` tokens of the first text, or random ones where there is none.
@@ -22,16 +22,16 @@ std::vector<std::int32_t> probe_ids(const LoadedModel& model, const std::vector<
   return ids;
 }
 
-struct Measured {
+struct DenseFigures {
   Tensor logits;          // of the probe
   double perplexity = 0;  // of the texts, where there are any
 };
 
-Measured measure(LoadedModel& model, const std::vector<EvalText>& texts,
-                 const EvalSettings& settings) {
+DenseFigures dense_figures(LoadedModel& model, const std::vector<EvalText>& texts,
+                           const EvalSettings& settings) {
   const NoGrad guard;
   const std::vector<std::int32_t> ids = probe_ids(model, texts, settings.context);
-  Measured measured;
+  DenseFigures measured;
   measured.logits = model.decoder->logits(model.decoder->hidden_states(ids, 1)).value();
   if (!texts.empty())
     measured.perplexity = evaluate(model, {.kind = "dense"}, texts, settings).score.perplexity();
@@ -79,9 +79,9 @@ int run_merge(Arguments arguments) {
   std::vector<EvalText> texts;
   if (!paths.empty()) texts = read_texts(model, paths, settings);
 
-  const Measured before = measure(model, texts, settings);
+  const DenseFigures before = dense_figures(model, texts, settings);
   lora->merge();
-  const Measured after = measure(model, texts, settings);
+  const DenseFigures after = dense_figures(model, texts, settings);
   double largest = 0, difference = 0;
   for (Index i = 0; i < before.logits.size(); ++i) {
     largest = std::max(largest, std::abs(static_cast<double>(before.logits[i])));
@@ -114,4 +114,4 @@ int run_merge(Arguments arguments) {
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

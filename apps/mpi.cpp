@@ -20,7 +20,7 @@
 #include <mpi.h>
 #endif
 
-namespace focus {
+namespace focus::app {
 
 namespace {
 
@@ -158,4 +158,4 @@ void leave_telling_to_first(const Ranks& ranks) {
   spdlog::set_level(spdlog::level::err);
 }
 
-}  // namespace focus
+}  // namespace focus::app

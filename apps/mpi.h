@@ -7,7 +7,7 @@
 #include "optim/ranks.h"
 
 // Several processes that share one job, started by mpirun (docs/machines.md).
-namespace focus {
+namespace focus::app {
 
 /// How many processes the launcher has started, by what it leaves in the environment; 1 without
 /// one.
@@ -43,4 +43,4 @@ auto first_before_others(Ranks& ranks, F&& f) {
   return made;
 }
 
-}  // namespace focus
+}  // namespace focus::app

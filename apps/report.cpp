@@ -1,12 +1,12 @@
 #include "apps/command.h"
-#include "apps/report/charts.h"
-#include "apps/report/evaluation_page.h"
 #include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 #include "data/text/text.h"
+#include "focus/report/charts.h"
+#include "focus/report/evaluation_page.h"
 #include "focus/training/metrics.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -84,4 +84,4 @@ int run_report(Arguments arguments) {
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

@@ -5,7 +5,7 @@
 #include "data/files/durable_file.h"
 #include "focus/scores/requests.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 struct ScoreArguments {
@@ -76,4 +76,4 @@ int run_score(Arguments arguments) {
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

@@ -4,17 +4,17 @@
 #include <cmath>
 
 #include "apps/command.h"
-#include "apps/report/charts.h"
-#include "apps/report/html_report.h"
 #include "apps/terminal/progress.h"
 #include "autograd/base/check.h"
 #include "autograd/base/memory.h"
 #include "autograd/machine.h"
 #include "data/files/durable_file.h"
 #include "data/settings/settings_json.h"
+#include "focus/report/charts.h"
+#include "focus/report/html_report.h"
 #include "focus/speed/attention_speed.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -24,12 +24,6 @@ double phase_seconds(const RunTimes& times, std::string_view name) {
   return found == times.phases.end() ? 0 : found->seconds;
 }
 
-std::string number_text(double value, int digits) {
-  return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "-";
-}
-std::string percent_text(double share) {
-  return std::isfinite(share) ? fmt::format("{:.1f} %", 100 * share) : "-";
-}
 std::string milliseconds(double seconds) {
   return number_text(1e3 * seconds, seconds < 0.1 ? 3 : 1);
 }
@@ -121,8 +115,8 @@ LineChart speedup_chart(const std::vector<AttentionSpeed>& rows, const std::stri
           .references = {{.label = "full attention", .y = 1}}};
 }
 
-void write_page(const std::string& path, const std::string& setting, const LineChart& chart,
-                std::initializer_list<Table> tables) {
+void write_speed_page(const std::string& path, const std::string& setting, const LineChart& chart,
+                      std::initializer_list<Table> tables) {
   HtmlReport report("Speed of attention");
   report.paragraph(this_machine().line());
   report.paragraph(setting);
@@ -161,11 +155,6 @@ int run_speed(Arguments arguments) {
   app.add_option("--json", json, "write the figures to this file too");
   app.add_option("--svg", svg, "write a plot of the speed-up");
   app.add_option("--html", html, "write a page with plot and tables");
-  renamed_option(app, "--groups", "--num-groups");
-  renamed_option(app, "--window", "--local-window");
-  for (const char* old : {"--top-k", "--hard-gate", "--soft"})
-    replaced_option(
-        app, old, fmt::format("{} is part of a word now: --attention hard:2:gate=keep,soft", old));
   parse_arguments(app, arguments);
   options.read_attentions(attentions, "--attention");
   options = options.filled_in();
@@ -201,8 +190,8 @@ int run_speed(Arguments arguments) {
   write_json(json, figures);
   if (!svg.empty()) write_file_durably(svg, std::string_view(svg_file(chart)));
   if (!html.empty())
-    write_page(html, setting + ". " + memory + ".", chart, {speedups, times, phases});
+    write_speed_page(html, setting + ". " + memory + ".", chart, {speedups, times, phases});
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

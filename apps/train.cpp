@@ -10,7 +10,7 @@
 #include "data/settings/recipe.h"
 #include "focus/training/training.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -224,4 +224,4 @@ int run_train(Arguments arguments) {
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

@@ -18,7 +18,7 @@ focus_test(focus_tests BOTH
   LABELS core)
 focus_test(training_tests
   SOURCES focus/distance/*_test.cpp focus/evaluation/*_test.cpp focus/groups/*_test.cpp focus/models/*_test.cpp
-    focus/recall/*_test.cpp focus/speed/*_test.cpp focus/training/*_test.cpp
+    focus/recall/*_test.cpp focus/report/*_test.cpp focus/speed/*_test.cpp focus/training/*_test.cpp
   NEEDS focus
   LABELS core)
 focus_test(scores_tests

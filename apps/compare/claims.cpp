@@ -12,7 +12,7 @@
 #include "data/settings/recipe_values.h"
 #include "focus/evaluation/attention_row.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -237,4 +237,4 @@ void add_claims(HtmlReport& page, const std::vector<ClaimOutcome>& outcomes) {
   page.table(table);
 }
 
-}  // namespace focus
+}  // namespace focus::app

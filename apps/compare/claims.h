@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "apps/compare/compare_run.h"
-#include "apps/report/html_report.h"
+#include "focus/report/html_report.h"
 
 // Claims of a comparison's recipe beside what its rows say of them.
-namespace focus {
+namespace focus::app {
 
 /// Of a claim that one figure is less than another by more than nothing, or than minus its margin.
 enum class Verdict { held, not_held, undecided, not_measured, not_testable };
@@ -47,4 +47,4 @@ std::string claims_table(const std::vector<ClaimOutcome>& outcomes);
 /// The same on a page, in full; nothing without claims.
 void add_claims(HtmlReport& page, const std::vector<ClaimOutcome>& outcomes);
 
-}  // namespace focus
+}  // namespace focus::app

@@ -13,7 +13,7 @@
 #include "focus/evaluation/attention_spec.h"
 #include "focus/recall/recall_eval.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 using Kind = RecipeNode::Kind;
@@ -69,7 +69,7 @@ Parts split_text(const RecipeNode& root, CompareConfig& config, Problems& proble
   }
   if (parts.runs.empty())
     problems.push_back({0, "runs is empty: name at least one, `runs: [{name: ...}]`"});
-  read_recipe_map(recipe_fields(config, RetiredKeys::refused), own, problems);
+  read_recipe_map(recipe_fields(config), own, problems);
   return parts;
 }
 
@@ -161,7 +161,7 @@ class PlanReader {
       Problems own;
       const RecipeNode tree = recipe_override_tree(item, own);
       if (own.empty() && is_own_key(item)) {
-        read_recipe_map(recipe_fields(plan_.config, RetiredKeys::refused), tree, own);
+        read_recipe_map(recipe_fields(plan_.config), tree, own);
       } else if (own.empty()) {
         read_train_keys(tree, scratch, own);
         if (own.empty()) train_overrides_.push_back(tree);
@@ -382,4 +382,4 @@ ComparePlan read_compare_plan(const std::string& text, const std::string& source
   return PlanReader(source, overrides).read(text);
 }
 
-}  // namespace focus
+}  // namespace focus::app

@@ -7,7 +7,7 @@
 #include "focus/scores/task_scores.h"
 #include "focus/training/run_config.h"
 
-namespace focus {
+namespace focus::app {
 
 /// Texts of what a run adapts to, and of what its base was good at before.
 struct TargetAndSource {
@@ -49,10 +49,6 @@ struct CompareEval {
       "questions whose answers stand far before: JSON lines as focus corpus --questions writes "
       "them, or a kind with its options, recall:keys=8:distance=64,256:documents=100");
     tasks.visit(f);
-    f.retired("routing", "is part of the words of eval.attentions now: soft:balance=sequence");
-    f.retired("hard_gate", "is part of the words of eval.attentions now: hard:1:gate=drop");
-    f.retired("max_top_k", "is part of the words of eval.attentions now: [dense, local, focus:2]");
-    f.retired("local_only", "is a word of eval.attentions now: [dense, local, focus]");
   }
 };
 
@@ -138,4 +134,4 @@ std::vector<std::string> attentions_of(const std::vector<std::string>& words,
 ComparePlan read_compare_plan(const std::string& text, const std::string& source,
                               const std::vector<std::string>& overrides);
 
-}  // namespace focus
+}  // namespace focus::app

@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "apps/compare/seed_rows.h"
-#include "apps/report/charts.h"
+#include "focus/report/charts.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -155,4 +155,4 @@ void add_recall(HtmlReport& page, const std::vector<Json>& rows) {
   }
 }
 
-}  // namespace focus
+}  // namespace focus::app

@@ -14,15 +14,15 @@
 #include "apps/compare/compare_tasks.h"
 #include "apps/compare/forgetting.h"
 #include "apps/compare/seed_rows.h"
-#include "apps/report/charts.h"
-#include "apps/report/html_report.h"
 #include "apps/terminal/progress.h"
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
 #include "data/settings/recipe_values.h"
+#include "focus/report/charts.h"
+#include "focus/report/html_report.h"
 #include "focus/training/metrics.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -465,4 +465,4 @@ std::string compare_page(const ComparePlan& plan, const ComparedRows& rows,
   return page.html();
 }
 
-}  // namespace focus
+}  // namespace focus::app

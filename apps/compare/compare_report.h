@@ -9,7 +9,7 @@
 #include "apps/compare/compare_run.h"
 #include "focus/evaluation/attention_row.h"
 
-namespace focus {
+namespace focus::app {
 
 /// What a comparison has come to, in the order of its runs.
 struct ComparedRows {
@@ -52,4 +52,4 @@ std::string compare_page(const ComparePlan& plan, const ComparedRows& rows,
                          const std::vector<ClaimOutcome>& claims,
                          const std::vector<RunOutcome>& outcomes);
 
-}  // namespace focus
+}  // namespace focus::app

@@ -21,7 +21,7 @@
 #include "focus/recall/recall_eval.h"
 #include "focus/training/metrics.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -435,4 +435,4 @@ void CompareRunner::tell_share() {
   spdlog::info("{}: {}", current_, line);
 }
 
-}  // namespace focus
+}  // namespace focus::app

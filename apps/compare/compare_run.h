@@ -12,7 +12,7 @@
 #include "data/files/folder_lock.h"
 #include "optim/ranks.h"
 
-namespace focus {
+namespace focus::app {
 
 /// What has become of a planned run.
 struct RunOutcome {
@@ -116,4 +116,4 @@ class CompareRunner {
 /// Tokens that a run trains on.
 double tokens_of(const RunConfig& config);
 
-}  // namespace focus
+}  // namespace focus::app

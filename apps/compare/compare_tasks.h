@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "apps/compare/compare_run.h"
-#include "apps/report/html_report.h"
+#include "focus/report/html_report.h"
 #include "focus/scores/task_scores.h"
 
 // Benchmarks as rows of a comparison.
-namespace focus {
+namespace focus::app {
 
 /// One object for each run, seed, task and attention; "task" is what rows of texts do not have. A
 /// failed run has none.
@@ -33,4 +33,4 @@ std::string task_tables(const std::vector<nlohmann::ordered_json>& rows);
 /// The same on a page, with a chart for each task; nothing where there are no rows.
 void add_tasks(HtmlReport& page, const std::vector<nlohmann::ordered_json>& rows);
 
-}  // namespace focus
+}  // namespace focus::app

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "apps/report/charts.h"
+#include "focus/report/charts.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 bool is_retrofit(const ComparePlan& plan, const std::string& run) {
@@ -93,4 +93,4 @@ void add_forgetting(HtmlReport& page, const ComparePlan& plan,
   page.table(table);
 }
 
-}  // namespace focus
+}  // namespace focus::app

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "apps/compare/compare_report.h"
-#include "apps/report/html_report.h"
+#include "focus/report/html_report.h"
 
-namespace focus {
+namespace focus::app {
 
 /// What a run has learnt of the target and kept of the source, in nats per token: the logarithms of
 /// the mean perplexities.
@@ -27,4 +27,4 @@ void add_forgetting(HtmlReport& page, const ComparePlan& plan,
                     const std::vector<CompareGroup>& groups, const std::string& target,
                     const std::string& source);
 
-}  // namespace focus
+}  // namespace focus::app

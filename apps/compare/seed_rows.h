@@ -8,7 +8,7 @@
 #include "data/settings/recipe_values.h"
 
 // What rows of all kinds of a comparison have alike.
-namespace focus {
+namespace focus::app {
 
 /// Values of a run's seeds: their mean, and their standard deviation by n - 1, 0 of one seed. Not
 /// for none.
@@ -34,4 +34,4 @@ inline nlohmann::ordered_json columns_of_run(const RunOutcome& run) {
           {"train_tokens", run.train.value("tokens", nlohmann::ordered_json())}};
 }
 
-}  // namespace focus
+}  // namespace focus::app

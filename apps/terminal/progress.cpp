@@ -11,7 +11,7 @@
 #include "autograd/base/check.h"
 #include "autograd/base/clock.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 constexpr double kSecondsBetweenDraws = 0.1;
@@ -108,4 +108,4 @@ std::size_t Progress::columns() const {
   return known ? size.ws_col : 100;
 }
 
-}  // namespace focus
+}  // namespace focus::app

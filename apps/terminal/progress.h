@@ -9,7 +9,7 @@
 
 #include "data/text/format.h"
 
-namespace focus {
+namespace focus::app {
 
 struct ProgressOptions {
   std::string label = "train";
@@ -55,4 +55,4 @@ class Progress {
   double last_drawn_ = 0;
 };
 
-}  // namespace focus
+}  // namespace focus::app

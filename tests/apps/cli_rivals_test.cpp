@@ -207,12 +207,6 @@ TEST(CliRivals, RowsOfFocusByName) {
   expect_refused(refused + Words{"hard:4"}, {"hard:4", "3 groups"});
   for (const char* word : {"hard:", "hard:0", "hard:two", "hard:1x"})
     expect_refused(refused + Words{word}, {word, "k: wanted"});
-  for (const char* old : {"--routing", "--hard-gate", "--max-top-k", "--local-only"}) {
-    const ProcessResult result = cli().run(Words{"eval"} + eval + Words{old, "1"});
-    EXPECT_EQ(result.status, 2);
-    EXPECT_TRUE(contains(result.err, std::string("focus eval: ") + old)) << result.err;
-    EXPECT_TRUE(contains(result.err, "--attention")) << result.err;
-  }
 }
 
 TEST(CliRivals, WhatDoesNotFitIsRefusedByName) {

@@ -116,17 +116,6 @@ TEST(CliSpeed, RefusesWhatMakesNoSense) {
   EXPECT_FALSE(fs::exists(json));
 }
 
-TEST(CliSpeed, OptionsOfBeforeSayTheirNewWords) {
-  for (const auto& [old, now] : std::vector<std::pair<std::string, std::string>>{
-           {"--groups", "--num-groups"}, {"--window", "--local-window"}})
-    for (const Words& words : {Words{"speed", old, "3"}, Words{"speed", old, "--unknown"}}) {
-      const ProcessResult result = cli().run(words);
-      EXPECT_EQ(result.status, 2);
-      EXPECT_EQ(result.err, "focus speed: " + old + " is called " + now + " now\n");
-    }
-  EXPECT_FALSE(contains(cli().must_run({"speed", "--help"}).out, "--groups"));
-}
-
 TEST(CliBenchStep, StepHasEveryPhaseAndFigure) {
   const auto json = cli().figures(tiny_step({"data.batch=2"}));
   EXPECT_EQ(json.at("method"), "retrofit");

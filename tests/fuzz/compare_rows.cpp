@@ -6,6 +6,7 @@
 /// Values of another type than this version writes, and rows that make no table, are a
 /// nlohmann::json::exception and a std::invalid_argument, which the command turns into its lines.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace focus::app;
   using namespace focus;
   static const ComparePlan plan = read_compare_plan(
       "common: {method: scratch, tokenizer: bytes, data: {train: [a]}}\n"

@@ -221,13 +221,14 @@ TEST(Edges, OfEveryKeyOfARecipe) {
 }
 
 TEST(Edges, OfEveryKeyOfAComparison) {
-  CompareConfig defaults;
-  const int tried = set_all<CompareConfig>(defaults, [&](const Setting& setting, const auto&) {
+  app::CompareConfig defaults;
+  const int tried = set_all<app::CompareConfig>(defaults, [&](const Setting& setting, const auto&) {
     const std::string recipe =
         "eval: {valid: [text]}\ncommon: {data: {train: [text]}, base: b}\n"
         "runs: [{name: a}]\n";
-    const auto refused = refusal_of(
-        [&] { read_compare_plan(recipe, "compare.yaml", {setting.key + "=" + setting.value}); });
+    const auto refused = refusal_of([&] {
+      app::read_compare_plan(recipe, "compare.yaml", {setting.key + "=" + setting.value});
+    });
     if (!refused) return;
     for (const std::string& line : lines_of(*refused)) EXPECT_LT(line.size(), 2000u);
   });

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -159,4 +159,4 @@ TEST(Claims, OfRunsAndTextsThatAreNotThereAreRefused) {
 }
 
 }  // namespace
-}  // namespace focus
+}  // namespace focus::app

@@ -14,7 +14,7 @@
 #include "tests/support/stand_in_tasks.h"
 #include "tests/support/temp_folder.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -497,4 +497,4 @@ TEST(CompareReport, RowsThatWereWrittenAreReadAsTheyWere) {
 }
 
 }  // namespace
-}  // namespace focus
+}  // namespace focus::app

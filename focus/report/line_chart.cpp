@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "apps/report/plane.h"
+#include "focus/report/plane.h"
 
 namespace focus {
 namespace {

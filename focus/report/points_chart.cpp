@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "apps/report/plane.h"
+#include "focus/report/plane.h"
 
 namespace focus {
 namespace {

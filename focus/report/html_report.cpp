@@ -1,17 +1,17 @@
-#include "apps/report/html_report.h"
+#include "focus/report/html_report.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
 
-#include "apps/report/plane.h"
 #include "autograd/base/check.h"
+#include "focus/report/plane.h"
 
 namespace focus {
 namespace {
 
-constexpr std::string_view kStyle = R"(
+constexpr std::string_view kPageStyle = R"(
 * { box-sizing: border-box; }
 body {
   margin: 0 auto; padding: 2.5rem 1.5rem 4rem; max-width: 52rem;
@@ -61,23 +61,6 @@ bool looks_numeric(const std::string& cell) {
 }
 
 }  // namespace
-
-std::string plain_text(const Table& table, std::size_t left) {
-  std::vector<std::vector<std::string>> lines = {table.header};
-  lines.insert(lines.end(), table.rows.begin(), table.rows.end());
-  std::vector<std::size_t> widths(table.header.size());
-  for (const auto& line : lines)
-    for (std::size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], line[c].size());
-  std::string text = table.caption + "\n";
-  for (const auto& line : lines) {
-    for (std::size_t c = 0; c < line.size(); ++c)
-      text += c < left ? fmt::format("{:<{}}  ", line[c], widths[c])
-                       : fmt::format("{:>{}}  ", line[c], widths[c]);
-    text.erase(text.find_last_not_of(' ') + 1);
-    text += "\n";
-  }
-  return text;
-}
 
 HtmlReport::HtmlReport(std::string title) : title_(std::move(title)) {}
 
@@ -131,7 +114,7 @@ std::string HtmlReport::html() const {
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<title>{0}</title>\n<style>{1}</style>\n</head>\n<body>\n<h1>{0}</h1>\n{2}</body>\n"
       "</html>\n",
-      escape_html(title_), fmt::format("{}{}{}", chart_style(), kStyle, style_), body_);
+      escape_html(title_), fmt::format("{}{}{}", chart_style(), kPageStyle, style_), body_);
 }
 
 }  // namespace focus

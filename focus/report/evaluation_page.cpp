@@ -1,23 +1,21 @@
-#include "apps/report/evaluation_page.h"
+#include "focus/report/evaluation_page.h"
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
-#include "apps/report/charts.h"
 #include "autograd/base/check.h"
 #include "focus/evaluation/attention_row.h"
+#include "focus/report/charts.h"
 
 namespace focus {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-
 /// A share that may be null: of no gain nothing can be kept.
 std::string percent_of(const Json& share) {
-  return share.is_number() ? percent(share.get<double>()) : "-";
+  return share.is_number() ? percent_text(share.get<double>()) : "-";
 }
 
 std::string joined(const std::vector<std::string>& parts) {
@@ -49,7 +47,7 @@ std::string window_finding(const Json& eval) {
   return fmt::format(
       "With the local window alone the model is {} worse than with dense attention (perplexity "
       "{:.3f} against {:.3f}): {}",
-      percent(worse), near, all,
+      percent_text(worse), near, all,
       worse >= 0.1 ? "this text asks for what stands far before."
                    : "this text asks for little beyond near tokens, so what follows says little "
                      "about groups.");
@@ -59,8 +57,8 @@ std::string recall_finding(const Json& eval) {
   std::vector<std::string> parts;
   const Json& recall = eval.at("recall");
   for (const Json& row : recall.at("rows"))
-    parts.push_back(
-        fmt::format("{} {}", row.at("attention").get<std::string>(), percent(row.at("right"))));
+    parts.push_back(fmt::format("{} {}", row.at("attention").get<std::string>(),
+                                percent_text(row.at("right"))));
   if (parts.empty()) return "";
   const Json& buckets = recall.at("rows")[0].at("by_distance");
   return fmt::format("Asked {} times for what stands up to {} tokens before, these are right: {}.",
@@ -74,7 +72,7 @@ std::string far_tokens_text(const Json& far) {
       "{} of {} tokens ({}) that more than {} tokens of context make better by more "
       "than {} nats",
       far.at("far").get<std::int64_t>(), far.at("tokens").get<std::int64_t>(),
-      percent(far.at("far").get<double>() / far.at("tokens").get<double>()),
+      percent_text(far.at("far").get<double>() / far.at("tokens").get<double>()),
       far.at("context").get<std::int64_t>(), far.at("margin").get<double>());
 }
 
@@ -105,10 +103,10 @@ std::string sparse_finding(const Json& eval) {
       "against dense at {} of the pairs",
       name,
       100 * (best->at("perplexity").get<double>() / dense->at("perplexity").get<double>() - 1),
-      percent(best->at("pairs_attended")));
+      percent_text(best->at("pairs_attended")));
   if (eval.contains("recall"))
     if (const Json* row = row_like(eval.at("recall").at("rows"), *best))
-      text += fmt::format(", {} of the answers right", percent(row->at("right")));
+      text += fmt::format(", {} of the answers right", percent_text(row->at("right")));
   if (eval.contains("far"))
     if (const Json* row = row_like(eval.at("far").at("rows"), *best))
       text += fmt::format(", and it keeps {} of what the window loses on {}",
@@ -127,12 +125,12 @@ void add_recall(HtmlReport& report, const Json& recall) {
                     .y_label = "right, %"};
   for (const Json& row : recall.at("rows")) {
     const std::string name = row.at("attention");
-    std::vector<std::string> cells = {name, percent(row.at("right"))};
+    std::vector<std::string> cells = {name, percent_text(row.at("right"))};
     for (const Json& bucket : row.at("by_distance")) {
       if (table.rows.empty())
         table.header.push_back(fmt::format("{} to {}", bucket.at("from").get<std::int64_t>(),
                                            bucket.at("to").get<std::int64_t>()));
-      cells.push_back(percent(bucket.at("right")));
+      cells.push_back(percent_text(bucket.at("right")));
       chart.add(name, true, {bucket.at("to"), 100 * bucket.at("right").get<double>(), ""});
     }
     table.rows.push_back(std::move(cells));
@@ -248,14 +246,14 @@ void add_perplexity(HtmlReport& report, const Json& eval, const std::string& pat
     const AttentionRow attention = read_attention_row(row, path);
     const double perplexity = row.at("perplexity"),
                  pairs = 100 * row.at("pairs_attended").get<double>();
-    table.rows.push_back({attention.name, attention.routing_text(),
-                          fmt::format("{:.4f}", perplexity),
-                          fmt::format("{:.5f}", row.at("bits_per_byte").get<double>()),
-                          fmt::format("{}", row.at("tokens_scored").get<std::int64_t>()),
-                          fmt::format("{:.1f} %", pairs), percent(row.value("pairs_choosing", 0.0)),
-                          attention.has_groups()
-                              ? fmt::format("{:.1f} %", 100 * row.at("largest_group").get<double>())
-                              : "-"});
+    table.rows.push_back(
+        {attention.name, attention.routing_text(), fmt::format("{:.4f}", perplexity),
+         fmt::format("{:.5f}", row.at("bits_per_byte").get<double>()),
+         fmt::format("{}", row.at("tokens_scored").get<std::int64_t>()),
+         fmt::format("{:.1f} %", pairs), percent_text(row.value("pairs_choosing", 0.0)),
+         attention.has_groups()
+             ? fmt::format("{:.1f} %", 100 * row.at("largest_group").get<double>())
+             : "-"});
     if (!attention.causal) continue;
     // A line for each way to run hard attention, its points the k's; single points for the rest.
     if (attention.kind == "dense")
@@ -366,12 +364,12 @@ Table overview(const Json& eval) {
   for (const Json& row : eval.at("rows"))
     table.rows.push_back({row.at("attention"),
                           fmt::format("{:.4f}", row.at("perplexity").get<double>()),
-                          percent(row.at("pairs_attended"))});
-  column("recall", "right", "right answers", percent);
+                          percent_text(row.at("pairs_attended"))});
+  column("recall", "right", "right answers", percent_text);
   column("far", "nats_far", "nats, far tokens",
          [](double nats) { return fmt::format("{:.4f}", nats); });
-  column("far", "kept_far", "kept, far", percent);
-  column("far", "kept_all", "kept, all", percent);
+  column("far", "kept_far", "kept, far", percent_text);
+  column("far", "kept_all", "kept, all", percent_text);
   return table;
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/report/html_report.h"
+#include "focus/report/html_report.h"
 
 // A page about what `focus eval --json` wrote.
 namespace focus {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "apps/report/plane.h"
 #include "autograd/base/check.h"
+#include "focus/report/plane.h"
 
 namespace focus {
 namespace {

@@ -1,18 +1,18 @@
-#include "apps/groups/groups_page.h"
+#include "focus/report/groups_page.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "apps/report/charts.h"
-#include "apps/report/html_report.h"
-#include "apps/report/plane.h"
+#include "focus/report/charts.h"
+#include "focus/report/html_report.h"
+#include "focus/report/plane.h"
 
 namespace focus {
 namespace {
 
 constexpr Index kAround = 8;  // tokens on both sides of one of a far pair
 
-constexpr std::string_view kStyle = R"(
+constexpr std::string_view kGroupsStyle = R"(
 .heat td { text-align: right; background: rgb(0 130 190 / calc(var(--h, 0) * .6)); }
 .heat td:first-child { text-align: left; }
 .heat th { font-size: .78rem; }
@@ -26,8 +26,6 @@ table.heat :is(th, td):is(:first-child, :not(:first-child)) { padding: .2rem .3r
 .far li { margin: .3rem 0; font-size: .92rem; } .far i { color: var(--soft); font-style: normal; }
 summary { cursor: pointer; font-weight: 600; margin: .8rem 0; }
 )";
-
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 /// Without the folders that it lies in.
 std::string short_name(const std::string& path) {
@@ -83,7 +81,7 @@ class GroupsPage {
  public:
   explicit GroupsPage(const GroupsReport& report)
       : report_(report), page_("Groups of " + short_name(report.model)) {
-    page_.style(kStyle);
+    page_.style(kGroupsStyle);
     for (Index g = 0; g < report.groups; ++g)  // hues a golden angle apart
       page_.style(
           fmt::format(".g{} {{ background: hsl({} 80% 50% / .33); }}\n", g, (g * 137 + 210) % 360));
@@ -143,12 +141,12 @@ class GroupsPage {
     for (std::size_t i = 0; i < report_.details.size(); ++i) {
       const GroupingDetails& d = report_.details[i];
       table.rows.push_back(
-          {name_of_grouping(i), percent(d.largest), percent(d.smallest),
+          {name_of_grouping(i), percent_text(d.largest), percent_text(d.smallest),
            fmt::format("{:.3f}", d.size_entropy), fmt::format("{:.3f}", d.mean_confidence),
-           fmt::format("{:.3f}", report_.groupings[i].entropy), percent(d.parts.spread),
-           percent(d.purity.purity), percent(d.purity.base),
-           fmt::format("{:.3f}", d.purity.information), percent(d.purity.word_beginnings),
-           percent(d.purity.word_beginnings_base)});
+           fmt::format("{:.3f}", report_.groupings[i].entropy), percent_text(d.parts.spread),
+           percent_text(d.purity.purity), percent_text(d.purity.base),
+           fmt::format("{:.3f}", d.purity.information), percent_text(d.purity.word_beginnings),
+           percent_text(d.purity.word_beginnings_base)});
       bars.rows.emplace_back(name_of_grouping(i),
                              std::vector<double>(d.sizes.begin(), d.sizes.end()));
     }
@@ -161,7 +159,7 @@ class GroupsPage {
         "normalised mutual information with the categories; beginnings: the same purity for the "
         "question whether a word begins with the token; one group: what all tokens in one group "
         "would have.",
-        percent(1.0 / static_cast<double>(report_.groups)),
+        percent_text(1.0 / static_cast<double>(report_.groups)),
         report_.text.names.size() > 1 ? "documents" : "pieces of the text"));
     for (Index g = 0; g < report_.groups; ++g)
       bars.segment_names.push_back(fmt::format("group {}", g));
@@ -290,11 +288,13 @@ class GroupsPage {
       text += fmt::format(
           "<tr><td><span class=\"g{0}\">&nbsp;{0}&nbsp;</span></td><td>{1}</td><td>{2:.3f}</td>"
           "<td>{3}</td><td>{4}</td><td>{5}</td></tr>\n",
-          g, percent(static_cast<double>(d.sizes[g]) / static_cast<double>(report_.text.tokens())),
+          g,
+          percent_text(static_cast<double>(d.sizes[g]) /
+                       static_cast<double>(report_.text.tokens())),
           d.confidence[g],
           d.sizes[g] > 0
               ? fmt::format("{} {}", name_of(largest),
-                            percent(d.purity.shares[g][static_cast<std::size_t>(largest)]))
+                            percent_text(d.purity.shares[g][static_cast<std::size_t>(largest)]))
               : "empty",
           list(d.typical[g].by_confidence), list(d.typical[g].by_lift));
     }

@@ -1,4 +1,4 @@
-#include "apps/report/plane.h"
+#include "focus/report/plane.h"
 
 #include <fmt/format.h>
 

@@ -1,21 +1,11 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
+
+#include "focus/report/table.h"
 
 namespace focus {
-
-struct Table {
-  std::string caption = {};
-  std::vector<std::string> header = {};
-  std::vector<std::vector<std::string>> rows = {};  // columns of numbers are set to the right
-};
-
-/// A table for a terminal under its caption: the first columns set to the left, as many as
-/// `left`, the others to the right.
-std::string plain_text(const Table& table, std::size_t left = 0);
 
 /// One HTML page without scripts or anything from outside: style inside, charts as SVG, light or
 /// dark as the reader's system is, fit for print. All text given is escaped.

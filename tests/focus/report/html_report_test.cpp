@@ -1,12 +1,12 @@
-#include "apps/report/html_report.h"
+#include "focus/report/html_report.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "apps/report/charts.h"
-#include "apps/report/plane.h"
+#include "focus/report/charts.h"
+#include "focus/report/plane.h"
 
 namespace focus {
 namespace {

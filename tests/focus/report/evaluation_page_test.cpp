@@ -1,4 +1,4 @@
-#include "apps/report/evaluation_page.h"
+#include "focus/report/evaluation_page.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
-#include "apps/report/charts.h"
+#include "focus/report/charts.h"
 
 namespace focus {
 namespace {
 
 // Eight hues that stay apart for readers who do not see red and green as others do, after the set
 // of Okabe and Ito; lines also differ by their dashes. Dark pages get lighter ones.
-constexpr std::string_view kStyle = R"(
+constexpr std::string_view kChartStyle = R"(
 :root {
   color-scheme: light dark;
   --page: #ffffff; --ink: #1b1f24; --soft: #5b6570; --rule: #d9dee3; --grid: #e9ecef;
@@ -40,6 +40,6 @@ svg text.on { fill: var(--page); }
 
 }  // namespace
 
-std::string_view chart_style() { return kStyle; }
+std::string_view chart_style() { return kChartStyle; }
 
 }  // namespace focus

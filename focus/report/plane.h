@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/report/charts.h"
+#include "focus/report/charts.h"
 
 // What charts are drawn with: the plane between two axes, lines, marks, and labels where there is
 // room. Places are in the units of the picture.
