@@ -1,14 +1,14 @@
 #include <spdlog/spdlog.h>
 
 #include "apps/command.h"
-#include "apps/compare/compare_recall.h"
-#include "apps/compare/compare_report.h"
-#include "apps/compare/compare_tasks.h"
+#include "apps/compare/compare_run.h"
 #include "apps/mpi.h"
 #include "apps/terminal/progress.h"
 #include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 #include "data/settings/recipe.h"
+#include "data/settings/struct_json.h"
+#include "focus/report/compare_report.h"
 #include "focus/training/training.h"
 
 namespace focus::app {
@@ -66,17 +66,24 @@ struct Tables {
 
 Tables tables_of(const ComparePlan& plan, const ComparedRows& rows,
                  const std::vector<RunOutcome>& outcomes) {
-  const std::vector<nlohmann::ordered_json> all = rows.all();
-  const auto claims = claim_outcomes(plan, all);
-  const std::vector<nlohmann::ordered_json> of_claims = claim_rows(claims);
-  Tables tables{.files = {{"compare.jsonl", compare_jsonl(all) + compare_jsonl(of_claims)},
-                          {"compare.csv", compare_csv(rows.texts)},
-                          {"compare.html", compare_page(plan, rows, claims, outcomes)}},
+  const CompareConfig& config = plan.config;
+  const ComparedRecipe recipe{.title = config.title,
+                              .runs = plan.runs.size(),
+                              .seeds = config.seeds,
+                              .against_dense = config.eval.settings.against_dense,
+                              .far = config.eval.far};
+  const auto claims = claim_outcomes(plan.claims, rows);
+  const auto texts = structs_to_json(rows.texts), tasks = structs_to_json(rows.tasks),
+             recall = structs_to_json(rows.recall), of_claims = structs_to_json(claims);
+  Tables tables{.files = {{"compare.jsonl", rows_jsonl(texts) + rows_jsonl(tasks) +
+                                                rows_jsonl(recall) + rows_jsonl(of_claims)},
+                          {"compare.csv", rows_csv(texts)},
+                          {"compare.html", compare_page(recipe, rows, claims, outcomes)}},
                 .terminal = compare_table(rows, claims)};
-  for (const auto& [name, more] : {std::pair("compare_tasks.csv", &rows.tasks),
-                                   {"compare_recall.csv", &rows.recall},
+  for (const auto& [name, more] : {std::pair("compare_tasks.csv", &tasks),
+                                   {"compare_recall.csv", &recall},
                                    {"compare_claims.csv", &of_claims}})
-    if (!more->empty()) tables.files.emplace_back(name, compare_csv(*more));
+    if (!more->empty()) tables.files.emplace_back(name, rows_csv(*more));
   return tables;
 }
 
@@ -91,8 +98,6 @@ std::string write_tables(const ComparePlan& plan, const Tables& tables) {
 Tables tables_of_file(const ComparePlan& plan, const std::string& path) {
   try {
     return tables_of(plan, read_compared_rows(path), {});
-  } catch (const nlohmann::json::exception& error) {
-    fail("{}: rows of another version of focus: {}", path, error.what());
   } catch (const std::invalid_argument& error) {
     fail("{}: its rows are not of one comparison: {}", path, error.what());
   }

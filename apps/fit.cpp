@@ -5,6 +5,8 @@
 #include "apps/command.h"
 #include "apps/terminal/progress.h"
 #include "autograd/base/clock.h"
+#include "data/settings/struct_json.h"
+#include "focus/report/evaluation_row.h"
 
 namespace focus::app {
 namespace {
@@ -93,7 +95,9 @@ int run_fit(Arguments arguments) {
       rows.push_back(evaluate(model, spec, read, eval));
     fmt::print("\n{}", format_rows(rows));
   }
-  write_json(json, {{"model", options.base}, {"adapter", out}, {"rows", rows_to_json(rows)}});
+  write_json(json, {{"model", options.base},
+                    {"adapter", out},
+                    {"rows", structs_to_json(evaluation_rows(rows))}});
   return 0;
 }
 

@@ -346,11 +346,6 @@ bool focus_has(const FocusConfig& config, const AttentionSpec& spec) {
 
 }  // namespace
 
-std::string ClaimedRow::text() const {
-  return routing.empty() ? fmt::format("{}, {}", run, attention)
-                         : fmt::format("{}, {}, {}", run, attention, routing);
-}
-
 std::vector<std::pair<std::string, std::vector<std::string>>> CompareEval::splits(
     bool with_test) const {
   std::vector<std::pair<std::string, std::vector<std::string>>> all = {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "focus/evaluation/evaluation.h"
+#include "focus/report/claims.h"
 #include "focus/scores/task_scores.h"
 #include "focus/training/run_config.h"
 
@@ -49,42 +50,6 @@ struct CompareEval {
       "questions whose answers stand far before: JSON lines as focus corpus --questions writes "
       "them, or a kind with its options, recall:keys=8:distance=64,256:documents=100");
     tasks.visit(f);
-  }
-};
-
-/// A row of a comparison, as its table names it.
-struct ClaimedRow {
-  std::string run, attention, routing;
-
-  /// "LoRA r=4, dense"
-  std::string text() const;
-
-  template <class F>
-  void visit(F&& f) {
-    f("run", run, "its name, the values of a sweep included");
-    f("attention", attention, "as the table names it, such as dense or hard k=2");
-    f("routing", routing, "likewise, where two rows have the same attention");
-  }
-};
-
-/// That a figure of one row is less than that of another, or why that cannot be found out here.
-struct Claim {
-  std::string claim, claimed;
-  ClaimedRow less, than;
-  std::string on, figure = "nats";
-  double margin = 0;
-  std::string not_testable;
-
-  template <class F>
-  void visit(F&& f) {
-    f("claim", claim, "what is claimed, in words");
-    f("claimed", claimed, "where, and with which figures");
-    f("less", less, "the row whose figure is said to be less");
-    f("than", than, "the row whose figure is said to be more");
-    f("on", on, "valid, target, source, a task or questions of eval; empty: the first of them");
-    f("figure", figure, "nats (of a token), or another column of compare.jsonl's rows");
-    f("margin", margin, "how much more it may be, or if negative must be less", {-1e12, 1e12});
-    f("not_testable", not_testable, "in place of rows: why no row can say it");
   }
 };
 

@@ -3,32 +3,16 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/compare/compare_plan.h"
 #include "data/files/folder_lock.h"
+#include "focus/report/run_outcome.h"
 #include "optim/ranks.h"
 
 namespace focus::app {
-
-/// What has become of a planned run.
-struct RunOutcome {
-  std::string name;
-  RunConfig config;
-  std::string hash = {};              // empty where what the run reads cannot be read
-  std::string error = {};             // one line; empty where it is done
-  nlohmann::ordered_json train = {};  // null where it failed
-  /// By the names of CompareEval::splits(): what focus eval writes.
-  std::map<std::string, nlohmann::ordered_json> evaluation = {};
-  /// Of eval.tasks, in their order: the table that focus eval --tasks writes.
-  std::vector<nlohmann::ordered_json> tasks = {};
-  /// Of eval.recall, in their order: what focus eval --recall writes.
-  std::vector<nlohmann::ordered_json> recall = {};
-  bool trained_now = false;  // false: it was there already
-};
 
 /// The file by which the process of that rank holds a comparison's folder.
 std::string lock_name(int rank);
@@ -82,8 +66,8 @@ class CompareRunner {
   std::vector<std::string> attention_words(const RunOutcome& outcome) const;
   /// What `focus eval` writes of a run's result, in a file of the run's folder; a child makes it
   /// where it is not there. `what` is said of, `words` are options beside those of the model.
-  nlohmann::ordered_json figures_of(const RunOutcome& outcome, const std::string& name,
-                                    const std::string& what, const std::vector<std::string>& words);
+  EvaluationFile figures_of(const RunOutcome& outcome, const std::string& name,
+                            const std::string& what, const std::vector<std::string>& words);
   int tick();
   void tell_step();
   /// Passes on how far the child says that it is.

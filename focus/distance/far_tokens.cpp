@@ -1,7 +1,6 @@
 #include "focus/distance/far_tokens.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "autograd/base/check.h"
 #include "focus/evaluation/name_columns.h"
@@ -31,11 +30,6 @@ double kept_share(double window, double dense, double row) {
 
 std::string percent(double share) {
   return std::isfinite(share) ? fmt::format("{:.1f}%", 100 * share) : "-";
-}
-
-/// NaN is not in JSON.
-nlohmann::ordered_json number(double value) {
-  return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
 }
 
 }  // namespace
@@ -140,21 +134,6 @@ std::string format_far(const FarReport& report) {
                      "\nkept: share of the gain of distance, (window - row) / (window - dense) in "
                      "nats; window: {}\n",
                      report.window);
-}
-
-nlohmann::ordered_json far_to_json(const FarReport& report) {
-  auto rows = nlohmann::ordered_json::array();
-  for (const FarRow& row : report.rows)
-    rows.push_back({{"attention", row.name},
-                    {"routing", row.routing},
-                    {"nats_far", number(row.far)},
-                    {"nats_others", number(row.others)},
-                    {"kept_far", number(row.kept)},
-                    {"kept_all", number(row.kept_all)}});
-  return {{"reference", report.reference},  {"context", report.settings.context},
-          {"step", report.settings.step()}, {"margin", report.settings.margin},
-          {"tokens", report.tokens},        {"far", report.far},
-          {"window", report.window},        {"rows", std::move(rows)}};
 }
 
 }  // namespace focus

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <numbers>
 
 #include "autograd/base/check.h"
@@ -19,7 +18,6 @@ namespace {
 
 /// Tokens of a forward pass over several windows: enough to keep all threads busy.
 constexpr Index kBatchTokens = 4096;
-constexpr std::size_t kMostDocuments = 1000;  // whose own figures are written
 
 struct Window {
   Index begin = 0, end = 0;  // tokens of the text
@@ -414,52 +412,6 @@ std::string format_rows(std::span<const EvalRow> rows) {
                          row.score.mean_difference(), row.score.difference_error());
   }
   return table;
-}
-
-nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows, bool with_speed) {
-  auto list = nlohmann::ordered_json::array();
-  for (const EvalRow& row : rows) {
-    nlohmann::ordered_json json = {{"attention", row.name},
-                                   {"kind", row.kind},
-                                   {"top_k", nullptr},
-                                   {"routing", nullptr},
-                                   {"compute", name_of(row.compute)},
-                                   {"causal", row.causal},
-                                   {"perplexity", row.score.perplexity()},
-                                   {"bits_per_byte", row.score.bits_per_byte()},
-                                   {"word_perplexity", row.score.word_perplexity()},
-                                   {"byte_perplexity", row.score.byte_perplexity()},
-                                   {"nats_per_token", row.score.nats_per_token()},
-                                   {"tokens_scored", row.score.tokens},
-                                   {"pairs_attended", row.groups.pairs},
-                                   {"pairs_choosing", row.groups.choosing}};
-    if (row.documents.size() > 1 && row.documents.size() <= kMostDocuments)
-      for (const Score& of_text : row.documents)
-        json["nats_of_documents"].push_back(of_text.nats_per_token());
-    if (row.score.has_dense)
-      json["against_dense"] = {{"kl", row.score.mean_kl()},
-                               {"difference", row.score.mean_difference()},
-                               {"difference_error", row.score.difference_error()}};
-    if (with_speed) json["tokens_per_second"] = row.rate();
-    if (row.mode.kind == AttentionMode::Kind::hard) json["top_k"] = row.mode.top_k;
-    if (row.kind == "hard") json["gate"] = value_text(row.mode.hard_gate);
-    for (const auto& [key, value] : row.settings) json["settings"][key] = value;
-    if (row.has_groups) {
-      json["routing"] =
-          row.routing == "keys" ? row.routing : std::string(value_text(row.mode.balance));
-      json["pairs_distant"] = row.groups.distant;
-      json["largest_group"] = row.groups.dominance;
-      json["largest_group_worst_layer"] = row.groups.max_dominance;
-      // Classes of summary attention are not weighed: there is no entropy to tell.
-      json["entropy"] = row.kind == "summary" ? nlohmann::ordered_json()
-                                              : nlohmann::ordered_json(row.groups.entropy);
-      auto layers = nlohmann::ordered_json::array();
-      for (const GroupStatistics& layer : row.layers) layers.push_back(layer.sizes);
-      json["group_sizes"] = layers;
-    }
-    list.push_back(json);
-  }
-  return list;
 }
 
 }  // namespace focus

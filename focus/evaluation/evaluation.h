@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -184,7 +183,7 @@ struct EvalRow {
   Compute compute = Compute::float32;  // of the decoder
   Score score = {};
   std::vector<Score> documents = {};  // the same of each text
-  double seconds = 0;  // without the comparison with dense; in the JSON only where asked for
+  double seconds = 0;                 // without the comparison with dense
   GroupSummary groups = {};
   std::vector<GroupStatistics> layers = {};                        // empty for dense
   std::vector<std::pair<std::string, std::string>> settings = {};  // of the rival, as in a recipe
@@ -203,10 +202,7 @@ EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
 /// Throws std::invalid_argument where there are none, or not as many of the other.
 Estimate paired_difference(std::span<const double> nats, std::span<const double> other);
 
-/// The rows as a table for a terminal, and as JSON: the same for the same figures, unless
-/// `with_speed` adds tokens_per_second. Of 2 to 1,000 texts each one's nats_per_token stands in
-/// nats_of_documents.
+/// The rows as a table for a terminal.
 std::string format_rows(std::span<const EvalRow> rows);
-nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows, bool with_speed = false);
 
 }  // namespace focus

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
@@ -244,32 +243,6 @@ std::string format_recall(std::span<const RecallRow> rows) {
   }
   return table + line(names.line("answers", ""), fmt::format("{}", rows[0].all.answers),
                       [](const RecallBucket& b) { return fmt::format("{}", b.score.answers); });
-}
-
-nlohmann::ordered_json recall_to_json(std::span<const RecallRow> rows) {
-  const auto figures = [](const RecallScore& score) {
-    return nlohmann::ordered_json{
-        {"answers", score.answers},
-        {"right", score.accuracy()},
-        {"standard_error", score.standard_error()},
-        {"tokens", score.tokens},
-        {"nats_per_token", score.nats / static_cast<double>(score.tokens)}};
-  };
-  auto list = nlohmann::ordered_json::array();
-  for (const RecallRow& row : rows) {
-    nlohmann::ordered_json json = {{"attention", row.name}, {"kind", row.kind}};
-    json["routing"] = row.routing;
-    json.update(figures(row.all));
-    auto buckets = nlohmann::ordered_json::array();
-    for (const RecallBucket& bucket : row.buckets) {
-      nlohmann::ordered_json one = {{"from", bucket.from + 1}, {"to", bucket.to}};
-      one.update(figures(bucket.score));
-      buckets.push_back(std::move(one));
-    }
-    json["by_distance"] = std::move(buckets);
-    list.push_back(std::move(json));
-  }
-  return list;
 }
 
 }  // namespace focus

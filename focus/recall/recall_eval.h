@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -70,6 +69,5 @@ RecallRow evaluate_recall(LoadedModel& model, const AttentionSpec& attention,
 
 /// A table for a terminal: accuracy in each bucket.
 std::string format_recall(std::span<const RecallRow> rows);
-nlohmann::ordered_json recall_to_json(std::span<const RecallRow> rows);
 
 }  // namespace focus

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
+#include "data/settings/struct_json.h"
 #include "focus/baselines/window_attention.h"
+#include "focus/report/evaluation_row.h"
 #include "tests/support/compare.h"
 #include "tests/support/thread_ranks.h"
 #include "tests/support/tiny_session.h"
@@ -253,15 +253,14 @@ TEST(Evaluation, RowsSayWhatRan) {
   // tiny_focus()'s w is 4 as well: one convention.
   EXPECT_EQ(local.groups.pairs, window.groups.pairs);
   EXPECT_NEAR(local.score.nats, window.score.nats, 1e-3);
-  const auto json = rows_to_json(std::vector{hard});
-  EXPECT_EQ(json[0].at("kind"), "hard");
-  EXPECT_EQ(json[0].at("gate"), "keep");
-  EXPECT_FALSE(json[0].contains("tokens_per_second"));
+  const EvaluationRow figures = evaluation_row(hard);
+  EXPECT_EQ(figures.attention.kind, "hard");
+  EXPECT_EQ(figures.attention.gate, "keep");
+  EXPECT_FALSE(figures.tokens_per_second);
   // Each text's own loss, whose mean over tokens is the whole's.
   double nats = 0;
   for (std::size_t i = 0; i < hard.documents.size(); ++i)
-    nats += json[0].at("nats_of_documents").at(i).get<double>() *
-            static_cast<double>(hard.documents[i].tokens);
+    nats += figures.nats_of_documents->at(i) * static_cast<double>(hard.documents[i].tokens);
   EXPECT_NEAR(nats, hard.score.nats, 1e-9);
 }
 
@@ -318,7 +317,7 @@ std::pair<std::string, std::vector<double>> said_by(Ranks& ranks, const char* wo
   for (const auto* places : {&losses.before, &losses.token})
     for (const Index place : *places) numbers.push_back(static_cast<double>(place));
   numbers.push_back(static_cast<double>(losses.tokens));
-  return {rows_to_json(std::vector{row}).dump(), numbers};
+  return {struct_to_json(evaluation_row(row)).dump(), numbers};
 }
 
 TEST(Evaluation, ProcessesThatShareItHaveTheFiguresOfOne) {

@@ -1,76 +1,85 @@
-#include "apps/compare/claims.h"
+#include "focus/report/claims.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
-#include <optional>
 
-#include "apps/compare/seed_rows.h"
-#include "data/settings/recipe_values.h"
-#include "focus/evaluation/attention_row.h"
+#include "data/settings/struct_json.h"
+#include "focus/report/spread.h"
 
-namespace focus::app {
+namespace focus {
 namespace {
 
-using Json = nlohmann::ordered_json;
+/// What a row says to a claim.
+struct ClaimedFigures {
+  std::optional<double> figure = {};
+  std::vector<double> nats_of_documents = {};
+};
 
 /// By seed; of a seed that two rows of the run fit, the last, and `several` says so.
 struct Side {
-  std::map<std::int64_t, const Json*> rows;
+  std::map<std::int64_t, ClaimedFigures> rows;
   bool several = false;
 };
 
 /// Whether a row is of the claim's texts, benchmark or questions; answers at all distances alone.
-bool is_on(const Json& row, const std::string& on) {
-  if (row.contains("questions") && !row["to"].is_null()) return false;
-  return std::ranges::any_of(std::array{"split", "task", "questions"},
-                             [&](const char* key) { return text_of(row, key) == on; });
+bool is_on(const TextRow& row, const std::string& on) { return row.split == on; }
+bool is_on(const TaskScoreRow& row, const std::string& on) { return row.task == on; }
+bool is_on(const RecallAnswerRow& row, const std::string& on) {
+  return row.questions == on && !row.to;
 }
 
 /// Rows of benchmarks and answers say "sequence (not causal)" where those of texts say "sequence".
-bool has_routing(const Json& row, const std::string& wanted) {
-  const std::string routing = text_of(row, "routing");
-  return wanted.empty() || routing == wanted || routing.starts_with(wanted + " (");
+bool has_routing(const std::optional<std::string>& routing, const std::string& wanted) {
+  return wanted.empty() || routing == wanted || (routing && routing->starts_with(wanted + " ("));
 }
 
-Side side_of(const std::vector<Json>& rows, const ClaimedRow& claimed, const std::string& on) {
+/// A claim may name any column that is a number.
+template <class Row>
+ClaimedFigures claimed_figures(const Row& row, const std::string& figure) {
+  const bool nats = figure == "nats";
+  const nlohmann::ordered_json columns = struct_to_json(row);
+  ClaimedFigures figures;
+  const auto found = columns.find(nats ? "perplexity" : figure);
+  if (found != columns.end() && found->is_number()) figures.figure = found->get<double>();
+  if (nats && figures.figure) figures.figure = std::log(*figures.figure);
+  if constexpr (std::is_same_v<Row, TextRow>)
+    figures.nats_of_documents = row.nats_of_documents.value_or(std::vector<double>());
+  return figures;
+}
+
+Side side_of(const ComparedRows& rows, const ClaimedRow& claimed, const Claim& claim) {
   Side side;
-  for (const Json& row : rows) {
-    if (text_of(row, "run") != claimed.run || !is_on(row, on)) continue;
-    if (text_of(row, "attention") != claimed.attention) continue;
-    if (!has_routing(row, claimed.routing)) continue;
-    const Json*& place = side.rows[row["seed"].get<std::int64_t>()];
-    side.several = side.several || place != nullptr;
-    place = &row;
-  }
+  rows.for_each_kind([&](const auto& of_kind) {
+    for (const auto& row : of_kind) {
+      if (row.run.name != claimed.run || !is_on(row, claim.on)) continue;
+      if (row.attention != claimed.attention || !has_routing(row.routing, claimed.routing))
+        continue;
+      const auto [place, is_new] =
+          side.rows.insert_or_assign(row.run.seed, claimed_figures(row, claim.figure));
+      side.several = side.several || !is_new;
+    }
+  });
   return side;
 }
 
-using Pairs = std::vector<std::pair<const Json*, const Json*>>;
+using Pairs = std::vector<std::pair<const ClaimedFigures*, const ClaimedFigures*>>;
 
 Pairs pairs_of(const Side& less, const Side& than) {
   Pairs pairs;
   for (const auto& [seed, row] : less.rows) {
     if (than.rows.size() == 1) {
-      pairs.emplace_back(row, than.rows.begin()->second);
+      pairs.emplace_back(&row, &than.rows.begin()->second);
     } else if (less.rows.size() > 1) {
       if (const auto same = than.rows.find(seed); same != than.rows.end())
-        pairs.emplace_back(row, same->second);
+        pairs.emplace_back(&row, &same->second);
     }
   }
   if (less.rows.size() == 1 && than.rows.size() > 1)
-    for (const auto& [seed, row] : than.rows) pairs.emplace_back(less.rows.begin()->second, row);
+    for (const auto& [seed, row] : than.rows) pairs.emplace_back(&less.rows.begin()->second, &row);
   return pairs;
-}
-
-std::optional<double> figure_of(const Json& row, const std::string& figure) {
-  const std::string key = figure == "nats" ? "perplexity" : figure;
-  if (!row.contains(key) || !row[key].is_number()) return {};
-  const auto value = row[key].get<double>();
-  return figure == "nats" ? std::log(value) : value;
 }
 
 /// t of a two-sided 95 % interval; beyond the table to a thousandth.
@@ -86,25 +95,23 @@ double student_t(std::size_t degrees) {
 std::vector<double> difference_of_documents(const Pairs& pairs) {
   std::vector<double> sums;
   for (const auto& [less, than] : pairs) {
-    const Json a = less->value("nats_of_documents", Json()),
-               b = than->value("nats_of_documents", Json());
-    if (!a.is_array() || !b.is_array() || a.size() != b.size()) return {};
+    const std::vector<double>&a = less->nats_of_documents, &b = than->nats_of_documents;
     if (sums.empty()) sums.resize(a.size());
-    if (sums.size() != a.size()) return {};
+    if (a.empty() || a.size() != b.size() || sums.size() != a.size()) return {};
     for (std::size_t i = 0; i < a.size(); ++i)
-      sums[i] += (a[i].get<double>() - b[i].get<double>()) / static_cast<double>(pairs.size());
+      sums[i] += (a[i] - b[i]) / static_cast<double>(pairs.size());
   }
   return sums;
 }
 
-ClaimOutcome outcome_of(const Claim& claim, const std::vector<Json>& rows) {
+ClaimOutcome outcome_of(const Claim& claim, const ComparedRows& rows) {
   ClaimOutcome outcome{.claim = claim};
   if (!claim.not_testable.empty()) {
     outcome.verdict = Verdict::not_testable;
     outcome.reason = claim.not_testable;
     return outcome;
   }
-  const Side less = side_of(rows, claim.less, claim.on), than = side_of(rows, claim.than, claim.on);
+  const Side less = side_of(rows, claim.less, claim), than = side_of(rows, claim.than, claim);
   for (const auto& [side, claimed] : {std::pair(&less, &claim.less), {&than, &claim.than}}) {
     if (side->several)
       outcome.reason = fmt::format("several rows are {}: say routing", claimed->attention);
@@ -113,13 +120,12 @@ ClaimOutcome outcome_of(const Claim& claim, const std::vector<Json>& rows) {
   if (!outcome.reason.empty()) return outcome;
   const Pairs pairs = pairs_of(less, than);
   for (const auto& [a, b] : pairs) {
-    const auto x = figure_of(*a, claim.figure), y = figure_of(*b, claim.figure);
-    if (!x || !y) {
+    if (!a->figure || !b->figure) {
       outcome.differences.clear();
       outcome.reason = fmt::format("rows without {}", claim.figure);
       return outcome;
     }
-    outcome.differences.push_back(*x - *y);
+    outcome.differences.push_back(*a->figure - *b->figure);
   }
   const std::size_t n = outcome.differences.size();
   if (n == 0) {
@@ -171,7 +177,7 @@ std::string documents_text(const std::vector<double>& documents) {
                      spread_of(documents).deviation, documents.size());
 }
 
-Table table_of(const std::vector<ClaimOutcome>& outcomes) {
+Table verdict_table(const std::vector<ClaimOutcome>& outcomes) {
   Table table{.header = {"claim", "verdict", "difference", "seeds"}};
   for (const ClaimOutcome& outcome : outcomes)
     table.rows.push_back(
@@ -182,32 +188,24 @@ Table table_of(const std::vector<ClaimOutcome>& outcomes) {
 
 }  // namespace
 
-std::vector<ClaimOutcome> claim_outcomes(const ComparePlan& plan, const std::vector<Json>& rows) {
-  std::vector<ClaimOutcome> outcomes;
-  for (const Claim& claim : plan.claims) outcomes.push_back(outcome_of(claim, rows));
-  return outcomes;
+std::string ClaimedRow::text() const {
+  return routing.empty() ? fmt::format("{}, {}", run, attention)
+                         : fmt::format("{}, {}, {}", run, attention, routing);
 }
 
-std::vector<Json> claim_rows(const std::vector<ClaimOutcome>& outcomes) {
-  std::vector<Json> rows;
-  for (const ClaimOutcome& outcome : outcomes) {
-    const Claim& claim = outcome.claim;
-    const bool known = !outcome.differences.empty();
-    Json row = {{"claim", claim.claim}, {"claimed", claim.claimed}};
-    row["asked"] = question_of(outcome);
-    row["difference"] = known ? Json(outcome.mean) : Json();
-    row["half_width"] = outcome.differences.size() > 1 ? Json(outcome.half_width) : Json();
-    row["seeds"] = outcome.differences.size();
-    row["of_documents"] = outcome.of_documents;
-    row["verdict"] = value_text(outcome.verdict);
-    rows.push_back(row);
+std::vector<ClaimOutcome> claim_outcomes(const std::vector<Claim>& claims,
+                                         const ComparedRows& rows) {
+  std::vector<ClaimOutcome> outcomes;
+  for (const Claim& claim : claims) {
+    outcomes.push_back(outcome_of(claim, rows));
+    outcomes.back().asked = question_of(outcomes.back());
   }
-  return rows;
+  return outcomes;
 }
 
 std::string claims_table(const std::vector<ClaimOutcome>& outcomes) {
   if (outcomes.empty()) return "";
-  Table table = table_of(outcomes);
+  Table table = verdict_table(outcomes);
   table.caption = "claims";
   return plain_text(table, 2) + "\n";
 }
@@ -225,16 +223,16 @@ void add_claims(HtmlReport& page, const std::vector<ClaimOutcome>& outcomes) {
       "and the verdict says so. nats are those of a token, the logarithm of the perplexity. by "
       "document: the least and the largest difference of a document, and their standard "
       "deviation.");
-  Table table = table_of(outcomes);
+  Table table = verdict_table(outcomes);
   table.header.insert(table.header.end(),
                       {"by document", "claimed elsewhere", "asked of the rows"});
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     const Claim& claim = outcomes[i].claim;
     table.rows[i].insert(table.rows[i].end(),
                          {documents_text(outcomes[i].of_documents),
-                          claim.claimed.empty() ? "-" : claim.claimed, question_of(outcomes[i])});
+                          claim.claimed.empty() ? "-" : claim.claimed, outcomes[i].asked});
   }
   page.table(table);
 }
 
-}  // namespace focus::app
+}  // namespace focus

@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "apps/compare/compare_report.h"
+#include "focus/report/compare_report.h"
 #include "focus/report/html_report.h"
 
-namespace focus::app {
+namespace focus {
 
 /// What a run has learnt of the target and kept of the source, in nats per token: the logarithms of
 /// the mean perplexities.
@@ -17,14 +17,12 @@ struct ForgettingPoint {
 };
 
 /// One for each run and causal attention that has both splits.
-std::vector<ForgettingPoint> forgetting_points(const ComparePlan& plan,
-                                               const std::vector<CompareGroup>& groups,
+std::vector<ForgettingPoint> forgetting_points(const std::vector<CompareGroup>& groups,
                                                const std::string& target,
                                                const std::string& source);
 
 /// The plane of target loss against source loss, and its table; nothing where there are no points.
-void add_forgetting(HtmlReport& page, const ComparePlan& plan,
-                    const std::vector<CompareGroup>& groups, const std::string& target,
-                    const std::string& source);
+void add_forgetting(HtmlReport& page, const std::vector<CompareGroup>& groups,
+                    const std::string& target, const std::string& source);
 
-}  // namespace focus::app
+}  // namespace focus

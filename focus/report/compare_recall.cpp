@@ -1,17 +1,15 @@
-#include "apps/compare/compare_recall.h"
+#include "focus/report/compare_recall.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "apps/compare/seed_rows.h"
 #include "focus/report/charts.h"
+#include "focus/report/spread.h"
 
-namespace focus::app {
+namespace focus {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// Over the seeds of a run: answers of one attention at some distances.
 struct RecallCell {
@@ -34,19 +32,6 @@ struct RecallQuestion {
   std::vector<RecallLine> lines = {};
 };
 
-Json recall_row(const RunOutcome& run, const Json& recall, const Json& figures,
-                const Json& bucket) {
-  Json row = columns_of_run(run);
-  for (const char* key : {"questions", "documents"}) row[key] = recall.at(key);
-  for (const char* key : {"attention", "kind", "routing"}) row[key] = figures.at(key);
-  const Json& of = bucket.is_null() ? figures : bucket;
-  row["from"] = of.value("from", Json());
-  row["to"] = of.value("to", Json());
-  for (const char* key : {"answers", "right", "standard_error", "nats_per_token"})
-    row[key] = of.at(key);
-  return row;
-}
-
 /// The entry that `same` knows, made by `make` where there is none.
 template <class T, class Same, class Make>
 T& entry(std::vector<T>& all, const Same& same, const Make& make) {
@@ -54,36 +39,34 @@ T& entry(std::vector<T>& all, const Same& same, const Make& make) {
   return found != all.end() ? *found : all.emplace_back(make());
 }
 
-std::vector<RecallQuestion> group_recall_rows(const std::vector<Json>& rows) {
+std::vector<RecallQuestion> group_recall_rows(const std::vector<RecallAnswerRow>& rows) {
   std::vector<RecallQuestion> all;
-  for (const Json& row : rows) {
+  for (const RecallAnswerRow& row : rows) {
     RecallQuestion& question = entry(
-        all, [&](const RecallQuestion& q) { return q.questions == row["questions"]; },
-        [&] {
-          return RecallQuestion{.questions = row["questions"], .documents = row["documents"]};
-        });
+        all, [&](const RecallQuestion& q) { return q.questions == row.questions; },
+        [&] { return RecallQuestion{.questions = row.questions, .documents = row.documents}; });
     RecallLine& line = entry(
         question.lines,
         [&](const RecallLine& l) {
-          return l.run == row["run"] && l.attention == row["attention"] &&
-                 l.routing == row["routing"];
+          return l.run == row.run.name && l.attention == row.attention && l.routing == row.routing;
         },
         [&] {
           return RecallLine{
-              .run = row["run"], .attention = row["attention"], .routing = row["routing"]};
+              .run = row.run.name, .attention = row.attention, .routing = row.routing};
         });
-    const bool bucket = row["to"].is_number();
-    const std::int64_t from = bucket ? row["from"].get<std::int64_t>() : 0;
-    const std::int64_t to = bucket ? row["to"].get<std::int64_t>() : 0;
     RecallCell& cell = entry(
-        line.cells, [&](const RecallCell& c) { return c.to == to; },
-        [&] { return RecallCell{.from = from, .to = to, .answers = row["answers"]}; });
-    cell.right.push_back(row["right"]);
+        line.cells, [&](const RecallCell& c) { return c.to == row.to.value_or(0); },
+        [&] {
+          return RecallCell{.from = row.to ? row.from.value_or(0) : 0,
+                            .to = row.to.value_or(0),
+                            .answers = row.answers};
+        });
+    cell.right.push_back(row.right);
   }
   return all;
 }
 
-std::string caption_of(const RecallQuestion& question) {
+std::string recall_caption(const RecallQuestion& question) {
   return fmt::format("{}: {} documents, {} answers", question.questions, question.documents,
                      question.lines.front().cells.front().answers);
 }
@@ -107,31 +90,17 @@ Table recall_table(const RecallQuestion& question) {
 
 }  // namespace
 
-std::vector<Json> recall_rows(const std::vector<RunOutcome>& outcomes) {
-  std::vector<Json> rows;
-  for (const RunOutcome& outcome : outcomes) {
-    if (!outcome.error.empty()) continue;
-    for (const Json& recall : outcome.recall)
-      for (const Json& figures : recall.at("rows")) {
-        rows.push_back(recall_row(outcome, recall, figures, nullptr));
-        for (const Json& bucket : figures.at("by_distance"))
-          rows.push_back(recall_row(outcome, recall, figures, bucket));
-      }
-  }
-  return rows;
-}
-
-std::string recall_tables(const std::vector<Json>& rows) {
+std::string recall_tables(const std::vector<RecallAnswerRow>& rows) {
   std::string text;
   for (const RecallQuestion& question : group_recall_rows(rows)) {
     Table table = recall_table(question);
-    table.caption = caption_of(question);
+    table.caption = recall_caption(question);
     text += plain_text(table, 3) + "\n";
   }
   return text;
 }
 
-void add_recall(HtmlReport& page, const std::vector<Json>& rows) {
+void add_recall(HtmlReport& page, const std::vector<RecallAnswerRow>& rows) {
   const std::vector<RecallQuestion> questions = group_recall_rows(rows);
   if (questions.empty()) return;
   page.heading("Recall");
@@ -140,7 +109,7 @@ void add_recall(HtmlReport& page, const std::vector<Json>& rows) {
       "likeliest after the text up to it; means over seeds, std over them (n - 1). Columns are "
       "distances in tokens.");
   for (const RecallQuestion& question : questions) {
-    page.heading(caption_of(question));
+    page.heading(recall_caption(question));
     page.table(recall_table(question));
     PointsChart chart{.title = fmt::format("Right answers by distance ({})", question.questions),
                       .x_label = "distance, tokens, up to, as its power of two",
@@ -155,4 +124,4 @@ void add_recall(HtmlReport& page, const std::vector<Json>& rows) {
   }
 }
 
-}  // namespace focus::app
+}  // namespace focus

@@ -1,4 +1,4 @@
-#include "apps/compare/forgetting.h"
+#include "focus/report/forgetting.h"
 
 #include <fmt/format.h>
 
@@ -7,14 +7,8 @@
 
 #include "focus/report/charts.h"
 
-namespace focus::app {
+namespace focus {
 namespace {
-
-bool is_retrofit(const ComparePlan& plan, const std::string& run) {
-  return std::ranges::any_of(plan.runs, [&](const PlannedRun& planned) {
-    return planned.name == run && planned.config.method == Method::retrofit;
-  });
-}
 
 /// "LoRA" and "r=4, lr=0.001" of "LoRA, r=4, lr=0.001": what was swept is one series.
 std::pair<std::string, std::string> split_name(const std::string& run) {
@@ -34,8 +28,7 @@ std::string label_of(const ForgettingPoint& point) {
 
 }  // namespace
 
-std::vector<ForgettingPoint> forgetting_points(const ComparePlan& plan,
-                                               const std::vector<CompareGroup>& groups,
+std::vector<ForgettingPoint> forgetting_points(const std::vector<CompareGroup>& groups,
                                                const std::string& target,
                                                const std::string& source) {
   std::vector<ForgettingPoint> points;
@@ -47,20 +40,18 @@ std::vector<ForgettingPoint> forgetting_points(const ComparePlan& plan,
              g.attention.routing_text() == learnt.attention.routing_text();
     });
     if (kept == groups.end()) continue;
-    points.push_back(
-        {.run = learnt.run,
-         .attention = learnt.attention.name,
-         .target = std::log(learnt.mean),
-         .source = std::log(kept->mean),
-         .is_base = learnt.attention.kind == "dense" && is_retrofit(plan, learnt.run)});
+    points.push_back({.run = learnt.run,
+                      .attention = learnt.attention.name,
+                      .target = std::log(learnt.mean),
+                      .source = std::log(kept->mean),
+                      .is_base = learnt.attention.kind == "dense" && learnt.method == "retrofit"});
   }
   return points;
 }
 
-void add_forgetting(HtmlReport& page, const ComparePlan& plan,
-                    const std::vector<CompareGroup>& groups, const std::string& target,
-                    const std::string& source) {
-  const auto points = forgetting_points(plan, groups, target, source);
+void add_forgetting(HtmlReport& page, const std::vector<CompareGroup>& groups,
+                    const std::string& target, const std::string& source) {
+  const auto points = forgetting_points(groups, target, source);
   if (points.empty()) return;
   const auto base = std::ranges::find(points, true, &ForgettingPoint::is_base);
   page.heading(target == "target" ? "Learning and forgetting"
@@ -93,4 +84,4 @@ void add_forgetting(HtmlReport& page, const ComparePlan& plan,
   page.table(table);
 }
 
-}  // namespace focus::app
+}  // namespace focus
