@@ -207,6 +207,19 @@ void add_attention_option(CLI::App& app, std::string& word, const std::string& h
   app.add_option("--attention", word, help);
 }
 
+void add_one_attention(CLI::App& app, std::string& word) {
+  add_attention_option(
+      app, word,
+      "one, as focus eval takes it: dense, soft, hard:2, summary:2, window:128 (default: what the "
+      "model was trained with; of a Focus, soft or summary; else dense)");
+}
+
+AttentionSpec one_attention(const std::string& word, const LoadedModel& model) {
+  return word.empty()
+             ? own_attention(model)
+             : resolve_attention(parse_attention(word, "--attention"), model, "--attention");
+}
+
 void add_eval_options(CLI::App& app, EvalSettings& settings) {
   std::vector<RecipeField> fields = recipe_fields(settings);
   std::erase_if(fields, [](const RecipeField& field) { return field.key == "attentions"; });

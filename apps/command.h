@@ -63,6 +63,9 @@ struct ModelOptions {
 /// Declares --attention for a list of words, or for one.
 void add_attention_option(CLI::App& app, std::vector<std::string>& words, const std::string& help);
 void add_attention_option(CLI::App& app, std::string& word, const std::string& help);
+/// Declares it for one word as focus eval takes it, and reads that; without it the model's own.
+void add_one_attention(CLI::App& app, std::string& word);
+AttentionSpec one_attention(const std::string& word, const LoadedModel& model);
 /// Declares an option for each setting but the attentions, under its key: --max-tokens.
 void add_eval_options(CLI::App& app, EvalSettings& settings);
 /// The machine that a speed was measured on.

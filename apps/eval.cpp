@@ -23,10 +23,7 @@ void for_each_attention(LoadedModel& model, const EvalSettings& settings, const 
                         F&& f) {
   for (const AttentionSpec& spec : resolve_words(
            settings.attentions, model, UnsaidBalance::causal_and_trained, "--attention")) {
-    Progress progress({.label = fmt::format("{} {}", label, ActiveAttention(model, spec).name()),
-                       .total_steps = 1000});
-    f(spec,
-      [&](double share) { progress.update(static_cast<std::int64_t>(share * 1000), NAN, 0); });
+    f(spec, share_bar(fmt::format("{} {}", label, ActiveAttention(model, spec).name())));
   }
 }
 
@@ -154,12 +151,9 @@ BenchmarkEvaluation evaluate_tasks(LoadedModel& model, const EvalArguments& o) {
   std::optional<LoadedModel> reference = load_reference(o);
   BenchmarkEvaluation figures{.reference = o.reference, .start = o.tasks.start};
   for (const Task& task : tasks) {
-    Progress progress({.label = fmt::format("eval {}", task.kind->name), .total_steps = 1000});
-    const TaskTable& table = figures.tasks.emplace_back(evaluate_task(
-        model, specs, task, o.tasks.start, reference ? &*reference : nullptr,
-        [&](double share) { progress.update(static_cast<std::int64_t>(share * 1000), NAN, 0); },
-        *o.ranks));
-    progress.finish();
+    const TaskTable& table = figures.tasks.emplace_back(
+        evaluate_task(model, specs, task, o.tasks.start, reference ? &*reference : nullptr,
+                      share_bar(fmt::format("eval {}", task.kind->name)), *o.ranks));
     fmt::print("{}\n", format_task(table));
   }
   return figures;

@@ -16,13 +16,6 @@ struct GroupsArguments {
   bool overwrite = false;
 };
 
-CollectProgress bar_of(const std::string& label) {
-  auto progress = std::make_shared<Progress>(ProgressOptions{.label = label, .total_steps = 1000});
-  return [progress](double share) {
-    progress->update(static_cast<std::int64_t>(1000 * share), NAN, 0);
-  };
-}
-
 GroupsReport described(GroupsArguments& o) {
   LoadedModel model = o.model.load();
   const EvalSettings eval = EvalSettings{.separator = o.settings.separator,
@@ -34,7 +27,7 @@ GroupsReport described(GroupsArguments& o) {
   const TextWindows text = windows_for(model, read_texts(model, o.texts, eval), eval.context);
   if (!o.against.empty()) check_other_groups(model, o.against);
   for (const std::string& path : o.checkpoints) check_other_groups(model, path);
-  GroupsReport report = describe_groups(model, text, o.settings, bar_of("groups"));
+  GroupsReport report = describe_groups(model, text, o.settings, share_bar("groups"));
   report.adapter = o.model.adapter;
   return report;
 }
@@ -42,7 +35,7 @@ GroupsReport described(GroupsArguments& o) {
 void compare_with_others(const GroupsArguments& o, GroupsReport& report) {
   const auto groupings = [&](const std::string& path) {
     return other_groupings({o.model.base, o.model.tokenizer, o.model.compute}, path, report,
-                           bar_of("groups of " + path));
+                           share_bar("groups of " + path));
   };
   if (!o.against.empty()) {
     report.against = layer_agreement(report.groupings, groupings(o.against));
@@ -61,28 +54,6 @@ void compare_with_others(const GroupsArguments& o, GroupsReport& report) {
     before = std::move(now);
     before_name = std::filesystem::path(path).stem().string();
   }
-}
-
-void print_groups_report(const GroupsReport& report) {
-  fmt::print("{:<6} {:>5} {:>9} {:>9} {:>13} {:>11} {:>8} {:>8} {:>10}\n", "layer", "head",
-             "largest", "smallest", "size entropy", "confidence", "spread", "purity", "one group");
-  for (std::size_t i = 0; i < report.details.size(); ++i) {
-    const GroupingDetails& d = report.details[i];
-    fmt::print(
-        "{:<6} {:>5} {:>8.1f}% {:>8.1f}% {:>13.3f} {:>11.3f} {:>7.1f}% {:>7.1f}% {:>9.1f}%\n",
-        report.groupings[i].layer,
-        report.space == "keys" ? fmt::format("{}", report.groupings[i].head) : "-", 100 * d.largest,
-        100 * d.smallest, d.size_entropy, d.mean_confidence, 100 * d.parts.spread,
-        100 * d.purity.purity, 100 * d.purity.base);
-  }
-  const auto tell = [](const LayerAgreement& a) {
-    const Agreement mean = a.mean();
-    fmt::print(
-        "{} and {}: {:.3f} of the tokens keep their group, adjusted Rand {:.3f}, NMI {:.3f}\n",
-        a.first, a.second, mean.kept, mean.rand, mean.information);
-  };
-  if (report.against) tell(*report.against);
-  for (const LayerAgreement& step : report.checkpoints) tell(step);
 }
 
 }  // namespace
@@ -113,7 +84,7 @@ int run_groups(Arguments arguments) {
   o.checkpoints = expand_checkpoints(o.checkpoints);
   GroupsReport report = described(o);
   compare_with_others(o, report);
-  print_groups_report(report);
+  fmt::print("{}", groups_table(report));
 
   const std::string page = groups_page(report);
   make_folder_durably(folder);

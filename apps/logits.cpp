@@ -66,18 +66,12 @@ int run_logits(Arguments arguments) {
   input->add_option("--text-file", o.text_file, "a file that holds it (.txt, .xz)");
   input->require_option(1);
   app.add_option("--out", o.out, "the file to write (.safetensors)")->required();
-  add_attention_option(
-      app, o.attention,
-      "one, as focus eval takes it: dense, soft, hard:2, summary:2, window:128 (default: what the "
-      "model was trained with; of a Focus, soft or summary; else dense)");
+  add_one_attention(app, o.attention);
   app.add_option("--json", o.json, "write the ids and settings to this file too");
   parse_arguments(app, arguments);
 
   LoadedModel model = o.model.load();
-  const AttentionSpec spec =
-      o.attention.empty()
-          ? own_attention(model)
-          : resolve_attention(parse_attention(o.attention, "--attention"), model, "--attention");
+  const AttentionSpec spec = one_attention(o.attention, model);
   const Ids ids = ids_of(o, model);
   const ActiveAttention active(model, spec);
   const NoGrad guard;

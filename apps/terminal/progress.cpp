@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "autograd/base/check.h"
 #include "autograd/base/clock.h"
@@ -106,6 +107,15 @@ std::size_t Progress::columns() const {
   winsize size{};
   const bool known = ioctl(fileno(options_.stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
   return known ? size.ws_col : 100;
+}
+
+std::function<void(double)> share_bar(const std::string& label) {
+  constexpr std::int64_t kSteps = 1000;
+  const auto bar =
+      std::make_shared<Progress>(ProgressOptions{.label = label, .total_steps = kSteps});
+  return [bar](double share) {
+    bar->update(static_cast<std::int64_t>(share * kSteps), std::nan(""), 0);
+  };
 }
 
 }  // namespace focus::app

@@ -207,17 +207,16 @@ ComparedRows read_compared_rows(const std::filesystem::path& path) {
     const std::string where = fmt::format("{}:{}", path.string(), ++line);
     const nlohmann::json json = record;
     if (json.contains("claim")) continue;
-    if (!json.contains("run") || !json.contains("seed"))
+    const auto says = [&](const char* key) { return json.contains(key) && json[key].is_string(); };
+    if (says("task"))
+      rows.tasks.push_back(struct_from_json<TaskScoreRow>(json, where));
+    else if (says("questions"))
+      rows.recall.push_back(struct_from_json<RecallAnswerRow>(json, where));
+    else if (says("split") || says("error"))
+      rows.texts.push_back(struct_from_json<TextRow>(json, where));
+    else
       fail("{}: no row of a comparison: wanted run, seed, and split, task or questions; came {}",
            where, shown_json(json));
-    if (json.contains("task")) {
-      rows.tasks.push_back(struct_from_json<TaskScoreRow>(json, where));
-    } else if (json.contains("questions")) {
-      rows.recall.push_back(struct_from_json<RecallAnswerRow>(json, where));
-    } else {
-      const TextRow& row = rows.texts.emplace_back(struct_from_json<TextRow>(json, where));
-      if (!row.split && !row.error) fail("{}: a row of no texts, task or questions", where);
-    }
   }
   if (rows.texts.empty() && rows.tasks.empty() && rows.recall.empty())
     fail("{}: no rows of a comparison", path.string());

@@ -351,6 +351,30 @@ class GroupsPage {
 
 }  // namespace
 
+std::string groups_table(const GroupsReport& report) {
+  std::string text = fmt::format("{:<6} {:>5} {:>9} {:>9} {:>13} {:>11} {:>8} {:>8} {:>10}\n",
+                                 "layer", "head", "largest", "smallest", "size entropy",
+                                 "confidence", "spread", "purity", "one group");
+  for (std::size_t i = 0; i < report.details.size(); ++i) {
+    const GroupingDetails& d = report.details[i];
+    text += fmt::format(
+        "{:<6} {:>5} {:>8.1f}% {:>8.1f}% {:>13.3f} {:>11.3f} {:>7.1f}% {:>7.1f}% {:>9.1f}%\n",
+        report.groupings[i].layer,
+        report.space == "keys" ? fmt::format("{}", report.groupings[i].head) : "-", 100 * d.largest,
+        100 * d.smallest, d.size_entropy, d.mean_confidence, 100 * d.parts.spread,
+        100 * d.purity.purity, 100 * d.purity.base);
+  }
+  const auto tell = [&](const LayerAgreement& a) {
+    const Agreement mean = a.mean();
+    text += fmt::format(
+        "{} and {}: {:.3f} of the tokens keep their group, adjusted Rand {:.3f}, NMI {:.3f}\n",
+        a.first, a.second, mean.kept, mean.rand, mean.information);
+  };
+  if (report.against) tell(*report.against);
+  for (const LayerAgreement& step : report.checkpoints) tell(step);
+  return text;
+}
+
 std::string groups_page(const GroupsReport& report) { return GroupsPage(report).html(); }
 
 }  // namespace focus

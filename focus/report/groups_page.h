@@ -6,6 +6,8 @@
 
 namespace focus {
 
+/// For a terminal: a line a grouping, and agreements.
+std::string groups_table(const GroupsReport& report);
 /// One page without scripts or anything from outside, of all that a report holds.
 std::string groups_page(const GroupsReport& report);
 

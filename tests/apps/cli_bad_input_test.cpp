@@ -5,10 +5,6 @@
 namespace focus {
 namespace {
 
-std::string golden_model(const std::string& name) {
-  return std::string(FOCUS_SOURCE_DIR) + "/tests/golden/arch/" + name;
-}
-
 std::string text_file(const std::string& text) {
   const std::string path = cli().fresh("text.txt");
   write_text(path, text);
@@ -84,7 +80,7 @@ TEST(CliBadInput, AFolderThatIsNoModel) {
   const std::string folder = cli().fresh("empty"), out = cli().fresh("out.h5");
   fs::create_directory(folder);
   expect_refused({"import", folder, "--out", out}, {folder, "config.json"});
-  fs::copy_file(golden_model("gpt2") + "/config.json", folder + "/config.json");
+  fs::copy_file(golden_arch("gpt2") + "/config.json", folder + "/config.json");
   expect_refused({"import", folder, "--out", out}, {folder, "safetensors"});
   EXPECT_FALSE(fs::exists(out));
 }
@@ -111,7 +107,7 @@ TEST(CliBadInput, EmptyText) {
 
 TEST(CliBadInput, TokenIdsBeyondTheVocabulary) {
   // A tokenizer may have more ids than the model, as long as no text has them.
-  const std::string folder = golden_model("gpt2"), text = cli().valid_text();
+  const std::string folder = golden_arch("gpt2"), text = cli().valid_text();
   const ProcessResult said =
       cli().must_run({"import", folder, "--out", cli().fresh("out.h5"), "--tokenizer", "bytes"});
   for (const char* part : {"notice: ", "256 ids", "vocab_size is 96"})
@@ -145,11 +141,11 @@ TEST(CliBadInput, PlacesThatCannotBeWritten) {
   const std::string below = file + "/out";
   expect_refused(cli().retrofit({"out=" + below}), {file + ": Not a directory"});
   expect_refused(cli().retrofit({"out=" + file}), {file});
-  expect_refused({"import", golden_model("gpt2"), "--out", below + ".h5"}, {below + ".h5"});
+  expect_refused({"import", golden_arch("gpt2"), "--out", below + ".h5"}, {below + ".h5"});
   expect_refused({"corpus", "--out", below}, {below});
   EXPECT_EQ(read_text(file), "a regular file");
   const std::string nowhere = cli().fresh("no-folder") + "/model.h5";
-  expect_refused({"import", golden_model("gpt2"), "--out", nowhere}, {nowhere});
+  expect_refused({"import", golden_arch("gpt2"), "--out", nowhere}, {nowhere});
 }
 
 TEST(CliBadInput, RecipeErrorsAreAllListedAtOnce) {

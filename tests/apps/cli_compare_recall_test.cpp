@@ -32,9 +32,8 @@ eval:
 }
 
 std::vector<Json> rows_with(const fs::path& out, const char* key) {
-  std::vector<Json> rows;
-  for (const std::string& line : lines_of(read_text(out / "compare.jsonl")))
-    if (Json row = Json::parse(line); row.contains(key)) rows.push_back(std::move(row));
+  std::vector<Json> rows = compare_rows(out);
+  std::erase_if(rows, [&](const Json& row) { return !row.contains(key); });
   return rows;
 }
 

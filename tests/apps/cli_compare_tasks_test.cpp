@@ -33,18 +33,11 @@ eval: {{tasks: [piqa, lambada], task_data: {2}, limit: 20, attentions: [dense]{3
   return path;
 }
 
-std::vector<Json> rows_in(const fs::path& out) {
-  std::vector<Json> rows;
-  for (const std::string& line : lines_of(read_text(out / "compare.jsonl")))
-    rows.push_back(Json::parse(line));
-  return rows;
-}
-
 TEST(CliCompareTasks, RowsStandBesideTheDenseBase) {
   const Cli& cli = Cli::instance();
   const std::string tasks = task_folder(), path = task_recipe(tasks), out = cli.fresh("compare");
   const ProcessResult first = cli.must_run({"compare", path, "out=" + out});
-  const auto rows = rows_in(out);
+  const auto rows = compare_rows(out);
   ASSERT_EQ(rows.size(), 2u * (3 + 1 + 1));
   for (const Json& row : rows) {
     const bool is_base = row["run"] == "Focus" && row["attention"] == "dense";
@@ -84,7 +77,7 @@ TEST(CliCompareTasks, TheFiguresAreThoseOfEval) {
   const Cli& cli = Cli::instance();
   const std::string tasks = task_folder(), out = cli.fresh("compare");
   cli.must_run({"compare", task_recipe(tasks), "out=" + out, "eval.tasks=[piqa]"});
-  const auto rows = rows_in(out);
+  const auto rows = compare_rows(out);
   ASSERT_EQ(rows.size(), 5u);
   const std::string lora = out + "/runs/" + rows[3]["hash"].get<std::string>();
   const Json eval =
@@ -104,7 +97,7 @@ TEST(CliCompareTasks, BesideTexts) {
   const std::string valid = fmt::format(", valid: [{}], context: 64", cli.valid_text());
   const ProcessResult result =
       cli.must_run({"compare", task_recipe(task_folder(), valid), "out=" + out, "seeds=[1, 2]"});
-  const auto rows = rows_in(out);
+  const auto rows = compare_rows(out);
   ASSERT_EQ(rows.size(), 2u * (5 + 10));
   EXPECT_EQ(rows[0]["split"], "valid");
   EXPECT_FALSE(rows[0].contains("task"));

@@ -24,7 +24,7 @@ Words fit(const Words& more) {
 }
 
 /// The adapter of fit(), made once.
-std::string keys_adapter() {
+std::string fitted_keys() {
   static const std::string path = [] {
     const std::string out = cli().fresh("keys.h5");
     cli().must_run(fit({"--out", out}));
@@ -34,7 +34,7 @@ std::string keys_adapter() {
 }
 
 Words with_keys(const std::string& command, const Words& more) {
-  return Words{command, cli().base(), "--adapter", keys_adapter()} + more;
+  return Words{command, cli().base(), "--adapter", fitted_keys()} + more;
 }
 Words evaluate(const Words& more) {
   return with_keys("eval", Words{"--text", cli().valid_text(), "--context", "64"} + more);
@@ -65,8 +65,8 @@ TEST(CliFit, IsTheSameEveryTimeAndAnotherForAnotherSeed) {
   const std::string again = cli().fresh("keys.h5"), other = cli().fresh("keys.h5");
   cli().must_run(fit({"--out", again, "--threads", "2"}));
   cli().must_run(fit({"--out", other, "--seed", "2"}));
-  expect_same_store(again, keys_adapter());
-  const StoreReader a(keys_adapter()), b(other);
+  expect_same_store(again, fitted_keys());
+  const StoreReader a(fitted_keys()), b(other);
   EXPECT_FALSE(
       same_bits(a.tensor("/focus/layer_000/centroids"), b.tensor("/focus/layer_000/centroids")));
 }
@@ -83,13 +83,13 @@ TEST(CliFit, BadInputIsOneLine) {
   refused({"--context", "200"}, {"context 200", "positions"});
   refused({"--num-groups", "64", "--tokens", "64", "--context", "32", "--eval", "nowhere.txt"},
           {"nowhere.txt"});
-  expect_refused(fit({"--out", keys_adapter()}), {"exists already", "--overwrite"});
+  expect_refused(fit({"--out", fitted_keys()}), {"exists already", "--overwrite"});
   expect_refused({"fit", "nowhere.h5", "--text", cli().train_text(), "--out", out}, {"nowhere.h5"});
 }
 
 TEST(CliFit, TheAdapterIsForItsBaseAlone) {
   expect_refused(
-      {"eval", cli().other_base(), "--adapter", keys_adapter(), "--text", cli().valid_text()},
+      {"eval", cli().other_base(), "--adapter", fitted_keys(), "--text", cli().valid_text()},
       {"base"});
 }
 
@@ -180,7 +180,7 @@ TEST(CliKeys, LogitsHoldTheClassesOfEachKeyHead) {
 }
 
 TEST(CliKeys, InfoTellsWhatTheyAre) {
-  const auto json = cli().figures({"info", keys_adapter()});
+  const auto json = cli().figures({"info", fitted_keys()});
   EXPECT_EQ(json.at("kind"), "adapter");
   EXPECT_EQ(json.at("focus_routing"), "keys");
   EXPECT_EQ(json.at("focus_groups"), 4);
@@ -192,7 +192,7 @@ TEST(CliKeys, InfoTellsWhatTheyAre) {
 TEST(CliKeys, AFolderOfThemIsTheSameAdapter) {
   const std::string folder = cli().fresh("folder"), both = cli().fresh("both"),
                     back = cli().fresh("back.h5");
-  cli().must_run({"export", keys_adapter(), "--out", folder});
+  cli().must_run({"export", fitted_keys(), "--out", folder});
   const auto config = nlohmann::json::parse(read_text(folder + "/focus_config.json"));
   EXPECT_EQ(config.at("num_key_value_heads"), 4);
   EXPECT_EQ(config.at("head_dim"), 8);
@@ -202,15 +202,15 @@ TEST(CliKeys, AFolderOfThemIsTheSameAdapter) {
                  Words{"--text", cli().valid_text(), "--context", "64", "--tokenizer", "bytes"})
         .at("rows");
   };
-  const auto wanted = rows({cli().base(), "--adapter", keys_adapter()});
+  const auto wanted = rows({cli().base(), "--adapter", fitted_keys()});
   ASSERT_EQ(wanted.size(), 2u);
   EXPECT_EQ(rows({cli().base(), "--adapter", folder}), wanted);
   // As part of its model, there and back.
-  cli().must_run({"export", cli().base(), "--adapter", keys_adapter(), "--out", both});
+  cli().must_run({"export", cli().base(), "--adapter", fitted_keys(), "--out", both});
   cli().must_run({"import", both, "--out", back});
   EXPECT_EQ(rows({both}), wanted);
   EXPECT_EQ(rows({back}), wanted);
-  const StoreReader a(back), b(keys_adapter());
+  const StoreReader a(back), b(fitted_keys());
   for (const char* name : {"centroids", "bias", "beta", "temperature", "spread"}) {
     const std::string path = fmt::format("/focus/layer_001/{}", name);
     EXPECT_TRUE(same_bits(a.tensor(path), b.tensor(path))) << path;

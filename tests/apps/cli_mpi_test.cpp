@@ -6,14 +6,14 @@
 namespace focus {
 namespace {
 
-struct Method {
+struct SharedMethod {
   std::string name;
   bool scratch;
   Words keys;
 };
-void PrintTo(const Method& method, std::ostream* stream) { *stream << method.name; }
+void PrintTo(const SharedMethod& method, std::ostream* stream) { *stream << method.name; }
 
-class Processes : public testing::TestWithParam<Method> {
+class Processes : public testing::TestWithParam<SharedMethod> {
  protected:
   /// Four parts a step; 3 processes have one part more or less.
   static Words command(const std::string& out, const Words& more = {}) {
@@ -54,13 +54,13 @@ TEST_P(Processes, AnotherNumberGoesOnFromACheckpoint) {
 
 INSTANTIATE_TEST_SUITE_P(
     Methods, Processes,
-    testing::Values(Method{"carried", false, {"focus.balance=carried", "focus.sequence_steps=2"}},
-                    Method{"keys",
-                           false,
-                           {"focus.routing=keys", "focus.training=summary", "focus.objective=kl"}},
-                    Method{"lora", false, {"method=lora", "lora.target_modules=[q_proj]"}},
-                    Method{"full", false, {"method=full"}},
-                    Method{"scratch", true, {"attention=focus", "model.dropout=0.1"}}),
+    testing::Values(
+        SharedMethod{"carried", false, {"focus.balance=carried", "focus.sequence_steps=2"}},
+        SharedMethod{
+            "keys", false, {"focus.routing=keys", "focus.training=summary", "focus.objective=kl"}},
+        SharedMethod{"lora", false, {"method=lora", "lora.target_modules=[q_proj]"}},
+        SharedMethod{"full", false, {"method=full"}},
+        SharedMethod{"scratch", true, {"attention=focus", "model.dropout=0.1"}}),
     [](const auto& method) { return method.param.name; });
 
 TEST(Processes, OneThatIsKilledEndsTheRunAndLeavesItsCheckpoint) {

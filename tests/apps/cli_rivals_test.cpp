@@ -14,7 +14,7 @@ Words with(const std::string& attention) {
           "routing_transformer.local_window=4",
           "sink_window.local_window=9"};
 }
-nlohmann::json rows_of(const Words& more) {
+nlohmann::json rival_rows(const Words& more) {
   return cli().figures(Words{"eval"} + more + Words{"--text", cli().valid_text()}).at("rows");
 }
 
@@ -29,7 +29,7 @@ TEST(CliRivals, TrainStoreAndUseWhatWasTrained) {
 
     const std::string model = out + "/model.h5";
     EXPECT_EQ(cli().figures({"info", model}).at("attention"), name);
-    const auto rows = rows_of({model, "--context", "64"});
+    const auto rows = rival_rows({model, "--context", "64"});
     ASSERT_EQ(rows.size(), 2u);
     EXPECT_EQ(rows[0].at("attention"), "dense");
     EXPECT_TRUE(rows[1].at("attention").get<std::string>().starts_with(name.substr(0, 6)));
@@ -39,7 +39,7 @@ TEST(CliRivals, TrainStoreAndUseWhatWasTrained) {
       EXPECT_EQ(rows[1].at("pairs_attended"), 1.0);
     else
       EXPECT_LT(rows[1].at("pairs_attended"), 0.9);
-    EXPECT_EQ(rows_of({model, "--context", "64", "--attention", "trained"})[0], rows[1]);
+    EXPECT_EQ(rival_rows({model, "--context", "64", "--attention", "trained"})[0], rows[1]);
 
     const Words prompt = {"generate", model, "--prompt", "Once", "--max-new-tokens", "12"};
     const auto own = cli().figures(prompt);
@@ -70,10 +70,10 @@ TEST(CliRivals, ResumingChangesNothing) {
 
 TEST(CliRivals, RowsOfABaseAsItIs) {
   const auto rows =
-      rows_of({cli().base(), "--context", "64", "--attention",
-               "dense,window:63,window:7,performer:64,routing:1:shared_qk=false,"
-               "routing:3:choice=balanced:local_window=2,sparq:64:rank=64,sparq:4:rank=2,"
-               "sparq:4:rank=2:reallocate=false,magicpig:0,magicpig:4:tables=8:local_window=1"});
+      rival_rows({cli().base(), "--context", "64", "--attention",
+                  "dense,window:63,window:7,performer:64,routing:1:shared_qk=false,"
+                  "routing:3:choice=balanced:local_window=2,sparq:64:rank=64,sparq:4:rank=2,"
+                  "sparq:4:rank=2:reallocate=false,magicpig:0,magicpig:4:tables=8:local_window=1"});
   Words names;
   for (const auto& row : rows) names.push_back(row.at("attention"));
   EXPECT_EQ(names, (Words{"dense", "window w=63", "window w=7", "performer m=64", "routing 1",
@@ -98,11 +98,11 @@ TEST(CliRivals, RowsOfABaseAsItIs) {
 
 TEST(CliRivals, RowsOfThoseOfToday) {
   const auto rows =
-      rows_of({cli().base(), "--context", "64", "--attention",
-               "dense,sink_window:3:sinks=64,quest:64:page_size=4,moba:9:block_size=8,"
-               "oracle:64,random_groups:1,sink_window:5:sinks=1,"
-               "quest:1:page_size=4:local_window=3,moba:1:block_size=8,"
-               "oracle:3:heads=shared:local_window=3,random_groups:4:local_window=3"});
+      rival_rows({cli().base(), "--context", "64", "--attention",
+                  "dense,sink_window:3:sinks=64,quest:64:page_size=4,moba:9:block_size=8,"
+                  "oracle:64,random_groups:1,sink_window:5:sinks=1,"
+                  "quest:1:page_size=4:local_window=3,moba:1:block_size=8,"
+                  "oracle:3:heads=shared:local_window=3,random_groups:4:local_window=3"});
   Words names;
   for (const auto& row : rows) names.push_back(row.at("attention"));
   EXPECT_EQ(names, (Words{"dense", "sink_window w=3 s=64", "quest p=64x4 w=32", "moba b=9x8",
@@ -142,14 +142,14 @@ TEST(CliRivals, AnIndexerIsTrainedOnAFrozenBaseAndStored) {
   }
 
   const Words eval = {cli().base(), "--adapter", trained, "--context", "64"};
-  const auto rows = rows_of(eval);
+  const auto rows = rival_rows(eval);
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0].at("attention"), "dense");
   EXPECT_EQ(rows[1].at("attention"), "indexer k=6 w=3");
   EXPECT_LT(rows[1].at("pairs_attended"), 0.6);
-  const auto more =
-      rows_of(eval + Words{"--attention",
-                           "indexer:64:heads=2,indexer:6:heads=2:local_window=3,oracle:6,dense"});
+  const auto more = rival_rows(
+      eval +
+      Words{"--attention", "indexer:64:heads=2,indexer:6:heads=2:local_window=3,oracle:6,dense"});
   ASSERT_EQ(more.size(), 4u);
   EXPECT_EQ(more[0].at("pairs_attended"), 1.0);
   EXPECT_EQ(more[1].at("perplexity"), rows[1].at("perplexity"));
@@ -182,19 +182,21 @@ TEST(CliRivals, TheTableAndTheLeakTestSayWhatIsNotCausal) {
 }
 
 TEST(CliRivals, FocusBesideARival) {
-  const auto rows = rows_of({cli().base(), "--adapter", cli().adapter(), "--context", "64",
-                             "--attention", "window:7,focus"});
+  const auto rows = rival_rows({cli().base(), "--adapter", cli().adapter(), "--context", "64",
+                                "--attention", "window:7,focus"});
   ASSERT_EQ(rows.size(), 5u);
   EXPECT_EQ(rows[0].at("attention"), "window w=7");
   EXPECT_EQ(rows[1].at("attention"), "soft");
-  EXPECT_EQ(rows_of({cli().base(), "--adapter", cli().adapter(), "--context", "64"})[1], rows[1]);
+  EXPECT_EQ(rival_rows({cli().base(), "--adapter", cli().adapter(), "--context", "64"})[1],
+            rows[1]);
 }
 
 TEST(CliRivals, RowsOfFocusByName) {
   const Words eval = {cli().base(), "--adapter", cli().adapter(), "--context", "64"};
-  const auto all =
-      rows_of(eval + Words{"--attention", "dense,local,focus"});  // dense, local, soft, k = 1, 2, 3
-  const auto rows = rows_of(eval + Words{"--attention", "hard:3,soft,sparq:8,hard:1,local,dense"});
+  const auto all = rival_rows(
+      eval + Words{"--attention", "dense,local,focus"});  // dense, local, soft, k = 1, 2, 3
+  const auto rows =
+      rival_rows(eval + Words{"--attention", "hard:3,soft,sparq:8,hard:1,local,dense"});
   ASSERT_EQ(rows.size(), 6u);
   EXPECT_EQ(rows[0], all[5]);
   EXPECT_EQ(rows[1], all[2]);
@@ -202,7 +204,8 @@ TEST(CliRivals, RowsOfFocusByName) {
   EXPECT_EQ(rows[3], all[3]);
   EXPECT_EQ(rows[4], all[1]);
   EXPECT_EQ(rows[5], all[0]);
-  EXPECT_EQ(rows_of(eval + Words{"--attention", "hard:2:gate=keep,hard:2:gate=drop"}).size(), 2u);
+  EXPECT_EQ(rival_rows(eval + Words{"--attention", "hard:2:gate=keep,hard:2:gate=drop"}).size(),
+            2u);
   const Words refused = Words{"eval"} + eval + Words{"--text", cli().valid_text(), "--attention"};
   expect_refused(refused + Words{"hard:4"}, {"hard:4", "3 groups"});
   for (const char* word : {"hard:", "hard:0", "hard:two", "hard:1x"})

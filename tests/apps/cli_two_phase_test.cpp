@@ -22,7 +22,7 @@ Words two_phase(const std::string& out, const Words& more = {}) {
                "two_phase.warmup_steps=2"} +
          more;
 }
-RunConfig config_of(const Words& command) {
+RunConfig config_of_run(const Words& command) {
   RunConfig config;
   read_recipe("", {command.begin() + 1, command.end()}, config);
   config.data.cache_dir = cli().fresh("cache");
@@ -30,7 +30,7 @@ RunConfig config_of(const Words& command) {
 }
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
-NamedTensors tensors_of(Decoder& decoder) {
+NamedTensors parameters_of(Decoder& decoder) {
   NamedTensors tensors;
   for_each_parameter(decoder, [&](const std::string& name, Variable& p) {
     tensors.emplace_back(name, p.value().clone());
@@ -60,7 +60,7 @@ TEST(CliTwoPhase, TheSecondPhaseIsFullTrainingFromThatAdapter) {
   cli().must_run(two_phase(out));
   cli().must_run(common(retrofit) + Words{fmt::format("steps={}", kFirst)});
 
-  const RunConfig config = config_of(two_phase(out));
+  const RunConfig config = config_of_run(two_phase(out));
   LoadedModel model = load_model(config.base, "", Compute::float32, WeightUse::trainable);
   model.put_on(
       read_focus(open_focus(fs::path(retrofit + "/focus.h5")), model.fingerprint(), "base"));
@@ -117,22 +117,22 @@ TEST(CliTwoPhase, TheSecondPhaseIsFullTrainingFromThatAdapter) {
 }
 
 TEST(CliTwoPhase, TheBaseKeepsItsBitsInTheFirstPhaseAndChangesInTheSecond) {
-  RunConfig config = config_of(two_phase(cli().fresh("run")));
+  RunConfig config = config_of_run(two_phase(cli().fresh("run")));
   NamedTensors before;
   {
     Session session = open_session(config);
-    before = tensors_of(*session.model().decoder);
+    before = parameters_of(*session.model().decoder);
     TrainingCallbacks callbacks;
     callbacks.should_stop = [&] { return session.steps() == kFirst; };
     EXPECT_FALSE(run_training_in_folder(session, {}, callbacks).finished);
-    const NamedTensors after = tensors_of(*session.model().decoder);
+    const NamedTensors after = parameters_of(*session.model().decoder);
     ASSERT_EQ(after.size(), before.size());
     for (std::size_t i = 0; i < before.size(); ++i)
       EXPECT_TRUE(same_bits(after[i].second, before[i].second)) << before[i].first;
   }
   Session session = open_session(config);
   EXPECT_TRUE(run_training_in_folder(session, {.resume = true}).finished);
-  const NamedTensors after = tensors_of(*session.model().decoder);
+  const NamedTensors after = parameters_of(*session.model().decoder);
   for (std::size_t i = 0; i < before.size(); ++i)
     EXPECT_FALSE(same_bits(after[i].second, before[i].second)) << before[i].first;
 }

@@ -254,4 +254,17 @@ inline void expect_same_run(const fs::path& actual, const fs::path& expected) {
 
 inline Cli& cli() { return Cli::instance(); }
 
+/// The rows that a comparison has written.
+inline std::vector<nlohmann::json> compare_rows(const fs::path& out) {
+  std::vector<nlohmann::json> rows;
+  for (const std::string& line : lines_of(read_text(out / "compare.jsonl")))
+    rows.push_back(nlohmann::json::parse(line));
+  return rows;
+}
+
+/// The folder of a golden model.
+inline std::string golden_arch(const std::string& name) {
+  return std::string(FOCUS_SOURCE_DIR) + "/tests/golden/arch/" + name;
+}
+
 }  // namespace focus

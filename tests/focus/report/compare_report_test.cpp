@@ -172,8 +172,8 @@ TEST(CompareReport, RowsThatWereWrittenAreReadAsTheyWere) {
             "compare.jsonl:1.perplexity: expected a number, found string");
   written[0].erase("split");
   written[0].erase("perplexity");
-  EXPECT_EQ(read_again(rows_jsonl(written)),
-            "compare.jsonl:1: a row of no texts, task or questions");
+  EXPECT_NE(read_again(rows_jsonl(written)).find("compare.jsonl:1: no row of a comparison"),
+            std::string::npos);
   EXPECT_EQ(read_again("{\"run\":\"a\",\"seed\":1,\"questions\":\"recall\"}\n"),
             "compare.jsonl:1: \"hash\" is missing");
   EXPECT_NE(read_again("{\"step\":1}\n").find("compare.jsonl:1: no row of a comparison"),
