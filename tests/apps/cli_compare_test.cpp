@@ -345,7 +345,7 @@ TEST(CliCompare, BadRecipesAreRefused) {
   const std::string rows = cli.fresh("rows.jsonl");
   write_text(rows, "{\"run\":\"a\",\"seed\":1,\"split\":\"valid\",\"error\":null}\n");
   expect_refused({"compare", three_runs(), "out=" + out, "--rows", rows},
-                 {rows, "another version"});
+                 {rows + ":1: ", "is missing"});
   expect_refused({"compare", three_runs(), "out=" + out, "--rows", rows, "--dry-run"},
                  {"--rows goes"});
   EXPECT_FALSE(fs::exists(out));
