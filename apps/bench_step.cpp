@@ -7,10 +7,10 @@
 #include "autograd/machine.h"
 #include "focus/speed/step_speed.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
-struct Options {
+struct BenchArguments {
   RunConfig config;
   std::string json, shape;
   int repeats = 3;
@@ -22,7 +22,7 @@ std::string cell(double seconds) {
   return seconds > 0 ? fmt::format("{:.2f}", 1e3 * seconds) : "-";
 }
 
-void print(const MeasuredSteps& m) {
+void print_steps(const MeasuredSteps& m) {
   const RunConfig& config = m.session.config();
   const ModelConfig& model = m.model();
   const std::string balance = m.mode.kind == AttentionMode::Kind::dense
@@ -36,7 +36,7 @@ void print(const MeasuredSteps& m) {
              format_count(static_cast<double>(m.session.count_trainable())));
   fmt::print("{}, attention {}{}; {} x {} x {} tokens (batch, accumulate, context)\n\n",
              m.forward_only ? "forward only" : value_text(config.method), m.mode.name(), balance,
-             config.data.batch, config.data.accumulate, config.data.context);
+             config.data.batch, config.data.gradient_accumulation_steps, config.data.context);
   fmt::print("ms a pass        min {:.2f}  median {:.2f}  of {}\n", 1e3 * m.speed.fastest,
              1e3 * m.speed.median, m.speed.seconds.size());
   fmt::print("tokens/s         best {:.1f}  median {:.1f}\n", m.tokens() / m.speed.fastest,
@@ -57,17 +57,17 @@ void print(const MeasuredSteps& m) {
 }  // namespace
 
 int run_bench_step(Arguments arguments) {
-  Options o;
-  std::string recipe;
+  BenchArguments o;
+  std::string config_file;
   CLI::App app(
       "Times training steps on random weights and random ids: tokens/s, GFLOP/s, memory, and the "
       "time of each phase. Needs no checkpoint and no text, and writes nothing but --json. The "
-      "recipe says the shape (model.*), the method, focus.*, data.context, batch and accumulate, "
+      "config says the shape (model.*), the method, focus.*, data.context, batch and accumulate, "
       "optim.*, seed and threads; base, tokenizer, texts and out are not read. GFLOP/s count two "
       "operations for each multiply-add of products and attention tiles. The peak is measured at "
       "the start: multiply-adds that stay in registers, on as many threads.",
       "focus bench-step");
-  add_recipe_arguments(app, recipe);
+  add_config_arguments(app, config_file);
   app.add_option("--shape", o.shape,
                  "model.*, vocabulary and data.context to start from: gpt2 (124M) or llama-15m");
   app.add_option("--vocab-size", o.vocab_size, "ids of the model (default: the shape's, or 50257)");
@@ -83,7 +83,7 @@ int run_bench_step(Arguments arguments) {
     config.data.context = shape.context;
     if (app.count("--vocab-size") == 0) o.vocab_size = shape.vocab_size;
   }
-  read_recipe_arguments(app, recipe, config);
+  read_config_arguments(app, config_file, config);
   check(o.repeats > 0, "--repeats must be positive, not {}", o.repeats);
   check(o.vocab_size > 0 && o.vocab_size <= 1 << 24, "--vocab-size must be from 1 to {}, not {}",
         1 << 24, o.vocab_size);
@@ -107,11 +107,11 @@ int run_bench_step(Arguments arguments) {
                                .shape = o.shape,
                                .forward_only = o.forward_only,
                                .peak_gflops = peak};
-  print(measured);
+  print_steps(measured);
   auto figures = nlohmann::ordered_json{{"machine", machine_json()}};
   figures.update(to_json(measured));
   write_json(o.json, figures);
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

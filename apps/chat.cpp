@@ -6,7 +6,7 @@
 #include "data/files/read_file.h"
 #include "data/text/text.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -62,4 +62,4 @@ std::string chat_prompt(const ChatOptions& options, const std::string& prompt,
   return template_of(options, model).render(conversation(options, prompt), variables);
 }
 
-}  // namespace focus
+}  // namespace focus::app

@@ -6,7 +6,7 @@
 
 #include "focus/models/model_files.h"
 
-namespace focus {
+namespace focus::app {
 
 /// What --chat and its options say: a conversation instead of a prompt.
 struct ChatOptions {
@@ -25,4 +25,4 @@ struct ChatOptions {
 std::string chat_prompt(const ChatOptions& options, const std::string& prompt,
                         const LoadedModel& model);
 
-}  // namespace focus
+}  // namespace focus::app

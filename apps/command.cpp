@@ -13,9 +13,9 @@
 #include "autograd/machine.h"
 #include "data/files/durable_file.h"
 #include "data/files/mapped_file.h"
-#include "data/settings/recipe.h"
+#include "data/settings/config.h"
 
-namespace focus {
+namespace focus::app {
 
 void parse_arguments(CLI::App& app, Arguments arguments) {
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
@@ -70,27 +70,14 @@ void install_lost_file_signal() {
   sigaction(SIGBUS, &action, nullptr);
 }
 
-void replaced_option(CLI::App& app, const std::string& old, const std::string& sentence) {
-  const auto refuse = [&app, sentence](const CLI::results_t&) -> bool {
-    fmt::print(stderr, "{}: {}\n", app.get_name(), sentence);
-    throw CommandDone{2};
-  };
-  // With a value or without; at once, before anything else that is wrong is told.
-  app.add_option(old, refuse)->expected(0, 1)->trigger_on_parse()->group("");
-}
-
-void renamed_option(CLI::App& app, const std::string& old, const std::string& now) {
-  replaced_option(app, old, fmt::format("{} is called {} now", old, now));
-}
-
-void add_settings(CLI::App& app, const std::vector<RecipeField>& settings) {
-  for (const RecipeField& field : settings) {
+void add_settings(CLI::App& app, const std::vector<ConfigField>& settings) {
+  for (const ConfigField& field : settings) {
     std::string name = "--" + field.key;
     std::ranges::replace(name, '_', '-');
     const auto read = [field, name](const std::string& text) {
       try {
-        RecipeNode word;
-        word.kind = RecipeNode::Kind::kScalar;
+        ConfigNode word;
+        word.kind = ConfigNode::Kind::kScalar;
         word.text = text;
         word.from_override = true;
         field.read(word);
@@ -108,10 +95,10 @@ void add_settings(CLI::App& app, const std::vector<RecipeField>& settings) {
   }
 }
 
-void add_recipe_arguments(CLI::App& app, std::string& recipe) {
-  app.add_option("recipe", recipe, "a YAML recipe; may be left out where overrides say everything");
+void add_config_arguments(CLI::App& app, std::string& file) {
+  app.add_option("config", file, "a YAML config; may be left out where overrides say everything");
   app.allow_extras();
-  app.footer("Any key of the recipe can be given as key=value:\n\n" + describe_recipe(RunConfig{}));
+  app.footer("Any key of the config can be given as key=value:\n\n" + describe_config(RunConfig{}));
 }
 
 std::vector<std::string> overrides_of(const CLI::App& app) {
@@ -123,15 +110,15 @@ std::vector<std::string> overrides_of(const CLI::App& app) {
   return app.remaining();
 }
 
-void read_recipe_arguments(const CLI::App& app, const std::string& recipe, RunConfig& config) {
+void read_config_arguments(const CLI::App& app, const std::string& file, RunConfig& config) {
   std::vector<std::string> overrides = overrides_of(app);
-  std::string path = recipe;
-  // The recipe's place may have been taken by the first override.
+  std::string path = file;
+  // The config's place may have been taken by the first override.
   if (path.find('=') != std::string::npos && !std::filesystem::exists(path)) {
     overrides.insert(overrides.begin(), path);
     path.clear();
   }
-  read_recipe(path, overrides, config);
+  read_config(path, overrides, config);
 }
 
 void set_threads(int threads) {
@@ -140,8 +127,8 @@ void set_threads(int threads) {
 
 namespace {
 
-void add_compute_option(CLI::App& app, Compute& compute, std::vector<Compute>* computes) {
-  constexpr auto names = enum_names(Compute{});
+void add_precision_option(CLI::App& app, Precision& precision, std::vector<Precision>* precisions) {
+  constexpr auto names = enum_names(Precision{});
   std::string help =
       "of the model's matrices: float32; bf16: rounded and multiplied in it; bf16x3: as three "
       "products of bf16, errors near float32's, where that is faster; int8: rounded to it, a scale "
@@ -149,21 +136,22 @@ void add_compute_option(CLI::App& app, Compute& compute, std::vector<Compute>* c
       "q8: "
       "products with packed weights in integers, activations rounded to int8 in blocks of 32, "
       "weights that are not packed as float32";
-  if (computes != nullptr) help += "; several, as float32,int8, are held against the first";
+  if (precisions != nullptr) help += "; several, as float32,int8, are held against the first";
   CLI::Option* const option = app.add_option_function<std::vector<std::string>>(
-      "--compute",
-      [&compute, computes, names](const std::vector<std::string>& words) {
+      "--precision",
+      [&precision, precisions, names](const std::vector<std::string>& words) {
         for (const std::string& word : words) {
-          compute = static_cast<Compute>(std::ranges::find(names, word) - names.begin());
-          if (computes == nullptr) continue;
-          if (std::ranges::count(*computes, compute) > 0) fail("--compute: {} stands twice", word);
-          computes->push_back(compute);
+          precision = static_cast<Precision>(std::ranges::find(names, word) - names.begin());
+          if (precisions == nullptr) continue;
+          if (std::ranges::count(*precisions, precision) > 0)
+            fail("--precision: {} stands twice", word);
+          precisions->push_back(precision);
         }
       },
       help);
   option->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())))
       ->allow_extra_args(false);
-  if (computes != nullptr)
+  if (precisions != nullptr)
     option->delimiter(',');
   else
     option->expected(1);
@@ -180,7 +168,7 @@ std::string counts_text(const std::map<std::string, int>& counts) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-void ModelOptions::add_to(CLI::App& app, std::vector<Compute>* computes) {
+void ModelOptions::add_to(CLI::App& app, std::vector<Precision>* precisions) {
   app.add_option("base", base, "the model: a store, a Hugging Face folder or a GGUF file")
       ->required();
   app.add_option(
@@ -197,7 +185,7 @@ void ModelOptions::add_to(CLI::App& app, std::vector<Compute>* computes) {
          "always: the config's BOS, else the tokenizer's; never; window: one before each window of "
          "an evaluation (default auto)")
       ->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())));
-  add_compute_option(app, compute, computes);
+  add_precision_option(app, precision, precisions);
   app.add_flag("--verify", verify,
                "read all of the model first and hold it against its checksums and fingerprint");
   app.add_option("--threads", threads, "threads; 0: as many as the machine has");
@@ -205,7 +193,7 @@ void ModelOptions::add_to(CLI::App& app, std::vector<Compute>* computes) {
 
 LoadedModel ModelOptions::load(WeightUse use) const {
   set_threads(threads);
-  LoadedModel model = load_model(base, tokenizer, compute, use);
+  LoadedModel model = load_model(base, tokenizer, precision, use);
   model.bos = bos;
   if (verify) verify_model(*model.files);
   if (!adapter.empty()) load_adapter(adapter, model);
@@ -220,21 +208,23 @@ void add_attention_option(CLI::App& app, std::string& word, const std::string& h
   app.add_option("--attention", word, help);
 }
 
-void add_eval_options(CLI::App& app, EvalSettings& settings) {
-  std::vector<RecipeField> fields = recipe_fields(settings);
-  std::erase_if(fields, [](const RecipeField& field) { return field.key == "attentions"; });
-  add_settings(app, fields);
+void add_one_attention(CLI::App& app, std::string& word) {
+  add_attention_option(
+      app, word,
+      "one, as focus eval takes it: dense, soft, hard:2, summary:2, window:128 (default: what the "
+      "model was trained with; of a Focus, soft or summary; else dense)");
 }
 
-void refuse_attention_options(CLI::App& app, const std::vector<std::string>& options) {
-  const std::vector<std::pair<std::string, std::string>> sentences = {
-      {"--routing", "--routing is part of the word now: --attention soft:balance=sequence"},
-      {"--hard-gate", "--hard-gate is part of the word now: --attention hard:1:gate=drop"},
-      {"--hard-k", "--hard-k is part of the word now: --attention hard:2; 0 was local"},
-      {"--max-top-k", "--max-top-k is part of the word now: --attention dense,focus:2"},
-      {"--local-only", "--local-only is a word now: --attention dense,local,focus"}};
-  for (const auto& [option, sentence] : sentences)
-    if (std::ranges::count(options, option) > 0) replaced_option(app, option, sentence);
+AttentionSpec one_attention(const std::string& word, const LoadedModel& model) {
+  return word.empty()
+             ? own_attention(model)
+             : resolve_attention(parse_attention(word, "--attention"), model, "--attention");
+}
+
+void add_eval_options(CLI::App& app, EvalSettings& settings) {
+  std::vector<ConfigField> fields = config_fields(settings);
+  std::erase_if(fields, [](const ConfigField& field) { return field.key == "attentions"; });
+  add_settings(app, fields);
 }
 
 nlohmann::ordered_json machine_json() {
@@ -253,4 +243,4 @@ void refuse_existing(const std::string& path, bool overwrite) {
     fail("{}: exists already; choose another name, or add --overwrite", path);
 }
 
-}  // namespace focus
+}  // namespace focus::app

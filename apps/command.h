@@ -8,41 +8,35 @@
 #include <vector>
 
 #include "apps/commands.h"
-#include "data/settings/recipe.h"
+#include "data/settings/config.h"
 #include "focus/evaluation/evaluation.h"
 #include "focus/models/model_files.h"
 #include "focus/training/run_config.h"
 
 // What the subcommands share.
-namespace focus {
+namespace focus::app {
 
 /// Parses, or throws CommandDone.
 void parse_arguments(CLI::App& app, Arguments arguments);
 
-/// An option of before, left out of --help: who gives it gets "COMMAND: OLD is called NOW now" on
-/// stderr and exit status 2.
-void renamed_option(CLI::App& app, const std::string& old, const std::string& now);
-/// The same where no single word took its place: "COMMAND: SENTENCE".
-void replaced_option(CLI::App& app, const std::string& old, const std::string& sentence);
-
 /// Declares an option for each setting of a visit, num_groups as --num-groups, a bool as a flag;
-/// they are read and refused as a recipe's values are, with the option's name before the message.
-void add_settings(CLI::App& app, const std::vector<RecipeField>& settings);
+/// they are read and refused as a config's values are, with the option's name before the message.
+void add_settings(CLI::App& app, const std::vector<ConfigField>& settings);
 
 /// Makes SIGINT and SIGTERM ask a long job to stop where it can; a second one ends the program.
 void install_stop_signals();
 /// The signal that asked, or 0.
 int stop_signal();
 
-/// A recipe's place and key=value overrides on the command line: declares them, with every key in
+/// A config's place and key=value overrides on the command line: declares them, with every key in
 /// the help.
-void add_recipe_arguments(CLI::App& app, std::string& recipe);
+void add_config_arguments(CLI::App& app, std::string& file);
 /// What has come of the overrides. Prints one line and throws CommandDone where an option is
 /// unknown.
 std::vector<std::string> overrides_of(const CLI::App& app);
 /// Reads what has come of all into `config`, which holds the defaults. Throws as
-/// overrides_of() and read_recipe() do.
-void read_recipe_arguments(const CLI::App& app, const std::string& recipe, RunConfig& config);
+/// overrides_of() and read_config() do.
+void read_config_arguments(const CLI::App& app, const std::string& file, RunConfig& config);
 
 /// Sets the number of OpenMP threads; 0 leaves the environment's choice.
 void set_threads(int threads);
@@ -53,15 +47,15 @@ std::string counts_text(const std::map<std::string, int>& counts);
 /// The model that a command runs.
 struct ModelOptions {
   std::string base, adapter, tokenizer;
-  Compute compute = Compute::float32;
+  Precision precision = Precision::float32;
   Bos bos = Bos::automatic;
   int threads = 0;
   bool verify = false;
 
-  /// Declares BASE, --adapter, --tokenizer, --bos, --compute, --verify and --threads. With
+  /// Declares BASE, --adapter, --tokenizer, --bos, --precision, --verify and --threads. With
   /// `computes`
-  /// --compute takes several words, which go there.
-  void add_to(CLI::App& app, std::vector<Compute>* computes = nullptr);
+  /// --precision takes several words, which go there.
+  void add_to(CLI::App& app, std::vector<Precision>* precisions = nullptr);
   /// Loads it, with what is put onto it, and sets the number of threads.
   LoadedModel load(WeightUse use = WeightUse::frozen) const;
 };
@@ -69,11 +63,11 @@ struct ModelOptions {
 /// Declares --attention for a list of words, or for one.
 void add_attention_option(CLI::App& app, std::vector<std::string>& words, const std::string& help);
 void add_attention_option(CLI::App& app, std::string& word, const std::string& help);
+/// Declares it for one word as focus eval takes it, and reads that; without it the model's own.
+void add_one_attention(CLI::App& app, std::string& word);
+AttentionSpec one_attention(const std::string& word, const LoadedModel& model);
 /// Declares an option for each setting but the attentions, under its key: --max-tokens.
 void add_eval_options(CLI::App& app, EvalSettings& settings);
-/// Refuses the options that the words of --attention took the place of.
-void refuse_attention_options(CLI::App& app, const std::vector<std::string>& options);
-
 /// The machine that a speed was measured on.
 nlohmann::ordered_json machine_json();
 /// Writes what --json asks for; does nothing where `path` is empty.
@@ -82,4 +76,4 @@ void write_json(const std::string& path, const nlohmann::ordered_json& json);
 /// Refuses where a file that a command is to write exists, unless it may be overwritten.
 void refuse_existing(const std::string& path, bool overwrite);
 
-}  // namespace focus
+}  // namespace focus::app

@@ -4,7 +4,7 @@
 #include <string>
 
 // The subcommands, for the table in main.cpp.
-namespace focus {
+namespace focus::app {
 
 /// Arguments after the subcommand's name; the return value is the exit status.
 using Arguments = std::span<const std::string>;
@@ -37,4 +37,4 @@ struct CommandDone {
 /// names it and exit status 1.
 void install_lost_file_signal();
 
-}  // namespace focus
+}  // namespace focus::app

@@ -1,17 +1,17 @@
 #include <spdlog/spdlog.h>
 
 #include "apps/command.h"
-#include "apps/compare/compare_recall.h"
-#include "apps/compare/compare_report.h"
-#include "apps/compare/compare_tasks.h"
+#include "apps/compare/compare_run.h"
 #include "apps/mpi.h"
 #include "apps/terminal/progress.h"
 #include "autograd/base/check.h"
 #include "data/files/durable_file.h"
-#include "data/settings/recipe.h"
+#include "data/settings/config.h"
+#include "data/settings/struct_json.h"
+#include "focus/report/compare_report.h"
 #include "focus/training/training.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 /// What the runs would take; trains nothing and writes nothing but token caches.
@@ -66,17 +66,24 @@ struct Tables {
 
 Tables tables_of(const ComparePlan& plan, const ComparedRows& rows,
                  const std::vector<RunOutcome>& outcomes) {
-  const std::vector<nlohmann::ordered_json> all = rows.all();
-  const auto claims = claim_outcomes(plan, all);
-  const std::vector<nlohmann::ordered_json> of_claims = claim_rows(claims);
-  Tables tables{.files = {{"compare.jsonl", compare_jsonl(all) + compare_jsonl(of_claims)},
-                          {"compare.csv", compare_csv(rows.texts)},
-                          {"compare.html", compare_page(plan, rows, claims, outcomes)}},
+  const CompareConfig& config = plan.config;
+  const ComparedConfig compared{.title = config.title,
+                                .runs = plan.runs.size(),
+                                .seeds = config.seeds,
+                                .against_dense = config.eval.settings.against_dense,
+                                .far = config.eval.far};
+  const auto claims = claim_outcomes(plan.claims, rows);
+  const auto texts = structs_to_json(rows.texts), tasks = structs_to_json(rows.tasks),
+             recall = structs_to_json(rows.recall), of_claims = structs_to_json(claims);
+  Tables tables{.files = {{"compare.jsonl", rows_jsonl(texts) + rows_jsonl(tasks) +
+                                                rows_jsonl(recall) + rows_jsonl(of_claims)},
+                          {"compare.csv", rows_csv(texts)},
+                          {"compare.html", compare_page(compared, rows, claims, outcomes)}},
                 .terminal = compare_table(rows, claims)};
-  for (const auto& [name, more] : {std::pair("compare_tasks.csv", &rows.tasks),
-                                   {"compare_recall.csv", &rows.recall},
+  for (const auto& [name, more] : {std::pair("compare_tasks.csv", &tasks),
+                                   {"compare_recall.csv", &recall},
                                    {"compare_claims.csv", &of_claims}})
-    if (!more->empty()) tables.files.emplace_back(name, compare_csv(*more));
+    if (!more->empty()) tables.files.emplace_back(name, rows_csv(*more));
   return tables;
 }
 
@@ -91,8 +98,6 @@ std::string write_tables(const ComparePlan& plan, const Tables& tables) {
 Tables tables_of_file(const ComparePlan& plan, const std::string& path) {
   try {
     return tables_of(plan, read_compared_rows(path), {});
-  } catch (const nlohmann::json::exception& error) {
-    fail("{}: rows of another version of focus: {}", path, error.what());
   } catch (const std::invalid_argument& error) {
     fail("{}: its rows are not of one comparison: {}", path, error.what());
   }
@@ -134,10 +139,10 @@ int compare_runs(const ComparePlan& plan, bool final_figures, Ranks& ranks) {
 }  // namespace
 
 int run_compare(Arguments arguments) {
-  std::string recipe, rows;
+  std::string config_file, rows;
   bool dry = false, final_figures = false;
   CLI::App app(
-      "Trains and evaluates every run of one recipe, each in a process of its own, and writes one "
+      "Trains and evaluates every run of one config, each in a process of its own, and writes one "
       "table: compare.html, compare.csv and compare.jsonl in the folder `out`, and with eval.tasks "
       "compare_tasks.csv, with eval.recall compare_recall.csv, with claims compare_claims.csv. "
       "They are written after every run, by several processes after the last. Runs that are done "
@@ -145,7 +150,8 @@ int run_compare(Arguments arguments) {
       "the same command goes on. A run that fails is listed, the others go on, and the exit status "
       "is 1.",
       "focus compare");
-  app.add_option("recipe", recipe, "a YAML recipe of a comparison, such as configs/compare.yaml")
+  app.add_option("config", config_file,
+                 "a YAML config of a comparison, such as configs/compare.yaml")
       ->required();
   app.add_flag("--dry-run", dry, "list the runs with parameters, tokens and time; train nothing");
   app.add_flag("--final", final_figures,
@@ -156,23 +162,24 @@ int run_compare(Arguments arguments) {
   app.allow_extras();
   app.footer(
       "Several processes share the runs: mpirun -n 4 focus compare ...\n\n"
-      "A recipe holds the keys below and\n"
-      "  common: {...}        keys of a train recipe (focus train --help) that all runs share\n"
+      "A config holds the keys below and\n"
+      "  common: {...}        keys of a train config (focus train --help) that all runs share\n"
       "  runs: [{name: ...}]  a mapping for each run: its train keys, nested or dotted, and "
       "`sweep`;\n"
       "                       seeds and attentions (of eval) too, for this run alone\n"
       "  sweep: {key: [...]}  each value in a run of its own; of several keys, each with each\n"
       "  claims: [{...}]      what the page holds against its rows, a mapping for each claim\n"
       "key=value sets one of these keys, or else a train key in every run:\n\n" +
-      describe_recipe(CompareConfig{}) + describe_recipe(ClaimKeys{}));
+      describe_config(CompareConfig{}) + describe_config(ClaimKeys{}));
   parse_arguments(app, arguments);
   const std::unique_ptr<Ranks> ranks = join_ranks();
   int status = 0;
   run_as_one_of(*ranks, [&] {
-    const ComparePlan plan = read_compare_plan(read_recipe_file(recipe), recipe, overrides_of(app));
+    const ComparePlan plan =
+        read_compare_plan(read_config_file(config_file), config_file, overrides_of(app));
     if (dry && ranks->count() > 1) fail("--dry-run is of one process; start it without mpirun");
     if (!dry && final_figures && !plan.config.eval.has_tests())
-      fail("{}: --final wants eval.test, which is empty: name texts", recipe);
+      fail("{}: --final wants eval.test, which is empty: name texts", config_file);
     if (!rows.empty() && (dry || final_figures || ranks->count() > 1))
       fail("--rows goes without --dry-run, --final and mpirun");
     status = dry             ? list_runs(plan)
@@ -182,4 +189,4 @@ int run_compare(Arguments arguments) {
   return status;
 }
 
-}  // namespace focus
+}  // namespace focus::app

@@ -4,7 +4,7 @@
 #include "data/synthetic/far_corpus.h"
 #include "data/text/format.h"
 
-namespace focus {
+namespace focus::app {
 
 int run_corpus(Arguments arguments) {
   std::string out, questions, separator = "\n<|endoftext|>\n";
@@ -15,7 +15,7 @@ int run_corpus(Arguments arguments) {
       "bytes.",
       "focus corpus");
   app.add_option("--out", out, "the text file to write")->required();
-  add_settings(app, recipe_fields(options));
+  add_settings(app, config_fields(options));
   app.add_option("--separator", separator,
                  "what stands between two documents (default: a line <|endoftext|>)");
   app.add_option("--questions", questions,
@@ -34,4 +34,4 @@ int run_corpus(Arguments arguments) {
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

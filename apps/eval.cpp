@@ -1,4 +1,3 @@
-#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -7,36 +6,29 @@
 
 #include "apps/command.h"
 #include "apps/mpi.h"
-#include "apps/report/evaluation_page.h"
 #include "apps/terminal/progress.h"
 #include "autograd/base/check.h"
 #include "data/files/durable_file.h"
-#include "focus/distance/far_tokens.h"
-#include "focus/distance/position_losses.h"
+#include "data/settings/struct_json.h"
 #include "focus/evaluation/positions.h"
-#include "focus/recall/recall_eval.h"
-#include "focus/scores/task_scores.h"
+#include "focus/report/evaluation_page.h"
+#include "focus/report/precision_table.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// Calls f(spec, progress) for every attention.
 template <class F>
 void for_each_attention(LoadedModel& model, const EvalSettings& settings, const std::string& label,
                         F&& f) {
   for (const AttentionSpec& spec : resolve_words(
-           settings.attentions, model, UnsaidBalance::causal_and_trained, "--attention")) {
-    Progress progress({.label = fmt::format("{} {}", label, ActiveAttention(model, spec).name()),
-                       .total_steps = 1000});
-    f(spec,
-      [&](double share) { progress.update(static_cast<std::int64_t>(share * 1000), NAN, 0); });
+           settings.attentions, model, DefaultBalance::causal_and_trained, "--attention")) {
+    f(spec, share_bar(fmt::format("{} {}", label, ActiveAttention(model, spec).name())));
   }
 }
 
 void print_legend(const LoadedModel& model) {
-  if (model.focus() && model.focus()->groups_keys())
+  if (model.focus() && !model.focus()->grouping_kind().groups_tokens)
     fmt::print(
         "\ntok/s: tokens scored in a second; pairs: share of the causal pairs that are attended, a "
         "column counts as one; choosing: what choosing them costs beside, in pairs; largest: the "
@@ -52,7 +44,7 @@ void print_legend(const LoadedModel& model) {
 
 struct EvalArguments {
   ModelOptions options;
-  std::vector<Compute> computes;  // one after the other is options.compute
+  std::vector<Precision> precisions;  // one after the other is options.compute
   EvalSettings settings;
   TaskSettings tasks;
   std::vector<std::string> paths;
@@ -78,9 +70,9 @@ void evaluate_windows(LoadedModel& model, std::span<const EvalText> texts, const
   if (const std::string notice = positions_notice(model, settings.context); !notice.empty())
     spdlog::info("{}", notice);
   DenseReference dense;
-  const bool by_token = o.far > 0 || !o.html.empty() || o.computes.size() > 1;
+  const bool by_token = o.far > 0 || !o.html.empty() || o.precisions.size() > 1;
   std::string label = fmt::format("eval {}", settings.context);
-  if (o.computes.size() > 1) label += fmt::format(" {}", name_of(o.options.compute));
+  if (o.precisions.size() > 1) label += fmt::format(" {}", name_of(o.options.precision));
   for_each_attention(model, settings, label, [&](const AttentionSpec& spec, auto&& done) {
     TokenLosses tokens;
     EvalRow row = evaluate(model, spec, texts, settings,
@@ -93,71 +85,39 @@ void evaluate_windows(LoadedModel& model, std::span<const EvalText> texts, const
   });
 }
 
-/// Of every attention the perplexity in each kind of products, and what that costs against the
-/// first; the costs go into the rows of the JSON, too.
-std::string compare_computes(const WindowRows& windows, std::size_t kinds, Json& rows) {
-  const std::size_t attentions = windows.rows.size() / kinds;
-  const std::string first(name_of(windows.rows[0].compute));
-  Table table{.caption = fmt::format("Perplexity by compute, and nats a token against {}, with the "
-                                     "standard error over tokens",
-                                     first),
-              .header = {"attention", "routing", first}};
-  for (std::size_t kind = 1; kind < kinds; ++kind)
-    table.header.insert(
-        table.header.end(),
-        {std::string(name_of(windows.rows[kind * attentions].compute)), "nats", "error"});
-  for (std::size_t a = 0; a < attentions; ++a) {
-    const EvalRow& reference = windows.rows[a];
-    std::vector<std::string> cells = {reference.name, reference.routing,
-                                      fmt::format("{:.5f}", reference.score.perplexity())};
-    for (std::size_t kind = 1; kind < kinds; ++kind) {
-      const std::size_t i = kind * attentions + a;
-      const auto [mean, error] =
-          paired_difference(windows.losses[i].losses.nats, windows.losses[a].losses.nats);
-      cells.insert(cells.end(), {fmt::format("{:.5f}", windows.rows[i].score.perplexity()),
-                                 fmt::format("{:+.3g}", mean), fmt::format("{:.2g}", error)});
-      rows[i]["against_compute"] = {
-          {"compute", first}, {"difference", mean}, {"difference_error", error}};
-    }
-    table.rows.push_back(std::move(cells));
-  }
-  return plain_text(table, 2);
-}
-
 /// The model of --reference, where one is named.
 std::optional<LoadedModel> load_reference(const EvalArguments& o) {
   if (o.reference.empty()) return std::nullopt;
-  LoadedModel reference = load_model(o.reference, o.options.tokenizer, o.options.compute);
+  LoadedModel reference = load_model(o.reference, o.options.tokenizer, o.options.precision);
   reference.bos = o.options.bos;
   return reference;
 }
 
 /// Prints a context's table, and of far tokens where these are asked for.
-Json tell_windows(LoadedModel& model, std::span<const EvalText> texts, const EvalArguments& o,
-                  WindowRows windows, LoadedModel* reference) {
+WindowEvaluation print_windows(LoadedModel& model, std::span<const EvalText> texts,
+                               const EvalArguments& o, WindowRows windows, LoadedModel* reference) {
   const EvalSettings& settings = windows.settings;
   fmt::print("\ncontext {}, stride {}\n\n{}", settings.context, settings.stride,
              format_rows(windows.rows));
-  Json json = {{"context", settings.context},
-               {"stride", settings.stride},
-               {"rows", rows_to_json(windows.rows, o.with_speed)}};
-  if (o.computes.size() > 1) {
-    fmt::print("\n{}", compare_computes(windows, o.computes.size(), json["rows"]));
-    return json;
+  WindowEvaluation figures{.context = settings.context,
+                           .stride = settings.stride,
+                           .rows = evaluation_rows(windows.rows, o.with_speed)};
+  if (o.precisions.size() > 1) {
+    compare_precisions(windows.losses, o.precisions.size(), figures.rows);
+    fmt::print("\n{}", plain_text(precision_table(o.precisions.size(), figures.rows), 2));
+    return figures;
   }
   for (std::size_t i = 0; i < windows.losses.size(); ++i)
-    json["rows"][i]["by_position"] =
-        positions_to_json(losses_by_position(windows.losses[i].losses));
+    figures.rows[i].by_position = losses_by_position(windows.losses[i].losses);
   if (o.far > 0) {
-    const FarReport report = measure_far(model, texts, settings, {.context = o.far},
-                                         std::move(windows.losses), *o.ranks, reference);
-    fmt::print("\n{}", format_far(report));
-    json["far"] = far_to_json(report);
+    figures.far = measure_far(model, texts, settings, {.context = o.far}, std::move(windows.losses),
+                              *o.ranks, reference);
+    fmt::print("\n{}", format_far(*figures.far));
   }
-  return json;
+  return figures;
 }
 
-Json evaluate_recalls(LoadedModel& model, const EvalArguments& o) {
+RecallEvaluation evaluate_recalls(LoadedModel& model, const EvalArguments& o) {
   const std::vector<RecallItem> items =
       recall_items(model, asked_documents(o.recall), o.recall, o.settings.beyond_positions);
   std::vector<RecallRow> rows;
@@ -168,38 +128,35 @@ Json evaluate_recalls(LoadedModel& model, const EvalArguments& o) {
       "\nrecall: {}, {} documents; right: every token of the answer is the likeliest; by "
       "distance in tokens\n\n{}",
       o.recall, items.size(), format_recall(rows));
-  return {{"questions", o.recall}, {"documents", items.size()}, {"rows", recall_to_json(rows)}};
+  return {.questions = o.recall,
+          .documents = static_cast<std::int64_t>(items.size()),
+          .rows = recall_figures(rows)};
 }
 
-void write_page(const EvalArguments& o, Json json) {
-  if (!json.contains("rows") && !json.contains("lengths")) json["rows"] = Json::array();
+void write_evaluation_page(const EvalArguments& o, const EvaluationFile& figures) {
   HtmlReport report("Evaluation of " + o.options.base);
-  for (const std::string& sentence : findings(json)) report.paragraph(sentence);
-  add_evaluation(report, json, o.html);
+  for (const std::string& sentence : findings(figures)) report.paragraph(sentence);
+  add_evaluation(report, figures, o.html);
   write_file_durably(o.html, std::string_view(report.html()));
 }
 
 /// Prints each benchmark's table as it is done.
-Json evaluate_tasks(LoadedModel& model, const EvalArguments& o) {
+BenchmarkEvaluation evaluate_tasks(LoadedModel& model, const EvalArguments& o) {
   if (o.tasks.task_data.empty()) fail("--tasks needs --task-data, the folder of their files");
   std::vector<Task> tasks;
   for (const std::string& name : o.tasks.tasks)
     tasks.push_back(read_task(name, o.tasks.task_data, o.tasks.limit));
-  const std::vector<AttentionSpec> specs =
-      resolve_words(o.settings.attentions, model, UnsaidBalance::causal_and_trained, "--attention");
+  const std::vector<AttentionSpec> specs = resolve_words(
+      o.settings.attentions, model, DefaultBalance::causal_and_trained, "--attention");
   std::optional<LoadedModel> reference = load_reference(o);
-  Json all = Json::array();
+  BenchmarkEvaluation figures{.reference = o.reference, .start = o.tasks.start};
   for (const Task& task : tasks) {
-    Progress progress({.label = fmt::format("eval {}", task.kind->name), .total_steps = 1000});
-    const TaskTable table = evaluate_task(
-        model, specs, task, o.tasks.start, reference ? &*reference : nullptr,
-        [&](double share) { progress.update(static_cast<std::int64_t>(share * 1000), NAN, 0); },
-        *o.ranks);
-    progress.finish();
+    const TaskTable& table = figures.tasks.emplace_back(
+        evaluate_task(model, specs, task, o.tasks.start, reference ? &*reference : nullptr,
+                      share_bar(fmt::format("eval {}", task.kind->name)), *o.ranks));
     fmt::print("{}\n", format_task(table));
-    all.push_back(task_to_json(table));
   }
-  return {{"reference", o.reference}, {"start", value_text(o.tasks.start)}, {"tasks", all}};
+  return figures;
 }
 
 /// A window that no text fills would give the figures of a shorter one under its name; and where
@@ -221,16 +178,16 @@ void refuse_short(const std::vector<EvalText>& texts, const EvalArguments& o) {
 }
 
 /// Puts the model in another of the computes in its place, once that is given back.
-void load_for(std::optional<LoadedModel>& model, Compute compute, EvalArguments& o) {
+void load_for(std::optional<LoadedModel>& model, Precision precision, EvalArguments& o) {
   model.reset();
-  o.options.compute = compute;
+  o.options.precision = precision;
   o.options.verify = false;  // the model before was
   model.emplace(o.options.load());
 }
 
 /// Prints a table for each length, and of several one that has them all. `model` is in the first of
 /// the computes, and in the last one after.
-Json evaluate_texts(std::optional<LoadedModel>& model, EvalArguments& o) {
+TextEvaluation evaluate_texts(std::optional<LoadedModel>& model, EvalArguments& o) {
   std::vector<WindowRows> windows(std::max<std::size_t>(1, o.lengths.size()), {o.settings});
   for (std::size_t i = 0; i < o.lengths.size(); ++i) windows[i].settings.context = o.lengths[i];
   for (WindowRows& one : windows) one.settings = one.settings.for_model(*model);
@@ -239,39 +196,35 @@ Json evaluate_texts(std::optional<LoadedModel>& model, EvalArguments& o) {
   std::optional<LoadedModel> reference = load_reference(o);
   if (reference) require_comparable(*reference, *model);  // before hours of rows
 
-  std::int64_t bytes = 0, words = 0;
-  Json names = Json::array();
+  const Tokenizer& tokenizer = model->require_tokenizer();
+  TextEvaluation figures{.documents = static_cast<std::int64_t>(texts.size()),
+                         .tokenizer = {tokenizer.kind(), tokenizer.fingerprint()}};
   for (const EvalText& text : texts) {
-    bytes += text.bytes;
-    words += text.words;
-    if (names.empty() || names.back() != text.name) names.push_back(text.name);
+    figures.bytes += text.bytes;
+    figures.words += text.words;
+    if (figures.texts.empty() || figures.texts.back() != text.name)
+      figures.texts.push_back(text.name);
   }
-  const std::string kind = model->require_tokenizer().kind(),
-                    fingerprint = model->require_tokenizer().fingerprint();
   fmt::print("{} text{}, {} bytes, {} words, tokenizer {} {}\n", texts.size(),
-             texts.size() == 1 ? "" : "s", bytes, words, kind, fingerprint);
-  Json of_lengths = Json::array();
-  for (const Compute compute : o.computes) {
-    if (compute != o.options.compute) load_for(model, compute, o);
+             texts.size() == 1 ? "" : "s", figures.bytes, figures.words, figures.tokenizer.kind,
+             figures.tokenizer.fingerprint);
+  std::vector<WindowEvaluation> of_lengths;
+  for (const Precision precision : o.precisions) {
+    if (precision != o.options.precision) load_for(model, precision, o);
     for (WindowRows& one : windows) {
       evaluate_windows(*model, texts, o, one);
-      if (compute == o.computes.back())
+      if (precision == o.precisions.back())
         of_lengths.push_back(
-            tell_windows(*model, texts, o, std::move(one), reference ? &*reference : nullptr));
+            print_windows(*model, texts, o, std::move(one), reference ? &*reference : nullptr));
     }
   }
   if (of_lengths.size() > 1) fmt::print("\n{}", plain_text(perplexity_by_length(of_lengths), 1));
   print_legend(*model);
-  Json figures = {{"texts", names},
-                  {"documents", texts.size()},
-                  {"bytes", bytes},
-                  {"words", words},
-                  {"tokenizer", {{"kind", kind}, {"fingerprint", fingerprint}}},
-                  {"num_groups", model->focus() ? model->focus()->config().num_groups : 0}};
+  if (model->focus()) figures.num_groups = model->focus()->config().num_groups;
   if (o.lengths.empty())
-    figures.update(of_lengths[0]);
+    figures.windows = std::move(of_lengths.front());
   else
-    figures["lengths"] = of_lengths;
+    figures.lengths = std::move(of_lengths);
   return figures;
 }
 
@@ -282,27 +235,26 @@ void evaluate_all(EvalArguments& o) {
     fail("--reference goes with --far or --tasks");
   if (!o.html.empty() && !o.tasks.tasks.empty())
     fail("--html shows --text and --recall: leave --tasks out");
-  leave_telling_to_first(*o.ranks);
-  o.options.compute = o.computes.front();
+  only_rank_zero_prints(*o.ranks);
+  o.options.precision = o.precisions.front();
   std::optional<LoadedModel> model =
       first_before_others(*o.ranks, [&] { return o.options.load(); });
-  Json figures = {{"model", o.options.base}, {"adapter", o.options.adapter}};
-  std::vector<std::string_view> computes;
-  for (const Compute compute : o.computes) computes.push_back(name_of(compute));
-  figures["compute"] = fmt::format("{}", fmt::join(computes, ","));
-  if (!o.tasks.tasks.empty()) figures.update(evaluate_tasks(*model, o));
-  if (!o.paths.empty()) figures.update(evaluate_texts(model, o));
-  if (!o.recall.empty()) figures["recall"] = evaluate_recalls(*model, o);
-  if (figures.contains("rows") && figures.contains("recall"))
+  EvaluationFile figures{.model = o.options.base, .adapter = o.options.adapter, .precision = {}};
+  for (const Precision precision : o.precisions)
+    figures.precision += (figures.precision.empty() ? "" : ",") + std::string(name_of(precision));
+  if (!o.tasks.tasks.empty()) figures.tasks = evaluate_tasks(*model, o);
+  if (!o.paths.empty()) figures.texts = evaluate_texts(model, o);
+  if (!o.recall.empty()) figures.recall = evaluate_recalls(*model, o);
+  if (figures.texts && figures.texts->windows && figures.recall)
     fmt::print("\n{}", plain_text(overview(figures), 1));
   if (!o.ranks->first()) return;
-  if (!o.html.empty()) write_page(o, figures);
-  write_json(o.json, figures);
+  if (!o.html.empty()) write_evaluation_page(o, figures);
+  write_json(o.json, struct_to_json(figures));
 }
 
 void add_options_of_eval(CLI::App& app, EvalArguments& o) {
-  o.options.add_to(app, &o.computes);
-  std::vector<RecipeField> of_tasks = recipe_fields(o.tasks);
+  o.options.add_to(app, &o.precisions);
+  std::vector<ConfigField> of_tasks = config_fields(o.tasks);
   CLI::Option_group* input = app.add_option_group("input", "one of the first two, or --recall");
   input->add_option("--text", o.paths,
                     "text files (.txt, .xz) or folders, one stream of tokens each");
@@ -314,7 +266,7 @@ void add_options_of_eval(CLI::App& app, EvalArguments& o) {
   input->get_option("--tasks")->excludes(input->get_option("--text"));
   input->require_option(1, 2);
   add_attention_option(app, o.settings.attentions,
-                       recipe_fields(o.settings)[0].help +
+                       config_fields(o.settings)[0].help +
                            "; without it: dense, focus, and what the model was trained with");
   add_eval_options(app, o.settings);
   app.add_option("--lengths", o.lengths,
@@ -326,7 +278,6 @@ void add_options_of_eval(CLI::App& app, EvalArguments& o) {
       "of --tasks: the model whose dense attention the rows are held against, such as "
       "the base of a LoRA; of --far: whose far tokens they are (default: the model's own "
       "dense attention)");
-  refuse_attention_options(app, {"--routing", "--hard-gate", "--max-top-k", "--local-only"});
   app.add_option("--far", o.far,
                  "loss on the tokens that dense attention predicts better by 0.5 nats than the "
                  "same model with so many tokens of context")
@@ -342,7 +293,7 @@ void add_options_of_eval(CLI::App& app, EvalArguments& o) {
 int run_eval(Arguments arguments) {
   EvalArguments o;
   CLI::App app(
-      "Perplexity of texts by the strided recipe of transformers' documentation, for dense, soft "
+      "Perplexity of texts by the strided config of transformers' documentation, for dense, soft "
       "and hard k=1..K attention, or those that --attention names, on the same windows; with "
       "--tasks benchmarks instead, on the same items.",
       "focus eval");
@@ -351,11 +302,12 @@ int run_eval(Arguments arguments) {
   parse_arguments(app, arguments);
   if (std::erase(o.tasks.tasks, "recall") > 0 && o.recall.empty()) o.recall = "recall";
 
-  if (o.computes.empty()) o.computes = {Compute::float32};
-  if (o.computes.size() > 1 &&
+  if (o.precisions.empty()) o.precisions = {Precision::float32};
+  if (o.precisions.size() > 1 &&
       (!o.recall.empty() || !o.tasks.tasks.empty() || o.far > 0 || !o.html.empty()))
     fail(
-        "--compute: several are held against each other on --text alone, and on no page: name one, "
+        "--precision: several are held against each other on --text alone, and on no page: name "
+        "one, "
         "or leave --recall, --tasks, --far and --html out");
   const std::unique_ptr<Ranks> ranks = join_ranks();
   o.ranks = ranks.get();
@@ -363,4 +315,4 @@ int run_eval(Arguments arguments) {
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

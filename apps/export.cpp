@@ -3,16 +3,16 @@
 #include "focus/models/gguf_file.h"
 #include "focus/models/model_folder.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
-struct Options {
+struct ExportArguments {
   std::string source, out, gguf, adapter, tokenizer, dtype, json;
   std::uint64_t shard_bytes = ExportOptions{}.shard_bytes;
   bool overwrite = false, with_code = false;
 };
 
-int export_adapter(const Options& o) {
+int export_adapter(const ExportArguments& o) {
   const SavedFocus saved = open_focus(o.source);
   write_adapter_folder(o.out, saved, o.overwrite);
   fmt::print("{}: Focus for {} layers, {} groups, base {}\n", o.out, saved.shape.num_layers,
@@ -23,10 +23,10 @@ int export_adapter(const Options& o) {
   return 0;
 }
 
-int export_model(const Options& o) {
+int export_model(const ExportArguments& o) {
   const ModelFiles files = open_model(o.source, o.tokenizer);
-  std::optional<SavedFocus> saved = files.focus;
-  if (!o.adapter.empty()) saved = open_focus(o.adapter);
+  const std::optional<SavedFocus> saved =
+      o.adapter.empty() ? files.focus() : open_focus(std::filesystem::path(o.adapter));
   const std::string word = o.dtype.empty() ? "float32" : o.dtype;
   const ExportDtype& dtype = export_dtype(word);
   const StreamedModel model = write_model_folder(o.out, files, saved,
@@ -43,8 +43,8 @@ int export_model(const Options& o) {
     fmt::print(
         "transformers: AutoModelForCausalLM.from_pretrained(\"{}\", trust_remote_code=True)\n",
         o.out);
-  if (o.with_code && saved->config.routing == RoutingSpace::hidden &&
-      saved->config.balance == Balance::sequence)
+  if (o.with_code && grouping_kind(saved->config).is_routed &&
+      saved->config.tokens().balance == Balance::sequence)
     fmt::print(
         "notice: balance sequence sees later tokens, which the code refuses; from_pretrained takes "
         "focus_attention=\"{}:balance=carried\"\n",
@@ -65,13 +65,13 @@ int export_model(const Options& o) {
   return 0;
 }
 
-GgufWritten write_gguf_base(const Options& o) {
+GgufWritten write_gguf_base(const ExportArguments& o) {
   const ModelFiles files = open_model(o.source, o.tokenizer);
   return write_gguf_model(o.gguf, files, gguf_dtype(o.dtype.empty() ? "f16" : o.dtype),
                           o.tokenizer.empty());
 }
 
-GgufWritten write_gguf_lora(const Options& o) {
+GgufWritten write_gguf_lora(const ExportArguments& o) {
   LoadedModel model = load_model(o.source, o.tokenizer);
   load_adapter(o.adapter, model);
   if (model.lora() == nullptr)
@@ -79,7 +79,7 @@ GgufWritten write_gguf_lora(const Options& o) {
   return write_gguf_adapter(o.gguf, model, gguf_dtype(o.dtype.empty() ? "float32" : o.dtype));
 }
 
-int export_gguf(const Options& o) {
+int export_gguf(const ExportArguments& o) {
   if (o.with_code) fail("--with-code: writes Python into a folder (--out), not into a GGUF file");
   refuse_existing(o.gguf, o.overwrite);
   const bool adapter = !o.adapter.empty();
@@ -99,7 +99,7 @@ int export_gguf(const Options& o) {
 }  // namespace
 
 int run_export(Arguments arguments) {
-  Options o;
+  ExportArguments o;
   CLI::App app(
       "Writes a Hugging Face folder that transformers loads (config.json, model.safetensors or "
       "shards with their index, the tokenizer's files); of an adapter its exchange form: "
@@ -146,4 +146,4 @@ int run_export(Arguments arguments) {
   return export_adapter(o);
 }
 
-}  // namespace focus
+}  // namespace focus::app

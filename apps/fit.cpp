@@ -5,8 +5,10 @@
 #include "apps/command.h"
 #include "apps/terminal/progress.h"
 #include "autograd/base/clock.h"
+#include "data/settings/struct_json.h"
+#include "focus/report/evaluation_row.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 /// A line a layer: how even the groups are, over its key heads.
@@ -51,7 +53,7 @@ int run_fit(Arguments arguments) {
       ->required();
   app.add_option("--separator", separator, "what stands between the documents of a file");
   app.add_option("--out", out, "the adapter to write (.h5)")->required();
-  add_settings(app, recipe_fields(settings));
+  add_settings(app, config_fields(settings));
   app.add_option("--eval", texts,
                  "other texts: prints their perplexity and the KL divergence to dense attention");
   app.add_flag("--overwrite", overwrite, "replace an existing adapter");
@@ -65,14 +67,14 @@ int run_fit(Arguments arguments) {
   settings.context = eval.context;
   const std::vector<EvalText> read =  // before anything is written: one may not be there
       texts.empty() ? std::vector<EvalText>() : read_texts(model, texts, eval);
-  model.take_off_attention();
+  model.detach_attention();
   const double start = now();
   const Batches batches = fit_windows(model, paths, separator, settings.context);
   Rng rng(static_cast<std::uint64_t>(settings.seed));
   auto made = std::make_unique<FocusModel>(settings.to_focus(),
                                            FocusShape::of(model.decoder->config()), rng);
   FocusModel& focus = *made;
-  model.put_on(std::move(made));
+  model.attach(std::move(made));
   Progress progress({.label = "fit", .total_steps = 1000});
   fit_focus(*model.decoder, focus, batches, settings.tokens,
             static_cast<std::uint64_t>(settings.seed),
@@ -84,17 +86,19 @@ int run_fit(Arguments arguments) {
   fmt::print(
       "{}: {} groups for each of {} key heads in {} layers, fitted on {} tokens in {:.1f} s\n", out,
       settings.num_groups, focus.shape().kv_heads, focus.shape().num_layers,
-      focus.key_groups().front().updates, seconds);
+      focus.grouping().updates(0), seconds);
   print_groups(model, batches);
   std::vector<EvalRow> rows;
   if (!texts.empty()) {
     for (const AttentionSpec& spec :
-         resolve_words({"dense", "summary"}, model, UnsaidBalance::trained, "--eval"))
+         resolve_words({"dense", "summary"}, model, DefaultBalance::trained, "--eval"))
       rows.push_back(evaluate(model, spec, read, eval));
     fmt::print("\n{}", format_rows(rows));
   }
-  write_json(json, {{"model", options.base}, {"adapter", out}, {"rows", rows_to_json(rows)}});
+  write_json(json, {{"model", options.base},
+                    {"adapter", out},
+                    {"rows", structs_to_json(evaluation_rows(rows))}});
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

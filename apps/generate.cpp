@@ -7,14 +7,14 @@
 #include "data/text/text.h"
 #include "focus/models/generation.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 using Ids = std::vector<std::int32_t>;
 
 constexpr Index kMeasuredSteps = 32;  // decode steps that --measure times at each length
 
-struct Options {
+struct GenerateArguments {
   ModelOptions model;
   std::string prompt, prompt_file, json, attention;
   ChatOptions chat;
@@ -26,18 +26,18 @@ struct Options {
 
 /// What --attention names; without it what the model was trained with, of a Focus its summary
 /// columns or hard k=1, or dense. Refuses what cannot generate.
-AttentionSpec attention_of(const Options& o, const LoadedModel& model) {
+AttentionSpec attention_to_generate(const GenerateArguments& o, const LoadedModel& model) {
   AttentionSpec spec;
   if (!o.attention.empty())
     spec = parse_attention(o.attention, "--attention");
   else if (model.mechanism())
-    spec = {.kind = "trained"};
+    spec = {.kind = AttentionKind::trained};
   else if (model.focus() && model.focus()->config().training == Training::summary)
-    spec = {.kind = "summary"};
+    spec = {.kind = AttentionKind::summary};
   else if (model.focus())
-    spec = {.kind = "hard", .top_k = 1};
-  const bool keys = model.focus() && model.focus()->groups_keys();
-  if (!keys && (spec.kind == "soft" || spec.kind == "focus"))
+    spec = {.kind = AttentionKind::hard, .top_k = 1};
+  const bool keys = model.focus() && !model.focus()->grouping_kind().groups_tokens;
+  if (!keys && (spec.kind == AttentionKind::soft || spec.kind == AttentionKind::focus))
     fail(
         "--attention {}: soft attention reads every key; generation is dense, hard:K, summary:M or "
         "local",
@@ -54,14 +54,15 @@ AttentionSpec attention_of(const Options& o, const LoadedModel& model) {
 }
 
 /// What is gone on from, before it is tokens.
-std::string prompt_text(const Options& options, const LoadedModel& model) {
+std::string prompt_text(const GenerateArguments& options, const LoadedModel& model) {
   const std::string text =
       options.prompt_file.empty() ? options.prompt : read_text_file(options.prompt_file);
   return options.chat.chat ? chat_prompt(options.chat, text, model) : text;
 }
 
 /// The tokens of `text`. A chat template writes all special tokens itself: none is put before it.
-Ids prompt_ids(const Options& options, const LoadedModel& model, const std::string& text) {
+Ids prompt_ids(const GenerateArguments& options, const LoadedModel& model,
+               const std::string& text) {
   if (text.empty()) fail("the prompt is empty; give it some text to go on from");
   Ids ids = options.chat.chat ? model.require_tokenizer().encode(text) : model.prompt_ids(text);
   model.require_ids(ids, "the prompt");
@@ -70,7 +71,7 @@ Ids prompt_ids(const Options& options, const LoadedModel& model, const std::stri
 }
 
 /// Takes from the model's generation_config.json what no flag says.
-void tell_defaults(Options& o, const LoadedModel& model) {
+void tell_defaults(GenerateArguments& o, const LoadedModel& model) {
   const std::string taken = model.files->generation.apply(o.said, o.generation.sampling);
   if (!taken.empty()) fmt::print(stderr, "{}: {} (flags go before it)\n", kGenerationConfig, taken);
 }
@@ -80,7 +81,8 @@ void write_now(const std::string& text) {
   std::fflush(stdout);
 }
 
-int run_generation(const Options& options, LoadedModel& model, const AttentionSpec& spec) {
+int run_generation(const GenerateArguments& options, LoadedModel& model,
+                   const AttentionSpec& spec) {
   const std::string text = prompt_text(options, model);
   if (options.chat.show_prompt) {
     write_now(text);
@@ -108,7 +110,7 @@ int run_generation(const Options& options, LoadedModel& model, const AttentionSp
     fmt::print(stderr, "stopped: the model has no more than {} positions\n", positions);
   fmt::print(stderr, "prompt {} tokens, {:.1f} tok/s; {} new tokens, {:.1f} tok/s ({})\n",
              prompt_tokens, done.prefill_rate, done.ids.size(), done.decode_rate, done.stop);
-  fmt::print(stderr, "attention {}, {}, ", active.title(), name_of(options.model.compute));
+  fmt::print(stderr, "attention {}, {}, ", active.title(), name_of(options.model.precision));
   nlohmann::ordered_json share, bytes;
   if (const RoutedCache* cache = generator.cache()) {
     share = cache->share_read();
@@ -122,7 +124,7 @@ int run_generation(const Options& options, LoadedModel& model, const AttentionSp
                             {"adapter", options.model.adapter},
                             {"attention", active.name()},
                             {"routing", active.routing()},
-                            {"compute", name_of(options.model.compute)},
+                            {"precision", name_of(options.model.precision)},
                             {"prompt", options.chat.chat ? nlohmann::ordered_json(text) : nullptr},
                             {"prompt_tokens", prompt_tokens},
                             {"new_tokens", done.ids.size()},
@@ -136,7 +138,8 @@ int run_generation(const Options& options, LoadedModel& model, const AttentionSp
   return 0;
 }
 
-int measure(const Options& options, LoadedModel& model, const AttentionSpec& spec) {
+int compare_caches(const GenerateArguments& options, LoadedModel& model,
+                   const AttentionSpec& spec) {
   const ActiveAttention active(model, spec);
   const AttentionMode& mode = active.mode();
   if (mode.kind != AttentionMode::Kind::hard && mode.kind != AttentionMode::Kind::summary)
@@ -150,7 +153,7 @@ int measure(const Options& options, LoadedModel& model, const AttentionSpec& spe
            kMeasuredSteps + 1, positions, options.model.base);
   const Ids prompt = prompt_ids(options, model, prompt_text(options, model));
   fmt::print("{}, {}, against dense, {} tokens decoded up to each context\n\n", active.title(),
-             name_of(options.model.compute), kMeasuredSteps);
+             name_of(options.model.precision), kMeasuredSteps);
   fmt::print("{:>8} {:>13} {:>13} {:>7} {:>10} {:>12} {:>12}\n", "context", "dense tok/s",
              "routed tok/s", "ratio", "keys read", "dense cache", "routed cache");
   auto rows = nlohmann::ordered_json::array();
@@ -167,7 +170,7 @@ int measure(const Options& options, LoadedModel& model, const AttentionSpec& spe
                             {"adapter", options.model.adapter},
                             {"attention", active.name()},
                             {"routing", active.routing()},
-                            {"compute", name_of(options.model.compute)},
+                            {"precision", name_of(options.model.precision)},
                             {"decoded_tokens", kMeasuredSteps},
                             {"rows", rows}});
   return 0;
@@ -176,7 +179,7 @@ int measure(const Options& options, LoadedModel& model, const AttentionSpec& spe
 }  // namespace
 
 int run_generate(Arguments arguments) {
-  Options o;
+  GenerateArguments o;
   CLI::App app(
       "Goes on from a prompt: the new text on stdout as it comes, figures on stderr. Keys and "
       "values are cached by class, so that with hard attention a new token reads its own classes "
@@ -198,7 +201,6 @@ int run_generate(Arguments arguments) {
       "one column), local, or another mechanism, without a cache; default: what the model was "
       "trained with; of a Focus, summary where its keys are grouped or it was trained so, and else "
       "hard:1; else dense");
-  refuse_attention_options(app, {"--hard-k", "--hard-gate", "--routing"});
   app.add_option("--temperature", o.generation.sampling.temperature,
                  "of the softmax; 0: always the likeliest (this and the next three: or what the "
                  "model's generation_config.json says)")
@@ -229,8 +231,8 @@ int run_generate(Arguments arguments) {
             .repetition_penalty = app.count("--repetition-penalty") > 0};
   LoadedModel model = o.model.load();
   tell_defaults(o, model);
-  const AttentionSpec spec = attention_of(o, model);
-  return o.measure.empty() ? run_generation(o, model, spec) : measure(o, model, spec);
+  const AttentionSpec spec = attention_to_generate(o, model);
+  return o.measure.empty() ? run_generation(o, model, spec) : compare_caches(o, model, spec);
 }
 
-}  // namespace focus
+}  // namespace focus::app

@@ -1,14 +1,14 @@
 #include "apps/command.h"
-#include "apps/groups/groups_page.h"
 #include "apps/terminal/progress.h"
 #include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 #include "focus/groups/other_groups.h"
+#include "focus/report/groups_page.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
-struct GroupsOptions {
+struct GroupsArguments {
   ModelOptions model;
   GroupsSettings settings;
   std::vector<std::string> texts, checkpoints;
@@ -16,14 +16,7 @@ struct GroupsOptions {
   bool overwrite = false;
 };
 
-CollectProgress shown(const std::string& label) {
-  auto progress = std::make_shared<Progress>(ProgressOptions{.label = label, .total_steps = 1000});
-  return [progress](double share) {
-    progress->update(static_cast<std::int64_t>(1000 * share), NAN, 0);
-  };
-}
-
-GroupsReport describe(GroupsOptions& o) {
+GroupsReport described(GroupsArguments& o) {
   LoadedModel model = o.model.load();
   const EvalSettings eval = EvalSettings{.separator = o.settings.separator,
                                          .context = o.settings.context,
@@ -34,15 +27,15 @@ GroupsReport describe(GroupsOptions& o) {
   const TextWindows text = windows_for(model, read_texts(model, o.texts, eval), eval.context);
   if (!o.against.empty()) check_other_groups(model, o.against);
   for (const std::string& path : o.checkpoints) check_other_groups(model, path);
-  GroupsReport report = describe_groups(model, text, o.settings, shown("groups"));
+  GroupsReport report = describe_groups(model, text, o.settings, share_bar("groups"));
   report.adapter = o.model.adapter;
   return report;
 }
 
-void compare_with_others(const GroupsOptions& o, GroupsReport& report) {
+void compare_with_others(const GroupsArguments& o, GroupsReport& report) {
   const auto groupings = [&](const std::string& path) {
-    return other_groupings({o.model.base, o.model.tokenizer, o.model.compute}, path, report,
-                           shown("groups of " + path));
+    return other_groupings({o.model.base, o.model.tokenizer, o.model.precision}, path, report,
+                           share_bar("groups of " + path));
   };
   if (!o.against.empty()) {
     report.against = layer_agreement(report.groupings, groupings(o.against));
@@ -50,9 +43,9 @@ void compare_with_others(const GroupsOptions& o, GroupsReport& report) {
     report.against->second = o.against;
   }
   std::string before_name;
-  std::vector<Grouping> before;
+  std::vector<GroupAssignments> before;
   for (const std::string& path : o.checkpoints) {
-    std::vector<Grouping> now = groupings(path);
+    std::vector<GroupAssignments> now = groupings(path);
     if (!before.empty()) {
       report.checkpoints.push_back(layer_agreement(before, now));
       report.checkpoints.back().first = before_name;
@@ -63,32 +56,10 @@ void compare_with_others(const GroupsOptions& o, GroupsReport& report) {
   }
 }
 
-void print_report(const GroupsReport& report) {
-  fmt::print("{:<6} {:>5} {:>9} {:>9} {:>13} {:>11} {:>8} {:>8} {:>10}\n", "layer", "head",
-             "largest", "smallest", "size entropy", "confidence", "spread", "purity", "one group");
-  for (std::size_t i = 0; i < report.details.size(); ++i) {
-    const GroupingDetails& d = report.details[i];
-    fmt::print(
-        "{:<6} {:>5} {:>8.1f}% {:>8.1f}% {:>13.3f} {:>11.3f} {:>7.1f}% {:>7.1f}% {:>9.1f}%\n",
-        report.groupings[i].layer,
-        report.space == "keys" ? fmt::format("{}", report.groupings[i].head) : "-", 100 * d.largest,
-        100 * d.smallest, d.size_entropy, d.mean_confidence, 100 * d.parts.spread,
-        100 * d.purity.purity, 100 * d.purity.base);
-  }
-  const auto tell = [](const LayerAgreement& a) {
-    const Agreement mean = a.mean();
-    fmt::print(
-        "{} and {}: {:.3f} of the tokens keep their group, adjusted Rand {:.3f}, NMI {:.3f}\n",
-        a.first, a.second, mean.kept, mean.rand, mean.information);
-  };
-  if (report.against) tell(*report.against);
-  for (const LayerAgreement& step : report.checkpoints) tell(step);
-}
-
 }  // namespace
 
 int run_groups(Arguments arguments) {
-  GroupsOptions o;
+  GroupsArguments o;
   CLI::App app(
       "What the groups of a Focus are in a text: sizes, balance, typical tokens, purity, far "
       "pairs, "
@@ -104,16 +75,16 @@ int run_groups(Arguments arguments) {
                  "a run's folder, or checkpoints in their order: how many tokens keep their group "
                  "from each to the next");
   app.add_flag("--overwrite", o.overwrite, "replace what is there");
-  add_settings(app, recipe_fields(o.settings));
+  add_settings(app, config_fields(o.settings));
   parse_arguments(app, arguments);
   const std::filesystem::path folder = o.out;
   for (const char* name : {"groups.html", "groups.json"})
     refuse_existing((folder / name).string(), o.overwrite);
 
   o.checkpoints = expand_checkpoints(o.checkpoints);
-  GroupsReport report = describe(o);
+  GroupsReport report = described(o);
   compare_with_others(o, report);
-  print_report(report);
+  fmt::print("{}", groups_table(report));
 
   const std::string page = groups_page(report);
   make_folder_durably(folder);
@@ -123,4 +94,4 @@ int run_groups(Arguments arguments) {
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

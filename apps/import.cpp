@@ -4,7 +4,7 @@
 #include "autograd/base/check.h"
 #include "focus/models/model_import.h"
 
-namespace focus {
+namespace focus::app {
 
 int run_import(Arguments arguments) {
   std::string folder, out, tokenizer, dtype, json;
@@ -41,10 +41,11 @@ int run_import(Arguments arguments) {
         folder, model.nonfinite, dtype.empty() ? "" : " or beyond what " + dtype + " holds",
         model.first_nonfinite);
   store.attribute("/model", "fingerprint", model.fingerprint);
-  if (files.focus) {
+  const std::optional<SavedFocus> focus = files.focus();
+  if (focus) {
     // Its base is the model as it was; what lies beside it is named in the store.
     const std::string base = dtype.empty() ? model.fingerprint : fingerprint_of(files);
-    write_focus(store, *read_focus(*files.focus, base, folder), model.fingerprint);
+    write_focus(store, *read_focus(*focus, base, folder), model.fingerprint);
   }
   store.commit();
 
@@ -56,8 +57,7 @@ int run_import(Arguments arguments) {
   if (imported.not_in_blocks > 0)
     fmt::print("notice: {} matrices are float32: their rows are no whole number of {}'s blocks\n",
                imported.not_in_blocks, dtype);
-  if (files.focus)
-    fmt::print("Focus: {} groups, trained with the model\n", files.focus->config.num_groups);
+  if (focus) fmt::print("Focus: {} groups, trained with the model\n", focus->config.num_groups);
   if (files.tokenizer)
     fmt::print("tokenizer: {}, {} ids, fingerprint {}\n", files.tokenizer->kind(),
                files.tokenizer->vocab_size(), files.tokenizer->fingerprint());
@@ -76,4 +76,4 @@ int run_import(Arguments arguments) {
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

@@ -9,7 +9,7 @@
 #include "data/files/json_reader.h"
 #include "focus/lora/gguf_adapter.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 /// Lines of "name  value" and the same as JSON.
@@ -65,17 +65,19 @@ void describe_model(const ModelFiles& files, Facts& facts) {
     facts.add("tokenizer", files.tokenizer->kind());
     facts.add("tokenizer_fingerprint", files.tokenizer->fingerprint());
   }
-  facts.add("attention", files.focus       ? "focus"
-                         : files.mechanism ? std::string(files.mechanism->kind())
-                                           : "dense");
-  if (files.mechanism) facts.add("causal", files.mechanism->causal());
-  if (files.focus)
-    read_focus(*files.focus, model.fingerprint, files.where);  // must fit, and be whole
+  const SavedAdapter* const own = files.attention();
+  facts.add("attention", own ? std::string(own->kind->name) : "dense");
+  if (own && own->kind->role != AdapterRole::focus) facts.add("causal", own->causal);
+  if (!own) return;
+  check_base(own->where, own->base_fingerprint.empty() ? model.fingerprint : own->base_fingerprint,
+             model.fingerprint, files.where);
+  Decoder decoder(files.config);
+  own->read(decoder);  // must be whole
 }
 
 void describe_focus(const SavedFocus& focus, Facts& facts) {
   facts.add("focus_layers", focus.shape.num_layers);
-  facts.add("focus_routing", std::string(value_text(focus.config.routing)));
+  facts.add("focus_grouping", focus.config.grouping.name);
   facts.add("focus_groups", focus.config.num_groups);
   facts.add("base_fingerprint", focus.base_fingerprint);
   facts.add("focus_parameters", focus.num_parameters());
@@ -148,19 +150,19 @@ int run_info(Arguments arguments) {
     facts.add("base_fingerprint", store.string_attribute("/lora", "base_fingerprint"));
     facts.add("lora_parameters", count_lora_parameters(store));
   }
-  if (store.has("/rival") && !store.has("/model")) {
-    facts.add("attention", store.string_attribute("/rival", "kind"));
-    facts.add("base_fingerprint", store.string_attribute("/rival", "base_fingerprint"));
+  if (store.has(kMechanismGroup) && !store.has("/model")) {
+    facts.add("attention", store.string_attribute(kMechanismGroup, "kind"));
+    facts.add("base_fingerprint", store.string_attribute(kMechanismGroup, "base_fingerprint"));
   }
   if (store.has("/train")) facts.add("step", store.int_attribute("/train", "step"));
   facts.add("checksums", "all verified");
   for (const char* config : {"/config.yaml", "/focus/config.yaml", "/lora/config.yaml"})
     if (store.has(config)) {
       fmt::print("\n{}:\n{}", config, store.text(config));
-      break;  // the run's recipe contains Focus's settings
+      break;  // the run's config contains Focus's settings
     }
   write_json(json, facts.json());
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

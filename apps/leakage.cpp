@@ -3,7 +3,7 @@
 #include "apps/command.h"
 #include "autograd/base/check.h"
 
-namespace focus {
+namespace focus::app {
 int run_leak_test(Arguments arguments) {
   ModelOptions options;
   std::string json;
@@ -23,7 +23,6 @@ int run_leak_test(Arguments arguments) {
       ->check(CLI::PositiveNumber);
   app.add_option("--seed", seed, "of the random tokens");
   add_attention_option(app, words, "these, as focus eval takes them: soft,hard:2,window:128");
-  refuse_attention_options(app, {"--routing"});
   app.add_option("--json", json, "write the figures to this file too");
   parse_arguments(app, arguments);
 
@@ -37,7 +36,7 @@ int run_leak_test(Arguments arguments) {
   bool leaks = false;
   auto results = nlohmann::ordered_json::array();
   for (const AttentionSpec& spec :
-       resolve_words(words, model, UnsaidBalance::trained, "--attention")) {
+       resolve_words(words, model, DefaultBalance::trained, "--attention")) {
     const ActiveAttention active(model, spec);
     const auto leak = probe.run();
     if (leak)
@@ -56,10 +55,10 @@ int run_leak_test(Arguments arguments) {
   write_json(json, {{"model", options.base},
                     {"adapter", options.adapter},
                     {"context", context},
-                    {"compute", name_of(options.compute)},
+                    {"precision", name_of(options.precision)},
                     {"leaks", leaks},
                     {"modes", results}});
   return leaks ? 1 : 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

@@ -5,18 +5,18 @@
 #include "data/files/safetensors.h"
 #include "data/text/text.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-struct Options {
+struct LogitsArguments {
   ModelOptions model;
   std::string text, text_file, out, json, attention;
   Ids ids;
 };
 
-Ids ids_of(const Options& o, const LoadedModel& model) {
+Ids ids_of(const LogitsArguments& o, const LoadedModel& model) {
   Ids ids = o.ids;
   if (ids.empty()) {
     ids = model.prompt_ids(o.text_file.empty() ? o.text : read_text_file(o.text_file));
@@ -33,26 +33,18 @@ Ids ids_of(const Options& o, const LoadedModel& model) {
 }
 
 /// The tokens' assignments of the last forward pass, or the keys' classes, layer by layer.
-void add_groups(const FocusModel& focus, Index tokens,
-                std::vector<std::pair<std::string, Tensor>>& tensors) {
-  for (std::size_t i = 0; i < focus.last_routings().size(); ++i) {
-    if (!focus.groups_keys()) {
-      tensors.emplace_back(fmt::format("layers.{}.assignments", i),
-                           focus.last_routings()[i].assignments.value().reshape(
-                               {tokens, focus.config().num_groups}));
-      continue;
-    }
-    const KeyClasses& of_layer = focus.last_classes()[i];
-    Tensor classes({tokens, of_layer.heads});
-    std::ranges::copy(of_layer.classes, classes.data());
-    tensors.emplace_back(fmt::format("layers.{}.classes", i), classes);
+void add_groups(const FocusModel& focus, std::vector<std::pair<std::string, Tensor>>& tensors) {
+  for (Index i = 0; i < focus.shape().num_layers; ++i) {
+    auto [name, groups] =
+        focus.grouping().last_groups(i, focus.last_classes()[static_cast<std::size_t>(i)]);
+    tensors.emplace_back(fmt::format("layers.{}.{}", i, name), std::move(groups));
   }
 }
 
 }  // namespace
 
 int run_logits(Arguments arguments) {
-  Options o;
+  LogitsArguments o;
   CLI::App app(
       "The logits of one sequence as a safetensors file: logits [tokens, vocab_size], and where "
       "Focus is on, layers.{i}.assignments [tokens, num_groups]: each token's groups, or where it "
@@ -66,19 +58,12 @@ int run_logits(Arguments arguments) {
   input->add_option("--text-file", o.text_file, "a file that holds it (.txt, .xz)");
   input->require_option(1);
   app.add_option("--out", o.out, "the file to write (.safetensors)")->required();
-  add_attention_option(
-      app, o.attention,
-      "one, as focus eval takes it: dense, soft, hard:2, summary:2, window:128 (default: what the "
-      "model was trained with; of a Focus, soft or summary; else dense)");
-  refuse_attention_options(app, {"--hard-k", "--routing"});
+  add_one_attention(app, o.attention);
   app.add_option("--json", o.json, "write the ids and settings to this file too");
   parse_arguments(app, arguments);
 
   LoadedModel model = o.model.load();
-  const AttentionSpec spec =
-      o.attention.empty()
-          ? own_attention(model)
-          : resolve_attention(parse_attention(o.attention, "--attention"), model, "--attention");
+  const AttentionSpec spec = one_attention(o.attention, model);
   const Ids ids = ids_of(o, model);
   const ActiveAttention active(model, spec);
   const NoGrad guard;
@@ -87,7 +72,7 @@ int run_logits(Arguments arguments) {
   const Index vocab_size = model.decoder->config().vocab_size;
   std::vector<std::pair<std::string, Tensor>> tensors = {
       {"logits", logits.reshape({tokens, vocab_size})}};
-  if (const FocusModel* const focus = active.focus()) add_groups(*focus, tokens, tensors);
+  if (const FocusModel* const focus = active.focus()) add_groups(*focus, tensors);
   write_safetensors(o.out, std::move(tensors));
   fmt::print("{}: {} tokens, {} logits each, attention {}\n", o.out, tokens, vocab_size,
              active.title());
@@ -99,4 +84,4 @@ int run_logits(Arguments arguments) {
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

@@ -21,35 +21,35 @@
 #include "autograd/simd/kernels.h"
 #include "focus/version.h"
 
+namespace focus::app {
 namespace {
 
 struct Command {
   std::string_view name;
-  int (*run)(focus::Arguments);
+  int (*run)(Arguments);
   std::string_view help;
   bool several = false;  // whether processes that mpirun starts share it
 };
 
 constexpr std::array kCommands = {
-    Command{"import", focus::run_import, "a Hugging Face folder or a GGUF file into a store"},
-    Command{"export", focus::run_export, "a store into a Hugging Face folder; Focus beside it"},
-    Command{"train", focus::run_train, "retrofit, full, scratch or lora, by a recipe", true},
-    Command{"eval", focus::run_eval, "perplexity: dense, soft and hard attention side by side",
-            true},
-    Command{"score", focus::run_score, "log-probabilities of continuations, for other programs"},
-    Command{"fit", focus::run_fit, "groups a frozen model's keys by k-means, without training"},
-    Command{"merge", focus::run_merge, "folds a LoRA adapter into the weights and evaluates both"},
-    Command{"compare", focus::run_compare, "many runs by one recipe: one table, one page", true},
-    Command{"generate", focus::run_generate, "goes on from a prompt, with a routed cache"},
-    Command{"logits", focus::run_logits, "one sequence's logits and groups, for other programs"},
-    Command{"info", focus::run_info, "what a store, folder or GGUF file holds; verifies checksums"},
-    Command{"leak-test", focus::run_leak_test, "does a token's prediction depend on later tokens?"},
-    Command{"speed", focus::run_speed, "attention alone: full against Focus over lengths"},
-    Command{"bench-step", focus::run_bench_step, "a training step's speed, memory and phases"},
-    Command{"tokenizer", focus::run_tokenizer, "trains a BPE; encodes and decodes text"},
-    Command{"groups", focus::run_groups, "what a model's groups of tokens are: a page to read"},
-    Command{"report", focus::run_report, "one HTML page from runs and evaluations"},
-    Command{"corpus", focus::run_corpus, "writes the built-in text, for trying things out"},
+    Command{"import", run_import, "a Hugging Face folder or a GGUF file into a store"},
+    Command{"export", run_export, "a store into a Hugging Face folder; Focus beside it"},
+    Command{"train", run_train, "retrofit, full, scratch or lora, by a config", true},
+    Command{"eval", run_eval, "perplexity: dense, soft and hard attention side by side", true},
+    Command{"score", run_score, "log-probabilities of continuations, for other programs"},
+    Command{"fit", run_fit, "groups a frozen model's keys by k-means, without training"},
+    Command{"merge", run_merge, "folds a LoRA adapter into the weights and evaluates both"},
+    Command{"compare", run_compare, "many runs by one config: one table, one page", true},
+    Command{"generate", run_generate, "goes on from a prompt, with a routed cache"},
+    Command{"logits", run_logits, "one sequence's logits and groups, for other programs"},
+    Command{"info", run_info, "what a store, folder or GGUF file holds; verifies checksums"},
+    Command{"leak-test", run_leak_test, "does a token's prediction depend on later tokens?"},
+    Command{"speed", run_speed, "attention alone: full against Focus over lengths"},
+    Command{"bench-step", run_bench_step, "a training step's speed, memory and phases"},
+    Command{"tokenizer", run_tokenizer, "trains a BPE; encodes and decodes text"},
+    Command{"groups", run_groups, "what a model's groups of tokens are: a page to read"},
+    Command{"report", run_report, "one HTML page from runs and evaluations"},
+    Command{"corpus", run_corpus, "writes the built-in text, for trying things out"},
 };
 
 std::string usage() {
@@ -91,7 +91,7 @@ void shorten_openmp_spin(char** argv) {
 /// own memory a little below makes it an allocation that fails, of which a line can be said. Throws
 /// std::bad_alloc where the group has no room for the program itself.
 void keep_to_control_groups() {
-  const std::optional<std::size_t> room = focus::room_in_control_groups();
+  const std::optional<std::size_t> room = room_in_control_groups();
   rlimit data{}, stack{};
   if (!room || getrlimit(RLIMIT_DATA, &data) != 0 || getrlimit(RLIMIT_STACK, &stack) != 0) return;
   // Whole stacks of threads count there, of which next to nothing is touched; glibc's are of this
@@ -103,27 +103,23 @@ void keep_to_control_groups() {
   constexpr rlim_t kLeast = 12 << 20;
   const rlim_t kept_free = std::max<rlim_t>(kLeast, *room / 32), most = stacks + *room;
   // Libraries that get nothing at their start crash.
-  if (most < kept_free + 2 * focus::anonymous_bytes()) throw std::bad_alloc();
+  if (most < kept_free + 2 * anonymous_bytes()) throw std::bad_alloc();
   data.rlim_cur = std::min({data.rlim_cur, data.rlim_max, most - kept_free});
   setrlimit(RLIMIT_DATA, &data);
 }
 
 /// Told once: the others end when the first has.
 void refuse_several() {
-  if (focus::launched_rank() > 0) {
-    focus::let_first_end();
-    throw focus::CommandDone{1};
+  if (launched_rank() > 0) {
+    wait_for_rank_zero();
+    throw CommandDone{1};
   }
-  focus::fail("one process runs this; start it without mpirun");
+  fail("one process runs this; start it without mpirun");
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  shorten_openmp_spin(argv);
+int run(std::vector<std::string> arguments) {
   spdlog::set_default_logger(spdlog::stderr_color_mt("focus"));  // stdout is for results
   spdlog::set_pattern("%v");
-  std::vector<std::string> arguments(argv + 1, argv + argc);
   if (!take_log_level(arguments)) return 2;
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
     fmt::print("{}", usage());
@@ -138,21 +134,21 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "focus: no command \"{}\"\n\n{}", arguments[0], usage());
     return 2;
   }
-  focus::install_lost_file_signal();
+  install_lost_file_signal();
   try {
     keep_to_control_groups();
-    if (focus::launched_processes() > 1 && !command->several) refuse_several();
+    if (launched_processes() > 1 && !command->several) refuse_several();
     // Throws where FOCUS_SIMD names what this machine lacks.
-    spdlog::debug("kernels: {}", focus::simd::kernels().name);
+    spdlog::debug("kernels: {}", simd::kernels().name);
     return command->run(std::span(arguments).subspan(1));
-  } catch (const focus::CommandDone& done) {
+  } catch (const CommandDone& done) {
     return done.status;
   } catch (const std::bad_alloc&) {
     constexpr std::size_t kMega = 1000 * 1000;
     fmt::print(stderr,
                "focus {}: out of memory with {} MB of its own; the machine, ulimit or a control "
                "group allows no more: a smaller data.batch or context needs less\n",
-               command->name, focus::anonymous_bytes() / kMega);
+               command->name, anonymous_bytes() / kMega);
   } catch (const std::filesystem::filesystem_error& error) {  // links in a circle, no permission
     fmt::print(stderr, "focus {}: {}: {}\n", command->name, error.path1().string(),
                error.code().message());
@@ -160,4 +156,12 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "focus {}: {}\n", command->name, error.what());
   }
   return 1;
+}
+
+}  // namespace
+}  // namespace focus::app
+
+int main(int argc, char** argv) {
+  focus::app::shorten_openmp_spin(argv);
+  return focus::app::run({argv + 1, argv + argc});
 }

@@ -4,7 +4,7 @@
 #include "apps/command.h"
 #include "autograd/base/check.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 /// The first `context` tokens of the first text, or random ones where there is none.
@@ -22,19 +22,20 @@ std::vector<std::int32_t> probe_ids(const LoadedModel& model, const std::vector<
   return ids;
 }
 
-struct Measured {
+struct DenseFigures {
   Tensor logits;          // of the probe
   double perplexity = 0;  // of the texts, where there are any
 };
 
-Measured measure(LoadedModel& model, const std::vector<EvalText>& texts,
-                 const EvalSettings& settings) {
+DenseFigures dense_figures(LoadedModel& model, const std::vector<EvalText>& texts,
+                           const EvalSettings& settings) {
   const NoGrad guard;
   const std::vector<std::int32_t> ids = probe_ids(model, texts, settings.context);
-  Measured measured;
+  DenseFigures measured;
   measured.logits = model.decoder->logits(model.decoder->hidden_states(ids, 1)).value();
   if (!texts.empty())
-    measured.perplexity = evaluate(model, {.kind = "dense"}, texts, settings).score.perplexity();
+    measured.perplexity =
+        evaluate(model, {.kind = AttentionKind::dense}, texts, settings).score.perplexity();
   return measured;
 }
 
@@ -63,14 +64,14 @@ int run_merge(Arguments arguments) {
   const std::string& base = options.base;
   const std::string& adapter = options.adapter;
   if (adapter.empty()) fail("--adapter: name the adapter (lora.h5), a PEFT folder or a GGUF LoRA");
-  if (options.compute != Compute::float32)
-    fail("--compute {}: merging changes the weights, which are float32 then; leave it out",
-         name_of(options.compute));
+  if (options.precision != Precision::float32)
+    fail("--precision {}: merging changes the weights, which are float32 then; leave it out",
+         name_of(options.precision));
   refuse_existing(out, overwrite);
   const ModelFiles files = open_model(base, options.tokenizer);
-  if (files.focus || files.mechanism)
+  if (const SavedAdapter* own = files.attention())
     fail("{}: was trained with {}, which the merged store would not hold; merge a dense base", base,
-         files.focus ? "Focus" : files.mechanism->name());
+         own->name);
   LoadedModel model = options.load(WeightUse::trainable);
   LoraModel* const lora = model.lora();
   if (lora == nullptr)
@@ -79,9 +80,9 @@ int run_merge(Arguments arguments) {
   std::vector<EvalText> texts;
   if (!paths.empty()) texts = read_texts(model, paths, settings);
 
-  const Measured before = measure(model, texts, settings);
+  const DenseFigures before = dense_figures(model, texts, settings);
   lora->merge();
-  const Measured after = measure(model, texts, settings);
+  const DenseFigures after = dense_figures(model, texts, settings);
   double largest = 0, difference = 0;
   for (Index i = 0; i < before.logits.size(); ++i) {
     largest = std::max(largest, std::abs(static_cast<double>(before.logits[i])));
@@ -114,4 +115,4 @@ int run_merge(Arguments arguments) {
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

@@ -20,7 +20,7 @@
 #include <mpi.h>
 #endif
 
-namespace focus {
+namespace focus::app {
 
 namespace {
 
@@ -136,7 +136,7 @@ std::unique_ptr<Ranks> join_ranks() {
 #endif
 }
 
-void let_first_end() { std::this_thread::sleep_for(std::chrono::seconds(5)); }
+void wait_for_rank_zero() { std::this_thread::sleep_for(std::chrono::seconds(5)); }
 
 void run_as_one_of(const Ranks& ranks, const std::function<void()>& f) {
   if (ranks.count() == 1) return f();
@@ -146,16 +146,16 @@ void run_as_one_of(const Ranks& ranks, const std::function<void()>& f) {
     // What all of them find wrong is told by the first alone: the launcher ends the others.
     if (!ranks.first()) {
       std::signal(SIGTERM, SIG_DFL);
-      let_first_end();
+      wait_for_rank_zero();
     }
     fail("process {} of {}: {}", ranks.rank(), ranks.count(), error.what());
   }
 }
 
-void leave_telling_to_first(const Ranks& ranks) {
+void only_rank_zero_prints(const Ranks& ranks) {
   if (ranks.first()) return;
   if (std::freopen("/dev/null", "w", stdout) == nullptr) fail("cannot open /dev/null");
   spdlog::set_level(spdlog::level::err);
 }
 
-}  // namespace focus
+}  // namespace focus::app

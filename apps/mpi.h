@@ -7,7 +7,7 @@
 #include "optim/ranks.h"
 
 // Several processes that share one job, started by mpirun (docs/machines.md).
-namespace focus {
+namespace focus::app {
 
 /// How many processes the launcher has started, by what it leaves in the environment; 1 without
 /// one.
@@ -28,11 +28,11 @@ void run_as_one_of(const Ranks& ranks, const std::function<void()>& f);
 
 /// Leaves the first process the time to tell what is wrong and to end: the launcher ends the others
 /// then.
-void let_first_end();
+void wait_for_rank_zero();
 
 /// From now on only the first process prints on stdout and tells how far it is; errors are told by
 /// each.
-void leave_telling_to_first(const Ranks& ranks);
+void only_rank_zero_prints(const Ranks& ranks);
 
 /// Calls f in the first process, then in the others: what it leaves in a cache they all read.
 template <class F>
@@ -43,4 +43,4 @@ auto first_before_others(Ranks& ranks, F&& f) {
   return made;
 }
 
-}  // namespace focus
+}  // namespace focus::app

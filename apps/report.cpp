@@ -1,62 +1,10 @@
 #include "apps/command.h"
-#include "apps/report/charts.h"
-#include "apps/report/evaluation_page.h"
-#include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 #include "data/text/text.h"
-#include "focus/training/metrics.h"
+#include "focus/report/evaluation_page.h"
+#include "focus/report/training_page.h"
 
-namespace focus {
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-/// A point for each layer of a record that has the figure.
-void by_layer(LineChart& chart, const Json& record, const char* key) {
-  if (!record.contains(key)) return;
-  for (std::size_t layer = 0; layer < record[key].size(); ++layer) {
-    if (layer == chart.series.size())
-      chart.series.push_back({.name = fmt::format("layer {}", layer)});
-    if (record[key][layer].is_number())
-      chart.series[layer].points.emplace_back(record["step"].get<double>(),
-                                              record[key][layer].get<double>());
-  }
-}
-
-void add_run(HtmlReport& report, const std::string& folder) {
-  Series loss{.name = "training loss"}, valid{.name = "validation loss"};
-  LineChart dominance{.title = "Largest group's share of tokens by layer, " + folder,
-                      .x_label = "step",
-                      .y_label = "share"};
-  LineChart sizes{.title = "Entropy of the groups' sizes by layer, " + folder,
-                  .x_label = "step",
-                  .y_label = "nats"};
-  LineChart assignments{.title = "Entropy of a token's assignments by layer, " + folder,
-                        .x_label = "step",
-                        .y_label = "nats"};
-  const auto file = std::filesystem::path(folder) / "metrics.jsonl";
-  const std::vector<Json> records = read_metrics(file);
-  if (records.empty()) fail("{}: no record in it; name the folder of a run", file.string());
-  for (const Json& record : records) {
-    const auto point = [&](Series& series, const char* key) {
-      if (record.contains(key) && record[key].is_number())
-        series.points.emplace_back(record["step"].get<double>(), record[key].get<double>());
-    };
-    point(loss, "loss");
-    point(valid, "valid_loss");
-    by_layer(dominance, record, "largest_group_layers");
-    by_layer(sizes, record, "size_entropy_layers");
-    by_layer(assignments, record, "assignment_entropy_layers");
-  }
-  report.figure(line_chart_svg({.title = "Loss of " + folder,
-                                .x_label = "step",
-                                .y_label = "nats per token",
-                                .series = {loss, valid}}));
-  for (const LineChart* chart : {&dominance, &sizes, &assignments})
-    if (!chart->series.empty()) report.figure(line_chart_svg(*chart));
-}
-
-}  // namespace
+namespace focus::app {
 
 int run_report(Arguments arguments) {
   std::string out, title = "Focus";
@@ -72,7 +20,8 @@ int run_report(Arguments arguments) {
   std::vector<ReadEvaluation> read;
   read.reserve(evaluations.size());
   for (const std::string& path : evaluations)
-    read.push_back({path, Json::parse(read_text_file(path), nullptr, false)});
+    read.push_back({path, evaluation_from_json(
+                              nlohmann::json::parse(read_text_file(path), nullptr, false), path)});
   read = joined_evaluations(read);
   for (const ReadEvaluation& eval : read)
     for (const std::string& sentence : findings(eval.figures)) report.paragraph(sentence);
@@ -84,4 +33,4 @@ int run_report(Arguments arguments) {
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

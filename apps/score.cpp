@@ -5,7 +5,7 @@
 #include "data/files/durable_file.h"
 #include "focus/scores/requests.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 struct ScoreArguments {
@@ -19,11 +19,8 @@ void add_score_options(CLI::App& app, ScoreArguments& o) {
   o.model.add_to(app);
   app.add_option("--requests", o.requests, "the requests (.jsonl), an object a line")->required();
   app.add_option("--out", o.out, "the answers (.jsonl), in the order of the requests")->required();
-  add_attention_option(
-      app, o.attention,
-      "one, as focus eval takes it: dense, soft, hard:2, summary:2, window:128 (default: what the "
-      "model was trained with; of a Focus, soft or summary; else dense)");
-  add_settings(app, recipe_fields(o.scoring));
+  add_one_attention(app, o.attention);
+  add_settings(app, config_fields(o.scoring));
   app.add_flag("!--no-sharing", o.scoring.share,
                "compute each request by itself: the reference for those that share a context");
   app.add_flag("--overwrite", o.overwrite, "replace --out where it exists");
@@ -44,20 +41,11 @@ int run_score(Arguments arguments) {
   refuse_existing(o.out, o.overwrite);
   const std::vector<ScoreRequest> requests = read_requests(o.requests);
   LoadedModel model = o.model.load();
-  const AttentionSpec spec =
-      o.attention.empty()
-          ? own_attention(model)
-          : resolve_attention(parse_attention(o.attention, "--attention"), model, "--attention");
+  const AttentionSpec spec = one_attention(o.attention, model);
   const std::string title = ActiveAttention(model, spec).title();
-  std::vector<ScoreAnswer> answers;
   ScoringWork work;
-  {
-    Progress progress({.label = "score " + title, .total_steps = 1000});
-    answers = answer_requests(
-        model, spec, requests, o.scoring,
-        [&](double share) { progress.update(static_cast<std::int64_t>(share * 1000), NAN, 0); },
-        &work);
-  }
+  const std::vector<ScoreAnswer> answers =
+      answer_requests(model, spec, requests, o.scoring, share_bar("score " + title), &work);
   std::string lines;
   Index tokens = 0, cut = 0;
   for (std::size_t i = 0; i < answers.size(); ++i) {
@@ -76,4 +64,4 @@ int run_score(Arguments arguments) {
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

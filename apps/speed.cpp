@@ -1,137 +1,15 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "apps/command.h"
-#include "apps/report/charts.h"
-#include "apps/report/html_report.h"
-#include "apps/terminal/progress.h"
 #include "autograd/base/check.h"
 #include "autograd/base/memory.h"
-#include "autograd/machine.h"
 #include "data/files/durable_file.h"
 #include "data/settings/settings_json.h"
-#include "focus/speed/attention_speed.h"
+#include "focus/report/speed_report.h"
 
-namespace focus {
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-double phase_seconds(const RunTimes& times, std::string_view name) {
-  const auto found = std::ranges::find(times.phases, name, &Profile::Entry::name);
-  return found == times.phases.end() ? 0 : found->seconds;
-}
-
-std::string number_text(double value, int digits) {
-  return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "-";
-}
-std::string percent_text(double share) {
-  return std::isfinite(share) ? fmt::format("{:.1f} %", 100 * share) : "-";
-}
-std::string milliseconds(double seconds) {
-  return number_text(1e3 * seconds, seconds < 0.1 ? 3 : 1);
-}
-
-std::string memory_text(std::size_t bytes) { return format_bytes(static_cast<double>(bytes)); }
-
-using Cells = std::vector<std::string>;
-
-void append(Cells& cells, const Cells& more) {
-  cells.insert(cells.end(), more.begin(), more.end());
-}
-
-Table time_table(const std::vector<AttentionSpeed>& rows, bool soft) {
-  Table table{.caption = "Time of one attention, ms",
-              .header = {"tokens", "full", "median", "GFLOP/s", "Focus", "median", "GFLOP/s"}};
-  if (soft) append(table.header, {"soft", "median", "GFLOP/s"});
-  for (const AttentionSpeed& row : rows) {
-    const auto run = [&](const std::optional<RunTimes>& times, std::int64_t pairs) {
-      if (!times) return Cells{"-", "-", "-"};
-      return Cells{milliseconds(times->fastest()), milliseconds(median(times->seconds)),
-                   number_text(row.gflops(*times, pairs), 1)};
-    };
-    Cells cells = {fmt::format("{}", row.length)};
-    append(cells, run(row.dense, row.pairs.all));
-    append(cells, run(row.focus, row.pairs.attended));
-    if (soft) append(cells, run(row.soft, row.pairs.all));
-    table.rows.push_back(std::move(cells));
-  }
-  return table;
-}
-
-Table speedup_table(const std::vector<AttentionSpeed>& rows) {
-  Table table{.caption = "Speed-up over full attention, by the fastest runs",
-              .header = {"tokens", "pairs", "largest group", "speed-up", "ideal", "efficiency",
-                         "routing included"}};
-  for (const AttentionSpeed& row : rows)
-    table.rows.push_back({fmt::format("{}", row.length), percent_text(1 / row.ideal_speedup()),
-                          percent_text(row.largest_group), number_text(row.speedup(), 2),
-                          number_text(row.ideal_speedup(), 2),
-                          percent_text(row.speedup() / row.ideal_speedup()),
-                          number_text(row.speedup_with_routing(), 2)});
-  return table;
-}
-
-Table phase_table(const std::vector<AttentionSpeed>& rows, const AttentionSpeedOptions& options) {
-  const bool backward = options.backward, summary = options.summary.has_value();
-  const std::vector<const char*> phases =
-      summary ? std::vector{"classes", "sums", "near and columns", "chosen groups", "merge"}
-              : std::vector{"sort", "local band", "grouped attention", "merge"};
-  std::vector<const char*> back;
-  if (backward)
-    back = summary
-               ? std::vector{"near tiles, backward", "chosen groups, backward", "columns, backward"}
-               : std::vector{"sparse_attention backward"};
-  Table table{.caption = "Phases of Focus's fastest run, ms, and memory beside the inputs",
-              .header = {"tokens"}};
-  if (!summary) table.header.emplace_back("routing");
-  append(table.header, {phases.begin(), phases.end()});
-  if (summary)
-    append(table.header, {back.begin(), back.end()});
-  else if (backward)
-    table.header.emplace_back("backward");
-  append(table.header, {"full, memory", "Focus, memory"});
-  for (const AttentionSpeed& row : rows) {
-    Cells cells = {fmt::format("{}", row.length)};
-    if (!summary)
-      cells.push_back(row.routing.seconds.empty() ? "-" : milliseconds(row.routing.fastest()));
-    for (const char* phase : phases) cells.push_back(milliseconds(phase_seconds(row.focus, phase)));
-    for (const char* phase : back) cells.push_back(milliseconds(phase_seconds(row.focus, phase)));
-    append(cells, {row.dense ? memory_text(row.dense->peak_bytes) : "-",
-                   memory_text(row.focus.peak_bytes)});
-    table.rows.push_back(std::move(cells));
-  }
-  return table;
-}
-
-LineChart speedup_chart(const std::vector<AttentionSpeed>& rows, const std::string& title) {
-  Series measured{.name = "measured"}, ideal{.name = "ideal: all pairs / attended pairs"};
-  for (const AttentionSpeed& row : rows) {
-    measured.points.emplace_back(static_cast<double>(row.length), row.speedup());
-    ideal.points.emplace_back(static_cast<double>(row.length), row.ideal_speedup());
-  }
-  return {.title = title,
-          .x_label = "tokens",
-          .y_label = "times as fast as full attention",
-          .series = {measured, ideal},
-          .log_y = true,
-          .log_x = true,
-          .references = {{.label = "full attention", .y = 1}}};
-}
-
-void write_page(const std::string& path, const std::string& setting, const LineChart& chart,
-                std::initializer_list<Table> tables) {
-  HtmlReport report("Speed of attention");
-  report.paragraph(this_machine().line());
-  report.paragraph(setting);
-  report.figure(line_chart_svg(chart));
-  for (const Table& table : tables) report.table(table);
-  write_file_durably(path, std::string_view(report.html()));
-}
-
-}  // namespace
+namespace focus::app {
 
 int run_speed(Arguments arguments) {
   std::vector<Index> lengths = {512, 1024, 2048, 4096, 8192, 16384};
@@ -152,8 +30,8 @@ int run_speed(Arguments arguments) {
   add_attention_option(app, attentions,
                        "what is timed against dense: hard:2 (default hard:1), hard:2:gate=keep; "
                        "with soft beside it: hard:1,soft; or groups of keys: summary:2");
-  std::vector<RecipeField> fields = recipe_fields(options);
-  std::erase_if(fields, [](const RecipeField& field) {
+  std::vector<ConfigField> fields = config_fields(options);
+  std::erase_if(fields, [](const ConfigField& field) {
     return field.key == "top_k" || field.key == "hard_gate" || field.key == "soft";
   });
   add_settings(app, fields);
@@ -161,11 +39,6 @@ int run_speed(Arguments arguments) {
   app.add_option("--json", json, "write the figures to this file too");
   app.add_option("--svg", svg, "write a plot of the speed-up");
   app.add_option("--html", html, "write a page with plot and tables");
-  renamed_option(app, "--groups", "--num-groups");
-  renamed_option(app, "--window", "--local-window");
-  for (const char* old : {"--top-k", "--hard-gate", "--soft"})
-    replaced_option(
-        app, old, fmt::format("{} is part of a word now: --attention hard:2:gate=keep,soft", old));
   parse_arguments(app, arguments);
   options.read_attentions(attentions, "--attention");
   options = options.filled_in();
@@ -176,7 +49,7 @@ int run_speed(Arguments arguments) {
   set_threads(threads);
 
   std::vector<AttentionSpeed> rows;
-  Json json_rows = Json::array();
+  nlohmann::ordered_json json_rows = nlohmann::ordered_json::array();
   for (const Index length : lengths) {
     rows.push_back(measure_attention(options, length, [&](std::string_view what) {
       spdlog::info("{} tokens: {}", length, what);
@@ -185,24 +58,16 @@ int run_speed(Arguments arguments) {
     trim_pool();  // so that no length holds buffers of the one before
   }
 
-  const std::string setting = options.text();
-  const Table times = time_table(rows, options.soft), speedups = speedup_table(rows);
-  const Table phases = phase_table(rows, options);
-  const LineChart chart =
-      speedup_chart(rows, fmt::format("Speed-up over full attention, K={}, {}", options.num_groups,
-                                      options.attention_text()));
-  const std::string memory = memory_text(peak_resident_bytes()) + " resident at most";
-  fmt::print("{}\n{}\n\n{}\n{}\n{}\n{}\n", this_machine().line(), setting, plain_text(times),
-             plain_text(speedups), plain_text(phases), memory);
-  Json figures = {{"machine", machine_json()}};
-  figures.update(settings_json(recipe_fields(options)));
+  const SpeedReport report(options, rows);
+  fmt::print("{}", report.text());
+  nlohmann::ordered_json figures = {{"machine", machine_json()}};
+  figures.update(settings_json(config_fields(options)));
   figures["attention"] = options.attention_text();
   figures["rows"] = json_rows;
   write_json(json, figures);
-  if (!svg.empty()) write_file_durably(svg, std::string_view(svg_file(chart)));
-  if (!html.empty())
-    write_page(html, setting + ". " + memory + ".", chart, {speedups, times, phases});
+  if (!svg.empty()) write_file_durably(svg, std::string_view(svg_file(report.chart())));
+  if (!html.empty()) write_file_durably(html, std::string_view(report.page()));
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

@@ -12,12 +12,12 @@
 #include "data/tokenizers/bpe_tokenizer.h"
 #include "data/tokenizers/bpe_trainer.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-struct Options {
+struct TokenizerArguments {
   std::string tokenizer, text, out, json;
   std::vector<std::string> texts;
   BpeTrainerOptions training;
@@ -26,7 +26,7 @@ struct Options {
 };
 
 /// The words of all texts, counted.
-BpeTrainer count_words(const Options& o) {
+BpeTrainer counted_words(const TokenizerArguments& o) {
   BpeTrainer trainer(o.training);
   const auto files =
       expand_text_paths(std::vector<std::filesystem::path>(o.texts.begin(), o.texts.end()));
@@ -40,14 +40,14 @@ BpeTrainer count_words(const Options& o) {
   return trainer;
 }
 
-void run_train(const Options& o) {
+void train_bpe(const TokenizerArguments& o) {
   const bool one_file = o.out.ends_with(".json");
   const std::filesystem::path folder =
       one_file ? std::filesystem::path(o.out).parent_path() : std::filesystem::path(o.out);
   const std::filesystem::path file =
       one_file ? std::filesystem::path(o.out) : folder / "tokenizer.json";
   refuse_existing(file.string(), o.overwrite);
-  const BpeTrainer trainer = count_words(o);
+  const BpeTrainer trainer = counted_words(o);
   if (trainer.words() == 0) {
     fail("the texts hold only white space and {}: there is nothing to learn from",
          o.training.special_token);
@@ -78,14 +78,14 @@ std::string read_input(const std::string& path) {
   return {std::istreambuf_iterator<char>(std::cin), {}};
 }
 
-void run_encode(const Options& o) {
+void encode_text(const TokenizerArguments& o) {
   const auto tokenizer = load_tokenizer(o.tokenizer);
   const std::string text = read_input(o.text);
   const Ids ids = o.special ? tokenizer->encode_with_special(text) : tokenizer->encode(text);
   fmt::print("{}\n", fmt::join(ids, " "));
 }
 
-void run_decode(const Options& o) {
+void decode_ids(const TokenizerArguments& o) {
   const auto tokenizer = load_tokenizer(o.tokenizer);
   const std::string input = read_input(o.text);
   Ids ids;
@@ -98,7 +98,7 @@ void run_decode(const Options& o) {
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
-void run_speed(const Options& o) {
+void time_encoding(const TokenizerArguments& o) {
   const auto tokenizer = load_tokenizer(o.tokenizer);
   const std::string text = read_text_file(o.text);
   std::vector<double> seconds;
@@ -122,7 +122,7 @@ void run_speed(const Options& o) {
                       {"fingerprint", tokenizer->fingerprint()}});
 }
 
-void add_tokenizer(CLI::App& command, Options& o) {
+void add_tokenizer(CLI::App& command, TokenizerArguments& o) {
   command.add_option("tokenizer", o.tokenizer, "a tokenizer's file, a folder with one, or bytes")
       ->required();
 }
@@ -130,7 +130,7 @@ void add_tokenizer(CLI::App& command, Options& o) {
 }  // namespace
 
 int run_tokenizer(Arguments arguments) {
-  Options o;
+  TokenizerArguments o;
   CLI::App app("Trains a byte-level BPE, encodes and decodes with any tokenizer that is read here.",
                "focus tokenizer");
   app.require_subcommand(1);
@@ -155,29 +155,29 @@ int run_tokenizer(Arguments arguments) {
                   "the token with id 0; where it stands in a text, a document ends")
       ->capture_default_str();
   train.add_flag("--overwrite", o.overwrite, "replace what is there");
-  train.callback([&] { run_train(o); });
+  train.callback([&] { train_bpe(o); });
 
   CLI::App& encode = *app.add_subcommand("encode", "prints the ids of a text");
   add_tokenizer(encode, o);
   encode.add_option("--text", o.text, "a file; standard input if not given");
   encode.add_flag("--special", o.special,
                   "with what the tokenizer puts around a text, such as BOS");
-  encode.callback([&] { run_encode(o); });
+  encode.callback([&] { encode_text(o); });
 
   CLI::App& decode = *app.add_subcommand("decode", "prints the text of ids");
   add_tokenizer(decode, o);
   decode.add_option("--ids", o.text, "a file; standard input if not given");
-  decode.callback([&] { run_decode(o); });
+  decode.callback([&] { decode_ids(o); });
 
   CLI::App& speed = *app.add_subcommand("speed", "how fast one text is encoded, on one thread");
   add_tokenizer(speed, o);
   speed.add_option("--text", o.text, "a file")->required();
   speed.add_option("--repeats", o.repeats, "measurements")->check(CLI::PositiveNumber);
   speed.add_option("--json", o.json, "write the figures to this file too");
-  speed.callback([&] { run_speed(o); });
+  speed.callback([&] { time_encoding(o); });
 
   parse_arguments(app, arguments);
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

@@ -7,69 +7,17 @@
 #include "apps/mpi.h"
 #include "apps/terminal/progress.h"
 #include "autograd/base/check.h"
-#include "data/settings/recipe.h"
+#include "data/settings/config.h"
+#include "data/settings/struct_json.h"
+#include "focus/report/dry_run.h"
+#include "focus/report/run_outcome.h"
 #include "focus/training/training.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-void print_dry_run(const DryRun& d) {
-  const auto bytes = [](std::size_t n) { return format_bytes(static_cast<double>(n)); };
-  std::int64_t first = 0;
-  for (const DryPhase& p : d.phases) {
-    if (d.phases.size() > 1)
-      fmt::print("phase {}, steps {} to {}\n", first == 0 ? 1 : 2, first + 1, first + p.steps);
-    first += p.steps;
-    fmt::print("trainable parameters  {}\nfrozen parameters     {}\n", p.trainable, p.frozen);
-    fmt::print(
-        "memory: weights       {}\nmemory: gradients     {}\nmemory: optimiser     {}\nmemory: "
-        "activations   {}\nmemory: program       {}\nmemory: in all        {}{}\n",
-        bytes(d.weight_bytes - d.mapped_bytes), bytes(p.gradient_bytes), bytes(p.optimiser_bytes),
-        bytes(p.activation_bytes), bytes(p.program_bytes), bytes(p.memory_bytes),
-        d.mapped_bytes == 0 ? ""
-                            : fmt::format(", and weights of {} where they lie, in their file",
-                                          bytes(d.mapped_bytes)));
-    if (p.steps > 0)
-      fmt::print("a step                {:.3f} s, {} tok/s\n", p.seconds_per_step,
-                 format_count(d.tokens_per_step() / p.seconds_per_step));
-  }
-  fmt::print("tokens of the run     {} ({:.2f} epochs of {})\nthe run               {}\n", d.tokens,
-             static_cast<double>(d.tokens) / static_cast<double>(d.train_tokens), d.train_tokens,
-             format_duration(d.seconds()));
-}
-
-/// A phase's figures stand at the top for the last one, which trains the most; with more than one
-/// phase each stands in `phases`.
-Json dry_run_json(const DryRun& d) {
-  const auto of_phase = [&](const DryPhase& p) {
-    return Json{{"trainable", p.trainable},
-                {"frozen", p.frozen},
-                {"weight_bytes", d.weight_bytes},
-                {"gradient_bytes", p.gradient_bytes},
-                {"optimiser_bytes", p.optimiser_bytes},
-                {"activation_bytes", p.activation_bytes},
-                {"program_bytes", p.program_bytes},
-                {"memory_bytes", p.memory_bytes},
-                {"mapped_bytes", d.mapped_bytes},
-                {"seconds_per_step", p.seconds_per_step},
-                {"tokens_per_second", p.steps > 0 ? d.tokens_per_step() / p.seconds_per_step : 0}};
-  };
-  Json json = of_phase(d.phases.back());
-  json["tokens"] = d.tokens;
-  json["train_tokens"] = d.train_tokens;
-  json["seconds"] = d.seconds();
-  if (d.phases.size() > 1)
-    for (const DryPhase& p : d.phases) {
-      Json& phase = json["phases"].emplace_back(Json{{"steps", p.steps}});
-      phase.update(of_phase(p));
-    }
-  return json;
-}
-
-void log_recipe(const RunConfig& config) {
-  std::string text = dump_recipe(config);
+void log_config(const RunConfig& config) {
+  std::string text = dump_config(config);
   text.pop_back();  // the log ends its lines itself
   spdlog::info("{}", text);
 }
@@ -111,10 +59,10 @@ class TrainingTerminal {
  private:
   void start(const Session& session, const std::optional<std::filesystem::path>& resumed) {
     if (resumed) spdlog::info("resumed at step {} from {}", session.steps(), resumed->string());
-    log_recipe(config_);
+    log_config(config_);
     if (session.ranks().count() > 1)
       spdlog::info("{} processes share the {} parts of a step", session.ranks().count(),
-                   config_.data.accumulate);
+                   config_.data.gradient_accumulation_steps);
     spdlog::info("training on {} windows of {} tokens, {} parameters{}",
                  session.data().train.num_windows(), config_.data.context,
                  session.count_trainable(),
@@ -150,10 +98,10 @@ TrainingCallbacks silent_callbacks() {
 
 void tell_dry_run(const RunConfig& config, Session& session, const std::string& json) {
   if (session.ranks().count() > 1) fail("--dry-run is of one process; start it without mpirun");
-  log_recipe(config);
+  log_config(config);
   const DryRun d = dry_run(session);
-  print_dry_run(d);
-  write_json(json, dry_run_json(d));
+  fmt::print("{}", dry_run_text(d));
+  write_json(json, struct_to_json(DryRunFigures::of(d)));
 }
 
 void train(const RunConfig& config, Session& session, const RunFolderOptions& options,
@@ -173,29 +121,29 @@ void train(const RunConfig& config, Session& session, const RunFolderOptions& op
                    ? fmt::format(", validation perplexity {:.4f} -> {:.4f}",
                                  std::exp(*result.valid_loss_start), std::exp(*result.valid_loss))
                    : "");
-  Json figures = {{"finished", result.finished},
-                  {"step", result.steps},
-                  {"trainable", session.count_trainable()},
-                  {"artifact", result.artifact.string()}};
-  if (result.valid_loss_start) figures["valid_loss_start"] = *result.valid_loss_start;
-  if (result.valid_loss) figures["valid_loss"] = *result.valid_loss;
-  write_json(json, figures);
+  write_json(json, struct_to_json(TrainFigures{.finished = result.finished,
+                                               .step = result.steps,
+                                               .trainable = session.count_trainable(),
+                                               .artifact = result.artifact.string(),
+                                               .valid_loss_start = result.valid_loss_start,
+                                               .valid_loss = result.valid_loss}));
 }
 
 }  // namespace
 
 int run_train(Arguments arguments) {
-  std::string recipe, json;
+  std::string config_file, json;
   bool dry = false, verify = false;
   RunFolderOptions options;
   std::int64_t stop_at = 0;
   CLI::App app(
-      "Trains by a recipe: centroids on a frozen base (retrofit), these and then all of it "
+      "Trains by a config: centroids on a frozen base (retrofit), these and then all of it "
       "(two_phase), all of a base (full), a new model (scratch), or low-rank adapters (lora).",
       "focus train");
   app.footer(
-      "Several processes share the steps of a run: mpirun -n 4 focus train ... data.accumulate=4");
-  add_recipe_arguments(app, recipe);
+      "Several processes share the steps of a run: mpirun -n 4 focus train ... "
+      "data.gradient_accumulation_steps=4");
+  add_config_arguments(app, config_file);
   app.add_flag("--dry-run", dry,
                "parameters, memory, tokens and time from a timed step; trains nothing");
   app.add_flag("--resume", options.resume, "go on from the newest checkpoint in the run's folder");
@@ -207,7 +155,7 @@ int run_train(Arguments arguments) {
   parse_arguments(app, arguments);
 
   RunConfig config;
-  read_recipe_arguments(app, recipe, config);
+  read_config_arguments(app, config_file, config);
   set_threads(config.threads);
   install_stop_signals();
   const std::unique_ptr<Ranks> ranks = join_ranks();
@@ -224,4 +172,4 @@ int run_train(Arguments arguments) {
   return 0;
 }
 
-}  // namespace focus
+}  // namespace focus::app

@@ -152,8 +152,8 @@ Variable recompute(std::function<Variable(const Variable&)> f, const Variable& x
                            });
 }
 
-Variable on_the_way_back(const Variable& x, std::function<void()> f) {
-  return Variable::from_op("on_the_way_back", x.value(), {x},
+Variable during_backward(const Variable& x, std::function<void()> f) {
+  return Variable::from_op("during_backward", x.value(), {x},
                            [f = std::move(f)](const Tensor& dy, Grads grads) {
                              f();
                              grads[0].add(dy);

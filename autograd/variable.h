@@ -123,6 +123,6 @@ class NoGrad {
 Variable recompute(std::function<Variable(const Variable&)> f, const Variable& x);
 
 /// x; on the way back `f` is called before the gradient goes on.
-Variable on_the_way_back(const Variable& x, std::function<void()> f);
+Variable during_backward(const Variable& x, std::function<void()> f);
 
 }  // namespace focus

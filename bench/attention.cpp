@@ -69,8 +69,8 @@ Case hard(Index heads, Index seq_len, bool with_backward, int top_k, HardGate ga
 /// Groups of keys, those that are not read as columns; the classes, the choice, the sort and the
 /// sums are part of what is timed.
 Case summary(Index heads, Index seq_len, bool with_backward, int groups, Index read_groups) {
-  SummaryOptions options;
-  options.top_groups = read_groups;
+  SummarySettings options;
+  options.num_selected_groups = read_groups;
   Rng rng(5);
   KeyGroups fitted = make_key_groups(groups, heads, kHeadDim, rng);
   const Tensor keys = random_tensor({1, seq_len, heads, kHeadDim}, 2);  // the case's own

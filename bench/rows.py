@@ -251,7 +251,7 @@ def step_rows(settings):
         "step",
         f"{title}, bf16",
         [
-            program_step("focus, compute: bf16", settings, [*ours, "compute=bf16"]),
+            program_step("focus, precision: bf16", settings, [*ours, "precision=bf16"]),
             naive("PyTorch eager, affinity gate, bf16", "--dtype", "bf16"),
             naive("torch.compile, affinity gate, bf16", "--compile", "--dtype", "bf16"),
             lora("PEFT LoRA r=4, bf16", "bf16"),
@@ -281,7 +281,7 @@ def scratch_rows(settings):
                 "scratch",
                 f"{title}, batch {batch}, T={seq_len}, {dtype}",
                 [
-                    program_step("focus", settings, [*ours, f"compute={compute}"], "llama-15m"),
+                    program_step("focus", settings, [*ours, f"precision={compute}"], "llama-15m"),
                     torch_step("PyTorch eager", "--dtype", dtype),
                     torch_step("torch.compile", "--compile", "--dtype", dtype),
                 ],
@@ -318,7 +318,7 @@ def eval_rows(settings):
 
     for dtype, compute in (("fp32", "float32"), ("bf16", "bf16")):
         ours = [str(BUILD / "focus"), "eval", str(folder), "--tokenizer", "bytes"]
-        ours += ["--text", str(text), "--attention", "dense", "--compute", compute]
+        ours += ["--text", str(text), "--attention", "dense", "--precision", compute]
         ours += ["--context", str(seq_len), "--max-tokens", str(seq_len // 2 * (windows + 1))]
         ours += ["--json", str(figures), "--json-speed"]
         peer = [str(folder), "--T", str(seq_len), "--windows", str(windows), "--dtype", dtype]

@@ -2,18 +2,17 @@
 
 #include <array>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
-#include "autograd/tensor.h"
+#include "data/settings/any_settings.h"
+#include "focus/summary/summary_settings.h"
 
 namespace focus {
 
 /// Groups of a layer's tokens at most: a token's set of them is a word of bits.
 constexpr int kMaxGroups = 64;
-/// Groups of a head's keys at most, of which a token is in one: a byte.
-constexpr int kMaxKeyGroups = 256;
-/// First tokens that are always read, at most.
-constexpr int kMaxSinks = 64;
 
 /// How a pair's affinity a = g_i . g_j acts on its score s.
 enum class Gate {
@@ -63,68 +62,99 @@ constexpr auto enum_names(Training) {
   return std::array<std::string_view, 3>{"soft", "hard", "summary"};
 }
 
-/// What is put into groups, and by what.
-enum class RoutingSpace {
-  hidden,  // a layer's tokens, by their input through W_g: the paper's
-  keys     // each key head's keys, by the nearest centroid; for attention with summary columns
-};
-constexpr auto enum_names(RoutingSpace) {
-  return std::array<std::string_view, 2>{"hidden", "keys"};
-}
-
-/// What becomes of the groups that a query does not read.
-enum class Rest {
-  summary,  // each is read as one column: its mean key and mean value
-  drop      // they are left out
-};
-constexpr auto enum_names(Rest) { return std::array<std::string_view, 2>{"summary", "drop"}; }
-
-/// Which groups a query of summary attention reads exactly.
-enum class GroupChoice {
-  mass,  // those of largest estimated mass
-  own    // the group that its own token is in; of groups of tokens alone
-};
-constexpr auto enum_names(GroupChoice) { return std::array<std::string_view, 2>{"mass", "own"}; }
-
 /// What training lowers.
 enum class Objective {
-  lm,     // the text's cross-entropy
-  kl,     // KL(dense || sparse): from the predictions of the same model with dense attention
-  layers  // the squared error of each layer's attention output, relative to the dense one's, on
-          // the dense layers' inputs: no backward pass through the model
+  lm,                  // the text's cross-entropy
+  logit_distillation,  // KL(dense || sparse): from the predictions of the same model with dense
+                       // attention
+  layer_distillation   // the squared error of each layer's attention output, relative to the dense
+                       // one's, on the dense layers' inputs: no backward pass through the model
 };
 constexpr auto enum_names(Objective) {
-  return std::array<std::string_view, 3>{"lm", "kl", "layers"};
+  return std::array<std::string_view, 3>{"lm", "logit_distillation", "layer_distillation"};
 }
 
-/// The method's settings, one for all layers. Symbols are the paper's (arXiv 2604.03260).
-struct FocusConfig {
-  int num_groups = 4;         // K
-  int routing_dim = 16;       // d_g
-  double temperature = 1;     // tau
-  int sinkhorn_iters = 10;    // N
-  double gate_steepness = 8;  // lambda, of the logit gate; not given in the paper
-  Index local_window = 128;   // w: pairs with i - j <= w are always attended
+/// Which kind of the table of groupings (focus/grouping/grouping.h) makes the groups.
+struct GroupingName {
+  std::string name = "tokens";
+  bool operator==(const GroupingName&) const = default;
+};
+void read_value(const ConfigNode& node, const Range& range, GroupingName& value);
+std::string value_text(const GroupingName& value);
+std::string type_text(const GroupingName& value);
+
+/// The settings of one grouping: a section under its name.
+struct GroupingSection {
+  std::string name, help;
+  AnySettings settings;
+};
+/// Those of the table, with their defaults.
+std::vector<GroupingSection> grouping_sections();
+
+/// Groups of tokens, the paper's: a layer's tokens routed by their input. Symbols are the paper's.
+struct TokenSettings {
+  int routing_dim = 16;     // d_g
+  double temperature = 1;   // tau
+  int sinkhorn_iters = 10;  // N
   Gate gate = Gate::affinity;
+  double gate_steepness = 8;     // lambda, of the logit gate; not given in the paper
+  double affinity_floor = 1e-6;  // keeps log(a) finite
   Balance balance = Balance::carried;
-  HardGate hard_gate = HardGate::keep;
-  double affinity_floor = 1e-6;       // keeps log(a) finite
   double carried_rate = 0.1;          // of the potentials' moving average
   std::int64_t sequence_steps = 400;  // first steps trained with `sequence` before `carried`
-  Training training = Training::soft;
+  HardGate hard_gate = HardGate::keep;
   int train_top_k = 2;  // k of hard training; 1 has no other group to learn from
-  // Attention with summary columns (focus/summary).
-  RoutingSpace routing = RoutingSpace::hidden;
-  int read_groups = 2;                        // m: groups that a query reads exactly
-  std::optional<int> train_read_groups = {};  // m of training; null: read_groups
-  GroupChoice choice = GroupChoice::mass;
-  Index block = 32;  // B: queries that share a far zone
-  Index sinks = 1;   // s: first tokens, always read
-  Rest rest = Rest::summary;
-  Objective objective = Objective::lm;
-  std::optional<std::int64_t> fit_step = 0;  // step at which keys' centroids are fitted
+
+  template <class F>
+  void visit(F&& f) {
+    f("routing_dim", routing_dim, "d_g, width of the routing space");
+    f("temperature", temperature, "tau of the assignments");
+    f("sinkhorn_iters", sinkhorn_iters, "N, Sinkhorn rounds");
+    f("gate", gate,
+      "logit: the paper's Eq. 2; affinity: adds log(g_i . g_j), whose limit is the hard mask");
+    f("gate_steepness", gate_steepness, "lambda of the logit gate");
+    f("affinity_floor", affinity_floor, "added to the affinity before its logarithm");
+    f("balance", balance,
+      "sequence: Sinkhorn over the sequence (not causal); carried: potentials of batches seen "
+      "before (causal); none");
+    f("carried_rate", carried_rate, "rate of the carried potentials' moving average");
+    f("sequence_steps", sequence_steps,
+      "first steps that train with sequence balance before carried");
+    f("hard_gate", hard_gate,
+      "what hard attention does with log(g_i . g_j) of the pairs it attends");
+    f("train_top_k", train_top_k, "k of hard training");
+  }
+  void validate() const;
+};
+
+/// Groups of keys: each key head's keys, by the nearest centroid.
+struct KeySettings {
+  std::optional<std::int64_t> fit_step = 0;  // step at which the centroids are fitted
   Index fit_tokens = 16384;
-  // What the paper tried against one group's dominance before Sinkhorn; for ablation.
+
+  template <class F>
+  void visit(F&& f) {
+    f("fit_step", fit_step,
+      "step before which the centroids are fitted by k-means; null: they stay random", {0, 1e12});
+    f("fit_tokens", fit_tokens, "training tokens that they are fitted on", {64, 1 << 24});
+  }
+  void validate() const {}
+};
+
+/// Summary attention as a config has it; its window is FocusConfig::local_window.
+struct SummaryConfig : SummarySettings {
+  std::optional<int> train_num_selected_groups = {};  // m of training; null: as in use
+
+  template <class F>
+  void visit(F&& f) {
+    SummarySettings::visit(f);
+    f("train_num_selected_groups", train_num_selected_groups,
+      "m of summary training; null: num_selected_groups", {0, kMaxKeyGroups});
+  }
+};
+
+/// What the paper tried against the collapse of groups before Sinkhorn, of groups of tokens.
+struct AblationSettings {
   double balance_loss = 0;
   double entropy_loss = 0;
   EntropyOf entropy_of = EntropyOf::mean;
@@ -135,50 +165,6 @@ struct FocusConfig {
 
   template <class F>
   void visit(F&& f) {
-    f("num_groups", num_groups, "K, groups in each layer; more than 64 of keys only",
-      {1, kMaxKeyGroups});
-    f("routing_dim", routing_dim, "d_g, width of the routing space");
-    f("temperature", temperature, "tau of the assignments");
-    f("sinkhorn_iters", sinkhorn_iters, "N, Sinkhorn rounds");
-    f("gate_steepness", gate_steepness, "lambda of the logit gate");
-    f("local_window", local_window, "w, pairs with i - j <= w are always attended");
-    f("gate", gate,
-      "logit: the paper's Eq. 2; affinity: adds log(g_i . g_j), whose limit is the hard mask");
-    f("balance", balance,
-      "sequence: Sinkhorn over the sequence (not causal); carried: potentials of batches seen "
-      "before (causal); none");
-    f("hard_gate", hard_gate,
-      "what hard attention does with log(g_i . g_j) of the pairs it attends");
-    f("affinity_floor", affinity_floor, "added to the affinity before its logarithm");
-    f("carried_rate", carried_rate, "rate of the carried potentials' moving average");
-    f("sequence_steps", sequence_steps,
-      "first steps that train with sequence balance before carried");
-    f("training", training, "soft: every pair through the gate; hard: only the mask's pairs");
-    f("train_top_k", train_top_k, "k of hard training");
-    f("routing", routing,
-      "hidden: a layer's tokens are grouped by their input (the paper's); keys: each key head's "
-      "keys by the nearest centroid, for attention with summary columns");
-    f("read_groups", read_groups, "m, groups that a query of summary attention reads exactly",
-      {0, kMaxKeyGroups});
-    f("train_read_groups", train_read_groups, "m of summary training; null: read_groups",
-      {0, kMaxKeyGroups});
-    f("choice", choice,
-      "mass: a query reads the read_groups groups of largest estimated mass; own: that of its own "
-      "token (hidden routing)");
-    f("block", block,
-      "queries that share the far zone of summary attention: it ends local_window before them",
-      {1, 1 << 20});
-    f("sinks", sinks, "first tokens that summary attention always reads, in no group", {0, 64});
-    f("rest", rest,
-      "what becomes of the groups that a query does not read: one column each, or nothing");
-    f("objective", objective,
-      "lm: cross-entropy; kl: KL(dense || sparse) of the predictions; layers: squared error of "
-      "each "
-      "layer's attention output, without a backward pass through the model");
-    f("fit_step", fit_step,
-      "step before which the centroids of keys are fitted by k-means; null: they stay random",
-      {0, 1e12});
-    f("fit_tokens", fit_tokens, "training tokens that they are fitted on", {64, 1 << 24});
     f("balance_loss", balance_loss,
       "weight of the Switch Transformer's balance loss of each layer; 0: none");
     f("entropy_loss", entropy_loss, "weight of log K minus the entropy of entropy_of; 0: none");
@@ -188,14 +174,65 @@ struct FocusConfig {
       "gradient; average: each centroid follows the mean of its tokens' routing vectors");
     f("centroid_rate", centroid_rate, "rate of centroid_update average");
     f("recluster_every", recluster_every,
-      "steps between k-means of a batch's routing vectors that place the centroids anew; 0: never");
+      "steps between k-means of a batch's routing vectors, which replaces the centroids; 0: never");
   }
+  /// Whether anything but the gradient acts on the groups.
+  bool balance() const {
+    return balance_loss != 0 || entropy_loss != 0 || recluster_every != 0 ||
+           centroid_update != CentroidUpdate::gradient;
+  }
+  void validate() const;
+};
+
+/// The method's settings, one for all layers (arXiv 2604.03260). What is of one grouping alone
+/// stands in its section.
+struct FocusConfig {
+  GroupingName grouping;
+  int num_groups = 4;        // K
+  Index local_window = 128;  // w: pairs with i - j <= w are always attended
+  Training training = Training::soft;
+  Objective objective = Objective::lm;
+  SummaryConfig summary;
+  AblationSettings ablations;
+  std::vector<GroupingSection> groupings = grouping_sections();
+
+  template <class F>
+  void visit(F&& f) {
+    f("grouping", grouping,
+      "tokens: a layer's tokens are grouped by their input (the paper's); keys: each key head's "
+      "keys by the nearest centroid, for summary attention; others: see their sections");
+    f("num_groups", num_groups, "K, groups in each layer; of tokens at most 64",
+      {1, kMaxKeyGroups});
+    f("local_window", local_window, "w, pairs with i - j <= w are always attended");
+    f("training", training,
+      "soft: every pair through the gate; hard: the mask's pairs only; summary: summary attention");
+    f("objective", objective,
+      "lm: cross-entropy; logit_distillation: KL(dense || sparse) of the predictions; "
+      "layer_distillation: squared error of each layer's attention output, without a backward "
+      "pass through the model");
+    f("summary", summary, "attention in which an unselected group is one token, its mean");
+    for (GroupingSection& section : groupings) f(section.name, section.settings, section.help);
+    f("ablations", ablations, "other means against collapsed groups, of groups of tokens");
+  }
+
+  /// The settings of a grouping by their type. Throws std::logic_error where the table has none.
+  template <class Settings>
+  const Settings& of() const {
+    for (const GroupingSection& section : groupings)
+      if (const auto* found = section.settings.get_if<Settings>()) return *found;
+    throw std::logic_error("no grouping has such settings");
+  }
+  template <class Settings>
+  Settings& of() {
+    return const_cast<Settings&>(std::as_const(*this).of<Settings>());
+  }
+  const TokenSettings& tokens() const { return of<TokenSettings>(); }
+  TokenSettings& tokens() { return of<TokenSettings>(); }
+  const KeySettings& keys() const { return of<KeySettings>(); }
+  KeySettings& keys() { return of<KeySettings>(); }
 
   /// Throws std::invalid_argument naming the key that is out of range.
   void validate() const;
-
- private:
-  void validate_summary() const;
 };
 
 }  // namespace focus

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "focus/focus_model.h"
 #include "focus/saved_focus.h"
 
 // A Focus to and from files.
@@ -15,6 +16,8 @@ std::unique_ptr<FocusModel> read_focus(const SavedFocus& saved);
 /// base's place, for the message.
 std::unique_ptr<FocusModel> read_focus(const SavedFocus& saved, const std::string& fingerprint,
                                        const std::string& base);
+/// The same as any adapter.
+SavedAdapter saved_adapter(const SavedFocus& saved);
 /// Overwrites the values of a Focus of the same settings (for resuming).
 void restore_focus(const SavedFocus& saved, FocusModel& focus);
 
@@ -24,14 +27,13 @@ void write_focus(StoreWriter& store, FocusModel& focus, const std::string& base_
 /// The two files of the exchange form, in float32:
 ///   focus_config.json        format_version, base_model_fingerprint, num_hidden_layers,
 ///                            hidden_size, carried_updates, and every setting by its name
-///   focus_model.safetensors  layers.{i}.projection [hidden_size, routing_dim],
-///                            layers.{i}.centroids [num_groups, routing_dim],
-///                            layers.{i}.potentials [num_groups]
-/// With routing keys focus_config.json has num_key_value_heads and head_dim too, and the tensors
-/// are
-///                            layers.{i}.centroids [num_key_value_heads, num_groups, head_dim],
-///                            layers.{i}.bias and .beta [num_key_value_heads, num_groups],
-///                            layers.{i}.temperature and .spread [1]
+///   focus_model.safetensors  layers.{i}.NAME, the grouping's tensors (GroupingKind::tensors):
+///     tokens                 projection [hidden_size, routing_dim],
+///                            centroids [num_groups, routing_dim], potentials [num_groups]
+///     keys                   centroids [num_key_value_heads, num_groups, head_dim],
+///                            bias and beta [num_key_value_heads, num_groups],
+///                            temperature and spread [1];
+///                            focus_config.json has num_key_value_heads and head_dim too
 /// Each appears whole or not at all; a folder that must do so is the caller's work.
 void write_focus_folder(const std::filesystem::path& folder, FocusModel& focus,
                         const std::string& base_fingerprint);

@@ -5,7 +5,7 @@
 
 #include "focus/adapter.h"
 #include "focus/attention/gate.h"
-#include "focus/summary/key_groups.h"
+#include "focus/grouping/grouping.h"
 #include "focus/summary/summary_attention.h"
 
 namespace focus {
@@ -17,14 +17,14 @@ struct AttentionMode {
   int top_k = 1;  // hard: groups a token keeps; 0: none, which leaves the local window alone
   Balance balance = Balance::carried;
   HardGate hard_gate = HardGate::drop;
-  SummaryOptions summary = {};  // summary: groups that are read, zones, what becomes of the rest
+  SummarySettings summary = {};
   // Of summary, where layers differ; else empty.
-  std::vector<Index> top_groups_of_layer = {}, window_of_layer = {};
+  std::vector<Index> selected_groups_of_layer = {}, window_of_layer = {};
 
   /// "dense", "soft", "hard k=2", "hard k=2 keep", "local only", "summary m=2 w=32"
   std::string name() const;
   /// Of summary attention in a layer.
-  SummaryOptions summary_of(Index layer) const;
+  SummarySettings summary_of(Index layer) const;
 };
 
 /// Attention with summary columns as `config` has it.
@@ -33,16 +33,6 @@ AttentionMode summary_mode(const FocusConfig& config);
 /// The gate and the tokens' sets of hard attention in `mode`.
 GateOptions hard_gate_options(const FocusConfig& config, const AttentionMode& mode,
                               const Routing& routing);
-
-/// What of a decoder the groups depend on.
-struct FocusShape {
-  Index hidden_size = 0, num_layers = 0;
-  Index kv_heads = 0, head_dim = 0;  // of groups of keys
-  static FocusShape of(const ModelConfig& config) {
-    return {config.hidden_size, config.num_hidden_layers, config.num_key_value_heads,
-            config.head_dim};
-  }
-};
 
 /// Focus on all layers of a decoder: the adapter that a retrofit trains.
 class FocusModel : public Adapter {
@@ -53,37 +43,32 @@ class FocusModel : public Adapter {
 
   const FocusConfig& config() const { return config_; }
   const FocusShape& shape() const { return shape_; }
-  bool groups_keys() const { return config_.routing == RoutingSpace::keys; }
-  /// One a layer; of groups of tokens, and else none.
-  std::vector<FocusLayer>& layers() { return layers_; }
-  /// One a layer; of groups of keys, and else none.
-  std::vector<KeyGroups>& key_groups() { return key_groups_; }
+  /// Who makes the groups.
+  Grouping& grouping() { return *grouping_; }
+  const Grouping& grouping() const { return *grouping_; }
+  const GroupingKind& grouping_kind() const { return focus::grouping_kind(config_); }
 
   /// What the next forward passes run.
   AttentionMode mode;
   /// What training step `place` runs: with balance `carried` the first steps of the first phase
   /// train with `sequence`.
-  AttentionMode training_mode(const StepPlace& place) const;
+  AttentionMode training_mode(const StepInfo& place) const;
 
   std::string_view kind() const override { return "focus"; }
-  void compose(Decoder& decoder) override;
-  void take_off() override { composed_.reset(); }
-  void for_each_own(const std::function<void(const std::string&, Variable&)>& f) override;
-  /// Centroids of keys learn in proportion to their spread, and columns' beta at half the rate.
+  void attach(Decoder& decoder) override;
+  void detach() override { attached_.reset(); }
+  void visit_parameters(const std::function<void(const std::string&, Variable&)>& f) override;
   double lr_factor(const std::string& name) const override;
-  /// Centroids that follow their tokens collect no gradient.
-  void set_trainable(bool wanted) override;
+  void set_trainable(bool wanted) override { grouping_->set_trainable(wanted); }
 
-  void begin_step(const StepPlace& place) override;
-  /// update_centroids(), and take_auxiliary_loss().
+  void begin_step(const StepInfo& place) override;
+  /// The layers' terms of the loss (take_auxiliary_loss()).
   Variable after_forward() override;
-  /// The groups of the last forward pass and the potentials that it moves the carried ones towards.
-  std::vector<double> part_record() const override;
-  void absorb(std::span<const double> record) override;
-  /// Not where centroids follow their tokens.
-  bool divides() const override;
-  /// recluster()
-  void end_step(std::int64_t steps_done) override { recluster(steps_done); }
+  /// The groups of the last forward pass and what it moves the grouping's state towards.
+  std::vector<double> step_statistics() const override;
+  void merge_statistics(std::span<const double> record) override;
+  bool divides() const override { return grouping_->divides(); }
+  void end_step(std::int64_t steps_done) override { grouping_->end_step(steps_done); }
   std::vector<GroupStatistics> step_groups() const override { return step_groups_; }
   void begin_validation() override;
 
@@ -95,57 +80,39 @@ class FocusModel : public Adapter {
   void write(StoreWriter& store, const std::string& base_fingerprint) override;
   void restore(const StoreReader& store) override;
 
-  /// Lets the batch of the last forward pass move the centroids, where they follow their tokens
-  /// (centroid_update average).
-  void update_centroids();
-  /// Places the centroids anew from it, where `steps` done make it due (recluster_every).
-  void recluster(std::int64_t steps);
-  /// Takes the layers' balance and entropy terms of the last forward pass with a graph, summed;
-  /// undefined where the config has none. What a training step adds to its loss.
+  /// Takes the layers' terms of the last forward pass with a graph, the grouping's or the error of
+  /// layer_distillation, summed; undefined where the config has none. What a training step adds to
+  /// its loss.
   Variable take_auxiliary_loss();
 
-  /// What each layer's last forward pass routed, without its graph; empty before one.
-  const std::vector<Routing>& last_routings() const { return last_; }
-  /// The same of summary attention's classes, those of keys among them.
+  /// The groups of each layer's last forward pass with summary attention, without its graph.
   const std::vector<KeyClasses>& last_classes() const { return last_classes_; }
 
-  /// The groups that summary attention has in a layer, with potentials of `balance` where tokens
-  /// are grouped; and what is added to their columns [kv_heads, num_groups].
-  KeyClasses classes_of_layer(const MechanismInputs& in, Balance balance);
-  Variable beta_of_layer(Index layer, Index kv_heads) const;
+  /// What runs where `wanted` is asked for: the local window of a grouping without tokens' groups
+  /// is summary attention that reads no group.
+  AttentionMode runnable_mode(const AttentionMode& wanted) const;
 
   /// While true, forward passes add to `statistics`.
   bool gather_statistics = false;
   std::vector<GroupStatistics> statistics;  // one a layer
   void reset_statistics();
 
-  void visit(auto&& f) {
-    if (groups_keys())
-      f("layers", key_groups_);
-    else
-      f("layers", layers_);
-  }
-
  private:
   Variable attend(const MechanismInputs& in);
-  Variable attend_summary(const MechanismInputs& in, const SummaryOptions& options);
-  void remember(std::size_t layer, const Routing& routing);
+  Variable attend_summary(const MechanismInputs& in, const SummarySettings& settings);
   /// The layer's squared error of attention outputs after o_proj, relative to the dense ones'.
   Variable layer_error(const MechanismInputs& in, const Variable& out, const Variable& dense) const;
   void gather_summary(const MechanismInputs& in, const KeyClasses& classes,
-                      const SummaryReport& report, const SummaryOptions& options);
+                      const SummaryReport& report, const SummarySettings& settings);
   void gather(const MechanismInputs& in, const Routing& routing, const GateOptions& options);
-  Index to_route() const;
 
   FocusConfig config_;
   FocusShape shape_;
-  std::vector<FocusLayer> layers_;
-  std::vector<KeyGroups> key_groups_;
-  std::vector<Routing> last_;             // of the last forward pass, without its graph
-  std::vector<KeyClasses> last_classes_;  // the same, of groups of keys
-  std::vector<Variable> auxiliary_;       // of each layer, with its graph, until it is taken
+  std::unique_ptr<Grouping> grouping_;
+  std::vector<KeyClasses> last_classes_;  // of the last forward pass, without its graph
+  std::vector<Variable> layer_errors_;    // of each layer, with its graph, until they are taken
   std::vector<GroupStatistics> step_groups_;
-  std::optional<ComposedMechanism> composed_;
+  std::optional<AttachedMechanism> attached_;
   Decoder* decoder_ = nullptr;  // that it is composed onto
 };
 

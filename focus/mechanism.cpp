@@ -4,13 +4,16 @@
 #include <map>
 
 #include "autograd/base/check.h"
+#include "focus/old_keys.h"
 
 namespace focus {
 namespace {
 
-constexpr const char* kParameters = "/rival/parameters";
+constexpr const char* kMechanismParameters = "/rival/parameters";
 
-std::string layer_path(std::size_t layer) { return fmt::format("/rival/layer_{:03}", layer); }
+std::string mechanism_layer_path(std::size_t layer) {
+  return fmt::format("/rival/layer_{:03}", layer);
+}
 
 }  // namespace
 
@@ -21,11 +24,11 @@ Mechanism::Mechanism(std::string_view kind, AnySettings settings, const ModelCon
   settings_.validate();
 }
 
-void Mechanism::compose(Decoder& decoder) {
+void Mechanism::attach(Decoder& decoder) {
   check(decoder.layers().size() == layers.size(), "{}: {} layers for a decoder of {}", kind_,
         layers.size(), decoder.layers().size());
-  composed_.reset();  // or it would be put back when the new one goes
-  composed_.emplace(decoder, [this](const MechanismInputs& in) {
+  attached_.reset();  // or it would be put back when the new one goes
+  attached_.emplace(decoder, [this](const MechanismInputs& in) {
     check(in.first_position == 0, "{}: layer {} has no cache of the {} tokens before", kind_,
           in.layer, in.first_position);
     PairCounts of_pass;
@@ -42,38 +45,39 @@ void Mechanism::start_counting() {
 }
 
 void Mechanism::write(StoreWriter& store, const std::string& base_fingerprint) {
-  store.attribute("/rival", "kind", kind_);
-  store.text("/rival/config.yaml", dump_recipe(settings_));
+  store.attribute(kMechanismGroup, "kind", kind_);
+  store.text("/rival/config.yaml", dump_config(settings_));
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    store.attribute(layer_path(i), "updates", layers[i].updates);
+    store.attribute(mechanism_layer_path(i), "updates", layers[i].updates);
     if (layers[i].constants.defined())
-      store.tensor(layer_path(i) + "/constants", layers[i].constants);
+      store.tensor(mechanism_layer_path(i) + "/constants", layers[i].constants);
   }
   bool is_trained = false;
-  for_each_own([&](const std::string& name, Variable& p) {
+  visit_parameters([&](const std::string& name, Variable& p) {
     is_trained = true;
-    store.tensor(store_path(kParameters, name), p.value());
+    store.tensor(store_path(kMechanismParameters, name), p.value());
   });
-  if (is_trained) store.attribute("/rival", "base_fingerprint", base_fingerprint);
+  if (is_trained) store.attribute(kMechanismGroup, "base_fingerprint", base_fingerprint);
 }
 
 void Mechanism::restore(const StoreReader& store) {
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    layers[i].updates = store.int_attribute(layer_path(i), "updates");
+    layers[i].updates = store.int_attribute(mechanism_layer_path(i), "updates");
     if (layers[i].constants.defined())
-      layers[i].constants = store.tensor(layer_path(i) + "/constants", layers[i].constants.shape());
+      layers[i].constants =
+          store.tensor(mechanism_layer_path(i) + "/constants", layers[i].constants.shape());
   }
-  for_each_own([&](const std::string& name, Variable& p) {
+  visit_parameters([&](const std::string& name, Variable& p) {
     // Into the numbers that are there: an optimiser holds them too.
-    const Tensor stored = store.tensor(store_path(kParameters, name), p.shape());
+    const Tensor stored = store.tensor(store_path(kMechanismParameters, name), p.shape());
     std::ranges::copy(stored.span(), p.mutable_value().data());
   });
 }
 
 void Mechanism::copy_parameters(Mechanism& other) {
   std::map<std::string, Tensor> theirs;
-  other.for_each_own([&](const std::string& name, Variable& p) { theirs[name] = p.value(); });
-  for_each_own([&](const std::string& name, Variable& p) {
+  other.visit_parameters([&](const std::string& name, Variable& p) { theirs[name] = p.value(); });
+  visit_parameters([&](const std::string& name, Variable& p) {
     const Tensor& value = theirs[name];
     check(value.defined() && value.shape() == p.shape(),
           "{}: {} is {}, but the trained one has {}; say the settings that it was trained with",
@@ -92,16 +96,28 @@ std::unique_ptr<Mechanism> make_mechanism(std::string_view kind, const AnySettin
   return std::unique_ptr<Mechanism>(mechanism);
 }
 
-std::unique_ptr<Mechanism> read_mechanism(const StoreReader& store, const ModelConfig& shape) {
-  if (!store.has("/rival")) return nullptr;
-  const AdapterKind& kind =
-      find_attention(store.string_attribute("/rival", "kind"), store.describe());
+std::optional<SavedAdapter> open_mechanism(const AdapterKind& kind, const StoreReader& store,
+                                           const ModelConfig& shape) {
+  const std::string stored = store.string_attribute(kMechanismGroup, "kind");
+  if (find_attention(stored, store.describe()).name != kind.name) return std::nullopt;
   AnySettings settings = kind.defaults;
-  read_stored_recipe(store.text("/rival/config.yaml"), store.describe() + ": /rival/config.yaml",
-                     settings);
-  auto mechanism = make_mechanism(kind.name, settings, shape);
-  mechanism->restore(store);
-  return mechanism;
+  read_stored_config(store.text("/rival/config.yaml"), store.describe() + ": /rival/config.yaml",
+                     settings, old_keys(kind.name));
+  const std::shared_ptr<Mechanism> described = make_mechanism(kind.name, settings, shape);
+  SavedAdapter saved{.kind = &kind,
+                     .where = store.describe(),
+                     .name = described->name(),
+                     .causal = described->causal(),
+                     .base_fingerprint = {},
+                     .read = {}};
+  if (store.has_attribute(kMechanismGroup, "base_fingerprint"))
+    saved.base_fingerprint = store.string_attribute(kMechanismGroup, "base_fingerprint");
+  saved.read = [&kind, store, settings](Decoder& decoder) -> std::unique_ptr<Adapter> {
+    auto mechanism = make_mechanism(kind.name, settings, decoder.config());
+    mechanism->restore(store);
+    return mechanism;
+  };
+  return saved;
 }
 
 PairCounts all_pairs(const MechanismInputs& in) {

@@ -4,9 +4,9 @@
 
 namespace focus {
 
-/// Another attention on all layers of a decoder: one of the paper's rivals, or a mechanism of the
-/// reader's own. What it holds beside the weights are constants, and in one that is trained on a
-/// frozen base (the indexer) parameters, which for_each_own() says.
+/// Another attention on all layers of a decoder: one of the paper's baselines, or a mechanism of
+/// the reader's own. What it holds beside the weights are constants, and in one that is trained on
+/// a frozen base (the indexer) parameters, which visit_parameters() says.
 ///
 /// A new one derives from this, says what attend() computes, and gets a line in the table of kinds
 /// (focus/kinds.cpp).
@@ -23,13 +23,13 @@ class Mechanism : public Adapter {
   std::string_view kind() const final { return kind_; }
   const AnySettings& settings() const { return settings_; }
 
-  void compose(Decoder& decoder) final;
-  void take_off() final { composed_.reset(); }
+  void attach(Decoder& decoder) final;
+  void detach() final { attached_.reset(); }
   void start_counting() final;
   void stop_counting() final { counting_ = false; }
   AttentionCounts counts() const final { return {.pairs = pairs_, .layers = {}}; }
-  /// Its kind, settings, each layer's constants and its own parameters in /rival; with parameters
-  /// the base's fingerprint too.
+  /// Its kind, settings, each layer's constants and its own parameters in kMechanismGroup; with
+  /// parameters the base's fingerprint too.
   void write(StoreWriter& store, const std::string& base_fingerprint) final;
   void restore(const StoreReader& store) final;
   /// Takes the parameters of another of its kind. Throws std::invalid_argument where their shapes
@@ -55,13 +55,17 @@ class Mechanism : public Adapter {
  private:
   std::string kind_;
   AnySettings settings_;
-  std::optional<ComposedMechanism> composed_;
+  std::optional<AttachedMechanism> attached_;
   bool counting_ = false;
   PairCounts pairs_;
 };
 
-/// The mechanism that a store holds in /rival; null where it holds none. Not composed.
-std::unique_ptr<Mechanism> read_mechanism(const StoreReader& store, const ModelConfig& shape);
+/// Where a store holds a mechanism, as it was named in the first files.
+inline constexpr const char* kMechanismGroup = "/rival";
+
+/// AdapterKind::open of mechanisms.
+std::optional<SavedAdapter> open_mechanism(const AdapterKind& kind, const StoreReader& store,
+                                           const ModelConfig& shape);
 
 /// Every causal pair of the sequences: what a mechanism attends that leaves none out.
 PairCounts all_pairs(const MechanismInputs& in);
@@ -77,15 +81,18 @@ Rng layer_rng(std::int64_t seed, Index layer);
 /// A row of the table: mechanism M with settings `typename M::Settings`, made by M(settings,
 /// shape).
 template <class M>
-AdapterKind mechanism_kind(std::string_view name, std::string_view help, bool has_gradient = true) {
+AdapterKind mechanism_kind(std::string_view name, std::string_view help,
+                           AdapterRole role = AdapterRole::attention) {
   return {.name = name,
           .help = help,
           .defaults = typename M::Settings{},
-          .has_gradient = has_gradient,
+          .role = role,
+          .store_group = kMechanismGroup,
           .make = [](const AnySettings& settings, const ModelConfig& shape, Decoder*,
                      Rng&) -> std::unique_ptr<Adapter> {
             return std::make_unique<M>(settings.as<typename M::Settings>(), shape);
-          }};
+          },
+          .open = &open_mechanism};
 }
 
 }  // namespace focus

@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -14,6 +13,7 @@
 #include "data/files/safetensors.h"
 #include "data/settings/settings_json.h"
 #include "data/text/text.h"
+#include "focus/old_keys.h"
 
 namespace focus {
 namespace fs = std::filesystem;
@@ -34,7 +34,7 @@ void check_sizes(const SavedFocus& saved) {
   const Index layers = saved.shape.num_layers;
   if (layers < 1 || layers > kMostLayers) fail("{}: {} layers cannot be", saved.where, layers);
   FocusShape shape = saved.shape;
-  for_each_size(shape, saved.config.routing, [&](const char* name, Index size) {
+  for_each_size(shape, saved.config, [&](const char* name, Index size) {
     if (size < 1 || size > kMostWidth) fail("{}: a {} of {} cannot be", saved.where, name, size);
   });
   if (static_cast<Index>(saved.updates.size()) != layers)
@@ -53,32 +53,27 @@ Tensor read_shaped(const TensorSource& source, const std::string& name, const Sh
 
 }  // namespace
 
-std::span<const char* const> tensors_of(const FocusConfig& config) {
-  static constexpr std::array<const char*, 3> kTokens = {"projection", "centroids", "potentials"};
-  static constexpr std::array<const char*, 5> kKeys = {"centroids", "bias", "beta", "temperature",
-                                                       "spread"};
-  if (config.routing == RoutingSpace::keys) return kKeys;
-  return kTokens;
+std::vector<LayerTensor> tensors_of(const FocusConfig& config, const FocusShape& shape) {
+  return grouping_kind(config).tensors(config, shape);
 }
 
 std::string layer_path(Index layer) { return fmt::format("/focus/layer_{:03}", layer); }
 
-Shape shape_of(const SavedFocus& saved, std::string_view name) {
-  const Index groups = saved.config.num_groups, routing_dim = saved.config.routing_dim;
-  if (saved.config.routing == RoutingSpace::keys) {
-    if (name == "temperature" || name == "spread") return {1};
-    if (name == "centroids") return {saved.shape.kv_heads, groups, saved.shape.head_dim};
-    return {saved.shape.kv_heads, groups};
-  }
-  if (name == "projection") return {saved.shape.hidden_size, routing_dim};
-  if (name == "centroids") return {groups, routing_dim};
-  return {groups};
+std::vector<ConfigField> stored_fields(FocusConfig& config) {
+  std::vector<ConfigField> fields = config_fields(config);
+  std::erase_if(fields, [&](const ConfigField& field) {
+    const std::string section = field.key.substr(0, field.key.find('.'));
+    return section != config.grouping.name &&
+           std::ranges::find(config.groupings, section, &GroupingSection::name) !=
+               config.groupings.end();
+  });
+  return fields;
 }
 
 Index SavedFocus::num_parameters() const {
-  const Index of_layer = config.routing == RoutingSpace::keys
-                             ? shape.kv_heads * config.num_groups * (shape.head_dim + 2)
-                             : (shape.hidden_size + config.num_groups) * Index{config.routing_dim};
+  Index of_layer = 0;
+  for (const LayerTensor& each : tensors_of(config, shape))
+    if (each.is_parameter) of_layer += each.shape.size();
   return shape.num_layers * of_layer;
 }
 
@@ -98,11 +93,11 @@ SavedFocus open_focus(const StoreReader& store) {
   if (!store.has("/focus"))
     fail("{}: holds no Focus adapter (kind \"{}\")", saved.where, store.kind());
   saved.base_fingerprint = store.string_attribute("/focus", "base_fingerprint");
-  read_stored_recipe(store.text("/focus/config.yaml"), saved.where + ": /focus/config.yaml",
-                     saved.config);
+  read_stored_config(store.text("/focus/config.yaml"), saved.where + ": /focus/config.yaml",
+                     saved.config, old_keys("focus"));
   check_settings(saved);
   saved.shape.num_layers = store.int_attribute("/focus", "num_layers");
-  for_each_size(saved.shape, saved.config.routing,
+  for_each_size(saved.shape, saved.config,
                 [&](const char* name, Index& size) { size = store.int_attribute("/focus", name); });
   for (Index i = 0; i < std::min(saved.shape.num_layers, kMostLayers); ++i)
     saved.updates.push_back(store.int_attribute(layer_path(i), "updates"));
@@ -123,28 +118,28 @@ SavedFocus open_focus_folder(const fs::path& folder) {
   check_is_file(config_path);
   if (fs::file_size(config_path) > kMostConfigBytes)
     fail("{}: more than {} bytes are no settings", saved.where, kMostConfigBytes);
-  nlohmann::json json = parse_strict_json(read_text_file(config_path), saved.where);
+  const nlohmann::json json = parse_strict_json(read_text_file(config_path), saved.where);
   const JsonView view(json, saved.where);
   const std::int64_t version = view.at("format_version").integer(1 << 20);
-  if (version != kFocusFolderVersion)
-    fail("{}: written in format version {}, but this program reads version {}", saved.where,
+  if (version < 1 || version > kFocusFolderVersion)
+    fail("{}: written in format version {}, but this program reads versions 1 to {}", saved.where,
          version, kFocusFolderVersion);
   saved.base_fingerprint = view.at("base_model_fingerprint").string();
   saved.shape.num_layers = view.at("num_hidden_layers").integer(kMostLayers + 1);
-  const auto routing =
-      view.get("routing").json() == "keys" ? RoutingSpace::keys : RoutingSpace::hidden;
-  for_each_size(saved.shape, routing, [&](const char* name, Index& size) {
-    size = view.at(name).integer(kMostWidth + 1);
-  });
   const JsonView updates = view.at("carried_updates");
   for (std::size_t i = 0; i < updates.array_size(); ++i)
     saved.updates.push_back(updates.item(i).integer(std::int64_t{1} << 62));
+  // What is left beside the sizes are settings; JSON is YAML, so the strict reader of configs reads
+  // them.
+  nlohmann::json settings = json;
   for (const char* key : {"format_version", "base_model_fingerprint", "num_hidden_layers",
                           "hidden_size", "num_key_value_heads", "head_dim", "carried_updates"})
-    json.erase(key);
-  // What is left are settings; JSON is YAML, so the strict reader of recipes reads them.
-  read_stored_recipe(json.dump(), saved.where, saved.config);
+    settings.erase(key);
+  read_stored_config(settings.dump(), saved.where, saved.config, old_keys("focus"));
   check_settings(saved);
+  for_each_size(saved.shape, saved.config, [&](const char* name, Index& size) {
+    size = view.at(name).integer(kMostWidth + 1);
+  });
   check_sizes(saved);
   const std::shared_ptr<TensorSource> weights =
       std::make_shared<SafetensorsFile>(folder / kFocusWeightsFile);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/files/store.h"
-#include "focus/focus_model.h"
+#include "focus/grouping/grouping.h"
 
 // A Focus as it lies on disk, read without making a model of it: /focus of a store, or, for
 // exchange, a folder with focus_config.json and focus_model.safetensors.
@@ -15,8 +15,8 @@ namespace focus {
 
 inline constexpr const char* kFocusConfigFile = "focus_config.json";
 inline constexpr const char* kFocusWeightsFile = "focus_model.safetensors";
-/// Of the folder's form; a reader refuses any other.
-inline constexpr std::int64_t kFocusFolderVersion = 1;
+/// Of the folder's form. Version 1 had the settings under other names; a reader takes both.
+inline constexpr std::int64_t kFocusFolderVersion = 2;
 
 /// A Focus as files hold it, its tensors not read yet.
 struct SavedFocus {
@@ -25,8 +25,8 @@ struct SavedFocus {
   FocusConfig config;
   FocusShape shape;
   std::vector<std::int64_t> updates;  // of the carried potentials, one a layer
-  /// "projection", "centroids" or "potentials" of a layer, of groups of keys "centroids", "bias",
-  /// "beta", "temperature" or "spread"; another shape is refused before memory is taken for it.
+  /// A layer's tensor by its name in GroupingKind::tensors; another shape is refused before memory
+  /// is taken for it.
   std::function<Tensor(Index layer, const std::string& name, const Shape& shape)> tensor;
   /// What training trains.
   Index num_parameters() const;
@@ -44,18 +44,18 @@ SavedFocus open_focus_folder(const std::filesystem::path& folder);
 /// From either, by what the path is.
 SavedFocus open_focus(const std::filesystem::path& path);
 
-/// Names of a layer's tensors.
-std::span<const char* const> tensors_of(const FocusConfig& config);
-/// The shape that one of them has.
-Shape shape_of(const SavedFocus& saved, std::string_view name);
+/// A layer's tensors by their names and shapes in files.
+std::vector<LayerTensor> tensors_of(const FocusConfig& config, const FocusShape& shape);
 /// Where a layer lies in a store.
 std::string layer_path(Index layer);
+/// The settings that files hold: those of the config's own grouping alone.
+std::vector<ConfigField> stored_fields(FocusConfig& config);
 
-/// Sizes of a shape by their names in files: those of groups of keys only where there are such.
+/// Sizes of a shape by their names in files: those of a key head's groups where there are such.
 template <class F>
-void for_each_size(FocusShape& shape, RoutingSpace routing, F&& f) {
+void for_each_size(FocusShape& shape, const FocusConfig& config, F&& f) {
   f("hidden_size", shape.hidden_size);
-  if (routing != RoutingSpace::keys) return;
+  if (!grouping_kind(config).is_per_head) return;
   f("num_key_value_heads", shape.kv_heads);
   f("head_dim", shape.head_dim);
 }

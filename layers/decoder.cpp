@@ -70,18 +70,18 @@ Decoder::Decoder(ModelConfig config) : config_(std::move(config)) {
 }
 
 Variable Decoder::attend(const Block& block, const Variable& x, Index layer,
-                         const Positions& positions) const {
+                         const Pass& pass) const {
   const Attention& attn = block.self_attn;
   const Variable h = block.input_layernorm(x);
   const LinearInput rows(h);
   const Shape q_shape{x.dim(0), x.dim(1), config_.num_attention_heads, config_.head_dim};
   const Shape kv_shape = q_shape.with(2, config_.num_key_value_heads);
-  Variable q = in_heads(attn.q_proj(rows), attn.q_norm, config_.qk_norm, q_shape);
-  Variable k = in_heads(attn.k_proj(rows), attn.k_norm, config_.qk_norm, kv_shape);
-  const Variable v = reshape(attn.v_proj(rows), kv_shape);
+  Variable q = in_heads(attn.q_proj(rows, pass.context), attn.q_norm, config_.qk_norm, q_shape);
+  Variable k = in_heads(attn.k_proj(rows, pass.context), attn.k_norm, config_.qk_norm, kv_shape);
+  const Variable v = reshape(attn.v_proj(rows, pass.context), kv_shape);
   if (!config_.learned_positions) {
-    q = rope(q, positions.rotary, positions.first);
-    k = rope(k, positions.rotary, positions.first);
+    q = rope(q, pass.rotary, pass.first_position);
+    k = rope(k, pass.rotary, pass.first_position);
   }
   const double scalar = config_.query_pre_attn_scalar > 0 ? config_.query_pre_attn_scalar
                                                           : static_cast<double>(config_.head_dim);
@@ -90,22 +90,24 @@ Variable Decoder::attend(const Block& block, const Variable& x, Index layer,
                            .sliding_window = config_.sliding_window(layer)};
   // Attention goes with the products around it.
   if (attn.q_proj.weight.form() == MatrixForm::bf16) options.bf16 = simd::bf16_attention_kernels();
-  if (dropout_key_) {
-    options.dropout = dropout;
-    options.dropout_key = key_of(3 + 3 * static_cast<std::size_t>(layer));
+  if (const auto& key = pass.context.dropout_key) {
+    options.dropout = pass.context.dropout;
+    options.dropout_key = key_of(*key, 3 + 3 * static_cast<std::size_t>(layer));
   }
-  check(attn.mechanism || positions.first == 0,
-        "decoder: layer {} has no cache of the {} tokens before", layer, positions.first);
+  check(attn.mechanism || pass.first_position == 0,
+        "decoder: layer {} has no cache of the {} tokens before", layer, pass.first_position);
   const Variable out = attn.mechanism
-                           ? attn.mechanism({h, q, k, v, options, layer, positions.first})
+                           ? attn.mechanism({h, q, k, v, options, layer, pass.first_position})
                            : attention(q, k, v, options);
   return attn.o_proj(
-      reshape(out, {x.dim(0), x.dim(1), config_.num_attention_heads * config_.head_dim}));
+      reshape(out, {x.dim(0), x.dim(1), config_.num_attention_heads * config_.head_dim}),
+      pass.context);
 }
 
-Variable Decoder::feed_forward(const Mlp& mlp, const Variable& x) const {
+Variable Decoder::feed_forward(const Mlp& mlp, const Variable& x,
+                               const ForwardContext& context) const {
   const LinearInput rows(x);
-  const Variable up = mlp.up_proj(rows);
+  const Variable up = mlp.up_proj(rows, context);
   const auto activated = [&](const Variable& z) {
     switch (config_.activation) {
       case Activation::gelu:
@@ -117,18 +119,20 @@ Variable Decoder::feed_forward(const Mlp& mlp, const Variable& x) const {
     }
     return z;
   };
-  if (!config_.gated_mlp) return mlp.down_proj(activated(up));
-  const Variable gate = mlp.gate_proj(rows);
-  return mlp.down_proj(config_.activation == Activation::silu ? swiglu(gate, up)
-                                                              : multiply(activated(gate), up));
+  if (!config_.gated_mlp) return mlp.down_proj(activated(up), context);
+  const Variable gate = mlp.gate_proj(rows, context);
+  return mlp.down_proj(
+      config_.activation == Activation::silu ? swiglu(gate, up) : multiply(activated(gate), up),
+      context);
 }
 
-Variable Decoder::drop(const Variable& x, std::size_t place) const {
-  return dropout_key_ ? focus::dropout(x, dropout, key_of(place)) : x;
+Variable Decoder::drop(const Variable& x, std::size_t place, const ForwardContext& context) const {
+  if (!context.dropout_key) return x;
+  return dropout(x, context.dropout, key_of(*context.dropout_key, place));
 }
 
-std::uint64_t Decoder::key_of(std::size_t place) const {
-  return *dropout_key_ * (1 + 3 * layers_.size()) + place;
+std::uint64_t Decoder::key_of(std::uint64_t pass_key, std::size_t place) const {
+  return pass_key * (1 + 3 * layers_.size()) + place;
 }
 
 RotaryTable RotaryCache::covering(Index positions, const ModelConfig& config) {
@@ -158,29 +162,24 @@ Variable Decoder::embedded(std::span<const std::int32_t> ids, Index batch,
 }
 
 Variable Decoder::hidden_states(std::span<const std::int32_t> ids, Index batch,
-                                Index first_position) const {
+                                Index first_position, const ForwardContext& context) const {
   check(batch > 0 && !ids.empty() && static_cast<Index>(ids.size()) % batch == 0,
         "decoder: {} ids are not {} sequences of equal length", ids.size(), batch);
   check(first_position >= 0, "decoder: a first position of {}", first_position);
   Variable x = embedded(ids, batch, first_position);
-  Positions positions{.first = first_position, .rotary = {}};
+  Pass pass{.first_position = first_position, .rotary = {}, .context = context};
   if (!config_.learned_positions)
-    positions.rotary =
+    pass.rotary =
         rotary_->covering(first_position + static_cast<Index>(ids.size()) / batch, config_);
-  x = drop(x, 0);
+  x = drop(x, 0, context);
   will_need(0);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     will_need(i + 1);
-    if (recompute_layers)
-      x = recompute(
-          [this, i, positions, key = dropout_key_](const Variable& in) {
-            const TrainingPass pass(*this, key);  // of the pass, which is over on the way back
-            return layer(i, in, positions);
-          },
-          x);
+    if (context.recompute_layers)
+      x = recompute([this, i, pass](const Variable& in) { return layer(i, in, pass); }, x);
     else
-      x = layer(i, x, positions);
-    if (!ahead_.empty() && i > 0) x = on_the_way_back(x, [this, i] { will_need(i - 1); });
+      x = layer(i, x, pass);
+    if (!ahead_.empty() && i > 0) x = during_backward(x, [this, i] { will_need(i - 1); });
   }
   return norm_(x);
 }
@@ -202,21 +201,23 @@ void Decoder::will_need(std::size_t layer) const {
   for (const FrozenMatrix& matrix : ahead_[layer]) matrix->read_ahead();
 }
 
-Variable Decoder::layer(std::size_t i, const Variable& in, const Positions& positions) const {
+Variable Decoder::layer(std::size_t i, const Variable& in, const Pass& pass) const {
   const Block& block = layers_[i];
   const Variable attended =
-      block.attention_out_norm(attend(block, in, static_cast<Index>(i), positions));
-  const Variable x = add(in, drop(attended, 1 + 3 * i));
+      block.attention_out_norm(attend(block, in, static_cast<Index>(i), pass));
+  const Variable x = add(in, drop(attended, 1 + 3 * i, pass.context));
   const Variable h = block.post_attention_layernorm(config_.parallel_residual ? in : x);
-  return add(x, drop(block.mlp_out_norm(feed_forward(block.mlp, h)), 2 + 3 * i));
+  const Variable fed = block.mlp_out_norm(feed_forward(block.mlp, h, pass.context));
+  return add(x, drop(fed, 2 + 3 * i, pass.context));
 }
 
 Variable Decoder::logits(const Variable& hidden) const {
   return soft_cap(linear(hidden, head_weight(), {}), final_softcap());
 }
 
-Variable Decoder::loss(std::span<const std::int32_t> ids, Index batch) const {
-  return cross_entropy(hidden_states(ids, batch), shifted_targets(ids, batch));
+Variable Decoder::loss(std::span<const std::int32_t> ids, Index batch,
+                       const ForwardContext& context) const {
+  return cross_entropy(hidden_states(ids, batch, 0, context), shifted_targets(ids, batch));
 }
 
 Variable Decoder::cross_entropy(const Variable& hidden,
@@ -229,17 +230,13 @@ std::vector<double> Decoder::cross_entropy_rows(const Tensor& hidden,
   return linear_cross_entropy_rows(hidden, head_weight(), targets, final_softcap());
 }
 
-void clear_mechanisms(Decoder& decoder) {
-  for (Block& block : decoder.layers()) block.self_attn.mechanism = {};
-}
-
-ComposedMechanism::ComposedMechanism(Decoder& decoder, const AttentionMechanism& mechanism)
+AttachedMechanism::AttachedMechanism(Decoder& decoder, const AttentionMechanism& mechanism)
     : decoder_(&decoder) {
   for (Block& block : decoder.layers())
     before_.push_back(std::exchange(block.self_attn.mechanism, mechanism));
 }
 
-ComposedMechanism::~ComposedMechanism() {
+AttachedMechanism::~AttachedMechanism() {
   if (decoder_ == nullptr) return;
   for (std::size_t i = 0; i < before_.size(); ++i)
     decoder_->layers()[i].self_attn.mechanism = std::move(before_[i]);

@@ -18,17 +18,30 @@
 // config leaves them out.
 namespace focus {
 
+/// What a forward pass is for. It is handed down the pass; no module keeps it.
+struct ForwardContext {
+  /// Of a training pass, which drops: the same key drops the same numbers. None: nothing is
+  /// dropped.
+  std::optional<std::uint64_t> dropout_key = {};
+  /// Share that is dropped of the embeddings, of attention's weights and of what attention and MLP
+  /// add to the residual stream: GPT-2's embd_pdrop, attn_pdrop and resid_pdrop.
+  double dropout = 0;
+  /// Keeps of each layer only its input and computes the layer once more in the backward pass: less
+  /// memory, the same bits. What a mechanism notes in a pass with a graph it notes then.
+  bool recompute_layers = false;
+};
+
 /// A linear's input [..., in] -> what is added to its output [..., out]. The seam between a
-/// projection and what is put onto it; an empty one adds nothing and costs nothing.
-using LinearAddition = std::function<Variable(const Variable&)>;
+/// projection and what is attached to it; an empty one adds nothing and costs nothing.
+using LinearAddition = std::function<Variable(const Variable&, const ForwardContext&)>;
 
 struct Linear {
   Weight weight;  // [out, in]
   Variable bias;  // [out]; undefined where the architecture has none
   LinearAddition addition = {};
-  Variable operator()(const LinearInput& x) const {
+  Variable operator()(const LinearInput& x, const ForwardContext& context = {}) const {
     const Variable y = linear(x, weight, bias);
-    return addition ? add(y, addition(x.x())) : y;
+    return addition ? add(y, addition(x.x(), context)) : y;
   }
   void visit(auto&& f) {
     f("weight", weight);
@@ -136,13 +149,14 @@ class Decoder {
   /// max_position_embeddings (learned positions) or an id is not below vocab_size. Where
   /// first_position is not 0 the ids go on from there, and every layer's mechanism must hold what
   /// it needs of the tokens before.
-  Variable hidden_states(std::span<const std::int32_t> ids, Index batch,
-                         Index first_position = 0) const;
+  Variable hidden_states(std::span<const std::int32_t> ids, Index batch, Index first_position = 0,
+                         const ForwardContext& context = {}) const;
   /// [..., hidden_size] -> [..., vocab_size]
   Variable logits(const Variable& hidden) const;
   /// Mean cross-entropy of each token but the first of its sequence, in nats: [1]. What
   /// transformers returns for labels = input_ids.
-  Variable loss(std::span<const std::int32_t> ids, Index batch) const;
+  Variable loss(std::span<const std::int32_t> ids, Index batch,
+                const ForwardContext& context = {}) const;
   /// The same of rows that hidden_states() has computed, one target per row; those below 0 do not
   /// count. hidden [..., hidden_size] -> [1]
   Variable cross_entropy(const Variable& hidden, std::span<const std::int32_t> targets) const;
@@ -162,18 +176,10 @@ class Decoder {
     return lm_head_.weight.defined() ? lm_head_.weight : embed_tokens_.weight;
   }
 
-  /// Share that is dropped in training of the embeddings, of attention's weights and of what
-  /// attention and MLP add to the residual stream: GPT-2's embd_pdrop, attn_pdrop and resid_pdrop.
-  double dropout = 0;
-  /// Keeps of each layer its input alone and computes the layer once more on the way back: less
-  /// memory, the same bits. What a mechanism notes in a pass with a graph it notes on the way back.
-  bool recompute_layers = false;
   /// From now on the system is told of the next layer's frozen matrices while a layer computes, of
   /// the one before on the way back: for a base that is larger than the memory. The same bits. Its
   /// weights must not change any more.
   void read_ahead();
-  /// Set within a TrainingPass: what its forward passes drop depends on this key alone.
-  const std::optional<std::uint64_t>& dropout_key() const { return dropout_key_; }
 
   void visit(auto&& f) {
     f("embed_tokens", embed_tokens_);
@@ -184,22 +190,21 @@ class Decoder {
   }
 
  private:
-  friend class TrainingPass;
-  /// Where in the sequences a forward pass is.
-  struct Positions {
-    Index first;
+  /// A forward pass, and where in the sequences it is.
+  struct Pass {
+    Index first_position;
     RotaryTable rotary;  // undefined where positions are learned
+    ForwardContext context;
   };
-  Variable layer(std::size_t i, const Variable& x, const Positions& positions) const;
+  Variable layer(std::size_t i, const Variable& x, const Pass& pass) const;
   void will_need(std::size_t layer) const;
-  Variable attend(const Block& block, const Variable& x, Index layer,
-                  const Positions& positions) const;
+  Variable attend(const Block& block, const Variable& x, Index layer, const Pass& pass) const;
   /// The embeddings of the ids, with those of their positions where these are learned.
   Variable embedded(std::span<const std::int32_t> ids, Index batch, Index first_position) const;
-  Variable feed_forward(const Mlp& mlp, const Variable& x) const;
+  Variable feed_forward(const Mlp& mlp, const Variable& x, const ForwardContext& context) const;
   /// x, some of it dropped in training; `place` tells apart where in the pass.
-  Variable drop(const Variable& x, std::size_t place) const;
-  std::uint64_t key_of(std::size_t place) const;
+  Variable drop(const Variable& x, std::size_t place, const ForwardContext& context) const;
+  std::uint64_t key_of(std::uint64_t pass_key, std::size_t place) const;
   Real final_softcap() const { return static_cast<Real>(config_.final_logit_softcapping); }
 
   ModelConfig config_;
@@ -210,37 +215,18 @@ class Decoder {
   Linear lm_head_;                                // undefined where tied
   std::vector<std::vector<FrozenMatrix>> ahead_;  // of each layer, and of the head; or none
   std::shared_ptr<RotaryCache> rotary_ = std::make_shared<RotaryCache>();
-  mutable std::optional<std::uint64_t> dropout_key_;  // of the pass under way
 };
-
-/// While it lives, forward passes of `decoder` are those of training: they drop, in the decoder and
-/// in what is put onto its linears. The same key drops the same numbers.
-class TrainingPass {
- public:
-  TrainingPass(const Decoder& decoder, std::optional<std::uint64_t> key)
-      : decoder_(decoder), before_(std::exchange(decoder.dropout_key_, key)) {}
-  ~TrainingPass() { decoder_.dropout_key_ = before_; }
-  TrainingPass(const TrainingPass&) = delete;
-  TrainingPass& operator=(const TrainingPass&) = delete;
-
- private:
-  const Decoder& decoder_;
-  std::optional<std::uint64_t> before_;
-};
-
-/// Makes every layer attend as it does by itself: dense, causal.
-void clear_mechanisms(Decoder& decoder);
 
 /// While it lives every layer of `decoder` attends by `mechanism`; then each has again the one that
 /// it had. Those that are nested end in the reverse order of their beginning; the decoder outlives
 /// them all.
-class ComposedMechanism {
+class AttachedMechanism {
  public:
-  ComposedMechanism(Decoder& decoder, const AttentionMechanism& mechanism);
-  ~ComposedMechanism();
-  ComposedMechanism(ComposedMechanism&& other) noexcept
+  AttachedMechanism(Decoder& decoder, const AttentionMechanism& mechanism);
+  ~AttachedMechanism();
+  AttachedMechanism(AttachedMechanism&& other) noexcept
       : decoder_(std::exchange(other.decoder_, nullptr)), before_(std::move(other.before_)) {}
-  ComposedMechanism& operator=(ComposedMechanism&&) = delete;
+  AttachedMechanism& operator=(AttachedMechanism&&) = delete;
 
  private:
   Decoder* decoder_;

@@ -108,8 +108,8 @@ Tensor rows_of_part(const TensorRule& rule, const ModelConfig& config, const Ten
   return part;
 }
 
-void put_rows_of_part(const TensorRule& rule, const ModelConfig& config, const Tensor& part,
-                      Tensor& whole) {
+void set_part_rows(const TensorRule& rule, const ModelConfig& config, const Tensor& part,
+                   Tensor& whole) {
   for_each_run(rule, config, part.shape(), [&](Index ours, Index at, Index size) {
     std::copy_n(part.data() + ours, size, whole.data() + at);
   });
@@ -241,7 +241,7 @@ void walk_stored(Decoder& decoder, const TensorSource& source, F&& f) {
   }
 }
 
-void take_off(Real added, std::span<Real> numbers) {
+void detach(Real added, std::span<Real> numbers) {
   if (added == 0) return;
   for (Real& number : numbers) number -= added;
 }
@@ -276,7 +276,7 @@ void StoredParameter::for_each_block(const std::function<void(std::span<const Re
     read_rows(numbers, i, count, block.data());
     const std::span<Real> read =
         std::span(block).first(static_cast<std::size_t>(count * numbers.cols));
-    take_off(added, read);
+    detach(added, read);
     f(read);
   }
 }
@@ -286,7 +286,7 @@ void StoredParameter::read(Tensor& to) const {
   parallel_chunks(numbers.rows, rows_at_a_time(numbers), [&](Index begin, Index end) {
     read_rows(numbers, begin, end - begin, to.data() + begin * numbers.cols);
   });
-  take_off(added, to.span());
+  detach(added, to.span());
 }
 
 PackedTensor StoredParameter::read_blocks() const {
@@ -392,7 +392,7 @@ void Publisher::add(const std::string& name, const Tensor& parameter) {
   Whole& whole = pending_[theirs];
   if (!whole.tensor.defined())
     whole.tensor = Tensor(part.shape().with(0, part.dim(0) * rule->parts));
-  put_rows_of_part(*rule, config_, part, whole.tensor);
+  set_part_rows(*rule, config_, part, whole.tensor);
   if (++whole.parts < rule->parts) return;
   f_(theirs, rule->transposed ? transposed(whole.tensor) : whole.tensor);
   pending_.erase(theirs);

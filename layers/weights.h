@@ -155,7 +155,7 @@ Tensor read_gguf_part(const TensorSource& source, const TensorInfo& info, const 
 /// part.
 Tensor rows_of_part(const TensorRule& rule, const ModelConfig& config, const Tensor& whole);
 /// Writes the part's rows to their places in the module's tensor.
-void put_rows_of_part(const TensorRule& rule, const ModelConfig& config, const Tensor& part,
-                      Tensor& whole);
+void set_part_rows(const TensorRule& rule, const ModelConfig& config, const Tensor& part,
+                   Tensor& whole);
 
 }  // namespace focus

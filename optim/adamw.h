@@ -8,7 +8,7 @@
 
 namespace focus {
 
-/// The optimiser and its schedule, as a recipe names them. Defaults suit a retrofit.
+/// The optimiser and its schedule, as a config names them. Defaults suit a retrofit.
 struct OptimConfig {
   double lr = 1e-3;
   double beta1 = 0.9;

@@ -12,6 +12,10 @@ focus_test(reference_tests
   NEEDS apps
   LABELS reference
   SHARDS 2)
-foreach(name cli_tests reference_tests)
+focus_test(stores_golden_tests
+  SOURCES golden/stores_golden_test.cpp
+  NEEDS apps
+  LABELS golden)
+foreach(name cli_tests reference_tests stores_golden_tests)
   add_dependencies(${name} focus_program)
 endforeach()

@@ -12,13 +12,13 @@ focus_test(optim_tests BOTH
   LABELS core)
 focus_test(focus_tests BOTH
   SOURCES focus/*_test.cpp focus/attention/*_test.cpp focus/counts/*_test.cpp
-    focus/generation/*_test.cpp focus/lora/*_test.cpp
+    focus/generation/*_test.cpp focus/grouping/*_test.cpp focus/lora/*_test.cpp
     focus/routing/*_test.cpp focus/summary/*_test.cpp
   NEEDS focus
   LABELS core)
 focus_test(training_tests
   SOURCES focus/distance/*_test.cpp focus/evaluation/*_test.cpp focus/groups/*_test.cpp focus/models/*_test.cpp
-    focus/recall/*_test.cpp focus/speed/*_test.cpp focus/training/*_test.cpp
+    focus/recall/*_test.cpp focus/report/*_test.cpp focus/speed/*_test.cpp focus/training/*_test.cpp
   NEEDS focus
   LABELS core)
 focus_test(scores_tests

@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 
 const fs::path kRoot = FOCUS_SOURCE_DIR;
 constexpr std::size_t kMostLines = 500;
+constexpr std::size_t kMostLinesOfApps = 4600;  // commands, runner and terminal
 
 /// What each folder may include, beside itself.
 const std::map<std::string, std::set<std::string>> kLadder = {
@@ -31,6 +32,7 @@ struct Source {
   std::string path;  // from the root
   std::size_t lines = 0;
   std::vector<std::string> includes;  // "autograd/tensor.h"
+  std::set<std::string> namespaces;   // of the project's, "focus::app"
 };
 
 std::string top_of(const std::string& path) { return path.substr(0, path.find('/')); }
@@ -42,12 +44,19 @@ const std::vector<Source>& sources() {
       for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder)) {
         const std::string extension = entry.path().extension().string();
         if (extension != ".h" && extension != ".cpp" && extension != ".inc") continue;
-        Source source{.path = fs::relative(entry.path(), kRoot).generic_string(), .includes = {}};
+        Source source{.path = fs::relative(entry.path(), kRoot).generic_string(),
+                      .includes = {},
+                      .namespaces = {}};
         std::ifstream file(entry.path());
-        const std::string start = "#include \"";
-        for (std::string line; std::getline(file, line); ++source.lines)
-          if (line.starts_with(start))
-            source.includes.push_back(line.substr(start.size(), line.rfind('"') - start.size()));
+        const std::string include = "#include \"", space = "namespace ";
+        for (std::string line; std::getline(file, line); ++source.lines) {
+          if (line.starts_with(include))
+            source.includes.push_back(
+                line.substr(include.size(), line.rfind('"') - include.size()));
+          if (line.starts_with(space + "focus"))
+            source.namespaces.insert(
+                line.substr(space.size(), line.find(' ', space.size()) - space.size()));
+        }
         found.push_back(std::move(source));
       }
     return found;
@@ -114,6 +123,16 @@ TEST(Structure, FoldersOfDataAndFocusIncludeEachOtherInNoCircle) {
 TEST(Structure, NoFileIsTooLongToBeRead) {
   for (const Source& source : sources())
     EXPECT_LE(source.lines, kMostLines) << source.path << " wants to be two files";
+}
+
+TEST(Structure, TheProgramIsSmallAndHasItsOwnNamespace) {
+  std::size_t lines = 0;
+  for (const Source& source : sources()) {
+    if (top_of(source.path) != "apps") continue;
+    lines += source.lines;
+    EXPECT_EQ(source.namespaces, std::set<std::string>{"focus::app"}) << source.path;
+  }
+  EXPECT_LE(lines, kMostLinesOfApps) << "what a program is not needed for belongs into focus/";
 }
 
 }  // namespace

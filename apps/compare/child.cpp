@@ -14,7 +14,7 @@
 #include "apps/mpi.h"
 #include "data/files/durable_file.h"
 
-namespace focus {
+namespace focus::app {
 
 ChildResult run_child(const std::vector<std::string>& arguments, const std::filesystem::path& log,
                       const std::function<int()>& tick) {
@@ -62,4 +62,4 @@ ChildResult run_child(const std::vector<std::string>& arguments, const std::file
           .peak_bytes = static_cast<std::int64_t>(usage.ru_maxrss) * 1024};
 }
 
-}  // namespace focus
+}  // namespace focus::app

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace focus {
+namespace focus::app {
 
 /// What a child process left behind.
 struct ChildResult {
@@ -23,4 +23,4 @@ struct ChildResult {
 ChildResult run_child(const std::vector<std::string>& arguments, const std::filesystem::path& log,
                       const std::function<int()>& tick);
 
-}  // namespace focus
+}  // namespace focus::app

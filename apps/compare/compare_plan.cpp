@@ -8,47 +8,47 @@
 
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
-#include "data/settings/recipe.h"
+#include "data/settings/config.h"
 #include "data/settings/sweep.h"
 #include "focus/evaluation/attention_spec.h"
 #include "focus/recall/recall_eval.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
-using Kind = RecipeNode::Kind;
-using Problems = std::vector<RecipeProblem>;
+using Kind = ConfigNode::Kind;
+using Problems = std::vector<ConfigProblem>;
 
 constexpr std::size_t kMaxRuns = 10'000;
 
-void read_train_keys(const RecipeNode& map, RunConfig& config, Problems& problems) {
-  const auto fields = recipe_fields(config, RetiredKeys::refused);
-  for (const RecipeNode::Entry& entry : map.entries) {
+void read_train_keys(const ConfigNode& map, RunConfig& config, Problems& problems) {
+  const auto fields = config_fields(config);
+  for (const ConfigNode::Entry& entry : map.entries) {
     if (entry.key == "seed" || entry.key == "out") {
       problems.push_back({entry.line, fmt::format("{}: not of a single run: seeds and out stand at "
                                                   "the top of a comparison",
                                                   entry.key)});
       continue;
     }
-    RecipeNode one = nested_setting(entry.key, entry.value);
+    ConfigNode one = nested_setting(entry.key, entry.value);
     one.entries[0].line = entry.line;
-    read_recipe_map(fields, one, problems);
+    read_config_map(fields, one, problems);
   }
 }
 
 /// The parts of a comparison's text, the comparison's own keys read already.
 struct Parts {
-  RecipeNode common, sweep;
-  std::vector<RecipeNode> runs, claims;
+  ConfigNode common, sweep;
+  std::vector<ConfigNode> runs, claims;
 };
 
-Parts split_text(const RecipeNode& root, CompareConfig& config, Problems& problems) {
+Parts split_text(const ConfigNode& root, CompareConfig& config, Problems& problems) {
   Parts parts;
-  RecipeNode own;
+  ConfigNode own;
   own.kind = Kind::kMap;
   if (root.kind != Kind::kMap) problems.push_back({root.line, "wanted lines of `key: value`"});
-  for (const RecipeNode::Entry& entry : root.entries) {
-    const RecipeNode& value = entry.value;
+  for (const ConfigNode::Entry& entry : root.entries) {
+    const ConfigNode& value = entry.value;
     if (entry.key == "common") {
       parts.common = value;
       if (value.kind != Kind::kMap && value.kind != Kind::kNull)
@@ -69,7 +69,7 @@ Parts split_text(const RecipeNode& root, CompareConfig& config, Problems& proble
   }
   if (parts.runs.empty())
     problems.push_back({0, "runs is empty: name at least one, `runs: [{name: ...}]`"});
-  read_recipe_map(recipe_fields(config, RetiredKeys::refused), own, problems);
+  read_config_map(config_fields(config), own, problems);
   return parts;
 }
 
@@ -88,17 +88,17 @@ struct OwnWords {
 /// A run's mapping without its name, its sweep and its own words.
 struct RunPart {
   std::string name;
-  RecipeNode keys;
+  ConfigNode keys;
   std::vector<SweptKey> sweep;
   OwnWords own;
 };
 
-RunPart split_run(const RecipeNode& node, Problems& problems) {
+RunPart split_run(const ConfigNode& node, Problems& problems) {
   RunPart run;
-  RecipeNode own;
+  ConfigNode own;
   run.keys.kind = own.kind = Kind::kMap;
   if (node.kind != Kind::kMap) problems.push_back({node.line, "runs: wanted `- name: ...`"});
-  for (const RecipeNode::Entry& entry : node.entries) {
+  for (const ConfigNode::Entry& entry : node.entries) {
     if (entry.key == "name") {
       if (entry.value.kind == Kind::kScalar) run.name = entry.value.text;
     } else if (entry.key == "sweep") {
@@ -109,7 +109,7 @@ RunPart split_run(const RecipeNode& node, Problems& problems) {
       run.keys.entries.push_back(entry);
     }
   }
-  read_recipe_map(recipe_fields(run.own), own, problems);
+  read_config_map(config_fields(run.own), own, problems);
   if (run.name.empty()) problems.push_back({node.line, "runs: every run needs a name"});
   return run;
 }
@@ -133,13 +133,13 @@ class PlanReader {
       : source_(source), overrides_(overrides) {}
 
   ComparePlan read(const std::string& text) {
-    const RecipeNode root = parse_recipe_yaml(text, problems_);
+    const ConfigNode root = parse_config_yaml(text, problems_);
     const Parts parts = split_text(root, plan_.config, problems_);
     read_overrides();
     check_own_keys();
     read_train_keys(parts.common, common_, problems_);
     const std::vector<SweptKey> global = read_sweep(parts.sweep, problems_);
-    for (const RecipeNode& node : parts.runs) {
+    for (const ConfigNode& node : parts.runs) {
       const RunPart run = split_run(node, problems_);
       std::vector<SweptKey> keys = global;
       for (const SweptKey& own : run.sweep) {
@@ -149,7 +149,7 @@ class PlanReader {
       for (const std::vector<SweptSetting>& settings : sweep_product(keys, kMaxRuns))
         plan_run(run, node.line, settings);
     }
-    for (const RecipeNode& node : parts.claims) plan_claim(node);
+    for (const ConfigNode& node : parts.claims) plan_claim(node);
     tell();
     return plan_;
   }
@@ -159,14 +159,14 @@ class PlanReader {
     RunConfig scratch;  // tells what is wrong with an override once, not in every run
     for (const std::string& item : overrides_) {
       Problems own;
-      const RecipeNode tree = recipe_override_tree(item, own);
+      const ConfigNode tree = config_override_tree(item, own);
       if (own.empty() && is_own_key(item)) {
-        read_recipe_map(recipe_fields(plan_.config, RetiredKeys::refused), tree, own);
+        read_config_map(config_fields(plan_.config), tree, own);
       } else if (own.empty()) {
         read_train_keys(tree, scratch, own);
         if (own.empty()) train_overrides_.push_back(tree);
       }
-      for (const RecipeProblem& problem : own)
+      for (const ConfigProblem& problem : own)
         lines_.push_back(fmt::format("override {}: {}", shown(item), problem.text));
     }
   }
@@ -242,11 +242,11 @@ class PlanReader {
         own.push_back({line, fmt::format("run {} sweeps {}, which is given as an override too: "
                                          "leave the override out, or the sweep",
                                          shown(run.name), setting.key)});
-      RecipeNode one;
+      ConfigNode one;
       one.entries.push_back({setting.key, setting.value.line, setting.value});
       read_train_keys(one, planned.config, own);
     }
-    for (const RecipeNode& tree : train_overrides_) read_train_keys(tree, planned.config, own);
+    for (const ConfigNode& tree : train_overrides_) read_train_keys(tree, planned.config, own);
     if (!names_.insert(planned.name).second)
       own.push_back({line, fmt::format("runs: the name {} twice", shown(planned.name))});
     if (own.empty() && problems_.empty() && lines_.empty()) {
@@ -270,14 +270,14 @@ class PlanReader {
           kMaxRuns);
   }
 
-  void plan_claim(const RecipeNode& node) {
+  void plan_claim(const ConfigNode& node) {
     Claim claim;
     Problems own;
     const auto wrong = [&](const std::string& text) {
       own.push_back({node.line, fmt::format("claims: {}", text)});
     };
     if (node.kind == Kind::kMap)
-      read_recipe_map(recipe_fields(claim), node, own);
+      read_config_map(config_fields(claim), node, own);
     else
       wrong("wanted `- claim: ...`");
     const bool testable = claim.not_testable.empty();
@@ -310,9 +310,9 @@ class PlanReader {
 
   /// Throws where there is anything to tell.
   void tell() {
-    std::ranges::stable_sort(problems_, {}, &RecipeProblem::line);
+    std::ranges::stable_sort(problems_, {}, &ConfigProblem::line);
     std::set<std::string> told;  // a run that is swept has its mistake once
-    for (const RecipeProblem& problem : problems_) {
+    for (const ConfigProblem& problem : problems_) {
       const std::string line = problem.line > 0
                                    ? fmt::format("{}:{}: {}", source_, problem.line, problem.text)
                                    : fmt::format("{}: {}", source_, problem.text);
@@ -329,7 +329,7 @@ class PlanReader {
   const std::vector<std::string>& overrides_;
   ComparePlan plan_;
   RunConfig common_;
-  std::vector<RecipeNode> train_overrides_;
+  std::vector<ConfigNode> train_overrides_;
   std::set<std::string> names_;
   Problems problems_;
   std::vector<std::string> lines_;
@@ -337,19 +337,15 @@ class PlanReader {
 
 /// Whether a Focus of these settings has a word's attention, and groups enough for it.
 bool focus_has(const FocusConfig& config, const AttentionSpec& spec) {
-  const bool keys = config.routing == RoutingSpace::keys;
-  if (keys && (spec.kind == "soft" || spec.kind == "hard")) return false;
-  if (keys && spec.summary.choice == GroupChoice::own) return false;
-  return std::max(spec.kind == "hard" ? spec.top_k : 0, spec.summary.read_groups.value_or(0)) <=
+  const bool hard = spec.kind == AttentionKind::hard;
+  const bool by_token =
+      spec.kind == AttentionKind::soft || hard || spec.summary.selection == GroupSelection::own;
+  if (by_token && !grouping_kind(config).groups_tokens) return false;
+  return std::max<Index>(hard ? spec.top_k : 0, spec.summary.num_selected_groups.value_or(0)) <=
          config.num_groups;
 }
 
 }  // namespace
-
-std::string ClaimedRow::text() const {
-  return routing.empty() ? fmt::format("{}, {}", run, attention)
-                         : fmt::format("{}, {}, {}", run, attention, routing);
-}
 
 std::vector<std::pair<std::string, std::vector<std::string>>> CompareEval::splits(
     bool with_test) const {
@@ -370,8 +366,9 @@ std::vector<std::string> attentions_of(const std::vector<std::string>& words,
   std::vector<std::string> fitting;
   for (const std::string& word : words.empty() ? all : words) {
     const AttentionSpec spec = parse_attention(word, "eval.attentions");
-    const bool fits = spec.needs_focus() ? config.has_focus() && focus_has(config.focus, spec)
-                                         : spec.kind != "trained" || config.mechanism().has_value();
+    const bool fits = spec.needs_focus()
+                          ? config.has_focus() && focus_has(config.focus, spec)
+                          : spec.kind != AttentionKind::trained || config.mechanism().has_value();
     if (fits) fitting.push_back(word);
   }
   return fitting;
@@ -382,4 +379,4 @@ ComparePlan read_compare_plan(const std::string& text, const std::string& source
   return PlanReader(source, overrides).read(text);
 }
 
-}  // namespace focus
+}  // namespace focus::app

@@ -4,10 +4,11 @@
 #include <vector>
 
 #include "focus/evaluation/evaluation.h"
+#include "focus/report/claims.h"
 #include "focus/scores/task_scores.h"
 #include "focus/training/run_config.h"
 
-namespace focus {
+namespace focus::app {
 
 /// Texts of what a run adapts to, and of what its base was good at before.
 struct TargetAndSource {
@@ -49,46 +50,6 @@ struct CompareEval {
       "questions whose answers stand far before: JSON lines as focus corpus --questions writes "
       "them, or a kind with its options, recall:keys=8:distance=64,256:documents=100");
     tasks.visit(f);
-    f.retired("routing", "is part of the words of eval.attentions now: soft:balance=sequence");
-    f.retired("hard_gate", "is part of the words of eval.attentions now: hard:1:gate=drop");
-    f.retired("max_top_k", "is part of the words of eval.attentions now: [dense, local, focus:2]");
-    f.retired("local_only", "is a word of eval.attentions now: [dense, local, focus]");
-  }
-};
-
-/// A row of a comparison, as its table names it.
-struct ClaimedRow {
-  std::string run, attention, routing;
-
-  /// "LoRA r=4, dense"
-  std::string text() const;
-
-  template <class F>
-  void visit(F&& f) {
-    f("run", run, "its name, the values of a sweep included");
-    f("attention", attention, "as the table names it, such as dense or hard k=2");
-    f("routing", routing, "likewise, where two rows have the same attention");
-  }
-};
-
-/// That a figure of one row is less than that of another, or why that cannot be found out here.
-struct Claim {
-  std::string claim, claimed;
-  ClaimedRow less, than;
-  std::string on, figure = "nats";
-  double margin = 0;
-  std::string not_testable;
-
-  template <class F>
-  void visit(F&& f) {
-    f("claim", claim, "what is claimed, in words");
-    f("claimed", claimed, "where, and with which figures");
-    f("less", less, "the row whose figure is said to be less");
-    f("than", than, "the row whose figure is said to be more");
-    f("on", on, "valid, target, source, a task or questions of eval; empty: the first of them");
-    f("figure", figure, "nats (of a token), or another column of compare.jsonl's rows");
-    f("margin", margin, "how much more it may be, or if negative must be less", {-1e12, 1e12});
-    f("not_testable", not_testable, "in place of rows: why no row can say it");
   }
 };
 
@@ -128,7 +89,7 @@ std::vector<std::string> attentions_of(const std::vector<std::string>& words,
 
 /// Reads a comparison:
 ///   title, out, seeds, eval   as CompareConfig
-///   common: {...}             keys of a train recipe that all runs share
+///   common: {...}             keys of a train config that all runs share
 ///   runs: [{name: ..., ...}]  one mapping a run, of train keys nested or dotted, its own sweep,
 ///                             and its own seeds and attentions in place of those at the top
 ///   sweep: {key: [a, b]}      every run once with each value; of several keys each with each
@@ -138,4 +99,4 @@ std::vector<std::string> attentions_of(const std::vector<std::string>& words,
 ComparePlan read_compare_plan(const std::string& text, const std::string& source,
                               const std::vector<std::string>& overrides);
 
-}  // namespace focus
+}  // namespace focus::app

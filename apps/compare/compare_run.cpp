@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "apps/compare/child.h"
@@ -15,16 +16,17 @@
 #include "autograd/machine.h"
 #include "data/files/checksum.h"
 #include "data/files/durable_file.h"
-#include "data/settings/recipe.h"
+#include "data/settings/config.h"
+#include "data/settings/struct_json.h"
 #include "data/text/text.h"
 #include "focus/models/model_files.h"
 #include "focus/recall/recall_eval.h"
+#include "focus/report/training_page.h"
 #include "focus/training/metrics.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using std::filesystem::path;
 
 constexpr double kSecondsBetweenLines = 5;
@@ -33,45 +35,52 @@ std::string hash_text(const std::string& text) {
   return xxh3_hex(std::as_bytes(std::span(text))).substr(0, 16);
 }
 
-/// Outcomes of some runs of a plan, from one process to the others.
+/// An outcome of a plan, from one process to the others.
+struct NumberedOutcome {
+  std::int64_t index = 0;
+  RunOutcome outcome = {};
+
+  void visit(auto&& f) {
+    f("index", index);
+    f("outcome", outcome);
+  }
+};
+
 std::string to_text(const std::vector<std::size_t>& indices,
                     const std::vector<RunOutcome>& outcomes) {
-  Json all = Json::array();
-  for (const std::size_t i : indices) {
-    const RunOutcome& o = outcomes[i];
-    Json evaluation = Json::object();
-    for (const auto& [split, figures] : o.evaluation) evaluation[split] = figures;
-    all.push_back({{"index", i},
-                   {"hash", o.hash},
-                   {"out", o.config.out},
-                   {"error", o.error},
-                   {"train", o.train},
-                   {"evaluation", evaluation},
-                   {"tasks", o.tasks},
-                   {"recall", o.recall},
-                   {"trained_now", o.trained_now}});
-  }
+  std::vector<NumberedOutcome> all;
+  for (const std::size_t i : indices) all.push_back({static_cast<std::int64_t>(i), outcomes[i]});
   // A message may name a path that is no UTF-8.
-  return all.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return structs_to_json(all).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 /// Puts what to_text() says into `outcomes`, whose plan is the same; returns which they were.
 std::set<std::size_t> from_text(const std::string& text, std::vector<RunOutcome>& outcomes) {
+  const nlohmann::json json = nlohmann::json::parse(text);
+  const JsonView all(json, "outcomes");
   std::set<std::size_t> indices;
-  for (const Json& one : Json::parse(text)) {
-    const auto index = one.at("index").get<std::size_t>();
+  for (std::size_t i = 0; i < all.array_size(); ++i) {
+    const auto most = static_cast<std::int64_t>(outcomes.size());
+    const auto index = static_cast<std::size_t>(all.item(i).at("index").integer(most));
+    read_struct(all.item(i).at("outcome"), outcomes[index]);
     indices.insert(index);
-    RunOutcome& o = outcomes.at(index);
-    o.hash = one.at("hash");
-    o.config.out = one.at("out");
-    o.error = one.at("error");
-    o.train = one.at("train");
-    for (const auto& [split, figures] : one.at("evaluation").items()) o.evaluation[split] = figures;
-    o.tasks = one.at("tasks").get<std::vector<Json>>();
-    o.recall = one.at("recall").get<std::vector<Json>>();
-    o.trained_now = one.at("trained_now");
   }
   return indices;
+}
+
+/// The peak of a training that is done in parts.
+struct PeakFile {
+  std::int64_t peak_bytes = 0;
+
+  void visit(auto&& f) { f("peak_bytes", peak_bytes); }
+};
+
+/// What a file of a run's folder holds; nothing where it is missing or not whole.
+template <class T>
+std::optional<T> read_figures(const path& file) {
+  const nlohmann::json json = read_json_object(file);
+  if (!json.is_object()) return std::nullopt;
+  return struct_from_json<T>(json, file.string());
 }
 
 [[noreturn]] void fail_child(const ChildResult& result, const path& log) {
@@ -145,7 +154,7 @@ std::string CompareRunner::hash_of(const RunConfig& config) {
   // Runs that are older than data.bos have a hash without it: all of them had `always`.
   RunConfig counts = only_what_counts(config);
   if (counts.data.bos == Bos::always) counts.data.bos = Bos::automatic;
-  std::string text = dump_recipe_changes(counts);
+  std::string text = dump_config_changes(counts);
   if (!config.base.empty()) text += "base: " + fingerprint("base", config.base) + "\n";
   if (config.data.bos == Bos::automatic && starts_otherwise_[config.base]) text += "bos: auto\n";
   if (!config.tokenizer.empty())
@@ -159,9 +168,9 @@ std::string CompareRunner::place_of(const RunConfig& config) {
   const std::string hash = hash_of(config);
   for (int number = 1;; ++number) {
     std::string place = number == 1 ? hash : fmt::format("{}-{}", hash, number);
-    const path recipe = runs_ / place / "recipe.yaml";
-    if (!std::filesystem::exists(recipe)) return place;
-    const std::string difference = first_changed_setting(recipe, config);
+    const path file = runs_ / place / "config.yaml";
+    if (!std::filesystem::exists(file)) return place;
+    const std::string difference = first_changed_setting(file, config);
     if (difference.empty()) return place;
     spdlog::info("{}: {} was made by other defaults ({}); it stays, this run is another", current_,
                  place, difference);
@@ -258,13 +267,13 @@ void CompareRunner::complete(RunOutcome& outcome) {
 
 void CompareRunner::train(RunOutcome& outcome) {
   const path folder = outcome.config.out, done = folder / "done.json", log = folder / "log.txt";
-  outcome.train = read_json_object(done);
-  if (outcome.train.is_object()) {
+  outcome.train = read_figures<TrainFigures>(done);
+  if (outcome.train) {
     spdlog::info("{}: done before ({})", current_, outcome.hash);
     return;
   }
   make_folder_durably(folder);
-  write_file_durably(folder / "recipe.yaml", std::string_view(dump_recipe(outcome.config)));
+  write_file_durably(folder / "config.yaml", std::string_view(dump_config(outcome.config)));
   spdlog::info("{}: training", current_);
   metrics_ = folder / "metrics.jsonl";
   log_.clear();
@@ -274,24 +283,23 @@ void CompareRunner::train(RunOutcome& outcome) {
   const path figures = folder / "train.json", peak_file = folder / "peak.json";
   std::filesystem::remove(figures);
   const ChildResult child = run_child(
-      {"train", (folder / "recipe.yaml").string(), "--resume", "--json", figures.string()}, log,
+      {"train", (folder / "config.yaml").string(), "--resume", "--json", figures.string()}, log,
       [this] { return tick(); });
   // A run done in parts: the peak is that of the largest.
-  const Json before = read_json_object(peak_file);
   const std::int64_t peak =
-      std::max(child.peak_bytes, before.is_object() ? before.value("peak_bytes", 0L) : 0L);
-  write_file_durably(peak_file, std::string_view(Json({{"peak_bytes", peak}}).dump()));
+      std::max(child.peak_bytes, read_figures<PeakFile>(peak_file).value_or(PeakFile{}).peak_bytes);
+  write_file_durably(peak_file, std::string_view(struct_to_json(PeakFile{peak}).dump()));
   if (child.status != 0) fail_child(child, log);
-  Json train = read_json_object(figures);
-  if (!train.is_object()) fail("no figures in {}; the log is {}", figures.string(), log.string());
-  if (!train.at("finished").get<bool>()) {
+  auto train = read_figures<TrainFigures>(figures);
+  if (!train) fail("no figures in {}; the log is {}", figures.string(), log.string());
+  if (!train->finished) {
     if (signal_() == 0) fail("was stopped from outside; start again to go on");
     return;
   }
-  train["peak_bytes"] = peak;
-  train["tokens_per_second"] = median_rate(read_metrics(metrics_));
-  train["tokens"] = static_cast<std::int64_t>(tokens_of(outcome.config));
-  write_file_durably(done, std::string_view(train.dump(2) + "\n"));
+  train->peak_bytes = peak;
+  train->tokens_per_second = median_rate(read_metrics(metrics_));
+  train->tokens = static_cast<std::int64_t>(tokens_of(outcome.config));
+  write_file_durably(done, std::string_view(struct_to_json(*train).dump(2) + "\n"));
   // The result is written: of a finished run nobody goes on.
   std::filesystem::remove_all(folder / "checkpoints");
   std::filesystem::remove(peak_file);
@@ -305,21 +313,21 @@ void CompareRunner::train(RunOutcome& outcome) {
 std::vector<std::string> CompareRunner::attention_words(const RunOutcome& outcome) const {
   const std::vector<std::string> attentions =
       attentions_of(plan_.runs[index_].attentions, outcome.config);
-  return {"--attention", fmt::format("{}", fmt::join(attentions, ",")), "--compute",
-          std::string(name_of(outcome.config.compute))};
+  return {"--attention", fmt::format("{}", fmt::join(attentions, ",")), "--precision",
+          std::string(name_of(outcome.config.precision))};
 }
 
-Json CompareRunner::figures_of(const RunOutcome& outcome, const std::string& name,
-                               const std::string& what, const std::vector<std::string>& words) {
+EvaluationFile CompareRunner::figures_of(const RunOutcome& outcome, const std::string& name,
+                                         const std::string& what,
+                                         const std::vector<std::string>& words) {
   const path folder = outcome.config.out, file = folder / name, log = folder / "log.txt";
-  Json json = read_json_object(file);
-  if (json.is_object()) return json;
+  if (auto known = read_figures<EvaluationFile>(file)) return *known;
   spdlog::info("{}: evaluating on {}", current_, what);
   metrics_.clear();
   log_ = log;
   shown_line_ = last_line_of(log);
   last_line_ = now();
-  const path artifact = outcome.train.at("artifact").get<std::string>();
+  const path artifact = outcome.train.value().artifact;
   const bool whole = artifact.filename() == "model.h5";
   std::vector<std::string> all = {"eval", whole ? artifact.string() : outcome.config.base};
   if (!whole) all.insert(all.end(), {"--adapter", artifact.string()});
@@ -333,9 +341,9 @@ Json CompareRunner::figures_of(const RunOutcome& outcome, const std::string& nam
   all.insert(all.end(), {"--json-speed", "--json", file.string()});
   const ChildResult child = run_child(all, log, [this] { return tick(); });
   if (child.status != 0) fail_child(child, log);
-  json = read_json_object(file);
-  if (!json.is_object()) fail("no figures in {}; the log is {}", file.string(), log.string());
-  return json;
+  auto figures = read_figures<EvaluationFile>(file);
+  if (!figures) fail("no figures in {}; the log is {}", file.string(), log.string());
+  return *figures;
 }
 
 void CompareRunner::evaluate(RunOutcome& outcome, const std::string& split,
@@ -343,7 +351,7 @@ void CompareRunner::evaluate(RunOutcome& outcome, const std::string& split,
   const EvalSettings& settings = plan_.config.eval.settings;
   std::vector<std::string> options = attention_words(outcome);
   EvalSettings said = settings, unsaid;
-  const auto fields = recipe_fields(said), usual = recipe_fields(unsaid);
+  const auto fields = config_fields(said), usual = config_fields(unsaid);
   for (std::size_t f = 1; f < fields.size(); ++f) {  // the first are the attentions
     if (fields[f].text() == usual[f].text()) continue;
     std::string option = "--" + fields[f].key;
@@ -360,7 +368,8 @@ void CompareRunner::evaluate(RunOutcome& outcome, const std::string& split,
   std::vector<std::string> words = {"--text"};
   words.insert(words.end(), texts.begin(), texts.end());
   words.insert(words.end(), options.begin(), options.end());
-  outcome.evaluation[split] = figures_of(outcome, fmt::format("eval-{}.json", hash), split, words);
+  const std::string name = fmt::format("eval-{}.json", hash);
+  outcome.evaluation.emplace_back(split, figures_of(outcome, name, split, words).texts.value());
 }
 
 void CompareRunner::evaluate_task(RunOutcome& outcome, const std::string& task) {
@@ -380,8 +389,8 @@ void CompareRunner::evaluate_task(RunOutcome& outcome, const std::string& task) 
                                     asked.task_data, "--limit", fmt::format("{}", asked.limit)};
   words.insert(words.end(), options.begin(), options.end());
   if (changed) words.push_back(config.base);
-  const Json figures = figures_of(outcome, fmt::format("{}-{}.json", task, hash), task, words);
-  outcome.tasks.push_back(figures.at("tasks").at(0));
+  const std::string name = fmt::format("{}-{}.json", task, hash);
+  outcome.tasks.push_back(figures_of(outcome, name, task, words).tasks.value().tasks.at(0));
 }
 
 void CompareRunner::evaluate_recall(RunOutcome& outcome, const std::string& questions) {
@@ -392,9 +401,8 @@ void CompareRunner::evaluate_recall(RunOutcome& outcome, const std::string& ques
   const std::string hash = hash_text(fmt::format("{}\n{}", fmt::join(options, "\n"), fingerprint));
   std::vector<std::string> words = {"--recall", questions};
   words.insert(words.end(), options.begin(), options.end());
-  const Json figures =
-      figures_of(outcome, fmt::format("recall-{}.json", hash), "recall: " + questions, words);
-  outcome.recall.push_back(figures.at("recall"));
+  const std::string name = fmt::format("recall-{}.json", hash);
+  outcome.recall.push_back(figures_of(outcome, name, "recall: " + questions, words).recall.value());
 }
 
 std::string CompareRunner::time_left(double rate) const {
@@ -417,15 +425,15 @@ int CompareRunner::tick() {
 }
 
 void CompareRunner::tell_step() {
-  const Json record = last_loss_record(metrics_);
-  if (!record.is_object() || record["step"].get<std::int64_t>() == shown_step_) return;
+  const std::optional<StepRecord> record = last_step(metrics_);
+  if (!record || !record->step || *record->step == static_cast<double>(shown_step_)) return;
   const RunConfig& config = plan_.runs[index_].config;
-  shown_step_ = record["step"].get<std::int64_t>();
-  const double rate = record.value("tokens_per_second", 0.0);
+  shown_step_ = static_cast<std::int64_t>(*record->step);
+  const double rate = record->tokens_per_second.value_or(0);
   const std::string all =
       ranks_.count() > 1 ? "" : fmt::format("  all runs: at most {} left", time_left(rate));
   spdlog::info("{}: step {}/{}  loss {:.4f}  {} tok/s{}", current_, shown_step_, config.steps,
-               record["loss"].get<double>(), format_count(rate), all);
+               record->loss.value_or(NAN), format_count(rate), all);
 }
 
 void CompareRunner::tell_share() {
@@ -435,4 +443,4 @@ void CompareRunner::tell_share() {
   spdlog::info("{}: {}", current_, line);
 }
 
-}  // namespace focus
+}  // namespace focus::app

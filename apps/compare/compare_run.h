@@ -3,43 +3,27 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/compare/compare_plan.h"
 #include "data/files/folder_lock.h"
+#include "focus/report/run_outcome.h"
 #include "optim/ranks.h"
 
-namespace focus {
-
-/// What has become of a planned run.
-struct RunOutcome {
-  std::string name;
-  RunConfig config;
-  std::string hash = {};              // empty where what the run reads cannot be read
-  std::string error = {};             // one line; empty where it is done
-  nlohmann::ordered_json train = {};  // null where it failed
-  /// By the names of CompareEval::splits(): what focus eval writes.
-  std::map<std::string, nlohmann::ordered_json> evaluation = {};
-  /// Of eval.tasks, in their order: the table that focus eval --tasks writes.
-  std::vector<nlohmann::ordered_json> tasks = {};
-  /// Of eval.recall, in their order: what focus eval --recall writes.
-  std::vector<nlohmann::ordered_json> recall = {};
-  bool trained_now = false;  // false: it was there already
-};
+namespace focus::app {
 
 /// The file by which the process of that rank holds a comparison's folder.
 std::string lock_name(int rank);
 
 /// Does the runs of a plan one after the other, or several processes one each at a time, each run
-/// in a process of its own, in <out>/runs/<hash>/: recipe.yaml, log.txt, what `focus train` writes,
+/// in a process of its own, in <out>/runs/<hash>/: config.yaml, log.txt, what `focus train` writes,
 /// done.json, eval-<hash>.json and, of each task and of recall, <task>-<hash>.json. What is there
 /// is not done again. While it lives, no other one works in <out>.
 ///
 /// The hash sees the settings that differ from their defaults, so that a key added to RunConfig
-/// whose default is what was done before leaves every run where it is. recipe.yaml holds all
+/// whose default is what was done before leaves every run where it is. config.yaml holds all
 /// settings: where it says other ones than the hash now stands for, a default has changed; that run
 /// stays as it is, and the new one gets the place <hash>-2, or the next number that is free.
 class CompareRunner {
@@ -82,8 +66,8 @@ class CompareRunner {
   std::vector<std::string> attention_words(const RunOutcome& outcome) const;
   /// What `focus eval` writes of a run's result, in a file of the run's folder; a child makes it
   /// where it is not there. `what` is said of, `words` are options beside those of the model.
-  nlohmann::ordered_json figures_of(const RunOutcome& outcome, const std::string& name,
-                                    const std::string& what, const std::vector<std::string>& words);
+  EvaluationFile figures_of(const RunOutcome& outcome, const std::string& name,
+                            const std::string& what, const std::vector<std::string>& words);
   int tick();
   void tell_step();
   /// Passes on how far the child says that it is.
@@ -116,4 +100,4 @@ class CompareRunner {
 /// Tokens that a run trains on.
 double tokens_of(const RunConfig& config);
 
-}  // namespace focus
+}  // namespace focus::app

@@ -3,7 +3,7 @@
 #include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 
-namespace focus {
+namespace focus::app {
 
 WorkList::WorkList(std::filesystem::path folder, std::size_t pieces, Ranks& ranks)
     : folder_(std::move(folder)), pieces_(pieces), ranks_(ranks) {
@@ -37,4 +37,4 @@ void WorkList::finish() {
   if (ranks_.count() > 1 && ranks_.first()) std::filesystem::remove_all(folder_, error);
 }
 
-}  // namespace focus
+}  // namespace focus::app

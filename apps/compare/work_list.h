@@ -5,7 +5,7 @@
 
 #include "optim/ranks.h"
 
-namespace focus {
+namespace focus::app {
 
 /// Pieces of work, numbered from 0, of which each process takes the next that nobody has taken: who
 /// makes the folder of its number has it. So a process that is done early takes more. All of them
@@ -28,4 +28,4 @@ class WorkList {
   std::size_t next_ = 0;
 };
 
-}  // namespace focus
+}  // namespace focus::app

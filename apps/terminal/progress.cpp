@@ -7,11 +7,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "autograd/base/check.h"
 #include "autograd/base/clock.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 constexpr double kSecondsBetweenDraws = 0.1;
@@ -108,4 +109,13 @@ std::size_t Progress::columns() const {
   return known ? size.ws_col : 100;
 }
 
-}  // namespace focus
+std::function<void(double)> share_bar(const std::string& label) {
+  constexpr std::int64_t kSteps = 1000;
+  const auto bar =
+      std::make_shared<Progress>(ProgressOptions{.label = label, .total_steps = kSteps});
+  return [bar](double share) {
+    bar->update(static_cast<std::int64_t>(share * kSteps), std::nan(""), 0);
+  };
+}
+
+}  // namespace focus::app

@@ -9,7 +9,7 @@
 
 #include "data/text/format.h"
 
-namespace focus {
+namespace focus::app {
 
 struct ProgressOptions {
   std::string label = "train";
@@ -55,4 +55,8 @@ class Progress {
   double last_drawn_ = 0;
 };
 
-}  // namespace focus
+/// A bar for a job that says which share of it is done, 0 to 1. It ends with the last copy of the
+/// function.
+std::function<void(double)> share_bar(const std::string& label);
+
+}  // namespace focus::app

@@ -8,7 +8,7 @@
 
 namespace focus {
 
-void AttentionPlan::heavy_first(std::size_t first) {
+void AttentionPlan::heaviest_first(std::size_t first) {
   const auto cost = [this](const QueryTile& tile) {
     return key_tiles_of(tile) * (tile.end - tile.begin);
   };
@@ -24,7 +24,7 @@ Index AttentionPlan::key_tiles_of(const QueryTile& tile) const {
   return tiles;
 }
 
-double AttentionPlan::readings() const {
+double AttentionPlan::average_tile_reads() const {
   Index read = 0;
   for (const QueryTile& tile : query_tiles) read += key_tiles_of(tile);
   return static_cast<double>(read) /
@@ -147,7 +147,7 @@ AttentionPlan causal_plan(Index batch, Index seq_len, Index window, AttentionPla
       plan.segments.push_back({b * tiles + first, b * tiles + (end - 1) / kKeys + 1});
       plan.query_tiles.push_back({b * seq_len + begin, b * seq_len + end, segment, segment + 1});
     }
-    plan.heavy_first(first_tile);
+    plan.heaviest_first(first_tile);
   }
   return plan;
 }

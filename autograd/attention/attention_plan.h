@@ -122,9 +122,9 @@ struct AttentionPlan {
   /// Key tiles that a query tile reads.
   Index key_tiles_of(const QueryTile& tile) const;
   /// How often a key tile is read, on average.
-  double readings() const;
+  double average_tile_reads() const;
   /// Sorts the query tiles from `first` on by what they cost.
-  void heavy_first(std::size_t first);
+  void heaviest_first(std::size_t first);
   /// The query tiles that see any keys, by number and in their order, in parts that have no row in
   /// common, neither as query nor as key (sequences, classes): their gradients never meet.
   std::vector<std::vector<Index>> independent_parts() const;

@@ -18,7 +18,7 @@ class OnlineSoftmax {
         s_(s),
         block_(block),
         packed_size_(s.head_dim * kQueries),
-        acc_size_(stride_of_heads(kQueries * s.padded_dim)),
+        acc_size_(head_stride(kQueries * s.padded_dim)),
         buffer_(kQueries + block.count * (packed_size_ + 2 * kQueries + acc_size_)),
         factor_(buffer_.data()),
         packed_(factor_ + kQueries),
@@ -43,7 +43,7 @@ class OnlineSoftmax {
   }
 
   /// After begin(): a finished result over other keys is a sum of one row of weight e^lse.
-  void go_on_from(const AttentionResult& result) {
+  void resume_from(const AttentionResult& result) {
     gather_rows(*plan_, begin_, begin_ + rows_,
                 {result.out.data() + s_.q_offset(0, block_.first), s_.heads * s_.head_dim,
                  block_.count, s_.head_dim},

@@ -76,7 +76,7 @@ class Task {
     softmax_.begin(job_.plan, tile.begin, tile.end);
     if (job_.merges) {
       const auto start = job_.times_merge ? Clock::now() : Clock::time_point();
-      softmax_.go_on_from(job_.result);
+      softmax_.resume_from(job_.result);
       if (job_.times_merge) job_.merge_time += (Clock::now() - start).count();
     }
     for_key_tiles(job_.plan, tile,

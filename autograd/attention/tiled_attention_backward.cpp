@@ -30,7 +30,7 @@ Tensor zeros(const Shape& shape) {
 }
 
 /// What all tasks share.
-struct Job {
+struct BackwardJob {
   const AttentionInputs& in;
   const AttentionPlan& plan;
   const AttentionResult& result;
@@ -52,9 +52,9 @@ struct Job {
 };
 
 /// A block of key heads and a share of a part's query tiles.
-class Task {
+class BackwardTask {
  public:
-  Task(Job& job, Index block, Index share)
+  BackwardTask(BackwardJob& job, Index block, Index share)
       : job_(job),
         s_(job.s),
         block_(s_, block, job.head_blocks),
@@ -63,10 +63,10 @@ class Task {
         gate_use_(job.rule ? job.rule->gate_use() : simd::GateUse::score),
         k_(reader(job.keys, s_, block_)),
         v_(reader(job.values, s_, block_)),
-        buffer_(3 * stride_of_heads(kKeys * kQueries)),
+        buffer_(3 * head_stride(kKeys * kQueries)),
         p_(buffer_.data()),
-        d_(p_ + stride_of_heads(kKeys * kQueries)),
-        d_gate_(d_ + stride_of_heads(kKeys * kQueries)),
+        d_(p_ + head_stride(kKeys * kQueries)),
+        d_gate_(d_ + head_stride(kKeys * kQueries)),
         queries_(job.in, s_, block_, job.products) {
     if (job.d_rule.defined())
       d_rule_ = job.d_rule.data() + (share * job.head_blocks + block) * job.rule_size;
@@ -141,7 +141,7 @@ class Task {
   }
 
   const simd::Kernels& kernels_ = simd::kernels();
-  Job& job_;
+  BackwardJob& job_;
   const Sizes& s_;
   const HeadBlock block_;
   const Index share_;
@@ -193,7 +193,7 @@ std::vector<std::vector<Index>> runs_of_short_windows(const AttentionPlan& plan,
 
 /// Decides on tasks, and on which keys they keep in the cache. `adds_q`: queries have a gradient
 /// already.
-void deal(Job& job, const std::vector<std::vector<Index>>& parts, bool adds_q) {
+void deal(BackwardJob& job, const std::vector<std::vector<Index>>& parts, bool adds_q) {
   const AttentionPlan& plan = job.plan;
   const Sizes& s = job.s;
   std::size_t longest = 1;
@@ -216,13 +216,14 @@ void deal(Job& job, const std::vector<std::vector<Index>>& parts, bool adds_q) {
 }
 
 /// Every `step`th part from `first` on.
-void run_parts(Job& job, const std::vector<std::vector<Index>>& parts, Index first, Index step) {
+void run_parts(BackwardJob& job, const std::vector<std::vector<Index>>& parts, Index first,
+               Index step) {
   const Index count = (static_cast<Index>(parts.size()) - first + step - 1) / step;
   parallel_chunks(count * job.shares * job.head_blocks, 1, [&](Index number, Index) {
     const Index of_parts = first + number / job.head_blocks / job.shares * step;
     const auto& part = parts[static_cast<std::size_t>(of_parts)];
     const Index share = number / job.head_blocks % job.shares;
-    Task task(job, number % job.head_blocks, share);
+    BackwardTask task(job, number % job.head_blocks, share);
     const auto tiles = static_cast<Index>(part.size());
     const auto [begin, end] = key_tiles_of(job.plan, part);
     for (Index keys = begin; keys < end; keys += job.resident_tiles)
@@ -238,7 +239,7 @@ void run_parts(Job& job, const std::vector<std::vector<Index>>& parts, Index fir
 }
 
 /// The shares' sums, in their order, added to `sum` where that is defined.
-void reduce(const Job& job, const Tensor& shares, Tensor& sum) {
+void reduce(const BackwardJob& job, const Tensor& shares, Tensor& sum) {
   if (!shares.defined()) return;
   const Sizes& s = job.s;
   const bool adds = sum.defined();
@@ -291,19 +292,19 @@ AttentionGradients tiled_attention_backward(const AttentionInputs& in, const Att
   const Index rule_size = rule ? rule->grad_size() : 0;
   if (in.q.size() == 0) return {in.q, in.k, in.v, Tensor::zeros({rule_size})};
   const TileProducts products(in.options.bf16);
-  Job job{.in = in,
-          .plan = plan,
-          .result = result,
-          .d_out = d_out,
-          .rule = rule,
-          .wanted = wanted,
-          .s = s,
-          .dropout = TileDropout(in),
-          .products = products,
-          .keys = TiledKeys(s, plan, in.k, {.left = true, .right = wanted.q}, products),
-          .values = TiledKeys(s, plan, in.v, {.left = true, .right = false}, products),
-          .rule_size = rule_size,
-          .want_scores = wanted.q || wanted.k || rule_size > 0};
+  BackwardJob job{.in = in,
+                  .plan = plan,
+                  .result = result,
+                  .d_out = d_out,
+                  .rule = rule,
+                  .wanted = wanted,
+                  .s = s,
+                  .dropout = TileDropout(in),
+                  .products = products,
+                  .keys = TiledKeys(s, plan, in.k, {.left = true, .right = wanted.q}, products),
+                  .values = TiledKeys(s, plan, in.v, {.left = true, .right = false}, products),
+                  .rule_size = rule_size,
+                  .want_scores = wanted.q || wanted.k || rule_size > 0};
   std::vector<std::vector<Index>> parts;
   // Keys that few query tiles see get their gradients where these belong; the rest in a buffer of
   // their own, head by head, that is added up in the end.

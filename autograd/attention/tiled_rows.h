@@ -48,7 +48,7 @@ struct Sizes {
 
 /// Numbers from one head's copy of `size` to the next head's: not a multiple of 4 KiB, or a token's
 /// heads, written one after the other, would all want the same few places of the first-level cache.
-inline Index stride_of_heads(Index size) {
+inline Index head_stride(Index size) {
   constexpr Index kLine = 64 / sizeof(Real);
   return (size + kLine - 1) / kLine * kLine + 5 * kLine;
 }
@@ -97,7 +97,7 @@ class HeadRows {
       return;
     }
     stride_ = head_dim;
-    head_stride_ = stride_of_heads((end - begin) * head_dim);
+    head_stride_ = head_stride((end - begin) * head_dim);
     gathered_ = Tensor({heads, head_stride_});
     data_ = gathered_.data();
     gather_rows(plan, begin, end, {first, row_size, heads, head_dim}, gathered_.data(), head_dim,
@@ -129,7 +129,7 @@ class TiledKeys {
         sides_(products.bf16() == nullptr ? Sides{.left = false, .right = true} : sides),
         packs_(products.bf16() != nullptr || (sides.right && s.padded_dim != s.head_dim) ||
                !plan.tokens.empty() ||
-               (s.all_kv_heads > 1 && plan.packs_ahead && plan.readings() > kOften)) {
+               (s.all_kv_heads > 1 && plan.packs_ahead && plan.average_tile_reads() > kOften)) {
     if (!packs_ || !plan.packs_ahead) return;
     all_ = Copy(*this, s.kv_heads, s.rows, s.rows * s.padded_dim);
     parallel_chunks(static_cast<Index>(plan.key_tiles.size()), 1, [&](Index tile, Index) {
@@ -178,7 +178,7 @@ class TiledKeys {
       rows_ = count;
       if (!gathered_.defined())
         gathered_ = Copy(keys_, kv_heads_, AttentionPlan::kKeys,
-                         stride_of_heads(AttentionPlan::kKeys * s.padded_dim));
+                         head_stride(AttentionPlan::kKeys * s.padded_dim));
       keys_.pack(begin_, begin_ + count, first_kv_head_, kv_heads_, gathered_, 0);
     }
     const TileProducts& products() const { return keys_.products_; }

@@ -14,7 +14,7 @@ namespace {
 
 /// Rows of B that are packed at a time: a hidden size of 768 at once, 384 KB of a second-level
 /// cache of 1 MiB.
-constexpr Index kBlockDepth = 768;
+constexpr Index kBf16BlockDepth = 768;
 
 /// A block of a product: rows [row, row + rows) of A and [p, p + depth) of B, columns
 /// [j, j + columns), `padded` to whole vectors, onto C[rows, padded] at `c`.
@@ -64,7 +64,7 @@ void block_product(const simd::Bf16Kernels& kernels, const ProductBlock& block, 
 template <class Pack>
 void multiply_rounded(const Bf16Matrix& a, Index n, Real* c, Index ldc, Start start,
                       const simd::Bf16Kernels& kernels, const Pack& pack) {
-  multiply(a.rows(), n, a.cols(), kBlockDepth, c, ldc, start, kernels,
+  multiply(a.rows(), n, a.cols(), kBf16BlockDepth, c, ldc, start, kernels,
            [&](const ProductBlock& b, Real* packed) {
              pack(b.p, b.depth, b.j, b.columns, packed);
              block_product(kernels, b, a.row(b.row) + b.p, a.pitch(), packed, b.start);
@@ -90,9 +90,9 @@ Index spread_pitch(Index n) { return even(n) + (n % 256 == 0 ? 32 : 0); }
 constexpr Index kTransposedRows = 64;
 
 /// Rows of numbers split into two, each part in rows that fill up to an even length with zero.
-class SplitRows {
+class SplitBf16Rows {
  public:
-  SplitRows(Index rows, Index cols, Bf16* memory)
+  SplitBf16Rows(Index rows, Index cols, Bf16* memory)
       : cols_(cols), pitch_(even(cols)), high_(memory), low_(memory + rows * pitch_) {}
   static std::size_t numbers(Index rows, Index cols) {
     return static_cast<std::size_t>(2 * rows * even(cols));
@@ -116,12 +116,12 @@ class SplitRows {
 constexpr Index kSplitDepth = 512;
 
 /// The block's numbers, line by line; valid until the thread's next call.
-SplitRows split_block(const MatrixView& w, const StoredPart& part) {
+SplitBf16Rows split_block(const MatrixView& w, const StoredPart& part) {
   thread_local AlignedVector<Real> line;
   thread_local AlignedVector<Bf16> memory;
   line.resize(static_cast<std::size_t>(part.count));
-  memory.resize(std::max(memory.size(), SplitRows::numbers(part.lines, part.count)));
-  SplitRows split(part.lines, part.count, memory.data());
+  memory.resize(std::max(memory.size(), SplitBf16Rows::numbers(part.lines, part.count)));
+  SplitBf16Rows split(part.lines, part.count, memory.data());
   for (Index i = 0; i < part.lines; ++i) {
     read_part(w, {part.line + i, 1, part.first, part.count}, line.data());
     split.put(i, line.data());
@@ -133,15 +133,15 @@ SplitRows split_block(const MatrixView& w, const StoredPart& part) {
 void multiply_split(Index m, Index n, Index k, const Real* a, Index lda, const MatrixView& w,
                     bool transposed, Real* c, Index ldc, Start start,
                     const simd::Bf16Kernels& kernels) {
-  const std::shared_ptr<void> memory = pooled_buffer(SplitRows::numbers(m, k) * sizeof(Bf16));
-  SplitRows rows(m, k, static_cast<Bf16*>(memory.get()));
+  const std::shared_ptr<void> memory = pooled_buffer(SplitBf16Rows::numbers(m, k) * sizeof(Bf16));
+  SplitBf16Rows rows(m, k, static_cast<Bf16*>(memory.get()));
   parallel_chunks(m, rows_per_chunk(k), [&](Index begin, Index end) {
     for (Index i = begin; i < end; ++i) rows.put(i, a + i * lda);
   });
   const bool exact = w.format == NumberFormat::bf16;  // nothing is left of W's numbers
   multiply(m, n, k, kSplitDepth, c, ldc, start, kernels, [&](const ProductBlock& b, Real* packed) {
     const StoredBlock stored = block_of(w, transposed, b.p, b.depth, b.j, b.columns);
-    const SplitRows split = split_block(w, stored.part);
+    const SplitBf16Rows split = split_block(w, stored.part);
     const auto pack = [&](const Bf16* source) {
       if (stored.lines_are_rows)
         kernels.pack(source, split.pitch(), b.depth, b.columns, packed);

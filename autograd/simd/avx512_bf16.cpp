@@ -144,8 +144,8 @@ extern const Bf16Kernels avx512_bf16_kernels;
 const Bf16Kernels avx512_bf16_kernels = {
     .name = "avx512_bf16",
     .vector = kVector,
-    .pays = true,
-    .three_pay = false,  // twice the rate of float32 at most
+    .is_faster = true,
+    .three_products_are_faster = false,  // twice the rate of float32 at most
     .round = round,
     .pack = pack,
     .pack_transposed = pack_transposed,

@@ -83,8 +83,8 @@ Bf16KernelList usable_bf16_kernels() {
   static const Bf16Kernels widening = {
       .name = "widened",
       .vector = kernels().vector,
-      .pays = false,
-      .three_pay = false,
+      .is_faster = false,
+      .three_products_are_faster = false,
       .round = round,
       .pack = pack,
       .pack_transposed = pack_transposed,
@@ -101,7 +101,7 @@ Bf16KernelList usable_bf16_kernels() {
   static const Bf16Kernels by_tiles = [] {
     Bf16Kernels kernels = avx512_bf16_kernels;
     kernels.name = "amx_bf16";
-    kernels.three_pay = true;
+    kernels.three_products_are_faster = true;
     kernels.product = amx_bf16_product;
     kernels.product_from = amx_bf16_product_from;
     return kernels;
@@ -137,12 +137,12 @@ const Bf16Kernels& bf16_kernels() {
 
 const Bf16Kernels* bf16_attention_kernels() {
   const Bf16Kernels& chosen = bf16_kernels();
-  return chosen.pays || named() ? &chosen : nullptr;
+  return chosen.is_faster || named() ? &chosen : nullptr;
 }
 
 const Bf16Kernels* bf16x3_kernels() {
   const Bf16Kernels& chosen = bf16_kernels();
-  return chosen.three_pay || named() ? &chosen : nullptr;
+  return chosen.three_products_are_faster || named() ? &chosen : nullptr;
 }
 
 }  // namespace focus::simd

@@ -26,7 +26,7 @@ struct Bf16Kernels {
   const char* name;  // "amx_bf16", "avx512_bf16", "widened"
   Index vector;      // columns of C that are written at once
   /// Whether a product takes less time than one of Real, and whether three do.
-  bool pays, three_pay;
+  bool is_faster, three_products_are_faster;
 
   /// to[i] = source[i] in bf16 for n numbers.
   void (*round)(const Real* source, Index n, Bf16* to);

@@ -1,5 +1,8 @@
 #include "data/files/json_reader.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <set>
 #include <vector>
 
@@ -119,10 +122,21 @@ bool JsonView::flag(const std::string& key, bool otherwise) const {
   return member.is_null() ? otherwise : member.boolean();
 }
 
+double JsonView::number() const {
+  expect(value_->is_number(), "a number");
+  return value_->get<double>();
+}
+
+std::size_t JsonView::choice(std::span<const std::string_view> names) const {
+  const auto found = std::ranges::find(names, string());
+  expect(found != names.end(), fmt::format("one of {}", fmt::join(names, ", ")));
+  return static_cast<std::size_t>(found - names.begin());
+}
+
 std::int64_t JsonView::integer(std::int64_t limit) const {
   expect(value_->is_number_integer(), "a whole number");
-  const bool fits = value_->is_number_unsigned() &&
-                    value_->get<std::uint64_t>() < static_cast<std::uint64_t>(limit);
+  const bool negative = !value_->is_number_unsigned() && value_->get<std::int64_t>() < 0;
+  const bool fits = !negative && value_->get<std::uint64_t>() < static_cast<std::uint64_t>(limit);
   if (!fits) fail("{}: {} is not in the range 0 to {}", where_, shown_json(*value_), limit - 1);
   return value_->get<std::int64_t>();
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -43,8 +44,11 @@ class JsonView {
   bool boolean() const;
   /// False, or the member's value where it is there and not null.
   bool flag(const std::string& key, bool otherwise = false) const;
+  double number() const;
   /// A whole number in [0, limit).
   std::int64_t integer(std::int64_t limit) const;
+  /// The position of the text among the names.
+  std::size_t choice(std::span<const std::string_view> names) const;
 
  private:
   void expect(bool ok, std::string_view wanted) const;

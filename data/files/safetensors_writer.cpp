@@ -11,8 +11,8 @@ namespace focus {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::size_t kMaxHeaderBytes = 100'000'000;  // the format's
-constexpr Index kBlock = 1 << 20;                     // numbers that are packed at a time
+constexpr std::size_t kMaxWrittenHeaderBytes = 100'000'000;  // the format's
+constexpr Index kBlock = 1 << 20;                            // numbers that are packed at a time
 
 const char* published_dtype(Dtype dtype) {
   switch (dtype) {
@@ -55,9 +55,9 @@ std::string make_header(const std::string& path,
     check(false, "{}: a name or a text of the metadata is not UTF-8: {}", path, error.what());
   }
   json.resize((json.size() + 7) / 8 * 8, ' ');
-  check(json.size() <= kMaxHeaderBytes,
+  check(json.size() <= kMaxWrittenHeaderBytes,
         "{}: the names and metadata need {} bytes, the format allows {}", path, json.size(),
-        kMaxHeaderBytes);
+        kMaxWrittenHeaderBytes);
   return json;
 }
 

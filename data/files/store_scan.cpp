@@ -15,7 +15,7 @@
 namespace focus {
 namespace {
 
-constexpr int kMaxDepth = 32;
+constexpr int kMaxStoreDepth = 32;
 constexpr std::size_t kMaxObjects = 200'000;
 constexpr int kMaxAttributes = 1000;
 constexpr std::size_t kMaxStringBytes = 64 << 10;
@@ -96,7 +96,8 @@ class Scan {
   }
 
   void walk(const std::string& path, int depth) {
-    if (depth > kMaxDepth) refuse(path, fmt::format("groups nested deeper than {}", kMaxDepth));
+    if (depth > kMaxStoreDepth)
+      refuse(path, fmt::format("groups nested deeper than {}", kMaxStoreDepth));
     const H5Handle object = handle(H5Oopen(file_, path.c_str(), H5P_DEFAULT), H5Oclose, path);
     ObjectInfo info;
     if (H5Oget_info2(object, &info, H5O_INFO_BASIC) < 0) h5_fail_reading(name_, path);

@@ -4,12 +4,12 @@
 #include <stdexcept>
 #include <utility>
 
-#include "data/settings/recipe.h"
+#include "data/settings/config.h"
 
 namespace focus {
 
 /// A settings struct whose type only its owner knows: what a table of kinds holds as defaults, and
-/// what a recipe reads without knowing the kind. T has visit() and validate(), as every settings
+/// what a config reads without knowing the kind. T has visit() and validate(), as every settings
 /// struct. A copy is a copy of the struct.
 class AnySettings {
  public:
@@ -24,30 +24,36 @@ class AnySettings {
   }
   ~AnySettings() = default;
 
+  /// Null where it holds another type.
+  template <class T>
+  const T* get_if() const {
+    const auto* held = dynamic_cast<const Held<T>*>(held_.get());
+    return held ? &held->value : nullptr;
+  }
   /// Throws std::logic_error where it holds another type.
   template <class T>
   const T& as() const {
-    if (const auto* held = dynamic_cast<const Held<T>*>(held_.get())) return held->value;
+    if (const T* value = get_if<T>()) return *value;
     throw std::logic_error("settings of another kind");
   }
   /// Throws std::invalid_argument naming the key that is out of range.
   void validate() const { held_->validate(); }
-  void visit(RecipeFieldCollector& f) { held_->visit(f); }
-  void visit(RecipeFieldCollector&& f) { held_->visit(f); }
+  void visit(ConfigFieldCollector& f) { held_->visit(f); }
+  void visit(ConfigFieldCollector&& f) { held_->visit(f); }
 
  private:
   struct Base {
     virtual ~Base() = default;
     virtual std::unique_ptr<Base> clone() const = 0;
     virtual void validate() const = 0;
-    virtual void visit(RecipeFieldCollector& f) = 0;
+    virtual void visit(ConfigFieldCollector& f) = 0;
   };
   template <class T>
   struct Held final : Base {
     explicit Held(T v) : value(std::move(v)) {}
     std::unique_ptr<Base> clone() const override { return std::make_unique<Held>(value); }
     void validate() const override { value.validate(); }
-    void visit(RecipeFieldCollector& f) override { value.visit(f); }
+    void visit(ConfigFieldCollector& f) override { value.visit(f); }
     T value;
   };
 

@@ -3,11 +3,12 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "data/settings/recipe.h"
+#include "data/settings/config.h"
 
 namespace focus {
 
-/// The settings as an object: numbers and truth values as such, everything else as text.
-nlohmann::ordered_json settings_json(const std::vector<RecipeField>& settings);
+/// The settings as an object, groups as objects in it: numbers and truth values as such, everything
+/// else as text.
+nlohmann::ordered_json settings_json(const std::vector<ConfigField>& settings);
 
 }  // namespace focus

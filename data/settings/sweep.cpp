@@ -11,12 +11,12 @@
 namespace focus {
 namespace {
 
-using Kind = RecipeNode::Kind;
+using Kind = ConfigNode::Kind;
 
-std::string text_of(const RecipeNode& node) {
+std::string text_of(const ConfigNode& node) {
   if (node.kind != Kind::kList) return node.text;
   std::vector<std::string> items;
-  for (const RecipeNode& item : node.items) items.push_back(text_of(item));
+  for (const ConfigNode& item : node.items) items.push_back(text_of(item));
   return fmt::format("[{}]", fmt::join(items, ", "));
 }
 
@@ -24,11 +24,11 @@ std::string last_part(const std::string& key) { return key.substr(key.rfind('.')
 
 }  // namespace
 
-std::vector<SweptKey> read_sweep(const RecipeNode& map, std::vector<RecipeProblem>& problems) {
+std::vector<SweptKey> read_sweep(const ConfigNode& map, std::vector<ConfigProblem>& problems) {
   std::vector<SweptKey> axes;
   if (map.kind != Kind::kMap && map.kind != Kind::kNull)
     problems.push_back({map.line, fmt::format("sweep: wanted lines of `key: [value, value]`")});
-  for (const RecipeNode::Entry& entry : map.entries) {
+  for (const ConfigNode::Entry& entry : map.entries) {
     if (entry.value.kind != Kind::kList || entry.value.items.empty())
       problems.push_back({entry.line, fmt::format("sweep: {}: wanted a list such as [a, b] of its "
                                                   "values, came something else or an empty one",
@@ -45,7 +45,7 @@ std::vector<std::vector<SweptSetting>> sweep_product(const std::vector<SweptKey>
   for (const SweptKey& axis : axes) {
     std::vector<std::vector<SweptSetting>> longer;
     for (const auto& settings : all)
-      for (const RecipeNode& value : axis.values) {
+      for (const ConfigNode& value : axis.values) {
         longer.push_back(settings);
         longer.back().push_back({axis.key, value});
       }
@@ -66,14 +66,14 @@ std::string sweep_label(const std::string& name, const std::vector<SweptSetting>
   return label;
 }
 
-RecipeNode nested_setting(const std::string& key, const RecipeNode& value) {
-  RecipeNode map;
+ConfigNode nested_setting(const std::string& key, const ConfigNode& value) {
+  ConfigNode map;
   map.kind = Kind::kMap;
   map.line = value.line;
   const std::size_t dot = key.find('.');
   map.entries.push_back(dot == std::string::npos
-                            ? RecipeNode::Entry{key, value.line, value}
-                            : RecipeNode::Entry{key.substr(0, dot), value.line,
+                            ? ConfigNode::Entry{key, value.line, value}
+                            : ConfigNode::Entry{key.substr(0, dot), value.line,
                                                 nested_setting(key.substr(dot + 1), value)});
   return map;
 }

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "data/settings/recipe_yaml.h"
+#include "data/settings/config_yaml.h"
 
 // Settings that are tried one after the other.
 namespace focus {
@@ -11,16 +11,16 @@ namespace focus {
 /// One value of a swept key.
 struct SweptSetting {
   std::string key;  // dotted
-  RecipeNode value;
+  ConfigNode value;
 };
 /// A key and its values; a sweep is a list of these.
 struct SweptKey {
   std::string key;
-  std::vector<RecipeNode> values;
+  std::vector<ConfigNode> values;
 };
 
 /// Reads lines of `key: [value, value]`; what does not fit is appended to `problems`.
-std::vector<SweptKey> read_sweep(const RecipeNode& map, std::vector<RecipeProblem>& problems);
+std::vector<SweptKey> read_sweep(const ConfigNode& map, std::vector<ConfigProblem>& problems);
 
 /// Every choice of one value for each key, the last key fastest; one empty choice without keys.
 /// Throws std::invalid_argument where there are more than `most`.
@@ -32,6 +32,6 @@ std::vector<std::vector<SweptSetting>> sweep_product(const std::vector<SweptKey>
 std::string sweep_label(const std::string& name, const std::vector<SweptSetting>& settings);
 
 /// `key`, dotted, as a map around the value: a.b and c as {a: {b: c}}.
-RecipeNode nested_setting(const std::string& key, const RecipeNode& value);
+ConfigNode nested_setting(const std::string& key, const ConfigNode& value);
 
 }  // namespace focus

@@ -50,7 +50,7 @@ int main(int argc, char** argv) try {
 
   focus::LoadedModel model = focus::open_training_model(config);
   focus::TrainingData data = focus::open_training_data(config, model);
-  model.put_on(
+  model.attach(
       std::make_unique<CosineAttention>(CosineAttention::Settings{}, model.decoder->config()));
   focus::Session session(config, std::move(model), std::move(data));
   const focus::TrainingResult result = focus::run_training(session);

@@ -7,7 +7,7 @@
 int main(int argc, char** argv) try {
   if (argc != 4) throw std::runtime_error("wanted: retrofit MODEL_FOLDER TRAIN.txt UNSEEN.txt");
 
-  focus::RunConfig config;  // what a recipe of `focus train` says; the rest are its defaults
+  focus::RunConfig config;  // what a config of `focus train` says; the rest are its defaults
   config.base = argv[1];
   config.data.train = {argv[2]};
   config.data.document_separator = "<|endoftext|>";

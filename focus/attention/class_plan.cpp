@@ -181,7 +181,7 @@ AttentionPlan class_plan(std::span<const std::uint64_t> sets, Index batch, Index
         }
         plan.query_tiles.push_back({begin, end, segment, static_cast<Index>(plan.segments.size())});
       }
-      plan.heavy_first(first_tile);
+      plan.heaviest_first(first_tile);
     }
   // Packing is another pass over memory: worth it for keys that several query tiles read.
   plan.packs_ahead = rows_seen > 2 * batch * seq_len;

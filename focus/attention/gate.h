@@ -21,9 +21,9 @@ struct GateOptions {
   std::vector<std::uint64_t> membership;
 
   static GateOptions from(const FocusConfig& config) {
-    return {.gate = config.gate,
-            .steepness = config.gate_steepness,
-            .affinity_floor = config.affinity_floor,
+    return {.gate = config.tokens().gate,
+            .steepness = config.tokens().gate_steepness,
+            .affinity_floor = config.tokens().affinity_floor,
             .local_window = config.local_window,
             .gated = true,
             .membership = {}};

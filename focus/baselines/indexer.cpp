@@ -256,7 +256,7 @@ class IndexerMechanism final : public Mechanism {
     return fmt::format("indexer k={} w={}", config_.tokens, config_.local_window);
   }
 
-  void for_each_own(const std::function<void(const std::string&, Variable&)>& f) override {
+  void visit_parameters(const std::function<void(const std::string&, Variable&)>& f) override {
     for (std::size_t i = 0; i < indexers_.size(); ++i)
       for_each_parameter(indexers_[i], f, fmt::format("indexer.layers.{}", i));
   }
@@ -322,11 +322,9 @@ class IndexerMechanism final : public Mechanism {
 }  // namespace
 
 AdapterKind indexer_kind() {
-  AdapterKind kind = mechanism_kind<IndexerMechanism>(
+  return mechanism_kind<IndexerMechanism>(
       "indexer", "attention indexer: a small indexer chooses keys, trained on a frozen base (DSA)",
-      false);
-  kind.has_parameters = true;
-  return kind;
+      AdapterRole::trained_attention);
 }
 
 }  // namespace focus

@@ -234,7 +234,7 @@ class MagicPigMechanism final : public Mechanism {
 
 AdapterKind magicpig_kind() {
   return mechanism_kind<MagicPigMechanism>("magicpig", "token selection by hashing (MagicPIG)",
-                                           false);
+                                           AdapterRole::selection);
 }
 
 }  // namespace focus

@@ -58,7 +58,7 @@ std::vector<Real> block_scores(const QueryRun& run, const BlockMeans& means) {
   return scores;
 }
 
-NearZone near_zone(const MobaConfig& config) {
+NearZone near_blocks(const MobaConfig& config) {
   return {.sinks = 0, .local_window = 0, .block = config.block_size};
 }
 
@@ -77,8 +77,8 @@ class MobaMechanism final : public Mechanism {
     return moba_attention(in.q, in.k, in.v, in.options, config_, pairs);
   }
   double multiply_adds_to_choose(const MechanismInputs& in, const PairCounts&) const override {
-    const std::int64_t blocks = distant_blocks(near_zone(config_), config_.block_size, in.q.dim(1),
-                                               in.options.sliding_window);
+    const std::int64_t blocks = distant_blocks(near_blocks(config_), config_.block_size,
+                                               in.q.dim(1), in.options.sliding_window);
     return static_cast<double>(in.q.dim(0) * in.q.dim(2) * blocks * in.q.dim(3));
   }
 
@@ -98,7 +98,7 @@ Variable moba_attention(const Variable& q, const Variable& k, const Variable& v,
                         const AttentionOptions& options, const MobaConfig& config,
                         PairCounts* pairs) {
   const BlockMeans means(k.value(), config.block_size);
-  const NearZone near = near_zone(config);
+  const NearZone near = near_blocks(config);
   const auto choice = [&](const QueryRun& run) -> KeyChoice {
     return [&config, begin = run.begin, rows = run.end - run.begin, blocks = means.blocks,
             heads = run.head.query_heads, scores = block_scores(run, means),
@@ -116,7 +116,7 @@ Variable moba_attention(const Variable& q, const Variable& k, const Variable& v,
 
 AdapterKind moba_kind() {
   return mechanism_kind<MobaMechanism>("moba", "blocks by their mean key at inference (MoBA)",
-                                       false);
+                                       AdapterRole::selection);
 }
 
 }  // namespace focus

@@ -96,7 +96,7 @@ Variable oracle_attention(const Variable& q, const Variable& k, const Variable& 
 AdapterKind oracle_kind() {
   return mechanism_kind<OracleMechanism>(
       "oracle", "a query's heaviest keys, of all scores: an upper reference that saves nothing",
-      false);
+      AdapterRole::selection);
 }
 
 }  // namespace focus

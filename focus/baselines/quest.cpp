@@ -127,7 +127,7 @@ Variable quest_attention(const Variable& q, const Variable& k, const Variable& v
 
 AdapterKind quest_kind() {
   return mechanism_kind<QuestMechanism>("quest", "pages by their key bounds at inference (Quest)",
-                                        false);
+                                        AdapterRole::selection);
 }
 
 }  // namespace focus

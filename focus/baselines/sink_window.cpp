@@ -38,7 +38,7 @@ AttentionPlan sinks_plan(Index batch, Index seq_len, Index sliding_window,
                                first_tile + (keys.end - first + kKeys - 1) / kKeys});
       plan.query_tiles.push_back({first + begin, first + end, segment, segment + 1});
     }
-    plan.heavy_first(first_query);
+    plan.heaviest_first(first_query);
   }
   return plan;
 }

@@ -220,7 +220,8 @@ class SparqMechanism final : public Mechanism {
 }  // namespace
 
 AdapterKind sparq_kind() {
-  return mechanism_kind<SparqMechanism>("sparq", "token selection at inference (SparQ)", false);
+  return mechanism_kind<SparqMechanism>("sparq", "token selection at inference (SparQ)",
+                                        AdapterRole::selection);
 }
 
 }  // namespace focus

@@ -18,7 +18,6 @@ struct SparqConfig {
     f("rank", rank, "r, numbers of a query that choose them; more than head_dim: all",
       {1, 1 << 16});
     f("last_keys", last_keys, "l, of the k keys so many are always the last ones", {0, 1 << 27});
-    f.retired("local_window", "is called last_keys now");
     f("reallocate", reallocate, "the weight of the keys left out goes to the mean value");
   }
   void validate() const;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "autograd/ops.h"
-#include "data/settings/recipe.h"
+#include "data/settings/config.h"
 #include "focus/counts/pair_counts.h"
 
 namespace focus {
@@ -14,11 +14,6 @@ struct WindowConfig {
   template <class F>
   void visit(F&& f) {
     f("local_window", local_window, "pairs with i - j <= local_window are attended", {0, 1 << 27});
-    f.retired("window", "is local_window now, a distance: one less than the tokens seen",
-              [this](const RecipeNode& node) {
-                read_value(node, {1, 1 << 27}, local_window);
-                --local_window;
-              });
   }
   void validate() const;
 };

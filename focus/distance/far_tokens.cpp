@@ -1,10 +1,9 @@
 #include "focus/distance/far_tokens.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "autograd/base/check.h"
-#include "focus/evaluation/name_columns.h"
+#include "focus/evaluation/row_labels.h"
 
 namespace focus {
 namespace {
@@ -31,11 +30,6 @@ double kept_share(double window, double dense, double row) {
 
 std::string percent(double share) {
   return std::isfinite(share) ? fmt::format("{:.1f}%", 100 * share) : "-";
-}
-
-/// NaN is not in JSON.
-nlohmann::ordered_json number(double value) {
-  return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
 }
 
 }  // namespace
@@ -106,10 +100,10 @@ FarReport measure_far(LoadedModel& model, std::span<const EvalText> texts,
     const auto place = rows.insert(in_front ? rows.begin() : rows.end(), std::move(row));
     return place - rows.begin();
   };
-  const auto dense = static_cast<std::size_t>(place_of({.kind = "dense"}, true));
+  const auto dense = static_cast<std::size_t>(place_of({.kind = AttentionKind::dense}, true));
   const auto window = static_cast<std::size_t>(place_of(window_of(measured, far), false));
   TokenLosses near;
-  const ActiveAttention active(measured, {.kind = "dense"});
+  const ActiveAttention active(measured, {.kind = AttentionKind::dense});
   short_context_losses(*measured.decoder, texts, far, {.losses = &near, .ranks = &ranks});
   FarReport report = far_report(rows, rows[dense], rows[window], near, far);
   if (reference != nullptr) report.reference = reference->where;
@@ -120,7 +114,8 @@ AttentionSpec window_of(const LoadedModel& model, const FarSettings& settings) {
   if (model.focus() == nullptr)
     return parse_attention(fmt::format("sink_window:{}", settings.context));
   const FocusConfig& config = model.focus()->config();
-  return parse_attention(fmt::format("sink_window:{}:sinks={}", config.local_window, config.sinks));
+  return parse_attention(
+      fmt::format("sink_window:{}:sinks={}", config.local_window, config.summary.zones.sinks));
 }
 
 std::string format_far(const FarReport& report) {
@@ -140,21 +135,6 @@ std::string format_far(const FarReport& report) {
                      "\nkept: share of the gain of distance, (window - row) / (window - dense) in "
                      "nats; window: {}\n",
                      report.window);
-}
-
-nlohmann::ordered_json far_to_json(const FarReport& report) {
-  auto rows = nlohmann::ordered_json::array();
-  for (const FarRow& row : report.rows)
-    rows.push_back({{"attention", row.name},
-                    {"routing", row.routing},
-                    {"nats_far", number(row.far)},
-                    {"nats_others", number(row.others)},
-                    {"kept_far", number(row.kept)},
-                    {"kept_all", number(row.kept_all)}});
-  return {{"reference", report.reference},  {"context", report.settings.context},
-          {"step", report.settings.step()}, {"margin", report.settings.margin},
-          {"tokens", report.tokens},        {"far", report.far},
-          {"window", report.window},        {"rows", std::move(rows)}};
 }
 
 }  // namespace focus

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,6 +42,15 @@ struct FarRow {
   double far = 0, others = 0;
   double kept = 0;      // on far tokens
   double kept_all = 0;  // on all tokens
+
+  void visit(auto&& f) {
+    f("attention", name);
+    f("routing", routing);
+    f("nats_far", far);
+    f("nats_others", others);
+    f("kept_far", kept);
+    f("kept_all", kept_all);
+  }
 };
 
 struct FarReport {
@@ -54,6 +62,18 @@ struct FarReport {
   std::vector<FarRow> rows;
 
   double share() const { return static_cast<double>(far) / static_cast<double>(tokens); }
+
+  void visit(auto&& f) {
+    Index step = settings.step();
+    f("reference", reference);
+    f("context", settings.context);
+    f("step", step);
+    f("margin", settings.margin);
+    f("tokens", tokens);
+    f("far", far);
+    f("window", window);
+    f("rows", rows);
+  }
 };
 
 /// What a row of an evaluation scored, token by token.
@@ -81,6 +101,5 @@ FarReport measure_far(LoadedModel& model, std::span<const EvalText> texts,
 AttentionSpec window_of(const LoadedModel& model, const FarSettings& settings);
 
 std::string format_far(const FarReport& report);
-nlohmann::ordered_json far_to_json(const FarReport& report);
 
 }  // namespace focus

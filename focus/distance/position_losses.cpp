@@ -1,7 +1,5 @@
 #include "focus/distance/position_losses.h"
 
-#include <nlohmann/json.hpp>
-
 namespace focus {
 namespace {
 
@@ -33,16 +31,6 @@ std::vector<PositionLoss> losses_by_position(const TokenLosses& losses) {
   std::erase_if(buckets, [](const PositionLoss& bucket) { return bucket.tokens == 0; });
   for (PositionLoss& bucket : buckets) bucket.nats /= static_cast<double>(bucket.tokens);
   return buckets;
-}
-
-nlohmann::ordered_json positions_to_json(std::span<const PositionLoss> buckets) {
-  auto list = nlohmann::ordered_json::array();
-  for (const PositionLoss& bucket : buckets)
-    list.push_back({{"from", bucket.from},
-                    {"to", bucket.to - 1},
-                    {"tokens", bucket.tokens},
-                    {"nats_per_token", bucket.nats}});
-  return list;
 }
 
 }  // namespace focus

@@ -8,7 +8,7 @@
 
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
-#include "data/settings/recipe.h"
+#include "data/settings/config.h"
 
 namespace focus {
 namespace {
@@ -38,15 +38,15 @@ struct HardSettings {
   void validate() const {}
 };
 
-struct SummarySettings {
-  SummaryWord word;
+struct SummaryKeys {
+  SummaryOverrides said;
   void visit(auto&& f) {
-    f("m", word.read_groups, "", Range{0, kMaxKeyGroups});
-    f("choice", word.choice);
-    f("rest", word.rest);
-    f("local_window", word.local_window, "", Range{0, 1 << 27});
-    f("block", word.block, "", Range{1, 1 << 20});
-    f("sinks", word.sinks, "", Range{0, kMaxSinks});
+    f("m", said.num_selected_groups, "", Range{0, kMaxKeyGroups});
+    f("selection", said.selection);
+    f("unselected_groups", said.unselected_groups);
+    f("local_window", said.local_window, "", Range{0, 1 << 27});
+    f("block", said.block, "", Range{1, 1 << 20});
+    f("sinks", said.sinks, "", Range{0, kMaxSinks});
   }
   void validate() const {}
 };
@@ -86,7 +86,7 @@ template <class Settings>
 void read_settings(const std::vector<std::string>& parts, Settings& settings,
                    const std::string& where) {
   std::vector<std::string> overrides;
-  const auto fields = recipe_fields(settings);
+  const auto fields = config_fields(settings);
   for (std::size_t i = 1; i < parts.size(); ++i) {
     const bool bare = parts[i].find('=') == std::string::npos;
     if (fields.empty()) fail("{}: {} has no settings", where, parts[0]);
@@ -96,7 +96,7 @@ void read_settings(const std::vector<std::string>& parts, Settings& settings,
     overrides.push_back(bare ? fields[0].key + "=" + parts[i] : parts[i]);
   }
   try {
-    read_recipe_text("", "", overrides, settings);
+    read_config_text("", "", overrides, settings);
     settings.validate();
   } catch (const std::exception& error) {
     std::string problems = error.what();
@@ -105,9 +105,10 @@ void read_settings(const std::vector<std::string>& parts, Settings& settings,
   }
 }
 
-std::vector<Balance> balances_of(const AttentionSpec& spec, Balance trained, UnsaidBalance unsaid) {
+std::vector<Balance> balances_of(const AttentionSpec& spec, Balance trained,
+                                 DefaultBalance otherwise) {
   if (spec.balance) return {*spec.balance};
-  if (unsaid == UnsaidBalance::trained || trained == Balance::none) return {trained};
+  if (otherwise == DefaultBalance::trained || trained == Balance::none) return {trained};
   if (trained == Balance::sequence) return {Balance::carried, Balance::sequence};
   return {Balance::carried};
 }
@@ -117,149 +118,204 @@ bool same(const AttentionSpec& a, const AttentionSpec& b) {
          a.summary == b.summary && !a.settings && !b.settings && a.layers == b.layers;
 }
 
-/// A word of Focus, as what it lists.
+/// A spec of Focus, as what it lists.
 std::vector<AttentionSpec> resolve_focus(const AttentionSpec& spec, const FocusConfig& config,
-                                         UnsaidBalance unsaid) {
-  const bool keys = config.routing == RoutingSpace::keys;
-  if (spec.kind == "local") return {{.kind = "local"}};
-  if (spec.kind == "summary" || keys) return {resolve_summary(spec, config)};
+                                         DefaultBalance balance) {
+  if (spec.kind == AttentionKind::local) return {{.kind = AttentionKind::local}};
+  if (spec.kind == AttentionKind::summary || !grouping_kind(config).groups_tokens)
+    return {resolve_summary(spec, config)};
   std::vector<AttentionSpec> list;
+  const bool hard = spec.kind == AttentionKind::hard;
   const int most = spec.top_k == 0 ? config.num_groups : std::min(spec.top_k, config.num_groups);
-  for (const Balance balance : balances_of(spec, config.balance, unsaid)) {
-    if (spec.kind != "hard") list.push_back({.kind = "soft", .balance = balance});
-    if (spec.kind == "soft") continue;
-    for (int k = spec.kind == "hard" ? most : 1; k <= most; ++k)
-      list.push_back({.kind = "hard",
+  for (const Balance one : balances_of(spec, config.tokens().balance, balance)) {
+    if (!hard) list.push_back({.kind = AttentionKind::soft, .balance = one});
+    if (spec.kind == AttentionKind::soft) continue;
+    for (int k = hard ? most : 1; k <= most; ++k)
+      list.push_back({.kind = AttentionKind::hard,
                       .top_k = k,
-                      .balance = balance,
-                      .gate = spec.gate.value_or(config.hard_gate)});
+                      .balance = one,
+                      .gate = spec.gate.value_or(config.tokens().hard_gate)});
   }
   return list;
 }
 
+/// Throws where a spec of Focus asks for what the model's has not.
+void check_focus(const AttentionSpec& spec, const LoadedModel& model, const std::string& where) {
+  if (model.focus() == nullptr)
+    fail("{} {}: {} has no Focus; name one with --adapter", where, spec.name(), model.where);
+  const FocusConfig& config = model.focus()->config();
+  const GroupingKind& grouping = grouping_kind(config);
+  if (!grouping.groups_tokens &&
+      (spec.kind == AttentionKind::soft || spec.kind == AttentionKind::hard))
+    fail("{} {}: the Focus of {} groups {} and has neither; it has summary:M", where, spec.name(),
+         model.where, grouping.name);
+  if (!grouping.groups_tokens && spec.summary.selection == GroupSelection::own)
+    fail("{} summary: selection own is for groups of tokens; the Focus of {} groups {}", where,
+         model.where, grouping.name);
+  Index most = spec.summary.num_selected_groups.value_or(0);
+  for (const Index of_layer : spec.summary.m_by_layer) most = std::max(most, of_layer);
+  if (most > config.num_groups)
+    fail("{} summary:{}: the Focus has {} groups; give no more", where, most, config.num_groups);
+  if (spec.kind == AttentionKind::hard && spec.top_k > config.num_groups)
+    fail("{} hard:{}: the Focus has {} groups; give no more", where, spec.top_k, config.num_groups);
+}
+
+/// Throws where a spec does not fit the model's layers, or asks for a mechanism that it has not.
+void check_fits(const AttentionSpec& spec, const LoadedModel& model, const std::string& where) {
+  const Index layers = model.decoder->config().num_hidden_layers;
+  if (!spec.layers.empty() && spec.layers.back() >= layers)
+    fail("{} {}: layer {}, but {} has {}, the first of which is 0", where, spec.name(),
+         spec.layers.back(), model.where, layers);
+  for (const auto& [key, numbers] : {std::pair("m_by_layer", &spec.summary.m_by_layer),
+                                     std::pair("w_by_layer", &spec.summary.w_by_layer)})
+    if (!numbers->empty() && static_cast<Index>(numbers->size()) != layers)
+      fail("{} {}: {} has {} numbers for {} layers", where, spec.name(), key, numbers->size(),
+           layers);
+  if (spec.kind == AttentionKind::trained && model.mechanism() == nullptr)
+    fail("{} trained: {} was not trained with another attention than dense or Focus", where,
+         model.where);
+  if (spec.kind == AttentionKind::mechanism &&
+      find_attention(spec.mechanism, where).has_parameters() &&
+      (model.mechanism() == nullptr || model.mechanism()->kind() != spec.mechanism))
+    fail(
+        "{} {}: {} has none; train one (attention={} of method retrofit) and name its file with "
+        "--adapter",
+        where, spec.mechanism, model.where, spec.mechanism);
+  if (spec.needs_focus()) check_focus(spec, model, where);
+}
+
 }  // namespace
 
+std::string AttentionSpec::name() const {
+  return kind == AttentionKind::mechanism ? mechanism : value_text(kind);
+}
+
 AttentionSpec resolve_summary(const AttentionSpec& spec, const FocusConfig& config) {
-  SummaryWord word = spec.summary;
-  const auto fill = [](auto& said, const auto& unsaid) {
-    if (!said) said = unsaid;
+  SummaryOverrides summary = spec.summary;
+  const auto fill = [](auto& said, const auto& otherwise) {
+    if (!said) said = otherwise;
   };
-  // A number of groups to read says how they are chosen, too.
-  fill(word.choice, word.read_groups ? GroupChoice::mass : config.choice);
-  fill(word.read_groups, std::min(config.read_groups, config.num_groups));
-  fill(word.rest, config.rest);
-  fill(word.local_window, config.local_window);
-  fill(word.block, config.block);
-  fill(word.sinks, config.sinks);
-  return {.kind = "summary", .balance = spec.balance.value_or(config.balance), .summary = word};
+  const SummaryConfig& trained = config.summary;
+  // A number of groups to read says how they are selected, too.
+  fill(summary.selection, summary.num_selected_groups ? GroupSelection::mass : trained.selection);
+  fill(summary.num_selected_groups,
+       std::min<Index>(trained.num_selected_groups, config.num_groups));
+  fill(summary.unselected_groups, trained.unselected_groups);
+  fill(summary.local_window, config.local_window);
+  fill(summary.block, trained.zones.block);
+  fill(summary.sinks, trained.zones.sinks);
+  return {.kind = AttentionKind::summary,
+          .balance = spec.balance.value_or(config.tokens().balance),
+          .summary = summary};
 }
 
 AttentionMode AttentionSpec::mode() const {
-  if (kind == "summary") {
-    const bool own = summary.choice == GroupChoice::own;
-    return {.kind = Kind::summary,
-            .balance = balance.value_or(Balance::carried),
-            .summary = {.zones = {.window = summary.local_window.value_or(0),
-                                  .block = summary.block.value_or(1),
-                                  .sinks = summary.sinks.value_or(0)},
-                        .top_groups = own ? 1 : summary.read_groups.value_or(0),
-                        .rest = summary.rest.value_or(Rest::summary),
-                        .own_group = own},
-            .top_groups_of_layer = summary.m_by_layer,
-            .window_of_layer = summary.w_by_layer};
+  switch (kind) {
+    case AttentionKind::local:
+      return {.kind = Kind::hard, .top_k = 0};
+    case AttentionKind::soft:
+      return {.kind = Kind::soft, .balance = balance.value_or(Balance::carried)};
+    case AttentionKind::hard:
+      return {.kind = Kind::hard,
+              .top_k = top_k,
+              .balance = balance.value_or(Balance::carried),
+              .hard_gate = gate.value_or(HardGate::drop)};
+    case AttentionKind::summary:
+      break;
+    default:
+      return {.kind = Kind::dense};
   }
-  if (kind == "local") return {.kind = Kind::hard, .top_k = 0};
-  if (kind == "soft") return {.kind = Kind::soft, .balance = balance.value_or(Balance::carried)};
-  if (kind == "hard")
-    return {.kind = Kind::hard,
-            .top_k = top_k,
-            .balance = balance.value_or(Balance::carried),
-            .hard_gate = gate.value_or(HardGate::drop)};
-  return {.kind = Kind::dense};
+  const auto selection = summary.selection.value_or(GroupSelection::mass);
+  return {.kind = Kind::summary,
+          .balance = balance.value_or(Balance::carried),
+          .summary = {.zones = {.window = summary.local_window.value_or(0),
+                                .block = summary.block.value_or(1),
+                                .sinks = summary.sinks.value_or(0)},
+                      .num_selected_groups = selection == GroupSelection::own
+                                                 ? 1
+                                                 : summary.num_selected_groups.value_or(0),
+                      .selection = selection,
+                      .unselected_groups =
+                          summary.unselected_groups.value_or(UnselectedGroups::summary)},
+          .selected_groups_of_layer = summary.m_by_layer,
+          .window_of_layer = summary.w_by_layer};
 }
+
+namespace {
+
+/// The kind that a spec begins with; mechanism for any other name.
+AttentionKind kind_named(const std::string& name) {
+  constexpr auto names = enum_names(AttentionKind{});
+  const auto found = std::ranges::find(names, name);
+  return found == names.end() ? AttentionKind::mechanism
+                              : static_cast<AttentionKind>(found - names.begin());
+}
+
+}  // namespace
 
 AttentionSpec parse_attention(const std::string& word, const std::string& where) {
   std::vector<std::string> parts = split(word);
   const std::string here = fmt::format("{} {}", where, shown(word));
-  AttentionSpec spec{.kind = parts[0], .layers = take_numbers(parts, "layers", here)};
+  AttentionSpec spec{.kind = kind_named(parts[0]), .layers = take_numbers(parts, "layers", here)};
   std::ranges::sort(spec.layers);
-  if (spec.kind == "dense" || spec.kind == "local" || spec.kind == "trained") {
-    NoSettings none;
-    read_settings(parts, none, here);
-  } else if (spec.kind == "soft") {
-    SoftSettings soft;
-    read_settings(parts, soft, here);
-    spec.balance = soft.balance;
-  } else if (spec.kind == "summary") {
-    SummarySettings summary;
-    summary.word.m_by_layer = take_numbers(parts, "m_by_layer", here);
-    summary.word.w_by_layer = take_numbers(parts, "w_by_layer", here);
-    read_settings(parts, summary, here);
-    spec.summary = summary.word;
-  } else if (spec.kind == "hard" || spec.kind == "focus") {
-    const int least = spec.kind == "hard" ? 1 : 0;
-    HardSettings hard{.k = least, .least = least};
-    read_settings(parts, hard, here);
-    spec.top_k = hard.k;
-    spec.balance = hard.balance;
-    spec.gate = hard.gate;
-  } else {
-    const AdapterKind& kind = find_attention(spec.kind, where);
-    spec.kind = kind.name;
-    spec.settings = kind.defaults;
-    read_settings(parts, *spec.settings, here);
+  switch (spec.kind) {
+    case AttentionKind::dense:
+    case AttentionKind::local:
+    case AttentionKind::trained: {
+      NoSettings none;
+      read_settings(parts, none, here);
+      break;
+    }
+    case AttentionKind::soft: {
+      SoftSettings soft;
+      read_settings(parts, soft, here);
+      spec.balance = soft.balance;
+      break;
+    }
+    case AttentionKind::summary: {
+      SummaryKeys keys;
+      keys.said.m_by_layer = take_numbers(parts, "m_by_layer", here);
+      keys.said.w_by_layer = take_numbers(parts, "w_by_layer", here);
+      read_settings(parts, keys, here);
+      spec.summary = keys.said;
+      break;
+    }
+    case AttentionKind::hard:
+    case AttentionKind::focus: {
+      const int least = spec.kind == AttentionKind::hard ? 1 : 0;
+      HardSettings hard{.k = least, .least = least};
+      read_settings(parts, hard, here);
+      spec.top_k = hard.k;
+      spec.balance = hard.balance;
+      spec.gate = hard.gate;
+      break;
+    }
+    case AttentionKind::mechanism: {
+      const AdapterKind& kind = find_attention(parts[0], where);
+      spec.mechanism = kind.name;
+      spec.settings = kind.defaults;
+      read_settings(parts, *spec.settings, here);
+      break;
+    }
   }
   return spec;
 }
 
 std::vector<AttentionSpec> resolve_attentions(const std::vector<AttentionSpec>& specs,
-                                              const LoadedModel& model, UnsaidBalance unsaid,
+                                              const LoadedModel& model, DefaultBalance balance,
                                               const std::string& where) {
   std::vector<AttentionSpec> list;
   const auto add = [&](const AttentionSpec& spec) {
     if (std::ranges::none_of(list, [&](const AttentionSpec& other) { return same(spec, other); }))
       list.push_back(spec);
   };
-  const Index layers = model.decoder->config().num_hidden_layers;
   for (const AttentionSpec& spec : specs) {
-    if (!spec.layers.empty() && spec.layers.back() >= layers)
-      fail("{} {}: layer {}, but {} has {}, the first of which is 0", where, spec.kind,
-           spec.layers.back(), model.where, layers);
-    for (const auto& [key, numbers] : {std::pair("m_by_layer", &spec.summary.m_by_layer),
-                                       std::pair("w_by_layer", &spec.summary.w_by_layer)})
-      if (!numbers->empty() && static_cast<Index>(numbers->size()) != layers)
-        fail("{} {}: {} has {} numbers for {} layers", where, spec.kind, key, numbers->size(),
-             layers);
-    if (spec.kind == "trained" && model.mechanism() == nullptr)
-      fail("{} trained: {} was not trained with another attention than dense or Focus", where,
-           model.where);
-    if (spec.settings && find_attention(spec.kind, where).has_parameters &&
-        (model.mechanism() == nullptr || model.mechanism()->kind() != spec.kind))
-      fail(
-          "{} {}: {} has none; train one (attention={} of method retrofit) and name its file with "
-          "--adapter",
-          where, spec.kind, model.where, spec.kind);
+    check_fits(spec, model, where);
     if (!spec.needs_focus()) {
       add(spec);
       continue;
     }
-    if (model.focus() == nullptr)
-      fail("{} {}: {} has no Focus; name one with --adapter", where, spec.kind, model.where);
-    const FocusConfig& config = model.focus()->config();
-    if (model.focus()->groups_keys() && (spec.kind == "soft" || spec.kind == "hard"))
-      fail("{} {}: the Focus of {} groups keys and has neither; it has summary:M", where, spec.kind,
-           model.where);
-    if (model.focus()->groups_keys() && spec.summary.choice == GroupChoice::own)
-      fail("{} summary: choice own is for groups of tokens; the Focus of {} groups keys", where,
-           model.where);
-    Index most = spec.summary.read_groups.value_or(0);
-    for (const Index of_layer : spec.summary.m_by_layer) most = std::max(most, of_layer);
-    if (most > config.num_groups)
-      fail("{} summary:{}: the Focus has {} groups; give no more", where, most, config.num_groups);
-    if (spec.kind == "hard" && spec.top_k > config.num_groups)
-      fail("{} hard:{}: the Focus has {} groups; give no more", where, spec.top_k,
-           config.num_groups);
-    for (AttentionSpec& one : resolve_focus(spec, config, unsaid)) {
+    for (AttentionSpec& one : resolve_focus(spec, model.focus()->config(), balance)) {
       one.layers = spec.layers;
       add(one);
     }
@@ -268,50 +324,50 @@ std::vector<AttentionSpec> resolve_attentions(const std::vector<AttentionSpec>& 
 }
 
 std::vector<AttentionSpec> resolve_words(const std::vector<std::string>& words,
-                                         const LoadedModel& model, UnsaidBalance unsaid,
+                                         const LoadedModel& model, DefaultBalance balance,
                                          const std::string& where) {
   std::vector<AttentionSpec> specs;
   specs.reserve(words.size());
   for (const std::string& word : words) specs.push_back(parse_attention(word, where));
   if (specs.empty()) {
-    specs.push_back({.kind = "dense"});
-    if (model.focus()) specs.push_back({.kind = "focus"});
-    if (model.mechanism()) specs.push_back({.kind = "trained"});
+    specs.push_back({.kind = AttentionKind::dense});
+    if (model.focus()) specs.push_back({.kind = AttentionKind::focus});
+    if (model.mechanism()) specs.push_back({.kind = AttentionKind::trained});
   }
-  return resolve_attentions(specs, model, unsaid, where);
+  return resolve_attentions(specs, model, balance, where);
 }
 
 AttentionSpec resolve_attention(const AttentionSpec& spec, const LoadedModel& model,
                                 const std::string& where) {
-  return resolve_attentions({spec}, model, UnsaidBalance::trained, where).front();
+  return resolve_attentions({spec}, model, DefaultBalance::trained, where).front();
 }
 
 AttentionSpec own_attention(const LoadedModel& model) {
-  if (model.mechanism() != nullptr) return {.kind = "trained"};
+  if (model.mechanism() != nullptr) return {.kind = AttentionKind::trained};
   if (model.focus() == nullptr) return {};
   if (const FocusConfig& config = model.focus()->config(); config.training == Training::summary)
-    return resolve_summary({.kind = "summary"}, config);
-  return {.kind = "soft", .balance = model.focus()->config().balance};
+    return resolve_summary({.kind = AttentionKind::summary}, config);
+  return {.kind = AttentionKind::soft, .balance = model.focus()->config().tokens().balance};
 }
 
 ActiveAttention::ActiveAttention(LoadedModel& model, const AttentionSpec& spec)
     : mode_(spec.mode()), layers_(spec.layers) {
   if (spec.needs_focus()) {
     changed_ = model.focus();
-    check(changed_ != nullptr, "{}: has no Focus for {} attention", model.where, spec.kind);
+    check(changed_ != nullptr, "{}: has no Focus for {} attention", model.where, spec.name());
     before_ = std::exchange(changed_->mode, mode_);
     if (mode_.kind != Kind::hard || mode_.top_k > 0) focus_ = changed_;
-  } else if (spec.kind == "trained") {
+  } else if (spec.kind == AttentionKind::trained) {
     mechanism_ = model.mechanism();
     check(mechanism_ != nullptr, "{}: was not trained with a mechanism", model.where);
-  } else if (spec.kind == "dense") {
+  } else if (spec.kind == AttentionKind::dense) {
     dense_.emplace(*model.decoder, AttentionMechanism{});
   } else {
-    made_ = make_mechanism(spec.kind, spec.settings.value(), model.decoder->config());
+    made_ = make_mechanism(spec.mechanism, spec.settings.value(), model.decoder->config());
     if (Mechanism* const trained = model.mechanism();
-        trained != nullptr && trained->kind() == spec.kind)
+        trained != nullptr && trained->kind() == spec.mechanism)
       made_->copy_parameters(*trained);
-    made_->compose(*model.decoder);
+    made_->attach(*model.decoder);
     mechanism_ = made_.get();
   }
   if (layers_.empty() || dense_) return;
@@ -341,7 +397,7 @@ bool ActiveAttention::causal() const {
 
 std::string ActiveAttention::routing() const {
   if (focus_ == nullptr) return causal() ? "-" : "not causal";
-  if (focus_->groups_keys()) return "keys";
+  if (!focus_->grouping_kind().is_routed) return std::string(focus_->grouping().kind());
   const std::string name = value_text(mode_.balance);
   return causal() ? name : name + " (not causal)";
 }

@@ -1,20 +1,23 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "focus/focus_model.h"
 #include "focus/mechanism.h"
 #include "focus/models/model_files.h"
 
-// One vocabulary for "which attention", of every command and recipe:
+// One vocabulary for "which attention", of every command and config:
 //   dense                  every pair, as the model was
 //   local                  Focus's local window alone
 //   soft                   Focus, every pair through the gate        soft:balance=sequence
 //   hard:2                 Focus, a token keeps its 2 best groups    hard:2:gate=drop
 //   summary:2              Focus, a query reads 2 groups exactly, each other group as one column
-//                          summary:2:rest=drop:local_window=20, summary:choice=own,
+//                          summary:2:unselected_groups=drop:local_window=20,
+//                          summary:selection=own,
 //                          summary:m_by_layer=4+1+0, summary:2:w_by_layer=8+48+8
 //   focus                  soft, and hard for every k                focus:2 (k up to 2)
 //                          (of groups of keys: summary)
@@ -26,31 +29,47 @@
 // Behind any of them layers=0+3 means these layers alone; the others are dense then.
 namespace focus {
 
-/// What a word says of attention with summary columns: FocusConfig's settings, in their names.
-struct SummaryWord {
-  std::optional<int> read_groups = {};
-  std::optional<GroupChoice> choice = {};
-  std::optional<Rest> rest = {};
+/// What a spec says of summary attention; the rest is as the adapter's settings have it.
+struct SummaryOverrides {
+  std::optional<Index> num_selected_groups = {};
+  std::optional<GroupSelection> selection = {};
+  std::optional<UnselectedGroups> unselected_groups = {};
   std::optional<Index> local_window = {}, block = {}, sinks = {};
-  // read_groups and local_window of each layer; empty: the same in all
+  // num_selected_groups and local_window of each layer; empty: the same in all
   std::vector<Index> m_by_layer = {}, w_by_layer = {};
-  bool operator==(const SummaryWord&) const = default;
+  bool operator==(const SummaryOverrides&) const = default;
 };
 
-/// A word, read. What is not said of Focus is as the adapter was trained.
+/// What attends.
+enum class AttentionKind {
+  dense,
+  local,      // Focus's local window
+  soft,       // Focus through the gate
+  hard,       // Focus by the best groups
+  summary,    // Focus with summary tokens
+  focus,      // each of Focus's that the adapter has
+  trained,    // the mechanism that the model was trained with
+  mechanism,  // one of the table of kinds
+};
+constexpr auto enum_names(AttentionKind) {
+  return std::array<std::string_view, 8>{"dense",   "local", "soft",    "hard",
+                                         "summary", "focus", "trained", "mechanism"};
+}
+
+/// An attention spec, parsed. Unspecified fields default to the adapter's training settings.
 struct AttentionSpec {
-  std::string kind = "dense";  // the word's name
+  AttentionKind kind = AttentionKind::dense;
   int top_k = 0;  // hard: groups a token keeps; focus: the most that are listed, 0: all
   std::optional<Balance> balance = {};
   std::optional<HardGate> gate = {};
-  SummaryWord summary = {};
-  std::optional<AnySettings> settings = {};  // of a mechanism of the table
+  SummaryOverrides summary = {};
+  std::string mechanism = {};                // its name in the table
+  std::optional<AnySettings> settings = {};  // of the mechanism
   std::vector<Index> layers = {};            // that attend so, the others densely; empty: all
 
-  bool needs_focus() const {
-    return kind == "local" || kind == "soft" || kind == "hard" || kind == "summary" ||
-           kind == "focus";
-  }
+  /// What the spec begins with: the mechanism's name, or the kind's.
+  std::string name() const;
+  bool needs_focus() const { return kind >= AttentionKind::local && kind <= AttentionKind::focus; }
   /// soft, hard or summary with everything said, or local; dense for anything else.
   AttentionMode mode() const;
 };
@@ -59,7 +78,7 @@ struct AttentionSpec {
 AttentionSpec parse_attention(const std::string& word, const std::string& where = "attention");
 
 /// Where potentials come from when a word does not say it.
-enum class UnsaidBalance {
+enum class DefaultBalance {
   trained,            // as the adapter was trained
   causal_and_trained  // carried (none where that was trained), and sequence too where it was
                       // trained
@@ -69,11 +88,11 @@ enum class UnsaidBalance {
 /// what it lists. Throws std::runtime_error, one line that starts with `where`, where the model has
 /// no Focus or mechanism that a word needs, or fewer groups.
 std::vector<AttentionSpec> resolve_attentions(const std::vector<AttentionSpec>& specs,
-                                              const LoadedModel& model, UnsaidBalance unsaid,
+                                              const LoadedModel& model, DefaultBalance balance,
                                               const std::string& where);
 /// The same of words; without any: dense, `focus` where there is one, and `trained` likewise.
 std::vector<AttentionSpec> resolve_words(const std::vector<std::string>& words,
-                                         const LoadedModel& model, UnsaidBalance unsaid,
+                                         const LoadedModel& model, DefaultBalance balance,
                                          const std::string& where);
 /// summary with what is not said as the adapter's settings have it.
 AttentionSpec resolve_summary(const AttentionSpec& spec, const FocusConfig& config);
@@ -119,7 +138,7 @@ class ActiveAttention {
   AttentionMode before_;
   std::unique_ptr<Mechanism> made_;
   std::vector<Index> layers_;               // that attend so; empty: all
-  std::optional<ComposedMechanism> dense_;  // goes first: what it replaced goes back
+  std::optional<AttachedMechanism> dense_;  // goes first: what it replaced goes back
 };
 
 }  // namespace focus

@@ -3,23 +3,21 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <numbers>
 
 #include "autograd/base/check.h"
 #include "autograd/base/clock.h"
-#include "data/settings/recipe.h"
+#include "data/settings/config.h"
 #include "data/text/text.h"
 #include "data/text/wikitext.h"
-#include "focus/evaluation/name_columns.h"
 #include "focus/evaluation/positions.h"
+#include "focus/evaluation/row_labels.h"
 
 namespace focus {
 namespace {
 
 /// Tokens of a forward pass over several windows: enough to keep all threads busy.
 constexpr Index kBatchTokens = 4096;
-constexpr std::size_t kMostDocuments = 1000;  // whose own figures are written
 
 struct Window {
   Index begin = 0, end = 0;  // tokens of the text
@@ -85,7 +83,7 @@ Tensor scored_rows(const Decoder& decoder, const WindowBatch& windows) {
 }
 
 DenseReference::Batch dense_batch(Decoder& decoder, const WindowBatch& batch) {
-  const ComposedMechanism as_it_is(decoder, AttentionMechanism{});
+  const AttachedMechanism as_it_is(decoder, AttentionMechanism{});
   DenseReference::Batch result{.hidden = scored_rows(decoder, batch), .nats = {}};
   result.nats = decoder.cross_entropy_rows(result.hidden, batch.targets);
   return result;
@@ -357,16 +355,16 @@ EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
                  const EvalPass& pass) {
   ActiveAttention active(model, attention);
   Decoder& decoder = *model.decoder;
-  EvalRow row{.kind = active.mechanism() ? "rival" : attention.kind,
+  EvalRow row{.kind = active.mechanism() ? "baseline" : attention.name(),
               .name = active.name(),
               .mode = active.mode(),
               .routing = active.routing(),
               .causal = active.causal(),
               .has_groups = active.focus() != nullptr,
-              .compute = compute_of(decoder.head_weight().form())};
+              .precision = precision_of(decoder.head_weight().form())};
   if (const Mechanism* mechanism = active.mechanism()) {
     AnySettings own = mechanism->settings();
-    for (const RecipeField& field : recipe_fields(own))
+    for (const ConfigField& field : config_fields(own))
       row.settings.emplace_back(field.key, field.text());
   }
   const double start = now();
@@ -393,7 +391,7 @@ std::string format_rows(std::span<const EvalRow> rows) {
   const NameColumns names(rows);
   std::string table =
       fmt::format("{} {:<8} {:>10} {:>10} {:>9} {:>9} {:>8} {:>8} {:>8} {:>8}\n",
-                  names.line("attention", "routing"), "compute", "by word", "perplexity",
+                  names.line("attention", "routing"), "precision", "by word", "perplexity",
                   "bits/byte", "tokens", "tok/s", "pairs", "choosing", "largest");
   const bool against_dense =
       std::ranges::any_of(rows, [](const EvalRow& row) { return row.score.has_dense; });
@@ -404,7 +402,7 @@ std::string format_rows(std::span<const EvalRow> rows) {
   for (const EvalRow& row : rows) {
     table += fmt::format(
         "{} {:<8} {:>10.5g} {:>10.4f} {:>9.5f} {:>9} {:>8.0f} {:>7.1f}% {:>7.1f}% {:>8}\n",
-        names.line(row.name, row.routing), name_of(row.compute), row.score.word_perplexity(),
+        names.line(row.name, row.routing), name_of(row.precision), row.score.word_perplexity(),
         row.score.perplexity(), row.score.bits_per_byte(), row.score.tokens, row.rate(),
         100 * row.groups.pairs, 100 * row.groups.choosing,
         row.has_groups ? fmt::format("{:.1f}%", 100 * row.groups.dominance) : "-");
@@ -414,52 +412,6 @@ std::string format_rows(std::span<const EvalRow> rows) {
                          row.score.mean_difference(), row.score.difference_error());
   }
   return table;
-}
-
-nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows, bool with_speed) {
-  auto list = nlohmann::ordered_json::array();
-  for (const EvalRow& row : rows) {
-    nlohmann::ordered_json json = {{"attention", row.name},
-                                   {"kind", row.kind},
-                                   {"top_k", nullptr},
-                                   {"routing", nullptr},
-                                   {"compute", name_of(row.compute)},
-                                   {"causal", row.causal},
-                                   {"perplexity", row.score.perplexity()},
-                                   {"bits_per_byte", row.score.bits_per_byte()},
-                                   {"word_perplexity", row.score.word_perplexity()},
-                                   {"byte_perplexity", row.score.byte_perplexity()},
-                                   {"nats_per_token", row.score.nats_per_token()},
-                                   {"tokens_scored", row.score.tokens},
-                                   {"pairs_attended", row.groups.pairs},
-                                   {"pairs_choosing", row.groups.choosing}};
-    if (row.documents.size() > 1 && row.documents.size() <= kMostDocuments)
-      for (const Score& of_text : row.documents)
-        json["nats_of_documents"].push_back(of_text.nats_per_token());
-    if (row.score.has_dense)
-      json["against_dense"] = {{"kl", row.score.mean_kl()},
-                               {"difference", row.score.mean_difference()},
-                               {"difference_error", row.score.difference_error()}};
-    if (with_speed) json["tokens_per_second"] = row.rate();
-    if (row.mode.kind == AttentionMode::Kind::hard) json["top_k"] = row.mode.top_k;
-    if (row.kind == "hard") json["gate"] = value_text(row.mode.hard_gate);
-    for (const auto& [key, value] : row.settings) json["settings"][key] = value;
-    if (row.has_groups) {
-      json["routing"] =
-          row.routing == "keys" ? row.routing : std::string(value_text(row.mode.balance));
-      json["pairs_distant"] = row.groups.distant;
-      json["largest_group"] = row.groups.dominance;
-      json["largest_group_worst_layer"] = row.groups.max_dominance;
-      // Classes of summary attention are not weighed: there is no entropy to tell.
-      json["entropy"] = row.kind == "summary" ? nlohmann::ordered_json()
-                                              : nlohmann::ordered_json(row.groups.entropy);
-      auto layers = nlohmann::ordered_json::array();
-      for (const GroupStatistics& layer : row.layers) layers.push_back(layer.sizes);
-      json["group_sizes"] = layers;
-    }
-    list.push_back(json);
-  }
-  return list;
 }
 
 }  // namespace focus

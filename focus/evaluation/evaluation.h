@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,8 +12,8 @@
 
 #include "focus/evaluation/attention_spec.h"
 #include "focus/evaluation/estimate.h"
-#include "focus/models/compute.h"
 #include "focus/models/model_files.h"
+#include "focus/models/precision.h"
 #include "optim/ranks.h"
 
 namespace focus {
@@ -25,7 +24,7 @@ constexpr auto enum_names(Detokenize) {
   return std::array<std::string_view, 2>{"none", "wikitext"};
 }
 
-/// How texts are evaluated: the same for a command's options and a comparison's recipe.
+/// How texts are evaluated: the same for a command's options and a comparison's config.
 struct EvalSettings {
   std::vector<std::string> attentions = {};
   std::string separator = {};
@@ -161,7 +160,7 @@ struct EvalPass {
   Ranks* ranks = &one_process();
 };
 
-/// Perplexity by the strided recipe of transformers' documentation: windows of `context` tokens
+/// Perplexity by the strided config of transformers' documentation: windows of `context` tokens
 /// every `stride`; each scores what none before has, but for the first token of all. Where a text
 /// has a window_start, a window is that and up to `context` - 1 tokens. With the attention that the
 /// decoder has; against_dense runs it with its own, too, or takes what `pass.dense` has kept of
@@ -175,19 +174,20 @@ inline Score evaluate(Decoder& decoder, const EvalText& text, const EvalSettings
 
 /// One row of a table: an attention, a routing, what the weights are in, and what came out.
 struct EvalRow {
-  std::string kind;     // dense, local, soft, hard, rival
+  std::string kind;     // dense, local, soft, hard, baseline
   std::string name;     // "hard k=2 keep", "window w=128"
-  AttentionMode mode;   // Focus's; dense for a rival
+  AttentionMode mode;   // Focus's; dense for a baseline
   std::string routing;  // "-", "not causal", "carried", "sequence (not causal)", "none"
   bool causal = true;
   bool has_groups = false;
-  Compute compute = Compute::float32;  // of the decoder
+  Precision precision = Precision::float32;  // of the decoder
   Score score = {};
   std::vector<Score> documents = {};  // the same of each text
-  double seconds = 0;  // without the comparison with dense; in the JSON only where asked for
+  double seconds = 0;                 // without the comparison with dense
   GroupSummary groups = {};
-  std::vector<GroupStatistics> layers = {};                        // empty for dense
-  std::vector<std::pair<std::string, std::string>> settings = {};  // of the rival, as in a recipe
+  std::vector<GroupStatistics> layers = {};  // empty for dense
+  std::vector<std::pair<std::string, std::string>> settings =
+      {};  // of the baseline, as in a config
 
   /// Tokens scored in a second.
   double rate() const { return seconds > 0 ? static_cast<double>(score.tokens) / seconds : 0; }
@@ -203,10 +203,7 @@ EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
 /// Throws std::invalid_argument where there are none, or not as many of the other.
 Estimate paired_difference(std::span<const double> nats, std::span<const double> other);
 
-/// The rows as a table for a terminal, and as JSON: the same for the same figures, unless
-/// `with_speed` adds tokens_per_second. Of 2 to 1,000 texts each one's nats_per_token stands in
-/// nats_of_documents.
+/// The rows as a table for a terminal.
 std::string format_rows(std::span<const EvalRow> rows);
-nlohmann::ordered_json rows_to_json(std::span<const EvalRow> rows, bool with_speed = false);
 
 }  // namespace focus

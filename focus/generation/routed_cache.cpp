@@ -4,22 +4,9 @@
 #include "focus/attention/sparse_attention.h"
 
 namespace focus {
-namespace {
-
-/// Groups of keys have no tokens' routing: their local window is summary attention without groups.
-AttentionMode cached_mode(const FocusModel* focus, const AttentionMode& mode) {
-  if (focus == nullptr || !focus->groups_keys() || mode.kind != AttentionMode::Kind::hard)
-    return mode;
-  return {.kind = AttentionMode::Kind::summary,
-          .summary = {
-              .zones = {focus->config().local_window, 1, 0}, .top_groups = 0, .rest = Rest::drop}};
-}
-
-}  // namespace
-
 RoutedCache::RoutedCache(Decoder& decoder, FocusModel* focus, const AttentionMode& mode)
     : focus_(focus),
-      mode_(cached_mode(focus, mode)),
+      mode_(focus == nullptr ? mode : focus->runnable_mode(mode)),
       layers_(decoder.layers().size()),
       summary_layers_(decoder.layers().size()) {
   check(mode.kind != AttentionMode::Kind::soft,
@@ -30,7 +17,7 @@ RoutedCache::RoutedCache(Decoder& decoder, FocusModel* focus, const AttentionMod
           "cache: with sequence balance a token's groups depend on later tokens; generation needs "
           "carried");
   }
-  composed_.emplace(decoder, [this](const MechanismInputs& in) { return attend(in); });
+  attached_.emplace(decoder, [this](const MechanismInputs& in) { return attend(in); });
 }
 
 Index RoutedCache::size() const {
@@ -81,7 +68,7 @@ Variable RoutedCache::attend(const MechanismInputs& in) {
   GateOptions gate{.local_window = 0, .gated = false, .membership = {}};
   Tensor g;
   if (mode_.kind == AttentionMode::Kind::hard) {
-    const Routing routing = route(in.h, focus_->layers()[layer], focus_->config(), mode_.balance);
+    const Routing routing = focus_->grouping().route(in, mode_.balance);
     gate = hard_gate_options(focus_->config(), mode_, routing);
     g = routing.assignments.value();
   }
@@ -108,9 +95,9 @@ Variable RoutedCache::attend(const MechanismInputs& in) {
 
 Variable RoutedCache::attend_summary(const MechanismInputs& in) {
   const Index heads = in.q.dim(2), kv_heads = in.k.dim(2), head_dim = in.q.dim(3);
-  const KeyClasses classes = focus_->classes_of_layer(in, mode_.balance);
-  const Variable beta = focus_->beta_of_layer(in.layer, kv_heads);
-  const SummaryOptions options = mode_.summary_of(in.layer);
+  const KeyClasses classes = focus_->grouping().classes(in, mode_.balance);
+  const Variable beta = focus_->grouping().beta(in.layer, kv_heads);
+  const SummarySettings options = mode_.summary_of(in.layer);
   std::optional<SummaryCache>& cache = summary_layers_[static_cast<std::size_t>(in.layer)];
   if (in.first_position == 0)
     cache.emplace(SummaryCache::Sizes{heads, kv_heads, head_dim, classes.groups}, in.options,

@@ -42,7 +42,7 @@ class RoutedCache {
   std::vector<std::optional<LayerCache>> layers_;            // of dense and hard attention
   std::vector<std::optional<SummaryCache>> summary_layers_;  // of that with summary columns
   std::int64_t keys_read_ = 0, keys_held_ = 0;
-  std::optional<ComposedMechanism> composed_;
+  std::optional<AttachedMechanism> attached_;
 };
 
 }  // namespace focus

@@ -37,7 +37,7 @@ struct DocumentTokens {
 TextWindows cut_windows(std::span<const DocumentTokens> documents, Index context);
 
 /// One grouping of all tokens: a layer's, or where keys are grouped that of one key head in it.
-struct Grouping {
+struct GroupAssignments {
   Index layer = 0, head = 0;
   Index groups = 0;
   std::vector<std::uint8_t> classes;  // [tokens]
@@ -63,8 +63,9 @@ using CollectProgress = std::function<void(double)>;
 /// focus.mode; of keys the class, and as shares softmax(z / tau). Groupings layer by layer, in it
 /// head by head. Each window's shares are shown to `visit` in this order and then forgotten. The
 /// same for any number of threads. Throws std::invalid_argument where the layers do not fit.
-std::vector<Grouping> collect_groupings(Decoder& decoder, FocusModel& focus,
-                                        const TextWindows& text, const WindowVisitor& visit = {},
-                                        const CollectProgress& progress = {});
+std::vector<GroupAssignments> collect_groupings(Decoder& decoder, FocusModel& focus,
+                                                const TextWindows& text,
+                                                const WindowVisitor& visit = {},
+                                                const CollectProgress& progress = {});
 
 }  // namespace focus

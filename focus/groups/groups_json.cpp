@@ -64,10 +64,10 @@ Json group_to_json(const GroupingDetails& details, std::size_t group, const Grou
 }
 
 Json grouping_to_json(std::size_t number, const GroupsReport& report) {
-  const Grouping& grouping = report.groupings[number];
+  const GroupAssignments& grouping = report.groupings[number];
   const GroupingDetails& details = report.details[number];
   Json json = {{"layer", grouping.layer}, {"head", nullptr}};
-  if (report.space == "keys") json["head"] = grouping.head;
+  if (report.per_head) json["head"] = grouping.head;
   json["largest_group"] = details.largest;
   json["smallest_group"] = details.smallest;
   json["size_entropy"] = details.size_entropy;
@@ -90,7 +90,7 @@ Json passage_to_json(const GroupsReport& report) {
   Json tokens = Json::array();
   for (Index t = report.passage_first; t < report.passage_end; ++t) {
     Json groups = Json::array();
-    for (const Grouping& grouping : report.groupings)
+    for (const GroupAssignments& grouping : report.groupings)
       groups.push_back(grouping.classes[static_cast<std::size_t>(t)]);
     tokens.push_back({{"text", report.text_at(t)}, {"groups", groups}});
   }
@@ -115,7 +115,7 @@ Json groups_to_json(const GroupsReport& report) {
   for (const std::string_view name : enum_names(TokenCategory{})) categories.push_back(name);
   Json json = {{"model", report.model},
                {"adapter", report.adapter},
-               {"routing", report.space},
+               {"grouping", report.grouping},
                {"attention", report.attention},
                {"context", report.context},
                {"documents", report.text.names},

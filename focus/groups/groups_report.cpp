@@ -12,13 +12,14 @@ namespace {
 
 constexpr std::size_t kShortWord = 3;  // bytes of a word that is worth being in a far pair
 
-Index heads_of(std::span<const Grouping> groupings) {
+Index heads_of(std::span<const GroupAssignments> groupings) {
   Index heads = 1;
-  for (const Grouping& g : groupings) heads = std::max(heads, g.head + 1);
+  for (const GroupAssignments& g : groupings) heads = std::max(heads, g.head + 1);
   return heads;
 }
 
-std::span<const Grouping> layer_of(std::span<const Grouping> groupings, Index layer, Index heads) {
+std::span<const GroupAssignments> layer_of(std::span<const GroupAssignments> groupings, Index layer,
+                                           Index heads) {
   return groupings.subspan(static_cast<std::size_t>(layer * heads),
                            static_cast<std::size_t>(heads));
 }
@@ -36,7 +37,8 @@ Agreement mean_of(std::span<const Agreement> all) {
   return {.rand = mean.rand / n, .information = mean.information / n, .kept = mean.kept / n};
 }
 
-Agreement mean_agreement(std::span<const Grouping> a, std::span<const Grouping> b, Heads heads) {
+Agreement mean_agreement(std::span<const GroupAssignments> a, std::span<const GroupAssignments> b,
+                         Heads heads) {
   std::vector<Agreement> all;
   for (std::size_t i = 0; i < a.size(); ++i)
     for (std::size_t j = 0; j < b.size(); ++j)
@@ -45,7 +47,7 @@ Agreement mean_agreement(std::span<const Grouping> a, std::span<const Grouping> 
   return mean_of(all);
 }
 
-std::vector<Agreement> between_layers(std::span<const Grouping> groupings, Index layers) {
+std::vector<Agreement> between_layers(std::span<const GroupAssignments> groupings, Index layers) {
   const Index heads = heads_of(groupings);
   std::vector<Agreement> between(static_cast<std::size_t>(layers * layers));
   for (Index a = 0; a < layers; ++a)
@@ -59,7 +61,7 @@ std::vector<Agreement> between_layers(std::span<const Grouping> groupings, Index
   return between;
 }
 
-GroupingDetails details_of(const Grouping& grouping, const GroupsReport& report,
+GroupingDetails details_of(const GroupAssignments& grouping, const GroupsReport& report,
                            const GroupsSettings& settings) {
   GroupingDetails details{.sizes = group_sizes(grouping),
                           .confidence = group_confidence(grouping),
@@ -187,10 +189,11 @@ GroupsReport describe_groups(LoadedModel& model, const TextWindows& text,
                              const GroupsSettings& settings, const CollectProgress& progress) {
   const FocusModel& focus = require_groups(model);
   GroupsReport report{.model = model.where,
-                      .space = focus.groups_keys() ? "keys" : "hidden",
+                      .grouping = std::string(focus.grouping().kind()),
+                      .per_head = focus.grouping_kind().is_per_head,
                       .context = settings.context,
                       .layers = focus.shape().num_layers,
-                      .heads = focus.groups_keys() ? focus.shape().kv_heads : 1,
+                      .heads = focus.grouping().heads(),
                       .groups = focus.config().num_groups,
                       .local_window = focus.config().local_window,
                       .text = text,
@@ -214,7 +217,8 @@ GroupsReport describe_groups(LoadedModel& model, const TextWindows& text,
   return report;
 }
 
-LayerAgreement layer_agreement(std::span<const Grouping> a, std::span<const Grouping> b) {
+LayerAgreement layer_agreement(std::span<const GroupAssignments> a,
+                               std::span<const GroupAssignments> b) {
   const Index heads_a = heads_of(a), heads_b = heads_of(b);
   const Index layers = static_cast<Index>(a.size()) / heads_a;
   check(layers == static_cast<Index>(b.size()) / heads_b,

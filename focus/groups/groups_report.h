@@ -70,14 +70,15 @@ struct Excerpt {
 
 struct GroupsReport {
   std::string model = {}, adapter = {}, attention = {};
-  std::string space = {};      // hidden or keys
+  std::string grouping = {};   // tokens, keys, ...
+  bool per_head = false;       // each key head has groups of its own
   std::string tokenizer = {};  // its fingerprint
   Index context = 0, layers = 0, heads = 0, groups = 0, local_window = 0;
   TextWindows text = {};
   std::map<std::int32_t, std::string> vocabulary = {};  // what the text's ids read as
   std::vector<TokenCategory> categories = {};           // of text.ids
   std::vector<Index> parts = {};                        // the first token of each, and the end
-  std::vector<Grouping> groupings = {};                 // [layers, heads]
+  std::vector<GroupAssignments> groupings = {};         // [layers, heads]
   std::vector<GroupingDetails> details = {};            // the same
   std::vector<Agreement> between = {};  // [layers, layers]; of a layer with itself between heads
   std::optional<LayerAgreement> against = {};
@@ -101,7 +102,8 @@ GroupsReport describe_groups(LoadedModel& model, const TextWindows& text,
 
 /// Layer by layer, the mean over heads: where both have as many head by head, else each with each.
 /// Throws std::invalid_argument where the layers are not as many.
-LayerAgreement layer_agreement(std::span<const Grouping> a, std::span<const Grouping> b);
+LayerAgreement layer_agreement(std::span<const GroupAssignments> a,
+                               std::span<const GroupAssignments> b);
 
 nlohmann::ordered_json groups_to_json(const GroupsReport& report);
 

@@ -16,13 +16,13 @@ bool is_whole_model(const std::filesystem::path& path) {
 }
 
 std::optional<SavedFocus> saved_groups(const std::string& path) {
-  if (is_whole_model(path)) return open_model(path).focus;
+  if (is_whole_model(path)) return open_model(path).focus();
   return open_focus(std::filesystem::path(path));
 }
 
 LoadedModel load_other(const BasePlace& place, const std::string& path) {
   const bool whole = is_whole_model(path);
-  LoadedModel model = load_model(whole ? path : place.base, place.tokenizer, place.compute);
+  LoadedModel model = load_model(whole ? path : place.base, place.tokenizer, place.precision);
   if (!whole) load_adapter(path, model);
   model.where = path;  // for messages
   return model;
@@ -41,8 +41,9 @@ void check_other_groups(const LoadedModel& model, const std::string& path) {
   if (!is_whole_model(path)) read_focus(*saved, model.fingerprint(), model.where);
 }
 
-std::vector<Grouping> other_groupings(const BasePlace& place, const std::string& path,
-                                      const GroupsReport& report, const CollectProgress& progress) {
+std::vector<GroupAssignments> other_groupings(const BasePlace& place, const std::string& path,
+                                              const GroupsReport& report,
+                                              const CollectProgress& progress) {
   LoadedModel other = load_other(place, path);
   check_other_groups(other, path);
   if (other.require_tokenizer().fingerprint() != report.tokenizer)

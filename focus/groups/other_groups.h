@@ -11,7 +11,7 @@ namespace focus {
 /// What is loaded where another adapter is put onto a base.
 struct BasePlace {
   std::string base, tokenizer;
-  Compute compute = Compute::float32;
+  Precision precision = Precision::float32;
 };
 
 /// Refuses, with one line, what has no groups for `model`'s layers, and an adapter of another base;
@@ -20,9 +20,9 @@ void check_other_groups(const LoadedModel& model, const std::string& path);
 
 /// The groups of an adapter on that base, or of a model, in the same tokens. Throws
 /// std::runtime_error, one line, as check_other_groups() does, and for another tokenizer.
-std::vector<Grouping> other_groupings(const BasePlace& place, const std::string& path,
-                                      const GroupsReport& report,
-                                      const CollectProgress& progress = {});
+std::vector<GroupAssignments> other_groupings(const BasePlace& place, const std::string& path,
+                                              const GroupsReport& report,
+                                              const CollectProgress& progress = {});
 
 /// Checkpoints in their order: a run's folder stands for all that it has. Throws where there is
 /// just one, or none of what is named.

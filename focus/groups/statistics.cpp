@@ -49,13 +49,13 @@ double base_of(const Contingency& table) {
 
 }  // namespace
 
-std::vector<std::int64_t> group_sizes(const Grouping& grouping) {
+std::vector<std::int64_t> group_sizes(const GroupAssignments& grouping) {
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(grouping.groups), 0);
   for (const std::uint8_t c : grouping.classes) ++sizes[c];
   return sizes;
 }
 
-std::vector<double> group_confidence(const Grouping& grouping) {
+std::vector<double> group_confidence(const GroupAssignments& grouping) {
   const std::vector<std::int64_t> sizes = group_sizes(grouping);
   std::vector<double> confidence(sizes.size(), 0.0);
   for (std::size_t t = 0; t < grouping.classes.size(); ++t)
@@ -65,7 +65,7 @@ std::vector<double> group_confidence(const Grouping& grouping) {
   return confidence;
 }
 
-PartBalance balance_over_parts(const Grouping& grouping, std::span<const Index> starts) {
+PartBalance balance_over_parts(const GroupAssignments& grouping, std::span<const Index> starts) {
   check(starts.size() >= 2 && starts.back() <= grouping.tokens(),
         "groups: parts that do not fit {} tokens", grouping.tokens());
   const std::vector<std::int64_t> all = group_sizes(grouping);
@@ -95,7 +95,7 @@ std::vector<Index> parts_of(const TextWindows& text, Index pieces) {
 }
 
 std::vector<TypicalTokens> typical_tokens(std::span<const std::int32_t> ids,
-                                          const Grouping& grouping, std::int64_t min_count,
+                                          const GroupAssignments& grouping, std::int64_t min_count,
                                           std::size_t most) {
   check(ids.size() == grouping.classes.size(), "groups: {} tokens, but groups of {}", ids.size(),
         grouping.classes.size());
@@ -125,7 +125,7 @@ std::vector<TypicalTokens> typical_tokens(std::span<const std::int32_t> ids,
   return typical;
 }
 
-Purity purity(const Grouping& grouping, std::span<const TokenCategory> categories) {
+Purity purity(const GroupAssignments& grouping, std::span<const TokenCategory> categories) {
   std::vector<std::uint8_t> numbers, beginnings;
   for (const TokenCategory c : categories) {
     numbers.push_back(static_cast<std::uint8_t>(c));

@@ -11,9 +11,9 @@
 namespace focus {
 
 /// Tokens of each group, [groups].
-std::vector<std::int64_t> group_sizes(const Grouping& grouping);
+std::vector<std::int64_t> group_sizes(const GroupAssignments& grouping);
 /// The mean share that a group's tokens have in it, [groups]; 0 for an empty group.
-std::vector<double> group_confidence(const Grouping& grouping);
+std::vector<double> group_confidence(const GroupAssignments& grouping);
 
 /// How even the groups are over parts of the text, such as its documents.
 struct PartBalance {
@@ -23,7 +23,7 @@ struct PartBalance {
   double spread = 0;
 };
 /// `starts` are the first tokens of the parts, and the end.
-PartBalance balance_over_parts(const Grouping& grouping, std::span<const Index> starts);
+PartBalance balance_over_parts(const GroupAssignments& grouping, std::span<const Index> starts);
 /// The documents where there are several, else as many equal pieces of the text.
 std::vector<Index> parts_of(const TextWindows& text, Index pieces);
 
@@ -40,7 +40,7 @@ struct TypicalTokens {
 /// For each group the `most` items of at least `min_count` tokens in it; of equals the more
 /// frequent, then the lower id first.
 std::vector<TypicalTokens> typical_tokens(std::span<const std::int32_t> ids,
-                                          const Grouping& grouping, std::int64_t min_count,
+                                          const GroupAssignments& grouping, std::int64_t min_count,
                                           std::size_t most);
 
 /// How far groups are of one category.
@@ -54,6 +54,6 @@ struct Purity {
   /// The same two of one question: does a word begin with the token?
   double word_beginnings = 0, word_beginnings_base = 0;
 };
-Purity purity(const Grouping& grouping, std::span<const TokenCategory> categories);
+Purity purity(const GroupAssignments& grouping, std::span<const TokenCategory> categories);
 
 }  // namespace focus

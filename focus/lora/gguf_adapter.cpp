@@ -153,7 +153,7 @@ std::unique_ptr<LoraModel> read_gguf_adapter(const std::filesystem::path& path, 
       }
       const Shape shape({p.part->linear->weight.dim(0), rank});
       const Tensor rows = read_gguf_part(source, *pair->second.b, *name.rule, config, shape);
-      put_rows_of_part(*p.part->rule, config, rows, wholes[p.module->name]);
+      set_part_rows(*p.part->rule, config, rows, wholes[p.module->name]);
       if (pair->second.a->shape[1] != in)
         fail("{}: {} takes {} numbers, but the base's has {}", path.string(),
              shown(pair->second.a->name), pair->second.a->shape[1], in);

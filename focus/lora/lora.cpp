@@ -6,6 +6,7 @@
 #include <set>
 
 #include "autograd/base/check.h"
+#include "focus/old_keys.h"
 
 namespace focus {
 namespace {
@@ -58,22 +59,23 @@ LoraModel::LoraModel(LoraConfig config, Decoder& decoder, Rng& rng)
   }
 }
 
-void LoraModel::compose(Decoder& decoder) {
+void LoraModel::attach(Decoder& decoder) {
   check(&decoder == &decoder_, "lora: it was made for another decoder");
-  composed_ = true;
+  attached_ = true;
   for (std::size_t i = 0; i < targets_.size(); ++i)
     for (std::size_t part = 0; part < targets_[i].parts.size(); ++part)
-      targets_[i].parts[part].linear->addition = [this, i, part](const Variable& x) {
+      targets_[i].parts[part].linear->addition = [this, i, part](const Variable& x,
+                                                                 const ForwardContext& context) {
         // Of the linear, not of its part: the parts of one module see the same input.
-        const auto key = decoder_.dropout_key();
+        const auto key = context.dropout_key;
         const Variable kept = key ? dropout(x, config_.dropout, *key * targets_.size() + i) : x;
         const Variable low = linear(kept, linears_[i].a, {});
         return scale(linear(low, linears_[i].b[part], {}), static_cast<Real>(config_.scaling()));
       };
 }
 
-void LoraModel::take_off() {
-  if (!std::exchange(composed_, false)) return;
+void LoraModel::detach() {
+  if (!std::exchange(attached_, false)) return;
   for (const PublishedLinear& target : targets_)
     for (const auto& part : target.parts) part.linear->addition = {};
 }
@@ -88,7 +90,7 @@ void LoraModel::merge() {
       const auto scaling = static_cast<Real>(config_.scaling());
       for (Index k = 0; k < weight.size(); ++k) weight.data()[k] += scaling * product[k];
     }
-  take_off();
+  detach();
 }
 
 LoraModel::Tensors LoraModel::tensors(const std::function<Tensor(const Variable&)>& select) const {
@@ -97,8 +99,8 @@ LoraModel::Tensors LoraModel::tensors(const std::function<Tensor(const Variable&
     const PublishedLinear& target = targets_[i];
     Tensor whole({target.out(), config_.r});
     for (std::size_t part = 0; part < target.parts.size(); ++part)
-      put_rows_of_part(*target.parts[part].rule, decoder_.config(), select(linears_[i].b[part]),
-                       whole);
+      set_part_rows(*target.parts[part].rule, decoder_.config(), select(linears_[i].b[part]),
+                    whole);
     tensors.emplace_back(peft_name(target.name, "A"), select(linears_[i].a));
     tensors.emplace_back(peft_name(target.name, "B"), whole);
   }
@@ -142,30 +144,52 @@ void LoraModel::load(const TensorSource& source) {
   }
 }
 
-void LoraModel::for_each_own(const std::function<void(const std::string&, Variable&)>& f) {
+void LoraModel::visit_parameters(const std::function<void(const std::string&, Variable&)>& f) {
   for_each_parameter(*this, f, "lora");
 }
 
 void LoraModel::write(StoreWriter& store, const std::string& base_fingerprint) {
   store.attribute("/lora", "base_fingerprint", base_fingerprint);
-  store.text("/lora/config.yaml", dump_recipe(config_));
+  store.text("/lora/config.yaml", dump_config(config_));
   for (const auto& [name, tensor] : tensors())
     store.tensor(store_path("/lora/tensors", name), tensor);
 }
 
-std::unique_ptr<LoraModel> read_lora(const StoreReader& store, Decoder& decoder,
-                                     const std::string& fingerprint, const std::string& where) {
-  const std::string base = store.string_attribute("/lora", "base_fingerprint");
-  if (base != fingerprint)
-    fail("{}: made for the base with fingerprint {}, but {} has {}; use the base it was trained on",
-         store.describe(), base, where, fingerprint);
+namespace {
+
+std::unique_ptr<LoraModel> read_lora(const StoreReader& store, Decoder& decoder) {
   LoraConfig config;
-  read_stored_recipe(store.text("/lora/config.yaml"), store.describe() + ": /lora/config.yaml",
-                     config);
+  read_stored_config(store.text("/lora/config.yaml"), store.describe() + ": /lora/config.yaml",
+                     config, old_keys("lora"));
   Rng rng(0);
   auto lora = std::make_unique<LoraModel>(config, decoder, rng);
   lora->restore(store);
   return lora;
+}
+
+}  // namespace
+
+AdapterKind lora_kind() {
+  return {.name = "lora",
+          .help = "low-rank adapters",
+          .defaults = LoraConfig{},
+          .role = AdapterRole::addition,
+          .store_group = "/lora",
+          .make = [](const AnySettings& settings, const ModelConfig&, Decoder* decoder,
+                     Rng& rng) -> std::unique_ptr<Adapter> {
+            return std::make_unique<LoraModel>(settings.as<LoraConfig>(), *decoder, rng);
+          },
+          .open = [](const AdapterKind& kind, const StoreReader& store,
+                     const ModelConfig&) -> std::optional<SavedAdapter> {
+            return SavedAdapter{
+                .kind = &kind,
+                .where = store.describe(),
+                .name = "LoRA",
+                .base_fingerprint = store.string_attribute("/lora", "base_fingerprint"),
+                .read = [store](Decoder& decoder) -> std::unique_ptr<Adapter> {
+                  return read_lora(store, decoder);
+                }};
+          }};
 }
 
 bool LoraModel::fan_in_fan_out() const {

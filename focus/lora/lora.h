@@ -54,22 +54,25 @@ class LoraModel : public Adapter {
   /// A as PEFT starts it: uniform in +-1/sqrt(in). Throws std::invalid_argument where a target is
   /// not the end of any linear's name, with the names there are. The decoder must outlive this.
   LoraModel(LoraConfig config, Decoder& decoder, Rng& rng);
-  ~LoraModel() override { take_off(); }
+  ~LoraModel() override { detach(); }
 
   const LoraConfig& config() const { return config_; }
 
   std::string_view kind() const override { return "lora"; }
-  /// Adds to the decoder's linears. Their inputs are dropped within a TrainingPass of the
-  /// decoder. Throws std::invalid_argument for another decoder than it was made for.
-  void compose(Decoder& decoder) override;
-  void take_off() override;
+  /// Adds to the decoder's linears. Their inputs are dropped in a training pass
+  /// (ForwardContext::dropout_key). Throws std::invalid_argument for another decoder than it was
+  /// made for.
+  void attach(Decoder& decoder) override;
+  void detach() override;
   /// Folds it into the decoder's weights, which must be float32: W += scaling B A; and takes it
   /// off.
   void merge();
 
-  void for_each_own(const std::function<void(const std::string&, Variable&)>& f) override;
+  void visit_parameters(const std::function<void(const std::string&, Variable&)>& f) override;
   void set_trainable(bool wanted) override { set_requires_grad(*this, wanted); }
 
+  /// PEFT's adapter_config.json and adapter_model.safetensors.
+  void write_beside(const std::filesystem::path& folder, const std::string& base) const override;
   /// Settings, matrices under their PEFT names and the base's fingerprint in /lora.
   void write(StoreWriter& store, const std::string& base_fingerprint) override;
   void restore(const StoreReader& store) override { load(*store.source("/lora/tensors")); }
@@ -96,13 +99,8 @@ class LoraModel : public Adapter {
   const Decoder& decoder_;
   std::vector<PublishedLinear> targets_;
   std::vector<LoraLinear> linears_;  // one for each target
-  bool composed_ = false;
+  bool attached_ = false;
 };
-
-/// LoRA as a store holds it in /lora; another base than that with `fingerprint` is refused by name
-/// of both. `where` is the base, for the message. Not composed yet.
-std::unique_ptr<LoraModel> read_lora(const StoreReader& store, Decoder& decoder,
-                                     const std::string& fingerprint, const std::string& where);
 
 /// Numbers that a store's LoRA holds.
 Index count_lora_parameters(const StoreReader& store);

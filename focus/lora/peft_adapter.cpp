@@ -46,4 +46,8 @@ void write_peft_adapter(const std::filesystem::path& folder, const LoraModel& lo
   write_file_durably(folder / kPeftConfig, std::string_view(write_peft_config(lora, base)));
 }
 
+void LoraModel::write_beside(const std::filesystem::path& folder, const std::string& base) const {
+  write_peft_adapter(folder, *this, base);
+}
+
 }  // namespace focus

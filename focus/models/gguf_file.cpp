@@ -97,12 +97,10 @@ void check_numbers(const ModelFiles& files, const std::string& name, const Tenso
 }
 
 void refuse_other_attention(const ModelFiles& files) {
-  if (files.mechanism)
-    fail("{}: was trained with {}, which a GGUF file cannot say", files.where,
-         files.mechanism->name());
-  if (files.focus)
-    fail("{}: was trained with Focus, which a GGUF file cannot say; write a folder with --out",
-         files.where);
+  const SavedAdapter* const own = files.attention();
+  if (own == nullptr) return;
+  fail("{}: was trained with {}, which a GGUF file cannot say{}", files.where, own->name,
+       own->kind->role == AdapterRole::focus ? "; write a folder with --out" : "");
 }
 
 void write_tensors(const ModelFiles& files, Dtype dtype, GgufWriter& writer) {

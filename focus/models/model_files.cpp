@@ -42,7 +42,7 @@ ModelFiles open_folder(const std::filesystem::path& folder) {
   for (const auto& path : files.weights->files()) files.identity.push_back(identity_of(path));
   files.tokenizer = find_tokenizer(folder);
   files.side_files = read_side_files(folder);
-  if (has_focus(folder)) files.focus = open_focus_folder(folder);
+  if (has_focus(folder)) files.adapters.push_back(saved_adapter(open_focus_folder(folder)));
   return files;
 }
 
@@ -68,8 +68,7 @@ ModelFiles open_store(const std::filesystem::path& path) {
         make_tokenizer(store.string_attribute("/tokenizer", "kind"), tokenizer, path.string());
   }
   files.side_files = read_side_files(store);
-  if (store.has("/focus")) files.focus = open_focus(store);
-  files.mechanism = read_mechanism(store, files.config);
+  files.adapters = open_adapters(store, files.config);
   return files;
 }
 
@@ -218,20 +217,31 @@ T* find_kind(const std::vector<std::unique_ptr<Adapter>>& adapters) {
 
 }  // namespace
 
+const SavedAdapter* ModelFiles::attention() const {
+  for (const SavedAdapter& adapter : adapters)
+    if (adapter.kind->is_attention()) return &adapter;
+  return nullptr;
+}
+
+std::optional<SavedFocus> ModelFiles::focus() const {
+  const SavedAdapter* const own = attention();
+  if (own == nullptr || own->kind->role != AdapterRole::focus) return std::nullopt;
+  return open_focus(std::filesystem::path(where));
+}
+
 FocusModel* LoadedModel::focus() const { return find_kind<FocusModel>(adapters); }
 LoraModel* LoadedModel::lora() const { return find_kind<LoraModel>(adapters); }
 Mechanism* LoadedModel::mechanism() const { return find_kind<Mechanism>(adapters); }
 
-Adapter& LoadedModel::put_on(std::unique_ptr<Adapter> adapter) {
-  adapter->compose(*decoder);
+Adapter& LoadedModel::attach(std::unique_ptr<Adapter> adapter) {
+  adapter->attach(*decoder);
   adapters.push_back(std::move(adapter));
   return *adapters.back();
 }
 
-void LoadedModel::take_off_attention() {
-  std::erase_if(adapters, [](const auto& adapter) {
-    return adapter->kind() != "lora";  // the one kind that is no attention
-  });
+void LoadedModel::detach_attention() {
+  std::erase_if(adapters,
+                [](const auto& adapter) { return adapter_kind(adapter->kind()).is_attention(); });
 }
 
 std::optional<std::int32_t> LoadedModel::document_end() const {
@@ -273,23 +283,53 @@ bool outgrow_memory(const TensorSource& source) {
   return bytes > memory_limit() / 2;
 }
 
+/// Reads an adapter for the model that it was made for, and attaches it.
+void attach_saved(const SavedAdapter& saved, LoadedModel& model) {
+  if (!saved.base_fingerprint.empty())
+    check_base(saved.where, saved.base_fingerprint, model.fingerprint(), model.where);
+  auto adapter = saved.read(*model.decoder);
+  if (saved.kind->is_attention()) model.detach_attention();  // one in the place of another
+  model.attach(std::move(adapter));
+}
+
+/// The adapters of a store, a folder or a GGUF file.
+std::vector<SavedAdapter> open_adapter_files(const std::filesystem::path& path,
+                                             const ModelConfig& shape) {
+  const auto known_by_shape = [&](auto read) {
+    return std::vector<SavedAdapter>{
+        {.kind = &adapter_kind("lora"),
+         .where = path.string(),
+         .name = "LoRA",
+         .base_fingerprint = {},
+         .read = [path, read](Decoder& decoder) -> std::unique_ptr<Adapter> {
+           return read(path, decoder);
+         }}};
+  };
+  if (is_gguf(path)) return known_by_shape(read_gguf_adapter);
+  if (std::filesystem::is_directory(path))
+    return has_focus(path) ? std::vector<SavedAdapter>{saved_adapter(open_focus_folder(path))}
+                           : known_by_shape(read_peft_adapter);
+  const StoreReader store(path);
+  std::vector<SavedAdapter> saved = open_adapters(store, shape);
+  if (saved.empty()) fail("{}: holds no adapter (kind \"{}\")", store.describe(), store.kind());
+  return saved;
+}
+
 }  // namespace
 
 LoadedModel load_model(const std::filesystem::path& path, const std::string& tokenizer,
-                       Compute compute, WeightUse use) {
+                       Precision precision, WeightUse use) {
   auto files = std::make_shared<ModelFiles>(open_model(path, tokenizer));
   LoadedModel model;
   model.where = files->where;
   model.tokenizer = std::move(files->tokenizer);
   model.decoder = std::make_unique<Decoder>(files->config);
   std::optional<MatrixForm> form;
-  if (use == WeightUse::frozen) form = form_of(compute);
+  if (use == WeightUse::frozen) form = form_of(precision);
   load_weights(*model.decoder, *files->weights, form);
   if (form && outgrow_memory(*files->weights)) model.decoder->read_ahead();
-  std::unique_ptr<Mechanism> mechanism = std::move(files->mechanism);
   model.files = files;
-  if (files->focus) model.put_on(read_focus(*files->focus, model.fingerprint(), model.where));
-  if (mechanism) model.put_on(std::move(mechanism));
+  for (const SavedAdapter& saved : files->adapters) attach_saved(saved, model);
   return model;
 }
 
@@ -336,36 +376,8 @@ void load_adapter(const std::filesystem::path& path, LoadedModel& model) {
   if (const Mechanism* mechanism = model.mechanism())
     fail("{}: was trained with {}; an adapter goes onto a model without an attention of its own",
          model.where, mechanism->name());
-  if (is_gguf(path)) {
-    model.put_on(read_gguf_adapter(path, *model.decoder));
-    return;
-  }
-  const bool folder = std::filesystem::is_directory(path);
-  if (folder && !has_focus(path)) {
-    model.put_on(read_peft_adapter(path, *model.decoder));
-    return;
-  }
-  if (!folder) {
-    const StoreReader store(path);
-    if (store.has("/lora"))
-      model.put_on(read_lora(store, *model.decoder, model.fingerprint(), model.where));
-    if (store.has("/lora") && !store.has("/focus")) return;
-    if (store.has("/rival")) {
-      const std::string base = store.string_attribute("/rival", "base_fingerprint");
-      if (base != model.fingerprint())
-        fail(
-            "{}: made for the base with fingerprint {}, but {} has {}; use the base it was trained "
-            "on",
-            path.string(), base, model.where, model.fingerprint());
-      auto mechanism = read_mechanism(store, model.decoder->config());
-      model.take_off_attention();
-      model.put_on(std::move(mechanism));
-      return;
-    }
-  }
-  auto focus = read_focus(open_focus(path), model.fingerprint(), model.where);
-  if (model.focus() != nullptr) model.take_off_attention();  // one Focus in the place of another
-  model.put_on(std::move(focus));
+  for (const SavedAdapter& saved : open_adapter_files(path, model.decoder->config()))
+    attach_saved(saved, model);
 }
 
 }  // namespace focus

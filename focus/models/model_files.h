@@ -19,8 +19,8 @@
 #include "focus/focus_model.h"
 #include "focus/lora/lora.h"
 #include "focus/mechanism.h"
-#include "focus/models/compute.h"
 #include "focus/models/generation_config.h"
+#include "focus/models/precision.h"
 #include "focus/models/side_files.h"
 #include "focus/models/text_start.h"
 #include "layers/decoder.h"
@@ -30,7 +30,7 @@
 //
 // A store of kind "model" holds /config.json, /tokenizer/*, /side/* (side_files.h) and
 // /model/<published tensor name, dots as slashes>; a Focus trained together with the model lies in
-// /focus, a rival attention in /rival. One of kind "adapter" holds /focus, /lora or /rival (an
+// /focus, another attention in /rival. One of kind "adapter" holds /focus, /lora or /rival (an
 // indexer) alone, and the base's fingerprint: no frozen weight, and it refuses another base. A
 // "training" store is either of the two plus /optim and /train.
 namespace focus {
@@ -43,11 +43,14 @@ struct ModelFiles {
   std::unique_ptr<Tokenizer> tokenizer;  // null where there is none
   SideFiles side_files;                  // the tokenizer's own among them
   GenerationConfig generation;           // of side_files
-  std::optional<SavedFocus> focus;       // of a model that was trained with one
-  std::unique_ptr<Mechanism> mechanism;  // the same; not composed
+  std::vector<SavedAdapter> adapters;    // that it was trained with
   std::string stored_fingerprint;        // that a store says of itself; else empty
   std::vector<FileIdentity> identity;    // of the files a fingerprint is taken from
 
+  /// The attention among the adapters; null: it attends densely.
+  const SavedAdapter* attention() const;
+  /// Its Focus, of a model that was trained with one.
+  std::optional<SavedFocus> focus() const;
   /// Whether Bos::automatic puts something else before a text than Bos::always does.
   bool starts_otherwise() const;
 };
@@ -68,9 +71,9 @@ struct LoadedModel {
   LoraModel* lora() const;
   Mechanism* mechanism() const;
   /// Composes an adapter onto the decoder and keeps it.
-  Adapter& put_on(std::unique_ptr<Adapter> adapter);
+  Adapter& attach(std::unique_ptr<Adapter> adapter);
   /// Takes off all that attends in the place of the model's own attention, and forgets it.
-  void take_off_attention();
+  void detach_attention();
 
   Bos bos = Bos::automatic;
   /// What `bos` puts around every text; nothing where it puts something before each window.
@@ -151,10 +154,10 @@ ReadModel read_model(const ModelFiles& files);
 
 /// From what open_model() takes. `tokenizer`, where not empty, is loaded instead of the
 /// model's own. A frozen model's matrices are mapped, and nothing of them is read here (with
-/// Compute::bf16 those that are stored otherwise are, with Compute::int8 and w8a8 all); such a
+/// Precision::bf16 those that are stored otherwise are, with Precision::int8 and w8a8 all); such a
 /// model cannot be trained or written. Throws std::runtime_error, one line.
 LoadedModel load_model(const std::filesystem::path& path, const std::string& tokenizer = "",
-                       Compute compute = Compute::float32, WeightUse use = WeightUse::frozen);
+                       Precision precision = Precision::float32, WeightUse use = WeightUse::frozen);
 
 /// The fingerprint of a model that is not loaded: what a store says of itself; of a folder, what
 /// was found out about it before, while its files have the same sizes and times, or else by reading

@@ -144,9 +144,8 @@ const ExportDtype& export_dtype(std::string_view option) {
 StreamedModel write_model_folder(const fs::path& folder, const ModelFiles& files,
                                  const std::optional<SavedFocus>& focus,
                                  const ExportOptions& options) {
-  if (files.mechanism)
-    fail("{}: was trained with {}, which a Hugging Face folder cannot say", files.where,
-         files.mechanism->name());
+  if (const SavedAdapter* own = files.attention(); own && own->kind->role != AdapterRole::focus)
+    fail("{}: was trained with {}, which a Hugging Face folder cannot say", files.where, own->name);
   if (options.with_code && !focus)
     fail("{}: has no Focus for the code to compute; name one with --adapter", files.where);
   const ExportDtype& dtype = export_dtype(options.dtype);

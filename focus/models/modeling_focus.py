@@ -30,11 +30,11 @@ WORDS = {
     "local": [],
     "soft": ["balance"],
     "hard": ["k", "gate", "balance"],
-    "summary": ["m", "choice", "rest", "local_window", "block", "sinks", "balance"],
+    "summary": ["m", "selection", "unselected_groups", "local_window", "block", "sinks", "balance"],
 }
 NUMBERS = ("k", "m", "local_window", "block", "sinks")
 VALUES = {"balance": ("sequence", "carried", "none"), "gate": ("drop", "keep"),
-          "choice": ("mass", "own"), "rest": ("summary", "drop")}
+          "selection": ("mass", "own"), "unselected_groups": ("summary", "drop")}
 HUB_WORDS = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder",
              "token")
 
@@ -62,19 +62,24 @@ def parse_attention(word):
 def resolve_attention(word, settings):
     """The kind of attention and all of its settings; what a word does not say is the Focus's."""
     kind, said = parse_attention(word or ("summary" if settings["training"] == "summary" else "soft"))
-    groups, keys = settings["num_groups"], settings["routing"] == "keys"
+    groups, keys = settings["num_groups"], settings["grouping"] == "keys"
+    if settings["grouping"] not in ("tokens", "keys"):
+        raise ValueError(f"this code has groups of tokens and of keys, not {settings['grouping']}")
+    summary = settings["summary"]
+    tokens = settings.get("tokens", {"balance": "carried", "hard_gate": "keep"})
     if keys and kind in ("soft", "hard"):
         raise ValueError(f"focus_attention {word}: a Focus that groups keys has summary:M alone")
-    choice = "mass" if "m" in said else settings["choice"]
-    full = {"balance": settings["balance"], "k": 1, "gate": settings["hard_gate"],
-            "m": min(settings["read_groups"], groups), "choice": choice, "rest": settings["rest"],
-            "local_window": settings["local_window"], "block": settings["block"],
-            "sinks": settings["sinks"]} | said
+    full = {"balance": tokens["balance"], "k": 1, "gate": tokens["hard_gate"],
+            "m": min(summary["num_selected_groups"], groups),
+            "selection": "mass" if "m" in said else summary["selection"],
+            "unselected_groups": summary["unselected_groups"],
+            "local_window": settings["local_window"], "block": summary["block"],
+            "sinks": summary["sinks"]} | said
     if full["k"] < 1 or max(full["k"], full["m"]) > groups or full["block"] < 1:
         raise ValueError(f"focus_attention {word}: k is from 1 to {groups}, m from 0 to {groups}, "
                          "block at least 1")
-    if keys and full["choice"] == "own":
-        raise ValueError(f"focus_attention {word}: choice own is for groups of tokens, not of keys")
+    if keys and full["selection"] == "own":
+        raise ValueError(f"focus_attention {word}: selection own is for groups of tokens, not of keys")
     if not keys and kind in ("soft", "hard", "summary") and full["balance"] == "sequence":
         raise ValueError("balance sequence looks at later tokens, so that nothing can be generated "
                          f'with it; say focus_attention="{kind}:balance=carried"')
@@ -91,7 +96,7 @@ class FocusLayer(torch.nn.Module):
     def __init__(self, settings, kind, attention, tensors, places):
         super().__init__()
         self.settings, self.kind, self.attention = settings, kind, attention
-        self.keys = settings["routing"] == "keys"
+        self.keys = settings["grouping"] == "keys"
         self.places = places  # layers of the model: behind them lies a cache's routing
         for name, tensor in tensors.items():
             # Not the checkpoint's: that is the base model, as without this code.
@@ -110,7 +115,7 @@ class FocusLayer(torch.nn.Module):
             return
         # In double, as the program does: at a low temperature a rounding of the scores shows.
         scores = h.double() @ self.projection.double() @ self.centroids.double().T
-        scores = scores / self.settings["temperature"]
+        scores = scores / self.settings["tokens"]["temperature"]
         if self.attention["balance"] == "carried":
             scores = scores + self.potentials.double()
         self.routing = scores[:, None]  # [batch, 1, tokens, groups]: as a cache's keys are
@@ -172,11 +177,11 @@ class FocusLayer(torch.nn.Module):
         if self.kind == "soft" or self.attention["gate"] == "keep":
             g = routing.softmax(-1).float()
             affinity = g[:, :, -queries:] @ g.transpose(-1, -2)
-            if self.settings["gate"] == "logit":
-                gate = torch.sigmoid(self.settings["gate_steepness"] * affinity)
+            if self.settings["tokens"]["gate"] == "logit":
+                gate = torch.sigmoid(self.settings["tokens"]["gate_steepness"] * affinity)
                 scores = torch.where(distant, scores * gate, scores)
             else:
-                gate = torch.log(affinity + self.settings["affinity_floor"])
+                gate = torch.log(affinity + self.settings["tokens"]["affinity_floor"])
                 scores = torch.where(distant, scores + gate, scores)
         if self.kind == "hard":
             # The k groups of highest g, the first of equals.
@@ -213,7 +218,7 @@ class FocusLayer(torch.nn.Module):
         if self.keys:
             columns = columns + self.beta.repeat_interleave(rep, 0)[:, None]
         columns = columns.masked_fill(~some, -torch.inf)
-        if settings["choice"] == "own":
+        if settings["selection"] == "own":
             own = torch.nn.functional.one_hot(classes[..., -queries:], groups).bool()
             reads = own.repeat_interleave(rep, 1)
         else:
@@ -226,7 +231,7 @@ class FocusLayer(torch.nn.Module):
             reads = torch.zeros_like(mass).scatter_(-1, order[..., : settings["m"]], 1.0).bool()
             reads = reads.repeat_interleave(rep, 1)
         exact = near | ((far > 0) & (reads.float() @ members.transpose(-1, -2) > 0.5))
-        hidden = reads if settings["rest"] == "summary" else torch.ones_like(reads)
+        hidden = reads if settings["unselected_groups"] == "summary" else torch.ones_like(reads)
         every = torch.cat([scores.masked_fill(~exact, -torch.inf),
                            columns.masked_fill(hidden, -torch.inf)], -1)
         p = torch.nn.functional.dropout(every.softmax(-1), dropout)

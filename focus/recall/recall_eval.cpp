@@ -2,16 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
 #include "data/files/read_file.h"
-#include "data/settings/recipe.h"
+#include "data/settings/config.h"
 #include "data/synthetic/far_corpus.h"
 #include "data/text/text.h"
-#include "focus/evaluation/name_columns.h"
 #include "focus/evaluation/positions.h"
+#include "focus/evaluation/row_labels.h"
 
 namespace focus {
 namespace {
@@ -164,7 +163,7 @@ std::vector<AskedDocument> asked_documents(const std::string& file_or_spec) {
     begin = end;
   }
   try {
-    read_recipe_text("", "", overrides, options);
+    read_config_text("", "", overrides, options);
     refuse_too_much(options);
     return generate_far_documents(options);
   } catch (const std::exception& error) {
@@ -193,7 +192,7 @@ RecallRow evaluate_recall(LoadedModel& model, const AttentionSpec& attention,
   const NoGrad guard;
   const ActiveAttention active(model, attention);
   RecallRow row{.name = active.name(),
-                .kind = active.mechanism() ? "rival" : attention.kind,
+                .kind = active.mechanism() ? "baseline" : attention.name(),
                 .routing = active.routing(),
                 .all = {},
                 .buckets = {RecallBucket{}}};
@@ -244,32 +243,6 @@ std::string format_recall(std::span<const RecallRow> rows) {
   }
   return table + line(names.line("answers", ""), fmt::format("{}", rows[0].all.answers),
                       [](const RecallBucket& b) { return fmt::format("{}", b.score.answers); });
-}
-
-nlohmann::ordered_json recall_to_json(std::span<const RecallRow> rows) {
-  const auto figures = [](const RecallScore& score) {
-    return nlohmann::ordered_json{
-        {"answers", score.answers},
-        {"right", score.accuracy()},
-        {"standard_error", score.standard_error()},
-        {"tokens", score.tokens},
-        {"nats_per_token", score.nats / static_cast<double>(score.tokens)}};
-  };
-  auto list = nlohmann::ordered_json::array();
-  for (const RecallRow& row : rows) {
-    nlohmann::ordered_json json = {{"attention", row.name}, {"kind", row.kind}};
-    json["routing"] = row.routing;
-    json.update(figures(row.all));
-    auto buckets = nlohmann::ordered_json::array();
-    for (const RecallBucket& bucket : row.buckets) {
-      nlohmann::ordered_json one = {{"from", bucket.from + 1}, {"to", bucket.to}};
-      one.update(figures(bucket.score));
-      buckets.push_back(std::move(one));
-    }
-    json["by_distance"] = std::move(buckets);
-    list.push_back(std::move(json));
-  }
-  return list;
 }
 
 }  // namespace focus

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -57,7 +56,7 @@ struct RecallBucket {
 /// One attention: all its answers, and those of each bucket that holds any.
 struct RecallRow {
   std::string name;     // "hard k=2 keep"
-  std::string kind;     // dense, local, soft, hard, rival
+  std::string kind;     // dense, local, soft, hard, baseline
   std::string routing;  // "-", "carried", "sequence (not causal)"
   RecallScore all = {};
   std::vector<RecallBucket> buckets = {};
@@ -70,6 +69,5 @@ RecallRow evaluate_recall(LoadedModel& model, const AttentionSpec& attention,
 
 /// A table for a terminal: accuracy in each bucket.
 std::string format_recall(std::span<const RecallRow> rows);
-nlohmann::ordered_json recall_to_json(std::span<const RecallRow> rows);
 
 }  // namespace focus

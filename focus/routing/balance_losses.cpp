@@ -75,16 +75,16 @@ Variable entropy_loss(const Variable& g, EntropyOf of) {
       });
 }
 
-Variable auxiliary_loss(const Routing& routing, const FocusConfig& config) {
+Variable auxiliary_loss(const Routing& routing, const AblationSettings& settings) {
   Variable sum;
   const auto add_term = [&](double weight, auto&& term) {
     if (weight == 0) return;
     const Variable weighted = scale(term(), static_cast<Real>(weight));
     sum = sum.defined() ? add(sum, weighted) : weighted;
   };
-  add_term(config.balance_loss, [&] { return balance_loss(routing); });
-  add_term(config.entropy_loss,
-           [&] { return entropy_loss(routing.assignments, config.entropy_of); });
+  add_term(settings.balance_loss, [&] { return balance_loss(routing); });
+  add_term(settings.entropy_loss,
+           [&] { return entropy_loss(routing.assignments, settings.entropy_of); });
   return sum;
 }
 

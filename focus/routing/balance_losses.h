@@ -17,7 +17,7 @@ Variable balance_loss(const Routing& routing);
 /// confidence penalty of Pereyra et al. 2017 (arXiv 1701.06548). g [batch, seq_len, num_groups]
 Variable entropy_loss(const Variable& g, EntropyOf of);
 
-/// The terms that `config` asks for, with their weights; undefined where there are none. [1]
-Variable auxiliary_loss(const Routing& routing, const FocusConfig& config);
+/// The terms that `settings` asks for, with their weights; undefined where there are none. [1]
+Variable auxiliary_loss(const Routing& routing, const AblationSettings& settings);
 
 }  // namespace focus

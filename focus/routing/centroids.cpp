@@ -94,7 +94,7 @@ void average_centroids(FocusLayer& layer, const Routing& routing, double rate) {
   }
 }
 
-void recluster(FocusLayer& layer, const Routing& routing, const FocusConfig& config,
+void recluster(FocusLayer& layer, const Routing& routing, const TokenSettings& settings,
                std::uint64_t seed) {
   Tensor& centroids = layer.centroids.mutable_value();
   const Index groups = centroids.dim(0), dim = centroids.dim(1);
@@ -110,9 +110,9 @@ void recluster(FocusLayer& layer, const Routing& routing, const FocusConfig& con
   const Matrix placed = length * spherical_k_means(on_the_sphere(vectors), groups, rng);
   for (Index k = 0; k < groups; ++k)
     for (Index d = 0; d < dim; ++d) centroids.data()[k * dim + d] = static_cast<Real>(placed(k, d));
-  const Matrix logits = vectors * placed.transpose() / config.temperature;
+  const Matrix logits = vectors * placed.transpose() / settings.temperature;
   layer.potentials = averaged_potentials(
-      layer.potentials, {logits.data(), logits.data() + logits.size()}, config.sinkhorn_iters, 1);
+      layer.potentials, {logits.data(), logits.data() + logits.size()}, settings.sinkhorn_iters, 1);
 }
 
 }  // namespace focus

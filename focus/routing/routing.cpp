@@ -110,8 +110,8 @@ void route_backward(const Kept& kept, const Tensor& dg, Grads grads) {
 }  // namespace
 
 FocusLayer make_focus_layer(const FocusConfig& config, Index hidden_size, Rng& rng) {
-  FocusLayer layer{Tensor({hidden_size, config.routing_dim}),
-                   Tensor({config.num_groups, config.routing_dim}),
+  FocusLayer layer{Tensor({hidden_size, config.tokens().routing_dim}),
+                   Tensor({config.num_groups, config.tokens().routing_dim}),
                    Tensor::zeros({config.num_groups})};
   const double std = 1 / std::sqrt(static_cast<double>(hidden_size));
   for (Real& w : layer.projection.mutable_value().span()) w = static_cast<Real>(std * rng.normal());
@@ -132,7 +132,7 @@ Routing route(const Variable& h, const FocusLayer& layer, const FocusConfig& con
   kept->projection = as_matrix(layer.projection.value()).cast<double>();
   kept->centroids = as_matrix(layer.centroids.value()).cast<double>();
   kept->batch = batch;
-  kept->temperature = config.temperature;
+  kept->temperature = config.tokens().temperature;
   kept->vectors = std::make_shared<std::vector<double>>(
       static_cast<std::size_t>(tokens * layer.projection.dim(1)));
   const Eigen::Map<Matrix> projected = kept->projected();
@@ -143,7 +143,8 @@ Routing route(const Variable& h, const FocusLayer& layer, const FocusConfig& con
         end - begin, projected.cols(), rows.cols(), rows.data(), rows.cols(), 1,
         kept->projection.data(), kept->vectors->data() + begin * projected.cols());
     Eigen::Map<Matrix>(logits->data() + begin * groups, end - begin, groups) =
-        projected.middleRows(begin, end - begin) * kept->centroids.transpose() / config.temperature;
+        projected.middleRows(begin, end - begin) * kept->centroids.transpose() /
+        config.tokens().temperature;
   });
   kept->logits = logits;
 
@@ -153,7 +154,7 @@ Routing route(const Variable& h, const FocusLayer& layer, const FocusConfig& con
     std::vector<double> b(static_cast<std::size_t>(groups), 0.0);
     const double* sequence = logits->data() + s * seq_len * groups;
     if (balance == Balance::sequence) {
-      kept->traces.push_back(sinkhorn(sequence, seq_len, groups, config.sinkhorn_iters));
+      kept->traces.push_back(sinkhorn(sequence, seq_len, groups, config.tokens().sinkhorn_iters));
       std::copy_n(kept->traces.back().potentials(), groups, b.begin());
     } else if (balance == Balance::carried) {
       std::copy_n(layer.potentials.data(), groups, b.begin());
@@ -163,7 +164,7 @@ Routing route(const Variable& h, const FocusLayer& layer, const FocusConfig& con
   }
   Tensor g({batch, seq_len, groups});
   std::ranges::transform(kept->g, g.data(), [](double x) { return static_cast<Real>(x); });
-  const Variable input = config.stop_gradient ? Variable(h.value()) : h;
+  const Variable input = config.ablations.stop_gradient ? Variable(h.value()) : h;
   routing.assignments = Variable::from_op(
       "route", g, {input, layer.projection, layer.centroids},
       [kept](const Tensor& dg, Grads grads) { route_backward(*kept, dg, grads); });
@@ -220,10 +221,8 @@ Tensor averaged_potentials(const Tensor& potentials, const std::vector<double>& 
   return moved_towards(potentials, centred_potentials(logits, potentials.size(), rounds), rate);
 }
 
-void absorb_potentials(FocusLayer& layer, std::span<const double> centred,
-                       const FocusConfig& config) {
-  layer.potentials =
-      moved_towards(layer.potentials, centred, layer.updates == 0 ? 1 : config.carried_rate);
+void absorb_potentials(FocusLayer& layer, std::span<const double> centred, double rate) {
+  layer.potentials = moved_towards(layer.potentials, centred, layer.updates == 0 ? 1 : rate);
   ++layer.updates;
 }
 

@@ -46,10 +46,9 @@ Routing route(const Variable& h, const FocusLayer& layer, const FocusConfig& con
 /// decided on log-assignments, which do not underflow; a tie goes to the lower group.
 std::vector<std::uint64_t> membership(const Routing& routing, int top_k);
 
-/// One moving-average step of the carried potentials towards the centred_potentials() of a batch's
-/// tokens, without gradient. The very first batch sets them.
-void absorb_potentials(FocusLayer& layer, std::span<const double> centred,
-                       const FocusConfig& config);
+/// One moving-average step, of that rate, of the carried potentials towards the
+/// centred_potentials() of a batch's tokens, without gradient. The very first batch sets them.
+void absorb_potentials(FocusLayer& layer, std::span<const double> centred, double rate);
 /// The groups' Sinkhorn potentials of logits [tokens, groups], their mean taken away [groups].
 std::vector<double> centred_potentials(const std::vector<double>& logits, Index groups, int rounds);
 

@@ -8,8 +8,8 @@
 
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
-#include "data/settings/recipe.h"
-#include "focus/scores/held_prefix.h"
+#include "data/settings/config.h"
+#include "focus/scores/shared_prefix.h"
 
 namespace focus {
 namespace {
@@ -226,7 +226,7 @@ class Scorer {
   const ShareDone& progress_;
   std::vector<ScoredPair> scored_;
   std::vector<std::size_t> order_;  // of the pairs: by context, length and continuation
-  std::optional<HeldPrefix> held_;
+  std::optional<SharedPrefix> held_;
   std::size_t done_ = 0;
   std::int64_t computed_ = 0;
 };
@@ -299,7 +299,7 @@ TouchedPairs TouchedPairs::of(const ActiveAttention& active, const AttentionSpec
   if (const Mechanism* mechanism = active.mechanism()) {
     touched.window = 0;
     AnySettings settings = mechanism->settings();
-    for (const RecipeField& field : recipe_fields(settings))
+    for (const ConfigField& field : config_fields(settings))
       if (field.key == "local_window") touched.window = std::stoll(field.text());
   } else if (mode.kind == AttentionMode::Kind::summary) {
     touched.window = mode.summary.zones.window;

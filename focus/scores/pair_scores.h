@@ -35,7 +35,7 @@ struct ScoringWork {
 };
 
 /// Scores pairs with the attention that the decoder has. Those that share a context, or begin
-/// alike, share its computation (HeldPrefix); the same tokens before the last are computed once.
+/// alike, share its computation (SharedPrefix); the same tokens before the last are computed once.
 /// Throws std::runtime_error where a log-probability is not finite, naming the pair by its number.
 std::vector<ScoredPair> score_pairs(Decoder& decoder, std::span<const TokenPair> pairs,
                                     const PairScoring& options, const ShareDone& progress = {},

@@ -6,7 +6,7 @@
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
 #include "data/files/read_file.h"
-#include "data/settings/recipe.h"
+#include "data/settings/config.h"
 #include "focus/models/generation.h"
 
 namespace focus {

@@ -134,7 +134,7 @@ class TaskEvaluation {
   }
 
   bool is_reference(const AttentionSpec& spec) const {
-    return own_reference_ && spec.kind == "dense";
+    return own_reference_ && spec.kind == AttentionKind::dense;
   }
 
   BlockResult score_block(std::size_t begin, std::size_t count, const ShareDone& progress) {
@@ -207,7 +207,7 @@ class TaskEvaluation {
   TaskRow row(std::size_t a) const {
     const ActiveAttention active(model_, attentions_[a]);
     const Sample& sample = result_.samples[a];
-    TaskRow row{.kind = attentions_[a].settings ? "rival" : attentions_[a].kind,
+    TaskRow row{.kind = attentions_[a].settings ? "baseline" : attentions_[a].name(),
                 .name = active.name(),
                 .routing = active.routing(),
                 .touches = TouchedPairs::of(active, attentions_[a], model_),

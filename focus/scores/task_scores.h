@@ -1,6 +1,5 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -49,6 +48,15 @@ struct TaskFidelity {
   Estimate accuracy;           // paired differences, row - dense
   std::optional<Estimate> accuracy_norm = {};
   Estimate log_prob_of_right;
+
+  void visit(auto&& f) {
+    f("same_choice", same_choice);
+    f("log_prob_distance", log_prob_distance);
+    f("kl", kl);
+    f("log_prob_of_right", log_prob_of_right);
+    f("acc", accuracy);
+    f.maybe("acc_norm", accuracy_norm);
+  }
 };
 
 struct TaskRow {
@@ -59,6 +67,19 @@ struct TaskRow {
   Estimate accuracy;
   std::optional<Estimate> accuracy_norm = {}, perplexity = {};
   std::optional<TaskFidelity> fidelity = {};
+
+  void visit(auto&& f) {
+    f("attention", name);
+    f("kind", kind);
+    f("routing", routing);
+    f("acc", accuracy);
+    f.maybe("acc_norm", accuracy_norm);
+    f.maybe("perplexity", perplexity);
+    f("local_window", touches.window);
+    f("pairs_touched", pairs_touched);
+    f("items_inside", items_inside);
+    f.maybe("against_dense", fidelity);
+  }
 };
 
 struct TaskTable {
@@ -66,6 +87,14 @@ struct TaskTable {
   Index items = 0, cut = 0;  // `cut`: items whose context was too long and lost its beginning
   ScoringWork work = {};
   std::vector<TaskRow> rows = {};
+
+  void visit(auto&& f) {
+    f("task", task);
+    f("file", file);
+    f("items", items);
+    f("cut", cut);
+    f("rows", rows);
+  }
 };
 
 /// One task with every attention. `reference`, where given, is the model whose dense attention is
@@ -78,6 +107,5 @@ TaskTable evaluate_task(LoadedModel& model, std::span<const AttentionSpec> atten
 
 /// For a terminal: a table, and a sentence where items lie inside a local window.
 std::string format_task(const TaskTable& table);
-nlohmann::ordered_json task_to_json(const TaskTable& table);
 
 }  // namespace focus

@@ -1,20 +1,15 @@
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
-#include "focus/evaluation/name_columns.h"
+#include "focus/evaluation/row_labels.h"
 #include "focus/scores/task_scores.h"
 
 namespace focus {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 std::string with_error(const Estimate& e, int digits, bool signed_value = false) {
   return signed_value ? fmt::format("{:+.{}f} +-{:.{}f}", e.value, digits, e.error, digits)
                       : fmt::format("{:.{}f} +-{:.{}f}", e.value, digits, e.error, digits);
 }
-
-Json to_json(const Estimate& e) { return {{"value", e.value}, {"error", e.error}}; }
 
 /// Where a method cannot differ from dense attention, equal scores are no finding.
 std::string inside_sentence(const TaskTable& table) {
@@ -69,36 +64,6 @@ std::string format_task(const TaskTable& table) {
   }
   const std::string sentence = inside_sentence(table);
   return sentence.empty() ? text : text + "\n" + sentence;
-}
-
-nlohmann::ordered_json task_to_json(const TaskTable& table) {
-  Json rows = Json::array();
-  for (const TaskRow& row : table.rows) {
-    Json json = {{"attention", row.name},
-                 {"kind", row.kind},
-                 {"routing", row.routing},
-                 {"acc", to_json(row.accuracy)}};
-    if (row.accuracy_norm) json["acc_norm"] = to_json(*row.accuracy_norm);
-    if (row.perplexity) json["perplexity"] = to_json(*row.perplexity);
-    json["local_window"] = row.touches.window ? Json(*row.touches.window) : Json();
-    json["pairs_touched"] = row.pairs_touched;
-    json["items_inside"] = row.items_inside;
-    if (row.fidelity) {
-      json["against_dense"] = {{"same_choice", to_json(row.fidelity->same_choice)},
-                               {"log_prob_distance", to_json(row.fidelity->log_prob_distance)},
-                               {"kl", to_json(row.fidelity->kl)},
-                               {"log_prob_of_right", to_json(row.fidelity->log_prob_of_right)},
-                               {"acc", to_json(row.fidelity->accuracy)}};
-      if (row.fidelity->accuracy_norm)
-        json["against_dense"]["acc_norm"] = to_json(*row.fidelity->accuracy_norm);
-    }
-    rows.push_back(json);
-  }
-  return {{"task", table.task},
-          {"file", table.file},
-          {"items", table.items},
-          {"cut", table.cut},
-          {"rows", rows}};
 }
 
 }  // namespace focus

@@ -79,11 +79,11 @@ AttentionSpeedOptions AttentionSpeedOptions::filled_in() const {
   check(summary || num_groups <= kMaxGroups,
         "--num-groups {}: hard attention has at most {}, groups of keys (--attention summary:2) {}",
         num_groups, kMaxGroups, kMaxKeyGroups);
-  check(!summary || summary->top_groups <= num_groups,
+  check(!summary || summary->num_selected_groups <= num_groups,
         "summary:{1}: a query reads at most the {0} groups", num_groups,
-        summary ? summary->top_groups : 0);
-  check(compute == Compute::float32 || compute == Compute::bf16,
-        "--compute {}: wanted float32 or bf16, attention has no others", name_of(compute));
+        summary ? summary->num_selected_groups : 0);
+  check(precision == Precision::float32 || precision == Precision::bf16,
+        "--precision {}: wanted float32 or bf16, attention has no others", name_of(precision));
   check(top_k <= num_groups, "hard:{1}: a token keeps from 1 to the {0} groups", num_groups, top_k);
   return filled;
 }
@@ -120,7 +120,7 @@ class Measurement {
     v_ = input(o_.kv_heads);
     h_ = Variable(random_tensor({1, length, o_.hidden_size}, rng_));
     config_.num_groups = o_.num_groups;
-    config_.routing_dim = o_.routing_dim;
+    config_.tokens().routing_dim = o_.routing_dim;
     layer_ = make_focus_layer(config_, o_.hidden_size, rng_);
     soft_gate_ = GateOptions::from(config_);
     soft_gate_.local_window = o_.local_window;
@@ -189,7 +189,7 @@ class Measurement {
   }
   AttentionOptions scaled() const {
     return {.scale = static_cast<Real>(1 / std::sqrt(static_cast<double>(o_.head_dim))),
-            .bf16 = o_.compute == Compute::bf16 ? simd::bf16_attention_kernels() : nullptr};
+            .bf16 = o_.precision == Precision::bf16 ? simd::bf16_attention_kernels() : nullptr};
   }
   template <class F>
   void attend(F&& op) {

@@ -12,7 +12,7 @@
 #include "autograd/base/profile.h"
 #include "focus/attention/gated_attention.h"
 #include "focus/counts/pair_counts.h"
-#include "focus/models/compute.h"
+#include "focus/models/precision.h"
 #include "focus/summary/summary_attention.h"
 
 // How fast attention alone is: full causal attention against Focus's, on random q, k and v of one
@@ -32,13 +32,13 @@ struct AttentionSpeedOptions {
   int routing_dim = 16;  // d_g
   HardGate hard_gate = HardGate::drop;
   SpeedAssignment assignment = SpeedAssignment::routing;
-  Compute compute = Compute::float32;
+  Precision precision = Precision::float32;
   bool backward = false, soft = false;
   Index dense_up_to = 0;
   int repeats = 3;
   std::int64_t seed = 1;
   /// Timed in the place of hard attention: groups of keys, those that are not read as columns.
-  std::optional<SummaryOptions> summary = {};
+  std::optional<SummarySettings> summary = {};
 
   template <class F>
   void visit(F&& f) {
@@ -54,7 +54,7 @@ struct AttentionSpeedOptions {
     f("assignment", assignment,
       "routing: random h, projection and centroids, balanced over the sequence; uniform: random "
       "sets");
-    f("compute", compute,
+    f("precision", precision,
       "bf16: operands of products are rounded to it where the machine is faster by that, those of "
       "columns not");
     f("backward", backward, "forward and backward, gradients of q, k and v");

@@ -16,9 +16,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// What is not said is as a FocusConfig has it.
-SummaryOptions summary_options(const AttentionSpec& spec, const AttentionSpeedOptions& options) {
+SummarySettings summary_options(const AttentionSpec& spec, const AttentionSpeedOptions& options) {
   FocusConfig config;
-  config.routing = RoutingSpace::keys;
+  config.grouping.name = "keys";
   config.num_groups = options.num_groups;
   config.local_window = options.local_window;
   return resolve_summary(spec, config).mode().summary;
@@ -50,7 +50,7 @@ void AttentionSpeedOptions::read_attentions(const std::vector<std::string>& word
   std::string timed;
   for (const std::string& word : words) {
     const AttentionSpec spec = parse_attention(word, where);
-    if (spec.kind == "soft") {
+    if (spec.kind == AttentionKind::soft) {
       soft = true;
       continue;
     }
@@ -58,10 +58,10 @@ void AttentionSpeedOptions::read_attentions(const std::vector<std::string>& word
       fail("{} {}: one is timed against dense at a time, and that is {}", where, shown(word),
            shown(timed));
     timed = word;
-    if (spec.kind == "hard") {
+    if (spec.kind == AttentionKind::hard) {
       top_k = spec.top_k;
       hard_gate = spec.gate.value_or(HardGate::drop);
-    } else if (spec.kind == "summary") {
+    } else if (spec.kind == AttentionKind::summary) {
       summary = summary_options(spec, *this);
     } else {
       fail("{} {}: dense is always timed, and beside it hard:K or summary:M, and soft", where,
@@ -81,7 +81,7 @@ std::string AttentionSpeedOptions::text() const {
                   kv_heads == heads ? "" : fmt::format(" ({} for k and v)", kv_heads), num_groups,
                   attention_text());
   std::string pass = backward ? "forward and backward" : "forward";
-  if (compute == Compute::bf16)
+  if (precision == Precision::bf16)
     pass += simd::bf16_attention_kernels() != nullptr
                 ? ", bf16"
                 : ", float32, which is no slower than bf16 on this machine";

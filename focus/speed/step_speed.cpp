@@ -127,7 +127,7 @@ nlohmann::ordered_json to_json(const MeasuredSteps& m) {
           {"balance", value_text(m.mode.balance)},
           {"pass", m.forward_only ? "forward" : "step"},
           {"batch", config.data.batch},
-          {"accumulate", config.data.accumulate},
+          {"gradient_accumulation_steps", config.data.gradient_accumulation_steps},
           {"context", config.data.context},
           {"seconds", m.speed.seconds},
           {"seconds_min", m.speed.fastest},

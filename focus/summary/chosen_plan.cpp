@@ -103,7 +103,7 @@ AttentionPlan chosen_plan(ClassView classes, std::span<const ClassView> choices,
       for (std::size_t c = 0; c < static_cast<std::size_t>(groups); ++c) {
         const auto first_of_class = plan.query_tiles.size();
         rows_seen += add_queries(keys[static_cast<std::size_t>(b)], c, rows[c], rows[c + 1], plan);
-        if (ranks == 1) plan.heavy_first(first_of_class);
+        if (ranks == 1) plan.heaviest_first(first_of_class);
       }
       if (ranks > 1) plan.runs.push_back(static_cast<Index>(first_tile));
     }

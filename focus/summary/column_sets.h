@@ -128,10 +128,10 @@ class ColumnSets {
   /// Takes the groups out that the queries, the first of them `begin`, read by their tokens, or
   /// leave out.
   template <class T>
-  void hide_read(const Set& set, Index begin, const ChosenGroups<T>& chosen, Index ranks, Rest rest,
-                 Real* scores) const {
+  void hide_read(const Set& set, Index begin, const ChosenGroups<T>& chosen, Index ranks,
+                 UnselectedGroups unselected, Real* scores) const {
     Real* of_set = scores + set.column * kQueries;
-    if (rest == Rest::drop) {
+    if (unselected == UnselectedGroups::drop) {
       for (Index c = 0; c < sums_.groups(); ++c)
         std::fill(of_set + c * kQueries + set.first_row, of_set + c * kQueries + set.end_row,
                   tiled::kMasked);

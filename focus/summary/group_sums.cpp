@@ -19,7 +19,7 @@ GroupSums::GroupSums(const Tensor& k, const Tensor& v, std::span<const std::uint
       in_turn_(zones.sliding_window == 0 && k.dim(0) * k.dim(2) >= kManyHeads),
       run_sums_({k.dim(0) * k.dim(2) * runs_, groups, 2, k.dim(3)}),
       run_counts_(static_cast<std::size_t>(k.dim(0) * k.dim(2) * runs_ * groups)) {
-  if (!in_turn_) work_out();
+  if (!in_turn_) compute();
 }
 
 void GroupSums::keep(const Walker& walker, Index run) {
@@ -28,7 +28,7 @@ void GroupSums::keep(const Walker& walker, Index run) {
   std::ranges::copy(walker.counts_, run_counts_.begin() + number * groups_);
 }
 
-void GroupSums::work_out() {
+void GroupSums::compute() {
   const Index heads = k_.dim(0) * k_.dim(2), size = groups_ * 2 * head_dim();
   parallel_chunks(heads * runs_, 1, [&](Index number, Index) {
     const Index head = number / runs_, run = number % runs_;

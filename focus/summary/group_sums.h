@@ -83,7 +83,7 @@ class GroupSums {
  private:
   /// Heads and sequences at least that are gone through in turn.
   static constexpr Index kManyHeads = 8;
-  void work_out();
+  void compute();
 
   Index offset(Index sequence, Index kv_head, Index token) const {
     return ((sequence * seq_len() + token) * kv_heads() + kv_head) * head_dim();

@@ -14,7 +14,7 @@ namespace focus {
 namespace {
 
 void check_summary(const AttentionInputs& in, const KeyClasses& classes, const Tensor& beta,
-                   const SummaryOptions& options) {
+                   const SummarySettings& options) {
   check_attention_inputs(in);
   const SummaryZones& zones = options.zones;
   const Index kv_heads = in.k.dim(2);
@@ -30,9 +30,10 @@ void check_summary(const AttentionInputs& in, const KeyClasses& classes, const T
         "summary_attention: window {}, block {}, sinks {}: wanted are at least 0, at least 1, and "
         "from 0 to {}",
         zones.window, zones.block, zones.sinks, kMaxSinks);
-  check(options.top_groups >= 0 && options.top_groups <= classes.groups,
-        "summary_attention: {} of {} groups are to be read", options.top_groups, classes.groups);
-  check(!options.own_group || (options.top_groups == 1 && classes.heads == 1),
+  check(options.num_selected_groups >= 0 && options.num_selected_groups <= classes.groups,
+        "summary_attention: {} of {} groups are to be read", options.num_selected_groups,
+        classes.groups);
+  check(!options.reads_own_group() || (options.num_selected_groups == 1 && classes.heads == 1),
         "summary_attention: a query has one group of its own, the same for all heads");
   check(in.options.dropout == 0, "summary_attention: has no dropout of attention's weights");
 }
@@ -41,7 +42,7 @@ void check_summary(const AttentionInputs& in, const KeyClasses& classes, const T
 class SummaryPass {
  public:
   SummaryPass(AttentionInputs inputs, KeyClasses key_classes, Tensor column_bias,
-              const SummaryOptions& summary)
+              const SummarySettings& summary)
       : in_(std::move(inputs)),
         classes_(std::move(key_classes)),
         beta_(std::move(column_bias)),
@@ -49,21 +50,21 @@ class SummaryPass {
         batch_(in_.q.dim(0)),
         seq_len_(in_.q.dim(1)),
         kv_heads_(in_.k.dim(2)),
-        reads_all_(options_.top_groups == classes_.groups && !options_.own_group),
+        reads_all_(options_.num_selected_groups == classes_.groups && !options_.reads_own_group()),
         near_(causal_plan(batch_, seq_len_, in_.options.sliding_window,
                           {.size = options_.zones.block,
                            .near = reads_all_ ? -1 : options_.zones.window,
                            .sinks = options_.zones.sinks})),
         sums_(in_.k, in_.v, classes_.classes, classes_.heads, classes_.groups, options_.zones),
         columns_(in_, sums_, beta_, options_),
-        chosen_(static_cast<std::size_t>(options_.top_groups * per_rank())),
+        chosen_(static_cast<std::size_t>(options_.num_selected_groups * per_rank())),
         result_{Tensor(in_.q.shape()), Tensor({batch_, in_.q.dim(2), seq_len_})},
         pairs_(static_cast<std::size_t>(batch_), 0),
         scored_(pairs_) {
-    for (Index token = 0; options_.own_group && token < batch_ * seq_len_; ++token)
+    for (Index token = 0; options_.reads_own_group() && token < batch_ * seq_len_; ++token)
       std::fill_n(chosen_.begin() + token * kv_heads_, kv_heads_,
                   classes_.classes[static_cast<std::size_t>(token)]);
-    for (Index rank = 0; reads_all_ && rank < options_.top_groups; ++rank)
+    for (Index rank = 0; reads_all_ && rank < options_.num_selected_groups; ++rank)
       std::fill_n(chosen_.begin() + rank * per_rank(), per_rank(), static_cast<std::uint8_t>(rank));
   }
   SummaryPass(const SummaryPass&) = delete;
@@ -114,7 +115,7 @@ class SummaryPass {
   SummaryReport report() const { return {chosen_, pairs_, scored_, result_.lse}; }
 
  private:
-  static SummaryOptions with_sliding_window(SummaryOptions options, Index window) {
+  static SummarySettings with_sliding_window(SummarySettings options, Index window) {
     options.zones.sliding_window = window;
     return options;
   }
@@ -133,11 +134,11 @@ class SummaryPass {
     constexpr Index kTasks = 16, kShortestRun = 1024, kLongestRun = 8192;
     const Index run = std::clamp(batch_ * seq_len_ * kv_heads_ / kTasks, kShortestRun, kLongestRun);
     const auto attend = [&](HeadRange of) {
-      tiled_attention(in_, plan_of(0, options_.top_groups, of.first, run), nullptr, Into::add, of,
-                      result_);
+      tiled_attention(in_, plan_of(0, options_.num_selected_groups, of.first, run), nullptr,
+                      Into::add, of, result_);
     };
-    if (options_.top_groups == 0) return;
-    if (options_.own_group)  // the same for all heads
+    if (options_.num_selected_groups == 0) return;
+    if (options_.reads_own_group())  // the same for all heads
       attend({0, kv_heads_});
     else
       parallel_chunks(kv_heads_, 1, [&](Index head, Index) { attend({head, 1}); });
@@ -161,15 +162,15 @@ class SummaryPass {
       const AttentionPlan plan = plan_of(rank, count, of.first, seq_len_);
       if (!plan.query_tiles.empty()) f(plan, of);
     };
-    if (options_.top_groups == 0) return;
-    if (!options_.own_group && kv_heads_ >= kEnoughHeads) {
+    if (options_.num_selected_groups == 0) return;
+    if (!options_.reads_own_group() && kv_heads_ >= kEnoughHeads) {
       parallel_chunks(kv_heads_, 1, [&](Index head, Index) {
-        call(0, options_.top_groups, {head, 1});
+        call(0, options_.num_selected_groups, {head, 1});
       });
       return;
     }
-    const Index step = options_.own_group ? kv_heads_ : 1;
-    for (Index rank = 0; rank < options_.top_groups; ++rank)
+    const Index step = options_.reads_own_group() ? kv_heads_ : 1;
+    for (Index rank = 0; rank < options_.num_selected_groups; ++rank)
       for (Index head = 0; head < kv_heads_; head += step) call(rank, 1, {head, step});
   }
 
@@ -193,7 +194,7 @@ class SummaryPass {
   const AttentionInputs in_;
   const KeyClasses classes_;
   const Tensor beta_;
-  const SummaryOptions options_;
+  const SummarySettings options_;
   const Index batch_, seq_len_, kv_heads_;
   const bool reads_all_;  // every group: dense attention
   const AttentionPlan near_;
@@ -208,7 +209,7 @@ class SummaryPass {
 
 Variable summary_attention(const Variable& q, const Variable& k, const Variable& v,
                            const KeyClasses& classes, const Variable& beta,
-                           const AttentionOptions& options, const SummaryOptions& summary,
+                           const AttentionOptions& options, const SummarySettings& summary,
                            SummaryReport* report) {
   const AttentionInputs inputs{q.value(), k.value(), v.value(), options};
   check_summary(inputs, classes, beta.value(), summary);

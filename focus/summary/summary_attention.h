@@ -4,19 +4,10 @@
 #include <vector>
 
 #include "autograd/ops.h"
-#include "focus/config.h"
 #include "focus/summary/key_classes.h"
-#include "focus/summary/zones.h"
+#include "focus/summary/summary_settings.h"
 
 namespace focus {
-
-struct SummaryOptions {
-  SummaryZones zones;    // its sliding window is the attention's
-  Index top_groups = 2;  // m: groups that a query reads exactly; all of them: dense attention
-  Rest rest = Rest::summary;
-  /// Each query reads its own group exactly, not those of largest estimated mass; m is 1.
-  bool own_group = false;
-};
 
 /// What a forward pass chose.
 struct SummaryReport {
@@ -44,7 +35,7 @@ struct SummaryReport {
 /// not fit, and for dropout. `report`, where not null, is filled.
 Variable summary_attention(const Variable& q, const Variable& k, const Variable& v,
                            const KeyClasses& classes, const Variable& beta,
-                           const AttentionOptions& options, const SummaryOptions& summary,
+                           const AttentionOptions& options, const SummarySettings& summary,
                            SummaryReport* report = nullptr);
 
 }  // namespace focus

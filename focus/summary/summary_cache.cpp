@@ -28,7 +28,7 @@ SummaryZones with_window(SummaryZones zones, Index sliding_window) {
 }  // namespace
 
 SummaryCache::SummaryCache(const Sizes& sizes, const AttentionOptions& options,
-                           const SummaryOptions& summary)
+                           const SummarySettings& summary)
     : sizes_(sizes),
       attention_(options),
       options_(summary),
@@ -164,12 +164,12 @@ void SummaryCache::forget(Head& head, Index before) {
     group.removed += leave;
     group.positions.erase(group.positions.begin(), group.positions.begin() + leave);
     drop_front(group.rows, leave);
-    if (group.removed >= kMostRemoved) sum_anew(group);
+    if (group.removed >= kMostRemoved) recompute_sum(group);
     set_mean(head, c);
   }
 }
 
-void SummaryCache::sum_anew(Group& group) const {
+void SummaryCache::recompute_sum(Group& group) const {
   group.removed = 0;
   std::ranges::fill(group.key, 0.0);
   std::ranges::fill(group.value, 0.0);
@@ -204,7 +204,7 @@ void SummaryCache::add_values(const Run& run, const Real* weights, Real* out) co
 /// groups' columns.
 std::vector<Index> SummaryCache::choose(const Head& head, std::span<const Real> scores, Index near,
                                         Index row) const {
-  if (options_.own_group) return {head.last_class};
+  if (options_.reads_own_group()) return {head.last_class};
   const auto groups = static_cast<std::size_t>(sizes_.groups);
   std::vector<double> mass(groups, 0.0);
   const bool alone = static_cast<Index>(scores.size()) == row;  // its scores' order is the masses'
@@ -222,8 +222,8 @@ std::vector<Index> SummaryCache::choose(const Head& head, std::span<const Real> 
     if (head.groups[c].count > 0) order.push_back(static_cast<Index>(c));
   std::ranges::stable_sort(order, std::greater{},
                            [&](Index c) { return mass[static_cast<std::size_t>(c)]; });
-  if (static_cast<Index>(order.size()) > options_.top_groups)
-    order.resize(static_cast<std::size_t>(options_.top_groups));
+  if (static_cast<Index>(order.size()) > options_.num_selected_groups)
+    order.resize(static_cast<std::size_t>(options_.num_selected_groups));
   return order;
 }
 
@@ -250,9 +250,9 @@ SummaryCache::Reading SummaryCache::reading_of(Index kv_head, const Real* q,
       reading.scores[static_cast<std::size_t>(h * reading.row + reading.exact + c)] +=
           head.log_counts[static_cast<std::size_t>(c)] + beta[c];
   }
-  if (options_.top_groups > 0)
+  if (options_.num_selected_groups > 0)
     reading.groups = choose(head, reading.scores, reading.exact, reading.row);
-  const bool columns = options_.rest == Rest::summary;
+  const bool columns = options_.unselected_groups == UnselectedGroups::summary;
   reading.keys = reading.exact;
   for (const Group& group : head.groups) reading.keys += columns && group.count > 0;
   for (const Index c : reading.groups) {
@@ -267,7 +267,8 @@ void SummaryCache::attend_query(const Head& head, const Reading& reading, Index 
                                 const Real* q, Real* out) const {
   const auto of_head = reading.scores.begin() + query_head * reading.row;
   std::vector<Real> weights(of_head, of_head + reading.row);
-  if (options_.rest == Rest::drop) std::fill(weights.begin() + reading.exact, weights.end(), kNone);
+  if (options_.unselected_groups == UnselectedGroups::drop)
+    std::fill(weights.begin() + reading.exact, weights.end(), kNone);
   for (const Index c : reading.groups) {
     weights[static_cast<std::size_t>(reading.exact + c)] = kNone;
     add_scores(all(head.groups[static_cast<std::size_t>(c)].rows), q, weights);
@@ -299,7 +300,7 @@ void SummaryCache::attend(const Real* q, const Tensor& beta, Real* out) {
     return std::max<Index>(1, kTaskWork / std::max<Index>(1, work));
   };
   const Index columns = size_ - far_end_ + sizes_.groups;
-  const Index lists = options_.top_groups * size_ / sizes_.groups;
+  const Index lists = options_.num_selected_groups * size_ / sizes_.groups;
   std::vector<Reading> readings(heads_.size());
   parallel_chunks(sizes_.kv_heads, tasks(heads * dim * columns), [&](Index begin, Index end) {
     for (Index h = begin; h < end; ++h)

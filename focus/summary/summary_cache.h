@@ -19,7 +19,7 @@ class SummaryCache {
   struct Sizes {
     Index heads = 1, kv_heads = 1, head_dim = 1, groups = 1;
   };
-  SummaryCache(const Sizes& sizes, const AttentionOptions& options, const SummaryOptions& summary);
+  SummaryCache(const Sizes& sizes, const AttentionOptions& options, const SummarySettings& summary);
 
   /// Adds the next token.  k and v [kv_heads, head_dim], classes [kv_heads] or [1]
   void append(const Real* k, const Real* v, std::span<const std::uint8_t> classes);
@@ -72,12 +72,12 @@ class SummaryCache {
     Index keys = 0;            // keys and columns that are read
   };
 
-  bool keeps_lists() const { return options_.top_groups > 0 || zones_.sliding_window > 0; }
+  bool keeps_lists() const { return options_.num_selected_groups > 0 || zones_.sliding_window > 0; }
   void add_row(Rows& rows, const Real* k, const Real* v) const;
   void drop_front(Rows& rows, Index count) const;
   void move_to_groups(Head& head, Index count);
   void forget(Head& head, Index before);
-  void sum_anew(Group& group) const;
+  void recompute_sum(Group& group) const;
   /// After a group's sums have changed.
   void set_mean(Head& head, std::size_t group) const;
   Reading reading_of(Index kv_head, const Real* q, const Real* beta) const;
@@ -90,7 +90,7 @@ class SummaryCache {
 
   const Sizes sizes_;
   const AttentionOptions attention_;
-  const SummaryOptions options_;
+  const SummarySettings options_;
   const SummaryZones zones_;
   const Index padded_dim_;
   std::vector<Head> heads_;

@@ -24,7 +24,7 @@ struct ForwardJob {
   const TiledKeys keys, values;
   GroupSums& sums;
   const Tensor& beta;
-  const SummaryOptions& options;
+  const SummarySettings& options;
   AttentionResult& result;
   ChosenGroups<std::uint8_t> chosen;
 };
@@ -68,8 +68,9 @@ class ForwardTask {
     const SummaryZones& zones = job_.sums.zones();
     for (Index query = begin; query < end; ++query) {
       counts_.pairs += query - zones.near_begin(query) + 1 + zones.sinks - zones.first_sink(query);
-      if (job_.options.own_group) continue;
-      for (Index rank = 0; rank < job_.options.top_groups; ++rank)  // without a far zone: the first
+      if (job_.options.reads_own_group()) continue;
+      for (Index rank = 0; rank < job_.options.num_selected_groups;
+           ++rank)  // without a far zone: the first
         chosen(rank, query) = static_cast<std::uint8_t>(rank);
     }
     const Index first = sequence_ * s_.seq_len;
@@ -112,8 +113,8 @@ class ForwardTask {
       if (chooses()) choose(set, begin);
       count(set, begin);
       for (Index g = 0; g < s_.heads_per_kv_head; ++g)
-        columns_.hide_read(set, begin, job_.chosen, job_.options.top_groups, job_.options.rest,
-                           scores(g));
+        columns_.hide_read(set, begin, job_.chosen, job_.options.num_selected_groups,
+                           job_.options.unselected_groups, scores(g));
     }
     kernels.pack(columns_.values().data(), s_.head_dim, columns_.columns(), s_.head_dim, 1,
                  values_.data());
@@ -130,7 +131,9 @@ class ForwardTask {
   }
 
   /// Whether queries look at the columns to find the groups that they read.
-  bool chooses() const { return !job_.options.own_group && job_.options.top_groups > 0; }
+  bool chooses() const {
+    return !job_.options.reads_own_group() && job_.options.num_selected_groups > 0;
+  }
 
   /// Of each query the groups of largest mass, the first of equals; empty groups come last.
   void choose(const ColumnSets::Set& set, Index begin) {
@@ -146,7 +149,7 @@ class ForwardTask {
     // Whole vectors of queries, whatever lies in the others' lanes.
     const simd::Kernels& kernels = simd::kernels();
     const Index first = from / kernels.vector * kernels.vector;
-    for (Index rank = 0; rank < job_.options.top_groups; ++rank) {
+    for (Index rank = 0; rank < job_.options.num_selected_groups; ++rank) {
       kernels.largest_rows(groups, simd::padded(kernels, to - first), mass + first, kQueries,
                            place.data() + first);
       for (Index q = from; q < to; ++q) {
@@ -186,10 +189,10 @@ class ForwardTask {
     const Index groups = job_.sums.groups();
     Index filled = 0;
     for (Index c = 0; c < groups; ++c) filled += columns_.count(set, c) > 0;
-    const bool columns = job_.options.rest == Rest::summary;
+    const bool columns = job_.options.unselected_groups == UnselectedGroups::summary;
     for (Index q = set.first_row; q < set.end_row; ++q) {
       Index left = filled;
-      for (Index rank = 0; rank < job_.options.top_groups; ++rank) {
+      for (Index rank = 0; rank < job_.options.num_selected_groups; ++rank) {
         const Index n = columns_.count(set, chosen(rank, begin + q));
         counts_.pairs += n;
         left -= n > 0;

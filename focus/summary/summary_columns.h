@@ -15,7 +15,7 @@ class SummaryColumns {
  public:
   /// What is referred to must outlive it. beta [kv_heads, groups]
   SummaryColumns(const AttentionInputs& in, GroupSums& sums, const Tensor& beta,
-                 const SummaryOptions& options)
+                 const SummarySettings& options)
       : in_(in), sums_(sums), beta_(beta), options_(options) {}
 
   /// Attention to near tokens, as the plan has them, sinks, and the columns of
@@ -42,7 +42,7 @@ class SummaryColumns {
   const AttentionInputs& in_;
   GroupSums& sums_;
   const Tensor& beta_;
-  const SummaryOptions& options_;
+  const SummarySettings& options_;
 };
 
 }  // namespace focus

@@ -39,7 +39,7 @@ struct BackwardJob {
   const AttentionInputs& in;
   const GroupSums& sums;
   const Tensor& beta;
-  const SummaryOptions& options;
+  const SummarySettings& options;
   const AttentionResult& result;
   const Tensor& d_out;
   ChosenGroups<const std::uint8_t> chosen;
@@ -171,12 +171,13 @@ class BackwardTask {
 
   /// Finished scores of the columns that are read.
   void scores(Index g, Index begin, Real* to) {
-    const SummaryOptions& options = job_.options;
+    const SummarySettings& options = job_.options;
     columns_.scores(queries_.queries(g), job_.in.options.softcap, to);
     if (job_.in.options.softcap > 0) std::copy_n(to, columns_.columns() * kQueries, capped_.data());
     columns_.add_bias(to);
     for (const ColumnSets::Set& set : columns_.sets())
-      columns_.hide_read(set, begin, job_.chosen, options.top_groups, options.rest, to);
+      columns_.hide_read(set, begin, job_.chosen, options.num_selected_groups,
+                         options.unselected_groups, to);
   }
 
   void through_soft_cap(const KeyBand& band, Real softcap) {

@@ -3,8 +3,8 @@
 #include <sstream>
 
 #include "autograd/base/check.h"
-#include "data/settings/recipe.h"
-#include "focus/lora/peft_adapter.h"
+#include "data/settings/config.h"
+#include "focus/adapter.h"
 #include "layers/weights.h"
 
 namespace focus {
@@ -26,21 +26,20 @@ void write_trained(StoreWriter& store, Session& session) {
   for (const auto& adapter : model.adapters) adapter->write(store, base);
 }
 
-/// Throws where the checkpoint is not of this recipe, base and text. The session is in the phase of
+/// Throws where the checkpoint is not of this config, base and text. The session is in the phase of
 /// the checkpoint.
 void check_same_run(const StoreReader& store, Session& session, const std::string& path) {
   const LoadedModel& model = session.model();
-  if (!session.trains_base()) {
-    const std::string then = store.string_attribute(model.lora()        ? "/lora"
-                                                    : model.mechanism() ? "/rival"
-                                                                        : "/focus",
-                                                    "base_fingerprint");
-    if (then != model.fingerprint())
-      fail(
-          "{}: made for the base with fingerprint {}, but {} has {} now; start anew with "
-          "--overwrite",
-          path, then, model.where, model.fingerprint());
-  }
+  if (!session.trains_base())
+    for (const auto& adapter : model.adapters) {
+      const std::string then = store.string_attribute(
+          std::string(adapter_kind(adapter->kind()).store_group), "base_fingerprint");
+      if (then != model.fingerprint())
+        fail(
+            "{}: made for the base with fingerprint {}, but {} has {} now; start anew with "
+            "--overwrite",
+            path, then, model.where, model.fingerprint());
+    }
   if (store.string_attribute("/train", "data_fingerprint") != session.data().fingerprint)
     fail("{}: was trained on other text than data.train gives now; start anew with --overwrite",
          path);
@@ -51,7 +50,7 @@ void check_same_run(const StoreReader& store, Session& session, const std::strin
 void write_checkpoint(const std::filesystem::path& path, Session& session,
                       std::optional<double> valid_start) {
   StoreWriter store(path, "training");
-  store.text("/config.yaml", dump_recipe(session.config()));
+  store.text("/config.yaml", dump_config(session.config()));
   write_trained(store, session);
   AdamW& adamw = session.optimiser();
   for (std::size_t i = 0; i < adamw.parameters().size(); ++i) {
@@ -80,7 +79,7 @@ std::optional<double> restore_checkpoint(const std::filesystem::path& path, Sess
       today = settings_that_count(session.config());
       then != today)
     fail(
-        "{}: was made by other settings ({}); resume with the same recipe, or start anew with "
+        "{}: was made by other settings ({}); resume with the same config, or start anew with "
         "--overwrite",
         path.string(), first_difference(then, today));
   session.seek(store.int_attribute("/train", "step"));
@@ -106,16 +105,17 @@ std::optional<double> restore_checkpoint(const std::filesystem::path& path, Sess
 
 std::filesystem::path write_result(const std::filesystem::path& folder, Session& session) {
   const bool whole = session.config().trains_base();
-  const LoraModel* const lora = session.model().lora();
-  if (lora) write_peft_adapter(folder, *lora, session.config().base);
-  const Mechanism* const mechanism = session.model().mechanism();
-  const std::string name = whole       ? "model"
-                           : lora      ? "lora"
-                           : mechanism ? std::string(mechanism->kind())
-                                       : "focus";
+  std::string name = "model";
+  for (const auto& adapter : session.model().adapters) {
+    if (whole) break;
+    // Beside LoRA an attention is only what it was trained with.
+    const bool is_added = adapter_kind(adapter->kind()).role == AdapterRole::addition;
+    if (name == "model" || is_added) name = adapter->kind();
+    adapter->write_beside(folder, session.config().base);
+  }
   auto path = folder / (name + ".h5");
   StoreWriter store(path, whole ? "model" : "adapter");
-  store.text("/config.yaml", dump_recipe(session.config()));
+  store.text("/config.yaml", dump_config(session.config()));
   store.attribute("/train", "step", session.steps());
   write_trained(store, session);
   store.commit();

@@ -16,7 +16,7 @@ namespace focus {
 void write_checkpoint(const std::filesystem::path& path, Session& session,
                       std::optional<double> valid_start);
 
-/// Brings a session of the same recipe, base and text to where the checkpoint was; another is
+/// Brings a session of the same config, base and text to where the checkpoint was; another is
 /// refused, naming what differs. Returns `valid_start`.
 std::optional<double> restore_checkpoint(const std::filesystem::path& path, Session& session);
 

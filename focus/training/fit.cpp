@@ -9,14 +9,14 @@ namespace focus {
 
 FocusConfig FitSettings::to_focus() const {
   FocusConfig config;
-  config.routing = RoutingSpace::keys;
+  config.grouping.name = "keys";
   config.training = Training::summary;
   config.num_groups = num_groups;
-  config.read_groups = read_groups;
+  config.summary.num_selected_groups = num_selected_groups;
   config.local_window = local_window;
-  config.block = block;
-  config.sinks = sinks;
-  config.fit_tokens = tokens;
+  config.summary.zones.block = block;
+  config.summary.zones.sinks = sinks;
+  config.keys().fit_tokens = tokens;
   return config;
 }
 
@@ -36,7 +36,9 @@ Batches fit_windows(const LoadedModel& model, const std::vector<std::string>& pa
 
 void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Index tokens,
                std::uint64_t seed, const FitProgress& progress) {
-  check(focus.groups_keys(), "fit: the Focus does not group keys (focus.routing keys)");
+  check(focus.grouping().can_fit(),
+        "fit: groups of {} are not fitted; groups of keys are (focus.grouping keys)",
+        focus.grouping().kind());
   const NoGrad guard;
   const FocusShape& shape = focus.shape();
   const Index all = batches.num_windows();
@@ -46,7 +48,7 @@ void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Inde
   for (Index i = 0; i < shape.num_layers; ++i)
     keys.emplace_back(Shape{windows * context, shape.kv_heads, shape.head_dim});
   Index window = 0;
-  const ComposedMechanism collecting(decoder, [&](const MechanismInputs& in) {
+  const AttachedMechanism collecting(decoder, [&](const MechanismInputs& in) {
     Tensor& of_layer = keys[static_cast<std::size_t>(in.layer)];
     std::ranges::copy(in.k.value().span(), of_layer.data() + window * in.k.value().size());
     return attention(in.q, in.k, in.v, in.options);
@@ -57,9 +59,7 @@ void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Inde
     if (progress) progress(window + 1, windows);
   }
   for (Index i = 0; i < shape.num_layers; ++i) {
-    fit_key_groups(focus.key_groups()[static_cast<std::size_t>(i)],
-                   keys[static_cast<std::size_t>(i)],
-                   seed + static_cast<std::uint64_t>(i * shape.kv_heads));
+    focus.grouping().fit(i, keys[static_cast<std::size_t>(i)], seed);
     keys[static_cast<std::size_t>(i)] = {};
   }
 }

@@ -14,7 +14,7 @@ namespace focus {
 /// What `focus fit` is asked for; defaults are those that were found to serve (docs/results.md).
 struct FitSettings {
   int num_groups = 32;
-  int read_groups = 2;
+  int num_selected_groups = 2;
   Index local_window = 32, block = 32, sinks = 1;
   Index tokens = 16384, context = 0;
   std::int64_t seed = 1;
@@ -22,7 +22,7 @@ struct FitSettings {
   template <class F>
   void visit(F&& f) {
     f("num_groups", num_groups, "K, groups of each key head", {1, kMaxKeyGroups});
-    f("read_groups", read_groups,
+    f("num_selected_groups", num_selected_groups,
       "m, groups that a query reads exactly; can be chosen again in use: --attention summary:M",
       {0, kMaxKeyGroups});
     f("local_window", local_window, "w, positions before a query's block that are always read",
@@ -48,7 +48,7 @@ using FitProgress = std::function<void(Index done, Index all)>;
 
 /// Fits groups of keys on a frozen base, without a gradient: runs the decoder with dense attention
 /// over windows of `batches` until `tokens` keys have been seen, and places each layer's centroids
-/// by k-means (fit_key_groups()). Keys are taken as attention sees them, at their positions in the
+/// by k-means (Grouping::fit()). Keys are taken as attention sees them, at their positions in the
 /// windows: fit with the context that will be used. The keys of all layers are held at once,
 /// tokens * layers * kv_heads * head_dim numbers. Deterministic for any number of threads. `focus`
 /// must be composed onto the decoder; its mode is as before afterwards.

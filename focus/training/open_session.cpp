@@ -35,18 +35,18 @@ LoadedModel new_model(const RunConfig& config, Rng& rng) {
 
 /// Of matrices that are in memory of their own.
 void choose_products(const RunConfig& config, Decoder& decoder) {
-  if (config.compute == Compute::float32) return;
+  if (config.precision == Precision::float32) return;
   if (config.trains_base())
     multiply_in_bf16(decoder);
   else
-    freeze_matrices(decoder, form_of(config.compute));
+    freeze_matrices(decoder, form_of(config.precision));
 }
 
 }  // namespace
 
-void put_on_adapters(const RunConfig& config, LoadedModel& model, Rng& rng) {
+void attach_adapters(const RunConfig& config, LoadedModel& model, Rng& rng) {
   for (const AdapterChoice& choice : config.adapters())
-    model.put_on(
+    model.attach(
         choice.kind->make(choice.settings, model.decoder->config(), model.decoder.get(), rng));
 }
 
@@ -55,16 +55,16 @@ LoadedModel open_training_model(const RunConfig& config) {
   LoadedModel model =
       config.method == Method::scratch
           ? new_model(config, rng)
-          : load_model(config.base, config.tokenizer, config.compute,
+          : load_model(config.base, config.tokenizer, config.precision,
                        config.trains_base() ? WeightUse::trainable : WeightUse::frozen);
   model.bos = config.data.bos;
   if (config.trains_base()) choose_products(config, *model.decoder);
   model.require_tokenizer();
-  // A base that was trained with a Focus or a rival comes composed with it; the recipe says what
+  // A base that was trained with a Focus or a baseline comes composed with it; the config says what
   // attention this run has.
-  model.take_off_attention();
+  model.detach_attention();
   check_positions(config, model);
-  put_on_adapters(config, model, rng);
+  attach_adapters(config, model, rng);
   return model;
 }
 
@@ -118,7 +118,7 @@ Session random_session(const RunConfig& config, const ModelConfig& shape) {
   model.decoder = std::make_unique<Decoder>(shape);
   initialise(*model.decoder, rng);
   choose_products(config, *model.decoder);
-  put_on_adapters(config, model, rng);
+  attach_adapters(config, model, rng);
   const auto vocab_size = static_cast<std::int32_t>(shape.vocab_size);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(config.tokens_per_step()));
   for (auto& id : ids)

@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "autograd/base/check.h"
-#include "data/settings/recipe.h"
+#include "data/settings/config.h"
 #include "focus/evaluation/attention_spec.h"
+#include "focus/grouping/grouping.h"
+#include "focus/old_keys.h"
 #include "layers/family.h"
 
 namespace focus {
@@ -55,19 +57,16 @@ namespace {
 std::vector<std::string_view> trainable_attentions() {
   std::vector<std::string_view> names = {"dense"};
   for (const AdapterKind& kind : adapter_kinds())
-    if (kind.name == "focus" || kind.is_trainable_mechanism()) names.push_back(kind.name);
+    if (kind.role == AdapterRole::focus || kind.is_trainable_mechanism())
+      names.push_back(kind.name);
   return names;
-}
-
-const AdapterKind& kind_named(std::string_view name) {
-  return *std::ranges::find(adapter_kinds(), name, &AdapterKind::name);
 }
 
 }  // namespace
 
-void read_value(const RecipeNode& node, const Range&, TrainedAttention& value) {
+void read_value(const ConfigNode& node, const Range&, TrainedAttention& value) {
   const std::vector<std::string_view> names = trainable_attentions();
-  RecipeNode name = node;
+  ConfigNode name = node;
   name.text = node.text.substr(0, node.text.find(':'));
   TrainedAttention read{.name = std::string(names[read_choice(name, names)]), .word = node.text};
   if (name.text != node.text) {
@@ -95,7 +94,7 @@ std::vector<MechanismSection> mechanism_sections() {
 std::optional<AdapterChoice> RunConfig::mechanism() const {
   for (const MechanismSection& section : mechanisms)
     if (section.name == attention.name)
-      return AdapterChoice{&kind_named(section.name),
+      return AdapterChoice{&adapter_kind(section.name),
                            attention.settings.value_or(section.settings)};
   return std::nullopt;
 }
@@ -103,13 +102,13 @@ std::optional<AdapterChoice> RunConfig::mechanism() const {
 bool RunConfig::has_focus() const {
   if (method == Method::two_phase || attention.name == "focus") return true;
   const auto other = method == Method::retrofit ? mechanism() : std::nullopt;
-  return method == Method::retrofit && !(other && other->kind->has_parameters);
+  return method == Method::retrofit && !(other && other->kind->has_parameters());
 }
 
 std::vector<AdapterChoice> RunConfig::adapters() const {
   std::vector<AdapterChoice> list;
-  if (has_focus()) list.push_back({&kind_named("focus"), focus});
-  if (method == Method::lora) list.push_back({&kind_named("lora"), lora});
+  if (has_focus()) list.push_back({&adapter_kind("focus"), focus});
+  if (method == Method::lora) list.push_back({&adapter_kind("lora"), lora});
   if (const auto trained = mechanism()) list.push_back(*trained);
   return list;
 }
@@ -135,12 +134,19 @@ void RunConfig::validate() const {
   validate_step();
 }
 
+namespace {
+bool needs_no_step(const FocusConfig& focus) {
+  const GroupingKind& kind = grouping_kind(focus);
+  return kind.needs_no_step == nullptr || kind.needs_no_step(focus);
+}
+}  // namespace
+
 void RunConfig::validate_step() const {
   check(
-      steps > 0 || (steps == 0 && method == Method::retrofit && has_focus() &&
-                    focus.routing == RoutingSpace::keys && focus.fit_step == 0),
-      "steps is {}: without a step only keys can be placed, by a retrofit with focus.routing keys "
-      "and focus.fit_step 0",
+      steps > 0 ||
+          (steps == 0 && method == Method::retrofit && has_focus() && needs_no_step(focus)),
+      "steps is {}: without a step only keys can be placed, by a retrofit with focus.grouping keys "
+      "and focus.keys.fit_step 0",
       steps);
   if (method == Method::two_phase) {
     check(two_phase.phase1_steps < steps,
@@ -155,16 +161,18 @@ void RunConfig::validate_step() const {
         "full",
         attention.name);
   }
-  check(compute == Compute::float32 || compute == Compute::bf16 || !trains_base(),
-        "compute {} is for frozen weights, but {} trains them all: use retrofit or lora, or "
+  check(precision == Precision::float32 || precision == Precision::bf16 || !trains_base(),
+        "precision {} is for frozen weights, but {} trains them all: use retrofit or lora, or "
         "float32 or bf16",
-        name_of(compute), enum_names(method)[static_cast<std::size_t>(method)]);
-  const bool notes_losses = (has_focus() && (focus.balance_loss > 0 || focus.entropy_loss > 0 ||
-                                             focus.objective == Objective::layers)) ||
-                            attention.name == "indexer" || attention.name == "routing_transformer";
-  check(memory == Memory::keep || !notes_losses,
-        "memory recompute does not go with what layers note in their forward pass (a balance or "
-        "entropy loss, objective layers, attention indexer or routing_transformer): use keep");
+        name_of(precision), enum_names(method)[static_cast<std::size_t>(method)]);
+  const bool notes_losses =
+      (has_focus() && (focus.ablations.balance_loss > 0 || focus.ablations.entropy_loss > 0 ||
+                       focus.objective == Objective::layer_distillation)) ||
+      attention.name == "indexer" || attention.name == "routing_transformer";
+  check(!activation_checkpointing || !notes_losses,
+        "activation_checkpointing does not go with what layers note in their forward pass (a "
+        "balance or entropy loss, objective layer_distillation, attention indexer or "
+        "routing_transformer): leave it false");
   check(model.dropout >= 0 && model.dropout < 1,
         "model.dropout is {}, wanted at least 0 and below 1", model.dropout);
   check(model.dropout == 0 || trains_base(),
@@ -178,7 +186,8 @@ void RunConfig::validate_step() const {
         "model.dropout is {}, but summary attention (focus.training) has none: leave it 0",
         model.dropout);
   check(!summary || focus.objective == Objective::lm || !trains_base(),
-        "focus.objective kl and layers compare with a frozen base: use retrofit, or objective lm");
+        "focus.objective logit_distillation and layer_distillation compare with a frozen base: use "
+        "retrofit, or objective lm");
   if (method == Method::lora) {
     check(attention.name == "dense" ||
               (attention.name == "focus" && focus.training == Training::summary &&
@@ -188,9 +197,9 @@ void RunConfig::validate_step() const {
     lora.validate();
   }
   if (const auto other = mechanism()) {
-    check(!other->kind->has_parameters || method == Method::retrofit,
+    check(!other->kind->has_parameters() || method == Method::retrofit,
           "attention {0} is trained on a frozen base: use method retrofit", other->kind->name);
-    check(trains_base() || other->kind->has_parameters,
+    check(trains_base() || other->kind->has_parameters(),
           "attention {0} has nothing to train on a frozen base: use method full or scratch, or "
           "focus eval --attention {0} for the base as it is",
           other->kind->name);
@@ -202,7 +211,7 @@ RunConfig only_what_counts(RunConfig config) {
   const RunConfig defaults;
   config.out = defaults.out;
   config.threads = defaults.threads;
-  config.memory = defaults.memory;
+  config.activation_checkpointing = defaults.activation_checkpointing;
   config.log_every = defaults.log_every;
   config.eval_every = defaults.eval_every;
   config.eval_windows = defaults.eval_windows;
@@ -218,25 +227,25 @@ RunConfig only_what_counts(RunConfig config) {
 }
 
 std::string settings_that_count(const RunConfig& config) {
-  return dump_recipe(only_what_counts(config));
+  return dump_config(only_what_counts(config));
 }
 
 RunConfig read_stored_run(const std::string& text, const std::string& source) {
   RunConfig stored;
-  stored.data.bos = Bos::always;  // what all runs did before the recipe said so
-  read_stored_recipe(text, source, stored);
+  stored.data.bos = Bos::always;  // what all runs did before the config said so
+  read_stored_config(text, source, stored, old_run_keys());
   return stored;
 }
 
-std::string first_changed_setting(const std::filesystem::path& recipe, const RunConfig& config) {
+std::string first_changed_setting(const std::filesystem::path& file, const RunConfig& config) {
   RunConfig stored;
   try {
-    stored = read_stored_run(read_recipe_file(recipe.string()), recipe.string());
+    stored = read_stored_run(read_config_file(file.string()), file.string());
   } catch (const std::runtime_error& error) {
     return std::string(error.what()).substr(0, std::string(error.what()).find('\n'));
   }
   RunConfig then = only_what_counts(stored), today = only_what_counts(config);
-  const auto before = recipe_fields(then), after = recipe_fields(today);
+  const auto before = config_fields(then), after = config_fields(today);
   for (std::size_t i = 0; i < after.size(); ++i)
     if (after[i].text && before[i].text() != after[i].text())
       return fmt::format("{}: {} then, {} now", after[i].key, before[i].text(), after[i].text());

@@ -11,7 +11,7 @@
 #include "focus/adapter.h"
 #include "focus/config.h"
 #include "focus/lora/lora.h"
-#include "focus/models/compute.h"
+#include "focus/models/precision.h"
 #include "focus/models/text_start.h"
 #include "layers/model_config.h"
 #include "optim/training_step.h"
@@ -40,11 +40,11 @@ struct TrainedAttention {
   std::string word = "dense";                // as it was written
   std::optional<AnySettings> settings = {};  // behind colons
 };
-void read_value(const RecipeNode& node, const Range& range, TrainedAttention& value);
+void read_value(const ConfigNode& node, const Range& range, TrainedAttention& value);
 std::string value_text(const TrainedAttention& value);
 std::string type_text(const TrainedAttention& value);
 
-/// The settings of a mechanism that a recipe can name: a section under its name.
+/// The settings of a mechanism that a config can name: a section under its name.
 struct MechanismSection {
   std::string name, help;
   AnySettings settings;
@@ -114,7 +114,7 @@ struct DataConfig {
   Bos bos = Bos::automatic;
   Index context = 512;
   Index batch = 1;
-  int accumulate = 1;
+  int gradient_accumulation_steps = 1;
   bool shuffle = true;
   std::string cache_dir;
 
@@ -132,7 +132,8 @@ struct DataConfig {
       "it the config's BOS, else the tokenizer's; never; window: one before each training window");
     f("context", context, "tokens of a training window", {2, 1 << 22});
     f("batch", batch, "windows of a micro-batch", {1, 1 << 16});
-    f("accumulate", accumulate, "micro-batches of a step", {1, 1 << 16});
+    f("gradient_accumulation_steps", gradient_accumulation_steps, "micro-batches of a step",
+      {1, 1 << 16});
     f("shuffle", shuffle, "a new order of the windows in every epoch");
     f("cache_dir", cache_dir, "where token files are kept; empty: the user's cache folder");
   }
@@ -157,16 +158,12 @@ struct TwoPhaseConfig {
   }
 };
 
-/// What a step keeps of its forward pass for the way back.
-enum class Memory { keep, recompute };
-constexpr auto enum_names(Memory) { return std::array<std::string_view, 2>{"keep", "recompute"}; }
-
-/// A run of `focus train`: one recipe.
+/// A run of `focus train`: one config.
 struct RunConfig {
   Method method = Method::retrofit;
   TrainedAttention attention;
-  Compute compute = Compute::float32;
-  Memory memory = Memory::keep;
+  Precision precision = Precision::float32;
+  bool activation_checkpointing = false;
   std::string base;
   std::string tokenizer;
   std::string out = "out/train";
@@ -193,24 +190,25 @@ struct RunConfig {
       "retrofit: centroids on a frozen base; two_phase: that first, then centroids and base; full: "
       "all of a base; scratch: a new model; lora: low-rank adapters on a frozen base");
     f("attention", attention,
-      "of full and scratch: dense, focus, or one of the rivals; two_phase always has focus, "
+      "of full and scratch: dense, focus, or one of the baselines; two_phase always has focus, "
       "retrofit too, or else indexer");
-    f("compute", compute,
+    f("precision", precision,
       "of the model's matrices: float32; bf16: both sides of a product, attention's too, rounded "
       "to it, sums in float32, as are weights that are trained; of a frozen base (retrofit, lora) "
       "alone: bf16x3: as three products of bf16, errors near float32's, where that is faster; "
       "int8: rounded to it, a scale for each row, a quarter of the memory; w8a8: what they "
       "multiply too, forward, in integers; q8: what matrices in GGML's blocks multiply rounded to "
       "it, forward, others as float32");
-    f("memory", memory,
-      "keep: what every layer computed, until its way back; recompute: each layer's input alone, "
-      "the layer runs twice; the same bits");
+    f("activation_checkpointing", activation_checkpointing,
+      "keep only each layer's input for the backward pass, in which the layer runs again: less "
+      "memory, the same bits");
     f("base", base,
       "checkpoint to start from: a store (.h5), a Hugging Face folder or a GGUF file");
     f("tokenizer", tokenizer, "bytes, or a tokenizer's file or folder; empty: the base's own");
     f("out", out, "folder of this run: metrics, resolved config, checkpoints, result");
     f("steps", steps,
-      "optimiser steps; 0: keys are placed and nothing is trained (focus.routing keys)", {0, 1e12});
+      "optimiser steps; 0: keys are placed and nothing is trained (focus.grouping keys)",
+      {0, 1e12});
     f("seed", seed, "of initial values and of the order of the data", {0, 1e18});
     f("threads", threads, "0: as many as the machine has", {0, 4096});
     f("model", model, "shape of a new model (scratch), and dropout");
@@ -250,18 +248,20 @@ struct RunConfig {
   /// The same for what a step computes alone: the optimiser's and the method's settings.
   void validate_step() const;
 
-  std::int64_t tokens_per_step() const { return data.batch * data.accumulate * data.context; }
+  std::int64_t tokens_per_step() const {
+    return data.batch * data.gradient_accumulation_steps * data.context;
+  }
 };
 
 /// The settings that decide what a run computes, as YAML: a resumed run must agree with them. Where
 /// it writes and how often it reports is free to change.
 std::string settings_that_count(const RunConfig& config);
-/// The settings that a run's recipe or checkpoint holds, of whatever version. Throws
+/// The settings that a run's config or checkpoint holds, of whatever version. Throws
 /// std::runtime_error, lines that begin with `source`.
 RunConfig read_stored_run(const std::string& text, const std::string& source);
-/// The first of them that is another in a run's recipe, "key: then, now"; empty where all agree.
-/// What the recipe does not name is a key added since.
-std::string first_changed_setting(const std::filesystem::path& recipe, const RunConfig& config);
+/// The first of them that is another in a run's config, "key: then, now"; empty where all agree.
+/// What the config does not name is a key added since.
+std::string first_changed_setting(const std::filesystem::path& file, const RunConfig& config);
 /// The config with the rest at its defaults.
 RunConfig only_what_counts(RunConfig config);
 

@@ -11,11 +11,12 @@ namespace {
 /// Another one for every forward pass of every run: a resumed run drops what it would have dropped.
 std::uint64_t dropout_key(const RunConfig& config, std::int64_t step, int part) {
   Rng rng(static_cast<std::uint64_t>(config.seed));
-  return rng.next() + static_cast<std::uint64_t>(step * config.data.accumulate + part);
+  return rng.next() +
+         static_cast<std::uint64_t>(step * config.data.gradient_accumulation_steps + part);
 }
 
 /// What one part of a step has to say, to whichever processes there are.
-struct PartRecord {
+struct StepStatistics {
   double loss = 0;  // of the text
   std::optional<double> auxiliary_loss = {};
   std::vector<std::vector<double>> of_adapters = {};
@@ -28,8 +29,8 @@ struct PartRecord {
     }
     return list;
   }
-  static PartRecord from(std::span<const double> list) {
-    PartRecord part{.loss = list[0]};
+  static StepStatistics from(std::span<const double> list) {
+    StepStatistics part{.loss = list[0]};
     if (list[1] != 0) part.auxiliary_loss = list[2];
     for (list = list.subspan(3); !list.empty();) {
       const auto size = static_cast<std::size_t>(list[0]);
@@ -44,7 +45,7 @@ struct PartRecord {
 /// What the model computes with dense attention, a constant.
 Tensor dense_hidden_states(Decoder& decoder, const Batch& batch) {
   const NoGrad guard;
-  const ComposedMechanism dense(decoder, AttentionMechanism{});
+  const AttachedMechanism dense(decoder, AttentionMechanism{});
   return decoder.hidden_states(batch.ids, batch.batch).value();
 }
 
@@ -62,16 +63,16 @@ Session::Session(RunConfig config, LoadedModel model, TrainingData data)
   config_.validate_step();
   check_positions(config_, model_);
   for (const auto& adapter : model_.adapters) adapter->set_trainable(true);
-  model_.decoder->recompute_layers = config_.memory == Memory::recompute;
   enter_phase(0);
 }
 
 void Session::divide(Ranks& ranks) {
-  if (config_.data.accumulate < ranks.count())
+  if (config_.data.gradient_accumulation_steps < ranks.count())
     fail(
-        "data.accumulate {}: {} processes share the parts of a step, wanted at least as many; "
-        "data.accumulate={} with a smaller data.batch is as many tokens a step",
-        config_.data.accumulate, ranks.count(), ranks.count());
+        "data.gradient_accumulation_steps {}: {} processes share the parts of a step, wanted at "
+        "least as many; "
+        "data.gradient_accumulation_steps={} with a smaller data.batch is as many tokens a step",
+        config_.data.gradient_accumulation_steps, ranks.count(), ranks.count());
   for (const auto& adapter : model_.adapters)
     if (ranks.count() > 1 && !adapter->divides())
       fail(
@@ -81,7 +82,7 @@ void Session::divide(Ranks& ranks) {
   ranks_ = &ranks;
 }
 
-StepPlace Session::place_of(std::int64_t step) const {
+StepInfo Session::place_of(std::int64_t step) const {
   return {.step = step, .first_phase = config_.phase_at(step).first == 0};
 }
 
@@ -89,7 +90,6 @@ void Session::enter_phase(std::int64_t step) {
   phase_ = config_.phase_at(step);
   trains_base_ = config_.trains_base_at(step);
   set_requires_grad(*model_.decoder, trains_base_);
-  model_.decoder->dropout = trains_base_ ? config_.model.dropout : 0;
   adamw_.reset();  // its moments' memory is the next one's
   adamw_ = std::make_unique<AdamW>(trainable(), phase_.optim);
   steps_ = step;
@@ -109,7 +109,7 @@ NamedParameters Session::trainable() {
       },
       "model");
   for (const auto& adapter : model_.adapters)
-    adapter->for_each_own([&](const std::string& name, Variable& p) {
+    adapter->visit_parameters([&](const std::string& name, Variable& p) {
       if (p.requires_grad()) parameters.push_back({name, p});
     });
   return parameters;
@@ -117,28 +117,35 @@ NamedParameters Session::trainable() {
 
 void Session::place_keys() {
   FocusModel* const focus = model_.focus();
-  if (focus == nullptr || !focus->groups_keys() || focus->key_groups().front().updates > 0) return;
-  if (const auto step = focus->config().fit_step; step && *step <= steps_)
-    fit_focus(*model_.decoder, *focus, data_.train, focus->config().fit_tokens,
+  if (focus == nullptr) return;
+  if (const Index tokens = focus->grouping().tokens_to_fit(steps_); tokens > 0)
+    fit_focus(*model_.decoder, *focus, data_.train, tokens,
               static_cast<std::uint64_t>(config_.seed));
 }
 
-Variable Session::loss_of(const Batch& batch) {
+ForwardContext Session::context_of(int part) const {
+  return {.dropout_key = dropout_key(config_, steps_, part),
+          .dropout = trains_base_ ? config_.model.dropout : 0,
+          .recompute_layers = config_.activation_checkpointing};
+}
+
+Variable Session::loss_of(const Batch& batch, const ForwardContext& context) {
   Decoder& decoder = *model_.decoder;
   FocusModel* const focus = model_.focus();
   const bool placed = focus != nullptr && focus->mode.kind == AttentionMode::Kind::summary;
   switch (placed ? focus->config().objective : Objective::lm) {
     case Objective::lm:
       break;
-    case Objective::kl: {
+    case Objective::logit_distillation: {
       const Tensor reference = dense_hidden_states(decoder, batch);
-      return decoder.kl_divergence(decoder.hidden_states(batch.ids, batch.batch), reference);
+      return decoder.kl_divergence(decoder.hidden_states(batch.ids, batch.batch, 0, context),
+                                   reference);
     }
-    case Objective::layers:
-      decoder.hidden_states(batch.ids, batch.batch);
+    case Objective::layer_distillation:
+      decoder.hidden_states(batch.ids, batch.batch, 0, context);
       return focus->take_auxiliary_loss();
   }
-  return decoder.loss(batch.ids, batch.batch);
+  return decoder.loss(batch.ids, batch.batch, context);
 }
 
 StepReport Session::step() {
@@ -154,23 +161,22 @@ StepReport Session::step() {
     return factor;
   });
   StepReport report;
-  const int parts = config_.data.accumulate;
+  const int parts = config_.data.gradient_accumulation_steps;
   // Every process goes through all of the data and computes its own parts.
   std::vector<Batch> batches;
   batches.reserve(static_cast<std::size_t>(parts));
   for (int part = 0; part < parts; ++part) batches.push_back(data_.train.next());
   std::vector<std::vector<double>> records;  // of the own parts
   const auto loss_of_part = [&](int part) {
-    const TrainingPass pass(*model_.decoder, dropout_key(config_, steps_, part));
-    Variable loss = loss_of(batches[static_cast<std::size_t>(part)]);
-    PartRecord record{.loss = static_cast<double>(loss.value()[0])};
+    Variable loss = loss_of(batches[static_cast<std::size_t>(part)], context_of(part));
+    StepStatistics record{.loss = static_cast<double>(loss.value()[0])};
     for (const auto& adapter : adapters) {
       if (const Variable terms = adapter->after_forward(); terms.defined()) {
         record.auxiliary_loss =
             record.auxiliary_loss.value_or(0) + static_cast<double>(terms.value()[0]);
         loss = add(loss, terms);
       }
-      record.of_adapters.push_back(adapter->part_record());
+      record.of_adapters.push_back(adapter->step_statistics());
     }
     records.push_back(record.numbers());
     return loss;
@@ -178,11 +184,12 @@ StepReport Session::step() {
   report.result = training_step(*adamw_, phase_, steps_, parts, loss_of_part, *ranks_);
   double loss_of_text = 0;
   for (const std::vector<double>& numbers : gather_parts(*ranks_, parts, records)) {
-    const PartRecord record = PartRecord::from(numbers);
+    const StepStatistics record = StepStatistics::from(numbers);
     loss_of_text += record.loss / parts;
     if (record.auxiliary_loss)
       report.auxiliary_loss = report.auxiliary_loss.value_or(0) + *record.auxiliary_loss / parts;
-    for (std::size_t i = 0; i < adapters.size(); ++i) adapters[i]->absorb(record.of_adapters[i]);
+    for (std::size_t i = 0; i < adapters.size(); ++i)
+      adapters[i]->merge_statistics(record.of_adapters[i]);
   }
   report.step = ++steps_;
   for (const auto& adapter : adapters) {
@@ -197,11 +204,11 @@ double Session::forward() {
   const NoGrad guard;
   for (const auto& adapter : model_.adapters) adapter->begin_step(place_of(steps_));
   double loss = 0;
-  for (int i = 0; i < config_.data.accumulate; ++i) {
+  for (int i = 0; i < config_.data.gradient_accumulation_steps; ++i) {
     const Batch batch = data_.train.next();
     loss += static_cast<double>(model_.decoder->loss(batch.ids, batch.batch).value()[0]);
   }
-  return loss / config_.data.accumulate;
+  return loss / config_.data.gradient_accumulation_steps;
 }
 
 std::optional<double> Session::validate() {
@@ -238,7 +245,7 @@ Index Session::count_trainable() const {
 Index Session::count_all() {
   Index count = count_parameters(*model_.decoder);
   for (const auto& adapter : model_.adapters)
-    adapter->for_each_own([&](const std::string&, Variable& p) { count += p.shape().size(); });
+    adapter->visit_parameters([&](const std::string&, Variable& p) { count += p.shape().size(); });
   return count;
 }
 
@@ -246,7 +253,7 @@ std::size_t Session::weight_bytes() {
   std::size_t bytes = 0;
   const auto add = [&](const std::string&, const Weight& p) { bytes += p.bytes(); };
   for_each_parameter(*model_.decoder, add);
-  for (const auto& adapter : model_.adapters) adapter->for_each_own(add);
+  for (const auto& adapter : model_.adapters) adapter->visit_parameters(add);
   return bytes;
 }
 

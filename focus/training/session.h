@@ -31,7 +31,7 @@ struct StepReport {
 /// A training in progress: a model and what is put onto it, the position in its data, the
 /// optimiser. No files, no printing, no signals; run_training() is the loop around it.
 ///
-/// The recipe's method decides what is trained: all of the model (full, scratch, the second phase
+/// The config's method decides what is trained: all of the model (full, scratch, the second phase
 /// of two_phase), and always what the model's adapters have to train.
 class Session {
  public:
@@ -89,11 +89,13 @@ class Session {
 
  private:
   NamedParameters trainable();
-  /// Fits groups of keys whose step has come (focus.fit_step).
+  /// Fits groups of keys whose step has come (focus.keys.fit_step).
   void place_keys();
   /// What focus.objective says.
-  Variable loss_of(const Batch& batch);
-  StepPlace place_of(std::int64_t step) const;
+  Variable loss_of(const Batch& batch, const ForwardContext& context);
+  /// Of a part of the next step.
+  ForwardContext context_of(int part) const;
+  StepInfo place_of(std::int64_t step) const;
 
   RunConfig config_;
   LoadedModel model_;
@@ -105,7 +107,7 @@ class Session {
   Ranks* ranks_ = &one_process();
 };
 
-/// Opens what a recipe names: base or new model, tokenizer, texts (tokenized into the cache), and
+/// Opens what a config names: base or new model, tokenizer, texts (tokenized into the cache), and
 /// composes what its method trains. Throws where a file or a setting is not as it should be.
 Session open_session(const RunConfig& config);
 /// The model of open_session() alone, its adapters on.
@@ -114,8 +116,8 @@ LoadedModel open_training_model(const RunConfig& config);
 TrainingData open_training_data(const RunConfig& config, const LoadedModel& model);
 /// Throws std::runtime_error where the model has fewer positions than data.context.
 void check_positions(const RunConfig& config, const LoadedModel& model);
-/// Puts what the recipe asks for onto a model.
-void put_on_adapters(const RunConfig& config, LoadedModel& model, Rng& rng);
+/// Puts what the config asks for onto a model.
+void attach_adapters(const RunConfig& config, LoadedModel& model, Rng& rng);
 
 /// A session of that shape with random weights and random ids, to time steps: no files are read.
 Session random_session(const RunConfig& config, const ModelConfig& shape);

@@ -11,7 +11,7 @@
 #include "data/files/checkpoint_folder.h"
 #include "data/files/durable_file.h"
 #include "data/files/folder_lock.h"
-#include "data/settings/recipe.h"
+#include "data/settings/config.h"
 #include "focus/training/checkpoint.h"
 #include "focus/training/metrics.h"
 
@@ -69,7 +69,7 @@ class RunFolder {
   /// Once the caller has been told of the start: what would hide an earlier run's files.
   void begin() {
     if (!writes_) return;
-    write_file_durably(out_ / "config.yaml", std::string_view(dump_recipe(session_.config())));
+    write_file_durably(out_ / "config.yaml", std::string_view(dump_config(session_.config())));
     metrics_.emplace(out_ / "metrics.jsonl",
                      resumed ? std::optional(session_.steps()) : std::nullopt);
   }

@@ -9,10 +9,6 @@
 namespace focus {
 namespace {
 
-std::string golden_model(const std::string& name) {
-  return std::string(FOCUS_SOURCE_DIR) + "/tests/golden/arch/" + name;
-}
-
 TEST(CliBadFile, TruncatedStores) {
   const std::string whole = read_text(cli().base()), path = cli().fresh("cut.h5");
   for (const std::size_t length : {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{100},
@@ -99,7 +95,7 @@ std::string copy_of_model(const std::string& name) {
   const std::string folder = cli().fresh("folder");
   fs::create_directory(folder);
   for (const char* file : {"config.json", "model.safetensors"})
-    fs::copy_file(golden_model(name) + "/" + file, folder + "/" + file);
+    fs::copy_file(golden_arch(name) + "/" + file, folder + "/" + file);
   return folder;
 }
 
@@ -216,7 +212,7 @@ TEST(CliBadFile, BrokenTokenizers) {
                                   good.substr(0, good.size() / 2), unknown.dump(), hole.dump()}) {
     SCOPED_TRACE(text.substr(0, 60));
     write_text(path, text);
-    expect_refused({"import", golden_model("gpt2"), "--out", out, "--tokenizer", path}, {path});
+    expect_refused({"import", golden_arch("gpt2"), "--out", out, "--tokenizer", path}, {path});
     EXPECT_FALSE(fs::exists(out));
   }
 }

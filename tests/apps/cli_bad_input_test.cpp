@@ -5,10 +5,6 @@
 namespace focus {
 namespace {
 
-std::string golden_model(const std::string& name) {
-  return std::string(FOCUS_SOURCE_DIR) + "/tests/golden/arch/" + name;
-}
-
 std::string text_file(const std::string& text) {
   const std::string path = cli().fresh("text.txt");
   write_text(path, text);
@@ -54,10 +50,10 @@ TEST(CliBadInput, KernelsThatNoMachineHas) {
 }
 
 TEST(CliBadInput, NarrowKernelsThatNoMachineHas) {
-  for (const auto& [variable, compute] :
+  for (const auto& [variable, precision] :
        {std::pair{"FOCUS_BF16", "bf16"}, {"FOCUS_INT8", "w8a8"}}) {
-    const Words command = {"eval",      cli().base(), "--text", cli().valid_text(),
-                           "--compute", compute};
+    const Words command = {"eval",        cli().base(), "--text", cli().valid_text(),
+                           "--precision", precision};
     setenv(variable, "avx9", 1);
     expect_refused(command, {std::string(variable) + " is \"avx9\"", "widened"});
     setenv(variable, "widened", 1);
@@ -67,14 +63,14 @@ TEST(CliBadInput, NarrowKernelsThatNoMachineHas) {
 }
 
 TEST(CliBadInput, SeveralComputes) {
-  const Words eval = {"eval", cli().base(), "--text", cli().valid_text(), "--compute"};
+  const Words eval = {"eval", cli().base(), "--text", cli().valid_text(), "--precision"};
   EXPECT_EQ(cli().run(eval + Words{"float32,fp16"}).status, 2);
-  expect_refused(eval + Words{"bf16,int8,bf16"}, {"--compute", "bf16 stands twice"});
+  expect_refused(eval + Words{"bf16,int8,bf16"}, {"--precision", "bf16 stands twice"});
   for (const Words& other : {Words{"--html", cli().fresh("page.html")}, Words{"--far", "8"},
                              Words{"--recall", "recall"}})
-    expect_refused(eval + Words{"bf16,int8"} + other, {"--compute", other[0]});
+    expect_refused(eval + Words{"bf16,int8"} + other, {"--precision", other[0]});
   EXPECT_EQ(cli()
-                .run({"logits", cli().base(), "--text", "a", "--compute", "bf16,int8", "--out",
+                .run({"logits", cli().base(), "--text", "a", "--precision", "bf16,int8", "--out",
                       cli().fresh("logits.safetensors")})
                 .status,
             2);
@@ -84,7 +80,7 @@ TEST(CliBadInput, AFolderThatIsNoModel) {
   const std::string folder = cli().fresh("empty"), out = cli().fresh("out.h5");
   fs::create_directory(folder);
   expect_refused({"import", folder, "--out", out}, {folder, "config.json"});
-  fs::copy_file(golden_model("gpt2") + "/config.json", folder + "/config.json");
+  fs::copy_file(golden_arch("gpt2") + "/config.json", folder + "/config.json");
   expect_refused({"import", folder, "--out", out}, {folder, "safetensors"});
   EXPECT_FALSE(fs::exists(out));
 }
@@ -111,7 +107,7 @@ TEST(CliBadInput, EmptyText) {
 
 TEST(CliBadInput, TokenIdsBeyondTheVocabulary) {
   // A tokenizer may have more ids than the model, as long as no text has them.
-  const std::string folder = golden_model("gpt2"), text = cli().valid_text();
+  const std::string folder = golden_arch("gpt2"), text = cli().valid_text();
   const ProcessResult said =
       cli().must_run({"import", folder, "--out", cli().fresh("out.h5"), "--tokenizer", "bytes"});
   for (const char* part : {"notice: ", "256 ids", "vocab_size is 96"})
@@ -137,7 +133,7 @@ TEST(CliBadInput, AdapterInThePlaceOfTheBase) {
   expect_refused({"leak-test", adapter}, {adapter, "no model"});
   expect_train_refused({"base=" + adapter}, {adapter, "no model"});
   expect_eval_refused({"--text", cli().valid_text(), "--adapter", cli().base()},
-                      {cli().base(), "no Focus adapter"});
+                      {cli().base(), "holds no adapter"});
 }
 
 TEST(CliBadInput, PlacesThatCannotBeWritten) {
@@ -145,16 +141,16 @@ TEST(CliBadInput, PlacesThatCannotBeWritten) {
   const std::string below = file + "/out";
   expect_refused(cli().retrofit({"out=" + below}), {file + ": Not a directory"});
   expect_refused(cli().retrofit({"out=" + file}), {file});
-  expect_refused({"import", golden_model("gpt2"), "--out", below + ".h5"}, {below + ".h5"});
+  expect_refused({"import", golden_arch("gpt2"), "--out", below + ".h5"}, {below + ".h5"});
   expect_refused({"corpus", "--out", below}, {below});
   EXPECT_EQ(read_text(file), "a regular file");
   const std::string nowhere = cli().fresh("no-folder") + "/model.h5";
-  expect_refused({"import", golden_model("gpt2"), "--out", nowhere}, {nowhere});
+  expect_refused({"import", golden_arch("gpt2"), "--out", nowhere}, {nowhere});
 }
 
-TEST(CliBadInput, RecipeErrorsAreAllListedAtOnce) {
-  const std::string out = cli().fresh("run"), recipe = cli().fresh("recipe.yaml");
-  write_text(recipe, "out: " + out +
+TEST(CliBadInput, ConfigErrorsAreAllListedAtOnce) {
+  const std::string out = cli().fresh("run"), config = cli().fresh("config.yaml");
+  write_text(config, "out: " + out +
                          "\n"
                          "steps: many\n"
                          "optim:\n"
@@ -163,7 +159,7 @@ TEST(CliBadInput, RecipeErrorsAreAllListedAtOnce) {
                          "  lr: 0.2\n"
                          "focus:\n"
                          "  num_grups: 4\n");
-  const ProcessResult result = cli().run({"train", recipe, "data.contxt=5", "data.batch=0"});
+  const ProcessResult result = cli().run({"train", config, "data.contxt=5", "data.batch=0"});
   EXPECT_EQ(result.status, 1);
   const auto lines = lines_of(result.err);
   ASSERT_EQ(lines.size(), 6u) << result.err;
@@ -173,10 +169,10 @@ TEST(CliBadInput, RecipeErrorsAreAllListedAtOnce) {
                                  [&](const std::string& part) { return contains(line, part); });
     });
   };
-  EXPECT_TRUE(one_line_has({recipe + ":2:", "steps", "many"})) << result.err;
-  EXPECT_TRUE(one_line_has({recipe + ":4:", "learning_rte", "unknown key"})) << result.err;
-  EXPECT_TRUE(one_line_has({recipe + ":6:", "lr"})) << result.err;
-  EXPECT_TRUE(one_line_has({recipe + ":8:", "num_grups", "did you mean focus.num_groups?"}))
+  EXPECT_TRUE(one_line_has({config + ":2:", "steps", "many"})) << result.err;
+  EXPECT_TRUE(one_line_has({config + ":4:", "learning_rte", "unknown key"})) << result.err;
+  EXPECT_TRUE(one_line_has({config + ":6:", "lr"})) << result.err;
+  EXPECT_TRUE(one_line_has({config + ":8:", "num_grups", "did you mean focus.num_groups?"}))
       << result.err;
   EXPECT_TRUE(one_line_has({"data.contxt", "did you mean data.context?"})) << result.err;
   EXPECT_TRUE(one_line_has({"data.batch", "0"})) << result.err;
@@ -188,7 +184,7 @@ TEST(CliBadInput, SettingsThatDoNotFitTogether) {
   expect_train_refused({"method=scratch"}, {"base"});
   expect_train_refused({"base="}, {"base is empty"});
   expect_train_refused({"optim.lr=0"}, {"optim.lr"});
-  expect_train_refused({"focus.temperature=-1"}, {"focus.temperature"});
+  expect_train_refused({"focus.tokens.temperature=-1"}, {"focus.tokens.temperature"});
   expect_train_refused({"focus.num_groups=65"}, {"focus.num_groups"});
   expect_refused(cli().scratch({"out=" + out, "model.num_attention_heads=5"}),
                  {"num_attention_heads 5", "hidden_size 32"});
@@ -201,10 +197,11 @@ TEST(CliBadInput, SettingsThatDoNotFitTogether) {
       cli().scratch({"out=" + out, "model.model_type=gpt2", "model.num_key_value_heads=2"}),
       {"model.num_key_value_heads", "gpt2"});
   expect_refused(cli().scratch({"out=" + out, "tokenizer="}), {"tokenizer is empty"});
-  expect_refused(cli().scratch({"out=" + out, "compute=int8"}), {"compute int8", "scratch"});
-  expect_train_refused({"method=full", "compute=bf16x3"}, {"compute bf16x3", "full"});
-  expect_train_refused({"method=full", "compute=int8"}, {"compute int8", "full"});
-  expect_train_refused({"compute=fp16"}, {"compute", "float32, bf16, bf16x3, int8, w8a8", "fp16"});
+  expect_refused(cli().scratch({"out=" + out, "precision=int8"}), {"precision int8", "scratch"});
+  expect_train_refused({"method=full", "precision=bf16x3"}, {"precision bf16x3", "full"});
+  expect_train_refused({"method=full", "precision=int8"}, {"precision int8", "full"});
+  expect_train_refused({"precision=fp16"},
+                       {"precision", "float32, bf16, bf16x3, int8, w8a8", "fp16"});
   EXPECT_FALSE(fs::exists(out));
 }
 

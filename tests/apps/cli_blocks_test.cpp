@@ -76,8 +76,9 @@ TEST(CliBlocks, AGgufFileKeepsItsBlocksInAStore) {
     EXPECT_EQ(figures.at("fingerprint"), info.at("model_fingerprint")) << file;
     EXPECT_EQ(fingerprint_of_store(store), info.at("model_fingerprint")) << file;
     EXPECT_EQ(logits_of(store), logits_of(file)) << file;
-    for (const char* compute : {"bf16", "int8", "w8a8"})
-      EXPECT_EQ(logits_of(store, {"--compute", compute}), logits_of(file, {"--compute", compute}))
+    for (const char* precision : {"bf16", "int8", "w8a8"})
+      EXPECT_EQ(logits_of(store, {"--precision", precision}),
+                logits_of(file, {"--precision", precision}))
           << file;
     std::set<std::string> of_file, of_store;
     for (const TensorInfo& t : open_model(file).weights->tensors())
@@ -125,7 +126,7 @@ TEST(CliBlocks, Q8MultipliesInIntegersWithTheSameBitsOnEveryMachine) {
   for (const std::string& golden : golden_models()) {
     const std::string store = cli().fresh("model.h5");
     cli().must_run({"import", golden_path(golden), "--out", store, "--dtype", "q4_1"});
-    const std::string exact = logits_of(store), q8 = logits_of(store, {"--compute", "q8"});
+    const std::string exact = logits_of(store), q8 = logits_of(store, {"--precision", "q8"});
     if (!has_blocks(store)) {
       EXPECT_EQ(exact, q8);
       continue;
@@ -133,10 +134,11 @@ TEST(CliBlocks, Q8MultipliesInIntegersWithTheSameBitsOnEveryMachine) {
     ++found;
     EXPECT_NE(exact, q8) << "nothing was rounded";
     setenv("FOCUS_Q8", "baseline", 1);
-    EXPECT_EQ(logits_of(store, {"--compute", "q8"}), q8);
+    EXPECT_EQ(logits_of(store, {"--precision", "q8"}), q8);
     setenv("FOCUS_Q8", "avx9", 1);
-    expect_refused({"logits", store, "--ids", "1,5", "--out", cli().fresh("l"), "--compute", "q8"},
-                   {"FOCUS_Q8 is \"avx9\"", "baseline"});
+    expect_refused(
+        {"logits", store, "--ids", "1,5", "--out", cli().fresh("l"), "--precision", "q8"},
+        {"FOCUS_Q8 is \"avx9\"", "baseline"});
     unsetenv("FOCUS_Q8");
   }
   EXPECT_GT(found, 0);

@@ -7,13 +7,13 @@ namespace {
 using Json = nlohmann::json;
 
 /// Focus and LoRA on the tests' base, asked for copies at two distances.
-std::string far_recipe() {
+std::string far_config() {
   const std::string path = cli().fresh("compare.yaml");
   write_text(path, fmt::format(R"(common:
   base: {1}
   steps: 2
   data: {{train: [{0}], valid: [{0}], context: 64, batch: 2}}
-  focus: {{num_groups: 3, routing_dim: 8, local_window: 8}}
+  focus: {{num_groups: 3, local_window: 8, tokens: {{routing_dim: 8}}}}
   eval_windows: 2
 seeds: [1, 2]
 runs:
@@ -32,14 +32,13 @@ eval:
 }
 
 std::vector<Json> rows_with(const fs::path& out, const char* key) {
-  std::vector<Json> rows;
-  for (const std::string& line : lines_of(read_text(out / "compare.jsonl")))
-    if (Json row = Json::parse(line); row.contains(key)) rows.push_back(std::move(row));
+  std::vector<Json> rows = compare_rows(out);
+  std::erase_if(rows, [&](const Json& row) { return !row.contains(key); });
   return rows;
 }
 
 TEST(CliCompareRecall, FiguresAreThoseOfEval) {
-  const std::string path = far_recipe(), out = cli().fresh("compare");
+  const std::string path = far_config(), out = cli().fresh("compare");
   const ProcessResult first = cli().must_run({"compare", path, "out=" + out});
   const auto texts = rows_with(out, "kept_far");
   ASSERT_EQ(texts.size(), 5U);  // two attentions of two seeds, one of one
@@ -85,7 +84,7 @@ TEST(CliCompareRecall, FiguresAreThoseOfEval) {
 }
 
 TEST(CliCompareRecall, WhatCannotBeAskedIsSaidBeforeTraining) {
-  const std::string path = far_recipe(), out = cli().fresh("compare");
+  const std::string path = far_config(), out = cli().fresh("compare");
   const auto refused = [&](const Words& more, const Words& parts) {
     expect_refused(Words{"compare", path, "out=" + out} + more, parts);
   };

@@ -14,14 +14,14 @@ std::string task_folder() {
 }
 
 /// A retrofit, LoRA and full fine-tuning of the tests' base, all on piqa and lambada.
-std::string task_recipe(const std::string& tasks, const std::string& more = "") {
+std::string task_config(const std::string& tasks, const std::string& more = "") {
   const Cli& cli = Cli::instance();
   const std::string path = cli.fresh("compare.yaml");
   write_text(path, fmt::format(R"(common:
   base: {1}
   steps: 4
   data: {{train: [{0}], valid: [{0}], context: 64, batch: 2}}
-  focus: {{num_groups: 3, routing_dim: 8, local_window: 8}}
+  focus: {{num_groups: 3, local_window: 8, tokens: {{routing_dim: 8}}}}
   eval_windows: 2
 runs:
   - {{name: Focus, attentions: [dense, soft, "hard:1"]}}
@@ -33,18 +33,11 @@ eval: {{tasks: [piqa, lambada], task_data: {2}, limit: 20, attentions: [dense]{3
   return path;
 }
 
-std::vector<Json> rows_in(const fs::path& out) {
-  std::vector<Json> rows;
-  for (const std::string& line : lines_of(read_text(out / "compare.jsonl")))
-    rows.push_back(Json::parse(line));
-  return rows;
-}
-
 TEST(CliCompareTasks, RowsStandBesideTheDenseBase) {
   const Cli& cli = Cli::instance();
-  const std::string tasks = task_folder(), path = task_recipe(tasks), out = cli.fresh("compare");
+  const std::string tasks = task_folder(), path = task_config(tasks), out = cli.fresh("compare");
   const ProcessResult first = cli.must_run({"compare", path, "out=" + out});
-  const auto rows = rows_in(out);
+  const auto rows = compare_rows(out);
   ASSERT_EQ(rows.size(), 2u * (3 + 1 + 1));
   for (const Json& row : rows) {
     const bool is_base = row["run"] == "Focus" && row["attention"] == "dense";
@@ -83,8 +76,8 @@ TEST(CliCompareTasks, RowsStandBesideTheDenseBase) {
 TEST(CliCompareTasks, TheFiguresAreThoseOfEval) {
   const Cli& cli = Cli::instance();
   const std::string tasks = task_folder(), out = cli.fresh("compare");
-  cli.must_run({"compare", task_recipe(tasks), "out=" + out, "eval.tasks=[piqa]"});
-  const auto rows = rows_in(out);
+  cli.must_run({"compare", task_config(tasks), "out=" + out, "eval.tasks=[piqa]"});
+  const auto rows = compare_rows(out);
   ASSERT_EQ(rows.size(), 5u);
   const std::string lora = out + "/runs/" + rows[3]["hash"].get<std::string>();
   const Json eval =
@@ -103,8 +96,8 @@ TEST(CliCompareTasks, BesideTexts) {
   const std::string out = cli.fresh("compare");
   const std::string valid = fmt::format(", valid: [{}], context: 64", cli.valid_text());
   const ProcessResult result =
-      cli.must_run({"compare", task_recipe(task_folder(), valid), "out=" + out, "seeds=[1, 2]"});
-  const auto rows = rows_in(out);
+      cli.must_run({"compare", task_config(task_folder(), valid), "out=" + out, "seeds=[1, 2]"});
+  const auto rows = compare_rows(out);
   ASSERT_EQ(rows.size(), 2u * (5 + 10));
   EXPECT_EQ(rows[0]["split"], "valid");
   EXPECT_FALSE(rows[0].contains("task"));
@@ -114,7 +107,7 @@ TEST(CliCompareTasks, BesideTexts) {
 
 TEST(CliCompareTasks, BadTasksAreRefusedBeforeAnythingIsTrained) {
   const Cli& cli = Cli::instance();
-  const std::string tasks = task_folder(), path = task_recipe(tasks), out = cli.fresh("compare");
+  const std::string tasks = task_folder(), path = task_config(tasks), out = cli.fresh("compare");
   const auto expect = [&](const Words& overrides, const Words& parts) {
     expect_refused(Words{"compare", path, "out=" + out} + overrides, parts);
     EXPECT_FALSE(fs::exists(out));

@@ -8,7 +8,7 @@ namespace {
 
 /// A comparison of three runs with two seeds on the tests' text: from scratch dense and with Focus,
 /// and a retrofit. `more` are lines of further runs.
-std::string recipe(const std::string& more = "") {
+std::string three_runs(const std::string& more = "") {
   const Cli& cli = Cli::instance();
   const std::string path = cli.fresh("compare.yaml");
   write_text(path, fmt::format(R"(seeds: [1, 2]
@@ -16,7 +16,7 @@ common:
   steps: 6
   data: {{train: [{0}], valid: [{1}], context: 64, batch: 2}}
   model: {{hidden_size: 32, num_hidden_layers: 2}}
-  focus: {{num_groups: 3, routing_dim: 8, local_window: 8}}
+  focus: {{num_groups: 3, local_window: 8, tokens: {{routing_dim: 8}}}}
   log_every: 1
   eval_windows: 2
 runs:
@@ -28,13 +28,6 @@ eval: {{valid: [{1}], test: [{0}], context: 64, stride: 32,
 )",
                                cli.train_text(), cli.valid_text(), cli.base(), more));
   return path;
-}
-
-std::vector<nlohmann::json> rows_of(const fs::path& out) {
-  std::vector<nlohmann::json> rows;
-  for (const std::string& line : lines_of(read_text(out / "compare.jsonl")))
-    rows.push_back(nlohmann::json::parse(line));
-  return rows;
 }
 
 /// Every tag that is opened is closed in order.
@@ -61,11 +54,11 @@ void expect_well_formed(const std::string& html) {
 
 TEST(CliCompare, TrainsOnceAndWritesEveryForm) {
   const Cli& cli = Cli::instance();
-  const std::string path = recipe(), out = cli.fresh("compare");
+  const std::string path = three_runs(), out = cli.fresh("compare");
   const ProcessResult first = cli.must_run({"compare", path, "out=" + out});
   EXPECT_TRUE(contains(first.err, "run 6 of 6: retrofit, seed 2: training")) << first.err;
   EXPECT_TRUE(contains(first.out, "Focus <scratch>")) << first.out;
-  const auto rows = rows_of(out);
+  const auto rows = compare_rows(out);
   // dense, or dense, local only, soft and hard k=1; two seeds.
   ASSERT_EQ(rows.size(), 2u * (1 + 4 + 4));
   for (const auto& row : rows) {
@@ -91,7 +84,7 @@ TEST(CliCompare, TrainsOnceAndWritesEveryForm) {
   EXPECT_EQ(again.out, first.out);
   EXPECT_EQ(snapshot(fs::path(out) / "runs"), before);
 
-  // The same tables of the rows alone, with a claim that the recipe has got since; no run is done.
+  // The same tables of the rows alone, with a claim that the config has got since; no run is done.
   const std::string elsewhere = cli.fresh("rows"), with_claim = cli.fresh("claims.yaml");
   write_text(with_claim, read_text(path) + R"(claims:
   - claim: dense attention is ahead of the window alone
@@ -103,8 +96,8 @@ TEST(CliCompare, TrainsOnceAndWritesEveryForm) {
   EXPECT_TRUE(contains(shown.out, "dense attention is ahead of the window alone")) << shown.out;
   EXPECT_EQ(read_text(fs::path(elsewhere) / "compare.csv"),
             read_text(fs::path(out) / "compare.csv"));
-  EXPECT_EQ(rows_of(elsewhere).size(), rows.size() + 1);
-  EXPECT_EQ(rows_of(elsewhere).back()["seeds"], 2);
+  EXPECT_EQ(compare_rows(elsewhere).size(), rows.size() + 1);
+  EXPECT_EQ(compare_rows(elsewhere).back()["seeds"], 2);
   EXPECT_FALSE(fs::exists(fs::path(elsewhere) / "runs"));
   expect_well_formed(read_text(fs::path(elsewhere) / "compare.html"));
 
@@ -117,11 +110,11 @@ TEST(CliCompare, TrainsOnceAndWritesEveryForm) {
 
 TEST(CliCompare, TheFiguresAreThoseOfTrainAndEval) {
   const Cli& cli = Cli::instance();
-  const std::string path = recipe(), out = cli.fresh("compare"), alone = cli.fresh("alone");
+  const std::string path = three_runs(), out = cli.fresh("compare"), alone = cli.fresh("alone");
   cli.must_run({"compare", path, "out=" + out, "seeds=2"});
-  const auto rows = rows_of(out);
+  const auto rows = compare_rows(out);
   const fs::path run = fs::path(out) / "runs" / rows.back()["hash"].get<std::string>();
-  cli.must_run({"train", (run / "recipe.yaml").string(), "out=" + alone});
+  cli.must_run({"train", (run / "config.yaml").string(), "out=" + alone});
   expect_same_run(run, alone);
   const auto eval =
       cli.figures({"eval", cli.base(), "--adapter", alone + "/focus.h5", "--text", cli.valid_text(),
@@ -138,7 +131,7 @@ TEST(CliCompare, ThePlaneOfTargetAndSource) {
   base: {2}
   steps: 6
   data: {{train: [{0}], valid: [{1}], context: 64, batch: 2}}
-  focus: {{num_groups: 3, routing_dim: 8, local_window: 8}}
+  focus: {{num_groups: 3, local_window: 8, tokens: {{routing_dim: 8}}}}
   eval_windows: 2
 runs:
   - {{name: Focus}}
@@ -149,7 +142,7 @@ eval: {{texts: {{target: [{0}], source: [{1}]}}, test_texts: {{target: [{1}], so
                                cli.train_text(), cli.valid_text(), cli.base()));
   cli.must_run({"compare", path, "out=" + out});
   std::map<std::string, int> splits;
-  for (const auto& row : rows_of(out)) ++splits[row["split"]];
+  for (const auto& row : compare_rows(out)) ++splits[row["split"]];
   EXPECT_EQ(splits, (std::map<std::string, int>{{"source", 4}, {"target", 4}}));
   std::string html = read_text(fs::path(out) / "compare.html");
   expect_well_formed(html);
@@ -167,13 +160,13 @@ eval: {{texts: {{target: [{0}], source: [{1}]}}, test_texts: {{target: [{1}], so
                  {"--final"});
 }
 
-TEST(CliCompare, RowsAreThoseThatTheRecipeLists) {
+TEST(CliCompare, RowsAreThoseThatTheConfigLists) {
   const Cli& cli = Cli::instance();
-  const std::string path = recipe(), out = cli.fresh("compare");
+  const std::string path = three_runs(), out = cli.fresh("compare");
   cli.must_run({"compare", path, "out=" + out, "seeds=1",
                 "eval.attentions=hard:2,dense,sparq:8:rank=4,magicpig:4:tables=8"});
   Words names;
-  for (const auto& row : rows_of(out))
+  for (const auto& row : compare_rows(out))
     names.push_back(row["run"].get<std::string>() + ": " + row["attention"].get<std::string>());
   const Words rest = {"dense", "sparq k=8 r=4 mean", "magicpig K=4 L=8"};
   Words wanted;
@@ -188,14 +181,14 @@ TEST(CliCompare, AFailedRunIsListedAndTheOthersGoOn) {
   const Cli& cli = Cli::instance();
   const std::string missing = cli.fresh("none.h5"), out = cli.fresh("compare");
   const std::string path =
-      recipe("  - {name: no base, base: " + missing +
-             "}\n"
-             "  - {name: wild, method: scratch, tokenizer: bytes, optim: {lr: 1e30}}\n");
+      three_runs("  - {name: no base, base: " + missing +
+                 "}\n"
+                 "  - {name: wild, method: scratch, tokenizer: bytes, optim: {lr: 1e30}}\n");
   const ProcessResult result = cli.run({"compare", path, "out=" + out, "seeds=1"});
   EXPECT_EQ(result.status, 1) << result.err;
   EXPECT_TRUE(contains(result.out, "FAILED no base, seed 1: " + missing)) << result.out;
   EXPECT_TRUE(contains(result.out, "FAILED wild, seed 1: focus train: step ")) << result.out;
-  const auto rows = rows_of(out);
+  const auto rows = compare_rows(out);
   ASSERT_EQ(rows.size(), 2u + 1 + 4 + 4);
   EXPECT_TRUE(contains(rows[0]["error"], missing));
   EXPECT_TRUE(rows[0]["perplexity"].is_null());
@@ -205,7 +198,7 @@ TEST(CliCompare, AFailedRunIsListedAndTheOthersGoOn) {
 
 TEST(CliCompare, AStoppedRunGoesOnToTheSameBits) {
   const Cli& cli = Cli::instance();
-  const std::string path = recipe(), out = cli.fresh("stopped"), whole = cli.fresh("whole");
+  const std::string path = three_runs(), out = cli.fresh("stopped"), whole = cli.fresh("whole");
   const Words more = {"seeds=1", "steps=400", "log_every=1"};
   const auto process = cli.start(Words{"compare", path, "out=" + out} + more);
   // Until the first run has logged some steps.
@@ -233,7 +226,7 @@ TEST(CliCompare, AStoppedRunGoesOnToTheSameBits) {
 
 TEST(CliCompare, WhatIsDoneIsInTheTablesWhileTheOthersRun) {
   const Cli& cli = Cli::instance();
-  const std::string path = recipe(), out = cli.fresh("partly");
+  const std::string path = three_runs(), out = cli.fresh("partly");
   const auto process = cli.start({"compare", path, "out=" + out, "seeds=1", "steps=200"});
   const fs::path page = fs::path(out) / "compare.html";
   ASSERT_TRUE(Process::wait_until(kRunSeconds, [&] { return fs::exists(page); }));
@@ -244,7 +237,7 @@ TEST(CliCompare, WhatIsDoneIsInTheTablesWhileTheOthersRun) {
   EXPECT_TRUE(contains(html, " of 3, the others not done yet")) << html.substr(0, 3000);
   expect_well_formed(html);
   std::set<std::string> runs;
-  for (const nlohmann::json& row : rows_of(out)) runs.insert(row.at("run").get<std::string>());
+  for (const nlohmann::json& row : compare_rows(out)) runs.insert(row.at("run").get<std::string>());
   EXPECT_GE(runs.size(), 1u);
   EXPECT_LT(runs.size(), 3u);
   cli.must_run({"compare", path, "out=" + out, "seeds=1", "steps=200"});
@@ -277,28 +270,28 @@ TEST(CliCompare, AKeyAddedLaterLeavesRunsWhereTheyAreAChangedDefaultDoesNot) {
   cli.must_run(compare);
   const fs::path run = only_run(out);
   // As a program wrote it that did not have the key yet.
-  replace_in_file(run / "recipe.yaml", "  clip_norm: 1\n", "");
+  replace_in_file(run / "config.yaml", "  clip_norm: 1\n", "");
   const auto before = snapshot(run);
   EXPECT_TRUE(contains(cli.must_run(compare).err, "only, seed 1: done before"));
   // A value that is the default's makes no other run.
   EXPECT_TRUE(contains(cli.must_run(compare + Words{"optim.clip_norm=1"}).err, "done before"));
   EXPECT_EQ(snapshot(only_run(out)), before);
   // As a program wrote it whose default was another.
-  replace_in_file(run / "recipe.yaml", "  weight_decay: 0\n", "  weight_decay: 0.25\n");
+  replace_in_file(run / "config.yaml", "  weight_decay: 0\n", "  weight_decay: 0.25\n");
   const auto stale = snapshot(run);
   const ProcessResult anew = cli.must_run(compare);
   EXPECT_TRUE(contains(anew.err, "made by other defaults (optim.weight_decay: 0.25 then, 0 now)"))
       << anew.err;
   EXPECT_TRUE(contains(anew.err, "training")) << anew.err;
   EXPECT_EQ(snapshot(run), stale);
-  EXPECT_EQ(rows_of(out)[0]["hash"], run.filename().string() + "-2");
+  EXPECT_EQ(compare_rows(out)[0]["hash"], run.filename().string() + "-2");
   EXPECT_TRUE(contains(cli.must_run(compare).err, "done before"));
   EXPECT_EQ(files_in(fs::path(out) / "runs"), 2u);
 }
 
 TEST(CliCompare, TwoInOneFolderTheSecondStopsAndAKilledOneBarsNobody) {
   const Cli& cli = Cli::instance();
-  const std::string path = recipe(), out = cli.fresh("compare");
+  const std::string path = three_runs(), out = cli.fresh("compare");
   const Words compare = {"compare", path, "out=" + out, "seeds=1"};
   const auto first = cli.start(compare + Words{"steps=1000000"});
   const auto holder = [&] {
@@ -325,11 +318,11 @@ TEST(CliCompare, TwoInOneFolderTheSecondStopsAndAKilledOneBarsNobody) {
 
 TEST(CliCompare, TestTextsWithFinalAlone) {
   const Cli& cli = Cli::instance();
-  const std::string path = recipe(), out = cli.fresh("compare");
+  const std::string path = three_runs(), out = cli.fresh("compare");
   cli.must_run({"compare", path, "out=" + out, "seeds=1"});
-  for (const auto& row : rows_of(out)) EXPECT_EQ(row["split"], "valid");
+  for (const auto& row : compare_rows(out)) EXPECT_EQ(row["split"], "valid");
   cli.must_run({"compare", path, "out=" + out, "seeds=1", "--final"});
-  const auto rows = rows_of(out);
+  const auto rows = compare_rows(out);
   EXPECT_EQ(std::ranges::count(rows, "test", [](const auto& r) { return r["split"]; }), 9);
   EXPECT_EQ(rows.size(), 18u);
 }
@@ -337,21 +330,24 @@ TEST(CliCompare, TestTextsWithFinalAlone) {
 TEST(CliCompare, DryRunListsAndWritesNothing) {
   const Cli& cli = Cli::instance();
   const std::string out = cli.fresh("compare");
-  const ProcessResult result = cli.must_run({"compare", recipe(), "out=" + out, "--dry-run"});
+  const ProcessResult result = cli.must_run({"compare", three_runs(), "out=" + out, "--dry-run"});
   EXPECT_TRUE(contains(result.out, "6 runs, ")) << result.out;
   EXPECT_EQ(lines_of(result.out).size(), 8u) << result.out;
   EXPECT_FALSE(fs::exists(out));
 }
 
-TEST(CliCompare, BadRecipesAreRefused) {
+TEST(CliCompare, BadConfigsAreRefused) {
   const Cli& cli = Cli::instance();
   const std::string out = cli.fresh("compare");
-  expect_refused({"compare", recipe(), "out=" + out, "stepz=3"}, {"stepz", "did you mean steps?"});
+  expect_refused({"compare", three_runs(), "out=" + out, "stepz=3"},
+                 {"stepz", "did you mean steps?"});
   expect_refused({"compare", cli.fresh("none.yaml")}, {"none.yaml", "cannot read"});
   const std::string rows = cli.fresh("rows.jsonl");
   write_text(rows, "{\"run\":\"a\",\"seed\":1,\"split\":\"valid\",\"error\":null}\n");
-  expect_refused({"compare", recipe(), "out=" + out, "--rows", rows}, {rows, "another version"});
-  expect_refused({"compare", recipe(), "out=" + out, "--rows", rows, "--dry-run"}, {"--rows goes"});
+  expect_refused({"compare", three_runs(), "out=" + out, "--rows", rows},
+                 {rows + ":1: ", "is missing"});
+  expect_refused({"compare", three_runs(), "out=" + out, "--rows", rows, "--dry-run"},
+                 {"--rows goes"});
   EXPECT_FALSE(fs::exists(out));
 }
 

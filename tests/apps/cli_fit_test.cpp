@@ -24,7 +24,7 @@ Words fit(const Words& more) {
 }
 
 /// The adapter of fit(), made once.
-std::string keys_adapter() {
+std::string fitted_keys() {
   static const std::string path = [] {
     const std::string out = cli().fresh("keys.h5");
     cli().must_run(fit({"--out", out}));
@@ -34,7 +34,7 @@ std::string keys_adapter() {
 }
 
 Words with_keys(const std::string& command, const Words& more) {
-  return Words{command, cli().base(), "--adapter", keys_adapter()} + more;
+  return Words{command, cli().base(), "--adapter", fitted_keys()} + more;
 }
 Words evaluate(const Words& more) {
   return with_keys("eval", Words{"--text", cli().valid_text(), "--context", "64"} + more);
@@ -65,8 +65,8 @@ TEST(CliFit, IsTheSameEveryTimeAndAnotherForAnotherSeed) {
   const std::string again = cli().fresh("keys.h5"), other = cli().fresh("keys.h5");
   cli().must_run(fit({"--out", again, "--threads", "2"}));
   cli().must_run(fit({"--out", other, "--seed", "2"}));
-  expect_same_store(again, keys_adapter());
-  const StoreReader a(keys_adapter()), b(other);
+  expect_same_store(again, fitted_keys());
+  const StoreReader a(fitted_keys()), b(other);
   EXPECT_FALSE(
       same_bits(a.tensor("/focus/layer_000/centroids"), b.tensor("/focus/layer_000/centroids")));
 }
@@ -78,18 +78,19 @@ TEST(CliFit, BadInputIsOneLine) {
                    parts);
     EXPECT_FALSE(fs::exists(out));
   };
-  refused({"--num-groups", "3", "--read-groups", "4"}, {"focus.read_groups", "num_groups 3"});
+  refused({"--num-groups", "3", "--num-selected-groups", "4"},
+          {"focus.summary.num_selected_groups", "num_groups 3"});
   refused({"--text", "nowhere.txt"}, {"nowhere.txt"});
   refused({"--context", "200"}, {"context 200", "positions"});
   refused({"--num-groups", "64", "--tokens", "64", "--context", "32", "--eval", "nowhere.txt"},
           {"nowhere.txt"});
-  expect_refused(fit({"--out", keys_adapter()}), {"exists already", "--overwrite"});
+  expect_refused(fit({"--out", fitted_keys()}), {"exists already", "--overwrite"});
   expect_refused({"fit", "nowhere.h5", "--text", cli().train_text(), "--out", out}, {"nowhere.h5"});
 }
 
 TEST(CliFit, TheAdapterIsForItsBaseAlone) {
   expect_refused(
-      {"eval", cli().other_base(), "--adapter", keys_adapter(), "--text", cli().valid_text()},
+      {"eval", cli().other_base(), "--adapter", fitted_keys(), "--text", cli().valid_text()},
       {"base"});
 }
 
@@ -128,7 +129,7 @@ TEST(CliKeys, WhatTheyDoNotHaveIsRefused) {
   for (const char* word : {"soft", "hard"})
     expect_refused(evaluate({"--attention", word}), {word, "groups keys"});
   expect_refused(evaluate({"--attention", "summary:5"}), {"summary:5", "4 groups"});
-  expect_refused(evaluate({"--attention", "summary:choice=own"}), {"choice own"});
+  expect_refused(evaluate({"--attention", "summary:selection=own"}), {"selection own"});
   expect_refused({"eval", cli().base(), "--text", cli().valid_text(), "--attention", "summary:1"},
                  {"no Focus"});
 }
@@ -141,7 +142,8 @@ TEST(CliKeys, GenerateEqualsWithoutACache) {
   };
   for (const Words& mode :
        {Words{}, Words{"--attention", "summary:1"}, Words{"--attention", "summary:0"},
-        Words{"--attention", "focus"}, Words{"--attention", "summary:1:rest=drop:block=1:sinks=0"},
+        Words{"--attention", "focus"},
+        Words{"--attention", "summary:1:unselected_groups=drop:block=1:sinks=0"},
         Words{"--attention", "local"}}) {
     const auto cached = generate(mode), whole = generate(mode + Words{"--no-cache"});
     EXPECT_EQ(cached.at("ids"), whole.at("ids")) << testing::PrintToString(mode);
@@ -161,7 +163,8 @@ TEST(CliKeys, GenerateMeasuresTheCacheAgainstDense) {
 
 TEST(CliKeys, DoNotLeak) {
   const auto json = cli().figures(
-      with_keys("leak-test", {"--attention", "dense,local,summary:0,summary:1:rest=drop,summary"}));
+      with_keys("leak-test",
+                {"--attention", "dense,local,summary:0,summary:1:unselected_groups=drop,summary"}));
   EXPECT_EQ(json.at("leaks"), false);
   EXPECT_EQ(json.at("modes").size(), 5u);
 }
@@ -180,9 +183,9 @@ TEST(CliKeys, LogitsHoldTheClassesOfEachKeyHead) {
 }
 
 TEST(CliKeys, InfoTellsWhatTheyAre) {
-  const auto json = cli().figures({"info", keys_adapter()});
+  const auto json = cli().figures({"info", fitted_keys()});
   EXPECT_EQ(json.at("kind"), "adapter");
-  EXPECT_EQ(json.at("focus_routing"), "keys");
+  EXPECT_EQ(json.at("focus_grouping"), "keys");
   EXPECT_EQ(json.at("focus_groups"), 4);
   EXPECT_EQ(json.at("focus_layers"), 2);
   // Two layers, four key heads of four groups: centroids of width 8, b and beta.
@@ -192,7 +195,7 @@ TEST(CliKeys, InfoTellsWhatTheyAre) {
 TEST(CliKeys, AFolderOfThemIsTheSameAdapter) {
   const std::string folder = cli().fresh("folder"), both = cli().fresh("both"),
                     back = cli().fresh("back.h5");
-  cli().must_run({"export", keys_adapter(), "--out", folder});
+  cli().must_run({"export", fitted_keys(), "--out", folder});
   const auto config = nlohmann::json::parse(read_text(folder + "/focus_config.json"));
   EXPECT_EQ(config.at("num_key_value_heads"), 4);
   EXPECT_EQ(config.at("head_dim"), 8);
@@ -202,15 +205,15 @@ TEST(CliKeys, AFolderOfThemIsTheSameAdapter) {
                  Words{"--text", cli().valid_text(), "--context", "64", "--tokenizer", "bytes"})
         .at("rows");
   };
-  const auto wanted = rows({cli().base(), "--adapter", keys_adapter()});
+  const auto wanted = rows({cli().base(), "--adapter", fitted_keys()});
   ASSERT_EQ(wanted.size(), 2u);
   EXPECT_EQ(rows({cli().base(), "--adapter", folder}), wanted);
   // As part of its model, there and back.
-  cli().must_run({"export", cli().base(), "--adapter", keys_adapter(), "--out", both});
+  cli().must_run({"export", cli().base(), "--adapter", fitted_keys(), "--out", both});
   cli().must_run({"import", both, "--out", back});
   EXPECT_EQ(rows({both}), wanted);
   EXPECT_EQ(rows({back}), wanted);
-  const StoreReader a(back), b(keys_adapter());
+  const StoreReader a(back), b(fitted_keys());
   for (const char* name : {"centroids", "bias", "beta", "temperature", "spread"}) {
     const std::string path = fmt::format("/focus/layer_001/{}", name);
     EXPECT_TRUE(same_bits(a.tensor(path), b.tensor(path))) << path;
@@ -223,8 +226,8 @@ TEST(CliKeys, AFolderOfThemIsTheSameAdapter) {
 }
 
 Words keys_run(const Words& more) {
-  return Words{"focus.routing=keys", "focus.training=summary", "focus.block=4",
-               "focus.read_groups=1", "focus.fit_tokens=512"} +
+  return Words{"focus.grouping=keys", "focus.training=summary", "focus.summary.block=4",
+               "focus.summary.num_selected_groups=1", "focus.keys.fit_tokens=512"} +
          more;
 }
 
@@ -232,7 +235,7 @@ TEST(CliKeys, TrainGoesOnFromACheckpointToTheSameBits) {
   const auto run = [](const std::string& out, const Words& more) {
     cli().must_run(cli().retrofit(keys_run({"out=" + out, "checkpoint_every=3"}) + more));
   };
-  for (const char* objective : {"lm", "kl", "layers"}) {
+  for (const char* objective : {"lm", "logit_distillation", "layer_distillation"}) {
     const Words said = {fmt::format("focus.objective={}", objective)};
     const std::string whole = cli().fresh("whole"), half = cli().fresh("half");
     run(whole, said);
@@ -285,7 +288,7 @@ TEST(CliKeys, LoraBesideThemIsReadBackWithBoth) {
   EXPECT_NE(perplexity(both, "summary"), perplexity(both, "dense"));
   const auto info = cli().figures({"info", out + "/lora.h5"});
   EXPECT_GT(info.at("lora_parameters"), 0);
-  EXPECT_EQ(info.at("focus_routing"), "keys");
+  EXPECT_EQ(info.at("focus_grouping"), "keys");
 }
 
 TEST(CliKeys, SpeedAndBenchStepKnowThem) {
@@ -295,10 +298,11 @@ TEST(CliKeys, SpeedAndBenchStepKnowThem) {
   const auto& row = speed.at("rows").at(0);
   EXPECT_GT(row.at("focus").at("gflops"), 0);
   EXPECT_LT(row.at("pairs_attended"), row.at("pairs_all"));
-  const auto step = cli().figures(
-      {"bench-step", "--vocab-size", "50", "--repeats", "1", "model.hidden_size=16",
-       "model.num_hidden_layers=2", "data.context=32", "focus.num_groups=3", "focus.local_window=4",
-       "focus.routing=keys", "focus.training=summary", "focus.fit_tokens=64", "focus.block=4"});
+  const auto step =
+      cli().figures({"bench-step", "--vocab-size", "50", "--repeats", "1", "model.hidden_size=16",
+                     "model.num_hidden_layers=2", "data.context=32", "focus.num_groups=3",
+                     "focus.local_window=4", "focus.grouping=keys", "focus.training=summary",
+                     "focus.keys.fit_tokens=64", "focus.summary.block=4"});
   EXPECT_EQ(step.at("attention"), "summary m=2 w=4 block=4");
   // Two layers, four key heads of three groups: centroids of width 4, b and beta.
   EXPECT_EQ(step.at("trained"), 2 * 4 * 3 * (4 + 2));
@@ -312,11 +316,11 @@ TEST(CliKeys, CompareHasThemPlacedAndTrainedAgainstDense) {
   data: {{train: [{0}], valid: [{1}], context: 64, batch: 2}}
   steps: 2
   eval_windows: 2
-  focus: {{num_groups: 4, local_window: 4, block: 4, fit_tokens: 512}}
+  focus: {{num_groups: 4, local_window: 4, summary: {{block: 4}}, keys: {{fit_tokens: 512}}}}
 runs:
-  - {{name: tokens, focus.routing_dim: 8}}
-  - {{name: placed, steps: 0, focus: {{routing: keys, training: summary}}}}
-  - {{name: trained, focus: {{routing: keys, training: summary}}}}
+  - {{name: tokens, focus.tokens.routing_dim: 8}}
+  - {{name: placed, steps: 0, focus: {{grouping: keys, training: summary}}}}
+  - {{name: trained, focus: {{grouping: keys, training: summary}}}}
 eval: {{valid: [{1}], context: 64, against_dense: true,
        attentions: [dense, "hard:1", "summary:1", "summary:9"]}}
 )",

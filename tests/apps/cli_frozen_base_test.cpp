@@ -52,7 +52,7 @@ TEST(CliFrozenBase, AdaptersAreThoseOfTheWidenedBase) {
   for (const std::string& base : {folder, store, wide, wide_store})
     for (const char* method : {"retrofit", "lora"}) {
       const std::string out = cli().fresh("run");
-      cli().must_run(cli().recipe(
+      cli().must_run(cli().config(
           {"tokenizer=bytes", "base=" + base, std::string("method=") + method, "out=" + out,
            "attention=" + std::string(*method == 'l' ? "dense" : "focus")}));
       const StoreReader trained(out + (*method == 'l' ? "/lora.h5" : "/focus.h5"));
@@ -87,13 +87,13 @@ TEST(CliFrozenBase, DamageIsFoundByInfoAndOnRequest) {
   expect_refused(eval + Words{"--verify"}, {store, "is damaged"});
   expect_refused({"info", store}, {store, "is damaged"});
   expect_refused(
-      cli().recipe({"tokenizer=bytes", "base=" + store, "out=" + cli().fresh("run"), "--verify"}),
+      cli().config({"tokenizer=bytes", "base=" + store, "out=" + cli().fresh("run"), "--verify"}),
       {store, "is damaged"});
 }
 
 TEST(CliFrozenBase, AChangedFolderIsRefused) {
   const std::string folder = bf16_folder(), out = cli().fresh("run");
-  cli().must_run(cli().recipe({"tokenizer=bytes", "base=" + folder, "out=" + out}));
+  cli().must_run(cli().config({"tokenizer=bytes", "base=" + folder, "out=" + out}));
   const Words eval = {"eval",        folder,
                       "--adapter",   out + "/focus.h5",
                       "--text",      cli().valid_text(),

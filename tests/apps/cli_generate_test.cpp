@@ -45,16 +45,16 @@ TEST(CliGenerate, GreedyTokensAreThoseWithoutACache) {
 }
 
 TEST(CliGenerate, InBf16ItDrawsFromRoundedWeights) {
-  const Words bf16 = {"--compute", "bf16"};
+  const Words bf16 = {"--precision", "bf16"};
   for (const Words& mode : {Words{"--attention", "dense"}, Words{"--attention", "hard:1"}}) {
     const auto cached = cli().figures(focused(mode + bf16));
     const auto whole = cli().figures(focused(mode + bf16 + Words{"--no-cache"}));
     EXPECT_EQ(cached.at("ids"), whole.at("ids"));
-    EXPECT_EQ(cached.at("compute"), "bf16");
+    EXPECT_EQ(cached.at("precision"), "bf16");
   }
   const ProcessResult result = cli().must_run(focused(bf16));
   EXPECT_TRUE(contains(result.err, ", carried, bf16")) << result.err;
-  EXPECT_EQ(cli().figures(focused({})).at("compute"), "float32");
+  EXPECT_EQ(cli().figures(focused({})).at("precision"), "float32");
   // Hot draws go another way where a logit moves: the weights are really rounded.
   const Words hot = {"--temperature", "3", "--seed", "7"};
   EXPECT_NE(cli().figures(generate(hot + bf16)).at("ids"), cli().figures(generate(hot)).at("ids"));

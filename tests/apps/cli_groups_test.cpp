@@ -31,7 +31,7 @@ TEST(CliGroups, WritesAPageAndAllFigures) {
   const ProcessResult result = cli().must_run(groups_of(cli().adapter(), out));
   EXPECT_TRUE(contains(result.out, "size entropy")) << result.out;
   const auto json = groups_json(out);
-  EXPECT_EQ(json.at("routing"), "hidden");
+  EXPECT_EQ(json.at("grouping"), "tokens");
   EXPECT_EQ(json.at("num_groups"), 3);
   EXPECT_EQ(json.at("tokens"), 700);
   EXPECT_TRUE(json.at("against").is_null());
@@ -144,7 +144,7 @@ TEST(CliGroups, BadInputIsOneLineAndNothingIsWritten) {
   };
   refused({"groups", cli().base(), "--text", cli().valid_text(), "--out", out}, {"no groups"});
   const std::string lora = cli().fresh("lora");
-  cli().must_run(cli().recipe({"method=lora", "base=" + cli().base(), "out=" + lora, "steps=1"}));
+  cli().must_run(cli().config({"method=lora", "base=" + cli().base(), "out=" + lora, "steps=1"}));
   refused(groups_of(lora + "/lora.h5", out), {"no groups"});
   refused(groups_of(cli().adapter(), out, {"--against", lora + "/lora.h5"}),
           {"lora.h5", "holds no Focus"});
@@ -164,7 +164,7 @@ TEST(CliGroups, BadInputIsOneLineAndNothingIsWritten) {
   refused(groups_of(cli().adapter(), out, {"--against", deep + "/model.h5"}),
           {"3 layers", "has 2"});
   const std::string foreign = cli().fresh("foreign");
-  cli().must_run(cli().recipe({"base=" + cli().other_base(), "out=" + foreign, "steps=1"}));
+  cli().must_run(cli().config({"base=" + cli().other_base(), "out=" + foreign, "steps=1"}));
   refused(groups_of(cli().adapter(), out, {"--against", foreign + "/focus.h5"}), {"base"});
   cli().must_run(groups_of(cli().adapter(), out));
   expect_refused(groups_of(cli().adapter(), out), {"exists already", "--overwrite"});

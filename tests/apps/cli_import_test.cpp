@@ -65,7 +65,7 @@ TEST_P(Import, AnExistingStoreIsNotReplacedUnasked) {
 
 using Tensors = std::vector<std::pair<std::string, Tensor>>;
 
-Tensors tensors_of(const std::string& golden) {
+Tensors golden_tensors(const std::string& golden) {
   const auto source = open_safetensors_folder(golden_folder() / golden);
   Tensors tensors;
   for (const TensorInfo& info : source->tensors())
@@ -87,7 +87,7 @@ std::string imported_fingerprint(const std::string& folder) {
 
 TEST_P(Import, ShardsAreOneModel) {
   const std::string folder = new_folder(GetParam());
-  const Tensors tensors = tensors_of(GetParam());
+  const Tensors tensors = golden_tensors(GetParam());
   Tensors shards[2];
   nlohmann::json map;
   const char* names[] = {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"};
@@ -134,7 +134,7 @@ void expect_16_bits_import(const std::string& golden, const char* dtype, Half (*
   nlohmann::ordered_json header;
   std::string data;
   Tensors rounded;
-  for (const auto& [name, tensor] : tensors_of(golden)) {
+  for (const auto& [name, tensor] : golden_tensors(golden)) {
     const std::size_t begin = data.size();
     Tensor values = tensor.clone();
     for (Real& value : values.span()) {
@@ -163,7 +163,7 @@ TEST_P(Import, Bf16) { expect_16_bits_import(GetParam(), "BF16", truncated_bf16)
 
 TEST_P(Import, NanWeightsNeedALeave) {
   const std::string folder = new_folder(GetParam()), out = cli().fresh("nan.h5");
-  Tensors tensors = tensors_of(GetParam());
+  Tensors tensors = golden_tensors(GetParam());
   tensors[1].second = tensors[1].second.clone();
   tensors[1].second.data()[0] = static_cast<Real>(NAN);
   write_safetensors(fs::path(folder) / "model.safetensors", tensors);

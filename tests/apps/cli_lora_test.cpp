@@ -7,7 +7,7 @@ namespace focus {
 namespace {
 
 /// A finished run's folder.
-std::string trained(const Words& more = {}) {
+std::string trained_lora(const Words& more = {}) {
   const std::string out = cli().fresh("lora");
   cli().must_run(cli().retrofit(
       Words{"method=lora", "lora.r=2", "lora.dropout=0.1", "optim.lr=0.02", "out=" + out} + more));
@@ -15,7 +15,7 @@ std::string trained(const Words& more = {}) {
 }
 
 TEST(CliLora, StoreAndPeftFolderScoreTheSameAndBetterThanTheBase) {
-  const std::string out = trained();
+  const std::string out = trained_lora();
   const StoreReader store(out + "/lora.h5");
   EXPECT_EQ(store.kind(), "adapter");
   EXPECT_FALSE(store.has("/model"));
@@ -34,7 +34,7 @@ TEST(CliLora, StoreAndPeftFolderScoreTheSameAndBetterThanTheBase) {
 }
 
 TEST(CliLora, MergedModelScoresAsTheAdapterDid) {
-  const std::string out = trained(), merged = cli().fresh("merged.h5");
+  const std::string out = trained_lora(), merged = cli().fresh("merged.h5");
   const auto figures = cli().figures({"merge", cli().base(), "--adapter", out, "--out", merged,
                                       "--text", cli().valid_text(), "--context", "64"});
   const double adapter = figures.at("perplexity_adapter");
@@ -60,7 +60,7 @@ TEST(CliLora, RefusalsNameWhatIsWrongAndWriteNothing) {
                        "goes with lora only as focus.training summary"));
   EXPECT_TRUE(contains(refused({"merge", cli().base(), "--adapter", cli().adapter(), "--out", out}),
                        "is no LoRA adapter"));
-  const std::string folder = trained();
+  const std::string folder = trained_lora();
   EXPECT_TRUE(contains(
       refused({"merge", cli().other_base(), "--adapter", folder + "/lora.h5", "--out", out}),
       "use the base it was trained on"));

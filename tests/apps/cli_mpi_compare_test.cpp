@@ -7,13 +7,13 @@ namespace focus {
 namespace {
 
 /// Three runs with two seeds, two names for one of them, and one that cannot be.
-std::string shared_recipe() {
+std::string shared_config() {
   const std::string path = cli().fresh("compare.yaml");
   write_text(path, fmt::format(R"(seeds: [1, 2]
 common:
   steps: 6
   data: {{train: [{0}], valid: [{1}], context: 64, batch: 2}}
-  focus: {{num_groups: 3, routing_dim: 8, local_window: 8}}
+  focus: {{num_groups: 3, local_window: 8, tokens: {{routing_dim: 8}}}}
   model: {{hidden_size: 32, num_hidden_layers: 2}}
   log_every: 1
   eval_windows: 2
@@ -62,20 +62,20 @@ std::size_t count_of(const std::string& text, const std::string& part) {
 
 TEST(SharedComparison, AnyNumberOfProcessesComesToTheTableOfOne) {
   SKIP_WITHOUT_LAUNCHER();
-  const std::string recipe = shared_recipe(), alone = cli().fresh("alone");
-  EXPECT_EQ(cli().run({"compare", recipe, "out=" + alone}).status, 1) << "one run cannot be";
+  const std::string config = shared_config(), alone = cli().fresh("alone");
+  EXPECT_EQ(cli().run({"compare", config, "out=" + alone}).status, 1) << "one run cannot be";
   ASSERT_EQ(rows_without_rates(alone).size(), 2U * (1 + 2 + 2 + 1) + 1);
   for (const int count : {2, 3}) {
     SCOPED_TRACE(fmt::format("{} processes", count));
     const std::string out = cli().fresh("together");
-    const ProcessResult result = run_together(count, {"compare", recipe, "out=" + out});
+    const ProcessResult result = run_together(count, {"compare", config, "out=" + out});
     EXPECT_EQ(result.status, 1) << result.err;
     EXPECT_EQ(count_of(result.out, out + "/compare.html"), 1U) << result.out;
     EXPECT_EQ(count_of(result.err, "no base, seed 1: failed: "), 1U) << result.err;
     EXPECT_EQ(count_of(result.err, ": training\n"), 6U) << result.err;
     expect_same_comparison(out, alone);
     // Nothing is done again, by however many.
-    const ProcessResult again = run_together(2, {"compare", recipe, "out=" + out});
+    const ProcessResult again = run_together(2, {"compare", config, "out=" + out});
     EXPECT_EQ(count_of(again.err, ": done before"), 8U) << again.err;
     EXPECT_EQ(again.out, result.out);
   }
@@ -83,10 +83,10 @@ TEST(SharedComparison, AnyNumberOfProcessesComesToTheTableOfOne) {
 
 TEST(SharedComparison, OneThatIsKilledEndsAllAndTheSameCommandGoesOn) {
   SKIP_WITHOUT_LAUNCHER();
-  const std::string recipe = shared_recipe(), alone = cli().fresh("alone"),
+  const std::string config = shared_config(), alone = cli().fresh("alone"),
                     out = cli().fresh("killed");
   const auto command = [&](const std::string& where) {
-    return Words{"compare", recipe, "out=" + where, "steps=300", "checkpoint_every=20"};
+    return Words{"compare", config, "out=" + where, "steps=300", "checkpoint_every=20"};
   };
   const auto together = start_together(3, command(out));
   ASSERT_TRUE(Process::wait_until(kRunSeconds, [&] {

@@ -6,20 +6,22 @@
 namespace focus {
 namespace {
 
-struct Method {
+struct SharedMethod {
   std::string name;
   bool scratch;
   Words keys;
 };
-void PrintTo(const Method& method, std::ostream* stream) { *stream << method.name; }
+void PrintTo(const SharedMethod& method, std::ostream* stream) { *stream << method.name; }
 
-class Processes : public testing::TestWithParam<Method> {
+class Processes : public testing::TestWithParam<SharedMethod> {
  protected:
   /// Four parts a step; 3 processes have one part more or less.
   static Words command(const std::string& out, const Words& more = {}) {
-    const Words own = GetParam().keys + Words{"out=" + out,        "steps=6",      "data.batch=1",
-                                              "data.accumulate=4", "eval_every=3", "eval_windows=5",
-                                              "checkpoint_every=2"} +
+    const Words own = GetParam().keys +
+                      Words{"out=" + out,        "steps=6",
+                            "data.batch=1",      "data.gradient_accumulation_steps=4",
+                            "eval_every=3",      "eval_windows=5",
+                            "checkpoint_every=2"} +
                       more;
     return GetParam().scratch ? cli().scratch(own) : cli().retrofit(own);
   }
@@ -54,20 +56,24 @@ TEST_P(Processes, AnotherNumberGoesOnFromACheckpoint) {
 
 INSTANTIATE_TEST_SUITE_P(
     Methods, Processes,
-    testing::Values(Method{"carried", false, {"focus.balance=carried", "focus.sequence_steps=2"}},
-                    Method{"keys",
-                           false,
-                           {"focus.routing=keys", "focus.training=summary", "focus.objective=kl"}},
-                    Method{"lora", false, {"method=lora", "lora.target_modules=[q_proj]"}},
-                    Method{"full", false, {"method=full"}},
-                    Method{"scratch", true, {"attention=focus", "model.dropout=0.1"}}),
+    testing::Values(SharedMethod{"carried",
+                                 false,
+                                 {"focus.tokens.balance=carried", "focus.tokens.sequence_steps=2"}},
+                    SharedMethod{"keys",
+                                 false,
+                                 {"focus.grouping=keys", "focus.training=summary",
+                                  "focus.objective=logit_distillation"}},
+                    SharedMethod{"lora", false, {"method=lora", "lora.target_modules=[q_proj]"}},
+                    SharedMethod{"full", false, {"method=full"}},
+                    SharedMethod{"scratch", true, {"attention=focus", "model.dropout=0.1"}}),
     [](const auto& method) { return method.param.name; });
 
 TEST(Processes, OneThatIsKilledEndsTheRunAndLeavesItsCheckpoint) {
   SKIP_WITHOUT_LAUNCHER();
   const auto command = [](const std::string& out) {
-    return cli().retrofit({"out=" + out, "steps=60", "data.batch=1", "data.accumulate=3",
-                           "checkpoint_every=1", "eval_windows=1"});
+    return cli().retrofit({"out=" + out, "steps=60", "data.batch=1",
+                           "data.gradient_accumulation_steps=3", "checkpoint_every=1",
+                           "eval_windows=1"});
   };
   const std::string alone = cli().fresh("alone"), out = cli().fresh("killed");
   cli().must_run(command(alone));
@@ -87,12 +93,13 @@ TEST(Processes, RefuseWhatTheyCannotShare) {
     EXPECT_NE(result.status, 0);
     EXPECT_TRUE(contains(result.err, why)) << result.err;
   };
-  refused(2, cli().retrofit({"out=" + cli().fresh("run")}),
-          "process 0 of 2: data.accumulate 1: 2 processes share the parts of a step");
   refused(
-      2,
-      cli().retrofit({"out=" + cli().fresh("run"), "data.accumulate=2", "focus.recluster_every=2"}),
-      "its centroids follow the tokens");
+      2, cli().retrofit({"out=" + cli().fresh("run")}),
+      "process 0 of 2: data.gradient_accumulation_steps 1: 2 processes share the parts of a step");
+  refused(2,
+          cli().retrofit({"out=" + cli().fresh("run"), "data.gradient_accumulation_steps=2",
+                          "focus.ablations.recluster_every=2"}),
+          "its centroids follow the tokens");
 }
 
 TEST(Processes, CommandsForOneProcessSaySoOnce) {

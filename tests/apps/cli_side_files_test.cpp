@@ -51,10 +51,10 @@ TEST(CliSideFiles, TrainingAndMergingKeepThem) {
   const std::string folder = folder_with(kFiles), lora = cli().fresh("lora"),
                     full = cli().fresh("full"), merged = cli().fresh("merged.h5");
   const Words text = {"data.context=16", "base=" + folder, "steps=1"};
-  cli().must_run(cli().recipe(Words{"method=lora", "lora.r=2", "out=" + lora} + text));
+  cli().must_run(cli().config(Words{"method=lora", "lora.r=2", "out=" + lora} + text));
   cli().must_run({"merge", folder, "--adapter", lora, "--out", merged});
   expect_files(exported(merged), kFiles);
-  cli().must_run(cli().recipe(Words{"method=full", "out=" + full} + text));
+  cli().must_run(cli().config(Words{"method=full", "out=" + full} + text));
   expect_files(exported(full + "/model.h5"), kFiles);
 }
 

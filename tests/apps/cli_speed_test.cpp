@@ -78,10 +78,10 @@ TEST(CliSpeed, TheSameSeedGivesTheSamePairs) {
 TEST(CliSpeed, SaysWhatProductsAreOf) {
   const ProcessResult plain = cli().must_run(tiny_speed({}));
   EXPECT_FALSE(contains(plain.out, "bf16")) << plain.out;
-  const auto figures = cli().figures(tiny_speed({"--compute", "bf16"}));
-  EXPECT_EQ(figures.at("compute"), "bf16");
+  const auto figures = cli().figures(tiny_speed({"--precision", "bf16"}));
+  EXPECT_EQ(figures.at("precision"), "bf16");
   // A machine that is no faster by it says so.
-  EXPECT_TRUE(contains(cli().must_run(tiny_speed({"--compute", "bf16"})).out, "bf16"));
+  EXPECT_TRUE(contains(cli().must_run(tiny_speed({"--precision", "bf16"})).out, "bf16"));
 }
 
 TEST(CliSpeed, WritesPlotAndPage) {
@@ -107,24 +107,13 @@ TEST(CliSpeed, RefusesWhatMakesNoSense) {
       {{"--heads", "0"}, {"--heads"}},
       {{"--kv-heads", "5"}, {"--kv-heads 5", "--heads 12"}},
       {{"--head-dim", "-4"}, {"--head-dim"}},
-      {{"--compute", "int8"}, {"--compute int8", "float32 or bf16"}},
+      {{"--precision", "int8"}, {"--precision int8", "float32 or bf16"}},
       {{"--repeats", "0"}, {"--repeats"}},
       {{"--threads", "-1"}, {"--threads"}},
       {{"--dense-up-to", "-1"}, {"--dense-up-to"}}};
   for (const auto& [more, parts] : cases)
     expect_refused(Words{"speed", "--json", json} + more, parts);
   EXPECT_FALSE(fs::exists(json));
-}
-
-TEST(CliSpeed, OptionsOfBeforeSayTheirNewWords) {
-  for (const auto& [old, now] : std::vector<std::pair<std::string, std::string>>{
-           {"--groups", "--num-groups"}, {"--window", "--local-window"}})
-    for (const Words& words : {Words{"speed", old, "3"}, Words{"speed", old, "--unknown"}}) {
-      const ProcessResult result = cli().run(words);
-      EXPECT_EQ(result.status, 2);
-      EXPECT_EQ(result.err, "focus speed: " + old + " is called " + now + " now\n");
-    }
-  EXPECT_FALSE(contains(cli().must_run({"speed", "--help"}).out, "--groups"));
 }
 
 TEST(CliBenchStep, StepHasEveryPhaseAndFigure) {
@@ -158,9 +147,10 @@ TEST(CliBenchStep, StepHasEveryPhaseAndFigure) {
   EXPECT_LE(sum, json.at("seconds_min").get<double>() + 1e-6);
 }
 
-TEST(CliBenchStep, MethodAttentionAndPassAreTheRecipes) {
-  const auto hard = cli().figures(tiny_step(
-      {"--forward-only", "focus.training=hard", "focus.train_top_k=1", "focus.sequence_steps=0"}));
+TEST(CliBenchStep, MethodAttentionAndPassAreTheConfigs) {
+  const auto hard =
+      cli().figures(tiny_step({"--forward-only", "focus.training=hard",
+                               "focus.tokens.train_top_k=1", "focus.tokens.sequence_steps=0"}));
   EXPECT_EQ(hard.at("attention"), "hard k=1 keep");
   EXPECT_EQ(hard.at("balance"), "carried");
   for (const auto& mark : hard.at("marks"))
@@ -180,14 +170,14 @@ TEST(CliBenchStep, KeysGoOverANamedShape) {
   EXPECT_EQ(json.at("model").at("vocab_size"), 60);
 }
 
-TEST(CliBenchStep, ReadsARecipeAndLeavesTheDiskAlone) {
+TEST(CliBenchStep, ReadsAConfigAndLeavesTheDiskAlone) {
   const std::string folder = cli().fresh("folder"), out = folder + "/run";
   fs::create_directory(folder);
-  write_text(folder + "/recipe.yaml",
+  write_text(folder + "/config.yaml",
              "out: " + out + "\nbase: not-there.h5\nfocus:\n  num_groups: 5\n");
   const auto before = snapshot(folder);
   const ProcessResult result =
-      cli().must_run({"bench-step", folder + "/recipe.yaml", "--vocab-size", "50", "--repeats", "1",
+      cli().must_run({"bench-step", folder + "/config.yaml", "--vocab-size", "50", "--repeats", "1",
                       "model.hidden_size=16", "model.num_hidden_layers=1", "data.context=16"});
   EXPECT_TRUE(contains(result.out, "tokens/s")) << result.out;
   EXPECT_EQ(snapshot(folder), before);
@@ -198,7 +188,7 @@ TEST(CliBenchStep, RefusesWhatMakesNoSense) {
   expect_refused({"bench-step", "--repeats", "0"}, {"--repeats"});
   expect_refused({"bench-step", "--vocab-size", "-3"}, {"--vocab-size"});
   expect_refused(tiny_step({"model.num_attention_heads=5"}), {"num_attention_heads 5"});
-  expect_refused(tiny_step({"focus.temperature=0"}), {"focus.temperature"});
+  expect_refused(tiny_step({"focus.tokens.temperature=0"}), {"focus.tokens.temperature"});
   expect_refused(tiny_step({"data.contxt=3"}), {"data.contxt", "data.context"});
 }
 

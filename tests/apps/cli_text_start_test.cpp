@@ -97,7 +97,7 @@ TEST(CliTextStart, TrainingTakesDataBos) {
   const Folder folder(kAdds);
   const auto trained = [&](const char* bos) {
     const std::string out = cli().fresh("run");
-    cli().must_run(cli().recipe({"method=lora", "lora.r=2", "base=" + folder.path, "steps=1",
+    cli().must_run(cli().config({"method=lora", "lora.r=2", "base=" + folder.path, "steps=1",
                                  "data.context=16", std::string("data.bos=") + bos, "out=" + out}));
     return metrics_of(out);
   };

@@ -4,7 +4,7 @@
 namespace focus {
 namespace {
 
-std::string trained() {
+std::string trained_tokenizer() {
   static const std::string folder = [] {
     const std::string out = cli().fresh("tokenizer");
     cli().must_run(
@@ -15,14 +15,14 @@ std::string trained() {
 }
 
 TEST(CliTokenizer, TrainsEncodesAndDecodes) {
-  EXPECT_TRUE(fs::exists(trained() + "/tokenizer.json"));
-  EXPECT_TRUE(fs::exists(trained() + "/tokenizer_config.json"));
+  EXPECT_TRUE(fs::exists(trained_tokenizer() + "/tokenizer.json"));
+  EXPECT_TRUE(fs::exists(trained_tokenizer() + "/tokenizer_config.json"));
   const auto encoded =
-      cli().must_run({"tokenizer", "encode", trained(), "--text", cli().valid_text()});
+      cli().must_run({"tokenizer", "encode", trained_tokenizer(), "--text", cli().valid_text()});
   const std::string ids = cli().fresh("ids.txt");
   write_text(ids, encoded.out);
   EXPECT_LT(std::ranges::count(encoded.out, ' '), 600);  // of 700 bytes
-  const auto decoded = cli().must_run({"tokenizer", "decode", trained(), "--ids", ids});
+  const auto decoded = cli().must_run({"tokenizer", "decode", trained_tokenizer(), "--ids", ids});
   EXPECT_EQ(decoded.out, read_text(cli().valid_text()));
 }
 
@@ -30,12 +30,12 @@ TEST(CliTokenizer, TheSameBytesEveryTimeAndOneFileWhereOneIsNamed) {
   const std::string file = cli().fresh("own.json");
   cli().must_run(
       {"tokenizer", "train", "--text", cli().train_text(), "--vocab-size", "300", "--out", file});
-  EXPECT_EQ(read_text(file), read_text(trained() + "/tokenizer.json"));
+  EXPECT_EQ(read_text(file), read_text(trained_tokenizer() + "/tokenizer.json"));
 }
 
-TEST(CliTokenizer, ARecipeTakesIt) {
+TEST(CliTokenizer, AConfigTakesIt) {
   const std::string out = cli().fresh("run");
-  cli().must_run(cli().scratch({"out=" + out, "tokenizer=" + trained(), "steps=2"}));
+  cli().must_run(cli().scratch({"out=" + out, "tokenizer=" + trained_tokenizer(), "steps=2"}));
   const auto info = cli().figures({"info", out + "/model.h5"});
   EXPECT_EQ(info.at("vocab_size"), 300);
   EXPECT_EQ(info.at("tokenizer"), "tokenizer.json");
@@ -43,7 +43,7 @@ TEST(CliTokenizer, ARecipeTakesIt) {
 
 TEST(CliTokenizer, SpeedSaysHowMuchAndHowFast) {
   const auto figures = cli().figures(
-      {"tokenizer", "speed", trained(), "--text", cli().valid_text(), "--repeats", "2"});
+      {"tokenizer", "speed", trained_tokenizer(), "--text", cli().valid_text(), "--repeats", "2"});
   EXPECT_EQ(figures.at("bytes"), 700);
   EXPECT_EQ(figures.at("seconds").size(), 2u);
 }
@@ -63,15 +63,16 @@ TEST(CliTokenizer, RefusesInOneLineAndWritesNothing) {
   EXPECT_EQ(nothing.status, 1);
   EXPECT_TRUE(contains(lines_of(nothing.err).back(), "nothing to learn from")) << nothing.err;
   EXPECT_FALSE(fs::exists(out));
-  const std::string before = read_text(trained() + "/tokenizer.json");
-  expect_refused({"tokenizer", "train", "--text", text, "--out", trained()},
+  const std::string before = read_text(trained_tokenizer() + "/tokenizer.json");
+  expect_refused({"tokenizer", "train", "--text", text, "--out", trained_tokenizer()},
                  {"exists already", "--overwrite"});
-  EXPECT_EQ(read_text(trained() + "/tokenizer.json"), before);
+  EXPECT_EQ(read_text(trained_tokenizer() + "/tokenizer.json"), before);
   const std::string ids = cli().fresh("ids.txt");
   write_text(ids, "1 2 x3");
-  expect_refused({"tokenizer", "decode", trained(), "--ids", ids}, {"whole numbers", "\"x3\""});
+  expect_refused({"tokenizer", "decode", trained_tokenizer(), "--ids", ids},
+                 {"whole numbers", "\"x3\""});
   write_text(ids, "1 300");
-  expect_refused({"tokenizer", "decode", trained(), "--ids", ids}, {"300", "vocabulary"});
+  expect_refused({"tokenizer", "decode", trained_tokenizer(), "--ids", ids}, {"300", "vocabulary"});
 }
 
 }  // namespace

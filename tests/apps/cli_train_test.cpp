@@ -1,5 +1,5 @@
 #include "data/files/safetensors.h"
-#include "data/settings/recipe.h"
+#include "data/settings/config.h"
 #include "focus/training/training.h"
 #include "layers/family.h"
 #include "tests/support/cli.h"
@@ -14,10 +14,10 @@ TEST(CliTrain, RetrofitWritesConfigMetricsAndAdapter) {
   cli().must_run(cli().retrofit({"out=" + out, "eval_every=4"}));
 
   RunConfig config;
-  read_recipe_text(read_text(out + "/config.yaml"), "config.yaml", {}, config);
+  read_config_text(read_text(out + "/config.yaml"), "config.yaml", {}, config);
   EXPECT_EQ(config.steps, 8);
   EXPECT_EQ(config.focus.num_groups, 3);
-  EXPECT_EQ(config.focus.sinkhorn_iters, FocusConfig().sinkhorn_iters);
+  EXPECT_EQ(config.focus.tokens().sinkhorn_iters, TokenSettings().sinkhorn_iters);
   EXPECT_TRUE(contains(read_text(out + "/config.yaml"), "sinkhorn_iters:")) << "defaults left out";
 
   std::vector<int> steps, validations;
@@ -40,7 +40,7 @@ TEST(CliTrain, RetrofitWritesConfigMetricsAndAdapter) {
 
 TEST(CliTrain, LargestGroupStandsAtEveryLineOfAFocusRun) {
   const std::string out = cli().fresh("run"), dense = cli().fresh("dense");
-  cli().must_run(cli().retrofit({"out=" + out, "data.accumulate=2"}));
+  cli().must_run(cli().retrofit({"out=" + out, "data.gradient_accumulation_steps=2"}));
   int lines = 0;
   for (const auto& record : read_metrics(out + "/metrics.jsonl")) {
     if (!record.contains("loss")) continue;
@@ -118,8 +118,9 @@ TEST(CliTrain, WithoutValidationTextNothingIsSaidOfValidation) {
 
 TEST(CliTrain, LossIsThatOfTheTextWithoutAuxiliaryTerms) {
   const std::string plain = cli().fresh("plain"), pulled = cli().fresh("pulled");
-  cli().must_run(cli().retrofit({"out=" + plain, "data.accumulate=2"}));
-  cli().must_run(cli().retrofit({"out=" + pulled, "data.accumulate=2", "focus.balance_loss=100"}));
+  cli().must_run(cli().retrofit({"out=" + plain, "data.gradient_accumulation_steps=2"}));
+  cli().must_run(cli().retrofit(
+      {"out=" + pulled, "data.gradient_accumulation_steps=2", "focus.ablations.balance_loss=100"}));
   const auto before = read_metrics(plain + "/metrics.jsonl"),
              after = read_metrics(pulled + "/metrics.jsonl");
   const auto first_loss = [](const auto& records) {
@@ -186,7 +187,7 @@ TEST(CliTrain, FrozenWeightsKeepTheirBits) {
   const Words command =
       cli().retrofit({"out=" + cli().fresh("frozen"), "optim.lr=0.1", "optim.weight_decay=0.1",
                       "data.cache_dir=" + cli().fresh("cache")});
-  read_recipe("", {command.begin() + 1, command.end()}, config);
+  read_config("", {command.begin() + 1, command.end()}, config);
   Session session = open_session(config);
   Decoder& decoder = *session.model().decoder;
   const auto numbers = [&] {
@@ -264,9 +265,9 @@ TEST(CliTrain, ResumeWithOtherSettingsIsRefusedNamingTheKey) {
   cli().must_run(cli().retrofit({"out=" + out, "--stop-at", "3"}));
   const auto before = snapshot(out);
   const std::vector<std::pair<std::string, std::string>> changes = {
-      {"optim.lr=0.02", "lr: 0.02"},     {"focus.num_groups=4", "num_groups: 4"},
-      {"data.batch=1", "batch: 1"},      {"steps=9", "steps: 9"},
-      {"compute=bf16", "compute: bf16"}, {"seed=3", "seed: 3"}};
+      {"optim.lr=0.02", "lr: 0.02"},         {"focus.num_groups=4", "num_groups: 4"},
+      {"data.batch=1", "batch: 1"},          {"steps=9", "steps: 9"},
+      {"precision=bf16", "precision: bf16"}, {"seed=3", "seed: 3"}};
   for (const auto& [key, shown] : changes) {
     SCOPED_TRACE(key);
     expect_refused(cli().retrofit({"out=" + out, key, "--resume"}), {shown, "--overwrite"});
@@ -329,7 +330,7 @@ TEST(CliTrain, ANewModelHasRoomForALongerContextLater) {
                                   fmt::format("model.model_type={}", type)}));
     EXPECT_EQ(cli().figures({"info", out + "/model.h5"}).at("positions"), 128);
     const Words onward =
-        cli().recipe({"method=full", "base=" + out + "/model.h5", "steps=1", "out=" + longer});
+        cli().config({"method=full", "base=" + out + "/model.h5", "steps=1", "out=" + longer});
     expect_refused(onward + Words{"data.context=129"}, {"data.context 129", "128 positions"});
     cli().must_run(onward + Words{"data.context=128"});
   }
@@ -359,7 +360,7 @@ TEST(CliTrain, EveryFamily) {
     EXPECT_EQ(cli().figures(command).at("ids"),
               cli().figures(command + Words{"--no-cache"}).at("ids"));
     const std::string adapter = cli().fresh("retrofit");
-    cli().must_run(cli().recipe({"base=" + store, "compute=bf16", "steps=2", "out=" + adapter}));
+    cli().must_run(cli().config({"base=" + store, "precision=bf16", "steps=2", "out=" + adapter}));
     cli().must_run({"leak-test", store, "--adapter", adapter + "/focus.h5"});
   }
 }
@@ -367,7 +368,7 @@ TEST(CliTrain, EveryFamily) {
 TEST(CliTrain, DryRunCountsWeightsInInt8ByAQuarter) {
   const Words dry = {"out=" + cli().fresh("dry"), "--dry-run"};
   const auto exact = cli().figures(cli().retrofit(dry));
-  const auto figures = cli().figures(cli().retrofit(dry + Words{"compute=int8"}));
+  const auto figures = cli().figures(cli().retrofit(dry + Words{"precision=int8"}));
   const double share =
       figures.at("weight_bytes").get<double>() / exact.at("weight_bytes").get<double>();
   EXPECT_GT(share, 0.25);  // scales; norms, biases and centroids stay
@@ -443,7 +444,7 @@ TEST(CliTrain, ANonFiniteGradientIsNamed) {
   const std::string text = cli().fresh("text.txt"), out = cli().fresh("run");
   write_text(text, std::string(1500, 'a'));
   const ProcessResult result = cli().run(
-      cli().recipe({"method=full", "base=" + base.string(), "tokenizer=" + cli().ascii_tokenizer(),
+      cli().config({"method=full", "base=" + base.string(), "tokenizer=" + cli().ascii_tokenizer(),
                     "data.train=" + text, "data.valid=" + text, "out=" + out}));
   EXPECT_EQ(result.status, 1) << result.out << result.err;
   ASSERT_FALSE(result.err.empty());

@@ -60,7 +60,7 @@ Numbers each(Index n, F&& f) {
   return numbers;
 }
 
-double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+double logistic_of_kernel(double x) { return 1 / (1 + std::exp(-x)); }
 double cdf(double x) { return std::erfc(-x / std::numbers::sqrt2) / 2; }
 double gelu_angle(double x) { return std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x); }
 
@@ -72,20 +72,21 @@ struct FunctionCase {
   bool positive = false;
 };
 const std::vector<FunctionCase> kFunctions = {
-    {"sigmoid", &ElementwiseKernels::sigmoid, logistic,
-     [](double x) { return logistic(x) * logistic(-x); }},
+    {"sigmoid", &ElementwiseKernels::sigmoid, logistic_of_kernel,
+     [](double x) { return logistic_of_kernel(x) * logistic_of_kernel(-x); }},
     {"tanh", &ElementwiseKernels::tanh, [](double x) { return std::tanh(x); },
      [](double x) { return 1 - std::tanh(x) * std::tanh(x); }},
     {"log", &ElementwiseKernels::log, [](double x) { return std::log(x); },
      [](double x) { return 1 / x; }, true},
-    {"silu", &ElementwiseKernels::silu, [](double x) { return x * logistic(x); },
-     [](double x) { return logistic(x) * (1 + x * logistic(-x)); }},
+    {"silu", &ElementwiseKernels::silu, [](double x) { return x * logistic_of_kernel(x); },
+     [](double x) { return logistic_of_kernel(x) * (1 + x * logistic_of_kernel(-x)); }},
     {"gelu", &ElementwiseKernels::gelu, [](double x) { return x * cdf(x); },
      [](double x) { return cdf(x) + x * std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi); }},
     {"gelu_tanh", &ElementwiseKernels::gelu_tanh,
-     [](double x) { return x * logistic(2 * gelu_angle(x)); },
+     [](double x) { return x * logistic_of_kernel(2 * gelu_angle(x)); },
      [](double x) {
-       const double s = logistic(2 * gelu_angle(x)), t = logistic(-2 * gelu_angle(x));
+       const double s = logistic_of_kernel(2 * gelu_angle(x)),
+                    t = logistic_of_kernel(-2 * gelu_angle(x));
        return s + 2 * x * s * t * std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * x * x);
      }},
 };
@@ -168,7 +169,7 @@ TEST(Simd, Arithmetic) {
     expect_numbers(result([&](Real* y) { kernels.affine(a.data(), Real(-2.5), 3, y, n); }),
                    each(n, [&](Index i) { return -2.5 * a[i] + 3; }), tolerance(1e-6, 1e-15), 1);
     expect_numbers(result([&](Real* y) { kernels.swiglu(a.data(), b.data(), y, n); }),
-                   each(n, [&](Index i) { return a[i] * logistic(a[i]) * b[i]; }),
+                   each(n, [&](Index i) { return a[i] * logistic_of_kernel(a[i]) * b[i]; }),
                    tolerance(1e-6, 1e-14));
 
     Tensor onto = output(n);  // an output may be an input
@@ -184,12 +185,13 @@ TEST(Simd, Arithmetic) {
         expect_numbers(dgate,
                        each(n,
                             [&](Index i) {
-                              const double s = logistic(a[i]);
+                              const double s = logistic_of_kernel(a[i]);
                               return c[i] * b[i] * s * (1 + a[i] * (1 - s));
                             }),
                        tolerance(2e-6, 1e-13), 0.1);
       if (which & 2)
-        expect_numbers(dup, each(n, [&](Index i) { return c[i] * a[i] * logistic(a[i]); }),
+        expect_numbers(dup,
+                       each(n, [&](Index i) { return c[i] * a[i] * logistic_of_kernel(a[i]); }),
                        tolerance(2e-6, 1e-13));
     }
   });
@@ -239,18 +241,19 @@ TEST(Simd, Norms) {
     Tensor x = randn({n}, 1);
     for (Real& value : x.span()) value += 20;  // a mean far from 0 costs no digits
     for (const bool centred : {true, false}) {
-      constexpr double kEps = 1e-3;
+      constexpr double kNormEps = 1e-3;
       double sum = 0, squares = 0;
       for (const Real value : x.span()) sum += value;
       const double mu = centred ? sum / static_cast<double>(n) : 0;
       for (const Real value : x.span()) squares += (value - mu) * (value - mu);
-      const double s = 1 / std::sqrt(squares / static_cast<double>(n) + kEps);
+      const double s = 1 / std::sqrt(squares / static_cast<double>(n) + kNormEps);
       const auto x_hat = [&](Index i) { return (x[i] - mu) * s; };
 
       Real mean = 0, inverse_std = 0;
       for (const Real* bias : {b.data(), static_cast<const Real*>(nullptr)}) {
         Tensor y = output(n);
-        kernels.norm(x.data(), w.data(), bias, centred, Real(kEps), y.data(), n, mean, inverse_std);
+        kernels.norm(x.data(), w.data(), bias, centred, Real(kNormEps), y.data(), n, mean,
+                     inverse_std);
         // (x - mean) has the rounding of the mean, times 1/std.
         expect_numbers(
             y, each(n, [&](Index i) { return x_hat(i) * w[i] + (bias ? bias[i] : Real(0)); }),

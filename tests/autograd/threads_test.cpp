@@ -10,13 +10,13 @@
 namespace focus {
 namespace {
 
-struct Case {
+struct ThreadsCase {
   const char* name;
   std::vector<Tensor> inputs;
   std::function<Variable(const Variables&)> op;
 };
 
-std::vector<Case> cases() {
+std::vector<ThreadsCase> cases() {
   const std::vector<std::int32_t> ids = random_ids(300, 50, 7);
   const Tensor big = randn({3, 16400}, 1), other = randn({3, 16400}, 2);
   const Tensor rows = randn({300, 67}, 3);
@@ -69,7 +69,7 @@ std::vector<Case> cases() {
   };
 }
 
-std::vector<Tensor> value_and_gradients(const Case& c) {
+std::vector<Tensor> value_and_gradients(const ThreadsCase& c) {
   const Variables x = leaves(c.inputs);
   const Variable y = c.op(x);
   backward(multiply(y, Variable(randn(y.shape(), 9))));
@@ -79,14 +79,14 @@ std::vector<Tensor> value_and_gradients(const Case& c) {
 }
 
 TEST(Threads, EveryOpGivesTheSameBits) {
-  for (const Case& c : cases())
+  for (const ThreadsCase& c : cases())
     expect_same_bits_for_any_threads(c.name, [&] { return value_and_gradients(c); });
 }
 
 TEST(Threads, BitsDoNotDependOnTheHeap) {
   // Small blocks that stay allocated shift where the next scratch buffer comes to lie.
   std::vector<std::unique_ptr<char[]>> blocks;
-  for (const Case& c : cases()) {
+  for (const ThreadsCase& c : cases()) {
     if (!std::string(c.name).starts_with("attention")) continue;  // the op that has scratch buffers
     const std::vector<Tensor> first = value_and_gradients(c);
     for (int i = 0; i < 8; ++i) {

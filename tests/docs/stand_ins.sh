@@ -36,9 +36,9 @@ focus() {
   local kept
   case ${1:-} in
     train)
-      without_keys "steps two_phase.phase1_steps focus.sequence_steps eval_windows data.batch" "$@"
+      without_keys "steps two_phase.phase1_steps focus.tokens.sequence_steps eval_windows data.batch" "$@"
       with_options "--stop-at=2" "${kept[@]}"
-      kept+=(steps=4 two_phase.phase1_steps=2 focus.sequence_steps=2 eval_windows=1 data.batch=1)
+      kept+=(steps=4 two_phase.phase1_steps=2 focus.tokens.sequence_steps=2 eval_windows=1 data.batch=1)
       ;;
     compare)
       without_keys "steps two_phase.phase1_steps seeds eval.max_tokens eval_windows data.batch" "$@"

@@ -7,6 +7,7 @@
 
 #include "data/files/safetensors.h"
 #include "tests/support/compare.h"
+#include "tests/support/grouping_layers.h"
 #include "tests/support/random.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_focus.h"
@@ -16,11 +17,11 @@ namespace {
 
 FocusConfig keys_config() {
   FocusConfig config = tiny_focus();
-  config.routing = RoutingSpace::keys;
+  config.grouping.name = "keys";
   config.training = Training::summary;
-  config.read_groups = 3;
-  config.block = 8;
-  config.sinks = 2;
+  config.summary.num_selected_groups = 3;
+  config.summary.zones.block = 8;
+  config.summary.zones.sinks = 2;
   return config;
 }
 const FocusShape kShape{.hidden_size = 24, .num_layers = 2, .kv_heads = 3, .head_dim = 6};
@@ -28,7 +29,7 @@ const FocusShape kShape{.hidden_size = 24, .num_layers = 2, .kv_heads = 3, .head
 std::unique_ptr<FocusModel> keys_model(std::uint64_t seed = 1) {
   Rng rng(seed);
   auto model = std::make_unique<FocusModel>(keys_config(), kShape, rng);
-  for (KeyGroups& groups : model->key_groups()) {
+  for (KeyGroups& groups : key_layers(*model)) {
     fit_key_groups(groups, randn({50, 3, 6}, seed), seed);
     groups.beta = Variable(randn({3, 4}, seed + 1));
     groups.bias = Variable(randn({3, 4}, seed + 2));
@@ -38,9 +39,9 @@ std::unique_ptr<FocusModel> keys_model(std::uint64_t seed = 1) {
 }
 
 void expect_same_groups(FocusModel& actual, FocusModel& expected, double accepted) {
-  ASSERT_EQ(actual.key_groups().size(), expected.key_groups().size());
-  for (std::size_t i = 0; i < expected.key_groups().size(); ++i) {
-    const KeyGroups &a = actual.key_groups()[i], &b = expected.key_groups()[i];
+  ASSERT_EQ(key_layers(actual).size(), key_layers(expected).size());
+  for (std::size_t i = 0; i < key_layers(expected).size(); ++i) {
+    const KeyGroups &a = key_layers(actual)[i], &b = key_layers(expected)[i];
     EXPECT_LE(relative_difference(a.centroids.value(), b.centroids.value()), accepted);
     EXPECT_LE(relative_difference(a.bias.value(), b.bias.value()), accepted);
     EXPECT_LE(relative_difference(a.beta.value(), b.beta.value()), accepted);
@@ -48,10 +49,10 @@ void expect_same_groups(FocusModel& actual, FocusModel& expected, double accepte
     EXPECT_LE(relative_difference(a.spread, b.spread), accepted);
     EXPECT_EQ(a.updates, 50);
   }
-  EXPECT_EQ(actual.config().routing, RoutingSpace::keys);
-  EXPECT_EQ(actual.config().read_groups, 3);
-  EXPECT_EQ(actual.config().block, 8);
-  EXPECT_EQ(actual.config().sinks, 2);
+  EXPECT_EQ(actual.config().grouping.name, "keys");
+  EXPECT_EQ(actual.config().summary.num_selected_groups, 3);
+  EXPECT_EQ(actual.config().summary.zones.block, 8);
+  EXPECT_EQ(actual.config().summary.zones.sinks, 2);
   EXPECT_EQ(actual.shape().kv_heads, 3);
   EXPECT_EQ(actual.mode.name(), expected.mode.name());
 }
@@ -95,7 +96,7 @@ TEST(FocusFiles, KeysOfAnotherShapeAreRefused) {
   const auto put = [&](const Tensor& beta) {
     std::vector<std::pair<std::string, Tensor>> tensors;
     for (Index i = 0; i < 2; ++i) {
-      const KeyGroups& groups = model.key_groups()[static_cast<std::size_t>(i)];
+      const KeyGroups& groups = key_layers(model)[static_cast<std::size_t>(i)];
       const std::string layer = fmt::format("layers.{}.", i);
       tensors.emplace_back(layer + "centroids", groups.centroids.value());
       tensors.emplace_back(layer + "bias", groups.bias.value());

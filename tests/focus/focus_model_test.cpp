@@ -5,6 +5,7 @@
 #include "focus/routing/balance_losses.h"
 #include "optim/training_step.h"
 #include "tests/support/compare.h"
+#include "tests/support/grouping_layers.h"
 #include "tests/support/random.h"
 #include "tests/support/tiny_focus.h"
 #include "tests/support/tiny_model.h"
@@ -19,7 +20,7 @@ struct Composed {
   explicit Composed(const std::string& type, FocusConfig config = tiny_focus())
       : decoder(tiny_decoder(type)) {
     focus.emplace(config, 24, 3, rng);
-    focus->compose(decoder);
+    focus->attach(decoder);
     const NoGrad guard;
     decoder.hidden_states(random_ids(60, 37, 99), 1);
     carry_potentials(*focus);
@@ -38,19 +39,19 @@ TEST(FocusModel, ParametersOfGpt2Small) {
   Rng rng(1);
   FocusConfig config;
   config.num_groups = 4;
-  config.routing_dim = 16;
+  config.tokens().routing_dim = 16;
   FocusModel focus(config, 768, 12, rng);
   EXPECT_EQ(count_parameters(focus), 148224);
-  EXPECT_EQ(focus.layers().size(), 12u);
+  EXPECT_EQ(token_layers(focus).size(), 12u);
 }
 
 TEST(FocusModel, RejectsAnotherNumberOfLayersAndABadConfig) {
   Rng rng(1);
   Decoder decoder = tiny_decoder("gpt2");
   FocusModel focus(tiny_focus(), 24, 2, rng);
-  EXPECT_THROW(focus.compose(decoder), std::invalid_argument);
+  EXPECT_THROW(focus.attach(decoder), std::invalid_argument);
   FocusConfig bad;
-  bad.temperature = -1;
+  bad.tokens().temperature = -1;
   EXPECT_THROW(FocusModel(bad, 24, 3, rng), std::invalid_argument);
 }
 
@@ -65,7 +66,7 @@ TEST(FocusModel, ModesHaveNames) {
 TEST(FocusModel, StartsInTheModeOfItsConfig) {
   Rng rng(1);
   FocusConfig config = tiny_focus(Balance::sequence);
-  config.hard_gate = HardGate::keep;
+  config.tokens().hard_gate = HardGate::keep;
   const FocusModel focus(config, 24, 3, rng);
   EXPECT_EQ(focus.mode.kind, Kind::soft);
   EXPECT_EQ(focus.mode.balance, Balance::sequence);
@@ -125,9 +126,9 @@ TEST(FocusModel, FirstBatchSetsPotentials) {
   Rng rng(3);
   Decoder decoder = tiny_decoder("llama");
   FocusModel focus(tiny_focus(), 24, 3, rng);
-  focus.compose(decoder);
+  focus.attach(decoder);
 
-  const auto potentials = [&](std::size_t layer) { return focus.layers()[layer].potentials; };
+  const auto potentials = [&](std::size_t layer) { return token_layers(focus)[layer].potentials; };
   decoder.hidden_states(random_ids(60, 37, 1), 2);
   EXPECT_TRUE(
       same_bits(potentials(1), Tensor::zeros({4})));  // a forward pass alone changes nothing
@@ -137,11 +138,11 @@ TEST(FocusModel, FirstBatchSetsPotentials) {
   for (const Real b : first.span()) size += std::abs(b), mean += b / 4;
   EXPECT_GT(size, 0.1);
   EXPECT_NEAR(mean, 0, 1e-5);
-  EXPECT_EQ(focus.layers()[2].updates, 1);
+  EXPECT_EQ(token_layers(focus)[2].updates, 1);
 
   decoder.hidden_states(random_ids(60, 37, 2), 2);
   carry_potentials(focus);
-  EXPECT_EQ(focus.layers()[2].updates, 2);
+  EXPECT_EQ(token_layers(focus)[2].updates, 2);
   EXPECT_FALSE(same_bits(potentials(1), first));
   EXPECT_LT(relative_difference(potentials(1), first), 0.6);  // a tenth of the way
 }
@@ -195,10 +196,10 @@ TEST(FocusModel, GroupSizesOfTheLastRoutings) {
   model.logits(ids, 2);
   for (std::size_t i = 0; i < 3; ++i) {
     GroupStatistics groups;
-    groups.add_sizes(model.focus->last_routings()[i]);
+    groups.add_sizes(token_grouping_of(*model.focus).last_routings()[i]);
     EXPECT_EQ(groups.sizes, model.focus->statistics[i].sizes);
     EXPECT_EQ(groups.dominance(), model.focus->statistics[i].dominance());
-    groups.add_sizes(model.focus->last_routings()[i]);
+    groups.add_sizes(token_grouping_of(*model.focus).last_routings()[i]);
     EXPECT_EQ(groups.tokens, 160);
     EXPECT_EQ(groups.dominance(), model.focus->statistics[i].dominance());
   }
@@ -206,33 +207,33 @@ TEST(FocusModel, GroupSizesOfTheLastRoutings) {
 
 TEST(FocusModel, CentroidsThatFollowTheirTokensHaveNoGradient) {
   FocusConfig config = tiny_focus(Balance::none);
-  config.centroid_update = CentroidUpdate::average;
-  config.centroid_rate = 0.5;
+  config.ablations.centroid_update = CentroidUpdate::average;
+  config.ablations.centroid_rate = 0.5;
   Composed model("llama", config);
   set_requires_grad(*model.focus, true);
-  EXPECT_TRUE(model.focus->layers()[1].projection.requires_grad());
-  EXPECT_FALSE(model.focus->layers()[1].centroids.requires_grad());
-  const Tensor before = model.focus->layers()[1].centroids.value().clone();
+  EXPECT_TRUE(token_layers(*model.focus)[1].projection.requires_grad());
+  EXPECT_FALSE(token_layers(*model.focus)[1].centroids.requires_grad());
+  const Tensor before = token_layers(*model.focus)[1].centroids.value().clone();
   model.logits(random_ids(60, 37, 1));
-  EXPECT_TRUE(same_bits(model.focus->layers()[1].centroids.value(), before));
-  model.focus->update_centroids();
-  EXPECT_FALSE(same_bits(model.focus->layers()[1].centroids.value(), before));
+  EXPECT_TRUE(same_bits(token_layers(*model.focus)[1].centroids.value(), before));
+  model.focus->grouping().after_forward();
+  EXPECT_FALSE(same_bits(token_layers(*model.focus)[1].centroids.value(), before));
 }
 
 TEST(FocusModel, ReclustersWhereItIsDue) {
   FocusConfig config = tiny_focus(Balance::none);
-  config.recluster_every = 3;
+  config.ablations.recluster_every = 3;
   Composed model("llama", config);
-  const Tensor before = model.focus->layers()[2].centroids.value().clone();
-  for (const std::int64_t steps : {1, 2, 4}) model.focus->recluster(steps);
-  EXPECT_TRUE(same_bits(model.focus->layers()[2].centroids.value(), before));
-  model.focus->recluster(6);
-  EXPECT_FALSE(same_bits(model.focus->layers()[2].centroids.value(), before));
+  const Tensor before = token_layers(*model.focus)[2].centroids.value().clone();
+  for (const std::int64_t steps : {1, 2, 4}) model.focus->end_step(steps);
+  EXPECT_TRUE(same_bits(token_layers(*model.focus)[2].centroids.value(), before));
+  model.focus->end_step(6);
+  EXPECT_FALSE(same_bits(token_layers(*model.focus)[2].centroids.value(), before));
 }
 
 TEST(FocusModel, AuxiliaryLossIsTheLayersSumOnceAndOnlyWithAGraph) {
   FocusConfig config = tiny_focus(Balance::none);
-  config.balance_loss = 0.5;
+  config.ablations.balance_loss = 0.5;
   Composed model("llama", config);
   const auto ids = random_ids(60, 37, 1);
   model.logits(ids);
@@ -243,11 +244,11 @@ TEST(FocusModel, AuxiliaryLossIsTheLayersSumOnceAndOnlyWithAGraph) {
   ASSERT_TRUE(terms.defined());
   EXPECT_FALSE(model.focus->take_auxiliary_loss().defined());
   double sum = 0;
-  for (const Routing& routing : model.focus->last_routings())
+  for (const Routing& routing : token_grouping_of(*model.focus).last_routings())
     sum += 0.5 * static_cast<double>(balance_loss(routing).value()[0]);
   EXPECT_NEAR(terms.value()[0], sum, 1e-5);
   backward(terms);
-  for (const FocusLayer& layer : model.focus->layers())
+  for (const FocusLayer& layer : token_layers(*model.focus))
     EXPECT_TRUE(layer.centroids.grad().defined());
 }
 
@@ -256,7 +257,7 @@ TEST(FocusModel, RetrofitReachesEveryAdapterAndNoFrozenWeight) {
     Composed model("gpt2", tiny_focus(balance));
     set_requires_grad(*model.focus, true);
     backward(model.decoder.loss(random_ids(60, 37, 1), 1));
-    for_each_parameter(*model.focus, [](const std::string& name, Variable& p) {
+    model.focus->visit_parameters([](const std::string& name, Variable& p) {
       ASSERT_TRUE(p.grad().defined()) << name;
       double size = 0;
       for (const Real g : p.grad().span()) size += std::abs(g);
@@ -287,11 +288,11 @@ TEST(FocusModel, TrainingStepsGiveTheSameBitsForAnyThreads) {
       expect_same_bits_for_any_threads(fmt::format("{} {}", type, setting.mode.name()), [&] {
         FocusConfig focus_config = tiny_focus(setting.balance);
         if (setting.cures) {
-          focus_config.balance_loss = 0.1;
-          focus_config.entropy_loss = 0.1;
-          focus_config.stop_gradient = true;
-          focus_config.centroid_update = CentroidUpdate::average;
-          focus_config.recluster_every = 2;
+          focus_config.ablations.balance_loss = 0.1;
+          focus_config.ablations.entropy_loss = 0.1;
+          focus_config.ablations.stop_gradient = true;
+          focus_config.ablations.centroid_update = CentroidUpdate::average;
+          focus_config.ablations.recluster_every = 2;
         }
         Composed model(type, focus_config);
         model.focus->mode = setting.mode;
@@ -306,7 +307,7 @@ TEST(FocusModel, TrainingStepsGiveTheSameBitsForAnyThreads) {
         const auto collect = [&](const std::string& name, Variable& p) {
           if (p.requires_grad()) parameters.push_back({name, p});
         };
-        for_each_parameter(*model.focus, collect);
+        model.focus->visit_parameters(collect);
         for_each_parameter(model.decoder, collect);
         const OptimConfig config{.lr = 0.01, .warmup_steps = 0};
         AdamW adamw(parameters, config);
@@ -319,12 +320,12 @@ TEST(FocusModel, TrainingStepsGiveTheSameBitsForAnyThreads) {
             return terms.defined() ? add(loss, terms) : loss;
           });
           carry_potentials(*model.focus);
-          model.focus->update_centroids();
-          model.focus->recluster(step + 1);
+          model.focus->grouping().after_forward();
+          model.focus->end_step(step + 1);
         }
         std::vector<Tensor> results;
         for (const NamedParameter& p : adamw.parameters()) results.push_back(p.variable.value());
-        for (const FocusLayer& layer : model.focus->layers()) {
+        for (const FocusLayer& layer : token_layers(*model.focus)) {
           results.push_back(layer.potentials);
           results.push_back(layer.centroids.value());
         }
@@ -350,7 +351,7 @@ TEST(FocusModel, CheckpointedBlocksGiveTheSameGradients) {
     const Variable anchor(Tensor::zeros({1}));
     backward(multiply(again ? recompute(forward, anchor) : forward(anchor),
                       Variable(randn({1, 60, 24}, 2))));
-    return model.focus->layers()[0].centroids.grad();
+    return token_layers(*model.focus)[0].centroids.grad();
   };
   EXPECT_TRUE(same_bits(run(true), run(false)));
 }

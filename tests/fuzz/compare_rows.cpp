@@ -1,11 +1,12 @@
-#include "apps/compare/claims.h"
-#include "apps/compare/compare_report.h"
+#include "apps/compare/compare_plan.h"
+#include "data/settings/struct_json.h"
+#include "focus/report/compare_report.h"
 #include "tests/fuzz/harness.h"
 
 /// The rows of a comparison, compare.jsonl: read, held against a claim, and put into every form.
-/// Values of another type than this version writes, and rows that make no table, are a
-/// nlohmann::json::exception and a std::invalid_argument, which the command turns into its lines.
+/// Rows that make no table are a std::invalid_argument, which the command turns into its line.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace focus::app;
   using namespace focus;
   static const ComparePlan plan = read_compare_plan(
       "common: {method: scratch, tokenizer: bytes, data: {train: [a]}}\n"
@@ -21,13 +22,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto load = [&] { rows = read_compared_rows(input.path()); };
   if (!fuzz::run_loader(size, load, {input.path().string()})) return 0;
   try {
-    const auto claims = claim_outcomes(plan, rows.all());
+    const auto claims = claim_outcomes(plan.claims, rows);
     if (claims.size() != plan.claims.size()) fuzz::report("a claim is lost");
-    for (const auto* kind : {&rows.texts, &rows.tasks, &rows.recall}) compare_csv(*kind);
-    compare_jsonl(claim_rows(claims));
+    rows.for_each_kind([](const auto& kind) { rows_csv(structs_to_json(kind)); });
+    rows_jsonl(structs_to_json(claims));
     compare_table(rows, claims);
-    compare_page(plan, rows, claims, {});
-  } catch (const nlohmann::json::exception&) {
+    compare_page({.title = "page"}, rows, claims, {});
   } catch (const std::invalid_argument&) {
   } catch (const std::runtime_error&) {  // a row of a version that did not say the kind
   }

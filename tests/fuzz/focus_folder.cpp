@@ -18,8 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (static_cast<Index>(saved.updates.size()) != saved.shape.num_layers)
       fuzz::report("layers without carried updates");
     for (Index layer = 0; layer < std::min<Index>(saved.shape.num_layers, 3); ++layer)
-      for (const char* name : tensors_of(saved.config))
-        saved.tensor(layer, name, shape_of(saved, name));
+      for (const LayerTensor& tensor : tensors_of(saved.config, saved.shape))
+        saved.tensor(layer, std::string(tensor.name), tensor.shape);
   };
   fuzz::run_loader(size, load, {folder.path().string()});
   return 0;

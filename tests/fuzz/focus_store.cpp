@@ -55,7 +55,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   const auto load = [&] {
     const SavedFocus saved = open_focus(std::filesystem::path(path));
-    for (const char* name : tensors_of(saved.config)) saved.tensor(0, name, shape_of(saved, name));
+    for (const LayerTensor& tensor : tensors_of(saved.config, saved.shape))
+      saved.tensor(0, std::string(tensor.name), tensor.shape);
   };
   fuzz::run_loader(std::filesystem::file_size(path), load, {path.string()});
   return 0;

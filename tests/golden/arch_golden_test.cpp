@@ -2,6 +2,7 @@
 #include "focus/generation/generator.h"
 #include "focus/generation/sampling.h"
 #include "tests/support/golden_model.h"
+#include "tests/support/grouping_layers.h"
 
 namespace focus {
 namespace {
@@ -101,13 +102,13 @@ TEST_P(FocusModelGolden, Agrees) {
   const FocusConfig focus_config = golden_focus_config(file);
   Rng rng(0);
   FocusModel focus(focus_config, config_->hidden_size, config_->num_hidden_layers, rng);
-  for (std::size_t i = 0; i < focus.layers().size(); ++i) {
+  for (std::size_t i = 0; i < token_layers(focus).size(); ++i) {
     const std::string prefix = fmt::format("layers/{}/", i);
-    focus.layers()[i].projection = file.tensor(prefix + "w_g");
-    focus.layers()[i].centroids = file.tensor(prefix + "centroids");
-    focus.layers()[i].potentials = file.tensor(prefix + "carried");
+    token_layers(focus)[i].projection = file.tensor(prefix + "w_g");
+    token_layers(focus)[i].centroids = file.tensor(prefix + "centroids");
+    token_layers(focus)[i].potentials = file.tensor(prefix + "carried");
   }
-  focus.compose(decoder);
+  focus.attach(decoder);
   set_requires_grad(focus, true);
   const auto ids = file.ids("input_ids");
   const Index batch = file.dims("input_ids").at(0);
@@ -119,11 +120,11 @@ TEST_P(FocusModelGolden, Agrees) {
   const Variable loss = decoder.loss(ids, batch);
   expect_close("loss", loss.value(), file.numbers("loss"));
   backward(loss);
-  for (std::size_t i = 0; i < focus.layers().size(); ++i) {
+  for (std::size_t i = 0; i < token_layers(focus).size(); ++i) {
     const std::string prefix = fmt::format("layers/{}/", i);
-    expect_close(prefix + "grad_w_g", focus.layers()[i].projection.grad(),
+    expect_close(prefix + "grad_w_g", token_layers(focus)[i].projection.grad(),
                  file.numbers(prefix + "grad_w_g"));
-    expect_close(prefix + "grad_centroids", focus.layers()[i].centroids.grad(),
+    expect_close(prefix + "grad_centroids", token_layers(focus)[i].centroids.grad(),
                  file.numbers(prefix + "grad_centroids"));
   }
   const NoGrad guard;

@@ -37,27 +37,28 @@ TEST_P(FocusGolden, Agrees) {
   const Variable q = leaf(swap_heads(file.tensor("q"))), k = leaf(swap_heads(file.tensor("k"))),
                  v = leaf(swap_heads(file.tensor("v")));
 
-  const Routing routing = route(h, layer, config, config.balance);
+  const Routing routing = route(h, layer, config, config.tokens().balance);
   expect_close("assignments", routing.assignments.value(), file.numbers("assignments"));
 
   // Scores and potentials as the file has them: before centring, from the sequence's own tokens.
   std::vector<Real> scores;
   for (const double logit : *routing.logits)
-    scores.push_back(static_cast<Real>(logit * config.temperature));
+    scores.push_back(static_cast<Real>(logit * config.tokens().temperature));
   EXPECT_LE(relative_error(scores, file.numbers("scores")), kTolerance) << "scores";
   std::vector<Real> potentials;
   const Index batch = h.dim(0), seq_len = h.dim(1), groups = config.num_groups;
   for (Index s = 0; s < batch; ++s) {
     const SinkhornTrace trace = sinkhorn(routing.logits->data() + s * seq_len * groups, seq_len,
-                                         groups, config.sinkhorn_iters);
+                                         groups, config.tokens().sinkhorn_iters);
     for (Index g = 0; g < groups; ++g)
       potentials.push_back(static_cast<Real>(trace.potentials()[g]));
   }
   EXPECT_LE(relative_error(potentials, file.numbers("log_potentials")), kTolerance)
       << "log_potentials";
-  expect_close("carried_after_update",
-               averaged_potentials(layer.potentials, *routing.logits, config.sinkhorn_iters, 0.1),
-               file.numbers("carried_after_update_0.1"));
+  expect_close(
+      "carried_after_update",
+      averaged_potentials(layer.potentials, *routing.logits, config.tokens().sinkhorn_iters, 0.1),
+      file.numbers("carried_after_update_0.1"));
 
   // Soft attention, and every gradient.
   // The engine's log-sum-exps under the gate or mask.

@@ -46,7 +46,7 @@ TEST_P(GgufGolden, LogitsAgree) {
   const auto ids = file.ids("input_ids");
   const Index batch = file.dims("input_ids").at(0);
   for (const WeightUse use : {WeightUse::frozen, WeightUse::trainable}) {
-    const LoadedModel model = load_model(GetParam(), "", Compute::float32, use);
+    const LoadedModel model = load_model(GetParam(), "", Precision::float32, use);
     const NoGrad guard;
     const Tensor logits = model.decoder->logits(model.decoder->hidden_states(ids, batch)).value();
     EXPECT_LE(relative_error(logits.span(), file.numbers("logits")), kTolerance);

@@ -21,7 +21,7 @@ class Lora : public testing::TestWithParam<std::string> {
     if (!config) GTEST_SKIP() << base << ": its model_type is not supported";
     model = golden_loaded(base, *config);
     decoder = model.decoder.get();
-    model.put_on(read_peft_adapter(golden_folder() / folder(), *decoder));
+    model.attach(read_peft_adapter(golden_folder() / folder(), *decoder));
     lora = model.lora();
   }
   static std::string folder() { return folder_of(GetParam()); }

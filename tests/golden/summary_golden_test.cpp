@@ -39,7 +39,7 @@ class SummaryGolden : public testing::TestWithParam<std::string> {
                       .block = static_cast<Index>(number("block")),
                       .sinks = static_cast<Index>(number("sinks"))};
     tau_ = number("tau");
-    summary_.own_group = own_;
+    summary_.selection = own_ ? GroupSelection::own : GroupSelection::mass;
     groups_ = static_cast<Index>(number("groups"));
   }
   Inputs inputs() const {
@@ -60,7 +60,7 @@ class SummaryGolden : public testing::TestWithParam<std::string> {
     return class_scores(through_keys ? in.k : Variable(in.k.value()), in.centroids, in.bias);
   }
   Variable run(const Inputs& in, Index top_groups, bool through_keys, SummaryReport& report) {
-    summary_.top_groups = top_groups;
+    summary_.num_selected_groups = top_groups;
     return summary_attention(in.q, in.k, in.v, classes_of(scores(in, through_keys), tau_), in.beta,
                              options_, summary_, &report);
   }
@@ -121,7 +121,7 @@ class SummaryGolden : public testing::TestWithParam<std::string> {
 
   std::optional<GoldenFile> file_;
   AttentionOptions options_;
-  SummaryOptions summary_;
+  SummarySettings summary_;
   Index groups_ = 0;
   double tau_ = 1;
   bool own_ = false;

@@ -54,6 +54,7 @@ TEST(GoldenTokenizers, EveryCase) {
   ASSERT_TRUE(is_directory(folder)) << folder;
   int families = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (!entry.is_directory()) continue;
     ++families;
     expect_cases(entry.path());
   }

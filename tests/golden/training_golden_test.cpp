@@ -1,5 +1,6 @@
 // Training curves against PyTorch's AdamW on transformers' models: retrofit and all parameters.
 #include "tests/support/golden_curve.h"
+#include "tests/support/grouping_layers.h"
 
 namespace focus {
 namespace {
@@ -22,19 +23,19 @@ TEST_P(RetrofitCurve, Agrees) {
   RunConfig run;
   run.focus = golden_focus_config(file);
   Rng rng(0);
-  put_on_adapters(run, model, rng);
-  for (std::size_t i = 0; i < model.focus()->layers().size(); ++i) {
-    FocusLayer& layer = model.focus()->layers()[i];
+  attach_adapters(run, model, rng);
+  for (std::size_t i = 0; i < token_layers(*model.focus()).size(); ++i) {
+    FocusLayer& layer = token_layers(*model.focus())[i];
     layer.projection = file.tensor(fmt::format("initial/layers/{}/w_g", i));
     layer.centroids = file.tensor(fmt::format("initial/layers/{}/centroids", i));
   }
   Session session = run_curve(file, run, std::move(model));
   FocusModel& focus = *session.model().focus();
-  for (std::size_t i = 0; i < focus.layers().size(); ++i) {
+  for (std::size_t i = 0; i < token_layers(focus).size(); ++i) {
     const std::string prefix = fmt::format("final/layers/{}/", i);
-    expect_near(prefix + "w_g", focus.layers()[i].projection.value().span(),
+    expect_near(prefix + "w_g", token_layers(focus)[i].projection.value().span(),
                 file.numbers(prefix + "w_g"));
-    expect_near(prefix + "centroids", focus.layers()[i].centroids.value().span(),
+    expect_near(prefix + "centroids", token_layers(focus)[i].centroids.value().span(),
                 file.numbers(prefix + "centroids"));
   }
 }

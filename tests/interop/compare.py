@@ -2,12 +2,13 @@
 
 For each: the logits of `focus` on the folder and on the imported store, of transformers on what
 `focus export` wrote (float32, bf16, f16, in shards), the weights bit by bit, and the fingerprint
-after a second import. Then Focus: an adapter through its exchange form, and docs/files.md's Python
-beside the program. Run by run.sh."""
+after a second import. Then Focus: an adapter through its exchange form, and the Python example
+against the program. Run by run.sh."""
 
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -180,6 +181,11 @@ def documented_example(holds):
     return names
 
 
+def example(name):
+    """What a file of examples/python defines."""
+    return runpy.run_path(str(ROOT / "examples" / "python" / name))
+
+
 def check_focus(work, name, case, seed):
     config_class, values, _ = case
     model = random_model(getattr(transformers, config_class)(**values), seed)
@@ -190,7 +196,7 @@ def check_focus(work, name, case, seed):
     focus("import", folder, "--out", store)
     focus("train", f"base={store}", "tokenizer=bytes", f"data.train={text}", f"data.valid={text}",
           "data.context=64", "data.batch=2", "steps=8", "eval_every=0", "checkpoint_every=0",
-          "focus.num_groups=4", "focus.routing_dim=8", "focus.local_window=6", "optim.lr=0.05",
+          "focus.num_groups=4", "focus.tokens.routing_dim=8", "focus.local_window=6", "optim.lr=0.05",
           "optim.warmup_steps=1", f"out={work / 'run'}")
     trained = work / "run" / "focus.h5"
     ids = torch.randint(0, VOCAB, (TOKENS,)).tolist()
@@ -203,14 +209,14 @@ def check_focus(work, name, case, seed):
     focus("export", store, "--adapter", trained, "--out", both)
     assert torch.equal(ours(work, ids, both)["logits"], expected["logits"]), "model and Focus"
 
-    # In transformers, by the Python of docs/files.md.
+    # In transformers, by the Python example.
     loaded = load(both)
     dense = logits_of(loaded, ids)
-    groups = documented_example("def add_focus")["add_focus"](loaded, str(adapter))
-    worst = compare("the documented code's logits", logits_of(loaded, ids), expected["logits"])
-    assert len(groups) == len(expected) - 1, "the documented code missed layers"
+    groups = example("soft_focus.py")["add_focus"](loaded, str(adapter))
+    worst = compare("the example's logits", logits_of(loaded, ids), expected["logits"])
+    assert len(groups) == len(expected) - 1, "the example missed layers"
     for layer, g in groups.items():
-        worst = max(worst, compare(f"the documented code's groups of layer {layer}", g[0],
+        worst = max(worst, compare(f"the example's groups of layer {layer}", g[0],
                                    expected[f"layers.{layer}.assignments"]))
     gap = ((dense - expected["logits"]).abs().max() / dense.abs().max()).item()
     assert gap > 100 * TOLERANCE, f"Focus changes nothing here ({gap:.1e}): the check is empty"

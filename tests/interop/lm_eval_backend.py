@@ -121,7 +121,7 @@ def models(work, store, exported):
     focus("merge", store, "--adapter", lora, "--out", work / "merged.h5", "--context", "64")
     focus("export", work / "merged.h5", "--out", work / "merged")
     yield "LoRA, merged", dict(adapter=lora, attention="dense"), dict(pretrained=work / "merged")
-    adapter = adapted(work, store, "focus", "focus.num_groups=4", "focus.routing_dim=8",
+    adapter = adapted(work, store, "focus", "focus.num_groups=4", "focus.tokens.routing_dim=8",
                       "focus.local_window=8") / "focus.h5"
     focus("export", store, "--adapter", adapter, "--with-code", "--out", work / "sparse")
     yield ("Focus, hard:1, with code", dict(adapter=adapter, attention="hard:1"),

@@ -22,10 +22,10 @@ TOLERANCE = 1e-4  # of the largest logit
 LEAST_EFFECT = 1e-3  # of each attention, likewise: a smaller one would hide that it is not there
 TOKENS = 90
 FAMILIES = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "olmo2", "gemma2", "gpt_neox")
-KEYS = ("summary", "summary:0", "summary:2", "summary:m=1:rest=drop",
+KEYS = ("summary", "summary:0", "summary:2", "summary:m=1:unselected_groups=drop",
         "summary:m=2:local_window=5:block=8:sinks=3", "summary:m=0:block=1:sinks=0", "local")
 TOKENS_WORDS = ("soft", "soft:balance=none", "hard:1", "hard:k=2:gate=drop", "local", "summary:2",
-                "summary:m=0:local_window=7:block=4", "summary:choice=own")
+                "summary:m=0:local_window=7:block=4", "summary:selection=own")
 
 
 def figure(actual, expected):
@@ -177,10 +177,10 @@ def check_family(work, family, seed):
     focus("import", folder, "--out", store)
     worst = 0.0
     for name, words, settings in (
-            ("keys", KEYS, ("focus.routing=keys", "focus.training=summary", "focus.block=4",
-                            "focus.fit_tokens=512")),
-            ("tokens", TOKENS_WORDS, ("focus.routing_dim=8",
-                                      *(["focus.gate=logit"] if seed % 2 else [])))):
+            ("keys", KEYS, ("focus.grouping=keys", "focus.training=summary", "focus.summary.block=4",
+                            "focus.keys.fit_tokens=512")),
+            ("tokens", TOKENS_WORDS, ("focus.tokens.routing_dim=8",
+                                      *(["focus.tokens.gate=logit"] if seed % 2 else [])))):
         adapter = train(work, store, name, *settings)
         both, alone = work / f"both-{name}", work / f"adapter-{name}"
         focus("export", store, "--adapter", adapter, "--with-code", "--out", both)

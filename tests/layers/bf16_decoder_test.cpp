@@ -8,7 +8,7 @@
 namespace focus {
 namespace {
 
-const std::vector<std::string> kTypes = family_names();
+const std::vector<std::string> kBf16BaseTypes = family_names();
 
 /// The first norm of the first layer.
 Variable& first_norm(Decoder& decoder) {
@@ -24,7 +24,7 @@ Decoder decoder_in_bf16(const std::string& type) {
 }
 
 TEST(Bf16Decoder, MatricesGoAndVectorsStay) {
-  for (const std::string& type : kTypes) {
+  for (const std::string& type : kBf16BaseTypes) {
     Decoder before = tiny_decoder(type), decoder = decoder_in_bf16(type);
     EXPECT_EQ(count_parameters(decoder), count_parameters(before));
     int matrices = 0;
@@ -39,7 +39,7 @@ TEST(Bf16Decoder, MatricesGoAndVectorsStay) {
 
 TEST(Bf16Decoder, LogitsAndLossStayClose) {
   const auto ids = random_ids(60, 37, 1);
-  for (const std::string& type : kTypes) {
+  for (const std::string& type : kBf16BaseTypes) {
     const Decoder exact = tiny_decoder(type), decoder = decoder_in_bf16(type);
     const Tensor wanted = exact.logits(exact.hidden_states(ids, 2)).value();
     const Tensor logits = decoder.logits(decoder.hidden_states(ids, 2)).value();
@@ -55,7 +55,7 @@ TEST(Bf16Decoder, LogitsAndLossStayClose) {
 
 TEST(Bf16Decoder, GradientsReachWhatIsTrained) {
   const auto ids = random_ids(40, 37, 1);
-  for (const std::string& type : kTypes) {
+  for (const std::string& type : kBf16BaseTypes) {
     Decoder exact = tiny_decoder(type), decoder = decoder_in_bf16(type);
     const auto gradient = [&](Decoder& model) {
       Variable& trained = first_norm(model);
@@ -69,7 +69,7 @@ TEST(Bf16Decoder, GradientsReachWhatIsTrained) {
 
 TEST(Bf16Decoder, BitsDoNotDependOnThreads) {
   const auto ids = random_ids(300, 37, 1);
-  for (const std::string& type : kTypes) {
+  for (const std::string& type : kBf16BaseTypes) {
     Decoder decoder = decoder_in_bf16(type);
     Variable& trained = first_norm(decoder);
     expect_same_bits_for_any_threads(type, [&] {
@@ -109,7 +109,7 @@ TEST(Bf16Decoder, CannotBeTrainedOrPublished) {
 }
 
 TEST(Bf16Decoder, IsLoadedMatrixByMatrix) {
-  for (const std::string& type : kTypes) {
+  for (const std::string& type : kBf16BaseTypes) {
     Decoder original = tiny_decoder(type), frozen = decoder_in_bf16(type);
     std::map<std::string, Tensor> tensors;
     for_each_published(

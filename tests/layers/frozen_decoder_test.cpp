@@ -25,7 +25,7 @@ std::map<std::string, Tensor> published_tensors(const std::string& family) {
 
 /// Loss, logits, and the gradient that reaches the last norm through the head and the first one
 /// through every layer.
-std::vector<Tensor> computed(Decoder& decoder, Index tokens) {
+std::vector<Tensor> computed(Decoder& decoder, Index tokens, const ForwardContext& context = {}) {
   const auto ids = random_ids(tokens, 37, 1);
   set_requires_grad(decoder, false);
   std::vector<Variable> norms;
@@ -36,7 +36,7 @@ std::vector<Tensor> computed(Decoder& decoder, Index tokens) {
         norms.push_back(p);
       }
   });
-  const Variable loss = decoder.loss(ids, 1);
+  const Variable loss = decoder.loss(ids, 1, context);
   backward(loss);
   std::vector<Tensor> all = {loss.value()};
   for (const Variable& norm : norms) all.push_back(norm.grad());
@@ -312,10 +312,7 @@ TEST(ReadAhead, TellsOfTheNextLayerAndOnTheWayBackOfTheOneBefore) {
     for (const std::string family : {"gpt2", "llama"}) {
       const MappedSource source(published_tensors(family));
       Decoder usual(tiny_config(family)), ahead(tiny_config(family));
-      for (Decoder* decoder : {&usual, &ahead}) {
-        load_weights(*decoder, source, MatrixForm::real);
-        decoder->recompute_layers = recompute;
-      }
+      for (Decoder* decoder : {&usual, &ahead}) load_weights(*decoder, source, MatrixForm::real);
       Words notes;
       const bool tied = ahead.config().tie_word_embeddings;
       for_each_parameter(ahead, [&]<class P>(const std::string& name, P& p) {
@@ -328,7 +325,8 @@ TEST(ReadAhead, TellsOfTheNextLayerAndOnTheWayBackOfTheOneBefore) {
         }
       });
       ahead.read_ahead();
-      const auto wanted = computed(usual, 60), found = computed(ahead, 60);
+      const ForwardContext context{.recompute_layers = recompute};
+      const auto wanted = computed(usual, 60, context), found = computed(ahead, 60, context);
       ASSERT_EQ(found.size(), wanted.size());
       for (std::size_t i = 0; i < found.size(); ++i)
         EXPECT_TRUE(same_bits(found[i], wanted[i])) << family << ", tensor " << i;

@@ -108,7 +108,7 @@ int set_all(const Config& defaults,
             const std::function<void(const Setting&, const Config&)>& read) {
   Config listed = defaults;
   int tried = 0;
-  for (const RecipeField& field : recipe_fields(listed)) {
+  for (const ConfigField& field : config_fields(listed)) {
     for (const std::string& value : edge_values())
       for (const bool by_file : {false, true}) {
         SCOPED_TRACE(fmt::format("{}={} by {}", field.key, value.substr(0, 40),
@@ -116,9 +116,9 @@ int set_all(const Config& defaults,
         Config config = defaults;
         const auto refused = refusal_of([&] {
           if (by_file)
-            read_recipe_text(as_yaml(field.key, value), "recipe.yaml", {}, config);
+            read_config_text(as_yaml(field.key, value), "config.yaml", {}, config);
           else
-            read_recipe_text("", "recipe.yaml", {field.key + "=" + value}, config);
+            read_config_text("", "config.yaml", {field.key + "=" + value}, config);
         });
         ++tried;
         if (refused) {
@@ -129,8 +129,8 @@ int set_all(const Config& defaults,
           continue;
         }
         Config again = defaults;
-        read_recipe_text(dump_recipe(config), "written", {}, again);
-        EXPECT_EQ(dump_recipe(again), dump_recipe(config));
+        read_config_text(dump_config(config), "written", {}, again);
+        EXPECT_EQ(dump_config(again), dump_config(config));
         if (!by_file) read({field.key, value}, config);
       }
   }
@@ -141,7 +141,7 @@ int set_all(const Config& defaults,
 std::vector<Words> runs_of_all_kinds() {
   const Words on_base = {"base=" + cli().base()};
   std::vector<Words> runs = {on_base,
-                             on_base + Words{"focus.routing=keys", "focus.training=summary"},
+                             on_base + Words{"focus.grouping=keys", "focus.training=summary"},
                              on_base + Words{"method=two_phase", "two_phase.phase1_steps=4"},
                              on_base + Words{"method=full"},
                              on_base + Words{"method=lora"},
@@ -168,7 +168,7 @@ Words run_with(const Setting& setting) {
   return run + Words{"steps=1", setting.key + "=" + setting.value, "--stop-at", "1"};
 }
 
-TEST(Edges, OfEveryKeyOfARecipe) {
+TEST(Edges, OfEveryKeyOfAConfig) {
   RunConfig defaults;
   std::vector<Setting> accepted;
   const int tried =
@@ -196,7 +196,7 @@ TEST(Edges, OfEveryKeyOfARecipe) {
       });
   int worked = 0, refused = 0;
   for (const int i :
-       campaign().some_of(static_cast<int>(accepted.size()), "edges of a recipe", 20)) {
+       campaign().some_of(static_cast<int>(accepted.size()), "edges of a config", 20)) {
     const Setting& setting = accepted[static_cast<std::size_t>(i - 1)];
     // Where it writes, and how many threads there are, is not what is tried.
     if (setting.key == "out" || setting.key == "data.cache_dir" || setting.key == "threads")
@@ -205,7 +205,7 @@ TEST(Edges, OfEveryKeyOfARecipe) {
     const ProcessResult result =
         cli()
             .start_by(in_address_space(4'000'000),
-                      cli().recipe(run_with(setting) + Words{"out=" + out}), {})
+                      cli().config(run_with(setting) + Words{"out=" + out}), {})
             ->wait(kRunSeconds);
     SCOPED_TRACE(fmt::format("{}={}: status {}: {}", setting.key, setting.value.substr(0, 40),
                              result.status, result.err.substr(0, 2000)));
@@ -215,19 +215,20 @@ TEST(Edges, OfEveryKeyOfARecipe) {
     if (result.status == 0) continue;
     EXPECT_TRUE(lines_of(result.err).back().starts_with("focus train: "));
   }
-  fmt::print("recipe: {} settings, {} of them read; of these {} runs worked, {} were refused\n",
+  fmt::print("config: {} settings, {} of them read; of these {} runs worked, {} were refused\n",
              tried, accepted.size(), worked, refused);
   EXPECT_GT(worked, 0);
 }
 
 TEST(Edges, OfEveryKeyOfAComparison) {
-  CompareConfig defaults;
-  const int tried = set_all<CompareConfig>(defaults, [&](const Setting& setting, const auto&) {
-    const std::string recipe =
+  app::CompareConfig defaults;
+  const int tried = set_all<app::CompareConfig>(defaults, [&](const Setting& setting, const auto&) {
+    const std::string config =
         "eval: {valid: [text]}\ncommon: {data: {train: [text]}, base: b}\n"
         "runs: [{name: a}]\n";
-    const auto refused = refusal_of(
-        [&] { read_compare_plan(recipe, "compare.yaml", {setting.key + "=" + setting.value}); });
+    const auto refused = refusal_of([&] {
+      app::read_compare_plan(config, "compare.yaml", {setting.key + "=" + setting.value});
+    });
     if (!refused) return;
     for (const std::string& line : lines_of(*refused)) EXPECT_LT(line.size(), 2000u);
   });

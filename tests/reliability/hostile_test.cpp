@@ -22,13 +22,13 @@ struct Place {
   std::string file;                     // its name, where that counts
   std::function<std::string()> around;  // the folder it lies in; empty: it lies by itself
   std::function<Words(const std::string& path, const std::string& out)> command;
-  bool is_text = false, is_recipe = false;
+  bool is_text = false, is_config = false;
 };
 
 std::string lora() {
   static const std::string path = [] {
     const std::string out = cli().fresh("lora");
-    cli().must_run(cli().recipe({"base=" + cli().base(), "method=lora", "out=" + out}));
+    cli().must_run(cli().config({"base=" + cli().base(), "method=lora", "out=" + out}));
     return out + "/lora.h5";
   }();
   return path;
@@ -82,10 +82,10 @@ Place text(const std::string& name,
   return alone(name, std::move(command), "thing.txt", true);
 }
 
-Place recipe(const std::string& name,
+Place config(const std::string& name,
              std::function<Words(const std::string& path, const std::string& out)> command) {
   Place place = alone(name, std::move(command));
-  place.is_recipe = true;
+  place.is_config = true;
   return place;
 }
 
@@ -105,7 +105,7 @@ std::vector<Place> places_of_models() {
             "tokenizer.model"),
       alone("train base",
             [](S path, S out) {
-              return cli().recipe({"base=" + path, "out=" + out});
+              return cli().config({"base=" + path, "out=" + out});
             }),
       alone(
           "train tokenizer",
@@ -177,11 +177,11 @@ std::vector<Place> places_of_texts() {
            [](S path, S out) {
              return cli().retrofit({"data.valid=" + path, "out=" + out});
            }),
-      recipe("train recipe",
+      config("train config",
              [](S path, S out) {
                return Words{"train", path, "out=" + out};
              }),
-      recipe("compare",
+      config("compare",
              [](S path, S out) {
                return Words{"compare", path, "out=" + out};
              }),
@@ -234,7 +234,7 @@ std::vector<Place> places_in_folders() {
   const Words words = {"--text", cli().valid_text()};
   const auto import_it = [](S in, S out) { return Words{"import", in, "--out", out}; };
   const auto eval_it = [words](S in, S) { return Words{"eval", in} + words; };
-  const auto put_on = [words](S in, S) {
+  const auto attach = [words](S in, S) {
     return Words{"eval", cli().base(), "--adapter", in} + words;
   };
   std::vector<Place> places;
@@ -245,13 +245,13 @@ std::vector<Place> places_in_folders() {
   for (const std::string& file : {std::string("model.safetensors.index.json"), first_shard()})
     places.push_back(part_of("import of shards,", shards, file, import_it));
   for (const char* file : {"focus_config.json", "focus_model.safetensors"}) {
-    places.push_back(part_of("eval of Focus,", focus_folder, file, put_on));
+    places.push_back(part_of("eval of Focus,", focus_folder, file, attach));
     places.push_back(part_of("info of Focus,", focus_folder, file, [](S in, S) {
       return Words{"info", in};
     }));
   }
   for (const char* file : {"adapter_config.json", "adapter_model.safetensors"})
-    places.push_back(part_of("eval of PEFT,", peft_folder, file, put_on));
+    places.push_back(part_of("eval of PEFT,", peft_folder, file, attach));
   return places;
 }
 
@@ -292,8 +292,8 @@ void expect_refused_soon(const Place& place, const Thing& thing) {
   } else {
     EXPECT_EQ(result.status, 1);
     const std::vector<std::string> lines = lines_of(result.err);
-    // Of a recipe each line that is wrong is told.
-    ASSERT_TRUE(lines.size() == 1 || (place.is_recipe && lines.size() > 1));
+    // Of a config each line that is wrong is told.
+    ASSERT_TRUE(lines.size() == 1 || (place.is_config && lines.size() > 1));
     EXPECT_TRUE(lines[0].starts_with("focus " + command[0])) << lines[0];
     EXPECT_TRUE(contains(lines[0], fs::path(path).parent_path().string()) ||
                 (place.is_text && thing.may_be_text))

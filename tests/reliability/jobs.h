@@ -27,13 +27,13 @@ inline Words train(const std::string& out) {
 }
 
 inline Words compare(const std::string& out) {
-  static const std::string recipe = [] {
+  static const std::string config = [] {
     const std::string path = cli().fresh("compare.yaml");
     write_text(path, fmt::format(R"(seeds: [1]
 common:
   steps: 2
   data: {{train: [{0}], valid: [{1}], context: 64, batch: 2}}
-  focus: {{num_groups: 3, routing_dim: 8, local_window: 8}}
+  focus: {{num_groups: 3, local_window: 8, tokens: {{routing_dim: 8}}}}
   eval_windows: 1
 runs:
   - {{name: retrofit, base: {2}}}
@@ -43,7 +43,7 @@ eval: {{valid: [{1}], context: 64, stride: 32, max_tokens: 128, attentions: [den
                                  cli().train_text(), cli().valid_text(), cli().base()));
     return path;
   }();
-  return {"compare", recipe, "out=" + out};
+  return {"compare", config, "out=" + out};
 }
 
 inline const std::string& folder() {

@@ -20,7 +20,7 @@ ProcessResult run_limited(const std::string& limit, const Words& command) {
 
 /// A model for which the program needs about 350 MB of address space, 70 of them for its libraries.
 Words large(const std::string& out) {
-  return cli().recipe({"method=scratch", "tokenizer=bytes", "model.hidden_size=256",
+  return cli().config({"method=scratch", "tokenizer=bytes", "model.hidden_size=256",
                        "model.num_hidden_layers=4", "data.batch=16", "steps=1", "out=" + out});
 }
 
@@ -261,7 +261,7 @@ TEST(Numbers, ThatAreNoneStopARunAndTheCheckpointBeforeItStays) {
     SCOPED_TRACE(name);
     const std::string out = cli().fresh("blown_up");
     const ProcessResult result = cli().run(
-        cli().recipe(keys + Words{"out=" + out, "tokenizer=bytes", "checkpoint_every=1"}));
+        cli().config(keys + Words{"out=" + out, "tokenizer=bytes", "checkpoint_every=1"}));
     EXPECT_EQ(result.status, 1) << result.err;
     const std::string line = lines_of(result.err).back();
     EXPECT_TRUE(line.starts_with("focus train: ")) << result.err;

@@ -88,8 +88,9 @@ TEST(Ranks, KilledAtRandomLoseNothing) {
   SKIP_WITHOUT_LAUNCHER();
   constexpr int kRanks = 3;
   const auto command = [](const std::string& out) {
-    return cli().retrofit({"out=" + out, "steps=12", "data.batch=1", "data.accumulate=3",
-                           "checkpoint_every=1", "eval_windows=1", "eval_every=4"});
+    return cli().retrofit({"out=" + out, "steps=12", "data.batch=1",
+                           "data.gradient_accumulation_steps=3", "checkpoint_every=1",
+                           "eval_windows=1", "eval_every=4"});
   };
   const std::string alone = cli().fresh("alone"), timed = cli().fresh("timed");
   cli().must_run(command(alone));

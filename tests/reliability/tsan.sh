@@ -47,33 +47,33 @@ run=(data.train=text.txt data.valid=text.txt data.context=96 data.batch=3 eval_w
   checkpoint_every=2 log_every=1)
 new=(method=scratch tokenizer=bytes model.hidden_size=64 model.num_hidden_layers=3 window.local_window=8 "${run[@]}")
 train base steps=4 "${new[@]}"
-train bf16 steps=3 compute=bf16 "${new[@]}"
+train bf16 steps=3 precision=bf16 "${new[@]}"
 train gemma2 steps=3 model.model_type=gemma2 model.sliding_window=8 "${new[@]}"
 train gpt2 steps=3 model.model_type=gpt2 model.dropout=0.1 "${new[@]}"
 for attention in focus window sink_window random_groups performer routing_transformer; do
   train "$attention" steps=2 "attention=$attention" "${new[@]}"
 done
 on=(base=base/model.h5 focus.local_window=8 "${run[@]}")
-hidden=(focus.routing=hidden focus.training=soft)
-keys=(focus.routing=keys focus.training=summary focus.num_groups=6)
+hidden=(focus.grouping=tokens focus.training=soft)
+keys=(focus.grouping=keys focus.training=summary focus.num_groups=6)
 train tokens steps=4 "${hidden[@]}" "${on[@]}" --stop-at 2
 train tokens steps=4 "${hidden[@]}" "${on[@]}" --resume
-train logit steps=3 "${hidden[@]}" focus.gate=logit focus.balance=sequence "${on[@]}"
+train logit steps=3 "${hidden[@]}" focus.tokens.gate=logit focus.tokens.balance=sequence "${on[@]}"
 train summary steps=3 "${keys[@]}" "${on[@]}"
-train kl steps=3 "${keys[@]}" focus.objective=kl "${on[@]}"
+train kl steps=3 "${keys[@]}" focus.objective=logit_distillation "${on[@]}"
 train lora steps=3 method=lora "${on[@]}"
-train full steps=3 method=full memory=recompute "${on[@]}"
+train full steps=3 method=full activation_checkpointing=true "${on[@]}"
 train two_phase steps=4 method=two_phase two_phase.phase1_steps=2 "${on[@]}"
 train indexer steps=3 attention=indexer "${on[@]}"
 checked fit base/model.h5 --text text.txt --tokens 600 --context 96 --num-groups 6 --local-window 8 --block 8 --out keys.h5
 some=(--text text.txt --max-tokens 400)
 checked eval base/model.h5 --adapter tokens/focus.h5 "${some[@]}" --attention dense,soft,hard:1,hard:2:gate=keep --far 16 \
   --against-dense
-rivals=dense,window:8,sink_window:8,random_groups:3,quest:2:page_size=4,moba:2:block_size=8,sparq:8
-rivals+=,magicpig:4:tables=4,oracle:4,performer:8,summary:2,summary:1:rest=drop
+baselines=dense,window:8,sink_window:8,random_groups:3,quest:2:page_size=4,moba:2:block_size=8,sparq:8
+baselines+=,magicpig:4:tables=4,oracle:4,performer:8,summary:2,summary:1:unselected_groups=drop
 checked eval base/model.h5 --adapter keys.h5 "${some[@]}" --attention "$rivals" --recall recall:keys=2:documents=3 \
   --beyond-positions
-checked eval base/model.h5 "${some[@]}" --compute bf16,bf16x3,int8,w8a8
+checked eval base/model.h5 "${some[@]}" --precision bf16,bf16x3,int8,w8a8
 for how in dense hard:1 summary:1; do
   adapter=()
   if [ $how = hard:1 ]; then adapter=(--adapter tokens/focus.h5); fi

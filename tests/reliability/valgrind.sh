@@ -23,12 +23,12 @@ checked() {
 "$program" corpus --out corpus.txt --documents 1 >/dev/null
 head -c 1500 corpus.txt >text.txt
 keys=(data.train=text.txt data.valid=text.txt data.context=64 eval_windows=1 log_every=1
-  focus.num_groups=2 focus.routing_dim=2 focus.local_window=8 eval_every=5 checkpoint_every=5)
+  focus.num_groups=2 focus.tokens.routing_dim=2 focus.local_window=8 eval_every=5 checkpoint_every=5)
 checked train method=scratch tokenizer=bytes model.hidden_size=8 model.num_attention_heads=2 \
   model.num_hidden_layers=2 steps=2 out=base "${keys[@]}"
 checked train base=base/model.h5 steps=10 out=run "${keys[@]}" --stop-at 5
 checked train base=base/model.h5 steps=10 out=run "${keys[@]}" --resume
-checked train base=base/model.h5 steps=3 out=keys focus.routing=keys focus.training=summary \
+checked train base=base/model.h5 steps=3 out=keys focus.grouping=keys focus.training=summary \
   "${keys[@]}"
 checked eval base/model.h5 --adapter run/focus.h5 --text text.txt --context 64
 checked generate base/model.h5 --adapter keys/focus.h5 --prompt "a b" --max-new-tokens 4

@@ -26,7 +26,7 @@ inline LoadedModel byte_model_with_focus(const std::string& family = "llama") {
   LoadedModel model = byte_model(family);
   Rng rng(3);
   const FocusShape shape = FocusShape::of(model.decoder->config());
-  model.put_on(std::make_unique<FocusModel>(tiny_focus(), shape, rng));
+  model.attach(std::make_unique<FocusModel>(tiny_focus(), shape, rng));
   const NoGrad guard;
   std::vector<std::int32_t> ids;
   for (std::int32_t i = 0; i < 60; ++i) ids.push_back((i * i + 31) % 256);

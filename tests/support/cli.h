@@ -92,7 +92,7 @@ class Cli {
   std::string ascii_tokenizer() const { return (folder_ / "ascii" / "tokenizer.json").string(); }
 
   /// A short run in windows of 64 bytes; later keys win.
-  Words recipe(const Words& more) const {
+  Words config(const Words& more) const {
     return Words{"train",
                  "data.train=" + train_text(),
                  "data.valid=" + valid_text(),
@@ -104,18 +104,18 @@ class Cli {
                  "eval_windows=2",
                  "checkpoint_every=0",
                  "focus.num_groups=3",
-                 "focus.routing_dim=8",
+                 "focus.tokens.routing_dim=8",
                  "focus.local_window=8",
                  "optim.warmup_steps=2",
                  "optim.lr=0.01"} +
            more;
   }
   Words scratch(const Words& more) const {
-    return recipe(Words{"method=scratch", "tokenizer=bytes", "model.hidden_size=32",
+    return config(Words{"method=scratch", "tokenizer=bytes", "model.hidden_size=32",
                         "model.num_hidden_layers=2", "model.initializer_range=0.15"} +
                   more);
   }
-  Words retrofit(const Words& more) const { return recipe(Words{"base=" + base()} + more); }
+  Words retrofit(const Words& more) const { return config(Words{"base=" + base()} + more); }
 
   /// A trained model, and adapters on it.
   std::string base() const {
@@ -138,7 +138,7 @@ class Cli {
   }
   std::string sequence_adapter() const {
     return once("sequence", [&](const std::string& out) {
-      must_run(retrofit({"out=" + out, "focus.balance=sequence"}));
+      must_run(retrofit({"out=" + out, "focus.tokens.balance=sequence"}));
       return out + "/focus.h5";
     });
   }
@@ -253,5 +253,18 @@ inline void expect_same_run(const fs::path& actual, const fs::path& expected) {
 }
 
 inline Cli& cli() { return Cli::instance(); }
+
+/// The rows that a comparison has written.
+inline std::vector<nlohmann::json> compare_rows(const fs::path& out) {
+  std::vector<nlohmann::json> rows;
+  for (const std::string& line : lines_of(read_text(out / "compare.jsonl")))
+    rows.push_back(nlohmann::json::parse(line));
+  return rows;
+}
+
+/// The folder of a golden model.
+inline std::string golden_arch(const std::string& name) {
+  return std::string(FOCUS_SOURCE_DIR) + "/tests/golden/arch/" + name;
+}
 
 }  // namespace focus

@@ -43,20 +43,21 @@ inline Decoder golden_decoder(const std::string& folder, const ModelConfig& conf
 inline FocusConfig golden_focus_config(const GoldenFile& file) {
   FocusConfig config;
   config.num_groups = static_cast<int>(file.attribute("groups"));
-  config.routing_dim = static_cast<int>(file.attribute("routing_dim"));
-  config.temperature = file.attribute("temperature");
-  config.sinkhorn_iters = std::max(1, static_cast<int>(file.attribute("sinkhorn_iterations")));
-  config.gate_steepness = file.attribute("steepness");
+  config.tokens().routing_dim = static_cast<int>(file.attribute("routing_dim"));
+  config.tokens().temperature = file.attribute("temperature");
+  config.tokens().sinkhorn_iters =
+      std::max(1, static_cast<int>(file.attribute("sinkhorn_iterations")));
+  config.tokens().gate_steepness = file.attribute("steepness");
   config.local_window = static_cast<Index>(file.attribute("window"));
-  config.affinity_floor = file.attribute("affinity_floor");
+  config.tokens().affinity_floor = file.attribute("affinity_floor");
   const auto named = [&](auto value, const char* attribute) {
     const auto names = enum_names(value);
     const auto it = std::ranges::find(names, file.text_attribute(attribute));
     check(it != names.end(), "{} is unknown", attribute);
     return static_cast<decltype(value)>(it - names.begin());
   };
-  config.gate = named(Gate{}, "gate");
-  config.balance = named(Balance{}, "balance");
+  config.tokens().gate = named(Gate{}, "gate");
+  config.tokens().balance = named(Balance{}, "balance");
   return config;
 }
 

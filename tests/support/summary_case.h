@@ -18,29 +18,32 @@ enum class Spread { random, one_group, empty_group };
 
 /// One attention of random inputs.
 struct SummaryCase {
-  Index batch = 1, seq_len = 90, heads = 2, kv_heads = 2, head_dim = 8, groups = 5, top_groups = 1;
+  Index batch = 1, seq_len = 90, heads = 2, kv_heads = 2, head_dim = 8, groups = 5,
+        num_selected_groups = 1;
   Index window = 7, block = 4, sinks = 1, sliding_window = 0;
   double softcap = 0;
-  Rest rest = Rest::summary;
+  UnselectedGroups unselected_groups = UnselectedGroups::summary;
   bool one_for_all = false;  // key heads share their classes
-  bool own_group = false;
+  GroupSelection selection = GroupSelection::mass;
   Spread spread = Spread::random;
   double sharp = 1;  // q is so much larger
   std::uint64_t seed = 1;
 
+  bool reads_own() const { return selection == GroupSelection::own; }
   std::string str() const {
     return fmt::format(
         "batch {} T {} heads {}/{} head_dim {} K {} m {} w {} block {} sinks {} sliding {} softcap "
         "{}{}{}{} spread {} seed {}",
-        batch, seq_len, heads, kv_heads, head_dim, groups, top_groups, window, block, sinks,
-        sliding_window, softcap, rest == Rest::drop ? " drop" : "",
-        one_for_all ? " one for all" : "", own_group ? " own" : "", static_cast<int>(spread), seed);
+        batch, seq_len, heads, kv_heads, head_dim, groups, num_selected_groups, window, block,
+        sinks, sliding_window, softcap, unselected_groups == UnselectedGroups::drop ? " drop" : "",
+        one_for_all ? " one for all" : "", reads_own() ? " own" : "", static_cast<int>(spread),
+        seed);
   }
 };
 
 /// z, of which classes are the largest.
 inline Tensor class_scores_of(const SummaryCase& c) {
-  const Index heads = c.one_for_all || c.own_group ? 1 : c.kv_heads;
+  const Index heads = c.one_for_all || c.reads_own() ? 1 : c.kv_heads;
   Tensor z = randn({c.batch, c.seq_len, heads, c.groups}, c.seed + 4);
   for (Index row = 0; row < z.rows(); ++row) {
     Real* of_token = z.data() + row * c.groups;
@@ -65,9 +68,9 @@ inline SummaryInputs summary_inputs_of(const SummaryCase& c) {
                 .softcap = static_cast<Real>(c.softcap),
                 .sliding_window = c.sliding_window};
   in.summary = {.zones = {.window = c.window, .block = c.block, .sinks = c.sinks},
-                .top_groups = c.top_groups,
-                .rest = c.rest,
-                .own_group = c.own_group};
+                .num_selected_groups = c.num_selected_groups,
+                .selection = c.selection,
+                .unselected_groups = c.unselected_groups};
   return in;
 }
 

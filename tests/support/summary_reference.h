@@ -19,7 +19,7 @@ struct SummaryInputs {
   double tau = 0.7;
   KeyClasses classes;
   AttentionOptions options;
-  SummaryOptions summary;
+  SummarySettings summary;
 };
 
 /// As the op has them: [batch, seq_len, heads, ...]. `shares` is dO of the key heads [batch,
@@ -170,16 +170,16 @@ class SummaryReference {
   }
 
   void choose(Index b, Index head, Index i, View& seen) {
-    if (in_.summary.own_group) {
+    if (in_.summary.reads_own_group()) {
       seen.groups[static_cast<std::size_t>(class_of(b, i, head))].read = true;
       return;
     }
-    if (in_.summary.top_groups == groups_) {  // no choice
+    if (in_.summary.num_selected_groups == groups_) {  // no choice
       for (Group& group : seen.groups) group.read = true;
       return;
     }
     std::vector<double> mass = masses(b, head, i, seen);
-    for (Index rank = 0; rank < in_.summary.top_groups; ++rank) {
+    for (Index rank = 0; rank < in_.summary.num_selected_groups; ++rank) {
       const auto best =
           std::max_element(mass.begin(), mass.end()) - mass.begin();  // first of equals
       const Index theirs = chosen_[static_cast<std::size_t>(
@@ -207,18 +207,19 @@ class SummaryReference {
       for (const Index j : seen.far)
         if (seen.groups[static_cast<std::size_t>(class_of(b, j, head))].read)
           entries.push_back(token_entry(q, b, head, j));
-      for (Index c = 0; in_.summary.rest == Rest::summary && c < groups_; ++c) {
+      for (Index c = 0; in_.summary.unselected_groups == UnselectedGroups::summary && c < groups_;
+           ++c) {
         const Group& group = seen.groups[static_cast<std::size_t>(c)];
         if (group.n > 0 && !group.read) entries.push_back(column_entry(q, head, seen, c));
       }
       const double lse = log_sum(entries);
       at(results.lse, (b * heads_ + h) * seq_len_ + i) = lse;
       results.pairs[static_cast<std::size_t>(b)] += static_cast<std::int64_t>(entries.size());
-      const Index m = in_.summary.top_groups;
+      const Index m = in_.summary.num_selected_groups;
       for (const Group& group : seen.groups)
         results.scored[static_cast<std::size_t>(b)] +=
-            m > 0 && m < groups_ && !in_.summary.own_group && group.n > 0 &&
-            (group.read || in_.summary.rest == Rest::drop);
+            m > 0 && m < groups_ && !in_.summary.reads_own_group() && group.n > 0 &&
+            (group.read || in_.summary.unselected_groups == UnselectedGroups::drop);
       attend(b, head, q, seen, entries, lse);
     }
   }

@@ -8,10 +8,10 @@ namespace focus {
 inline FocusConfig tiny_focus(Balance balance = Balance::carried) {
   FocusConfig config;
   config.num_groups = 4;
-  config.routing_dim = 5;
-  config.temperature = 0.3;
+  config.tokens().routing_dim = 5;
+  config.tokens().temperature = 0.3;
   config.local_window = 4;
-  config.balance = balance;
+  config.tokens().balance = balance;
   return config;
 }
 
@@ -21,7 +21,7 @@ inline void carry_potentials(FocusModel& focus) {
   const AttentionMode mode = focus.mode;
   focus.begin_step({});
   focus.mode = mode;
-  focus.absorb(focus.part_record());
+  focus.merge_statistics(focus.step_statistics());
 }
 
 }  // namespace focus

@@ -34,7 +34,7 @@ inline RunConfig tiny_run(Method method = Method::retrofit) {
   config.method = method;
   config.steps = 6;
   config.focus = tiny_focus();
-  config.focus.sequence_steps = 2;
+  config.focus.tokens().sequence_steps = 2;
   config.data.context = 16;
   config.data.batch = 2;
   config.optim.lr = 0.01;
@@ -47,7 +47,7 @@ inline RunConfig tiny_run(Method method = Method::retrofit) {
 inline Session tiny_session(const RunConfig& config, const std::string& family = "gpt2") {
   LoadedModel model = tiny_loaded(family);
   Rng rng(static_cast<std::uint64_t>(config.seed));
-  put_on_adapters(config, model, rng);
+  attach_adapters(config, model, rng);
   TrainingData data{.train = tiny_batches(config.data.context, config.data.batch, 5),
                     .valid = tiny_batches(config.data.context, 1, 9, false),
                     .fingerprint = "tiny"};

@@ -17,10 +17,10 @@ from lm_eval.api.registry import register_model
 
 @register_model("focus")
 class FocusLM(LM):
-    """base: a store or Hugging Face folder; adapter, tokenizer, attention, compute, start, max_length
+    """base: a store or Hugging Face folder; adapter, tokenizer, attention, precision, start, max_length
     and threads: the options of `focus score`; program: its path, else $FOCUS_PROGRAM, else "focus"."""
 
-    def __init__(self, base, adapter=None, attention=None, tokenizer=None, compute=None, start=None,
+    def __init__(self, base, adapter=None, attention=None, tokenizer=None, precision=None, start=None,
                  max_length=None, threads=None, program=None, batch_size=None, max_batch_size=None,
                  device=None, **unknown):
         super().__init__()
@@ -29,7 +29,7 @@ class FocusLM(LM):
         self.base = str(base)
         self.program = program or os.environ.get("FOCUS_PROGRAM", "focus")
         options = {"adapter": adapter, "attention": attention, "tokenizer": tokenizer,
-                   "compute": compute, "start": start, "max-length": max_length,
+                   "precision": precision, "start": start, "max-length": max_length,
                    "threads": threads}
         self.options = [word for name, value in options.items() if value is not None
                         for word in ("--" + name, str(value))]

@@ -5,16 +5,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 
-#include "apps/compare/compare_report.h"
-#include "apps/compare/forgetting.h"
 #include "data/files/durable_file.h"
-#include "data/settings/recipe.h"
+#include "data/settings/config.h"
 #include "tests/support/stand_in_tasks.h"
 #include "tests/support/temp_folder.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -177,53 +174,59 @@ TEST(ComparePlan, AttentionsThatCannotBeAreNamed) {
             (Words{"dense", "sparq:32:rank=8"}));
 }
 
-/// A recipe of configs/paper, with what its first lines ask to be named.
+/// A config of configs/paper, with what its first lines ask to be named.
 ComparePlan paper_plan(const std::filesystem::path& file) {
   static const TempFolder tasks;
   write_stand_in_tasks(tasks.path());
-  return read_compare_plan(read_recipe_file(file.string()), file.string(),
+  return read_compare_plan(read_config_file(file.string()), file.string(),
                            {"base=base.h5", "data.train=a.txt", "eval.valid=b.txt",
                             "eval.task_data=" + tasks.path().string()});
 }
 
-/// What a paper's recipe compares: a setting's values, in order, each once.
-template <class Value>
-std::vector<Value> compared(const std::string& file, Value FocusConfig::*setting) {
+/// What a paper's config compares: a setting's values, in order, each once.
+template <class Settings, class Value>
+std::vector<Value> compared(const std::string& file, Value Settings::*setting) {
   std::vector<Value> values;
-  for (const PlannedRun& run : paper_plan(kPaper / file).runs)
-    if (std::ranges::find(values, run.config.focus.*setting) == values.end())
-      values.push_back(run.config.focus.*setting);
+  for (const PlannedRun& run : paper_plan(kPaper / file).runs) {
+    const FocusConfig& focus = run.config.focus;
+    Value value{};
+    if constexpr (std::is_same_v<Settings, FocusConfig>)
+      value = focus.*setting;
+    else
+      value = focus.of<Settings>().*setting;
+    if (std::ranges::find(values, value) == values.end()) values.push_back(value);
+  }
   return values;
 }
 
-TEST(PaperRecipes, AreThePapersAblations) {
+TEST(PaperConfigs, AreThePapersAblations) {
   EXPECT_EQ(compared("num_groups.yaml", &FocusConfig::num_groups),
             (std::vector<int>{4, 8, 16, 32}));
   EXPECT_EQ(compared("local_window.yaml", &FocusConfig::local_window),
             (std::vector<Index>{64, 128, 256, 512}));
-  EXPECT_EQ(compared("temperature.yaml", &FocusConfig::temperature),
+  EXPECT_EQ(compared("temperature.yaml", &TokenSettings::temperature),
             (std::vector<double>{0.05, 0.1, 0.2, 0.5}));
-  EXPECT_EQ(compared("sinkhorn_iters.yaml", &FocusConfig::sinkhorn_iters),
+  EXPECT_EQ(compared("sinkhorn_iters.yaml", &TokenSettings::sinkhorn_iters),
             (std::vector<int>{3, 5, 10, 20}));
-  EXPECT_EQ(compared("routing_dim.yaml", &FocusConfig::routing_dim),
+  EXPECT_EQ(compared("routing_dim.yaml", &TokenSettings::routing_dim),
             (std::vector<int>{768, 128, 32, 16}));
   EXPECT_EQ(paper_plan(kPaper / "top_k.yaml").config.eval.settings.attentions,
             (Words{"dense", "local", "focus:gate=drop", "focus:gate=keep"}));
 }
 
-TEST(PaperRecipes, AlignmentIsMeasuredByScores) {
+TEST(PaperConfigs, AlignmentIsMeasuredByScores) {
   EXPECT_EQ(paper_plan(kPaper / "alignment.yaml").config.eval.tasks.tasks,
             (Words{"truthfulqa_mc1", "hellaswag"}));
 }
 
-TEST(PaperRecipes, AllCanRun) {
+TEST(PaperConfigs, AllCanRun) {
   const std::map<std::string, std::int64_t> steps = {{"dominance", 1200}, {"alignment", 2000}};
   std::size_t comparisons = 0;
   for (const auto& entry : std::filesystem::directory_iterator(kPaper)) {
-    const std::string text = read_recipe_file(entry.path().string());
+    const std::string text = read_config_file(entry.path().string());
     if (text.find("\nruns:") == std::string::npos) {  // of focus train
       RunConfig config;
-      read_recipe_text(text, entry.path().string(), {"base=base.h5", "data.train=a.txt"}, config);
+      read_config_text(text, entry.path().string(), {"base=base.h5", "data.train=a.txt"}, config);
       EXPECT_NO_THROW(config.validate()) << entry.path();
       continue;
     }
@@ -242,7 +245,7 @@ TEST(PaperRecipes, AllCanRun) {
   EXPECT_GE(comparisons, 11u);
 }
 
-TEST(PaperRecipes, DominanceGoesOnUntilThePapersCollapse) {
+TEST(PaperConfigs, DominanceGoesOnUntilThePapersCollapse) {
   std::size_t two_phases = 0, full = 0;
   for (const PlannedRun& run : paper_plan(kPaper / "dominance.yaml").runs) {
     // The paper's comes by step 600 of training all.
@@ -254,7 +257,7 @@ TEST(PaperRecipes, DominanceGoesOnUntilThePapersCollapse) {
   EXPECT_EQ(full, 3u * 4);
 }
 
-TEST(PaperRecipes, WhereThereIsLoraItIsThereAtFocussParameters) {
+TEST(PaperConfigs, WhereThereIsLoraItIsThereAtFocussParameters) {
   const auto rows = [](const char* file) {
     std::map<std::string, RunConfig> runs;
     for (const PlannedRun& run : paper_plan(kPaper / file).runs) runs[run.name] = run.config;
@@ -264,9 +267,9 @@ TEST(PaperRecipes, WhereThereIsLoraItIsThereAtFocussParameters) {
   for (const char* file : {"methods.yaml", "forgetting.yaml"}) {
     bool has = false;
     for (const auto& [name, config] : rows(file))
-      has =
-          has || (config.method == Method::lora && config.lora.r == 4 &&
-                  config.lora.target_modules == Words{"c_attn"} && config.focus.routing_dim == 16);
+      has = has || (config.method == Method::lora && config.lora.r == 4 &&
+                    config.lora.target_modules == Words{"c_attn"} &&
+                    config.focus.tokens().routing_dim == 16);
     EXPECT_TRUE(has) << file;
   }
   const auto alignment = rows("alignment.yaml");
@@ -303,7 +306,7 @@ TEST(ComparePlan, TextsOfTargetAndSource) {
   EXPECT_NE(error_with("eval.valid=[]").find("eval.valid is empty"), std::string::npos);
 }
 
-TEST(PaperRecipes, MethodsAreThoseOfTheTables) {
+TEST(PaperConfigs, MethodsAreThoseOfTheTables) {
   Words names;
   for (const PlannedRun& run : paper_plan(kPaper / "methods.yaml").runs) {
     if (run.config.seed != 1) continue;
@@ -318,183 +321,43 @@ TEST(PaperRecipes, MethodsAreThoseOfTheTables) {
                    "Routing Transformer, choice=balanced"}));
 }
 
-nlohmann::ordered_json row(const std::string& run, int seed, double perplexity) {
-  return {{"run", run},
-          {"seed", seed},
-          {"error", nullptr},
-          {"split", "valid"},
-          {"attention", "soft"},
-          {"kind", "soft"},
-          {"routing", "carried"},
-          {"causal", true},
-          {"perplexity", perplexity},
-          {"pairs_attended", 0.5},
-          {"largest_group", 0.25},
-          {"train_tokens_per_second", 10.0},
-          {"eval_tokens_per_second", 20.0 * seed},
-          {"trainable_parameters", 7},
-          {"train_peak_bytes", 100 * seed}};
-}
+const std::string kTwoSplits = R"(seeds: [1, 2]
+common: {method: scratch, tokenizer: bytes, data: {train: [a.txt]}}
+runs:
+  - name: full
+    attention: dense
+  - name: focus
+    attention: focus
+eval: {texts: {target: [b.txt], source: [c.txt]}}
+)";
 
-TEST(CompareReport, PointsOfThePlaneOfTargetAndSource) {
-  const ComparePlan plan = read_compare_plan(
-      "common: {data: {train: [a.txt]}, base: b.h5}\n"
-      "runs: [{name: Focus}, {name: LoRA, method: lora}]\n"
-      "eval: {valid: [b.txt]}\n",
-      "c.yaml", {});
-  const auto of = [](const std::string& run, const char* split, const char* kind, double value) {
-    auto r = row(run, 1, value);
-    r["split"] = split;
-    r["kind"] = r["attention"] = kind;
-    return r;
-  };
-  auto peeking = of("Focus", "target", "soft", 3);
-  peeking["routing"] = "sequence";
-  peeking["causal"] = false;
-  const auto groups =
-      group_rows({of("Focus", "target", "dense", 4), of("Focus", "source", "dense", 2),
-                  of("LoRA", "target", "dense", 3), of("LoRA", "source", "dense", 5), peeking,
-                  of("Focus", "target", "soft", 9)});
-  const auto points = forgetting_points(plan, groups, "target", "source");
-  ASSERT_EQ(points.size(), 2u);  // soft is not causal, or has no source
-  EXPECT_TRUE(points[0].is_base);
-  EXPECT_FALSE(points[1].is_base);
-  EXPECT_EQ(points[1].run, "LoRA");
-  EXPECT_DOUBLE_EQ(points[1].target, std::log(3.0));
-  EXPECT_DOUBLE_EQ(points[1].source, std::log(5.0));
-  HtmlReport page("p");
-  add_forgetting(page, plan, groups, "target", "source");
-  EXPECT_NE(page.html().find(fmt::format("{:+.4f}", std::log(4.0 / 3))), std::string::npos);
-  EXPECT_NE(page.html().find(fmt::format("{:+.4f}", std::log(5.0 / 2))), std::string::npos);
-  HtmlReport none("p");
-  add_forgetting(none, plan, groups, "test target", "test source");
-  EXPECT_EQ(none.html(), HtmlReport("p").html());
-}
-
-TEST(CompareReport, MeanAndSpreadOverSeeds) {
-  const auto groups = group_rows({row("a", 1, 2), row("b", 1, 9), row("a", 2, 4), row("a", 3, 6)});
-  ASSERT_EQ(groups.size(), 2u);
-  EXPECT_EQ(groups[0].run, "a");
-  EXPECT_EQ(groups[0].seeds, 3u);
-  EXPECT_DOUBLE_EQ(groups[0].mean, 4);
-  EXPECT_DOUBLE_EQ(groups[0].deviation, 2);
-  EXPECT_DOUBLE_EQ(groups[0].least, 2);
-  EXPECT_DOUBLE_EQ(groups[0].most, 6);
-  EXPECT_DOUBLE_EQ(groups[0].pairs, 0.5);
-  EXPECT_DOUBLE_EQ(groups[0].eval_rate, 40);
-  EXPECT_DOUBLE_EQ(groups[0].peak_bytes, 300);
-  EXPECT_EQ(groups[1].seeds, 1u);
-  EXPECT_DOUBLE_EQ(groups[1].deviation, 0);
-}
-
-/// A run that has been evaluated, with one row; `causal` false: by a rival that is not.
-RunOutcome outcome(const std::string& name, const std::string& tokenizer, bool causal) {
-  return {.name = name,
-          .config = {},
-          .evaluation = {{"valid",
-                          {{"texts", {"book.txt"}},
-                           {"documents", 1},
-                           {"bytes", 900},
-                           {"tokenizer", {{"kind", tokenizer}, {"fingerprint", "f00d"}}},
-                           {"context", 64},
-                           {"stride", 32},
-                           {"rows",
-                            {{{"attention", "attention of " + name},
-                              {"kind", "rival"},
-                              {"top_k", nullptr},
-                              {"routing", nullptr},
-                              {"causal", causal},
-                              {"perplexity", 3.5},
-                              {"bits_per_byte", 1.25},
-                              {"tokens_scored", 299},
-                              {"pairs_attended", 0.5},
-                              {"tokens_per_second", 10.0}}}}}}}};
-}
-
-std::string page_of(const ComparePlan& plan, const std::vector<RunOutcome>& outcomes) {
-  return compare_page(plan, compared_rows(outcomes), {}, outcomes);
-}
-
-TEST(CompareReport, ARowWithoutAKindSaysToEvaluateAgain) {
-  auto old = row("a", 1, 2);
-  old["kind"] = nullptr;
+TEST(ComparePlan, ClaimsOfRunsAndTextsThatAreNotThereAreRefused) {
   try {
-    group_rows({old});
-    FAIL() << "took a row of an older version";
+    read_compare_plan(kTwoSplits + R"(claims:
+  - claim: a
+    less: {run: nobody, attention: soft}
+    than: {run: full, attention: dense}
+  - claim: b
+    less: {run: full, attention: dense}
+    than: {run: full, attention: dense}
+    on: valid
+  - claimed: nothing
+  - claim: c
+    not_testable: why
+    less: {run: full}
+  - {claim: d, clam: e}
+)",
+                      "c.yaml", {});
+    FAIL() << "took claims about nothing";
   } catch (const std::runtime_error& error) {
-    EXPECT_NE(std::string(error.what()).find("run focus eval again"), std::string::npos);
+    EXPECT_STREQ(error.what(),
+                 "c.yaml:10: claims: less.run: wanted the name of a run, came nobody\n"
+                 "c.yaml:13: claims: on: wanted one of target, source, came valid\n"
+                 "c.yaml:17: claims: every claim needs its words, claim\n"
+                 "c.yaml:18: claims: not_testable stands in the place of less and than\n"
+                 "c.yaml:21: clam: unknown key; did you mean claim?");
   }
 }
 
-TEST(CompareReport, AHardRowIsNamedByItsKAndGate) {
-  auto hard = row("a", 1, 2);
-  hard["kind"] = "hard";
-  hard["attention"] = "any words";
-  hard["top_k"] = 2;
-  hard["gate"] = "keep";
-  const auto groups = group_rows({hard});
-  EXPECT_EQ(groups[0].attention.top_k, 2);
-  EXPECT_TRUE(groups[0].attention.keeps_affinity);
-  EXPECT_EQ(groups[0].attention.routing_text(), "carried");
-}
-
-TEST(CompareReport, WhatAPerplexityIsOfStandsOnThePage) {
-  const ComparePlan plan = read_compare_plan(kText, "c.yaml", {});
-  const std::string of_bytes =
-      "Perplexity of book.txt: 900 bytes, 299 tokens scored; tokenizer bytes f00d; context 64, "
-      "stride 32.";
-  const std::string warning = "Perplexities under different tokenizers or windows do not compare";
-  const std::string one = page_of(plan, {outcome("a", "bytes", true), outcome("b", "bytes", true)});
-  EXPECT_NE(one.find("<p>" + of_bytes), std::string::npos);
-  EXPECT_EQ(one.find(warning), std::string::npos);
-  const std::string two = page_of(plan, {outcome("a", "bytes", true), outcome("b", "bpe", true)});
-  EXPECT_NE(two.find("<p>a: " + of_bytes), std::string::npos);
-  EXPECT_NE(two.find("tokenizer bpe f00d"), std::string::npos);
-  EXPECT_NE(two.find(warning), std::string::npos);
-}
-
-TEST(CompareReport, ARivalThatIsNotCausalIsMarkedAndNotDrawn) {
-  const ComparePlan plan = read_compare_plan(kText, "c.yaml", {});
-  const std::vector<RunOutcome> outcomes = {outcome("sound", "bytes", true),
-                                            outcome("peeking", "bytes", false)};
-  const auto groups = group_rows(compared_rows(outcomes).texts);
-  ASSERT_EQ(groups.size(), 2u);
-  EXPECT_EQ(groups[0].attention.routing_text(), "-");
-  EXPECT_EQ(groups[1].attention.routing_text(), "not causal");
-  EXPECT_DOUBLE_EQ(groups[1].bits_per_byte, 1.25);
-  const std::string page = page_of(plan, outcomes);
-  EXPECT_NE(page.find("<td>attention of peeking</td><td>not causal</td>"), std::string::npos);
-  const std::string charts = page.substr(page.find("<figure>"));
-  EXPECT_NE(charts.find("attention of sound"), std::string::npos);
-  EXPECT_EQ(charts.find("peeking"), std::string::npos);
-}
-
-TEST(CompareReport, RowsThatWereWrittenAreReadAsTheyWere) {
-  const TempFolder folder;
-  const ComparedRows rows = compared_rows({outcome("a", "bytes", true)});
-  std::string text = compare_jsonl(rows.all()) + R"({"claim":"of another recipe"})" + "\n";
-  write_file_durably(folder / "compare.jsonl", std::string_view(text));
-  const ComparedRows again = read_compared_rows(folder / "compare.jsonl");
-  EXPECT_EQ(again.texts, rows.texts);
-  EXPECT_TRUE(again.tasks.empty() && again.recall.empty());
-  // A column that an older version did not have is null.
-  auto old = rows.texts[0];
-  old.erase("nats_of_documents");
-  write_file_durably(folder / "old.jsonl", std::string_view(old.dump() + "\n"));
-  EXPECT_EQ(read_compared_rows(folder / "old.jsonl").texts, rows.texts);
-  write_file_durably(folder / "asked.jsonl",
-                     std::string_view(R"({"run":"a","seed":1,"questions":"recall"})"
-                                      "\n"));
-  EXPECT_NE(error_of([&] {
-              read_compared_rows(folder / "asked.jsonl");
-            }).find("asked.jsonl:1: a row without documents"),
-            std::string::npos);
-  write_file_durably(folder / "other.jsonl", std::string_view("{\"step\":1}\n"));
-  EXPECT_NE(error_of([&] {
-              read_compared_rows(folder / "other.jsonl");
-            }).find("other.jsonl:1: no row of a comparison"),
-            std::string::npos);
-}
-
 }  // namespace
-}  // namespace focus
+}  // namespace focus::app

@@ -11,7 +11,7 @@
 #include "tests/support/temp_folder.h"
 #include "tests/support/thread_ranks.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 TEST(WorkList, EachPieceIsTakenOnceWhateverAJobBeforeHasLeft) {
@@ -41,4 +41,4 @@ TEST(WorkList, EachPieceIsTakenOnceWhateverAJobBeforeHasLeft) {
 }
 
 }  // namespace
-}  // namespace focus
+}  // namespace focus::app

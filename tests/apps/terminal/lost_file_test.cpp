@@ -6,7 +6,7 @@
 #include "data/files/mapped_file.h"
 #include "tests/support/temp_folder.h"
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 /// Looks at the second page of a file that has one no more.
@@ -31,4 +31,4 @@ TEST(LostFile, EndsTheProgramWithALine) {
 }
 
 }  // namespace
-}  // namespace focus
+}  // namespace focus::app

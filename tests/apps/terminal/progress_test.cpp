@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 
-namespace focus {
+namespace focus::app {
 namespace {
 
 /// Runs `use` with a Progress that writes to memory and a clock the test sets; returns the output.
@@ -96,4 +96,4 @@ TEST(Progress, NotesStandOnTheirOwnLine) {
 }
 
 }  // namespace
-}  // namespace focus
+}  // namespace focus::app

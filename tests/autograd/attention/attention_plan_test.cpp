@@ -20,7 +20,7 @@ TEST(AttentionPlan, SegmentsAreThoseOfThePicture) {
   const std::vector<std::pair<Index, Index>> wanted = {{0, 1}, {0, 1}, {0, 2}, {0, 2},
                                                        {0, 3}, {0, 3}, {1, 4}, {1, 4}};
   EXPECT_EQ(segments, wanted);
-  EXPECT_EQ(plan.readings(), 18 / 4.0);
+  EXPECT_EQ(plan.average_tile_reads(), 18 / 4.0);
 }
 
 TEST(Visibility, BandsAndSpanAreThoseOfThePicture) {

@@ -31,8 +31,8 @@ void round_numbers(const float* source, Index n, Bf16* to) {
 const Bf16Kernels kModel = {
     .name = "amx model",
     .vector = 16,
-    .pays = true,
-    .three_pay = true,
+    .is_faster = true,
+    .three_products_are_faster = true,
     .round = round_numbers,
     .pack =
         [](const Bf16* source, Index pitch, Index depth, Index columns, void* packed) {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "focus/mechanism.h"
+#include "tests/support/baseline_case.h"
 #include "tests/support/gradcheck.h"
-#include "tests/support/rival_case.h"
 #include "tests/support/tiny_model.h"
 
 namespace focus {
@@ -12,7 +12,7 @@ namespace {
 
 constexpr Index kHeads = 3;
 
-IndexVectors vectors_of(const RivalCase& c) {
+IndexVectors vectors_of(const BaselineCase& c) {
   return {.q = Variable(randn({c.batch, c.seq_len, kHeads, 16}, 11)),
           .k = Variable(randn({c.batch, c.seq_len, 1, 16}, 12)),
           .w = Variable(randn({c.batch, c.seq_len, kHeads}, 13))};
@@ -121,7 +121,7 @@ TEST(Indexer, LossGradient) {
 TEST(Indexer, IsCausalToTheBitAndForAnyThreads) {
   // The index vectors of a token come from q here, so that later tokens could leak through them.
   const auto attend = [](const std::vector<Tensor>& x) {
-    const RivalCase c;
+    const BaselineCase c;
     const IndexVectors index{.q = reshape(Variable(x[0]), {c.batch, c.seq_len, 1, 16}),
                              .k = reshape(Variable(x[1]), {c.batch, c.seq_len, 1, 16}),
                              .w = Variable(Tensor::full({c.batch, c.seq_len, 1}, 1))};
@@ -145,7 +145,7 @@ TEST(Indexer, LearnsOnAFrozenModelWhichItDoesNotChange) {
     const Tensor dense = decoder.hidden_states(ids, 2).value();
     const auto indexer = make_mechanism(
         "indexer", IndexerConfig{.tokens = 3, .local_window = 2, .sinks = 1}, decoder.config());
-    indexer->compose(decoder);
+    indexer->attach(decoder);
     indexer->set_trainable(true);
     double first = 0, last = 0;
     for (int step = 0; step < 30; ++step) {
@@ -154,7 +154,7 @@ TEST(Indexer, LearnsOnAFrozenModelWhichItDoesNotChange) {
       last = static_cast<double>(loss.value()[0]);
       if (step == 0) first = last;
       backward(loss);
-      indexer->for_each_own([](const std::string& name, Variable& p) {
+      indexer->visit_parameters([](const std::string& name, Variable& p) {
         ASSERT_TRUE(p.grad().defined()) << name;
         for (Index i = 0; i < p.value().size(); ++i)
           p.mutable_value().data()[i] -= Real(0.3) * p.grad()[i];
@@ -178,7 +178,7 @@ TEST(Indexer, OfAllTokensIsDenseOnEveryFamily) {
     const auto ids = random_ids(120, 37, 4);
     const Tensor dense = decoder.hidden_states(ids, 2).value();
     const auto indexer = make_mechanism("indexer", IndexerConfig{.tokens = 60}, decoder.config());
-    indexer->compose(decoder);
+    indexer->attach(decoder);
     EXPECT_LE(relative_difference(decoder.hidden_states(ids, 2).value(), dense),
               tolerance(1e-4, 1e-10))
         << family;
@@ -191,8 +191,8 @@ TEST(Indexer, CopiesOfATrainedOneMayReadMoreButHaveItsShape) {
   const auto copy = make_mechanism("indexer", IndexerConfig{.tokens = 7, .seed = 6}, shape);
   copy->copy_parameters(*trained);
   std::vector<Tensor> theirs, ours;
-  trained->for_each_own([&](const std::string&, Variable& p) { theirs.push_back(p.value()); });
-  copy->for_each_own([&](const std::string&, Variable& p) { ours.push_back(p.value()); });
+  trained->visit_parameters([&](const std::string&, Variable& p) { theirs.push_back(p.value()); });
+  copy->visit_parameters([&](const std::string&, Variable& p) { ours.push_back(p.value()); });
   ASSERT_EQ(ours.size(), 3 * trained->layers.size());
   for (std::size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(same_bits(ours[i], theirs[i]));
   const auto other = make_mechanism("indexer", IndexerConfig{.heads = 2}, shape);

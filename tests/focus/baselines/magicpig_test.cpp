@@ -4,7 +4,7 @@
 
 #include <numbers>
 
-#include "tests/support/rival_case.h"
+#include "tests/support/baseline_case.h"
 
 namespace focus {
 namespace {
@@ -138,7 +138,7 @@ TEST(MagicPig, IsCausalToTheBitAndForAnyThreads) {
   const auto attend = [](const std::vector<Tensor>& x) {
     return run(x, kOptions, {.bits = 4, .tables = 10, .local_window = 1});
   };
-  const RivalCase c{.seq_len = 150};
+  const BaselineCase c{.seq_len = 150};
   for (const Index cut : {50, 64, 100}) expect_causal(inputs_of(c), cut, attend);
   expect_same_bits_for_any_threads("magicpig", [&] { return std::vector{attend(inputs_of(c))}; });
 }

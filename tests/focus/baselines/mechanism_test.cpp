@@ -65,14 +65,14 @@ std::unique_ptr<Mechanism> make(const Choice& choice, const ModelConfig& shape) 
 
 TEST(Mechanism, EveryKindOfTheTableRunsByItsDefaultsAndIsTakenOff) {
   for (const AdapterKind& kind : adapter_kinds()) {
-    if (!kind.is_attention || kind.has_parameters) continue;
+    if (!kind.is_attention() || kind.has_parameters()) continue;
     Decoder decoder = tiny_decoder("gpt2");
     const Tensor dense = hidden(decoder);
     {
       const auto mechanism = make_mechanism(kind.name, kind.defaults, decoder.config());
       EXPECT_EQ(mechanism->kind(), kind.name);
       mechanism->start_counting();
-      mechanism->compose(decoder);
+      mechanism->attach(decoder);
       for (const Real x : hidden(decoder).span()) ASSERT_TRUE(std::isfinite(x)) << kind.name;
       EXPECT_GT(mechanism->counts().pairs.attended, 0) << kind.name;
     }
@@ -85,7 +85,7 @@ TEST(Mechanism, IsTakenOffWhenItGoes) {
   const Tensor dense = hidden(decoder);
   {
     const auto window = make(all_choices()[0], decoder.config());
-    window->compose(decoder);
+    window->attach(decoder);
     EXPECT_FALSE(same_bits(hidden(decoder), dense));
   }
   EXPECT_TRUE(same_bits(hidden(decoder), dense));
@@ -96,13 +96,13 @@ TEST(Mechanism, ExactSettingsAreDenseOnEveryFamily) {
     Decoder decoder = tiny_decoder(family);
     const Tensor dense = hidden(decoder);
     for (const Choice& choice : exact_choices()) {
-      const auto rival = make(choice, decoder.config());
-      rival->start_counting();
-      rival->compose(decoder);
+      const auto baseline = make(choice, decoder.config());
+      baseline->start_counting();
+      baseline->attach(decoder);
       EXPECT_LE(relative_difference(hidden(decoder), dense), tolerance(1e-4, 1e-10))
-          << rival->name() << " on " << family;
-      EXPECT_EQ(rival->counts().pairs.attended, rival->counts().pairs.all)
-          << rival->name() << " on " << family;
+          << baseline->name() << " on " << family;
+      EXPECT_EQ(baseline->counts().pairs.attended, baseline->counts().pairs.all)
+          << baseline->name() << " on " << family;
     }
   }
 }
@@ -117,17 +117,17 @@ TEST(Mechanism, AttendsFewerPairsOnEveryFamily) {
         EXPECT_THROW(make(choice, shape), std::invalid_argument) << family;
         continue;
       }
-      const auto rival = make(choice, shape);
-      EXPECT_TRUE(rival->causal());
-      rival->start_counting();
-      rival->compose(decoder);
-      for (const Real x : hidden(decoder).span()) ASSERT_TRUE(std::isfinite(x)) << rival->name();
-      const PairCounts pairs = rival->counts().pairs;
+      const auto baseline = make(choice, shape);
+      EXPECT_TRUE(baseline->causal());
+      baseline->start_counting();
+      baseline->attach(decoder);
+      for (const Real x : hidden(decoder).span()) ASSERT_TRUE(std::isfinite(x)) << baseline->name();
+      const PairCounts pairs = baseline->counts().pairs;
       EXPECT_GT(pairs.attended, 0);
       if (performer)
-        EXPECT_EQ(rival->counts().pairs.attended, rival->counts().pairs.all);
+        EXPECT_EQ(baseline->counts().pairs.attended, baseline->counts().pairs.all);
       else
-        EXPECT_LT(pairs.attended, pairs.all) << rival->name() << " on " << family;
+        EXPECT_LT(pairs.attended, pairs.all) << baseline->name() << " on " << family;
     }
 }
 
@@ -139,11 +139,11 @@ TEST(Mechanism, SaysWhatChoosingCosts) {
   ASSERT_EQ(shape.num_attention_heads * 2 * shape.head_dim, 48);
   ASSERT_EQ(shape.num_key_value_heads, 2);
   const auto choosing = [&](const char* kind, const AnySettings& settings) {
-    const auto rival = make_mechanism(kind, settings, shape);
-    rival->start_counting();
-    rival->compose(decoder);
+    const auto baseline = make_mechanism(kind, settings, shape);
+    baseline->start_counting();
+    baseline->attach(decoder);
     hidden(decoder);
-    return static_cast<double>(rival->counts().pairs.choosing) / (3 * 2);  // layers, sequences
+    return static_cast<double>(baseline->counts().pairs.choosing) / (3 * 2);  // layers, sequences
   };
   constexpr double kAll = kTokens * (kTokens + 1) / 2.0;
   double pages = 0, blocks = 0;
@@ -206,14 +206,14 @@ TEST(Mechanism, TrainsThroughEveryMechanismThatHasAGradient) {
                 .num_clusters = 4, .choice = ClusterChoice::balanced, .local_window = 4}}}) {
     Decoder decoder = tiny_decoder("gpt2");
     set_requires_grad(decoder, true);
-    const auto rival = make(choice, decoder.config());
-    rival->compose(decoder);
+    const auto baseline = make(choice, decoder.config());
+    baseline->attach(decoder);
     const auto ids = random_ids(2 * kTokens, 37, 4);
     const auto loss = [&] { return decoder.loss(ids, 2); };
     const double before = static_cast<double>(loss().value()[0]);
     for (int step = 0; step < 5; ++step) {
       backward(loss());
-      rival->after_forward();
+      baseline->after_forward();
       for_each_parameter(decoder, [](const std::string&, Variable& p) {
         if (!p.grad().defined()) return;  // shared keys leave k_proj without one
         for (Index i = 0; i < p.value().size(); ++i)
@@ -221,25 +221,25 @@ TEST(Mechanism, TrainsThroughEveryMechanismThatHasAGradient) {
         p.zero_grad();
       });
     }
-    EXPECT_LT(static_cast<double>(loss().value()[0]), before - 0.05) << rival->name();
+    EXPECT_LT(static_cast<double>(loss().value()[0]), before - 0.05) << baseline->name();
   }
 }
 
 TEST(Mechanism, CentroidsFollowTrainingAlone) {
   Decoder decoder = tiny_decoder("gpt2");
   set_requires_grad(decoder, true);
-  const auto rival =
+  const auto baseline =
       make({"routing_transformer", RoutingTransformerConfig{.num_clusters = 4}}, decoder.config());
-  rival->compose(decoder);
-  const Tensor start = rival->layers[0].constants;
+  baseline->attach(decoder);
+  const Tensor start = baseline->layers[0].constants;
   hidden(decoder);  // without a graph
-  rival->after_forward();
-  EXPECT_TRUE(same_bits(rival->layers[0].constants, start));
-  EXPECT_EQ(rival->layers[0].updates, 0);
+  baseline->after_forward();
+  EXPECT_TRUE(same_bits(baseline->layers[0].constants, start));
+  EXPECT_EQ(baseline->layers[0].updates, 0);
   decoder.loss(random_ids(2 * kTokens, 37, 4), 2);
-  rival->after_forward();
-  EXPECT_FALSE(same_bits(rival->layers[0].constants, start));
-  EXPECT_EQ(rival->layers[0].updates, 1);
+  baseline->after_forward();
+  EXPECT_FALSE(same_bits(baseline->layers[0].constants, start));
+  EXPECT_EQ(baseline->layers[0].updates, 1);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/support/rival_case.h"
+#include "tests/support/baseline_case.h"
 
 namespace focus {
 namespace {

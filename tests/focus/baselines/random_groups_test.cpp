@@ -4,8 +4,8 @@
 
 #include <numeric>
 
+#include "tests/support/baseline_case.h"
 #include "tests/support/gradcheck.h"
-#include "tests/support/rival_case.h"
 
 namespace focus {
 namespace {

@@ -4,15 +4,15 @@
 
 #include <algorithm>
 
+#include "tests/support/baseline_case.h"
 #include "tests/support/gradcheck.h"
-#include "tests/support/rival_case.h"
 
 namespace focus {
 namespace {
 
 using Config = RoutingTransformerConfig;
 
-Tensor centroids_of(const Config& config, const RivalCase& c) {
+Tensor centroids_of(const Config& config, const BaselineCase& c) {
   Rng rng(5);
   return random_centroids(config, c.kv_heads, c.head_dim, rng);
 }
@@ -123,7 +123,7 @@ TEST(RoutingTransformer, IsTheFormulaOfThePaper) {
                                 .cluster_size = local == 0 ? 0 : 25,
                                 .local_window = local,
                                 .shared_qk = shared};
-            const RivalCase c{.heads = shared ? 2 : 6};
+            const BaselineCase c{.heads = shared ? 2 : 6};
             const auto x = inputs_of(c);
             const Tensor centroids = centroids_of(config, c);
             const AttentionOptions options{
@@ -137,7 +137,7 @@ TEST(RoutingTransformer, IsTheFormulaOfThePaper) {
 }
 
 TEST(RoutingTransformer, OneClusterIsDense) {
-  const RivalCase c;
+  const BaselineCase c;
   const auto x = inputs_of(c);
   for (const ClusterChoice choice : {ClusterChoice::nearest, ClusterChoice::balanced}) {
     const Config config{.num_clusters = 1, .choice = choice, .local_window = 0, .shared_qk = false};
@@ -152,7 +152,7 @@ TEST(RoutingTransformer, OneClusterIsDense) {
 TEST(RoutingTransformer, Gradient) {
   for (const ClusterChoice choice : {ClusterChoice::nearest, ClusterChoice::balanced})
     for (const bool shared : {true, false}) {
-      const RivalCase c{.batch = 1, .seq_len = 9, .heads = shared ? 2 : 4, .head_dim = 4};
+      const BaselineCase c{.batch = 1, .seq_len = 9, .heads = shared ? 2 : 4, .head_dim = 4};
       const Config config{
           .num_clusters = 3, .choice = choice, .local_window = 1, .shared_qk = shared};
       const auto x = inputs_of(c);
@@ -172,7 +172,7 @@ TEST(RoutingTransformer, Gradient) {
 }
 
 TEST(RoutingTransformer, NearestIsCausalAndBalancedIsNot) {
-  const RivalCase c{.seq_len = 90};
+  const BaselineCase c{.seq_len = 90};
   Config config{.num_clusters = 4, .local_window = 3};
   const Tensor centroids = centroids_of(config, c);
   const auto attend = [&](const std::vector<Tensor>& x) {
@@ -188,7 +188,7 @@ TEST(RoutingTransformer, NearestIsCausalAndBalancedIsNot) {
 }
 
 TEST(RoutingTransformer, BalancedTakesTheSameNumberForEveryCentroid) {
-  const RivalCase c;
+  const BaselineCase c;
   const Config config{
       .num_clusters = 5, .choice = ClusterChoice::balanced, .cluster_size = 9, .shared_qk = false};
   const auto x = inputs_of(c);
@@ -221,7 +221,7 @@ TEST(RoutingTransformer, CentroidsMoveToTheMeansOfTheirMembers) {
 
 TEST(RoutingTransformer, SameBitsForAnyThreads) {
   expect_same_bits_for_any_threads("routing transformer", [] {
-    const RivalCase c{.seq_len = 130};
+    const BaselineCase c{.seq_len = 130};
     const Config config{.num_clusters = 4, .local_window = 8};
     const Tensor centroids = centroids_of(config, c);
     const Variables x = leaves(inputs_of(c));
@@ -234,7 +234,7 @@ TEST(RoutingTransformer, SameBitsForAnyThreads) {
 }
 
 TEST(RoutingTransformer, RefusesSharedKeysOfGroupedQueries) {
-  const RivalCase c{.heads = 4};
+  const BaselineCase c{.heads = 4};
   const Config config{.num_clusters = 2};
   const auto x = inputs_of(c);
   EXPECT_THROW(run({x[0], x[1], x[2]}, centroids_of(config, c), config, {}), std::invalid_argument);

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/baseline_case.h"
 #include "tests/support/gradcheck.h"
-#include "tests/support/rival_case.h"
 
 namespace focus {
 namespace {

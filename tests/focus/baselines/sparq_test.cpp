@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "tests/support/rival_case.h"
+#include "tests/support/baseline_case.h"
 
 namespace focus {
 namespace {

@@ -2,8 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "focus/old_keys.h"
+#include "tests/support/baseline_case.h"
 #include "tests/support/gradcheck.h"
-#include "tests/support/rival_case.h"
 
 namespace focus {
 namespace {
@@ -51,19 +52,13 @@ TEST(WindowAttention, RefusesADistanceBelowZero) {
   EXPECT_THROW(WindowConfig{.local_window = -1}.validate(), std::invalid_argument);
 }
 
-TEST(WindowAttention, SettingsOfBeforeAreTranslatedInFilesAndRefusedInRecipes) {
+TEST(WindowAttention, SettingsOfBeforeAreTranslatedInFilesAndRefusedInConfigs) {
   WindowConfig config;
-  read_stored_recipe("window: 33", "a store", config);  // tokens, the own included
+  read_stored_config("window: 33", "a store", config,
+                     old_keys("window"));  // tokens, the own included
   EXPECT_EQ(config.local_window, 32);
-  EXPECT_EQ(dump_recipe(config), "local_window: 32\n");
-  try {
-    read_recipe_text("window: 33", "a recipe", {}, config);
-    FAIL() << "was taken";
-  } catch (const std::runtime_error& error) {
-    EXPECT_NE(std::string(error.what()).find("a recipe:1: window: is local_window now"),
-              std::string::npos)
-        << error.what();
-  }
+  EXPECT_EQ(dump_config(config), "local_window: 32\n");
+  EXPECT_THROW(read_config_text("window: 33", "a config", {}, config), std::runtime_error);
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "data/settings/struct_json.h"
 #include "focus/distance/position_losses.h"
 #include "tests/support/tiny_session.h"
 
@@ -117,7 +117,7 @@ TEST(FarTokens, WithoutAGainNothingIsKept) {
   EXPECT_EQ(report.far, 0);
   EXPECT_TRUE(std::isnan(report.rows[0].kept));
   EXPECT_TRUE(std::isnan(report.rows[0].kept_all));
-  EXPECT_TRUE(far_to_json(report).at("rows")[0].at("kept_far").is_null());
+  EXPECT_TRUE(struct_to_json(report).at("rows")[0].at("kept_far").is_null());
   EXPECT_NE(format_far(report).find(" -"), std::string::npos);
 }
 
@@ -126,7 +126,7 @@ TEST(FarTokens, TableAndJsonSayTheSame) {
   for (const char* part :
        {"2 of 4 tokens are far (50.00%)", "64 to 79 tokens", "66.7%", "57.1%", "window: window"})
     EXPECT_NE(table.find(part), std::string::npos) << part << " in\n" << table;
-  const auto json = far_to_json(example());
+  const auto json = struct_to_json(example());
   EXPECT_EQ(json.at("far"), 2);
   EXPECT_EQ(json.at("step"), 16);
   EXPECT_EQ(json.at("rows")[1].at("attention"), "hard");
@@ -137,9 +137,9 @@ TEST(FarTokens, WhatIsMissingIsMeasured) {
   LoadedModel model = tiny_loaded();
   RunConfig config;
   config.focus = tiny_focus();
-  config.focus.sinks = 2;
+  config.focus.summary.zones.sinks = 2;
   Rng rng(3);
-  put_on_adapters(config, model, rng);
+  attach_adapters(config, model, rng);
   const std::vector<EvalText> texts = {random_text(60), random_text(40, 9)};
   const EvalSettings settings{.context = 32, .stride = 16};
   const AttentionSpec soft = resolve_attention(parse_attention("soft"), model, "here");
@@ -155,7 +155,7 @@ TEST(FarTokens, WhatIsMissingIsMeasured) {
             ActiveAttention(model, parse_attention(fmt::format("sink_window:{}:sinks=2",
                                                                config.focus.local_window)))
                 .name());
-  const double dense = evaluate(model, {.kind = "dense"}, texts, settings).score.nats;
+  const double dense = evaluate(model, {.kind = AttentionKind::dense}, texts, settings).score.nats;
   const FarRow& first = report.rows[0];
   const double others = static_cast<double>(report.tokens - report.far) * first.others;
   const double far = report.far > 0 ? static_cast<double>(report.far) * first.far : 0;
@@ -199,7 +199,7 @@ TEST(PositionLosses, BucketsDoubleAndThenGoInQuarters) {
   EXPECT_EQ(buckets[1].nats, 2.5);
   EXPECT_EQ(buckets[2].tokens, 3);
   EXPECT_EQ(buckets.back().tokens, 7);
-  const auto json = positions_to_json(buckets);
+  const auto json = structs_to_json(buckets);
   EXPECT_EQ(json[4].at("from"), 16);
   EXPECT_EQ(json[4].at("to"), 19);
   // Buckets that hold nothing are left out.

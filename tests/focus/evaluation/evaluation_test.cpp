@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
+#include "data/settings/struct_json.h"
 #include "focus/baselines/window_attention.h"
+#include "focus/report/evaluation_row.h"
 #include "tests/support/compare.h"
 #include "tests/support/thread_ranks.h"
 #include "tests/support/tiny_session.h"
@@ -17,7 +17,7 @@ LoadedModel with_focus(Balance balance = Balance::carried) {
   RunConfig config;
   config.focus = tiny_focus(balance);
   Rng rng(3);
-  put_on_adapters(config, model, rng);
+  attach_adapters(config, model, rng);
   return model;
 }
 
@@ -25,10 +25,10 @@ LoadedModel with_keys() {
   LoadedModel model = tiny_loaded();
   RunConfig config;
   config.focus = tiny_focus();
-  config.focus.routing = RoutingSpace::keys;
+  config.focus.grouping.name = "keys";
   config.focus.training = Training::summary;
   Rng rng(3);
-  put_on_adapters(config, model, rng);
+  attach_adapters(config, model, rng);
   return model;
 }
 
@@ -37,7 +37,7 @@ EvalText tiny_text(Index tokens = 60) {
 }
 
 std::vector<std::string> names_of(LoadedModel& model, const std::vector<std::string>& words,
-                                  UnsaidBalance unsaid = UnsaidBalance::causal_and_trained) {
+                                  DefaultBalance unsaid = DefaultBalance::causal_and_trained) {
   std::vector<std::string> names;
   for (const AttentionSpec& spec : resolve_words(words, model, unsaid, "here"))
     names.push_back(ActiveAttention(model, spec).title());
@@ -62,7 +62,7 @@ TEST(AttentionSpec, WordsAreReadInOneWay) {
   EXPECT_EQ(parse_attention("focus:gate=keep").top_k, 0);
   EXPECT_EQ(parse_attention("focus:2").top_k, 2);
   EXPECT_EQ(parse_attention("soft:balance=sequence").balance, Balance::sequence);
-  EXPECT_EQ(parse_attention("routing:4").kind, "routing_transformer");
+  EXPECT_EQ(parse_attention("routing:4").mechanism, "routing_transformer");
   EXPECT_EQ(parse_attention("window:9").settings->as<WindowConfig>().local_window, 9);
 }
 
@@ -77,9 +77,6 @@ TEST(AttentionSpec, MistakesNameTheWord) {
             std::string::npos);
   EXPECT_NE(error_of([] { parse_attention("window:3:4", "--attention"); }).find("KEY=VALUE"),
             std::string::npos);
-  EXPECT_NE(
-      error_of([] { parse_attention("window:window=4", "--attention"); }).find("local_window"),
-      std::string::npos);
 }
 
 TEST(AttentionSpec, ResolvesForTheModel) {
@@ -88,7 +85,7 @@ TEST(AttentionSpec, ResolvesForTheModel) {
   EXPECT_EQ(names_of(focus, {"local", "focus:1", "soft", "hard:1", "hard:2:gate=drop"}),
             (Words{"local only", "soft, carried", "hard k=1 keep, carried", "hard k=2, carried"}));
   EXPECT_EQ(names_of(leaky, {"soft"}), (Words{"soft, carried", "soft, sequence (not causal)"}));
-  EXPECT_EQ(names_of(leaky, {"soft"}, UnsaidBalance::trained),
+  EXPECT_EQ(names_of(leaky, {"soft"}, DefaultBalance::trained),
             (Words{"soft, sequence (not causal)"}));
   EXPECT_EQ(names_of(dense, {"window:5", "dense"}), (Words{"window w=5", "dense"}));
   EXPECT_NE(error_of([&] { names_of(dense, {"soft"}); }).find("no Focus"), std::string::npos);
@@ -96,36 +93,38 @@ TEST(AttentionSpec, ResolvesForTheModel) {
   EXPECT_NE(error_of([&] { names_of(focus, {"trained"}); }).find("trained"), std::string::npos);
 }
 
-TEST(AttentionSpec, SummaryWordsAreReadAndCompleted) {
+TEST(AttentionSpec, SummaryOverridessAreReadAndCompleted) {
   const AttentionSpec bare = parse_attention("summary");
-  EXPECT_EQ(bare.kind, "summary");
+  EXPECT_EQ(bare.kind, AttentionKind::summary);
   EXPECT_TRUE(bare.needs_focus());
-  EXPECT_EQ(bare.summary, SummaryWord{});
-  EXPECT_EQ(parse_attention("summary:0").summary.read_groups, 0);
-  const SummaryWord all =
-      parse_attention("summary:1:choice=mass:rest=drop:local_window=20:block=8:sinks=3").summary;
-  EXPECT_EQ(all, (SummaryWord{.read_groups = 1,
-                              .choice = GroupChoice::mass,
-                              .rest = Rest::drop,
-                              .local_window = 20,
-                              .block = 8,
-                              .sinks = 3}));
+  EXPECT_EQ(bare.summary, SummaryOverrides{});
+  EXPECT_EQ(parse_attention("summary:0").summary.num_selected_groups, 0);
+  const SummaryOverrides all =
+      parse_attention(
+          "summary:1:selection=mass:unselected_groups=drop:local_window=20:block=8:sinks=3")
+          .summary;
+  EXPECT_EQ(all, (SummaryOverrides{.num_selected_groups = 1,
+                                   .selection = GroupSelection::mass,
+                                   .unselected_groups = UnselectedGroups::drop,
+                                   .local_window = 20,
+                                   .block = 8,
+                                   .sinks = 3}));
   FocusConfig config;
   config.num_groups = 4;
-  config.choice = GroupChoice::own;
-  config.sinks = 5;
+  config.summary.selection = GroupSelection::own;
+  config.summary.zones.sinks = 5;
   // A number of groups says how they are chosen, too; what is not said is the adapter's.
   const AttentionMode mass = resolve_summary(parse_attention("summary:3"), config).mode();
   EXPECT_EQ(mass.kind, AttentionMode::Kind::summary);
-  EXPECT_EQ(mass.summary.top_groups, 3);
-  EXPECT_FALSE(mass.summary.own_group);
+  EXPECT_EQ(mass.summary.num_selected_groups, 3);
+  EXPECT_FALSE(mass.summary.reads_own_group());
   EXPECT_EQ(mass.summary.zones.sinks, 5);
   EXPECT_EQ(mass.summary.zones.window, config.local_window);
   const AttentionMode own = resolve_summary(bare, config).mode();
-  EXPECT_TRUE(own.summary.own_group);
-  EXPECT_EQ(own.summary.top_groups, 1);
+  EXPECT_TRUE(own.summary.reads_own_group());
+  EXPECT_EQ(own.summary.num_selected_groups, 1);
   for (const char* wrong :
-       {"summary:257", "summary:-1", "summary:x", "summary:1:2", "summary:rest=some",
+       {"summary:257", "summary:-1", "summary:x", "summary:1:2", "summary:unselected_groups=some",
         "summary:block=0", "summary:sinks=65", "summary:window=3"})
     EXPECT_NE(error_of([&] { parse_attention(wrong, "--attention"); }).find(wrong),
               std::string::npos)
@@ -135,18 +134,19 @@ TEST(AttentionSpec, SummaryWordsAreReadAndCompleted) {
 TEST(AttentionSpec, GroupsOfKeysHaveSummaryAlone) {
   LoadedModel keys = with_keys(), tokens = with_focus();
   EXPECT_EQ(names_of(keys, {}), (Words{"dense", "summary m=2 w=4, keys"}));
-  EXPECT_EQ(names_of(keys, {"focus", "summary", "summary:2", "summary:0:rest=drop:block=1"}),
-            (Words{"summary m=2 w=4, keys", "selection m=0 w=4 block=1, keys"}));
+  EXPECT_EQ(
+      names_of(keys, {"focus", "summary", "summary:2", "summary:0:unselected_groups=drop:block=1"}),
+      (Words{"summary m=2 w=4, keys", "selection m=0 w=4 block=1, keys"}));
   EXPECT_EQ(names_of(keys, {"local"}), (Words{"local only"}));
-  EXPECT_EQ(names_of(tokens, {"summary:1", "summary:choice=own:local_window=9:sinks=0"}),
+  EXPECT_EQ(names_of(tokens, {"summary:1", "summary:selection=own:local_window=9:sinks=0"}),
             (Words{"summary m=1 w=4, carried", "summary own w=9 sinks=0, carried"}));
-  EXPECT_EQ(own_attention(keys).kind, "summary");
+  EXPECT_EQ(own_attention(keys).kind, AttentionKind::summary);
   const auto says = [&](LoadedModel& model, const std::string& word, const std::string& part) {
     EXPECT_NE(error_of([&] { names_of(model, {word}); }).find(part), std::string::npos) << word;
   };
   says(keys, "soft", "groups keys and has neither");
   says(keys, "hard:1", "groups keys and has neither");
-  says(keys, "summary:choice=own", "choice own is for groups of tokens");
+  says(keys, "summary:selection=own", "selection own is for groups of tokens");
   says(keys, "summary:5", "4 groups");
   LoadedModel dense = tiny_loaded();
   says(dense, "summary:1", "no Focus");
@@ -247,21 +247,20 @@ TEST(Evaluation, RowsSayWhatRan) {
   EXPECT_EQ(hard.name, "hard k=1 keep");
   EXPECT_LT(hard.groups.pairs, 1);
   EXPECT_EQ(all.groups.pairs, 1);
-  EXPECT_EQ(window.kind, "rival");
+  EXPECT_EQ(window.kind, "baseline");
   EXPECT_EQ(window.settings,
             (std::vector<std::pair<std::string, std::string>>{{"local_window", "4"}}));
   // tiny_focus()'s w is 4 as well: one convention.
   EXPECT_EQ(local.groups.pairs, window.groups.pairs);
   EXPECT_NEAR(local.score.nats, window.score.nats, 1e-3);
-  const auto json = rows_to_json(std::vector{hard});
-  EXPECT_EQ(json[0].at("kind"), "hard");
-  EXPECT_EQ(json[0].at("gate"), "keep");
-  EXPECT_FALSE(json[0].contains("tokens_per_second"));
+  const EvaluationRow figures = evaluation_row(hard);
+  EXPECT_EQ(figures.attention.kind, "hard");
+  EXPECT_EQ(figures.attention.gate, "keep");
+  EXPECT_FALSE(figures.tokens_per_second);
   // Each text's own loss, whose mean over tokens is the whole's.
   double nats = 0;
   for (std::size_t i = 0; i < hard.documents.size(); ++i)
-    nats += json[0].at("nats_of_documents").at(i).get<double>() *
-            static_cast<double>(hard.documents[i].tokens);
+    nats += figures.nats_of_documents->at(i) * static_cast<double>(hard.documents[i].tokens);
   EXPECT_NEAR(nats, hard.score.nats, 1e-9);
 }
 
@@ -277,7 +276,7 @@ TEST(Evaluation, AgainstDenseIsZeroForDenseAndPairedForOthers) {
     return evaluate(model, resolve_attention(parse_attention(word), model, "here"), texts,
                     settings);
   };
-  const EvalRow drop = row_of("summary:0:rest=drop:local_window=0:block=1:sinks=0");
+  const EvalRow drop = row_of("summary:0:unselected_groups=drop:local_window=0:block=1:sinks=0");
   EXPECT_GT(drop.score.mean_kl(), 1e-4);
   EXPECT_GT(drop.score.difference_error(), 0);
   const auto tokens = static_cast<double>(drop.score.tokens);
@@ -318,7 +317,7 @@ std::pair<std::string, std::vector<double>> said_by(Ranks& ranks, const char* wo
   for (const auto* places : {&losses.before, &losses.token})
     for (const Index place : *places) numbers.push_back(static_cast<double>(place));
   numbers.push_back(static_cast<double>(losses.tokens));
-  return {rows_to_json(std::vector{row}).dump(), numbers};
+  return {struct_to_json(evaluation_row(row)).dump(), numbers};
 }
 
 TEST(Evaluation, ProcessesThatShareItHaveTheFiguresOfOne) {

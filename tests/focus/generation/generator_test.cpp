@@ -18,7 +18,7 @@ struct Model {
   explicit Model(const std::string& type, Balance balance = Balance::carried)
       : decoder(tiny_decoder(type)) {
     focus.emplace(tiny_focus(balance), 24, 3, rng);
-    focus->compose(decoder);
+    focus->attach(decoder);
     const NoGrad guard;
     decoder.hidden_states(random_ids(60, 37, 99), 1);
     carry_potentials(*focus);
@@ -37,7 +37,7 @@ std::vector<AttentionMode> modes() {
   AttentionMode summary{.kind = Kind::summary,
                         .summary = {.zones = {.window = 4, .block = 1, .sinks = 1}}};
   modes.push_back(summary);
-  summary.top_groups_of_layer = {4, 0, 1};
+  summary.selected_groups_of_layer = {4, 0, 1};
   summary.window_of_layer = {0, 9, 4};
   modes.push_back(summary);
   return modes;

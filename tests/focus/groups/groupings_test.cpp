@@ -8,6 +8,7 @@
 
 #include "focus/groups/groups_report.h"
 #include "tests/support/compare.h"
+#include "tests/support/grouping_layers.h"
 #include "tests/support/random.h"
 #include "tests/support/tiny_focus.h"
 #include "tests/support/tiny_model.h"
@@ -19,10 +20,10 @@ constexpr Index kContext = 24;
 
 FocusConfig tiny_keys() {
   FocusConfig config = tiny_focus();
-  config.routing = RoutingSpace::keys;
+  config.grouping.name = "keys";
   config.training = Training::summary;
-  config.read_groups = 1;
-  config.block = 4;
+  config.summary.num_selected_groups = 1;
+  config.summary.zones.block = 4;
   return config;
 }
 
@@ -33,7 +34,7 @@ struct TinyText {
         rng(seed),
         focus(config, FocusShape::of(decoder.config()), rng),
         ids(random_ids(61, 37, 2)) {
-    focus.compose(decoder);
+    focus.attach(decoder);
     const std::vector<DocumentTokens> documents = {{"a", std::span(ids).first(30)},
                                                    {"b", std::span(ids).subspan(30)}};
     text = cut_windows(documents, kContext);
@@ -63,7 +64,7 @@ TEST(Groupings, OfHiddenStatesAreThoseThatAttentionHas) {
     const NoGrad guard;
     tiny.decoder.hidden_states(tiny.text.window(2), 1);
     for (std::size_t layer = 0; layer < 3; ++layer) {
-      const Routing& routing = tiny.focus.last_routings()[layer];
+      const Routing& routing = token_grouping_of(tiny.focus).last_routings()[layer];
       const std::vector<std::uint64_t> sets = membership(routing, 1);
       ASSERT_EQ(sets.size(), static_cast<std::size_t>(kContext));
       for (std::size_t t = 0; t < sets.size(); ++t) {
@@ -121,7 +122,7 @@ TEST(Groupings, OfFewerLayersAreRefused) {
 
 TEST(Groupings, AreTheSameForAnyNumberOfThreads) {
   const int before = omp_get_max_threads();
-  std::vector<std::vector<Grouping>> runs;
+  std::vector<std::vector<GroupAssignments>> runs;
   for (const int threads : {1, 3}) {
     omp_set_num_threads(threads);
     for (const FocusConfig& config : {tiny_focus(), tiny_keys()}) {

@@ -10,7 +10,7 @@ namespace {
 using C = TokenCategory;
 
 /// Eight tokens in three groups, the last one empty.
-Grouping eight_tokens() {
+GroupAssignments eight_tokens() {
   return {.groups = 3,
           .classes = {0, 0, 0, 1, 0, 1, 1, 0},
           .confidence = {1, 1, 0.5F, 0.75F, 0.5F, 0.25F, 0.5F, 0.5F}};

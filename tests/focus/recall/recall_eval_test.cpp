@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "data/synthetic/far_corpus.h"
+#include "focus/report/recall_figures.h"
 #include "tests/support/random.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_model.h"
@@ -120,7 +120,7 @@ RecallItem half_right(const LoadedModel& model, const std::vector<Index>& distan
 TEST(Recall, CountsByDistance) {
   LoadedModel model = of_bytes();
   const RecallItem item = half_right(model, {3, 32, 33, 64, 65, 300});
-  const RecallRow row = evaluate_recall(model, {.kind = "dense"}, std::vector{item});
+  const RecallRow row = evaluate_recall(model, {.kind = AttentionKind::dense}, std::vector{item});
   EXPECT_EQ(row.name, "dense");
   EXPECT_EQ(row.all.answers, 6);
   EXPECT_EQ(row.all.right, 3);
@@ -144,7 +144,7 @@ TEST(Recall, CountsByDistance) {
 TEST(Recall, NatsAreTheAnswersAlone) {
   LoadedModel model = of_bytes();
   const RecallItem item = half_right(model, {40});
-  const RecallRow row = evaluate_recall(model, {.kind = "dense"}, std::vector{item});
+  const RecallRow row = evaluate_recall(model, {.kind = AttentionKind::dense}, std::vector{item});
   const NoGrad guard;
   const Variable hidden = model.decoder->hidden_states(item.ids, 1);
   const std::vector<double> all =
@@ -202,12 +202,12 @@ TEST(Recall, TableAndJsonSayTheSame) {
   for (const char* part : {"<= 32", "65-128", "75.0% +-15.3", "12.5%", "50.0%", "dense", "local"})
     EXPECT_NE(table.find(part), std::string::npos) << part << " in\n" << table;
   EXPECT_EQ(std::ranges::count(table, '\n'), 4);
-  const auto json = recall_to_json(rows);
-  EXPECT_EQ(json[1].at("right"), 0.125);
-  EXPECT_EQ(json[0].at("by_distance")[1].at("from"), 65);
-  EXPECT_EQ(json[0].at("by_distance")[1].at("to"), 128);
-  EXPECT_EQ(json[0].at("by_distance")[1].at("right"), 0.5);
-  EXPECT_EQ(json[0].at("nats_per_token"), 0.5);
+  const auto figures = recall_figures(rows);
+  EXPECT_EQ(figures[1].all.right, 0.125);
+  EXPECT_EQ(figures[0].by_distance[1].from, 65);
+  EXPECT_EQ(figures[0].by_distance[1].to, 128);
+  EXPECT_EQ(figures[0].by_distance[1].figures.right, 0.5);
+  EXPECT_EQ(figures[0].all.nats_per_token, 0.5);
 }
 
 }  // namespace

@@ -8,21 +8,22 @@
 namespace focus {
 namespace {
 
-FocusConfig config_of(double temperature) {
+FocusConfig loss_config(double temperature) {
   FocusConfig config;
   config.num_groups = 3;
-  config.routing_dim = 4;
-  config.temperature = temperature;
+  config.tokens().routing_dim = 4;
+  config.tokens().temperature = temperature;
   return config;
 }
 
-FocusLayer layer_of(const FocusConfig& config) {
-  return {randn({6, config.routing_dim}, 11, 0.5),
-          randn({config.num_groups, config.routing_dim}, 12), randn({config.num_groups}, 13)};
+FocusLayer loss_layer(const FocusConfig& config) {
+  return {randn({6, config.tokens().routing_dim}, 11, 0.5),
+          randn({config.num_groups, config.tokens().routing_dim}, 12),
+          randn({config.num_groups}, 13)};
 }
 
 /// Two sequences of two tokens over two groups, by their assignments.
-Routing routing_of(const std::vector<double>& g) {
+Routing loss_routing(const std::vector<double>& g) {
   std::vector<double> logits;
   Tensor assignments({2, 2, 2});
   for (std::size_t i = 0; i < g.size(); ++i) {
@@ -38,7 +39,7 @@ double value_of(const Variable& x) { return static_cast<double>(x.value()[0]); }
 
 TEST(BalanceLoss, ByHand) {
   // f = (3/4, 1/4), p = (0.65, 0.35)
-  const Routing routing = routing_of({0.9, 0.1, 0.8, 0.2, 0.6, 0.4, 0.3, 0.7});
+  const Routing routing = loss_routing({0.9, 0.1, 0.8, 0.2, 0.6, 0.4, 0.3, 0.7});
   const Variable loss = balance_loss(routing);
   EXPECT_NEAR(value_of(loss), 2 * (0.75 * 0.65 + 0.25 * 0.35), 1e-6);
   backward(loss);
@@ -47,20 +48,20 @@ TEST(BalanceLoss, ByHand) {
 }
 
 TEST(BalanceLoss, FromOneAtBalanceToKAtCollapse) {
-  EXPECT_NEAR(value_of(balance_loss(routing_of({1, 0, 0, 1, 1, 0, 0, 1}))), 1, 1e-6);
-  EXPECT_NEAR(value_of(balance_loss(routing_of({1, 0, 1, 0, 1, 0, 1, 0}))), 2, 1e-6);
+  EXPECT_NEAR(value_of(balance_loss(loss_routing({1, 0, 0, 1, 1, 0, 0, 1}))), 1, 1e-6);
+  EXPECT_NEAR(value_of(balance_loss(loss_routing({1, 0, 1, 0, 1, 0, 1, 0}))), 2, 1e-6);
 }
 
 TEST(EntropyLoss, ByHand) {
   const auto h = [](double p) { return -p * std::log(p) - (1 - p) * std::log(1 - p); };
-  const Variable g = routing_of({0.9, 0.1, 0.8, 0.2, 0.6, 0.4, 0.3, 0.7}).assignments;
+  const Variable g = loss_routing({0.9, 0.1, 0.8, 0.2, 0.6, 0.4, 0.3, 0.7}).assignments;
   EXPECT_NEAR(value_of(entropy_loss(g, EntropyOf::mean)), std::log(2) - h(0.65), 1e-6);
   EXPECT_NEAR(value_of(entropy_loss(g, EntropyOf::token)),
               std::log(2) - (h(0.9) + h(0.8) + h(0.6) + h(0.3)) / 4, 1e-6);
 }
 
 TEST(EntropyLoss, SureAssignmentsInBalance) {
-  const Variable g = routing_of({1, 0, 0, 1, 1, 0, 0, 1}).assignments;
+  const Variable g = loss_routing({1, 0, 0, 1, 1, 0, 0, 1}).assignments;
   EXPECT_NEAR(value_of(entropy_loss(g, EntropyOf::mean)), 0, 1e-6);
   const Variable token = entropy_loss(g, EntropyOf::token);
   EXPECT_NEAR(value_of(token), std::log(2), 1e-6);
@@ -71,29 +72,29 @@ TEST(EntropyLoss, SureAssignmentsInBalance) {
 TEST(AuxiliaryLoss, Gradients) {
   for (const Balance balance : {Balance::none, Balance::sequence})
     for (const EntropyOf of : {EntropyOf::mean, EntropyOf::token}) {
-      FocusConfig config = config_of(1.3);
-      config.balance_loss = 0.7;
-      config.entropy_loss = 1.1;
-      config.entropy_of = of;
-      const FocusLayer fixed = layer_of(config);
+      FocusConfig config = loss_config(1.3);
+      config.ablations.balance_loss = 0.7;
+      config.ablations.entropy_loss = 1.1;
+      config.ablations.entropy_of = of;
+      const FocusLayer fixed = loss_layer(config);
       expect_gradients(
           [&](const Variables& v) {
             return auxiliary_loss(route(v[0], {v[1], v[2], fixed.potentials}, config, balance),
-                                  config);
+                                  config.ablations);
           },
           {randn({2, 7, 6}, 1), fixed.projection.value(), fixed.centroids.value()});
     }
 }
 
 TEST(AuxiliaryLoss, SumsTheTermsByTheirWeights) {
-  FocusConfig config = config_of(1);
-  const Routing routing = route(randn({2, 7, 6}, 1), layer_of(config), config, Balance::none);
-  EXPECT_FALSE(auxiliary_loss(routing, config).defined());
-  config.balance_loss = 0.25;
-  EXPECT_NEAR(value_of(auxiliary_loss(routing, config)), 0.25 * value_of(balance_loss(routing)),
-              1e-6);
-  config.entropy_loss = 3;
-  EXPECT_NEAR(value_of(auxiliary_loss(routing, config)),
+  FocusConfig config = loss_config(1);
+  const Routing routing = route(randn({2, 7, 6}, 1), loss_layer(config), config, Balance::none);
+  EXPECT_FALSE(auxiliary_loss(routing, config.ablations).defined());
+  config.ablations.balance_loss = 0.25;
+  EXPECT_NEAR(value_of(auxiliary_loss(routing, config.ablations)),
+              0.25 * value_of(balance_loss(routing)), 1e-6);
+  config.ablations.entropy_loss = 3;
+  EXPECT_NEAR(value_of(auxiliary_loss(routing, config.ablations)),
               0.25 * value_of(balance_loss(routing)) +
                   3 * value_of(entropy_loss(routing.assignments, EntropyOf::mean)),
               1e-6);
@@ -102,9 +103,9 @@ TEST(AuxiliaryLoss, SumsTheTermsByTheirWeights) {
 /// Gradient descent on one term alone, from a layer that gives nearly all tokens to one group.
 TEST(AuxiliaryLoss, DescentBalancesACollapsedLayer) {
   for (const bool entropy : {false, true}) {
-    FocusConfig config = config_of(1);
-    (entropy ? config.entropy_loss : config.balance_loss) = 1;
-    FocusLayer layer = layer_of(config);
+    FocusConfig config = loss_config(1);
+    (entropy ? config.ablations.entropy_loss : config.ablations.balance_loss) = 1;
+    FocusLayer layer = loss_layer(config);
     Tensor h = randn({1, 300, 6}, 1);
     // All tokens lie on one side of the routing space, and so does one centroid.
     for (Index i = 0; i < 300; ++i) h.data()[6 * i] += 1;
@@ -121,7 +122,7 @@ TEST(AuxiliaryLoss, DescentBalancesACollapsedLayer) {
     const double before = mass();
     for (int step = 0; step < 200; ++step) {
       layer.centroids = leaf(layer.centroids.value());
-      backward(auxiliary_loss(route(h, layer, config, Balance::none), config));
+      backward(auxiliary_loss(route(h, layer, config, Balance::none), config.ablations));
       Tensor moved = layer.centroids.value().clone();
       for (Index i = 0; i < moved.size(); ++i)
         moved.data()[i] -= Real(0.3) * layer.centroids.grad()[i];

@@ -9,10 +9,10 @@
 namespace focus {
 namespace {
 
-FocusConfig config_of(int groups) {
+FocusConfig centroid_config(int groups) {
   FocusConfig config;
   config.num_groups = groups;
-  config.routing_dim = 2;
+  config.tokens().routing_dim = 2;
   return config;
 }
 
@@ -31,7 +31,7 @@ double largest_share(const Routing& routing, int groups) {
 }
 
 TEST(AverageCentroids, ByHand) {
-  const FocusConfig config = config_of(3);
+  const FocusConfig config = centroid_config(3);
   FocusLayer layer = identity_layer({1, 0, 0, 1, -5, -5});
   const Tensor h = Tensor::from({1, 3, 2}, std::vector<Real>{3, 1, 1, 2, 5, 3});
   average_centroids(layer, route(h, layer, config, Balance::none), 0.25);
@@ -43,7 +43,7 @@ TEST(AverageCentroids, ByHand) {
 }
 
 TEST(AverageCentroids, CopiesOfTheVariableSeeIt) {
-  const FocusConfig config = config_of(2);
+  const FocusConfig config = centroid_config(2);
   FocusLayer layer = identity_layer({1, 0, 0, 1});
   const Variable copy = layer.centroids;
   average_centroids(layer, route(randn({1, 9, 2}, 1), layer, config, Balance::none), 0.5);
@@ -64,14 +64,14 @@ Tensor four_directions() {
 }
 
 TEST(Recluster, FindsTheClustersOfACollapsedLayer) {
-  const FocusConfig config = config_of(4);
+  const FocusConfig config = centroid_config(4);
   const Tensor h = four_directions();
   for (const std::uint64_t seed : {1, 2, 3}) {
     // One centroid is so long that it or its opposite wins nearly every token.
     FocusLayer layer = identity_layer({30, 1, Real(0.1), 0, 0, Real(0.1), 0, 0});
     const Routing before = route(h, layer, config, Balance::none);
     EXPECT_GE(largest_share(before, 4), 0.5);
-    recluster(layer, before, config, seed);
+    recluster(layer, before, config.tokens(), seed);
     EXPECT_NEAR(largest_share(route(h, layer, config, Balance::none), 4), 0.25, 0.01) << seed;
     const Tensor& c = layer.centroids.value();
     for (Index k = 0; k < 4; ++k)
@@ -80,13 +80,13 @@ TEST(Recluster, FindsTheClustersOfACollapsedLayer) {
 }
 
 TEST(Recluster, TheSameSeedGivesTheSameBitsAndPotentialsOfTheBatch) {
-  const FocusConfig config = config_of(4);
+  const FocusConfig config = centroid_config(4);
   const Tensor h = four_directions();
   std::vector<FocusLayer> layers = {identity_layer({1, 0, 0, 1, 1, 1, -1, 0}),
                                     identity_layer({1, 0, 0, 1, 1, 1, -1, 0})};
   for (FocusLayer& layer : layers) {
     layer.potentials = Tensor::from({4}, std::vector<Real>{9, -9, 0, 0});
-    recluster(layer, route(h, layer, config, Balance::carried), config, 7);
+    recluster(layer, route(h, layer, config, Balance::carried), config.tokens(), 7);
   }
   EXPECT_TRUE(same_bits(layers[0].centroids.value(), layers[1].centroids.value()));
   for (const Real b : layers[0].potentials.span()) EXPECT_LT(std::abs(b), 2);
@@ -94,12 +94,12 @@ TEST(Recluster, TheSameSeedGivesTheSameBitsAndPotentialsOfTheBatch) {
 }
 
 TEST(Recluster, TokensThatAreAllEqualOrZero) {
-  const FocusConfig config = config_of(4);
+  const FocusConfig config = centroid_config(4);
   for (const double x : {0.0, 1.0}) {
     FocusLayer layer = identity_layer({1, 0, 0, 1, 1, 1, -1, 0});
     Tensor h = Tensor::zeros({1, 3, 2});
     for (Real& value : h.span()) value = static_cast<Real>(x);
-    recluster(layer, route(h, layer, config, Balance::none), config, 1);
+    recluster(layer, route(h, layer, config, Balance::none), config.tokens(), 1);
     for (const Real c : layer.centroids.value().span()) EXPECT_TRUE(std::isfinite(c));
   }
 }

@@ -19,14 +19,15 @@ std::string name_of(Balance balance) {
 FocusConfig config_of(int groups, double temperature) {
   FocusConfig config;
   config.num_groups = groups;
-  config.routing_dim = 4;
-  config.temperature = temperature;
+  config.tokens().routing_dim = 4;
+  config.tokens().temperature = temperature;
   return config;
 }
 
 FocusLayer layer_of(const FocusConfig& config, Index width) {
-  return {randn({width, config.routing_dim}, 11, 0.5),
-          randn({config.num_groups, config.routing_dim}, 12), randn({config.num_groups}, 13)};
+  return {randn({width, config.tokens().routing_dim}, 11, 0.5),
+          randn({config.num_groups, config.tokens().routing_dim}, 12),
+          randn({config.num_groups}, 13)};
 }
 
 /// The logits of token i, by the definition.
@@ -119,7 +120,7 @@ TEST(Route, StopGradientReachesTheAdapterAlone) {
   };
   const Variable open = leaf(randn({1, 5, 6}, 1)), stopped = leaf(randn({1, 5, 6}, 1));
   const auto before = gradients(open);
-  config.stop_gradient = true;
+  config.ablations.stop_gradient = true;
   const auto after = gradients(stopped);
   for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(same_bits(before[i], after[i])) << i;
   EXPECT_TRUE(open.grad().defined());
@@ -240,8 +241,10 @@ TEST(Potentials, AverageOfCentredSinkhornPotentials) {
 
 /// Lets a batch enter the carried potentials.
 void absorb(FocusLayer& layer, const Routing& routing, const FocusConfig& config) {
-  absorb_potentials(
-      layer, centred_potentials(*routing.logits, config.num_groups, config.sinkhorn_iters), config);
+  const TokenSettings& tokens = config.tokens();
+  absorb_potentials(layer,
+                    centred_potentials(*routing.logits, config.num_groups, tokens.sinkhorn_iters),
+                    tokens.carried_rate);
 }
 
 TEST(Potentials, FirstBatchSetsThemAndLaterOnesMoveThem) {
@@ -292,34 +295,45 @@ TEST(Potentials, CarriedOnesBalanceNewData) {
 // ---- config ------------------------------------------------------------------------------------
 
 TEST(FocusConfig, RefusesByName) {
-  const std::vector<std::pair<const char*, FocusConfig>> wrong = {
-      {"num_groups", {.num_groups = 0}},
-      {"num_groups", {.num_groups = 65}},
-      {"routing_dim", {.routing_dim = 0}},
-      {"temperature", {.temperature = 0}},
-      {"temperature", {.temperature = std::nan("")}},
-      {"sinkhorn_iters", {.sinkhorn_iters = 0}},
-      {"local_window", {.local_window = -1}},
-      {"affinity_floor", {.affinity_floor = 0}},
-      {"carried_rate", {.carried_rate = 1.5}},
-      {"balance_loss", {.balance_loss = -1}},
-      {"entropy_loss", {.entropy_loss = std::nan("")}},
-      {"centroid_rate", {.centroid_rate = 0}},
-      {"recluster_every", {.recluster_every = -1}},
-      {"num_groups", {.num_groups = 1, .balance_loss = 0.1}},
-      {"num_groups", {.num_groups = 1, .recluster_every = 5}},
+  using Change = void (*)(FocusConfig&);
+  const std::vector<std::pair<const char*, Change>> wrong = {
+      {"num_groups", [](FocusConfig& c) { c.num_groups = 0; }},
+      {"num_groups", [](FocusConfig& c) { c.num_groups = 65; }},
+      {"tokens.routing_dim", [](FocusConfig& c) { c.tokens().routing_dim = 0; }},
+      {"tokens.temperature", [](FocusConfig& c) { c.tokens().temperature = 0; }},
+      {"tokens.temperature", [](FocusConfig& c) { c.tokens().temperature = std::nan(""); }},
+      {"tokens.sinkhorn_iters", [](FocusConfig& c) { c.tokens().sinkhorn_iters = 0; }},
+      {"local_window", [](FocusConfig& c) { c.local_window = -1; }},
+      {"tokens.affinity_floor", [](FocusConfig& c) { c.tokens().affinity_floor = 0; }},
+      {"tokens.carried_rate", [](FocusConfig& c) { c.tokens().carried_rate = 1.5; }},
+      {"ablations.balance_loss", [](FocusConfig& c) { c.ablations.balance_loss = -1; }},
+      {"ablations.entropy_loss", [](FocusConfig& c) { c.ablations.entropy_loss = std::nan(""); }},
+      {"ablations.centroid_rate", [](FocusConfig& c) { c.ablations.centroid_rate = 0; }},
+      {"ablations.recluster_every", [](FocusConfig& c) { c.ablations.recluster_every = -1; }},
+      {"num_groups",
+       [](FocusConfig& c) {
+         c.num_groups = 1;
+         c.ablations.balance_loss = 0.1;
+       }},
+      {"num_groups",
+       [](FocusConfig& c) {
+         c.num_groups = 1;
+         c.ablations.recluster_every = 5;
+       }},
   };
   EXPECT_NO_THROW(FocusConfig{}.validate());
-  for (const auto& [key, config] : wrong) {
+  for (const auto& [key, change] : wrong) {
+    FocusConfig config;
+    change(config);
     EXPECT_THROW(config.validate(), std::invalid_argument) << key;
-    const std::string error = error_of([&, c = config] { c.validate(); });
+    const std::string error = error_of([&] { config.validate(); });
     EXPECT_NE(error.find(std::string("focus.") + key + " "), std::string::npos) << error;
   }
 }
 
 TEST(MakeFocusLayer, StatisticsAndShapes) {
   FocusConfig config = config_of(8, 1);
-  config.routing_dim = 64;
+  config.tokens().routing_dim = 64;
   Rng rng(1);
   const FocusLayer layer = make_focus_layer(config, 100, rng);
   EXPECT_EQ(layer.projection.shape(), (Shape{100, 64}));

@@ -75,7 +75,7 @@ TEST(ScorePairs, SharedContextsGiveTheNumbersOfWholeSequencesInEveryFamily) {
   for (const std::string& family : family_names()) {
     LoadedModel model = byte_model_with_focus(family);
     for (const AttentionSpec& spec :
-         resolve_words({"dense", "soft", "hard:1"}, model, UnsaidBalance::trained, "test"))
+         resolve_words({"dense", "soft", "hard:1"}, model, DefaultBalance::trained, "test"))
       expect_scores(model, spec);
   }
 }
@@ -98,7 +98,7 @@ TEST(ScorePairs, SharedContextsGiveTheNumbersOfWholeSequencesInEveryAttention) {
                                           "moba:2:block_size=8",
                                           "oracle:4",
                                           "random_groups:3"};
-  for (const AttentionSpec& spec : resolve_words(words, model, UnsaidBalance::trained, "test"))
+  for (const AttentionSpec& spec : resolve_words(words, model, DefaultBalance::trained, "test"))
     expect_scores(model, spec);
 }
 
@@ -124,7 +124,7 @@ TEST(ScorePairs, GreedyWhereEveryTokenIsTheLikeliest) {
 
 TEST(ScorePairs, LeavesTheDecoderAsItWas) {
   LoadedModel model = byte_model_with_focus();
-  const ActiveAttention active(model, {.kind = "soft", .balance = Balance::carried});
+  const ActiveAttention active(model, {.kind = AttentionKind::soft, .balance = Balance::carried});
   const NoGrad guard;
   const auto ids = drawn(40, 3);
   const Tensor before = model.decoder->hidden_states(ids, 1).value();
@@ -174,7 +174,7 @@ TEST(TouchedPairs, AreThoseBeyondTheWindow) {
 TEST(TouchedPairs, BeginAtTheWindowOfTheFocusOrOfTheMechanism) {
   LoadedModel model = byte_model_with_focus();
   const auto touches = [&](const std::string& word) {
-    const auto specs = resolve_words({word}, model, UnsaidBalance::trained, "test");
+    const auto specs = resolve_words({word}, model, DefaultBalance::trained, "test");
     return TouchedPairs::of(ActiveAttention(model, specs[0]), specs[0], model);
   };
   EXPECT_EQ(touches("dense").window, std::nullopt);

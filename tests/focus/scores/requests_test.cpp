@@ -108,8 +108,8 @@ TEST_F(Requests, AreAnsweredInTheirOrder) {
   EXPECT_EQ(answers[4].tokens, 2);
   for (const ScoreAnswer& answer : answers) EXPECT_EQ(answer.pairs_touched, 0);
 
-  const auto soft =
-      answer_requests(model, {.kind = "soft", .balance = Balance::carried}, requests, options);
+  const auto soft = answer_requests(
+      model, {.kind = AttentionKind::soft, .balance = Balance::carried}, requests, options);
   EXPECT_NE(soft[3].log_likelihood, answers[3].log_likelihood);
   EXPECT_EQ(soft[1].pairs_touched, 0);  // five tokens inside a window of 4
   EXPECT_GT(soft[3].pairs_touched, 0);
@@ -156,7 +156,7 @@ TEST_F(Requests, WhatCannotBeAnsweredIsSaidBeforeAnythingIsComputed) {
   expect(R"({"type":"loglikelihood_rolling","text":""})", {}, "no tokens");
   expect(R"({"type":"generate_until","context":"a","max_gen_toks":8})", {}, "no room");
   expect(R"({"type":"generate_until","context":"a","max_gen_toks":2})",
-         {.kind = "soft", .balance = Balance::sequence}, "cannot generate");
+         {.kind = AttentionKind::soft, .balance = Balance::sequence}, "cannot generate");
 }
 
 TEST(AnswerLine, HoldsTheIdAndWhatTheTypeHas) {

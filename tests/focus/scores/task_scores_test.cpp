@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "data/settings/struct_json.h"
 #include "tests/support/byte_model.h"
 
 namespace focus {
@@ -33,7 +33,7 @@ TaskKind kind_of(Metric metric) {
 }
 
 std::vector<AttentionSpec> specs(const LoadedModel& model, const std::vector<std::string>& words) {
-  return resolve_words(words, model, UnsaidBalance::trained, "test");
+  return resolve_words(words, model, DefaultBalance::trained, "test");
 }
 
 TEST(Chosen, IsTheFirstOfTheLargestByCharacterWhereAsked) {
@@ -162,7 +162,7 @@ TEST(EvaluateTask, FiguresAreTheTables) {
   const TaskKind kind = kind_of(Metric::normalised_choice);
   const TaskTable table =
       evaluate_task(model, specs(model, {"dense", "hard:1"}), task_of(kind, 2), TextStart::none);
-  const auto json = task_to_json(table);
+  const auto json = struct_to_json(table);
   EXPECT_EQ(json.at("items"), 70);
   const auto& row = json.at("rows").at(1);
   EXPECT_EQ(row.at("acc").at("value"), table.rows[1].accuracy.value);

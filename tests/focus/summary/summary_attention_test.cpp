@@ -24,8 +24,8 @@ void sweep_options(const SummaryCase& plain, F&& f) {
   with([](SummaryCase& c) { c.heads = 4; });  // grouped queries
   with([](SummaryCase& c) { c.heads = 3, c.kv_heads = 1; });
   with([](SummaryCase& c) { c.one_for_all = true; });
-  with([](SummaryCase& c) { c.own_group = true, c.top_groups = 1; });
-  with([](SummaryCase& c) { c.rest = Rest::drop; });
+  with([](SummaryCase& c) { c.selection = GroupSelection::own, c.num_selected_groups = 1; });
+  with([](SummaryCase& c) { c.unselected_groups = UnselectedGroups::drop; });
   with([](SummaryCase& c) { c.spread = Spread::empty_group; });
   with([](SummaryCase& c) { c.spread = Spread::one_group; });
   with([](SummaryCase& c) { c.sliding_window = 5; });  // narrower than the near zone
@@ -40,15 +40,16 @@ void sweep_options(const SummaryCase& plain, F&& f) {
 TEST(SummaryAttention, EqualsTheReference) {
   for (const Index top_groups : {0, 1, 2, 5})
     for (const Index block : {1, 16})
-      sweep_options({.top_groups = top_groups, .block = block},
+      sweep_options({.num_selected_groups = top_groups, .block = block},
                     [](const SummaryCase& c) { expect_reference(c); });
 }
 
 TEST(SummaryAttention, EqualsTheReferenceOnShortTexts) {
   for (const Index seq_len : {1, 2, 9, 33})  // below a block, and just above
     for (const Index top_groups : {0, 2, 5})
-      sweep_options({.seq_len = seq_len, .top_groups = top_groups, .window = 0, .block = 16},
-                    [](const SummaryCase& c) { expect_reference(c); });
+      sweep_options(
+          {.seq_len = seq_len, .num_selected_groups = top_groups, .window = 0, .block = 16},
+          [](const SummaryCase& c) { expect_reference(c); });
 }
 
 TEST(SummaryAttention, EqualsTheReferenceForEverySizeOfBlockAndWindow) {
@@ -57,7 +58,7 @@ TEST(SummaryAttention, EqualsTheReferenceForEverySizeOfBlockAndWindow) {
       for (const Index sliding_window : {0, 13, 111})
         expect_reference({.seq_len = 215,
                           .kv_heads = 1,
-                          .top_groups = 2,
+                          .num_selected_groups = 2,
                           .window = window,
                           .block = block,
                           .sinks = block % 3,
@@ -73,7 +74,7 @@ TEST(SummaryAttention, EqualsTheReferenceForFewAndManyGroups) {
                       .seq_len = 170,
                       .heads = 4,
                       .groups = groups,
-                      .top_groups = top_groups,
+                      .num_selected_groups = top_groups,
                       .window = 20,
                       .block = 16,
                       .sinks = sinks};
@@ -92,7 +93,7 @@ TEST(SummaryAttention, EqualsTheReferenceOverSeveralRuns) {
                         .kv_heads = 1,
                         .head_dim = 20,
                         .groups = 9,
-                        .top_groups = 2,
+                        .num_selected_groups = 2,
                         .window = 33,
                         .block = block,
                         .sinks = 4,
@@ -106,7 +107,7 @@ TEST(SummaryAttention, EqualsTheReferenceOverSeveralRuns) {
                       .seq_len = 600,
                       .heads = 8,
                       .kv_heads = 4,
-                      .top_groups = 2,
+                      .num_selected_groups = 2,
                       .block = 16,
                       .sliding_window = sliding_window});
   // Backward takes all lists of a head together.
@@ -116,10 +117,10 @@ TEST(SummaryAttention, EqualsTheReferenceOverSeveralRuns) {
                         .seq_len = 300,
                         .heads = heads,
                         .kv_heads = 8,
-                        .top_groups = top_groups,
+                        .num_selected_groups = top_groups,
                         .block = 16});
   expect_reference({.seq_len = 800, .window = 5, .block = 1, .sinks = 0, .sliding_window = 257});
-  expect_reference({.seq_len = 800, .top_groups = 0, .block = 64, .sliding_window = 513});
+  expect_reference({.seq_len = 800, .num_selected_groups = 0, .block = 64, .sliding_window = 513});
 }
 
 TEST(SummaryAttention, EqualsTheReferenceForHeadDimensionsOfPublishedModels) {
@@ -130,7 +131,7 @@ TEST(SummaryAttention, EqualsTheReferenceForHeadDimensionsOfPublishedModels) {
                         .kv_heads = 1,
                         .head_dim = head_dim,
                         .groups = 16,
-                        .top_groups = 2,
+                        .num_selected_groups = 2,
                         .window = 20,
                         .block = 32});
 }
@@ -141,7 +142,7 @@ TEST(SummaryAttention, EqualsTheReferenceWhereScoresDifferMuch) {
       for (const double softcap : {0.0, 20.0})
         expect_reference({.seq_len = 200,
                           .heads = heads,
-                          .top_groups = top_groups,
+                          .num_selected_groups = top_groups,
                           .softcap = softcap,
                           .sharp = 15},
                          tolerance(2e-4, 1e-9));
@@ -156,14 +157,14 @@ RC_GTEST_PROP(SummaryAttention, EqualsTheReferenceForAnyOptions, ()) {
   c.heads = c.kv_heads * in(1, 3);
   c.head_dim = in(1, 9);
   c.groups = in(1, 8);
-  c.own_group = in(0, 3) == 0;
-  c.top_groups = c.own_group ? 1 : in(0, static_cast<int>(c.groups));
+  c.selection = in(0, 3) == 0 ? GroupSelection::own : GroupSelection::mass;
+  c.num_selected_groups = c.reads_own() ? 1 : in(0, static_cast<int>(c.groups));
   c.window = *rc::gen::element<Index>(0, in(0, 150), in(0, 20));
   c.block = in(1, 40);
   c.sinks = *rc::gen::element<Index>(0, 1, in(0, 64));
   c.sliding_window = *rc::gen::element<Index>(0, in(1, 150));
   c.softcap = *rc::gen::element(0.0, 0.8, 3.0);
-  c.rest = *rc::gen::element(Rest::summary, Rest::drop);
+  c.unselected_groups = *rc::gen::element(UnselectedGroups::summary, UnselectedGroups::drop);
   c.one_for_all = *rc::gen::arbitrary<bool>();
   c.spread = *rc::gen::element(Spread::random, Spread::one_group, Spread::empty_group);
   c.seed = static_cast<std::uint64_t>(in(1, 1000)) * 100;
@@ -190,14 +191,14 @@ void expect_dense(const SummaryCase& c) {
 TEST(SummaryAttention, AllGroupsReadExactlyIsDenseAttention) {
   for (const Index sliding_window : {0, 40})
     for (const Index heads : {2, 4})
-      for (const Rest rest : {Rest::summary, Rest::drop})
+      for (const UnselectedGroups rest : {UnselectedGroups::summary, UnselectedGroups::drop})
         expect_dense({.batch = 2,
                       .seq_len = 300,
                       .heads = heads,
-                      .top_groups = 5,
+                      .num_selected_groups = 5,
                       .sliding_window = sliding_window,
                       .softcap = 2,
-                      .rest = rest});
+                      .unselected_groups = rest});
 }
 
 TEST(SummaryAttention, AWindowOverTheWholeTextIsDenseAttention) {
@@ -207,7 +208,7 @@ TEST(SummaryAttention, AWindowOverTheWholeTextIsDenseAttention) {
         expect_dense({.batch = 2,
                       .seq_len = 300,
                       .heads = 4,
-                      .top_groups = top_groups,
+                      .num_selected_groups = top_groups,
                       .window = window,
                       .block = block});
 }
@@ -228,7 +229,7 @@ TEST(SummaryAttention, OfEqualMassesTheFirstIsRead) {
   for (const Index heads : {2, 4}) {
     in.q = randn({1, c.seq_len, heads, c.head_dim}, 9);
     for (const Index top_groups : {1, 2, 3}) {
-      in.summary.top_groups = top_groups;
+      in.summary.num_selected_groups = top_groups;
       const SummaryRun run = run_summary(in, randn({1, c.seq_len, heads, c.head_dim}, 10));
       const std::vector<std::uint8_t> order{1, 3, 0};  // then the empty ones
       for (Index rank = 0; rank < top_groups; ++rank)
@@ -284,13 +285,13 @@ TEST(SummaryAttention, RefusesWhatDoesNotFit) {
   expect(refusal([](In& in) { in.beta = randn({2, 4}, 1); }), "beta");
   expect(refusal([](In& in) { in.beta = randn({1, 5}, 1); }), "beta");
   expect(refusal([](In& in) { in.beta = randn({10}, 1); }), "beta");
-  expect(refusal([](In& in) { in.summary.top_groups = 6; }), "6 of 5 groups");
-  expect(refusal([](In& in) { in.summary.top_groups = -1; }), "-1 of 5 groups");
-  expect(refusal([](In& in) { in.summary.own_group = true; }), "group of its own");
+  expect(refusal([](In& in) { in.summary.num_selected_groups = 6; }), "6 of 5 groups");
+  expect(refusal([](In& in) { in.summary.num_selected_groups = -1; }), "-1 of 5 groups");
+  expect(refusal([](In& in) { in.summary.selection = GroupSelection::own; }), "group of its own");
   expect(refusal([](In& in) {
            in.classes = classes_of(Variable(randn({1, 12, 1, 5}, 1)), 1);
-           in.summary.own_group = true;
-           in.summary.top_groups = 2;
+           in.summary.selection = GroupSelection::own;
+           in.summary.num_selected_groups = 2;
          }),
          "group of its own");
   expect(refusal([](In& in) { in.classes.groups = 257; }), "257 groups");

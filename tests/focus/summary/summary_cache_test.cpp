@@ -67,21 +67,22 @@ TEST(SummaryCache, GivesTheWholePassesRowsOverAwkwardShapes) {
   for (const Index block : {1, 8, 32})
     for (const Index sinks : {0, 3})
       for (const Index m : {0, 1, 2, 5})
-        for (const Rest rest : {Rest::summary, Rest::drop})
+        for (const UnselectedGroups rest : {UnselectedGroups::summary, UnselectedGroups::drop})
           expect_whole_pass({.seq_len = 131,
-                             .top_groups = m,
+                             .num_selected_groups = m,
                              .block = block,
                              .sinks = sinks,
-                             .rest = rest,
+                             .unselected_groups = rest,
                              .seed = seed += 10});
 }
 
 TEST(SummaryCache, ManyGroups) {
-  expect_whole_pass({.seq_len = 300, .heads = 4, .groups = 256, .top_groups = 9, .block = 8});
+  expect_whole_pass(
+      {.seq_len = 300, .heads = 4, .groups = 256, .num_selected_groups = 9, .block = 8});
 }
 
 TEST(SummaryCache, SharedKeyHeadsSoftCapsAndSlidingWindows) {
-  const SummaryCase plain{.seq_len = 150, .heads = 4, .top_groups = 2, .block = 8};
+  const SummaryCase plain{.seq_len = 150, .heads = 4, .num_selected_groups = 2, .block = 8};
   SummaryCase gqa = plain, mqa = plain, capped = plain, sliding = plain, all = plain;
   gqa.kv_heads = 2;
   mqa.kv_heads = 1;
@@ -95,7 +96,7 @@ TEST(SummaryCache, SharedKeyHeadsSoftCapsAndSlidingWindows) {
   for (SummaryCase c : {gqa, mqa, capped, sliding, all})
     for (const Index m : {0, 2})
       for (const Index block : {1, 8, 32}) {
-        c.top_groups = m;
+        c.num_selected_groups = m;
         c.block = block;
         expect_whole_pass(c);
       }
@@ -103,25 +104,27 @@ TEST(SummaryCache, SharedKeyHeadsSoftCapsAndSlidingWindows) {
 
 TEST(SummaryCache, GroupsThatAreEmptyOrAllAndWindowsBeyondTheEnd) {
   for (const Spread spread : {Spread::one_group, Spread::empty_group})
-    expect_whole_pass({.seq_len = 140, .top_groups = 2, .block = 8, .spread = spread});
+    expect_whole_pass({.seq_len = 140, .num_selected_groups = 2, .block = 8, .spread = spread});
   expect_whole_pass({.seq_len = 40, .window = 200});
   expect_whole_pass({.seq_len = 20, .window = 0, .block = 1, .sinks = 30});
   expect_whole_pass({.seq_len = 90, .window = 0, .block = 1, .sinks = 0});
 }
 
 TEST(SummaryCache, OwnGroupAndClassesForAllHeads) {
-  expect_whole_pass({.seq_len = 120, .top_groups = 1, .block = 8, .own_group = true});
-  expect_whole_pass({.seq_len = 120, .heads = 4, .top_groups = 2, .block = 8, .one_for_all = true});
+  expect_whole_pass(
+      {.seq_len = 120, .num_selected_groups = 1, .block = 8, .selection = GroupSelection::own});
+  expect_whole_pass(
+      {.seq_len = 120, .heads = 4, .num_selected_groups = 2, .block = 8, .one_for_all = true});
 }
 
 TEST(SummaryCache, LongSlidingWindowsSumAnew) {
   expect_whole_pass(
-      {.seq_len = 1200, .groups = 3, .top_groups = 1, .block = 8, .sliding_window = 200});
+      {.seq_len = 1200, .groups = 3, .num_selected_groups = 1, .block = 8, .sliding_window = 200});
 }
 
 TEST(SummaryCache, WithoutGroupsToReadItDoesNotGrow) {
   SummaryCase c{
-      .seq_len = 3000, .groups = 4, .top_groups = 0, .window = 20, .block = 8, .sinks = 3};
+      .seq_len = 3000, .groups = 4, .num_selected_groups = 0, .window = 20, .block = 8, .sinks = 3};
   const auto bytes_at = [](const SummaryCase& of, std::vector<Index> lengths) {
     const SummaryInputs in = summary_inputs_of(of);
     SummaryCache cache = cache_of(of, in);
@@ -138,13 +141,13 @@ TEST(SummaryCache, WithoutGroupsToReadItDoesNotGrow) {
   const auto means = bytes_at(c, {held, 2 * held + 64 + c.block, 3000});
   EXPECT_EQ(means[1], means[2]);
   EXPECT_LT(means[2], 8 * means[0]);
-  c.top_groups = 1;
+  c.num_selected_groups = 1;
   const auto lists = bytes_at(c, {1000, 3000});
   EXPECT_GT(lists[1], 2 * lists[0]);
 }
 
 TEST(SummaryCache, AnyNumberOfThreadsGivesTheSameBits) {
-  const SummaryCase c{.seq_len = 200, .heads = 6, .kv_heads = 3, .top_groups = 2};
+  const SummaryCase c{.seq_len = 200, .heads = 6, .kv_heads = 3, .num_selected_groups = 2};
   const SummaryInputs in = summary_inputs_of(c);
   expect_same_bits_for_any_threads("cache", [&] { return std::vector{decode(c, in).out}; });
 }

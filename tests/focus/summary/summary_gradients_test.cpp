@@ -29,19 +29,20 @@ TEST(SummaryGradients, AgreeWithDifferencesWithoutAChoice) {
   for (const bool own_group : {false, true})
     for (const Index sliding_window : {0, 17})
       for (const double softcap : {0.0, 1.5})
-        for (const Rest rest : {Rest::summary, Rest::drop})
-          expect_summary_gradients({.seq_len = 30,
-                                    .heads = 4,
-                                    .head_dim = 3,
-                                    .groups = 4,
-                                    .top_groups = own_group ? 1 : 0,
-                                    .window = 3,
-                                    .block = 4,
-                                    .sinks = 2,
-                                    .sliding_window = sliding_window,
-                                    .softcap = softcap,
-                                    .rest = rest,
-                                    .own_group = own_group});
+        for (const UnselectedGroups rest : {UnselectedGroups::summary, UnselectedGroups::drop})
+          expect_summary_gradients(
+              {.seq_len = 30,
+               .heads = 4,
+               .head_dim = 3,
+               .groups = 4,
+               .num_selected_groups = own_group ? 1 : 0,
+               .window = 3,
+               .block = 4,
+               .sinks = 2,
+               .sliding_window = sliding_window,
+               .softcap = softcap,
+               .unselected_groups = rest,
+               .selection = own_group ? GroupSelection::own : GroupSelection::mass});
 }
 
 TEST(SummaryGradients, AgreeWithDifferencesOfMoreColumnsThanATileHasKeys) {
@@ -50,7 +51,7 @@ TEST(SummaryGradients, AgreeWithDifferencesOfMoreColumnsThanATileHasKeys) {
                               .heads = 4,
                               .head_dim = 3,
                               .groups = 140,
-                              .top_groups = 0,
+                              .num_selected_groups = 0,
                               .window = 3,
                               .block = 4,
                               .sinks = 2,
@@ -67,7 +68,7 @@ TEST(SummaryGradients, AgreeWithDifferencesWhereGroupsAreChosen) {
                                   .heads = heads,
                                   .head_dim = 3,
                                   .groups = 4,
-                                  .top_groups = top_groups,
+                                  .num_selected_groups = top_groups,
                                   .window = 3,
                                   .block = 4,
                                   .sinks = 1,
@@ -94,7 +95,7 @@ TEST(SummaryGradients, AgreeWithDifferencesOverSeveralRuns) {
                         .seq_len = 600,
                         .heads = 4,
                         .groups = 6,
-                        .top_groups = 0,
+                        .num_selected_groups = 0,
                         .window = 20,
                         .block = 16,
                         .sinks = 3,

@@ -11,17 +11,17 @@ std::vector<SummaryCase> long_cases() {
                           .heads = 4,
                           .head_dim = 20,
                           .groups = 9,
-                          .top_groups = 2,
+                          .num_selected_groups = 2,
                           .window = 33,
                           .block = 16};
   SummaryCase sliding = plain, drop = plain, own = plain, means = plain, many_heads = plain;
   sliding.sliding_window = 310;
   sliding.sinks = 4;
-  drop.rest = Rest::drop;
+  drop.unselected_groups = UnselectedGroups::drop;
   drop.heads = 2;
-  own.own_group = true;
-  own.top_groups = 1;
-  means.top_groups = 0;
+  own.selection = GroupSelection::own;
+  own.num_selected_groups = 1;
+  means.num_selected_groups = 0;
   means.softcap = 2;
   many_heads.heads = many_heads.kv_heads = 9;
   return {plain, sliding, drop, own, means, many_heads};

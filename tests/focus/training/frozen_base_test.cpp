@@ -40,13 +40,13 @@ void import_folder(const fs::path& folder, const fs::path& path) {
 
 /// What some steps on a base give: losses, and the adapter's parameters.
 std::vector<Tensor> trained(const fs::path& base, Method method, WeightUse use,
-                            Compute compute = Compute::float32) {
+                            Precision precision = Precision::float32) {
   RunConfig config = tiny_run(method);
   if (method == Method::lora) config.attention.name = "dense";
-  config.compute = compute;
-  LoadedModel model = load_model(base, "", compute, use);
+  config.precision = precision;
+  LoadedModel model = load_model(base, "", precision, use);
   Rng rng(1);
-  put_on_adapters(config, model, rng);
+  attach_adapters(config, model, rng);
   Session session(config, std::move(model),
                   {.train = tiny_batches(16, 2, 5),
                    .valid = tiny_batches(16, 1, 9, false),
@@ -56,7 +56,7 @@ std::vector<Tensor> trained(const fs::path& base, Method method, WeightUse use,
     all.push_back(Tensor::full({1}, static_cast<Real>(session.step().result.loss)));
   all.push_back(Tensor::full({1}, static_cast<Real>(*session.validate())));
   for (const auto& adapter : session.model().adapters)
-    adapter->for_each_own(
+    adapter->visit_parameters(
         [&](const std::string&, Variable& p) { all.push_back(p.value().clone()); });
   return all;
 }
@@ -90,14 +90,16 @@ TEST(FrozenBase, InEveryComputeItTrainsNearFloat32) {
       write_folder(folder / "base", family, Dtype::bf16);
       import_folder(folder / "base", folder / "base.h5");
       const auto wanted = trained(folder / "base", method, WeightUse::frozen);
-      for (const Compute compute : {Compute::bf16, Compute::bf16x3, Compute::int8, Compute::w8a8}) {
-        const std::string what = fmt::format("{} {}", family, name_of(compute));
-        const auto found = trained(folder / "base", method, WeightUse::frozen, compute);
-        expect_same(trained(folder / "base.h5", method, WeightUse::frozen, compute), found, what);
+      for (const Precision precision :
+           {Precision::bf16, Precision::bf16x3, Precision::int8, Precision::w8a8}) {
+        const std::string what = fmt::format("{} {}", family, name_of(precision));
+        const auto found = trained(folder / "base", method, WeightUse::frozen, precision);
+        expect_same(trained(folder / "base.h5", method, WeightUse::frozen, precision), found, what);
         ASSERT_EQ(found.size(), wanted.size()) << what;
         for (std::size_t i = 0; i < 5; ++i)  // losses
-          EXPECT_NEAR(found[i][0], wanted[i][0], compute == Compute::bf16x3 ? 1e-4 : 3e-2) << what;
-        if (compute != Compute::bf16x3) {
+          EXPECT_NEAR(found[i][0], wanted[i][0], precision == Precision::bf16x3 ? 1e-4 : 3e-2)
+              << what;
+        if (precision != Precision::bf16x3) {
           EXPECT_FALSE(same_bits(found[0], wanted[0])) << what << ": nothing was rounded";
         }
       }
@@ -108,12 +110,13 @@ TEST(FrozenBase, FolderAndStoreHaveTheFingerprintOfTheirFloats) {
   const TempFolder folder;
   write_folder(folder / "base", "gpt2", Dtype::bf16);
   import_folder(folder / "base", folder / "base.h5");
-  LoadedModel model = load_model(folder / "base", "", Compute::float32, WeightUse::trainable);
+  LoadedModel model = load_model(folder / "base", "", Precision::float32, WeightUse::trainable);
   const std::string wanted = model_fingerprint(*model.decoder);
   EXPECT_EQ(load_model(folder / "base").fingerprint(), wanted);
   EXPECT_EQ(load_model(folder / "base.h5").fingerprint(), wanted);
-  for (const Compute compute : {Compute::bf16, Compute::bf16x3, Compute::int8, Compute::w8a8})
-    EXPECT_EQ(load_model(folder / "base.h5", "", compute).fingerprint(), wanted);
+  for (const Precision precision :
+       {Precision::bf16, Precision::bf16x3, Precision::int8, Precision::w8a8})
+    EXPECT_EQ(load_model(folder / "base.h5", "", precision).fingerprint(), wanted);
 }
 
 /// Runs with a cache of its own.
@@ -163,7 +166,7 @@ TEST(FrozenBase, BaseThatIsTrainedIsRead) {
   LoadedModel frozen = load_model(folder / "base");
   EXPECT_THAT(error_of([&] { set_requires_grad(*frozen.decoder, true); }),
               HasSubstr("is stored in bf16, so frozen"));
-  LoadedModel free = load_model(folder / "base", "", Compute::float32, WeightUse::trainable);
+  LoadedModel free = load_model(folder / "base", "", Precision::float32, WeightUse::trainable);
   EXPECT_NO_THROW(set_requires_grad(*free.decoder, true));
 }
 

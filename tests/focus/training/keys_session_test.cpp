@@ -6,6 +6,7 @@
 #include "focus/training/checkpoint.h"
 #include "focus/training/session.h"
 #include "tests/support/compare.h"
+#include "tests/support/grouping_layers.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_session.h"
 
@@ -15,12 +16,12 @@ namespace {
 RunConfig keys_run(Method method = Method::retrofit) {
   RunConfig config = tiny_run(method);
   FocusConfig& f = config.focus;
-  f.routing = RoutingSpace::keys;
+  f.grouping.name = "keys";
   f.training = Training::summary;
   f.local_window = 2;
-  f.block = 2;
-  f.read_groups = 1;
-  f.fit_tokens = 64;
+  f.summary.zones.block = 2;
+  f.summary.num_selected_groups = 1;
+  f.keys().fit_tokens = 64;
   return config;
 }
 
@@ -28,7 +29,7 @@ std::map<std::string, Tensor> values_of(Session& session) {
   std::map<std::string, Tensor> values;
   const auto add = [&](const std::string& name, Variable& p) { values[name] = p.value().clone(); };
   for_each_parameter(*session.model().decoder, add, "model");
-  for (const auto& adapter : session.model().adapters) adapter->for_each_own(add);
+  for (const auto& adapter : session.model().adapters) adapter->visit_parameters(add);
   return values;
 }
 
@@ -42,7 +43,7 @@ std::size_t changes(const std::map<std::string, Tensor>& before,
 }
 
 std::int64_t fitted_on(Session& session) {
-  return session.model().focus()->key_groups().front().updates;
+  return key_layers(*session.model().focus()).front().updates;
 }
 
 std::string refusal(const std::function<void()>& f) {
@@ -60,7 +61,7 @@ TEST(KeysSession, KeysArePlacedBeforeTheFirstStepAndOnce) {
   session.step();
   EXPECT_EQ(fitted_on(session), 64);
   // Not placed anew: what stands there later is trained on.
-  auto& centroids = session.model().focus()->key_groups().front().centroids;
+  auto& centroids = key_layers(*session.model().focus()).front().centroids;
   std::ranges::fill(centroids.mutable_value().span(), Real(100));
   session.step();
   for (const Real x : centroids.value().span()) EXPECT_NEAR(static_cast<double>(x), 100, 5);
@@ -78,14 +79,15 @@ TEST(KeysSession, KeysArePlacedBeforeTheFirstValidation) {
 
 TEST(KeysSession, WithoutAStepToFitAtTheyStayRandom) {
   RunConfig config = keys_run();
-  config.focus.fit_step = std::nullopt;
+  config.focus.keys().fit_step = std::nullopt;
   Session session = tiny_session(config);
   session.step();
   EXPECT_EQ(fitted_on(session), 0);
 }
 
 TEST(KeysSession, GoesOnFromACheckpointToTheSameBits) {
-  for (const Objective objective : {Objective::lm, Objective::kl, Objective::layers}) {
+  for (const Objective objective :
+       {Objective::lm, Objective::logit_distillation, Objective::layer_distillation}) {
     RunConfig config = keys_run();
     config.focus.objective = objective;
     const TempFolder temp;
@@ -103,10 +105,11 @@ TEST(KeysSession, GoesOnFromACheckpointToTheSameBits) {
 }
 
 TEST(KeysSession, EachObjectiveLowersItsOwnLoss) {
-  for (const Objective objective : {Objective::lm, Objective::kl, Objective::layers}) {
+  for (const Objective objective :
+       {Objective::lm, Objective::logit_distillation, Objective::layer_distillation}) {
     RunConfig config = keys_run();
     config.focus.objective = objective;
-    config.focus.fit_step = std::nullopt;  // from random keys: k-means leaves little to gain
+    config.focus.keys().fit_step = std::nullopt;  // from random keys: k-means leaves little to gain
     config.data.context = 64;
     config.steps = 60;
     Session session = tiny_session(config);
@@ -122,14 +125,15 @@ TEST(KeysSession, EachObjectiveLowersItsOwnLoss) {
 
 TEST(KeysSession, KlIsZeroWhereAllGroupsAreRead) {
   RunConfig config = keys_run();
-  config.focus.objective = Objective::kl;
-  config.focus.read_groups = config.focus.num_groups;
+  config.focus.objective = Objective::logit_distillation;
+  config.focus.summary.num_selected_groups = config.focus.num_groups;
   Session session = tiny_session(config);
   EXPECT_NEAR(session.step().result.loss, 0, 1e-5);
 }
 
 TEST(KeysSession, NoObjectiveTouchesTheBase) {
-  for (const Objective objective : {Objective::lm, Objective::kl, Objective::layers}) {
+  for (const Objective objective :
+       {Objective::lm, Objective::logit_distillation, Objective::layer_distillation}) {
     RunConfig config = keys_run();
     config.focus.objective = objective;
     Session session = tiny_session(config);
@@ -150,17 +154,17 @@ TEST(KeysSession, LayersReachNoParameterOfAnother) {
   // A layer's error alone: the gradient of the last layer's groups is the same whatever the first
   // layer's groups are.
   RunConfig config = keys_run();
-  config.focus.objective = Objective::layers;
+  config.focus.objective = Objective::layer_distillation;
   const auto last_gradient = [&](Real shift) {
     Session session = tiny_session(config);
     session.validate();
     FocusModel& focus = *session.model().focus();
-    for (Real& x : focus.key_groups().front().beta.mutable_value().span()) x += shift;
+    for (Real& x : key_layers(focus).front().beta.mutable_value().span()) x += shift;
     focus.begin_step({.step = 0, .first_phase = true});
     const Batch batch = tiny_batches(16, 2, 5).windows(0, 2);
     session.model().decoder->hidden_states(batch.ids, batch.batch);
     backward(focus.take_auxiliary_loss());
-    return focus.key_groups().back().centroids.grad().clone();
+    return key_layers(focus).back().centroids.grad().clone();
   };
   EXPECT_TRUE(same_bits(last_gradient(0), last_gradient(2)));
 }
@@ -168,7 +172,7 @@ TEST(KeysSession, LayersReachNoParameterOfAnother) {
 TEST(KeysSession, ANewModelAttendsDenseUntilItsKeysArePlaced) {
   RunConfig config = keys_run(Method::scratch);
   config.attention = {.name = "focus", .word = "focus"};
-  config.focus.fit_step = 2;
+  config.focus.keys().fit_step = 2;
   RunConfig dense_config = tiny_run(Method::scratch);
   Session session = tiny_session(config), dense = tiny_session(dense_config);
   EXPECT_EQ(session.mode_at(1).kind, AttentionMode::Kind::dense);
@@ -207,16 +211,21 @@ TEST(KeysSession, SettingsThatDoNotFitAreRefusedByName) {
     EXPECT_NE(said.find(part), std::string::npos) << "no \"" << part << "\" in \"" << said << "\"";
   };
   EXPECT_EQ(refusal([] { keys_run().validate_step(); }), "");
-  says([](RunConfig& c) { c.focus.read_groups = 5; }, "focus.read_groups must be from 0 to");
-  says([](RunConfig& c) { c.focus.train_read_groups = 5; }, "focus.train_read_groups");
-  says([](RunConfig& c) { c.focus.block = 0; }, "focus.block");
-  says([](RunConfig& c) { c.focus.sinks = 65; }, "focus.sinks");
-  says([](RunConfig& c) { c.focus.training = Training::soft; }, "focus.routing keys has neither");
-  says([](RunConfig& c) { c.focus.training = Training::hard; }, "focus.routing keys has neither");
-  says([](RunConfig& c) { c.focus.balance_loss = 1; }, "focus.routing keys has no balance");
-  says([](RunConfig& c) { c.focus.recluster_every = 4; }, "focus.routing keys has no balance");
-  says([](RunConfig& c) { c.focus.choice = GroupChoice::own; }, "focus.choice own");
-  for (const Objective objective : {Objective::kl, Objective::layers}) {
+  says([](RunConfig& c) { c.focus.summary.num_selected_groups = 5; },
+       "focus.summary.num_selected_groups must be from 0 to");
+  says([](RunConfig& c) { c.focus.summary.train_num_selected_groups = 5; },
+       "focus.summary.train_num_selected_groups");
+  says([](RunConfig& c) { c.focus.summary.zones.block = 0; }, "focus.summary.block");
+  says([](RunConfig& c) { c.focus.summary.zones.sinks = 65; }, "focus.summary.sinks");
+  says([](RunConfig& c) { c.focus.training = Training::soft; }, "focus.grouping keys has neither");
+  says([](RunConfig& c) { c.focus.training = Training::hard; }, "focus.grouping keys has neither");
+  says([](RunConfig& c) { c.focus.ablations.balance_loss = 1; },
+       "focus.ablations are of groups of tokens");
+  says([](RunConfig& c) { c.focus.ablations.recluster_every = 4; },
+       "focus.ablations are of groups of tokens");
+  says([](RunConfig& c) { c.focus.summary.selection = GroupSelection::own; },
+       "focus.summary.selection own");
+  for (const Objective objective : {Objective::logit_distillation, Objective::layer_distillation}) {
     says(
         [&](RunConfig& c) {
           c.focus = tiny_focus();

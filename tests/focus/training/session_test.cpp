@@ -5,6 +5,7 @@
 #include "focus/training/checkpoint.h"
 #include "focus/training/training.h"
 #include "tests/support/compare.h"
+#include "tests/support/grouping_layers.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_session.h"
 
@@ -18,7 +19,7 @@ std::map<std::string, Tensor> parameters_of(Session& session) {
     parameters[name] = p.value().clone();
   };
   for_each_parameter(*session.model().decoder, add, "model");
-  for (const auto& adapter : session.model().adapters) adapter->for_each_own(add);
+  for (const auto& adapter : session.model().adapters) adapter->visit_parameters(add);
   return parameters;
 }
 
@@ -41,7 +42,7 @@ TEST(Session, RetrofitTrainsFocusAndNothingElse) {
   while (!session.finished()) session.step();
   EXPECT_EQ(session.steps(), 6);
   const auto names = changed(before, parameters_of(session));
-  EXPECT_EQ(names.size(), 2 * session.model().focus()->layers().size());
+  EXPECT_EQ(names.size(), 2 * token_layers(*session.model().focus()).size());
   for (const std::string& name : names) EXPECT_TRUE(name.starts_with("focus.")) << name;
 }
 
@@ -58,8 +59,8 @@ TEST(Session, FocusAndLoraTrainSideBySide) {
   LoadedModel model = tiny_loaded();
   const RunConfig config = tiny_run();
   Rng rng(1);
-  put_on_adapters(config, model, rng);
-  model.put_on(std::make_unique<LoraModel>(LoraConfig{}, *model.decoder, rng));
+  attach_adapters(config, model, rng);
+  model.attach(std::make_unique<LoraModel>(LoraConfig{}, *model.decoder, rng));
   Session session(config, std::move(model), {.train = tiny_batches(16, 2, 5)});
   const auto before = parameters_of(session);
   session.step();
@@ -89,7 +90,7 @@ TEST(Session, TwoPhasesTrainFocusThenAll) {
   EXPECT_GT(session.count_trainable(), 1000);
 }
 
-TEST(Session, ModesFollowTheRecipe) {
+TEST(Session, ModesFollowTheConfig) {
   RunConfig config = tiny_run();
   Session soft = tiny_session(config);
   EXPECT_EQ(soft.mode_at(1).balance, Balance::sequence);
@@ -103,14 +104,14 @@ TEST(Session, ModesFollowTheRecipe) {
 
 TEST(Session, ReportsGroupsAndWhatAdaptersAddToTheLoss) {
   RunConfig config = tiny_run();
-  config.data.accumulate = 2;
+  config.data.gradient_accumulation_steps = 2;
   Session plain = tiny_session(config);
   const StepReport first = plain.step();
   EXPECT_EQ(first.step, 1);
-  ASSERT_EQ(first.groups.size(), plain.model().focus()->layers().size());
+  ASSERT_EQ(first.groups.size(), token_layers(*plain.model().focus()).size());
   EXPECT_EQ(first.groups[0].tokens, 2 * 2 * 16);
   EXPECT_FALSE(first.auxiliary_loss);
-  config.focus.balance_loss = 0.5;
+  config.focus.ablations.balance_loss = 0.5;
   Session balanced = tiny_session(config);
   const StepReport report = balanced.step();
   ASSERT_TRUE(report.auxiliary_loss);
@@ -149,7 +150,7 @@ TEST(Session, RefusesACheckpointOfOtherSettings) {
   Session session = tiny_session(config);
   session.step();
   write_checkpoint(temp.path() / "one.h5", session, std::nullopt);
-  config.focus.temperature = 0.7;
+  config.focus.tokens().temperature = 0.7;
   Session other = tiny_session(config);
   try {
     restore_checkpoint(temp.path() / "one.h5", other);
@@ -218,7 +219,7 @@ TEST(Training, DryRunCountsEachPhase) {
 TEST(Training, DryRunSaysWhatMemoryARunTakes) {
   const auto expect_near = [](RunConfig config) {
     SCOPED_TRACE(testing::Message()
-                 << value_text(config.method) << " " << value_text(config.memory));
+                 << value_text(config.method) << " " << config.activation_checkpointing);
     config.data.context = 64;
     config.data.batch = 4;
     config.eval_windows = 1;
@@ -244,13 +245,13 @@ TEST(Training, DryRunSaysWhatMemoryARunTakes) {
       EXPECT_EQ(dry.mapped_bytes, 0U);
     });
   };
-  for (const Memory memory : {Memory::keep, Memory::recompute})
+  for (const bool checkpointing : {false, true})
     for (const Method method : {Method::retrofit, Method::full, Method::lora}) {
       RunConfig config = tiny_run(method);
-      config.memory = memory;
+      config.activation_checkpointing = checkpointing;
       expect_near(config);
       if (method != Method::retrofit) continue;
-      config.focus.routing = RoutingSpace::keys;
+      config.focus.grouping.name = "keys";
       config.focus.training = Training::summary;
       expect_near(config);
     }
@@ -274,7 +275,7 @@ TEST(Session, LayersThatAreComputedAgainGiveTheSameBits) {
   const auto expect_same = [](RunConfig config, const std::string& family) {
     SCOPED_TRACE(family);
     const std::vector<Tensor> kept = three_steps(config, family);
-    config.memory = Memory::recompute;
+    config.activation_checkpointing = true;
     const std::vector<Tensor> again = three_steps(config, family);
     ASSERT_EQ(kept.size(), again.size());
     for (std::size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(same_bits(kept[i], again[i])) << i;
@@ -286,9 +287,9 @@ TEST(Session, LayersThatAreComputedAgainGiveTheSameBits) {
       expect_same(config, family);
     }
     RunConfig keys = tiny_run();
-    keys.focus.routing = RoutingSpace::keys;
+    keys.focus.grouping.name = "keys";
     keys.focus.training = Training::summary;
-    for (const Objective objective : {Objective::lm, Objective::kl}) {
+    for (const Objective objective : {Objective::lm, Objective::logit_distillation}) {
       keys.focus.objective = objective;
       expect_same(keys, family);
     }
@@ -318,14 +319,14 @@ TEST(Session, LayersThatAreComputedAgainKeepLess) {
     });
   };
   const std::size_t kept = peak(config);
-  config.memory = Memory::recompute;
+  config.activation_checkpointing = true;
   EXPECT_LT(peak(config), kept * 9 / 10);
 }
 
 TEST(Session, WhatLayersNoteInTheirForwardPassIsNotComputedAgain) {
   RunConfig config = tiny_run();
-  config.memory = Memory::recompute;
-  config.focus.balance_loss = 0.1;
+  config.activation_checkpointing = true;
+  config.focus.ablations.balance_loss = 0.1;
   EXPECT_THROW(tiny_session(config), std::invalid_argument);
 }
 

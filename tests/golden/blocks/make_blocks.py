@@ -1,11 +1,12 @@
 """Makes blocks.safetensors: numbers, and what gguf-py's quantize() makes of them.
 
-    python make_blocks.py OUT_DIR
+    python tests/golden/blocks/make_blocks.py
 
-Needs: gguf, numpy, safetensors (PyPI). `numbers` [rows, 128] are float32; a tensor named by a type, "q8_0", holds the
-bytes [rows, bytes of a row] of that type.
+The committed file: gguf 0.19.0, numpy 2.4.6, safetensors 0.8.0.
+
+`numbers` [rows, 128] are float32; a tensor named by a type, "q8_0", holds the bytes [rows, bytes of a
+row] of that type.
 """
-import sys
 from pathlib import Path
 
 import gguf
@@ -35,7 +36,7 @@ def main():
     tensors = {"numbers": numbers}
     for name in TYPES:
         tensors[name.lower()] = gguf.quants.quantize(numbers, gguf.GGMLQuantizationType[name])
-    save_file(tensors, Path(sys.argv[1]) / "blocks.safetensors")
+    save_file(tensors, Path(__file__).with_name("blocks.safetensors"))
 
 
 main()

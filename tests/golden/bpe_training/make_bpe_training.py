@@ -1,9 +1,11 @@
-"""What Hugging Face's tokenizers learns from a small text, for tests/data/bpe_trainer_test.cpp.
+"""What Hugging Face's tokenizers learns from a small text, for tests/data/tokenizers/bpe_trainer_test.cpp.
 
-    python make_bpe_training.py
+    python tests/golden/bpe_training/make_bpe_training.py
 
-Needs: tokenizers (PyPI; made with 0.23.2). Writes trained.json beside this script: the documents,
-the options, the merges, and the ids of a text.
+The committed file: tokenizers 0.23.3.
+
+Writes trained.json beside this script: the documents, the options, the merges, and the ids of a
+text.
 """
 
 import json

@@ -1,0 +1,232 @@
+#include "data/settings/config.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+#include <utility>
+
+#include "autograd/base/check.h"
+#include "data/files/input_file.h"
+#include "data/files/json_reader.h"
+#include "data/files/utf8.h"
+#include "data/settings/config_yaml.h"
+
+namespace focus {
+namespace {
+
+using Kind = ConfigNode::Kind;
+
+constexpr std::size_t kMaxBytes = 1'000'000;
+
+/// Levenshtein distance.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replace = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replace, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+std::string_view last_part(std::string_view key) {
+  const std::size_t dot = key.rfind('.');
+  return dot == std::string_view::npos ? key : key.substr(dot + 1);
+}
+
+/// Applies the nodes of one source to the fields and notes what does not fit.
+class ConfigReader {
+ public:
+  explicit ConfigReader(const std::vector<ConfigField>& fields) : fields_(fields) {
+    for (const ConfigField& field : fields) by_key_[field.key] = &field;
+  }
+
+  void read_group(const ConfigNode& map, const std::string& prefix,
+                  std::vector<ConfigProblem>& problems) const {
+    for (const ConfigNode::Entry& entry : map.entries) {
+      const std::string key = prefix + entry.key;
+      try {
+        check(entry.key.find('.') == std::string::npos, "a key with a point, write nested groups");
+        read_entry(key, entry.value, problems);
+      } catch (const std::invalid_argument& error) {
+        problems.push_back({entry.line, fmt::format("{}: {}", shown(key), error.what())});
+      }
+    }
+  }
+
+ private:
+  void read_entry(const std::string& key, const ConfigNode& value,
+                  std::vector<ConfigProblem>& problems) const {
+    if (value.kind == Kind::kRefused) return;
+    const auto found = by_key_.find(key);
+    // Looking for what was meant takes long: with so many wrong keys this is another file.
+    constexpr std::size_t kMaxSuggestions = 20;
+    if (found == by_key_.end()) {
+      check(false, "unknown key{}", problems.size() < kMaxSuggestions ? suggestion(key) : "");
+    }
+    const ConfigField& field = *found->second;
+    if (field.read) {
+      field.read(value);
+    } else if (value.kind == Kind::kMap) {
+      read_group(value, key + ".", problems);
+    } else if (value.kind != Kind::kNull) {  // null: a heading whose keys are all left out
+      refuse_value("a group of keys", value, fmt::format("it holds keys such as {}", child(key)));
+    }
+  }
+
+  std::string child(const std::string& group) const {
+    const auto found = std::ranges::find_if(
+        fields_, [&](const ConfigField& f) { return f.text && f.key.starts_with(group + "."); });
+    return found == fields_.end() ? group : found->key;
+  }
+
+  /// The known key that is nearest, be it the spelling or the group that is wrong.
+  std::string suggestion(std::string_view key) const {
+    if (key.size() > 100) return "";  // no slip of the hand
+    std::string best;
+    std::size_t best_distance = std::max<std::size_t>(2, last_part(key).size() / 3) + 1;
+    for (const ConfigField& field : fields_) {
+      const std::size_t whole = edit_distance(key, field.key);
+      const std::size_t part = edit_distance(last_part(key), last_part(field.key)) + 1;
+      const std::size_t distance = std::min(whole, part);
+      if (distance < best_distance) {
+        best_distance = distance;
+        best = field.key;
+      }
+    }
+    return best.empty() ? "; --help lists the known ones" : fmt::format("; did you mean {}?", best);
+  }
+
+  const std::vector<ConfigField>& fields_;
+  std::map<std::string, const ConfigField*, std::less<>> by_key_;
+};
+
+/// The value of an override: YAML where it starts like a list or quoted text, else the bare word.
+ConfigNode override_value(const std::string& text, std::vector<ConfigProblem>& problems) {
+  if (text.find_first_of("['\"") == 0) return parse_config_yaml(text, problems);
+  ConfigNode node;
+  node.kind = text == "null" || text == "~" ? Kind::kNull : Kind::kScalar;
+  node.text = text;
+  node.from_override = true;
+  return node;
+}
+
+}  // namespace
+
+ConfigNode config_override_tree(const std::string& text, std::vector<ConfigProblem>& problems) {
+  ConfigNode root;
+  root.kind = Kind::kMap;
+  if (!is_valid_utf8(text)) {
+    problems.push_back({0, "wanted UTF-8 text, came other bytes"});
+    return root;
+  }
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    problems.push_back({0, "wanted key=value"});
+    return root;
+  }
+  ConfigNode* map = &root;
+  std::string rest = text.substr(0, equals);
+  for (std::size_t dot = rest.find('.'); dot != std::string::npos; dot = rest.find('.')) {
+    map->entries.push_back({rest.substr(0, dot), 0, {}});
+    map = &map->entries.back().value;
+    map->kind = Kind::kMap;
+    rest.erase(0, dot + 1);
+  }
+  map->entries.push_back({rest, 0, override_value(text.substr(equals + 1), problems)});
+  return root;
+}
+
+void read_config_map(const std::vector<ConfigField>& fields, const ConfigNode& map,
+                     std::vector<ConfigProblem>& problems) {
+  ConfigReader(fields).read_group(map, "", problems);
+}
+
+void read_config_fields(const std::vector<ConfigField>& fields, const std::string& text,
+                        const std::string& source, const std::vector<std::string>& overrides,
+                        std::span<const RenamedKey> renamed) {
+  const ConfigReader reader(fields);
+  std::vector<std::string> lines;
+
+  std::vector<ConfigProblem> problems;
+  ConfigNode root = parse_config_yaml(text, problems);
+  rename_keys(root, renamed);
+  if (root.kind == Kind::kMap) {
+    reader.read_group(root, "", problems);
+  } else {
+    problems.push_back({root.line, "wanted lines of `key: value`, came a single value or a list"});
+  }
+  std::ranges::stable_sort(problems, {}, &ConfigProblem::line);
+  lines.reserve(problems.size());
+  for (const ConfigProblem& problem : problems)
+    lines.push_back(fmt::format("{}:{}: {}", source, problem.line, problem.text));
+
+  for (const std::string& item : overrides) {
+    std::vector<ConfigProblem> own;
+    const ConfigNode tree = config_override_tree(item, own);
+    if (own.empty()) reader.read_group(tree, "", own);
+    for (const ConfigProblem& problem : own)
+      lines.push_back(fmt::format("override {}: {}", shown(item), problem.text));
+  }
+  if (!lines.empty()) fail("{}", fmt::join(lines, "\n"));
+}
+
+std::string read_config_file(const std::string& path) {
+  InputFile file(path, InputFile::Pipes::read);
+  std::string text(kMaxBytes + 1, '\0');
+  text.resize(file.read(std::as_writable_bytes(std::span(text))));
+  if (text.size() > kMaxBytes)
+    fail("{}: wanted a config of at most 1 MB, came more; is this the right file?", path);
+  if (text.empty()) fail("{}: the file is empty; wanted a config, lines of \"key: value\"", path);
+  return text;
+}
+
+std::string dump_config_fields(const std::vector<ConfigField>& fields, bool with_help) {
+  std::string text;
+  for (const ConfigField& field : fields) {
+    const auto depth = static_cast<std::size_t>(std::ranges::count(field.key, '.'));
+    text += fmt::format("{:{}}{}:", "", 2 * depth, last_part(field.key));
+    if (field.text) text += fmt::format(" {}", field.text());
+    if (with_help && !field.help.empty()) text += fmt::format("  # {}", field.help);
+    text += '\n';
+  }
+  return text;
+}
+
+std::string dump_changed_fields(const std::vector<ConfigField>& fields,
+                                const std::vector<ConfigField>& defaults) {
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < fields.size(); ++i)
+    if (fields[i].text)
+      if (const std::string value = fields[i].text(); value != defaults[i].text())
+        lines.push_back(fmt::format("{}: {}\n", fields[i].key, value));
+  std::ranges::sort(lines);
+  return fmt::format("{}", fmt::join(lines, ""));
+}
+
+std::string describe_config_fields(const std::vector<ConfigField>& fields) {
+  std::size_t width = 0;
+  for (const ConfigField& field : fields) width = std::max(width, field.key.size());
+  std::string text;
+  for (const ConfigField& field : fields) {
+    if (!field.read) {
+      text += fmt::format("{:<{}}  {}\n", field.key, width, field.help);
+      continue;
+    }
+    const std::string limits = range_text(field.range);
+    text += fmt::format("{:<{}}  ({}{}{}, default {})  {}\n", field.key, width, field.type,
+                        limits.empty() ? "" : ", ", limits, field.text(), field.help);
+  }
+  return text;
+}
+
+}  // namespace focus

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/settings/config_values.h"
+#include "data/settings/config_yaml.h"
+#include "data/settings/renamed_keys.h"
+
+/// A config: a YAML file of settings, plus `a.b=c` overrides, read strictly into a struct.
+///
+/// A struct lists its members once, in `void visit(auto&& f)`:
+///   f("num_groups", num_groups, "groups K", {1, 64});   // limits are optional, both inclusive
+///   f("focus", focus, "sparse attention");              // a struct with a visit of its own
+/// A member is a bool, int, std::int64_t, std::uint64_t, float, double, std::string or an enum with
+/// enum_names; or a std::vector, or a std::optional (null), of these.
+namespace focus {
+
+/// One line of a visit, its type hidden. A group (a nested struct) has no `read`.
+struct ConfigField {
+  std::string key;   // dotted, from the root
+  std::string help;  // one line
+  std::string type;
+  Range range;
+  std::function<void(const ConfigNode&)> read;  // throws what read_value throws
+  std::function<std::string()> text;            // the value now, as YAML
+};
+
+class ConfigFieldCollector {
+ public:
+  ConfigFieldCollector(std::vector<ConfigField>& fields, std::string prefix)
+      : fields_(fields), prefix_(std::move(prefix)) {}
+
+  template <class T>
+  void operator()(const std::string& name, T& member, const std::string& help = "",
+                  Range range = {}) {
+    const std::string key = prefix_ + name;
+    if constexpr (requires(ConfigFieldCollector & f) { member.visit(f); }) {
+      fields_.push_back({key, help, "group", range, nullptr, nullptr});
+      member.visit(ConfigFieldCollector(fields_, key + "."));
+    } else {
+      fields_.push_back(
+          {key, help, type_text(member), range,
+           [&member, range](const ConfigNode& node) { read_value(node, range, member); },
+           [&member] { return value_text(member); }});
+    }
+  }
+
+ private:
+  std::vector<ConfigField>& fields_;
+  std::string prefix_;
+};
+
+/// All fields of a config in the order of its visits; they point into `config`.
+template <class T>
+std::vector<ConfigField> config_fields(T& config) {
+  std::vector<ConfigField> fields;
+  config.visit(ConfigFieldCollector(fields, ""));
+  return fields;
+}
+
+void read_config_fields(const std::vector<ConfigField>& fields, const std::string& text,
+                        const std::string& source, const std::vector<std::string>& overrides,
+                        std::span<const RenamedKey> renamed = {});
+/// Reads a parsed map into the fields; what does not fit is appended to `problems`.
+void read_config_map(const std::vector<ConfigField>& fields, const ConfigNode& map,
+                     std::vector<ConfigProblem>& problems);
+/// The override "a.b=c" as the map {a: {b: c}}.
+ConfigNode config_override_tree(const std::string& text, std::vector<ConfigProblem>& problems);
+/// Its text. Throws std::runtime_error, naming it, where it cannot be read, is empty or too large.
+std::string read_config_file(const std::string& path);
+std::string dump_config_fields(const std::vector<ConfigField>& fields, bool with_help);
+std::string dump_changed_fields(const std::vector<ConfigField>& fields,
+                                const std::vector<ConfigField>& defaults);
+std::string describe_config_fields(const std::vector<ConfigField>& fields);
+
+/// Reads YAML text and then the overrides ("a.b=c", the last one of a key wins) into `config`;
+/// what neither names keeps its value. A bare override a,b and [a, b] are both lists; quotes make
+/// text of anything. `source` is what errors call the text. Throws std::runtime_error listing every
+/// problem, one per line, and leaves `config` as it was.
+template <class T>
+void read_config_text(const std::string& text, const std::string& source,
+                      const std::vector<std::string>& overrides, T& config) {
+  T result = config;
+  read_config_fields(config_fields(result), text, source, overrides);
+  config = std::move(result);
+}
+
+/// The same of settings that the program itself has written, in whatever version: `renamed` are
+/// the keys of earlier ones.
+template <class T>
+void read_stored_config(const std::string& text, const std::string& source, T& config,
+                        std::span<const RenamedKey> renamed) {
+  T result = config;
+  read_config_fields(config_fields(result), text, source, {}, renamed);
+  config = std::move(result);
+}
+
+/// The same from a file of at most 1 MB; an empty path means overrides alone.
+template <class T>
+void read_config(const std::string& path, const std::vector<std::string>& overrides, T& config) {
+  read_config_text(path.empty() ? "" : read_config_file(path), path, overrides, config);
+}
+
+/// Every key with its value, as YAML that reads back to an equal config.
+template <class T>
+std::string dump_config(const T& config, bool with_help = false) {
+  T copy = config;
+  return dump_config_fields(config_fields(copy), with_help);
+}
+
+/// Each key whose value is not the default's, as "focus.num_groups: 8", in the order of their
+/// names. The same text for the same settings, whatever keys with defaults are added to the struct.
+template <class T>
+std::string dump_config_changes(const T& config) {
+  T copy = config, defaults;
+  return dump_changed_fields(config_fields(copy), config_fields(defaults));
+}
+
+/// Help text, a line per key: "focus.num_groups  (int, 1..64, default 4)  groups K".
+template <class T>
+std::string describe_config(const T& defaults) {
+  T copy = defaults;
+  return describe_config_fields(config_fields(copy));
+}
+
+}  // namespace focus

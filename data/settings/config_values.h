@@ -1,0 +1,146 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+/// How single values are written in a config: one read_value, value_text and type_text per type.
+namespace focus {
+
+/// Inclusive limits of a number, or of every number in a list.
+struct Range {
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+};
+
+/// "1..64", ">= 1", "<= 64" or nothing.
+std::string range_text(const Range& range);
+
+/// A value as it was written, before its type is known.
+struct ConfigNode {
+  enum class Kind { kNull, kScalar, kList, kMap, kRefused };  // kRefused: already complained about
+  struct Entry;
+
+  Kind kind = Kind::kNull;
+  std::string text;            // of a scalar
+  bool quoted = false;         // a scalar in quotes: text, never a number
+  bool from_override = false;  // a bare word of the command line: a,b is a list there
+  int line = 0;                // in the file, from 1
+  std::vector<ConfigNode> items;
+  std::vector<Entry> entries;
+};
+struct ConfigNode::Entry {
+  std::string key;
+  int line = 0;
+  ConfigNode value;
+};
+
+/// Throws std::invalid_argument "wanted ..., came ...", also the form of every read_value below.
+[[noreturn]] void refuse_value(std::string_view wanted, const ConfigNode& node,
+                               std::string_view hint = "");
+
+void read_value(const ConfigNode& node, const Range& range, bool& value);
+void read_value(const ConfigNode& node, const Range& range, int& value);
+void read_value(const ConfigNode& node, const Range& range, std::int64_t& value);
+void read_value(const ConfigNode& node, const Range& range, std::uint64_t& value);
+void read_value(const ConfigNode& node, const Range& range, float& value);
+void read_value(const ConfigNode& node, const Range& range, double& value);
+void read_value(const ConfigNode& node, const Range& range, std::string& value);
+
+/// The value as YAML that read_value reads back to an equal value.
+std::string value_text(bool value);
+std::string value_text(int value);
+std::string value_text(std::int64_t value);
+std::string value_text(std::uint64_t value);
+std::string value_text(float value);
+std::string value_text(double value);
+std::string value_text(const std::string& value);
+
+/// For help and errors: "int", "number", "text", "true|false". The argument only carries the type.
+std::string type_text(const bool&);
+std::string type_text(const int&);
+std::string type_text(const std::int64_t&);
+std::string type_text(const std::uint64_t&);
+std::string type_text(const float&);
+std::string type_text(const double&);
+std::string type_text(const std::string&);
+
+/// The position of the node's text among the names.
+std::size_t read_choice(const ConfigNode& node, std::span<const std::string_view> names);
+std::string choices_text(std::span<const std::string_view> names);
+/// A list of the command line, "a, b" or nothing, as the list it stands for.
+ConfigNode split_override(const ConfigNode& node);
+
+/// An enum lists its names in the order of its values, which count from 0:
+///   constexpr std::array<std::string_view, 2> enum_names(Gate) { return {"logit", "affinity"}; }
+template <class E>
+concept ConfigEnum = std::is_enum_v<E> && requires(E e) {
+  enum_names(e);
+};
+
+template <ConfigEnum E>
+void read_value(const ConfigNode& node, const Range&, E& value) {
+  constexpr auto names = enum_names(E{});
+  value = static_cast<E>(read_choice(node, names));
+}
+template <ConfigEnum E>
+std::string value_text(E value) {
+  constexpr auto names = enum_names(E{});
+  return std::string(names.at(static_cast<std::size_t>(value)));
+}
+template <ConfigEnum E>
+std::string type_text(const E&) {
+  constexpr auto names = enum_names(E{});
+  return choices_text(names);
+}
+
+template <class T>
+void read_value(const ConfigNode& node, const Range& range, std::vector<T>& value) {
+  const bool is_word = node.kind == ConfigNode::Kind::kScalar && node.from_override;
+  const ConfigNode list = is_word ? split_override(node) : node;
+  if (list.kind != ConfigNode::Kind::kList)
+    refuse_value("a list such as [a, b] of " + type_text(T{}), node);
+  std::vector<T> items;
+  for (const ConfigNode& item : list.items) {
+    T element{};
+    read_value(item, range, element);
+    items.push_back(std::move(element));
+  }
+  value = std::move(items);
+}
+template <class T>
+std::string value_text(const std::vector<T>& value) {
+  std::string text;
+  for (const T& item : value) text += (text.empty() ? "" : ", ") + value_text(item);
+  return "[" + text + "]";
+}
+template <class T>
+std::string type_text(const std::vector<T>&) {
+  return "list of " + type_text(T{});
+}
+
+template <class T>
+void read_value(const ConfigNode& node, const Range& range, std::optional<T>& value) {
+  if (node.kind == ConfigNode::Kind::kNull) {
+    value.reset();
+  } else {
+    T inner{};
+    read_value(node, range, inner);
+    value = std::move(inner);
+  }
+}
+template <class T>
+std::string value_text(const std::optional<T>& value) {
+  return value ? value_text(*value) : "null";
+}
+template <class T>
+std::string type_text(const std::optional<T>&) {
+  return type_text(T{}) + " or null";
+}
+
+}  // namespace focus

@@ -1,0 +1,210 @@
+#include "data/settings/config_yaml.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include "data/files/json_reader.h"
+#include "data/files/utf8.h"
+
+namespace focus {
+namespace {
+
+using Kind = ConfigNode::Kind;
+
+constexpr int kMaxDepth = 16;
+constexpr int kMaxValues = 10'000;  // keys count too
+
+struct TooMuch {
+  int line;
+  std::string problem;
+};
+
+int line_of(const YAML::Mark& mark) { return mark.line + 1; }
+
+/// Builds ConfigNodes from the parser's events. Events, not yaml-cpp's own tree: the tree has
+/// already followed the aliases and forgotten repeated keys, tags and quotes.
+class TreeBuilder : public YAML::EventHandler {
+ public:
+  explicit TreeBuilder(std::vector<ConfigProblem>& problems) : problems_(problems) {}
+
+  ConfigNode take_root() { return std::move(root_); }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (++documents_ == 2) refuse(mark, "wanted one YAML document, came a second one");
+  }
+  void OnDocumentEnd() override {}
+
+  void OnAnchor(const YAML::Mark& mark, const std::string& name) override {
+    refuse(mark, fmt::format("anchors (&{}) are not read, write the value out", shown(name)));
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
+    refuse(mark, "aliases (*name) are not read, write the value out");
+    add(make(Kind::kRefused, mark));
+  }
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { add(make(Kind::kNull, mark)); }
+
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
+                const std::string& value) override {
+    check_tag(mark, tag);
+    ConfigNode node = make(Kind::kScalar, mark);
+    node.text = value;
+    node.quoted = tag != "?";
+    add(std::move(node));
+  }
+
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {
+    check_tag(mark, tag);
+    open(Kind::kList, mark);
+  }
+  void OnSequenceEnd() override { close(); }
+
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {
+    check_tag(mark, tag);
+    open(Kind::kMap, mark);
+  }
+  void OnMapEnd() override { close(); }
+
+ private:
+  /// A list or map still being filled. A map alternates between keys and values.
+  struct Open {
+    ConfigNode node;
+    bool has_key = false;
+    bool keep_value = true;
+    std::string key;
+    int key_line = 0;
+    std::map<std::string, int> lines;  // of the keys so far
+  };
+
+  ConfigNode make(Kind kind, const YAML::Mark& mark) {
+    if (++values_ > kMaxValues) {
+      throw TooMuch{line_of(mark), fmt::format("wanted at most {} values, came more", kMaxValues)};
+    }
+    ConfigNode node;
+    node.kind = kind;
+    node.line = line_of(mark);
+    return node;
+  }
+
+  void refuse(const YAML::Mark& mark, std::string text) {
+    problems_.push_back({line_of(mark), std::move(text)});
+  }
+
+  /// "?" and "!" are what the parser reports for bare and for quoted values without a tag.
+  void check_tag(const YAML::Mark& mark, const std::string& tag) {
+    if (!tag.empty() && tag != "?" && tag != "!")
+      refuse(mark, fmt::format("tags ({}) are not read, write the bare value", shown(tag)));
+  }
+
+  void open(Kind kind, const YAML::Mark& mark) {
+    if (stack_.size() >= kMaxDepth)
+      throw TooMuch{line_of(mark), fmt::format("wanted at most {} levels, came more", kMaxDepth)};
+    stack_.emplace_back();
+    stack_.back().node = make(kind, mark);
+  }
+
+  void close() {
+    ConfigNode node = std::move(stack_.back().node);
+    stack_.pop_back();
+    add(std::move(node));
+  }
+
+  void add(ConfigNode node) {
+    if (stack_.empty()) {
+      if (documents_ == 1) root_ = std::move(node);
+    } else if (stack_.back().node.kind == Kind::kList) {
+      stack_.back().node.items.push_back(std::move(node));
+    } else if (!stack_.back().has_key) {
+      set_key(stack_.back(), node);
+    } else {
+      Open& map = stack_.back();
+      map.has_key = false;
+      if (map.keep_value)
+        map.node.entries.push_back({std::move(map.key), map.key_line, std::move(node)});
+    }
+  }
+
+  void set_key(Open& map, const ConfigNode& node) {
+    map.has_key = true;
+    map.keep_value = false;
+    map.key = node.text;
+    map.key_line = node.line;
+    if (node.kind != Kind::kScalar) {
+      problems_.push_back({node.line, "wanted a word as a key, came something else"});
+      return;
+    }
+    if (node.text == "<<") {
+      problems_.push_back({node.line, "merge keys (<<) are not read, write the values out"});
+      return;
+    }
+    const auto [same, is_new] = map.lines.emplace(node.text, node.line);
+    if (!is_new) {
+      problems_.push_back({node.line, fmt::format("{}: the same key is already on line {}",
+                                                  shown(node.text), same->second)});
+      return;
+    }
+    map.keep_value = true;
+  }
+
+  std::vector<ConfigProblem>& problems_;
+  std::vector<Open> stack_;
+  ConfigNode root_;
+  int documents_ = 0;
+  int values_ = 0;
+};
+
+/// The first line that is not clean UTF-8 text, or no problem.
+bool check_bytes(const std::string& text, std::vector<ConfigProblem>& problems) {
+  if (text.starts_with("\xef\xbb\xbf")) {
+    problems.push_back({1, "the file starts with a byte-order mark, save it without one"});
+    return false;
+  }
+  std::istringstream lines(text);
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    const auto is_control = [](char c) {
+      return static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\r';
+    };
+    if (std::ranges::any_of(line, is_control)) {
+      problems.push_back({number, "wanted text, came a control character"});
+      return false;
+    }
+    if (!is_valid_utf8(line)) {
+      problems.push_back({number, "wanted UTF-8 text, came other bytes"});
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+ConfigNode parse_config_yaml(const std::string& text, std::vector<ConfigProblem>& problems) {
+  ConfigNode empty;
+  empty.kind = Kind::kMap;
+  if (!check_bytes(text, problems)) return empty;
+  TreeBuilder builder(problems);
+  try {
+    std::istringstream stream(text);
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(builder)) {
+    }
+  } catch (const TooMuch& much) {
+    problems.push_back({much.line, much.problem});
+    return empty;
+  } catch (const YAML::Exception& error) {
+    problems.push_back({line_of(error.mark), "not valid YAML: " + shown(error.msg)});
+    return empty;
+  }
+  ConfigNode root = builder.take_root();
+  return root.kind == Kind::kNull ? empty : root;
+}
+
+}  // namespace focus

@@ -1,0 +1,127 @@
+#include "focus/report/compare_recall.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "focus/report/charts.h"
+#include "focus/report/spread.h"
+
+namespace focus {
+namespace {
+
+/// Over the seeds of a run: answers of one attention at some distances.
+struct RecallCell {
+  std::int64_t from = 0, to = 0;   // 0: all distances
+  std::int64_t answers = 0;        // of a seed
+  std::vector<double> right = {};  // a share for each seed
+
+  double percent() const { return 100 * spread_of(right).mean; }
+};
+
+/// A line of a table: its first cell is of all distances.
+struct RecallLine {
+  std::string run, attention, routing;
+  std::vector<RecallCell> cells = {};
+};
+
+struct RecallQuestion {
+  std::string questions;
+  std::int64_t documents = 0;
+  std::vector<RecallLine> lines = {};
+};
+
+/// The entry that `same` knows, made by `make` where there is none.
+template <class T, class Same, class Make>
+T& entry(std::vector<T>& all, const Same& same, const Make& make) {
+  const auto found = std::ranges::find_if(all, same);
+  return found != all.end() ? *found : all.emplace_back(make());
+}
+
+std::vector<RecallQuestion> group_recall_rows(const std::vector<RecallAnswerRow>& rows) {
+  std::vector<RecallQuestion> all;
+  for (const RecallAnswerRow& row : rows) {
+    RecallQuestion& question = entry(
+        all, [&](const RecallQuestion& q) { return q.questions == row.questions; },
+        [&] { return RecallQuestion{.questions = row.questions, .documents = row.documents}; });
+    RecallLine& line = entry(
+        question.lines,
+        [&](const RecallLine& l) {
+          return l.run == row.run.name && l.attention == row.attention && l.routing == row.routing;
+        },
+        [&] {
+          return RecallLine{
+              .run = row.run.name, .attention = row.attention, .routing = row.routing};
+        });
+    RecallCell& cell = entry(
+        line.cells, [&](const RecallCell& c) { return c.to == row.to.value_or(0); },
+        [&] {
+          return RecallCell{.from = row.to ? row.from.value_or(0) : 0,
+                            .to = row.to.value_or(0),
+                            .answers = row.answers};
+        });
+    cell.right.push_back(row.right);
+  }
+  return all;
+}
+
+std::string recall_caption(const RecallQuestion& question) {
+  return fmt::format("{}: {} documents, {} answers", question.questions, question.documents,
+                     question.lines.front().cells.front().answers);
+}
+
+Table recall_table(const RecallQuestion& question) {
+  Table table{.header = {"run", "attention", "routing", "seeds", "right", "std"}};
+  for (const RecallCell& cell : question.lines.front().cells)
+    if (cell.to > 0) table.header.push_back(fmt::format("{} to {}", cell.from, cell.to));
+  for (const RecallLine& line : question.lines) {
+    const RecallCell& whole = line.cells.front();
+    table.rows.push_back(
+        {line.run, line.attention, line.routing, fmt::format("{}", whole.right.size()),
+         fmt::format("{:.1f} %", whole.percent()),
+         whole.right.size() > 1 ? fmt::format("{:.1f}", 100 * spread_of(whole.right).deviation)
+                                : "-"});
+    for (const RecallCell& cell : line.cells)
+      if (cell.to > 0) table.rows.back().push_back(fmt::format("{:.1f} %", cell.percent()));
+  }
+  return table;
+}
+
+}  // namespace
+
+std::string recall_tables(const std::vector<RecallAnswerRow>& rows) {
+  std::string text;
+  for (const RecallQuestion& question : group_recall_rows(rows)) {
+    Table table = recall_table(question);
+    table.caption = recall_caption(question);
+    text += plain_text(table, 3) + "\n";
+  }
+  return text;
+}
+
+void add_recall(HtmlReport& page, const std::vector<RecallAnswerRow>& rows) {
+  const std::vector<RecallQuestion> questions = group_recall_rows(rows);
+  if (questions.empty()) return;
+  page.heading("Recall");
+  page.paragraph(
+      "Answers that stand word for word far before. Right: each token of the answer is the "
+      "likeliest after the text up to it; means over seeds, std over them (n - 1). Columns are "
+      "distances in tokens.");
+  for (const RecallQuestion& question : questions) {
+    page.heading(recall_caption(question));
+    page.table(recall_table(question));
+    PointsChart chart{.title = fmt::format("Right answers by distance ({})", question.questions),
+                      .x_label = "distance, tokens, up to, as its power of two",
+                      .y_label = "right, %"};
+    for (const RecallLine& line : question.lines)
+      for (const RecallCell& cell : line.cells)
+        if (cell.to > 0)
+          chart.add(fmt::format("{}, {}", line.run, line.attention), true,
+                    {std::log2(static_cast<double>(cell.to)), cell.percent(), ""});
+    // One distance alone is no curve.
+    if (question.lines.front().cells.size() > 2) page.figure(points_chart_svg(chart));
+  }
+}
+
+}  // namespace focus

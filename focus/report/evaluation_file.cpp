@@ -1,0 +1,22 @@
+#include "focus/report/evaluation_file.h"
+
+#include "autograd/base/check.h"
+#include "data/settings/struct_json.h"
+
+namespace focus {
+
+EvaluationFile evaluation_from_json(const nlohmann::json& json, const std::string& where) {
+  if (!json.is_object() || !json.contains("model"))
+    fail("{}: not what focus eval --json writes", where);
+  auto eval = struct_from_json<EvaluationFile>(json, where);
+  if (!eval.texts) return eval;
+  const std::optional<std::vector<WindowEvaluation>>& lengths = eval.texts->lengths;
+  if (!lengths && !eval.texts->windows) fail("{}: texts without rows", where);
+  if (lengths && lengths->empty()) fail("{}: lengths without rows", where);
+  for (const WindowEvaluation& one : lengths.value_or(std::vector<WindowEvaluation>()))
+    if (one.rows.size() != lengths->front().rows.size())
+      fail("{}: lengths that have not as many rows", where);
+  return eval;
+}
+
+}  // namespace focus

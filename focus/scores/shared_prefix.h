@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "layers/decoder.h"
+
+namespace focus {
+
+/// The tokens that sequences have in common, held as what every layer's attention read of them, so
+/// that what goes on from them is computed without projecting them or passing them through an MLP
+/// again. Attention itself runs over all tokens once more, by whatever mechanism the decoder has:
+/// the numbers are those of whole sequences, for any mechanism that is causal.
+///
+/// While it lives the decoder's layers attend through it.
+class SharedPrefix {
+ public:
+  explicit SharedPrefix(Decoder& decoder);
+
+  /// Holds exactly `ids`: those at their beginning that it holds already stay. Returns how many
+  /// were computed.
+  Index hold(std::span<const std::int32_t> ids);
+  /// The last norm's output of `batch` sequences of equal length that go on from what is held
+  /// [batch, seq_len, hidden_size].
+  Tensor hidden_states(std::span<const std::int32_t> ids, Index batch);
+
+  Index size() const { return static_cast<Index>(ids_.size()); }
+
+ private:
+  /// What attention reads of the held tokens, [tokens, ...] of each.
+  struct Layer {
+    std::vector<Real> h, q, k, v;
+  };
+  Variable attend(const MechanismInputs& in);
+  Variable attend_by_itself(const MechanismInputs& in) const;
+
+  Decoder& decoder_;
+  std::vector<AttentionMechanism> own_;  // the decoder's, of each layer
+  std::vector<Layer> layers_;
+  std::vector<std::int32_t> ids_;
+  bool holding_ = false;  // the pass in progress is of tokens to be held
+  std::optional<AttachedMechanism> attached_;
+};
+
+}  // namespace focus

@@ -1,0 +1,65 @@
+#include "data/files/store.h"
+#include "tests/support/cli.h"
+
+// What a config's compute changes of training, and what not.
+namespace focus {
+namespace {
+
+/// Of every step's loss: close to the other run's, and not all the same.
+void expect_close_losses(const std::string& rounded, const std::string& exact) {
+  const auto losses = metrics_of(rounded), wanted = metrics_of(exact);
+  ASSERT_EQ(losses.size(), wanted.size());
+  bool differ = false;
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    if (!losses[i].contains("loss")) continue;
+    const double loss = losses[i].at("loss"), other = wanted[i].at("loss");
+    EXPECT_NEAR(loss, other, 2e-2) << losses[i];
+    differ = differ || loss != other;
+  }
+  EXPECT_TRUE(differ) << "nothing was rounded";
+}
+
+TEST(CliCompute, Bf16TrainsCloseToFloat32AndFitsTheSameBase) {
+  const std::string exact = cli().fresh("float32"), out = cli().fresh("bf16");
+  cli().must_run(cli().retrofit({"out=" + exact}));
+  cli().must_run(cli().retrofit({"out=" + out, "precision=bf16"}));
+  const StoreReader a(out + "/focus.h5"), b(exact + "/focus.h5");
+  EXPECT_TRUE(contains(a.text("/config.yaml"), "precision: bf16"));
+  EXPECT_EQ(a.string_attribute("/focus", "base_fingerprint"),
+            b.string_attribute("/focus", "base_fingerprint"));
+  expect_close_losses(out, exact);
+  // An adapter goes with its base, whatever that is stored in.
+  for (const char* precision : {"float32", "bf16"})
+    cli().must_run({"eval", cli().base(), "--adapter", out + "/focus.h5", "--text",
+                    cli().valid_text(), "--precision", precision});
+}
+
+TEST(CliCompute, AllIsTrainedInBf16CloseToFloat32) {
+  for (const char* method : {"scratch", "full"}) {
+    const auto run = [&](const Words& more) {
+      const std::string out = cli().fresh(method);
+      const Words all = more + Words{"out=" + out, fmt::format("method={}", method)};
+      cli().must_run(method == std::string("full") ? cli().retrofit(all + Words{"attention=dense"})
+                                                   : cli().scratch(all));
+      return out;
+    };
+    const std::string exact = run({}), rounded = run({"precision=bf16"});
+    expect_same_run(run({"precision=bf16", "activation_checkpointing=true"}), rounded);
+    expect_close_losses(rounded, exact);
+  }
+}
+
+TEST(CliCompute, DryRunCountsWeightsInBf16ByHalf) {
+  const Words dry = {"out=" + cli().fresh("dry"), "--dry-run"};
+  const auto exact = cli().figures(cli().retrofit(dry));
+  const auto figures = cli().figures(cli().retrofit(dry + Words{"precision=bf16"}));
+  EXPECT_EQ(figures.at("trainable"), exact.at("trainable"));
+  EXPECT_EQ(figures.at("frozen"), exact.at("frozen"));
+  const double share =
+      figures.at("weight_bytes").get<double>() / exact.at("weight_bytes").get<double>();
+  EXPECT_GT(share, 0.5);  // norms, biases and centroids stay
+  EXPECT_LT(share, 0.6);
+}
+
+}  // namespace
+}  // namespace focus

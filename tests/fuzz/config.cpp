@@ -1,0 +1,60 @@
+#include "data/settings/config.h"
+
+#include "focus/training/run_config.h"
+#include "tests/fuzz/harness.h"
+
+namespace {
+
+using namespace focus;
+
+/// Sections of a run's config: settings of every type, without the table of mechanisms, which would
+/// bring the kernels along.
+struct Config {
+  Method method = Method::retrofit;
+  Precision precision = Precision::float32;
+  std::string base;
+  std::int64_t steps = 500;
+  ModelShape model;
+  DataConfig data;
+  FocusConfig focus;
+  TwoPhaseConfig two_phase;
+  LoraConfig lora;
+  OptimConfig optim;
+  void visit(auto&& f) {
+    f("method", method);
+    f("precision", precision);
+    f("base", base);
+    f("steps", steps, "", Range{1, 1e12});
+    f("model", model);
+    f("data", data);
+    f("focus", focus);
+    f("two_phase", two_phase);
+    f("lora", lora);
+    f("optim", optim);
+  }
+};
+
+/// Reads into a Config. What is accepted must survive being written and read again.
+template <class Config>
+void read(const std::string& text, const std::vector<std::string>& overrides, std::size_t size) {
+  Config config;
+  const auto load = [&] { read_config_text(text, "config.yaml", overrides, config); };
+  // yaml-cpp keeps some 200 bytes for each of a bracket until it is closed.
+  if (!fuzz::run_loader(4 * size, load, {"config.yaml:", "override "})) return;
+  const std::string written = dump_config(config);
+  Config again;
+  read_config_text(written, "written", {}, again);
+  if (dump_config(again) != written) fuzz::report("a config reads back as another one: " + written);
+}
+
+}  // namespace
+
+/// A config and, after a NUL byte, lines of overrides; read as a run's and as the Focus settings
+/// that a store holds.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto [text, lines] = fuzz::split_input<2>({data, size});
+  const std::vector<std::string> overrides = fuzz::lines_of(lines);
+  read<Config>(text, overrides, size);
+  read<FocusConfig>(text, overrides, size);
+  return 0;
+}

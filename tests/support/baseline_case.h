@@ -1,0 +1,193 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/ops.h"
+#include "focus/counts/pair_counts.h"
+#include "tests/support/compare.h"
+#include "tests/support/random.h"
+
+// Attention written naively, one query after the other in double, and inputs to compare on.
+namespace focus {
+
+struct BaselineCase {
+  Index batch = 2, seq_len = 70, heads = 2, kv_heads = 2, head_dim = 8;
+  double spread = 1;
+  std::uint64_t seed = 1;
+};
+inline std::vector<Tensor> inputs_of(const BaselineCase& c) {
+  return {randn({c.batch, c.seq_len, c.heads, c.head_dim}, c.seed, c.spread),
+          randn({c.batch, c.seq_len, c.kv_heads, c.head_dim}, c.seed + 1, c.spread),
+          randn({c.batch, c.seq_len, c.kv_heads, c.head_dim}, c.seed + 2)};
+}
+
+/// One query of one head, with what it could see.
+struct NaiveQuery {
+  const std::vector<Tensor>& x;
+  Index sequence, token, head;
+  Index heads() const { return x[0].dim(2); }
+  Index kv_heads() const { return x[1].dim(2); }
+  Index kv_head() const { return head / (heads() / kv_heads()); }
+  Index head_dim() const { return x[0].dim(3); }
+  double q(Index d) const { return q_of(token, head, d); }
+  double q_of(Index t, Index h, Index d) const {
+    return x[0][((sequence * x[0].dim(1) + t) * heads() + h) * head_dim() + d];
+  }
+  double k(Index j, Index d) const { return of(x[1], j, d); }
+  double v(Index j, Index d) const { return of(x[2], j, d); }
+  double score(Index j, const AttentionOptions& options) const {
+    double s = 0;
+    for (Index d = 0; d < head_dim(); ++d) s += q(d) * k(j, d);
+    s *= static_cast<double>(options.scale);
+    const auto cap = static_cast<double>(options.softcap);
+    return cap > 0 ? cap * std::tanh(s / cap) : s;
+  }
+  bool sees(Index j, const AttentionOptions& options) const {
+    return j <= token && (options.sliding_window == 0 || token - j < options.sliding_window);
+  }
+
+ private:
+  double of(const Tensor& t, Index j, Index d) const {
+    return t[((sequence * t.dim(1) + j) * kv_heads() + kv_head()) * head_dim() + d];
+  }
+};
+
+/// out_i = sum_j weight(query i, j) v_j / sum_j weight(query i, j) over j <= i.
+inline Tensor naive_attention(
+    const std::vector<Tensor>& x,
+    const std::function<double(const NaiveQuery& query, Index key)>& weight) {
+  Tensor out(x[0].shape());
+  Real* to = out.data();
+  for (Index s = 0; s < x[0].dim(0); ++s)
+    for (Index i = 0; i < x[0].dim(1); ++i)
+      for (Index h = 0; h < x[0].dim(2); ++h) {
+        const NaiveQuery query{x, s, i, h};
+        std::vector<double> sums(static_cast<std::size_t>(query.head_dim()), 0);
+        double total = 0;
+        for (Index j = 0; j <= i; ++j) {
+          const double w = weight(query, j);
+          total += w;
+          for (std::size_t d = 0; d < sums.size(); ++d)
+            sums[d] += w * query.v(j, static_cast<Index>(d));
+        }
+        for (const double sum : sums) *to++ = static_cast<Real>(sum / total);
+      }
+  return out;
+}
+
+/// Changes all tokens from `cut` on and demands the same bits before it.
+inline void expect_causal(const std::vector<Tensor>& x, Index cut,
+                          const std::function<Tensor(const std::vector<Tensor>&)>& attend) {
+  std::vector<Tensor> changed;
+  for (std::size_t n = 0; n < x.size(); ++n) {
+    changed.push_back(x[n].clone());
+    const Index per_token = x[n].dim(2) * x[n].dim(3);
+    for (Index r = 0; r < x[n].dim(0) * x[n].dim(1); ++r)
+      if (r % x[n].dim(1) >= cut)
+        for (Index e = 0; e < per_token; ++e)
+          changed[n].data()[r * per_token + e] = static_cast<Real>(3 * std::sin(r + 7 * e + 1));
+  }
+  const Tensor before = attend(x), after = attend(changed);
+  const Index per_token = before.dim(2) * before.dim(3);
+  bool later_differ = false;
+  for (Index e = 0; e < before.size(); ++e) {
+    if (e / per_token % before.dim(1) < cut)
+      ASSERT_EQ(before[e], after[e]) << "token " << e / per_token % before.dim(1);
+    else
+      later_differ = later_differ || before[e] != after[e];
+  }
+  EXPECT_TRUE(later_differ);
+}
+
+/// Inputs and options on which a choice of keys could go wrong: sequences shorter than windows and
+/// pages or with a rest of one, shared keys, a soft-cap, a layer's own sliding window.
+struct AwkwardCase {
+  BaselineCase inputs;
+  AttentionOptions options;
+};
+inline std::vector<AwkwardCase> awkward_cases() {
+  std::vector<AwkwardCase> cases;
+  for (const Index seq_len : {1, 5, 8, 33, 70})
+    for (const Index heads : {2, 6})
+      for (const Index sliding : {0, 3, 21})
+        for (const Real softcap : {Real(0), Real(1.5)})
+          cases.push_back(
+              {.inputs = {.seq_len = seq_len, .heads = heads},
+               .options = {.scale = Real(0.35), .softcap = softcap, .sliding_window = sliding}});
+  return cases;
+}
+inline std::string text_of(const AwkwardCase& c) {
+  return "seq_len " + std::to_string(c.inputs.seq_len) + ", heads " +
+         std::to_string(c.inputs.heads) + ", sliding " + std::to_string(c.options.sliding_window) +
+         ", softcap " + std::to_string(c.options.softcap);
+}
+
+/// Which keys a query reads, itself included: true at those, its row of the mask.
+using MaskRow = std::vector<bool>;
+/// The keys from `begin` on and the first ones, as far as the query sees them.
+inline MaskRow near_keys(const NaiveQuery& q, const AttentionOptions& options, Index begin,
+                         Index sinks) {
+  MaskRow row;
+  for (Index j = 0; j <= q.token; ++j)
+    row.push_back(q.sees(j, options) && (j >= begin || j < sinks));
+  return row;
+}
+/// The places of the `count` largest, the first of equals.
+inline std::vector<Index> largest_places(std::vector<std::pair<double, Index>> values,
+                                         Index count) {
+  std::ranges::sort(values, [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first > b.first : a.second < b.second;
+  });
+  std::vector<Index> places;
+  for (const auto& [_, place] : values)
+    if (static_cast<Index>(places.size()) < count) places.push_back(place);
+  return places;
+}
+
+/// Demands that `attend` is softmax over the keys that `reads` says, written with an explicit mask
+/// in double, and that it counts just these pairs.
+inline void expect_reads(const AwkwardCase& c,
+                         const std::function<Tensor(const std::vector<Tensor>&,
+                                                    const AttentionOptions&, PairCounts*)>& attend,
+                         const std::function<MaskRow(const NaiveQuery&)>& reads) {
+  SCOPED_TRACE(text_of(c));
+  const auto x = inputs_of(c.inputs);
+  std::int64_t read = 0, all = 0;
+  MaskRow row;
+  const Tensor expected = naive_attention(x, [&](const NaiveQuery& q, Index j) {
+    if (j == 0) {
+      row = reads(q);
+      for (Index i = 0; i <= q.token; ++i) {
+        read += row[static_cast<std::size_t>(i)] ? 1 : 0;
+        all += q.sees(i, c.options) ? 1 : 0;
+      }
+    }
+    return row[static_cast<std::size_t>(j)] ? std::exp(q.score(j, c.options)) : 0;
+  });
+  PairCounts pairs;
+  EXPECT_LE(relative_difference(attend(x, c.options, &pairs), expected), tolerance(1e-5, 1e-12));
+  EXPECT_EQ(pairs.all * c.inputs.heads, all);
+  EXPECT_EQ(pairs.attended, (read + c.inputs.heads / 2) / c.inputs.heads);
+}
+
+/// Demands attention() itself, and every pair counted.
+inline void expect_dense(
+    const AwkwardCase& c,
+    const std::function<Tensor(const std::vector<Tensor>&, const AttentionOptions&, PairCounts*)>&
+        attend) {
+  SCOPED_TRACE(text_of(c));
+  const auto x = inputs_of(c.inputs);
+  PairCounts pairs;
+  EXPECT_LE(relative_difference(attend(x, c.options, &pairs),
+                                attention(x[0], x[1], x[2], c.options).value()),
+            tolerance(1e-5, 1e-12));
+  EXPECT_EQ(pairs.attended, pairs.all);
+}
+
+}  // namespace focus
