@@ -61,8 +61,6 @@ struct LoadedModel {
   std::unique_ptr<Tokenizer> tokenizer;  // null where there is none
   /// Of the model as it was loaded: taken when it is first asked for, see fingerprint_of().
   const std::string& fingerprint() const;
-  /// Says it for a model that was made otherwise.
-  void set_fingerprint(std::string fingerprint) { fingerprint_ = std::move(fingerprint); }
   std::shared_ptr<const ModelFiles> files;         // that it was loaded from; null: from none
   std::vector<std::unique_ptr<Adapter>> adapters;  // what it was trained with, and what was added
 
