@@ -27,41 +27,49 @@ struct AttentionLabel {
   std::string routing_text() const;
 };
 
+/// Beside dense attention on the same tokens.
+struct RowAgainstDense {
+  double kl = 0, difference = 0, difference_error = 0;
+
+  void visit(auto&& f) {
+    f("kl", kl);
+    f("difference", difference);
+    f("difference_error", difference_error);
+  }
+};
+
+/// Beside the same attention in another precision.
+struct RowAgainstPrecision {
+  std::string precision = {};
+  double difference = 0, difference_error = 0;
+
+  void visit(auto&& f) {
+    f("precision", precision);
+    f("difference", difference);
+    f("difference_error", difference_error);
+  }
+};
+
+/// Of the groups of its tokens or keys.
+struct RowGroups {
+  double pairs_distant = 0, largest = 0, largest_worst_layer = 0;
+  std::optional<double> entropy = {};  // classes of summary attention are not weighed
+  std::vector<std::vector<std::int64_t>> sizes = {};  // [layers][groups]
+
+  void visit(auto&& f) {
+    f("pairs_distant", pairs_distant);
+    f("largest_group", largest);
+    f("largest_group_worst_layer", largest_worst_layer);
+    f("entropy", entropy);
+    f("group_sizes", sizes);
+  }
+};
+
 /// One attention of an evaluation, as `focus eval --json` writes it.
 struct EvaluationRow {
-  struct AgainstDense {
-    double kl = 0, difference = 0, difference_error = 0;
-
-    void visit(auto&& f) {
-      f("kl", kl);
-      f("difference", difference);
-      f("difference_error", difference_error);
-    }
-  };
-  /// Beside the same attention in another compute.
-  struct AgainstCompute {
-    std::string precision = {};
-    double difference = 0, difference_error = 0;
-
-    void visit(auto&& f) {
-      f("precision", precision);
-      f("difference", difference);
-      f("difference_error", difference_error);
-    }
-  };
-  struct Groups {
-    double pairs_distant = 0, largest = 0, largest_worst_layer = 0;
-    std::optional<double> entropy = {};  // classes of summary attention are not weighed
-    std::vector<std::vector<std::int64_t>> sizes = {};  // [layers][groups]
-
-    void visit(auto&& f) {
-      f("pairs_distant", pairs_distant);
-      f("largest_group", largest);
-      f("largest_group_worst_layer", largest_worst_layer);
-      f("entropy", entropy);
-      f("group_sizes", sizes);
-    }
-  };
+  using AgainstDense = RowAgainstDense;
+  using AgainstPrecision = RowAgainstPrecision;
+  using Groups = RowGroups;
 
   AttentionLabel attention = {};
   std::string precision = {};
@@ -74,7 +82,7 @@ struct EvaluationRow {
   std::optional<double> tokens_per_second = {};
   std::optional<std::vector<std::pair<std::string, std::string>>> settings = {};  // of a baseline
   std::optional<Groups> groups = {};
-  std::optional<AgainstCompute> against_precision = {};
+  std::optional<AgainstPrecision> against_precision = {};
   std::optional<std::vector<PositionLoss>> by_position = {};
 
   void visit(auto&& f) {
