@@ -161,9 +161,11 @@ void add_precision_option(CLI::App& app, Precision& precision, std::vector<Preci
 
 std::string counts_text(const std::map<std::string, int>& counts) {
   std::vector<std::pair<int, std::string>> rows;
+  rows.reserve(counts.size());
   for (const auto& [what, count] : counts) rows.emplace_back(-count, what);
   std::ranges::sort(rows);
   std::vector<std::string> words;
+  words.reserve(rows.size());
   for (const auto& [count, what] : rows) words.push_back(fmt::format("{} {}", what, -count));
   return fmt::format("{}", fmt::join(words, ", "));
 }

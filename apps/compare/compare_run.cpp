@@ -49,6 +49,7 @@ struct NumberedOutcome {
 std::string to_text(const std::vector<std::size_t>& indices,
                     const std::vector<RunOutcome>& outcomes) {
   std::vector<NumberedOutcome> all;
+  all.reserve(indices.size());
   for (const std::size_t i : indices) all.push_back({static_cast<std::int64_t>(i), outcomes[i]});
   // A message may name a path that is no UTF-8.
   return structs_to_json(all).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
