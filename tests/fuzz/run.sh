@@ -15,8 +15,8 @@ shift || true
 targets=("$@")
 if [ ${#targets[@]} -eq 0 ]; then
   for seeds in tests/fuzz/seeds/*/; do
-    # Comparisons are replayed by a test alone: their readers know every attention.
-    [[ $seeds == */compare_* ]] || targets+=("$(basename "$seeds")")
+    # These are only replayed by a test: their readers know every grouping or attention.
+    [[ $seeds =~ /(compare_.*|config|focus_.*)/ ]] || targets+=("$(basename "$seeds")")
   done
 fi
 cmake --preset fuzz >/dev/null
