@@ -43,6 +43,7 @@ void check_summary(const FocusConfig& config, const GroupingKind& kind) {
   check(s.zones.block >= 1, "focus.summary.block must be at least 1, not {}", s.zones.block);
   check(s.zones.sinks >= 0 && s.zones.sinks <= kMaxSinks,
         "focus.summary.sinks must be from 0 to {}, not {}", kMaxSinks, s.zones.sinks);
+  check(s.width >= 0 && s.width <= 1, "focus.summary.width must be in [0, 1], not {}", s.width);
   check(kind.groups_tokens || s.selection == GroupSelection::mass,
         "focus.summary.selection own needs groups of tokens: a query is in no group of {}",
         kind.name);

@@ -35,6 +35,7 @@ std::string summary_name(const AttentionMode& mode) {
     name += fmt::format(" w={}", zones.window);
   if (zones.block != usual.block) name += fmt::format(" block={}", zones.block);
   if (zones.sinks != usual.sinks) name += fmt::format(" sinks={}", zones.sinks);
+  if (settings.width != SummarySettings{}.width) name += fmt::format(" width={}", settings.width);
   return name;
 }
 
@@ -252,7 +253,9 @@ void FocusModel::gather_summary(const MechanismInputs& in, const KeyClasses& cla
   if (settings.num_selected_groups == 0 && settings.unselected_groups == UnselectedGroups::drop)
     return;  // nobody asks for the groups
   const Index tokens = in.q.dim(0) * in.q.dim(1);
-  const Index work = tokens * grouping_->assignment_cost(in) + scored * dim;
+  // A column whose width counts is scored twice.
+  const Index columns = settings.uses_width() ? 2 * scored : scored;
+  const Index work = tokens * grouping_->assignment_cost(in) + columns * dim;
   stats.pairs.choosing += pairs_worth(static_cast<double>(work), in);
 }
 

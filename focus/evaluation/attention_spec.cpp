@@ -47,6 +47,7 @@ struct SummaryKeys {
     f("local_window", said.local_window, "", Range{0, 1 << 27});
     f("block", said.block, "", Range{1, 1 << 20});
     f("sinks", said.sinks, "", Range{0, kMaxSinks});
+    f("width", said.width, "", Range{0, 1});
   }
   void validate() const {}
 };
@@ -204,6 +205,7 @@ AttentionSpec resolve_summary(const AttentionSpec& spec, const FocusConfig& conf
   fill(summary.local_window, config.local_window);
   fill(summary.block, trained.zones.block);
   fill(summary.sinks, trained.zones.sinks);
+  fill(summary.width, trained.width);
   return {.kind = AttentionKind::summary,
           .balance = spec.balance.value_or(config.tokens().balance),
           .summary = summary};
@@ -236,7 +238,8 @@ AttentionMode AttentionSpec::mode() const {
                                                  : summary.num_selected_groups.value_or(0),
                       .selection = selection,
                       .unselected_groups =
-                          summary.unselected_groups.value_or(UnselectedGroups::summary)},
+                          summary.unselected_groups.value_or(UnselectedGroups::summary),
+                      .width = summary.width.value_or(0)},
           .selected_groups_of_layer = summary.m_by_layer,
           .window_of_layer = summary.w_by_layer};
 }

@@ -35,6 +35,7 @@ struct SummaryOverrides {
   std::optional<GroupSelection> selection = {};
   std::optional<UnselectedGroups> unselected_groups = {};
   std::optional<Index> local_window = {}, block = {}, sinks = {};
+  std::optional<double> width = {};
   // num_selected_groups and local_window of each layer; empty: the same in all
   std::vector<Index> m_by_layer = {}, w_by_layer = {};
   bool operator==(const SummaryOverrides&) const = default;

@@ -400,7 +400,8 @@ LoadedModel load_model(const std::filesystem::path& path, const std::string& tok
 }
 
 const std::string& LoadedModel::fingerprint() const {
-  if (fingerprint_.empty() && files != nullptr) fingerprint_ = fingerprint_of(*files);
+  if (fingerprint_.empty())
+    fingerprint_ = files != nullptr ? fingerprint_of(*files) : model_fingerprint(*decoder);
   return fingerprint_;
 }
 

@@ -63,8 +63,6 @@ struct LoadedModel {
   const std::string& fingerprint() const;
   /// See focus::fingerprint_like(): for what was made when fingerprints had another form.
   std::string fingerprint_like(const std::string& wanted) const;
-  /// Says it for a model that was made otherwise.
-  void set_fingerprint(std::string fingerprint) { fingerprint_ = std::move(fingerprint); }
   std::shared_ptr<const ModelFiles> files;         // that it was loaded from; null: from none
   std::vector<std::unique_ptr<Adapter>> adapters;  // what it was trained with, and what was added
 

@@ -30,9 +30,11 @@ WORDS = {
     "local": [],
     "soft": ["balance"],
     "hard": ["k", "gate", "balance"],
-    "summary": ["m", "selection", "unselected_groups", "local_window", "block", "sinks", "balance"],
+    "summary": ["m", "selection", "unselected_groups", "local_window", "block", "sinks", "width",
+                "balance"],
 }
 NUMBERS = ("k", "m", "local_window", "block", "sinks")
+SHARES = ("width",)
 VALUES = {"balance": ("sequence", "carried", "none"), "gate": ("drop", "keep"),
           "selection": ("mass", "own"), "unselected_groups": ("summary", "drop")}
 HUB_WORDS = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder",
@@ -53,9 +55,11 @@ def parse_attention(word):
             raise ValueError(f"focus_attention {word}: {kind} has no setting {key}")
         if key in NUMBERS and not value.isdecimal():
             raise ValueError(f"focus_attention {word}: {key} is a number, not {value}")
+        if key in SHARES and not (value.replace(".", "", 1).isdecimal() and float(value) <= 1):
+            raise ValueError(f"focus_attention {word}: {key} is from 0 to 1, not {value}")
         if key in VALUES and value not in VALUES[key]:
             raise ValueError(f"focus_attention {word}: {key} is one of {', '.join(VALUES[key])}")
-        said[key] = int(value) if key in NUMBERS else value
+        said[key] = int(value) if key in NUMBERS else float(value) if key in SHARES else value
     return kind, said
 
 
@@ -74,7 +78,7 @@ def resolve_attention(word, settings):
             "selection": "mass" if "m" in said else summary["selection"],
             "unselected_groups": summary["unselected_groups"],
             "local_window": settings["local_window"], "block": summary["block"],
-            "sinks": summary["sinks"]} | said
+            "sinks": summary["sinks"], "width": summary["width"]} | said
     if full["k"] < 1 or max(full["k"], full["m"]) > groups or full["block"] < 1:
         raise ValueError(f"focus_attention {word}: k is from 1 to {groups}, m from 0 to {groups}, "
                          "block at least 1")
@@ -138,10 +142,11 @@ class FocusLayer(torch.nn.Module):
         dtype, q, k, v = q.dtype, q.float(), k.float(), v.float()
         heads_per_key_head = shape[1] // k.shape[1]
         wide_k, wide_v = (x.repeat_interleave(heads_per_key_head, 1) for x in (k, v))
-        raw = q @ wide_k.transpose(-1, -2) * (scaling if scaling is not None else shape[3] ** -0.5)
+        q = q * (scaling if scaling is not None else shape[3] ** -0.5)
+        raw = q @ wide_k.transpose(-1, -2)
         scores = capped(raw, softcap)
         if self.kind == "summary":
-            weights = self.summary(raw, scores, k, i, j, seen, softcap, dropout)
+            weights = self.summary(raw, scores, q, k, i, j, seen, softcap, dropout)
         else:
             scores = self.gated(scores, i, j, seen, shape[2], kept)
             weights = torch.nn.functional.dropout(scores.softmax(-1), dropout)
@@ -200,7 +205,22 @@ class FocusLayer(torch.nn.Module):
         z = k @ self.centroids.transpose(-1, -2) - self.centroids.square().sum(-1)[:, None] / 2
         return (z + self.bias[:, None]).argmax(-1)
 
-    def summary(self, raw, scores, k, i, j, seen, softcap, dropout):
+    def widths(self, raw, q, k, far, members, n, softcap):
+        """What half the variance of a group's scores adds to its estimated mass, times width."""
+        if not self.attention["width"]:
+            return 0.0
+        k = k.repeat_interleave(raw.shape[1] // k.shape[1], 1)
+        squared = q ** 2
+        width = (squared @ (k ** 2).transpose(-1, -2) * far) @ members / n
+        for d in range(q.shape[-1]):  # means are the groups' of each query
+            mean = (far * k[..., d][:, :, None]) @ members / n
+            width = width - squared[..., d, None] * mean ** 2
+        width = width.clamp(min=0)
+        if softcap:
+            width = width * (1 - torch.tanh((raw * far) @ members / n / softcap) ** 2) ** 2
+        return self.attention["width"] / 2 * width
+
+    def summary(self, raw, scores, q, k, i, j, seen, softcap, dropout):
         """Weights of the keys where a group that a query does not read is one column: its score is
         that of the group's mean key, plus the logarithm of its size, its value the mean value."""
         settings, groups = self.attention, self.settings["num_groups"]
@@ -223,8 +243,9 @@ class FocusLayer(torch.nn.Module):
             reads = own.repeat_interleave(rep, 1)
         else:
             # Those of largest estimated mass, the same for the query heads of a key head.
-            estimate = torch.cat([scores.masked_fill(~near, -torch.inf), columns], -1)
-            mass = (columns - estimate.logsumexp(-1, keepdim=True)).exp()
+            wide = columns + self.widths(raw, q, k, far, members, n, softcap)
+            estimate = torch.cat([scores.masked_fill(~near, -torch.inf), wide], -1)
+            mass = (wide - estimate.logsumexp(-1, keepdim=True)).exp()
             mass = mass.view(batch, key_heads, rep, queries, groups).sum(2)
             empty = ~some.view(batch, key_heads, rep, queries, groups)[:, :, 0]
             order = mass.masked_fill(empty, -1).sort(dim=-1, descending=True, stable=True).indices

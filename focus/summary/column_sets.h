@@ -42,6 +42,7 @@ class ColumnSets {
         capacity_(std::max<Index>(1, AttentionPlan::kKeys / width())),
         keys_({capacity_ * width(), sums.head_dim()}),
         values_(keys_.shape()),
+        variances_(sums.has_squares() ? keys_.shape() : Shape{0}),
         bias_(static_cast<std::size_t>(capacity_ * width())),
         counts_(static_cast<std::size_t>(capacity_ * sums.groups())) {}
 
@@ -116,6 +117,17 @@ class ColumnSets {
         queries, to);
     if (softcap > 0) tiled::soft_cap(seen_, softcap, to);
   }
+  /// What width adds to a column's score when groups are selected, [columns, queries]: half of the
+  /// variance of its tokens' scores, sum_d (scale q_d)^2 var_d / 2, sinks 0. `squared` are the
+  /// squares of what scores() takes.
+  void widths(const simd::Panels& squared, Real* to) const {
+    tiled::products(
+        seen_, sums_.head_dim(),
+        [this](Index column) {
+          return tiled::Rows{variances_.data() + column, sums_.head_dim()};
+        },
+        squared, to);
+  }
   /// Adds log n + beta.
   void add_bias(Real* scores) const {
     for (const KeyBand& band : seen_.bands())
@@ -153,6 +165,7 @@ class ColumnSets {
       const Real share = n > 0 ? 1 / static_cast<Real>(n) : 0;
       kernels.scale_row(walker_.sum(c), share, dim, key, false);
       kernels.scale_row(walker_.sum(c) + dim, share, dim, value, false);
+      if (sums_.has_squares()) fill_variance(walker_.sum(c) + 2 * dim, share, key);
       bias_[static_cast<std::size_t>(set.column + c)] =
           n > 0 ? static_cast<Real>(std::log(static_cast<double>(n))) + beta_[c] : tiled::kMasked;
       counts_[static_cast<std::size_t>(set.column / width() * groups + c)] = n;
@@ -162,8 +175,16 @@ class ColumnSets {
       const Index token = std::min(sink, sums_.seq_len() - 1);
       kernels.scale_row(sums_.key(sequence_, kv_head_, token), 1, dim, key, false);
       kernels.scale_row(sums_.value(sequence_, kv_head_, token), 1, dim, value, false);
+      if (sums_.has_squares()) std::fill_n(variance_of(key), dim, Real(0));
       bias_[static_cast<std::size_t>(set.column + groups + sink)] = seen ? Real(0) : tiled::kMasked;
     }
+  }
+  Real* variance_of(const Real* key) { return variances_.data() + (key - keys_.data()); }
+  /// Halved; what rounding makes negative is none.
+  void fill_variance(const Real* squares, Real share, const Real* mean) {
+    Real* to = variance_of(mean);
+    for (Index d = 0; d < sums_.head_dim(); ++d)
+      to[d] = std::max(Real(0), share * squares[d] - mean[d] * mean[d]) / 2;
   }
   void set_visibility(Index rows) {
     std::array<simd::Lane, kQueries> first{}, last{};
@@ -191,6 +212,7 @@ class ColumnSets {
   Index number_ = -1, first_sink_ = 0;
   std::vector<Set> sets_;
   Tensor keys_, values_;
+  Tensor variances_;           // like keys_, halved; none without squares
   std::vector<Real> bias_;     // of each column: log n + beta; -inf: there is none
   std::vector<Index> counts_;  // n [sets, groups]
   Visibility seen_;

@@ -8,16 +8,17 @@
 namespace focus {
 
 GroupSums::GroupSums(const Tensor& k, const Tensor& v, std::span<const std::uint8_t> classes,
-                     Index class_heads, Index groups, const SummaryZones& zones)
+                     Index class_heads, Index groups, const SummaryZones& zones, bool with_squares)
     : k_(k),
       v_(v),
       classes_(classes),
       class_heads_(class_heads),
       groups_(groups),
       zones_(zones),
+      parts_(with_squares ? 3 : 2),
       runs_((k.dim(1) + kRun - 1) / kRun),
       in_turn_(zones.sliding_window == 0 && k.dim(0) * k.dim(2) >= kManyHeads),
-      run_sums_({k.dim(0) * k.dim(2) * runs_, groups, 2, k.dim(3)}),
+      run_sums_({k.dim(0) * k.dim(2) * runs_, groups, parts_, k.dim(3)}),
       run_counts_(static_cast<std::size_t>(k.dim(0) * k.dim(2) * runs_ * groups)) {
   if (!in_turn_) compute();
 }
@@ -29,7 +30,7 @@ void GroupSums::keep(const Walker& walker, Index run) {
 }
 
 void GroupSums::compute() {
-  const Index heads = k_.dim(0) * k_.dim(2), size = groups_ * 2 * head_dim();
+  const Index heads = k_.dim(0) * k_.dim(2), size = groups_ * parts_ * head_dim();
   parallel_chunks(heads * runs_, 1, [&](Index number, Index) {
     const Index head = number / runs_, run = number % runs_;
     Walker walker(*this, head / kv_heads(), head % kv_heads());
@@ -62,7 +63,7 @@ GroupSums::Walker::Walker(const GroupSums& sums, Index sequence, Index kv_head)
       sequence_(sequence),
       kv_head_(kv_head),
       counts_(static_cast<std::size_t>(sums.groups()), 0),
-      sum_(Tensor::zeros({sums.groups(), 2, sums.head_dim()})) {}
+      sum_(Tensor::zeros({sums.groups(), sums.parts_, sums.head_dim()})) {}
 
 void GroupSums::Walker::clear() {
   std::ranges::fill(counts_, 0);
@@ -72,9 +73,12 @@ void GroupSums::Walker::clear() {
 void GroupSums::Walker::add(Index token, int times) {
   const simd::Kernels& kernels = simd::kernels();
   const Index group = sums_.class_of(sequence_, kv_head_, token), dim = sums_.head_dim();
-  Real* sum = sum_.data() + group * 2 * dim;
+  Real* sum = sum_.data() + group * sums_.parts_ * dim;
   const auto factor = static_cast<Real>(times);
-  kernels.scale_row(sums_.key(sequence_, kv_head_, token), factor, dim, sum, true);
+  const Real* key = sums_.key(sequence_, kv_head_, token);
+  kernels.scale_row(key, factor, dim, sum, true);
+  if (sums_.has_squares())
+    for (Index d = 0; d < dim; ++d) sum[2 * dim + d] += factor * key[d] * key[d];
   kernels.scale_row(sums_.value(sequence_, kv_head_, token), factor, dim, sum + dim, true);
   counts_[static_cast<std::size_t>(group)] += times;
 }

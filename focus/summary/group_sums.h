@@ -8,7 +8,8 @@
 
 namespace focus {
 
-/// Numbers, keys and values of the far tokens of each group, summed as queries go by. Sums are kept
+/// Numbers, keys, values and, where wanted, squared keys of the far tokens of each group, summed as
+/// queries go by. Sums are kept
 /// where runs of queries begin, so that runs can be gone through side by side: worked out ahead, or
 /// where there are heads enough to keep all threads busy, by whoever goes through the runs in turn.
 class GroupSums {
@@ -19,10 +20,11 @@ class GroupSums {
   /// k, v [batch, seq_len, kv_heads, head_dim]; classes [batch, seq_len, class_heads], one for all
   /// key heads or one for each. The tensors and classes must outlive the sums.
   GroupSums(const Tensor& k, const Tensor& v, std::span<const std::uint8_t> classes,
-            Index class_heads, Index groups, const SummaryZones& zones);
+            Index class_heads, Index groups, const SummaryZones& zones, bool with_squares = false);
 
   Index groups() const { return groups_; }
   Index head_dim() const { return k_.dim(3); }
+  bool has_squares() const { return parts_ == 3; }
   Index seq_len() const { return k_.dim(1); }
   Index kv_heads() const { return k_.dim(2); }
   Index runs() const { return runs_; }
@@ -61,8 +63,10 @@ class GroupSums {
 
     Tokens tokens() const { return tokens_; }
     Index count(Index group) const { return counts_[static_cast<std::size_t>(group)]; }
-    /// Sum of the group's keys, then that of its values, [2, head_dim].
-    const Real* sum(Index group) const { return sum_.data() + group * 2 * sums_.head_dim(); }
+    /// Sums of the group's keys, of its values, and of its squared keys, [2 or 3, head_dim].
+    const Real* sum(Index group) const {
+      return sum_.data() + group * sums_.parts_ * sums_.head_dim();
+    }
 
    private:
     friend class GroupSums;
@@ -96,10 +100,11 @@ class GroupSums {
   const std::span<const std::uint8_t> classes_;
   const Index class_heads_, groups_;
   const SummaryZones zones_;
+  const Index parts_;  // sums of a group: 2, with squares 3
   const Index runs_;
   const bool in_turn_;
   // Without a sliding window the sums that a run starts with; with one what the run adds to them.
-  Tensor run_sums_;                // [batch * kv_heads * runs, groups, 2, head_dim]
+  Tensor run_sums_;                // [batch * kv_heads * runs, groups, parts, head_dim]
   std::vector<Index> run_counts_;  // [batch * kv_heads * runs, groups]
 };
 

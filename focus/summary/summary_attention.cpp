@@ -35,6 +35,8 @@ void check_summary(const AttentionInputs& in, const KeyClasses& classes, const T
         classes.groups);
   check(!options.reads_own_group() || (options.num_selected_groups == 1 && classes.heads == 1),
         "summary_attention: a query has one group of its own, the same for all heads");
+  check(options.width >= 0 && options.width <= 1, "summary_attention: a width of {}, wanted 0 to 1",
+        options.width);
   check(in.options.dropout == 0, "summary_attention: has no dropout of attention's weights");
 }
 
@@ -55,7 +57,8 @@ class SummaryPass {
                           {.size = options_.zones.block,
                            .near = reads_all_ ? -1 : options_.zones.window,
                            .sinks = options_.zones.sinks})),
-        sums_(in_.k, in_.v, classes_.classes, classes_.heads, classes_.groups, options_.zones),
+        sums_(in_.k, in_.v, classes_.classes, classes_.heads, classes_.groups, options_.zones,
+              options_.uses_width() && !reads_all_),
         columns_(in_, sums_, beta_, options_),
         chosen_(static_cast<std::size_t>(options_.num_selected_groups * per_rank())),
         result_{Tensor(in_.q.shape()), Tensor({batch_, in_.q.dim(2), seq_len_})},

@@ -44,10 +44,12 @@ SummaryCache::SummaryCache(const Sizes& sizes, const AttentionOptions& options,
     head.means.end = sizes.groups;
     head.means.keys.assign(static_cast<std::size_t>(sizes.groups * padded_dim_), Real(0));
     head.means.values = head.means.keys;
+    if (options_.uses_width()) head.variances = head.means.keys;
     head.log_counts.assign(head.groups.size(), kNone);
     for (Group& group : head.groups) {
       group.key.assign(dim, 0.0);
       group.value.assign(dim, 0.0);
+      if (options_.uses_width()) group.square.assign(dim, 0.0);
     }
   }
 }
@@ -59,9 +61,10 @@ std::size_t SummaryCache::bytes() const {
   std::size_t bytes = 0;
   for (const Head& head : heads_) {
     bytes += of_rows(head.sinks) + of_rows(head.near) + of_rows(head.means) +
-             head.near_classes.capacity();
+             head.near_classes.capacity() + head.variances.capacity() * sizeof(Real);
     for (const Group& group : head.groups)
-      bytes += of_rows(group.rows) + (group.key.size() + group.value.size()) * sizeof(double) +
+      bytes += of_rows(group.rows) +
+               (group.key.size() + group.value.size() + group.square.size()) * sizeof(double) +
                group.positions.capacity() * sizeof(Index);
   }
   return bytes;
@@ -101,6 +104,11 @@ void SummaryCache::set_mean(Head& head, std::size_t number) const {
     head.means.keys[row + d] = static_cast<Real>(share * group.key[d]);
     head.means.values[row + d] = static_cast<Real>(share * group.value[d]);
   }
+  for (std::size_t d = 0; d < group.square.size(); ++d) {
+    const double mean = share * group.key[d];
+    head.variances[row + d] =
+        static_cast<Real>(std::max(0.0, share * group.square[d] - mean * mean) / 2);
+  }
 }
 
 void SummaryCache::append(const Real* k, const Real* v, std::span<const std::uint8_t> classes) {
@@ -130,10 +138,7 @@ void SummaryCache::move_to_groups(Head& head, Index count) {
     const Index row = (head.near.first + i) * padded_dim_;
     const Real* key = head.near.keys.data() + row;
     const Real* value = head.near.values.data() + row;
-    for (Index d = 0; d < sizes_.head_dim; ++d) {
-      group.key[static_cast<std::size_t>(d)] += static_cast<double>(key[d]);
-      group.value[static_cast<std::size_t>(d)] += static_cast<double>(value[d]);
-    }
+    add_to_sums(group, key, value, 1);
     ++group.count;
     if (!keeps_lists()) continue;
     add_row(group.rows, key, value);
@@ -153,12 +158,7 @@ void SummaryCache::forget(Head& head, Index before) {
     if (leave == 0) continue;
     for (Index i = 0; i < leave; ++i) {
       const Index row = (group.rows.first + i) * padded_dim_;
-      for (Index d = 0; d < sizes_.head_dim; ++d) {
-        const auto at = static_cast<std::size_t>(d);
-        group.key[at] -= static_cast<double>(group.rows.keys[static_cast<std::size_t>(row + d)]);
-        group.value[at] -=
-            static_cast<double>(group.rows.values[static_cast<std::size_t>(row + d)]);
-      }
+      add_to_sums(group, group.rows.keys.data() + row, group.rows.values.data() + row, -1);
     }
     group.count -= leave;
     group.removed += leave;
@@ -173,12 +173,20 @@ void SummaryCache::recompute_sum(Group& group) const {
   group.removed = 0;
   std::ranges::fill(group.key, 0.0);
   std::ranges::fill(group.value, 0.0);
+  std::ranges::fill(group.square, 0.0);
   for (Index row = group.rows.first; row < group.rows.end; ++row)
-    for (Index d = 0; d < sizes_.head_dim; ++d) {
-      const auto from = static_cast<std::size_t>(row * padded_dim_ + d);
-      group.key[static_cast<std::size_t>(d)] += static_cast<double>(group.rows.keys[from]);
-      group.value[static_cast<std::size_t>(d)] += static_cast<double>(group.rows.values[from]);
-    }
+    add_to_sums(group, group.rows.keys.data() + row * padded_dim_,
+                group.rows.values.data() + row * padded_dim_, 1);
+}
+
+void SummaryCache::add_to_sums(Group& group, const Real* key, const Real* value,
+                               double times) const {
+  for (std::size_t d = 0; d < group.key.size(); ++d) {
+    group.key[d] += times * static_cast<double>(key[d]);
+    group.value[d] += times * static_cast<double>(value[d]);
+  }
+  for (std::size_t d = 0; d < group.square.size(); ++d)
+    group.square[d] += times * static_cast<double>(key[d]) * static_cast<double>(key[d]);
 }
 
 void SummaryCache::add_scores(const Run& run, const Real* q, std::vector<Real>& scores) const {
@@ -199,23 +207,45 @@ void SummaryCache::add_values(const Run& run, const Real* weights, Real* out) co
                           0, out, padded_dim_, true);
 }
 
+/// What widths add to a query head's columns in selection, whose scores without bias are the last
+/// of the reading.
+void SummaryCache::add_widths(const Head& head, const Real* q, Reading& reading) const {
+  std::vector<Real> squares(q, q + sizes_.head_dim);
+  for (Real& x : squares) x *= x;
+  const auto a = static_cast<Real>(options_.width);
+  const Real softcap = attention_.softcap;
+  const Real* score = &*(reading.scores.end() - sizes_.groups);
+  for (Index c = 0; c < sizes_.groups; ++c) {
+    const Real slope = softcap > 0 ? 1 - score[c] * score[c] / (softcap * softcap) : 1;
+    reading.widths.push_back(a * slope * slope *
+                             simd::kernels().dot_row(squares.data(),
+                                                     head.variances.data() + c * padded_dim_,
+                                                     sizes_.head_dim));
+  }
+}
+
 /// Of the groups with the largest estimated mass, summed over the query heads, the first of equals;
-/// groups without tokens are left out.  scores [query heads, row]: of `near` tokens, then of all
-/// groups' columns.
-std::vector<Index> SummaryCache::choose(const Head& head, std::span<const Real> scores, Index near,
-                                        Index row) const {
+/// groups without tokens are left out.
+std::vector<Index> SummaryCache::choose(const Head& head, const Reading& reading) const {
   if (options_.reads_own_group()) return {head.last_class};
   const auto groups = static_cast<std::size_t>(sizes_.groups);
   std::vector<double> mass(groups, 0.0);
-  const bool alone = static_cast<Index>(scores.size()) == row;  // its scores' order is the masses'
-  for (std::size_t c = 0; alone && c < groups; ++c)
-    mass[c] = static_cast<double>(scores[static_cast<std::size_t>(near) + c]);
-  for (auto from = scores.begin(); !alone && from != scores.end(); from += row) {
-    const double most = static_cast<double>(*std::max_element(from, from + row));
+  std::vector<Real> scores = reading.scores;  // of each query head: near tokens, then columns
+  const auto row = static_cast<std::size_t>(reading.row);
+  for (std::size_t i = 0; i < reading.widths.size(); ++i)
+    scores[i / groups * row + static_cast<std::size_t>(reading.exact) + i % groups] +=
+        reading.widths[i];
+  const bool alone = scores.size() == row;  // its scores' order is the masses'
+  for (auto from = scores.begin(); from != scores.end(); from += reading.row) {
+    const auto columns = from + reading.exact;
+    const double most = static_cast<double>(*std::max_element(from, from + reading.row));
     double sum = 0;
-    for (auto s = from; s != from + row; ++s) sum += std::exp(static_cast<double>(*s) - most);
-    for (std::size_t c = 0; c < groups; ++c)
-      mass[c] += std::exp(static_cast<double>(from[near + static_cast<Index>(c)]) - most) / sum;
+    for (auto s = from; s != from + reading.row; ++s)
+      sum += std::exp(static_cast<double>(*s) - most);
+    for (std::size_t c = 0; c < groups; ++c) {
+      const auto score = static_cast<double>(columns[static_cast<std::ptrdiff_t>(c)]);
+      mass[c] += alone ? score : std::exp(score - most) / sum;
+    }
   }
   std::vector<Index> order;
   for (std::size_t c = 0; c < groups; ++c)
@@ -246,12 +276,12 @@ SummaryCache::Reading SummaryCache::reading_of(Index kv_head, const Real* q,
     add_scores(reading.sinks, q + h * dim, reading.scores);
     add_scores(reading.near, q + h * dim, reading.scores);
     add_scores(all(head.means), q + h * dim, reading.scores);
+    if (options_.uses_width()) add_widths(head, q + h * dim, reading);
     for (Index c = 0; c < sizes_.groups; ++c)
       reading.scores[static_cast<std::size_t>(h * reading.row + reading.exact + c)] +=
           head.log_counts[static_cast<std::size_t>(c)] + beta[c];
   }
-  if (options_.num_selected_groups > 0)
-    reading.groups = choose(head, reading.scores, reading.exact, reading.row);
+  if (options_.num_selected_groups > 0) reading.groups = choose(head, reading);
   const bool columns = options_.unselected_groups == UnselectedGroups::summary;
   reading.keys = reading.exact;
   for (const Group& group : head.groups) reading.keys += columns && group.count > 0;

@@ -43,6 +43,7 @@ class SummaryCache {
   struct Group {
     Rows rows;                       // where lists are kept
     std::vector<double> key, value;  // sums [head_dim]
+    std::vector<double> square;      // of the keys' squares; where width counts
     Index count = 0;                 // tokens in the sums
     Index removed = 0;               // since the sums were last made anew
     std::vector<Index> positions;    // of the rows; with a sliding window alone
@@ -50,6 +51,7 @@ class SummaryCache {
   struct Head {
     Rows sinks, near;
     Rows means;                    // of the groups: what their columns are
+    std::vector<Real> variances;   // of the groups' keys, halved, like rows; where width counts
     std::vector<Real> log_counts;  // log n; -inf: no tokens
     std::vector<std::uint8_t> near_classes;
     std::vector<Group> groups;
@@ -68,8 +70,9 @@ class SummaryCache {
     std::vector<Index> groups = {};  // that are read exactly
     /// [query heads, near tokens and then all columns]
     std::vector<Real> scores = {};
-    Index exact = 0, row = 0;  // near tokens; all numbers of a query head
-    Index keys = 0;            // keys and columns that are read
+    std::vector<Real> widths = {};  // added to the columns' in selection [query heads, groups]
+    Index exact = 0, row = 0;       // near tokens; all numbers of a query head
+    Index keys = 0;                 // keys and columns that are read
   };
 
   bool keeps_lists() const { return options_.num_selected_groups > 0 || zones_.sliding_window > 0; }
@@ -80,13 +83,15 @@ class SummaryCache {
   void recompute_sum(Group& group) const;
   /// After a group's sums have changed.
   void set_mean(Head& head, std::size_t group) const;
+  /// Adds a token's key and value to its group's sums, or with -1 takes them out.
+  void add_to_sums(Group& group, const Real* key, const Real* value, double times) const;
   Reading reading_of(Index kv_head, const Real* q, const Real* beta) const;
   void attend_query(const Head& head, const Reading& reading, Index query_head, const Real* q,
                     Real* out) const;
   void add_scores(const Run& run, const Real* q, std::vector<Real>& scores) const;
   void add_values(const Run& run, const Real* weights, Real* out) const;
-  std::vector<Index> choose(const Head& head, std::span<const Real> scores, Index near,
-                            Index row) const;
+  void add_widths(const Head& head, const Real* q, Reading& reading) const;
+  std::vector<Index> choose(const Head& head, const Reading& reading) const;
 
   const Sizes sizes_;
   const AttentionOptions attention_;

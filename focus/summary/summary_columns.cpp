@@ -45,6 +45,8 @@ class ForwardTask {
         score_rows_(std::max(kKeys, columns_.most_columns())),  // of near keys or columns
         scores_(s_.heads_per_kv_head * score_rows_ * kQueries),
         values_(columns_.most_columns() * s_.padded_dim),
+        selection_(job.options.uses_width() ? s_.heads_per_kv_head * score_rows_ * kQueries : 0),
+        squares_(job.options.uses_width() ? s_.head_dim * kQueries : 0),
         estimate_(job.sums.groups() * kQueries) {}
 
   /// What all query heads read, and score without reading it.
@@ -107,7 +109,9 @@ class ForwardTask {
     for (Index g = 0; g < s_.heads_per_kv_head; ++g) {
       tally(s_, columns_.seen(), kQueries, 2);
       columns_.scores(softmax_.queries(g), job_.in.options.softcap, scores(g));
+      if (job_.options.uses_width()) select_by_width(g);
       columns_.add_bias(scores(g));
+      if (job_.options.uses_width()) columns_.add_bias(selection(g));
     }
     for (const ColumnSets::Set& set : columns_.sets()) {
       if (chooses()) choose(set, begin);
@@ -125,7 +129,30 @@ class ForwardTask {
     }
   }
 
+  /// selection(g) becomes scores(g) plus a times their widths, through the soft-cap's slope
+  /// squared: the variance of what it makes of the scores.
+  void select_by_width(Index g) {
+    const simd::Panels q = softmax_.queries(g);
+    for (Index i = 0; i < q.rows * q.columns; ++i) squares_.data()[i] = q.data[i] * q.data[i];
+    columns_.widths({squares_.data(), q.rows, q.columns}, selection(g));
+    const auto a = static_cast<Real>(job_.options.width);
+    const Real softcap = job_.in.options.softcap;
+    for (const KeyBand& band : columns_.seen().bands())
+      for (Index key = band.begin; key < band.end; ++key) {
+        const Real* score = scores(g) + key * kQueries;
+        Real* to = selection(g) + key * kQueries;
+        for (Index i = band.first_query; i < band.end_query; ++i) {
+          const Real slope = softcap > 0 ? 1 - score[i] * score[i] / (softcap * softcap) : 1;
+          to[i] = score[i] + a * slope * slope * to[i];
+        }
+      }
+  }
+
   Real* scores(Index g) { return scores_.data() + g * score_rows_ * kQueries; }
+  /// What groups are selected by.
+  Real* selection(Index g) {
+    return job_.options.uses_width() ? selection_.data() + g * score_rows_ * kQueries : scores(g);
+  }
   std::uint8_t& chosen(Index rank, Index query) {
     return job_.chosen.at(rank, sequence_, query, kv_head_);
   }
@@ -166,13 +193,13 @@ class ForwardTask {
     const Index groups = job_.sums.groups(), width = columns_.width();
     if (s_.heads_per_kv_head == 1) {
       for (Index c = 0; c < groups; ++c)
-        std::copy_n(scores(0) + (set.column + c) * kQueries + set.first_row,
+        std::copy_n(selection(0) + (set.column + c) * kQueries + set.first_row,
                     set.end_row - set.first_row, mass + c * kQueries + set.first_row);
       return;
     }
     std::fill_n(mass, groups * kQueries, Real(0));
     for (Index g = 0; g < s_.heads_per_kv_head; ++g) {
-      const Real* of_head = scores(g) + set.column * kQueries;
+      const Real* of_head = selection(g) + set.column * kQueries;
       for (Index q = set.first_row; q < set.end_row; ++q) {
         Real most = softmax_.log_weight(g, q), sum = 0;
         const Real near = most;
@@ -211,9 +238,10 @@ class ForwardTask {
   ColumnSets columns_;
   OnlineSoftmax softmax_;
   const Index score_rows_;
-  Scratch scores_;    // [query heads, score_rows, queries]
-  Scratch values_;    // [columns, padded_dim]
-  Scratch estimate_;  // [groups, queries]
+  Scratch scores_;               // [query heads, score_rows, queries]
+  Scratch values_;               // [columns, padded_dim]
+  Scratch selection_, squares_;  // like scores_; of a head's queries
+  Scratch estimate_;             // [groups, queries]
   Counts counts_;
 };
 

@@ -34,7 +34,14 @@ struct SummarySettings {
   Index num_selected_groups = 2;  // m; all groups: dense attention. 1 where selection is own
   GroupSelection selection = GroupSelection::mass;
   UnselectedGroups unselected_groups = UnselectedGroups::summary;
+  /// a: how much of a group's width counts in its estimated mass, when groups are selected; 0: its
+  /// mean score and its size alone.
+  double width = 0;
 
+  /// Whether variances of keys are needed.
+  bool uses_width() const {
+    return width > 0 && num_selected_groups > 0 && selection == GroupSelection::mass;
+  }
   bool reads_own_group() const { return selection == GroupSelection::own; }
 
   /// All but the window, which has a place of its own in a config.
@@ -52,6 +59,10 @@ struct SummarySettings {
       {1, 1 << 20});
     f("sinks", zones.sinks, "first tokens that summary attention always reads, in no group",
       {0, kMaxSinks});
+    f("width", width,
+      "a of selection mass: a/2 times the variance of a group's scores counts in its estimated "
+      "mass, as scores near normal have it; 0: mean score and size only",
+      {0, 1});
   }
 };
 

@@ -38,6 +38,7 @@ class SummaryGolden : public testing::TestWithParam<std::string> {
     summary_.zones = {.window = static_cast<Index>(number("window")),
                       .block = static_cast<Index>(number("block")),
                       .sinks = static_cast<Index>(number("sinks"))};
+    summary_.width = file_->attribute_or("width", 0);
     tau_ = number("tau");
     summary_.selection = own_ ? GroupSelection::own : GroupSelection::mass;
     groups_ = static_cast<Index>(number("groups"));

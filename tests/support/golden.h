@@ -97,6 +97,9 @@ class GoldenFile {
       fail("{}: attribute {} is missing", path_, name);
     return value;
   }
+  double attribute_or(const std::string& name, double otherwise) const {
+    return H5Aexists(file_, name.c_str()) > 0 ? attribute(name) : otherwise;
+  }
   std::string text_attribute(const std::string& name) const {
     const H5Handle attr(H5Aopen(file_, name.c_str(), H5P_DEFAULT), H5Aclose);
     if (attr < 0) fail("{}: attribute {} is missing", path_, name);

@@ -27,17 +27,18 @@ struct SummaryCase {
   GroupSelection selection = GroupSelection::mass;
   Spread spread = Spread::random;
   double sharp = 1;  // q is so much larger
+  double width = 0;
   std::uint64_t seed = 1;
 
   bool reads_own() const { return selection == GroupSelection::own; }
   std::string str() const {
     return fmt::format(
         "batch {} T {} heads {}/{} head_dim {} K {} m {} w {} block {} sinks {} sliding {} softcap "
-        "{}{}{}{} spread {} seed {}",
+        "{}{}{}{} spread {} width {} seed {}",
         batch, seq_len, heads, kv_heads, head_dim, groups, num_selected_groups, window, block,
         sinks, sliding_window, softcap, unselected_groups == UnselectedGroups::drop ? " drop" : "",
         one_for_all ? " one for all" : "", reads_own() ? " own" : "", static_cast<int>(spread),
-        seed);
+        width, seed);
   }
 };
 
@@ -70,7 +71,8 @@ inline SummaryInputs summary_inputs_of(const SummaryCase& c) {
   in.summary = {.zones = {.window = c.window, .block = c.block, .sinks = c.sinks},
                 .num_selected_groups = c.num_selected_groups,
                 .selection = c.selection,
-                .unselected_groups = c.unselected_groups};
+                .unselected_groups = c.unselected_groups,
+                .width = c.width};
   return in;
 }
 

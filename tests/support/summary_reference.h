@@ -60,6 +60,7 @@ class SummaryReference {
   struct Group {
     double n = 0;
     std::vector<double> key, value;  // means
+    std::vector<double> square;      // mean of the keys' squares
     bool read = false;
   };
   /// What one query sees of one key head.
@@ -110,7 +111,8 @@ class SummaryReference {
     const Index window = in_.options.sliding_window;
     const std::vector<double> zero(static_cast<std::size_t>(dim_), 0.0);
     View seen;
-    seen.groups.assign(static_cast<std::size_t>(groups_), {.n = 0, .key = zero, .value = zero});
+    seen.groups.assign(static_cast<std::size_t>(groups_),
+                       {.n = 0, .key = zero, .value = zero, .square = zero});
     for (Index j = 0; j <= i; ++j) {
       if (window > 0 && i - j >= window) continue;
       if (j >= i / zones.block * zones.block - zones.window || j < zones.sinks) {
@@ -123,12 +125,14 @@ class SummaryReference {
       for (Index d = 0; d < dim_; ++d) {
         at(group.key, d) += at(in_.k, key_place(b, j, head) + d);
         at(group.value, d) += at(in_.v, key_place(b, j, head) + d);
+        at(group.square, d) += std::pow(at(in_.k, key_place(b, j, head) + d), 2);
       }
     }
     for (Group& group : seen.groups)
       for (std::size_t d = 0; group.n > 0 && d < zero.size(); ++d) {
         group.key[d] /= group.n;
         group.value[d] /= group.n;
+        group.square[d] /= group.n;
       }
     return seen;
   }
@@ -141,6 +145,17 @@ class SummaryReference {
     const Group& group = seen.groups[static_cast<std::size_t>(c)];
     const double raw = dot(query, group.key);
     return {-1, c, raw, cap(raw) + std::log(group.n) + at(in_.beta, head * groups_ + c)};
+  }
+  /// What a group's width adds to its score in selection.
+  double width_of(Index query, const Group& group) const {
+    const auto scale = static_cast<double>(in_.options.scale);
+    double sum = 0;
+    for (Index d = 0; d < dim_; ++d) {
+      const auto i = static_cast<std::size_t>(d);
+      sum += std::pow(scale * at(in_.q, query + d), 2) *
+             std::max(0.0, group.square[i] - group.key[i] * group.key[i]);
+    }
+    return in_.summary.width / 2 * std::pow(cap_slope(dot(query, group.key)), 2) * sum;
   }
   static double log_sum(const std::vector<Entry>& entries) {
     double most = -std::numeric_limits<double>::infinity(), sum = 0;
@@ -159,6 +174,7 @@ class SummaryReference {
       for (Index c = 0; c < groups_; ++c) {
         if (seen.groups[static_cast<std::size_t>(c)].n == 0) continue;
         columns.push_back(column_entry(q, head, seen, c));
+        columns.back().score += width_of(q, seen.groups[static_cast<std::size_t>(c)]);
         all.push_back(columns.back());
       }
       const double lse = log_sum(all);

@@ -35,6 +35,9 @@ void sweep_options(const SummaryCase& plain, F&& f) {
   with([](SummaryCase& c) { c.sinks = 4, c.sliding_window = 23; });
   with([](SummaryCase& c) { c.sinks = 60; });
   with([](SummaryCase& c) { c.batch = 3; });
+  with([](SummaryCase& c) { c.width = 1; });
+  with([](SummaryCase& c) { c.width = 0.5, c.heads = 4, c.softcap = 1.5; });
+  with([](SummaryCase& c) { c.width = 1, c.sliding_window = 41; });
 }
 
 TEST(SummaryAttention, EqualsTheReference) {
@@ -166,6 +169,7 @@ RC_GTEST_PROP(SummaryAttention, EqualsTheReferenceForAnyOptions, ()) {
   c.softcap = *rc::gen::element(0.0, 0.8, 3.0);
   c.unselected_groups = *rc::gen::element(UnselectedGroups::summary, UnselectedGroups::drop);
   c.one_for_all = *rc::gen::arbitrary<bool>();
+  c.width = *rc::gen::element(0.0, 0.4, 1.0);
   c.spread = *rc::gen::element(Spread::random, Spread::one_group, Spread::empty_group);
   c.seed = static_cast<std::uint64_t>(in(1, 1000)) * 100;
   const auto [worst, where] = difference_from_reference(summary_inputs_of(c), d_out_of(c));

@@ -99,6 +99,9 @@ TEST(SummaryCache, SharedKeyHeadsSoftCapsAndSlidingWindows) {
         c.num_selected_groups = m;
         c.block = block;
         expect_whole_pass(c);
+        c.width = 1;
+        expect_whole_pass(c);
+        c.width = 0;
       }
 }
 

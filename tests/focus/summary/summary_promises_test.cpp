@@ -24,7 +24,10 @@ std::vector<SummaryCase> long_cases() {
   means.num_selected_groups = 0;
   means.softcap = 2;
   many_heads.heads = many_heads.kv_heads = 9;
-  return {plain, sliding, drop, own, means, many_heads};
+  SummaryCase wide = plain, wide_sliding = sliding;
+  wide.width = wide_sliding.width = 1;
+  wide.softcap = 2;
+  return {plain, sliding, drop, own, means, many_heads, wide, wide_sliding};
 }
 
 TEST(SummaryPromises, AnyNumberOfThreadsGivesTheSameBits) {

@@ -22,6 +22,7 @@ class SummaryConfig:
     softcap: float = 0.0  # c tanh(x / c) on scaled scores, of tokens and of mean keys; 0: none
     sliding_window: int = 0  # keys a token sees, itself included; 0: all before it
     tau: float = 1.0  # of the backward pass's soft assignment
+    width: float = 0.0  # a: how much of the variance of a group's scores counts in its mass
 
 
 def zones(tokens: int, cfg: SummaryConfig) -> tuple[Tensor, Tensor]:
@@ -62,6 +63,18 @@ class Scores:
     counts: Tensor  # n_ic: keys of each group that the query sees far away, at least 1
     some: Tensor  # whether there are any
     columns: Tensor  # scores of the summary tokens [B, H, T, K]; -inf where there is none
+    widths: Tensor  # variance of the scores of each group's keys, by the keys' variances, likewise
+
+
+def variances(
+    q: Tensor, keys: Tensor, groups: Tensor, far: Tensor, counts: Tensor, cfg: SummaryConfig
+) -> Tensor:
+    """sum_d (scale q_id)^2 var_icd: var over the keys of group c that query i sees far away."""
+    with torch.no_grad():
+        members = far.to(q.dtype)[None, None, :, :, None] * groups[:, :, None]  # [B, H, T, T, K]
+        mean = torch.einsum("bhijc,bhjd->bhicd", members, keys) / counts[..., None]
+        square = torch.einsum("bhijc,bhjd->bhicd", members, keys**2) / counts[..., None]
+        return torch.einsum("bhid,bhicd->bhic", (cfg.scale * q) ** 2, square - mean**2)
 
 
 def scores_of(q: Tensor, k: Tensor, groups: Tensor, beta: Tensor, cfg: SummaryConfig) -> Scores:
@@ -76,16 +89,20 @@ def scores_of(q: Tensor, k: Tensor, groups: Tensor, beta: Tensor, cfg: SummaryCo
     mean_score = ((raw * far) @ groups) / counts
     offsets = torch.log(counts) + beta.repeat_interleave(times, 0)[None, :, None]
     columns = (cap(mean_score, cfg.softcap) + offsets).masked_fill(~some, -torch.inf)
-    return Scores(near, far, raw, groups, counts, some, columns)
+    widths = variances(q, keys, groups, far, counts, cfg)
+    if cfg.softcap:  # the cap's slope at the mean score, squared
+        widths = widths * (1 - torch.tanh(mean_score.detach() / cfg.softcap) ** 2) ** 2
+    return Scores(near, far, raw, groups, counts, some, columns, widths)
 
 
 def estimated_mass(s: Scores, kv_heads: int, cfg: SummaryConfig) -> Tensor:
     """Of each group, summed over a key head's query heads [B, Hkv, T, K]; -1 where it is empty."""
     with torch.no_grad():
         near_scores = cap(s.raw, cfg.softcap).masked_fill(~s.near, -torch.inf)
-        whole = torch.cat([near_scores, s.columns], -1).logsumexp(-1, keepdim=True)
+        columns = s.columns + cfg.width / 2 * s.widths
+        whole = torch.cat([near_scores, columns], -1).logsumexp(-1, keepdim=True)
         shape = (s.raw.shape[0], kv_heads, -1, *s.columns.shape[2:])
-        mass = (s.columns - whole).exp().view(shape).sum(2)
+        mass = (columns - whole).exp().view(shape).sum(2)
         return mass.masked_fill(~s.some.view(shape)[:, :, 0], -1.0)
 
 

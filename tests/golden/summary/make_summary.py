@@ -4,8 +4,9 @@
 
 The committed files: torch 2.15.0, numpy 2.4.6, h5py 3.16.0.
 
-Attributes  groups, window, block, sinks, scale, softcap, sliding_window, tau, routing (keys:
-            classes from the keys; own: from own_scores [B,T,K], each query reads its own group)
+Attributes  groups, window, block, sinks, scale, softcap, sliding_window, width (absent: 0), tau,
+            routing (keys: classes from the keys; own: from own_scores [B,T,K], each query reads its
+            own group)
 Inputs      q [B,H,T,D], k and v [B,Hkv,T,D], centroids [Hkv,K,D], bias [Hkv,K], beta [Hkv,K],
             d_out
 Answers     z, classes, and for each m_N (groups read exactly) out, lse, chosen, pairs (tokens and
@@ -44,6 +45,7 @@ class Case:
     softcap: float = 0
     sliding_window: int = 0
     own: bool = False
+    width: float = 0.0
 
     def config(self, top_groups: int) -> ref.SummaryConfig:
         return ref.SummaryConfig(
@@ -56,6 +58,7 @@ class Case:
             self.softcap,
             self.sliding_window,
             TAU,
+            self.width,
         )
 
 
@@ -69,6 +72,8 @@ CASES = {
     "own_group": Case(2, 4, 2, 77, 8, 4, (1,), 7, 8, 0, own=True),
     "long_runs": Case(1, 2, 1, 530, 4, 5, (0, 1), 20, 16, 1),
     "long_sliding": Case(1, 1, 1, 600, 4, 4, (0, 1), 6, 5, 3, 0.0, 300),
+    "wide_gqa": Case(2, 4, 2, 75, 8, 6, (1, 2), 8, 8, 1, width=1.0),
+    "wide_softcap_sliding": Case(1, 2, 2, 80, 8, 4, (1,), 6, 4, 2, 5.0, 41, width=0.5),
 }
 
 
@@ -174,6 +179,7 @@ def make(case: Case, path: Path, generator: torch.Generator):
         scale=config.scale,
         softcap=float(case.softcap),
         sliding_window=case.sliding_window,
+        **({"width": case.width} if case.width else {}),
         tau=TAU,
         routing="own" if case.own else "keys",
     )
