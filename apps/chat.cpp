@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 Json conversation(const ChatOptions& options, const std::string& prompt) {
   Json messages = Json::array();
   if (!options.messages.empty())
-    messages = parse_messages(read_text_file(options.messages), options.messages);
+    messages = parse_messages(read_prompt_file(options.messages), options.messages);
   else
     messages.push_back(
         {{"role", "user"}, {"content", options.user.empty() ? prompt : options.user}});

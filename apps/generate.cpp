@@ -56,7 +56,7 @@ AttentionSpec attention_to_generate(const GenerateArguments& o, const LoadedMode
 /// What is gone on from, before it is tokens.
 std::string prompt_text(const GenerateArguments& options, const LoadedModel& model) {
   const std::string text =
-      options.prompt_file.empty() ? options.prompt : read_text_file(options.prompt_file);
+      options.prompt_file.empty() ? options.prompt : read_prompt_file(options.prompt_file);
   return options.chat.chat ? chat_prompt(options.chat, text, model) : text;
 }
 
@@ -189,7 +189,8 @@ int run_generate(Arguments arguments) {
   o.model.add_to(app);
   CLI::Option_group* prompt = app.add_option_group("prompt", "one of");
   prompt->add_option("--prompt", o.prompt, "the text to go on from");
-  prompt->add_option("--prompt-file", o.prompt_file, "a file that holds it (.txt, .xz)");
+  prompt->add_option("--prompt-file", o.prompt_file,
+                     "a file that holds it (.txt, .xz); a line break at its end is no part of it");
   o.chat.add_to(app, *prompt);
   prompt->require_option(1);
   app.add_option("--max-new-tokens", o.generation.max_new_tokens, "stop after so many")

@@ -2,6 +2,7 @@
 
 #include "apps/command.h"
 #include "autograd/base/check.h"
+#include "data/files/notice.h"
 #include "data/files/safetensors.h"
 #include "data/text/text.h"
 
@@ -19,7 +20,7 @@ struct LogitsArguments {
 Ids ids_of(const LogitsArguments& o, const LoadedModel& model) {
   Ids ids = o.ids;
   if (ids.empty()) {
-    ids = model.prompt_ids(o.text_file.empty() ? o.text : read_text_file(o.text_file));
+    ids = model.prompt_ids(o.text_file.empty() ? o.text : read_prompt_file(o.text_file));
   }
   const ModelConfig& config = model.decoder->config();
   if (ids.empty()) fail("the text is empty; give at least one token");
@@ -55,7 +56,8 @@ int run_logits(Arguments arguments) {
   input->add_option("--ids", o.ids, "token ids, as 1,2,3; nothing is put before them")
       ->delimiter(',');
   input->add_option("--text", o.text, "a text; what --bos says is put before it");
-  input->add_option("--text-file", o.text_file, "a file that holds it (.txt, .xz)");
+  input->add_option("--text-file", o.text_file,
+                    "a file that holds it (.txt, .xz); a line break at its end is no part of it");
   input->require_option(1);
   app.add_option("--out", o.out, "the file to write (.safetensors)")->required();
   add_one_attention(app, o.attention);
@@ -69,6 +71,8 @@ int run_logits(Arguments arguments) {
   const NoGrad guard;
   const auto tokens = static_cast<Index>(ids.size());
   const Tensor logits = model.decoder->logits(model.decoder->hidden_states(ids, 1)).value();
+  if (const Index bad = count_nonfinite(logits); bad > 0)
+    notice("{}: {} of {} logits are NaN or infinite", o.model.base, bad, logits.size());
   const Index vocab_size = model.decoder->config().vocab_size;
   std::vector<std::pair<std::string, Tensor>> tensors = {
       {"logits", logits.reshape({tokens, vocab_size})}};

@@ -7,6 +7,7 @@
 
 #include "autograd/base/check.h"
 #include "autograd/base/memory.h"
+#include "data/files/file_kind.h"
 #include "data/files/input_file.h"
 
 namespace focus {
@@ -30,7 +31,10 @@ std::string read_file(const std::filesystem::path& path) {
       bytes.resize(done + wanted);
       const std::size_t got = file.read(std::as_writable_bytes(std::span(bytes)).subspan(done));
       bytes.resize(done + got);
-      if (got < wanted) return bytes;
+      if (got < wanted) {
+        refuse_lfs_pointer(bytes, path);
+        return bytes;
+      }
       if (bytes.size() > most) refuse(bytes.size());
     }
   } catch (const std::bad_alloc&) {

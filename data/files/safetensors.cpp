@@ -5,6 +5,7 @@
 
 #include "autograd/base/check.h"
 #include "data/files/durable_file.h"
+#include "data/files/file_kind.h"
 #include "data/files/json_reader.h"
 #include "data/files/notice.h"
 #include "data/files/read_file.h"
@@ -127,6 +128,7 @@ SafetensorsFile::SafetensorsFile(fs::path path) : path_(std::move(path)), file_(
   }
   file_.read_at(0, std::as_writable_bytes(std::span(&header_bytes, 1)));
   if (header_bytes > kMaxHeaderBytes) {
+    refuse_lfs_pointer(path_);
     fail("{}: not a safetensors file: a header of {} bytes, the format allows {}", path_.string(),
          header_bytes, kMaxHeaderBytes);
   }

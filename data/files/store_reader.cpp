@@ -8,6 +8,7 @@
 #include "autograd/base/check.h"
 #include "data/files/checksum.h"
 #include "data/files/durable_file.h"
+#include "data/files/file_kind.h"
 #include "data/files/hdf5.h"
 #include "data/files/input_file.h"
 #include "data/files/mapped_file.h"
@@ -178,8 +179,10 @@ H5Handle open_store(const fs::path& path) {
   if (is_hdf5 <= 0) {
     const H5Error reason = h5_error();
     if (is_hdf5 < 0 && reason.system_error != 0) fail_reading("read", path, reason.system_error);
-    fail("{}: not an HDF5 file ({} bytes); give a checkpoint that focus wrote", path.string(),
-         size);
+    refuse_lfs_pointer(path);
+    fail("{}: not an HDF5 file ({} bytes); give a checkpoint that focus wrote{}", path.string(),
+         size,
+         path.extension() == ".safetensors" ? ", or the folder that these weights are in" : "");
   }
   const H5Handle access = h5_file_access();  // to close it clears the error stack
   H5Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), H5Fclose);

@@ -165,4 +165,12 @@ Index count_nonfinite(std::span<const Real> numbers) {
       std::ranges::count_if(numbers, [](Real value) { return !std::isfinite(value); }));
 }
 
+void require_finite(std::span<const Real> results, std::string_view where, std::string_view what) {
+  if (const Index bad = count_nonfinite(results); bad > 0)
+    fail(
+        "{}: {} of {} {} are NaN or infinite; so are weights of the model or its adapter, which "
+        "focus info tells of, or they overflow: use another copy",
+        where, bad, results.size(), what);
+}
+
 }  // namespace focus

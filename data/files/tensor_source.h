@@ -91,5 +91,8 @@ void round_to(Dtype dtype, std::span<Real> numbers);
 /// How many numbers are NaN or infinite.
 Index count_nonfinite(std::span<const Real> numbers);
 inline Index count_nonfinite(const Tensor& tensor) { return count_nonfinite(tensor.span()); }
+/// Throws std::runtime_error where one of a model's results is no number: "`where`: 3 of 64 `what`
+/// are NaN or infinite; ...". Of such results nothing can be said.
+void require_finite(std::span<const Real> results, std::string_view where, std::string_view what);
 
 }  // namespace focus

@@ -43,6 +43,16 @@ bool is_valid_utf8(std::string_view text) {
   return true;
 }
 
+InvalidUtf8 count_invalid_utf8(std::string_view text) {
+  InvalidUtf8 invalid;
+  for (std::size_t at = 0; at < text.size();) {
+    const Sequence sequence = first_sequence(text.substr(at));
+    if (!sequence.valid && invalid.count++ == 0) invalid.first = at;
+    at += sequence.size;
+  }
+  return invalid;
+}
+
 std::string replace_invalid_utf8(std::string_view text) {
   if (is_valid_utf8(text)) return std::string(text);
   std::string result;

@@ -13,6 +13,12 @@ std::string replace_invalid_utf8(std::string_view text);
 /// True where `text` is well-formed UTF-8.
 bool is_valid_utf8(std::string_view text);
 
+/// Ill-formed sequences of a text.
+struct InvalidUtf8 {
+  std::size_t count = 0, first = 0;  // the byte at which the first one begins, from 0
+};
+InvalidUtf8 count_invalid_utf8(std::string_view text);
+
 /// Bytes of the character that starts with `lead`, in well-formed UTF-8.
 std::size_t utf8_char_size(char lead);
 

@@ -9,6 +9,7 @@
 
 #include "autograd/base/check.h"
 #include "autograd/base/memory.h"
+#include "data/files/file_kind.h"
 #include "data/files/json_reader.h"
 #include "data/files/read_file.h"
 
@@ -135,7 +136,19 @@ std::string read_text_file(const std::filesystem::path& path) {
   else if (is_bz2(text))
     text = unpack_bz2(text, path);
   if (text.empty()) fail("{}: the text file is empty; remove it from the list", path.string());
+  require_text(text, path);
   return text;
+}
+
+std::string_view without_file_marks(std::string_view text) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  if (text.ends_with('\n')) text.remove_suffix(text.ends_with("\r\n") ? 2 : 1);
+  return text;
+}
+
+std::string read_prompt_file(const std::filesystem::path& path) {
+  return std::string(without_file_marks(read_text_file(path)));
 }
 
 std::vector<std::string_view> split_documents(std::string_view text, std::string_view separator) {

@@ -9,9 +9,16 @@
 namespace focus {
 
 /// The text of a file, unpacked where its first bytes say that it is .xz or .bz2. Throws
-/// std::runtime_error where it cannot be read, is damaged, cut short, or empty, or unpacks to what
-/// no text does: more than 256 MB and 1000 times its size, or a quarter of the machine's memory.
+/// std::runtime_error where it cannot be read, is damaged, cut short, or empty, is plainly no
+/// text (see require_text), or unpacks to what no text does: more than 256 MB and 1000 times its
+/// size, or a quarter of the machine's memory.
 std::string read_text_file(const std::filesystem::path& path);
+
+/// `text` as its writer meant it, where it is one text that is gone on from: without the byte-order
+/// mark and the one line break at the end (LF or CRLF) that editors and echo add.
+std::string_view without_file_marks(std::string_view text);
+/// The same of a file (see read_text_file).
+std::string read_prompt_file(const std::filesystem::path& path);
 
 /// The parts of `text` between occurrences of `separator` (such as "<|endoftext|>"), without those
 /// that hold nothing but white space; all of it, as one document, where the separator is empty.

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/base/check.h"
+#include "data/files/file_kind.h"
 #include "data/files/json_reader.h"
 #include "data/files/read_file.h"
 #include "data/settings/config.h"
@@ -74,6 +75,7 @@ ScoreRequest read_request(std::string_view line, const std::string& where) {
 
 std::vector<ScoreRequest> read_requests(const std::filesystem::path& path) {
   const std::string text = read_file(path);
+  require_text(text, path);
   std::vector<ScoreRequest> requests;
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < text.size();) {

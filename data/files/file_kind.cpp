@@ -1,0 +1,93 @@
+#include "data/files/file_kind.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string>
+
+#include "autograd/base/check.h"
+#include "data/files/input_file.h"
+#include "data/files/notice.h"
+#include "data/files/utf8.h"
+
+namespace focus {
+namespace {
+
+using namespace std::string_view_literals;
+
+struct Kind {
+  std::string_view begin;
+  std::string_view what, remedy;
+  std::string_view at_end = {};  // what such a file ends with, where its beginning may be text
+};
+
+constexpr std::string_view kConvert = "convert it, as with iconv -t UTF-8";
+constexpr std::string_view kUnpack = "unpack it first";
+constexpr std::string_view kTakeText = "give the text that is in it as .txt";
+
+constexpr std::array kKinds = {
+    Kind{"\xFF\xFE\0\0"sv, "UTF-32", kConvert},
+    Kind{"\0\0\xFE\xFF"sv, "UTF-32", kConvert},
+    Kind{"\xFF\xFE"sv, "UTF-16", kConvert},
+    Kind{"\xFE\xFF"sv, "UTF-16", kConvert},
+    Kind{"\x1F\x8B\x08"sv, "a gzip file", "unpack it first, as with gunzip"},
+    Kind{"PK\x03\x04"sv, "a zip file", "unpack it first, as with unzip"},
+    Kind{"\x28\xB5\x2F\xFD"sv, "a zstd file", "unpack it first, as with unzstd"},
+    Kind{"\x04\x22\x4D\x18"sv, "an lz4 file", kUnpack},
+    Kind{"7z\xBC\xAF\x27\x1C"sv, "a 7z file", kUnpack},
+    Kind{"Rar!\x1A\x07"sv, "a rar file", kUnpack},
+    Kind{"PAR1"sv, "a parquet file", kTakeText, "PAR1"sv},
+    Kind{"ARROW1\0\0"sv, "an Arrow file", kTakeText},
+    Kind{"%PDF-1."sv, "a PDF file", kTakeText, "%%EOF"sv},
+    Kind{"SQLite format 3\0"sv, "an SQLite file", kTakeText},
+    Kind{"\x89HDF\r\n\x1A\n"sv, "an HDF5 file", kTakeText},
+    Kind{"GGUF\x02\0\0\0"sv, "a GGUF file", kTakeText},
+    Kind{"GGUF\x03\0\0\0"sv, "a GGUF file", kTakeText},
+};
+
+/// Every second byte of UTF-16 without a mark is 0 where its letters are those of English.
+bool is_full_of_zeros(std::string_view bytes) {
+  const std::string_view beginning = bytes.substr(0, 4096);
+  return beginning.size() >= 16 &&
+         4 * std::ranges::count(beginning, '\0') >= static_cast<std::ptrdiff_t>(beginning.size());
+}
+
+bool ends_with(std::string_view bytes, std::string_view end) {
+  while (bytes.ends_with('\n') || bytes.ends_with('\r')) bytes.remove_suffix(1);
+  return bytes.ends_with(end);
+}
+
+}  // namespace
+
+void refuse_lfs_pointer(std::string_view bytes, const std::filesystem::path& path) {
+  if (bytes.starts_with("version https://git-lfs.github.com/spec/"))
+    fail(
+        "{}: is a Git LFS pointer, not the file itself: run git lfs pull in its folder, or "
+        "download the file",
+        path.string());
+}
+
+void refuse_lfs_pointer(const std::filesystem::path& path) {
+  constexpr std::size_t kMostOfPointer = 1024;
+  std::string bytes(kMostOfPointer, '\0');
+  bytes.resize(InputFile(path).read(std::as_writable_bytes(std::span(bytes))));
+  refuse_lfs_pointer(bytes, path);
+}
+
+void require_text(std::string_view bytes, const std::filesystem::path& path) {
+  for (const Kind& kind : kKinds)
+    if (bytes.starts_with(kind.begin) && ends_with(bytes, kind.at_end))
+      fail("{}: wanted UTF-8 text, but it is {}; {}", path.string(), kind.what, kind.remedy);
+  if (is_full_of_zeros(bytes))
+    fail("{}: wanted UTF-8 text, but it is full of zero bytes, as UTF-16 is; {}", path.string(),
+         kConvert);
+  const InvalidUtf8 invalid = count_invalid_utf8(bytes);
+  if (invalid.count > 0)
+    notice(
+        "{}: not UTF-8 in {} place{}, the first at byte {}; a tokenizer reads U+FFFD there: "
+        "convert "
+        "the file, as with iconv -f LATIN1 -t UTF-8",
+        path.string(), invalid.count, invalid.count == 1 ? "" : "s", invalid.first);
+}
+
+}  // namespace focus

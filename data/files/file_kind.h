@@ -1,0 +1,19 @@
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+namespace focus {
+
+/// Throws std::runtime_error where a file that begins with `bytes` is a Git LFS pointer: what a
+/// clone without LFS leaves in the place of a large file.
+void refuse_lfs_pointer(std::string_view bytes, const std::filesystem::path& path);
+/// The same of a file that is not read as a whole.
+void refuse_lfs_pointer(const std::filesystem::path& path);
+
+/// Throws std::runtime_error, one line with what it is and what to do, where `bytes` are plainly no
+/// UTF-8 text: a packed file, a table, weights, UTF-16 or UTF-32. Of bytes that are not UTF-8 here
+/// and there a notice says how many; who reads them puts U+FFFD in their place.
+void require_text(std::string_view bytes, const std::filesystem::path& path);
+
+}  // namespace focus
