@@ -133,6 +133,10 @@ bool is_gone(const Writer& writer) {
 }  // namespace
 
 void fail_reading(std::string_view action, const fs::path& path, int error) {
+  std::error_code none;
+  if (error == ENOENT && fs::is_symlink(fs::symlink_status(path, none)))
+    fail("cannot {} {}: it is a link to {}, which is not there; fetch that file again", action,
+         path.string(), fs::read_symlink(path, none).string());
   fail_errno(action, path, error, hint_for_reading(error));
 }
 void fail_writing(std::string_view action, const fs::path& path, int error) {

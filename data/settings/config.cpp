@@ -92,18 +92,20 @@ class ConfigReader {
   /// The known key that is nearest, be it the spelling or the group that is wrong.
   std::string suggestion(std::string_view key) const {
     if (key.size() > 100) return "";  // no slip of the hand
-    std::string best;
+    std::vector<std::string> best;    // as near as each other
     std::size_t best_distance = std::max<std::size_t>(2, last_part(key).size() / 3) + 1;
     for (const ConfigField& field : fields_) {
       const std::size_t whole = edit_distance(key, field.key);
       const std::size_t part = edit_distance(last_part(key), last_part(field.key)) + 1;
       const std::size_t distance = std::min(whole, part);
-      if (distance < best_distance) {
-        best_distance = distance;
-        best = field.key;
-      }
+      if (distance < best_distance) best.clear();
+      if (distance <= best_distance - (best.empty() ? 1 : 0)) best.push_back(field.key);
+      best_distance = std::min(distance, best_distance);
     }
-    return best.empty() ? "; --help lists the known ones" : fmt::format("; did you mean {}?", best);
+    constexpr std::size_t kMostSuggested = 3;
+    best.resize(std::min(best.size(), kMostSuggested));
+    return best.empty() ? "; --help lists the known ones"
+                        : fmt::format("; did you mean {}?", fmt::join(best, " or "));
   }
 
   const std::vector<ConfigField>& fields_;
@@ -188,6 +190,28 @@ std::string read_config_file(const std::string& path) {
     fail("{}: wanted a config of at most 1 MB, came more; is this the right file?", path);
   if (text.empty()) fail("{}: the file is empty; wanted a config, lines of \"key: value\"", path);
   return text;
+}
+
+std::string place_of_setting(std::string_view problem, const std::string& text,
+                             const std::string& source, const std::vector<std::string>& overrides) {
+  const std::string key(problem.substr(0, problem.find_first_of(" :,")));
+  const auto sets_it = [&](const std::string& item) { return item.starts_with(key + "="); };
+  for (auto item = overrides.rbegin(); item != overrides.rend(); ++item)
+    if (sets_it(*item)) return fmt::format("override {}: ", shown(*item));
+  std::vector<ConfigProblem> none;
+  const ConfigNode root = parse_config_yaml(text, none);
+  const ConfigNode* map = &root;
+  int line = 0;
+  for (std::size_t begin = 0; begin <= key.size();) {
+    const std::size_t end = std::min(key.find('.', begin), key.size());
+    const std::string part = key.substr(begin, end - begin);
+    const auto found = std::ranges::find(map->entries, part, &ConfigNode::Entry::key);
+    if (found == map->entries.end()) return "";
+    line = found->line;
+    map = &found->value;
+    begin = end + 1;
+  }
+  return fmt::format("{}:{}: ", source, line);
 }
 
 std::string dump_config_fields(const std::vector<ConfigField>& fields, bool with_help) {

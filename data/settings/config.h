@@ -72,6 +72,10 @@ void read_config_map(const std::vector<ConfigField>& fields, const ConfigNode& m
 ConfigNode config_override_tree(const std::string& text, std::vector<ConfigProblem>& problems);
 /// Its text. Throws std::runtime_error, naming it, where it cannot be read, is empty or too large.
 std::string read_config_file(const std::string& path);
+/// Where the setting stands that a problem begins with ("optim.lr must be positive, not -1"):
+/// "file:4: " or "override optim.lr=-1: "; nothing where it has its default or none is named.
+std::string place_of_setting(std::string_view problem, const std::string& text,
+                             const std::string& source, const std::vector<std::string>& overrides);
 std::string dump_config_fields(const std::vector<ConfigField>& fields, bool with_help);
 std::string dump_changed_fields(const std::vector<ConfigField>& fields,
                                 const std::vector<ConfigField>& defaults);

@@ -33,8 +33,13 @@ std::unique_ptr<LoraModel> read_peft_adapter(const std::filesystem::path& folder
     fail("{}: no PEFT adapter; such a folder holds {} and {}", folder.string(), kPeftConfig,
          kPeftWeights);
   Rng rng(0);
-  auto lora = std::make_unique<LoraModel>(
-      parse_peft_config(read_text_file(config_path), config_path.string()), decoder, rng);
+  const LoraConfig config = parse_peft_config(read_text_file(config_path), config_path.string());
+  std::unique_ptr<LoraModel> lora;
+  try {
+    lora = std::make_unique<LoraModel>(config, decoder, rng);
+  } catch (const std::invalid_argument& error) {  // of the settings, by the names of a config
+    fail("{}: {}", config_path.string(), error.what());
+  }
   lora->load(SafetensorsFile(folder / kPeftWeights));
   return lora;
 }

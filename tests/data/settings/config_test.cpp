@@ -385,5 +385,18 @@ TEST(Config, KeysOfEarlierFilesGoWhereTheyAreNow) {
   EXPECT_THROW(read_config_text("wide: 4", "r.yaml", {}, settings), std::runtime_error);
 }
 
+TEST(Config, AProblemThatIsFoundLaterNamesItsPlace) {
+  const std::string text = "size: 3\ninner:\n  kind: old\n  width: 4\n";
+  const auto place = [&](const std::string& problem, const std::vector<std::string>& overrides) {
+    return place_of_setting(problem, text, "r.yaml", overrides);
+  };
+  EXPECT_EQ(place("inner.width must be 5, not 4", {}), "r.yaml:4: ");
+  EXPECT_EQ(place("size: too few", {"inner.width=6"}), "r.yaml:1: ");
+  EXPECT_EQ(place("inner.width is 7", {"inner.width=6", "inner.width=7"}),
+            "override inner.width=7: ");
+  EXPECT_EQ(place("inner.form is wrong", {}), "");
+  EXPECT_EQ(place("", {}), "");
+}
+
 }  // namespace
 }  // namespace focus
