@@ -38,7 +38,8 @@ void check_other_groups(const LoadedModel& model, const std::string& path) {
   if (saved->shape.num_layers != layers)
     fail("{}: {} layers, but {} has {}; only groups of as many layers can be compared", path,
          saved->shape.num_layers, model.where, layers);
-  if (!is_whole_model(path)) read_focus(*saved, model.fingerprint(), model.where);
+  if (!is_whole_model(path))
+    read_focus(*saved, model.fingerprint_like(saved->base_fingerprint), model.where);
 }
 
 std::vector<GroupAssignments> other_groupings(const BasePlace& place, const std::string& path,

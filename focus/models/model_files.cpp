@@ -20,19 +20,54 @@ void add_to_fingerprint(Checksum& checksum, const std::string& name, const Tenso
   checksum.update(std::as_bytes(tensor.span()));
 }
 
-/// The fingerprint's beginning, before the parameters.
+/// The fingerprint's beginning, before the parameters: what is computed of these, and no more.
+/// Where a text begins and ends, how long it may be and how weights were drawn are no part of a
+/// base.
 Checksum start_fingerprint(const ModelConfig& config) {
+  ModelConfig forward = config;
+  forward.bos_token_id.reset();
+  forward.eos_token_id.reset();
+  forward.other_eos_token_ids.clear();
+  forward.initializer_range = ModelConfig{}.initializer_range;
+  forward.max_position_embeddings = 0;
   Checksum checksum;
-  // Adapters know their base by it, also those of a time when one end was read.
+  checksum.update(write_model_config(forward));
+  return checksum;
+}
+
+/// The beginning that fingerprints had up to November 2026: adapters of that time know their base
+/// by it.
+Checksum start_fingerprint_before(const ModelConfig& config) {
   ModelConfig with_one_end = config;
   with_one_end.other_eos_token_ids.clear();
+  Checksum checksum;
   checksum.update(write_model_config(with_one_end));
   return checksum;
+}
+
+/// A folder of the Hugging Face cache holds the model below snapshots/, under its commit's name.
+void refuse_cache_folder(const std::filesystem::path& folder) {
+  if (!std::filesystem::is_directory(folder / "snapshots")) return;
+  std::string found = (folder / "snapshots" / "COMMIT").string();
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "snapshots"))
+    found = entry.path().string();
+  fail("{}: is a folder of the Hugging Face cache; the model is in {}", folder.string(), found);
+}
+
+/// A file of a folder that has to be named as a whole.
+void refuse_file_of_folder(const std::filesystem::path& path) {
+  const std::string ending = path.extension().string();
+  if (std::filesystem::is_directory(path)) refuse_cache_folder(path);
+  if (std::filesystem::is_regular_file(path) &&
+      (ending == ".safetensors" || ending == ".json" || ending == ".bin" || ending == ".pt"))
+    fail("{}: is a file of a folder; name the folder, {}", path.string(),
+         std::filesystem::absolute(path).parent_path().string());
 }
 
 ModelFiles open_folder(const std::filesystem::path& folder) {
   ModelFiles files;
   const auto config_path = folder / "config.json";
+  if (!is_there(config_path)) refuse_file_of_folder(folder);
   if (!is_there(config_path))
     fail("{}: no config.json in it; a Hugging Face folder holds config.json and model.safetensors",
          folder.string());
@@ -80,8 +115,10 @@ ModelFiles open_model(const std::filesystem::path& path, const std::string& toke
         "{}: no such file or folder; a model is a store (.h5), a Hugging Face folder or a GGUF "
         "file",
         path.string());
+  const bool gguf = is_gguf(path);
+  if (!gguf) refuse_file_of_folder(path);
   ModelFiles files = std::filesystem::is_directory(path) ? open_folder(path)
-                     : is_gguf(path)                     ? open_gguf(path, tokenizer.empty())
+                     : gguf                              ? open_gguf(path, tokenizer.empty())
                                                          : open_store(path);
   files.where = path.string();
   if (has_other_head(files.config, *files.weights)) {
@@ -126,19 +163,22 @@ StreamedModel stream_model(const ModelFiles& files, Dtype dtype, const Published
   return streamed;
 }
 
-ModelReading::ModelReading(const ModelConfig& config) : checksum_(start_fingerprint(config)) {}
+ModelReading::ModelReading(const ModelConfig& config)
+    : checksum_(start_fingerprint(config)), checksum_before_(start_fingerprint_before(config)) {}
 
 void ModelReading::begin(const StoredParameter& p, const TensorSource& source) {
   if (verified_ != p.info->name) source.verify(p.info->name);
   verified_ = p.info->name;
   published_ = p.published;
   checksum_.update(p.name);
+  checksum_before_.update(p.name);
   model_.parameters += p.shape.size();
   model_.types.insert(name_of(p.info->dtype));
 }
 
 void ModelReading::take(std::span<const Real> numbers) {
   checksum_.update(std::as_bytes(numbers));
+  checksum_before_.update(std::as_bytes(numbers));
   const Index bad = count_nonfinite(numbers);
   if (bad > 0 && model_.nonfinite == 0) model_.first_nonfinite = published_;
   model_.nonfinite += bad;
@@ -146,6 +186,7 @@ void ModelReading::take(std::span<const Real> numbers) {
 
 ReadModel ModelReading::finish() {
   model_.fingerprint = checksum_.hex();
+  model_.fingerprint_before = checksum_before_.hex();
   return std::move(model_);
 }
 
@@ -165,45 +206,69 @@ std::filesystem::path note_folder() {
   return kRealDtype == Dtype::f32 ? cache_folder() : std::filesystem::path();
 }
 
+struct Fingerprints {
+  std::string now, before;  // of the form of this version, and of that up to November 2026
+  bool has(const std::string& wanted) const { return wanted == now || wanted == before; }
+};
+
 /// How a config.json is read may change from one version of this program to the next.
 std::string note_head(const ModelFiles& files) {
   return start_fingerprint(files.config).hex() + " ";
 }
 
-/// What a store says of itself, or what was noted of these files; without reading the weights.
-std::optional<std::string> known_fingerprint(const ModelFiles& files) {
-  if (!files.stored_fingerprint.empty()) return files.stored_fingerprint;
+/// What a store says of itself (in either form), or what was noted of these files: without reading
+/// the weights.
+std::optional<Fingerprints> known_fingerprints(const ModelFiles& files) {
+  if (!files.stored_fingerprint.empty()) return Fingerprints{files.stored_fingerprint, {}};
   const std::string head = note_head(files);
   const auto note = recall_note(note_folder(), files.identity);
   if (!note || !note->starts_with(head)) return std::nullopt;
-  return note->substr(head.size());
+  const std::size_t blank = note->find(' ', head.size());
+  if (blank == std::string::npos) return std::nullopt;
+  return Fingerprints{note->substr(head.size(), blank - head.size()), note->substr(blank + 1)};
+}
+
+/// Reads all of it, and notes what that gives.
+Fingerprints take_fingerprints(const ModelFiles& files) {
+  const ReadModel model = read_model(files);
+  // Of other files than those that were opened nothing is known.
+  std::vector<FileIdentity> now;
+  for (const FileIdentity& file : files.identity) now.push_back(identity_of(file.path));
+  if (now == files.identity && files.stored_fingerprint.empty())
+    keep_note(note_folder(), files.identity,
+              note_head(files) + model.fingerprint + " " + model.fingerprint_before);
+  return {model.fingerprint, model.fingerprint_before};
 }
 
 }  // namespace
 
 std::string fingerprint_of(const ModelFiles& files) {
-  if (auto known = known_fingerprint(files)) return *std::move(known);
-  std::string fingerprint = read_model(files).fingerprint;
-  // Of other files than those that were opened nothing is known.
-  std::vector<FileIdentity> now;
-  for (const FileIdentity& file : files.identity) now.push_back(identity_of(file.path));
-  if (now == files.identity)
-    keep_note(note_folder(), files.identity, note_head(files) + fingerprint);
-  return fingerprint;
+  const auto known = known_fingerprints(files);
+  return known ? known->now : take_fingerprints(files).now;
+}
+
+std::string fingerprint_like(const ModelFiles& files, const std::string& said,
+                             const std::string& wanted) {
+  if (said == wanted) return said;
+  const auto known = known_fingerprints(files);
+  if (known && known->has(wanted)) return wanted;
+  // A store says one of the two.
+  if (known && files.stored_fingerprint.empty()) return said;
+  return take_fingerprints(files).has(wanted) ? wanted : said;
 }
 
 void verify_model(const ModelFiles& files) {
-  const std::optional<std::string> said = known_fingerprint(files);
+  const std::optional<Fingerprints> said = known_fingerprints(files);
   if (!said) {  // taking it reads all of the model, and there is nothing to hold it against
     fingerprint_of(files);
     return;
   }
-  const std::string found = read_model(files).fingerprint;
-  if (*said != found)
+  const ReadModel found = read_model(files);
+  if (said->now != found.fingerprint && said->now != found.fingerprint_before)
     fail(
         "{}: its weights have the fingerprint {}, not {} as before: they were changed; use "
         "another copy",
-        files.where, found, *said);
+        files.where, found.fingerprint, said->now);
 }
 
 namespace {
@@ -286,7 +351,8 @@ bool outgrow_memory(const TensorSource& source) {
 /// Reads an adapter for the model that it was made for, and attaches it.
 void attach_saved(const SavedAdapter& saved, LoadedModel& model) {
   if (!saved.base_fingerprint.empty())
-    check_base(saved.where, saved.base_fingerprint, model.fingerprint(), model.where);
+    check_base(saved.where, saved.base_fingerprint, model.fingerprint_like(saved.base_fingerprint),
+               model.where);
   auto adapter = saved.read(*model.decoder);
   if (saved.kind->is_attention()) model.detach_attention();  // one in the place of another
   model.attach(std::move(adapter));
@@ -339,6 +405,10 @@ const std::string& LoadedModel::fingerprint() const {
   return fingerprint_;
 }
 
+std::string LoadedModel::fingerprint_like(const std::string& wanted) const {
+  return files == nullptr ? fingerprint() : focus::fingerprint_like(*files, fingerprint(), wanted);
+}
+
 std::string model_fingerprint(Decoder& decoder) {
   Checksum checksum = start_fingerprint(decoder.config());
   for_each_parameter(decoder, [&](const std::string& name, Variable& p) {
@@ -377,6 +447,7 @@ void load_adapter(const std::filesystem::path& path, LoadedModel& model) {
   if (const Mechanism* mechanism = model.mechanism())
     fail("{}: was trained with {}; an adapter goes onto a model without an attention of its own",
          model.where, mechanism->name());
+  if (!is_gguf(path)) refuse_file_of_folder(path);
   for (const SavedAdapter& saved : open_adapter_files(path, model.decoder->config()))
     attach_saved(saved, model);
 }

@@ -61,6 +61,8 @@ struct LoadedModel {
   std::unique_ptr<Tokenizer> tokenizer;  // null where there is none
   /// Of the model as it was loaded: taken when it is first asked for, see fingerprint_of().
   const std::string& fingerprint() const;
+  /// See focus::fingerprint_like(): for what was made when fingerprints had another form.
+  std::string fingerprint_like(const std::string& wanted) const;
   std::shared_ptr<const ModelFiles> files;         // that it was loaded from; null: from none
   std::vector<std::unique_ptr<Adapter>> adapters;  // what it was trained with, and what was added
 
@@ -126,6 +128,7 @@ StreamedModel stream_model(const ModelFiles& files, Dtype dtype, const Published
 /// What has been read of a model, number by number.
 struct ReadModel {
   std::string fingerprint;
+  std::string fingerprint_before;  // as it was taken up to November 2026, see fingerprint_like()
   Index parameters = 0;
   std::set<std::string> types;  // that they are stored in: "bf16"
   Index nonfinite = 0;          // numbers that are NaN or infinite
@@ -142,7 +145,7 @@ class ModelReading {
   ReadModel finish();
 
  private:
-  Checksum checksum_;
+  Checksum checksum_, checksum_before_;
   ReadModel model_;
   std::string published_, verified_;
 };
@@ -161,11 +164,16 @@ LoadedModel load_model(const std::filesystem::path& path, const std::string& tok
 /// was found out about it before, while its files have the same sizes and times, or else by reading
 /// it all.
 std::string fingerprint_of(const ModelFiles& files);
+/// `wanted` where that is a fingerprint of these files, be it in the form of before (which the ends
+/// of a text, the positions and initializer_range went into too); else `said`, what is known of
+/// them. Reads all of the weights where nothing else can tell.
+std::string fingerprint_like(const ModelFiles& files, const std::string& said,
+                             const std::string& wanted);
 /// Reads it all, and throws std::runtime_error where that is not what fingerprint_of() says.
 void verify_model(const ModelFiles& files);
 
-/// XXH3-128 over config and float32 weights: the same for a folder and for the store imported from
-/// it, and for every kind of Compute.
+/// XXH3-128 over what of the config its forward pass depends on and float32 weights: the same for a
+/// folder and for the store imported from it, and for every kind of Compute.
 std::string model_fingerprint(Decoder& decoder);
 
 /// Adds config, side files and tokenizer, where there is one, to a store.

@@ -148,6 +148,9 @@ StreamedModel write_model_folder(const fs::path& folder, const ModelFiles& files
     fail("{}: was trained with {}, which a Hugging Face folder cannot say", files.where, own->name);
   if (options.with_code && !focus)
     fail("{}: has no Focus for the code to compute; name one with --adapter", files.where);
+  std::error_code not_there;
+  if (fs::equivalent(folder, files.where, not_there))
+    fail("{}: is the model that is to be written; choose another folder", folder.string());
   const ExportDtype& dtype = export_dtype(options.dtype);
   DurableFolder target(folder, options.overwrite, is_exported);
   const StreamedModel model =
@@ -164,7 +167,8 @@ StreamedModel write_model_folder(const fs::path& folder, const ModelFiles& files
   if (focus) {
     // Its base is the model as it was; what lies beside it is named in the folder's copy.
     const std::string base = dtype.dtype == kRealDtype ? model.fingerprint : fingerprint_of(files);
-    write_focus_folder(target.temporary(), *read_focus(*focus, base, files.where),
+    const std::string like = fingerprint_like(files, base, focus->base_fingerprint);
+    write_focus_folder(target.temporary(), *read_focus(*focus, like, files.where),
                        model.fingerprint);
   }
   target.commit();

@@ -34,7 +34,7 @@ void check_same_run(const StoreReader& store, Session& session, const std::strin
     for (const auto& adapter : model.adapters) {
       const std::string then = store.string_attribute(
           std::string(adapter_kind(adapter->kind()).store_group), "base_fingerprint");
-      if (then != model.fingerprint())
+      if (then != model.fingerprint_like(then))
         fail(
             "{}: made for the base with fingerprint {}, but {} has {} now; start anew with "
             "--overwrite",
