@@ -34,17 +34,36 @@ std::string types_of(const TensorSource& source) {
   return counts_text(counts);
 }
 
+void tell_nonfinite(Index count, const std::string& first, Facts& facts) {
+  if (count > 0)
+    facts.add("nonfinite", fmt::format("{} are NaN or infinite, first in {}", count, first));
+}
+
+/// Of an adapter's own tensors.
+void tell_nonfinite(const TensorSource& source, Facts& facts) {
+  Index count = 0;
+  std::string first;
+  for (const TensorInfo& info : source.tensors()) {
+    const Index bad = info.dtype == Dtype::other ? 0 : count_nonfinite(source.read(info.name));
+    if (bad > 0 && count == 0) first = info.name;
+    count += bad;
+  }
+  tell_nonfinite(count, first, facts);
+}
+
 /// The weights pass by tensor by tensor: a model of any size can be described.
 void describe_model(const ModelFiles& files, Facts& facts) {
   const ModelConfig& c = files.config;
   const ReadModel model = read_model(files);
-  if (!files.stored_fingerprint.empty() && model.fingerprint != files.stored_fingerprint)
+  const std::string& said = files.stored_fingerprint;
+  if (!said.empty() && said != model.fingerprint && said != model.fingerprint_before)
     fail("{}: its weights have the fingerprint {}, but it says {}; use another copy", files.where,
-         model.fingerprint, files.stored_fingerprint);
+         model.fingerprint, said);
   facts.add("tensors", types_of(*files.weights));
   facts.add("model_type", c.model_type);
   facts.add("parameters", model.parameters);
   facts.add("stored_as", fmt::format("{}", fmt::join(model.types, ", ")));
+  tell_nonfinite(model.nonfinite, model.first_nonfinite, facts);
   facts.add("num_hidden_layers", c.num_hidden_layers);
   facts.add("hidden_size", c.hidden_size);
   facts.add("num_attention_heads", c.num_attention_heads);
@@ -69,8 +88,9 @@ void describe_model(const ModelFiles& files, Facts& facts) {
   facts.add("attention", own ? std::string(own->kind->name) : "dense");
   if (own && own->kind->role != AdapterRole::focus) facts.add("causal", own->causal);
   if (!own) return;
-  check_base(own->where, own->base_fingerprint.empty() ? model.fingerprint : own->base_fingerprint,
-             model.fingerprint, files.where);
+  if (const std::string& base = own->base_fingerprint;
+      !base.empty() && base != model.fingerprint_before)
+    check_base(own->where, base, model.fingerprint, files.where);
   Decoder decoder(files.config);
   own->read(decoder);  // must be whole
 }
@@ -81,6 +101,10 @@ void describe_focus(const SavedFocus& focus, Facts& facts) {
   facts.add("focus_groups", focus.config.num_groups);
   facts.add("base_fingerprint", focus.base_fingerprint);
   facts.add("focus_parameters", focus.num_parameters());
+  for (Index layer = 0; layer < focus.shape.num_layers; ++layer)
+    for (const LayerTensor& t : tensors_of(focus.config, focus.shape))
+      tell_nonfinite(count_nonfinite(focus.tensor(layer, std::string(t.name), t.shape)),
+                     fmt::format("layer {}: {}", layer, t.name), facts);
 }
 
 void describe_gguf_adapter(const GgufSource& source, Facts& facts) {
@@ -93,6 +117,7 @@ void describe_gguf_adapter(const GgufSource& source, Facts& facts) {
   facts.add("lora_alpha", metadata.number("adapter.lora.alpha").value_or(0));
   facts.add("tensors", types_of(source));
   facts.add("lora_parameters", parameters);
+  tell_nonfinite(source, facts);
 }
 
 void describe_gguf(const std::string& path, Facts& facts) {
@@ -149,6 +174,7 @@ int run_info(Arguments arguments) {
   if (store.has("/lora")) {
     facts.add("base_fingerprint", store.string_attribute("/lora", "base_fingerprint"));
     facts.add("lora_parameters", count_lora_parameters(store));
+    tell_nonfinite(*store.source("/lora/tensors"), facts);
   }
   if (store.has(kMechanismGroup) && !store.has("/model")) {
     facts.add("attention", store.string_attribute(kMechanismGroup, "kind"));

@@ -131,6 +131,12 @@ WindowScores score_windows(Decoder& decoder, const EvalText& text, std::span<con
   Score& score = all.score;
   const std::vector<double>& nats = all.nats;
   for (const double of_token : nats) score.nats += of_token;
+  if (!std::isfinite(score.nats))
+    fail(
+        "{}: the loss of its tokens is {}; weights of the model or its adapter are NaN or "
+        "infinite, "
+        "which focus info tells of, or they overflow",
+        text.name, score.nats);
   if (dense == nullptr) return all;
   const double start = now();
   const DenseReference::Batch& reference = dense->next([&] { return dense_batch(decoder, batch); });
@@ -142,6 +148,9 @@ WindowScores score_windows(Decoder& decoder, const EvalText& text, std::span<con
   }
   for (const double divergence : decoder.kl_divergence_rows(hidden, reference.hidden))
     score.kl += divergence;
+  if (!std::isfinite(score.difference) || !std::isfinite(score.kl))
+    fail("{}: the loss of dense attention, which its tokens are held against, is not finite",
+         text.name);
   all.comparing = now() - start;
   return all;
 }

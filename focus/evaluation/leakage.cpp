@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "autograd/base/check.h"
+#include "data/files/tensor_source.h"
 
 namespace focus {
 namespace {
@@ -50,7 +51,9 @@ std::int32_t LeakageProbe::random_id() {
 }
 
 Tensor LeakageProbe::logits(const std::vector<std::int32_t>& tokens) const {
-  return decoder_.logits(decoder_.hidden_states(tokens, 1)).value();
+  const Tensor result = decoder_.logits(decoder_.hidden_states(tokens, 1)).value();
+  require_finite(result.span(), "leak test", "logits");  // NaN has the bits of NaN
+  return result;
 }
 
 }  // namespace focus

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/base/check.h"
+#include "data/files/tensor_source.h"
 
 namespace focus {
 namespace {
@@ -83,7 +84,8 @@ std::vector<GroupAssignments> collect_groupings(Decoder& decoder, FocusModel& fo
   });
   for (Index w = 0; w < text.num_windows(); ++w) {
     first = text.windows[static_cast<std::size_t>(w)];
-    decoder.hidden_states(text.window(w), 1);
+    const Variable hidden = decoder.hidden_states(text.window(w), 1);
+    require_finite(hidden.value().span(), "groups", "hidden states");
     if (progress) progress(static_cast<double>(w + 1) / static_cast<double>(text.num_windows()));
   }
   for (GroupAssignments& grouping : groupings)

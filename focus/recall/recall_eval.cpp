@@ -79,6 +79,10 @@ std::vector<RecallScore> score_item(const Decoder& decoder, const RecallItem& it
       std::copy_n(hidden.data() + (t - 1) * width, width, rows.data() + width * row++);
   const std::vector<double> nats = decoder.cross_entropy_rows(rows, targets);
   const std::vector<bool> likeliest = are_likeliest(decoder, rows, targets);
+  for (const double of_token : nats)
+    if (!std::isfinite(of_token))
+      fail("{}: the loss of an answer is {}; the model's weights or the attention overflow",
+           item.name, of_token);
   std::vector<RecallScore> scores;
   std::size_t at = 0;
   for (const RecallItem::Span& answer : item.answers) {

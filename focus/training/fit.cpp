@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/base/check.h"
+#include "data/files/tensor_source.h"
 #include "data/tokens/tokenize.h"
 
 namespace focus {
@@ -55,10 +56,13 @@ void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Inde
   });
   for (; window < windows; ++window) {
     // Spread over the text: its first windows alone may all be of one book.
-    decoder.hidden_states(batches.windows(window * all / windows, 1).ids, 1);
+    const Variable hidden =
+        decoder.hidden_states(batches.windows(window * all / windows, 1).ids, 1);
+    require_finite(hidden.value().span(), "fit", "hidden states");
     if (progress) progress(window + 1, windows);
   }
   for (Index i = 0; i < shape.num_layers; ++i) {
+    require_finite(keys[static_cast<std::size_t>(i)].span(), "fit", "keys");
     focus.grouping().fit(i, keys[static_cast<std::size_t>(i)], seed);
     keys[static_cast<std::size_t>(i)] = {};
   }
