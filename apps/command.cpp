@@ -4,26 +4,93 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 
+#include "apps/mpi.h"
 #include "autograd/base/check.h"
 #include "autograd/machine.h"
 #include "data/files/durable_file.h"
 #include "data/files/mapped_file.h"
+#include "data/files/output_file.h"
 #include "data/settings/config.h"
 
 namespace focus::app {
 
+namespace {
+
+constexpr const char* kOverwrite = "--overwrite";
+
+bool is_output(const CLI::Option* option) {
+  constexpr std::array<std::string_view, 6> kNames = {"--out", "--json", "--html",
+                                                      "--svg", "--gguf", "--questions"};
+  return std::ranges::count(kNames, std::string_view(option->get_name())) > 0;
+}
+
+/// The options of the command, of their groups and of the command's own commands.
+std::vector<const CLI::Option*> all_options(const CLI::App& app) {
+  std::vector<const CLI::Option*> all = app.get_options();
+  for (const CLI::App* part : app.get_subcommands({})) {
+    const std::vector<const CLI::Option*> own = all_options(*part);
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  return all;
+}
+
+void offer_overwrite(CLI::App& app) {
+  if (app.get_option_no_throw(kOverwrite) == nullptr &&
+      std::ranges::any_of(std::as_const(app).get_options(), is_output))
+    app.add_flag(kOverwrite)->description("replace a file that another program wrote");
+  for (CLI::App* command : app.get_subcommands({}))
+    if (!command->get_name().empty()) offer_overwrite(*command);  // no group of options
+}
+
+/// A base that stands behind an option of several words has become one of these.
+void explain_missing(const CLI::App& app, const CLI::ParseError& error) {
+  for (const CLI::Option* place : app.get_options())
+    if (place->get_positional() && place->get_required() && place->count() == 0)
+      for (const CLI::Option* taker : all_options(app))
+        if (taker->get_allow_extra_args() && taker->count() > 0)
+          fail("{}: {} took \"{}\"; put {} before it, or -- between them", error.what(),
+               taker->get_name(), taker->results().back(), place->get_name());
+}
+
+void check_files(const CLI::App& app) {
+  std::vector<OutputPlace> outputs;
+  std::vector<std::string> inputs;
+  bool overwrite = false;
+  for (const CLI::Option* option : all_options(app)) {
+    const std::vector<std::string>& words = option->results();
+    const std::string name = option->get_name(), type = option->get_type_name();
+    // CLI11 takes an empty word, as a shell's empty variable gives one, for the number 0.
+    if (std::ranges::count(words, "") > 0 && !type.starts_with("TEXT"))
+      fail("{}: wanted a value, came an empty word", name);
+    if (name == kOverwrite) overwrite = overwrite || !words.empty();
+    if (!is_output(option))
+      inputs.insert(inputs.end(), words.begin(), words.end());
+    else if (!words.empty())
+      outputs.push_back({name, words[0], type == kFolder});
+  }
+  const std::vector<std::string> overrides = app.remaining();
+  inputs.insert(inputs.end(), overrides.begin(), overrides.end());
+  check_outputs(outputs, inputs, overwrite);
+}
+
+}  // namespace
+
 void parse_arguments(CLI::App& app, Arguments arguments) {
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
+  offer_overwrite(app);
   try {
     app.parse(reversed);
   } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0) explain_missing(app, error);
     throw CommandDone{app.exit(error) == 0 ? 0 : 2};
   }
+  if (launched_rank() == 0) check_files(app);
 }
 
 namespace {
@@ -118,7 +185,23 @@ void read_config_arguments(const CLI::App& app, const std::string& file, RunConf
     overrides.insert(overrides.begin(), path);
     path.clear();
   }
-  read_config(path, overrides, config);
+  const std::string text = path.empty() ? "" : read_config_file(path);
+  read_config_text(text, path, overrides, config);
+  try {
+    config.validate_step();
+  } catch (const std::invalid_argument& error) {
+    fail("{}{}", place_of_setting(error.what(), text, path, overrides), error.what());
+  }
+}
+
+void add_threads_option(CLI::App& app, int& threads) {
+  RunConfig config;
+  std::vector<ConfigField> fields = config_fields(config);
+  std::erase_if(fields, [](const ConfigField& field) { return field.key != "threads"; });
+  fields[0].read = [&threads, range = fields[0].range](const ConfigNode& word) {
+    read_value(word, range, threads);
+  };
+  add_settings(app, fields);
 }
 
 void set_threads(int threads) {
@@ -190,7 +273,7 @@ void ModelOptions::add_to(CLI::App& app, std::vector<Precision>* precisions) {
   add_precision_option(app, precision, precisions);
   app.add_flag("--verify", verify,
                "read all of the model first and hold it against its checksums and fingerprint");
-  app.add_option("--threads", threads, "threads; 0: as many as the machine has");
+  add_threads_option(app, threads);
 }
 
 LoadedModel ModelOptions::load(WeightUse use) const {

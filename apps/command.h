@@ -16,7 +16,12 @@
 // What the subcommands share.
 namespace focus::app {
 
-/// Parses, or throws CommandDone.
+/// The type of an output that is a folder; --out and the like without it are files.
+inline constexpr const char* kFolder = "FOLDER";
+
+/// Parses, or throws CommandDone. What is to be written (--out, --json, --html, --svg, --gguf,
+/// --questions) can be then, and is no input and no other program's file, unless --overwrite,
+/// which is declared where the command has none.
 void parse_arguments(CLI::App& app, Arguments arguments);
 
 /// Declares an option for each setting of a visit, num_groups as --num-groups, a bool as a flag;
@@ -38,6 +43,8 @@ std::vector<std::string> overrides_of(const CLI::App& app);
 /// overrides_of() and read_config() do.
 void read_config_arguments(const CLI::App& app, const std::string& file, RunConfig& config);
 
+/// Declares --threads, with the range and the help of the config's key.
+void add_threads_option(CLI::App& app, int& threads);
 /// Sets the number of OpenMP threads; 0 leaves the environment's choice.
 void set_threads(int threads);
 

@@ -108,7 +108,7 @@ int run_export(Arguments arguments) {
       "focus export");
   app.add_option("source", o.source, "a model or an adapter: a store or a folder")->required();
   auto* form = app.add_option_group("form", "what to write");
-  form->add_option("--out", o.out, "the folder to write");
+  form->add_option("--out", o.out, "the folder to write")->type_name(kFolder);
   form->add_option("--gguf", o.gguf, "the GGUF file to write");
   form->require_option(1);
   app.add_option("--adapter", o.adapter,

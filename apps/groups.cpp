@@ -69,6 +69,7 @@ int run_groups(Arguments arguments) {
   o.model.add_to(app);
   app.add_option("--text", o.texts, "text files (.txt, .xz) or folders")->required();
   app.add_option("--out", o.out, "the folder to write groups.html and groups.json into")
+      ->type_name(kFolder)
       ->required();
   app.add_option("--against", o.against, "another adapter of this base, or another model");
   app.add_option("--checkpoints", o.checkpoints,

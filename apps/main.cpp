@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <omp.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -19,6 +21,8 @@
 #include "autograd/base/check.h"
 #include "autograd/base/memory.h"
 #include "autograd/simd/kernels.h"
+#include "data/files/durable_file.h"
+#include "focus/training/run_config.h"
 #include "focus/version.h"
 
 namespace focus::app {
@@ -137,10 +141,15 @@ int run(std::vector<std::string> arguments) {
   install_lost_file_signal();
   try {
     keep_to_control_groups();
+    if (const int threads = omp_get_max_threads(); threads > kMostThreads)
+      fail("OMP_NUM_THREADS is {}: wanted at most {}", threads, kMostThreads);
     if (launched_processes() > 1 && !command->several) refuse_several();
     // Throws where FOCUS_SIMD names what this machine lacks.
     spdlog::debug("kernels: {}", simd::kernels().name);
-    return command->run(std::span(arguments).subspan(1));
+    const int status = command->run(std::span(arguments).subspan(1));
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+      fail_writing("write", "standard output", errno);
+    return status;
   } catch (const CommandDone& done) {
     return done.status;
   } catch (const std::bad_alloc&) {

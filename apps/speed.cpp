@@ -35,14 +35,13 @@ int run_speed(Arguments arguments) {
     return field.key == "top_k" || field.key == "hard_gate" || field.key == "soft";
   });
   add_settings(app, fields);
-  app.add_option("--threads", threads, "threads");
+  add_threads_option(app, threads);
   app.add_option("--json", json, "write the figures to this file too");
   app.add_option("--svg", svg, "write a plot of the speed-up");
   app.add_option("--html", html, "write a page with plot and tables");
   parse_arguments(app, arguments);
   options.read_attentions(attentions, "--attention");
   options = options.filled_in();
-  check(threads >= 0, "--threads must not be negative, not {}", threads);
   for (const Index length : lengths)
     check(length > 0, "--lengths must be positive, not {}", length);
   std::ranges::sort(lengths);

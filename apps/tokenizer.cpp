@@ -145,6 +145,7 @@ int run_tokenizer(Arguments arguments) {
   train
       .add_option("--out", o.out,
                   "a tokenizer.json, or a folder, where tokenizer_config.json is written too")
+      ->type_name(kFolder)
       ->required();
   train
       .add_option("--min-frequency", o.training.min_frequency,
@@ -155,28 +156,28 @@ int run_tokenizer(Arguments arguments) {
                   "the token with id 0; where it stands in a text, a document ends")
       ->capture_default_str();
   train.add_flag("--overwrite", o.overwrite, "replace what is there");
-  train.callback([&] { train_bpe(o); });
 
   CLI::App& encode = *app.add_subcommand("encode", "prints the ids of a text");
   add_tokenizer(encode, o);
   encode.add_option("--text", o.text, "a file; standard input if not given");
   encode.add_flag("--special", o.special,
                   "with what the tokenizer puts around a text, such as BOS");
-  encode.callback([&] { encode_text(o); });
 
   CLI::App& decode = *app.add_subcommand("decode", "prints the text of ids");
   add_tokenizer(decode, o);
   decode.add_option("--ids", o.text, "a file; standard input if not given");
-  decode.callback([&] { decode_ids(o); });
 
   CLI::App& speed = *app.add_subcommand("speed", "how fast one text is encoded, on one thread");
   add_tokenizer(speed, o);
   speed.add_option("--text", o.text, "a file")->required();
   speed.add_option("--repeats", o.repeats, "measurements")->check(CLI::PositiveNumber);
   speed.add_option("--json", o.json, "write the figures to this file too");
-  speed.callback([&] { time_encoding(o); });
 
   parse_arguments(app, arguments);
+  if (train.parsed()) train_bpe(o);
+  if (encode.parsed()) encode_text(o);
+  if (decode.parsed()) decode_ids(o);
+  if (speed.parsed()) time_encoding(o);
   return 0;
 }
 

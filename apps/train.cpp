@@ -150,7 +150,8 @@ int run_train(Arguments arguments) {
   app.add_flag("--overwrite", options.overwrite, "start anew where the run's folder holds a run");
   app.add_flag("--verify", verify,
                "read all of the base first and hold it against its checksums and fingerprint");
-  app.add_option("--stop-at", stop_at, "write a checkpoint and stop after this step");
+  app.add_option("--stop-at", stop_at, "write a checkpoint and stop after this step")
+      ->check(CLI::PositiveNumber);
   app.add_option("--json", json, "write the figures to this file too");
   parse_arguments(app, arguments);
 

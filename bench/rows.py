@@ -362,7 +362,7 @@ def write_novels(file):
 
 def write_tales(file):
     """About a megabyte of the built-in tales."""
-    command = [str(BUILD / "focus"), "corpus", "--out", str(file), "--documents", "400"]
+    command = [str(BUILD / "focus"), "corpus", "--overwrite", "--out", str(file), "--documents", "400"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 

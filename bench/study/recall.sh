@@ -16,7 +16,7 @@ mkdir -p "$out/texts" "$figures"
 # corpus NAME LENGTH OPTION...: documents of LENGTH bytes without separators, so that each training window is one
 # document.
 corpus() {
-  "$focus" corpus --out "$out/texts/$1.txt" --separator "" --length "$2" "${@:3}"
+  "$focus" corpus --overwrite --out "$out/texts/$1.txt" --separator "" --length "$2" "${@:3}"
 }
 
 base() {

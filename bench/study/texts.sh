@@ -15,7 +15,7 @@ play_letters=1000000
 # corpus NAME OPTION...
 corpus() {
   if [ ! -f "$texts/$1.txt" ]; then
-    "$focus" corpus --out "$texts/$1.partial" "${@:2}"
+    "$focus" corpus --overwrite --out "$texts/$1.partial" "${@:2}"
     mv "$texts/$1.partial" "$texts/$1.txt"
   fi
 }

@@ -158,6 +158,8 @@ struct TwoPhaseConfig {
   }
 };
 
+inline constexpr int kMostThreads = 4096;
+
 /// A run of `focus train`: one config.
 struct RunConfig {
   Method method = Method::retrofit;
@@ -210,7 +212,7 @@ struct RunConfig {
       "optimiser steps; 0: keys are placed and nothing is trained (focus.grouping keys)",
       {0, 1e12});
     f("seed", seed, "of initial values and of the order of the data", {0, 1e18});
-    f("threads", threads, "0: as many as the machine has", {0, 4096});
+    f("threads", threads, "0: as many as the machine has", {0, kMostThreads});
     f("model", model, "shape of a new model (scratch), and dropout");
     f("data", data, "text");
     f("focus", focus, "the method's settings");

@@ -52,6 +52,7 @@ focus() {
       kept+=(data.context=64 model.num_hidden_layers=1)
       ;;
     generate) with_options "--max-new-tokens=8 --measure=64,128" "$@" ;;
+    corpus) kept=("$@" --overwrite) ;;  # the pages' texts are there already
     *) kept=("$@") ;;
   esac
   "$program" "${kept[@]}"

@@ -140,7 +140,7 @@ inline std::vector<Job> jobs() {
           {"groups", groups, replaced(groups), same_folder, "", 1},
           {"tokenizer", tokenizer, replaced(tokenizer), same_folder, "", 1},
           {"report", report, report, same_file, ".html", 1},
-          {"corpus", corpus, corpus, same_file, ".txt", 1}};
+          {"corpus", corpus, replaced(corpus), same_file, ".txt", 1}};
 }
 
 /// A test of a job that something befalls.
