@@ -33,7 +33,7 @@ BpeTrainer counted_words(const TokenizerArguments& o) {
   Progress progress({.label = "words", .total_steps = static_cast<std::int64_t>(files.size())});
   std::int64_t done = 0;
   for (const std::filesystem::path& file : files) {
-    trainer.add(read_text_file(file));
+    trainer.add(read_document_file(file));
     progress.update(++done, NAN, 0);
   }
   progress.finish();
@@ -74,7 +74,7 @@ void train_bpe(const TokenizerArguments& o) {
 }
 
 std::string read_input(const std::string& path) {
-  if (!path.empty()) return read_text_file(path);
+  if (!path.empty()) return read_document_file(path);
   return {std::istreambuf_iterator<char>(std::cin), {}};
 }
 
@@ -100,7 +100,7 @@ void decode_ids(const TokenizerArguments& o) {
 
 void time_encoding(const TokenizerArguments& o) {
   const auto tokenizer = load_tokenizer(o.tokenizer);
-  const std::string text = read_text_file(o.text);
+  const std::string text = read_document_file(o.text);
   std::vector<double> seconds;
   std::size_t tokens = 0;
   for (int i = 0; i < o.repeats; ++i) {

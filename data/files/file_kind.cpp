@@ -81,7 +81,10 @@ void require_text(std::string_view bytes, const std::filesystem::path& path) {
   if (is_full_of_zeros(bytes))
     fail("{}: wanted UTF-8 text, but it is full of zero bytes, as UTF-16 is; {}", path.string(),
          kConvert);
-  const InvalidUtf8 invalid = count_invalid_utf8(bytes);
+}
+
+void tell_invalid_utf8(std::string_view text, const std::filesystem::path& path) {
+  const InvalidUtf8 invalid = count_invalid_utf8(text);
   if (invalid.count > 0)
     notice(
         "{}: not UTF-8 in {} place{}, the first at byte {}; a tokenizer reads U+FFFD there: "

@@ -12,8 +12,9 @@ void refuse_lfs_pointer(std::string_view bytes, const std::filesystem::path& pat
 void refuse_lfs_pointer(const std::filesystem::path& path);
 
 /// Throws std::runtime_error, one line with what it is and what to do, where `bytes` are plainly no
-/// UTF-8 text: a packed file, a table, weights, UTF-16 or UTF-32. Of bytes that are not UTF-8 here
-/// and there a notice says how many; who reads them puts U+FFFD in their place.
+/// UTF-8 text: a packed file, a table, weights, UTF-16 or UTF-32.
 void require_text(std::string_view bytes, const std::filesystem::path& path);
+/// Of a text that is not UTF-8 here and there a notice says where; who reads it puts U+FFFD there.
+void tell_invalid_utf8(std::string_view text, const std::filesystem::path& path);
 
 }  // namespace focus

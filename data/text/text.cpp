@@ -140,6 +140,12 @@ std::string read_text_file(const std::filesystem::path& path) {
   return text;
 }
 
+std::string read_document_file(const std::filesystem::path& path) {
+  std::string text = read_text_file(path);
+  tell_invalid_utf8(text, path);
+  return text;
+}
+
 std::string_view without_file_marks(std::string_view text) {
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
@@ -148,7 +154,7 @@ std::string_view without_file_marks(std::string_view text) {
 }
 
 std::string read_prompt_file(const std::filesystem::path& path) {
-  return std::string(without_file_marks(read_text_file(path)));
+  return std::string(without_file_marks(read_document_file(path)));
 }
 
 std::vector<std::string_view> split_documents(std::string_view text, std::string_view separator) {

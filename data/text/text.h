@@ -13,11 +13,13 @@ namespace focus {
 /// text (see require_text), or unpacks to what no text does: more than 256 MB and 1000 times its
 /// size, or a quarter of the machine's memory.
 std::string read_text_file(const std::filesystem::path& path);
+/// The same of a text that becomes tokens: a notice says where it is not UTF-8.
+std::string read_document_file(const std::filesystem::path& path);
 
 /// `text` as its writer meant it, where it is one text that is gone on from: without the byte-order
 /// mark and the one line break at the end (LF or CRLF) that editors and echo add.
 std::string_view without_file_marks(std::string_view text);
-/// The same of a file (see read_text_file).
+/// The same of a file (see read_document_file).
 std::string read_prompt_file(const std::filesystem::path& path);
 
 /// The parts of `text` between occurrences of `separator` (such as "<|endoftext|>"), without those

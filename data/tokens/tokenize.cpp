@@ -32,7 +32,7 @@ TokenFile tokenize(std::span<const std::filesystem::path> files, const Tokenizer
   std::vector<Index> offsets = {0};
   std::size_t bytes = 0;
   for (const std::filesystem::path& file : files) {
-    const std::string text = read_text_file(file);
+    const std::string text = read_document_file(file);
     bytes += text.size();
     for (const std::string_view document : split_documents(text, options.document_separator)) {
       std::vector<std::int32_t> ids = tokenizer.encode(document);

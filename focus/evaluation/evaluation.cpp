@@ -323,7 +323,7 @@ std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std
   std::vector<EvalText> texts;
   for (const auto& path :
        expand_text_paths(std::vector<std::filesystem::path>(paths.begin(), paths.end()))) {
-    const std::string text = read_text_file(path);
+    const std::string text = read_document_file(path);
     for (const std::string_view part : split_documents(text, settings.separator)) {
       if (settings.max_documents > 0 && static_cast<Index>(texts.size()) == settings.max_documents)
         return texts;
