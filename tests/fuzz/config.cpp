@@ -1,5 +1,8 @@
 #include "data/settings/config.h"
 
+#include <functional>
+
+#include "focus/old_keys.h"
 #include "focus/training/run_config.h"
 #include "tests/fuzz/harness.h"
 
@@ -7,8 +10,25 @@ namespace {
 
 using namespace focus;
 
-/// Sections of a run's config: settings of every type, without the table of mechanisms, which would
-/// bring the kernels along.
+/// What FocusConfig has, without the table of groupings, which would bring the kernels along.
+struct FocusSections {
+  int num_groups = 4;
+  Training training = Training::soft;
+  TokenSettings tokens;
+  KeySettings keys;
+  SummaryConfig summary;
+  AblationSettings ablations;
+  void visit(auto&& f) {
+    f("num_groups", num_groups);
+    f("training", training);
+    f("tokens", tokens);
+    f("keys", keys);
+    f("summary", summary);
+    f("ablations", ablations);
+  }
+};
+
+/// Sections of a run's config: settings of every type, without the table of mechanisms.
 struct Config {
   Method method = Method::retrofit;
   Precision precision = Precision::float32;
@@ -16,7 +36,7 @@ struct Config {
   std::int64_t steps = 500;
   ModelShape model;
   DataConfig data;
-  FocusConfig focus;
+  FocusSections focus;
   TwoPhaseConfig two_phase;
   LoraConfig lora;
   OptimConfig optim;
@@ -34,11 +54,11 @@ struct Config {
   }
 };
 
-/// Reads into a Config. What is accepted must survive being written and read again.
+/// Reads by `load`. What is accepted must survive being written and read again.
 template <class Config>
-void read(const std::string& text, const std::vector<std::string>& overrides, std::size_t size) {
+void read(std::size_t size, const std::function<void(Config&)>& load_into) {
   Config config;
-  const auto load = [&] { read_config_text(text, "config.yaml", overrides, config); };
+  const auto load = [&] { load_into(config); };
   // yaml-cpp keeps some 200 bytes for each of a bracket until it is closed.
   if (!fuzz::run_loader(4 * size, load, {"config.yaml:", "override "})) return;
   const std::string written = dump_config(config);
@@ -49,12 +69,16 @@ void read(const std::string& text, const std::vector<std::string>& overrides, st
 
 }  // namespace
 
-/// A config and, after a NUL byte, lines of overrides; read as a run's and as the Focus settings
-/// that a store holds.
+/// A config and, after a NUL byte, lines of overrides; read as a run's and, with the keys of before,
+/// as the settings that a store holds.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto [text, lines] = fuzz::split_input<2>({data, size});
   const std::vector<std::string> overrides = fuzz::lines_of(lines);
-  read<Config>(text, overrides, size);
-  read<FocusConfig>(text, overrides, size);
+  read<Config>(size, [&](Config& config) {
+    read_config_text(text, "config.yaml", overrides, config);
+  });
+  read<FocusSections>(size, [&](FocusSections& settings) {
+    read_stored_config(text, "config.yaml", settings, old_keys("focus"));
+  });
   return 0;
 }

@@ -16,7 +16,7 @@ targets=("$@")
 if [ ${#targets[@]} -eq 0 ]; then
   for seeds in tests/fuzz/seeds/*/; do
     # These are only replayed by a test: their readers know every grouping or attention.
-    [[ $seeds =~ /(compare_.*|config|focus_.*)/ ]] || targets+=("$(basename "$seeds")")
+    [[ $seeds =~ /(compare_.*|focus_.*)/ ]] || targets+=("$(basename "$seeds")")
   done
 fi
 cmake --preset fuzz >/dev/null
