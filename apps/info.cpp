@@ -88,9 +88,8 @@ void describe_model(const ModelFiles& files, Facts& facts) {
   facts.add("attention", own ? std::string(own->kind->name) : "dense");
   if (own && own->kind->role != AdapterRole::focus) facts.add("causal", own->causal);
   if (!own) return;
-  if (const std::string& base = own->base_fingerprint;
-      !base.empty() && base != model.fingerprint_before)
-    check_base(own->where, base, model.fingerprint, files.where);
+  if (!own->base_fingerprint.empty() && own->base_fingerprint != model.fingerprint_before)
+    check_base(own->where, own->base_fingerprint, model.fingerprint, files.where);
   Decoder decoder(files.config);
   own->read(decoder);  // must be whole
 }

@@ -30,14 +30,10 @@ if(FOCUS_SANITIZE)
   endif()
 endif()
 
-# focus_unity(<size> <folder> [APART <file>...]): the folder's sources are compiled <size> at a
-# time (what each of them instantiates from the same headers is most of the compiler's work). APART
-# are those whose helpers are named as another's.
+# focus_unity(<size> <folder>): the folder's sources are compiled <size> at a time (what each of them
+# instantiates from the same headers is most of the compiler's work).
 function(focus_unity size folder)
-  cmake_parse_arguments(arg "" "" "APART" ${ARGN})
-  list(TRANSFORM arg_APART PREPEND ${PROJECT_SOURCE_DIR}/${folder}/)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
-  list(REMOVE_ITEM sources ${arg_APART} "")
   string(REPLACE "/" "_" group ${folder})
   set(n 0)
   foreach(source ${sources})

@@ -37,12 +37,12 @@ struct AttentionCounts {
 /// What multiply-adds of all heads of a layer are in pairs of one head.
 std::int64_t pairs_worth(double multiply_adds, const MechanismInputs& in);
 
-/// Something put onto a decoder: Focus, LoRA, or another attention mechanism. It lives beside the
+/// Something attached to a decoder: Focus, LoRA, or another attention mechanism. It lives beside the
 /// decoder, whose weights it never owns.
 ///
 /// A training step calls, in this order: begin_step(), then for each micro-batch the forward pass,
-/// after_forward() and step_statistics(), then the optimiser, then absorb() for each micro-batch,
-/// then end_step(). Session::step() is the place where these calls stand.
+/// after_forward() and step_statistics(), then the optimiser, then merge_statistics() for each
+/// micro-batch, then end_step(). Session::step() is the place where these calls stand.
 class Adapter {
  public:
   Adapter() = default;
@@ -57,7 +57,7 @@ class Adapter {
   /// Whether what a token receives depends on nothing after it.
   virtual bool causal() const { return true; }
 
-  /// Puts it onto the decoder, which must outlive it. detach() or its end takes it off again,
+  /// The decoder must outlive it. detach() or its end takes it off again,
   /// and the decoder has what it had before.
   virtual void attach(Decoder& decoder) = 0;
   virtual void detach() = 0;

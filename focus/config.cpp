@@ -57,7 +57,7 @@ void FocusConfig::validate() const {
         "focus.num_groups must be from 1 to {} for focus.grouping {}, not {}", kind.most_groups,
         kind.name, num_groups);
   check(local_window >= 0, "focus.local_window must not be negative, not {}", local_window);
-  for (const GroupingSection& section : groupings) section.settings.validate();
+  for (const SettingsSection& section : groupings) section.settings.validate();
   ablations.validate();
   check_summary(*this, kind);
   check(kind.groups_tokens || training == Training::summary,

@@ -83,13 +83,8 @@ void read_value(const ConfigNode& node, const Range& range, GroupingName& value)
 std::string value_text(const GroupingName& value);
 std::string type_text(const GroupingName& value);
 
-/// The settings of one grouping: a section under its name.
-struct GroupingSection {
-  std::string name, help;
-  AnySettings settings;
-};
-/// Those of the table, with their defaults.
-std::vector<GroupingSection> grouping_sections();
+/// The sections of the table's groupings, with their defaults.
+std::vector<SettingsSection> grouping_sections();
 
 /// Groups of tokens, the paper's: a layer's tokens routed by their input. Symbols are the paper's.
 struct TokenSettings {
@@ -194,7 +189,7 @@ struct FocusConfig {
   Objective objective = Objective::lm;
   SummaryConfig summary;
   AblationSettings ablations;
-  std::vector<GroupingSection> groupings = grouping_sections();
+  std::vector<SettingsSection> groupings = grouping_sections();
 
   template <class F>
   void visit(F&& f) {
@@ -211,14 +206,14 @@ struct FocusConfig {
       "layer_distillation: squared error of each layer's attention output, without a backward "
       "pass through the model");
     f("summary", summary, "attention in which an unselected group is one token, its mean");
-    for (GroupingSection& section : groupings) f(section.name, section.settings, section.help);
+    for (SettingsSection& section : groupings) f(section.name, section.settings, section.help);
     f("ablations", ablations, "other means against collapsed groups, of groups of tokens");
   }
 
   /// The settings of a grouping by their type. Throws std::logic_error where the table has none.
   template <class Settings>
   const Settings& of() const {
-    for (const GroupingSection& section : groupings)
+    for (const SettingsSection& section : groupings)
       if (const auto* found = section.settings.get_if<Settings>()) return *found;
     throw std::logic_error("no grouping has such settings");
   }

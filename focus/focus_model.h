@@ -113,7 +113,7 @@ class FocusModel : public Adapter {
   std::vector<Variable> layer_errors_;    // of each layer, with its graph, until they are taken
   std::vector<GroupStatistics> step_groups_;
   std::optional<AttachedMechanism> attached_;
-  Decoder* decoder_ = nullptr;  // that it is composed onto
+  Decoder* decoder_ = nullptr;  // that it is attached to
 };
 
 /// Makes every parameter collect a gradient, or none; centroids that follow their tokens do not.

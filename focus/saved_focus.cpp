@@ -64,7 +64,7 @@ std::vector<ConfigField> stored_fields(FocusConfig& config) {
   std::erase_if(fields, [&](const ConfigField& field) {
     const std::string section = field.key.substr(0, field.key.find('.'));
     return section != config.grouping.name &&
-           std::ranges::find(config.groupings, section, &GroupingSection::name) !=
+           std::ranges::find(config.groupings, section, &SettingsSection::name) !=
                config.groupings.end();
   });
   return fields;

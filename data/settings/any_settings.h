@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "data/settings/config.h"
@@ -58,6 +59,12 @@ class AnySettings {
   };
 
   std::unique_ptr<Base> held_;
+};
+
+/// The settings of one kind of a table: a config has them as a section under the kind's name.
+struct SettingsSection {
+  std::string name, help;
+  AnySettings settings;
 };
 
 }  // namespace focus

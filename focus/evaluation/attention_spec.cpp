@@ -38,20 +38,6 @@ struct HardSettings {
   void validate() const {}
 };
 
-struct SummaryKeys {
-  SummaryOverrides said;
-  void visit(auto&& f) {
-    f("m", said.num_selected_groups, "", Range{0, kMaxKeyGroups});
-    f("selection", said.selection);
-    f("unselected_groups", said.unselected_groups);
-    f("local_window", said.local_window, "", Range{0, 1 << 27});
-    f("block", said.block, "", Range{1, 1 << 20});
-    f("sinks", said.sinks, "", Range{0, kMaxSinks});
-    f("width", said.width, "", Range{0, 1});
-  }
-  void validate() const {}
-};
-
 std::vector<std::string> split(const std::string& word) {
   std::vector<std::string> parts(1);
   for (const char c : word)
@@ -276,11 +262,9 @@ AttentionSpec parse_attention(const std::string& word, const std::string& where)
       break;
     }
     case AttentionKind::summary: {
-      SummaryKeys keys;
-      keys.said.m_by_layer = take_numbers(parts, "m_by_layer", here);
-      keys.said.w_by_layer = take_numbers(parts, "w_by_layer", here);
-      read_settings(parts, keys, here);
-      spec.summary = keys.said;
+      spec.summary.m_by_layer = take_numbers(parts, "m_by_layer", here);
+      spec.summary.w_by_layer = take_numbers(parts, "w_by_layer", here);
+      read_settings(parts, spec.summary, here);
       break;
     }
     case AttentionKind::hard:
@@ -374,12 +358,12 @@ ActiveAttention::ActiveAttention(LoadedModel& model, const AttentionSpec& spec)
     mechanism_ = made_.get();
   }
   if (layers_.empty() || dense_) return;
-  std::vector<AttentionMechanism> composed;
-  for (const Block& block : model.decoder->layers()) composed.push_back(block.self_attn.mechanism);
+  std::vector<AttentionMechanism> attached;
+  for (const Block& block : model.decoder->layers()) attached.push_back(block.self_attn.mechanism);
   dense_.emplace(*model.decoder, AttentionMechanism{});
   for (const Index layer : layers_) {
     const auto i = static_cast<std::size_t>(layer);
-    model.decoder->layers()[i].self_attn.mechanism = composed[i];
+    model.decoder->layers()[i].self_attn.mechanism = attached[i];
   }
 }
 

@@ -38,6 +38,19 @@ struct SummaryOverrides {
   std::optional<double> width = {};
   // num_selected_groups and local_window of each layer; empty: the same in all
   std::vector<Index> m_by_layer = {}, w_by_layer = {};
+
+  /// What a word says by KEY=VALUE; lists of layers are read apart.
+  template <class F>
+  void visit(F&& f) {
+    f("m", num_selected_groups, "", Range{0, kMaxKeyGroups});
+    f("selection", selection);
+    f("unselected_groups", unselected_groups);
+    f("local_window", local_window, "", Range{0, 1 << 27});
+    f("block", block, "", Range{1, 1 << 20});
+    f("sinks", sinks, "", Range{0, kMaxSinks});
+    f("width", width, "", Range{0, 1});
+  }
+  void validate() const {}
   bool operator==(const SummaryOverrides&) const = default;
 };
 

@@ -27,8 +27,8 @@ const GroupingKind& grouping_kind(const FocusConfig& config) {
   return *found;
 }
 
-std::vector<GroupingSection> grouping_sections() {
-  std::vector<GroupingSection> sections;
+std::vector<SettingsSection> grouping_sections() {
+  std::vector<SettingsSection> sections;
   for (const GroupingKind& kind : grouping_kinds())
     sections.push_back({std::string(kind.name), std::string(kind.help), kind.defaults});
   return sections;

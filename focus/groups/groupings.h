@@ -59,7 +59,7 @@ using WindowVisitor = std::function<void(const WindowShares&)>;
 using CollectProgress = std::function<void(double)>;
 
 /// Runs the decoder over the windows, with whatever attention it has, and notes for each layer the
-/// groups of `focus`, which need not be composed onto it: of hidden routing g with the balance of
+/// groups of `focus`, which need not be attached to it: of hidden routing g with the balance of
 /// focus.mode; of keys the class, and as shares softmax(z / tau). Groupings layer by layer, in it
 /// head by head. Each window's shares are shown to `visit` in this order and then forgotten. The
 /// same for any number of threads. Throws std::invalid_argument where the layers do not fit.

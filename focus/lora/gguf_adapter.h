@@ -12,7 +12,7 @@ namespace focus {
 /// True for a GGUF file that says that it is an adapter.
 bool is_gguf_adapter(const std::filesystem::path& path);
 
-/// Reads it for this decoder, whose architecture and shapes it must have; not composed yet. Throws
+/// Reads it for this decoder, whose architecture and shapes it must have; not attached yet. Throws
 /// std::runtime_error naming what is wrong: another kind of adapter, half of a pair, a matrix that
 /// is none of the decoder's linears, ranks that differ. Those of norms are passed over, as
 /// llama.cpp does.

@@ -18,7 +18,7 @@ LoraConfig parse_peft_config(const std::string& json, const std::string& where);
 /// The text that parse_peft_config and PEFT read back.
 std::string write_peft_config(const LoraModel& lora, const std::string& base);
 
-/// Reads the folder for this decoder; not composed yet.
+/// Reads the folder for this decoder; not attached yet.
 std::unique_ptr<LoraModel> read_peft_adapter(const std::filesystem::path& folder, Decoder& decoder);
 /// Writes both files into a folder that is there; `base` is the name of the base in the config.
 /// Each appears whole or not at all, the config last: without it there is no adapter.

@@ -127,12 +127,13 @@ Routing route(const Variable& h, const FocusLayer& layer, const FocusConfig& con
         layer.projection.shape(), layer.centroids.shape());
   const Index batch = h.dim(0), seq_len = h.dim(1), tokens = batch * seq_len;
   const Index groups = layer.centroids.dim(0);
+  const TokenSettings& settings = config.tokens();
   auto kept = std::make_shared<Kept>();
   kept->h = h.value();
   kept->projection = as_matrix(layer.projection.value()).cast<double>();
   kept->centroids = as_matrix(layer.centroids.value()).cast<double>();
   kept->batch = batch;
-  kept->temperature = config.tokens().temperature;
+  kept->temperature = settings.temperature;
   kept->vectors = std::make_shared<std::vector<double>>(
       static_cast<std::size_t>(tokens * layer.projection.dim(1)));
   const Eigen::Map<Matrix> projected = kept->projected();
@@ -144,7 +145,7 @@ Routing route(const Variable& h, const FocusLayer& layer, const FocusConfig& con
         kept->projection.data(), kept->vectors->data() + begin * projected.cols());
     Eigen::Map<Matrix>(logits->data() + begin * groups, end - begin, groups) =
         projected.middleRows(begin, end - begin) * kept->centroids.transpose() /
-        config.tokens().temperature;
+        settings.temperature;
   });
   kept->logits = logits;
 
@@ -154,7 +155,7 @@ Routing route(const Variable& h, const FocusLayer& layer, const FocusConfig& con
     std::vector<double> b(static_cast<std::size_t>(groups), 0.0);
     const double* sequence = logits->data() + s * seq_len * groups;
     if (balance == Balance::sequence) {
-      kept->traces.push_back(sinkhorn(sequence, seq_len, groups, config.tokens().sinkhorn_iters));
+      kept->traces.push_back(sinkhorn(sequence, seq_len, groups, settings.sinkhorn_iters));
       std::copy_n(kept->traces.back().potentials(), groups, b.begin());
     } else if (balance == Balance::carried) {
       std::copy_n(layer.potentials.data(), groups, b.begin());

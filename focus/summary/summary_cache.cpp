@@ -229,23 +229,26 @@ void SummaryCache::add_widths(const Head& head, const Real* q, Reading& reading)
 std::vector<Index> SummaryCache::choose(const Head& head, const Reading& reading) const {
   if (options_.reads_own_group()) return {head.last_class};
   const auto groups = static_cast<std::size_t>(sizes_.groups);
-  std::vector<double> mass(groups, 0.0);
-  std::vector<Real> scores = reading.scores;  // of each query head: near tokens, then columns
-  const auto row = static_cast<std::size_t>(reading.row);
-  for (std::size_t i = 0; i < reading.widths.size(); ++i)
-    scores[i / groups * row + static_cast<std::size_t>(reading.exact) + i % groups] +=
-        reading.widths[i];
-  const bool alone = scores.size() == row;  // its scores' order is the masses'
-  for (auto from = scores.begin(); from != scores.end(); from += reading.row) {
-    const auto columns = from + reading.exact;
-    const double most = static_cast<double>(*std::max_element(from, from + reading.row));
-    double sum = 0;
-    for (auto s = from; s != from + reading.row; ++s)
-      sum += std::exp(static_cast<double>(*s) - most);
+  std::vector<double> mass(groups, 0.0), columns(groups);
+  // A query head alone: its scores' order is the masses'.
+  const bool alone = std::ssize(reading.scores) == reading.row;
+  std::size_t width = 0;
+  for (auto from = reading.scores.begin(); from != reading.scores.end(); from += reading.row) {
+    const auto near_end = from + reading.exact;
     for (std::size_t c = 0; c < groups; ++c) {
-      const auto score = static_cast<double>(columns[static_cast<std::ptrdiff_t>(c)]);
-      mass[c] += alone ? score : std::exp(score - most) / sum;
+      Real score = near_end[static_cast<std::ptrdiff_t>(c)];
+      if (!reading.widths.empty()) score += reading.widths[width++];
+      columns[c] = static_cast<double>(score);
     }
+    if (alone) {
+      mass = columns;
+      break;
+    }
+    double most = *std::ranges::max_element(columns), sum = 0;
+    for (auto s = from; s != near_end; ++s) most = std::max(most, static_cast<double>(*s));
+    for (auto s = from; s != near_end; ++s) sum += std::exp(static_cast<double>(*s) - most);
+    for (double& score : columns) sum += score = std::exp(score - most);
+    for (std::size_t c = 0; c < groups; ++c) mass[c] += columns[c] / sum;
   }
   std::vector<Index> order;
   for (std::size_t c = 0; c < groups; ++c)

@@ -51,7 +51,7 @@ using FitProgress = std::function<void(Index done, Index all)>;
 /// by k-means (Grouping::fit()). Keys are taken as attention sees them, at their positions in the
 /// windows: fit with the context that will be used. The keys of all layers are held at once,
 /// tokens * layers * kv_heads * head_dim numbers. Deterministic for any number of threads. `focus`
-/// must be composed onto the decoder; its mode is as before afterwards.
+/// must be attached to the decoder; its mode is as before afterwards.
 void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Index tokens,
                std::uint64_t seed, const FitProgress& progress = {});
 

@@ -60,7 +60,7 @@ LoadedModel open_training_model(const RunConfig& config) {
   model.bos = config.data.bos;
   if (config.trains_base()) choose_products(config, *model.decoder);
   model.require_tokenizer();
-  // A base that was trained with a Focus or a baseline comes composed with it; the config says what
+  // A base that was trained with a Focus or a baseline comes with it attached; the config says what
   // attention this run has.
   model.detach_attention();
   check_positions(config, model);

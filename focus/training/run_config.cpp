@@ -83,8 +83,8 @@ void read_value(const ConfigNode& node, const Range&, TrainedAttention& value) {
 std::string value_text(const TrainedAttention& value) { return value_text(value.word); }
 std::string type_text(const TrainedAttention&) { return choices_text(trainable_attentions()); }
 
-std::vector<MechanismSection> mechanism_sections() {
-  std::vector<MechanismSection> sections;
+std::vector<SettingsSection> mechanism_sections() {
+  std::vector<SettingsSection> sections;
   for (const AdapterKind& kind : adapter_kinds())
     if (kind.is_trainable_mechanism())
       sections.push_back({std::string(kind.name), std::string(kind.help), kind.defaults});
@@ -92,7 +92,7 @@ std::vector<MechanismSection> mechanism_sections() {
 }
 
 std::optional<AdapterChoice> RunConfig::mechanism() const {
-  for (const MechanismSection& section : mechanisms)
+  for (const SettingsSection& section : mechanisms)
     if (section.name == attention.name)
       return AdapterChoice{&adapter_kind(section.name),
                            attention.settings.value_or(section.settings)};

@@ -19,7 +19,7 @@
 namespace focus {
 
 /// What is trained. The trainer is the same for all: they differ in where the weights come from,
-/// in what is composed onto the decoder and in which parameters want a gradient.
+/// in what is attached to the decoder and in which parameters want a gradient.
 enum class Method {
   retrofit,   // Focus on a frozen base: centroids and projections only
   two_phase,  // a retrofit first, then every parameter of Focus and of the base
@@ -44,15 +44,10 @@ void read_value(const ConfigNode& node, const Range& range, TrainedAttention& va
 std::string value_text(const TrainedAttention& value);
 std::string type_text(const TrainedAttention& value);
 
-/// The settings of a mechanism that a config can name: a section under its name.
-struct MechanismSection {
-  std::string name, help;
-  AnySettings settings;
-};
-/// Those of the table, with their defaults.
-std::vector<MechanismSection> mechanism_sections();
+/// The sections of the mechanisms that a config can name, with their defaults.
+std::vector<SettingsSection> mechanism_sections();
 
-/// An adapter that a run puts onto its decoder.
+/// An adapter that a run attaches to its decoder.
 struct AdapterChoice {
   const AdapterKind* kind;
   AnySettings settings;
@@ -177,7 +172,7 @@ struct RunConfig {
   FocusConfig focus;
   TwoPhaseConfig two_phase;
   LoraConfig lora;
-  std::vector<MechanismSection> mechanisms = mechanism_sections();
+  std::vector<SettingsSection> mechanisms = mechanism_sections();
   OptimConfig optim;
   std::int64_t log_every = 10;
   std::int64_t eval_every = 100;
@@ -218,7 +213,7 @@ struct RunConfig {
     f("focus", focus, "the method's settings");
     f("two_phase", two_phase, "its second phase (two_phase)");
     f("lora", lora, "low-rank adapters (lora)");
-    for (MechanismSection& section : mechanisms) f(section.name, section.settings, section.help);
+    for (SettingsSection& section : mechanisms) f(section.name, section.settings, section.help);
     f("optim", optim, "AdamW and its schedule");
     f("log_every", log_every, "steps between lines", {1, 1e9});
     f("eval_every", eval_every, "steps between validations; 0: at start and end only", {0, 1e9});

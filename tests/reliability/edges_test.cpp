@@ -146,7 +146,7 @@ std::vector<Words> runs_of_all_kinds() {
                              on_base + Words{"method=full"},
                              on_base + Words{"method=lora"},
                              {"method=scratch", "tokenizer=bytes", "model.hidden_size=32"}};
-  for (const MechanismSection& section : mechanism_sections()) {
+  for (const SettingsSection& section : mechanism_sections()) {
     Words run = on_base + Words{"method=full", "attention=" + section.name};
     if (section.name == "indexer") run[1] = "method=retrofit";
     runs.push_back(run);
