@@ -34,12 +34,12 @@ int run_import(Arguments arguments) {
   const ImportedModel imported = import_weights(
       files, store, dtype.empty() ? std::nullopt : std::optional(import_dtype(dtype)));
   const ReadModel& model = imported.model;
-  if (model.nonfinite > 0 && !allow_nonfinite)
+  if (model.nonfinite.count > 0 && !allow_nonfinite)
     fail(
         "{}: {} weights are NaN, infinite{}, the first in {}; --allow-nonfinite imports them all "
         "the same",
-        folder, model.nonfinite, dtype.empty() ? "" : " or beyond what " + dtype + " holds",
-        model.first_nonfinite);
+        folder, model.nonfinite.count, dtype.empty() ? "" : " or beyond what " + dtype + " holds",
+        model.nonfinite.first);
   store.attribute("/model", "fingerprint", model.fingerprint);
   const std::optional<SavedFocus> focus = files.focus();
   if (focus) {

@@ -34,21 +34,10 @@ std::string types_of(const TensorSource& source) {
   return counts_text(counts);
 }
 
-void tell_nonfinite(Index count, const std::string& first, Facts& facts) {
-  if (count > 0)
-    facts.add("nonfinite", fmt::format("{} are NaN or infinite, first in {}", count, first));
-}
-
-/// Of an adapter's own tensors.
-void tell_nonfinite(const TensorSource& source, Facts& facts) {
-  Index count = 0;
-  std::string first;
-  for (const TensorInfo& info : source.tensors()) {
-    const Index bad = info.dtype == Dtype::other ? 0 : count_nonfinite(source.read(info.name));
-    if (bad > 0 && count == 0) first = info.name;
-    count += bad;
-  }
-  tell_nonfinite(count, first, facts);
+void tell_nonfinite(const Nonfinite& bad, Facts& facts) {
+  if (bad.count > 0)
+    facts.add("nonfinite",
+              fmt::format("{} are NaN or infinite, first in {}", bad.count, bad.first));
 }
 
 /// The weights pass by tensor by tensor: a model of any size can be described.
@@ -63,7 +52,7 @@ void describe_model(const ModelFiles& files, Facts& facts) {
   facts.add("model_type", c.model_type);
   facts.add("parameters", model.parameters);
   facts.add("stored_as", fmt::format("{}", fmt::join(model.types, ", ")));
-  tell_nonfinite(model.nonfinite, model.first_nonfinite, facts);
+  tell_nonfinite(model.nonfinite, facts);
   facts.add("num_hidden_layers", c.num_hidden_layers);
   facts.add("hidden_size", c.hidden_size);
   facts.add("num_attention_heads", c.num_attention_heads);
@@ -100,10 +89,12 @@ void describe_focus(const SavedFocus& focus, Facts& facts) {
   facts.add("focus_groups", focus.config.num_groups);
   facts.add("base_fingerprint", focus.base_fingerprint);
   facts.add("focus_parameters", focus.num_parameters());
+  Nonfinite bad;
   for (Index layer = 0; layer < focus.shape.num_layers; ++layer)
     for (const LayerTensor& t : tensors_of(focus.config, focus.shape))
-      tell_nonfinite(count_nonfinite(focus.tensor(layer, std::string(t.name), t.shape)),
-                     fmt::format("layer {}: {}", layer, t.name), facts);
+      bad.look_at(fmt::format("layer {}: {}", layer, t.name),
+                  focus.tensor(layer, std::string(t.name), t.shape).span());
+  tell_nonfinite(bad, facts);
 }
 
 void describe_gguf_adapter(const GgufSource& source, Facts& facts) {
@@ -116,7 +107,7 @@ void describe_gguf_adapter(const GgufSource& source, Facts& facts) {
   facts.add("lora_alpha", metadata.number("adapter.lora.alpha").value_or(0));
   facts.add("tensors", types_of(source));
   facts.add("lora_parameters", parameters);
-  tell_nonfinite(source, facts);
+  tell_nonfinite(nonfinite_of(source), facts);
 }
 
 void describe_gguf(const std::string& path, Facts& facts) {
@@ -173,7 +164,7 @@ int run_info(Arguments arguments) {
   if (store.has("/lora")) {
     facts.add("base_fingerprint", store.string_attribute("/lora", "base_fingerprint"));
     facts.add("lora_parameters", count_lora_parameters(store));
-    tell_nonfinite(*store.source("/lora/tensors"), facts);
+    tell_nonfinite(nonfinite_of(*store.source("/lora/tensors")), facts);
   }
   if (store.has(kMechanismGroup) && !store.has("/model")) {
     facts.add("attention", store.string_attribute(kMechanismGroup, "kind"));

@@ -37,8 +37,8 @@ struct AttentionCounts {
 /// What multiply-adds of all heads of a layer are in pairs of one head.
 std::int64_t pairs_worth(double multiply_adds, const MechanismInputs& in);
 
-/// Something attached to a decoder: Focus, LoRA, or another attention mechanism. It lives beside the
-/// decoder, whose weights it never owns.
+/// Something attached to a decoder: Focus, LoRA, or another attention mechanism. It lives beside
+/// the decoder, whose weights it never owns.
 ///
 /// A training step calls, in this order: begin_step(), then for each micro-batch the forward pass,
 /// after_forward() and step_statistics(), then the optimiser, then merge_statistics() for each

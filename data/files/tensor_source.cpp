@@ -165,6 +165,13 @@ Index count_nonfinite(std::span<const Real> numbers) {
       std::ranges::count_if(numbers, [](Real value) { return !std::isfinite(value); }));
 }
 
+Nonfinite nonfinite_of(const TensorSource& source) {
+  Nonfinite found;
+  for (const TensorInfo& info : source.tensors())
+    if (info.dtype != Dtype::other) found.look_at(info.name, source.read(info.name).span());
+  return found;
+}
+
 void require_finite(std::span<const Real> results, std::string_view where, std::string_view what) {
   if (const Index bad = count_nonfinite(results); bad > 0)
     fail(

@@ -91,6 +91,18 @@ void round_to(Dtype dtype, std::span<Real> numbers);
 /// How many numbers are NaN or infinite.
 Index count_nonfinite(std::span<const Real> numbers);
 inline Index count_nonfinite(const Tensor& tensor) { return count_nonfinite(tensor.span()); }
+/// Numbers of several tensors that are NaN or infinite, and the first tensor that holds one.
+struct Nonfinite {
+  Index count = 0;
+  std::string first;
+  void look_at(std::string_view name, std::span<const Real> numbers) {
+    const Index bad = count_nonfinite(numbers);
+    if (bad > 0 && count == 0) first = name;
+    count += bad;
+  }
+};
+/// Those of a source; tensors of types that are no numbers are passed over.
+Nonfinite nonfinite_of(const TensorSource& source);
 /// Throws std::runtime_error where one of a model's results is no number: "`where`: 3 of 64 `what`
 /// are NaN or infinite; ...". Of such results nothing can be said.
 void require_finite(std::span<const Real> results, std::string_view where, std::string_view what);

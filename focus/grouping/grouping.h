@@ -46,8 +46,8 @@ struct GroupShares {
 /// centroid, or whatever else has a row in the table. FocusModel asks it for groups and runs the
 /// attention, which is the same for all.
 ///
-/// A training step calls after_forward() at the end of its forward pass, take_loss() for each layer,
-/// then merge() for each part of the step, then end_step().
+/// A training step calls after_forward() at the end of its forward pass, take_loss() for each
+/// layer, then merge() for each part of the step, then end_step().
 class Grouping {
  public:
   explicit Grouping(Index num_groups) : num_groups_(num_groups) {}

@@ -154,9 +154,7 @@ StreamedModel stream_model(const ModelFiles& files, Dtype dtype, const Published
         add_to_fingerprint(checksum, name, tensor);
       },
       [&](const std::string& name, const Tensor& tensor) {
-        const Index bad = count_nonfinite(tensor);
-        if (bad > 0 && streamed.nonfinite == 0) streamed.first_nonfinite = name;
-        streamed.nonfinite += bad;
+        streamed.nonfinite.look_at(name, tensor.span());
         f(name, tensor);
       });
   streamed.fingerprint = checksum.hex();
@@ -179,9 +177,7 @@ void ModelReading::begin(const StoredParameter& p, const TensorSource& source) {
 void ModelReading::take(std::span<const Real> numbers) {
   checksum_.update(std::as_bytes(numbers));
   checksum_before_.update(std::as_bytes(numbers));
-  const Index bad = count_nonfinite(numbers);
-  if (bad > 0 && model_.nonfinite == 0) model_.first_nonfinite = published_;
-  model_.nonfinite += bad;
+  model_.nonfinite.look_at(published_, numbers);
 }
 
 ReadModel ModelReading::finish() {

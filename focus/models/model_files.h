@@ -117,8 +117,7 @@ ModelFiles open_model(const std::filesystem::path& path, const std::string& toke
 struct StreamedModel {
   std::string fingerprint;  // of the numbers as they were passed on
   Index parameters = 0;
-  Index nonfinite = 0;          // numbers that are NaN or infinite
-  std::string first_nonfinite;  // the first tensor that holds one
+  Nonfinite nonfinite;
 };
 
 /// Calls `f` with every tensor under its published name, rounded to `dtype`; in memory is never
@@ -131,8 +130,7 @@ struct ReadModel {
   std::string fingerprint_before;  // as it was taken up to November 2026, see fingerprint_like()
   Index parameters = 0;
   std::set<std::string> types;  // that they are stored in: "bf16"
-  Index nonfinite = 0;          // numbers that are NaN or infinite
-  std::string first_nonfinite;  // the first tensor that holds one
+  Nonfinite nonfinite;
 };
 /// Takes these figures while a model's weights pass by, parameter by parameter.
 class ModelReading {

@@ -155,11 +155,11 @@ StreamedModel write_model_folder(const fs::path& folder, const ModelFiles& files
   DurableFolder target(folder, options.overwrite, is_exported);
   const StreamedModel model =
       write_weights(target.temporary(), files, dtype.dtype, options.shard_bytes);
-  if (model.nonfinite > 0)
+  if (model.nonfinite.count > 0)
     fail(
         "{}: {} weights are NaN, infinite or beyond what {} holds, the first in {}; --dtype bf16 "
         "has float32's range",
-        files.where, model.nonfinite, dtype.published, model.first_nonfinite);
+        files.where, model.nonfinite.count, dtype.published, model.nonfinite.first);
   write_config(target.temporary(), files.config, dtype.published,
                options.with_code ? &focus->config : nullptr);
   put_side_files(target.temporary(), files);
