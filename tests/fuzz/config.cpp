@@ -72,8 +72,9 @@ void read(std::size_t size, const std::function<void(Config&)>& load_into) {
 /// A config and, after a NUL byte, lines of overrides; read as a run's and, with the keys of
 /// before, as the settings that a store holds.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const auto [text, lines] = fuzz::split_input<2>({data, size});
-  const std::vector<std::string> overrides = fuzz::lines_of(lines);
+  const auto parts = fuzz::split_input<2>({data, size});
+  const std::string text(parts[0]);
+  const std::vector<std::string> overrides = fuzz::lines_of(parts[1]);
   read<Config>(size,
                [&](Config& config) { read_config_text(text, "config.yaml", overrides, config); });
   read<FocusSections>(size, [&](FocusSections& settings) {
