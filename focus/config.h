@@ -122,16 +122,30 @@ struct TokenSettings {
   void validate() const;
 };
 
+/// How many groups each query head selects, of groups that are fitted.
+enum class HeadBudgets {
+  measured,  // in proportion to the head's need, with num_selected_groups as the mean
+  equal      // num_selected_groups
+};
+constexpr auto enum_names(HeadBudgets) {
+  return std::array<std::string_view, 2>{"measured", "equal"};
+}
+
 /// Groups of keys: each key head's keys, by the nearest centroid.
 struct KeySettings {
   std::optional<std::int64_t> fit_step = 0;  // step at which the centroids are fitted
   Index fit_tokens = 16384;
+  HeadBudgets head_budgets = HeadBudgets::measured;
 
   template <class F>
   void visit(F&& f) {
     f("fit_step", fit_step,
       "step before which the centroids are fitted by k-means; null: they stay random", {0, 1e12});
     f("fit_tokens", fit_tokens, "training tokens that they are fitted on", {64, 1 << 24});
+    f("head_budgets", head_budgets,
+      "measured: a query head selects groups by its error, which the fit measures, "
+      "num_selected_groups of them in the mean over all heads; equal: each head "
+      "selects num_selected_groups");
   }
   void validate() const {}
 };

@@ -12,6 +12,7 @@
 #include "focus/attention/gated_attention.h"
 #include "focus/attention/sparse_attention.h"
 #include "focus/focus_files.h"
+#include "focus/summary/head_budgets.h"
 
 namespace focus {
 
@@ -20,6 +21,7 @@ namespace {
 /// "summary m=2 w=32", with what is not as usual behind it.
 std::string summary_name(const AttentionMode& mode) {
   const SummarySettings& settings = mode.summary;
+  const SummarySettings usual_settings;
   const SummaryZones usual, &zones = settings.zones;
   std::string name =
       settings.unselected_groups == UnselectedGroups::summary ? "summary" : "selection";
@@ -35,7 +37,9 @@ std::string summary_name(const AttentionMode& mode) {
     name += fmt::format(" w={}", zones.window);
   if (zones.block != usual.block) name += fmt::format(" block={}", zones.block);
   if (zones.sinks != usual.sinks) name += fmt::format(" sinks={}", zones.sinks);
-  if (settings.width != SummarySettings{}.width) name += fmt::format(" width={}", settings.width);
+  if (settings.width != usual_settings.width) name += fmt::format(" width={}", settings.width);
+  if (settings.selection_per != usual_settings.selection_per) name += " per key head";
+  if (mode.head_budgets != AttentionMode{}.head_budgets) name += " equal budgets";
   return name;
 }
 
@@ -65,6 +69,10 @@ SummarySettings AttentionMode::summary_of(Index layer) const {
   return settings;
 }
 
+HeadBudgets head_budgets_of(const FocusConfig& config) {
+  return grouping_kind(config).is_per_head ? config.keys().head_budgets : HeadBudgets::measured;
+}
+
 AttentionMode summary_mode(const FocusConfig& config) {
   SummarySettings settings = config.summary;
   settings.zones.window = config.local_window;
@@ -74,7 +82,8 @@ AttentionMode summary_mode(const FocusConfig& config) {
           : std::min<Index>(settings.num_selected_groups, config.num_groups);
   return {.kind = AttentionMode::Kind::summary,
           .balance = config.tokens().balance,
-          .summary = settings};
+          .summary = settings,
+          .head_budgets = head_budgets_of(config)};
 }
 
 GateOptions hard_gate_options(const FocusConfig& config, const AttentionMode& mode,
@@ -190,7 +199,7 @@ Variable FocusModel::attend(const MechanismInputs& in) {
   if (mode.kind == AttentionMode::Kind::dense) return attention(in.q, in.k, in.v, in.options);
   const AttentionMode runs = runnable_mode(mode);
   if (runs.kind == AttentionMode::Kind::summary)
-    return attend_summary(in, runs.summary_of(in.layer));
+    return attend_summary(in, summary_of(runs, in.layer));
   check(grouping_kind().groups_tokens, "focus: groups of {} have summary attention only, not {}",
         grouping_->kind(), mode.name());
   const Routing routing = grouping_->route(in, mode.balance);
@@ -210,6 +219,18 @@ AttentionMode FocusModel::runnable_mode(const AttentionMode& wanted) const {
           .summary = {.zones = {config_.local_window, 1, 0},
                       .num_selected_groups = 0,
                       .unselected_groups = UnselectedGroups::drop}};
+}
+
+SummarySettings FocusModel::summary_of(const AttentionMode& wanted, Index layer) {
+  SummarySettings settings = wanted.summary_of(layer);
+  if (wanted.head_budgets == HeadBudgets::equal || !wanted.selected_groups_of_layer.empty() ||
+      !settings.query_heads_select() || grouping_->head_needs(layer) == nullptr)
+    return settings;
+  std::vector<Tensor> needs;
+  for (Index i = 0; i < shape_.num_layers; ++i) needs.push_back(*grouping_->head_needs(i));
+  settings.selected_by_head = head_budgets(needs, settings.num_selected_groups,
+                                           config_.num_groups)[static_cast<std::size_t>(layer)];
+  return settings;
 }
 
 Variable FocusModel::layer_error(const MechanismInputs& in, const Variable& out,
@@ -250,7 +271,7 @@ void FocusModel::gather_summary(const MechanismInputs& in, const KeyClasses& cla
     stats.pairs += counts;
     scored += report.scored[s];
   }
-  if (settings.num_selected_groups == 0 && settings.unselected_groups == UnselectedGroups::drop)
+  if (settings.most_selected() == 0 && settings.unselected_groups == UnselectedGroups::drop)
     return;  // nobody asks for the groups
   const Index tokens = in.q.dim(0) * in.q.dim(1);
   // A column whose width counts is scored twice.

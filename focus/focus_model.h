@@ -20,13 +20,16 @@ struct AttentionMode {
   SummarySettings summary = {};
   // Of summary, where layers differ; else empty.
   std::vector<Index> selected_groups_of_layer = {}, window_of_layer = {};
+  HeadBudgets head_budgets = HeadBudgets::measured;  // of summary, where heads' needs are known
 
   /// "dense", "soft", "hard k=2", "hard k=2 keep", "local only", "summary m=2 w=32"
   std::string name() const;
-  /// Of summary attention in a layer.
+  /// Of summary attention in a layer; FocusModel::summary_of() adds heads' budgets.
   SummarySettings summary_of(Index layer) const;
 };
 
+/// How heads of these groups share what they read: keys have needs, others not.
+HeadBudgets head_budgets_of(const FocusConfig& config);
 /// Attention with summary columns as `config` has it.
 AttentionMode summary_mode(const FocusConfig& config);
 
@@ -88,9 +91,16 @@ class FocusModel : public Adapter {
   /// The groups of each layer's last forward pass with summary attention, without its graph.
   const std::vector<KeyClasses>& last_classes() const { return last_classes_; }
 
+  /// What attach() makes the decoder's attention: that of `mode`.
+  Variable attend(const MechanismInputs& in);
+
   /// What runs where `wanted` is asked for: the local window of a grouping without tokens' groups
   /// is summary attention that reads no group.
   AttentionMode runnable_mode(const AttentionMode& wanted) const;
+
+  /// Summary attention of a layer in the mode `wanted`, with each query head's budget of groups
+  /// where needs are known.
+  SummarySettings summary_of(const AttentionMode& wanted, Index layer);
 
   /// While true, forward passes add to `statistics`.
   bool gather_statistics = false;
@@ -98,7 +108,6 @@ class FocusModel : public Adapter {
   void reset_statistics();
 
  private:
-  Variable attend(const MechanismInputs& in);
   Variable attend_summary(const MechanismInputs& in, const SummarySettings& settings);
   /// The layer's squared error of attention outputs after o_proj, relative to the dense ones'.
   Variable layer_error(const MechanismInputs& in, const Variable& out, const Variable& dense) const;

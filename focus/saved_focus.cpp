@@ -57,6 +57,14 @@ std::vector<LayerTensor> tensors_of(const FocusConfig& config, const FocusShape&
   return grouping_kind(config).tensors(config, shape);
 }
 
+FocusConfig settings_before() {
+  FocusConfig config;
+  config.summary.width = 0;
+  config.summary.selection_per = SelectionPer::key_head;
+  config.keys().head_budgets = HeadBudgets::equal;
+  return config;
+}
+
 std::string layer_path(Index layer) { return fmt::format("/focus/layer_{:03}", layer); }
 
 std::vector<ConfigField> stored_fields(FocusConfig& config) {
@@ -93,6 +101,7 @@ SavedFocus open_focus(const StoreReader& store) {
   if (!store.has("/focus"))
     fail("{}: holds no Focus adapter (kind \"{}\")", saved.where, store.kind());
   saved.base_fingerprint = store.string_attribute("/focus", "base_fingerprint");
+  saved.config = settings_before();
   read_stored_config(store.text("/focus/config.yaml"), saved.where + ": /focus/config.yaml",
                      saved.config, old_keys("focus"));
   check_settings(saved);
@@ -132,9 +141,11 @@ SavedFocus open_focus_folder(const fs::path& folder) {
   // What is left beside the sizes are settings; JSON is YAML, so the strict reader of configs reads
   // them.
   nlohmann::json settings = json;
-  for (const char* key : {"format_version", "base_model_fingerprint", "num_hidden_layers",
-                          "hidden_size", "num_key_value_heads", "head_dim", "carried_updates"})
+  for (const char* key :
+       {"format_version", "base_model_fingerprint", "num_hidden_layers", "hidden_size",
+        "num_key_value_heads", "head_dim", "num_attention_heads", "carried_updates"})
     settings.erase(key);
+  saved.config = settings_before();
   read_stored_config(settings.dump(), saved.where, saved.config, old_keys("focus"));
   check_settings(saved);
   for_each_size(saved.shape, saved.config, [&](const char* name, Index& size) {

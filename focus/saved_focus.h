@@ -51,6 +51,9 @@ std::string layer_path(Index layer);
 /// The settings that files hold: those of the config's own grouping alone.
 std::vector<ConfigField> stored_fields(FocusConfig& config);
 
+/// What files mean that do not say it: settings as they were before they had keys.
+FocusConfig settings_before();
+
 /// Sizes of a shape by their names in files: those of a key head's groups where there are such.
 template <class F>
 void for_each_size(FocusShape& shape, const FocusConfig& config, F&& f) {
@@ -58,6 +61,7 @@ void for_each_size(FocusShape& shape, const FocusConfig& config, F&& f) {
   if (!grouping_kind(config).is_per_head) return;
   f("num_key_value_heads", shape.kv_heads);
   f("head_dim", shape.head_dim);
+  if (config.keys().head_budgets == HeadBudgets::measured) f("num_attention_heads", shape.heads);
 }
 
 }  // namespace focus

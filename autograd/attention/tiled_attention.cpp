@@ -66,8 +66,8 @@ class Task {
         block_(block),
         worker_(job.rule ? job.rule->worker() : nullptr),
         gate_use_(job.rule ? job.rule->gate_use() : simd::GateUse::score),
-        k_(reader(job.keys, s_, block_)),
-        v_(reader(job.values, s_, block_)),
+        k_(reader(job.keys, block_)),
+        v_(reader(job.values, block_)),
         buffer_(kKeys * kQueries),
         softmax_(job.in, s_, block_, TileProducts(job.in.options.bf16)) {}
 

@@ -56,9 +56,11 @@ void check_attention_inputs(const AttentionInputs& inputs);
 AttentionResult tiled_attention(const AttentionInputs& inputs, const AttentionPlan& plan,
                                 const ScoreRule* rule);
 
-/// Some of the key heads, with the query heads that share them.
+/// Some of the key heads, with the query heads that share them; or of one key head a single query
+/// head, counted among those of all.
 struct HeadRange {
   Index first, count;
+  Index query_head = -1;  // -1: all that share
 };
 /// The same for some heads, into `result`. Into::add: `result` is that over other pairs of the same
 /// rows, with which the plan's pairs are merged, exactly.

@@ -20,6 +20,7 @@ struct Sizes {
         all_kv_heads(in.k.dim(2)),
         first_kv_head(range.first),
         kv_heads(range.count),
+        query_head(range.query_head),
         head_dim(in.q.dim(3)),
         heads_per_kv_head(heads / all_kv_heads),
         padded_dim(simd::padded(simd::kernels(), head_dim)) {}
@@ -29,6 +30,7 @@ struct Sizes {
   Index rows;  // tokens of all sequences
   Index heads, all_kv_heads;
   Index first_kv_head, kv_heads;  // those to be computed
+  Index query_head;               // of the one key head the only query head; -1: all
   Index head_dim;
   Index heads_per_kv_head;  // query heads that share a key head
   Index padded_dim;

@@ -159,14 +159,17 @@ inline void tally(const Sizes& s, const Visibility& seen, Index queries, int pro
 /// The heads of a task: a block of key heads with the query heads that share them.
 struct HeadBlock {
   HeadBlock(const Sizes& s, Index block, Index blocks)
-      : first((s.first_kv_head + block * s.kv_heads / blocks) * s.heads_per_kv_head),
-        count((s.first_kv_head + (block + 1) * s.kv_heads / blocks) * s.heads_per_kv_head - first) {
-  }
-  Index first, count;  // query heads
+      : first_kv_head(block * s.kv_heads / blocks),
+        kv_heads((block + 1) * s.kv_heads / blocks - first_kv_head),
+        first(s.query_head >= 0 ? s.query_head
+                                : (s.first_kv_head + first_kv_head) * s.heads_per_kv_head),
+        count(s.query_head >= 0 ? 1 : kv_heads * s.heads_per_kv_head) {}
+  Index first_kv_head, kv_heads;  // counted from the first that is computed
+  Index first, count;             // query heads
 };
 
-inline TiledKeys::Reader reader(const TiledKeys& keys, const Sizes& s, const HeadBlock& block) {
-  return {keys, s.kv_head_of(block.first), block.count / s.heads_per_kv_head};
+inline TiledKeys::Reader reader(const TiledKeys& keys, const HeadBlock& block) {
+  return {keys, block.first_kv_head, block.kv_heads};
 }
 
 }  // namespace focus::tiled

@@ -187,6 +187,8 @@ AttentionSpec resolve_summary(const AttentionSpec& spec, const FocusConfig& conf
   fill(summary.selection, summary.num_selected_groups ? GroupSelection::mass : trained.selection);
   fill(summary.num_selected_groups,
        std::min<Index>(trained.num_selected_groups, config.num_groups));
+  fill(summary.selection_per, trained.selection_per);
+  fill(summary.head_budgets, head_budgets_of(config));
   fill(summary.unselected_groups, trained.unselected_groups);
   fill(summary.local_window, config.local_window);
   fill(summary.block, trained.zones.block);
@@ -223,11 +225,13 @@ AttentionMode AttentionSpec::mode() const {
                                                  ? 1
                                                  : summary.num_selected_groups.value_or(0),
                       .selection = selection,
+                      .selection_per = summary.selection_per.value_or(SelectionPer::query_head),
                       .unselected_groups =
                           summary.unselected_groups.value_or(UnselectedGroups::summary),
                       .width = summary.width.value_or(0)},
           .selected_groups_of_layer = summary.m_by_layer,
-          .window_of_layer = summary.w_by_layer};
+          .window_of_layer = summary.w_by_layer,
+          .head_budgets = summary.head_budgets.value_or(HeadBudgets::measured)};
 }
 
 namespace {

@@ -33,6 +33,8 @@ namespace focus {
 struct SummaryOverrides {
   std::optional<Index> num_selected_groups = {};
   std::optional<GroupSelection> selection = {};
+  std::optional<SelectionPer> selection_per = {};
+  std::optional<HeadBudgets> head_budgets = {};
   std::optional<UnselectedGroups> unselected_groups = {};
   std::optional<Index> local_window = {}, block = {}, sinks = {};
   std::optional<double> width = {};
@@ -44,6 +46,8 @@ struct SummaryOverrides {
   void visit(F&& f) {
     f("m", num_selected_groups, "", Range{0, kMaxKeyGroups});
     f("selection", selection);
+    f("selection_per", selection_per);
+    f("head_budgets", head_budgets);
     f("unselected_groups", unselected_groups);
     f("local_window", local_window, "", Range{0, 1 << 27});
     f("block", block, "", Range{1, 1 << 20});

@@ -22,9 +22,10 @@ namespace focus {
 struct FocusShape {
   Index hidden_size = 0, num_layers = 0;
   Index kv_heads = 0, head_dim = 0;  // of groups that each key head has of its own
+  Index heads = 0;                   // query heads; where each has a budget of its own
   static FocusShape of(const ModelConfig& config) {
     return {config.hidden_size, config.num_hidden_layers, config.num_key_value_heads,
-            config.head_dim};
+            config.head_dim, config.num_attention_heads};
   }
 };
 
@@ -88,6 +89,9 @@ class Grouping {
   /// Tokens whose keys fit() needs before step `steps_done`; 0: none. And whether it can be fitted.
   virtual Index tokens_to_fit(std::int64_t /*steps_done*/) const { return 0; }
   virtual bool can_fit() const { return false; }
+  /// The need of each query head of a layer, from which its budget of groups follows
+  /// (budgets_of()); null where all heads have the same.
+  virtual Tensor* head_needs(Index /*layer*/) { return nullptr; }
   /// Places a layer's groups by keys [tokens, kv_heads, head_dim], as attention sees them.
   virtual void fit(Index layer, const Tensor& keys, std::uint64_t seed);
   /// Whether there are groups at that step; where not, the model attends densely.

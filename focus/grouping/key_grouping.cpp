@@ -7,8 +7,11 @@ namespace focus {
 
 KeyGrouping::KeyGrouping(const FocusConfig& config, const FocusShape& shape, Rng& rng)
     : Grouping(config.num_groups), settings_(config.keys()), heads_(shape.kv_heads) {
-  for (Index i = 0; i < shape.num_layers; ++i)
+  for (Index i = 0; i < shape.num_layers; ++i) {
     layers_.push_back(make_key_groups(num_groups(), shape.kv_heads, shape.head_dim, rng));
+    layers_.back().needs = Tensor({shape.heads});
+    std::ranges::fill(layers_.back().needs.span(), Real(1));
+  }
 }
 
 KeyClasses KeyGrouping::classes(const MechanismInputs& in, Balance) {
@@ -59,6 +62,7 @@ void KeyGrouping::visit_tensors(Index layer,
   f("beta", of.beta.mutable_value());
   f("temperature", of.temperature);
   f("spread", of.spread);
+  if (head_needs(layer) != nullptr) f("needs", of.needs);
 }
 
 void KeyGrouping::visit_parameters(const std::function<void(const std::string&, Variable&)>& f) {
@@ -102,11 +106,14 @@ GroupingKind key_grouping() {
           .tensors =
               [](const FocusConfig& config, const FocusShape& shape) {
                 const Index groups = config.num_groups, heads = shape.kv_heads;
-                return std::vector<LayerTensor>{{"centroids", {heads, groups, shape.head_dim}},
-                                                {"bias", {heads, groups}},
-                                                {"beta", {heads, groups}},
-                                                {"temperature", {1}, false},
-                                                {"spread", {1}, false}};
+                std::vector<LayerTensor> tensors{{"centroids", {heads, groups, shape.head_dim}},
+                                                 {"bias", {heads, groups}},
+                                                 {"beta", {heads, groups}},
+                                                 {"temperature", {1}, false},
+                                                 {"spread", {1}, false}};
+                if (config.keys().head_budgets == HeadBudgets::measured)
+                  tensors.push_back({"needs", {shape.heads}, false});
+                return tensors;
               },
           .make = [](const FocusConfig& config, const FocusShape& shape,
                      Rng& rng) -> std::unique_ptr<Grouping> {

@@ -34,6 +34,10 @@ class KeyGrouping final : public Grouping {
 
   Index tokens_to_fit(std::int64_t steps_done) const override;
   bool can_fit() const override { return true; }
+  Tensor* head_needs(Index layer) override {
+    if (settings_.head_budgets == HeadBudgets::equal) return nullptr;
+    return &layers_[static_cast<std::size_t>(layer)].needs;
+  }
   void fit(Index layer, const Tensor& keys, std::uint64_t seed) override;
   bool is_placed_at(std::int64_t step) const override;
 

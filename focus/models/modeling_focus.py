@@ -30,13 +30,14 @@ WORDS = {
     "local": [],
     "soft": ["balance"],
     "hard": ["k", "gate", "balance"],
-    "summary": ["m", "selection", "unselected_groups", "local_window", "block", "sinks", "width",
-                "balance"],
+    "summary": ["m", "selection", "selection_per", "head_budgets", "unselected_groups",
+                "local_window", "block", "sinks", "width", "balance"],
 }
 NUMBERS = ("k", "m", "local_window", "block", "sinks")
 SHARES = ("width",)
 VALUES = {"balance": ("sequence", "carried", "none"), "gate": ("drop", "keep"),
-          "selection": ("mass", "own"), "unselected_groups": ("summary", "drop")}
+          "selection": ("mass", "own"), "selection_per": ("query_head", "key_head"),
+          "head_budgets": ("measured", "equal"), "unselected_groups": ("summary", "drop")}
 HUB_WORDS = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder",
              "token")
 
@@ -76,6 +77,8 @@ def resolve_attention(word, settings):
     full = {"balance": tokens["balance"], "k": 1, "gate": tokens["hard_gate"],
             "m": min(summary["num_selected_groups"], groups),
             "selection": "mass" if "m" in said else summary["selection"],
+            "selection_per": summary["selection_per"],
+            "head_budgets": settings["keys"]["head_budgets"] if keys else "equal",
             "unselected_groups": summary["unselected_groups"],
             "local_window": settings["local_window"], "block": summary["block"],
             "sinks": summary["sinks"], "width": summary["width"]} | said
@@ -90,6 +93,25 @@ def resolve_attention(word, settings):
     return kind, full
 
 
+def head_budgets(needs, mean, most):
+    """How many groups each query head of each layer selects [layers, heads]: in proportion to
+    its need to the power of 0.35, at least 1 and at most `most`, `mean` or just below in the mean."""
+    weights = needs.double() ** 0.35
+    if not 0 < mean < most or weights.sum() == 0:
+        return torch.full(needs.shape, mean, dtype=torch.long)
+
+    def budgets(factor):  # a half is rounded up
+        return (factor * weights + 0.5).floor().clamp(1, most).long()
+
+    limit, low, high = mean * needs.numel(), 0.0, 1.0
+    while budgets(high).sum() <= limit:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if budgets(middle).sum() <= limit else (low, middle)
+    return budgets(low)
+
+
 def capped(x, softcap):
     return softcap * torch.tanh(x / softcap) if softcap else x
 
@@ -97,8 +119,9 @@ def capped(x, softcap):
 class FocusLayer(torch.nn.Module):
     """What Focus does in one attention layer."""
 
-    def __init__(self, settings, kind, attention, tensors, places):
+    def __init__(self, settings, kind, attention, budgets, tensors, places):
         super().__init__()
+        self.budgets = budgets  # m of each query head; None: attention["m"]
         self.settings, self.kind, self.attention = settings, kind, attention
         self.keys = settings["grouping"] == "keys"
         self.places = places  # layers of the model: behind them lies a cache's routing
@@ -225,7 +248,7 @@ class FocusLayer(torch.nn.Module):
         that of the group's mean key, plus the logarithm of its size, its value the mean value."""
         settings, groups = self.attention, self.settings["num_groups"]
         batch, heads, queries, _ = raw.shape
-        key_heads, rep = k.shape[1], heads // k.shape[1]
+        rep = heads // k.shape[1]
         near = seen & ((j >= i // settings["block"] * settings["block"] - settings["local_window"])
                        | (j < settings["sinks"]))
         far = (seen & ~near).float()
@@ -242,15 +265,18 @@ class FocusLayer(torch.nn.Module):
             own = torch.nn.functional.one_hot(classes[..., -queries:], groups).bool()
             reads = own.repeat_interleave(rep, 1)
         else:
-            # Those of largest estimated mass, the same for the query heads of a key head.
+            # Those of largest estimated mass, of a query head or of all that share a key head.
             wide = columns + self.widths(raw, q, k, far, members, n, softcap)
             estimate = torch.cat([scores.masked_fill(~near, -torch.inf), wide], -1)
             mass = (wide - estimate.logsumexp(-1, keepdim=True)).exp()
-            mass = mass.view(batch, key_heads, rep, queries, groups).sum(2)
-            empty = ~some.view(batch, key_heads, rep, queries, groups)[:, :, 0]
+            together = rep if settings["selection_per"] == "key_head" else 1
+            mass = mass.view(batch, heads // together, together, queries, groups).sum(2)
+            empty = ~some[:, ::together]
             order = mass.masked_fill(empty, -1).sort(dim=-1, descending=True, stable=True).indices
-            reads = torch.zeros_like(mass).scatter_(-1, order[..., : settings["m"]], 1.0).bool()
-            reads = reads.repeat_interleave(rep, 1)
+            m = settings["m"] if self.budgets is None else self.budgets.to(q.device)[:, None, None]
+            taken = (torch.arange(groups, device=q.device) < m).expand(order.shape)
+            reads = torch.zeros_like(mass).scatter_(-1, order, taken.to(mass.dtype)).bool()
+            reads = reads.repeat_interleave(together, 1)
         exact = near | ((far > 0) & (reads.float() @ members.transpose(-1, -2) > 0.5))
         hidden = reads if settings["unselected_groups"] == "summary" else torch.ones_like(reads)
         every = torch.cat([scores.masked_fill(~exact, -torch.inf),
@@ -322,10 +348,16 @@ class FocusModel:
                    if name.endswith((".self_attn", ".attn", ".attention"))]
         if len(modules) != layers:
             raise ValueError(f"a Focus for {layers} layers, but the model has {len(modules)}")
+        budgets = [None] * layers
+        if (kind, attention["selection"], attention["selection_per"], attention["head_budgets"]) == (
+                "summary", "mass", "query_head", "measured"):
+            needs = torch.stack([tensors[f"layers.{i}.needs"] for i in range(layers)])
+            budgets = head_budgets(needs, attention["m"], settings["num_groups"])
         for module in modules:
             start = f"layers.{module.layer_idx}."
             own = {name[len(start):]: t for name, t in tensors.items() if name.startswith(start)}
-            module.focus = FocusLayer(settings, kind, attention, own, layers)
+            module.focus = FocusLayer(settings, kind, attention, budgets[module.layer_idx], own,
+                                      layers)
             module.focus.to(next(module.parameters()).device)
             module.register_forward_pre_hook(module.focus.before, with_kwargs=True)
         self.register_forward_pre_hook(refuse_packed, with_kwargs=True)

@@ -10,14 +10,15 @@
 
 namespace focus {
 
-/// The groups that queries read, [ranks, batch, seq_len, kv_heads].
+/// The groups that queries read, [ranks, batch, seq_len, heads that select]: the query heads or the
+/// key heads.
 template <class T>
 struct ChosenGroups {
   std::span<T> groups;
-  Index batch, seq_len, kv_heads;
-  T& at(Index rank, Index sequence, Index query, Index kv_head) const {
-    return groups[static_cast<std::size_t>(
-        ((rank * batch + sequence) * seq_len + query) * kv_heads + kv_head)];
+  Index batch, seq_len, heads;
+  T& at(Index rank, Index sequence, Index query, Index head) const {
+    return groups[static_cast<std::size_t>(((rank * batch + sequence) * seq_len + query) * heads +
+                                           head)];
   }
 };
 
@@ -138,10 +139,10 @@ class ColumnSets {
       }
   }
   /// Takes the groups out that the queries, the first of them `begin`, read by their tokens, or
-  /// leave out.
+  /// leave out. `head` is the one that selects, `ranks` its m.
   template <class T>
-  void hide_read(const Set& set, Index begin, const ChosenGroups<T>& chosen, Index ranks,
-                 UnselectedGroups unselected, Real* scores) const {
+  void hide_read(const Set& set, Index begin, const ChosenGroups<T>& chosen, Index head,
+                 Index ranks, UnselectedGroups unselected, Real* scores) const {
     Real* of_set = scores + set.column * kQueries;
     if (unselected == UnselectedGroups::drop) {
       for (Index c = 0; c < sums_.groups(); ++c)
@@ -151,7 +152,7 @@ class ColumnSets {
     }
     for (Index q = set.first_row; q < set.end_row; ++q)
       for (Index rank = 0; rank < ranks; ++rank)
-        of_set[chosen.at(rank, sequence_, begin + q, kv_head_) * kQueries + q] = tiled::kMasked;
+        of_set[chosen.at(rank, sequence_, begin + q, head) * kQueries + q] = tiled::kMasked;
   }
 
  private:

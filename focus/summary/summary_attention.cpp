@@ -33,6 +33,14 @@ void check_summary(const AttentionInputs& in, const KeyClasses& classes, const T
   check(options.num_selected_groups >= 0 && options.num_selected_groups <= classes.groups,
         "summary_attention: {} of {} groups are to be read", options.num_selected_groups,
         classes.groups);
+  check(
+      options.selected_by_head.empty() ||
+          (options.query_heads_select() && options.least_selected() >= 0 &&
+           options.most_selected() <= classes.groups &&
+           std::ssize(options.selected_by_head) == in.q.dim(2)),
+      "summary_attention: {} numbers of groups for {} query heads, wanted are as many, each from 0 "
+      "to {}, where query heads select",
+      options.selected_by_head.size(), in.q.dim(2), classes.groups);
   check(!options.reads_own_group() || (options.num_selected_groups == 1 && classes.heads == 1),
         "summary_attention: a query has one group of its own, the same for all heads");
   check(options.width >= 0 && options.width <= 1, "summary_attention: a width of {}, wanted 0 to 1",
@@ -51,8 +59,10 @@ class SummaryPass {
         options_(with_sliding_window(summary, in_.options.sliding_window)),
         batch_(in_.q.dim(0)),
         seq_len_(in_.q.dim(1)),
+        heads_(in_.q.dim(2)),
         kv_heads_(in_.k.dim(2)),
-        reads_all_(options_.num_selected_groups == classes_.groups && !options_.reads_own_group()),
+        selecting_(options_.query_heads_select() ? heads_ : kv_heads_),
+        reads_all_(options_.least_selected() == classes_.groups && !options_.reads_own_group()),
         near_(causal_plan(batch_, seq_len_, in_.options.sliding_window,
                           {.size = options_.zones.block,
                            .near = reads_all_ ? -1 : options_.zones.window,
@@ -60,14 +70,14 @@ class SummaryPass {
         sums_(in_.k, in_.v, classes_.classes, classes_.heads, classes_.groups, options_.zones,
               options_.uses_width() && !reads_all_),
         columns_(in_, sums_, beta_, options_),
-        chosen_(static_cast<std::size_t>(options_.num_selected_groups * per_rank())),
+        chosen_(static_cast<std::size_t>(options_.most_selected() * per_rank())),
         result_{Tensor(in_.q.shape()), Tensor({batch_, in_.q.dim(2), seq_len_})},
         pairs_(static_cast<std::size_t>(batch_), 0),
         scored_(pairs_) {
     for (Index token = 0; options_.reads_own_group() && token < batch_ * seq_len_; ++token)
       std::fill_n(chosen_.begin() + token * kv_heads_, kv_heads_,
                   classes_.classes[static_cast<std::size_t>(token)]);
-    for (Index rank = 0; reads_all_ && rank < options_.num_selected_groups; ++rank)
+    for (Index rank = 0; reads_all_ && rank < classes_.groups; ++rank)
       std::fill_n(chosen_.begin() + rank * per_rank(), per_rank(), static_cast<std::uint8_t>(rank));
   }
   SummaryPass(const SummaryPass&) = delete;
@@ -84,8 +94,7 @@ class SummaryPass {
     }
     if (reads_all_)
       std::ranges::fill(
-          pairs_,
-          in_.q.dim(2) * count_pairs({}, seq_len_, seq_len_, in_.options.sliding_window).all);
+          pairs_, heads_ * count_pairs({}, seq_len_, seq_len_, in_.options.sliding_window).all);
   }
 
   void backward(const Tensor& d_out, const Grads& grads) {
@@ -122,59 +131,77 @@ class SummaryPass {
     options.zones.sliding_window = window;
     return options;
   }
-  Index per_rank() const { return batch_ * seq_len_ * kv_heads_; }
+  Index per_rank() const { return batch_ * seq_len_ * selecting_; }
 
   ClassView classes_of_keys(Index head) const {
     return {classes_.classes.data() + (classes_.heads == 1 ? 0 : head), classes_.heads};
   }
   ClassView choice(Index rank, Index head) const {
-    return {chosen_.data() + rank * per_rank() + head, kv_heads_};
+    return {chosen_.data() + rank * per_rank() + head, selecting_};
+  }
+  /// The heads for which a head selects.
+  HeadRange heads_of(Index selecting) const {
+    if (selecting_ == kv_heads_) return {selecting, 1};
+    return {selecting / (heads_ / kv_heads_), 1, selecting};
+  }
+  Index selected_of(Index selecting) const {
+    return options_.selected_of(selecting_ == heads_ ? selecting : 0);
   }
 
-  /// Merges the exact groups of all key heads onto the result, head by head: a task is a head, or
-  /// where there are few heads a run of its queries.
+  /// Merges the exact groups onto the result, head by head that selects: a task is a head, or where
+  /// there are few heads a run of its queries.
   void attend_chosen() {
     constexpr Index kTasks = 16, kShortestRun = 1024, kLongestRun = 8192;
-    const Index run = std::clamp(batch_ * seq_len_ * kv_heads_ / kTasks, kShortestRun, kLongestRun);
-    const auto attend = [&](HeadRange of) {
-      tiled_attention(in_, plan_of(0, options_.num_selected_groups, of.first, run), nullptr,
-                      Into::add, of, result_);
+    const Index run =
+        std::clamp(batch_ * seq_len_ * selecting_ / kTasks, kShortestRun, kLongestRun);
+    const auto attend = [&](HeadRange of, Index selecting) {
+      tiled_attention(in_, plan_of(0, selected_of(selecting), selecting, run), nullptr, Into::add,
+                      of, result_);
     };
-    if (options_.num_selected_groups == 0) return;
+    if (options_.most_selected() == 0) return;
     if (options_.reads_own_group())  // the same for all heads
-      attend({0, kv_heads_});
+      attend({0, kv_heads_}, 0);
     else
-      parallel_chunks(kv_heads_, 1, [&](Index head, Index) { attend({head, 1}); });
+      parallel_chunks(selecting_, 1, [&](Index head, Index) {
+        if (selected_of(head) > 0) attend(heads_of(head), head);
+      });
   }
 
-  /// The plan of what the queries chose as their best `count` groups from `rank` on.
-  AttentionPlan plan_of(Index rank, Index count, Index head, Index run) const {
+  /// The plan of what the queries of a head that selects chose as their best `count` groups from
+  /// `rank` on.
+  AttentionPlan plan_of(Index rank, Index count, Index selecting, Index run) const {
     std::vector<ClassView> choices;
-    for (Index i = rank; i < rank + count; ++i) choices.push_back(choice(i, head));
-    return chosen_plan(classes_of_keys(head), choices, classes_.groups, batch_, seq_len_,
-                       options_.zones, run);
+    for (Index i = rank; i < rank + count; ++i) choices.push_back(choice(i, selecting));
+    return chosen_plan(classes_of_keys(heads_of(selecting).first), choices, classes_.groups, batch_,
+                       seq_len_, options_.zones, run);
   }
 
-  /// Calls f(plan, heads) for the exact groups of all key heads so that gradients of queries never
-  /// meet: where heads are enough to be tasks, all lists of a head in one; where not, the lists of
+  /// Calls f(plan, heads) for the exact groups of all heads so that gradients never meet: where key
+  /// heads are enough to be tasks, all lists of a head that selects in one; where not, the lists of
   /// one rank after those of another, each query being in one list of a rank.
   template <class F>
   void for_each_plan(F&& f) const {
     constexpr Index kEnoughHeads = 8;
-    const auto call = [&](Index rank, Index count, HeadRange of) {
-      const AttentionPlan plan = plan_of(rank, count, of.first, seq_len_);
+    const auto call = [&](Index rank, Index count, Index selecting, HeadRange of) {
+      const AttentionPlan plan = plan_of(rank, count, selecting, seq_len_);
       if (!plan.query_tiles.empty()) f(plan, of);
     };
-    if (options_.num_selected_groups == 0) return;
-    if (!options_.reads_own_group() && kv_heads_ >= kEnoughHeads) {
-      parallel_chunks(kv_heads_, 1, [&](Index head, Index) {
-        call(0, options_.num_selected_groups, {head, 1});
+    if (options_.most_selected() == 0) return;
+    if (options_.reads_own_group()) {
+      call(0, 1, 0, {0, kv_heads_});
+      return;
+    }
+    if (kv_heads_ >= kEnoughHeads) {  // those that share a key head one after the other
+      parallel_chunks(kv_heads_, 1, [&](Index kv_head, Index) {
+        const Index sharing = selecting_ / kv_heads_;
+        for (Index head = kv_head * sharing; head < (kv_head + 1) * sharing; ++head)
+          if (selected_of(head) > 0) call(0, selected_of(head), head, heads_of(head));
       });
       return;
     }
-    const Index step = options_.reads_own_group() ? kv_heads_ : 1;
-    for (Index rank = 0; rank < options_.num_selected_groups; ++rank)
-      for (Index head = 0; head < kv_heads_; head += step) call(rank, 1, {head, step});
+    for (Index rank = 0; rank < options_.most_selected(); ++rank)
+      for (Index head = 0; head < selecting_; ++head)
+        if (rank < selected_of(head)) call(rank, 1, head, heads_of(head));
   }
 
   /// Straight through the choice: what key heads owe to shares that they have in common.
@@ -198,8 +225,9 @@ class SummaryPass {
   const KeyClasses classes_;
   const Tensor beta_;
   const SummarySettings options_;
-  const Index batch_, seq_len_, kv_heads_;
-  const bool reads_all_;  // every group: dense attention
+  const Index batch_, seq_len_, heads_, kv_heads_;
+  const Index selecting_;  // heads that select groups: all query heads or all key heads
+  const bool reads_all_;   // every group: dense attention
   const AttentionPlan near_;
   GroupSums sums_;
   const SummaryColumns columns_;

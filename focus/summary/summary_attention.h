@@ -11,7 +11,8 @@ namespace focus {
 
 /// What a forward pass chose.
 struct SummaryReport {
-  /// Groups that the queries of a key head read [m, batch, seq_len, kv_heads].
+  /// Groups that queries read [m, batch, seq_len, heads that select]: all query heads or all key
+  /// heads. Of a head that reads fewer than m the first of them.
   std::vector<std::uint8_t> chosen;
   /// Pairs read, tokens and columns, by all query heads together [batch].
   std::vector<std::int64_t> pairs;
@@ -24,11 +25,12 @@ struct SummaryReport {
 /// tokens (SummaryZones) of a query i, n_c are in group c, with mean key kb_c and mean value vb_c;
 ///   est_c = scale q_i . kb_c + log n_c + beta_c          (only where n_c > 0)
 /// It reads the tokens of the m groups whose estimated mass is largest: e^est over the sum of all
-/// near tokens' and columns' e^score, summed over the query heads that share the key head; of equal
-/// ones the first. With a width a > 0 the masses are those of scores that are near normal in a
-/// group, est_c + a/2 scale^2 q_i^2 . var_c (the variance of each dimension of its keys; under a
-/// soft-cap times its slope squared). Every other group is one column of score est_c and value
-/// vb_c. One softmax goes over tokens and columns. A soft-cap acts on scale q . kb.
+/// near tokens' and columns' e^score, of its query head or summed over those that share the key
+/// head (selection_per); of equal ones the first. With a width a > 0 the masses are those of scores
+/// that are near normal in a group, est_c + a/2 scale^2 q_i^2 . var_c (the variance of each
+/// dimension of its keys; under a soft-cap times its slope squared). Every other group is one
+/// column of score est_c and value vb_c. One softmax goes over tokens and columns. A soft-cap acts
+/// on scale q . kb.
 ///
 /// q [batch, seq_len, heads, head_dim]; k, v [batch, seq_len, kv_heads, head_dim]; beta [kv_heads,
 /// groups] -> like q. Differentiable in q, k, v, beta and `classes.shares`; the choice has no

@@ -224,39 +224,59 @@ void SummaryCache::add_widths(const Head& head, const Real* q, Reading& reading)
   }
 }
 
-/// Of the groups with the largest estimated mass, summed over the query heads, the first of equals;
-/// groups without tokens are left out.
-std::vector<Index> SummaryCache::choose(const Head& head, const Reading& reading) const {
-  if (options_.reads_own_group()) return {head.last_class};
+/// Estimated masses of the groups, up to what keeps their order: the scores of a query head that
+/// selects alone, or the sum over all of a key head of e^score / sum of e^score.
+std::vector<double> SummaryCache::masses(const Reading& reading, Index query_head) const {
   const auto groups = static_cast<std::size_t>(sizes_.groups);
   std::vector<double> mass(groups, 0.0), columns(groups);
-  // A query head alone: its scores' order is the masses'.
-  const bool alone = std::ssize(reading.scores) == reading.row;
-  std::size_t width = 0;
-  for (auto from = reading.scores.begin(); from != reading.scores.end(); from += reading.row) {
-    const auto near_end = from + reading.exact;
+  const auto select_by = [&](Index head) {
+    const auto* score = reading.scores.data() + head * reading.row + reading.exact;
     for (std::size_t c = 0; c < groups; ++c) {
-      Real score = near_end[static_cast<std::ptrdiff_t>(c)];
-      if (!reading.widths.empty()) score += reading.widths[width++];
-      columns[c] = static_cast<double>(score);
+      const Real width =
+          reading.widths.empty() ? 0 : reading.widths[static_cast<std::size_t>(head) * groups + c];
+      columns[c] = static_cast<double>(score[c] + width);
     }
-    if (alone) {
-      mass = columns;
-      break;
-    }
+  };
+  const Index heads = sizes_.heads / sizes_.kv_heads;
+  if (heads == 1 || options_.query_heads_select()) {
+    select_by(query_head);
+    return columns;
+  }
+  for (Index head = 0; head < heads; ++head) {
+    select_by(head);
+    const auto near = std::span(reading.scores)
+                          .subspan(static_cast<std::size_t>(head * reading.row),
+                                   static_cast<std::size_t>(reading.exact));
     double most = *std::ranges::max_element(columns), sum = 0;
-    for (auto s = from; s != near_end; ++s) most = std::max(most, static_cast<double>(*s));
-    for (auto s = from; s != near_end; ++s) sum += std::exp(static_cast<double>(*s) - most);
+    for (const Real s : near) most = std::max(most, static_cast<double>(s));
+    for (const Real s : near) sum += std::exp(static_cast<double>(s) - most);
     for (double& score : columns) sum += score = std::exp(score - most);
     for (std::size_t c = 0; c < groups; ++c) mass[c] += columns[c] / sum;
   }
+  return mass;
+}
+
+/// Of the groups with the largest estimated mass the m first, the first of equals; groups without
+/// tokens are left out. `query_head` is the one of the key head's that selects, or the first.
+std::vector<Index> SummaryCache::choose(Index kv_head, const Reading& reading,
+                                        Index query_head) const {
+  const Head& head = heads_[static_cast<std::size_t>(kv_head)];
+  if (options_.reads_own_group()) return {head.last_class};
+  const Index m = options_.selected_of(kv_head * (sizes_.heads / sizes_.kv_heads) + query_head);
+  if (m == 0) return {};
+  const std::vector<double> mass = masses(reading, query_head);
   std::vector<Index> order;
-  for (std::size_t c = 0; c < groups; ++c)
-    if (head.groups[c].count > 0) order.push_back(static_cast<Index>(c));
-  std::ranges::stable_sort(order, std::greater{},
-                           [&](Index c) { return mass[static_cast<std::size_t>(c)]; });
-  if (static_cast<Index>(order.size()) > options_.num_selected_groups)
-    order.resize(static_cast<std::size_t>(options_.num_selected_groups));
+  for (Index c = 0; c < sizes_.groups; ++c)
+    if (head.groups[static_cast<std::size_t>(c)].count > 0) order.push_back(c);
+  const auto larger = [&](Index a, Index b) {
+    const double of_a = mass[static_cast<std::size_t>(a)], of_b = mass[static_cast<std::size_t>(b)];
+    return of_a > of_b || (of_a == of_b && a < b);
+  };
+  if (std::ssize(order) > m) {
+    std::ranges::nth_element(order, order.begin() + m, larger);
+    order.resize(static_cast<std::size_t>(m));
+  }
+  std::ranges::sort(order, larger);
   return order;
 }
 
@@ -284,13 +304,18 @@ SummaryCache::Reading SummaryCache::reading_of(Index kv_head, const Real* q,
       reading.scores[static_cast<std::size_t>(h * reading.row + reading.exact + c)] +=
           head.log_counts[static_cast<std::size_t>(c)] + beta[c];
   }
-  if (options_.num_selected_groups > 0) reading.groups = choose(head, reading);
   const bool columns = options_.unselected_groups == UnselectedGroups::summary;
-  reading.keys = reading.exact;
-  for (const Group& group : head.groups) reading.keys += columns && group.count > 0;
-  for (const Index c : reading.groups) {
-    const Index n = head.groups[static_cast<std::size_t>(c)].count;
-    reading.keys += n - (columns && n > 0);
+  Index unselected = reading.exact;
+  for (const Group& group : head.groups) unselected += columns && group.count > 0;
+  const Index selecting = options_.query_heads_select() ? heads : 1;
+  for (Index h = 0; h < selecting; ++h) {
+    reading.groups.push_back(choose(kv_head, reading, h));
+    Index keys = unselected;
+    for (const Index c : reading.groups.back()) {
+      const Index n = head.groups[static_cast<std::size_t>(c)].count;
+      keys += n - (columns && n > 0);
+    }
+    reading.keys += keys * (heads / selecting);
   }
   return reading;
 }
@@ -298,11 +323,13 @@ SummaryCache::Reading SummaryCache::reading_of(Index kv_head, const Real* q,
 /// One of the query heads of a key head; q and out are its own.
 void SummaryCache::attend_query(const Head& head, const Reading& reading, Index query_head,
                                 const Real* q, Real* out) const {
+  const auto query = static_cast<std::size_t>(query_head);
   const auto of_head = reading.scores.begin() + query_head * reading.row;
   std::vector<Real> weights(of_head, of_head + reading.row);
   if (options_.unselected_groups == UnselectedGroups::drop)
     std::fill(weights.begin() + reading.exact, weights.end(), kNone);
-  for (const Index c : reading.groups) {
+  const auto& groups = reading.groups[reading.groups.size() == 1 ? 0 : query];
+  for (const Index c : groups) {
     weights[static_cast<std::size_t>(reading.exact + c)] = kNone;
     add_scores(all(head.groups[static_cast<std::size_t>(c)].rows), q, weights);
   }
@@ -319,7 +346,7 @@ void SummaryCache::attend_query(const Head& head, const Reading& reading, Index 
   take(reading.sinks);
   take(reading.near);
   take(all(head.means));
-  for (const Index c : reading.groups) take(all(head.groups[static_cast<std::size_t>(c)].rows));
+  for (const Index c : groups) take(all(head.groups[static_cast<std::size_t>(c)].rows));
   for (Index d = 0; d < sizes_.head_dim; ++d) out[d] = sum[static_cast<std::size_t>(d)] / total;
 }
 
@@ -333,7 +360,7 @@ void SummaryCache::attend(const Real* q, const Tensor& beta, Real* out) {
     return std::max<Index>(1, kTaskWork / std::max<Index>(1, work));
   };
   const Index columns = size_ - far_end_ + sizes_.groups;
-  const Index lists = options_.num_selected_groups * size_ / sizes_.groups;
+  const Index lists = options_.most_selected() * size_ / sizes_.groups;
   std::vector<Reading> readings(heads_.size());
   parallel_chunks(sizes_.kv_heads, tasks(heads * dim * columns), [&](Index begin, Index end) {
     for (Index h = begin; h < end; ++h)
@@ -350,8 +377,8 @@ void SummaryCache::attend(const Real* q, const Tensor& beta, Real* out) {
   });
   Index sum = 0;
   for (const Reading& reading : readings) sum += reading.keys;
-  keys_read_ = sum / sizes_.kv_heads;
-  count_multiply_adds(static_cast<std::uint64_t>(2 * sum * heads * dim));
+  pairs_read_ = sum;
+  count_multiply_adds(static_cast<std::uint64_t>(2 * sum * dim));
 }
 
 }  // namespace focus

@@ -29,8 +29,9 @@ class SummaryCache {
 
   Index size() const { return size_; }
   std::size_t bytes() const;
-  /// Keys and columns that the last attend() read, mean over heads.
-  Index keys_read() const { return keys_read_; }
+  /// Keys and columns that the last attend() read, all query heads together, and their mean.
+  Index pairs_read() const { return pairs_read_; }
+  Index keys_read() const { return pairs_read_ / sizes_.heads; }
 
  private:
   /// Keys and values of some tokens, rows of padded_dim numbers. Rows before `first` have left.
@@ -67,15 +68,16 @@ class SummaryCache {
   /// What the query heads of a key head read.
   struct Reading {
     Run sinks, near;
-    std::vector<Index> groups = {};  // that are read exactly
+    /// That are read exactly, of each query head that selects.
+    std::vector<std::vector<Index>> groups = {};
     /// [query heads, near tokens and then all columns]
     std::vector<Real> scores = {};
     std::vector<Real> widths = {};  // added to the columns' in selection [query heads, groups]
     Index exact = 0, row = 0;       // near tokens; all numbers of a query head
-    Index keys = 0;                 // keys and columns that are read
+    Index keys = 0;                 // keys and columns that all query heads read
   };
 
-  bool keeps_lists() const { return options_.num_selected_groups > 0 || zones_.sliding_window > 0; }
+  bool keeps_lists() const { return options_.most_selected() > 0 || zones_.sliding_window > 0; }
   void add_row(Rows& rows, const Real* k, const Real* v) const;
   void drop_front(Rows& rows, Index count) const;
   void move_to_groups(Head& head, Index count);
@@ -91,7 +93,8 @@ class SummaryCache {
   void add_scores(const Run& run, const Real* q, std::vector<Real>& scores) const;
   void add_values(const Run& run, const Real* weights, Real* out) const;
   void add_widths(const Head& head, const Real* q, Reading& reading) const;
-  std::vector<Index> choose(const Head& head, const Reading& reading) const;
+  std::vector<Index> choose(Index kv_head, const Reading& reading, Index query_head) const;
+  std::vector<double> masses(const Reading& reading, Index query_head) const;
 
   const Sizes sizes_;
   const AttentionOptions attention_;
@@ -99,7 +102,7 @@ class SummaryCache {
   const SummaryZones zones_;
   const Index padded_dim_;
   std::vector<Head> heads_;
-  Index size_ = 0, far_end_ = 0, keys_read_ = 0;
+  Index size_ = 0, far_end_ = 0, pairs_read_ = 0;
 };
 
 }  // namespace focus

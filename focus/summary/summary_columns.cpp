@@ -38,8 +38,9 @@ class ForwardTask {
         kv_head_(kv_head),
         s_(job.s),
         block_(s_, kv_head, s_.kv_heads),
-        k_(reader(job.keys, s_, block_)),
-        v_(reader(job.values, s_, block_)),
+        selecting_(job.options.query_heads_select() ? s_.heads_per_kv_head : 1),
+        k_(reader(job.keys, block_)),
+        v_(reader(job.values, block_)),
         columns_(job.sums, sequence, kv_head, job.beta.data() + kv_head * job.sums.groups()),
         softmax_(job.in, s_, block_),
         score_rows_(std::max(kKeys, columns_.most_columns())),  // of near keys or columns
@@ -49,7 +50,7 @@ class ForwardTask {
         squares_(job.options.uses_width() ? s_.head_dim * kQueries : 0),
         estimate_(job.sums.groups() * kQueries) {}
 
-  /// What all query heads read, and score without reading it.
+  /// What all query heads together read, and score without reading it.
   struct Counts {
     std::int64_t pairs = 0, scored = 0;
   };
@@ -61,19 +62,19 @@ class ForwardTask {
       columns_.start(run);
     for (Index begin = run * GroupSums::kRun; begin < end; begin += kQueries)
       tile(begin, std::min(end, begin + kQueries));
-    const Counts counts = std::exchange(counts_, {});
-    return {counts.pairs * s_.heads_per_kv_head, counts.scored * s_.heads_per_kv_head};
+    return std::exchange(counts_, {});
   }
 
  private:
   void tile(Index begin, Index end) {
     const SummaryZones& zones = job_.sums.zones();
     for (Index query = begin; query < end; ++query) {
-      counts_.pairs += query - zones.near_begin(query) + 1 + zones.sinks - zones.first_sink(query);
+      counts_.pairs += s_.heads_per_kv_head * (query - zones.near_begin(query) + 1 + zones.sinks -
+                                               zones.first_sink(query));
       if (job_.options.reads_own_group()) continue;
-      for (Index rank = 0; rank < job_.options.num_selected_groups;
-           ++rank)  // without a far zone: the first
-        chosen(rank, query) = static_cast<std::uint8_t>(rank);
+      for (Index g = 0; g < selecting_; ++g)  // without a far zone: the first
+        for (Index rank = 0; rank < job_.options.most_selected(); ++rank)
+          chosen(rank, query, g) = static_cast<std::uint8_t>(rank);
     }
     const Index first = sequence_ * s_.seq_len;
     softmax_.begin(job_.near, first + begin, first + end);
@@ -114,10 +115,12 @@ class ForwardTask {
       if (job_.options.uses_width()) columns_.add_bias(selection(g));
     }
     for (const ColumnSets::Set& set : columns_.sets()) {
-      if (chooses()) choose(set, begin);
-      count(set, begin);
+      for (Index g = 0; g < selecting_; ++g) {
+        if (selects(g)) choose(set, begin, g);
+        count(set, begin, g);
+      }
       for (Index g = 0; g < s_.heads_per_kv_head; ++g)
-        columns_.hide_read(set, begin, job_.chosen, job_.options.num_selected_groups,
+        columns_.hide_read(set, begin, job_.chosen, selecting_head(g), selected_of(g),
                            job_.options.unselected_groups, scores(g));
     }
     kernels.pack(columns_.values().data(), s_.head_dim, columns_.columns(), s_.head_dim, 1,
@@ -153,22 +156,21 @@ class ForwardTask {
   Real* selection(Index g) {
     return job_.options.uses_width() ? selection_.data() + g * score_rows_ * kQueries : scores(g);
   }
-  std::uint8_t& chosen(Index rank, Index query) {
-    return job_.chosen.at(rank, sequence_, query, kv_head_);
+  /// Which head selects for query head g of the key head.
+  Index selecting_head(Index g) const { return kv_head_ * selecting_ + (selecting_ > 1 ? g : 0); }
+  bool selects(Index g) const { return !job_.options.reads_own_group() && selected_of(g) > 0; }
+  Index selected_of(Index g) const { return job_.options.selected_of(block_.first + g); }
+  std::uint8_t& chosen(Index rank, Index query, Index g) {
+    return job_.chosen.at(rank, sequence_, query, selecting_head(g));
   }
 
-  /// Whether queries look at the columns to find the groups that they read.
-  bool chooses() const {
-    return !job_.options.reads_own_group() && job_.options.num_selected_groups > 0;
-  }
-
-  /// Of each query the groups of largest mass, the first of equals; empty groups come last.
-  void choose(const ColumnSets::Set& set, Index begin) {
+  /// Of each query the groups of largest mass for query head g, or for all that select together,
+  /// the first of equals; empty groups come last.
+  void choose(const ColumnSets::Set& set, Index begin, Index g) {
     constexpr Real kTaken = -std::numeric_limits<Real>::infinity();
     constexpr Real kEmpty = std::numeric_limits<Real>::lowest();
     const Index groups = job_.sums.groups(), from = set.first_row, to = set.end_row;
-    Real* mass = estimate_.data();
-    estimate(set, mass);
+    Real* mass = estimate(set, g);
     for (Index c = 0; c < groups; ++c)
       if (columns_.count(set, c) == 0)
         std::fill(mass + c * kQueries + from, mass + c * kQueries + to, kEmpty);
@@ -176,32 +178,35 @@ class ForwardTask {
     // Whole vectors of queries, whatever lies in the others' lanes.
     const simd::Kernels& kernels = simd::kernels();
     const Index first = from / kernels.vector * kernels.vector;
-    for (Index rank = 0; rank < job_.options.num_selected_groups; ++rank) {
+    for (Index rank = 0; rank < selected_of(g); ++rank) {
       kernels.largest_rows(groups, simd::padded(kernels, to - first), mass + first, kQueries,
                            place.data() + first);
       for (Index q = from; q < to; ++q) {
         const Index c = place[static_cast<std::size_t>(q)];
-        chosen(rank, begin + q) = static_cast<std::uint8_t>(c);
+        chosen(rank, begin + q, g) = static_cast<std::uint8_t>(c);
         mass[c * kQueries + q] = kTaken;
       }
     }
   }
 
-  /// Estimated masses of the groups [groups, queries], up to what keeps their order: one query
-  /// head's scores, or the sum over several of e^(score - lse).
-  void estimate(const ColumnSets::Set& set, Real* mass) {
+  /// Estimated masses of the groups [groups, queries], up to what keeps their order: query head g's
+  /// scores, or the sum over all of e^(score - lse). They may be written on.
+  Real* estimate(const ColumnSets::Set& set, Index g) {
     const Index groups = job_.sums.groups(), width = columns_.width();
-    if (s_.heads_per_kv_head == 1) {
+    Real* mass = estimate_.data();
+    if (selecting_ == s_.heads_per_kv_head) {
+      Real* own = selection(g) + set.column * kQueries;
+      if (job_.options.uses_width()) return own;  // serves nothing else
       for (Index c = 0; c < groups; ++c)
-        std::copy_n(selection(0) + (set.column + c) * kQueries + set.first_row,
-                    set.end_row - set.first_row, mass + c * kQueries + set.first_row);
-      return;
+        std::copy_n(own + c * kQueries + set.first_row, set.end_row - set.first_row,
+                    mass + c * kQueries + set.first_row);
+      return mass;
     }
     std::fill_n(mass, groups * kQueries, Real(0));
-    for (Index g = 0; g < s_.heads_per_kv_head; ++g) {
-      const Real* of_head = selection(g) + set.column * kQueries;
+    for (Index head = 0; head < s_.heads_per_kv_head; ++head) {
+      const Real* of_head = selection(head) + set.column * kQueries;
       for (Index q = set.first_row; q < set.end_row; ++q) {
-        Real most = softmax_.log_weight(g, q), sum = 0;
+        Real most = softmax_.log_weight(head, q), sum = 0;
         const Real near = most;
         for (Index i = 0; i < width; ++i) most = std::max(most, of_head[i * kQueries + q]);
         for (Index i = 0; i < width; ++i) sum += std::exp(of_head[i * kQueries + q] - most);
@@ -210,29 +215,35 @@ class ForwardTask {
           mass[c * kQueries + q] += std::exp(of_head[c * kQueries + q] - lse);
       }
     }
+    return mass;
   }
 
-  void count(const ColumnSets::Set& set, Index begin) {
+  /// What the query heads read for which g selects.
+  void count(const ColumnSets::Set& set, Index begin, Index g) {
     const Index groups = job_.sums.groups();
     Index filled = 0;
     for (Index c = 0; c < groups; ++c) filled += columns_.count(set, c) > 0;
     const bool columns = job_.options.unselected_groups == UnselectedGroups::summary;
+    Counts of_head;
     for (Index q = set.first_row; q < set.end_row; ++q) {
       Index left = filled;
-      for (Index rank = 0; rank < job_.options.num_selected_groups; ++rank) {
-        const Index n = columns_.count(set, chosen(rank, begin + q));
-        counts_.pairs += n;
+      for (Index rank = 0; rank < selected_of(g); ++rank) {
+        const Index n = columns_.count(set, chosen(rank, begin + q, g));
+        of_head.pairs += n;
         left -= n > 0;
       }
-      if (columns) counts_.pairs += left;
-      if (chooses()) counts_.scored += columns ? filled - left : filled;
+      if (columns) of_head.pairs += left;
+      if (selects(g)) of_head.scored += columns ? filled - left : filled;
     }
+    counts_.pairs += of_head.pairs * (s_.heads_per_kv_head / selecting_);
+    counts_.scored += of_head.scored * (s_.heads_per_kv_head / selecting_);
   }
 
   const ForwardJob& job_;
   const Index sequence_, kv_head_;
   const Sizes& s_;
   const HeadBlock block_;  // the query heads of the key head
+  const Index selecting_;  // of them that select for themselves; 1: all together
   TiledKeys::Reader k_, v_;
   Visibility near_seen_;
   ColumnSets columns_;
@@ -260,7 +271,8 @@ void SummaryColumns::forward(const AttentionPlan& near, AttentionResult& result,
                        .beta = beta_,
                        .options = options_,
                        .result = result,
-                       .chosen = {chosen, in_.q.dim(0), in_.q.dim(1), in_.k.dim(2)}};
+                       .chosen = {chosen, in_.q.dim(0), in_.q.dim(1),
+                                  options_.query_heads_select() ? s.heads : s.kv_heads}};
   const Index runs = sums_.runs(), batch = in_.q.dim(0), heads = batch * s.kv_heads;
   std::vector<ForwardTask::Counts> of_task(static_cast<std::size_t>(heads * runs));
   // Where runs are gone through in turn, some heads go side by side: their rows lie together.

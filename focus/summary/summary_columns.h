@@ -20,10 +20,10 @@ class SummaryColumns {
 
   /// Attention to near tokens, as the plan has them, sinks, and the columns of
   /// the groups that are not read; those that are read are chosen on the way, unless each query
-  /// reads its own.  chosen [m, batch, seq_len, kv_heads]: where each reads its own group, m = 1
-  /// and that is given. Adds to `pairs` [batch] what all query heads read of each sequence, the
-  /// exact groups' tokens among them, and to `scored` [batch] the columns that served to choose
-  /// alone.
+  /// reads its own.  chosen [m, batch, seq_len, heads that select]: where each query reads its own
+  /// group, m = 1 and that is given. Adds to `pairs` [batch] what all query heads read of each
+  /// sequence, the exact groups' tokens among them, and to `scored` [batch] the columns that served
+  /// to choose alone.
   void forward(const AttentionPlan& near, AttentionResult& result, std::span<std::uint8_t> chosen,
                std::span<std::int64_t> pairs, std::span<std::int64_t> scored) const;
 

@@ -175,9 +175,10 @@ class BackwardTask {
     columns_.scores(queries_.queries(g), job_.in.options.softcap, to);
     if (job_.in.options.softcap > 0) std::copy_n(to, columns_.columns() * kQueries, capped_.data());
     columns_.add_bias(to);
+    const Index head = kv_head_ * s_.heads_per_kv_head + g;
     for (const ColumnSets::Set& set : columns_.sets())
-      columns_.hide_read(set, begin, job_.chosen, options.num_selected_groups,
-                         options.unselected_groups, to);
+      columns_.hide_read(set, begin, job_.chosen, options.query_heads_select() ? head : kv_head_,
+                         options.selected_of(head), options.unselected_groups, to);
   }
 
   void through_soft_cap(const KeyBand& band, Real softcap) {
@@ -313,7 +314,8 @@ SummaryColumns::Gradients SummaryColumns::backward(const AttentionResult& result
                   options_,
                   result,
                   d_out,
-                  {chosen, in_.q.dim(0), in_.q.dim(1), in_.k.dim(2)},
+                  {chosen, in_.q.dim(0), in_.q.dim(1),
+                   options_.query_heads_select() ? in_.q.dim(2) : in_.k.dim(2)},
                   std::move(onto)};
   if (classes_wanted)
     job.shares = Tensor::zeros({in_.q.dim(0), sums_.seq_len(), sums_.kv_heads(), groups});

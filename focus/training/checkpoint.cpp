@@ -1,7 +1,5 @@
 #include "focus/training/checkpoint.h"
 
-#include <sstream>
-
 #include "autograd/base/check.h"
 #include "data/settings/config.h"
 #include "focus/adapter.h"
@@ -9,14 +7,6 @@
 
 namespace focus {
 namespace {
-
-/// The first line in which two dumps differ.
-std::string first_difference(const std::string& before, const std::string& after) {
-  std::istringstream a(before), b(after);
-  for (std::string x, y; std::getline(a, x) && std::getline(b, y);)
-    if (x != y) return fmt::format("\"{}\" then, \"{}\" now", x, y);
-  return "their lengths";
-}
 
 /// Where the trained model and what is put onto it go.
 void write_trained(StoreWriter& store, Session& session) {
@@ -75,13 +65,11 @@ std::optional<double> restore_checkpoint(const std::filesystem::path& path, Sess
   const StoreReader store(path);
   const RunConfig stored =
       read_stored_run(store.text("/config.yaml"), path.string() + ": /config.yaml");
-  if (const std::string then = settings_that_count(stored),
-      today = settings_that_count(session.config());
-      then != today)
+  if (const std::string changed = first_changed_setting(stored, session.config()); !changed.empty())
     fail(
         "{}: was made by other settings ({}); resume with the same config, or start anew with "
         "--overwrite",
-        path.string(), first_difference(then, today));
+        path.string(), changed);
   session.seek(store.int_attribute("/train", "step"));
   check_same_run(store, session, path.string());
   LoadedModel& model = session.model();

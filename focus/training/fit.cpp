@@ -1,8 +1,10 @@
 #include "focus/training/fit.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
 #include "data/files/tensor_source.h"
 #include "data/tokens/tokenize.h"
 
@@ -14,6 +16,9 @@ FocusConfig FitSettings::to_focus() const {
   config.training = Training::summary;
   config.num_groups = num_groups;
   config.summary.num_selected_groups = num_selected_groups;
+  config.summary.width = width;
+  config.summary.selection_per = selection_per;
+  config.keys().head_budgets = head_budgets;
   config.local_window = local_window;
   config.summary.zones.block = block;
   config.summary.zones.sinks = sinks;
@@ -35,6 +40,17 @@ Batches fit_windows(const LoadedModel& model, const std::vector<std::string>& pa
                   .window_start = model.window_start()});
 }
 
+namespace {
+
+/// Enough tokens for a sum of squares.
+Index windows_of_needs(const Batches& batches) {
+  constexpr Index kTokens = 4096;
+  const auto context = static_cast<Index>(batches.windows(0, 1).ids.size());
+  return std::min(batches.num_windows(), (kTokens + context - 1) / context);
+}
+
+}  // namespace
+
 void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Index tokens,
                std::uint64_t seed, const FitProgress& progress) {
   check(focus.grouping().can_fit(),
@@ -45,6 +61,8 @@ void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Inde
   const Index all = batches.num_windows();
   const Index context = static_cast<Index>(batches.windows(0, 1).ids.size());
   const Index windows = std::min(all, (tokens + context - 1) / context);
+  const bool measures = focus.grouping().head_needs(0) != nullptr;
+  const Index to_come = windows + (measures ? windows_of_needs(batches) : 0);
   std::vector<Tensor> keys;
   for (Index i = 0; i < shape.num_layers; ++i)
     keys.emplace_back(Shape{windows * context, shape.kv_heads, shape.head_dim});
@@ -59,12 +77,73 @@ void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Inde
     const Variable hidden =
         decoder.hidden_states(batches.windows(window * all / windows, 1).ids, 1);
     require_finite(hidden.value().span(), "fit", "hidden states");
-    if (progress) progress(window + 1, windows);
+    if (progress) progress(window + 1, to_come);
   }
   for (Index i = 0; i < shape.num_layers; ++i) {
     require_finite(keys[static_cast<std::size_t>(i)].span(), "fit", "keys");
     focus.grouping().fit(i, keys[static_cast<std::size_t>(i)], seed);
     keys[static_cast<std::size_t>(i)] = {};
+  }
+  if (measures)
+    measure_needs(decoder, focus, batches, windows, [&](Index done, Index) {
+      if (progress) progress(windows + done, to_come);
+    });
+}
+
+namespace {
+
+/// Adds to each query head's sums the squares of a - b, and of b.  a, b [1, seq_len, heads, dim]
+void add_squares(const Tensor& a, const Tensor& b, std::span<double> errors,
+                 std::span<double> squares) {
+  const Index heads = b.dim(2), dim = b.dim(3);
+  parallel_chunks(heads, 1, [&](Index head, Index) {
+    double error = 0, square = 0;
+    for (Index t = 0; t < b.dim(1); ++t)
+      for (Index d = 0; d < dim; ++d) {
+        const Index at = (t * heads + head) * dim + d;
+        const auto of_a = static_cast<double>(a[at]), of_b = static_cast<double>(b[at]);
+        error += (of_a - of_b) * (of_a - of_b);
+        square += of_b * of_b;
+      }
+    errors[static_cast<std::size_t>(head)] += error;
+    squares[static_cast<std::size_t>(head)] += square;
+  });
+}
+
+}  // namespace
+
+void measure_needs(Decoder& decoder, FocusModel& focus, const Batches& batches, Index fitted,
+                   const FitProgress& progress) {
+  const NoGrad guard;
+  const AttentionMode before = std::exchange(focus.mode, summary_mode(focus.config()));
+  focus.mode.head_budgets = HeadBudgets::equal;
+  const auto heads = static_cast<std::size_t>(focus.shape().heads);
+  const auto layers = static_cast<std::size_t>(focus.shape().num_layers);
+  std::vector<double> errors(layers * heads, 0.0), squares = errors;
+  const AttachedMechanism measuring(decoder, [&](const MechanismInputs& in) {
+    Variable dense = attention(in.q, in.k, in.v, in.options);
+    const Variable sparse = focus.attend(in);
+    const auto of_layer = static_cast<std::size_t>(in.layer) * heads;
+    add_squares(sparse.value(), dense.value(), std::span(errors).subspan(of_layer, heads),
+                std::span(squares).subspan(of_layer, heads));
+    return dense;
+  });
+  const Index all = batches.num_windows();
+  const Index windows = windows_of_needs(batches);
+  for (Index i = 0; i < windows; ++i) {
+    // Between those that were fitted on.
+    const Index fit = (2 * i + 1) * fitted / (2 * windows);
+    const Index next = fit * all / std::max<Index>(1, fitted) + 1;
+    decoder.hidden_states(batches.windows(std::min(next, all - 1), 1).ids, 1);
+    if (progress) progress(i + 1, windows);
+  }
+  focus.mode = before;
+  for (std::size_t layer = 0; layer < layers; ++layer) {
+    Tensor& needs = *focus.grouping().head_needs(static_cast<Index>(layer));
+    for (std::size_t head = 0; head < heads; ++head) {
+      const std::size_t at = layer * heads + head;
+      needs.data()[head] = squares[at] > 0 ? static_cast<Real>(errors[at] / squares[at]) : Real(0);
+    }
   }
 }
 

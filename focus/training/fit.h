@@ -15,6 +15,9 @@ namespace focus {
 struct FitSettings {
   int num_groups = 32;
   int num_selected_groups = 2;
+  HeadBudgets head_budgets = HeadBudgets::measured;
+  double width = 1;
+  SelectionPer selection_per = SelectionPer::query_head;
   Index local_window = 32, block = 32, sinks = 1;
   Index tokens = 16384, context = 0;
   std::int64_t seed = 1;
@@ -23,8 +26,13 @@ struct FitSettings {
   void visit(F&& f) {
     f("num_groups", num_groups, "K, groups of each key head", {1, kMaxKeyGroups});
     f("num_selected_groups", num_selected_groups,
-      "m, groups that a query reads exactly; can be chosen again in use: --attention summary:M",
+      "m, groups that a query reads exactly, in the mean over heads; can be chosen again in use: "
+      "--attention summary:M",
       {0, kMaxKeyGroups});
+    f("head_budgets", head_budgets,
+      "measured: heads select in proportion to their need; equal: all as many");
+    f("width", width, "a, how much of a group's width counts in its estimated mass", {0, 1});
+    f("selection_per", selection_per, "query_head or key_head: which heads select for themselves");
     f("local_window", local_window, "w, positions before a query's block that are always read",
       {0, 1 << 27});
     f("block", block, "queries that share what lies beyond", {1, 1 << 20});
@@ -51,8 +59,15 @@ using FitProgress = std::function<void(Index done, Index all)>;
 /// by k-means (Grouping::fit()). Keys are taken as attention sees them, at their positions in the
 /// windows: fit with the context that will be used. The keys of all layers are held at once,
 /// tokens * layers * kv_heads * head_dim numbers. Deterministic for any number of threads. `focus`
-/// must be attached to the decoder; its mode is as before afterwards.
+/// must be attached to the decoder; its mode is as before afterwards. Where heads have needs they
+/// are measured then, see measure_needs().
 void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Index tokens,
                std::uint64_t seed, const FitProgress& progress = {});
+
+/// Measures the need of each query head (Grouping::head_needs()): the squared error of its output
+/// where all heads select alike, relative to that of dense attention, on dense inputs and some
+/// windows of `batches` that fit_focus() has left out, where there are such: it took `fitted`.
+void measure_needs(Decoder& decoder, FocusModel& focus, const Batches& batches, Index fitted,
+                   const FitProgress& progress = {});
 
 }  // namespace focus

@@ -7,6 +7,7 @@
 #include "focus/evaluation/attention_spec.h"
 #include "focus/grouping/grouping.h"
 #include "focus/old_keys.h"
+#include "focus/saved_focus.h"
 #include "layers/family.h"
 
 namespace focus {
@@ -226,30 +227,49 @@ RunConfig only_what_counts(RunConfig config) {
   return config;
 }
 
-std::string settings_that_count(const RunConfig& config) {
-  return dump_config(only_what_counts(config));
-}
-
 RunConfig read_stored_run(const std::string& text, const std::string& source) {
   RunConfig stored;
   stored.data.bos = Bos::always;  // what all runs did before the config said so
+  stored.focus = settings_before();
   read_stored_config(text, source, stored, old_run_keys());
   return stored;
 }
 
-std::string first_changed_setting(const std::filesystem::path& file, const RunConfig& config) {
-  RunConfig stored;
-  try {
-    stored = read_stored_run(read_config_file(file.string()), file.string());
-  } catch (const std::runtime_error& error) {
-    return std::string(error.what()).substr(0, std::string(error.what()).find('\n'));
+namespace {
+
+/// What a run does not have: whatever its defaults were when it began.
+RunConfig without_what_is_idle(RunConfig config) {
+  const FocusConfig defaults;
+  if (!config.has_focus()) {
+    config.focus = defaults;
+    return config;
   }
-  RunConfig then = only_what_counts(stored), today = only_what_counts(config);
-  const auto before = config_fields(then), after = config_fields(today);
+  for (std::size_t i = 0; i < config.focus.groupings.size(); ++i)
+    if (config.focus.groupings[i].name != config.focus.grouping.name)
+      config.focus.groupings[i].settings = defaults.groupings[i].settings;
+  if (config.focus.training != Training::summary) config.focus.summary = defaults.summary;
+  return config;
+}
+
+}  // namespace
+
+std::string first_changed_setting(const RunConfig& then, const RunConfig& today) {
+  RunConfig a = without_what_is_idle(only_what_counts(then));
+  RunConfig b = without_what_is_idle(only_what_counts(today));
+  const auto before = config_fields(a), after = config_fields(b);
   for (std::size_t i = 0; i < after.size(); ++i)
     if (after[i].text && before[i].text() != after[i].text())
       return fmt::format("{}: {} then, {} now", after[i].key, before[i].text(), after[i].text());
   return "";
+}
+
+std::string first_changed_setting(const std::filesystem::path& file, const RunConfig& today) {
+  try {
+    return first_changed_setting(read_stored_run(read_config_file(file.string()), file.string()),
+                                 today);
+  } catch (const std::runtime_error& error) {
+    return std::string(error.what()).substr(0, std::string(error.what()).find('\n'));
+  }
 }
 
 }  // namespace focus

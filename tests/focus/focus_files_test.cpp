@@ -24,7 +24,8 @@ FocusConfig keys_config() {
   config.summary.zones.sinks = 2;
   return config;
 }
-const FocusShape kShape{.hidden_size = 24, .num_layers = 2, .kv_heads = 3, .head_dim = 6};
+const FocusShape kShape{
+    .hidden_size = 24, .num_layers = 2, .kv_heads = 3, .head_dim = 6, .heads = 6};
 
 std::unique_ptr<FocusModel> keys_model(std::uint64_t seed = 1) {
   Rng rng(seed);
@@ -33,6 +34,7 @@ std::unique_ptr<FocusModel> keys_model(std::uint64_t seed = 1) {
     fit_key_groups(groups, randn({50, 3, 6}, seed), seed);
     groups.beta = Variable(randn({3, 4}, seed + 1));
     groups.bias = Variable(randn({3, 4}, seed + 2));
+    groups.needs = uniform({6}, seed + 3, 0.1, 2);
     seed += 3;
   }
   return model;
@@ -47,6 +49,7 @@ void expect_same_groups(FocusModel& actual, FocusModel& expected, double accepte
     EXPECT_LE(relative_difference(a.beta.value(), b.beta.value()), accepted);
     EXPECT_LE(relative_difference(a.temperature, b.temperature), accepted);
     EXPECT_LE(relative_difference(a.spread, b.spread), accepted);
+    EXPECT_LE(relative_difference(a.needs, b.needs), accepted);
     EXPECT_EQ(a.updates, 50);
   }
   EXPECT_EQ(actual.config().grouping.name, "keys");
@@ -54,6 +57,7 @@ void expect_same_groups(FocusModel& actual, FocusModel& expected, double accepte
   EXPECT_EQ(actual.config().summary.zones.block, 8);
   EXPECT_EQ(actual.config().summary.zones.sinks, 2);
   EXPECT_EQ(actual.shape().kv_heads, 3);
+  EXPECT_EQ(actual.shape().heads, 6);
   EXPECT_EQ(actual.mode.name(), expected.mode.name());
 }
 
@@ -103,6 +107,7 @@ TEST(FocusFiles, KeysOfAnotherShapeAreRefused) {
       if (beta.defined()) tensors.emplace_back(layer + "beta", beta);
       tensors.emplace_back(layer + "temperature", groups.temperature);
       tensors.emplace_back(layer + "spread", groups.spread);
+      tensors.emplace_back(layer + "needs", groups.needs);
     }
     write_safetensors(temp.path() / kFocusWeightsFile, std::move(tensors));
   };

@@ -5,12 +5,13 @@
 
 #include "data/settings/config.h"
 #include "focus/config.h"
+#include "focus/saved_focus.h"
 
 namespace focus {
 namespace {
 
 FocusConfig stored(const std::string& text) {
-  FocusConfig config;
+  FocusConfig config = settings_before();
   read_stored_config(text, "a store", config, old_keys("focus"));
   return config;
 }
@@ -56,6 +57,7 @@ objective: logit_distillation
 summary:
   num_selected_groups: 4
   selection: own
+  selection_per: key_head
   unselected_groups: drop
   block: 8
   sinks: 2
@@ -76,6 +78,7 @@ tokens:
 keys:
   fit_step: null
   fit_tokens: 512
+  head_budgets: equal
 hash:
   seed: 1
 ablations:

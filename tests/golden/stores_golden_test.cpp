@@ -98,7 +98,10 @@ std::vector<StoppedRun> stopped_runs() {
        kRetrofit + Words{"focus.grouping=keys", "focus.training=summary", "focus.num_groups=6",
                          "focus.summary.num_selected_groups=2", "focus.local_window=3",
                          "focus.summary.block=4", "focus.summary.sinks=2",
-                         "focus.objective=layer_distillation", "focus.keys.fit_step=null"}},
+                         "focus.objective=layer_distillation", "focus.keys.fit_step=null",
+                         // As all runs had it before these were settings.
+                         "focus.summary.width=0", "focus.summary.selection_per=key_head",
+                         "focus.keys.head_budgets=equal"}},
       {"hard_half",
        kRetrofit + kTokens + Words{"focus.training=hard", "focus.tokens.train_top_k=3"}},
       {"lora_half",

@@ -39,6 +39,10 @@ class SummaryGolden : public testing::TestWithParam<std::string> {
                       .block = static_cast<Index>(number("block")),
                       .sinks = static_cast<Index>(number("sinks"))};
     summary_.width = file_->attribute_or("width", 0);
+    if (file_->attribute_or("per_query_head", 0) == 0)
+      summary_.selection_per = SelectionPer::key_head;
+    if (file_->has("selected_by_head"))
+      for (const auto m : file_->ids("selected_by_head")) summary_.selected_by_head.push_back(m);
     tau_ = number("tau");
     summary_.selection = own_ ? GroupSelection::own : GroupSelection::mass;
     groups_ = static_cast<Index>(number("groups"));
@@ -73,7 +77,7 @@ class SummaryGolden : public testing::TestWithParam<std::string> {
     const Variable out = run(in, top_groups, false, report);
     expect_close(prefix + "out", swap_heads(out.value()), file_->numbers(prefix + "out"));
     expect_close(prefix + "lse", report.lse, file_->numbers(prefix + "lse"));
-    check_choice(in, top_groups, report);
+    check_choice(in, prefix, report);
     backward(multiply(out, Variable(swap_heads(file_->tensor("d_out")))));
     const auto grad = [&](const char* name, const Variable& of, bool heads) {
       expect_close(prefix + "grad_" + name, heads ? swap_heads(of.grad()) : of.grad(),
@@ -96,20 +100,21 @@ class SummaryGolden : public testing::TestWithParam<std::string> {
                  file_->numbers(prefix + "grad_k_through_classes"));
   }
 
-  void check_choice(const Inputs& in, Index top_groups, const SummaryReport& report) const {
-    const std::string prefix = fmt::format("m_{}/", top_groups);
-    const Index batch = in.q.dim(0), seq_len = in.q.dim(1), kv_heads = in.k.dim(2);
-    const auto expected = file_->ids(prefix + "chosen");  // [batch, kv_heads, seq_len, groups]
+  void check_choice(const Inputs& in, const std::string& prefix,
+                    const SummaryReport& report) const {
+    const Index batch = in.q.dim(0), seq_len = in.q.dim(1);
+    const Index heads = summary_.query_heads_select() ? in.q.dim(2) : in.k.dim(2);
+    const auto expected = file_->ids(prefix + "chosen");  // [batch, heads, seq_len, groups]
     std::vector<char> chosen(expected.size(), 0);
-    const std::size_t per_rank =
-        report.chosen.size() / std::max<std::size_t>(1, static_cast<std::size_t>(top_groups));
-    for (std::size_t i = 0; i < report.chosen.size(); ++i) {
-      const auto place = static_cast<Index>(i % per_rank);
-      const Index h = place % kv_heads, t = place / kv_heads % seq_len,
-                  b = place / kv_heads / seq_len;
-      chosen[static_cast<std::size_t>(((b * kv_heads + h) * seq_len + t) * groups_ +
-                                      report.chosen[i])] = 1;
-    }
+    for (Index rank = 0; rank < summary_.most_selected(); ++rank)
+      for (Index b = 0; b < batch; ++b)
+        for (Index t = 0; t < seq_len; ++t)
+          for (Index h = 0; h < heads; ++h) {
+            if (rank >= summary_.selected_of(h)) continue;
+            const auto from = ((rank * batch + b) * seq_len + t) * heads + h;
+            chosen[static_cast<std::size_t>(((b * heads + h) * seq_len + t) * groups_ +
+                                            report.chosen[static_cast<std::size_t>(from)])] = 1;
+          }
     for (std::size_t i = 0; i < expected.size(); ++i)
       ASSERT_EQ(chosen[i], expected[i]) << prefix << "chosen, element " << i;
     const auto pairs = file_->numbers(prefix + "pairs");

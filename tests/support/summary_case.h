@@ -1,5 +1,6 @@
 #pragma once
 
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,17 +29,20 @@ struct SummaryCase {
   Spread spread = Spread::random;
   double sharp = 1;  // q is so much larger
   double width = 0;
+  SelectionPer selection_per = SelectionPer::key_head;
+  std::vector<Index> selected_by_head = {};
   std::uint64_t seed = 1;
 
   bool reads_own() const { return selection == GroupSelection::own; }
   std::string str() const {
     return fmt::format(
         "batch {} T {} heads {}/{} head_dim {} K {} m {} w {} block {} sinks {} sliding {} softcap "
-        "{}{}{}{} spread {} width {} seed {}",
+        "{}{}{}{} spread {} width {} {} [{}] seed {}",
         batch, seq_len, heads, kv_heads, head_dim, groups, num_selected_groups, window, block,
         sinks, sliding_window, softcap, unselected_groups == UnselectedGroups::drop ? " drop" : "",
         one_for_all ? " one for all" : "", reads_own() ? " own" : "", static_cast<int>(spread),
-        width, seed);
+        width, enum_names(selection_per)[static_cast<std::size_t>(selection_per)],
+        fmt::join(selected_by_head, " "), seed);
   }
 };
 
@@ -71,8 +75,10 @@ inline SummaryInputs summary_inputs_of(const SummaryCase& c) {
   in.summary = {.zones = {.window = c.window, .block = c.block, .sinks = c.sinks},
                 .num_selected_groups = c.num_selected_groups,
                 .selection = c.selection,
+                .selection_per = c.selection_per,
                 .unselected_groups = c.unselected_groups,
-                .width = c.width};
+                .width = c.width,
+                .selected_by_head = c.selected_by_head};
   return in;
 }
 

@@ -164,10 +164,16 @@ class SummaryReference {
     return most + std::log(sum);
   }
 
-  /// Estimated masses of the groups, over the query heads of a key head; -1: the group is empty.
-  std::vector<double> masses(Index b, Index head, Index i, const View& seen) const {
+  bool query_heads_select() const { return in_.summary.query_heads_select(); }
+  Index selected_of(Index h) const { return in_.summary.selected_of(h); }
+
+  /// Estimated masses of the groups, of the query head h or over those of its key head; -1: the
+  /// group is empty.
+  std::vector<double> masses(Index b, Index query_head, Index i, const View& seen) const {
     std::vector<double> mass(static_cast<std::size_t>(groups_), 0.0);
+    const Index head = query_head / per_key_;
     for (Index h = head * per_key_; h < (head + 1) * per_key_; ++h) {
+      if (query_heads_select() && h != query_head) continue;
       const Index q = query_place(b, i, h);
       std::vector<Entry> all, columns;
       for (const Index j : seen.near) all.push_back(token_entry(q, b, head, j));
@@ -185,29 +191,33 @@ class SummaryReference {
     return mass;
   }
 
-  void choose(Index b, Index head, Index i, View& seen) {
+  /// For the query head h, which may select for all of its key head.
+  void choose(Index b, Index h, Index i, View& seen) {
+    const Index head = h / per_key_;
+    for (Group& group : seen.groups) group.read = false;
     if (in_.summary.reads_own_group()) {
       seen.groups[static_cast<std::size_t>(class_of(b, i, head))].read = true;
       return;
     }
-    if (in_.summary.num_selected_groups == groups_) {  // no choice
+    if (selected_of(h) == groups_) {  // no choice
       for (Group& group : seen.groups) group.read = true;
       return;
     }
-    std::vector<double> mass = masses(b, head, i, seen);
-    for (Index rank = 0; rank < in_.summary.num_selected_groups; ++rank) {
+    std::vector<double> mass = masses(b, h, i, seen);
+    const Index selecting = query_heads_select() ? heads_ : kv_heads_;
+    for (Index rank = 0; rank < selected_of(h); ++rank) {
       const auto best =
           std::max_element(mass.begin(), mass.end()) - mass.begin();  // first of equals
       const Index theirs = chosen_[static_cast<std::size_t>(
-          ((rank * batch_ + b) * seq_len_ + i) * kv_heads_ + head)];
+          ((rank * batch_ + b) * seq_len_ + i) * selecting + (query_heads_select() ? h : head))];
       // Everything that is left is empty: those by number.
       const bool as_good =
           theirs < groups_ &&
           (at(mass, best) < 0 ? theirs == best : at(mass, best) - at(mass, theirs) <= margin_);
       const Index taken = as_good ? theirs : static_cast<Index>(best);
       if (!as_good && complaint.empty())
-        complaint = fmt::format("sequence {} key head {} query {} rank {}: group {}, not {}", b,
-                                head, i, rank, theirs, best);
+        complaint = fmt::format("sequence {} head {} query {} rank {}: group {}, not {}", b, h, i,
+                                rank, theirs, best);
       seen.groups[static_cast<std::size_t>(taken)].read = true;
       at(mass, taken) = -2;
     }
@@ -215,8 +225,8 @@ class SummaryReference {
 
   void query(Index b, Index head, Index i) {
     View seen = view(b, head, i);
-    choose(b, head, i, seen);
     for (Index h = head * per_key_; h < (head + 1) * per_key_; ++h) {
+      if (query_heads_select() || h == head * per_key_) choose(b, h, i, seen);
       const Index q = query_place(b, i, h);
       std::vector<Entry> entries;
       for (const Index j : seen.near) entries.push_back(token_entry(q, b, head, j));
@@ -231,10 +241,12 @@ class SummaryReference {
       const double lse = log_sum(entries);
       at(results.lse, (b * heads_ + h) * seq_len_ + i) = lse;
       results.pairs[static_cast<std::size_t>(b)] += static_cast<std::int64_t>(entries.size());
-      const Index m = in_.summary.num_selected_groups;
+      const Index m = selected_of(h);
+      const bool selects =
+          m > 0 && !in_.summary.reads_own_group() && in_.summary.least_selected() < groups_;
       for (const Group& group : seen.groups)
         results.scored[static_cast<std::size_t>(b)] +=
-            m > 0 && m < groups_ && !in_.summary.reads_own_group() && group.n > 0 &&
+            selects && group.n > 0 &&
             (group.read || in_.summary.unselected_groups == UnselectedGroups::drop);
       attend(b, head, q, seen, entries, lse);
     }

@@ -38,6 +38,21 @@ void sweep_options(const SummaryCase& plain, F&& f) {
   with([](SummaryCase& c) { c.width = 1; });
   with([](SummaryCase& c) { c.width = 0.5, c.heads = 4, c.softcap = 1.5; });
   with([](SummaryCase& c) { c.width = 1, c.sliding_window = 41; });
+  constexpr SelectionPer kQueryHead = SelectionPer::query_head;
+  with([](SummaryCase& c) { c.selection_per = kQueryHead, c.heads = 4; });
+  with([](SummaryCase& c) { c.selection_per = kQueryHead, c.heads = 4, c.width = 1; });
+  with([](SummaryCase& c) {
+    c.selection_per = kQueryHead, c.heads = 6, c.width = 1, c.softcap = 1.5;
+    c.selected_by_head = {1, 3, 0, 2, 5, 1};
+  });
+  with([](SummaryCase& c) {
+    c.selection_per = kQueryHead, c.heads = 3, c.kv_heads = 1, c.batch = 2;
+    c.selected_by_head = {2, 0, 4}, c.unselected_groups = UnselectedGroups::drop;
+  });
+  with([](SummaryCase& c) {  // as many key heads as tasks
+    c.selection_per = kQueryHead, c.heads = 16, c.kv_heads = 8, c.sliding_window = 41;
+    c.selected_by_head = {1, 2, 1, 0, 5, 1, 3, 3, 1, 2, 2, 1, 0, 4, 1, 2};
+  });
 }
 
 TEST(SummaryAttention, EqualsTheReference) {

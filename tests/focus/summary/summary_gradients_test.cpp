@@ -75,6 +75,24 @@ TEST(SummaryGradients, AgreeWithDifferencesWhereGroupsAreChosen) {
                                   .sliding_window = sliding_window});
 }
 
+TEST(SummaryGradients, AgreeWithDifferencesWhereQueryHeadsSelect) {
+  if (!kRealIsDouble) GTEST_SKIP() << "in the double twin only";
+  for (const Index sliding_window : {0, 17})
+    for (const std::vector<Index>& by_head : {std::vector<Index>{}, {1, 0, 3, 2}})
+      expect_summary_gradients({.seq_len = 30,
+                                .heads = 4,
+                                .head_dim = 3,
+                                .groups = 4,
+                                .num_selected_groups = 1,
+                                .window = 3,
+                                .block = 4,
+                                .sinks = 1,
+                                .sliding_window = sliding_window,
+                                .width = 0.7,
+                                .selection_per = SelectionPer::query_head,
+                                .selected_by_head = by_head});
+}
+
 /// f at x moved along a direction, for directional differences over texts of several runs.
 Tensor moved(const Tensor& x, const Tensor& direction, double step) {
   Tensor there = x.clone();

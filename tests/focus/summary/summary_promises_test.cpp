@@ -27,7 +27,10 @@ std::vector<SummaryCase> long_cases() {
   SummaryCase wide = plain, wide_sliding = sliding;
   wide.width = wide_sliding.width = 1;
   wide.softcap = 2;
-  return {plain, sliding, drop, own, means, many_heads, wide, wide_sliding};
+  SummaryCase by_head = wide_sliding, budgets = wide;
+  by_head.selection_per = budgets.selection_per = SelectionPer::query_head;
+  budgets.selected_by_head = {3, 1, 2, 5};
+  return {plain, sliding, drop, own, means, many_heads, wide, wide_sliding, by_head, budgets};
 }
 
 TEST(SummaryPromises, AnyNumberOfThreadsGivesTheSameBits) {

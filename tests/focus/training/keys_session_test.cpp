@@ -67,6 +67,51 @@ TEST(KeysSession, KeysArePlacedBeforeTheFirstStepAndOnce) {
   for (const Real x : centroids.value().span()) EXPECT_NEAR(static_cast<double>(x), 100, 5);
 }
 
+std::vector<double> needs_where(Index selected, HeadBudgets budgets = HeadBudgets::measured) {
+  RunConfig config = keys_run();
+  config.focus.summary.num_selected_groups = selected;
+  config.focus.keys().head_budgets = budgets;
+  Session session = tiny_session(config);
+  session.step();
+  std::vector<double> needs;
+  for (Index layer = 0; layer < session.model().focus()->shape().num_layers; ++layer)
+    if (const Tensor* of_layer = session.model().focus()->grouping().head_needs(layer))
+      for (const Real need : of_layer->span()) needs.push_back(static_cast<double>(need));
+  return needs;
+}
+
+TEST(KeysSession, HeadsNeedsAreTheirErrorsWhenKeysArePlaced) {
+  const std::vector<double> one = needs_where(1), two = needs_where(2);
+  ASSERT_EQ(one.size(), two.size());
+  ASSERT_FALSE(one.empty());
+  for (std::size_t i = 0; i < one.size(); ++i) EXPECT_GT(one[i], 0);
+  EXPECT_LT(std::accumulate(two.begin(), two.end(), 0.0),
+            std::accumulate(one.begin(), one.end(), 0.0));
+  for (const double need : needs_where(keys_run().focus.num_groups)) EXPECT_NEAR(need, 0, 1e-9);
+  EXPECT_TRUE(needs_where(1, HeadBudgets::equal).empty());
+  with_threads(1, [&] { EXPECT_EQ(needs_where(1), one); });
+}
+
+TEST(KeysSession, HeadsSelectAsTheyNeed) {
+  Session session = tiny_session(keys_run());
+  session.step();
+  FocusModel& focus = *session.model().focus();
+  AttentionMode mode = summary_mode(focus.config());
+  mode.summary.num_selected_groups = 2;
+  const Index heads = focus.shape().heads;
+  for (Index layer = 0; layer < focus.shape().num_layers; ++layer)
+    for (Index head = 0; head < heads; ++head)
+      focus.grouping().head_needs(layer)->data()[head] = head == 0 ? Real(9) : Real(1);
+  std::vector<Index> wanted(static_cast<std::size_t>(heads), 1);
+  wanted[0] = 3;
+  EXPECT_EQ(focus.summary_of(mode, 1).selected_by_head, wanted);
+  mode.head_budgets = HeadBudgets::equal;
+  EXPECT_TRUE(focus.summary_of(mode, 1).selected_by_head.empty());
+  mode.head_budgets = HeadBudgets::measured;
+  mode.summary.selection_per = SelectionPer::key_head;
+  EXPECT_TRUE(focus.summary_of(mode, 1).selected_by_head.empty());
+}
+
 TEST(KeysSession, KeysArePlacedBeforeTheFirstValidation) {
   Session validated = tiny_session(keys_run()), other = tiny_session(keys_run());
   ASSERT_TRUE(validated.validate().has_value());

@@ -23,6 +23,8 @@ class SummaryConfig:
     sliding_window: int = 0  # keys a token sees, itself included; 0: all before it
     tau: float = 1.0  # of the backward pass's soft assignment
     width: float = 0.0  # a: how much of the variance of a group's scores counts in its mass
+    per_query_head: bool = False  # each query head selects for itself, not those of a key head together
+    by_head: tuple = ()  # m of each query head where they differ; only per query head
 
 
 def zones(tokens: int, cfg: SummaryConfig) -> tuple[Tensor, Tensor]:
@@ -96,25 +98,31 @@ def scores_of(q: Tensor, k: Tensor, groups: Tensor, beta: Tensor, cfg: SummaryCo
 
 
 def estimated_mass(s: Scores, kv_heads: int, cfg: SummaryConfig) -> Tensor:
-    """Of each group, summed over a key head's query heads [B, Hkv, T, K]; -1 where it is empty."""
+    """Of each group, for the heads that select: all query heads [B, H, T, K], or summed over a key
+    head's query heads [B, Hkv, T, K]; -1 where it is empty."""
+    selecting = s.raw.shape[1] if cfg.per_query_head else kv_heads
     with torch.no_grad():
         near_scores = cap(s.raw, cfg.softcap).masked_fill(~s.near, -torch.inf)
         columns = s.columns + cfg.width / 2 * s.widths
         whole = torch.cat([near_scores, columns], -1).logsumexp(-1, keepdim=True)
-        shape = (s.raw.shape[0], kv_heads, -1, *s.columns.shape[2:])
+        shape = (s.raw.shape[0], selecting, -1, *s.columns.shape[2:])
         mass = (columns - whole).exp().view(shape).sum(2)
         return mass.masked_fill(~s.some.view(shape)[:, :, 0], -1.0)
 
 
 def selection(s: Scores, kv_heads: int, cfg: SummaryConfig, own: Tensor | None) -> Tensor:
-    """The groups that a query reads exactly [B, Hkv, T, K] bool; the first of equals."""
+    """The groups that a query reads exactly [B, heads that select, T, K] bool; the first of equals."""
     if own is not None:
         one = torch.nn.functional.one_hot(own, cfg.groups).bool()[:, None]
         return one.expand(-1, kv_heads, -1, -1)
     mass = estimated_mass(s, kv_heads, cfg)
     order = mass.sort(dim=-1, descending=True, stable=True).indices
     chosen = torch.zeros_like(mass, dtype=torch.bool)
-    return chosen.scatter_(-1, order[..., : cfg.top_groups], True)
+    if not cfg.by_head:
+        return chosen.scatter_(-1, order[..., : cfg.top_groups], True)
+    for head, m in enumerate(cfg.by_head):
+        chosen[:, head].scatter_(-1, order[:, head, :, :m], True)
+    return chosen
 
 
 def summary_attention(
@@ -130,12 +138,13 @@ def summary_attention(
 
     own [B, T] (hidden-space routing): each query reads this group exactly; else the
     cfg.top_groups of largest estimated mass. Returns out [B, H, T, D], lse [B, H, T], chosen
-    [B, Hkv, T, K] bool and pairs [B]: pairs read, tokens and columns, mean over query heads.
+    [B, heads that select, T, K] bool and pairs [B]: pairs read, tokens and columns, mean over query
+    heads.
     """
-    times, tokens = q.shape[1] // k.shape[1], q.shape[2]
+    tokens = q.shape[2]
     s = scores_of(q, k, groups, beta, cfg)
     chosen = selection(s, k.shape[1], cfg, own)
-    reads = chosen.repeat_interleave(times, 1)
+    reads = chosen.repeat_interleave(q.shape[1] // chosen.shape[1], 1)
     of_read_group = reads.to(q.dtype) @ s.groups.detach().round().transpose(-1, -2) > 0.5
     exact = s.near | (s.far & of_read_group)
     left = s.some & ~reads
@@ -144,5 +153,5 @@ def summary_attention(
     every = torch.cat([token_scores, s.columns.masked_fill(reads, -torch.inf)], -1)
     p = every.softmax(-1)
     of_columns = ((p[..., tokens:] / s.counts) @ s.groups.transpose(-1, -2)) * s.far
-    out = (p[..., :tokens] + of_columns) @ v.repeat_interleave(times, 1)
+    out = (p[..., :tokens] + of_columns) @ v.repeat_interleave(q.shape[1] // k.shape[1], 1)
     return out, every.logsumexp(-1), chosen, pairs

@@ -6,9 +6,9 @@ The committed files: torch 2.15.0, numpy 2.4.6, h5py 3.16.0.
 
 Attributes  groups, window, block, sinks, scale, softcap, sliding_window, width (absent: 0), tau,
             routing (keys: classes from the keys; own: from own_scores [B,T,K], each query reads its
-            own group)
+            own group), per_query_head (absent: 0; 1: each query head selects for itself)
 Inputs      q [B,H,T,D], k and v [B,Hkv,T,D], centroids [Hkv,K,D], bias [Hkv,K], beta [Hkv,K],
-            d_out
+            d_out; selected_by_head [H]: m of each query head, where they differ
 Answers     z, classes, and for each m_N (groups read exactly) out, lse, chosen, pairs (tokens and
             summary tokens, mean over heads), grad_* (grad_k with the routing's input constant;
             grad_k_through_classes without)
@@ -46,6 +46,8 @@ class Case:
     sliding_window: int = 0
     own: bool = False
     width: float = 0.0
+    per_query_head: bool = False
+    by_head: tuple = ()
 
     def config(self, top_groups: int) -> ref.SummaryConfig:
         return ref.SummaryConfig(
@@ -59,6 +61,8 @@ class Case:
             self.sliding_window,
             TAU,
             self.width,
+            self.per_query_head,
+            self.by_head,
         )
 
 
@@ -74,6 +78,10 @@ CASES = {
     "long_sliding": Case(1, 1, 1, 600, 4, 4, (0, 1), 6, 5, 3, 0.0, 300),
     "wide_gqa": Case(2, 4, 2, 75, 8, 6, (1, 2), 8, 8, 1, width=1.0),
     "wide_softcap_sliding": Case(1, 2, 2, 80, 8, 4, (1,), 6, 4, 2, 5.0, 41, width=0.5),
+    "query_heads_gqa": Case(2, 4, 2, 75, 8, 6, (1, 2), 8, 8, 1, width=1.0, per_query_head=True),
+    "budgets_mqa_sliding": Case(
+        1, 3, 1, 80, 8, 5, (2,), 6, 4, 2, 5.0, 41, width=1.0, per_query_head=True, by_head=(1, 3, 2)
+    ),
 }
 
 
@@ -117,12 +125,13 @@ def is_clear(case: Case, inputs: dict) -> bool:
     config = case.config(0)
     scores = ref.scores_of(inputs["q"], inputs["k"], groups_of(case, z), inputs["beta"], config)
     mass = ref.estimated_mass(scores, case.kv_heads, config).sort(-1, descending=True).values
-    for m in case.read:
-        if case.own or not 0 < m < case.groups:
-            continue
-        taken, left = mass[..., m - 1], mass[..., m]
-        if (((taken - left) / taken)[left >= 0] <= LEAST_MASS_GAP).any():
-            return False
+    for head, of_head in enumerate(mass.unbind(1)):
+        for m in case.by_head[head : head + 1] or case.read:
+            if case.own or not 0 < m < case.groups:
+                continue
+            taken, left = of_head[..., m - 1], of_head[..., m]
+            if (((taken - left) / taken)[left >= 0] <= LEAST_MASS_GAP).any():
+                return False
     return True
 
 
@@ -168,6 +177,8 @@ def make(case: Case, path: Path, generator: torch.Generator):
             arrays[f"m_{m}/grad_k_through_classes"] = fine(gradients["k"])
         if m == case.groups:
             check_dense(case, inputs, out.detach())
+    if case.by_head:
+        arrays["selected_by_head"] = torch.tensor(case.by_head, dtype=torch.int32)
     config = case.config(0)
     write_h5(
         path,
@@ -180,6 +191,7 @@ def make(case: Case, path: Path, generator: torch.Generator):
         softcap=float(case.softcap),
         sliding_window=case.sliding_window,
         **({"width": case.width} if case.width else {}),
+        **({"per_query_head": 1} if case.per_query_head else {}),
         tau=TAU,
         routing="own" if case.own else "keys",
     )

@@ -1,0 +1,62 @@
+#include "focus/summary/head_budgets.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/base/check.h"
+
+namespace focus {
+namespace {
+
+/// Where a head's error falls with m as m^-a, budgets of least error in all are in proportion to
+/// need^(1 / (1 + a)). Of 0.25, 0.3, 0.35, 0.5, 0.65 and 0.8 this exponent served best
+/// (docs/results.md, "A real model").
+double weight_of(double need) { return std::pow(need, 0.35); }
+
+/// of_head(need) for each head of each layer.
+template <class F>
+std::vector<std::vector<Index>> for_heads(const std::vector<Tensor>& needs, F&& of_head) {
+  std::vector<std::vector<Index>> all;
+  for (const Tensor& of_layer : needs) {
+    all.emplace_back();
+    for (const Real need : of_layer.span())
+      all.back().push_back(of_head(static_cast<double>(need)));
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<std::vector<Index>> head_budgets(const std::vector<Tensor>& needs, Index mean,
+                                             Index most) {
+  double total = 0;
+  Index heads = 0;
+  for (const Tensor& of_layer : needs)
+    for (const Real need : of_layer.span()) {
+      check(std::isfinite(need) && need >= 0, "a head's need is {}: wanted a number from 0 on",
+            need);
+      total += weight_of(static_cast<double>(need));
+      ++heads;
+    }
+  if (mean <= 0 || mean >= most || total == 0)
+    return for_heads(needs, [&](double) { return std::clamp<Index>(mean, 0, most); });
+  const auto budget = [&](double factor, double need) {
+    return std::clamp<Index>(std::llround(factor * weight_of(need)), 1, most);
+  };
+  const auto sum = [&](double factor) {
+    Index all = 0;
+    for (const Tensor& of_layer : needs)
+      for (const Real need : of_layer.span()) all += budget(factor, static_cast<double>(need));
+    return all;
+  };
+  // The largest factor whose budgets are not too many, by halving.
+  double low = 0, high = 1;
+  while (sum(high) <= mean * heads) high *= 2;
+  for (int round = 0; round < 60; ++round) {
+    const double middle = (low + high) / 2;
+    (sum(middle) <= mean * heads ? low : high) = middle;
+  }
+  return for_heads(needs, [&](double need) { return budget(low, need); });
+}
+
+}  // namespace focus
