@@ -7,6 +7,7 @@
 #include "autograd/base/clock.h"
 #include "data/settings/struct_json.h"
 #include "focus/report/evaluation_row.h"
+#include "focus/summary/head_budgets.h"
 
 namespace focus::app {
 namespace {
@@ -44,9 +45,8 @@ int run_fit(Arguments arguments) {
   bool overwrite = false;
   CLI::App app(
       "Groups the keys of every head of a frozen model by k-means, without any training, and "
-      "writes "
-      "what focus eval, generate and the others take with --adapter: attention in which a group "
-      "that a query does not read becomes one column.",
+      "writes what focus eval, generate and the others take with --adapter: attention in which a "
+      "group that a query does not read becomes one column.",
       "focus fit");
   options.add_to(app);
   app.add_option("--text", paths, "text files (.txt, .xz) or folders to fit on; not those to test")
@@ -87,6 +87,9 @@ int run_fit(Arguments arguments) {
       "{}: {} groups for each of {} key heads in {} layers, fitted on {} tokens in {:.1f} s\n", out,
       settings.num_groups, focus.shape().kv_heads, focus.shape().num_layers,
       focus.grouping().updates(0), seconds);
+  if (const std::vector<Tensor> needs = focus.head_needs(); !needs.empty())
+    fmt::print("a query head selects {}\n",
+               budgets_text(needs, settings.num_selected_groups, settings.num_groups));
   print_groups(model, batches);
   std::vector<EvalRow> rows;
   if (!texts.empty()) {

@@ -8,6 +8,7 @@
 #include "data/files/gguf.h"
 #include "data/files/json_reader.h"
 #include "focus/lora/gguf_adapter.h"
+#include "focus/summary/head_budgets.h"
 
 namespace focus::app {
 namespace {
@@ -95,6 +96,10 @@ void describe_focus(const SavedFocus& focus, Facts& facts) {
       bad.look_at(fmt::format("layer {}: {}", layer, t.name),
                   focus.tensor(layer, std::string(t.name), t.shape).span());
   tell_nonfinite(bad, facts);
+  const std::vector<Tensor> needs = bad.count == 0 ? head_needs(focus) : std::vector<Tensor>();
+  if (!needs.empty())
+    facts.add("head_budgets", budgets_text(needs, focus.config.summary.num_selected_groups,
+                                           focus.config.num_groups));
 }
 
 void describe_gguf_adapter(const GgufSource& source, Facts& facts) {

@@ -51,6 +51,7 @@ AdapterKind focus_kind() {
 
 void restore_focus(const SavedFocus& saved, FocusModel& focus) {
   const Index layers = focus.shape().num_layers;
+  head_needs(saved);  // must be such
   check(static_cast<Index>(saved.updates.size()) == layers, "{}: {} layers, but {} are wanted",
         saved.where, saved.updates.size(), layers);
   for (Index i = 0; i < layers; ++i) {

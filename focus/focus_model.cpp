@@ -221,15 +221,21 @@ AttentionMode FocusModel::runnable_mode(const AttentionMode& wanted) const {
                       .unselected_groups = UnselectedGroups::drop}};
 }
 
+std::vector<Tensor> FocusModel::head_needs() {
+  std::vector<Tensor> needs;
+  for (Index i = 0; i < shape_.num_layers; ++i)
+    if (const Tensor* of_layer = grouping_->head_needs(i)) needs.push_back(*of_layer);
+  return needs;
+}
+
 SummarySettings FocusModel::summary_of(const AttentionMode& wanted, Index layer) {
   SummarySettings settings = wanted.summary_of(layer);
   if (wanted.head_budgets == HeadBudgets::equal || !wanted.selected_groups_of_layer.empty() ||
-      !settings.query_heads_select() || grouping_->head_needs(layer) == nullptr)
+      !settings.query_heads_select())
     return settings;
-  std::vector<Tensor> needs;
-  for (Index i = 0; i < shape_.num_layers; ++i) needs.push_back(*grouping_->head_needs(i));
-  settings.selected_by_head = head_budgets(needs, settings.num_selected_groups,
-                                           config_.num_groups)[static_cast<std::size_t>(layer)];
+  if (const std::vector<Tensor> needs = head_needs(); !needs.empty())
+    settings.selected_by_head = head_budgets(needs, settings.num_selected_groups,
+                                             config_.num_groups)[static_cast<std::size_t>(layer)];
   return settings;
 }
 

@@ -98,6 +98,8 @@ class FocusModel : public Adapter {
   /// is summary attention that reads no group.
   AttentionMode runnable_mode(const AttentionMode& wanted) const;
 
+  /// The needs of the query heads of each layer; none where all have the same budget.
+  std::vector<Tensor> head_needs();
   /// Summary attention of a layer in the mode `wanted`, with each query head's budget of groups
   /// where needs are known.
   SummarySettings summary_of(const AttentionMode& wanted, Index layer);

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -63,6 +64,19 @@ FocusConfig settings_before() {
   config.summary.selection_per = SelectionPer::key_head;
   config.keys().head_budgets = HeadBudgets::equal;
   return config;
+}
+
+std::vector<Tensor> head_needs(const SavedFocus& saved) {
+  std::vector<Tensor> needs;
+  for (const LayerTensor& each : tensors_of(saved.config, saved.shape))
+    for (Index layer = 0; each.name == kNeeds && layer < saved.shape.num_layers; ++layer) {
+      needs.push_back(saved.tensor(layer, std::string(kNeeds), each.shape));
+      for (const Real need : needs.back().span())
+        if (!std::isfinite(need) || need < 0)
+          fail("{}: layer {}: the need of a head is {}, wanted a number from 0 on", saved.where,
+               layer, need);
+    }
+  return needs;
 }
 
 std::string layer_path(Index layer) { return fmt::format("/focus/layer_{:03}", layer); }

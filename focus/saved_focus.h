@@ -54,6 +54,10 @@ std::vector<ConfigField> stored_fields(FocusConfig& config);
 /// What files mean that do not say it: settings as they were before they had keys.
 FocusConfig settings_before();
 
+/// The needs of the query heads of each layer; none where all have the same budget. Throws
+/// std::runtime_error where one is negative or no number.
+std::vector<Tensor> head_needs(const SavedFocus& saved);
+
 /// Sizes of a shape by their names in files: those of a key head's groups where there are such.
 template <class F>
 void for_each_size(FocusShape& shape, const FocusConfig& config, F&& f) {

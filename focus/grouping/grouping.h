@@ -29,6 +29,9 @@ struct FocusShape {
   }
 };
 
+/// The name in files of heads' needs (Grouping::head_needs()).
+constexpr std::string_view kNeeds = "needs";
+
 /// A tensor that a grouping has in each layer, by its name in files.
 struct LayerTensor {
   std::string_view name;

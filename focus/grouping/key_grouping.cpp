@@ -62,7 +62,7 @@ void KeyGrouping::visit_tensors(Index layer,
   f("beta", of.beta.mutable_value());
   f("temperature", of.temperature);
   f("spread", of.spread);
-  if (head_needs(layer) != nullptr) f("needs", of.needs);
+  if (head_needs(layer) != nullptr) f(kNeeds, of.needs);
 }
 
 void KeyGrouping::visit_parameters(const std::function<void(const std::string&, Variable&)>& f) {
@@ -112,7 +112,7 @@ GroupingKind key_grouping() {
                                                  {"temperature", {1}, false},
                                                  {"spread", {1}, false}};
                 if (config.keys().head_budgets == HeadBudgets::measured)
-                  tensors.push_back({"needs", {shape.heads}, false});
+                  tensors.push_back({kNeeds, {shape.heads}, false});
                 return tensors;
               },
           .make = [](const FocusConfig& config, const FocusShape& shape,

@@ -1,7 +1,10 @@
 #include "focus/summary/head_budgets.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "autograd/base/check.h"
 
@@ -57,6 +60,20 @@ std::vector<std::vector<Index>> head_budgets(const std::vector<Tensor>& needs, I
     (sum(middle) <= mean * heads ? low : high) = middle;
   }
   return for_heads(needs, [&](double need) { return budget(low, need); });
+}
+
+std::string budgets_text(const std::vector<Tensor>& needs, Index mean, Index most) {
+  std::vector<Index> all;
+  for (const std::vector<Index>& of_layer : head_budgets(needs, mean, most))
+    all.insert(all.end(), of_layer.begin(), of_layer.end());
+  if (all.empty()) return "none";
+  const auto [least, largest] = std::ranges::minmax(all);
+  std::string text =
+      fmt::format("{} to {} of {} groups, {:.1f} in the mean", least, largest, most,
+                  std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size()));
+  if (const auto dense = std::ranges::count(all, most); dense > 0)
+    text += fmt::format("; {} of {} heads select all", dense, all.size());
+  return text;
 }
 
 }  // namespace focus

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "autograd/tensor.h"
@@ -13,5 +14,7 @@ namespace focus {
 /// std::invalid_argument for a need that is negative or no number.
 std::vector<std::vector<Index>> head_budgets(const std::vector<Tensor>& needs, Index mean,
                                              Index most);
+/// "1 to 38 of 128 groups, 7.9 in the mean", and how many heads select all, where any does.
+std::string budgets_text(const std::vector<Tensor>& needs, Index mean, Index most);
 
 }  // namespace focus

@@ -44,9 +44,12 @@ TEST(CliFit, WritesAnAdapterAndSaysWhatItMade) {
   const std::string out = cli().fresh("keys.h5"), path = cli().fresh("fit.json");
   const ProcessResult result =
       cli().must_run(fit({"--out", out, "--eval", cli().valid_text(), "--json", path}));
-  for (const char* part : {"4 groups for each of 4 key heads in 2 layers", "fitted on 512 tokens",
-                           "summary m=2 w=4 block=4", "nats against dense"})
+  for (const char* part :
+       {"4 groups for each of 4 key heads in 2 layers", "fitted on 512 tokens",
+        "summary m=2 w=4 block=4", "nats against dense", "a query head selects 1 to "})
     EXPECT_TRUE(contains(result.out, part)) << part << " in\n" << result.out;
+  const std::string info = cli().must_run({"info", out}).out;
+  EXPECT_TRUE(contains(info, "head_budgets           1 to ")) << info;
   const auto rows = nlohmann::json::parse(read_text(path)).at("rows");
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0].at("attention"), "dense");

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <stdexcept>
 
 #include "data/files/safetensors.h"
@@ -90,6 +91,16 @@ TEST(FocusFiles, KeysThroughAFolderAndBack) {
   const SavedFocus saved = open_focus_folder(temp.path());
   EXPECT_EQ(saved.base_fingerprint, "of the base");
   expect_same_groups(*read_focus(saved), model, tolerance(0, 1e-7));  // a folder is float32
+}
+
+TEST(FocusFiles, NeedsThatAreNoneAreRefused) {
+  for (const Real wrong : {Real(-1), std::numeric_limits<Real>::quiet_NaN()}) {
+    const TempFolder temp;
+    const auto model = keys_model();
+    key_layers(*model)[1].needs.data()[2] = wrong;
+    write_focus_folder(temp.path(), *model, "of the base");
+    EXPECT_THROW(read_focus(open_focus_folder(temp.path())), std::runtime_error);
+  }
 }
 
 TEST(FocusFiles, KeysOfAnotherShapeAreRefused) {

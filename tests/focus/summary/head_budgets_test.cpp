@@ -57,6 +57,13 @@ TEST(HeadBudgets, StayJustBelowTheMean) {
   }
 }
 
+TEST(HeadBudgets, AsText) {
+  EXPECT_EQ(budgets_text({needs_of({1, 1}), needs_of({1})}, 2, 8),
+            "2 to 2 of 8 groups, 2.0 in the mean");
+  EXPECT_EQ(budgets_text({needs_of({0, 1e-12, 1000, 1000})}, 4, 7),
+            "1 to 7 of 7 groups, 4.0 in the mean; 2 of 4 heads select all");
+}
+
 TEST(HeadBudgets, RefuseWhatIsNoNeed) {
   EXPECT_THROW(head_budgets({needs_of({1, -1})}, 2, 8), std::invalid_argument);
   EXPECT_THROW(head_budgets({needs_of({std::numeric_limits<Real>::quiet_NaN()})}, 2, 8),
