@@ -51,7 +51,7 @@ std::int32_t LeakageProbe::random_id() {
 }
 
 Tensor LeakageProbe::logits(const std::vector<std::int32_t>& tokens) const {
-  const Tensor result = decoder_.logits(decoder_.hidden_states(tokens, 1)).value();
+  Tensor result = decoder_.logits(decoder_.hidden_states(tokens, 1)).value();
   require_finite(result.span(), "leak test", "logits");  // NaN has the bits of NaN
   return result;
 }

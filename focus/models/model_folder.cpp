@@ -74,7 +74,7 @@ StreamedModel write_weights(const fs::path& folder, const ModelFiles& files, Dty
   const auto shards = cut_into_shards(published_shapes(decoder), dtype, shard_bytes);
   std::optional<SafetensorsWriter> writer;
   std::size_t shard = 0;
-  const StreamedModel streamed =
+  StreamedModel streamed =
       stream_model(files, dtype, [&](const std::string& name, const Tensor& tensor) {
         if (!writer)
           writer.emplace(folder / shard_name(shard, shards.size()), shards.at(shard), dtype,
@@ -153,8 +153,7 @@ StreamedModel write_model_folder(const fs::path& folder, const ModelFiles& files
     fail("{}: is the model that is to be written; choose another folder", folder.string());
   const ExportDtype& dtype = export_dtype(options.dtype);
   DurableFolder target(folder, options.overwrite, is_exported);
-  const StreamedModel model =
-      write_weights(target.temporary(), files, dtype.dtype, options.shard_bytes);
+  StreamedModel model = write_weights(target.temporary(), files, dtype.dtype, options.shard_bytes);
   if (model.nonfinite.count > 0)
     fail(
         "{}: {} weights are NaN, infinite or beyond what {} holds, the first in {}; --dtype bf16 "
