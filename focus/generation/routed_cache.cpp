@@ -97,11 +97,13 @@ Variable RoutedCache::attend_summary(const MechanismInputs& in) {
   const Index heads = in.q.dim(2), kv_heads = in.k.dim(2), head_dim = in.q.dim(3);
   const KeyClasses classes = focus_->grouping().classes(in, mode_.balance);
   const Variable beta = focus_->grouping().beta(in.layer, kv_heads);
-  const SummarySettings options = focus_->summary_of(mode_, in.layer);
   std::optional<SummaryCache>& cache = summary_layers_[static_cast<std::size_t>(in.layer)];
-  if (in.first_position == 0)
+  SummarySettings options;
+  if (in.first_position == 0) {
+    options = focus_->summary_of(mode_, in.layer);
     cache.emplace(SummaryCache::Sizes{heads, kv_heads, head_dim, classes.groups}, in.options,
                   options);
+  }
   const auto of_token = static_cast<std::size_t>(classes.heads);
   const Tensor out = go_through(
       in, *cache,

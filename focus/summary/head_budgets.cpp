@@ -16,50 +16,44 @@ namespace {
 /// (docs/results.md, "A real model").
 double weight_of(double need) { return std::pow(need, 0.35); }
 
-/// of_head(need) for each head of each layer.
-template <class F>
-std::vector<std::vector<Index>> for_heads(const std::vector<Tensor>& needs, F&& of_head) {
-  std::vector<std::vector<Index>> all;
-  for (const Tensor& of_layer : needs) {
-    all.emplace_back();
-    for (const Real need : of_layer.span())
-      all.back().push_back(of_head(static_cast<double>(need)));
-  }
-  return all;
-}
-
 }  // namespace
 
 std::vector<std::vector<Index>> head_budgets(const std::vector<Tensor>& needs, Index mean,
                                              Index most) {
-  double total = 0;
-  Index heads = 0;
+  std::vector<double> weights;  // of all heads, layer after layer
   for (const Tensor& of_layer : needs)
     for (const Real need : of_layer.span()) {
       check(std::isfinite(need) && need >= 0, "a head's need is {}: wanted a number from 0 on",
             need);
-      total += weight_of(static_cast<double>(need));
-      ++heads;
+      weights.push_back(weight_of(static_cast<double>(need)));
     }
-  if (mean <= 0 || mean >= most || total == 0)
-    return for_heads(needs, [&](double) { return std::clamp<Index>(mean, 0, most); });
-  const auto budget = [&](double factor, double need) {
-    return std::clamp<Index>(std::llround(factor * weight_of(need)), 1, most);
+  const auto budget = [&](double factor, double weight) {
+    return std::clamp<Index>(std::llround(factor * weight), 1, most);
   };
-  const auto sum = [&](double factor) {
-    Index all = 0;
-    for (const Tensor& of_layer : needs)
-      for (const Real need : of_layer.span()) all += budget(factor, static_cast<double>(need));
-    return all;
-  };
-  // The largest factor whose budgets are not too many, by halving.
-  double low = 0, high = 1;
-  while (sum(high) <= mean * heads) high *= 2;
-  for (int round = 0; round < 60; ++round) {
-    const double middle = (low + high) / 2;
-    (sum(middle) <= mean * heads ? low : high) = middle;
+  std::vector<Index> all(weights.size(), std::clamp<Index>(mean, 0, most));
+  if (mean > 0 && mean < most && std::ranges::any_of(weights, [](double w) { return w > 0; })) {
+    const auto sum = [&](double factor) {
+      Index total = 0;
+      for (const double weight : weights) total += budget(factor, weight);
+      return total;
+    };
+    // The largest factor whose budgets are not too many, by halving.
+    const Index limit = mean * std::ssize(weights);
+    double low = 0, high = 1;
+    while (sum(high) <= limit) high *= 2;
+    for (int round = 0; round < 60; ++round) {
+      const double middle = (low + high) / 2;
+      (sum(middle) <= limit ? low : high) = middle;
+    }
+    std::ranges::transform(weights, all.begin(), [&](double w) { return budget(low, w); });
   }
-  return for_heads(needs, [&](double need) { return budget(low, need); });
+  std::vector<std::vector<Index>> by_layer;
+  auto next = all.begin();
+  for (const Tensor& of_layer : needs) {
+    by_layer.emplace_back(next, next + of_layer.size());
+    next += of_layer.size();
+  }
+  return by_layer;
 }
 
 std::string budgets_text(const std::vector<Tensor>& needs, Index mean, Index most) {
