@@ -14,11 +14,11 @@ def add_focus(model, folder):
     def route(module, args, kwargs):  # h: what q, k and v are projected from
         h, i = kwargs["hidden_states"] if "hidden_states" in kwargs else args[0], module.layer_idx
         scores = h @ focus[f"layers.{i}.projection"] @ focus[f"layers.{i}.centroids"].T
-        groups[i] = (scores / config["temperature"] + focus[f"layers.{i}.potentials"]).softmax(-1)
+        groups[i] = (scores / config["tokens"]["temperature"] + focus[f"layers.{i}.potentials"]).softmax(-1)
     def attend(module, q, k, v, mask, scaling=None, **kwargs):
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
         g, t = groups[module.layer_idx], torch.arange(q.shape[2])
-        affinity = (g @ g.transpose(-1, -2) + config["affinity_floor"]).log()
+        affinity = (g @ g.transpose(-1, -2) + config["tokens"]["affinity_floor"]).log()
         distance = t[:, None] - t  # of each pair; near ones are attended as always
         bias = torch.where(distance > config["local_window"], affinity, 0).masked_fill(distance < 0, -torch.inf)
         p = (q @ k.transpose(-1, -2) * (scaling or q.shape[-1] ** -0.5) + bias[:, None]).softmax(-1)
