@@ -68,12 +68,13 @@ class ForwardTask {
  private:
   void tile(Index begin, Index end) {
     const SummaryZones& zones = job_.sums.zones();
+    const Index ranks = job_.options.most_selected();
     for (Index query = begin; query < end; ++query) {
       counts_.pairs += s_.heads_per_kv_head * (query - zones.near_begin(query) + 1 + zones.sinks -
                                                zones.first_sink(query));
       if (job_.options.reads_own_group()) continue;
       for (Index g = 0; g < selecting_; ++g)  // without a far zone: the first
-        for (Index rank = 0; rank < job_.options.most_selected(); ++rank)
+        for (Index rank = 0; rank < ranks; ++rank)
           chosen(rank, query, g) = static_cast<std::uint8_t>(rank);
     }
     const Index first = sequence_ * s_.seq_len;
