@@ -141,6 +141,7 @@ class SummaryPass {
   }
   /// The heads for which a head selects.
   HeadRange heads_of(Index selecting) const {
+    if (options_.reads_own_group()) return {0, kv_heads_};  // the same for all
     if (selecting_ == kv_heads_) return {selecting, 1};
     return {selecting / (heads_ / kv_heads_), 1, selecting};
   }
@@ -154,16 +155,16 @@ class SummaryPass {
     constexpr Index kTasks = 16, kShortestRun = 1024, kLongestRun = 8192;
     const Index run =
         std::clamp(batch_ * seq_len_ * selecting_ / kTasks, kShortestRun, kLongestRun);
-    const auto attend = [&](HeadRange of, Index selecting) {
+    const auto attend = [&](Index selecting) {
       tiled_attention(in_, plan_of(0, selected_of(selecting), selecting, run), nullptr, Into::add,
-                      of, result_);
+                      heads_of(selecting), result_);
     };
     if (options_.most_selected() == 0) return;
-    if (options_.reads_own_group())  // the same for all heads
-      attend({0, kv_heads_}, 0);
+    if (options_.reads_own_group())
+      attend(0);
     else
       parallel_chunks(selecting_, 1, [&](Index head, Index) {
-        if (selected_of(head) > 0) attend(heads_of(head), head);
+        if (selected_of(head) > 0) attend(head);
       });
   }
 
@@ -182,26 +183,26 @@ class SummaryPass {
   template <class F>
   void for_each_plan(F&& f) const {
     constexpr Index kEnoughHeads = 8;
-    const auto call = [&](Index rank, Index count, Index selecting, HeadRange of) {
+    const auto call = [&](Index rank, Index count, Index selecting) {
       const AttentionPlan plan = plan_of(rank, count, selecting, seq_len_);
-      if (!plan.query_tiles.empty()) f(plan, of);
+      if (!plan.query_tiles.empty()) f(plan, heads_of(selecting));
     };
     if (options_.most_selected() == 0) return;
     if (options_.reads_own_group()) {
-      call(0, 1, 0, {0, kv_heads_});
+      call(0, 1, 0);
       return;
     }
     if (kv_heads_ >= kEnoughHeads) {  // those that share a key head one after the other
       parallel_chunks(kv_heads_, 1, [&](Index kv_head, Index) {
         const Index sharing = selecting_ / kv_heads_;
         for (Index head = kv_head * sharing; head < (kv_head + 1) * sharing; ++head)
-          if (selected_of(head) > 0) call(0, selected_of(head), head, heads_of(head));
+          if (selected_of(head) > 0) call(0, selected_of(head), head);
       });
       return;
     }
     for (Index rank = 0; rank < options_.most_selected(); ++rank)
       for (Index head = 0; head < selecting_; ++head)
-        if (rank < selected_of(head)) call(rank, 1, head, heads_of(head));
+        if (rank < selected_of(head)) call(rank, 1, head);
   }
 
   /// Straight through the choice: what key heads owe to shares that they have in common.
