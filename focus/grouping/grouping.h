@@ -93,7 +93,7 @@ class Grouping {
   virtual Index tokens_to_fit(std::int64_t /*steps_done*/) const { return 0; }
   virtual bool can_fit() const { return false; }
   /// The need of each query head of a layer, from which its budget of groups follows
-  /// (budgets_of()); null where all heads have the same.
+  /// (head_budgets()); null where all heads have the same.
   virtual Tensor* head_needs(Index /*layer*/) { return nullptr; }
   /// Places a layer's groups by keys [tokens, kv_heads, head_dim], as attention sees them.
   virtual void fit(Index layer, const Tensor& keys, std::uint64_t seed);

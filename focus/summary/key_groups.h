@@ -14,7 +14,7 @@ struct KeyGroups {
   Variable beta;             // [kv_heads, num_groups]: added to a column's score
   Tensor temperature;        // tau [1] of the soft classes that the backward pass goes through
   Tensor spread;             // [1]: standard deviation of the centroids as they were fitted
-  Tensor needs;              // [heads]: of each query head, see budgets_of(); 1 until measured
+  Tensor needs;              // [heads]: of each query head, see head_budgets(); 1 until measured
   std::int64_t updates = 0;  // keys of a head that the centroids were fitted on; 0: random
   void visit(auto&& f) {
     f("centroids", centroids);

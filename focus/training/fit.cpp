@@ -42,6 +42,12 @@ Batches fit_windows(const LoadedModel& model, const std::vector<std::string>& pa
 
 namespace {
 
+/// Shows a window to whatever attends in the decoder.
+void run_window(Decoder& decoder, const Batches& batches, Index number) {
+  const Variable hidden = decoder.hidden_states(batches.windows(number, 1).ids, 1);
+  require_finite(hidden.value().span(), "fit", "hidden states");
+}
+
 /// Enough tokens for a sum of squares.
 Index windows_of_needs(const Batches& batches) {
   constexpr Index kTokens = 4096;
@@ -74,9 +80,7 @@ void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Inde
   });
   for (; window < windows; ++window) {
     // Spread over the text: its first windows alone may all be of one book.
-    const Variable hidden =
-        decoder.hidden_states(batches.windows(window * all / windows, 1).ids, 1);
-    require_finite(hidden.value().span(), "fit", "hidden states");
+    run_window(decoder, batches, window * all / windows);
     if (progress) progress(window + 1, to_come);
   }
   for (Index i = 0; i < shape.num_layers; ++i) {
@@ -134,7 +138,7 @@ void measure_needs(Decoder& decoder, FocusModel& focus, const Batches& batches, 
     // Between those that were fitted on.
     const Index fit = (2 * i + 1) * fitted / (2 * windows);
     const Index next = fit * all / std::max<Index>(1, fitted) + 1;
-    decoder.hidden_states(batches.windows(std::min(next, all - 1), 1).ids, 1);
+    run_window(decoder, batches, std::min(next, all - 1));
     if (progress) progress(i + 1, windows);
   }
   focus.mode = before;
