@@ -15,8 +15,8 @@
 #include "autograd/machine.h"
 #include "data/files/durable_file.h"
 #include "data/files/mapped_file.h"
-#include "data/files/output_file.h"
 #include "data/settings/config.h"
+#include "focus/report/output_file.h"
 
 namespace focus::app {
 

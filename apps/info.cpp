@@ -5,8 +5,8 @@
 
 #include "apps/command.h"
 #include "autograd/base/check.h"
-#include "data/files/gguf.h"
 #include "data/files/json_reader.h"
+#include "data/tensors/gguf.h"
 #include "focus/lora/gguf_adapter.h"
 #include "focus/summary/head_budgets.h"
 

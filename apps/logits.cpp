@@ -3,7 +3,7 @@
 #include "apps/command.h"
 #include "autograd/base/check.h"
 #include "data/files/notice.h"
-#include "data/files/safetensors.h"
+#include "data/tensors/safetensors.h"
 #include "data/text/text.h"
 
 namespace focus::app {

@@ -11,7 +11,7 @@ foreach(folder ${libraries})
 endforeach()
 # These show packages that nobody else should have to have, or (tokenizer_steps.h) call an inner
 # thing what the library calls another.
-list(REMOVE_ITEM headers autograd/eigen.h data/files/hdf5.h data/files/store_scan.h
+list(REMOVE_ITEM headers autograd/eigen.h data/files/hdf5.h data/tensors/store_scan.h
   data/tokenizers/tokenizer_steps.h)
 
 # The interpreter of chat templates shows these two alone.

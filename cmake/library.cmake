@@ -20,6 +20,10 @@ target_compile_definitions(focus_options INTERFACE EIGEN_DONT_PARALLELIZE)
 target_include_directories(focus_options INTERFACE
   ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
 target_link_libraries(focus_options INTERFACE Eigen3::Eigen OpenMP::OpenMP_CXX)
+if(FOCUS_FUZZ)
+  # All but the kernels (autograd/CMakeLists.txt): no input of a file's decides what they do.
+  target_compile_options(focus_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 if(FOCUS_SANITIZE)
   target_compile_options(focus_options INTERFACE
     -fsanitize=${FOCUS_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
@@ -59,40 +63,49 @@ function(focus_compile target)
   endif()
 endfunction()
 
-# focus_library(<name> FOLDERS ... [NEEDS <our libraries>] [SHOWS <packages in its headers>]
-# [USES <other packages>] [SAME <regex>] [ONE_PRECISION] [LIGHT <regex>] [FLOAT <regex>]): one static library, target
-# focus_<name>, of all sources in its folders, and its twin focus_<name>_f64 in which Real is double
-# (for the tests), unless ONE_PRECISION. Sources that SAME matches do not know Real: they are
-# compiled once for both (tests/one_precision.sh watches over that). Those that LIGHT matches are
-# optimised for the compiler's time: nothing in them runs for long by itself. Those that FLOAT matches
-# are left out of the twin: no test asks for them there.
-function(focus_library name)
-  cmake_parse_arguments(arg "ONE_PRECISION" "SAME;LIGHT;FLOAT;PRECOMPILED" "FOLDERS;NEEDS;SHOWS;USES"
-    ${ARGN})
+# focus_sources(<variable> <folders>): the .cpp files of these folders, but not of those below them.
+function(focus_sources variable)
   set(sources)
-  foreach(folder ${arg_FOLDERS})
+  foreach(folder ${ARGN})
     file(GLOB found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
     list(APPEND sources ${found})
   endforeach()
   list(FILTER sources EXCLUDE REGEX "/main.cpp$")
-  set(focus_${name}_sources ${sources} PARENT_SCOPE)
+  set(${variable} ${sources} PARENT_SCOPE)
+endfunction()
+
+# focus_object_library(<target> SOURCES ... NEEDS <targets>): objects that a library is made of.
+function(focus_object_library target)
+  cmake_parse_arguments(arg "" "PRECOMPILED" "SOURCES;NEEDS" ${ARGN})
+  add_library(${target} OBJECT ${arg_SOURCES})
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE
+    "${CMAKE_POSITION_INDEPENDENT_CODE}")
+  focus_compile(${target} PRECOMPILED ${arg_PRECOMPILED})
+  target_link_libraries(${target} PRIVATE ${arg_NEEDS} OpenMP::OpenMP_CXX)
+endfunction()
+
+# focus_library(<name> [FOLDERS ...] [SAME ...] [LIGHT ...] [FLOAT ...] [NEEDS <our libraries>]
+# [SHOWS <packages in its headers>] [USES <other packages>] [ONE_PRECISION] PRECOMPILED <target>):
+# one static library, target focus_<name>, of all sources in its folders, and its twin
+# focus_<name>_f64 in which Real is double (for the tests), unless ONE_PRECISION. The four lists
+# name folders, each folder in one of them:
+#   FOLDERS  compiled for both
+#   SAME     do not know Real: compiled once for both (tests/one_precision.sh watches over that)
+#   LIGHT    compiled for both, optimised for the compiler's time: nothing in them runs for long
+#   FLOAT    as LIGHT, but not in the twin: no folder of the twin's and no test of it uses them
+function(focus_library name)
+  cmake_parse_arguments(arg "ONE_PRECISION" "PRECOMPILED"
+    "FOLDERS;SAME;LIGHT;FLOAT;NEEDS;SHOWS;USES" ${ARGN})
+  focus_sources(all ${arg_FOLDERS} ${arg_SAME} ${arg_LIGHT} ${arg_FLOAT})
+  focus_sources(both ${arg_FOLDERS})
+  set(focus_${name}_sources ${all} PARENT_SCOPE)
   set(focus_${name}_packages ${arg_SHOWS} ${arg_USES} PARENT_SCOPE)
-  set(precompiled)
-  if(arg_PRECOMPILED)
-    set(precompiled PRECOMPILED ${arg_PRECOMPILED})
-  endif()
   if(arg_SAME)
-    set(same ${sources})
-    list(FILTER same INCLUDE REGEX ${arg_SAME})
-    list(FILTER sources EXCLUDE REGEX ${arg_SAME})
-    add_library(focus_${name}_same OBJECT ${same})
-    set_target_properties(focus_${name}_same PROPERTIES POSITION_INDEPENDENT_CODE
-      "${CMAKE_POSITION_INDEPENDENT_CODE}")
-    focus_compile(focus_${name}_same ${precompiled})
-    target_link_libraries(focus_${name}_same PRIVATE ${arg_SHOWS} ${arg_USES})
+    focus_sources(same ${arg_SAME})
     list(TRANSFORM arg_NEEDS PREPEND focus_ OUTPUT_VARIABLE needs)
-    target_link_libraries(focus_${name}_same PRIVATE ${needs})
-    list(APPEND sources $<TARGET_OBJECTS:focus_${name}_same>)
+    focus_object_library(focus_${name}_same PRECOMPILED ${arg_PRECOMPILED} SOURCES ${same}
+      NEEDS ${arg_SHOWS} ${arg_USES} ${needs})
+    list(APPEND both $<TARGET_OBJECTS:focus_${name}_same>)
   endif()
   set(suffixes "-")
   if(FOCUS_TESTS AND NOT arg_ONE_PRECISION)
@@ -101,27 +114,21 @@ function(focus_library name)
   foreach(item ${suffixes})
     string(REPLACE "-" "" suffix "${item}")
     set(target focus_${name}${suffix})
-    set(own ${sources})
-    if(suffix AND arg_FLOAT)
-      list(FILTER own EXCLUDE REGEX ${arg_FLOAT})
+    set(own ${both})
+    set(light_folders ${arg_LIGHT})
+    if(NOT suffix)
+      list(APPEND light_folders ${arg_FLOAT})
     endif()
-    if(arg_LIGHT)
-      set(light ${own})
-      list(FILTER light INCLUDE REGEX ${arg_LIGHT})
-      list(FILTER own EXCLUDE REGEX ${arg_LIGHT})
-      add_library(${target}_light OBJECT ${light})
-      set_target_properties(${target}_light PROPERTIES POSITION_INDEPENDENT_CODE
-        "${CMAKE_POSITION_INDEPENDENT_CODE}")
-      focus_compile(${target}_light ${precompiled})
+    if(light_folders)
+      focus_sources(light ${light_folders})
+      list(TRANSFORM arg_NEEDS REPLACE "(.+)" "focus_\\1${suffix}" OUTPUT_VARIABLE needs)
+      focus_object_library(${target}_light PRECOMPILED ${arg_PRECOMPILED} SOURCES ${light}
+        NEEDS ${arg_SHOWS} ${arg_USES} ${needs})
       target_compile_options(${target}_light PRIVATE ${focus_light_options})
-      target_link_libraries(${target}_light PRIVATE ${arg_SHOWS} ${arg_USES} OpenMP::OpenMP_CXX)
-      foreach(need ${arg_NEEDS})
-        target_link_libraries(${target}_light PRIVATE focus_${need}${suffix})
-      endforeach()
       list(APPEND own $<TARGET_OBJECTS:${target}_light>)
     endif()
     add_library(${target} STATIC ${own})
-    focus_compile(${target} ${precompiled})
+    focus_compile(${target} PRECOMPILED ${arg_PRECOMPILED})
     target_compile_features(${target} PUBLIC cxx_std_20)
     target_link_libraries(${target} PUBLIC ${arg_SHOWS} PRIVATE ${arg_USES} OpenMP::OpenMP_CXX)
     foreach(need ${arg_NEEDS})

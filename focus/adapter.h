@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "data/files/store.h"
 #include "data/settings/any_settings.h"
+#include "data/tensors/store.h"
 #include "focus/counts/group_statistics.h"
 #include "layers/decoder.h"
 

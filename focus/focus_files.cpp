@@ -5,8 +5,8 @@
 
 #include "autograd/base/check.h"
 #include "data/files/durable_file.h"
-#include "data/files/safetensors.h"
 #include "data/settings/settings_json.h"
+#include "data/tensors/safetensors.h"
 
 namespace focus {
 namespace fs = std::filesystem;

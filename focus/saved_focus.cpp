@@ -8,11 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/base/check.h"
-#include "data/files/gguf.h"
 #include "data/files/input_file.h"
 #include "data/files/json_reader.h"
-#include "data/files/safetensors.h"
 #include "data/settings/settings_json.h"
+#include "data/tensors/gguf.h"
+#include "data/tensors/safetensors.h"
 #include "data/text/text.h"
 #include "focus/old_keys.h"
 

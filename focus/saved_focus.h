@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/files/store.h"
+#include "data/tensors/store.h"
 #include "focus/grouping/grouping.h"
 
 // A Focus as it lies on disk, read without making a model of it: /focus of a store, or, for

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/files/gguf.h"
+#include "data/tensors/gguf.h"
 #include "layers/family.h"
 
 namespace focus {

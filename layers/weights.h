@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/files/tensor_source.h"
+#include "data/tensors/tensor_source.h"
 #include "layers/decoder.h"
 #include "layers/family.h"
 

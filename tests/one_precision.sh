@@ -8,7 +8,7 @@ command -v "$nm" >/dev/null || { echo "skipped: no nm here"; exit 77; }
 status=0
 for object in "$@"; do
   if "$nm" -C "$object" | grep -E '\bfocus::(Tensor|Variable|TensorSource|PublishedTensor)\b'; then
-    echo "$object: its source knows Real: leave it out of SAME in CMakeLists.txt"
+    echo "$object: its source knows Real, and its folder is one of SAME (CMakeLists.txt): put it into another"
     status=1
   fi
 done

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "autograd/base/check.h"
-#include "data/files/tensor_source.h"
+#include "data/tensors/tensor_source.h"
 
 namespace focus {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "data/files/tensor_source.h"
+#include "data/tensors/tensor_source.h"
 
 namespace focus {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "autograd/base/check.h"
-#include "data/files/gguf.h"
+#include "data/tensors/gguf.h"
 
 namespace focus {
 namespace {

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "autograd/base/check.h"
-#include "data/files/gguf.h"
 #include "data/files/json_reader.h"
+#include "data/tensors/gguf.h"
 #include "layers/gguf_names.h"
 
 namespace focus {

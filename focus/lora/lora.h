@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "autograd/base/random.h"
-#include "data/files/tensor_source.h"
+#include "data/tensors/tensor_source.h"
 #include "focus/adapter.h"
 #include "layers/weights.h"
 

@@ -3,7 +3,7 @@
 #include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 #include "data/files/json_reader.h"
-#include "data/files/safetensors.h"
+#include "data/tensors/safetensors.h"
 #include "data/text/text.h"
 #include "layers/json_fields.h"
 

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "autograd/base/check.h"
-#include "data/files/gguf_writer.h"
+#include "data/tensors/gguf_writer.h"
 #include "data/tokenizers/gguf_tokenizer_export.h"
 #include "layers/gguf_export.h"
 #include "layers/gguf_names.h"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "data/files/gguf.h"
+#include "data/tensors/gguf.h"
 #include "data/tokenizers/gguf_tokenizer.h"
 #include "layers/gguf_settings.h"
 

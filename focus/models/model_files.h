@@ -12,7 +12,7 @@
 
 #include "data/files/checksum.h"
 #include "data/files/file_identity.h"
-#include "data/files/store.h"
+#include "data/tensors/store.h"
 #include "data/tokenizers/tokenizer.h"
 #include "data/tokenizers/tokenizer_config.h"
 #include "focus/focus_files.h"

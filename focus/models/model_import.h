@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "data/files/store.h"
+#include "data/tensors/store.h"
 #include "focus/models/model_files.h"
 
 namespace focus {

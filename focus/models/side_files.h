@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "data/files/store.h"
+#include "data/tensors/store.h"
 #include "data/tokenizers/tokenizer.h"
 #include "layers/model_config.h"
 

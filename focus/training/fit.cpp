@@ -5,7 +5,7 @@
 
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
-#include "data/files/tensor_source.h"
+#include "data/tensors/tensor_source.h"
 #include "data/tokens/tokenize.h"
 
 namespace focus {

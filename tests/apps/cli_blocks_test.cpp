@@ -1,5 +1,5 @@
 #include "autograd/gemm/block_rounding.h"
-#include "data/files/store.h"
+#include "data/tensors/store.h"
 #include "focus/models/model_import.h"
 #include "tests/support/cli.h"
 #include "tests/support/golden_gguf.h"

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "data/files/gguf.h"
+#include "data/tensors/gguf.h"
 #include "focus/models/model_files.h"
 #include "layers/gguf_settings.h"
 #include "tests/support/cli.h"

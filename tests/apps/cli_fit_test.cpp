@@ -1,4 +1,4 @@
-#include "data/files/safetensors.h"
+#include "data/tensors/safetensors.h"
 #include "tests/support/cli.h"
 
 // `focus fit`, and what the other commands do with groups of keys.

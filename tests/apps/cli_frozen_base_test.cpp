@@ -1,4 +1,4 @@
-#include "data/files/safetensors.h"
+#include "data/tensors/safetensors.h"
 #include "tests/support/cli.h"
 
 // A base in bf16 stays what it is, as a folder and as a store.

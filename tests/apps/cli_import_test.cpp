@@ -1,7 +1,7 @@
 #include <bit>
 #include <cmath>
 
-#include "data/files/safetensors.h"
+#include "data/tensors/safetensors.h"
 #include "focus/models/model_files.h"
 #include "tests/support/cli.h"
 #include "tests/support/golden_model.h"

@@ -1,4 +1,4 @@
-#include "data/files/safetensors.h"
+#include "data/tensors/safetensors.h"
 #include "focus/models/model_files.h"
 #include "tests/support/cli.h"
 

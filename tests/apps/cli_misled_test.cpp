@@ -1,4 +1,4 @@
-#include "data/files/safetensors.h"
+#include "data/tensors/safetensors.h"
 #include "tests/support/cli.h"
 
 // Refusals that name the cause: a thread count, the order of the words, and files that are not what

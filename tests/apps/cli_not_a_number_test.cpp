@@ -1,7 +1,7 @@
 #include <cmath>
 #include <limits>
 
-#include "data/files/safetensors.h"
+#include "data/tensors/safetensors.h"
 #include "tests/support/cli.h"
 
 // No figure and no verdict is made of results that are no numbers.

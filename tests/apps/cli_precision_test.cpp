@@ -1,4 +1,4 @@
-#include "data/files/store.h"
+#include "data/tensors/store.h"
 #include "tests/support/cli.h"
 
 // What a config's compute changes of training, and what not.

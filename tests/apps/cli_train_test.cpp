@@ -1,5 +1,5 @@
-#include "data/files/safetensors.h"
 #include "data/settings/config.h"
+#include "data/tensors/safetensors.h"
 #include "focus/training/training.h"
 #include "layers/family.h"
 #include "tests/support/cli.h"

@@ -6,7 +6,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "data/files/safetensors.h"
+#include "data/tensors/safetensors.h"
 #include "tests/support/compare.h"
 #include "tests/support/grouping_layers.h"
 #include "tests/support/random.h"

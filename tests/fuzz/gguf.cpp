@@ -1,4 +1,4 @@
-#include "data/files/gguf.h"
+#include "data/tensors/gguf.h"
 
 #include "data/tokenizers/gguf_tokenizer.h"
 #include "layers/gguf_settings.h"

@@ -1,6 +1,6 @@
 #include <fstream>
 
-#include "data/files/safetensors.h"
+#include "data/tensors/safetensors.h"
 #include "tests/fuzz/harness.h"
 #include "tests/support/temp_folder.h"
 

@@ -1,4 +1,4 @@
-#include "data/files/store.h"
+#include "data/tensors/store.h"
 
 #include <hdf5.h>
 
@@ -8,7 +8,7 @@
 
 #include "data/files/checksum.h"
 #include "data/files/hdf5.h"
-#include "data/files/store_digest.h"
+#include "data/tensors/store_digest.h"
 #include "tests/fuzz/harness.h"
 #include "tests/support/temp_folder.h"
 

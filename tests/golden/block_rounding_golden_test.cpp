@@ -3,7 +3,7 @@
 
 #include "autograd/gemm/block_formats.h"
 #include "autograd/gemm/block_rounding.h"
-#include "data/files/safetensors.h"
+#include "data/tensors/safetensors.h"
 #include "tests/support/compare.h"
 #include "tests/support/golden.h"
 #include "tests/support/random.h"

@@ -1,7 +1,7 @@
 // GGUF files that gguf-py wrote, with the logits that transformers computes from the weights in
 // them.
-#include "data/files/gguf.h"
-#include "data/files/safetensors.h"
+#include "data/tensors/gguf.h"
+#include "data/tensors/safetensors.h"
 #include "focus/models/model_files.h"
 #include "layers/gguf_settings.h"
 #include "tests/support/compare.h"

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "data/files/gguf.h"
 #include "data/files/read_file.h"
+#include "data/tensors/gguf.h"
 #include "data/tokenizers/gguf_tokenizer.h"
 
 namespace focus {

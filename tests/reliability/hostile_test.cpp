@@ -1,6 +1,6 @@
 #include "tests/reliability/hostile.h"
 
-#include "data/files/safetensors.h"
+#include "data/tensors/safetensors.h"
 #include "tests/reliability/campaign.h"
 #include "tests/reliability/limit.h"
 

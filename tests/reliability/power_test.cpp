@@ -4,7 +4,7 @@
 #include <set>
 
 #include "autograd/base/random.h"
-#include "data/files/checkpoint_folder.h"
+#include "data/tensors/checkpoint_folder.h"
 #include "tests/reliability/campaign.h"
 #include "tests/support/cli.h"
 

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "data/files/checksum.h"
-#include "data/files/store.h"
+#include "data/tensors/store.h"
 #include "focus/training/metrics.h"
 #include "tests/support/compare.h"
 #include "tests/support/process.h"

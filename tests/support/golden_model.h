@@ -1,6 +1,6 @@
 #pragma once
 
-#include "data/files/safetensors.h"
+#include "data/tensors/safetensors.h"
 #include "data/text/text.h"
 #include "focus/focus_model.h"
 #include "layers/family.h"

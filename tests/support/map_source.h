@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/files/tensor_source.h"
+#include "data/tensors/tensor_source.h"
 #include "tests/support/compare.h"
 
 namespace focus {

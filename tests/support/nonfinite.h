@@ -1,6 +1,6 @@
 #pragma once
 
-#include "data/files/tensor_source.h"
+#include "data/tensors/tensor_source.h"
 
 namespace focus {
 

@@ -10,8 +10,8 @@
 
 #include "autograd/base/random.h"
 #include "data/files/file_identity.h"
-#include "data/files/safetensors.h"
-#include "data/files/store.h"
+#include "data/tensors/safetensors.h"
+#include "data/tensors/store.h"
 #include "tests/support/temp_folder.h"
 
 namespace focus {

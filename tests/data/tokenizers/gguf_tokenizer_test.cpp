@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "data/files/gguf_header.h"
+#include "data/tensors/gguf_header.h"
 #include "data/tokenizers/bpe_tokenizer.h"
 #include "data/tokenizers/byte_level_bpe.h"
 #include "data/tokenizers/gguf_pre_tokenizer.h"

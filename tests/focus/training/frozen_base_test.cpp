@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "data/files/safetensors_writer.h"
+#include "data/tensors/safetensors_writer.h"
 #include "focus/models/model_import.h"
 #include "focus/training/session.h"
 #include "tests/support/compare.h"

@@ -1,4 +1,4 @@
-#include "data/files/checkpoint_folder.h"
+#include "data/tensors/checkpoint_folder.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "autograd/base/random.h"
-#include "data/files/store.h"
+#include "data/tensors/store.h"
 #include "tests/support/temp_folder.h"
 
 namespace focus {

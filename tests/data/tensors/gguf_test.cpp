@@ -1,4 +1,4 @@
-#include "data/files/gguf.h"
+#include "data/tensors/gguf.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "autograd/tensor.h"
-#include "data/files/store.h"
+#include "data/tensors/store.h"
 
 namespace focus {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "data/files/durable_file.h"
-#include "data/files/gguf.h"
 #include "data/files/gguf_keys.h"
+#include "data/tensors/gguf.h"
 
 namespace focus {
 

@@ -1,4 +1,4 @@
-#include "data/files/gguf_header.h"
+#include "data/tensors/gguf_header.h"
 
 #include <algorithm>
 #include <array>

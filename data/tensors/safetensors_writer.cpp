@@ -1,11 +1,11 @@
-#include "data/files/safetensors_writer.h"
+#include "data/tensors/safetensors_writer.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "autograd/base/check.h"
-#include "data/files/safetensors.h"
+#include "data/tensors/safetensors.h"
 
 namespace focus {
 namespace fs = std::filesystem;

@@ -12,8 +12,8 @@
 #include "data/files/checksum.h"
 #include "data/files/durable_file.h"
 #include "data/files/hdf5.h"
-#include "data/files/store.h"
-#include "data/files/store_digest.h"
+#include "data/tensors/store.h"
+#include "data/tensors/store_digest.h"
 
 namespace focus {
 namespace fs = std::filesystem;

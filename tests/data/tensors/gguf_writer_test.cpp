@@ -1,4 +1,4 @@
-#include "data/files/gguf_writer.h"
+#include "data/tensors/gguf_writer.h"
 
 #include <gtest/gtest.h>
 

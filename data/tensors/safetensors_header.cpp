@@ -1,4 +1,4 @@
-#include "data/files/safetensors_header.h"
+#include "data/tensors/safetensors_header.h"
 
 #include <algorithm>
 #include <array>

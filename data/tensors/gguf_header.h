@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/files/gguf_metadata.h"
-#include "data/files/tensor_source.h"
+#include "data/tensors/tensor_source.h"
 
 namespace focus {
 

@@ -1,4 +1,4 @@
-#include "data/files/store.h"
+#include "data/tensors/store.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

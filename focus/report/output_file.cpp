@@ -1,4 +1,4 @@
-#include "data/files/output_file.h"
+#include "focus/report/output_file.h"
 
 #include <unistd.h>
 
@@ -11,7 +11,7 @@
 #include "data/files/durable_file.h"
 #include "data/files/input_file.h"
 #include "data/files/read_file.h"
-#include "data/files/safetensors.h"
+#include "data/tensors/safetensors.h"
 
 namespace focus {
 namespace fs = std::filesystem;

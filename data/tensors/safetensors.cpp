@@ -1,4 +1,4 @@
-#include "data/files/safetensors.h"
+#include "data/tensors/safetensors.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -9,7 +9,7 @@
 #include "data/files/json_reader.h"
 #include "data/files/notice.h"
 #include "data/files/read_file.h"
-#include "data/files/safetensors_header.h"
+#include "data/tensors/safetensors_header.h"
 
 namespace focus {
 namespace fs = std::filesystem;

@@ -1,4 +1,4 @@
-#include "data/files/store_digest.h"
+#include "data/tensors/store_digest.h"
 
 #include <fmt/ranges.h>
 

@@ -1,4 +1,4 @@
-#include "data/files/tensor_source.h"
+#include "data/tensors/tensor_source.h"
 
 #include <Eigen/Core>
 #include <algorithm>

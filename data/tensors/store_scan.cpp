@@ -1,4 +1,4 @@
-#include "data/files/store_scan.h"
+#include "data/tensors/store_scan.h"
 
 #include <fmt/ranges.h>
 
@@ -9,8 +9,8 @@
 #include "autograd/base/check.h"
 #include "autograd/gemm/number_format.h"
 #include "data/files/json_reader.h"
-#include "data/files/store_digest.h"
 #include "data/files/utf8.h"
+#include "data/tensors/store_digest.h"
 
 namespace focus {
 namespace {

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "data/files/gguf_header.h"
 #include "data/files/input_file.h"
 #include "data/files/mapped_file.h"
-#include "data/files/tensor_source.h"
+#include "data/tensors/gguf_header.h"
+#include "data/tensors/tensor_source.h"
 
 namespace focus {
 

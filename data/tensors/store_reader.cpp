@@ -12,8 +12,8 @@
 #include "data/files/hdf5.h"
 #include "data/files/input_file.h"
 #include "data/files/mapped_file.h"
-#include "data/files/store.h"
-#include "data/files/store_scan.h"
+#include "data/tensors/store.h"
+#include "data/tensors/store_scan.h"
 
 namespace focus {
 namespace fs = std::filesystem;

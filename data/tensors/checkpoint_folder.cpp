@@ -1,4 +1,4 @@
-#include "data/files/checkpoint_folder.h"
+#include "data/tensors/checkpoint_folder.h"
 
 #include <charconv>
 #include <fstream>
@@ -8,7 +8,7 @@
 
 #include "autograd/base/check.h"
 #include "data/files/durable_file.h"
-#include "data/files/store.h"
+#include "data/tensors/store.h"
 
 namespace focus {
 namespace fs = std::filesystem;

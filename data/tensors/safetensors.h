@@ -12,7 +12,7 @@
 
 #include "data/files/input_file.h"
 #include "data/files/mapped_file.h"
-#include "data/files/tensor_source.h"
+#include "data/tensors/tensor_source.h"
 
 namespace focus {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/files/durable_file.h"
-#include "data/files/tensor_source.h"
+#include "data/tensors/tensor_source.h"
 
 namespace focus {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/files/tensor_source.h"
+#include "data/tensors/tensor_source.h"
 
 namespace focus {
 

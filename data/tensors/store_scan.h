@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/files/hdf5.h"
-#include "data/files/store.h"
+#include "data/tensors/store.h"
 
 namespace focus {
 

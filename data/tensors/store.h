@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "autograd/tensor.h"
-#include "data/files/tensor_source.h"
+#include "data/tensors/tensor_source.h"
 
 namespace focus {
 

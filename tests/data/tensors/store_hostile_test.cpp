@@ -8,8 +8,8 @@
 #include <functional>
 
 #include "data/files/hdf5.h"
-#include "data/files/store.h"
-#include "data/files/store_digest.h"
+#include "data/tensors/store.h"
+#include "data/tensors/store_digest.h"
 #include "tests/support/temp_folder.h"
 
 namespace focus {

@@ -1,4 +1,4 @@
-#include "data/files/safetensors.h"
+#include "data/tensors/safetensors.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
