@@ -1,11 +1,13 @@
 #include "autograd/base/memory.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <new>
 #include <vector>
 
 namespace focus {
@@ -97,5 +99,21 @@ std::optional<std::size_t> room_in_control_groups() {
 }
 
 std::size_t anonymous_bytes() { return status_bytes("RssAnon"); }
+
+MemoryReserve::MemoryReserve(std::size_t bytes) : bytes_(bytes) {
+  retake();
+  if (memory_ == nullptr) throw std::bad_alloc();
+}
+
+void MemoryReserve::release() {
+  if (memory_ != nullptr) munmap(memory_, bytes_);
+  memory_ = nullptr;
+}
+
+void MemoryReserve::retake() {
+  if (memory_ != nullptr) return;
+  void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory != MAP_FAILED) memory_ = memory;
+}
 
 }  // namespace focus

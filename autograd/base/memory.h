@@ -23,4 +23,23 @@ std::size_t anonymous_bytes();
 /// there is none.
 std::string system_field(const char* path, const std::string& key);
 
+/// Memory that a process holds back and never touches, so that work which must not fail for want of
+/// memory finds some when it is released. It counts against `ulimit -v` and `-d`, not as resident.
+class MemoryReserve {
+ public:
+  /// Throws std::bad_alloc.
+  explicit MemoryReserve(std::size_t bytes);
+  ~MemoryReserve() { release(); }
+  MemoryReserve(const MemoryReserve&) = delete;
+  MemoryReserve& operator=(const MemoryReserve&) = delete;
+
+  void release();
+  /// Takes it again where the limits allow it.
+  void retake();
+
+ private:
+  std::size_t bytes_;
+  void* memory_ = nullptr;
+};
+
 }  // namespace focus

@@ -9,35 +9,9 @@ namespace {
 
 const simd::BlockKernels::Format& kernel_for(NumberFormat format,
                                              const simd::BlockKernels& kernels) {
-  switch (format) {
-    case NumberFormat::q8_0:
-      return kernels.q8_0;
-    case NumberFormat::q4_0:
-      return kernels.q4_0;
-    case NumberFormat::q4_1:
-      return kernels.q4_1;
-    case NumberFormat::q5_0:
-      return kernels.q5_0;
-    case NumberFormat::q5_1:
-      return kernels.q5_1;
-    case NumberFormat::q2_k:
-      return kernels.q2_k;
-    case NumberFormat::q3_k:
-      return kernels.q3_k;
-    case NumberFormat::q4_k:
-      return kernels.q4_k;
-    case NumberFormat::q5_k:
-      return kernels.q5_k;
-    case NumberFormat::q6_k:
-      return kernels.q6_k;
-    case NumberFormat::iq4_nl:
-      return kernels.iq4_nl;
-    case NumberFormat::iq4_xs:
-      return kernels.iq4_xs;
-    default:
-      throw std::invalid_argument(
-          fmt::format("numbers in {} do not lie in blocks", name_of(format)));
-  }
+  const auto* found = find_format(kernels.formats, format);
+  check(found != nullptr, "numbers in {} do not lie in blocks", name_of(format));
+  return *found;
 }
 
 }  // namespace
@@ -71,6 +45,11 @@ void split_blocks(NumberFormat format, const void* blocks, Index count,
   check(count % numbers == 0, "{} numbers are no whole number of {}'s blocks of {}", count,
         name_of(format), numbers);
   kernel_for(format, kernels).split(static_cast<const std::uint8_t*>(blocks), count / numbers, to);
+}
+
+simd::DotBlocks dot_of_blocks(NumberFormat format, Index count, const simd::BlockKernels& kernels) {
+  if (!in_blocks(format) || count % kernels.dot_numbers != 0) return nullptr;
+  return kernel_for(format, kernels).dot;
 }
 
 bool has_offsets(NumberFormat format) {

@@ -19,13 +19,26 @@ struct SplitNumbers {
 /// Blocks likewise; offsets are 0 where the format has none.
 using SplitBlocks = void (*)(const std::uint8_t* blocks, Index count, const SplitNumbers& to);
 
+/// The sum of x times the numbers of `count` blocks: that of Kernels::dot_row() with what they are
+/// widened to, bit for bit. Only where Real is float (else null), and the numbers a multiple of
+/// dot_numbers.
+using DotBlocks = Real (*)(const std::uint8_t* blocks, Index count, const Real* x);
+
+/// One of each format of blocks (number_format.h).
+template <class T>
+struct ForBlockFormats {
+  T q8_0, q4_0, q4_1, q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs;
+};
+
 struct BlockKernels {
   struct Format {
     WidenBlocks widen;
     SplitBlocks split;
+    DotBlocks dot;
   };
   const char* name;  // "avx512", "avx2", "baseline"
-  Format q8_0, q4_0, q4_1, q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs;
+  Index dot_numbers;
+  ForBlockFormats<Format> formats;
 };
 
 /// The best for this machine, or those that the environment variable FOCUS_SIMD names; throws as

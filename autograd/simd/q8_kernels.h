@@ -1,6 +1,6 @@
 #pragma once
 
-#include "autograd/base/types.h"
+#include "autograd/simd/block_kernels.h"
 
 // Products of numbers that are integers with a scale for each 16 (SplitNumbers in block_kernels.h):
 // sums of integers are exact, and those of floats are made in one order, without fused
@@ -25,9 +25,13 @@ struct Q8Row {
 /// The dot product of rows of `steps` times kQ8Step numbers.
 using Q8Dot = float (*)(Index steps, const Q8Weights& w, const Q8Row& x);
 
+/// That of a row of `count` blocks as they lie, with the bits of Q8Dot.
+using Q8DotBlocks = float (*)(const std::uint8_t* blocks, Index count, const Q8Row& x);
+
 struct Q8Kernels {
   const char* name;  // "avx512_vnni", "avx512", "avx2", "baseline"
   Q8Dot dot;
+  ForBlockFormats<Q8DotBlocks> dot_blocks;
 };
 
 /// The best for this machine, or those that the environment variable FOCUS_Q8 names; throws as

@@ -5,6 +5,7 @@
 #include "autograd/gemm/frozen_matrix.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/ops.h"
+#include "autograd/simd/kernels.h"
 #include "tests/support/compare.h"
 #include "tests/support/gradcheck.h"
 #include "tests/support/stored_blocks.h"
@@ -29,6 +30,31 @@ TEST(BlockFormats, AllKernelsHaveTheNumbersOfTheFormulas) {
       std::vector<Real> found(kNumbers);
       widen_blocks(format, bytes.data(), 0, kNumbers, found.data(), *list.items[k]);
       EXPECT_TRUE(same_numbers(found, wanted)) << name_of(format) << " " << list.items[k]->name;
+    }
+  }
+}
+
+TEST(BlockFormats, SumsHaveTheBitsOfARowThatWasWidened) {
+  const simd::KernelList list = simd::usable_kernels();
+  const simd::BlockKernelList of_blocks = simd::usable_block_kernels();
+  ASSERT_EQ(list.count, of_blocks.count);
+  for (int k = 0; k < list.count; ++k) {
+    const simd::Kernels* kernels = list.items[k];
+    const simd::BlockKernels* blocks = of_blocks.items[k];
+    for (const NumberFormat format : kBlockFormats) {
+      for (const Index count : {256, 512, 768, 1536}) {
+        const auto bytes = random_blocks(format, count, 11);
+        std::vector<Real> row(static_cast<std::size_t>(count));
+        widen_blocks(format, bytes.data(), 0, count, row.data(), *blocks);
+        const Tensor x = randn({count}, 5);
+        const simd::DotBlocks dot = dot_of_blocks(format, count, *blocks);
+        ASSERT_EQ(dot != nullptr, sizeof(Real) == sizeof(float));
+        if (dot == nullptr) continue;
+        const auto* at = reinterpret_cast<const std::uint8_t*>(bytes.data());
+        const Real found = dot(at, count / block_numbers(format), x.data());
+        EXPECT_EQ(found, kernels->dot_row(x.data(), row.data(), count))
+            << name_of(format) << " " << kernels->name << " " << count;
+      }
     }
   }
 }

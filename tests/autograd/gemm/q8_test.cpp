@@ -100,8 +100,13 @@ TEST(Q8, BitsDependNeitherOnKernelsNorOnHowManyRowsThereAre) {
   // A row that ends within a step of the kernels.
   const Stored w = stored_blocks(9, 96, NumberFormat::q5_1, {}, 5);
   const Tensor x = randn({4, 96}, 1), wanted = product(x, w.view, *usable()[0]);
-  for (const simd::Q8Kernels* kernels : usable())
+  Tensor first({1, 96});
+  std::copy_n(x.data(), 96, first.data());
+  for (const simd::Q8Kernels* kernels : usable()) {
     EXPECT_TRUE(same_bits(product(x, w.view, *kernels), wanted)) << kernels->name;
+    const Tensor y = product(first, w.view, *kernels);
+    for (Index j = 0; j < 9; ++j) EXPECT_EQ(y[j], wanted[j]) << kernels->name;
+  }
 }
 
 TEST(Q8, BitsDoNotDependOnThreads) {
