@@ -120,6 +120,35 @@ TEST(Structure, FoldersOfDataAndFocusIncludeEachOtherInNoCircle) {
   for (const auto& [folder, others] : std::map(below)) visit(visit, folder);
 }
 
+/// The folders that focus/CMakeLists.txt lists behind a word of focus_library
+/// (cmake/library.cmake).
+std::set<std::string> listed_folders(const std::string& word) {
+  std::ifstream file(kRoot / "focus/CMakeLists.txt");
+  std::set<std::string> folders;
+  bool listed = false;
+  for (std::string next; file >> next;) {
+    if (next == word)
+      listed = true;
+    else if (!next.starts_with("focus/"))
+      listed = false;
+    else if (listed)
+      folders.insert(next);
+  }
+  return folders;
+}
+
+TEST(Structure, WhatTheDoubleTwinLacksIsUsedByNothingThatItHas) {
+  const std::set<std::string> lacks = listed_folders("FLOAT");
+  ASSERT_FALSE(lacks.empty());
+  for (const Source& source : sources())
+    for (const std::string& include : source.includes) {
+      if (top_of(source.path) != "focus" || !lacks.contains(room_of(include))) continue;
+      EXPECT_TRUE(lacks.contains(room_of(source.path)) || source.path == "focus/focus.h")
+          << source.path << " includes " << include
+          << ": its folder belongs into FLOAT, or the other's not (focus/CMakeLists.txt)";
+    }
+}
+
 TEST(Structure, NoFileIsTooLongToBeRead) {
   for (const Source& source : sources())
     EXPECT_LE(source.lines, kMostLines) << source.path << " wants to be two files";
