@@ -141,8 +141,7 @@ int run_train(Arguments arguments) {
       "(two_phase), all of a base (full), a new model (scratch), or low-rank adapters (lora).",
       "focus train");
   app.footer(
-      "Several processes share the steps of a run: mpirun -n 4 focus train ... "
-      "data.gradient_accumulation_steps=4");
+      "Several processes share the windows of each step: mpirun -n 4 focus train ... data.batch=8");
   add_config_arguments(app, config_file);
   app.add_flag("--dry-run", dry,
                "parameters, memory, tokens and time from a timed step; trains nothing");
@@ -161,6 +160,7 @@ int run_train(Arguments arguments) {
   install_stop_signals();
   const std::unique_ptr<Ranks> ranks = join_ranks();
   run_as_one_of(*ranks, [&] {
+    config = divided_config(config, ranks->count(), options);
     // The tokens that the first one makes all of them read.
     Session session = first_before_others(*ranks, [&] { return open_session(config); });
     session.divide(*ranks);

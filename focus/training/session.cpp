@@ -69,10 +69,10 @@ Session::Session(RunConfig config, LoadedModel model, TrainingData data)
 void Session::divide(Ranks& ranks) {
   if (config_.data.gradient_accumulation_steps < ranks.count())
     fail(
-        "data.gradient_accumulation_steps {}: {} processes share the parts of a step, wanted at "
-        "least as many; "
-        "data.gradient_accumulation_steps={} with a smaller data.batch is as many tokens a step",
-        config_.data.gradient_accumulation_steps, ranks.count(), ranks.count());
+        "a step of this run has {} parts (data.gradient_accumulation_steps), which {} processes "
+        "cannot share; start at most {}",
+        config_.data.gradient_accumulation_steps, ranks.count(),
+        config_.data.gradient_accumulation_steps);
   for (const auto& adapter : model_.adapters)
     if (ranks.count() > 1 && !adapter->divides())
       fail(

@@ -299,6 +299,36 @@ TrainingResult run_training(Session& session, const TrainingCallbacks& callbacks
   return TrainingLoop(session, callbacks, nullptr).run();
 }
 
+RunConfig divided_config(RunConfig config, int processes, const RunFolderOptions& options) {
+  DataConfig& data = config.data;
+  const Index windows = data.batch * data.gradient_accumulation_steps;
+  const std::filesystem::path before = std::filesystem::path(config.out) / "config.yaml";
+  if (options.resume && std::filesystem::exists(before)) {
+    const DataConfig then =
+        read_stored_run(read_config_file(before.string()), before.string()).data;
+    if (then.batch * then.gradient_accumulation_steps != windows) return config;  // refused later
+    data.batch = then.batch;
+    data.gradient_accumulation_steps = then.gradient_accumulation_steps;
+    return config;
+  }
+  if (windows < processes)
+    fail(
+        "data.batch {} and data.gradient_accumulation_steps {}: a step has {} windows, which {} "
+        "processes cannot share; start at most {}",
+        data.batch, data.gradient_accumulation_steps, windows, processes, windows);
+  const int given = data.gradient_accumulation_steps;
+  int enough = 0, even = 0;  // parts: the least number that suffices, that leaves nobody waiting
+  for (Index more = 1; more <= data.batch; ++more) {
+    if (data.batch % more != 0 || more * given < processes) continue;
+    const int parts = static_cast<int>(more) * given;
+    if (enough == 0) enough = parts;
+    if (even == 0 && parts % processes == 0) even = parts;
+  }
+  data.gradient_accumulation_steps = even != 0 ? even : enough;
+  data.batch = windows / data.gradient_accumulation_steps;
+  return config;
+}
+
 TrainingResult run_training_in_folder(Session& session, const RunFolderOptions& options,
                                       const TrainingCallbacks& callbacks) {
   RunFolder folder(session, options);

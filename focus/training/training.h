@@ -51,6 +51,12 @@ struct RunFolderOptions {
   bool resume = false;     // go on from the newest checkpoint where there is one
   bool overwrite = false;  // start anew where the folder holds a run
 };
+/// `config` with as many parts of a step (data.gradient_accumulation_steps) as `processes` need,
+/// of fewer windows each (data.batch): the least number that is a multiple of the processes where
+/// one divides the step's windows. A run that is resumed keeps the parts that it began with, and
+/// with them its bits. Throws std::runtime_error where a step has fewer windows than processes.
+RunConfig divided_config(RunConfig config, int processes, const RunFolderOptions& options);
+
 /// The same in the folder config().out: config.yaml (resolved), metrics.jsonl, checkpoints/ and in
 /// the end the result. Throws, too, where the run cannot start; the checkpoints before stay.
 TrainingResult run_training_in_folder(Session& session, const RunFolderOptions& options,

@@ -86,6 +86,31 @@ TEST(Processes, OneThatIsKilledEndsTheRunAndLeavesItsCheckpoint) {
   expect_same_run(out, alone);
 }
 
+/// Three windows a part and two parts: three processes make six parts of it, two keep two.
+TEST(Processes, DivideAStepsWindowsAndResumeByTheSameParts) {
+  SKIP_WITHOUT_LAUNCHER();
+  const auto command = [](const std::string& out, int batch, int parts) {
+    return cli().retrofit({"out=" + out, fmt::format("data.batch={}", batch),
+                           fmt::format("data.gradient_accumulation_steps={}", parts), "steps=4",
+                           "checkpoint_every=2"});
+  };
+  const std::string two = cli().fresh("two"), six = cli().fresh("six");
+  cli().must_run(command(two, 3, 2));
+  cli().must_run(command(six, 1, 6));
+  const std::string together = cli().fresh("together");
+  must_run_together(2, command(together, 6, 1));
+  expect_same_run(together, two);
+  must_run_together(3, command(together, 3, 2) + Words{"--overwrite", "--stop-at", "2"});
+  must_run_together(2, command(together, 3, 2) + Words{"--resume", "--stop-at", "3"});
+  cli().must_run(command(together, 3, 2) + Words{"--resume"});
+  expect_same_run(together, six);
+  const std::string alone = cli().fresh("alone");
+  cli().must_run(command(alone, 6, 1) + Words{"--stop-at", "2"});
+  const ProcessResult more = run_together(2, command(alone, 6, 1) + Words{"--resume"});
+  EXPECT_NE(more.status, 0);
+  EXPECT_TRUE(contains(more.err, "a step of this run has 1 parts")) << more.err;
+}
+
 TEST(Processes, RefuseWhatTheyCannotShare) {
   SKIP_WITHOUT_LAUNCHER();
   const auto refused = [](int count, const Words& words, const std::string& why) {
@@ -93,9 +118,9 @@ TEST(Processes, RefuseWhatTheyCannotShare) {
     EXPECT_NE(result.status, 0);
     EXPECT_TRUE(contains(result.err, why)) << result.err;
   };
-  refused(
-      2, cli().retrofit({"out=" + cli().fresh("run")}),
-      "process 0 of 2: data.gradient_accumulation_steps 1: 2 processes share the parts of a step");
+  refused(3, cli().retrofit({"out=" + cli().fresh("run"), "data.batch=2"}),
+          "process 0 of 3: data.batch 2 and data.gradient_accumulation_steps 1: a step has 2 "
+          "windows, which 3 processes cannot share; start at most 2");
   refused(2,
           cli().retrofit({"out=" + cli().fresh("run"), "data.gradient_accumulation_steps=2",
                           "focus.ablations.recluster_every=2"}),
