@@ -22,6 +22,7 @@
 #include "autograd/base/memory.h"
 #include "autograd/simd/kernels.h"
 #include "data/files/durable_file.h"
+#include "data/tensors/store.h"
 #include "focus/training/run_config.h"
 #include "focus/version.h"
 
@@ -104,8 +105,7 @@ void keep_to_control_groups() {
   const rlim_t of_thread = stack.rlim_cur == RLIM_INFINITY ? kStack : stack.rlim_cur;
   const rlim_t stacks = of_thread * static_cast<rlim_t>(sysconf(_SC_NPROCESSORS_ONLN) - 1);
   // What the kernel keeps for the process counts in the group, and its pages that files hold.
-  constexpr rlim_t kLeast = 12 << 20;
-  const rlim_t kept_free = std::max<rlim_t>(kLeast, *room / 32), most = stacks + *room;
+  const rlim_t kept_free = std::max<rlim_t>(12 << 20, *room / 32), most = stacks + *room;
   // Libraries that get nothing at their start crash.
   if (most < kept_free + 2 * anonymous_bytes()) throw std::bad_alloc();
   data.rlim_cur = std::min({data.rlim_cur, data.rlim_max, most - kept_free});
@@ -141,6 +141,7 @@ int run(std::vector<std::string> arguments) {
   install_lost_file_signal();
   try {
     keep_to_control_groups();
+    prepare_stores();
     if (const int threads = omp_get_max_threads(); threads > kMostThreads)
       fail("OMP_NUM_THREADS is {}: wanted at most {}", threads, kMostThreads);
     if (launched_processes() > 1 && !command->several) refuse_several();
@@ -153,11 +154,10 @@ int run(std::vector<std::string> arguments) {
   } catch (const CommandDone& done) {
     return done.status;
   } catch (const std::bad_alloc&) {
-    constexpr std::size_t kMega = 1000 * 1000;
     fmt::print(stderr,
                "focus {}: out of memory with {} MB of its own; the machine, ulimit or a control "
                "group allows no more: a smaller data.batch or context needs less\n",
-               command->name, anonymous_bytes() / kMega);
+               command->name, anonymous_bytes() / 1'000'000);
   } catch (const std::filesystem::filesystem_error& error) {  // links in a circle, no permission
     fmt::print(stderr, "focus {}: {}: {}\n", command->name, error.path1().string(),
                error.code().message());

@@ -24,9 +24,17 @@ herr_t collect(unsigned depth, const H5E_error2_t* entry, void* out) {
   return 0;
 }
 
+/// Throws std::bad_alloc where there is less: the library (1.10) crashes where it gets none.
+void want_memory(std::size_t bytes) {
+  void* volatile memory = std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  std::free(memory);
+}
+
 }  // namespace
 
 void h5_prepare() {
+  [[maybe_unused]] static const bool room = (want_memory(std::size_t{4} << 20), true);
   // At the end of the process the library would close what is still open, and 1.10 crashes there
   // after a write that failed. Nothing is left to it: handles close what they hold, files are whole
   // before they get their name.
@@ -50,10 +58,7 @@ void h5_fail_reading(const std::filesystem::path& file, std::string_view object)
 }
 
 H5Handle h5_file_access() {
-  // The library takes half a megabyte for each file's cache, and crashes where it gets none (1.10).
-  void* volatile cache = std::malloc(std::size_t{1} << 20);
-  if (cache == nullptr) throw std::bad_alloc();
-  std::free(cache);
+  want_memory(std::size_t{1} << 20);  // half of it for each file's cache
   H5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   // The 1.10 format puts a checksum on every piece of metadata. Handles left open make the close
   // fail instead of leaving a file half written. Locks are taken where the file system knows them.

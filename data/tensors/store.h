@@ -29,6 +29,11 @@ using AttributeValue = std::variant<std::string, std::int64_t, std::uint64_t, do
 /// "/model" and "transformer.wte.weight" -> "/model/transformer/wte/weight".
 std::string store_path(std::string_view prefix, std::string_view tensor_name);
 
+/// Initialises libhdf5, which crashes where it gets no memory for that, and holds memory back until
+/// a store is written. A program that may take all the memory it is allowed calls this before it
+/// takes any. Throws std::bad_alloc.
+void prepare_stores();
+
 /// Writes one store. Nothing appears at `target` before commit(); equal contents give equal bytes.
 /// Groups are made as needed. Throws std::invalid_argument for a bad path, an object that is there
 /// already or a call after commit(), std::runtime_error where the disk refuses.

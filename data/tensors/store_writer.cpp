@@ -8,6 +8,7 @@
 #include <set>
 
 #include "autograd/base/check.h"
+#include "autograd/base/memory.h"
 #include "autograd/version.h"
 #include "data/files/checksum.h"
 #include "data/files/durable_file.h"
@@ -28,6 +29,24 @@ constexpr std::size_t kAlignedBytes = kCompactBytes;
 constexpr std::size_t kPageBytes = 4096;
 constexpr std::size_t kMaxAttributeBytes = 60'000;  // an object header holds 64 KB
 
+constexpr std::size_t kHeldBack = 8 << 20;  // libhdf5 takes some 2 MB for a file
+std::optional<MemoryReserve>& held_back() {
+  static std::optional<MemoryReserve> reserve;
+  return reserve;
+}
+
+/// As long as it lives, what prepare_stores() holds back is free.
+struct ReserveReleased {
+  ReserveReleased() {
+    if (held_back()) held_back()->release();
+  }
+  ~ReserveReleased() {
+    if (held_back()) held_back()->retake();
+  }
+  ReserveReleased(const ReserveReleased&) = delete;
+  ReserveReleased& operator=(const ReserveReleased&) = delete;
+};
+
 }  // namespace
 
 std::string store_path(std::string_view prefix, std::string_view tensor_name) {
@@ -40,6 +59,7 @@ struct StoreWriter::Impl {
   explicit Impl(const fs::path& target) : durable(target) {}
   ~Impl() { abandon(); }
 
+  ReserveReleased memory;
   DurableFile durable;
   H5Handle file;
   StoreDigest digest;
@@ -184,6 +204,11 @@ struct StoreWriter::Impl {
     digest.add_dataset(path, type_name, digested, checksum);
   }
 };
+
+void prepare_stores() {
+  h5_prepare();
+  if (!held_back()) held_back().emplace(kHeldBack);
+}
 
 StoreWriter::StoreWriter(const fs::path& target, const std::string& kind)
     : impl_(std::make_unique<Impl>(target)) {

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tests/reliability/campaign.h"
+#include "tests/reliability/jobs.h"
 #include "tests/reliability/limit.h"
 #include "tests/support/cli.h"
 
@@ -81,6 +82,91 @@ TEST(Limits, OfMemory) {
   const auto eval = [&](const std::string&) { return evaluation(out + "/model.h5"); };
   expect_limits_kept(ulimit_of("v"), 60, 300, "eval", eval);
   expect_limits_kept(ulimit_of("d"), 2, 100, "eval", eval);
+}
+
+/// One command under limits of memory, in kilobytes.
+class LimitSearch {
+ public:
+  LimitSearch(std::string kind, Job::Command command)
+      : kind_(std::move(kind)), command_(std::move(command)) {}
+
+  /// Halves what lies between two limits until every change of what the command does is found to
+  /// 50 kB; in the long campaign each step of 50 kB near a change is tried too.
+  void run(int least, int most) {
+    halve(least, most);
+    for (const int change : changes_) {
+      if (!campaign().whole()) continue;
+      for (int near = change - 20 * kStep; near <= change + 20 * kStep; near += kStep)
+        if (near > 0) outcome(near);
+    }
+    EXPECT_NE(outcome(least), "");
+    EXPECT_EQ(outcome(most), "");
+  }
+  std::size_t tried() const { return outcomes_.size(); }
+  std::size_t changes() const { return changes_.size(); }
+
+ private:
+  static constexpr int kStep = 50;
+
+  void halve(int least, int most) {
+    if (outcome(least) == outcome(most)) return;
+    if (most - least <= kStep) {
+      changes_.push_back(most);
+      return;
+    }
+    const int middle = (least + most) / 2;
+    if (campaign().whole()) {
+      halve(least, middle);
+      return halve(middle, most);
+    }
+    // The last change: from too little to enough.
+    outcome(middle).empty() ? halve(least, middle) : halve(middle, most);
+  }
+
+  /// "" where it worked, else what it said, without numbers and names.
+  const std::string& outcome(int kilobytes) {
+    if (const auto found = outcomes_.find(kilobytes); found != outcomes_.end())
+      return found->second;
+    SCOPED_TRACE(fmt::format("ulimit -{} {}", kind_, kilobytes));
+    const std::string out = cli().fresh("limited");
+    const Words words = command_(out);
+    const ProcessResult result = run_limited(fmt::format("ulimit -{} {}", kind_, kilobytes), words);
+    expect_worked_or_said_why(result, words[0]);
+    std::error_code none;
+    for (const auto& entry : fs::recursive_directory_iterator(out, none))
+      if (entry.path().extension() == ".h5") StoreReader(entry.path()).verify();
+    const std::string said = result.status == 0 ? "" : lines_of(result.err).back();
+    return outcomes_[kilobytes] = said.substr(0, said.find_first_of("0123456789/"));
+  }
+
+  std::string kind_;
+  Job::Command command_;
+  std::map<int, std::string> outcomes_;
+  std::vector<int> changes_;
+};
+
+TEST(Limits, OfMemoryWhereACommandJustWorks) {
+  if (kSanitized) GTEST_SKIP() << "no limit can be kept with sanitizers";
+  const auto search = [](const std::string& name, const Job::Command& command, int most) {
+    for (const std::string kind : {"d", "v"}) {
+      if (kind == "v" && !campaign().whole()) continue;
+      SCOPED_TRACE(name);
+      LimitSearch limits(kind, command);
+      limits.run(500, kind == "v" ? 500'000 : most);
+      fmt::print("{}: {} limits by ulimit -{}, {} changes\n", name, limits.tried(), kind,
+                 limits.changes());
+    }
+  };
+  search(
+      "large",
+      [](const std::string& out) {
+        return large(out) + Words{"steps=2", "checkpoint_every=1"};
+      },
+      400'000);
+  if (!campaign().whole()) return;
+  for (const Job& job : jobs())
+    search(
+        job.name, [&](const std::string& out) { return job.command(out + job.ending); }, 300'000);
 }
 
 /// A control group of the kernel's for memory; not there where nobody may make one.
