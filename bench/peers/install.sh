@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 folder=${1:-bench/.venv}
-packages=(numpy torch transformers peft)
+packages=(numpy torch transformers peft xllamacpp)
 if "$folder/bin/python" -m pip show --quiet "${packages[@]}" 2>/dev/null; then
   exit 0
 fi

@@ -45,7 +45,7 @@ class ColumnSets {
         values_(keys_.shape()),
         variances_(sums.has_squares() ? keys_.shape() : Shape{0}),
         bias_(static_cast<std::size_t>(capacity_ * width())),
-        counts_(static_cast<std::size_t>(capacity_ * sums.groups())) {}
+        counts_(static_cast<std::size_t>(capacity_ * sums.groups()), -1) {}
 
   /// Columns at a time, at most.
   Index most_columns() const { return capacity_ * width(); }
@@ -55,6 +55,7 @@ class ColumnSets {
   void start(Index run) {
     walker_.start(run);
     number_ = -1;
+    std::ranges::fill(counts_, -1);
   }
   /// The same, on from the run before.
   const GroupSums::Walker& go_on(Index run) {
@@ -161,15 +162,20 @@ class ColumnSets {
     const simd::Kernels& kernels = simd::kernels();
     Real* key = keys_.data() + set.column * dim;
     Real* value = values_.data() + set.column * dim;
+    // Without a sliding window as many tokens are the same ones: most groups of the place's last
+    // set are those of this one.
+    const bool only_grow = sums_.zones().sliding_window == 0;
     for (Index c = 0; c < groups; ++c, key += dim, value += dim) {
       const Index n = walker_.count(c);
+      Index& there = counts_[static_cast<std::size_t>(set.column / width() * groups + c)];
+      if (only_grow && there == n) continue;
+      there = n;
       const Real share = n > 0 ? 1 / static_cast<Real>(n) : 0;
       kernels.scale_row(walker_.sum(c), share, dim, key, false);
       kernels.scale_row(walker_.sum(c) + dim, share, dim, value, false);
       if (sums_.has_squares()) fill_variance(walker_.sum(c) + 2 * dim, share, key);
       bias_[static_cast<std::size_t>(set.column + c)] =
           n > 0 ? static_cast<Real>(std::log(static_cast<double>(n))) + beta_[c] : tiled::kMasked;
-      counts_[static_cast<std::size_t>(set.column / width() * groups + c)] = n;
     }
     for (Index sink = 0; sink < sums_.zones().sinks; ++sink, key += dim, value += dim) {
       const bool seen = sink >= first_sink_ && sink < sums_.seq_len();
@@ -215,7 +221,7 @@ class ColumnSets {
   Tensor keys_, values_;
   Tensor variances_;           // like keys_, halved; none without squares
   std::vector<Real> bias_;     // of each column: log n + beta; -inf: there is none
-  std::vector<Index> counts_;  // n [sets, groups]
+  std::vector<Index> counts_;  // n [sets, groups]; -1: not yet worked out
   Visibility seen_;
 };
 

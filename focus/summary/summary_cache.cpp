@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
@@ -133,8 +134,9 @@ void SummaryCache::append(const Real* k, const Real* v, std::span<const std::uin
 
 /// The first near tokens become far.
 void SummaryCache::move_to_groups(Head& head, Index count) {
+  const auto moved = std::span(head.near_classes).first(static_cast<std::size_t>(count));
   for (Index i = 0; i < count; ++i) {
-    Group& group = head.groups[head.near_classes[static_cast<std::size_t>(i)]];
+    Group& group = head.groups[moved[static_cast<std::size_t>(i)]];
     const Index row = (head.near.first + i) * padded_dim_;
     const Real* key = head.near.keys.data() + row;
     const Real* value = head.near.values.data() + row;
@@ -144,8 +146,11 @@ void SummaryCache::move_to_groups(Head& head, Index count) {
     add_row(group.rows, key, value);
     if (zones_.sliding_window > 0) group.positions.push_back(far_end_ + i);
   }
-  if (count > 0)
-    for (std::size_t c = 0; c < head.groups.size(); ++c) set_mean(head, c);
+  for (Index i = 0; i < count; ++i) {
+    const auto before = moved.first(static_cast<std::size_t>(i));
+    const std::uint8_t group = moved[static_cast<std::size_t>(i)];
+    if (std::ranges::find(before, group) == before.end()) set_mean(head, group);
+  }
   head.near_classes.erase(head.near_classes.begin(), head.near_classes.begin() + count);
   drop_front(head.near, count);
 }
@@ -237,12 +242,11 @@ std::vector<double> SummaryCache::masses(const Reading& reading, Index query_hea
       columns[c] = static_cast<double>(score[c] + width);
     }
   };
-  const Index heads = sizes_.heads / sizes_.kv_heads;
-  if (heads == 1 || options_.query_heads_select()) {
+  if (selects_alone()) {
     select_by(query_head);
     return columns;
   }
-  for (Index head = 0; head < heads; ++head) {
+  for (Index head = 0; head < reading.heads; ++head) {
     select_by(head);
     const auto near = std::span(reading.scores)
                           .subspan(static_cast<std::size_t>(head * reading.row),
@@ -257,12 +261,13 @@ std::vector<double> SummaryCache::masses(const Reading& reading, Index query_hea
 }
 
 /// Of the groups with the largest estimated mass the m first, the first of equals; groups without
-/// tokens are left out. `query_head` is the one of the key head's that selects, or the first.
+/// tokens are left out. `query_head` is the one of the reading's that selects, or the first.
 std::vector<Index> SummaryCache::choose(Index kv_head, const Reading& reading,
                                         Index query_head) const {
   const Head& head = heads_[static_cast<std::size_t>(kv_head)];
   if (options_.reads_own_group()) return {head.last_class};
-  const Index m = options_.selected_of(kv_head * (sizes_.heads / sizes_.kv_heads) + query_head);
+  const Index first = kv_head * (sizes_.heads / sizes_.kv_heads) + reading.first_head;
+  const Index m = options_.selected_of(first + query_head);
   if (m == 0) return {};
   const std::vector<double> mass = masses(reading, query_head);
   std::vector<Index> order;
@@ -280,14 +285,15 @@ std::vector<Index> SummaryCache::choose(Index kv_head, const Reading& reading,
   return order;
 }
 
-/// Scores of the near tokens and columns for all query heads of a key head, and their choice.
-SummaryCache::Reading SummaryCache::reading_of(Index kv_head, const Real* q,
-                                               const Real* beta) const {
+/// Scores of the near tokens and columns for query heads [first, first + heads) of a key head, and
+/// their choice.
+SummaryCache::Reading SummaryCache::reading_of(Index kv_head, Index first, Index heads,
+                                               const Real* q, const Real* beta) const {
   const Head& head = heads_[static_cast<std::size_t>(kv_head)];
-  const Index heads = sizes_.heads / sizes_.kv_heads, dim = sizes_.head_dim;
-  const Index position = size_ - 1;
+  const Index dim = sizes_.head_dim, position = size_ - 1;
   // The near tokens that are seen; sinks among them while there is no far zone.
-  Reading reading{.sinks = all(head.sinks), .near = all(head.near)};
+  Reading reading{
+      .first_head = first, .heads = heads, .sinks = all(head.sinks), .near = all(head.near)};
   reading.sinks.first = zones_.far_end(position) == zones_.sinks
                             ? std::min(reading.sinks.end, zones_.near_begin(position))
                             : std::min(reading.sinks.end, zones_.first_sink(position));
@@ -307,7 +313,7 @@ SummaryCache::Reading SummaryCache::reading_of(Index kv_head, const Real* q,
   const bool columns = options_.unselected_groups == UnselectedGroups::summary;
   Index unselected = reading.exact;
   for (const Group& group : head.groups) unselected += columns && group.count > 0;
-  const Index selecting = options_.query_heads_select() ? heads : 1;
+  const Index selecting = selects_alone() ? heads : 1;
   for (Index h = 0; h < selecting; ++h) {
     reading.groups.push_back(choose(kv_head, reading, h));
     Index keys = unselected;
@@ -320,7 +326,7 @@ SummaryCache::Reading SummaryCache::reading_of(Index kv_head, const Real* q,
   return reading;
 }
 
-/// One of the query heads of a key head; q and out are its own.
+/// One of the query heads of a reading; q and out are its own.
 void SummaryCache::attend_query(const Head& head, const Reading& reading, Index query_head,
                                 const Real* q, Real* out) const {
   const auto query = static_cast<std::size_t>(query_head);
@@ -361,22 +367,39 @@ void SummaryCache::attend(const Real* q, const Tensor& beta, Real* out) {
   };
   const Index columns = size_ - far_end_ + sizes_.groups;
   const Index lists = options_.most_selected() * size_ / sizes_.groups;
-  std::vector<Reading> readings(heads_.size());
-  parallel_chunks(sizes_.kv_heads, tasks(heads * dim * columns), [&](Index begin, Index end) {
-    for (Index h = begin; h < end; ++h)
-      readings[static_cast<std::size_t>(h)] =
-          reading_of(h, scaled.data() + h * heads * dim, beta.data() + h * sizes_.groups);
-  });
-  // Query heads apart: those of one key head are work for several threads.
-  parallel_chunks(sizes_.heads, tasks(dim * (columns + 2 * lists)), [&](Index begin, Index end) {
-    for (Index h = begin; h < end; ++h) {
-      const auto kv_head = static_cast<std::size_t>(h / heads);
-      attend_query(heads_[kv_head], readings[kv_head], h % heads, scaled.data() + h * dim,
-                   out + h * dim);
-    }
-  });
-  Index sum = 0;
-  for (const Reading& reading : readings) sum += reading.keys;
+  // What query heads that select alone read, or else those of a key head together.
+  const Index together = selects_alone() ? 1 : heads;
+  const auto read = [&](Index first) {
+    const Index kv_head = first / heads;
+    return reading_of(kv_head, first % heads, together, scaled.data() + first * dim,
+                      beta.data() + kv_head * sizes_.groups);
+  };
+  const auto attend_to = [&](const Reading& reading, Index head) {
+    attend_query(heads_[static_cast<std::size_t>(head / heads)], reading, head % together,
+                 scaled.data() + head * dim, out + head * dim);
+  };
+  const Index of_reading = together * dim * columns, of_query = dim * (columns + 2 * lists);
+  std::vector<Index> keys(static_cast<std::size_t>(sizes_.heads / together));
+  if (together == 1) {
+    parallel_chunks(sizes_.heads, tasks(of_reading + of_query), [&](Index begin, Index end) {
+      for (Index h = begin; h < end; ++h) {
+        const Reading reading = read(h);
+        keys[static_cast<std::size_t>(h)] = reading.keys;
+        attend_to(reading, h);
+      }
+    });
+  } else {
+    std::vector<Reading> readings(heads_.size());
+    parallel_chunks(sizes_.kv_heads, tasks(of_reading), [&](Index begin, Index end) {
+      for (Index h = begin; h < end; ++h) readings[static_cast<std::size_t>(h)] = read(h * heads);
+    });
+    parallel_chunks(sizes_.heads, tasks(of_query), [&](Index begin, Index end) {
+      for (Index h = begin; h < end; ++h)
+        attend_to(readings[static_cast<std::size_t>(h / heads)], h);
+    });
+    std::ranges::transform(readings, keys.begin(), &Reading::keys);
+  }
+  const Index sum = std::accumulate(keys.begin(), keys.end(), Index{0});
   pairs_read_ = sum;
   count_multiply_adds(static_cast<std::uint64_t>(2 * sum * dim));
 }

@@ -65,8 +65,9 @@ class SummaryCache {
     Index count() const { return end - first; }
   };
   static Run all(const Rows& rows) { return {&rows, rows.first, rows.end}; }
-  /// What the query heads of a key head read.
+  /// What some query heads of a key head read.
   struct Reading {
+    Index first_head, heads;
     Run sinks, near;
     /// That are read exactly, of each query head that selects.
     std::vector<std::vector<Index>> groups = {};
@@ -77,6 +78,10 @@ class SummaryCache {
     Index keys = 0;                 // keys and columns that all query heads read
   };
 
+  /// Whether each query head selects for itself.
+  bool selects_alone() const {
+    return options_.query_heads_select() || sizes_.heads == sizes_.kv_heads;
+  }
   bool keeps_lists() const { return options_.most_selected() > 0 || zones_.sliding_window > 0; }
   void add_row(Rows& rows, const Real* k, const Real* v) const;
   void drop_front(Rows& rows, Index count) const;
@@ -87,7 +92,8 @@ class SummaryCache {
   void set_mean(Head& head, std::size_t group) const;
   /// Adds a token's key and value to its group's sums, or with -1 takes them out.
   void add_to_sums(Group& group, const Real* key, const Real* value, double times) const;
-  Reading reading_of(Index kv_head, const Real* q, const Real* beta) const;
+  Reading reading_of(Index kv_head, Index first, Index heads, const Real* q,
+                     const Real* beta) const;
   void attend_query(const Head& head, const Reading& reading, Index query_head, const Real* q,
                     Real* out) const;
   void add_scores(const Run& run, const Real* q, std::vector<Real>& scores) const;

@@ -135,8 +135,9 @@ class LimitSearch {
     std::error_code none;
     for (const auto& entry : fs::recursive_directory_iterator(out, none))
       if (entry.path().extension() == ".h5") StoreReader(entry.path()).verify();
-    const std::string said = result.status == 0 ? "" : lines_of(result.err).back();
-    return outcomes_[kilobytes] = said.substr(0, said.find_first_of("0123456789/"));
+    if (result.status == 0) return outcomes_[kilobytes] = "";
+    const std::string said = lines_of(result.err).back();
+    return outcomes_[kilobytes] = "refused: " + said.substr(0, said.find_first_of("0123456789/"));
   }
 
   std::string kind_;
