@@ -5,6 +5,7 @@
 #include "autograd/base/aligned_vector.h"
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/block_formats.h"
+#include "autograd/gemm/block_rows.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/gemm/packed_product.h"
 #include "autograd/simd/kernels.h"
@@ -128,30 +129,15 @@ void gather_rows(const MatrixView& view, Index first, Index count, Real* to) {
   }
 }
 
-/// C[m, rows] for few rows of A and a matrix in blocks, each of which is multiplied as it is
-/// unpacked.
-void multiply_rows_of_blocks(Index m, const Real* a, Index lda, const MatrixView& b,
-                             simd::DotBlocks dot, Real* c, Index ldc, Start start) {
-  const auto pitch = static_cast<Index>(bytes_of(b.format, b.pitch));
-  const Index blocks = b.cols / block_numbers(b.format);
-  parallel_chunks(b.rows, rows_at_a_time(b), [&](Index begin, Index end) {
-    for (Index j = begin; j < end; ++j) {
-      const auto* row = static_cast<const std::uint8_t*>(b.data) + b.stored_row(j) * pitch;
-      for (Index i = 0; i < m; ++i) {
-        Real& sum = c[i * ldc + j];
-        const Real product = dot(row, blocks, a + i * lda);
-        sum = start.add ? sum + product : start.in_column(j) + product;
-      }
-    }
-  });
-}
-
 /// C[m, rows] for few rows of A: one pass over B.
 void multiply_rows(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, Index ldc,
                    Start start) {
   packed::tally(m, b.rows, b.cols);
   if (const simd::DotBlocks dot = b.transposed ? nullptr : dot_of_blocks(b.format, b.cols))
-    return multiply_rows_of_blocks(m, a, lda, b, dot, c, ldc, start);
+    return multiply_rows_of_blocks(m, b, c, ldc, start,
+                                   [&](const std::uint8_t* blocks, Index count, Index i) {
+                                     return dot(blocks, count, a + i * lda);
+                                   });
   const Index chunk = rows_at_a_time(b);
   parallel_chunks(b.rows, chunk, [&](Index begin, Index end) {
     thread_local AlignedVector<Real> widened;

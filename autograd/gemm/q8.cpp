@@ -8,6 +8,7 @@
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/block_formats.h"
+#include "autograd/gemm/block_rows.h"
 #include "autograd/gemm/int8.h"
 #include "autograd/gemm/packed_product.h"
 
@@ -85,23 +86,6 @@ void split_row(const MatrixView& w, Index j, Index at, SplitRows& to) {
 /// the first-level cache.
 constexpr Index kRowsOfW = 16;
 
-/// For few rows of A: each block of W is multiplied as it is unpacked.
-void multiply_rows(Index m, SplitRows& rows, const MatrixView& w, simd::Q8DotBlocks dot, Real* c,
-                   Index ldc, Start start) {
-  const Index blocks = w.cols / block_numbers(w.format);
-  const auto pitch = static_cast<Index>(bytes_of(w.format, w.pitch));
-  parallel_chunks(w.rows, rows_per_chunk(w.cols), [&](Index begin, Index end) {
-    for (Index j = begin; j < end; ++j) {
-      const auto* row = static_cast<const std::uint8_t*>(w.data) + w.stored_row(j) * pitch;
-      for (Index i = 0; i < m; ++i) {
-        const Real y = dot(row, blocks, {rows.q_of(i), rows.scales_of(i), rows.others_of(i)});
-        Real& to = c[i * ldc + j];
-        to = start.add ? to + y : start.in_column(j) + y;
-      }
-    }
-  });
-}
-
 }  // namespace
 
 void gemm_nt_q8(Index m, const Real* a, Index lda, const MatrixView& w, Real* c, Index ldc,
@@ -109,8 +93,14 @@ void gemm_nt_q8(Index m, const Real* a, Index lda, const MatrixView& w, Real* c,
   check(in_blocks(w.format), "q8: a matrix in {} is in no blocks", name_of(w.format));
   packed::tally(m, w.rows, w.cols);
   SplitRows rows = rounded(m, w.cols, a, lda);
-  if (m <= packed::kFewRows)
-    return multiply_rows(m, rows, w, *find_format(kernels.dot_blocks, w.format), c, ldc, start);
+  if (m <= packed::kFewRows) {
+    const simd::Q8DotBlocks dot = *find_format(kernels.dot_blocks, w.format);
+    return multiply_rows_of_blocks(
+        m, w, c, ldc, start, [&](const std::uint8_t* blocks, Index count, Index i) {
+          return static_cast<Real>(
+              dot(blocks, count, {rows.q_of(i), rows.scales_of(i), rows.others_of(i)}));
+        });
+  }
   const bool offsets = has_offsets(w.format);
   parallel_chunks(w.rows, kRowsOfW, [&](Index begin, Index end) {
     thread_local SplitRows split;

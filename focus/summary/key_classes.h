@@ -29,6 +29,9 @@ KeyClasses classes_of(const Variable& z, double tau);
 /// groups] -> [batch, seq_len, kv_heads, groups]. Differentiable in all three.
 Variable class_scores(const Variable& k, const Variable& centroids, const Variable& bias);
 
+/// The place of the largest of n finite numbers, n > 0, the first of equals.
+Index first_largest(const Real* x, Index n);
+
 /// The keys of one head, `stride` numbers from one to the next.
 struct HeadKeys {
   const Real* data;

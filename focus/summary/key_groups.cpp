@@ -49,7 +49,7 @@ void k_means(const HeadKeys& keys, Index tokens, Rng rng, std::span<Real> centro
       head_class_scores(keys, first, count, centroids.data(), constants, scores.data(), groups);
       for (Index t = 0; t < count; ++t) {
         const Real* row = scores.data() + t * groups;
-        const Index c = std::max_element(row, row + groups) - row;
+        const Index c = first_largest(row, groups);
         ++sizes[static_cast<std::size_t>(c)];
         const Real* key = keys.key(first + t);
         double* sum = sums.data() + c * keys.dim;

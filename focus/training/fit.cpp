@@ -1,5 +1,7 @@
 #include "focus/training/fit.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -83,11 +85,15 @@ void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Inde
     run_window(decoder, batches, window * all / windows);
     if (progress) progress(window + 1, to_come);
   }
-  for (Index i = 0; i < shape.num_layers; ++i) {
+  const auto fit_layer = [&](Index i) {
     require_finite(keys[static_cast<std::size_t>(i)].span(), "fit", "keys");
     focus.grouping().fit(i, keys[static_cast<std::size_t>(i)], seed);
     keys[static_cast<std::size_t>(i)] = {};
-  }
+  };
+  if (shape.num_layers >= omp_get_max_threads())
+    parallel_chunks(shape.num_layers, 1, [&](Index i, Index) { fit_layer(i); });
+  else  // the heads of each are tasks
+    for (Index i = 0; i < shape.num_layers; ++i) fit_layer(i);
   if (measures)
     measure_needs(decoder, focus, batches, windows, [&](Index done, Index) {
       if (progress) progress(windows + done, to_come);

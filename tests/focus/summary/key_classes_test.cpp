@@ -11,6 +11,16 @@
 namespace focus {
 namespace {
 
+TEST(FirstLargest, IsTheFirstOfEquals) {
+  for (const Index n : {1, 7, 8, 9, 16, 100, 256, 259})
+    for (int seed = 0; seed < 50; ++seed) {
+      Tensor x = randn({n}, static_cast<std::uint64_t>(seed));
+      for (Real& value : x.span()) value = std::round(2 * value);  // many equal ones
+      EXPECT_EQ(first_largest(x.data(), n), std::max_element(x.data(), x.data() + n) - x.data())
+          << n << " " << seed;
+    }
+}
+
 TEST(KeyClasses, ScoresAreWhatTheFormulaSays) {
   const Tensor k = randn({2, 150, 3, 20}, 1), centroids = randn({3, 7, 20}, 2),
                bias = randn({3, 7}, 3);
