@@ -12,6 +12,7 @@
 #include "data/files/file_kind.h"
 #include "data/files/json_reader.h"
 #include "data/files/read_file.h"
+#include "data/text/examples.h"
 
 namespace focus {
 namespace {
@@ -124,8 +125,10 @@ std::string unpack_bz2(const std::string& packed, const std::filesystem::path& p
 
 bool is_text_name(const std::filesystem::path& path) {
   const std::string name = path.filename().string();
-  return name.ends_with(".txt") || name.ends_with(".txt.xz");
+  return name.ends_with(".txt") || name.ends_with(".txt.xz") || is_jsonl(path);
 }
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 }  // namespace
 
@@ -142,19 +145,22 @@ std::string read_text_file(const std::filesystem::path& path) {
 
 std::string read_document_file(const std::filesystem::path& path) {
   std::string text = read_text_file(path);
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   tell_invalid_utf8(text, path);
+  if (!is_jsonl(path)) tell_crlf(text, path);
   return text;
 }
 
 std::string_view without_file_marks(std::string_view text) {
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   if (text.ends_with('\n')) text.remove_suffix(text.ends_with("\r\n") ? 2 : 1);
   return text;
 }
 
 std::string read_prompt_file(const std::filesystem::path& path) {
-  return std::string(without_file_marks(read_document_file(path)));
+  const std::string text = read_text_file(path);
+  tell_invalid_utf8(text, path);
+  return std::string(without_file_marks(text));
 }
 
 std::vector<std::string_view> split_documents(std::string_view text, std::string_view separator) {
@@ -184,7 +190,7 @@ std::vector<std::filesystem::path> expand_text_paths(std::span<const std::filesy
       if (!entry.is_directory() && is_text_name(entry.path())) files.push_back(entry.path());
     }
     if (files.size() == before) {
-      fail("{}: the folder holds no *.txt and no *.txt.xz", path.string());
+      fail("{}: the folder holds no *.txt, *.txt.xz or *.jsonl", path.string());
     }
     std::sort(files.begin() + static_cast<std::ptrdiff_t>(before), files.end());
   }

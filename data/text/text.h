@@ -13,7 +13,8 @@ namespace focus {
 /// text (see require_text), or unpacks to what no text does: more than 256 MB and 1000 times its
 /// size, or a quarter of the machine's memory.
 std::string read_text_file(const std::filesystem::path& path);
-/// The same of a text that becomes tokens: a notice says where it is not UTF-8.
+/// The same of a text that becomes tokens, without a byte-order mark: a notice says where it is not
+/// UTF-8 and that lines end in CRLF, which stays. Throws, too, where it is in another encoding.
 std::string read_document_file(const std::filesystem::path& path);
 
 /// `text` as its writer meant it, where it is one text that is gone on from: without the byte-order
@@ -27,7 +28,7 @@ std::string read_prompt_file(const std::filesystem::path& path);
 /// The parts point into `text`.
 std::vector<std::string_view> split_documents(std::string_view text, std::string_view separator);
 
-/// Every file of the list, and for a folder in it all its *.txt and *.txt.xz, sorted by name.
+/// Every file of the list, and for a folder in it all its *.txt, *.txt.xz and *.jsonl, by name.
 /// Throws std::runtime_error for a path that is not there and for a folder without texts.
 std::vector<std::filesystem::path> expand_text_paths(std::span<const std::filesystem::path> paths);
 
