@@ -47,7 +47,8 @@ struct FitSettings {
   FocusConfig to_focus() const;
 };
 
-/// Texts as windows of `context` tokens, in their order.
+/// Texts as windows of `context` tokens, in their order; JSONL of prompts or messages as windows of
+/// documents.
 Batches fit_windows(const LoadedModel& model, const std::vector<std::string>& paths,
                     const std::string& separator, Index context);
 
