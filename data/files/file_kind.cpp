@@ -23,7 +23,7 @@ struct Kind {
 
 constexpr std::string_view kConvert = "convert it, as with iconv -t UTF-8";
 constexpr std::string_view kUnpack = "unpack it first";
-constexpr std::string_view kTakeText = "give the text that is in it as .txt";
+constexpr std::string_view kTakeText = "give the texts that are in it as .txt or .jsonl";
 
 constexpr std::array kKinds = {
     Kind{"\xFF\xFE\0\0"sv, "UTF-32", kConvert},

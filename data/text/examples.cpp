@@ -6,6 +6,7 @@
 
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
+#include "data/text/unpack.h"
 
 namespace focus {
 namespace {
@@ -73,10 +74,7 @@ Example example_of(const JsonView& object, std::string_view row, const std::stri
 }  // namespace
 
 bool is_jsonl(const std::filesystem::path& path) {
-  const std::filesystem::path name = path.filename();
-  constexpr std::array kPacked = {".gz", ".xz", ".bz2", ".zst"};
-  const bool packed = std::ranges::find(kPacked, name.extension()) != kPacked.end();
-  return (packed ? name.stem() : name).extension() == ".jsonl";
+  return name_without_packing(path).extension() == ".jsonl";
 }
 
 void for_each_example(std::string_view text, const std::string& where,

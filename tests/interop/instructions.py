@@ -25,7 +25,7 @@ MARKED = ("{% for message in messages %}{% if loop.first and messages[0]['role']
           "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face"
           "<|im_end|>\n{% endif %}<|im_start|>{{ message['role'] }}\n"
           "{% if message['role'] == 'assistant' %}{% generation %}" + ANSWER + "{% endgeneration %}"
-          "{% else %}" + ANSWER + "{% endif %}\n{% endfor %}"
+          "{% else %}" + ANSWER + "{% endif %}{{ '\n' }}{% endfor %}"
           "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
 WORDS = "river lamp garden stone music window forest copper winter harbor market silver".split()
 
