@@ -8,7 +8,6 @@
 #include "data/settings/struct_json.h"
 #include "focus/report/evaluation_row.h"
 #include "focus/summary/head_budgets.h"
-#include "focus/training/batch_pass.h"
 
 namespace focus::app {
 namespace {
@@ -19,10 +18,8 @@ void print_groups(LoadedModel& model, const Batches& batches) {
   const NoGrad guard;
   focus.start_counting();
   const Index windows = std::min<Index>(8, batches.num_windows());
-  for (Index i = 0; i < windows; ++i) {
-    const Batch batch = batches.windows(i * batches.num_windows() / windows, 1);
-    model.decoder->hidden_states(batch.ids, 1, 0, pass_over(batch));
-  }
+  for (Index i = 0; i < windows; ++i)
+    run_window(*model.decoder, batches, i * batches.num_windows() / windows);
   focus.stop_counting();
   fmt::print("{:<6} {:>10} {:>10} {:>10}   {}\n", "layer", "smallest", "median", "largest",
              "groups of keys, share of a head's keys");

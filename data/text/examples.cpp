@@ -73,6 +73,16 @@ Example example_of(const JsonView& object, std::string_view row, const std::stri
 
 }  // namespace
 
+std::string text_of(const Example& example) {
+  if (example.kind != Example::Kind::messages) return example.text + example.completion;
+  std::string text;
+  for (const auto& message : example.messages)
+    if (const auto content = message.find("content");
+        content != message.end() && content->is_string())
+      text += content->get<std::string>() + "\n";
+  return text;
+}
+
 bool is_jsonl(const std::filesystem::path& path) {
   return name_without_packing(path).extension() == ".jsonl";
 }

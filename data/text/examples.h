@@ -27,6 +27,10 @@ struct Example {
   std::size_t line = 1;
 };
 
+/// What it says as one text, as a tokenizer may be trained on it: a prompt with its completion, or
+/// what messages hold, a line each.
+std::string text_of(const Example& example);
+
 /// Whether a file of that name, be it packed (.gz, .xz, ...), holds one JSON object in each line.
 bool is_jsonl(const std::filesystem::path& path);
 

@@ -54,6 +54,13 @@ std::string read_document_file(const std::filesystem::path& path) {
   return text;
 }
 
+void for_each_text(const std::filesystem::path& path,
+                   const std::function<void(const std::string&)>& f) {
+  const std::string text = read_document_file(path);
+  if (!is_jsonl(path)) return f(text);
+  for_each_example(text, path.string(), "text", [&](Example&& example) { f(text_of(example)); });
+}
+
 std::string_view without_file_marks(std::string_view text) {
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   if (text.ends_with('\n')) text.remove_suffix(text.ends_with("\r\n") ? 2 : 1);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,10 @@ std::string read_text_file(const std::filesystem::path& path);
 /// UTF-8, that lines end in CRLF, which stays, and what it was unpacked from. Throws, too, where it
 /// is in another encoding.
 std::string read_document_file(const std::filesystem::path& path);
+
+/// Calls f with such a text, or of JSONL with what each line says (text_of()).
+void for_each_text(const std::filesystem::path& path,
+                   const std::function<void(const std::string&)>& f);
 
 /// `text` as its writer meant it, where it is one text that is gone on from: without the byte-order
 /// mark and the one line break at the end (LF or CRLF) that editors and echo add.

@@ -86,7 +86,7 @@ std::string unpack_xz(const std::string& packed, const std::filesystem::path& pa
 
 /// "BZh", a digit, and the first block's magic: a text too may begin with BZh.
 bool is_bz2(std::string_view bytes) {
-  return bytes.starts_with("BZh") && bytes.substr(4).starts_with("1AY&SY");
+  return bytes.size() > 4 && bytes.starts_with("BZh") && bytes.substr(4).starts_with("1AY&SY");
 }
 
 std::string unpack_bz2(const std::string& packed, const std::filesystem::path& path) {

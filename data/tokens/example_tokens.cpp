@@ -1,6 +1,7 @@
 #include "data/tokens/example_tokens.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
@@ -69,7 +70,11 @@ ExampleTokens of_messages(const Example& example, const Tokenizer& tokenizer,
   if (!format.chat) fail("{}: messages need a model with a chat template", where);
   const Json& messages = example.messages;
   const auto rendered = [&](std::size_t count, bool add_generation_prompt) {
-    return format.chat(first_of(messages, count), add_generation_prompt);
+    try {
+      return format.chat(first_of(messages, count), add_generation_prompt);
+    } catch (const std::runtime_error& error) {
+      fail("{}: {}", where, error.what());
+    }
   };
   const std::string text = rendered(messages.size(), false);
   ExampleTokens tokens{.ids = tokenizer.encode(text), .counts = {}};

@@ -52,7 +52,8 @@ EvalText tokenized(const LoadedModel& model, const std::string& path, const Exam
   ExampleTokens tokens = tokens_of(example, tokenizer, format, path);
   EvalText text{.name = fmt::format("{}: line {}", path, example.line),
                 .ids = std::move(tokens.ids),
-                .window_start = model.window_start()};
+                .window_start = model.window_start(),
+                .is_example = true};
   if (example.kind != Example::Kind::text) text.counts = std::move(tokens.counts);
   if (max_tokens > 0 && static_cast<Index>(text.ids.size()) > max_tokens - text.lead()) {
     text.ids.resize(static_cast<std::size_t>(max_tokens - text.lead()));

@@ -79,6 +79,7 @@ struct EvalText {
   std::optional<std::int32_t> window_start = {};
   /// Of each id whether it is scored; empty: all are.
   std::vector<std::uint8_t> counts = {};
+  bool is_example = false;  // a line of JSONL
 
   /// Tokens that are put before each window.
   Index lead() const { return window_start ? 1 : 0; }

@@ -44,14 +44,13 @@ Batches fit_windows(const LoadedModel& model, const std::vector<std::string>& pa
                   .window_start = model.window_start()});
 }
 
-namespace {
-
-/// Shows a window to whatever attends in the decoder.
 void run_window(Decoder& decoder, const Batches& batches, Index number) {
   const Batch batch = batches.windows(number, 1);
   const Variable hidden = decoder.hidden_states(batch.ids, 1, 0, pass_over(batch));
   require_finite(hidden.value().span(), "fit", "hidden states");
 }
+
+namespace {
 
 /// Windows that have so many tokens together, or all.
 Index windows_for(Index tokens, const Batches& batches) {

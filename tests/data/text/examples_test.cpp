@@ -61,6 +61,13 @@ TEST(Examples, APromptOfMessages) {
   EXPECT_EQ(one.first_of_completion, 1u);
 }
 
+TEST(Examples, AsOneText) {
+  EXPECT_EQ(text_of(examples("{\"text\": \"a\"}")[0]), "a");
+  EXPECT_EQ(text_of(examples(R"({"prompt": "a", "completion": "b"})")[0]), "ab");
+  EXPECT_EQ(text_of(examples(R"({"messages": [{"role": "u", "content": "a"}, {"role": "t"}]})")[0]),
+            "a\n");
+}
+
 TEST(Examples, WhatIsWrongIsSaidWithItsLine) {
   const std::string good = "{\"text\": \"a\"}\n";
   for (const auto& [line, part] : std::vector<std::pair<std::string, std::string>>{

@@ -121,7 +121,7 @@ TEST(DocumentsSession, PartsOfAStepComeToWhatOneBatchDoes) {
     RunConfig config = tiny_run(Method::full);
     config.data.batch = 4 / parts;
     config.data.gradient_accumulation_steps = parts;
-    Session session = session_of(config);
+    Session session = session_of(config, "llama");
     session.step();
     values.push_back(values_of(session));
   }
