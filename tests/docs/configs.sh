@@ -56,8 +56,7 @@ Made by `tests/docs/configs.sh` from `focus train --help` and `focus compare --h
 
 A config is a YAML file of nested keys: `optim.lr` below is `lr` in the group `optim`. On the command line `key=value` sets any of
 them and wins over the file. A key that does not exist or a value out of range is refused with its file and line. The config as it
-was read, defaults included, is written to `config.yaml` in the run's folder. The configs that come with the program are in
-[configs](../configs); the first lines of each say what it shows.
+was read, defaults included, is written to `config.yaml` in the run's folder. [configs](../configs) has some to start from.
 
 ```sh
 cat >mine.yaml <<'YAML'
@@ -106,10 +105,9 @@ cat <<'TEXT'
 
 ## Keys of a comparison
 
-`focus compare` reads a config of its own: `common` holds keys of a training config that all runs
-share, `runs` a list of runs, each with a `name` and what differs, `sweep: {key: [values]}` a run for
-each value (of several keys, for each combination), in one run or for all. In `runs` and `sweep` keys
-may also be dotted. A run may have `seeds` and `attentions` of its own.
+`focus compare` reads a config of its own: `common` holds keys of a training config that all runs share, `runs` a list of runs, each
+with a `name` and what differs, `sweep: {key: [values]}` a run for each value (of several keys, for each combination), in one run
+or for all. In `runs` and `sweep` keys may also be dotted. A run may have `seeds` and `attentions` of its own.
 
 ```sh
 cat >mine_compare.yaml <<'YAML'
