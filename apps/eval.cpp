@@ -169,7 +169,7 @@ void refuse_short(const std::vector<EvalText>& texts, const EvalArguments& o) {
   if (o.far > 0 && tokens < o.far + 2)
     fail("{}: {} tokens, so nothing stands more than {} before: give more text or a smaller --far",
          longest->name, tokens, o.far);
-  if (!o.settings.separator.empty() || o.settings.max_tokens > 0) return;
+  if (longest->is_example || !o.settings.separator.empty() || o.settings.max_tokens > 0) return;
   Index window = o.settings.context;
   for (const Index length : o.lengths) window = std::max(window, length);
   if (tokens < window)

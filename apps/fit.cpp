@@ -19,7 +19,7 @@ void print_groups(LoadedModel& model, const Batches& batches) {
   focus.start_counting();
   const Index windows = std::min<Index>(8, batches.num_windows());
   for (Index i = 0; i < windows; ++i)
-    model.decoder->hidden_states(batches.windows(i * batches.num_windows() / windows, 1).ids, 1);
+    run_window(*model.decoder, batches, i * batches.num_windows() / windows);
   focus.stop_counting();
   fmt::print("{:<6} {:>10} {:>10} {:>10}   {}\n", "layer", "smallest", "median", "largest",
              "groups of keys, share of a head's keys");

@@ -33,7 +33,7 @@ BpeTrainer counted_words(const TokenizerArguments& o) {
   Progress progress({.label = "words", .total_steps = static_cast<std::int64_t>(files.size())});
   std::int64_t done = 0;
   for (const std::filesystem::path& file : files) {
-    trainer.add(read_document_file(file));
+    for_each_text(file, [&](const std::string& text) { trainer.add(text); });
     progress.update(++done, NAN, 0);
   }
   progress.finish();

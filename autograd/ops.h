@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "autograd/weight.h"
 
@@ -69,6 +70,11 @@ Variable matmul(const Variable& a, const Variable& b);
 Variable transpose(const Variable& x, int i, int j);
 /// The same numbers under another shape.
 Variable reshape(const Variable& x, const Shape& shape);
+/// Tokens [begin, end) of a row x [1, seq_len, ...] -> [1, end - begin, ...]
+Variable slice(const Variable& x, Index begin, Index end);
+/// One row behind the other: [1, n, ...] each, alike beyond n -> [1, sum of n, ...]. Throws for
+/// none.
+Variable concatenate(std::span<const Variable> parts);
 /// Row ids[t] of weight [rows, width] -> ids_shape + [width].  ids outside [0, rows) throw.
 Variable embedding(const Weight& weight, std::span<const std::int32_t> ids, const Shape& ids_shape);
 
@@ -107,6 +113,9 @@ struct AttentionOptions {
   /// softmax staying Real; null: nothing is rounded. Only where a far zone is read as columns
   /// (summary_attention) it is not looked at.
   const simd::Bf16Kernels* bf16 = nullptr;
+  /// Where one row [1, seq_len, ...] holds several documents one after the other: their first
+  /// tokens, from 0 on, and seq_len. No token sees another document. Null: each row is one.
+  std::shared_ptr<const std::vector<Index>> documents = {};
 };
 /// Causal softmax(scale q kᵀ) v, grouped-query where q has more heads than k and v.
 /// q [batch, seq_len, heads, head_dim], k and v [batch, seq_len, kv_heads, head_dim] -> like q.

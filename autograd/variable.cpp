@@ -77,7 +77,7 @@ void detail::add_gradient(GradNode& node, Tensor grad) {
   add_onto(node.grad, grad);
 }
 
-Variable Variable::from_op(const char* op, Tensor value, std::initializer_list<Variable> inputs,
+Variable Variable::from_op(const char* op, Tensor value, std::span<const Variable> inputs,
                            BackwardFunction backward) {
   profile_mark(op);
   Variable result(std::move(value));

@@ -4,6 +4,8 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "autograd/tensor.h"
@@ -73,6 +75,11 @@ class Variable {
 
   /// The result of an op. Records nothing when no input wants a gradient or recording is off.
   static Variable from_op(const char* op, Tensor value, std::initializer_list<Variable> inputs,
+                          BackwardFunction backward) {
+    return from_op(op, std::move(value), std::span(inputs.begin(), inputs.size()),
+                   std::move(backward));
+  }
+  static Variable from_op(const char* op, Tensor value, std::span<const Variable> inputs,
                           BackwardFunction backward);
 
   bool defined() const { return value_.defined(); }

@@ -80,6 +80,9 @@ class Adapter {
   /// Whether the parts of a step may be divided among processes: nothing that follows the tokens
   /// goes from part to part but by step_statistics().
   virtual bool divides() const { return true; }
+  /// Whether it can be trained on rows of several documents (data.packing), each as if it were
+  /// alone: nothing that follows the tokens is made of a whole row.
+  virtual bool separates_documents() const { return true; }
   virtual void end_step(std::int64_t /*steps_done*/) {}
   /// Groups of the tokens of the step so far, one a layer, without pairs; empty without groups.
   virtual std::vector<GroupStatistics> step_groups() const { return {}; }

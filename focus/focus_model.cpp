@@ -11,12 +11,29 @@
 #include "autograd/base/profile.h"
 #include "focus/attention/gated_attention.h"
 #include "focus/attention/sparse_attention.h"
+#include "focus/documents.h"
 #include "focus/focus_files.h"
 #include "focus/summary/head_budgets.h"
 
 namespace focus {
 
 namespace {
+
+/// What tokens [begin, end) have of a list that has as much of every token.
+template <class T>
+std::vector<T> part_of(const std::vector<T>& list, Index begin, Index end, Index each = 1) {
+  if (list.empty()) return {};
+  return {list.begin() + begin * each, list.begin() + end * each};
+}
+
+/// The classes of one document of a row.
+KeyClasses part_of(const KeyClasses& classes, Index begin, Index end) {
+  KeyClasses part{.groups = classes.groups,
+                  .heads = classes.heads,
+                  .classes = part_of(classes.classes, begin, end, classes.heads)};
+  if (classes.shares.defined()) part.shares = slice(classes.shares, begin, end);
+  return part;
+}
 
 /// "summary m=2 w=32", with what is not as usual behind it.
 std::string summary_name(const AttentionMode& mode) {
@@ -208,7 +225,14 @@ Variable FocusModel::attend(const MechanismInputs& in) {
                             : GateOptions::from(config_);
   if (gather_statistics) gather(in, routing, options);
   if (mode.kind == AttentionMode::Kind::hard)
-    return sparse_attention(in.q, in.k, in.v, routing.assignments, in.options, options);
+    return by_document(in, [&](const MechanismInputs& part, Index begin, Index end) {
+      GateOptions of_part = options;
+      of_part.membership = part_of(options.membership, begin, end);
+      return sparse_attention(
+          part.q, part.k, part.v,
+          in.options.documents ? slice(routing.assignments, begin, end) : routing.assignments,
+          part.options, of_part);
+    });
   return gated_attention(in.q, in.k, in.v, routing.assignments, in.options, options);
 }
 
@@ -252,9 +276,16 @@ Variable FocusModel::attend_summary(const MechanismInputs& in, const SummarySett
   const auto layer = static_cast<std::size_t>(in.layer);
   const KeyClasses classes = grouping_->classes(in, mode.balance);
   const Variable beta = grouping_->beta(in.layer, in.k.dim(2));
-  SummaryReport report;
-  Variable out = summary_attention(in.q, in.k, in.v, classes, beta, in.options, settings,
-                                   gather_statistics ? &report : nullptr);
+  SummaryReport report;  // of all sequences
+  Variable out = by_document(in, [&](const MechanismInputs& part, Index begin, Index end) {
+    SummaryReport of_part;
+    Variable of_document = summary_attention(
+        part.q, part.k, part.v, in.options.documents ? part_of(classes, begin, end) : classes, beta,
+        part.options, settings, gather_statistics ? &of_part : nullptr);
+    report.pairs.insert(report.pairs.end(), of_part.pairs.begin(), of_part.pairs.end());
+    report.scored.insert(report.scored.end(), of_part.scored.begin(), of_part.scored.end());
+    return of_document;
+  });
   if (gather_statistics) gather_summary(in, classes, report, settings);
   last_classes_[layer] = {classes.groups, classes.heads, classes.classes, {}};
   if (config_.objective != Objective::layer_distillation || !grad_enabled()) return out;
@@ -269,10 +300,11 @@ void FocusModel::gather_summary(const MechanismInputs& in, const KeyClasses& cla
   GroupStatistics& stats = statistics[static_cast<std::size_t>(in.layer)];
   stats.add_sizes(classes.classes, classes.heads, config_.num_groups);
   const Index heads = in.q.dim(2), dim = in.q.dim(3);
+  const std::vector<Index> starts = sequence_starts(in);
   std::int64_t scored = 0;
   for (std::size_t s = 0; s < report.pairs.size(); ++s) {
-    PairCounts counts =
-        count_pairs({}, in.q.dim(1), settings.zones.window, in.options.sliding_window);
+    PairCounts counts = count_pairs({}, starts[s + 1] - starts[s], settings.zones.window,
+                                    in.options.sliding_window);
     counts.attended = (report.pairs[s] + heads / 2) / heads;
     stats.pairs += counts;
     scored += report.scored[s];
@@ -290,16 +322,17 @@ void FocusModel::gather(const MechanismInputs& in, const Routing& routing,
                         const GateOptions& options) {
   GroupStatistics& stats = statistics[static_cast<std::size_t>(in.layer)];
   stats.add(routing);
-  const Index batch = in.h.dim(0), seq_len = in.h.dim(1);
-  for (Index s = 0; s < batch; ++s) {
+  const std::vector<Index> starts = sequence_starts(in);
+  for (std::size_t s = 0; s + 1 < starts.size(); ++s) {
+    const Index first = starts[s], seq_len = starts[s + 1] - first;
     std::span<const std::uint64_t> sets(options.membership);
     if (!sets.empty())
-      sets = sets.subspan(static_cast<std::size_t>(s * seq_len), static_cast<std::size_t>(seq_len));
+      sets = sets.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(seq_len));
     stats.pairs += count_pairs(sets, seq_len, config_.local_window, in.options.sliding_window);
   }
   if (mode.kind != AttentionMode::Kind::hard || mode.top_k > 0)
     stats.pairs.choosing +=
-        pairs_worth(static_cast<double>(batch * seq_len * grouping_->assignment_cost(in)), in);
+        pairs_worth(static_cast<double>(starts.back() * grouping_->assignment_cost(in)), in);
 }
 
 Variable FocusModel::take_auxiliary_loss() {

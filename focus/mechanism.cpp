@@ -4,6 +4,7 @@
 #include <map>
 
 #include "autograd/base/check.h"
+#include "focus/documents.h"
 #include "focus/old_keys.h"
 
 namespace focus {
@@ -31,11 +32,13 @@ void Mechanism::attach(Decoder& decoder) {
   attached_.emplace(decoder, [this](const MechanismInputs& in) {
     check(in.first_position == 0, "{}: layer {} has no cache of the {} tokens before", kind_,
           in.layer, in.first_position);
-    PairCounts of_pass;
-    Variable out = attend(in, counting_ ? &of_pass : nullptr);
-    if (counting_) of_pass.choosing = pairs_worth(multiply_adds_to_choose(in, of_pass), in);
-    pairs_ += of_pass;
-    return out;
+    return by_document(in, [this](const MechanismInputs& part, Index, Index) {
+      PairCounts of_pass;
+      Variable out = attend(part, counting_ ? &of_pass : nullptr);
+      if (counting_) of_pass.choosing = pairs_worth(multiply_adds_to_choose(part, of_pass), part);
+      pairs_ += of_pass;
+      return out;
+    });
   });
 }
 

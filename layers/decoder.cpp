@@ -1,6 +1,8 @@
 #include "layers/decoder.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "autograd/base/check.h"
 #include "autograd/simd/bf16_kernels.h"
@@ -87,7 +89,8 @@ Variable Decoder::attend(const Block& block, const Variable& x, Index layer,
                                                           : static_cast<double>(config_.head_dim);
   AttentionOptions options{.scale = static_cast<Real>(1 / std::sqrt(scalar)),
                            .softcap = static_cast<Real>(config_.attn_logit_softcapping),
-                           .sliding_window = config_.sliding_window(layer)};
+                           .sliding_window = config_.sliding_window(layer),
+                           .documents = pass.context.documents};
   // Attention goes with the products around it.
   if (attn.q_proj.weight.form() == MatrixForm::bf16) options.bf16 = simd::bf16_attention_kernels();
   if (const auto& key = pass.context.dropout_key) {
@@ -146,31 +149,70 @@ RotaryTable RotaryCache::covering(Index positions, const ModelConfig& config) {
 }
 
 Variable Decoder::embedded(std::span<const std::int32_t> ids, Index batch,
-                           Index first_position) const {
-  const Index seq_len = static_cast<Index>(ids.size()) / batch, end = first_position + seq_len;
+                           std::span<const std::int32_t> positions) const {
+  const Index seq_len = static_cast<Index>(ids.size()) / batch;
   Variable x = embedding(embed_tokens_.weight, ids, {batch, seq_len});
   if (config_.scaled_embeddings)
     x = scale(x, static_cast<Real>(std::sqrt(static_cast<double>(config_.hidden_size))));
   if (!config_.learned_positions) return x;
+  const Index end = 1 + *std::ranges::max_element(positions);
   check(end <= config_.max_position_embeddings,
         "decoder: {} tokens in a sequence, but the model has {} positions", end,
         config_.max_position_embeddings);
-  std::vector<std::int32_t> positions(ids.size());
-  for (std::size_t t = 0; t < ids.size(); ++t)
-    positions[t] = static_cast<std::int32_t>(first_position + static_cast<Index>(t) % seq_len);
   return add(x, embedding(embed_positions_.weight, positions, {batch, seq_len}));
 }
+
+namespace {
+
+/// Of each id where in its sequence it is: in its row, or in its document of the one row.
+std::vector<std::int32_t> positions_of(Index ids, Index batch, Index first_position,
+                                       const std::vector<Index>* documents) {
+  std::vector<std::int32_t> positions(static_cast<std::size_t>(ids));
+  const Index seq_len = ids / batch;
+  std::size_t document = 0;
+  for (Index t = 0; t < ids; ++t) {
+    Index position = first_position + t % seq_len;
+    if (documents != nullptr) {
+      while (t >= (*documents)[document + 1]) ++document;
+      position = t - (*documents)[document];
+    }
+    positions[static_cast<std::size_t>(t)] = static_cast<std::int32_t>(position);
+  }
+  return positions;
+}
+
+/// The table's rows of these positions.
+RotaryTable rows_of(const RotaryTable& table, std::span<const std::int32_t> positions) {
+  const Index half = table.cos.dim(1), count = static_cast<Index>(positions.size());
+  RotaryTable rows{Tensor({count, half}), Tensor({count, half})};
+  for (Index t = 0; t < count; ++t) {
+    const Index from = positions[static_cast<std::size_t>(t)] * half;
+    std::copy_n(table.cos.data() + from, half, rows.cos.data() + t * half);
+    std::copy_n(table.sin.data() + from, half, rows.sin.data() + t * half);
+  }
+  return rows;
+}
+
+}  // namespace
 
 Variable Decoder::hidden_states(std::span<const std::int32_t> ids, Index batch,
                                 Index first_position, const ForwardContext& context) const {
   check(batch > 0 && !ids.empty() && static_cast<Index>(ids.size()) % batch == 0,
         "decoder: {} ids are not {} sequences of equal length", ids.size(), batch);
   check(first_position >= 0, "decoder: a first position of {}", first_position);
-  Variable x = embedded(ids, batch, first_position);
+  const auto count = static_cast<Index>(ids.size());
+  const std::vector<Index>* const documents = context.documents.get();
+  check(documents == nullptr || (batch == 1 && first_position == 0 && documents->size() >= 2 &&
+                                 documents->front() == 0 && documents->back() == count &&
+                                 std::ranges::is_sorted(*documents, std::less_equal())),
+        "decoder: documents must rise from 0 to the {} ids of one row", ids.size());
+  const std::vector<std::int32_t> positions = positions_of(count, batch, first_position, documents);
+  Variable x = embedded(ids, batch, positions);
   Pass pass{.first_position = first_position, .rotary = {}, .context = context};
-  if (!config_.learned_positions)
-    pass.rotary =
-        rotary_->covering(first_position + static_cast<Index>(ids.size()) / batch, config_);
+  if (!config_.learned_positions) {
+    pass.rotary = rotary_->covering(1 + *std::ranges::max_element(positions), config_);
+    if (documents != nullptr) pass.rotary = rows_of(pass.rotary, positions);
+  }
   x = drop(x, 0, context);
   will_need(0);
   for (std::size_t i = 0; i < layers_.size(); ++i) {

@@ -29,6 +29,9 @@ struct ForwardContext {
   /// Keeps of each layer only its input and computes the layer once more in the backward pass: less
   /// memory, the same bits. What a mechanism notes in a pass with a graph it notes then.
   bool recompute_layers = false;
+  /// Where the ids are one row of several documents: AttentionOptions::documents. Positions begin
+  /// anew in each of them, as if it were a row of its own.
+  std::shared_ptr<const std::vector<Index>> documents = {};
 };
 
 /// A linear's input [..., in] -> what is added to its output [..., out]. The seam between a
@@ -73,7 +76,7 @@ struct MechanismInputs {
   const Variable& q;  // [batch, seq_len, num_heads, head_dim]
   const Variable& k;  // [batch, seq_len, num_kv_heads, head_dim]
   const Variable& v;  // like k
-  const AttentionOptions& options;  // scale, soft-cap, the layer's own sliding window
+  const AttentionOptions& options;  // scale, soft-cap, the layer's sliding window, documents
   Index layer = 0;
   Index first_position = 0;  // of h; tokens before it are those of earlier calls
 };
@@ -200,7 +203,8 @@ class Decoder {
   void will_need(std::size_t layer) const;
   Variable attend(const Block& block, const Variable& x, Index layer, const Pass& pass) const;
   /// The embeddings of the ids, with those of their positions where these are learned.
-  Variable embedded(std::span<const std::int32_t> ids, Index batch, Index first_position) const;
+  Variable embedded(std::span<const std::int32_t> ids, Index batch,
+                    std::span<const std::int32_t> positions) const;
   Variable feed_forward(const Mlp& mlp, const Variable& x, const ForwardContext& context) const;
   /// x, some of it dropped in training; `place` tells apart where in the pass.
   Variable drop(const Variable& x, std::size_t place, const ForwardContext& context) const;

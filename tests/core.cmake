@@ -44,7 +44,8 @@ focus_test(focus_golden_tests BOTH
   LABELS golden)
 focus_test(model_golden_tests BOTH
   SOURCES golden/arch_golden_test.cpp golden/training_golden_test.cpp
-    golden/lora_golden_test.cpp golden/gguf_golden_test.cpp golden/block_rounding_golden_test.cpp
+    golden/lora_golden_test.cpp golden/packing_golden_test.cpp golden/gguf_golden_test.cpp
+    golden/block_rounding_golden_test.cpp
   NEEDS focus
   LABELS golden)
 add_test(NAME one_precision COMMAND ${PROJECT_SOURCE_DIR}/tests/one_precision.sh ${CMAKE_NM}

@@ -125,30 +125,44 @@ std::vector<std::vector<Index>> AttentionPlan::independent_parts() const {
   return parts;
 }
 
-AttentionPlan causal_plan(Index batch, Index seq_len, Index window, AttentionPlan::Blocks blocks) {
+namespace {
+
+/// Adds the tiles of a sequence that lies in rows [start, end).
+void add_sequence(AttentionPlan& plan, Index start, Index end) {
   constexpr Index kKeys = AttentionPlan::kKeys, kQueries = AttentionPlan::kQueries;
+  const auto first_key_tile = static_cast<Index>(plan.key_tiles.size());
+  for (Index first = start; first < end; first += kKeys)
+    plan.key_tiles.push_back({first, std::min(end, first + kKeys)});
+  const std::size_t first_tile = plan.query_tiles.size();
+  for (Index begin = start; begin < end; begin += kQueries) {
+    const Index last = std::min(end, begin + kQueries);
+    const Index first = std::max<Index>(0, plan.seen_after(begin) + 1 - start) / kKeys;
+    const auto segment = static_cast<Index>(plan.segments.size());
+    plan.segments.push_back(
+        {first_key_tile + first, first_key_tile + (last - 1 - start) / kKeys + 1});
+    plan.query_tiles.push_back({begin, last, segment, segment + 1});
+  }
+  plan.heaviest_first(first_tile);
+}
+
+}  // namespace
+
+AttentionPlan causal_plan(Index batch, Index seq_len, Index window, AttentionPlan::Blocks blocks) {
   AttentionPlan plan;
   plan.window = window;
   plan.blocks = blocks;
   plan.blocks.seq_len = seq_len;
-  if (seq_len == 0) return plan;
-  const Index tiles = (seq_len + kKeys - 1) / kKeys;
-  for (Index b = 0; b < batch; ++b)
-    for (Index first = 0; first < seq_len; first += kKeys)
-      plan.key_tiles.push_back(
-          {b * seq_len + first, b * seq_len + std::min(seq_len, first + kKeys)});
-  for (Index b = 0; b < batch; ++b) {
-    const std::size_t first_tile = plan.query_tiles.size();
-    for (Index begin = 0; begin < seq_len; begin += kQueries) {
-      const Index end = std::min(seq_len, begin + kQueries);
-      const Index first =
-          std::max<Index>(0, plan.seen_after(b * seq_len + begin) + 1 - b * seq_len) / kKeys;
-      const auto segment = static_cast<Index>(plan.segments.size());
-      plan.segments.push_back({b * tiles + first, b * tiles + (end - 1) / kKeys + 1});
-      plan.query_tiles.push_back({b * seq_len + begin, b * seq_len + end, segment, segment + 1});
-    }
-    plan.heaviest_first(first_tile);
-  }
+  for (Index b = 0; b < batch && seq_len > 0; ++b)
+    add_sequence(plan, b * seq_len, (b + 1) * seq_len);
+  return plan;
+}
+
+AttentionPlan document_plan(std::span<const Index> documents, Index window) {
+  AttentionPlan plan;
+  plan.window = window;
+  plan.blocks.seq_len = documents.empty() ? 0 : documents.back();
+  for (std::size_t i = 0; i + 1 < documents.size(); ++i)
+    add_sequence(plan, documents[i], documents[i + 1]);
   return plan;
 }
 

@@ -140,6 +140,9 @@ struct AttentionPlan {
 /// those that `blocks` lets it see.
 AttentionPlan causal_plan(Index batch, Index seq_len, Index window,
                           AttentionPlan::Blocks blocks = {});
+/// The same of one row of tokens that holds several documents, which do not see each other:
+/// `documents` are their first tokens, from 0 on, and the end.
+AttentionPlan document_plan(std::span<const Index> documents, Index window);
 
 /// One pair of tiles.
 struct AttentionTile {

@@ -1,6 +1,22 @@
+#include <algorithm>
+
 #include "autograd/attention/tiled_attention.h"
+#include "autograd/base/check.h"
 
 namespace focus {
+namespace {
+
+AttentionPlan plan_of(const Variable& q, const AttentionOptions& options) {
+  if (!options.documents) return causal_plan(q.dim(0), q.dim(1), options.sliding_window);
+  const std::vector<Index>& starts = *options.documents;
+  check(q.dim(0) == 1 && starts.size() >= 2 && starts.front() == 0 && starts.back() == q.dim(1) &&
+            std::ranges::is_sorted(starts, std::less_equal()),
+        "attention: documents in one row must rise from 0 to its {} tokens, the rows are {}",
+        q.dim(1), q.dim(0));
+  return document_plan(starts, options.sliding_window);
+}
+
+}  // namespace
 
 Variable attention_with_rule(const char* op, const Variable& q, const Variable& k,
                              const Variable& v, const Variable& rule_input,
@@ -8,8 +24,7 @@ Variable attention_with_rule(const char* op, const Variable& q, const Variable& 
                              std::shared_ptr<const ScoreRule> rule) {
   const AttentionInputs inputs{q.value(), k.value(), v.value(), options};
   check_attention_inputs(inputs);
-  const auto plan = std::make_shared<const AttentionPlan>(
-      causal_plan(q.dim(0), q.dim(1), options.sliding_window));
+  const auto plan = std::make_shared<const AttentionPlan>(plan_of(q, options));
   const AttentionResult result = tiled_attention(inputs, *plan, rule.get());
   return Variable::from_op(
       op, result.out, {q, k, v, rule_input},

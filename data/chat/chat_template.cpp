@@ -106,8 +106,8 @@ ChatTemplate find_chat_template(const ChatFiles& files, const std::string& name,
            shown(name));
     fail(
         "{}: it has no chat template (chat_template.jinja, or \"chat_template\" in "
-        "tokenizer_config.json); give one with --chat-template FILE.jinja, or a prompt without "
-        "--chat",
+        "tokenizer_config.json); give one with --chat-template FILE.jinja, in a config with "
+        "data.chat_template_path, or a prompt without --chat",
         where);
   }
   const JsonView templates(config["chat_template"], place + ": chat_template");

@@ -23,7 +23,7 @@ struct Kind {
 
 constexpr std::string_view kConvert = "convert it, as with iconv -t UTF-8";
 constexpr std::string_view kUnpack = "unpack it first";
-constexpr std::string_view kTakeText = "give the text that is in it as .txt";
+constexpr std::string_view kTakeText = "give the texts that are in it as .txt or .jsonl";
 
 constexpr std::array kKinds = {
     Kind{"\xFF\xFE\0\0"sv, "UTF-32", kConvert},
@@ -83,8 +83,34 @@ void require_text(std::string_view bytes, const std::filesystem::path& path) {
          kConvert);
 }
 
+namespace {
+
+/// Whether text is in an encoding of one byte a letter, as Latin-1: none of its bytes beyond ASCII
+/// make up a character of UTF-8, and they are too many for strays.
+bool is_in_other_encoding(const InvalidUtf8& invalid, std::size_t size) {
+  constexpr std::size_t kFewest = 4, kOneIn = 1000;
+  return invalid.count >= kFewest && invalid.count * kOneIn >= size && invalid.beyond_ascii == 0;
+}
+
+}  // namespace
+
+void tell_crlf(std::string_view text, const std::filesystem::path& path) {
+  std::size_t lines = 0;
+  for (std::size_t at = 0; (at = text.find("\r\n", at)) != text.npos; at += 2) ++lines;
+  if (lines > 0)
+    notice(
+        "{}: {} line{} in CRLF, which is kept and read as text; take it off, as with dos2unix, if "
+        "what the text is compared with has none",
+        path.string(), lines, lines == 1 ? " ends" : "s end");
+}
+
 void tell_invalid_utf8(std::string_view text, const std::filesystem::path& path) {
   const InvalidUtf8 invalid = count_invalid_utf8(text);
+  if (is_in_other_encoding(invalid, text.size()))
+    fail(
+        "{}: wanted UTF-8 text, but {} of its bytes are letters of another encoding, the first at "
+        "byte {}; convert it, as with iconv -f LATIN1 -t UTF-8",
+        path.string(), invalid.count, invalid.first);
   if (invalid.count > 0)
     notice(
         "{}: not UTF-8 in {} place{}, the first at byte {}; a tokenizer reads U+FFFD there: "

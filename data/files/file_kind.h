@@ -15,6 +15,9 @@ void refuse_lfs_pointer(const std::filesystem::path& path);
 /// UTF-8 text: a packed file, a table, weights, UTF-16 or UTF-32.
 void require_text(std::string_view bytes, const std::filesystem::path& path);
 /// Of a text that is not UTF-8 here and there a notice says where; who reads it puts U+FFFD there.
+/// Throws std::runtime_error where it is in another encoding altogether, such as Latin-1.
 void tell_invalid_utf8(std::string_view text, const std::filesystem::path& path);
+/// Of a text with lines that end in CRLF a notice says how many; they are kept.
+void tell_crlf(std::string_view text, const std::filesystem::path& path);
 
 }  // namespace focus

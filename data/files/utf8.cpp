@@ -48,6 +48,7 @@ InvalidUtf8 count_invalid_utf8(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const Sequence sequence = first_sequence(text.substr(at));
     if (!sequence.valid && invalid.count++ == 0) invalid.first = at;
+    if (sequence.valid && sequence.size > 1) ++invalid.beyond_ascii;
     at += sequence.size;
   }
   return invalid;

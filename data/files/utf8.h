@@ -16,6 +16,7 @@ bool is_valid_utf8(std::string_view text);
 /// Ill-formed sequences of a text.
 struct InvalidUtf8 {
   std::size_t count = 0, first = 0;  // the byte at which the first one begins, from 0
+  std::size_t beyond_ascii = 0;      // well-formed characters of several bytes
 };
 InvalidUtf8 count_invalid_utf8(std::string_view text);
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -8,13 +9,19 @@
 
 namespace focus {
 
-/// The text of a file, unpacked where its first bytes say that it is .xz or .bz2. Throws
+/// The text of a file, unpacked where its first bytes say that it is packed (unpack.h). Throws
 /// std::runtime_error where it cannot be read, is damaged, cut short, or empty, is plainly no
 /// text (see require_text), or unpacks to what no text does: more than 256 MB and 1000 times its
 /// size, or a quarter of the machine's memory.
 std::string read_text_file(const std::filesystem::path& path);
-/// The same of a text that becomes tokens: a notice says where it is not UTF-8.
+/// The same of a text that becomes tokens, without a byte-order mark: a notice says where it is not
+/// UTF-8, that lines end in CRLF, which stays, and what it was unpacked from. Throws, too, where it
+/// is in another encoding.
 std::string read_document_file(const std::filesystem::path& path);
+
+/// Calls f with such a text, or of JSONL with what each line says (text_of()).
+void for_each_text(const std::filesystem::path& path,
+                   const std::function<void(const std::string&)>& f);
 
 /// `text` as its writer meant it, where it is one text that is gone on from: without the byte-order
 /// mark and the one line break at the end (LF or CRLF) that editors and echo add.
@@ -27,7 +34,7 @@ std::string read_prompt_file(const std::filesystem::path& path);
 /// The parts point into `text`.
 std::vector<std::string_view> split_documents(std::string_view text, std::string_view separator);
 
-/// Every file of the list, and for a folder in it all its *.txt and *.txt.xz, sorted by name.
+/// Every file of the list, and for a folder in it all its *.txt and *.jsonl, packed too, by name.
 /// Throws std::runtime_error for a path that is not there and for a folder without texts.
 std::vector<std::filesystem::path> expand_text_paths(std::span<const std::filesystem::path> paths);
 

@@ -1,10 +1,14 @@
 #include "data/tokens/batches.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
+#include <set>
+#include <utility>
 
 #include "autograd/base/check.h"
 #include "autograd/base/random.h"
+#include "data/files/notice.h"
 
 namespace focus {
 namespace {
@@ -24,25 +28,134 @@ void check_ids(const TokenView& tokens, std::int32_t vocab_size) {
   }
 }
 
+/// Which of these pieces go into a window together, window by window: the longest first, each where
+/// it leaves the least. Windows and pieces in the order of the text.
+std::vector<std::vector<std::size_t>> best_fit(const std::vector<TokenRange>& pieces,
+                                               Index capacity, Index lead) {
+  std::vector<std::size_t> longest_first(pieces.size());
+  std::iota(longest_first.begin(), longest_first.end(), std::size_t{0});
+  std::ranges::stable_sort(longest_first, std::greater(),
+                           [&](std::size_t i) { return pieces[i].size(); });
+  std::vector<std::vector<std::size_t>> windows;
+  std::set<std::pair<Index, std::size_t>> room;  // what is left, and of which window
+  for (const std::size_t i : longest_first) {
+    const Index wanted = pieces[i].size() + lead;
+    auto best = room.lower_bound({wanted, 0});
+    if (best == room.end()) {
+      best = room.emplace(capacity, windows.size()).first;
+      windows.emplace_back();
+    }
+    const auto [left, window] = *best;
+    windows[window].push_back(i);
+    room.erase(best);
+    room.emplace(left - wanted, window);
+  }
+  for (auto& window : windows) std::ranges::sort(window);
+  std::ranges::sort(windows, std::less(), [](const auto& window) { return window.front(); });
+  return windows;
+}
+
 }  // namespace
+
+std::vector<std::int32_t> Batch::targets() const {
+  std::vector<std::int32_t> targets(ids.size(), -1);
+  std::size_t document = 0;
+  for (std::size_t t = 0; t + 1 < ids.size(); ++t) {
+    const auto next = static_cast<Index>(t) + 1;
+    if (documents.empty() && next % context == 0) continue;
+    if (!documents.empty() && next == documents[document + 1]) {
+      ++document;
+      continue;
+    }
+    if (counts.empty() || counts[t + 1] != 0) targets[t] = ids[t + 1];
+  }
+  return targets;
+}
 
 Batches::Batches(TokenView tokens, const BatchOptions& options)
     : tokens_(std::move(tokens)), options_(options) {
   check(options.batch >= 1, "batches: a batch of {} windows", options.batch);
   check(options.context >= 2, "batches: a context of {} tokens, but a loss needs two",
         options.context);
-  num_windows_ = tokens_.size() / tokens_of_window();
+  if (options_.packing == Packing::automatic)
+    options_.packing = tokens_.has_counts() ? Packing::documents : Packing::wrapped;
+  check(
+      by_document() || !tokens_.has_counts(),
+      "batches: data.packing wrapped lets tokens see other examples; prompts with completions and "
+      "messages need documents or none");
+  if (by_document())
+    pack();
+  else
+    num_windows_ = tokens_.size() / tokens_of_window();
   check(num_windows_ >= 1,
         "batches: {} tokens in {} documents do not fill one context of {}: give more text or a "
-        "shorter context",
+        "shorter context, of examples a longer one",
         tokens_.size(), tokens_.num_documents(), options.context);
   check_ids(tokens_, options.vocab_size);
   order_epoch();
 }
 
+std::vector<TokenRange> Batches::pieces_of_documents() const {
+  const Index most = tokens_of_window();
+  std::vector<TokenRange> pieces;
+  std::vector<std::uint8_t> counts;
+  Index cut = 0, left_out = 0;
+  for (Index i = 0; i < tokens_.num_documents(); ++i) {
+    const TokenRange document = tokens_.document(i);
+    counts.assign(static_cast<std::size_t>(document.size()), 1);
+    if (tokens_.has_counts()) tokens_.copy_counts(document.begin, counts);
+    if (std::ranges::all_of(counts, [](std::uint8_t one) { return one != 0; })) {
+      for (Index begin = document.begin; begin + 2 <= document.end; begin += most)
+        if (const TokenRange piece{begin, std::min(begin + most, document.end)}; piece.size() >= 2)
+          pieces.push_back(piece);
+      continue;
+    }
+    const TokenRange piece{document.begin, document.begin + std::min(most, document.size())};
+    if (piece.size() < document.size()) ++cut;
+    const auto end = counts.begin() + piece.size();
+    if (std::find(counts.begin() + 1, end, 1) != end)
+      pieces.push_back(piece);
+    else
+      ++left_out;
+  }
+  if (cut > 0)
+    notice(
+        "{} of {} examples are longer than the context of {} tokens and are cut at its end; {} of "
+        "them are left out, since nothing is left that the loss is of",
+        cut, tokens_.num_documents(), options_.context, left_out);
+  return pieces;
+}
+
+void Batches::pack() {
+  const std::vector<TokenRange> pieces = pieces_of_documents();
+  first_piece_ = {0};
+  const auto close = [&] { first_piece_.push_back(pieces_.size()); };
+  if (options_.packing == Packing::none) {
+    for (const TokenRange& piece : pieces) {
+      pieces_.push_back(piece);
+      close();
+    }
+  } else {
+    const Index lead = options_.context - tokens_of_window();
+    for (const auto& window : best_fit(pieces, options_.context, lead)) {
+      for (const std::size_t i : window) pieces_.push_back(pieces[i]);
+      close();
+    }
+  }
+  num_windows_ = static_cast<Index>(first_piece_.size()) - 1;
+}
+
+Index Batches::num_tokens() const {
+  if (!by_document()) return num_windows_ * options_.context;
+  Index tokens = 0;
+  for (const TokenRange& piece : pieces_)
+    tokens += piece.size() + options_.context - tokens_of_window();
+  return tokens;
+}
+
 Batch Batches::next() {
   Batch batch;
-  while (batch.batch < options_.batch) {
+  for (Index i = 0; i < options_.batch; ++i) {
     if (position_ == num_windows_) {
       ++epoch_;
       position_ = 0;
@@ -87,7 +200,28 @@ void Batches::order_epoch() {
   for (std::size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[rng.below(i)]);
 }
 
+void Batches::append_document(const TokenRange& piece, Batch& batch) const {
+  if (batch.documents.empty()) batch.documents = {0};
+  if (options_.window_start) batch.ids.push_back(*options_.window_start);
+  const std::size_t done = batch.ids.size(), count = static_cast<std::size_t>(piece.size());
+  batch.ids.resize(done + count);
+  tokens_.copy(piece.begin, std::span(batch.ids).last(count));
+  if (tokens_.has_counts()) {
+    batch.counts.resize(done + count);  // of what is put before it: 0
+    tokens_.copy_counts(piece.begin, std::span(batch.counts).last(count));
+  }
+  batch.documents.push_back(static_cast<Index>(batch.ids.size()));
+}
+
 void Batches::append_window(Index window, Batch& batch) const {
+  if (by_document()) {
+    const auto at = static_cast<std::size_t>(window);
+    for (std::size_t i = first_piece_[at]; i < first_piece_[at + 1]; ++i)
+      append_document(pieces_[i], batch);
+    batch.batch = 1;
+    batch.context = static_cast<Index>(batch.ids.size());
+    return;
+  }
   const std::size_t done = batch.ids.size();
   const auto tokens = static_cast<std::size_t>(tokens_of_window());
   batch.ids.resize(done + static_cast<std::size_t>(options_.context));

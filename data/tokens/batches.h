@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "autograd/tensor.h"
@@ -10,12 +12,32 @@
 namespace focus {
 
 /// ids [batch, context], row-major. The loss is the mean over the shifted tokens inside a row:
-/// token t predicts token t + 1.
+/// token t predicts token t + 1. Where windows hold documents all of them lie in one row, one
+/// behind the other without padding, and `documents` says where each begins.
 struct Batch {
   std::vector<std::int32_t> ids;
   Index batch = 0;
   Index context = 0;
+  /// The documents' first tokens and the end; empty: each row is one.
+  std::vector<Index> documents = {};
+  /// Of each id whether the loss is of it; empty: of all.
+  std::vector<std::uint8_t> counts = {};
+
+  /// What each token is to predict: the next of its row or document; -1 at its end, and where the
+  /// loss is not of the next.
+  std::vector<std::int32_t> targets() const;
 };
+
+/// How documents become windows; TRL's words, whose `packing` is off for `none`.
+enum class Packing {
+  automatic,  // documents where the loss is of some tokens alone, else wrapped
+  wrapped,    // one run of tokens, cut wherever a window is full; tokens see other documents
+  documents,  // several whole documents to a window, none of which sees another
+  none        // one document to a window
+};
+constexpr auto enum_names(Packing) {
+  return std::array<std::string_view, 4>{"auto", "wrapped", "documents", "none"};
+}
 
 struct BatchOptions {
   Index batch = 1;
@@ -23,8 +45,9 @@ struct BatchOptions {
   bool shuffle = true;          // a new order of the windows in every epoch
   std::uint64_t seed = 0;       // of the orders
   std::int32_t vocab_size = 0;  // of the model; 0: not checked
-  /// Put before each window, and counts as its first token.
+  /// Put before each window, or each document of one, and counts as its first token.
   std::optional<std::int32_t> window_start = {};
+  Packing packing = Packing::automatic;
 };
 
 /// Where a stream of batches stands: enough to go on with the very same batches.
@@ -36,16 +59,24 @@ struct BatchState {
   bool operator==(const BatchState&) const = default;
 };
 
-/// Windows of `context` tokens that do not overlap, in endless epochs. The tokens after the last
-/// whole window are left out; a batch that an epoch's end would cut goes on in the next epoch.
+/// Windows of up to `context` tokens that do not overlap, in endless epochs; a batch that an
+/// epoch's end would cut goes on in the next epoch. Wrapped, the tokens after the last whole window
+/// are left out. By documents, these are packed best fit first, the longest before the others;
+/// windows go in the order of their first documents. Of a document that is longer than a window all
+/// pieces are taken where the loss is of all its tokens; else it is cut at the window's end, or
+/// left out where nothing of which the loss is remains, with a notice.
 class Batches {
  public:
-  /// Throws std::invalid_argument where the text is shorter than one window, and where an id is
-  /// outside the model's vocabulary.
+  /// Throws std::invalid_argument where the text is shorter than one window, where an id is outside
+  /// the model's vocabulary, and for `wrapped` where the loss is of some tokens alone.
   Batches(TokenView tokens, const BatchOptions& options);
 
   /// Windows in an epoch.
   Index num_windows() const { return num_windows_; }
+  /// Tokens in an epoch.
+  Index num_tokens() const;
+  /// Whether windows hold documents that do not see each other.
+  bool by_document() const { return options_.packing != Packing::wrapped; }
   Batch next();
   /// Windows [first, first + count) in the order of the text, whatever the stream's state.
   Batch windows(Index first, Index count) const;
@@ -57,6 +88,10 @@ class Batches {
  private:
   void order_epoch();
   void append_window(Index window, Batch& batch) const;
+  void append_document(const TokenRange& piece, Batch& batch) const;
+  /// Cuts the documents into pieces that fit into a window.
+  std::vector<TokenRange> pieces_of_documents() const;
+  void pack();
   Index tokens_of_window() const { return options_.context - (options_.window_start ? 1 : 0); }
 
   TokenView tokens_;
@@ -65,6 +100,9 @@ class Batches {
   Index epoch_ = 0;
   Index position_ = 0;
   std::vector<Index> order_;  // of the windows in this epoch; empty: the text's
+  // Window i holds pieces [first_piece_[i], first_piece_[i + 1]); empty where they are wrapped.
+  std::vector<TokenRange> pieces_;
+  std::vector<std::size_t> first_piece_;
 };
 
 }  // namespace focus

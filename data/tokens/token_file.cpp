@@ -19,7 +19,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "token files are little-endian");
 
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 1, kVersionWithCounts = 2;
+
+constexpr std::uint64_t bytes_of_bits(std::uint64_t bits) { return bits / 8 + (bits % 8 != 0); }
 
 struct Header {
   char magic[8];
@@ -79,7 +81,8 @@ TokenFile TokenFile::open(const std::filesystem::path& path, bool verify_content
 
 TokenFile TokenFile::from_tokens(std::span<const std::int32_t> tokens,
                                  std::span<const Index> document_offsets, std::int32_t vocab_size,
-                                 std::string_view tokenizer_fingerprint) {
+                                 std::string_view tokenizer_fingerprint,
+                                 std::span<const std::uint8_t> counts) {
   check(vocab_size > 0, "TokenFile: a vocabulary of {} tokens", vocab_size);
   check(tokenizer_fingerprint.size() <= sizeof(Header::fingerprint),
         "TokenFile: a tokenizer fingerprint has {} digits, came {}", sizeof(Header::fingerprint),
@@ -90,10 +93,13 @@ TokenFile TokenFile::from_tokens(std::span<const std::int32_t> tokens,
   check(document_offsets.front() == 0 && document_offsets.back() == count &&
             std::is_sorted(document_offsets.begin(), document_offsets.end()),
         "TokenFile: document offsets must rise from 0 to the {} tokens", count);
+  check(counts.empty() || counts.size() == tokens.size(),
+        "TokenFile: {} tokens, but it is said of {} whether they count", tokens.size(),
+        counts.size());
 
   Header header{};
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
-  header.version = kVersion;
+  header.version = counts.empty() ? kVersion : kVersionWithCounts;
   header.width = vocab_size <= 65536 ? 2 : 4;
   header.vocab_size = static_cast<std::uint64_t>(vocab_size);
   header.documents = document_offsets.size() - 1;
@@ -102,7 +108,8 @@ TokenFile TokenFile::from_tokens(std::span<const std::int32_t> tokens,
 
   auto bytes = std::make_shared<Bytes>();
   bytes->owned.resize(sizeof(header) + document_offsets.size_bytes() +
-                      tokens.size() * header.width);
+                      tokens.size() * header.width +
+                      (counts.empty() ? 0 : bytes_of_bits(tokens.size())));
   std::byte* out = bytes->owned.data() + sizeof(header);
   std::memcpy(out, document_offsets.data(), document_offsets.size_bytes());
   out += document_offsets.size_bytes();
@@ -112,6 +119,8 @@ TokenFile TokenFile::from_tokens(std::span<const std::int32_t> tokens,
     std::memcpy(out, &token, header.width);
     out += header.width;
   }
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    if (counts[i] != 0) out[i / 8] |= std::byte{1} << (i % 8);
   std::memcpy(bytes->owned.data(), &header, sizeof(header));
   const auto checksum = content_checksum(bytes->owned);
   std::memcpy(bytes->owned.data() + offsetof(Header, checksum), checksum.data(), checksum.size());
@@ -130,10 +139,12 @@ TokenFile::TokenFile(std::shared_ptr<const Bytes> bytes, const std::string& wher
   if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) {
     fail("{}: not a token file: it does not begin with FOCUSTOK", where);
   }
-  if (header.version != kVersion) {
-    fail("{}: token file version {}, this program reads version {}: tokenize the text again", where,
-         header.version, kVersion);
+  if (header.version != kVersion && header.version != kVersionWithCounts) {
+    fail(
+        "{}: token file version {}, this program reads versions {} and {}: tokenize the text again",
+        where, header.version, kVersion, kVersionWithCounts);
   }
+  const bool has_counts = header.version == kVersionWithCounts;
   if (header.width != 2 && header.width != 4) {
     fail("{}: damaged token file: {} bytes per id, expected 2 or 4", where, header.width);
   }
@@ -144,7 +155,9 @@ TokenFile::TokenFile(std::shared_ptr<const Bytes> bytes, const std::string& wher
   // Each count is bounded by the length before they are multiplied: nothing can wrap.
   const std::uint64_t rest = file.size() - sizeof(Header);
   if (header.documents >= rest / 8 || header.tokens > rest / header.width ||
-      (header.documents + 1) * 8 + header.tokens * header.width != rest) {
+      (header.documents + 1) * 8 + header.tokens * header.width +
+              (has_counts ? bytes_of_bits(header.tokens) : 0) !=
+          rest) {
     fail("{}: damaged token file: {} documents and {} tokens of {} bytes do not make {} bytes",
          where, header.documents, header.tokens, header.width, file.size());
   }
@@ -156,6 +169,7 @@ TokenFile::TokenFile(std::shared_ptr<const Bytes> bytes, const std::string& wher
                       std::find(header.fingerprint, std::end(header.fingerprint), '\0'));
   offsets_ = file.data() + sizeof(Header);
   ids_ = offsets_ + 8 * (documents_ + 1);
+  if (has_counts) counts_ = ids_ + tokens_ * width_;
   // Few beside the tokens, and every range is taken from them.
   Index previous = 0;
   for (Index i = 0; i <= documents_; ++i) {
@@ -199,6 +213,10 @@ void TokenFile::copy(Index begin, std::span<std::int32_t> out) const {
   check(begin >= 0 && count <= tokens_ && begin <= tokens_ - count,
         "TokenFile: tokens {} to {} of {}", begin, begin + count, tokens_);
   for (Index i = 0; i < count; ++i) out[static_cast<std::size_t>(i)] = (*this)[begin + i];
+}
+
+bool TokenFile::counts(Index i) const {
+  return counts_ == nullptr || (counts_[i / 8] >> (i % 8) & std::byte{1}) != std::byte{0};
 }
 
 TokenRange TokenFile::document(Index i) const {

@@ -23,7 +23,8 @@ struct TokenRange {
 /// Token ids of a text, document after document: memory-mapped from a file, or in memory. Copies
 /// share the ids. Layout of the file, little-endian: a header of 96 bytes (magic, version, bytes
 /// per id, vocabulary, documents, tokens, tokenizer fingerprint, XXH3-128 of all the rest), the
-/// documents' first tokens and the end as 64-bit numbers, the ids in 2 or 4 bytes each.
+/// documents' first tokens and the end as 64-bit numbers, the ids in 2 or 4 bytes each, and in
+/// version 2 a bit for each token that the loss is of.
 class TokenFile {
  public:
   /// Maps a file. Its header and length are always checked; with `verify_contents` so are the
@@ -31,10 +32,12 @@ class TokenFile {
   static TokenFile open(const std::filesystem::path& path, bool verify_contents = true);
 
   /// In memory. `document_offsets` are the first tokens of the documents and the end, so one more
-  /// than documents; empty means that everything is one document. Throws std::invalid_argument.
+  /// than documents; empty means that everything is one document. `counts` is 0 for tokens that the
+  /// loss is not of; empty: it is of all. Throws std::invalid_argument.
   static TokenFile from_tokens(std::span<const std::int32_t> tokens,
                                std::span<const Index> document_offsets, std::int32_t vocab_size,
-                               std::string_view tokenizer_fingerprint = {});
+                               std::string_view tokenizer_fingerprint = {},
+                               std::span<const std::uint8_t> counts = {});
 
   /// Writes the file, whole or not at all.
   void save(const std::filesystem::path& path) const;
@@ -43,6 +46,10 @@ class TokenFile {
   std::int32_t operator[](Index i) const;
   /// Tokens [begin, begin + out.size()). Throws std::invalid_argument outside the file.
   void copy(Index begin, std::span<std::int32_t> out) const;
+
+  /// Whether the loss is of some tokens alone, and whether it is of token i.
+  bool has_counts() const { return counts_ != nullptr; }
+  bool counts(Index i) const;
 
   Index num_documents() const { return documents_; }
   TokenRange document(Index i) const;
@@ -59,6 +66,7 @@ class TokenFile {
   std::shared_ptr<const Bytes> bytes_;  // the file, header included
   const std::byte* offsets_ = nullptr;
   const std::byte* ids_ = nullptr;
+  const std::byte* counts_ = nullptr;  // a bit a token, from the lowest; null: all count
   Index tokens_ = 0;
   Index documents_ = 0;
   std::int32_t vocab_size_ = 0;

@@ -9,19 +9,19 @@
 namespace focus {
 
 TokenView::TokenView(TokenFile file)
-    : file_(std::move(file)),
-      ranges_({{0, file_.size()}}),
-      starts_({0, file_.size()}),
-      documents_(file_.num_documents()) {}
+    : file_(std::move(file)), ranges_({{0, file_.size()}}), starts_({0, file_.size()}) {
+  for (Index i = 0; i < file_.num_documents(); ++i) documents_.push_back(file_.document(i).end);
+}
 
 TokenView::TokenView(TokenFile file, const std::vector<TokenRange>& ranges)
-    : file_(std::move(file)), starts_({0}), documents_(static_cast<Index>(ranges.size())) {
+    : file_(std::move(file)), starts_({0}) {
   Index previous_end = 0;
   for (const TokenRange& range : ranges) {
     check(range.begin >= previous_end && range.end >= range.begin && range.end <= file_.size(),
           "TokenView: range {} to {} of {} tokens after one that ends at {}", range.begin,
           range.end, file_.size(), previous_end);
     previous_end = range.end;
+    documents_.push_back(documents_.back() + range.size());
     if (!ranges_.empty() && ranges_.back().end == range.begin) {
       ranges_.back().end = range.end;
       starts_.back() += range.size();
@@ -38,19 +38,31 @@ std::int32_t TokenView::operator[](Index i) const {
   return id;
 }
 
-void TokenView::copy(Index begin, std::span<std::int32_t> out) const {
-  check(begin >= 0 && begin + static_cast<Index>(out.size()) <= size(),
-        "TokenView: tokens {} to {} of {}", begin, begin + static_cast<Index>(out.size()), size());
+template <class F>
+void TokenView::for_runs(Index begin, Index count, F&& f) const {
+  check(begin >= 0 && begin + count <= size(), "TokenView: tokens {} to {} of {}", begin,
+        begin + count, size());
   auto range = static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), begin) -
                                         starts_.begin() - 1);
-  while (!out.empty()) {
-    const Index offset = begin - starts_[range];
-    const Index count = std::min(ranges_[range].size() - offset, static_cast<Index>(out.size()));
-    file_.copy(ranges_[range].begin + offset, out.first(static_cast<std::size_t>(count)));
-    out = out.subspan(static_cast<std::size_t>(count));
-    begin += count;
-    ++range;
+  for (Index done = 0; done < count; ++range) {
+    const Index offset = begin + done - starts_[range];
+    const Index here = std::min(ranges_[range].size() - offset, count - done);
+    f(ranges_[range].begin + offset, here, done);
+    done += here;
   }
+}
+
+void TokenView::copy(Index begin, std::span<std::int32_t> out) const {
+  for_runs(begin, static_cast<Index>(out.size()), [&](Index first, Index count, Index done) {
+    file_.copy(first, out.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(count)));
+  });
+}
+
+void TokenView::copy_counts(Index begin, std::span<std::uint8_t> out) const {
+  for_runs(begin, static_cast<Index>(out.size()), [&](Index first, Index count, Index done) {
+    for (Index i = 0; i < count; ++i)
+      out[static_cast<std::size_t>(done + i)] = file_.counts(first + i) ? 1 : 0;
+  });
 }
 
 TokenSplit split_by_document(const TokenFile& file, double valid_fraction, std::uint64_t seed) {

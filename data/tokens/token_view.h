@@ -13,22 +13,35 @@ class TokenView {
  public:
   /// Everything.
   explicit TokenView(TokenFile file);
-  /// The given ranges, which must lie in the file and be in order.
+  /// The given ranges, each of them a document, which must lie in the file and be in order.
   TokenView(TokenFile file, const std::vector<TokenRange>& ranges);
 
   Index size() const { return starts_.back(); }
-  Index num_documents() const { return documents_; }
+  Index num_documents() const { return static_cast<Index>(documents_.size()) - 1; }
+  /// Document i in tokens of the view.
+  TokenRange document(Index i) const {
+    return {documents_[static_cast<std::size_t>(i)], documents_[static_cast<std::size_t>(i) + 1]};
+  }
+  /// Whether the loss is of some tokens alone.
+  bool has_counts() const { return file_.has_counts(); }
   const std::vector<TokenRange>& ranges() const { return ranges_; }
   std::int32_t vocab_size() const { return file_.vocab_size(); }
   std::int32_t operator[](Index i) const;
   /// Tokens [begin, begin + out.size()) of the view. Throws std::invalid_argument outside it.
   void copy(Index begin, std::span<std::int32_t> out) const;
+  /// Of the same tokens 1 where the loss is of it, else 0.
+  void copy_counts(Index begin, std::span<std::uint8_t> out) const;
 
  private:
+  /// Calls f(first token of the file, how many, how many before) for the runs that tokens
+  /// [begin, begin + count) are made of.
+  template <class F>
+  void for_runs(Index begin, Index count, F&& f) const;
+
   TokenFile file_;
-  std::vector<TokenRange> ranges_;  // neighbours joined
-  std::vector<Index> starts_;       // of the ranges in the view, and its size
-  Index documents_ = 0;
+  std::vector<TokenRange> ranges_;      // neighbours joined
+  std::vector<Index> starts_;           // of the ranges in the view, and its size
+  std::vector<Index> documents_ = {0};  // their first tokens in the view, and its size
 };
 
 struct TokenSplit {

@@ -3,12 +3,23 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 #include "autograd/base/check.h"
 #include "data/files/checksum.h"
+#include "data/files/notice.h"
 #include "data/text/text.h"
 
 namespace focus {
 namespace {
+
+/// What lines of JSONL become beside what their bytes and the tokenizer say.
+std::string key_of(const ExampleFormat& format) {
+  const ExampleSettings& s = format.settings;
+  return fmt::format("jsonl 1\n{}:{}\n{} {} {}\n{}\n", s.dataset_text_field.size(),
+                     s.dataset_text_field, s.completion_only_loss, s.assistant_only_loss,
+                     format.end.value_or(-1), format.chat_identity);
+}
 
 /// What tells one result from another: tokenizer, options and the bytes of every text.
 std::string cache_key(std::span<const std::filesystem::path> files, const Tokenizer& tokenizer,
@@ -18,36 +29,92 @@ std::string cache_key(std::span<const std::filesystem::path> files, const Tokeni
                               fmt::join(options.ends.prefix, ","),
                               fmt::join(options.ends.suffix, ","),
                               options.document_separator.size(), options.document_separator));
+  if (std::ranges::any_of(files, is_jsonl)) checksum.update(key_of(options.examples));
   for (const std::filesystem::path& file : files) {
-    const std::string text = read_text_file(file);
+    const std::string text = read_document_file(file);
+    if (is_jsonl(file)) checksum.update(std::string("jsonl "));
     checksum.update(fmt::format("{}\n", text.size()));
     checksum.update(text);
   }
   return checksum.hex();
 }
 
-TokenFile tokenize(std::span<const std::filesystem::path> files, const Tokenizer& tokenizer,
-                   const TokenizeOptions& options) {
-  std::vector<std::int32_t> tokens;
-  std::vector<Index> offsets = {0};
-  std::size_t bytes = 0;
-  for (const std::filesystem::path& file : files) {
+/// Documents one after the other.
+class Documents {
+ public:
+  Documents(const Tokenizer& tokenizer, const TokenizeOptions& options)
+      : tokenizer_(tokenizer), options_(options) {
+    options_.examples.ends = options.ends;
+  }
+
+  void add_file(const std::filesystem::path& file) {
     const std::string text = read_document_file(file);
-    bytes += text.size();
-    for (const std::string_view document : split_documents(text, options.document_separator)) {
-      std::vector<std::int32_t> ids = tokenizer.encode(document);
-      options.ends.put_around(ids);
-      tokens.insert(tokens.end(), ids.begin(), ids.end());
-      offsets.push_back(static_cast<Index>(tokens.size()));
+    bytes_ += text.size();
+    ++files_;
+    if (is_jsonl(file)) {
+      add_examples(text, file.string());
+      return;
+    }
+    for (const std::string_view document : split_documents(text, options_.document_separator)) {
+      std::vector<std::int32_t> ids = tokenizer_.encode(document);
+      options_.ends.put_around(ids);
+      add(ids);
     }
   }
-  if (tokens.empty()) {
-    fail("no tokens in {} text files ({} bytes): they hold only white space and separators",
-         files.size(), bytes);
+
+  TokenFile take() {
+    if (tokens_.empty())
+      fail("no tokens in {} text files ({} bytes): they hold only white space and separators",
+           files_, bytes_);
+    spdlog::debug("tokenized {} files, {} bytes: {} documents, {} tokens", files_, bytes_,
+                  offsets_.size() - 1, tokens_.size());
+    if (!counts_.empty()) counts_.resize(tokens_.size(), 1);
+    return TokenFile::from_tokens(tokens_, offsets_, tokenizer_.vocab_size(),
+                                  tokenizer_.fingerprint(), counts_);
   }
-  spdlog::debug("tokenized {} files, {} bytes: {} documents, {} tokens", files.size(), bytes,
-                offsets.size() - 1, tokens.size());
-  return TokenFile::from_tokens(tokens, offsets, tokenizer.vocab_size(), tokenizer.fingerprint());
+
+ private:
+  void add_examples(const std::string& text, const std::string& where) {
+    std::size_t examples = 0, left_out = 0, first_left_out = 0;
+    for_each_example(
+        text, where, options_.examples.settings.dataset_text_field, [&](Example&& example) {
+          ++examples;
+          const ExampleTokens tokens = tokens_of(example, tokenizer_, options_.examples, where);
+          if (example.kind != Example::Kind::text) {
+            if (!tokens.trains()) {
+              if (left_out++ == 0) first_left_out = example.line;
+              return;
+            }
+            counts_.resize(tokens_.size(), 1);  // of what came before
+            counts_.insert(counts_.end(), tokens.counts.begin(), tokens.counts.end());
+          }
+          add(tokens.ids);
+        });
+    if (left_out > 0)
+      notice(
+          "{}: {} of {} examples are left out, the first in line {}: the loss would be of none of "
+          "their tokens, they have no completion or no turn of the assistant's",
+          where, left_out, examples, first_left_out);
+  }
+
+  void add(std::span<const std::int32_t> ids) {
+    tokens_.insert(tokens_.end(), ids.begin(), ids.end());
+    offsets_.push_back(static_cast<Index>(tokens_.size()));
+  }
+
+  const Tokenizer& tokenizer_;
+  TokenizeOptions options_;
+  std::vector<std::int32_t> tokens_;
+  std::vector<std::uint8_t> counts_;  // of the first tokens; none where the loss is of all
+  std::vector<Index> offsets_ = {0};
+  std::size_t bytes_ = 0, files_ = 0;
+};
+
+TokenFile tokenize(std::span<const std::filesystem::path> files, const Tokenizer& tokenizer,
+                   const TokenizeOptions& options) {
+  Documents documents(tokenizer, options);
+  for (const std::filesystem::path& file : files) documents.add_file(file);
+  return documents.take();
 }
 
 }  // namespace

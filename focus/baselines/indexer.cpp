@@ -256,6 +256,8 @@ class IndexerMechanism final : public Mechanism {
     return fmt::format("indexer k={} w={}", config_.tokens, config_.local_window);
   }
 
+  bool separates_documents() const override { return false; }  // its loss is the mean of a row
+
   void visit_parameters(const std::function<void(const std::string&, Variable&)>& f) override {
     for (std::size_t i = 0; i < indexers_.size(); ++i)
       for_each_parameter(indexers_[i], f, fmt::format("indexer.layers.{}", i));

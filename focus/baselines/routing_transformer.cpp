@@ -230,6 +230,7 @@ class RoutingTransformerMechanism final : public Mechanism {
   }
   bool causal() const override { return config_.choice == ClusterChoice::nearest; }
   bool divides() const override { return false; }  // its centroids move from part to part
+  bool separates_documents() const override { return false; }  // they follow a whole row
 
   /// Lets the batch of the last forward pass with a graph enter the centroids.
   Variable after_forward() override {

@@ -8,8 +8,6 @@
 #include "autograd/base/check.h"
 #include "autograd/base/clock.h"
 #include "data/settings/config.h"
-#include "data/text/text.h"
-#include "data/text/wikitext.h"
 #include "focus/evaluation/positions.h"
 #include "focus/evaluation/row_labels.h"
 
@@ -24,15 +22,12 @@ struct Window {
   Index scored = 0;          // its last tokens
 };
 
-/// Tokens that are put before each window.
-Index lead_of(const EvalText& text) { return text.window_start ? 1 : 0; }
-
 std::vector<Window> windows_of(const EvalText& text, const EvalSettings& options) {
   std::vector<Window> windows;
   const auto tokens = static_cast<Index>(text.ids.size());
   Index scored_up_to = 0;
   for (Index begin = 0;; begin += options.stride) {
-    const Index end = std::min(begin + options.context - lead_of(text), tokens);
+    const Index end = std::min(begin + options.context - text.lead(), tokens);
     windows.push_back({begin, end, end - scored_up_to});
     scored_up_to = end;
     if (end == tokens) return windows;
@@ -51,12 +46,13 @@ struct WindowBatch {
 /// one has nothing before it to be predicted from.
 template <class F>
 void for_scored(const EvalText& text, const Window& window, F&& f) {
-  const Index length = lead_of(text) + window.end - window.begin;
-  for (Index t = std::max<Index>(1, length - window.scored); t < length; ++t) f(t);
+  const Index length = text.lead() + window.end - window.begin;
+  for (Index t = std::max<Index>(1, length - window.scored); t < length; ++t)
+    if (text.counts_at(window.begin + t - text.lead())) f(t);
 }
 
 WindowBatch batch_of(const EvalText& text, std::span<const Window> windows) {
-  const Index length = lead_of(text) + windows[0].end - windows[0].begin;
+  const Index length = text.lead() + windows[0].end - windows[0].begin;
   WindowBatch all;
   all.batch = static_cast<Index>(windows.size());
   for (const Window& window : windows) {
@@ -166,9 +162,9 @@ std::vector<Piece> pieces_of(std::span<const EvalText> texts, const EvalSettings
   const auto length = [](const Window& window) { return window.end - window.begin; };
   std::vector<Piece> pieces;
   for (const EvalText& text : texts) {
-    if (static_cast<Index>(text.ids.size()) + lead_of(text) < 2)
+    if (static_cast<Index>(text.ids.size()) + text.lead() < 2)
       fail("{}: {} tokens; at least 2 are needed", text.name, text.ids.size());
-    check(options.stride + lead_of(text) <= options.context,
+    check(options.stride + text.lead() <= options.context,
           "evaluate: a stride of {} with a token before each window of {} would leave tokens out",
           options.stride, options.context);
     for (const Window& window : windows_of(text, options)) {
@@ -217,7 +213,7 @@ WindowScores evaluate_pieces(Decoder& decoder, std::span<const EvalText> texts,
       for (const Window& window : pieces[next].windows)
         for_scored(text, window, [&](Index t) {
           pass.losses->before.push_back(t);
-          pass.losses->token.push_back(pass.losses->tokens + window.begin + t - lead_of(text));
+          pass.losses->token.push_back(pass.losses->tokens + window.begin + t - text.lead());
         });
     }
     all.score += of_text;
@@ -225,41 +221,6 @@ WindowScores evaluate_pieces(Decoder& decoder, std::span<const EvalText> texts,
     if (pass.losses != nullptr) pass.losses->tokens += static_cast<Index>(text.ids.size());
   }
   return all;
-}
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  const std::size_t begin = text.find_first_not_of(kSpace);
-  return begin == std::string_view::npos
-             ? std::string_view()
-             : text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
-}
-
-EvalText tokenized(const LoadedModel& model, const std::string& name, std::string_view document,
-                   const EvalSettings& settings) {
-  const Tokenizer& tokenizer = model.require_tokenizer();
-  const bool wikitext = settings.detokenize == Detokenize::wikitext;
-  EvalText text{
-      name,
-      wikitext ? tokenizer.encode(wikitext_detokenized(document)) : tokenizer.encode(document),
-      static_cast<std::int64_t>(document.size()),
-      wikitext ? count_wikitext_words(document) : count_words(document), model.window_start()};
-  // One that stands in the text already is the first window's.
-  if (text.window_start && !text.ids.empty() && text.ids.front() == *text.window_start)
-    text.ids.erase(text.ids.begin());
-  TextEnds ends = model.text_ends();
-  const Index put = lead_of(text) + ends.put_before(text.ids);
-  const auto most = static_cast<std::size_t>(std::max<Index>(0, settings.max_tokens - put));
-  if (settings.max_tokens > 0 && text.ids.size() > most) {
-    text.ids.resize(most);
-    ends.suffix.clear();
-    const std::string left = tokenizer.decode(text.ids);
-    text.bytes = static_cast<std::int64_t>(left.size());
-    text.words = count_words(left);
-  }
-  ends.put_around(text.ids);
-  model.require_ids(text.ids, text.name);
-  return text;
 }
 
 }  // namespace
@@ -316,22 +277,6 @@ EvalSettings EvalSettings::for_model(const LoadedModel& model) const {
   check(detokenize == Detokenize::none || max_tokens == 0,
         "detokenize: words and bytes are those of whole texts; leave max_tokens out");
   return filled;
-}
-
-std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std::string>& paths,
-                                 const EvalSettings& settings) {
-  std::vector<EvalText> texts;
-  for (const auto& path :
-       expand_text_paths(std::vector<std::filesystem::path>(paths.begin(), paths.end()))) {
-    const std::string text = read_document_file(path);
-    for (const std::string_view part : split_documents(text, settings.separator)) {
-      if (settings.max_documents > 0 && static_cast<Index>(texts.size()) == settings.max_documents)
-        return texts;
-      texts.push_back(tokenized(model, path.string(),
-                                settings.separator.empty() ? part : trimmed(part), settings));
-    }
-  }
-  return texts;
 }
 
 GroupSummary summarise(const AttentionCounts& counts) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/tokens/example_tokens.h"
 #include "focus/evaluation/attention_spec.h"
 #include "focus/evaluation/estimate.h"
 #include "focus/models/model_files.h"
@@ -31,6 +32,7 @@ struct EvalSettings {
   Index context = 0, stride = 0, max_documents = 0, max_tokens = 0;
   bool against_dense = false, beyond_positions = false;
   Detokenize detokenize = Detokenize::none;
+  ExampleSettings examples = {};
 
   template <class F>
   void visit(F&& f) {
@@ -60,6 +62,7 @@ struct EvalSettings {
     f("detokenize", detokenize,
       "wikitext: its tokens are put together as they are written; words and bytes are counted "
       "before, each line's end as a word, as its authors count");
+    examples.visit(f);
   }
 
   /// The same with context and stride said. Throws std::invalid_argument where they do not fit the
@@ -74,11 +77,23 @@ struct EvalText {
   std::int64_t bytes = 0, words = 0;
   /// Put before each window, as its first token, which is not scored.
   std::optional<std::int32_t> window_start = {};
+  /// Of each id whether it is scored; empty: all are.
+  std::vector<std::uint8_t> counts = {};
+  bool is_example = false;  // a line of JSONL
+
+  /// Tokens that are put before each window.
+  Index lead() const { return window_start ? 1 : 0; }
+  bool counts_at(Index i) const {
+    return counts.empty() || counts[static_cast<std::size_t>(i)] != 0;
+  }
+  /// Tokens that are scored: the first has nothing before it to be predicted from.
+  Index scored() const;
 };
 
-/// Tokenizes files (.txt or .xz) or folders of them, one stream for each document. `bytes` and
-/// `words` are those of the tokens that are left, or those of the text as it was where it is
-/// detokenized.
+/// Tokenizes files (.txt, .jsonl, packed ones too) or folders of them, one stream for each document
+/// or line of JSONL, of which the tokens are scored that a training's loss is of. `bytes` and
+/// `words` are those of the tokens that are left and scored, or those of the text as it was where
+/// it is detokenized.
 std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std::string>& paths,
                                  const EvalSettings& settings = {});
 

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "autograd/base/check.h"
+#include "focus/documents.h"
 
 namespace focus {
 
@@ -24,9 +25,12 @@ Routing Grouping::route(const MechanismInputs& in, Balance balance) {
     g.data()[own] = 1;
     (*logits)[own] = 0;
   }
+  std::vector<Index> starts = sequence_starts(in);
   return {.assignments = Variable(g),
           .logits = logits,
-          .potentials = std::vector<double>(static_cast<std::size_t>(batch * num_groups()), 0.0)};
+          .potentials = std::vector<double>(
+              (starts.size() - 1) * static_cast<std::size_t>(num_groups()), 0.0),
+          .starts = std::move(starts)};
 }
 
 GroupShares Grouping::shares(const MechanismInputs& in, Balance balance) {

@@ -31,9 +31,15 @@ TokenGrouping::TokenGrouping(const FocusConfig& config, const FocusShape& shape,
   loss_.resize(layers_.size());
 }
 
+Routing TokenGrouping::routed(const MechanismInputs& in, Balance balance) {
+  std::span<const Index> documents;
+  if (in.options.documents) documents = *in.options.documents;
+  return focus::route(in.h, layer_of(in.layer), config_, balance, documents);
+}
+
 Routing TokenGrouping::route(const MechanismInputs& in, Balance balance) {
   const auto layer = static_cast<std::size_t>(in.layer);
-  Routing routing = focus::route(in.h, layers_[layer], config_, balance);
+  Routing routing = routed(in, balance);
   remember(layer, routing);
   return routing;
 }
@@ -60,7 +66,7 @@ Index TokenGrouping::assignment_cost(const MechanismInputs& in) const {
 }
 
 GroupShares TokenGrouping::shares(const MechanismInputs& in, Balance balance) {
-  const Routing routing = focus::route(in.h, layer_of(in.layer), config_, balance);
+  const Routing routing = routed(in, balance);
   const Tensor& g = routing.assignments.value();
   return {.groups = g.cols(),
           .classes = best_groups(routing),

@@ -51,6 +51,7 @@ class TokenGrouping final : public Grouping {
 
  private:
   FocusLayer& layer_of(Index layer) { return layers_[static_cast<std::size_t>(layer)]; }
+  Routing routed(const MechanismInputs& in, Balance balance);
   void remember(std::size_t layer, const Routing& routing);
 
   FocusConfig config_;

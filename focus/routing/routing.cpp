@@ -48,7 +48,7 @@ struct Kept {
   std::shared_ptr<const std::vector<double>> logits;  // [tokens, groups]
   std::vector<double> g;                              // [tokens, groups]
   std::vector<SinkhornTrace> traces;                  // one a sequence; empty unless `sequence`
-  Index batch = 0;
+  std::vector<Index> starts;                          // of the sequences, and the end
   double temperature = 1;
 
   Eigen::Map<Matrix> projected() const {
@@ -59,7 +59,6 @@ struct Kept {
 
 void route_backward(const Kept& kept, const Tensor& dg, Grads grads) {
   const Index tokens = kept.projected().rows(), groups = kept.centroids.rows();
-  const Index seq_len = tokens / kept.batch;
   // Through the softmax: dL = g (dg - g·dg).
   Matrix d_logits(tokens, groups);
   parallel_chunks(tokens, kRows, [&](Index begin, Index end) {
@@ -72,8 +71,9 @@ void route_backward(const Kept& kept, const Tensor& dg, Grads grads) {
   });
   // Through the potentials: db_k = sum_i dL_ik, then back through the rounds.
   for (std::size_t s = 0; s < kept.traces.size(); ++s) {
-    const Index first = static_cast<Index>(s) * seq_len;
-    const Eigen::VectorXd d_potentials = d_logits.middleRows(first, seq_len).colwise().sum();
+    const Index first = kept.starts[s];
+    const Eigen::VectorXd d_potentials =
+        d_logits.middleRows(first, kept.starts[s + 1] - first).colwise().sum();
     sinkhorn_backward(kept.logits->data() + first * groups, kept.traces[s], d_potentials.data(),
                       d_logits.data() + first * groups);
   }
@@ -120,7 +120,7 @@ FocusLayer make_focus_layer(const FocusConfig& config, Index hidden_size, Rng& r
 }
 
 Routing route(const Variable& h, const FocusLayer& layer, const FocusConfig& config,
-              Balance balance) {
+              Balance balance, std::span<const Index> documents) {
   check(h.shape().rank() == 3 && h.dim(2) == layer.projection.dim(0) &&
             layer.projection.dim(1) == layer.centroids.dim(1),
         "route: h {} does not fit projection {} and centroids {}", h.shape(),
@@ -132,7 +132,8 @@ Routing route(const Variable& h, const FocusLayer& layer, const FocusConfig& con
   kept->h = h.value();
   kept->projection = as_matrix(layer.projection.value()).cast<double>();
   kept->centroids = as_matrix(layer.centroids.value()).cast<double>();
-  kept->batch = batch;
+  kept->starts.assign(documents.begin(), documents.end());
+  for (Index s = 0; documents.empty() && s <= batch; ++s) kept->starts.push_back(s * seq_len);
   kept->temperature = settings.temperature;
   kept->vectors = std::make_shared<std::vector<double>>(
       static_cast<std::size_t>(tokens * layer.projection.dim(1)));
@@ -149,18 +150,23 @@ Routing route(const Variable& h, const FocusLayer& layer, const FocusConfig& con
   });
   kept->logits = logits;
 
-  Routing routing{.assignments = {}, .logits = logits, .potentials = {}, .vectors = kept->vectors};
+  Routing routing{.assignments = {},
+                  .logits = logits,
+                  .potentials = {},
+                  .starts = kept->starts,
+                  .vectors = kept->vectors};
   kept->g.resize(logits->size());
-  for (Index s = 0; s < batch; ++s) {
+  for (std::size_t s = 0; s + 1 < kept->starts.size(); ++s) {
+    const Index first = kept->starts[s], count = kept->starts[s + 1] - first;
     std::vector<double> b(static_cast<std::size_t>(groups), 0.0);
-    const double* sequence = logits->data() + s * seq_len * groups;
+    const double* sequence = logits->data() + first * groups;
     if (balance == Balance::sequence) {
-      kept->traces.push_back(sinkhorn(sequence, seq_len, groups, settings.sinkhorn_iters));
+      kept->traces.push_back(sinkhorn(sequence, count, groups, settings.sinkhorn_iters));
       std::copy_n(kept->traces.back().potentials(), groups, b.begin());
     } else if (balance == Balance::carried) {
       std::copy_n(layer.potentials.data(), groups, b.begin());
     }
-    softmax_rows(sequence, b.data(), seq_len, groups, kept->g.data() + s * seq_len * groups);
+    softmax_rows(sequence, b.data(), count, groups, kept->g.data() + first * groups);
     routing.potentials.insert(routing.potentials.end(), b.begin(), b.end());
   }
   Tensor g({batch, seq_len, groups});
@@ -174,13 +180,15 @@ Routing route(const Variable& h, const FocusLayer& layer, const FocusConfig& con
 
 std::vector<std::uint64_t> membership(const Routing& routing, int top_k) {
   const Tensor& g = routing.assignments.value();
-  const Index groups = g.cols(), tokens = g.rows(), seq_len = g.dim(1);
+  const Index groups = g.cols(), tokens = g.rows();
   check(top_k >= 1 && top_k <= groups, "membership: top_k {} of {} groups", top_k, groups);
   std::vector<std::uint64_t> sets(static_cast<std::size_t>(tokens));
   parallel_chunks(tokens, 1024, [&](Index begin, Index end) {
+    auto next = std::ranges::upper_bound(routing.starts, begin);  // the sequence after i's
     for (Index i = begin; i < end; ++i) {
+      while (i >= *next) ++next;
       const double* row = routing.logits->data() + i * groups;
-      const double* b = routing.potentials.data() + i / seq_len * groups;
+      const double* b = routing.potentials.data() + (next - routing.starts.begin() - 1) * groups;
       std::uint64_t set = 0;
       for (int n = 0; n < top_k; ++n) {
         Index best = -1;

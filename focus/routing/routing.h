@@ -30,17 +30,21 @@ struct Routing {
   Variable assignments;  // g [batch, seq_len, num_groups]; rows sum to 1
   /// S / tau [batch, seq_len, num_groups] in double: what the potentials are estimated from.
   std::shared_ptr<const std::vector<double>> logits;
-  /// b [batch, num_groups]: sequence: as Sinkhorn left them, before centring; carried: the layer's.
+  /// b [sequences, num_groups]: sequence: as Sinkhorn left them, before centring; carried: the
+  /// layer's.
   std::vector<double> potentials;
+  /// The first tokens of the sequences, and the end: rows, or the documents of one row.
+  std::vector<Index> starts;
   /// h W_g [tokens, routing_dim]: what centroids that do not follow a gradient follow.
   std::shared_ptr<const std::vector<double>> vectors = {};
 };
 
 /// The paper's section 2: S = (h W_g) Cᵀ, g_i = softmax_k(S_ik / tau + b_k), computed in double
 /// (at tau = 0.1 a float's rounding of S would show in g). With stop_gradient h is a constant.
-/// h [batch, seq_len, hidden_size]
+/// h [batch, seq_len, hidden_size]; `documents`, where not empty, are the first tokens of those
+/// that its one row holds, and the end: each is balanced as a sequence of its own.
 Routing route(const Variable& h, const FocusLayer& layer, const FocusConfig& config,
-              Balance balance);
+              Balance balance, std::span<const Index> documents = {});
 
 /// Each token's k groups with the highest g as a bit set (bit g: group g) [batch * seq_len],
 /// decided on log-assignments, which do not underflow; a tie goes to the lower group.

@@ -9,6 +9,8 @@
 #include "autograd/base/parallel.h"
 #include "data/tensors/tensor_source.h"
 #include "data/tokens/tokenize.h"
+#include "focus/models/example_format.h"
+#include "focus/training/batch_pass.h"
 
 namespace focus {
 
@@ -31,9 +33,11 @@ FocusConfig FitSettings::to_focus() const {
 Batches fit_windows(const LoadedModel& model, const std::vector<std::string>& paths,
                     const std::string& separator, Index context) {
   const std::vector<std::filesystem::path> files(paths.begin(), paths.end());
-  const TokenFile tokens = tokenize_cached(
-      files, model.require_tokenizer(),
-      {.document_separator = separator, .ends = model.text_ends(), .cache_dir = {}});
+  const TokenFile tokens = tokenize_cached(files, model.require_tokenizer(),
+                                           {.document_separator = separator,
+                                            .ends = model.text_ends(),
+                                            .cache_dir = {},
+                                            .examples = example_format(model, {})});
   return Batches(TokenView(tokens),
                  {.batch = 1,
                   .context = context,
@@ -42,19 +46,25 @@ Batches fit_windows(const LoadedModel& model, const std::vector<std::string>& pa
                   .window_start = model.window_start()});
 }
 
+void run_window(Decoder& decoder, const Batches& batches, Index number) {
+  const Batch batch = batches.windows(number, 1);
+  const Variable hidden = decoder.hidden_states(batch.ids, 1, 0, pass_over(batch));
+  require_finite(hidden.value().span(), "fit", "hidden states");
+}
+
 namespace {
 
-/// Shows a window to whatever attends in the decoder.
-void run_window(Decoder& decoder, const Batches& batches, Index number) {
-  const Variable hidden = decoder.hidden_states(batches.windows(number, 1).ids, 1);
-  require_finite(hidden.value().span(), "fit", "hidden states");
+/// Windows that have so many tokens together, or all.
+Index windows_for(Index tokens, const Batches& batches) {
+  const Index all = batches.num_windows();
+  const Index mean = std::max<Index>(1, batches.num_tokens() / all);
+  return std::min(all, (tokens + mean - 1) / mean);
 }
 
 /// Enough tokens for a sum of squares.
 Index windows_of_needs(const Batches& batches) {
   constexpr Index kTokens = 4096;
-  const auto context = static_cast<Index>(batches.windows(0, 1).ids.size());
-  return std::min(batches.num_windows(), (kTokens + context - 1) / context);
+  return windows_for(kTokens, batches);
 }
 
 }  // namespace
@@ -67,17 +77,22 @@ void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Inde
   const NoGrad guard;
   const FocusShape& shape = focus.shape();
   const Index all = batches.num_windows();
-  const Index context = static_cast<Index>(batches.windows(0, 1).ids.size());
-  const Index windows = std::min(all, (tokens + context - 1) / context);
+  const Index windows = windows_for(tokens, batches);
+  std::vector<Index> first = {0};  // keys before each window's
+  for (Index i = 0; i < windows; ++i)
+    first.push_back(first.back() +
+                    static_cast<Index>(batches.windows(i * all / windows, 1).ids.size()));
   const bool measures = focus.grouping().head_needs(0) != nullptr;
   const Index to_come = windows + (measures ? windows_of_needs(batches) : 0);
   std::vector<Tensor> keys;
   for (Index i = 0; i < shape.num_layers; ++i)
-    keys.emplace_back(Shape{windows * context, shape.kv_heads, shape.head_dim});
+    keys.emplace_back(Shape{first.back(), shape.kv_heads, shape.head_dim});
   Index window = 0;
   const AttachedMechanism collecting(decoder, [&](const MechanismInputs& in) {
     Tensor& of_layer = keys[static_cast<std::size_t>(in.layer)];
-    std::ranges::copy(in.k.value().span(), of_layer.data() + window * in.k.value().size());
+    std::ranges::copy(in.k.value().span(),
+                      of_layer.data() + first[static_cast<std::size_t>(window)] * shape.kv_heads *
+                                            shape.head_dim);
     return attention(in.q, in.k, in.v, in.options);
   });
   for (; window < windows; ++window) {

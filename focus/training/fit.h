@@ -47,9 +47,14 @@ struct FitSettings {
   FocusConfig to_focus() const;
 };
 
-/// Texts as windows of `context` tokens, in their order.
+/// Texts as windows of `context` tokens, in their order; JSONL of prompts or messages as windows of
+/// documents.
 Batches fit_windows(const LoadedModel& model, const std::vector<std::string>& paths,
                     const std::string& separator, Index context);
+
+/// Shows a window to whatever attends in the decoder. Throws std::runtime_error where what comes
+/// out is not finite.
+void run_window(Decoder& decoder, const Batches& batches, Index number);
 
 /// Windows that have gone by, of how many.
 using FitProgress = std::function<void(Index done, Index all)>;

@@ -2,20 +2,29 @@
 #include "data/files/checksum.h"
 #include "data/files/file_identity.h"
 #include "data/tokens/tokenize.h"
+#include "focus/models/example_format.h"
 #include "focus/training/session.h"
 #include "layers/weights.h"
 
 namespace focus {
 namespace {
 
-/// XXH3-128 of the token ids that a run trains on.
-std::string tokens_fingerprint(const TokenView& tokens) {
+/// XXH3-128 of the token ids that a run trains on; where windows hold documents, of where these
+/// begin and what the loss is of, too.
+std::string tokens_fingerprint(const TokenView& tokens, bool by_document) {
   Checksum checksum;
   std::vector<std::int32_t> part(1 << 20);
   for (Index i = 0; i < tokens.size(); i += static_cast<Index>(part.size())) {
     part.resize(static_cast<std::size_t>(std::min<Index>(1 << 20, tokens.size() - i)));
     tokens.copy(i, part);
     checksum.update(std::as_bytes(std::span(part)));
+  }
+  for (Index i = 0; by_document && i < tokens.num_documents(); ++i) {
+    const TokenRange document = tokens.document(i);
+    std::vector<std::uint8_t> counts(static_cast<std::size_t>(document.size()));
+    tokens.copy_counts(document.begin, counts);
+    checksum.update(std::as_bytes(std::span(&document.begin, 1)));
+    checksum.update(std::as_bytes(std::span(counts)));
   }
   return checksum.hex();
 }
@@ -71,7 +80,8 @@ LoadedModel open_training_model(const RunConfig& config) {
 TrainingData open_training_data(const RunConfig& config, const LoadedModel& model) {
   TokenizeOptions options{.document_separator = config.data.document_separator,
                           .ends = model.text_ends(),
-                          .cache_dir = config.data.cache_dir};
+                          .cache_dir = config.data.cache_dir,
+                          .examples = example_format(model, config.data.examples)};
   if (options.cache_dir.empty()) options.cache_dir = cache_folder();
   const auto tokens_of = [&](const std::vector<std::string>& names) {
     const std::vector<std::filesystem::path> paths(names.begin(), names.end());
@@ -84,11 +94,13 @@ TrainingData open_training_data(const RunConfig& config, const LoadedModel& mode
                     .shuffle = shuffle,
                     .seed = static_cast<std::uint64_t>(config.seed),
                     .vocab_size = static_cast<std::int32_t>(model.decoder->config().vocab_size),
-                    .window_start = model.window_start()});
+                    .window_start = model.window_start(),
+                    .packing = config.data.packing});
   };
   const auto training = [&](const TokenView& view) {
-    return TrainingData{.train = batches(view, config.data.shuffle),
-                        .fingerprint = tokens_fingerprint(view)};
+    Batches train = batches(view, config.data.shuffle);
+    std::string fingerprint = tokens_fingerprint(view, train.by_document());
+    return TrainingData{.train = std::move(train), .fingerprint = std::move(fingerprint)};
   };
   const TokenFile train = tokens_of(config.data.train);
   if (!config.data.valid.empty()) {

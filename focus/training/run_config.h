@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "data/tokens/batches.h"
+#include "data/tokens/example_tokens.h"
 #include "focus/adapter.h"
 #include "focus/config.h"
 #include "focus/lora/lora.h"
@@ -107,6 +109,8 @@ struct DataConfig {
   double valid_fraction = 0.05;
   std::string document_separator;
   Bos bos = Bos::automatic;
+  ExampleSettings examples;
+  Packing packing = Packing::automatic;
   Index context = 512;
   Index batch = 1;
   int gradient_accumulation_steps = 1;
@@ -115,16 +119,23 @@ struct DataConfig {
 
   template <class F>
   void visit(F&& f) {
-    f("train", train, "text files (.txt, .xz) or folders of them");
+    f("train", train, "text files (.txt, .jsonl, packed too: .gz, .xz, .zst, .bz2) or folders");
     f("valid", valid, "the same, for validation; empty: valid_fraction of the training documents");
     f("valid_fraction", valid_fraction, "share of documents held back where valid is empty",
       {0, 0.9});
     f("document_separator", document_separator,
-      "splits a file into documents, such as <|endoftext|>; empty: each file is one");
+      "splits a .txt into documents, such as <|endoftext|>; empty: each file is one");
+    examples.visit(f);
+    f("packing", packing,
+      "wrapped: one run of tokens, cut wherever a window is full, which sees all before it; "
+      "documents: "
+      "several whole documents to a window, none of which sees another, positions from 0 in each; "
+      "none: one document to a window; auto: documents for prompts and messages, else wrapped");
     f("bos", bos,
       "special tokens around a document: auto: what the tokenizer's files put there; always: "
       "before "
-      "it the config's BOS, else the tokenizer's; never; window: one before each training window");
+      "it the config's BOS, else the tokenizer's; never; window: one before each training window, "
+      "or each document of one");
     f("context", context, "tokens of a training window", {2, 1 << 22});
     f("batch", batch, "windows of a micro-batch", {1, 1 << 16});
     f("gradient_accumulation_steps", gradient_accumulation_steps, "micro-batches of a step",
@@ -245,6 +256,7 @@ struct RunConfig {
   /// The same for what a step computes alone: the optimiser's and the method's settings.
   void validate_step() const;
 
+  /// At most: windows of documents are not always full.
   std::int64_t tokens_per_step() const {
     return data.batch * data.gradient_accumulation_steps * data.context;
   }

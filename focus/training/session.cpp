@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/base/check.h"
+#include "focus/training/batch_pass.h"
 #include "focus/training/fit.h"
 
 namespace focus {
@@ -46,7 +47,7 @@ struct StepStatistics {
 Tensor dense_hidden_states(Decoder& decoder, const Batch& batch) {
   const NoGrad guard;
   const AttachedMechanism dense(decoder, AttentionMechanism{});
-  return decoder.hidden_states(batch.ids, batch.batch).value();
+  return decoder.hidden_states(batch.ids, batch.batch, 0, pass_over(batch)).value();
 }
 
 }  // namespace
@@ -58,11 +59,37 @@ void check_positions(const RunConfig& config, const LoadedModel& model) {
          model.where);
 }
 
+namespace {
+
+/// Of each part of a step the factor of its mean loss, so that the step's is the mean over all
+/// tokens that the loss is of, as transformers has it: 1 where parts have equally many.
+std::vector<Real> weights_of_parts(const std::vector<Batch>& parts) {
+  std::vector<Real> weights(parts.size(), 1);
+  if (parts.front().documents.empty()) return weights;
+  std::vector<Index> targets;
+  Index all = 0;
+  for (const Batch& part : parts) all += targets.emplace_back(count_targets(part));
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    weights[i] = static_cast<Real>(static_cast<double>(targets[i]) *
+                                   static_cast<double>(parts.size()) / static_cast<double>(all));
+  return weights;
+}
+
+}  // namespace
+
 Session::Session(RunConfig config, LoadedModel model, TrainingData data)
     : config_(std::move(config)), model_(std::move(model)), data_(std::move(data)) {
   config_.validate_step();
   check_positions(config_, model_);
-  for (const auto& adapter : model_.adapters) adapter->set_trainable(true);
+  for (const auto& adapter : model_.adapters) {
+    if (data_.train.by_document() && !adapter->separates_documents())
+      fail(
+          "{}: what it learns follows a whole window, so it cannot keep the documents of one "
+          "apart; "
+          "train another attention, or this one on plain text with data.packing=wrapped",
+          adapter->name());
+    adapter->set_trainable(true);
+  }
   enter_phase(0);
 }
 
@@ -138,14 +165,14 @@ Variable Session::loss_of(const Batch& batch, const ForwardContext& context) {
       break;
     case Objective::logit_distillation: {
       const Tensor reference = dense_hidden_states(decoder, batch);
-      return decoder.kl_divergence(decoder.hidden_states(batch.ids, batch.batch, 0, context),
-                                   reference);
+      return decoder.kl_divergence(
+          decoder.hidden_states(batch.ids, batch.batch, 0, pass_over(batch, context)), reference);
     }
     case Objective::layer_distillation:
-      decoder.hidden_states(batch.ids, batch.batch, 0, context);
+      decoder.hidden_states(batch.ids, batch.batch, 0, pass_over(batch, context));
       return focus->take_auxiliary_loss();
   }
-  return decoder.loss(batch.ids, batch.batch, context);
+  return batch_loss(decoder, batch, context);
 }
 
 StepReport Session::step() {
@@ -166,9 +193,13 @@ StepReport Session::step() {
   std::vector<Batch> batches;
   batches.reserve(static_cast<std::size_t>(parts));
   for (int part = 0; part < parts; ++part) batches.push_back(data_.train.next());
+  for (const Batch& batch : batches) report.tokens += static_cast<Index>(batch.ids.size());
+  const std::vector<Real> weights = weights_of_parts(batches);
   std::vector<std::vector<double>> records;  // of the own parts
   const auto loss_of_part = [&](int part) {
-    Variable loss = loss_of(batches[static_cast<std::size_t>(part)], context_of(part));
+    const auto at = static_cast<std::size_t>(part);
+    Variable loss = loss_of(batches[at], context_of(part));
+    if (weights[at] != 1) loss = scale(loss, weights[at]);
     StepStatistics record{.loss = static_cast<double>(loss.value()[0])};
     for (const auto& adapter : adapters) {
       if (const Variable terms = adapter->after_forward(); terms.defined()) {
@@ -206,7 +237,7 @@ double Session::forward() {
   double loss = 0;
   for (int i = 0; i < config_.data.gradient_accumulation_steps; ++i) {
     const Batch batch = data_.train.next();
-    loss += static_cast<double>(model_.decoder->loss(batch.ids, batch.batch).value()[0]);
+    loss += static_cast<double>(batch_loss(*model_.decoder, batch).value()[0]);
   }
   return loss / config_.data.gradient_accumulation_steps;
 }
@@ -223,11 +254,17 @@ std::optional<double> Session::validate() {
   for (Index i = 0; i < windows; ++i) {
     if (!ranks_->owns(static_cast<int>(i))) continue;
     const Batch batch = data_.valid->windows(i * all / windows, 1);
-    losses.push_back({static_cast<double>(model_.decoder->loss(batch.ids, 1).value()[0])});
+    // Windows of documents have more tokens that count or fewer, others all as many.
+    const double weight = batch.documents.empty() ? 1 : static_cast<double>(count_targets(batch));
+    losses.push_back(
+        {weight * static_cast<double>(batch_loss(*model_.decoder, batch).value()[0]), weight});
   }
-  double nats = 0;
-  for (const auto& loss : gather_parts(*ranks_, static_cast<int>(windows), losses)) nats += loss[0];
-  return nats / static_cast<double>(windows);
+  double nats = 0, weights = 0;
+  for (const auto& loss : gather_parts(*ranks_, static_cast<int>(windows), losses)) {
+    nats += loss[0];
+    weights += loss[1];
+  }
+  return nats / weights;
 }
 
 AttentionMode Session::mode_at(std::int64_t step) const {

@@ -23,6 +23,7 @@ struct TrainingData {
 /// What one training step did.
 struct StepReport {
   std::int64_t step = 0;                      // steps done, this one included
+  Index tokens = 0;                           // that it has seen
   StepResult result;                          // its loss is that of the text alone
   std::vector<GroupStatistics> groups;        // one a layer, without pairs; empty without groups
   std::optional<double> auxiliary_loss = {};  // what adapters added to the loss, with their weights

@@ -188,6 +188,7 @@ class TrainingLoop {
     if (session_.phase().first != phase_before && callbacks_.on_phase)
       callbacks_.on_phase(session_);
     if (callbacks_.on_step) callbacks_.on_step(session_, report);
+    tokens_since_ += report.tokens;
     const std::int64_t step = report.step;
     const bool last = session_.finished();
     if (step % config_.log_every == 0 || last) log(report);
@@ -211,17 +212,18 @@ class TrainingLoop {
   }
 
   void log(const StepReport& report) {
-    const auto tokens = static_cast<double>(config_.tokens_per_step());
-    const double rate = static_cast<double>(report.step - since_step_) * tokens / (now() - since_);
-    const TrainingLine line{
-        .report = report,
-        .tokens_per_second = rate,
-        .seconds_left = static_cast<double>(config_.steps - report.step) * tokens / rate,
-        .collapsed = newly_collapsed(report)};
+    const double seconds = now() - since_;
+    const TrainingLine line{.report = report,
+                            .tokens_per_second = static_cast<double>(tokens_since_) / seconds,
+                            .seconds_left = static_cast<double>(config_.steps - report.step) *
+                                            seconds /
+                                            static_cast<double>(report.step - since_step_),
+                            .collapsed = newly_collapsed(report)};
     if (folder_) folder_->add(line);
     if (callbacks_.on_line) callbacks_.on_line(session_, line);
     since_ = now();
     since_step_ = report.step;
+    tokens_since_ = 0;
   }
 
   /// Layers whose largest group has passed warn_largest_group, each told once.
@@ -262,6 +264,7 @@ class TrainingLoop {
   TrainingResult result_;
   double since_ = 0;
   std::int64_t since_step_ = 0;
+  Index tokens_since_ = 0;
   std::set<std::size_t> collapsed_;  // layers that have been told of
 };
 
@@ -354,7 +357,7 @@ DryRun dry_run(Session& session) {
              .weight_bytes = session.weight_bytes(),
              .mapped_bytes = 0,
              .tokens = config.steps * config.tokens_per_step(),
-             .train_tokens = session.data().train.num_windows() * config.data.context};
+             .train_tokens = session.data().train.num_tokens()};
   trim_pool();
   // Before the first step tensors hold weights and the optimiser's moments alone.
   const std::size_t moments =

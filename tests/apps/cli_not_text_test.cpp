@@ -25,9 +25,7 @@ TEST(CliNotText, FilesOfOtherKindsAreRefused) {
   const std::string text = read_text(cli().valid_text());
   for (const auto& [bytes, what] : {std::pair(utf16(text), "UTF-16"),
                                     {utf16(text).substr(2), "UTF-16"},
-                                    {"\x1F\x8B\x08\0"s + rest, "gzip"},
                                     {"PK\x03\x04" + rest, "zip"},
-                                    {"\x28\xB5\x2F\xFD" + rest, "zstd"},
                                     {"PAR1" + rest + "PAR1", "parquet"}}) {
     const std::string path = file_of("text.txt", bytes);
     const Words parts = {path, "UTF-8", what};
@@ -40,6 +38,21 @@ TEST(CliNotText, FilesOfOtherKindsAreRefused) {
     expect_refused({"fit", cli().base(), "--text", path, "--out", cli().fresh("k.h5")}, parts);
     expect_refused(cli().retrofit({"data.train=" + path, "out=" + cli().fresh("run")}), parts);
   }
+}
+
+TEST(CliNotText, PackedFilesThatAreDamagedAreRefused) {
+  const std::string rest = std::string(40, '\x9C');
+  for (const std::string& bytes : {"\x1F\x8B\x08\0"s + rest, "\x28\xB5\x2F\xFD" + rest}) {
+    const Words parts = {"cannot unpack " + file_of("text.txt", bytes), "fetch the file again"};
+    expect_refused({"eval", cli().base(), "--text", parts[0].substr(14)}, parts);
+  }
+}
+
+TEST(CliNotText, AnotherEncodingIsRefused) {
+  std::string text;
+  for (int i = 0; i < 20; ++i) text += "El ni\xF1o comi\xF3. ";
+  const std::string path = file_of("latin1.txt", text);
+  expect_refused({"eval", cli().base(), "--text", path}, {path, "UTF-8", "iconv"});
 }
 
 TEST(CliNotText, OtherBytesAreTold) {

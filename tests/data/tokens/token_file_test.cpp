@@ -85,7 +85,7 @@ TEST(TokenFile, RefusesDamagedFiles) {
   EXPECT_THAT(error(""), HasSubstr("not a token file"));
   EXPECT_THAT(error("text"), HasSubstr("not a token file"));
   EXPECT_THAT(error(std::string(200, 'x')), HasSubstr("FOCUSTOK"));
-  EXPECT_THAT(error(with(8, 2, 4)), HasSubstr("version 2"));
+  EXPECT_THAT(error(with(8, 3, 4)), HasSubstr("version 3"));
   EXPECT_THAT(error(with(12, 3, 4)), HasSubstr("3 bytes per id"));
   EXPECT_THAT(error(with(16, 0, 8)), HasSubstr("vocabulary"));
   EXPECT_THAT(error(with(24, ~0ull, 8)), HasSubstr("do not make"));

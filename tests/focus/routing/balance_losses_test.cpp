@@ -32,7 +32,8 @@ Routing loss_routing(const std::vector<double>& g) {
   }
   return {.assignments = leaf(assignments),
           .logits = std::make_shared<const std::vector<double>>(logits),
-          .potentials = std::vector<double>(4, 0.0)};
+          .potentials = std::vector<double>(4, 0.0),
+          .starts = {0, 2, 4}};
 }
 
 double value_of(const Variable& x) { return static_cast<double>(x.value()[0]); }

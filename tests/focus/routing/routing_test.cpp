@@ -187,7 +187,8 @@ TEST(Route, RejectsAnotherWidth) {
 Routing routing_of(const std::vector<double>& logits, const std::vector<double>& potentials) {
   return {.assignments = Variable(Tensor::zeros({2, 2, 4})),
           .logits = std::make_shared<const std::vector<double>>(logits),
-          .potentials = potentials};
+          .potentials = potentials,
+          .starts = {0, 2, 4}};
 }
 
 TEST(Membership, TakesTheHighestAndTiesGoToTheLowerGroup) {

@@ -1,0 +1,121 @@
+#include <algorithm>
+
+#include "autograd/base/check.h"
+#include "data/files/notice.h"
+#include "data/text/text.h"
+#include "data/text/wikitext.h"
+#include "focus/evaluation/evaluation.h"
+#include "focus/models/example_format.h"
+
+namespace focus {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const std::size_t begin = text.find_first_not_of(kSpace);
+  return begin == std::string_view::npos
+             ? std::string_view()
+             : text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
+}
+
+EvalText tokenized(const LoadedModel& model, const std::string& name, std::string_view document,
+                   const EvalSettings& settings) {
+  const Tokenizer& tokenizer = model.require_tokenizer();
+  const bool wikitext = settings.detokenize == Detokenize::wikitext;
+  EvalText text{
+      name,
+      wikitext ? tokenizer.encode(wikitext_detokenized(document)) : tokenizer.encode(document),
+      static_cast<std::int64_t>(document.size()),
+      wikitext ? count_wikitext_words(document) : count_words(document), model.window_start()};
+  // One that stands in the text already is the first window's.
+  if (text.window_start && !text.ids.empty() && text.ids.front() == *text.window_start)
+    text.ids.erase(text.ids.begin());
+  TextEnds ends = model.text_ends();
+  const Index put = text.lead() + ends.put_before(text.ids);
+  const auto most = static_cast<std::size_t>(std::max<Index>(0, settings.max_tokens - put));
+  if (settings.max_tokens > 0 && text.ids.size() > most) {
+    text.ids.resize(most);
+    ends.suffix.clear();
+    const std::string left = tokenizer.decode(text.ids);
+    text.bytes = static_cast<std::int64_t>(left.size());
+    text.words = count_words(left);
+  }
+  ends.put_around(text.ids);
+  model.require_ids(text.ids, text.name);
+  return text;
+}
+
+/// A line of JSONL: bytes and words are those of what the loss is of.
+EvalText tokenized(const LoadedModel& model, const std::string& path, const Example& example,
+                   const ExampleFormat& format, Index max_tokens) {
+  const Tokenizer& tokenizer = model.require_tokenizer();
+  ExampleTokens tokens = tokens_of(example, tokenizer, format, path);
+  EvalText text{.name = fmt::format("{}: line {}", path, example.line),
+                .ids = std::move(tokens.ids),
+                .window_start = model.window_start(),
+                .is_example = true};
+  if (example.kind != Example::Kind::text) text.counts = std::move(tokens.counts);
+  if (max_tokens > 0 && static_cast<Index>(text.ids.size()) > max_tokens - text.lead()) {
+    text.ids.resize(static_cast<std::size_t>(max_tokens - text.lead()));
+    if (!text.counts.empty()) text.counts.resize(text.ids.size());
+  }
+  std::vector<std::int32_t> scored;
+  for (std::size_t i = 0; i < text.ids.size(); ++i)
+    if (text.counts_at(static_cast<Index>(i)) && !tokenizer.is_special(text.ids[i]))
+      scored.push_back(text.ids[i]);
+  const std::string read = tokenizer.decode(scored);
+  text.bytes = static_cast<std::int64_t>(read.size());
+  text.words = count_words(read);
+  model.require_ids(text.ids, text.name);
+  return text;
+}
+
+/// Lines of JSONL, as many as are asked for.
+void add_examples(const LoadedModel& model, const std::string& path, const EvalSettings& settings,
+                  std::vector<EvalText>& texts) {
+  check(settings.detokenize == Detokenize::none, "{}: detokenize is of .txt files, not of JSONL",
+        path);
+  const std::string file = read_document_file(path);
+  const ExampleFormat format = example_format(model, settings.examples);
+  std::size_t left_out = 0;
+  for_each_example(file, path, settings.examples.dataset_text_field, [&](Example&& example) {
+    if (settings.max_documents > 0 && std::ssize(texts) >= settings.max_documents) return;
+    EvalText text = tokenized(model, path, example, format, settings.max_tokens);
+    if (text.scored() > 0)
+      texts.push_back(std::move(text));
+    else
+      ++left_out;
+  });
+  if (left_out > 0) notice("{}: {} lines are left out: nothing in them is scored", path, left_out);
+}
+
+}  // namespace
+
+Index EvalText::scored() const {
+  Index count = 0;
+  for (Index i = 1 - lead(); i < std::ssize(ids); ++i) count += counts_at(i) ? 1 : 0;
+  return count;
+}
+
+std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std::string>& paths,
+                                 const EvalSettings& settings) {
+  std::vector<EvalText> texts;
+  for (const auto& path :
+       expand_text_paths(std::vector<std::filesystem::path>(paths.begin(), paths.end()))) {
+    if (is_jsonl(path)) {
+      add_examples(model, path.string(), settings, texts);
+      continue;
+    }
+    const std::string text = read_document_file(path);
+    for (const std::string_view part : split_documents(text, settings.separator)) {
+      if (settings.max_documents > 0 && static_cast<Index>(texts.size()) == settings.max_documents)
+        return texts;
+      texts.push_back(tokenized(model, path.string(),
+                                settings.separator.empty() ? part : trimmed(part), settings));
+    }
+  }
+  if (texts.empty()) fail("nothing of the texts is scored: they hold no tokens that count");
+  return texts;
+}
+
+}  // namespace focus

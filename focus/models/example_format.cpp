@@ -1,0 +1,58 @@
+#include "focus/models/example_format.h"
+
+#include <memory>
+#include <utility>
+
+#include "data/chat/chat_template.h"
+#include "data/files/checksum.h"
+#include "data/files/read_file.h"
+
+namespace focus {
+namespace {
+
+/// The day that templates see: a run that is resumed tomorrow goes on with the same tokens. It is
+/// what templates of Llama 3.2 write that are not told one.
+std::tm fixed_day() {
+  std::tm day{};
+  day.tm_year = 2024 - 1900;
+  day.tm_mon = 6;
+  day.tm_mday = 26;
+  day.tm_wday = 5;
+  day.tm_yday = 207;
+  return day;
+}
+
+ChatTemplate template_of(const SideFiles& files, const std::string& path,
+                         const std::string& where) {
+  if (!path.empty()) return ChatTemplate(read_file(path), path);
+  return find_chat_template(files, "", where);
+}
+
+}  // namespace
+
+ExampleFormat example_format(const LoadedModel& model, const ExampleSettings& settings) {
+  const std::string& path = settings.chat_template_path;
+  Checksum identity;
+  if (!path.empty()) identity.update(read_file(path));
+  for (const auto& [name, bytes] : model.side_files())
+    if (name != "tokenizer.model" && name != "vocab.json" && name != "merges.txt")
+      identity.update(fmt::format("{} {}\n", name, bytes));
+  // Read when the first messages come: models that have none can train on anything else.
+  const auto chat = std::make_shared<std::unique_ptr<ChatTemplate>>();
+  return {.settings = settings,
+          .ends = model.text_ends(),
+          .end = model.document_end(),
+          .chat =
+              [chat, path, files = model.side_files(), where = model.where](
+                  const nlohmann::ordered_json& messages, bool add_generation_prompt) {
+                if (!*chat) *chat = std::make_unique<ChatTemplate>(template_of(files, path, where));
+                ChatVariables variables;
+                variables.special_tokens = chat_special_tokens(files, where);
+                variables.add_generation_prompt = add_generation_prompt;
+                variables.now = fixed_day();
+                return (*chat)->render(messages, variables);
+              },
+          .chat_identity = identity.hex()};
+}
+
+}  // namespace focus

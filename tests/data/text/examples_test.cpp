@@ -1,0 +1,98 @@
+#include "data/text/examples.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/temp_folder.h"
+
+namespace focus {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+std::vector<Example> examples(std::string_view text, const std::string& field = "text") {
+  std::vector<Example> all;
+  for_each_example(text, "a.jsonl", field, [&](Example&& one) { all.push_back(std::move(one)); });
+  return all;
+}
+
+std::string refusal(std::string_view text) {
+  return error_of([&] { examples(text); });
+}
+
+TEST(Examples, NamesThatAreJsonl) {
+  for (const char* name : {"a.jsonl", "b/a.jsonl", "a.jsonl.gz", "a.jsonl.xz", "a.jsonl.zst",
+                           "a.jsonl.bz2", "x.y.jsonl"})
+    EXPECT_TRUE(is_jsonl(name)) << name;
+  for (const char* name : {"a.json", "a.txt", "jsonl", "a.jsonl.txt", "a.jsonl.gz.gz", ".jsonl"})
+    EXPECT_FALSE(is_jsonl(name)) << name;
+}
+
+TEST(Examples, Texts) {
+  const auto all = examples("{\"text\": \"a\\nb\", \"id\": 7}\r\n\n  \t\n{\"text\": \"\\u00e9\"}");
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].kind, Example::Kind::text);
+  EXPECT_EQ(all[0].text, "a\nb");
+  EXPECT_EQ(all[0].line, 1u);
+  EXPECT_EQ(all[1].text, "\xC3\xA9");
+  EXPECT_EQ(all[1].line, 4u);
+  EXPECT_EQ(examples("{\"content\": \"c\", \"text\": 1}", "content")[0].text, "c");
+  EXPECT_TRUE(examples(" \n").empty());
+}
+
+TEST(Examples, PromptsAndMessages) {
+  const auto prompt = examples(R"({"completion": " 2", "prompt": "1+1="})")[0];
+  EXPECT_EQ(prompt.kind, Example::Kind::prompt);
+  EXPECT_EQ(prompt.text, "1+1=");
+  EXPECT_EQ(prompt.completion, " 2");
+  const auto chat = examples(
+      R"({"text": "not this", "messages": [{"role": "user", "content": "a", "b": 1, "a": 2}]})")[0];
+  EXPECT_EQ(chat.kind, Example::Kind::messages);
+  EXPECT_EQ(chat.messages.dump(), R"([{"role":"user","content":"a","b":1,"a":2}])");  // in order
+}
+
+TEST(Examples, APromptOfMessages) {
+  const auto one = examples(
+      R"({"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant"}]})")
+      [0];
+  EXPECT_EQ(one.kind, Example::Kind::messages);
+  EXPECT_EQ(one.messages.size(), 2u);
+  EXPECT_EQ(one.first_of_completion, 1u);
+}
+
+TEST(Examples, AsOneText) {
+  EXPECT_EQ(text_of(examples("{\"text\": \"a\"}")[0]), "a");
+  EXPECT_EQ(text_of(examples(R"({"prompt": "a", "completion": "b"})")[0]), "ab");
+  EXPECT_EQ(text_of(examples(R"({"messages": [{"role": "u", "content": "a"}, {"role": "t"}]})")[0]),
+            "a\n");
+}
+
+TEST(Examples, WhatIsWrongIsSaidWithItsLine) {
+  const std::string good = "{\"text\": \"a\"}\n";
+  for (const auto& [line, part] : std::vector<std::pair<std::string, std::string>>{
+           {"[1]", "wanted an object"},
+           {"7", "wanted an object"},
+           {"{\"text\": 7}", "text"},
+           {"{\"text\": null}", "text"},
+           {"{\"Text\": \"a\"}", "dataset_text_field names another), it has \"Text\""},
+           {"{}", "it has nothing"},
+           {"{\"prompt\": \"a\"}", "it has \"prompt\""},
+           {"{\"prompt\": \"a\", \"completion\": 3}", "completion"},
+           {"{\"prompt\": \"a\", \"completion\": [{\"role\": \"user\"}]}", "completion"},
+           {"{\"messages\": []}", "wanted a list of messages, it has none"},
+           {"{\"messages\": \"a\"}", "messages"},
+           {"{\"messages\": [{\"content\": \"a\"}]}", "role"},
+           {"{\"conversations\": []}", "\"from\" and \"value\" are not read"},
+           {"{\"text\": \"a\"", "JSON"},
+           {"{\"text\": \"a\", \"text\": \"b\"}", "stands twice"},
+           {"{\"text\": \"caf\xE9\"}", "UTF-8"},
+           {"{\"prompt\": \"a\", \"completion\": \"b\"}", "but line 1 has a text"},
+       }) {
+    EXPECT_THAT(refusal(good + "\n" + line), StartsWith("a.jsonl: line 3")) << line;
+    EXPECT_THAT(refusal(good + "\n" + line), HasSubstr(part)) << line;
+  }
+}
+
+}  // namespace
+}  // namespace focus

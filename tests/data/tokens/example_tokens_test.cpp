@@ -1,0 +1,126 @@
+#include "data/tokens/example_tokens.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/temp_folder.h"
+
+namespace focus {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr std::int32_t kEnd = 3;  // as a byte it is no letter
+
+const Tokenizer& bytes() {
+  static const auto tokenizer = load_tokenizer("bytes");
+  return *tokenizer;
+}
+
+/// "role:content;" for each message, and where a turn is to begin "assistant:".
+std::string plain_chat(const nlohmann::ordered_json& messages, bool add_generation_prompt) {
+  std::string text;
+  for (const auto& message : messages)
+    text += message.at("role").get<std::string>() + ":" + message.at("content").get<std::string>() +
+            ";";
+  return text + (add_generation_prompt ? "assistant:" : "");
+}
+
+ExampleFormat format_of(RenderChat chat = &plain_chat) {
+  return {.ends = {.prefix = {1}, .suffix = {2}}, .end = kEnd, .chat = std::move(chat)};
+}
+
+ExampleTokens tokens_of(const std::string& line, const ExampleFormat& format = format_of()) {
+  ExampleTokens tokens;
+  for_each_example(line, "a.jsonl", format.settings.dataset_text_field, [&](Example&& example) {
+    tokens = focus::tokens_of(example, bytes(), format, "a.jsonl");
+  });
+  EXPECT_EQ(tokens.ids.size(), tokens.counts.size());
+  return tokens;
+}
+
+/// The tokens that the loss is of, as text.
+std::string learned(const ExampleTokens& tokens) {
+  std::string text;
+  for (std::size_t i = 0; i < tokens.ids.size(); ++i)
+    if (tokens.counts[i] != 0) text += static_cast<char>(tokens.ids[i]);
+  return text;
+}
+std::string all(const ExampleTokens& tokens) { return {tokens.ids.begin(), tokens.ids.end()}; }
+
+TEST(ExampleTokens, ATextIsBetweenItsEndsAndLearnedWhole) {
+  const ExampleTokens tokens = tokens_of(R"({"text": "abc"})");
+  EXPECT_EQ(all(tokens), "\1abc\2");
+  EXPECT_EQ(learned(tokens), "\1abc\2");
+}
+
+TEST(ExampleTokens, OfAPromptTheCompletionAndTheEndAreLearned) {
+  ExampleFormat format = format_of();
+  const std::string line = R"({"prompt": "Q:", "completion": " A"})";
+  EXPECT_EQ(all(tokens_of(line, format)), "\1Q: A\3");
+  EXPECT_EQ(learned(tokens_of(line, format)), " A\3");
+  format.settings.completion_only_loss = false;
+  EXPECT_EQ(learned(tokens_of(line, format)), "\1Q: A\3");
+  format.settings.completion_only_loss = true;
+  format.end = std::nullopt;
+  EXPECT_EQ(learned(tokens_of(line, format)), " A");
+  // One that is there is not put a second time.
+  format.end = 'A';
+  EXPECT_EQ(all(tokens_of(line, format)), "\1Q: A");
+  EXPECT_EQ(learned(tokens_of(R"({"prompt": "Q", "completion": ""})")), "\3");
+}
+
+const std::string kChat =
+    R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},)"
+    R"( {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}]})";
+
+TEST(ExampleTokens, OfMessagesTheAssistantsTurnsAreLearned) {
+  ExampleFormat format = format_of();
+  EXPECT_EQ(all(tokens_of(kChat, format)), "user:a;assistant:b;user:c;assistant:d;");
+  EXPECT_EQ(learned(tokens_of(kChat, format)), "b;d;");
+  format.settings.assistant_only_loss = false;
+  EXPECT_EQ(learned(tokens_of(kChat, format)), "user:a;assistant:b;user:c;assistant:d;");
+  EXPECT_EQ(learned(tokens_of(R"({"messages": [{"role": "user", "content": "a"}]})")), "");
+  EXPECT_FALSE(tokens_of(R"({"messages": [{"role": "user", "content": "a"}]})").trains());
+}
+
+TEST(ExampleTokens, OfAPromptOfMessagesTheCompletionsTurnsAreLearned) {
+  EXPECT_EQ(
+      learned(tokens_of(
+          R"({"prompt": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},)"
+          R"( {"role": "user", "content": "c"}], "completion": [{"role": "assistant", "content": "d"}]})")),
+      "d;");
+}
+
+TEST(ExampleTokens, TemplatesThatWriteATurnOtherwiseLaterAreRefused) {
+  // Only the last turn keeps its text, as where reasoning is taken out of earlier ones.
+  const auto forgets = [](const nlohmann::ordered_json& messages, bool add_generation_prompt) {
+    std::string text;
+    for (std::size_t i = 0; i < messages.size(); ++i)
+      text += messages[i].at("role").get<std::string>() + (i + 1 < messages.size() ? ";" : ":x;");
+    return text + (add_generation_prompt ? "assistant" : "");
+  };
+  ExampleFormat format = format_of(forgets);
+  EXPECT_THAT(error_of([&] { tokens_of(kChat, format); }),
+              testing::AllOf(StartsWith("a.jsonl: line 1: the chat template writes message 2"),
+                             HasSubstr("assistant_only_loss=false")));
+  format.settings.assistant_only_loss = false;
+  EXPECT_TRUE(tokens_of(kChat, format).trains());
+}
+
+TEST(ExampleTokens, WhatCannotBeAnsweredIsRefused) {
+  EXPECT_THAT(error_of([] { tokens_of(kChat, format_of(nullptr)); }), HasSubstr("chat template"));
+  EXPECT_THAT(
+      error_of([] { tokens_of(R"({"messages": [{"role": "assistant", "content": "a"}]})"); }),
+      HasSubstr("the first message is the assistant's"));
+}
+
+TEST(ExampleTokens, TheFirstTokenAloneTrainsNothing) {
+  EXPECT_FALSE((ExampleTokens{.ids = {1, 2}, .counts = {1, 0}}.trains()));
+  EXPECT_TRUE((ExampleTokens{.ids = {1, 2}, .counts = {0, 1}}.trains()));
+  EXPECT_FALSE(ExampleTokens{}.trains());
+}
+
+}  // namespace
+}  // namespace focus

@@ -1,0 +1,215 @@
+// Training on windows of documents, of which some tokens are learned: what a step's loss is, that
+// every method goes, and what is refused.
+#include <gtest/gtest.h>
+
+#include "focus/training/checkpoint.h"
+#include "focus/training/fit.h"
+#include "focus/training/training.h"
+#include "tests/support/compare.h"
+#include "tests/support/packed_documents.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/tiny_session.h"
+
+namespace focus {
+namespace {
+
+/// Examples of 4 to 15 tokens, the second half of each learned.
+Batches examples(Index batch, std::uint64_t seed, bool shuffle = true) {
+  Rng rng(seed);
+  std::vector<Index> offsets = {0};
+  std::vector<std::uint8_t> counts;
+  for (int i = 0; i < 60; ++i) {
+    const Index length = 4 + static_cast<Index>(rng.below(12));
+    for (Index t = 0; t < length; ++t) counts.push_back(2 * t >= length);
+    offsets.push_back(offsets.back() + length);
+  }
+  const auto ids = random_ids(offsets.back(), kTinyVocabulary, static_cast<int>(seed));
+  return Batches(TokenView(TokenFile::from_tokens(ids, offsets, kTinyVocabulary, {}, counts)),
+                 {.batch = batch,
+                  .context = 16,
+                  .shuffle = shuffle,
+                  .seed = seed,
+                  .vocab_size = kTinyVocabulary});
+}
+
+Session session_of(const RunConfig& config, const std::string& family = "gpt2") {
+  LoadedModel model = tiny_loaded(family);
+  Rng rng(static_cast<std::uint64_t>(config.seed));
+  attach_adapters(config, model, rng);
+  return Session(config, std::move(model),
+                 {.train = examples(config.data.batch, 5),
+                  .valid = examples(1, 9, false),
+                  .fingerprint = "examples"});
+}
+
+RunConfig keys_run() {
+  RunConfig config = tiny_run();
+  FocusConfig& f = config.focus;
+  f.grouping.name = "keys";
+  f.training = Training::summary;
+  f.local_window = 2;
+  f.summary.zones.block = 2;
+  f.summary.num_selected_groups = 1;
+  f.keys().fit_tokens = 64;
+  return config;
+}
+
+RunConfig focus_run(Training training) {
+  RunConfig config = tiny_run();
+  config.focus.training = training;
+  config.focus.summary.zones.block = 2;
+  return config;
+}
+
+RunConfig window_run() {
+  RunConfig config = tiny_run(Method::full);
+  config.attention = {.name = "window", .word = "window:5", .settings = {}};
+  return config;
+}
+
+std::vector<std::pair<std::string, RunConfig>> runs() {
+  RunConfig distilled = keys_run();
+  distilled.focus.objective = Objective::layer_distillation;
+  return {{"lora", tiny_run(Method::lora)},
+          {"full", tiny_run(Method::full)},
+          {"two phases", tiny_run(Method::two_phase)},
+          {"soft Focus", focus_run(Training::soft)},
+          {"hard Focus", focus_run(Training::hard)},
+          {"summary of tokens", focus_run(Training::summary)},
+          {"groups of keys", keys_run()},
+          {"groups of keys, distilled", distilled},
+          {"window", window_run()}};
+}
+
+std::vector<Tensor> values_of(Session& session) {
+  std::vector<Tensor> values;
+  const auto add = [&](const std::string&, Variable& p) { values.push_back(p.value().clone()); };
+  for_each_parameter(*session.model().decoder, add, "model");
+  for (const auto& adapter : session.model().adapters) adapter->visit_parameters(add);
+  return values;
+}
+
+TEST(DocumentsSession, AStepsLossIsTheMeanOverAllThatIsLearned) {
+  RunConfig config = tiny_run(Method::lora);
+  config.data.batch = 1;
+  config.data.gradient_accumulation_steps = 3;
+  Session session = session_of(config);
+  const Decoder before = tiny_decoder("gpt2");  // LoRA adds nothing at first
+  Batches batches = examples(1, 5);
+  double nats = 0;
+  Index tokens = 0, seen = 0;
+  for (int part = 0; part < 3; ++part) {
+    const NoGrad guard;
+    const Batch batch = batches.next();
+    seen += batch.context;
+    for (std::size_t i = 0; i + 1 < batch.documents.size(); ++i) {
+      const Batch alone = document_alone(batch, i);
+      const Index targets = count_targets(alone);
+      nats +=
+          static_cast<double>(targets) * static_cast<double>(batch_loss(before, alone).value()[0]);
+      tokens += targets;
+    }
+  }
+  const StepReport report = session.step();
+  EXPECT_NEAR(report.result.loss, nats / static_cast<double>(tokens), 1e-5);
+  EXPECT_EQ(report.tokens, seen);
+}
+
+TEST(DocumentsSession, PartsOfAStepComeToWhatOneBatchDoes) {
+  std::vector<std::vector<Tensor>> values;
+  for (const int parts : {1, 4}) {
+    RunConfig config = tiny_run(Method::full);
+    config.data.batch = 4 / parts;
+    config.data.gradient_accumulation_steps = parts;
+    Session session = session_of(config, "llama");
+    session.step();
+    values.push_back(values_of(session));
+  }
+  for (std::size_t i = 0; i < values[0].size(); ++i)
+    EXPECT_LE(relative_difference(values[0][i], values[1][i]), 1e-3) << i;
+}
+
+TEST(DocumentsSession, ValidationIsTheMeanOverAllThatIsLearned) {
+  RunConfig config = tiny_run(Method::lora);
+  config.eval_windows = 1000;
+  Session session = session_of(config);
+  const NoGrad guard;
+  const Batches valid = examples(1, 9, false);
+  const Batch all = valid.windows(0, valid.num_windows());
+  const Decoder decoder = tiny_decoder("gpt2");
+  EXPECT_NEAR(*session.validate(), static_cast<double>(batch_loss(decoder, all).value()[0]), 1e-5);
+}
+
+TEST(DocumentsSession, EveryMethodLearnsFromExamples) {
+  for (const auto& [name, config] : runs()) {
+    SCOPED_TRACE(name);
+    Session session = session_of(config);
+    const auto before = values_of(session);
+    while (!session.finished()) EXPECT_TRUE(std::isfinite(session.step().result.loss));
+    EXPECT_TRUE(std::isfinite(*session.validate()));
+    const auto after = values_of(session);
+    bool moved = false;
+    for (std::size_t i = 0; i < before.size(); ++i)
+      moved = moved || !same_bits(before[i], after[i]);
+    EXPECT_TRUE(moved);
+  }
+}
+
+TEST(DocumentsSession, AResumedRunHasTheSameBits) {
+  for (const auto& [name, config] : runs()) {
+    SCOPED_TRACE(name);
+    const TempFolder folder;
+    Session whole = session_of(config), first = session_of(config), second = session_of(config);
+    for (int i = 0; i < 6; ++i) whole.step();
+    for (int i = 0; i < 4; ++i) first.step();
+    write_checkpoint(folder / "c.h5", first, 1.0);
+    restore_checkpoint(folder / "c.h5", second);
+    for (int i = 0; i < 2; ++i) second.step();
+    const auto expected = values_of(whole), actual = values_of(second);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      EXPECT_TRUE(same_bits(actual[i], expected[i])) << i;
+  }
+}
+
+TEST(DocumentsSession, AnyThreadsGiveTheSameBits) {
+  for (const auto& [name, config] : runs())
+    expect_same_bits_for_any_threads(name, [&, config = config] {
+      Session session = session_of(config);
+      session.step();
+      session.step();
+      return values_of(session);
+    });
+}
+
+TEST(DocumentsSession, KeysAreFittedAsTheirDocumentsHaveThem) {
+  // The same whether documents share windows or have their own.
+  std::vector<std::vector<Tensor>> fitted;
+  for (const Packing packing : {Packing::documents, Packing::none}) {
+    const RunConfig config = keys_run();
+    LoadedModel model = tiny_loaded("llama");
+    Rng rng(1);
+    attach_adapters(config, model, rng);
+    const std::vector<Index> offsets = {0, 8, 16, 24, 32};
+    const auto ids = random_ids(32, kTinyVocabulary, 3);
+    const Batches batches(TokenView(TokenFile::from_tokens(ids, offsets, kTinyVocabulary)),
+                          {.context = 16, .shuffle = false, .packing = packing});
+    fit_focus(*model.decoder, *model.focus(), batches, 32, 1);
+    auto& values = fitted.emplace_back();
+    model.focus()->visit_parameters(
+        [&](const std::string&, Variable& p) { values.push_back(p.value().clone()); });
+  }
+  for (std::size_t i = 0; i < fitted[0].size(); ++i)
+    EXPECT_LE(relative_difference(fitted[0][i], fitted[1][i], 1e-3), 1e-4) << i;
+}
+
+TEST(DocumentsSession, WhatFollowsAWholeWindowIsRefusedByName) {
+  RunConfig config = tiny_run(Method::full);
+  config.attention = {.name = "routing_transformer", .word = "routing_transformer", .settings = {}};
+  const std::string error = error_of([&] { session_of(config); });
+  EXPECT_TRUE(error.starts_with("routing") &&
+              error.find("keep the documents of one apart") != std::string::npos)
+      << error;
+}
+
+}  // namespace
+}  // namespace focus
