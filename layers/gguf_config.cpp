@@ -44,6 +44,7 @@ std::string key_of(const GgufSettings& settings, const ModelConfig& config,
       {"head_dim", "attention.key_length"},
       {"max_position_embeddings", "context_length"},
       {"rope_theta", "rope.freq_base"},
+      {"rope_local_base_freq", "rope.freq_base_swa"},
       {"partial_rotary_factor", "rope.dimension_count"},
       {"attn_logit_softcapping", "attn_logit_softcapping"},
       {"final_logit_softcapping", "final_logit_softcapping"},
@@ -210,6 +211,13 @@ void read_gguf_windows(const GgufSettings& s, Index window, Index period, ModelC
   }
   for (const bool slides : local) c.sliding_windows.push_back(slides ? window : 0);
   if (c.widest_window() == 0) c.sliding_windows.clear();
+}
+
+void read_gguf_local_rope(const GgufSettings& s, double theta, ModelConfig& c) {
+  const RopeConfig local{.theta = s.number("rope.freq_base_swa", theta),
+                         .partial_rotary_factor = c.rope.partial_rotary_factor};
+  c.local_rope.reset();
+  if (local != c.rope) c.local_rope = local;
 }
 
 }  // namespace focus

@@ -71,6 +71,7 @@ void write_rope(const ModelConfig& c, bool factors, GgufSettingsWriter& s) {
     s.text("rope.scaling.type", "linear");
     s.number("rope.scaling.factor", c.rope.factor);
   }
+  if (c.rope.scaling == RopeConfig::Scaling::dynamic) s.cannot_say("its rope_type is dynamic");
   if (c.rope.scaling != RopeConfig::Scaling::llama3) return;
   if (!factors) s.cannot_say("its rope_type is llama3");  // a tensor says it, in llama alone
   const std::vector<Real> numbers = gguf_rope_factors(c);
@@ -98,6 +99,7 @@ ModelConfig in_gguf_terms(ModelConfig c) {
   for (double* x : {&c.norm_eps, &c.rope.theta, &c.rope.factor, &c.attn_logit_softcapping,
                     &c.final_logit_softcapping})
     as_float(*x);
+  if (c.local_rope) as_float(c.local_rope->theta);
   c.rope.partial_rotary_factor = static_cast<double>(c.rotary_dim());
   if (c.rope.scaling == RopeConfig::Scaling::llama3) c.rope = RopeConfig{.theta = c.rope.theta};
   if (c.learned_positions) c.rope = {};
@@ -132,7 +134,7 @@ std::vector<std::string> add_gguf_settings(const ModelConfig& config, const std:
   write_rope(config, form.rope_factors, s);
   if (form.write != nullptr) form.write(config, s);
   const Index window = config.widest_window();
-  if (window > 0 && window < config.max_position_embeddings && config.model_type != "gemma2")
+  if (window > 0 && window < config.max_position_embeddings && !form.attends_in_windows)
     s.notice(fmt::format(
         "llama.cpp passes over the sliding window of {} tokens: its attention is full here",
         window));

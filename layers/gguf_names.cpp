@@ -28,6 +28,14 @@ std::vector<TensorRule> make_rules() {
     add("mlp.gate_proj", "ffn_gate");
     add("mlp.up_proj", "ffn_up");
     add("mlp.down_proj", "ffn_down");
+    rules.push_back({.ours = ours + "mlp.gate_proj" + kind,
+                     .theirs = theirs + "ffn_up" + kind,
+                     .part = 0,
+                     .parts = 2});
+    rules.push_back({.ours = ours + "mlp.up_proj" + kind,
+                     .theirs = theirs + "ffn_up" + kind,
+                     .part = 1,
+                     .parts = 2});
     int part = 0;
     for (const std::string name : {"q", "k", "v"}) {
       const TensorRule alone{.ours = ours + "self_attn." + name + "_proj" + kind,

@@ -401,5 +401,9 @@ class FocusGemma2ForCausalLM(FocusModel, transformers.Gemma2ForCausalLM):
     pass
 
 
+class FocusGemma3ForCausalLM(FocusModel, transformers.Gemma3ForCausalLM):
+    pass
+
+
 class FocusGPTNeoXForCausalLM(FocusModel, transformers.GPTNeoXForCausalLM):
     pass

@@ -11,6 +11,7 @@ const Family& qwen2_family();
 const Family& qwen3_family();
 const Family& olmo2_family();
 const Family& gemma2_family();
+const Family& gemma3_family();
 const Family& gpt_neox_family();
 
 }  // namespace focus

@@ -55,6 +55,11 @@ CASES = {
     "gemma2": ("Gemma2Config", GROUPED | dict(head_dim=16, sliding_window=16,
                                               query_pre_attn_scalar=20), ()),
     "gpt_neox": ("GPTNeoXConfig", SMALL | dict(rotary_pct=0.5), ()),
+    "gemma3_text": ("Gemma3TextConfig", GROUPED | dict(
+        head_dim=16, sliding_window=16, query_pre_attn_scalar=20,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        rope_parameters=dict(full_attention=dict(rope_type="linear", factor=2.0, rope_theta=1e5),
+                             sliding_attention=dict(rope_type="default", rope_theta=1e3))), ()),
 }
 
 

@@ -32,6 +32,7 @@ GROUPED = SIZES | dict(num_key_value_heads=2)
 LLAMA3 = dict(rope_type="llama3", rope_theta=10000.0, factor=4.0, low_freq_factor=1.0,
               high_freq_factor=4.0, original_max_position_embeddings=32)
 LINEAR = dict(rope_type="linear", rope_theta=10000.0, factor=2.0)
+LOCAL_GLOBAL = ["sliding_attention", "full_attention", "sliding_attention"]
 PHRASES = ["Hello world", "It's 12345 o'clock, isn't it?", "  two  spaces\n\n\tand a tab",
            "naïve café — 東京 🙂", "", " ", "x" * 40, "THE END.\r\n", "<|end|>after<|end|>"]
 
@@ -56,6 +57,10 @@ CASES = {
                                 bos_token_id=2, eos_token_id=2), "gpt2", ["c_attn", "c_fc"]),
     "gpt_neox": ("GPTNeoXConfig", SIZES | dict(rotary_pct=0.5, hidden_act="gelu"), "gpt2",
                  ["query_key_value", "dense"]),
+    "gemma3_text": ("Gemma3TextConfig", GROUPED | dict(
+        head_dim=16, sliding_window=8, query_pre_attn_scalar=16, layer_types=LOCAL_GLOBAL,
+        rope_parameters=dict(full_attention=LINEAR, sliding_attention=dict(
+            rope_type="default", rope_theta=1000.0))), "gemma", ["q_proj", "up_proj"]),
 }
 SPLITS = {
     "llama3": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
@@ -216,7 +221,8 @@ def check_case(work, case, seed):
     tokenizer = make_tokenizer(kind, folder)
     ids = torch.randint(4, 300, (24,)).tolist()
     shown = tokenizer.convert_tokens_to_ids("a")
-    gelu = GELU_TABLE if config_class in ("GPT2Config", "GPTNeoXConfig", "Gemma2Config") else 0
+    gelu = GELU_TABLE if config_class in ("GPT2Config", "GPTNeoXConfig", "Gemma2Config",
+                                          "Gemma3TextConfig") else 0
     worst = {}
     for dtype, tolerance in TOLERANCE.items():
         path = work / f"{dtype}.gguf"

@@ -31,6 +31,7 @@ TARGETS = {
     "olmo2": ["v_proj", "gate_proj"],
     "gemma2": ["o_proj", "up_proj"],
     "gpt_neox": ["query_key_value", "dense_h_to_4h"],
+    "gemma3_text": ["q_proj", "gate_proj"],
 }
 
 

@@ -61,6 +61,7 @@ fi
 if has_llama_cpp "$python" && has_peft "$python"; then
   "$python" tests/interop/gguf.py "$program"
   "$python" tests/interop/smollm2.py "$program"
+  "$python" tests/interop/gemma3.py "$program"
 else
   echo "interop: llama.cpp skipped: xllamacpp or peft is not installed"
 fi

@@ -374,9 +374,32 @@ TEST(GgufConfig, Biases) {
   EXPECT_FALSE(Model("gptneox").flag("use_parallel_residual", false).config().parallel_residual);
 }
 
+TEST(GgufConfig, Gemma3HasTwoRotaryBases) {
+  ModelConfig c = Model("gemma3")
+                      .u32("attention.sliding_window", 9)
+                      .f32("rope.freq_base", 1e6)
+                      .f32("rope.scaling.factor", 8)
+                      .config();
+  EXPECT_EQ(c.model_type, "gemma3_text");
+  EXPECT_EQ(c.rope.theta, 1e6);
+  EXPECT_EQ(c.rope.scaling, RopeConfig::Scaling::linear);
+  EXPECT_EQ(c.local_rope.value(), RopeConfig()) << "10000, and no scaling";
+  EXPECT_EQ(c.sliding_windows, (std::vector<Index>{9, 9})) << "the sixth would be global";
+  EXPECT_EQ(c.query_pre_attn_scalar, 0);
+  c = Model("gemma3")
+          .u32("attention.sliding_window", 9)
+          .u32("attention.sliding_window_pattern", 2)
+          .f32("rope.freq_base_swa", 500)
+          .f32("final_logit_softcapping", 7)
+          .config();
+  EXPECT_EQ(c.local_rope.value().theta, 500);
+  EXPECT_EQ(c.sliding_windows, (std::vector<Index>{9, 0}));
+  EXPECT_EQ(c.final_logit_softcapping, 7);
+}
+
 TEST(GgufConfig, NamesWhatIsNoModelItKnows) {
-  EXPECT_THAT(Model("gemma3").error(),
-              HasSubstr("architecture \"gemma3\" is not supported (gpt2,"));
+  EXPECT_THAT(Model("gemma4").error(),
+              HasSubstr("architecture \"gemma4\" is not supported (gpt2,"));
   EXPECT_THAT(Model("x\n").error(), HasSubstr("architecture \"x\\n\""));
   const auto kind = [](const std::string& type) {
     return Model()

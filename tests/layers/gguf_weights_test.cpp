@@ -96,7 +96,7 @@ Tensors gguf_tensors(Decoder& decoder, bool fused) {
     Tensor tensor = p.value();
     if (llama && (module == "self_attn.q_proj" || module == "self_attn.k_proj"))
       tensor = in_pairs(tensor, c.head_dim);
-    if (c.model_type == "gemma2" && name.ends_with("norm.weight")) tensor = plus(tensor, 1);
+    if (c.norm_weight_offset == 1 && name.ends_with("norm.weight")) tensor = plus(tensor, 1);
     all[layer + names.at(module) + name.substr(dot)] = tensor;
   });
   for (Index i = 0; fused && i < c.num_hidden_layers; ++i)

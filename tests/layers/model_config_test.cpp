@@ -1,5 +1,6 @@
 #include "layers/model_config.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "layers/family.h"
@@ -27,6 +28,7 @@ Json short_json(const std::string& model_type) {
   return {{"model_type", model_type}, {"vocab_size", 99},       {"hidden_size", 48},
           {"intermediate_size", 80},  {"num_hidden_layers", 4}, {"num_attention_heads", 8}};
 }
+ModelConfig parse(const std::string& text) { return parse_model_config(text, "some/config.json"); }
 ModelConfig parse(const Json& json) { return parse_model_config(json.dump(), "some/config.json"); }
 
 TEST(ModelConfig, ReadsGpt2) {
@@ -126,6 +128,40 @@ TEST(ModelConfig, AbsentKeysHaveTheirFamilysDefaults) {
   EXPECT_FALSE(c.tie_word_embeddings || c.gated_mlp || c.learned_positions);
 }
 
+TEST(ModelConfig, Gemma3ReadsRopesOldAndNew) {
+  using Scaling = RopeConfig::Scaling;
+  Json json = short_json("gemma3_text");
+  ModelConfig c = parse(json);
+  EXPECT_EQ(c.rope.theta, 1e6);
+  EXPECT_EQ(c.local_rope.value().theta, 1e4);
+  EXPECT_EQ(c.sliding_windows, (std::vector<Index>(4, 4096)));
+  EXPECT_EQ(c.final_logit_softcapping, 0);
+  json["num_hidden_layers"] = 7;
+  EXPECT_EQ(parse(json).sliding_windows,
+            (std::vector<Index>{4096, 4096, 4096, 4096, 4096, 0, 4096}));
+  json["sliding_window_pattern"] = 2;
+  EXPECT_EQ(parse(json).sliding_window(1), 0);
+  json["rope_theta"] = 5e5;
+  json["rope_local_base_freq"] = 2e4;
+  json["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
+  c = parse(json);
+  EXPECT_EQ(c.rope.theta, 5e5);
+  EXPECT_EQ(c.rope.scaling, Scaling::linear);
+  EXPECT_EQ(c.local_rope.value(), (RopeConfig{.theta = 2e4}));
+  json.erase("rope_scaling");
+  json["rope_parameters"] = {{"full_attention",
+                              {{"rope_type", "yarn"},
+                               {"rope_theta", 3e5},
+                               {"factor", 4.0},
+                               {"original_max_position_embeddings", 64}}},
+                             {"sliding_attention", {{"rope_type", "default"}}}};
+  c = parse(json);
+  EXPECT_EQ(c.rope.theta, 3e5);
+  EXPECT_EQ(c.rope.scaling, Scaling::yarn);
+  EXPECT_NEAR(c.rope.attention_factor, 0.1 * std::log(4.0) + 1, 1e-15);
+  EXPECT_EQ(c.local_rope.value().theta, 2e4);
+}
+
 TEST(ModelConfig, GptNeoxReadsItsOwnRopeKeysOldAndNew) {
   Json json = short_json("gpt_neox");
   json["rotary_pct"] = 0.5;  // 3 of 6 numbers
@@ -192,6 +228,42 @@ TEST(ModelConfig, ReadsRopeScalingOldAndNew) {
   EXPECT_EQ(rope.scaling, RopeConfig::Scaling::llama3);
   EXPECT_EQ(rope.theta, 7e4);
   EXPECT_EQ(rope.original_max_position_embeddings, 64);
+}
+
+TEST(ModelConfig, ReadsScalingsOfLongContexts) {
+  using Scaling = RopeConfig::Scaling;
+  Json json = llama_json();
+  const auto read = [&](const Json& scaling) {
+    json["rope_scaling"] = scaling;
+    const RopeConfig rope = parse(json).rope;
+    EXPECT_EQ(parse(write_model_config(parse(json))).rope, rope);
+    return rope;
+  };
+  RopeConfig rope = read({{"type", "dynamic"}, {"factor", 2.0}});
+  EXPECT_EQ(rope.scaling, Scaling::dynamic);
+  EXPECT_EQ(rope.original_max_position_embeddings, 512);
+  rope = read({{"rope_type", "yarn"},
+               {"factor", nullptr},
+               {"beta_fast", 16},
+               {"truncate", false},
+               {"original_max_position_embeddings", 128}});
+  EXPECT_EQ(rope.scaling, Scaling::yarn);
+  EXPECT_EQ(rope.factor, 4) << "512 / 128";
+  EXPECT_EQ(rope.beta_fast, 16);
+  EXPECT_FALSE(rope.truncate);
+  rope = read({{"rope_type", "yarn"},
+               {"factor", 4},
+               {"mscale", 0.5},
+               {"mscale_all_dim", 2.0},
+               {"original_max_position_embeddings", 128}});
+  EXPECT_NEAR(rope.attention_factor, (0.05 * std::log(4.0) + 1) / (0.2 * std::log(4.0) + 1), 1e-15);
+  rope = read({{"rope_type", "longrope"},
+               {"short_factor", {1, 1, 2, 3}},
+               {"long_factor", {1, 2, 3, 4}},
+               {"original_max_position_embeddings", 128}});
+  EXPECT_EQ(rope.scaling, Scaling::longrope);
+  EXPECT_EQ(rope.long_factor.back(), 4);
+  EXPECT_NEAR(rope.attention_factor, std::sqrt(1 + std::log(4.0) / std::log(128.0)), 1e-15);
 }
 
 TEST(ModelConfig, SeveralEndTokensAreKept) {
@@ -296,8 +368,12 @@ const std::vector<Refusal> kRefusals = {
     {"llama", "pretraining_tp", 2, "pretraining_tp"},
     {"llama", "quantization_config", Json::object(), "quantised"},
     {"llama", "rope_scaling", "linear", "rope_scaling must be an object"},
-    {"llama", "rope_scaling", {{"type", "dynamic"}, {"factor", 2}}, "\"dynamic\""},
-    {"llama", "rope_scaling", {{"rope_type", "yarn"}, {"factor", 2}}, "\"yarn\""},
+    {"llama", "rope_scaling", {{"rope_type", "ntk"}, {"factor", 2}}, "\"ntk\""},
+    {"llama",
+     "rope_scaling",
+     {{"rope_type", "yarn"}, {"factor", 2}, {"beta_fast", 1}, {"beta_slow", 2}},
+     "beta_fast 1 must be at least beta_slow 2"},
+    {"llama", "rope_scaling", {{"rope_type", "dynamic"}}, "factor is missing"},
     {"llama", "rope_scaling", {{"type", "linear"}}, "rope_scaling: factor is missing"},
     {"llama", "rope_scaling", {{"type", "linear"}, {"factor", 0.5}}, "factor must be at least 1"},
     {"llama",
@@ -339,12 +415,22 @@ const std::vector<Refusal> kRefusals = {
     {"qwen2", "hidden_act", "relu2", "\"relu2\""},
     {"qwen2",
      "rope_scaling",
-     {{"type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 32768}},
-     "\"yarn\""},
+     {{"type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 0}},
+     "original_max_position_embeddings must be positive"},
     {"qwen3",
      "rope_scaling",
-     {{"rope_type", "longrope"}, {"long_factor", {1, 2}}},
-     "long_factor is not supported"},
+     {{"rope_type", "longrope"},
+      {"original_max_position_embeddings", 64},
+      {"short_factor", {1, 2}},
+      {"long_factor", {1, 2}}},
+     "short_factor must have 64 numbers"},
+    {"qwen3",
+     "rope_scaling",
+     {{"rope_type", "longrope"},
+      {"original_max_position_embeddings", 64},
+      {"short_factor", 3},
+      {"long_factor", {1, 2}}},
+     "short_factor must be a list of numbers, not 3"},
     {"olmo2", "partial_rotary_factor", 0.5, "partial_rotary_factor 0.5"},
     {"gemma2", "query_pre_attn_scalar", 0, "query_pre_attn_scalar"},
     {"gemma2", "attn_logit_softcapping", 0, "attn_logit_softcapping must be positive or null"},
@@ -353,6 +439,14 @@ const std::vector<Refusal> kRefusals = {
     {"gemma2", "final_logit_softcapping", -3, "final_logit_softcapping"},
     {"gemma2", "use_bidirectional_attention", true, "use_bidirectional_attention"},
     {"gemma2", "hidden_activation", "relu", "\"relu\""},
+    {"gemma3_text", "use_bidirectional_attention", true, "use_bidirectional_attention"},
+    {"gemma3_text", "final_logit_softcapping", 0, "must be positive or null"},
+    {"gemma3_text",
+     "rope_parameters",
+     {{"rope_type", "default"}, {"rope_theta", 3e5}},
+     "must hold full_attention and sliding_attention"},
+    {"gemma3_text", "sliding_window_pattern", 0, "sliding_window_pattern must be positive"},
+    {"gemma3_text", "rope_local_base_freq", 0, "rope_local_base_freq must be positive"},
     {"gpt_neox", "num_attention_heads", 7, "num_attention_heads 7 does not divide hidden_size 48"},
     {"gpt_neox", "rotary_pct", 0.5, "even head_dim, not 3 (rotary_pct 0.5 of 6)"},
     {"gpt_neox", "rotary_pct", 1.5, "rotary_pct must be in"},
@@ -434,6 +528,9 @@ TEST(ModelConfig, WhatIsWrittenReadsBack) {
   uncapped.query_pre_attn_scalar = 0;
   uncapped.sliding_windows.clear();
   expect_equal(parse_model_config(write_model_config(uncapped), "written"), uncapped);
+  ModelConfig one_rope = tiny_config("gemma3_text");
+  one_rope.local_rope.reset();
+  expect_equal(parse_model_config(write_model_config(one_rope), "written"), one_rope);
   ModelConfig linear = tiny_config("llama");
   linear.rope.scaling = RopeConfig::Scaling::linear;
   linear.rope.factor = 4;
