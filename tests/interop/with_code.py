@@ -22,7 +22,7 @@ TOLERANCE = 1e-4  # of the largest logit
 LEAST_EFFECT = 1e-3  # of each attention, likewise: a smaller one would hide that it is not there
 TOKENS = 90
 FAMILIES = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "olmo2", "gemma2", "gpt_neox",
-            "gemma3_text")
+            "gemma3_text", "phi3", "olmo3", "granite", "smollm3")
 KEYS = ("summary", "summary:0", "summary:2", "summary:m=1:unselected_groups=drop",
         "summary:m=2:local_window=5:block=8:sinks=3", "summary:m=0:block=1:sinks=0", "summary:1:width=0",
         "summary:3", "summary:3:head_budgets=equal", "summary:2:selection_per=key_head", "local")
