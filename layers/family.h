@@ -27,10 +27,12 @@ class GgufSettingsWriter;
 
 /// How a family's models lie in a GGUF file: the names are the same for all (gguf_names.h).
 struct GgufForm {
-  std::string architecture;   // llama.cpp's word
-  bool rotary_pairs = false;  // rows of q and k lie in pairs
-  bool has_window = false;    // of two families of one architecture, that of files with a window
-  bool rope_factors = false;  // rope_freqs.weight may hold llama3's factors
+  std::string architecture;     // llama.cpp's word
+  bool rotary_pairs = false;    // rows of q and k lie in pairs
+  bool has_window = false;      // of two families of one architecture, that of files with a window
+  bool rope_factors = false;    // rope_freqs.weight may hold llama3's factors
+  bool longrope = false;        // there may be factors of longrope, for short texts and for long
+  bool partial_rotary = false;  // rope.dimension_count may be a part of the head
   bool attends_in_windows = false;  // llama.cpp passes over the windows of the others
   /// Sets what the keys that all families share do not: see read_gguf_config().
   void (*read)(const GgufSettings& settings, ModelConfig& config) = nullptr;
@@ -92,5 +94,10 @@ void read_ropes_by_layer(const JsonFields& json, double theta, double local_thet
                          const char* local_key, ModelConfig& config);
 /// The rope_parameters that read_rope reads back.
 nlohmann::ordered_json write_rope(const RopeConfig& rope);
+/// What yarn and longrope multiply cosines and sines by where nothing else is said.
+double yarn_attention_factor(double factor, double mscale = 1);
+double longrope_attention_factor(double factor, Index original_positions);
+/// Whether passes of two lengths rotate a position alike.
+bool same_angles(const ModelConfig& config, Index length, Index other_length);
 
 }  // namespace focus

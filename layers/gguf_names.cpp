@@ -59,6 +59,11 @@ std::span<const TensorRule> gguf_rules() {
   return rules;
 }
 
+bool is_rope_tensor(const GgufForm& form, const std::string& name) {
+  return (form.rope_factors && name == kRopeFactors) ||
+         (form.longrope && (name == kShortFactors || name == kLongFactors));
+}
+
 double added_in_gguf(const ModelConfig& config, const std::string& ours) {
   return ours.ends_with("norm.weight") ? config.norm_weight_offset : 0;
 }

@@ -24,6 +24,11 @@ std::vector<GgufName> names_in_gguf(const ModelConfig& config, const std::string
 
 /// The tensor of factors by which rotary frequencies are divided, no parameter.
 inline constexpr const char* kRopeFactors = "rope_freqs.weight";
+/// Those of longrope, for texts within the original length and beyond it.
+inline constexpr const char* kShortFactors = "rope_factors_short.weight";
+inline constexpr const char* kLongFactors = "rope_factors_long.weight";
+/// Whether a tensor of that name, no parameter, may be in files of that form.
+bool is_rope_tensor(const GgufForm& form, const std::string& name);
 
 /// The number that `family`'s GGUF files have added to the parameter `ours`: those of norms hold
 /// what the normed numbers are multiplied by, Gemma's w + 1 too.

@@ -24,6 +24,11 @@ void validate_rope(const ModelConfig& c, const std::string& where,
   for (const RopeConfig* each : {&rope, &local}) {
     check(each->scaling != RopeConfig::Scaling::dynamic || c.rotary_dim() > 2,
           "{}: rope_type dynamic needs more than 2 rotated numbers a head", where);
+    check(each->scaling != RopeConfig::Scaling::yarn || each->theta != 1,
+          "{}: rope_type yarn needs another {} than 1", where, key("rope_theta"));
+    check(each->attention_factor >= 1e-3 && each->attention_factor <= 1e3,
+          "{}: {} must be from 0.001 to 1000, not {}", where, key("attention_factor"),
+          each->attention_factor);
     if (each->scaling != RopeConfig::Scaling::longrope) continue;
     for (const auto& [name, factors] :
          {std::pair{"short_factor", &each->short_factor}, {"long_factor", &each->long_factor}})
@@ -133,6 +138,10 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
   const Family& family = find_family(model_type, where);
   ModelConfig config = family.common;
   family.read(fields, config);
+  // What is said are the positions from which on dynamic scaling stretches.
+  if (config.rope.scaling == RopeConfig::Scaling::dynamic)
+    config.max_position_embeddings = static_cast<Index>(
+        config.rope.factor * static_cast<double>(config.rope.original_max_position_embeddings));
   config.model_type = model_type;
   config.vocab_size = fields.integer("vocab_size");
   config.initializer_range = fields.number("initializer_range", config.initializer_range);
@@ -154,6 +163,8 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
 std::string write_model_config(const ModelConfig& config) {
   nlohmann::ordered_json json = {{"model_type", config.model_type}};
   json.update(find_family(config.model_type, "model").write(config));
+  if (config.rope.scaling == RopeConfig::Scaling::dynamic)
+    json["max_position_embeddings"] = config.rope.original_max_position_embeddings;
   json["vocab_size"] = config.vocab_size;
   json["tie_word_embeddings"] = config.tie_word_embeddings;
   json["initializer_range"] = config.initializer_range;

@@ -104,18 +104,18 @@ void take_number(const JsonFields& config, const char* own_key, const JsonFields
            number, of_object.where());
 }
 
-/// From the config itself, else from the object, else all positions.
+/// From the config itself, else from the object, else all positions that the model has.
 Index original_positions(const JsonFields& config, const JsonFields& scaling,
-                         std::optional<Index> own) {
+                         std::optional<Index> own, Index positions) {
   const char* key = "original_max_position_embeddings";
   const auto inner = scaling.optional_integer(key);
   if (own && inner && *own != *inner)
     notice("{}: {} {} is not that of {}, {}; the former holds", config.where(), key, *own,
            scaling.where(), *inner);
   if (own) return *own;
-  if (inner || !config.has("max_position_embeddings")) return scaling.integer(key);
+  if (inner) return *inner;
   notice("{}: {} is missing; max_position_embeddings holds", scaling.where(), key);
-  return config.integer("max_position_embeddings");
+  return positions;
 }
 
 void check_flat(const JsonFields& scaling) {
@@ -151,14 +151,6 @@ void read_llama3(const JsonFields& scaling, RopeConfig& rope) {
         scaling.where(), rope.high_freq_factor, rope.low_freq_factor);
 }
 
-/// What cosines and sines are multiplied by: said, or by the factor.
-void read_attention_factor(const JsonFields& scaling, double otherwise, RopeConfig& rope) {
-  rope.attention_factor = scaling.number("attention_factor", otherwise);
-  check(rope.attention_factor >= 1e-3 && rope.attention_factor <= 1e3,
-        "{}: attention_factor must be from 0.001 to 1000, not {}", scaling.where(),
-        rope.attention_factor);
-}
-
 void read_yarn(const JsonFields& scaling, RopeConfig& rope) {
   const auto or_default = [](double said, double otherwise) {
     return said == 0 ? otherwise : said;
@@ -168,13 +160,12 @@ void read_yarn(const JsonFields& scaling, RopeConfig& rope) {
   check(rope.beta_slow > 0 && rope.beta_fast >= rope.beta_slow,
         "{}: beta_fast {} must be at least beta_slow {} and both positive", scaling.where(),
         rope.beta_fast, rope.beta_slow);
-  check(rope.theta != 1, "{}: yarn needs another rope_theta than 1", scaling.where());
   rope.truncate = scaling.boolean("truncate", true);
-  const auto grown = [&](double times) {
-    return rope.factor <= 1 ? 1.0 : 0.1 * times * std::log(rope.factor) + 1;
-  };
   const double one = scaling.number("mscale", 0), all = scaling.number("mscale_all_dim", 0);
-  read_attention_factor(scaling, one != 0 && all != 0 ? grown(one) / grown(all) : grown(1), rope);
+  const double usual = one != 0 && all != 0 ? yarn_attention_factor(rope.factor, one) /
+                                                  yarn_attention_factor(rope.factor, all)
+                                            : yarn_attention_factor(rope.factor);
+  rope.attention_factor = scaling.number("attention_factor", usual);
 }
 
 void read_longrope(const JsonFields& scaling, RopeConfig& rope) {
@@ -186,10 +177,9 @@ void read_longrope(const JsonFields& scaling, RopeConfig& rope) {
   };
   rope.short_factor = factors("short_factor");
   rope.long_factor = factors("long_factor");
-  const double original = static_cast<double>(rope.original_max_position_embeddings);
-  const bool longer = rope.factor > 1 && original > 1;
-  read_attention_factor(
-      scaling, longer ? std::sqrt(1 + std::log(rope.factor) / std::log(original)) : 1, rope);
+  rope.attention_factor =
+      scaling.number("attention_factor",
+                     longrope_attention_factor(rope.factor, rope.original_max_position_embeddings));
 }
 
 /// `original`: what the config itself says of the positions before scaling.
@@ -199,7 +189,7 @@ void read_scaling(const JsonFields& json, const JsonFields& scaling, const RopeK
   if (rope.scaling == Scaling::none) return;
   const bool by_length = rope.scaling == Scaling::yarn || rope.scaling == Scaling::longrope;
   if (by_length || rope.scaling == Scaling::llama3) {
-    rope.original_max_position_embeddings = original_positions(json, scaling, original);
+    rope.original_max_position_embeddings = original_positions(json, scaling, original, positions);
     check(rope.original_max_position_embeddings > 0,
           "{}: original_max_position_embeddings must be positive, not 0", scaling.where());
   }
@@ -264,6 +254,23 @@ void read_ropes_by_layer(const JsonFields& json, double theta, double local_thet
   config.rope = rope;
   config.local_rope.reset();
   if (local != rope) config.local_rope = local;
+}
+
+double yarn_attention_factor(double factor, double mscale) {
+  return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1;
+}
+
+double longrope_attention_factor(double factor, Index original_positions) {
+  const auto original = static_cast<double>(original_positions);
+  return factor > 1 && original > 1 ? std::sqrt(1 + std::log(factor) / std::log(original)) : 1;
+}
+
+bool same_angles(const ModelConfig& config, Index length, Index other_length) {
+  const auto same = [&](const RopeConfig& rope) {
+    return rope.length_class(length) == rope.length_class(other_length);
+  };
+  return config.learned_positions ||
+         (same(config.rope) && (!config.local_rope || same(*config.local_rope)));
 }
 
 nlohmann::ordered_json write_rope(const RopeConfig& rope) {

@@ -209,8 +209,7 @@ Found find_stored(const TensorSource& source, const Family& family, const ModelC
 /// Tensors that may be there beside the parameters.
 bool holds_no_weights(const TensorSource& source, const Family& family, const ModelConfig& config,
                       const std::string& name) {
-  if (source.naming() == TensorNaming::gguf)
-    return family.gguf.rope_factors && name == kRopeFactors;
+  if (source.naming() == TensorNaming::gguf) return is_rope_tensor(family.gguf, name);
   const bool ignored = std::ranges::any_of(
       family.ignored, [&](const std::string& ending) { return name.ends_with(ending); });
   return ignored || (config.tie_word_embeddings && name == match(family, "lm_head.weight").theirs);

@@ -29,8 +29,7 @@ Checksum start_fingerprint(const ModelConfig& config) {
   forward.eos_token_id.reset();
   forward.other_eos_token_ids.clear();
   forward.initializer_range = ModelConfig{}.initializer_range;
-  // The length from which on its rotary embeddings are stretched.
-  if (config.rope.scaling != RopeConfig::Scaling::dynamic) forward.max_position_embeddings = 0;
+  forward.max_position_embeddings = 0;
   Checksum checksum;
   checksum.update(write_model_config(forward));
   return checksum;

@@ -407,3 +407,19 @@ class FocusGemma3ForCausalLM(FocusModel, transformers.Gemma3ForCausalLM):
 
 class FocusGPTNeoXForCausalLM(FocusModel, transformers.GPTNeoXForCausalLM):
     pass
+
+
+class FocusPhi3ForCausalLM(FocusModel, transformers.Phi3ForCausalLM):
+    pass
+
+
+class FocusOlmo3ForCausalLM(FocusModel, transformers.Olmo3ForCausalLM):
+    pass
+
+
+class FocusGraniteForCausalLM(FocusModel, transformers.GraniteForCausalLM):
+    pass
+
+
+class FocusSmolLM3ForCausalLM(FocusModel, transformers.SmolLM3ForCausalLM):
+    pass

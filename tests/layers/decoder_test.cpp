@@ -35,6 +35,10 @@ TEST(Decoder, ParametersAreThoseOfTheFamily) {
   EXPECT_EQ(more_than_llama("olmo2"), layers * (h + 12));            // norms of q and of k
   EXPECT_EQ(more_than_llama("gemma2"), layers * 2 * h - vocab * h);  // four norms, a tied head
   EXPECT_EQ(more_than_llama("gemma3_text"), layers * (2 * h + 2 * 6) - vocab * h);
+  EXPECT_EQ(more_than_llama("phi3"), 0);
+  EXPECT_EQ(more_than_llama("olmo3"), layers * (h + 12));
+  EXPECT_EQ(more_than_llama("granite"), 0);
+  EXPECT_EQ(more_than_llama("smollm3"), -vocab * h);
   Decoder neox = tiny_decoder("gpt_neox");
   EXPECT_EQ(count_parameters(neox),
             2 * vocab * h + layers * (4 * (h * h + h) + 2 * h * inner + inner + h + 4 * h) + 2 * h);
@@ -118,10 +122,12 @@ TEST(Decoder, MechanismReceivesWhatAttentionWould) {
         EXPECT_EQ(in.h.shape(), (Shape{2, 5, 24}));
         EXPECT_EQ(in.q.shape(), (Shape{2, 5, 4, 6}));
         EXPECT_EQ(in.k.shape(), in.v.shape());
-        EXPECT_NEAR(in.options.scale, 1 / std::sqrt(type == "gemma2" ? 11.0 : 6.0), 1e-7);
+        const double scale = type == "granite" ? 0.3 : 1 / std::sqrt(type == "gemma2" ? 11.0 : 6.0);
+        EXPECT_NEAR(in.options.scale, scale, 1e-7);
         EXPECT_EQ(in.options.softcap, type == "gemma2" ? Real(0.5) : Real(0));
-        const bool slides = type == "mistral" || (type == "gemma2" && in.layer != 1) ||
-                            (type == "gemma3_text" && in.layer != 2);
+        const bool slides = type == "mistral" || type == "phi3" ||
+                            (type == "gemma2" && in.layer != 1) ||
+                            ((type == "gemma3_text" || type == "olmo3") && in.layer != 2);
         EXPECT_EQ(in.options.sliding_window, slides ? 9 : 0);
         return attention(in.q, in.k, in.v, in.options);
       };

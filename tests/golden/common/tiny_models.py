@@ -104,7 +104,7 @@ LATER_FAMILIES = {
         transformers.LlamaConfig,
         SMALL
         | dict(head_dim=12, tie_word_embeddings=True, max_position_embeddings=16)
-        | dict(rope_parameters=dict(rope_type="dynamic", rope_theta=5000.0, factor=3.0)),
+        | dict(rope_parameters=dict(rope_type="dynamic", rope_theta=5000.0, factor=8.0)),
     ),
     "phi3": (  # 6 of 8 numbers rotate; beyond 32 positions by the long factors
         transformers.Phi3Config,
