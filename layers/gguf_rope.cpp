@@ -63,15 +63,22 @@ std::vector<double> read_factors(const GgufSettings& s, const char* name, Index 
   return {stored.span().begin(), stored.span().end()};
 }
 
+void check_original(const GgufSettings& s, const RopeConfig& rope) {
+  if (rope.original_max_position_embeddings == 0)
+    fail("{}: {} must be positive, not 0", s.where(),
+         s.key("rope.scaling.original_context_length"));
+}
+
 void read_yarn(const GgufSettings& s, RopeConfig& rope) {
   rope.scaling = RopeConfig::Scaling::yarn;
   rope.original_max_position_embeddings = s.integer("rope.scaling.original_context_length");
   rope.beta_fast = s.number("rope.scaling.yarn_beta_fast", rope.beta_fast);
   rope.beta_slow = s.number("rope.scaling.yarn_beta_slow", rope.beta_slow);
-  if (rope.original_max_position_embeddings == 0 || rope.beta_slow <= 0 ||
-      rope.beta_fast < rope.beta_slow)
-    fail("{}: {} 0, or yarn's betas {} and {}, are none", s.where(),
-         s.key("rope.scaling.original_context_length"), rope.beta_fast, rope.beta_slow);
+  check_original(s, rope);
+  if (rope.beta_slow <= 0 || rope.beta_fast < rope.beta_slow)
+    fail("{}: {} {} must be at least {} {} and both positive", s.where(),
+         s.key("rope.scaling.yarn_beta_fast"), rope.beta_fast, s.key("rope.scaling.yarn_beta_slow"),
+         rope.beta_slow);
   // The one is transformers' own, as the converter copies it; the other goes on top of it.
   const double usual = yarn_attention_factor(rope.factor);
   rope.attention_factor =
@@ -94,9 +101,7 @@ void read_longrope(const GgufSettings& s, ModelConfig& c) {
   rope.scaling = RopeConfig::Scaling::longrope;
   rope.original_max_position_embeddings =
       s.integer("rope.scaling.original_context_length", c.max_position_embeddings);
-  if (rope.original_max_position_embeddings == 0)
-    fail("{}: {} must be positive, not 0", s.where(),
-         s.key("rope.scaling.original_context_length"));
+  check_original(s, rope);
   rope.factor = static_cast<double>(c.max_position_embeddings) /
                 static_cast<double>(rope.original_max_position_embeddings);
   rope.attention_factor = s.number("rope.scaling.attn_factor", 1);

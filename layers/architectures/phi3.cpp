@@ -56,7 +56,13 @@ std::vector<TensorRule> phi3_rules() {
   return rules;
 }
 
-void read_gguf_phi3(const GgufSettings& s, ModelConfig& c) { read_gguf_windows(s, 0, 0, c); }
+void read_gguf_phi3(const GgufSettings& s, ModelConfig& c) {
+  if (c.rope.scaling != RopeConfig::Scaling::none &&
+      c.rope.scaling != RopeConfig::Scaling::longrope)
+    fail("{}: {}: a phi3 is stretched by longrope or not at all", s.where(),
+         s.key("rope.scaling.type"));
+  read_gguf_windows(s, 0, 0, c);
+}
 
 void write_gguf_phi3(const ModelConfig& c, GgufSettingsWriter& s) {
   if (c.widest_window() > 0) s.integer("attention.sliding_window", c.widest_window());

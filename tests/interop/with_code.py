@@ -185,6 +185,8 @@ def check_family(work, family, seed):
             ("tokens", TOKENS_WORDS, ("focus.tokens.routing_dim=8",
                                       *(["focus.tokens.gate=logit"] if seed % 2 else [])))):
         adapter = train(work, store, name, *settings)
+        focus("leak-test", store, "--adapter", adapter, "--context", TOKENS, "--attention",
+              ",".join(words))
         both, alone = work / f"both-{name}", work / f"adapter-{name}"
         focus("export", store, "--adapter", adapter, "--with-code", "--out", both)
         assert json.loads((both / "config.json").read_text())["model_type"] == family

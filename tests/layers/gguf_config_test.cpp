@@ -421,8 +421,10 @@ TEST(GgufConfig, Yarn) {
   EXPECT_EQ(rope.attention_factor, usual) << "the number whose float32 that is";
   EXPECT_THAT(yarn(Model()).without("rope.scaling.original_context_length").error(),
               HasSubstr("original_context_length is missing"));
+  EXPECT_THAT(yarn(Model()).u32("rope.scaling.original_context_length", 0).error(),
+              HasSubstr("original_context_length must be positive"));
   EXPECT_THAT(yarn(Model()).f32("rope.scaling.yarn_beta_slow", 40).error(),
-              HasSubstr("betas 32 and 40"));
+              HasSubstr("yarn_beta_fast 32 must be at least"));
 }
 
 TEST(GgufConfig, Phi3HasLongropeByItsTensors) {
@@ -445,6 +447,8 @@ TEST(GgufConfig, Phi3HasLongropeByItsTensors) {
   EXPECT_EQ(rope.original_max_position_embeddings, 16);
   EXPECT_THAT(half(Model("phi3")).tensor("rope_factors_long.weight", {2}, {3, 4}).error(),
               HasSubstr("must both be there"));
+  EXPECT_THAT(half(Model("phi3")).f32("rope.scaling.factor", 2).error(),
+              HasSubstr("by longrope or not at all"));
   Model whole("phi3");
   EXPECT_THAT(factors(whole).error(), HasSubstr("must be 3 numbers of F32"));
   EXPECT_THAT(half(Model("phi3")).text("rope.scaling.type", "longrope").error(),
