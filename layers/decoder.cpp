@@ -81,13 +81,12 @@ Variable Decoder::attend(const Block& block, const Variable& x, Index layer,
   Variable q = in_heads(attn.q_proj(rows, pass.context), attn.q_norm, config_.qk_norm, q_shape);
   Variable k = in_heads(attn.k_proj(rows, pass.context), attn.k_norm, config_.qk_norm, kv_shape);
   const Variable v = reshape(attn.v_proj(rows, pass.context), kv_shape);
-  if (!config_.learned_positions) {
-    q = rope(q, pass.rotary, pass.first_position);
-    k = rope(k, pass.rotary, pass.first_position);
+  if (config_.is_rotary(layer)) {
+    const RotaryTable& table = config_.is_local_rope(layer) ? pass.local_rotary : pass.rotary;
+    q = rope(q, table, pass.first_position);
+    k = rope(k, table, pass.first_position);
   }
-  const double scalar = config_.query_pre_attn_scalar > 0 ? config_.query_pre_attn_scalar
-                                                          : static_cast<double>(config_.head_dim);
-  AttentionOptions options{.scale = static_cast<Real>(1 / std::sqrt(scalar)),
+  AttentionOptions options{.scale = static_cast<Real>(config_.attention_scale()),
                            .softcap = static_cast<Real>(config_.attn_logit_softcapping),
                            .sliding_window = config_.sliding_window(layer),
                            .documents = pass.context.documents};
@@ -129,6 +128,13 @@ Variable Decoder::feed_forward(const Mlp& mlp, const Variable& x,
       context);
 }
 
+Variable Decoder::residual(const Norm& norm, const Variable& x, std::size_t place,
+                           const ForwardContext& context) const {
+  const Variable added = drop(norm(x), place, context);
+  if (config_.residual_multiplier == 1) return added;
+  return scale(added, static_cast<Real>(config_.residual_multiplier));
+}
+
 Variable Decoder::drop(const Variable& x, std::size_t place, const ForwardContext& context) const {
   if (!context.dropout_key) return x;
   return dropout(x, context.dropout, key_of(*context.dropout_key, place));
@@ -138,12 +144,18 @@ std::uint64_t Decoder::key_of(std::uint64_t pass_key, std::size_t place) const {
   return pass_key * (1 + 3 * layers_.size()) + place;
 }
 
-RotaryTable RotaryCache::covering(Index positions, const ModelConfig& config) {
+RotaryTable RotaryCache::covering(Index positions, const RopeConfig& config, Index rotary_dim,
+                                  Index most) {
   const std::lock_guard lock(mutex_);
-  if (const Index have = table_.cos.defined() ? table_.cos.dim(0) : 0; have < positions) {
+  const Index length_class = config.length_class(positions);
+  Index have = table_.cos.defined() ? table_.cos.dim(0) : 0;
+  if (length_class != length_class_) have = 0;
+  if (have < positions) {
     // At least doubled: generation asks for one position more with every token.
-    const Index ahead = std::min(2 * have, config.max_position_embeddings);
-    table_ = rotary_table(config.rope, config.rotary_dim(), std::max(positions, ahead));
+    Index rows = std::max(positions, std::min(2 * have, most));
+    if (config.length_class(rows) != length_class) rows = positions;
+    table_ = rotary_table(config, rotary_dim, rows);
+    length_class_ = length_class;
   }
   return table_;
 }
@@ -154,6 +166,8 @@ Variable Decoder::embedded(std::span<const std::int32_t> ids, Index batch,
   Variable x = embedding(embed_tokens_.weight, ids, {batch, seq_len});
   if (config_.scaled_embeddings)
     x = scale(x, static_cast<Real>(std::sqrt(static_cast<double>(config_.hidden_size))));
+  if (config_.embedding_multiplier != 1)
+    x = scale(x, static_cast<Real>(config_.embedding_multiplier));
   if (!config_.learned_positions) return x;
   const Index end = 1 + *std::ranges::max_element(positions);
   check(end <= config_.max_position_embeddings,
@@ -208,11 +222,14 @@ Variable Decoder::hidden_states(std::span<const std::int32_t> ids, Index batch,
         "decoder: documents must rise from 0 to the {} ids of one row", ids.size());
   const std::vector<std::int32_t> positions = positions_of(count, batch, first_position, documents);
   Variable x = embedded(ids, batch, positions);
-  Pass pass{.first_position = first_position, .rotary = {}, .context = context};
-  if (!config_.learned_positions) {
-    pass.rotary = rotary_->covering(1 + *std::ranges::max_element(positions), config_);
-    if (documents != nullptr) pass.rotary = rows_of(pass.rotary, positions);
-  }
+  Pass pass{.first_position = first_position, .rotary = {}, .local_rotary = {}, .context = context};
+  const auto covering = [&](RotaryCache& cache, const RopeConfig& of) {
+    const RotaryTable table = cache.covering(1 + *std::ranges::max_element(positions), of,
+                                             config_.rotary_dim(), config_.max_position_embeddings);
+    return documents != nullptr ? rows_of(table, positions) : table;
+  };
+  if (!config_.learned_positions) pass.rotary = covering(*rotary_, config_.rope);
+  if (config_.local_rope) pass.local_rotary = covering(*local_rotary_, *config_.local_rope);
   x = drop(x, 0, context);
   will_need(0);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
@@ -223,7 +240,9 @@ Variable Decoder::hidden_states(std::span<const std::int32_t> ids, Index batch,
       x = layer(i, x, pass);
     if (!ahead_.empty() && i > 0) x = during_backward(x, [this, i] { will_need(i - 1); });
   }
-  return norm_(x);
+  x = norm_(x);
+  // Here instead of behind the head: every figure that is made of rows gets it.
+  return config_.logits_scaling == 1 ? x : scale(x, static_cast<Real>(1 / config_.logits_scaling));
 }
 
 void Decoder::read_ahead() {
@@ -245,12 +264,11 @@ void Decoder::will_need(std::size_t layer) const {
 
 Variable Decoder::layer(std::size_t i, const Variable& in, const Pass& pass) const {
   const Block& block = layers_[i];
-  const Variable attended =
-      block.attention_out_norm(attend(block, in, static_cast<Index>(i), pass));
-  const Variable x = add(in, drop(attended, 1 + 3 * i, pass.context));
+  const Variable attended = attend(block, in, static_cast<Index>(i), pass);
+  const Variable x = add(in, residual(block.attention_out_norm, attended, 1 + 3 * i, pass.context));
   const Variable h = block.post_attention_layernorm(config_.parallel_residual ? in : x);
-  const Variable fed = block.mlp_out_norm(feed_forward(block.mlp, h, pass.context));
-  return add(x, drop(fed, 2 + 3 * i, pass.context));
+  const Variable fed = feed_forward(block.mlp, h, pass.context);
+  return add(x, residual(block.mlp_out_norm, fed, 2 + 3 * i, pass.context));
 }
 
 Variable Decoder::logits(const Variable& hidden) const {
@@ -296,11 +314,11 @@ RotaryTable rotary_table(const RopeConfig& config, Index rotary_dim, Index seq_l
   const Index half = rotary_dim / 2;
   RotaryTable table{Tensor({seq_len, half}), Tensor({seq_len, half})};
   for (Index i = 0; i < half; ++i) {
-    const double frequency = config.frequency(i, rotary_dim);
+    const double frequency = config.frequency(i, rotary_dim, seq_len);
     for (Index t = 0; t < seq_len; ++t) {
       const double angle = static_cast<double>(t) * frequency;
-      table.cos.data()[t * half + i] = static_cast<Real>(std::cos(angle));
-      table.sin.data()[t * half + i] = static_cast<Real>(std::sin(angle));
+      table.cos.data()[t * half + i] = static_cast<Real>(config.attention_factor * std::cos(angle));
+      table.sin.data()[t * half + i] = static_cast<Real>(config.attention_factor * std::sin(angle));
     }
   }
   return table;

@@ -123,19 +123,21 @@ struct Block {
   }
 };
 
-/// Angles of `config` for positions 0..seq_len-1.
+/// Angles of `config` for positions 0..seq_len-1 of a pass that ends with the last of them.
 RotaryTable rotary_table(const RopeConfig& config, Index rotary_dim, Index seq_len);
 
 /// The rotary table of a decoder, made as far as sequences have asked for it. Threads may ask at
 /// once; a table that was given out stays as it is.
 class RotaryCache {
  public:
-  /// A table of at least `positions`, in which the first are the same however many there are.
-  RotaryTable covering(Index positions, const ModelConfig& config);
+  /// A table of at least `positions` for a pass that ends with the last of them. The rows of
+  /// positions are the same however many there are, unless `config` depends on the length.
+  RotaryTable covering(Index positions, const RopeConfig& config, Index rotary_dim, Index most);
 
  private:
   std::mutex mutex_;
   RotaryTable table_;
+  Index length_class_ = 0;  // of the table
 };
 
 class Decoder {
@@ -147,8 +149,8 @@ class Decoder {
   const ModelConfig& config() const { return config_; }
   std::vector<Block>& layers() { return layers_; }
 
-  /// ids: `batch` sequences of equal length, one after the other -> the last norm's output
-  /// [batch, seq_len, hidden_size]. Throws where a sequence is longer than
+  /// ids: `batch` sequences of equal length, one after the other -> the last norm's output, divided
+  /// by logits_scaling [batch, seq_len, hidden_size]. Throws where a sequence is longer than
   /// max_position_embeddings (learned positions) or an id is not below vocab_size. Where
   /// first_position is not 0 the ids go on from there, and every layer's mechanism must hold what
   /// it needs of the tokens before.
@@ -196,7 +198,8 @@ class Decoder {
   /// A forward pass, and where in the sequences it is.
   struct Pass {
     Index first_position;
-    RotaryTable rotary;  // undefined where positions are learned
+    RotaryTable rotary;        // undefined where positions are learned
+    RotaryTable local_rotary;  // of layers with a window, where the config has one of their own
     ForwardContext context;
   };
   Variable layer(std::size_t i, const Variable& x, const Pass& pass) const;
@@ -207,6 +210,9 @@ class Decoder {
                     std::span<const std::int32_t> positions) const;
   Variable feed_forward(const Mlp& mlp, const Variable& x, const ForwardContext& context) const;
   /// x, some of it dropped in training; `place` tells apart where in the pass.
+  /// What a sub-layer adds to the residual stream, after its norm and multiplier.
+  Variable residual(const Norm& norm, const Variable& x, std::size_t place,
+                    const ForwardContext& context) const;
   Variable drop(const Variable& x, std::size_t place, const ForwardContext& context) const;
   std::uint64_t key_of(std::uint64_t pass_key, std::size_t place) const;
   Real final_softcap() const { return static_cast<Real>(config_.final_logit_softcapping); }
@@ -219,6 +225,7 @@ class Decoder {
   Linear lm_head_;                                // undefined where tied
   std::vector<std::vector<FrozenMatrix>> ahead_;  // of each layer, and of the head; or none
   std::shared_ptr<RotaryCache> rotary_ = std::make_shared<RotaryCache>();
+  std::shared_ptr<RotaryCache> local_rotary_ = std::make_shared<RotaryCache>();
 };
 
 /// While it lives every layer of `decoder` attends by `mechanism`; then each has again the one that

@@ -27,10 +27,13 @@ class GgufSettingsWriter;
 
 /// How a family's models lie in a GGUF file: the names are the same for all (gguf_names.h).
 struct GgufForm {
-  std::string architecture;   // llama.cpp's word
-  bool rotary_pairs = false;  // rows of q and k lie in pairs
-  bool has_window = false;    // of two families of one architecture, that of files with a window
-  bool rope_factors = false;  // rope_freqs.weight may hold llama3's factors
+  std::string architecture;     // llama.cpp's word
+  bool rotary_pairs = false;    // rows of q and k lie in pairs
+  bool has_window = false;      // of two families of one architecture, that of files with a window
+  bool rope_factors = false;    // rope_freqs.weight may hold llama3's factors
+  bool longrope = false;        // there may be factors of longrope, for short texts and for long
+  bool partial_rotary = false;  // rope.dimension_count may be a part of the head
+  bool attends_in_windows = false;  // llama.cpp passes over the windows of the others
   /// Sets what the keys that all families share do not: see read_gguf_config().
   void (*read)(const GgufSettings& settings, ModelConfig& config) = nullptr;
   /// Adds the keys that `read` reads, and refuses what no key says; null where there are none.
@@ -58,6 +61,8 @@ struct Family {
   /// Whether a layer has the sliding window where a config.json does not say, and in new models;
   /// null where new models have none.
   bool (*slides)(Index layer) = nullptr;
+  /// Whether a layer has rotary embeddings, likewise; null where all have.
+  bool (*rotates)(Index layer) = nullptr;
   GgufForm gguf = {};
 };
 
@@ -75,11 +80,24 @@ std::string activation_name(Activation activation);
 struct RopeKeys {
   const char* theta = "rope_theta";
   const char* partial = "partial_rotary_factor";
+  Index original = 0;             // the family's original_max_position_embeddings; 0: none
+  bool yarn_is_longrope = false;  // the types "su" and "yarn" are old names of longrope
 };
 /// rope_scaling, or else rope_parameters; what they leave out is the config's own under `keys`, or
-/// that of `otherwise`. Tells where two of them differ: it is as transformers has it.
-RopeConfig read_rope(const JsonFields& json, RopeConfig otherwise, const RopeKeys& keys = {});
+/// that of `config`, which has max_position_embeddings. Tells where two of them differ: it is as
+/// transformers has it.
+RopeConfig read_rope(const JsonFields& json, const ModelConfig& config, const RopeKeys& keys = {});
+/// The same where rope_parameters has one object for layers of full_attention and one for those of
+/// sliding_attention, and rope_scaling changes the former: rope and local_rope of `config`. `theta`
+/// and `local_theta` hold where nothing else is said; null: `local_key` is none.
+void read_ropes_by_layer(const JsonFields& json, double theta, double local_theta,
+                         const char* local_key, ModelConfig& config);
 /// The rope_parameters that read_rope reads back.
 nlohmann::ordered_json write_rope(const RopeConfig& rope);
+/// What yarn and longrope multiply cosines and sines by where nothing else is said.
+double yarn_attention_factor(double factor, double mscale = 1);
+double longrope_attention_factor(double factor, Index original_positions);
+/// Whether passes of two lengths rotate a position alike.
+bool same_angles(const ModelConfig& config, Index length, Index other_length);
 
 }  // namespace focus

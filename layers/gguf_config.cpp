@@ -44,6 +44,7 @@ std::string key_of(const GgufSettings& settings, const ModelConfig& config,
       {"head_dim", "attention.key_length"},
       {"max_position_embeddings", "context_length"},
       {"rope_theta", "rope.freq_base"},
+      {"rope_local_base_freq", "rope.freq_base_swa"},
       {"partial_rotary_factor", "rope.dimension_count"},
       {"attn_logit_softcapping", "attn_logit_softcapping"},
       {"final_logit_softcapping", "final_logit_softcapping"},
@@ -109,50 +110,18 @@ double rotary_factor(const ModelConfig& c, Index dims) {
   return trial.rope.partial_rotary_factor;
 }
 
-void read_rope_scaling(const GgufSettings& s, RopeConfig& rope) {
-  const double factor = s.number("rope.scaling.factor", s.number("rope.scale_linear", 0));
-  const std::string type = s.text("rope.scaling.type", factor > 0 ? "linear" : "none");
-  if (type == "none") return;
-  if (type != "linear")
-    fail("{}: {} \"{}\" is not supported (none, linear are)", s.where(), s.key("rope.scaling.type"),
-         type);
-  if (factor == 0) return;
-  if (factor < 1)
-    fail("{}: {} must be at least 1, not {}", s.where(), s.key("rope.scaling.factor"), factor);
-  rope.scaling = RopeConfig::Scaling::linear;
-  rope.factor = factor;
-}
-
-/// The factors of llama3's scaling, which a tensor holds.
-void read_rope_factors(const GgufSettings& s, Index rotary_dim, RopeConfig& rope) {
-  const TensorInfo* info = s.tensor(kRopeFactors);
-  if (info == nullptr) return;
-  if (info->shape != std::vector<Index>{rotary_dim / 2} || info->dtype != Dtype::f32)
-    fail("{}: tensor {} must be {} numbers of F32, one for each frequency", s.where(), kRopeFactors,
-         rotary_dim / 2);
-  const Tensor stored = s.source().read(kRopeFactors);
-  const std::vector<double> factors(stored.span().begin(), stored.span().end());
-  const auto scaled =
-      rope.scaling == RopeConfig::Scaling::none ? llama3_rope(rope, factors) : std::nullopt;
-  if (!scaled)
-    fail("{}: the factors of {} are none of llama3's scaling, the one that is supported", s.where(),
-         kRopeFactors);
-  rope = *scaled;
-}
-
-void read_rope(const GgufSettings& s, bool factors, ModelConfig& c) {
+void read_rope(const GgufSettings& s, const GgufForm& form, ModelConfig& c) {
   c.rope.theta = s.number("rope.freq_base", 10000.0);
   const Index dims = s.integer("rope.dimension_count", c.head_dim);
   if (dims < 2 || dims % 2 != 0 || dims > c.head_dim)
     fail("{}: {} must be even and from 2 to {}, not {}", s.where(), s.key("rope.dimension_count"),
          c.head_dim, dims);
-  const bool whole = c.rope.partial_rotary_factor == 1;
+  const bool whole = c.rope.partial_rotary_factor == 1 && !form.partial_rotary;
   if (whole && dims != c.head_dim)
     fail("{}: {} is {} of {} numbers: heads of this architecture are rotated whole", s.where(),
          s.key("rope.dimension_count"), dims, c.head_dim);
   c.rope.partial_rotary_factor = rotary_factor(c, dims);
-  read_rope_scaling(s, c.rope);
-  if (factors) read_rope_factors(s, dims, c.rope);
+  read_gguf_rope_scaling(s, form, c);
 }
 
 }  // namespace
@@ -176,7 +145,7 @@ ModelConfig read_gguf_config(const GgufSource& source) {
   ModelConfig sizes = c;  // what follows divides by them
   sizes.learned_positions = true;
   validate(sizes);
-  if (!c.learned_positions) read_rope(s, family.gguf.rope_factors, c);
+  if (!c.learned_positions) read_rope(s, family.gguf, c);
   c.tie_word_embeddings = s.tensor("output.weight") == nullptr;
   read_special_tokens(metadata, c);
   family.gguf.read(s, c);
@@ -210,6 +179,13 @@ void read_gguf_windows(const GgufSettings& s, Index window, Index period, ModelC
   }
   for (const bool slides : local) c.sliding_windows.push_back(slides ? window : 0);
   if (c.widest_window() == 0) c.sliding_windows.clear();
+}
+
+void read_gguf_local_rope(const GgufSettings& s, double theta, ModelConfig& c) {
+  const RopeConfig local{.theta = s.number("rope.freq_base_swa", theta),
+                         .partial_rotary_factor = c.rope.partial_rotary_factor};
+  c.local_rope.reset();
+  if (local != c.rope) c.local_rope = local;
 }
 
 }  // namespace focus

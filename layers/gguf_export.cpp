@@ -1,6 +1,7 @@
 #include "layers/gguf_export.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "autograd/base/check.h"
@@ -63,19 +64,59 @@ void write_sizes(const ModelConfig& c, GgufSettingsWriter& s) {
            c.norm_eps);
 }
 
-void write_rope(const ModelConfig& c, bool factors, GgufSettingsWriter& s) {
+/// The factors by which llama3's scaling divides each frequency.
+std::vector<Real> llama3_factors(const ModelConfig& c) {
+  std::vector<Real> factors;
+  const Index dims = c.rotary_dim();
+  const RopeConfig plain = without_scaling(c.rope);
+  for (Index i = 0; i < dims / 2; ++i)
+    factors.push_back(static_cast<Real>(plain.frequency(i, dims) / c.rope.frequency(i, dims)));
+  return factors;
+}
+
+void write_yarn(const RopeConfig& rope, GgufSettingsWriter& s) {
+  if (!rope.truncate) s.cannot_say("its yarn does not truncate");
+  s.text("rope.scaling.type", "yarn");
+  s.number("rope.scaling.factor", rope.factor);
+  s.integer("rope.scaling.original_context_length", rope.original_max_position_embeddings);
+  s.number("rope.scaling.yarn_beta_fast", rope.beta_fast);
+  s.number("rope.scaling.yarn_beta_slow", rope.beta_slow);
+  const double usual = yarn_attention_factor(rope.factor);
+  if (rope.attention_factor != usual)
+    s.number("rope.scaling.attn_factor", rope.attention_factor / usual);
+}
+
+void write_rope(const ModelConfig& c, const GgufForm& form, GgufSettingsWriter& s) {
   if (c.learned_positions) return;
   s.integer("rope.dimension_count", c.rotary_dim());
   s.number("rope.freq_base", c.rope.theta);
-  if (c.rope.scaling == RopeConfig::Scaling::linear) {
-    s.text("rope.scaling.type", "linear");
-    s.number("rope.scaling.factor", c.rope.factor);
+  switch (c.rope.scaling) {
+    case RopeConfig::Scaling::none:
+      break;
+    case RopeConfig::Scaling::linear:
+      s.text("rope.scaling.type", "linear");
+      s.number("rope.scaling.factor", c.rope.factor);
+      break;
+    case RopeConfig::Scaling::dynamic:
+      s.cannot_say("its rope_type is dynamic");
+    case RopeConfig::Scaling::yarn:
+      write_yarn(c.rope, s);
+      break;
+    case RopeConfig::Scaling::llama3: {
+      if (!form.rope_factors) s.cannot_say("its rope_type is llama3");
+      const std::vector<Real> numbers = llama3_factors(c);
+      if (!llama3_rope(without_scaling(c.rope), {numbers.begin(), numbers.end()}))
+        s.cannot_say("its rope_parameters of llama3 are unlike any other model's");
+      break;
+    }
+    case RopeConfig::Scaling::longrope:
+      if (!form.longrope) s.cannot_say("its rope_type is longrope");
+      s.integer("rope.scaling.original_context_length", c.rope.original_max_position_embeddings);
+      s.number("rope.scaling.attn_factor", c.rope.attention_factor);
+      s.notice(
+          "llama.cpp takes longrope's factors by the context that it is started with, this program "
+          "by the length of the text");
   }
-  if (c.rope.scaling != RopeConfig::Scaling::llama3) return;
-  if (!factors) s.cannot_say("its rope_type is llama3");  // a tensor says it, in llama alone
-  const std::vector<Real> numbers = gguf_rope_factors(c);
-  if (!llama3_rope(without_scaling(c.rope), {numbers.begin(), numbers.end()}))
-    s.cannot_say("its rope_parameters of llama3 are unlike any other model's");
 }
 
 /// What no key says and readers take from the architecture.
@@ -95,9 +136,16 @@ void check_form(const ModelConfig& c, const Family& family, GgufSettingsWriter& 
 /// As the settings come back: numbers were float32, and what the file does not say is left out.
 ModelConfig in_gguf_terms(ModelConfig c) {
   const auto as_float = [](double& x) { x = static_cast<double>(static_cast<float>(x)); };
-  for (double* x : {&c.norm_eps, &c.rope.theta, &c.rope.factor, &c.attn_logit_softcapping,
-                    &c.final_logit_softcapping})
+  for (double* x :
+       {&c.norm_eps, &c.rope.theta, &c.rope.factor, &c.attn_logit_softcapping,
+        &c.final_logit_softcapping, &c.embedding_multiplier, &c.residual_multiplier,
+        &c.attention_multiplier, &c.logits_scaling, &c.rope.beta_fast, &c.rope.beta_slow})
     as_float(*x);
+  std::ranges::for_each(c.rope.short_factor, as_float);
+  std::ranges::for_each(c.rope.long_factor, as_float);
+  c.rope.attention_factor = std::round(c.rope.attention_factor * 1e5);
+  if (c.rope.scaling == RopeConfig::Scaling::longrope) c.rope.factor = 1;  // by the lengths
+  if (c.local_rope) as_float(c.local_rope->theta);
   c.rope.partial_rotary_factor = static_cast<double>(c.rotary_dim());
   if (c.rope.scaling == RopeConfig::Scaling::llama3) c.rope = RopeConfig{.theta = c.rope.theta};
   if (c.learned_positions) c.rope = {};
@@ -129,29 +177,29 @@ std::vector<std::string> add_gguf_settings(const ModelConfig& config, const std:
   keys.text("general.architecture", form.architecture);
   check_form(config, family, s);
   write_sizes(config, s);
-  write_rope(config, form.rope_factors, s);
+  write_rope(config, form, s);
   if (form.write != nullptr) form.write(config, s);
   const Index window = config.widest_window();
-  if (window > 0 && window < config.max_position_embeddings && config.model_type != "gemma2")
+  if (window > 0 && window < config.max_position_embeddings && !form.attends_in_windows)
     s.notice(fmt::format(
         "llama.cpp passes over the sliding window of {} tokens: its attention is full here",
         window));
   return s.notices();
 }
 
-std::vector<Real> gguf_rope_factors(const ModelConfig& config) {
-  std::vector<Real> factors;
-  if (config.learned_positions || config.rope.scaling != RopeConfig::Scaling::llama3)
-    return factors;
-  const Index dims = config.rotary_dim();
-  const RopeConfig plain = without_scaling(config.rope);
-  for (Index i = 0; i < dims / 2; ++i)
-    factors.push_back(static_cast<Real>(plain.frequency(i, dims) / config.rope.frequency(i, dims)));
-  return factors;
+std::vector<std::pair<std::string, std::vector<Real>>> gguf_rope_tensors(const ModelConfig& c) {
+  if (c.learned_positions) return {};
+  const auto real = [](const std::vector<double>& factors) {
+    return std::vector<Real>(factors.begin(), factors.end());
+  };
+  if (c.rope.scaling == RopeConfig::Scaling::llama3) return {{kRopeFactors, llama3_factors(c)}};
+  if (c.rope.scaling == RopeConfig::Scaling::longrope)
+    return {{kLongFactors, real(c.rope.long_factor)}, {kShortFactors, real(c.rope.short_factor)}};
+  return {};
 }
 
 bool copies_tied_head(const ModelConfig& config) {
-  return config.tie_word_embeddings && is_one_of(config, {"olmo2", "gpt_neox"});
+  return config.tie_word_embeddings && is_one_of(config, {"olmo2", "olmo3", "gpt_neox"});
 }
 
 void check_gguf_settings(const ModelConfig& config, const GgufSource& written) {

@@ -44,8 +44,9 @@ class GgufSettingsWriter {
 std::vector<std::string> add_gguf_settings(const ModelConfig& config, const std::string& where,
                                            GgufKeys& keys);
 
-/// The numbers of kRopeFactors, where llama3's scaling wants that tensor; else none.
-std::vector<Real> gguf_rope_factors(const ModelConfig& config);
+/// The tensors of factors that a model's rotary scaling wants beside its parameters (llama3,
+/// longrope), with their names.
+std::vector<std::pair<std::string, std::vector<Real>>> gguf_rope_tensors(const ModelConfig& config);
 
 /// Whether the file holds a tied output head once more, as llama.cpp wants of the architecture.
 bool copies_tied_head(const ModelConfig& config);

@@ -28,6 +28,14 @@ std::vector<TensorRule> make_rules() {
     add("mlp.gate_proj", "ffn_gate");
     add("mlp.up_proj", "ffn_up");
     add("mlp.down_proj", "ffn_down");
+    rules.push_back({.ours = ours + "mlp.gate_proj" + kind,
+                     .theirs = theirs + "ffn_up" + kind,
+                     .part = 0,
+                     .parts = 2});
+    rules.push_back({.ours = ours + "mlp.up_proj" + kind,
+                     .theirs = theirs + "ffn_up" + kind,
+                     .part = 1,
+                     .parts = 2});
     int part = 0;
     for (const std::string name : {"q", "k", "v"}) {
       const TensorRule alone{.ours = ours + "self_attn." + name + "_proj" + kind,
@@ -49,6 +57,11 @@ std::vector<TensorRule> make_rules() {
 std::span<const TensorRule> gguf_rules() {
   static const std::vector<TensorRule> rules = make_rules();
   return rules;
+}
+
+bool is_rope_tensor(const GgufForm& form, const std::string& name) {
+  return (form.rope_factors && name == kRopeFactors) ||
+         (form.longrope && (name == kShortFactors || name == kLongFactors));
 }
 
 double added_in_gguf(const ModelConfig& config, const std::string& ours) {

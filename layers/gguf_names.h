@@ -10,7 +10,7 @@ namespace focus {
 
 /// Our parameters' names in GGUF files, one table for every family; "{}" stands for the layer's
 /// number. Of a parameter that has two, the first that a file holds is meant: q, k and v may lie
-/// fused in one tensor, the rows of each in turn.
+/// fused in one tensor, the rows of each in turn, gate and up too where the family fuses them.
 std::span<const TensorRule> gguf_rules();
 
 /// A name of a parameter in GGUF files, and the rule that it comes from.
@@ -18,11 +18,17 @@ struct GgufName {
   const TensorRule* rule;
   std::string name;
 };
-/// Every name of ours, the first first: "blk.0.attn_q.weight", "blk.0.attn_qkv.weight".
-std::vector<GgufName> names_in_gguf(const std::string& ours);
+/// Every name that ours may have in a file of the model's family, the first first:
+/// "blk.0.attn_q.weight", "blk.0.attn_qkv.weight".
+std::vector<GgufName> names_in_gguf(const ModelConfig& config, const std::string& ours);
 
 /// The tensor of factors by which rotary frequencies are divided, no parameter.
 inline constexpr const char* kRopeFactors = "rope_freqs.weight";
+/// Those of longrope, for texts within the original length and beyond it.
+inline constexpr const char* kShortFactors = "rope_factors_short.weight";
+inline constexpr const char* kLongFactors = "rope_factors_long.weight";
+/// Whether a tensor of that name, no parameter, may be in files of that form.
+bool is_rope_tensor(const GgufForm& form, const std::string& name);
 
 /// The number that `family`'s GGUF files have added to the parameter `ours`: those of norms hold
 /// what the normed numbers are multiplied by, Gemma's w + 1 too.

@@ -59,6 +59,15 @@ void read_gguf_attention_biases(const GgufSettings& settings, ModelConfig& confi
 void read_gguf_windows(const GgufSettings& settings, Index window, Index period,
                        ModelConfig& config);
 
+/// The base frequency of layers with a sliding window, `theta` where the file says none: they have
+/// rotary embeddings without scaling.
+void read_gguf_local_rope(const GgufSettings& settings, double theta, ModelConfig& config);
+
+/// rope.scaling.* and the tensors of factors that go with it, into a config that has its base
+/// frequency and knows how many numbers are rotated.
+void read_gguf_rope_scaling(const GgufSettings& settings, const GgufForm& form,
+                            ModelConfig& config);
+
 /// llama3's parameters from the factors by which each frequency is divided; `rope` says the rest.
 /// Several give the same factors: those of published models come first. Nothing where none gives
 /// them to float32's accuracy.

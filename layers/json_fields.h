@@ -66,6 +66,13 @@ class JsonFields {
   double number(const char* key, double otherwise) const {
     return has(key) ? number(key) : otherwise;
   }
+  std::vector<double> numbers(const char* key) const {
+    const auto& value = require(key);
+    check(
+        value.is_array() && std::ranges::all_of(value, [](const auto& x) { return x.is_number(); }),
+        "{}: {} must be a list of numbers, not {}", where_, key, shown_json(value));
+    return value.get<std::vector<double>>();
+  }
   std::optional<double> nullable_number(const char* key, double otherwise) const {
     if (!mentions(key)) return otherwise;
     return has(key) ? std::optional(number(key)) : std::nullopt;

@@ -7,6 +7,38 @@
 #include "layers/family.h"
 
 namespace focus {
+namespace {
+
+void validate_rope(const ModelConfig& c, const std::string& where,
+                   const ModelConfig::KeyName& key) {
+  if (c.learned_positions) return;
+  const RopeConfig& rope = c.rope;
+  const RopeConfig& local = c.local_rope ? *c.local_rope : c.rope;
+  check(rope.theta > 0, "{}: {} must be positive, not {}", where, key("rope_theta"), rope.theta);
+  check(local.theta > 0, "{}: {} must be positive, not {}", where, key("rope_local_base_freq"),
+        local.theta);
+  check(
+      c.rotary_layers.empty() || static_cast<Index>(c.rotary_layers.size()) == c.num_hidden_layers,
+      "{}: {} says of {} layers whether they have rotary embeddings, but there are {}", where,
+      key("no_rope_layers"), c.rotary_layers.size(), c.num_hidden_layers);
+  for (const RopeConfig* each : {&rope, &local}) {
+    check(each->scaling != RopeConfig::Scaling::dynamic || c.rotary_dim() > 2,
+          "{}: rope_type dynamic needs more than 2 rotated numbers a head", where);
+    check(each->scaling != RopeConfig::Scaling::yarn || each->theta != 1,
+          "{}: rope_type yarn needs another {} than 1", where, key("rope_theta"));
+    check(each->attention_factor >= 1e-3 && each->attention_factor <= 1e3,
+          "{}: {} must be from 0.001 to 1000, not {}", where, key("attention_factor"),
+          each->attention_factor);
+    if (each->scaling != RopeConfig::Scaling::longrope) continue;
+    for (const auto& [name, factors] :
+         {std::pair{"short_factor", &each->short_factor}, {"long_factor", &each->long_factor}})
+      check(static_cast<Index>(factors->size()) == c.rotary_dim() / 2,
+            "{}: {} must have {} numbers, half of what is rotated of a head, not {}", where,
+            key(name), c.rotary_dim() / 2, factors->size());
+  }
+}
+
+}  // namespace
 
 void ModelConfig::validate(const std::string& where, const KeyName& key) const {
   const auto positive = [&](const char* name, Index value, Index most) {
@@ -33,7 +65,7 @@ void ModelConfig::validate(const std::string& where, const KeyName& key) const {
         key("partial_rotary_factor"), rope.partial_rotary_factor, head_dim);
   check(norm_eps > 0 && norm_eps < 1, "{}: {} must be in (0, 1), not {}", where, key("norm_eps"),
         norm_eps);
-  check(rope.theta > 0, "{}: {} must be positive, not {}", where, key("rope_theta"), rope.theta);
+  validate_rope(*this, where, key);
   // Bounds within which float holds the factors made of them.
   const auto none_or_sane = [&](const char* name, double value) {
     check(value == 0 || (value >= 1e-3 && value <= 1e6), "{}: {} must be from 0.001 to 1e6, not {}",
@@ -42,6 +74,12 @@ void ModelConfig::validate(const std::string& where, const KeyName& key) const {
   none_or_sane("query_pre_attn_scalar", query_pre_attn_scalar);
   none_or_sane("attn_logit_softcapping", attn_logit_softcapping);
   none_or_sane("final_logit_softcapping", final_logit_softcapping);
+  none_or_sane("attention_multiplier", attention_multiplier);
+  for (const auto& [name, value] : {std::pair{"embedding_multiplier", embedding_multiplier},
+                                    {"residual_multiplier", residual_multiplier},
+                                    {"logits_scaling", logits_scaling}})
+    check(value >= 1e-3 && value <= 1e6, "{}: {} must be from 0.001 to 1e6, not {}", where,
+          key(name), value);
   check(sliding_windows.empty() || static_cast<Index>(sliding_windows.size()) == num_hidden_layers,
         "{}: sliding windows of {} layers, but there are {}", where, sliding_windows.size(),
         num_hidden_layers);
@@ -51,6 +89,12 @@ void ModelConfig::validate(const std::string& where, const KeyName& key) const {
       check(window == widest_window(), "{}: sliding windows of {} and of {} tokens in one model",
             where, window, widest_window());
     }
+}
+
+double ModelConfig::attention_scale() const {
+  if (attention_multiplier > 0) return attention_multiplier;
+  return 1 / std::sqrt(query_pre_attn_scalar > 0 ? query_pre_attn_scalar
+                                                 : static_cast<double>(head_dim));
 }
 
 Index ModelConfig::rotary_dim() const {
@@ -94,6 +138,10 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
   const Family& family = find_family(model_type, where);
   ModelConfig config = family.common;
   family.read(fields, config);
+  // What is said are the positions from which on dynamic scaling stretches.
+  if (config.rope.scaling == RopeConfig::Scaling::dynamic)
+    config.max_position_embeddings = static_cast<Index>(
+        config.rope.factor * static_cast<double>(config.rope.original_max_position_embeddings));
   config.model_type = model_type;
   config.vocab_size = fields.integer("vocab_size");
   config.initializer_range = fields.number("initializer_range", config.initializer_range);
@@ -115,6 +163,8 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
 std::string write_model_config(const ModelConfig& config) {
   nlohmann::ordered_json json = {{"model_type", config.model_type}};
   json.update(find_family(config.model_type, "model").write(config));
+  if (config.rope.scaling == RopeConfig::Scaling::dynamic)
+    json["max_position_embeddings"] = config.rope.original_max_position_embeddings;
   json["vocab_size"] = config.vocab_size;
   json["tie_word_embeddings"] = config.tie_word_embeddings;
   json["initializer_range"] = config.initializer_range;

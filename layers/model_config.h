@@ -17,17 +17,29 @@ enum class QkNorm { none, per_head, full_width };
 /// Rotary position embeddings: base frequency and how a model stretches them beyond the length it
 /// was trained at.
 struct RopeConfig {
-  enum class Scaling { none, linear, llama3 };
+  enum class Scaling { none, linear, dynamic, yarn, llama3, longrope };
   double theta = 10000;  // rope_theta
   Scaling scaling = Scaling::none;
   double factor = 1;
   double low_freq_factor = 1;   // llama3
   double high_freq_factor = 4;  // llama3
-  Index original_max_position_embeddings = 0;
+  double beta_fast = 32;        // yarn: turns within the original length of what is kept,
+  double beta_slow = 1;         // and of what is stretched by the whole factor
+  bool truncate = true;         // yarn: both ends of the ramp between them are whole pairs
+  std::vector<double> short_factor = {}, long_factor = {};  // longrope, of each pair
+  double attention_factor = 1;                 // yarn, longrope: cosines and sines are multiplied
+  Index original_max_position_embeddings = 0;  // dynamic: beyond it frequencies are stretched
   double partial_rotary_factor = 1;  // of a head's numbers, the first ones, that are rotated
 
-  /// Radians from one position to the next of pair i of `rotary_dim` numbers.
-  double frequency(Index i, Index rotary_dim) const;
+  /// Radians from one position to the next of pair i of `rotary_dim` numbers, in a pass that ends
+  /// with position seq_len - 1.
+  double frequency(Index i, Index rotary_dim, Index seq_len = 0) const;
+  /// Whether a pass of another length may have other frequencies.
+  bool depends_on_length() const {
+    return scaling == Scaling::dynamic || scaling == Scaling::longrope;
+  }
+  /// Passes of two lengths that give the same number have the same frequencies.
+  Index length_class(Index seq_len) const;
 
   bool operator==(const RopeConfig&) const = default;
 };
@@ -58,7 +70,13 @@ struct ModelConfig {
   bool gated_mlp = true;           // act(gate(x)) * up(x) instead of act(up(x))
   bool learned_positions = false;  // a table of positions instead of rotary embeddings
   RopeConfig rope;
-  bool scaled_embeddings = false;      // multiplied by sqrt(hidden_size)
+  std::optional<RopeConfig> local_rope;  // of layers with a sliding window, where it is another
+  std::vector<bool> rotary_layers;       // whether a layer has rotary embeddings. Empty: all have
+  bool scaled_embeddings = false;        // multiplied by sqrt(hidden_size)
+  double embedding_multiplier = 1;
+  double residual_multiplier = 1;      // of what a sub-layer adds to the residual stream
+  double attention_multiplier = 0;     // of scores; 0: by query_pre_attn_scalar
+  double logits_scaling = 1;           // logits are divided by it
   double query_pre_attn_scalar = 0;    // scores are divided by its root; 0: head_dim
   double attn_logit_softcapping = 0;   // c: scores become c tanh(s / c); 0: none
   double final_logit_softcapping = 0;  // the same of the output head's logits
@@ -78,6 +96,15 @@ struct ModelConfig {
   Index sliding_window(Index layer) const {
     return sliding_windows.empty() ? 0 : sliding_windows.at(static_cast<std::size_t>(layer));
   }
+  /// Whether a layer rotates its q and k.
+  bool is_rotary(Index layer) const {
+    return !learned_positions &&
+           (rotary_layers.empty() || rotary_layers.at(static_cast<std::size_t>(layer)));
+  }
+  /// Whether a layer rotates by local_rope instead of rope.
+  bool is_local_rope(Index layer) const { return local_rope && sliding_window(layer) > 0; }
+  /// What scores are multiplied by.
+  double attention_scale() const;
   /// The width of the layers that have one; 0: none has.
   Index widest_window() const;
   /// Numbers of a head that are rotated; 0 with learned positions.

@@ -8,18 +8,73 @@
 
 namespace focus {
 
-double RopeConfig::frequency(Index i, Index rotary_dim) const {
-  const double plain =
-      std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(rotary_dim));
-  if (scaling == Scaling::none) return plain;
-  if (scaling == Scaling::linear) return plain / factor;
-  // Long waves are stretched by `factor`, short ones kept, those between interpolated (Grattafiori
-  // et al. 2024, section 4.1; transformers' "llama3").
+namespace {
+
+/// Pairs that turn more often than beta_fast within the original length are kept, those that turn
+/// less often than beta_slow are stretched, those between interpolated (Peng et al. 2023,
+/// transformers' "yarn"). The share of pair i that is stretched.
+double yarn_ramp(const RopeConfig& rope, Index i, Index rotary_dim) {
+  const auto dims = static_cast<double>(rotary_dim);
+  const auto pair_of = [&](double turns) {
+    const auto length = static_cast<double>(rope.original_max_position_embeddings);
+    return dims * std::log(length / (turns * 2 * std::numbers::pi)) / (2 * std::log(rope.theta));
+  };
+  double low = pair_of(rope.beta_fast), high = pair_of(rope.beta_slow);
+  if (rope.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, dims - 1);
+  if (low == high) high += 0.001;
+  return std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+}
+
+/// Long waves are stretched by the factor, short ones kept, those between interpolated (Grattafiori
+/// et al. 2024, section 4.1; transformers' "llama3"). The share that is kept.
+double llama3_share(const RopeConfig& rope, double plain) {
   const double turns =
-      static_cast<double>(original_max_position_embeddings) * plain / (2 * std::numbers::pi);
-  const double smooth =
-      std::clamp((turns - low_freq_factor) / (high_freq_factor - low_freq_factor), 0.0, 1.0);
-  return plain * ((1 - smooth) / factor + smooth);
+      static_cast<double>(rope.original_max_position_embeddings) * plain / (2 * std::numbers::pi);
+  return std::clamp((turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor),
+                    0.0, 1.0);
+}
+
+}  // namespace
+
+Index RopeConfig::length_class(Index seq_len) const {
+  if (!depends_on_length() || seq_len <= original_max_position_embeddings) return 0;
+  return scaling == Scaling::dynamic ? seq_len : 1;
+}
+
+double RopeConfig::frequency(Index i, Index rotary_dim, Index seq_len) const {
+  const auto dims = static_cast<double>(rotary_dim), power = -2.0 * static_cast<double>(i) / dims;
+  const double plain = std::pow(theta, power);
+  const Index length = length_class(seq_len);
+  switch (scaling) {
+    case Scaling::none:
+      break;
+    case Scaling::linear:
+      return plain / factor;
+    case Scaling::dynamic: {
+      if (length == 0) break;
+      // The base grows with the length (transformers' "dynamic", NTK-aware scaling).
+      const double longer = factor * static_cast<double>(length) /
+                                static_cast<double>(original_max_position_embeddings) -
+                            (factor - 1);
+      return std::pow(theta * std::pow(longer, dims / (dims - 2)), power);
+    }
+    case Scaling::yarn: {
+      const double stretched = yarn_ramp(*this, i, rotary_dim);
+      return plain * (stretched / factor + 1 - stretched);
+    }
+    case Scaling::llama3: {
+      const double kept = llama3_share(*this, plain);
+      return plain * ((1 - kept) / factor + kept);
+    }
+    case Scaling::longrope:
+      return plain / (length == 0 ? short_factor : long_factor).at(static_cast<std::size_t>(i));
+  }
+  return plain;
 }
 
 namespace {
@@ -49,30 +104,111 @@ void take_number(const JsonFields& config, const char* own_key, const JsonFields
            number, of_object.where());
 }
 
-/// Llama 3's: from the config itself, else from the object, else all positions.
-Index original_positions(const JsonFields& config, const JsonFields& scaling) {
+/// From the config itself, else from the object, else all positions that the model has.
+Index original_positions(const JsonFields& config, const JsonFields& scaling,
+                         std::optional<Index> own, Index positions) {
   const char* key = "original_max_position_embeddings";
-  const auto own = config.optional_integer(key), inner = scaling.optional_integer(key);
+  const auto inner = scaling.optional_integer(key);
   if (own && inner && *own != *inner)
     notice("{}: {} {} is not that of {}, {}; the former holds", config.where(), key, *own,
            scaling.where(), *inner);
   if (own) return *own;
-  if (inner || !config.has("max_position_embeddings")) return scaling.integer(key);
+  if (inner) return *inner;
   notice("{}: {} is missing; max_position_embeddings holds", scaling.where(), key);
-  return config.integer("max_position_embeddings");
+  return positions;
 }
 
 void check_flat(const JsonFields& scaling) {
   for (const std::string& entry : scaling.keys())
-    check(!scaling.is_structured(entry.c_str()),
-          "{}: {} is not supported: one rotary embedding for all layers and dimensions is",
-          scaling.where(), shown(entry));
+    check(
+        !scaling.is_structured(entry.c_str()) || entry == "short_factor" || entry == "long_factor",
+        "{}: {} is not supported: one rotary embedding for all layers and dimensions is",
+        scaling.where(), shown(entry));
+}
+
+using Scaling = RopeConfig::Scaling;
+constexpr std::pair<const char*, Scaling> kScalings[] = {
+    {"default", Scaling::none}, {"linear", Scaling::linear}, {"dynamic", Scaling::dynamic},
+    {"yarn", Scaling::yarn},    {"llama3", Scaling::llama3}, {"longrope", Scaling::longrope}};
+
+Scaling scaling_named(const JsonFields& scaling, const RopeKeys& keys) {
+  const std::string type = scaling.text(scaling.has("rope_type") ? "rope_type" : "type", "default");
+  if (keys.yarn_is_longrope && (type == "su" || type == "yarn")) return Scaling::longrope;
+  std::string known;
+  for (const auto& [name, value] : kScalings) {
+    if (type == name) return value;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", name);
+  }
+  throw std::invalid_argument(fmt::format("{}: rope scaling \"{}\" is not supported ({} are)",
+                                          scaling.where(), type, known));
+}
+
+void read_llama3(const JsonFields& scaling, RopeConfig& rope) {
+  rope.low_freq_factor = scaling.number("low_freq_factor");
+  rope.high_freq_factor = scaling.number("high_freq_factor");
+  check(rope.low_freq_factor > 0 && rope.high_freq_factor > rope.low_freq_factor,
+        "{}: high_freq_factor {} must be above low_freq_factor {} and both positive",
+        scaling.where(), rope.high_freq_factor, rope.low_freq_factor);
+}
+
+void read_yarn(const JsonFields& scaling, RopeConfig& rope) {
+  const auto or_default = [](double said, double otherwise) {
+    return said == 0 ? otherwise : said;
+  };
+  rope.beta_fast = or_default(scaling.number("beta_fast", 32), 32);
+  rope.beta_slow = or_default(scaling.number("beta_slow", 1), 1);
+  check(rope.beta_slow > 0 && rope.beta_fast >= rope.beta_slow,
+        "{}: beta_fast {} must be at least beta_slow {} and both positive", scaling.where(),
+        rope.beta_fast, rope.beta_slow);
+  rope.truncate = scaling.boolean("truncate", true);
+  const double one = scaling.number("mscale", 0), all = scaling.number("mscale_all_dim", 0);
+  const double usual = one != 0 && all != 0 ? yarn_attention_factor(rope.factor, one) /
+                                                  yarn_attention_factor(rope.factor, all)
+                                            : yarn_attention_factor(rope.factor);
+  rope.attention_factor = scaling.number("attention_factor", usual);
+}
+
+void read_longrope(const JsonFields& scaling, RopeConfig& rope) {
+  const auto factors = [&](const char* key) {
+    std::vector<double> numbers = scaling.numbers(key);
+    check(std::ranges::all_of(numbers, [](double x) { return x >= 1e-3 && x <= 1e6; }),
+          "{}: {} must be numbers from 0.001 to 1e6", scaling.where(), key);
+    return numbers;
+  };
+  rope.short_factor = factors("short_factor");
+  rope.long_factor = factors("long_factor");
+  rope.attention_factor =
+      scaling.number("attention_factor",
+                     longrope_attention_factor(rope.factor, rope.original_max_position_embeddings));
+}
+
+/// `original`: what the config itself says of the positions before scaling.
+void read_scaling(const JsonFields& json, const JsonFields& scaling, const RopeKeys& keys,
+                  std::optional<Index> original, Index positions, RopeConfig& rope) {
+  rope.scaling = scaling_named(scaling, keys);
+  if (rope.scaling == Scaling::none) return;
+  const bool by_length = rope.scaling == Scaling::yarn || rope.scaling == Scaling::longrope;
+  if (by_length || rope.scaling == Scaling::llama3) {
+    rope.original_max_position_embeddings = original_positions(json, scaling, original, positions);
+    check(rope.original_max_position_embeddings > 0,
+          "{}: original_max_position_embeddings must be positive, not 0", scaling.where());
+  }
+  if (rope.scaling == Scaling::dynamic) rope.original_max_position_embeddings = positions;
+  rope.factor = by_length && !scaling.has("factor")
+                    ? static_cast<double>(positions) /
+                          static_cast<double>(rope.original_max_position_embeddings)
+                    : scaling.number("factor");
+  check(rope.factor >= 1 || rope.scaling == Scaling::longrope,
+        "{}: factor must be at least 1, not {}", scaling.where(), rope.factor);
+  if (rope.scaling == Scaling::llama3) read_llama3(scaling, rope);
+  if (rope.scaling == Scaling::yarn) read_yarn(scaling, rope);
+  if (rope.scaling == Scaling::longrope) read_longrope(scaling, rope);
 }
 
 }  // namespace
 
-RopeConfig read_rope(const JsonFields& json, RopeConfig otherwise, const RopeKeys& keys) {
-  RopeConfig rope = otherwise;
+RopeConfig read_rope(const JsonFields& json, const ModelConfig& config, const RopeKeys& keys) {
+  RopeConfig rope = config.rope;
   rope.theta = json.number(keys.theta, rope.theta);
   rope.partial_rotary_factor = json.number(keys.partial, rope.partial_rotary_factor);
   const char* key = place_of_rope(json);
@@ -81,35 +217,86 @@ RopeConfig read_rope(const JsonFields& json, RopeConfig otherwise, const RopeKey
   check_flat(scaling);
   take_number(json, keys.theta, scaling, "rope_theta", rope.theta);
   take_number(json, keys.partial, scaling, "partial_rotary_factor", rope.partial_rotary_factor);
-  const std::string type = scaling.text(scaling.has("rope_type") ? "rope_type" : "type", "default");
-  if (type == "default") return rope;
-  check(type == "linear" || type == "llama3",
-        "{}: rope scaling \"{}\" is not supported (default, linear, llama3 are)", scaling.where(),
-        type);
-  rope.factor = scaling.number("factor");
-  check(rope.factor >= 1, "{}: factor must be at least 1, not {}", scaling.where(), rope.factor);
-  rope.scaling = RopeConfig::Scaling::linear;
-  if (type == "linear") return rope;
-  rope.scaling = RopeConfig::Scaling::llama3;
-  rope.low_freq_factor = scaling.number("low_freq_factor");
-  rope.high_freq_factor = scaling.number("high_freq_factor");
-  rope.original_max_position_embeddings = original_positions(json, scaling);
-  check(rope.low_freq_factor > 0 && rope.high_freq_factor > rope.low_freq_factor,
-        "{}: high_freq_factor {} must be above low_freq_factor {} and both positive",
-        scaling.where(), rope.high_freq_factor, rope.low_freq_factor);
+  std::optional<Index> original = json.optional_integer("original_max_position_embeddings");
+  if (!original && keys.original > 0) original = keys.original;
+  read_scaling(json, scaling, keys, original, config.max_position_embeddings, rope);
   return rope;
+}
+
+void read_ropes_by_layer(const JsonFields& json, double theta, double local_theta,
+                         const char* local_key, ModelConfig& config) {
+  const auto part = [&](const char* type) -> std::optional<JsonFields> {
+    if (!says_something(json, "rope_parameters")) return std::nullopt;
+    const JsonFields all = json.object("rope_parameters");
+    check(all.has("full_attention") || all.has("sliding_attention"),
+          "{}: must hold full_attention and sliding_attention, each with its own", all.where());
+    return all.has(type) ? std::optional(all.object(type)) : std::nullopt;
+  };
+  const auto read = [&](RopeConfig& rope, const JsonFields& scaling) {
+    check_flat(scaling);
+    rope.theta = scaling.number("rope_theta", rope.theta);
+    const double partial = scaling.number("partial_rotary_factor", 1);
+    check(partial == 1, "{}: partial_rotary_factor {} is not supported here", scaling.where(),
+          partial);
+    read_scaling(json, scaling, {}, std::nullopt, config.max_position_embeddings, rope);
+    rope.truncate = true;  // transformers passes over it here
+  };
+  RopeConfig rope{.theta = json.number("rope_theta", theta)};
+  RopeConfig local{.theta = local_key ? json.number(local_key, local_theta) : local_theta};
+  const auto global_part = part("full_attention"), local_part = part("sliding_attention");
+  if (global_part) read(rope, *global_part);
+  if (says_something(json, "rope_scaling")) {
+    if (global_part && !json.object("rope_parameters").same("full_attention", "rope_scaling"))
+      notice("{}: rope_scaling and rope_parameters differ; rope_scaling holds", json.where());
+    read(rope, json.object("rope_scaling"));
+  }
+  if (local_part) read(local, *local_part);
+  config.rope = rope;
+  config.local_rope.reset();
+  if (local != rope) config.local_rope = local;
+}
+
+double yarn_attention_factor(double factor, double mscale) {
+  return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1;
+}
+
+double longrope_attention_factor(double factor, Index original_positions) {
+  const auto original = static_cast<double>(original_positions);
+  return factor > 1 && original > 1 ? std::sqrt(1 + std::log(factor) / std::log(original)) : 1;
+}
+
+bool same_angles(const ModelConfig& config, Index length, Index other_length) {
+  const auto same = [&](const RopeConfig& rope) {
+    return rope.length_class(length) == rope.length_class(other_length);
+  };
+  return config.learned_positions ||
+         (same(config.rope) && (!config.local_rope || same(*config.local_rope)));
 }
 
 nlohmann::ordered_json write_rope(const RopeConfig& rope) {
   nlohmann::ordered_json json = {{"rope_type", "default"}, {"rope_theta", rope.theta}};
   if (rope.partial_rotary_factor != 1) json["partial_rotary_factor"] = rope.partial_rotary_factor;
-  if (rope.scaling == RopeConfig::Scaling::none) return json;
-  json["rope_type"] = rope.scaling == RopeConfig::Scaling::linear ? "linear" : "llama3";
+  if (rope.scaling == Scaling::none) return json;
+  json["rope_type"] =
+      std::ranges::find(kScalings, rope.scaling, &std::pair<const char*, Scaling>::second)->first;
   json["factor"] = rope.factor;
-  if (rope.scaling == RopeConfig::Scaling::linear) return json;
-  json["low_freq_factor"] = rope.low_freq_factor;
-  json["high_freq_factor"] = rope.high_freq_factor;
-  json["original_max_position_embeddings"] = rope.original_max_position_embeddings;
+  if (rope.scaling == Scaling::llama3) {
+    json["low_freq_factor"] = rope.low_freq_factor;
+    json["high_freq_factor"] = rope.high_freq_factor;
+  }
+  if (rope.scaling == Scaling::yarn) {
+    json["beta_fast"] = rope.beta_fast;
+    json["beta_slow"] = rope.beta_slow;
+    if (!rope.truncate) json["truncate"] = false;
+  }
+  if (rope.scaling == Scaling::longrope) {
+    json["short_factor"] = rope.short_factor;
+    json["long_factor"] = rope.long_factor;
+  }
+  if (rope.scaling == Scaling::yarn || rope.scaling == Scaling::longrope)
+    json["attention_factor"] = rope.attention_factor;
+  if (rope.scaling != Scaling::linear && rope.scaling != Scaling::dynamic)
+    json["original_max_position_embeddings"] = rope.original_max_position_embeddings;
   return json;
 }
 

@@ -45,11 +45,19 @@ Match match(const Family& family, const std::string& ours) {
   return matches(family.rules, ours).front();
 }
 
+/// The names in GGUF files, the first first: gate and up are one tensor where the family has one.
+std::vector<Match> gguf_matches(const Family& family, const std::string& ours) {
+  const bool in_two = match(family, ours).rule->parts == 2;
+  std::vector<Match> found = matches(gguf_rules(), ours);
+  std::erase_if(found, [&](const Match& each) { return (each.rule->parts == 2) != in_two; });
+  return found;
+}
+
 /// What is fused in the family's own files is fused in GGUF's: llama.cpp has one form of each.
 Match match(const Family& family, TensorNaming naming, const std::string& ours) {
   const Match published = match(family, ours);
   if (naming == TensorNaming::published) return published;
-  for (const Match& each : matches(gguf_rules(), ours))
+  for (const Match& each : gguf_matches(family, ours))
     if (each.rule->parts == published.rule->parts) return each;
   throw std::logic_error("no name in GGUF files for " + ours);
 }
@@ -69,21 +77,20 @@ bool lies_transposed(const TensorRule& rule, Dtype dtype) {
   return rule.transposed && !in_blocks(dtype);
 }
 
-/// Rows of a tensor of which our parameter is the part `rule.part`; those of three are q, k and v,
-/// which need not be equal.
+/// Rows of our part of a tensor: q, k and v of three need not be equal, others have `equal` rows.
 struct PartRows {
-  Index before, all;
+  Index before, own, all;
 };
-PartRows rows_of(const TensorRule& rule, const ModelConfig& config, const Shape& ours) {
-  if (rule.parts != 3) return {rule.part * ours[0], rule.parts * ours[0]};
+PartRows rows_of(const TensorRule& rule, const ModelConfig& config, Index equal) {
+  if (rule.parts != 3) return {rule.part * equal, equal, rule.parts * equal};
   const Index q = config.num_attention_heads * config.head_dim;
   const Index kv = config.num_key_value_heads * config.head_dim;
-  return {rule.part == 0 ? 0 : q + (rule.part - 1) * kv, q + 2 * kv};
+  return {rule.part == 0 ? 0 : q + (rule.part - 1) * kv, rule.part == 0 ? q : kv, q + 2 * kv};
 }
 
 Shape published_shape(const TensorRule& rule, const ModelConfig& config, const Shape& ours,
                       Dtype dtype = kRealDtype) {
-  const Shape whole = ours.with(0, rows_of(rule, config, ours).all);
+  const Shape whole = ours.with(0, rows_of(rule, config, ours[0]).all);
   return lies_transposed(rule, dtype) ? Shape{whole[1], whole[0]} : whole;
 }
 
@@ -92,7 +99,8 @@ Shape published_shape(const TensorRule& rule, const ModelConfig& config, const S
 template <class F>
 void for_each_run(const TensorRule& rule, const ModelConfig& config, const Shape& ours, F&& f) {
   const Index rows = ours[0], width = ours.size() / rows;
-  const Index run = rule.by_head ? config.head_dim : rows;
+  if (!rule.by_head) return f(0, rows_of(rule, config, rows).before * width, rows * width);
+  const Index run = config.head_dim;
   for (Index row = 0; row < rows; row += run)
     f(row * width, (row * rule.parts + rule.part * run) * width, run * width);
 }
@@ -101,7 +109,7 @@ void for_each_run(const TensorRule& rule, const ModelConfig& config, const Shape
 
 Tensor rows_of_part(const TensorRule& rule, const ModelConfig& config, const Tensor& whole) {
   if (rule.parts == 1) return whole;
-  Tensor part(whole.shape().with(0, whole.dim(0) / rule.parts));
+  Tensor part(whole.shape().with(0, rows_of(rule, config, whole.dim(0) / rule.parts).own));
   for_each_run(rule, config, part.shape(), [&](Index ours, Index at, Index size) {
     std::copy_n(whole.data() + at, size, part.data() + ours);
   });
@@ -116,7 +124,9 @@ void set_part_rows(const TensorRule& rule, const ModelConfig& config, const Tens
 }
 
 Index PublishedLinear::out() const {
-  return parts[0].linear->weight.dim(0) * static_cast<Index>(parts.size());
+  Index rows = 0;
+  for (const Part& part : parts) rows += part.linear->weight.dim(0);
+  return rows;
 }
 
 std::vector<PublishedLinear> published_linears(Decoder& decoder) {
@@ -161,7 +171,7 @@ MatrixView view_of(const TensorRule& rule, const ModelConfig& config, const Shap
                   .rows = ours[0],
                   .cols = vector ? 1 : ours[1],
                   .transposed = vector || lies_transposed(rule, format)};
-  const PartRows rows = rows_of(rule, config, ours);
+  const PartRows rows = rows_of(rule, config, ours[0]);
   view.pitch = view.transposed ? rows.all : view.cols;
   if (pairs) view.rotary_pairs = config.head_dim;
   if (rule.parts == 1) return view;
@@ -182,7 +192,7 @@ struct Found {
 Found find_stored(const TensorSource& source, const Family& family, const ModelConfig& config,
                   const std::string& ours) {
   const bool gguf = source.naming() == TensorNaming::gguf;
-  const std::vector<Match> names = matches(gguf ? gguf_rules() : family.rules, ours);
+  const std::vector<Match> names = gguf ? gguf_matches(family, ours) : matches(family.rules, ours);
   for (const Match& name : names) {
     const TensorInfo* info =
         gguf ? source.find(name.theirs) : find_published(source, family, name.theirs);
@@ -199,8 +209,7 @@ Found find_stored(const TensorSource& source, const Family& family, const ModelC
 /// Tensors that may be there beside the parameters.
 bool holds_no_weights(const TensorSource& source, const Family& family, const ModelConfig& config,
                       const std::string& name) {
-  if (source.naming() == TensorNaming::gguf)
-    return family.gguf.rope_factors && name == kRopeFactors;
+  if (source.naming() == TensorNaming::gguf) return is_rope_tensor(family.gguf, name);
   const bool ignored = std::ranges::any_of(
       family.ignored, [&](const std::string& ending) { return name.ends_with(ending); });
   return ignored || (config.tie_word_embeddings && name == match(family, "lm_head.weight").theirs);
@@ -248,9 +257,9 @@ void detach(Real added, std::span<Real> numbers) {
 
 }  // namespace
 
-std::vector<GgufName> names_in_gguf(const std::string& ours) {
+std::vector<GgufName> names_in_gguf(const ModelConfig& config, const std::string& ours) {
   std::vector<GgufName> names;
-  for (const Match& match : matches(gguf_rules(), ours))
+  for (const Match& match : gguf_matches(find_family(config.model_type, "model"), ours))
     names.push_back({match.rule, match.theirs});
   return names;
 }
@@ -391,7 +400,7 @@ void Publisher::add(const std::string& name, const Tensor& parameter) {
   }
   Whole& whole = pending_[theirs];
   if (!whole.tensor.defined())
-    whole.tensor = Tensor(part.shape().with(0, part.dim(0) * rule->parts));
+    whole.tensor = Tensor(part.shape().with(0, rows_of(*rule, config_, part.dim(0)).all));
   set_part_rows(*rule, config_, part, whole.tensor);
   if (++whole.parts < rule->parts) return;
   f_(theirs, rule->transposed ? transposed(whole.tensor) : whole.tensor);
@@ -400,25 +409,25 @@ void Publisher::add(const std::string& name, const Tensor& parameter) {
 
 namespace {
 
-void widen_to_f32(PackedTensor& packed) {
-  const Tensor numbers = to_tensor(packed.bytes, packed.dtype, packed.shape);
-  packed.dtype = Dtype::f32;
-  pack(numbers.span(), packed.dtype, packed.bytes);
-}
-
-/// The tensor whose parts, of equal shapes, those are.
+/// The tensor whose parts, in turn, those are.
 PackedTensor joined(const TensorRule& rule, const ModelConfig& config,
                     std::vector<PackedTensor> parts) {
-  const Shape shape = parts.front().shape;
   const Dtype dtype = parts.front().dtype;
   if (std::ranges::any_of(parts, [&](const PackedTensor& p) { return p.dtype != dtype; }))
-    for (PackedTensor& part : parts) widen_to_f32(part);
-  PackedTensor whole{parts.front().dtype, shape.with(0, shape[0] * rule.parts), {}};
+    for (PackedTensor& part : parts) {
+      const Tensor numbers = to_tensor(part.bytes, part.dtype, part.shape);
+      part.dtype = Dtype::f32;
+      pack(numbers.span(), part.dtype, part.bytes);
+    }
+  const Shape shape = parts.front().shape;
+  Index rows = 0;
+  for (const PackedTensor& part : parts) rows += part.shape[0];
+  PackedTensor whole{parts.front().dtype, shape.with(0, rows), {}};
   whole.bytes.resize(bytes_of(whole.dtype, whole.shape.size()));
   TensorRule of_part = rule;
   for (of_part.part = 0; of_part.part < rule.parts; ++of_part.part) {
     const PackedTensor& part = parts.at(static_cast<std::size_t>(of_part.part));
-    for_each_run(of_part, config, shape, [&](Index ours, Index at, Index size) {
+    for_each_run(of_part, config, part.shape, [&](Index ours, Index at, Index size) {
       std::memcpy(whole.bytes.data() + bytes_of(whole.dtype, at),
                   part.bytes.data() + bytes_of(whole.dtype, ours), bytes_of(whole.dtype, size));
     });

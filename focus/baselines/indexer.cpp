@@ -307,7 +307,11 @@ class IndexerMechanism final : public Mechanism {
         .k = reshape(linear(h, of.k, {}), {batch, seq_len, 1, Settings::kDim}),
         .w = scale(linear(h, of.w, {}), to_one)};
     if (!shape_.learned_positions) {
-      const RotaryTable table = rotary_table(shape_.rope, Settings::kRotated, seq_len);
+      RopeConfig angles = shape_.rope;
+      // Its factors are of the pairs of the base's heads, which these are not.
+      if (angles.scaling == RopeConfig::Scaling::longrope)
+        angles.scaling = RopeConfig::Scaling::none;
+      const RotaryTable table = rotary_table(angles, Settings::kRotated, seq_len);
       index.q = rope(index.q, table);
       index.k = rope(index.k, table);
     }

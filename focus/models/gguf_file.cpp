@@ -68,9 +68,10 @@ std::vector<GgufTensor> tensors_of(const ModelConfig& config, Dtype dtype) {
     tensors.push_back({name, shape, dtype_in_file(name, shape, dtype)});
     if (name == kEmbedding && copies_tied_head(config)) tensors.push_back({kHead, shape, dtype});
   }
-  if (const auto factors = gguf_rope_factors(config); !factors.empty())
-    tensors.insert(tensors.begin(),
-                   {kRopeFactors, Shape{static_cast<Index>(factors.size())}, Dtype::f32});
+  std::vector<GgufTensor> factors;
+  for (const auto& [name, numbers] : gguf_rope_tensors(config))
+    factors.push_back({name, Shape{static_cast<Index>(numbers.size())}, Dtype::f32});
+  tensors.insert(tensors.begin(), factors.begin(), factors.end());
   return tensors;
 }
 
@@ -104,10 +105,10 @@ void refuse_other_attention(const ModelFiles& files) {
 }
 
 void write_tensors(const ModelFiles& files, Dtype dtype, GgufWriter& writer) {
-  if (const auto factors = gguf_rope_factors(files.config); !factors.empty()) {
+  for (const auto& [name, factors] : gguf_rope_tensors(files.config)) {
     Tensor tensor({static_cast<Index>(factors.size())});
     std::ranges::copy(factors, tensor.data());
-    writer.add(kRopeFactors, tensor);
+    writer.add(name, tensor);
   }
   Decoder decoder(files.config);
   stream_weights(

@@ -106,9 +106,10 @@ void write_config(const fs::path& folder, const ModelConfig& config, std::string
   json["dtype"] = dtype;
   if (code != nullptr) add_code(folder, json, *code);
   // The name that older versions of transformers know; without it they would not stretch at all.
-  if (json.contains("rope_parameters") &&
-      json["rope_parameters"].value("rope_type", "default") != "default")
-    json["rope_scaling"] = json["rope_parameters"];
+  // Where local layers have rotary embeddings of their own it is that of the global ones.
+  const auto rope = json.value("rope_parameters", nlohmann::ordered_json::object());
+  const auto stretched = rope.value("full_attention", rope);
+  if (stretched.value("rope_type", "default") != "default") json["rope_scaling"] = stretched;
   write_file_durably(folder / "config.json", std::string_view(json.dump(2) + "\n"));
 }
 

@@ -401,5 +401,25 @@ class FocusGemma2ForCausalLM(FocusModel, transformers.Gemma2ForCausalLM):
     pass
 
 
+class FocusGemma3ForCausalLM(FocusModel, transformers.Gemma3ForCausalLM):
+    pass
+
+
 class FocusGPTNeoXForCausalLM(FocusModel, transformers.GPTNeoXForCausalLM):
+    pass
+
+
+class FocusPhi3ForCausalLM(FocusModel, transformers.Phi3ForCausalLM):
+    pass
+
+
+class FocusOlmo3ForCausalLM(FocusModel, transformers.Olmo3ForCausalLM):
+    pass
+
+
+class FocusGraniteForCausalLM(FocusModel, transformers.GraniteForCausalLM):
+    pass
+
+
+class FocusSmolLM3ForCausalLM(FocusModel, transformers.SmolLM3ForCausalLM):
     pass

@@ -84,7 +84,7 @@ class Scorer {
   }
 
   std::vector<ScoredPair> run() {
-    if (!options_.causal || !options_.share) {
+    if (!options_.causal || !options_.share || !rotate_alike()) {
       for (std::size_t i = 0; i < pairs_.size(); ++i) score_whole(i);
       return std::move(scored_);
     }
@@ -109,6 +109,13 @@ class Scorer {
   std::int64_t computed() const { return computed_; }
 
  private:
+  /// Whether a token is rotated alike in every sequence, however long.
+  bool rotate_alike() const {
+    return std::ranges::all_of(pairs_, [&](const TokenPair& pair) {
+      const auto length = static_cast<Index>(pair.context.size() + pair.continuation.size());
+      return same_angles(decoder_.config(), 1, length);
+    });
+  }
   std::vector<Group> groups() const {
     std::vector<Group> all;
     const auto context = [&](std::size_t i) -> const TokenIds& {

@@ -74,7 +74,8 @@ struct ModelShape {
   template <class F>
   void visit(F&& f) {
     f("model_type", model_type,
-      "family of the new model: gpt2, llama, mistral, qwen2, qwen3, olmo2, gemma2, gpt_neox");
+      "family of the new model: gpt2, llama, mistral, qwen2, qwen3, olmo2, olmo3, gemma2, "
+      "gemma3_text, gpt_neox, phi3, granite, smollm3");
     f("hidden_size", hidden_size, "width", {1, 1 << 16});
     f("intermediate_size", intermediate_size, "width of the MLP; 0: the family's usual multiple",
       {0, 1 << 18});
@@ -83,8 +84,8 @@ struct ModelShape {
     f("num_key_value_heads", num_key_value_heads, "heads of k and v; 0: as many as heads",
       {0, 1024});
     f("sliding_window", sliding_window,
-      "tokens that the family's local layers see (all of mistral's, every other of gemma2's); 0: "
-      "all",
+      "tokens that the family's local layers see (all of mistral's and phi3's, every other of "
+      "gemma2's, five of six of gemma3's, three of four of olmo3's); 0: all",
       {0, 1 << 27});
     f("max_position_embeddings", max_position_embeddings,
       "positions of a new model, where later training is to have a longer context; 0: data.context",

@@ -1,6 +1,9 @@
 #include "layers/architectures/common.h"
 
+#include <cmath>
+
 #include "data/files/notice.h"
+#include "layers/gguf_export.h"
 #include "layers/gguf_settings.h"
 
 namespace focus {
@@ -41,11 +44,12 @@ void read_common(const JsonFields& json, const KeyDefaults& defaults, ModelConfi
   c.norm_eps = json.number("rms_norm_eps", defaults.rms_norm_eps);
   if (json.has(defaults.activation_key))
     c.activation = activation_named(json.text(defaults.activation_key), json.where());
-  c.rope = read_rope(json, c.rope);
+  c.tie_word_embeddings = json.boolean("tie_word_embeddings", c.tie_word_embeddings);
+  if (defaults.own_rope) return;
+  c.rope = read_rope(json, c);
   check(c.rope.partial_rotary_factor == 1,
         "{}: partial_rotary_factor {} is not supported: heads of this model_type are rotated whole",
         json.where(), c.rope.partial_rotary_factor);
-  c.tie_word_embeddings = json.boolean("tie_word_embeddings", c.tie_word_embeddings);
 }
 
 nlohmann::ordered_json write_common(const char* architecture, const ModelConfig& c) {
@@ -64,6 +68,38 @@ nlohmann::ordered_json write_common(const char* architecture, const ModelConfig&
 void add_rope(const ModelConfig& config, nlohmann::ordered_json& json) {
   json["rope_theta"] = config.rope.theta;
   json["rope_parameters"] = write_rope(config.rope);
+}
+
+void add_ropes_by_layer(const ModelConfig& config, nlohmann::ordered_json& json) {
+  json["rope_theta"] = config.rope.theta;
+  const RopeConfig& local = config.local_rope ? *config.local_rope : config.rope;
+  json["rope_parameters"] = {{"full_attention", write_rope(config.rope)},
+                             {"sliding_attention", write_rope(local)}};
+}
+
+void read_query_scalar(const JsonFields& json, ModelConfig& c) {
+  c.query_pre_attn_scalar = json.number("query_pre_attn_scalar", 256);
+  check(c.query_pre_attn_scalar > 0, "{}: query_pre_attn_scalar must be positive, not {}",
+        json.where(), c.query_pre_attn_scalar);
+  if (c.query_pre_attn_scalar == static_cast<double>(c.head_dim)) c.query_pre_attn_scalar = 0;
+}
+
+nlohmann::ordered_json query_scalar(const ModelConfig& c) {
+  const double x = c.query_pre_attn_scalar;
+  if (x == 0) return c.head_dim;
+  return x == std::floor(x) ? nlohmann::ordered_json(static_cast<Index>(x))
+                            : nlohmann::ordered_json(x);
+}
+
+double read_softcap(const JsonFields& json, const char* key, double otherwise) {
+  if (!json.mentions(key)) return otherwise;
+  const std::optional<double> cap = json.nullable_number(key, otherwise);
+  check(!cap || *cap > 0, "{}: {} must be positive or null, not {}", json.where(), key, *cap);
+  return cap.value_or(0);
+}
+
+nlohmann::ordered_json softcap_or_null(double cap) {
+  return cap > 0 ? nlohmann::ordered_json(cap) : nlohmann::ordered_json(nullptr);
 }
 
 void read_windows(const JsonFields& json, std::optional<Index> window,
@@ -127,6 +163,32 @@ void read_gguf_upper_windows(const GgufSettings& s, ModelConfig& config) {
     fail("{}: {} without {}: which layers have the window is not said", s.where(), s.key(kWindow),
          s.key(kPattern));
   read_gguf_windows(s, 0, 0, config);
+}
+
+void write_gguf_windows(const ModelConfig& c, Index period, GgufSettingsWriter& s) {
+  // llama.cpp ends where no layer has a window.
+  if (c.widest_window() == 0) s.cannot_say("none of its layers has a sliding window");
+  s.integer("attention.sliding_window", c.widest_window());
+  const auto follows = [&](Index of) {
+    for (Index i = 0; i < c.num_hidden_layers; ++i)
+      if ((c.sliding_window(i) > 0) != (i % of != of - 1)) return false;
+    return true;
+  };
+  if (follows(period)) return;
+  for (Index of = 1; of <= c.num_hidden_layers + 1; ++of)
+    if (follows(of)) return s.integer("attention.sliding_window_pattern", of);
+  s.cannot_say("its local and global layers follow no period");
+}
+
+double gguf_query_scalar(const ModelConfig& c, Index large_layers) {
+  if (c.num_hidden_layers != large_layers) return 0;
+  return static_cast<double>(c.hidden_size) / static_cast<double>(c.num_attention_heads);
+}
+
+void check_gguf_query_scalar(const ModelConfig& c, Index large_layers, GgufSettingsWriter& s) {
+  const auto scalar_of = [&](double x) { return x == 0 ? static_cast<double>(c.head_dim) : x; };
+  if (scalar_of(gguf_query_scalar(c, large_layers)) != scalar_of(c.query_pre_attn_scalar))
+    s.cannot_say(fmt::format("its query_pre_attn_scalar is {}", c.query_pre_attn_scalar));
 }
 
 nlohmann::ordered_json window_or_null(const ModelConfig& config) {

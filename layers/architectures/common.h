@@ -20,6 +20,7 @@ struct KeyDefaults {
   Index max_position_embeddings = 2048;
   double rms_norm_eps = 1e-6;
   const char* activation_key = "hidden_act";
+  bool own_rope = false;  // the family reads its rotary embeddings itself
 };
 
 /// Sizes, norm_eps, activation, rope, tie_word_embeddings; the activation and whether the head is
@@ -29,6 +30,15 @@ void read_common(const JsonFields& json, const KeyDefaults& defaults, ModelConfi
 nlohmann::ordered_json write_common(const char* architecture, const ModelConfig& config);
 /// rope_theta and rope_parameters.
 void add_rope(const ModelConfig& config, nlohmann::ordered_json& json);
+/// rope_theta and the rope_parameters that read_ropes_by_layer reads back.
+void add_ropes_by_layer(const ModelConfig& config, nlohmann::ordered_json& json);
+
+/// Gemma's query_pre_attn_scalar, and what is written for it: transformers takes an integer only.
+void read_query_scalar(const JsonFields& json, ModelConfig& config);
+nlohmann::ordered_json query_scalar(const ModelConfig& config);
+/// A soft-cap, where null says that there is none; and what is written for it.
+double read_softcap(const JsonFields& json, const char* key, double otherwise);
+nlohmann::ordered_json softcap_or_null(double cap);
 
 /// hidden_size / num_attention_heads; throws where it is no whole number.
 Index head_dim_of(const JsonFields& json, const ModelConfig& config,
@@ -52,6 +62,16 @@ void write_upper_windows(const ModelConfig& config, nlohmann::ordered_json& json
 /// Of a GGUF file. One that says a window and not which layers have it is refused: llama.cpp gives
 /// these families none, and their converter writes none.
 void read_gguf_upper_windows(const GgufSettings& settings, ModelConfig& config);
+
+/// attention.sliding_window of an architecture whose readers take every `period`-th layer for
+/// global unless the file says another period. Refuses models without a window, or where local and
+/// global layers follow no period.
+void write_gguf_windows(const ModelConfig& config, Index period, GgufSettingsWriter& settings);
+/// What Gemma's files mean by no key: query_pre_attn_scalar is head_dim (0), but in the model of
+/// `large_layers` the width over the heads. And the refusal of another.
+double gguf_query_scalar(const ModelConfig& config, Index large_layers);
+void check_gguf_query_scalar(const ModelConfig& config, Index large_layers,
+                             GgufSettingsWriter& settings);
 
 /// A window of `config`, or null: what a family that always names it writes.
 nlohmann::ordered_json window_or_null(const ModelConfig& config);

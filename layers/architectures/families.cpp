@@ -9,9 +9,10 @@
 namespace focus {
 
 std::span<const Family* const> families() {
-  static const std::array all = {&gpt2_family(),   &llama_family(),   &mistral_family(),
-                                 &qwen2_family(),  &qwen3_family(),   &olmo2_family(),
-                                 &gemma2_family(), &gpt_neox_family()};
+  static const std::array all = {
+      &gpt2_family(),  &llama_family(),   &mistral_family(), &qwen2_family(),    &qwen3_family(),
+      &olmo2_family(), &gemma2_family(),  &gemma3_family(),  &gpt_neox_family(), &phi3_family(),
+      &olmo3_family(), &granite_family(), &smollm3_family()};
   return all;
 }
 

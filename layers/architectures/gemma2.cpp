@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "layers/architectures/common.h"
 #include "layers/architectures/families.h"
 #include "layers/gguf_export.h"
@@ -24,16 +22,10 @@ ModelConfig gemma2_form() {
 }
 
 constexpr Index kGemma2Period = 2;  // of local and global layers
+constexpr Index kGemma2Large = 46;  // layers of the 27 billion model
 
 /// The first layer is local, and then every other.
 bool gemma2_slides(Index layer) { return layer % 2 == 0; }
-
-/// Null says that there is none.
-double softcap(const JsonFields& json, const char* key, double otherwise) {
-  const std::optional<double> cap = json.nullable_number(key, otherwise);
-  check(!cap || *cap > 0, "{}: {} must be positive or null, not {}", json.where(), key, *cap);
-  return cap.value_or(0);
-}
 
 void read_gemma2(const JsonFields& json, ModelConfig& c) {
   read_common(json,
@@ -43,47 +35,27 @@ void read_gemma2(const JsonFields& json, ModelConfig& c) {
                .activation_key = "hidden_activation"},
               c);
   c.attention_bias = c.attention_out_bias = json.boolean("attention_bias", false);
-  c.query_pre_attn_scalar = json.number("query_pre_attn_scalar", 256);
-  check(c.query_pre_attn_scalar > 0, "{}: query_pre_attn_scalar must be positive, not {}",
-        json.where(), c.query_pre_attn_scalar);
-  if (c.query_pre_attn_scalar == static_cast<double>(c.head_dim)) c.query_pre_attn_scalar = 0;
-  c.attn_logit_softcapping = softcap(json, "attn_logit_softcapping", 50);
-  c.final_logit_softcapping = softcap(json, "final_logit_softcapping", 30);
+  read_query_scalar(json, c);
+  c.attn_logit_softcapping = read_softcap(json, "attn_logit_softcapping", 50);
+  c.final_logit_softcapping = read_softcap(json, "final_logit_softcapping", 30);
   check(!json.boolean("use_bidirectional_attention", false),
         "{}: use_bidirectional_attention is not supported: attention here is causal", json.where());
   read_windows(json, json.nullable_integer("sliding_window", 4096), gemma2_slides, c);
 }
 
-/// transformers takes it as an integer only.
-nlohmann::ordered_json scalar(const ModelConfig& c) {
-  const double x = c.query_pre_attn_scalar;
-  if (x == 0) return c.head_dim;
-  return x == std::floor(x) ? nlohmann::ordered_json(static_cast<Index>(x))
-                            : nlohmann::ordered_json(x);
-}
-
 nlohmann::ordered_json write_gemma2(const ModelConfig& c) {
-  const auto or_null = [](double cap) {
-    return cap > 0 ? nlohmann::ordered_json(cap) : nlohmann::ordered_json(nullptr);
-  };
   nlohmann::ordered_json json = write_common("Gemma2ForCausalLM", c);
   json.erase("hidden_act");
   json["hidden_activation"] =
       c.activation == Activation::gelu_tanh ? "gelu_pytorch_tanh" : activation_name(c.activation);
   json["attention_bias"] = c.attention_bias;
-  json["query_pre_attn_scalar"] = scalar(c);
-  json["attn_logit_softcapping"] = or_null(c.attn_logit_softcapping);
-  json["final_logit_softcapping"] = or_null(c.final_logit_softcapping);
+  json["query_pre_attn_scalar"] = query_scalar(c);
+  json["attn_logit_softcapping"] = softcap_or_null(c.attn_logit_softcapping);
+  json["final_logit_softcapping"] = softcap_or_null(c.final_logit_softcapping);
   json["sliding_window"] = window_or_null(c);
   json["layer_types"] = layer_types(c);
   add_rope(c, json);
   return json;
-}
-
-/// No key says it: the 27 billion model, of 46 layers, is the one where it is not head_dim (0).
-double gemma2_gguf_scalar(const ModelConfig& c) {
-  if (c.num_hidden_layers != 46) return 0;
-  return static_cast<double>(c.hidden_size) / static_cast<double>(c.num_attention_heads);
 }
 
 void read_gguf_gemma2(const GgufSettings& s, ModelConfig& c) {
@@ -91,19 +63,8 @@ void read_gguf_gemma2(const GgufSettings& s, ModelConfig& c) {
   c.tie_word_embeddings = true;
   c.attn_logit_softcapping = s.number("attn_logit_softcapping", c.attn_logit_softcapping);
   c.final_logit_softcapping = s.number("final_logit_softcapping", c.final_logit_softcapping);
-  c.query_pre_attn_scalar = gemma2_gguf_scalar(c);
+  c.query_pre_attn_scalar = gguf_query_scalar(c, kGemma2Large);
   read_gguf_windows(s, 4096, kGemma2Period, c);
-}
-
-/// The period of local and global layers: every so manieth is global.
-Index gemma2_period(const ModelConfig& c, GgufSettingsWriter& s) {
-  for (Index period = 1; period <= c.num_hidden_layers + 1; ++period) {
-    Index fitting = 0;
-    for (Index i = 0; i < c.num_hidden_layers; ++i)
-      fitting += (c.sliding_window(i) > 0) == (i % period != period - 1) ? 1 : 0;
-    if (fitting == c.num_hidden_layers) return period;
-  }
-  s.cannot_say("its local and global layers follow no period");
 }
 
 void write_gguf_gemma2(const ModelConfig& c, GgufSettingsWriter& s) {
@@ -111,14 +72,8 @@ void write_gguf_gemma2(const ModelConfig& c, GgufSettingsWriter& s) {
     s.cannot_say("it has no soft-cap of scores or of logits");
   s.number("attn_logit_softcapping", c.attn_logit_softcapping);
   s.number("final_logit_softcapping", c.final_logit_softcapping);
-  const auto scalar_of = [&](double x) { return x == 0 ? static_cast<double>(c.head_dim) : x; };
-  if (scalar_of(gemma2_gguf_scalar(c)) != scalar_of(c.query_pre_attn_scalar))
-    s.cannot_say(fmt::format("its query_pre_attn_scalar is {}", c.query_pre_attn_scalar));
-  // llama.cpp ends where no layer has a window.
-  if (c.widest_window() == 0) s.cannot_say("none of its layers has a sliding window");
-  s.integer("attention.sliding_window", c.widest_window());
-  const Index period = gemma2_period(c, s);
-  if (period != kGemma2Period) s.integer("attention.sliding_window_pattern", period);
+  check_gguf_query_scalar(c, kGemma2Large, s);
+  write_gguf_windows(c, kGemma2Period, s);
 }
 
 }  // namespace
@@ -139,7 +94,10 @@ const Family& gemma2_family() {
            {"layers.{}.mlp_out_norm.weight", "model.layers.{}.post_feedforward_layernorm.weight"}}),
       .ignored = {".rotary_emb.inv_freq"},
       .slides = gemma2_slides,
-      .gguf = {.architecture = "gemma2", .read = read_gguf_gemma2, .write = write_gguf_gemma2},
+      .gguf = {.architecture = "gemma2",
+               .attends_in_windows = true,
+               .read = read_gguf_gemma2,
+               .write = write_gguf_gemma2},
   };
   return family;
 }

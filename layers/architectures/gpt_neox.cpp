@@ -33,7 +33,7 @@ void read_gpt_neox(const JsonFields& json, ModelConfig& c) {
   c.activation = activation_named(json.text("hidden_act", "gelu"), json.where());
   c.parallel_residual = json.boolean("use_parallel_residual", true);
   c.attention_bias = c.attention_out_bias = json.boolean("attention_bias", true);
-  c.rope = read_rope(json, c.rope, {.theta = "rotary_emb_base", .partial = "rotary_pct"});
+  c.rope = read_rope(json, c, {.theta = "rotary_emb_base", .partial = "rotary_pct"});
   pass_over(json, "rope_theta", c.rope.theta);
   pass_over(json, "partial_rotary_factor", c.rope.partial_rotary_factor);
   c.tie_word_embeddings = json.boolean("tie_word_embeddings", false);

@@ -28,12 +28,7 @@ nlohmann::ordered_json write_olmo2(const ModelConfig& c) {
   return json;
 }
 
-void read_gguf_olmo2(const GgufSettings& s, ModelConfig& c) {
-  read_gguf_attention_biases(s, c);
-  if (s.integer("attention.sliding_window", 0) > 0)
-    fail("{}: {}: OLMo 2 has no sliding windows, and OLMo 3 is not supported", s.where(),
-         s.key("attention.sliding_window"));
-}
+void read_gguf_olmo2(const GgufSettings& s, ModelConfig& c) { read_gguf_attention_biases(s, c); }
 
 }  // namespace
 

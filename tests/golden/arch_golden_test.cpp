@@ -61,6 +61,7 @@ TEST_P(DenseGolden, Agrees) {
 TEST_P(DenseGolden, GreedyTokensWithACacheAndWithout) {
   const GoldenFile file(GetParam());
   Decoder decoder = golden_decoder(folder_, *config_);
+  if (!file.has("greedy")) GTEST_SKIP() << folder_ << ": none were made";
   const auto greedy = file.ids("greedy");  // as much prompt as new tokens
   const auto middle = greedy.begin() + static_cast<std::ptrdiff_t>(greedy.size() / 2);
   std::vector<std::int32_t> prompt(greedy.begin(), middle);

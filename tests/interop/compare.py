@@ -32,6 +32,12 @@ SMALL = dict(vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_
 GROUPED = SMALL | dict(num_key_value_heads=2)
 LLAMA3 = dict(rope_type="llama3", rope_theta=10000.0, factor=4.0, low_freq_factor=1.0,
               high_freq_factor=4.0, original_max_position_embeddings=32)
+YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=32,
+            beta_fast=8.0)
+PHI3 = dict(original_max_position_embeddings=128, rope_parameters=dict(
+    rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.7,
+    short_factor=[1.0, 1.2, 1.5, 2.0], long_factor=[1.5, 2.5, 4.0, 8.0]))
+LOCAL_GLOBAL = ["sliding_attention", "full_attention", "sliding_attention"]
 
 # name: class of the config, its values, what else is done to the folder.
 CASES = {
@@ -57,6 +63,30 @@ CASES = {
     "gemma2": ("Gemma2Config", GROUPED | dict(head_dim=16, sliding_window=16,
                                               query_pre_attn_scalar=20), ()),
     "gpt_neox": ("GPTNeoXConfig", SMALL | dict(rotary_pct=0.5), ()),
+    "gemma3_text": ("Gemma3TextConfig", GROUPED | dict(
+        head_dim=16, sliding_window=16, query_pre_attn_scalar=20, layer_types=LOCAL_GLOBAL,
+        rope_parameters=dict(full_attention=dict(rope_type="linear", factor=2.0, rope_theta=1e5),
+                             sliding_attention=dict(rope_type="default", rope_theta=1e3))), ()),
+    "phi3": ("Phi3Config", GROUPED | dict(max_position_embeddings=256, pad_token_id=0, **PHI3), ()),
+    "phi3 beyond its length": ("Phi3Config", GROUPED | PHI3 | dict(
+        original_max_position_embeddings=16, sliding_window=20, pad_token_id=0), ()),
+    "olmo3": ("Olmo3Config", GROUPED | dict(
+        sliding_window=16, layer_types=LOCAL_GLOBAL,
+        rope_parameters=dict(full_attention=YARN, sliding_attention=dict(
+            rope_type="default", rope_theta=1e4))), ()),
+    "granite": ("GraniteConfig", GROUPED | dict(
+        embedding_multiplier=3.0, residual_multiplier=0.7, attention_multiplier=0.4,
+        logits_scaling=2.0, attention_bias=True), ()),
+    "smollm3": ("SmolLM3Config", GROUPED | dict(no_rope_layers=[1, 0, 1], use_sliding_window=True,
+                                                sliding_window=16, pad_token_id=0), ()),
+    "llama 3.2's heads": ("LlamaConfig", GROUPED | dict(
+        num_attention_heads=8, head_dim=64, tie_word_embeddings=True, max_position_embeddings=131072,
+        rope_parameters=LLAMA3 | dict(rope_theta=500000.0, factor=32.0,
+                                      original_max_position_embeddings=8192)), ()),
+    "llama yarn": ("LlamaConfig", GROUPED | dict(rope_parameters=YARN | dict(
+        mscale=0.7, mscale_all_dim=1.2, truncate=False)), ()),
+    "llama dynamic": ("LlamaConfig", GROUPED | dict(max_position_embeddings=16, rope_parameters=dict(
+        rope_type="dynamic", rope_theta=10000.0, factor=3.0)), ()),
 }
 
 

@@ -32,6 +32,9 @@ GROUPED = SIZES | dict(num_key_value_heads=2)
 LLAMA3 = dict(rope_type="llama3", rope_theta=10000.0, factor=4.0, low_freq_factor=1.0,
               high_freq_factor=4.0, original_max_position_embeddings=32)
 LINEAR = dict(rope_type="linear", rope_theta=10000.0, factor=2.0)
+YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=32,
+            beta_fast=8.0)
+LOCAL_GLOBAL = ["sliding_attention", "full_attention", "sliding_attention"]
 PHRASES = ["Hello world", "It's 12345 o'clock, isn't it?", "  two  spaces\n\n\tand a tab",
            "naïve café — 東京 🙂", "", " ", "x" * 40, "THE END.\r\n", "<|end|>after<|end|>"]
 
@@ -56,6 +59,25 @@ CASES = {
                                 bos_token_id=2, eos_token_id=2), "gpt2", ["c_attn", "c_fc"]),
     "gpt_neox": ("GPTNeoXConfig", SIZES | dict(rotary_pct=0.5, hidden_act="gelu"), "gpt2",
                  ["query_key_value", "dense"]),
+    "gemma3_text": ("Gemma3TextConfig", GROUPED | dict(
+        head_dim=16, sliding_window=8, query_pre_attn_scalar=16, layer_types=LOCAL_GLOBAL,
+        rope_parameters=dict(full_attention=LINEAR, sliding_attention=dict(
+            rope_type="default", rope_theta=1000.0))), "gemma", ["q_proj", "up_proj"]),
+    "phi3": ("Phi3Config", GROUPED | dict(
+        pad_token_id=0, original_max_position_embeddings=16, rope_parameters=dict(
+        rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.75,
+        short_factor=[1.0, 1.1, 1.2, 1.5, 1.7, 2.0], long_factor=[1.5, 2.0, 2.5, 3.0, 4.0, 8.0])),
+        "sentencepiece", ["qkv_proj", "gate_up_proj"]),
+    "olmo3": ("Olmo3Config", GROUPED | dict(
+        sliding_window=8, layer_types=LOCAL_GLOBAL, rope_parameters=dict(
+            full_attention=YARN, sliding_attention=dict(rope_type="default", rope_theta=10000.0))),
+        "llama3 with merges", ["k_proj", "down_proj"]),
+    "granite": ("GraniteConfig", GROUPED | dict(
+        embedding_multiplier=3.0, residual_multiplier=0.7, attention_multiplier=0.4,
+        logits_scaling=2.0, tie_word_embeddings=True), "gpt2", ["q_proj", "o_proj"]),
+    "smollm3": ("SmolLM3Config", GROUPED | dict(num_hidden_layers=5, pad_token_id=0), "llama3",
+                ["k_proj", "up_proj"]),
+    "llama yarn": ("LlamaConfig", GROUPED | dict(rope_parameters=YARN), "gpt2", ["q_proj"]),
 }
 SPLITS = {
     "llama3": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
@@ -216,7 +238,8 @@ def check_case(work, case, seed):
     tokenizer = make_tokenizer(kind, folder)
     ids = torch.randint(4, 300, (24,)).tolist()
     shown = tokenizer.convert_tokens_to_ids("a")
-    gelu = GELU_TABLE if config_class in ("GPT2Config", "GPTNeoXConfig", "Gemma2Config") else 0
+    gelu = GELU_TABLE if config_class in ("GPT2Config", "GPTNeoXConfig", "Gemma2Config",
+                                          "Gemma3TextConfig") else 0
     worst = {}
     for dtype, tolerance in TOLERANCE.items():
         path = work / f"{dtype}.gguf"

@@ -31,6 +31,11 @@ TARGETS = {
     "olmo2": ["v_proj", "gate_proj"],
     "gemma2": ["o_proj", "up_proj"],
     "gpt_neox": ["query_key_value", "dense_h_to_4h"],
+    "gemma3_text": ["q_proj", "gate_proj"],
+    "phi3": ["qkv_proj", "gate_up_proj"],
+    "olmo3": ["k_proj", "up_proj"],
+    "granite": ["q_proj", "o_proj"],
+    "smollm3": ["v_proj", "down_proj"],
 }
 
 

@@ -17,11 +17,12 @@ program=${1:-build/release/focus}
 venv=build/interop-venv
 torch=torch==2.15.0 transformers=transformers==5.24.0 peft=peft==0.21.2 lm_eval=lm_eval==0.4.13
 [ -z "${FOCUS_INTEROP_NEWEST:-}" ] || torch=torch transformers=transformers peft=peft lm_eval=lm_eval
-xllamacpp=xllamacpp==2026.10.11549
-[ -z "${FOCUS_INTEROP_NEWEST:-}" ] || xllamacpp=xllamacpp
+xllamacpp=xllamacpp==2026.10.11549 sentencepiece=sentencepiece==0.2.3 protobuf=protobuf==7.36.2
+[ -z "${FOCUS_INTEROP_NEWEST:-}" ] || xllamacpp=xllamacpp sentencepiece=sentencepiece protobuf=protobuf
 has_packages() { "$1" -c 'import safetensors.torch, torch, transformers' >/dev/null 2>&1; }
 has_lm_eval() { "$1" -c 'import datasets, lm_eval.models.huggingface' >/dev/null 2>&1; }
 has_llama_cpp() { "$1" -c 'import xllamacpp' >/dev/null 2>&1; }
+has_sentencepiece() { "$1" -c 'import google.protobuf, sentencepiece' >/dev/null 2>&1; }
 has_peft() { "$1" -c 'import peft' >/dev/null 2>&1; }
 skip() {
   echo "interop: skipped: $1"
@@ -45,9 +46,9 @@ else
       install $((seconds - SECONDS)) "$lm_eval" || true  # what is missing is said below
   fi
 fi
-if [ "$python" = "$venv/bin/python" ] && ! has_llama_cpp "$python"; then
-  timeout "${FOCUS_INTEROP_SECONDS:-600}" "$python" -m pip install --quiet --retries 1 "$xllamacpp" >/dev/null 2>&1 ||
-    true  # what is missing is said below
+if [ "$python" = "$venv/bin/python" ] && ! { has_llama_cpp "$python" && has_sentencepiece "$python"; }; then
+  timeout "${FOCUS_INTEROP_SECONDS:-600}" "$python" -m pip install --quiet --retries 1 "$xllamacpp" "$sentencepiece" \
+    "$protobuf" >/dev/null 2>&1 || true  # what is missing is said below
 fi
 if [ "$program" = --install ]; then exit; fi
 # The first failure ends it: who gives it a time limit must not take a later step's end for the whole.
@@ -64,6 +65,11 @@ if has_llama_cpp "$python" && has_peft "$python"; then
   "$python" tests/interop/smollm2.py "$program"
 else
   echo "interop: llama.cpp skipped: xllamacpp or peft is not installed"
+fi
+if has_llama_cpp "$python" && has_sentencepiece "$python"; then
+  "$python" tests/interop/gemma3.py "$program"
+else
+  echo "interop: Gemma 3 skipped: xllamacpp, sentencepiece or protobuf is not installed"
 fi
 if has_lm_eval "$python"; then
   "$python" tests/interop/lm_eval_backend.py "$program"

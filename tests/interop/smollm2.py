@@ -72,19 +72,20 @@ def perplexity(model, ids, starts):
             return math.exp(nats / (len(ids) - (0 if starts else 1)))
 
 
-def check_perplexities(file, folder, model, tokenizer, work):
+def check_perplexities(file, folder, model, tokenizer, work, text=TEXT, tolerance=1e-5):
     """In every place where BOS may stand, to 5 digits, of the file and of the folder."""
-    bos, ids = tokenizer.bos_token_id, tokenizer(TEXT.read_text(encoding="utf-8"))["input_ids"]
+    bos, ids = tokenizer.bos_token_id, tokenizer(
+        text.read_text(encoding="utf-8"), add_special_tokens=False)["input_ids"]
     cases = {"never": (ids[:SCORED + 1], []), "always": ([bos] + ids[:SCORED], []),
              "window": (ids[:SCORED], [bos])}
     for option, (kept, starts) in cases.items():
         expected = perplexity(model, kept, starts)
         for base in (file, folder):
-            focus("eval", base, "--text", TEXT, "--context", CONTEXT, "--stride", STRIDE, "--bos", option,
+            focus("eval", base, "--text", text, "--context", CONTEXT, "--stride", STRIDE, "--bos", option,
                   "--max-tokens", SCORED + 1, "--attention", "dense", "--json", work / "eval.json")
             row = json.loads((work / "eval.json").read_text())["rows"][0]
             assert row["tokens_scored"] == SCORED, (option, row)
-            assert abs(row["perplexity"] / expected - 1) < 1e-5, (option, row, expected)
+            assert abs(row["perplexity"] / expected - 1) < tolerance, (option, row, expected)
 
 
 def check_llama_cpp(what, llama, model, tokenizer, prompts, count):

@@ -21,7 +21,8 @@ from compare import (CASES, VOCAB, Refused, documented_example, focus, load, log
 TOLERANCE = 1e-4  # of the largest logit
 LEAST_EFFECT = 1e-3  # of each attention, likewise: a smaller one would hide that it is not there
 TOKENS = 90
-FAMILIES = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "olmo2", "gemma2", "gpt_neox")
+FAMILIES = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "olmo2", "gemma2", "gpt_neox",
+            "gemma3_text", "phi3", "olmo3", "granite", "smollm3")
 KEYS = ("summary", "summary:0", "summary:2", "summary:m=1:unselected_groups=drop",
         "summary:m=2:local_window=5:block=8:sinks=3", "summary:m=0:block=1:sinks=0", "summary:1:width=0",
         "summary:3", "summary:3:head_budgets=equal", "summary:2:selection_per=key_head", "local")
@@ -184,6 +185,8 @@ def check_family(work, family, seed):
             ("tokens", TOKENS_WORDS, ("focus.tokens.routing_dim=8",
                                       *(["focus.tokens.gate=logit"] if seed % 2 else [])))):
         adapter = train(work, store, name, *settings)
+        focus("leak-test", store, "--adapter", adapter, "--context", TOKENS, "--attention",
+              ",".join(words))
         both, alone = work / f"both-{name}", work / f"adapter-{name}"
         focus("export", store, "--adapter", adapter, "--with-code", "--out", both)
         assert json.loads((both / "config.json").read_text())["model_type"] == family

@@ -34,6 +34,11 @@ TEST(Decoder, ParametersAreThoseOfTheFamily) {
   EXPECT_EQ(more_than_llama("qwen3"), layers * 2 * 6);               // norms of a head
   EXPECT_EQ(more_than_llama("olmo2"), layers * (h + 12));            // norms of q and of k
   EXPECT_EQ(more_than_llama("gemma2"), layers * 2 * h - vocab * h);  // four norms, a tied head
+  EXPECT_EQ(more_than_llama("gemma3_text"), layers * (2 * h + 2 * 6) - vocab * h);
+  EXPECT_EQ(more_than_llama("phi3"), 0);
+  EXPECT_EQ(more_than_llama("olmo3"), layers * (h + 12));
+  EXPECT_EQ(more_than_llama("granite"), 0);
+  EXPECT_EQ(more_than_llama("smollm3"), -vocab * h);
   Decoder neox = tiny_decoder("gpt_neox");
   EXPECT_EQ(count_parameters(neox),
             2 * vocab * h + layers * (4 * (h * h + h) + 2 * h * inner + inner + h + 4 * h) + 2 * h);
@@ -117,9 +122,12 @@ TEST(Decoder, MechanismReceivesWhatAttentionWould) {
         EXPECT_EQ(in.h.shape(), (Shape{2, 5, 24}));
         EXPECT_EQ(in.q.shape(), (Shape{2, 5, 4, 6}));
         EXPECT_EQ(in.k.shape(), in.v.shape());
-        EXPECT_NEAR(in.options.scale, 1 / std::sqrt(type == "gemma2" ? 11.0 : 6.0), 1e-7);
+        const double scale = type == "granite" ? 0.3 : 1 / std::sqrt(type == "gemma2" ? 11.0 : 6.0);
+        EXPECT_NEAR(in.options.scale, scale, 1e-7);
         EXPECT_EQ(in.options.softcap, type == "gemma2" ? Real(0.5) : Real(0));
-        const bool slides = type == "mistral" || (type == "gemma2" && in.layer != 1);
+        const bool slides = type == "mistral" || type == "phi3" ||
+                            (type == "gemma2" && in.layer != 1) ||
+                            ((type == "gemma3_text" || type == "olmo3") && in.layer != 2);
         EXPECT_EQ(in.options.sliding_window, slides ? 9 : 0);
         return attention(in.q, in.k, in.v, in.options);
       };
@@ -257,6 +265,37 @@ TEST(RotaryTable, AnglesOfEachScaling) {
   EXPECT_GT(kept, 0);
   EXPECT_GT(between, 0);
   EXPECT_GT(stretched, 0);
+}
+
+TEST(RotaryTable, LongPassesHaveOtherAngles) {
+  RopeConfig longrope{.scaling = RopeConfig::Scaling::longrope,
+                      .short_factor = {1, 2},
+                      .long_factor = {3, 4},
+                      .attention_factor = 1.5,
+                      .original_max_position_embeddings = 8};
+  RopeConfig dynamic{
+      .scaling = RopeConfig::Scaling::dynamic, .factor = 2, .original_max_position_embeddings = 8};
+  const auto row = [](const RopeConfig& config, Index seq_len) {
+    const RotaryTable table = rotary_table(config, 4, seq_len);
+    return Tensor::from({2}, table.sin.span().subspan(2, 2));  // of position 1
+  };
+  EXPECT_NEAR(row(longrope, 8)[0], 1.5 * std::sin(1.0), 1e-6);
+  EXPECT_NEAR(row(longrope, 9)[0], 1.5 * std::sin(1.0 / 3), 1e-6);
+  EXPECT_NEAR(row(longrope, 9)[1], 1.5 * std::sin(0.01 / 4), 1e-6);
+  EXPECT_TRUE(same_bits(row(longrope, 9), row(longrope, 90)));
+  EXPECT_NEAR(row(dynamic, 8)[1], std::sin(0.01), 1e-6);
+  // 10000 (2 * 16 / 8 - 1)^(4 / 2) is the base of 16 tokens.
+  EXPECT_NEAR(row(dynamic, 16)[1], std::sin(0.01 / 3), 1e-7);
+  // A cache of tables gives each length its own.
+  RotaryCache cache;
+  for (const RopeConfig& config : {longrope, dynamic})
+    for (const Index seq_len : {5, 9, 12, 7, 12}) {
+      const RotaryTable table = cache.covering(seq_len, config, 4, 100);
+      EXPECT_GE(table.sin.dim(0), seq_len);
+      EXPECT_TRUE(
+          same_bits(Tensor::from({2}, table.sin.span().subspan(2, 2)), row(config, seq_len)))
+          << seq_len;
+    }
 }
 
 TEST(Dropout, StandsWhereGpt2HasIt) {

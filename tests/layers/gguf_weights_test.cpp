@@ -83,7 +83,7 @@ Tensors gguf_tensors(Decoder& decoder, bool fused) {
                                                     {"mlp.gate_proj", "ffn_gate"},
                                                     {"mlp.up_proj", "ffn_up"},
                                                     {"mlp.down_proj", "ffn_down"}};
-  const bool llama = c.model_type == "llama" || c.model_type == "mistral";
+  const bool llama = find_family(c.model_type, "test").gguf.rotary_pairs;
   Tensors all;
   for_each_parameter(decoder, [&](const std::string& name, Variable& p) {
     const std::size_t dot = name.rfind('.');
@@ -96,9 +96,14 @@ Tensors gguf_tensors(Decoder& decoder, bool fused) {
     Tensor tensor = p.value();
     if (llama && (module == "self_attn.q_proj" || module == "self_attn.k_proj"))
       tensor = in_pairs(tensor, c.head_dim);
-    if (c.model_type == "gemma2" && name.ends_with("norm.weight")) tensor = plus(tensor, 1);
+    if (c.norm_weight_offset == 1 && name.ends_with("norm.weight")) tensor = plus(tensor, 1);
     all[layer + names.at(module) + name.substr(dot)] = tensor;
   });
+  for (Index i = 0; c.model_type == "phi3" && i < c.num_hidden_layers; ++i) {
+    const std::string layer = fmt::format("blk.{}.ffn_", i);
+    const Tensor gate = all.extract(layer + "gate.weight").mapped();
+    all[layer + "up.weight"] = stacked({gate, all.at(layer + "up.weight")});
+  }
   for (Index i = 0; fused && i < c.num_hidden_layers; ++i)
     for (const std::string kind : {".weight", ".bias"}) {
       const std::string layer = fmt::format("blk.{}.attn_", i);

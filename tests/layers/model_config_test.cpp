@@ -1,5 +1,6 @@
 #include "layers/model_config.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "layers/family.h"
@@ -27,6 +28,7 @@ Json short_json(const std::string& model_type) {
   return {{"model_type", model_type}, {"vocab_size", 99},       {"hidden_size", 48},
           {"intermediate_size", 80},  {"num_hidden_layers", 4}, {"num_attention_heads", 8}};
 }
+ModelConfig parse(const std::string& text) { return parse_model_config(text, "some/config.json"); }
 ModelConfig parse(const Json& json) { return parse_model_config(json.dump(), "some/config.json"); }
 
 TEST(ModelConfig, ReadsGpt2) {
@@ -126,6 +128,101 @@ TEST(ModelConfig, AbsentKeysHaveTheirFamilysDefaults) {
   EXPECT_FALSE(c.tie_word_embeddings || c.gated_mlp || c.learned_positions);
 }
 
+TEST(ModelConfig, Gemma3ReadsRopesOldAndNew) {
+  using Scaling = RopeConfig::Scaling;
+  Json json = short_json("gemma3_text");
+  ModelConfig c = parse(json);
+  EXPECT_EQ(c.rope.theta, 1e6);
+  EXPECT_EQ(c.local_rope.value().theta, 1e4);
+  EXPECT_EQ(c.sliding_windows, (std::vector<Index>(4, 4096)));
+  EXPECT_EQ(c.final_logit_softcapping, 0);
+  json["num_hidden_layers"] = 7;
+  EXPECT_EQ(parse(json).sliding_windows,
+            (std::vector<Index>{4096, 4096, 4096, 4096, 4096, 0, 4096}));
+  json["sliding_window_pattern"] = 2;
+  EXPECT_EQ(parse(json).sliding_window(1), 0);
+  json["rope_theta"] = 5e5;
+  json["rope_local_base_freq"] = 2e4;
+  json["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
+  c = parse(json);
+  EXPECT_EQ(c.rope.theta, 5e5);
+  EXPECT_EQ(c.rope.scaling, Scaling::linear);
+  EXPECT_EQ(c.local_rope.value(), (RopeConfig{.theta = 2e4}));
+  json.erase("rope_scaling");
+  json["rope_parameters"] = {{"full_attention",
+                              {{"rope_type", "yarn"},
+                               {"rope_theta", 3e5},
+                               {"factor", 4.0},
+                               {"original_max_position_embeddings", 64}}},
+                             {"sliding_attention", {{"rope_type", "default"}}}};
+  c = parse(json);
+  EXPECT_EQ(c.rope.theta, 3e5);
+  EXPECT_EQ(c.rope.scaling, Scaling::yarn);
+  EXPECT_NEAR(c.rope.attention_factor, 0.1 * std::log(4.0) + 1, 1e-15);
+  EXPECT_EQ(c.local_rope.value().theta, 2e4);
+}
+
+TEST(ModelConfig, Phi3ReadsLongropeByAllItsNames) {
+  Json json = short_json("phi3");
+  EXPECT_EQ(parse(json).norm_eps, 1e-5);
+  EXPECT_EQ(parse(json).sliding_windows, std::vector<Index>());
+  json["sliding_window"] = 7;
+  EXPECT_EQ(parse(json).sliding_windows, std::vector<Index>(4, 7));
+  json["max_position_embeddings"] = 8192;
+  json["partial_rotary_factor"] = 0.7;  // 4 of 6
+  for (const char* type : {"longrope", "su", "yarn"}) {
+    json["rope_scaling"] = {{"type", type}, {"short_factor", {1, 1.5}}, {"long_factor", {2, 3}}};
+    const RopeConfig rope = parse(json).rope;
+    EXPECT_EQ(rope.scaling, RopeConfig::Scaling::longrope) << type;
+    EXPECT_EQ(rope.original_max_position_embeddings, 4096) << "that of the family";
+    EXPECT_EQ(rope.factor, 2);
+    EXPECT_NEAR(rope.attention_factor, std::sqrt(1 + std::log(2.0) / std::log(4096.0)), 1e-15);
+  }
+  json["original_max_position_embeddings"] = 1024;
+  EXPECT_EQ(parse(json).rope.factor, 8);
+}
+
+TEST(ModelConfig, Olmo3StretchesGlobalLayersAlone) {
+  Json json = short_json("olmo3");
+  EXPECT_EQ(parse(json).rope.theta, 5e5);
+  EXPECT_FALSE(parse(json).local_rope);
+  EXPECT_EQ(parse(json).sliding_windows, (std::vector<Index>{4096, 4096, 4096, 0}));
+  json["rope_theta"] = 5e5;
+  json["rope_scaling"] = {{"rope_type", "yarn"},
+                          {"factor", 8.0},
+                          {"attention_factor", 1.25},
+                          {"original_max_position_embeddings", 256}};
+  const ModelConfig c = parse(json);
+  EXPECT_EQ(c.rope.scaling, RopeConfig::Scaling::yarn);
+  EXPECT_EQ(c.rope.attention_factor, 1.25);
+  EXPECT_EQ(c.local_rope.value(), (RopeConfig{.theta = 5e5}));
+}
+
+TEST(ModelConfig, GraniteAndSmolLm3ReadWhatIsTheirs) {
+  Json json = short_json("granite");
+  EXPECT_EQ(parse(json).attention_scale(), 1) << "what its config class says";
+  json.update({{"embedding_multiplier", 12},
+               {"residual_multiplier", 0.22},
+               {"logits_scaling", 8},
+               {"attention_multiplier", 0.0625}});
+  ModelConfig c = parse(json);
+  EXPECT_EQ(c.embedding_multiplier, 12);
+  EXPECT_EQ(c.residual_multiplier, 0.22);
+  EXPECT_EQ(c.logits_scaling, 8);
+  EXPECT_EQ(c.attention_scale(), 0.0625);
+  json = short_json("smollm3");
+  EXPECT_EQ(parse(json).rotary_layers, (std::vector<bool>{true, true, true, false}));
+  EXPECT_EQ(parse(json).rope.theta, 2e6);
+  json["no_rope_layer_interval"] = 2;
+  c = parse(json);
+  EXPECT_TRUE(c.is_rotary(0) && !c.is_rotary(1) && c.is_rotary(2) && !c.is_rotary(3));
+  json["use_sliding_window"] = true;
+  json["sliding_window"] = 9;
+  EXPECT_EQ(parse(json).sliding_windows, (std::vector<Index>{0, 9, 0, 9}));
+  json["no_rope_layers"] = {1, 1, 1, 1};
+  EXPECT_TRUE(parse(json).rotary_layers.empty());
+}
+
 TEST(ModelConfig, GptNeoxReadsItsOwnRopeKeysOldAndNew) {
   Json json = short_json("gpt_neox");
   json["rotary_pct"] = 0.5;  // 3 of 6 numbers
@@ -192,6 +289,43 @@ TEST(ModelConfig, ReadsRopeScalingOldAndNew) {
   EXPECT_EQ(rope.scaling, RopeConfig::Scaling::llama3);
   EXPECT_EQ(rope.theta, 7e4);
   EXPECT_EQ(rope.original_max_position_embeddings, 64);
+}
+
+TEST(ModelConfig, ReadsScalingsOfLongContexts) {
+  using Scaling = RopeConfig::Scaling;
+  Json json = llama_json();
+  const auto read = [&](const Json& scaling) {
+    json["rope_scaling"] = scaling;
+    const RopeConfig rope = parse(json).rope;
+    EXPECT_EQ(parse(write_model_config(parse(json))).rope, rope);
+    return rope;
+  };
+  RopeConfig rope = read({{"type", "dynamic"}, {"factor", 2.0}});
+  EXPECT_EQ(rope.scaling, Scaling::dynamic);
+  EXPECT_EQ(rope.original_max_position_embeddings, 512);
+  EXPECT_EQ(parse(json).max_position_embeddings, 1024) << "as long as texts may be";
+  rope = read({{"rope_type", "yarn"},
+               {"factor", nullptr},
+               {"beta_fast", 16},
+               {"truncate", false},
+               {"original_max_position_embeddings", 128}});
+  EXPECT_EQ(rope.scaling, Scaling::yarn);
+  EXPECT_EQ(rope.factor, 4) << "512 / 128";
+  EXPECT_EQ(rope.beta_fast, 16);
+  EXPECT_FALSE(rope.truncate);
+  rope = read({{"rope_type", "yarn"},
+               {"factor", 4},
+               {"mscale", 0.5},
+               {"mscale_all_dim", 2.0},
+               {"original_max_position_embeddings", 128}});
+  EXPECT_NEAR(rope.attention_factor, (0.05 * std::log(4.0) + 1) / (0.2 * std::log(4.0) + 1), 1e-15);
+  rope = read({{"rope_type", "longrope"},
+               {"short_factor", {1, 1, 2, 3}},
+               {"long_factor", {1, 2, 3, 4}},
+               {"original_max_position_embeddings", 128}});
+  EXPECT_EQ(rope.scaling, Scaling::longrope);
+  EXPECT_EQ(rope.long_factor.back(), 4);
+  EXPECT_NEAR(rope.attention_factor, std::sqrt(1 + std::log(4.0) / std::log(128.0)), 1e-15);
 }
 
 TEST(ModelConfig, SeveralEndTokensAreKept) {
@@ -296,8 +430,20 @@ const std::vector<Refusal> kRefusals = {
     {"llama", "pretraining_tp", 2, "pretraining_tp"},
     {"llama", "quantization_config", Json::object(), "quantised"},
     {"llama", "rope_scaling", "linear", "rope_scaling must be an object"},
-    {"llama", "rope_scaling", {{"type", "dynamic"}, {"factor", 2}}, "\"dynamic\""},
-    {"llama", "rope_scaling", {{"rope_type", "yarn"}, {"factor", 2}}, "\"yarn\""},
+    {"llama", "rope_scaling", {{"rope_type", "ntk"}, {"factor", 2}}, "\"ntk\""},
+    {"llama",
+     "rope_scaling",
+     {{"rope_type", "yarn"}, {"factor", 2}, {"beta_fast", 1}, {"beta_slow", 2}},
+     "beta_fast 1 must be at least beta_slow 2"},
+    {"llama", "rope_scaling", {{"rope_type", "dynamic"}}, "factor is missing"},
+    {"llama",
+     "rope_parameters",
+     {{"rope_type", "yarn"}, {"rope_theta", 1}, {"factor", 2}},
+     "yarn needs another rope_theta than 1"},
+    {"llama",
+     "rope_scaling",
+     {{"rope_type", "yarn"}, {"factor", 2}, {"attention_factor", -1}},
+     "attention_factor must be from 0.001 to 1000, not -1"},
     {"llama", "rope_scaling", {{"type", "linear"}}, "rope_scaling: factor is missing"},
     {"llama", "rope_scaling", {{"type", "linear"}, {"factor", 0.5}}, "factor must be at least 1"},
     {"llama",
@@ -318,6 +464,9 @@ const std::vector<Refusal> kRefusals = {
      "partial_rotary_factor 0.5"},
     {"mistral", "model_type", "qwen2_moe", "\"qwen2_moe\""},
     {"mistral", "model_type", "qwen3_moe", "\"qwen3_moe\""},
+    {"granite", "model_type", "granitemoehybrid", "\"granitemoehybrid\""},
+    {"phi3", "model_type", "phimoe", "\"phimoe\""},
+    {"llama", "model_type", "mamba2", "\"mamba2\""},
     {"mistral", "quantization_config", {{"bits", 4}}, "quantised"},
     {"mistral", "sliding_window", 0, "sliding_window"},
     {"mistral", "sliding_window", 1LL << 36, "sliding_window"},
@@ -339,12 +488,22 @@ const std::vector<Refusal> kRefusals = {
     {"qwen2", "hidden_act", "relu2", "\"relu2\""},
     {"qwen2",
      "rope_scaling",
-     {{"type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 32768}},
-     "\"yarn\""},
+     {{"type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 0}},
+     "original_max_position_embeddings must be positive"},
     {"qwen3",
      "rope_scaling",
-     {{"rope_type", "longrope"}, {"long_factor", {1, 2}}},
-     "long_factor is not supported"},
+     {{"rope_type", "longrope"},
+      {"original_max_position_embeddings", 64},
+      {"short_factor", {1, 2}},
+      {"long_factor", {1, 2}}},
+     "short_factor must have 64 numbers"},
+    {"qwen3",
+     "rope_scaling",
+     {{"rope_type", "longrope"},
+      {"original_max_position_embeddings", 64},
+      {"short_factor", 3},
+      {"long_factor", {1, 2}}},
+     "short_factor must be a list of numbers, not 3"},
     {"olmo2", "partial_rotary_factor", 0.5, "partial_rotary_factor 0.5"},
     {"gemma2", "query_pre_attn_scalar", 0, "query_pre_attn_scalar"},
     {"gemma2", "attn_logit_softcapping", 0, "attn_logit_softcapping must be positive or null"},
@@ -353,6 +512,20 @@ const std::vector<Refusal> kRefusals = {
     {"gemma2", "final_logit_softcapping", -3, "final_logit_softcapping"},
     {"gemma2", "use_bidirectional_attention", true, "use_bidirectional_attention"},
     {"gemma2", "hidden_activation", "relu", "\"relu\""},
+    {"gemma3_text", "use_bidirectional_attention", true, "use_bidirectional_attention"},
+    {"gemma3_text", "final_logit_softcapping", 0, "must be positive or null"},
+    {"gemma3_text",
+     "rope_parameters",
+     {{"rope_type", "default"}, {"rope_theta", 3e5}},
+     "must hold full_attention and sliding_attention"},
+    {"gemma3_text", "sliding_window_pattern", 0, "sliding_window_pattern must be positive"},
+    {"gemma3_text", "rope_local_base_freq", 0, "rope_local_base_freq must be positive"},
+    {"granite", "attention_multiplier", 0, "attention_multiplier must be positive"},
+    {"granite", "logits_scaling", 0, "logits_scaling must be from"},
+    {"granite", "residual_multiplier", -1, "residual_multiplier must be from"},
+    {"smollm3", "no_rope_layers", {1, 0}, "no_rope_layers names 2 layers"},
+    {"smollm3", "no_rope_layer_interval", 0, "no_rope_layer_interval must be positive"},
+    {"phi3", "rope_scaling", {{"rope_type", "linear"}, {"factor", 2}}, "default or longrope"},
     {"gpt_neox", "num_attention_heads", 7, "num_attention_heads 7 does not divide hidden_size 48"},
     {"gpt_neox", "rotary_pct", 0.5, "even head_dim, not 3 (rotary_pct 0.5 of 6)"},
     {"gpt_neox", "rotary_pct", 1.5, "rotary_pct must be in"},
@@ -427,6 +600,15 @@ TEST(ModelConfig, WhatIsWrittenReadsBack) {
                   .high_freq_factor = 5,
                   .original_max_position_embeddings = 99,
                   .partial_rotary_factor = c.rope.partial_rotary_factor};
+      if (type == "phi3")
+        c.rope = {.theta = 123,
+                  .scaling = RopeConfig::Scaling::longrope,
+                  .factor = 4,
+                  .short_factor = {1, 2},
+                  .long_factor = {3, 4},
+                  .attention_factor = 1.3,
+                  .original_max_position_embeddings = 99,
+                  .partial_rotary_factor = 0.4};
       expect_equal(parse_model_config(write_model_config(c), "written"), c);
     }
   ModelConfig uncapped = tiny_config("gemma2");
@@ -434,6 +616,9 @@ TEST(ModelConfig, WhatIsWrittenReadsBack) {
   uncapped.query_pre_attn_scalar = 0;
   uncapped.sliding_windows.clear();
   expect_equal(parse_model_config(write_model_config(uncapped), "written"), uncapped);
+  ModelConfig one_rope = tiny_config("gemma3_text");
+  one_rope.local_rope.reset();
+  expect_equal(parse_model_config(write_model_config(one_rope), "written"), one_rope);
   ModelConfig linear = tiny_config("llama");
   linear.rope.scaling = RopeConfig::Scaling::linear;
   linear.rope.factor = 4;
@@ -460,7 +645,9 @@ TEST(ModelConfig, GoldenConfigsReadAndRoundTrip) {
     EXPECT_EQ(c.hidden_size, either("hidden_size", "n_embd"));
     EXPECT_EQ(c.num_hidden_layers, either("num_hidden_layers", "n_layer"));
     EXPECT_EQ(c.num_attention_heads, either("num_attention_heads", "n_head"));
-    EXPECT_EQ(c.max_position_embeddings, either("max_position_embeddings", "n_positions"));
+    const bool grows = c.rope.scaling == RopeConfig::Scaling::dynamic;
+    EXPECT_EQ(grows ? c.rope.original_max_position_embeddings : c.max_position_embeddings,
+              either("max_position_embeddings", "n_positions"));
     EXPECT_EQ(c.vocab_size, json.at("vocab_size"));
     expect_equal(parse_model_config(write_model_config(c), "written"), c);
   }

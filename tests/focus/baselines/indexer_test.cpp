@@ -185,6 +185,24 @@ TEST(Indexer, OfAllTokensIsDenseOnEveryFamily) {
   }
 }
 
+TEST(Indexer, OfALongropeBaseRotatesPlainly) {
+  const NoGrad guard;
+  ModelConfig config = tiny_config("phi3");
+  config.rope = {.scaling = RopeConfig::Scaling::longrope,
+                 .short_factor = {1, 2, 3},
+                 .long_factor = {4, 5, 6},
+                 .original_max_position_embeddings = 30};
+  Decoder decoder(config);
+  Rng rng(1);
+  initialise(decoder, rng);
+  const auto ids = random_ids(60, 37, 4);
+  const Tensor dense = decoder.hidden_states(ids, 1).value();
+  const auto indexer = make_mechanism("indexer", IndexerConfig{.tokens = 60}, config);
+  indexer->attach(decoder);
+  EXPECT_LE(relative_difference(decoder.hidden_states(ids, 1).value(), dense),
+            tolerance(1e-4, 1e-10));
+}
+
 TEST(Indexer, CopiesOfATrainedOneMayReadMoreButHaveItsShape) {
   const ModelConfig shape = tiny_config("gpt2");
   const auto trained = make_mechanism("indexer", IndexerConfig{.seed = 5}, shape);

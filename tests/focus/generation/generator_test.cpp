@@ -16,7 +16,10 @@ using Kind = AttentionMode::Kind;
 /// A tiny decoder and a Focus whose potentials have seen a batch.
 struct Model {
   explicit Model(const std::string& type, Balance balance = Balance::carried)
-      : decoder(tiny_decoder(type)) {
+      : Model(tiny_config(type), balance) {}
+  explicit Model(const ModelConfig& config, Balance balance = Balance::carried) : decoder(config) {
+    Rng weights(1);
+    initialise(decoder, weights);
     focus.emplace(tiny_focus(balance), 24, 3, rng);
     focus->attach(decoder);
     const NoGrad guard;
@@ -66,6 +69,31 @@ TEST(Generator, GreedyTokensAndLogitsEqualThoseWithoutACache) {
         EXPECT_LE(relative_difference(cached[i], whole[i]), tolerance(2e-5, 1e-10))
             << type << ", " << mode.name() << ", token " << i;
     }
+}
+
+TEST(Generator, LongropeRotatesATextAnewOnceItIsLong) {
+  ModelConfig config = tiny_config("llama");
+  config.rope = {.scaling = RopeConfig::Scaling::longrope,
+                 .short_factor = {1, 1.5, 2},
+                 .long_factor = {2, 5, 9},
+                 .attention_factor = 1.2,
+                 .original_max_position_embeddings = 30};
+  const auto ids = random_ids(60, 37, 7);
+  for (const AttentionMode& mode : modes()) {
+    Model model(config), other(config);
+    Generator cached(model.decoder, &*model.focus, mode);
+    Generator whole(other.decoder, &*other.focus, mode, false);
+    Index done = 0;
+    for (const Index tokens : {20, 10, 1, 1, 9, 19}) {
+      const auto next =
+          std::span(ids).subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(tokens));
+      EXPECT_LE(relative_difference(cached.next_logits(next), whole.next_logits(next)),
+                tolerance(2e-5, 1e-10))
+          << mode.name() << ", after " << done;
+      done += tokens;
+    }
+    EXPECT_EQ(cached.cache()->size(), 60);
+  }
 }
 
 TEST(Generator, TakesSeveralTokensAtATime) {

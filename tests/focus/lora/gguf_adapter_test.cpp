@@ -24,7 +24,8 @@ std::string gguf_module(const std::string& module) {
       {"o_proj", "attn_output"}, {"gate_proj", "ffn_gate"},   {"up_proj", "ffn_up"},
       {"down_proj", "ffn_down"}, {"c_attn", "attn_qkv"},      {"attn.c_proj", "attn_output"},
       {"c_fc", "ffn_up"},        {"mlp.c_proj", "ffn_down"},  {"query_key_value", "attn_qkv"},
-      {"dense", "attn_output"},  {"dense_h_to_4h", "ffn_up"}, {"dense_4h_to_h", "ffn_down"}};
+      {"dense", "attn_output"},  {"dense_h_to_4h", "ffn_up"}, {"dense_4h_to_h", "ffn_down"},
+      {"qkv_proj", "attn_qkv"},  {"gate_up_proj", "ffn_up"}};
   const std::size_t layer = module.find_first_of("0123456789");
   for (const auto& [end, name] : names)
     if (module.ends_with("." + end)) return fmt::format("blk.{}.{}", module[layer], name);
@@ -34,8 +35,8 @@ std::string gguf_module(const std::string& module) {
 /// Row r of a published module's B in the file's order, as llama.cpp's converter moves it.
 Index row_in_gguf(const ModelConfig& c, const std::string& module, Index r) {
   const Index head = c.head_dim, half = head / 2, in_head = r % head;
-  const bool llama = c.model_type == "llama" || c.model_type == "mistral";
-  if (llama && (module.ends_with("q_proj") || module.ends_with("k_proj")))
+  const bool pairs = find_family(c.model_type, "test").gguf.rotary_pairs;
+  if (pairs && (module.ends_with("q_proj") || module.ends_with("k_proj")))
     return r - in_head + (in_head < half ? 2 * in_head : 2 * (in_head - half) + 1);
   if (module.ends_with("query_key_value"))
     return r / head % 3 * (c.num_attention_heads * head) + r / head / 3 * head + in_head;

@@ -80,6 +80,27 @@ TEST(ScorePairs, SharedContextsGiveTheNumbersOfWholeSequencesInEveryFamily) {
   }
 }
 
+TEST(ScorePairs, SequencesShareNothingWhereTheirLengthsRotateThem) {
+  for (const Index original : {1000, 30}) {
+    ModelConfig config = byte_model().decoder->config();
+    config.rope = {.scaling = RopeConfig::Scaling::dynamic,
+                   .factor = 3,
+                   .original_max_position_embeddings = original};
+    Decoder decoder(config);
+    Rng rng(5);
+    initialise(decoder, rng);
+    const auto all = pairs();
+    ScoringWork work;
+    const std::vector<ScoredPair> scored = score_pairs(decoder, all, {}, {}, &work);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto expected = reference(decoder, all[i]);
+      for (std::size_t t = 0; t < expected.size(); ++t)
+        EXPECT_NEAR(scored[i].log_probs[t], expected[t], 2e-5) << original << ", pair " << i;
+    }
+    EXPECT_EQ(work.computed < work.tokens, original == 1000);
+  }
+}
+
 TEST(ScorePairs, SharedContextsGiveTheNumbersOfWholeSequencesInEveryAttention) {
   LoadedModel model = byte_model_with_focus();
   const std::vector<std::string> words = {"local",

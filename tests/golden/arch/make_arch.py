@@ -1,12 +1,14 @@
 """Makes tests/golden/arch/FAMILY/: tiny random models and what transformers computes with them.
 
-    python tests/golden/arch/make_arch.py [--out FOLDER] [--seed N]
+    python tests/golden/arch/make_arch.py [--out FOLDER] [--seed N] [NAME...]
 
 The committed files: torch 2.15.0, transformers 5.24.0, safetensors 0.8.0, h5py 3.16.0.
-Each folder is a Hugging Face one (config.json, model.safetensors) with these files beside it:
+Each folder is a Hugging Face one (config.json, model.safetensors) with these files beside it, of
+LATER_FAMILIES one with Focus, of one sequence:
 
 dense.h5               input_ids, logits, loss (mean over shifted tokens), grad/PARAMETER, greedy
-                       (24 prompt tokens, then 24 generated)
+                       (24 prompt tokens, then 24 generated; not of llama_dynamic, where a cache of
+                       transformers holds keys that were rotated for shorter texts)
 focus_GATE_BALANCE.h5  Focus's settings as attributes, input_ids, layers/i/{w_g, centroids, carried,
                        grad_w_g, grad_centroids}, logits, loss, hard_k/{logits, loss} (the gate
                        dropped on the attended pairs)
@@ -24,10 +26,12 @@ from focus_reference import FocusConfig
 from golden_files import arguments, coarse, exact, write_h5
 from tiny_models import (
     FAMILIES,
+    LATER_FAMILIES,
     VOCABULARY,
     attach_focus,
     attention_modules,
     freeze,
+    has_dynamic_rope,
     make_model,
     random_focus,
     smallest_gap,
@@ -61,12 +65,7 @@ def greedy_tokens(model, ids: torch.Tensor) -> torch.Tensor:
     return ids
 
 
-def make_dense(model, generator: torch.Generator, path: Path) -> torch.Tensor:
-    """Returns the ids."""
-    greedy = None
-    while greedy is None:
-        ids = random_ids(generator)
-        greedy = greedy_tokens(model, ids[:1, :PROMPT])
+def check_generate(model, ids: torch.Tensor, greedy: torch.Tensor):
     generated = model.generate(
         ids[:1, :PROMPT],
         attention_mask=torch.ones_like(ids[:1, :PROMPT]),
@@ -76,10 +75,21 @@ def make_dense(model, generator: torch.Generator, path: Path) -> torch.Tensor:
         pad_token_id=0,
     )
     assert torch.equal(generated, greedy)
+
+
+def make_dense(model, generator: torch.Generator, path: Path) -> torch.Tensor:
+    """Returns the ids."""
+    greedy = None
+    while greedy is None:
+        ids = random_ids(generator)
+        greedy = greedy_tokens(model, ids[:1, :PROMPT])
+    arrays = {"input_ids": ids.to(torch.int32)}
+    if not has_dynamic_rope(model):
+        check_generate(model, ids, greedy)
+        arrays["greedy"] = greedy.to(torch.int32)
     out = model(ids, labels=ids)
     names = [name for name, _ in model.named_parameters()]
     gradients = torch.autograd.grad(out.loss, list(model.parameters()))
-    arrays = {"input_ids": ids.to(torch.int32), "greedy": greedy.to(torch.int32)}
     arrays.update(logits=coarse(out.logits), loss=coarse(out.loss))
     arrays.update({f"grad/{name}": coarse(x) for name, x in zip(names, gradients)})
     write_h5(path, arrays)
@@ -133,8 +143,12 @@ def make_focus(model, ids, gate: str, balance: str, top_ks, generator, path: Pat
 
 
 def main():
-    args = arguments(__doc__.splitlines()[0], seed=20260403)
-    for index, (name, (kind, settings)) in enumerate(FAMILIES.items()):
+    args = arguments(__doc__.splitlines()[0], seed=20260403, names=True)
+    for index, (name, (kind, settings)) in enumerate((FAMILIES | LATER_FAMILIES).items()):
+        if args.names and name not in args.names:
+            continue
+        batch = BATCH if name in FAMILIES else 1
+        cases = FOCUS_CASES if name in FAMILIES else [FOCUS_CASES[index % len(FOCUS_CASES)]]
         folder = args.out / "arch" / name
         model = make_model(kind(**settings), args.seed + index, folder)
         assert len(attention_modules(model)) == model.config.num_hidden_layers
@@ -142,9 +156,9 @@ def main():
         ids = make_dense(model, generator, folder / "dense.h5")
         freeze(model)
         check_no_effect(model, ids, generator)
-        for gate, balance, top_ks in FOCUS_CASES:
+        for gate, balance, top_ks in cases:
             path = folder / f"focus_{gate}_{balance}.h5"
-            make_focus(model, ids[:, :FOCUS_TOKENS], gate, balance, top_ks, generator, path)
+            make_focus(model, ids[:batch, :FOCUS_TOKENS], gate, balance, top_ks, generator, path)
 
 
 main()

@@ -17,11 +17,14 @@ FINE_BITS = 33  # to 1.2e-10 of the largest, where the tolerance is 1e-9 in doub
 COARSE_BITS = 18  # to 4e-6, where it is 1e-4: whole models
 
 
-def arguments(description: str, seed: int) -> argparse.Namespace:
-    """--out: the folder that gets arch/, focus/, ...; --seed: another one makes other cases."""
+def arguments(description: str, seed: int, names: bool = False) -> argparse.Namespace:
+    """--out: the folder that gets arch/, focus/, ...; --seed: another one makes other cases; names:
+    the cases that are made, all unless some are named."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--out", type=Path, default=GOLDEN, help="default: tests/golden")
     parser.add_argument("--seed", type=int, default=seed, help=f"default: {seed}")
+    if names:
+        parser.add_argument("names", nargs="*", help="cases to make; default: all")
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(1)
     return parser.parse_args()

@@ -77,6 +77,74 @@ FAMILIES = {
 }
 
 
+# Families and rotary scalings that came later, in as few numbers as show what they differ by.
+SMALL = SHAPE | dict(hidden_size=16, intermediate_size=24, num_key_value_heads=2)
+YARN = dict(
+    rope_type="yarn", rope_theta=5000.0, factor=4.0, original_max_position_embeddings=32, beta_fast=8.0
+)
+LOCAL_GLOBAL = dict(layer_types=["sliding_attention", "full_attention"])
+LATER_FAMILIES = {
+    "gemma3": (  # local layers rotate by their own base, global ones are stretched
+        transformers.Gemma3TextConfig,
+        SMALL
+        | dict(head_dim=8, query_pre_attn_scalar=11, sliding_window=18, num_key_value_heads=1)
+        | LOCAL_GLOBAL
+        | dict(
+            rope_parameters=dict(
+                full_attention=dict(rope_type="linear", rope_theta=50000.0, factor=2.0),
+                sliding_attention=dict(rope_type="default", rope_theta=100.0),
+            )
+        ),
+    ),
+    "llama_yarn": (
+        transformers.LlamaConfig,
+        SMALL | dict(head_dim=12, tie_word_embeddings=True, rope_parameters=YARN),
+    ),
+    "llama_dynamic": (  # 16 positions before it grows
+        transformers.LlamaConfig,
+        SMALL
+        | dict(head_dim=12, tie_word_embeddings=True, max_position_embeddings=16)
+        | dict(rope_parameters=dict(rope_type="dynamic", rope_theta=5000.0, factor=8.0)),
+    ),
+    "phi3": (  # 6 of 8 numbers rotate; beyond 32 positions by the long factors
+        transformers.Phi3Config,
+        SMALL
+        | dict(num_attention_heads=2, num_key_value_heads=1, original_max_position_embeddings=32)
+        | dict(
+            rope_parameters=dict(
+                rope_type="longrope",
+                rope_theta=5000.0,
+                partial_rotary_factor=0.75,
+                short_factor=[1.0, 1.25, 1.5],
+                long_factor=[1.5, 2.5, 6.0],
+            )
+        ),
+    ),
+    "phi3_sliding": (
+        transformers.Phi3Config,
+        SMALL | dict(num_key_value_heads=4, sliding_window=18, tie_word_embeddings=True),
+    ),
+    "olmo3": (  # global layers are stretched, local ones not
+        transformers.Olmo3Config,
+        SMALL
+        | dict(sliding_window=18)
+        | LOCAL_GLOBAL
+        | dict(
+            rope_parameters=dict(
+                full_attention=YARN, sliding_attention=dict(rope_type="default", rope_theta=5000.0)
+            )
+        ),
+    ),
+    "granite": (
+        transformers.GraniteConfig,
+        SMALL
+        | dict(embedding_multiplier=3.0, residual_multiplier=0.7, attention_multiplier=0.4)
+        | dict(logits_scaling=2.0, tie_word_embeddings=True),
+    ),
+    "smollm3": (transformers.SmolLM3Config, SMALL | dict(no_rope_layers=[1, 0])),
+}
+
+
 def make_model(config, seed: int, folder: Path):
     """Random weights, saved in float32; norms and biases away from their initial values."""
     torch.manual_seed(seed)
@@ -90,6 +158,7 @@ def make_model(config, seed: int, folder: Path):
                 parameter.add_(0.2 * noise)
     model.save_pretrained(folder)
     torch.set_default_dtype(torch.float64)
+    forget_lengths(model)
     return model.double().eval()
 
 
@@ -99,6 +168,20 @@ def load_model(folder: Path):
         folder, attn_implementation="eager", dtype=torch.float32
     )
     return model.double().eval()
+
+
+def has_dynamic_rope(model) -> bool:
+    return (getattr(model.config, "rope_parameters", None) or {}).get("rope_type") == "dynamic"
+
+
+def forget_lengths(model):
+    """Dynamic scaling of every pass as of a model's first: transformers keeps that of the longest."""
+
+    def forget(rotary, args, kwargs):
+        rotary.max_seq_len_cached = model.config.max_position_embeddings
+
+    if has_dynamic_rope(model):
+        model.model.rotary_emb.register_forward_pre_hook(forget, with_kwargs=True)
 
 
 def freeze(model):
@@ -117,7 +200,8 @@ def allowed_pairs(model, layer: int, tokens: int) -> torch.Tensor:
     allowed = ref.causal_mask(tokens)
     window = getattr(config, "sliding_window", None)
     types = getattr(config, "layer_types", None)
-    slides = types[layer] == "sliding_attention" if types else config.model_type == "mistral"
+    always = config.model_type in ("mistral", "phi3")
+    slides = types[layer] == "sliding_attention" if types else always
     return allowed & ref.local_mask(tokens, window - 1) if window and slides else allowed
 
 
