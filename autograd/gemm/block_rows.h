@@ -2,6 +2,7 @@
 
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/matrix_view.h"
+#include "autograd/gemm/packed_product.h"
 
 namespace focus {
 
@@ -12,7 +13,8 @@ void multiply_rows_of_blocks(Index m, const MatrixView& w, Real* c, Index ldc, S
                              Dot&& dot) {
   const auto pitch = static_cast<Index>(bytes_of(w.format, w.pitch));
   const Index blocks = w.cols / block_numbers(w.format);
-  parallel_chunks(w.rows, rows_per_chunk(w.cols), [&](Index begin, Index end) {
+  const Index run = packed::rows_of_thread(w.rows, rows_per_chunk(w.cols));
+  parallel_chunks(w.rows, run, [&](Index begin, Index end) {
     for (Index j = begin; j < end; ++j) {
       const auto* row = static_cast<const std::uint8_t*>(w.data) + w.stored_row(j) * pitch;
       for (Index i = 0; i < m; ++i) {

@@ -138,7 +138,8 @@ void multiply_rows(Index m, const Real* a, Index lda, const MatrixView& b, Real*
                                    [&](const std::uint8_t* blocks, Index count, Index i) {
                                      return dot(blocks, count, a + i * lda);
                                    });
-  const Index chunk = rows_at_a_time(b);
+  const Index least = rows_at_a_time(b);
+  const Index chunk = b.transposed ? least : packed::rows_of_thread(b.rows, least);
   parallel_chunks(b.rows, chunk, [&](Index begin, Index end) {
     thread_local AlignedVector<Real> widened;
     widened.resize(static_cast<std::size_t>((b.transposed ? chunk : 1) * b.cols));

@@ -53,7 +53,7 @@ TEST_P(LoraOf, StartsAsTheBaseAndIsMergedToWhatItComputes) {
   const Tensor adapted = logits_of(decoder);
   EXPECT_GT(relative_difference(adapted, base), 1e-2);
   lora.merge();
-  EXPECT_LT(relative_difference(logits_of(decoder), adapted), tolerance(2e-4, 1e-10));
+  EXPECT_LT(relative_difference(logits_of(decoder), adapted), tolerance(1e-3, 1e-10));
 }
 
 TEST_P(LoraOf, PublishedMatricesGrowByTheirPublishedBA) {
