@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/compare/compare_plan.h"
 #include "data/files/folder_lock.h"
+#include "focus/report/compare_plan.h"
 #include "focus/report/run_outcome.h"
 #include "optim/ranks.h"
 

@@ -1,11 +1,10 @@
-#include "apps/compare/compare_plan.h"
+#include "focus/report/compare_plan.h"
 
 #include "tests/fuzz/harness.h"
 
 /// The config of a comparison and, after a NUL byte, lines of overrides. Every run of a plan can be
 /// run.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace focus::app;
   using namespace focus;
   const auto [text, lines] = fuzz::split_input<2>({data, size});
   const std::vector<std::string> overrides = fuzz::lines_of(lines);

@@ -1,12 +1,11 @@
-#include "apps/compare/compare_plan.h"
 #include "data/settings/struct_json.h"
+#include "focus/report/compare_plan.h"
 #include "focus/report/compare_report.h"
 #include "tests/fuzz/harness.h"
 
 /// The rows of a comparison, compare.jsonl: read, held against a claim, and put into every form.
 /// Rows that make no table are a std::invalid_argument, which the command turns into its line.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace focus::app;
   using namespace focus;
   static const ComparePlan plan = read_compare_plan(
       "common: {method: scratch, tokenizer: bytes, data: {train: [a]}}\n"

@@ -1,6 +1,6 @@
 #include <optional>
 
-#include "apps/compare/compare_plan.h"
+#include "focus/report/compare_plan.h"
 #include "layers/model_config.h"
 #include "tests/reliability/campaign.h"
 #include "tests/reliability/limit.h"
@@ -221,14 +221,13 @@ TEST(Edges, OfEveryKeyOfAConfig) {
 }
 
 TEST(Edges, OfEveryKeyOfAComparison) {
-  app::CompareConfig defaults;
-  const int tried = set_all<app::CompareConfig>(defaults, [&](const Setting& setting, const auto&) {
+  CompareConfig defaults;
+  const int tried = set_all<CompareConfig>(defaults, [&](const Setting& setting, const auto&) {
     const std::string config =
         "eval: {valid: [text]}\ncommon: {data: {train: [text]}, base: b}\n"
         "runs: [{name: a}]\n";
-    const auto refused = refusal_of([&] {
-      app::read_compare_plan(config, "compare.yaml", {setting.key + "=" + setting.value});
-    });
+    const auto refused = refusal_of(
+        [&] { read_compare_plan(config, "compare.yaml", {setting.key + "=" + setting.value}); });
     if (!refused) return;
     for (const std::string& line : lines_of(*refused)) EXPECT_LT(line.size(), 2000u);
   });

@@ -8,7 +8,7 @@
 #include "focus/scores/task_scores.h"
 #include "focus/training/run_config.h"
 
-namespace focus::app {
+namespace focus {
 
 /// Texts of what a run adapts to, and of what its base was good at before.
 struct TargetAndSource {
@@ -99,4 +99,4 @@ std::vector<std::string> attentions_of(const std::vector<std::string>& words,
 ComparePlan read_compare_plan(const std::string& text, const std::string& source,
                               const std::vector<std::string>& overrides);
 
-}  // namespace focus::app
+}  // namespace focus

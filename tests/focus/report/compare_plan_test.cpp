@@ -1,4 +1,4 @@
-#include "apps/compare/compare_plan.h"
+#include "focus/report/compare_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include "tests/support/stand_in_tasks.h"
 #include "tests/support/temp_folder.h"
 
-namespace focus::app {
+namespace focus {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -360,4 +360,4 @@ TEST(ComparePlan, ClaimsOfRunsAndTextsThatAreNotThereAreRefused) {
 }
 
 }  // namespace
-}  // namespace focus::app
+}  // namespace focus

@@ -1,4 +1,4 @@
-#include "apps/compare/compare_plan.h"
+#include "focus/report/compare_plan.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,7 +13,7 @@
 #include "focus/evaluation/attention_spec.h"
 #include "focus/recall/recall_eval.h"
 
-namespace focus::app {
+namespace focus {
 namespace {
 
 using Kind = ConfigNode::Kind;
@@ -379,4 +379,4 @@ ComparePlan read_compare_plan(const std::string& text, const std::string& source
   return PlanReader(source, overrides).read(text);
 }
 
-}  // namespace focus::app
+}  // namespace focus
