@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs packages, builds and passes all tests; then builds with clang, runs clang-tidy over what has
-# changed, and fuzzes every loader with the same inputs every time.
+# Installs packages, builds and passes all tests; then builds with clang and the sanitizers, fuzzes every
+# loader with the same inputs every time, and runs clang-tidy over what has changed.
 # `bash tests/run.sh PRESET` takes another preset than release (dev, asan-ubsan) and does not fuzz.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -14,11 +14,9 @@ cmake --build --preset "$preset"
 ctest --preset "$preset" --parallel "$(nproc)"
 if [ "$preset" != release ]; then exit; fi
 if command -v clang++ >/dev/null; then
-  cmake --preset clang >/dev/null
-  cmake --build --preset clang
-  build/clang/focus --version
-  bash tests/tidy.sh
   bash tests/fuzz/run.sh
+  build/fuzz/focus --version
+  bash tests/tidy.sh
 else
   echo "no clang++: its build and the fuzzers were left out, their seeds are among the tests"
 fi

@@ -82,7 +82,10 @@ void check_message(std::string_view message, LineStarts starts) {
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
     const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20; };
     if (std::ranges::any_of(line, is_control)) fault("a control character in a message");
-    const auto begins = [&](std::string_view start) { return line.starts_with(start); };
+    const auto begins = [&](std::string_view start) {
+      constexpr std::string_view kUnpacking = "cannot unpack ";  // which any file may want to be
+      return line.substr(line.starts_with(kUnpacking) ? kUnpacking.size() : 0).starts_with(start);
+    };
     if (line.empty() || (starts.size() > 0 && std::ranges::none_of(starts, begins))) {
       fault("an incomplete line in a message");
     }

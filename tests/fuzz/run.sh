@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds every fuzz target with clang and runs as many at once as there are cores.
 # `bash tests/fuzz/run.sh` tries the same inputs on every machine: a number of runs from one seed,
-# about 10 seconds of each target. `bash tests/fuzz/run.sh 600 config store` hunts: ten minutes of
+# some seconds of each target. `bash tests/fuzz/run.sh 600 config store` hunts: ten minutes of
 # these two, each time another way, from the corpus that earlier hunts left in out/fuzz; the runs of
 # all hunts, on whatever machine, are added up in tests/fuzz/counts, which is committed. `bash
 # tests/fuzz/run.sh merge config` puts what of that corpus reaches anything new, in files of at most
@@ -58,11 +58,10 @@ fuzz_one() {
     if setarch -R true 2>/dev/null; then fixed=(setarch -R); fi
     local seeds=("tests/fuzz/seeds/$name"/*) runs
     case $name in
-      config) runs=4000 ;;
-      store | safetensors_index | focus_store | focus_folder) runs=10000 ;;
-      score_request | metrics) runs=20000 ;;
-      task_items) runs=5000 ;;
-      *) runs=100000 ;;
+      config | task_items | compare_plan | examples) runs=1500 ;;
+      store | safetensors_index | focus_store | focus_folder | compare_rows) runs=4000 ;;
+      score_request | metrics) runs=8000 ;;
+      *) runs=30000 ;;
     esac
     options+=(-seed=1 "-runs=$runs" "-seed_inputs=$(IFS=,; echo "${seeds[*]}")")
   fi
