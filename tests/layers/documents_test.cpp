@@ -56,7 +56,10 @@ TEST(Documents, GradientsAreThoseOfEachAlone) {
                          [&](const std::string& name, Variable& p) { of[name] = p.grad(); });
     }
     for (const auto& [name, gradient] : gradients[0]) {
-      if (!gradient.defined()) continue;
+      // A bias of keys adds the same to all of a query's scores: its gradient is what rounding
+      // leaves.
+      const bool is_zero = name.ends_with("k_proj.bias") && sizeof(Real) == sizeof(float);
+      if (!gradient.defined() || is_zero) continue;
       EXPECT_LE(relative_difference(gradient, gradients[1][name], 1e-3), tolerance(1e-4, 1e-10))
           << family << " " << name;
     }
