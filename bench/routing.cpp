@@ -42,7 +42,8 @@ Case sinkhorn_rounds(Index seq_len, bool with_backward) {
   const std::vector<double> d_potentials(kGroups, 1.0);
   Case c;
   c.run = [=, gradient = std::vector<double>(with_backward ? count : 0)]() mutable {
-    const SinkhornTrace trace = sinkhorn(logits.data(), seq_len, kGroups, config().tokens().sinkhorn_iters);
+    const SinkhornTrace trace =
+        sinkhorn(logits.data(), seq_len, kGroups, config().tokens().sinkhorn_iters);
     if (with_backward)
       sinkhorn_backward(logits.data(), trace, d_potentials.data(), gradient.data());
   };
