@@ -130,7 +130,7 @@ Variable Decoder::feed_forward(const Mlp& mlp, const Variable& x,
 
 Variable Decoder::residual(const Norm& norm, const Variable& x, std::size_t place,
                            const ForwardContext& context) const {
-  const Variable added = drop(norm(x), place, context);
+  Variable added = drop(norm(x), place, context);
   if (config_.residual_multiplier == 1) return added;
   return scale(added, static_cast<Real>(config_.residual_multiplier));
 }
@@ -160,6 +160,15 @@ RotaryTable RotaryCache::covering(Index positions, const RopeConfig& config, Ind
   return table_;
 }
 
+namespace {
+
+/// Positions up to the last of these.
+Index end_of(std::span<const std::int32_t> positions) {
+  return 1 + *std::ranges::max_element(positions);
+}
+
+}  // namespace
+
 Variable Decoder::embedded(std::span<const std::int32_t> ids, Index batch,
                            std::span<const std::int32_t> positions) const {
   const Index seq_len = static_cast<Index>(ids.size()) / batch;
@@ -169,7 +178,7 @@ Variable Decoder::embedded(std::span<const std::int32_t> ids, Index batch,
   if (config_.embedding_multiplier != 1)
     x = scale(x, static_cast<Real>(config_.embedding_multiplier));
   if (!config_.learned_positions) return x;
-  const Index end = 1 + *std::ranges::max_element(positions);
+  const Index end = end_of(positions);
   check(end <= config_.max_position_embeddings,
         "decoder: {} tokens in a sequence, but the model has {} positions", end,
         config_.max_position_embeddings);
@@ -224,8 +233,8 @@ Variable Decoder::hidden_states(std::span<const std::int32_t> ids, Index batch,
   Variable x = embedded(ids, batch, positions);
   Pass pass{.first_position = first_position, .rotary = {}, .local_rotary = {}, .context = context};
   const auto covering = [&](RotaryCache& cache, const RopeConfig& of) {
-    const RotaryTable table = cache.covering(1 + *std::ranges::max_element(positions), of,
-                                             config_.rotary_dim(), config_.max_position_embeddings);
+    const RotaryTable table = cache.covering(end_of(positions), of, config_.rotary_dim(),
+                                             config_.max_position_embeddings);
     return documents != nullptr ? rows_of(table, positions) : table;
   };
   if (!config_.learned_positions) pass.rotary = covering(*rotary_, config_.rope);

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autograd/tensor.h"
@@ -95,6 +97,11 @@ struct ModelConfig {
   /// Of `layer`; 0: none.
   Index sliding_window(Index layer) const {
     return sliding_windows.empty() ? 0 : sliding_windows.at(static_cast<std::size_t>(layer));
+  }
+  /// What rotary_layers becomes of flags of all layers.
+  void set_rotary_layers(std::vector<bool> rotary) {
+    const bool all = std::ranges::all_of(rotary, std::identity());
+    rotary_layers = all ? std::vector<bool>() : std::move(rotary);
   }
   /// Whether a layer rotates its q and k.
   bool is_rotary(Index layer) const {

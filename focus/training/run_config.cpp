@@ -44,9 +44,10 @@ ModelConfig ModelShape::to_model_config(Index vocab_size, Index context) const {
     for (Index i = 0; i < num_hidden_layers; ++i)
       c.sliding_windows.push_back(family.slides(i) ? sliding_window : 0);
   }
-  if (family.rotates != nullptr)
-    for (Index i = 0; i < num_hidden_layers; ++i) c.rotary_layers.push_back(family.rotates(i));
-  if (std::ranges::all_of(c.rotary_layers, std::identity())) c.rotary_layers.clear();
+  std::vector<bool> rotary;
+  for (Index i = 0; family.rotates != nullptr && i < num_hidden_layers; ++i)
+    rotary.push_back(family.rotates(i));
+  c.set_rotary_layers(std::move(rotary));
   c.validate("model");
   check(parse_model_config(write_model_config(c), "model").num_key_value_heads ==
             c.num_key_value_heads,

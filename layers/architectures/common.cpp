@@ -84,6 +84,9 @@ void read_query_scalar(const JsonFields& json, ModelConfig& c) {
   if (c.query_pre_attn_scalar == static_cast<double>(c.head_dim)) c.query_pre_attn_scalar = 0;
 }
 
+namespace {
+
+/// transformers takes it as an integer only.
 nlohmann::ordered_json query_scalar(const ModelConfig& c) {
   const double x = c.query_pre_attn_scalar;
   if (x == 0) return c.head_dim;
@@ -91,15 +94,36 @@ nlohmann::ordered_json query_scalar(const ModelConfig& c) {
                             : nlohmann::ordered_json(x);
 }
 
+nlohmann::ordered_json softcap_or_null(double cap) {
+  return cap > 0 ? nlohmann::ordered_json(cap) : nlohmann::ordered_json(nullptr);
+}
+
+}  // namespace
+
+void check_causal(const JsonFields& json) {
+  check(!json.boolean("use_bidirectional_attention", false),
+        "{}: use_bidirectional_attention is not supported: attention here is causal", json.where());
+}
+
+nlohmann::ordered_json write_gemma(const char* architecture, const ModelConfig& c) {
+  nlohmann::ordered_json json = write_common(architecture, c);
+  json.erase("hidden_act");
+  json["hidden_activation"] =
+      c.activation == Activation::gelu_tanh ? "gelu_pytorch_tanh" : activation_name(c.activation);
+  json["attention_bias"] = c.attention_bias;
+  json["query_pre_attn_scalar"] = query_scalar(c);
+  json["attn_logit_softcapping"] = softcap_or_null(c.attn_logit_softcapping);
+  json["final_logit_softcapping"] = softcap_or_null(c.final_logit_softcapping);
+  json["sliding_window"] = window_or_null(c);
+  json["layer_types"] = layer_types(c);
+  return json;
+}
+
 double read_softcap(const JsonFields& json, const char* key, double otherwise) {
   if (!json.mentions(key)) return otherwise;
   const std::optional<double> cap = json.nullable_number(key, otherwise);
   check(!cap || *cap > 0, "{}: {} must be positive or null, not {}", json.where(), key, *cap);
   return cap.value_or(0);
-}
-
-nlohmann::ordered_json softcap_or_null(double cap) {
-  return cap > 0 ? nlohmann::ordered_json(cap) : nlohmann::ordered_json(nullptr);
 }
 
 void read_windows(const JsonFields& json, std::optional<Index> window,
@@ -213,6 +237,26 @@ std::vector<TensorRule> norms_before() {
   return {{"layers.{}.input_layernorm.weight", "model.layers.{}.input_layernorm.weight"},
           {"layers.{}.post_attention_layernorm.weight",
            "model.layers.{}.post_attention_layernorm.weight"}};
+}
+
+std::vector<TensorRule> norms_after() {
+  return {
+      {"layers.{}.attention_out_norm.weight", "model.layers.{}.post_attention_layernorm.weight"},
+      {"layers.{}.mlp_out_norm.weight", "model.layers.{}.post_feedforward_layernorm.weight"}};
+}
+
+std::vector<TensorRule> norms_around() {
+  std::vector<TensorRule> rules = norms_after();
+  rules.push_back({"layers.{}.input_layernorm.weight", "model.layers.{}.input_layernorm.weight"});
+  rules.push_back({"layers.{}.post_attention_layernorm.weight",
+                   "model.layers.{}.pre_feedforward_layernorm.weight"});
+  return rules;
+}
+
+std::vector<TensorRule> with_qk_norms(std::vector<TensorRule> rules) {
+  rules.push_back({"layers.{}.self_attn.q_norm.weight", "model.layers.{}.self_attn.q_norm.weight"});
+  rules.push_back({"layers.{}.self_attn.k_norm.weight", "model.layers.{}.self_attn.k_norm.weight"});
+  return rules;
 }
 
 }  // namespace focus

@@ -33,12 +33,14 @@ void add_rope(const ModelConfig& config, nlohmann::ordered_json& json);
 /// rope_theta and the rope_parameters that read_ropes_by_layer reads back.
 void add_ropes_by_layer(const ModelConfig& config, nlohmann::ordered_json& json);
 
-/// Gemma's query_pre_attn_scalar, and what is written for it: transformers takes an integer only.
+/// Gemma's query_pre_attn_scalar.
 void read_query_scalar(const JsonFields& json, ModelConfig& config);
-nlohmann::ordered_json query_scalar(const ModelConfig& config);
-/// A soft-cap, where null says that there is none; and what is written for it.
+/// A soft-cap, where null says that there is none.
 double read_softcap(const JsonFields& json, const char* key, double otherwise);
-nlohmann::ordered_json softcap_or_null(double cap);
+/// Refuses attention that sees later tokens.
+void check_causal(const JsonFields& json);
+/// What all of Gemma's config.json say, but rotary embeddings.
+nlohmann::ordered_json write_gemma(const char* architecture, const ModelConfig& config);
 
 /// hidden_size / num_attention_heads; throws where it is no whole number.
 Index head_dim_of(const JsonFields& json, const ModelConfig& config,
@@ -80,5 +82,11 @@ nlohmann::ordered_json window_or_null(const ModelConfig& config);
 std::vector<TensorRule> common_rules(std::vector<TensorRule> norms);
 /// Llama's two norms: before attention and before the MLP.
 std::vector<TensorRule> norms_before();
+/// OLMo 2's two: after attention and after the MLP.
+std::vector<TensorRule> norms_after();
+/// Gemma 2's four: before and after each.
+std::vector<TensorRule> norms_around();
+/// `rules`, and the norms of q and k.
+std::vector<TensorRule> with_qk_norms(std::vector<TensorRule> rules);
 
 }  // namespace focus

@@ -38,22 +38,12 @@ void read_gemma2(const JsonFields& json, ModelConfig& c) {
   read_query_scalar(json, c);
   c.attn_logit_softcapping = read_softcap(json, "attn_logit_softcapping", 50);
   c.final_logit_softcapping = read_softcap(json, "final_logit_softcapping", 30);
-  check(!json.boolean("use_bidirectional_attention", false),
-        "{}: use_bidirectional_attention is not supported: attention here is causal", json.where());
+  check_causal(json);
   read_windows(json, json.nullable_integer("sliding_window", 4096), gemma2_slides, c);
 }
 
 nlohmann::ordered_json write_gemma2(const ModelConfig& c) {
-  nlohmann::ordered_json json = write_common("Gemma2ForCausalLM", c);
-  json.erase("hidden_act");
-  json["hidden_activation"] =
-      c.activation == Activation::gelu_tanh ? "gelu_pytorch_tanh" : activation_name(c.activation);
-  json["attention_bias"] = c.attention_bias;
-  json["query_pre_attn_scalar"] = query_scalar(c);
-  json["attn_logit_softcapping"] = softcap_or_null(c.attn_logit_softcapping);
-  json["final_logit_softcapping"] = softcap_or_null(c.final_logit_softcapping);
-  json["sliding_window"] = window_or_null(c);
-  json["layer_types"] = layer_types(c);
+  nlohmann::ordered_json json = write_gemma("Gemma2ForCausalLM", c);
   add_rope(c, json);
   return json;
 }
@@ -85,13 +75,7 @@ const Family& gemma2_family() {
       .common = gemma2_form(),
       .read = read_gemma2,
       .write = write_gemma2,
-      .rules = common_rules(
-          {{"layers.{}.input_layernorm.weight", "model.layers.{}.input_layernorm.weight"},
-           {"layers.{}.attention_out_norm.weight",
-            "model.layers.{}.post_attention_layernorm.weight"},
-           {"layers.{}.post_attention_layernorm.weight",
-            "model.layers.{}.pre_feedforward_layernorm.weight"},
-           {"layers.{}.mlp_out_norm.weight", "model.layers.{}.post_feedforward_layernorm.weight"}}),
+      .rules = common_rules(norms_around()),
       .ignored = {".rotary_emb.inv_freq"},
       .slides = gemma2_slides,
       .gguf = {.architecture = "gemma2",

@@ -43,8 +43,7 @@ void read_gemma3(const JsonFields& json, ModelConfig& c) {
   read_query_scalar(json, c);
   c.final_logit_softcapping = read_softcap(json, "final_logit_softcapping", 0);
   pass_over(json, "attn_logit_softcapping", 0);
-  check(!json.boolean("use_bidirectional_attention", false),
-        "{}: use_bidirectional_attention is not supported: attention here is causal", json.where());
+  check_causal(json);
   const Index period = json.integer("sliding_window_pattern", kGemma3Period);
   check(period > 0, "{}: sliding_window_pattern must be positive, not 0", json.where());
   read_windows(
@@ -53,16 +52,7 @@ void read_gemma3(const JsonFields& json, ModelConfig& c) {
 }
 
 nlohmann::ordered_json write_gemma3(const ModelConfig& c) {
-  nlohmann::ordered_json json = write_common("Gemma3ForCausalLM", c);
-  json.erase("hidden_act");
-  json["hidden_activation"] =
-      c.activation == Activation::gelu_tanh ? "gelu_pytorch_tanh" : activation_name(c.activation);
-  json["attention_bias"] = c.attention_bias;
-  json["query_pre_attn_scalar"] = query_scalar(c);
-  json["attn_logit_softcapping"] = nullptr;
-  json["final_logit_softcapping"] = softcap_or_null(c.final_logit_softcapping);
-  json["sliding_window"] = window_or_null(c);
-  json["layer_types"] = layer_types(c);
+  nlohmann::ordered_json json = write_gemma("Gemma3ForCausalLM", c);
   json["rope_local_base_freq"] = c.local_rope ? c.local_rope->theta : c.rope.theta;
   add_ropes_by_layer(c, json);
   return json;
@@ -95,15 +85,7 @@ const Family& gemma3_family() {
       .common = gemma3_form(),
       .read = read_gemma3,
       .write = write_gemma3,
-      .rules = common_rules(
-          {{"layers.{}.input_layernorm.weight", "model.layers.{}.input_layernorm.weight"},
-           {"layers.{}.attention_out_norm.weight",
-            "model.layers.{}.post_attention_layernorm.weight"},
-           {"layers.{}.post_attention_layernorm.weight",
-            "model.layers.{}.pre_feedforward_layernorm.weight"},
-           {"layers.{}.mlp_out_norm.weight", "model.layers.{}.post_feedforward_layernorm.weight"},
-           {"layers.{}.self_attn.q_norm.weight", "model.layers.{}.self_attn.q_norm.weight"},
-           {"layers.{}.self_attn.k_norm.weight", "model.layers.{}.self_attn.k_norm.weight"}}),
+      .rules = common_rules(with_qk_norms(norms_around())),
       .ignored = {".rotary_emb.inv_freq"},
       .slides = gemma3_slides,
       .gguf = {.architecture = "gemma3",

@@ -39,12 +39,7 @@ const Family& olmo2_family() {
       .common = olmo2_form(),
       .read = read_olmo2,
       .write = write_olmo2,
-      .rules = common_rules(
-          {{"layers.{}.attention_out_norm.weight",
-            "model.layers.{}.post_attention_layernorm.weight"},
-           {"layers.{}.mlp_out_norm.weight", "model.layers.{}.post_feedforward_layernorm.weight"},
-           {"layers.{}.self_attn.q_norm.weight", "model.layers.{}.self_attn.q_norm.weight"},
-           {"layers.{}.self_attn.k_norm.weight", "model.layers.{}.self_attn.k_norm.weight"}}),
+      .rules = common_rules(with_qk_norms(norms_after())),
       .ignored = {".rotary_emb.inv_freq"},
       .gguf = {.architecture = "olmo2", .read = read_gguf_olmo2},
   };

@@ -65,12 +65,7 @@ const Family& olmo3_family() {
       .common = olmo3_form(),
       .read = read_olmo3,
       .write = write_olmo3,
-      .rules = common_rules(
-          {{"layers.{}.attention_out_norm.weight",
-            "model.layers.{}.post_attention_layernorm.weight"},
-           {"layers.{}.mlp_out_norm.weight", "model.layers.{}.post_feedforward_layernorm.weight"},
-           {"layers.{}.self_attn.q_norm.weight", "model.layers.{}.self_attn.q_norm.weight"},
-           {"layers.{}.self_attn.k_norm.weight", "model.layers.{}.self_attn.k_norm.weight"}}),
+      .rules = common_rules(with_qk_norms(norms_after())),
       .ignored = {".rotary_emb.inv_freq"},
       .slides = olmo3_slides,
       .gguf = {.architecture = "olmo2",

@@ -29,13 +29,6 @@ nlohmann::ordered_json write_qwen3(const ModelConfig& c) {
   return json;
 }
 
-std::vector<TensorRule> norms() {
-  std::vector<TensorRule> rules = norms_before();
-  rules.push_back({"layers.{}.self_attn.q_norm.weight", "model.layers.{}.self_attn.q_norm.weight"});
-  rules.push_back({"layers.{}.self_attn.k_norm.weight", "model.layers.{}.self_attn.k_norm.weight"});
-  return rules;
-}
-
 void read_gguf_qwen3(const GgufSettings& s, ModelConfig& c) {
   read_gguf_attention_biases(s, c);
   read_gguf_upper_windows(s, c);
@@ -50,7 +43,7 @@ const Family& qwen3_family() {
       .common = qwen3_form(),
       .read = read_qwen3,
       .write = write_qwen3,
-      .rules = common_rules(norms()),
+      .rules = common_rules(with_qk_norms(norms_before())),
       .ignored = {".rotary_emb.inv_freq"},
       .gguf = {.architecture = "qwen3", .read = read_gguf_qwen3, .write = write_gguf_upper_windows},
   };

@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <functional>
-
 #include "layers/architectures/common.h"
 #include "layers/architectures/families.h"
 #include "layers/gguf_export.h"
@@ -23,12 +20,6 @@ ModelConfig smollm3_form() {
   return c;
 }
 
-/// Empty where all layers have them.
-void set_rotary_layers(std::vector<bool> rotary, ModelConfig& c) {
-  const bool all = std::ranges::all_of(rotary, std::identity());
-  c.rotary_layers = all ? std::vector<bool>() : std::move(rotary);
-}
-
 void read_rotary_layers(const JsonFields& json, ModelConfig& c) {
   if (c.num_hidden_layers > ModelConfig::kMostLayers) return;  // validate() says so
   const auto layers = static_cast<std::size_t>(c.num_hidden_layers);
@@ -44,7 +35,7 @@ void read_rotary_layers(const JsonFields& json, ModelConfig& c) {
     check(interval > 0, "{}: no_rope_layer_interval must be positive, not 0", json.where());
     for (Index i = 0; i < c.num_hidden_layers; ++i) rotary.push_back((i + 1) % interval != 0);
   }
-  set_rotary_layers(std::move(rotary), c);
+  c.set_rotary_layers(std::move(rotary));
 }
 
 void read_smollm3(const JsonFields& json, ModelConfig& c) {
@@ -83,12 +74,12 @@ std::vector<bool> usual_rotary_layers(const ModelConfig& c) {
 void read_gguf_smollm3(const GgufSettings& s, ModelConfig& c) {
   read_gguf_attention_biases(s, c);
   c.mlp_bias = s.tensor("blk.0.ffn_up.bias") != nullptr;
-  set_rotary_layers(usual_rotary_layers(c), c);
+  c.set_rotary_layers(usual_rotary_layers(c));
 }
 
 void write_gguf_smollm3(const ModelConfig& c, GgufSettingsWriter& s) {
   ModelConfig usual = c;
-  set_rotary_layers(usual_rotary_layers(c), usual);
+  usual.set_rotary_layers(usual_rotary_layers(c));
   if (usual.rotary_layers != c.rotary_layers)
     s.cannot_say("other layers than every fourth are without rotary embeddings");
   if (c.widest_window() > 0) s.cannot_say("it has sliding windows");
