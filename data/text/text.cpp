@@ -20,11 +20,10 @@ bool is_text_name(const std::filesystem::path& path) {
   return name_without_packing(path).extension() == ".txt" || is_jsonl(path);
 }
 
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-
-}  // namespace
-
-namespace {
+std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  return text.substr(text.starts_with(kMark) ? kMark.size() : 0);
+}
 
 /// The text of a file; `packing` becomes what it was packed as, empty where it was not.
 std::string read_text(const std::filesystem::path& path, std::string_view& packing) {
@@ -46,7 +45,7 @@ std::string read_text_file(const std::filesystem::path& path) {
 std::string read_document_file(const std::filesystem::path& path) {
   std::string_view packing;
   std::string text = read_text(path, packing);
-  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  text.erase(0, text.size() - without_byte_order_mark(text).size());
   tell_invalid_utf8(text, path);
   if (!is_jsonl(path)) tell_crlf(text, path);
   if (!packing.empty())
@@ -62,7 +61,7 @@ void for_each_text(const std::filesystem::path& path,
 }
 
 std::string_view without_file_marks(std::string_view text) {
-  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  text = without_byte_order_mark(text);
   if (text.ends_with('\n')) text.remove_suffix(text.ends_with("\r\n") ? 2 : 1);
   return text;
 }

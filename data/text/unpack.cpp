@@ -84,6 +84,14 @@ std::string unpack_xz(const std::string& packed, const std::filesystem::path& pa
   return text.take();
 }
 
+[[noreturn]] void refuse(const std::filesystem::path& path, bool cut_short) {
+  fail("cannot unpack {}: {}; fetch the file again", path.string(),
+       cut_short ? "it is cut short" : "its contents are damaged");
+}
+[[noreturn]] void refuse_for_memory(const std::filesystem::path& path) {
+  fail("cannot unpack {}: there is not enough memory", path.string());
+}
+
 /// "BZh", a digit, and the first block's magic: a text too may begin with BZh.
 bool is_bz2(std::string_view bytes) {
   return bytes.size() > 4 && bytes.starts_with("BZh") && bytes.substr(4).starts_with("1AY&SY");
@@ -91,8 +99,7 @@ bool is_bz2(std::string_view bytes) {
 
 std::string unpack_bz2(const std::string& packed, const std::filesystem::path& path) {
   bz_stream stream = {};
-  if (BZ2_bzDecompressInit(&stream, 0, 0) != BZ_OK)
-    fail("cannot unpack {}: there is not enough memory", path.string());
+  if (BZ2_bzDecompressInit(&stream, 0, 0) != BZ_OK) refuse_for_memory(path);
   const std::unique_ptr<bz_stream, decltype(&BZ2_bzDecompressEnd)> end_stream(&stream,
                                                                               &BZ2_bzDecompressEnd);
   std::string_view rest = packed;
@@ -113,25 +120,17 @@ std::string unpack_bz2(const std::string& packed, const std::filesystem::path& p
     text.append({part.data(), got});
     stuck = stream.avail_in == 0 && rest.empty() && got == 0;
   }
-  if (result != BZ_STREAM_END)
-    fail("cannot unpack {}: {}; fetch the file again", path.string(),
-         stuck ? "it is cut short" : "its contents are damaged");
+  if (result != BZ_STREAM_END) refuse(path, stuck);
   if (stream.avail_in > 0 || !rest.empty())
     fail("{}: several bz2 streams in one file are not supported; unpack it with bunzip2",
          path.string());
   return text.take();
 }
 
-[[noreturn]] void refuse(const std::filesystem::path& path, bool cut_short) {
-  fail("cannot unpack {}: {}; fetch the file again", path.string(),
-       cut_short ? "it is cut short" : "its contents are damaged");
-}
-
 std::string unpack_gzip(const std::string& packed, const std::filesystem::path& path) {
   z_stream stream = {};
   constexpr int kGzipOnly = 16;
-  if (inflateInit2(&stream, kGzipOnly + MAX_WBITS) != Z_OK)
-    fail("cannot unpack {}: there is not enough memory", path.string());
+  if (inflateInit2(&stream, kGzipOnly + MAX_WBITS) != Z_OK) refuse_for_memory(path);
   const std::unique_ptr<z_stream, decltype(&inflateEnd)> end_stream(&stream, &inflateEnd);
   std::string_view rest = packed;
   Unpacked text(packed.size(), path);
@@ -157,7 +156,7 @@ std::string unpack_gzip(const std::string& packed, const std::filesystem::path& 
 std::string unpack_zstd(const std::string& packed, const std::filesystem::path& path) {
   const std::unique_ptr<ZSTD_DStream, decltype(&ZSTD_freeDStream)> stream(ZSTD_createDStream(),
                                                                           &ZSTD_freeDStream);
-  if (!stream) fail("cannot unpack {}: there is not enough memory", path.string());
+  if (!stream) refuse_for_memory(path);
   Unpacked text(packed.size(), path);
   std::vector<char> part(kReadChunk);
   ZSTD_inBuffer in{packed.data(), packed.size(), 0};
