@@ -387,12 +387,11 @@ def real_rows(settings):
 
     for what in ("prompt", "decode"):
         for length in lengths[1:] if what == "prompt" else lengths:
-            title = f"a prompt of {length}" if what == "prompt" else f"64 tokens behind {length}"
-            title += " letters"
+            work = "a prompt of" if what == "prompt" else "64 tokens behind"
             peer = [str(model), str(text), "--what", what]
             yield Row(
                 "real",
-                f"SmolLM2-135M Q4_1, {title}, a thousand tokens",
+                f"SmolLM2-135M Q4_1, {work} {length} letters, a thousand tokens",
                 [
                     ours(what, "float32"),
                     ours(what, "q8"),

@@ -43,6 +43,19 @@ inline RunConfig tiny_run(Method method = Method::retrofit) {
   return config;
 }
 
+/// The same with groups of keys.
+inline RunConfig keys_run(Method method = Method::retrofit) {
+  RunConfig config = tiny_run(method);
+  FocusConfig& f = config.focus;
+  f.grouping.name = "keys";
+  f.training = Training::summary;
+  f.local_window = 2;
+  f.summary.zones.block = 2;
+  f.summary.num_selected_groups = 1;
+  f.keys().fit_tokens = 64;
+  return config;
+}
+
 inline Session tiny_session(const RunConfig& config, const std::string& family = "gpt2") {
   LoadedModel model = tiny_loaded(family);
   Rng rng(static_cast<std::uint64_t>(config.seed));

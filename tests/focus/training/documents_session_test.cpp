@@ -42,18 +42,6 @@ Session session_of(const RunConfig& config, const std::string& family = "gpt2") 
                   .fingerprint = "examples"});
 }
 
-RunConfig keys_run() {
-  RunConfig config = tiny_run();
-  FocusConfig& f = config.focus;
-  f.grouping.name = "keys";
-  f.training = Training::summary;
-  f.local_window = 2;
-  f.summary.zones.block = 2;
-  f.summary.num_selected_groups = 1;
-  f.keys().fit_tokens = 64;
-  return config;
-}
-
 RunConfig focus_run(Training training) {
   RunConfig config = tiny_run();
   config.focus.training = training;

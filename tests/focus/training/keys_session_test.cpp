@@ -13,18 +13,6 @@
 namespace focus {
 namespace {
 
-RunConfig keys_run(Method method = Method::retrofit) {
-  RunConfig config = tiny_run(method);
-  FocusConfig& f = config.focus;
-  f.grouping.name = "keys";
-  f.training = Training::summary;
-  f.local_window = 2;
-  f.summary.zones.block = 2;
-  f.summary.num_selected_groups = 1;
-  f.keys().fit_tokens = 64;
-  return config;
-}
-
 std::map<std::string, Tensor> values_of(Session& session) {
   std::map<std::string, Tensor> values;
   const auto add = [&](const std::string& name, Variable& p) { values[name] = p.value().clone(); };
