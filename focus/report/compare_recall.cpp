@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <utility>
 
 #include "focus/report/charts.h"
 #include "focus/report/spread.h"
@@ -20,10 +22,16 @@ struct RecallCell {
   double percent() const { return 100 * spread_of(right).mean; }
 };
 
-/// A line of a table: its first cell is of all distances.
 struct RecallLine {
   std::string run, attention, routing;
   std::vector<RecallCell> cells = {};
+
+  /// The cell of one range of distances, or of all with to = 0; nullptr where no row gave it.
+  const RecallCell* cell(std::int64_t from, std::int64_t to) const {
+    const auto found = std::ranges::find_if(
+        cells, [&](const RecallCell& c) { return c.from == from && c.to == to; });
+    return found != cells.end() ? &*found : nullptr;
+  }
 };
 
 struct RecallQuestion {
@@ -54,36 +62,46 @@ std::vector<RecallQuestion> group_recall_rows(const std::vector<RecallAnswerRow>
           return RecallLine{
               .run = row.run.name, .attention = row.attention, .routing = row.routing};
         });
+    const std::int64_t to = row.to.value_or(0), from = row.to ? row.from.value_or(0) : 0;
     RecallCell& cell = entry(
-        line.cells, [&](const RecallCell& c) { return c.to == row.to.value_or(0); },
-        [&] {
-          return RecallCell{.from = row.to ? row.from.value_or(0) : 0,
-                            .to = row.to.value_or(0),
-                            .answers = row.answers};
-        });
+        line.cells, [&](const RecallCell& c) { return c.from == from && c.to == to; },
+        [&] { return RecallCell{.from = from, .to = to, .answers = row.answers}; });
     cell.right.push_back(row.right);
   }
   return all;
 }
 
 std::string recall_caption(const RecallQuestion& question) {
+  std::int64_t answers = 0;
+  for (const RecallLine& line : question.lines)
+    for (const RecallCell& cell : line.cells) answers = std::max(answers, cell.answers);
   return fmt::format("{}: {} documents, {} answers", question.questions, question.documents,
-                     question.lines.front().cells.front().answers);
+                     answers);
+}
+
+/// The ranges of distances of all lines, near to far: a line may lack some of them.
+std::vector<std::pair<std::int64_t, std::int64_t>> distances_of(const RecallQuestion& question) {
+  std::set<std::pair<std::int64_t, std::int64_t>> ranges;
+  for (const RecallLine& line : question.lines)
+    for (const RecallCell& cell : line.cells)
+      if (cell.to > 0) ranges.emplace(cell.from, cell.to);
+  return {ranges.begin(), ranges.end()};
 }
 
 Table recall_table(const RecallQuestion& question) {
+  const auto percent = [](const RecallCell* cell) {
+    return cell != nullptr ? fmt::format("{:.1f} %", cell->percent()) : "-";
+  };
   Table table{.header = {"run", "attention", "routing", "seeds", "right", "std"}};
-  for (const RecallCell& cell : question.lines.front().cells)
-    if (cell.to > 0) table.header.push_back(fmt::format("{} to {}", cell.from, cell.to));
+  const auto ranges = distances_of(question);
+  for (const auto& [from, to] : ranges) table.header.push_back(fmt::format("{} to {}", from, to));
   for (const RecallLine& line : question.lines) {
-    const RecallCell& whole = line.cells.front();
+    const RecallCell* all = line.cell(0, 0);
+    const std::size_t seeds = all != nullptr ? all->right.size() : 0;
     table.rows.push_back(
-        {line.run, line.attention, line.routing, fmt::format("{}", whole.right.size()),
-         fmt::format("{:.1f} %", whole.percent()),
-         whole.right.size() > 1 ? fmt::format("{:.1f}", 100 * spread_of(whole.right).deviation)
-                                : "-"});
-    for (const RecallCell& cell : line.cells)
-      if (cell.to > 0) table.rows.back().push_back(fmt::format("{:.1f} %", cell.percent()));
+        {line.run, line.attention, line.routing, fmt::format("{}", seeds), percent(all),
+         seeds > 1 ? fmt::format("{:.1f}", 100 * spread_of(all->right).deviation) : "-"});
+    for (const auto& [from, to] : ranges) table.rows.back().push_back(percent(line.cell(from, to)));
   }
   return table;
 }
@@ -120,7 +138,7 @@ void add_recall(HtmlReport& page, const std::vector<RecallAnswerRow>& rows) {
           chart.add(fmt::format("{}, {}", line.run, line.attention), true,
                     {std::log2(static_cast<double>(cell.to)), cell.percent(), ""});
     // One distance alone is no curve.
-    if (question.lines.front().cells.size() > 2) page.figure(points_chart_svg(chart));
+    if (distances_of(question).size() > 1) page.figure(points_chart_svg(chart));
   }
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "autograd/base/check.h"
 #include "focus/report/plane.h"
 
 namespace focus {
@@ -73,10 +72,8 @@ void HtmlReport::paragraph(std::string_view text) {
 }
 
 void HtmlReport::table(const Table& table) {
+  check_rows(table);
   const std::size_t columns = table.header.size();
-  for (const auto& row : table.rows)
-    check(row.size() == columns, "report: table \"{}\" has {} columns, came a row of {}",
-          table.caption, columns, row.size());
 
   std::vector<std::string> cell_class(columns);
   for (std::size_t c = 0; c < columns; ++c) {

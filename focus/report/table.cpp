@@ -5,9 +5,19 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/base/check.h"
+
 namespace focus {
 
+void check_rows(const Table& table) {
+  const std::size_t columns = table.header.size();
+  for (const auto& row : table.rows)
+    check(row.size() == columns, "report: table \"{}\" has {} columns, came a row of {}",
+          table.caption, columns, row.size());
+}
+
 std::string plain_text(const Table& table, std::size_t left) {
+  check_rows(table);
   std::vector<std::vector<std::string>> lines = {table.header};
   lines.insert(lines.end(), table.rows.begin(), table.rows.end());
   std::vector<std::size_t> widths(table.header.size());

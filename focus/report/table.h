@@ -12,6 +12,9 @@ struct Table {
   std::vector<std::vector<std::string>> rows = {};  // columns of numbers are set to the right
 };
 
+/// Throws std::invalid_argument where a row is not as wide as the header.
+void check_rows(const Table& table);
+
 /// A table for a terminal under its caption: the first columns set to the left, as many as
 /// `left`, the others to the right.
 std::string plain_text(const Table& table, std::size_t left = 0);

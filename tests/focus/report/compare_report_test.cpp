@@ -6,6 +6,7 @@
 
 #include "data/files/durable_file.h"
 #include "data/settings/struct_json.h"
+#include "focus/report/compare_recall.h"
 #include "focus/report/forgetting.h"
 #include "tests/support/temp_folder.h"
 
@@ -131,6 +132,29 @@ TEST(CompareReport, WhatAPerplexityIsOfStandsOnThePage) {
   EXPECT_NE(two.find("<p>a: " + of_bytes), std::string::npos);
   EXPECT_NE(two.find("tokenizer bpe f00d"), std::string::npos);
   EXPECT_NE(two.find(warning), std::string::npos);
+}
+
+TEST(CompareReport, RecallOfOtherDistancesHasDashesWhereNoRowGaveThem) {
+  const auto answers = [](const char* attention, std::int64_t from, std::int64_t to, double right) {
+    RecallAnswerRow row;
+    row.run = {.name = "a", .seed = 1};
+    row.questions = "recall";
+    row.documents = 2;
+    row.attention = row.kind = attention;
+    row.routing = "-";
+    if (to > 0) row.from = from, row.to = to;
+    row.answers = to > 0 ? 4 : 8;
+    row.right = right;
+    return row;
+  };
+  const std::vector<RecallAnswerRow> rows = {
+      answers("dense", 0, 0, 0.75), answers("dense", 129, 256, 1), answers("dense", 1, 128, 0.5),
+      answers("soft", 129, 256, 0.25)};
+  EXPECT_EQ(recall_tables(rows),
+            "recall: 2 documents, 8 answers\n"
+            "run  attention  routing  seeds   right  std  1 to 128  129 to 256\n"
+            "a    dense      -            1  75.0 %    -    50.0 %     100.0 %\n"
+            "a    soft       -            0       -    -         -      25.0 %\n\n");
 }
 
 TEST(CompareReport, ARivalThatIsNotCausalIsMarkedAndNotDrawn) {
