@@ -25,6 +25,7 @@ int run_groups(Arguments arguments);
 int run_corpus(Arguments arguments);
 int run_report(Arguments arguments);
 int run_speed(Arguments arguments);
+int run_decode_speed(Arguments arguments);  // focus speed --decode
 int run_tokenizer(Arguments arguments);
 int run_bench_step(Arguments arguments);
 

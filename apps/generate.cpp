@@ -12,46 +12,14 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-constexpr Index kMeasuredSteps = 32;  // decode steps that --measure times at each length
-
 struct GenerateArguments {
   ModelOptions model;
   std::string prompt, prompt_file, json, attention;
   ChatOptions chat;
   GenerationOptions generation;
   bool no_cache = false;
-  std::vector<Index> measure;
   GenerationConfig::Said said;  // by flags
 };
-
-/// What --attention names; without it what the model was trained with, of a Focus its summary
-/// columns or hard k=1, or dense. Refuses what cannot generate.
-AttentionSpec attention_to_generate(const GenerateArguments& o, const LoadedModel& model) {
-  AttentionSpec spec;
-  if (!o.attention.empty())
-    spec = parse_attention(o.attention, "--attention");
-  else if (model.mechanism())
-    spec = {.kind = AttentionKind::trained};
-  else if (model.focus() && model.focus()->config().training == Training::summary)
-    spec = {.kind = AttentionKind::summary};
-  else if (model.focus())
-    spec = {.kind = AttentionKind::hard, .top_k = 1};
-  const bool keys = model.focus() && !model.focus()->grouping_kind().groups_tokens;
-  if (!keys && (spec.kind == AttentionKind::soft || spec.kind == AttentionKind::focus))
-    fail(
-        "--attention {}: soft attention reads every key; generation is dense, hard:K, summary:M or "
-        "local",
-        o.attention);
-  spec = resolve_attention(spec, model, "--attention");
-  if (!spec.layers.empty())
-    fail("--attention {}: in generation all layers attend so; leave layers= away", o.attention);
-  if (spec.balance == Balance::sequence)
-    fail(
-        "{}: with sequence balance a token's groups depend on later tokens, so it cannot generate; "
-        "--attention hard:{}:balance=carried uses the potentials that it carries",
-        o.model.adapter.empty() ? o.model.base : o.model.adapter, std::max(1, spec.top_k));
-  return spec;
-}
 
 /// What is gone on from, before it is tokens.
 std::string prompt_text(const GenerateArguments& options, const LoadedModel& model) {
@@ -138,44 +106,6 @@ int run_generation(const GenerateArguments& options, LoadedModel& model,
   return 0;
 }
 
-int compare_caches(const GenerateArguments& options, LoadedModel& model,
-                   const AttentionSpec& spec) {
-  const ActiveAttention active(model, spec);
-  const AttentionMode& mode = active.mode();
-  if (mode.kind != AttentionMode::Kind::hard && mode.kind != AttentionMode::Kind::summary)
-    fail(
-        "--measure compares the routed cache with the dense one: it needs hard or summary "
-        "attention");
-  const Index positions = model.decoder->config().max_position_embeddings;
-  for (const Index length : options.measure)
-    if (length <= kMeasuredSteps || length > positions)
-      fail("--measure {}: a length must be from {} to the {} positions of {}", length,
-           kMeasuredSteps + 1, positions, options.model.base);
-  const Ids prompt = prompt_ids(options, model, prompt_text(options, model));
-  fmt::print("{}, {}, against dense, {} tokens decoded up to each context\n\n", active.title(),
-             name_of(options.model.precision), kMeasuredSteps);
-  fmt::print("{:>8} {:>13} {:>13} {:>7} {:>10} {:>12} {:>12}\n", "context", "dense tok/s",
-             "routed tok/s", "ratio", "keys read", "dense cache", "routed cache");
-  auto rows = nlohmann::ordered_json::array();
-  for (const Index length : options.measure) {
-    const DecodeComparison row = compare_decoding(model, mode, prompt, length, kMeasuredSteps);
-    fmt::print("{:>8} {:>13.1f} {:>13.1f} {:>7.2f} {:>9.1f}% {:>12} {:>12}\n", length,
-               row.dense.tokens_per_second, row.routed.tokens_per_second, row.ratio(),
-               100 * row.routed.share_read, format_bytes(static_cast<double>(row.dense.bytes)),
-               format_bytes(static_cast<double>(row.routed.bytes)));
-    std::fflush(stdout);
-    rows.push_back(to_json(row));
-  }
-  write_json(options.json, {{"model", options.model.base},
-                            {"adapter", options.model.adapter},
-                            {"attention", active.name()},
-                            {"routing", active.routing()},
-                            {"precision", name_of(options.model.precision)},
-                            {"decoded_tokens", kMeasuredSteps},
-                            {"rows", rows}});
-  return 0;
-}
-
 }  // namespace
 
 int run_generate(Arguments arguments) {
@@ -218,10 +148,6 @@ int run_generate(Arguments arguments) {
       ->capture_default_str();
   app.add_option("--seed", o.generation.seed, "of the draws")->capture_default_str();
   app.add_flag("--no-cache", o.no_cache, "compute everything again for each token: the reference");
-  app.add_option("--measure", o.measure,
-                 "instead: tokens/s at these context lengths (the prompt, repeated), routed cache "
-                 "against dense")
-      ->delimiter(',');
   app.add_option("--json", o.json, "write the figures to this file too");
   parse_arguments(app, arguments);
 
@@ -232,8 +158,7 @@ int run_generate(Arguments arguments) {
             .repetition_penalty = app.count("--repetition-penalty") > 0};
   LoadedModel model = o.model.load();
   tell_defaults(o, model);
-  const AttentionSpec spec = attention_to_generate(o, model);
-  return o.measure.empty() ? run_generation(o, model, spec) : compare_caches(o, model, spec);
+  return run_generation(o, model, attention_to_generate(o.attention, model, "--attention"));
 }
 
 }  // namespace focus::app

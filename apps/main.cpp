@@ -49,7 +49,7 @@ constexpr std::array kCommands = {
     Command{"logits", run_logits, "one sequence's logits and groups, for other programs"},
     Command{"info", run_info, "what a store, folder or GGUF file holds; verifies checksums"},
     Command{"leak-test", run_leak_test, "does a token's prediction depend on later tokens?"},
-    Command{"speed", run_speed, "attention alone: full against Focus over lengths"},
+    Command{"speed", run_speed, "attention: full against Focus over lengths; a model's decoding"},
     Command{"bench-step", run_bench_step, "a training step's speed, memory and phases"},
     Command{"tokenizer", run_tokenizer, "trains a BPE; encodes and decodes text"},
     Command{"groups", run_groups, "what a model's groups of tokens are: a page to read"},

@@ -12,14 +12,17 @@
 namespace focus::app {
 
 int run_speed(Arguments arguments) {
+  if (std::ranges::find(arguments, "--decode") != arguments.end())
+    return run_decode_speed(arguments);
   std::vector<Index> lengths = {512, 1024, 2048, 4096, 8192, 16384};
   std::string json, svg, html;
   int threads = 0;
   AttentionSpeedOptions options;
   CLI::App app(
-      "Full causal attention against hard or summary Focus attention on random q, k and v of one "
-      "sequence, "
-      "in turns. Focus's time includes the sort into classes and the local window; the groups are "
+      "With --decode a model's decoding; see focus speed --decode --help. Without it full causal "
+      "attention against hard or summary Focus attention on random q, k and v of one "
+      "sequence, in turns. Focus's time includes the sort into classes and the local window; the "
+      "groups are "
       "found before, and the time of that stands beside it. GFLOP/s count 4 head_dim operations "
       "for each attended pair and head, 2.5 times that for backward. The ideal speed-up is that of "
       "the pairs: all there are by those attended.",

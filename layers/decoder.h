@@ -209,10 +209,10 @@ class Decoder {
   Variable embedded(std::span<const std::int32_t> ids, Index batch,
                     std::span<const std::int32_t> positions) const;
   Variable feed_forward(const Mlp& mlp, const Variable& x, const ForwardContext& context) const;
-  /// x, some of it dropped in training; `place` tells apart where in the pass.
   /// What a sub-layer adds to the residual stream, after its norm and multiplier.
   Variable residual(const Norm& norm, const Variable& x, std::size_t place,
                     const ForwardContext& context) const;
+  /// x, some of it dropped in training; `place` tells apart where in the pass.
   Variable drop(const Variable& x, std::size_t place, const ForwardContext& context) const;
   std::uint64_t key_of(std::uint64_t pass_key, std::size_t place) const;
   Real final_softcap() const { return static_cast<Real>(config_.final_logit_softcapping); }

@@ -333,6 +333,33 @@ AttentionSpec resolve_attention(const AttentionSpec& spec, const LoadedModel& mo
   return resolve_attentions({spec}, model, DefaultBalance::trained, where).front();
 }
 
+AttentionSpec attention_to_generate(const std::string& word, const LoadedModel& model,
+                                    const std::string& where) {
+  AttentionSpec spec;
+  const FocusModel* const focus = model.focus();
+  if (!word.empty())
+    spec = parse_attention(word, where);
+  else if (model.mechanism() != nullptr)
+    spec = {.kind = AttentionKind::trained};
+  else if (focus != nullptr && focus->config().training == Training::summary)
+    spec = {.kind = AttentionKind::summary};
+  else if (focus != nullptr)
+    spec = {.kind = AttentionKind::hard, .top_k = 1};
+  const bool keys = focus != nullptr && !focus->grouping_kind().groups_tokens;
+  if (!keys && (spec.kind == AttentionKind::soft || spec.kind == AttentionKind::focus))
+    fail("{} {}: soft attention reads every key; generation is dense, hard:K, summary:M or local",
+         where, word);
+  spec = resolve_attention(spec, model, where);
+  if (!spec.layers.empty())
+    fail("{} {}: in generation all layers attend so; leave layers= away", where, word);
+  if (spec.balance == Balance::sequence)
+    fail(
+        "{}: with sequence balance a token's groups depend on later tokens, so it cannot generate; "
+        "{} hard:{}:balance=carried uses the potentials that it carries",
+        model.where, where, std::max(1, spec.top_k));
+  return spec;
+}
+
 AttentionSpec own_attention(const LoadedModel& model) {
   if (model.mechanism() != nullptr) return {.kind = AttentionKind::trained};
   if (model.focus() == nullptr) return {};

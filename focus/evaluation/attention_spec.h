@@ -117,6 +117,10 @@ AttentionSpec resolve_summary(const AttentionSpec& spec, const FocusConfig& conf
 /// The one attention that a word names for this model; `focus` is its soft form.
 AttentionSpec resolve_attention(const AttentionSpec& spec, const LoadedModel& model,
                                 const std::string& where);
+/// The one that generates: what a word names; without one what the model was trained with, of a
+/// Focus its summary tokens or hard k=1, else dense. Throws as above where a cache cannot hold it.
+AttentionSpec attention_to_generate(const std::string& word, const LoadedModel& model,
+                                    const std::string& where);
 /// What a model runs by itself: soft where it has a Focus, the mechanism it was trained with, else
 /// dense.
 AttentionSpec own_attention(const LoadedModel& model);

@@ -1,7 +1,6 @@
 #include "focus/models/generation.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "autograd/base/clock.h"
 #include "focus/generation/text_stream.h"
@@ -74,38 +73,6 @@ Generated generate(const LoadedModel& model, Generator& generator,
   done.prefill_rate = rate(static_cast<Index>(prompt.size()), prefill_seconds);
   done.decode_rate = rate(decoded, decode_seconds);
   return done;
-}
-
-DecodeSpeed measure_decoding(LoadedModel& model, const AttentionMode& mode,
-                             const std::vector<std::int32_t>& ids, Index steps) {
-  Generator generator(*model.decoder, model.focus(), mode);
-  const std::size_t held = ids.size() - static_cast<std::size_t>(steps);
-  generator.next_logits(std::span(ids).first(held));
-  std::vector<double> seconds;
-  for (std::size_t t = held; t < ids.size(); ++t)
-    seconds.push_back(timed([&] { generator.next_logits(std::span(ids).subspan(t, 1)); }));
-  const auto median = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-  std::ranges::nth_element(seconds, median);
-  return {rate(1, *median), generator.cache()->share_read(), generator.cache()->bytes()};
-}
-
-DecodeComparison compare_decoding(LoadedModel& model, const AttentionMode& mode,
-                                  const std::vector<std::int32_t>& prompt, Index context,
-                                  Index steps) {
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(context));
-  for (std::size_t t = 0; t < ids.size(); ++t) ids[t] = prompt[t % prompt.size()];
-  return {context, measure_decoding(model, {.kind = AttentionMode::Kind::dense}, ids, steps),
-          measure_decoding(model, mode, ids, steps)};
-}
-
-nlohmann::ordered_json to_json(const DecodeComparison& row) {
-  return {{"context", row.context},
-          {"dense_tokens_per_second", row.dense.tokens_per_second},
-          {"routed_tokens_per_second", row.routed.tokens_per_second},
-          {"ratio", row.ratio()},
-          {"keys_read", row.routed.share_read},
-          {"dense_cache_bytes", row.dense.bytes},
-          {"routed_cache_bytes", row.routed.bytes}};
 }
 
 }  // namespace focus

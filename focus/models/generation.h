@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -30,25 +29,5 @@ struct Generated {
 Generated generate(const LoadedModel& model, Generator& generator,
                    const std::vector<std::int32_t>& prompt, const GenerationOptions& options,
                    const std::function<void(const std::string&)>& told = {});
-
-/// Decoding the last `steps` of `ids` one by one on a cache that holds those before.
-struct DecodeSpeed {
-  double tokens_per_second = 0;  // of the median step
-  double share_read = 1;
-  std::size_t bytes = 0;  // of the cache
-};
-DecodeSpeed measure_decoding(LoadedModel& model, const AttentionMode& mode,
-                             const std::vector<std::int32_t>& ids, Index steps);
-
-/// The same of dense attention and of `mode` on `context` tokens: the prompt, over and over.
-struct DecodeComparison {
-  Index context = 0;
-  DecodeSpeed dense, routed;
-  double ratio() const { return routed.tokens_per_second / dense.tokens_per_second; }
-};
-DecodeComparison compare_decoding(LoadedModel& model, const AttentionMode& mode,
-                                  const std::vector<std::int32_t>& prompt, Index context,
-                                  Index steps);
-nlohmann::ordered_json to_json(const DecodeComparison& row);
 
 }  // namespace focus

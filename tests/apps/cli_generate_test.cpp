@@ -116,26 +116,12 @@ TEST(CliGenerate, StopsAtTheEndOfText) {
 
 TEST(CliGenerate, ASequenceAdapterGeneratesOnlyWithCarriedPotentials) {
   const Words command = generate({"--adapter", cli().sequence_adapter()});
-  expect_refused(command, {cli().sequence_adapter(), "sequence", "balance=carried"});
+  expect_refused(command, {"sequence balance", "hard:1:balance=carried"});
   expect_refused(focused({"--attention", "hard:2:balance=sequence"}),
                  {"sequence", "hard:2:balance=carried"});
   EXPECT_EQ(cli().figures(command + Words{"--attention", "hard:1:balance=carried"}).at("routing"),
             "carried");
   cli().must_run(command + Words{"--attention", "dense"});  // nothing is routed
-}
-
-TEST(CliGenerate, MeasuresBothCachesAtEachLength) {
-  const auto json = cli().figures(focused({"--measure", "40,64", "--attention", "hard:1"}));
-  ASSERT_EQ(json.at("rows").size(), 2u);
-  EXPECT_EQ(json.at("rows").at(0).at("context"), 40);
-  for (const auto& row : json.at("rows")) {
-    EXPECT_GT(row.at("dense_tokens_per_second"), 0.0);
-    EXPECT_GT(row.at("routed_tokens_per_second"), 0.0);
-    EXPECT_GT(row.at("keys_read"), 0.0);
-    EXPECT_LT(row.at("keys_read"), 1.0);
-  }
-  // Keys and values of 64 tokens in 2 layers of width 32.
-  EXPECT_GE(json.at("rows").at(1).at("dense_cache_bytes"), 64 * 2 * 2 * 32 * 4);
 }
 
 TEST(CliGenerate, RefusesPromptsThatCannotBeGoneOnFrom) {
@@ -165,9 +151,6 @@ TEST(CliGenerate, RefusesSettingsThatDoNotFit) {
   expect_refused(generate({"--temperature", "-1"}), {"temperature", "-1"});
   expect_refused(generate({"--top-p", "0"}), {"top_p", "0"});
   expect_refused(generate({"--top-k", "-2"}), {"top_k", "-2"});
-  expect_refused(focused({"--measure", "40,65"}), {"--measure 65", "64 positions"});
-  expect_refused(focused({"--measure", "32"}), {"--measure 32", "33"});
-  expect_refused(generate({"--measure", "40"}), {"--measure", "hard"});
   EXPECT_FALSE(fs::exists(json));
 }
 

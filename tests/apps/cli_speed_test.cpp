@@ -116,6 +116,37 @@ TEST(CliSpeed, RefusesWhatMakesNoSense) {
   EXPECT_FALSE(fs::exists(json));
 }
 
+TEST(CliSpeed, DecodingReadsWeightsAndTheKeysThatAttentionWants) {
+  const Words command = {"speed", "--decode", cli().base(), "--adapter", cli().adapter()};
+  const auto json = cli().figures(command + Words{"--lengths", "5,32"});
+  EXPECT_GT(json.at("read_bytes_per_second"), 1e8);
+  const auto& rows = json.at("rows");
+  ASSERT_EQ(rows.size(), 4u);  // dense and what the adapter generates with, at both lengths
+  EXPECT_EQ(rows[0].at("attention"), "dense");
+  EXPECT_EQ(rows[1].at("attention"), "hard k=1 keep, carried");
+  EXPECT_EQ(rows[2].at("context"), 32);
+  for (const auto& row : rows) {
+    EXPECT_EQ(row.at("decoded_tokens"), 32);
+    EXPECT_GT(row.at("tokens_per_second"), 0.0);
+    EXPECT_EQ(row.at("weight_bytes"), rows[0].at("weight_bytes"));
+  }
+  // The head and, in 2 layers, four matrices of 32 x 32 at least, and 3 of the MLP.
+  EXPECT_GE(rows[0].at("weight_bytes"), 2 * 4 * 32 * 32 * 4);
+  EXPECT_EQ(rows[2].at("keys_read"), 1.0);
+  EXPECT_LT(rows[3].at("keys_read"), 1.0);
+  // Keys and values of 64 tokens in 2 layers of width 32.
+  EXPECT_GE(rows[2].at("cache_bytes"), 64 * 2 * 2 * 32 * 4);
+}
+
+TEST(CliSpeed, DecodingRefusesWhatDoesNotFit) {
+  const Words command = {"speed", "--decode", cli().base(), "--adapter", cli().adapter()};
+  expect_refused(command + Words{"--lengths", "33"}, {"--lengths 33", "64 positions"});
+  expect_refused(command + Words{"--lengths", "0"}, {"--lengths 0"});
+  expect_refused(command + Words{"--attention", "soft"}, {"soft", "every key"});
+  expect_refused(command + Words{"--attention", "window:4"}, {"window:4", "cache"});
+  EXPECT_EQ(cli().run({"speed", "--decode"}).status, 2);
+}
+
 TEST(CliBenchStep, StepHasEveryPhaseAndFigure) {
   const auto json = cli().figures(tiny_step({"data.batch=2"}));
   EXPECT_EQ(json.at("method"), "retrofit");

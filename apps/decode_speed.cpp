@@ -1,0 +1,119 @@
+#include "focus/speed/decode_speed.h"
+
+#include "apps/command.h"
+#include "autograd/base/check.h"
+#include "autograd/machine.h"
+#include "data/settings/struct_json.h"
+#include "data/synthetic/corpus.h"
+#include "data/text/format.h"
+#include "data/text/text.h"
+
+namespace focus::app {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+constexpr Index kSteps = 32;  // that are timed behind each length
+
+struct DecodeSpeedArguments {
+  ModelOptions model;
+  std::vector<Index> lengths;
+  std::vector<std::string> attentions;
+  std::string prompt_file, json;
+};
+
+/// So many ids of the text, over and over where it has fewer.
+Ids ids_of(const DecodeSpeedArguments& o, const LoadedModel& model, Index count) {
+  const Ids text = model.prompt_ids(o.prompt_file.empty() ? generate_corpus({.documents = 20})
+                                                          : read_prompt_file(o.prompt_file));
+  model.require_ids(text, "the text");
+  if (text.empty()) fail("the text has no tokens; give some to decode behind");
+  Ids ids(static_cast<std::size_t>(count));
+  for (std::size_t t = 0; t < ids.size(); ++t) ids[t] = text[t % text.size()];
+  return ids;
+}
+
+std::vector<AttentionSpec> resolved(const DecodeSpeedArguments& o, const LoadedModel& model) {
+  std::vector<std::string> words = o.attentions;
+  if (words.empty()) words = {"dense"};
+  if (o.attentions.empty() && model.focus() != nullptr) words.emplace_back();
+  std::vector<AttentionSpec> specs;
+  for (const std::string& word : words) {
+    specs.push_back(attention_to_generate(word, model, "--attention"));
+    const AttentionKind kind = specs.back().kind;
+    if (kind == AttentionKind::trained || kind == AttentionKind::mechanism)
+      fail("--attention {}: it has no cache; decoding is timed with dense, hard:K, summary:M or "
+           "local",
+           word);
+  }
+  return specs;
+}
+
+void print_row(const DecodeSpeed& row, double bandwidth) {
+  fmt::print("{:>8}  {:<26} {:>9.1f} {:>10.1f}% {:>10} {:>10} {:>8.1f} {:>9.0f}%\n", row.context,
+             row.attention, row.tokens_per_second, 100 * row.keys_read,
+             format_bytes(static_cast<double>(row.cache_bytes)),
+             format_bytes(row.bytes_per_token()), row.bytes_per_second() / 1e9,
+             100 * row.bytes_per_second() / bandwidth);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int run_decode_speed(Arguments arguments) {
+  DecodeSpeedArguments o;
+  CLI::App app(
+      "How fast a model decodes: tokens/s of one token after another behind a context of each "
+      "length, and the share of the memory's bandwidth that this takes. A token reads all weights "
+      "that multiply it and, of the cache, the share of the keys that its attention reads.",
+      "focus speed --decode");
+  bool decode = false;
+  app.add_flag("--decode", decode, "this");
+  o.model.add_to(app);
+  app.add_option("--lengths", o.lengths,
+                 "tokens in the cache before those that are timed (default: 5, 1024 and what the "
+                 "model's positions leave, at most 8160)")
+      ->delimiter(',');
+  add_attention_option(app, o.attentions,
+                       "what is timed in turn: dense, hard:2, summary:8, local (default: dense, and "
+                       "what a Focus generates with)");
+  app.add_option("--prompt-file", o.prompt_file,
+                 "the context (.txt, .xz), repeated where it is short (default: the built-in tales)");
+  app.add_option("--json", o.json, "write the figures to this file too");
+  parse_arguments(app, arguments);
+
+  LoadedModel model = o.model.load();
+  const Index most = model.decoder->config().max_position_embeddings - kSteps;
+  if (o.lengths.empty())
+    for (const Index length : {Index{5}, Index{1024}, std::min<Index>(most, 8160)})
+      if (length <= most && (o.lengths.empty() || length > o.lengths.back()))
+        o.lengths.push_back(length);
+  for (const Index length : o.lengths)
+    if (length < 1 || length > most)
+      fail("--lengths {}: a length must be from 1 to {}: {} has {} positions, and {} tokens are "
+           "decoded",
+           length, most, o.model.base, most + kSteps, kSteps);
+  const std::vector<AttentionSpec> specs = resolved(o, model);
+
+  const double bandwidth = read_bandwidth();
+  fmt::print("{}\n{}, {}; memory read at {:.1f} GB/s; {} tokens timed behind each context\n\n",
+             this_machine().line(), o.model.base, name_of(o.model.precision), bandwidth / 1e9,
+             kSteps);
+  fmt::print("{:>8}  {:<26} {:>9} {:>11} {:>10} {:>10} {:>8} {:>10}\n", "context", "attention",
+             "tokens/s", "keys read", "cache", "a token", "GB/s", "of memory");
+  std::vector<DecodeSpeed> rows;
+  for (const Index length : o.lengths)
+    for (const AttentionSpec& spec : specs) {
+      rows.push_back(measure_decoding(model, spec, ids_of(o, model, length + kSteps), length));
+      print_row(rows.back(), bandwidth);
+    }
+  write_json(o.json, {{"machine", machine_json()},
+                      {"model", o.model.base},
+                      {"adapter", o.model.adapter},
+                      {"precision", name_of(o.model.precision)},
+                      {"read_bytes_per_second", bandwidth},
+                      {"rows", structs_to_json(rows)}});
+  return 0;
+}
+
+}  // namespace focus::app
