@@ -42,9 +42,10 @@ std::vector<AttentionSpec> resolved(const DecodeSpeedArguments& o, const LoadedM
     specs.push_back(attention_to_generate(word, model, "--attention"));
     const AttentionKind kind = specs.back().kind;
     if (kind == AttentionKind::trained || kind == AttentionKind::mechanism)
-      fail("--attention {}: it has no cache; decoding is timed with dense, hard:K, summary:M or "
-           "local",
-           word);
+      fail(
+          "--attention {}: it has no cache; decoding is timed with dense, hard:K, summary:M or "
+          "local",
+          word);
   }
   return specs;
 }
@@ -74,11 +75,13 @@ int run_decode_speed(Arguments arguments) {
                  "tokens in the cache before those that are timed (default: 5, 1024 and what the "
                  "model's positions leave, at most 8160)")
       ->delimiter(',');
-  add_attention_option(app, o.attentions,
-                       "what is timed in turn: dense, hard:2, summary:8, local (default: dense, and "
-                       "what a Focus generates with)");
-  app.add_option("--prompt-file", o.prompt_file,
-                 "the context (.txt, .xz), repeated where it is short (default: the built-in tales)");
+  add_attention_option(
+      app, o.attentions,
+      "what is timed in turn: dense, hard:2, summary:8, local (default: dense, and "
+      "what a Focus generates with)");
+  app.add_option(
+      "--prompt-file", o.prompt_file,
+      "the context (.txt, .xz), repeated where it is short (default: the built-in tales)");
   app.add_option("--json", o.json, "write the figures to this file too");
   parse_arguments(app, arguments);
 
@@ -90,9 +93,10 @@ int run_decode_speed(Arguments arguments) {
         o.lengths.push_back(length);
   for (const Index length : o.lengths)
     if (length < 1 || length > most)
-      fail("--lengths {}: a length must be from 1 to {}: {} has {} positions, and {} tokens are "
-           "decoded",
-           length, most, o.model.base, most + kSteps, kSteps);
+      fail(
+          "--lengths {}: a length must be from 1 to {}: {} has {} positions, and {} tokens are "
+          "decoded",
+          length, most, o.model.base, most + kSteps, kSteps);
   const std::vector<AttentionSpec> specs = resolved(o, model);
 
   const double bandwidth = read_bandwidth();
