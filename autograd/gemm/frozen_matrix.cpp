@@ -8,6 +8,7 @@
 #include "autograd/gemm/bf16.h"
 #include "autograd/gemm/int8.h"
 #include "autograd/gemm/q8.h"
+#include "autograd/simd/bf16_kernels.h"
 
 namespace focus {
 namespace {
@@ -126,6 +127,20 @@ class W8A8Storage final : public Int8Storage {
   std::vector<std::int32_t> sums_;
 };
 
+/// Where products of bf16 take no less time the numbers are widened, and what they multiply is not
+/// rounded.
+std::shared_ptr<const MatrixStorage> store_bf16(Bf16Matrix matrix) {
+  if (simd::fast_bf16_kernels() != nullptr)
+    return std::make_shared<const Bf16Storage>(std::move(matrix));
+  const auto owner = std::make_shared<const Bf16Matrix>(std::move(matrix));
+  const MatrixView rows{.data = owner->row(0),
+                        .format = NumberFormat::bf16,
+                        .rows = owner->rows(),
+                        .cols = owner->cols(),
+                        .pitch = owner->pitch()};
+  return std::make_shared<const ViewStorage>(rows, owner, MatrixForm::bf16);
+}
+
 std::shared_ptr<const MatrixStorage> store_view(const MatrixView& view,
                                                 std::shared_ptr<const void> owner, MatrixForm form,
                                                 const std::string& name) {
@@ -136,7 +151,7 @@ std::shared_ptr<const MatrixStorage> store_view(const MatrixView& view,
     case MatrixForm::real:
       return std::make_shared<const ViewStorage>(view, std::move(owner));
     case MatrixForm::bf16:
-      return std::make_shared<const Bf16Storage>(Bf16Matrix(view, std::move(owner)));
+      return store_bf16(Bf16Matrix(view, std::move(owner)));
     case MatrixForm::bf16x3:
       return std::make_shared<const Bf16x3Storage>(view, std::move(owner));
     case MatrixForm::int8:

@@ -135,7 +135,7 @@ const Bf16Kernels& bf16_kernels() {
   return chosen;
 }
 
-const Bf16Kernels* bf16_attention_kernels() {
+const Bf16Kernels* fast_bf16_kernels() {
   const Bf16Kernels& chosen = bf16_kernels();
   return chosen.is_faster || named() ? &chosen : nullptr;
 }

@@ -56,9 +56,9 @@ struct Bf16Kernels {
 /// std::runtime_error where this machine has none of that name; not to be called first by a thread
 /// of several.
 const Bf16Kernels& bf16_kernels();
-/// For attention: those of bf16_kernels() where a product takes less time than one of Real, or
-/// where FOCUS_BF16 names them; else null.
-const Bf16Kernels* bf16_attention_kernels();
+/// For whatever is in bf16 only to take less time: those of bf16_kernels() where a product takes
+/// less time than one of Real, or where FOCUS_BF16 names them; else null.
+const Bf16Kernels* fast_bf16_kernels();
 /// For products of numbers that are split into two: those of bf16_kernels() where three products
 /// take less time than one of Real, or where FOCUS_BF16 names them; else null.
 const Bf16Kernels* bf16x3_kernels();

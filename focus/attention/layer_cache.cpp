@@ -52,6 +52,13 @@ void put_row(const Real* x, Index n, Index row, Index rows, Index columns, Real*
   }
 }
 
+/// Asks for numbers that will be read soon: each block lies elsewhere, and the hardware looks ahead
+/// no further than a page.
+void prefetch(const Real* from, Index numbers) {
+  constexpr Index kLine = 64 / sizeof(Real);
+  for (Index i = 0; i < numbers; i += kLine) __builtin_prefetch(from + i, 0, 2);
+}
+
 /// Row vectors a [m, depth] times the columns [first, end) of a transposed matrix in panels, where
 /// `first` starts a panel, into those columns of rows of kBlock numbers, or added to them.
 void multiply_columns(Index m, Index depth, const Real* a, const Real* panels, Index columns,
@@ -181,6 +188,12 @@ void LayerCache::attend_chunk(Index kv_head, Index chunk, Real* scratch) const {
   for (Index i = chunks_[static_cast<std::size_t>(chunk)];
        i < chunks_[static_cast<std::size_t>(chunk) + 1]; ++i) {
     const Slice& slice = slices_[static_cast<std::size_t>(i)];
+    if (i + 1 < chunks_[static_cast<std::size_t>(chunk) + 1]) {
+      const Slice& next = slices_[static_cast<std::size_t>(i) + 1];
+      prefetch(next.block->keys.data() + kv_head * dim * next.capacity, dim * next.capacity);
+      prefetch(next.block->values.data() + kv_head * next.capacity * padded_dim_,
+               next.capacity * padded_dim_);
+    }
     const Index width = panel_width(slice.capacity), first = slice.begin / width * width;
     const Index columns = simd::padded(kernels, slice.end - first);
     multiply_columns(heads, dim, q, slice.block->keys.data() + kv_head * dim * slice.capacity,

@@ -11,15 +11,16 @@
 namespace focus {
 
 /// What a model's matrices are multiplied in. float32 reads them in whatever they are stored,
-/// widened exactly. In the others sums and everything else are in float32, too: bf16 rounds both
-/// operands of a product to bf16, and does so to weights that are trained, which stay in float32
-/// themselves (Weight::multiply_in_bf16), and in attention where the machine is faster by it. For
-/// frozen ones alone: bf16x3 splits both into two bf16 numbers, with errors near float32's, where
-/// the machine is faster by it, and is float32 elsewhere; int8 rounds the matrix once, to 8 bits
-/// with a scale for each row, and multiplies in float32; w8a8 does the same to each token that the
-/// matrix multiplies, and multiplies integers, on the way back as int8 does; q8 leaves a matrix in
-/// GGML's blocks as it is and rounds what it multiplies to int8, 32 numbers with a scale, on the
-/// way back as float32 does, and is float32 with other matrices.
+/// widened exactly. In the others sums and everything else are in float32, too: bf16 rounds frozen
+/// weights and, where the processor is faster by it, both operands of every product, those of
+/// attention and of weights that are trained too, which stay in float32 themselves
+/// (Weight::multiply_in_bf16). For frozen ones alone: bf16x3 splits both into two bf16 numbers,
+/// with errors near float32's, where the machine is faster by it, and is float32 elsewhere; int8
+/// rounds the matrix once, to 8 bits with a scale for each row, and multiplies in float32; w8a8
+/// does the same to each token that the matrix multiplies, and multiplies integers, on the way back
+/// as int8 does; q8 leaves a matrix in GGML's blocks as it is and rounds what it multiplies to
+/// int8, 32 numbers with a scale, on the way back as float32 does, and is float32 with other
+/// matrices.
 enum class Precision { float32, bf16, bf16x3, int8, w8a8, q8 };
 constexpr auto enum_names(Precision) {
   return std::array<std::string_view, 6>{"float32", "bf16", "bf16x3", "int8", "w8a8", "q8"};

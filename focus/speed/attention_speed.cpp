@@ -189,7 +189,7 @@ class Measurement {
   }
   AttentionOptions scaled() const {
     return {.scale = static_cast<Real>(1 / std::sqrt(static_cast<double>(o_.head_dim))),
-            .bf16 = o_.precision == Precision::bf16 ? simd::bf16_attention_kernels() : nullptr};
+            .bf16 = o_.precision == Precision::bf16 ? simd::fast_bf16_kernels() : nullptr};
   }
   template <class F>
   void attend(F&& op) {

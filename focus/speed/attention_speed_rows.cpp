@@ -82,7 +82,7 @@ std::string AttentionSpeedOptions::text() const {
                   attention_text());
   std::string pass = backward ? "forward and backward" : "forward";
   if (precision == Precision::bf16)
-    pass += simd::bf16_attention_kernels() != nullptr
+    pass += simd::fast_bf16_kernels() != nullptr
                 ? ", bf16"
                 : ", float32, which is no slower than bf16 on this machine";
   if (summary) return fmt::format("{}, {}; groups of random keys by k-means", what, pass);

@@ -1,6 +1,8 @@
 #include "autograd/base/check.h"
+#include "autograd/simd/bf16_kernels.h"
 #include "data/files/checksum.h"
 #include "data/files/file_identity.h"
+#include "data/files/notice.h"
 #include "data/tokens/tokenize.h"
 #include "focus/models/example_format.h"
 #include "focus/training/session.h"
@@ -42,13 +44,24 @@ LoadedModel new_model(const RunConfig& config, Rng& rng) {
   return model;
 }
 
-/// Of matrices that are in memory of their own.
+/// Of matrices that are in memory of their own. What is trained is rounded to bf16 only to take
+/// less time.
 void choose_products(const RunConfig& config, Decoder& decoder) {
   if (config.precision == Precision::float32) return;
-  if (config.trains_base())
-    multiply_in_bf16(decoder);
-  else
+  if (!config.trains_base())
     freeze_matrices(decoder, form_of(config.precision));
+  else if (simd::fast_bf16_kernels() != nullptr)
+    multiply_in_bf16(decoder);
+}
+
+/// Says where a run's products are no faster than it may think.
+void say_products(const RunConfig& config) {
+  if (config.precision == Precision::bf16 && simd::fast_bf16_kernels() == nullptr)
+    notice(
+        "precision: bf16: this processor multiplies bf16 no faster than float32, so products are "
+        "in "
+        "float32{}; FOCUS_BF16=widened in the environment rounds what they multiply all the same",
+        config.trains_base() ? "" : ", of weights rounded to bf16");
 }
 
 }  // namespace
@@ -60,6 +73,7 @@ void attach_adapters(const RunConfig& config, LoadedModel& model, Rng& rng) {
 }
 
 LoadedModel open_training_model(const RunConfig& config) {
+  say_products(config);
   Rng rng(static_cast<std::uint64_t>(config.seed));
   LoadedModel model =
       config.method == Method::scratch

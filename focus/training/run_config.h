@@ -203,7 +203,8 @@ struct RunConfig {
       "retrofit too, or else indexer");
     f("precision", precision,
       "of the model's matrices: float32; bf16: both sides of a product, attention's too, rounded "
-      "to it, sums in float32, as are weights that are trained; of a frozen base (retrofit, lora) "
+      "to it, sums in float32, as are weights that are trained (float32 where the processor is no "
+      "faster by it); of a frozen base (retrofit, lora) "
       "alone: bf16x3: as three products of bf16, errors near float32's, where that is faster; "
       "int8: rounded to it, a scale for each row, a quarter of the memory; w8a8: what they "
       "multiply too, forward, in integers; q8: what matrices in GGML's blocks multiply rounded to "

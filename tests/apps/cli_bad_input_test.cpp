@@ -1,4 +1,5 @@
 #include "tests/support/cli.h"
+#include "tests/support/environment.h"
 
 // What a user gets wrong: each is refused in one clear line, with a status other than 0, and
 // nothing is written.
@@ -42,11 +43,12 @@ TEST(CliBadInput, MissingFiles) {
 
 TEST(CliBadInput, KernelsThatNoMachineHas) {
   const std::string out = cli().fresh("corpus.txt");
-  setenv("FOCUS_SIMD", "avx9", 1);
-  expect_refused({"corpus", "--out", out}, {"FOCUS_SIMD is \"avx9\"", "baseline"});
-  setenv("FOCUS_SIMD", "baseline", 1);
+  {
+    const WithEnvironment unknown("FOCUS_SIMD", "avx9");
+    expect_refused({"corpus", "--out", out}, {"FOCUS_SIMD is \"avx9\"", "baseline"});
+  }
+  const WithEnvironment baseline("FOCUS_SIMD", "baseline");
   cli().must_run({"corpus", "--out", out, "--documents", "1"});
-  unsetenv("FOCUS_SIMD");
 }
 
 TEST(CliBadInput, NarrowKernelsThatNoMachineHas) {
@@ -54,11 +56,12 @@ TEST(CliBadInput, NarrowKernelsThatNoMachineHas) {
        {std::pair{"FOCUS_BF16", "bf16"}, {"FOCUS_INT8", "w8a8"}}) {
     const Words command = {"eval",        cli().base(), "--text", cli().valid_text(),
                            "--precision", precision};
-    setenv(variable, "avx9", 1);
-    expect_refused(command, {std::string(variable) + " is \"avx9\"", "widened"});
-    setenv(variable, "widened", 1);
+    {
+      const WithEnvironment unknown(variable, "avx9");
+      expect_refused(command, {std::string(variable) + " is \"avx9\"", "widened"});
+    }
+    const WithEnvironment widened(variable, "widened");
     cli().must_run(command);
-    unsetenv(variable);
   }
 }
 

@@ -2,6 +2,7 @@
 #include "data/tensors/store.h"
 #include "focus/models/model_import.h"
 #include "tests/support/cli.h"
+#include "tests/support/environment.h"
 #include "tests/support/golden_gguf.h"
 #include "tests/support/golden_model.h"
 
@@ -134,13 +135,14 @@ TEST(CliBlocks, Q8MultipliesInIntegersWithTheSameBitsOnEveryMachine) {
     }
     ++found;
     EXPECT_NE(exact, q8) << "nothing was rounded";
-    setenv("FOCUS_Q8", "baseline", 1);
-    EXPECT_EQ(logits_of(store, {"--precision", "q8"}), q8);
-    setenv("FOCUS_Q8", "avx9", 1);
+    {
+      const WithEnvironment baseline("FOCUS_Q8", "baseline");
+      EXPECT_EQ(logits_of(store, {"--precision", "q8"}), q8);
+    }
+    const WithEnvironment unknown("FOCUS_Q8", "avx9");
     expect_refused(
         {"logits", store, "--ids", "1,5", "--out", cli().fresh("l"), "--precision", "q8"},
         {"FOCUS_Q8 is \"avx9\"", "baseline"});
-    unsetenv("FOCUS_Q8");
   }
   EXPECT_GT(found, 0);
 }

@@ -1,5 +1,6 @@
 #include "data/tensors/store.h"
 #include "tests/support/cli.h"
+#include "tests/support/environment.h"
 
 // What a config's compute changes of training, and what not.
 namespace focus {
@@ -35,6 +36,7 @@ TEST(CliCompute, Bf16TrainsCloseToFloat32AndFitsTheSameBase) {
 }
 
 TEST(CliCompute, AllIsTrainedInBf16CloseToFloat32) {
+  const WithEnvironment rounds("FOCUS_BF16", "widened");
   for (const char* method : {"scratch", "full"}) {
     const auto run = [&](const Words& more) {
       const std::string out = cli().fresh(method);
@@ -47,6 +49,22 @@ TEST(CliCompute, AllIsTrainedInBf16CloseToFloat32) {
     expect_same_run(run({"precision=bf16", "activation_checkpointing=true"}), rounded);
     expect_close_losses(rounded, exact);
   }
+}
+
+TEST(CliCompute, WithoutFastProductsOfBf16TheyAreOfFloat32AndThatIsSaid) {
+  const WithEnvironment without("FOCUS_KERNELS", "avx2");
+  const auto run = [&](const char* precision) {
+    const std::string out = cli().fresh("slow_bf16");
+    const ProcessResult result =
+        cli().must_run(cli().scratch({"out=" + out, fmt::format("precision={}", precision)}));
+    EXPECT_EQ(contains(result.err, "multiplies bf16 no faster"), precision == std::string("bf16"));
+    return out;
+  };
+  const std::string exact = run("float32"), rounded = run("bf16");
+  const auto losses = metrics_of(rounded), wanted = metrics_of(exact);
+  ASSERT_EQ(losses.size(), wanted.size());
+  for (std::size_t i = 0; i < losses.size(); ++i)
+    EXPECT_EQ(losses[i].value("loss", 0.0), wanted[i].value("loss", 0.0));
 }
 
 TEST(CliCompute, DryRunCountsWeightsInBf16ByHalf) {

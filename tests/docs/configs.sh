@@ -91,13 +91,10 @@ base, as a retrofit's does. New models start as GPT-2's did: normal with deviati
 the residual stream divided by sqrt(2 layers). With `data.valid_fraction=0` and no `data.valid` nothing is validated.
 
 With `precision: bf16` the frozen matrices are rounded to bf16 (where they are not bf16 already) and multiplied in bf16
-with sums in float32, faster where the machine has AMX or AVX512_BF16. `bf16x3` splits them into two bf16 numbers each,
-for errors near float32's, and `int8` rounds them once to 8 bits with a scale for each row, as
-`w8a8` does what they multiply on the way forward, too; `q8` multiplies in integers what lies in GGML's blocks: see [commands.md](commands.md). Where all is trained
-(`two_phase`, `full`, `scratch`) `bf16` rounds both sides of every product with a matrix, forward and back; the
-weights themselves, AdamW's averages and all else are float32. Texts are [these](files.md#what-is-read).
-
-## Keys of a training config
+with sums in float32 where the processor is faster by it (AMX, AMD's AVX512_BF16), else in float32, and a run says so; `bf16x3`,
+`int8`, `w8a8` and `q8` are told in [commands.md](commands.md). Where all is trained (`two_phase`, `full`, `scratch`) `bf16` rounds
+both sides of every product with a matrix there, forward and back; the weights themselves, AdamW's averages and all else are float32.
+Texts are [these](files.md#what-is-read).
 TEXT
 echo
 "$program" train --help | sed -n '/^Any key of the config/,$p' | keys | plain_first | tables
