@@ -26,6 +26,27 @@ inline Words train(const std::string& out) {
   return cli().retrofit({"out=" + out, "steps=4", "eval_every=2", "checkpoint_every=2"});
 }
 
+/// A LoRA of a GGUF file on prompts with completions, packed.
+inline Words instruct(const std::string& out) {
+  static const std::string base = [] {
+    const std::string path = cli().fresh("base.gguf");
+    cli().must_run({"export", cli().base(), "--gguf", path});
+    return path;
+  }();
+  static const std::string examples = [] {
+    const std::string path = cli().fresh("examples.jsonl");
+    std::string lines;
+    for (int i = 0; i < 40; ++i)
+      lines +=
+          fmt::format("{{\"prompt\": \"{0} and {0} is \", \"completion\": \"{1}\"}}\n", i, 2 * i);
+    write_text(path, lines);
+    return path;
+  }();
+  return cli().config({"method=lora", "base=" + base, "tokenizer=bytes", "data.train=" + examples,
+                       "data.packing=documents", "steps=4", "checkpoint_every=2", "eval_every=2",
+                       "out=" + out});
+}
+
 inline Words compare(const std::string& out) {
   static const std::string config = [] {
     const std::string path = cli().fresh("compare.yaml");
@@ -126,6 +147,9 @@ inline std::vector<Job> jobs() {
   };
   return {{"train", train, [](const std::string& out) { return train(out) + Words{"--resume"}; },
            expect_same_run},
+          {"instruct", instruct,
+           [](const std::string& out) { return instruct(out) + Words{"--resume"}; },
+           expect_same_run, "", 3},
           {"export", export_both, replaced(export_both), same_folder},
           {"gguf", export_gguf, replaced(export_gguf), same_file, ".gguf", 1},
           {"import", import_folder, replaced(import_folder), expect_same_store, ".h5"},

@@ -84,26 +84,17 @@ TEST(Neighbours, ChangeNoBit) {
   }
 }
 
-TEST(Ranks, KilledAtRandomLoseNothing) {
-  SKIP_WITHOUT_LAUNCHER();
+/// Three processes, one of which is killed again and again; two take the run up. `whole` is what is
+/// left in the end.
+void expect_kills_lose_nothing(const Words& command, const std::string& whole, double seconds) {
   constexpr int kRanks = 3;
-  const auto command = [](const std::string& out) {
-    return cli().retrofit({"out=" + out, "steps=12", "data.batch=1",
-                           "data.gradient_accumulation_steps=3", "checkpoint_every=1",
-                           "eval_windows=1", "eval_every=4"});
-  };
-  const std::string alone = cli().fresh("alone"), timed = cli().fresh("timed");
-  cli().must_run(command(alone));
-  const auto start = std::chrono::steady_clock::now();
-  must_run_together(kRanks, command(timed));
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const int kills = campaign().whole() ? 50 : 1;
+  const auto into = [&](const std::string& out) { return command + Words{"out=" + out}; };
   Rng rng(29);
   int killed = 0;
   for (int i = 0; killed < kills && i < 5 * kills; ++i) {
     const std::string out = cli().fresh("killed");
-    const auto run = start_together(kRanks, command(out) + Words{"--resume"});
+    const auto run = start_together(kRanks, into(out) + Words{"--resume"});
     std::this_thread::sleep_for(std::chrono::duration<double>(rng.uniform() * seconds));
     const int rank = static_cast<int>(rng.below(kRanks));
     const pid_t victim = process_of_rank("out=" + out, rank);
@@ -114,8 +105,10 @@ TEST(Ranks, KilledAtRandomLoseNothing) {
     for (const auto& [name, checksum] : snapshot(out))
       if (name.ends_with(".h5") && !contains(name, ".focus-tmp-"))
         StoreReader(fs::path(out) / name).verify();
-    must_run_together(2, command(out) + Words{"--resume"});
-    expect_same_run(out, alone);
+    // Before its first checkpoint a run has no parts yet: as many as before begin it.
+    must_run_together(fs::exists(fs::path(out) / "checkpoints/latest") ? 2 : kRanks,
+                      into(out) + Words{"--resume"});
+    expect_same_run(out, whole);
     for (const auto& [name, checksum] : snapshot(out))
       EXPECT_FALSE(contains(name, ".focus-tmp-")) << name;
     if (testing::Test::HasFailure()) return;
@@ -123,6 +116,27 @@ TEST(Ranks, KilledAtRandomLoseNothing) {
   }
   EXPECT_GE(killed, kills) << "too few came in time";
   fmt::print("{} kills of one of {} processes\n", killed, kRanks);
+}
+
+/// A run whose windows are parts already, and one whose batch the processes divide.
+TEST(Ranks, KilledAtRandomLoseNothing) {
+  SKIP_WITHOUT_LAUNCHER();
+  const Words run = {"steps=12", "checkpoint_every=1", "eval_windows=1", "eval_every=4"};
+  for (const Words& windows :
+       {Words{"data.batch=1", "data.gradient_accumulation_steps=3"}, Words{"data.batch=3"}}) {
+    const Words command = cli().retrofit(run + windows);
+    const std::string together = cli().fresh("together");
+    const auto start = std::chrono::steady_clock::now();
+    must_run_together(3, command + Words{"out=" + together});
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    SCOPED_TRACE(windows[0]);
+    if (windows.size() > 1) {
+      const std::string alone = cli().fresh("alone");
+      cli().must_run(command + Words{"out=" + alone});
+      expect_same_run(together, alone);
+    }
+    expect_kills_lose_nothing(command, together, taken.count());
+  }
 }
 
 }  // namespace
