@@ -353,8 +353,8 @@ def real_model(settings):
     return file
 
 
-def real_rows(settings):
-    """Prompts of a real model and tokens generated behind them, beside llama.cpp; a thousand tokens
+def real_rows(what, settings):
+    """Prompts of a real model, or tokens generated behind them, beside llama.cpp; a thousand tokens
     each. The prompts are letters of the built-in tales, some 3.8 a token."""
     lengths = [20, 1000] if settings.quick else [20, 4000, 29000]
     scratch = Path(tempfile.gettempdir())
@@ -385,21 +385,20 @@ def real_rows(settings):
 
         return Side(f"focus, {precision}", command, read, our_environment(settings))
 
-    for what in ("prompt", "decode"):
-        for length in lengths[1:] if what == "prompt" else lengths:
-            work = "a prompt of" if what == "prompt" else "64 tokens behind"
-            peer = [str(model), str(text), "--what", what]
-            yield Row(
-                "real",
-                f"SmolLM2-135M Q4_1, {work} {length} letters, a thousand tokens",
-                [
-                    ours(what, "float32"),
-                    ours(what, "q8"),
-                    torch_peer("llama.cpp", settings, "llama_cpp.py", *peer),
-                ],
-                prepare=functools.partial(write_prompt, length),
-                clean_up=functools.partial(text.unlink, missing_ok=True),
-            )
+    for length in lengths[1:] if what == "prompt" else lengths:
+        work = "a prompt of" if what == "prompt" else "64 tokens behind"
+        peer = [str(model), str(text), "--what", what]
+        yield Row(
+            "real",
+            f"SmolLM2-135M Q4_1, {work} {length} letters, a thousand tokens",
+            [
+                ours(what, "float32"),
+                ours(what, "q8"),
+                torch_peer("llama.cpp", settings, "llama_cpp.py", *peer),
+            ],
+            prepare=functools.partial(write_prompt, length),
+            clean_up=functools.partial(text.unlink, missing_ok=True),
+        )
 
 
 # What is encoded, and by what: published tokenizers and novels, which are no part of the repository.
@@ -489,7 +488,8 @@ GROUPS = {
     "step": step_rows,
     "scratch": scratch_rows,
     "eval": eval_rows,
-    "real": real_rows,
+    "prompts": functools.partial(real_rows, "prompt"),
+    "decoding": functools.partial(real_rows, "decode"),
     "tokenizers": tokenizer_rows,
 }
-NEED_PEERS = {"dense", "dense_bf16", "linear_int8", "step", "scratch", "eval", "real", "tokenizers"}
+NEED_PEERS = set(GROUPS) - {"soft", "hard", "summary"}

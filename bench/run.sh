@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Measures the program and its peers in one go on this machine: `bash bench/run.sh [what...]
 # [--quick]`, where what is dense, dense_bf16, linear_int8, soft, hard, summary, step, scratch,
-# eval, real, tokenizers, gemm (all if none; --help says more). Builds first; records go to
-# bench/results. FOCUS_PEERS_PYTHON names an interpreter that has PyTorch, transformers (and with
+# eval, prompts, decoding, tokenizers, gemm (all if none; --help says more). Builds first; records
+# go to bench/results. FOCUS_PEERS_PYTHON names an interpreter that has PyTorch, transformers (and with
 # it tokenizers) and peft; without it they are installed into bench/.venv.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
