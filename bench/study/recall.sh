@@ -38,7 +38,7 @@ keys=("base=$out/far/model.h5" "$texts" data.valid_fraction=0 data.context=768 f
   eval_every=0 checkpoint_every=0)
 # fit K SEED
 fit() {
-  "$focus" train configs/retrofit.yaml "${keys[@]}" "focus.num_groups=$1" steps=0 "seed=$2" "out=$out/keys$1_seed$2"
+  "$focus" train configs/retrofit_keys.yaml "${keys[@]}" "focus.num_groups=$1" steps=0 "seed=$2" "out=$out/keys$1_seed$2"
 }
 groups() {
   local count seed m
@@ -47,13 +47,13 @@ groups() {
   done
   fit 64 1
   for m in 0 2; do
-    "$focus" train configs/retrofit.yaml "${keys[@]}" "focus.summary.num_selected_groups=$m" data.batch=4 \
+    "$focus" train configs/retrofit_keys.yaml "${keys[@]}" "focus.summary.num_selected_groups=$m" data.batch=4 \
       "out=$out/trained_m$m"
   done
-  "$focus" train configs/retrofit_tokens.yaml "base=$out/far/model.h5" "$texts" data.valid_fraction=0 \
+  "$focus" train configs/retrofit.yaml "base=$out/far/model.h5" "$texts" data.valid_fraction=0 \
     data.context=768 focus.num_groups=8 focus.local_window=32 focus.tokens.sequence_steps=120 steps=150 eval_every=0 \
     checkpoint_every=0 "out=$out/tokens8"
-  "$focus" train configs/retrofit.yaml "${keys[@]}" attention=indexer steps=400 "out=$out/indexer"
+  "$focus" train configs/retrofit_keys.yaml "${keys[@]}" attention=indexer steps=400 "out=$out/indexer"
 }
 
 # The questions, on unseen documents: keys by distance, keys by number, 200 letters and spaces by distance.
