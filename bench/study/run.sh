@@ -188,16 +188,16 @@ for part; do
   case $part in
     retrofit_tinystories)
       trained_on "$stories/train_head.txt" "$texts/stories-valid.txt" "$texts/stories-test.txt"
-      compare "$part" bench/study/configs/retrofit_keys.yaml "$part" "$gpt2" "${texts_of[@]}"
+      compare "$part" bench/study/configs/retrofit.yaml "$part" "$gpt2" "${texts_of[@]}"
       ;;
     retrofit_wikitext)  # k=3 and 4 attend all pairs
       trained_on "$texts/wikitext-train.txt" "$texts/wikitext-valid.txt" "$data/text/wikitext-2/wiki.test.tokens"
-      compare "$part" bench/study/configs/retrofit_keys.yaml "$part" "$gpt2" eval.max_tokens=15000 "${texts_of[@]}" \
+      compare "$part" bench/study/configs/retrofit.yaml "$part" "$gpt2" eval.max_tokens=15000 "${texts_of[@]}" \
         "eval.attentions=[dense,local,soft,hard:1,hard:2,trained]"
       ;;
     retrofit_stories)
       trained_on "$novels/train" "$garden" "$treasure"
-      compare "$part" bench/study/configs/retrofit_keys.yaml "$part" "$llama" "${texts_of[@]}"
+      compare "$part" bench/study/configs/retrofit.yaml "$part" "$llama" "${texts_of[@]}"
       ;;
     scratch)
       trained_on "$novels/train" "$garden" "$treasure"
