@@ -171,6 +171,11 @@ def parsed(arguments):
     parser.add_argument("--repeats", type=int, help="of a measurement in its process (3; quick 2)")
     parser.add_argument("--tries", type=int, help="for a run that others disturb (3; quick 1)")
     parser.add_argument("--wait", type=float, help="seconds for a quiet machine (120; quick 0)")
+    parser.add_argument(
+        "--compare",
+        action="store_true",
+        help="beside each row our time in the newest one before it on the same kind of processor",
+    )
     parser.add_argument("--results", type=Path, help="folder of the history and the table")
     options = parser.parse_args(arguments)
     for word in options.what:
@@ -235,9 +240,13 @@ def main():
         for name, why in record.get("not_measured", {}).items():
             failed += 1
             print(f"bench: {record['work']}: without {name}: {why}", file=sys.stderr)
-        results.append(options.results, {**common, **record})
+        record = {**common, **record}
+        known = results.read(options.results) if options.compare else []
+        results.append(options.results, record)
         results.render(options.results)
         print("\n".join(results.lines_of(record)), flush=True)
+        if options.compare:
+            print(results.compared(record, results.before(record, known)), flush=True)
     print(f"\n{options.results / results.TABLE}", file=sys.stderr)
     return 1 if failed else 0
 

@@ -1,5 +1,5 @@
 """The history of measurements, a JSON object a line, and the table made from it.
-`python3 bench/results.py [FOLDER]` makes the table anew.
+`python3 bench/results.py [FOLDER]` makes the table again.
 """
 
 import json
@@ -95,6 +95,30 @@ def setting_of(record):
     return (
         f"{machine['cpu']}, {machine['cores']} cores, {record['threads']} threads, "
         f"{record['build']['isa']} kernels" + (", quick" if record["quick"] else "")
+    )
+
+
+def before(record, records):
+    """The newest undisturbed record of the same work on the same kind of processor; else None."""
+    same = [
+        known
+        for known in records
+        if not known["disturbed"]
+        and (known["work"], setting_of(known)) == (record["work"], setting_of(record))
+    ]
+    return same[-1] if same else None
+
+
+def compared(record, known):
+    """A line on our side's best times in two records, for the terminal."""
+    if record["disturbed"]:
+        return "  not compared: disturbed"
+    if known is None:
+        return "  nothing to compare with on this kind of processor"
+    ours, then = record["sides"][0], known["sides"][0]
+    return (
+        f"  {'at ' + known['commit'] + ', ' + known['date'][:10]:<40} {time_of(then)} ms, "
+        f"now {number(then['ms_min'] / ours['ms_min'])} times as fast"
     )
 
 

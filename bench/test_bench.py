@@ -41,6 +41,29 @@ def run_of(stdout="", foreign=0.0, wall=10.0):
     return machine.Run(0, stdout, "", wall, foreign, 12.5)
 
 
+class Compared(unittest.TestCase):
+    def test_with_the_newest_undisturbed_record_of_the_same_kind_of_processor(self):
+        now = {**COMMON, **record("a", 2.0, 4.0)}
+        other = {**record("a", 1.0, 4.0), "machine": {"cpu": "Another CPU", "cores": 2}}
+        known = [
+            {**record("a", 8.0, 9.0), "commit": "old"},
+            {**record("a", 3.0, 9.0), "commit": "before"},
+            record("b", 1.0, 9.0),
+            record("a", 1.0, 9.0, disturbed=True),
+            other,
+        ]
+        self.assertEqual(results.before(now, known)["commit"], "before")
+        line = results.compared(now, results.before(now, known))
+        self.assertIn("at before, 2026-01-02", line)
+        self.assertIn("now 1.50 times as fast", line)
+
+    def test_nothing_to_compare_with(self):
+        now = {**COMMON, **record("a", 2.0, 4.0)}
+        self.assertIsNone(results.before(now, [record("b", 1.0, 2.0)]))
+        self.assertIn("nothing to compare", results.compared(now, None))
+        self.assertIn("disturbed", results.compared({**now, "disturbed": True}, now))
+
+
 class Quiet(unittest.TestCase):
     def test_others_may_take_a_few_percent(self):
         self.assertFalse(run_of(foreign=0.3).disturbed)

@@ -8,7 +8,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 preset=${1:-release}
 install_packages test
-if [ "$preset" = release ]; then bash tests/format.sh && bash tests/words.sh; fi
+if [ "$preset" = release ]; then
+  bash tests/format.sh
+  bash tests/words.sh
+fi
 cmake --preset "$preset" -DFOCUS_TESTS=ON >/dev/null
 cmake --build --preset "$preset"
 ctest --preset "$preset" --parallel "$(nproc)"
