@@ -67,7 +67,7 @@ void check_files(const CLI::App& app) {
     const std::string name = option->get_name(), type = option->get_type_name();
     // CLI11 takes an empty word, as a shell's empty variable gives one, for the number 0.
     if (std::ranges::count(words, "") > 0 && !type.starts_with("TEXT"))
-      fail("{}: wanted a value, came an empty word", name);
+      fail("{}: expected a value, got an empty word", name);
     if (name == kOverwrite) overwrite = overwrite || !words.empty();
     if (!is_output(option))
       inputs.insert(inputs.end(), words.begin(), words.end());
@@ -219,7 +219,7 @@ void add_precision_option(CLI::App& app, Precision& precision, std::vector<Preci
       "q8: "
       "products with packed weights in integers, activations rounded to int8 in blocks of 32, "
       "weights that are not packed as float32";
-  if (precisions != nullptr) help += "; several, as float32,int8, are held against the first";
+  if (precisions != nullptr) help += "; several, as float32,int8, are compared with the first";
   CLI::Option* const option = app.add_option_function<std::vector<std::string>>(
       "--precision",
       [&precision, precisions, names](const std::vector<std::string>& words) {
@@ -227,7 +227,7 @@ void add_precision_option(CLI::App& app, Precision& precision, std::vector<Preci
           precision = static_cast<Precision>(std::ranges::find(names, word) - names.begin());
           if (precisions == nullptr) continue;
           if (std::ranges::count(*precisions, precision) > 0)
-            fail("--precision: {} stands twice", word);
+            fail("--precision: {} appears twice", word);
           precisions->push_back(precision);
         }
       },

@@ -53,7 +53,7 @@ struct ClaimKeys {
   template <class F>
   void visit(F&& f) {
     f("claims", claims,
-      "claims held against the rows: a list, each a mapping of the keys that stand here behind "
+      "claims compared with the rows: a list, each a mapping of the keys that stand here behind "
       "claims");
   }
 };

@@ -17,7 +17,7 @@ int run_corpus(Arguments arguments) {
   app.add_option("--out", out, "the text file to write")->required();
   add_settings(app, config_fields(options));
   app.add_option("--separator", separator,
-                 "what stands between two documents (default: a line <|endoftext|>)");
+                 "what separates two documents (default: a line <|endoftext|>)");
   app.add_option("--questions", questions,
                  "write the documents that ask something as JSON lines too, their answers marked: "
                  "what focus eval --recall reads");

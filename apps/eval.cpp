@@ -261,7 +261,7 @@ void add_options_of_eval(CLI::App& app, EvalArguments& o) {
   add_settings(*input, {of_tasks[0]});
   input->add_option(
       "--recall", o.recall,
-      "answers that stand far before: JSON lines as focus corpus --questions writes "
+      "answers that are far back: JSON lines as focus corpus --questions writes "
       "them, or a kind with its options, recall:keys=8:distance=64,256:documents=100");
   input->get_option("--tasks")->excludes(input->get_option("--text"));
   input->require_option(1, 2);
@@ -275,8 +275,8 @@ void add_options_of_eval(CLI::App& app, EvalArguments& o) {
   add_settings(app, {of_tasks.begin() + 1, of_tasks.end()});
   app.add_option(
       "--reference", o.reference,
-      "of --tasks: the model whose dense attention the rows are held against, such as "
-      "the base of a LoRA; of --far: whose far tokens they are (default: the model's own "
+      "of --tasks: the model whose dense attention the rows are compared with, such as "
+      "the base of a LoRA; of --far: whose long-range tokens they are (default: the model's own "
       "dense attention)");
   app.add_option("--far", o.far,
                  "loss on the tokens that dense attention predicts better by 0.5 nats than the "
@@ -306,7 +306,7 @@ int run_eval(Arguments arguments) {
   if (o.precisions.size() > 1 &&
       (!o.recall.empty() || !o.tasks.tasks.empty() || o.far > 0 || !o.html.empty()))
     fail(
-        "--precision: several are held against each other on --text alone, and on no page: name "
+        "--precision: several are compared with each other on --text alone, and on no page: name "
         "one, "
         "or leave --recall, --tasks, --far and --html out");
   const std::unique_ptr<Ranks> ranks = join_ranks();

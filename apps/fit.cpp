@@ -51,7 +51,7 @@ int run_fit(Arguments arguments) {
   options.add_to(app);
   app.add_option("--text", paths, "text files (.txt, .xz) or folders to fit on; not those to test")
       ->required();
-  app.add_option("--separator", separator, "what stands between the documents of a file");
+  app.add_option("--separator", separator, "what separates the documents of a file");
   app.add_option("--out", out, "the adapter to write (.h5)")->required();
   add_settings(app, config_fields(settings));
   app.add_option("--eval", texts,

@@ -45,7 +45,7 @@ constexpr std::array kCommands = {
     Command{"fit", run_fit, "groups a frozen model's keys by k-means, without training"},
     Command{"merge", run_merge, "folds a LoRA adapter into the weights and evaluates both"},
     Command{"compare", run_compare, "many runs by one config: one table, one page", true},
-    Command{"generate", run_generate, "goes on from a prompt, with a routed cache"},
+    Command{"generate", run_generate, "continues a prompt, with a routed cache"},
     Command{"logits", run_logits, "one sequence's logits and groups, for other programs"},
     Command{"info", run_info, "what a store, folder or GGUF file holds; verifies checksums"},
     Command{"leak-test", run_leak_test, "does a token's prediction depend on later tokens?"},
@@ -75,7 +75,7 @@ bool take_log_level(std::vector<std::string>& arguments) {
   const std::string level = option + 1 == arguments.end() ? "" : option[1];
   constexpr std::array<std::string_view, 5> kLevels = {"debug", "info", "warn", "error", "off"};
   if (std::ranges::find(kLevels, level) == kLevels.end()) {
-    fmt::print(stderr, "focus: --log-level {}: wanted {}\n", level, fmt::join(kLevels, ", "));
+    fmt::print(stderr, "focus: --log-level {}: expected {}\n", level, fmt::join(kLevels, ", "));
     return false;
   }
   spdlog::set_level(spdlog::level::from_str(level));
@@ -143,7 +143,7 @@ int run(std::vector<std::string> arguments) {
     keep_to_control_groups();
     prepare_stores();
     if (const int threads = omp_get_max_threads(); threads > kMostThreads)
-      fail("OMP_NUM_THREADS is {}: wanted at most {}", threads, kMostThreads);
+      fail("OMP_NUM_THREADS is {}: expected at most {}", threads, kMostThreads);
     if (launched_processes() > 1 && !command->several) refuse_several();
     // Throws where FOCUS_SIMD names what this machine lacks.
     spdlog::debug("kernels: {}", simd::kernels().name);

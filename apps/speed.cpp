@@ -21,7 +21,8 @@ int run_speed(Arguments arguments) {
   CLI::App app(
       "With --decode a model's decoding; see focus speed --decode --help. Without it full causal "
       "attention against hard or summary Focus attention on random q, k and v of one "
-      "sequence, in turns. Focus's time includes the sort into classes and the local window; the "
+      "sequence, interleaved. Focus's time includes the sort into classes and the local window; "
+      "the "
       "groups are "
       "found before, and the time of that stands beside it. GFLOP/s count 4 head_dim operations "
       "for each attended pair and head, 2.5 times that for backward. The ideal speed-up is that of "

@@ -146,7 +146,7 @@ int run_train(Arguments arguments) {
   app.add_flag("--dry-run", dry,
                "parameters, memory, tokens and time from a timed step; trains nothing");
   app.add_flag("--resume", options.resume, "go on from the newest checkpoint in the run's folder");
-  app.add_flag("--overwrite", options.overwrite, "start anew where the run's folder holds a run");
+  app.add_flag("--overwrite", options.overwrite, "start again where the run's folder holds a run");
   app.add_flag("--verify", verify,
                "read all of the base first and hold it against its checksums and fingerprint");
   app.add_option("--stop-at", stop_at, "write a checkpoint and stop after this step")

@@ -52,7 +52,7 @@ AdapterKind focus_kind() {
 void restore_focus(const SavedFocus& saved, FocusModel& focus) {
   const Index layers = focus.shape().num_layers;
   head_needs(saved);  // must be such
-  check(static_cast<Index>(saved.updates.size()) == layers, "{}: {} layers, but {} are wanted",
+  check(static_cast<Index>(saved.updates.size()) == layers, "{}: {} layers, but {} are expected",
         saved.where, saved.updates.size(), layers);
   for (Index i = 0; i < layers; ++i) {
     focus.grouping().visit_tensors(i, [&](std::string_view name, Tensor& value) {

@@ -73,7 +73,7 @@ std::vector<Tensor> head_needs(const SavedFocus& saved) {
       needs.push_back(saved.tensor(layer, std::string(kNeeds), each.shape));
       for (const Real need : needs.back().span())
         if (!std::isfinite(need) || need < 0)
-          fail("{}: layer {}: the need of a head is {}, wanted a number from 0 on", saved.where,
+          fail("{}: layer {}: the need of a head is {}, expected a number from 0 on", saved.where,
                layer, need);
     }
   return needs;

@@ -291,7 +291,7 @@ void StoredParameter::for_each_block(const std::function<void(std::span<const Re
 }
 
 void StoredParameter::read(Tensor& to) const {
-  check(to.shape() == shape, "{}: shape {}, wanted {}", name, to.shape(), shape);
+  check(to.shape() == shape, "{}: shape {}, expected {}", name, to.shape(), shape);
   parallel_chunks(numbers.rows, rows_at_a_time(numbers), [&](Index begin, Index end) {
     read_rows(numbers, begin, end - begin, to.data() + begin * numbers.cols);
   });

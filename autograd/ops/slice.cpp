@@ -17,7 +17,7 @@ Index width_of(const Shape& shape) {
 
 Variable slice(const Variable& x, Index begin, Index end) {
   check(x.shape().rank() >= 2 && x.dim(0) == 1 && begin >= 0 && begin <= end && end <= x.dim(1),
-        "slice: tokens {} to {} of {}, wanted one row [1, seq_len, ...]", begin, end, x.shape());
+        "slice: tokens {} to {} of {}, expected one row [1, seq_len, ...]", begin, end, x.shape());
   const Index width = width_of(x.shape());
   Tensor part(x.shape().with(1, end - begin));
   std::copy_n(x.value().data() + begin * width, part.size(), part.data());
@@ -41,7 +41,7 @@ Variable concatenate(std::span<const Variable> parts) {
   for (const Variable& part : parts) {
     check(part.shape().rank() >= 2 && part.dim(0) == 1 &&
               part.shape().with(1, 1) == parts[0].shape().with(1, 1),
-          "concatenate: {} does not fit {}, wanted rows [1, n, ...] alike beyond n", part.shape(),
+          "concatenate: {} does not fit {}, expected rows [1, n, ...] alike beyond n", part.shape(),
           parts[0].shape());
     tokens += part.dim(1);
   }

@@ -25,7 +25,7 @@ bool allowed(Kind kind) {
     if (name == nullptr) return std::ssize(kKinds) - 1;
     const auto found = std::ranges::find(kKinds, std::string_view(name));
     if (found == kKinds.end())
-      fail("FOCUS_KERNELS is \"{}\": wanted {}", name, fmt::join(kKinds, ", "));
+      fail("FOCUS_KERNELS is \"{}\": expected {}", name, fmt::join(kKinds, ", "));
     return found - kKinds.begin();
   }();
   return static_cast<std::ptrdiff_t>(kind) <= most;

@@ -77,9 +77,9 @@ void refuse_lfs_pointer(const std::filesystem::path& path) {
 void require_text(std::string_view bytes, const std::filesystem::path& path) {
   for (const Kind& kind : kKinds)
     if (bytes.starts_with(kind.begin) && ends_with(bytes, kind.at_end))
-      fail("{}: wanted UTF-8 text, but it is {}; {}", path.string(), kind.what, kind.remedy);
+      fail("{}: expected UTF-8 text, but it is {}; {}", path.string(), kind.what, kind.remedy);
   if (is_full_of_zeros(bytes))
-    fail("{}: wanted UTF-8 text, but it is full of zero bytes, as UTF-16 is; {}", path.string(),
+    fail("{}: expected UTF-8 text, but it is full of zero bytes, as UTF-16 is; {}", path.string(),
          kConvert);
 }
 
@@ -108,7 +108,8 @@ void tell_invalid_utf8(std::string_view text, const std::filesystem::path& path)
   const InvalidUtf8 invalid = count_invalid_utf8(text);
   if (is_in_other_encoding(invalid, text.size()))
     fail(
-        "{}: wanted UTF-8 text, but {} of its bytes are letters of another encoding, the first at "
+        "{}: expected UTF-8 text, but {} of its bytes are letters of another encoding, the first "
+        "at "
         "byte {}; convert it, as with iconv -f LATIN1 -t UTF-8",
         path.string(), invalid.count, invalid.first);
   if (invalid.count > 0)

@@ -59,7 +59,7 @@ nlohmann::json parse_strict_json(std::string_view text, const std::string& where
     if (event == Json::parse_event_t::key) {
       const auto& key = parsed.get_ref<const std::string&>();
       if (!keys.back().insert(key).second) {
-        fail("{}: the key {} stands twice in one object", where, json_quoted(key));
+        fail("{}: the key {} appears twice in one object", where, json_quoted(key));
       }
     }
     return true;

@@ -128,12 +128,12 @@ ConfigNode config_override_tree(const std::string& text, std::vector<ConfigProbl
   ConfigNode root;
   root.kind = Kind::kMap;
   if (!is_valid_utf8(text)) {
-    problems.push_back({0, "wanted UTF-8 text, came other bytes"});
+    problems.push_back({0, "expected UTF-8 text, got other bytes"});
     return root;
   }
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
-    problems.push_back({0, "wanted key=value"});
+    problems.push_back({0, "expected key=value"});
     return root;
   }
   ConfigNode* map = &root;
@@ -165,7 +165,7 @@ void read_config_fields(const std::vector<ConfigField>& fields, const std::strin
   if (root.kind == Kind::kMap) {
     reader.read_group(root, "", problems);
   } else {
-    problems.push_back({root.line, "wanted lines of `key: value`, came a single value or a list"});
+    problems.push_back({root.line, "expected lines of `key: value`, got a single value or a list"});
   }
   std::ranges::stable_sort(problems, {}, &ConfigProblem::line);
   lines.reserve(problems.size());
@@ -187,8 +187,8 @@ std::string read_config_file(const std::string& path) {
   std::string text(kMaxBytes + 1, '\0');
   text.resize(file.read(std::as_writable_bytes(std::span(text))));
   if (text.size() > kMaxBytes)
-    fail("{}: wanted a config of at most 1 MB, came more; is this the right file?", path);
-  if (text.empty()) fail("{}: the file is empty; wanted a config, lines of \"key: value\"", path);
+    fail("{}: expected a config of at most 1 MB, got more; is this the right file?", path);
+  if (text.empty()) fail("{}: the file is empty; expected a config, lines of \"key: value\"", path);
   return text;
 }
 

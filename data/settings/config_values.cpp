@@ -119,7 +119,7 @@ void refuse_value(std::string_view wanted, const ConfigNode& node, std::string_v
   }
   if (came.empty()) came = "nothing";
   throw std::invalid_argument(
-      fmt::format("wanted {}, came {}{}{}", wanted, came, hint.empty() ? "" : ": ", hint));
+      fmt::format("expected {}, got {}{}{}", wanted, came, hint.empty() ? "" : ": ", hint));
 }
 
 void read_value(const ConfigNode& node, const Range&, bool& value) {

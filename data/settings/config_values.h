@@ -40,7 +40,7 @@ struct ConfigNode::Entry {
   ConfigNode value;
 };
 
-/// Throws std::invalid_argument "wanted ..., came ...", also the form of every read_value below.
+/// Throws std::invalid_argument "expected ..., got ...", also the form of every read_value below.
 [[noreturn]] void refuse_value(std::string_view wanted, const ConfigNode& node,
                                std::string_view hint = "");
 

@@ -36,7 +36,7 @@ class TreeBuilder : public YAML::EventHandler {
   ConfigNode take_root() { return std::move(root_); }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
-    if (++documents_ == 2) refuse(mark, "wanted one YAML document, came a second one");
+    if (++documents_ == 2) refuse(mark, "expected one YAML document, got a second one");
   }
   void OnDocumentEnd() override {}
 
@@ -85,7 +85,7 @@ class TreeBuilder : public YAML::EventHandler {
 
   ConfigNode make(Kind kind, const YAML::Mark& mark) {
     if (++values_ > kMaxValues) {
-      throw TooMuch{line_of(mark), fmt::format("wanted at most {} values, came more", kMaxValues)};
+      throw TooMuch{line_of(mark), fmt::format("expected at most {} values, got more", kMaxValues)};
     }
     ConfigNode node;
     node.kind = kind;
@@ -105,7 +105,7 @@ class TreeBuilder : public YAML::EventHandler {
 
   void open(Kind kind, const YAML::Mark& mark) {
     if (stack_.size() >= kMaxDepth)
-      throw TooMuch{line_of(mark), fmt::format("wanted at most {} levels, came more", kMaxDepth)};
+      throw TooMuch{line_of(mark), fmt::format("expected at most {} levels, got more", kMaxDepth)};
     stack_.emplace_back();
     stack_.back().node = make(kind, mark);
   }
@@ -137,7 +137,7 @@ class TreeBuilder : public YAML::EventHandler {
     map.key = node.text;
     map.key_line = node.line;
     if (node.kind != Kind::kScalar) {
-      problems_.push_back({node.line, "wanted a word as a key, came something else"});
+      problems_.push_back({node.line, "expected a word as a key, got something else"});
       return;
     }
     if (node.text == "<<") {
@@ -173,11 +173,11 @@ bool check_bytes(const std::string& text, std::vector<ConfigProblem>& problems) 
       return static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\r';
     };
     if (std::ranges::any_of(line, is_control)) {
-      problems.push_back({number, "wanted text, came a control character"});
+      problems.push_back({number, "expected text, got a control character"});
       return false;
     }
     if (!is_valid_utf8(line)) {
-      problems.push_back({number, "wanted UTF-8 text, came other bytes"});
+      problems.push_back({number, "expected UTF-8 text, got other bytes"});
       return false;
     }
   }

@@ -27,12 +27,13 @@ std::string last_part(const std::string& key) { return key.substr(key.rfind('.')
 std::vector<SweptKey> read_sweep(const ConfigNode& map, std::vector<ConfigProblem>& problems) {
   std::vector<SweptKey> axes;
   if (map.kind != Kind::kMap && map.kind != Kind::kNull)
-    problems.push_back({map.line, fmt::format("sweep: wanted lines of `key: [value, value]`")});
+    problems.push_back({map.line, fmt::format("sweep: expected lines of `key: [value, value]`")});
   for (const ConfigNode::Entry& entry : map.entries) {
     if (entry.value.kind != Kind::kList || entry.value.items.empty())
-      problems.push_back({entry.line, fmt::format("sweep: {}: wanted a list such as [a, b] of its "
-                                                  "values, came something else or an empty one",
-                                                  shown(entry.key))});
+      problems.push_back(
+          {entry.line, fmt::format("sweep: {}: expected a list such as [a, b] of its "
+                                   "values, got something else or an empty one",
+                                   shown(entry.key))});
     else
       axes.push_back({entry.key, entry.value.items});
   }
@@ -50,7 +51,7 @@ std::vector<std::vector<SweptSetting>> sweep_product(const std::vector<SweptKey>
         longer.back().push_back({axis.key, value});
       }
     all = std::move(longer);
-    check(all.size() <= most, "sweep: wanted at most {} combinations, came more", most);
+    check(all.size() <= most, "sweep: expected at most {} combinations, got more", most);
   }
   return all;
 }

@@ -22,8 +22,8 @@ AskedDocument read_question(std::string_view line, const std::string& where) {
     };
     const Answer answer{.begin = byte("begin"), .end = byte("end"), .source = byte("source")};
     if (answer.begin >= answer.end || answer.source >= answer.begin)
-      fail("{}: bytes {} to {} with their source at {}: wanted source < begin < end", item.where(),
-           answer.begin, answer.end, answer.source);
+      fail("{}: bytes {} to {} with their source at {}: expected source < begin < end",
+           item.where(), answer.begin, answer.end, answer.source);
     document.answers.push_back(answer);
   }
   if (document.answers.empty()) fail("{}: asks nothing: answers is empty", where);

@@ -24,7 +24,7 @@ std::string_view name_of(Example::Kind kind) {
 /// A list of messages, of which each has a role.
 void check_messages(const JsonView& messages) {
   if (messages.array_size() == 0)
-    fail("{}: wanted a list of messages, it has none", messages.where());
+    fail("{}: expected a list of messages, it has none", messages.where());
   for (std::size_t i = 0; i < messages.array_size(); ++i) messages.item(i).at("role").string();
 }
 
@@ -66,7 +66,7 @@ Example example_of(const JsonView& object, std::string_view row, const std::stri
   for (const auto& [key, value] : json.items())
     members += (members.empty() ? "" : ", ") + json_quoted(key);
   fail(
-      "{}: wanted \"messages\", \"prompt\" and \"completion\", or {} (dataset_text_field names "
+      "{}: expected \"messages\", \"prompt\" and \"completion\", or {} (dataset_text_field names "
       "another), it has {}",
       object.where(), json_quoted(text_field), members.empty() ? "nothing" : shown_whole(members));
 }
@@ -99,7 +99,7 @@ void for_each_example(std::string_view text, const std::string& where,
     const std::string place = fmt::format("{}: line {}", where, line);
     const Json json = parse_strict_json(row, place);
     if (!json.is_object())
-      fail("{}: wanted an object, {{\"{}\": ...}}, in each line, it is {}", place,
+      fail("{}: expected an object, {{\"{}\": ...}}, in each line, it is {}", place,
            shown(text_field), shown_json(json));
     Example example = example_of(JsonView(json, place), row, text_field);
     example.line = line;

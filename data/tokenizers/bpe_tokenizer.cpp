@@ -262,7 +262,7 @@ void read_added_tokens(const JsonView& json, Parts& parts) {
     token.normalized = item.flag("normalized", !token.special);
     if (token.content.empty()) fail("{}: an added token is empty", item.where());
     if (!seen.insert(token.content).second) {
-      fail("{}: the added token {} stands twice", item.where(), json_quoted(token.content));
+      fail("{}: the added token {} appears twice", item.where(), json_quoted(token.content));
     }
     const auto in_model = parts.vocabulary.find(token.content);
     if (in_model != parts.vocabulary.end() && in_model->second != token.id) {

@@ -22,7 +22,7 @@ void check_tokens(const GgufVocabulary& v) {
     if (!is_valid_utf8(token))
       fail("{}: tokenizer.ggml.tokens: token {} is not UTF-8: {}", v.where, id, json_quoted(token));
     if (!token.empty() && !seen.insert(token).second)
-      fail("{}: tokenizer.ggml.tokens: token {}, {}, stands there twice", v.where, id,
+      fail("{}: tokenizer.ggml.tokens: token {}, {}, appears twice", v.where, id,
            json_quoted(token));
   }
 }

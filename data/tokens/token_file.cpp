@@ -85,7 +85,7 @@ TokenFile TokenFile::from_tokens(std::span<const std::int32_t> tokens,
                                  std::span<const std::uint8_t> counts) {
   check(vocab_size > 0, "TokenFile: a vocabulary of {} tokens", vocab_size);
   check(tokenizer_fingerprint.size() <= sizeof(Header::fingerprint),
-        "TokenFile: a tokenizer fingerprint has {} digits, came {}", sizeof(Header::fingerprint),
+        "TokenFile: a tokenizer fingerprint has {} digits, got {}", sizeof(Header::fingerprint),
         tokenizer_fingerprint.size());
   const auto count = static_cast<Index>(tokens.size());
   const std::vector<Index> whole = {0, count};

@@ -50,7 +50,7 @@ std::vector<bool> far_tokens(const TokenLosses& dense, const TokenLosses& near, 
   for (std::size_t i = 0; i < dense.nats.size(); ++i) {
     const auto token = static_cast<std::size_t>(dense.token[i]);
     check(token < of_token.size() && !std::isnan(of_token[token]),
-          "far tokens: the short context did not score token {}", token);
+          "long-range tokens: the short context did not score token {}", token);
     far.push_back(of_token[token] - dense.nats[i] > margin);
   }
   return far;
@@ -69,7 +69,7 @@ FarReport far_report(std::span<const RowLosses> rows, const RowLosses& dense,
   const auto on_far = [&](const RowLosses& row) { return mean_where(row.losses.nats, far, true); };
   const auto on_all = [](const RowLosses& row) { return mean_of(row.losses.nats); };
   for (const RowLosses& row : rows) {
-    check(row.losses.nats.size() == far.size(), "far tokens: {} scored {} tokens, dense {}",
+    check(row.losses.nats.size() == far.size(), "long-range tokens: {} scored {} tokens, dense {}",
           row.name, row.losses.nats.size(), far.size());
     report.rows.push_back({.name = row.name,
                            .routing = row.routing,

@@ -145,7 +145,7 @@ WindowScores score_windows(Decoder& decoder, const EvalText& text, std::span<con
   for (const double divergence : decoder.kl_divergence_rows(hidden, reference.hidden))
     score.kl += divergence;
   if (!std::isfinite(score.difference) || !std::isfinite(score.kl))
-    fail("{}: the loss of dense attention, which its tokens are held against, is not finite",
+    fail("{}: the loss of dense attention, which its tokens are compared with, is not finite",
          text.name);
   all.comparing = now() - start;
   return all;
@@ -270,10 +270,10 @@ EvalSettings EvalSettings::for_model(const LoadedModel& model) const {
   EvalSettings filled = *this;
   if (context == 0) filled.context = std::min<Index>(512, positions);
   if (stride == 0) filled.stride = std::max<Index>(1, filled.context / 2);
-  check(filled.context >= 2, "context {}: wanted at least 2", filled.context);
+  check(filled.context >= 2, "context {}: expected at least 2", filled.context);
   require_positions(model, filled.context, beyond_positions, "context");
   check(filled.stride >= 1 && filled.stride <= filled.context,
-        "stride {}: wanted from 1 to the context of {}", filled.stride, filled.context);
+        "stride {}: expected from 1 to the context of {}", filled.stride, filled.context);
   check(detokenize == Detokenize::none || max_tokens == 0,
         "detokenize: words and bytes are those of whole texts; leave max_tokens out");
   return filled;
@@ -334,7 +334,7 @@ EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
 
 Estimate paired_difference(std::span<const double> nats, std::span<const double> other) {
   check(!nats.empty() && nats.size() == other.size(),
-        "paired_difference: {} tokens and {}, wanted as many of both, at least one", nats.size(),
+        "paired_difference: {} tokens and {}, expected as many of both, at least one", nats.size(),
         other.size());
   std::vector<double> differences(nats.size());
   std::ranges::transform(nats, other, differences.begin(), std::minus());

@@ -45,7 +45,7 @@ struct EvalSettings {
       ":KEY=VALUE, such as hard:2:gate=drop, summary:1:local_window=20, soft:balance=sequence, "
       "sparq:32:rank=16");
     f("separator", separator,
-      "what stands between the documents of a file, such as <|endoftext|>: each is then scored "
+      "what separates the documents of a file, such as <|endoftext|>: each is then scored "
       "alone, without the white space around it; empty: each file is one");
     f("context", context, "tokens of a window; 0: 512, or the model's positions if fewer",
       {0, 1 << 22});

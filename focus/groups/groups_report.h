@@ -25,7 +25,7 @@ struct GroupsSettings {
   template <class F>
   void visit(F&& f) {
     f("separator", separator,
-      "what stands between the documents of a file, such as <|endoftext|>; empty: each file is "
+      "what separates the documents of a file, such as <|endoftext|>; empty: each file is "
       "one");
     f("context", context,
       "tokens of a window, which do not overlap; 0: 512, or the model's positions if fewer",

@@ -68,7 +68,7 @@ std::vector<std::string> expand_checkpoints(const std::vector<std::string>& path
     std::sort(all.begin() + first, all.end());
   }
   if (!paths.empty() && all.size() < 2)
-    fail("{}: wanted at least two checkpoints, such as those of a run with checkpoint_keep=100",
+    fail("{}: expected at least two checkpoints, such as those of a run with checkpoint_keep=100",
          paths.front());
   return all;
 }

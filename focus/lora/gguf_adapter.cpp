@@ -49,7 +49,7 @@ void check_head(const GgufMetadata& metadata, const Family& family) {
   const std::string& where = metadata.where();
   const auto wanted = [&](const char* key, const std::string& value) {
     const std::string found = metadata.text(key).value_or("");
-    if (found != value) fail("{}: {} is \"{}\", wanted \"{}\"", where, key, shown(found), value);
+    if (found != value) fail("{}: {} is \"{}\", expected \"{}\"", where, key, shown(found), value);
   };
   wanted("general.type", "adapter");
   wanted("adapter.type", "lora");

@@ -16,9 +16,10 @@ double LoraConfig::scaling() const {
 
 void LoraConfig::validate() const {
   check(!target_modules.empty(), "lora.target_modules is empty: name linears, or all-linear");
-  check(r >= 1 && r <= 4096, "lora.r is {}, wanted 1..4096", r);
-  check(std::isfinite(alpha) && alpha > 0, "lora.alpha is {}, wanted a number > 0", alpha);
-  check(dropout >= 0 && dropout < 1, "lora.dropout is {}, wanted at least 0 and below 1", dropout);
+  check(r >= 1 && r <= 4096, "lora.r is {}, expected 1..4096", r);
+  check(std::isfinite(alpha) && alpha > 0, "lora.alpha is {}, expected a number > 0", alpha);
+  check(dropout >= 0 && dropout < 1, "lora.dropout is {}, expected at least 0 and below 1",
+        dropout);
 }
 
 namespace {
@@ -40,7 +41,7 @@ bool is_empty(const nlohmann::json& value) {
 
 LoraConfig parse_peft_config(const std::string& text, const std::string& where) {
   const nlohmann::json object = parse_strict_json(text, where);
-  check(object.is_object(), "{}: wanted an object", where);
+  check(object.is_object(), "{}: expected an object", where);
   const JsonFields json(object, where);
   const std::string type = json.text("peft_type");
   check(type == "LORA", "{}: peft_type {} is not supported, only LORA", where, shown(type));

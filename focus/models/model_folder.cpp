@@ -138,7 +138,7 @@ const ExportDtype& export_dtype(std::string_view option) {
                                                           {"bf16", "bfloat16", Dtype::bf16},
                                                           {"f16", "float16", Dtype::f16}}};
   const auto found = std::ranges::find(kDtypes, option, &ExportDtype::option);
-  check(found != kDtypes.end(), "dtype {}: wanted float32, bf16 or f16", option);
+  check(found != kDtypes.end(), "dtype {}: expected float32, bf16 or f16", option);
   return *found;
 }
 

@@ -104,7 +104,8 @@ Dtype import_dtype(std::string_view word) {
   for (const auto& [name, dtype] : kWhole)
     if (name == word) return dtype;
   const Dtype dtype = format_named(word);
-  check(can_round_to(dtype), "dtype {}: wanted one of {}", word, fmt::join(import_dtypes(), ", "));
+  check(can_round_to(dtype), "dtype {}: expected one of {}", word,
+        fmt::join(import_dtypes(), ", "));
   return dtype;
 }
 

@@ -46,7 +46,7 @@ def parse_attention(word):
     """("hard", {"k": 2}) of "hard:2" or "hard:k=2"."""
     kind, *parts = word.split(":")
     if kind not in WORDS:
-        raise ValueError(f"focus_attention {word}: wanted one of {', '.join(WORDS)}")
+        raise ValueError(f"focus_attention {word}: expected one of {', '.join(WORDS)}")
     said = {}
     for i, part in enumerate(parts):
         key, equals, value = part.partition("=")

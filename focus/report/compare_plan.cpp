@@ -46,22 +46,22 @@ Parts split_text(const ConfigNode& root, CompareConfig& config, Problems& proble
   Parts parts;
   ConfigNode own;
   own.kind = Kind::kMap;
-  if (root.kind != Kind::kMap) problems.push_back({root.line, "wanted lines of `key: value`"});
+  if (root.kind != Kind::kMap) problems.push_back({root.line, "expected lines of `key: value`"});
   for (const ConfigNode::Entry& entry : root.entries) {
     const ConfigNode& value = entry.value;
     if (entry.key == "common") {
       parts.common = value;
       if (value.kind != Kind::kMap && value.kind != Kind::kNull)
-        problems.push_back({entry.line, "common: wanted a group of train keys"});
+        problems.push_back({entry.line, "common: expected a group of train keys"});
     } else if (entry.key == "sweep") {
       parts.sweep = value;
     } else if (entry.key == "runs") {
       if (value.kind != Kind::kList)
-        problems.push_back({entry.line, "runs: wanted a list of `- name: ...`"});
+        problems.push_back({entry.line, "runs: expected a list of `- name: ...`"});
       parts.runs = value.items;
     } else if (entry.key == "claims") {
       if (value.kind != Kind::kList)
-        problems.push_back({entry.line, "claims: wanted a list of `- claim: ...`"});
+        problems.push_back({entry.line, "claims: expected a list of `- claim: ...`"});
       parts.claims = value.items;
     } else {
       own.entries.push_back(entry);
@@ -97,7 +97,7 @@ RunPart split_run(const ConfigNode& node, Problems& problems) {
   RunPart run;
   ConfigNode own;
   run.keys.kind = own.kind = Kind::kMap;
-  if (node.kind != Kind::kMap) problems.push_back({node.line, "runs: wanted `- name: ...`"});
+  if (node.kind != Kind::kMap) problems.push_back({node.line, "runs: expected `- name: ...`"});
   for (const ConfigNode::Entry& entry : node.entries) {
     if (entry.key == "name") {
       if (entry.value.kind == Kind::kScalar) run.name = entry.value.text;
@@ -266,7 +266,7 @@ class PlanReader {
       planned.config.seed = seed;
       plan_.runs.push_back(planned);
     }
-    check(plan_.runs.size() <= kMaxRuns, "{}: wanted at most {} runs, came more", source_,
+    check(plan_.runs.size() <= kMaxRuns, "{}: expected at most {} runs, got more", source_,
           kMaxRuns);
   }
 
@@ -279,18 +279,18 @@ class PlanReader {
     if (node.kind == Kind::kMap)
       read_config_map(config_fields(claim), node, own);
     else
-      wrong("wanted `- claim: ...`");
+      wrong("expected `- claim: ...`");
     const bool testable = claim.not_testable.empty();
     if (own.empty() && claim.claim.empty()) wrong("every claim needs its words, claim");
     if (own.empty() && testable) {
       for (const auto& [key, row] : {std::pair("less", &claim.less), {"than", &claim.than}})
         if (!names_.contains(row->run))
-          wrong(fmt::format("{}.run: wanted the name of a run, came {}", key, shown(row->run)));
+          wrong(fmt::format("{}.run: expected the name of a run, got {}", key, shown(row->run)));
       const std::vector<std::string> places = claimable();
       if (claim.on.empty() && !places.empty()) claim.on = places[0];
       if (std::ranges::find(places, claim.on) == places.end())
-        wrong(
-            fmt::format("on: wanted one of {}, came {}", fmt::join(places, ", "), shown(claim.on)));
+        wrong(fmt::format("on: expected one of {}, got {}", fmt::join(places, ", "),
+                          shown(claim.on)));
     } else if (own.empty() && !(claim.less.run + claim.than.run).empty()) {
       wrong("not_testable stands in the place of less and than");
     }

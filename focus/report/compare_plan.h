@@ -42,7 +42,8 @@ struct CompareEval {
     f("test_texts", test_texts, "the same, read with --final alone");
     settings.visit(f);
     f("far", far,
-      "loss on far tokens too: those that dense attention predicts better by 0.5 nats than the "
+      "loss on long-range tokens too: those that dense attention predicts better by 0.5 nats than "
+      "the "
       "same model with so many tokens of context; and what each row keeps of the gain of "
       "distance; 0: not measured",
       {0, 1 << 22});

@@ -123,7 +123,7 @@ void add_recall(HtmlReport& page, const std::vector<RecallAnswerRow>& rows) {
   if (questions.empty()) return;
   page.heading("Recall");
   page.paragraph(
-      "Answers that stand word for word far before. Right: each token of the answer is the "
+      "Answers that appear word for word far back. Right: each token of the answer is the "
       "likeliest after the text up to it; means over seeds, std over them (n - 1). Columns are "
       "distances in tokens.");
   for (const RecallQuestion& question : questions) {

@@ -102,7 +102,7 @@ void add_points(HtmlReport& page, const std::vector<CompareGroup>& groups,
                          .y_label = "KL, nats a token, as its power of ten"};
   PointsChart kept{.title = fmt::format("What is kept of the gain of distance ({})", split),
                    .x_label = "share of causal pairs attended, %",
-                   .y_label = "kept on far tokens, %"};
+                   .y_label = "kept on long-range tokens, %"};
   for (const CompareGroup& g : groups) {
     // What is not causal is in the table, marked so; here it would pass for a perplexity.
     if (g.split != split || !g.attention.causal) continue;
@@ -236,7 +236,8 @@ std::string compare_page(const ComparedConfig& config, const ComparedRows& rows,
     page.paragraph(fmt::format(
         "far: tokens that dense attention of the row's own model predicts better by more than 0.5 "
         "nats than the same model with {} tokens of context. kept: the share of the gain of "
-        "distance, (window - row) / (window - dense) in nats, on far tokens and on all; the window "
+        "distance, (window - row) / (window - dense) in nats, on long-range tokens and on all; the "
+        "window "
         "is the row's own local window with its first tokens.",
         config.far));
   add_claims(page, claims);

@@ -215,7 +215,7 @@ ComparedRows read_compared_rows(const std::filesystem::path& path) {
     else if (says("split") || says("error"))
       rows.texts.push_back(struct_from_json<TextRow>(json, where));
     else
-      fail("{}: no row of a comparison: wanted run, seed, and split, task or questions; came {}",
+      fail("{}: no row of a comparison: expected run, seed, and split, task or questions; got {}",
            where, shown_json(json));
   }
   if (rows.texts.empty() && rows.tasks.empty() && rows.recall.empty())

@@ -114,7 +114,7 @@ std::string sparse_finding(const WindowEvaluation& windows,
 void add_answers(HtmlReport& report, const RecallEvaluation& recall) {
   report.heading("Recall: " + recall.questions);
   report.paragraph(
-      "Answers that stand word for word far before. Right: each token of the answer is the "
+      "Answers that appear word for word far back. Right: each token of the answer is the "
       "likeliest after the text up to it. Distances are in tokens.");
   Table table{.header = {"attention", "all"}};
   PointsChart chart{.title = "Right answers by distance",
@@ -145,8 +145,8 @@ void add_far(HtmlReport& report, const FarReport& far) {
       "dense) in nats; the window is {}.",
       far.far, far.tokens, settings.context, settings.context + settings.step() - 1,
       settings.margin, far.window));
-  Table table{.header = {"attention", "nats on far tokens", "on the others", "kept, far tokens",
-                         "kept, all tokens"}};
+  Table table{.header = {"attention", "nats on long-range tokens", "on the others",
+                         "kept, long-range tokens", "kept, all tokens"}};
   for (const FarRow& row : far.rows)
     table.rows.push_back({row.name, number_text(row.far, 4), number_text(row.others, 4),
                           percent_text(row.kept), percent_text(row.kept_all)});
@@ -332,7 +332,8 @@ Table overview(const EvaluationFile& eval) {
   const WindowEvaluation& windows = eval.texts->last();
   const std::optional<FarReport>& far = windows.far;
   if (eval.recall) table.header.emplace_back("right answers");
-  if (far) table.header.insert(table.header.end(), {"nats, far tokens", "kept, far", "kept, all"});
+  if (far)
+    table.header.insert(table.header.end(), {"nats, long-range tokens", "kept, far", "kept, all"});
   for (const EvaluationRow& row : windows.rows) {
     std::vector<std::string>& cells = table.rows.emplace_back(
         std::vector{row.attention.name, fmt::format("{:.4f}", row.perplexity),

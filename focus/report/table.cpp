@@ -12,7 +12,7 @@ namespace focus {
 void check_rows(const Table& table) {
   const std::size_t columns = table.header.size();
   for (const auto& row : table.rows)
-    check(row.size() == columns, "report: table \"{}\" has {} columns, came a row of {}",
+    check(row.size() == columns, "report: table \"{}\" has {} columns, got a row of {}",
           table.caption, columns, row.size());
 }
 

@@ -29,7 +29,7 @@ struct ScoreOptions {
 
   void visit(auto&& f) {
     f("start", start,
-      "what stands before a context: what the tokenizer's files put there, nothing, or the id that "
+      "what precedes a context: what the tokenizer's files put there, nothing, or the id that "
       "the model has before every document");
     f("max_length", max_length,
       "tokens that go into the model at once; longer contexts are cut from the left; 0: its "

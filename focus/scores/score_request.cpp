@@ -32,10 +32,10 @@ Type read_type(const JsonView& request) {
   constexpr auto names = enum_names(Type{});
   const JsonView view = request.get("type");
   if (view.is_null())
-    fail("{}: \"type\" is missing; wanted {}", request.where(), choices_text(names));
+    fail("{}: \"type\" is missing; expected {}", request.where(), choices_text(names));
   const auto found = std::ranges::find(names, view.string());
   if (found == names.end())
-    fail("{}: {}; wanted {}", view.where(), shown_json(view.json()), choices_text(names));
+    fail("{}: {}; expected {}", view.where(), shown_json(view.json()), choices_text(names));
   return static_cast<Type>(found - names.begin());
 }
 

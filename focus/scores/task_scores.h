@@ -26,7 +26,7 @@ struct TaskSettings {
     f("task_data", task_data, "folder of their files, or of a folder for each");
     f("limit", limit, "only the first items of each task; 0: all", {0, 1e9});
     f("start", start,
-      "what stands before a prompt: what the tokenizer's files put there, nothing, or the id that "
+      "what precedes a prompt: what the tokenizer's files put there, nothing, or the id that "
       "the model has before every document");
   }
 };

@@ -31,7 +31,7 @@ const std::vector<TaskKind>& task_kinds() {
   using By = TaskKind::Metric;
   static const std::vector<TaskKind> kinds = {
       {"hellaswag",
-       "which ending goes on from a scene",
+       "which ending continues a scene",
        By::normalised_choice,
        "hellaswag",
        {"hellaswag_val.jsonl", "validation.jsonl", "hellaswag.jsonl", "hellaswag_val_full.txt.bz2",

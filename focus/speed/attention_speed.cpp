@@ -83,7 +83,7 @@ AttentionSpeedOptions AttentionSpeedOptions::filled_in() const {
         "summary:{1}: a query reads at most the {0} groups", num_groups,
         summary ? summary->num_selected_groups : 0);
   check(precision == Precision::float32 || precision == Precision::bf16,
-        "--precision {}: wanted float32 or bf16, attention has no others", name_of(precision));
+        "--precision {}: expected float32 or bf16, attention has no others", name_of(precision));
   check(top_k <= num_groups, "hard:{1}: a token keeps from 1 to the {0} groups", num_groups, top_k);
   return filled;
 }

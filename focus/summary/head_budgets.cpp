@@ -23,7 +23,7 @@ std::vector<std::vector<Index>> head_budgets(const std::vector<Tensor>& needs, I
   std::vector<double> weights;  // of all heads, layer after layer
   for (const Tensor& of_layer : needs)
     for (const Real need : of_layer.span()) {
-      check(std::isfinite(need) && need >= 0, "a head's need is {}: wanted a number from 0 on",
+      check(std::isfinite(need) && need >= 0, "a head's need is {}: expected a number from 0 on",
             need);
       weights.push_back(weight_of(static_cast<double>(need)));
     }

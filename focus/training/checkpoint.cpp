@@ -26,12 +26,12 @@ void check_same_run(const StoreReader& store, Session& session, const std::strin
           std::string(adapter_kind(adapter->kind()).store_group), "base_fingerprint");
       if (then != model.fingerprint_like(then))
         fail(
-            "{}: made for the base with fingerprint {}, but {} has {} now; start anew with "
+            "{}: made for the base with fingerprint {}, but {} has {} now; start again with "
             "--overwrite",
             path, then, model.where, model.fingerprint());
     }
   if (store.string_attribute("/train", "data_fingerprint") != session.data().fingerprint)
-    fail("{}: was trained on other text than data.train gives now; start anew with --overwrite",
+    fail("{}: was trained on other text than data.train gives now; start again with --overwrite",
          path);
 }
 
@@ -67,7 +67,7 @@ std::optional<double> restore_checkpoint(const std::filesystem::path& path, Sess
       read_stored_run(store.text("/config.yaml"), path.string() + ": /config.yaml");
   if (const std::string changed = first_changed_setting(stored, session.config()); !changed.empty())
     fail(
-        "{}: was made by other settings ({}); resume with the same config, or start anew with "
+        "{}: was made by other settings ({}); resume with the same config, or start again with "
         "--overwrite",
         path.string(), changed);
   session.seek(store.int_attribute("/train", "step"));

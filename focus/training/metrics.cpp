@@ -30,7 +30,7 @@ std::vector<nlohmann::ordered_json> read_metrics(const std::filesystem::path& pa
     if (record.is_object()) {
       records.push_back(std::move(record));
     } else if (file.peek() != std::istringstream::traits_type::eof()) {
-      fail("{}:{}: wanted one JSON object per line, came something else; move the file away",
+      fail("{}:{}: expected one JSON object per line, got something else; move the file away",
            path.string(), number);
     }
   }

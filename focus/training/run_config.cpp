@@ -29,10 +29,11 @@ ModelConfig ModelShape::to_model_config(Index vocab_size, Index context) const {
         "model: num_attention_heads {} does not divide hidden_size {}", num_attention_heads,
         hidden_size);
   c.head_dim = hidden_size / num_attention_heads;
-  check(max_position_embeddings == 0 || max_position_embeddings >= context,
-        "model.max_position_embeddings is {}, but data.context is {}: wanted as many at least, or "
-        "0",
-        max_position_embeddings, context);
+  check(
+      max_position_embeddings == 0 || max_position_embeddings >= context,
+      "model.max_position_embeddings is {}, but data.context is {}: expected as many at least, or "
+      "0",
+      max_position_embeddings, context);
   c.max_position_embeddings = max_position_embeddings == 0 ? context : max_position_embeddings;
   c.tie_word_embeddings = tie_word_embeddings;
   c.rope.theta = rope_theta;
@@ -80,7 +81,7 @@ void read_value(const ConfigNode& node, const Range&, TrainedAttention& value) {
     } catch (const std::runtime_error& error) {
       throw std::invalid_argument(error.what());
     }
-    check(read.settings.has_value(), "wanted {} alone, its settings are the section focus",
+    check(read.settings.has_value(), "expected only {}, its settings are the section focus",
           read.name);
   }
   value = read;
@@ -155,7 +156,7 @@ void RunConfig::validate_step() const {
       steps);
   if (method == Method::two_phase) {
     check(two_phase.phase1_steps < steps,
-          "two_phase.phase1_steps is {}, but steps, both phases together, is {}: wanted fewer",
+          "two_phase.phase1_steps is {}, but steps, both phases together, is {}: expected fewer",
           two_phase.phase1_steps, steps);
     check(two_phase.lr > 0, "two_phase.lr must be positive, not {}", two_phase.lr);
     check(two_phase.warmup_steps >= 0, "two_phase.warmup_steps must not be negative, not {}",
@@ -179,7 +180,7 @@ void RunConfig::validate_step() const {
         "balance or entropy loss, objective layer_distillation, attention indexer or "
         "routing_transformer): leave it false");
   check(model.dropout >= 0 && model.dropout < 1,
-        "model.dropout is {}, wanted at least 0 and below 1", model.dropout);
+        "model.dropout is {}, expected at least 0 and below 1", model.dropout);
   check(model.dropout == 0 || trains_base(),
         "model.dropout is {}, but {} trains nothing of the model: leave it 0{}", model.dropout,
         enum_names(method)[static_cast<std::size_t>(method)],

@@ -161,7 +161,7 @@ struct TwoPhaseConfig {
       {1, 1e12});
     f("lr", lr, "peak learning rate of phase 2 (optim.lr is phase 1's)");
     f("warmup_steps", warmup_steps,
-      "steps of linear warm-up in phase 2, whose optimiser and schedule start anew", {0, 1e12});
+      "steps of linear warm-up in phase 2, whose optimiser and schedule start again", {0, 1e12});
   }
 };
 
@@ -235,7 +235,7 @@ struct RunConfig {
       {0, 1e9});
     f("checkpoint_keep", checkpoint_keep, "checkpoints that stay", {1, 1000});
     f("warn_largest_group", warn_largest_group,
-      "share of a logged step's tokens above which a layer's largest group is told of, once a "
+      "share of a logged step's tokens above which a layer's largest group is reported, once a "
       "layer: its groups have collapsed; 0: never",
       {0, 1});
   }

@@ -126,7 +126,7 @@ class RunFolder {
     const auto latest = options_.overwrite ? std::nullopt : checkpoints_->latest();
     if (latest && !options_.resume)
       fail(
-          "{}: holds a run already; add --resume to go on, --overwrite to start anew, or choose "
+          "{}: holds a run already; add --resume to go on, --overwrite to start again, or choose "
           "another out=",
           out_.string());
     if (latest) {

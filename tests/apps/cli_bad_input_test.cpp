@@ -68,7 +68,7 @@ TEST(CliBadInput, NarrowKernelsThatNoMachineHas) {
 TEST(CliBadInput, SeveralComputes) {
   const Words eval = {"eval", cli().base(), "--text", cli().valid_text(), "--precision"};
   EXPECT_EQ(cli().run(eval + Words{"float32,fp16"}).status, 2);
-  expect_refused(eval + Words{"bf16,int8,bf16"}, {"--precision", "bf16 stands twice"});
+  expect_refused(eval + Words{"bf16,int8,bf16"}, {"--precision", "bf16 appears twice"});
   for (const Words& other : {Words{"--html", cli().fresh("page.html")}, Words{"--far", "8"},
                              Words{"--recall", "recall"}})
     expect_refused(eval + Words{"bf16,int8"} + other, {"--precision", other[0]});
@@ -245,7 +245,7 @@ TEST(CliLog, LevelSaysHowMuchIsTold) {
   EXPECT_TRUE(contains(debug.err, "kernels: ")) << debug.err;
   const ProcessResult wrong = cli().run({"info", cli().base(), "--log-level", "loud"});
   EXPECT_EQ(wrong.status, 2);
-  EXPECT_TRUE(contains(wrong.err, "--log-level loud: wanted debug")) << wrong.err;
+  EXPECT_TRUE(contains(wrong.err, "--log-level loud: expected debug")) << wrong.err;
 }
 
 }  // namespace

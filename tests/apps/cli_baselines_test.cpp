@@ -209,7 +209,7 @@ TEST(CliRivals, RowsOfFocusByName) {
   const Words refused = Words{"eval"} + eval + Words{"--text", cli().valid_text(), "--attention"};
   expect_refused(refused + Words{"hard:4"}, {"hard:4", "3 groups"});
   for (const char* word : {"hard:", "hard:0", "hard:two", "hard:1x"})
-    expect_refused(refused + Words{word}, {word, "k: wanted"});
+    expect_refused(refused + Words{word}, {word, "k: expected"});
 }
 
 TEST(CliRivals, WhatDoesNotFitIsRefusedByName) {

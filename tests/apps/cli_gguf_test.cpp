@@ -119,9 +119,9 @@ TEST_F(CliGguf, RefusesInALine) {
   expect_refused({"eval", adapter.string(), "--text", cli().valid_text()}, {"as --adapter"});
   expect_refused(
       {"eval", cli().other_base(), "--adapter", adapter.string(), "--text", cli().valid_text()},
-      {"general.architecture is \"llama\", wanted \"gpt2\""});
+      {"general.architecture is \"llama\", expected \"gpt2\""});
   expect_refused({"eval", gguf_, "--adapter", gguf_, "--text", cli().valid_text()},
-                 {"general.type is \"model\", wanted \"adapter\""});
+                 {"general.type is \"model\", expected \"adapter\""});
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ TEST(CliMisled, ThreadsHaveARange) {
               {})
           .wait(kRunSeconds);
   EXPECT_EQ(result.status, 1);
-  EXPECT_TRUE(contains(result.err, "OMP_NUM_THREADS is 100000: wanted at most 4096"));
+  EXPECT_TRUE(contains(result.err, "OMP_NUM_THREADS is 100000: expected at most 4096"));
 }
 
 TEST(CliMisled, AnOptionThatTookTheBaseIsNamed) {

@@ -76,7 +76,7 @@ TEST(CliRecall, EvalMarksFarTokensAndWritesAPage) {
                                       "copy:keys=2,3:distance=0:documents=2", "--attention",
                                       "dense,hard:1", "--json", json});
   EXPECT_TRUE(contains(result.out, " tokens are far")) << result.out;
-  EXPECT_TRUE(contains(result.out, "right answers  nats, far tokens")) << result.out;
+  EXPECT_TRUE(contains(result.out, "right answers  nats, long-range tokens")) << result.out;
   const auto figures = nlohmann::json::parse(read_text(json));
   const auto& far = figures.at("far");
   EXPECT_EQ(far.at("context"), 16);

@@ -132,7 +132,7 @@ def check_refusals(model, both, other):
     refused("packed sequences", "one sequence in a row",
             lambda: model(ids, position_ids=torch.tensor([[*range(7), *range(5)]])))
     refused(*other, lambda: sparse(both, other[0]))
-    refused("another word", "wanted one of", lambda: sparse(both, "sharp"))
+    refused("another word", "expected one of", lambda: sparse(both, "sharp"))
     refused("another setting", "no setting", lambda: sparse(both, "summary:n=2"))
     refused("too many groups", "from 0 to 6", lambda: sparse(both, "summary:7"))
     behind = torch.ones_like(ids)

@@ -132,17 +132,17 @@ TEST(Config, ListsAllProblemsAtOnce) {
   EXPECT_EQ(problems("resume: yes\nfocus:\n  num_grups: 4\n  num_groups: 65\n  gate: soft\n"
                      "rate: fast\nrate: 0.1\n",
                      {"seed=-1", "fokus.gate=logit", "focus=3", "nonsense"}),
-            "r.yaml:1: resume: wanted true or false, came yes\n"
+            "r.yaml:1: resume: expected true or false, got yes\n"
             "r.yaml:3: focus.num_grups: unknown key; did you mean focus.num_groups?\n"
-            "r.yaml:4: focus.num_groups: wanted an integer in the range 1..64, came 65\n"
-            "r.yaml:5: focus.gate: wanted one of logit, affinity, came soft\n"
-            "r.yaml:6: rate: wanted a number such as 0.1 or 1e-4 in the range 0..1, came fast\n"
+            "r.yaml:4: focus.num_groups: expected an integer in the range 1..64, got 65\n"
+            "r.yaml:5: focus.gate: expected one of logit, affinity, got soft\n"
+            "r.yaml:6: rate: expected a number such as 0.1 or 1e-4 in the range 0..1, got fast\n"
             "r.yaml:7: rate: the same key is already on line 6\n"
-            "override seed=-1: seed: wanted an integer, came -1: it may not be negative\n"
+            "override seed=-1: seed: expected an integer, got -1: it may not be negative\n"
             "override fokus.gate=logit: fokus: unknown key; did you mean focus?\n"
-            "override focus=3: focus: wanted a group of keys, came 3: it holds keys such as "
+            "override focus=3: focus: expected a group of keys, got 3: it holds keys such as "
             "focus.num_groups\n"
-            "override nonsense: wanted key=value");
+            "override nonsense: expected key=value");
 }
 
 TEST(Config, LeavesTheConfigAloneWhenItThrows) {
@@ -164,36 +164,36 @@ TEST(Config, RefusesWhatHasMoreThanOneReading) {
       {"tokens: 0o17", "decimal"},
       {"tokens: 1e3", "exponent"},
       {"tokens: 3.0", "exponent"},
-      {"tokens: 1_000", "wanted an integer"},
-      {"tokens: +1", "wanted an integer"},
+      {"tokens: 1_000", "expected an integer"},
+      {"tokens: +1", "expected an integer"},
       {"tokens: -1", "range >= 0"},
       {"tokens: \"4\"", "quotes"},
       {"tokens: 9223372036854775808", "64 bits"},
-      {"tokens:", "came null"},
-      {"tokens: [1]", "came a list"},
-      {"tokens: {a: 1}", "came a group"},
+      {"tokens:", "got null"},
+      {"tokens: [1]", "got a list"},
+      {"tokens: {a: 1}", "got a group"},
       {"seed: 18446744073709551616", "64 bits"},
       {"seed: -0", "negative"},
       {"focus: {num_groups: 2147483648}", "32 bits"},
       {"focus: {temperature: 1e-50}", "32 bits"},
       {"focus: {temperature: 1e39}", "32 bits"},
       {"focus: [1]", "a group of keys"},
-      {"rate: .nan", "wanted a number"},
-      {"rate: nan", "wanted a number"},
-      {"rate: .inf", "wanted a number"},
+      {"rate: .nan", "expected a number"},
+      {"rate: nan", "expected a number"},
+      {"rate: .inf", "expected a number"},
       {"rate: 1e999", "64 bits"},
-      {"rate: 1,5", "wanted a number"},
-      {"rate: 1.", "wanted a number"},
+      {"rate: 1,5", "expected a number"},
+      {"rate: 1.", "expected a number"},
       {"resume: on", "true or false"},
       {"resume: True", "true or false"},
       {"resume: 1", "true or false"},
       {"resume: \"true\"", "true or false"},
-      {"name: ~", "came null"},
-      {"name: [a]", "came a list"},
+      {"name: ~", "got null"},
+      {"name: [a]", "got a list"},
       {"train: a", "a list such as"},
       {"train: a, b", "a list such as"},
-      {"train: [a, null]", "came null"},
-      {"train: [[a]]", "came a list"},
+      {"train: [a, null]", "got null"},
+      {"train: [[a]]", "got a list"},
       {"layers: [1, 100]", "0..99"},
       {"name: &a b", "anchors"},
       {"name: &a b\nbase: *a", "aliases"},
@@ -202,8 +202,8 @@ TEST(Config, RefusesWhatHasMoreThanOneReading) {
       {"focus: !thing {num_groups: 3}", "tags"},
       {"name: a\n---\nname: b", "second one"},
       {"name: a\n---\n", "second one"},
-      {"- a\n- b", "came a single value or a list"},
-      {"word", "came a single value or a list"},
+      {"- a\n- b", "got a single value or a list"},
+      {"word", "got a single value or a list"},
       {"? [a]\n: b", "a word as a key"},
       {"~: b", "a word as a key"},
       {"name: [a", "not valid YAML"},
@@ -224,9 +224,9 @@ TEST(Config, RefusesWhatHasMoreThanOneReading) {
 }
 
 TEST(Config, NamesTheLineOfATextProblem) {
-  EXPECT_EQ(problems("name: a\n\nbase: \xff\n"), "r.yaml:3: wanted UTF-8 text, came other bytes");
+  EXPECT_EQ(problems("name: a\n\nbase: \xff\n"), "r.yaml:3: expected UTF-8 text, got other bytes");
   // A bare one too: it could not be written into config.yaml.
-  EXPECT_NE(problems("", {"name=\xb2'x'"}).find("wanted UTF-8 text, came other bytes"),
+  EXPECT_NE(problems("", {"name=\xb2'x'"}).find("expected UTF-8 text, got other bytes"),
             std::string::npos);
   EXPECT_EQ(problems("name: x\nname: y\n"), "r.yaml:2: name: the same key is already on line 1");
   EXPECT_EQ(problems("\"a\\nb\": 1\n"),
@@ -236,7 +236,7 @@ TEST(Config, NamesTheLineOfATextProblem) {
 TEST(Config, RefusesMoreValuesThanAnyConfigHas) {
   std::string text = "train: [";
   for (int i = 0; i < 20'000; ++i) text += "a,";
-  EXPECT_EQ(problems(text + "]\n"), "r.yaml:1: wanted at most 10000 values, came more");
+  EXPECT_EQ(problems(text + "]\n"), "r.yaml:1: expected at most 10000 values, got more");
 }
 
 TEST(Config, ReadsFilesAndRefusesHugeAndMissingOnes) {

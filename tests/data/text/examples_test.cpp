@@ -71,8 +71,8 @@ TEST(Examples, AsOneText) {
 TEST(Examples, WhatIsWrongIsSaidWithItsLine) {
   const std::string good = "{\"text\": \"a\"}\n";
   for (const auto& [line, part] : std::vector<std::pair<std::string, std::string>>{
-           {"[1]", "wanted an object"},
-           {"7", "wanted an object"},
+           {"[1]", "expected an object"},
+           {"7", "expected an object"},
            {"{\"text\": 7}", "text"},
            {"{\"text\": null}", "text"},
            {"{\"Text\": \"a\"}", "dataset_text_field names another), it has \"Text\""},
@@ -80,12 +80,12 @@ TEST(Examples, WhatIsWrongIsSaidWithItsLine) {
            {"{\"prompt\": \"a\"}", "it has \"prompt\""},
            {"{\"prompt\": \"a\", \"completion\": 3}", "completion"},
            {"{\"prompt\": \"a\", \"completion\": [{\"role\": \"user\"}]}", "completion"},
-           {"{\"messages\": []}", "wanted a list of messages, it has none"},
+           {"{\"messages\": []}", "expected a list of messages, it has none"},
            {"{\"messages\": \"a\"}", "messages"},
            {"{\"messages\": [{\"content\": \"a\"}]}", "role"},
            {"{\"conversations\": []}", "\"from\" and \"value\" are not read"},
            {"{\"text\": \"a\"", "JSON"},
-           {"{\"text\": \"a\", \"text\": \"b\"}", "stands twice"},
+           {"{\"text\": \"a\", \"text\": \"b\"}", "appears twice"},
            {"{\"text\": \"caf\xE9\"}", "UTF-8"},
            {"{\"prompt\": \"a\", \"completion\": \"b\"}", "but line 1 has a text"},
        }) {

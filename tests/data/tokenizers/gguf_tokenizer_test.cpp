@@ -280,7 +280,7 @@ TEST(GgufTokenizer, HostileListsAreRefused) {
   expect_refused(changed([](Keys& k) { k.types[5] = 0; }), "token 5 is 0, not one of 1 to 6");
   expect_refused(changed([](Keys& k) { k.types[5] = 7; }), "token 5 is 7");
   expect_refused(changed([](Keys& k) { k.tokens[5] = k.tokens[4]; }),
-                 "token 5, \"%\", stands there twice");
+                 "token 5, \"%\", appears twice");
   expect_refused(changed([](Keys& k) { k.tokens[5] = "\xFF"; }), "token 5 is not UTF-8");
   expect_refused(changed([](Keys& k) {
                    k.tokens.clear();

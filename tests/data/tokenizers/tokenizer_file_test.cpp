@@ -304,7 +304,7 @@ TEST(TokenizerFile, RefusesWhatItDoesNotKnowOrCannotBe) {
       {"/added_tokens", json::array({added(300, "")}), "added_tokens[0]: an added token is empty"},
       {"/added_tokens", json::array({added(300, "x")}), "120 in the model's vocabulary"},
       {"/added_tokens", json::array({added(97, "<x>")}), "id 97 of \"<x>\" belongs to \"a\""},
-      {"/added_tokens", {added(300, "<x>"), added(301, "<x>")}, "stands twice"},
+      {"/added_tokens", {added(300, "<x>"), added(301, "<x>")}, "appears twice"},
       {"/added_tokens", json::array({added(1 << 30, "<x>")}), "added_tokens[0].id: 1073741824"},
       {"/normalizer", {{"type", "Lowercase"}}, "normalizer: the type \"Lowercase\""},
       {"/normalizer", {{"kind", "NFC"}}, "\"type\" is missing"},
@@ -407,9 +407,9 @@ TEST(TokenizerFile, RefusesWrongJson) {
   for (const std::size_t size : {std::size_t{0}, std::size_t{1}, whole.size() / 2}) {
     EXPECT_THAT(error(whole.substr(0, size)), HasSubstr("some.json: not valid JSON")) << size;
   }
-  EXPECT_THAT(error(R"({"model": 1, "model": 2})"), HasSubstr("\"model\" stands twice"));
-  EXPECT_THAT(error(R"({"model": {"vocab": {"a": 1, "a": 2}}})"), HasSubstr("\"a\" stands twice"));
-  EXPECT_THAT(error("{\"a\\nb\": 1, \"a\\nb\": 2}"), HasSubstr("\"a\\nb\" stands twice"));
+  EXPECT_THAT(error(R"({"model": 1, "model": 2})"), HasSubstr("\"model\" appears twice"));
+  EXPECT_THAT(error(R"({"model": {"vocab": {"a": 1, "a": 2}}})"), HasSubstr("\"a\" appears twice"));
+  EXPECT_THAT(error("{\"a\\nb\": 1, \"a\\nb\": 2}"), HasSubstr("\"a\\nb\" appears twice"));
   EXPECT_THAT(error("[1e999]"), HasSubstr("not valid JSON"));
   EXPECT_THAT(error(std::string(100000, '[')), HasSubstr("nested deeper"));
   EXPECT_THAT(error("[]"), HasSubstr("some.json: expected an object, found array"));

@@ -154,9 +154,9 @@ TEST(GgufAdapter, RefusesWhatItCannotApply) {
   EXPECT_THAT(with("output.weight", 37, 24), HasSubstr("output.weight is none of"));
   EXPECT_THAT(error_with(adapter_head("llama", 4)), HasSubstr("without matrices"));
   EXPECT_THAT(error_with(adapter_head("qwen2", 4)),
-              HasSubstr("general.architecture is \"qwen2\", wanted \"llama\""));
+              HasSubstr("general.architecture is \"qwen2\", expected \"llama\""));
   EXPECT_THAT(error_with(GgufFile().text("general.type", "model")),
-              HasSubstr("wanted \"adapter\""));
+              HasSubstr("expected \"adapter\""));
   GgufFile half = adapter_head("llama", 4), other = half, ranks = half, kind;
   half.floats("blk.0.attn_q.weight.lora_b", {2, 24}, std::vector<float>(48));
   EXPECT_THAT(error_with(half), HasSubstr("there is .lora_b alone"));

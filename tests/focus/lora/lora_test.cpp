@@ -160,7 +160,7 @@ TEST(Lora, AConfigThatIsNotSupportedIsRefusedByName) {
   EXPECT_EQ(refusal(R"(, "init_lora_weights": "pissa")"),
             "file: init_lora_weights \"pissa\" is not supported");
   EXPECT_EQ(refusal(R"(, "lora_dropout": 1)"),
-            "file: lora.dropout is 1, wanted at least 0 and below 1");
+            "file: lora.dropout is 1, expected at least 0 and below 1");
 }
 
 TEST(Lora, AFrozenBaseInBf16LetsGradientsThrough) {

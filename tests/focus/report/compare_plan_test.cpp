@@ -351,8 +351,8 @@ TEST(ComparePlan, ClaimsOfRunsAndTextsThatAreNotThereAreRefused) {
     FAIL() << "took claims about nothing";
   } catch (const std::runtime_error& error) {
     EXPECT_STREQ(error.what(),
-                 "c.yaml:10: claims: less.run: wanted the name of a run, came nobody\n"
-                 "c.yaml:13: claims: on: wanted one of target, source, came valid\n"
+                 "c.yaml:10: claims: less.run: expected the name of a run, got nobody\n"
+                 "c.yaml:13: claims: on: expected one of target, source, got valid\n"
                  "c.yaml:17: claims: every claim needs its words, claim\n"
                  "c.yaml:18: claims: not_testable stands in the place of less and than\n"
                  "c.yaml:21: clam: unknown key; did you mean claim?");
