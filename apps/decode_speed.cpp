@@ -22,12 +22,16 @@ struct DecodeSpeedArguments {
   std::string prompt_file, json;
 };
 
+Ids ids_of_text(const DecodeSpeedArguments& o, const LoadedModel& model) {
+  Ids ids = model.prompt_ids(o.prompt_file.empty() ? generate_corpus({.documents = 20})
+                                                   : read_prompt_file(o.prompt_file));
+  model.require_ids(ids, "the text");
+  if (ids.empty()) fail("the text has no tokens; give some to decode behind");
+  return ids;
+}
+
 /// So many ids of the text, over and over where it has fewer.
-Ids ids_of(const DecodeSpeedArguments& o, const LoadedModel& model, Index count) {
-  const Ids text = model.prompt_ids(o.prompt_file.empty() ? generate_corpus({.documents = 20})
-                                                          : read_prompt_file(o.prompt_file));
-  model.require_ids(text, "the text");
-  if (text.empty()) fail("the text has no tokens; give some to decode behind");
+Ids repeated(const Ids& text, Index count) {
   Ids ids(static_cast<std::size_t>(count));
   for (std::size_t t = 0; t < ids.size(); ++t) ids[t] = text[t % text.size()];
   return ids;
@@ -35,8 +39,10 @@ Ids ids_of(const DecodeSpeedArguments& o, const LoadedModel& model, Index count)
 
 std::vector<AttentionSpec> resolved(const DecodeSpeedArguments& o, const LoadedModel& model) {
   std::vector<std::string> words = o.attentions;
-  if (words.empty()) words = {"dense"};
-  if (o.attentions.empty() && model.focus() != nullptr) words.emplace_back();
+  if (words.empty()) {
+    words = {"dense"};
+    if (model.focus() != nullptr) words.emplace_back();
+  }
   std::vector<AttentionSpec> specs;
   for (const std::string& word : words) {
     specs.push_back(attention_to_generate(word, model, "--attention"));
@@ -98,6 +104,7 @@ int run_decode_speed(Arguments arguments) {
           "decoded",
           length, most, o.model.base, most + kSteps, kSteps);
   const std::vector<AttentionSpec> specs = resolved(o, model);
+  const Ids text = ids_of_text(o, model);
 
   const double bandwidth = read_bandwidth();
   fmt::print("{}\n{}, {}; memory read at {:.1f} GB/s; {} tokens timed behind each context\n\n",
@@ -106,11 +113,13 @@ int run_decode_speed(Arguments arguments) {
   fmt::print("{:>8}  {:<26} {:>9} {:>11} {:>10} {:>10} {:>8} {:>10}\n", "context", "attention",
              "tokens/s", "keys read", "cache", "a token", "GB/s", "of memory");
   std::vector<DecodeSpeed> rows;
-  for (const Index length : o.lengths)
+  for (const Index length : o.lengths) {
+    const Ids ids = repeated(text, length + kSteps);
     for (const AttentionSpec& spec : specs) {
-      rows.push_back(measure_decoding(model, spec, ids_of(o, model, length + kSteps), length));
+      rows.push_back(measure_decoding(model, spec, ids, length));
       print_row(rows.back(), bandwidth);
     }
+  }
   write_json(o.json, {{"machine", machine_json()},
                       {"model", o.model.base},
                       {"adapter", o.model.adapter},

@@ -19,9 +19,7 @@ void print_groups(LoadedModel& model, const Batches& batches) {
   focus.start_counting();
   // Some thousands of tokens from all over the text are enough for shares of them.
   constexpr Index kTokens = 4096;
-  const Index mean = std::max<Index>(1, batches.num_tokens() / batches.num_windows());
-  const Index windows =
-      std::clamp<Index>(kTokens / mean, 1, std::min<Index>(8, batches.num_windows()));
+  const Index windows = std::min<Index>(8, windows_for(kTokens, batches));
   for (Index i = 0; i < windows; ++i)
     run_window(*model.decoder, batches, i * batches.num_windows() / windows);
   focus.stop_counting();

@@ -367,7 +367,7 @@ def real_rows(what, settings):
         tales = " ".join(text.read_text(encoding="utf-8").split())
         text.write_text(tales[:length], encoding="utf-8")
 
-    def ours(what, precision):
+    def ours(precision):
         command = [str(BUILD / "focus"), "generate", str(model), "--prompt-file", str(text)]
         command += ["--max-new-tokens", "64" if what == "decode" else "1", "--json", str(figures)]
         command += ["--attention", "dense", "--precision", precision]
@@ -392,8 +392,8 @@ def real_rows(what, settings):
             "real",
             f"SmolLM2-135M Q4_1, {work} {length} letters, a thousand tokens",
             [
-                ours(what, "float32"),
-                ours(what, "q8"),
+                ours("float32"),
+                ours("q8"),
                 torch_peer("llama.cpp", settings, "llama_cpp.py", *peer),
             ],
             prepare=functools.partial(write_prompt, length),

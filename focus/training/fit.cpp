@@ -52,14 +52,13 @@ void run_window(Decoder& decoder, const Batches& batches, Index number) {
   require_finite(hidden.value().span(), "fit", "hidden states");
 }
 
-namespace {
-
-/// Windows that have so many tokens together, or all.
 Index windows_for(Index tokens, const Batches& batches) {
   const Index all = batches.num_windows();
   const Index mean = std::max<Index>(1, batches.num_tokens() / all);
   return std::min(all, (tokens + mean - 1) / mean);
 }
+
+namespace {
 
 /// Enough tokens for a sum of squares.
 Index windows_of_needs(const Batches& batches) {

@@ -52,6 +52,9 @@ struct FitSettings {
 Batches fit_windows(const LoadedModel& model, const std::vector<std::string>& paths,
                     const std::string& separator, Index context);
 
+/// How many windows have so many tokens together, or all.
+Index windows_for(Index tokens, const Batches& batches);
+
 /// Shows a window to whatever attends in the decoder. Throws std::runtime_error where what comes
 /// out is not finite.
 void run_window(Decoder& decoder, const Batches& batches, Index number);

@@ -248,7 +248,7 @@ TEST(CliTrain, DropoutIsOfTrainingAlone) {
 }
 
 TEST(CliTrain, AnExistingRunIsRefusedUntilToldWhatToDo) {
-  const std::string out = cli().fresh("run"), anew = cli().fresh("again");
+  const std::string out = cli().fresh("run"), anew = cli().fresh("anew");
   cli().must_run(cli().retrofit({"out=" + out}));
   const auto before = snapshot(out);
   expect_refused(cli().retrofit({"out=" + out}), {out, "--resume", "--overwrite"});
