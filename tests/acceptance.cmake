@@ -1,5 +1,5 @@
 # The program as its users run it.
-focus_test(cli_tests
+focus_test(cli_tests STARTS_PROGRAMS
   SOURCES apps/cli_*_test.cpp
   NEEDS apps
   LABELS cli
@@ -7,7 +7,7 @@ focus_test(cli_tests
 if(MPI_C_FOUND)
   target_compile_definitions(cli_tests PRIVATE FOCUS_MPIEXEC="${MPIEXEC_EXECUTABLE}")
 endif()
-focus_test(reference_tests
+focus_test(reference_tests STARTS_PROGRAMS
   SOURCES apps/reference_test.cpp
   NEEDS apps
   LABELS reference

@@ -1,6 +1,6 @@
 # What must not be lost, whatever fails: some cases of each kind; FOCUS_CAMPAIGN=long takes them all.
 if(NOT FOCUS_SANITIZE MATCHES thread)  # tsan.sh; its library wants to be the first that is loaded
-  focus_test(reliability_tests
+  focus_test(reliability_tests STARTS_PROGRAMS
     SOURCES reliability/*_test.cpp
     NEEDS apps
     LABELS reliability

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-known="equal_pairs"
+known="equal_pairs equal_pairs_8k"
 if [ $# -lt 2 ]; then
   printf 'real.sh: expected DATA QUESTION...; questions: %s\n' "$known" >&2
   exit 2
