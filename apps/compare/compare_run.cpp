@@ -328,7 +328,8 @@ EvaluationFile CompareRunner::figures_of(const RunOutcome& outcome, const std::s
   log_ = log;
   shown_line_ = last_line_of(log);
   last_line_ = now();
-  const path artifact = outcome.train.value().artifact;
+  // The run's folder may have been moved since.
+  const path artifact = folder / path(outcome.train.value().artifact).filename();
   const bool whole = artifact.filename() == "model.h5";
   std::vector<std::string> all = {"eval", whole ? artifact.string() : outcome.config.base};
   if (!whole) all.insert(all.end(), {"--adapter", artifact.string()});

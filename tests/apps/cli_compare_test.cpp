@@ -122,6 +122,14 @@ TEST(CliCompare, TheFiguresAreThoseOfTrainAndEval) {
   ASSERT_EQ(eval["rows"].size(), 4u);
   for (std::size_t i = 0; i < 4; ++i)
     EXPECT_EQ(rows[rows.size() - 4 + i]["perplexity"], eval["rows"][i]["perplexity"]);
+
+  // Evaluated further after the folder has been moved.
+  const std::string moved = cli.fresh("moved");
+  fs::rename(out, moved);
+  const ProcessResult more =
+      cli.must_run({"compare", path, "out=" + moved, "seeds=2", "eval.context=32"});
+  EXPECT_FALSE(contains(more.err, "training")) << more.err;
+  EXPECT_EQ(compare_rows(moved).back()["hash"], rows.back()["hash"]);
 }
 
 TEST(CliCompare, ThePlaneOfTargetAndSource) {
