@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # Sourced by apps/quickstart.sh and tests/run.sh: installs what is missing of the Debian packages
 # that the program needs, with `install_packages test` those of the tests too, with `mpi` those for
-# several processes, with `interop` Python for tests/interop, with `bench` those of the benchmarks.
+# several processes, with `interop` Python for tests/interop, with `bench` those of the benchmarks,
+# with `coverage` what tests/coverage.sh adds to the tests'.
 # The fuzzers' compiler and the libraries that are only compared with may be missing.
 
 # Those of the given packages that are not installed, into `missing`.
@@ -38,6 +39,7 @@ install_packages() {
       ;;
     mpi) wanted+=(libopenmpi-dev openmpi-bin) ;;
     interop) wanted+=(python3 python3-venv) ;;
+    coverage) wanted+=(libgtest-dev libgmock-dev librapidcheck-dev gcovr) ;;
     bench)
       wanted+=(libbenchmark-dev python3 python3-venv)
       optional=(libopenblas-openmp-dev libdnnl-dev)

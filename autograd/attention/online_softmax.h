@@ -104,10 +104,14 @@ class OnlineSoftmax {
         lse[plan_->token(begin_ + r)] = sum_[state] == 0 ? kMasked : max_[state] + log_sum[r];
       }
     }
-    for (Index r = 0; r < rows_; ++r)
-      kernels_.divide_rows(
-          block_.count, s_.head_dim, acc_ + r * s_.padded_dim, acc_size_, sum_ + r, kQueries,
-          result.out.data() + s_.q_offset(plan_->token(begin_ + r), block_.first), s_.head_dim);
+    const auto row = [&](Index r) {
+      return result.out.data() + s_.q_offset(plan_->token(begin_ + r), block_.first);
+    };
+    for (Index r = 0; r < rows_; ++r) {
+      if (r + kRowsAhead < rows_) prefetch_row(row(r + kRowsAhead), block_.count * s_.head_dim);
+      kernels_.divide_rows(block_.count, s_.head_dim, acc_ + r * s_.padded_dim, acc_size_,
+                           sum_ + r, kQueries, row(r), s_.head_dim);
+    }
   }
 
  private:

@@ -61,17 +61,20 @@ struct TokenHeads {
   Index row_size;    // from one token to the next
   Index heads, head_dim;
 };
+/// Tokens in another order jump about in memory: those to come are asked for so many rows ahead.
+inline constexpr Index kRowsAhead = 6;
+inline void prefetch_row(const Real* row, Index size) {
+  constexpr Index kLine = 64 / sizeof(Real);
+  for (Index i = 0; i < size; i += kLine) __builtin_prefetch(row + i);
+}
 /// The plan's rows [begin, end), read row by row over all heads, to a matrix for each head:
 /// `row_stride` from one row to the next, `head_stride` from one head to the next.
 inline void gather_rows(const AttentionPlan& plan, Index begin, Index end, TokenHeads from,
                         Real* to, Index row_stride, Index head_stride) {
-  // Tokens in another order jump about in memory: those to come are asked for ahead.
-  constexpr Index kAhead = 6, kLine = 64 / sizeof(Real);
   for (Index row = begin; row < end; ++row, to += row_stride) {
-    if (row + kAhead < end) {
-      const Real* ahead = from.data + plan.token(row + kAhead) * from.row_size;
-      for (Index i = 0; i < from.heads * from.head_dim; i += kLine) __builtin_prefetch(ahead + i);
-    }
+    if (row + kRowsAhead < end)
+      prefetch_row(from.data + plan.token(row + kRowsAhead) * from.row_size,
+                   from.heads * from.head_dim);
     simd::kernels().copy_rows(from.heads, from.head_dim,
                               from.data + plan.token(row) * from.row_size, from.head_dim, to,
                               head_stride);

@@ -137,19 +137,24 @@ class ForwardTask {
   /// squared: the variance of what it makes of the scores.
   void select_by_width(Index g) {
     const simd::Panels q = softmax_.queries(g);
-    for (Index i = 0; i < q.rows * q.columns; ++i) squares_.data()[i] = q.data[i] * q.data[i];
-    columns_.widths({squares_.data(), q.rows, q.columns}, selection(g));
     const auto a = static_cast<Real>(job_.options.width);
+    for (Index i = 0; i < q.rows * q.columns; ++i) squares_.data()[i] = a * q.data[i] * q.data[i];
+    columns_.widths({squares_.data(), q.rows, q.columns}, selection(g));
     const Real softcap = job_.in.options.softcap;
     for (const KeyBand& band : columns_.seen().bands())
       for (Index key = band.begin; key < band.end; ++key) {
         const Real* score = scores(g) + key * kQueries;
         Real* to = selection(g) + key * kQueries;
-        for (Index i = band.first_query; i < band.end_query; ++i) {
-          const Real slope = softcap > 0 ? 1 - score[i] * score[i] / (softcap * softcap) : 1;
-          to[i] = score[i] + a * slope * slope * to[i];
-        }
+        if (softcap > 0)
+          for (Index i = band.first_query; i < band.end_query; ++i)
+            to[i] *= slope_squared(score[i], softcap);
+        simd::kernels().scale_row(score + band.first_query, 1, band.end_query - band.first_query,
+                                  to + band.first_query, true);
       }
+  }
+  static Real slope_squared(Real capped, Real softcap) {
+    const Real slope = 1 - capped * capped / (softcap * softcap);
+    return slope * slope;
   }
 
   Real* scores(Index g) { return scores_.data() + g * score_rows_ * kQueries; }
