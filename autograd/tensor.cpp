@@ -15,6 +15,17 @@
 #include "autograd/base/aligned_vector.h"
 #include "autograd/base/check.h"
 
+#ifdef __SANITIZE_ADDRESS__  // GCC's way to say it
+#define FOCUS_ADDRESS_SANITIZER
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define FOCUS_ADDRESS_SANITIZER
+#endif
+#endif
+#ifdef FOCUS_ADDRESS_SANITIZER
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace focus {
 namespace {
 
@@ -54,6 +65,18 @@ void deallocate(void* pointer, std::size_t bytes) {
     munmap(pointer, whole_pages(bytes));
 }
 
+/// To the sanitizer a buffer in the pool is freed memory.
+void mark_free([[maybe_unused]] void* pointer, [[maybe_unused]] std::size_t bytes) {
+#ifdef FOCUS_ADDRESS_SANITIZER
+  ASAN_POISON_MEMORY_REGION(pointer, bytes);
+#endif
+}
+void mark_used([[maybe_unused]] void* pointer, [[maybe_unused]] std::size_t bytes) {
+#ifdef FOCUS_ADDRESS_SANITIZER
+  ASAN_UNPOISON_MEMORY_REGION(pointer, bytes);
+#endif
+}
+
 /// Free buffers by size. One for the process; never destroyed, since tensors with static lifetime
 /// may give their buffers back after it would be.
 class Pool {
@@ -70,6 +93,7 @@ class Pool {
     if (const auto it = free_.find(bytes); it != free_.end() && !it->second.empty()) {
       void* pointer = it->second.back();
       it->second.pop_back();
+      mark_used(pointer, bytes);
       return pointer;
     }
     void* pointer = allocate(bytes);
@@ -85,6 +109,7 @@ class Pool {
   void give(void* pointer, std::size_t bytes) noexcept {
     const std::lock_guard lock(mutex_);
     stats_.live -= bytes;
+    mark_free(pointer, bytes);
     free_[bytes].push_back(pointer);
   }
 
@@ -92,7 +117,10 @@ class Pool {
     const std::lock_guard lock(mutex_);
     for (auto& [bytes, pointers] : free_) {
       stats_.reserved -= bytes * pointers.size();
-      for (void* pointer : pointers) deallocate(pointer, bytes);
+      for (void* pointer : pointers) {
+        mark_used(pointer, bytes);
+        deallocate(pointer, bytes);
+      }
     }
     free_.clear();
   }

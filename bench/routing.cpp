@@ -37,8 +37,8 @@ Case routing(Index seq_len, bool with_backward, Balance balance) {
 
 Case sinkhorn_rounds(Index seq_len, bool with_backward) {
   const auto count = static_cast<std::size_t>(seq_len * kGroups);
-  std::vector<double> logits;
-  for (const Real x : random_tensor({seq_len * kGroups}, 1).span()) logits.push_back(x);
+  const Tensor drawn = random_tensor({seq_len * kGroups}, 1);
+  const std::vector<double> logits(drawn.span().begin(), drawn.span().end());
   const std::vector<double> d_potentials(kGroups, 1.0);
   Case c;
   c.run = [=, gradient = std::vector<double>(with_backward ? count : 0)]() mutable {

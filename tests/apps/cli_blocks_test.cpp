@@ -21,10 +21,16 @@ std::string fingerprint_of_store(const std::string& store) {
   return cli().figures({"info", store}).at("model_fingerprint");
 }
 
+std::vector<TensorInfo> tensors_of(const std::string& model) {
+  const ModelFiles files = open_model(model);
+  const auto& tensors = files.weights->tensors();
+  return {tensors.begin(), tensors.end()};
+}
+
 bool has_blocks(const std::string& store) {
-  for (const TensorInfo& info : StoreReader(store).source("/model")->tensors())
-    if (in_blocks(info.dtype)) return true;
-  return false;
+  const auto source = StoreReader(store).source("/model");
+  return std::ranges::any_of(source->tensors(),
+                             [](const TensorInfo& info) { return in_blocks(info.dtype); });
 }
 
 class ImportBlocks : public testing::TestWithParam<std::string> {};
@@ -83,9 +89,9 @@ TEST(CliBlocks, AGgufFileKeepsItsBlocksInAStore) {
                 logits_of(file, {"--precision", precision}))
           << file;
     std::set<std::string> of_file, of_store;
-    for (const TensorInfo& t : open_model(file).weights->tensors())
+    for (const TensorInfo& t : tensors_of(file))
       if (in_blocks(t.dtype)) of_file.insert(name_of(t.dtype));
-    for (const TensorInfo& t : open_model(store).weights->tensors())
+    for (const TensorInfo& t : tensors_of(store))
       if (in_blocks(t.dtype)) of_store.insert(name_of(t.dtype));
     EXPECT_EQ(of_file, of_store) << file;
     blocks += of_file.empty() ? 0 : 1;
@@ -105,7 +111,7 @@ TEST(CliBlocks, WhatWasNotRoundedIsCounted) {
   for (const std::string& golden : golden_models()) {
     const std::string folder = golden_path(golden), store = cli().fresh("model.h5");
     Index others = 0;
-    for (const TensorInfo& t : open_model(folder).weights->tensors())
+    for (const TensorInfo& t : tensors_of(folder))
       others +=
           t.shape.size() == 2 && std::ranges::any_of(t.shape, [](Index n) { return n % 32 != 0; });
     const ProcessResult result =
@@ -117,7 +123,7 @@ TEST(CliBlocks, WhatWasNotRoundedIsCounted) {
     EXPECT_EQ(contains(result.out, notice), counted > 0) << result.out;
     EXPECT_LE(counted, others) << folder;
     int whole = 0;
-    for (const TensorInfo& t : open_model(store).weights->tensors())
+    for (const TensorInfo& t : tensors_of(store))
       whole += t.shape.size() == 2 && t.dtype == Dtype::f32;
     EXPECT_EQ(counted, whole) << folder;
   }

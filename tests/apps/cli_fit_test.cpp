@@ -258,7 +258,8 @@ TEST(CliKeys, WithoutAStepTheyArePlacedOnly) {
   EXPECT_EQ(placed.int_attribute(path, "updates"), 512);
   EXPECT_EQ(other.int_attribute(path, "updates"), 512);
   EXPECT_FALSE(same_bits(placed.tensor(path + "/beta"), other.tensor(path + "/beta")));
-  for (const Real x : placed.tensor(path + "/beta").span()) EXPECT_EQ(x, 0);
+  const Tensor beta = placed.tensor(path + "/beta");
+  for (const Real x : beta.span()) EXPECT_EQ(x, 0);
   // Keys have sizes of groups, and no assignments.
   const auto step = metrics_of(trained).at(1);
   EXPECT_GT(step.at("size_entropy"), 0.0);

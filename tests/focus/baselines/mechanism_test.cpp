@@ -73,7 +73,8 @@ TEST(Mechanism, EveryKindOfTheTableRunsByItsDefaultsAndIsTakenOff) {
       EXPECT_EQ(mechanism->kind(), kind.name);
       mechanism->start_counting();
       mechanism->attach(decoder);
-      for (const Real x : hidden(decoder).span()) ASSERT_TRUE(std::isfinite(x)) << kind.name;
+      const Tensor states = hidden(decoder);
+      for (const Real x : states.span()) ASSERT_TRUE(std::isfinite(x)) << kind.name;
       EXPECT_GT(mechanism->counts().pairs.attended, 0) << kind.name;
     }
     EXPECT_TRUE(same_bits(hidden(decoder), dense)) << kind.name;
@@ -121,7 +122,8 @@ TEST(Mechanism, AttendsFewerPairsOnEveryFamily) {
       EXPECT_TRUE(baseline->causal());
       baseline->start_counting();
       baseline->attach(decoder);
-      for (const Real x : hidden(decoder).span()) ASSERT_TRUE(std::isfinite(x)) << baseline->name();
+      const Tensor states = hidden(decoder);
+      for (const Real x : states.span()) ASSERT_TRUE(std::isfinite(x)) << baseline->name();
       const PairCounts pairs = baseline->counts().pairs;
       EXPECT_GT(pairs.attended, 0);
       if (performer)
