@@ -109,8 +109,8 @@ class OnlineSoftmax {
     };
     for (Index r = 0; r < rows_; ++r) {
       if (r + kRowsAhead < rows_) prefetch_row(row(r + kRowsAhead), block_.count * s_.head_dim);
-      kernels_.divide_rows(block_.count, s_.head_dim, acc_ + r * s_.padded_dim, acc_size_,
-                           sum_ + r, kQueries, row(r), s_.head_dim);
+      kernels_.divide_rows(block_.count, s_.head_dim, acc_ + r * s_.padded_dim, acc_size_, sum_ + r,
+                           kQueries, row(r), s_.head_dim);
     }
   }
 
