@@ -42,6 +42,11 @@ td.number { white-space: nowrap; }
 .legend .swatch { width: 12px; }
 .legend i { font-style: normal; color: var(--soft); }
 figure > svg { display: block; width: 100%; height: auto; }
+/* On a narrow window a chart keeps a size at which its words can be read. */
+@media screen and (max-width: 40rem) {
+  figure { overflow-x: auto; }
+  figure > svg { width: 38rem; }
+}
 @media print {
   :root { --page: #fff; --ink: #000; --soft: #444; --rule: #bbb; --grid: #ddd; }
   body { padding: 0; max-width: none; font-size: 11pt; }

@@ -42,13 +42,29 @@ std::vector<double> nice_ticks(double low, double high, int count, bool log) {
   return ticks;
 }
 
-std::string tick_text(double value) {
+std::string tick_text(double value, int digits) {
   const double size = std::abs(value);
   if (size >= 10'000) {
-    const std::string scaled = fmt::format("{:.6g}", value / (size >= 1e6 ? 1e6 : 1e3));
+    const std::string scaled =
+        fmt::format("{:.{}g}", value / (size >= 1e6 ? 1e6 : 1e3), std::max(digits, 6));
     return scaled + (size >= 1e6 ? "M" : "k");
   }
-  return fmt::format("{:.5g}", value);
+  return fmt::format("{:.{}g}", value, digits);
+}
+
+std::vector<std::string> tick_texts(const std::vector<double>& ticks) {
+  constexpr int kMostDigits = 12;
+  const double step = ticks.size() > 1 ? ticks[1] - ticks[0] : 0;
+  const auto is_far = [&](double tick, int digits) {
+    return std::abs(std::stod(fmt::format("{:.{}g}", tick, digits)) - tick) > 0.01 * step;
+  };
+  int digits = 5;
+  while (step > 0 && digits < kMostDigits &&
+         std::ranges::any_of(ticks, [&](double tick) { return is_far(tick, digits); }))
+    ++digits;
+  std::vector<std::string> texts;
+  for (const double tick : ticks) texts.push_back(tick_text(tick, digits));
+  return texts;
 }
 
 namespace chart {
@@ -196,14 +212,17 @@ double Plane::at_y(double value) const {
 std::string Plane::axes(const std::string& x_label, const std::string& y_label) const {
   const double bottom = kHeight - kBottom, right = kWidth - kRight;
   std::string svg;
-  for (const double tick : nice_ticks(y_.low, y_.high, 6, log_y_)) {
-    const double y = at_y(tick);
-    svg += line_at(kLeft, y, right, y, "grid") + text_at(kLeft - 8, y + 4, "end", tick_text(tick));
+  const std::vector<double> y_ticks = nice_ticks(y_.low, y_.high, 6, log_y_),
+                            x_ticks = nice_ticks(x_.low, x_.high, 7, log_x_);
+  const std::vector<std::string> y_texts = tick_texts(y_ticks), x_texts = tick_texts(x_ticks);
+  for (std::size_t i = 0; i < y_ticks.size(); ++i) {
+    const double y = at_y(y_ticks[i]);
+    svg += line_at(kLeft, y, right, y, "grid") + text_at(kLeft - 8, y + 4, "end", y_texts[i]);
   }
-  for (const double tick : nice_ticks(x_.low, x_.high, 7, log_x_)) {
-    const double x = at_x(tick);
-    svg += line_at(x, bottom, x, bottom + 5, "axis") +
-           text_at(x, bottom + 19, "middle", tick_text(tick));
+  for (std::size_t i = 0; i < x_ticks.size(); ++i) {
+    const double x = at_x(x_ticks[i]);
+    svg +=
+        line_at(x, bottom, x, bottom + 5, "axis") + text_at(x, bottom + 19, "middle", x_texts[i]);
   }
   svg += line_at(kLeft, bottom, right, bottom, "axis");
   svg += text_at((kLeft + right) / 2, kHeight - 8, "middle", x_label);

@@ -18,8 +18,10 @@ std::string escape_html(std::string_view text);
 /// Round numbers (1, 2 or 5 times a power of ten) that span low..high, about `count` of them. With
 /// `log` powers of ten, and 2 and 5 times these where there are few; both limits are positive then.
 std::vector<double> nice_ticks(double low, double high, int count, bool log = false);
-/// As short as the ticks' distance allows: 0.25, 12k, 1e-06.
-std::string tick_text(double value);
+/// Short, with so many significant digits: 0.25, 12k, 1e-06.
+std::string tick_text(double value, int digits = 5);
+/// Of rising ticks, with as many digits as tell them apart.
+std::vector<std::string> tick_texts(const std::vector<double>& ticks);
 
 namespace chart {
 

@@ -251,6 +251,8 @@ TEST(Ticks, AreWrittenShort) {
   EXPECT_EQ(tick_text(12000), "12k");
   EXPECT_EQ(tick_text(2.5e6), "2.5M");
   EXPECT_EQ(tick_text(0), "0");
+  EXPECT_EQ(tick_texts({198.475, 198.48, 198.485}),
+            (std::vector<std::string>{"198.475", "198.48", "198.485"}));
 }
 
 }  // namespace
