@@ -5,6 +5,7 @@
 #include "apps/terminal/progress.h"
 #include "autograd/base/check.h"
 #include "data/text/text.h"
+#include "focus/evaluation/positions.h"
 #include "focus/models/generation.h"
 
 namespace focus::app {
@@ -68,6 +69,9 @@ int run_generation(const GenerateArguments& options, LoadedModel& model,
         "{}: with {} what a token attends depends on later tokens, so it cannot generate; "
         "--attention dense ignores it",
         options.model.base, active.name());
+  if (const std::string notice = fit_notice(model, prompt_tokens);
+      !notice.empty() && spec.kind != AttentionKind::dense)
+    fmt::print(stderr, "{}\n", notice);
   // A mechanism of the table has no cache: it computes everything again with every token.
   Generator generator(*model.decoder, model.focus(), active.mode(),
                       !options.no_cache && active.mechanism() == nullptr);

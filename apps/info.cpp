@@ -88,6 +88,7 @@ void describe_focus(const SavedFocus& focus, Facts& facts) {
   facts.add("focus_layers", focus.shape.num_layers);
   facts.add("focus_grouping", focus.config.grouping.name);
   facts.add("focus_groups", focus.config.num_groups);
+  if (focus.fitted_context > 0) facts.add(kFittedContext, focus.fitted_context);
   facts.add("base_fingerprint", focus.base_fingerprint);
   facts.add("focus_parameters", focus.num_parameters());
   Nonfinite bad;

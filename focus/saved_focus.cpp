@@ -20,7 +20,7 @@ namespace focus {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr Index kMostLayers = 4096, kMostWidth = 1 << 20;
+constexpr Index kMostLayers = 4096, kMostWidth = 1 << 20, kMostContext = Index{1} << 32;
 constexpr std::uintmax_t kMostConfigBytes = 1 << 20;
 
 void check_settings(const SavedFocus& saved) {
@@ -38,6 +38,8 @@ void check_sizes(const SavedFocus& saved) {
   for_each_size(shape, saved.config, [&](const char* name, Index size) {
     if (size < 1 || size > kMostWidth) fail("{}: a {} of {} cannot be", saved.where, name, size);
   });
+  if (saved.fitted_context < 0 || saved.fitted_context > kMostContext)
+    fail("{}: a {} of {} cannot be", saved.where, kFittedContext, saved.fitted_context);
   if (static_cast<Index>(saved.updates.size()) != layers)
     fail("{}: carried_updates has {} numbers for {} layers", saved.where, saved.updates.size(),
          layers);
@@ -124,6 +126,8 @@ SavedFocus open_focus(const StoreReader& store) {
                 [&](const char* name, Index& size) { size = store.int_attribute("/focus", name); });
   for (Index i = 0; i < std::min(saved.shape.num_layers, kMostLayers); ++i)
     saved.updates.push_back(store.int_attribute(layer_path(i), "updates"));
+  if (store.has_attribute("/focus", kFittedContext))
+    saved.fitted_context = store.int_attribute("/focus", kFittedContext);
   saved.tensor = [store](Index layer, const std::string& name, const Shape& shape) {
     return store.tensor(layer_path(layer) + "/" + name, shape);
   };
@@ -152,12 +156,14 @@ SavedFocus open_focus_folder(const fs::path& folder) {
   const JsonView updates = view.at("carried_updates");
   for (std::size_t i = 0; i < updates.array_size(); ++i)
     saved.updates.push_back(updates.item(i).integer(std::int64_t{1} << 62));
+  if (json.contains(kFittedContext))
+    saved.fitted_context = view.at(kFittedContext).integer(kMostContext);
   // What is left beside the sizes are settings; JSON is YAML, so the strict reader of configs reads
   // them.
   nlohmann::json settings = json;
-  for (const char* key :
-       {"format_version", "base_model_fingerprint", "num_hidden_layers", "hidden_size",
-        "num_key_value_heads", "head_dim", "num_attention_heads", "carried_updates"})
+  for (const char* key : {"format_version", "base_model_fingerprint", "num_hidden_layers",
+                          "hidden_size", "num_key_value_heads", "head_dim", "num_attention_heads",
+                          "carried_updates", kFittedContext})
     settings.erase(key);
   saved.config = settings_before();
   read_stored_config(settings.dump(), saved.where, saved.config, old_keys("focus"));

@@ -15,6 +15,8 @@ namespace focus {
 
 inline constexpr const char* kFocusConfigFile = "focus_config.json";
 inline constexpr const char* kFocusWeightsFile = "focus_model.safetensors";
+/// Beside the sizes, where groups were fitted.
+inline constexpr const char* kFittedContext = "fitted_context";
 /// Of the folder's form. Version 1 had the settings under other names; a reader takes both.
 inline constexpr std::int64_t kFocusFolderVersion = 2;
 
@@ -25,6 +27,7 @@ struct SavedFocus {
   FocusConfig config;
   FocusShape shape;
   std::vector<std::int64_t> updates;  // of the carried potentials, one a layer
+  std::int64_t fitted_context = 0;    // Grouping::fitted_context()
   /// A layer's tensor by its name in GroupingKind::tensors; another shape is refused before memory
   /// is taken for it.
   std::function<Tensor(Index layer, const std::string& name, const Shape& shape)> tensor;

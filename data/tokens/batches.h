@@ -75,6 +75,8 @@ class Batches {
   Index num_windows() const { return num_windows_; }
   /// Tokens in an epoch.
   Index num_tokens() const;
+  /// Tokens of a whole window.
+  Index context() const { return options_.context; }
   /// Whether windows hold documents that do not see each other.
   bool by_document() const { return options_.packing != Packing::wrapped; }
   Batch next();

@@ -15,4 +15,7 @@ void require_positions(const LoadedModel& model, Index tokens, bool beyond,
 /// What a reader has to know of figures of such sequences; empty where all positions were trained.
 std::string positions_notice(const LoadedModel& model, Index tokens);
 
+/// The same of groups that were fitted on shorter windows; empty where they were not.
+std::string fit_notice(const LoadedModel& model, Index tokens);
+
 }  // namespace focus

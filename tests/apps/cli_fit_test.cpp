@@ -192,8 +192,25 @@ TEST(CliKeys, InfoTellsWhatTheyAre) {
   EXPECT_EQ(json.at("focus_grouping"), "keys");
   EXPECT_EQ(json.at("focus_groups"), 4);
   EXPECT_EQ(json.at("focus_layers"), 2);
+  EXPECT_EQ(json.at("fitted_context"), 64);
   // Two layers, four key heads of four groups: centroids of width 8, b and beta.
   EXPECT_EQ(json.at("focus_parameters"), 2 * 4 * 4 * (8 + 2));
+}
+
+TEST(CliKeys, ALongerContextThanTheFitHadIsNoticed) {
+  const std::string notice = "the groups were fitted on windows of 64 tokens";
+  EXPECT_FALSE(contains(cli().must_run(evaluate({})).err, notice));
+  EXPECT_TRUE(contains(
+      cli().must_run(with_keys("eval", {"--text", cli().valid_text(), "--context", "65"})).err,
+      notice));
+  const auto err_of = [](const std::string& attention) {
+    return cli()
+        .must_run(with_keys("generate", {"--prompt", std::string(65, 'a'), "--max-new-tokens", "1",
+                                         "--attention", attention}))
+        .err;
+  };
+  EXPECT_TRUE(contains(err_of("summary"), notice));
+  EXPECT_FALSE(contains(err_of("dense"), notice));
 }
 
 TEST(CliKeys, AFolderOfThemIsTheSameAdapter) {
@@ -223,6 +240,7 @@ TEST(CliKeys, AFolderOfThemIsTheSameAdapter) {
     EXPECT_TRUE(same_bits(a.tensor(path), b.tensor(path))) << path;
   }
   EXPECT_EQ(a.int_attribute("/focus/layer_001", "updates"), 512);
+  EXPECT_EQ(a.int_attribute("/focus", "fitted_context"), 64);
   // A tensor that is not there is named.
   fs::remove(folder + "/focus_model.safetensors");
   expect_refused({"eval", cli().base(), "--adapter", folder, "--text", cli().valid_text()},
