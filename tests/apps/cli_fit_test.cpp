@@ -198,19 +198,20 @@ TEST(CliKeys, InfoTellsWhatTheyAre) {
 }
 
 TEST(CliKeys, ALongerContextThanTheFitHadIsNoticed) {
-  const std::string notice = "the groups were fitted on windows of 64 tokens";
-  EXPECT_FALSE(contains(cli().must_run(evaluate({})).err, notice));
-  EXPECT_TRUE(contains(
-      cli().must_run(with_keys("eval", {"--text", cli().valid_text(), "--context", "65"})).err,
-      notice));
-  const auto err_of = [](const std::string& attention) {
-    return cli()
-        .must_run(with_keys("generate", {"--prompt", std::string(65, 'a'), "--max-new-tokens", "1",
-                                         "--attention", attention}))
-        .err;
+  const std::string out = cli().fresh("short.h5");
+  Words words = fit({"--out", out});
+  std::ranges::replace(words, "64", "32");
+  cli().must_run(words);
+  const auto noticed = [&](const Words& more) {
+    const Words model = {more.front(), cli().base(), "--adapter", out};
+    const ProcessResult result = cli().must_run(model + Words(more.begin() + 1, more.end()));
+    return contains(result.err, "the groups were fitted on windows of 32 tokens");
   };
-  EXPECT_TRUE(contains(err_of("summary"), notice));
-  EXPECT_FALSE(contains(err_of("dense"), notice));
+  EXPECT_FALSE(noticed({"eval", "--text", cli().valid_text(), "--context", "32"}));
+  EXPECT_TRUE(noticed({"eval", "--text", cli().valid_text(), "--context", "33"}));
+  const Words prompt = {"generate", "--prompt", std::string(40, 'a'), "--max-new-tokens", "1"};
+  EXPECT_TRUE(noticed(prompt + Words{"--attention", "summary"}));
+  EXPECT_FALSE(noticed(prompt + Words{"--attention", "dense"}));
 }
 
 TEST(CliKeys, AFolderOfThemIsTheSameAdapter) {
