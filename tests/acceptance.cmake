@@ -12,6 +12,9 @@ focus_test(reference_tests STARTS_PROGRAMS
   NEEDS apps
   LABELS reference
   SHARDS 2)
+if(FOCUS_SANITIZE)
+  target_compile_definitions(reference_tests PRIVATE FOCUS_SANITIZED)
+endif()
 focus_test(stores_golden_tests
   SOURCES golden/stores_golden_test.cpp
   NEEDS apps
