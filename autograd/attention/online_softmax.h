@@ -36,7 +36,8 @@ class OnlineSoftmax {
     std::fill_n(sum_, block_.count * kQueries, Real(0));
     sums_.clear();
     for (Index g = 0; g < block_.count; ++g) sums_.push_back({acc_ + g * acc_size_});
-    const HeadRows q(plan, in_.q, begin, end, block_.first, block_.count);
+    // The sums are not begun: their room serves the queries.
+    const HeadRows q(plan, in_.q, begin, end, block_.first, block_.count, acc_);
     for (Index g = 0; g < block_.count; ++g)
       products_.pack_transposed(q[g].data, q[g].stride, rows_, s_.head_dim, in_.options.scale,
                                 packed_ + g * packed_size_);

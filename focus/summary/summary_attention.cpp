@@ -1,6 +1,8 @@
 #include "focus/summary/summary_attention.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
@@ -161,10 +163,17 @@ class SummaryPass {
     if (options_.most_selected() == 0) return;
     if (options_.reads_own_group())
       attend(0);
-    else
-      parallel_chunks(selecting_, 1, [&](Index head, Index) {
+    else {
+      // The heads with the most groups first: a large one at the end would be waited for.
+      std::vector<Index> order(static_cast<std::size_t>(selecting_));
+      std::iota(order.begin(), order.end(), Index{0});
+      std::ranges::stable_sort(order, std::greater(),
+                               [&](Index head) { return selected_of(head); });
+      parallel_chunks(selecting_, 1, [&](Index number, Index) {
+        const Index head = order[static_cast<std::size_t>(number)];
         if (selected_of(head) > 0) attend(head);
       });
+    }
   }
 
   /// The plan of what the queries of a head that selects chose as their best `count` groups from
