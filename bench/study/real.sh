@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-known="equal_pairs equal_pairs_8k"
+known="equal_pairs equal_pairs_8k retrieval"
 if [ $# -lt 2 ]; then
   printf 'real.sh: expected DATA QUESTION...; questions: %s\n' "$known" >&2
   exit 2
@@ -30,14 +30,16 @@ other=$data/text/wikitext-2/wiki.test.raw
 
 # compare QUESTION [key=value...]: the rows without the paths of this machine.
 compare() {
-  "$focus" compare "configs/real/$1.yaml" "base=$model" "data.train=[$train]" "data.valid=[$watched]" \
-    "eval.texts.target=[$unseen]" "eval.texts.source=[$other]" "${@:2}"
+  "$focus" compare "configs/real/$1.yaml" "base=$model" "data.train=[$train]" "data.valid=[$watched]" "${@:2}"
   sed -e "s#$data/##g" -e "s#$model#$(basename "$model")#g" "out/real/$1/compare.jsonl" >"bench/study/real/$1.jsonl"
 }
 
 for question in "$@"; do
-  case " $known " in
-    *" $question "*) compare "$question" ;;
+  case $question in
+    equal_pairs | equal_pairs_8k)
+      compare "$question" "eval.texts.target=[$unseen]" "eval.texts.source=[$other]"
+      ;;
+    retrieval) compare "$question" ;;
     *) printf 'real.sh: no question %s; there are: %s\n' "$question" "$known" >&2 && exit 2 ;;
   esac
 done
