@@ -133,8 +133,8 @@ int run_generate(Arguments arguments) {
       "the attention that the model was trained with; with a Focus adapter summary if it groups "
       "keys or was trained with it, otherwise hard:1; otherwise dense");
   app.add_option("--temperature", o.generation.sampling.temperature,
-                 "softmax temperature; 0: greedy (default of this and the next three: the model's "
-                 "generation_config.json)")
+                 "softmax temperature; 0: greedy (default of this and the next three options: the "
+                 "model's generation_config.json)")
       ->capture_default_str();
   app.add_option("--top-k", o.generation.sampling.top_k,
                  "sample from the N most probable tokens; 0: from all")

@@ -19,7 +19,7 @@ int run_import(Arguments arguments) {
   app.add_option("--tokenizer", tokenizer,
                  "tokenizer to use instead of the folder's: bytes or a file");
   app.add_option("--dtype", dtype,
-                 fmt::format("dtype of the weights instead of their own: {}; block types (q8_0 "
+                 fmt::format("dtype of the weights (default: unchanged): {}; block types (q8_0 "
                              "...) apply to matrices, and vectors become float32",
                              fmt::join(import_dtypes(), ", ")))
       ->check(CLI::IsMember(import_dtypes()));
@@ -39,7 +39,7 @@ int run_import(Arguments arguments) {
     fail(
         "{}: {} weights are NaN, infinite{}, the first in {}; --allow-nonfinite imports them "
         "anyway",
-        folder, model.nonfinite.count, dtype.empty() ? "" : " or beyond what " + dtype + " holds",
+        folder, model.nonfinite.count, dtype.empty() ? "" : " or outside the range of " + dtype,
         model.nonfinite.first);
   store.attribute("/model", "fingerprint", model.fingerprint);
   const std::optional<SavedFocus> focus = files.focus();

@@ -82,7 +82,7 @@ struct SummarySettings {
       "m, groups that a query reads exactly in summary attention", {0, kMaxKeyGroups});
     f("selection", selection,
       "mass: a query reads the num_selected_groups groups of largest estimated mass; own: the "
-      "group of its own token (groups of tokens)");
+      "group of the query's token (groups of tokens)");
     f("selection_per", selection_per,
       "query_head: each query head selects groups separately; key_head: the query heads that share "
       "a key head select together");

@@ -126,8 +126,8 @@ class RunFolder {
     const auto latest = options_.overwrite ? std::nullopt : checkpoints_->latest();
     if (latest && !options_.resume)
       fail(
-          "{}: holds a run already; add --resume to go on, --overwrite to start again, or choose "
-          "another out=",
+          "{}: holds a run already; add --resume to continue, --overwrite to start again, or "
+          "choose another out=",
           out_.string());
     if (latest) {
       valid_start = restore_checkpoint(*latest, session_);
