@@ -29,21 +29,22 @@ void print_steps(const MeasuredSteps& m) {
                                   ? ""
                                   : fmt::format(", {} balance", value_text(m.mode.balance));
   fmt::print("{}\n", this_machine().line());
-  fmt::print("{}{}: {} layers, width {}, {} heads, {} ids; {} parameters, {} trained\n",
-             m.shape.empty() ? "" : m.shape + ", ", model.model_type, model.num_hidden_layers,
-             model.hidden_size, model.num_attention_heads, model.vocab_size,
-             format_count(static_cast<double>(m.session.count_all())),
-             format_count(static_cast<double>(m.session.count_trainable())));
+  fmt::print(
+      "{}{}: {} layers, hidden size {}, {} heads, vocabulary of {}; {} parameters, {} trainable\n",
+      m.shape.empty() ? "" : m.shape + ", ", model.model_type, model.num_hidden_layers,
+      model.hidden_size, model.num_attention_heads, model.vocab_size,
+      format_count(static_cast<double>(m.session.count_all())),
+      format_count(static_cast<double>(m.session.count_trainable())));
   fmt::print("{}, attention {}{}; {} x {} x {} tokens (batch, accumulate, context)\n\n",
              m.forward_only ? "forward only" : value_text(config.method), m.mode.name(), balance,
              config.data.batch, config.data.gradient_accumulation_steps, config.data.context);
-  fmt::print("ms a pass        min {:.2f}  median {:.2f}  of {}\n", 1e3 * m.speed.fastest,
+  fmt::print("ms per pass      min {:.2f}  median {:.2f}  of {}\n", 1e3 * m.speed.fastest,
              1e3 * m.speed.median, m.speed.seconds.size());
   fmt::print("tokens/s         best {:.1f}  median {:.1f}\n", m.tokens() / m.speed.fastest,
              m.tokens() / m.speed.median);
   fmt::print("GFLOP/s          {:.1f}, {:.1f} % of the measured peak of {:.1f}\n", m.gflops(),
              100 * m.gflops() / m.peak_gflops, m.peak_gflops);
-  fmt::print("memory           {} resident at most, {} in tensors at most\n\n",
+  fmt::print("memory           {} resident at peak, {} in tensors at peak\n\n",
              format_bytes(static_cast<double>(peak_resident_bytes())),
              format_bytes(static_cast<double>(pool_stats().peak)));
   fmt::print("{:<20} {:>11} {:>12} {:>10} {:>7}\n", "phase (fastest)", "forward ms", "backward ms",
@@ -60,20 +61,22 @@ int run_bench_step(Arguments arguments) {
   BenchArguments o;
   std::string config_file;
   CLI::App app(
-      "Times training steps on random weights and random ids: tokens/s, GFLOP/s, memory, and the "
-      "time of each phase. Needs no checkpoint and no text, and writes nothing but --json. The "
-      "config says the shape (model.*), the method, focus.*, data.context, batch and accumulate, "
-      "optim.*, seed and threads; base, tokenizer, texts and out are not read. GFLOP/s count two "
-      "operations for each multiply-add of products and attention tiles. The peak is measured at "
-      "the start: multiply-adds that stay in registers, on as many threads.",
+      "Times training steps on random weights and random token ids: tokens/s, GFLOP/s, memory, and "
+      "the time of each phase. Needs no checkpoint and no text, and writes only --json. The config "
+      "gives the shape (model.*), the method, focus.*, data.context, batch and "
+      "gradient_accumulation_steps, optim.*, seed and threads; base, tokenizer, texts and out are "
+      "ignored. GFLOP/s counts two operations for each multiply-add of matrix products and "
+      "attention tiles. The peak is measured at the start with multiply-adds on registers only, on "
+      "the same number of threads.",
       "focus bench-step");
   add_config_arguments(app, config_file);
   app.add_option("--shape", o.shape,
-                 "model.*, vocabulary and data.context to start from: gpt2 (124M) or llama-15m");
-  app.add_option("--vocab-size", o.vocab_size, "ids of the model (default: the shape's, or 50257)");
-  app.add_option("--repeats", o.repeats, "timed passes, after one that warms up (default 3)");
-  app.add_flag("--forward-only", o.forward_only, "forward and loss, without a graph");
-  app.add_option("--json", o.json, "write the figures to this file too");
+                 "preset for model.*, vocabulary and data.context: gpt2 (124M) or llama-15m");
+  app.add_option("--vocab-size", o.vocab_size, "vocabulary size (default: the preset's, or 50257)");
+  app.add_option("--repeats", o.repeats, "timed passes after one warm-up pass (default 3)");
+  app.add_flag("--forward-only", o.forward_only,
+               "forward pass and loss only, without an autograd graph");
+  app.add_option("--json", o.json, "also write the figures to this JSON file");
   parse_arguments(app, arguments);
 
   RunConfig& config = o.config;
@@ -88,7 +91,7 @@ int run_bench_step(Arguments arguments) {
   check(o.vocab_size > 0 && o.vocab_size <= 1 << 24, "--vocab-size must be from 1 to {}, not {}",
         1 << 24, o.vocab_size);
   check(config.method != Method::two_phase,
-        "method two_phase has steps of two kinds: time method retrofit, then full with attention "
+        "method two_phase has two kinds of steps: time method retrofit, then full with attention "
         "focus");
   set_threads(config.threads);
 

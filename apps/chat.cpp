@@ -33,25 +33,24 @@ ChatTemplate template_of(const ChatOptions& options, const LoadedModel& model) {
 }  // namespace
 
 void ChatOptions::add_to(CLI::App& app, CLI::Option_group& prompt) {
-  CLI::Option* const asked = app.add_flag(
-      "--chat", chat,
-      "answer as the assistant of a conversation, which the model's own chat template makes the "
-      "prompt of; --prompt is the user's message then");
+  CLI::Option* const asked =
+      app.add_flag("--chat", chat,
+                   "answer as the assistant in a conversation: --prompt is the user's message, and "
+                   "the model's chat template renders the prompt");
   prompt.add_option("--user", user, "the user's message")->needs(asked);
   CLI::Option* const file =
       prompt
           .add_option(
               "--messages", messages,
-              "a file of messages, {\"role\": ..., \"content\": ...}: one in each line, or a "
-              "JSON list")
+              "file of messages {\"role\": ..., \"content\": ...}: JSON lines or one JSON list")
           ->needs(asked);
-  app.add_option("--system", system, "the system's message, before the user's")
+  app.add_option("--system", system, "system message, before the user's message")
       ->needs(asked)
       ->excludes(file);
   app.add_option("--chat-template", chat_template,
-                 "a .jinja file, or the name of one of the model's templates where it has several")
+                 "a .jinja file, or the name of one of the model's templates if it has several")
       ->needs(asked);
-  app.add_flag("--show-prompt", show_prompt, "instead: print what the template makes the prompt")
+  app.add_flag("--show-prompt", show_prompt, "print the rendered prompt and do not generate")
       ->needs(asked);
 }
 

@@ -67,7 +67,7 @@ void check_files(const CLI::App& app) {
     const std::string name = option->get_name(), type = option->get_type_name();
     // CLI11 takes an empty word, as a shell's empty variable gives one, for the number 0.
     if (std::ranges::count(words, "") > 0 && !type.starts_with("TEXT"))
-      fail("{}: expected a value, got an empty word", name);
+      fail("{}: expected a value, got an empty string", name);
     if (name == kOverwrite) overwrite = overwrite || !words.empty();
     if (!is_output(option))
       inputs.insert(inputs.end(), words.begin(), words.end());
@@ -163,7 +163,8 @@ void add_settings(CLI::App& app, const std::vector<ConfigField>& settings) {
 }
 
 void add_config_arguments(CLI::App& app, std::string& file) {
-  app.add_option("config", file, "a YAML config; may be left out where overrides say everything");
+  app.add_option("config", file,
+                 "YAML config; optional if key=value overrides set every required key");
   app.allow_extras();
   app.footer("Any key of the config can be given as key=value:\n\n" + describe_config(RunConfig{}));
 }
@@ -213,13 +214,13 @@ namespace {
 void add_precision_option(CLI::App& app, Precision& precision, std::vector<Precision>* precisions) {
   constexpr auto names = enum_names(Precision{});
   std::string help =
-      "of the model's matrices: float32; bf16: rounded and multiplied in it; bf16x3: as three "
-      "products of bf16, errors near float32's, where that is faster; int8: rounded to it, a scale "
-      "for each row, a quarter of the memory; w8a8: what they multiply too, forward, in integers; "
-      "q8: "
-      "products with packed weights in integers, activations rounded to int8 in blocks of 32, "
-      "weights that are not packed as float32";
-  if (precisions != nullptr) help += "; several, as float32,int8, are compared with the first";
+      "precision of the weight matrices: float32; bf16: weights and activations rounded to bf16; "
+      "bf16x3: three bf16 products, error close to float32's, used where they are faster; int8: "
+      "weights rounded to int8 with one scale per row, a quarter of the memory; w8a8: int8 weights "
+      "and activations, integer products in the forward pass; q8: weights in GGML blocks "
+      "multiplied as integers, activations rounded to int8 in blocks of 32, all other weights in "
+      "float32";
+  if (precisions != nullptr) help += "; a list such as float32,int8 compares each with the first";
   CLI::Option* const option = app.add_option_function<std::vector<std::string>>(
       "--precision",
       [&precision, precisions, names](const std::vector<std::string>& words) {
@@ -254,25 +255,27 @@ std::string counts_text(const std::map<std::string, int>& counts) {
 }
 
 void ModelOptions::add_to(CLI::App& app, std::vector<Precision>* precisions) {
-  app.add_option("base", base, "the model: a store, a Hugging Face folder or a GGUF file")
+  app.add_option("base", base,
+                 "the model: a checkpoint file (.h5), a Hugging Face folder or a GGUF file")
       ->required();
   app.add_option(
       "--adapter", adapter,
-      "what is put onto it: focus.h5, lora.h5, an exported folder, a PEFT folder, or a GGUF LoRA");
-  app.add_option("--tokenizer", tokenizer, "instead of the model's own");
+      "adapter to attach: focus.h5, lora.h5, an exported folder, a PEFT folder or a GGUF LoRA");
+  app.add_option("--tokenizer", tokenizer,
+                 "tokenizer to use instead of the model's: bytes, a file or a folder");
   constexpr auto names = enum_names(Bos{});
   app.add_option_function<std::string>(
          "--bos",
          [this, names](const std::string& word) {
            bos = static_cast<Bos>(std::ranges::find(names, word) - names.begin());
          },
-         "special tokens before a text or prompt: auto: what the tokenizer's files put there; "
-         "always: the config's BOS, else the tokenizer's; never; window: one before each window of "
-         "an evaluation (default auto)")
+         "special tokens before a text or prompt: auto: those that the tokenizer's files specify; "
+         "always: the config's BOS, otherwise the tokenizer's; never: none; window: one before "
+         "each evaluation window (default auto)")
       ->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())));
   add_precision_option(app, precision, precisions);
   app.add_flag("--verify", verify,
-               "read all of the model first and hold it against its checksums and fingerprint");
+               "first read the whole model and verify it against its checksums and fingerprint");
   add_threads_option(app, threads);
 }
 
@@ -294,10 +297,10 @@ void add_attention_option(CLI::App& app, std::string& word, const std::string& h
 }
 
 void add_one_attention(CLI::App& app, std::string& word) {
-  add_attention_option(
-      app, word,
-      "one, as focus eval takes it: dense, soft, hard:2, summary:2, window:128 (default: what the "
-      "model was trained with; of a Focus, soft or summary; else dense)");
+  add_attention_option(app, word,
+                       "one attention spec, as in focus eval: dense, soft, hard:2, summary:2, "
+                       "window:128 (default: the attention that the model was trained with; with a "
+                       "Focus adapter soft or summary; otherwise dense)");
 }
 
 AttentionSpec one_attention(const std::string& word, const LoadedModel& model) {

@@ -41,7 +41,7 @@ int list_runs(const ComparePlan& plan) {
                  error.what());
     }
   }
-  fmt::print("{} runs, {} of training; those done before are counted too\n", plan.runs.size(),
+  fmt::print("{} runs, {} of training, including runs already done\n", plan.runs.size(),
              format_duration(total));
   return failed == 0 ? 0 : 1;
 }
@@ -53,8 +53,7 @@ struct ClaimKeys {
   template <class F>
   void visit(F&& f) {
     f("claims", claims,
-      "claims compared with the rows: a list, each a mapping of the keys that stand here behind "
-      "claims");
+      "claims checked against the rows: a list of mappings with the keys that follow claims below");
   }
 };
 
@@ -99,7 +98,7 @@ Tables tables_of_file(const ComparePlan& plan, const std::string& path) {
   try {
     return tables_of(plan, read_compared_rows(path), {});
   } catch (const std::invalid_argument& error) {
-    fail("{}: its rows are not of one comparison: {}", path, error.what());
+    fail("{}: its rows come from different comparisons: {}", path, error.what());
   }
 }
 
@@ -125,8 +124,8 @@ int compare_runs(const ComparePlan& plan, bool final_figures, Ranks& ranks) {
       });
   if (!ranks.first()) return 0;
   if (outcomes.size() < plan.runs.size()) {
-    spdlog::info("stopped after {} of {} runs; the same command goes on", outcomes.size(),
-                 plan.runs.size());
+    spdlog::info("stopped after {} of {} runs; run the same command again to continue",
+                 outcomes.size(), plan.runs.size());
     return 1;
   }
   const std::string table = write_tables(plan, tables_of(plan, compared_rows(outcomes), outcomes));
@@ -142,34 +141,32 @@ int run_compare(Arguments arguments) {
   std::string config_file, rows;
   bool dry = false, final_figures = false;
   CLI::App app(
-      "Trains and evaluates every run of one config, each in a process of its own, and writes one "
-      "table: compare.html, compare.csv and compare.jsonl in the folder `out`, and with eval.tasks "
-      "compare_tasks.csv, with eval.recall compare_recall.csv, with claims compare_claims.csv. "
-      "They are written after every run, by several processes after the last. Runs that are done "
-      "are not done again; after Ctrl-C "
-      "the same command goes on. A run that fails is listed, the others go on, and the exit status "
-      "is 1.",
+      "Trains and evaluates every run of one config, each in a separate process, and writes one "
+      "table: compare.html, compare.csv and compare.jsonl in the folder `out`; with eval.tasks "
+      "also compare_tasks.csv, with eval.recall compare_recall.csv, with claims "
+      "compare_claims.csv. The files are written after every run; with several processes, after "
+      "the last. Finished runs are not repeated; after Ctrl-C the same command continues. A failed "
+      "run is listed, the other runs continue, and the exit status is 1.",
       "focus compare");
-  app.add_option("config", config_file,
-                 "a YAML config of a comparison, such as configs/compare.yaml")
+  app.add_option("config", config_file, "YAML config of a comparison, such as configs/compare.yaml")
       ->required();
-  app.add_flag("--dry-run", dry, "list the runs with parameters, tokens and time; train nothing");
+  app.add_flag("--dry-run", dry,
+               "list the runs with their parameters, tokens and time; train nothing");
   app.add_flag("--final", final_figures,
-               "evaluate eval.test and eval.test_texts too: once, when all choices have been made "
-               "by eval.valid");
-  app.add_option("--rows", rows,
-                 "do no runs: make tables, page and claims of the rows in this compare.jsonl");
+               "also evaluate eval.test and eval.test_texts: once, after all choices were made on "
+               "eval.valid");
+  app.add_option(
+      "--rows", rows,
+      "train nothing: render tables, page and claims from the rows of this compare.jsonl");
   app.allow_extras();
   app.footer(
-      "Several processes share the runs: mpirun -n 4 focus compare ...\n\n"
-      "A config holds the keys below and\n"
-      "  common: {...}        keys of a train config (focus train --help) that all runs share\n"
-      "  runs: [{name: ...}]  a mapping for each run: its train keys, nested or dotted, and "
-      "`sweep`;\n"
-      "                       seeds and attentions (of eval) too, for this run alone\n"
-      "  sweep: {key: [...]}  each value in a run of its own; of several keys, each with each\n"
-      "  claims: [{...}]      what the page holds against its rows, a mapping for each claim\n"
-      "key=value sets one of these keys, or else a train key in every run:\n\n" +
+      "Several processes share the runs: mpirun -n 4 focus compare ...\n\nA config holds the keys "
+      "below and\n  common: {...}        keys of a train config (focus train --help) that all runs "
+      "share\n  runs: [{name: ...}]  a mapping for each run: its train keys, nested or dotted, and "
+      "`sweep`;\n                       also seeds and attentions (of eval), for this run only\n  "
+      "sweep: {key: [...]}  one run per value; several keys: one run per combination\n  claims: "
+      "[{...}]      claims that the page checks against its rows, one mapping per claim\nkey=value "
+      "sets one of these keys, otherwise a train key in every run:\n\n" +
       describe_config(CompareConfig{}) + describe_config(ClaimKeys{}));
   parse_arguments(app, arguments);
   const std::unique_ptr<Ranks> ranks = join_ranks();
@@ -177,11 +174,11 @@ int run_compare(Arguments arguments) {
   run_as_one_of(*ranks, [&] {
     const ComparePlan plan =
         read_compare_plan(read_config_file(config_file), config_file, overrides_of(app));
-    if (dry && ranks->count() > 1) fail("--dry-run is of one process; start it without mpirun");
+    if (dry && ranks->count() > 1) fail("--dry-run runs in one process; start it without mpirun");
     if (!dry && final_figures && !plan.config.eval.has_tests())
-      fail("{}: --final wants eval.test, which is empty: name texts", config_file);
+      fail("{}: --final needs eval.test, which is empty: name texts", config_file);
     if (!rows.empty() && (dry || final_figures || ranks->count() > 1))
-      fail("--rows goes without --dry-run, --final and mpirun");
+      fail("--rows cannot be combined with --dry-run, --final or mpirun");
     status = dry             ? list_runs(plan)
              : !rows.empty() ? show_rows(plan, rows)
                              : compare_runs(plan, final_figures, *ranks);

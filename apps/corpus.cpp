@@ -11,16 +11,16 @@ int run_corpus(Arguments arguments) {
   FarCorpusOptions options;
   CLI::App app(
       "Writes the built-in text: invented tales whose names, places and numbers recur hundreds of "
-      "bytes later, or documents whose answers stand far before. The same seed gives the same "
-      "bytes.",
+      "bytes later, or documents with long-range questions and answers. The same seed gives the "
+      "same bytes.",
       "focus corpus");
-  app.add_option("--out", out, "the text file to write")->required();
+  app.add_option("--out", out, "text file to write")->required();
   add_settings(app, config_fields(options));
   app.add_option("--separator", separator,
-                 "what separates two documents (default: a line <|endoftext|>)");
+                 "separator between two documents (default: a line <|endoftext|>)");
   app.add_option("--questions", questions,
-                 "write the documents that ask something as JSON lines too, their answers marked: "
-                 "what focus eval --recall reads");
+                 "also write the documents with questions as JSON lines with their answers marked, "
+                 "the format that focus eval --recall reads");
   parse_arguments(app, arguments);
   if (!questions.empty() && (options.kind == CorpusKind::tales || options.share == 0))
     fail("--questions: tales mark no answers; --kind recall, copy and lookup do");

@@ -26,7 +26,7 @@ Ids ids_of_text(const DecodeSpeedArguments& o, const LoadedModel& model) {
   Ids ids = model.prompt_ids(o.prompt_file.empty() ? generate_corpus({.documents = 20})
                                                    : read_prompt_file(o.prompt_file));
   model.require_ids(ids, "the text");
-  if (ids.empty()) fail("the text has no tokens; give some to decode behind");
+  if (ids.empty()) fail("the text has no tokens; give a text to decode after");
   return ids;
 }
 
@@ -70,25 +70,24 @@ void print_row(const DecodeSpeed& row, double bandwidth) {
 int run_decode_speed(Arguments arguments) {
   DecodeSpeedArguments o;
   CLI::App app(
-      "How fast a model decodes: tokens/s of one token after another behind a context of each "
-      "length, and the share of the memory's bandwidth that this takes. A token reads all weights "
-      "that multiply it and, of the cache, the share of the keys that its attention reads.",
+      "Decoding speed: tokens/s of token-by-token generation after a context of each length, and "
+      "the share of the memory bandwidth that it uses. Each token reads all weights that multiply "
+      "it, and the share of the cached keys that its attention reads.",
       "focus speed --decode");
   bool decode = false;
   app.add_flag("--decode", decode, "this");
   o.model.add_to(app);
   app.add_option("--lengths", o.lengths,
-                 "tokens in the cache before those that are timed (default: 5, 1024 and what the "
-                 "model's positions leave, at most 8160)")
+                 "tokens in the cache before the timed ones (default: 5, 1024 and the largest that "
+                 "fits the model's positions, at most 8160)")
       ->delimiter(',');
-  add_attention_option(
-      app, o.attentions,
-      "what is timed in turn: dense, hard:2, summary:8, local (default: dense, and "
-      "what a Focus generates with)");
+  add_attention_option(app, o.attentions,
+                       "attentions to time, interleaved: dense, hard:2, summary:8, local (default: "
+                       "dense, and the default of a Focus adapter)");
   app.add_option(
       "--prompt-file", o.prompt_file,
-      "the context (.txt, .xz), repeated where it is short (default: the built-in tales)");
-  app.add_option("--json", o.json, "write the figures to this file too");
+      "text of the context (.txt, .xz), repeated if it is too short (default: the built-in tales)");
+  app.add_option("--json", o.json, "also write the figures to this JSON file");
   parse_arguments(app, arguments);
 
   LoadedModel model = o.model.load();
@@ -107,11 +106,11 @@ int run_decode_speed(Arguments arguments) {
   const Ids text = ids_of_text(o, model);
 
   const double bandwidth = read_bandwidth();
-  fmt::print("{}\n{}, {}; memory read at {:.1f} GB/s; {} tokens timed behind each context\n\n",
+  fmt::print("{}\n{}, {}; memory read at {:.1f} GB/s; {} tokens timed after each context\n\n",
              this_machine().line(), o.model.base, name_of(o.model.precision), bandwidth / 1e9,
              kSteps);
   fmt::print("{:>8}  {:<26} {:>9} {:>11} {:>10} {:>10} {:>8} {:>10}\n", "context", "attention",
-             "tokens/s", "keys read", "cache", "a token", "GB/s", "of memory");
+             "tokens/s", "keys read", "cache", "per token", "GB/s", "of memory");
   std::vector<DecodeSpeed> rows;
   for (const Index length : o.lengths) {
     const Ids ids = repeated(text, length + kSteps);

@@ -30,15 +30,15 @@ void for_each_attention(LoadedModel& model, const EvalSettings& settings, const 
 void print_legend(const LoadedModel& model) {
   if (model.focus() && !model.focus()->grouping_kind().groups_tokens)
     fmt::print(
-        "\ntok/s: tokens scored in a second; pairs: share of the causal pairs that are attended, a "
-        "column counts as one; choosing: what choosing them costs beside, in pairs; largest: the "
-        "share of its head's keys that the largest group has, "
-        "mean over layers; columns need no balance\n");
+        "\ntok/s: tokens scored per second; pairs: attention density, the share of causal pairs "
+        "computed, a summary token counts as one; selection: selection overhead, in pair "
+        "equivalents; largest: the largest group's share of its head's keys, mean over layers; "
+        "groups of keys need no balance\n");
   else if (model.focus())
     fmt::print(
-        "\ntok/s: tokens scored in a second; pairs: share of the causal pairs that are attended; "
-        "choosing: what choosing them costs beside, in pairs; largest: the largest group's share "
-        "(balance is {:.1f}%), mean over layers\n",
+        "\ntok/s: tokens scored per second; pairs: attention density, the share of causal pairs "
+        "computed; selection: selection overhead, in pair equivalents; largest: the largest "
+        "group's share (balanced: {:.1f}%), mean over layers\n",
         100.0 / model.focus()->config().num_groups);
 }
 
@@ -127,8 +127,8 @@ RecallEvaluation evaluate_recalls(LoadedModel& model, const EvalArguments& o) {
     rows.push_back(evaluate_recall(model, spec, items, done, *o.ranks));
   });
   fmt::print(
-      "\nrecall: {}, {} documents; right: every token of the answer is the likeliest; by "
-      "distance in tokens\n\n{}",
+      "\nrecall: {}, {} documents; correct: every token of the answer is the argmax; by distance "
+      "in tokens\n\n{}",
       o.recall, items.size(), format_recall(rows));
   return {.questions = o.recall,
           .documents = static_cast<std::int64_t>(items.size()),
@@ -144,7 +144,7 @@ void write_evaluation_page(const EvalArguments& o, const EvaluationFile& figures
 
 /// Prints each benchmark's table as it is done.
 BenchmarkEvaluation evaluate_tasks(LoadedModel& model, const EvalArguments& o) {
-  if (o.tasks.task_data.empty()) fail("--tasks needs --task-data, the folder of their files");
+  if (o.tasks.task_data.empty()) fail("--tasks needs --task-data, the folder of the task files");
   std::vector<Task> tasks;
   for (const std::string& name : o.tasks.tasks)
     tasks.push_back(read_task(name, o.tasks.task_data, o.tasks.limit));
@@ -169,7 +169,7 @@ void refuse_short(const std::vector<EvalText>& texts, const EvalArguments& o) {
       std::ranges::max_element(texts, {}, [](const EvalText& text) { return text.ids.size(); });
   const auto tokens = static_cast<Index>(longest->ids.size());
   if (o.far > 0 && tokens < o.far + 2)
-    fail("{}: {} tokens, so nothing stands more than {} before: give more text or a smaller --far",
+    fail("{}: {} tokens, so no token has more than {} before it: give more text or a smaller --far",
          longest->name, tokens, o.far);
   if (longest->is_example || !o.settings.separator.empty() || o.settings.max_tokens > 0) return;
   Index window = o.settings.context;
@@ -234,9 +234,9 @@ TextEvaluation evaluate_texts(std::optional<LoadedModel>& model, EvalArguments& 
 void evaluate_all(EvalArguments& o) {
   if (o.far > 0 && o.paths.empty()) fail("--far needs --text");
   if (!o.reference.empty() && o.far == 0 && o.tasks.tasks.empty())
-    fail("--reference goes with --far or --tasks");
+    fail("--reference needs --far or --tasks");
   if (!o.html.empty() && !o.tasks.tasks.empty())
-    fail("--html shows --text and --recall: leave --tasks out");
+    fail("--html renders --text and --recall only: leave --tasks out");
   only_rank_zero_prints(*o.ranks);
   o.options.precision = o.precisions.front();
   std::optional<LoadedModel> model =
@@ -259,35 +259,35 @@ void add_options_of_eval(CLI::App& app, EvalArguments& o) {
   std::vector<ConfigField> of_tasks = config_fields(o.tasks);
   CLI::Option_group* input = app.add_option_group("input", "one of the first two, or --recall");
   input->add_option("--text", o.paths,
-                    "text files (.txt, .xz) or folders, one stream of tokens each");
+                    "text files (.txt, .xz) or folders, each one stream of tokens");
   add_settings(*input, {of_tasks[0]});
   input->add_option(
       "--recall", o.recall,
-      "answers that are far back: JSON lines as focus corpus --questions writes "
-      "them, or a kind with its options, recall:keys=8:distance=64,256:documents=100");
+      "long-range questions and answers: JSON lines written by focus corpus --questions, or a kind "
+      "with its options, recall:keys=8:distance=64,256:documents=100");
   input->get_option("--tasks")->excludes(input->get_option("--text"));
   input->require_option(1, 2);
-  add_attention_option(app, o.settings.attentions,
-                       config_fields(o.settings)[0].help +
-                           "; without it: dense, focus, and what the model was trained with");
+  add_attention_option(
+      app, o.settings.attentions,
+      config_fields(o.settings)[0].help +
+          "; default: dense, focus, and the attention that the model was trained with");
   add_eval_options(app, o.settings);
   app.add_option("--lengths", o.lengths,
-                 "contexts, instead of one: a table for each, and one of all")
+                 "several contexts instead of one: a table for each, and one of all")
       ->delimiter(',');
   add_settings(app, {of_tasks.begin() + 1, of_tasks.end()});
-  app.add_option(
-      "--reference", o.reference,
-      "of --tasks: the model whose dense attention the rows are compared with, such as "
-      "the base of a LoRA; of --far: whose long-range tokens they are (default: the model's own "
-      "dense attention)");
+  app.add_option("--reference", o.reference,
+                 "with --tasks: model whose dense attention the rows are compared with, such as "
+                 "the base of a LoRA; with --far: model that defines the long-range tokens "
+                 "(default: the model's own dense attention)");
   app.add_option("--far", o.far,
-                 "loss on the tokens that dense attention predicts better by 0.5 nats than the "
-                 "same model with so many tokens of context")
+                 "loss on long-range tokens: those that dense attention predicts better, by 0.5 "
+                 "nats, than the same model with this many tokens of context")
       ->check(CLI::Range(Index{1}, Index{1} << 22));
-  app.add_option("--html", o.html, "a page with tables, charts and the loss by position");
-  app.add_option("--json", o.json, "write the figures to this file too");
+  app.add_option("--html", o.html, "HTML page with tables, charts and the loss by position");
+  app.add_option("--json", o.json, "also write the figures to this JSON file");
   app.add_flag("--json-speed", o.with_speed,
-               "put tokens_per_second into the JSON, which without it is the same every time");
+               "add tokens_per_second to the JSON, which is reproducible without it");
 }
 
 }  // namespace
@@ -295,9 +295,9 @@ void add_options_of_eval(CLI::App& app, EvalArguments& o) {
 int run_eval(Arguments arguments) {
   EvalArguments o;
   CLI::App app(
-      "Perplexity of texts by the strided config of transformers' documentation, for dense, soft "
-      "and hard k=1..K attention, or those that --attention names, on the same windows; with "
-      "--tasks benchmarks instead, on the same items.",
+      "Perplexity of texts by the strided evaluation of transformers' documentation, for dense, "
+      "soft and hard k=1..K attention, or for the attentions of --attention, on the same windows; "
+      "with --tasks benchmark scores instead, on the same items.",
       "focus eval");
   app.footer("Several processes share the windows of an evaluation: mpirun -n 4 focus eval ...");
   add_options_of_eval(app, o);
@@ -308,9 +308,8 @@ int run_eval(Arguments arguments) {
   if (o.precisions.size() > 1 &&
       (!o.recall.empty() || !o.tasks.tasks.empty() || o.far > 0 || !o.html.empty()))
     fail(
-        "--precision: several are compared with each other on --text alone, and on no page: name "
-        "one, "
-        "or leave --recall, --tasks, --far and --html out");
+        "--precision: several can be compared on --text only, without a page: name one, or leave "
+        "--recall, --tasks, --far and --html out");
   const std::unique_ptr<Ranks> ranks = join_ranks();
   o.ranks = ranks.get();
   run_as_one_of(*ranks, [&] { evaluate_all(o); });

@@ -15,7 +15,7 @@ struct ExportArguments {
 int export_adapter(const ExportArguments& o) {
   const SavedFocus saved = open_focus(o.source);
   write_adapter_folder(o.out, saved, o.overwrite);
-  fmt::print("{}: Focus for {} layers, {} groups, base {}\n", o.out, saved.shape.num_layers,
+  fmt::print("{}: Focus adapter for {} layers, {} groups, base {}\n", o.out, saved.shape.num_layers,
              saved.config.num_groups, saved.base_fingerprint);
   write_json(
       o.json,
@@ -38,7 +38,7 @@ int export_model(const ExportArguments& o) {
   fmt::print("{}: {}, {} layers, {} parameters in {}, fingerprint {}\n", o.out,
              files.config.model_type, files.config.num_hidden_layers, model.parameters,
              dtype.published, model.fingerprint);
-  if (saved) fmt::print("Focus: {} groups, for these weights\n", saved->config.num_groups);
+  if (saved) fmt::print("Focus adapter: {} groups, for these weights\n", saved->config.num_groups);
   if (o.with_code)
     fmt::print(
         "transformers: AutoModelForCausalLM.from_pretrained(\"{}\", trust_remote_code=True)\n",
@@ -46,14 +46,14 @@ int export_model(const ExportArguments& o) {
   if (o.with_code && grouping_kind(saved->config).is_routed &&
       saved->config.tokens().balance == Balance::sequence)
     fmt::print(
-        "notice: balance sequence sees later tokens, which the code refuses; from_pretrained takes "
-        "focus_attention=\"{}:balance=carried\"\n",
+        "notice: balance sequence uses later tokens, which the exported code refuses; pass to "
+        "from_pretrained focus_attention=\"{}:balance=carried\"\n",
         saved->config.training == Training::summary ? "summary" : "soft");
   if (files.tokenizer && files.tokenizer->files().empty())
     fmt::print("notice: a tokenizer of kind \"{}\" has no files that transformers reads\n",
                files.tokenizer->kind());
   else if (!files.tokenizer)
-    fmt::print("notice: no tokenizer in {}, so none here\n", o.source);
+    fmt::print("notice: no tokenizer in {}, so none is written\n", o.source);
   write_json(o.json, {{"folder", o.out},
                       {"kind", "model"},
                       {"model_type", files.config.model_type},
@@ -75,7 +75,7 @@ GgufWritten write_gguf_lora(const ExportArguments& o) {
   LoadedModel model = load_model(o.source, o.tokenizer);
   load_adapter(o.adapter, model);
   if (model.lora() == nullptr)
-    fail("{}: is no LoRA adapter; Focus is attention, which llama.cpp does not have", o.adapter);
+    fail("{}: is not a LoRA adapter; llama.cpp does not have Focus attention", o.adapter);
   return write_gguf_adapter(o.gguf, model, gguf_dtype(o.dtype.empty() ? "float32" : o.dtype));
 }
 
@@ -102,45 +102,45 @@ int run_export(Arguments arguments) {
   ExportArguments o;
   CLI::App app(
       "Writes a Hugging Face folder that transformers loads (config.json, model.safetensors or "
-      "shards with their index, the tokenizer's files); of an adapter its exchange form: "
-      "focus_config.json and focus_model.safetensors. With --adapter both go into one folder. With "
-      "--gguf a file that llama.cpp loads: the model, or with --adapter a LoRA for its --lora.",
+      "shards with their index, the tokenizer's files). An adapter is written as focus_config.json "
+      "and focus_model.safetensors; with --adapter model and adapter go into one folder. With "
+      "--gguf writes a file that llama.cpp loads: the model, or with --adapter a LoRA for its "
+      "--lora.",
       "focus export");
-  app.add_option("source", o.source, "a model or an adapter: a store or a folder")->required();
+  app.add_option("source", o.source,
+                 "a model or an adapter: a checkpoint file (.h5), a folder or a GGUF file")
+      ->required();
   auto* form = app.add_option_group("form", "what to write");
   form->add_option("--out", o.out, "the folder to write")->type_name(kFolder);
   form->add_option("--gguf", o.gguf, "the GGUF file to write");
   form->require_option(1);
   app.add_option("--adapter", o.adapter,
-                 "a Focus for this model, put beside it; with --gguf a LoRA (lora.h5 or a PEFT "
-                 "folder), written in the model's place");
+                 "Focus adapter of this model, written into the same folder; with --gguf a LoRA "
+                 "(lora.h5 or a PEFT folder), written instead of the model");
   app.add_flag("--with-code", o.with_code,
-               "put the Python beside it by which transformers computes the Focus's attention "
+               "also write the Python code with which transformers computes Focus attention "
                "(trust_remote_code)");
-  app.add_option(
-         "--dtype", o.dtype,
-         "of the model's weights: float32 (default), bf16 or f16; with --gguf also q8_0, and "
-         "f16 is the default (of a LoRA float32)")
+  app.add_option("--dtype", o.dtype,
+                 "dtype of the weights: float32 (default), bf16 or f16; with --gguf also q8_0, and "
+                 "f16 is the default (float32 for a LoRA)")
       ->check(CLI::IsMember({"float32", "bf16", "f16", "float16", "q8_0"}));
   app.add_option("--max-shard-size", o.shard_bytes,
-                 "bytes of one weights file, as 5GB or 500MB (default: 5GB)")
+                 "largest weights file, such as 5GB or 500MB (default: 5GB)")
       ->transform(CLI::AsSizeValue(true));
   app.add_option("--tokenizer", o.tokenizer,
-                 "bytes, or a tokenizer's file, instead of the model's");
-  app.add_option("--json", o.json, "write the figures to this file too");
+                 "tokenizer to use instead of the model's: bytes or a file");
+  app.add_option("--json", o.json, "also write the figures to this JSON file");
   app.add_flag("--overwrite", o.overwrite,
-               "replace a folder that holds nothing but files of an exported one, or a GGUF file");
+               "replace a folder that holds only files of an export, or a GGUF file");
   parse_arguments(app, arguments);
 
   if (!o.gguf.empty()) return export_gguf(o);
   if (!is_focus_alone(o.source)) return export_model(o);
   if (!o.adapter.empty())
-    fail("{}: is an adapter itself; name its base model here, and this file as --adapter",
-         o.source);
+    fail("{}: is an adapter; give its base model here and this file as --adapter", o.source);
   if (o.with_code)
     fail(
-        "{}: is an adapter alone, and --with-code writes a model; name its base model here, and "
-        "this "
+        "{}: is only an adapter, but --with-code writes a model; give its base model here and this "
         "file as --adapter",
         o.source);
   return export_adapter(o);

@@ -24,7 +24,7 @@ void print_groups(LoadedModel& model, const Batches& batches) {
     run_window(*model.decoder, batches, i * batches.num_windows() / windows);
   focus.stop_counting();
   fmt::print("{:<6} {:>10} {:>10} {:>10}   {}\n", "layer", "smallest", "median", "largest",
-             "groups of keys, share of a head's keys");
+             "group sizes, share of the head's keys");
   const AttentionCounts counts = focus.counts();
   for (std::size_t i = 0; i < counts.layers.size(); ++i) {
     std::vector<std::int64_t> sizes = counts.layers[i].sizes;
@@ -46,20 +46,21 @@ int run_fit(Arguments arguments) {
   std::string out, separator, json;
   bool overwrite = false;
   CLI::App app(
-      "Groups the keys of every head of a frozen model by k-means, without any training, and "
-      "writes what focus eval, generate and the others take with --adapter: attention in which a "
-      "group that a query does not read becomes one column.",
+      "Groups the keys of every head of a frozen model by k-means, without training, and writes an "
+      "adapter for focus eval, generate and the others (--adapter): attention in which each "
+      "unselected group is one summary token.",
       "focus fit");
   options.add_to(app);
-  app.add_option("--text", paths, "text files (.txt, .xz) or folders to fit on; not those to test")
+  app.add_option("--text", paths,
+                 "text files (.txt, .xz) or folders to fit on; keep test texts out")
       ->required();
-  app.add_option("--separator", separator, "what separates the documents of a file");
-  app.add_option("--out", out, "the adapter to write (.h5)")->required();
+  app.add_option("--separator", separator, "separator between the documents of a file");
+  app.add_option("--out", out, "adapter file to write (.h5)")->required();
   add_settings(app, config_fields(settings));
   app.add_option("--eval", texts,
-                 "other texts: prints their perplexity and the KL divergence to dense attention");
+                 "other texts: print their perplexity and the KL divergence to dense attention");
   app.add_flag("--overwrite", overwrite, "replace an existing adapter");
-  app.add_option("--json", json, "write the figures to this file too");
+  app.add_option("--json", json, "also write the figures to this JSON file");
   parse_arguments(app, arguments);
   refuse_existing(out, overwrite);
 

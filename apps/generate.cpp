@@ -32,10 +32,10 @@ std::string prompt_text(const GenerateArguments& options, const LoadedModel& mod
 /// The tokens of `text`. A chat template writes all special tokens itself: none is put before it.
 Ids prompt_ids(const GenerateArguments& options, const LoadedModel& model,
                const std::string& text) {
-  if (text.empty()) fail("the prompt is empty; give it some text to go on from");
+  if (text.empty()) fail("the prompt is empty; give it some text to continue");
   Ids ids = options.chat.chat ? model.require_tokenizer().encode(text) : model.prompt_ids(text);
   model.require_ids(ids, "the prompt");
-  if (ids.empty()) fail("the prompt has no tokens; give it some text to go on from");
+  if (ids.empty()) fail("the prompt has no tokens; give it some text to continue");
   return ids;
 }
 
@@ -66,8 +66,8 @@ int run_generation(const GenerateArguments& options, LoadedModel& model,
   const ActiveAttention active(model, spec);
   if (!active.causal())
     fail(
-        "{}: with {} what a token attends depends on later tokens, so it cannot generate; "
-        "--attention dense ignores it",
+        "{}: with {} attention depends on later tokens, so it cannot generate; use --attention "
+        "dense",
         options.model.base, active.name());
   if (const std::string notice = fit_notice(model, prompt_tokens);
       !notice.empty() && spec.kind != AttentionKind::dense)
@@ -115,44 +115,45 @@ int run_generation(const GenerateArguments& options, LoadedModel& model,
 int run_generate(Arguments arguments) {
   GenerateArguments o;
   CLI::App app(
-      "Goes on from a prompt: the new text on stdout as it comes, figures on stderr. Keys and "
-      "values are cached by class, so that with hard attention a new token reads its own classes "
-      "and the local window only, and with summary attention the chosen groups, the others' "
-      "columns and the window.",
+      "Continues a prompt: new text goes to stdout as it is generated, figures to stderr. The KV "
+      "cache is stored by group: with hard attention a new token reads only its own groups and the "
+      "local window, with summary attention the selected groups, the summary tokens of the others "
+      "and the window.",
       "focus generate");
   o.model.add_to(app);
   CLI::Option_group* prompt = app.add_option_group("prompt", "one of");
-  prompt->add_option("--prompt", o.prompt, "the text to go on from");
+  prompt->add_option("--prompt", o.prompt, "text to continue");
   prompt->add_option("--prompt-file", o.prompt_file,
-                     "a file that holds it (.txt, .xz); a line break at its end is no part of it");
+                     "file with the text to continue (.txt, .xz); a final line break is removed");
   o.chat.add_to(app, *prompt);
   prompt->require_option(1);
-  app.add_option("--max-new-tokens", o.generation.max_new_tokens, "stop after so many")
+  app.add_option("--max-new-tokens", o.generation.max_new_tokens, "largest number of new tokens")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   add_attention_option(
       app, o.attention,
-      "dense, hard:2 (a token keeps its 2 best groups), summary:2 (2 groups exactly, each other as "
-      "one column), local, or another mechanism, without a cache; default: what the model was "
-      "trained with; of a Focus, summary where its keys are grouped or it was trained so, and else "
-      "hard:1; else dense");
+      "dense, hard:2 (each token keeps its 2 best groups), summary:2 (2 groups exactly, one "
+      "summary token for each other group), local, or another mechanism, without a cache; default: "
+      "the attention that the model was trained with; with a Focus adapter summary if it groups "
+      "keys or was trained with it, otherwise hard:1; otherwise dense");
   app.add_option("--temperature", o.generation.sampling.temperature,
-                 "of the softmax; 0: always the likeliest (this and the next three: or what the "
-                 "model's generation_config.json says)")
+                 "softmax temperature; 0: greedy (default of this and the next three options: the "
+                 "model's generation_config.json)")
       ->capture_default_str();
   app.add_option("--top-k", o.generation.sampling.top_k,
-                 "draw from the likeliest N tokens; 0: from all")
+                 "sample from the N most probable tokens; 0: from all")
       ->capture_default_str();
   app.add_option("--top-p", o.generation.sampling.top_p,
-                 "draw from the fewest tokens that reach this probability together")
+                 "sample from the smallest set of tokens with at least this total probability")
       ->capture_default_str();
   app.add_option("--repetition-penalty", o.generation.sampling.repetition_penalty,
-                 "divides the logits above 0 of tokens that the text has already, and multiplies "
-                 "those below; 1: none")
+                 "divides positive logits of tokens already in the text and multiplies negative "
+                 "ones; 1: none")
       ->capture_default_str();
-  app.add_option("--seed", o.generation.seed, "of the draws")->capture_default_str();
-  app.add_flag("--no-cache", o.no_cache, "compute everything again for each token: the reference");
-  app.add_option("--json", o.json, "write the figures to this file too");
+  app.add_option("--seed", o.generation.seed, "sampling seed")->capture_default_str();
+  app.add_flag("--no-cache", o.no_cache,
+               "recompute everything for each token, without a cache (reference)");
+  app.add_option("--json", o.json, "also write the figures to this JSON file");
   parse_arguments(app, arguments);
 
   o.generation.sampling.validate();

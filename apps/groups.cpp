@@ -61,21 +61,21 @@ void compare_with_others(const GroupsArguments& o, GroupsReport& report) {
 int run_groups(Arguments arguments) {
   GroupsArguments o;
   CLI::App app(
-      "What the groups of a Focus are in a text: sizes, balance, typical tokens, purity, far "
-      "pairs, "
-      "a passage by group, agreement between layers, adapters and checkpoints. Writes groups.html, "
-      "one page to read, and groups.json.",
+      "Statistics of the groups of a Focus model on a text: sizes, balance, typical tokens, "
+      "purity, distant pairs, a passage coloured by group, agreement between layers, adapters and "
+      "checkpoints. Writes groups.html, a page, and groups.json.",
       "focus groups");
   o.model.add_to(app);
   app.add_option("--text", o.texts, "text files (.txt, .xz) or folders")->required();
-  app.add_option("--out", o.out, "the folder to write groups.html and groups.json into")
+  app.add_option("--out", o.out, "folder for groups.html and groups.json")
       ->type_name(kFolder)
       ->required();
-  app.add_option("--against", o.against, "another adapter of this base, or another model");
+  app.add_option("--against", o.against,
+                 "compare with another adapter of this base, or another model");
   app.add_option("--checkpoints", o.checkpoints,
-                 "a run's folder, or checkpoints in their order: how many tokens keep their group "
-                 "from each to the next");
-  app.add_flag("--overwrite", o.overwrite, "replace what is there");
+                 "a run's folder, or checkpoints in order: the share of tokens that keep their "
+                 "group from each checkpoint to the next");
+  app.add_flag("--overwrite", o.overwrite, "replace existing files");
   add_settings(app, config_fields(o.settings));
   parse_arguments(app, arguments);
   const std::filesystem::path folder = o.out;

@@ -11,20 +11,21 @@ int run_import(Arguments arguments) {
   bool overwrite = false, allow_nonfinite = false;
   CLI::App app(
       "Imports a Hugging Face folder (config.json, model.safetensors or its shards, tokenizer) or "
-      "a GGUF file into a store, tensor by tensor, in the types that it has them in: blocks of a "
-      "GGUF file stay these blocks. --dtype rounds or widens them.",
+      "a GGUF file into a checkpoint file (.h5). Every tensor keeps its type, GGUF blocks "
+      "included; --dtype converts.",
       "focus import");
-  app.add_option("folder", folder, "the folder, or the GGUF file")->required();
-  app.add_option("--out", out, "the store to write (.h5)")->required();
-  app.add_option("--tokenizer", tokenizer, "bytes, or a tokenizer's file, instead of the folder's");
+  app.add_option("folder", folder, "Hugging Face folder or GGUF file")->required();
+  app.add_option("--out", out, "checkpoint file to write (.h5)")->required();
+  app.add_option("--tokenizer", tokenizer,
+                 "tokenizer to use instead of the folder's: bytes or a file");
   app.add_option("--dtype", dtype,
-                 fmt::format("of the weights, instead of their own: {}; into blocks (q8_0 ...) go "
-                             "the matrices, vectors are float32 then",
+                 fmt::format("dtype of the weights (default: unchanged): {}; block types (q8_0 "
+                             "...) apply to matrices, and vectors become float32",
                              fmt::join(import_dtypes(), ", ")))
       ->check(CLI::IsMember(import_dtypes()));
-  app.add_option("--json", json, "write the figures to this file too");
-  app.add_flag("--overwrite", overwrite, "replace an existing store");
-  app.add_flag("--allow-nonfinite", allow_nonfinite, "import NaN and infinite weights");
+  app.add_option("--json", json, "also write the figures to this JSON file");
+  app.add_flag("--overwrite", overwrite, "replace an existing file");
+  app.add_flag("--allow-nonfinite", allow_nonfinite, "also import NaN and infinite weights");
   parse_arguments(app, arguments);
 
   refuse_existing(out, overwrite);
@@ -36,9 +37,9 @@ int run_import(Arguments arguments) {
   const ReadModel& model = imported.model;
   if (model.nonfinite.count > 0 && !allow_nonfinite)
     fail(
-        "{}: {} weights are NaN, infinite{}, the first in {}; --allow-nonfinite imports them all "
-        "the same",
-        folder, model.nonfinite.count, dtype.empty() ? "" : " or beyond what " + dtype + " holds",
+        "{}: {} weights are NaN, infinite{}, the first in {}; --allow-nonfinite imports them "
+        "anyway",
+        folder, model.nonfinite.count, dtype.empty() ? "" : " or outside the range of " + dtype,
         model.nonfinite.first);
   store.attribute("/model", "fingerprint", model.fingerprint);
   const std::optional<SavedFocus> focus = files.focus();
@@ -53,19 +54,19 @@ int run_import(Arguments arguments) {
 
   const ModelConfig& config = files.config;
   const std::string types = counts_text(imported.types);
-  fmt::print("{}: {}, {} layers, width {}, {} parameters in {}, fingerprint {}\n", out,
+  fmt::print("{}: {}, {} layers, hidden size {}, {} parameters in {}, fingerprint {}\n", out,
              config.model_type, config.num_hidden_layers, config.hidden_size, model.parameters,
              types, model.fingerprint);
   if (imported.not_in_blocks > 0)
-    fmt::print("notice: {} matrices are float32: their rows are no whole number of {}'s blocks\n",
-               imported.not_in_blocks, dtype);
+    fmt::print(
+        "notice: {} matrices are float32: their row length is not a multiple of {}'s block size\n",
+        imported.not_in_blocks, dtype);
   if (focus) fmt::print("Focus: {} groups, trained with the model\n", focus->config.num_groups);
   if (files.tokenizer)
-    fmt::print("tokenizer: {}, {} ids, fingerprint {}\n", files.tokenizer->kind(),
+    fmt::print("tokenizer: {}, vocabulary of {}, fingerprint {}\n", files.tokenizer->kind(),
                files.tokenizer->vocab_size(), files.tokenizer->fingerprint());
   else
-    fmt::print("notice: no tokenizer in {}; name one with --tokenizer where text is read\n",
-               folder);
+    fmt::print("notice: no tokenizer in {}; commands that read text need --tokenizer\n", folder);
   write_json(json,
              {{"store", out},
               {"model_type", config.model_type},

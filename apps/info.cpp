@@ -47,8 +47,8 @@ void describe_model(const ModelFiles& files, Facts& facts) {
   const ReadModel model = read_model(files);
   const std::string& said = files.stored_fingerprint;
   if (!said.empty() && said != model.fingerprint && said != model.fingerprint_before)
-    fail("{}: its weights have the fingerprint {}, but it says {}; use another copy", files.where,
-         model.fingerprint, said);
+    fail("{}: the fingerprint of its weights is {}, but the file states {}; use another copy",
+         files.where, model.fingerprint, said);
   facts.add("tensors", types_of(*files.weights));
   facts.add("model_type", c.model_type);
   facts.add("parameters", model.parameters);
@@ -130,11 +130,11 @@ void describe_gguf(const std::string& path, Facts& facts) {
 int run_info(Arguments arguments) {
   std::string path, json;
   CLI::App app(
-      "What a store, a Hugging Face folder or a GGUF file holds; verifies every checksum of a "
-      "store.",
+      "Contents of a checkpoint file (.h5), a Hugging Face folder or a GGUF file; verifies every "
+      "checksum of a checkpoint file.",
       "focus info");
-  app.add_option("file", path, "a store (.h5), a folder or a GGUF file")->required();
-  app.add_option("--json", json, "write the figures to this file too");
+  app.add_option("file", path, "a checkpoint file (.h5), a folder or a GGUF file")->required();
+  app.add_option("--json", json, "also write the figures to this JSON file");
   parse_arguments(app, arguments);
 
   Facts facts;

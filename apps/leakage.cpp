@@ -11,19 +11,17 @@ int run_leak_test(Arguments arguments) {
   std::vector<std::string> words;
   std::int64_t seed = 1, cuts = 4;
   CLI::App app(
-      "Changes later tokens, keeps the length, and demands bit-identical logits before them: "
-      "dense, "
-      "soft and hard k=1..K and the mechanism that the model was trained with, or those that "
-      "--attention names. Exit status 1 where one leaks.",
+      "Causality test: changes later tokens, keeps the length, and requires bit-identical logits "
+      "before them, for dense, soft and hard k=1..K attention and the mechanism that the model was "
+      "trained with, or for the attentions of --attention. The exit status is 1 if one leaks.",
       "focus leak-test");
   options.add_to(app);
-  app.add_option("--context", context,
-                 "tokens of the sequence (default: 512, or the model's positions if fewer)");
-  app.add_option("--cuts", cuts, "places from which all later tokens are changed")
+  app.add_option("--context", context, "tokens in the sequence");
+  app.add_option("--cuts", cuts, "number of positions from which all later tokens are changed")
       ->check(CLI::PositiveNumber);
-  app.add_option("--seed", seed, "of the random tokens");
-  add_attention_option(app, words, "these, as focus eval takes them: soft,hard:2,window:128");
-  app.add_option("--json", json, "write the figures to this file too");
+  app.add_option("--seed", seed, "seed of the random tokens");
+  add_attention_option(app, words, "attention specs as in focus eval: soft,hard:2,window:128");
+  app.add_option("--json", json, "also write the figures to this JSON file");
   parse_arguments(app, arguments);
 
   LoadedModel model = options.load();
@@ -44,7 +42,7 @@ int run_leak_test(Arguments arguments) {
           "{:<32} LEAKS: tokens from {} on were changed, logits differ first at position {}\n",
           active.title(), leak->cut, leak->position);
     else
-      fmt::print("{:<32} no leak: logits before {} changed places are bit-identical\n",
+      fmt::print("{:<32} no leak: logits before {} changed positions are bit-identical\n",
                  active.title(), cuts);
     leaks = leaks || leak.has_value();
     results.push_back({{"mode", active.title()},

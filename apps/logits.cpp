@@ -47,21 +47,22 @@ void add_groups(const FocusModel& focus, std::vector<std::pair<std::string, Tens
 int run_logits(Arguments arguments) {
   LogitsArguments o;
   CLI::App app(
-      "The logits of one sequence as a safetensors file: logits [tokens, vocab_size], and where "
-      "Focus is on, layers.{i}.assignments [tokens, num_groups]: each token's groups, or where it "
-      "groups keys, layers.{i}.classes [tokens, key heads]: the number of each key's group.",
+      "Writes the logits of one sequence as a safetensors file: logits [tokens, vocab_size]; with "
+      "a Focus adapter also layers.{i}.assignments [tokens, num_groups], the groups of each token, "
+      "or with groups of keys layers.{i}.classes [tokens, key heads], the group number of each "
+      "key.",
       "focus logits");
   o.model.add_to(app);
   CLI::Option_group* input = app.add_option_group("input", "one of");
-  input->add_option("--ids", o.ids, "token ids, as 1,2,3; nothing is put before them")
+  input->add_option("--ids", o.ids, "token ids such as 1,2,3; nothing is added before them")
       ->delimiter(',');
-  input->add_option("--text", o.text, "a text; what --bos says is put before it");
+  input->add_option("--text", o.text, "a text; special tokens are added by --bos");
   input->add_option("--text-file", o.text_file,
-                    "a file that holds it (.txt, .xz); a line break at its end is no part of it");
+                    "file with the text (.txt, .xz); a final line break is removed");
   input->require_option(1);
-  app.add_option("--out", o.out, "the file to write (.safetensors)")->required();
+  app.add_option("--out", o.out, "file to write")->required();
   add_one_attention(app, o.attention);
-  app.add_option("--json", o.json, "write the ids and settings to this file too");
+  app.add_option("--json", o.json, "also write the ids and settings to this JSON file");
   parse_arguments(app, arguments);
 
   LoadedModel model = o.model.load();

@@ -37,31 +37,33 @@ struct Command {
 };
 
 constexpr std::array kCommands = {
-    Command{"import", run_import, "a Hugging Face folder or a GGUF file into a store"},
-    Command{"export", run_export, "a store into a Hugging Face folder; Focus beside it"},
-    Command{"train", run_train, "retrofit, full, scratch or lora, by a config", true},
-    Command{"eval", run_eval, "perplexity: dense, soft and hard attention side by side", true},
+    Command{"import", run_import,
+            "converts a Hugging Face folder or a GGUF file to a checkpoint file"},
+    Command{"export", run_export,
+            "writes a Hugging Face folder, with a Focus adapter, or a GGUF file"},
+    Command{"train", run_train, "trains by a config: retrofit, full, scratch or lora", true},
+    Command{"eval", run_eval, "perplexity and benchmark scores by attention", true},
     Command{"score", run_score, "log-probabilities of continuations, for other programs"},
     Command{"fit", run_fit, "groups a frozen model's keys by k-means, without training"},
     Command{"merge", run_merge, "folds a LoRA adapter into the weights and evaluates both"},
-    Command{"compare", run_compare, "many runs by one config: one table, one page", true},
-    Command{"generate", run_generate, "continues a prompt, with a routed cache"},
-    Command{"logits", run_logits, "one sequence's logits and groups, for other programs"},
-    Command{"info", run_info, "what a store, folder or GGUF file holds; verifies checksums"},
-    Command{"leak-test", run_leak_test, "does a token's prediction depend on later tokens?"},
-    Command{"speed", run_speed, "attention: full against Focus over lengths; a model's decoding"},
-    Command{"bench-step", run_bench_step, "a training step's speed, memory and phases"},
+    Command{"compare", run_compare, "trains and evaluates many runs: one table, one page", true},
+    Command{"generate", run_generate, "continues a prompt, with a KV cache stored by group"},
+    Command{"logits", run_logits, "writes the logits and groups of one sequence"},
+    Command{"info", run_info, "contents of a checkpoint file, folder or GGUF file; checksums"},
+    Command{"leak-test", run_leak_test, "tests that no prediction depends on later tokens"},
+    Command{"speed", run_speed, "speed of dense and Focus attention by length; decoding speed"},
+    Command{"bench-step", run_bench_step, "speed, memory and phases of a training step"},
     Command{"tokenizer", run_tokenizer, "trains a BPE; encodes and decodes text"},
-    Command{"groups", run_groups, "what a model's groups of tokens are: a page to read"},
+    Command{"groups", run_groups, "statistics of a model's groups, as a page"},
     Command{"report", run_report, "one HTML page from runs and evaluations"},
-    Command{"corpus", run_corpus, "writes the built-in text, for trying things out"},
+    Command{"corpus", run_corpus, "writes the built-in text"},
 };
 
 std::string usage() {
-  std::string text = "focus " FOCUS_VERSION
-                     ": train sparse attention on a CPU\n\nusage: focus COMMAND [ARGUMENTS]; focus "
-                     "COMMAND --help\n"
-                     "--log-level debug|info|warn|error|off says how much is told on stderr\n\n";
+  std::string text =
+      "focus " FOCUS_VERSION
+      ": train sparse attention on a CPU\n\nusage: focus COMMAND [ARGUMENTS]; focus COMMAND "
+      "--help\n--log-level debug|info|warn|error|off sets the log level on stderr\n\n";
   for (const Command& command : kCommands)
     text += fmt::format("  {:<10} {}\n", command.name, command.help);
   return text;
@@ -155,8 +157,8 @@ int run(std::vector<std::string> arguments) {
     return done.status;
   } catch (const std::bad_alloc&) {
     fmt::print(stderr,
-               "focus {}: out of memory with {} MB of its own; the machine, ulimit or a control "
-               "group allows no more: a smaller data.batch or context needs less\n",
+               "focus {}: out of memory with {} MB in use; the machine, ulimit or a control group "
+               "allows no more: a smaller data.batch or context needs less\n",
                command->name, anonymous_bytes() / 1'000'000);
   } catch (const std::filesystem::filesystem_error& error) {  // links in a circle, no permission
     fmt::print(stderr, "focus {}: {}: {}\n", command->name, error.path1().string(),

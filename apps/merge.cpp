@@ -10,33 +10,34 @@ int run_merge(Arguments arguments) {
   EvalSettings settings;
   bool overwrite = false;
   CLI::App app(
-      "Folds a LoRA adapter into the weights of its base and writes a model that needs no adapter; "
-      "runs both on the same tokens, with dense attention, and prints the difference.",
+      "Merges a LoRA adapter into the weights of its base and writes a model that needs no "
+      "adapter. Runs both on the same tokens with dense attention and prints the difference.",
       "focus merge");
   options.add_to(app);
-  app.add_option("--out", out, "the store to write (.h5)")->required();
+  app.add_option("--out", out, "checkpoint file to write (.h5)")->required();
   app.add_option("--text", paths,
-                 "text files (.txt, .xz) or folders to evaluate both on; without them the logits "
-                 "of random tokens are compared alone");
+                 "text files (.txt, .xz) or folders to evaluate both on; without them only the "
+                 "logits of random tokens are compared");
   add_eval_options(app, settings);
-  app.add_flag("--overwrite", overwrite, "replace an existing store");
-  app.add_option("--json", json, "write the figures to this file too");
+  app.add_flag("--overwrite", overwrite, "replace an existing file");
+  app.add_option("--json", json, "also write the figures to this JSON file");
   parse_arguments(app, arguments);
 
   const std::string& base = options.base;
   const std::string& adapter = options.adapter;
   if (adapter.empty()) fail("--adapter: name the adapter (lora.h5), a PEFT folder or a GGUF LoRA");
   if (options.precision != Precision::float32)
-    fail("--precision {}: merging changes the weights, which are float32 then; leave it out",
+    fail("--precision {}: merging writes float32 weights; leave it out",
          name_of(options.precision));
   refuse_existing(out, overwrite);
   const ModelFiles files = open_model(base, options.tokenizer);
   if (const SavedAdapter* own = files.attention())
-    fail("{}: was trained with {}, which the merged store would not hold; merge a dense base", base,
+    fail("{}: was trained with {}, which the merged file would lose; merge into a dense base", base,
          own->name);
   LoadedModel model = options.load(WeightUse::trainable);
   if (model.lora() == nullptr)
-    fail("{}: is no LoRA adapter; Focus is attention and cannot be folded into weights", adapter);
+    fail("{}: is not a LoRA adapter; Focus is attention and cannot be merged into weights",
+         adapter);
   settings = settings.for_model(model);
   std::vector<EvalText> texts;
   if (!paths.empty()) texts = read_texts(model, paths, settings);

@@ -48,5 +48,5 @@ install_packages() {
   find_missing "${wanted[@]}"
   [ ${#missing[@]} -eq 0 ] || apt_install "${missing[@]}"
   find_missing "${optional[@]}"
-  [ ${#missing[@]} -eq 0 ] || apt_install "${missing[@]}" || echo "going on without: ${missing[*]}"
+  [ ${#missing[@]} -eq 0 ] || apt_install "${missing[@]}" || echo "continuing without: ${missing[*]}"
 }

@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
 # From a clean clone to the main job: installs packages, builds, writes the built-in text, trains a
-# small model on it from scratch, puts two kinds of groups onto the frozen result, and compares dense
-# attention, windows, soft and hard attention and summary columns: on all tokens, on those that far
-# text makes easier, and on words that have to be said again. At most ten minutes on two cores; run
-# again, it starts anew.
+# small model on it from scratch, adds two kinds of groups to the frozen result, and compares dense
+# attention, windows, soft and hard attention and summary tokens: on all tokens, on long-range tokens,
+# and on words to be copied. At most ten minutes on two cores; a second run starts from the beginning.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . apps/packages.sh
 
 install_packages
-# Another compiler's warnings are no reader's errors.
+# Warnings of another compiler are not errors here.
 cmake --preset release -DFOCUS_TESTS=OFF -DFOCUS_WERROR=OFF >/dev/null
 cmake --build --preset release --target focus_program
 
@@ -17,7 +16,7 @@ out=out/quickstart
 focus=build/release/focus
 rm -rf "$out"
 mkdir -p "$out"
-# First nothing but words to be said again, until the base has learnt to; then tales among them.
+# First only words to be copied, until the base has learnt copying; then tales among them.
 "$focus" corpus --out "$out/words.txt" --kind copy --keys 12 --distance 0 --documents 12800 --seed 1
 mixed=(--kind copy --keys 12 --distance 0 --share 0.97)
 "$focus" corpus --out "$out/mixed.txt" "${mixed[@]}" --documents 7500 --seed 3
@@ -32,6 +31,6 @@ measure=(--text "$out/unseen.txt" --context 256 --stride 128 --far 40
   --attention dense,local,sink_window:32:sinks=1,soft,hard:1,hard:2 --json "$out/tokens.json"
 "$focus" eval "$out/base/model.h5" --adapter "$out/keys.h5" "${measure[@]}" \
   --attention dense,summary:1,summary:2,summary:4 --json "$out/keys.json"
-"$focus" report --title "What a small model keeps of what stands far before" \
+"$focus" report --title "Long-range recall: dense and sparse attention compared" \
   --eval "$out/tokens.json" --eval "$out/keys.json" \
   --run "$out/base" --run "$out/focus" --out "$out/report.html"

@@ -9,12 +9,13 @@ namespace focus::app {
 int run_report(Arguments arguments) {
   std::string out, title = "Focus";
   std::vector<std::string> runs, evaluations;
-  CLI::App app("One self-contained HTML page from runs' folders and evaluations' JSON files.",
-               "focus report");
-  app.add_option("--run", runs, "folders of focus train");
+  CLI::App app(
+      "Renders one self-contained HTML page from run folders and JSON files of focus eval.",
+      "focus report");
+  app.add_option("--run", runs, "run folders of focus train");
   app.add_option("--eval", evaluations, "files that focus eval --json wrote");
-  app.add_option("--title", title, "the page's title");
-  app.add_option("--out", out, "the page to write (.html)")->required();
+  app.add_option("--title", title, "page title");
+  app.add_option("--out", out, "page to write (.html)")->required();
   parse_arguments(app, arguments);
   HtmlReport report(title);
   std::vector<ReadEvaluation> read;

@@ -17,13 +17,14 @@ struct ScoreArguments {
 
 void add_score_options(CLI::App& app, ScoreArguments& o) {
   o.model.add_to(app);
-  app.add_option("--requests", o.requests, "the requests (.jsonl), an object a line")->required();
-  app.add_option("--out", o.out, "the answers (.jsonl), in the order of the requests")->required();
+  app.add_option("--requests", o.requests, "requests (.jsonl), one object per line")->required();
+  app.add_option("--out", o.out, "answers to write (.jsonl), in the order of the requests")
+      ->required();
   add_one_attention(app, o.attention);
   add_settings(app, config_fields(o.scoring));
   app.add_flag("!--no-sharing", o.scoring.share,
-               "compute each request by itself: the reference for those that share a context");
-  app.add_flag("--overwrite", o.overwrite, "replace --out where it exists");
+               "compute each request separately (reference for requests that share a prefix)");
+  app.add_flag("--overwrite", o.overwrite, "replace --out if it exists");
 }
 
 }  // namespace
@@ -31,9 +32,9 @@ void add_score_options(CLI::App& app, ScoreArguments& o) {
 int run_score(Arguments arguments) {
   ScoreArguments o;
   CLI::App app(
-      "Answers requests as the lm-evaluation-harness makes them: loglikelihood {context, "
+      "Answers requests in the form of the lm-evaluation-harness: loglikelihood {context, "
       "continuation}, loglikelihood_rolling {text}, generate_until {context, until, max_gen_toks}. "
-      "Requests that begin alike share the computation of what they have in common.",
+      "Requests with a common prefix share its computation.",
       "focus score");
   add_score_options(app, o);
   parse_arguments(app, arguments);
@@ -56,7 +57,8 @@ int run_score(Arguments arguments) {
   write_file_durably(o.out, std::string_view(lines));
   if (cut > 0)
     fmt::print(stderr,
-               "{} of {} contexts were too long: cut from the left (\"cut\" says by how much)\n",
+               "{} of {} contexts were too long and were cut on the left (\"cut\" is the number of "
+               "tokens)\n",
                cut, answers.size());
   fmt::print("{}: {} answers, {} tokens, attention {}\n", o.out, answers.size(), tokens, title);
   if (work.tokens > 0)

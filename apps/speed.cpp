@@ -19,28 +19,27 @@ int run_speed(Arguments arguments) {
   int threads = 0;
   AttentionSpeedOptions options;
   CLI::App app(
-      "With --decode a model's decoding; see focus speed --decode --help. Without it full causal "
-      "attention against hard or summary Focus attention on random q, k and v of one "
-      "sequence, interleaved. Focus's time includes the sort into classes and the local window; "
-      "the "
-      "groups are "
-      "found before, and the time of that stands beside it. GFLOP/s count 4 head_dim operations "
-      "for each attended pair and head, 2.5 times that for backward. The ideal speed-up is that of "
-      "the pairs: all there are by those attended.",
+      "Compares full causal attention with hard or summary Focus attention on random q, k and v of "
+      "one sequence, interleaved; with --decode times a model's decoding (focus speed --decode "
+      "--help). The time of Focus attention includes sorting into classes and the local window; "
+      "the groups are computed before, and that time is reported separately. GFLOP/s counts 4 "
+      "head_dim operations per attended pair and head, and 2.5 times that for backward. The ideal "
+      "speed-up is the number of all pairs divided by that of attended pairs.",
       "focus speed");
   app.add_option("--lengths", lengths, "tokens, one run each (default 512 to 16384)")
       ->delimiter(',');
   std::vector<std::string> attentions = {"hard:1"};
-  add_attention_option(app, attentions,
-                       "what is timed against dense: hard:2 (default hard:1), hard:2:gate=keep; "
-                       "with soft beside it: hard:1,soft; or groups of keys: summary:2");
+  add_attention_option(
+      app, attentions,
+      "attention to compare with dense: hard:2 (default hard:1), hard:2:gate=keep; hard:1,soft "
+      "adds soft attention; summary:2 times groups of keys");
   std::vector<ConfigField> fields = config_fields(options);
   std::erase_if(fields, [](const ConfigField& field) {
     return field.key == "top_k" || field.key == "hard_gate" || field.key == "soft";
   });
   add_settings(app, fields);
   add_threads_option(app, threads);
-  app.add_option("--json", json, "write the figures to this file too");
+  app.add_option("--json", json, "also write the figures to this JSON file");
   app.add_option("--svg", svg, "write a plot of the speed-up");
   app.add_option("--html", html, "write a page with plot and tables");
   parse_arguments(app, arguments);

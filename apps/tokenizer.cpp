@@ -49,7 +49,7 @@ void train_bpe(const TokenizerArguments& o) {
   refuse_existing(file.string(), o.overwrite);
   const BpeTrainer trainer = counted_words(o);
   if (trainer.words() == 0) {
-    fail("the texts hold only white space and {}: there is nothing to learn from",
+    fail("the texts hold only whitespace and {}: there is nothing to train on",
          o.training.special_token);
   }
   Progress progress({.label = "merges", .total_steps = o.training.vocab_size});
@@ -65,11 +65,11 @@ void train_bpe(const TokenizerArguments& o) {
   write_file_durably(file, std::string_view(trainer.tokenizer_json(model)));
   if (static_cast<std::int32_t>(model.tokens.size()) < o.training.vocab_size) {
     fmt::print(stderr,
-               "notice: {} tokens instead of {}: no other pair is seen {} times; more text or a "
-               "smaller --min-frequency gives more\n",
+               "notice: {} tokens instead of {}: no other pair occurs {} times; give more text or "
+               "a smaller --min-frequency\n",
                model.tokens.size(), o.training.vocab_size, o.training.min_frequency);
   }
-  fmt::print("{}: {} tokens, {} merges, from {} words, {} of them different\n", file.string(),
+  fmt::print("{}: {} tokens, {} merges, from {} words, {} of them distinct\n", file.string(),
              model.tokens.size(), model.merges.size(), trainer.words(), trainer.distinct_words());
 }
 
@@ -123,7 +123,7 @@ void time_encoding(const TokenizerArguments& o) {
 }
 
 void add_tokenizer(CLI::App& command, TokenizerArguments& o) {
-  command.add_option("tokenizer", o.tokenizer, "a tokenizer's file, a folder with one, or bytes")
+  command.add_option("tokenizer", o.tokenizer, "a tokenizer file, its folder, or bytes")
       ->required();
 }
 
@@ -131,47 +131,48 @@ void add_tokenizer(CLI::App& command, TokenizerArguments& o) {
 
 int run_tokenizer(Arguments arguments) {
   TokenizerArguments o;
-  CLI::App app("Trains a byte-level BPE, encodes and decodes with any tokenizer that is read here.",
-               "focus tokenizer");
+  CLI::App app(
+      "Trains a byte-level BPE tokenizer; encodes and decodes with any supported tokenizer.",
+      "focus tokenizer");
   app.require_subcommand(1);
 
   CLI::App& train = *app.add_subcommand(
-      "train", "learns a byte-level BPE from texts and writes it as a tokenizer.json");
+      "train", "trains a byte-level BPE tokenizer on texts and writes a tokenizer.json");
   train.add_option("--text", o.texts, "texts (.txt, .txt.xz) or folders of them")->required();
   train
       .add_option("--vocab-size", o.training.vocab_size,
-                  "tokens: the special one, 256 bytes, the rest merged")
+                  "vocabulary size: the special token, 256 bytes and the merges")
       ->capture_default_str();
   train
       .add_option("--out", o.out,
-                  "a tokenizer.json, or a folder, where tokenizer_config.json is written too")
+                  "tokenizer.json to write, or a folder, which gets a tokenizer_config.json too")
       ->type_name(kFolder)
       ->required();
   train
       .add_option("--min-frequency", o.training.min_frequency,
-                  "a pair seen less often is not merged")
+                  "smallest count of a pair that is merged")
       ->capture_default_str();
   train
       .add_option("--special", o.training.special_token,
-                  "the token with id 0; where it stands in a text, a document ends")
+                  "special token with id 0; it ends a document in a text")
       ->capture_default_str();
-  train.add_flag("--overwrite", o.overwrite, "replace what is there");
+  train.add_flag("--overwrite", o.overwrite, "replace existing files");
 
-  CLI::App& encode = *app.add_subcommand("encode", "prints the ids of a text");
+  CLI::App& encode = *app.add_subcommand("encode", "prints the token ids of a text");
   add_tokenizer(encode, o);
-  encode.add_option("--text", o.text, "a file; standard input if not given");
+  encode.add_option("--text", o.text, "text file; standard input by default");
   encode.add_flag("--special", o.special,
-                  "with what the tokenizer puts around a text, such as BOS");
+                  "add the special tokens that the tokenizer specifies, such as BOS");
 
-  CLI::App& decode = *app.add_subcommand("decode", "prints the text of ids");
+  CLI::App& decode = *app.add_subcommand("decode", "prints the text of token ids");
   add_tokenizer(decode, o);
-  decode.add_option("--ids", o.text, "a file; standard input if not given");
+  decode.add_option("--ids", o.text, "text file; standard input by default");
 
-  CLI::App& speed = *app.add_subcommand("speed", "how fast one text is encoded, on one thread");
+  CLI::App& speed = *app.add_subcommand("speed", "encoding speed on one text and one thread");
   add_tokenizer(speed, o);
   speed.add_option("--text", o.text, "a file")->required();
   speed.add_option("--repeats", o.repeats, "measurements")->check(CLI::PositiveNumber);
-  speed.add_option("--json", o.json, "write the figures to this file too");
+  speed.add_option("--json", o.json, "also write the figures to this JSON file");
 
   parse_arguments(app, arguments);
   if (train.parsed()) train_bpe(o);

@@ -61,7 +61,7 @@ class TrainingTerminal {
     if (resumed) spdlog::info("resumed at step {} from {}", session.steps(), resumed->string());
     log_config(config_);
     if (session.ranks().count() > 1)
-      spdlog::info("{} processes share the {} parts of a step", session.ranks().count(),
+      spdlog::info("{} processes share the {} micro-batches of a step", session.ranks().count(),
                    config_.data.gradient_accumulation_steps);
     spdlog::info("training on {} windows of {} tokens, {} parameters{}",
                  session.data().train.num_windows(), config_.data.context,
@@ -97,7 +97,7 @@ TrainingCallbacks silent_callbacks() {
 }
 
 void tell_dry_run(const RunConfig& config, Session& session, const std::string& json) {
-  if (session.ranks().count() > 1) fail("--dry-run is of one process; start it without mpirun");
+  if (session.ranks().count() > 1) fail("--dry-run runs in one process; start it without mpirun");
   log_config(config);
   const DryRun d = dry_run(session);
   fmt::print("{}", dry_run_text(d));
@@ -113,7 +113,7 @@ void train(const RunConfig& config, Session& session, const RunFolderOptions& op
   if (!first) return;
   terminal.finish();
   if (!result.finished)
-    spdlog::info("stopped at step {}; checkpoint {} is written, --resume goes on", result.steps,
+    spdlog::info("stopped at step {}; wrote checkpoint {}, --resume continues", result.steps,
                  result.checkpoint.string());
   else
     fmt::print("{}: {} steps{}\n", result.artifact.string(), result.steps,
@@ -137,21 +137,23 @@ int run_train(Arguments arguments) {
   RunFolderOptions options;
   std::int64_t stop_at = 0;
   CLI::App app(
-      "Trains by a config: centroids on a frozen base (retrofit), these and then all of it "
-      "(two_phase), all of a base (full), a new model (scratch), or low-rank adapters (lora).",
+      "Trains by a config: centroids on a frozen base (retrofit), these and then the whole model "
+      "(two_phase), all weights of a base (full), a new model (scratch), or low-rank adapters "
+      "(lora).",
       "focus train");
   app.footer(
       "Several processes share the windows of each step: mpirun -n 4 focus train ... data.batch=8");
   add_config_arguments(app, config_file);
   app.add_flag("--dry-run", dry,
-               "parameters, memory, tokens and time from a timed step; trains nothing");
-  app.add_flag("--resume", options.resume, "go on from the newest checkpoint in the run's folder");
-  app.add_flag("--overwrite", options.overwrite, "start again where the run's folder holds a run");
+               "print parameters, memory, tokens and time, measured on one step; train nothing");
+  app.add_flag("--resume", options.resume, "resume from the newest checkpoint in the run's folder");
+  app.add_flag("--overwrite", options.overwrite,
+               "start again even if the run's folder holds a run");
   app.add_flag("--verify", verify,
-               "read all of the base first and hold it against its checksums and fingerprint");
+               "first read the whole base and verify it against its checksums and fingerprint");
   app.add_option("--stop-at", stop_at, "write a checkpoint and stop after this step")
       ->check(CLI::PositiveNumber);
-  app.add_option("--json", json, "write the figures to this file too");
+  app.add_option("--json", json, "also write the figures to this JSON file");
   parse_arguments(app, arguments);
 
   RunConfig config;

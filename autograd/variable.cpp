@@ -102,7 +102,7 @@ void Variable::set_requires_grad(bool wanted) {
 }
 
 const Tensor& Variable::grad() const {
-  check(node_ != nullptr, "grad: this variable does not want a gradient");
+  check(node_ != nullptr, "grad: this variable does not require a gradient");
   return node_->grad;
 }
 
@@ -111,12 +111,12 @@ void Variable::zero_grad() {
 }
 
 void Variable::set_grad(Tensor grad) {
-  check(node_ != nullptr, "set_grad: this variable does not want a gradient");
+  check(node_ != nullptr, "set_grad: this variable does not require a gradient");
   node_->grad = std::move(grad);
 }
 
 void backward(const Variable& loss) {
-  check(loss.requires_grad(), "backward: nothing below this variable wants a gradient");
+  check(loss.requires_grad(), "backward: no input of this variable requires a gradient");
   loss.node_->grad = Tensor::full(loss.shape(), 1);
   walk(loss.node_);
 }

@@ -15,8 +15,8 @@ std::string described(const std::string& name, const Shape& shape) {
 void Weight::set_requires_grad(bool wanted, const std::string& name) {
   if (is_shape_alone() && !wanted) return;
   if (!is_frozen_matrix()) return variable(name).set_requires_grad(wanted);
-  check(!wanted, "set_requires_grad: the {} is stored in {}, so frozen", described(name, shape()),
-        name_of(frozen_->format()));
+  check(!wanted, "set_requires_grad: the {} is stored in {} and therefore frozen",
+        described(name, shape()), name_of(frozen_->format()));
 }
 
 void Weight::freeze(MatrixForm form, const std::string& name) {
@@ -25,8 +25,9 @@ void Weight::freeze(MatrixForm form, const std::string& name) {
           shape(), name_of(frozen_->form()));
     return;
   }
-  check(!is_shape_alone(), "freeze: the {} has no numbers yet", described(name, shape()));
-  check(!requires_grad(), "freeze: the weight {} is trained; only frozen ones go to {}", shape(),
+  check(!is_shape_alone(), "freeze: the {} has no values yet", described(name, shape()));
+  check(!requires_grad(),
+        "freeze: the weight {} is trained; only frozen weights can be converted to {}", shape(),
         name_of(form));
   frozen_ = FrozenMatrix(variable_.value(), form, name);
   variable_ = Variable();
@@ -39,7 +40,7 @@ void Weight::multiply_in_bf16(const std::string& name) {
 }
 
 void Weight::refuse(const std::string& name) const {
-  check(!is_shape_alone(), "value: the {} has no numbers yet", described(name, shape()));
+  check(!is_shape_alone(), "value: the {} has no values yet", described(name, shape()));
   throw std::invalid_argument(
       fmt::format("value: the {} is frozen, as it is stored in {}; load the model with its weights "
                   "trainable",

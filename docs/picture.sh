@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Takes one chart out of a page of focus report, as an SVG file of its own: `bash docs/picture.sh
-# out/quickstart/report.html "Perplexity against the share of pairs kept" >docs/quickstart.svg`.
+# Takes one chart out of a page of focus report, as a separate SVG file: `bash docs/picture.sh
+# out/quickstart/report.html "Perplexity against attention density" >docs/quickstart.svg`.
 set -euo pipefail
 awk -v title="$2" '
   /^<style>$/ { in_style = 1; next }

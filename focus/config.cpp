@@ -45,7 +45,7 @@ void check_summary(const FocusConfig& config, const GroupingKind& kind) {
         "focus.summary.sinks must be from 0 to {}, not {}", kMaxSinks, s.zones.sinks);
   check(s.width >= 0 && s.width <= 1, "focus.summary.width must be in [0, 1], not {}", s.width);
   check(kind.groups_tokens || s.selection == GroupSelection::mass,
-        "focus.summary.selection own needs groups of tokens: a query is in no group of {}",
+        "focus.summary.selection own needs groups of tokens: a query is not in a group of {}",
         kind.name);
 }
 
@@ -61,7 +61,7 @@ void FocusConfig::validate() const {
   ablations.validate();
   check_summary(*this, kind);
   check(kind.groups_tokens || training == Training::summary,
-        "focus.grouping {} has neither a soft nor a hard form: set focus.training to summary",
+        "focus.grouping {} supports neither soft nor hard attention: set focus.training to summary",
         kind.name);
   check(training != Training::hard || tokens().gate == Gate::affinity,
         "focus.training hard needs focus.tokens.gate affinity: its limit is the hard mask");
@@ -69,8 +69,8 @@ void FocusConfig::validate() const {
   check(training != Training::hard || (k >= 1 && k <= num_groups),
         "focus.tokens.train_top_k must be from 1 to num_groups {}, not {}", num_groups, k);
   check(kind.is_routed || !ablations.balance(),
-        "focus.ablations are of groups of tokens, but focus.grouping is {}: leave balance_loss, "
-        "entropy_loss, recluster_every and centroid_update at their defaults",
+        "focus.ablations apply to groups of tokens only, but focus.grouping is {}: leave "
+        "balance_loss, entropy_loss, recluster_every and centroid_update at their defaults",
         kind.name);
   check(num_groups > 1 || !ablations.balance(),
         "focus.num_groups 1 has nothing to balance: leave balance_loss, entropy_loss, "

@@ -103,21 +103,21 @@ struct TokenSettings {
   template <class F>
   void visit(F&& f) {
     f("routing_dim", routing_dim, "d_g, width of the routing space");
-    f("temperature", temperature, "tau of the assignments");
+    f("temperature", temperature, "tau, temperature of the assignments");
     f("sinkhorn_iters", sinkhorn_iters, "N, Sinkhorn rounds");
     f("gate", gate,
-      "logit: the paper's Eq. 2; affinity: adds log(g_i . g_j), whose limit is the hard mask");
-    f("gate_steepness", gate_steepness, "lambda of the logit gate");
+      "logit: the paper's Eq. 2; affinity: adds log(g_i . g_j), which converges to the hard mask");
+    f("gate_steepness", gate_steepness, "lambda, weight of the logit gate");
     f("affinity_floor", affinity_floor, "added to the affinity before its logarithm");
     f("balance", balance,
-      "sequence: Sinkhorn over the sequence (not causal); carried: potentials of batches seen "
-      "before (causal); none");
-    f("carried_rate", carried_rate, "rate of the carried potentials' moving average");
+      "sequence: Sinkhorn over the sequence (not causal); carried: potentials of earlier batches "
+      "(causal); none: no balancing");
+    f("carried_rate", carried_rate, "rate of the moving average of the carried potentials");
     f("sequence_steps", sequence_steps,
-      "first steps that train with sequence balance before carried");
+      "number of first steps with sequence balance before carried");
     f("hard_gate", hard_gate,
-      "what hard attention does with log(g_i . g_j) of the pairs it attends");
-    f("train_top_k", train_top_k, "k of hard training");
+      "whether hard attention keeps or drops log(g_i . g_j) of the attended pairs");
+    f("train_top_k", train_top_k, "k, groups per token in hard training");
   }
   void validate() const;
 };
@@ -139,13 +139,12 @@ struct KeySettings {
 
   template <class F>
   void visit(F&& f) {
-    f("fit_step", fit_step,
-      "step before which the centroids are fitted by k-means; null: they stay random", {0, 1e12});
-    f("fit_tokens", fit_tokens, "training tokens that they are fitted on", {64, 1 << 24});
+    f("fit_step", fit_step, "step before which k-means fits the centroids; null: they stay random",
+      {0, 1e12});
+    f("fit_tokens", fit_tokens, "training tokens for that fit", {64, 1 << 24});
     f("head_budgets", head_budgets,
-      "measured: a query head selects groups by its error, which the fit measures, "
-      "num_selected_groups of them in the mean over all heads; equal: each head "
-      "selects num_selected_groups");
+      "measured: heads get different numbers of groups, by the error measured in the fit, "
+      "num_selected_groups on average; equal: each head selects num_selected_groups");
   }
   void validate() const {}
 };
@@ -158,7 +157,7 @@ struct SummaryConfig : SummarySettings {
   void visit(F&& f) {
     SummarySettings::visit(f);
     f("train_num_selected_groups", train_num_selected_groups,
-      "m of summary training; null: num_selected_groups", {0, kMaxKeyGroups});
+      "m in summary training; null: num_selected_groups", {0, kMaxKeyGroups});
   }
 };
 
@@ -175,15 +174,16 @@ struct AblationSettings {
   template <class F>
   void visit(F&& f) {
     f("balance_loss", balance_loss,
-      "weight of the Switch Transformer's balance loss of each layer; 0: none");
+      "weight of the Switch Transformer balance loss of each layer; 0: none");
     f("entropy_loss", entropy_loss, "weight of log K minus the entropy of entropy_of; 0: none");
     f("entropy_of", entropy_of, "mean: the batch's mean assignment; token: each token's");
-    f("stop_gradient", stop_gradient, "no gradient flows from the routing into the layer's input");
+    f("stop_gradient", stop_gradient, "stop gradients from the routing to the layer's input");
     f("centroid_update", centroid_update,
-      "gradient; average: each centroid follows the mean of its tokens' routing vectors");
-    f("centroid_rate", centroid_rate, "rate of centroid_update average");
+      "gradient: trained by the optimiser; average: each centroid follows the mean of its tokens' "
+      "routing vectors");
+    f("centroid_rate", centroid_rate, "rate of the moving average (centroid_update average)");
     f("recluster_every", recluster_every,
-      "steps between k-means of a batch's routing vectors, which replaces the centroids; 0: never");
+      "steps between k-means updates of the centroids on a batch's routing vectors; 0: never");
   }
   /// Whether anything but the gradient acts on the groups.
   bool balance() const {
@@ -208,20 +208,22 @@ struct FocusConfig {
   template <class F>
   void visit(F&& f) {
     f("grouping", grouping,
-      "tokens: a layer's tokens are grouped by their input (the paper's); keys: each key head's "
-      "keys by the nearest centroid, for summary attention; others: see their sections");
-    f("num_groups", num_groups, "K, groups in each layer; of tokens at most 64",
-      {1, kMaxKeyGroups});
+      "tokens: each layer groups tokens by its input (the paper's method); keys: each key head "
+      "groups its keys by nearest centroid, for summary attention; others: see their sections");
+    f("num_groups", num_groups, "K, groups per layer; at most 64 with tokens", {1, kMaxKeyGroups});
     f("local_window", local_window, "w, pairs with i - j <= w are always attended");
     f("training", training,
-      "soft: every pair through the gate; hard: the mask's pairs only; summary: summary attention");
+      "soft: all pairs, gated; hard: only the pairs of the mask; summary: attention with summary "
+      "tokens");
     f("objective", objective,
       "lm: cross-entropy; logit_distillation: KL(dense || sparse) of the predictions; "
-      "layer_distillation: squared error of each layer's attention output, without a backward "
-      "pass through the model");
-    f("summary", summary, "attention in which an unselected group is one token, its mean");
+      "layer_distillation: squared error of each layer's attention output, with no backward pass "
+      "through the model");
+    f("summary", summary,
+      "attention with summary tokens: each unselected group is represented by its mean key and "
+      "value");
     for (SettingsSection& section : groupings) f(section.name, section.settings, section.help);
-    f("ablations", ablations, "other means against collapsed groups, of groups of tokens");
+    f("ablations", ablations, "alternatives against group collapse, for groups of tokens");
   }
 
   /// The settings of a grouping by their type. Throws std::logic_error where the table has none.
@@ -229,7 +231,7 @@ struct FocusConfig {
   const Settings& of() const {
     for (const SettingsSection& section : groupings)
       if (const auto* found = section.settings.get_if<Settings>()) return *found;
-    throw std::logic_error("no grouping has such settings");
+    throw std::logic_error("no grouping has these settings");
   }
   template <class Settings>
   Settings& of() {

@@ -45,7 +45,7 @@ const std::vector<AdapterKind>& adapter_kinds() {
 const AdapterKind& adapter_kind(std::string_view name) {
   const auto found = std::ranges::find(adapter_kinds(), name, &AdapterKind::name);
   if (found == adapter_kinds().end())
-    throw std::logic_error(fmt::format("no kind of adapter is called {}", name));
+    throw std::logic_error(fmt::format("unknown adapter kind {}", name));
   return *found;
 }
 

@@ -83,7 +83,8 @@ void Mechanism::copy_parameters(Mechanism& other) {
   visit_parameters([&](const std::string& name, Variable& p) {
     const Tensor& value = theirs[name];
     check(value.defined() && value.shape() == p.shape(),
-          "{}: {} is {}, but the trained one has {}; say the settings that it was trained with",
+          "{}: {} is {}, but the model was trained with {}; give the settings that it was trained "
+          "with",
           kind_, name, p.shape(), value.defined() ? value.shape() : Shape({0}));
     p.mutable_value() = value;
   });
@@ -94,7 +95,7 @@ std::unique_ptr<Mechanism> make_mechanism(std::string_view kind, const AnySettin
   Rng rng(0);
   auto made = find_attention(kind, "attention").make(settings, shape, nullptr, rng);
   auto* const mechanism = dynamic_cast<Mechanism*>(made.get());
-  if (mechanism == nullptr) throw std::logic_error(fmt::format("{} is no mechanism", kind));
+  if (mechanism == nullptr) throw std::logic_error(fmt::format("unknown mechanism {}", kind));
   static_cast<void>(made.release());  // it is the same
   return std::unique_ptr<Mechanism>(mechanism);
 }

@@ -33,15 +33,15 @@ void check_settings(const SavedFocus& saved) {
 
 void check_sizes(const SavedFocus& saved) {
   const Index layers = saved.shape.num_layers;
-  if (layers < 1 || layers > kMostLayers) fail("{}: {} layers cannot be", saved.where, layers);
+  if (layers < 1 || layers > kMostLayers) fail("{}: {} layers are not valid", saved.where, layers);
   FocusShape shape = saved.shape;
   for_each_size(shape, saved.config, [&](const char* name, Index size) {
-    if (size < 1 || size > kMostWidth) fail("{}: a {} of {} cannot be", saved.where, name, size);
+    if (size < 1 || size > kMostWidth) fail("{}: {} {} is not valid", saved.where, name, size);
   });
   if (saved.fitted_context < 0 || saved.fitted_context > kMostContext)
     fail("{}: a {} of {} cannot be", saved.where, kFittedContext, saved.fitted_context);
   if (static_cast<Index>(saved.updates.size()) != layers)
-    fail("{}: carried_updates has {} numbers for {} layers", saved.where, saved.updates.size(),
+    fail("{}: carried_updates has {} values for {} layers", saved.where, saved.updates.size(),
          layers);
 }
 
@@ -49,7 +49,7 @@ Tensor read_shaped(const TensorSource& source, const std::string& name, const Sh
   const TensorInfo* info = source.find(name);
   if (info == nullptr) fail("{}: tensor {} is missing", source.describe(), name);
   if (!std::ranges::equal(info->shape, shape.dims()))
-    fail("{}: tensor {} has shape [{}], but {} asks for {}", source.describe(), name,
+    fail("{}: tensor {} has shape [{}], but {} requires {}", source.describe(), name,
          fmt::join(info->shape, ", "), kFocusConfigFile, shape);
   return source.read(name);
 }
@@ -75,8 +75,8 @@ std::vector<Tensor> head_needs(const SavedFocus& saved) {
       needs.push_back(saved.tensor(layer, std::string(kNeeds), each.shape));
       for (const Real need : needs.back().span())
         if (!std::isfinite(need) || need < 0)
-          fail("{}: layer {}: the need of a head is {}, expected a number from 0 on", saved.where,
-               layer, need);
+          fail("{}: layer {}: the need of a head is {}, expected 0 or more", saved.where, layer,
+               need);
     }
   return needs;
 }
@@ -140,11 +140,11 @@ SavedFocus open_focus_folder(const fs::path& folder) {
   SavedFocus saved;
   saved.where = config_path.string();
   if (!is_there(config_path))
-    fail("{}: no {} in it; an adapter's folder is what focus export writes", folder.string(),
+    fail("{}: has no {}; an adapter folder is written by focus export", folder.string(),
          kFocusConfigFile);
   check_is_file(config_path);
   if (fs::file_size(config_path) > kMostConfigBytes)
-    fail("{}: more than {} bytes are no settings", saved.where, kMostConfigBytes);
+    fail("{}: more than {} bytes are too many for settings", saved.where, kMostConfigBytes);
   const nlohmann::json json = parse_strict_json(read_text_file(config_path), saved.where);
   const JsonView view(json, saved.where);
   const std::int64_t version = view.at("format_version").integer(1 << 20);
@@ -183,11 +183,12 @@ SavedFocus open_focus_folder(const fs::path& folder) {
 SavedFocus open_focus(const fs::path& path) {
   if (!fs::exists(path))
     fail(
-        "{}: no such file or folder; an adapter is what focus train writes as focus.h5, or what "
-        "focus export makes of it",
+        "{}: no such file or folder; an adapter is focus.h5 of focus train, or its folder from "
+        "focus export",
         path.string());
   if (is_gguf(path))
-    fail("{}: a GGUF file holds no Focus; focus merge folds a LoRA into its base", path.string());
+    fail("{}: a GGUF file holds no Focus adapter; focus merge merges a LoRA into its base",
+         path.string());
   return fs::is_directory(path) ? open_focus_folder(path) : open_focus(StoreReader(path));
 }
 

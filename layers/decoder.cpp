@@ -222,13 +222,13 @@ Variable Decoder::hidden_states(std::span<const std::int32_t> ids, Index batch,
                                 Index first_position, const ForwardContext& context) const {
   check(batch > 0 && !ids.empty() && static_cast<Index>(ids.size()) % batch == 0,
         "decoder: {} ids are not {} sequences of equal length", ids.size(), batch);
-  check(first_position >= 0, "decoder: a first position of {}", first_position);
+  check(first_position >= 0, "decoder: first position {} is not valid", first_position);
   const auto count = static_cast<Index>(ids.size());
   const std::vector<Index>* const documents = context.documents.get();
   check(documents == nullptr || (batch == 1 && first_position == 0 && documents->size() >= 2 &&
                                  documents->front() == 0 && documents->back() == count &&
                                  std::ranges::is_sorted(*documents, std::less_equal())),
-        "decoder: documents must rise from 0 to the {} ids of one row", ids.size());
+        "decoder: document offsets must increase from 0 to the {} ids of one row", ids.size());
   const std::vector<std::int32_t> positions = positions_of(count, batch, first_position, documents);
   Variable x = embedded(ids, batch, positions);
   Pass pass{.first_position = first_position, .rotary = {}, .local_rotary = {}, .context = context};

@@ -16,12 +16,13 @@ constexpr const char* kArchitectureKey = "general.architecture";
 std::string architecture_of(const GgufMetadata& metadata) {
   const std::string type = metadata.text(kTypeKey).value_or("model");
   if (type == "adapter")
-    fail("{}: an adapter, not a model; name its base here, and this file as --adapter",
+    fail("{}: an adapter, not a model; give its base here and this file as --adapter",
          metadata.where());
   if (type != "model")
     fail("{}: {} is \"{}\": it holds no model", metadata.where(), kTypeKey, shown(type));
   const auto architecture = metadata.text(kArchitectureKey);
-  if (!architecture) fail("{}: key {} is missing: no model", metadata.where(), kArchitectureKey);
+  if (!architecture)
+    fail("{}: key {} is missing: the file holds no model", metadata.where(), kArchitectureKey);
   return *architecture;
 }
 
@@ -72,7 +73,7 @@ void read_sizes(const GgufSettings& s, ModelConfig& c) {
   }
   const Index values = s.integer("attention.value_length", c.head_dim);
   if (values != c.head_dim)
-    fail("{}: {} is {}, but keys have {} numbers, which is not supported", s.where(),
+    fail("{}: {} is {}, but keys have width {}, which is not supported", s.where(),
          s.key("attention.value_length"), values, c.head_dim);
 }
 
@@ -80,7 +81,8 @@ void read_sizes(const GgufSettings& s, ModelConfig& c) {
 void read_vocabulary(const GgufSettings& s, ModelConfig& c) {
   const TensorInfo* embedding = s.tensor("token_embd.weight");
   if (embedding == nullptr || embedding->shape.size() != 2)
-    fail("{}: tensor token_embd.weight is missing or no matrix: no model", s.where());
+    fail("{}: tensor token_embd.weight is missing or not a matrix: the file holds no model",
+         s.where());
   c.vocab_size = embedding->shape[0];
   const Index said = s.integer("vocab_size", c.vocab_size);
   if (said != c.vocab_size)
@@ -118,7 +120,7 @@ void read_rope(const GgufSettings& s, const GgufForm& form, ModelConfig& c) {
          c.head_dim, dims);
   const bool whole = c.rope.partial_rotary_factor == 1 && !form.partial_rotary;
   if (whole && dims != c.head_dim)
-    fail("{}: {} is {} of {} numbers: heads of this architecture are rotated whole", s.where(),
+    fail("{}: {} is {} of {} values: this architecture rotates whole heads", s.where(),
          s.key("rope.dimension_count"), dims, c.head_dim);
   c.rope.partial_rotary_factor = rotary_factor(c, dims);
   read_gguf_rope_scaling(s, form, c);
@@ -157,8 +159,10 @@ void read_gguf_attention_biases(const GgufSettings& s, ModelConfig& c) {
   c.attention_bias = s.tensor("blk.0.attn_q.bias") || s.tensor("blk.0.attn_qkv.bias");
   c.attention_out_bias = s.tensor("blk.0.attn_output.bias") != nullptr;
   if (c.attention_bias != c.attention_out_bias)
-    fail("{}: biases on {} alone, but in a {} q, k, v and the output have them together", s.where(),
-         c.attention_bias ? "q, k and v" : "the output", c.model_type);
+    fail(
+        "{}: biases only on {}, but in a {} either all of q, k, v and the output have biases or "
+        "none",
+        s.where(), c.attention_bias ? "q, k and v" : "the output", c.model_type);
 }
 
 void read_gguf_windows(const GgufSettings& s, Index window, Index period, ModelConfig& c) {

@@ -16,7 +16,7 @@ std::string GgufSettingsWriter::key(std::string_view name) const {
 
 void GgufSettingsWriter::integer(std::string_view name, Index value) {
   check(value >= 0 && value <= std::numeric_limits<std::uint32_t>::max(),
-        "{}: {} is {}, beyond what a GGUF file holds", where_, key(name), value);
+        "{}: {} is {}, outside the range of a GGUF file", where_, key(name), value);
   keys_.u32(key(name), static_cast<std::uint32_t>(value));
 }
 
@@ -35,7 +35,8 @@ void GgufSettingsWriter::text(std::string_view name, std::string_view value) {
 }
 
 void GgufSettingsWriter::cannot_say(const std::string& what) const {
-  fail("{}: {}, which a GGUF file of architecture {} cannot say", where_, what, architecture_);
+  fail("{}: {}, which a GGUF file of architecture {} cannot represent", where_, what,
+       architecture_);
 }
 
 namespace {
@@ -106,7 +107,7 @@ void write_rope(const ModelConfig& c, const GgufForm& form, GgufSettingsWriter& 
       if (!form.rope_factors) s.cannot_say("its rope_type is llama3");
       const std::vector<Real> numbers = llama3_factors(c);
       if (!llama3_rope(without_scaling(c.rope), {numbers.begin(), numbers.end()}))
-        s.cannot_say("its rope_parameters of llama3 are unlike any other model's");
+        s.cannot_say("its llama3 rope_parameters differ from those of all known models");
       break;
     }
     case RopeConfig::Scaling::longrope:
@@ -114,7 +115,7 @@ void write_rope(const ModelConfig& c, const GgufForm& form, GgufSettingsWriter& 
       s.integer("rope.scaling.original_context_length", c.rope.original_max_position_embeddings);
       s.number("rope.scaling.attn_factor", c.rope.attention_factor);
       s.notice(
-          "llama.cpp takes longrope's factors by the context that it is started with, this program "
+          "llama.cpp selects longrope factors by the context that it is started with, this program "
           "by the length of the text");
   }
 }
@@ -128,7 +129,7 @@ void check_form(const ModelConfig& c, const Family& family, GgufSettingsWriter& 
   if (family.gguf.architecture != "llama" &&
       (c.attention_bias != common.attention_bias ||
        c.attention_out_bias != common.attention_out_bias || c.mlp_bias != common.mlp_bias))
-    s.cannot_say("it has other biases than published models");
+    s.cannot_say("its biases differ from those of published models");
   if (c.tie_word_embeddings) return;
   if (is_one_of(c, {"gemma2"})) s.cannot_say("its output head is not tied to the embedding");
 }
@@ -172,7 +173,7 @@ std::vector<std::string> add_gguf_settings(const ModelConfig& config, const std:
   const Family& family = find_family(config.model_type, where);
   const GgufForm& form = family.gguf;
   if (form.architecture.empty())
-    fail("{}: models of type {} have no form in GGUF files", where, config.model_type);
+    fail("{}: models of type {} cannot be represented in a GGUF file", where, config.model_type);
   GgufSettingsWriter s(keys, form.architecture, where);
   keys.text("general.architecture", form.architecture);
   check_form(config, family, s);
@@ -182,8 +183,7 @@ std::vector<std::string> add_gguf_settings(const ModelConfig& config, const std:
   const Index window = config.widest_window();
   if (window > 0 && window < config.max_position_embeddings && !form.attends_in_windows)
     s.notice(fmt::format(
-        "llama.cpp passes over the sliding window of {} tokens: its attention is full here",
-        window));
+        "llama.cpp ignores the sliding window of {} tokens and uses full attention here", window));
   return s.notices();
 }
 
@@ -206,8 +206,8 @@ void check_gguf_settings(const ModelConfig& config, const GgufSource& written) {
   const ModelConfig read = read_gguf_config(written);
   if (in_gguf_terms(read) != in_gguf_terms(config) || read.rope.scaling != config.rope.scaling)
     fail(
-        "{}: the GGUF file would read back with other settings than this {} has, so it was not "
-        "written",
+        "{}: the GGUF file would be read with settings that differ from those of this {}, so it "
+        "was not written",
         written.describe(), config.model_type);
 }
 

@@ -58,7 +58,7 @@ std::vector<double> read_factors(const GgufSettings& s, const char* name, Index 
   const TensorInfo* info = s.tensor(name);
   if (info == nullptr) return {};
   if (info->shape != std::vector<Index>{pairs} || info->dtype != Dtype::f32)
-    fail("{}: tensor {} must be {} numbers of F32, one for each frequency", s.where(), name, pairs);
+    fail("{}: tensor {} must be {} F32 values, one per frequency", s.where(), name, pairs);
   const Tensor stored = s.source().read(name);
   return {stored.span().begin(), stored.span().end()};
 }
@@ -96,7 +96,7 @@ void read_longrope(const GgufSettings& s, ModelConfig& c) {
   const auto sane = [](double factor) { return factor >= 1e-3 && factor <= 1e6; };
   for (const auto* factors : {&rope.short_factor, &rope.long_factor})
     if (factors->empty() || !std::ranges::all_of(*factors, sane))
-      fail("{}: {} and {} must both be there, numbers from 0.001 to 1e6", s.where(), kShortFactors,
+      fail("{}: {} and {} must both be set, to numbers from 0.001 to 1e6", s.where(), kShortFactors,
            kLongFactors);
   rope.scaling = RopeConfig::Scaling::longrope;
   rope.original_max_position_embeddings =
@@ -135,8 +135,8 @@ void read_gguf_rope_scaling(const GgufSettings& s, const GgufForm& form, ModelCo
   const auto scaled =
       c.rope.scaling == RopeConfig::Scaling::none ? llama3_rope(c.rope, factors) : std::nullopt;
   if (!scaled)
-    fail("{}: the factors of {} are none of llama3's scaling, the one that is supported", s.where(),
-         kRopeFactors);
+    fail("{}: the factors of {} are not those of llama3 scaling, the only one that is supported",
+         s.where(), kRopeFactors);
   c.rope = *scaled;
 }
 

@@ -62,7 +62,7 @@ Index GgufSettings::of_all_layers(std::string_view name, Index layers) const {
   if (static_cast<Index>(values.size()) != layers || values.empty())
     fail("{}: {} has {} values for {} layers", where(), key(name), values.size(), layers);
   if (std::ranges::any_of(values, [&](std::int64_t value) { return value != values.front(); }))
-    fail("{}: {} differs from layer to layer, which is not supported", where(), key(name));
+    fail("{}: {} differs between layers, which is not supported", where(), key(name));
   return in_range(name, values.front());
 }
 

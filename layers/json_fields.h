@@ -89,7 +89,7 @@ class JsonFields {
     check(value.is_string(), "{}: {} must be a string, not {}", where_, key, shown_json(value));
     std::string text = value.get<std::string>();
     // All of them are names that messages repeat.
-    check(shown(text) == text, "{}: {} must be a short word, not {}", where_, key,
+    check(shown(text) == text, "{}: {} must be a short string, not {}", where_, key,
           shown_json(value));
     return text;
   }
@@ -107,7 +107,7 @@ class JsonFields {
       return x.is_string() && shown(x.template get<std::string>()) == x.template get<std::string>();
     };
     check(value.is_array() && std::ranges::all_of(value, is_word),
-          "{}: {} must be a list of short words, not {}", where_, key, shown_json(value));
+          "{}: {} must be a list of short strings, not {}", where_, key, shown_json(value));
     return value.get<std::vector<std::string>>();
   }
   JsonFields object(const char* key) const {

@@ -19,13 +19,13 @@ void validate_rope(const ModelConfig& c, const std::string& where,
         local.theta);
   check(
       c.rotary_layers.empty() || static_cast<Index>(c.rotary_layers.size()) == c.num_hidden_layers,
-      "{}: {} says of {} layers whether they have rotary embeddings, but there are {}", where,
-      key("no_rope_layers"), c.rotary_layers.size(), c.num_hidden_layers);
+      "{}: {} covers {} layers, but there are {}", where, key("no_rope_layers"),
+      c.rotary_layers.size(), c.num_hidden_layers);
   for (const RopeConfig* each : {&rope, &local}) {
     check(each->scaling != RopeConfig::Scaling::dynamic || c.rotary_dim() > 2,
-          "{}: rope_type dynamic needs more than 2 rotated numbers a head", where);
+          "{}: rope_type dynamic needs more than 2 rotated values per head", where);
     check(each->scaling != RopeConfig::Scaling::yarn || each->theta != 1,
-          "{}: rope_type yarn needs another {} than 1", where, key("rope_theta"));
+          "{}: rope_type yarn needs {} other than 1", where, key("rope_theta"));
     check(each->attention_factor >= 1e-3 && each->attention_factor <= 1e3,
           "{}: {} must be from 0.001 to 1000, not {}", where, key("attention_factor"),
           each->attention_factor);
@@ -33,7 +33,7 @@ void validate_rope(const ModelConfig& c, const std::string& where,
     for (const auto& [name, factors] :
          {std::pair{"short_factor", &each->short_factor}, {"long_factor", &each->long_factor}})
       check(static_cast<Index>(factors->size()) == c.rotary_dim() / 2,
-            "{}: {} must have {} numbers, half of what is rotated of a head, not {}", where,
+            "{}: {} must have {} values, half of the rotated width of a head, not {}", where,
             key(name), c.rotary_dim() / 2, factors->size());
   }
 }
@@ -81,7 +81,7 @@ void ModelConfig::validate(const std::string& where, const KeyName& key) const {
     check(value >= 1e-3 && value <= 1e6, "{}: {} must be from 0.001 to 1e6, not {}", where,
           key(name), value);
   check(sliding_windows.empty() || static_cast<Index>(sliding_windows.size()) == num_hidden_layers,
-        "{}: sliding windows of {} layers, but there are {}", where, sliding_windows.size(),
+        "{}: sliding windows for {} layers, but there are {}", where, sliding_windows.size(),
         num_hidden_layers);
   for (const Index window : sliding_windows)
     if (window != 0) {

@@ -89,7 +89,7 @@ const char* place_of_rope(const JsonFields& json) {
   const bool scaling = says_something(json, "rope_scaling");
   if (scaling && says_something(json, "rope_parameters") &&
       !json.same("rope_scaling", "rope_parameters"))
-    notice("{}: rope_scaling and rope_parameters differ; rope_scaling holds", json.where());
+    notice("{}: rope_scaling and rope_parameters differ; rope_scaling is used", json.where());
   if (scaling) return "rope_scaling";
   return json.has("rope_parameters") ? "rope_parameters" : nullptr;
 }
@@ -100,8 +100,8 @@ void take_number(const JsonFields& config, const char* own_key, const JsonFields
   const double own = number;
   number = of_object.number(key, own);
   if (config.has(own_key) && number != own)
-    notice("{}: {} {} is not the {} {} of {}; the latter holds", config.where(), own_key, own, key,
-           number, of_object.where());
+    notice("{}: {} {} differs from {} {} of {}; the latter is used", config.where(), own_key, own,
+           key, number, of_object.where());
 }
 
 /// From the config itself, else from the object, else all positions that the model has.
@@ -110,11 +110,11 @@ Index original_positions(const JsonFields& config, const JsonFields& scaling,
   const char* key = "original_max_position_embeddings";
   const auto inner = scaling.optional_integer(key);
   if (own && inner && *own != *inner)
-    notice("{}: {} {} is not that of {}, {}; the former holds", config.where(), key, *own,
+    notice("{}: {} {} differs from that of {}, {}; the former is used", config.where(), key, *own,
            scaling.where(), *inner);
   if (own) return *own;
   if (inner) return *inner;
-  notice("{}: {} is missing; max_position_embeddings holds", scaling.where(), key);
+  notice("{}: {} is missing; max_position_embeddings is used", scaling.where(), key);
   return positions;
 }
 
@@ -122,7 +122,7 @@ void check_flat(const JsonFields& scaling) {
   for (const std::string& entry : scaling.keys())
     check(
         !scaling.is_structured(entry.c_str()) || entry == "short_factor" || entry == "long_factor",
-        "{}: {} is not supported: one rotary embedding for all layers and dimensions is",
+        "{}: {} is not supported: only one rotary embedding for all layers and dimensions is",
         scaling.where(), shown(entry));
 }
 
@@ -229,7 +229,7 @@ void read_ropes_by_layer(const JsonFields& json, double theta, double local_thet
     if (!says_something(json, "rope_parameters")) return std::nullopt;
     const JsonFields all = json.object("rope_parameters");
     check(all.has("full_attention") || all.has("sliding_attention"),
-          "{}: must hold full_attention and sliding_attention, each with its own", all.where());
+          "{}: must hold full_attention and sliding_attention, each with separate", all.where());
     return all.has(type) ? std::optional(all.object(type)) : std::nullopt;
   };
   const auto read = [&](RopeConfig& rope, const JsonFields& scaling) {
@@ -247,7 +247,7 @@ void read_ropes_by_layer(const JsonFields& json, double theta, double local_thet
   if (global_part) read(rope, *global_part);
   if (says_something(json, "rope_scaling")) {
     if (global_part && !json.object("rope_parameters").same("full_attention", "rope_scaling"))
-      notice("{}: rope_scaling and rope_parameters differ; rope_scaling holds", json.where());
+      notice("{}: rope_scaling and rope_parameters differ; rope_scaling is used", json.where());
     read(rope, json.object("rope_scaling"));
   }
   if (local_part) read(local, *local_part);

@@ -157,7 +157,7 @@ namespace {
 
 void check_shape(const TensorSource& source, const TensorInfo& info, const Shape& wanted) {
   if (!std::ranges::equal(info.shape, wanted.dims()))
-    fail("{}: tensor {} has shape [{}], but the config asks for {}", source.describe(), info.name,
+    fail("{}: tensor {} has shape [{}], but the config requires {}", source.describe(), info.name,
          fmt::join(info.shape, ", "), wanted);
 }
 

@@ -28,9 +28,9 @@ struct OptimConfig {
     f("eps", eps, "added to AdamW's denominator");
     f("weight_decay", weight_decay, "decoupled weight decay");
     f("decay_1d", decay_1d, "decay norms and biases too");
-    f("clip_norm", clip_norm, "largest norm of all gradients together; 0: no clipping");
+    f("clip_norm", clip_norm, "largest norm of the whole gradient; 0: no clipping");
     f("warmup_steps", warmup_steps, "steps of linear warm-up");
-    f("final_lr_ratio", final_lr_ratio, "learning rate at the last step, as a share of lr");
+    f("final_lr_ratio", final_lr_ratio, "learning rate at the last step, as a fraction of lr");
   }
 
   /// Throws std::invalid_argument naming the key that is out of range.

@@ -93,8 +93,8 @@ void GradientSum::finish_together() {
   std::vector<double> anyone(parameters_.size(), 0);
   for (const std::string& bytes : ranks_.gather(bytes_of(has))) {
     const std::vector<double> of_rank = numbers_of(bytes);
-    check(of_rank.size() == anyone.size(), "ranks: {} parameters here, {} elsewhere", anyone.size(),
-          of_rank.size());
+    check(of_rank.size() == anyone.size(), "ranks: {} parameters in this process, {} in another",
+          anyone.size(), of_rank.size());
     for (std::size_t i = 0; i < anyone.size(); ++i) anyone[i] += of_rank[i];
   }
   Index total = 0;

@@ -40,7 +40,7 @@ std::vector<std::vector<double>> gather_parts(Ranks& ranks, int parts,
   for (int part = 0; part < parts; ++part) {
     const auto rank = static_cast<std::size_t>(ranks.rank_of(part));
     const std::vector<double>& from = of_rank[rank];
-    check(next[rank] < from.size(), "ranks: process {} has nothing of part {}", rank, part);
+    check(next[rank] < from.size(), "ranks: process {} has no share of part {}", rank, part);
     const auto begin = from.begin() + static_cast<std::ptrdiff_t>(next[rank]) + 1;
     const auto size = static_cast<std::ptrdiff_t>(from[next[rank]]);
     all.emplace_back(begin, begin + size);

@@ -39,7 +39,7 @@ StepResult training_step(AdamW& adamw, const TrainingPhase& phase, std::int64_t 
   const double met = now();
   for (const std::vector<double>& of_part : all_losses) {
     if (!std::isfinite(of_part[0]))
-      fail("step {}: the loss is {}; lower optim.lr, or look at the data of this step", step,
+      fail("step {}: the loss is {}; lower optim.lr, or check the data of this step", step,
            of_part[0]);
     result.loss += of_part[0] / micro_batches;
   }
@@ -51,8 +51,7 @@ StepResult training_step(AdamW& adamw, const TrainingPhase& phase, std::int64_t 
   result.grad_norm = gradient_norm(adamw.parameters());
   if (!std::isfinite(result.grad_norm))
     fail(
-        "step {}: the gradient of {} is not finite; lower optim.lr, or look at the data of this "
-        "step",
+        "step {}: the gradient of {} is not finite; lower optim.lr, or check the data of this step",
         step, first_nonfinite_gradient(adamw.parameters()));
   adamw.step(result.lr, clip_factor(result.grad_norm, phase.optim.clip_norm));
   profile_mark("optimiser");

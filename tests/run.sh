@@ -21,5 +21,5 @@ if command -v clang++ >/dev/null; then
   build/fuzz/focus --version
   bash tests/tidy.sh
 else
-  echo "no clang++: its build and the fuzzers were left out, their seeds are among the tests"
+  echo "no clang++: its build and the fuzzers are skipped; the tests run the fuzzers' seeds"
 fi

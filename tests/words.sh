@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Finds words that README.md, CONTRIBUTING.md and docs/ should not use, and says what to write instead: `bash
-# tests/words.sh`. docs/configs.md is left out: the program writes it.
+# Finds words that the pages (README.md, CONTRIBUTING.md, docs/) and the texts that the program prints (string literals)
+# should not use, and says what to write instead: `bash tests/words.sh`. The program writes docs/configs.md.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# A pattern, a tab, what to write instead.
+# A pattern, a tab, what to write instead. The second table is for what the program prints.
 banned=$(
   cat <<'TABLE'
 words said again	copy accuracy
@@ -18,7 +18,7 @@ words said again	copy accuracy
 \bheld against\b	compared with, verified against
 \bgo(es)? on (from|with|beyond)\b	continues
 \bfar tokens\b	long-range tokens, distant tokens
-\brivals?\b	baselines
+(?<!/)\brivals?\b	baselines
 \brecipes?\b	config; steps
 \bsummary columns?\b	summary tokens
 \bthe words of\b	attention spec
@@ -29,17 +29,31 @@ words said again	copy accuracy
 \bcame of\b	outcome
 TABLE
 )
+banned_in_program=$(
+  cat <<'TABLE'
+\b([Gg]o|goes) (on|onto|with|without)\b	continues; cannot be combined with
+\b(put onto|put beside|goes beside|passed over)\b	attached to; next to; ignored
+\b(a|the|one|another) stores?\b	checkpoint file
+(?<!there )\b(is|are) (no|none of)\b	is not a, are not
+\bof their own\b|\bof several,	own, separate; with a list
+\balone\b|[,;] else\b|\bor else\b	only; otherwise
+\b[Ff]ar (pairs|answers|before|back)\b	distant pairs, long-range
+\bwants?\b|\bis told of\b|\btells of\b	needs, expects; reports
+\bthere twice\b|\bin the mean\b|\bbeyond what\b	appears twice; on average; outside the range of
+TABLE
+)
 
-pages=()
-for page in README.md CONTRIBUTING.md docs/*.md; do
-  [ "$page" = docs/configs.md ] || pages+=("$page")
-done
+pages=$(ls README.md CONTRIBUTING.md docs/*.md | grep -v '^docs/configs.md$' | xargs grep -nH '')
+# The generator's sentences (corpus_text.h) are no messages; comments and #include lines are left out.
+literals=$(git ls-files {apps,autograd,data,focus,layers,optim}/{'*.cpp','*.h'} | grep -v corpus_text |
+  xargs grep -nHoP '^\s*(//|#include).*(*SKIP)(*F)|"([^"\\]|\\.)*"')
 failed=0
-while IFS=$'\t' read -r pattern instead; do
-  if found=$(grep -nE "$pattern" "${pages[@]}"); then
-    printf '%s\n  write instead: %s\n' "$found" "$instead"
-    failed=1
-  fi
-done <<<"$banned"
+check() {  # LINES TABLE
+  while IFS=$'\t' read -r pattern instead; do
+    ! grep -P "$pattern" <<<"$1" || { echo "  write instead: $instead" && failed=1; }
+  done <<<"$2"
+}
+check "$pages" "$banned"
+check "$literals" "$banned"$'\n'"$banned_in_program"
 [ "$failed" -eq 0 ] || exit 1
-echo "words: ${#pages[@]} pages use none of $(wc -l <<<"$banned") patterns"
+echo "words: the pages and $(wc -l <<<"$literals") literals of the program use none of the listed words"

@@ -86,11 +86,11 @@ std::optional<T> read_figures(const path& file) {
 
 [[noreturn]] void fail_child(const ChildResult& result, const path& log) {
   if (result.status > 128)
-    fail("ended by signal {} (9: perhaps out of memory); its log is {}", result.status - 128,
+    fail("ended by signal {} (9: possibly out of memory); its log is {}", result.status - 128,
          log.string());
   const std::string said = last_line_of(log);
   if (said.empty())
-    fail("ended with status {} and said nothing that can be read; its log is {}", result.status,
+    fail("ended with status {} and printed no parsable output; its log is {}", result.status,
          log.string());
   fail("{} (log: {})", said, log.string());
 }
@@ -173,8 +173,9 @@ std::string CompareRunner::place_of(const RunConfig& config) {
     if (!std::filesystem::exists(file)) return place;
     const std::string difference = first_changed_setting(file, config);
     if (difference.empty()) return place;
-    spdlog::info("{}: {} was made by other defaults ({}); it stays, this run is another", current_,
-                 place, difference);
+    spdlog::info(
+        "{}: {} was made with other defaults ({}); it is kept, and this run is trained separately",
+        current_, place, difference);
   }
 }
 
@@ -294,7 +295,7 @@ void CompareRunner::train(RunOutcome& outcome) {
   auto train = read_figures<TrainFigures>(figures);
   if (!train) fail("no figures in {}; the log is {}", figures.string(), log.string());
   if (!train->finished) {
-    if (signal_() == 0) fail("was stopped from outside; start again to go on");
+    if (signal_() == 0) fail("was stopped from outside; run the same command again to continue");
     return;
   }
   train->peak_bytes = peak;

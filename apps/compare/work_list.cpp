@@ -15,8 +15,10 @@ WorkList::WorkList(std::filesystem::path folder, std::size_t pieces, Ranks& rank
   }
   ranks_.wait();
   if (!std::filesystem::is_directory(folder_, error))
-    fail("{}: not here, but the first process has made it; `out` has to be a folder that all see",
-         folder_.string());
+    fail(
+        "{}: not visible here, but the first process created it; `out` has to be a folder that all "
+        "processes share",
+        folder_.string());
 }
 
 std::optional<std::size_t> WorkList::take() {
@@ -26,7 +28,7 @@ std::optional<std::size_t> WorkList::take() {
     std::error_code error;
     const std::filesystem::path mark = folder_ / std::to_string(piece);
     if (std::filesystem::create_directory(mark, error)) return piece;
-    if (error) fail("cannot make the folder {}: {}", mark.string(), error.message());
+    if (error) fail("cannot create the folder {}: {}", mark.string(), error.message());
   }
   return std::nullopt;
 }

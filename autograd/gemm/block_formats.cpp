@@ -10,7 +10,7 @@ namespace {
 const simd::BlockKernels::Format& kernel_for(NumberFormat format,
                                              const simd::BlockKernels& kernels) {
   const auto* found = find_format(kernels.formats, format);
-  check(found != nullptr, "numbers in {} do not lie in blocks", name_of(format));
+  check(found != nullptr, "{} values are not stored in blocks", name_of(format));
   return *found;
 }
 
@@ -42,8 +42,8 @@ void widen_blocks(NumberFormat format, const void* blocks, Index first, Index co
 void split_blocks(NumberFormat format, const void* blocks, Index count,
                   const simd::SplitNumbers& to, const simd::BlockKernels& kernels) {
   const Index numbers = block_numbers(format);
-  check(count % numbers == 0, "{} numbers are no whole number of {}'s blocks of {}", count,
-        name_of(format), numbers);
+  check(count % numbers == 0, "{} values do not fill whole {} blocks of {}", count, name_of(format),
+        numbers);
   kernel_for(format, kernels).split(static_cast<const std::uint8_t*>(blocks), count / numbers, to);
 }
 

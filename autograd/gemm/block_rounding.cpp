@@ -121,7 +121,7 @@ bool can_round_to(NumberFormat format) {
 }
 
 void round_to_blocks(NumberFormat format, const Real* numbers, Index count, std::byte* to) {
-  check(can_round_to(format), "numbers cannot be rounded to {}", name_of(format));
+  check(can_round_to(format), "values cannot be rounded to {}", name_of(format));
   const std::size_t bytes = bytes_of(format, kNumbers), all = bytes_of(format, count);
   for (std::byte* const end = to + all; to != end; to += bytes, numbers += kNumbers) {
     float x[kNumbers];

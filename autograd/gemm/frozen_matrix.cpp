@@ -145,7 +145,7 @@ std::shared_ptr<const MatrixStorage> store_view(const MatrixView& view,
                                                 std::shared_ptr<const void> owner, MatrixForm form,
                                                 const std::string& name) {
   check(reinterpret_cast<std::uintptr_t>(view.data) % alignment_of(view.format) == 0,
-        "a frozen matrix in {}: its address is no multiple of {} bytes", name_of(view.format),
+        "a frozen matrix in {}: its address is not a multiple of {} bytes", name_of(view.format),
         alignment_of(view.format));
   switch (form) {
     case MatrixForm::real:
@@ -163,7 +163,7 @@ std::shared_ptr<const MatrixStorage> store_view(const MatrixView& view,
         return std::make_shared<const Q8Storage>(view, std::move(owner), form);
       return std::make_shared<const ViewStorage>(view, std::move(owner), form);
   }
-  fail("no such form of a frozen matrix");
+  fail("unknown form of a frozen matrix");
 }
 
 std::shared_ptr<const MatrixStorage> store_matrix(const Tensor& values, MatrixForm form,

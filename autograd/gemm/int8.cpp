@@ -184,7 +184,7 @@ Int8Matrix rounded_to_int8(const MatrixView& from, const std::string& name) {
     }
   });
   check(refused == from.rows,
-        "int8: row {} of the {} holds NaN or infinity, which no scale can hold: use float32",
+        "int8: row {} of the {} holds NaN or infinity, which no scale can represent: use float32",
         refused.load(), name.empty() ? "matrix" : "weight " + name);
   return {.view = {.data = numbers,
                    .format = NumberFormat::int8,
@@ -209,7 +209,7 @@ std::vector<std::int32_t> row_sums(const MatrixView& view) {
 void gemm_nt_w8a8(Index m, const Real* a, Index lda, const MatrixView& w, const std::int32_t* sums,
                   Real* c, Index ldc, Start start, const simd::Int8Kernels& kernels) {
   const Index n = w.rows, k = w.cols;
-  check(k <= kMostInt8Columns, "w8a8: a matrix of {} columns; its products fit 32 bits up to {}", k,
+  check(k <= kMostInt8Columns, "w8a8: a matrix has {} columns; 32-bit products allow at most {}", k,
         kMostInt8Columns);
   count_multiply_adds(static_cast<std::uint64_t>(m * n * k));
   if (k == 0) return fill(m, n, c, ldc, start);

@@ -60,8 +60,8 @@ Index block_numbers(NumberFormat format) { return row_of(format).numbers; }
 
 std::size_t bytes_of(NumberFormat format, Index count) {
   const Row& row = row_of(format);
-  check(count % row.numbers == 0, "{} numbers are no whole number of {}'s blocks of {}", count,
-        row.name, row.numbers);
+  check(count % row.numbers == 0, "{} values do not fill whole {} blocks of {}", count, row.name,
+        row.numbers);
   return static_cast<std::size_t>(count / row.numbers) * row.bytes;
 }
 

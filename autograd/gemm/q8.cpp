@@ -90,7 +90,7 @@ constexpr Index kRowsOfW = 16;
 
 void gemm_nt_q8(Index m, const Real* a, Index lda, const MatrixView& w, Real* c, Index ldc,
                 Start start, const simd::Q8Kernels& kernels) {
-  check(in_blocks(w.format), "q8: a matrix in {} is in no blocks", name_of(w.format));
+  check(in_blocks(w.format), "q8: a matrix in {} is not stored in blocks", name_of(w.format));
   packed::tally(m, w.rows, w.cols);
   SplitRows rows = rounded(m, w.cols, a, lda);
   if (m <= packed::kFewRows) {

@@ -11,7 +11,8 @@ AttentionPlan plan_of(const Variable& q, const AttentionOptions& options) {
   const std::vector<Index>& starts = *options.documents;
   check(q.dim(0) == 1 && starts.size() >= 2 && starts.front() == 0 && starts.back() == q.dim(1) &&
             std::ranges::is_sorted(starts, std::less_equal()),
-        "attention: documents in one row must rise from 0 to its {} tokens, the rows are {}",
+        "attention: document offsets in one row must increase from 0 to its {} tokens, the rows "
+        "are {}",
         q.dim(1), q.dim(0));
   return document_plan(starts, options.sliding_window);
 }

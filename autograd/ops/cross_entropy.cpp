@@ -17,7 +17,7 @@ constexpr Index kChunkRows = 512;
 
 void check_arguments(const Tensor& x, const Weight& weight, std::span<const std::int32_t> targets,
                      Real softcap) {
-  check(softcap >= 0, "linear_cross_entropy: a softcap of {}", softcap);
+  check(softcap >= 0, "linear_cross_entropy: softcap {} is invalid", softcap);
   check(weight.shape().rank() == 2 && x.cols() == weight.dim(1),
         "linear_cross_entropy: x {} does not fit weight {} ([vocab, hidden])", x.shape(),
         weight.shape());
@@ -115,7 +115,7 @@ std::vector<double> linear_kl_divergence_rows(const Tensor& x, const Tensor& ref
 Variable linear_kl_divergence(const Variable& x, const Tensor& reference, const Weight& weight,
                               Real softcap) {
   check(!weight.requires_grad(),
-        "linear_kl_divergence: the weight makes the reference too and is a constant");
+        "linear_kl_divergence: the weight also computes the reference and must be a constant");
   const Index rows = x.value().rows();
   const bool want_x = grad_enabled() && x.requires_grad();
   const Real share = want_x ? 1 / static_cast<Real>(rows) : Real(0);

@@ -115,8 +115,8 @@ Tensor swapped(const Tensor& x, int i, int j) {
 
 Variable transpose(const Variable& x, int i, int j) {
   const int rank = x.shape().rank();
-  check(i >= 0 && j >= 0 && i < rank && j < rank, "transpose: dimensions {}, {} of {}", i, j,
-        x.shape());
+  check(i >= 0 && j >= 0 && i < rank && j < rank, "transpose: dimensions {}, {} are invalid for {}",
+        i, j, x.shape());
   if (i == j) return x;
   const int low = std::min(i, j), high = std::max(i, j);
   return Variable::from_op(

@@ -17,7 +17,8 @@ Index width_of(const Shape& shape) {
 
 Variable slice(const Variable& x, Index begin, Index end) {
   check(x.shape().rank() >= 2 && x.dim(0) == 1 && begin >= 0 && begin <= end && end <= x.dim(1),
-        "slice: tokens {} to {} of {}, expected one row [1, seq_len, ...]", begin, end, x.shape());
+        "slice: tokens {} to {} do not fit {}, expected one row [1, seq_len, ...]", begin, end,
+        x.shape());
   const Index width = width_of(x.shape());
   Tensor part(x.shape().with(1, end - begin));
   std::copy_n(x.value().data() + begin * width, part.size(), part.data());
@@ -36,13 +37,14 @@ Variable slice(const Variable& x, Index begin, Index end) {
 }
 
 Variable concatenate(std::span<const Variable> parts) {
-  check(!parts.empty(), "concatenate: there are no parts");
+  check(!parts.empty(), "concatenate: no tensors given");
   Index tokens = 0;
   for (const Variable& part : parts) {
-    check(part.shape().rank() >= 2 && part.dim(0) == 1 &&
-              part.shape().with(1, 1) == parts[0].shape().with(1, 1),
-          "concatenate: {} does not fit {}, expected rows [1, n, ...] alike beyond n", part.shape(),
-          parts[0].shape());
+    check(
+        part.shape().rank() >= 2 && part.dim(0) == 1 &&
+            part.shape().with(1, 1) == parts[0].shape().with(1, 1),
+        "concatenate: {} does not fit {}, expected rows [1, n, ...] with equal dimensions after n",
+        part.shape(), parts[0].shape());
     tokens += part.dim(1);
   }
   Tensor all(parts[0].shape().with(1, tokens));

@@ -40,7 +40,8 @@ Variable softmax(const Variable& x) {
 }
 
 Variable log_sum_exp(const Variable& x) {
-  check(x.shape().rank() >= 1 && x.dim(-1) > 0, "log_sum_exp: nothing to sum in {}", x.shape());
+  check(x.shape().rank() >= 1 && x.dim(-1) > 0, "log_sum_exp: {} has no elements to sum",
+        x.shape());
   const Index rows = x.value().rows(), cols = x.value().cols();
   Tensor y{Shape(x.shape().dims().first(static_cast<std::size_t>(x.shape().rank() - 1)))};
   for_rows(rows, cols, [&, out = y.data()](Index r) {

@@ -102,7 +102,7 @@ ChatTemplate find_chat_template(const ChatFiles& files, const std::string& name,
       config.is_object() && config.contains("chat_template") && !config["chat_template"].is_null();
   if (!has) {
     if (!name.empty() && files.contains(kTemplateFile))
-      fail("{}: it has one chat template, none by name; leave --chat-template {} away", where,
+      fail("{}: it has one chat template, none by name; leave out --chat-template {}", where,
            shown(name));
     fail(
         "{}: it has no chat template (chat_template.jinja, or \"chat_template\" in "
@@ -113,7 +113,7 @@ ChatTemplate find_chat_template(const ChatFiles& files, const std::string& name,
   const JsonView templates(config["chat_template"], place + ": chat_template");
   if (templates.json().is_array()) return named_template(templates, name, place);
   if (!name.empty())
-    fail("{}: it has one chat template, none by name; leave --chat-template {} away", place,
+    fail("{}: it has one chat template, none by name; leave out --chat-template {}", place,
          shown(name));
   return ChatTemplate(templates.string(), place + ": chat_template");
 }

@@ -64,9 +64,9 @@ const char* hint_for_writing(int error) {
     case EPERM:
       return "the place is read-only for you: write to another folder or change its permissions";
     case ENOENT:
-      return "the folder is not there: create it first";
+      return "the folder does not exist: create it first";
     case ENOTDIR:
-      return "a part of the path is a file, not a folder: write to another place";
+      return "a part of the path is a file, not a folder: write to another path";
     case EISDIR:
       return "it is a folder: give the name of a file";
     case ENAMETOOLONG:
@@ -135,7 +135,7 @@ bool is_gone(const Writer& writer) {
 void fail_reading(std::string_view action, const fs::path& path, int error) {
   std::error_code none;
   if (error == ENOENT && fs::is_symlink(fs::symlink_status(path, none)))
-    fail("cannot {} {}: it is a link to {}, which is not there; fetch that file again", action,
+    fail("cannot {} {}: it is a link to {}, which does not exist; fetch that file again", action,
          path.string(), fs::read_symlink(path, none).string());
   fail_errno(action, path, error, hint_for_reading(error));
 }
@@ -226,7 +226,8 @@ void make_folder_durably(const fs::path& folder) {
   if (!folder.has_filename()) return make_folder_durably(folder.parent_path());  // "a/b/"
   make_folder_durably(folder.parent_path());
   fs::create_directory(folder, error);
-  if (error) fail_writing("make the folder", folder, fs::exists(folder) ? ENOTDIR : error.value());
+  if (error)
+    fail_writing("create the folder", folder, fs::exists(folder) ? ENOTDIR : error.value());
   // Who may write to a folder may not always read it, and without that there is no sync.
   if (access(folder_of(folder).c_str(), R_OK) == 0)
     sync_path(folder_of(folder), O_RDONLY | O_DIRECTORY);
@@ -236,7 +237,7 @@ std::size_t sweep_orphans(const fs::path& folder, std::string_view target_name) 
   const std::string mine = target_name.empty() ? "." : fmt::format(".{}{}", target_name, kMark);
   std::error_code error;
   fs::directory_iterator entries(folder, error);
-  if (error) fail_reading("look through", folder, error.value());
+  if (error) fail_reading("list", folder, error.value());
   std::size_t removed = 0;
   for (const fs::directory_entry& entry : entries) {
     const std::string name = entry.path().filename().string();

@@ -35,8 +35,8 @@ DurableFolder::DurableFolder(const fs::path& target, bool overwrite, const IsOur
       const std::string name = entry.path().filename().string();
       if (!entry.is_regular_file() || !is_ours(name))
         fail(
-            "{}: will not be overwritten, since it would be replaced as a whole and holds \"{}\", "
-            "which is no part of an exported folder; move that away or choose another folder",
+            "{}: is not overwritten: the whole folder would be replaced, and it holds \"{}\", "
+            "which is not part of an exported folder; move that file away or choose another folder",
             target_.string(), name);
     }
   } else if (!fs::is_directory(parent_of(target_))) {

@@ -21,17 +21,17 @@ struct Kind {
   std::string_view at_end = {};  // what such a file ends with, where its beginning may be text
 };
 
-constexpr std::string_view kConvert = "convert it, as with iconv -t UTF-8";
+constexpr std::string_view kConvert = "convert it, for example with iconv -t UTF-8";
 constexpr std::string_view kUnpack = "unpack it first";
-constexpr std::string_view kTakeText = "give the texts that are in it as .txt or .jsonl";
+constexpr std::string_view kTakeText = "give its texts as .txt or .jsonl";
 
 constexpr std::array kKinds = {
     Kind{"\xFF\xFE\0\0"sv, "UTF-32", kConvert},
     Kind{"\0\0\xFE\xFF"sv, "UTF-32", kConvert},
     Kind{"\xFF\xFE"sv, "UTF-16", kConvert},
     Kind{"\xFE\xFF"sv, "UTF-16", kConvert},
-    Kind{"\x1F\x8B\x08"sv, "a gzip file", "unpack it first, as with gunzip"},
-    Kind{"PK\x03\x04"sv, "a zip file", "unpack it first, as with unzip"},
+    Kind{"\x1F\x8B\x08"sv, "a gzip file", "unpack it first, for example with gunzip"},
+    Kind{"PK\x03\x04"sv, "a zip file", "unpack it first, for example with unzip"},
     Kind{"\x28\xB5\x2F\xFD"sv, "a zstd file", "unpack it first, as with unzstd"},
     Kind{"\x04\x22\x4D\x18"sv, "an lz4 file", kUnpack},
     Kind{"7z\xBC\xAF\x27\x1C"sv, "a 7z file", kUnpack},
@@ -99,8 +99,8 @@ void tell_crlf(std::string_view text, const std::filesystem::path& path) {
   for (std::size_t at = 0; (at = text.find("\r\n", at)) != text.npos; at += 2) ++lines;
   if (lines > 0)
     notice(
-        "{}: {} line{} in CRLF, which is kept and read as text; take it off, as with dos2unix, if "
-        "what the text is compared with has none",
+        "{}: {} line{} in CRLF, which is read as part of the text; convert it, for example with "
+        "dos2unix, if the text that it is compared with has none",
         path.string(), lines, lines == 1 ? " ends" : "s end");
 }
 
@@ -109,14 +109,12 @@ void tell_invalid_utf8(std::string_view text, const std::filesystem::path& path)
   if (is_in_other_encoding(invalid, text.size()))
     fail(
         "{}: expected UTF-8 text, but {} of its bytes are letters of another encoding, the first "
-        "at "
-        "byte {}; convert it, as with iconv -f LATIN1 -t UTF-8",
+        "at byte {}; convert it, for example with iconv -f LATIN1 -t UTF-8",
         path.string(), invalid.count, invalid.first);
   if (invalid.count > 0)
     notice(
         "{}: not UTF-8 in {} place{}, the first at byte {}; a tokenizer reads U+FFFD there: "
-        "convert "
-        "the file, as with iconv -f LATIN1 -t UTF-8",
+        "convert the file, for example with iconv -f LATIN1 -t UTF-8",
         path.string(), invalid.count, invalid.count == 1 ? "" : "s", invalid.first);
 }
 

@@ -25,9 +25,9 @@ FolderLock::FolderLock(const std::filesystem::path& folder, const std::string& n
     close(descriptor_);
     if (error != EWOULDBLOCK) fail_writing("lock", file, error);
     fail(
-        "{}: process {}, or a run that it started, is at work there; wait for it, or choose "
-        "another folder with out=",
-        folder.string(), length > 0 ? holder : "of unknown number");
+        "{}: process {}, or a run started by it, uses this folder; wait for it, or choose another "
+        "folder with out=",
+        folder.string(), length > 0 ? holder : "of unknown ID");
   }
   const std::string own = fmt::format("{}", getpid());
   if (ftruncate(descriptor_, 0) != 0 ||

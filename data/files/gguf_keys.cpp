@@ -11,7 +11,7 @@ void append_gguf_text(std::string& bytes, std::string_view text) {
 
 void GgufKeys::key(std::string_view key) {
   check(!key.empty(), "a key of a GGUF file has no name");
-  check(keys_.emplace(key).second, "key '{}' of a GGUF file is given twice", key);
+  check(keys_.emplace(key).second, "key '{}' of a GGUF file appears twice", key);
   append_gguf_text(bytes_, key);
 }
 

@@ -86,7 +86,7 @@ std::int64_t read_integer_value(GgufBytes& bytes, GgufType type) {
   }
   const auto value = bytes.number<std::uint64_t>(what);
   if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
-    fail("{}: the integer {} is beyond 2^63; no setting is that large", bytes.where(), value);
+    fail("{}: the integer {} is larger than 2^63; no setting is that large", bytes.where(), value);
   return static_cast<std::int64_t>(value);
 }
 
@@ -126,14 +126,14 @@ std::string_view GgufBytes::text(std::string_view what) {
 std::size_t GgufBytes::count(std::size_t bytes_each, std::string_view what) {
   const auto count = number<std::uint64_t>(what);
   if (count > left() / bytes_each)
-    fail("{}: {} is {}, more than the {} bytes that follow can hold; get the file again", where_,
+    fail("{}: {} is {}, more than the remaining {} bytes can hold; get the file again", where_,
          what, count, left());
   return count;
 }
 
 GgufMetadata::GgufMetadata(GgufBytes& bytes, std::size_t count) : where_(bytes.where()) {
   if (count > bytes.left() / kSmallestPair)
-    fail("{}: {} keys are said to follow, more than the {} bytes that do can hold", where_, count,
+    fail("{}: it declares {} keys, more than the remaining {} bytes can hold", where_, count,
          bytes.left());
   const std::size_t begin = bytes.at();
   for (std::size_t i = 0; i < count; ++i) {
@@ -144,8 +144,7 @@ GgufMetadata::GgufMetadata(GgufBytes& bytes, std::size_t count) : where_(bytes.w
     value.begin -= begin;
     value.stored_begin = stored_begin - begin;
     value.stored_end = bytes.at() - begin;
-    if (!values_.emplace(key, value).second)
-      fail("{}: key '{}' is there twice", where_, shown(key));
+    if (!values_.emplace(key, value).second) fail("{}: key '{}' appears twice", where_, shown(key));
   }
   const auto all = bytes.between(begin, bytes.at());
   bytes_.assign(all.begin(), all.end());

@@ -30,7 +30,7 @@ bool check_kind(const std::filesystem::path& path, const struct stat& status, bo
   if (S_ISREG(status.st_mode)) return false;
   if (pipes && S_ISFIFO(status.st_mode)) return true;
   fail("cannot read {}: it is {}, not a file{}", path.string(), kind_of(status.st_mode),
-       S_ISFIFO(status.st_mode) ? "; write what comes out of it into one" : "");
+       S_ISFIFO(status.st_mode) ? "; write its output into a file" : "");
 }
 
 struct stat status_of(const std::filesystem::path& path) {
@@ -84,7 +84,7 @@ void InputFile::open_pipe() {
     // A pipe without a writer is at its end; of one that is silent nothing can be read now.
     std::byte byte{};
     const ssize_t got = ::read(descriptor_, &byte, 1);
-    if (got == 0) fail("cannot read {}: nobody writes into this pipe", path_.string());
+    if (got == 0) fail("cannot read {}: no process writes into this pipe", path_.string());
     if (got == 1) first_ = byte;
   }
   fcntl(descriptor_, F_SETFL, fcntl(descriptor_, F_GETFL) & ~O_NONBLOCK);

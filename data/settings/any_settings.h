@@ -35,7 +35,7 @@ class AnySettings {
   template <class T>
   const T& as() const {
     if (const T* value = get_if<T>()) return *value;
-    throw std::logic_error("settings of another kind");
+    throw std::logic_error("settings of a different kind");
   }
   /// Throws std::invalid_argument naming the key that is out of range.
   void validate() const { held_->validate(); }

@@ -55,7 +55,7 @@ class ConfigReader {
     for (const ConfigNode::Entry& entry : map.entries) {
       const std::string key = prefix + entry.key;
       try {
-        check(entry.key.find('.') == std::string::npos, "a key with a point, write nested groups");
+        check(entry.key.find('.') == std::string::npos, "a dotted key, write nested groups");
         read_entry(key, entry.value, problems);
       } catch (const std::invalid_argument& error) {
         problems.push_back({entry.line, fmt::format("{}: {}", shown(key), error.what())});

@@ -45,9 +45,11 @@ bool is_number(std::string_view text, bool integer_only) {
 std::string_view number_hint(std::string_view text, bool integer_only) {
   if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
   if (text.starts_with("0x") || text.starts_with("0X") || text.starts_with("0o"))
-    return "only decimal numbers are read";
-  if (text.size() > 1 && text[0] == '0' && is_digit(text[1])) return "no leading zeros, please";
-  if (integer_only && is_number(text, false)) return "write it without a point or an exponent";
+    return "only decimal numbers are supported";
+  if (text.size() > 1 && text[0] == '0' && is_digit(text[1]))
+    return "leading zeros are not allowed";
+  if (integer_only && is_number(text, false))
+    return "write it without a decimal point or an exponent";
   return "";
 }
 
@@ -92,7 +94,7 @@ bool is_plain_word(const std::string& text) {
 
 template <class T>
 std::string number_text(T value) {
-  check(std::isfinite(value), "config: {} cannot be written, numbers have to be finite", value);
+  check(std::isfinite(value), "config: {} cannot be written, numbers must be finite", value);
   return fmt::format("{}", value);
 }
 
@@ -114,7 +116,7 @@ void refuse_value(std::string_view wanted, const ConfigNode& node, std::string_v
       came = "a group of keys";
       break;
     case Kind::kRefused:
-      came = "something unreadable";
+      came = "an unknown value";
       break;
   }
   if (came.empty()) came = "nothing";

@@ -41,10 +41,10 @@ class TreeBuilder : public YAML::EventHandler {
   void OnDocumentEnd() override {}
 
   void OnAnchor(const YAML::Mark& mark, const std::string& name) override {
-    refuse(mark, fmt::format("anchors (&{}) are not read, write the value out", shown(name)));
+    refuse(mark, fmt::format("anchors (&{}) are not supported, write the value out", shown(name)));
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    refuse(mark, "aliases (*name) are not read, write the value out");
+    refuse(mark, "aliases (*name) are not supported, write the value out");
     add(make(Kind::kRefused, mark));
   }
   void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { add(make(Kind::kNull, mark)); }
@@ -100,7 +100,7 @@ class TreeBuilder : public YAML::EventHandler {
   /// "?" and "!" are what the parser reports for bare and for quoted values without a tag.
   void check_tag(const YAML::Mark& mark, const std::string& tag) {
     if (!tag.empty() && tag != "?" && tag != "!")
-      refuse(mark, fmt::format("tags ({}) are not read, write the bare value", shown(tag)));
+      refuse(mark, fmt::format("tags ({}) are not supported, write the bare value", shown(tag)));
   }
 
   void open(Kind kind, const YAML::Mark& mark) {
@@ -137,11 +137,11 @@ class TreeBuilder : public YAML::EventHandler {
     map.key = node.text;
     map.key_line = node.line;
     if (node.kind != Kind::kScalar) {
-      problems_.push_back({node.line, "expected a word as a key, got something else"});
+      problems_.push_back({node.line, "expected a string as a key, got something else"});
       return;
     }
     if (node.text == "<<") {
-      problems_.push_back({node.line, "merge keys (<<) are not read, write the values out"});
+      problems_.push_back({node.line, "merge keys (<<) are not supported, write the values out"});
       return;
     }
     const auto [same, is_new] = map.lines.emplace(node.text, node.line);

@@ -26,7 +26,7 @@ AskedDocument read_question(std::string_view line, const std::string& where) {
            item.where(), answer.begin, answer.end, answer.source);
     document.answers.push_back(answer);
   }
-  if (document.answers.empty()) fail("{}: asks nothing: answers is empty", where);
+  if (document.answers.empty()) fail("{}: has no question: answers is empty", where);
   return document;
 }
 
@@ -55,7 +55,7 @@ std::vector<AskedDocument> read_questions(std::string_view jsonl, const std::str
     if (text.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     documents.push_back(read_question(text, fmt::format("{}, line {}", where, line)));
   }
-  if (documents.empty()) fail("{}: no document with questions in it", where);
+  if (documents.empty()) fail("{}: no document has a question", where);
   return documents;
 }
 

@@ -289,9 +289,9 @@ class Writer {
 }  // namespace
 
 std::vector<CorpusDocument> generate_documents(const CorpusOptions& options) {
-  check(options.documents >= 0, "corpus: documents has to be 0 or more, got {}", options.documents);
+  check(options.documents >= 0, "corpus: documents must be 0 or more, got {}", options.documents);
   check(options.max_bytes >= 3500 && options.max_bytes - 1500 >= options.min_bytes,
-        "corpus: max_bytes has to be at least 3500 and min_bytes + 1500, got {} with min_bytes {}",
+        "corpus: max_bytes must be at least 3500 and min_bytes + 1500, got {} with min_bytes {}",
         options.max_bytes, options.min_bytes);
   Rng rng(options.seed);
   std::vector<CorpusDocument> documents;

@@ -37,11 +37,10 @@ AskedDocument drawn_document(Rng& rng, const FarCorpusOptions& options) {
 
 /// Puts sentences before a document, cut where it begins, so that it has `length` bytes.
 AskedDocument filled_up(Rng& rng, AskedDocument document, std::size_t length) {
-  check(
-      document.text.size() <= length,
-      "corpus: length is {}, but a document that was drawn has {} bytes: expected a larger length, "
-      "fewer keys or a smaller distance",
-      length, document.text.size());
+  check(document.text.size() <= length,
+        "corpus: length is {}, but a generated document has {} bytes: expected a larger length, "
+        "fewer keys or a smaller distance",
+        length, document.text.size());
   const std::size_t missing = length - document.text.size();
   if (missing == 0) return document;
   const std::string before = corpus::filler(rng, missing);
@@ -89,23 +88,22 @@ void add_answer(AskedDocument& document, std::string_view answer, std::size_t so
 }  // namespace corpus
 
 std::vector<AskedDocument> generate_far_documents(const FarCorpusOptions& options) {
-  check(options.documents >= 0, "corpus: documents has to be 0 or more, got {}", options.documents);
-  check(options.share >= 0 && options.share <= 1, "corpus: share has to be from 0 to 1, got {}",
+  check(options.documents >= 0, "corpus: documents must be 0 or more, got {}", options.documents);
+  check(options.share >= 0 && options.share <= 1, "corpus: share must be from 0 to 1, got {}",
         options.share);
-  check(!options.keys.empty(), "corpus: keys names none");
+  check(!options.keys.empty(), "corpus: keys is empty");
   for (const std::int64_t keys : options.keys)
-    check(keys >= 1, "corpus: keys has to be at least 1, got {}", keys);
-  check(!options.distance.empty(), "corpus: distance names none");
+    check(keys >= 1, "corpus: keys must be at least 1, got {}", keys);
+  check(!options.distance.empty(), "corpus: distance is empty");
   for (const std::int64_t distance : options.distance)
-    check(distance >= 0, "corpus: distance has to be 0 or more, got {}", distance);
-  check(options.asked >= 1, "corpus: asked has to be at least 1, got {}", options.asked);
-  check(options.length >= 0, "corpus: length has to be 0 or more, got {}", options.length);
+    check(distance >= 0, "corpus: distance must be 0 or more, got {}", distance);
+  check(options.asked >= 1, "corpus: asked must be at least 1, got {}", options.asked);
+  check(options.length >= 0, "corpus: length must be 0 or more, got {}", options.length);
   const double share = options.kind == CorpusKind::tales ? 0 : options.share;
-  check(
-      options.length == 0 || share == 1,
-      "corpus: length is {}, but tales are as long as they are: expected share 1 and a kind other "
-      "than tales, or length 0",
-      options.length);
+  check(options.length == 0 || share == 1,
+        "corpus: length is {}, but the length of tales cannot be set: expected share 1 and a kind "
+        "other than tales, or length 0",
+        options.length);
   std::int64_t tales = 0;
   for (std::int64_t i = 0; i < options.documents; ++i) tales += is_of_kind(i, share) ? 0 : 1;
   std::vector<CorpusDocument> told = generate_documents({.seed = options.seed, .documents = tales});

@@ -36,27 +36,27 @@ struct FarCorpusOptions {
   template <class F>
   void visit(F&& f) {
     f("kind", kind,
-      "tales; recall: keys with a digit each, then each key again; copy: words of random "
-      "letters, then the same again; lookup: where people live, then questions about half of them");
+      "tales; recall: keys with one digit each, then each key again; copy: random words, then the "
+      "same words again; lookup: sentences about where people live, then questions about half of "
+      "them");
     f("documents", documents, "documents", {1, 1e9});
-    f("seed", seed, "another seed, other documents");
+    f("seed", seed, "random seed; another seed gives other documents");
     f("keys", keys,
-      "keys of recall, words of copy, people of lookup; of several, each document draws one",
+      "keys of recall, words of copy, people of lookup; from a list each document draws one",
       {1, 4096});
     f("distance", distance,
-      "bytes of other sentences, at least, between what is told and what is asked; of several, "
-      "each document draws one",
+      "least number of bytes of other sentences between fact and question; from a list each "
+      "document draws one",
       {0, 1 << 24});
     f("asked", asked,
-      "times that each key of recall is asked, all of them in a new order each time: the more, the "
-      "larger is the share of the text that can be known",
+      "how often each key of recall is asked, in a new random order each time; a larger value "
+      "makes a larger share of the text predictable",
       {1, 4096});
     f("length", length,
-      "bytes of every document: other sentences before it fill it up, so that with an empty "
-      "separator and a context of as many bytes each training window is one document; 0: as it "
-      "comes",
+      "bytes of every document, padded at the front with other sentences; with an empty separator "
+      "and a context of the same size each training window is one document; 0: no padding",
       {0, 1 << 24});
-    f("share", share, "share of the documents that are of the kind; the others are tales", {0, 1});
+    f("share", share, "share of documents of this kind; the others are tales", {0, 1});
   }
 };
 

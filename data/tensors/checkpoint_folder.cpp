@@ -36,7 +36,7 @@ std::map<std::int64_t, fs::path, std::greater<>> find_steps(const fs::path& fold
   std::map<std::int64_t, fs::path, std::greater<>> steps;
   std::error_code error;
   fs::directory_iterator entries(folder, error);
-  if (error) fail_reading("look through", folder, error.value());
+  if (error) fail_reading("list", folder, error.value());
   for (const fs::directory_entry& entry : entries) {
     if (const auto step = step_of(entry.path().filename().string())) steps[*step] = entry.path();
   }
@@ -62,13 +62,12 @@ CheckpointFolder::CheckpointFolder(fs::path folder, int keep)
 }
 
 fs::path CheckpointFolder::path_for(std::int64_t step) const {
-  check(step >= 0, "{}: there is no step {}", folder_.string(), step);
+  check(step >= 0, "{}: it has no step {}", folder_.string(), step);
   return folder_ / file_name(step);
 }
 
 void CheckpointFolder::publish(std::int64_t step) {
-  check(fs::exists(path_for(step)), "{}: commit it before it is published",
-        path_for(step).string());
+  check(fs::exists(path_for(step)), "{}: commit it before publishing", path_for(step).string());
   write_file_durably(folder_ / "latest", file_name(step) + "\n");
   int kept = 0;
   for (const auto& [other, path] : find_steps(folder_)) {

@@ -21,9 +21,9 @@ std::string ending_of(std::int64_t number, std::int64_t count) {
 /// Holds what a part says of itself against what it must be.
 void check_part(const GgufMetadata& part, const char* key, std::int64_t wanted) {
   const auto found = part.integer(key);
-  if (!found) fail("{}: it has no {}: it is not part of this split model", part.where(), key);
+  if (!found) fail("{}: it has no {}: it is not a part of this split model", part.where(), key);
   if (*found != wanted)
-    fail("{}: {} is {}, not {}: it is not part of this split model", part.where(), key, *found,
+    fail("{}: {} is {}, not {}: it is not a part of this split model", part.where(), key, *found,
          wanted);
 }
 
@@ -74,8 +74,8 @@ GgufSource::GgufSource(const fs::path& path) : path_(path) {
     for (std::int64_t i = 1; i < count; ++i) {
       const fs::path next = path.parent_path() / (stem + ending_of(i, count));
       if (!is_there(next))
-        fail("{}: the model has {} parts, and {} is not beside it: get all of them", path.string(),
-             count, shown_whole(next.filename().string()));
+        fail("{}: the model has {} parts, and {} is not in the same folder: get all of them",
+             path.string(), count, shown_whole(next.filename().string()));
       const GgufMetadata part = add_part(next, entries);
       check_part(part, kNumberKey, i);
       check_part(part, kCountKey, count);

@@ -53,7 +53,7 @@ std::uint32_t read_version(GgufBytes& bytes) {
   const auto version = bytes.number<std::uint32_t>("the version");
   if (version != 2 && version != 3) {
     const bool swapped = version == 0x02000000 || version == 0x03000000;
-    fail("{}: {}; versions 2 and 3 are read, little-endian: convert the model again", where,
+    fail("{}: {}; little-endian versions 2 and 3 are supported: convert the model again", where,
          swapped ? std::string("a big-endian GGUF file")
                  : fmt::format("a GGUF file of version {}", version));
   }
@@ -75,8 +75,8 @@ const GgmlType& read_ggml_type(GgufBytes& bytes, const std::string& name) {
     fail("{}: tensor '{}' has the unknown type {}", bytes.where(), shown(name), number);
   if (type->format == NumberFormat::other)
     fail(
-        "{}: tensor '{}' is stored as {}, which is not read; F32, F16, BF16, Q8_0, Q4_0 to Q5_1, "
-        "Q2_K to Q6_K, IQ4_NL and IQ4_XS are",
+        "{}: tensor '{}' is stored as {}, which is not supported; F32, F16, BF16, Q8_0, Q4_0 to "
+        "Q5_1, Q2_K to Q6_K, IQ4_NL and IQ4_XS are",
         bytes.where(), shown(name), type->name);
   return *type;
 }
@@ -113,7 +113,7 @@ GgufEntry read_entry(GgufBytes& bytes) {
   info.stored_as = type.name;
   const Index width = info.shape.empty() ? 1 : info.shape.back(), block = block_numbers(info.dtype);
   if (width % block != 0)
-    fail("{}: tensor '{}' has rows of {} numbers, no whole number of {}'s blocks of {}",
+    fail("{}: tensor '{}' has rows of {} values, which do not fill whole {} blocks of {}",
          bytes.where(), shown(info.name), width, type.name, block);
   entry.begin = bytes.number<std::uint64_t>("a tensor's offset");
   return entry;
@@ -126,7 +126,7 @@ void place_tensors(std::vector<GgufEntry>& tensors, std::uint64_t data, std::uin
   for (GgufEntry& entry : tensors) {
     const std::string name = shown(entry.info.name);
     if (entry.begin != next)
-      fail("{}: tensor '{}' is said to be at offset {}, but the one before it ends at {}", where,
+      fail("{}: tensor '{}' is declared at offset {}, but the one before it ends at {}", where,
            name, entry.begin, next);
     const Index numbers = entry.info.size(), block = block_numbers(entry.info.dtype);
     const std::uint64_t block_bytes = bytes_of(entry.info.dtype, block);
@@ -157,7 +157,7 @@ GgufHeader parse_gguf(std::span<const std::byte> file, const std::string& where)
   for (std::size_t i = 0; i < tensors; ++i) {
     header.tensors.push_back(read_entry(bytes));
     const std::string& name = header.tensors.back().info.name;
-    if (!names.insert(name).second) fail("{}: tensor '{}' is there twice", where, shown(name));
+    if (!names.insert(name).second) fail("{}: tensor '{}' appears twice", where, shown(name));
   }
   place_tensors(header.tensors, padded(bytes.at(), alignment), alignment, file.size(), where);
   return header;

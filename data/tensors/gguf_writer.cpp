@@ -25,12 +25,12 @@ std::size_t bytes_of(const GgufTensor& tensor) {
 void check_tensor(const std::string& path, const GgufTensor& tensor) {
   const std::string& name = tensor.name;
   check(!name.empty() && name.size() <= kLongestName,
-        "{}: tensor '{}': a name has from 1 to {} bytes in a GGUF file", path, name, kLongestName);
+        "{}: tensor '{}': a name in a GGUF file has 1 to {} bytes", path, name, kLongestName);
   check(tensor.shape.rank() >= 1 && tensor.shape.rank() <= 4,
-        "{}: tensor '{}' has {} dimensions, a GGUF file's 1 to 4", path, name, tensor.shape.rank());
+        "{}: tensor '{}' has {} dimensions; GGUF supports 1 to 4", path, name, tensor.shape.rank());
   const Index row = tensor.shape[tensor.shape.rank() - 1];
   check(row % block_numbers(tensor.dtype) == 0,
-        "{}: tensor '{}': rows of {} numbers are no whole blocks of {}", path, name, row,
+        "{}: tensor '{}': rows of {} values do not fill whole blocks of {}", path, name, row,
         name_of(tensor.dtype));
 }
 
@@ -46,7 +46,7 @@ std::string make_head(const std::string& path, const GgufKeys& keys,
   std::set<std::string> names;
   for (const GgufTensor& tensor : tensors) {
     check_tensor(path, tensor);
-    check(names.insert(tensor.name).second, "{}: tensor '{}' is given twice", path, tensor.name);
+    check(names.insert(tensor.name).second, "{}: tensor '{}' appears twice", path, tensor.name);
     append_gguf_text(head, tensor.name);
     const auto dims = tensor.shape.dims();
     append_gguf(head, static_cast<std::uint32_t>(dims.size()));
@@ -88,8 +88,8 @@ void GgufWriter::add(const std::string& name, const Tensor& tensor) {
   check(next_ < tensors_.size(), "{}: tensor '{}' was not announced", path, name);
   const GgufTensor& wanted = tensors_[next_++];
   check(name == wanted.name && tensor.shape() == wanted.shape,
-        "{}: tensor '{}' {} came where '{}' {} was due", path, name, tensor.shape(), wanted.name,
-        wanted.shape);
+        "{}: tensor '{}' {} came where '{}' {} was expected", path, name, tensor.shape(),
+        wanted.name, wanted.shape);
   std::vector<std::byte> bytes;
   for (Index begin = 0; begin < tensor.size(); begin += kNumbersAtOnce) {
     const Index size = std::min(kNumbersAtOnce, tensor.size() - begin);
@@ -101,7 +101,7 @@ void GgufWriter::add(const std::string& name, const Tensor& tensor) {
 }
 
 void GgufWriter::commit(const std::function<void(const GgufSource&)>& verify) {
-  check(next_ == tensors_.size(), "{}: {} of {} tensors were written", file_.target().string(),
+  check(next_ == tensors_.size(), "{}: only {} of {} tensors were written", file_.target().string(),
         next_, tensors_.size());
   writer_.close();
   file_.commit([&](const fs::path& written) {

@@ -52,7 +52,7 @@ class ShardedSafetensors : public TensorSource {
       if (shard == nullptr) {
         const fs::path path = index.parent_path() / file;
         if (!is_there(path)) {
-          fail("{}: it names {}, which is not beside it: get all the files of the model",
+          fail("{}: it names {}, which is not in the same folder: get all the files of the model",
                index.string(), shown(file));
         }
         shard = std::make_unique<SafetensorsFile>(path);
@@ -99,8 +99,8 @@ class ShardedSafetensors : public TensorSource {
       }
     if (others > 0)
       notice(
-          "{}: {} tensors of its files are passed over, the first {}: it names other files for "
-          "them, or does not name them",
+          "{}: {} tensors of its files are ignored, the first {}: the index names other files for "
+          "them or does not list them",
           index_.string(), others, first);
   }
 
@@ -129,8 +129,8 @@ SafetensorsFile::SafetensorsFile(fs::path path) : path_(std::move(path)), file_(
   file_.read_at(0, std::as_writable_bytes(std::span(&header_bytes, 1)));
   if (header_bytes > kMaxHeaderBytes) {
     refuse_lfs_pointer(path_);
-    fail("{}: not a safetensors file: a header of {} bytes, the format allows {}", path_.string(),
-         header_bytes, kMaxHeaderBytes);
+    fail("{}: not a safetensors file: its header has {} bytes, the format allows {}",
+         path_.string(), header_bytes, kMaxHeaderBytes);
   }
   const std::uint64_t data_begin = sizeof(header_bytes) + header_bytes;
   if (data_begin > file_.size()) {
@@ -183,7 +183,7 @@ std::unique_ptr<TensorSource> open_safetensors_folder(const fs::path& folder) {
          kSingleFile);
   }
   if (is_there(folder / kSingleFile) && is_there(folder / kIndexFile))
-    notice("{}: {} and {} are both here; the former is read", folder.string(), kSingleFile,
+    notice("{}: {} and {} both exist; the former is read", folder.string(), kSingleFile,
            kIndexFile);
   if (is_there(folder / kSingleFile))
     return std::make_unique<SafetensorsFile>(folder / kSingleFile);
@@ -191,8 +191,9 @@ std::unique_ptr<TensorSource> open_safetensors_folder(const fs::path& folder) {
     return std::make_unique<ShardedSafetensors>(folder / kIndexFile);
   const bool pickled = fs::exists(folder / "pytorch_model.bin") ||
                        fs::exists(folder / "pytorch_model.bin.index.json");
-  fail("{}: neither {} nor {} is here{}", folder.string(), kSingleFile, kIndexFile,
-       pickled ? "; .bin files can run code and are not read: convert them to safetensors" : "");
+  fail("{}: it has neither {} nor {}{}", folder.string(), kSingleFile, kIndexFile,
+       pickled ? "; .bin files can run code and are not supported: convert them to safetensors"
+               : "");
 }
 
 }  // namespace focus

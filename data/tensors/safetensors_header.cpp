@@ -66,7 +66,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
                text.size(), kMaxNameBytes);
         }
         if (!names_.insert(text).second)
-          fail("{}: '{}' is there twice in the header", file_, shown(text));
+          fail("{}: '{}' appears twice in the header", file_, shown(text));
         if (names_.size() > kMaxTensors) fail("{}: more than {} tensors", file_, kMaxTensors);
         name_ = text;
         if (name_ != kMetadata) {
@@ -77,7 +77,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
         return true;
       case State::fields:
         if (!fields_.insert(text).second)
-          fail("{}: field '{}' is there twice", where(), shown(text));
+          fail("{}: field '{}' appears twice", where(), shown(text));
         if (text == "dtype") {
           state_ = State::dtype;
         } else if (text == "shape") {
@@ -90,7 +90,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
         }
         return true;
       case State::metadata:
-        if (!fields_.insert(text).second) fail("{}: key '{}' is there twice", where(), shown(text));
+        if (!fields_.insert(text).second) fail("{}: key '{}' appears twice", where(), shown(text));
         field_ = text;
         return true;
       default:
@@ -125,7 +125,8 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     in_array_ = false;
     SafetensorsEntry& entry = header_.tensors.back();
     if (state_ == State::shape) {
-      if (numbers_.size() > kMaxRank) fail("{}: {} dimensions", where(), numbers_.size());
+      if (numbers_.size() > kMaxRank)
+        fail("{}: {} dimensions are too many", where(), numbers_.size());
       for (const std::uint64_t dim : numbers_) {
         if (dim > static_cast<std::uint64_t>(std::numeric_limits<Index>::max())) {
           fail("{}: dimension {} is too large", where(), dim);
@@ -169,7 +170,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool number_integer(std::int64_t) override { return unexpected("a negative number"); }
   bool number_float(double, const std::string& text) override {
     return unexpected(
-        fmt::format("the number {}, which is no whole number below 2^64,", shown(text)));
+        fmt::format("the number {}, which is not a whole number below 2^64,", shown(text)));
   }
   bool boolean(bool) override { return unexpected("true or false"); }
   bool null() override { return unexpected("null"); }
@@ -196,7 +197,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
       case State::start:
         fail("{}: the header must be a JSON object, not {}", place, what);
       case State::entry:
-        fail("{}: an object was expected, not {}", place, what);
+        fail("{}: expected an object, not {}", place, what);
       case State::dtype:
         fail("{}: dtype must be a string, not {}", place, what);
       case State::shape:
@@ -206,7 +207,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
       case State::metadata:
         fail("{}: the values must be strings, not {}", place, what);
       default:
-        fail("{}: the header holds {} where none belongs", place, what);
+        fail("{}: the header holds {} where none is allowed", place, what);
     }
   }
 

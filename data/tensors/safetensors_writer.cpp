@@ -40,8 +40,9 @@ std::string make_header(const std::string& path,
   std::uint64_t offset = 0;
   std::set<std::string> names;
   for (const auto& [name, shape] : tensors) {
-    check(!name.empty() && name != "__metadata__", "{}: '{}' cannot name a tensor", path, name);
-    check(names.insert(name).second, "{}: tensor '{}' is given twice", path, name);
+    check(!name.empty() && name != "__metadata__", "{}: '{}' is not a valid tensor name", path,
+          name);
+    check(names.insert(name).second, "{}: tensor '{}' appears twice", path, name);
     const std::uint64_t end = offset + bytes_of(dtype, shape.size());
     const std::vector<Index> dims(shape.dims().begin(), shape.dims().end());
     header[name] = {
@@ -52,7 +53,7 @@ std::string make_header(const std::string& path,
   try {
     json = header.dump();
   } catch (const nlohmann::json::exception& error) {
-    check(false, "{}: a name or a text of the metadata is not UTF-8: {}", path, error.what());
+    check(false, "{}: a name or value in the metadata is not UTF-8: {}", path, error.what());
   }
   json.resize((json.size() + 7) / 8 * 8, ' ');
   check(json.size() <= kMaxWrittenHeaderBytes,
@@ -88,8 +89,9 @@ void SafetensorsWriter::add(const std::string& name, const Tensor& tensor) {
   const std::string path = file_.target().string();
   check(next_ < tensors_.size(), "{}: tensor '{}' was not announced", path, name);
   const auto& [wanted, shape] = tensors_[next_++];
-  check(name == wanted && tensor.shape() == shape, "{}: tensor '{}' {} came where '{}' {} was due",
-        path, name, tensor.shape(), wanted, shape);
+  check(name == wanted && tensor.shape() == shape,
+        "{}: tensor '{}' {} came where '{}' {} was expected", path, name, tensor.shape(), wanted,
+        shape);
   std::vector<std::byte> bytes;
   for (Index begin = 0; begin < tensor.size(); begin += kBlock) {
     const Index size = std::min(kBlock, tensor.size() - begin);
@@ -100,7 +102,7 @@ void SafetensorsWriter::add(const std::string& name, const Tensor& tensor) {
 }
 
 void SafetensorsWriter::commit() {
-  check(complete(), "{}: {} of {} tensors were written", file_.target().string(), next_,
+  check(complete(), "{}: only {} of {} tensors were written", file_.target().string(), next_,
         tensors_.size());
   writer_.close();
   file_.commit([](const fs::path& written) { SafetensorsFile(written).tensors(); });

@@ -55,7 +55,7 @@ struct StoreReader::Impl {
 
   void check_sum(std::string_view object, std::span<const std::byte> bytes) const {
     if (xxh3_hex(bytes) != dataset(object).checksum) {
-      fail("{}: data set '{}' is damaged: it does not fit its checksum; use another copy", name(),
+      fail("{}: data set '{}' is damaged: it does not match its checksum; use another copy", name(),
            object);
     }
   }
@@ -181,8 +181,7 @@ H5Handle open_store(const fs::path& path) {
     if (is_hdf5 < 0 && reason.system_error != 0) fail_reading("read", path, reason.system_error);
     refuse_lfs_pointer(path);
     fail("{}: not an HDF5 file ({} bytes); give a checkpoint that focus wrote{}", path.string(),
-         size,
-         path.extension() == ".safetensors" ? ", or the folder that these weights are in" : "");
+         size, path.extension() == ".safetensors" ? ", or the folder of these weights" : "");
   }
   const H5Handle access = h5_file_access();  // to close it clears the error stack
   H5Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), H5Fclose);
@@ -191,7 +190,7 @@ H5Handle open_store(const fs::path& path) {
     const bool lock = reason.reason.find("lock") != std::string::npos;
     if (reason.system_error != 0 && !lock) fail_reading("read", path, reason.system_error);
     fail("{}: cannot be opened: {}; {}", path.string(), reason.reason,
-         lock ? "another program writes it, or the file system has no locks: then set "
+         lock ? "another program writes to it, or the file system has no locks: in that case set "
                 "HDF5_USE_FILE_LOCKING=FALSE"
               : "it is damaged or was cut short: use another copy");
   }
@@ -250,13 +249,15 @@ Tensor StoreReader::tensor(std::string_view path, const std::optional<Shape>& ex
   const StoredDataset& info = impl_->dataset(path);
   const Dtype dtype = format_named(info.type);
   if (dtype == Dtype::other || info.shape.size() > 5) {
-    fail("{}: data set '{}' is no tensor: [{}] of {}", describe(), path,
+    fail("{}: data set '{}' is not a tensor: [{}] of {}", describe(), path,
          fmt::join(info.shape, ", "), info.type);
   }
   const Shape shape{std::span<const Index>(info.shape)};
   if (expected && !(shape == *expected)) {
-    fail("{}: tensor '{}' has shape {}, expected {}; the file belongs to another model or config",
-         describe(), path, shape, *expected);
+    fail(
+        "{}: tensor '{}' has shape {}, expected {}; the file belongs to a different model or "
+        "config",
+        describe(), path, shape, *expected);
   }
   return to_tensor(impl_->read(path), dtype, shape);
 }

@@ -66,7 +66,7 @@ class Scan {
     const auto attributes = read_attributes(root, "/");
     const auto format = attributes.find("format");
     if (format == attributes.end() || format->second != AttributeValue("focus")) {
-      fail("{}: an HDF5 file, but not one of focus: its attribute 'format' is not \"focus\"",
+      fail("{}: an HDF5 file, but not a focus checkpoint: its attribute 'format' is not \"focus\"",
            name_);
     }
     const auto version = attributes.find("format_version");
@@ -81,7 +81,7 @@ class Scan {
     }
     if (*number < kOldestStoreVersion) {
       fail(
-          "{}: written in format version {}, but this program reads versions {} to {}: make it "
+          "{}: written in format version {}, but this program reads versions {} to {}: create it "
           "again",
           name_, *number, kOldestStoreVersion, kStoreVersion);
     }
@@ -91,7 +91,7 @@ class Scan {
   void check_name(const std::string& name, const std::string& path) const {
     const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20; };
     if (!is_valid_utf8(name) || std::ranges::any_of(name, is_control)) {
-      refuse(path, fmt::format("it has a name that is no text, {}", json_quoted(name)));
+      refuse(path, fmt::format("its name is not text, {}", json_quoted(name)));
     }
   }
 
@@ -101,7 +101,7 @@ class Scan {
     const H5Handle object = handle(H5Oopen(file_, path.c_str(), H5P_DEFAULT), H5Oclose, path);
     ObjectInfo info;
     if (H5Oget_info2(object, &info, H5O_INFO_BASIC) < 0) h5_fail_reading(name_, path);
-    if (!seen_.insert(info.addr).second) refuse(path, "reached by two names, or a cycle");
+    if (!seen_.insert(info.addr).second) refuse(path, "it is reached by two names, or in a cycle");
     if (seen_.size() > kMaxObjects) refuse(path, fmt::format("more than {} objects", kMaxObjects));
     if (info.type == H5O_TYPE_DATASET) {
       contents_.datasets.emplace(path, inspect(object, path));
@@ -115,7 +115,7 @@ class Scan {
       check_name(name, path);
       const std::string child = prefix + name;
       if (kind != H5L_TYPE_HARD) {
-        refuse(child, fmt::format("{} link; only objects of the file itself are read",
+        refuse(child, fmt::format("{} link; only objects in the file itself are supported",
                                   kind == H5L_TYPE_SOFT       ? "a soft"
                                   : kind == H5L_TYPE_EXTERNAL ? "an external"
                                                               : "a user-defined"));
@@ -126,10 +126,10 @@ class Scan {
 
   StoredDataset inspect(hid_t dataset, const std::string& path) {
     const H5Handle create = handle(H5Dget_create_plist(dataset), H5Pclose, path);
-    if (H5Pget_external_count(create) != 0) refuse(path, "its data lies in another file");
+    if (H5Pget_external_count(create) != 0) refuse(path, "its data is in another file");
     const H5D_layout_t layout = H5Pget_layout(create);
     if (layout != H5D_COMPACT && layout != H5D_CONTIGUOUS && layout != H5D_CHUNKED) {
-      refuse(path, "a virtual data set; only data of the file itself is read");
+      refuse(path, "a virtual data set; only data in the file itself is supported");
     }
     const bool deflated = check_filters(create, path);
 
@@ -173,7 +173,7 @@ class Scan {
   void take_for_blocks(NumberFormat format, const std::string& path, StoredDataset& found) const {
     const auto block = static_cast<Index>(bytes_of(format, block_numbers(format)));
     if (found.shape.size() != 2 || found.bytes == 0 || found.shape[1] % block != 0)
-      refuse(path, fmt::format("[{}] bytes are no rows of {}'s blocks of {}",
+      refuse(path, fmt::format("[{}] bytes are not rows of {} blocks of {}",
                                fmt::join(found.shape, ", "), name_of(format), block));
     found.shape[1] = found.shape[1] / block * block_numbers(format);
   }
@@ -221,13 +221,15 @@ class Scan {
     if (H5Tequal(type, H5T_STD_U8LE) > 0) {
       if (dtype == attributes.end()) return "u8";
       if (text != nullptr && in_blocks(format_named(*text))) return *text;
-      refuse(path, "bytes whose attribute 'dtype' names none of GGML's blocks that are known");
+      refuse(path, "its attribute 'dtype' is not a known GGML block type");
     }
     if (H5Tequal(type, H5T_STD_U16LE) > 0) {
       if (text != nullptr && (*text == "f16" || *text == "bf16")) return *text;
-      refuse(path, "16-bit data whose attribute 'dtype' is neither f16 nor bf16");
+      refuse(path, "its data has 16 bits, but its attribute 'dtype' is neither f16 nor bf16");
     }
-    refuse(path, "its type is none that a store holds (little-endian f32, f64, u8, u16, u64)");
+    refuse(path,
+           "its type is not supported in a checkpoint file (little-endian f32, f64, u8, u16, u64 "
+           "are)");
   }
 
   std::string dataset_checksum(const std::map<std::string, AttributeValue>& attributes,
@@ -311,12 +313,11 @@ class Scan {
       }
     }
     if (stored == nullptr)
-      fail("{}: attribute 'digest' is missing: it was not written to its end", name_);
+      fail("{}: attribute 'digest' is missing: the file was not written completely", name_);
     if (*stored != AttributeValue(digest.hex())) {
       fail(
-          "{}: names and attributes do not fit its attribute 'digest': it was changed or damaged "
-          "after it "
-          "was written; use another copy",
+          "{}: names and attributes do not match its attribute 'digest': the file was changed or "
+          "damaged after it was written; use another copy",
           name_);
     }
   }

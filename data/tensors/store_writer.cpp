@@ -20,7 +20,8 @@ namespace focus {
 namespace fs = std::filesystem;
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "data sets are written as they lie");
+static_assert(std::endian::native == std::endian::little,
+              "data sets are written in native byte order");
 
 constexpr std::size_t kCompactBytes = 8 << 10;  // up to here inside the object's header
 // All others begin at a page of the file, so that they can be mapped into memory: elsewhere numbers
@@ -111,7 +112,7 @@ struct StoreWriter::Impl {
       const std::string_view part = rest.substr(0, rest.find('/'));
       sound = !part.empty() && part != "." && part != "..";
     }
-    check(sound, "{}: '{}' is no path of a store; it must look like /group/name", name(), path);
+    check(sound, "{}: '{}' is not a valid path; it must look like /group/name", name(), path);
   }
 
   void ensure_group(const std::string& path) {
@@ -164,7 +165,7 @@ struct StoreWriter::Impl {
                    std::span<const Index> shape, std::span<const Index> digested,
                    std::span<const std::byte> bytes) {
     check_path(path);
-    check(!groups.contains(path) && !datasets.contains(path), "{}: '{}' is there already", name(),
+    check(!groups.contains(path) && !datasets.contains(path), "{}: '{}' exists already", name(),
           path);
     const std::size_t slash = path.rfind('/');
     ensure_group(slash == 0 ? "/" : path.substr(0, slash));
@@ -238,7 +239,7 @@ void StoreWriter::attribute(const std::string& group, const std::string& name,
                             const AttributeValue& value) {
   check(impl_->file >= 0, "{}: written after commit", impl_->name());
   check(!name.empty() && name.find('\0') == std::string::npos && name != "digest",
-        "{}: '{}' cannot name an attribute", impl_->name(), name);
+        "{}: '{}' is not a valid attribute name", impl_->name(), name);
   if (const auto* text = std::get_if<std::string>(&value)) {
     check(text->find('\0') == std::string::npos, "{}: attribute '{}' of '{}' holds a NUL byte",
           impl_->name(), name, group);
@@ -249,7 +250,7 @@ void StoreWriter::attribute(const std::string& group, const std::string& name,
   impl_->ensure_group(group);
   const H5Handle object =
       impl_->handle(H5Gopen2(impl_->file, group.c_str(), H5P_DEFAULT), H5Gclose, group);
-  check(H5Aexists(object, name.c_str()) == 0, "{}: attribute '{}' of '{}' is there already",
+  check(H5Aexists(object, name.c_str()) == 0, "{}: attribute '{}' of '{}' exists already",
         impl_->name(), name, group);
   impl_->put_attribute(object, group, name, value);
   impl_->digest.add_attribute(group, name, value);
@@ -276,8 +277,8 @@ void StoreWriter::tensor_raw(const std::string& path, std::span<const Index> sha
         fmt::join(shape, ", "), name_of(dtype), wanted, bytes.size());
   if (in_blocks(dtype)) {
     check(shape.size() == 2 && shape[0] > 0 && shape[1] > 0 && shape[1] % block_numbers(dtype) == 0,
-          "{}: tensor '{}' [{}] is no matrix with rows of whole blocks of {}", impl_->name(), path,
-          fmt::join(shape, ", "), name_of(dtype));
+          "{}: tensor '{}' [{}] is not a matrix with rows of whole blocks of {}", impl_->name(),
+          path, fmt::join(shape, ", "), name_of(dtype));
     const std::array<Index, 2> lines = {shape[0], static_cast<Index>(bytes_of(dtype, shape[1]))};
     impl_->put_dataset(path, name_of(dtype), H5T_STD_U8LE, lines, shape, bytes);
     impl_->has_blocks = true;

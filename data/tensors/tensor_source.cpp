@@ -63,7 +63,7 @@ const TensorInfo* TensorSource::find(std::string_view name) const {
 const TensorInfo& TensorSource::find_numbers(std::string_view name) const {
   const TensorInfo* info = find(name);
   if (info == nullptr)
-    fail("{}: there is no tensor '{}'; look at its list of tensors", describe(), name);
+    fail("{}: there is no tensor '{}'; check its list of tensors", describe(), name);
   if (info->dtype == Dtype::other) {
     fail(
         "{}: tensor '{}' is stored as {}, which cannot be read as weights; convert it to F32, F16 "
@@ -97,7 +97,7 @@ TensorBytes TensorSource::bytes(std::string_view name) const {
     check(
         mapped->bytes.size() == size &&
             reinterpret_cast<std::uintptr_t>(mapped->bytes.data()) % alignment_of(info.dtype) == 0,
-        "{}: tensor '{}' is mapped wrongly", describe(), name);
+        "{}: tensor '{}' is mapped incorrectly", describe(), name);
     return *std::move(mapped);
   }
   const std::shared_ptr<void> owned = pooled_buffer(size);
@@ -144,7 +144,7 @@ void pack(std::span<const Real> numbers, Dtype dtype, std::vector<std::byte>& by
     round_to_blocks(dtype, numbers.data(), count, bytes.data());
     return;
   }
-  check(dtype != Dtype::other && dtype != Dtype::int8, "pack: {} is no type of weights",
+  check(dtype != Dtype::other && dtype != Dtype::int8, "pack: {} is not a weight type",
         name_of(dtype));
   if (dtype == Dtype::f32) narrow<float>(numbers, bytes);
   if (dtype == Dtype::f64) narrow<double>(numbers, bytes);
@@ -153,7 +153,7 @@ void pack(std::span<const Real> numbers, Dtype dtype, std::vector<std::byte>& by
 }
 
 void round_to(Dtype dtype, std::span<Real> numbers) {
-  check(dtype != Dtype::other && !in_blocks(dtype), "round_to: {} is no type of weights",
+  check(dtype != Dtype::other && !in_blocks(dtype), "round_to: {} is not a weight type",
         name_of(dtype));
   if (dtype == Dtype::f32) round_each<float>(numbers);
   if (dtype == Dtype::f16) round_each<Eigen::half>(numbers);
@@ -175,8 +175,8 @@ Nonfinite nonfinite_of(const TensorSource& source) {
 void require_finite(std::span<const Real> results, std::string_view where, std::string_view what) {
   if (const Index bad = count_nonfinite(results); bad > 0)
     fail(
-        "{}: {} of {} {} are NaN or infinite; so are weights of the model or its adapter, which "
-        "focus info tells of, or they overflow: use another copy",
+        "{}: {} of {} {} are NaN or infinite; either weights of the model or its adapter are too, "
+        "which focus info reports, or they overflow: use another copy",
         where, bad, results.size(), what);
 }
 

@@ -24,7 +24,7 @@ std::string_view name_of(Example::Kind kind) {
 /// A list of messages, of which each has a role.
 void check_messages(const JsonView& messages) {
   if (messages.array_size() == 0)
-    fail("{}: expected a list of messages, it has none", messages.where());
+    fail("{}: expected a list of messages, but it is empty", messages.where());
   for (std::size_t i = 0; i < messages.array_size(); ++i) messages.item(i).at("role").string();
 }
 
@@ -59,15 +59,15 @@ Example example_of(const JsonView& object, std::string_view row, const std::stri
   if (json.contains(text_field)) return {.text = object.at(text_field).string()};
   if (json.contains("conversations"))
     fail(
-        "{}: \"conversations\" with \"from\" and \"value\" are not read; write {{\"messages\": "
-        "[{{\"role\": \"user\", \"content\": ...}}, ...]}}",
+        "{}: \"conversations\" with \"from\" and \"value\" are not supported; write "
+        "{{\"messages\": [{{\"role\": \"user\", \"content\": ...}}, ...]}}",
         object.where());
   std::string members;
   for (const auto& [key, value] : json.items())
     members += (members.empty() ? "" : ", ") + json_quoted(key);
   fail(
-      "{}: expected \"messages\", \"prompt\" and \"completion\", or {} (dataset_text_field names "
-      "another), it has {}",
+      "{}: expected \"messages\", \"prompt\" and \"completion\", or {} (set dataset_text_field for "
+      "another name), got {}",
       object.where(), json_quoted(text_field), members.empty() ? "nothing" : shown_whole(members));
 }
 
@@ -99,7 +99,7 @@ void for_each_example(std::string_view text, const std::string& where,
     const std::string place = fmt::format("{}: line {}", where, line);
     const Json json = parse_strict_json(row, place);
     if (!json.is_object())
-      fail("{}: expected an object, {{\"{}\": ...}}, in each line, it is {}", place,
+      fail("{}: expected an object, {{\"{}\": ...}}, on each line, got {}", place,
            shown(text_field), shown_json(json));
     Example example = example_of(JsonView(json, place), row, text_field);
     example.line = line;
@@ -108,7 +108,7 @@ void for_each_example(std::string_view text, const std::string& where,
       first = line;
     }
     if (example.kind != *kind)
-      fail("{}: it has {}, but line {} has {}; put them into files of their own", place,
+      fail("{}: it has {}, but line {} has {}; put them into separate files", place,
            name_of(example.kind), first, name_of(*kind));
     f(std::move(example));
   }

@@ -99,7 +99,7 @@ std::vector<std::filesystem::path> expand_text_paths(std::span<const std::filesy
       if (!entry.is_directory() && is_text_name(entry.path())) files.push_back(entry.path());
     }
     if (files.size() == before) {
-      fail("{}: the folder holds no *.txt and no *.jsonl, packed or not", path.string());
+      fail("{}: the folder has no *.txt or *.jsonl file, packed or unpacked", path.string());
     }
     std::sort(files.begin() + static_cast<std::ptrdiff_t>(before), files.end());
   }
@@ -114,7 +114,7 @@ std::vector<std::int32_t> parse_ids(const std::string& text) {
     std::int32_t id = 0;
     const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, id);
     if (error != std::errc() || stop != text.data() + end) {
-      fail("ids must be whole numbers with blanks between them, found {}",
+      fail("ids must be whole numbers separated by blanks, found {}",
            json_quoted(text.substr(begin, std::min<std::size_t>(end - begin, 40))));
     }
     ids.push_back(id);

@@ -34,8 +34,8 @@ class Unpacked {
     text_.append(part);
     if (text_.size() > most_)
       fail(
-          "cannot unpack {}: more than {} bytes come out of it; is it text? Then unpack and split "
-          "it yourself",
+          "cannot unpack {}: it expands to more than {} bytes; if it is text, unpack and split it "
+          "first",
           path_.string(), most_);
   }
   std::string take() { return std::move(text_); }
@@ -52,13 +52,13 @@ constexpr std::uint64_t kMostOfLzma = std::uint64_t{1} << 30;  // xz -9 asks for
 std::string_view xz_error(lzma_ret result) {
   switch (result) {
     case LZMA_BUF_ERROR:
-      return "it is cut short";
+      return "it is truncated";
     case LZMA_MEM_ERROR:
       return "there is not enough memory";
     case LZMA_MEMLIMIT_ERROR:
-      return "it asks for more than 1 GiB of memory";
+      return "it needs more than 1 GiB of memory";
     case LZMA_OPTIONS_ERROR:
-      return "it uses options that this liblzma does not know";
+      return "it uses options that this liblzma does not support";
     default:
       return "its contents are damaged";
   }
@@ -86,7 +86,7 @@ std::string unpack_xz(const std::string& packed, const std::filesystem::path& pa
 
 [[noreturn]] void refuse(const std::filesystem::path& path, bool cut_short) {
   fail("cannot unpack {}: {}; fetch the file again", path.string(),
-       cut_short ? "it is cut short" : "its contents are damaged");
+       cut_short ? "it is truncated" : "its contents are damaged");
 }
 [[noreturn]] void refuse_for_memory(const std::filesystem::path& path) {
   fail("cannot unpack {}: there is not enough memory", path.string());

@@ -23,7 +23,7 @@ constexpr const char* kGpt2End = "<|endoftext|>";
 void check_growth(std::size_t before, std::size_t after) {
   constexpr std::size_t kMaxGrowth = 32, kMinBytes = 1024;
   if (after > kMinBytes && after / kMaxGrowth > before) {
-    fail("the tokenizer's steps make {} bytes of {}: do not trust its file", after, before);
+    fail("the tokenizer's steps produce {} bytes from {}: do not trust its file", after, before);
   }
 }
 
@@ -74,7 +74,7 @@ class BpeTokenizer : public Tokenizer {
     for (const auto& ids : {parts_.ends.prefix, parts_.ends.suffix}) {
       for (const std::int32_t id : ids) {
         if (!tokens_.contains(id))
-          fail("{}: the template puts id {}, which no token has", where, id);
+          fail("{}: the template adds id {}, which no token has", where, id);
       }
     }
   }
@@ -197,7 +197,7 @@ Bpe::Vocabulary read_vocabulary(const JsonView& json) {
 std::pair<std::string, std::string> split_merge(const std::string& line, const std::string& where) {
   const std::size_t blank = line.find(' ');
   if (blank == std::string::npos || line.find(' ', blank + 1) != std::string::npos) {
-    fail("{}: expected two tokens with a blank between them, found {}", where, json_quoted(line));
+    fail("{}: expected two tokens separated by a blank, found {}", where, json_quoted(line));
   }
   return {line.substr(0, blank), line.substr(blank + 1)};
 }
@@ -271,7 +271,7 @@ void read_added_tokens(const JsonView& json, Parts& parts) {
     }
     const auto [owner, is_new] = taken.emplace(token.id, token.content);
     if (!is_new && owner->second != token.content) {
-      fail("{}: id {} of {} belongs to {} already", item.where(), token.id,
+      fail("{}: id {} of {} already belongs to {}", item.where(), token.id,
            json_quoted(token.content), json_quoted(owner->second));
     }
     parts.added_tokens.push_back(std::move(token));
@@ -313,7 +313,7 @@ void read_template(const JsonView& json, Parts& parts) {
     }
     const auto token_id = find_token(parts, name);
     if (ids.array_size() == 1 && token_id && ids.item(0).json() != *token_id) {
-      fail("{}: {} is {} here, but {} in the vocabulary", ids.where(), json_quoted(name),
+      fail("{}: {} has id {} here, but {} in the vocabulary", ids.where(), json_quoted(name),
            ids.item(0).json().dump(), *token_id);
     }
   }
@@ -386,12 +386,12 @@ void add_configured_tokens(const TokenizerConfig& config, Parts& parts) {
       token.id = next;
     }
     if (token.id >= kMaxIds)
-      fail("{}: no id is left for {}", config.where, json_quoted(token.content));
+      fail("{}: no id is free for {}", config.where, json_quoted(token.content));
     if (has_id && token.id != said)
-      notice("{}: {} has the id {}, not {} as its configuration says", config.where,
+      notice("{}: {} has the id {}, not {} as in its configuration", config.where,
              json_quoted(token.content), token.id, said);
     else if (!has_id && token.id == next)
-      notice("{}: its configuration names {}, which no file gives an id; it becomes {}",
+      notice("{}: its configuration names {}, which has no id in any file; it gets id {}",
              config.where, json_quoted(token.content), token.id);
     added.emplace(token.content, token.id);
     taken.insert(token.id);
@@ -408,8 +408,8 @@ void apply_text_ends(const TokenizerConfig& config, bool has_template, Parts& pa
   const TextEnds ends = text_ends(config, parts.ends, parts.bos_id, parts.eos_id);
   if (has_template && ends != parts.ends)
     notice(
-        "{}: add_bos_token and add_eos_token of {} put {} tokens before a text and {} after it, "
-        "its template {} and {}; the former hold",
+        "{}: add_bos_token and add_eos_token of {} add {} tokens before a text and {} after it, "
+        "its template adds {} and {}; the former are used",
         config.where, kTokenizerConfig, ends.prefix.size(), ends.suffix.size(),
         parts.ends.prefix.size(), parts.ends.suffix.size());
   parts.ends = ends;
@@ -417,8 +417,8 @@ void apply_text_ends(const TokenizerConfig& config, bool has_template, Parts& pa
 
 void refuse_other_class(const TokenizerConfig& config) {
   if (config.tokenizer_class.empty() || config.is_class("GPT2Tokenizer")) return;
-  fail("{}: {}: {} splits text in its own way: save it as tokenizer.json", config.where,
-       kTokenizerConfig, json_quoted(config.tokenizer_class));
+  fail("{}: {}: {} splits text with a method that is not supported: save it as tokenizer.json",
+       config.where, kTokenizerConfig, json_quoted(config.tokenizer_class));
 }
 
 }  // namespace

@@ -117,11 +117,10 @@ ordered_json byte_level_step() {
 BpeTrainer::BpeTrainer(BpeTrainerOptions options) : options_(std::move(options)) {
   check(!options_.special_token.empty(), "BPE training: the special token is empty");
   constexpr std::int32_t kSmallest = 257;
-  check(
-      options_.vocab_size >= kSmallest && options_.vocab_size <= kMaxIds,
-      "BPE training: a vocabulary of {} was asked for: it must have {} tokens (the special one and "
-      "256 bytes) to {}",
-      options_.vocab_size, kSmallest, kMaxIds);
+  check(options_.vocab_size >= kSmallest && options_.vocab_size <= kMaxIds,
+        "BPE training: the vocabulary size is {}: it must be from {} (the special token and 256 "
+        "bytes) to {}",
+        options_.vocab_size, kSmallest, kMaxIds);
 }
 
 void BpeTrainer::add(std::string_view text) {

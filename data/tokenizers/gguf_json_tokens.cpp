@@ -17,7 +17,8 @@ constexpr const char* kGpt2Expression =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 [[noreturn]] void refuse_step(const std::string& where, const std::string& what) {
-  fail("{}: {} has no form in GGUF files, so llama.cpp would split texts otherwise", where, what);
+  fail("{}: {} cannot be represented in a GGUF file, so llama.cpp would split texts differently",
+       where, what);
 }
 
 /// The steps of a Sequence, or the one that there is.
@@ -84,8 +85,7 @@ void put_added(const GgufJson& file, GgufTokens& t) {
       takes_blanks = takes_blanks || added.value(flag, false);
   }
   if (takes_blanks)
-    t.notices.emplace_back(
-        "llama.cpp passes over lstrip, rstrip and single_word of the added tokens");
+    t.notices.emplace_back("llama.cpp ignores lstrip, rstrip and single_word of the added tokens");
 }
 
 std::vector<std::pair<std::string, std::string>> merges_of(const GgufJson& file) {
@@ -112,7 +112,7 @@ void read_byte_level(const GgufJson& file, const std::string& where, GgufTokens&
   const GgufPreTokenizer& splits = recognised(file, nfc, where);
   t.pre = splits.names.front();
   if (nfc)
-    t.notices.emplace_back("llama.cpp does not normalise texts (NFC) as this tokenizer does");
+    t.notices.emplace_back("llama.cpp does not normalise texts to NFC, but this tokenizer does");
   for (const auto& [left, right] : merges_of(file)) t.merges.push_back(left + " " + right);
 }
 

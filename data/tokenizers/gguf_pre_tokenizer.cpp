@@ -80,8 +80,8 @@ const GgufPreTokenizer& gguf_pre_tokenizer(const std::string& name, const std::s
     known.insert(known.end(), each.names.begin(), each.names.end());
   }
   fail(
-      "{}: tokenizer.ggml.pre {} is not supported, which are {}; name the model's tokenizer.json "
-      "with --tokenizer FILE",
+      "{}: tokenizer.ggml.pre {} is not supported ({} are); name the model's tokenizer.json with "
+      "--tokenizer FILE",
       where, json_quoted(name), fmt::join(known, ", "));
 }
 

@@ -21,14 +21,14 @@ using Json = nlohmann::json;
 Json split_gguf_merge(const std::string& merge, std::size_t rank, const std::string& where) {
   const std::size_t blank = merge.find(' ', 1);
   if (blank == std::string::npos || blank + 1 == merge.size())
-    fail("{}: tokenizer.ggml.merges: merge {} must be two tokens with a blank between, found {}",
+    fail("{}: tokenizer.ggml.merges: merge {} must be two tokens separated by a blank, found {}",
          where, rank, json_quoted(merge));
   return Json::array({merge.substr(0, blank), merge.substr(blank + 1)});
 }
 
 Json bpe_model(const GgufMetadata& metadata, const GgufVocabulary& v, bool ignore_merges) {
   const auto merges = metadata.texts("tokenizer.ggml.merges");
-  if (!merges) fail("{}: no tokenizer.ggml.merges for a tokenizer of model gpt2", v.where);
+  if (!merges) fail("{}: a tokenizer of model gpt2 needs tokenizer.ggml.merges", v.where);
   Json vocabulary = Json::object();
   for (std::size_t id = 0; id < v.tokens.size(); ++id) {
     // Rows of the embedding that no text reaches are no tokens.
@@ -136,7 +136,7 @@ std::int32_t unknown_token(const GgufVocabulary& v) {
   const auto found = std::ranges::find(v.types, TokenType::unknown);
   if (found != v.types.end()) return static_cast<std::int32_t>(found - v.types.begin());
   if (v.types[0] == TokenType::control && v.bos_id != 0 && v.eos_id != 0) return 0;
-  fail("{}: no unknown token for a tokenizer of model llama (tokenizer.ggml.unknown_token_id)",
+  fail("{}: a tokenizer of model llama needs an unknown token (tokenizer.ggml.unknown_token_id)",
        v.where);
 }
 
@@ -153,7 +153,7 @@ void add_default_ends(GgufVocabulary& v, const GgufMetadata& metadata) {
 
 std::vector<double> read_scores(const GgufMetadata& metadata, const GgufVocabulary& v) {
   auto scores = metadata.numbers("tokenizer.ggml.scores");
-  if (!scores) fail("{}: no tokenizer.ggml.scores for a tokenizer of model llama", v.where);
+  if (!scores) fail("{}: a tokenizer of model llama needs tokenizer.ggml.scores", v.where);
   if (scores->size() != v.tokens.size())
     fail("{}: tokenizer.ggml.scores has {} values for {} tokens", v.where, scores->size(),
          v.tokens.size());
@@ -186,7 +186,7 @@ SentencePieceParts sentencepiece_parts(const GgufMetadata& metadata, GgufVocabul
     parts.pieces.push_back(std::move(piece));
   }
   if (bytes != 0 && bytes != 256)
-    fail("{}: {} of the 256 byte tokens <0x00> to <0xFF> are there: the file is damaged", v.where,
+    fail("{}: only {} of the 256 byte tokens <0x00> to <0xFF> exist: the file is damaged", v.where,
          bytes);
   parts.bos_id = v.bos_id;
   parts.eos_id = v.eos_id;
@@ -223,7 +223,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const GgufMetadata& metadata) {
   if (*model == "gpt2") return byte_level_tokenizer(metadata);
   if (*model == "llama") return sentencepiece_tokenizer(metadata);
   fail(
-      "{}: its tokenizer is of model {} (tokenizer.ggml.model), of which gpt2 and llama are "
+      "{}: its tokenizer has model {} (tokenizer.ggml.model), but only gpt2 and llama are "
       "supported; name the model's tokenizer.json or tokenizer.model with --tokenizer FILE",
       metadata.where(), json_quoted(*model));
 }

@@ -26,7 +26,7 @@ std::int32_t id_of(const std::string& text, const std::string& where) {
   std::int32_t id = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
   if (error != std::errc() || end != text.data() + text.size() || id < 0 || id >= kMaxIds)
-    fail("{}: {}: added_tokens_decoder: {} is no id from 0 to {}", where, kTokenizerConfig,
+    fail("{}: {}: added_tokens_decoder: {} is not an id from 0 to {}", where, kTokenizerConfig,
          json_quoted(text), kMaxIds - 1);
   return id;
 }
@@ -99,12 +99,14 @@ GgufTokens tokens_of_sentencepiece(const Tokenizer& tokenizer, const SideFileMap
   const std::string& model = tokenizer.files().at("tokenizer.model");
   const SentencePieceFile file = read_sentencepiece_model(model, where);
   if (!file.bpe)
-    fail("{}: a SentencePiece model that is no BPE has no form in GGUF files of this kind", where);
+    fail(
+        "{}: a SentencePiece model that is not BPE cannot be represented in this kind of GGUF file",
+        where);
   GgufTokens t;
   t.model = "llama";
   t.add_space_prefix = file.parts.add_dummy_prefix;
   if (file.normalizes)
-    t.notices.emplace_back("llama.cpp does not normalise texts as this SentencePiece model does");
+    t.notices.emplace_back("llama.cpp does not normalise texts like this SentencePiece model");
   std::int32_t id = 0;
   for (const SentencePieceParts::Piece& piece : file.parts.pieces) {
     const bool defined = piece.type == TokenType::user_defined;
@@ -123,7 +125,8 @@ GgufTokens tokens_of(const Tokenizer& tokenizer, const SideFileMap& side_files,
   if (tokenizer.kind() == "gpt2") return tokens_of_gpt2(tokenizer, side_files, where);
   const auto file = tokenizer.files().find("tokenizer.json");
   if (file == tokenizer.files().end())
-    fail("{}: a tokenizer of kind \"{}\" has no form in GGUF files", where, tokenizer.kind());
+    fail("{}: a tokenizer of kind \"{}\" cannot be represented in a GGUF file", where,
+         tokenizer.kind());
   return gguf_tokens_of_json(file->second, where);
 }
 
@@ -223,7 +226,7 @@ class SpecialTokens {
       const bool one = around.size() == 1 && around.front() == id;
       if (!around.empty() && !one)
         notices.push_back(
-            fmt::format("llama.cpp puts {} around texts, this tokenizer others", name));
+            fmt::format("llama.cpp adds {} to texts, but this tokenizer adds other tokens", name));
       keys.flag(fmt::format("tokenizer.ggml.add_{}_token", name), !around.empty());
     };
     add("bos", before, bos);
@@ -265,10 +268,9 @@ std::vector<std::string> add_gguf_tokenizer(const Tokenizer* tokenizer,
   if (tokenizer == nullptr || tokenizer->kind() == "bytes") {
     keys.text("tokenizer.ggml.model", "none");
     return {tokenizer == nullptr
-                ? "no tokenizer in the model, so none in the file: llama.cpp takes "
-                  "ids"
-                : "a tokenizer of kind \"bytes\" has no form in GGUF files: "
-                  "llama.cpp takes ids"};
+                ? "no tokenizer in the model, so none in the file: llama.cpp can only read ids"
+                : "a tokenizer of kind \"bytes\" cannot be represented in a GGUF file: llama.cpp "
+                  "can only read ids"};
   }
   GgufTokens t = tokens_of(*tokenizer, side_files, where);
   fit_to_rows(rows, t);

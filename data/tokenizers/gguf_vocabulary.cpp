@@ -54,7 +54,7 @@ std::optional<std::int32_t> read_id(const GgufMetadata& metadata, const char* na
                      !v.tokens[static_cast<std::size_t>(*id)].empty();
   if (there) return static_cast<std::int32_t>(*id);
   // As llama.cpp: fine-tuned models name padding that they never got a row for.
-  spdlog::warn("{}: {} is {}, which is none of the {} tokens: taken as not said", v.where, key, *id,
+  spdlog::warn("{}: {} is {}, which is not one of the {} tokens: ignored", v.where, key, *id,
                v.tokens.size());
   return std::nullopt;
 }
@@ -85,7 +85,8 @@ GgufVocabulary read_gguf_vocabulary(const GgufMetadata& metadata) {
   v.where = metadata.where();
   auto tokens = metadata.texts(ggml_key("tokens"));
   if (!tokens || tokens->empty())
-    fail("{}: no tokenizer.ggml.tokens for its tokenizer; name one with --tokenizer FILE", v.where);
+    fail("{}: its tokenizer has no tokenizer.ggml.tokens; name a tokenizer with --tokenizer FILE",
+         v.where);
   v.tokens = *std::move(tokens);
   if (v.tokens.size() >= static_cast<std::size_t>(kMaxIds))
     fail("{}: {} tokens, more than the {} that are supported", v.where, v.tokens.size(), kMaxIds);

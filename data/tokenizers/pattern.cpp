@@ -159,7 +159,7 @@ Pattern Pattern::pcre2(const std::string& expression, const std::string& where) 
                                      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &offset,
                                      options.get()));
   if (!compiled->code) {
-    fail("{}: the regular expression '{}' is wrong at byte {}: {}", where, shown(expression),
+    fail("{}: the regular expression '{}' is invalid at byte {}: {}", where, shown(expression),
          offset, pcre2_message(error));
   }
   // Where the system forbids writable code, PCRE2's interpreter does the same more slowly.
@@ -203,7 +203,7 @@ std::optional<Pattern::Match> Pattern::find(std::string_view text, std::size_t f
                   from, options, compiled_->match.get(), compiled_->context.get());
   if (count == PCRE2_ERROR_NOMATCH) return std::nullopt;
   if (count < 0) {
-    fail("{}: the regular expression gave up at byte {} of the text: {}", compiled_->where, from,
+    fail("{}: the regular expression failed at byte {} of the text: {}", compiled_->where, from,
          pcre2_message(count));
   }
   const PCRE2_SIZE* offsets = pcre2_get_ovector_pointer(compiled_->match.get());

@@ -74,7 +74,7 @@ class Message {
     damaged();
   }
   [[noreturn]] void damaged() const {
-    fail("{}: not a SentencePiece model: cut off or damaged", where_);
+    fail("{}: not a SentencePiece model: truncated or damaged", where_);
   }
 
   std::string_view bytes_, value_;

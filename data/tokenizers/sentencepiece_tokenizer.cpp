@@ -140,12 +140,12 @@ class SentencePieceTokenizer : public Tokenizer {
     else if (!has_id)
       token.id = vocab_size_;
     // A piece with that id is a placeholder, which the token takes the place of.
-    if (token.id >= kMaxIds) fail("{}: no id is left for {}", where, json_quoted(token.content));
+    if (token.id >= kMaxIds) fail("{}: no id is free for {}", where, json_quoted(token.content));
     if (has_id && token.id != said)
-      notice("{}: {} has the id {}, not {} as its configuration says", where,
+      notice("{}: {} has the id {}, not {} as in its configuration", where,
              json_quoted(token.content), token.id, said);
     else if (!has_id && token.id == vocab_size_)
-      notice("{}: its configuration names {}, which no file gives an id; it becomes {}", where,
+      notice("{}: its configuration names {}, which has no id in any file; it gets id {}", where,
              json_quoted(token.content), token.id);
     add(std::move(token));
   }

@@ -141,8 +141,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
         path.string());
   }
   if (!is_there(path)) {
-    fail("{}: no such tokenizer: give a folder, a tokenizer file, or the word bytes",
-         path.string());
+    fail("{}: no such tokenizer: give a folder, a tokenizer file, or bytes", path.string());
   }
   const std::string name = path.filename().string();
   for (const KnownFiles& known : known_files()) {

@@ -42,7 +42,7 @@ std::int32_t id_of_key(const std::string& key, const JsonView& decoder) {
   std::int32_t id = -1;
   const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
   if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= kMaxIds)
-    fail("{}: {} is no id from 0 to {}", decoder.where(), json_quoted(key), kMaxIds - 1);
+    fail("{}: {} is not an id from 0 to {}", decoder.where(), json_quoted(key), kMaxIds - 1);
   return id;
 }
 

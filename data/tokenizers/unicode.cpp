@@ -21,7 +21,7 @@ const icu::Normalizer2* normalizer(std::string_view form, UErrorCode& status) {
   if (form == "NFC") return icu::Normalizer2::getNFCInstance(status);
   if (form == "NFD") return icu::Normalizer2::getNFDInstance(status);
   if (form == "NFKC") return icu::Normalizer2::getNFKCInstance(status);
-  check(form == "NFKD", "normalize_unicode: no normalization form '{}'", form);
+  check(form == "NFKD", "normalize_unicode: unknown normalization form '{}'", form);
   return icu::Normalizer2::getNFKDInstance(status);
 }
 
@@ -38,7 +38,7 @@ std::string normalize_unicode(std::string text, std::string_view form) {
   icu::StringByteSink<std::string> sink(&result, static_cast<std::int32_t>(text.size()));
   if (U_SUCCESS(status)) instance->normalizeUTF8(0, text, sink, nullptr, status);
   if (U_FAILURE(status))
-    fail("cannot normalize text to {}: ICU says {}", form, u_errorName(status));
+    fail("cannot normalize text to {}: ICU reports {}", form, u_errorName(status));
   return result;
 }
 

@@ -74,8 +74,8 @@ std::vector<std::int32_t> Batch::targets() const {
 
 Batches::Batches(TokenView tokens, const BatchOptions& options)
     : tokens_(std::move(tokens)), options_(options) {
-  check(options.batch >= 1, "batches: a batch of {} windows", options.batch);
-  check(options.context >= 2, "batches: a context of {} tokens, but a loss needs two",
+  check(options.batch >= 1, "batches: batch size {} is invalid", options.batch);
+  check(options.context >= 2, "batches: the context is {} tokens, but a loss needs two",
         options.context);
   if (options_.packing == Packing::automatic)
     options_.packing = tokens_.has_counts() ? Packing::documents : Packing::wrapped;
@@ -89,7 +89,7 @@ Batches::Batches(TokenView tokens, const BatchOptions& options)
     num_windows_ = tokens_.size() / tokens_of_window();
   check(num_windows_ >= 1,
         "batches: {} tokens in {} documents do not fill one context of {}: give more text or a "
-        "shorter context, of examples a longer one",
+        "shorter context; for examples, a longer context",
         tokens_.size(), tokens_.num_documents(), options.context);
   check_ids(tokens_, options.vocab_size);
   order_epoch();
@@ -121,7 +121,7 @@ std::vector<TokenRange> Batches::pieces_of_documents() const {
   if (cut > 0)
     notice(
         "{} of {} examples are longer than the context of {} tokens and are cut at its end; {} of "
-        "them are left out, since nothing is left that the loss is of",
+        "them are left out, since no token of the loss remains",
         cut, tokens_.num_documents(), options_.context, left_out);
   return pieces;
 }
@@ -169,7 +169,7 @@ Batch Batches::next() {
 
 Batch Batches::windows(Index first, Index count) const {
   check(first >= 0 && count >= 1 && first + count <= num_windows_,
-        "batches: windows {} to {} of {}", first, first + count, num_windows_);
+        "batches: windows {} to {} are out of range of {}", first, first + count, num_windows_);
   Batch batch;
   for (Index i = 0; i < count; ++i) append_window(first + i, batch);
   return batch;
@@ -179,11 +179,11 @@ BatchState Batches::state() const { return {options_.seed, epoch_, position_, nu
 
 void Batches::restore(const BatchState& state) {
   check(state.windows == num_windows_,
-        "batches: the saved position is of data with {} windows, this has {}: resume with the same "
-        "text, tokenizer and context",
+        "batches: the saved position is from data with {} windows, but this data has {}: resume "
+        "with the same text, tokenizer and context",
         state.windows, num_windows_);
   check(state.epoch >= 0 && state.position >= 0 && state.position <= num_windows_,
-        "batches: the saved position, window {} of {} in epoch {}, is impossible", state.position,
+        "batches: the saved position, window {} of {} in epoch {}, is invalid", state.position,
         num_windows_, state.epoch);
   options_.seed = state.seed;
   epoch_ = state.epoch;

@@ -82,12 +82,13 @@ ExampleTokens of_messages(const Example& example, const Tokenizer& tokenizer,
   if (!format.settings.assistant_only_loss) return tokens;
   for (std::size_t i = example.first_of_completion; i < messages.size(); ++i) {
     if (messages[i].at("role") != "assistant") continue;
-    if (i == 0) fail("{}: the first message is the assistant's, which answers nobody", where);
+    if (i == 0)
+      fail("{}: the first message is the assistant's, but a user message must precede it", where);
     const std::string before = rendered(i, true), after = rendered(i + 1, false);
     if (!after.starts_with(before) || !text.starts_with(after))
       fail(
-          "{}: the chat template writes message {} otherwise once others follow it, so its turn "
-          "cannot be told from the text; give each turn its own line, or set "
+          "{}: the chat template renders message {} differently when others follow, so its turn "
+          "cannot be found in the text; give each turn a separate line, or set "
           "assistant_only_loss=false",
           where, i + 1);
     const std::size_t begin = common_prefix(tokens.ids, tokenizer.encode(before));

@@ -23,15 +23,13 @@ struct ExampleSettings {
   template <class F>
   void visit(F&& f) {
     f("dataset_text_field", dataset_text_field,
-      "of .jsonl: the member that holds a line's text, where it has no messages and no prompt with "
-      "a completion");
+      ".jsonl files: name of the text field, for lines without messages or prompt and completion");
     f("completion_only_loss", completion_only_loss,
-      "of {\"prompt\", \"completion\"}: the loss is on the completion alone, its end (EOS) "
-      "included");
+      "{\"prompt\", \"completion\"} lines: compute the loss only on the completion and its EOS");
     f("assistant_only_loss", assistant_only_loss,
-      "of {\"messages\"}: the loss is on the assistant's turns alone, their ends included");
+      "{\"messages\"} lines: compute the loss only on the assistant's turns and their end tokens");
     f("chat_template_path", chat_template_path,
-      "of {\"messages\"}: a .jinja file in the place of the model's own chat template");
+      "{\"messages\"} lines: a .jinja file that replaces the model's chat template");
   }
 };
 

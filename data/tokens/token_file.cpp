@@ -83,7 +83,7 @@ TokenFile TokenFile::from_tokens(std::span<const std::int32_t> tokens,
                                  std::span<const Index> document_offsets, std::int32_t vocab_size,
                                  std::string_view tokenizer_fingerprint,
                                  std::span<const std::uint8_t> counts) {
-  check(vocab_size > 0, "TokenFile: a vocabulary of {} tokens", vocab_size);
+  check(vocab_size > 0, "TokenFile: vocabulary size {} is invalid", vocab_size);
   check(tokenizer_fingerprint.size() <= sizeof(Header::fingerprint),
         "TokenFile: a tokenizer fingerprint has {} digits, got {}", sizeof(Header::fingerprint),
         tokenizer_fingerprint.size());
@@ -92,10 +92,9 @@ TokenFile TokenFile::from_tokens(std::span<const std::int32_t> tokens,
   if (document_offsets.empty()) document_offsets = whole;
   check(document_offsets.front() == 0 && document_offsets.back() == count &&
             std::is_sorted(document_offsets.begin(), document_offsets.end()),
-        "TokenFile: document offsets must rise from 0 to the {} tokens", count);
+        "TokenFile: document offsets must increase from 0 to the {} tokens", count);
   check(counts.empty() || counts.size() == tokens.size(),
-        "TokenFile: {} tokens, but it is said of {} whether they count", tokens.size(),
-        counts.size());
+        "TokenFile: {} tokens, but the loss mask has {} values", tokens.size(), counts.size());
 
   Header header{};
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
@@ -131,7 +130,7 @@ TokenFile::TokenFile(std::shared_ptr<const Bytes> bytes, const std::string& wher
     : bytes_(std::move(bytes)) {
   const std::span<const std::byte> file = bytes_->span();
   if (file.size() < sizeof(Header)) {
-    fail("{}: not a token file: {} bytes, but its header alone has {}", where, file.size(),
+    fail("{}: not a token file: {} bytes, but its header has {}", where, file.size(),
          sizeof(Header));
   }
   Header header;
@@ -150,7 +149,7 @@ TokenFile::TokenFile(std::shared_ptr<const Bytes> bytes, const std::string& wher
   }
   constexpr std::uint64_t kMaxVocab = std::numeric_limits<std::int32_t>::max();
   if (header.vocab_size == 0 || header.vocab_size > kMaxVocab) {
-    fail("{}: damaged token file: a vocabulary of {}", where, header.vocab_size);
+    fail("{}: damaged token file: vocabulary size {} is invalid", where, header.vocab_size);
   }
   // Each count is bounded by the length before they are multiplied: nothing can wrap.
   const std::uint64_t rest = file.size() - sizeof(Header);
@@ -158,7 +157,7 @@ TokenFile::TokenFile(std::shared_ptr<const Bytes> bytes, const std::string& wher
       (header.documents + 1) * 8 + header.tokens * header.width +
               (has_counts ? bytes_of_bits(header.tokens) : 0) !=
           rest) {
-    fail("{}: damaged token file: {} documents and {} tokens of {} bytes do not make {} bytes",
+    fail("{}: damaged token file: {} documents and {} tokens of {} bytes do not match {} bytes",
          where, header.documents, header.tokens, header.width, file.size());
   }
   tokens_ = static_cast<Index>(header.tokens);
@@ -189,7 +188,8 @@ void TokenFile::verify(const std::string& where) const {
   const auto checksum = content_checksum(bytes_->span());
   const std::byte* stored = bytes_->span().data() + offsetof(Header, checksum);
   if (!std::equal(checksum.begin(), checksum.end(), stored)) {
-    fail("{}: damaged token file: its checksum does not fit; delete it and tokenize again", where);
+    fail("{}: damaged token file: its checksum does not match; delete it and tokenize again",
+         where);
   }
   for (Index i = 0; i < tokens_; ++i) {
     const std::int32_t id = (*this)[i];
@@ -211,7 +211,7 @@ std::int32_t TokenFile::operator[](Index i) const {
 void TokenFile::copy(Index begin, std::span<std::int32_t> out) const {
   const auto count = static_cast<Index>(out.size());
   check(begin >= 0 && count <= tokens_ && begin <= tokens_ - count,
-        "TokenFile: tokens {} to {} of {}", begin, begin + count, tokens_);
+        "TokenFile: tokens {} to {} are out of range of {}", begin, begin + count, tokens_);
   for (Index i = 0; i < count; ++i) out[static_cast<std::size_t>(i)] = (*this)[begin + i];
 }
 
@@ -220,7 +220,7 @@ bool TokenFile::counts(Index i) const {
 }
 
 TokenRange TokenFile::document(Index i) const {
-  check(i >= 0 && i < documents_, "TokenFile: document {} of {}", i, documents_);
+  check(i >= 0 && i < documents_, "TokenFile: document {} is out of range of {}", i, documents_);
   return {load<Index>(offsets_ + 8 * i), load<Index>(offsets_ + 8 * (i + 1))};
 }
 

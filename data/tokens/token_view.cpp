@@ -18,7 +18,7 @@ TokenView::TokenView(TokenFile file, const std::vector<TokenRange>& ranges)
   Index previous_end = 0;
   for (const TokenRange& range : ranges) {
     check(range.begin >= previous_end && range.end >= range.begin && range.end <= file_.size(),
-          "TokenView: range {} to {} of {} tokens after one that ends at {}", range.begin,
+          "TokenView: range {} to {} of {} tokens follows one that ends at {}", range.begin,
           range.end, file_.size(), previous_end);
     previous_end = range.end;
     documents_.push_back(documents_.back() + range.size());
@@ -40,8 +40,8 @@ std::int32_t TokenView::operator[](Index i) const {
 
 template <class F>
 void TokenView::for_runs(Index begin, Index count, F&& f) const {
-  check(begin >= 0 && begin + count <= size(), "TokenView: tokens {} to {} of {}", begin,
-        begin + count, size());
+  check(begin >= 0 && begin + count <= size(), "TokenView: tokens {} to {} are out of range of {}",
+        begin, begin + count, size());
   auto range = static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), begin) -
                                         starts_.begin() - 1);
   for (Index done = 0; done < count; ++range) {
@@ -73,7 +73,7 @@ TokenSplit split_by_document(const TokenFile& file, double valid_fraction, std::
   const auto count = static_cast<std::size_t>(file.num_documents());
   check(count >= 2,
         "split_by_document: {} document cannot be split: name a document separator, give more "
-        "files, or give a validation text of its own",
+        "files, or give a separate validation text",
         count);
 
   std::vector<Index> order(count);

@@ -64,7 +64,7 @@ class Documents {
 
   TokenFile take() {
     if (tokens_.empty())
-      fail("no tokens in {} text files ({} bytes): they hold only white space and separators",
+      fail("no tokens in {} text files ({} bytes): they hold only whitespace and separators",
            files_, bytes_);
     spdlog::debug("tokenized {} files, {} bytes: {} documents, {} tokens", files_, bytes_,
                   offsets_.size() - 1, tokens_.size());
@@ -92,8 +92,8 @@ class Documents {
         });
     if (left_out > 0)
       notice(
-          "{}: {} of {} examples are left out, the first in line {}: the loss would be of none of "
-          "their tokens, they have no completion or no turn of the assistant's",
+          "{}: {} of {} examples are left out, the first on line {}: no token has a loss, since "
+          "they have no completion or no assistant turn",
           where, left_out, examples, first_left_out);
   }
 
@@ -124,7 +124,7 @@ TokenFile tokenize_cached(std::span<const std::filesystem::path> paths, const To
   for (const auto& ids : {options.ends.prefix, options.ends.suffix})
     for (const std::int32_t id : ids)
       check(id >= 0 && id < tokenizer.vocab_size(),
-            "tokenize: the id {} to put around documents is outside the vocabulary of {}", id,
+            "tokenize: the id {} to add around documents is outside the vocabulary of {}", id,
             tokenizer.vocab_size());
   const std::vector<std::filesystem::path> files = expand_text_paths(paths);
   check(!files.empty(), "tokenize: the list of text files is empty");

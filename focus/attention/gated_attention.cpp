@@ -11,7 +11,7 @@ Variable gated_attention(const Variable& q, const Variable& k, const Variable& v
             g.dim(1) == q.dim(1),
         "gated_attention: g {} does not fit q {}", g.shape(), q.shape());
   check(gate.membership.empty(),
-        "gated_attention: membership sets make it hard attention, which is sparse_attention's");
+        "gated_attention: got membership sets; hard attention is sparse_attention");
   if (!gate.gated) return attention(q, k, v, options);
   const std::shared_ptr<const ScoreRule> rule = focus_rule(g.value(), gate, g.requires_grad());
   return attention_with_rule("gated_attention", q, k, v, g, options, rule);

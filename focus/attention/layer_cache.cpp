@@ -78,7 +78,8 @@ LayerCache::LayerCache(const Sizes& sizes, const AttentionOptions& options, Gate
       factor_(gate_),
       padded_dim_(simd::padded(simd::kernels(), sizes.head_dim)) {
   check(sizes.kv_heads > 0 && sizes.heads % sizes.kv_heads == 0 && sizes.head_dim > 0,
-        "cache: {} heads over {} key heads of {}", sizes.heads, sizes.kv_heads, sizes.head_dim);
+        "cache: {} heads cannot share {} key heads of {}", sizes.heads, sizes.kv_heads,
+        sizes.head_dim);
   last_g_.resize(static_cast<std::size_t>(sizes.groups));
   scaled_q_.resize(static_cast<std::size_t>(sizes.heads * sizes.head_dim));
 }

@@ -61,7 +61,7 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
   parts->inputs = {q.value(), k.value(), v.value(), options};
   check_attention_inputs(parts->inputs);
   check(!gate.membership.empty() || q.value().size() == 0,
-        "sparse_attention: no membership sets; soft attention is gated_attention's");
+        "sparse_attention: no membership sets; soft attention is gated_attention");
   check(g.shape().rank() == 3 && g.dim(0) == q.dim(0) && g.dim(1) == q.dim(1),
         "sparse_attention: g {} does not fit q {}", g.shape(), q.shape());
   const Index batch = q.dim(0), seq_len = q.dim(1);

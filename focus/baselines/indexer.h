@@ -19,12 +19,13 @@ struct IndexerConfig {
 
   template <class F>
   void visit(F&& f) {
-    f("tokens", tokens, "distant keys that a query reads", {0, 1 << 27});
-    f("heads", heads, "heads of the indexer, of 16 numbers each", {1, 64});
+    f("tokens", tokens, "number of distant keys that a query reads", {0, 1 << 27});
+    f("heads", heads, "heads of the indexer, each of width 16", {1, 64});
     f("local_window", local_window, "pairs with i - j <= local_window are always attended",
       {0, 1 << 27});
-    f("sinks", sinks, "first tokens of a sequence, always attended", {0, 1 << 27});
-    f("seed", seed, "of the indexer before training", {0, 1e18});
+    f("sinks", sinks, "first tokens of a sequence (attention sinks), always attended",
+      {0, 1 << 27});
+    f("seed", seed, "seed of the initial weights of the indexer", {0, 1e18});
   }
   void validate() const;
 };

@@ -18,13 +18,13 @@ struct MagicPigConfig {
 
   template <class F>
   void visit(F&& f) {
-    f("bits", bits, "K, bits of a hash: more of them sample fewer keys", {0, 32});
-    f("tables", tables, "L, hash tables: more of them sample more keys", {2, 4096});
+    f("bits", bits, "K, bits per hash; more bits sample fewer keys", {0, 32});
+    f("tables", tables, "L, hash tables; more tables sample more keys", {2, 4096});
     f("sinks", sinks, "first tokens of a sequence, always attended", {0, 1 << 27});
     f("local_window", local_window, "pairs with i - j <= local_window are always attended",
       {0, 1 << 27});
-    f("centred", centred, "hash keys less the mean of those before");
-    f("seed", seed, "of the hash functions", {0, 1e18});
+    f("centred", centred, "hash keys after subtracting the mean of earlier keys");
+    f("seed", seed, "seed of the hash functions", {0, 1e18});
   }
   void validate() const;
 };

@@ -11,8 +11,8 @@ struct MobaConfig {
 
   template <class F>
   void visit(F&& f) {
-    f("blocks", blocks, "blocks that a query reads beside its own", {0, 1 << 27});
-    f("block_size", block_size, "positions of a block", {1, 1 << 27});
+    f("blocks", blocks, "blocks that a query reads in addition to its own", {0, 1 << 27});
+    f("block_size", block_size, "positions per block", {1, 1 << 27});
   }
   void validate() const;
 };

@@ -95,7 +95,8 @@ Variable oracle_attention(const Variable& q, const Variable& k, const Variable& 
 
 AdapterKind oracle_kind() {
   return mechanism_kind<OracleMechanism>(
-      "oracle", "a query's heaviest keys, of all scores: an upper reference that saves nothing",
+      "oracle",
+      "attention oracle: the keys of largest weight, from all scores (reference, saves no compute)",
       AdapterRole::selection);
 }
 

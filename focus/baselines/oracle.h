@@ -23,9 +23,9 @@ struct OracleConfig {
 
   template <class F>
   void visit(F&& f) {
-    f("tokens", tokens, "distant keys that a query reads", {0, 1 << 27});
+    f("tokens", tokens, "number of distant keys that a query reads", {0, 1 << 27});
     f("heads", heads,
-      "each: the heaviest keys of each query head; shared: of the heads that share keys together");
+      "each: keys of largest weight of each query head; shared: of all heads that share keys");
     f("local_window", local_window, "pairs with i - j <= local_window are always attended",
       {0, 1 << 27});
     f("sinks", sinks, "first tokens of a sequence, always attended", {0, 1 << 27});

@@ -398,11 +398,11 @@ Variable performer_attention(const Variable& q, const Variable& k, const Variabl
                              const Tensor& features, const AttentionOptions& options) {
   check_attention_inputs({q.value(), k.value(), v.value(), options});
   check(options.softcap == 0,
-        "performer: soft-capped scores have no random features; choose another attention");
-  check(options.sliding_window == 0,
-        "performer: a sliding window of {} does not go with sums over all tokens before; choose "
-        "another attention",
-        options.sliding_window);
+        "performer: random features do not support soft-capped scores; choose another attention");
+  check(
+      options.sliding_window == 0,
+      "performer: random features do not support a sliding window of {}; choose another attention",
+      options.sliding_window);
   check(features.rank() == 2 && features.dim(1) == q.dim(3),
         "performer: features {} do not fit q {}", features.shape(), q.shape());
   const Inputs in{{q.dim(0), q.dim(1), q.dim(2), k.dim(2), q.dim(3), features.dim(0)},
@@ -441,11 +441,11 @@ class PerformerMechanism final : public Mechanism {
       : Mechanism("performer", settings, shape), config_(settings) {
     check(shape.attn_logit_softcapping == 0,
           "performer: {} soft-caps its attention scores (attn_logit_softcapping {}), which random "
-          "features cannot; choose another attention",
+          "features do not support; choose another attention",
           shape.model_type, shape.attn_logit_softcapping);
     check(shape.widest_window() == 0,
-          "performer: {} has layers with a sliding window of {}, which sums over all tokens before "
-          "cannot keep; choose another attention",
+          "performer: {} has layers with a sliding window of {}, which random features do not "
+          "support; choose another attention",
           shape.model_type, shape.widest_window());
     for (std::size_t i = 0; i < layers.size(); ++i) {
       Rng rng = layer_rng(config_.seed, static_cast<Index>(i));

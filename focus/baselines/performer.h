@@ -12,8 +12,8 @@ struct PerformerConfig {
 
   template <class F>
   void visit(F&& f) {
-    f("num_features", num_features, "m, random features of each head", {1, 1 << 16});
-    f("seed", seed, "of the features, which stay as they are drawn", {0, 1e18});
+    f("num_features", num_features, "m, random features per head", {1, 1 << 16});
+    f("seed", seed, "seed of the features, which are never trained or redrawn", {0, 1e18});
   }
   void validate() const;
 };

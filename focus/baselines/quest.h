@@ -13,10 +13,10 @@ struct QuestConfig {
 
   template <class F>
   void visit(F&& f) {
-    f("pages", pages, "distant pages that a query reads", {0, 1 << 27});
-    f("page_size", page_size, "positions of a page", {1, 1 << 27});
+    f("pages", pages, "number of distant pages that a query reads", {0, 1 << 27});
+    f("page_size", page_size, "positions per page", {1, 1 << 27});
     f("local_window", local_window,
-      "pairs with i - j <= local_window are always attended, back to the beginning of a page",
+      "pairs with i - j <= local_window are always attended, back to the start of a page",
       {0, 1 << 27});
     f("sinks", sinks, "first tokens of a sequence, always attended", {0, 1 << 27});
   }

@@ -16,11 +16,11 @@ struct RandomGroupsConfig {
 
   template <class F>
   void visit(F&& f) {
-    f("groups", groups, "groups that tokens are dealt into", {1, 64});
+    f("groups", groups, "number of random groups", {1, 64});
     f("local_window", local_window, "pairs with i - j <= local_window are always attended",
       {0, 1 << 27});
     f("sinks", sinks, "first tokens of a sequence, always attended", {0, 1 << 27});
-    f("seed", seed, "of the groups", {0, 1e18});
+    f("seed", seed, "seed of the groups", {0, 1e18});
   }
   void validate() const;
 };

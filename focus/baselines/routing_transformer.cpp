@@ -189,8 +189,8 @@ Variable routing_attention(const Variable& q, const Variable& k, const Variable&
                            const RoutingTransformerConfig& config) {
   const Index batch = q.dim(0), seq_len = q.dim(1), kv_heads = k.dim(2), head_dim = q.dim(3);
   check(!config.shared_qk || q.dim(2) == kv_heads,
-        "routing_transformer: shared_qk has a key for each query head, but {} heads share {} keys; "
-        "set shared_qk=false",
+        "routing_transformer: shared_qk needs one key head per query head, but {} heads share {} "
+        "key heads; set shared_qk=false",
         q.dim(2), kv_heads);
   Variable queries = q, keys = k;
   if (config.shared_qk) keys = queries = layer_norm(q, Variable(ones(head_dim)), {}, kEps);
@@ -214,8 +214,8 @@ class RoutingTransformerMechanism final : public Mechanism {
         config_(settings),
         routed_(layers.size()) {
     check(!config_.shared_qk || shape.num_attention_heads == shape.num_key_value_heads,
-          "routing_transformer: shared_qk has a key for each query head, but {} heads share {} "
-          "keys here; set shared_qk=false",
+          "routing_transformer: shared_qk needs one key head per query head, but {} heads share {} "
+          "key heads; set shared_qk=false",
           shape.num_attention_heads, shape.num_key_value_heads);
     for (std::size_t i = 0; i < layers.size(); ++i) {
       Rng rng = layer_rng(config_.seed, static_cast<Index>(i));

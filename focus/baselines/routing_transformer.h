@@ -32,19 +32,18 @@ struct RoutingTransformerConfig {
 
   template <class F>
   void visit(F&& f) {
-    f("num_clusters", num_clusters, "centroids of each head", {1, 64});
+    f("num_clusters", num_clusters, "centroids per head", {1, 64});
     f("choice", choice,
       "nearest: each token goes to its nearest centroid (causal); balanced: each centroid takes "
       "the cluster_size nearest tokens of the sequence (not causal)");
     f("cluster_size", cluster_size,
-      "tokens that a centroid takes (balanced); 0: the sequence's length by num_clusters",
-      {0, 1 << 27});
+      "tokens per centroid (balanced); 0: sequence length / num_clusters", {0, 1 << 27});
     f("local_window", local_window, "pairs with i - j <= local_window are always attended",
       {0, 1 << 27});
     f("shared_qk", shared_qk,
-      "keys are the normalised queries, as in the paper; false for a base with keys of its own");
-    f("decay", decay, "lambda of the centroids' moving average", {0, 1});
-    f("seed", seed, "of the centroids before training", {0, 1e18});
+      "keys are the normalised queries, as in the paper; false for a base with separate keys");
+    f("decay", decay, "lambda, decay of the centroids' moving average", {0, 1});
+    f("seed", seed, "seed of the initial centroids", {0, 1e18});
   }
   void validate() const;
 };

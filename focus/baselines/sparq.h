@@ -15,10 +15,10 @@ struct SparqConfig {
   template <class F>
   void visit(F&& f) {
     f("tokens", tokens, "k, keys that a query attends", {1, 1 << 27});
-    f("rank", rank, "r, numbers of a query that choose them; more than head_dim: all",
+    f("rank", rank, "r, query components used to select keys; more than head_dim: all",
       {1, 1 << 16});
-    f("last_keys", last_keys, "l, of the k keys so many are always the last ones", {0, 1 << 27});
-    f("reallocate", reallocate, "the weight of the keys left out goes to the mean value");
+    f("last_keys", last_keys, "l, how many of the k keys are always the last ones", {0, 1 << 27});
+    f("reallocate", reallocate, "give the weight of the unselected keys to the mean value");
   }
   void validate() const;
 };

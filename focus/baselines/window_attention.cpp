@@ -51,7 +51,7 @@ class WindowMechanism final : public Mechanism {
 
 AdapterKind window_kind() {
   return mechanism_kind<WindowMechanism>("window",
-                                         "attention window: a local window alone (Longformer)");
+                                         "attention window: a local window only (Longformer)");
 }
 
 }  // namespace focus

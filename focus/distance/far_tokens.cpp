@@ -121,19 +121,20 @@ AttentionSpec window_of(const LoadedModel& model, const FarSettings& settings) {
 std::string format_far(const FarReport& report) {
   const NameColumns names(report.rows);
   std::string table = fmt::format(
-      "{} of {} tokens are far{} ({:.2f}%): dense beats itself with {} to {} tokens of context by "
-      "more than {} nats\n\n{} {:>10} {:>10} {:>10} {:>10}\n",
+      "{} of {} tokens are long-range{} ({:.2f}%): dense attention beats itself with {} to {} "
+      "tokens of context by more than {} nats\n\n{} {:>15} {:>10} {:>19} {:>12}\n",
       report.far, report.tokens, report.reference.empty() ? "" : " for " + report.reference,
       100 * report.share(), report.settings.context,
       report.settings.context + report.settings.step() - 1, report.settings.margin,
-      names.line("attention", "routing"), "nats, far", "others", "kept, far", "kept, all");
+      names.line("attention", "routing"), "long-range nats", "other nats", "long-range retained",
+      "all retained");
   for (const FarRow& row : report.rows)
     table +=
-        fmt::format("{} {:>10.4f} {:>10.4f} {:>10} {:>10}\n", names.line(row.name, row.routing),
+        fmt::format("{} {:>15.4f} {:>10.4f} {:>19} {:>12}\n", names.line(row.name, row.routing),
                     row.far, row.others, percent(row.kept), percent(row.kept_all));
   return table + fmt::format(
-                     "\nkept: share of the gain of distance, (window - row) / (window - dense) in "
-                     "nats; window: {}\n",
+                     "\nretained: share of the long-range gain, (window - row) / (window - dense) "
+                     "in nats; window: {}\n",
                      report.window);
 }
 

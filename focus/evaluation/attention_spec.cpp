@@ -61,7 +61,7 @@ std::vector<Index> take_numbers(std::vector<std::string>& parts, const std::stri
   do {
     const auto [next, problem] = std::from_chars(at, end, numbers.emplace_back(-1));
     if (problem != std::errc() || numbers.back() < 0 || (next != end && *next != '+'))
-      fail("{}: {} is no numbers such as {}=0+3", where, shown(*said), key);
+      fail("{}: {} is not a list of numbers such as {}=0+3", where, shown(*said), key);
     at = next + 1;
   } while (at <= end);
   parts.erase(said);
@@ -78,7 +78,7 @@ void read_settings(const std::vector<std::string>& parts, Settings& settings,
     const bool bare = parts[i].find('=') == std::string::npos;
     if (fields.empty()) fail("{}: {} has no settings", where, parts[0]);
     if (bare && i > 1)
-      fail("{}: \"{}\" is no KEY=VALUE; only the first setting may be a value alone", where,
+      fail("{}: \"{}\" is not KEY=VALUE; only the first setting may be a bare value", where,
            shown(parts[i]));
     overrides.push_back(bare ? fields[0].key + "=" + parts[i] : parts[i]);
   }
@@ -129,12 +129,12 @@ std::vector<AttentionSpec> resolve_focus(const AttentionSpec& spec, const FocusC
 /// Throws where a spec of Focus asks for what the model's has not.
 void check_focus(const AttentionSpec& spec, const LoadedModel& model, const std::string& where) {
   if (model.focus() == nullptr)
-    fail("{} {}: {} has no Focus; name one with --adapter", where, spec.name(), model.where);
+    fail("{} {}: {} has no Focus; attach one with --adapter", where, spec.name(), model.where);
   const FocusConfig& config = model.focus()->config();
   const GroupingKind& grouping = grouping_kind(config);
   if (!grouping.groups_tokens &&
       (spec.kind == AttentionKind::soft || spec.kind == AttentionKind::hard))
-    fail("{} {}: the Focus of {} groups {} and has neither; it has summary:M", where, spec.name(),
+    fail("{} {}: the Focus of {} groups {} and supports only summary:M", where, spec.name(),
          model.where, grouping.name);
   if (!grouping.groups_tokens && spec.summary.selection == GroupSelection::own)
     fail("{} summary: selection own is for groups of tokens; the Focus of {} groups {}", where,
@@ -142,30 +142,31 @@ void check_focus(const AttentionSpec& spec, const LoadedModel& model, const std:
   Index most = spec.summary.num_selected_groups.value_or(0);
   for (const Index of_layer : spec.summary.m_by_layer) most = std::max(most, of_layer);
   if (most > config.num_groups)
-    fail("{} summary:{}: the Focus has {} groups; give no more", where, most, config.num_groups);
+    fail("{} summary:{}: the Focus has {} groups; give at most that many", where, most,
+         config.num_groups);
   if (spec.kind == AttentionKind::hard && spec.top_k > config.num_groups)
-    fail("{} hard:{}: the Focus has {} groups; give no more", where, spec.top_k, config.num_groups);
+    fail("{} hard:{}: the Focus has {} groups; give at most that many", where, spec.top_k,
+         config.num_groups);
 }
 
 /// Throws where a spec does not fit the model's layers, or asks for a mechanism that it has not.
 void check_fits(const AttentionSpec& spec, const LoadedModel& model, const std::string& where) {
   const Index layers = model.decoder->config().num_hidden_layers;
   if (!spec.layers.empty() && spec.layers.back() >= layers)
-    fail("{} {}: layer {}, but {} has {}, the first of which is 0", where, spec.name(),
+    fail("{} {}: layer {}, but {} has {} layers, counted from 0", where, spec.name(),
          spec.layers.back(), model.where, layers);
   for (const auto& [key, numbers] : {std::pair("m_by_layer", &spec.summary.m_by_layer),
                                      std::pair("w_by_layer", &spec.summary.w_by_layer)})
     if (!numbers->empty() && static_cast<Index>(numbers->size()) != layers)
-      fail("{} {}: {} has {} numbers for {} layers", where, spec.name(), key, numbers->size(),
+      fail("{} {}: {} has {} values for {} layers", where, spec.name(), key, numbers->size(),
            layers);
   if (spec.kind == AttentionKind::trained && model.mechanism() == nullptr)
-    fail("{} trained: {} was not trained with another attention than dense or Focus", where,
-         model.where);
+    fail("{} trained: {} was trained with dense or Focus attention only", where, model.where);
   if (spec.kind == AttentionKind::mechanism &&
       find_attention(spec.mechanism, where).has_parameters() &&
       (model.mechanism() == nullptr || model.mechanism()->kind() != spec.mechanism))
     fail(
-        "{} {}: {} has none; train one (attention={} of method retrofit) and name its file with "
+        "{} {}: {} has none; train one (attention={} of method retrofit) and give its file as "
         "--adapter",
         where, spec.mechanism, model.where, spec.mechanism);
   if (spec.needs_focus()) check_focus(spec, model, where);
@@ -347,15 +348,15 @@ AttentionSpec attention_to_generate(const std::string& word, const LoadedModel& 
     spec = {.kind = AttentionKind::hard, .top_k = 1};
   const bool keys = focus != nullptr && !focus->grouping_kind().groups_tokens;
   if (!keys && (spec.kind == AttentionKind::soft || spec.kind == AttentionKind::focus))
-    fail("{} {}: soft attention reads every key; generation is dense, hard:K, summary:M or local",
+    fail("{} {}: soft attention reads every key; generate with dense, hard:K, summary:M or local",
          where, word);
   spec = resolve_attention(spec, model, where);
   if (!spec.layers.empty())
-    fail("{} {}: in generation all layers attend so; leave layers= away", where, word);
+    fail("{} {}: generation uses one attention in all layers; leave out layers=", where, word);
   if (spec.balance == Balance::sequence)
     fail(
         "{}: with sequence balance a token's groups depend on later tokens, so it cannot generate; "
-        "{} hard:{}:balance=carried uses the potentials that it carries",
+        "{} hard:{}:balance=carried uses the carried potentials",
         model.where, where, std::max(1, spec.top_k));
   return spec;
 }

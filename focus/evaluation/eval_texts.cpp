@@ -73,8 +73,8 @@ EvalText tokenized(const LoadedModel& model, const std::string& path, const Exam
 /// Lines of JSONL, as many as are asked for.
 void add_examples(const LoadedModel& model, const std::string& path, const EvalSettings& settings,
                   std::vector<EvalText>& texts) {
-  check(settings.detokenize == Detokenize::none, "{}: detokenize is of .txt files, not of JSONL",
-        path);
+  check(settings.detokenize == Detokenize::none,
+        "{}: detokenize applies to .txt files, not to JSONL", path);
   const std::string file = read_document_file(path);
   const ExampleFormat format = example_format(model, settings.examples);
   std::size_t left_out = 0;
@@ -86,7 +86,8 @@ void add_examples(const LoadedModel& model, const std::string& path, const EvalS
     else
       ++left_out;
   });
-  if (left_out > 0) notice("{}: {} lines are left out: nothing in them is scored", path, left_out);
+  if (left_out > 0)
+    notice("{}: {} lines are left out: they have no token to score", path, left_out);
 }
 
 }  // namespace
@@ -114,7 +115,7 @@ std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std
                                 settings.separator.empty() ? part : trimmed(part), settings));
     }
   }
-  if (texts.empty()) fail("nothing of the texts is scored: they hold no tokens that count");
+  if (texts.empty()) fail("the texts have no token to score");
   return texts;
 }
 

@@ -129,9 +129,8 @@ WindowScores score_windows(Decoder& decoder, const EvalText& text, std::span<con
   for (const double of_token : nats) score.nats += of_token;
   if (!std::isfinite(score.nats))
     fail(
-        "{}: the loss of its tokens is {}; weights of the model or its adapter are NaN or "
-        "infinite, "
-        "which focus info tells of, or they overflow",
+        "{}: the loss of its tokens is {}; either weights of the model or its adapter are NaN or "
+        "infinite, which focus info reports, or they overflow",
         text.name, score.nats);
   if (dense == nullptr) return all;
   const double start = now();
@@ -163,7 +162,7 @@ std::vector<Piece> pieces_of(std::span<const EvalText> texts, const EvalSettings
   std::vector<Piece> pieces;
   for (const EvalText& text : texts) {
     if (static_cast<Index>(text.ids.size()) + text.lead() < 2)
-      fail("{}: {} tokens; at least 2 are needed", text.name, text.ids.size());
+      fail("{}: {} tokens; at least 2 are required", text.name, text.ids.size());
     check(options.stride + text.lead() <= options.context,
           "evaluate: a stride of {} with a token before each window of {} would leave tokens out",
           options.stride, options.context);
@@ -182,7 +181,7 @@ WindowScores evaluate_pieces(Decoder& decoder, std::span<const EvalText> texts,
                              const EvalSettings& options, const EvalPass& pass,
                              ActiveAttention* active) {
   check(options.context >= 2 && options.stride >= 1 && options.stride <= options.context,
-        "evaluate: a context of {} and a stride of {} are no windows", options.context,
+        "evaluate: a context of {} and a stride of {} are not valid", options.context,
         options.stride);
   const NoGrad guard;
   const std::vector<Piece> pieces = pieces_of(texts, options);
@@ -275,7 +274,7 @@ EvalSettings EvalSettings::for_model(const LoadedModel& model) const {
   check(filled.stride >= 1 && filled.stride <= filled.context,
         "stride {}: expected from 1 to the context of {}", filled.stride, filled.context);
   check(detokenize == Detokenize::none || max_tokens == 0,
-        "detokenize: words and bytes are those of whole texts; leave max_tokens out");
+        "detokenize: words and bytes are counted on whole texts; leave out max_tokens");
   return filled;
 }
 
@@ -334,7 +333,7 @@ EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
 
 Estimate paired_difference(std::span<const double> nats, std::span<const double> other) {
   check(!nats.empty() && nats.size() == other.size(),
-        "paired_difference: {} tokens and {}, expected as many of both, at least one", nats.size(),
+        "paired_difference: {} tokens and {}, expected equal numbers, at least one", nats.size(),
         other.size());
   std::vector<double> differences(nats.size());
   std::ranges::transform(nats, other, differences.begin(), std::minus());
@@ -344,9 +343,9 @@ Estimate paired_difference(std::span<const double> nats, std::span<const double>
 std::string format_rows(std::span<const EvalRow> rows) {
   const NameColumns names(rows);
   std::string table =
-      fmt::format("{} {:<8} {:>10} {:>10} {:>9} {:>9} {:>8} {:>8} {:>8} {:>8}\n",
+      fmt::format("{} {:<8} {:>10} {:>10} {:>9} {:>9} {:>8} {:>8} {:>9} {:>8}\n",
                   names.line("attention", "routing"), "precision", "by word", "perplexity",
-                  "bits/byte", "tokens", "tok/s", "pairs", "choosing", "largest");
+                  "bits/byte", "tokens", "tok/s", "pairs", "selection", "largest");
   const bool against_dense =
       std::ranges::any_of(rows, [](const EvalRow& row) { return row.score.has_dense; });
   if (against_dense) {
@@ -355,7 +354,7 @@ std::string format_rows(std::span<const EvalRow> rows) {
   }
   for (const EvalRow& row : rows) {
     table += fmt::format(
-        "{} {:<8} {:>10.5g} {:>10.4f} {:>9.5f} {:>9} {:>8.0f} {:>7.1f}% {:>7.1f}% {:>8}\n",
+        "{} {:<8} {:>10.5g} {:>10.4f} {:>9.5f} {:>9} {:>8.0f} {:>7.1f}% {:>8.1f}% {:>8}\n",
         names.line(row.name, row.routing), name_of(row.precision), row.score.word_perplexity(),
         row.score.perplexity(), row.score.bits_per_byte(), row.score.tokens, row.rate(),
         100 * row.groups.pairs, 100 * row.groups.choosing,

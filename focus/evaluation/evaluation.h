@@ -37,31 +37,32 @@ struct EvalSettings {
   template <class F>
   void visit(F&& f) {
     f("attentions", attentions,
-      "the rows, in this order: dense; local (Focus's local window alone); soft; hard:2 (a token "
-      "keeps its 2 best groups); focus (soft and hard of every k); trained (what the model was "
-      "trained with); or another mechanism: window:128, performer:256, routing_transformer:8, "
-      "sparq:32, magicpig:8, sink_window:128, quest:4, moba:2, oracle:32, random_groups:4, "
-      "indexer:32; summary:2 (Focus: 2 groups exactly, each other as one column). More settings as "
-      ":KEY=VALUE, such as hard:2:gate=drop, summary:1:local_window=20, soft:balance=sequence, "
-      "sparq:32:rank=16");
+      "attention specs, one row each: dense; local (Focus's local window only); soft; hard:2 (each "
+      "token keeps its 2 best groups); focus (soft and hard of every k); trained (the attention "
+      "that the model was trained with); or another mechanism: window:128, performer:256, "
+      "routing_transformer:8, sparq:32, magicpig:8, sink_window:128, quest:4, moba:2, oracle:32, "
+      "random_groups:4, indexer:32; summary:2 (Focus: 2 groups exactly, one summary token for each "
+      "other group). More settings as :KEY=VALUE, such as hard:2:gate=drop, "
+      "summary:1:local_window=20, soft:balance=sequence, sparq:32:rank=16");
     f("separator", separator,
-      "what separates the documents of a file, such as <|endoftext|>: each is then scored "
-      "alone, without the white space around it; empty: each file is one");
-    f("context", context, "tokens of a window; 0: 512, or the model's positions if fewer",
+      "separator between the documents of a file, such as <|endoftext|>: each document is scored "
+      "separately, without surrounding whitespace; empty: each file is one");
+    f("context", context, "tokens per window; 0: 512, or the model's positions if fewer",
       {0, 1 << 22});
     f("stride", stride, "tokens from one window to the next; 0: half the context", {0, 1 << 22});
-    f("max_documents", max_documents, "only the first documents; 0: all", {0, 1e9});
+    f("max_documents", max_documents, "use only the first N documents; 0: all", {0, 1e9});
     f("max_tokens", max_tokens,
-      "only the first tokens of each document, what is put before it included; 0: all", {0, 1e12});
+      "use only the first N tokens of each document, including special tokens before it; 0: all",
+      {0, 1e12});
     f("against_dense", against_dense,
-      "beside each row what dense attention predicts of the same tokens: KL(dense || row), and the "
-      "mean difference in nats with its standard error over tokens");
+      "compare each row with dense attention on the same tokens: KL(dense || row), and the mean "
+      "difference in nats with its standard error over tokens");
     f("beyond_positions", beyond_positions,
-      "a context longer than the model's positions, where these are rotary: it was not trained "
-      "there");
+      "allow a context longer than the model's positions, if these are rotary: the model was not "
+      "trained there");
     f("detokenize", detokenize,
-      "wikitext: its tokens are put together as they are written; words and bytes are counted "
-      "before, each line's end as a word, as its authors count");
+      "wikitext: undo WikiText's tokenization; words and bytes are counted before that, each "
+      "line's end as a word, as its authors do");
     examples.visit(f);
   }
 

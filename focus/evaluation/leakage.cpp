@@ -28,7 +28,7 @@ LeakageProbe::LeakageProbe(const Decoder& decoder, Index context, std::int64_t c
       cuts_(cuts),
       rng_(seed),
       ids_(static_cast<std::size_t>(context)) {
-  check(context >= 2, "leak test: {} tokens have nothing before a later one", context);
+  check(context >= 2, "leak test: {} tokens are too few: no token precedes a later one", context);
   for (auto& id : ids_) id = random_id();
 }
 

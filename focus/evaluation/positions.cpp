@@ -8,7 +8,7 @@ void require_positions(const LoadedModel& model, Index tokens, bool beyond,
                        const std::string& what) {
   const ModelConfig& config = model.decoder->config();
   const Index positions = config.max_position_embeddings;
-  const char* way_out = config.learned_positions ? (beyond ? ", and they are a learned table" : "")
+  const char* way_out = config.learned_positions ? (beyond ? ", which are a learned table" : "")
                                                  : "; --beyond-positions allows it";
   check(tokens <= positions || (beyond && !config.learned_positions),
         "{} {} is longer than the {} positions of {}{}", what, tokens, positions, model.where,
@@ -19,8 +19,8 @@ std::string positions_notice(const LoadedModel& model, Index tokens) {
   const Index positions = model.decoder->config().max_position_embeddings;
   if (tokens <= positions) return "";
   return fmt::format(
-      "{} tokens are beyond the {} positions that {} was trained at: its rotary "
-      "angles go on, what it makes of them is untrained",
+      "{} tokens exceed the {} positions that {} was trained with: its rotary angles continue, but "
+      "the model was not trained on them",
       tokens, positions, model.where);
 }
 

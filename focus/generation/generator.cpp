@@ -22,7 +22,7 @@ Generator::Generator(Decoder& decoder, FocusModel* focus, const AttentionMode& m
 }
 
 Tensor Generator::next_logits(std::span<const std::int32_t> ids) {
-  check(!ids.empty(), "generator: no ids");
+  check(!ids.empty(), "generator: no token ids");
   const NoGrad guard;
   const Index before = size();
   ids_.insert(ids_.end(), ids.begin(), ids.end());

@@ -10,7 +10,7 @@ RoutedCache::RoutedCache(Decoder& decoder, FocusModel* focus, const AttentionMod
       layers_(decoder.layers().size()),
       summary_layers_(decoder.layers().size()) {
   check(mode.kind != AttentionMode::Kind::soft,
-        "cache: soft attention reads every key; generation is dense, hard or summary");
+        "cache: soft attention reads every key; generate with dense, hard or summary");
   if (mode.kind != AttentionMode::Kind::dense) {
     check(focus != nullptr, "cache: hard and summary attention need a Focus adapter");
     check(mode.balance != Balance::sequence,
@@ -53,14 +53,14 @@ Tensor RoutedCache::go_through(const MechanismInputs& in, Cache& cache, Append&&
 }
 
 Variable RoutedCache::attend(const MechanismInputs& in) {
-  check(in.h.dim(0) == 1, "cache: {} sequences, one is held", in.h.dim(0));
-  check(!grad_enabled(), "cache: it has no gradient; put a NoGrad around the pass");
+  check(in.h.dim(0) == 1, "cache: {} sequences, but only one is supported", in.h.dim(0));
+  check(!grad_enabled(), "cache: it does not support gradients; use NoGrad around the pass");
   const auto layer = static_cast<std::size_t>(in.layer);
   const bool summary = mode_.kind == AttentionMode::Kind::summary;
   const Index held = summary ? (summary_layers_[layer] ? summary_layers_[layer]->size() : 0)
                              : (layers_[layer] ? layers_[layer]->size() : 0);
   check(in.first_position == 0 || held == in.first_position,
-        "cache: a token at position {}, but it holds {} tokens", in.first_position, held);
+        "cache: a token at position {}, but the cache holds {} tokens", in.first_position, held);
   if (summary) return attend_summary(in);
   std::optional<LayerCache>& cache = layers_[layer];
   const Index heads = in.q.dim(2), kv_heads = in.k.dim(2), head_dim = in.q.dim(3);

@@ -14,7 +14,7 @@ Variable Grouping::beta(Index, Index kv_heads) const {
 
 Routing Grouping::route(const MechanismInputs& in, Balance balance) {
   const KeyClasses found = classes(in, balance);
-  check(found.heads == 1, "grouping {}: its groups are of keys, tokens have none", kind());
+  check(found.heads == 1, "grouping {}: it groups keys, not tokens", kind());
   const Index batch = in.h.dim(0), seq_len = in.h.dim(1);
   constexpr double kNever = -1000;  // e to it is 0
   Tensor g = Tensor::zeros({batch, seq_len, num_groups()});
@@ -46,7 +46,7 @@ GroupShares Grouping::shares(const MechanismInputs& in, Balance balance) {
 }
 
 void Grouping::fit(Index, const Tensor&, std::uint64_t) {
-  throw std::logic_error("this grouping is not fitted");
+  throw std::logic_error("this grouping cannot be fitted");
 }
 
 void Grouping::add_statistics(Index, const KeyClasses& last, GroupStatistics& to) const {

@@ -14,7 +14,7 @@ struct HashSettings {
   std::int64_t seed = 1;
   template <class F>
   void visit(F&& f) {
-    f("seed", seed, "of the random directions", {0, 1e18});
+    f("seed", seed, "seed of the random directions", {0, 1e18});
   }
   void validate() const {}
 };

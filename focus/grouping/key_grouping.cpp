@@ -98,7 +98,7 @@ bool KeyGrouping::is_placed_at(std::int64_t step) const {
 
 GroupingKind key_grouping() {
   return {.name = "keys",
-          .help = "groups of keys: each key head's, by the nearest centroid",
+          .help = "groups of keys: each key head's keys, by the nearest centroid",
           .defaults = KeySettings{},
           .most_groups = kMaxKeyGroups,
           .groups_tokens = false,

@@ -136,7 +136,7 @@ void TokenGrouping::end_step(std::int64_t steps_done) {
 
 GroupingKind token_grouping() {
   return {.name = "tokens",
-          .help = "groups of tokens, the paper's: by a layer's input, balanced",
+          .help = "groups of tokens (the paper's method): by a layer's input, balanced",
           .defaults = TokenSettings{},
           .is_routed = true,
           .tensors =

@@ -37,7 +37,7 @@ std::vector<double> note(const GroupShares& of_layer, Index head, GroupAssignmen
 }  // namespace
 
 TextWindows cut_windows(std::span<const DocumentTokens> documents, Index context) {
-  check(context >= 1, "groups: windows of {} tokens", context);
+  check(context >= 1, "groups: windows of {} tokens are too short", context);
   TextWindows text{.ids = {}, .windows = {0}, .documents = {0}, .names = {}};
   for (const DocumentTokens& document : documents) {
     if (document.ids.empty()) continue;

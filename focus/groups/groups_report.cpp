@@ -127,9 +127,8 @@ void choose_passage(GroupsReport& report, Index tokens) {
 const FocusModel& require_groups(const LoadedModel& model) {
   if (model.focus() == nullptr)
     fail(
-        "{}: has no groups; name an adapter of focus fit or of a retrofit with --adapter, or a "
-        "model "
-        "that was trained with Focus",
+        "{}: has no groups; give an adapter of focus fit or of a retrofit with --adapter, or a "
+        "model that was trained with Focus",
         model.where);
   return *model.focus();
 }
@@ -160,7 +159,8 @@ namespace {
 /// The ids of a text, what is put before each window among them.
 std::vector<std::int32_t> with_starts(const EvalText& text, Index context) {
   if (!text.window_start) return text.ids;
-  check(context >= 2, "groups: windows of {} tokens have no room for one before them", context);
+  check(context >= 2, "groups: windows of {} tokens have no room for a special token before them",
+        context);
   std::vector<std::int32_t> ids;
   for (std::size_t i = 0; i < text.ids.size(); ++i) {
     if (i % static_cast<std::size_t>(context - 1) == 0) ids.push_back(*text.window_start);
@@ -180,7 +180,7 @@ TextWindows windows_for(const LoadedModel& model, std::span<const EvalText> text
     documents.push_back({replace_invalid_utf8(texts[i].name), ids[i]});
   TextWindows windows = cut_windows(documents, context);
   if (windows.tokens() < context)
-    fail("{}: {} tokens, fewer than the {} of a window; name a longer text, or a smaller --context",
+    fail("{}: {} tokens, fewer than the {} of a window; give a longer text, or a smaller --context",
          texts.empty() ? "the texts" : texts.front().name, windows.tokens(), context);
   return windows;
 }

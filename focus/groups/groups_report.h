@@ -25,20 +25,19 @@ struct GroupsSettings {
   template <class F>
   void visit(F&& f) {
     f("separator", separator,
-      "what separates the documents of a file, such as <|endoftext|>; empty: each file is "
-      "one");
+      "separator between the documents of a file, such as <|endoftext|>; empty: each file is one");
     f("context", context,
-      "tokens of a window, which do not overlap; 0: 512, or the model's positions if fewer",
+      "tokens per window, without overlap; 0: 512, or the model's positions if fewer",
       {0, 1 << 22});
-    f("max_documents", max_documents, "only the first documents; 0: all", {0, 1e9});
-    f("max_tokens", max_tokens, "only the first tokens of each document; 0: all", {0, 1e12});
-    f("min_count", min_count, "tokens of a kind that a group must have for it to be typical",
+    f("max_documents", max_documents, "use only the first N documents; 0: all", {0, 1e9});
+    f("max_tokens", max_tokens, "use only the first N tokens of each document; 0: all", {0, 1e12});
+    f("min_count", min_count, "least count of a token in a group to be listed as typical",
       {1, 1e9});
-    f("typical", typical, "typical tokens of each group that are listed", {1, 1000});
-    f("far_pairs", far_pairs, "far pairs of each layer that are listed", {0, 1000});
-    f("parts", parts, "pieces that a single document is cut into to see how even its groups are",
+    f("typical", typical, "number of typical tokens listed per group", {1, 1000});
+    f("far_pairs", far_pairs, "number of distant pairs listed per layer", {0, 1000});
+    f("parts", parts, "number of pieces of a single document for which group sizes are compared",
       {1, 1000});
-    f("passage", passage, "tokens of the passage that is coloured by group", {0, 100000});
+    f("passage", passage, "tokens in the passage coloured by group", {0, 100000});
   }
 };
 

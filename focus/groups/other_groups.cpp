@@ -36,8 +36,8 @@ void check_other_groups(const LoadedModel& model, const std::string& path) {
   if (!saved) fail("{}: has no groups", path);
   const auto layers = static_cast<Index>(model.decoder->layers().size());
   if (saved->shape.num_layers != layers)
-    fail("{}: {} layers, but {} has {}; only groups of as many layers can be compared", path,
-         saved->shape.num_layers, model.where, layers);
+    fail("{}: {} layers, but {} has {}; only models with the same number of layers can be compared",
+         path, saved->shape.num_layers, model.where, layers);
   if (!is_whole_model(path))
     read_focus(*saved, model.fingerprint_like(saved->base_fingerprint), model.where);
 }
@@ -48,8 +48,9 @@ std::vector<GroupAssignments> other_groupings(const BasePlace& place, const std:
   LoadedModel other = load_other(place, path);
   check_other_groups(other, path);
   if (other.require_tokenizer().fingerprint() != report.tokenizer)
-    fail("{}: has another tokenizer than {}; groups of the same tokens alone can be compared", path,
-         report.model);
+    fail(
+        "{}: its tokenizer differs from that of {}; only groups of the same tokens can be compared",
+        path, report.model);
   const ActiveAttention active(other, own_attention(other));
   return collect_groupings(*other.decoder, *other.focus(), report.text, {}, progress);
 }

@@ -97,7 +97,7 @@ std::vector<Index> parts_of(const TextWindows& text, Index pieces) {
 std::vector<TypicalTokens> typical_tokens(std::span<const std::int32_t> ids,
                                           const GroupAssignments& grouping, std::int64_t min_count,
                                           std::size_t most) {
-  check(ids.size() == grouping.classes.size(), "groups: {} tokens, but groups of {}", ids.size(),
+  check(ids.size() == grouping.classes.size(), "groups: {} tokens, but groups for {}", ids.size(),
         grouping.classes.size());
   std::map<std::int32_t, std::int64_t> frequency;
   std::vector<std::map<std::int32_t, ItemSum>> items(static_cast<std::size_t>(grouping.groups));

@@ -65,18 +65,18 @@ std::map<std::string, Pair> pairs_of(const GgufSource& source) {
     const bool a = info.name.ends_with(kA);
     if (!a && !info.name.ends_with(kB)) {
       if (info.name.ends_with("_norm.weight")) continue;
-      fail("{}: tensor {} is none of an adapter: they end in {} and {}", source.describe(),
-           shown(info.name), kA, kB);
+      fail("{}: tensor {} does not belong to an adapter: its tensors end in {} and {}",
+           source.describe(), shown(info.name), kA, kB);
     }
     Pair& pair = pairs[info.name.substr(0, info.name.size() - kA.size())];
     (a ? pair.a : pair.b) = &info;
   }
   for (const auto& [name, pair] : pairs) {
     if (pair.a == nullptr || pair.b == nullptr)
-      fail("{}: of {} there is {} alone", source.describe(), shown(name), pair.a ? kA : kB);
+      fail("{}: {} has only {}", source.describe(), shown(name), pair.a ? kA : kB);
     if (pair.a->shape.size() != 2 || pair.b->shape.size() != 2 ||
         pair.a->shape[0] != pair.b->shape[1])
-      fail("{}: {}'s matrices of [{}] and [{}] are no [rank, in] and [out, rank]",
+      fail("{}: {}'s matrices of [{}] and [{}] are not [rank, in] and [out, rank]",
            source.describe(), shown(name), fmt::join(pair.a->shape, ", "),
            fmt::join(pair.b->shape, ", "));
   }
@@ -85,12 +85,12 @@ std::map<std::string, Pair> pairs_of(const GgufSource& source) {
 
 /// The rank that all have.
 Index rank_of(const GgufSource& source, const std::map<std::string, Pair>& pairs) {
-  if (pairs.empty()) fail("{}: an adapter without matrices", source.describe());
+  if (pairs.empty()) fail("{}: the adapter has no matrices", source.describe());
   const Index rank = pairs.begin()->second.a->shape[0];
   for (const auto& [name, pair] : pairs)
     if (pair.a->shape[0] != rank)
-      fail("{}: ranks of {} and {} in one adapter are not supported", source.describe(), rank,
-           pair.a->shape[0]);
+      fail("{}: different ranks, {} and {}, in one adapter are not supported", source.describe(),
+           rank, pair.a->shape[0]);
   return rank;
 }
 
@@ -155,13 +155,13 @@ std::unique_ptr<LoraModel> read_gguf_adapter(const std::filesystem::path& path, 
       const Tensor rows = read_gguf_part(source, *pair->second.b, *name.rule, config, shape);
       set_part_rows(*p.part->rule, config, rows, wholes[p.module->name]);
       if (pair->second.a->shape[1] != in)
-        fail("{}: {} takes {} numbers, but the base's has {}", path.string(),
+        fail("{}: {} has {} inputs, but the base's has {}", path.string(),
              shown(pair->second.a->name), pair->second.a->shape[1], in);
     }
   for (const auto& [name, pair] : pairs)
     if (!pair.used)
-      fail("{}: {} is none of the linears of a {} layer with this config", path.string(),
-           shown(name), config.model_type);
+      fail("{}: {} is not a linear of a {} layer with this config", path.string(), shown(name),
+           config.model_type);
   std::set<std::string> targets;
   for (const auto& [module, whole] : wholes) {
     targets.insert(module);

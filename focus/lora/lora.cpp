@@ -38,7 +38,7 @@ LoraModel::LoraModel(LoraConfig config, Decoder& decoder, Rng& rng)
   for (const std::string& target : config_.target_modules) {
     const bool found = std::ranges::any_of(
         all, [&](const PublishedLinear& linear) { return is_target(linear.name, target); });
-    check(found, "lora.target_modules: no linear of a {} layer is called '{}'; there are {}",
+    check(found, "lora.target_modules: a {} layer has no linear named '{}'; it has {}",
           decoder.config().model_type, target, fmt::join(endings(all), ", "));
   }
   for (PublishedLinear& linear : all) {
@@ -60,7 +60,7 @@ LoraModel::LoraModel(LoraConfig config, Decoder& decoder, Rng& rng)
 }
 
 void LoraModel::attach(Decoder& decoder) {
-  check(&decoder == &decoder_, "lora: it was made for another decoder");
+  check(&decoder == &decoder_, "lora: it was made for a different decoder");
   attached_ = true;
   for (std::size_t i = 0; i < targets_.size(); ++i)
     for (std::size_t part = 0; part < targets_[i].parts.size(); ++part)
@@ -118,7 +118,7 @@ void LoraModel::load(const TensorSource& source) {
     const TensorInfo* info = source.find(name);
     if (info == nullptr) fail("{}: tensor {} is missing", source.describe(), name);
     if (!std::ranges::equal(info->shape, shape.dims()))
-      fail("{}: tensor {} has shape [{}], but r and the base ask for {}", source.describe(), name,
+      fail("{}: tensor {} has shape [{}], but r and the base require {}", source.describe(), name,
            fmt::join(info->shape, ", "), shape);
     used.insert(name);
     return source.read(name);
@@ -133,7 +133,7 @@ void LoraModel::load(const TensorSource& source) {
   }
   for (const TensorInfo& info : source.tensors())
     if (!used.contains(info.name))
-      fail("{}: tensor {} belongs to no linear that target_modules names", source.describe(),
+      fail("{}: tensor {} does not belong to a linear in target_modules", source.describe(),
            info.name);
   // Only once all is sound; into the variables that are there, which an optimiser may hold.
   for (std::size_t i = 0; i < linears_.size(); ++i) {

@@ -23,12 +23,12 @@ struct LoraConfig {
   template <class F>
   void visit(F&& f) {
     f("target_modules", target_modules,
-      "linears by the end of their published name, such as q_proj, v_proj, c_attn; all-linear: "
-      "every one of the layers");
+      "linear layers to adapt, by the end of their published name, such as q_proj, v_proj, c_attn; "
+      "all-linear: all of them");
     f("r", r, "rank");
     f("alpha", alpha, "B A x is scaled by alpha / r");
-    f("dropout", dropout, "share of the adapters' inputs that is dropped in training");
-    f("rslora", rslora, "scale by alpha / sqrt(r) instead (Kalajdzievski 2023)");
+    f("dropout", dropout, "dropout of the adapters' inputs in training");
+    f("rslora", rslora, "scale by alpha / sqrt(r) (rsLoRA, Kalajdzievski 2023)");
   }
   double scaling() const;
   /// Throws std::invalid_argument naming the key that is out of range.

@@ -30,7 +30,7 @@ std::unique_ptr<LoraModel> read_peft_adapter(const std::filesystem::path& folder
                                              Decoder& decoder) {
   const auto config_path = folder / kPeftConfig;
   if (!std::filesystem::exists(config_path) || !std::filesystem::exists(folder / kPeftWeights))
-    fail("{}: no PEFT adapter; such a folder holds {} and {}", folder.string(), kPeftConfig,
+    fail("{}: not a PEFT adapter; such a folder holds {} and {}", folder.string(), kPeftConfig,
          kPeftWeights);
   Rng rng(0);
   const LoraConfig config = parse_peft_config(read_text_file(config_path), config_path.string());

@@ -73,8 +73,8 @@ std::vector<std::int32_t> generation_ends(const GenerationConfig& generation,
   if (std::ranges::any_of(of_config, lacks)) {
     notice("{}: config.json has eos_token_id [{}], {} has [{}]; {}", where,
            fmt::join(of_config, ", "), kGenerationConfig, fmt::join(of_file, ", "),
-           generation.from_model_config ? "all of them hold, as one was made from the other"
-                                        : "the latter holds");
+           generation.from_model_config ? "all of them are used, since one was made from the other"
+                                        : "the latter is used");
     for (const Index id : of_config)
       if (generation.from_model_config && lacks(id)) ends.push_back(id);
   }

@@ -91,16 +91,15 @@ void check_numbers(const ModelFiles& files, const std::string& name, const Tenso
   });
   if (beyond > 0)
     fail(
-        "{}: {} weights of {} are NaN, infinite or beyond what {} holds; --dtype bf16 has "
-        "float32's "
-        "range",
+        "{}: {} weights of {} are NaN, infinite or outside the range of {}; --dtype bf16 has "
+        "float32's range",
         files.where, beyond, name, ggml_type_of(dtype).name);
 }
 
 void refuse_other_attention(const ModelFiles& files) {
   const SavedAdapter* const own = files.attention();
   if (own == nullptr) return;
-  fail("{}: was trained with {}, which a GGUF file cannot say{}", files.where, own->name,
+  fail("{}: was trained with {}, which a GGUF file cannot represent{}", files.where, own->name,
        own->kind->role == AdapterRole::focus ? "; write a folder with --out" : "");
 }
 
@@ -127,7 +126,7 @@ Dtype gguf_dtype(std::string_view option) {
   if (option == "float32") return Dtype::f32;
   if (option == "f16" || option == "float16") return Dtype::f16;
   if (option == "bf16") return Dtype::bf16;
-  check(option == "q8_0", "dtype {}: a GGUF file here is float32, f16, bf16 or q8_0", option);
+  check(option == "q8_0", "dtype {}: a GGUF file can be float32, f16, bf16 or q8_0", option);
   return Dtype::q8_0;
 }
 
@@ -154,7 +153,7 @@ GgufWritten write_gguf_model(const fs::path& path, const ModelFiles& files, Dtyp
   });
   if (narrow > 0)
     written.notices.push_back(
-        fmt::format("{} matrices whose rows are no whole blocks of 32 are in F16", narrow));
+        fmt::format("{} matrices whose rows are not whole blocks of 32 are in F16", narrow));
   for (const GgufTensor& tensor : tensors) written.parameters += tensor.shape.size();
   GgufWriter writer(path, keys, std::move(tensors));
   write_tensors(files, dtype, writer);
@@ -190,8 +189,8 @@ void check_base_has(const LoadedModel& model, const std::string& name) {
   const GgufSource* source = model.files ? as_gguf(*model.files) : nullptr;
   if (source != nullptr && source->find(name) == nullptr)
     fail(
-        "{}: it has no tensor {} (q, k and v are fused in it), so no adapter of the LoRA's parts "
-        "fits it; export the base as a GGUF file too, and use that one",
+        "{}: it has no tensor {} (q, k and v are fused in it), so an adapter of the LoRA's parts "
+        "does not fit; export the base as a GGUF file too, and use that one",
         model.where, name);
 }
 
@@ -204,7 +203,8 @@ GgufWritten write_gguf_adapter(const fs::path& path, const LoadedModel& model, D
   written.type = ggml_type_of(dtype).name;
   written.architecture = find_family(config.model_type, model.where).gguf.architecture;
   if (written.architecture.empty())
-    fail("{}: models of type {} have no form in GGUF files", model.where, config.model_type);
+    fail("{}: models of type {} cannot be represented in a GGUF file", model.where,
+         config.model_type);
   GgufKeys keys;
   keys.text("general.type", "adapter");
   keys.text("general.architecture", written.architecture);

@@ -60,7 +60,7 @@ void refuse_file_of_folder(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path)) refuse_cache_folder(path);
   if (std::filesystem::is_regular_file(path) &&
       (ending == ".safetensors" || ending == ".json" || ending == ".bin" || ending == ".pt"))
-    fail("{}: is a file of a folder; name the folder, {}", path.string(),
+    fail("{}: is a file in a model folder; give the folder, {}", path.string(),
          std::filesystem::absolute(path).parent_path().string());
 }
 
@@ -69,7 +69,7 @@ ModelFiles open_folder(const std::filesystem::path& folder) {
   const auto config_path = folder / "config.json";
   if (!is_there(config_path)) refuse_file_of_folder(folder);
   if (!is_there(config_path))
-    fail("{}: no config.json in it; a Hugging Face folder holds config.json and model.safetensors",
+    fail("{}: has no config.json; a Hugging Face folder holds config.json and model.safetensors",
          folder.string());
   files.config = parse_model_config(read_text_file(config_path), config_path.string());
   files.weights = open_safetensors_folder(folder);
@@ -86,8 +86,8 @@ ModelFiles open_store(const std::filesystem::path& path) {
   const StoreReader store(path);
   if (!store.has("/model"))
     fail(
-        "{}: a store of kind \"{}\" holds no model; name the base model here, and this file as the "
-        "adapter",
+        "{}: a checkpoint file of kind \"{}\" holds no model; give the base model here and this "
+        "file as the adapter",
         path.string(), store.kind());
   files.config = parse_model_config(store.text("/config.json"), path.string() + ": config.json");
   files.weights = store.source("/model");
@@ -112,8 +112,8 @@ ModelFiles open_store(const std::filesystem::path& path) {
 ModelFiles open_model(const std::filesystem::path& path, const std::string& tokenizer) {
   if (!is_there(path))
     fail(
-        "{}: no such file or folder; a model is a store (.h5), a Hugging Face folder or a GGUF "
-        "file",
+        "{}: no such file or folder; a model is a checkpoint file (.h5), a Hugging Face folder or "
+        "a GGUF file",
         path.string());
   const bool gguf = is_gguf(path);
   if (!gguf) refuse_file_of_folder(path);
@@ -124,8 +124,8 @@ ModelFiles open_model(const std::filesystem::path& path, const std::string& toke
   if (has_other_head(files.config, *files.weights)) {
     files.config.tie_word_embeddings = false;
     notice(
-        "{}: tie_word_embeddings is true, but its lm_head.weight is another than its embedding; "
-        "the two are not tied",
+        "{}: tie_word_embeddings is true, but its lm_head.weight differs from its embedding; the "
+        "two are not tied",
         files.where);
   }
   if (!tokenizer.empty()) {
@@ -135,8 +135,8 @@ ModelFiles open_model(const std::filesystem::path& path, const std::string& toke
   if (files.tokenizer) add_tokenizer_files(files.side_files, *files.tokenizer);
   if (files.tokenizer && files.tokenizer->vocab_size() > files.config.vocab_size)
     notice(
-        "{}: the tokenizer has {} ids, but the model's vocab_size is {}; a text with an id beyond "
-        "that is refused",
+        "{}: the tokenizer has {} ids, but the model's vocab_size is {}; texts with a larger id "
+        "are refused",
         files.where, files.tokenizer->vocab_size(), files.config.vocab_size);
   files.generation = read_generation_config(files.side_files, files.where);
   return files;
@@ -262,7 +262,7 @@ void verify_model(const ModelFiles& files) {
   const ReadModel found = read_model(files);
   if (said->now != found.fingerprint && said->now != found.fingerprint_before)
     fail(
-        "{}: its weights have the fingerprint {}, not {} as before: they were changed; use "
+        "{}: the fingerprint of its weights is {}, not {} as before: they were changed; use "
         "another copy",
         files.where, found.fingerprint, said->now);
 }
@@ -318,7 +318,7 @@ const SideFiles& LoadedModel::side_files() const {
 
 const Tokenizer& LoadedModel::require_tokenizer() const {
   if (!tokenizer)
-    fail("{}: no tokenizer in it; name one (a tokenizer.json, a tokenizer.model, or bytes)", where);
+    fail("{}: has no tokenizer; give one (a tokenizer.json, a tokenizer.model, or bytes)", where);
   return *tokenizer;
 }
 
@@ -327,8 +327,8 @@ void require_comparable(const LoadedModel& reference, const LoadedModel& model) 
   if (other.vocab_size != model.decoder->config().vocab_size ||
       (reference.tokenizer != nullptr &&
        reference.tokenizer->fingerprint() != model.require_tokenizer().fingerprint()))
-    fail("{}: not the tokenizer of {}, so their predictions cannot be compared", reference.where,
-         model.where);
+    fail("{}: its tokenizer differs from that of {}, so their predictions cannot be compared",
+         reference.where, model.where);
   if (other.max_position_embeddings < model.decoder->config().max_position_embeddings)
     fail("{}: {} positions, but {} has {}", reference.where, other.max_position_embeddings,
          model.where, model.decoder->config().max_position_embeddings);
@@ -437,12 +437,12 @@ void write_model(StoreWriter& store, LoadedModel& model) {
 void load_adapter(const std::filesystem::path& path, LoadedModel& model) {
   if (!std::filesystem::exists(path))
     fail(
-        "{}: no such file or folder; an adapter is what focus train writes as focus.h5 or lora.h5, "
-        "a folder of focus export, a PEFT folder or a GGUF file",
+        "{}: no such file or folder; an adapter is focus.h5 or lora.h5 of focus train, a folder of "
+        "focus export, a PEFT folder or a GGUF file",
         path.string());
   if (const Mechanism* mechanism = model.mechanism())
-    fail("{}: was trained with {}; an adapter goes onto a model without an attention of its own",
-         model.where, mechanism->name());
+    fail("{}: was trained with {}; an adapter needs a model with dense attention", model.where,
+         mechanism->name());
   if (!is_gguf(path)) refuse_file_of_folder(path);
   for (const SavedAdapter& saved : open_adapter_files(path, model.decoder->config()))
     attach_saved(saved, model);

@@ -146,19 +146,20 @@ StreamedModel write_model_folder(const fs::path& folder, const ModelFiles& files
                                  const std::optional<SavedFocus>& focus,
                                  const ExportOptions& options) {
   if (const SavedAdapter* own = files.attention(); own && own->kind->role != AdapterRole::focus)
-    fail("{}: was trained with {}, which a Hugging Face folder cannot say", files.where, own->name);
+    fail("{}: was trained with {}, which a Hugging Face folder cannot represent", files.where,
+         own->name);
   if (options.with_code && !focus)
-    fail("{}: has no Focus for the code to compute; name one with --adapter", files.where);
+    fail("{}: has no Focus for the code to compute; attach one with --adapter", files.where);
   std::error_code not_there;
   if (fs::equivalent(folder, files.where, not_there))
-    fail("{}: is the model that is to be written; choose another folder", folder.string());
+    fail("{}: is the folder of the model itself; choose another folder", folder.string());
   const ExportDtype& dtype = export_dtype(options.dtype);
   DurableFolder target(folder, options.overwrite, is_exported);
   StreamedModel model = write_weights(target.temporary(), files, dtype.dtype, options.shard_bytes);
   if (model.nonfinite.count > 0)
     fail(
-        "{}: {} weights are NaN, infinite or beyond what {} holds, the first in {}; --dtype bf16 "
-        "has float32's range",
+        "{}: {} weights are NaN, infinite or outside the range of {}, the first in {}; --dtype "
+        "bf16 has float32's range",
         files.where, model.nonfinite.count, dtype.published, model.nonfinite.first);
   write_config(target.temporary(), files.config, dtype.published,
                options.with_code ? &focus->config : nullptr);

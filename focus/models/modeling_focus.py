@@ -73,7 +73,7 @@ def resolve_attention(word, settings):
     summary = settings["summary"]
     tokens = settings.get("tokens", {"balance": "carried", "hard_gate": "keep"})
     if keys and kind in ("soft", "hard"):
-        raise ValueError(f"focus_attention {word}: a Focus that groups keys has summary:M alone")
+        raise ValueError(f"focus_attention {word}: a Focus that groups keys supports only summary:M")
     full = {"balance": tokens["balance"], "k": 1, "gate": tokens["hard_gate"],
             "m": min(summary["num_selected_groups"], groups),
             "selection": "mass" if "m" in said else summary["selection"],
@@ -88,8 +88,8 @@ def resolve_attention(word, settings):
     if keys and full["selection"] == "own":
         raise ValueError(f"focus_attention {word}: selection own is for groups of tokens, not of keys")
     if not keys and kind in ("soft", "hard", "summary") and full["balance"] == "sequence":
-        raise ValueError("balance sequence looks at later tokens, so that nothing can be generated "
-                         f'with it; say focus_attention="{kind}:balance=carried"')
+        raise ValueError("balance sequence uses later tokens, so it cannot generate; "
+                         f'set focus_attention="{kind}:balance=carried"')
     return kind, full
 
 
@@ -180,18 +180,18 @@ class FocusLayer(torch.nn.Module):
         a query sees. [batch, queries, 1], [batch, 1, keys], [batch, queries, keys]"""
         total = self.first + queries
         if kept > total:
-            raise ValueError(f"Focus: {kept} keys for {total} tokens; the cache is none that it knows")
+            raise ValueError(f"Focus: {kept} keys for {total} tokens; unknown kind of cache")
         i = torch.arange(self.first, total, device=device)[None, :, None]
         j = torch.arange(total - kept, total, device=device)[None, None]
         if mask is None:
             return i, j, j <= i
         if mask.ndim != 2 or mask.shape[-1] != total:
-            raise ValueError("Focus takes an attention_mask [batch, tokens], those of the cache "
-                             f"among them ({total} here), not {list(mask.shape)}")
+            raise ValueError("Focus needs an attention_mask [batch, tokens], cached tokens included "
+                             f"({total} here), not {list(mask.shape)}")
         mask = mask.bool()
         begins = torch.cat([mask[:, :1], mask[:, 1:] & ~mask[:, :-1]], 1)
         if (begins.sum(1) > 1).any():
-            raise ValueError("Focus takes padding before or behind a sequence, not within it: "
+            raise ValueError("Focus supports padding at the start or end of a sequence, not within it: "
                              "pad on the left to generate")
         start = begins.int().argmax(1)[:, None, None]
         return i - start, j - start, (j <= i) & mask[:, None, total - kept:]
@@ -291,7 +291,7 @@ def attend(module, query, key, value, attention_mask, scaling=None, dropout=0.0,
            sliding_window=None, **kwargs):
     """The attention function "focus" of transformers; each layer's own Focus hangs on its module."""
     if not hasattr(module, "focus"):
-        raise ValueError('attention "focus" is of models that this code has loaded with a Focus')
+        raise ValueError('attention "focus" needs a model that this code has loaded with a Focus')
     return module.focus(query, key, value, attention_mask, scaling, softcap, sliding_window,
                         dropout), None
 

@@ -34,7 +34,7 @@ void read_side_file(const fs::path& folder, const std::string& name, SideFiles& 
   if (!is_there(path)) return;
   const std::uint64_t size = InputFile(path).size();
   if (size > kMostBytes)
-    fail("{}: {} bytes are too many for such a file; get it again", path.string(), size);
+    fail("{}: {} bytes are too many for this file; get it again", path.string(), size);
   files[name] = read_file(path);
 }
 
@@ -50,8 +50,7 @@ SideFiles read_side_files(const fs::path& folder) {
   for (const std::string_view name : kTokenizerSideFiles)
     read_side_file(folder, std::string(name), files);
   if (is_there(folder / kOtherTemplates))
-    notice("{}: {} is not read and goes nowhere: one chat template is kept", folder.string(),
-           kOtherTemplates);
+    notice("{}: {} is ignored: only one chat template is kept", folder.string(), kOtherTemplates);
   return files;
 }
 
@@ -60,7 +59,7 @@ SideFiles read_side_files(const StoreReader& store) {
   if (!store.has(kSideGroup)) return files;
   for (const std::string& name : store.list(kSideGroup)) {
     if (!is_side_file(name))
-      fail("{}: /side holds \"{}\", which is no file of a model", store.describe(), name);
+      fail("{}: /side holds \"{}\", which is not a file of a model", store.describe(), name);
     files[name] = store.text(fmt::format("{}/{}", kSideGroup, name));
   }
   return files;

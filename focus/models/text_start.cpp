@@ -44,8 +44,8 @@ std::optional<std::int32_t> LoadedModel::window_start() const {
   const auto start = ends.prefix.empty() ? document_start() : ends.prefix.front();
   if (!start)
     fail(
-        "{}: neither the model nor its tokenizer has a BOS to put before each window; leave window "
-        "out",
+        "{}: neither the model nor its tokenizer has a BOS for the start of each window; leave out "
+        "window",
         where);
   return start;
 }

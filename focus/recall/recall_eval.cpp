@@ -110,7 +110,7 @@ std::vector<RecallItem> recall_items(const LoadedModel& model,
     RecallItem item{
         .name = fmt::format("{}, document {}", where, items.size() + 1), .ids = ids, .answers = {}};
     if (tokenizer.decode(ids) != document.text)
-      fail("{}: the tokenizer does not give its text back, so its answers cannot be found",
+      fail("{}: the tokenizer does not reproduce its text, so its answers cannot be located",
            item.name);
     const TokensOfBytes tokens(tokenizer, ids);
     ends.put_around(item.ids);
@@ -120,7 +120,7 @@ std::vector<RecallItem> recall_items(const LoadedModel& model,
           .begin = tokens.holding(answer.begin) + shift,
           .end = tokens.holding(answer.end - 1) + 1 + shift,
           .distance = tokens.holding(answer.begin) - tokens.holding(answer.source)};
-      if (span.begin == 0) fail("{}: nothing stands before its first answer", item.name);
+      if (span.begin == 0) fail("{}: no token precedes its first answer", item.name);
       item.answers.push_back(span);
     }
     model.require_ids(item.ids, item.name);
@@ -143,7 +143,7 @@ void refuse_too_much(const FarCorpusOptions& options) {
   const double of_one = static_cast<double>(options.length) + most(options.distance) +
                         kBytesOfKey * most(options.keys) * static_cast<double>(1 + options.asked);
   check(of_one * static_cast<double>(options.documents) <= kMostBytes,
-        "{} documents of up to {:.0f} bytes are more than {:.0f} bytes: ask for fewer",
+        "{} documents of up to {:.0f} bytes are more than {:.0f} bytes: use fewer documents",
         options.documents, of_one, kMostBytes);
 }
 
@@ -158,7 +158,7 @@ std::vector<AskedDocument> asked_documents(const std::string& file_or_spec) {
   const std::string kind = file_or_spec.substr(0, colon);
   constexpr auto kinds = enum_names(CorpusKind{});
   if (std::ranges::find(kinds, kind) == kinds.end() || kind == "tales")
-    fail("--recall {}: no such file, and no kind of document: recall, copy, lookup",
+    fail("--recall {}: neither a file nor a kind of document (recall, copy, lookup)",
          shown(file_or_spec));
   std::vector<std::string> overrides = {"kind=" + kind};
   for (std::size_t begin = colon; begin < file_or_spec.size();) {
@@ -233,7 +233,7 @@ std::string format_recall(std::span<const RecallRow> rows) {
     return text + '\n';
   };
   std::string table =
-      line(names.line("right answers", "routing"), "all", [](const RecallBucket& b) {
+      line(names.line("correct answers", "routing"), "all", [](const RecallBucket& b) {
         return b.from == 0 ? fmt::format("<= {}", b.to) : fmt::format("{}-{}", b.from + 1, b.to);
       });
   for (const RecallRow& row : rows) {

@@ -114,7 +114,7 @@ ClaimOutcome outcome_of(const Claim& claim, const ComparedRows& rows) {
   const Side less = side_of(rows, claim.less, claim), than = side_of(rows, claim.than, claim);
   for (const auto& [side, claimed] : {std::pair(&less, &claim.less), {&than, &claim.than}}) {
     if (side->several)
-      outcome.reason = fmt::format("several rows are {}: say routing", claimed->attention);
+      outcome.reason = fmt::format("several rows are {}: add routing", claimed->attention);
     if (side->rows.empty()) outcome.reason = fmt::format("no row {}", claimed->text());
   }
   if (!outcome.reason.empty()) return outcome;
@@ -129,7 +129,7 @@ ClaimOutcome outcome_of(const Claim& claim, const ComparedRows& rows) {
   }
   const std::size_t n = outcome.differences.size();
   if (n == 0) {
-    outcome.reason = "no seed that both have";
+    outcome.reason = "no common seed";
     return outcome;
   }
   const Spread spread = spread_of(outcome.differences);
@@ -214,18 +214,16 @@ void add_claims(HtmlReport& page, const std::vector<ClaimOutcome>& outcomes) {
   if (outcomes.empty()) return;
   page.heading("Claims");
   page.paragraph(
-      "Each claim as a question to the rows below: is the figure of one less than that of the "
-      "other, "
-      "by more or less than a margin where one is said. difference: the mean over pairs of equal "
-      "seeds, and half of its 95 % interval by Student's t. Held where the whole interval is below "
-      "the margin, not held where none of it is, else undecided; with one seed there is no "
-      "interval, "
-      "and the verdict says so. nats are those of a token, the logarithm of the perplexity. by "
-      "document: the least and the largest difference of a document, and their standard "
-      "deviation.");
+      "Each claim is tested on the rows below: is the figure of one row less than that of another, "
+      "by the margin if there is one? difference: mean over pairs of equal seeds, with the "
+      "half-width of its 95 % confidence interval (Student's t). A claim is held if the whole "
+      "interval is below the margin, not held if none of it is, otherwise undecided; with one seed "
+      "there is no interval, and the verdict says so. nats are per token, the logarithm of the "
+      "perplexity. by document: smallest and largest difference of a document, and the standard "
+      "deviation over documents.");
   Table table = verdict_table(outcomes);
   table.header.insert(table.header.end(),
-                      {"by document", "claimed elsewhere", "asked of the rows"});
+                      {"by document", "claimed elsewhere", "tested on the rows"});
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     const Claim& claim = outcomes[i].claim;
     table.rows[i].insert(table.rows[i].end(),

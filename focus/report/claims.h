@@ -22,9 +22,9 @@ struct ClaimedRow {
 
   template <class F>
   void visit(F&& f) {
-    f("run", run, "its name, the values of a sweep included");
-    f("attention", attention, "as the table names it, such as dense or hard k=2");
-    f("routing", routing, "likewise, where two rows have the same attention");
+    f("run", run, "name of the run, with the values of a sweep");
+    f("attention", attention, "attention as in the table, such as dense or hard k=2");
+    f("routing", routing, "routing as in the table, if two rows have the same attention");
   }
 };
 
@@ -38,14 +38,16 @@ struct Claim {
 
   template <class F>
   void visit(F&& f) {
-    f("claim", claim, "what is claimed, in words");
-    f("claimed", claimed, "where, and with which figures");
-    f("less", less, "the row whose figure is said to be less");
-    f("than", than, "the row whose figure is said to be more");
+    f("claim", claim, "the claim, in words");
+    f("claimed", claimed, "source of the claim, and its figures");
+    f("less", less, "the row with the smaller figure");
+    f("than", than, "the row with the larger figure");
     f("on", on, "valid, target, source, a task or questions of eval; empty: the first of them");
-    f("figure", figure, "nats (of a token), or another column of compare.jsonl's rows");
-    f("margin", margin, "how much more it may be, or if negative must be less", {-1e12, 1e12});
-    f("not_testable", not_testable, "in place of rows: why no row can say it");
+    f("figure", figure, "nats (per token), or another column of compare.jsonl's rows");
+    f("margin", margin,
+      "by how much `less` may exceed `than`; if negative, by how much it must be smaller",
+      {-1e12, 1e12});
+    f("not_testable", not_testable, "instead of rows: why they cannot test the claim");
   }
 };
 

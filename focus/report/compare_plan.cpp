@@ -25,8 +25,8 @@ void read_train_keys(const ConfigNode& map, RunConfig& config, Problems& problem
   const auto fields = config_fields(config);
   for (const ConfigNode::Entry& entry : map.entries) {
     if (entry.key == "seed" || entry.key == "out") {
-      problems.push_back({entry.line, fmt::format("{}: not of a single run: seeds and out stand at "
-                                                  "the top of a comparison",
+      problems.push_back({entry.line, fmt::format("{}: not allowed in a single run: seeds and out "
+                                                  "belong to the top level of a comparison",
                                                   entry.key)});
       continue;
     }
@@ -174,7 +174,7 @@ class PlanReader {
   void check_own_keys() {
     const auto wrong = [&](const std::string& text) { problems_.push_back({0, text}); };
     if (plan_.config.seeds.empty()) wrong("seeds is empty: name at least one, such as [1]");
-    if (twice(plan_.config.seeds)) wrong("seeds: the same seed twice");
+    if (twice(plan_.config.seeds)) wrong("seeds: the same seed appears twice");
     const CompareEval& eval = plan_.config.eval;
     const bool no_texts = eval.valid.empty() && eval.texts.target.empty();
     if (no_texts && eval.tasks.tasks.empty() && eval.recall.empty())
@@ -201,7 +201,7 @@ class PlanReader {
   void check_recall() {
     const std::vector<std::string>& asked = plan_.config.eval.recall;
     if (std::set(asked.begin(), asked.end()).size() != asked.size())
-      problems_.push_back({0, "eval.recall: the same questions twice"});
+      problems_.push_back({0, "eval.recall: the same questions appear twice"});
     for (const std::string& questions : asked) {
       try {
         asked_documents(questions);
@@ -217,9 +217,9 @@ class PlanReader {
     const TaskSettings& asked = plan_.config.eval.tasks;
     if (asked.tasks.empty()) return;
     if (asked.task_data.empty())
-      return wrong("eval.tasks needs eval.task_data, the folder of their files");
+      return wrong("eval.tasks needs eval.task_data, the folder of the task files");
     if (std::set(asked.tasks.begin(), asked.tasks.end()).size() != asked.tasks.size())
-      wrong("eval.tasks: the same task twice");
+      wrong("eval.tasks: the same task appears twice");
     for (const std::string& name : asked.tasks) {
       try {
         read_task(name, asked.task_data, asked.limit);
@@ -234,27 +234,29 @@ class PlanReader {
     PlannedRun planned{.name = sweep_label(run.name, settings), .config = common_};
     planned.attentions = run.own.attentions.empty() ? attentions() : run.own.attentions;
     Problems own;
-    if (twice(run.own.seeds)) own.push_back({line, "runs: seeds: the same seed twice"});
+    if (twice(run.own.seeds)) own.push_back({line, "runs: seeds: the same seed appears twice"});
     read_train_keys(run.keys, planned.config, own);
     for (const SweptSetting& setting : settings) {
       // It would win over every value, in runs that are named by the values.
       if (std::ranges::find(overrides_, setting.key, key_of) != overrides_.end())
-        own.push_back({line, fmt::format("run {} sweeps {}, which is given as an override too: "
-                                         "leave the override out, or the sweep",
-                                         shown(run.name), setting.key)});
+        own.push_back(
+            {line,
+             fmt::format(
+                 "run {} sweeps {}, which is also an override: remove the override or the sweep",
+                 shown(run.name), setting.key)});
       ConfigNode one;
       one.entries.push_back({setting.key, setting.value.line, setting.value});
       read_train_keys(one, planned.config, own);
     }
     for (const ConfigNode& tree : train_overrides_) read_train_keys(tree, planned.config, own);
     if (!names_.insert(planned.name).second)
-      own.push_back({line, fmt::format("runs: the name {} twice", shown(planned.name))});
+      own.push_back({line, fmt::format("runs: the name {} appears twice", shown(planned.name))});
     if (own.empty() && problems_.empty() && lines_.empty()) {
       try {
         planned.config.validate();
         const std::vector<std::string>& words = planned.attentions;
         check(words.empty() || !attentions_of(words, planned.config).empty(),
-              "it has nothing of {}, {}: list dense too, or leave it out",
+              "it supports none of {}, {}: list",
               run.own.attentions.empty() ? "eval.attentions" : "its attentions",
               fmt::join(words, ", "));
       } catch (const std::exception& error) {  // an attention that is none is a runtime_error
@@ -281,7 +283,7 @@ class PlanReader {
     else
       wrong("expected `- claim: ...`");
     const bool testable = claim.not_testable.empty();
-    if (own.empty() && claim.claim.empty()) wrong("every claim needs its words, claim");
+    if (own.empty() && claim.claim.empty()) wrong("every claim needs the key claim, its text");
     if (own.empty() && testable) {
       for (const auto& [key, row] : {std::pair("less", &claim.less), {"than", &claim.than}})
         if (!names_.contains(row->run))
@@ -292,7 +294,7 @@ class PlanReader {
         wrong(fmt::format("on: expected one of {}, got {}", fmt::join(places, ", "),
                           shown(claim.on)));
     } else if (own.empty() && !(claim.less.run + claim.than.run).empty()) {
-      wrong("not_testable stands in the place of less and than");
+      wrong("not_testable replaces less and than");
     }
     problems_.insert(problems_.end(), own.begin(), own.end());
     plan_.claims.push_back(claim);

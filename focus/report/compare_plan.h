@@ -16,8 +16,9 @@ struct TargetAndSource {
 
   template <class F>
   void visit(F&& f) {
-    f("target", target, "what the runs are trained towards: files (.txt, .xz) or folders");
-    f("source", source, "what they may forget by it, such as text of the base's own training");
+    f("target", target, "target texts, which the runs train for: files (.txt, .xz) or folders");
+    f("source", source,
+      "source texts, which measure forgetting, such as text of the base's training");
   }
 };
 
@@ -36,20 +37,20 @@ struct CompareEval {
 
   template <class F>
   void visit(F&& f) {
-    f("valid", valid, "texts to choose by: files (.txt, .xz) or folders");
-    f("test", test, "texts read with --final alone: what no choice may rest on");
-    f("texts", texts, "the plane of target loss against source loss; beside valid or in its place");
-    f("test_texts", test_texts, "the same, read with --final alone");
+    f("valid", valid, "validation texts for all choices: files (.txt, .xz) or folders");
+    f("test", test, "test texts, read only with --final; make no choice on them");
+    f("texts", texts,
+      "texts for target loss against source loss; in addition to valid or instead of it");
+    f("test_texts", test_texts, "the same for test, read only with --final");
     settings.visit(f);
     f("far", far,
-      "loss on long-range tokens too: those that dense attention predicts better by 0.5 nats than "
-      "the "
-      "same model with so many tokens of context; and what each row keeps of the gain of "
-      "distance; 0: not measured",
+      "also measure the loss on long-range tokens (those that dense attention predicts better, by "
+      "0.5 nats, than the same model with this many tokens of context) and the share of the "
+      "long-range gain that each row retains; 0: off",
       {0, 1 << 22});
     f("recall", recall,
-      "questions whose answers stand far before: JSON lines as focus corpus --questions writes "
-      "them, or a kind with its options, recall:keys=8:distance=64,256:documents=100");
+      "long-range questions and answers: JSON lines written by focus corpus --questions, or a kind "
+      "with its options, recall:keys=8:distance=64,256:documents=100");
     tasks.visit(f);
   }
 };
@@ -63,10 +64,10 @@ struct CompareConfig {
 
   template <class F>
   void visit(F&& f) {
-    f("title", title, "of the page");
-    f("out", out, "folder of the page, the tables, and the runs");
-    f("seeds", seeds, "every run is done once with each", {0, 1e18});
-    f("eval", eval, "how each finished run is evaluated");
+    f("title", title, "title of the page");
+    f("out", out, "folder of the page, the tables and the runs");
+    f("seeds", seeds, "random seeds; every run is trained once with each", {0, 1e18});
+    f("eval", eval, "evaluation of each finished run");
   }
 };
 

@@ -92,7 +92,7 @@ Table recall_table(const RecallQuestion& question) {
   const auto percent = [](const RecallCell* cell) {
     return cell != nullptr ? fmt::format("{:.1f} %", cell->percent()) : "-";
   };
-  Table table{.header = {"run", "attention", "routing", "seeds", "right", "std"}};
+  Table table{.header = {"run", "attention", "routing", "seeds", "correct", "std"}};
   const auto ranges = distances_of(question);
   for (const auto& [from, to] : ranges) table.header.push_back(fmt::format("{} to {}", from, to));
   for (const RecallLine& line : question.lines) {
@@ -123,15 +123,15 @@ void add_recall(HtmlReport& page, const std::vector<RecallAnswerRow>& rows) {
   if (questions.empty()) return;
   page.heading("Recall");
   page.paragraph(
-      "Answers that appear word for word far back. Right: each token of the answer is the "
-      "likeliest after the text up to it; means over seeds, std over them (n - 1). Columns are "
+      "Answers that appear verbatim at a long distance. Correct: each token of the answer is the "
+      "argmax after the text before it; means over seeds, std over seeds (n - 1). Columns are "
       "distances in tokens.");
   for (const RecallQuestion& question : questions) {
     page.heading(recall_caption(question));
     page.table(recall_table(question));
-    PointsChart chart{.title = fmt::format("Right answers by distance ({})", question.questions),
-                      .x_label = "distance, tokens, up to, as its power of two",
-                      .y_label = "right, %"};
+    PointsChart chart{.title = fmt::format("Correct answers by distance ({})", question.questions),
+                      .x_label = "log2 of the largest distance in tokens",
+                      .y_label = "correct, %"};
     for (const RecallLine& line : question.lines)
       for (const RecallCell& cell : line.cells)
         if (cell.to > 0)

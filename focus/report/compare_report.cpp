@@ -23,12 +23,14 @@ Table text_table(const std::vector<CompareGroup>& groups, const std::string& spl
                  const std::string& caption) {
   Table table{.caption = caption,
               .header = {"run", "attention", "routing", "seeds", "perplexity", "std", "min-max",
-                         "bits/byte", "pairs", "choosing", "largest", "trained", "train tok/s",
+                         "bits/byte", "pairs", "selection", "largest", "trained", "train tok/s",
                          "eval tok/s", "peak memory"}};
   const bool against_dense = std::ranges::any_of(groups, &CompareGroup::against_dense);
   if (against_dense) table.header.insert(table.header.end(), {"KL", "nats against dense"});
   const bool has_far = std::ranges::any_of(groups, &CompareGroup::has_far);
-  if (has_far) table.header.insert(table.header.end(), {"nats, far", "kept, far", "kept, all"});
+  if (has_far)
+    table.header.insert(table.header.end(),
+                        {"nats, long-range", "retained, long-range", "retained, all"});
   for (const CompareGroup& g : groups)
     if (g.split == split) {
       table.rows.push_back(
@@ -91,18 +93,18 @@ std::vector<std::pair<std::string, std::string>> splits_of(
 
 void add_points(HtmlReport& page, const std::vector<CompareGroup>& groups,
                 const std::string& split) {
-  PointsChart pairs{.title = fmt::format("Perplexity against the share of pairs ({})", split),
-                    .x_label = "share of causal pairs attended, %",
+  PointsChart pairs{.title = fmt::format("Perplexity against attention density ({})", split),
+                    .x_label = "attention density, %",
                     .y_label = "perplexity, mean over seeds"};
   PointsChart speed{.title = fmt::format("Perplexity against speed ({})", split),
-                    .x_label = "tokens scored in a second",
+                    .x_label = "tokens scored per second",
                     .y_label = "perplexity, mean over seeds"};
   PointsChart divergence{.title = fmt::format("Distance from dense attention ({})", split),
-                         .x_label = "share of causal pairs attended, %",
-                         .y_label = "KL, nats a token, as its power of ten"};
-  PointsChart kept{.title = fmt::format("What is kept of the gain of distance ({})", split),
-                   .x_label = "share of causal pairs attended, %",
-                   .y_label = "kept on long-range tokens, %"};
+                         .x_label = "attention density, %",
+                         .y_label = "log10 of KL, nats per token"};
+  PointsChart kept{.title = fmt::format("Share of the long-range gain retained ({})", split),
+                   .x_label = "attention density, %",
+                   .y_label = "retained on long-range tokens, %"};
   for (const CompareGroup& g : groups) {
     // What is not causal is in the table, marked so; here it would pass for a perplexity.
     if (g.split != split || !g.attention.causal) continue;
@@ -218,27 +220,26 @@ std::string compare_page(const ComparedConfig& config, const ComparedRows& rows,
   HtmlReport page(config.title);
   const std::size_t done = runs_of(rows);
   page.paragraph(fmt::format(
-      "{} runs{}, seeds {}. std: standard deviation over seeds (n - 1). pairs: share of the causal "
-      "pairs that are attended; choosing: what choosing them costs beside, in pairs; largest: the "
-      "largest group's share of tokens, mean over layers; "
-      "trained: trainable parameters; peak memory: of the training process. A figure that is not "
-      "causal looks at later tokens; it is not in the charts. In them, a point says under the "
-      "pointer what it is; a name that finds no room is left out.",
-      done, done == config.runs ? "" : fmt::format(" of {}, the others not done yet", config.runs),
+      "{} runs{}, seeds {}. std: standard deviation over seeds (n - 1). pairs: attention density, "
+      "the share of causal pairs computed; selection: selection overhead, in pair equivalents; "
+      "largest: the largest group's share of tokens, mean over layers; trained: trainable "
+      "parameters; peak memory: of the training process. Figures that are not causal use later "
+      "tokens and are not in the charts. Hover over a point of a chart to see its name; names that "
+      "do not fit are left out.",
+      done,
+      done == config.runs ? "" : fmt::format(" of {}, the others are not finished", config.runs),
       fmt::join(config.seeds, ", ")));
   if (config.against_dense)
     page.paragraph(
-        "KL: of the row's predictions from those of the same model with dense attention, KL(dense "
-        "|| "
-        "row), nats a token. nats against dense: the mean difference of -log p on the same tokens, "
-        "and its standard error over tokens; all are means over seeds.");
+        "KL: divergence of the row's predictions from those of the same model with dense "
+        "attention, KL(dense || row), nats per token. nats against dense: mean difference of -log "
+        "p on the same tokens, with its standard error over tokens; all are means over seeds.");
   if (config.far > 0)
     page.paragraph(fmt::format(
-        "far: tokens that dense attention of the row's own model predicts better by more than 0.5 "
-        "nats than the same model with {} tokens of context. kept: the share of the gain of "
-        "distance, (window - row) / (window - dense) in nats, on long-range tokens and on all; the "
-        "window "
-        "is the row's own local window with its first tokens.",
+        "long-range: tokens that dense attention of the row's own model predicts better, by more "
+        "than 0.5 nats, than the same model with {} tokens of context. retained: share of the "
+        "long-range gain, (window - row) / (window - dense) in nats, on long-range tokens and on "
+        "all; the window is the row's own local window with its first tokens.",
         config.far));
   add_claims(page, claims);
   add_forgetting(page, groups, "target", "source");
@@ -251,8 +252,8 @@ std::string compare_page(const ComparedConfig& config, const ComparedRows& rows,
                                           : fmt::format("{}: {}", fmt::join(runs, "; "), what));
     if (measured.size() > 1)
       page.paragraph(
-          "Perplexities under different tokenizers or windows do not compare; bits per byte of the "
-          "same text under the same windows do.");
+          "Perplexities with different tokenizers or windows cannot be compared; bits per byte of "
+          "the same text with the same windows can.");
     Table table = text_table(groups, split, "");
     for (std::size_t r = table.rows.size(); r-- > 1;)  // a run's name stands in its first row
       if (table.rows[r][0] == table.rows[r - 1][0]) table.rows[r][0].clear();

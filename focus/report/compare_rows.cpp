@@ -182,10 +182,8 @@ RunColumns RunColumns::of(const RunOutcome& run) {
 
 AttentionLabel TextRow::label() const {
   if (!attention || !kind || !causal)
-    fail(
-        "{}: made by an older version, which did not say what kind each attention is: run focus "
-        "eval again",
-        run.name);
+    fail("{}: made by an older version, without the kind of each attention: run focus eval again",
+         run.name);
   return {.name = *attention,
           .kind = *kind,
           .top_k = top_k,
@@ -215,11 +213,12 @@ ComparedRows read_compared_rows(const std::filesystem::path& path) {
     else if (says("split") || says("error"))
       rows.texts.push_back(struct_from_json<TextRow>(json, where));
     else
-      fail("{}: no row of a comparison: expected run, seed, and split, task or questions; got {}",
-           where, shown_json(json));
+      fail(
+          "{}: not a row of a comparison: expected run, seed, and split, task or questions; got {}",
+          where, shown_json(json));
   }
   if (rows.texts.empty() && rows.tasks.empty() && rows.recall.empty())
-    fail("{}: no rows of a comparison", path.string());
+    fail("{}: has no rows of a comparison", path.string());
   return rows;
 }
 

@@ -160,13 +160,13 @@ std::vector<std::string> task_remarks(const std::vector<TaskGroup>& groups) {
     if (!g.local_window || g.items_inside == 0 || std::ranges::count(told, *g.local_window) > 0)
       continue;
     told.push_back(*g.local_window);
-    all.push_back(fmt::format(
-        "{:.1f} % of the items lie inside the local window of {}: there every method with such a "
-        "window is trivially the dense model.",
-        100 * g.items_inside, *g.local_window));
+    all.push_back(
+        fmt::format("{:.1f} % of the items fit inside the local window of {}: on them every method "
+                    "with this window equals the dense model.",
+                    100 * g.items_inside, *g.local_window));
   }
   if (groups.front().cut > 0)
-    all.push_back(fmt::format("{} items were too long and lost the beginning of their context.",
+    all.push_back(fmt::format("{} items were too long: the beginning of their context was cut.",
                               groups.front().cut));
   return all;
 }
@@ -200,24 +200,23 @@ void add_tasks(HtmlReport& page, const std::vector<TaskScoreRow>& rows) {
   };
   page.heading("Benchmarks");
   page.paragraph(
-      "Prompts and scores as in the lm-evaluation-harness, with no example before the question; "
-      "+-: "
-      "standard error over items; of several seeds the means of both. Held against the dense base "
-      "on "
-      "the same items: same, the share of items with its choice; |d log p|, the mean absolute "
-      "difference of the choices' log-probabilities; KL(base || row) of the next token, over the "
-      "choices' tokens; acc - base, the paired difference. touched: the share of the causal pairs "
-      "beyond the local window, which alone an attention may treat in another way than dense; "
-      "inside: the share of items that have none.");
+      "Prompts and scores as in the lm-evaluation-harness, zero-shot; +-: standard error over "
+      "items; with several seeds means over seeds. Compared with the dense base on the same items: "
+      "same, the share of items with its choice; |d log p|, the mean absolute difference of the "
+      "choices' log-probabilities; KL(base || row) of the next token, over the choices' tokens; "
+      "acc - base, the paired difference. touched: share of the causal pairs beyond the local "
+      "window, the only pairs that can differ from dense attention; inside: share of items without "
+      "such pairs.");
   add(side_by_side(groups));
   for (const std::string& task : names_of(groups, &TaskGroup::task)) {
     const std::vector<TaskGroup> own = groups_of(groups, task);
     page.heading(task_caption(own));
     for (const std::string& remark : task_remarks(own)) page.paragraph(remark);
     add(task_table(own));
-    PointsChart chart{.title = fmt::format("Choices that stay, against the distance ({})", task),
-                      .x_label = "KL to the dense base, nats a token, as its power of ten",
-                      .y_label = "items with the dense base's choice, %"};
+    PointsChart chart{
+        .title = fmt::format("Unchanged choices against distance from the dense base ({})", task),
+        .x_label = "log10 of KL to the dense base, nats per token",
+        .y_label = "items with the dense base's choice, %"};
     for (const TaskGroup& g : own) {
       const auto& kl = g.figure("kl");
       if (const auto& same = g.figure("same_choice"); same && kl && kl->value > 0)

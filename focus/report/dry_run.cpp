@@ -53,23 +53,22 @@ std::string dry_run_text(const DryRun& run) {
         fmt::format("trainable parameters  {}\nfrozen parameters     {}\n", p.trainable, p.frozen);
     text += fmt::format(
         "memory: weights       {}\nmemory: gradients     {}\nmemory: optimiser     {}\nmemory: "
-        "activations   {}\nmemory: program       {}\nmemory: in all        {}{}\n",
+        "activations   {}\nmemory: program       {}\nmemory: total         {}{}\n",
         bytes_text(run.weight_bytes - run.mapped_bytes), bytes_text(p.gradient_bytes),
         bytes_text(p.optimiser_bytes), bytes_text(p.activation_bytes), bytes_text(p.program_bytes),
         bytes_text(p.memory_bytes),
         run.mapped_bytes == 0 ? ""
-                              : fmt::format(", and weights of {} where they lie, in their file",
+                              : fmt::format(", and weights of {} mapped from their file",
                                             bytes_text(run.mapped_bytes)));
     if (p.steps > 0)
-      text += fmt::format("a step                {:.3f} s, {} tok/s\n", p.seconds_per_step,
+      text += fmt::format("time per step         {:.3f} s, {} tok/s\n", p.seconds_per_step,
                           format_count(run.tokens_per_step() / p.seconds_per_step));
   }
-  return text + fmt::format(
-                    "tokens of the run     {} ({:.2f} epochs of {})\nthe run               "
-                    "{}\n",
-                    run.tokens,
-                    static_cast<double>(run.tokens) / static_cast<double>(run.train_tokens),
-                    run.train_tokens, format_duration(run.seconds()));
+  return text +
+         fmt::format("tokens of the run     {} ({:.2f} epochs of {})\ntime of the run       {}\n",
+                     run.tokens,
+                     static_cast<double>(run.tokens) / static_cast<double>(run.train_tokens),
+                     run.train_tokens, format_duration(run.seconds()));
 }
 
 }  // namespace focus

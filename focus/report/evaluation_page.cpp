@@ -49,11 +49,11 @@ std::string window_finding(const std::vector<EvaluationRow>& rows) {
   if (dense == nullptr || local == nullptr) return "";
   const double worse = local->perplexity / dense->perplexity - 1;
   return fmt::format(
-      "With the local window alone the model is {} worse than with dense attention (perplexity "
-      "{:.3f} against {:.3f}): {}",
+      "With the local window only, perplexity is {} worse than with dense attention ({:.3f} "
+      "against {:.3f}): {}",
       percent_text(worse), local->perplexity, dense->perplexity,
-      worse >= 0.1 ? "this text asks for what stands far before."
-                   : "this text asks for little beyond near tokens, so what follows says little "
+      worse >= 0.1 ? "this text depends on distant tokens."
+                   : "this text depends little on distant tokens, so the figures below say little "
                      "about groups.");
 }
 
@@ -63,15 +63,14 @@ std::string recall_finding(const RecallEvaluation& recall) {
     parts.push_back(fmt::format("{} {}", row.attention, percent_text(row.all.right)));
   if (parts.empty()) return "";
   const RecallFigures& first = recall.rows.front();
-  return fmt::format("Asked {} times for what stands up to {} tokens before, these are right: {}.",
+  return fmt::format("Of {} questions about text up to {} tokens before, correct answers: {}.",
                      first.all.answers, first.by_distance.empty() ? 0 : first.by_distance.back().to,
                      joined(parts));
 }
 
 std::string far_tokens_text(const FarReport& far) {
   return fmt::format(
-      "{} of {} tokens ({}) that more than {} tokens of context make better by more "
-      "than {} nats",
+      "the {} of {} tokens ({}) that more than {} tokens of context improve by more than {} nats",
       far.far, far.tokens, percent_text(far.share()), far.settings.context, far.settings.margin);
 }
 
@@ -95,18 +94,18 @@ std::string sparse_finding(const WindowEvaluation& windows,
   const EvaluationRow* best = best_sparse(windows.rows);
   const std::optional<FarReport>& far = windows.far;
   if (dense == nullptr || best == nullptr)
-    return far ? fmt::format("Far are {}.", far_tokens_text(*far)) : "";
+    return far ? fmt::format("Long-range tokens: {}.", far_tokens_text(*far)) : "";
   std::string text = fmt::format(
-      "Of the attentions that read groups and leave pairs out, {} does best: perplexity {:+.1f} % "
-      "against dense at {} of the pairs",
+      "Of the sparse attentions with groups, {} is best: perplexity {:+.1f} % against dense at an "
+      "attention density of {}",
       best->attention.name, 100 * (best->perplexity / dense->perplexity - 1),
       percent_text(best->pairs_attended));
   if (recall)
     if (const RecallFigures* row = row_like(recall->rows, *best))
-      text += fmt::format(", {} of the answers right", percent_text(row->all.right));
+      text += fmt::format(", {} of the answers correct", percent_text(row->all.right));
   if (far)
     if (const FarRow* row = row_like(far->rows, *best))
-      text += fmt::format(", and it keeps {} of what the window loses on {}",
+      text += fmt::format(", and it retains {} of the long-range gain on {}",
                           percent_text(row->kept), far_tokens_text(*far));
   return text + ".";
 }
@@ -114,12 +113,12 @@ std::string sparse_finding(const WindowEvaluation& windows,
 void add_answers(HtmlReport& report, const RecallEvaluation& recall) {
   report.heading("Recall: " + recall.questions);
   report.paragraph(
-      "Answers that appear word for word far back. Right: each token of the answer is the "
-      "likeliest after the text up to it. Distances are in tokens.");
+      "Answers that appear verbatim at a long distance. Correct: each token of the answer is the "
+      "argmax after the text before it. Distances are in tokens.");
   Table table{.header = {"attention", "all"}};
-  PointsChart chart{.title = "Right answers by distance",
-                    .x_label = "distance, tokens, up to",
-                    .y_label = "right, %"};
+  PointsChart chart{.title = "Correct answers by distance",
+                    .x_label = "largest distance in tokens",
+                    .y_label = "correct, %"};
   for (const RecallFigures& row : recall.rows) {
     std::vector<std::string> cells = {row.attention, percent_text(row.all.right)};
     for (const RecallFigures::Bucket& bucket : row.by_distance) {
@@ -138,15 +137,15 @@ void add_answers(HtmlReport& report, const RecallEvaluation& recall) {
 
 void add_far(HtmlReport& report, const FarReport& far) {
   const FarSettings& settings = far.settings;
-  report.heading("Far tokens");
-  report.paragraph(fmt::format(
-      "{} of {} tokens are far: dense attention beats itself with {} to {} tokens of context by "
-      "more than {} nats. Kept: the share of the gain of distance, (window - row) / (window - "
-      "dense) in nats; the window is {}.",
-      far.far, far.tokens, settings.context, settings.context + settings.step() - 1,
-      settings.margin, far.window));
-  Table table{.header = {"attention", "nats on long-range tokens", "on the others",
-                         "kept, long-range tokens", "kept, all tokens"}};
+  report.heading("Long-range tokens");
+  report.paragraph(
+      fmt::format("{} of {} tokens are long-range: dense attention beats itself with {} to {} "
+                  "tokens of context by more than {} nats. Retained: share of the long-range gain, "
+                  "(window - row) / (window - dense) in nats; the window is {}.",
+                  far.far, far.tokens, settings.context, settings.context + settings.step() - 1,
+                  settings.margin, far.window));
+  Table table{.header = {"attention", "nats, long-range tokens", "nats, other tokens",
+                         "retained, long-range tokens", "retained, all tokens"}};
   for (const FarRow& row : far.rows)
     table.rows.push_back({row.name, number_text(row.far, 4), number_text(row.others, 4),
                           percent_text(row.kept), percent_text(row.kept_all)});
@@ -156,7 +155,7 @@ void add_far(HtmlReport& report, const FarReport& far) {
 /// Of every attention that has a causal row at all lengths, its perplexity by length.
 LineChart length_chart(const std::vector<WindowEvaluation>& lengths) {
   LineChart chart{.title = "Perplexity by context",
-                  .x_label = "tokens of a window",
+                  .x_label = "tokens per window",
                   .y_label = "perplexity",
                   .log_x = true};
   for (const WindowEvaluation& one : lengths)
@@ -182,12 +181,12 @@ std::string length_finding(const std::vector<WindowEvaluation>& lengths) {
       parts.push_back(fmt::format("{} {} and {}", rows[i].attention.name, worse(lengths.front(), i),
                                   worse(lengths.back(), i)));
   if (parts.empty()) return "";
-  return fmt::format("Perplexity against dense attention at the same length: {}.",
+  return fmt::format("Perplexity relative to dense attention at the same length: {}.",
                      fmt::join(parts, "; "));
 }
 
 void add_positions(HtmlReport& report, const std::vector<EvaluationRow>& rows) {
-  LineChart chart{.title = "Loss by how much of its window stands before a token",
+  LineChart chart{.title = "Loss by position in the window",
                   .x_label = "tokens before",
                   .y_label = "nats per token",
                   .log_x = true};
@@ -202,7 +201,7 @@ void add_positions(HtmlReport& report, const std::vector<EvaluationRow>& rows) {
 }
 
 StackedBars group_sizes(const EvaluationRow::Groups& groups) {
-  StackedBars bars{.title = "Group sizes by layer (tokens by their highest assignment)"};
+  StackedBars bars{.title = "Group sizes by layer (each token in its highest-scoring group)"};
   for (const auto& sizes : groups.sizes)
     bars.rows.emplace_back(fmt::format("layer {}", bars.rows.size()),
                            std::vector<double>(sizes.begin(), sizes.end()));
@@ -217,15 +216,14 @@ void add_perplexity(HtmlReport& report, const EvaluationFile& eval) {
   const WindowEvaluation& windows = texts.last();
   report.heading("Perplexity: " + eval.model);
   report.paragraph(fmt::format(
-      "{} text(s), {} bytes; tokenizer {} {}; context {}, stride {}, precision {}. A figure with "
-      "sequence routing is not "
-      "causal: each token's groups depend on later tokens.",
+      "{} text(s), {} bytes; tokenizer {} {}; context {}, stride {}, precision {}. Figures with "
+      "sequence balance are not causal: each token's groups depend on later tokens.",
       texts.texts.size(), texts.bytes, texts.tokenizer.kind, texts.tokenizer.fingerprint,
       windows.context, windows.stride, eval.precision));
   Table table{.header = {"attention", "routing", "perplexity", "bits/byte", "tokens",
-                         "pairs attended", "choosing", "largest group"}};
-  PointsChart chart{.title = "Perplexity against the share of pairs kept",
-                    .x_label = "share of causal pairs attended, %",
+                         "attention density", "selection", "largest group"}};
+  PointsChart chart{.title = "Perplexity against attention density",
+                    .x_label = "attention density, %",
                     .y_label = "perplexity"};
   const EvaluationRow::Groups* soft = nullptr;
   for (const EvaluationRow& row : windows.rows) {
@@ -241,7 +239,7 @@ void add_perplexity(HtmlReport& report, const EvaluationFile& eval) {
     if (attention.kind == "dense")
       chart.references.push_back({.label = "dense", .y = row.perplexity});
     else if (attention.kind == "hard")
-      chart.add(attention.keeps_affinity() ? "hard, affinity kept on its pairs" : "hard", true,
+      chart.add(attention.keeps_affinity() ? "hard, affinity kept" : "hard", true,
                 {pairs, row.perplexity, fmt::format("k={}", attention.top_k.value_or(0))});
     else
       chart.add(attention.kind == "local" ? "local window only" : attention.name, false,
@@ -311,7 +309,7 @@ std::vector<ReadEvaluation> joined_evaluations(const std::vector<ReadEvaluation>
 }
 
 Table perplexity_by_length(const std::vector<WindowEvaluation>& lengths) {
-  Table table{.caption = "Perplexity by context (pairs attended)", .header = {"attention"}};
+  Table table{.caption = "Perplexity by context (attention density)", .header = {"attention"}};
   const std::vector<EvaluationRow>& rows = lengths.at(0).rows;
   const bool by_compute = std::ranges::any_of(rows, in_several_precisions);
   for (const EvaluationRow& row : rows)
@@ -328,12 +326,13 @@ Table perplexity_by_length(const std::vector<WindowEvaluation>& lengths) {
 }
 
 Table overview(const EvaluationFile& eval) {
-  Table table{.header = {"attention", "perplexity", "pairs attended"}};
+  Table table{.header = {"attention", "perplexity", "attention density"}};
   const WindowEvaluation& windows = eval.texts->last();
   const std::optional<FarReport>& far = windows.far;
-  if (eval.recall) table.header.emplace_back("right answers");
+  if (eval.recall) table.header.emplace_back("correct answers");
   if (far)
-    table.header.insert(table.header.end(), {"nats, long-range tokens", "kept, far", "kept, all"});
+    table.header.insert(table.header.end(),
+                        {"nats, long-range tokens", "retained, long-range", "retained, all"});
   for (const EvaluationRow& row : windows.rows) {
     std::vector<std::string>& cells = table.rows.emplace_back(
         std::vector{row.attention.name, fmt::format("{:.4f}", row.perplexity),
@@ -362,7 +361,7 @@ std::vector<std::string> findings(const EvaluationFile& eval) {
 }
 
 void add_evaluation(HtmlReport& report, const EvaluationFile& eval, const std::string& where) {
-  if (!eval.texts && !eval.recall) fail("{}: an evaluation of neither texts nor answers", where);
+  if (!eval.texts && !eval.recall) fail("{}: the evaluation has neither texts nor answers", where);
   if (!eval.texts) return add_answers(report, *eval.recall);
   if (eval.texts->lengths) {
     report.heading("Length");
@@ -371,9 +370,9 @@ void add_evaluation(HtmlReport& report, const EvaluationFile& eval, const std::s
   }
   const WindowEvaluation& windows = eval.texts->last();
   if (std::ranges::any_of(windows.rows, in_several_precisions))
-    fail("{}: an evaluation in several computes has no page: run focus eval with one", where);
+    fail("{}: an evaluation with several precisions has no page: run focus eval with one", where);
   if (eval.recall || windows.far) {
-    report.heading("In short");
+    report.heading("Summary");
     report.table(overview(eval));
   }
   add_perplexity(report, eval);

@@ -57,10 +57,9 @@ void add_forgetting(HtmlReport& page, const std::vector<CompareGroup>& groups,
   page.heading(target == "target" ? "Learning and forgetting"
                                   : "Learning and forgetting, test texts");
   page.paragraph(
-      "Loss on the target texts against loss on the source texts, nats per token, logarithms of "
-      "the "
-      "mean perplexities: what lies further left has learnt more, what lies higher has forgotten "
-      "more. The line is the base as it was.");
+      "Loss on the target texts against loss on the source texts, in nats per token (logarithm of "
+      "the mean perplexity): points further left have learnt more, points higher have forgotten "
+      "more. The line shows the base before training.");
   PointsChart chart{.title = fmt::format("Target loss against source loss ({})", target),
                     .x_label = "loss on the target, nats per token",
                     .y_label = "loss on the source"};

@@ -127,9 +127,8 @@ class GroupsPage {
             ? fmt::format("{} layers' {} key heads, by the keys", report_.layers, report_.heads)
             : fmt::format("{} layers, by the hidden states", report_.layers)));
     page_.paragraph(
-        "A group's number means nothing by itself, and group 3 of one layer has nothing to do with "
-        "group 3 of another. Categories are told by letters and closed lists of English function "
-        "words.");
+        "Group numbers are arbitrary: group 3 of one layer is unrelated to group 3 of another. "
+        "Categories are determined by character class and closed lists of English function words.");
   }
 
   void layers_table() {
@@ -151,16 +150,16 @@ class GroupsPage {
                              std::vector<double>(d.sizes.begin(), d.sizes.end()));
     }
     page_.table(table);
-    page_.paragraph(fmt::format(
-        "Balance would be {} in each group. size entropy: of the sizes over log K, 1 where all are "
-        "equal. confidence: the mean share of a token in its group; entropy: of its shares, in "
-        "nats. spread: the share of tokens that would have to change their group for all {} to "
-        "have the same sizes. purity: the share of tokens of their group's largest category; NMI: "
-        "normalised mutual information with the categories; beginnings: the same purity for the "
-        "question whether a word begins with the token; one group: what all tokens in one group "
-        "would have.",
-        percent_text(1.0 / static_cast<double>(report_.groups)),
-        report_.text.names.size() > 1 ? "documents" : "pieces of the text"));
+    page_.paragraph(
+        fmt::format("Balanced groups would have {} each. size entropy: entropy of the sizes over "
+                    "log K, 1 if all are equal. confidence: mean share of a token in its group; "
+                    "entropy: of its shares, in nats. spread: share of tokens that would have to "
+                    "change their group for all {} to have the same size. purity: share of tokens "
+                    "in the largest category of their group; NMI: normalised mutual information "
+                    "with the categories; beginnings: the same purity for whether a word begins "
+                    "with the token; one group: the value if all tokens were in one group.",
+                    percent_text(1.0 / static_cast<double>(report_.groups)),
+                    report_.text.names.size() > 1 ? "documents" : "parts of the text"));
     for (Index g = 0; g < report_.groups; ++g)
       bars.segment_names.push_back(fmt::format("group {}", g));
     page_.figure(stacked_bars_svg(bars));
@@ -170,11 +169,11 @@ class GroupsPage {
     if (report_.layers > 1) {
       page_.heading("Agreement between layers");
       page_.paragraph(
-          "Of two groupings of the same tokens; 0 is chance for the adjusted Rand index, 1 the "
-          "same "
-          "grouping for both." +
-          std::string(is_keys() ? " Means over pairs of heads; a layer with itself: other heads."
-                                : ""));
+          "Two groupings of the same tokens are compared; for the adjusted Rand index 0 is chance "
+          "and 1 the same grouping." +
+          std::string(is_keys()
+                          ? " Means over pairs of heads; a layer with itself: different heads."
+                          : ""));
       for (const auto& [caption, figure] :
            {std::pair{"Adjusted Rand index", &Agreement::rand},
             std::pair{"Normalised mutual information", &Agreement::information}}) {
@@ -189,7 +188,7 @@ class GroupsPage {
         page_.figure(heat.html(2, 1));
       }
     }
-    if (report_.against) agreement_table("Against another adapter", {*report_.against});
+    if (report_.against) agreement_table("Compared with another adapter", {*report_.against});
     if (report_.checkpoints.empty()) return;
     agreement_table("Stability between checkpoints", report_.checkpoints);
     LineChart chart{.title = "Share of tokens that keep their group",
@@ -210,8 +209,8 @@ class GroupsPage {
     // Two names are said once; of checkpoints each row says its own.
     const bool pairs = all.size() > 1;
     page_.paragraph((pairs ? "" : fmt::format("{} and {}. ", all[0].first, all[0].second)) +
-                    "keep their group: the share of tokens whose groups correspond under the "
-                    "one-to-one matching that keeps most.");
+                    "keep their group: share of tokens whose groups correspond under the "
+                    "one-to-one matching with the largest such share.");
     Table table{.header = {"layer", "keep their group", "adjusted Rand index", "NMI"}};
     if (pairs) table.header.insert(table.header.begin(), {"from", "to"});
     for (const LayerAgreement& one : all) {
@@ -302,7 +301,7 @@ class GroupsPage {
   }
 
   void categories(const GroupingDetails& d) {
-    HeatTable heat{.caption = "What each group is made of, %", .header = {"group"}, .rows = {}};
+    HeatTable heat{.caption = "Categories of each group, %", .header = {"group"}, .rows = {}};
     for (const std::string_view name : enum_names(TokenCategory{})) heat.header.emplace_back(name);
     for (std::size_t g = 0; g < d.sizes.size(); ++g)
       heat.rows.emplace_back(fmt::format("{}", g), d.purity.shares[g]);
@@ -312,7 +311,7 @@ class GroupsPage {
   void parts(const GroupingDetails& d) {
     const bool documents = report_.text.names.size() > 1;
     HeatTable heat{.caption = documents ? "Share of each document's tokens, %"
-                                        : "Share of the tokens of each piece of the text, %",
+                                        : "Share of the tokens of each part of the text, %",
                    .header = {documents ? "document" : "piece"},
                    .rows = {}};
     for (std::size_t g = 0; g < d.sizes.size(); ++g) heat.header.push_back(fmt::format("{}", g));

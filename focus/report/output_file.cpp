@@ -88,7 +88,7 @@ void refuse_input(const OutputPlace& output, const std::string& input, bool is_o
       !same && !is_own && fs::is_directory(input, error) && !error && lies_in(output.path, input);
   if (same || inside)
     fail("{} {}: it {} {}, which this command reads; choose another name", output.option,
-         output.path.string(), same ? "is" : "is a file of", input);
+         output.path.string(), same ? "is" : "is in", input);
 }
 
 }  // namespace
@@ -108,7 +108,7 @@ void check_outputs(std::span<const OutputPlace> outputs, std::span<const std::st
     prove_writable(output);
     for (const OutputPlace& other : outputs)
       if (&other != &output && other.path == output.path)
-        fail("{} and {}: both are {}; give each a name of its own", other.option, output.option,
+        fail("{} and {}: both are {}; give each a different name", other.option, output.option,
              output.path.string());
     if (output.is_folder || !is_there(output.path)) continue;
     const bool is_own = is_own_output(output);
@@ -117,7 +117,7 @@ void check_outputs(std::span<const OutputPlace> outputs, std::span<const std::st
         refuse_input(output, input.substr(begin), is_own);
     if (!is_own && !overwrite)
       fail(
-          "{} {}: exists already, and is not known to be of focus; choose another name, or add "
+          "{} {}: exists already and is not a known output of focus; choose another name, or add "
           "--overwrite",
           output.option, output.path.string());
   }

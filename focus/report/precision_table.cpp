@@ -18,8 +18,8 @@ void compare_precisions(std::span<const RowLosses> losses, std::size_t precision
 Table precision_table(std::size_t precisions, const std::vector<EvaluationRow>& rows) {
   const std::size_t attentions = rows.size() / precisions;
   const std::string& first = rows[0].precision;
-  Table table{.caption = fmt::format("Perplexity by compute, and nats a token against {}, with the "
-                                     "standard error over tokens",
+  Table table{.caption = fmt::format("Perplexity by precision, and difference to {} in nats per "
+                                     "token, with the standard error over tokens",
                                      first),
               .header = {"attention", "routing", first}};
   for (std::size_t i = attentions; i < rows.size(); i += attentions)

@@ -36,7 +36,7 @@ SpeedReport::SpeedReport(const AttentionSpeedOptions& options,
     : options_(options),
       rows_(rows),
       setting_(options.text()),
-      memory_(memory_text(peak_resident_bytes()) + " resident at most") {}
+      memory_(memory_text(peak_resident_bytes()) + " resident at peak") {}
 
 std::string SpeedReport::text() const {
   return fmt::format("{}\n{}\n\n{}\n{}\n{}\n{}\n", this_machine().line(), setting_,
@@ -45,7 +45,7 @@ std::string SpeedReport::text() const {
 
 Table SpeedReport::times() const {
   const bool soft = options_.soft;
-  Table table{.caption = "Time of one attention, ms",
+  Table table{.caption = "Time per attention call, ms",
               .header = {"tokens", "full", "median", "GFLOP/s", "Focus", "median", "GFLOP/s"}};
   if (soft) append(table.header, {"soft", "median", "GFLOP/s"});
   for (const AttentionSpeed& row : rows_) {
@@ -64,7 +64,7 @@ Table SpeedReport::times() const {
 }
 
 Table SpeedReport::speedups() const {
-  Table table{.caption = "Speed-up over full attention, by the fastest runs",
+  Table table{.caption = "Speed-up over full attention (fastest runs)",
               .header = {"tokens", "pairs", "largest group", "speed-up", "ideal", "efficiency",
                          "routing included"}};
   for (const AttentionSpeed& row : rows_)
@@ -86,8 +86,10 @@ Table SpeedReport::phases() const {
     back = summary
                ? std::vector{"near tiles, backward", "chosen groups, backward", "columns, backward"}
                : std::vector{"sparse_attention backward"};
-  Table table{.caption = "Phases of Focus's fastest run, ms, and memory beside the inputs",
-              .header = {"tokens"}};
+  Table table{
+      .caption =
+          "Phases of Focus attention's fastest run, ms, and memory in addition to the inputs",
+      .header = {"tokens"}};
   if (!summary) table.header.emplace_back("routing");
   append(table.header, {phases.begin(), phases.end()});
   if (summary)

@@ -26,7 +26,7 @@ std::string stacked_bars_svg(const StackedBars& chart) {
   std::size_t longest = 0;
   for (const auto& [name, parts] : chart.rows) {
     check(parts.size() == chart.segment_names.size(),
-          "report: chart \"{}\" has {} segments, row \"{}\" came with {}", chart.title,
+          "report: chart \"{}\" has {} segments, but row \"{}\" has {}", chart.title,
           chart.segment_names.size(), name, parts.size());
     longest = std::max(longest, name.size());
   }

@@ -72,15 +72,15 @@ void add_run(HtmlReport& report, const std::string& folder) {
   LineChart dominance{.title = "Largest group's share of tokens by layer, " + folder,
                       .x_label = "step",
                       .y_label = "share"};
-  LineChart sizes{.title = "Entropy of the groups' sizes by layer, " + folder,
+  LineChart sizes{.title = "Entropy of the group sizes by layer, " + folder,
                   .x_label = "step",
                   .y_label = "nats"};
-  LineChart assignments{.title = "Entropy of a token's assignments by layer, " + folder,
+  LineChart assignments{.title = "Entropy of the token assignments by layer, " + folder,
                         .x_label = "step",
                         .y_label = "nats"};
   const auto file = std::filesystem::path(folder) / "metrics.jsonl";
   const std::vector<StepRecord> records = read_steps(file);
-  if (records.empty()) fail("{}: no record in it; name the folder of a run", file.string());
+  if (records.empty()) fail("{}: has no records; give the folder of a run", file.string());
   for (const StepRecord& record : records) {
     add_point(loss, record, &StepRecord::loss);
     add_point(valid, record, &StepRecord::valid_loss);
@@ -114,8 +114,8 @@ void add_mean_curves(HtmlReport& report, const std::vector<RunOutcome>& outcomes
   add(&StepRecord::loss, "Training loss", "nats per token");
   add(&StepRecord::valid_loss, "Validation loss", "nats per token");
   add(&StepRecord::largest_group, "Largest group's share of tokens", "share");
-  add(&StepRecord::size_entropy, "Entropy of the groups' sizes, mean over layers", "nats");
-  add(&StepRecord::assignment_entropy, "Entropy of a token's assignments, mean over layers",
+  add(&StepRecord::size_entropy, "Entropy of the group sizes, mean over layers", "nats");
+  add(&StepRecord::assignment_entropy, "Entropy of the token assignments, mean over layers",
       "nats");
 }
 

@@ -181,7 +181,8 @@ Routing route(const Variable& h, const FocusLayer& layer, const FocusConfig& con
 std::vector<std::uint64_t> membership(const Routing& routing, int top_k) {
   const Tensor& g = routing.assignments.value();
   const Index groups = g.cols(), tokens = g.rows();
-  check(top_k >= 1 && top_k <= groups, "membership: top_k {} of {} groups", top_k, groups);
+  check(top_k >= 1 && top_k <= groups, "membership: top_k {} is invalid for {} groups", top_k,
+        groups);
   std::vector<std::uint64_t> sets(static_cast<std::size_t>(tokens));
   parallel_chunks(tokens, 1024, [&](Index begin, Index end) {
     auto next = std::ranges::upper_bound(routing.starts, begin);  // the sequence after i's

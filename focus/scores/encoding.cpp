@@ -43,7 +43,7 @@ std::pair<std::string, std::string> move_trailing_space(std::string_view context
 
 std::vector<TokenPair> rolling_windows(const TokenIds& tokens, std::int32_t prefix,
                                        Index max_length) {
-  check(max_length >= 1, "rolling windows of {} tokens", max_length);
+  check(max_length >= 1, "rolling windows of {} tokens are not valid", max_length);
   std::vector<TokenPair> windows;
   const auto n = static_cast<Index>(tokens.size());
   for (Index done = 0; done < n;) {
@@ -75,7 +75,7 @@ RequestEncoder::RequestEncoder(const LoadedModel& model, TextStart start, Index 
       prefix_(prefix_of(model)) {
   const Index positions = model.decoder->config().max_position_embeddings;
   if (max_length > positions)
-    fail("max-length {}: {} has {} positions", max_length, model.where, positions);
+    fail("max-length {}: {} has only {} positions", max_length, model.where, positions);
   max_length_ = max_length > 0 ? max_length : positions;
 }
 
@@ -91,8 +91,8 @@ TokenIds RequestEncoder::encode(std::string_view text, const std::string& where)
 std::int32_t RequestEncoder::need_prefix(const std::string& where) const {
   if (!prefix_)
     fail(
-        "{}: nothing stands before the first token, and neither the model nor its tokenizer has a "
-        "BOS or EOS id",
+        "{}: no token precedes the first, and neither the model nor its tokenizer has a BOS or EOS "
+        "id",
         where);
   return *prefix_;
 }

@@ -254,7 +254,7 @@ std::vector<ScoredPair> score_pairs(Decoder& decoder, std::span<const TokenPair>
   const NoGrad guard;
   for (const TokenPair& pair : pairs)
     check(!pair.context.empty() && !pair.continuation.empty(),
-          "score_pairs: {} tokens of context and {} to score", pair.context.size(),
+          "score_pairs: {} tokens of context and {} to score are not valid", pair.context.size(),
           pair.continuation.size());
   Scorer scorer(decoder, pairs, options, progress);
   std::vector<ScoredPair> scored = scorer.run();
@@ -274,7 +274,7 @@ std::vector<double> kl_rows(const Decoder& reference, const Tensor& reference_hi
   const NoGrad guard;
   const Index vocab_size = reference.config().vocab_size;
   check(reference_hidden.rows() == hidden.rows() && other.config().vocab_size == vocab_size,
-        "kl_rows: {} rows of {} ids against {} of {}", hidden.rows(), other.config().vocab_size,
+        "kl_rows: {} rows of {} ids do not fit {} of {}", hidden.rows(), other.config().vocab_size,
         reference_hidden.rows(), vocab_size);
   std::vector<double> divergences(static_cast<std::size_t>(hidden.rows()));
   const Index width = hidden.cols();

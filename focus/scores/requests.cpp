@@ -67,8 +67,8 @@ ScoreAnswer scored_answer(std::span<const TokenPair> pairs, std::span<const Scor
 void refuse_generation(const ActiveAttention& active, const std::vector<ScoreRequest>& requests) {
   const auto generates = std::ranges::find(requests, Type::generate_until, &ScoreRequest::type);
   if (generates != requests.end() && !active.causal())
-    fail("{}: with {} what a token attends depends on later tokens, so it cannot generate",
-         generates->where, active.title());
+    fail("{}: with {} attention depends on later tokens, so it cannot generate", generates->where,
+         active.title());
 }
 
 ScoreAnswer generated_answer(LoadedModel& model, const ActiveAttention& active,

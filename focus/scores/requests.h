@@ -29,10 +29,10 @@ struct ScoreOptions {
 
   void visit(auto&& f) {
     f("start", start,
-      "what precedes a context: what the tokenizer's files put there, nothing, or the id that "
-      "the model has before every document");
+      "special tokens before a context: those that the tokenizer's files specify, none, or the id "
+      "that the model has before every document");
     f("max_length", max_length,
-      "tokens that go into the model at once; longer contexts are cut from the left; 0: its "
+      "largest number of tokens per sequence; longer contexts are cut on the left; 0: the model's "
       "positions",
       {0, 1 << 27});
   }

@@ -54,7 +54,7 @@ ScoreRequest read_request(std::string_view line, const std::string& where) {
   const std::vector<std::string> keys = keys_of(request.type);
   for (const auto& [key, value] : view.object().items())
     if (key != "type" && key != "id" && std::ranges::find(keys, key) == keys.end())
-      fail("{}: {} is no field of {}, which has {}", where, json_quoted(key),
+      fail("{}: {} is not a field of {}, which has {}", where, json_quoted(key),
            value_text(request.type), fmt::join(keys, ", "));
   if (const auto id = json.find("id"); id != json.end()) request.id = id->dump();
   const bool rolling = request.type == Type::loglikelihood_rolling;

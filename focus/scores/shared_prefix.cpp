@@ -71,8 +71,9 @@ Variable SharedPrefix::attend_by_itself(const MechanismInputs& in) const {
 }
 
 Variable SharedPrefix::attend(const MechanismInputs& in) {
-  check(in.first_position == size(), "held prefix: a token at position {}, but {} are held",
-        in.first_position, size());
+  check(in.first_position == size(),
+        "shared prefix: a token at position {}, but {} tokens are cached", in.first_position,
+        size());
   Layer& held = layers_[static_cast<std::size_t>(in.layer)];
   const Variable h = behind(held.h, in.h), q = behind(held.q, in.q);
   const Variable k = behind(held.k, in.k), v = behind(held.v, in.v);

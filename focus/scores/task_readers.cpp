@@ -58,7 +58,7 @@ std::size_t place(const JsonView& value, std::size_t choices) {
     number = value.integer(kMostChoices);
   }
   if (number < 0 || number >= static_cast<std::int64_t>(choices))
-    fail("{}: {} names none of {} choices", value.where(), shown_json(value.json()), choices);
+    fail("{}: {} is not one of {} choices", value.where(), shown_json(value.json()), choices);
   return static_cast<std::size_t>(number);
 }
 
@@ -70,7 +70,7 @@ TaskItem item_of(std::string context, const std::vector<std::string>& choices, s
                  const std::string& where) {
   if (choices.empty()) fail("{}: no choices", where);
   if (right >= choices.size())
-    fail("{}: choice {} is right, but there are {}", where, right + 1, choices.size());
+    fail("{}: choice {} is correct, but there are {}", where, right + 1, choices.size());
   TaskItem item{
       .context = std::move(context), .choices = {}, .lengths = {}, .right = right, .where = where};
   for (const std::string& choice : choices) {
@@ -109,12 +109,12 @@ std::vector<TaskItem> hellaswag_lines(const std::filesystem::path& file) {
   std::vector<TaskItem> items;
   for (std::size_t i = 0; i < lines.size(); i += kLines) {
     const std::string where = fmt::format("{}:{}", file.string(), i + 1);
-    if (i + kLines > lines.size()) fail("{}: an item of less than {} lines", where, kLines);
+    if (i + kLines > lines.size()) fail("{}: an item has fewer than {} lines", where, kLines);
     for (std::size_t line = i; line < i + kLines; ++line)
       if (!is_valid_utf8(lines[line])) fail("{}:{}: not UTF-8", file.string(), line + 1);
     const std::string& right = lines[i + 1];
     if (right.size() != 1 || right[0] < '0' || right[0] > '3')
-      fail("{}:{}: {} is none of the endings 0 to 3", file.string(), i + 2, json_quoted(right));
+      fail("{}:{}: {} is not one of the endings 0 to 3", file.string(), i + 2, json_quoted(right));
     const auto first = lines.begin() + static_cast<std::ptrdiff_t>(i);
     items.push_back(item_of(lines[i], {first + 2, first + kLines},
                             static_cast<std::size_t>(right[0] - '0'), where));
@@ -144,7 +144,8 @@ TaskItem arc_item(const JsonView& item) {
   }
   const std::string& key = item.at("answerKey").string();
   const auto right = std::ranges::find(labels, key);
-  if (right == labels.end()) fail("{}: answerKey {} is no label", item.where(), json_quoted(key));
+  if (right == labels.end())
+    fail("{}: answerKey {} is not a label", item.where(), json_quoted(key));
   return item_of(start + question.string() + end, choices,
                  static_cast<std::size_t>(right - labels.begin()), item.where());
 }
@@ -177,8 +178,7 @@ std::vector<TaskItem> read_piqa(const std::filesystem::path& file) {
       return item_of(context, choices, place(item.at("label"), 2), item.where());
     const std::string label = count < labels.size() ? labels[count] : "";
     if (label != "0" && label != "1")
-      fail("{}:{}: {} is no label of an item, 0 or 1", beside.string(), count + 1,
-           json_quoted(label));
+      fail("{}:{}: {} is not a label (0 or 1)", beside.string(), count + 1, json_quoted(label));
     ++count;
     return item_of(context, choices, label == "1" ? 1 : 0, item.where());
   });
@@ -235,7 +235,8 @@ std::vector<TaskItem> read_truthfulqa_mc1(const std::filesystem::path& file) {
       for (const auto& [choice, label] : targets.object().items())
         add(choice, JsonView(label, targets.where()));
     }
-    if (right.size() != 1) fail("{}: {} right choices, not one", targets.where(), right.size());
+    if (right.size() != 1)
+      fail("{}: {} correct choices, expected one", targets.where(), right.size());
     items.push_back(item_of(std::string(kExamples) + item.at("question").string() + "\nA:", choices,
                             right[0], item.where()));
   }

@@ -23,11 +23,11 @@ struct TaskSettings {
     f("tasks", tasks,
       "benchmarks, prompts and scores as in the lm-evaluation-harness: hellaswag, arc_easy, piqa, "
       "lambada, truthfulqa_mc1");
-    f("task_data", task_data, "folder of their files, or of a folder for each");
-    f("limit", limit, "only the first items of each task; 0: all", {0, 1e9});
+    f("task_data", task_data, "folder of the task files, or of one folder per task");
+    f("limit", limit, "use only the first N items of each task; 0: all", {0, 1e9});
     f("start", start,
-      "what precedes a prompt: what the tokenizer's files put there, nothing, or the id that "
-      "the model has before every document");
+      "special tokens before a prompt: those that the tokenizer's files specify, none, or the id "
+      "that the model has before every document");
   }
 };
 

@@ -21,8 +21,8 @@ std::string inside_sentence(const TaskTable& table) {
       continue;
     told.push_back(*row.touches.window);
     text += fmt::format(
-        "{:.1f}% of the items lie inside the local window of {}: there every method with such a "
-        "window is trivially the dense model.\n",
+        "{:.1f}% of the items fit inside the local window of {}: on them every method with this "
+        "window equals the dense model.\n",
         100 * row.items_inside, *row.touches.window);
   }
   return text;
@@ -39,7 +39,7 @@ std::string format_task(const TaskTable& table) {
   const bool fidelity = has(&TaskRow::fidelity);
   std::string text = fmt::format("{}: {} items of {}\n", table.task, table.items, table.file);
   if (table.cut > 0)
-    text += fmt::format("{} of them were too long and lost the beginning of their context\n",
+    text += fmt::format("{} of them were too long: the beginning of their context was cut\n",
                         table.cut);
   const NameColumns names(table.rows);
   text += fmt::format("\n{} {:>14}", names.line("attention", "routing"), "acc");

@@ -38,13 +38,13 @@ const std::vector<TaskKind>& task_kinds() {
         "hellaswag_val_full.txt"},
        read_hellaswag},
       {"arc_easy",
-       "school questions of science",
+       "grade-school science questions",
        By::normalised_choice,
        "arc_easy",
        {"ARC-Easy-Test.jsonl", "arc_easy.jsonl", "test.jsonl"},
        read_arc},
       {"piqa",
-       "which of two ways to do a thing works",
+       "which of two ways to reach a goal works",
        By::normalised_choice,
        "piqa",
        {"valid.jsonl", "validation.jsonl", "piqa.jsonl"},
@@ -56,7 +56,7 @@ const std::vector<TaskKind>& task_kinds() {
        {"lambada_test.jsonl", "test.jsonl", "lambada.jsonl"},
        read_lambada},
       {"truthfulqa_mc1",
-       "which answer is true and no common error",
+       "which answer is true and not a common misconception",
        By::choice,
        "truthfulqa",
        {"mc_task.json"},
@@ -70,12 +70,12 @@ Task read_task(const std::string& name, const std::filesystem::path& data, Index
   if (kind == task_kinds().end()) {
     std::vector<std::string_view> names;
     for (const TaskKind& one : task_kinds()) names.push_back(one.name);
-    fail("no task {}; there are {}", shown(name), fmt::join(names, ", "));
+    fail("unknown task {}; there are {}", shown(name), fmt::join(names, ", "));
   }
   const std::filesystem::path file = find_file(*kind, data);
   Task task{&*kind, file.string(), {}};
   if (!std::filesystem::is_empty(file)) task.items = kind->read(file);
-  if (task.items.empty()) fail("{}: no items in it", task.file);
+  if (task.items.empty()) fail("{}: has no items", task.file);
   if (limit > 0 && static_cast<Index>(task.items.size()) > limit)
     task.items.resize(static_cast<std::size_t>(limit));
   return task;

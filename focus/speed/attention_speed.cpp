@@ -77,14 +77,15 @@ AttentionSpeedOptions AttentionSpeedOptions::filled_in() const {
   if (hidden_size == 0) filled.hidden_size = heads * head_dim;
   check(heads % filled.kv_heads == 0, "--kv-heads {} does not divide --heads {}", kv_heads, heads);
   check(summary || num_groups <= kMaxGroups,
-        "--num-groups {}: hard attention has at most {}, groups of keys (--attention summary:2) {}",
+        "--num-groups {}: hard attention has at most {}, groups of keys (--attention summary:2) at "
+        "most {}",
         num_groups, kMaxGroups, kMaxKeyGroups);
   check(!summary || summary->num_selected_groups <= num_groups,
-        "summary:{1}: a query reads at most the {0} groups", num_groups,
+        "summary:{1}: a query reads at most all {0} groups", num_groups,
         summary ? summary->num_selected_groups : 0);
   check(precision == Precision::float32 || precision == Precision::bf16,
-        "--precision {}: expected float32 or bf16, attention has no others", name_of(precision));
-  check(top_k <= num_groups, "hard:{1}: a token keeps from 1 to the {0} groups", num_groups, top_k);
+        "--precision {}: expected float32 or bf16", name_of(precision));
+  check(top_k <= num_groups, "hard:{1}: a token keeps 1 to {0} groups", num_groups, top_k);
   return filled;
 }
 
@@ -126,7 +127,7 @@ class Measurement {
     soft_gate_.local_window = o_.local_window;
     if (o_.summary) {
       check(length >= o_.num_groups,
-            "attention speed: {} tokens for {} groups; give at least as many", length,
+            "attention speed: {} tokens for {} groups; give at least one token per group", length,
             o_.num_groups);
       key_groups_ = fitted_groups(k_.value(), o_.num_groups, rng_);
     } else if (o_.assignment == SpeedAssignment::uniform) {

@@ -42,28 +42,28 @@ struct AttentionSpeedOptions {
 
   template <class F>
   void visit(F&& f) {
-    f("num_groups", num_groups, "K; more than 64 of keys only", {1, kMaxKeyGroups});
-    f("top_k", top_k, "k, groups that a token keeps", {1, kMaxGroups});
-    f("local_window", local_window, "w: pairs with i - j <= w are attended", {0, 1e12});
-    f("heads", heads, "heads of q", {1, 1e6});
-    f("kv_heads", kv_heads, "heads of k and v; 0: as many", {0, 1e6});
-    f("head_dim", head_dim, "width of a head", {1, 1e6});
-    f("hidden_size", hidden_size, "width of what is routed; 0: heads times head_dim", {0, 1e6});
+    f("num_groups", num_groups, "K, groups; more than 64 only with groups of keys",
+      {1, kMaxKeyGroups});
+    f("top_k", top_k, "k, groups that each token keeps", {1, kMaxGroups});
+    f("local_window", local_window, "w, pairs with i - j <= w are attended", {0, 1e12});
+    f("heads", heads, "query heads", {1, 1e6});
+    f("kv_heads", kv_heads, "key and value heads; 0: as many as query heads", {0, 1e6});
+    f("head_dim", head_dim, "width of each head", {1, 1e6});
+    f("hidden_size", hidden_size, "width of the routed vectors; 0: heads * head_dim", {0, 1e6});
     f("routing_dim", routing_dim, "d_g", {1, 1e6});
     f("hard_gate", hard_gate, "drop or keep the affinity of attended pairs");
     f("assignment", assignment,
-      "routing: random h, projection and centroids, balanced over the sequence; uniform: random "
-      "sets");
+      "routing: groups from random h, projection and centroids, balanced over the sequence; "
+      "uniform: random groups");
     f("precision", precision,
-      "bf16: operands of products are rounded to it where the machine is faster by that, those of "
-      "columns not");
-    f("backward", backward, "forward and backward, gradients of q, k and v");
-    f("soft", soft, "time soft attention (every pair, gated) too");
+      "bf16: operands of matrix products are rounded to bf16 where that is faster, except those of "
+      "summary tokens");
+    f("backward", backward, "time forward and backward, with gradients of q, k and v");
+    f("soft", soft, "also time soft attention (every pair, gated)");
     f("dense_up_to", dense_up_to,
-      "full and soft attention up to this length only, longer rows print -; 0: at all lengths",
-      {0, 1e12});
-    f("repeats", repeats, "rounds of a length at least; short ones get more", {1, 1e6});
-    f("seed", seed, "of the random numbers", {0, 1e18});
+      "longest length with full and soft attention, longer rows print -; 0: no limit", {0, 1e12});
+    f("repeats", repeats, "least number of rounds per length; short lengths get more", {1, 1e6});
+    f("seed", seed, "random seed", {0, 1e18});
   }
 
   /// The same with kv_heads and hidden_size said. Throws std::invalid_argument where two settings

@@ -55,7 +55,7 @@ void AttentionSpeedOptions::read_attentions(const std::vector<std::string>& word
       continue;
     }
     if (!timed.empty())
-      fail("{} {}: one is timed against dense at a time, and that is {}", where, shown(word),
+      fail("{} {}: only one attention is timed against dense, and that is {}", where, shown(word),
            shown(timed));
     timed = word;
     if (spec.kind == AttentionKind::hard) {
@@ -64,8 +64,7 @@ void AttentionSpeedOptions::read_attentions(const std::vector<std::string>& word
     } else if (spec.kind == AttentionKind::summary) {
       summary = summary_options(spec, *this);
     } else {
-      fail("{} {}: dense is always timed, and beside it hard:K or summary:M, and soft", where,
-           word);
+      fail("{} {}: dense is always timed; name hard:K or summary:M, and soft", where, word);
     }
   }
 }
@@ -84,7 +83,7 @@ std::string AttentionSpeedOptions::text() const {
   if (precision == Precision::bf16)
     pass += simd::fast_bf16_kernels() != nullptr
                 ? ", bf16"
-                : ", float32, which is no slower than bf16 on this machine";
+                : ", float32, which is as fast as bf16 on this machine";
   if (summary) return fmt::format("{}, {}; groups of random keys by k-means", what, pass);
   return fmt::format("{}, affinity {}, {}; {}", what,
                      hard_gate == HardGate::keep ? "kept" : "dropped", pass,

@@ -42,7 +42,7 @@ const NamedShape& find_shape(const std::string& name) {
     if (shape.name == name) return shape;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", shape.name);
   }
-  fail("--shape {}: no such shape; {} are known, or leave it out and give model.* keys", name,
+  fail("--shape {}: unknown shape; give one of {}, or leave it out and give model.* keys", name,
        known);
 }
 

@@ -23,8 +23,7 @@ std::vector<std::vector<Index>> head_budgets(const std::vector<Tensor>& needs, I
   std::vector<double> weights;  // of all heads, layer after layer
   for (const Tensor& of_layer : needs)
     for (const Real need : of_layer.span()) {
-      check(std::isfinite(need) && need >= 0, "a head's need is {}: expected a number from 0 on",
-            need);
+      check(std::isfinite(need) && need >= 0, "the need of a head is {}: expected 0 or more", need);
       weights.push_back(weight_of(static_cast<double>(need)));
     }
   const auto budget = [&](double factor, double weight) {
@@ -63,7 +62,7 @@ std::string budgets_text(const std::vector<Tensor>& needs, Index mean, Index mos
   if (all.empty()) return "none";
   const auto [least, largest] = std::ranges::minmax(all);
   std::string text =
-      fmt::format("{} to {} of {} groups, {:.1f} in the mean", least, largest, most,
+      fmt::format("{} to {} of {} groups, {:.1f} on average", least, largest, most,
                   std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size()));
   if (const auto dense = std::ranges::count(all, most); dense > 0)
     text += fmt::format("; {} of {} heads select all", dense, all.size());

@@ -26,7 +26,7 @@ ClassSizes sizes_of(const Tensor& k, const Tensor& centroids, const Tensor& bias
         "head_dim], [kv_heads, groups, head_dim], [kv_heads, groups])",
         k.shape(), centroids.shape(), bias.shape());
   check(centroids.dim(1) >= 1 && centroids.dim(1) <= kMaxKeyGroups,
-        "class_scores: {} groups; from 1 to {} are possible", centroids.dim(1), kMaxKeyGroups);
+        "class_scores: {} groups; expected 1 to {}", centroids.dim(1), kMaxKeyGroups);
   return {k.dim(0) * k.dim(1), k.dim(2), k.dim(3), centroids.dim(1)};
 }
 

@@ -133,8 +133,8 @@ void fit_key_groups(KeyGroups& groups, const Tensor& keys, std::uint64_t seed) {
   const Index kv_heads = centroids.dim(0), count = centroids.dim(1), dim = centroids.dim(2);
   check(keys.rank() == 3 && keys.dim(1) == kv_heads && keys.dim(2) == dim,
         "fit: keys {} do not fit centroids {}", keys.shape(), centroids.shape());
-  check(keys.dim(0) >= count, "fit: {} tokens for {} groups; give at least as many", keys.dim(0),
-        count);
+  check(keys.dim(0) >= count, "fit: {} tokens for {} groups; give at least one token per group",
+        keys.dim(0), count);
   parallel_chunks(kv_heads, 1, [&](Index head, Index) {
     k_means({keys.data() + head * dim, kv_heads * dim, dim}, keys.dim(0),
             Rng(seed + static_cast<std::uint64_t>(head)),

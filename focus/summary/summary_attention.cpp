@@ -33,20 +33,21 @@ void check_summary(const AttentionInputs& in, const KeyClasses& classes, const T
         "from 0 to {}",
         zones.window, zones.block, zones.sinks, kMaxSinks);
   check(options.num_selected_groups >= 0 && options.num_selected_groups <= classes.groups,
-        "summary_attention: {} of {} groups are to be read", options.num_selected_groups,
+        "summary_attention: cannot select {} of {} groups", options.num_selected_groups,
         classes.groups);
   check(options.selected_by_head.empty() ||
             (options.query_heads_select() && options.least_selected() >= 0 &&
              options.most_selected() <= classes.groups &&
              std::ssize(options.selected_by_head) == in.q.dim(2)),
-        "summary_attention: {} numbers of groups for {} query heads, expected as many, each from 0 "
-        "to {}, where query heads select",
+        "summary_attention: {} group counts for {} query heads, expected as many, each from 0 to "
+        "{}, where query heads select",
         options.selected_by_head.size(), in.q.dim(2), classes.groups);
   check(!options.reads_own_group() || (options.num_selected_groups == 1 && classes.heads == 1),
-        "summary_attention: a query has one group of its own, the same for all heads");
-  check(options.width >= 0 && options.width <= 1,
-        "summary_attention: a width of {}, expected 0 to 1", options.width);
-  check(in.options.dropout == 0, "summary_attention: has no dropout of attention's weights");
+        "summary_attention: selection own needs groups that all heads share");
+  check(options.width >= 0 && options.width <= 1, "summary_attention: width is {}, expected 0 to 1",
+        options.width);
+  check(in.options.dropout == 0,
+        "summary_attention: dropout of the attention weights is not supported");
 }
 
 /// Everything that forward and backward share.

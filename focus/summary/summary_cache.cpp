@@ -38,7 +38,8 @@ SummaryCache::SummaryCache(const Sizes& sizes, const AttentionOptions& options,
       heads_(static_cast<std::size_t>(sizes.kv_heads)),
       far_end_(zones_.sinks) {
   check(sizes.kv_heads > 0 && sizes.heads % sizes.kv_heads == 0 && sizes.head_dim > 0,
-        "cache: {} heads over {} key heads of {}", sizes.heads, sizes.kv_heads, sizes.head_dim);
+        "cache: {} heads cannot share {} key heads of {}", sizes.heads, sizes.kv_heads,
+        sizes.head_dim);
   const auto dim = static_cast<std::size_t>(sizes.head_dim);
   for (Head& head : heads_) {
     head.groups.resize(static_cast<std::size_t>(sizes.groups));

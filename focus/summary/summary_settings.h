@@ -79,24 +79,26 @@ struct SummarySettings {
   template <class F>
   void visit(F&& f) {
     f("num_selected_groups", num_selected_groups,
-      "m, groups that a query of summary attention reads exactly", {0, kMaxKeyGroups});
+      "m, groups that a query reads exactly in summary attention", {0, kMaxKeyGroups});
     f("selection", selection,
-      "mass: a query reads the num_selected_groups groups of largest estimated mass; own: that of "
-      "its own token (groups of tokens)");
+      "mass: a query reads the num_selected_groups groups of largest estimated mass; own: the "
+      "group of the query's token (groups of tokens)");
     f("selection_per", selection_per,
-      "query_head: each query head selects groups for itself; key_head: those that share a key "
-      "head "
-      "select together");
+      "query_head: each query head selects groups separately; key_head: the query heads that share "
+      "a key head select together");
     f("unselected_groups", unselected_groups,
-      "summary: each other group is read as one token, its mean key and value; drop: not at all");
+      "summary: each unselected group is read as one token, its mean key and value; drop: not at "
+      "all");
     f("block", zones.block,
-      "queries that share the far zone of summary attention: it ends local_window before them",
+      "queries that share the distant zone of summary attention, which ends local_window before "
+      "them",
       {1, 1 << 20});
-    f("sinks", zones.sinks, "first tokens that summary attention always reads, in no group",
+    f("sinks", zones.sinks,
+      "first tokens (attention sinks) that summary attention always reads, in no group",
       {0, kMaxSinks});
     f("width", width,
-      "a of selection mass: a/2 times the variance of a group's scores counts in its estimated "
-      "mass, as scores near normal have it; 0: mean score and size only",
+      "a, for selection mass: a/2 times the variance of a group's scores is added to its log-mass "
+      "estimate, which is exact for normal scores; 0: only mean score and size",
       {0, 1});
   }
 };

@@ -31,8 +31,7 @@ void check_same_run(const StoreReader& store, Session& session, const std::strin
             path, then, model.where, model.fingerprint());
     }
   if (store.string_attribute("/train", "data_fingerprint") != session.data().fingerprint)
-    fail("{}: was trained on other text than data.train gives now; start again with --overwrite",
-         path);
+    fail("{}: was trained on different text from data.train; start again with --overwrite", path);
 }
 
 }  // namespace
@@ -67,8 +66,8 @@ std::optional<double> restore_checkpoint(const std::filesystem::path& path, Sess
       read_stored_run(store.text("/config.yaml"), path.string() + ": /config.yaml");
   if (const std::string changed = first_changed_setting(stored, session.config()); !changed.empty())
     fail(
-        "{}: was made by other settings ({}); resume with the same config, or start again with "
-        "--overwrite",
+        "{}: was made with different settings ({}); resume with the same config, or start again "
+        "with --overwrite",
         path.string(), changed);
   session.seek(store.int_attribute("/train", "step"));
   check_same_run(store, session, path.string());

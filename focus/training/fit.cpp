@@ -71,7 +71,7 @@ Index windows_of_needs(const Batches& batches) {
 void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Index tokens,
                std::uint64_t seed, const FitProgress& progress) {
   check(focus.grouping().can_fit(),
-        "fit: groups of {} are not fitted; groups of keys are (focus.grouping keys)",
+        "fit: groups of {} cannot be fitted; groups of keys can (focus.grouping keys)",
         focus.grouping().kind());
   const NoGrad guard;
   const FocusShape& shape = focus.shape();

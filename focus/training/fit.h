@@ -24,24 +24,25 @@ struct FitSettings {
 
   template <class F>
   void visit(F&& f) {
-    f("num_groups", num_groups, "K, groups of each key head", {1, kMaxKeyGroups});
+    f("num_groups", num_groups, "K, groups per key head", {1, kMaxKeyGroups});
     f("num_selected_groups", num_selected_groups,
-      "m, groups that a query reads exactly, in the mean over heads; can be chosen again in use: "
-      "--attention summary:M",
+      "m, groups that a query reads exactly, on average over heads; --attention summary:M "
+      "overrides it",
       {0, kMaxKeyGroups});
     f("head_budgets", head_budgets,
-      "measured: heads select in proportion to their need; equal: all as many");
-    f("width", width, "a, how much of a group's width counts in its estimated mass", {0, 1});
-    f("selection_per", selection_per, "query_head or key_head: which heads select for themselves");
+      "measured: heads select in proportion to their need; equal: all heads select the same "
+      "number");
+    f("width", width, "a, weight of a group's score variance in its estimated mass", {0, 1});
+    f("selection_per", selection_per, "which heads select separately: query_head or key_head");
     f("local_window", local_window, "w, positions before a query's block that are always read",
       {0, 1 << 27});
-    f("block", block, "queries that share what lies beyond", {1, 1 << 20});
-    f("sinks", sinks, "first tokens that are always read", {0, kMaxSinks});
-    f("tokens", tokens, "tokens that the centroids are fitted on", {64, 1 << 24});
+    f("block", block, "queries that share the distant tokens", {1, 1 << 20});
+    f("sinks", sinks, "first tokens (attention sinks), always read", {0, kMaxSinks});
+    f("tokens", tokens, "tokens on which the centroids are fitted", {64, 1 << 24});
     f("context", context,
-      "tokens of a window, as it will be used; 0: 512, or the model's positions if fewer",
+      "tokens per window, as in later use; 0: 512, or the model's positions if fewer",
       {0, 1 << 22});
-    f("seed", seed, "of the keys that k-means starts from", {0, 1e18});
+    f("seed", seed, "seed of the initial keys of k-means", {0, 1e18});
   }
   /// Groups of keys with these settings.
   FocusConfig to_focus() const;

@@ -92,7 +92,8 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, std::optional<std::i
 
 void MetricsFile::write(const nlohmann::ordered_json& record) {
   file_ << record.dump() << '\n' << std::flush;
-  if (!file_) fail("{}: a record could not be written, is the disk full?", path_.string());
+  if (!file_)
+    fail("{}: a record could not be written: check that the disk is not full", path_.string());
 }
 
 }  // namespace focus

@@ -58,10 +58,9 @@ void choose_products(const RunConfig& config, Decoder& decoder) {
 void say_products(const RunConfig& config) {
   if (config.precision == Precision::bf16 && simd::fast_bf16_kernels() == nullptr)
     notice(
-        "precision: bf16: this processor multiplies bf16 no faster than float32, so products are "
-        "in "
-        "float32{}; FOCUS_BF16=widened in the environment rounds what they multiply all the same",
-        config.trains_base() ? "" : ", of weights rounded to bf16");
+        "precision: bf16: bf16 is not faster than float32 on this processor, so products are in "
+        "float32{}; FOCUS_BF16=widened in the environment rounds their operands anyway",
+        config.trains_base() ? "" : ", with weights rounded to bf16");
 }
 
 }  // namespace

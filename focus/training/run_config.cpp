@@ -29,11 +29,10 @@ ModelConfig ModelShape::to_model_config(Index vocab_size, Index context) const {
         "model: num_attention_heads {} does not divide hidden_size {}", num_attention_heads,
         hidden_size);
   c.head_dim = hidden_size / num_attention_heads;
-  check(
-      max_position_embeddings == 0 || max_position_embeddings >= context,
-      "model.max_position_embeddings is {}, but data.context is {}: expected as many at least, or "
-      "0",
-      max_position_embeddings, context);
+  check(max_position_embeddings == 0 || max_position_embeddings >= context,
+        "model.max_position_embeddings is {}, but data.context is {}: expected at least that many, "
+        "or 0",
+        max_position_embeddings, context);
   c.max_position_embeddings = max_position_embeddings == 0 ? context : max_position_embeddings;
   c.tie_word_embeddings = tie_word_embeddings;
   c.rope.theta = rope_theta;
@@ -52,8 +51,8 @@ ModelConfig ModelShape::to_model_config(Index vocab_size, Index context) const {
   c.validate("model");
   check(parse_model_config(write_model_config(c), "model").num_key_value_heads ==
             c.num_key_value_heads,
-        "model.num_key_value_heads is {}, but {} has as many as heads: leave it 0",
-        num_key_value_heads, model_type);
+        "model.num_key_value_heads is {}, but {} has one per head: leave it 0", num_key_value_heads,
+        model_type);
   return c;
 }
 
@@ -81,7 +80,7 @@ void read_value(const ConfigNode& node, const Range&, TrainedAttention& value) {
     } catch (const std::runtime_error& error) {
       throw std::invalid_argument(error.what());
     }
-    check(read.settings.has_value(), "expected only {}, its settings are the section focus",
+    check(read.settings.has_value(), "expected only {}; its settings are in the section focus",
           read.name);
   }
   value = read;
@@ -131,9 +130,10 @@ TrainingPhase RunConfig::phase_at(std::int64_t step) const {
 void RunConfig::validate() const {
   check(!data.train.empty(), "data.train is empty: name text files or folders");
   check(method == Method::scratch || !base.empty(),
-        "base is empty: {} needs a checkpoint (a store or a Hugging Face folder)",
+        "base is empty: {} needs a checkpoint (a checkpoint file (.h5), a Hugging Face folder or a "
+        "GGUF file)",
         enum_names(method)[static_cast<std::size_t>(method)]);
-  check(method != Method::scratch || base.empty(), "base is set, but scratch starts from nothing");
+  check(method != Method::scratch || base.empty(), "base is set, but scratch trains a new model");
   check(method != Method::scratch || !tokenizer.empty(),
         "tokenizer is empty: scratch needs one (bytes, or a file)");
   check(!out.empty(), "out is empty: name a folder for this run");
@@ -148,12 +148,11 @@ bool needs_no_step(const FocusConfig& focus) {
 }  // namespace
 
 void RunConfig::validate_step() const {
-  check(
-      steps > 0 ||
-          (steps == 0 && method == Method::retrofit && has_focus() && needs_no_step(focus)),
-      "steps is {}: without a step only keys can be placed, by a retrofit with focus.grouping keys "
-      "and focus.keys.fit_step 0",
-      steps);
+  check(steps > 0 ||
+            (steps == 0 && method == Method::retrofit && has_focus() && needs_no_step(focus)),
+        "steps is {}: 0 steps can only place keys, in a retrofit with focus.grouping keys and "
+        "focus.keys.fit_step 0",
+        steps);
   if (method == Method::two_phase) {
     check(two_phase.phase1_steps < steps,
           "two_phase.phase1_steps is {}, but steps, both phases together, is {}: expected fewer",
@@ -161,11 +160,10 @@ void RunConfig::validate_step() const {
     check(two_phase.lr > 0, "two_phase.lr must be positive, not {}", two_phase.lr);
     check(two_phase.warmup_steps >= 0, "two_phase.warmup_steps must not be negative, not {}",
           two_phase.warmup_steps);
-    check(
-        attention.name == "dense" || attention.name == "focus",
-        "attention {} does not go with two_phase, which trains focus: leave it out, or use method "
-        "full",
-        attention.name);
+    check(attention.name == "dense" || attention.name == "focus",
+          "attention {} cannot be combined with two_phase, which trains focus: leave it out, or "
+          "use method full",
+          attention.name);
   }
   check(precision == Precision::float32 || precision == Precision::bf16 || !trains_base(),
         "precision {} is for frozen weights, but {} trains them all: use retrofit or lora, or "
@@ -176,21 +174,21 @@ void RunConfig::validate_step() const {
                        focus.objective == Objective::layer_distillation)) ||
       attention.name == "indexer" || attention.name == "routing_transformer";
   check(!activation_checkpointing || !notes_losses,
-        "activation_checkpointing does not go with what layers note in their forward pass (a "
-        "balance or entropy loss, objective layer_distillation, attention indexer or "
-        "routing_transformer): leave it false");
+        "activation_checkpointing cannot be combined with a balance or entropy loss, objective "
+        "layer_distillation, or attention indexer or routing_transformer: leave it false");
   check(model.dropout >= 0 && model.dropout < 1,
         "model.dropout is {}, expected at least 0 and below 1", model.dropout);
   check(model.dropout == 0 || trains_base(),
-        "model.dropout is {}, but {} trains nothing of the model: leave it 0{}", model.dropout,
+        "model.dropout is {}, but {} does not train the model: leave it 0{}", model.dropout,
         enum_names(method)[static_cast<std::size_t>(method)],
         method == Method::lora ? ", or set lora.dropout" : "");
   optim.validate();
   if (has_focus()) focus.validate();
   const bool summary = has_focus() && focus.training == Training::summary;
-  check(!summary || model.dropout == 0,
-        "model.dropout is {}, but summary attention (focus.training) has none: leave it 0",
-        model.dropout);
+  check(
+      !summary || model.dropout == 0,
+      "model.dropout is {}, but summary attention (focus.training) does not support it: leave it 0",
+      model.dropout);
   check(!summary || focus.objective == Objective::lm || !trains_base(),
         "focus.objective logit_distillation and layer_distillation compare with a frozen base: use "
         "retrofit, or objective lm");
@@ -198,8 +196,8 @@ void RunConfig::validate_step() const {
     check(attention.name == "dense" ||
               (attention.name == "focus" && focus.training == Training::summary &&
                focus.objective == Objective::lm),
-          "attention focus goes with lora only as focus.training summary with focus.objective lm: "
-          "set these, leave attention dense, or use retrofit");
+          "attention focus with lora needs focus.training summary and focus.objective lm: set "
+          "these, leave attention dense, or use retrofit");
     lora.validate();
   }
   if (const auto other = mechanism()) {
@@ -264,7 +262,7 @@ std::string first_changed_setting(const RunConfig& then, const RunConfig& today)
   const auto before = config_fields(a), after = config_fields(b);
   for (std::size_t i = 0; i < after.size(); ++i)
     if (after[i].text && before[i].text() != after[i].text())
-      return fmt::format("{}: {} then, {} now", after[i].key, before[i].text(), after[i].text());
+      return fmt::format("{}: {} before, {} now", after[i].key, before[i].text(), after[i].text());
   return "";
 }
 

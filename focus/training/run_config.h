@@ -81,23 +81,22 @@ struct ModelShape {
       {0, 1 << 18});
     f("num_hidden_layers", num_hidden_layers, "layers", {1, 1024});
     f("num_attention_heads", num_attention_heads, "heads", {1, 1024});
-    f("num_key_value_heads", num_key_value_heads, "heads of k and v; 0: as many as heads",
+    f("num_key_value_heads", num_key_value_heads, "key and value heads; 0: as many as heads",
       {0, 1024});
     f("sliding_window", sliding_window,
-      "tokens that the family's local layers see (all of mistral's and phi3's, every other of "
-      "gemma2's, five of six of gemma3's, three of four of olmo3's); 0: all",
+      "window of the family's local layers, in tokens (all layers of mistral and phi3, every other "
+      "of gemma2, five of six of gemma3, three of four of olmo3); 0: all",
       {0, 1 << 27});
     f("max_position_embeddings", max_position_embeddings,
-      "positions of a new model, where later training is to have a longer context; 0: data.context",
+      "positions of a new model, for a longer context in later training; 0: data.context",
       {0, 1 << 27});
     f("rope_theta", rope_theta, "base of the rotary frequencies (not gpt2)");
     f("initializer_range", initializer_range, "standard deviation of the initial weights");
-    f("tie_word_embeddings", tie_word_embeddings, "output head shares the embedding");
+    f("tie_word_embeddings", tie_word_embeddings, "share the embedding with the output head");
     f("dropout", dropout,
-      "share dropped in training of the embeddings, of attention's weights (performer has none) "
-      "and "
-      "of what attention and MLP add: GPT-2's embd_pdrop, attn_pdrop and resid_pdrop (scratch, "
-      "full, phase 2 of two_phase)");
+      "dropout of the embeddings, the attention weights (not performer) and the outputs of "
+      "attention and MLP: GPT-2's embd_pdrop, attn_pdrop and resid_pdrop (scratch, full, phase 2 "
+      "of two_phase)");
   }
 
   /// The whole config; throws where it is not a possible model.
@@ -120,29 +119,29 @@ struct DataConfig {
 
   template <class F>
   void visit(F&& f) {
-    f("train", train, "text files (.txt, .jsonl, packed too: .gz, .xz, .zst, .bz2) or folders");
-    f("valid", valid, "the same, for validation; empty: valid_fraction of the training documents");
-    f("valid_fraction", valid_fraction, "share of documents held back where valid is empty",
-      {0, 0.9});
+    f("train", train,
+      "training texts: files (.txt, .jsonl, also as .gz, .xz, .zst, .bz2) or folders");
+    f("valid", valid, "validation texts; empty: valid_fraction of the training documents");
+    f("valid_fraction", valid_fraction,
+      "share of documents held out for validation if valid is empty", {0, 0.9});
     f("document_separator", document_separator,
-      "splits a .txt into documents, such as <|endoftext|>; empty: each file is one");
+      "separator between the documents of a .txt file, such as <|endoftext|>; empty: each file is "
+      "one");
     examples.visit(f);
     f("packing", packing,
-      "wrapped: one run of tokens, cut wherever a window is full, which sees all before it; "
-      "documents: "
-      "several whole documents to a window, none of which sees another, positions from 0 in each; "
-      "none: one document to a window; auto: documents for prompts and messages, else wrapped");
+      "wrapped: one stream of tokens, cut into windows in which each token sees all before it; "
+      "documents: several whole documents per window, separately masked, positions from 0 in each; "
+      "none: one document per window; auto: documents for prompts and messages, otherwise wrapped");
     f("bos", bos,
-      "special tokens around a document: auto: what the tokenizer's files put there; always: "
-      "before "
-      "it the config's BOS, else the tokenizer's; never; window: one before each training window, "
-      "or each document of one");
-    f("context", context, "tokens of a training window", {2, 1 << 22});
-    f("batch", batch, "windows of a micro-batch", {1, 1 << 16});
-    f("gradient_accumulation_steps", gradient_accumulation_steps, "micro-batches of a step",
-      {1, 1 << 16});
-    f("shuffle", shuffle, "a new order of the windows in every epoch");
-    f("cache_dir", cache_dir, "where token files are kept; empty: the user's cache folder");
+      "special tokens around a document: auto: those that the tokenizer's files specify; always: "
+      "the config's BOS before it, otherwise the tokenizer's; never: none; window: one before each "
+      "training window, or each document of one");
+    f("context", context, "tokens per training window", {2, 1 << 22});
+    f("batch", batch, "windows per micro-batch", {1, 1 << 16});
+    f("gradient_accumulation_steps", gradient_accumulation_steps,
+      "micro-batches per optimiser step", {1, 1 << 16});
+    f("shuffle", shuffle, "shuffle the windows in every epoch");
+    f("cache_dir", cache_dir, "folder of the token files; empty: the user's cache folder");
   }
 };
 
@@ -156,12 +155,12 @@ struct TwoPhaseConfig {
   template <class F>
   void visit(F&& f) {
     f("phase1_steps", phase1_steps,
-      "the first steps, which train centroids alone, as a retrofit of so many steps; the rest of "
-      "steps trains all",
+      "number of first steps, which train only centroids, as in a retrofit; the remaining steps "
+      "train all",
       {1, 1e12});
     f("lr", lr, "peak learning rate of phase 2 (optim.lr is phase 1's)");
     f("warmup_steps", warmup_steps,
-      "steps of linear warm-up in phase 2, whose optimiser and schedule start again", {0, 1e12});
+      "steps of linear warm-up in phase 2, which restarts optimiser and schedule", {0, 1e12});
   }
 };
 
@@ -196,47 +195,47 @@ struct RunConfig {
   template <class F>
   void visit(F&& f) {
     f("method", method,
-      "retrofit: centroids on a frozen base; two_phase: that first, then centroids and base; full: "
-      "all of a base; scratch: a new model; lora: low-rank adapters on a frozen base");
+      "retrofit: centroids on a frozen base; two_phase: retrofit first, then centroids and base; "
+      "full: all weights of a base; scratch: a new model; lora: low-rank adapters on a frozen "
+      "base");
     f("attention", attention,
-      "of full and scratch: dense, focus, or one of the baselines; two_phase always has focus, "
-      "retrofit too, or else indexer");
+      "attention of full and scratch: dense, focus, or one of the baselines; two_phase always uses "
+      "focus, retrofit focus or indexer");
     f("precision", precision,
-      "of the model's matrices: float32; bf16: both sides of a product, attention's too, rounded "
-      "to it, sums in float32, as are weights that are trained (float32 where the processor is no "
-      "faster by it); of a frozen base (retrofit, lora) "
-      "alone: bf16x3: as three products of bf16, errors near float32's, where that is faster; "
-      "int8: rounded to it, a scale for each row, a quarter of the memory; w8a8: what they "
-      "multiply too, forward, in integers; q8: what matrices in GGML's blocks multiply rounded to "
-      "it, forward, others as float32");
+      "precision of the weight matrices: float32; bf16: both operands of each product, attention's "
+      "too, rounded to bf16, sums and trained weights in float32 (all float32 where the processor "
+      "is not faster with bf16); only for a frozen base (retrofit, lora): bf16x3: three bf16 "
+      "products, error close to float32's, used where they are faster; int8: weights rounded to "
+      "int8 with one scale per row, a quarter of the memory; w8a8: int8 weights and activations, "
+      "integer products in the forward pass; q8: weights in GGML blocks multiplied as integers in "
+      "the forward pass, activations rounded to int8, all other weights in float32");
     f("activation_checkpointing", activation_checkpointing,
-      "keep only each layer's input for the backward pass, in which the layer runs again: less "
-      "memory, the same bits");
+      "keep only each layer's input and recompute the layer in the backward pass: less memory, "
+      "bit-identical results");
     f("base", base,
-      "checkpoint to start from: a store (.h5), a Hugging Face folder or a GGUF file");
-    f("tokenizer", tokenizer, "bytes, or a tokenizer's file or folder; empty: the base's own");
+      "checkpoint to start from: a checkpoint file (.h5), a Hugging Face folder or a GGUF file");
+    f("tokenizer", tokenizer, "tokenizer: bytes, a file or a folder; empty: the base's own");
     f("out", out, "folder of this run: metrics, resolved config, checkpoints, result");
-    f("steps", steps,
-      "optimiser steps; 0: keys are placed and nothing is trained (focus.grouping keys)",
+    f("steps", steps, "optimiser steps; 0: place the keys and train nothing (focus.grouping keys)",
       {0, 1e12});
-    f("seed", seed, "of initial values and of the order of the data", {0, 1e18});
-    f("threads", threads, "0: as many as the machine has", {0, kMostThreads});
+    f("seed", seed, "random seed of initial values and data order", {0, 1e18});
+    f("threads", threads, "number of threads; 0: all of the machine", {0, kMostThreads});
     f("model", model, "shape of a new model (scratch), and dropout");
     f("data", data, "text");
     f("focus", focus, "the method's settings");
-    f("two_phase", two_phase, "its second phase (two_phase)");
+    f("two_phase", two_phase, "the second phase (two_phase)");
     f("lora", lora, "low-rank adapters (lora)");
     for (SettingsSection& section : mechanisms) f(section.name, section.settings, section.help);
     f("optim", optim, "AdamW and its schedule");
-    f("log_every", log_every, "steps between lines", {1, 1e9});
-    f("eval_every", eval_every, "steps between validations; 0: at start and end only", {0, 1e9});
-    f("eval_windows", eval_windows, "windows of a validation", {1, 1e9});
-    f("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: at the end only",
+    f("log_every", log_every, "steps between log lines", {1, 1e9});
+    f("eval_every", eval_every, "steps between validations; 0: only at start and end", {0, 1e9});
+    f("eval_windows", eval_windows, "windows per validation", {1, 1e9});
+    f("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: only at the end",
       {0, 1e9});
-    f("checkpoint_keep", checkpoint_keep, "checkpoints that stay", {1, 1000});
+    f("checkpoint_keep", checkpoint_keep, "number of checkpoints to keep", {1, 1000});
     f("warn_largest_group", warn_largest_group,
-      "share of a logged step's tokens above which a layer's largest group is reported, once a "
-      "layer: its groups have collapsed; 0: never",
+      "warn, once per layer, when a layer's largest group takes more than this share of a logged "
+      "step's tokens (group collapse); 0: never",
       {0, 1});
   }
 

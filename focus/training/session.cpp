@@ -84,9 +84,8 @@ Session::Session(RunConfig config, LoadedModel model, TrainingData data)
   for (const auto& adapter : model_.adapters) {
     if (data_.train.by_document() && !adapter->separates_documents())
       fail(
-          "{}: what it learns follows a whole window, so it cannot keep the documents of one "
-          "apart; "
-          "train another attention, or this one on plain text with data.packing=wrapped",
+          "{}: it learns from whole windows and cannot separate the documents in one; train "
+          "another attention, or this one on plain text with data.packing=wrapped",
           adapter->name());
     adapter->set_trainable(true);
   }
@@ -96,15 +95,15 @@ Session::Session(RunConfig config, LoadedModel model, TrainingData data)
 void Session::divide(Ranks& ranks) {
   if (config_.data.gradient_accumulation_steps < ranks.count())
     fail(
-        "a step of this run has {} parts (data.gradient_accumulation_steps), which {} processes "
-        "cannot share; start at most {}",
+        "a step of this run has {} micro-batches (data.gradient_accumulation_steps), too few for "
+        "{} processes; start at most {}",
         config_.data.gradient_accumulation_steps, ranks.count(),
         config_.data.gradient_accumulation_steps);
   for (const auto& adapter : model_.adapters)
     if (ranks.count() > 1 && !adapter->divides())
       fail(
-          "{}: its centroids follow the tokens of one part after another, which {} processes "
-          "cannot share; train it in one process",
+          "{}: its centroids are updated after each micro-batch, which {} processes cannot share; "
+          "train it in one process",
           adapter->name(), ranks.count());
   ranks_ = &ranks;
 }

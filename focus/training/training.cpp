@@ -126,8 +126,8 @@ class RunFolder {
     const auto latest = options_.overwrite ? std::nullopt : checkpoints_->latest();
     if (latest && !options_.resume)
       fail(
-          "{}: holds a run already; add --resume to go on, --overwrite to start again, or choose "
-          "another out=",
+          "{}: holds a run already; add --resume to continue, --overwrite to start again, or "
+          "choose another out=",
           out_.string());
     if (latest) {
       valid_start = restore_checkpoint(*latest, session_);
@@ -243,7 +243,7 @@ class TrainingLoop {
     if (!result_.valid_loss) return;
     const double loss = *result_.valid_loss;
     if (!std::isfinite(loss))
-      fail("step {}: the validation loss is {}; lower optim.lr, or look at the weights of the base",
+      fail("step {}: the validation loss is {}; lower optim.lr, or check the weights of the base",
            step, loss);
     if (folder_) folder_->add_validation(step, loss);
     if (callbacks_.on_validation) callbacks_.on_validation(step, loss);
@@ -316,8 +316,8 @@ RunConfig divided_config(RunConfig config, int processes, const RunFolderOptions
   }
   if (windows < processes)
     fail(
-        "data.batch {} and data.gradient_accumulation_steps {}: a step has {} windows, which {} "
-        "processes cannot share; start at most {}",
+        "data.batch {} and data.gradient_accumulation_steps {}: a step has {} windows, too few for "
+        "{} processes; start at most {}",
         data.batch, data.gradient_accumulation_steps, windows, processes, windows);
   const int given = data.gradient_accumulation_steps;
   int enough = 0, even = 0;  // parts: the least number that suffices, that leaves nobody waiting

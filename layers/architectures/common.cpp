@@ -23,7 +23,7 @@ void pass_over(const JsonFields& json, const char* key, double holds) {
   if (!json.has(key)) return;
   const double said = json.number(key);
   if (said != holds)
-    notice("{}: {} {} is not read in this model_type; {} holds", json.where(), key, said, holds);
+    notice("{}: {} {} is ignored for this model_type; {} is used", json.where(), key, said, holds);
 }
 
 void read_common(const JsonFields& json, const KeyDefaults& defaults, ModelConfig& c) {
@@ -48,7 +48,7 @@ void read_common(const JsonFields& json, const KeyDefaults& defaults, ModelConfi
   if (defaults.own_rope) return;
   c.rope = read_rope(json, c);
   check(c.rope.partial_rotary_factor == 1,
-        "{}: partial_rotary_factor {} is not supported: heads of this model_type are rotated whole",
+        "{}: partial_rotary_factor {} is not supported: this model_type rotates whole heads",
         json.where(), c.rope.partial_rotary_factor);
 }
 
@@ -184,7 +184,7 @@ void read_gguf_upper_windows(const GgufSettings& s, ModelConfig& config) {
   constexpr const char *kWindow = "attention.sliding_window",
                        *kPattern = "attention.sliding_window_pattern";
   if (s.integer(kWindow, 0) > 0 && !s.has(kPattern))
-    fail("{}: {} without {}: which layers have the window is not said", s.where(), s.key(kWindow),
+    fail("{}: {} without {}: it is unknown which layers have the window", s.where(), s.key(kWindow),
          s.key(kPattern));
   read_gguf_windows(s, 0, 0, config);
 }
@@ -201,7 +201,7 @@ void write_gguf_windows(const ModelConfig& c, Index period, GgufSettingsWriter& 
   if (follows(period)) return;
   for (Index of = 1; of <= c.num_hidden_layers + 1; ++of)
     if (follows(of)) return s.integer("attention.sliding_window_pattern", of);
-  s.cannot_say("its local and global layers follow no period");
+  s.cannot_say("its local and global layers are not periodic");
 }
 
 double gguf_query_scalar(const ModelConfig& c, Index large_layers) {

@@ -16,8 +16,8 @@ void read_mistral(const JsonFields& json, ModelConfig& c) {
       json, window, [&](Index) { return window.has_value(); }, c);
   const auto sliding = std::ranges::count_if(c.sliding_windows, [](Index w) { return w > 0; });
   check(!json.has("layer_types") || sliding == (window ? c.num_hidden_layers : 0),
-        "{}: layer_types differ from layer to layer or from sliding_window: transformers reads a "
-        "mistral with one window for all layers",
+        "{}: layer_types differ between layers or from sliding_window: transformers uses one "
+        "window for all layers of a mistral",
         json.where());
 }
 

@@ -52,7 +52,7 @@ void write_gguf_olmo3(const ModelConfig& c, GgufSettingsWriter& s) {
   if (c.widest_window() == 0) s.cannot_say("none of its layers has a sliding window");
   const RopeConfig& local = c.local_rope ? *c.local_rope : c.rope;
   if (local.scaling != RopeConfig::Scaling::none || local.theta != c.rope.theta)
-    s.cannot_say("its local layers have another rope_theta, or a scaling of their own");
+    s.cannot_say("its local layers have a different rope_theta, or separate scaling");
   write_gguf_upper_windows(c, s);
 }
 

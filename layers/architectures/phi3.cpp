@@ -18,7 +18,7 @@ void read_phi3(const JsonFields& json, ModelConfig& c) {
   c.rope = read_rope(json, c, {.original = kPhi3Positions, .yarn_is_longrope = true});
   check(c.rope.scaling == RopeConfig::Scaling::none ||
             c.rope.scaling == RopeConfig::Scaling::longrope,
-        "{}: a phi3 has rope_type default or longrope", json.where());
+        "{}: phi3 supports only rope_type default or longrope", json.where());
   const std::optional<Index> window = json.optional_integer("sliding_window");
   read_windows(
       json, window, [&](Index) { return window.has_value(); }, c);
@@ -59,7 +59,7 @@ std::vector<TensorRule> phi3_rules() {
 void read_gguf_phi3(const GgufSettings& s, ModelConfig& c) {
   if (c.rope.scaling != RopeConfig::Scaling::none &&
       c.rope.scaling != RopeConfig::Scaling::longrope)
-    fail("{}: {}: a phi3 is stretched by longrope or not at all", s.where(),
+    fail("{}: {}: phi3 supports only longrope scaling, or none", s.where(),
          s.key("rope.scaling.type"));
   read_gguf_windows(s, 0, 0, c);
 }

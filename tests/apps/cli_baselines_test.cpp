@@ -220,7 +220,7 @@ TEST(CliRivals, WhatDoesNotFitIsRefusedByName) {
   expect_refused(eval + Words{"sparq:8:16"}, {"sparq:8:16", "KEY=VALUE"});
   for (const char* word : {"focus", "soft", "hard:1", "local"})
     expect_refused(eval + Words{word}, {"has no Focus", "--adapter"});
-  expect_refused(eval + Words{"trained"}, {"was not trained with another attention"});
+  expect_refused(eval + Words{"trained"}, {"was trained with dense or Focus attention only"});
   const std::string out = cli().fresh("refused");
   expect_refused(cli().retrofit({"attention=performer", "out=" + out}),
                  {"performer", "frozen base", "focus eval"});

@@ -116,7 +116,7 @@ TEST(CliBlocks, WhatWasNotRoundedIsCounted) {
           t.shape.size() == 2 && std::ranges::any_of(t.shape, [](Index n) { return n % 32 != 0; });
     const ProcessResult result =
         cli().must_run({"import", folder, "--out", store, "--dtype", "q8_0"});
-    const std::string notice = "matrices are float32: their rows are no whole number of q8_0's";
+    const std::string notice = "matrices are float32: their row length is not a multiple of q8_0's";
     const auto figures =
         cli().figures({"import", folder, "--out", store, "--dtype", "q8_0", "--overwrite"});
     const int counted = figures.at("matrices_not_in_blocks");

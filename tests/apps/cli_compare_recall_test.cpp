@@ -67,11 +67,12 @@ TEST(CliCompareRecall, FiguresAreThoseOfEval) {
   }
   EXPECT_EQ(buckets, asked.at("by_distance").size());
 
-  for (const char* part : {"kept, far", "right", "copy:keys=2,3:distance=0,40:documents=4"})
+  for (const char* part :
+       {"retained, long-range", "right", "copy:keys=2,3:distance=0,40:documents=4"})
     EXPECT_TRUE(contains(first.out, part)) << part << "\n" << first.out;
   const std::string html = read_text(fs::path(out) / "compare.html");
-  for (const char* part : {"kept, far", "Recall", "Right answers by distance",
-                           "What is kept of the gain of distance", "with 16 tokens of context"})
+  for (const char* part : {"retained, long-range", "Recall", "Correct answers by distance",
+                           "Share of the long-range gain retained", "with 16 tokens of context"})
     EXPECT_TRUE(contains(html, part)) << part;
   EXPECT_EQ(lines_of(read_text(fs::path(out) / "compare_recall.csv")).size(), recall.size() + 1);
 
@@ -89,7 +90,7 @@ TEST(CliCompareRecall, WhatCannotBeAskedIsSaidBeforeTraining) {
     expect_refused(Words{"compare", path, "out=" + out} + more, parts);
   };
   refused({"eval.recall=[poems]"}, {"eval.recall", "poems"});
-  refused({"eval.recall=[copy, copy]"}, {"eval.recall: the same questions twice"});
+  refused({"eval.recall=[copy, copy]"}, {"eval.recall: the same questions appear twice"});
   refused({"eval.far=-1"}, {"eval.far"});
   refused({"eval.valid=[]"}, {"eval.far needs texts"});
   refused({"eval.valid=[]", "eval.far=0", "eval.recall=[]"}, {"eval.valid is empty"});

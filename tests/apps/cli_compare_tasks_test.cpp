@@ -56,7 +56,7 @@ TEST(CliCompareTasks, RowsStandBesideTheDenseBase) {
   EXPECT_EQ(lines_of(read_text(fs::path(out) / "compare_tasks.csv")).size(), rows.size() + 1);
   const std::string html = read_text(fs::path(out) / "compare.html");
   for (const char* part : {"Benchmarks", "piqa, 20 items", "lambada, 2 items", "piqa acc_norm",
-                           "acc_norm - base", "Choices that stay"})
+                           "acc_norm - base", "Unchanged choices"})
     EXPECT_TRUE(contains(html, part)) << part;
   for (const char* part : {"piqa, 20 items", "lambada, 2 items", "piqa acc_norm", "acc - base"})
     EXPECT_TRUE(contains(first.out, part)) << part << "\n" << first.out;
@@ -113,7 +113,7 @@ TEST(CliCompareTasks, BadTasksAreRefusedBeforeAnythingIsTrained) {
     EXPECT_FALSE(fs::exists(out));
   };
   expect({"eval.tasks=[piqa, mmlu]"}, {"eval.tasks: no task mmlu", "hellaswag"});
-  expect({"eval.tasks=[piqa, piqa]"}, {"eval.tasks: the same task twice"});
+  expect({"eval.tasks=[piqa, piqa]"}, {"eval.tasks: the same task appears twice"});
   expect({"eval.task_data=''"}, {"eval.tasks needs eval.task_data"});
   expect({"eval.tasks=[piqa]", "eval.task_data=" + tasks + "/none"},
          {"task piqa", tasks + "/none"});

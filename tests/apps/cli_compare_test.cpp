@@ -242,14 +242,14 @@ TEST(CliCompare, WhatIsDoneIsInTheTablesWhileTheOthersRun) {
   const ProcessResult stopped = process->wait(kRunSeconds);
   if (stopped.status == 0) GTEST_SKIP() << "all runs were done before the signal came";
   const std::string html = read_text(page);
-  EXPECT_TRUE(contains(html, " of 3, the others not done yet")) << html.substr(0, 3000);
+  EXPECT_TRUE(contains(html, " of 3, the others are not finished")) << html.substr(0, 3000);
   expect_well_formed(html);
   std::set<std::string> runs;
   for (const nlohmann::json& row : compare_rows(out)) runs.insert(row.at("run").get<std::string>());
   EXPECT_GE(runs.size(), 1u);
   EXPECT_LT(runs.size(), 3u);
   cli.must_run({"compare", path, "out=" + out, "seeds=1", "steps=200"});
-  EXPECT_FALSE(contains(read_text(page), "not done yet"));
+  EXPECT_FALSE(contains(read_text(page), "are not finished"));
 }
 
 /// The only run that a folder holds.
@@ -288,7 +288,8 @@ TEST(CliCompare, AKeyAddedLaterLeavesRunsWhereTheyAreAChangedDefaultDoesNot) {
   replace_in_file(run / "config.yaml", "  weight_decay: 0\n", "  weight_decay: 0.25\n");
   const auto stale = snapshot(run);
   const ProcessResult anew = cli.must_run(compare);
-  EXPECT_TRUE(contains(anew.err, "made by other defaults (optim.weight_decay: 0.25 then, 0 now)"))
+  EXPECT_TRUE(
+      contains(anew.err, "made with other defaults (optim.weight_decay: 0.25 before, 0 now)"))
       << anew.err;
   EXPECT_TRUE(contains(anew.err, "training")) << anew.err;
   EXPECT_EQ(snapshot(run), stale);
@@ -318,7 +319,7 @@ TEST(CliCompare, TwoInOneFolderTheSecondStopsAndAKilledOneBarsNobody) {
   ProcessResult second;
   ASSERT_TRUE(Process::wait_until(kRunSeconds, [&] {
     second = cli.run(compare);
-    return second.status == 0 || !contains(second.err, "is at work there");
+    return second.status == 0 || !contains(second.err, "uses this folder");
   }));
   EXPECT_EQ(second.status, 0) << second.err;
   EXPECT_EQ(files_in(fs::path(out) / "runs"), 4u);
@@ -355,7 +356,7 @@ TEST(CliCompare, BadConfigsAreRefused) {
   expect_refused({"compare", three_runs(), "out=" + out, "--rows", rows},
                  {rows + ":1: ", "is missing"});
   expect_refused({"compare", three_runs(), "out=" + out, "--rows", rows, "--dry-run"},
-                 {"--rows goes"});
+                 {"--rows cannot be combined"});
   EXPECT_FALSE(fs::exists(out));
 }
 

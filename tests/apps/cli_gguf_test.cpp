@@ -115,7 +115,7 @@ TEST_F(CliGguf, RefusesInALine) {
   const fs::path adapter = fs::path(gguf_).replace_filename("llama_lora.gguf");
   if (!fs::exists(adapter)) return;
   expect_refused({"export", gguf_, "--adapter", adapter.string(), "--out", cli().fresh("x")},
-                 {"holds no Focus; focus merge"});
+                 {"holds no Focus adapter; focus merge"});
   expect_refused({"eval", adapter.string(), "--text", cli().valid_text()}, {"as --adapter"});
   expect_refused(
       {"eval", cli().other_base(), "--adapter", adapter.string(), "--text", cli().valid_text()},

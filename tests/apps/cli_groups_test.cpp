@@ -63,7 +63,7 @@ TEST(CliGroups, WritesAPageAndAllFigures) {
 
   const std::string page = read_text(out + "/groups.html");
   for (const char* part : {"Layer 1", "Agreement between layers", "class=\"passage\"", "<svg",
-                           "What each group is made of"})
+                           "Categories of each group"})
     EXPECT_TRUE(contains(page, part)) << part;
   for (const char* part : {"<script", "http://", "https://", "nan"})
     EXPECT_FALSE(contains(page, part)) << part;

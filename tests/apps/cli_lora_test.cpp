@@ -55,18 +55,18 @@ TEST(CliLora, RefusalsNameWhatIsWrongAndWriteNothing) {
   };
   EXPECT_TRUE(contains(
       refused(cli().retrofit({"method=lora", "lora.target_modules=[c_attn]", "out=" + out})),
-      "called 'c_attn'; there are"));
+      "named 'c_attn'; it has"));
   EXPECT_TRUE(contains(refused(cli().retrofit({"method=lora", "attention=focus", "out=" + out})),
-                       "goes with lora only as focus.training summary"));
+                       "with lora needs focus.training summary"));
   EXPECT_TRUE(contains(refused({"merge", cli().base(), "--adapter", cli().adapter(), "--out", out}),
-                       "is no LoRA adapter"));
+                       "is not a LoRA adapter"));
   const std::string folder = trained_lora();
   EXPECT_TRUE(contains(
       refused({"merge", cli().other_base(), "--adapter", folder + "/lora.h5", "--out", out}),
       "use the base it was trained on"));
   fs::remove(folder + "/adapter_model.safetensors");
   EXPECT_TRUE(contains(refused({"merge", cli().base(), "--adapter", folder, "--out", out}),
-                       "no PEFT adapter"));
+                       "not a PEFT adapter"));
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ TEST(SharedComparison, OneThatIsKilledEndsAllAndTheSameCommandGoesOn) {
   ProcessResult second;
   ASSERT_TRUE(Process::wait_until(kRunSeconds, [&] {
     second = run_together(2, command(out));
-    return !contains(second.err, "is at work there");
+    return !contains(second.err, "uses this folder");
   }));
   EXPECT_EQ(count_of(second.out, out + "/compare.html"), 1U) << second.err;
   cli().run(command(alone));

@@ -120,11 +120,11 @@ TEST(Processes, RefuseWhatTheyCannotShare) {
   };
   refused(3, cli().retrofit({"out=" + cli().fresh("run"), "data.batch=2"}),
           "process 0 of 3: data.batch 2 and data.gradient_accumulation_steps 1: a step has 2 "
-          "windows, which 3 processes cannot share; start at most 2");
+          "windows, too few for 3 processes; start at most 2");
   refused(2,
           cli().retrofit({"out=" + cli().fresh("run"), "data.gradient_accumulation_steps=2",
                           "focus.ablations.recluster_every=2"}),
-          "its centroids follow the tokens");
+          "its centroids are updated after each micro-batch");
 }
 
 TEST(Processes, CommandsForOneProcessSaySoOnce) {

@@ -46,7 +46,7 @@ TEST(CliRecall, EvalPrintsAccuracyForEveryAttention) {
       cli().must_run({"eval", cli().base(), "--adapter", cli().adapter(), "--recall", questions(),
                       "--beyond-positions", "--attention",
                       "dense,local,sink_window:8,soft,hard:1,summary:1", "--json", json});
-  EXPECT_TRUE(contains(result.out, "right answers")) << result.out;
+  EXPECT_TRUE(contains(result.out, "correct answers")) << result.out;
   const auto figures = nlohmann::json::parse(read_text(json));
   EXPECT_FALSE(figures.contains("rows"));
   const auto& rows = figures.at("recall").at("rows");
@@ -75,8 +75,8 @@ TEST(CliRecall, EvalMarksFarTokensAndWritesAPage) {
                                       cli().valid_text(), "--far", "16", "--html", page, "--recall",
                                       "copy:keys=2,3:distance=0:documents=2", "--attention",
                                       "dense,hard:1", "--json", json});
-  EXPECT_TRUE(contains(result.out, " tokens are far")) << result.out;
-  EXPECT_TRUE(contains(result.out, "right answers  nats, long-range tokens")) << result.out;
+  EXPECT_TRUE(contains(result.out, " tokens are long-range")) << result.out;
+  EXPECT_TRUE(contains(result.out, "correct answers  nats, long-range tokens")) << result.out;
   const auto figures = nlohmann::json::parse(read_text(json));
   const auto& far = figures.at("far");
   EXPECT_EQ(far.at("context"), 16);
@@ -92,7 +92,7 @@ TEST(CliRecall, EvalMarksFarTokensAndWritesAPage) {
               figures.at("rows")[0].at("nats_per_token").get<double>(), 1e-9);
   EXPECT_FALSE(figures.at("rows")[1].at("by_position").empty());
   const std::string html = read_text(page);
-  for (const char* part : {"Far tokens", "Recall", "Loss by how much", "<svg", "</html>"})
+  for (const char* part : {"Long-range tokens", "Recall", "Loss by position", "<svg", "</html>"})
     EXPECT_TRUE(contains(html, part)) << part;
 }
 
@@ -110,7 +110,7 @@ TEST(CliRecall, FarTokensOfAnotherModel) {
   for (const std::size_t row : {0, 1, 2})
     EXPECT_EQ(far.at("rows")[row].at("nats_far"), own.at("rows")[row].at("nats_far"));
   expect_refused({"eval", cli().base(), "--text", cli().valid_text(), "--reference", cli().base()},
-                 {"--reference goes with --far or --tasks"});
+                 {"--reference needs --far or --tasks"});
 }
 
 TEST(CliRecall, BadQuestionsAreOneLine) {
@@ -119,7 +119,7 @@ TEST(CliRecall, BadQuestionsAreOneLine) {
   expect_refused({"eval", cli().base(), "--recall", bad}, {bad, "line 1"});
   expect_refused({"eval", cli().base(), "--recall", "poems"}, {"poems", "recall"});
   expect_refused({"eval", cli().base(), "--recall", "recall:documents=1000000000"},
-                 {"1000000000 documents", "ask for fewer"});
+                 {"1000000000 documents", "use fewer"});
   expect_refused({"eval", cli().base(), "--far", "8", "--recall", "copy"}, {"--far needs --text"});
   expect_refused({"eval", cli().base(), "--recall", "copy:distance=4000"},
                  {"document 1", "--beyond-positions"});
@@ -156,7 +156,7 @@ TEST(CliRecall, LengthsByAttentionInOneCall) {
       EXPECT_TRUE(contains(html, cell)) << cell;
     }
   }
-  EXPECT_TRUE(contains(html, "Loss by how much of its window"));
+  EXPECT_TRUE(contains(html, "Loss by position"));
 }
 
 }  // namespace

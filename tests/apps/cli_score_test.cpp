@@ -143,7 +143,7 @@ TEST(CliEvalTasks, RowsStandBesideDense) {
     EXPECT_GT(rows[i].at("against_dense").at("kl").at("value"), 0);
   }
   EXPECT_EQ(rows[3].at("items_inside"), 1);
-  EXPECT_TRUE(contains(result.out, "lie inside the local window of 60")) << result.out;
+  EXPECT_TRUE(contains(result.out, "fit inside the local window of 60")) << result.out;
   EXPECT_TRUE(contains(result.out, "acc_norm")) << result.out;
   EXPECT_TRUE(contains(result.err, "eval piqa")) << result.err;
 }

@@ -61,7 +61,7 @@ TEST(CliTokenizer, RefusesInOneLineAndWritesNothing) {
   const auto nothing =
       cli().run({"tokenizer", "train", "--out", out, "--text", blank});  // after its progress
   EXPECT_EQ(nothing.status, 1);
-  EXPECT_TRUE(contains(lines_of(nothing.err).back(), "nothing to learn from")) << nothing.err;
+  EXPECT_TRUE(contains(lines_of(nothing.err).back(), "nothing to train on")) << nothing.err;
   EXPECT_FALSE(fs::exists(out));
   const std::string before = read_text(trained_tokenizer() + "/tokenizer.json");
   expect_refused({"tokenizer", "train", "--text", text, "--out", trained_tokenizer()},

@@ -96,8 +96,8 @@ std::string refusal(F&& action) {
 TEST(Bf16Decoder, CannotBeTrainedOrPublished) {
   Decoder decoder = decoder_in_bf16("gpt2");
   EXPECT_EQ(refusal([&] { set_requires_grad(decoder, true); }),
-            "set_requires_grad: the weight embed_tokens.weight [37, 24] is stored in bf16, so "
-            "frozen");
+            "set_requires_grad: the weight embed_tokens.weight [37, 24] is stored in bf16 and "
+            "therefore frozen");
   set_requires_grad(decoder, false);
   EXPECT_EQ(refusal([&] {
               for_each_published(

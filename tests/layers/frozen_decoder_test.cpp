@@ -136,10 +136,9 @@ TEST(FrozenDecoder, InInt8ItRefusesWhatIsNoNumberByName) {
     load_weights(frozen, MapSource(tensors), MatrixForm::int8);
     FAIL();
   } catch (const std::invalid_argument& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "int8: row 5 of the weight layers.1.self_attn.k_proj.weight holds NaN or infinity, "
-        "which no scale can hold: use float32");
+    EXPECT_STREQ(error.what(),
+                 "int8: row 5 of the weight layers.1.self_attn.k_proj.weight holds NaN or "
+                 "infinity, which no scale can represent: use float32");
   }
 }
 
@@ -166,8 +165,8 @@ TEST(FrozenDecoder, CannotBeTrained) {
     FAIL();
   } catch (const std::invalid_argument& error) {
     EXPECT_STREQ(error.what(),
-                 "set_requires_grad: the weight embed_tokens.weight [37, 24] is stored in f16, so "
-                 "frozen");
+                 "set_requires_grad: the weight embed_tokens.weight [37, 24] is stored in f16 and "
+                 "therefore frozen");
   }
 }
 
@@ -262,7 +261,7 @@ TEST(Memory, WhatHasNoNumbersYetSaysSo) {
     decoder.logits(Variable(Tensor::zeros({1, 24})));
     FAIL();
   } catch (const std::invalid_argument& error) {
-    EXPECT_STREQ(error.what(), "value: the weight [37, 24] has no numbers yet");
+    EXPECT_STREQ(error.what(), "value: the weight [37, 24] has no values yet");
   }
   Weight weight(Shape{2, 3});
   EXPECT_THROW(weight.freeze(MatrixForm::real), std::invalid_argument);

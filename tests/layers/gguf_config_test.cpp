@@ -160,7 +160,7 @@ TEST(GgufConfig, NumbersByLayer) {
   EXPECT_EQ(c.num_key_value_heads, 2);
   EXPECT_EQ(c.intermediate_size, 40);
   EXPECT_THAT(Model().by_layer("attention.head_count", {4, 2}).error(),
-              HasSubstr("llama.attention.head_count differs from layer to layer"));
+              HasSubstr("llama.attention.head_count differs between layers"));
   EXPECT_THAT(Model().by_layer("feed_forward_length", {40, 40, 40}).error(),
               HasSubstr("has 3 values for 2 layers"));
   EXPECT_THAT(Model().by_layer("feed_forward_length", {}).error(), HasSubstr("has 0 values"));
@@ -199,7 +199,7 @@ TEST(GgufConfig, RotaryEmbeddings) {
   for (const std::uint32_t dims : {0u, 1u, 5u, 8u, ~0u})
     EXPECT_THAT(Model().u32("rope.dimension_count", dims).error(),
                 HasSubstr("llama.rope.dimension_count must be even and from 2 to 6"));
-  EXPECT_THAT(Model().u32("rope.dimension_count", 4).error(), HasSubstr("are rotated whole"));
+  EXPECT_THAT(Model().u32("rope.dimension_count", 4).error(), HasSubstr("rotates whole heads"));
   EXPECT_EQ(Model("gptneox").u32("rope.dimension_count", 4).config().rotary_dim(), 4);
   EXPECT_EQ(Model("gptneox").config().rope.partial_rotary_factor, 1);
   for (const std::uint32_t head : {4u, 8u, 49u, 80u, 98u, 103u, 128u})
@@ -304,12 +304,11 @@ TEST(GgufConfig, RefusesOtherFactors) {
   for (const std::vector<float>& factors :
        {std::vector<float>{1, 7, 3}, {0, 0, 0}, {1, kNan, 2}, {-1, 1, 1}, {1, 1, 1e30f}})
     EXPECT_THAT(Model().tensor("rope_freqs.weight", {3}, factors).error(),
-                HasSubstr("none of llama3's scaling"));
-  EXPECT_THAT(Model().tensor("rope_freqs.weight", {4}).error(),
-              HasSubstr("must be 3 numbers of F32"));
+                HasSubstr("not those of llama3 scaling"));
+  EXPECT_THAT(Model().tensor("rope_freqs.weight", {4}).error(), HasSubstr("must be 3 F32 values"));
   EXPECT_THAT(
       Model().f32("rope.scale_linear", 2).tensor("rope_freqs.weight", {3}, {1, 1, 2}).error(),
-      HasSubstr("none of llama3's scaling"));
+      HasSubstr("not those of llama3 scaling"));
 }
 
 TEST(GgufConfig, SlidingWindows) {
@@ -332,7 +331,7 @@ TEST(GgufConfig, SlidingWindows) {
   EXPECT_THAT(Model(four).flags("attention.sliding_window_pattern", {0, 1}).error(),
               HasSubstr("has 2 values for 4 layers"));
   EXPECT_THAT(Model("qwen2").u32("attention.sliding_window", 9).error(),
-              HasSubstr("which layers have the window is not said"));
+              HasSubstr("it is unknown which layers have the window"));
   EXPECT_EQ(Model("qwen3")
                 .u32("attention.sliding_window", 9)
                 .flags("attention.sliding_window_pattern", {0, 1})
@@ -446,11 +445,11 @@ TEST(GgufConfig, Phi3HasLongropeByItsTensors) {
   EXPECT_EQ(rope.attention_factor, 1.25);
   EXPECT_EQ(rope.original_max_position_embeddings, 16);
   EXPECT_THAT(half(Model("phi3")).tensor("rope_factors_long.weight", {2}, {3, 4}).error(),
-              HasSubstr("must both be there"));
+              HasSubstr("must both be set"));
   EXPECT_THAT(half(Model("phi3")).f32("rope.scaling.factor", 2).error(),
-              HasSubstr("by longrope or not at all"));
+              HasSubstr("phi3 supports only longrope scaling"));
   Model whole("phi3");
-  EXPECT_THAT(factors(whole).error(), HasSubstr("must be 3 numbers of F32"));
+  EXPECT_THAT(factors(whole).error(), HasSubstr("must be 3 F32 values"));
   EXPECT_THAT(half(Model("phi3")).text("rope.scaling.type", "longrope").error(),
               HasSubstr("rope_factors_long.weight is missing"));
 }

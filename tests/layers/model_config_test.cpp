@@ -353,7 +353,7 @@ TEST(ModelConfig, OfTwoRotarySettingsTransformersOneHolds) {
   json["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 3}};
   EXPECT_EQ(parse(json).rope.theta, 5000);
   EXPECT_EQ(parse(json).rope.factor, 3);
-  EXPECT_NE(notices.text().find("rope_scaling holds"), std::string::npos) << notices.text();
+  EXPECT_NE(notices.text().find("rope_scaling is used"), std::string::npos) << notices.text();
   json["rope_scaling"] = Json::object();
   EXPECT_EQ(parse(json).rope.theta, 6000);
   json["rope_scaling"] = {{"rope_type", "llama3"},
@@ -367,7 +367,7 @@ TEST(ModelConfig, OfTwoRotarySettingsTransformersOneHolds) {
   json["rope_scaling"].erase("original_max_position_embeddings");
   json["max_position_embeddings"] = 512;
   EXPECT_EQ(parse(json).rope.original_max_position_embeddings, 512);
-  EXPECT_NE(notices.text().find("max_position_embeddings holds"), std::string::npos);
+  EXPECT_NE(notices.text().find("max_position_embeddings is used"), std::string::npos);
 }
 
 /// Every error must name the file and hold `named`.
@@ -401,7 +401,7 @@ const std::vector<Refusal> kRefusals = {
     {"llama", "model_type", nullptr, "model_type is missing"},
     {"llama", "model_type", "t5", "\"t5\" is not supported (gpt2, llama"},
     {"llama", "model_type", 3, "model_type must be a string"},
-    {"llama", "model_type", "ll\nama", "model_type must be a short word, not \"ll\\nama\""},
+    {"llama", "model_type", "ll\nama", "model_type must be a short string, not \"ll\\nama\""},
     {"llama", "vocab_size", nullptr, "vocab_size is missing"},
     {"llama", "hidden_size", nullptr, "hidden_size is missing"},
     {"llama", "hidden_size", 0, "hidden_size must be from 1"},
@@ -439,7 +439,7 @@ const std::vector<Refusal> kRefusals = {
     {"llama",
      "rope_parameters",
      {{"rope_type", "yarn"}, {"rope_theta", 1}, {"factor", 2}},
-     "yarn needs another rope_theta than 1"},
+     "yarn needs rope_theta other than 1"},
     {"llama",
      "rope_scaling",
      {{"rope_type", "yarn"}, {"factor", 2}, {"attention_factor", -1}},
@@ -476,7 +476,7 @@ const std::vector<Refusal> kRefusals = {
      {"full_attention", "sliding_attention", "full_attention", "sliding_attention"},
      "one window for all layers"},
     {"qwen2", "layer_types", {"full_attention"}, "layer_types names 1 layers"},
-    {"qwen2", "layer_types", "full_attention", "layer_types must be a list of short words"},
+    {"qwen2", "layer_types", "full_attention", "layer_types must be a list of short strings"},
     {"qwen2",
      "layer_types",
      {"full_attention", "full_attention", "full_attention", "linear_attention"},

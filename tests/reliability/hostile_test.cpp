@@ -330,7 +330,7 @@ TEST(Hostile, APipeIntoWhichNobodyWrites) {
   const std::string pipe = cli().fresh("pipe");
   mkfifo(pipe.c_str(), 0600);
   expect_refused({"score", cli().base(), "--requests", pipe, "--out", cli().fresh("answers.jsonl")},
-                 {pipe, "nobody writes"});
+                 {pipe, "no process writes"});
   expect_refused({"eval", pipe, "--text", cli().valid_text()}, {pipe, "a pipe, not a file"});
 }
 

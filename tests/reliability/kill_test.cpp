@@ -41,7 +41,7 @@ TEST_P(Killed, LoseNothing) {
     // What a comparison had started ends its step and bars the folder until then.
     Process::wait_until(kRunSeconds, [&] {
       again = cli().run(job.again(out));
-      return !contains(again.err, "is at work there");
+      return !contains(again.err, "uses this folder");
     });
     ASSERT_EQ(again.status, 0) << "kill " << i << ": " << again.err;
     expect_whole(out);

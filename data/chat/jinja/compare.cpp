@@ -49,7 +49,7 @@ bool less_items(Budget& budget, const std::vector<Value>& a, const std::vector<V
 
 bool contains_text(Budget& budget, const std::string& text, const Value& item) {
   if (!item.is(Kind::string))
-    refuse("'in' a text wants a text on its left, not {}", type_name(item));
+    refuse("'in' with a string on the right needs a string on the left, not {}", type_name(item));
   budget.scan(text.size());
   return find_bytes(text, item.as_string()) != std::string_view::npos;
 }
@@ -130,7 +130,7 @@ bool less(Budget& budget, const Value& a, const Value& b) {
   }
   if (a.kind() == b.kind() && a.is_sequence())
     return less_items(budget, a.as_items(), b.as_items());
-  refuse("{} and {} have no order", type_name(a), type_name(b));
+  refuse("{} and {} cannot be ordered", type_name(a), type_name(b));
 }
 
 bool contains(Budget& budget, const Value& container, const Value& item) {
@@ -138,7 +138,7 @@ bool contains(Budget& budget, const Value& container, const Value& item) {
     case Kind::string:
       return contains_text(budget, container.as_string(), item);
     case Kind::mapping:
-      if (!is_hashable(item)) refuse("{} cannot be the key of a mapping", type_name(item));
+      if (!is_hashable(item)) refuse("{} cannot be a mapping key", type_name(item));
       return find(budget, container.as_mapping(), item) != nullptr;
     case Kind::iterator: {
       Iterator& iterator = container.as_iterator();
@@ -223,7 +223,7 @@ const Value* find(Budget& budget, const Mapping& mapping, const Value& key) {
 }
 
 void insert(Budget& budget, std::vector<std::pair<Value, Value>>& items, Value key, Value value) {
-  if (!is_hashable(key)) refuse("{} cannot be the key of a mapping", type_name(key));
+  if (!is_hashable(key)) refuse("{} cannot be a mapping key", type_name(key));
   for (auto& [own, old] : items)
     if (equal(budget, own, key)) {
       old = std::move(value);

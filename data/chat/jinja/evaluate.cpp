@@ -65,7 +65,7 @@ Value Interpreter::evaluate(const Expression& expression) {
       return evaluate_concat(expression);
     case Op::slice:
     case Op::member:
-      refuse("a slice stands outside of a subscript");
+      refuse("a slice is outside of a subscript");
     default:
       break;
   }
@@ -117,7 +117,7 @@ Value Interpreter::evaluate_slice(const Value& object, const Expression& slice) 
     if (value.is_integral())
       parts[i] = value.as_integer();
     else if (!value.is(Kind::none))
-      refuse("a slice wants integers, not {}", type_name(value));
+      refuse("a slice needs integers, not {}", type_name(value));
   }
   line_ = slice.line;
   if (object.is_undefined()) refuse("{}", object.undefined_message());
@@ -189,7 +189,7 @@ Value Interpreter::evaluate_logic(const Expression& expression) {
   if (holds) return evaluate(*expression.args[1]);
   if (expression.args[2]) return evaluate(*expression.args[2]);
   return Value::undefined(
-      fmt::format("the inline if of line {} was false, and it has no 'else'", expression.line));
+      fmt::format("the inline if of line {} is false and has no 'else'", expression.line));
 }
 
 Value Interpreter::evaluate_concat(const Expression& expression) {

@@ -86,13 +86,13 @@ Value default_filter(Interpreter&, const Value& value, const Arguments& argument
 Value indent(Interpreter& in, const Value& value, const Arguments& arguments) {
   const Bound bound("indent", arguments, {"width", "first", "blank"});
   if (value.is_undefined()) refuse("{}", value.undefined_message());
-  if (!value.is(Kind::string)) refuse("indent wants a text, not {}", type_name(value));
+  if (!value.is(Kind::string)) refuse("indent needs a string, not {}", type_name(value));
   std::string by(4, ' ');
   if (bound.has(0) && bound.at(0).is(Kind::string)) {
     by = bound.string(0);
   } else if (bound.has(0)) {
     const std::int64_t width = std::max<std::int64_t>(bound.integer(0, 4), 0);
-    if (width > 10000) refuse("indent by {} blanks", width);
+    if (width > 10000) refuse("indent by {} spaces is not supported", width);
     by.assign(static_cast<std::size_t>(width), ' ');
   }
   const bool blank = bound.flag(2, false);
@@ -112,8 +112,7 @@ Value format_filter(Interpreter& in, const Value& value, const Arguments& argume
   const std::string format = to_text(in.budget(), value);
   if (arguments.named.empty())
     return percent_format(in.budget(), format, Value::tuple(in.budget(), arguments.positional));
-  if (!arguments.positional.empty())
-    refuse("format() takes values with names or without, not both");
+  if (!arguments.positional.empty()) refuse("format() takes named or positional values, not both");
   std::vector<std::pair<Value, Value>> items;
   for (const auto& [name, item] : arguments.named)
     insert(in.budget(), items, Value::string(in.budget(), name), item);
@@ -214,9 +213,9 @@ Value round_filter(Interpreter&, const Value& value, const Arguments& arguments)
   const std::string method = bound.has(1) ? bound.string(1) : "common";
   const std::int64_t precision = bound.integer(0, 0);
   if (value.is_undefined()) refuse("{}", value.undefined_message());
-  if (!value.is_number()) refuse("round wants a number, not {}", type_name(value));
+  if (!value.is_number()) refuse("round needs a number, not {}", type_name(value));
   if (method == "common") return rounded(value, precision);
-  if (method != "ceil" && method != "floor") refuse("round by '{}'", method);
+  if (method != "ceil" && method != "floor") refuse("round method '{}' is not supported", method);
   if (precision < 0 || precision > 18) refuse("round to {} places is not supported", precision);
   const double scale = std::pow(10.0, static_cast<double>(precision)), x = value.as_real() * scale;
   return Value::real((method == "ceil" ? std::ceil(x) : std::floor(x)) / scale);
@@ -228,7 +227,7 @@ Value tojson(Interpreter& in, const Value& value, const Arguments& arguments) {
       .ensure_ascii = bound.flag(0, false), .sort_keys = bound.flag(3, false), .indent = {}};
   if (bound.given(1)) {
     const std::int64_t width = bound.at(1).is(Kind::string) ? 0 : bound.integer(1, 0);
-    if (width > 1000) refuse("tojson with an indent of {}", width);
+    if (width > 1000) refuse("tojson with indent {} is not supported", width);
     style.indent =
         bound.at(1).is(Kind::string)
             ? bound.string(1)
@@ -238,7 +237,7 @@ Value tojson(Interpreter& in, const Value& value, const Arguments& arguments) {
   if (bound.given(2)) {
     const std::vector<Value> both = iterate(in.budget(), bound.at(2));
     if (both.size() != 2 || !both[0].is(Kind::string) || !both[1].is(Kind::string))
-      refuse("tojson wants two texts as separators");
+      refuse("tojson needs two strings as separators");
     style.between_items = both[0].as_string();
     style.after_key = both[1].as_string();
   }

@@ -17,7 +17,8 @@ Value strftime_now(Interpreter& in, const Value&, const Arguments& arguments) {
   const Bound bound("strftime_now", arguments, {"format"}, 1);
   const std::string& format = bound.string(0);
   if (format.empty()) return Value::constant("");
-  if (format.size() > 1000) refuse("strftime_now() of a format of {} bytes", format.size());
+  if (format.size() > 1000)
+    refuse("strftime_now(): a format of {} bytes is too long", format.size());
   std::array<char, 16384> text{};
   const std::size_t size = std::strftime(text.data(), text.size(), format.c_str(), &in.now());
   return Value::string(in.budget(), std::string(text.data(), size));
@@ -40,7 +41,7 @@ Value make_range(Interpreter&, const Value&, const Arguments& arguments) {
   const bool some = step > 0 ? start < stop : stop < start;
   const std::uint64_t count = some ? (high - low - 1) / stride + 1 : 0;
   if (count > static_cast<std::uint64_t>(kMostRange))
-    refuse("range() of more than {} numbers", kMostRange);
+    refuse("range() has more than {} numbers", kMostRange);
   return Value::range({start, stop, step, static_cast<std::int64_t>(count)});
 }
 
@@ -57,7 +58,7 @@ std::vector<std::pair<Value, Value>> pairs_of(Interpreter& in, const Arguments& 
     }
     for (const Value& pair : iterate(budget, given)) {
       const std::vector<Value> both = iterate(budget, pair);
-      if (both.size() != 2) refuse("dict() wants pairs, not {} values", both.size());
+      if (both.size() != 2) refuse("dict() needs pairs, not {} values", both.size());
       insert(budget, items, both[0], both[1]);
     }
   }
@@ -73,7 +74,7 @@ Value make_dict(Interpreter& in, const Value&, const Arguments& arguments) {
 Value make_namespace(Interpreter& in, const Value&, const Arguments& arguments) {
   Namespace* const space = in.make_space();
   for (auto& [name, value] : pairs_of(in, arguments)) {
-    if (!name.is(Kind::string)) refuse("namespace() wants names, not {}", type_name(name));
+    if (!name.is(Kind::string)) refuse("namespace() needs names, not {}", type_name(name));
     space->set(name.as_string(), std::move(value));
   }
   return Value::space(space);

@@ -70,7 +70,7 @@ void Interpreter::assign(const Expression& target, const Value& value) {
   } else if (target.op == Op::member) {
     const Value* const space = lookup(target.name);
     if (space == nullptr || !space->is(Kind::space))
-      refuse("'{}.{}' is assigned to, but '{}' is no namespace", target.name, target.names[0],
+      refuse("'{}.{}' is assigned to, but '{}' is not a namespace", target.name, target.names[0],
              target.name);
     budget_.make(sizeof(Value));
     space->as_space()->set(target.names[0], value);

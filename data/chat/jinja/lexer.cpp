@@ -254,7 +254,7 @@ class Lexer {
       open += c == '(' ? ')' : c == '[' ? ']' : '}';
     } else if (c == ')' || c == ']' || c == '}') {
       if (open.empty()) refuse("an unexpected '{}'", c);
-      if (open.back() != c) refuse("an unexpected '{}' where '{}' is due", c, open.back());
+      if (open.back() != c) refuse("an unexpected '{}' where '{}' is expected", c, open.back());
       open.pop_back();
     }
     return 1;
@@ -272,11 +272,11 @@ void append_hex(std::string& result, std::string_view text, std::size_t& at, std
   for (std::size_t i = 0; i < digits; ++i) {
     const char c = at + i < text.size() ? text[at + i] : 'z';
     if (std::isxdigit(static_cast<unsigned char>(c)) == 0)
-      refuse("a string's escape wants {} hexadecimal digits", digits);
+      refuse("a string escape needs {} hexadecimal digits", digits);
     value = value * 16 + static_cast<char32_t>(is_digit(c) ? c - '0' : (c | 0x20) - 'a' + 10);
   }
   if (value > 0x10FFFF || (value >= 0xD800 && value < 0xE000))
-    refuse("a string's escape names no character: {:x}", static_cast<std::uint32_t>(value));
+    refuse("a string escape is not a character: {:x}", static_cast<std::uint32_t>(value));
   append_utf8(result, value);
   at += digits;
 }
@@ -324,7 +324,7 @@ std::string string_of(std::string_view token) {
     } else if (c >= '0' && c <= '7') {
       append_octal(result, text, i);
     } else if (c == 'N') {
-      refuse("a string's escape \\N is not supported");
+      refuse("a string escape \\N is not supported");
     } else {
       result += '\\';
     }

@@ -52,7 +52,7 @@ Value split_text(Interpreter& in, const Value& self, const Arguments& arguments)
   in.budget().scan(8 * self.as_string().size());
   const std::int64_t most = bound.integer(1, -1);
   if (!bound.given(0)) return texts_value(in, split_space(self.as_string(), most, FromRight));
-  if (bound.string(0).empty()) refuse("split() at an empty text");
+  if (bound.string(0).empty()) refuse("split() at an empty string");
   return texts_value(in, split_at(self.as_string(), bound.string(0), most, FromRight));
 }
 
@@ -82,7 +82,7 @@ Value starts_or_ends(Interpreter& in, const Value& self, const Arguments& argume
   const std::string_view text = within(self.as_string(), bound, begin);
   const auto holds = [&](const Value& part) {
     if (!part.is(Kind::string))
-      refuse("startswith() and endswith() want a text, not {}", type_name(part));
+      refuse("startswith() and endswith() need a string, not {}", type_name(part));
     return Start ? text.starts_with(part.as_string()) : text.ends_with(part.as_string());
   };
   const Value& parts = bound.at(0);
@@ -98,7 +98,7 @@ Value find_text(Interpreter& in, const Value& self, const Arguments& arguments) 
   const std::string_view text = within(self.as_string(), bound, begin);
   const std::size_t at =
       Last ? find_last_bytes(text, bound.string(0)) : find_bytes(text, bound.string(0));
-  if (at == std::string_view::npos && Must) refuse("index() found no such text");
+  if (at == std::string_view::npos && Must) refuse("index() found no such string");
   if (at == std::string_view::npos) return Value::integer(-1);
   return Value::integer(character_count(std::string_view(self.as_string()).substr(0, begin + at)));
 }
@@ -124,7 +124,7 @@ Value join_texts(Interpreter& in, const Value& self, const Arguments& arguments)
   std::string text;
   bool first = true;
   for (const Value& item : iterate(in.budget(), bound.at(0))) {
-    if (!item.is(Kind::string)) refuse("join() wants texts, not {}", type_name(item));
+    if (!item.is(Kind::string)) refuse("join() needs strings, not {}", type_name(item));
     in.budget().make(item.as_string().size() + self.as_string().size());
     if (!first) text += self.as_string();
     text += item.as_string();
@@ -147,7 +147,7 @@ template <bool Last>
 Value partition_text(Interpreter& in, const Value& self, const Arguments& arguments) {
   const Bound bound("partition", arguments, {"sep"}, 1);
   const std::string_view text = self.as_string(), part = bound.string(0);
-  if (part.empty()) refuse("partition() at an empty text");
+  if (part.empty()) refuse("partition() at an empty string");
   in.budget().scan(4 * text.size());
   const std::size_t at = Last ? find_last_bytes(text, part) : find_bytes(text, part);
   std::array<std::string_view, 3> parts = {text, "", ""};
@@ -164,7 +164,7 @@ template <int Side>
 Value pad_text(Interpreter& in, const Value& self, const Arguments& arguments) {
   const Bound bound("padding", arguments, {"width", "fillchar"}, 1);
   const std::string fill = Side == 2 ? "0" : bound.has(1) ? bound.string(1) : " ";
-  if (character_count(fill) != 1) refuse("a fill is one character");
+  if (character_count(fill) != 1) refuse("a fill must be one character");
   const std::int64_t width = bound.integer(0, 0), count = character_count(self.as_string());
   const std::int64_t missing = std::max<std::int64_t>(width - count, 0);
   if (missing > static_cast<std::int64_t>(in.budget().limits().output))
@@ -220,7 +220,7 @@ Value index_of(Interpreter& in, const Value& self, const Arguments& arguments) {
 
 Value cycle(Interpreter&, const Value& self, const Arguments& arguments) {
   const std::size_t count = arguments.positional.size();
-  if (count == 0) refuse("loop.cycle() wants something to choose from");
+  if (count == 0) refuse("loop.cycle() needs at least one value");
   return arguments.positional[static_cast<std::size_t>(self.as_loop()->index) % count];
 }
 
@@ -317,7 +317,7 @@ Value loop_attribute(Budget& budget, const Value& value, std::string_view name) 
   const LoopState& loop = *value.as_loop();
   const std::int64_t count = std::ssize(loop.items), index = loop.index;
   const auto near = [&](std::int64_t at) {
-    if (at < 0 || at >= count) return Value::undefined("there is no such item of the loop");
+    if (at < 0 || at >= count) return Value::undefined("the loop has no such item");
     return loop.items[static_cast<std::size_t>(at)];
   };
   if (name == "index") return Value::integer(index + 1);

@@ -218,12 +218,12 @@ Value arithmetic(Budget& budget, Op op, const Value& a, const Value& b) {
   if (op == Op::multiply && a.is_integral() && repeats(b))
     return repeated(budget, b, a.as_integer());
   if (op == Op::modulo && a.is(Kind::string)) return percent_format(budget, a.as_string(), b);
-  refuse("'{}' of a {} and a {} has no meaning", symbol(op), type_name(a), type_name(b));
+  refuse("'{}' is not defined for a {} and a {}", symbol(op), type_name(a), type_name(b));
 }
 
 Value negated(const Value& value, bool negative) {
   if (value.is_undefined()) refuse("{}", value.undefined_message());
-  if (!value.is_number()) refuse("a {} has no sign", type_name(value));
+  if (!value.is_number()) refuse("a {} cannot have a sign", type_name(value));
   if (value.is(Kind::real)) return Value::real(negative ? -value.as_real() : value.as_real());
   return integer_arithmetic(negative ? Op::subtract : Op::add, 0, value.as_integer());
 }

@@ -35,7 +35,7 @@ class PercentFormat {
     // Python asks this only of values that have no items.
     const bool has_items = values_.is(Kind::mapping) || values_.is(Kind::list) ||
                            values_.is(Kind::range) || values_.is_undefined();
-    if (!has_items && used_ < count()) refuse("'%' has more values than its format asks for");
+    if (!has_items && used_ < count()) refuse("'%' has more values than its format needs");
     return result;
   }
 
@@ -47,7 +47,7 @@ class PercentFormat {
   }
 
   const Value& next() {
-    if (used_ >= count()) refuse("'%' has fewer values than its format asks for");
+    if (used_ >= count()) refuse("'%' has fewer values than its format needs");
     const std::size_t i = used_++;
     return values_.is(Kind::tuple) ? values_.as_items()[i] : values_;
   }
@@ -93,7 +93,7 @@ class PercentFormat {
   const Value& named() {
     const std::size_t end = format_.find(')', at_);
     if (end == std::string::npos || !values_.is(Kind::mapping))
-      refuse("'%(name)' wants a mapping of values");
+      refuse("'%(name)' needs a mapping of values");
     const Value name = Value::string(budget_, format_.substr(at_ + 1, end - at_ - 1));
     at_ = end + 1;
     const Value* const value = find(budget_, values_.as_mapping(), name);
@@ -124,11 +124,11 @@ class PercentFormat {
     if (spec.kind == 'c' && value.is(Kind::string) && character_count(value.as_string()) == 1)
       return value.as_string();
     if (!value.is_number() || spec.kind == 'c')
-      refuse("'%{}' wants a number, not {}", spec.kind, type_name(value));
+      refuse("'%{}' needs a number, not {}", spec.kind, type_name(value));
     if (kind >= 8) return real(spec, value.as_real());
-    if (kind >= 5 && !value.is_integral()) refuse("'%{}' wants an integer", spec.kind);
+    if (kind >= 5 && !value.is_integral()) refuse("'%{}' needs an integer", spec.kind);
     if (!value.is_integral() && !(std::abs(value.as_real()) < 0x1p63))
-      refuse("'%{}' wants an integer of 64 bits", spec.kind);
+      refuse("'%{}' needs an integer of 64 bits", spec.kind);
     const std::int64_t whole =
         value.is_integral() ? value.as_integer() : static_cast<std::int64_t>(value.as_real());
     const std::uint64_t size =

@@ -15,7 +15,7 @@ class Printer {
   explicit Printer(Budget& budget) : budget_(budget) {}
 
   void repr(const Value& value) {
-    if (++depth_ > 2 * kMostValueDepth) refuse("a value that holds itself cannot be printed");
+    if (++depth_ > 2 * kMostValueDepth) refuse("a value that contains itself cannot be printed");
     budget_.step();
     switch (value.kind()) {
       case Kind::undefined:
@@ -118,7 +118,7 @@ class Printer {
     } else {
       // Python prints an address.
       refuse("a {} cannot be printed{}", type_name(value),
-             value.is(Kind::iterator) ? "; '|list' makes it a list" : "");
+             value.is(Kind::iterator) ? "; '|list' converts it to a list" : "");
     }
   }
 

@@ -18,7 +18,7 @@ enum class Case { upper, lower, title };
 
 std::string mapped(std::string_view text, Case to) {
   if (text.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max() / 4))
-    refuse("a text of {} bytes is too long", text.size());
+    refuse("a string of {} bytes is too long", text.size());
   std::string result;
   icu::StringByteSink<std::string> sink(&result, static_cast<std::int32_t>(text.size()));
   const icu::StringPiece source(text.data(), static_cast<std::int32_t>(text.size()));
@@ -30,7 +30,7 @@ std::string mapped(std::string_view text, Case to) {
   else
     icu::CaseMap::utf8ToTitle("", U_TITLECASE_WHOLE_STRING | U_TITLECASE_NO_BREAK_ADJUSTMENT,
                               nullptr, source, sink, nullptr, status);
-  if (U_FAILURE(status)) refuse("ICU cannot map a text's case: {}", u_errorName(status));
+  if (U_FAILURE(status)) refuse("ICU cannot map the case of a string: {}", u_errorName(status));
   return result;
 }
 

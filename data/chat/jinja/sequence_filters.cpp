@@ -49,7 +49,7 @@ Value list_filter(Interpreter& in, const Value& value, const Arguments& argument
 Value items_filter(Interpreter& in, const Value& value, const Arguments& arguments) {
   const Bound bound("items", arguments, {});
   if (value.is_undefined()) return Value::iterator(in.budget(), {});
-  if (!value.is(Kind::mapping)) refuse("items wants a mapping, not {}", type_name(value));
+  if (!value.is(Kind::mapping)) refuse("items needs a mapping, not {}", type_name(value));
   const Value view = Value::view({value.share_mapping(), ViewKind::items});
   return Value::iterator(in.budget(), iterate(in.budget(), view));
 }
@@ -62,19 +62,21 @@ Value first_filter(Interpreter& in, const Value& value, const Arguments& argumen
   } else if (const std::vector<Value> items = iterate(in.budget(), value); !items.empty()) {
     return items.front();
   }
-  return Value::undefined("the first item of nothing is undefined");
+  return Value::undefined("the first item of an empty sequence is undefined");
 }
 
 /// Python's reversed() takes no iterator; Undefined has a length and items, but none to read.
 std::vector<Value> reversible(Interpreter& in, const Value& value) {
-  if (value.is(Kind::iterator)) refuse("a generator has no last item; '|list' makes it a list");
+  if (value.is(Kind::iterator))
+    refuse("a generator has no last item; '|list' converts it to a list");
   return iterate(in.budget(), value);
 }
 
 Value last_filter(Interpreter& in, const Value& value, const Arguments& arguments) {
   const Bound bound("last", arguments, {});
   const std::vector<Value> items = reversible(in, value);
-  return items.empty() ? Value::undefined("the last item of nothing is undefined") : items.back();
+  return items.empty() ? Value::undefined("the last item of an empty sequence is undefined")
+                       : items.back();
 }
 
 Value reverse_filter(Interpreter& in, const Value& value, const Arguments& arguments) {
@@ -116,7 +118,7 @@ Value map_filter(Interpreter& in, const Value& value, const Arguments& arguments
     return Value::iterator(in.budget(), std::move(results));
   }
   const Value& name = arguments.positional[0];
-  if (!name.is(Kind::string)) refuse("map wants the name of a filter, not {}", type_name(name));
+  if (!name.is(Kind::string)) refuse("map needs the name of a filter, not {}", type_name(name));
   const Arguments rest{{arguments.positional.begin() + 1, arguments.positional.end()},
                        arguments.named};
   for (const Value& item : iterate(in.budget(), value))
@@ -130,13 +132,13 @@ Value select_filter(Interpreter& in, const Value& value, const Arguments& argume
   if (!truth(value)) return Value::iterator(in.budget(), {});
   const std::size_t skipped = Attribute ? 1 : 0;
   const auto& given = arguments.positional;
-  if (given.size() < skipped) refuse("selectattr and rejectattr want the name of an attribute");
+  if (given.size() < skipped) refuse("selectattr and rejectattr need the name of an attribute");
   const std::vector<Value> path = Attribute ? path_of(in, given[0]) : std::vector<Value>();
   std::string test;
   Arguments rest;
   if (given.size() > skipped) {
     if (!given[skipped].is(Kind::string))
-      refuse("select wants the name of a test, not {}", type_name(given[skipped]));
+      refuse("select needs the name of a test, not {}", type_name(given[skipped]));
     test = given[skipped].as_string();
     rest = {{given.begin() + static_cast<std::ptrdiff_t>(skipped) + 1, given.end()},
             arguments.named};
@@ -199,7 +201,7 @@ Value dictsort(Interpreter& in, const Value& value, const Arguments& arguments) 
   const std::string by = bound.has(1) ? bound.string(1) : "key";
   if (by != "key" && by != "value") refuse("dictsort by '{}', which is neither key nor value", by);
   if (value.is_undefined()) refuse("{}", value.undefined_message());
-  if (!value.is(Kind::mapping)) refuse("dictsort wants a mapping, not {}", type_name(value));
+  if (!value.is(Kind::mapping)) refuse("dictsort needs a mapping, not {}", type_name(value));
   std::vector<Keyed> items;
   for (const auto& [key, item] : value.as_mapping().items) {
     const Value& order = by == "key" ? key : item;
@@ -238,14 +240,15 @@ Value extreme(Interpreter& in, const Value& value, const Arguments& arguments) {
         (Largest ? less(in.budget(), best->key[0], key) : less(in.budget(), key, best->key[0])))
       best = Keyed{{std::move(key)}, item};
   }
-  return best ? best->item : Value::undefined("the largest or smallest of nothing is undefined");
+  return best ? best->item
+              : Value::undefined("the largest or smallest item of an empty sequence is undefined");
 }
 
 Value sum(Interpreter& in, const Value& value, const Arguments& arguments) {
   const Bound bound("sum", arguments, {"attribute", "start"});
   const std::vector<Value> path = bound.given(0) ? path_of(in, bound.at(0)) : std::vector<Value>();
   Value total = bound.has(1) ? bound.at(1) : Value::integer(0);
-  if (total.is(Kind::string)) refuse("sum adds numbers, not texts");
+  if (total.is(Kind::string)) refuse("sum adds numbers, not strings");
   for (const Value& item : iterate(in.budget(), value))
     total = arithmetic(in.budget(), Op::add, total, follow(in, item, path));
   return total;
@@ -254,7 +257,7 @@ Value sum(Interpreter& in, const Value& value, const Arguments& arguments) {
 Value batch(Interpreter& in, const Value& value, const Arguments& arguments) {
   const Bound bound("batch", arguments, {"linecount", "fill_with"}, 1);
   const std::int64_t count = bound.integer(0, 1);
-  if (count < 1 || count > kMostRange) refuse("batch of {} items", count);
+  if (count < 1 || count > kMostRange) refuse("batch of {} items is not supported", count);
   std::vector<Value> results, line;
   const auto flush = [&] { results.push_back(Value::list(in.budget(), std::exchange(line, {}))); };
   for (const Value& item : iterate(in.budget(), value)) {

@@ -175,7 +175,7 @@ class TemplateParser : ExpressionParser {
     result->name = "caller";
     if (is_op("(")) signature(*result);
     result->expression = expression();
-    if (result->expression->op != Op::call) refuse("'call' wants a call");
+    if (result->expression->op != Op::call) refuse("'call' needs a call");
     called_body(*result, "endcall");
     return result;
   }

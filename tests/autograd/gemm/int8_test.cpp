@@ -88,11 +88,10 @@ TEST(Int8, WhatIsNoNumberIsRefused) {
   const Real nan = std::numeric_limits<Real>::quiet_NaN();
   EXPECT_EQ(
       refusal(nan, 3, ""),
-      "int8: row 3 of the matrix holds NaN or infinity, which no scale can hold: use float32");
-  EXPECT_EQ(
-      refusal(-nan, 77, "a.weight"),
-      "int8: row 77 of the weight a.weight holds NaN or infinity, which no scale can hold: use "
-      "float32");
+      "int8: row 3 of the matrix holds NaN or infinity, which no scale can represent: use float32");
+  EXPECT_EQ(refusal(-nan, 77, "a.weight"),
+            "int8: row 77 of the weight a.weight holds NaN or infinity, which no scale can "
+            "represent: use float32");
   EXPECT_NE(refusal(-kInf, 0, ""), "nothing");
 }
 

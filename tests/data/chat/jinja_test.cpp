@@ -63,7 +63,7 @@ TEST(Jinja, NothingRunsForLong) {
   EXPECT_NE(error_of(many + "{{ a }}" + many + "{{ a }}" + end + end, {}, kSmall).find("more than"),
             std::string::npos);
   EXPECT_EQ(error_of("{{ range(1000000000) }}"),
-            "chat.jinja: line 1: range() of more than 100000 numbers");
+            "chat.jinja: line 1: range() has more than 100000 numbers");
   EXPECT_NE(error_of("{{ 'a' * 10000000000 }}").find("bytes"), std::string::npos);
   EXPECT_NE(error_of("{{ [0] * 10000000000 }}").find("bytes"), std::string::npos);
   EXPECT_NE(error_of("{{ 'a'.ljust(10000000000) }}").find("too large"), std::string::npos);

@@ -73,7 +73,7 @@ TEST(DurableFile, NamesPathAndReasonAndRemedy) {
   };
   EXPECT_THAT(error(folder / "file/a"), HasSubstr("file/a: Not a directory; a part of the path"));
   EXPECT_THAT(error(folder / "gone/a"),
-              HasSubstr("gone/a: No such file or directory; the folder is not there"));
+              HasSubstr("gone/a: No such file or directory; the folder does not exist"));
   EXPECT_THAT(error(folder.path()), HasSubstr("Is a directory"));
   EXPECT_THAT(error("/dev/null"), HasSubstr("/dev/null: it is not a regular file"));
   EXPECT_THAT(error("/proc/focus"), HasSubstr("cannot write /proc/focus"));
@@ -124,7 +124,7 @@ TEST(DurableFile, SweepRemovesWhatDeadProcessesLeft) {
   EXPECT_EQ(sweep_orphans(folder.path()), 2u);
   EXPECT_EQ(files_in(folder.path()), 7u);
   EXPECT_TRUE(fs::exists(mine.temporary()));
-  EXPECT_THAT(error_of([&] { sweep_orphans(folder / "gone"); }), HasSubstr("look through"));
+  EXPECT_THAT(error_of([&] { sweep_orphans(folder / "gone"); }), HasSubstr("list"));
 }
 
 TEST(DurableFile, SweepKnowsAProcessThatEndedAndThatNobodyAskedAfter) {

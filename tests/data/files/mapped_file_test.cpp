@@ -159,7 +159,7 @@ TEST(MappedStore, DamageIsFoundWhereItIsAskedFor) {
   const StoreReader store(folder / "a.h5");
   const auto source = store.source("/model");
   EXPECT_TRUE(source->map("x"));
-  const std::string damaged = "data set '/model/x' is damaged: it does not fit its checksum";
+  const std::string damaged = "data set '/model/x' is damaged: it does not match its checksum";
   EXPECT_THAT(error_of([&] { source->verify("x"); }), HasSubstr(damaged));
   EXPECT_THAT(error_of([&] { store.verify(); }), HasSubstr(damaged));
   EXPECT_THAT(error_of([&] { source->read("x"); }), HasSubstr(damaged));

@@ -258,7 +258,7 @@ TEST(AskedDocument, MistakesNameTheLine) {
   says("no json", "line 2");
   says(R"({"answers": [{"begin":4,"end":5,"source":1}]})", "text");
   says(R"({"text": "a1 a1"})", "answers");
-  says(R"({"text": "a1 a1", "answers": []})", "asks nothing");
+  says(R"({"text": "a1 a1", "answers": []})", "has no question");
   says(R"({"text": "a1 a1", "answers": [{"begin":4,"source":1}]})", "end");
   says(R"({"text": "a1 a1", "answers": [{"begin":4,"end":6,"source":1}]})", "end");
   says(R"({"text": "a1 a1", "answers": [{"begin":4,"end":4,"source":1}]})", "source < begin < end");

@@ -95,7 +95,7 @@ TEST(Gguf, NamesAValueOfAnotherType) {
   large.value("n", 10, GgufFile::raw(std::numeric_limits<std::uint64_t>::max()));
   write_text(folder / "x.gguf", large.bytes());
   EXPECT_THAT(error_of([&] { GgufSource(folder / "x.gguf").metadata().integer("n"); }),
-              HasSubstr("beyond 2^63"));
+              HasSubstr("larger than 2^63"));
 }
 
 TEST(Gguf, TensorsAreInTheOrderOfPyTorch) {
@@ -188,8 +188,7 @@ TEST(Gguf, BelievesNoCount) {
 
 TEST(Gguf, RefusesWrongKeys) {
   EXPECT_THAT(error_of_gguf(GgufFile().u32("", 1)), HasSubstr("key number 1 is empty"));
-  EXPECT_THAT(error_of_gguf(GgufFile().u32("a", 1).text("a", "x")),
-              HasSubstr("'a' is there twice"));
+  EXPECT_THAT(error_of_gguf(GgufFile().u32("a", 1).text("a", "x")), HasSubstr("'a' appears twice"));
   EXPECT_THAT(error_of_gguf(GgufFile().value("a", 13, std::string(16, '\0'))),
               HasSubstr("key 'a' has the unknown type 13"));
   EXPECT_THAT(error_of_gguf(GgufFile().array("a", 13, 1, std::string(16, '\0'))),
@@ -218,13 +217,13 @@ TEST(Gguf, RefusesWrongTensors) {
   EXPECT_THAT(error({1ULL << 62}, 0), HasSubstr("beyond the end of the file"));
   EXPECT_THAT(error({1ULL << 61, 3}, 8), HasSubstr("beyond the end of the file"));
   EXPECT_THAT(error({1025}, 0), HasSubstr("beyond the end of the file"));
-  EXPECT_THAT(error({33}, 8), HasSubstr("rows of 33 numbers, no whole number of Q8_0's blocks"));
-  EXPECT_THAT(error({32, 8}, 12), HasSubstr("Q4_K's blocks of 256"));
-  EXPECT_THAT(error({4}, 0, 1), HasSubstr("said to be at offset 1"));
-  EXPECT_THAT(error({4}, 0, 32), HasSubstr("said to be at offset 32"));
-  EXPECT_THAT(error({4}, 0, ~0ULL - 31), HasSubstr("said to be at offset"));
+  EXPECT_THAT(error({33}, 8), HasSubstr("rows of 33 values, which do not fill whole Q8_0 blocks"));
+  EXPECT_THAT(error({32, 8}, 12), HasSubstr("Q4_K blocks of 256"));
+  EXPECT_THAT(error({4}, 0, 1), HasSubstr("declared at offset 1"));
+  EXPECT_THAT(error({4}, 0, 32), HasSubstr("declared at offset 32"));
+  EXPECT_THAT(error({4}, 0, ~0ULL - 31), HasSubstr("declared at offset"));
   EXPECT_THAT(error_of_gguf(GgufFile().floats("t", {1}, {1}).floats("t", {1}, {2})),
-              HasSubstr("tensor 't' is there twice"));
+              HasSubstr("tensor 't' appears twice"));
   EXPECT_THAT(error_of_gguf(GgufFile().floats(std::string(64, 'n'), {1}, {1})),
               HasSubstr("a name of 64 bytes"));
   GgufFile overlapping;
@@ -304,9 +303,10 @@ TEST_F(GgufParts, OpenByTheFirst) {
 
 TEST_F(GgufParts, MustAllBeThere) {
   fs::remove(folder_ / "m-00003-of-00003.gguf");
-  EXPECT_THAT(error(), HasSubstr("m-00003-of-00003.gguf is not beside it"));
+  EXPECT_THAT(error(), HasSubstr("m-00003-of-00003.gguf is not in the same folder"));
   write("k-00001-of-65535.gguf", part(0, 65535, 70000, "a"));
-  EXPECT_THAT(error("k-00001-of-65535.gguf"), HasSubstr("k-00002-of-65535.gguf is not beside it"));
+  EXPECT_THAT(error("k-00001-of-65535.gguf"),
+              HasSubstr("k-00002-of-65535.gguf is not in the same folder"));
 }
 
 TEST_F(GgufParts, MustFitEachOther) {

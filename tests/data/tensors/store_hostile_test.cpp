@@ -114,13 +114,13 @@ TEST_F(HostileStore, SecondNameForAnObject) {
   EXPECT_THAT(error_after([](hid_t f) {
                 H5Lcreate_hard(f, "/config", f, "/model/b", H5P_DEFAULT, H5P_DEFAULT);
               }),
-              HasSubstr("reached by two names, or a cycle"));
+              HasSubstr("it is reached by two names, or in a cycle"));
 }
 
 TEST_F(HostileStore, Cycle) {
   EXPECT_THAT(
       error_after([](hid_t f) { H5Lcreate_hard(f, "/", f, "/model/b", H5P_DEFAULT, H5P_DEFAULT); }),
-      HasSubstr("object '/model/b': reached by two names, or a cycle"));
+      HasSubstr("object '/model/b': it is reached by two names, or in a cycle"));
 }
 
 TEST_F(HostileStore, DataInAnotherFile) {
@@ -128,7 +128,7 @@ TEST_F(HostileStore, DataInAnotherFile) {
                 add(f, "/b", H5T_IEEE_F32LE, {100},
                     [](hid_t create) { H5Pset_external(create, "/etc/passwd", 0, 400); });
               }),
-              HasSubstr("object '/b': its data lies in another file"));
+              HasSubstr("object '/b': its data is in another file"));
 }
 
 TEST_F(HostileStore, VirtualDataSet) {
@@ -213,12 +213,12 @@ TEST_F(HostileStore, WrongTypes) {
   for (const hid_t type : {hid_t{variable}, hid_t{compound}, hid_t{list}, H5T_IEEE_F32BE,
                            H5T_STD_I32LE, H5T_STD_I64LE, H5T_STD_REF_OBJ, H5T_C_S1}) {
     EXPECT_THAT(error_after([&](hid_t f) { add(f, "/b", type, {2}); }),
-                HasSubstr("object '/b': its type is none"));
+                HasSubstr("object '/b': its type is not supported"));
     change([](hid_t f) { H5Ldelete(f, "/b", H5P_DEFAULT); });
   }
   EXPECT_EQ(open_error(), "");
   EXPECT_THAT(error_after([](hid_t f) { add(f, "/b", H5T_STD_U16LE, {2}); }),
-              HasSubstr("object '/b': 16-bit data whose attribute 'dtype' is neither"));
+              HasSubstr("object '/b': its data has 16 bits, but its attribute 'dtype' is neither"));
 }
 
 TEST_F(HostileStore, NeitherGroupNorDataSet) {
@@ -288,7 +288,7 @@ TEST_F(HostileStore, ChangedNamesAndValues) {
     write_text(path_, pristine);
     return error_after(action);
   };
-  const char* wanted = "do not fit its attribute 'digest'";
+  const char* wanted = "do not match its attribute 'digest'";
   EXPECT_THAT(error_with([](hid_t f) { H5Ldelete(f, "/config", H5P_DEFAULT); }), HasSubstr(wanted));
   EXPECT_THAT(
       error_with([](hid_t f) { H5Lmove(f, "/model/a", f, "/model/b", H5P_DEFAULT, H5P_DEFAULT); }),
@@ -304,7 +304,8 @@ TEST_F(HostileStore, ChangedNamesAndValues) {
               HasSubstr(wanted));
   EXPECT_THAT(error_with([](hid_t f) { H5Adelete(f, "digest"); }),
               HasSubstr("'digest' is missing"));
-  EXPECT_THAT(error_with([](hid_t f) { H5Adelete(f, "format"); }), HasSubstr("not one of focus"));
+  EXPECT_THAT(error_with([](hid_t f) { H5Adelete(f, "format"); }),
+              HasSubstr("not a focus checkpoint"));
   EXPECT_THAT(error_with([](hid_t f) { H5Adelete(f, "format_version"); }),
               HasSubstr("'format_version' is not a version"));
 }
@@ -341,7 +342,7 @@ TEST_F(HostileStore, OlderVersion) {
 TEST_F(HostileStore, PlainHdf5) {
   fs::remove(path_);
   H5Handle(H5Fcreate(path_.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);
-  EXPECT_THAT(open_error(), HasSubstr("an HDF5 file, but not one of focus"));
+  EXPECT_THAT(open_error(), HasSubstr("an HDF5 file, but not a focus checkpoint"));
 }
 
 /// Another program's strings: of variable length, padded with spaces, without a final NUL.

@@ -62,7 +62,7 @@ TEST_P(Unpack, RefusesWhatIsDamaged) {
     return error_of([&] { unpacked(bytes, "a.txt"); });
   };
   for (const std::size_t kept : {good.size() - 1, good.size() / 2, std::size_t{5}})
-    EXPECT_THAT(error(good.substr(0, kept)), HasSubstr("cannot unpack a.txt: it is cut short"));
+    EXPECT_THAT(error(good.substr(0, kept)), HasSubstr("cannot unpack a.txt: it is truncated"));
   std::string damaged = good;
   for (std::size_t i = good.size() / 2; i < good.size() / 2 + 8; ++i) damaged[i] = '\x5A';
   EXPECT_THAT(error(damaged), HasSubstr("cannot unpack a.txt: its contents are damaged"));
@@ -91,7 +91,8 @@ TEST(ReadDocumentFile, TakesTheMarkOffAndKeepsLineEnds) {
   write_text(folder / "a.txt", "\xEF\xBB\xBFone\r\ntwo\r\n");
   const Notices notices;
   EXPECT_EQ(read_document_file(folder / "a.txt"), "one\r\ntwo\r\n");
-  EXPECT_THAT(notices.text(), HasSubstr("a.txt: 2 lines end in CRLF, which is kept"));
+  EXPECT_THAT(notices.text(),
+              HasSubstr("a.txt: 2 lines end in CRLF, which is read as part of the text"));
   // Between the lines of JSONL they mean nothing.
   write_text(folder / "b.jsonl", "{\"text\": \"a\"}\r\n");
   const std::string before = notices.text();

@@ -311,7 +311,7 @@ TEST(TokenizerFile, RefusesWhatItDoesNotKnowOrCannotBe) {
       {"/pre_tokenizer", {{"type", "BertPreTokenizer"}}, "\"BertPreTokenizer\""},
       {"/pre_tokenizer",
        {{"type", "Split"}, {"pattern", {{"Regex", "(a"}}}, {"behavior", "Isolated"}},
-       "'(a' is wrong at byte 2"},
+       "'(a' is invalid at byte 2"},
       {"/pre_tokenizer",
        {{"type", "Split"}, {"pattern", {{"Regex", "\\h"}}}, {"behavior", "Isolated"}},
        "uses \\h"},
@@ -343,7 +343,7 @@ TEST(TokenizerFile, RefusesWhatItDoesNotKnowOrCannotBe) {
        {{"type", "TemplateProcessing"},
         {"single", {{{"SpecialToken", {{"id", "<s>"}}}}, {{"Sequence", {{"id", "A"}}}}}},
         {"special_tokens", {{"<s>", {{"ids", {4000000}}}}}}},
-       "the template puts id 4000000"},
+       "the template adds id 4000000"},
       {"/normalizer", {{"type", "Prepend"}, {"prepend", std::string(1000, 'a')}}, "1000 bytes"},
       {"/normalizer", {{"type", "a\nb"}}, "\"a\\nb\""},
   };

@@ -103,7 +103,7 @@ TEST(ExampleTokens, TemplatesThatWriteATurnOtherwiseLaterAreRefused) {
   };
   ExampleFormat format = format_of(forgets);
   EXPECT_THAT(error_of([&] { tokens_of(kChat, format); }),
-              testing::AllOf(StartsWith("a.jsonl: line 1: the chat template writes message 2"),
+              testing::AllOf(StartsWith("a.jsonl: line 1: the chat template renders message 2"),
                              HasSubstr("assistant_only_loss=false")));
   format.settings.assistant_only_loss = false;
   EXPECT_TRUE(tokens_of(kChat, format).trains());

@@ -182,7 +182,7 @@ TEST(TokenizeCached, KeepsExamplesByWhatTheyBecome) {
   const Notices notices;
   const TokenFile file = tokenize_cached(paths, *tokenizer, options);
   EXPECT_EQ(file.num_documents(), 2);
-  EXPECT_THAT(notices.text(), HasSubstr("1 of 3 examples are left out, the first in line 2"));
+  EXPECT_THAT(notices.text(), HasSubstr("1 of 3 examples are left out, the first on line 2"));
   EXPECT_TRUE(file.has_counts());
   EXPECT_FALSE(file.counts(1));
   EXPECT_TRUE(file.counts(2));

@@ -88,10 +88,10 @@ TEST(TokenFile, RefusesDamagedFiles) {
   EXPECT_THAT(error(with(8, 3, 4)), HasSubstr("version 3"));
   EXPECT_THAT(error(with(12, 3, 4)), HasSubstr("3 bytes per id"));
   EXPECT_THAT(error(with(16, 0, 8)), HasSubstr("vocabulary"));
-  EXPECT_THAT(error(with(24, ~0ull, 8)), HasSubstr("do not make"));
-  EXPECT_THAT(error(with(32, 1ull << 63, 8)), HasSubstr("do not make"));
-  EXPECT_THAT(error(good.substr(0, good.size() - 1)), HasSubstr("do not make"));
-  EXPECT_THAT(error(good + "x"), HasSubstr("do not make"));
+  EXPECT_THAT(error(with(24, ~0ull, 8)), HasSubstr("do not match"));
+  EXPECT_THAT(error(with(32, 1ull << 63, 8)), HasSubstr("do not match"));
+  EXPECT_THAT(error(good.substr(0, good.size() - 1)), HasSubstr("do not match"));
+  EXPECT_THAT(error(good + "x"), HasSubstr("do not match"));
   EXPECT_THAT(error(with(96 + 8, 1000, 8)), HasSubstr("begins at token 1000"));
   EXPECT_THAT(error_of([&] { TokenFile::open(folder / "none"); }), HasSubstr("none"));
   EXPECT_THAT(error_of([&] { TokenFile::open(folder.path()); }), HasSubstr("a folder, not a file"));

@@ -123,8 +123,8 @@ TEST(FarTokens, WithoutAGainNothingIsKept) {
 
 TEST(FarTokens, TableAndJsonSayTheSame) {
   const std::string table = format_far(example());
-  for (const char* part :
-       {"2 of 4 tokens are far (50.00%)", "64 to 79 tokens", "66.7%", "57.1%", "window: window"})
+  for (const char* part : {"2 of 4 tokens are long-range (50.00%)", "64 to 79 tokens", "66.7%",
+                           "57.1%", "window: window"})
     EXPECT_NE(table.find(part), std::string::npos) << part << " in\n" << table;
   const auto json = struct_to_json(example());
   EXPECT_EQ(json.at("far"), 2);
@@ -181,7 +181,7 @@ TEST(FarTokens, ThoseOfAnotherModelAreItsOwn) {
   EXPECT_EQ(report.rows[0].far, own.rows[0].far);
   EXPECT_EQ(report.rows[1].name, "window w=4");
   EXPECT_EQ(report.rows[2].far, own.rows[1].far);
-  EXPECT_NE(format_far(report).find("tokens are far for other.h5 ("), std::string::npos);
+  EXPECT_NE(format_far(report).find("tokens are long-range for other.h5 ("), std::string::npos);
 }
 
 TEST(PositionLosses, BucketsDoubleAndThenGoInQuarters) {

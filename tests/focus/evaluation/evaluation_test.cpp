@@ -144,8 +144,8 @@ TEST(AttentionSpec, GroupsOfKeysHaveSummaryAlone) {
   const auto says = [&](LoadedModel& model, const std::string& word, const std::string& part) {
     EXPECT_NE(error_of([&] { names_of(model, {word}); }).find(part), std::string::npos) << word;
   };
-  says(keys, "soft", "groups keys and has neither");
-  says(keys, "hard:1", "groups keys and has neither");
+  says(keys, "soft", "groups keys and supports only summary:M");
+  says(keys, "hard:1", "groups keys and supports only summary:M");
   says(keys, "summary:selection=own", "selection own is for groups of tokens");
   says(keys, "summary:5", "4 groups");
   LoadedModel dense = tiny_loaded();
@@ -201,12 +201,12 @@ TEST(ActiveAttention, InSomeLayersAloneTheOthersAreDense) {
     EXPECT_NE(error_of([&] { names_of(model, {word}); }).find(part), std::string::npos) << word;
   };
   says("window:3:layers=3", "layer 3, but tiny gpt2 has 3");
-  says("window:3:layers=", "no numbers");
-  says("window:3:layers=1+", "no numbers");
-  says("window:3:layers=-1", "no numbers");
-  says("summary:m_by_layer=1+2", "2 numbers for 3 layers");
+  says("window:3:layers=", "not a list of numbers");
+  says("window:3:layers=1+", "not a list of numbers");
+  says("window:3:layers=-1", "not a list of numbers");
+  says("summary:m_by_layer=1+2", "2 values for 3 layers");
   says("summary:m_by_layer=1+2+5", "has 4 groups");
-  says("summary:w_by_layer=1+2", "w_by_layer has 2 numbers for 3 layers");
+  says("summary:w_by_layer=1+2", "w_by_layer has 2 values for 3 layers");
 }
 
 TEST(Evaluation, EveryTokenButTheFirstIsScoredOnce) {

@@ -149,10 +149,10 @@ TEST(GgufAdapter, RefusesWhatItCannotApply) {
   EXPECT_THAT(with("blk.0.attn_q.weight", 12, 24), HasSubstr("has shape [12, 2]"));
   EXPECT_THAT(with("blk.0.attn_q.weight", 24, 12), HasSubstr("has 24"));
   EXPECT_THAT(with("blk.0.attn_q.weight", 24, 24, 0), HasSubstr("lora.r is 0"));
-  EXPECT_THAT(with("blk.9.attn_q.weight", 24, 24), HasSubstr("none of the linears"));
-  EXPECT_THAT(with("token_embd.weight", 37, 24), HasSubstr("token_embd.weight is none of"));
-  EXPECT_THAT(with("output.weight", 37, 24), HasSubstr("output.weight is none of"));
-  EXPECT_THAT(error_with(adapter_head("llama", 4)), HasSubstr("without matrices"));
+  EXPECT_THAT(with("blk.9.attn_q.weight", 24, 24), HasSubstr("not a linear"));
+  EXPECT_THAT(with("token_embd.weight", 37, 24), HasSubstr("token_embd.weight is not a linear"));
+  EXPECT_THAT(with("output.weight", 37, 24), HasSubstr("output.weight is not a linear"));
+  EXPECT_THAT(error_with(adapter_head("llama", 4)), HasSubstr("the adapter has no matrices"));
   EXPECT_THAT(error_with(adapter_head("qwen2", 4)),
               HasSubstr("general.architecture is \"qwen2\", expected \"llama\""));
   EXPECT_THAT(error_with(GgufFile().text("general.type", "model")),
@@ -161,10 +161,10 @@ TEST(GgufAdapter, RefusesWhatItCannotApply) {
   half.floats("blk.0.attn_q.weight.lora_b", {2, 24}, std::vector<float>(48));
   EXPECT_THAT(error_with(half), HasSubstr("there is .lora_b alone"));
   other.floats("blk.0.attn_q.weight", {2, 24}, std::vector<float>(48));
-  EXPECT_THAT(error_with(other), HasSubstr("is none of an adapter"));
+  EXPECT_THAT(error_with(other), HasSubstr("does not belong to an adapter"));
   add_pair(ranks, "blk.0.attn_q.weight", 24, 24, 2);
   add_pair(ranks, "blk.0.attn_v.weight", 12, 24, 3);
-  EXPECT_THAT(error_with(ranks), HasSubstr("ranks of 2 and 3"));
+  EXPECT_THAT(error_with(ranks), HasSubstr("different ranks, 2 and 3"));
   kind.text("general.type", "adapter").text("adapter.type", "ia3");
   EXPECT_THAT(error_with(kind), HasSubstr("adapter.type is \"ia3\""));
   GgufFile nan = adapter_head("llama", NAN);

@@ -139,8 +139,8 @@ TEST(Lora, TargetsAreEndingsOfPublishedNames) {
   EXPECT_EQ(LoraModel({.target_modules = {"c_proj"}}, decoder, rng).tensors().size(), 12u);
   EXPECT_EQ(LoraModel({.target_modules = {"mlp.c_proj"}}, decoder, rng).tensors().size(), 6u);
   EXPECT_EQ(message_of([&] { LoraModel({.target_modules = {"q_proj"}}, decoder, rng); }),
-            "lora.target_modules: no linear of a gpt2 layer is called 'q_proj'; there are c_attn, "
-            "c_fc, c_proj");
+            "lora.target_modules: a gpt2 layer has no linear named 'q_proj'; it has c_attn, c_fc, "
+            "c_proj");
 }
 
 TEST(Lora, AConfigThatIsNotSupportedIsRefusedByName) {

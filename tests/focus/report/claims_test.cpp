@@ -134,7 +134,7 @@ TEST(Claims, WhatHasNoRowIsNotMeasuredAndSaysWhich) {
   peeking.routing = "sequence";
   const auto two = outcome_of({row("full", 1, "dense", 2), row("focus", 1, "soft", 2), peeking});
   EXPECT_EQ(two.verdict, Verdict::not_measured);
-  EXPECT_EQ(two.reason, "several rows are soft: say routing");
+  EXPECT_EQ(two.reason, "several rows are soft: add routing");
 }
 
 TEST(Claims, WhatCannotBeTestedSaysWhy) {

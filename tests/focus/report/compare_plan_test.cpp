@@ -97,10 +97,11 @@ runs:
                       "c.yaml", {"optim.lrr=1"});
   });
   for (const char* part :
-       {"c.yaml: seeds: the same seed twice", "c.yaml:2: titel: unknown key; did you mean title?",
+       {"c.yaml: seeds: the same seed appears twice",
+        "c.yaml:2: titel: unknown key; did you mean title?",
         "c.yaml:3: stepz: unknown key; did you mean steps?",
         "c.yaml:6: focus.num_group: unknown key; did you mean focus.num_groups?",
-        "c.yaml:9: seed: not of a single run", "eval.valid is empty",
+        "c.yaml:9: seed: not allowed in a single run", "eval.valid is empty",
         "override optim.lrr=1: optim.lrr: unknown key; did you mean optim.lr?"}) {
     const auto first = error.find(part);
     EXPECT_NE(first, std::string::npos) << "no \"" << part << "\" in:\n" << error;
@@ -154,7 +155,7 @@ TEST(ComparePlan, ARunMayHaveItsOwnSeedsAndAttentions) {
                         "c.yaml", {});
     });
   };
-  EXPECT_NE(error_with("seeds: [3, 3]").find("runs: seeds: the same seed twice"),
+  EXPECT_NE(error_with("seeds: [3, 3]").find("runs: seeds: the same seed appears twice"),
             std::string::npos);
   EXPECT_NE(error_with("attentions: [sparc]").find("unknown attention"), std::string::npos);
   EXPECT_NE(error_with("seeds: many").find("c.yaml:3: seeds"), std::string::npos);
@@ -167,7 +168,7 @@ TEST(ComparePlan, AttentionsThatCannotBeAreNamed) {
   EXPECT_NE(error_with("[dense, sparc:3]").find("eval.attentions: unknown attention \"sparc\""),
             std::string::npos);
   // Of the runs, the dense one has no groups.
-  EXPECT_NE(error_with("[soft, hard:2]").find("run full: it has nothing of eval.attentions"),
+  EXPECT_NE(error_with("[soft, hard:2]").find("run full: it supports none of eval.attentions"),
             std::string::npos);
   EXPECT_EQ(read_compare_plan(kText, "c.yaml", {"eval.attentions=dense,sparq:32:rank=8"})
                 .config.eval.settings.attentions,
@@ -351,11 +352,10 @@ TEST(ComparePlan, ClaimsOfRunsAndTextsThatAreNotThereAreRefused) {
     FAIL() << "took claims about nothing";
   } catch (const std::runtime_error& error) {
     EXPECT_STREQ(error.what(),
-                 "c.yaml:10: claims: less.run: expected the name of a run, got nobody\n"
-                 "c.yaml:13: claims: on: expected one of target, source, got valid\n"
-                 "c.yaml:17: claims: every claim needs its words, claim\n"
-                 "c.yaml:18: claims: not_testable stands in the place of less and than\n"
-                 "c.yaml:21: clam: unknown key; did you mean claim?");
+                 "c.yaml:10: claims: less.run: expected the name of a run, got nobody\nc.yaml:13: "
+                 "claims: on: expected one of target, source, got valid\nc.yaml:17: claims: every "
+                 "claim needs the key claim, its text\nc.yaml:18: claims: not_testable stands in "
+                 "the place of less and than\nc.yaml:21: clam: unknown key; did you mean claim?");
   }
 }
 

@@ -124,7 +124,8 @@ TEST(CompareReport, WhatAPerplexityIsOfStandsOnThePage) {
   const std::string of_bytes =
       "Perplexity of book.txt: 900 bytes, 299 tokens scored; tokenizer bytes f00d; context 64, "
       "stride 32.";
-  const std::string warning = "Perplexities under different tokenizers or windows do not compare";
+  const std::string warning =
+      "Perplexities with different tokenizers or windows cannot be compared";
   const std::string one = page_of({outcome("a", "bytes", true), outcome("b", "bytes", true)});
   EXPECT_NE(one.find("<p>" + of_bytes), std::string::npos);
   EXPECT_EQ(one.find(warning), std::string::npos);
@@ -196,13 +197,13 @@ TEST(CompareReport, RowsThatWereWrittenAreReadAsTheyWere) {
             "compare.jsonl:1.perplexity: expected a number, found string");
   written[0].erase("split");
   written[0].erase("perplexity");
-  EXPECT_NE(read_again(rows_jsonl(written)).find("compare.jsonl:1: no row of a comparison"),
+  EXPECT_NE(read_again(rows_jsonl(written)).find("compare.jsonl:1: not a row of a comparison"),
             std::string::npos);
   EXPECT_EQ(read_again("{\"run\":\"a\",\"seed\":1,\"questions\":\"recall\"}\n"),
             "compare.jsonl:1: \"hash\" is missing");
-  EXPECT_NE(read_again("{\"step\":1}\n").find("compare.jsonl:1: no row of a comparison"),
+  EXPECT_NE(read_again("{\"step\":1}\n").find("compare.jsonl:1: not a row of a comparison"),
             std::string::npos);
-  EXPECT_EQ(read_again("{\"claim\":\"alone\"}\n"), "compare.jsonl: no rows of a comparison");
+  EXPECT_EQ(read_again("{\"claim\":\"alone\"}\n"), "compare.jsonl: has no rows of a comparison");
 }
 
 }  // namespace

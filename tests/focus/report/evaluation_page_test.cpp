@@ -64,17 +64,17 @@ TEST(Findings, SayWhetherTheTextAsksForDistance) {
   ASSERT_EQ(far.size(), 1U);
   expect_part(far[0], "25.0 % worse");
   expect_part(far[0], "2.500 against 2.000");
-  expect_part(far[0], "asks for what stands far before");
+  expect_part(far[0], "depends on distant tokens");
   const auto near = findings(evaluation(2.04));
   expect_part(near.at(0), "2.0 % worse");
-  expect_part(near.at(0), "little beyond near tokens");
+  expect_part(near.at(0), "depends little on distant tokens");
 }
 
 TEST(Findings, TellRecallAndFarTokens) {
   const auto sentences = findings(everything());
   ASSERT_EQ(sentences.size(), 3U);
-  expect_part(sentences[1], "Asked 40 times for what stands up to 64 tokens before");
-  expect_part(sentences[1], "these are right: dense 95.0 % and hard k=1 75.0 %");
+  expect_part(sentences[1], "Of 40 questions about text up to 64 tokens before");
+  expect_part(sentences[1], "correct answers: dense 95.0 % and hard k=1 75.0 %");
   expect_part(sentences[2], "30 of 100 tokens (30.0 %)");
 }
 
@@ -89,9 +89,10 @@ TEST(Findings, NameTheRowOfGroupsThatComesNearest) {
   for (const EvaluationRow& one : {hard, worse, better, all, ahead, leaks})
     rows_of(eval).push_back(one);
   const std::string found = findings(eval).at(2);
-  expect_part(found, "hard k=1 does best: perplexity +5.0 % against dense at 25.0 % of the pairs");
-  expect_part(found, "75.0 % of the answers right");
-  expect_part(found, "keeps 62.5 % of what the window loses on 30 of 100 tokens (30.0 %)");
+  expect_part(
+      found, "hard k=1 is best: perplexity +5.0 % against dense at an attention density of 25.0 %");
+  expect_part(found, "75.0 % of the answers correct");
+  expect_part(found, "retains 62.5 % of the long-range gain on the 30 of 100 tokens (30.0 %)");
 }
 
 TEST(Findings, OneNameWithTwoRoutingsIsTwoRows) {
@@ -107,7 +108,7 @@ TEST(Findings, OneNameWithTwoRoutingsIsTwoRows) {
   far.push_back(far[1]);
   far.back().routing = "carried";
   far.back().kept = 0.5;
-  expect_part(findings(eval).at(2), "keeps 50.0 % of what the window loses");
+  expect_part(findings(eval).at(2), "retains 50.0 % of the long-range gain");
   const auto rows = overview(eval).rows;
   ASSERT_EQ(rows.size(), 4U);
   EXPECT_EQ(rows[2].at(rows[2].size() - 2), "62.5 %");
@@ -158,9 +159,9 @@ TEST(EvaluationPage, HoldsTablesAndCharts) {
   HtmlReport report("t");
   add_evaluation(report, everything(), "here");
   const std::string html = report.html();
-  for (const char* part : {"Recall: q.jsonl", "33 to 64", "50.0 %", "Far tokens", "64 to 79 tokens",
-                           "62.5 %", "Loss by how much of its window", "Right answers by distance",
-                           "Perplexity", "In short", "kept, all"})
+  for (const char* part : {"Recall: q.jsonl", "33 to 64", "50.0 %", "Long-range tokens",
+                           "64 to 79 tokens", "62.5 %", "Loss by position",
+                           "Correct answers by distance", "Perplexity", "Summary", "retained, all"})
     expect_part(html, part);
   std::size_t charts = 0;
   for (std::size_t at = html.find("<figure"); at != std::string::npos;
@@ -175,7 +176,7 @@ TEST(EvaluationPage, OnlyShowsWhatThereIs) {
   HtmlReport report("t");
   add_evaluation(report, recall, "here");
   EXPECT_EQ(report.html().find("Perplexity"), std::string::npos);
-  EXPECT_EQ(report.html().find("Far tokens"), std::string::npos);
+  EXPECT_EQ(report.html().find("Long-range tokens"), std::string::npos);
   expect_part(report.html(), "Recall");
   EXPECT_THROW(add_evaluation(report, {}, "here"), std::runtime_error);
 }
@@ -206,7 +207,7 @@ TEST(EvaluationFile, WhatIsNoneIsRefused) {
   };
   nlohmann::json eval = struct_to_json(evaluation(2));
   EXPECT_EQ(refusal(eval), "");
-  EXPECT_EQ(refusal(nlohmann::json::array()), "e.json: not what focus eval --json writes");
+  EXPECT_EQ(refusal(nlohmann::json::array()), "e.json: not a JSON file of focus eval --json");
   eval["rows"][1].erase("kind");
   EXPECT_EQ(refusal(eval), "e.json.rows[1]: \"kind\" is missing");
   eval["rows"] = 3;

@@ -74,7 +74,7 @@ TEST_F(Requests, AreRefusedWithTheLineThatIsWrong) {
   expect_refused(R"({"type":"loglikelihood","context":"a","continuation":""})",
                  {"in.jsonl:1", "continuation is empty"});
   expect_refused(R"({"type":"loglikelihood","context":"a","continuation":"b","untill":"c"})",
-                 {"in.jsonl:1", "\"untill\" is no field"});
+                 {"in.jsonl:1", "\"untill\" is not a field"});
   expect_refused(good + R"({"type":"loglikelihood","context":"\ud800","continuation":"b"})",
                  {"in.jsonl:2", "surrogate"});
   expect_refused(good + "{\"type\":\"loglikelihood\",\"context\":\"\xFF\",\"continuation\":\"b\"}",

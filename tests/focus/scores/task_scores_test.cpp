@@ -104,10 +104,10 @@ TEST(EvaluateTask, SomeItemsLieInsideTheWindow) {
   EXPECT_GT(table.rows[1].items_inside, 0.2);
   EXPECT_LT(table.rows[1].items_inside, 0.6);
   const std::string text = format_task(table);
-  EXPECT_NE(text.find("of the items lie inside the local window of 50"), std::string::npos) << text;
+  EXPECT_NE(text.find("of the items fit inside the local window of 50"), std::string::npos) << text;
   const TaskTable outside =
       evaluate_task(model, specs(model, {"dense", "window:8"}), task_of(kind, 2), TextStart::none);
-  EXPECT_EQ(format_task(outside).find("lie inside"), std::string::npos);
+  EXPECT_EQ(format_task(outside).find("fit inside"), std::string::npos);
 }
 
 TEST(EvaluateTask, TheLastWordHasAnAccuracyAndAPerplexity) {

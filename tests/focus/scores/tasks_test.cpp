@@ -98,7 +98,7 @@ TEST_F(Tasks, PiqaWithLabelsInTheItemsOrBeside) {
   EXPECT_EQ(task.items[0].right, 1u);
   EXPECT_EQ(task.items[1].right, 0u);
   write("piqa/valid-labels.lst", "1\n");
-  expect_refused("piqa", {"valid-labels.lst:2", "no label"});
+  expect_refused("piqa", {"valid-labels.lst:2", "not a label"});
   write("piqa/valid-labels.lst", "1\n0\n1\n");
   expect_refused("piqa", {"valid-labels.lst", "3 labels for the 2 items"});
   std::filesystem::remove(folder_ / "piqa/valid-labels.lst");
@@ -131,7 +131,7 @@ TEST_F(Tasks, TruthfulQaComesAfterItsExamples) {
   }
   write("truthfulqa/mc_task.json",
         R"([{"question":"What?","mc1_targets":{"Nothing":1,"You die":1}}])");
-  expect_refused("truthfulqa_mc1", {"mc_task.json[0].mc1_targets", "2 right choices"});
+  expect_refused("truthfulqa_mc1", {"mc_task.json[0].mc1_targets", "2 correct choices"});
 }
 
 // One of TruthfulQA's answers has no text; the harness scores the space before it.

@@ -59,9 +59,9 @@ TEST(HeadBudgets, StayJustBelowTheMean) {
 
 TEST(HeadBudgets, AsText) {
   EXPECT_EQ(budgets_text({needs_of({1, 1}), needs_of({1})}, 2, 8),
-            "2 to 2 of 8 groups, 2.0 in the mean");
+            "2 to 2 of 8 groups, 2.0 on average");
   EXPECT_EQ(budgets_text({needs_of({0, 1e-12, 1000, 1000})}, 4, 7),
-            "1 to 7 of 7 groups, 4.0 in the mean; 2 of 4 heads select all");
+            "1 to 7 of 7 groups, 4.0 on average; 2 of 4 heads select all");
 }
 
 TEST(HeadBudgets, RefuseWhatIsNoNeed) {

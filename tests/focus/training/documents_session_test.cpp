@@ -195,7 +195,7 @@ TEST(DocumentsSession, WhatFollowsAWholeWindowIsRefusedByName) {
   config.attention = {.name = "routing_transformer", .word = "routing_transformer", .settings = {}};
   const std::string error = error_of([&] { session_of(config); });
   EXPECT_TRUE(error.starts_with("routing") &&
-              error.find("keep the documents of one apart") != std::string::npos)
+              error.find("cannot separate the documents in one") != std::string::npos)
       << error;
 }
 

@@ -158,7 +158,7 @@ TEST(FrozenBase, BaseThatIsTrainedIsRead) {
   write_folder(folder / "base", "llama", Dtype::bf16);
   LoadedModel frozen = load_model(folder / "base");
   EXPECT_THAT(error_of([&] { set_requires_grad(*frozen.decoder, true); }),
-              HasSubstr("is stored in bf16, so frozen"));
+              HasSubstr("is stored in bf16 and therefore frozen"));
   LoadedModel free = load_model(folder / "base", "", Precision::float32, WeightUse::trainable);
   EXPECT_NO_THROW(set_requires_grad(*free.decoder, true));
 }

@@ -253,9 +253,9 @@ TEST(KeysSession, SettingsThatDoNotFitAreRefusedByName) {
   says([](RunConfig& c) { c.focus.training = Training::soft; }, "focus.grouping keys has neither");
   says([](RunConfig& c) { c.focus.training = Training::hard; }, "focus.grouping keys has neither");
   says([](RunConfig& c) { c.focus.ablations.balance_loss = 1; },
-       "focus.ablations are of groups of tokens");
+       "focus.ablations apply to groups of tokens only");
   says([](RunConfig& c) { c.focus.ablations.recluster_every = 4; },
-       "focus.ablations are of groups of tokens");
+       "focus.ablations apply to groups of tokens only");
   says([](RunConfig& c) { c.focus.summary.selection = GroupSelection::own; },
        "focus.summary.selection own");
   for (const Objective objective : {Objective::logit_distillation, Objective::layer_distillation}) {
@@ -276,14 +276,14 @@ TEST(KeysSession, SettingsThatDoNotFitAreRefusedByName) {
           c.attention = {.name = "focus", .word = "focus"};
           c.focus.objective = objective;
         },
-        "goes with lora only", Method::lora);
+        "with lora needs", Method::lora);
   }
   says(
       [](RunConfig& c) {
         c.attention = {.name = "focus", .word = "focus"};
         c.focus = tiny_focus();
       },
-      "goes with lora only", Method::lora);
+      "with lora needs", Method::lora);
   says(
       [](RunConfig& c) {
         c.attention = {.name = "focus", .word = "focus"};
