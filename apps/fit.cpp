@@ -65,14 +65,13 @@ int run_fit(Arguments arguments) {
   refuse_existing(out, overwrite);
 
   LoadedModel model = options.load();
-  EvalSettings eval{.separator = separator, .context = settings.context, .against_dense = true};
+  const double start = now();
+  const Batches batches = fit_windows(model, paths, separator, settings.context);
+  EvalSettings eval{.separator = separator, .context = batches.context(), .against_dense = true};
   eval = eval.for_model(model);
-  settings.context = eval.context;
   const std::vector<EvalText> read =  // before anything is written: one may not be there
       texts.empty() ? std::vector<EvalText>() : read_texts(model, texts, eval);
   model.detach_attention();
-  const double start = now();
-  const Batches batches = fit_windows(model, paths, separator, settings.context);
   Rng rng(static_cast<std::uint64_t>(settings.seed));
   auto made = std::make_unique<FocusModel>(settings.to_focus(),
                                            FocusShape::of(model.decoder->config()), rng);

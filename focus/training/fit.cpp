@@ -38,6 +38,9 @@ Batches fit_windows(const LoadedModel& model, const std::vector<std::string>& pa
                                             .ends = model.text_ends(),
                                             .cache_dir = {},
                                             .examples = example_format(model, {})});
+  if (context == 0)
+    context = std::min({kFitContext, model.decoder->config().max_position_embeddings,
+                        static_cast<Index>(tokens.size())});
   return Batches(TokenView(tokens),
                  {.batch = 1,
                   .context = context,

@@ -40,7 +40,8 @@ struct FitSettings {
     f("sinks", sinks, "first tokens (attention sinks), always read", {0, kMaxSinks});
     f("tokens", tokens, "tokens on which the centroids are fitted", {64, 1 << 24});
     f("context", context,
-      "tokens per window, as in later use; 0: 512, or the model's positions if fewer",
+      "tokens per window: the longest that will be used, because keys encode positions; 0: 2048, "
+      "or the positions of the model or tokens of the text if fewer",
       {0, 1 << 22});
     f("seed", seed, "seed of the initial keys of k-means", {0, 1e18});
   }
@@ -48,7 +49,10 @@ struct FitSettings {
   FocusConfig to_focus() const;
 };
 
-/// Texts as windows of `context` tokens, in their order; JSONL of prompts or messages as windows of
+/// Tokens of a window where nobody says how many.
+inline constexpr Index kFitContext = 2048;
+/// Texts as windows of `context` tokens (0: kFitContext, the model's positions or the text's
+/// tokens, the least of them), in their order; JSONL of prompts or messages as windows of
 /// documents.
 Batches fit_windows(const LoadedModel& model, const std::vector<std::string>& paths,
                     const std::string& separator, Index context);
