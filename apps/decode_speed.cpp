@@ -75,7 +75,7 @@ int run_decode_speed(Arguments arguments) {
       "it, and the share of the cached keys that its attention reads.",
       "focus speed --decode");
   bool decode = false;
-  app.add_flag("--decode", decode, "this");
+  app.add_flag("--decode", decode, "time a model's decoding");
   o.model.add_to(app);
   app.add_option("--lengths", o.lengths,
                  "tokens in the cache before the timed ones (default: 5, 1024 and the largest that "

@@ -16,7 +16,8 @@ int run_leak_test(Arguments arguments) {
       "trained with, or for the attentions of --attention. The exit status is 1 if one leaks.",
       "focus leak-test");
   options.add_to(app);
-  app.add_option("--context", context, "tokens in the sequence");
+  app.add_option("--context", context,
+                 "tokens in the sequence (default: 512, or the model's positions if fewer)");
   app.add_option("--cuts", cuts, "number of positions from which all later tokens are changed")
       ->check(CLI::PositiveNumber);
   app.add_option("--seed", seed, "seed of the random tokens");

@@ -60,7 +60,7 @@ int run_logits(Arguments arguments) {
   input->add_option("--text-file", o.text_file,
                     "file with the text (.txt, .xz); a final line break is removed");
   input->require_option(1);
-  app.add_option("--out", o.out, "file to write")->required();
+  app.add_option("--out", o.out, "file to write (.safetensors)")->required();
   add_one_attention(app, o.attention);
   app.add_option("--json", o.json, "also write the ids and settings to this JSON file");
   parse_arguments(app, arguments);

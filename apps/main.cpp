@@ -45,7 +45,7 @@ constexpr std::array kCommands = {
     Command{"eval", run_eval, "perplexity and benchmark scores by attention", true},
     Command{"score", run_score, "log-probabilities of continuations, for other programs"},
     Command{"fit", run_fit, "groups a frozen model's keys by k-means, without training"},
-    Command{"merge", run_merge, "folds a LoRA adapter into the weights and evaluates both"},
+    Command{"merge", run_merge, "merges a LoRA adapter into the weights and evaluates both"},
     Command{"compare", run_compare, "trains and evaluates many runs: one table, one page", true},
     Command{"generate", run_generate, "continues a prompt, with a KV cache stored by group"},
     Command{"logits", run_logits, "writes the logits and groups of one sequence"},

@@ -20,7 +20,8 @@ struct MagicPigConfig {
   void visit(F&& f) {
     f("bits", bits, "K, bits per hash; more bits sample fewer keys", {0, 32});
     f("tables", tables, "L, hash tables; more tables sample more keys", {2, 4096});
-    f("sinks", sinks, "first tokens of a sequence, always attended", {0, 1 << 27});
+    f("sinks", sinks, "first tokens of a sequence (attention sinks), always attended",
+      {0, 1 << 27});
     f("local_window", local_window, "pairs with i - j <= local_window are always attended",
       {0, 1 << 27});
     f("centred", centred, "hash keys after subtracting the mean of earlier keys");

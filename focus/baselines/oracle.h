@@ -28,7 +28,8 @@ struct OracleConfig {
       "each: keys of largest weight of each query head; shared: of all heads that share keys");
     f("local_window", local_window, "pairs with i - j <= local_window are always attended",
       {0, 1 << 27});
-    f("sinks", sinks, "first tokens of a sequence, always attended", {0, 1 << 27});
+    f("sinks", sinks, "first tokens of a sequence (attention sinks), always attended",
+      {0, 1 << 27});
   }
   void validate() const;
 };

@@ -18,7 +18,8 @@ struct QuestConfig {
     f("local_window", local_window,
       "pairs with i - j <= local_window are always attended, back to the start of a page",
       {0, 1 << 27});
-    f("sinks", sinks, "first tokens of a sequence, always attended", {0, 1 << 27});
+    f("sinks", sinks, "first tokens of a sequence (attention sinks), always attended",
+      {0, 1 << 27});
   }
   void validate() const;
 };

@@ -19,7 +19,8 @@ struct RandomGroupsConfig {
     f("groups", groups, "number of random groups", {1, 64});
     f("local_window", local_window, "pairs with i - j <= local_window are always attended",
       {0, 1 << 27});
-    f("sinks", sinks, "first tokens of a sequence, always attended", {0, 1 << 27});
+    f("sinks", sinks, "first tokens of a sequence (attention sinks), always attended",
+      {0, 1 << 27});
     f("seed", seed, "seed of the groups", {0, 1e18});
   }
   void validate() const;

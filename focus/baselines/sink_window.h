@@ -13,7 +13,8 @@ struct SinkWindowConfig {
   template <class F>
   void visit(F&& f) {
     f("local_window", local_window, "pairs with i - j <= local_window are attended", {0, 1 << 27});
-    f("sinks", sinks, "first tokens of a sequence, always attended", {0, 1 << 27});
+    f("sinks", sinks, "first tokens of a sequence (attention sinks), always attended",
+      {0, 1 << 27});
   }
   void validate() const;
 };

@@ -97,8 +97,8 @@ struct SummarySettings {
       "first tokens (attention sinks) that summary attention always reads, in no group",
       {0, kMaxSinks});
     f("width", width,
-      "a, for selection mass: a/2 times the variance of a group's scores is added to its log-mass "
-      "estimate, which is exact for normal scores; 0: only mean score and size",
+      "a, for selection mass: a/2 times the variance of a group's scores is added to the logarithm "
+      "of its estimated mass, which is exact for normal scores; 0: only mean score and size",
       {0, 1});
   }
 };

@@ -222,7 +222,7 @@ struct RunConfig {
     f("threads", threads, "number of threads; 0: all of the machine", {0, kMostThreads});
     f("model", model, "shape of a new model (scratch), and dropout");
     f("data", data, "text");
-    f("focus", focus, "the method's settings");
+    f("focus", focus, "settings of Focus");
     f("two_phase", two_phase, "the second phase (two_phase)");
     f("lora", lora, "low-rank adapters (lora)");
     for (SettingsSection& section : mechanisms) f(section.name, section.settings, section.help);

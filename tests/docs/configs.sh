@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints docs/configs.md, made from what the program itself says of its keys: `bash
+# Prints docs/configs.md, made from the program's own descriptions of its keys: `bash
 # tests/docs/configs.sh [PROGRAM] >docs/configs.md` after a key has changed. tests/docs/run.sh fails
 # where that page is stale.
 set -euo pipefail
@@ -40,7 +40,7 @@ tables() {
   '
 }
 
-# The keys that stand after all sections belong to none: they are moved to the top.
+# The keys after all sections belong to none: they are moved to the top.
 plain_first() {
   awk -F '\t' '
     NF == 3 && !index($1, ".") { print; next }
@@ -55,13 +55,13 @@ cat <<'TEXT'
 Made by `tests/docs/configs.sh` from `focus train --help` and `focus compare --help`; do not edit.
 
 A config is a YAML file of nested keys: `optim.lr` below is `lr` in the group `optim`. On the command line `key=value` sets any of
-them and wins over the file. A key that does not exist or a value out of range is refused with its file and line. The config as it
-was read, defaults included, is written to `config.yaml` in the run's folder. [configs](../configs) has some to start from.
+them and overrides the file. An unknown key or a value out of range is an error with its file and line. The resolved config, with
+defaults, is written to `config.yaml` in the run's folder. [configs](../configs) has examples.
 
 ```sh
 cat >mine.yaml <<'YAML'
 method: retrofit
-base: DIR                # a Hugging Face folder, or a store that focus import wrote
+base: DIR                # a Hugging Face folder, or a checkpoint file of focus import
 out: out/mine
 steps: 300
 data:
@@ -85,16 +85,16 @@ focus train mine.yaml seed=2 focus.tokens.gate=logit optim.lr=0.001
 | `scratch` | a new model, shaped by `model` | `model.h5` |
 | `lora` | low-rank adapters on a frozen base | `lora.h5`, and PEFT's two files |
 
-The second phase of `two_phase` has a learning rate and a warm-up of its own, and its optimiser starts without a memory of the first.
-`steps` counts both phases; `focus.tokens.sequence_steps` counts in the first alone. A checkpoint of the first phase wants the same
-base, as a retrofit's does. New models start as GPT-2's did: normal with deviation `model.initializer_range`, the projections into
-the residual stream divided by sqrt(2 layers). With `data.valid_fraction=0` and no `data.valid` nothing is validated.
+The second phase of `two_phase` has a separate learning rate and warm-up, and its optimiser starts with a new state. `steps` counts
+both phases; `focus.tokens.sequence_steps` applies to the first phase only. A checkpoint of the first phase needs the same base, as
+in a retrofit. New models are initialised as in GPT-2: normal with standard deviation `model.initializer_range`, the projections
+into the residual stream divided by sqrt(2 layers). With `data.valid_fraction=0` and no `data.valid` there is no validation.
 
-With `precision: bf16` the frozen matrices are rounded to bf16 (where they are not bf16 already) and multiplied in bf16
-with sums in float32 where the processor is faster by it (AMX, AMD's AVX512_BF16), else in float32, and a run says so; `bf16x3`,
-`int8`, `w8a8` and `q8` are told in [commands.md](commands.md). Where all is trained (`two_phase`, `full`, `scratch`) `bf16` rounds
-both sides of every product with a matrix there, forward and back; the weights themselves, AdamW's averages and all else are float32.
-Texts are [these](files.md#what-is-read).
+With `precision: bf16` the frozen matrices are rounded to bf16 (unless they are bf16 already). Products are in bf16 with sums in
+float32 where the processor is faster with bf16 (AMX, AMD's AVX512_BF16), otherwise in float32, and the run reports it. `bf16x3`,
+`int8`, `w8a8` and `q8` are described in [commands.md](commands.md). Where all weights are trained (`two_phase`, `full`, `scratch`)
+`bf16` rounds both operands of every matrix product there, forward and backward; the weights, AdamW's state and everything
+else stay in float32. Text formats are listed [here](files.md#what-is-read).
 TEXT
 echo
 "$program" train --help | sed -n '/^Any key of the config/,$p' | keys | plain_first | tables
@@ -102,9 +102,9 @@ cat <<'TEXT'
 
 ## Keys of a comparison
 
-`focus compare` reads a config of its own: `common` holds keys of a training config that all runs share, `runs` a list of runs, each
-with a `name` and what differs, `sweep: {key: [values]}` a run for each value (of several keys, for each combination), in one run
-or for all. In `runs` and `sweep` keys may also be dotted. A run may have `seeds` and `attentions` of its own.
+`focus compare` reads a comparison config: `common` holds keys of a training config that all runs share. `runs` is a list of runs,
+each with a `name` and the keys that differ. `sweep: {key: [values]}`, in one run or for all, makes one run per value, or per
+combination of several keys. Keys in `runs` and `sweep` may be dotted. A run may have separate `seeds` and `attentions`.
 
 ```sh
 cat >mine_compare.yaml <<'YAML'
