@@ -130,7 +130,7 @@ TrainingPhase RunConfig::phase_at(std::int64_t step) const {
 void RunConfig::validate() const {
   check(!data.train.empty(), "data.train is empty: name text files or folders");
   check(method == Method::scratch || !base.empty(),
-        "base is empty: {} needs a checkpoint (a checkpoint file (.h5), a Hugging Face folder or a "
+        "base is empty: {} needs a base model (a checkpoint file (.h5), a Hugging Face folder or a "
         "GGUF file)",
         enum_names(method)[static_cast<std::size_t>(method)]);
   check(method != Method::scratch || base.empty(), "base is set, but scratch trains a new model");
