@@ -68,7 +68,7 @@ TEST(CliCompareRecall, FiguresAreThoseOfEval) {
   EXPECT_EQ(buckets, asked.at("by_distance").size());
 
   for (const char* part :
-       {"retained, long-range", "right", "copy:keys=2,3:distance=0,40:documents=4"})
+       {"retained, long-range", "correct", "copy:keys=2,3:distance=0,40:documents=4"})
     EXPECT_TRUE(contains(first.out, part)) << part << "\n" << first.out;
   const std::string html = read_text(fs::path(out) / "compare.html");
   for (const char* part : {"retained, long-range", "Recall", "Correct answers by distance",

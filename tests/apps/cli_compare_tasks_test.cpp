@@ -112,7 +112,7 @@ TEST(CliCompareTasks, BadTasksAreRefusedBeforeAnythingIsTrained) {
     expect_refused(Words{"compare", path, "out=" + out} + overrides, parts);
     EXPECT_FALSE(fs::exists(out));
   };
-  expect({"eval.tasks=[piqa, mmlu]"}, {"eval.tasks: no task mmlu", "hellaswag"});
+  expect({"eval.tasks=[piqa, mmlu]"}, {"eval.tasks: unknown task mmlu", "hellaswag"});
   expect({"eval.tasks=[piqa, piqa]"}, {"eval.tasks: the same task appears twice"});
   expect({"eval.task_data=''"}, {"eval.tasks needs eval.task_data"});
   expect({"eval.tasks=[piqa]", "eval.task_data=" + tasks + "/none"},

@@ -174,7 +174,7 @@ TEST(CliEvalTasks, BadTasksAreRefusedAndNothingIsWritten) {
                    parts);
     EXPECT_FALSE(fs::exists(json));
   };
-  expect("mmlu", {"no task mmlu", "piqa"});
+  expect("mmlu", {"unknown task mmlu", "piqa"});
   fs::remove(data + "/hellaswag.jsonl");
   expect("hellaswag", {"hellaswag", data});
   expect_refused({"eval", cli().base(), "--tasks", "piqa"}, {"--task-data"});

@@ -299,7 +299,7 @@ TEST(CliTrain, ResumeRefusesOtherTextOfTheSameLength) {
   words[100] = words[100] == 'x' ? 'y' : 'x';
   write_text(text, words);
   expect_refused(cli().retrofit({"data.train=" + text, "out=" + out, "--resume"}),
-                 {"other text", "--overwrite"});
+                 {"different text", "--overwrite"});
 }
 
 TEST(CliTrain, DryRunCountsAndWritesNothing) {

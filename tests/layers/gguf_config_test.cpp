@@ -141,7 +141,7 @@ TEST(GgufConfig, Heads) {
                 .head_dim,
             8);
   EXPECT_THAT(Model("qwen3").u32("attention.value_length", 8).error(),
-              HasSubstr("qwen3.attention.value_length is 8, but keys have 6"));
+              HasSubstr("qwen3.attention.value_length is 8, but keys have width 6"));
   EXPECT_THAT(Model().u32("attention.head_count", 0).error(),
               HasSubstr("llama.attention.head_count must be from 1"));
   EXPECT_THAT(Model().u32("attention.head_count", 5).error(),
@@ -365,7 +365,7 @@ TEST(GgufConfig, Biases) {
   both.tensor("blk.0.attn_q.bias", {24}).tensor("blk.0.attn_output.bias", {24});
   EXPECT_TRUE(both.config().attention_bias && both.config().attention_out_bias);
   EXPECT_THAT(Model().tensor("blk.0.attn_qkv.bias", {72}).error(),
-              HasSubstr("biases on q, k and v alone"));
+              HasSubstr("biases only on q, k and v"));
   EXPECT_TRUE(Model().tensor("blk.0.ffn_up.bias", {40}).config().mlp_bias);
   EXPECT_TRUE(Model("qwen2").config().attention_bias);
   EXPECT_TRUE(Model("gpt2").config().mlp_bias);

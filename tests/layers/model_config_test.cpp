@@ -347,7 +347,7 @@ TEST(ModelConfig, OfTwoRotarySettingsTransformersOneHolds) {
   json["rope_theta"] = 5000;
   json["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 6000}};
   EXPECT_EQ(parse(json).rope.theta, 6000);
-  EXPECT_NE(notices.text().find("rope_theta 5000 is not the rope_theta 6000"), std::string::npos)
+  EXPECT_NE(notices.text().find("rope_theta 5000 differs from rope_theta 6000"), std::string::npos)
       << notices.text();
   // rope_scaling takes the place of all of rope_parameters.
   json["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 3}};
@@ -496,7 +496,7 @@ const std::vector<Refusal> kRefusals = {
       {"original_max_position_embeddings", 64},
       {"short_factor", {1, 2}},
       {"long_factor", {1, 2}}},
-     "short_factor must have 64 numbers"},
+     "short_factor must have 64 values"},
     {"qwen3",
      "rope_scaling",
      {{"rope_type", "longrope"},

@@ -68,7 +68,7 @@ TEST(Jinja, NothingRunsForLong) {
   EXPECT_NE(error_of("{{ [0] * 10000000000 }}").find("bytes"), std::string::npos);
   EXPECT_NE(error_of("{{ 'a'.ljust(10000000000) }}").find("too large"), std::string::npos);
   EXPECT_NE(error_of("{{ '%9999999d' % 1 }}").find("width"), std::string::npos);
-  EXPECT_NE(error_of("{{ 'a'|indent(99999999) }}").find("blanks"), std::string::npos);
+  EXPECT_NE(error_of("{{ 'a'|indent(99999999) }}").find("spaces"), std::string::npos);
   EXPECT_NE(error_of("{{ 10 ** 1000000000 }}").find("64 bits"), std::string::npos);
   // A text that doubles, replaced and joined.
   const std::string doubled =

@@ -96,7 +96,7 @@ TEST(Safetensors, WriterRefuses) {
     EXPECT_EQ(files_in(folder.path()), 0u);
     return text;
   };
-  EXPECT_THAT(error({{"a", a}, {"a", a}}), HasSubstr("'a' is given twice"));
+  EXPECT_THAT(error({{"a", a}, {"a", a}}), HasSubstr("'a' appears twice"));
   EXPECT_THAT(error({{"", a}}), HasSubstr("is not a valid tensor name"));
   EXPECT_THAT(error({{"__metadata__", a}}), HasSubstr("is not a valid tensor name"));
   EXPECT_THAT(error({{"a", Tensor()}}), HasSubstr("'a' is undefined"));

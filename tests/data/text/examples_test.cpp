@@ -77,7 +77,7 @@ TEST(Examples, WhatIsWrongIsSaidWithItsLine) {
            {"{\"text\": null}", "text"},
            {"{\"Text\": \"a\"}", "set dataset_text_field for another name), got \"Text\""},
            {"{}", "got nothing"},
-           {"{\"prompt\": \"a\"}", "it has \"prompt\""},
+           {"{\"prompt\": \"a\"}", "got \"prompt\""},
            {"{\"prompt\": \"a\", \"completion\": 3}", "completion"},
            {"{\"prompt\": \"a\", \"completion\": [{\"role\": \"user\"}]}", "completion"},
            {"{\"messages\": []}", "expected a list of messages, but it is empty"},

@@ -49,7 +49,7 @@ TEST(ReadTextFile, SaysWhatIsWrong) {
   const std::string good = packed(text);
   std::string damaged = good;
   damaged[30] = static_cast<char>(damaged[30] ^ 0x40);
-  EXPECT_THAT(error(good.substr(0, good.size() - 20)), HasSubstr("cut short"));
+  EXPECT_THAT(error(good.substr(0, good.size() - 20)), HasSubstr("truncated"));
   EXPECT_THAT(error(damaged), HasSubstr("damaged"));
   EXPECT_THAT(error(""), HasSubstr("empty"));
   EXPECT_THAT(error(packed("")), HasSubstr("empty"));

@@ -61,7 +61,7 @@ TEST_F(Tasks, HellaSwagInSixLinesAnItem) {
   EXPECT_EQ(task.items[0].right, 3u);
   EXPECT_EQ(read("hellaswag", 1).items.size(), 1u);
   write("hellaswag/hellaswag_val_full.txt", "Roof: he\n3\na.\nb.\nc.\n");
-  expect_refused("hellaswag", {"hellaswag_val_full.txt:1", "less than 6 lines"});
+  expect_refused("hellaswag", {"hellaswag_val_full.txt:1", "fewer than 6 lines"});
   write("hellaswag/hellaswag_val_full.txt", "Roof: he\n4\na.\nb.\nc.\nd\n");
   expect_refused("hellaswag", {"hellaswag_val_full.txt:2", "\"4\""});
 }
@@ -153,7 +153,7 @@ TEST_F(Tasks, WhatIsNoBenchmark) {
   write("arc_easy.jsonl", R"({"query":"a","choices":["a","\udfff"],"gold":0})");
   expect_refused("arc_easy", {"arc_easy.jsonl:1", "surrogate"});
   write("arc_easy.jsonl", R"({"query":"a","choices":["a","b"],"gold":2})");
-  expect_refused("arc_easy", {"arc_easy.jsonl:1", "none of 2 choices"});
+  expect_refused("arc_easy", {"arc_easy.jsonl:1", "not one of 2 choices"});
 }
 
 }  // namespace

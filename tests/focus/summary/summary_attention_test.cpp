@@ -306,13 +306,14 @@ TEST(SummaryAttention, RefusesWhatDoesNotFit) {
   expect(refusal([](In& in) { in.beta = randn({10}, 1); }), "beta");
   expect(refusal([](In& in) { in.summary.num_selected_groups = 6; }), "6 of 5 groups");
   expect(refusal([](In& in) { in.summary.num_selected_groups = -1; }), "-1 of 5 groups");
-  expect(refusal([](In& in) { in.summary.selection = GroupSelection::own; }), "group of its own");
+  expect(refusal([](In& in) { in.summary.selection = GroupSelection::own; }),
+         "groups that all heads share");
   expect(refusal([](In& in) {
            in.classes = classes_of(Variable(randn({1, 12, 1, 5}, 1)), 1);
            in.summary.selection = GroupSelection::own;
            in.summary.num_selected_groups = 2;
          }),
-         "group of its own");
+         "groups that all heads share");
   expect(refusal([](In& in) { in.classes.groups = 257; }), "257 groups");
   expect(refusal([](In& in) { in.classes.classes.pop_back(); }), "23 classes");
   expect(refusal([](In& in) { in.classes.heads = 3; }), "3 heads");

@@ -250,8 +250,10 @@ TEST(KeysSession, SettingsThatDoNotFitAreRefusedByName) {
        "focus.summary.train_num_selected_groups");
   says([](RunConfig& c) { c.focus.summary.zones.block = 0; }, "focus.summary.block");
   says([](RunConfig& c) { c.focus.summary.zones.sinks = 65; }, "focus.summary.sinks");
-  says([](RunConfig& c) { c.focus.training = Training::soft; }, "focus.grouping keys has neither");
-  says([](RunConfig& c) { c.focus.training = Training::hard; }, "focus.grouping keys has neither");
+  says([](RunConfig& c) { c.focus.training = Training::soft; },
+       "focus.grouping keys supports neither");
+  says([](RunConfig& c) { c.focus.training = Training::hard; },
+       "focus.grouping keys supports neither");
   says([](RunConfig& c) { c.focus.ablations.balance_loss = 1; },
        "focus.ablations apply to groups of tokens only");
   says([](RunConfig& c) { c.focus.ablations.recluster_every = 4; },
