@@ -60,7 +60,7 @@ fuzz_one() {
     case $name in
       config | task_items | compare_plan | examples) runs=1500 ;;
       store | safetensors_index | focus_store | focus_folder | compare_rows) runs=4000 ;;
-      score_request | metrics) runs=8000 ;;
+      attention_spec | chat_template | score_request | metrics) runs=8000 ;;
       *) runs=30000 ;;
     esac
     options+=(-seed=1 "-runs=$runs" "-seed_inputs=$(IFS=,; echo "${seeds[*]}")")
