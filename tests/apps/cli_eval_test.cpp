@@ -287,7 +287,7 @@ TEST(CliEval, ComputesStandSideBySide) {
       EXPECT_EQ(row, alone.at(a));
     }
   }
-  EXPECT_TRUE(contains(process.out, "against float32")) << process.out;
+  EXPECT_TRUE(contains(process.out, "difference to float32")) << process.out;
 }
 
 TEST(CliEval, ComputesAtSeveralLengths) {

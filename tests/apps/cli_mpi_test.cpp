@@ -108,7 +108,7 @@ TEST(Processes, DivideAStepsWindowsAndResumeByTheSameParts) {
   cli().must_run(command(alone, 6, 1) + Words{"--stop-at", "2"});
   const ProcessResult more = run_together(2, command(alone, 6, 1) + Words{"--resume"});
   EXPECT_NE(more.status, 0);
-  EXPECT_TRUE(contains(more.err, "a step of this run has 1 parts")) << more.err;
+  EXPECT_TRUE(contains(more.err, "a step of this run has 1 micro-batches")) << more.err;
 }
 
 TEST(Processes, RefuseWhatTheyCannotShare) {

@@ -129,7 +129,7 @@ TEST(CliRecall, RotaryPositionsGoOnWhereAsked) {
   const Words eval = {"eval", cli().base(), "--text", cli().valid_text(), "--attention", "dense"};
   expect_refused(eval + Words{"--context", "128"}, {"64 positions", "--beyond-positions"});
   const auto result = cli().must_run(eval + Words{"--context", "128", "--beyond-positions"});
-  EXPECT_TRUE(contains(result.err, "beyond the 64 positions")) << result.err;
+  EXPECT_TRUE(contains(result.err, "exceed the 64 positions")) << result.err;
   EXPECT_TRUE(contains(result.out, "context 128"));
   expect_refused({"eval", cli().other_base(), "--text", cli().valid_text(), "--context", "128",
                   "--beyond-positions"},
@@ -142,7 +142,7 @@ TEST(CliRecall, LengthsByAttentionInOneCall) {
       cli().must_run({"eval", cli().base(), "--adapter", cli().adapter(), "--text",
                       cli().valid_text(), "--lengths", "32,64,128", "--attention",
                       "dense,hard:1,hard:2", "--beyond-positions", "--json", json, "--html", page});
-  EXPECT_TRUE(contains(result.err, "beyond the 64 positions")) << result.err;
+  EXPECT_TRUE(contains(result.err, "exceed the 64 positions")) << result.err;
   EXPECT_TRUE(contains(result.out, "Perplexity by context")) << result.out;
   const auto lengths = nlohmann::json::parse(read_text(json)).at("lengths");
   ASSERT_EQ(lengths.size(), 3U);

@@ -265,12 +265,12 @@ TEST(CliTrain, ResumeWithOtherSettingsIsRefusedNamingTheKey) {
   cli().must_run(cli().retrofit({"out=" + out, "--stop-at", "3"}));
   const auto before = snapshot(out);
   const std::vector<std::pair<std::string, std::string>> changes = {
-      {"optim.lr=0.02", "optim.lr: 0.01 then, 0.02 now"},
-      {"focus.num_groups=4", "focus.num_groups: 3 then, 4 now"},
-      {"data.batch=1", "data.batch: 2 then, 1 now"},
-      {"steps=9", "steps: 8 then, 9 now"},
-      {"precision=bf16", "precision: float32 then, bf16 now"},
-      {"seed=3", "seed: 1 then, 3 now"}};
+      {"optim.lr=0.02", "optim.lr: 0.01 before, 0.02 now"},
+      {"focus.num_groups=4", "focus.num_groups: 3 before, 4 now"},
+      {"data.batch=1", "data.batch: 2 before, 1 now"},
+      {"steps=9", "steps: 8 before, 9 now"},
+      {"precision=bf16", "precision: float32 before, bf16 now"},
+      {"seed=3", "seed: 1 before, 3 now"}};
   for (const auto& [key, shown] : changes) {
     SCOPED_TRACE(key);
     expect_refused(cli().retrofit({"out=" + out, key, "--resume"}), {shown, "--overwrite"});

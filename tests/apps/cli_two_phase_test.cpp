@@ -167,7 +167,7 @@ TEST(CliTwoPhase, ResumeWithAnotherBoundaryIsRefused) {
   const std::string out = cli().fresh("run");
   cli().must_run(two_phase(out, {"--stop-at", "3"}));
   expect_refused(two_phase(out, {"two_phase.phase1_steps=4", "--resume"}),
-                 {"two_phase.phase1_steps: 5 then, 4 now", "--overwrite"});
+                 {"two_phase.phase1_steps: 5 before, 4 now", "--overwrite"});
 }
 
 TEST(CliTwoPhase, DryRunSaysBothPhases) {

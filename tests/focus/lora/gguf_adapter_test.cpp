@@ -159,7 +159,7 @@ TEST(GgufAdapter, RefusesWhatItCannotApply) {
               HasSubstr("expected \"adapter\""));
   GgufFile half = adapter_head("llama", 4), other = half, ranks = half, kind;
   half.floats("blk.0.attn_q.weight.lora_b", {2, 24}, std::vector<float>(48));
-  EXPECT_THAT(error_with(half), HasSubstr("there is .lora_b alone"));
+  EXPECT_THAT(error_with(half), HasSubstr("has only .lora_b"));
   other.floats("blk.0.attn_q.weight", {2, 24}, std::vector<float>(48));
   EXPECT_THAT(error_with(other), HasSubstr("does not belong to an adapter"));
   add_pair(ranks, "blk.0.attn_q.weight", 24, 24, 2);

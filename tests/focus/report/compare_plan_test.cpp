@@ -119,7 +119,7 @@ TEST(ComparePlan, ImpossibleRunsAreNamed) {
         "c.yaml", {});
   });
   EXPECT_NE(error.find("run r: base is empty"), std::string::npos) << error;
-  EXPECT_NE(error.find("the name r twice"), std::string::npos) << error;
+  EXPECT_NE(error.find("the name r appears twice"), std::string::npos) << error;
 }
 
 TEST(ComparePlan, ARunIsEvaluatedWithWhatItHas) {
@@ -354,8 +354,8 @@ TEST(ComparePlan, ClaimsOfRunsAndTextsThatAreNotThereAreRefused) {
     EXPECT_STREQ(error.what(),
                  "c.yaml:10: claims: less.run: expected the name of a run, got nobody\nc.yaml:13: "
                  "claims: on: expected one of target, source, got valid\nc.yaml:17: claims: every "
-                 "claim needs the key claim, its text\nc.yaml:18: claims: not_testable stands in "
-                 "the place of less and than\nc.yaml:21: clam: unknown key; did you mean claim?");
+                 "claim needs the key claim, its text\nc.yaml:18: claims: not_testable replaces "
+                 "less and than\nc.yaml:21: clam: unknown key; did you mean claim?");
   }
 }
 

@@ -152,10 +152,9 @@ TEST(CompareReport, RecallOfOtherDistancesHasDashesWhereNoRowGaveThem) {
       answers("dense", 0, 0, 0.75), answers("dense", 129, 256, 1), answers("dense", 1, 128, 0.5),
       answers("soft", 129, 256, 0.25)};
   EXPECT_EQ(recall_tables(rows),
-            "recall: 2 documents, 8 answers\n"
-            "run  attention  routing  seeds   right  std  1 to 128  129 to 256\n"
-            "a    dense      -            1  75.0 %    -    50.0 %     100.0 %\n"
-            "a    soft       -            0       -    -         -      25.0 %\n\n");
+            "recall: 2 documents, 8 answers\nrun  attention  routing  seeds  correct  std  1 to "
+            "128  129 to 256\na    dense      -            1   75.0 %    -    50.0 %     100.0 "
+            "%\na    soft       -            0        -    -         -      25.0 %\n\n");
 }
 
 TEST(CompareReport, ARivalThatIsNotCausalIsMarkedAndNotDrawn) {
