@@ -24,7 +24,7 @@ class Killed : public Disturbed {
 TEST_P(Killed, LoseNothing) {
   const Job& job = GetParam();
   const int kills = campaign().whole() ? 125 : 3;
-  const double seconds = duration(job);
+  double seconds = duration(job);
   Rng rng(17);
   int killed = 0;
   for (int i = 0; killed < kills && i < 10 * kills; ++i) {
@@ -34,7 +34,9 @@ TEST_P(Killed, LoseNothing) {
       const auto process = cli().start(job.again(out));
       std::this_thread::sleep_for(std::chrono::duration<double>(rng.uniform() * seconds));
       process->send(SIGKILL);
-      killed += process->wait(kRunSeconds).status == -SIGKILL;
+      const bool came_in_time = process->wait(kRunSeconds).status == -SIGKILL;
+      killed += came_in_time;
+      if (!came_in_time) seconds *= 0.8;  // the machine is less busy than when it was timed
       expect_what_is_there_verifies(out);
     }
     ProcessResult again;
