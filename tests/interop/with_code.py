@@ -200,7 +200,7 @@ def check_family(work, family, seed):
         for word in ("summary:2",) if name == "keys" else ("soft", "hard:2", "summary:2"):
             check_generation(work, store, adapter, sparse(both, word), word)
         sparse_model = sparse(both)
-        check_refusals(sparse_model, both, ("hard:1", "summary:M alone") if name == "keys" else
+        check_refusals(sparse_model, both, ("hard:1", "only summary:M") if name == "keys" else
                        ("soft:balance=sequence", "soft:balance=carried"))
         check_saving(work / name, both, sparse_model, ids)
     if family == "llama":
