@@ -63,6 +63,7 @@ std::vector<std::string> tick_texts(const std::vector<double>& ticks) {
          std::ranges::any_of(ticks, [&](double tick) { return is_far(tick, digits); }))
     ++digits;
   std::vector<std::string> texts;
+  texts.reserve(ticks.size());
   for (const double tick : ticks) texts.push_back(tick_text(tick, digits));
   return texts;
 }
