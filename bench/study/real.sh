@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-known="equal_pairs equal_pairs_8k retrieval"
+known=$(basename -s .yaml configs/real/*.yaml | tr '\n' ' ')
 if [ $# -lt 2 ]; then
   printf 'real.sh: expected DATA QUESTION...; questions: %s\n' "$known" >&2
   exit 2
@@ -35,11 +35,12 @@ compare() {
 }
 
 for question in "$@"; do
-  case $question in
-    equal_pairs | equal_pairs_8k)
-      compare "$question" "eval.texts.target=[$unseen]" "eval.texts.source=[$other]"
-      ;;
-    retrieval) compare "$question" ;;
+  case " $known" in
+    *" $question "*) ;;
     *) printf 'real.sh: no question %s; there are: %s\n' "$question" "$known" >&2 && exit 2 ;;
+  esac
+  case $question in
+    retrieval) compare "$question" ;;  # its questions are its texts
+    *) compare "$question" "eval.texts.target=[$unseen]" "eval.texts.source=[$other]" ;;
   esac
 done
