@@ -67,10 +67,9 @@ struct WindowRows {
 void evaluate_windows(LoadedModel& model, std::span<const EvalText> texts, const EvalArguments& o,
                       WindowRows& windows) {
   const EvalSettings& settings = windows.settings;
-  if (const std::string notice = positions_notice(model, settings.context); !notice.empty())
-    spdlog::info("{}", notice);
-  if (const std::string notice = fit_notice(model, settings.context); !notice.empty())
-    spdlog::info("{}", notice);
+  for (const auto& notice :
+       {positions_notice(model, settings.context), fit_notice(model, settings.context)})
+    if (!notice.empty()) spdlog::info("{}", notice);
   DenseReference dense;
   const bool by_token = o.far > 0 || !o.html.empty() || o.precisions.size() > 1;
   std::string label = fmt::format("eval {}", settings.context);

@@ -54,8 +54,7 @@ void restore_focus(const SavedFocus& saved, FocusModel& focus) {
   head_needs(saved);  // must be such
   check(static_cast<Index>(saved.updates.size()) == layers, "{}: {} layers, but {} are expected",
         saved.where, saved.updates.size(), layers);
-  if (std::int64_t* const context = focus.grouping().fitted_context())
-    *context = saved.fitted_context;
+  focus.grouping().fitted_context() = saved.fitted_context;
   for (Index i = 0; i < layers; ++i) {
     focus.grouping().visit_tensors(i, [&](std::string_view name, Tensor& value) {
       const Tensor stored = saved.tensor(i, std::string(name), value.shape());
@@ -71,8 +70,8 @@ void write_focus(StoreWriter& store, FocusModel& focus, const std::string& base_
   store.attribute("/focus", "num_layers", shape.num_layers);
   for_each_size(shape, focus.config(),
                 [&](const char* name, Index size) { store.attribute("/focus", name, size); });
-  if (const std::int64_t* context = focus.grouping().fitted_context(); context && *context > 0)
-    store.attribute("/focus", kFittedContext, *context);
+  if (const std::int64_t context = focus.grouping().fitted_context(); context > 0)
+    store.attribute("/focus", kFittedContext, context);
   FocusConfig config = focus.config();
   store.text("/focus/config.yaml", dump_config_fields(stored_fields(config), /*with_help=*/false));
   for (Index i = 0; i < shape.num_layers; ++i) {
@@ -91,8 +90,8 @@ void write_focus_folder(const fs::path& folder, FocusModel& focus,
                                  {"base_model_fingerprint", base_fingerprint},
                                  {"num_hidden_layers", shape.num_layers}};
   for_each_size(shape, focus.config(), [&](const char* name, Index size) { json[name] = size; });
-  if (const std::int64_t* context = focus.grouping().fitted_context(); context && *context > 0)
-    json[kFittedContext] = *context;
+  if (const std::int64_t context = focus.grouping().fitted_context(); context > 0)
+    json[kFittedContext] = context;
   json["carried_updates"] = nlohmann::ordered_json::array();
   std::vector<std::pair<std::string, Tensor>> tensors;
   for (Index i = 0; i < shape.num_layers; ++i) {

@@ -39,7 +39,7 @@ void check_sizes(const SavedFocus& saved) {
     if (size < 1 || size > kMostWidth) fail("{}: {} {} is not valid", saved.where, name, size);
   });
   if (saved.fitted_context < 0 || saved.fitted_context > kMostContext)
-    fail("{}: a {} of {} cannot be", saved.where, kFittedContext, saved.fitted_context);
+    fail("{}: {} {} is not valid", saved.where, kFittedContext, saved.fitted_context);
   if (static_cast<Index>(saved.updates.size()) != layers)
     fail("{}: carried_updates has {} values for {} layers", saved.where, saved.updates.size(),
          layers);

@@ -26,13 +26,13 @@ std::string positions_notice(const LoadedModel& model, Index tokens) {
 
 std::string fit_notice(const LoadedModel& model, Index tokens) {
   FocusModel* const focus = model.focus();
-  const std::int64_t* fitted = focus == nullptr ? nullptr : focus->grouping().fitted_context();
-  if (fitted == nullptr || *fitted == 0 || tokens <= *fitted) return "";
+  const std::int64_t fitted = focus == nullptr ? 0 : focus->grouping().fitted_context();
+  if (fitted == 0 || tokens <= fitted) return "";
   return fmt::format(
       "the groups were fitted on windows of {} tokens; in {} they are uneven, cost more and lose "
       "more: fit "
       "them on windows of that length (focus fit --context {})",
-      *fitted, tokens, tokens);
+      fitted, tokens, tokens);
 }
 
 }  // namespace focus

@@ -92,8 +92,8 @@ class Grouping {
   /// Tokens whose keys fit() needs before step `steps_done`; 0: none. And whether it can be fitted.
   virtual Index tokens_to_fit(std::int64_t /*steps_done*/) const { return 0; }
   virtual bool can_fit() const { return false; }
-  /// Tokens of the windows that it was fitted on; 0: not known, or not yet; null: never fitted.
-  virtual std::int64_t* fitted_context() { return nullptr; }
+  /// Tokens of the windows that it was fitted on; 0: not known, or not fitted.
+  std::int64_t& fitted_context() { return fitted_context_; }
   /// The need of each query head of a layer, from which its budget of groups follows
   /// (head_budgets()); null where all heads have the same.
   virtual Tensor* head_needs(Index /*layer*/) { return nullptr; }
@@ -119,6 +119,7 @@ class Grouping {
 
  private:
   const Index num_groups_;
+  std::int64_t fitted_context_ = 0;
 };
 
 /// A kind of grouping: a row of the table.

@@ -34,7 +34,6 @@ class KeyGrouping final : public Grouping {
 
   Index tokens_to_fit(std::int64_t steps_done) const override;
   bool can_fit() const override { return true; }
-  std::int64_t* fitted_context() override { return &fitted_context_; }
   Tensor* head_needs(Index layer) override {
     if (settings_.head_budgets == HeadBudgets::equal) return nullptr;
     return &layers_[static_cast<std::size_t>(layer)].needs;
@@ -48,7 +47,6 @@ class KeyGrouping final : public Grouping {
   KeySettings settings_;
   Index heads_;
   std::vector<KeyGroups> layers_;
-  std::int64_t fitted_context_ = 0;
 };
 
 }  // namespace focus

@@ -111,7 +111,7 @@ void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Inde
     parallel_chunks(shape.num_layers, 1, [&](Index i, Index) { fit_layer(i); });
   else  // the heads of each are tasks
     for (Index i = 0; i < shape.num_layers; ++i) fit_layer(i);
-  if (std::int64_t* const context = focus.grouping().fitted_context()) *context = batches.context();
+  focus.grouping().fitted_context() = batches.context();
   if (measures)
     measure_needs(decoder, focus, batches, windows, [&](Index done, Index) {
       if (progress) progress(windows + done, to_come);
