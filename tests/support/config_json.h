@@ -23,7 +23,11 @@ inline Json short_json(const std::string& model_type) {
   return {{"model_type", model_type}, {"vocab_size", 99},       {"hidden_size", 48},
           {"intermediate_size", 80},  {"num_hidden_layers", 4}, {"num_attention_heads", 8}};
 }
-inline ModelConfig parse(const std::string& text) { return parse_model_config(text, "some/config.json"); }
-inline ModelConfig parse(const Json& json) { return parse_model_config(json.dump(), "some/config.json"); }
+inline ModelConfig parse(const std::string& text) {
+  return parse_model_config(text, "some/config.json");
+}
+inline ModelConfig parse(const Json& json) {
+  return parse_model_config(json.dump(), "some/config.json");
+}
 
 }  // namespace focus
