@@ -27,6 +27,20 @@ words said again	copy accuracy
 \bof its own\b	own, separate
 \bnumbers that are none\b	non-finite values
 \bcame of\b	outcome
+\bof several\b	with several
+\b(are|is) (else|passed over)\b|, else (the|of|as)\b|\bor else\b	otherwise; ignored
+\b(as (it|they)|they|it|these|which) lies?\b	unchanged; is
+\bin the place of\b	instead of
+\bhas to be one that\b	must
+\b(dealt out|is waited for|is no part of)\b	divided; waits for; is not part of
+\bgets? its name\b	is named
+\b(a|the|one|another) stores?\b	a checkpoint file
+\b(are told (of|apart)|go(es)? by it|says? nothing of|says how much)\b	reported, distinguished; uses; does not show
+\bin the mean\b	on average
+\bby way of\b|\bunless said\b	through; by default
+\bwhat .* put there\b	specified by
+\b(a line each|an object a line|Every method goes|tokens of a window|made on the spot)\b	one per line; all methods; tokens per window; generated
+\bread again\b|\bseam\b|\bfaster by\b	reread; interface; faster with
 TABLE
 )
 banned_in_program=$(

@@ -11,7 +11,7 @@
 // Rows of several computes, one lot of attentions after the other; all are compared with the first.
 namespace focus {
 
-/// Puts against_compute into the rows of all computes but the first; `losses` are those of the
+/// Sets against_precision in the rows of all precisions but the first; `losses` are those of the
 /// rows.
 void compare_precisions(std::span<const RowLosses> losses, std::size_t precisions,
                         std::vector<EvaluationRow>& rows);
