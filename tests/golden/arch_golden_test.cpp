@@ -7,11 +7,11 @@
 namespace focus {
 namespace {
 
-constexpr double kTolerance = 1e-4;
+constexpr double kArchTolerance = 1e-4;
 
 void expect_close(const std::string& what, const Tensor& actual,
                   const std::vector<double>& expected) {
-  EXPECT_LE(relative_error(actual.span(), expected), kTolerance) << what;
+  EXPECT_LE(relative_error(actual.span(), expected), kArchTolerance) << what;
 }
 
 /// transformers' parameter of that name in a file: gpt_neox's head is saved under another.

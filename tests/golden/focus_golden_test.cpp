@@ -10,10 +10,10 @@
 namespace focus {
 namespace {
 
-constexpr double kTolerance = sizeof(Real) == 8 ? 1e-9 : 2e-5;
+constexpr double kFocusTolerance = sizeof(Real) == 8 ? 1e-9 : 2e-5;
 
 void expect_close(const char* what, const Tensor& actual, const std::vector<double>& expected) {
-  EXPECT_LE(relative_error(actual.span(), expected), kTolerance) << what;
+  EXPECT_LE(relative_error(actual.span(), expected), kFocusTolerance) << what;
 }
 
 class FocusGolden : public testing::TestWithParam<std::string> {};
@@ -44,7 +44,7 @@ TEST_P(FocusGolden, Agrees) {
   std::vector<Real> scores;
   for (const double logit : *routing.logits)
     scores.push_back(static_cast<Real>(logit * config.tokens().temperature));
-  EXPECT_LE(relative_error(scores, file.numbers("scores")), kTolerance) << "scores";
+  EXPECT_LE(relative_error(scores, file.numbers("scores")), kFocusTolerance) << "scores";
   std::vector<Real> potentials;
   const Index batch = h.dim(0), seq_len = h.dim(1), groups = config.num_groups;
   for (Index s = 0; s < batch; ++s) {
@@ -53,7 +53,7 @@ TEST_P(FocusGolden, Agrees) {
     for (Index g = 0; g < groups; ++g)
       potentials.push_back(static_cast<Real>(trace.potentials()[g]));
   }
-  EXPECT_LE(relative_error(potentials, file.numbers("log_potentials")), kTolerance)
+  EXPECT_LE(relative_error(potentials, file.numbers("log_potentials")), kFocusTolerance)
       << "log_potentials";
   expect_close(
       "carried_after_update",

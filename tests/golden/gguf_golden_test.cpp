@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kTolerance = 1e-4;
+constexpr double kGgufTolerance = 1e-4;
 
 fs::path beside(const fs::path& path, const std::string& name) { return path.parent_path() / name; }
 
@@ -49,7 +49,7 @@ TEST_P(GgufGolden, LogitsAgree) {
     const LoadedModel model = load_model(GetParam(), "", Precision::float32, use);
     const NoGrad guard;
     const Tensor logits = model.decoder->logits(model.decoder->hidden_states(ids, batch)).value();
-    EXPECT_LE(relative_error(logits.span(), file.numbers("logits")), kTolerance);
+    EXPECT_LE(relative_error(logits.span(), file.numbers("logits")), kGgufTolerance);
   }
 }
 
@@ -85,7 +85,7 @@ TEST(GgufGoldenFiles, AnAdapterGivesItsLogits) {
     };
     EXPECT_GT(error(), 1e-2);
     load_adapter(path, model);
-    EXPECT_LE(error(), kTolerance);
+    EXPECT_LE(error(), kGgufTolerance);
   }
 }
 

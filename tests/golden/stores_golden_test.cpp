@@ -8,7 +8,7 @@ namespace focus {
 namespace {
 
 const fs::path kStores = fs::path(FOCUS_SOURCE_DIR) / "tests/golden/stores";
-constexpr double kTolerance = 1e-5;
+constexpr double kStoresTolerance = 1e-5;
 
 nlohmann::json expected_in(const fs::path& folder) {
   return nlohmann::json::parse(read_text(folder / "expected.json"));
@@ -30,7 +30,7 @@ std::vector<double> perplexities(const fs::path& folder, const std::string& mode
 void expect_close(const std::vector<double>& actual, const std::vector<double>& expected) {
   ASSERT_EQ(actual.size(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i)
-    EXPECT_NEAR(actual[i] / expected[i], 1, kTolerance) << "row " << i;
+    EXPECT_NEAR(actual[i] / expected[i], 1, kStoresTolerance) << "row " << i;
 }
 
 TEST(Stores, OfEveryFormatVersionScoreTheSame) {
@@ -146,7 +146,7 @@ TEST(Stores, OfStoppedRunsGoOnToTheSameLoss) {
     ASSERT_EQ(result.status, 0) << result.err;
     EXPECT_TRUE(contains(result.err, "resumed at step 3")) << result.err;
     const double loss = nlohmann::json::parse(read_text(json)).at("valid_loss");
-    EXPECT_NEAR(loss / expected.at(run.folder).get<double>(), 1, kTolerance);
+    EXPECT_NEAR(loss / expected.at(run.folder).get<double>(), 1, kStoresTolerance);
   }
 }
 

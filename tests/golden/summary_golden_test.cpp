@@ -5,11 +5,11 @@
 namespace focus {
 namespace {
 
-constexpr double kTolerance = sizeof(Real) == 8 ? 1e-9 : 2e-5;
+constexpr double kSummaryTolerance = sizeof(Real) == 8 ? 1e-9 : 2e-5;
 
 void expect_close(const std::string& what, const Tensor& actual,
                   const std::vector<double>& expected) {
-  EXPECT_LE(relative_error(actual.span(), expected), kTolerance) << what;
+  EXPECT_LE(relative_error(actual.span(), expected), kSummaryTolerance) << what;
 }
 Variable leaf(const Tensor& value) {
   Variable variable(value);

@@ -13,7 +13,7 @@
 namespace focus {
 namespace {
 
-std::map<std::string, Tensor> values_of(Session& session) {
+std::map<std::string, Tensor> named_values_of(Session& session) {
   std::map<std::string, Tensor> values;
   const auto add = [&](const std::string& name, Variable& p) { values[name] = p.value().clone(); };
   for_each_parameter(*session.model().decoder, add, "model");
@@ -106,7 +106,7 @@ TEST(KeysSession, KeysArePlacedBeforeTheFirstValidation) {
   EXPECT_EQ(fitted_on(validated), 64);
   validated.step();
   other.step();
-  const auto a = values_of(validated), b = values_of(other);
+  const auto a = named_values_of(validated), b = named_values_of(other);
   EXPECT_EQ(changes(a, b, ""), 0u);
 }
 
@@ -130,10 +130,10 @@ TEST(KeysSession, GoesOnFromACheckpointToTheSameBits) {
     Session resumed = tiny_session(config);
     restore_checkpoint(temp.path() / "half.h5", resumed);
     EXPECT_EQ(fitted_on(resumed), 64);
-    EXPECT_EQ(changes(values_of(half), values_of(resumed), ""), 0u);
+    EXPECT_EQ(changes(named_values_of(half), named_values_of(resumed), ""), 0u);
     while (!whole.finished()) whole.step();
     while (!resumed.finished()) resumed.step();
-    EXPECT_EQ(changes(values_of(whole), values_of(resumed), ""), 0u);
+    EXPECT_EQ(changes(named_values_of(whole), named_values_of(resumed), ""), 0u);
   }
 }
 
@@ -171,9 +171,9 @@ TEST(KeysSession, NoObjectiveTouchesTheBase) {
     config.focus.objective = objective;
     Session session = tiny_session(config);
     session.validate();
-    const auto before = values_of(session);
+    const auto before = named_values_of(session);
     session.step();
-    const auto after = values_of(session);
+    const auto after = named_values_of(session);
     EXPECT_EQ(changes(before, after, "model."), 0u);
     // Centroids, bias and beta of three layers.
     EXPECT_EQ(changes(before, after, "focus."), 9u) << value_text(objective);
@@ -214,11 +214,11 @@ TEST(KeysSession, ANewModelAttendsDenseUntilItsKeysArePlaced) {
     EXPECT_EQ(session.step().result.loss, dense.step().result.loss) << "step " << i;
     EXPECT_EQ(fitted_on(session), 0);
   }
-  EXPECT_EQ(changes(values_of(dense), values_of(session), "model."), 0u);
+  EXPECT_EQ(changes(named_values_of(dense), named_values_of(session), "model."), 0u);
   session.step();
   dense.step();
   EXPECT_EQ(fitted_on(session), 64);
-  EXPECT_GT(changes(values_of(dense), values_of(session), "model."), 0u);
+  EXPECT_GT(changes(named_values_of(dense), named_values_of(session), "model."), 0u);
 }
 
 TEST(KeysSession, LoraTrainsBesideSummaryAttention) {
@@ -226,10 +226,10 @@ TEST(KeysSession, LoraTrainsBesideSummaryAttention) {
   config.attention = {.name = "focus", .word = "focus"};
   Session session = tiny_session(config);
   session.validate();
-  const auto before = values_of(session);
+  const auto before = named_values_of(session);
   session.step();
   session.step();
-  const auto after = values_of(session);
+  const auto after = named_values_of(session);
   EXPECT_EQ(changes(before, after, "model."), 0u);
   EXPECT_EQ(changes(before, after, "focus."), 9u);
   EXPECT_GT(changes(before, after, "lora."), 0u);
