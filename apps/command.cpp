@@ -58,6 +58,31 @@ void explain_missing(const CLI::App& app, const CLI::ParseError& error) {
                taker->get_name(), taker->results().back(), place->get_name());
 }
 
+/// The first unknown flag and the known one that is nearest to it; empty where all are known.
+std::string unknown_flag(const CLI::App& app) {
+  for (const std::string& word : app.remaining(true)) {
+    if (!word.starts_with('-')) continue;
+    const std::string name = word.substr(0, word.find('='));
+    const std::vector<const CLI::Option*> options = all_options(app);
+    const auto distance = [&](const CLI::Option* option) {
+      return edit_distance(name, option->get_name());
+    };
+    const CLI::Option* const nearest = *std::ranges::min_element(options, {}, distance);
+    return fmt::format("unknown option {}; {}", name,
+                       distance(nearest) <= kSlip
+                           ? fmt::format("did you mean {}?", nearest->get_name())
+                           : fmt::format("see {} --help", app.get_name()));
+  }
+  return "";
+}
+
+/// One line: the command, what is wrong, where to look.
+std::string failure_line(const CLI::App* app, const CLI::Error& error) {
+  std::string problem = unknown_flag(*app);
+  if (problem.empty()) problem = fmt::format("{}; see {} --help", error.what(), app->get_name());
+  return fmt::format("{}: {}\n", app->get_name(), problem);
+}
+
 void check_files(const CLI::App& app) {
   std::vector<OutputPlace> outputs;
   std::vector<std::string> inputs;
@@ -84,6 +109,7 @@ void check_files(const CLI::App& app) {
 void parse_arguments(CLI::App& app, Arguments arguments) {
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
   offer_overwrite(app);
+  app.failure_message(failure_line);
   try {
     app.parse(reversed);
   } catch (const CLI::ParseError& error) {
@@ -170,11 +196,10 @@ void add_config_arguments(CLI::App& app, std::string& file) {
 }
 
 std::vector<std::string> overrides_of(const CLI::App& app) {
-  for (const std::string& item : app.remaining())
-    if (item.starts_with('-')) {
-      fmt::print(stderr, "{}: no option \"{}\"; --help lists them\n", app.get_name(), item);
-      throw CommandDone{2};
-    }
+  if (const std::string problem = unknown_flag(app); !problem.empty()) {
+    fmt::print(stderr, "{}: {}\n", app.get_name(), problem);
+    throw CommandDone{2};
+  }
   return app.remaining();
 }
 

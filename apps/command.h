@@ -19,7 +19,11 @@ namespace focus::app {
 /// The type of an output that is a folder; --out and the like without it are files.
 inline constexpr const char* kFolder = "FOLDER";
 
-/// Parses, or throws CommandDone. What is to be written (--out, --json, --html, --svg, --gguf,
+/// As many letters may differ from a name that is suggested for a wrong one.
+inline constexpr std::size_t kSlip = 2;
+
+/// Parses, or throws CommandDone after one line on stderr. What is to be written (--out, --json,
+/// --html, --svg, --gguf,
 /// --questions) can be then, and is no input and no other program's file, unless --overwrite,
 /// which is declared where the command has none.
 void parse_arguments(CLI::App& app, Arguments arguments);

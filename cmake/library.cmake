@@ -15,6 +15,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   # So that ccache can follow a precompiled header; and a source that is included by another is no
   # header, whose types must not use an unnamed namespace.
   target_compile_options(focus_options INTERFACE -fpch-preprocess -Wno-subobject-linkage)
+  # The compiler collects its own garbage later: an eighth less time, a fifth more memory.
+  target_compile_options(focus_options INTERFACE
+    --param=ggc-min-expand=100 --param=ggc-min-heapsize=400000)
 endif()
 target_compile_definitions(focus_options INTERFACE EIGEN_DONT_PARALLELIZE)
 target_include_directories(focus_options INTERFACE

@@ -17,13 +17,7 @@
 #include "data/settings/config_yaml.h"
 
 namespace focus {
-namespace {
 
-using Kind = ConfigNode::Kind;
-
-constexpr std::size_t kMaxBytes = 1'000'000;
-
-/// Levenshtein distance.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -37,6 +31,12 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   }
   return row.back();
 }
+
+namespace {
+
+using Kind = ConfigNode::Kind;
+
+constexpr std::size_t kMaxBytes = 1'000'000;
 
 std::string_view last_part(std::string_view key) {
   const std::size_t dot = key.rfind('.');

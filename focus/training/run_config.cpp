@@ -128,7 +128,8 @@ TrainingPhase RunConfig::phase_at(std::int64_t step) const {
 }
 
 void RunConfig::validate() const {
-  check(!data.train.empty(), "data.train is empty: name text files or folders");
+  check(!data.train.empty(),
+        "data.train is empty: expected text files or folders, as in data.train=FILE");
   check(method == Method::scratch || !base.empty(),
         "base is empty: {} needs a base model (a checkpoint file (.h5), a Hugging Face folder or a "
         "GGUF file)",
