@@ -17,7 +17,7 @@ gcovr --root . --object-directory build/coverage -j "$(nproc)" --gcov-ignore-par
   --filter '(apps|autograd|data|focus|layers|optim)/' --exclude-throw-branches --json out/coverage/lines.json
 for folder in apps autograd data focus layers optim; do
   printf '%-10s' "$folder"
-  gcovr --root . -a out/coverage/lines.json --filter "$folder/" --print-summary --output /dev/null | grep '^lines'
+  gcovr --root . -a out/coverage/lines.json --filter "$folder/" --print-summary | grep '^lines:'
 done
 gcovr --root . -a out/coverage/lines.json --print-summary --html-details out/coverage/index.html
 [ "$status" -eq 0 ] || echo "coverage: some tests failed: the figures are those of the rest" >&2
