@@ -63,15 +63,10 @@ std::string unknown_flag(const CLI::App& app) {
   for (const std::string& word : app.remaining(true)) {
     if (!word.starts_with('-')) continue;
     const std::string name = word.substr(0, word.find('='));
-    const std::vector<const CLI::Option*> options = all_options(app);
-    const auto distance = [&](const CLI::Option* option) {
-      return edit_distance(name, option->get_name());
-    };
-    const CLI::Option* const nearest = *std::ranges::min_element(options, {}, distance);
+    std::vector<std::string> known;
+    for (const CLI::Option* option : all_options(app)) known.push_back(option->get_name());
     return fmt::format("unknown option {}; {}", name,
-                       distance(nearest) <= kSlip
-                           ? fmt::format("did you mean {}?", nearest->get_name())
-                           : fmt::format("see {} --help", app.get_name()));
+                       suggestion_for(name, known, fmt::format("see {} --help", app.get_name())));
   }
   return "";
 }
@@ -105,6 +100,15 @@ void check_files(const CLI::App& app) {
 }
 
 }  // namespace
+
+std::string suggestion_for(std::string_view name, const std::vector<std::string>& known,
+                           std::string otherwise) {
+  constexpr std::size_t kSlip = 2;
+  const auto distance = [&](const std::string& other) { return edit_distance(name, other); };
+  const auto nearest = std::ranges::min_element(known, {}, distance);
+  if (nearest == known.end() || distance(*nearest) > kSlip) return otherwise;
+  return fmt::format("did you mean {}?", *nearest);
+}
 
 void parse_arguments(CLI::App& app, Arguments arguments) {
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them

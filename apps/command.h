@@ -19,13 +19,14 @@ namespace focus::app {
 /// The type of an output that is a folder; --out and the like without it are files.
 inline constexpr const char* kFolder = "FOLDER";
 
-/// As many letters may differ from a name that is suggested for a wrong one.
-inline constexpr std::size_t kSlip = 2;
+/// "did you mean X?" where a known name differs from a wrong one by a letter or two, else
+/// `otherwise`.
+std::string suggestion_for(std::string_view name, const std::vector<std::string>& known,
+                           std::string otherwise);
 
 /// Parses, or throws CommandDone after one line on stderr. What is to be written (--out, --json,
-/// --html, --svg, --gguf,
-/// --questions) can be then, and is no input and no other program's file, unless --overwrite,
-/// which is declared where the command has none.
+/// --html, --svg, --gguf, --questions) can be then, and is no input and no other program's file,
+/// unless --overwrite, which is declared where the command has none.
 void parse_arguments(CLI::App& app, Arguments arguments);
 
 /// Declares an option for each setting of a visit, num_groups as --num-groups, a bool as a flag;

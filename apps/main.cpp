@@ -124,13 +124,6 @@ void refuse_several() {
   fail("one process runs this; start it without mpirun");
 }
 
-std::string suggested(std::string_view name) {
-  const Command& nearest = *std::ranges::min_element(
-      kCommands, {}, [&](const Command& command) { return edit_distance(name, command.name); });
-  return edit_distance(name, nearest.name) <= kSlip ? fmt::format("did you mean {}?", nearest.name)
-                                                    : "focus --help lists the commands";
-}
-
 int run(std::vector<std::string> arguments) {
   spdlog::set_default_logger(spdlog::stderr_color_mt("focus"));  // stdout is for results
   spdlog::set_pattern("%v");
@@ -145,7 +138,10 @@ int run(std::vector<std::string> arguments) {
   }
   const auto command = std::ranges::find(kCommands, std::string_view(arguments[0]), &Command::name);
   if (command == kCommands.end()) {
-    fmt::print(stderr, "focus: unknown command {}; {}\n", arguments[0], suggested(arguments[0]));
+    std::vector<std::string> known;
+    for (const Command& one : kCommands) known.emplace_back(one.name);
+    fmt::print(stderr, "focus: unknown command {}; {}\n", arguments[0],
+               suggestion_for(arguments[0], known, "focus --help lists the commands"));
     return 2;
   }
   install_lost_file_signal();

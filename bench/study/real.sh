@@ -51,23 +51,27 @@ fitted() {
       --out "out/real/fits/$1.h5" "${@:2}"
 }
 
+# over_lengths NAME ADAPTER ATTENTIONS: the unseen novels at four lengths.
+over_lengths() {
+  local texts
+  IFS=, read -ra texts <<<"$unseen"
+  "$focus" eval "$model" --adapter "$2" --attention "$3" --text "${texts[@]}" --max-tokens 8193 \
+    --lengths 1024,2048,4096,8192 --json "out/real/length_$1.json" --overwrite
+  relative "out/real/length_$1.json" >"$rows/length_$1.json"
+}
+
 # Groups fitted at 1,024 tokens, and at 8,192, in use at 1,024 to 8,192 tokens; centroids that `adaptation` trained at 1,024.
 length() {
   fitted k128_1024 --num-groups 128 --num-selected-groups 16 --context 1024
   fitted k128_8192 --num-groups 128 --num-selected-groups 16 --context 8192
-  local row texts
-  IFS=, read -ra texts <<<"$unseen"
-  for row in k128_1024=dense,sink_window:256,summary:16 k128_8192=summary:16; do
-    "$focus" eval "$model" --adapter "out/real/fits/${row%=*}.h5" --attention "${row#*=}" --text "${texts[@]}" \
-      --max-tokens 8193 --lengths 1024,2048,4096,8192 --json "out/real/length_${row%=*}.json" --overwrite
-    relative "out/real/length_${row%=*}.json" >"$rows/length_${row%=*}.json"
-  done
-  for row in out/real/adaptation/runs/*/focus.h5; do
-    if ! grep -q 'gate: logit' "$(dirname "$row")/config.yaml"; then continue; fi
-    if ! grep -q 'num_groups: 4' "$(dirname "$row")/config.yaml"; then continue; fi
-    "$focus" eval "$model" --adapter "$row" --attention soft:balance=carried,hard:2:gate=drop:balance=carried \
-      --text "${texts[@]}" --max-tokens 8193 --lengths 1024,2048,4096,8192 --json out/real/length_tokens.json --overwrite
-    relative out/real/length_tokens.json >"$rows/length_tokens.json"
+  over_lengths k128_1024 out/real/fits/k128_1024.h5 dense,sink_window:256,summary:16
+  over_lengths k128_8192 out/real/fits/k128_8192.h5 summary:16
+  local config
+  for config in out/real/adaptation/runs/*/config.yaml; do
+    if grep -q 'grouping: tokens' "$config" && grep -q 'gate: logit' "$config" && grep -q 'num_groups: 4' "$config" &&
+      [ -f "$(dirname "$config")/focus.h5" ]; then
+      over_lengths tokens "$(dirname "$config")/focus.h5" soft:balance=carried,hard:2:gate=drop:balance=carried
+    fi
   done
 }
 

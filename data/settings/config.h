@@ -70,7 +70,6 @@ void read_config_map(const std::vector<ConfigField>& fields, const ConfigNode& m
                      std::vector<ConfigProblem>& problems);
 /// Levenshtein distance: how near a wrong name is to a known one.
 std::size_t edit_distance(std::string_view a, std::string_view b);
-
 /// The override "a.b=c" as the map {a: {b: c}}.
 ConfigNode config_override_tree(const std::string& text, std::vector<ConfigProblem>& problems);
 /// Its text. Throws std::runtime_error, naming it, where it cannot be read, is empty or too large.
