@@ -139,6 +139,7 @@ int run(std::vector<std::string> arguments) {
   const auto command = std::ranges::find(kCommands, std::string_view(arguments[0]), &Command::name);
   if (command == kCommands.end()) {
     std::vector<std::string> known;
+    known.reserve(kCommands.size());
     for (const Command& one : kCommands) known.emplace_back(one.name);
     fmt::print(stderr, "focus: unknown command {}; {}\n", arguments[0],
                suggestion_for(arguments[0], known, "focus --help lists the commands"));
