@@ -12,6 +12,8 @@ void TokenSettings::validate() const {
         sinkhorn_iters);
   check(affinity_floor >= 1e-30 && affinity_floor < 1,
         "focus.tokens.affinity_floor must be at least 1e-30 and below 1, not {}", affinity_floor);
+  check(sinks >= 0 && sinks <= kMaxSinks, "focus.tokens.sinks must be from 0 to {}, not {}",
+        kMaxSinks, sinks);
   check(carried_rate >= 0 && carried_rate <= 1,
         "focus.tokens.carried_rate must be in [0, 1], not {}", carried_rate);
 }

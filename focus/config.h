@@ -97,6 +97,7 @@ struct TokenSettings {
   Balance balance = Balance::carried;
   double carried_rate = 0.1;          // of the potentials' moving average
   std::int64_t sequence_steps = 400;  // first steps trained with `sequence` before `carried`
+  Index sinks = 0;                    // first tokens that neither gate nor mask touches
   HardGate hard_gate = HardGate::keep;
   int train_top_k = 2;  // k of hard training; 1 has no other group to learn from
 
@@ -115,6 +116,10 @@ struct TokenSettings {
     f("carried_rate", carried_rate, "rate of the moving average of the carried potentials");
     f("sequence_steps", sequence_steps,
       "number of first steps with sequence balance before carried");
+    f("sinks", sinks,
+      "first tokens (attention sinks) that every token attends as with dense attention; the paper "
+      "has none",
+      {0, kMaxSinks});
     f("hard_gate", hard_gate,
       "whether hard attention keeps or drops log(g_i . g_j) of the attended pairs");
     f("train_top_k", train_top_k, "k, groups per token in hard training");

@@ -60,6 +60,10 @@ std::string summary_name(const AttentionMode& mode) {
   return name;
 }
 
+std::string sinks_name(std::optional<Index> sinks) {
+  return sinks.value_or(0) > 0 ? fmt::format(" sinks={}", *sinks) : "";
+}
+
 }  // namespace
 
 std::string AttentionMode::name() const {
@@ -67,14 +71,15 @@ std::string AttentionMode::name() const {
     case Kind::dense:
       return "dense";
     case Kind::soft:
-      return "soft";
+      return "soft" + sinks_name(sinks);
     case Kind::summary:
       return summary_name(*this);
     case Kind::hard:
       break;
   }
   if (top_k == 0) return "local only";
-  return fmt::format("hard k={}{}", top_k, hard_gate == HardGate::keep ? " keep" : "");
+  return fmt::format("hard k={}{}{}", top_k, hard_gate == HardGate::keep ? " keep" : "",
+                     sinks_name(sinks));
 }
 
 SummarySettings AttentionMode::summary_of(Index layer) const {
@@ -103,14 +108,18 @@ AttentionMode summary_mode(const FocusConfig& config) {
           .head_budgets = head_budgets_of(config)};
 }
 
-GateOptions hard_gate_options(const FocusConfig& config, const AttentionMode& mode,
-                              const Routing& routing) {
+GateOptions gate_options(const FocusConfig& config, const AttentionMode& mode,
+                         const Routing& routing) {
   GateOptions options = GateOptions::from(config);
+  options.sinks = mode.sinks.value_or(options.sinks);
+  if (mode.kind != AttentionMode::Kind::hard) return options;
   options.gated = mode.hard_gate == HardGate::keep;
-  options.membership = mode.top_k > 0
-                           ? membership(routing, mode.top_k)
-                           : std::vector<std::uint64_t>(
-                                 static_cast<std::size_t>(routing.assignments.value().rows()), 0);
+  if (mode.top_k > 0) {
+    options.membership = membership(routing, mode.top_k);
+  } else {
+    options.sinks = 0;
+    options.membership.assign(static_cast<std::size_t>(routing.assignments.value().rows()), 0);
+  }
   return options;
 }
 
@@ -220,9 +229,7 @@ Variable FocusModel::attend(const MechanismInputs& in) {
   check(grouping_kind().groups_tokens, "focus: groups of {} have summary attention only, not {}",
         grouping_->kind(), mode.name());
   const Routing routing = grouping_->route(in, mode.balance);
-  GateOptions options = mode.kind == AttentionMode::Kind::hard
-                            ? hard_gate_options(config_, mode, routing)
-                            : GateOptions::from(config_);
+  const GateOptions options = gate_options(config_, mode, routing);
   if (gather_statistics) gather(in, routing, options);
   if (mode.kind == AttentionMode::Kind::hard)
     return by_document(in, [&](const MechanismInputs& part, Index begin, Index end) {
@@ -325,10 +332,12 @@ void FocusModel::gather(const MechanismInputs& in, const Routing& routing,
   const std::vector<Index> starts = sequence_starts(in);
   for (std::size_t s = 0; s + 1 < starts.size(); ++s) {
     const Index first = starts[s], seq_len = starts[s + 1] - first;
-    std::span<const std::uint64_t> sets(options.membership);
-    if (!sets.empty())
-      sets = sets.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(seq_len));
-    stats.pairs += count_pairs(sets, seq_len, config_.local_window, in.options.sliding_window);
+    std::vector<std::uint64_t> sets;
+    if (!options.membership.empty())
+      sets =
+          with_sinks(part_of(options.membership, first, first + seq_len), seq_len, options.sinks);
+    stats.pairs +=
+        count_pairs(sets, seq_len, config_.local_window, in.options.sliding_window, options.sinks);
   }
   if (mode.kind != AttentionMode::Kind::hard || mode.top_k > 0)
     stats.pairs.choosing +=

@@ -17,6 +17,7 @@ struct AttentionMode {
   int top_k = 1;  // hard: groups a token keeps; 0: none, which leaves the local window alone
   Balance balance = Balance::carried;
   HardGate hard_gate = HardGate::drop;
+  std::optional<Index> sinks = {};  // of soft and hard; else those of the settings
   SummarySettings summary = {};
   // Of summary, where layers differ; else empty.
   std::vector<Index> selected_groups_of_layer = {}, window_of_layer = {};
@@ -33,9 +34,9 @@ HeadBudgets head_budgets_of(const FocusConfig& config);
 /// Attention with summary columns as `config` has it.
 AttentionMode summary_mode(const FocusConfig& config);
 
-/// The gate and the tokens' sets of hard attention in `mode`.
-GateOptions hard_gate_options(const FocusConfig& config, const AttentionMode& mode,
-                              const Routing& routing);
+/// The gate of soft or hard attention in `mode`, and for hard the tokens' sets.
+GateOptions gate_options(const FocusConfig& config, const AttentionMode& mode,
+                         const Routing& routing);
 
 /// Focus on all layers of a decoder: the adapter that a retrofit trains.
 class FocusModel : public Adapter {

@@ -19,8 +19,9 @@ def add_focus(model, folder):
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
         g, t = groups[module.layer_idx], torch.arange(q.shape[2])
         affinity = (g @ g.transpose(-1, -2) + config["tokens"]["affinity_floor"]).log()
-        distance = t[:, None] - t  # of each pair; near ones are attended as always
-        bias = torch.where(distance > config["local_window"], affinity, 0).masked_fill(distance < 0, -torch.inf)
+        distance = t[:, None] - t  # of each pair; near ones are attended as always, and so are first tokens
+        far = (distance > config["local_window"]) & (t >= config["tokens"].get("sinks", 0))
+        bias = torch.where(far, affinity, 0).masked_fill(distance < 0, -torch.inf)
         p = (q @ k.transpose(-1, -2) * (scaling or q.shape[-1] ** -0.5) + bias[:, None]).softmax(-1)
         return (p @ v).transpose(1, 2).contiguous(), p
     transformers.AttentionInterface.register("focus", attend)

@@ -10,10 +10,28 @@ namespace {
 
 constexpr Index kQueries = AttentionPlan::kQueries;
 
+/// Which tokens of all sequences are sinks; empty where there are none.
+std::vector<char> sink_tokens(const Shape& g, Index sinks, const std::vector<Index>* documents) {
+  if (sinks == 0) return {};
+  const Index tokens = g[0] * g[1];
+  std::vector<char> marks(static_cast<std::size_t>(tokens), 0);
+  const auto mark = [&](Index first, Index end) {
+    std::fill_n(marks.begin() + first, std::min(sinks, end - first), 1);
+  };
+  if (documents != nullptr)
+    for (std::size_t i = 0; i + 1 < documents->size(); ++i)
+      mark((*documents)[i], (*documents)[i + 1]);
+  else
+    for (Index first = 0; first < tokens; first += g[1]) mark(first, first + g[1]);
+  return marks;
+}
+
 class FocusRule : public ScoreRule {
  public:
-  FocusRule(Tensor g, const GateOptions& options, bool grad_wanted)
+  FocusRule(Tensor g, const GateOptions& options, bool grad_wanted,
+            const std::vector<Index>* documents)
       : g_(std::move(g)),
+        sinks_(sink_tokens(g_.shape(), options.sinks, documents)),
         factor_(options),
         local_window_(options.local_window),
         gated_(options.gated),
@@ -50,14 +68,14 @@ class FocusRule : public ScoreRule {
       else
         std::fill_n(gate_.data(), tile.cols() * kQueries, Real(1));
       if (!rule_.sets_.empty()) mask();
-      fill_local(gate_.data(), 1);
+      fill_exempt(gate_.data(), 1);
       return gate_.data();
     }
 
     void backward(Real* d_gate, Real* rule_grad) override {
       const Index rows = tile_.rows(), columns = simd::padded(kernels_, rows);
       rule_.factor_.backward(gate_.data(), d_gate, tile_.cols() * kQueries);
-      fill_local(d_gate, 0);
+      fill_exempt(d_gate, 0);
       // A = G_k G_qᵀ:  dG_k += dA G_q,  dG_q += dAᵀ G_k
       // The first as dG_qᵀ = G_kᵀ dA: wide rows, where G_k has a few numbers in each.
       const simd::Panels d_affinity = {d_gate, tile_.cols(), columns, 0, kQueries};
@@ -123,8 +141,12 @@ class FocusRule : public ScoreRule {
                     keys_.data() + key * groups_);
       return keys_.data();
     }
-    /// Writes `value` where a pair lies within the local window (or is not causal at all).
-    void fill_local(Real* matrix, Real value) const {
+    /// Writes `value` where a pair lies within the local window (or is not causal at all), and
+    /// where its key is a sink.
+    void fill_exempt(Real* matrix, Real value) const {
+      for (Index key = 0; !rule_.sinks_.empty() && key < tile_.cols(); ++key)
+        if (rule_.is_sink(tile_.plan->token(tile_.keys.begin + key)))
+          std::fill_n(matrix + key * kQueries, tile_.rows(), value);
       // Of each key the local queries come first, for counts rise from query to query.
       Index local = tile_.rows();
       for (Index key = tile_.cols() - 1; key >= 0; --key) {
@@ -151,7 +173,10 @@ class FocusRule : public ScoreRule {
 
   std::uint64_t set_of(Index token) const { return sets_[static_cast<std::size_t>(token)]; }
 
+  bool is_sink(Index token) const { return sinks_[static_cast<std::size_t>(token)] != 0; }
+
   const Tensor g_;
+  const std::vector<char> sinks_;  // of all tokens; empty: none is one
   const GateFactor factor_;
   const Index local_window_;
   const bool gated_;
@@ -161,8 +186,9 @@ class FocusRule : public ScoreRule {
 
 }  // namespace
 
-std::unique_ptr<ScoreRule> focus_rule(Tensor g, const GateOptions& gate, bool grad_wanted) {
-  return std::make_unique<FocusRule>(std::move(g), gate, grad_wanted);
+std::unique_ptr<ScoreRule> focus_rule(Tensor g, const GateOptions& gate, bool grad_wanted,
+                                      const std::vector<Index>* documents) {
+  return std::make_unique<FocusRule>(std::move(g), gate, grad_wanted, documents);
 }
 
 }  // namespace focus

@@ -14,6 +14,7 @@ struct GateOptions {
   double steepness = 8;  // lambda, of the logit gate
   double affinity_floor = 1e-6;
   Index local_window = 128;  // w: pairs with i - j <= w are left alone
+  Index sinks = 0;           // so are pairs whose key is among a sequence's first tokens
   /// False: distant pairs keep their score as it is (hard attention that drops the gate).
   bool gated = true;
   /// Hard attention: each token's set of groups [batch * seq_len]; a distant pair is attended only
@@ -25,10 +26,18 @@ struct GateOptions {
             .steepness = config.tokens().gate_steepness,
             .affinity_floor = config.tokens().affinity_floor,
             .local_window = config.local_window,
+            .sinks = config.tokens().sinks,
             .gated = true,
             .membership = {}};
   }
 };
+
+/// The set of a token that shares a group with every token that has one.
+constexpr std::uint64_t kEveryGroup = ~std::uint64_t{0};
+/// The sets of hard attention [batch * seq_len] with the first tokens of each sequence, its sinks,
+/// in every group, so that every query attends them.
+std::vector<std::uint64_t> with_sinks(std::vector<std::uint64_t> membership, Index seq_len,
+                                      Index sinks);
 
 /// What the gate makes of a distant pair's affinity A = g_i . g_j, one number for all heads:
 ///   logit     1 / (1 + e^(-lambda A)), which multiplies the score

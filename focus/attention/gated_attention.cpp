@@ -13,7 +13,8 @@ Variable gated_attention(const Variable& q, const Variable& k, const Variable& v
   check(gate.membership.empty(),
         "gated_attention: got membership sets; hard attention is sparse_attention");
   if (!gate.gated) return attention(q, k, v, options);
-  const std::shared_ptr<const ScoreRule> rule = focus_rule(g.value(), gate, g.requires_grad());
+  const std::shared_ptr<const ScoreRule> rule =
+      focus_rule(g.value(), gate, g.requires_grad(), options.documents.get());
   return attention_with_rule("gated_attention", q, k, v, g, options, rule);
 }
 

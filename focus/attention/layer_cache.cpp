@@ -98,6 +98,7 @@ void LayerCache::add_block(Class& c) {
 }
 
 void LayerCache::append(const Real* k, const Real* v, const Real* g, std::uint64_t set) {
+  if (size_ < gate_.sinks) set = kEveryGroup;
   Class& c = classes_[set];
   const auto member = static_cast<Index>(c.positions.size()), b = block_of(member);
   if (b == static_cast<Index>(c.blocks.size())) add_block(c);
@@ -135,10 +136,12 @@ void LayerCache::collect_slices() {
     const Index end = static_cast<Index>(c.positions.size());
     const Index first = members_before(meets ? visible : std::max(visible, local));
     const Index distant = meets && gate_.gated ? members_before(local) : 0;
+    const Index sinks = members_before(gate_.sinks);
     for (Index member = first; member < end;) {
       const Index b = block_of(member), begin = block_begin(b), capacity = block_capacity(b);
       const Index slot = member - begin, last = std::min(end - begin, capacity);
       slices_.push_back({&c.blocks[static_cast<std::size_t>(b)], capacity, slot,
+                         std::clamp(sinks - begin, slot, last),
                          std::clamp(distant - begin, slot, last), last});
       keys_read_ += last - slot;
       chunk_keys += last - slot;
@@ -170,6 +173,7 @@ void LayerCache::compute_factors() {
                        slice.capacity, 0, slice.distant, Into::add, factors);
       factor_.finish(factors, n);
       std::fill(factors + slice.distant, factors + slice.end, Real(1));
+      std::fill(factors + slice.begin, factors + slice.sinks, Real(1));
     }
   });
 }

@@ -45,10 +45,11 @@ class LayerCache {
     std::vector<Index> positions;  // rising
     std::vector<Block> blocks;
   };
-  /// Members [begin, end) of a block; those before `distant` lie beyond the local window.
+  /// Members [begin, end) of a block; those before `distant` lie beyond the local window, and those
+  /// before `sinks` are among the first tokens.
   struct Slice {
     const Block* block;
-    Index capacity, begin, distant, end;
+    Index capacity, begin, sinks, distant, end;
   };
 
   void add_block(Class& c);

@@ -59,21 +59,22 @@ Variable random_groups_attention(const Variable& q, const Variable& k, const Var
   const Index batch = q.dim(0), seq_len = q.dim(1);
   std::vector<std::uint64_t> sets;
   for (const int group : random_groups(config, layer, seq_len))
-    sets.push_back(static_cast<Index>(sets.size()) < config.sinks
-                       ? ~std::uint64_t{0} >> (64 - config.groups)
-                       : std::uint64_t{1} << group);
+    sets.push_back(std::uint64_t{1} << group);
   if (pairs != nullptr) {
     *pairs = {};
-    const PairCounts one = count_pairs(sets, seq_len, config.local_window, options.sliding_window);
+    const PairCounts one = count_pairs(with_sinks(sets, seq_len, config.sinks), seq_len,
+                                       config.local_window, options.sliding_window, config.sinks);
     for (Index s = 0; s < batch; ++s) *pairs += one;
   }
   std::vector<std::uint64_t> membership;
   for (Index s = 0; s < batch; ++s) membership.insert(membership.end(), sets.begin(), sets.end());
   // The pairs are not gated: of g the number of groups counts alone.
   const Variable g(Tensor::zeros({batch, seq_len, config.groups}));
-  return sparse_attention(
-      q, k, v, g, options,
-      {.local_window = config.local_window, .gated = false, .membership = std::move(membership)});
+  return sparse_attention(q, k, v, g, options,
+                          {.local_window = config.local_window,
+                           .sinks = config.sinks,
+                           .gated = false,
+                           .membership = std::move(membership)});
 }
 
 AdapterKind random_groups_kind() {

@@ -16,7 +16,7 @@ PairCounts& PairCounts::operator+=(const PairCounts& other) {
 }
 
 PairCounts count_pairs(std::span<const std::uint64_t> membership, Index seq_len, Index local_window,
-                       Index sliding_window) {
+                       Index sliding_window, Index sinks) {
   check(membership.empty() || static_cast<Index>(membership.size()) == seq_len,
         "count_pairs: {} membership sets for {} tokens", membership.size(), seq_len);
   PairCounts counts;
@@ -35,7 +35,7 @@ PairCounts count_pairs(std::span<const std::uint64_t> membership, Index seq_len,
     const Index first = sliding_window > 0 ? std::max<Index>(0, i - sliding_window + 1) : 0;
     const Index local = std::max(first, i - local_window);
     counts.all += i + 1 - first;
-    counts.distant += local - first;
+    counts.distant += local - std::clamp(sinks, first, local);
     if (membership.empty()) continue;
     for (; entered < local; ++entered) add(entered, 1);
     for (; left < first; ++left) add(left, -1);

@@ -21,19 +21,25 @@ struct NoSettings {
   void validate() const {}
 };
 struct SoftSettings {
-  std::optional<Balance> balance;
-  void visit(auto&& f) { f("balance", balance); }
+  std::optional<Balance> balance = {};
+  std::optional<Index> sinks = {};
+  void visit(auto&& f) {
+    f("balance", balance);
+    f("sinks", sinks, "", Range{0, kMaxSinks});
+  }
   void validate() const {}
 };
 struct HardSettings {
   int k = 1;
   std::optional<HardGate> gate = {};
   std::optional<Balance> balance = {};
+  std::optional<Index> sinks = {};
   int least = 1;  // of k
   void visit(auto&& f) {
     f("k", k, "", Range{static_cast<double>(least), kMaxGroups});
     f("gate", gate);
     f("balance", balance);
+    f("sinks", sinks, "", Range{0, kMaxSinks});
   }
   void validate() const {}
 };
@@ -102,7 +108,8 @@ std::vector<Balance> balances_of(const AttentionSpec& spec, Balance trained,
 
 bool same(const AttentionSpec& a, const AttentionSpec& b) {
   return a.kind == b.kind && a.top_k == b.top_k && a.balance == b.balance && a.gate == b.gate &&
-         a.summary == b.summary && !a.settings && !b.settings && a.layers == b.layers;
+         a.sinks == b.sinks && a.summary == b.summary && !a.settings && !b.settings &&
+         a.layers == b.layers;
 }
 
 /// A spec of Focus, as what it lists.
@@ -115,13 +122,15 @@ std::vector<AttentionSpec> resolve_focus(const AttentionSpec& spec, const FocusC
   const bool hard = spec.kind == AttentionKind::hard;
   const int most = spec.top_k == 0 ? config.num_groups : std::min(spec.top_k, config.num_groups);
   for (const Balance one : balances_of(spec, config.tokens().balance, balance)) {
-    if (!hard) list.push_back({.kind = AttentionKind::soft, .balance = one});
+    const Index sinks = spec.sinks.value_or(config.tokens().sinks);
+    if (!hard) list.push_back({.kind = AttentionKind::soft, .balance = one, .sinks = sinks});
     if (spec.kind == AttentionKind::soft) continue;
     for (int k = hard ? most : 1; k <= most; ++k)
       list.push_back({.kind = AttentionKind::hard,
                       .top_k = k,
                       .balance = one,
-                      .gate = spec.gate.value_or(config.tokens().hard_gate)});
+                      .gate = spec.gate.value_or(config.tokens().hard_gate),
+                      .sinks = sinks});
   }
   return list;
 }
@@ -205,12 +214,13 @@ AttentionMode AttentionSpec::mode() const {
     case AttentionKind::local:
       return {.kind = Kind::hard, .top_k = 0};
     case AttentionKind::soft:
-      return {.kind = Kind::soft, .balance = balance.value_or(Balance::carried)};
+      return {.kind = Kind::soft, .balance = balance.value_or(Balance::carried), .sinks = sinks};
     case AttentionKind::hard:
       return {.kind = Kind::hard,
               .top_k = top_k,
               .balance = balance.value_or(Balance::carried),
-              .hard_gate = gate.value_or(HardGate::drop)};
+              .hard_gate = gate.value_or(HardGate::drop),
+              .sinks = sinks};
     case AttentionKind::summary:
       break;
     default:
@@ -264,6 +274,7 @@ AttentionSpec parse_attention(const std::string& word, const std::string& where)
       SoftSettings soft;
       read_settings(parts, soft, here);
       spec.balance = soft.balance;
+      spec.sinks = soft.sinks;
       break;
     }
     case AttentionKind::summary: {
@@ -280,6 +291,7 @@ AttentionSpec parse_attention(const std::string& word, const std::string& where)
       spec.top_k = hard.k;
       spec.balance = hard.balance;
       spec.gate = hard.gate;
+      spec.sinks = hard.sinks;
       break;
     }
     case AttentionKind::mechanism: {

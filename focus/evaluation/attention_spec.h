@@ -13,8 +13,8 @@
 // One vocabulary for "which attention", of every command and config:
 //   dense                  every pair, as the model was
 //   local                  Focus's local window alone
-//   soft                   Focus, every pair through the gate        soft:balance=sequence
-//   hard:2                 Focus, a token keeps its 2 best groups    hard:2:gate=drop
+//   soft                   Focus, every pair through the gate        soft:balance=sequence, soft:sinks=4
+//   hard:2                 Focus, a token keeps its 2 best groups    hard:2:gate=drop, hard:1:sinks=4
 //   summary:2              Focus, a query reads 2 groups exactly, each other group as one column
 //                          summary:2:unselected_groups=drop:local_window=20,
 //                          summary:selection=own,
@@ -80,6 +80,7 @@ struct AttentionSpec {
   int top_k = 0;  // hard: groups a token keeps; focus: the most that are listed, 0: all
   std::optional<Balance> balance = {};
   std::optional<HardGate> gate = {};
+  std::optional<Index> sinks = {};  // of soft and hard
   SummaryOverrides summary = {};
   std::string mechanism = {};                // its name in the table
   std::optional<AnySettings> settings = {};  // of the mechanism

@@ -69,7 +69,7 @@ Variable RoutedCache::attend(const MechanismInputs& in) {
   Tensor g;
   if (mode_.kind == AttentionMode::Kind::hard) {
     const Routing routing = focus_->grouping().route(in, mode_.balance);
-    gate = hard_gate_options(focus_->config(), mode_, routing);
+    gate = gate_options(focus_->config(), mode_, routing);
     g = routing.assignments.value();
   }
   const Index groups = g.defined() ? g.cols() : 0;

@@ -28,8 +28,8 @@ from transformers.utils import cached_file
 WORDS = {
     "dense": [],
     "local": [],
-    "soft": ["balance"],
-    "hard": ["k", "gate", "balance"],
+    "soft": ["balance", "sinks"],
+    "hard": ["k", "gate", "balance", "sinks"],
     "summary": ["m", "selection", "selection_per", "head_budgets", "unselected_groups",
                 "local_window", "block", "sinks", "width", "balance"],
 }
@@ -81,7 +81,8 @@ def resolve_attention(word, settings):
             "head_budgets": settings["keys"]["head_budgets"] if keys else "equal",
             "unselected_groups": summary["unselected_groups"],
             "local_window": settings["local_window"], "block": summary["block"],
-            "sinks": summary["sinks"], "width": summary["width"]} | said
+            "sinks": summary["sinks"] if kind == "summary" else tokens.get("sinks", 0),
+            "width": summary["width"]} | said
     if full["k"] < 1 or max(full["k"], full["m"]) > groups or full["block"] < 1:
         raise ValueError(f"focus_attention {word}: k is from 1 to {groups}, m from 0 to {groups}, "
                          "block at least 1")
@@ -201,6 +202,7 @@ class FocusLayer(torch.nn.Module):
         distant = seen & (i - j > self.settings["local_window"])
         if self.kind == "local":
             return scores.masked_fill(~seen | distant, -torch.inf)
+        distant = distant & (j >= self.attention["sinks"])
         routing = self.routing[:, :, -kept:]
         if self.kind == "soft" or self.attention["gate"] == "keep":
             g = routing.softmax(-1).float()

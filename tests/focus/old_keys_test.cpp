@@ -73,6 +73,7 @@ tokens:
   balance: sequence
   carried_rate: 0.25
   sequence_steps: 11
+  sinks: 0
   hard_gate: drop
   train_top_k: 3
 keys:

@@ -26,8 +26,9 @@ FAMILIES = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "olmo2", "gemma2", "gp
 KEYS = ("summary", "summary:0", "summary:2", "summary:m=1:unselected_groups=drop",
         "summary:m=2:local_window=5:block=8:sinks=3", "summary:m=0:block=1:sinks=0", "summary:1:width=0",
         "summary:3", "summary:3:head_budgets=equal", "summary:2:selection_per=key_head", "local")
-TOKENS_WORDS = ("soft", "soft:balance=none", "hard:1", "hard:k=2:gate=drop", "local", "summary:2",
-                "summary:m=0:local_window=7:block=4", "summary:selection=own", "summary:1:width=0.5",
+TOKENS_WORDS = ("soft", "soft:balance=none", "hard:1", "hard:k=2:gate=drop", "soft:sinks=3",
+                "hard:1:sinks=3", "local", "summary:2", "summary:m=0:local_window=7:block=4",
+                "summary:selection=own", "summary:1:width=0.5",
                 "summary:2:selection_per=key_head")
 
 

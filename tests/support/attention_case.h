@@ -22,18 +22,18 @@ struct Case {
   Gate gate = Gate::affinity;
   bool gated = true;
   int top_k = 0;
-  Index local_window = 7, sliding_window = 0;
+  Index local_window = 7, sliding_window = 0, sinks = 0;
   double softcap = 0, dropout = 0;
   bool empty_group = false;  // no token has any of the last group
   std::uint64_t seed = 1;
 
   std::string str() const {
     return fmt::format(
-        "batch {} T {} heads {}/{} head_dim {} K {} {} {} k {} w {} sliding {} softcap {} dropout "
-        "{}{}",
+        "batch {} T {} heads {}/{} head_dim {} K {} {} {} k {} w {} sliding {} sinks {} softcap "
+        "{} dropout {}{}",
         batch, seq_len, heads, kv_heads, head_dim, groups,
         enum_names(gate)[static_cast<std::size_t>(gate)], gated ? "gated" : "ungated", top_k,
-        local_window, sliding_window, softcap, dropout, empty_group ? " empty group" : "");
+        local_window, sliding_window, sinks, softcap, dropout, empty_group ? " empty group" : "");
   }
 };
 
@@ -82,6 +82,7 @@ inline GateOptions gate_of(const Case& c, const Tensor& g) {
           .steepness = 5,
           .affinity_floor = 1e-3,
           .local_window = c.local_window,
+          .sinks = c.sinks,
           .gated = c.gated,
           .membership = c.top_k > 0 ? top_sets(g, c.top_k) : std::vector<std::uint64_t>{}};
 }
@@ -168,6 +169,8 @@ inline void sweep_twins(const std::vector<TwinMode>& modes, const FocusAttention
         with([](Case& c) { c.local_window = 1000; });
         with([](Case& c) { c.empty_group = true; });
         with([](Case& c) { c.batch = 2; });
+        with([](Case& c) { c.sinks = 3; });
+        with([](Case& c) { c.sinks = 20, c.batch = 2; });  // more than the local window
       }
 }
 
@@ -186,6 +189,7 @@ inline Case any_case(int least_top_k) {
   c.top_k = in(least_top_k, static_cast<int>(c.groups));
   c.local_window = in(0, 150);
   c.sliding_window = *rc::gen::element<Index>(0, in(1, 150));
+  c.sinks = *rc::gen::element<Index>(0, in(1, 20));
   c.softcap = *rc::gen::element(0.0, 0.8, 3.0);
   c.dropout = *rc::gen::element(0.0, 0.3);
   c.empty_group = *rc::gen::arbitrary<bool>();

@@ -54,7 +54,9 @@ inline Variable composed_attention(const Variable& q, const Variable& k, const V
       scale(matmul(heads_first(q, heads), transpose(heads_first(k, heads), 1, 2)), options.scale);
   if (options.softcap > 0) s = scale(tanh(scale(s, 1 / options.softcap)), options.softcap);
 
-  const auto distant = [&](Index i, Index j) { return gate && i - j > gate->local_window; };
+  const auto distant = [&](Index i, Index j) {
+    return gate && i - j > gate->local_window && j >= gate->sinks;
+  };
   if (gate && gate->gated) {
     std::vector<std::int32_t> order;
     for (Index n = 0; n < batch * heads; ++n) order.push_back(static_cast<std::int32_t>(n / heads));

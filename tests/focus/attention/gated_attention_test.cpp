@@ -153,12 +153,12 @@ TEST(GatedAttention, RejectsWhatDoesNotFit) {
 }
 
 PairCounts count_one_by_one(std::span<const std::uint64_t> sets, Index seq_len, Index local,
-                            Index sliding) {
+                            Index sliding, Index sinks = 0) {
   PairCounts counts;
   for (Index i = 0; i < seq_len; ++i)
     for (Index j = 0; j <= i; ++j) {
       if (sliding > 0 && i - j >= sliding) continue;
-      const bool distant = i - j > local;
+      const bool distant = i - j > local && j >= sinks;
       ++counts.all;
       counts.distant += distant;
       counts.attended +=
@@ -193,8 +193,15 @@ RC_GTEST_PROP(CountPairs, EqualsCountingOneByOneForAnySets, ()) {
   const auto seq_len = static_cast<Index>(sets.size());
   const Index local = *rc::gen::inRange(0, 2 + static_cast<int>(seq_len));
   const Index sliding = *rc::gen::inRange(0, 2 + static_cast<int>(seq_len));
+  const Index sinks = *rc::gen::inRange(0, 2 + static_cast<int>(seq_len));
   RC_ASSERT(same_counts(count_pairs(sets, seq_len, local, sliding),
                         count_one_by_one(sets, seq_len, local, sliding)));
+  // A query without groups attends no sink that is distant.
+  std::vector<std::uint64_t> some = sets;
+  for (std::uint64_t& set : some) set |= 1 << (groups - 1) % 8;
+  RC_ASSERT(same_counts(
+      count_pairs(with_sinks(some, seq_len, sinks), seq_len, local, sliding, sinks),
+      count_one_by_one(with_sinks(some, seq_len, sinks), seq_len, local, sliding, sinks)));
 }
 
 TEST(CountPairs, RejectsSetsOfAnotherLength) {

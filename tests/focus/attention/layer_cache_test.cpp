@@ -66,6 +66,8 @@ TEST(LayerCache, EveryTokenAttendsAsInTheWholeSequence) {
           with([](Case& c) { c.local_window = 0; });
           with([](Case& c) { c.local_window = 1000; });
           with([](Case& c) { c.groups = 7; });
+          with([](Case& c) { c.sinks = 3; });
+          with([](Case& c) { c.sinks = 20, c.sliding_window = 40; });
           with([](Case& c) { c.empty_group = true; });
         }
   expect_as_sparse({.groups = 1, .top_k = 1});
@@ -134,18 +136,19 @@ TEST(LayerCache, WithoutGroupsTheLocalWindowAloneIsLeft) {
 
 TEST(LayerCache, ReadsThePairsOfTheMaskAndNoOthers) {
   for (const Index sliding_window : {0, 90})
-    for (const int top_k : {1, 2, 4}) {
+    for (const auto& [top_k, sinks] : {std::pair{1, 0}, {2, 0}, {4, 0}, {1, 3}, {2, 3}}) {
       const Case c{.seq_len = 400,
                    .heads = 4,
                    .groups = 4,
                    .gated = false,
                    .top_k = top_k,
                    .local_window = 20,
-                   .sliding_window = sliding_window};
+                   .sliding_window = sliding_window,
+                   .sinks = sinks};
       const std::vector<Tensor> x = inputs_of(c);
       const GateOptions gate = gate_of(c, x[3]);
-      const PairCounts pairs =
-          count_pairs(gate.membership, c.seq_len, c.local_window, c.sliding_window);
+      const PairCounts pairs = count_pairs(with_sinks(gate.membership, c.seq_len, sinks), c.seq_len,
+                                           c.local_window, c.sliding_window, sinks);
       std::int64_t read = 0;
       const std::uint64_t before = multiply_adds();
       Tensor out({c.heads, c.head_dim});

@@ -58,6 +58,7 @@ TEST(AttentionSpec, WordsAreReadInOneWay) {
   EXPECT_EQ(parse_attention("hard").top_k, 1);
   EXPECT_EQ(parse_attention("hard:2").top_k, 2);
   EXPECT_EQ(parse_attention("hard:k=2:gate=drop").gate, HardGate::drop);
+  EXPECT_EQ(parse_attention("soft:sinks=4").sinks, 4);
   EXPECT_EQ(parse_attention("focus").top_k, 0);
   EXPECT_EQ(parse_attention("focus:gate=keep").top_k, 0);
   EXPECT_EQ(parse_attention("focus:2").top_k, 2);
@@ -84,6 +85,8 @@ TEST(AttentionSpec, ResolvesForTheModel) {
   EXPECT_EQ(names_of(dense, {}), (Words{"dense"}));
   EXPECT_EQ(names_of(focus, {"local", "focus:1", "soft", "hard:1", "hard:2:gate=drop"}),
             (Words{"local only", "soft, carried", "hard k=1 keep, carried", "hard k=2, carried"}));
+  EXPECT_EQ(names_of(focus, {"soft", "soft:sinks=0", "soft:sinks=2", "hard:1:sinks=2"}),
+            (Words{"soft, carried", "soft sinks=2, carried", "hard k=1 keep sinks=2, carried"}));
   EXPECT_EQ(names_of(leaky, {"soft"}), (Words{"soft, carried", "soft, sequence (not causal)"}));
   EXPECT_EQ(names_of(leaky, {"soft"}, DefaultBalance::trained),
             (Words{"soft, sequence (not causal)"}));
