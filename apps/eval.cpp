@@ -145,15 +145,20 @@ void write_evaluation_page(const EvalArguments& o, const EvaluationFile& figures
 BenchmarkEvaluation evaluate_tasks(LoadedModel& model, const EvalArguments& o) {
   if (o.tasks.task_data.empty()) fail("--tasks needs --task-data, the folder of the task files");
   std::vector<Task> tasks;
-  for (const std::string& name : o.tasks.tasks)
-    tasks.push_back(read_task(name, o.tasks.task_data, o.tasks.limit));
+  for (const std::string& name : o.tasks.tasks) tasks.push_back(read_task(name, o.tasks));
   const std::vector<AttentionSpec> specs = resolve_words(
       o.settings.attentions, model, DefaultBalance::causal_and_trained, "--attention");
   std::optional<LoadedModel> reference = load_reference(o);
-  BenchmarkEvaluation figures{.reference = o.reference, .start = o.tasks.start};
+  BenchmarkEvaluation figures{.reference = o.reference,
+                              .start = o.tasks.chat ? TextStart::none : o.tasks.start};
+  if (!o.tasks.prefix.empty()) figures.prefix = o.tasks.prefix;
+  if (o.tasks.chat) {
+    figures.chat = true;
+    for (Task& task : tasks) apply_chat_template(task, model);
+  }
   for (const Task& task : tasks) {
     const TaskTable& table = figures.tasks.emplace_back(
-        evaluate_task(model, specs, task, o.tasks.start, reference ? &*reference : nullptr,
+        evaluate_task(model, specs, task, figures.start, reference ? &*reference : nullptr,
                       share_bar(fmt::format("eval {}", task.kind->name)), *o.ranks));
     fmt::print("{}\n", format_task(table));
   }

@@ -222,7 +222,7 @@ class PlanReader {
       wrong("eval.tasks: the same task appears twice");
     for (const std::string& name : asked.tasks) {
       try {
-        read_task(name, asked.task_data, asked.limit);
+        read_task(name, asked);
       } catch (const std::exception& error) {
         wrong(fmt::format("eval.tasks: {}", error.what()));
       }

@@ -63,11 +63,15 @@ struct TextEvaluation {
 struct BenchmarkEvaluation {
   std::string reference;
   TextStart start = TextStart::tokenizer;
+  std::optional<std::string> prefix = {};  // the file
+  std::optional<bool> chat = {};
   std::vector<TaskTable> tasks = {};
 
   void visit(auto&& f) {
     f("reference", reference);
     f("start", start);
+    f.maybe("prefix", prefix);
+    f.maybe("chat", chat);
     f("tasks", tasks);
   }
 };

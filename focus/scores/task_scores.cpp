@@ -5,8 +5,31 @@
 #include <numeric>
 
 #include "autograd/base/check.h"
+#include "data/text/text.h"
+#include "focus/models/example_format.h"
 
 namespace focus {
+
+Task read_task(const std::string& name, const TaskSettings& settings) {
+  Task task = read_task(name, settings.task_data, settings.limit);
+  if (settings.prefix.empty()) return task;
+  const std::string prefix = read_prompt_file(settings.prefix) + "\n\n";
+  for (TaskItem& item : task.items) item.context.insert(0, prefix);
+  return task;
+}
+
+void apply_chat_template(Task& task, const LoadedModel& model) {
+  const ExampleFormat format = example_format(model, {});
+  for (TaskItem& item : task.items) {
+    auto messages = nlohmann::ordered_json::array();
+    messages.push_back({{"role", "user"}, {"content", std::move(item.context)}});
+    item.context = format.chat(messages, true);
+    if (task.kind->metric == TaskKind::Metric::last_word) continue;
+    for (std::string& choice : item.choices)
+      if (choice.starts_with(' ')) choice.erase(0, 1);
+  }
+}
+
 namespace {
 
 using Metric = TaskKind::Metric;

@@ -18,6 +18,8 @@ struct TaskSettings {
   std::string task_data = {};
   Index limit = 0;
   TextStart start = TextStart::tokenizer;
+  std::string prefix = {};
+  bool chat = false;
 
   void visit(auto&& f) {
     f("tasks", tasks,
@@ -28,8 +30,23 @@ struct TaskSettings {
     f("start", start,
       "special tokens before a prompt: those that the tokenizer's files specify, none, or the id "
       "that the model has before every document");
+    f("prefix", prefix,
+      "text file put before every prompt, with an empty line between: solved examples, or "
+      "unrelated text");
+    f("chat", chat,
+      "make each prompt the user's message in the model's chat template, as the harness does with "
+      "--apply_chat_template");
   }
 };
+
+/// A task's items as the settings have them: `limit`, and `prefix` before every context. Throws
+/// std::runtime_error, one line, as read_task() of a folder does, and where `prefix` cannot be
+/// read.
+Task read_task(const std::string& name, const TaskSettings& settings);
+/// Makes each context the user's message in the model's chat template, up to where the assistant
+/// answers; the space before a choice goes. The template writes all special tokens: nothing else
+/// starts such a prompt. Throws std::runtime_error, one line, where the model has no template.
+void apply_chat_template(Task& task, const LoadedModel& model);
 
 /// What one attention says of one item.
 struct ItemScore {

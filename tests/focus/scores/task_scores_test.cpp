@@ -6,6 +6,7 @@
 
 #include "data/settings/struct_json.h"
 #include "tests/support/byte_model.h"
+#include "tests/support/temp_folder.h"
 
 namespace focus {
 namespace {
@@ -155,6 +156,39 @@ TEST(EvaluateTask, TooLongItemsAreCutAndToldAndChoicesThatDoNotFitRefused) {
   } catch (const std::runtime_error& error) {
     EXPECT_NE(std::string(error.what()).find("memory:3"), std::string::npos) << error.what();
   }
+}
+
+TEST(ReadTask, PutsThePrefixBeforeEveryContext) {
+  const TempFolder folder;
+  write_text(folder / "lambada_test.jsonl", "{\"text\":\"a fox\"}\n{\"text\":\"a hen\"}\n");
+  write_text(folder / "prefix.txt", "Other text.\n");
+  TaskSettings settings{.task_data = folder.path().string()};
+  EXPECT_EQ(read_task("lambada", settings).items[1].context, "a");
+  settings.prefix = (folder / "prefix.txt").string();
+  settings.limit = 1;
+  const Task task = read_task("lambada", settings);
+  ASSERT_EQ(task.items.size(), 1u);
+  EXPECT_EQ(task.items[0].context, "Other text.\n\na");
+  settings.prefix += ".none";
+  EXPECT_THROW(read_task("lambada", settings), std::runtime_error);
+}
+
+TEST(ApplyChatTemplate, MakesEachContextTheUsersMessage) {
+  LoadedModel model = byte_model();
+  const TaskKind choice = kind_of(Metric::choice), word = kind_of(Metric::last_word);
+  Task task{&choice, "memory", {{.context = "Why?", .choices = {" yes", "no", "  so"}}}};
+  EXPECT_THROW(apply_chat_template(task, model), std::runtime_error);
+  auto files = std::make_shared<ModelFiles>();
+  files->side_files["chat_template.jinja"] =
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+      "{% if add_generation_prompt %}<assistant>{% endif %}";
+  model.files = files;
+  apply_chat_template(task, model);
+  EXPECT_EQ(task.items[0].context, "<user>Why?<assistant>");
+  EXPECT_EQ(task.items[0].choices, (std::vector<std::string>{"yes", "no", " so"}));
+  Task last{&word, "memory", {{.context = "A", .choices = {" fox"}}}};
+  apply_chat_template(last, model);
+  EXPECT_EQ(last.items[0].choices, std::vector<std::string>{" fox"});
 }
 
 TEST(EvaluateTask, FiguresAreTheTables) {
