@@ -13,8 +13,8 @@
 // One vocabulary for "which attention", of every command and config:
 //   dense                  every pair, as the model was
 //   local                  Focus's local window alone
-//   soft                   Focus, every pair through the gate        soft:balance=sequence, soft:sinks=4
-//   hard:2                 Focus, a token keeps its 2 best groups    hard:2:gate=drop, hard:1:sinks=4
+//   soft                   Focus, every pair through the gate        soft:sinks=4
+//   hard:2                 Focus, a token keeps its 2 best groups    hard:2:gate=drop
 //   summary:2              Focus, a query reads 2 groups exactly, each other group as one column
 //                          summary:2:unselected_groups=drop:local_window=20,
 //                          summary:selection=own,

@@ -22,7 +22,7 @@ void apply_chat_template(Task& task, const LoadedModel& model) {
   const ExampleFormat format = example_format(model, {});
   for (TaskItem& item : task.items) {
     auto messages = nlohmann::ordered_json::array();
-    messages.push_back({{"role", "user"}, {"content", std::move(item.context)}});
+    messages.push_back({{"role", "user"}, {"content", item.context}});
     item.context = format.chat(messages, true);
     if (task.kind->metric == TaskKind::Metric::last_word) continue;
     for (std::string& choice : item.choices)
