@@ -51,6 +51,9 @@ fitted() {
       --out "out/real/fits/$1.h5" "${@:2}"
 }
 
+# run_of NAME: the folder of a run of `adaptation`, its first seed.
+run_of() { grep -m1 -F "\"run\":\"$1\"," "$rows/adaptation.jsonl" | sed 's/.*"hash":"\([0-9a-f]*\)".*/\1/'; }
+
 # over_lengths NAME ADAPTER ATTENTIONS: the unseen novels at four lengths.
 over_lengths() {
   local texts
@@ -66,12 +69,23 @@ length() {
   fitted k128_8192 --num-groups 128 --num-selected-groups 16 --context 8192
   over_lengths k128_1024 out/real/fits/k128_1024.h5 dense,sink_window:256,summary:16
   over_lengths k128_8192 out/real/fits/k128_8192.h5 summary:16
-  local config
-  for config in out/real/adaptation/runs/*/config.yaml; do
-    if grep -q 'grouping: tokens' "$config" && grep -q 'gate: logit' "$config" && grep -q 'num_groups: 4' "$config" &&
-      [ -f "$(dirname "$config")/focus.h5" ]; then
-      over_lengths tokens "$(dirname "$config")/focus.h5" soft:balance=carried,hard:2:gate=drop:balance=carried
-    fi
+  over_lengths tokens "out/real/adaptation/runs/$(run_of "Focus, affinity gate, K=4, 4 sinks")/focus.h5" \
+    soft,hard:1:gate=drop,hard:2:gate=drop
+}
+
+# Benchmarks in three forms: plain, behind unrelated text (fewer items: each costs more), through the chat template.
+benchmarks() {
+  mkdir -p out/real/adaptation
+  xzcat "$novels/valid/Burnett_Garden_1911.txt.xz" | head -c 6000 >out/real/unrelated.txt || true  # xzcat's pipe breaks
+  local form
+  for form in plain behind_text chat; do
+    local options=(eval.valid=[] "eval.task_data=$data/benchmarks" "data.train=[${several%,}]")
+    case $form in
+      behind_text) options+=(eval.prefix=out/real/unrelated.txt eval.limit=100) ;;
+      chat) options+=(eval.chat=true) ;;
+    esac
+    "$focus" compare configs/real/benchmarks.yaml "base=$model" "data.valid=[$watched]" "${options[@]}"
+    relative out/real/adaptation/compare.jsonl >"$rows/benchmarks_$form.jsonl"
   done
 }
 
@@ -89,7 +103,7 @@ for question in "$@"; do
     *) printf 'real.sh: no question %s; there are: %s\n' "$question" "$known" >&2 && exit 2 ;;
   esac
   case $question in
-    length | groups) "$question" ;;
+    length | groups | benchmarks) "$question" ;;
     retrieval) compare "$question" ;;  # its questions are its texts
     adaptation_search) compare "$question" "data.train=[${several%,}]" "eval.valid=[$chosen_on]" ;;
     adaptation)
