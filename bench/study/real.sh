@@ -81,7 +81,7 @@ benchmarks() {
   for form in plain behind_text chat; do
     local options=(eval.valid=[] "eval.task_data=$data/benchmarks" "data.train=[${several%,}]")
     case $form in
-      behind_text) options+=(eval.prefix=out/real/unrelated.txt eval.limit=100) ;;
+      behind_text) options+=(eval.prefix=out/real/unrelated.txt eval.limit=60) ;;
       chat) options+=(eval.chat=true) ;;
     esac
     "$focus" compare configs/real/benchmarks.yaml "base=$model" "data.valid=[$watched]" "${options[@]}"
