@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The study on a real pretrained model, SmolLM2-135M-Instruct: `bash bench/study/real.sh DATA QUESTION...`. DATA holds
-# text/novels19, text/wikitext-2 and benchmarks. The model is a GGUF file that pip fetches, or FOCUS_SMOLLM2 names. A
-# finished run is not repeated; what was stopped goes on. Runs and pages go to out/real, rows to bench/study/real.
+# text/novels19, text/wikitext-2 and benchmarks. The model is a GGUF file that pip fetches, or FOCUS_SMOLLM2 names; of
+# equal_pairs_gemma FOCUS_GEMMA names it. A finished run is not repeated; what was stopped goes on. Runs and pages go to
+# out/real, rows to bench/study/real.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -54,11 +55,9 @@ fitted() {
 # run_of NAME: the folder of a run of `adaptation`, its first seed.
 run_of() { grep -m1 -F "\"run\":\"$1\"," "$rows/adaptation.jsonl" | sed 's/.*"hash":"\([0-9a-f]*\)".*/\1/'; }
 
-# over_lengths NAME ADAPTER ATTENTIONS: the unseen novels at four lengths.
+# over_lengths NAME ADAPTER ATTENTIONS: an unseen novel at four lengths.
 over_lengths() {
-  local texts
-  IFS=, read -ra texts <<<"$unseen"
-  "$focus" eval "$model" --adapter "$2" --attention "$3" --text "${texts[@]}" --max-tokens 8193 \
+  "$focus" eval "$model" --adapter "$2" --attention "$3" --text "${unseen%%,*}" --max-tokens 8193 \
     --lengths 1024,2048,4096,8192 --json "out/real/length_$1.json" --overwrite
   relative "out/real/length_$1.json" >"$rows/length_$1.json"
 }
@@ -78,7 +77,7 @@ benchmarks() {
   mkdir -p out/real/adaptation
   xzcat "$novels/valid/Burnett_Garden_1911.txt.xz" | head -c 6000 >out/real/unrelated.txt || true  # xzcat's pipe breaks
   local form
-  for form in plain behind_text chat; do
+  for form in behind_text plain chat; do
     local options=(eval.valid=[] "eval.task_data=$data/benchmarks" "data.train=[${several%,}]")
     case $form in
       behind_text) options+=(eval.prefix=out/real/unrelated.txt eval.limit=60) ;;
@@ -103,6 +102,12 @@ for question in "$@"; do
     *) printf 'real.sh: no question %s; there are: %s\n' "$question" "$known" >&2 && exit 2 ;;
   esac
   case $question in
+    equal_pairs_gemma)
+      (
+        model=${FOCUS_GEMMA:?expected the GGUF file of Gemma 3 270M}
+        compare "$question" "eval.texts.target=[$unseen]" "eval.texts.source=[$other]"
+      )
+      ;;
     length | groups | benchmarks) "$question" ;;
     retrieval) compare "$question" ;;  # its questions are its texts
     adaptation_search) compare "$question" "data.train=[${several%,}]" "eval.valid=[$chosen_on]" ;;
