@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-known="$(basename -s .yaml configs/real/*.yaml | tr '\n' ' ')length groups "
+known="$(basename -s .yaml configs/real/*.yaml | tr '\n' ' ')length groups paper_form "
 if [ $# -lt 2 ]; then
   printf 'real.sh: expected DATA QUESTION...; questions: %s\n' "$known" >&2
   exit 2
@@ -72,6 +72,20 @@ length() {
     soft,hard:1:gate=drop,hard:2:gate=drop
 }
 
+# Groups of tokens that `adaptation` trained, beside equal_pairs: the same texts and windows of 2,048 tokens.
+paper_form() {
+  local texts name
+  IFS=, read -ra texts <<<"$unseen"
+  for name in "the paper's form" "affinity gate"; do
+    local file="paper_form_${name##* }"
+    "$focus" eval "$model" --adapter "out/real/adaptation/runs/$(run_of "Focus, $name, K=4, 4 sinks")/focus.h5" \
+      --attention soft:balance=carried,hard:1:gate=drop:balance=carried,hard:2:gate=drop:balance=carried \
+      --text "${texts[@]}" --max-tokens 5121 --context 2048 --stride 1024 --against-dense \
+      --json "out/real/$file.json" --overwrite
+    relative "out/real/$file.json" >"$rows/$file.json"
+  done
+}
+
 # Benchmarks in three forms: plain, behind unrelated text (fewer items: each costs more), through the chat template.
 benchmarks() {
   mkdir -p out/real/adaptation
@@ -80,7 +94,7 @@ benchmarks() {
   for form in behind_text plain chat; do
     local options=(eval.valid=[] "eval.task_data=$data/benchmarks" "data.train=[${several%,}]")
     case $form in
-      behind_text) options+=(eval.prefix=out/real/unrelated.txt eval.limit=60) ;;
+      behind_text) options+=(eval.prefix=out/real/unrelated.txt eval.limit=60 "eval.tasks=[arc_easy,piqa,lambada]") ;;
       chat) options+=(eval.chat=true) ;;
     esac
     "$focus" compare configs/real/benchmarks.yaml "base=$model" "data.valid=[$watched]" "${options[@]}"
@@ -108,7 +122,7 @@ for question in "$@"; do
         compare "$question" "eval.texts.target=[$unseen]" "eval.texts.source=[$other]"
       )
       ;;
-    length | groups | benchmarks) "$question" ;;
+    length | groups | benchmarks | paper_form) "$question" ;;
     retrieval) compare "$question" ;;  # its questions are its texts
     adaptation_search) compare "$question" "data.train=[${several%,}]" "eval.valid=[$chosen_on]" ;;
     adaptation)
