@@ -107,7 +107,7 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
         if (wanted.any())
           d = tiled_attention_backward(parts->inputs, parts->local, result, d_out, nullptr, wanted);
         d = tiled_attention_backward(parts->inputs, parts->classes, result, d_out,
-                                     parts->gate.get(), wanted, std::move(d));
+                                     parts->gate.get(), wanted, d);
         if (wanted.q) grads[0].add(d.q);
         if (wanted.k) grads[1].add(d.k);
         if (wanted.v) grads[2].add(d.v);
