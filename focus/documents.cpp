@@ -4,11 +4,19 @@
 
 namespace focus {
 
-std::vector<Index> sequence_starts(const MechanismInputs& in) {
-  if (in.options.documents) return *in.options.documents;
-  std::vector<Index> starts;
-  for (Index s = 0; s <= in.h.dim(0); ++s) starts.push_back(s * in.h.dim(1));
+std::vector<Index> sequence_starts(Index batch, Index seq_len, std::span<const Index> documents) {
+  std::vector<Index> starts(documents.begin(), documents.end());
+  for (Index s = 0; documents.empty() && s <= batch; ++s) starts.push_back(s * seq_len);
   return starts;
+}
+
+std::vector<Index> sequence_starts(const MechanismInputs& in) {
+  return sequence_starts(in.h.dim(0), in.h.dim(1), documents_of(in.options));
+}
+
+std::span<const Index> documents_of(const AttentionOptions& options) {
+  if (!options.documents) return {};
+  return *options.documents;
 }
 
 Variable by_document(const MechanismInputs& in, const DocumentAttention& attend) {

@@ -1,15 +1,20 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "layers/decoder.h"
 
 namespace focus {
 
-/// The first tokens of the sequences of [batch, seq_len], rows or the documents of one row, and the
-/// end.
+/// The first tokens of the sequences of [batch, seq_len], and the end: of the rows, or, where
+/// `documents` are given, of the documents of one row.
+std::vector<Index> sequence_starts(Index batch, Index seq_len,
+                                   std::span<const Index> documents = {});
 std::vector<Index> sequence_starts(const MechanismInputs& in);
+/// Those of AttentionOptions; empty where each row is one sequence.
+std::span<const Index> documents_of(const AttentionOptions& options);
 
 /// One document of a row: its inputs as a row of their own, and which tokens of the row they are.
 using DocumentAttention =

@@ -332,10 +332,9 @@ void FocusModel::gather(const MechanismInputs& in, const Routing& routing,
   const std::vector<Index> starts = sequence_starts(in);
   for (std::size_t s = 0; s + 1 < starts.size(); ++s) {
     const Index first = starts[s], seq_len = starts[s + 1] - first;
-    std::vector<std::uint64_t> sets;
-    if (!options.membership.empty())
-      sets =
-          with_sinks(part_of(options.membership, first, first + seq_len), seq_len, options.sinks);
+    std::span<const std::uint64_t> sets(options.membership);
+    if (!sets.empty())
+      sets = sets.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(seq_len));
     stats.pairs +=
         count_pairs(sets, seq_len, config_.local_window, in.options.sliding_window, options.sinks);
   }

@@ -4,32 +4,27 @@
 #include <array>
 
 #include "autograd/gemm/gemm.h"
+#include "focus/documents.h"
+#include "focus/routing/group_sets.h"
 
 namespace focus {
 namespace {
 
 constexpr Index kQueries = AttentionPlan::kQueries;
 
-/// Which tokens of all sequences are sinks; empty where there are none.
-std::vector<char> sink_tokens(const Shape& g, Index sinks, const std::vector<Index>* documents) {
-  if (sinks == 0) return {};
-  const Index tokens = g[0] * g[1];
-  std::vector<char> marks(static_cast<std::size_t>(tokens), 0);
-  const auto mark = [&](Index first, Index end) {
-    std::fill_n(marks.begin() + first, std::min(sinks, end - first), 1);
-  };
-  if (documents != nullptr)
-    for (std::size_t i = 0; i + 1 < documents->size(); ++i)
-      mark((*documents)[i], (*documents)[i + 1]);
-  else
-    for (Index first = 0; first < tokens; first += g[1]) mark(first, first + g[1]);
+/// 1 for the tokens of all sequences that are sinks; empty where there are none.
+std::vector<char> sink_tokens(const Shape& g, Index sinks, std::span<const Index> documents) {
+  std::vector<char> marks;
+  if (sinks == 0) return marks;
+  marks.resize(static_cast<std::size_t>(g[0] * g[1]));
+  fill_sinks<char>(sequence_starts(g[0], g[1], documents), sinks, 1, marks);
   return marks;
 }
 
 class FocusRule : public ScoreRule {
  public:
   FocusRule(Tensor g, const GateOptions& options, bool grad_wanted,
-            const std::vector<Index>* documents)
+            std::span<const Index> documents)
       : g_(std::move(g)),
         sinks_(sink_tokens(g_.shape(), options.sinks, documents)),
         factor_(options),
@@ -187,7 +182,7 @@ class FocusRule : public ScoreRule {
 }  // namespace
 
 std::unique_ptr<ScoreRule> focus_rule(Tensor g, const GateOptions& gate, bool grad_wanted,
-                                      const std::vector<Index>* documents) {
+                                      std::span<const Index> documents) {
   return std::make_unique<FocusRule>(std::move(g), gate, grad_wanted, documents);
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "autograd/attention/tiled_attention.h"
 #include "focus/attention/gate.h"
 
@@ -8,8 +10,8 @@ namespace focus {
 /// The gate of g_i . g_j on distant pairs.  g [rows, num_groups] in the order of the plan's rows.
 /// Where `gate` has membership sets, distant pairs that share no group are masked: for the logit
 /// gate, which multiplies the scores, that is not possible while it is kept.  g's shape is
-/// [batch, seq_len, num_groups]; `documents` as in AttentionOptions, null: each sequence is one.
+/// [batch, seq_len, num_groups]; `documents` as in sequence_starts().
 std::unique_ptr<ScoreRule> focus_rule(Tensor g, const GateOptions& gate, bool grad_wanted,
-                                      const std::vector<Index>* documents = nullptr);
+                                      std::span<const Index> documents = {});
 
 }  // namespace focus

@@ -1,17 +1,6 @@
 #include "focus/attention/gate.h"
 
-#include <algorithm>
-
 namespace focus {
-
-std::vector<std::uint64_t> with_sinks(std::vector<std::uint64_t> membership, Index seq_len,
-                                      Index sinks) {
-  const auto tokens = static_cast<Index>(membership.size());
-  for (Index first = 0; sinks > 0 && first < tokens; first += seq_len)
-    std::fill_n(membership.begin() + first, std::min({sinks, seq_len, tokens - first}),
-                kEveryGroup);
-  return membership;
-}
 
 GateFactor::GateFactor(const GateOptions& options)
     : use_(options.gate == Gate::logit ? simd::GateUse::score : simd::GateUse::weight),

@@ -32,13 +32,6 @@ struct GateOptions {
   }
 };
 
-/// The set of a token that shares a group with every token that has one.
-constexpr std::uint64_t kEveryGroup = ~std::uint64_t{0};
-/// The sets of hard attention [batch * seq_len] with the first tokens of each sequence, its sinks,
-/// in every group, so that every query attends them.
-std::vector<std::uint64_t> with_sinks(std::vector<std::uint64_t> membership, Index seq_len,
-                                      Index sinks);
-
 /// What the gate makes of a distant pair's affinity A = g_i . g_j, one number for all heads:
 ///   logit     1 / (1 + e^(-lambda A)), which multiplies the score
 ///   affinity  A + floor, which multiplies the weight e^score: the same as log(A + floor) added to

@@ -2,6 +2,7 @@
 
 #include "autograd/base/check.h"
 #include "focus/attention/focus_rule.h"
+#include "focus/documents.h"
 
 namespace focus {
 
@@ -14,7 +15,7 @@ Variable gated_attention(const Variable& q, const Variable& k, const Variable& v
         "gated_attention: got membership sets; hard attention is sparse_attention");
   if (!gate.gated) return attention(q, k, v, options);
   const std::shared_ptr<const ScoreRule> rule =
-      focus_rule(g.value(), gate, g.requires_grad(), options.documents.get());
+      focus_rule(g.value(), gate, g.requires_grad(), documents_of(options));
   return attention_with_rule("gated_attention", q, k, v, g, options, rule);
 }
 

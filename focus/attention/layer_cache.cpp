@@ -9,6 +9,7 @@
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/simd/kernels.h"
+#include "focus/routing/group_sets.h"
 
 namespace focus {
 namespace {
@@ -136,7 +137,7 @@ void LayerCache::collect_slices() {
     const Index end = static_cast<Index>(c.positions.size());
     const Index first = members_before(meets ? visible : std::max(visible, local));
     const Index distant = meets && gate_.gated ? members_before(local) : 0;
-    const Index sinks = members_before(gate_.sinks);
+    const Index sinks = distant > 0 ? members_before(gate_.sinks) : 0;
     for (Index member = first; member < end;) {
       const Index b = block_of(member), begin = block_begin(b), capacity = block_capacity(b);
       const Index slot = member - begin, last = std::min(end - begin, capacity);

@@ -45,8 +45,8 @@ class LayerCache {
     std::vector<Index> positions;  // rising
     std::vector<Block> blocks;
   };
-  /// Members [begin, end) of a block; those before `distant` lie beyond the local window, and those
-  /// before `sinks` are among the first tokens.
+  /// Members [begin, end) of a block; those before `distant` lie beyond the local window, and of
+  /// these the gate leaves those before `sinks` alone.
   struct Slice {
     const Block* block;
     Index capacity, begin, sinks, distant, end;

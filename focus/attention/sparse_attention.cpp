@@ -8,6 +8,7 @@
 #include "autograd/base/profile.h"
 #include "focus/attention/class_plan.h"
 #include "focus/attention/focus_rule.h"
+#include "focus/routing/group_sets.h"
 
 namespace focus {
 namespace {
@@ -72,19 +73,17 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
   const Variable g_input = g_wanted ? g : Variable(g.value());
   // The first token stands for all: the choice must not depend on later ones.
   const Index top_k = gate.membership.empty() ? 0 : std::popcount(gate.membership.front());
-  const std::vector<std::uint64_t> sets = with_sinks(gate.membership, seq_len, gate.sinks);
+  GateOptions of_pairs = gate;
+  of_pairs.membership = with_sinks(gate.membership, seq_len, gate.sinks);
   const PairForm form =
       cheapest_form(seq_len, g.dim(2), top_k, window, local, !gated || gate.gate == Gate::affinity);
-  if (form == PairForm::masked) {
-    GateOptions of_pairs = gate;
-    of_pairs.membership = sets;
+  if (form == PairForm::masked)
     return attention_with_rule("sparse_attention", q, k, v, g_input, options,
                                focus_rule(g.value(), of_pairs, g_wanted));
-  }
-  parts->classes = class_plan(sets, batch, seq_len, window, local, form == PairForm::lists);
+  parts->classes =
+      class_plan(of_pairs.membership, batch, seq_len, window, local, form == PairForm::lists);
   profile_mark("sort");
   if (gated) {
-    GateOptions of_pairs = gate;
     of_pairs.membership.clear();  // the plan's pairs are those that share a group
     parts->gate = focus_rule(gather(g.value(), parts->class_order()), of_pairs, g_wanted);
   }

@@ -62,8 +62,8 @@ Variable random_groups_attention(const Variable& q, const Variable& k, const Var
     sets.push_back(std::uint64_t{1} << group);
   if (pairs != nullptr) {
     *pairs = {};
-    const PairCounts one = count_pairs(with_sinks(sets, seq_len, config.sinks), seq_len,
-                                       config.local_window, options.sliding_window, config.sinks);
+    const PairCounts one =
+        count_pairs(sets, seq_len, config.local_window, options.sliding_window, config.sinks);
     for (Index s = 0; s < batch; ++s) *pairs += one;
   }
   std::vector<std::uint64_t> membership;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "autograd/base/check.h"
+#include "focus/routing/group_sets.h"
 
 namespace focus {
 
@@ -20,13 +21,14 @@ PairCounts count_pairs(std::span<const std::uint64_t> membership, Index seq_len,
   check(membership.empty() || static_cast<Index>(membership.size()) == seq_len,
         "count_pairs: {} membership sets for {} tokens", membership.size(), seq_len);
   PairCounts counts;
-  std::vector<std::uint64_t> classes(membership.begin(), membership.end());
+  const std::vector<std::uint64_t> sets = with_sinks(membership, seq_len, sinks);
+  std::vector<std::uint64_t> classes = sets;
   std::ranges::sort(classes);
   classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
   // Of each class the tokens that meet it among those behind the query's local window.
   std::vector<std::int64_t> met(classes.size(), 0);
   const auto add = [&](Index token, std::int64_t sign) {
-    const std::uint64_t set = membership[static_cast<std::size_t>(token)];
+    const std::uint64_t set = sets[static_cast<std::size_t>(token)];
     for (std::size_t c = 0; c < classes.size(); ++c)
       met[c] += (classes[c] & set) != 0 ? sign : std::int64_t{0};
   };
@@ -36,13 +38,13 @@ PairCounts count_pairs(std::span<const std::uint64_t> membership, Index seq_len,
     const Index local = std::max(first, i - local_window);
     counts.all += i + 1 - first;
     counts.distant += local - std::clamp(sinks, first, local);
-    if (membership.empty()) continue;
+    if (sets.empty()) continue;
     for (; entered < local; ++entered) add(entered, 1);
     for (; left < first; ++left) add(left, -1);
-    const auto own = std::ranges::lower_bound(classes, membership[static_cast<std::size_t>(i)]);
+    const auto own = std::ranges::lower_bound(classes, sets[static_cast<std::size_t>(i)]);
     counts.attended += i + 1 - local + met[static_cast<std::size_t>(own - classes.begin())];
   }
-  if (membership.empty()) counts.attended = counts.all;
+  if (sets.empty()) counts.attended = counts.all;
   return counts;
 }
 

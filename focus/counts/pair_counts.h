@@ -16,8 +16,8 @@ struct PairCounts {
   std::int64_t choosing = 0;
   PairCounts& operator+=(const PairCounts& other);
 };
-/// One sequence; `membership` [seq_len], or empty for soft attention; the first tokens that are
-/// `sinks` are distant to none. Exact, in time O(seq_len * different sets).
+/// One sequence; `membership` [seq_len], or empty for soft attention; the first tokens, `sinks` of
+/// them, are in every group and distant to none. Exact, in time O(seq_len * different sets).
 PairCounts count_pairs(std::span<const std::uint64_t> membership, Index seq_len, Index local_window,
                        Index sliding_window, Index sinks = 0);
 

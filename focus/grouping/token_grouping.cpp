@@ -3,6 +3,7 @@
 #include <bit>
 #include <utility>
 
+#include "focus/documents.h"
 #include "focus/routing/balance_losses.h"
 #include "focus/routing/centroids.h"
 
@@ -32,9 +33,7 @@ TokenGrouping::TokenGrouping(const FocusConfig& config, const FocusShape& shape,
 }
 
 Routing TokenGrouping::routed(const MechanismInputs& in, Balance balance) {
-  std::span<const Index> documents;
-  if (in.options.documents) documents = *in.options.documents;
-  return focus::route(in.h, layer_of(in.layer), config_, balance, documents);
+  return focus::route(in.h, layer_of(in.layer), config_, balance, documents_of(in.options));
 }
 
 Routing TokenGrouping::route(const MechanismInputs& in, Balance balance) {

@@ -9,6 +9,7 @@
 #include "autograd/base/profile.h"
 #include "autograd/eigen.h"
 #include "autograd/simd/kernels.h"
+#include "focus/documents.h"
 #include "focus/routing/sinkhorn.h"
 
 namespace focus {
@@ -132,8 +133,7 @@ Routing route(const Variable& h, const FocusLayer& layer, const FocusConfig& con
   kept->h = h.value();
   kept->projection = as_matrix(layer.projection.value()).cast<double>();
   kept->centroids = as_matrix(layer.centroids.value()).cast<double>();
-  kept->starts.assign(documents.begin(), documents.end());
-  for (Index s = 0; documents.empty() && s <= batch; ++s) kept->starts.push_back(s * seq_len);
+  kept->starts = sequence_starts(batch, seq_len, documents);
   kept->temperature = settings.temperature;
   kept->vectors = std::make_shared<std::vector<double>>(
       static_cast<std::size_t>(tokens * layer.projection.dim(1)));

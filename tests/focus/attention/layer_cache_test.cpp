@@ -147,8 +147,8 @@ TEST(LayerCache, ReadsThePairsOfTheMaskAndNoOthers) {
                    .sinks = sinks};
       const std::vector<Tensor> x = inputs_of(c);
       const GateOptions gate = gate_of(c, x[3]);
-      const PairCounts pairs = count_pairs(with_sinks(gate.membership, c.seq_len, sinks), c.seq_len,
-                                           c.local_window, c.sliding_window, sinks);
+      const PairCounts pairs =
+          count_pairs(gate.membership, c.seq_len, c.local_window, c.sliding_window, sinks);
       std::int64_t read = 0;
       const std::uint64_t before = multiply_adds();
       Tensor out({c.heads, c.head_dim});
