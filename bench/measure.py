@@ -12,6 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import comparison
 import machine
 import results
 import rows
@@ -111,14 +112,14 @@ def measure_gemm(settings, options):
     """gemm_peers takes turns itself: one run, a record for each product."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "gemm.json"
-        command = [str(rows.BUILD / "gemm_peers"), "--json", str(file)]
+        command = [str(comparison.BUILD / "gemm_peers"), "--json", str(file)]
         if settings.quick:
             command += ["--repeats", "3", "--seconds", "0.01", "--small-only"]
 
         def read(_run):
             return json.loads(file.read_text(encoding="utf-8"))
 
-        side = rows.Side("gemm_peers", command, read, rows.our_environment(settings))
+        side = comparison.Side("gemm_peers", command, read, sides.our_environment(settings))
         run, document = measured(side, options)
     for product in document["products"]:
         work = f"{product['product']}, {product['shape']} (m x k x n)"
@@ -127,7 +128,7 @@ def measure_gemm(settings, options):
 
 def build_facts(settings):
     """Instruction set and compiler, as the benchmarks' own program says."""
-    side = rows.kernel("focus", "rms_norm/forward/T:1024", settings)
+    side = comparison.kernel("focus", "rms_norm/forward/T:1024", settings)
     run = machine.run(side.command, side.environment)
     if run.status != 0:
         raise MeasurementError(f"{side.command[0]}: {run.stderr.strip()}")
@@ -139,7 +140,7 @@ def commit():
 
     def git(*arguments):
         done = subprocess.run(
-            ["git", *arguments], cwd=rows.ROOT, capture_output=True, text=True, check=False
+            ["git", *arguments], cwd=comparison.ROOT, capture_output=True, text=True, check=False
         )
         return done.stdout.strip()
 
@@ -153,8 +154,8 @@ def peers_python():
     given = os.environ.get("FOCUS_PEERS_PYTHON")
     if given:
         return given
-    subprocess.run(["bash", str(rows.PEERS / "install.sh")], check=True)
-    return str(rows.ROOT / "bench" / ".venv" / "bin" / "python")
+    subprocess.run(["bash", str(comparison.PEERS / "install.sh")], check=True)
+    return str(comparison.ROOT / "bench" / ".venv" / "bin" / "python")
 
 
 def parsed(arguments):
@@ -191,7 +192,7 @@ def parsed(arguments):
         if getattr(options, name) < 1:
             parser.error(f"--{name} must be at least 1, not {getattr(options, name)}")
     if options.results is None:
-        options.results = rows.ROOT / ("out/bench" if options.quick else "bench/results")
+        options.results = comparison.ROOT / ("out/bench" if options.quick else "bench/results")
     return options
 
 
@@ -216,7 +217,7 @@ def records(options, settings):
 
 def main():
     options = parsed(sys.argv[1:])
-    settings = rows.Settings(options.threads, options.repeats, options.quick)
+    settings = comparison.Settings(options.threads, options.repeats, options.quick)
     try:
         if rows.NEED_PEERS.intersection(options.what):
             settings.peers_python = peers_python()

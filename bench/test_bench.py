@@ -7,6 +7,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import comparison
 import machine
 import measure
 import results
@@ -93,13 +94,13 @@ class Figures(unittest.TestCase):
                 {"run_type": "aggregate", "time_unit": "ms", "real_time": 0.1},
             ],
         }
-        figures = rows.read_google_benchmark(run_of(json.dumps(document)))
+        figures = comparison.read_google_benchmark(run_of(json.dumps(document)))
         self.assertEqual((figures["ms_min"], figures["ms_median"]), (1.0, 2.0))
         self.assertEqual((figures["gflops"], figures["pairs"]), (30.0, 55.0))
 
     def test_a_case_that_is_not_there(self):
         with self.assertRaisesRegex(ValueError, "no case"):
-            rows.read_google_benchmark(run_of('{"context": {}, "benchmarks": []}'))
+            comparison.read_google_benchmark(run_of('{"context": {}, "benchmarks": []}'))
 
     def test_rounds_are_pooled(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -111,11 +112,13 @@ class Figures(unittest.TestCase):
             )
             slow = '{"ms_min": 30, "ms_median": 40, "peak_rss_mib": 6, "pairs": 24}'
             sides = [
-                rows.Side(name, [sys.executable, "-c", code], lambda run: json.loads(run.stdout))
+                comparison.Side(
+                    name, [sys.executable, "-c", code], lambda run: json.loads(run.stdout)
+                )
                 for name, code in (("focus", program), ("other", f"print('{slow}')"))
             ]
             options = argparse.Namespace(rounds=3, tries=1, wait=0)
-            row = rows.Row("soft", "some work", sides, ideal_from_pairs=True)
+            row = comparison.Row("soft", "some work", sides, ideal_from_pairs=True)
             measured = measure.measure_row(row, options)
         ours, other = measured["sides"]
         self.assertEqual((ours["ms_min"], ours["ms_median"]), (7, 18))
@@ -124,20 +127,21 @@ class Figures(unittest.TestCase):
 
     def test_what_fails_is_named(self):
         line = '{"ms_min": 1, "ms_median": 1}'
-        good = rows.Side(
+        good = comparison.Side(
             "good", [sys.executable, "-c", f"print('{line}')"], lambda run: json.loads(run.stdout)
         )
-        bad = rows.Side("bad", [sys.executable, "-c", "import sys; sys.exit('no torch')"], None)
+        failing = [sys.executable, "-c", "import sys; sys.exit('no torch')"]
+        bad = comparison.Side("bad", failing, None)
         options = argparse.Namespace(rounds=2, tries=1, wait=0)
         why = "bad: status 1: no torch"
         with self.assertRaisesRegex(measure.MeasurementError, why):
-            measure.measure_row(rows.Row("soft", "some work", [bad, good]), options)
-        measured = measure.measure_row(rows.Row("soft", "some work", [good, bad]), options)
+            measure.measure_row(comparison.Row("soft", "some work", [bad, good]), options)
+        measured = measure.measure_row(comparison.Row("soft", "some work", [good, bad]), options)
         self.assertEqual([side["name"] for side in measured["sides"]], ["good"])
         self.assertEqual(measured["not_measured"], {"bad": why})
-        absent = rows.Side("absent", ["/no/such/program"], None)
+        absent = comparison.Side("absent", ["/no/such/program"], None)
         with self.assertRaisesRegex(measure.MeasurementError, "absent: .*/no/such/program"):
-            measure.measure_row(rows.Row("soft", "some work", [absent]), options)
+            measure.measure_row(comparison.Row("soft", "some work", [absent]), options)
 
     def test_models_of_different_sizes_are_no_comparison(self):
         measure.check_same_size({"a": {"parameters": 1000}, "b": {"parameters": 1009}, "c": {}})
@@ -194,7 +198,7 @@ class Words(unittest.TestCase):
             measure.parsed(["dence"])
 
     def test_every_row_says_what_it_is(self):
-        settings = rows.Settings(threads=2, repeats=3, quick=False)
+        settings = comparison.Settings(threads=2, repeats=3, quick=False)
         works = [row.work for group in rows.GROUPS.values() for row in group(settings)]
         self.assertEqual(len(works), len(set(works)))
 

@@ -74,11 +74,12 @@ length() {
 
 # Groups of tokens that `adaptation` trained, beside equal_pairs: the same texts and windows of 2,048 tokens.
 paper_form() {
-  local texts name
+  local texts gate
   IFS=, read -ra texts <<<"$unseen"
-  for name in "the paper's form" "affinity gate"; do
-    local file="paper_form_${name##* }"
-    "$focus" eval "$model" --adapter "out/real/adaptation/runs/$(run_of "Focus, $name, K=4, 4 sinks")/focus.h5" \
+  declare -A names=([logit]="the paper's form" [affinity]="affinity gate")
+  for gate in "${!names[@]}"; do
+    local file=paper_form_$gate
+    "$focus" eval "$model" --adapter "out/real/adaptation/runs/$(run_of "Focus, ${names[$gate]}, K=4, 4 sinks")/focus.h5" \
       --attention soft:balance=carried,hard:1:gate=drop:balance=carried,hard:2:gate=drop:balance=carried \
       --text "${texts[@]}" --max-tokens 5121 --context 2048 --stride 1024 --against-dense \
       --json "out/real/$file.json" --overwrite
@@ -88,7 +89,6 @@ paper_form() {
 
 # Benchmarks in three forms: plain, behind unrelated text (fewer items: each costs more), through the chat template.
 benchmarks() {
-  mkdir -p out/real/adaptation
   xzcat "$novels/valid/Burnett_Garden_1911.txt.xz" | head -c 6000 >out/real/unrelated.txt || true  # xzcat's pipe breaks
   local form
   for form in behind_text plain chat; do
