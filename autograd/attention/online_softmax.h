@@ -36,27 +36,16 @@ class OnlineSoftmax {
     std::fill_n(sum_, block_.count * kQueries, Real(0));
     sums_.clear();
     for (Index g = 0; g < block_.count; ++g) sums_.push_back({acc_ + g * acc_size_});
-    // The sums are not begun: their room serves the queries.
-    const HeadRows q(plan, in_.q, begin, end, block_.first, block_.count, acc_);
-    for (Index g = 0; g < block_.count; ++g)
-      products_.pack_transposed(q[g].data, q[g].stride, rows_, s_.head_dim, in_.options.scale,
-                                packed_ + g * packed_size_);
-  }
-
-  /// After begin(): a finished result over other keys is a sum of one row of weight e^lse.
-  void resume_from(const AttentionResult& result) {
-    gather_rows(*plan_, begin_, begin_ + rows_,
-                {result.out.data() + s_.q_offset(0, block_.first), s_.heads * s_.head_dim,
-                 block_.count, s_.head_dim},
-                acc_, s_.padded_dim, acc_size_);
     for (Index g = 0; g < block_.count; ++g) {
-      sums_[static_cast<std::size_t>(g)].begun = ~std::uint64_t{0};
-      const Real* lse = result.lse.data() + lse_offset(g);
-      for (Index r = 0; r < rows_; ++r) {
-        const Real weight = lse[plan_->token(begin_ + r)];
-        max_[g * kQueries + r] = weight;
-        sum_[g * kQueries + r] = weight == kMasked ? Real(0) : Real(1);
-      }
+      const Real* q = in_.q.data() + s_.q_offset(0, block_.first + g);
+      const Index row_size = s_.heads * s_.head_dim;
+      Real* to = packed_ + g * packed_size_;
+      if (plan.tokens.empty())
+        products_.pack_transposed(q + begin * row_size, row_size, rows_, s_.head_dim,
+                                  in_.options.scale, to);
+      else
+        products_.pack_gathered(q, row_size, plan.tokens.data() + begin, rows_, s_.head_dim,
+                                in_.options.scale, to);
     }
   }
 
@@ -105,17 +94,41 @@ class OnlineSoftmax {
         lse[plan_->token(begin_ + r)] = sum_[state] == 0 ? kMasked : max_[state] + log_sum[r];
       }
     }
+    for_rows(result, [&](Index r, Real* row) {
+      kernels_.divide_rows(block_.count, s_.head_dim, acc_ + r * s_.padded_dim, acc_size_, sum_ + r,
+                           kQueries, row, s_.head_dim);
+    });
+  }
+
+  /// end() into a finished result over other keys.
+  void merge_into(AttentionResult& result) {
+    Real* all = packed_;  // the packed queries have served
+    for (Index g = 0; g < block_.count; ++g) {
+      Real *max = max_ + g * kQueries, *sum = sum_ + g * kQueries;
+      Real* lse = result.lse.data() + lse_offset(g);
+      for (Index r = 0; r < rows_; ++r) all[r] = lse[plan_->token(begin_ + r)];
+      std::fill(all + rows_, all + padded_rows_, kMasked);
+      kernels_.merge_sums(padded_rows_, max, sum, all, max, sum);  // what is kept, what is added
+      for (Index r = 0; r < rows_; ++r) lse[plan_->token(begin_ + r)] = all[r];
+    }
+    for_rows(result, [&](Index r, Real* row) {
+      kernels_.blend_rows(block_.count, s_.head_dim, acc_ + r * s_.padded_dim, acc_size_, max_ + r,
+                          sum_ + r, kQueries, row, s_.head_dim);
+    });
+  }
+
+ private:
+  /// Calls f(row of the tile, its place in the result for the first of the heads).
+  template <class F>
+  void for_rows(AttentionResult& result, F&& f) const {
     const auto row = [&](Index r) {
       return result.out.data() + s_.q_offset(plan_->token(begin_ + r), block_.first);
     };
     for (Index r = 0; r < rows_; ++r) {
       if (r + kRowsAhead < rows_) prefetch_row(row(r + kRowsAhead), block_.count * s_.head_dim);
-      kernels_.divide_rows(block_.count, s_.head_dim, acc_ + r * s_.padded_dim, acc_size_, sum_ + r,
-                           kQueries, row(r), s_.head_dim);
+      f(r, row(r));
     }
   }
-
- private:
   /// Of a head's log-sum-exps, which are by token.
   Index lse_offset(Index g) const { return s_.lse_offset(plan_->token(begin_), block_.first + g); }
 

@@ -37,6 +37,17 @@ class TileProducts {
     bf16_->pack_transposed(rounded, pitch, columns, rows, to);
   }
 
+  /// The same of rows that the plan puts in another order: row j of x is rows_of[j].
+  void pack_gathered(const Real* x, Index ld, const Index* rows_of, Index columns, Index rows,
+                     Real factor, Real* to) const {
+    if (bf16_ == nullptr) return kernels_->pack_gathered(x, ld, rows_of, columns, rows, factor, to);
+    thread_local AlignedVector<Real> gathered;
+    gathered.resize(static_cast<std::size_t>(columns * rows));
+    for (Index j = 0; j < columns; ++j)
+      kernels_->copy_rows(1, rows, x + rows_of[j] * ld, 0, gathered.data() + j * rows, 0);
+    pack_transposed(gathered.data(), rows, columns, rows, factor, to);
+  }
+
   /// C[n, columns] (+)= weights[n, depth] X from X's row `first` on; weights in rows of kQueries,
   /// as scores lie. Where depth is odd, X ends with its rows.
   void rows_times(Index n, Index depth, const Real* weights, const simd::Panels& x, Index first,

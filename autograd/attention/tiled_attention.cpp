@@ -74,14 +74,12 @@ class Task {
   void run(const AttentionPlan::QueryTile& tile) {
     if (job_.merges && tile.first_segment == tile.end_segment) return;
     softmax_.begin(job_.plan, tile.begin, tile.end);
-    if (job_.merges) {
-      const auto start = job_.times_merge ? Clock::now() : Clock::time_point();
-      softmax_.resume_from(job_.result);
-      if (job_.times_merge) job_.merge_time += (Clock::now() - start).count();
-    }
     for_key_tiles(job_.plan, tile,
                   [&](Index key_tile) { step(pair_of_tiles(job_.plan, tile, key_tile)); });
-    softmax_.end(job_.result);
+    if (!job_.merges) return softmax_.end(job_.result);
+    const auto start = job_.times_merge ? Clock::now() : Clock::time_point();
+    softmax_.merge_into(job_.result);
+    if (job_.times_merge) job_.merge_time += (Clock::now() - start).count();
   }
 
  private:

@@ -91,10 +91,8 @@ struct Rows {
 /// the tokens' order, else copies, read row by row over all heads, which lie side by side.
 class HeadRows {
  public:
-  /// Copies go to `room`, head_stride((end - begin) * head_dim) numbers for each head; null: to
-  /// memory of their own.
   HeadRows(const AttentionPlan& plan, const Tensor& x, Index begin, Index end, Index first_head,
-           Index heads, Real* room = nullptr) {
+           Index heads) {
     const Index row_size = x.dim(2) * x.dim(3), head_dim = x.dim(3);
     const Real* first = x.data() + first_head * head_dim;
     if (plan.tokens.empty()) {
@@ -105,12 +103,10 @@ class HeadRows {
     }
     stride_ = head_dim;
     head_stride_ = head_stride((end - begin) * head_dim);
-    if (room == nullptr) {
-      gathered_ = Tensor({heads, head_stride_});
-      room = gathered_.data();
-    }
-    data_ = room;
-    gather_rows(plan, begin, end, {first, row_size, heads, head_dim}, room, head_dim, head_stride_);
+    gathered_ = Tensor({heads, head_stride_});
+    data_ = gathered_.data();
+    gather_rows(plan, begin, end, {first, row_size, heads, head_dim}, gathered_.data(), head_dim,
+                head_stride_);
   }
   Rows operator[](Index head) const { return {data_ + head * head_stride_, stride_}; }
 

@@ -77,6 +77,9 @@ struct Kernels {
   /// depth `rows`.
   void (*pack_transposed)(const Real* source, Index ld, Index columns, Index rows, Real factor,
                           Real* panels);
+  /// The same, column j of the transpose being row `rows_of[j]` of the source.
+  void (*pack_gathered)(const Real* source, Index ld, const Index* rows_of, Index columns,
+                        Index rows, Real factor, Real* panels);
 
   /// to[i] = source[i] for n numbers of bf16 or of IEEE's 16-bit floats.
   void (*widen_bf16)(const Bf16* source, Index n, Real* to);
@@ -112,6 +115,9 @@ struct Kernels {
   /// Of each of n columns (a multiple of `vector`) of x [rows, n] the row of its largest number,
   /// the first of equals.
   void (*largest_rows)(Index rows, Index n, const Real* x, Index stride, Lane* place);
+  /// Row i of x [rows, n] becomes x + bias[i], that of y, where not null, y + x + bias[i]; n a
+  /// multiple of `vector`.
+  void (*bias_rows)(Index rows, Index n, const Real* bias, Real* x, Real* y, Index stride);
   /// Copies `count` rows of n numbers.
   void (*copy_rows)(Index count, Index n, const Real* from, Index from_stride, Real* to,
                     Index to_stride);
@@ -121,6 +127,14 @@ struct Kernels {
   /// is 0, whatever x holds.
   void (*divide_rows)(Index count, Index n, const Real* x, Index x_stride, const Real* divisor,
                       Index divisor_stride, Real* y, Index y_stride);
+  /// Log-sum-exps of n rows (a multiple of `vector`) that gain others, of which each has the sum of
+  /// e^(score - max): lse becomes that of both, and the weighted sums of values go together as
+  /// keep[i] y + add[i] x. What was -inf, no keys, is not kept, and a sum of 0 adds nothing.
+  void (*merge_sums)(Index n, const Real* max, const Real* sum, Real* lse, Real* keep, Real* add);
+  /// `count` rows of any n numbers, y = keep y + add x with numbers of their own; where `add` is 0
+  /// y stays, whatever x holds.
+  void (*blend_rows)(Index count, Index n, const Real* x, Index x_stride, const Real* keep,
+                     const Real* add, Index factor_stride, Real* y, Index y_stride);
   /// The sum of a b over any n.
   Real (*dot_row)(const Real* a, const Real* b, Index n);
 

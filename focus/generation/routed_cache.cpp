@@ -37,15 +37,13 @@ double RoutedCache::share_read() const {
 }
 
 template <class Cache, class Append, class Attend>
-Tensor RoutedCache::go_through(const MechanismInputs& in, Cache& cache, Append&& append,
-                               Attend&& attend) {
+Tensor RoutedCache::go_on(const MechanismInputs& in, Cache& cache, Append&& append,
+                          Attend&& attend) {
   const Index seq_len = in.q.dim(1), width = in.q.dim(2) * in.q.dim(3);
-  const bool goes_on = in.first_position > 0;
-  Tensor out = goes_on ? Tensor(in.q.shape()) : Tensor();
+  Tensor out(in.q.shape());
   for (Index t = 0; t < seq_len; ++t) {
-    append(cache, t);
-    if (!goes_on) continue;
-    attend(cache, in.q.value().data() + t * width, out.data() + t * width);
+    append(t);
+    attend(in.q.value().data() + t * width, out.data() + t * width);
     keys_read_ += cache.keys_read();
     keys_held_ += cache.size();
   }
@@ -79,16 +77,15 @@ Variable RoutedCache::attend(const MechanismInputs& in) {
     cache.emplace(LayerCache::Sizes{heads, kv_heads, head_dim, groups}, in.options,
                   std::move(without_sets));
   }
-  const Tensor out = go_through(
-      in, *cache,
-      [&](LayerCache& to, Index t) {
-        to.append(in.k.value().data() + t * kv_heads * head_dim,
-                  in.v.value().data() + t * kv_heads * head_dim,
+  const Real *k = in.k.value().data(), *v = in.v.value().data();
+  const auto append = [&](Index t) {
+    cache->append(k + t * kv_heads * head_dim, v + t * kv_heads * head_dim,
                   g.defined() ? g.data() + t * groups : nullptr,
                   g.defined() ? gate.membership[static_cast<std::size_t>(t)] : std::uint64_t{1});
-      },
-      [](LayerCache& from, const Real* q, Real* to) { from.attend(q, to); });
-  if (in.first_position > 0) return out;
+  };
+  if (in.first_position > 0)
+    return go_on(in, *cache, append, [&](const Real* q, Real* out) { cache->attend(q, out); });
+  for (Index t = 0; t < in.k.dim(1); ++t) append(t);
   return g.defined() ? sparse_attention(in.q, in.k, in.v, g, in.options, gate)
                      : attention(in.q, in.k, in.v, in.options);
 }
@@ -104,18 +101,20 @@ Variable RoutedCache::attend_summary(const MechanismInputs& in) {
     cache.emplace(SummaryCache::Sizes{heads, kv_heads, head_dim, classes.groups}, in.options,
                   options);
   }
+  const Real *k = in.k.value().data(), *v = in.v.value().data();
+  const std::span<const std::uint8_t> of_keys(classes.classes);
+  if (in.first_position == 0) {
+    cache->append(k, v, of_keys, in.k.dim(1));
+    return summary_attention(in.q, in.k, in.v, classes, beta, in.options, options);
+  }
   const auto of_token = static_cast<std::size_t>(classes.heads);
-  const Tensor out = go_through(
+  return go_on(
       in, *cache,
-      [&](SummaryCache& to, Index t) {
-        to.append(
-            in.k.value().data() + t * kv_heads * head_dim,
-            in.v.value().data() + t * kv_heads * head_dim,
-            std::span(classes.classes).subspan(static_cast<std::size_t>(t) * of_token, of_token));
+      [&](Index t) {
+        cache->append(k + t * kv_heads * head_dim, v + t * kv_heads * head_dim,
+                      of_keys.subspan(static_cast<std::size_t>(t) * of_token, of_token));
       },
-      [&](SummaryCache& from, const Real* q, Real* to) { from.attend(q, beta.value(), to); });
-  if (in.first_position > 0) return out;
-  return summary_attention(in.q, in.k, in.v, classes, beta, in.options, options);
+      [&](const Real* q, Real* out) { cache->attend(q, beta.value(), out); });
 }
 
 }  // namespace focus

@@ -32,10 +32,10 @@ class RoutedCache {
  private:
   Variable attend(const MechanismInputs& in);
   Variable attend_summary(const MechanismInputs& in);
-  /// Lets the tokens of a pass enter a layer's cache one by one, with append(cache, token). Passes
-  /// that go on from what it holds return what each token attends to, by attend(cache, token, out).
+  /// What each token of a pass attends to that goes on from what a layer's cache holds:
+  /// append(token) lets it enter, attend(q, out) reads.
   template <class Cache, class Append, class Attend>
-  Tensor go_through(const MechanismInputs& in, Cache& cache, Append&& append, Attend&& attend);
+  Tensor go_on(const MechanismInputs& in, Cache& cache, Append&& append, Attend&& attend);
 
   FocusModel* const focus_;
   const AttentionMode mode_;

@@ -31,6 +31,7 @@ class ColumnSets {
     Index first_row, end_row;  // of the tile
     Index column;              // where its columns begin
     Index number;              // of the run's sets
+    Index filled;              // groups that have tokens
     GroupSums::Tokens far;
   };
 
@@ -87,7 +88,7 @@ class ColumnSets {
         sets_.clear();
       }
       first_sink_ = first_sink;
-      sets_.push_back({query - begin, query - begin + 1, columns(), number_, far});
+      sets_.push_back({query - begin, query - begin + 1, columns(), number_, 0, far});
       sets_.back().column = columns() - width();
       fill(sets_.back());
     }
@@ -104,9 +105,9 @@ class ColumnSets {
   /// Means and sinks [columns, head_dim].
   const Tensor& keys() const { return keys_; }
   const Tensor& values() const { return values_; }
-  /// n: tokens of a group.
-  Index count(const Set& set, Index group) const {
-    return counts_[static_cast<std::size_t>(set.column / width() * sums_.groups() + group)];
+  /// n: tokens of each group.
+  const Index* counts(const Set& set) const {
+    return counts_.data() + set.column / width() * sums_.groups();
   }
 
   /// Scores of the columns by the queries, [columns, queries]: cap(scale q . kb)
@@ -130,14 +131,14 @@ class ColumnSets {
         },
         squared, to);
   }
-  /// Adds log n + beta.
-  void add_bias(Real* scores) const {
-    for (const KeyBand& band : seen_.bands())
-      for (Index key = band.begin; key < band.end; ++key) {
-        const Real bias = bias_[static_cast<std::size_t>(key)];
-        Real* row = scores + key * kQueries;
-        for (Index q = band.first_query; q < band.end_query; ++q) row[q] += bias;
-      }
+  /// Adds log n + beta to scores, and the sum to `selection` where not null.
+  void add_bias(Real* scores, Real* selection) const {
+    for (const KeyBand& band : seen_.bands()) {
+      const Index first = band.begin * kQueries + band.first_query;
+      simd::kernels().bias_rows(band.end - band.begin, band.end_query - band.first_query,
+                                bias_.data() + band.begin, scores + first,
+                                selection != nullptr ? selection + first : nullptr, kQueries);
+    }
   }
   /// Takes the groups out that the queries, the first of them `begin`, read by their tokens, or
   /// leave out. `head` is the one that selects, `ranks` its m.
@@ -157,7 +158,7 @@ class ColumnSets {
   }
 
  private:
-  void fill(const Set& set) {
+  void fill(Set& set) {
     const Index dim = sums_.head_dim(), groups = sums_.groups();
     const simd::Kernels& kernels = simd::kernels();
     Real* key = keys_.data() + set.column * dim;
@@ -165,9 +166,11 @@ class ColumnSets {
     // Without a sliding window as many tokens are the same ones: most groups of the place's last
     // set are those of this one.
     const bool only_grow = sums_.zones().sliding_window == 0;
+    Index* counts = counts_.data() + set.column / width() * groups;
     for (Index c = 0; c < groups; ++c, key += dim, value += dim) {
       const Index n = walker_.count(c);
-      Index& there = counts_[static_cast<std::size_t>(set.column / width() * groups + c)];
+      Index& there = counts[c];
+      set.filled += n > 0;
       if (only_grow && there == n) continue;
       there = n;
       const Real share = n > 0 ? 1 / static_cast<Real>(n) : 0;

@@ -33,26 +33,33 @@ void GroupSums::compute() {
   const Index heads = k_.dim(0) * k_.dim(2), size = groups_ * parts_ * head_dim();
   parallel_chunks(heads * runs_, 1, [&](Index number, Index) {
     const Index head = number / runs_, run = number % runs_;
-    Walker walker(*this, head / kv_heads(), head % kv_heads());
     const Index next = std::min(seq_len() - 1, (run + 1) * kRun);
-    for (Index t = zones_.far_end(run * kRun); t < zones_.far_end(next); ++t) walker.add(t, 1);
-    keep(walker, run);
+    Real* sums = run_sums_.data() + number * size;
+    Index* counts = run_counts_.data() + number * groups_;
+    std::fill_n(sums, size, Real(0));
+    for (Index t = zones_.far_end(run * kRun); t < zones_.far_end(next); ++t)
+      add(head / kv_heads(), head % kv_heads(), t, 1, sums, counts);
   });
   if (zones_.sliding_window > 0) return;
   // What the runs add becomes what they start with.
-  parallel_chunks(heads, 1, [&](Index head, Index) {
-    std::vector<double> before(static_cast<std::size_t>(size), 0.0);
-    std::vector<Index> counted(static_cast<std::size_t>(groups_), 0);
+  constexpr Index kGroups = 32;  // at a time
+  const Index parts = (groups_ + kGroups - 1) / kGroups, of_group = parts_ * head_dim();
+  parallel_chunks(heads * parts, 1, [&](Index number, Index) {
+    const Index head = number / parts, first = number % parts * kGroups;
+    const Index count = std::min(kGroups, groups_ - first);
+    std::vector<double> before(static_cast<std::size_t>(count * of_group), 0.0);
+    std::vector<Index> counted(static_cast<std::size_t>(count), 0);
     for (Index run = head * runs_; run < (head + 1) * runs_; ++run) {
-      for (std::size_t i = 0; i < before.size(); ++i) {
-        Real& sum = run_sums_.data()[run * size + static_cast<Index>(i)];
-        const double added = static_cast<double>(sum);
-        sum = static_cast<Real>(before[i]);
-        before[i] += added;
+      Real* sums = run_sums_.data() + (run * groups_ + first) * of_group;
+      for (double& sum : before) {
+        const double added = static_cast<double>(*sums);
+        *sums++ = static_cast<Real>(sum);
+        sum += added;
       }
-      for (std::size_t c = 0; c < counted.size(); ++c) {
-        Index& count = run_counts_[static_cast<std::size_t>(run * groups_) + c];
-        counted[c] += std::exchange(count, counted[c]);
+      Index* counts = run_counts_.data() + run * groups_ + first;
+      for (Index& tokens : counted) {
+        tokens += std::exchange(*counts, tokens);
+        ++counts;
       }
     }
   });
@@ -70,17 +77,18 @@ void GroupSums::Walker::clear() {
   std::ranges::fill(sum_.span(), Real(0));
 }
 
-void GroupSums::Walker::add(Index token, int times) {
+void GroupSums::add(Index sequence, Index kv_head, Index token, int times, Real* sums,
+                    Index* counts) const {
   const simd::Kernels& kernels = simd::kernels();
-  const Index group = sums_.class_of(sequence_, kv_head_, token), dim = sums_.head_dim();
-  Real* sum = sum_.data() + group * sums_.parts_ * dim;
+  const Index group = class_of(sequence, kv_head, token), dim = head_dim();
+  Real* sum = sums + group * parts_ * dim;
   const auto factor = static_cast<Real>(times);
-  const Real* key = sums_.key(sequence_, kv_head_, token);
-  kernels.scale_row(key, factor, dim, sum, true);
-  if (sums_.has_squares())
-    for (Index d = 0; d < dim; ++d) sum[2 * dim + d] += factor * key[d] * key[d];
-  kernels.scale_row(sums_.value(sequence_, kv_head_, token), factor, dim, sum + dim, true);
-  counts_[static_cast<std::size_t>(group)] += times;
+  const Real* k = key(sequence, kv_head, token);
+  kernels.scale_row(k, factor, dim, sum, true);
+  kernels.scale_row(value(sequence, kv_head, token), factor, dim, sum + dim, true);
+  if (has_squares())
+    for (Index d = 0; d < dim; ++d) sum[2 * dim + d] += factor * k[d] * k[d];
+  counts[group] += times;
 }
 
 void GroupSums::Walker::start(Index run) {

@@ -72,7 +72,9 @@ class GroupSums {
     friend class GroupSums;
     Index number(Index run) const { return sums_.run_of_head(sequence_, kv_head_, run); }
     void clear();
-    void add(Index token, int times);
+    void add(Index token, int times) {
+      sums_.add(sequence_, kv_head_, token, times, sum_.data(), counts_.data());
+    }
 
     const GroupSums& sums_;
     const Index sequence_, kv_head_;
@@ -88,6 +90,8 @@ class GroupSums {
   /// Heads and sequences at least that are gone through in turn.
   static constexpr Index kManyHeads = 8;
   void compute();
+  /// Adds a token so many times to sums [groups, parts, head_dim] and counts [groups].
+  void add(Index sequence, Index kv_head, Index token, int times, Real* sums, Index* counts) const;
 
   Index offset(Index sequence, Index kv_head, Index token) const {
     return ((sequence * seq_len() + token) * kv_heads() + kv_head) * head_dim();

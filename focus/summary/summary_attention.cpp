@@ -79,7 +79,8 @@ class SummaryPass {
     for (Index token = 0; options_.reads_own_group() && token < batch_ * seq_len_; ++token)
       std::fill_n(chosen_.begin() + token * kv_heads_, kv_heads_,
                   classes_.classes[static_cast<std::size_t>(token)]);
-    for (Index rank = 0; reads_all_ && rank < classes_.groups; ++rank)
+    // Queries without a far zone, and heads that select fewer: the first.
+    for (Index rank = 0; !options_.reads_own_group() && rank < options_.most_selected(); ++rank)
       std::fill_n(chosen_.begin() + rank * per_rank(), per_rank(), static_cast<std::uint8_t>(rank));
   }
   SummaryPass(const SummaryPass&) = delete;

@@ -20,6 +20,11 @@ constexpr Real kNone = -std::numeric_limits<Real>::infinity();
 constexpr Index kMostRemoved = 64;
 /// Multiply-adds that are worth waking a thread for.
 constexpr Index kTaskWork = 1 << 16;
+/// What adding a number of a token's key and value costs, in multiply-adds.
+constexpr Index kAppendWork = 8;
+
+/// How many pieces of so much work are one task.
+Index tasks(Index work) { return std::max<Index>(1, kTaskWork / std::max<Index>(1, work)); }
 
 SummaryZones with_window(SummaryZones zones, Index sliding_window) {
   zones.sliding_window = sliding_window;
@@ -113,51 +118,85 @@ void SummaryCache::set_mean(Head& head, std::size_t number) const {
   }
 }
 
-void SummaryCache::append(const Real* k, const Real* v, std::span<const std::uint8_t> classes) {
-  const Index position = size_++, dim = sizes_.head_dim;
-  const Index far_end = zones_.far_end(position);
-  for (std::size_t h = 0; h < heads_.size(); ++h) {
-    Head& head = heads_[h];
-    const Real* key = k + static_cast<Index>(h) * dim;
-    const Real* value = v + static_cast<Index>(h) * dim;
-    head.last_class = classes[classes.size() == 1 ? 0 : h];
-    if (position < zones_.sinks) {
-      add_row(head.sinks, key, value);
-    } else {
-      add_row(head.near, key, value);
-      head.near_classes.push_back(head.last_class);
-    }
-    move_to_groups(head, far_end - far_end_);
-    if (zones_.sliding_window > 0) forget(head, zones_.far_begin(position));
-  }
-  far_end_ = far_end;
+void SummaryCache::append(const Real* k, const Real* v, std::span<const std::uint8_t> classes,
+                          Index tokens) {
+  const Index dim = sizes_.head_dim, of_token = std::ssize(classes) / tokens;
+  parallel_chunks(sizes_.kv_heads, tasks(tokens * dim * kAppendWork), [&](Index begin, Index end) {
+    for (Index h = begin; h < end; ++h)
+      append(heads_[static_cast<std::size_t>(h)],
+             {.k = k + h * dim,
+              .v = v + h * dim,
+              .stride = sizes_.kv_heads * dim,
+              .classes = classes.data() + (of_token == 1 ? 0 : h),
+              .class_stride = of_token,
+              .count = tokens});
+  });
+  size_ += tokens;
+  far_end_ = zones_.far_end(size_ - 1);
 }
 
-/// The first near tokens become far.
-void SummaryCache::move_to_groups(Head& head, Index count) {
-  const auto moved = std::span(head.near_classes).first(static_cast<std::size_t>(count));
-  for (Index i = 0; i < count; ++i) {
-    Group& group = head.groups[moved[static_cast<std::size_t>(i)]];
+void SummaryCache::append(Head& head, const NewTokens& tokens) const {
+  const Index last = size_ + tokens.count - 1;
+  const Index far_begin = zones_.far_begin(last), far_end = zones_.far_end(last);
+  std::vector<bool> changed(far_end > far_end_ ? head.groups.size() : 0);
+  // Near tokens become far, and some of those that come now are so at once.
+  const Index moved = std::max<Index>(0, std::min(far_end, size_) - far_end_);
+  for (Index i = 0; i < moved; ++i) {
+    const std::size_t group = head.near_classes[static_cast<std::size_t>(i)];
     const Index row = (head.near.first + i) * padded_dim_;
-    const Real* key = head.near.keys.data() + row;
-    const Real* value = head.near.values.data() + row;
-    add_to_sums(group, key, value, 1);
-    ++group.count;
-    if (!keeps_lists()) continue;
-    add_row(group.rows, key, value);
-    if (zones_.sliding_window > 0) group.positions.push_back(far_end_ + i);
+    add_far(head.groups[group], head.near.keys.data() + row, head.near.values.data() + row,
+            far_end_ + i);
+    changed[group] = true;
   }
-  for (Index i = 0; i < count; ++i) {
-    const auto before = moved.first(static_cast<std::size_t>(i));
-    const std::uint8_t group = moved[static_cast<std::size_t>(i)];
-    if (std::ranges::find(before, group) == before.end()) set_mean(head, group);
+  if (moved > 0) {
+    head.near_classes.erase(head.near_classes.begin(), head.near_classes.begin() + moved);
+    drop_front(head.near, moved);
   }
-  head.near_classes.erase(head.near_classes.begin(), head.near_classes.begin() + count);
-  drop_front(head.near, count);
+  if (keeps_lists()) make_room(head, tokens, far_begin - size_, far_end - size_);
+  for (Index t = 0; t < tokens.count; ++t) {
+    const Index position = size_ + t;
+    const Real *key = tokens.k + t * tokens.stride, *value = tokens.v + t * tokens.stride;
+    const std::uint8_t group = tokens.classes[t * tokens.class_stride];
+    if (position < zones_.sinks) {
+      add_row(head.sinks, key, value);
+    } else if (position >= far_end) {
+      add_row(head.near, key, value);
+      head.near_classes.push_back(group);
+    } else if (position >= far_begin) {
+      add_far(head.groups[group], key, value, position);
+      changed[group] = true;
+    }
+    head.last_class = group;
+  }
+  for (std::size_t c = 0; c < changed.size(); ++c)
+    if (changed[c]) set_mean(head, c);
+  if (zones_.sliding_window > 0) forget(head, far_begin);
+}
+
+/// For the new tokens [first, end) in the lists of their groups.
+void SummaryCache::make_room(Head& head, const NewTokens& tokens, Index first, Index end) const {
+  std::vector<Index> more(end > 1 ? head.groups.size() : 0, 0);
+  for (Index t = std::max<Index>(0, first); t < end && !more.empty(); ++t)
+    ++more[tokens.classes[t * tokens.class_stride]];
+  for (std::size_t c = 0; c < more.size(); ++c) {
+    if (more[c] < 2) continue;
+    Rows& rows = head.groups[c].rows;
+    const auto numbers = static_cast<std::size_t>(more[c] * padded_dim_);
+    rows.keys.reserve(rows.keys.size() + numbers);
+    rows.values.reserve(rows.values.size() + numbers);
+  }
+}
+
+void SummaryCache::add_far(Group& group, const Real* key, const Real* value, Index position) const {
+  add_to_sums(group, key, value, 1);
+  ++group.count;
+  if (!keeps_lists()) return;
+  add_row(group.rows, key, value);
+  if (zones_.sliding_window > 0) group.positions.push_back(position);
 }
 
 /// With a sliding window: far tokens before that position leave.
-void SummaryCache::forget(Head& head, Index before) {
+void SummaryCache::forget(Head& head, Index before) const {
   for (std::size_t c = 0; c < head.groups.size(); ++c) {
     Group& group = head.groups[c];
     const Index leave = std::ranges::lower_bound(group.positions, before) - group.positions.begin();
@@ -363,9 +402,6 @@ void SummaryCache::attend(const Real* q, const Tensor& beta, Real* out) {
   std::vector<Real> scaled(static_cast<std::size_t>(sizes_.heads * dim));
   std::transform(q, q + sizes_.heads * dim, scaled.begin(),
                  [&](Real x) { return x * attention_.scale; });
-  const auto tasks = [](Index work) {
-    return std::max<Index>(1, kTaskWork / std::max<Index>(1, work));
-  };
   const Index columns = size_ - far_end_ + sizes_.groups;
   const Index lists = options_.most_selected() * size_ / sizes_.groups;
   // What query heads that select alone read, or else those of a key head together.

@@ -21,8 +21,10 @@ class SummaryCache {
   };
   SummaryCache(const Sizes& sizes, const AttentionOptions& options, const SummarySettings& summary);
 
-  /// Adds the next token.  k and v [kv_heads, head_dim], classes [kv_heads] or [1]
-  void append(const Real* k, const Real* v, std::span<const std::uint8_t> classes);
+  /// Adds the next tokens.  k and v [tokens, kv_heads, head_dim], classes [tokens, kv_heads] or
+  /// [tokens, 1]
+  void append(const Real* k, const Real* v, std::span<const std::uint8_t> classes,
+              Index tokens = 1);
   /// What the token that was appended last attends to: the last row of summary_attention() over all
   /// tokens so far.  beta [kv_heads, groups]; q and out [heads, head_dim]
   void attend(const Real* q, const Tensor& beta, Real* out);
@@ -85,8 +87,19 @@ class SummaryCache {
   bool keeps_lists() const { return options_.most_selected() > 0 || zones_.sliding_window > 0; }
   void add_row(Rows& rows, const Real* k, const Real* v) const;
   void drop_front(Rows& rows, Index count) const;
-  void move_to_groups(Head& head, Index count);
-  void forget(Head& head, Index before);
+  /// Some tokens of a key head that append() adds: rows and classes lie `stride` and
+  /// `class_stride` apart.
+  struct NewTokens {
+    const Real *k, *v;
+    Index stride;
+    const std::uint8_t* classes;
+    Index class_stride, count;
+  };
+  void append(Head& head, const NewTokens& tokens) const;
+  void make_room(Head& head, const NewTokens& tokens, Index first, Index end) const;
+  /// Adds a token to the sums and the list of its group.
+  void add_far(Group& group, const Real* key, const Real* value, Index position) const;
+  void forget(Head& head, Index before) const;
   void recompute_sum(Group& group) const;
   /// After a group's sums have changed.
   void set_mean(Head& head, std::size_t group) const;

@@ -68,15 +68,9 @@ class ForwardTask {
  private:
   void tile(Index begin, Index end) {
     const SummaryZones& zones = job_.sums.zones();
-    const Index ranks = job_.options.most_selected();
-    for (Index query = begin; query < end; ++query) {
+    for (Index query = begin; query < end; ++query)
       counts_.pairs += s_.heads_per_kv_head * (query - zones.near_begin(query) + 1 + zones.sinks -
                                                zones.first_sink(query));
-      if (job_.options.reads_own_group()) continue;
-      for (Index g = 0; g < selecting_; ++g)  // without a far zone: the first
-        for (Index rank = 0; rank < ranks; ++rank)
-          chosen(rank, query, g) = static_cast<std::uint8_t>(rank);
-    }
     const Index first = sequence_ * s_.seq_len;
     softmax_.begin(job_.near, first + begin, first + end);
     read_near(first, begin, end);
@@ -107,13 +101,12 @@ class ForwardTask {
   }
 
   void step(Index begin) {
-    const simd::Kernels& kernels = simd::kernels();
     for (Index g = 0; g < s_.heads_per_kv_head; ++g) {
       tally(s_, columns_.seen(), kQueries, 2);
       columns_.scores(softmax_.queries(g), job_.in.options.softcap, scores(g));
-      if (job_.options.uses_width()) select_by_width(g);
-      columns_.add_bias(scores(g));
-      if (job_.options.uses_width()) columns_.add_bias(selection(g));
+      const bool by_width = job_.options.uses_width();
+      if (by_width) add_widths(g);
+      columns_.add_bias(scores(g), by_width ? selection(g) : nullptr);
     }
     for (const ColumnSets::Set& set : columns_.sets()) {
       for (Index g = 0; g < selecting_; ++g) {
@@ -124,32 +117,38 @@ class ForwardTask {
         columns_.hide_read(set, begin, job_.chosen, selecting_head(g), selected_of(g),
                            job_.options.unselected_groups, scores(g));
     }
-    kernels.pack(columns_.values().data(), s_.head_dim, columns_.columns(), s_.head_dim, 1,
-                 values_.data());
+    const simd::Panels values = values_of_columns();
     for (Index g = 0; g < s_.heads_per_kv_head; ++g) {
       softmax_.add_scores(g, columns_.seen(), scores(g), nullptr, simd::GateUse::score);
-      softmax_.add_values(g, columns_.seen(), scores(g),
-                          {values_.data(), columns_.columns(), s_.padded_dim});
+      softmax_.add_values(g, columns_.seen(), scores(g), values);
     }
   }
 
-  /// selection(g) becomes scores(g) plus a times their widths, through the soft-cap's slope
-  /// squared: the variance of what it makes of the scores.
-  void select_by_width(Index g) {
+  /// As the right-hand side of a product: as they lie, or packed where rows are not whole vectors.
+  simd::Panels values_of_columns() {
+    const Real* values = columns_.values().data();
+    const Index columns = columns_.columns();
+    if (s_.padded_dim == s_.head_dim)
+      return {.data = values, .rows = columns, .columns = s_.head_dim, .stride = s_.head_dim};
+    simd::kernels().pack(values, s_.head_dim, columns, s_.head_dim, 1, values_.data());
+    return {.data = values_.data(), .rows = columns, .columns = s_.padded_dim};
+  }
+
+  /// selection(g) becomes a times the columns' widths, through the soft-cap's slope squared: the
+  /// variance of what it makes of the scores.
+  void add_widths(Index g) {
     const simd::Panels q = softmax_.queries(g);
     const auto a = static_cast<Real>(job_.options.width);
     for (Index i = 0; i < q.rows * q.columns; ++i) squares_.data()[i] = a * q.data[i] * q.data[i];
     columns_.widths({squares_.data(), q.rows, q.columns}, selection(g));
     const Real softcap = job_.in.options.softcap;
+    if (softcap <= 0) return;
     for (const KeyBand& band : columns_.seen().bands())
       for (Index key = band.begin; key < band.end; ++key) {
         const Real* score = scores(g) + key * kQueries;
         Real* to = selection(g) + key * kQueries;
-        if (softcap > 0)
-          for (Index i = band.first_query; i < band.end_query; ++i)
-            to[i] *= slope_squared(score[i], softcap);
-        simd::kernels().scale_row(score + band.first_query, 1, band.end_query - band.first_query,
-                                  to + band.first_query, true);
+        for (Index i = band.first_query; i < band.end_query; ++i)
+          to[i] *= slope_squared(score[i], softcap);
       }
   }
   static Real slope_squared(Real capped, Real softcap) {
@@ -177,9 +176,9 @@ class ForwardTask {
     constexpr Real kEmpty = std::numeric_limits<Real>::lowest();
     const Index groups = job_.sums.groups(), from = set.first_row, to = set.end_row;
     Real* mass = estimate(set, g);
+    const Index* counts = columns_.counts(set);
     for (Index c = 0; c < groups; ++c)
-      if (columns_.count(set, c) == 0)
-        std::fill(mass + c * kQueries + from, mass + c * kQueries + to, kEmpty);
+      if (counts[c] == 0) std::fill(mass + c * kQueries + from, mass + c * kQueries + to, kEmpty);
     std::array<simd::Lane, kQueries> place{};
     // Whole vectors of queries, whatever lies in the others' lanes.
     const simd::Kernels& kernels = simd::kernels();
@@ -226,20 +225,18 @@ class ForwardTask {
 
   /// What the query heads read for which g selects.
   void count(const ColumnSets::Set& set, Index begin, Index g) {
-    const Index groups = job_.sums.groups();
-    Index filled = 0;
-    for (Index c = 0; c < groups; ++c) filled += columns_.count(set, c) > 0;
+    const Index* counts = columns_.counts(set);
     const bool columns = job_.options.unselected_groups == UnselectedGroups::summary;
     Counts of_head;
     for (Index q = set.first_row; q < set.end_row; ++q) {
-      Index left = filled;
+      Index left = set.filled;
       for (Index rank = 0; rank < selected_of(g); ++rank) {
-        const Index n = columns_.count(set, chosen(rank, begin + q, g));
+        const Index n = counts[chosen(rank, begin + q, g)];
         of_head.pairs += n;
         left -= n > 0;
       }
       if (columns) of_head.pairs += left;
-      if (selects(g)) of_head.scored += columns ? filled - left : filled;
+      if (selects(g)) of_head.scored += columns ? set.filled - left : set.filled;
     }
     counts_.pairs += of_head.pairs * (s_.heads_per_kv_head / selecting_);
     counts_.scored += of_head.scored * (s_.heads_per_kv_head / selecting_);

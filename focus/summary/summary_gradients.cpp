@@ -174,7 +174,7 @@ class BackwardTask {
     const SummarySettings& options = job_.options;
     columns_.scores(queries_.queries(g), job_.in.options.softcap, to);
     if (job_.in.options.softcap > 0) std::copy_n(to, columns_.columns() * kQueries, capped_.data());
-    columns_.add_bias(to);
+    columns_.add_bias(to, nullptr);
     const Index head = kv_head_ * s_.heads_per_kv_head + g;
     for (const ColumnSets::Set& set : columns_.sets())
       columns_.hide_read(set, begin, job_.chosen, options.query_heads_select() ? head : kv_head_,
@@ -202,7 +202,7 @@ class BackwardTask {
       const Real d_score = d_scores_.data()[set.column + c];
       Real share = 1;
       if (c < groups) {
-        const Index n = columns_.count(set, c);
+        const Index n = columns_.counts(set)[c];
         if (n == 0) continue;
         share = 1 / static_cast<Real>(n);
         const Real through_means =

@@ -333,12 +333,13 @@ TEST(Simd, ProductsOfPackedAndOfPlainRows) {
   const auto number = [](Index i) { return std::sin(static_cast<double>(i)); };
   for_kernels([&](const Kernels& kernels) {
     // More rows than one micro-kernel has, a last panel that is not full, depths of several steps.
-    for (const Index m : {1, 6, 16, 23})
+    for (const auto& [m, first_vector] : {std::pair{1, 1}, {6, 1}, {16, 1}, {23, 1}, {29, 2}})
       for (const Index depth : {1, 5, 64, 130}) {
         SCOPED_TRACE(fmt::format("m {}, depth {}", m, depth));
         const Index skipped = 2, rows = depth + skipped;
         const Index b_columns = kernels.panel + 2 * kernels.vector;
-        const Index first_column = kernels.vector, columns = b_columns - 2 * kernels.vector;
+        const Index first_column = first_vector * kernels.vector;
+        const Index columns = b_columns - first_column - kernels.vector;
         const Index a_row = depth + 3, b_row = b_columns + kernels.vector, ldc = columns + 5;
         Tensor a({m * a_row}), b({rows * b_row}), packed({rows * b_columns}), factor({m});
         for (Index i = 0; i < a.size(); ++i) a.data()[i] = static_cast<Real>(number(i));
@@ -452,6 +453,76 @@ TEST(Simd, TheLargestRowOfEachColumnIsTheFirstOfEquals) {
           ASSERT_EQ(place[static_cast<std::size_t>(column)], best) << "column " << column;
         }
         EXPECT_EQ(place.back(), 77);
+      }
+  });
+}
+
+TEST(Simd, BiasesOfRowsGoIntoBothMatrices) {
+  for_kernels([](const Kernels& kernels) {
+    const Index rows = 5, n = 2 * kernels.vector, stride = n + 3;
+    const Tensor x = randn({rows, stride}, 1), y = randn({rows, stride}, 2),
+                 bias = randn({rows}, 3);
+    for (const bool both : {false, true}) {
+      Tensor new_x = x.clone(), new_y = y.clone();
+      kernels.bias_rows(rows, n, bias.data(), new_x.data(), both ? new_y.data() : nullptr, stride);
+      for (Index i = 0; i < x.size(); ++i) {
+        const bool inside = i % stride < n;
+        const Real b = inside ? bias[i / stride] : 0;
+        ASSERT_EQ(new_x[i], x[i] + b) << "at " << i;
+        ASSERT_EQ(new_y[i], both && inside ? y[i] + x[i] + b : y[i]) << "at " << i;
+      }
+    }
+  });
+}
+
+TEST(Simd, SumsOfTwoSoftmaxesMerge) {
+  constexpr Real kNone = -std::numeric_limits<Real>::infinity();
+  for_kernels([&](const Kernels& kernels) {
+    const Index n = 2 * kernels.vector, dim = kernels.vector + 3;
+    Tensor max = randn({n}, 1), sum = Tensor::full({n}, 3), lse = randn({n}, 2);
+    Tensor y = randn({n, dim}, 3), x = randn({n, dim}, 4);
+    // Keys on one side alone, on none, and so much heavier ones that the others do not count.
+    max.data()[0] = lse.data()[1] = max.data()[2] = lse.data()[2] = kNone;
+    sum.data()[0] = sum.data()[2] = 0;
+    max.data()[3] = 200;
+    lse.data()[3] = -200;
+    std::fill_n(x.data(), dim, std::numeric_limits<Real>::quiet_NaN());  // nothing was summed there
+    Tensor all = lse.clone(), keep({n}), add({n}), merged = y.clone();
+    kernels.merge_sums(n, max.data(), sum.data(), all.data(), keep.data(), add.data());
+    kernels.blend_rows(n, dim, x.data(), dim, keep.data(), add.data(), 1, merged.data(), dim);
+    for (Index i = 0; i < n; ++i) {
+      const double before = std::exp(double{lse[i]}), gained = std::exp(double{max[i]});
+      const double total = before + gained * double{sum[i]};
+      if (total == 0)
+        ASSERT_EQ(all[i], kNone);
+      else
+        ASSERT_NEAR(all[i], std::log(total), tolerance(2e-6, 1e-12) * (1 + std::abs(all[i])));
+      for (Index d = 0; d < dim; ++d) {
+        const double of_y = double{y[i * dim + d]};
+        const double expected =
+            sum[i] == 0 ? of_y : (before * of_y + gained * double{x[i * dim + d]}) / total;
+        ASSERT_NEAR(merged[i * dim + d], expected, tolerance(4e-6, 1e-12)) << i << ", " << d;
+      }
+    }
+  });
+}
+
+TEST(Simd, RowsInAnyOrderArePackedAsTheirTranspose) {
+  for_kernels([](const Kernels& kernels) {
+    for (const Index columns : {Index{1}, kernels.vector, kernels.panel + 3})
+      for (const Index rows : {Index{3}, 2 * kernels.vector}) {
+        const Index ld = rows + 5, padded = simd::padded(kernels, columns);
+        const Tensor source = randn({2 * columns, ld}, 1);
+        std::vector<Index> rows_of;
+        for (Index j = 0; j < columns; ++j) rows_of.push_back((7 * j + 1) % (2 * columns));
+        Tensor gathered({columns, ld}), expected({rows, padded}), packed({rows, padded});
+        for (Index j = 0; j < columns; ++j)
+          std::copy_n(source.data() + rows_of[static_cast<std::size_t>(j)] * ld, ld,
+                      gathered.data() + j * ld);
+        kernels.pack_transposed(gathered.data(), ld, columns, rows, Real(0.5), expected.data());
+        kernels.pack_gathered(source.data(), ld, rows_of.data(), columns, rows, Real(0.5),
+                              packed.data());
+        for (Index i = 0; i < packed.size(); ++i) ASSERT_EQ(packed[i], expected[i]) << "at " << i;
       }
   });
 }

@@ -16,23 +16,31 @@ SummaryCache cache_of(const SummaryCase& c, const SummaryInputs& in) {
       in.options, in.summary);
 }
 
-void append(SummaryCache& cache, const SummaryCase& c, const SummaryInputs& in, Index t) {
+/// Tokens [t, t + count).
+void append(SummaryCache& cache, const SummaryCase& c, const SummaryInputs& in, Index t,
+            Index count = 1) {
   const Index heads = in.classes.heads;
-  cache.append(in.k.data() + t * c.kv_heads * c.head_dim, in.v.data() + t * c.kv_heads * c.head_dim,
-               std::span(in.classes.classes)
-                   .subspan(static_cast<std::size_t>(t * heads), static_cast<std::size_t>(heads)));
+  cache.append(
+      in.k.data() + t * c.kv_heads * c.head_dim, in.v.data() + t * c.kv_heads * c.head_dim,
+      std::span(in.classes.classes)
+          .subspan(static_cast<std::size_t>(t * heads), static_cast<std::size_t>(count * heads)),
+      count);
 }
 
-/// What every token receives and how many keys and columns it reads, token by token.
+/// What the tokens from `first` on receive and how many keys and columns they read, token by token;
+/// those before, and that one, come at once.
 struct Decoded {
   Tensor out;
   Index pairs_read = 0;
 };
-Decoded decode(const SummaryCase& c, const SummaryInputs& in) {
+Decoded decode(const SummaryCase& c, const SummaryInputs& in, Index first = 0) {
   SummaryCache cache = cache_of(c, in);
   Decoded all{.out = Tensor({1, c.seq_len, c.heads, c.head_dim})};
-  for (Index t = 0; t < c.seq_len; ++t) {
-    append(cache, c, in, t);
+  for (Index t = first; t < c.seq_len; ++t) {
+    if (t == first)
+      append(cache, c, in, 0, first + 1);
+    else
+      append(cache, c, in, t);
     const Index at = t * c.heads * c.head_dim;
     cache.attend(in.q.data() + at, in.beta, all.out.data() + at);
     all.pairs_read += cache.pairs_read();
@@ -48,15 +56,18 @@ void expect_whole_pass(const SummaryCase& c) {
   const Tensor whole =
       summary_attention(in.q, in.k, in.v, in.classes, in.beta, in.options, in.summary, &report)
           .value();
-  const Decoded decoded = decode(c, in);
   const Index row = c.heads * c.head_dim;
   double largest = 0;
   for (const Real x : whole.span()) largest = std::max(largest, std::abs(static_cast<double>(x)));
-  for (Index i = 0; i < whole.size(); ++i)
-    ASSERT_NEAR(static_cast<double>(decoded.out[i]), static_cast<double>(whole[i]),
-                kSummaryTolerance * largest)
-        << "position " << i / row << " of " << c.str();
-  EXPECT_EQ(decoded.pairs_read, report.pairs.at(0)) << c.str();
+  for (const Index first : {Index{0}, c.seq_len / 3, c.seq_len - 2}) {
+    const Decoded decoded = decode(c, in, first);
+    for (Index i = first * row; i < whole.size(); ++i)
+      ASSERT_NEAR(static_cast<double>(decoded.out[i]), static_cast<double>(whole[i]),
+                  kSummaryTolerance * largest)
+          << "position " << i / row << " behind " << first << " of " << c.str();
+    if (first > 0) continue;
+    EXPECT_EQ(decoded.pairs_read, report.pairs.at(0)) << c.str();
+  }
 }
 
 TEST(SummaryCache, GivesTheWholePassesRowsOverAwkwardShapes) {
