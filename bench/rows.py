@@ -184,6 +184,7 @@ GROUPS = {
     "eval": text_rows.eval_rows,
     "prompts": functools.partial(text_rows.real_rows, "prompt"),
     "decoding": functools.partial(text_rows.real_rows, "decode"),
+    "sparse_real": text_rows.sparse_real_rows,
     "tokenizers": text_rows.tokenizer_rows,
 }
 NEED_PEERS = set(GROUPS) - {"soft", "hard", "summary"}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures the program and its peers in one go on this machine: `bash bench/run.sh [what...]
 # [--quick]`, where what is dense, dense_bf16, linear_int8, soft, hard, summary, step, scratch,
-# eval, prompts, decoding, tokenizers, gemm (all if none; --help says more). Builds first; records
+# eval, prompts, decoding, sparse_real, tokenizers, gemm (all if none; --help says more). Builds first; records
 # go to bench/results. FOCUS_PEERS_PYTHON names an interpreter that has PyTorch, transformers (and with
 # it tokenizers) and peft; without it they are installed into bench/.venv. --compare shows each time
 # beside that of the newest row before it on the same kind of processor.

@@ -93,29 +93,36 @@ def eval_rows_of(name, write_model, settings):
         )
 
 
-def real_rows(what, settings):
-    """Prompts of a real model, or tokens generated behind them, beside llama.cpp; a thousand tokens
-    each. The prompts are letters of the built-in tales, some 3.8 a token."""
-    lengths = [20, 1000] if settings.quick else [20, 4000, 29000]
-    scratch = Path(tempfile.gettempdir())
-    text = scratch / f"focus-real-{os.getpid()}.txt"
-    figures = scratch / f"focus-real-{os.getpid()}.json"
-    model = real_model(settings)
+class RealPrompts:
+    """A real model's prompts: letters of the built-in tales, some 3.8 a token; figures are those of
+    a thousand tokens, of the prompt or of what is generated behind it (`what`: prompt, decode)."""
 
-    def write_prompt(length):
-        write_tales(text)
-        tales = " ".join(text.read_text(encoding="utf-8").split())
-        text.write_text(tales[:length], encoding="utf-8")
+    def __init__(self, what, settings):
+        scratch = Path(tempfile.gettempdir())
+        self.what, self.settings = what, settings
+        self.model = real_model(settings)
+        self.text = scratch / f"focus-real-{os.getpid()}.txt"
+        self.figures = scratch / f"focus-real-{os.getpid()}.json"
 
-    def ours(precision):
-        command = [str(BUILD / "focus"), "generate", str(model), "--prompt-file", str(text)]
-        command += ["--max-new-tokens", "64" if what == "decode" else "1", "--json", str(figures)]
-        command += ["--attention", "dense", "--precision", precision]
+    def write(self, length):
+        write_tales(self.text)
+        tales = " ".join(self.text.read_text(encoding="utf-8").split())
+        self.text.write_text(tales[:length], encoding="utf-8")
+
+    def title(self, length):
+        work = "a prompt of" if self.what == "prompt" else "64 tokens behind"
+        return f"SmolLM2-135M Q4_1, {work} {length} letters, a thousand tokens"
+
+    def ours(self, name, *arguments):
+        decodes = self.what == "decode"
+        command = [str(BUILD / "focus"), "generate", str(self.model), "--prompt-file"]
+        command += [str(self.text), "--max-new-tokens", "64" if decodes else "1"]
+        command += ["--json", str(self.figures), *arguments]
 
         def read(run):
-            document = json.loads(figures.read_text(encoding="utf-8"))
-            figures.unlink()
-            rate = document[f"{'decode' if what == 'decode' else 'prefill'}_tokens_per_second"]
+            document = json.loads(self.figures.read_text(encoding="utf-8"))
+            self.figures.unlink()
+            rate = document[f"{'decode' if decodes else 'prefill'}_tokens_per_second"]
             return {
                 "ms_min": 1e6 / rate,
                 "ms_median": 1e6 / rate,
@@ -123,22 +130,65 @@ def real_rows(what, settings):
                 "peak_rss_mib": run.peak_rss_mib,
             }
 
-        return Side(f"focus, {precision}", command, read, our_environment(settings))
+        return Side(f"focus, {name}", command, read, our_environment(self.settings))
 
+    def llama_cpp(self):
+        peer = [str(self.model), str(self.text), "--what", self.what]
+        return torch_peer("llama.cpp", self.settings, "llama_cpp.py", *peer)
+
+
+def real_rows(what, settings):
+    """Prompts of a real model, or tokens generated behind them, beside llama.cpp."""
+    lengths = [20, 1000] if settings.quick else [20, 4000, 29000]
+    prompts = RealPrompts(what, settings)
+    precisions = ("float32", "q8")
     for length in lengths[1:] if what == "prompt" else lengths:
-        work = "a prompt of" if what == "prompt" else "64 tokens behind"
-        peer = [str(model), str(text), "--what", what]
         yield Row(
             "real",
-            f"SmolLM2-135M Q4_1, {work} {length} letters, a thousand tokens",
+            prompts.title(length),
             [
-                ours("float32"),
-                ours("q8"),
-                torch_peer("llama.cpp", settings, "llama_cpp.py", *peer),
+                *(prompts.ours(p, "--attention", "dense", "--precision", p) for p in precisions),
+                prompts.llama_cpp(),
             ],
-            prepare=functools.partial(write_prompt, length),
-            clean_up=functools.partial(text.unlink, missing_ok=True),
+            prepare=functools.partial(prompts.write, length),
+            clean_up=functools.partial(prompts.text.unlink, missing_ok=True),
         )
+
+
+def sparse_real_rows(settings):
+    """The same with groups of keys, beside our own dense attention and llama.cpp."""
+    groups, selected = (16, 2) if settings.quick else (128, 8)
+    adapter = Path(tempfile.gettempdir()) / f"focus-real-{os.getpid()}.h5"
+    for what in ("prompt", "decode"):
+        prompts = RealPrompts(what, settings)
+
+        def prepare(length, prompts=prompts):
+            prompts.write(None)
+            command = [str(BUILD / "focus"), "fit", str(prompts.model), "--out", str(adapter)]
+            command += ["--text", str(prompts.text), "--num-groups", str(groups)]
+            command += ["--num-selected-groups", str(selected), "--local-window", "16"]
+            command += ["--block", "16", "--sinks", "4"]
+            command += ["--context", "512" if settings.quick else "8192"]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            prompts.write(length)
+
+        def clean_up(prompts=prompts):
+            prompts.text.unlink(missing_ok=True)
+            adapter.unlink(missing_ok=True)
+
+        for length in (1000,) if settings.quick else (7500, 31000):
+            focus = ("--adapter", str(adapter), "--attention", f"summary:{selected}")
+            yield Row(
+                "sparse_real",
+                f"{prompts.title(length)}, K={groups} m={selected} w=16",
+                [
+                    prompts.ours("summary", *focus),
+                    prompts.ours("dense", "--attention", "dense"),
+                    prompts.llama_cpp(),
+                ],
+                prepare=functools.partial(prepare, length),
+                clean_up=clean_up,
+            )
 
 
 # What is encoded, and by what: published tokenizers and novels, which are no part of the repository.

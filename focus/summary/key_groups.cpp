@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "autograd/base/check.h"
@@ -14,7 +15,7 @@ namespace {
 
 constexpr int kRounds = 12;
 constexpr double kConfidence = 0.85;  // mean of the largest soft class
-constexpr Index kChunk = 1024;        // keys that are gone through at a time
+constexpr Index kSample = 1024;       // keys that a temperature is fitted to
 
 void copy_key(const HeadKeys& keys, Index t, Real* centroid) {
   std::copy_n(keys.key(t), keys.dim, centroid);
@@ -30,76 +31,97 @@ std::vector<Index> draw_keys(Index tokens, Index count, Rng& rng) {
   return drawn;
 }
 
-void k_means(const HeadKeys& keys, Index tokens, Rng rng, std::span<Real> centroids) {
+/// Each centroid becomes the mean of the keys of its class, or without one a key that is drawn.
+void move_centroids(const HeadKeys& keys, ClassView classes, Index tokens, Rng& rng,
+                    std::span<Real> centroids) {
   const Index groups = static_cast<Index>(centroids.size()) / keys.dim;
-  Real* next = centroids.data();
-  for (const Index t : draw_keys(tokens, groups, rng)) {
-    copy_key(keys, t, next);
-    next += keys.dim;
+  std::vector<double> sums(centroids.size(), 0.0);
+  std::vector<Index> sizes(static_cast<std::size_t>(groups), 0);
+  for (Index t = 0; t < tokens; ++t) {
+    const Index c = classes[t];
+    ++sizes[static_cast<std::size_t>(c)];
+    const Real* key = keys.key(t);
+    double* sum = sums.data() + c * keys.dim;
+    for (Index d = 0; d < keys.dim; ++d) sum[d] += static_cast<double>(key[d]);
   }
-  std::vector<Real> scores(static_cast<std::size_t>(kChunk * groups));
-  std::vector<double> sums(static_cast<std::size_t>(groups * keys.dim));
-  std::vector<Index> sizes(static_cast<std::size_t>(groups));
-  for (int round = 0; round < kRounds; ++round) {
-    std::ranges::fill(sums, 0.0);
-    std::ranges::fill(sizes, 0);
-    const std::vector<Real> constants = class_constants(centroids, nullptr, keys.dim);
-    for (Index first = 0; first < tokens; first += kChunk) {
-      const Index count = std::min(kChunk, tokens - first);
-      head_class_scores(keys, first, count, centroids.data(), constants, scores.data(), groups);
-      for (Index t = 0; t < count; ++t) {
-        const Real* row = scores.data() + t * groups;
-        const Index c = first_largest(row, groups);
-        ++sizes[static_cast<std::size_t>(c)];
-        const Real* key = keys.key(first + t);
-        double* sum = sums.data() + c * keys.dim;
-        for (Index d = 0; d < keys.dim; ++d) sum[d] += static_cast<double>(key[d]);
-      }
+  for (Index c = 0; c < groups; ++c) {
+    const Index size = sizes[static_cast<std::size_t>(c)];
+    Real* centroid = centroids.data() + c * keys.dim;
+    if (size == 0) {
+      copy_key(keys, draw_keys(tokens, 1, rng).front(), centroid);
+      continue;
     }
-    for (Index c = 0; c < groups; ++c) {
-      const Index size = sizes[static_cast<std::size_t>(c)];
-      Real* centroid = centroids.data() + c * keys.dim;
-      if (size == 0) {
-        copy_key(keys, draw_keys(tokens, 1, rng).front(), centroid);
-        continue;
-      }
-      for (Index d = 0; d < keys.dim; ++d)
-        centroid[d] = static_cast<Real>(sums[static_cast<std::size_t>(c * keys.dim + d)] /
-                                        static_cast<double>(size));
-    }
+    for (Index d = 0; d < keys.dim; ++d)
+      centroid[d] = static_cast<Real>(sums[static_cast<std::size_t>(c * keys.dim + d)] /
+                                      static_cast<double>(size));
   }
 }
 
-/// Mean over keys of the largest of softmax(z / tau).
-double confidence(const std::vector<Real>& z, Index groups, double tau) {
-  double total = 0;
-  const Index rows = static_cast<Index>(z.size()) / groups;
-  for (Index row = 0; row < rows; ++row) {
-    const Real* of_key = z.data() + row * groups;
-    const Real most = *std::max_element(of_key, of_key + groups);
-    double sum = 0;
-    for (Index c = 0; c < groups; ++c) sum += std::exp(static_cast<double>(of_key[c] - most) / tau);
-    total += 1 / sum;
-  }
-  return total / static_cast<double>(rows);
-}
-
-/// By bisection on a logarithmic scale; a sample of the keys is enough.
-double fitted_temperature(const Tensor& keys, const Tensor& centroids) {
-  const Index tokens = std::min<Index>(keys.dim(0), kChunk), kv_heads = keys.dim(1);
-  const Index groups = centroids.dim(1), dim = keys.dim(2);
-  std::vector<Real> z(static_cast<std::size_t>(kv_heads * tokens * groups));
+/// Of all heads side by side, keys [tokens, kv_heads, head_dim]. A head's random numbers are its
+/// own.
+void k_means(const Tensor& keys, std::uint64_t seed, Tensor& centroids) {
+  const Index tokens = keys.dim(0), kv_heads = keys.dim(1), dim = keys.dim(2);
+  const Index groups = centroids.dim(1);
+  std::vector<Rng> rngs;
+  const auto keys_of = [&](Index head) {
+    return HeadKeys{keys.data() + head * dim, kv_heads * dim, dim};
+  };
   for (Index head = 0; head < kv_heads; ++head) {
+    rngs.emplace_back(seed + static_cast<std::uint64_t>(head));
+    Real* next = centroids.data() + head * groups * dim;
+    for (const Index t : draw_keys(tokens, groups, rngs.back())) {
+      copy_key(keys_of(head), t, next);
+      next += dim;
+    }
+  }
+  const Tensor in_one_sequence = keys.reshape({1, tokens, kv_heads, dim});
+  const Tensor no_bias = Tensor::zeros({kv_heads, groups});
+  for (int round = 0; round < kRounds; ++round) {
+    const KeyClasses found = nearest_classes(in_one_sequence, centroids, no_bias);
+    parallel_chunks(kv_heads, 1, [&](Index head, Index) {
+      move_centroids(keys_of(head), {found.classes.data() + head, kv_heads}, tokens,
+                     rngs[static_cast<std::size_t>(head)],
+                     centroids.span().subspan(static_cast<std::size_t>(head * groups * dim),
+                                              static_cast<std::size_t>(groups * dim)));
+    });
+  }
+}
+
+/// By bisection on a logarithmic scale, to the precision of a Real, of what makes the mean over
+/// keys of the largest of softmax(z / tau) kConfidence; a sample of the keys is enough.
+double fitted_temperature(const Tensor& keys, const Tensor& centroids) {
+  const Index tokens = std::min<Index>(keys.dim(0), kSample), kv_heads = keys.dim(1);
+  const Index groups = centroids.dim(1), dim = keys.dim(2), rows = kv_heads * tokens;
+  std::vector<Real> z(static_cast<std::size_t>(rows * groups));  // less each row's largest
+  parallel_chunks(kv_heads, 1, [&](Index head, Index) {
     const auto of_head = centroids.span().subspan(static_cast<std::size_t>(head * groups * dim),
                                                   static_cast<std::size_t>(groups * dim));
+    Real* scores = z.data() + head * tokens * groups;
     head_class_scores({keys.data() + head * dim, kv_heads * dim, dim}, 0, tokens, of_head.data(),
-                      class_constants(of_head, nullptr, dim), z.data() + head * tokens * groups,
-                      groups);
-  }
+                      class_constants(of_head, nullptr, dim), scores, groups);
+    for (Index t = 0; t < tokens; ++t, scores += groups) {
+      const Real most = scores[first_largest(scores, groups)];
+      for (Index c = 0; c < groups; ++c) scores[c] -= most;
+    }
+  });
+  std::vector<double> largest(static_cast<std::size_t>(rows));
+  const auto confidence = [&](double tau) {
+    const auto negligible = static_cast<Real>(-40 * tau);  // e^-40 beside 1
+    parallel_chunks(rows, kSample / 8, [&](Index begin, Index end) {
+      for (Index row = begin; row < end; ++row) {
+        double sum = 0;
+        for (Index c = 0; c < groups; ++c)
+          if (const Real score = z[static_cast<std::size_t>(row * groups + c)]; score > negligible)
+            sum += std::exp(static_cast<double>(score) / tau);
+        largest[static_cast<std::size_t>(row)] = 1 / sum;
+      }
+    });
+    return std::accumulate(largest.begin(), largest.end(), 0.0) / static_cast<double>(rows);
+  };
   double low = 1e-6, high = 1e6;
-  for (int i = 0; i < 60; ++i) {
+  while (high / low > 1 + 1e-8) {
     const double middle = std::sqrt(low * high);
-    (confidence(z, groups, middle) > kConfidence ? low : high) = middle;
+    (confidence(middle) > kConfidence ? low : high) = middle;
   }
   return std::sqrt(low * high);
 }
@@ -135,12 +157,7 @@ void fit_key_groups(KeyGroups& groups, const Tensor& keys, std::uint64_t seed) {
         "fit: keys {} do not fit centroids {}", keys.shape(), centroids.shape());
   check(keys.dim(0) >= count, "fit: {} tokens for {} groups; give at least one token per group",
         keys.dim(0), count);
-  parallel_chunks(kv_heads, 1, [&](Index head, Index) {
-    k_means({keys.data() + head * dim, kv_heads * dim, dim}, keys.dim(0),
-            Rng(seed + static_cast<std::uint64_t>(head)),
-            centroids.span().subspan(static_cast<std::size_t>(head * count * dim),
-                                     static_cast<std::size_t>(count * dim)));
-  });
+  k_means(keys, seed, centroids);
   std::ranges::fill(groups.bias.mutable_value().span(), Real(0));
   std::ranges::fill(groups.beta.mutable_value().span(), Real(0));
   groups.temperature.data()[0] = static_cast<Real>(fitted_temperature(keys, centroids));
