@@ -176,7 +176,7 @@ def sparse_real_rows(settings):
             prompts.text.unlink(missing_ok=True)
             adapter.unlink(missing_ok=True)
 
-        for length in (1000,) if settings.quick else (7500, 31000):
+        for length in (1000,) if settings.quick else (7500, 29000):
             focus = ("--adapter", str(adapter), "--attention", f"summary:{selected}")
             yield Row(
                 "sparse_real",

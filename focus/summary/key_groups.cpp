@@ -8,6 +8,7 @@
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
+#include "focus/summary/chosen_plan.h"
 #include "focus/summary/key_classes.h"
 
 namespace focus {
