@@ -119,7 +119,7 @@ def measure_gemm(settings, options):
         def read(_run):
             return json.loads(file.read_text(encoding="utf-8"))
 
-        side = comparison.Side("gemm_peers", command, read, sides.our_environment(settings))
+        side = comparison.Side("gemm_peers", command, read, comparison.our_environment(settings))
         run, document = measured(side, options)
     for product in document["products"]:
         work = f"{product['product']}, {product['shape']} (m x k x n)"

@@ -5,6 +5,7 @@ import json
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import comparison
@@ -190,6 +191,18 @@ class Table(unittest.TestCase):
                 file.write("{torn\n")
             with self.assertRaisesRegex(ValueError, "line 3"):
                 results.read(folder)
+
+
+class Gemm(unittest.TestCase):
+    def test_each_product_is_a_record_with_its_peers(self):
+        settings = comparison.Settings(threads=3, repeats=1, quick=True)
+        product = {"product": "nn", "shape": "1 x 2 x 3", "peers": [{"name": "focus"}]}
+        with unittest.mock.patch.object(measure, "measured") as measured:
+            measured.return_value = (run_of(), {"products": [product]})
+            (taken,) = measure.measure_gemm(settings, argparse.Namespace())
+        self.assertEqual(measured.call_args.args[0].environment["OMP_NUM_THREADS"], "3")
+        self.assertEqual(taken["work"], "nn, 1 x 2 x 3 (m x k x n)")
+        self.assertEqual(taken["sides"], product["peers"])
 
 
 class Words(unittest.TestCase):
