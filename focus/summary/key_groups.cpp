@@ -7,7 +7,6 @@
 
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
-#include "autograd/gemm/gemm.h"
 #include "focus/summary/chosen_plan.h"
 #include "focus/summary/key_classes.h"
 
@@ -17,6 +16,16 @@ namespace {
 constexpr int kRounds = 12;
 constexpr double kConfidence = 0.85;  // mean of the largest soft class
 constexpr Index kSample = 1024;       // keys that a temperature is fitted to
+
+HeadKeys keys_of(const Tensor& keys, Index head) {
+  const Index dim = keys.dim(2);
+  return {keys.data() + head * dim, keys.dim(1) * dim, dim};
+}
+/// A head's, [groups, head_dim], of centroids [kv_heads, groups, head_dim].
+std::span<Real> centroids_of(Tensor& centroids, Index head) {
+  const auto size = static_cast<std::size_t>(centroids.dim(1) * centroids.dim(2));
+  return centroids.span().subspan(static_cast<std::size_t>(head) * size, size);
+}
 
 void copy_key(const HeadKeys& keys, Index t, Real* centroid) {
   std::copy_n(keys.key(t), keys.dim, centroid);
@@ -64,14 +73,11 @@ void k_means(const Tensor& keys, std::uint64_t seed, Tensor& centroids) {
   const Index tokens = keys.dim(0), kv_heads = keys.dim(1), dim = keys.dim(2);
   const Index groups = centroids.dim(1);
   std::vector<Rng> rngs;
-  const auto keys_of = [&](Index head) {
-    return HeadKeys{keys.data() + head * dim, kv_heads * dim, dim};
-  };
   for (Index head = 0; head < kv_heads; ++head) {
     rngs.emplace_back(seed + static_cast<std::uint64_t>(head));
-    Real* next = centroids.data() + head * groups * dim;
+    Real* next = centroids_of(centroids, head).data();
     for (const Index t : draw_keys(tokens, groups, rngs.back())) {
-      copy_key(keys_of(head), t, next);
+      copy_key(keys_of(keys, head), t, next);
       next += dim;
     }
   }
@@ -80,25 +86,22 @@ void k_means(const Tensor& keys, std::uint64_t seed, Tensor& centroids) {
   for (int round = 0; round < kRounds; ++round) {
     const KeyClasses found = nearest_classes(in_one_sequence, centroids, no_bias);
     parallel_chunks(kv_heads, 1, [&](Index head, Index) {
-      move_centroids(keys_of(head), {found.classes.data() + head, kv_heads}, tokens,
-                     rngs[static_cast<std::size_t>(head)],
-                     centroids.span().subspan(static_cast<std::size_t>(head * groups * dim),
-                                              static_cast<std::size_t>(groups * dim)));
+      move_centroids(keys_of(keys, head), {found.classes.data() + head, kv_heads}, tokens,
+                     rngs[static_cast<std::size_t>(head)], centroids_of(centroids, head));
     });
   }
 }
 
 /// By bisection on a logarithmic scale, to the precision of a Real, of what makes the mean over
 /// keys of the largest of softmax(z / tau) kConfidence; a sample of the keys is enough.
-double fitted_temperature(const Tensor& keys, const Tensor& centroids) {
+double fitted_temperature(const Tensor& keys, Tensor& centroids) {
   const Index tokens = std::min<Index>(keys.dim(0), kSample), kv_heads = keys.dim(1);
   const Index groups = centroids.dim(1), dim = keys.dim(2), rows = kv_heads * tokens;
   std::vector<Real> z(static_cast<std::size_t>(rows * groups));  // less each row's largest
   parallel_chunks(kv_heads, 1, [&](Index head, Index) {
-    const auto of_head = centroids.span().subspan(static_cast<std::size_t>(head * groups * dim),
-                                                  static_cast<std::size_t>(groups * dim));
+    const std::span<const Real> of_head = centroids_of(centroids, head);
     Real* scores = z.data() + head * tokens * groups;
-    head_class_scores({keys.data() + head * dim, kv_heads * dim, dim}, 0, tokens, of_head.data(),
+    head_class_scores(keys_of(keys, head), 0, tokens, of_head.data(),
                       class_constants(of_head, nullptr, dim), scores, groups);
     for (Index t = 0; t < tokens; ++t, scores += groups) {
       const Real most = scores[first_largest(scores, groups)];
