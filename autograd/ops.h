@@ -52,15 +52,30 @@ Variable dropout(const Variable& x, double probability, std::uint64_t key);
 /// make of its numbers first (rounding) is made once, and kept once.
 class LinearInput {
  public:
+  /// A weight that it will be multiplied by, and the bias, which may be undefined.
+  struct Part {
+    const Weight& weight;
+    const Variable& bias;
+  };
   LinearInput(Variable x);                                        // NOLINT: any Variable is one
   LinearInput(Tensor x) : LinearInput(Variable(std::move(x))) {}  // NOLINT: a constant
+  /// Products with frozen matrices are made here, where that is faster together. The parts must
+  /// outlive the input.
+  LinearInput(Variable x, std::span<const Part> parts);
   const Variable& x() const { return x_; }
+  /// The product with that weight, bias added, if it is made and was not yet taken; else undefined.
+  Tensor take_product(const Weight& weight) const;
   /// As products with that weight read them.
   const ProductRows& rows(const Weight& by) const;
 
  private:
   Variable x_;
   mutable std::array<std::shared_ptr<const ProductRows>, 2> rows_;  // as they are, and rounded
+  struct Made {
+    const MatrixStorage* by;
+    Tensor product;
+  };
+  mutable std::vector<Made> made_;
 };
 /// y = x Wᵀ + b.  x [..., in], weight [out, in], bias [out] or undefined -> [..., out]
 Variable linear(const LinearInput& x, const Weight& weight, const Variable& bias);

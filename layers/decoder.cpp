@@ -75,7 +75,7 @@ Variable Decoder::attend(const Block& block, const Variable& x, Index layer,
                          const Pass& pass) const {
   const Attention& attn = block.self_attn;
   const Variable h = block.input_layernorm(x);
-  const LinearInput rows(h);
+  const LinearInput rows(h, std::array{attn.q_proj.part(), attn.k_proj.part(), attn.v_proj.part()});
   const Shape q_shape{x.dim(0), x.dim(1), config_.num_attention_heads, config_.head_dim};
   const Shape kv_shape = q_shape.with(2, config_.num_key_value_heads);
   Variable q = in_heads(attn.q_proj(rows, pass.context), attn.q_norm, config_.qk_norm, q_shape);
@@ -108,7 +108,9 @@ Variable Decoder::attend(const Block& block, const Variable& x, Index layer,
 
 Variable Decoder::feed_forward(const Mlp& mlp, const Variable& x,
                                const ForwardContext& context) const {
-  const LinearInput rows(x);
+  const LinearInput rows =
+      config_.gated_mlp ? LinearInput(x, std::array{mlp.gate_proj.part(), mlp.up_proj.part()})
+                        : LinearInput(x);
   const Variable up = mlp.up_proj(rows, context);
   const auto activated = [&](const Variable& z) {
     switch (config_.activation) {

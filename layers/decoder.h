@@ -42,6 +42,7 @@ struct Linear {
   Weight weight;  // [out, in]
   Variable bias;  // [out]; undefined where the architecture has none
   LinearAddition addition = {};
+  LinearInput::Part part() const { return {weight, bias}; }
   Variable operator()(const LinearInput& x, const ForwardContext& context = {}) const {
     const Variable y = linear(x, weight, bias);
     return addition ? add(y, addition(x.x(), context)) : y;

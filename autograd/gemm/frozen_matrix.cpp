@@ -7,6 +7,7 @@
 #include "autograd/base/read_ahead.h"
 #include "autograd/gemm/bf16.h"
 #include "autograd/gemm/int8.h"
+#include "autograd/gemm/packed_product.h"
 #include "autograd/gemm/q8.h"
 #include "autograd/simd/bf16_kernels.h"
 
@@ -59,6 +60,9 @@ class ViewStorage : public MatrixStorage {
   void gemm(Index m, const Real* dy, Real* dx, Start start) const override {
     focus::gemm(m, dy, view_.rows, view_, dx, view_.cols, start);
   }
+  const MatrixView* blocks() const override {
+    return in_blocks(view_.format) && !view_.transposed ? &view_ : nullptr;
+  }
   /// With what lies between its lines: the fused matrix whose part it is is wanted in whole.
   void read_ahead() const override {
     const Index last = view_.transposed ? view_.cols - 1 : view_.stored_row(view_.rows - 1);
@@ -90,6 +94,7 @@ class Bf16x3Storage final : public ViewStorage {
   using ViewStorage::ViewStorage;
 
   MatrixForm form() const override { return MatrixForm::bf16x3; }
+  const MatrixView* blocks() const override { return nullptr; }
   void gemm_nt(Index m, const Real* x, Real* y, Start start) const override {
     gemm_nt_bf16x3(m, x, view().cols, view(), y, view().rows, start);
   }
@@ -194,6 +199,26 @@ const char* name_of(MatrixForm form) {
       return "q8";
   }
   return "?";
+}
+
+bool faster_together(Index m, std::span<const MatrixStorage* const> matrices) {
+  if (matrices.size() < 2) return false;
+  const MatrixForm form = matrices.front()->form();
+  return (form == MatrixForm::q8 || m <= packed::kFewRows) &&
+         std::ranges::all_of(matrices, [&](const MatrixStorage* matrix) {
+           return matrix->blocks() != nullptr && matrix->form() == form;
+         });
+}
+
+void gemm_nt_together(Index m, const Real* x, std::span<const FrozenProduct> products) {
+  std::vector<SharedProduct> shared;
+  for (const auto& [w, y, start] : products)
+    shared.push_back({*w->blocks(), y, w->blocks()->rows, start});
+  const Index cols = shared.front().w.cols;
+  if (products.front().w->form() == MatrixForm::q8)
+    gemm_nt_q8(m, x, cols, shared);
+  else
+    gemm_nt(m, x, cols, shared);
 }
 
 FrozenMatrix::FrozenMatrix(const Tensor& values, MatrixForm form, const std::string& name)

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "autograd/gemm/gemm.h"
@@ -40,6 +41,8 @@ class MatrixStorage {
   virtual void gemm_nt(Index m, const Real* x, Real* y, Start start) const = 0;
   /// dx[m, cols] = start + dy[m, rows] W
   virtual void gemm(Index m, const Real* dy, Real* dx, Start start) const = 0;
+  /// The matrix as it lies in blocks, where it is multiplied so; else null.
+  virtual const MatrixView* blocks() const { return nullptr; }
   /// Numbers that lie in a mapped file will be wanted soon: the system begins to read them.
   virtual void read_ahead() const {}
 
@@ -69,5 +72,16 @@ class FrozenMatrix {
  private:
   std::shared_ptr<const MatrixStorage> storage_;
 };
+
+/// y[m, rows] = start + x[m, cols] Wᵀ, of some that have the same x.
+struct FrozenProduct {
+  const MatrixStorage* w;
+  Real* y;
+  Start start;
+};
+/// Whether products of m rows with these matrices, all of as many columns, are faster together.
+bool faster_together(Index m, std::span<const MatrixStorage* const> matrices);
+/// The products of such, with the bits of MatrixStorage::gemm_nt().
+void gemm_nt_together(Index m, const Real* x, std::span<const FrozenProduct> products);
 
 }  // namespace focus

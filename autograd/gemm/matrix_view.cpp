@@ -129,15 +129,25 @@ void gather_rows(const MatrixView& view, Index first, Index count, Real* to) {
   }
 }
 
+/// Whether its blocks can be multiplied as they lie.
+bool multiplies_blocks(const MatrixView& b) {
+  return !b.transposed && dot_of_blocks(b.format, b.cols) != nullptr;
+}
+void multiply_rows_of_blocks(Index m, const Real* a, Index lda,
+                             std::span<const SharedProduct> products) {
+  for (const SharedProduct& product : products) packed::tally(m, product.w.rows, product.w.cols);
+  focus::multiply_rows_of_blocks(m, products, [&](const SharedProduct& product) {
+    return [dot = dot_of_blocks(product.w.format, product.w.cols), a, lda](
+               const std::uint8_t* blocks, Index count, Index i) {
+      return dot(blocks, count, a + i * lda);
+    };
+  });
+}
+
 /// C[m, rows] for few rows of A: one pass over B.
 void multiply_rows(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, Index ldc,
                    Start start) {
   packed::tally(m, b.rows, b.cols);
-  if (const simd::DotBlocks dot = b.transposed ? nullptr : dot_of_blocks(b.format, b.cols))
-    return multiply_rows_of_blocks(m, b, c, ldc, start,
-                                   [&](const std::uint8_t* blocks, Index count, Index i) {
-                                     return dot(blocks, count, a + i * lda);
-                                   });
   const Index least = rows_at_a_time(b);
   const Index chunk = b.transposed ? least : packed::rows_of_thread(b.rows, least);
   parallel_chunks(b.rows, chunk, [&](Index begin, Index end) {
@@ -203,6 +213,10 @@ Index rows_at_a_time(const MatrixView& view) {
 
 void gemm_nt(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, Index ldc,
              Start start) {
+  if (m <= packed::kFewRows && multiplies_blocks(b)) {
+    const SharedProduct product{b, c, ldc, start};
+    return multiply_rows_of_blocks(m, a, lda, {&product, 1});
+  }
   if (m <= packed::kFewRows) return multiply_rows(m, a, lda, b, c, ldc, start);
   // Bᵀ's rows are B's columns.
   packed::multiply_parallel(
@@ -211,6 +225,13 @@ void gemm_nt(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, In
         pack_block(b, block_of(b, true, p, depth, j, columns), panels);
       },
       c, ldc, start);
+}
+
+void gemm_nt(Index m, const Real* a, Index lda, std::span<const SharedProduct> products) {
+  const bool together = std::ranges::all_of(
+      products, [](const SharedProduct& product) { return multiplies_blocks(product.w); });
+  if (m <= packed::kFewRows && together) return multiply_rows_of_blocks(m, a, lda, products);
+  for (const auto& [w, c, ldc, start] : products) gemm_nt(m, a, lda, w, c, ldc, start);
 }
 
 void gemm(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, Index ldc, Start start) {

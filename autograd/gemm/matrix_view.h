@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 
 #include "autograd/gemm/gemm.h"
 #include "autograd/gemm/number_format.h"
@@ -70,6 +71,17 @@ Index rows_at_a_time(const MatrixView& view);
 /// the bits are those of gemm_nt() with the widened matrix, and do not depend on how B is laid.
 void gemm_nt(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, Index ldc,
              Start start = {});
+
+/// A product C[m, rows] = start + A Wᵀ of some that have the same A.
+struct SharedProduct {
+  MatrixView w;
+  Real* c;
+  Index ldc;
+  Start start = {};
+};
+/// Some products with the bits of gemm_nt(); for few rows of A and matrices in blocks they are one
+/// job for the threads.
+void gemm_nt(Index m, const Real* a, Index lda, std::span<const SharedProduct> products);
 /// C[m, cols] = A[m, rows] B, with the bits of gemm() likewise.
 void gemm(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, Index ldc,
           Start start = {});

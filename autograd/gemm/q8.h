@@ -7,11 +7,16 @@ namespace focus {
 
 /// C[m, rows] = start + A[m, cols] Wᵀ for a W in GGML's blocks, as it lies: A's numbers are rounded
 /// to int8 in blocks of 32, each with its scale (the largest magnitude over 127, as llama.cpp's
-/// Q8_0 but for the scale, which stays float32), the products of four neighbours are summed as
-/// integers, and these sums times both scales as float32. A block of A with a NaN or infinity makes
-/// its row NaN. Bits depend neither on m nor on the number of threads nor on the kernels. Throws
+/// Q8_0 but for the scale, which stays float32), products of neighbours are summed as integers, of
+/// all 32 or 16 that share a scale of W where A has many rows, of four where it has one or two, and
+/// these sums times both scales as float32. A block of A with a NaN or infinity makes its row NaN.
+/// Bits depend neither on the number of threads nor on the kernels, and not on m from 3 on. Throws
 /// std::invalid_argument for a format that is in no blocks.
 void gemm_nt_q8(Index m, const Real* a, Index lda, const MatrixView& w, Real* c, Index ldc,
                 Start start = {}, const simd::Q8Kernels& kernels = simd::q8_kernels());
+/// Some such products with the same bits: A is rounded once, and of one or two rows all products
+/// are one job for the threads.
+void gemm_nt_q8(Index m, const Real* a, Index lda, std::span<const SharedProduct> products,
+                const simd::Q8Kernels& kernels = simd::q8_kernels());
 
 }  // namespace focus

@@ -25,6 +25,32 @@ void add_product(Grads::Slot x, const Shape& shape, const ProductRows& dy,
 
 LinearInput::LinearInput(Variable x) : x_(std::move(x)) {}
 
+LinearInput::LinearInput(Variable x, std::span<const Part> parts) : x_(std::move(x)) {
+  std::vector<const MatrixStorage*> matrices;
+  for (const auto& [weight, bias] : parts) {
+    const bool fits = weight.is_frozen_matrix() && weight.dim(1) == x_.dim(-1) &&
+                      (!bias.defined() || bias.value().size() == weight.dim(0));
+    if (!fits) return;  // linear() computes it, or refuses to
+    matrices.push_back(weight.frozen_matrix().operator->());
+  }
+  const Index rows = x_.value().rows();
+  if (!faster_together(rows, matrices)) return;
+  std::vector<FrozenProduct> products;
+  for (const auto& [weight, bias] : parts) {
+    made_.push_back({matrices[made_.size()], Tensor(x_.shape().with(-1, weight.dim(0)))});
+    products.push_back({made_.back().by, made_.back().product.data(),
+                        Start(bias.defined() ? bias.value().data() : nullptr)});
+  }
+  gemm_nt_together(rows, x_.value().data(), products);
+}
+
+Tensor LinearInput::take_product(const Weight& weight) const {
+  for (auto& [by, product] : made_)
+    if (weight.is_frozen_matrix() && by == weight.frozen_matrix().operator->())
+      return std::exchange(product, {});
+  return {};
+}
+
 const ProductRows& LinearInput::rows(const Weight& by) const {
   std::shared_ptr<const ProductRows>& rows = rows_[by.multiplies_in_bf16()];
   if (!rows) rows = std::make_shared<const ProductRows>(x_.value(), by);
@@ -38,10 +64,13 @@ Variable linear(const LinearInput& input, const Weight& weight, const Variable& 
   const Index out = weight.dim(0);
   check(!bias.defined() || bias.value().size() == out, "linear: bias {} does not fit weight {}",
         bias.shape(), weight.shape());
-  Tensor y(x.shape().with(-1, out));
   const ProductRows& rows = input.rows(weight);
-  weight_product(rows, ProductWeight(weight), y.data(),
-                 Start(bias.defined() ? bias.value().data() : nullptr));
+  Tensor y = input.take_product(weight);
+  if (!y.defined()) {
+    y = Tensor(x.shape().with(-1, out));
+    weight_product(rows, ProductWeight(weight), y.data(),
+                   Start(bias.defined() ? bias.value().data() : nullptr));
+  }
   // Kept for backward: only what it reads. A frozen weight needs no x, so x can be freed. A weight
   // is rounded anew there, rather than kept twice.
   const ProductRows kept_rows = weight.requires_grad() ? rows : ProductRows();

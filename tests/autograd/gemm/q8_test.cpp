@@ -80,32 +80,75 @@ TEST(Q8, IsTheProductWithRoundedRows) {
     }
 }
 
+/// Rows [first, first + count) of x.
+Tensor rows_of(const Tensor& x, Index first, Index count) {
+  Tensor rows({count, x.dim(1)});
+  std::copy_n(x.data() + first * x.dim(1), rows.size(), rows.data());
+  return rows;
+}
+
 TEST(Q8, BitsDependNeitherOnKernelsNorOnHowManyRowsThereAre) {
   for (const NumberFormat format : kBlockFormats)
     for (const Index k : {256, 768}) {
       const Stored w = stored_blocks(37, k, format, {}, 5);
-      const Tensor x = randn({21, k}, 1), wanted = product(x, w.view, *usable()[0]);
+      const Tensor x = randn({21, k}, 1), many = product(x, w.view, *usable()[0]);
+      const Tensor few = product(rows_of(x, 5, 1), w.view, *usable()[0]);
       for (const simd::Q8Kernels* kernels : usable()) {
-        EXPECT_TRUE(same_bits(product(x, w.view, *kernels), wanted))
+        EXPECT_TRUE(same_bits(product(x, w.view, *kernels), many))
             << name_of(format) << " " << kernels->name;
-        for (const Index rows : {1, 2, 3}) {
-          const Tensor few({rows, k});
-          Tensor some = few.clone();
-          std::copy_n(x.data() + 5 * k, rows * k, some.data());
-          const Tensor y = product(some, w.view, *kernels);
-          for (Index i = 0; i < rows * 37; ++i) ASSERT_EQ(y[i], wanted[5 * 37 + i]);
+        for (const Index rows : {1, 2, 3, 10}) {
+          const Tensor y = product(rows_of(x, 5, rows), w.view, *kernels);
+          // One or two rows are summed in another order.
+          for (Index i = 0; i < (rows < 3 ? 1 : rows) * 37; ++i)
+            ASSERT_EQ(y[i], rows < 3 ? few[i] : many[5 * 37 + i]) << rows << " " << i;
         }
       }
     }
   // A row that ends within a step of the kernels.
   const Stored w = stored_blocks(9, 96, NumberFormat::q5_1, {}, 5);
-  const Tensor x = randn({4, 96}, 1), wanted = product(x, w.view, *usable()[0]);
-  Tensor first({1, 96});
-  std::copy_n(x.data(), 96, first.data());
-  for (const simd::Q8Kernels* kernels : usable()) {
-    EXPECT_TRUE(same_bits(product(x, w.view, *kernels), wanted)) << kernels->name;
-    const Tensor y = product(first, w.view, *kernels);
-    for (Index j = 0; j < 9; ++j) EXPECT_EQ(y[j], wanted[j]) << kernels->name;
+  for (const Index rows : {1, 4}) {
+    const Tensor x = randn({rows, 96}, 1), wanted = product(x, w.view, *usable()[0]);
+    for (const simd::Q8Kernels* kernels : usable())
+      EXPECT_TRUE(same_bits(product(x, w.view, *kernels), wanted)) << kernels->name;
+  }
+}
+
+TEST(Q8, GroupsOfManyRowsAreSummedAsIntegers) {
+  // By the definition, in its order: what no rounding of a sum of four could give.
+  for (const NumberFormat format : {NumberFormat::q8_0, NumberFormat::q4_1, NumberFormat::q6_k}) {
+    constexpr Index kCols = 512, kRows = 3;
+    const Stored w = stored_blocks(5, kCols, format, {}, 3);
+    const Tensor x = randn({kRows, kCols}, 1), y = product(x, w.view, simd::q8_kernels());
+    const Index group = format == NumberFormat::q6_k ? 16 : 32;
+    std::vector<std::int8_t> q(kCols);
+    std::vector<float> scales(kCols / 16), offsets(kCols / 16);
+    for (Index j = 0; j < 5; ++j) {
+      const auto row_bytes = static_cast<std::ptrdiff_t>(bytes_of(format, kCols));
+      split_blocks(format, w.bytes.data() + j * row_bytes, kCols,
+                   {q.data(), scales.data(), offsets.data()});
+      for (Index i = 0; i < kRows; ++i) {
+        float sum = 0;
+        for (Index g = 0; g < kCols; g += group) {
+          Real most = 0;
+          for (Index p = g / 32 * 32; p < g / 32 * 32 + 32; ++p)
+            most = std::max(most, std::abs(x[i * kCols + p]));
+          const Real step = most / 127;
+          int products = 0, integers = 0;
+          for (Index p = g; p < g + group; ++p) {
+            const int rounded = static_cast<int>(std::nearbyint(x[i * kCols + p] / step));
+            products += rounded * q[static_cast<std::size_t>(p)];
+            integers += rounded;
+          }
+          const auto scale = static_cast<float>(step);
+          const auto at = static_cast<std::size_t>(g / 16);
+          const volatile float term = static_cast<float>(products) * (scales[at] * scale);
+          sum += term;
+          const volatile float offset = offsets[at] * (scale * static_cast<float>(integers));
+          if (has_offsets(format)) sum += offset;
+        }
+        ASSERT_EQ(y[i * 5 + j], static_cast<Real>(sum)) << name_of(format) << " " << i << " " << j;
+      }
+    }
   }
 }
 
@@ -133,20 +176,44 @@ TEST(Q8, BeginsWithABiasOrWhatIsThere) {
   }
 }
 
+TEST(Q8, ProductsThatShareTheirRowsHaveTheSameBits) {
+  const Stored w[] = {stored_blocks(40, 512, NumberFormat::q4_1, {.rotary_pairs = 4}, 1),
+                      stored_blocks(9, 512, NumberFormat::q6_k, {}, 2),
+                      stored_blocks(70, 512, NumberFormat::q8_0, {}, 3)};
+  for (const Index m : {1, 2, 7}) {
+    const Tensor x = randn({m, 512}, 1), bias = randn({9}, 3);
+    expect_same_bits_for_any_threads("shared", [&] {
+      std::vector<Tensor> all;
+      std::vector<SharedProduct> products;
+      for (const Stored& matrix : w) all.emplace_back(Shape{m, matrix.view.rows});
+      for (std::size_t i = 0; i < all.size(); ++i)
+        products.push_back(
+            {w[i].view, all[i].data(), w[i].view.rows, i == 1 ? Start(bias.data()) : Start()});
+      gemm_nt_q8(m, x.data(), 512, products);
+      for (std::size_t i = 0; i < all.size(); ++i)
+        EXPECT_TRUE(same_bits(all[i], product(x, w[i].view, simd::q8_kernels(), products[i].start)))
+            << m << " " << i;
+      return all;
+    });
+  }
+}
+
 TEST(Q8, TheFarthestIntegersDoNotOverflow) {
   Stored w = stored_blocks(2, 64, NumberFormat::q8_0, {}, 1);
   for (std::size_t b = 0; b < w.bytes.size(); b += 34)
     std::fill_n(w.bytes.begin() + static_cast<std::ptrdiff_t>(b) + 2, 32, std::byte{0x80});
-  const Tensor x = Tensor::full({1, 64}, Real(-127));
   for (const simd::Q8Kernels* kernels : usable()) {
-    const Tensor y = product(x, w.view, *kernels);
+    const Tensor one = product(Tensor::full({1, 64}, Real(-127)), w.view, *kernels);
+    const Tensor y = product(Tensor::full({7, 64}, Real(-127)), w.view, *kernels);
     for (Index j = 0; j < 2; ++j) {
       double sum = 0;
       for (std::size_t b = 0; b < 2; ++b) {
         const std::byte* block = w.bytes.data() + (static_cast<std::size_t>(j) * 2 + b) * 34;
         sum += 32 * 127 * static_cast<double>(-block_number(NumberFormat::q8_0, block, 0));
       }
-      EXPECT_NEAR(y[j], sum, 1e-6 * std::abs(sum)) << kernels->name;
+      EXPECT_NEAR(one[j], sum, 1e-6 * std::abs(sum)) << kernels->name;
+      for (Index i = 0; i < 7; ++i)
+        EXPECT_NEAR(y[2 * i + j], sum, 1e-6 * std::abs(sum)) << kernels->name;
     }
   }
 }
@@ -172,6 +239,39 @@ TEST(Q8, ALinearGoesBackAsIfNothingWereRounded) {
   };
   EXPECT_TRUE(same_bits(gradient(FrozenMatrix(w.view, nullptr, MatrixForm::q8)),
                         gradient(FrozenMatrix(w.view, nullptr, MatrixForm::real))));
+}
+
+TEST(LinearInput, ProductsThatAreMadeTogetherAreThoseOfEach) {
+  using Part = LinearInput::Part;
+  for (const MatrixForm form : {MatrixForm::real, MatrixForm::q8})
+    for (const Index m : {1, 2, 5}) {
+      const Stored stored[] = {stored_blocks(40, 256, NumberFormat::q4_0, {}, 9),
+                               stored_blocks(8, 256, NumberFormat::q5_k, {}, 8)};
+      const Weight first(FrozenMatrix(stored[0].view, nullptr, form)),
+          second(FrozenMatrix(stored[1].view, nullptr, form));
+      const Variable none, bias(randn({8}, 2)), x(randn({1, m, 256}, 4));
+      const LinearInput input(x, std::array{Part{first, none}, Part{second, bias}});
+      for (int time = 0; time < 2; ++time) {  // the second is computed anew
+        EXPECT_TRUE(same_bits(linear(input, first, none).value(), linear(x, first, none).value()));
+        EXPECT_TRUE(
+            same_bits(linear(input, second, bias).value(), linear(x, second, bias).value()));
+      }
+      // Backward as ever.
+      const auto gradient = [&](bool together) {
+        const Variable h = leaf(x.value());
+        const LinearInput of =
+            together ? LinearInput(h, std::array{Part{first, none}, Part{second, bias}})
+                     : LinearInput(h);
+        const Tensor dy = randn({1, m, 8}, 5);
+        backward(multiply(linear(of, second, bias), Variable(dy)));
+        return h.grad();
+      };
+      EXPECT_TRUE(same_bits(gradient(true), gradient(false)));
+      // What does not fit is refused as ever.
+      const Variable wrong(randn({7}, 2));
+      const LinearInput bad(x, std::array{Part{first, none}, Part{second, wrong}});
+      EXPECT_THROW(linear(bad, second, wrong), std::invalid_argument);
+    }
 }
 
 TEST(Q8, OtherMatricesAreMultipliedAsTheyAre) {
