@@ -1,5 +1,6 @@
 """Rows of work on texts: evaluation, prompts and generation of a model, tokenizers."""
 
+import atexit
 import functools
 import json
 import lzma
@@ -159,10 +160,16 @@ def sparse_real_rows(settings):
     """The same with groups of keys, beside our own dense attention and llama.cpp."""
     groups, selected = (16, 2) if settings.quick else (128, 8)
     adapter = Path(tempfile.gettempdir()) / f"focus-real-{os.getpid()}.h5"
-    for what in ("prompt", "decode"):
+    atexit.register(functools.partial(adapter.unlink, missing_ok=True))
+    for what, longest in (("prompt", 30800), ("decode", 29000)):
         prompts = RealPrompts(what, settings)
 
         def prepare(length, prompts=prompts):
+            if not adapter.exists():
+                fit(prompts)
+            prompts.write(length)
+
+        def fit(prompts):
             prompts.write(None)
             command = [str(BUILD / "focus"), "fit", str(prompts.model), "--out", str(adapter)]
             command += ["--text", str(prompts.text), "--num-groups", str(groups)]
@@ -170,13 +177,8 @@ def sparse_real_rows(settings):
             command += ["--block", "16", "--sinks", "4"]
             command += ["--context", "512" if settings.quick else "8192"]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-            prompts.write(length)
 
-        def clean_up(prompts=prompts):
-            prompts.text.unlink(missing_ok=True)
-            adapter.unlink(missing_ok=True)
-
-        for length in (1000,) if settings.quick else (7500, 29000):
+        for length in (1000,) if settings.quick else (7500, longest):
             focus = ("--adapter", str(adapter), "--attention", f"summary:{selected}")
             yield Row(
                 "sparse_real",
@@ -187,7 +189,7 @@ def sparse_real_rows(settings):
                     prompts.llama_cpp(),
                 ],
                 prepare=functools.partial(prepare, length),
-                clean_up=clean_up,
+                clean_up=functools.partial(prompts.text.unlink, missing_ok=True),
             )
 
 
