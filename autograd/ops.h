@@ -59,7 +59,7 @@ class LinearInput {
   };
   LinearInput(Variable x);                                        // NOLINT: any Variable is one
   LinearInput(Tensor x) : LinearInput(Variable(std::move(x))) {}  // NOLINT: a constant
-  /// Products with frozen matrices are made here, where that is faster together. The parts must
+  /// Products with frozen matrices are made here, where that is faster together. The weights must
   /// outlive the input.
   LinearInput(Variable x, std::span<const Part> parts);
   const Variable& x() const { return x_; }

@@ -161,6 +161,15 @@ def sparse_real_rows(settings):
     groups, selected = (16, 2) if settings.quick else (128, 8)
     adapter = Path(tempfile.gettempdir()) / f"focus-real-{os.getpid()}.h5"
     atexit.register(functools.partial(adapter.unlink, missing_ok=True))
+    def fit(prompts):
+        prompts.write(None)
+        command = [str(BUILD / "focus"), "fit", str(prompts.model), "--out", str(adapter)]
+        command += ["--text", str(prompts.text), "--num-groups", str(groups)]
+        command += ["--num-selected-groups", str(selected), "--local-window", "16"]
+        command += ["--block", "16", "--sinks", "4"]
+        command += ["--context", "512" if settings.quick else "8192"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
     for what, longest in (("prompt", 30800), ("decode", 29000)):
         prompts = RealPrompts(what, settings)
 
@@ -168,15 +177,6 @@ def sparse_real_rows(settings):
             if not adapter.exists():
                 fit(prompts)
             prompts.write(length)
-
-        def fit(prompts):
-            prompts.write(None)
-            command = [str(BUILD / "focus"), "fit", str(prompts.model), "--out", str(adapter)]
-            command += ["--text", str(prompts.text), "--num-groups", str(groups)]
-            command += ["--num-selected-groups", str(selected), "--local-window", "16"]
-            command += ["--block", "16", "--sinks", "4"]
-            command += ["--context", "512" if settings.quick else "8192"]
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
         for length in (1000,) if settings.quick else (7500, longest):
             focus = ("--adapter", str(adapter), "--attention", f"summary:{selected}")

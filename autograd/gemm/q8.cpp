@@ -129,27 +129,26 @@ void multiply_many(const RoundedRows& rows, Index m, const SharedProduct& produc
                    const simd::Q8Kernels::Format& format, const simd::Q8Kernels& kernels) {
   const auto& [w, c, ldc, start] = product;
   constexpr Index kRowsAtATime = 96;  // of A at a time
-  parallel_chunks(
-      w.rows, simd::kQ8Panel,
-      [&, &w = w, c = c, ldc = ldc, &start = start](Index begin, Index end) {
-        thread_local Panel panel;
-        alignas(64) float sums[kRowsAtATime * simd::kQ8Panel];
-        for (Index first = begin; first < end; first += simd::kQ8Panel) {
-          const Index count = std::min(simd::kQ8Panel, end - first);
-          panel.fill(w, first, count, format.group, kernels);
-          for (Index i = 0; i < m; i += kRowsAtATime) {
-            const Index some = std::min(kRowsAtATime, m - i);
-            format.product(some, w.cols / format.group, rows.from(i), panel.view(), sums);
-            for (Index r = 0; r < some; ++r) {
-              Real* to = c + (i + r) * ldc + first;
-              const float* sum = sums + r * simd::kQ8Panel;
-              for (Index j = 0; j < count; ++j)
-                to[j] =
-                    (start.add ? to[j] : start.in_column(first + j)) + static_cast<Real>(sum[j]);
-            }
-          }
-        }
-      });
+  parallel_chunks(w.rows, simd::kQ8Panel,
+                  [&, &w = w, c = c, ldc = ldc, &start = start](Index begin, Index end) {
+                    thread_local Panel panel;
+                    alignas(64) float sums[kRowsAtATime * simd::kQ8Panel];
+                    for (Index first = begin; first < end; first += simd::kQ8Panel) {
+                      const Index count = std::min(simd::kQ8Panel, end - first);
+                      panel.fill(w, first, count, format.group, kernels);
+                      for (Index i = 0; i < m; i += kRowsAtATime) {
+                        const Index some = std::min(kRowsAtATime, m - i);
+                        format.product(some, rows.from(i), panel.view(), sums);
+                        for (Index r = 0; r < some; ++r) {
+                          Real* to = c + (i + r) * ldc + first;
+                          const float* sum = sums + r * simd::kQ8Panel;
+                          for (Index j = 0; j < count; ++j)
+                            to[j] = (start.add ? to[j] : start.in_column(first + j)) +
+                                    static_cast<Real>(sum[j]);
+                        }
+                      }
+                    }
+                  });
 }
 
 }  // namespace

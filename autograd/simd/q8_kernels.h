@@ -39,8 +39,8 @@ struct Q8Rows {
   const std::int32_t* excess;
   Index groups;
 };
-/// c[m, kQ8Panel] = A Wᵀ of the first `groups` groups. Products of a group are summed as integers.
-using Q8Product = void (*)(Index m, Index groups, const Q8Rows& a, const Q8Panel& w, float* c);
+/// c[m, kQ8Panel] = A Wᵀ. Products of a group are summed as integers.
+using Q8Product = void (*)(Index m, const Q8Rows& a, const Q8Panel& w, float* c);
 
 struct Q8Kernels {
   struct Format {
