@@ -12,20 +12,19 @@
 namespace focus::app {
 namespace {
 
-/// A line a layer: how even the groups are, over its key heads.
-void print_groups(LoadedModel& model, const Batches& batches) {
-  FocusModel& focus = *model.focus();
-  const NoGrad guard;
-  focus.start_counting();
-  // Some thousands of tokens from all over the text are enough for shares of them.
+/// Of some thousands of tokens from all over the text, enough for shares of them.
+void count_groups(LoadedModel& model, const Batches& batches) {
   constexpr Index kTokens = 4096;
+  const NoGrad guard;
   const Index windows = std::min<Index>(8, windows_for(kTokens, batches));
   for (Index i = 0; i < windows; ++i)
     run_window(*model.decoder, batches, i * batches.num_windows() / windows);
-  focus.stop_counting();
+}
+
+/// A line a layer: how even the groups are, over its key heads.
+void print_groups(const AttentionCounts& counts) {
   fmt::print("{:<6} {:>10} {:>10} {:>10}   {}\n", "layer", "smallest", "median", "largest",
              "group sizes, share of the head's keys");
-  const AttentionCounts counts = focus.counts();
   for (std::size_t i = 0; i < counts.layers.size(); ++i) {
     std::vector<std::int64_t> sizes = counts.layers[i].sizes;
     std::ranges::sort(sizes);
@@ -78,9 +77,13 @@ int run_fit(Arguments arguments) {
   FocusModel& focus = *made;
   model.attach(std::move(made));
   Progress progress({.label = "fit", .total_steps = 1000});
+  focus.start_counting();
   fit_focus(*model.decoder, focus, batches, settings.tokens,
             static_cast<std::uint64_t>(settings.seed),
             [&](Index done, Index all) { progress.update(1000 * done / all, NAN, 0); });
+  // Where heads' needs were measured, groups have been in use.
+  if (focus.counts().layers.front().tokens == 0) count_groups(model, batches);
+  focus.stop_counting();
   const double seconds = now() - start;
   StoreWriter store(out, "adapter");
   focus.write(store, model.fingerprint());
@@ -92,7 +95,7 @@ int run_fit(Arguments arguments) {
   if (const std::vector<Tensor> needs = focus.head_needs(); !needs.empty())
     fmt::print("a query head selects {}\n",
                budgets_text(needs, settings.num_selected_groups, settings.num_groups));
-  print_groups(model, batches);
+  print_groups(focus.counts());
   std::vector<EvalRow> rows;
   if (!texts.empty()) {
     for (const AttentionSpec& spec :

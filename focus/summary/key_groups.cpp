@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <vector>
 
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
+#include "autograd/simd/kernels.h"
 #include "focus/summary/chosen_plan.h"
 #include "focus/summary/key_classes.h"
 
@@ -45,14 +47,20 @@ std::vector<Index> draw_keys(Index tokens, Index count, Rng& rng) {
 void move_centroids(const HeadKeys& keys, ClassView classes, Index tokens, Rng& rng,
                     std::span<Real> centroids) {
   const Index groups = static_cast<Index>(centroids.size()) / keys.dim;
+  constexpr Index kRun = 256;  // keys whose sums are Real
+  const simd::Kernels& kernels = simd::kernels();
   std::vector<double> sums(centroids.size(), 0.0);
+  std::vector<Real> of_run(centroids.size());
   std::vector<Index> sizes(static_cast<std::size_t>(groups), 0);
-  for (Index t = 0; t < tokens; ++t) {
-    const Index c = classes[t];
-    ++sizes[static_cast<std::size_t>(c)];
-    const Real* key = keys.key(t);
-    double* sum = sums.data() + c * keys.dim;
-    for (Index d = 0; d < keys.dim; ++d) sum[d] += static_cast<double>(key[d]);
+  for (Index first = 0; first < tokens; first += kRun) {
+    std::ranges::fill(of_run, Real(0));
+    for (Index t = first; t < std::min(tokens, first + kRun); ++t) {
+      const Index c = classes[t];
+      ++sizes[static_cast<std::size_t>(c)];
+      kernels.scale_row(keys.key(t), 1, keys.dim, of_run.data() + c * keys.dim, true);
+    }
+    std::ranges::transform(sums, of_run, sums.begin(),
+                           [](double sum, Real of) { return sum + static_cast<double>(of); });
   }
   for (Index c = 0; c < groups; ++c) {
     const Index size = sizes[static_cast<std::size_t>(c)];
@@ -92,11 +100,14 @@ void k_means(const Tensor& keys, std::uint64_t seed, Tensor& centroids) {
   }
 }
 
-/// By bisection on a logarithmic scale, to the precision of a Real, of what makes the mean over
-/// keys of the largest of softmax(z / tau) kConfidence; a sample of the keys is enough.
+/// By bisection on a logarithmic scale, to a millionth, of what makes the mean over keys of the
+/// largest of softmax(z / tau) kConfidence; a sample of the keys is enough.
 double fitted_temperature(const Tensor& keys, Tensor& centroids) {
   const Index tokens = std::min<Index>(keys.dim(0), kSample), kv_heads = keys.dim(1);
   const Index groups = centroids.dim(1), dim = keys.dim(2), rows = kv_heads * tokens;
+  const simd::Kernels& kernels = simd::kernels();
+  const Index columns = simd::padded(kernels, groups);
+  constexpr Real kNone = -std::numeric_limits<Real>::infinity();
   std::vector<Real> z(static_cast<std::size_t>(rows * groups));  // less each row's largest
   parallel_chunks(kv_heads, 1, [&](Index head, Index) {
     const std::span<const Real> of_head = centroids_of(centroids, head);
@@ -108,22 +119,23 @@ double fitted_temperature(const Tensor& keys, Tensor& centroids) {
       for (Index c = 0; c < groups; ++c) scores[c] -= most;
     }
   });
-  std::vector<double> largest(static_cast<std::size_t>(rows));
+  std::vector<Real> largest(static_cast<std::size_t>(rows));
   const auto confidence = [&](double tau) {
-    const auto negligible = static_cast<Real>(-40 * tau);  // e^-40 beside 1
     parallel_chunks(rows, kSample / 8, [&](Index begin, Index end) {
+      std::vector<Real> scaled(static_cast<std::size_t>(columns), kNone);
       for (Index row = begin; row < end; ++row) {
-        double sum = 0;
-        for (Index c = 0; c < groups; ++c)
-          if (const Real score = z[static_cast<std::size_t>(row * groups + c)]; score > negligible)
-            sum += std::exp(static_cast<double>(score) / tau);
+        kernels.scale_row(z.data() + row * groups, static_cast<Real>(1 / tau), groups,
+                          scaled.data(), false);
+        Real most = 0, sum = 0;
+        kernels.softmax_row(scaled.data(), columns, most, sum);
+        std::fill(scaled.begin() + groups, scaled.end(), kNone);
         largest[static_cast<std::size_t>(row)] = 1 / sum;
       }
     });
     return std::accumulate(largest.begin(), largest.end(), 0.0) / static_cast<double>(rows);
   };
   double low = 1e-6, high = 1e6;
-  while (high / low > 1 + 1e-8) {
+  while (high / low > 1 + 1e-6) {
     const double middle = std::sqrt(low * high);
     (confidence(middle) > kConfidence ? low : high) = middle;
   }
