@@ -272,6 +272,22 @@ void add_precision_option(CLI::App& app, Precision& precision, std::vector<Preci
 
 }  // namespace
 
+void CacheOption::add_to(CLI::App& app) {
+  std::vector<std::string> names = {"auto"};
+  for (const std::string_view name : enum_names(CacheDtype{})) names.emplace_back(name);
+  app.add_option("--kv-cache-dtype", dtype,
+                 "numbers of the KV cache: float32; float16: half the memory, faster behind a long "
+                 "context; auto: float32 with --precision float32 and bf16x3, otherwise float16")
+      ->check(CLI::IsMember(names))
+      ->capture_default_str();
+}
+
+CacheDtype CacheOption::of(Precision precision) const {
+  const bool exact = precision == Precision::float32 || precision == Precision::bf16x3;
+  if (dtype == "auto") return exact ? CacheDtype::float32 : CacheDtype::float16;
+  return dtype == name_of(CacheDtype::float16) ? CacheDtype::float16 : CacheDtype::float32;
+}
+
 std::string counts_text(const std::map<std::string, int>& counts) {
   std::vector<std::pair<int, std::string>> rows;
   rows.reserve(counts.size());

@@ -9,6 +9,7 @@
 
 #include "apps/commands.h"
 #include "data/settings/config.h"
+#include "focus/attention/cache_numbers.h"
 #include "focus/evaluation/evaluation.h"
 #include "focus/models/model_files.h"
 #include "focus/training/run_config.h"
@@ -65,11 +66,20 @@ struct ModelOptions {
   bool verify = false;
 
   /// Declares BASE, --adapter, --tokenizer, --bos, --precision, --verify and --threads. With
-  /// `computes`
-  /// --precision takes several words, which go there.
+  /// `precisions` --precision takes several words, which go there.
   void add_to(CLI::App& app, std::vector<Precision>* precisions = nullptr);
   /// Loads it, with what is put onto it, and sets the number of threads.
   LoadedModel load(WeightUse use = WeightUse::frozen) const;
+};
+
+/// What a KV cache is kept in.
+struct CacheOption {
+  std::string dtype = "auto";
+
+  /// Declares --kv-cache-dtype.
+  void add_to(CLI::App& app);
+  /// auto: float32 where matrices are multiplied in float32 or close to it, else float16.
+  CacheDtype of(Precision precision) const;
 };
 
 /// Declares --attention for a list of words, or for one.

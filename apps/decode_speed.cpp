@@ -17,6 +17,7 @@ constexpr Index kSteps = 32;  // that are timed behind each length
 
 struct DecodeSpeedArguments {
   ModelOptions model;
+  CacheOption cache;
   std::vector<Index> lengths;
   std::vector<std::string> attentions;
   std::string prompt_file, json;
@@ -87,6 +88,7 @@ int run_decode_speed(Arguments arguments) {
   app.add_option(
       "--prompt-file", o.prompt_file,
       "text of the context (.txt, .xz), repeated if it is too short (default: the built-in tales)");
+  o.cache.add_to(app);
   app.add_option("--json", o.json, "also write the figures to this JSON file");
   parse_arguments(app, arguments);
 
@@ -106,16 +108,18 @@ int run_decode_speed(Arguments arguments) {
   const Ids text = ids_of_text(o, model);
 
   const double bandwidth = read_bandwidth();
-  fmt::print("{}\n{}, {}; memory read at {:.1f} GB/s; {} tokens timed after each context\n\n",
-             this_machine().line(), o.model.base, name_of(o.model.precision), bandwidth / 1e9,
-             kSteps);
+  const CacheDtype cache = o.cache.of(o.model.precision);
+  fmt::print(
+      "{}\n{}, {}, {} cache; memory read at {:.1f} GB/s; {} tokens timed after each context\n\n",
+      this_machine().line(), o.model.base, name_of(o.model.precision), name_of(cache),
+      bandwidth / 1e9, kSteps);
   fmt::print("{:>8}  {:<26} {:>9} {:>11} {:>10} {:>10} {:>8} {:>10}\n", "context", "attention",
              "tokens/s", "keys read", "cache", "per token", "GB/s", "of memory");
   std::vector<DecodeSpeed> rows;
   for (const Index length : o.lengths) {
     const Ids ids = repeated(text, length + kSteps);
     for (const AttentionSpec& spec : specs) {
-      rows.push_back(measure_decoding(model, spec, ids, length));
+      rows.push_back(measure_decoding(model, spec, ids, length, cache));
       print_row(rows.back(), bandwidth);
     }
   }
@@ -123,6 +127,7 @@ int run_decode_speed(Arguments arguments) {
                       {"model", o.model.base},
                       {"adapter", o.model.adapter},
                       {"precision", name_of(o.model.precision)},
+                      {"kv_cache_dtype", name_of(cache)},
                       {"read_bytes_per_second", bandwidth},
                       {"rows", structs_to_json(rows)}});
   return 0;

@@ -18,6 +18,7 @@ struct GenerateArguments {
   std::string prompt, prompt_file, json, attention;
   ChatOptions chat;
   GenerationOptions generation;
+  CacheOption cache;
   bool no_cache = false;
   GenerationConfig::Said said;  // by flags
 };
@@ -73,8 +74,9 @@ int run_generation(const GenerateArguments& options, LoadedModel& model,
       !notice.empty() && spec.kind != AttentionKind::dense)
     fmt::print(stderr, "{}\n", notice);
   // A mechanism of the table has no cache: it computes everything again with every token.
+  const CacheDtype dtype = options.cache.of(options.model.precision);
   Generator generator(*model.decoder, model.focus(), active.mode(),
-                      !options.no_cache && active.mechanism() == nullptr);
+                      !options.no_cache && active.mechanism() == nullptr, dtype);
   const Generated done = generate(model, generator, prompt, options.generation, write_now);
   write_now("\n");
 
@@ -83,12 +85,13 @@ int run_generation(const GenerateArguments& options, LoadedModel& model,
   fmt::print(stderr, "prompt {} tokens, {:.1f} tok/s; {} new tokens, {:.1f} tok/s ({})\n",
              prompt_tokens, done.prefill_rate, done.ids.size(), done.decode_rate, done.stop);
   fmt::print(stderr, "attention {}, {}, ", active.title(), name_of(options.model.precision));
-  nlohmann::ordered_json share, bytes;
+  nlohmann::ordered_json share, bytes, dtype_name;
   if (const RoutedCache* cache = generator.cache()) {
     share = cache->share_read();
     bytes = cache->bytes();
-    fmt::print(stderr, "{:.1f}% of the cached keys read, cache {}\n", 100 * cache->share_read(),
-               format_bytes(static_cast<double>(cache->bytes())));
+    dtype_name = name_of(dtype);
+    fmt::print(stderr, "{:.1f}% of the cached keys read, {} cache {}\n", 100 * cache->share_read(),
+               name_of(dtype), format_bytes(static_cast<double>(cache->bytes())));
   } else {
     fmt::print(stderr, "no cache\n");
   }
@@ -106,6 +109,7 @@ int run_generation(const GenerateArguments& options, LoadedModel& model,
                             {"prefill_tokens_per_second", done.prefill_rate},
                             {"decode_tokens_per_second", done.decode_rate},
                             {"keys_read", share},
+                            {"kv_cache_dtype", dtype_name},
                             {"cache_bytes", bytes}});
   return 0;
 }
@@ -151,6 +155,7 @@ int run_generate(Arguments arguments) {
                  "ones; 1: none")
       ->capture_default_str();
   app.add_option("--seed", o.generation.seed, "sampling seed")->capture_default_str();
+  o.cache.add_to(app);
   app.add_flag("--no-cache", o.no_cache,
                "recompute everything for each token, without a cache (reference)");
   app.add_option("--json", o.json, "also write the figures to this JSON file");

@@ -84,6 +84,8 @@ struct Kernels {
   /// to[i] = source[i] for n numbers of bf16 or of IEEE's 16-bit floats.
   void (*widen_bf16)(const Bf16* source, Index n, Real* to);
   void (*widen_f16)(const std::uint16_t* source, Index n, Real* to);
+  /// The nearest IEEE 16-bit floats of n numbers; finite ones beyond the largest become that.
+  void (*round_f16)(const Real* source, Index n, std::uint16_t* to);
   /// to[i] = source[i] scale for n numbers of int8.
   void (*widen_int8)(const std::int8_t* source, Index n, Real scale, Real* to);
   /// The nearest bf16 of n floats, and the nearest of what that leaves: together 16 bits of each.

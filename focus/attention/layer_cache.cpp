@@ -37,27 +37,21 @@ Index block_capacity(Index block) {
 /// matrix's number divides the other.
 Index panel_width(Index columns) { return std::min(simd::kernels().panel, columns); }
 
-/// Writes x [depth] as column `column` of a transposed matrix [depth, columns] in panels.
-void put_column(const Real* x, Index depth, Index column, Index columns, Real* panels) {
+/// Where column `column` of a transposed matrix [depth, columns] in panels begins; its numbers lie
+/// panel_width(columns) apart.
+Index column_in_panels(Index column, Index depth, Index columns) {
   const Index width = panel_width(columns);
-  Real* to = panels + column / width * width * depth + column % width;
-  for (Index r = 0; r < depth; ++r) to[r * width] = x[r];
+  return column / width * width * depth + column % width;
 }
 
-/// Writes x [n] as row `row` of a matrix [rows, columns] in panels.
-void put_row(const Real* x, Index n, Index row, Index rows, Index columns, Real* panels) {
+/// Writes x [n] as row `row` of a matrix [rows, columns] in panels, which begins at `at`.
+void put_row(const Real* x, Index n, Index row, Index rows, Index columns, CacheNumbers& to,
+             Index at) {
   const Index panel = simd::kernels().panel;
   for (Index column = 0; column < n; column += panel) {
     const Index width = std::min(panel, columns - column);
-    std::copy_n(x + column, std::min(width, n - column), panels + column * rows + row * width);
+    to.put(x + column, std::min(width, n - column), at + column * rows + row * width);
   }
-}
-
-/// Asks for numbers that will be read soon: each block lies elsewhere, and the hardware looks ahead
-/// no further than a page.
-void prefetch(const Real* from, Index numbers) {
-  constexpr Index kLine = 64 / sizeof(Real);
-  for (Index i = 0; i < numbers; i += kLine) __builtin_prefetch(from + i, 0, 2);
 }
 
 /// Row vectors a [m, depth] times the columns [first, end) of a transposed matrix in panels, where
@@ -72,11 +66,13 @@ void multiply_columns(Index m, Index depth, const Real* a, const Real* panels, I
 
 }  // namespace
 
-LayerCache::LayerCache(const Sizes& sizes, const AttentionOptions& options, GateOptions gate)
+LayerCache::LayerCache(const Sizes& sizes, const AttentionOptions& options, GateOptions gate,
+                       CacheDtype dtype)
     : sizes_(sizes),
       options_(options),
       gate_(std::move(gate)),
       factor_(gate_),
+      dtype_(dtype),
       padded_dim_(simd::padded(simd::kernels(), sizes.head_dim)) {
   check(sizes.kv_heads > 0 && sizes.heads % sizes.kv_heads == 0 && sizes.head_dim > 0,
         "cache: {} heads cannot share {} key heads of {}", sizes.heads, sizes.kv_heads,
@@ -90,12 +86,13 @@ Index LayerCache::scratch_size() const { return query_heads() * (padded_dim_ + 2
 void LayerCache::add_block(Class& c) {
   // Zeros: what lies behind the last member is multiplied too, and then masked.
   const Index capacity = block_capacity(static_cast<Index>(c.blocks.size()));
-  c.blocks.push_back({Tensor::zeros({sizes_.kv_heads, sizes_.head_dim, capacity}),
-                      Tensor::zeros({sizes_.kv_heads, capacity, padded_dim_}),
+  const Index rows = sizes_.kv_heads * capacity;
+  c.blocks.push_back({CacheNumbers(dtype_, rows * sizes_.head_dim),
+                      CacheNumbers(dtype_, rows * padded_dim_),
                       gate_.gated ? Tensor::zeros({sizes_.groups, capacity}) : Tensor()});
   const Block& block = c.blocks.back();
-  const Index numbers = block.keys.size() + block.values.size() + block.assignments.size();
-  bytes_ += static_cast<std::size_t>(numbers) * sizeof(Real);
+  bytes_ += block.keys.bytes() + block.values.bytes() +
+            static_cast<std::size_t>(block.assignments.size()) * sizeof(Real);
 }
 
 void LayerCache::append(const Real* k, const Real* v, const Real* g, std::uint64_t set) {
@@ -106,12 +103,15 @@ void LayerCache::append(const Real* k, const Real* v, const Real* g, std::uint64
   Block& block = c.blocks[static_cast<std::size_t>(b)];
   const Index slot = member - block_begin(b), capacity = block_capacity(b), dim = sizes_.head_dim;
   for (Index h = 0; h < sizes_.kv_heads; ++h) {
-    put_column(k + h * dim, dim, slot, capacity, block.keys.data() + h * dim * capacity);
-    put_row(v + h * dim, dim, slot, capacity, padded_dim_,
-            block.values.data() + h * capacity * padded_dim_);
+    block.keys.put(k + h * dim, dim, h * dim * capacity + column_in_panels(slot, dim, capacity),
+                   panel_width(capacity));
+    put_row(v + h * dim, dim, slot, capacity, padded_dim_, block.values,
+            h * capacity * padded_dim_);
   }
   if (gate_.gated) {
-    put_column(g, sizes_.groups, slot, capacity, block.assignments.data());
+    Real* to = block.assignments.data() + column_in_panels(slot, sizes_.groups, capacity);
+    for (Index group = 0; group < sizes_.groups; ++group)
+      to[group * panel_width(capacity)] = g[group];
     std::copy_n(g, sizes_.groups, last_g_.begin());
   }
   last_set_ = set;
@@ -191,18 +191,21 @@ void LayerCache::attend_chunk(Index kv_head, Index chunk, Real* scratch) const {
   std::fill_n(max, heads, kMasked);
   std::fill_n(sum, heads, Real(0));
   const Real* q = scaled_q_.data() + kv_head * heads * dim;
+  thread_local AlignedVector<Real> wide;  // of a slice
   for (Index i = chunks_[static_cast<std::size_t>(chunk)];
        i < chunks_[static_cast<std::size_t>(chunk) + 1]; ++i) {
     const Slice& slice = slices_[static_cast<std::size_t>(i)];
     if (i + 1 < chunks_[static_cast<std::size_t>(chunk) + 1]) {
       const Slice& next = slices_[static_cast<std::size_t>(i) + 1];
-      prefetch(next.block->keys.data() + kv_head * dim * next.capacity, dim * next.capacity);
-      prefetch(next.block->values.data() + kv_head * next.capacity * padded_dim_,
-               next.capacity * padded_dim_);
+      // Each block lies elsewhere, and the hardware looks ahead no further than a page.
+      next.block->keys.prefetch(kv_head * dim * next.capacity, dim * next.capacity);
+      next.block->values.prefetch(kv_head * next.capacity * padded_dim_,
+                                  next.capacity * padded_dim_);
     }
     const Index width = panel_width(slice.capacity), first = slice.begin / width * width;
     const Index columns = simd::padded(kernels, slice.end - first);
-    multiply_columns(heads, dim, q, slice.block->keys.data() + kv_head * dim * slice.capacity,
+    const Index keys = dim * slice.capacity, values = slice.capacity * padded_dim_;
+    multiply_columns(heads, dim, q, slice.block->keys.read(kv_head * keys, keys, wide),
                      slice.capacity, first, slice.end, Into::assign, scores);
     for (Index h = 0; h < heads; ++h) {
       Real* row = scores + h * kBlock;
@@ -225,9 +228,10 @@ void LayerCache::attend_chunk(Index kv_head, Index chunk, Real* scratch) const {
       if (factor != 1)
         for (Index d = 0; d < padded_dim_; ++d) out[h * padded_dim_ + d] *= factor;
     }
-    const Real* values = slice.block->values.data() + kv_head * slice.capacity * padded_dim_;
-    kernels.product(heads, padded_dim_, slice.end - slice.begin, scores + slice.begin, kBlock, 1,
-                    {values, slice.capacity, padded_dim_}, slice.begin, out, padded_dim_, true);
+    kernels.product(
+        heads, padded_dim_, slice.end - slice.begin, scores + slice.begin, kBlock, 1,
+        {slice.block->values.read(kv_head * values, values, wide), slice.capacity, padded_dim_},
+        slice.begin, out, padded_dim_, true);
   }
 }
 

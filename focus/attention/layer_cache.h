@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "autograd/ops.h"
+#include "focus/attention/cache_numbers.h"
 #include "focus/attention/gate.h"
 
 namespace focus {
@@ -21,7 +22,8 @@ class LayerCache {
     Index heads = 1, kv_heads = 1, head_dim = 1, groups = 1;
   };
   /// `gate` as in sparse_attention(), its membership unused: sets come with the tokens.
-  LayerCache(const Sizes& sizes, const AttentionOptions& options, GateOptions gate);
+  LayerCache(const Sizes& sizes, const AttentionOptions& options, GateOptions gate,
+             CacheDtype dtype = CacheDtype::float32);
 
   /// Adds the next token.  k and v [kv_heads, head_dim], g [groups]
   void append(const Real* k, const Real* v, const Real* g, std::uint64_t set);
@@ -37,9 +39,9 @@ class LayerCache {
  private:
   /// Room for a run of a class's members, packed for products with them.
   struct Block {
-    Tensor keys;         // [kv_heads, head_dim, capacity], in panels
-    Tensor values;       // [kv_heads, capacity, padded head_dim], in panels
-    Tensor assignments;  // [groups, capacity], in panels; undefined where the gate is dropped
+    CacheNumbers keys;    // [kv_heads, head_dim, capacity], in panels
+    CacheNumbers values;  // [kv_heads, capacity, padded head_dim], in panels
+    Tensor assignments;   // [groups, capacity], in panels; undefined where the gate is dropped
   };
   struct Class {
     std::vector<Index> positions;  // rising
@@ -69,6 +71,7 @@ class LayerCache {
   const AttentionOptions options_;
   const GateOptions gate_;
   const GateFactor factor_;
+  const CacheDtype dtype_;
   const Index padded_dim_;
   std::map<std::uint64_t, Class> classes_;
   Index size_ = 0, keys_read_ = 0;

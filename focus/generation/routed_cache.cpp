@@ -4,9 +4,11 @@
 #include "focus/attention/sparse_attention.h"
 
 namespace focus {
-RoutedCache::RoutedCache(Decoder& decoder, FocusModel* focus, const AttentionMode& mode)
+RoutedCache::RoutedCache(Decoder& decoder, FocusModel* focus, const AttentionMode& mode,
+                         CacheDtype dtype)
     : focus_(focus),
       mode_(focus == nullptr ? mode : focus->runnable_mode(mode)),
+      dtype_(dtype),
       layers_(decoder.layers().size()),
       summary_layers_(decoder.layers().size()) {
   check(mode.kind != AttentionMode::Kind::soft,
@@ -75,7 +77,7 @@ Variable RoutedCache::attend(const MechanismInputs& in) {
     GateOptions without_sets = gate;
     without_sets.membership.clear();
     cache.emplace(LayerCache::Sizes{heads, kv_heads, head_dim, groups}, in.options,
-                  std::move(without_sets));
+                  std::move(without_sets), dtype_);
   }
   const Real *k = in.k.value().data(), *v = in.v.value().data();
   const auto append = [&](Index t) {
@@ -99,7 +101,7 @@ Variable RoutedCache::attend_summary(const MechanismInputs& in) {
   if (in.first_position == 0) {
     options = focus_->summary_of(mode_, in.layer);
     cache.emplace(SummaryCache::Sizes{heads, kv_heads, head_dim, classes.groups}, in.options,
-                  options);
+                  options, dtype_);
   }
   const Real *k = in.k.value().data(), *v = in.v.value().data();
   const std::span<const std::uint8_t> of_keys(classes.classes);

@@ -18,7 +18,8 @@ class RoutedCache {
   /// `mode` is dense (`focus` unused, may be null), hard or summary. Soft attention reads every key
   /// and has no routed form; balance `sequence` needs tokens that are not there yet: both are
   /// refused. The decoder and the model must outlive the cache.
-  RoutedCache(Decoder& decoder, FocusModel* focus, const AttentionMode& mode);
+  RoutedCache(Decoder& decoder, FocusModel* focus, const AttentionMode& mode,
+              CacheDtype dtype = CacheDtype::float32);
   RoutedCache(const RoutedCache&) = delete;
   RoutedCache& operator=(const RoutedCache&) = delete;
 
@@ -39,6 +40,7 @@ class RoutedCache {
 
   FocusModel* const focus_;
   const AttentionMode mode_;
+  const CacheDtype dtype_;
   std::vector<std::optional<LayerCache>> layers_;            // of dense and hard attention
   std::vector<std::optional<SummaryCache>> summary_layers_;  // of that with summary columns
   std::int64_t keys_read_ = 0, keys_held_ = 0;

@@ -25,9 +25,10 @@ std::size_t multiplied_bytes(LoadedModel& model) {
 }  // namespace
 
 DecodeSpeed measure_decoding(LoadedModel& model, const AttentionSpec& spec,
-                             const std::vector<std::int32_t>& ids, Index context) {
+                             const std::vector<std::int32_t>& ids, Index context,
+                             CacheDtype cache) {
   const ActiveAttention active(model, spec);
-  Generator generator(*model.decoder, model.focus(), active.mode());
+  Generator generator(*model.decoder, model.focus(), active.mode(), true, cache);
   const auto held = static_cast<std::size_t>(context);
   generator.next_logits(std::span(ids).first(held));
   std::vector<double> seconds;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "focus/attention/cache_numbers.h"
 #include "focus/evaluation/attention_spec.h"
 
 // How fast a model generates: one token after another on a cache.
@@ -38,7 +39,7 @@ struct DecodeSpeed {
 /// Fills a cache with the first `context` ids and times those after it, all that there are, one by
 /// one. `spec` is resolved and can generate (attention_to_generate()).
 DecodeSpeed measure_decoding(LoadedModel& model, const AttentionSpec& spec,
-                             const std::vector<std::int32_t>& ids, Index context);
+                             const std::vector<std::int32_t>& ids, Index context, CacheDtype cache);
 
 /// Bytes in a second that all threads together read of a memory of so many bytes, the fastest of
 /// some rounds: what decoding cannot exceed where the weights are larger than the caches.

@@ -34,7 +34,7 @@ SummaryZones with_window(SummaryZones zones, Index sliding_window) {
 }  // namespace
 
 SummaryCache::SummaryCache(const Sizes& sizes, const AttentionOptions& options,
-                           const SummarySettings& summary)
+                           const SummarySettings& summary, CacheDtype dtype)
     : sizes_(sizes),
       attention_(options),
       options_(summary),
@@ -47,11 +47,12 @@ SummaryCache::SummaryCache(const Sizes& sizes, const AttentionOptions& options,
         sizes.head_dim);
   const auto dim = static_cast<std::size_t>(sizes.head_dim);
   for (Head& head : heads_) {
-    head.groups.resize(static_cast<std::size_t>(sizes.groups));
+    head.groups.assign(static_cast<std::size_t>(sizes.groups), Group(dtype));
     head.means.end = sizes.groups;
-    head.means.keys.assign(static_cast<std::size_t>(sizes.groups * padded_dim_), Real(0));
-    head.means.values = head.means.keys;
-    if (options_.uses_width()) head.variances = head.means.keys;
+    head.means.keys.resize(sizes.groups * padded_dim_);
+    head.means.values.resize(sizes.groups * padded_dim_);
+    if (options_.uses_width())
+      head.variances.assign(static_cast<std::size_t>(sizes.groups * padded_dim_), Real(0));
     head.log_counts.assign(head.groups.size(), kNone);
     for (Group& group : head.groups) {
       group.key.assign(dim, 0.0);
@@ -62,9 +63,7 @@ SummaryCache::SummaryCache(const Sizes& sizes, const AttentionOptions& options,
 }
 
 std::size_t SummaryCache::bytes() const {
-  const auto of_rows = [](const Rows& rows) {
-    return (rows.keys.capacity() + rows.values.capacity()) * sizeof(Real);
-  };
+  const auto of_rows = [](const Rows& rows) { return rows.keys.bytes() + rows.values.bytes(); };
   std::size_t bytes = 0;
   for (const Head& head : heads_) {
     bytes += of_rows(head.sinks) + of_rows(head.near) + of_rows(head.means) +
@@ -78,12 +77,12 @@ std::size_t SummaryCache::bytes() const {
 }
 
 void SummaryCache::add_row(Rows& rows, const Real* k, const Real* v) const {
-  const auto put = [&](std::vector<Real>& to, const Real* from) {
+  const auto put = [&](CacheNumbers& to, const Real* from) {
     // Grows by a quarter: a cache is mostly lists, and half of them empty would be its double.
-    const std::size_t size = to.size() + static_cast<std::size_t>(padded_dim_);
+    const Index begin = to.size(), size = begin + padded_dim_;
     if (size > to.capacity()) to.reserve(size + size / 4);
-    to.insert(to.end(), from, from + sizes_.head_dim);
-    to.resize(size, Real(0));
+    to.resize(size);
+    to.put(from, sizes_.head_dim, begin);
   };
   put(rows.keys, k);
   put(rows.values, v);
@@ -94,9 +93,8 @@ void SummaryCache::drop_front(Rows& rows, Index count) const {
   rows.first += count;
   // Moved together when most of it has left: each row is moved a bounded number of times.
   if (rows.first < rows.count() + 64) return;
-  const auto numbers = static_cast<std::ptrdiff_t>(rows.first * padded_dim_);
-  rows.keys.erase(rows.keys.begin(), rows.keys.begin() + numbers);
-  rows.values.erase(rows.values.begin(), rows.values.begin() + numbers);
+  rows.keys.drop_front(rows.first * padded_dim_);
+  rows.values.drop_front(rows.first * padded_dim_);
   rows.end -= rows.first;
   rows.first = 0;
 }
@@ -107,10 +105,14 @@ void SummaryCache::set_mean(Head& head, std::size_t number) const {
       group.count > 0 ? static_cast<Real>(std::log(static_cast<double>(group.count))) : kNone;
   const double share = group.count > 0 ? 1 / static_cast<double>(group.count) : 0;
   const auto row = number * static_cast<std::size_t>(padded_dim_);
-  for (std::size_t d = 0; d < group.key.size(); ++d) {
-    head.means.keys[row + d] = static_cast<Real>(share * group.key[d]);
-    head.means.values[row + d] = static_cast<Real>(share * group.value[d]);
-  }
+  const auto put_mean = [&](const std::vector<double>& sum, CacheNumbers& to) {
+    std::vector<Real> mean(sum.size());
+    std::ranges::transform(sum, mean.begin(),
+                           [share](double x) { return static_cast<Real>(share * x); });
+    to.put(mean.data(), std::ssize(mean), static_cast<Index>(row));
+  };
+  put_mean(group.key, head.means.keys);
+  put_mean(group.value, head.means.values);
   for (std::size_t d = 0; d < group.square.size(); ++d) {
     const double mean = share * group.key[d];
     head.variances[row + d] =
@@ -141,11 +143,12 @@ void SummaryCache::append(Head& head, const NewTokens& tokens) const {
   std::vector<bool> changed(far_end > far_end_ ? head.groups.size() : 0);
   // Near tokens become far, and some of those that come now are so at once.
   const Index moved = std::max<Index>(0, std::min(far_end, size_) - far_end_);
+  AlignedVector<Real> key_row, value_row;
   for (Index i = 0; i < moved; ++i) {
     const std::size_t group = head.near_classes[static_cast<std::size_t>(i)];
     const Index row = (head.near.first + i) * padded_dim_;
-    add_far(head.groups[group], head.near.keys.data() + row, head.near.values.data() + row,
-            far_end_ + i);
+    add_far(head.groups[group], head.near.keys.read(row, padded_dim_, key_row),
+            head.near.values.read(row, padded_dim_, value_row), far_end_ + i);
     changed[group] = true;
   }
   if (moved > 0) {
@@ -181,17 +184,17 @@ void SummaryCache::make_room(Head& head, const NewTokens& tokens, Index first, I
   for (std::size_t c = 0; c < more.size(); ++c) {
     if (more[c] < 2) continue;
     Rows& rows = head.groups[c].rows;
-    const auto numbers = static_cast<std::size_t>(more[c] * padded_dim_);
+    const Index numbers = more[c] * padded_dim_;
     rows.keys.reserve(rows.keys.size() + numbers);
     rows.values.reserve(rows.values.size() + numbers);
   }
 }
 
 void SummaryCache::add_far(Group& group, const Real* key, const Real* value, Index position) const {
-  add_to_sums(group, key, value, 1);
   ++group.count;
-  if (!keeps_lists()) return;
+  if (!keeps_lists()) return add_to_sums(group, key, value, 1);
   add_row(group.rows, key, value);
+  add_row_to_sums(group, group.rows.end - 1, 1);
   if (zones_.sliding_window > 0) group.positions.push_back(position);
 }
 
@@ -201,10 +204,7 @@ void SummaryCache::forget(Head& head, Index before) const {
     Group& group = head.groups[c];
     const Index leave = std::ranges::lower_bound(group.positions, before) - group.positions.begin();
     if (leave == 0) continue;
-    for (Index i = 0; i < leave; ++i) {
-      const Index row = (group.rows.first + i) * padded_dim_;
-      add_to_sums(group, group.rows.keys.data() + row, group.rows.values.data() + row, -1);
-    }
+    for (Index i = 0; i < leave; ++i) add_row_to_sums(group, group.rows.first + i, -1);
     group.count -= leave;
     group.removed += leave;
     group.positions.erase(group.positions.begin(), group.positions.begin() + leave);
@@ -219,9 +219,13 @@ void SummaryCache::recompute_sum(Group& group) const {
   std::ranges::fill(group.key, 0.0);
   std::ranges::fill(group.value, 0.0);
   std::ranges::fill(group.square, 0.0);
-  for (Index row = group.rows.first; row < group.rows.end; ++row)
-    add_to_sums(group, group.rows.keys.data() + row * padded_dim_,
-                group.rows.values.data() + row * padded_dim_, 1);
+  for (Index row = group.rows.first; row < group.rows.end; ++row) add_row_to_sums(group, row, 1);
+}
+
+void SummaryCache::add_row_to_sums(Group& group, Index row, double times) const {
+  thread_local AlignedVector<Real> key, value;
+  add_to_sums(group, group.rows.keys.read(row * padded_dim_, padded_dim_, key),
+              group.rows.values.read(row * padded_dim_, padded_dim_, value), times);
 }
 
 void SummaryCache::add_to_sums(Group& group, const Real* key, const Real* value,
@@ -234,22 +238,35 @@ void SummaryCache::add_to_sums(Group& group, const Real* key, const Real* value,
     group.square[d] += times * static_cast<double>(key[d]) * static_cast<double>(key[d]);
 }
 
+/// Calls f(rows as Real, the first's place in the run, how many) for all rows of a run.
+template <class F>
+void SummaryCache::for_pieces(const Run& run, const CacheNumbers& of, F&& f) const {
+  constexpr Index kWidened = 64;  // rows at a time
+  thread_local AlignedVector<Real> wide;
+  const Index most = of.rounds() ? kWidened : run.count();
+  for (Index first = 0; first < run.count(); first += most) {
+    const Index count = std::min(most, run.count() - first);
+    f(of.read((run.first + first) * padded_dim_, count * padded_dim_, wide), first, count);
+  }
+}
+
 void SummaryCache::add_scores(const Run& run, const Real* q, std::vector<Real>& scores) const {
   const auto dot = simd::kernels().dot_row;
-  for (Index row = run.first; row < run.end; ++row)
-    scores.push_back(soft_cap(dot(q, run.rows->keys.data() + row * padded_dim_, sizes_.head_dim),
-                              attention_.softcap));
+  for_pieces(run, run.rows->keys, [&](const Real* keys, Index, Index count) {
+    for (Index i = 0; i < count; ++i)
+      scores.push_back(
+          soft_cap(dot(q, keys + i * padded_dim_, sizes_.head_dim), attention_.softcap));
+  });
 }
 
 /// out [padded_dim] += weights V
 void SummaryCache::add_values(const Run& run, const Real* weights, Real* out) const {
-  if (run.count() == 0) return;
-  simd::kernels().product(1, padded_dim_, run.count(), weights, run.count(), 1,
-                          {.data = run.rows->values.data() + run.first * padded_dim_,
-                           .rows = run.count(),
-                           .columns = padded_dim_,
-                           .stride = padded_dim_},
-                          0, out, padded_dim_, true);
+  for_pieces(run, run.rows->values, [&](const Real* values, Index first, Index count) {
+    simd::kernels().product(
+        1, padded_dim_, count, weights + first, count, 1,
+        {.data = values, .rows = count, .columns = padded_dim_, .stride = padded_dim_}, 0, out,
+        padded_dim_, true);
+  });
 }
 
 /// What widths add to a query head's columns in selection, whose scores without bias are the last

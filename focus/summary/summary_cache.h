@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "autograd/ops.h"
+#include "focus/attention/cache_numbers.h"
 #include "focus/summary/summary_attention.h"
 
 namespace focus {
@@ -19,7 +20,9 @@ class SummaryCache {
   struct Sizes {
     Index heads = 1, kv_heads = 1, head_dim = 1, groups = 1;
   };
-  SummaryCache(const Sizes& sizes, const AttentionOptions& options, const SummarySettings& summary);
+  /// `dtype`: of the far tokens' lists; all else is float32. Sums are of the numbers as kept.
+  SummaryCache(const Sizes& sizes, const AttentionOptions& options, const SummarySettings& summary,
+               CacheDtype dtype = CacheDtype::float32);
 
   /// Adds the next tokens.  k and v [tokens, kv_heads, head_dim], classes [tokens, kv_heads] or
   /// [tokens, 1]
@@ -38,12 +41,14 @@ class SummaryCache {
  private:
   /// Keys and values of some tokens, rows of padded_dim numbers. Rows before `first` have left.
   struct Rows {
-    std::vector<Real> keys, values;
+    explicit Rows(CacheDtype dtype = CacheDtype::float32) : keys(dtype), values(dtype) {}
+    CacheNumbers keys, values;
     Index first = 0, end = 0;
     Index count() const { return end - first; }
   };
   /// One group of a key head.
   struct Group {
+    explicit Group(CacheDtype dtype) : rows(dtype) {}
     Rows rows;                       // where lists are kept
     std::vector<double> key, value;  // sums [head_dim]
     std::vector<double> square;      // of the keys' squares; where width counts
@@ -103,12 +108,16 @@ class SummaryCache {
   void recompute_sum(Group& group) const;
   /// After a group's sums have changed.
   void set_mean(Head& head, std::size_t group) const;
-  /// Adds a token's key and value to its group's sums, or with -1 takes them out.
+  /// Adds the key and value of a row of the group's list to its sums, or with -1 takes them out.
+  void add_row_to_sums(Group& group, Index row, double times) const;
+  /// The same of a token's key and value.
   void add_to_sums(Group& group, const Real* key, const Real* value, double times) const;
   Reading reading_of(Index kv_head, Index first, Index heads, const Real* q,
                      const Real* beta) const;
   void attend_query(const Head& head, const Reading& reading, Index query_head, const Real* q,
                     Real* out) const;
+  template <class F>
+  void for_pieces(const Run& run, const CacheNumbers& of, F&& f) const;
   void add_scores(const Run& run, const Real* q, std::vector<Real>& scores) const;
   void add_values(const Run& run, const Real* weights, Real* out) const;
   void add_widths(const Head& head, const Real* q, Reading& reading) const;

@@ -60,6 +60,24 @@ TEST(CliGenerate, InBf16ItDrawsFromRoundedWeights) {
   EXPECT_NE(cli().figures(generate(hot + bf16)).at("ids"), cli().figures(generate(hot)).at("ids"));
 }
 
+TEST(CliGenerate, TheCacheIsOfFloat16WhereItIsAskedForOrMatricesAreRounded) {
+  const auto dtype = [&](const Words& more) {
+    return cli().figures(focused(more)).at("kv_cache_dtype");
+  };
+  EXPECT_EQ(dtype({}), "float32");
+  EXPECT_EQ(dtype({"--precision", "bf16x3"}), "float32");
+  EXPECT_EQ(dtype({"--precision", "bf16"}), "float16");
+  EXPECT_EQ(dtype({"--precision", "bf16", "--kv-cache-dtype", "float32"}), "float32");
+  EXPECT_TRUE(dtype({"--no-cache"}).is_null());
+  const Words half = {"--attention", "dense", "--kv-cache-dtype", "float16"};
+  const auto bytes = [&](const Words& more) {
+    return cli().figures(focused(more)).at("cache_bytes").get<double>();
+  };
+  EXPECT_EQ(2 * bytes(half), bytes({"--attention", "dense"}));
+  EXPECT_TRUE(contains(cli().must_run(focused(half)).err, "float16 cache"));
+  EXPECT_NE(cli().run(focused({"--kv-cache-dtype", "int8"})).status, 0);
+}
+
 TEST(CliGenerate, DrawsFollowTheSeed) {
   const Words hot = {"--temperature", "1.5", "--top-k", "40", "--top-p", "0.95"};
   const auto ids = [&](const Words& more) { return cli().figures(generate(more)).at("ids"); };

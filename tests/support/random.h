@@ -1,6 +1,7 @@
 #pragma once
 
 #include "autograd/base/random.h"
+#include "autograd/simd/kernels.h"
 #include "autograd/variable.h"
 
 namespace focus {
@@ -28,6 +29,15 @@ inline std::vector<std::int32_t> random_ids(std::size_t count, std::int32_t voca
   std::vector<std::int32_t> ids(count);
   for (auto& id : ids) id = static_cast<std::int32_t>(rng.below(static_cast<std::uint64_t>(vocab)));
   return ids;
+}
+
+/// Rounded to numbers of 16 bits and back.
+inline Tensor through_float16(const Tensor& x) {
+  std::vector<std::uint16_t> rounded(static_cast<std::size_t>(x.size()));
+  Tensor wide(x.shape());
+  simd::kernels().round_f16(x.data(), x.size(), rounded.data());
+  simd::kernels().widen_f16(rounded.data(), x.size(), wide.data());
+  return wide;
 }
 
 }  // namespace focus

@@ -98,6 +98,44 @@ TEST(MatrixView, EverySixteenBitNumberIsWidened) {
   }
 }
 
+TEST(MatrixView, NumbersAreRoundedToTheNearestOfSixteenBits) {
+  const simd::KernelList list = simd::usable_kernels();
+  for (int k = 0; k < list.count; ++k) {
+    const simd::Kernels& kernels = *list.items[k];
+    const auto rounded = [&](const std::vector<Real>& x) {
+      std::vector<std::uint16_t> to(x.size());
+      kernels.round_f16(x.data(), std::ssize(x), to.data());
+      return to;
+    };
+    // Every number of 16 bits stays; what lies in the middle of two goes to the even one, what lies
+    // beside it to the nearer.
+    constexpr std::uint16_t kInfinity = 0x7c00;
+    std::vector<std::uint16_t> all;
+    for (std::uint16_t i = 0; i < kInfinity; ++i)
+      all.insert(all.end(), {i, static_cast<std::uint16_t>(i | 0x8000)});
+    std::vector<Real> wide(all.size()), middle, below, above;
+    kernels.widen_f16(all.data(), std::ssize(all), wide.data());
+    EXPECT_EQ(rounded(wide), all) << kernels.name;
+    std::vector<std::uint16_t> even, lower, upper;
+    for (std::size_t i = 0; i + 2 < all.size(); i += 2) {
+      lower.push_back(all[i]);
+      upper.push_back(all[i + 2]);
+      even.push_back(all[i] % 2 == 0 ? all[i] : all[i + 2]);
+      middle.push_back((wide[i] + wide[i + 2]) / 2);
+      below.push_back(std::nextafter(static_cast<float>(middle.back()), 0.0f));
+      above.push_back(std::nextafter(static_cast<float>(middle.back()), 1e9f));
+    }
+    EXPECT_EQ(rounded(middle), even) << kernels.name;
+    EXPECT_EQ(rounded(below), lower) << kernels.name;
+    EXPECT_EQ(rounded(above), upper) << kernels.name;
+    constexpr Real kInf = std::numeric_limits<Real>::infinity();
+    EXPECT_EQ(rounded({65504, 65519, 65520, -1e6, 3e38f, kInf, -kInf}),
+              (std::vector<std::uint16_t>{0x7bff, 0x7bff, 0x7bff, 0xfbff, 0x7bff, 0x7c00, 0xfc00}))
+        << kernels.name;
+    EXPECT_EQ(rounded({std::numeric_limits<Real>::quiet_NaN()})[0] & 0x7fff, 0x7e00);
+  }
+}
+
 TEST(FrozenView, AnswersAsTheWeightItViews) {
   const Stored w = stored(36, 20, NumberFormat::bf16, {.transposed = true, .run = 4, .runs = 3}, 5);
   const Weight frozen = FrozenMatrix(w.view, nullptr), dense = w.widened;

@@ -13,10 +13,11 @@ namespace {
 
 /// Calls on_token(t, cache) after each token of the case's only sequence has been appended.
 template <class F>
-void decode(const Case& c, const std::vector<Tensor>& x, const GateOptions& gate, F&& on_token) {
+void decode(const Case& c, const std::vector<Tensor>& x, const GateOptions& gate, F&& on_token,
+            CacheDtype dtype = CacheDtype::float32) {
   GateOptions without_sets = gate;
   without_sets.membership.clear();
-  LayerCache cache({c.heads, c.kv_heads, c.head_dim, c.groups}, options_of(c), without_sets);
+  LayerCache cache({c.heads, c.kv_heads, c.head_dim, c.groups}, options_of(c), without_sets, dtype);
   for (Index t = 0; t < c.seq_len; ++t) {
     const Index key = t * c.kv_heads * c.head_dim;
     cache.append(x[1].data() + key, x[2].data() + key, x[3].data() + t * c.groups,
@@ -26,12 +27,16 @@ void decode(const Case& c, const std::vector<Tensor>& x, const GateOptions& gate
 }
 
 /// The outputs of all tokens, decoded one at a time: like q.
-Tensor decoded(const Case& c, const std::vector<Tensor>& x, const GateOptions& gate) {
+Tensor decoded(const Case& c, const std::vector<Tensor>& x, const GateOptions& gate,
+               CacheDtype dtype = CacheDtype::float32) {
   Tensor out(x[0].shape());
   const Index width = c.heads * c.head_dim;
-  decode(c, x, gate, [&](Index t, LayerCache& cache) {
-    cache.attend(x[0].data() + t * width, out.data() + t * width);
-  });
+  decode(
+      c, x, gate,
+      [&](Index t, LayerCache& cache) {
+        cache.attend(x[0].data() + t * width, out.data() + t * width);
+      },
+      dtype);
   return out;
 }
 
@@ -161,6 +166,41 @@ TEST(LayerCache, ReadsThePairsOfTheMaskAndNoOthers) {
                 static_cast<std::uint64_t>(2 * pairs.attended * c.heads * c.head_dim))
           << c.str();
     }
+}
+
+TEST(LayerCache, OfFloat16IsThatOfTheRoundedKeysAndValues) {
+  for (const Index head_dim : {12, 64})
+    for (const bool gated : {false, true}) {
+      const Case c{.seq_len = 200,
+                   .heads = 4,
+                   .kv_heads = 2,
+                   .head_dim = head_dim,
+                   .groups = 3,
+                   .gated = gated,
+                   .top_k = 2};
+      std::vector<Tensor> x = inputs_of(c);
+      const GateOptions gate = gate_of(c, x[3]);
+      const Tensor rounded = decoded(c, x, gate, CacheDtype::float16);
+      const Tensor exact = decoded(c, x, gate);
+      EXPECT_LT(relative_difference(rounded, exact), 2e-3) << c.str();
+      EXPECT_FALSE(same_bits(rounded, exact)) << c.str();
+      for (const std::size_t i : {1, 2}) x[i] = through_float16(x[i]);
+      EXPECT_TRUE(same_bits(rounded, decoded(c, x, gate))) << c.str();
+    }
+}
+
+TEST(LayerCache, OfFloat16TakesHalfTheMemory) {
+  const Case c{.seq_len = 130, .head_dim = 64, .gated = false, .top_k = 1};
+  const std::vector<Tensor> x = inputs_of(c);
+  std::vector<std::size_t> bytes;
+  for (const CacheDtype dtype : {CacheDtype::float32, CacheDtype::float16})
+    decode(
+        c, x, gate_of(c, x[3]),
+        [&](Index t, LayerCache& cache) {
+          if (t + 1 == c.seq_len) bytes.push_back(cache.bytes());
+        },
+        dtype);
+  EXPECT_EQ(bytes[0] / sizeof(Real), bytes[1] / sizeof(std::uint16_t));
 }
 
 TEST(LayerCache, SameBitsForAnyThreads) {

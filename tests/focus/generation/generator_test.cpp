@@ -71,6 +71,21 @@ TEST(Generator, GreedyTokensAndLogitsEqualThoseWithoutACache) {
     }
 }
 
+TEST(Generator, ACacheOfFloat16MovesLogitsByItsRounding) {
+  for (const AttentionMode& mode : modes()) {
+    Model model("llama");
+    const auto ids = random_ids(40, 37, 7);
+    const auto logits = [&](CacheDtype dtype) {
+      Generator generator(model.decoder, &*model.focus, mode, true, dtype);
+      generator.next_logits(std::span(ids).first(30));
+      return generator.next_logits(std::span(ids).subspan(30));
+    };
+    const Tensor exact = logits(CacheDtype::float32), rounded = logits(CacheDtype::float16);
+    EXPECT_LT(relative_difference(rounded, exact), 1e-3) << mode.name();
+    EXPECT_FALSE(same_bits(rounded, exact)) << mode.name();
+  }
+}
+
 TEST(Generator, LongropeRotatesATextAnewOnceItIsLong) {
   ModelConfig config = tiny_config("llama");
   config.rope = {.scaling = RopeConfig::Scaling::longrope,

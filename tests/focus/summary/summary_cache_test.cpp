@@ -10,10 +10,11 @@
 namespace focus {
 namespace {
 
-SummaryCache cache_of(const SummaryCase& c, const SummaryInputs& in) {
+SummaryCache cache_of(const SummaryCase& c, const SummaryInputs& in,
+                      CacheDtype dtype = CacheDtype::float32) {
   return SummaryCache(
       {.heads = c.heads, .kv_heads = c.kv_heads, .head_dim = c.head_dim, .groups = c.groups},
-      in.options, in.summary);
+      in.options, in.summary, dtype);
 }
 
 /// Tokens [t, t + count).
@@ -33,8 +34,9 @@ struct Decoded {
   Tensor out;
   Index pairs_read = 0;
 };
-Decoded decode(const SummaryCase& c, const SummaryInputs& in, Index first = 0) {
-  SummaryCache cache = cache_of(c, in);
+Decoded decode(const SummaryCase& c, const SummaryInputs& in, Index first = 0,
+               CacheDtype dtype = CacheDtype::float32) {
+  SummaryCache cache = cache_of(c, in, dtype);
   Decoded all{.out = Tensor({1, c.seq_len, c.heads, c.head_dim})};
   for (Index t = first; t < c.seq_len; ++t) {
     if (t == first)
@@ -135,6 +137,29 @@ TEST(SummaryCache, OwnGroupAndClassesForAllHeads) {
 TEST(SummaryCache, LongSlidingWindowsSumAnew) {
   expect_whole_pass(
       {.seq_len = 1200, .groups = 3, .num_selected_groups = 1, .block = 8, .sliding_window = 200});
+}
+
+TEST(SummaryCache, ListsOfFloat16AreThoseOfTheRoundedKeysAndValues) {
+  // A window of 0: near tokens, which are kept whole, are those of a query's own block.
+  const SummaryCase plain{.seq_len = 150,
+                          .heads = 4,
+                          .kv_heads = 2,
+                          .num_selected_groups = 2,
+                          .window = 0,
+                          .block = 8,
+                          .sinks = 0,
+                          .width = 1};
+  SummaryCase sliding = plain;
+  sliding.sliding_window = 40;
+  for (const SummaryCase& c : {plain, sliding}) {
+    SummaryInputs in = summary_inputs_of(c);
+    const Tensor exact = decode(c, in).out, rounded = decode(c, in, 0, CacheDtype::float16).out;
+    EXPECT_LT(relative_difference(rounded, exact), 2e-3) << c.str();
+    EXPECT_FALSE(same_bits(rounded, exact)) << c.str();
+    in.k = through_float16(in.k);
+    in.v = through_float16(in.v);
+    EXPECT_TRUE(same_bits(decode(c, in, 0, CacheDtype::float16).out, decode(c, in).out)) << c.str();
+  }
 }
 
 TEST(SummaryCache, WithoutGroupsToReadItDoesNotGrow) {

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "autograd/base/aligned_vector.h"
+#include "autograd/simd/kernels.h"
+
+namespace focus {
+
+/// What a KV cache keeps its keys and values in. float16 halves what decoding reads of them.
+enum class CacheDtype { float32, float16 };
+constexpr auto enum_names(CacheDtype) {
+  return std::array<std::string_view, 2>{"float32", "float16"};
+}
+constexpr std::string_view name_of(CacheDtype dtype) {
+  return enum_names(dtype)[static_cast<std::size_t>(dtype)];
+}
+
+/// Keys or values of a cache, float32 or rounded to float16.
+class CacheNumbers {
+ public:
+  /// n zeros
+  explicit CacheNumbers(CacheDtype dtype = CacheDtype::float32, Index n = 0) : dtype_(dtype) {
+    resize(n);
+  }
+
+  bool rounds() const { return dtype_ == CacheDtype::float16; }
+  Index size() const { return static_cast<Index>(rounds() ? half_.size() : real_.size()); }
+  Index capacity() const {
+    return static_cast<Index>(rounds() ? half_.capacity() : real_.capacity());
+  }
+  std::size_t bytes() const {
+    return real_.capacity() * sizeof(Real) + half_.capacity() * sizeof(std::uint16_t);
+  }
+  void reserve(Index n) {
+    in_use([n](auto& numbers) { numbers.reserve(static_cast<std::size_t>(n)); });
+  }
+  /// New numbers are zeros.
+  void resize(Index n) {
+    in_use([n](auto& numbers) { numbers.resize(static_cast<std::size_t>(n)); });
+  }
+  void drop_front(Index n) {
+    in_use([n](auto& numbers) { numbers.erase(numbers.begin(), numbers.begin() + n); });
+  }
+
+  /// Writes x [n] from number `at` on, `stride` apart.
+  void put(const Real* x, Index n, Index at, Index stride = 1) {
+    if (!rounds()) {
+      for (Index i = 0; i < n; ++i) real_[static_cast<std::size_t>(at + i * stride)] = x[i];
+      return;
+    }
+    std::array<std::uint16_t, 64> rounded;
+    for (Index first = 0; first < n; first += std::ssize(rounded)) {
+      const Index count = std::min<Index>(std::ssize(rounded), n - first);
+      simd::kernels().round_f16(x + first, count, rounded.data());
+      for (Index i = 0; i < count; ++i)
+        half_[static_cast<std::size_t>(at + (first + i) * stride)] =
+            rounded[static_cast<std::size_t>(i)];
+    }
+  }
+  /// Numbers [first, first + n): where they lie, or widened in `wide`.
+  const Real* read(Index first, Index n, AlignedVector<Real>& wide) const {
+    if (!rounds()) return real_.data() + first;
+    if (std::ssize(wide) < n) wide.resize(static_cast<std::size_t>(n));
+    simd::kernels().widen_f16(half_.data() + first, n, wide.data());
+    return wide.data();
+  }
+  /// Asks for numbers that will be read soon.
+  void prefetch(Index first, Index n) const {
+    if (rounds())
+      prefetch(half_.data() + first, n);
+    else
+      prefetch(real_.data() + first, n);
+  }
+
+ private:
+  template <class F>
+  void in_use(F&& f) {
+    if (rounds())
+      f(half_);
+    else
+      f(real_);
+  }
+  template <class T>
+  static void prefetch(const T* from, Index n) {
+    constexpr Index kLine = kAlignment / sizeof(T);
+    for (Index i = 0; i < n; i += kLine) __builtin_prefetch(from + i, 0, 2);
+  }
+
+  CacheDtype dtype_;
+  AlignedVector<Real> real_;  // of these one is in use
+  AlignedVector<std::uint16_t> half_;
+};
+
+}  // namespace focus
