@@ -38,6 +38,20 @@ other=$data/text/wikitext-2/wiki.test.raw
 # relative FILE: it, without the paths of this machine.
 relative() { sed -e "s#$data/##g" -e "s#$model#$(basename "$model")#g" "$1"; }
 
+# small FILE: an evaluation of focus eval without the sizes of every group.
+small() {
+  relative "$1" | python3 -c '
+import json, sys
+
+def without_sizes(x):
+    if isinstance(x, dict):
+        return {k: without_sizes(v) for k, v in x.items() if k != "group_sizes"}
+    return [without_sizes(v) for v in x] if isinstance(x, list) else x
+
+json.dump(without_sizes(json.load(sys.stdin)), sys.stdout, indent=1)
+print()'
+}
+
 # compare QUESTION [key=value...]: runs a config of configs/real.
 compare() {
   "$focus" compare "configs/real/$1.yaml" "base=$model" "data.train=[$train]" "data.valid=[$watched]" "${@:2}"
@@ -59,7 +73,7 @@ run_of() { grep -m1 -F "\"run\":\"$1\"," "$rows/adaptation.jsonl" | sed 's/.*"ha
 over_lengths() {
   "$focus" eval "$model" --adapter "$2" --attention "$3" --text "${unseen%%,*}" --max-tokens 8193 \
     --lengths 1024,2048,4096,8192 --json "out/real/length_$1.json" --overwrite
-  relative "out/real/length_$1.json" >"$rows/length_$1.json"
+  small "out/real/length_$1.json" >"$rows/length_$1.json"
 }
 
 # Groups fitted at 1,024 tokens, and at 8,192, in use at 1,024 to 8,192 tokens; centroids that `adaptation` trained at 1,024.
@@ -83,7 +97,7 @@ paper_form() {
       --attention soft:balance=carried,hard:1:gate=drop:balance=carried,hard:2:gate=drop:balance=carried \
       --text "${texts[@]}" --max-tokens 5121 --context 2048 --stride 1024 --against-dense \
       --json "out/real/$file.json" --overwrite
-    relative "out/real/$file.json" >"$rows/$file.json"
+    small "out/real/$file.json" >"$rows/$file.json"
   done
 }
 
