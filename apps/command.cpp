@@ -284,8 +284,8 @@ void CacheOption::add_to(CLI::App& app) {
 
 CacheDtype CacheOption::of(Precision precision) const {
   const bool exact = precision == Precision::float32 || precision == Precision::bf16x3;
-  if (dtype == "auto") return exact ? CacheDtype::float32 : CacheDtype::float16;
-  return dtype == name_of(CacheDtype::float16) ? CacheDtype::float16 : CacheDtype::float32;
+  const bool rounds = dtype == "auto" ? !exact : dtype == name_of(CacheDtype::float16);
+  return rounds ? CacheDtype::float16 : CacheDtype::float32;
 }
 
 std::string counts_text(const std::map<std::string, int>& counts) {

@@ -81,10 +81,10 @@ int run_fit(Arguments arguments) {
   fit_focus(*model.decoder, focus, batches, settings.tokens,
             static_cast<std::uint64_t>(settings.seed),
             [&](Index done, Index all) { progress.update(1000 * done / all, NAN, 0); });
+  const double seconds = now() - start;
   // Where heads' needs were measured, groups have been in use.
   if (focus.counts().layers.front().tokens == 0) count_groups(model, batches);
   focus.stop_counting();
-  const double seconds = now() - start;
   StoreWriter store(out, "adapter");
   focus.write(store, model.fingerprint());
   store.commit();

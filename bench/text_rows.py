@@ -161,6 +161,7 @@ def sparse_real_rows(settings):
     groups, selected = (16, 2) if settings.quick else (128, 8)
     adapter = Path(tempfile.gettempdir()) / f"focus-real-{os.getpid()}.h5"
     atexit.register(functools.partial(adapter.unlink, missing_ok=True))
+
     def fit(prompts):
         prompts.write(None)
         command = [str(BUILD / "focus"), "fit", str(prompts.model), "--out", str(adapter)]

@@ -43,13 +43,8 @@ small() {
   relative "$1" | python3 -c '
 import json, sys
 
-def without_sizes(x):
-    if isinstance(x, dict):
-        return {k: without_sizes(v) for k, v in x.items() if k != "group_sizes"}
-    return [without_sizes(v) for v in x] if isinstance(x, list) else x
-
-json.dump(without_sizes(json.load(sys.stdin)), sys.stdout, indent=1)
-print()'
+rows = json.load(sys.stdin, object_pairs_hook=lambda pairs: {k: v for k, v in pairs if k != "group_sizes"})
+print(json.dumps(rows, indent=1))'
 }
 
 # compare QUESTION [key=value...]: runs a config of configs/real.

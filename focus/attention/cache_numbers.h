@@ -4,8 +4,10 @@
 #include <array>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include "autograd/base/aligned_vector.h"
+#include "autograd/base/check.h"
 #include "autograd/simd/kernels.h"
 
 namespace focus {
@@ -60,6 +62,12 @@ class CacheNumbers {
         half_[static_cast<std::size_t>(at + (first + i) * stride)] =
             rounded[static_cast<std::size_t>(i)];
     }
+  }
+  /// Where float32 numbers lie.
+  Real* data() { return const_cast<Real*>(std::as_const(*this).data()); }
+  const Real* data() const {
+    check(!rounds(), "cache: rounded numbers do not lie as Real");
+    return real_.data();
   }
   /// Numbers [first, first + n): where they lie, or widened in `wide`.
   const Real* read(Index first, Index n, AlignedVector<Real>& wide) const {

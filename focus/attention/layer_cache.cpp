@@ -87,12 +87,11 @@ void LayerCache::add_block(Class& c) {
   // Zeros: what lies behind the last member is multiplied too, and then masked.
   const Index capacity = block_capacity(static_cast<Index>(c.blocks.size()));
   const Index rows = sizes_.kv_heads * capacity;
-  c.blocks.push_back({CacheNumbers(dtype_, rows * sizes_.head_dim),
-                      CacheNumbers(dtype_, rows * padded_dim_),
-                      gate_.gated ? Tensor::zeros({sizes_.groups, capacity}) : Tensor()});
+  c.blocks.push_back(
+      {CacheNumbers(dtype_, rows * sizes_.head_dim), CacheNumbers(dtype_, rows * padded_dim_),
+       CacheNumbers(CacheDtype::float32, gate_.gated ? sizes_.groups * capacity : 0)});
   const Block& block = c.blocks.back();
-  bytes_ += block.keys.bytes() + block.values.bytes() +
-            static_cast<std::size_t>(block.assignments.size()) * sizeof(Real);
+  bytes_ += block.keys.bytes() + block.values.bytes() + block.assignments.bytes();
 }
 
 void LayerCache::append(const Real* k, const Real* v, const Real* g, std::uint64_t set) {
@@ -102,16 +101,15 @@ void LayerCache::append(const Real* k, const Real* v, const Real* g, std::uint64
   if (b == static_cast<Index>(c.blocks.size())) add_block(c);
   Block& block = c.blocks[static_cast<std::size_t>(b)];
   const Index slot = member - block_begin(b), capacity = block_capacity(b), dim = sizes_.head_dim;
+  const Index width = panel_width(capacity);
   for (Index h = 0; h < sizes_.kv_heads; ++h) {
     block.keys.put(k + h * dim, dim, h * dim * capacity + column_in_panels(slot, dim, capacity),
-                   panel_width(capacity));
+                   width);
     put_row(v + h * dim, dim, slot, capacity, padded_dim_, block.values,
             h * capacity * padded_dim_);
   }
   if (gate_.gated) {
-    Real* to = block.assignments.data() + column_in_panels(slot, sizes_.groups, capacity);
-    for (Index group = 0; group < sizes_.groups; ++group)
-      to[group * panel_width(capacity)] = g[group];
+    block.assignments.put(g, sizes_.groups, column_in_panels(slot, sizes_.groups, capacity), width);
     std::copy_n(g, sizes_.groups, last_g_.begin());
   }
   last_set_ = set;

@@ -39,9 +39,9 @@ class LayerCache {
  private:
   /// Room for a run of a class's members, packed for products with them.
   struct Block {
-    CacheNumbers keys;    // [kv_heads, head_dim, capacity], in panels
-    CacheNumbers values;  // [kv_heads, capacity, padded head_dim], in panels
-    Tensor assignments;   // [groups, capacity], in panels; undefined where the gate is dropped
+    CacheNumbers keys;         // [kv_heads, head_dim, capacity], in panels
+    CacheNumbers values;       // [kv_heads, capacity, padded head_dim], in panels
+    CacheNumbers assignments;  // float32 [groups, capacity], in panels; none: the gate is dropped
   };
   struct Class {
     std::vector<Index> positions;  // rising

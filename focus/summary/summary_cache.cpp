@@ -105,14 +105,12 @@ void SummaryCache::set_mean(Head& head, std::size_t number) const {
       group.count > 0 ? static_cast<Real>(std::log(static_cast<double>(group.count))) : kNone;
   const double share = group.count > 0 ? 1 / static_cast<double>(group.count) : 0;
   const auto row = number * static_cast<std::size_t>(padded_dim_);
-  const auto put_mean = [&](const std::vector<double>& sum, CacheNumbers& to) {
-    std::vector<Real> mean(sum.size());
-    std::ranges::transform(sum, mean.begin(),
-                           [share](double x) { return static_cast<Real>(share * x); });
-    to.put(mean.data(), std::ssize(mean), static_cast<Index>(row));
-  };
-  put_mean(group.key, head.means.keys);
-  put_mean(group.value, head.means.values);
+  Real* key = head.means.keys.data() + row;
+  Real* value = head.means.values.data() + row;
+  for (std::size_t d = 0; d < group.key.size(); ++d) {
+    key[d] = static_cast<Real>(share * group.key[d]);
+    value[d] = static_cast<Real>(share * group.value[d]);
+  }
   for (std::size_t d = 0; d < group.square.size(); ++d) {
     const double mean = share * group.key[d];
     head.variances[row + d] =
@@ -143,12 +141,11 @@ void SummaryCache::append(Head& head, const NewTokens& tokens) const {
   std::vector<bool> changed(far_end > far_end_ ? head.groups.size() : 0);
   // Near tokens become far, and some of those that come now are so at once.
   const Index moved = std::max<Index>(0, std::min(far_end, size_) - far_end_);
-  AlignedVector<Real> key_row, value_row;
   for (Index i = 0; i < moved; ++i) {
     const std::size_t group = head.near_classes[static_cast<std::size_t>(i)];
     const Index row = (head.near.first + i) * padded_dim_;
-    add_far(head.groups[group], head.near.keys.read(row, padded_dim_, key_row),
-            head.near.values.read(row, padded_dim_, value_row), far_end_ + i);
+    add_far(head.groups[group], head.near.keys.data() + row, head.near.values.data() + row,
+            far_end_ + i);
     changed[group] = true;
   }
   if (moved > 0) {
