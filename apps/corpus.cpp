@@ -23,7 +23,7 @@ int run_corpus(Arguments arguments) {
                  "the format that focus eval --recall reads");
   parse_arguments(app, arguments);
   if (!questions.empty() && (options.kind == CorpusKind::tales || options.share == 0))
-    fail("--questions: tales mark no answers; --kind recall, copy and lookup do");
+    fail("--questions: tales mark no answers; the other kinds do");
   const std::vector<AskedDocument> documents = generate_far_documents(options);
   const std::string text = joined_texts(documents, separator);
   write_file_durably(out, std::string_view(text));

@@ -52,6 +52,7 @@ class TrainingTerminal {
               progress_->note(fmt::format("step {}  valid loss {:.4f}  perplexity {:.2f}", step,
                                           loss, std::exp(loss)));
             },
+        .on_work = [this](std::string_view name, double share) { work(name, share); },
         .should_stop = [this] { return stop_signal() != 0 || step_ == stop_at_; }};
   }
   void finish() { progress_->finish(); }
@@ -70,6 +71,14 @@ class TrainingTerminal {
     progress_.emplace(ProgressOptions{
         .label = "train", .total_steps = config_.steps, .first_step = session.steps()});
   }
+  void work(std::string_view name, double share) {
+    constexpr std::int64_t kSteps = 100;
+    if (!work_)
+      work_.emplace(
+          ProgressOptions{.label = std::string(name), .total_steps = kSteps, .inner = true});
+    work_->update(static_cast<std::int64_t>(share * kSteps), NAN, 0);
+    if (share >= 1) work_.reset();
+  }
   void note(const TrainingLine& line) {
     const StepResult& done = line.report.result;
     progress_->note(
@@ -87,6 +96,7 @@ class TrainingTerminal {
   const std::int64_t stop_at_;
   std::int64_t step_ = 0;
   std::optional<Progress> progress_;
+  std::optional<Progress> work_;  // beside the steps
 };
 
 /// Of a process that leaves the telling to another.

@@ -110,8 +110,8 @@ def step_rows(settings):
     def naive(name, *arguments):
         return torch_peer(name, settings, "focus_naive.py", "--T", str(seq_len), *arguments)
 
-    def lora(name, dtype):
-        return torch_peer(name, settings, "lora_step.py", "--T", str(seq_len), "--dtype", dtype)
+    def lora(name, *arguments):
+        return torch_peer(name, settings, "lora_step.py", "--T", str(seq_len), *arguments)
 
     title = f"retrofit step, GPT-2 124M, batch 1, T={seq_len}"
     yield Row(
@@ -122,8 +122,8 @@ def step_rows(settings):
             naive("PyTorch eager, logit gate", "--gate", "logit"),
             naive("PyTorch eager, affinity gate"),
             naive("torch.compile, affinity gate", "--compile"),
-            lora("PEFT LoRA r=4, fp32", "fp32"),
-            lora("PEFT LoRA r=4, bf16", "bf16"),
+            lora("PEFT LoRA r=4, fp32"),
+            lora("PEFT LoRA r=4, bf16", "--dtype", "bf16"),
         ],
     )
     yield Row(
@@ -133,9 +133,33 @@ def step_rows(settings):
             program_step("focus, precision: bf16", settings, [*ours, "precision=bf16"]),
             naive("PyTorch eager, affinity gate, bf16", "--dtype", "bf16"),
             naive("torch.compile, affinity gate, bf16", "--compile", "--dtype", "bf16"),
-            lora("PEFT LoRA r=4, bf16", "bf16"),
+            lora("PEFT LoRA r=4, bf16", "--dtype", "bf16"),
         ],
     )
+
+
+def step_smollm2_rows(settings):
+    """A model with many thin layers, shared key heads and a gated MLP; random weights."""
+    seq_len = 128 if settings.quick else 1024
+    ours = [f"data.context={seq_len}", "data.batch=1", "focus.num_groups=8"]
+    ours += ["focus.local_window=128", "--vocab-size", "49152", "model.hidden_size=576"]
+    ours += ["model.intermediate_size=1536", "model.num_hidden_layers=30"]
+    ours += ["model.num_attention_heads=9", "model.num_key_value_heads=3"]
+
+    def lora(name, *arguments):
+        script = ("lora_step.py", "--model", "smollm2", "--T", str(seq_len))
+        return torch_peer(name, settings, *script, *arguments)
+
+    for dtype, precision in (("fp32", "float32"), ("bf16", "bf16")):
+        yield Row(
+            "step_smollm2",
+            f"retrofit step, SmolLM2-135M, batch 1, T={seq_len}, {dtype}",
+            [
+                program_step("focus", settings, [*ours, f"precision={precision}"], "llama-15m"),
+                lora("PEFT LoRA r=4", "--dtype", dtype),
+                lora("PEFT LoRA r=4, torch.compile", "--dtype", dtype, "--compile"),
+            ],
+        )
 
 
 def scratch_rows(settings):
@@ -180,6 +204,7 @@ GROUPS = {
     "hard": hard_rows,
     "summary": summary_rows,
     "step": step_rows,
+    "step_smollm2": step_smollm2_rows,
     "scratch": scratch_rows,
     "eval": text_rows.eval_rows,
     "prompts": functools.partial(text_rows.real_rows, "prompt"),

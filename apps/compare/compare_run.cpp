@@ -278,7 +278,8 @@ void CompareRunner::train(RunOutcome& outcome) {
   write_file_durably(folder / "config.yaml", std::string_view(dump_config(outcome.config)));
   spdlog::info("{}: training", current_);
   metrics_ = folder / "metrics.jsonl";
-  log_.clear();
+  log_ = log;  // of work beside the steps
+  shown_line_ = last_line_of(log);
   shown_step_ = -1;
   last_line_ = now();
   const double start = now();

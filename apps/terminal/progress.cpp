@@ -44,7 +44,8 @@ void Progress::update(std::int64_t step, double loss, std::int64_t tokens) {
   shown_ = false;
   const double between = terminal_ ? kSecondsBetweenDraws : options_.seconds_between_lines;
   const bool last = step == options_.total_steps;
-  if ((last && !terminal_) || options_.seconds() - last_drawn_ >= between) draw();
+  if ((last && !terminal_ && !options_.inner) || options_.seconds() - last_drawn_ >= between)
+    draw();
 }
 
 void Progress::note(std::string_view text) {
@@ -60,6 +61,11 @@ void Progress::note(std::string_view text) {
 void Progress::finish() {
   if (finished_) return;
   finished_ = true;
+  if (options_.inner) {
+    if (terminal_) fmt::print(options_.stream, "\r\x1b[K");
+    std::fflush(options_.stream);
+    return;
+  }
   if (!shown_ || terminal_) draw();
   if (terminal_) fmt::print(options_.stream, "\n");
   std::fflush(options_.stream);

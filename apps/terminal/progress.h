@@ -16,6 +16,7 @@ struct ProgressOptions {
   std::int64_t total_steps = 0;
   std::int64_t first_step = 0;        // steps done before, by the run that is resumed
   double seconds_between_lines = 30;  // at least, where the stream is no terminal
+  bool inner = false;  // of a part of a longer job: what is shown of it goes at its end
   std::FILE* stream = stderr;
   std::optional<bool> terminal = {};     // unset: asks the system
   std::function<double()> seconds = {};  // a clock; unset: the steady one

@@ -132,7 +132,10 @@ for question in "$@"; do
       )
       ;;
     length | groups | benchmarks | paper_form) "$question" ;;
-    retrieval) compare "$question" ;;  # its questions are its texts
+    retrieval)
+      xzcat "${unseen%%,*}" >out/real/haystack.txt
+      compare "$question" "data.train=[${several%,}]"  # its questions are its texts
+      ;;
     adaptation_search) compare "$question" "data.train=[${several%,}]" "eval.valid=[$chosen_on]" ;;
     adaptation | adaptation_long)
       compare "$question" "data.train=[${several%,}]" "eval.texts.target=[$unseen]" "eval.texts.source=[$other,$stories]"

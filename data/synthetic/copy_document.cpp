@@ -16,7 +16,7 @@ AskedDocument copy_document(Rng& rng, const FarDraw& draw) {
     document.text += ' ' + word.text;
     words.push_back(std::move(word));
   }
-  document.text += '\n' + filler(rng, draw.distance) + "Say:";
+  document.text += '\n' + draw.filler(rng, draw.distance) + "Say:";
   for (const Word& word : words) {
     document.text += ' ';
     add_answer(document, word.text, word.told);

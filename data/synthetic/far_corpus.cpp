@@ -4,8 +4,8 @@
 
 #include "autograd/base/check.h"
 #include "data/synthetic/corpus.h"
-#include "data/synthetic/corpus_draws.h"
 #include "data/synthetic/far_documents.h"
+#include "data/text/text.h"
 
 namespace focus {
 namespace {
@@ -16,7 +16,8 @@ bool is_of_kind(std::int64_t document, double share) {
   return before(document + 1) > before(document);
 }
 
-AskedDocument drawn_document(Rng& rng, const FarCorpusOptions& options) {
+AskedDocument drawn_document(Rng& rng, const FarCorpusOptions& options,
+                             const corpus::Filler& filler) {
   const auto distance = static_cast<std::size_t>(
       options.distance[static_cast<std::size_t>(rng.below(options.distance.size()))]);
   // One number is not drawn: its documents are what they were when there was no list.
@@ -24,27 +25,37 @@ AskedDocument drawn_document(Rng& rng, const FarCorpusOptions& options) {
       options.keys.size() == 1
           ? options.keys[0]
           : options.keys[static_cast<std::size_t>(rng.below(options.keys.size()))];
-  const corpus::FarDraw draw{.keys = keys, .distance = distance, .asked = options.asked};
+  const corpus::FarDraw draw{
+      .filler = filler, .keys = keys, .distance = distance, .asked = options.asked};
   switch (options.kind) {
     case CorpusKind::copy:
       return corpus::copy_document(rng, draw);
     case CorpusKind::lookup:
       return corpus::lookup_document(rng, draw);
+    case CorpusKind::chain:
+      return corpus::chain_document(rng, draw);
     default:
       return corpus::recall_document(rng, draw);
   }
 }
 
 /// Puts sentences before a document, cut where it begins, so that it has `length` bytes.
-AskedDocument filled_up(Rng& rng, AskedDocument document, std::size_t length) {
+AskedDocument filled_up(Rng& rng, AskedDocument document, std::size_t length,
+                        const corpus::Filler& filler) {
   check(document.text.size() <= length,
         "corpus: length is {}, but a generated document has {} bytes: expected a larger length, "
         "fewer keys or a smaller distance",
         length, document.text.size());
   const std::size_t missing = length - document.text.size();
   if (missing == 0) return document;
-  const std::string before = corpus::filler(rng, missing);
-  document.text.insert(0, before.substr(before.size() - missing));
+  std::string before = filler(rng, missing);
+  before.erase(0, before.size() - missing);
+  // No part of a character begins the text.
+  for (char& byte : before) {
+    if ((static_cast<unsigned char>(byte) & 0xC0U) != 0x80U) break;
+    byte = ' ';
+  }
+  document.text.insert(0, before);
   for (Answer& answer : document.answers) {
     answer.begin += missing;
     answer.end += missing;
@@ -53,39 +64,14 @@ AskedDocument filled_up(Rng& rng, AskedDocument document, std::size_t length) {
   return document;
 }
 
-AskedDocument far_document(Rng& rng, const FarCorpusOptions& options) {
-  AskedDocument document = drawn_document(rng, options);
+AskedDocument far_document(Rng& rng, const FarCorpusOptions& options,
+                           const corpus::Filler& filler) {
+  AskedDocument document = drawn_document(rng, options, filler);
   if (options.length == 0) return document;
-  return filled_up(rng, std::move(document), static_cast<std::size_t>(options.length));
+  return filled_up(rng, std::move(document), static_cast<std::size_t>(options.length), filler);
 }
 
 }  // namespace
-
-namespace corpus {
-
-std::string filler(Rng& rng, std::size_t bytes) {
-  std::string text;
-  while (text.size() < bytes) {
-    if (!text.empty()) text += ' ';
-    for (Text sentence = pick(rng, kFillers); !sentence.empty();) {
-      const std::size_t open = sentence.find('{');
-      text += sentence.substr(0, open);
-      if (open == Text::npos) break;
-      const std::size_t close = sentence.find('}', open);
-      text += small_word(rng, sentence.substr(open + 1, close - open - 1));
-      sentence.remove_prefix(close + 1);
-    }
-  }
-  return text += '\n';
-}
-
-void add_answer(AskedDocument& document, std::string_view answer, std::size_t source) {
-  const std::size_t begin = document.text.size();
-  document.text += answer;
-  document.answers.push_back({.begin = begin, .end = document.text.size(), .source = source});
-}
-
-}  // namespace corpus
 
 std::vector<AskedDocument> generate_far_documents(const FarCorpusOptions& options) {
   check(options.documents >= 0, "corpus: documents must be 0 or more, got {}", options.documents);
@@ -107,12 +93,15 @@ std::vector<AskedDocument> generate_far_documents(const FarCorpusOptions& option
   std::int64_t tales = 0;
   for (std::int64_t i = 0; i < options.documents; ++i) tales += is_of_kind(i, share) ? 0 : 1;
   std::vector<CorpusDocument> told = generate_documents({.seed = options.seed, .documents = tales});
+  const corpus::Filler filler = options.haystack.empty()
+                                    ? corpus::Filler()
+                                    : corpus::Filler(read_document_file(options.haystack));
   std::vector<AskedDocument> documents;
   Rng rng(options.seed);
   auto tale = told.begin();
   for (std::int64_t i = 0; i < options.documents; ++i)
     documents.push_back(is_of_kind(i, share)
-                            ? far_document(rng, options)
+                            ? far_document(rng, options, filler)
                             : AskedDocument{.text = std::move((tale++)->text), .answers = {}});
   return documents;
 }

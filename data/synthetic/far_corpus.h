@@ -15,10 +15,11 @@ enum class CorpusKind {
   tales,   // corpus.h
   recall,  // keys with a digit each, "b7 k3 z1"; then each key again, in another order (MQAR)
   copy,    // words of letters drawn at random; then the same words again
-  lookup   // people and where they live, in sentences; then questions about half of them
+  lookup,  // people and where they live, in sentences; then questions about half of them
+  chain    // two chains of people, each living with the one before; then where the last ones live
 };
 constexpr auto enum_names(CorpusKind) {
-  return std::array<std::string_view, 4>{"tales", "recall", "copy", "lookup"};
+  return std::array<std::string_view, 5>{"tales", "recall", "copy", "lookup", "chain"};
 }
 
 /// Built-in texts whose answers stand far before: between what is told and what is asked lie
@@ -32,21 +33,25 @@ struct FarCorpusOptions {
   std::int64_t asked = 1;
   std::int64_t length = 0;
   double share = 1;
+  std::string haystack = {};
 
   template <class F>
   void visit(F&& f) {
     f("kind", kind,
       "tales; recall: keys with one digit each, then each key again; copy: random words, then the "
       "same words again; lookup: sentences about where people live, then questions about half of "
-      "them");
+      "them; chain: people who each live with the one before, in two chains, then where the last "
+      "ones live");
     f("documents", documents, "documents", {1, 1e9});
     f("seed", seed, "random seed; another seed gives other documents");
     f("keys", keys,
-      "keys of recall, words of copy, people of lookup; from a list each document draws one",
+      "keys of recall, words of copy, people of lookup and of each chain; from a list each "
+      "document "
+      "draws one",
       {1, 4096});
     f("distance", distance,
-      "least number of bytes of other sentences between fact and question; from a list each "
-      "document draws one",
+      "least number of bytes of other sentences between fact and question (of a chain in equal "
+      "parts after each sentence); from a list each document draws one",
       {0, 1 << 24});
     f("asked", asked,
       "how often each key of recall is asked, in a new random order each time; a larger value "
@@ -57,12 +62,17 @@ struct FarCorpusOptions {
       "and a context of the same size each training window is one document; 0: no padding",
       {0, 1 << 24});
     f("share", share, "share of documents of this kind; the others are tales", {0, 1});
+    f("haystack", haystack,
+      "text file whose passages, from a random paragraph on, are the other sentences: a needle in "
+      "a "
+      "haystack; empty: built-in sentences");
   }
 };
 
 /// The same documents for the same options on every platform; the first n of a longer corpus are
 /// the shorter corpus. Tales ask nothing that is marked. Throws std::invalid_argument where an
-/// option is out of range or a document is longer than `length`.
+/// option is out of range or a document is longer than `length`, std::runtime_error where the
+/// haystack cannot be read (read_document_file()).
 std::vector<AskedDocument> generate_far_documents(const FarCorpusOptions& options);
 
 /// Texts with the separator between them.

@@ -24,7 +24,7 @@ AskedDocument lookup_document(Rng& rng, const FarDraw& draw) {
     facts.push_back({std::move(name), home, document.text.size()});
     document.text += fmt::format("{}.", home);
   }
-  document.text += '\n' + filler(rng, draw.distance);
+  document.text += '\n' + draw.filler(rng, draw.distance);
   // Whoever is not asked for is there to be mistaken for those who are.
   shuffle(rng, facts);
   facts.resize((facts.size() + 1) / 2);

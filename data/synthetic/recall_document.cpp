@@ -37,7 +37,7 @@ AskedDocument recall_document(Rng& rng, const FarDraw& draw) {
     pairs.push_back({std::move(key), digit, document.text.size()});
     document.text += digit;
   }
-  document.text += '\n' + filler(rng, draw.distance);
+  document.text += '\n' + draw.filler(rng, draw.distance);
   for (std::int64_t round = 0; round < draw.asked; ++round) {
     shuffle(rng, pairs);
     for (const Pair& pair : pairs) {

@@ -158,8 +158,8 @@ std::vector<AskedDocument> asked_documents(const std::string& file_or_spec) {
   const std::string kind = file_or_spec.substr(0, colon);
   constexpr auto kinds = enum_names(CorpusKind{});
   if (std::ranges::find(kinds, kind) == kinds.end() || kind == "tales")
-    fail("--recall {}: neither a file nor a kind of document (recall, copy, lookup)",
-         shown(file_or_spec));
+    fail("--recall {}: neither a file nor a kind of document ({})", shown(file_or_spec),
+         fmt::join(std::span(kinds).subspan(1), ", "));
   std::vector<std::string> overrides = {"kind=" + kind};
   for (std::size_t begin = colon; begin < file_or_spec.size();) {
     const std::size_t end = std::min(file_or_spec.find(':', begin + 1), file_or_spec.size());

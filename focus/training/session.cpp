@@ -141,12 +141,14 @@ NamedParameters Session::trainable() {
   return parameters;
 }
 
-void Session::place_keys() {
+void Session::place_keys(const WorkProgress& progress) {
   FocusModel* const focus = model_.focus();
   if (focus == nullptr) return;
   if (const Index tokens = focus->grouping().tokens_to_fit(steps_); tokens > 0)
     fit_focus(*model_.decoder, *focus, data_.train, tokens,
-              static_cast<std::uint64_t>(config_.seed));
+              static_cast<std::uint64_t>(config_.seed), [&](Index done, Index all) {
+                if (progress) progress("fit", static_cast<double>(done) / static_cast<double>(all));
+              });
 }
 
 ForwardContext Session::context_of(int part) const {
@@ -174,10 +176,10 @@ Variable Session::loss_of(const Batch& batch, const ForwardContext& context) {
   return batch_loss(decoder, batch, context);
 }
 
-StepReport Session::step() {
+StepReport Session::step(const WorkProgress& progress) {
   if (config_.phase_at(steps_).first != phase_.first) enter_phase(steps_);
   const auto& adapters = model_.adapters;
-  place_keys();
+  place_keys(progress);
   for (const auto& adapter : adapters) adapter->begin_step(place_of(steps_));
   // They may depend on where the adapters' parameters began, which is not known when these are
   // made.
@@ -241,8 +243,8 @@ double Session::forward() {
   return loss / config_.data.gradient_accumulation_steps;
 }
 
-std::optional<double> Session::validate() {
-  place_keys();
+std::optional<double> Session::validate(const WorkProgress& progress) {
+  place_keys(progress);
   if (!data_.valid) return std::nullopt;
   const NoGrad guard;
   for (const auto& adapter : model_.adapters) adapter->begin_validation();
@@ -257,6 +259,7 @@ std::optional<double> Session::validate() {
     const double weight = batch.documents.empty() ? 1 : static_cast<double>(count_targets(batch));
     losses.push_back(
         {weight * static_cast<double>(batch_loss(*model_.decoder, batch).value()[0]), weight});
+    if (progress) progress("validate", static_cast<double>(i + 1) / static_cast<double>(windows));
   }
   double nats = 0, weights = 0;
   for (const auto& loss : gather_parts(*ranks_, static_cast<int>(windows), losses)) {

@@ -29,6 +29,9 @@ struct StepReport {
   std::optional<double> auxiliary_loss = {};  // what adapters added to the loss, with their weights
 };
 
+/// Told of work beside the steps, "fit" or "validate", and which share of it is done, 0 to 1.
+using WorkProgress = std::function<void(std::string_view work, double share)>;
+
 /// A training in progress: a model and what is put onto it, the position in its data, the
 /// optimiser. No files, no printing, no signals; run_training() is the loop around it.
 ///
@@ -64,13 +67,13 @@ class Session {
 
   /// The next step. Throws std::runtime_error naming it where a loss or a gradient is not finite;
   /// no parameter has been changed then.
-  StepReport step();
+  StepReport step(const WorkProgress& progress = {});
   /// The forward passes of the next step, without a graph; nothing but the position in the data
   /// changes. Returns the loss.
   double forward();
   /// The mean loss of config().eval_windows windows, in nats per token; nothing where there is no
   /// validation text. Places groups of keys whose step has come, as step() does.
-  std::optional<double> validate();
+  std::optional<double> validate(const WorkProgress& progress = {});
 
   /// The phase of the last step done; that of the first step before it.
   const TrainingPhase& phase() const { return phase_; }
@@ -91,7 +94,7 @@ class Session {
  private:
   NamedParameters trainable();
   /// Fits groups of keys whose step has come (focus.keys.fit_step).
-  void place_keys();
+  void place_keys(const WorkProgress& progress);
   /// What focus.objective says.
   Variable loss_of(const Batch& batch, const ForwardContext& context);
   /// Of a part of the next step.

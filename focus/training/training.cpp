@@ -161,7 +161,7 @@ class TrainingLoop {
       callbacks_.on_start(session_, resumed ? folder_->resumed : std::nullopt);
     if (folder_) folder_->begin();
     if (session_.finished() && resumed) {
-      result_.valid_loss = session_.validate();
+      result_.valid_loss = session_.validate(callbacks_.on_work);
     } else if (!resumed) {  // of no steps, too: keys are placed here
       validate();
       result_.valid_loss_start = result_.valid_loss;
@@ -184,7 +184,7 @@ class TrainingLoop {
   /// True where the run is to stop.
   bool step() {
     const std::int64_t phase_before = session_.phase().first;
-    const StepReport report = session_.step();
+    const StepReport report = session_.step(callbacks_.on_work);
     if (session_.phase().first != phase_before && callbacks_.on_phase)
       callbacks_.on_phase(session_);
     if (callbacks_.on_step) callbacks_.on_step(session_, report);
@@ -239,7 +239,7 @@ class TrainingLoop {
 
   void validate() {
     const std::int64_t step = session_.steps();
-    result_.valid_loss = session_.validate();
+    result_.valid_loss = session_.validate(callbacks_.on_work);
     if (!result_.valid_loss) return;
     const double loss = *result_.valid_loss;
     if (!std::isfinite(loss))

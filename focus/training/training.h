@@ -28,6 +28,8 @@ struct TrainingCallbacks {
   std::function<void(const Session&, const TrainingLine&)> on_line;  // every log_every steps
   /// After a validation of `steps` steps, in nats per token.
   std::function<void(std::int64_t steps, double loss)> on_validation;
+  /// While keys are fitted and while a validation runs.
+  WorkProgress on_work;
   /// Asked after every step: true ends the run there, with a checkpoint.
   std::function<bool()> should_stop;
 };

@@ -69,6 +69,22 @@ TEST(Progress, ShowsTheLastStateWhenStoppedEarly) {
   EXPECT_EQ(text, "t 52/100 52%  left 1m36s  took 4s\n");
 }
 
+TEST(Progress, AnInnerOneLeavesNothingAtItsEnd) {
+  const auto two_steps = [](Progress& progress, double& now) {
+    for (int step = 1; step <= 2; ++step) {
+      now += 4;
+      progress.update(step, NAN, 0);
+    }
+  };
+  ProgressOptions options{.label = "fit", .total_steps = 2, .inner = true, .terminal = false};
+  EXPECT_EQ(output_of(options, two_steps), "");
+  options.seconds_between_lines = 3;
+  EXPECT_EQ(output_of(options, two_steps), "fit 1/2 50%  left 4s\nfit 2/2 100%\n");
+  options.terminal = true;
+  EXPECT_TRUE(output_of(options, two_steps).ends_with("100%\x1b[K\r\x1b[K"))
+      << output_of(options, two_steps);
+}
+
 TEST(Progress, RedrawsOneLineAtMostTenTimesASecond) {
   const std::string text = output_of({.label = "t", .total_steps = 1000, .terminal = true},
                                      [](Progress& progress, double& now) {

@@ -8,12 +8,15 @@
 #include <set>
 #include <span>
 
+#include "data/files/utf8.h"
 #include "data/synthetic/corpus.h"
+#include "tests/support/temp_folder.h"
 
 namespace focus {
 namespace {
 
-constexpr CorpusKind kAsking[] = {CorpusKind::recall, CorpusKind::copy, CorpusKind::lookup};
+constexpr CorpusKind kAsking[] = {CorpusKind::recall, CorpusKind::copy, CorpusKind::lookup,
+                                  CorpusKind::chain};
 
 FarCorpusOptions of_kind(CorpusKind kind, std::int64_t documents = 40) {
   return {.kind = kind, .documents = documents};
@@ -83,15 +86,17 @@ std::size_t gap(const AskedDocument& document) {
 
 TEST(FarCorpus, TheDistanceIsKept) {
   for (const CorpusKind kind : kAsking) {
+    // A chain's sentences have parts of it after each, and stand among it.
+    const std::size_t most = kind == CorpusKind::chain ? 1900 : 600;
     for (const AskedDocument& document :
          generate_far_documents({.kind = kind, .documents = 20, .distance = {300}})) {
       EXPECT_GE(gap(document), 300U) << document.text;
-      EXPECT_LT(gap(document), 600U) << document.text;
+      EXPECT_LT(gap(document), most) << document.text;
     }
     std::set<bool> far;
     for (const AskedDocument& document :
-         generate_far_documents({.kind = kind, .documents = 30, .distance = {0, 1000}}))
-      far.insert(gap(document) >= 1000);
+         generate_far_documents({.kind = kind, .documents = 30, .distance = {0, 4000}}))
+      far.insert(gap(document) >= 4000);
     EXPECT_EQ(far.size(), 2U) << "each document draws one of the distances";
   }
 }
@@ -148,11 +153,11 @@ TEST(FarCorpus, RecallAsksInRounds) {
 TEST(FarCorpus, LengthFillsEveryDocumentUp) {
   for (const CorpusKind kind : kAsking) {
     const FarCorpusOptions options{
-        .kind = kind, .documents = 12, .keys = {2, 9}, .distance = {0, 60}, .length = 700};
+        .kind = kind, .documents = 12, .keys = {2, 9}, .distance = {0, 60}, .length = 1700};
     const auto documents = generate_far_documents(options);
     std::set<std::size_t> places;
     for (const AskedDocument& document : documents) {
-      EXPECT_EQ(document.text.size(), 700U);
+      EXPECT_EQ(document.text.size(), 1700U);
       ASSERT_FALSE(document.answers.empty());
       places.insert(document.answers.front().source);
       for (const Answer& answer : document.answers)
@@ -196,6 +201,62 @@ TEST(FarCorpus, LookupAsksForHalfOfThePeople) {
       EXPECT_EQ(text.substr(answer.source - fact.size(), fact.size()), fact);
     }
   }
+}
+
+TEST(FarCorpus, AChainLeadsFromTheQuestionToTheHome) {
+  for (const std::int64_t people : {1, 2, 5})
+    for (const AskedDocument& document : generate_far_documents(
+             {.kind = CorpusKind::chain, .documents = 20, .keys = {people}, .distance = {200}})) {
+      const std::string& text = document.text;
+      ASSERT_EQ(document.answers.size(), 2U);
+      std::set<std::string> homes;
+      for (const Answer& answer : document.answers) {
+        const std::size_t asked = text.rfind("Where does ", answer.begin) + 11;
+        std::string name = text.substr(asked, text.find(' ', asked) - asked);
+        for (std::int64_t person = 1; person < people; ++person) {
+          const std::string sentence = name + " lives with ";
+          const std::size_t with = text.find(sentence);
+          ASSERT_NE(with, std::string::npos) << name << "\n" << text;
+          EXPECT_EQ(text.find(sentence, with + 1), std::string::npos) << "told twice";
+          name = text.substr(with + sentence.size(), text.find('.', with) - with - sentence.size());
+        }
+        const std::string fact = name + " lives in the ";
+        EXPECT_EQ(text.substr(answer.source - fact.size(), fact.size()), fact);
+        homes.insert(text.substr(answer.begin, answer.end - answer.begin));
+      }
+      EXPECT_EQ(homes.size(), 2U);
+    }
+}
+
+TEST(FarCorpus, AHaystackIsTheTextBetween) {
+  const TempFolder folder;
+  const std::string_view paragraphs[] = {"One fine day.", "Two crows\nsat – there.", "Three."};
+  std::string haystack = "\n  \n";
+  for (const auto paragraph : paragraphs) haystack += std::string(paragraph) + "\n\n";
+  write_text(folder / "novel.txt", haystack);
+  for (const CorpusKind kind : kAsking) {
+    std::set<std::string_view> first;
+    for (const AskedDocument& document : generate_far_documents({.kind = kind,
+                                         .documents = 40,
+                                         .keys = {1},
+                                         .distance = {0, 5, 200},
+                                         .length = 700,
+                                         .haystack = (folder / "novel.txt").string()})) {
+      EXPECT_EQ(document.text.size(), 700U);
+      EXPECT_TRUE(is_valid_utf8(document.text)) << document.text;
+      const std::size_t told = document.text.find('\n', document.answers[0].source) + 1;
+      for (const auto paragraph : paragraphs)
+        if (document.text.substr(told).starts_with(paragraph.substr(0, 3))) first.insert(paragraph);
+    }
+    EXPECT_EQ(first.size(), 3U) << "any paragraph can be the first";
+  }
+  write_text(folder / "blank.txt", " \n\t\n ");
+  EXPECT_THROW(
+      generate_far_documents({.kind = CorpusKind::lookup, .haystack = folder / "blank.txt"}),
+      std::invalid_argument);
+  EXPECT_THROW(
+      generate_far_documents({.kind = CorpusKind::lookup, .haystack = folder / "none.txt"}),
+      std::runtime_error);
 }
 
 TEST(FarCorpus, TheShareIsOfTheKindAndTheRestAreTales) {

@@ -102,7 +102,12 @@ TEST(KeysSession, HeadsSelectAsTheyNeed) {
 
 TEST(KeysSession, KeysArePlacedBeforeTheFirstValidation) {
   Session validated = tiny_session(keys_run()), other = tiny_session(keys_run());
-  ASSERT_TRUE(validated.validate().has_value());
+  std::vector<std::string> finished;
+  const std::optional<double> loss = validated.validate([&](std::string_view work, double share) {
+    if (share == 1) finished.emplace_back(work);
+  });
+  ASSERT_TRUE(loss.has_value());
+  EXPECT_EQ(finished, (std::vector<std::string>{"fit", "validate"}));
   EXPECT_EQ(fitted_on(validated), 64);
   validated.step();
   other.step();

@@ -166,6 +166,7 @@ TEST(Training, TellsItsCallerAndWritesNothing) {
   config.eval_every = 3;
   Session session = tiny_session(config);
   std::vector<std::int64_t> steps, lines, validations;
+  std::vector<double> shares;
   const TrainingResult result = run_training(
       session,
       {.on_start = {},
@@ -173,11 +174,17 @@ TEST(Training, TellsItsCallerAndWritesNothing) {
        .on_phase = {},
        .on_line = [&](const Session&, const TrainingLine& l) { lines.push_back(l.report.step); },
        .on_validation = [&](std::int64_t step, double) { validations.push_back(step); },
+       .on_work =
+           [&](std::string_view work, double share) {
+             EXPECT_EQ(work, "validate");
+             shares.push_back(share);
+           },
        .should_stop = {}});
   EXPECT_TRUE(result.finished);
   EXPECT_EQ(steps, (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(lines, (std::vector<std::int64_t>{2, 4, 6}));
   EXPECT_EQ(validations, (std::vector<std::int64_t>{0, 3, 6}));
+  EXPECT_EQ(std::ranges::count(shares, 1.0), 3) << "each validation comes to its end";
   EXPECT_TRUE(result.artifact.empty());
   ASSERT_TRUE(result.valid_loss && result.valid_loss_start);
 }
@@ -195,6 +202,7 @@ TEST(Training, StopsWhereItIsAskedAndGoesOnInItsFolder) {
                               .on_phase = {},
                               .on_line = {},
                               .on_validation = {},
+                              .on_work = {},
                               .should_stop = [&] { return first.steps() == 2; }});
   EXPECT_FALSE(stopped.finished);
   EXPECT_EQ(stopped.steps, 2);
