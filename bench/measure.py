@@ -167,6 +167,7 @@ def parsed(arguments):
         action="store_true",
         help="short lengths, one round: does it all run? Into out/bench instead of bench/results",
     )
+    parser.add_argument("--only", metavar="TEXT", default="", help="rows whose work contains it")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, help="turns of ours and the peers (3; quick 1)")
     parser.add_argument("--repeats", type=int, help="of a measurement in its process (3; quick 2)")
@@ -206,6 +207,8 @@ def records(options, settings):
                 yield error
             continue
         for row in rows.GROUPS[word](settings):
+            if options.only not in row.work:
+                continue
             print(f"{row.work} ...", file=sys.stderr, flush=True)
             try:
                 yield measure_row(row, options)

@@ -94,6 +94,12 @@ def eval_rows_of(name, write_model, settings):
         )
 
 
+def has_module(settings, name):
+    python = settings.peers_python or sys.executable
+    look = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({name!r}) is None)"
+    return subprocess.run([python, "-c", look], check=False).returncode == 0
+
+
 class RealPrompts:
     """A real model's prompts: letters of the built-in tales, some 3.8 a token; figures are those of
     a thousand tokens, of the prompt or of what is generated behind it (`what`: prompt, decode)."""
@@ -134,8 +140,12 @@ class RealPrompts:
         return Side(f"focus, {name}", command, read, our_environment(self.settings))
 
     def llama_cpp(self):
+        """PyPI's wheel and, where the peers' Python has llama-cpp-python (install.sh), that."""
         peer = [str(self.model), str(self.text), "--what", self.what]
-        return torch_peer("llama.cpp", self.settings, "llama_cpp.py", *peer)
+        yield torch_peer("llama.cpp", self.settings, "llamacpp.py", *peer)
+        if has_module(self.settings, "llama_cpp"):
+            peer += ["--build", "native"]
+            yield torch_peer("llama.cpp, built here", self.settings, "llamacpp.py", *peer)
 
 
 def real_rows(what, settings):
@@ -149,7 +159,7 @@ def real_rows(what, settings):
             prompts.title(length),
             [
                 *(prompts.ours(p, "--attention", "dense", "--precision", p) for p in precisions),
-                prompts.llama_cpp(),
+                *prompts.llama_cpp(),
             ],
             prepare=functools.partial(prompts.write, length),
             clean_up=functools.partial(prompts.text.unlink, missing_ok=True),
@@ -187,7 +197,7 @@ def sparse_real_rows(settings):
                 [
                     prompts.ours("summary", *focus),
                     prompts.ours("dense", "--attention", "dense"),
-                    prompts.llama_cpp(),
+                    *prompts.llama_cpp(),
                 ],
                 prepare=functools.partial(prepare, length),
                 clean_up=functools.partial(prompts.text.unlink, missing_ok=True),

@@ -69,9 +69,8 @@ def main():
         optimizer.zero_grad(set_to_none=True)
 
     times = common.milliseconds(step, options.repeats, warm_up=2)
-    parameters = sum(p.numel() for p in trained)
     name = f"peft lora {options.model} r={options.rank}" + (" compiled" if options.compile else "")
-    common.report(name, "step", options, options.T, times, parameters=parameters)
+    common.report(name, "step", options, options.T, times)
 
 
 if __name__ == "__main__":

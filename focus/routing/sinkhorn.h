@@ -19,6 +19,7 @@ struct SinkhornTrace {
   int rounds = 0;
   std::vector<double> u;  // [rounds + 1, tokens]; row 0 is the zero it starts from
   std::vector<double> b;  // [rounds, groups]
+  bool scaled = false;    // by Q's entries; else, where they would underflow, by their logarithms
   /// The groups' log-potentials [groups] after the last round.
   const double* potentials() const { return b.data() + (rounds - 1) * groups; }
 };

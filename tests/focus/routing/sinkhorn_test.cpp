@@ -28,31 +28,42 @@ std::vector<double> assignments(const std::vector<double>& logits, const Sinkhor
   return q;
 }
 
+/// Such logits that Q's entries can be scaled, or that those of one token would underflow.
+std::vector<double> logits_of(Index tokens, Index groups, std::uint64_t seed, bool scaled) {
+  auto logits = normals(static_cast<std::size_t>(tokens * groups), seed, 1.5);
+  for (Index k = 0; k < groups && !scaled; ++k) logits[static_cast<std::size_t>(k)] -= 1000;
+  return logits;
+}
+
 TEST(Sinkhorn, EqualsThePapersRoundsOnPlainNumbers) {
-  for (const Index tokens : {1, 9, 700})
-    for (const int rounds : {1, 2, 10}) {
-      const Index groups = 4;
-      const auto logits = normals(static_cast<std::size_t>(tokens * groups), 1, 2);
-      std::vector<double> q;
-      for (const double logit : logits) q.push_back(std::exp(logit));
-      const auto at = [&](Index i, Index k) -> double& {
-        return q[static_cast<std::size_t>(i * groups + k)];
-      };
-      for (int n = 0; n < rounds; ++n) {
-        for (Index k = 0; k < groups; ++k) {
-          double sum = 0;
-          for (Index i = 0; i < tokens; ++i) sum += at(i, k);
-          for (Index i = 0; i < tokens; ++i) at(i, k) /= sum;
+  for (const Index tokens : {2, 9, 700})
+    for (const int rounds : {1, 2, 10})
+      for (const bool scaled : {true, false}) {
+        const Index groups = 4;
+        const auto logits = logits_of(tokens, groups, 1, scaled);
+        std::vector<long double> q;  // e^-1000 is among its numbers
+        for (const double logit : logits) q.push_back(std::exp(static_cast<long double>(logit)));
+        const auto at = [&](Index i, Index k) -> long double& {
+          return q[static_cast<std::size_t>(i * groups + k)];
+        };
+        for (int n = 0; n < rounds; ++n) {
+          for (Index k = 0; k < groups; ++k) {
+            long double sum = 0;
+            for (Index i = 0; i < tokens; ++i) sum += at(i, k);
+            for (Index i = 0; i < tokens; ++i) at(i, k) /= sum;
+          }
+          for (Index i = 0; i < tokens; ++i) {
+            long double sum = 0;
+            for (Index k = 0; k < groups; ++k) sum += at(i, k);
+            for (Index k = 0; k < groups; ++k) at(i, k) /= sum;
+          }
         }
-        for (Index i = 0; i < tokens; ++i) {
-          double sum = 0;
-          for (Index k = 0; k < groups; ++k) sum += at(i, k);
-          for (Index k = 0; k < groups; ++k) at(i, k) /= sum;
-        }
+        const SinkhornTrace trace = sinkhorn(logits.data(), tokens, groups, rounds);
+        EXPECT_EQ(trace.scaled, scaled);
+        const auto actual = assignments(logits, trace);
+        for (std::size_t n = 0; n < q.size(); ++n)
+          EXPECT_NEAR(actual[n], static_cast<double>(q[n]), 1e-12);
       }
-      const auto actual = assignments(logits, sinkhorn(logits.data(), tokens, groups, rounds));
-      for (std::size_t n = 0; n < q.size(); ++n) EXPECT_NEAR(actual[n], q[n], 1e-12);
-    }
 }
 
 TEST(Sinkhorn, RowsSumToOneAndGroupsBalance) {
@@ -79,32 +90,34 @@ TEST(Sinkhorn, RowsSumToOneAndGroupsBalance) {
 }
 
 TEST(Sinkhorn, BackwardAgreesWithDifferences) {
-  for (const Index tokens : {1, 6, 300})
-    for (const int rounds : {1, 2, 5}) {
-      const Index groups = 3;
-      auto logits = normals(static_cast<std::size_t>(tokens * groups), 3, 1.5);
-      const auto weights = normals(static_cast<std::size_t>(groups), 4);
-      const auto projected = [&] {
-        const SinkhornTrace trace = sinkhorn(logits.data(), tokens, groups, rounds);
-        double sum = 0;
-        for (Index k = 0; k < groups; ++k)
-          sum += weights[static_cast<std::size_t>(k)] * trace.potentials()[k];
-        return sum;
-      };
-      std::vector<double> gradient(logits.size(), 7.0);  // backward adds to what is there
-      sinkhorn_backward(logits.data(), sinkhorn(logits.data(), tokens, groups, rounds),
-                        weights.data(), gradient.data());
-      for (std::size_t n = 0; n<logits.size(); n += logits.size()> 100 ? 37 : 1) {
-        const double here = logits[n], step = 1e-5;
-        logits[n] = here + step;
-        const double above = projected();
-        logits[n] = here - step;
-        const double numeric = (above - projected()) / (2 * step);
-        logits[n] = here;
-        EXPECT_NEAR(gradient[n] - 7, numeric, 1e-8)
-            << tokens << " tokens, " << rounds << " rounds, logit " << n;
+  for (const Index tokens : {2, 6, 300})
+    for (const int rounds : {1, 2, 5})
+      for (const bool scaled : {true, false}) {
+        const Index groups = 3;
+        auto logits = logits_of(tokens, groups, 3, scaled);
+        const auto weights = normals(static_cast<std::size_t>(groups), 4);
+        const auto projected = [&] {
+          const SinkhornTrace trace = sinkhorn(logits.data(), tokens, groups, rounds);
+          EXPECT_EQ(trace.scaled, scaled);
+          double sum = 0;
+          for (Index k = 0; k < groups; ++k)
+            sum += weights[static_cast<std::size_t>(k)] * trace.potentials()[k];
+          return sum;
+        };
+        std::vector<double> gradient(logits.size(), 7.0);  // backward adds to what is there
+        sinkhorn_backward(logits.data(), sinkhorn(logits.data(), tokens, groups, rounds),
+                          weights.data(), gradient.data());
+        for (std::size_t n = 0; n<logits.size(); n += logits.size()> 100 ? 37 : 1) {
+          const double here = logits[n], step = 1e-5;
+          logits[n] = here + step;
+          const double above = projected();
+          logits[n] = here - step;
+          const double numeric = (above - projected()) / (2 * step);
+          logits[n] = here;
+          EXPECT_NEAR(gradient[n] - 7, numeric, 2e-8)
+              << tokens << " tokens, " << rounds << " rounds, logit " << n << ", scaled " << scaled;
+        }
       }
-    }
 }
 
 TEST(Sinkhorn, ExtremeLogitsStayFinite) {
@@ -117,6 +130,12 @@ TEST(Sinkhorn, ExtremeLogitsStayFinite) {
   std::vector<double> gradient(logits.size(), 0.0);
   sinkhorn_backward(logits.data(), trace, std::vector<double>{1, -2, 3}.data(), gradient.data());
   for (const double g : gradient) EXPECT_TRUE(std::isfinite(g));
+}
+
+TEST(Sinkhorn, ATokenAloneSharesItself) {
+  const std::vector<double> logits = {0.3, -2, 5};
+  const SinkhornTrace trace = sinkhorn(logits.data(), 1, 3, 4);
+  for (const double q : assignments(logits, trace)) EXPECT_NEAR(q, 1 / 3.0, 1e-14);
 }
 
 TEST(Sinkhorn, TiesShareEqually) {
