@@ -75,8 +75,9 @@ int run_generation(const GenerateArguments& options, LoadedModel& model,
     fmt::print(stderr, "{}\n", notice);
   // A mechanism of the table has no cache: it computes everything again with every token.
   const CacheDtype dtype = options.cache.of(options.model.precision);
+  const bool cached = !options.no_cache && active.mechanism() == nullptr;
   Generator generator(*model.decoder, model.focus(), active.mode(),
-                      !options.no_cache && active.mechanism() == nullptr, dtype);
+                      cached ? std::optional(dtype) : std::nullopt);
   const Generated done = generate(model, generator, prompt, options.generation, write_now);
   write_now("\n");
 

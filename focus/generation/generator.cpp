@@ -15,11 +15,11 @@ bool keeps_keys(const ModelConfig& config, Index before, Index after) {
 
 }  // namespace
 
-Generator::Generator(Decoder& decoder, FocusModel* focus, const AttentionMode& mode, bool cached,
-                     CacheDtype dtype)
+Generator::Generator(Decoder& decoder, FocusModel* focus, const AttentionMode& mode,
+                     std::optional<CacheDtype> cache)
     : decoder_(decoder) {
   if (focus != nullptr) focus->mode = mode;
-  if (cached) cache_.emplace(decoder, focus, mode, dtype);
+  if (cache) cache_.emplace(decoder, focus, mode, *cache);
 }
 
 Tensor Generator::next_logits(std::span<const std::int32_t> ids) {

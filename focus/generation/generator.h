@@ -10,11 +10,11 @@ namespace focus {
 /// Next-token logits of one growing sequence.
 class Generator {
  public:
-  /// With `cached` each token is computed once, through a RoutedCache (`focus` and `mode` as
-  /// there); without, the whole sequence again with every token: the reference. The decoder and the
-  /// model must outlive the generator, which sets the model's mode.
-  Generator(Decoder& decoder, FocusModel* focus, const AttentionMode& mode, bool cached = true,
-            CacheDtype dtype = CacheDtype::float32);
+  /// With a cache of these numbers each token is computed once, through a RoutedCache (`focus` and
+  /// `mode` as there); without one, the whole sequence again with every token: the reference. The
+  /// decoder and the model must outlive the generator, which sets the model's mode.
+  Generator(Decoder& decoder, FocusModel* focus, const AttentionMode& mode,
+            std::optional<CacheDtype> cache = CacheDtype::float32);
 
   /// Appends `ids` (at least one) and returns the logits of the token after them [vocab_size].
   Tensor next_logits(std::span<const std::int32_t> ids);

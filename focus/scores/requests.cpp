@@ -79,7 +79,8 @@ ScoreAnswer generated_answer(LoadedModel& model, const ActiveAttention& active,
   // Soft attention reads every key, a mechanism has no cache, and all layers have one or none.
   const bool cached = active.mechanism() == nullptr && touches.layers.empty() &&
                       active.mode().kind != AttentionMode::Kind::soft;
-  Generator generator(*model.decoder, model.focus(), active.mode(), cached);
+  Generator generator(*model.decoder, model.focus(), active.mode(),
+                      cached ? std::optional(CacheDtype::float32) : std::nullopt);
   const Generated done = generate(model, generator, prompt,
                                   {.max_new_tokens = request.max_gen_toks, .until = request.until});
   return {.text = done.text,

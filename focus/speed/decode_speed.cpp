@@ -28,7 +28,7 @@ DecodeSpeed measure_decoding(LoadedModel& model, const AttentionSpec& spec,
                              const std::vector<std::int32_t>& ids, Index context,
                              CacheDtype cache) {
   const ActiveAttention active(model, spec);
-  Generator generator(*model.decoder, model.focus(), active.mode(), true, cache);
+  Generator generator(*model.decoder, model.focus(), active.mode(), cache);
   const auto held = static_cast<std::size_t>(context);
   generator.next_logits(std::span(ids).first(held));
   std::vector<double> seconds;

@@ -72,8 +72,8 @@ TEST_P(DenseGolden, GreedyTokensWithACacheAndWithout) {
   if (prompt.front() == 0) GTEST_SKIP() << folder_ << ": the prompt begins with padding";
   if (std::erase(prompt, 0) > 0 && config_->widest_window() > 0)
     GTEST_SKIP() << folder_ << ": padding within a sliding window";
-  for (const bool cached : {true, false}) {
-    Generator generator(decoder, nullptr, {.kind = AttentionMode::Kind::dense}, cached);
+  for (const auto cache : {std::optional(CacheDtype::float32), std::optional<CacheDtype>()}) {
+    Generator generator(decoder, nullptr, {.kind = AttentionMode::Kind::dense}, cache);
     std::vector<std::int32_t> ids;
     Rng rng;
     Tensor logits = generator.next_logits(prompt);
@@ -81,7 +81,7 @@ TEST_P(DenseGolden, GreedyTokensWithACacheAndWithout) {
       ids.push_back(sample(logits.span(), {}, rng));
       logits = generator.next_logits(std::span(ids).last(1));
     }
-    EXPECT_EQ(ids, expected) << (cached ? "with a cache" : "without a cache");
+    EXPECT_EQ(ids, expected) << (cache ? "with a cache" : "without a cache");
   }
 }
 

@@ -51,8 +51,8 @@ TEST(Generator, GreedyTokensAndLogitsEqualThoseWithoutACache) {
     for (const AttentionMode& mode : modes()) {
       Model model(type);
       const auto prompt = random_ids(20, 37, 7);
-      const auto generate = [&](bool cached, std::vector<Tensor>& logits) {
-        Generator generator(model.decoder, &*model.focus, mode, cached);
+      const auto generate = [&](std::optional<CacheDtype> cache, std::vector<Tensor>& logits) {
+        Generator generator(model.decoder, &*model.focus, mode, cache);
         std::vector<std::int32_t> ids = prompt;
         Rng rng;
         logits.push_back(generator.next_logits(ids));
@@ -64,7 +64,8 @@ TEST(Generator, GreedyTokensAndLogitsEqualThoseWithoutACache) {
         return ids;
       };
       std::vector<Tensor> cached, whole;
-      EXPECT_EQ(generate(true, cached), generate(false, whole)) << type << ", " << mode.name();
+      EXPECT_EQ(generate(CacheDtype::float32, cached), generate(std::nullopt, whole))
+          << type << ", " << mode.name();
       for (std::size_t i = 0; i < whole.size(); ++i)
         EXPECT_LE(relative_difference(cached[i], whole[i]), tolerance(2e-5, 1e-10))
             << type << ", " << mode.name() << ", token " << i;
@@ -76,7 +77,7 @@ TEST(Generator, ACacheOfFloat16MovesLogitsByItsRounding) {
     Model model("llama");
     const auto ids = random_ids(40, 37, 7);
     const auto logits = [&](CacheDtype dtype) {
-      Generator generator(model.decoder, &*model.focus, mode, true, dtype);
+      Generator generator(model.decoder, &*model.focus, mode, dtype);
       generator.next_logits(std::span(ids).first(30));
       return generator.next_logits(std::span(ids).subspan(30));
     };
@@ -97,7 +98,7 @@ TEST(Generator, LongropeRotatesATextAnewOnceItIsLong) {
   for (const AttentionMode& mode : modes()) {
     Model model(config), other(config);
     Generator cached(model.decoder, &*model.focus, mode);
-    Generator whole(other.decoder, &*other.focus, mode, false);
+    Generator whole(other.decoder, &*other.focus, mode, std::nullopt);
     Index done = 0;
     for (const Index tokens : {20, 10, 1, 1, 9, 19}) {
       const auto next =
@@ -115,7 +116,7 @@ TEST(Generator, TakesSeveralTokensAtATime) {
   for (const AttentionMode& mode : modes()) {
     Model model("llama");
     const auto ids = random_ids(60, 37, 7);
-    Generator whole(model.decoder, &*model.focus, mode, false);
+    Generator whole(model.decoder, &*model.focus, mode, std::nullopt);
     const Tensor expected = whole.next_logits(ids);
     Generator generator(model.decoder, &*model.focus, mode);
     generator.next_logits(std::span(ids).first(1));
@@ -130,7 +131,7 @@ TEST(Generator, AModelWithoutFocusIsDense) {
   Decoder decoder = tiny_decoder("llama");
   const auto ids = random_ids(30, 37, 7);
   const AttentionMode dense{.kind = Kind::dense};
-  const Tensor expected = Generator(decoder, nullptr, dense, false).next_logits(ids);
+  const Tensor expected = Generator(decoder, nullptr, dense, std::nullopt).next_logits(ids);
   Generator cached(decoder, nullptr, dense);
   cached.next_logits(std::span(ids).first(29));
   EXPECT_LE(relative_difference(cached.next_logits(std::span(ids).last(1)), expected),
