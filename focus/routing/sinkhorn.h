@@ -4,7 +4,8 @@
 
 #include "autograd/tensor.h"
 
-// The differentiable Sinkhorn of the paper's section 2, in log space and double precision.
+// The differentiable Sinkhorn of the paper's section 2, in double precision: on Q's entries, or on
+// their logarithms where the entries would underflow.
 //
 // Q_ik = exp(L_ik + u_i + b_k) for logits L = S / tau. A round is
 //     b_k = -log sum_i exp(L_ik + u_i)     (equalises the groups' mass)
