@@ -19,7 +19,7 @@ AskedDocument chain_document(Rng& rng, const FarDraw& draw) {
   std::set<std::string> taken;
   const auto new_name = [&] {
     while (true) {
-      const std::string name = first_name(rng, rng.below(2) == 0);
+      std::string name = first_name(rng, rng.below(2) == 0);
       if (taken.insert(name).second) return name;
     }
   };

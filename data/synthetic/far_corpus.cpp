@@ -90,6 +90,9 @@ std::vector<AskedDocument> generate_far_documents(const FarCorpusOptions& option
         "corpus: length is {}, but the length of tales cannot be set: expected share 1 and a kind "
         "other than tales, or length 0",
         options.length);
+  check(options.haystack.empty() || options.kind != CorpusKind::tales,
+        "corpus: tales take nothing from haystack \"{}\": expected another kind, or none",
+        options.haystack);
   std::int64_t tales = 0;
   for (std::int64_t i = 0; i < options.documents; ++i) tales += is_of_kind(i, share) ? 0 : 1;
   std::vector<CorpusDocument> told = generate_documents({.seed = options.seed, .documents = tales});

@@ -291,6 +291,8 @@ TEST(FarCorpus, RefusesWhatIsOutOfRange) {
                std::invalid_argument);
   EXPECT_THROW(generate_far_documents({.kind = CorpusKind::tales, .length = 4000}),
                std::invalid_argument);
+  EXPECT_THROW(generate_far_documents({.kind = CorpusKind::tales, .haystack = "novel.txt"}),
+               std::invalid_argument);
 }
 
 TEST(AskedDocument, LinesAreReadBack) {
