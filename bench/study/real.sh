@@ -47,10 +47,10 @@ rows = json.load(sys.stdin, object_pairs_hook=lambda pairs: {k: v for k, v in pa
 print(json.dumps(rows, indent=1))'
 }
 
-# compare QUESTION [key=value...]: runs a config of configs/real.
+# compare QUESTION [key=value...]: runs a config of configs/real, in the folder that it names.
 compare() {
   "$focus" compare "configs/real/$1.yaml" "base=$model" "data.train=[$train]" "data.valid=[$watched]" "${@:2}"
-  relative "out/real/$1/compare.jsonl" >"$rows/$1.jsonl"
+  relative "$(sed -n 's/^out: //p' "configs/real/$1.yaml")/compare.jsonl" >"$rows/$1.jsonl"
 }
 
 # fitted NAME [--flag value...]: out/real/fits/NAME.h5, groups of keys.
