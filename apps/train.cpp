@@ -39,6 +39,7 @@ class TrainingTerminal {
         .on_step =
             [this](const Session&, const StepReport& report) {
               step_ = report.step;
+              work_.reset();
               progress_->update(report.step, report.result.loss, config_.tokens_per_step());
             },
         .on_phase =
@@ -49,6 +50,7 @@ class TrainingTerminal {
         .on_line = [this](const Session&, const TrainingLine& line) { note(line); },
         .on_validation =
             [this](std::int64_t step, double loss) {
+              work_.reset();
               progress_->note(fmt::format("step {}  valid loss {:.4f}  perplexity {:.2f}", step,
                                           loss, std::exp(loss)));
             },

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <array>
 #include <set>
 
 #include "data/synthetic/corpus_draws.h"

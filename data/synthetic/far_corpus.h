@@ -46,8 +46,7 @@ struct FarCorpusOptions {
     f("seed", seed, "random seed; another seed gives other documents");
     f("keys", keys,
       "keys of recall, words of copy, people of lookup and of each chain; from a list each "
-      "document "
-      "draws one",
+      "document draws one",
       {1, 4096});
     f("distance", distance,
       "least number of bytes of other sentences between fact and question (of a chain in equal "
@@ -63,9 +62,8 @@ struct FarCorpusOptions {
       {0, 1 << 24});
     f("share", share, "share of documents of this kind; the others are tales", {0, 1});
     f("haystack", haystack,
-      "text file whose passages, from a random paragraph on, are the other sentences: a needle in "
-      "a "
-      "haystack; empty: built-in sentences");
+      "text file whose passages, from a random paragraph on, are the other sentences (a needle in "
+      "a haystack); empty: built-in sentences");
   }
 };
 
