@@ -43,9 +43,9 @@ std::string Filler::passage(Rng& rng, std::size_t bytes) const {
   std::string text;
   for (std::size_t at = pick(rng, std::span<const std::size_t>(paragraphs_)); text.size() < bytes;
        at = paragraphs_[0]) {
-    if (!text.empty()) text += '\n';
+    if (!text.empty()) text += "\n\n";
     // To the end of the word that the last byte lies in.
-    const std::size_t missing = bytes - text.size();
+    const std::size_t missing = bytes - std::min(bytes, text.size());
     std::size_t end = haystack_.find_first_of(kBlanks, std::min(at + missing, haystack_.size()));
     if (end == std::string::npos) end = haystack_.find_last_not_of(kBlanks) + 1;
     text += std::string_view(haystack_).substr(at, end - at);
