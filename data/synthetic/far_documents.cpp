@@ -1,5 +1,7 @@
 #include "data/synthetic/far_documents.h"
 
+#include <algorithm>
+
 #include "autograd/base/check.h"
 #include "data/synthetic/corpus_draws.h"
 
