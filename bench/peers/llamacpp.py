@@ -14,6 +14,8 @@ import time
 import urllib.request
 from importlib.metadata import version
 
+import numpy
+
 
 def wheel(options, prompt):
     """Milliseconds of a thousand tokens, by the clock of llama.cpp's server."""
@@ -77,7 +79,7 @@ def native(options, prompt):
 
     def likeliest():
         logits = llama_cpp.llama_get_logits_ith(context, -1)
-        return max(range(size), key=logits.__getitem__)
+        return int(numpy.ctypeslib.as_array(logits, shape=(size,)).argmax())
 
     def run():
         llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(context), True)

@@ -1,5 +1,7 @@
 #include "data/synthetic/far_documents.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "autograd/base/check.h"
@@ -57,6 +59,27 @@ std::string Filler::passage(Rng& rng, std::size_t bytes) const {
 
 std::string Filler::operator()(Rng& rng, std::size_t bytes) const {
   return (haystack_.empty() ? sentences(rng, bytes) : passage(rng, bytes)) + '\n';
+}
+
+std::string new_name(Rng& rng, std::set<std::string>& taken) {
+  while (true) {
+    std::string name = first_name(rng, rng.below(2) == 0);
+    if (taken.insert(name).second) return name;
+  }
+}
+
+std::size_t tell_home(AskedDocument& document, std::string_view name, std::string_view home) {
+  document.text += fmt::format("{} lives in the ", name);
+  const std::size_t told = document.text.size();
+  document.text += fmt::format("{}.", home);
+  return told;
+}
+
+void ask_home(AskedDocument& document, std::string_view name, std::string_view home,
+              std::size_t told) {
+  document.text += fmt::format("Question: Where does {} live?\nAnswer: In the ", name);
+  add_answer(document, home, told);
+  document.text += ".\n";
 }
 
 void add_answer(AskedDocument& document, std::string_view answer, std::size_t source) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,14 @@ AskedDocument recall_document(Rng& rng, const FarDraw& draw);
 AskedDocument copy_document(Rng& rng, const FarDraw& draw);
 AskedDocument lookup_document(Rng& rng, const FarDraw& draw);
 AskedDocument chain_document(Rng& rng, const FarDraw& draw);
+
+/// A first name that is not `taken` yet.
+std::string new_name(Rng& rng, std::set<std::string>& taken);
+/// Appends that somebody lives somewhere; returns where the home stands.
+std::size_t tell_home(AskedDocument& document, std::string_view name, std::string_view home);
+/// Appends the question where somebody lives, and its answer.
+void ask_home(AskedDocument& document, std::string_view name, std::string_view home,
+              std::size_t told);
 
 /// Appends what answers, and marks it.
 void add_answer(AskedDocument& document, std::string_view answer, std::size_t source);

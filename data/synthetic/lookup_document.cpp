@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <set>
 
 #include "data/synthetic/corpus_draws.h"
@@ -17,22 +15,17 @@ AskedDocument lookup_document(Rng& rng, const FarDraw& draw) {
   std::vector<Fact> facts;
   std::set<std::string> taken;
   while (static_cast<std::int64_t>(facts.size()) < draw.keys) {
-    std::string name = first_name(rng, rng.below(2) == 0);
-    if (!taken.insert(name).second) continue;
+    std::string name = new_name(rng, taken);
     const Text home = pick(rng, kBuildings);
-    document.text += fmt::format("{}{} lives in the ", facts.empty() ? "" : " ", name);
-    facts.push_back({std::move(name), home, document.text.size()});
-    document.text += fmt::format("{}.", home);
+    if (!facts.empty()) document.text += ' ';
+    const std::size_t told = tell_home(document, name, home);
+    facts.push_back({std::move(name), home, told});
   }
   document.text += '\n' + draw.filler(rng, draw.distance);
   // Whoever is not asked for is there to be mistaken for those who are.
   shuffle(rng, facts);
   facts.resize((facts.size() + 1) / 2);
-  for (const Fact& fact : facts) {
-    document.text += fmt::format("Question: Where does {} live?\nAnswer: In the ", fact.name);
-    add_answer(document, fact.home, fact.told);
-    document.text += ".\n";
-  }
+  for (const Fact& fact : facts) ask_home(document, fact.name, fact.home, fact.told);
   return document;
 }
 
