@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <exception>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "autograd/base/types.h"
 
@@ -47,6 +51,69 @@ void parallel_chunks(Index n, Index chunk, F&& f) {
   FirstException first;
 #pragma omp parallel for schedule(dynamic)
   for (Index c = 0; c < chunks; ++c) first.run([&] { f(c * chunk, std::min(n, (c + 1) * chunk)); });
+  first.rethrow();
+}
+
+/// The chunks that a thread has yet to do, of a run of its own: it takes them from the front, and
+/// threads that are done take them from the back.
+class RunOfChunks {
+ public:
+  void set(Index first, Index end) {
+    left_ = static_cast<std::uint64_t>(end) << 32 | static_cast<std::uint64_t>(first);
+  }
+  Index size() const { return size_of(left_.load(std::memory_order_relaxed)); }
+  /// The number of a chunk; none where none is left.
+  std::optional<Index> take_first() {
+    return take([](std::uint64_t left) { return std::pair(left & kLow, left + 1); });
+  }
+  std::optional<Index> take_last() {
+    return take([](std::uint64_t left) { return std::pair((left >> 32) - 1, left - kLow - 1); });
+  }
+
+ private:
+  static constexpr std::uint64_t kLow = 0xffffffff;
+  static Index size_of(std::uint64_t left) {
+    return static_cast<Index>(left >> 32) - static_cast<Index>(left & kLow);
+  }
+  template <class Split>
+  std::optional<Index> take(Split&& split) {
+    std::uint64_t left = left_.load(std::memory_order_relaxed);
+    while (size_of(left) > 0) {
+      const auto [taken, rest] = split(left);
+      if (left_.compare_exchange_weak(left, rest, std::memory_order_relaxed))
+        return static_cast<Index>(taken);
+    }
+    return {};
+  }
+
+  // The number after the last and that of the first, in a cache line of its own.
+  alignas(64) std::atomic<std::uint64_t> left_ = 0;
+};
+
+/// parallel_chunks() for a pass over memory: each thread goes through a long run of it, for by
+/// short ones in turn two threads are slower than one, and then helps at the ends of the others'.
+template <class F>
+void parallel_runs(Index n, Index chunk, F&& f) {
+  const Index chunks = (n + chunk - 1) / chunk, threads = omp_get_max_threads();
+  const auto work = [&](Index c) { f(c * chunk, std::min(n, (c + 1) * chunk)); };
+  if (chunks == 1 || threads == 1 || omp_in_parallel()) {
+    for (Index c = 0; c < chunks; ++c) work(c);
+    return;
+  }
+  std::vector<RunOfChunks> runs(static_cast<std::size_t>(threads));
+  for (Index t = 0; t < threads; ++t)
+    runs[static_cast<std::size_t>(t)].set(chunks * t / threads, chunks * (t + 1) / threads);
+  FirstException first;
+#pragma omp parallel
+  {
+    RunOfChunks& own = runs[static_cast<std::size_t>(omp_get_thread_num())];
+    while (const auto c = own.take_first()) first.run([&] { work(*c); });
+    for (;;) {
+      RunOfChunks& longest = *std::ranges::max_element(runs, {}, &RunOfChunks::size);
+      if (longest.size() == 0) break;
+      if (const auto c = longest.take_last()) first.run([&] { work(*c); });
+    }
+  }
   first.rethrow();
 }
 

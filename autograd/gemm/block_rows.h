@@ -15,11 +15,10 @@ template <class DotOf>
 void multiply_rows_of_blocks(Index m, std::span<const SharedProduct> products, DotOf&& dot_of) {
   Index all_rows = 0;
   for (const SharedProduct& product : products) all_rows += product.w.rows;
-  const Index run = packed::rows_of_thread(all_rows, rows_per_chunk(products.front().w.cols));
-  parallel_chunks(all_rows, run, [&](Index begin, Index end) {
+  parallel_runs(all_rows, rows_per_chunk(products.front().w.cols), [&](Index begin, Index end) {
     Index before = 0;  // rows of the matrices before
     for (const SharedProduct& product : products) {
-      const auto& [w, c, ldc, start] = product;
+      const auto [w, c, ldc, start] = product;  // in registers, whatever c's stores may change
       const auto pitch = static_cast<Index>(bytes_of(w.format, w.pitch));
       const Index blocks = w.cols / block_numbers(w.format);
       const auto dot = dot_of(product);

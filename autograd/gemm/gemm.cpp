@@ -34,7 +34,7 @@ void multiply_serial(Index m, Index n, Index k, Operand a, Operand b, Real* c, I
 void multiply_rows(Index m, Index n, Index k, const Operand& a, const Operand& b, Real* c,
                    Index ldc, Start start) {
   packed::tally(m, n, k);
-  parallel_chunks(n, packed::rows_of_thread(n, rows_per_chunk(k)), [=](Index begin, Index end) {
+  parallel_runs(n, rows_per_chunk(k), [=](Index begin, Index end) {
     for (Index j = begin; j < end; ++j)
       for (Index i = 0; i < m; ++i) {
         const Real sum = simd::kernels().dot_row(a.data + i * a.row, b.data + j * b.column, k);

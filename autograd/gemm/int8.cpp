@@ -216,8 +216,7 @@ void gemm_nt_w8a8(Index m, const Real* a, Index lda, const MatrixView& w, const 
   const RoundedRows rows(m, k, a, lda, kernels);
   const W8A8Product product(rows, w, sums, start, c, ldc, kernels);
   if (m <= packed::kFewRows) {
-    const Index run = packed::rows_of_thread(n, std::max(kColumns, rows_per_chunk(k)));
-    parallel_chunks(n, run, [&](Index begin, Index end) {
+    parallel_runs(n, std::max(kColumns, rows_per_chunk(k)), [&](Index begin, Index end) {
       for (Index i = 0; i < m; ++i) product.row(i, begin, end);
     });
     return;

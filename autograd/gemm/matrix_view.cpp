@@ -148,9 +148,8 @@ void multiply_rows_of_blocks(Index m, const Real* a, Index lda,
 void multiply_rows(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, Index ldc,
                    Start start) {
   packed::tally(m, b.rows, b.cols);
-  const Index least = rows_at_a_time(b);
-  const Index chunk = b.transposed ? least : packed::rows_of_thread(b.rows, least);
-  parallel_chunks(b.rows, chunk, [&](Index begin, Index end) {
+  const Index chunk = rows_at_a_time(b);
+  parallel_runs(b.rows, chunk, [&](Index begin, Index end) {
     thread_local AlignedVector<Real> widened;
     widened.resize(static_cast<std::size_t>((b.transposed ? chunk : 1) * b.cols));
     if (b.transposed) gather_rows(b, begin, end - begin, widened.data());

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <omp.h>
-
 #include <algorithm>
 
 #include "autograd/base/aligned_vector.h"
@@ -22,13 +20,6 @@ inline constexpr Index kBlockDepth = 256;
 inline constexpr Index kRowsAtATime = 32 * simd::kMicroRows;
 /// Rows of A that are not worth packing B for: a token that is being generated.
 inline constexpr Index kFewRows = 2;
-
-/// Rows of B, `least` of them at least, that a thread goes through for few rows of A: memory is
-/// read in long runs, for by short ones in turn two threads are slower than one.
-inline Index rows_of_thread(Index rows, Index least) {
-  const Index threads = omp_get_max_threads();
-  return std::max(least, (rows + threads - 1) / threads);
-}
 
 inline void tally(Index m, Index n, Index k) {
   count_multiply_adds(static_cast<std::uint64_t>(m * n * k));

@@ -1,7 +1,10 @@
 // Every op gives the same bits for any number of threads and wherever its scratch memory lies.
+#include <omp.h>
+
 #include <atomic>
 #include <memory>
 #include <new>
+#include <thread>
 
 #include "autograd/base/parallel.h"
 #include "tests/support/compare.h"
@@ -99,23 +102,45 @@ TEST(Threads, BitsDoNotDependOnTheHeap) {
   }
 }
 
+TEST(Threads, RunsDoEachItemOnceThoughAThreadIsLate) {
+  for (const int threads : {1, 2, 3, 5})
+    for (const Index n : {1, 7, 64, 1000, 1003}) {
+      std::vector<std::atomic<int>> done(static_cast<std::size_t>(n));
+      std::atomic<Index> all_done = 0;
+      with_threads(threads, [&] {
+        parallel_runs(n, 8, [&](Index begin, Index end) {
+          // The first chunk waits for all others: its thread's are done by the others.
+          if (begin == 0 && omp_get_num_threads() > 1)
+            while (all_done < n - 8) std::this_thread::yield();
+          for (Index i = begin; i < end; ++i) ++done[static_cast<std::size_t>(i)], ++all_done;
+        });
+        return std::vector<Tensor>{};
+      });
+      for (const std::atomic<int>& times : done) ASSERT_EQ(times, 1) << threads << " threads";
+    }
+}
+
 TEST(Threads, WhatABodyThrowsIsThrownOnceAfterAllHaveEnded) {
+  const auto throws = [](const auto& run) {
+    std::atomic<int> begun = 0, running = 0, after = 0;
+    EXPECT_THROW(run(1000,
+                     [&](Index begin, Index) {
+                       ++begun;
+                       ++running;
+                       const bool broken = begin >= 500;
+                       --running;
+                       if (broken) throw std::bad_alloc();
+                     }),
+                 std::bad_alloc);
+    EXPECT_EQ(running, 0);
+    EXPECT_LT(begun, 1000);
+    run(10, [&](Index, Index) { ++after; });
+    EXPECT_EQ(after, 10);
+  };
   for (const int threads : {1, 3})
-    with_threads(threads, [] {
-      std::atomic<int> begun = 0, running = 0, after = 0;
-      EXPECT_THROW(parallel_chunks(1000, 1,
-                                   [&](Index begin, Index) {
-                                     ++begun;
-                                     ++running;
-                                     const bool broken = begin >= 500;
-                                     --running;
-                                     if (broken) throw std::bad_alloc();
-                                   }),
-                   std::bad_alloc);
-      EXPECT_EQ(running, 0);
-      EXPECT_LT(begun, 1000);
-      parallel_chunks(10, 1, [&](Index, Index) { ++after; });
-      EXPECT_EQ(after, 10);
+    with_threads(threads, [&] {
+      throws([](Index n, const auto& body) { parallel_chunks(n, 1, body); });
+      throws([](Index n, const auto& body) { parallel_runs(n, 1, body); });
       return std::vector<Tensor>{};
     });
 }
