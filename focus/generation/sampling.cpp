@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
-#include <set>
+#include <utility>
 #include <vector>
 
 #include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
 
 namespace focus {
 
@@ -22,13 +24,75 @@ void SamplingOptions::validate() const {
 void penalise_repetitions(std::span<Real> logits, std::span<const std::int32_t> text,
                           double penalty) {
   if (penalty == 1) return;
-  const std::set<std::int32_t> ids(text.begin(), text.end());
-  for (const std::int32_t id : ids) {
-    if (id < 0 || static_cast<std::size_t>(id) >= logits.size()) continue;
-    Real& logit = logits[static_cast<std::size_t>(id)];
+  std::vector<bool> penalised(logits.size());
+  for (const std::int32_t id : text) {
+    const auto at = static_cast<std::size_t>(id);
+    if (id < 0 || at >= logits.size() || penalised[at]) continue;
+    penalised[at] = true;
+    Real& logit = logits[at];
     logit = logit < 0 ? logit * static_cast<Real>(penalty) : logit / static_cast<Real>(penalty);
   }
 }
+
+namespace {
+
+/// The ids in falling order of their logits, of equal ones the lower first. Few are asked for as a
+/// rule, so they are sorted a band of logits at a time: from the highest down to `width` below it,
+/// to twice that, and so on.
+class FallingOrder {
+ public:
+  FallingOrder(std::span<const Real> logits, Real highest, double width)
+      : logits_(logits), highest_(highest), width_(width) {}
+
+  /// The id at place i, which is below the number of logits.
+  std::int32_t at(std::size_t i) {
+    while (i >= ids_.size()) add_band();
+    return ids_[i];
+  }
+
+ private:
+  void add_band() {
+    constexpr int kBands = 4;  // and one of all that is left
+    const auto lowest = ++bands_ > kBands ? -std::numeric_limits<Real>::infinity()
+                                          : static_cast<Real>(highest_ - width_);
+    const auto sorted = static_cast<std::ptrdiff_t>(ids_.size());
+    for (std::size_t id = 0; id < logits_.size(); ++id)
+      if (logits_[id] >= lowest && (bands_ == 1 || logits_[id] < lowest_))
+        ids_.push_back(static_cast<std::int32_t>(id));
+    std::ranges::sort(ids_.begin() + sorted, ids_.end(), [&](std::int32_t a, std::int32_t b) {
+      const Real x = logits_[static_cast<std::size_t>(a)], y = logits_[static_cast<std::size_t>(b)];
+      return x > y || (x == y && a < b);
+    });
+    lowest_ = lowest;
+    width_ *= 2;
+  }
+
+  std::span<const Real> logits_;
+  std::vector<std::int32_t> ids_;
+  int bands_ = 0;
+  Real highest_, lowest_ = 0;  // of the bands so far
+  double width_;
+};
+
+/// e^((logit - highest) / temperature) of each, and their sum.
+struct Weights {
+  std::vector<double> of;
+  double sum;
+};
+Weights weights_of(std::span<const Real> logits, Real highest, double temperature) {
+  constexpr Index kChunk = 4096;
+  const auto n = static_cast<Index>(logits.size());
+  std::vector<double> weights(logits.size()), sums(static_cast<std::size_t>(n / kChunk + 1));
+  parallel_chunks(n, kChunk, [&](Index begin, Index end) {
+    double sum = 0;
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+      sum += weights[i] = std::exp((static_cast<double>(logits[i]) - highest) / temperature);
+    sums[static_cast<std::size_t>(begin / kChunk)] = sum;
+  });
+  return {std::move(weights), std::accumulate(sums.begin(), sums.end(), 0.0)};
+}
+
+}  // namespace
 
 std::int32_t sample(std::span<const Real> logits, const SamplingOptions& options, Rng& rng) {
   options.validate();
@@ -37,34 +101,31 @@ std::int32_t sample(std::span<const Real> logits, const SamplingOptions& options
   check(std::isfinite(*highest), "sampling: a logit is {}", *highest);
   if (options.temperature == 0) return static_cast<std::int32_t>(highest - logits.begin());
 
-  std::vector<std::int32_t> ids(logits.size());
-  std::iota(ids.begin(), ids.end(), 0);
-  const auto higher = [&](std::int32_t a, std::int32_t b) {
-    const Real x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
-    return x > y || (x == y && a < b);
+  const Weights weights = weights_of(logits, *highest, options.temperature);
+  check(std::isfinite(weights.sum), "sampling: a logit is not a number");
+  // Within this of the highest lies nearly all of the weight, unless the distribution is flat.
+  FallingOrder order(logits, *highest, 8 * options.temperature);
+  const auto weight = [&](std::size_t i) {
+    return weights.of[static_cast<std::size_t>(order.at(i))];
   };
-  if (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < ids.size()) {
-    std::ranges::nth_element(ids, ids.begin() + options.top_k - 1, higher);
-    ids.resize(static_cast<std::size_t>(options.top_k));
-  }
-  std::ranges::sort(ids, higher);
-  std::vector<double> weights;
-  double total = 0;
-  for (const std::int32_t id : ids) {
-    const double below = static_cast<double>(logits[static_cast<std::size_t>(id)]) - *highest;
-    total += weights.emplace_back(std::exp(below / options.temperature));
+  std::size_t kept = logits.size();
+  double total = weights.sum;
+  if (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < kept) {
+    kept = static_cast<std::size_t>(options.top_k);
+    total = 0;
+    for (std::size_t i = 0; i < kept; ++i) total += weight(i);
   }
   if (options.top_p < 1) {
-    std::size_t kept = 0;
-    double sum = 0;
-    while (kept < ids.size() && sum < options.top_p * total) sum += weights[kept++];
-    weights.resize(kept);
-    total = sum;
+    std::size_t fewest = 0;
+    double reached = 0;
+    while (fewest < kept && reached < options.top_p * total) reached += weight(fewest++);
+    kept = fewest;
+    total = reached;
   }
   double left = rng.uniform() * total;
-  for (std::size_t i = 0; i < weights.size(); ++i)
-    if ((left -= weights[i]) < 0) return ids[i];
-  return ids[weights.size() - 1];  // rounding
+  for (std::size_t i = 0; i + 1 < kept; ++i)
+    if ((left -= weight(i)) < 0) return order.at(i);
+  return order.at(kept - 1);
 }
 
 }  // namespace focus

@@ -48,8 +48,11 @@ Generated generate(const LoadedModel& model, Generator& generator,
     done.text += part;
   };
   while (done.stop.empty()) {
-    penalise_repetitions(logits.span(), text, options.sampling.repetition_penalty);
-    const std::int32_t id = sample(logits.span(), options.sampling, rng);
+    std::int32_t id = 0;
+    const double sampling_seconds = timed([&] {
+      penalise_repetitions(logits.span(), text, options.sampling.repetition_penalty);
+      id = sample(logits.span(), options.sampling, rng);
+    });
     text.push_back(id);
     if (std::ranges::find(ends, id) != ends.end()) {
       done.stop = "end of text";
@@ -64,7 +67,8 @@ Generated generate(const LoadedModel& model, Generator& generator,
     } else if (generator.size() == positions) {
       done.stop = "positions";
     } else {
-      decode_seconds += timed([&] { logits = generator.next_logits(std::span(&id, 1)); });
+      decode_seconds +=
+          sampling_seconds + timed([&] { logits = generator.next_logits(std::span(&id, 1)); });
       ++decoded;
     }
   }

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
-#include <set>
+#include <numeric>
 #include <vector>
 
 namespace focus {
@@ -94,6 +96,42 @@ TEST(Sampling, TopPActsOnWhatTemperatureAndTopKLeft) {
                      {0, 4.0 / 7, 0, 3.0 / 7, 0});
 }
 
+/// What sample() is, by sorting everything.
+std::int32_t drawn(const std::vector<Real>& logits, const SamplingOptions& options, Rng& rng) {
+  std::vector<std::int32_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto logit = [&](std::int32_t id) { return logits[static_cast<std::size_t>(id)]; };
+  std::ranges::stable_sort(ids, std::ranges::greater(), logit);
+  if (options.top_k > 0) ids.resize(std::min(ids.size(), static_cast<std::size_t>(options.top_k)));
+  std::vector<double> sums = {0};
+  for (const std::int32_t id : ids)
+    sums.push_back(sums.back() + std::exp((static_cast<double>(logit(id)) - logit(ids.front())) /
+                                          options.temperature));
+  const auto reaches = [&](double sum) {
+    return static_cast<std::size_t>(std::ranges::lower_bound(sums, sum) - sums.begin());
+  };
+  const double total = sums[std::min(reaches(options.top_p * sums.back()), ids.size())];
+  return ids[std::min(reaches(rng.uniform() * total), ids.size()) - 1];
+}
+
+TEST(Sampling, ManyLogitsAreDrawnAsIfAllWereSorted) {
+  Rng numbers(9);
+  for (const double spread : {0.01, 1.0, 4.0, 30.0})  // flat, of a few bands, of one
+    for (const SamplingOptions& options :
+         {SamplingOptions{.temperature = 1}, SamplingOptions{.temperature = 0.6, .top_p = 0.9},
+          SamplingOptions{.temperature = 1, .top_k = 3000, .top_p = 0.999},
+          SamplingOptions{.temperature = 2, .top_k = 40}}) {
+      std::vector<Real> logits(10000);
+      // Some are equal.
+      for (Real& x : logits) x = static_cast<Real>(std::round(spread * numbers.normal() * 50) / 50);
+      Rng a(3), b(3);
+      for (int i = 0; i < 20; ++i) {
+        EXPECT_EQ(sample(logits, options, a), drawn(logits, options, b)) << spread;
+        EXPECT_EQ(a.state(), b.state());
+      }
+    }
+}
+
 TEST(Sampling, SameSeedSameTokens) {
   const auto draw = [](std::uint64_t seed) {
     Rng rng(seed);
@@ -110,6 +148,7 @@ TEST(Sampling, HugeLogitsAndImpossibleOnes) {
   expect_frequencies(frequencies({none, 1e30f, none, 1e30f}, {.temperature = 1}), {0, 0.5, 0, 0.5});
   Rng rng(1);
   EXPECT_THROW(sample(std::vector<Real>{none, none}, {}, rng), std::invalid_argument);
+  EXPECT_THROW(sample(std::vector<Real>{1, NAN}, {.temperature = 1}, rng), std::invalid_argument);
 }
 
 TEST(Sampling, RejectsOptionsOutOfRange) {
