@@ -29,7 +29,7 @@ class RoundedRows {
         q_(static_cast<std::size_t>(rows * width)),
         scales_(q_.size() / static_cast<std::size_t>(group)),
         sums_(scales_.size()),
-        excess_(scales_.size()) {
+        totals_(scales_.size()) {
     simd::int8_kernels();  // not to be called first by a thread of several
     parallel_chunks(rows, rows_per_chunk(cols), [&](Index begin, Index end) {
       for (Index i = begin; i < end; ++i) round(i, a + i * lda, kernels);
@@ -42,7 +42,7 @@ class RoundedRows {
   }
   simd::Q8Rows from(Index i) const {
     const Index g = i * width_ / group_;
-    return {q_.data() + i * width_, scales_.data() + g, sums_.data() + g, excess_.data() + g,
+    return {q_.data() + i * width_, scales_.data() + g, sums_.data() + g, totals_.data() + g,
             width_ / group_};
   }
 
@@ -66,28 +66,28 @@ class RoundedRows {
     const auto g = static_cast<std::size_t>(first / group_);
     scales_[g] = scale;
     sums_[g] = scale * static_cast<float>(sum);
-    excess_[g] = 128 * sum;
+    totals_[g] = sum;
   }
 
   const Index cols_, width_, group_;
   AlignedVector<std::int8_t> q_;
   AlignedVector<float> scales_, sums_;
-  AlignedVector<std::int32_t> excess_;
+  AlignedVector<std::int32_t> totals_;
 };
 
 /// kQ8Panel rows of W.
 class Panel {
  public:
   /// W's rows [first, first + count); what is missing of a panel is 0.
-  void fill(const MatrixView& w, Index first, Index count, Index group,
+  void fill(const MatrixView& w, Index first, Index count, const simd::Q8Kernels::Format& format,
             const simd::Q8Kernels& kernels) {
-    const Index halves = w.cols / kSplit, groups = w.cols / group;
+    const Index group = format.group, halves = w.cols / kSplit, groups = w.cols / group;
     resize(w.cols);
     for (Index j = 0; j < count; ++j)
       split_blocks(w.format, from_number(w, w.stored_row(first + j) * w.pitch).data, w.cols,
                    {split_q_.data() + j * w.cols, split_scales_.data() + j * halves,
                     split_offsets_.data() + j * halves});
-    kernels.pack(w.cols, split_q_.data(), w.cols, q_.data());
+    kernels.pack(w.cols, split_q_.data(), w.cols, format.more, q_.data());
     for (Index g = 0; g < groups; ++g)
       for (Index j = 0; j < simd::kQ8Panel; ++j) {
         const auto to = static_cast<std::size_t>(g * simd::kQ8Panel + j);
@@ -135,7 +135,7 @@ void multiply_many(const RoundedRows& rows, Index m, const SharedProduct& produc
                     alignas(64) float sums[kRowsAtATime * simd::kQ8Panel];
                     for (Index first = begin; first < end; first += simd::kQ8Panel) {
                       const Index count = std::min(simd::kQ8Panel, end - first);
-                      panel.fill(w, first, count, format.group, kernels);
+                      panel.fill(w, first, count, format, kernels);
                       for (Index i = 0; i < m; i += kRowsAtATime) {
                         const Index some = std::min(kRowsAtATime, m - i);
                         format.product(some, rows.from(i), panel.view(), sums);

@@ -32,11 +32,11 @@ struct Q8Panel {
   const float *scales, *offsets;
 };
 /// Many rows that are multiplied, in the same groups: q [m, groups, group] within ±127; of each
-/// group [m, groups] its scale, the sum of its numbers and 128 times the sum of its integers.
+/// group [m, groups] its scale, the sum of its numbers and that of its integers.
 struct Q8Rows {
   const std::int8_t* q;
   const float *scales, *sums;
-  const std::int32_t* excess;
+  const std::int32_t* totals;
   Index groups;
 };
 /// c[m, kQ8Panel] = A Wᵀ. Products of a group are summed as integers.
@@ -46,14 +46,16 @@ struct Q8Kernels {
   struct Format {
     Q8DotBlocks dot;
     Index group;  // numbers that share W's scale, and of A at least these
+    int more;     // W's integers are packed so much more, so that they have no sign; 0: as they are
     Q8Product product;
   };
   const char* name;  // "avx512_vnni", "avx512", "avx2", "baseline"
   /// q[i] = the integer nearest to row[i] / scale, ties to even, within ±127, of kQ8Rounded
   /// numbers; the sums of both halves of q. `scale` is finite and above 0.
   void (*round)(const Real* row, Real scale, std::int8_t* q, std::int32_t* sums);
-  /// kQ8Panel rows, `pitch` apart, of `depth` integers, a multiple of 4, as a panel has them.
-  void (*pack)(Index depth, const std::int8_t* q, Index pitch, std::int8_t* to);
+  /// kQ8Panel rows, `pitch` apart, of `depth` integers, a multiple of 4, and so much `more`, as a
+  /// panel has them.
+  void (*pack)(Index depth, const std::int8_t* q, Index pitch, int more, std::int8_t* to);
   ForBlockFormats<Format> formats;
 };
 

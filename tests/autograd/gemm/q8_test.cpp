@@ -199,23 +199,34 @@ TEST(Q8, ProductsThatShareTheirRowsHaveTheSameBits) {
 }
 
 TEST(Q8, TheFarthestIntegersDoNotOverflow) {
-  Stored w = stored_blocks(2, 64, NumberFormat::q8_0, {}, 1);
-  for (std::size_t b = 0; b < w.bytes.size(); b += 34)
-    std::fill_n(w.bytes.begin() + static_cast<std::ptrdiff_t>(b) + 2, 32, std::byte{0x80});
-  for (const simd::Q8Kernels* kernels : usable()) {
-    const Tensor one = product(Tensor::full({1, 64}, Real(-127)), w.view, *kernels);
-    const Tensor y = product(Tensor::full({7, 64}, Real(-127)), w.view, *kernels);
-    for (Index j = 0; j < 2; ++j) {
-      double sum = 0;
-      for (std::size_t b = 0; b < 2; ++b) {
-        const std::byte* block = w.bytes.data() + (static_cast<std::size_t>(j) * 2 + b) * 34;
-        sum += 32 * 127 * static_cast<double>(-block_number(NumberFormat::q8_0, block, 0));
-      }
-      EXPECT_NEAR(one[j], sum, 1e-6 * std::abs(sum)) << kernels->name;
-      for (Index i = 0; i < 7; ++i)
-        EXPECT_NEAR(y[2 * i + j], sum, 1e-6 * std::abs(sum)) << kernels->name;
+  constexpr Index kCols = 256;
+  for (const NumberFormat format : kBlockFormats)
+    for (const int byte : {0x00, 0x7f, 0x80, 0xff}) {
+      Stored w = stored_blocks(2, kCols, format, {}, 1);
+      const auto size = static_cast<std::size_t>(bytes_of(format, block_numbers(format)));
+      const std::vector<std::size_t> halves = half_places(format);
+      for (std::size_t at = 0; at < w.bytes.size(); ++at)
+        if (std::ranges::none_of(halves,
+                                 [&](std::size_t half) { return at % size / 2 == half / 2; }))
+          w.bytes[at] = std::byte(byte);
+      const std::vector<Real> numbers = block_numbers_of(format, w.bytes.data(), 2 * kCols);
+      for (const Real x : {127, -127})
+        for (const simd::Q8Kernels* kernels : usable())
+          for (const Index rows : {1, 7}) {
+            const Tensor y = product(Tensor::full({rows, kCols}, x), w.view, *kernels);
+            for (Index i = 0; i < y.size(); ++i) {
+              double sum = 0, most = 0;
+              for (Index p = 0; p < kCols; ++p) {
+                const double term =
+                    double{x} * numbers[static_cast<std::size_t>(i % 2 * kCols + p)];
+                sum += term;
+                most += std::abs(term);
+              }
+              ASSERT_NEAR(y[i], sum, 2e-6 * most)
+                  << kernels->name << " " << name_of(format) << " " << byte << " " << x;
+            }
+          }
     }
-  }
 }
 
 TEST(Q8, WhatIsNoNumberMakesItsRowNaN) {
