@@ -71,14 +71,27 @@ over_lengths() {
   small "out/real/length_$1.json" >"$rows/length_$1.json"
 }
 
+# over_positions NAME ADAPTER ATTENTIONS: three unseen novels in windows of 8,192 tokens; the figures have losses by
+# position where a page is written.
+over_positions() {
+  local texts
+  IFS=, read -ra texts <<<"$unseen"
+  "$focus" eval "$model" --adapter "$2" --attention "$3" --text "${texts[@]}" --max-tokens 8193 --context 8192 \
+    --stride 8192 --json "out/real/position_$1.json" --html "out/real/position_$1.html" --overwrite
+  small "out/real/position_$1.json" >"$rows/position_$1.json"
+}
+
 # Groups fitted at 1,024 tokens, and at 8,192, in use at 1,024 to 8,192 tokens; centroids that `adaptation` trained at 1,024.
 length() {
   fitted k128_1024 --num-groups 128 --num-selected-groups 16 --context 1024
   fitted k128_8192 --num-groups 128 --num-selected-groups 16 --context 8192
-  over_lengths k128_1024 out/real/fits/k128_1024.h5 dense,sink_window:256,summary:16
-  over_lengths k128_8192 out/real/fits/k128_8192.h5 summary:16
-  over_lengths tokens "out/real/adaptation/runs/$(run_of "Focus, affinity gate, K=4, 4 sinks")/focus.h5" \
-    soft,hard:1:gate=drop,hard:2:gate=drop
+  local over
+  for over in over_lengths over_positions; do
+    "$over" k128_1024 out/real/fits/k128_1024.h5 dense,sink_window:256,summary:16
+    "$over" k128_8192 out/real/fits/k128_8192.h5 summary:16
+    "$over" tokens "out/real/adaptation/runs/$(run_of "Focus, affinity gate, K=4, 4 sinks")/focus.h5" \
+      soft,hard:1:gate=drop,hard:2:gate=drop
+  done
 }
 
 # Groups of tokens that `adaptation` trained, beside equal_pairs: the same texts and windows of 2,048 tokens.
