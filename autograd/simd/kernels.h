@@ -21,8 +21,9 @@ inline constexpr Index kPeakChains = 12;
 /// A matrix packed as the right-hand side of a product: panels of `panel` columns, each panel's
 /// rows one after the other, so that the micro-kernel reads memory in order. Columns are padded
 /// with zeros to a multiple of the vector's width.
-struct Panels {
-  const Real* data = nullptr;
+template <class T>
+struct PanelsOf {
+  const T* data = nullptr;
   Index rows = 0;          // depth of the product
   Index columns = 0;       // padded
   Index first_column = 0;  // where a product starts, a multiple of the vector's width
@@ -30,6 +31,7 @@ struct Panels {
   /// vector's width; 0: packed.
   Index stride = 0;
 };
+using Panels = PanelsOf<Real>;
 
 /// The attention scores of a tile are [keys, queries], so that a vector holds queries: what each of
 /// them does along its keys needs no sums across lanes. Of the tile's keys a vector of queries sees
@@ -71,6 +73,13 @@ struct Kernels {
   void (*product_onto)(Index m, Index columns, Index depth, const Real* a, Index a_row,
                        Index a_column, Panels b, Index first, Real* c, Index ldc,
                        const Real* factor);
+  /// The first with a B that is read once and so comes from memory: its rows to come are fetched
+  /// meanwhile. Of Real, or of IEEE's 16-bit floats, widened as they are read.
+  void (*product_once)(Index m, Index columns, Index depth, const Real* a, Index a_row,
+                       Index a_column, Panels b, Index first, Real* c, Index ldc, bool add);
+  void (*product_once_f16)(Index m, Index columns, Index depth, const Real* a, Index a_row,
+                           Index a_column, PanelsOf<std::uint16_t> b, Index first, Real* c,
+                           Index ldc, bool add);
   /// source[rows, columns] with rows of `ld` numbers, times factor, into panels.
   void (*pack)(const Real* source, Index ld, Index rows, Index columns, Real factor, Real* panels);
   /// The transpose of source[columns, rows] with rows of `ld` numbers, times factor, into panels of
@@ -139,6 +148,11 @@ struct Kernels {
                      const Real* add, Index factor_stride, Real* y, Index y_stride);
   /// The sum of a b over any n.
   Real (*dot_row)(const Real* a, const Real* b, Index n);
+  /// The same, bit for bit, with each of `count` rows, `stride` apart, that are read once; of Real
+  /// or of IEEE's 16-bit floats.
+  void (*dot_rows)(const Real* a, Index count, const Real* rows, Index stride, Index n, Real* sums);
+  void (*dot_rows_f16)(const Real* a, Index count, const std::uint16_t* rows, Index stride, Index n,
+                       Real* sums);
 
   /// `rounds` times kPeakChains multiply-adds of a vector, all in registers: what no product can
   /// exceed. The result is there so that the work is done.

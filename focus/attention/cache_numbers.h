@@ -76,12 +76,33 @@ class CacheNumbers {
     simd::kernels().widen_f16(half_.data() + first, n, wide.data());
     return wide.data();
   }
-  /// Asks for numbers that will be read soon.
-  void prefetch(Index first, Index n) const {
+  /// Where a matrix in panels begins, its rows and columns; or one that lies row by row, `stride`
+  /// apart.
+  struct Panels {
+    Index at, rows, columns, stride = 0;
+  };
+  /// C[m, columns] (+)= A[m, depth] B, B the panels' rows from `first` on: Kernels::product_once.
+  void multiply(Index m, Index columns, Index depth, const Real* a, Index a_row, Panels panels,
+                Index first, Real* c, Index ldc, bool add) const {
+    const simd::Kernels& kernels = simd::kernels();
     if (rounds())
-      prefetch(half_.data() + first, n);
+      kernels.product_once_f16(
+          m, columns, depth, a, a_row, 1,
+          {half_.data() + panels.at, panels.rows, panels.columns, 0, panels.stride}, first, c, ldc,
+          add);
     else
-      prefetch(real_.data() + first, n);
+      kernels.product_once(
+          m, columns, depth, a, a_row, 1,
+          {real_.data() + panels.at, panels.rows, panels.columns, 0, panels.stride}, first, c, ldc,
+          add);
+  }
+  /// Of x [n] the products with `count` rows from number `at` on, `stride` apart.
+  void dot_rows(const Real* x, Index count, Index at, Index stride, Index n, Real* sums) const {
+    const simd::Kernels& kernels = simd::kernels();
+    if (rounds())
+      kernels.dot_rows_f16(x, count, half_.data() + at, stride, n, sums);
+    else
+      kernels.dot_rows(x, count, real_.data() + at, stride, n, sums);
   }
 
  private:
@@ -92,12 +113,6 @@ class CacheNumbers {
     else
       f(real_);
   }
-  template <class T>
-  static void prefetch(const T* from, Index n) {
-    constexpr Index kLine = kAlignment / sizeof(T);
-    for (Index i = 0; i < n; i += kLine) __builtin_prefetch(from + i, 0, 2);
-  }
-
   CacheDtype dtype_;
   AlignedVector<Real> real_;  // of these one is in use
   AlignedVector<std::uint16_t> half_;

@@ -18,6 +18,8 @@ constexpr Real kMasked = -std::numeric_limits<Real>::infinity();
 
 /// Members of a block; a class's first blocks hold 16, 16 and 32, so that a small class is small.
 constexpr Index kBlock = 64, kFirstBlock = 16;
+/// Members of the largest store.
+constexpr Index kLargestStore = 1024;
 /// Keys that one task goes over, and multiply-adds that are worth waking a thread for.
 constexpr Index kChunkKeys = 256, kTaskWork = 1 << 17;
 
@@ -56,12 +58,11 @@ void put_row(const Real* x, Index n, Index row, Index rows, Index columns, Cache
 
 /// Row vectors a [m, depth] times the columns [first, end) of a transposed matrix in panels, where
 /// `first` starts a panel, into those columns of rows of kBlock numbers, or added to them.
-void multiply_columns(Index m, Index depth, const Real* a, const Real* panels, Index columns,
-                      Index first, Index end, Into into, Real* rows) {
-  const simd::Kernels& kernels = simd::kernels();
-  kernels.product(m, simd::padded(kernels, end - first), depth, a, depth, 1,
-                  {panels + first * depth, depth, columns - first}, 0, rows + first, kBlock,
-                  into == Into::add);
+void multiply_columns(Index m, Index depth, const Real* a, const CacheNumbers& of, Index at,
+                      Index columns, Index first, Index end, Into into, Real* rows) {
+  of.multiply(m, simd::padded(simd::kernels(), end - first), depth, a, depth,
+              {at + first * depth, depth, columns - first}, 0, rows + first, kBlock,
+              into == Into::add);
 }
 
 }  // namespace
@@ -83,15 +84,29 @@ LayerCache::LayerCache(const Sizes& sizes, const AttentionOptions& options, Gate
 
 Index LayerCache::scratch_size() const { return query_heads() * (padded_dim_ + 2 + kBlock); }
 
+/// The next block, in the last store, or in one of its own for whose memory a quarter of the
+/// members so far is the most: that much of a cache may be unused.
 void LayerCache::add_block(Class& c) {
+  const Index block = static_cast<Index>(c.blocks.size()), capacity = block_capacity(block);
+  const auto last = static_cast<Index>(c.stores.size()) - 1;
+  if (last >= 0) {
+    const Index end = c.blocks.back().first + block_capacity(block - 1);
+    if (end < c.stores.back().capacity) {
+      c.blocks.push_back({last, end});
+      return;
+    }
+  }
+  const auto quarter = std::bit_floor(static_cast<std::uint64_t>(block_begin(block) / 4));
+  const Index members = std::max(capacity, std::min(static_cast<Index>(quarter), kLargestStore));
   // Zeros: what lies behind the last member is multiplied too, and then masked.
-  const Index capacity = block_capacity(static_cast<Index>(c.blocks.size()));
-  const Index rows = sizes_.kv_heads * capacity;
-  c.blocks.push_back(
-      {CacheNumbers(dtype_, rows * sizes_.head_dim), CacheNumbers(dtype_, rows * padded_dim_),
-       CacheNumbers(CacheDtype::float32, gate_.gated ? sizes_.groups * capacity : 0)});
-  const Block& block = c.blocks.back();
-  bytes_ += block.keys.bytes() + block.values.bytes() + block.assignments.bytes();
+  const Index rows = sizes_.kv_heads * members;
+  c.blocks.push_back({last + 1, 0});
+  c.stores.push_back(
+      {members, CacheNumbers(dtype_, rows * sizes_.head_dim),
+       CacheNumbers(dtype_, rows * padded_dim_),
+       CacheNumbers(CacheDtype::float32, gate_.gated ? sizes_.groups * members : 0)});
+  const Store& store = c.stores.back();
+  bytes_ += store.keys.bytes() + store.values.bytes() + store.assignments.bytes();
 }
 
 void LayerCache::append(const Real* k, const Real* v, const Real* g, std::uint64_t set) {
@@ -99,17 +114,20 @@ void LayerCache::append(const Real* k, const Real* v, const Real* g, std::uint64
   Class& c = classes_[set];
   const auto member = static_cast<Index>(c.positions.size()), b = block_of(member);
   if (b == static_cast<Index>(c.blocks.size())) add_block(c);
-  Block& block = c.blocks[static_cast<std::size_t>(b)];
+  const Index first = c.blocks[static_cast<std::size_t>(b)].first;
+  Store& store = c.stores.back();
   const Index slot = member - block_begin(b), capacity = block_capacity(b), dim = sizes_.head_dim;
   const Index width = panel_width(capacity);
   for (Index h = 0; h < sizes_.kv_heads; ++h) {
-    block.keys.put(k + h * dim, dim, h * dim * capacity + column_in_panels(slot, dim, capacity),
-                   width);
-    put_row(v + h * dim, dim, slot, capacity, padded_dim_, block.values,
-            h * capacity * padded_dim_);
+    store.keys.put(k + h * dim, dim,
+                   keys_at(store, first, h) + column_in_panels(slot, dim, capacity), width);
+    put_row(v + h * dim, dim, slot, capacity, padded_dim_, store.values,
+            values_at(store, first, h));
   }
   if (gate_.gated) {
-    block.assignments.put(g, sizes_.groups, column_in_panels(slot, sizes_.groups, capacity), width);
+    store.assignments.put(g, sizes_.groups,
+                          first * sizes_.groups + column_in_panels(slot, sizes_.groups, capacity),
+                          width);
     std::copy_n(g, sizes_.groups, last_g_.begin());
   }
   last_set_ = set;
@@ -139,8 +157,9 @@ void LayerCache::collect_slices() {
     for (Index member = first; member < end;) {
       const Index b = block_of(member), begin = block_begin(b), capacity = block_capacity(b);
       const Index slot = member - begin, last = std::min(end - begin, capacity);
-      slices_.push_back({&c.blocks[static_cast<std::size_t>(b)], capacity, slot,
-                         std::clamp(sinks - begin, slot, last),
+      const Block& block = c.blocks[static_cast<std::size_t>(b)];
+      slices_.push_back({&c.stores[static_cast<std::size_t>(block.store)], block.first, capacity,
+                         slot, std::clamp(sinks - begin, slot, last),
                          std::clamp(distant - begin, slot, last), last});
       keys_read_ += last - slot;
       chunk_keys += last - slot;
@@ -168,8 +187,9 @@ void LayerCache::compute_factors() {
       Real* factors = factors_.data() + i * kBlock;
       const Index n = simd::padded(kernels, slice.distant);
       std::fill_n(factors, n, factor_.start());
-      multiply_columns(1, sizes_.groups, last_g_.data(), slice.block->assignments.data(),
-                       slice.capacity, 0, slice.distant, Into::add, factors);
+      multiply_columns(1, sizes_.groups, last_g_.data(), slice.store->assignments,
+                       slice.first * sizes_.groups, slice.capacity, 0, slice.distant, Into::add,
+                       factors);
       factor_.finish(factors, n);
       std::fill(factors + slice.distant, factors + slice.end, Real(1));
       std::fill(factors + slice.begin, factors + slice.sinks, Real(1));
@@ -189,21 +209,13 @@ void LayerCache::attend_chunk(Index kv_head, Index chunk, Real* scratch) const {
   std::fill_n(max, heads, kMasked);
   std::fill_n(sum, heads, Real(0));
   const Real* q = scaled_q_.data() + kv_head * heads * dim;
-  thread_local AlignedVector<Real> wide;  // of a slice
   for (Index i = chunks_[static_cast<std::size_t>(chunk)];
        i < chunks_[static_cast<std::size_t>(chunk) + 1]; ++i) {
     const Slice& slice = slices_[static_cast<std::size_t>(i)];
-    if (i + 1 < chunks_[static_cast<std::size_t>(chunk) + 1]) {
-      const Slice& next = slices_[static_cast<std::size_t>(i) + 1];
-      // Each block lies elsewhere, and the hardware looks ahead no further than a page.
-      next.block->keys.prefetch(kv_head * dim * next.capacity, dim * next.capacity);
-      next.block->values.prefetch(kv_head * next.capacity * padded_dim_,
-                                  next.capacity * padded_dim_);
-    }
     const Index width = panel_width(slice.capacity), first = slice.begin / width * width;
     const Index columns = simd::padded(kernels, slice.end - first);
-    const Index keys = dim * slice.capacity, values = slice.capacity * padded_dim_;
-    multiply_columns(heads, dim, q, slice.block->keys.read(kv_head * keys, keys, wide),
+    const Store& store = *slice.store;
+    multiply_columns(heads, dim, q, store.keys, keys_at(store, slice.first, kv_head),
                      slice.capacity, first, slice.end, Into::assign, scores);
     for (Index h = 0; h < heads; ++h) {
       Real* row = scores + h * kBlock;
@@ -226,10 +238,9 @@ void LayerCache::attend_chunk(Index kv_head, Index chunk, Real* scratch) const {
       if (factor != 1)
         for (Index d = 0; d < padded_dim_; ++d) out[h * padded_dim_ + d] *= factor;
     }
-    kernels.product(
-        heads, padded_dim_, slice.end - slice.begin, scores + slice.begin, kBlock, 1,
-        {slice.block->values.read(kv_head * values, values, wide), slice.capacity, padded_dim_},
-        slice.begin, out, padded_dim_, true);
+    store.values.multiply(heads, padded_dim_, slice.end - slice.begin, scores + slice.begin, kBlock,
+                          {values_at(store, slice.first, kv_head), slice.capacity, padded_dim_},
+                          slice.begin, out, padded_dim_, true);
   }
 }
 

@@ -37,24 +37,39 @@ class LayerCache {
   Index keys_read() const { return keys_read_; }
 
  private:
-  /// Room for a run of a class's members, packed for products with them.
+  /// Memory for some blocks of a class. A key head's blocks lie one after the other: the hardware
+  /// reads ahead in long runs alone.
+  struct Store {
+    Index capacity;            // members
+    CacheNumbers keys;         // [kv_heads, blocks, head_dim, members], in panels
+    CacheNumbers values;       // [kv_heads, blocks, members, padded head_dim], in panels
+    CacheNumbers assignments;  // float32 [blocks, groups, members], in panels; none: gate dropped
+  };
+  /// Room for a run of a class's members, packed for products with them: of a store those from
+  /// member `first` on.
   struct Block {
-    CacheNumbers keys;         // [kv_heads, head_dim, capacity], in panels
-    CacheNumbers values;       // [kv_heads, capacity, padded head_dim], in panels
-    CacheNumbers assignments;  // float32 [groups, capacity], in panels; none: the gate is dropped
+    Index store, first;
   };
   struct Class {
     std::vector<Index> positions;  // rising
     std::vector<Block> blocks;
+    std::vector<Store> stores;
   };
   /// Members [begin, end) of a block; those before `distant` lie beyond the local window, and of
   /// these the gate leaves those before `sinks` alone.
   struct Slice {
-    const Block* block;
-    Index capacity, begin, sinks, distant, end;
+    const Store* store;
+    Index first, capacity, begin, sinks, distant, end;
   };
 
   void add_block(Class& c);
+  /// Where a block's keys and values of a key head begin in its store.
+  Index keys_at(const Store& store, Index first, Index kv_head) const {
+    return (kv_head * store.capacity + first) * sizes_.head_dim;
+  }
+  Index values_at(const Store& store, Index first, Index kv_head) const {
+    return (kv_head * store.capacity + first) * padded_dim_;
+  }
   void collect_slices();
   void compute_factors();
   void attend_chunk(Index kv_head, Index chunk, Real* scratch) const;

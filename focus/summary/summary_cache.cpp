@@ -235,35 +235,21 @@ void SummaryCache::add_to_sums(Group& group, const Real* key, const Real* value,
     group.square[d] += times * static_cast<double>(key[d]) * static_cast<double>(key[d]);
 }
 
-/// Calls f(rows as Real, the first's place in the run, how many) for all rows of a run.
-template <class F>
-void SummaryCache::for_pieces(const Run& run, const CacheNumbers& of, F&& f) const {
-  constexpr Index kWidened = 64;  // rows at a time
-  thread_local AlignedVector<Real> wide;
-  const Index most = of.rounds() ? kWidened : run.count();
-  for (Index first = 0; first < run.count(); first += most) {
-    const Index count = std::min(most, run.count() - first);
-    f(of.read((run.first + first) * padded_dim_, count * padded_dim_, wide), first, count);
-  }
-}
-
 void SummaryCache::add_scores(const Run& run, const Real* q, std::vector<Real>& scores) const {
-  const auto dot = simd::kernels().dot_row;
-  for_pieces(run, run.rows->keys, [&](const Real* keys, Index, Index count) {
-    for (Index i = 0; i < count; ++i)
-      scores.push_back(
-          soft_cap(dot(q, keys + i * padded_dim_, sizes_.head_dim), attention_.softcap));
-  });
+  const std::size_t before = scores.size();
+  scores.resize(before + static_cast<std::size_t>(run.count()));
+  Real* of_run = scores.data() + before;
+  run.rows->keys.dot_rows(q, run.count(), run.first * padded_dim_, padded_dim_, sizes_.head_dim,
+                          of_run);
+  if (attention_.softcap > 0)
+    for (Index i = 0; i < run.count(); ++i) of_run[i] = soft_cap(of_run[i], attention_.softcap);
 }
 
 /// out [padded_dim] += weights V
 void SummaryCache::add_values(const Run& run, const Real* weights, Real* out) const {
-  for_pieces(run, run.rows->values, [&](const Real* values, Index first, Index count) {
-    simd::kernels().product(
-        1, padded_dim_, count, weights + first, count, 1,
-        {.data = values, .rows = count, .columns = padded_dim_, .stride = padded_dim_}, 0, out,
-        padded_dim_, true);
-  });
+  run.rows->values.multiply(1, padded_dim_, run.count(), weights, run.count(),
+                            {run.first * padded_dim_, run.count(), padded_dim_, padded_dim_}, 0,
+                            out, padded_dim_, true);
 }
 
 /// What widths add to a query head's columns in selection, whose scores without bias are the last
@@ -274,12 +260,13 @@ void SummaryCache::add_widths(const Head& head, const Real* q, Reading& reading)
   const auto a = static_cast<Real>(options_.width);
   const Real softcap = attention_.softcap;
   const Real* score = &*(reading.scores.end() - sizes_.groups);
+  reading.widths.resize(reading.widths.size() + static_cast<std::size_t>(sizes_.groups));
+  Real* widths = &*(reading.widths.end() - sizes_.groups);
+  simd::kernels().dot_rows(squares.data(), sizes_.groups, head.variances.data(), padded_dim_,
+                           sizes_.head_dim, widths);
   for (Index c = 0; c < sizes_.groups; ++c) {
     const Real slope = softcap > 0 ? 1 - score[c] * score[c] / (softcap * softcap) : 1;
-    reading.widths.push_back(a * slope * slope *
-                             simd::kernels().dot_row(squares.data(),
-                                                     head.variances.data() + c * padded_dim_,
-                                                     sizes_.head_dim));
+    widths[c] *= a * slope * slope;
   }
 }
 

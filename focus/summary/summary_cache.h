@@ -116,8 +116,6 @@ class SummaryCache {
                      const Real* beta) const;
   void attend_query(const Head& head, const Reading& reading, Index query_head, const Real* q,
                     Real* out) const;
-  template <class F>
-  void for_pieces(const Run& run, const CacheNumbers& of, F&& f) const;
   void add_scores(const Run& run, const Real* q, std::vector<Real>& scores) const;
   void add_values(const Run& run, const Real* weights, Real* out) const;
   void add_widths(const Head& head, const Real* q, Reading& reading) const;

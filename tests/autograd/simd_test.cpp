@@ -374,6 +374,62 @@ TEST(Simd, ProductsOfPackedAndOfPlainRows) {
   });
 }
 
+// What is read once and fetched ahead, and what is widened on the way, has product()'s bits.
+TEST(Simd, ProductsOfWhatIsReadOnce) {
+  for_kernels([&](const Kernels& kernels) {
+    for (const Index m : {1, 3, 4, 9, 13})
+      for (const Index depth : {1, 64, 131}) {
+        SCOPED_TRACE(fmt::format("m {}, depth {}", m, depth));
+        const Index skipped = 2, rows = depth + skipped, columns = kernels.panel + kernels.vector;
+        const Tensor a = randn({m, depth}, 1), panels = randn({rows, columns}, 2);
+        std::vector<std::uint16_t> half(static_cast<std::size_t>(panels.size()));
+        kernels.round_f16(panels.data(), panels.size(), half.data());
+        Tensor wide(panels.shape());
+        kernels.widen_f16(half.data(), panels.size(), wide.data());
+        for (const bool add : {false, true}) {
+          const auto start = [&] { return randn({m, columns}, 3); };
+          Tensor once = start(), once_f16 = start();
+          kernels.product_once(m, columns, depth, a.data(), depth, 1,
+                               {panels.data(), rows, columns}, skipped, once.data(), columns, add);
+          kernels.product_once_f16(m, columns, depth, a.data(), depth, 1,
+                                   {half.data(), rows, columns}, skipped, once_f16.data(), columns,
+                                   add);
+          for (const auto& [b, c] : {std::pair{&panels, &once}, {&wide, &once_f16}}) {
+            Tensor expected = start();
+            kernels.product(m, columns, depth, a.data(), depth, 1, {b->data(), rows, columns},
+                            skipped, expected.data(), columns, add);
+            ASSERT_TRUE(std::ranges::equal(c->span(), expected.span()));
+          }
+        }
+      }
+  });
+}
+
+TEST(Simd, SumsOfProductsWithManyRows) {
+  for_kernels([&](const Kernels& kernels) {
+    for (const Index count : {0, 1, 4, 16, 37})
+      for (const Index n : {1, 16, 67, 128}) {
+        SCOPED_TRACE(fmt::format("{} rows of {}", count, n));
+        const Index stride = n + 3;
+        const Tensor a = randn({n}, 1), rows = randn({count + 1, stride}, 2);
+        std::vector<std::uint16_t> half(static_cast<std::size_t>(rows.size()));
+        kernels.round_f16(rows.data(), rows.size(), half.data());
+        Tensor wide(rows.shape());
+        kernels.widen_f16(half.data(), rows.size(), wide.data());
+        Tensor sums = Tensor::full({2, count + 1}, kUntouched);
+        kernels.dot_rows(a.data(), count, rows.data(), stride, n, sums.data());
+        kernels.dot_rows_f16(a.data(), count, half.data(), stride, n, sums.data() + count + 1);
+        for (Index i = 0; i <= count; ++i) {
+          const auto sum = [&](const Tensor& of) {
+            return i < count ? kernels.dot_row(a.data(), of.data() + i * stride, n) : kUntouched;
+          };
+          ASSERT_EQ(sums[i], sum(rows));
+          ASSERT_EQ(sums[count + 1 + i], sum(wide));
+        }
+      }
+  });
+}
+
 TEST(Simd, ProductInDouble) {
   const auto numbers = [](Index n, std::uint64_t seed) {
     Rng rng(seed);
