@@ -7,4 +7,4 @@ for name in clang-format-14 clang-format; do
   if "$name" --version 2>/dev/null | grep -q 'version 14\.'; then formatter=$name && break; fi
 done
 [ -n "$formatter" ] || { echo "format: skipped: no clang-format 14"; exit 0; }
-git ls-files '*.h' '*.cpp' | xargs "$formatter" --dry-run -Werror
+git ls-files '*.h' '*.cpp' '*.inc' | xargs "$formatter" --dry-run -Werror
