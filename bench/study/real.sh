@@ -114,7 +114,7 @@ write_unrelated() {
   xzcat "$watched" | head -c 6000 >out/real/unrelated.txt || true  # xzcat's pipe breaks
 }
 
-# Benchmarks behind unrelated text (fewer items: each costs more), plain, through the chat template; all of TruthfulQA, whose
+# Benchmarks behind unrelated text (fewer items: each costs more), plain, through the chat template; more of TruthfulQA, whose
 # plain prompts reach beyond the window.
 benchmarks() {
   write_unrelated
@@ -124,7 +124,7 @@ benchmarks() {
     case $form in
       behind_text) options+=(eval.prefix=out/real/unrelated.txt eval.limit=60 "eval.tasks=[arc_easy,piqa,lambada]") ;;
       chat) options+=(eval.chat=true) ;;
-      truthfulqa) options+=(eval.limit=0 "eval.tasks=[truthfulqa_mc1]") ;;
+      truthfulqa) options+=(eval.limit=400 "eval.tasks=[truthfulqa_mc1]") ;;
     esac
     "$focus" compare configs/real/benchmarks.yaml "base=$model" "data.valid=[$watched]" "${options[@]}"
     relative out/real/adaptation/compare.jsonl >"$rows/benchmarks_$form.jsonl"
