@@ -84,8 +84,8 @@ LayerCache::LayerCache(const Sizes& sizes, const AttentionOptions& options, Gate
 
 Index LayerCache::scratch_size() const { return query_heads() * (padded_dim_ + 2 + kBlock); }
 
-/// The next block: in the last store, or in a new one. A store holds a block or at most a quarter of
-/// the members before it, so that no more of a cache lies unused.
+/// The next block: in the last store, or in a new one. A store holds a block or at most a quarter
+/// of the members before it, so that no more of a cache lies unused.
 void LayerCache::add_block(Class& c) {
   const Index block = static_cast<Index>(c.blocks.size()), capacity = block_capacity(block);
   const auto last = static_cast<Index>(c.stores.size()) - 1;
