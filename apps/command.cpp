@@ -16,7 +16,7 @@
 #include "data/files/durable_file.h"
 #include "data/files/mapped_file.h"
 #include "data/settings/config.h"
-#include "focus/report/output_file.h"
+#include "focus/evaluation/report/output_file.h"
 
 namespace focus::app {
 

@@ -9,8 +9,8 @@
 
 #include "apps/commands.h"
 #include "data/settings/config.h"
-#include "focus/attention/cache_numbers.h"
 #include "focus/evaluation/evaluation.h"
+#include "focus/method/cache_numbers.h"
 #include "focus/models/model_files.h"
 #include "focus/training/run_config.h"
 

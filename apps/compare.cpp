@@ -8,7 +8,7 @@
 #include "data/files/durable_file.h"
 #include "data/settings/config.h"
 #include "data/settings/struct_json.h"
-#include "focus/report/compare_report.h"
+#include "focus/evaluation/report/compare_report.h"
 #include "focus/training/training.h"
 
 namespace focus::app {

@@ -11,8 +11,8 @@
 #include "data/files/durable_file.h"
 #include "data/settings/struct_json.h"
 #include "focus/evaluation/positions.h"
-#include "focus/report/evaluation_page.h"
-#include "focus/report/precision_table.h"
+#include "focus/evaluation/report/evaluation_page.h"
+#include "focus/evaluation/report/precision_table.h"
 
 namespace focus::app {
 namespace {

@@ -6,8 +6,8 @@
 #include "apps/terminal/progress.h"
 #include "autograd/base/clock.h"
 #include "data/settings/struct_json.h"
-#include "focus/report/evaluation_row.h"
-#include "focus/summary/head_budgets.h"
+#include "focus/evaluation/report/evaluation_row.h"
+#include "focus/method/summary/head_budgets.h"
 
 namespace focus::app {
 namespace {

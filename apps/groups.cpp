@@ -2,8 +2,8 @@
 #include "apps/terminal/progress.h"
 #include "autograd/base/check.h"
 #include "data/files/durable_file.h"
-#include "focus/groups/other_groups.h"
-#include "focus/report/groups_page.h"
+#include "focus/evaluation/report/groups_page.h"
+#include "focus/evaluation/statistics/other_groups.h"
 
 namespace focus::app {
 namespace {

@@ -6,9 +6,9 @@
 #include "apps/command.h"
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
-#include "data/tensors/gguf.h"
-#include "focus/lora/gguf_adapter.h"
-#include "focus/summary/head_budgets.h"
+#include "data/gguf/gguf.h"
+#include "focus/adapters/lora/gguf_adapter.h"
+#include "focus/method/summary/head_budgets.h"
 
 namespace focus::app {
 namespace {

@@ -1,8 +1,8 @@
 #include "apps/command.h"
 #include "data/files/durable_file.h"
 #include "data/text/text.h"
-#include "focus/report/evaluation_page.h"
-#include "focus/report/training_page.h"
+#include "focus/evaluation/report/evaluation_page.h"
+#include "focus/evaluation/report/training_page.h"
 
 namespace focus::app {
 

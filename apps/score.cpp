@@ -3,7 +3,7 @@
 #include "apps/command.h"
 #include "apps/terminal/progress.h"
 #include "data/files/durable_file.h"
-#include "focus/scores/requests.h"
+#include "focus/evaluation/scores/requests.h"
 
 namespace focus::app {
 namespace {

@@ -7,7 +7,7 @@
 #include "autograd/base/memory.h"
 #include "data/files/durable_file.h"
 #include "data/settings/settings_json.h"
-#include "focus/report/speed_report.h"
+#include "focus/speed/speed_report.h"
 
 namespace focus::app {
 

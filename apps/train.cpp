@@ -9,8 +9,8 @@
 #include "autograd/base/check.h"
 #include "data/settings/config.h"
 #include "data/settings/struct_json.h"
-#include "focus/report/dry_run.h"
-#include "focus/report/run_outcome.h"
+#include "focus/evaluation/report/dry_run.h"
+#include "focus/evaluation/report/run_outcome.h"
 #include "focus/training/training.h"
 
 namespace focus::app {

@@ -1,10 +1,10 @@
 #include "autograd/simd/bf16_kernels.h"
 #include "bench/cases.h"
 #include "bench/membership.h"
-#include "focus/attention/gated_attention.h"
-#include "focus/attention/sparse_attention.h"
-#include "focus/summary/key_groups.h"
-#include "focus/summary/summary_attention.h"
+#include "focus/method/attention/gated_attention.h"
+#include "focus/method/attention/sparse_attention.h"
+#include "focus/method/grouping/key_groups.h"
+#include "focus/method/summary/summary_attention.h"
 
 namespace focus::bench {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "bench/cases.h"
-#include "focus/counts/pair_counts.h"
+#include "focus/method/grouping/pair_counts.h"
 
 namespace focus::bench {
 

@@ -1,9 +1,9 @@
-#include "focus/routing/routing.h"
+#include "focus/method/grouping/routing.h"
 
 #include "bench/cases.h"
 #include "bench/membership.h"
-#include "focus/attention/class_plan.h"
-#include "focus/routing/sinkhorn.h"
+#include "focus/method/attention/class_plan.h"
+#include "focus/method/grouping/sinkhorn.h"
 
 namespace focus::bench {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "data/settings/any_settings.h"
 #include "data/tensors/store.h"
-#include "focus/counts/group_statistics.h"
+#include "focus/method/grouping/group_statistics.h"
 #include "layers/decoder.h"
 
 namespace focus {

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "data/files/gguf_keys.h"
-#include "data/tensors/gguf.h"
+#include "data/gguf/gguf.h"
+#include "data/gguf/gguf_keys.h"
 #include "layers/family.h"
 
 // The inverse of gguf_settings.h: a model's settings as the metadata of a GGUF file.

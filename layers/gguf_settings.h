@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/tensors/gguf.h"
+#include "data/gguf/gguf.h"
 #include "layers/family.h"
 
 namespace focus {

@@ -11,22 +11,22 @@ focus_test(optim_tests BOTH
   NEEDS optim
   LABELS core)
 focus_test(focus_tests BOTH
-  SOURCES focus/*_test.cpp focus/attention/*_test.cpp focus/counts/*_test.cpp
-    focus/generation/*_test.cpp focus/grouping/*_test.cpp focus/lora/*_test.cpp
-    focus/routing/*_test.cpp focus/summary/*_test.cpp
+  SOURCES focus/adapters/lora/*_test.cpp focus/generation/*_test.cpp focus/method/*_test.cpp
+    focus/method/*/*_test.cpp
   NEEDS focus
   LABELS core)
 focus_test(training_tests
-  SOURCES focus/distance/*_test.cpp focus/evaluation/*_test.cpp focus/groups/*_test.cpp focus/models/*_test.cpp
-    focus/recall/*_test.cpp focus/report/*_test.cpp focus/speed/*_test.cpp focus/training/*_test.cpp
+  SOURCES focus/evaluation/*_test.cpp focus/evaluation/recall/*_test.cpp
+    focus/evaluation/report/*_test.cpp focus/evaluation/statistics/*_test.cpp
+    focus/models/*_test.cpp focus/speed/*_test.cpp focus/training/*_test.cpp
   NEEDS focus
   LABELS core)
 focus_test(scores_tests
-  SOURCES focus/scores/*_test.cpp
+  SOURCES focus/evaluation/scores/*_test.cpp
   NEEDS focus
   LABELS core)
 focus_test(baselines_tests BOTH
-  SOURCES focus/baselines/*_test.cpp
+  SOURCES focus/adapters/baselines/*_test.cpp
   NEEDS focus
   LABELS core)
 # Once more with the kernels of lesser machines; skipped where this one is lesser still.

@@ -12,6 +12,6 @@ focus_test(chat_golden_tests
   NEEDS data
   LABELS golden)
 focus_test(files_tests BOTH
-  SOURCES data/files/*_test.cpp data/tensors/*_test.cpp
+  SOURCES data/files/*_test.cpp data/gguf/*_test.cpp data/tensors/*_test.cpp
   NEEDS data GTest::gmock
   LABELS data)

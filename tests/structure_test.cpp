@@ -92,10 +92,25 @@ TEST(Structure, HeadersIncludeEachOtherInNoCircle) {
   for (const Source& source : sources()) visit(visit, source.path);
 }
 
-/// "focus/models" of "focus/models/model_files.h"; nothing for what lies in no folder of its own.
+/// "focus/models" of "focus/models/model_files.h"; nothing for a file beside folders, which may
+/// share its types with them.
 std::string room_of(const std::string& path) {
-  const auto first = path.find('/'), last = path.rfind('/');
-  return first == last ? "" : path.substr(0, last);
+  const fs::path folder = fs::path(path).parent_path();
+  for (const auto& entry : fs::directory_iterator(kRoot / folder))
+    if (entry.is_directory()) return "";
+  return folder.generic_string();
+}
+
+TEST(Structure, FocusHasSevenRooms) {
+  std::set<std::string> rooms, files;
+  for (const auto& entry : fs::directory_iterator(kRoot / "focus"))
+    if (entry.is_directory())
+      rooms.insert(entry.path().filename());
+    else if (entry.path().extension() != ".txt")
+      files.insert(entry.path().filename());
+  EXPECT_EQ(rooms, (std::set<std::string>{"adapters", "evaluation", "generation", "method",
+                                          "models", "speed", "training"}));
+  EXPECT_LE(files.size(), 5u) << testing::PrintToString(files);
 }
 
 TEST(Structure, FoldersOfDataAndFocusIncludeEachOtherInNoCircle) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Finds words that the pages (README.md, CONTRIBUTING.md, docs/) and the texts that the program prints (string literals)
-# should not use, and says what to write instead: `bash tests/words.sh`. The program writes docs/configs.md.
+# Finds words that the pages (README.md, CONTRIBUTING.md, docs/), the texts that the program prints (string literals) and
+# comments should not use, and says what to write instead: `bash tests/words.sh`. The program writes docs/configs.md.
+# `bash tests/words.sh FOLDER...` looks at the comments below these folders only.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -57,6 +58,19 @@ banned_in_program=$(
 TABLE
 )
 
+banned_in_comments=$(
+  cat <<'TABLE'
+//+<? Of\b	a sentence with subject and verb
+\bbe it\b	whether, even if
+\b(is|are) none\b	there is no; does not have
+\banew\b	again
+\bgo(es)? on\b|\bgoing on\b	continues
+\bstand(s|ing)?\b	is, lies, precedes
+\b(is|are|was|be) told\b|\btold (of|apart|by)\b	is reported, is distinguished
+\b(is|are|was) not said\b|\bis said\b|\bunless said\b	is specified, is given
+TABLE
+)
+
 pages=$(ls README.md CONTRIBUTING.md docs/*.md | grep -v '^docs/configs.md$' | xargs grep -nH '')
 # The generator's sentences (corpus_text.h) are no messages; comments and #include lines are left out.
 literals=$(git ls-files {apps,autograd,data,focus,layers,optim}/{'*.cpp','*.h'} | grep -v corpus_text |
@@ -67,6 +81,11 @@ check() {  # LINES TABLE
     ! grep -P "$pattern" <<<"$1" || { echo "  write instead: $instead" && failed=1; }
   done <<<"$2"
 }
+comments=$(git ls-files "${@:-.}" | grep -E '\.(cpp|h|inc)$' | xargs grep -nHoP '(^|[;{}), ])\s*//+<? .*')
+if [ $# -gt 0 ]; then
+  check "$comments" "$banned_in_comments"
+  exit "$failed"
+fi
 check "$pages" "$banned"
 check "$literals" "$banned"$'\n'"$banned_in_program"
 [ "$failed" -eq 0 ] || exit 1

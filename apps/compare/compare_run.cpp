@@ -19,9 +19,9 @@
 #include "data/settings/config.h"
 #include "data/settings/struct_json.h"
 #include "data/text/text.h"
+#include "focus/evaluation/recall/recall_eval.h"
+#include "focus/evaluation/report/training_page.h"
 #include "focus/models/model_files.h"
-#include "focus/recall/recall_eval.h"
-#include "focus/report/training_page.h"
 #include "focus/training/metrics.h"
 
 namespace focus::app {

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "focus/focus_model.h"
-#include "focus/mechanism.h"
+#include "focus/adapters/mechanism.h"
+#include "focus/method/focus_model.h"
 #include "focus/models/model_files.h"
 
 // One vocabulary for "which attention", of every command and config:

@@ -1,7 +1,7 @@
 #include "focus/generation/routed_cache.h"
 
 #include "autograd/base/check.h"
-#include "focus/attention/sparse_attention.h"
+#include "focus/method/attention/sparse_attention.h"
 
 namespace focus {
 RoutedCache::RoutedCache(Decoder& decoder, FocusModel* focus, const AttentionMode& mode,

@@ -3,9 +3,9 @@
 #include <optional>
 #include <vector>
 
-#include "focus/attention/layer_cache.h"
-#include "focus/focus_model.h"
-#include "focus/summary/summary_cache.h"
+#include "focus/method/attention/layer_cache.h"
+#include "focus/method/focus_model.h"
+#include "focus/method/summary/summary_cache.h"
 
 namespace focus {
 

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "autograd/base/check.h"
-#include "data/tensors/gguf_writer.h"
-#include "data/tokenizers/gguf_tokenizer_export.h"
+#include "data/gguf/gguf_tokenizer_export.h"
+#include "data/gguf/gguf_writer.h"
 #include "layers/gguf_export.h"
 #include "layers/gguf_names.h"
 

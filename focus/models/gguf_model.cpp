@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "data/tensors/gguf.h"
-#include "data/tokenizers/gguf_tokenizer.h"
+#include "data/gguf/gguf.h"
+#include "data/gguf/gguf_tokenizer.h"
 #include "layers/gguf_settings.h"
 
 namespace focus {

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "data/files/gguf_metadata.h"
+#include "data/gguf/gguf_metadata.h"
 #include "focus/models/model_files.h"
 
 namespace focus {

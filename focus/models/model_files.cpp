@@ -5,11 +5,11 @@
 #include "data/files/file_identity.h"
 #include "data/files/input_file.h"
 #include "data/files/notice.h"
-#include "data/tensors/gguf.h"
+#include "data/gguf/gguf.h"
 #include "data/tensors/safetensors.h"
 #include "data/text/text.h"
-#include "focus/lora/gguf_adapter.h"
-#include "focus/lora/peft_adapter.h"
+#include "focus/adapters/lora/gguf_adapter.h"
+#include "focus/adapters/lora/peft_adapter.h"
 #include "focus/models/gguf_model.h"
 
 namespace focus {

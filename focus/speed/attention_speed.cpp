@@ -7,10 +7,10 @@
 #include "autograd/base/check.h"
 #include "autograd/base/clock.h"
 #include "autograd/simd/bf16_kernels.h"
-#include "focus/attention/sparse_attention.h"
-#include "focus/counts/group_statistics.h"
-#include "focus/routing/routing.h"
-#include "focus/summary/key_groups.h"
+#include "focus/method/attention/sparse_attention.h"
+#include "focus/method/grouping/group_statistics.h"
+#include "focus/method/grouping/key_groups.h"
+#include "focus/method/grouping/routing.h"
 
 namespace focus {
 namespace {

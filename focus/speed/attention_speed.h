@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "autograd/base/profile.h"
-#include "focus/attention/gated_attention.h"
-#include "focus/counts/pair_counts.h"
+#include "focus/method/attention/gated_attention.h"
+#include "focus/method/grouping/pair_counts.h"
+#include "focus/method/summary/summary_attention.h"
 #include "focus/models/precision.h"
-#include "focus/summary/summary_attention.h"
 
 // How fast attention alone is: full causal attention against Focus's, on random q, k and v of one
 // sequence.

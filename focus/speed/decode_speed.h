@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "focus/attention/cache_numbers.h"
 #include "focus/evaluation/attention_spec.h"
+#include "focus/method/cache_numbers.h"
 
 // How fast a model generates: one token after another on a cache.
 namespace focus {

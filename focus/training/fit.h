@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "data/tokens/batches.h"
-#include "focus/focus_model.h"
+#include "focus/method/focus_model.h"
 #include "focus/models/model_files.h"
 
 namespace focus {

@@ -5,9 +5,9 @@
 #include "autograd/base/check.h"
 #include "data/settings/config.h"
 #include "focus/evaluation/attention_spec.h"
-#include "focus/grouping/grouping.h"
-#include "focus/old_keys.h"
-#include "focus/saved_focus.h"
+#include "focus/method/grouping/grouping.h"
+#include "focus/method/old_keys.h"
+#include "focus/method/saved_focus.h"
 #include "layers/family.h"
 
 namespace focus {

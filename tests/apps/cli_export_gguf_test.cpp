@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "data/tensors/gguf.h"
+#include "data/gguf/gguf.h"
 #include "focus/models/model_files.h"
 #include "layers/gguf_settings.h"
 #include "tests/support/cli.h"

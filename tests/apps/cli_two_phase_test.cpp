@@ -1,6 +1,6 @@
 #include "data/settings/config.h"
 #include "data/tokens/tokenize.h"
-#include "focus/focus_files.h"
+#include "focus/method/focus_files.h"
 #include "focus/training/training.h"
 #include "tests/support/cli.h"
 #include "tests/support/tiny_focus.h"

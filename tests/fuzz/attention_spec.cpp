@@ -1,6 +1,6 @@
 #include "focus/evaluation/attention_spec.h"
 
-#include "focus/config.h"
+#include "focus/method/config.h"
 #include "tests/fuzz/harness.h"
 
 /// A word of `--attention`, and the settings of an adapter with groups of keys that it overrides.

@@ -1,4 +1,4 @@
-#include "focus/report/compare_plan.h"
+#include "focus/evaluation/report/compare_plan.h"
 
 #include "tests/fuzz/harness.h"
 

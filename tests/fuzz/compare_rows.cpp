@@ -1,6 +1,6 @@
 #include "data/settings/struct_json.h"
-#include "focus/report/compare_plan.h"
-#include "focus/report/compare_report.h"
+#include "focus/evaluation/report/compare_plan.h"
+#include "focus/evaluation/report/compare_report.h"
 #include "tests/fuzz/harness.h"
 
 /// The rows of a comparison, compare.jsonl: read, held against a claim, and put into every form.

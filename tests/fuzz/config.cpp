@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "focus/old_keys.h"
+#include "focus/method/old_keys.h"
 #include "focus/training/run_config.h"
 #include "tests/fuzz/harness.h"
 

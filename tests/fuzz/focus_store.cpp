@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "focus/saved_focus.h"
+#include "focus/method/saved_focus.h"
 #include "tests/fuzz/harness.h"
 #include "tests/support/temp_folder.h"
 

@@ -1,6 +1,6 @@
-#include "data/tensors/gguf.h"
+#include "data/gguf/gguf.h"
 
-#include "data/tokenizers/gguf_tokenizer.h"
+#include "data/gguf/gguf_tokenizer.h"
 #include "layers/gguf_settings.h"
 #include "tests/fuzz/harness.h"
 

@@ -1,4 +1,4 @@
-#include "focus/scores/score_request.h"
+#include "focus/evaluation/scores/score_request.h"
 
 #include <nlohmann/json.hpp>
 

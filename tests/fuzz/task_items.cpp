@@ -2,7 +2,7 @@
 
 #include "data/files/utf8.h"
 #include "data/text/unpack.h"
-#include "focus/scores/task_readers.h"
+#include "focus/evaluation/scores/task_readers.h"
 #include "tests/fuzz/harness.h"
 
 /// A benchmark's file: each reader on the same bytes.

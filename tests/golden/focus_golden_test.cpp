@@ -1,10 +1,10 @@
 // The Focus attention sub-layer, op by op, against the reference implementation in float64.
-#include "focus/attention/focus_rule.h"
-#include "focus/attention/gated_attention.h"
-#include "focus/attention/sparse_attention.h"
-#include "focus/counts/pair_counts.h"
-#include "focus/routing/routing.h"
-#include "focus/routing/sinkhorn.h"
+#include "focus/method/attention/focus_rule.h"
+#include "focus/method/attention/gated_attention.h"
+#include "focus/method/attention/sparse_attention.h"
+#include "focus/method/grouping/pair_counts.h"
+#include "focus/method/grouping/routing.h"
+#include "focus/method/grouping/sinkhorn.h"
 #include "tests/support/golden_model.h"
 
 namespace focus {

@@ -1,6 +1,6 @@
 // GGUF files that gguf-py wrote, with the logits that transformers computes from the weights in
 // them.
-#include "data/tensors/gguf.h"
+#include "data/gguf/gguf.h"
 #include "data/tensors/safetensors.h"
 #include "focus/models/model_files.h"
 #include "layers/gguf_settings.h"

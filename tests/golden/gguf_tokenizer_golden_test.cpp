@@ -8,8 +8,8 @@
 #include <sstream>
 
 #include "data/files/read_file.h"
-#include "data/tensors/gguf.h"
-#include "data/tokenizers/gguf_tokenizer.h"
+#include "data/gguf/gguf.h"
+#include "data/gguf/gguf_tokenizer.h"
 
 namespace focus {
 namespace {

@@ -1,5 +1,5 @@
 // Attention with summary columns against the reference implementation in float64.
-#include "focus/summary/summary_attention.h"
+#include "focus/method/summary/summary_attention.h"
 #include "tests/support/golden_model.h"
 
 namespace focus {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "focus/attention/gate.h"
+#include "focus/method/attention/gate.h"
 #include "tests/support/compare.h"
 #include "tests/support/composed.h"
 #include "tests/support/random.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "autograd/ops.h"
-#include "focus/counts/pair_counts.h"
+#include "focus/method/grouping/pair_counts.h"
 #include "tests/support/compare.h"
 #include "tests/support/random.h"
 

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "autograd/ops.h"
-#include "focus/attention/gate.h"
+#include "focus/method/attention/gate.h"
 
 // Attention put together from elementary ops, every [seq_len, seq_len] matrix in full: what the
 // fused kernels are compared with.

@@ -2,7 +2,7 @@
 
 #include "data/tensors/safetensors.h"
 #include "data/text/text.h"
-#include "focus/focus_model.h"
+#include "focus/method/focus_model.h"
 #include "layers/family.h"
 #include "layers/weights.h"
 #include "tests/support/golden.h"

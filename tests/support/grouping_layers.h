@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "focus/focus_model.h"
-#include "focus/grouping/key_grouping.h"
-#include "focus/grouping/token_grouping.h"
+#include "focus/method/focus_model.h"
+#include "focus/method/grouping/key_grouping.h"
+#include "focus/method/grouping/token_grouping.h"
 
 namespace focus {
 

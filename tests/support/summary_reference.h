@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "focus/summary/summary_attention.h"
+#include "focus/method/summary/summary_attention.h"
 
 // Attention with summary columns written out pair by pair, forward and backward, in double: what
 // the fused op is compared with.

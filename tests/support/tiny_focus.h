@@ -1,6 +1,6 @@
 #pragma once
 
-#include "focus/focus_model.h"
+#include "focus/method/focus_model.h"
 
 namespace focus {
 

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "data/settings/struct_json.h"
-#include "focus/baselines/window_attention.h"
-#include "focus/report/evaluation_row.h"
+#include "focus/adapters/baselines/window_attention.h"
+#include "focus/evaluation/report/evaluation_row.h"
 #include "tests/support/compare.h"
 #include "tests/support/thread_ranks.h"
 #include "tests/support/tiny_session.h"

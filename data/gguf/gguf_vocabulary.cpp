@@ -1,0 +1,139 @@
+#include "data/gguf/gguf_vocabulary.h"
+
+#include <spdlog/spdlog.h>
+
+#include <string_view>
+#include <unordered_set>
+
+#include "autograd/base/check.h"
+#include "data/files/json_reader.h"
+#include "data/files/utf8.h"
+#include "data/tokenizers/bpe_tokenizer.h"
+
+namespace focus {
+namespace {
+
+std::string ggml_key(const char* name) { return fmt::format("tokenizer.ggml.{}", name); }
+
+void check_tokens(const GgufVocabulary& v) {
+  std::unordered_set<std::string_view> seen;
+  for (std::size_t id = 0; id < v.tokens.size(); ++id) {
+    const std::string& token = v.tokens[id];
+    if (!is_valid_utf8(token))
+      fail("{}: tokenizer.ggml.tokens: token {} is not UTF-8: {}", v.where, id, json_quoted(token));
+    if (!token.empty() && !seen.insert(token).second)
+      fail("{}: tokenizer.ggml.tokens: token {}, {}, appears twice", v.where, id,
+           json_quoted(token));
+  }
+}
+
+std::vector<TokenType> read_types(const GgufMetadata& metadata, const GgufVocabulary& v) {
+  const auto numbers = metadata.integers(ggml_key("token_type"));
+  if (!numbers) return std::vector<TokenType>(v.tokens.size(), TokenType::normal);
+  if (numbers->size() != v.tokens.size())
+    fail("{}: tokenizer.ggml.token_type has {} values for {} tokens", v.where, numbers->size(),
+         v.tokens.size());
+  std::vector<TokenType> types;
+  types.reserve(numbers->size());
+  for (std::size_t id = 0; id < numbers->size(); ++id) {
+    const std::int64_t number = (*numbers)[id];
+    if (number < 1 || number > 6)
+      fail("{}: tokenizer.ggml.token_type of token {} is {}, not one of 1 to 6", v.where, id,
+           number);
+    types.push_back(static_cast<TokenType>(number));
+  }
+  return types;
+}
+
+std::optional<std::int32_t> read_id(const GgufMetadata& metadata, const char* name,
+                                    const GgufVocabulary& v) {
+  const std::string key = ggml_key(name);
+  const auto id = metadata.integer(key);
+  if (!id) return std::nullopt;
+  const bool there = *id >= 0 && *id < static_cast<std::int64_t>(v.tokens.size()) &&
+                     !v.tokens[static_cast<std::size_t>(*id)].empty();
+  if (there) return static_cast<std::int32_t>(*id);
+  // As llama.cpp: fine-tuned models name padding that they never got a row for.
+  spdlog::warn("{}: {} is {}, which is not one of the {} tokens: ignored", v.where, key, *id,
+               v.tokens.size());
+  return std::nullopt;
+}
+
+/// The default template, or all in transformers' list where there are more.
+nlohmann::ordered_json read_chat_templates(const GgufMetadata& metadata) {
+  constexpr std::string_view kKey = "tokenizer.chat_template";
+  auto list = nlohmann::ordered_json::array();
+  const auto add = [&](const std::string& name, const std::string& text) {
+    if (!is_valid_utf8(text)) fail("{}: {} is not UTF-8", metadata.where(), kKey);
+    list.push_back({{"name", name}, {"template", text}});
+  };
+  if (const auto text = metadata.text(kKey)) add("default", *text);
+  for (const std::string& key : metadata.keys()) {
+    const std::string prefix = fmt::format("{}.", kKey);
+    if (key.starts_with(prefix) && is_valid_utf8(key))
+      add(key.substr(prefix.size()), metadata.text(key).value());
+  }
+  if (list.empty()) return nullptr;
+  if (list.size() == 1 && metadata.has(kKey)) return list[0]["template"];
+  return list;
+}
+
+}  // namespace
+
+GgufVocabulary read_gguf_vocabulary(const GgufMetadata& metadata) {
+  GgufVocabulary v;
+  v.where = metadata.where();
+  auto tokens = metadata.texts(ggml_key("tokens"));
+  if (!tokens || tokens->empty())
+    fail("{}: its tokenizer has no tokenizer.ggml.tokens; name a tokenizer with --tokenizer FILE",
+         v.where);
+  v.tokens = *std::move(tokens);
+  if (v.tokens.size() >= static_cast<std::size_t>(kMaxIds))
+    fail("{}: {} tokens, more than the {} that are supported", v.where, v.tokens.size(), kMaxIds);
+  check_tokens(v);
+  v.types = read_types(metadata, v);
+  v.bos_id = read_id(metadata, "bos_token_id", v);
+  v.eos_id = read_id(metadata, "eos_token_id", v);
+  v.unk_id = read_id(metadata, "unknown_token_id", v);
+  v.pad_id = read_id(metadata, "padding_token_id", v);
+  v.eot_id = read_id(metadata, "eot_token_id", v);
+  v.add_bos = metadata.flag(ggml_key("add_bos_token"));
+  v.add_eos = metadata.flag(ggml_key("add_eos_token"));
+  for (const auto id : {v.bos_id, v.eos_id, v.pad_id, v.eot_id}) {
+    if (id) v.type(*id) = TokenType::control;
+  }
+  return v;
+}
+
+std::string gguf_tokenizer_config(const GgufMetadata& metadata, const GgufVocabulary& vocabulary,
+                                  const std::string& tokenizer_class, nlohmann::ordered_json more) {
+  nlohmann::ordered_json json = {{"tokenizer_class", tokenizer_class}};
+  json.update(more);
+  const auto name = [&](const char* key, std::optional<std::int32_t> id) {
+    if (id) json[key] = vocabulary.text(*id);
+  };
+  name("bos_token", vocabulary.bos_id);
+  name("eos_token", vocabulary.eos_id);
+  name("unk_token", vocabulary.unk_id);
+  name("pad_token", vocabulary.pad_id);
+  json["clean_up_tokenization_spaces"] = false;
+  nlohmann::ordered_json added = nlohmann::ordered_json::object();
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    const TokenType type = vocabulary.types[id];
+    if (type != TokenType::control && type != TokenType::user_defined &&
+        vocabulary.unk_id != static_cast<std::int32_t>(id))
+      continue;
+    added[std::to_string(id)] = {{"content", vocabulary.tokens[id]},
+                                 {"lstrip", false},
+                                 {"normalized", false},
+                                 {"rstrip", false},
+                                 {"single_word", false},
+                                 {"special", type != TokenType::user_defined}};
+  }
+  json["added_tokens_decoder"] = std::move(added);
+  const nlohmann::ordered_json chat = read_chat_templates(metadata);
+  if (!chat.is_null()) json["chat_template"] = chat;
+  return json.dump(2) + "\n";
+}
+
+}  // namespace focus

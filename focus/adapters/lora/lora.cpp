@@ -1,0 +1,210 @@
+#include "focus/adapters/lora/lora.h"
+
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <set>
+
+#include "autograd/base/check.h"
+#include "focus/method/old_keys.h"
+
+namespace focus {
+namespace {
+
+constexpr const char* kAllLinear = "all-linear";
+
+bool is_target(const std::string& module, const std::string& target) {
+  return target == kAllLinear || module == target || module.ends_with("." + target);
+}
+
+/// The last words of the modules' names, each once.
+std::set<std::string> endings(const std::vector<PublishedLinear>& linears) {
+  std::set<std::string> names;
+  for (const PublishedLinear& linear : linears)
+    names.insert(linear.name.substr(linear.name.rfind('.') + 1));
+  return names;
+}
+
+}  // namespace
+
+std::string peft_name(const std::string& module, const char* matrix) {
+  return fmt::format("base_model.model.{}.lora_{}.weight", module, matrix);
+}
+
+LoraModel::LoraModel(LoraConfig config, Decoder& decoder, Rng& rng)
+    : config_(std::move(config)), decoder_(decoder) {
+  config_.validate();
+  std::vector<PublishedLinear> all = published_linears(decoder);
+  for (const std::string& target : config_.target_modules) {
+    const bool found = std::ranges::any_of(
+        all, [&](const PublishedLinear& linear) { return is_target(linear.name, target); });
+    check(found, "lora.target_modules: a {} layer has no linear named '{}'; it has {}",
+          decoder.config().model_type, target, fmt::join(endings(all), ", "));
+  }
+  for (PublishedLinear& linear : all) {
+    const bool wanted = std::ranges::any_of(
+        config_.target_modules, [&](const auto& target) { return is_target(linear.name, target); });
+    if (!wanted) continue;
+    LoraLinear& adapter = linears_.emplace_back();
+    Tensor a({config_.r, linear.in()});
+    const double bound = 1 / std::sqrt(static_cast<double>(linear.in()));
+    for (Real& x : a.span()) x = static_cast<Real>((2 * rng.uniform() - 1) * bound);
+    adapter.a = a;
+    for (const auto& part : linear.parts) {
+      Tensor b({part.linear->weight.dim(0), config_.r});
+      std::ranges::fill(b.span(), Real(0));
+      adapter.b.emplace_back(b);
+    }
+    targets_.push_back(std::move(linear));
+  }
+}
+
+void LoraModel::attach(Decoder& decoder) {
+  check(&decoder == &decoder_, "lora: it was made for a different decoder");
+  attached_ = true;
+  for (std::size_t i = 0; i < targets_.size(); ++i)
+    for (std::size_t part = 0; part < targets_[i].parts.size(); ++part)
+      targets_[i].parts[part].linear->addition = [this, i, part](const Variable& x,
+                                                                 const ForwardContext& context) {
+        // Of the linear, not of its part: the parts of one module see the same input.
+        const auto key = context.dropout_key;
+        const Variable kept = key ? dropout(x, config_.dropout, *key * targets_.size() + i) : x;
+        const Variable low = linear(kept, linears_[i].a, {});
+        return scale(linear(low, linears_[i].b[part], {}), static_cast<Real>(config_.scaling()));
+      };
+}
+
+void LoraModel::detach() {
+  if (!std::exchange(attached_, false)) return;
+  for (const PublishedLinear& target : targets_)
+    for (const auto& part : target.parts) part.linear->addition = {};
+}
+
+void LoraModel::merge() {
+  const NoGrad guard;
+  for (std::size_t i = 0; i < targets_.size(); ++i)
+    for (std::size_t part = 0; part < targets_[i].parts.size(); ++part) {
+      Tensor& weight = targets_[i].parts[part].linear->weight.mutable_value();
+      const Variable a_by_input = transpose(Variable(linears_[i].a.value()), 0, 1);
+      const Tensor product = linear(linears_[i].b[part].value(), a_by_input, {}).value();
+      const auto scaling = static_cast<Real>(config_.scaling());
+      for (Index k = 0; k < weight.size(); ++k) weight.data()[k] += scaling * product[k];
+    }
+  detach();
+}
+
+LoraModel::Tensors LoraModel::tensors(const std::function<Tensor(const Variable&)>& select) const {
+  Tensors tensors;
+  for (std::size_t i = 0; i < targets_.size(); ++i) {
+    const PublishedLinear& target = targets_[i];
+    Tensor whole({target.out(), config_.r});
+    for (std::size_t part = 0; part < target.parts.size(); ++part)
+      set_part_rows(*target.parts[part].rule, decoder_.config(), select(linears_[i].b[part]),
+                    whole);
+    tensors.emplace_back(peft_name(target.name, "A"), select(linears_[i].a));
+    tensors.emplace_back(peft_name(target.name, "B"), whole);
+  }
+  return tensors;
+}
+
+void LoraModel::for_each_linear(
+    const std::function<void(const PublishedLinear&, const LoraLinear&)>& f) const {
+  for (std::size_t i = 0; i < targets_.size(); ++i) f(targets_[i], linears_[i]);
+}
+
+void LoraModel::load(const TensorSource& source) {
+  std::set<std::string> used;
+  const auto read = [&](const std::string& name, const Shape& shape) {
+    const TensorInfo* info = source.find(name);
+    if (info == nullptr) fail("{}: tensor {} is missing", source.describe(), name);
+    if (!std::ranges::equal(info->shape, shape.dims()))
+      fail("{}: tensor {} has shape [{}], but r and the base require {}", source.describe(), name,
+           fmt::join(info->shape, ", "), shape);
+    used.insert(name);
+    return source.read(name);
+  };
+  std::vector<LoraLinear> loaded;
+  for (const PublishedLinear& target : targets_) {
+    LoraLinear& adapter = loaded.emplace_back();
+    adapter.a = read(peft_name(target.name, "A"), {config_.r, target.in()});
+    const Tensor whole = read(peft_name(target.name, "B"), {target.out(), config_.r});
+    for (const auto& part : target.parts)
+      adapter.b.emplace_back(rows_of_part(*part.rule, decoder_.config(), whole));
+  }
+  for (const TensorInfo& info : source.tensors())
+    if (!used.contains(info.name))
+      fail("{}: tensor {} does not belong to a linear in target_modules", source.describe(),
+           info.name);
+  // Only once all is sound; into the variables that are there, which an optimiser may hold.
+  for (std::size_t i = 0; i < linears_.size(); ++i) {
+    std::ranges::copy(loaded[i].a.value().span(), linears_[i].a.mutable_value().data());
+    for (std::size_t part = 0; part < linears_[i].b.size(); ++part)
+      std::ranges::copy(loaded[i].b[part].value().span(),
+                        linears_[i].b[part].mutable_value().data());
+  }
+}
+
+void LoraModel::visit_parameters(const std::function<void(const std::string&, Variable&)>& f) {
+  for_each_parameter(*this, f, "lora");
+}
+
+void LoraModel::write(StoreWriter& store, const std::string& base_fingerprint) {
+  store.attribute("/lora", "base_fingerprint", base_fingerprint);
+  store.text("/lora/config.yaml", dump_config(config_));
+  for (const auto& [name, tensor] : tensors())
+    store.tensor(store_path("/lora/tensors", name), tensor);
+}
+
+namespace {
+
+std::unique_ptr<LoraModel> read_lora(const StoreReader& store, Decoder& decoder) {
+  LoraConfig config;
+  read_stored_config(store.text("/lora/config.yaml"), store.describe() + ": /lora/config.yaml",
+                     config, old_keys("lora"));
+  Rng rng(0);
+  auto lora = std::make_unique<LoraModel>(config, decoder, rng);
+  lora->restore(store);
+  return lora;
+}
+
+}  // namespace
+
+AdapterKind lora_kind() {
+  return {.name = "lora",
+          .help = "low-rank adapters",
+          .defaults = LoraConfig{},
+          .role = AdapterRole::addition,
+          .store_group = "/lora",
+          .make = [](const AnySettings& settings, const ModelConfig&, Decoder* decoder,
+                     Rng& rng) -> std::unique_ptr<Adapter> {
+            return std::make_unique<LoraModel>(settings.as<LoraConfig>(), *decoder, rng);
+          },
+          .open = [](const AdapterKind& kind, const StoreReader& store,
+                     const ModelConfig&) -> std::optional<SavedAdapter> {
+            return SavedAdapter{
+                .kind = &kind,
+                .where = store.describe(),
+                .name = "LoRA",
+                .base_fingerprint = store.string_attribute("/lora", "base_fingerprint"),
+                .read = [store](Decoder& decoder) -> std::unique_ptr<Adapter> {
+                  return read_lora(store, decoder);
+                }};
+          }};
+}
+
+bool LoraModel::fan_in_fan_out() const {
+  return std::ranges::any_of(targets_, [](const PublishedLinear& t) { return t.transposed; });
+}
+
+Index count_lora_parameters(const StoreReader& store) {
+  Index parameters = 0;
+  for (const std::string& path : store.all_datasets()) {
+    if (!path.starts_with("/lora/tensors/")) continue;
+    Index size = 1;
+    for (const Index dim : store.shape(path)) size *= dim;
+    parameters += size;
+  }
+  return parameters;
+}
+
+}  // namespace focus

@@ -1,0 +1,252 @@
+#include "focus/evaluation/recall/recall_eval.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/base/check.h"
+#include "data/files/json_reader.h"
+#include "data/files/read_file.h"
+#include "data/settings/config.h"
+#include "data/synthetic/far_corpus.h"
+#include "data/text/text.h"
+#include "focus/evaluation/positions.h"
+#include "focus/evaluation/row_labels.h"
+
+namespace focus {
+namespace {
+
+/// Finds the token that holds a byte of the text that `ids` are of.
+class TokensOfBytes {
+ public:
+  TokensOfBytes(const Tokenizer& tokenizer, std::span<const std::int32_t> ids)
+      : tokenizer_(tokenizer), ids_(ids) {}
+
+  /// The first token after which more than `byte` bytes have been said.
+  Index holding(std::size_t byte) const {
+    std::size_t low = 0, high = ids_.size();
+    while (low < high) {
+      const std::size_t middle = (low + high) / 2;
+      if (tokenizer_.decode(ids_.first(middle + 1)).size() > byte)
+        high = middle;
+      else
+        low = middle + 1;
+    }
+    return static_cast<Index>(low);
+  }
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::span<const std::int32_t> ids_;
+};
+
+/// Of each row, whether the target is the likeliest token: in chunks, as a vocabulary can be large.
+std::vector<bool> are_likeliest(const Decoder& decoder, const Tensor& hidden,
+                                std::span<const std::int32_t> targets) {
+  constexpr Index kChunk = 256;
+  std::vector<bool> likeliest;
+  for (Index first = 0; first < hidden.rows(); first += kChunk) {
+    const Index rows = std::min(kChunk, hidden.rows() - first);
+    Tensor chunk({rows, hidden.cols()});
+    std::copy_n(hidden.data() + first * hidden.cols(), rows * hidden.cols(), chunk.data());
+    const Tensor logits = decoder.logits(Variable(chunk)).value();
+    for (Index r = 0; r < rows; ++r) {
+      const Real* x = logits.data() + r * logits.cols();
+      likeliest.push_back(std::max_element(x, x + logits.cols()) - x ==
+                          targets[static_cast<std::size_t>(first + r)]);
+    }
+  }
+  return likeliest;
+}
+
+RecallBucket& bucket_of(std::vector<RecallBucket>& buckets, Index distance) {
+  while (distance > buckets.back().to)
+    buckets.push_back({.from = buckets.back().to, .to = 2 * buckets.back().to});
+  return *std::ranges::find_if(buckets,
+                               [&](const RecallBucket& bucket) { return distance <= bucket.to; });
+}
+
+/// The answers of an item, scored: one after the other.
+std::vector<RecallScore> score_item(const Decoder& decoder, const RecallItem& item) {
+  const Tensor hidden = decoder.hidden_states(item.ids, 1).value();
+  const Index width = hidden.cols();
+  std::vector<std::int32_t> targets;
+  for (const RecallItem::Span& answer : item.answers)
+    targets.insert(targets.end(), item.ids.begin() + answer.begin, item.ids.begin() + answer.end);
+  Tensor rows({static_cast<Index>(targets.size()), width});
+  Index row = 0;
+  for (const RecallItem::Span& answer : item.answers)
+    for (Index t = answer.begin; t < answer.end; ++t)
+      std::copy_n(hidden.data() + (t - 1) * width, width, rows.data() + width * row++);
+  const std::vector<double> nats = decoder.cross_entropy_rows(rows, targets);
+  const std::vector<bool> likeliest = are_likeliest(decoder, rows, targets);
+  for (const double of_token : nats)
+    if (!std::isfinite(of_token))
+      fail("{}: the loss of an answer is {}; the model's weights or the attention overflow",
+           item.name, of_token);
+  std::vector<RecallScore> scores;
+  std::size_t at = 0;
+  for (const RecallItem::Span& answer : item.answers) {
+    RecallScore score{.answers = 1, .right = 1, .tokens = answer.end - answer.begin};
+    for (Index t = answer.begin; t < answer.end; ++t, ++at) {
+      score.nats += nats[at];
+      if (!likeliest[at]) score.right = 0;
+    }
+    scores.push_back(score);
+  }
+  return scores;
+}
+
+}  // namespace
+
+std::vector<RecallItem> recall_items(const LoadedModel& model,
+                                     std::span<const AskedDocument> documents,
+                                     const std::string& where, bool beyond_positions) {
+  const Tokenizer& tokenizer = model.require_tokenizer();
+  TextEnds ends = model.text_ends();
+  if (const auto start = model.window_start()) ends.prefix = {*start};
+  std::vector<RecallItem> items;
+  for (const AskedDocument& document : documents) {
+    const std::vector<std::int32_t> ids = tokenizer.encode(document.text);
+    RecallItem item{
+        .name = fmt::format("{}, document {}", where, items.size() + 1), .ids = ids, .answers = {}};
+    if (tokenizer.decode(ids) != document.text)
+      fail("{}: the tokenizer does not reproduce its text, so its answers cannot be located",
+           item.name);
+    const TokensOfBytes tokens(tokenizer, ids);
+    ends.put_around(item.ids);
+    const Index shift = ends.put_before(ids);
+    for (const Answer& answer : document.answers) {
+      const RecallItem::Span span{
+          .begin = tokens.holding(answer.begin) + shift,
+          .end = tokens.holding(answer.end - 1) + 1 + shift,
+          .distance = tokens.holding(answer.begin) - tokens.holding(answer.source)};
+      if (span.begin == 0) fail("{}: no token precedes its first answer", item.name);
+      item.answers.push_back(span);
+    }
+    model.require_ids(item.ids, item.name);
+    require_positions(model, static_cast<Index>(item.ids.size()), beyond_positions,
+                      item.name + ": its length of");
+    items.push_back(std::move(item));
+  }
+  return items;
+}
+
+namespace {
+
+/// Questions are made before anything is asked: no more than fit.
+void refuse_too_much(const FarCorpusOptions& options) {
+  constexpr double kMostBytes = 1 << 30, kBytesOfKey = 48;
+  const auto most = [](const std::vector<std::int64_t>& values) {
+    return static_cast<double>(*std::ranges::max_element(values));
+  };
+  if (options.keys.empty() || options.distance.empty()) return;  // told of where they are made
+  const double of_one = static_cast<double>(options.length) + most(options.distance) +
+                        kBytesOfKey * most(options.keys) * static_cast<double>(1 + options.asked);
+  check(of_one * static_cast<double>(options.documents) <= kMostBytes,
+        "{} documents of up to {:.0f} bytes are more than {:.0f} bytes: use fewer documents",
+        options.documents, of_one, kMostBytes);
+}
+
+}  // namespace
+
+std::vector<AskedDocument> asked_documents(const std::string& file_or_spec) {
+  std::error_code none;  // a name that no file could have is of no file
+  if (std::filesystem::exists(file_or_spec, none))
+    return read_questions(read_text_file(file_or_spec), file_or_spec);
+  FarCorpusOptions options{.documents = 100, .seed = 100};
+  const std::size_t colon = std::min(file_or_spec.find(':'), file_or_spec.size());
+  const std::string kind = file_or_spec.substr(0, colon);
+  constexpr auto kinds = enum_names(CorpusKind{});
+  if (std::ranges::find(kinds, kind) == kinds.end() || kind == "tales")
+    fail("--recall {}: neither a file nor a kind of document ({})", shown(file_or_spec),
+         fmt::join(std::span(kinds).subspan(1), ", "));
+  std::vector<std::string> overrides = {"kind=" + kind};
+  for (std::size_t begin = colon; begin < file_or_spec.size();) {
+    const std::size_t end = std::min(file_or_spec.find(':', begin + 1), file_or_spec.size());
+    overrides.push_back(file_or_spec.substr(begin + 1, end - begin - 1));
+    begin = end;
+  }
+  try {
+    read_config_text("", "", overrides, options);
+    refuse_too_much(options);
+    return generate_far_documents(options);
+  } catch (const std::exception& error) {
+    std::string problems = error.what();
+    std::ranges::replace(problems, '\n', ';');
+    fail("--recall {}: {}", shown(file_or_spec), problems);
+  }
+}
+
+double RecallScore::standard_error() const {
+  const double share = accuracy();
+  return std::sqrt(share * (1 - share) / static_cast<double>(answers));
+}
+
+RecallScore& RecallScore::operator+=(const RecallScore& other) {
+  answers += other.answers;
+  right += other.right;
+  tokens += other.tokens;
+  nats += other.nats;
+  return *this;
+}
+
+RecallRow evaluate_recall(LoadedModel& model, const AttentionSpec& attention,
+                          std::span<const RecallItem> items, const ShareDone& progress,
+                          Ranks& ranks) {
+  const NoGrad guard;
+  const ActiveAttention active(model, attention);
+  RecallRow row{.name = active.name(),
+                .kind = active.mechanism() ? "baseline" : attention.name(),
+                .routing = active.routing(),
+                .all = {},
+                .buckets = {RecallBucket{}}};
+  std::vector<std::vector<double>>
+      mine;  // of the own items, whether each answer is right, its nats
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (!ranks.owns(static_cast<int>(i))) continue;
+    std::vector<double>& numbers = mine.emplace_back();
+    for (const RecallScore& score : score_item(*model.decoder, items[i]))
+      numbers.insert(numbers.end(), {static_cast<double>(score.right), score.nats});
+    if (progress) progress(static_cast<double>(i + 1) / static_cast<double>(items.size()));
+  }
+  const auto of_items = gather_parts(ranks, static_cast<int>(items.size()), mine);
+  for (std::size_t i = 0; i < items.size(); ++i)
+    for (std::size_t a = 0; a < items[i].answers.size(); ++a) {
+      const RecallItem::Span& answer = items[i].answers[a];
+      const RecallScore score{.answers = 1,
+                              .right = static_cast<std::int64_t>(of_items[i][2 * a]),
+                              .tokens = answer.end - answer.begin,
+                              .nats = of_items[i][2 * a + 1]};
+      row.all += score;
+      bucket_of(row.buckets, answer.distance).score += score;
+    }
+  std::erase_if(row.buckets, [](const RecallBucket& bucket) { return bucket.score.answers == 0; });
+  return row;
+}
+
+std::string format_recall(std::span<const RecallRow> rows) {
+  if (rows.empty()) return "";
+  const NameColumns names(rows);
+  const auto line = [&](std::string text, const std::string& all, const auto& cell) {
+    text += fmt::format(" {:>15}", all);
+    for (const RecallBucket& bucket : rows[0].buckets) text += fmt::format(" {:>11}", cell(bucket));
+    return text + '\n';
+  };
+  std::string table =
+      line(names.line("correct answers", "routing"), "all", [](const RecallBucket& b) {
+        return b.from == 0 ? fmt::format("<= {}", b.to) : fmt::format("{}-{}", b.from + 1, b.to);
+      });
+  for (const RecallRow& row : rows) {
+    std::size_t i = 0;
+    table += line(
+        names.line(row.name, row.routing),
+        fmt::format("{:.1f}% +-{:.1f}", 100 * row.all.accuracy(), 100 * row.all.standard_error()),
+        [&](const RecallBucket&) {
+          return fmt::format("{:.1f}%", 100 * row.buckets[i++].score.accuracy());
+        });
+  }
+  return table + line(names.line("answers", ""), fmt::format("{}", rows[0].all.answers),
+                      [](const RecallBucket& b) { return fmt::format("{}", b.score.answers); });
+}
+
+}  // namespace focus

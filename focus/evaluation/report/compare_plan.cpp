@@ -1,0 +1,384 @@
+#include "focus/evaluation/report/compare_plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "autograd/base/check.h"
+#include "data/files/json_reader.h"
+#include "data/settings/config.h"
+#include "data/settings/sweep.h"
+#include "focus/evaluation/attention_spec.h"
+#include "focus/evaluation/recall/recall_eval.h"
+
+namespace focus {
+namespace {
+
+using Kind = ConfigNode::Kind;
+using Problems = std::vector<ConfigProblem>;
+
+constexpr std::size_t kMaxRuns = 10'000;
+
+void read_train_keys(const ConfigNode& map, RunConfig& config, Problems& problems) {
+  const auto fields = config_fields(config);
+  for (const ConfigNode::Entry& entry : map.entries) {
+    if (entry.key == "seed" || entry.key == "out") {
+      problems.push_back({entry.line, fmt::format("{}: not allowed in a single run: seeds and out "
+                                                  "belong to the top level of a comparison",
+                                                  entry.key)});
+      continue;
+    }
+    ConfigNode one = nested_setting(entry.key, entry.value);
+    one.entries[0].line = entry.line;
+    read_config_map(fields, one, problems);
+  }
+}
+
+/// The parts of a comparison's text, the comparison's own keys read already.
+struct Parts {
+  ConfigNode common, sweep;
+  std::vector<ConfigNode> runs, claims;
+};
+
+Parts split_text(const ConfigNode& root, CompareConfig& config, Problems& problems) {
+  Parts parts;
+  ConfigNode own;
+  own.kind = Kind::kMap;
+  if (root.kind != Kind::kMap) problems.push_back({root.line, "expected lines of `key: value`"});
+  for (const ConfigNode::Entry& entry : root.entries) {
+    const ConfigNode& value = entry.value;
+    if (entry.key == "common") {
+      parts.common = value;
+      if (value.kind != Kind::kMap && value.kind != Kind::kNull)
+        problems.push_back({entry.line, "common: expected a group of train keys"});
+    } else if (entry.key == "sweep") {
+      parts.sweep = value;
+    } else if (entry.key == "runs") {
+      if (value.kind != Kind::kList)
+        problems.push_back({entry.line, "runs: expected a list of `- name: ...`"});
+      parts.runs = value.items;
+    } else if (entry.key == "claims") {
+      if (value.kind != Kind::kList)
+        problems.push_back({entry.line, "claims: expected a list of `- claim: ...`"});
+      parts.claims = value.items;
+    } else {
+      own.entries.push_back(entry);
+    }
+  }
+  if (parts.runs.empty())
+    problems.push_back({0, "runs is empty: name at least one, `runs: [{name: ...}]`"});
+  read_config_map(config_fields(config), own, problems);
+  return parts;
+}
+
+/// What a run may say for itself instead of the comparison.
+struct OwnWords {
+  std::vector<std::int64_t> seeds = {};
+  std::vector<std::string> attentions = {};
+
+  template <class F>
+  void visit(F&& f) {
+    f("seeds", seeds, "of this run", {0, 1e18});
+    f("attentions", attentions, "rows of this run");
+  }
+};
+
+/// A run's mapping without its name, its sweep and its own words.
+struct RunPart {
+  std::string name;
+  ConfigNode keys;
+  std::vector<SweptKey> sweep;
+  OwnWords own;
+};
+
+RunPart split_run(const ConfigNode& node, Problems& problems) {
+  RunPart run;
+  ConfigNode own;
+  run.keys.kind = own.kind = Kind::kMap;
+  if (node.kind != Kind::kMap) problems.push_back({node.line, "runs: expected `- name: ...`"});
+  for (const ConfigNode::Entry& entry : node.entries) {
+    if (entry.key == "name") {
+      if (entry.value.kind == Kind::kScalar) run.name = entry.value.text;
+    } else if (entry.key == "sweep") {
+      run.sweep = read_sweep(entry.value, problems);
+    } else if (entry.key == "seeds" || entry.key == "attentions") {
+      own.entries.push_back(entry);
+    } else {
+      run.keys.entries.push_back(entry);
+    }
+  }
+  read_config_map(config_fields(run.own), own, problems);
+  if (run.name.empty()) problems.push_back({node.line, "runs: every run needs a name"});
+  return run;
+}
+
+bool twice(const std::vector<std::int64_t>& seeds) {
+  return std::set(seeds.begin(), seeds.end()).size() != seeds.size();
+}
+
+std::string key_of(const std::string& override) { return override.substr(0, override.find('=')); }
+
+bool is_own_key(const std::string& override) {
+  const std::string key = key_of(override);
+  return key == "title" || key == "out" || key == "seeds" || key == "eval" ||
+         key.starts_with("eval.");
+}
+
+/// A comparison's text and overrides on their way to a plan; all that is wrong is told at once.
+class PlanReader {
+ public:
+  PlanReader(const std::string& source, const std::vector<std::string>& overrides)
+      : source_(source), overrides_(overrides) {}
+
+  ComparePlan read(const std::string& text) {
+    const ConfigNode root = parse_config_yaml(text, problems_);
+    const Parts parts = split_text(root, plan_.config, problems_);
+    read_overrides();
+    check_own_keys();
+    read_train_keys(parts.common, common_, problems_);
+    const std::vector<SweptKey> global = read_sweep(parts.sweep, problems_);
+    for (const ConfigNode& node : parts.runs) {
+      const RunPart run = split_run(node, problems_);
+      std::vector<SweptKey> keys = global;
+      for (const SweptKey& own : run.sweep) {
+        std::erase_if(keys, [&](const SweptKey& other) { return other.key == own.key; });
+        keys.push_back(own);
+      }
+      for (const std::vector<SweptSetting>& settings : sweep_product(keys, kMaxRuns))
+        plan_run(run, node.line, settings);
+    }
+    for (const ConfigNode& node : parts.claims) plan_claim(node);
+    tell();
+    return plan_;
+  }
+
+ private:
+  void read_overrides() {
+    RunConfig scratch;  // tells what is wrong with an override once, not in every run
+    for (const std::string& item : overrides_) {
+      Problems own;
+      const ConfigNode tree = config_override_tree(item, own);
+      if (own.empty() && is_own_key(item)) {
+        read_config_map(config_fields(plan_.config), tree, own);
+      } else if (own.empty()) {
+        read_train_keys(tree, scratch, own);
+        if (own.empty()) train_overrides_.push_back(tree);
+      }
+      for (const ConfigProblem& problem : own)
+        lines_.push_back(fmt::format("override {}: {}", shown(item), problem.text));
+    }
+  }
+
+  void check_own_keys() {
+    const auto wrong = [&](const std::string& text) { problems_.push_back({0, text}); };
+    if (plan_.config.seeds.empty()) wrong("seeds is empty: name at least one, such as [1]");
+    if (twice(plan_.config.seeds)) wrong("seeds: the same seed appears twice");
+    const CompareEval& eval = plan_.config.eval;
+    const bool no_texts = eval.valid.empty() && eval.texts.target.empty();
+    if (no_texts && eval.tasks.tasks.empty() && eval.recall.empty())
+      wrong(
+          "eval.valid is empty: name the texts that runs are compared on, or eval.tasks or "
+          "eval.recall");
+    if (no_texts && eval.far > 0) wrong("eval.far needs texts, but eval.valid is empty");
+    for (const auto& [key, texts] :
+         {std::pair{"eval.texts", eval.texts}, std::pair{"eval.test_texts", eval.test_texts}})
+      if (texts.target.empty() != texts.source.empty())
+        wrong(fmt::format("{0}.{1} is empty, but {0}.{2} is not: name both", key,
+                          texts.target.empty() ? "target" : "source",
+                          texts.target.empty() ? "source" : "target"));
+    try {
+      attentions_of(attentions(), {});
+    } catch (const std::exception& error) {
+      wrong(error.what());
+    }
+    check_tasks();
+    check_recall();
+  }
+
+  /// Makes or reads the questions, for the same reason.
+  void check_recall() {
+    const std::vector<std::string>& asked = plan_.config.eval.recall;
+    if (std::set(asked.begin(), asked.end()).size() != asked.size())
+      problems_.push_back({0, "eval.recall: the same questions appear twice"});
+    for (const std::string& questions : asked) {
+      try {
+        asked_documents(questions);
+      } catch (const std::exception& error) {
+        problems_.push_back({0, fmt::format("eval.recall: {}", error.what())});
+      }
+    }
+  }
+
+  /// Reads them: what is wrong with their files is told before any run is trained.
+  void check_tasks() {
+    const auto wrong = [&](const std::string& text) { problems_.push_back({0, text}); };
+    const TaskSettings& asked = plan_.config.eval.tasks;
+    if (asked.tasks.empty()) return;
+    if (asked.task_data.empty())
+      return wrong("eval.tasks needs eval.task_data, the folder of the task files");
+    if (std::set(asked.tasks.begin(), asked.tasks.end()).size() != asked.tasks.size())
+      wrong("eval.tasks: the same task appears twice");
+    for (const std::string& name : asked.tasks) {
+      try {
+        read_task(name, asked);
+      } catch (const std::exception& error) {
+        wrong(fmt::format("eval.tasks: {}", error.what()));
+      }
+    }
+  }
+
+  /// One training of a run, once for each seed.
+  void plan_run(const RunPart& run, int line, const std::vector<SweptSetting>& settings) {
+    PlannedRun planned{.name = sweep_label(run.name, settings), .config = common_};
+    planned.attentions = run.own.attentions.empty() ? attentions() : run.own.attentions;
+    Problems own;
+    if (twice(run.own.seeds)) own.push_back({line, "runs: seeds: the same seed appears twice"});
+    read_train_keys(run.keys, planned.config, own);
+    for (const SweptSetting& setting : settings) {
+      // It would win over every value, in runs that are named by the values.
+      if (std::ranges::find(overrides_, setting.key, key_of) != overrides_.end())
+        own.push_back(
+            {line,
+             fmt::format(
+                 "run {} sweeps {}, which is also an override: remove the override or the sweep",
+                 shown(run.name), setting.key)});
+      ConfigNode one;
+      one.entries.push_back({setting.key, setting.value.line, setting.value});
+      read_train_keys(one, planned.config, own);
+    }
+    for (const ConfigNode& tree : train_overrides_) read_train_keys(tree, planned.config, own);
+    if (!names_.insert(planned.name).second)
+      own.push_back({line, fmt::format("runs: the name {} appears twice", shown(planned.name))});
+    if (own.empty() && problems_.empty() && lines_.empty()) {
+      try {
+        planned.config.validate();
+        const std::vector<std::string>& words = planned.attentions;
+        check(words.empty() || !attentions_of(words, planned.config).empty(),
+              "it supports none of {}, {}: list",
+              run.own.attentions.empty() ? "eval.attentions" : "its attentions",
+              fmt::join(words, ", "));
+      } catch (const std::exception& error) {  // an attention that is none is a runtime_error
+        own.push_back({line, fmt::format("run {}: {}", shown(planned.name), error.what())});
+      }
+    }
+    problems_.insert(problems_.end(), own.begin(), own.end());
+    for (const std::int64_t seed : run.own.seeds.empty() ? plan_.config.seeds : run.own.seeds) {
+      planned.config.seed = seed;
+      plan_.runs.push_back(planned);
+    }
+    check(plan_.runs.size() <= kMaxRuns, "{}: expected at most {} runs, got more", source_,
+          kMaxRuns);
+  }
+
+  void plan_claim(const ConfigNode& node) {
+    Claim claim;
+    Problems own;
+    const auto wrong = [&](const std::string& text) {
+      own.push_back({node.line, fmt::format("claims: {}", text)});
+    };
+    if (node.kind == Kind::kMap)
+      read_config_map(config_fields(claim), node, own);
+    else
+      wrong("expected `- claim: ...`");
+    const bool testable = claim.not_testable.empty();
+    if (own.empty() && claim.claim.empty()) wrong("every claim needs the key claim, its text");
+    if (own.empty() && testable) {
+      for (const auto& [key, row] : {std::pair("less", &claim.less), {"than", &claim.than}})
+        if (!names_.contains(row->run))
+          wrong(fmt::format("{}.run: expected the name of a run, got {}", key, shown(row->run)));
+      const std::vector<std::string> places = claimable();
+      if (claim.on.empty() && !places.empty()) claim.on = places[0];
+      if (std::ranges::find(places, claim.on) == places.end())
+        wrong(fmt::format("on: expected one of {}, got {}", fmt::join(places, ", "),
+                          shown(claim.on)));
+    } else if (own.empty() && !(claim.less.run + claim.than.run).empty()) {
+      wrong("not_testable replaces less and than");
+    }
+    problems_.insert(problems_.end(), own.begin(), own.end());
+    plan_.claims.push_back(claim);
+  }
+
+  /// What rows are of: texts, benchmarks and questions.
+  std::vector<std::string> claimable() const {
+    const CompareEval& eval = plan_.config.eval;
+    std::vector<std::string> all;
+    for (const auto& [split, texts] : eval.splits(true)) all.push_back(split);
+    all.insert(all.end(), eval.tasks.tasks.begin(), eval.tasks.tasks.end());
+    all.insert(all.end(), eval.recall.begin(), eval.recall.end());
+    return all;
+  }
+
+  /// Throws where there is anything to tell.
+  void tell() {
+    std::ranges::stable_sort(problems_, {}, &ConfigProblem::line);
+    std::set<std::string> told;  // a run that is swept has its mistake once
+    for (const ConfigProblem& problem : problems_) {
+      const std::string line = problem.line > 0
+                                   ? fmt::format("{}:{}: {}", source_, problem.line, problem.text)
+                                   : fmt::format("{}: {}", source_, problem.text);
+      if (told.insert(line).second) lines_.push_back(line);
+    }
+    if (!lines_.empty()) fail("{}", fmt::join(lines_, "\n"));
+  }
+
+  const std::vector<std::string>& attentions() const {
+    return plan_.config.eval.settings.attentions;
+  }
+
+  const std::string& source_;
+  const std::vector<std::string>& overrides_;
+  ComparePlan plan_;
+  RunConfig common_;
+  std::vector<ConfigNode> train_overrides_;
+  std::set<std::string> names_;
+  Problems problems_;
+  std::vector<std::string> lines_;
+};
+
+/// Whether a Focus of these settings has a word's attention, and groups enough for it.
+bool focus_has(const FocusConfig& config, const AttentionSpec& spec) {
+  const bool hard = spec.kind == AttentionKind::hard;
+  const bool by_token =
+      spec.kind == AttentionKind::soft || hard || spec.summary.selection == GroupSelection::own;
+  if (by_token && !grouping_kind(config).groups_tokens) return false;
+  return std::max<Index>(hard ? spec.top_k : 0, spec.summary.num_selected_groups.value_or(0)) <=
+         config.num_groups;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::vector<std::string>>> CompareEval::splits(
+    bool with_test) const {
+  std::vector<std::pair<std::string, std::vector<std::string>>> all = {
+      {"valid", valid}, {"target", texts.target}, {"source", texts.source}};
+  if (with_test) {
+    all.emplace_back("test", test);
+    all.emplace_back("test target", test_texts.target);
+    all.emplace_back("test source", test_texts.source);
+  }
+  std::erase_if(all, [](const auto& split) { return split.second.empty(); });
+  return all;
+}
+
+std::vector<std::string> attentions_of(const std::vector<std::string>& words,
+                                       const RunConfig& config) {
+  static const std::vector<std::string> all = {"dense", "local", "focus", "trained"};
+  std::vector<std::string> fitting;
+  for (const std::string& word : words.empty() ? all : words) {
+    const AttentionSpec spec = parse_attention(word, "eval.attentions");
+    const bool fits = spec.needs_focus()
+                          ? config.has_focus() && focus_has(config.focus, spec)
+                          : spec.kind != AttentionKind::trained || config.mechanism().has_value();
+    if (fits) fitting.push_back(word);
+  }
+  return fitting;
+}
+
+ComparePlan read_compare_plan(const std::string& text, const std::string& source,
+                              const std::vector<std::string>& overrides) {
+  return PlanReader(source, overrides).read(text);
+}
+
+}  // namespace focus

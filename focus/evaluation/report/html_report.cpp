@@ -1,0 +1,122 @@
+#include "focus/evaluation/report/html_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "focus/evaluation/report/plane.h"
+
+namespace focus {
+namespace {
+
+constexpr std::string_view kPageStyle = R"(
+* { box-sizing: border-box; }
+body {
+  margin: 0 auto; padding: 2.5rem 1.5rem 4rem; max-width: 52rem;
+  background: var(--page); color: var(--ink);
+  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif;
+}
+h1 { font-size: 1.8rem; line-height: 1.2; margin: 0 0 1.2rem; }
+h2 { font-size: 1.25rem; margin: 2.4rem 0 .6rem; }
+p { margin: .6rem 0; max-width: 44rem; }
+figure { margin: 2rem 0; break-inside: avoid; }
+figcaption, caption { font-weight: 600; text-align: left; margin-bottom: .4rem; }
+/* A table with many columns is wider than the text, up to the window. */
+.scroll {
+  overflow-x: auto; margin: 1.5rem 0; position: relative; left: 50%; transform: translateX(-50%);
+  width: max-content; min-width: 100%; max-width: calc(100vw - 3rem);
+}
+table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums; }
+table.wide { font-size: .85rem; line-height: 1.4; }
+table.wide :is(th, td):is(:first-child, :not(:first-child)) { padding: .25rem .45rem; }
+caption { padding-bottom: .4rem; }
+th, td { padding: .35rem .9rem .35rem 0; text-align: left; border-bottom: 1px solid var(--rule); }
+th:not(:first-child), td:not(:first-child) { padding-left: .9rem; }
+th { color: var(--soft); font-weight: 600; border-bottom-width: 2px; }
+.number { text-align: right; }
+td.number { white-space: nowrap; }
+.legend { display: flex; flex-wrap: wrap; gap: .2rem 1.4rem; font-size: .85rem; margin: .2rem 0; }
+.legend span { overflow-wrap: anywhere; }
+.legend svg { width: 26px; height: 10px; margin-right: .4rem; }
+.legend .swatch { width: 12px; }
+.legend i { font-style: normal; color: var(--soft); }
+figure > svg { display: block; width: 100%; height: auto; }
+/* On a narrow window a chart keeps a size at which its words can be read. */
+@media screen and (max-width: 40rem) {
+  figure { overflow-x: auto; }
+  figure > svg { width: 38rem; }
+}
+@media print {
+  :root { --page: #fff; --ink: #000; --soft: #444; --rule: #bbb; --grid: #ddd; }
+  body { padding: 0; max-width: none; font-size: 11pt; }
+  .scroll { overflow: visible; max-width: none; font-size: .8em; }
+}
+)";
+
+/// "3.25", "-", "41 %", "1.2k" and "" belong into a column of numbers; "3 layers" does not.
+bool looks_numeric(const std::string& cell) {
+  if (cell.empty() || cell == "-") return true;
+  char* end = nullptr;
+  std::strtod(cell.c_str(), &end);
+  if (end == cell.c_str()) return false;
+  static constexpr std::string_view kUnitCharacters = " %+-.,0123456789kKMGTiBxs";
+  return std::string_view(end).find_first_not_of(kUnitCharacters) == std::string_view::npos;
+}
+
+}  // namespace
+
+HtmlReport::HtmlReport(std::string title) : title_(std::move(title)) {}
+
+void HtmlReport::heading(std::string_view text) {
+  body_ += fmt::format("<h2>{}</h2>\n", escape_html(text));
+}
+
+void HtmlReport::paragraph(std::string_view text) {
+  body_ += fmt::format("<p>{}</p>\n", escape_html(text));
+}
+
+void HtmlReport::table(const Table& table) {
+  check_rows(table);
+  const std::size_t columns = table.header.size();
+
+  std::vector<std::string> cell_class(columns);
+  for (std::size_t c = 0; c < columns; ++c) {
+    const bool numeric =
+        !table.rows.empty() &&
+        std::ranges::all_of(table.rows, [c](const auto& row) { return looks_numeric(row[c]); });
+    if (numeric) cell_class[c] = " class=\"number\"";
+  }
+
+  constexpr std::size_t kWide = 10;
+  body_ +=
+      fmt::format("<div class=\"scroll\"><table{}>\n", columns > kWide ? " class=\"wide\"" : "");
+  if (!table.caption.empty())
+    body_ += fmt::format("<caption>{}</caption>\n", escape_html(table.caption));
+  body_ += "<thead><tr>";
+  for (std::size_t c = 0; c < columns; ++c)
+    body_ +=
+        fmt::format("<th scope=\"col\"{}>{}</th>", cell_class[c], escape_html(table.header[c]));
+  body_ += "</tr></thead>\n<tbody>\n";
+  for (const auto& row : table.rows) {
+    body_ += "<tr>";
+    for (std::size_t c = 0; c < columns; ++c)
+      body_ += fmt::format("<td{}>{}</td>", cell_class[c], escape_html(row[c]));
+    body_ += "</tr>\n";
+  }
+  body_ += "</tbody>\n</table></div>\n";
+}
+
+void HtmlReport::figure(std::string_view figure) { body_ += figure; }
+void HtmlReport::style(std::string_view css) { style_ += css; }
+
+std::string HtmlReport::html() const {
+  return fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<title>{0}</title>\n<style>{1}</style>\n</head>\n<body>\n<h1>{0}</h1>\n{2}</body>\n"
+      "</html>\n",
+      escape_html(title_), fmt::format("{}{}{}", chart_style(), kPageStyle, style_), body_);
+}
+
+}  // namespace focus

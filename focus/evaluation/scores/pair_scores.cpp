@@ -1,0 +1,332 @@
+#include "focus/evaluation/scores/pair_scores.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <tuple>
+
+#include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
+#include "data/settings/config.h"
+#include "focus/evaluation/scores/shared_prefix.h"
+
+namespace focus {
+namespace {
+
+/// Tokens of a forward pass over several sequences, what they go on from included.
+constexpr Index kPassTokens = 4096;
+/// Tokens in common that are worth holding.
+constexpr Index kLeastHeld = 8;
+/// Logits that are looked at at once.
+constexpr Index kLogits = 1 << 23;
+
+Index common(const TokenIds& a, const TokenIds& b) {
+  return static_cast<Index>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+
+/// Pairs whose tokens before the last are the same.
+struct Feed {
+  TokenIds ids;  // what goes into the model, without what is held
+  std::vector<std::size_t> pairs;
+  Index scored = 0;  // its last rows
+};
+
+/// Pairs of one context, which stand together in the order; the first `held` tokens of it are
+/// shared with others.
+struct Group {
+  std::size_t begin, end;
+  Index held;
+};
+
+/// log sum exp of a row of logits, and the place of its largest.
+struct RowTotals {
+  double log_sum = 0;
+  Index largest = 0;
+};
+RowTotals totals(const Real* row, Index n) {
+  const Real* const top = std::max_element(row, row + n);
+  double sum = 0;
+  for (Index i = 0; i < n; ++i) sum += std::exp(static_cast<double>(row[i] - *top));
+  return {static_cast<double>(*top) + std::log(sum), top - row};
+}
+
+/// f(first, rows, logits of these rows) over all rows of `hidden`.
+template <class F>
+void for_logits(const Decoder& decoder, const Tensor& hidden, F&& f) {
+  const Index width = hidden.cols(),
+              most = std::max<Index>(1, kLogits / decoder.config().vocab_size);
+  for (Index first = 0; first < hidden.rows(); first += most) {
+    const Index rows = std::min(most, hidden.rows() - first);
+    const auto part = hidden.span().subspan(static_cast<std::size_t>(first * width),
+                                            static_cast<std::size_t>(rows * width));
+    f(first, rows, decoder.logits(Tensor::from({rows, width}, part)).value());
+  }
+}
+
+class Scorer {
+ public:
+  Scorer(Decoder& decoder, std::span<const TokenPair> pairs, const PairScoring& options,
+         const ShareDone& progress)
+      : decoder_(decoder),
+        pairs_(pairs),
+        options_(options),
+        progress_(progress),
+        scored_(pairs.size()),
+        order_(pairs.size()) {
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+    std::ranges::stable_sort(order_, [&](std::size_t a, std::size_t b) {
+      const TokenIds &one = pairs_[a].continuation, &other = pairs_[b].continuation;
+      const std::size_t size = one.size(), other_size = other.size();
+      return std::tie(pairs_[a].context, size, one) <
+             std::tie(pairs_[b].context, other_size, other);
+    });
+  }
+
+  std::vector<ScoredPair> run() {
+    if (!options_.causal || !options_.share || !rotate_alike()) {
+      for (std::size_t i = 0; i < pairs_.size(); ++i) score_whole(i);
+      return std::move(scored_);
+    }
+    held_.emplace(decoder_);
+    std::vector<Feed> plain;
+    std::vector<Group> sharing;
+    for (const Group& group : groups())
+      if (group.held > 0)
+        sharing.push_back(group);
+      else
+        for (Feed& feed : feeds(group)) plain.push_back(std::move(feed));
+    score(std::move(plain));
+    for (const Group& group : sharing) {
+      const TokenIds& context = pairs_[order_[group.begin]].context;
+      computed_ += held_->hold(std::span(context).first(static_cast<std::size_t>(group.held)));
+      score(feeds(group));
+    }
+    held_.reset();
+    return std::move(scored_);
+  }
+
+  std::int64_t computed() const { return computed_; }
+
+ private:
+  /// Whether a token is rotated alike in every sequence, however long.
+  bool rotate_alike() const {
+    return std::ranges::all_of(pairs_, [&](const TokenPair& pair) {
+      const auto length = static_cast<Index>(pair.context.size() + pair.continuation.size());
+      return same_angles(decoder_.config(), 1, length);
+    });
+  }
+  std::vector<Group> groups() const {
+    std::vector<Group> all;
+    const auto context = [&](std::size_t i) -> const TokenIds& {
+      return pairs_[order_[i]].context;
+    };
+    for (std::size_t begin = 0; begin < order_.size();) {
+      std::size_t end = begin + 1;
+      while (end < order_.size() && context(end) == context(begin)) ++end;
+      const auto before_last = static_cast<Index>(context(begin).size()) - 1;
+      Index held = end - begin > 1 ? before_last : 0;
+      if (begin > 0) held = std::max(held, common(context(begin - 1), context(begin)));
+      if (end < order_.size()) held = std::max(held, common(context(begin), context(end)));
+      held = std::min(held, before_last);
+      all.push_back({begin, end, held < kLeastHeld ? 0 : held});
+      begin = end;
+    }
+    return all;
+  }
+
+  std::vector<Feed> feeds(const Group& group) const {
+    std::vector<Feed> all;
+    for (std::size_t i = group.begin; i < group.end; ++i) {
+      const TokenPair& pair = pairs_[order_[i]];
+      TokenIds ids(pair.context.begin() + group.held, pair.context.end());
+      ids.insert(ids.end(), pair.continuation.begin(), pair.continuation.end() - 1);
+      // The order has pairs that differ in their last token alone side by side.
+      if (all.empty() || all.back().ids != ids)
+        all.push_back({std::move(ids), {}, static_cast<Index>(pair.continuation.size())});
+      all.back().pairs.push_back(order_[i]);
+    }
+    return all;
+  }
+
+  /// Feeds that go on from what is held, in passes of similar lengths.
+  void score(std::vector<Feed> feeds) {
+    std::ranges::stable_sort(feeds, std::greater{},
+                             [](const Feed& feed) { return feed.ids.size(); });
+    for (std::size_t begin = 0; begin < feeds.size();) {
+      const Index length = static_cast<Index>(feeds[begin].ids.size());
+      const Index most = std::max<Index>(1, kPassTokens / (held_->size() + length));
+      TokenIds ids;
+      std::size_t batch = 0;
+      // What is filled up to the longest is computed for nothing: at most as much again.
+      for (; begin + batch < feeds.size() && static_cast<Index>(batch) < most; ++batch) {
+        const TokenIds& own = feeds[begin + batch].ids;
+        if (2 * static_cast<Index>(own.size()) < length) break;
+        ids.insert(ids.end(), own.begin(), own.end());
+        ids.resize((batch + 1) * static_cast<std::size_t>(length), own.back());
+        computed_ += static_cast<std::int64_t>(own.size());
+      }
+      finish(std::span(feeds).subspan(begin, batch),
+             held_->hidden_states(ids, static_cast<Index>(batch)));
+      begin += batch;
+    }
+  }
+
+  void score_whole(std::size_t i) {
+    Feed feed{pairs_[i].context, {i}, static_cast<Index>(pairs_[i].continuation.size())};
+    feed.ids.insert(feed.ids.end(), pairs_[i].continuation.begin(),
+                    pairs_[i].continuation.end() - 1);
+    computed_ += static_cast<std::int64_t>(feed.ids.size());
+    const Tensor hidden = decoder_.hidden_states(feed.ids, 1).value();
+    finish(std::span(&feed, 1), hidden);
+  }
+
+  /// hidden [feeds, seq_len, hidden_size]
+  void finish(std::span<const Feed> feeds, const Tensor& hidden) {
+    const Index width = hidden.cols(), seq_len = hidden.dim(1);
+    struct Row {
+      const Feed* feed;
+      std::size_t token;  // of the continuation
+    };
+    std::vector<Row> rows;
+    std::vector<Real> gathered;
+    for (std::size_t f = 0; f < feeds.size(); ++f) {
+      const Feed& feed = feeds[f];
+      const Index first =
+          static_cast<Index>(f) * seq_len + static_cast<Index>(feed.ids.size()) - feed.scored;
+      const auto of_feed = hidden.span().subspan(static_cast<std::size_t>(first * width),
+                                                 static_cast<std::size_t>(feed.scored * width));
+      gathered.insert(gathered.end(), of_feed.begin(), of_feed.end());
+      for (Index t = 0; t < feed.scored; ++t) rows.push_back({&feed, static_cast<std::size_t>(t)});
+      for (const std::size_t pair : feed.pairs) {
+        scored_[pair].log_probs.resize(static_cast<std::size_t>(feed.scored));
+        if (options_.keep_hidden)
+          scored_[pair].hidden = Tensor::from({feed.scored, width}, of_feed);
+      }
+      done_ += feed.pairs.size();
+    }
+    const Tensor scored = Tensor::from({static_cast<Index>(rows.size()), width}, gathered);
+    for_logits(decoder_, scored, [&](Index first, Index count, const Tensor& logits) {
+      const Index vocab_size = logits.cols();
+      std::vector<RowTotals> of_rows(static_cast<std::size_t>(count));
+      parallel_chunks(count, rows_per_chunk(vocab_size), [&](Index begin, Index end) {
+        for (Index r = begin; r < end; ++r)
+          of_rows[static_cast<std::size_t>(r)] = totals(logits.data() + r * vocab_size, vocab_size);
+      });
+      for (Index r = 0; r < count; ++r) {
+        const Row& row = rows[static_cast<std::size_t>(first + r)];
+        const RowTotals& total = of_rows[static_cast<std::size_t>(r)];
+        for (const std::size_t pair : row.feed->pairs) {
+          const std::int32_t target = pairs_[pair].continuation[row.token];
+          scored_[pair].log_probs[row.token] =
+              static_cast<double>(logits[r * vocab_size + target]) - total.log_sum;
+          if (total.largest != target) scored_[pair].is_greedy = false;
+        }
+      }
+    });
+    if (progress_) progress_(static_cast<double>(done_) / static_cast<double>(pairs_.size()));
+  }
+
+  Decoder& decoder_;
+  std::span<const TokenPair> pairs_;
+  const PairScoring& options_;
+  const ShareDone& progress_;
+  std::vector<ScoredPair> scored_;
+  std::vector<std::size_t> order_;  // of the pairs: by context, length and continuation
+  std::optional<SharedPrefix> held_;
+  std::size_t done_ = 0;
+  std::int64_t computed_ = 0;
+};
+
+}  // namespace
+
+double ScoredPair::sum() const { return std::accumulate(log_probs.begin(), log_probs.end(), 0.0); }
+
+ScoringWork& ScoringWork::operator+=(const ScoringWork& other) {
+  tokens += other.tokens;
+  computed += other.computed;
+  return *this;
+}
+
+std::vector<ScoredPair> score_pairs(Decoder& decoder, std::span<const TokenPair> pairs,
+                                    const PairScoring& options, const ShareDone& progress,
+                                    ScoringWork* work) {
+  const NoGrad guard;
+  for (const TokenPair& pair : pairs)
+    check(!pair.context.empty() && !pair.continuation.empty(),
+          "score_pairs: {} tokens of context and {} to score are not valid", pair.context.size(),
+          pair.continuation.size());
+  Scorer scorer(decoder, pairs, options, progress);
+  std::vector<ScoredPair> scored = scorer.run();
+  for (std::size_t i = 0; i < scored.size(); ++i)
+    if (!std::isfinite(scored[i].sum()))
+      fail("pair {}: its log-probability is {}; the model's weights or the attention overflow",
+           i + 1, scored[i].sum());
+  if (work != nullptr) {
+    for (const TokenPair& pair : pairs) work->tokens += pair.fed();
+    work->computed += scorer.computed();
+  }
+  return scored;
+}
+
+std::vector<double> kl_rows(const Decoder& reference, const Tensor& reference_hidden,
+                            const Decoder& other, const Tensor& hidden) {
+  const NoGrad guard;
+  const Index vocab_size = reference.config().vocab_size;
+  check(reference_hidden.rows() == hidden.rows() && other.config().vocab_size == vocab_size,
+        "kl_rows: {} rows of {} ids do not fit {} of {}", hidden.rows(), other.config().vocab_size,
+        reference_hidden.rows(), vocab_size);
+  std::vector<double> divergences(static_cast<std::size_t>(hidden.rows()));
+  const Index width = hidden.cols();
+  for_logits(reference, reference_hidden, [&](Index first, Index rows, const Tensor& expected) {
+    const auto part = hidden.span().subspan(static_cast<std::size_t>(first * width),
+                                            static_cast<std::size_t>(rows * width));
+    const Tensor actual = other.logits(Tensor::from({rows, width}, part)).value();
+    parallel_chunks(rows, rows_per_chunk(vocab_size), [&](Index begin, Index end) {
+      for (Index r = begin; r < end; ++r) {
+        const Real* const p = expected.data() + r * vocab_size;
+        const Real* const q = actual.data() + r * vocab_size;
+        const double of_p = totals(p, vocab_size).log_sum, of_q = totals(q, vocab_size).log_sum;
+        double sum = 0;
+        for (Index i = 0; i < vocab_size; ++i) {
+          const double log_p = static_cast<double>(p[i]) - of_p;
+          sum += std::exp(log_p) * (log_p - (static_cast<double>(q[i]) - of_q));
+        }
+        divergences[static_cast<std::size_t>(first + r)] = std::max(0.0, sum);
+      }
+    });
+  });
+  return divergences;
+}
+
+TouchedPairs TouchedPairs::of(const ActiveAttention& active, const AttentionSpec& spec,
+                              const LoadedModel& model) {
+  TouchedPairs touched{.layers = spec.layers};
+  const AttentionMode& mode = active.mode();
+  if (const Mechanism* mechanism = active.mechanism()) {
+    touched.window = 0;
+    AnySettings settings = mechanism->settings();
+    for (const ConfigField& field : config_fields(settings))
+      if (field.key == "local_window") touched.window = std::stoll(field.text());
+  } else if (mode.kind == AttentionMode::Kind::summary) {
+    touched.window = mode.summary.zones.window;
+    touched.window_of_layer = mode.window_of_layer;
+  } else if (mode.kind != AttentionMode::Kind::dense) {
+    touched.window = model.focus()->config().local_window;
+  }
+  return touched;
+}
+
+PairCounts TouchedPairs::count(const ModelConfig& config, Index tokens) const {
+  PairCounts pairs;
+  for (Index layer = 0; layer < config.num_hidden_layers; ++layer) {
+    const bool attends_so = layers.empty() || std::ranges::count(layers, layer) > 0;
+    Index near = window && attends_so ? *window : tokens;
+    if (attends_so && !window_of_layer.empty())
+      near = window_of_layer[static_cast<std::size_t>(layer)];
+    pairs += count_pairs({}, tokens, near, config.sliding_window(layer));
+  }
+  return pairs;
+}
+
+}  // namespace focus

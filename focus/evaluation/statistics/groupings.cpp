@@ -1,0 +1,96 @@
+#include "focus/evaluation/statistics/groupings.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/base/check.h"
+#include "data/tensors/tensor_source.h"
+
+namespace focus {
+namespace {
+
+double entropy_of(std::span<const double> shares) {
+  double entropy = 0;
+  for (const double g : shares)
+    if (g > 0) entropy -= g * std::log(g);
+  return entropy;
+}
+
+/// Adds one head's tokens of a window to its grouping; returns their shares.
+std::vector<double> note(const GroupShares& of_layer, Index head, GroupAssignments& grouping) {
+  std::vector<double> shares;
+  const Index tokens = static_cast<Index>(of_layer.classes.size()) / of_layer.heads;
+  for (Index t = 0; t < tokens; ++t) {
+    const Index row = t * of_layer.heads + head;
+    const std::span<const double> g = std::span(of_layer.shares)
+                                          .subspan(static_cast<std::size_t>(row * of_layer.groups),
+                                                   static_cast<std::size_t>(of_layer.groups));
+    const std::uint8_t c = of_layer.classes[static_cast<std::size_t>(row)];
+    grouping.classes.push_back(c);
+    grouping.confidence.push_back(static_cast<float>(g[c]));
+    grouping.entropy += entropy_of(g);
+    shares.insert(shares.end(), g.begin(), g.end());
+  }
+  return shares;
+}
+
+}  // namespace
+
+TextWindows cut_windows(std::span<const DocumentTokens> documents, Index context) {
+  check(context >= 1, "groups: windows of {} tokens are too short", context);
+  TextWindows text{.ids = {}, .windows = {0}, .documents = {0}, .names = {}};
+  for (const DocumentTokens& document : documents) {
+    if (document.ids.empty()) continue;
+    const auto size = static_cast<Index>(document.ids.size());
+    for (Index at = 0; at < size; at += context)
+      text.windows.push_back(text.tokens() + std::min(size, at + context));
+    text.ids.insert(text.ids.end(), document.ids.begin(), document.ids.end());
+    text.documents.push_back(text.tokens());
+    text.names.push_back(document.name);
+  }
+  return text;
+}
+
+std::vector<GroupAssignments> collect_groupings(Decoder& decoder, FocusModel& focus,
+                                                const TextWindows& text, const WindowVisitor& visit,
+                                                const CollectProgress& progress) {
+  const Index layers = static_cast<Index>(decoder.layers().size());
+  check(layers == focus.shape().num_layers, "groups: {} layers for a decoder of {}",
+        focus.shape().num_layers, layers);
+  const Index heads = focus.grouping().heads();
+  std::vector<GroupAssignments> groupings;
+  for (Index i = 0; i < layers * heads; ++i)
+    groupings.push_back({.layer = i / heads,
+                         .head = i % heads,
+                         .groups = focus.config().num_groups,
+                         .classes = {},
+                         .confidence = {}});
+  Index first = 0;
+  const auto see = [&](const MechanismInputs& in) {
+    const GroupShares of_layer = focus.grouping().shares(in, focus.mode.balance);
+    for (Index head = 0; head < heads; ++head) {
+      const auto number = static_cast<std::size_t>(in.layer * heads + head);
+      std::vector<double> shares = note(of_layer, head, groupings[number]);
+      if (visit) visit({number, first, of_layer.groups, std::move(shares)});
+    }
+  };
+  std::vector<AttentionMechanism> own;
+  for (const Block& block : decoder.layers()) own.push_back(block.self_attn.mechanism);
+  const NoGrad guard;
+  const AttachedMechanism watched(decoder, [&](const MechanismInputs& in) {
+    see(in);
+    const AttentionMechanism& attend = own[static_cast<std::size_t>(in.layer)];
+    return attend ? attend(in) : attention(in.q, in.k, in.v, in.options);
+  });
+  for (Index w = 0; w < text.num_windows(); ++w) {
+    first = text.windows[static_cast<std::size_t>(w)];
+    const Variable hidden = decoder.hidden_states(text.window(w), 1);
+    require_finite(hidden.value().span(), "groups", "hidden states");
+    if (progress) progress(static_cast<double>(w + 1) / static_cast<double>(text.num_windows()));
+  }
+  for (GroupAssignments& grouping : groupings)
+    grouping.entropy /= std::max(1.0, static_cast<double>(grouping.tokens()));
+  return groupings;
+}
+
+}  // namespace focus

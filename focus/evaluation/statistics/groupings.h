@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "focus/method/focus_model.h"
+
+// The groups that a Focus puts the tokens of some texts into.
+namespace focus {
+
+/// Documents' tokens, one after the other, cut into windows that a model can run.
+struct TextWindows {
+  std::vector<std::int32_t> ids;
+  std::vector<Index> windows;      // the first token of each, and the end
+  std::vector<Index> documents;    // the same of documents; each begins a window
+  std::vector<std::string> names;  // of the documents
+
+  Index tokens() const { return static_cast<Index>(ids.size()); }
+  Index num_windows() const { return static_cast<Index>(windows.size()) - 1; }
+  std::span<const std::int32_t> window(Index w) const {
+    const Index first = windows[static_cast<std::size_t>(w)];
+    return std::span(ids).subspan(
+        static_cast<std::size_t>(first),
+        static_cast<std::size_t>(windows[static_cast<std::size_t>(w) + 1] - first));
+  }
+};
+
+/// One document for cut_windows().
+struct DocumentTokens {
+  std::string name;
+  std::span<const std::int32_t> ids;
+};
+/// Windows of `context` tokens, the last one of a document what is left; none crosses documents.
+TextWindows cut_windows(std::span<const DocumentTokens> documents, Index context);
+
+/// One grouping of all tokens: a layer's, or where keys are grouped that of one key head in it.
+struct GroupAssignments {
+  Index layer = 0, head = 0;
+  Index groups = 0;
+  std::vector<std::uint8_t> classes;  // [tokens]
+  std::vector<float> confidence;      // [tokens]: the share of the token in its group
+  double entropy = 0;                 // of the shares, mean over tokens, in nats
+
+  Index tokens() const { return static_cast<Index>(classes.size()); }
+};
+
+/// What tokens [first, first + count) have in each group, in one grouping.
+struct WindowShares {
+  std::size_t grouping = 0;  // its number in what collect_groupings() returns
+  Index first = 0;           // token of the text
+  Index groups = 0;
+  std::vector<double> shares;  // g [count, groups]; rows sum to 1
+};
+using WindowVisitor = std::function<void(const WindowShares&)>;
+/// Share of the windows done, 0 to 1.
+using CollectProgress = std::function<void(double)>;
+
+/// Runs the decoder over the windows, with whatever attention it has, and notes for each layer the
+/// groups of `focus`, which need not be attached to it: of hidden routing g with the balance of
+/// focus.mode; of keys the class, and as shares softmax(z / tau). Groupings layer by layer, in it
+/// head by head. Each window's shares are shown to `visit` in this order and then forgotten. The
+/// same for any number of threads. Throws std::invalid_argument where the layers do not fit.
+std::vector<GroupAssignments> collect_groupings(Decoder& decoder, FocusModel& focus,
+                                                const TextWindows& text,
+                                                const WindowVisitor& visit = {},
+                                                const CollectProgress& progress = {});
+
+}  // namespace focus

@@ -1,0 +1,154 @@
+#include "focus/evaluation/statistics/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "autograd/base/check.h"
+#include "focus/evaluation/statistics/agreement.h"
+
+namespace focus {
+namespace {
+
+/// What a vocabulary item has in a group.
+struct ItemSum {
+  std::int64_t count = 0;
+  double confidence = 0;
+};
+
+double share_of(std::int64_t part, std::int64_t all) {
+  return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 0;
+}
+
+/// The first `most` by `value`, of equals the more frequent, then the lower id.
+template <class Value>
+std::vector<TypicalToken> best(std::vector<TypicalToken> items, std::size_t most, Value&& value) {
+  std::ranges::stable_sort(items, [&](const TypicalToken& a, const TypicalToken& b) {
+    if (value(a) != value(b)) return value(a) > value(b);
+    return a.count > b.count;
+  });
+  if (items.size() > most) items.resize(most);
+  return items;
+}
+
+/// Of the tokens in a table of groups and categories those of their group's largest category.
+double purity_of(const Contingency& table) {
+  std::int64_t pure = 0;
+  for (Index g = 0; g < table.rows; ++g) {
+    const auto row = std::span(table.counts)
+                         .subspan(static_cast<std::size_t>(g * table.cols),
+                                  static_cast<std::size_t>(table.cols));
+    pure += *std::ranges::max_element(row);
+  }
+  return share_of(pure, table.tokens);
+}
+
+double base_of(const Contingency& table) {
+  return share_of(std::ranges::max(table.col_sums()), table.tokens);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> group_sizes(const GroupAssignments& grouping) {
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(grouping.groups), 0);
+  for (const std::uint8_t c : grouping.classes) ++sizes[c];
+  return sizes;
+}
+
+std::vector<double> group_confidence(const GroupAssignments& grouping) {
+  const std::vector<std::int64_t> sizes = group_sizes(grouping);
+  std::vector<double> confidence(sizes.size(), 0.0);
+  for (std::size_t t = 0; t < grouping.classes.size(); ++t)
+    confidence[grouping.classes[t]] += static_cast<double>(grouping.confidence[t]);
+  for (std::size_t g = 0; g < sizes.size(); ++g)
+    if (sizes[g] > 0) confidence[g] /= static_cast<double>(sizes[g]);
+  return confidence;
+}
+
+PartBalance balance_over_parts(const GroupAssignments& grouping, std::span<const Index> starts) {
+  check(starts.size() >= 2 && starts.back() <= grouping.tokens(),
+        "groups: parts that do not fit {} tokens", grouping.tokens());
+  const std::vector<std::int64_t> all = group_sizes(grouping);
+  PartBalance balance;
+  for (std::size_t p = 0; p + 1 < starts.size(); ++p) {
+    std::vector<std::int64_t> sizes(all.size(), 0);
+    for (Index t = starts[p]; t < starts[p + 1]; ++t)
+      ++sizes[grouping.classes[static_cast<std::size_t>(t)]];
+    const std::int64_t tokens = starts[p + 1] - starts[p];
+    std::vector<double>& shares = balance.shares.emplace_back();
+    double distance = 0;
+    for (std::size_t g = 0; g < all.size(); ++g) {
+      shares.push_back(share_of(sizes[g], tokens));
+      distance += 0.5 * std::abs(shares.back() - share_of(all[g], grouping.tokens()));
+    }
+    balance.spread += distance * share_of(tokens, grouping.tokens());
+  }
+  return balance;
+}
+
+std::vector<Index> parts_of(const TextWindows& text, Index pieces) {
+  if (text.names.size() > 1) return text.documents;
+  std::vector<Index> starts;
+  const Index count = std::clamp<Index>(pieces, 1, std::max<Index>(1, text.tokens()));
+  for (Index p = 0; p <= count; ++p) starts.push_back(text.tokens() * p / count);
+  return starts;
+}
+
+std::vector<TypicalTokens> typical_tokens(std::span<const std::int32_t> ids,
+                                          const GroupAssignments& grouping, std::int64_t min_count,
+                                          std::size_t most) {
+  check(ids.size() == grouping.classes.size(), "groups: {} tokens, but groups for {}", ids.size(),
+        grouping.classes.size());
+  std::map<std::int32_t, std::int64_t> frequency;
+  std::vector<std::map<std::int32_t, ItemSum>> items(static_cast<std::size_t>(grouping.groups));
+  for (std::size_t t = 0; t < ids.size(); ++t) {
+    ++frequency[ids[t]];
+    ItemSum& sum = items[grouping.classes[t]][ids[t]];
+    ++sum.count;
+    sum.confidence += static_cast<double>(grouping.confidence[t]);
+  }
+  const std::vector<std::int64_t> sizes = group_sizes(grouping);
+  const auto tokens = static_cast<std::int64_t>(ids.size());
+  std::vector<TypicalTokens> typical;
+  for (std::size_t g = 0; g < items.size(); ++g) {
+    std::vector<TypicalToken> all;
+    for (const auto& [id, sum] : items[g])
+      if (sum.count >= min_count)
+        all.push_back({.id = id,
+                       .count = sum.count,
+                       .confidence = sum.confidence / static_cast<double>(sum.count),
+                       // One division: equal lifts are equal numbers.
+                       .lift = share_of(sum.count * tokens, sizes[g] * frequency[id])});
+    typical.push_back({best(all, most, [](const TypicalToken& t) { return t.confidence; }),
+                       best(all, most, [](const TypicalToken& t) { return t.lift; })});
+  }
+  return typical;
+}
+
+Purity purity(const GroupAssignments& grouping, std::span<const TokenCategory> categories) {
+  std::vector<std::uint8_t> numbers, beginnings;
+  for (const TokenCategory c : categories) {
+    numbers.push_back(static_cast<std::uint8_t>(c));
+    beginnings.push_back(begins_word(c) ? 1 : 0);
+  }
+  const Contingency table = contingency(grouping.classes, grouping.groups, numbers, kNumCategories);
+  const Contingency words = contingency(grouping.classes, grouping.groups, beginnings, 2);
+  Purity of_groups{.shares = {},
+                   .largest = {},
+                   .purity = purity_of(table),
+                   .base = base_of(table),
+                   .information = normalised_mutual_information(table),
+                   .word_beginnings = purity_of(words),
+                   .word_beginnings_base = base_of(words)};
+  const std::vector<std::int64_t> sizes = table.row_sums();
+  for (Index g = 0; g < table.rows; ++g) {
+    std::vector<double>& shares = of_groups.shares.emplace_back();
+    for (Index c = 0; c < table.cols; ++c)
+      shares.push_back(share_of(table.at(g, c), sizes[static_cast<std::size_t>(g)]));
+    of_groups.largest.push_back(
+        static_cast<TokenCategory>(std::ranges::max_element(shares) - shares.begin()));
+  }
+  return of_groups;
+}
+
+}  // namespace focus

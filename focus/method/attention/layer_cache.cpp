@@ -1,0 +1,285 @@
+#include "focus/method/attention/layer_cache.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
+#include "autograd/gemm/gemm.h"
+#include "autograd/simd/kernels.h"
+#include "focus/method/grouping/group_sets.h"
+
+namespace focus {
+namespace {
+
+constexpr Real kMasked = -std::numeric_limits<Real>::infinity();
+
+/// Members of a block; a class's first blocks hold 16, 16 and 32, so that a small class is small.
+constexpr Index kBlock = 64, kFirstBlock = 16;
+/// Members of the largest store.
+constexpr Index kLargestStore = 1024;
+/// Keys that one task goes over, and multiply-adds that are worth waking a thread for.
+constexpr Index kChunkKeys = 256, kTaskWork = 1 << 17;
+
+Index block_of(Index member) {
+  return member < kBlock ? std::bit_width(static_cast<std::uint64_t>(member / kFirstBlock))
+                         : 2 + member / kBlock;
+}
+Index block_begin(Index block) {
+  if (block == 0) return 0;
+  return block < 3 ? kFirstBlock << (block - 1) : (block - 2) * kBlock;
+}
+Index block_capacity(Index block) {
+  return block < 3 ? std::max(kFirstBlock, block_begin(block)) : kBlock;
+}
+
+/// Columns of each panel of a packed matrix of so many columns, of which the panel's or the
+/// matrix's number divides the other.
+Index panel_width(Index columns) { return std::min(simd::kernels().panel, columns); }
+
+/// Where column `column` of a transposed matrix [depth, columns] in panels begins; its numbers lie
+/// panel_width(columns) apart.
+Index column_in_panels(Index column, Index depth, Index columns) {
+  const Index width = panel_width(columns);
+  return column / width * width * depth + column % width;
+}
+
+/// Writes x [n] as row `row` of a matrix [rows, columns] in panels, which begins at `at`.
+void put_row(const Real* x, Index n, Index row, Index rows, Index columns, CacheNumbers& to,
+             Index at) {
+  const Index panel = simd::kernels().panel;
+  for (Index column = 0; column < n; column += panel) {
+    const Index width = std::min(panel, columns - column);
+    to.put(x + column, std::min(width, n - column), at + column * rows + row * width);
+  }
+}
+
+/// Row vectors a [m, depth] times the columns [first, end) of a transposed matrix in panels, where
+/// `first` starts a panel, into those columns of rows of kBlock numbers, or added to them.
+void multiply_columns(Index m, Index depth, const Real* a, const CacheNumbers& of, Index at,
+                      Index columns, Index first, Index end, Into into, Real* rows) {
+  of.multiply(m, simd::padded(simd::kernels(), end - first), depth, a, depth,
+              {at + first * depth, depth, columns - first}, 0, rows + first, kBlock,
+              into == Into::add);
+}
+
+}  // namespace
+
+LayerCache::LayerCache(const Sizes& sizes, const AttentionOptions& options, GateOptions gate,
+                       CacheDtype dtype)
+    : sizes_(sizes),
+      options_(options),
+      gate_(std::move(gate)),
+      factor_(gate_),
+      dtype_(dtype),
+      padded_dim_(simd::padded(simd::kernels(), sizes.head_dim)) {
+  check(sizes.kv_heads > 0 && sizes.heads % sizes.kv_heads == 0 && sizes.head_dim > 0,
+        "cache: {} heads cannot share {} key heads of {}", sizes.heads, sizes.kv_heads,
+        sizes.head_dim);
+  last_g_.resize(static_cast<std::size_t>(sizes.groups));
+  scaled_q_.resize(static_cast<std::size_t>(sizes.heads * sizes.head_dim));
+}
+
+Index LayerCache::scratch_size() const { return query_heads() * (padded_dim_ + 2 + kBlock); }
+
+/// The next block: in the last store, or in a new one. A store holds a block or at most a quarter
+/// of the members before it, so that no more of a cache lies unused.
+void LayerCache::add_block(Class& c) {
+  const Index block = static_cast<Index>(c.blocks.size()), capacity = block_capacity(block);
+  const auto last = static_cast<Index>(c.stores.size()) - 1;
+  if (last >= 0) {
+    const Index end = c.blocks.back().first + block_capacity(block - 1);
+    if (end < c.stores.back().capacity) {
+      c.blocks.push_back({last, end});
+      return;
+    }
+  }
+  const auto quarter = std::bit_floor(static_cast<std::uint64_t>(block_begin(block) / 4));
+  const Index members = std::max(capacity, std::min(static_cast<Index>(quarter), kLargestStore));
+  // Zeros: what lies behind the last member is multiplied too, and then masked.
+  const Index rows = sizes_.kv_heads * members;
+  c.blocks.push_back({last + 1, 0});
+  c.stores.push_back(
+      {members, CacheNumbers(dtype_, rows * sizes_.head_dim),
+       CacheNumbers(dtype_, rows * padded_dim_),
+       CacheNumbers(CacheDtype::float32, gate_.gated ? sizes_.groups * members : 0)});
+  const Store& store = c.stores.back();
+  bytes_ += store.keys.bytes() + store.values.bytes() + store.assignments.bytes();
+}
+
+void LayerCache::append(const Real* k, const Real* v, const Real* g, std::uint64_t set) {
+  if (size_ < gate_.sinks) set = kEveryGroup;
+  Class& c = classes_[set];
+  const auto member = static_cast<Index>(c.positions.size()), b = block_of(member);
+  if (b == static_cast<Index>(c.blocks.size())) add_block(c);
+  const Index first = c.blocks[static_cast<std::size_t>(b)].first;
+  Store& store = c.stores.back();
+  const Index slot = member - block_begin(b), capacity = block_capacity(b), dim = sizes_.head_dim;
+  const Index width = panel_width(capacity);
+  for (Index h = 0; h < sizes_.kv_heads; ++h) {
+    store.keys.put(k + h * dim, dim,
+                   keys_at(store, first, h) + column_in_panels(slot, dim, capacity), width);
+    put_row(v + h * dim, dim, slot, capacity, padded_dim_, store.values,
+            values_at(store, first, h));
+  }
+  if (gate_.gated) {
+    store.assignments.put(g, sizes_.groups,
+                          first * sizes_.groups + column_in_panels(slot, sizes_.groups, capacity),
+                          width);
+    std::copy_n(g, sizes_.groups, last_g_.begin());
+  }
+  last_set_ = set;
+  c.positions.push_back(size_++);
+}
+
+/// The runs of keys that the last token reads, and the chunks of them that are one task each: they
+/// depend on the cache alone, so the bits do not depend on the threads.
+void LayerCache::collect_slices() {
+  slices_.clear();
+  chunks_.assign(1, 0);
+  keys_read_ = 0;
+  const Index position = size_ - 1, local = position - gate_.local_window;
+  const Index visible =
+      options_.sliding_window > 0 ? position - options_.sliding_window + 1 : Index(0);
+  Index chunk_keys = 0;
+  for (const auto& [set, of_set] : classes_) {
+    const auto& c = of_set;  // clang 14 lets no lambda capture a binding
+    const bool meets = (set & last_set_) != 0;
+    const auto members_before = [&](Index p) {
+      return std::ranges::lower_bound(c.positions, p) - c.positions.begin();
+    };
+    const Index end = static_cast<Index>(c.positions.size());
+    const Index first = members_before(meets ? visible : std::max(visible, local));
+    const Index distant = meets && gate_.gated ? members_before(local) : 0;
+    const Index sinks = distant > 0 ? members_before(gate_.sinks) : 0;
+    for (Index member = first; member < end;) {
+      const Index b = block_of(member), begin = block_begin(b), capacity = block_capacity(b);
+      const Index slot = member - begin, last = std::min(end - begin, capacity);
+      const Block& block = c.blocks[static_cast<std::size_t>(b)];
+      slices_.push_back({&c.stores[static_cast<std::size_t>(block.store)], block.first, capacity,
+                         slot, std::clamp(sinks - begin, slot, last),
+                         std::clamp(distant - begin, slot, last), last});
+      keys_read_ += last - slot;
+      chunk_keys += last - slot;
+      if (chunk_keys >= kChunkKeys) {
+        chunks_.push_back(static_cast<Index>(slices_.size()));
+        chunk_keys = 0;
+      }
+      member = begin + last;
+    }
+  }
+  if (chunk_keys > 0) chunks_.push_back(static_cast<Index>(slices_.size()));
+}
+
+/// factors_ [slices, kBlock]: the gate's of each slice's distant members, 1 of the local ones; the
+/// same for all heads.
+void LayerCache::compute_factors() {
+  const simd::Kernels& kernels = simd::kernels();
+  const auto slices = static_cast<Index>(slices_.size());
+  if (static_cast<Index>(factors_.size()) < slices * kBlock)
+    factors_.resize(static_cast<std::size_t>(slices * kBlock));
+  parallel_chunks(slices, 64, [&](Index from, Index to) {
+    for (Index i = from; i < to; ++i) {
+      const Slice& slice = slices_[static_cast<std::size_t>(i)];
+      if (slice.distant == slice.begin) continue;
+      Real* factors = factors_.data() + i * kBlock;
+      const Index n = simd::padded(kernels, slice.distant);
+      std::fill_n(factors, n, factor_.start());
+      multiply_columns(1, sizes_.groups, last_g_.data(), slice.store->assignments,
+                       slice.first * sizes_.groups, slice.capacity, 0, slice.distant, Into::add,
+                       factors);
+      factor_.finish(factors, n);
+      std::fill(factors + slice.distant, factors + slice.end, Real(1));
+      std::fill(factors + slice.begin, factors + slice.sinks, Real(1));
+    }
+  });
+}
+
+/// The query heads of one key head over the slices of one chunk, unnormalised.
+void LayerCache::attend_chunk(Index kv_head, Index chunk, Real* scratch) const {
+  const simd::Kernels& kernels = simd::kernels();
+  const Index heads = query_heads(), dim = sizes_.head_dim;
+  Real* out = scratch;
+  Real* max = out + heads * padded_dim_;
+  Real* sum = max + heads;
+  Real* scores = sum + heads;  // [query_heads, kBlock]
+  std::fill_n(out, heads * padded_dim_, Real(0));
+  std::fill_n(max, heads, kMasked);
+  std::fill_n(sum, heads, Real(0));
+  const Real* q = scaled_q_.data() + kv_head * heads * dim;
+  for (Index i = chunks_[static_cast<std::size_t>(chunk)];
+       i < chunks_[static_cast<std::size_t>(chunk) + 1]; ++i) {
+    const Slice& slice = slices_[static_cast<std::size_t>(i)];
+    const Index width = panel_width(slice.capacity), first = slice.begin / width * width;
+    const Index columns = simd::padded(kernels, slice.end - first);
+    const Store& store = *slice.store;
+    multiply_columns(heads, dim, q, store.keys, keys_at(store, slice.first, kv_head),
+                     slice.capacity, first, slice.end, Into::assign, scores);
+    for (Index h = 0; h < heads; ++h) {
+      Real* row = scores + h * kBlock;
+      if (options_.softcap > 0) kernels.softcap_row(row + first, columns, options_.softcap);
+      const Real* factors = slice.distant > slice.begin ? factors_.data() + i * kBlock : nullptr;
+      const auto gate = [&] {
+        for (Index c = slice.begin; c < slice.end; ++c) row[c] *= factors[c];
+      };
+      if (factors && factor_.use() == simd::GateUse::score) gate();
+      std::fill(row + first, row + slice.begin, kMasked);
+      std::fill(row + slice.end, row + first + columns, kMasked);
+      Real total = sum[h];
+      const Real factor = kernels.softmax_row(row + first, columns, max[h], total);
+      if (factors && factor_.use() == simd::GateUse::weight) {
+        total = factor * sum[h] +
+                kernels.dot_row(row + slice.begin, factors + slice.begin, slice.end - slice.begin);
+        gate();
+      }
+      sum[h] = total;
+      if (factor != 1)
+        for (Index d = 0; d < padded_dim_; ++d) out[h * padded_dim_ + d] *= factor;
+    }
+    store.values.multiply(heads, padded_dim_, slice.end - slice.begin, scores + slice.begin, kBlock,
+                          {values_at(store, slice.first, kv_head), slice.capacity, padded_dim_},
+                          slice.begin, out, padded_dim_, true);
+  }
+}
+
+/// The softmax over all chunks of one head from those over each, in the chunks' order.
+void LayerCache::merge_chunks(Index head, Real* out) const {
+  const Index heads = query_heads(), kv_head = head / heads, h = head % heads,
+              dim = sizes_.head_dim;
+  const auto part = [&](Index chunk) {
+    return scratch_.data() + (kv_head * num_chunks() + chunk) * scratch_size();
+  };
+  const Index max_at = heads * padded_dim_ + h, sum_at = max_at + heads;
+  Real top = kMasked, sum = 0;
+  for (Index c = 0; c < num_chunks(); ++c) top = std::max(top, part(c)[max_at]);
+  std::fill_n(out, dim, Real(0));
+  for (Index c = 0; c < num_chunks(); ++c) {
+    const Real factor = std::exp(part(c)[max_at] - top);
+    sum += factor * part(c)[sum_at];
+    for (Index d = 0; d < dim; ++d) out[d] += factor * part(c)[h * padded_dim_ + d];
+  }
+  for (Index d = 0; d < dim; ++d) out[d] /= sum;
+}
+
+void LayerCache::attend(const Real* q, Real* out) {
+  check(size_ > 0, "cache: attend() before any token");
+  const Index dim = sizes_.head_dim;
+  std::transform(q, q + sizes_.heads * dim, scaled_q_.begin(),
+                 [&](Real x) { return x * options_.scale; });
+  collect_slices();
+  if (gate_.gated) compute_factors();
+  const Index tasks = sizes_.kv_heads * num_chunks(), size = scratch_size();
+  if (static_cast<Index>(scratch_.size()) < tasks * size)
+    scratch_.resize(static_cast<std::size_t>(tasks * size));
+  const Index work = 2 * kChunkKeys * dim * query_heads();
+  parallel_chunks(tasks, std::max<Index>(1, kTaskWork / work), [&](Index begin, Index end) {
+    for (Index task = begin; task < end; ++task)
+      attend_chunk(task / num_chunks(), task % num_chunks(), scratch_.data() + task * size);
+  });
+  for (Index head = 0; head < sizes_.heads; ++head) merge_chunks(head, out + head * dim);
+  count_multiply_adds(static_cast<std::uint64_t>(2 * keys_read_ * dim * sizes_.heads));
+}
+
+}  // namespace focus

@@ -1,0 +1,117 @@
+#include "focus/method/attention/sparse_attention.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
+#include "autograd/base/profile.h"
+#include "focus/method/attention/class_plan.h"
+#include "focus/method/attention/focus_rule.h"
+#include "focus/method/grouping/group_sets.h"
+
+namespace focus {
+namespace {
+
+/// The assignments in the plan's order: to[i] = from[rows[i]].
+Tensor gather(const Tensor& from, std::span<const Index> rows) {
+  Tensor to(from.shape());
+  const auto count = static_cast<Index>(rows.size());
+  const Index width = count == 0 ? 0 : from.size() / count;
+  parallel_chunks(count, rows_per_chunk(width), [&, out = to.data()](Index begin, Index end) {
+    for (Index i = begin; i < end; ++i)
+      std::copy_n(from.data() + rows[static_cast<std::size_t>(i)] * width, width, out + i * width);
+  });
+  return to;
+}
+
+/// Back again: to[rows[i]] = from[i].
+Tensor scatter(const Tensor& from, std::span<const Index> rows) {
+  Tensor to(from.shape());
+  const Index width = from.cols();
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    std::copy_n(from.data() + static_cast<Index>(i) * width, width, to.data() + rows[i] * width);
+  return to;
+}
+
+/// Everything that forward and backward share.
+struct Parts {
+  AttentionInputs inputs;
+  AttentionPlan local;
+  AttentionPlan classes;
+  std::unique_ptr<ScoreRule> gate;              // of the classes' pairs; null where it is dropped
+  std::span<const Index> class_order() const {  // the classes' rows without the copies
+    return std::span(classes.tokens).first(static_cast<std::size_t>(classes.own_rows()));
+  }
+};
+
+/// Key heads whose q, k, v, packed k and v and output are about kCacheBytes.
+Index heads_at_a_time(const AttentionInputs& in) {
+  constexpr Index kCacheBytes = 12 << 20;
+  const Index kv_heads = std::max<Index>(1, in.k.dim(2));
+  const Index bytes = (2 * in.q.size() + 4 * in.k.size()) / kv_heads * Index{sizeof(Real)};
+  return std::clamp<Index>(kCacheBytes / std::max<Index>(1, bytes), 1, kv_heads);
+}
+
+}  // namespace
+
+Variable sparse_attention(const Variable& q, const Variable& k, const Variable& v,
+                          const Variable& g, const AttentionOptions& options,
+                          const GateOptions& gate) {
+  auto parts = std::make_shared<Parts>();
+  parts->inputs = {q.value(), k.value(), v.value(), options};
+  check_attention_inputs(parts->inputs);
+  check(!gate.membership.empty() || q.value().size() == 0,
+        "sparse_attention: no membership sets; soft attention is gated_attention");
+  check(g.shape().rank() == 3 && g.dim(0) == q.dim(0) && g.dim(1) == q.dim(1),
+        "sparse_attention: g {} does not fit q {}", g.shape(), q.shape());
+  const Index batch = q.dim(0), seq_len = q.dim(1);
+  const Index local = gate.local_window + 1, window = options.sliding_window;
+  parts->local =
+      causal_plan(batch, seq_len, std::min(seq_len, window > 0 ? std::min(window, local) : local));
+  const bool gated = gate.gated, g_wanted = gated && g.requires_grad();
+  const Variable g_input = g_wanted ? g : Variable(g.value());
+  // The first token stands for all: the choice must not depend on later ones.
+  const Index top_k = gate.membership.empty() ? 0 : std::popcount(gate.membership.front());
+  GateOptions of_pairs = gate;
+  of_pairs.membership = with_sinks(gate.membership, seq_len, gate.sinks);
+  const PairForm form =
+      cheapest_form(seq_len, g.dim(2), top_k, window, local, !gated || gate.gate == Gate::affinity);
+  if (form == PairForm::masked)
+    return attention_with_rule("sparse_attention", q, k, v, g_input, options,
+                               focus_rule(g.value(), of_pairs, g_wanted));
+  parts->classes =
+      class_plan(of_pairs.membership, batch, seq_len, window, local, form == PairForm::lists);
+  profile_mark("sort");
+  if (gated) {
+    of_pairs.membership.clear();  // the plan's pairs are those that share a group
+    parts->gate = focus_rule(gather(g.value(), parts->class_order()), of_pairs, g_wanted);
+  }
+
+  // Some heads at a time, so that what the first part leaves is still in the cache for the second.
+  AttentionResult result{Tensor(q.shape()), Tensor({batch, q.dim(2), seq_len})};
+  const Index kv_heads = k.dim(2), step = heads_at_a_time(parts->inputs);
+  for (Index first = 0; first < kv_heads; first += step) {
+    const HeadRange heads{first, std::min(step, kv_heads - first)};
+    tiled_attention(parts->inputs, parts->local, nullptr, Into::assign, heads, result);
+    profile_mark("local band");
+    tiled_attention(parts->inputs, parts->classes, parts->gate.get(), Into::add, heads, result);
+    profile_mark("grouped attention");
+  }
+  return Variable::from_op(
+      "sparse_attention", result.out, {q, k, v, g_input},
+      [parts, result, g_shape = g.shape()](const Tensor& d_out, Grads grads) {
+        const WantedGradients wanted{grads[0].wanted(), grads[1].wanted(), grads[2].wanted()};
+        AttentionGradients d;
+        if (wanted.any())
+          d = tiled_attention_backward(parts->inputs, parts->local, result, d_out, nullptr, wanted);
+        d = tiled_attention_backward(parts->inputs, parts->classes, result, d_out,
+                                     parts->gate.get(), wanted, d);
+        if (wanted.q) grads[0].add(d.q);
+        if (wanted.k) grads[1].add(d.k);
+        if (wanted.v) grads[2].add(d.v);
+        if (grads[3].wanted()) grads[3].add(scatter(d.rule.reshape(g_shape), parts->class_order()));
+      });
+}
+
+}  // namespace focus

@@ -1,0 +1,380 @@
+#include "focus/method/focus_model.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <string>
+#include <utility>
+
+#include "autograd/base/check.h"
+#include "autograd/base/profile.h"
+#include "focus/method/attention/gated_attention.h"
+#include "focus/method/attention/sparse_attention.h"
+#include "focus/method/documents.h"
+#include "focus/method/focus_files.h"
+#include "focus/method/summary/head_budgets.h"
+
+namespace focus {
+
+namespace {
+
+/// What tokens [begin, end) have of a list that has as much of every token.
+template <class T>
+std::vector<T> part_of(const std::vector<T>& list, Index begin, Index end, Index each = 1) {
+  if (list.empty()) return {};
+  return {list.begin() + begin * each, list.begin() + end * each};
+}
+
+/// The classes of one document of a row.
+KeyClasses part_of(const KeyClasses& classes, Index begin, Index end) {
+  KeyClasses part{.groups = classes.groups,
+                  .heads = classes.heads,
+                  .classes = part_of(classes.classes, begin, end, classes.heads)};
+  if (classes.shares.defined()) part.shares = slice(classes.shares, begin, end);
+  return part;
+}
+
+/// "summary m=2 w=32", with what is not as usual behind it.
+std::string summary_name(const AttentionMode& mode) {
+  const SummarySettings& settings = mode.summary;
+  const SummarySettings usual_settings;
+  const SummaryZones usual, &zones = settings.zones;
+  std::string name =
+      settings.unselected_groups == UnselectedGroups::summary ? "summary" : "selection";
+  if (!mode.selected_groups_of_layer.empty())
+    name += fmt::format(" m={} by layer", fmt::join(mode.selected_groups_of_layer, "+"));
+  else
+    name += settings.selection == GroupSelection::own
+                ? " own"
+                : fmt::format(" m={}", settings.num_selected_groups);
+  if (!mode.window_of_layer.empty())
+    name += fmt::format(" w={} by layer", fmt::join(mode.window_of_layer, "+"));
+  else
+    name += fmt::format(" w={}", zones.window);
+  if (zones.block != usual.block) name += fmt::format(" block={}", zones.block);
+  if (zones.sinks != usual.sinks) name += fmt::format(" sinks={}", zones.sinks);
+  if (settings.width != usual_settings.width) name += fmt::format(" width={}", settings.width);
+  if (settings.selection_per != usual_settings.selection_per) name += " per key head";
+  if (mode.head_budgets != AttentionMode{}.head_budgets) name += " equal budgets";
+  return name;
+}
+
+std::string sinks_name(std::optional<Index> sinks) {
+  return sinks.value_or(0) > 0 ? fmt::format(" sinks={}", *sinks) : "";
+}
+
+}  // namespace
+
+std::string AttentionMode::name() const {
+  switch (kind) {
+    case Kind::dense:
+      return "dense";
+    case Kind::soft:
+      return "soft" + sinks_name(sinks);
+    case Kind::summary:
+      return summary_name(*this);
+    case Kind::hard:
+      break;
+  }
+  if (top_k == 0) return "local only";
+  return fmt::format("hard k={}{}{}", top_k, hard_gate == HardGate::keep ? " keep" : "",
+                     sinks_name(sinks));
+}
+
+SummarySettings AttentionMode::summary_of(Index layer) const {
+  SummarySettings settings = summary;
+  if (!selected_groups_of_layer.empty())
+    settings.num_selected_groups = selected_groups_of_layer[static_cast<std::size_t>(layer)];
+  if (!window_of_layer.empty())
+    settings.zones.window = window_of_layer[static_cast<std::size_t>(layer)];
+  return settings;
+}
+
+HeadBudgets head_budgets_of(const FocusConfig& config) {
+  return grouping_kind(config).is_per_head ? config.keys().head_budgets : HeadBudgets::measured;
+}
+
+AttentionMode summary_mode(const FocusConfig& config) {
+  SummarySettings settings = config.summary;
+  settings.zones.window = config.local_window;
+  settings.num_selected_groups =
+      settings.selection == GroupSelection::own
+          ? 1
+          : std::min<Index>(settings.num_selected_groups, config.num_groups);
+  return {.kind = AttentionMode::Kind::summary,
+          .balance = config.tokens().balance,
+          .summary = settings,
+          .head_budgets = head_budgets_of(config)};
+}
+
+GateOptions gate_options(const FocusConfig& config, const AttentionMode& mode,
+                         const Routing& routing) {
+  GateOptions options = GateOptions::from(config);
+  options.sinks = mode.sinks.value_or(options.sinks);
+  if (mode.kind != AttentionMode::Kind::hard) return options;
+  options.gated = mode.hard_gate == HardGate::keep;
+  if (mode.top_k > 0) {
+    options.membership = membership(routing, mode.top_k);
+  } else {
+    options.sinks = 0;
+    options.membership.assign(static_cast<std::size_t>(routing.assignments.value().rows()), 0);
+  }
+  return options;
+}
+
+FocusModel::FocusModel(const FocusConfig& config, const FocusShape& shape, Rng& rng)
+    : config_(config), shape_(shape) {
+  config_.validate();
+  mode.balance = config_.tokens().balance;
+  mode.hard_gate = config_.tokens().hard_gate;
+  if (!grouping_kind().groups_tokens) mode = summary_mode(config_);
+  grouping_ = grouping_kind().make(config_, shape_, rng);
+  const auto layers = static_cast<std::size_t>(shape.num_layers);
+  last_classes_.resize(layers);
+  layer_errors_.resize(layers);
+  reset_statistics();
+}
+
+AttentionMode FocusModel::training_mode(const StepInfo& place) const {
+  if (!grouping_->is_placed_at(place.step)) return {.kind = AttentionMode::Kind::dense};
+  const TokenSettings& tokens = config_.tokens();
+  AttentionMode training{.kind = AttentionMode::Kind::soft, .balance = tokens.balance};
+  if (config_.training == Training::summary) {
+    training = summary_mode(config_);
+    if (const auto m = config_.summary.train_num_selected_groups)
+      training.summary.num_selected_groups = *m;
+  }
+  if (training.balance == Balance::carried && place.first_phase &&
+      place.step < tokens.sequence_steps)
+    training.balance = Balance::sequence;
+  if (config_.training == Training::hard) {
+    training.kind = AttentionMode::Kind::hard;
+    training.top_k = tokens.train_top_k;
+    training.hard_gate = HardGate::keep;
+  }
+  return training;
+}
+
+void FocusModel::attach(Decoder& decoder) {
+  check(decoder.layers().size() == last_classes_.size(), "focus: {} layers for a decoder of {}",
+        last_classes_.size(), decoder.layers().size());
+  attached_.reset();  // or it would be put back when the new one goes
+  decoder_ = &decoder;
+  attached_.emplace(decoder, [this](const MechanismInputs& in) { return attend(in); });
+}
+
+namespace {
+constexpr std::string_view kParameters = "focus.";
+}
+
+void FocusModel::visit_parameters(const std::function<void(const std::string&, Variable&)>& f) {
+  grouping_->visit_parameters(
+      [&](const std::string& name, Variable& p) { f(std::string(kParameters) + name, p); });
+}
+
+double FocusModel::lr_factor(const std::string& name) const {
+  return name.starts_with(kParameters) ? grouping_->lr_factor(name.substr(kParameters.size())) : 1;
+}
+
+void FocusModel::begin_step(const StepInfo& place) {
+  mode = training_mode(place);
+  step_groups_.assign(last_classes_.size(), {});
+}
+
+Variable FocusModel::after_forward() {
+  grouping_->after_forward();
+  return take_auxiliary_loss();
+}
+
+// Layer after layer: its groups, then its state's update behind the update's length.
+std::vector<double> FocusModel::step_statistics() const {
+  std::vector<double> record;
+  for (std::size_t i = 0; i < step_groups_.size(); ++i) {
+    const auto layer = static_cast<Index>(i);
+    GroupStatistics groups;
+    grouping_->add_statistics(layer, last_classes_[i], groups);
+    groups.append_to(record);
+    const std::vector<double> update = grouping_->state_update(layer);
+    record.push_back(static_cast<double>(update.size()));
+    record.insert(record.end(), update.begin(), update.end());
+  }
+  profile_mark("potentials");
+  return record;
+}
+
+void FocusModel::merge_statistics(std::span<const double> record) {
+  for (std::size_t i = 0; i < step_groups_.size(); ++i) {
+    record = record.subspan(step_groups_[i].add(record));
+    const auto count = static_cast<std::size_t>(record[0]);
+    if (count > 0) grouping_->merge(static_cast<Index>(i), record.subspan(1, count));
+    record = record.subspan(1 + count);
+  }
+}
+
+void FocusModel::begin_validation() {
+  if (config_.training == Training::summary)
+    mode = summary_mode(config_);
+  else
+    mode = {.kind = AttentionMode::Kind::soft, .balance = config_.tokens().balance};
+}
+
+Variable FocusModel::attend(const MechanismInputs& in) {
+  check(in.first_position == 0, "focus: layer {} has no cache of the {} tokens before", in.layer,
+        in.first_position);
+  if (mode.kind == AttentionMode::Kind::dense) return attention(in.q, in.k, in.v, in.options);
+  const AttentionMode runs = runnable_mode(mode);
+  if (runs.kind == AttentionMode::Kind::summary)
+    return attend_summary(in, summary_of(runs, in.layer));
+  check(grouping_kind().groups_tokens, "focus: groups of {} have summary attention only, not {}",
+        grouping_->kind(), mode.name());
+  const Routing routing = grouping_->route(in, mode.balance);
+  const GateOptions options = gate_options(config_, mode, routing);
+  if (gather_statistics) gather(in, routing, options);
+  if (mode.kind == AttentionMode::Kind::hard)
+    return by_document(in, [&](const MechanismInputs& part, Index begin, Index end) {
+      GateOptions of_part = options;
+      of_part.membership = part_of(options.membership, begin, end);
+      return sparse_attention(
+          part.q, part.k, part.v,
+          in.options.documents ? slice(routing.assignments, begin, end) : routing.assignments,
+          part.options, of_part);
+    });
+  return gated_attention(in.q, in.k, in.v, routing.assignments, in.options, options);
+}
+
+AttentionMode FocusModel::runnable_mode(const AttentionMode& wanted) const {
+  if (grouping_kind().groups_tokens || wanted.kind != AttentionMode::Kind::hard || wanted.top_k > 0)
+    return wanted;
+  return {.kind = AttentionMode::Kind::summary,
+          .summary = {.zones = {config_.local_window, 1, 0},
+                      .num_selected_groups = 0,
+                      .unselected_groups = UnselectedGroups::drop}};
+}
+
+std::vector<Tensor> FocusModel::head_needs() {
+  std::vector<Tensor> needs;
+  for (Index i = 0; i < shape_.num_layers; ++i)
+    if (const Tensor* of_layer = grouping_->head_needs(i)) needs.push_back(*of_layer);
+  return needs;
+}
+
+SummarySettings FocusModel::summary_of(const AttentionMode& wanted, Index layer) {
+  SummarySettings settings = wanted.summary_of(layer);
+  if (wanted.head_budgets == HeadBudgets::equal || !wanted.selected_groups_of_layer.empty() ||
+      !settings.query_heads_select())
+    return settings;
+  if (const std::vector<Tensor> needs = head_needs(); !needs.empty())
+    settings.selected_by_head = head_budgets(needs, settings.num_selected_groups,
+                                             config_.num_groups)[static_cast<std::size_t>(layer)];
+  return settings;
+}
+
+Variable FocusModel::layer_error(const MechanismInputs& in, const Variable& out,
+                                 const Variable& dense) const {
+  const Weight& projection =
+      decoder_->layers()[static_cast<std::size_t>(in.layer)].self_attn.o_proj.weight;
+  const Shape rows = {in.q.dim(0), in.q.dim(1), in.q.dim(2) * in.q.dim(3)};
+  return relative_squared_error(linear(reshape(out, rows), projection, {}),
+                                linear(reshape(dense, rows), projection, {}).value());
+}
+
+Variable FocusModel::attend_summary(const MechanismInputs& in, const SummarySettings& settings) {
+  const auto layer = static_cast<std::size_t>(in.layer);
+  const KeyClasses classes = grouping_->classes(in, mode.balance);
+  const Variable beta = grouping_->beta(in.layer, in.k.dim(2));
+  SummaryReport report;  // of all sequences
+  Variable out = by_document(in, [&](const MechanismInputs& part, Index begin, Index end) {
+    SummaryReport of_part;
+    Variable of_document = summary_attention(
+        part.q, part.k, part.v, in.options.documents ? part_of(classes, begin, end) : classes, beta,
+        part.options, settings, gather_statistics ? &of_part : nullptr);
+    report.pairs.insert(report.pairs.end(), of_part.pairs.begin(), of_part.pairs.end());
+    report.scored.insert(report.scored.end(), of_part.scored.begin(), of_part.scored.end());
+    return of_document;
+  });
+  if (gather_statistics) gather_summary(in, classes, report, settings);
+  last_classes_[layer] = {classes.groups, classes.heads, classes.classes, {}};
+  if (config_.objective != Objective::layer_distillation || !grad_enabled()) return out;
+  // The next layer goes on from the dense output: no layer's error reaches another's parameters.
+  Variable dense = attention(in.q, in.k, in.v, in.options);
+  layer_errors_[layer] = layer_error(in, out, dense);
+  return dense;
+}
+
+void FocusModel::gather_summary(const MechanismInputs& in, const KeyClasses& classes,
+                                const SummaryReport& report, const SummarySettings& settings) {
+  GroupStatistics& stats = statistics[static_cast<std::size_t>(in.layer)];
+  stats.add_sizes(classes.classes, classes.heads, config_.num_groups);
+  const Index heads = in.q.dim(2), dim = in.q.dim(3);
+  const std::vector<Index> starts = sequence_starts(in);
+  std::int64_t scored = 0;
+  for (std::size_t s = 0; s < report.pairs.size(); ++s) {
+    PairCounts counts = count_pairs({}, starts[s + 1] - starts[s], settings.zones.window,
+                                    in.options.sliding_window);
+    counts.attended = (report.pairs[s] + heads / 2) / heads;
+    stats.pairs += counts;
+    scored += report.scored[s];
+  }
+  if (settings.most_selected() == 0 && settings.unselected_groups == UnselectedGroups::drop)
+    return;  // nobody asks for the groups
+  const Index tokens = in.q.dim(0) * in.q.dim(1);
+  // A column whose width counts is scored twice.
+  const Index columns = settings.uses_width() ? 2 * scored : scored;
+  const Index work = tokens * grouping_->assignment_cost(in) + columns * dim;
+  stats.pairs.choosing += pairs_worth(static_cast<double>(work), in);
+}
+
+void FocusModel::gather(const MechanismInputs& in, const Routing& routing,
+                        const GateOptions& options) {
+  GroupStatistics& stats = statistics[static_cast<std::size_t>(in.layer)];
+  stats.add(routing);
+  const std::vector<Index> starts = sequence_starts(in);
+  for (std::size_t s = 0; s + 1 < starts.size(); ++s) {
+    const Index first = starts[s], seq_len = starts[s + 1] - first;
+    std::span<const std::uint64_t> sets(options.membership);
+    if (!sets.empty())
+      sets = sets.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(seq_len));
+    stats.pairs +=
+        count_pairs(sets, seq_len, config_.local_window, in.options.sliding_window, options.sinks);
+  }
+  if (mode.kind != AttentionMode::Kind::hard || mode.top_k > 0)
+    stats.pairs.choosing +=
+        pairs_worth(static_cast<double>(starts.back() * grouping_->assignment_cost(in)), in);
+}
+
+Variable FocusModel::take_auxiliary_loss() {
+  Variable sum;
+  for (std::size_t i = 0; i < layer_errors_.size(); ++i) {
+    const Variable of_grouping = grouping_->take_loss(static_cast<Index>(i));
+    Variable term = std::exchange(layer_errors_[i], Variable());
+    if (!term.defined()) term = of_grouping;
+    if (term.defined()) sum = sum.defined() ? add(sum, term) : term;
+  }
+  return sum;
+}
+
+void FocusModel::start_counting() {
+  reset_statistics();
+  gather_statistics = true;
+}
+
+AttentionCounts FocusModel::counts() const {
+  AttentionCounts counts{.pairs = {}, .layers = statistics};
+  for (const GroupStatistics& layer : statistics) counts.pairs += layer.pairs;
+  return counts;
+}
+
+void FocusModel::write(StoreWriter& store, const std::string& base_fingerprint) {
+  write_focus(store, *this, base_fingerprint);
+}
+
+void FocusModel::restore(const StoreReader& store) { restore_focus(open_focus(store), *this); }
+
+void FocusModel::reset_statistics() {
+  statistics.assign(last_classes_.size(), GroupStatistics{});
+  for (GroupStatistics& stats : statistics)
+    stats.sizes.assign(static_cast<std::size_t>(config_.num_groups), 0);
+}
+
+}  // namespace focus

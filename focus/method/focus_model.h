@@ -1,0 +1,134 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "focus/adapter.h"
+#include "focus/method/attention/gate.h"
+#include "focus/method/grouping/grouping.h"
+#include "focus/method/summary/summary_attention.h"
+
+namespace focus {
+
+/// What a forward pass with Focus runs.
+struct AttentionMode {
+  enum class Kind { dense, soft, hard, summary };
+  Kind kind = Kind::soft;
+  int top_k = 1;  // hard: groups a token keeps; 0: none, which leaves the local window alone
+  Balance balance = Balance::carried;
+  HardGate hard_gate = HardGate::drop;
+  std::optional<Index> sinks = {};  // of soft and hard; else those of the settings
+  SummarySettings summary = {};
+  // Of summary, where layers differ; else empty.
+  std::vector<Index> selected_groups_of_layer = {}, window_of_layer = {};
+  HeadBudgets head_budgets = HeadBudgets::measured;  // of summary, where heads' needs are known
+
+  /// "dense", "soft", "hard k=2", "hard k=2 keep", "local only", "summary m=2 w=32"
+  std::string name() const;
+  /// Of summary attention in a layer; FocusModel::summary_of() adds heads' budgets.
+  SummarySettings summary_of(Index layer) const;
+};
+
+/// How heads of these groups share what they read: keys have needs, others not.
+HeadBudgets head_budgets_of(const FocusConfig& config);
+/// Attention with summary columns as `config` has it.
+AttentionMode summary_mode(const FocusConfig& config);
+
+/// The gate of soft or hard attention in `mode`, and for hard the tokens' sets.
+GateOptions gate_options(const FocusConfig& config, const AttentionMode& mode,
+                         const Routing& routing);
+
+/// Focus on all layers of a decoder: the adapter that a retrofit trains.
+class FocusModel : public Adapter {
+ public:
+  FocusModel(const FocusConfig& config, const FocusShape& shape, Rng& rng);
+  FocusModel(const FocusConfig& config, Index hidden_size, Index num_layers, Rng& rng)
+      : FocusModel(config, FocusShape{hidden_size, num_layers}, rng) {}
+
+  const FocusConfig& config() const { return config_; }
+  const FocusShape& shape() const { return shape_; }
+  /// Who makes the groups.
+  Grouping& grouping() { return *grouping_; }
+  const Grouping& grouping() const { return *grouping_; }
+  const GroupingKind& grouping_kind() const { return focus::grouping_kind(config_); }
+
+  /// What the next forward passes run.
+  AttentionMode mode;
+  /// What training step `place` runs: with balance `carried` the first steps of the first phase
+  /// train with `sequence`.
+  AttentionMode training_mode(const StepInfo& place) const;
+
+  std::string_view kind() const override { return "focus"; }
+  void attach(Decoder& decoder) override;
+  void detach() override { attached_.reset(); }
+  void visit_parameters(const std::function<void(const std::string&, Variable&)>& f) override;
+  double lr_factor(const std::string& name) const override;
+  void set_trainable(bool wanted) override { grouping_->set_trainable(wanted); }
+
+  void begin_step(const StepInfo& place) override;
+  /// The layers' terms of the loss (take_auxiliary_loss()).
+  Variable after_forward() override;
+  /// The groups of the last forward pass and what it moves the grouping's state towards.
+  std::vector<double> step_statistics() const override;
+  void merge_statistics(std::span<const double> record) override;
+  bool divides() const override { return grouping_->divides(); }
+  void end_step(std::int64_t steps_done) override { grouping_->end_step(steps_done); }
+  std::vector<GroupStatistics> step_groups() const override { return step_groups_; }
+  void begin_validation() override;
+
+  void start_counting() override;
+  void stop_counting() override { gather_statistics = false; }
+  AttentionCounts counts() const override;
+
+  /// All of it in /focus.
+  void write(StoreWriter& store, const std::string& base_fingerprint) override;
+  void restore(const StoreReader& store) override;
+
+  /// Takes the layers' terms of the last forward pass with a graph, the grouping's or the error of
+  /// layer_distillation, summed; undefined where the config has none. What a training step adds to
+  /// its loss.
+  Variable take_auxiliary_loss();
+
+  /// The groups of each layer's last forward pass with summary attention, without its graph.
+  const std::vector<KeyClasses>& last_classes() const { return last_classes_; }
+
+  /// What attach() makes the decoder's attention: that of `mode`.
+  Variable attend(const MechanismInputs& in);
+
+  /// What runs where `wanted` is asked for: the local window of a grouping without tokens' groups
+  /// is summary attention that reads no group.
+  AttentionMode runnable_mode(const AttentionMode& wanted) const;
+
+  /// The needs of the query heads of each layer; none where all have the same budget.
+  std::vector<Tensor> head_needs();
+  /// Summary attention of a layer in the mode `wanted`, with each query head's budget of groups
+  /// where needs are known.
+  SummarySettings summary_of(const AttentionMode& wanted, Index layer);
+
+  /// While true, forward passes add to `statistics`.
+  bool gather_statistics = false;
+  std::vector<GroupStatistics> statistics;  // one a layer
+  void reset_statistics();
+
+ private:
+  Variable attend_summary(const MechanismInputs& in, const SummarySettings& settings);
+  /// The layer's squared error of attention outputs after o_proj, relative to the dense ones'.
+  Variable layer_error(const MechanismInputs& in, const Variable& out, const Variable& dense) const;
+  void gather_summary(const MechanismInputs& in, const KeyClasses& classes,
+                      const SummaryReport& report, const SummarySettings& settings);
+  void gather(const MechanismInputs& in, const Routing& routing, const GateOptions& options);
+
+  FocusConfig config_;
+  FocusShape shape_;
+  std::unique_ptr<Grouping> grouping_;
+  std::vector<KeyClasses> last_classes_;  // of the last forward pass, without its graph
+  std::vector<Variable> layer_errors_;    // of each layer, with its graph, until they are taken
+  std::vector<GroupStatistics> step_groups_;
+  std::optional<AttachedMechanism> attached_;
+  Decoder* decoder_ = nullptr;  // that it is attached to
+};
+
+/// Makes every parameter collect a gradient, or none; centroids that follow their tokens do not.
+inline void set_requires_grad(FocusModel& focus, bool wanted) { focus.set_trainable(wanted); }
+
+}  // namespace focus

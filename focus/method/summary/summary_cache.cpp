@@ -1,0 +1,445 @@
+#include "focus/method/summary/summary_cache.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
+#include "autograd/gemm/gemm.h"
+#include "autograd/simd/kernels.h"
+#include "autograd/soft_cap.h"
+
+namespace focus {
+namespace {
+
+constexpr Real kNone = -std::numeric_limits<Real>::infinity();
+/// Tokens that leave a group's sums before these are made anew: what rounding leaves is not
+/// carried on.
+constexpr Index kMostRemoved = 64;
+/// Multiply-adds that are worth waking a thread for.
+constexpr Index kTaskWork = 1 << 16;
+/// What adding a number of a token's key and value costs, in multiply-adds.
+constexpr Index kAppendWork = 8;
+
+/// How many pieces of so much work are one task.
+Index tasks(Index work) { return std::max<Index>(1, kTaskWork / std::max<Index>(1, work)); }
+
+SummaryZones with_window(SummaryZones zones, Index sliding_window) {
+  zones.sliding_window = sliding_window;
+  return zones;
+}
+
+}  // namespace
+
+SummaryCache::SummaryCache(const Sizes& sizes, const AttentionOptions& options,
+                           const SummarySettings& summary, CacheDtype dtype)
+    : sizes_(sizes),
+      attention_(options),
+      options_(summary),
+      zones_(with_window(summary.zones, options.sliding_window)),
+      padded_dim_(simd::padded(simd::kernels(), sizes.head_dim)),
+      heads_(static_cast<std::size_t>(sizes.kv_heads)),
+      far_end_(zones_.sinks) {
+  check(sizes.kv_heads > 0 && sizes.heads % sizes.kv_heads == 0 && sizes.head_dim > 0,
+        "cache: {} heads cannot share {} key heads of {}", sizes.heads, sizes.kv_heads,
+        sizes.head_dim);
+  const auto dim = static_cast<std::size_t>(sizes.head_dim);
+  for (Head& head : heads_) {
+    head.groups.assign(static_cast<std::size_t>(sizes.groups), Group(dtype));
+    head.means.end = sizes.groups;
+    head.means.keys.resize(sizes.groups * padded_dim_);
+    head.means.values.resize(sizes.groups * padded_dim_);
+    if (options_.uses_width())
+      head.variances.assign(static_cast<std::size_t>(sizes.groups * padded_dim_), Real(0));
+    head.log_counts.assign(head.groups.size(), kNone);
+    for (Group& group : head.groups) {
+      group.key.assign(dim, 0.0);
+      group.value.assign(dim, 0.0);
+      if (options_.uses_width()) group.square.assign(dim, 0.0);
+    }
+  }
+}
+
+std::size_t SummaryCache::bytes() const {
+  const auto of_rows = [](const Rows& rows) { return rows.keys.bytes() + rows.values.bytes(); };
+  std::size_t bytes = 0;
+  for (const Head& head : heads_) {
+    bytes += of_rows(head.sinks) + of_rows(head.near) + of_rows(head.means) +
+             head.near_classes.capacity() + head.variances.capacity() * sizeof(Real);
+    for (const Group& group : head.groups)
+      bytes += of_rows(group.rows) +
+               (group.key.size() + group.value.size() + group.square.size()) * sizeof(double) +
+               group.positions.capacity() * sizeof(Index);
+  }
+  return bytes;
+}
+
+void SummaryCache::add_row(Rows& rows, const Real* k, const Real* v) const {
+  const auto put = [&](CacheNumbers& to, const Real* from) {
+    // Grows by a quarter: a cache is mostly lists, and half of them empty would be its double.
+    const Index begin = to.size(), size = begin + padded_dim_;
+    if (size > to.capacity()) to.reserve(size + size / 4);
+    to.resize(size);
+    to.put(from, sizes_.head_dim, begin);
+  };
+  put(rows.keys, k);
+  put(rows.values, v);
+  ++rows.end;
+}
+
+void SummaryCache::drop_front(Rows& rows, Index count) const {
+  rows.first += count;
+  // Moved together when most of it has left: each row is moved a bounded number of times.
+  if (rows.first < rows.count() + 64) return;
+  rows.keys.drop_front(rows.first * padded_dim_);
+  rows.values.drop_front(rows.first * padded_dim_);
+  rows.end -= rows.first;
+  rows.first = 0;
+}
+
+void SummaryCache::set_mean(Head& head, std::size_t number) const {
+  const Group& group = head.groups[number];
+  head.log_counts[number] =
+      group.count > 0 ? static_cast<Real>(std::log(static_cast<double>(group.count))) : kNone;
+  const double share = group.count > 0 ? 1 / static_cast<double>(group.count) : 0;
+  const auto row = number * static_cast<std::size_t>(padded_dim_);
+  Real* key = head.means.keys.data() + row;
+  Real* value = head.means.values.data() + row;
+  for (std::size_t d = 0; d < group.key.size(); ++d) {
+    key[d] = static_cast<Real>(share * group.key[d]);
+    value[d] = static_cast<Real>(share * group.value[d]);
+  }
+  for (std::size_t d = 0; d < group.square.size(); ++d) {
+    const double mean = share * group.key[d];
+    head.variances[row + d] =
+        static_cast<Real>(std::max(0.0, share * group.square[d] - mean * mean) / 2);
+  }
+}
+
+void SummaryCache::append(const Real* k, const Real* v, std::span<const std::uint8_t> classes,
+                          Index tokens) {
+  const Index dim = sizes_.head_dim, of_token = std::ssize(classes) / tokens;
+  parallel_chunks(sizes_.kv_heads, tasks(tokens * dim * kAppendWork), [&](Index begin, Index end) {
+    for (Index h = begin; h < end; ++h)
+      append(heads_[static_cast<std::size_t>(h)],
+             {.k = k + h * dim,
+              .v = v + h * dim,
+              .stride = sizes_.kv_heads * dim,
+              .classes = classes.data() + (of_token == 1 ? 0 : h),
+              .class_stride = of_token,
+              .count = tokens});
+  });
+  size_ += tokens;
+  far_end_ = zones_.far_end(size_ - 1);
+}
+
+void SummaryCache::append(Head& head, const NewTokens& tokens) const {
+  const Index last = size_ + tokens.count - 1;
+  const Index far_begin = zones_.far_begin(last), far_end = zones_.far_end(last);
+  std::vector<bool> changed(far_end > far_end_ ? head.groups.size() : 0);
+  // Near tokens become far, and some of those that come now are so at once.
+  const Index moved = std::max<Index>(0, std::min(far_end, size_) - far_end_);
+  for (Index i = 0; i < moved; ++i) {
+    const std::size_t group = head.near_classes[static_cast<std::size_t>(i)];
+    const Index row = (head.near.first + i) * padded_dim_;
+    add_far(head.groups[group], head.near.keys.data() + row, head.near.values.data() + row,
+            far_end_ + i);
+    changed[group] = true;
+  }
+  if (moved > 0) {
+    head.near_classes.erase(head.near_classes.begin(), head.near_classes.begin() + moved);
+    drop_front(head.near, moved);
+  }
+  if (keeps_lists()) make_room(head, tokens, far_begin - size_, far_end - size_);
+  for (Index t = 0; t < tokens.count; ++t) {
+    const Index position = size_ + t;
+    const Real *key = tokens.k + t * tokens.stride, *value = tokens.v + t * tokens.stride;
+    const std::uint8_t group = tokens.classes[t * tokens.class_stride];
+    if (position < zones_.sinks) {
+      add_row(head.sinks, key, value);
+    } else if (position >= far_end) {
+      add_row(head.near, key, value);
+      head.near_classes.push_back(group);
+    } else if (position >= far_begin) {
+      add_far(head.groups[group], key, value, position);
+      changed[group] = true;
+    }
+    head.last_class = group;
+  }
+  for (std::size_t c = 0; c < changed.size(); ++c)
+    if (changed[c]) set_mean(head, c);
+  if (zones_.sliding_window > 0) forget(head, far_begin);
+}
+
+/// For the new tokens [first, end) in the lists of their groups.
+void SummaryCache::make_room(Head& head, const NewTokens& tokens, Index first, Index end) const {
+  std::vector<Index> more(end > 1 ? head.groups.size() : 0, 0);
+  for (Index t = std::max<Index>(0, first); t < end && !more.empty(); ++t)
+    ++more[tokens.classes[t * tokens.class_stride]];
+  for (std::size_t c = 0; c < more.size(); ++c) {
+    if (more[c] < 2) continue;
+    Rows& rows = head.groups[c].rows;
+    const Index numbers = more[c] * padded_dim_;
+    rows.keys.reserve(rows.keys.size() + numbers);
+    rows.values.reserve(rows.values.size() + numbers);
+  }
+}
+
+void SummaryCache::add_far(Group& group, const Real* key, const Real* value, Index position) const {
+  ++group.count;
+  if (!keeps_lists()) return add_to_sums(group, key, value, 1);
+  add_row(group.rows, key, value);
+  add_row_to_sums(group, group.rows.end - 1, 1);
+  if (zones_.sliding_window > 0) group.positions.push_back(position);
+}
+
+/// With a sliding window: far tokens before that position leave.
+void SummaryCache::forget(Head& head, Index before) const {
+  for (std::size_t c = 0; c < head.groups.size(); ++c) {
+    Group& group = head.groups[c];
+    const Index leave = std::ranges::lower_bound(group.positions, before) - group.positions.begin();
+    if (leave == 0) continue;
+    for (Index i = 0; i < leave; ++i) add_row_to_sums(group, group.rows.first + i, -1);
+    group.count -= leave;
+    group.removed += leave;
+    group.positions.erase(group.positions.begin(), group.positions.begin() + leave);
+    drop_front(group.rows, leave);
+    if (group.removed >= kMostRemoved) recompute_sum(group);
+    set_mean(head, c);
+  }
+}
+
+void SummaryCache::recompute_sum(Group& group) const {
+  group.removed = 0;
+  std::ranges::fill(group.key, 0.0);
+  std::ranges::fill(group.value, 0.0);
+  std::ranges::fill(group.square, 0.0);
+  for (Index row = group.rows.first; row < group.rows.end; ++row) add_row_to_sums(group, row, 1);
+}
+
+void SummaryCache::add_row_to_sums(Group& group, Index row, double times) const {
+  thread_local AlignedVector<Real> key, value;
+  add_to_sums(group, group.rows.keys.read(row * padded_dim_, padded_dim_, key),
+              group.rows.values.read(row * padded_dim_, padded_dim_, value), times);
+}
+
+void SummaryCache::add_to_sums(Group& group, const Real* key, const Real* value,
+                               double times) const {
+  for (std::size_t d = 0; d < group.key.size(); ++d) {
+    group.key[d] += times * static_cast<double>(key[d]);
+    group.value[d] += times * static_cast<double>(value[d]);
+  }
+  for (std::size_t d = 0; d < group.square.size(); ++d)
+    group.square[d] += times * static_cast<double>(key[d]) * static_cast<double>(key[d]);
+}
+
+void SummaryCache::add_scores(const Run& run, const Real* q, std::vector<Real>& scores) const {
+  const std::size_t before = scores.size();
+  scores.resize(before + static_cast<std::size_t>(run.count()));
+  Real* of_run = scores.data() + before;
+  run.rows->keys.dot_rows(q, run.count(), run.first * padded_dim_, padded_dim_, sizes_.head_dim,
+                          of_run);
+  if (attention_.softcap > 0)
+    for (Index i = 0; i < run.count(); ++i) of_run[i] = soft_cap(of_run[i], attention_.softcap);
+}
+
+/// out [padded_dim] += weights V
+void SummaryCache::add_values(const Run& run, const Real* weights, Real* out) const {
+  run.rows->values.multiply(1, padded_dim_, run.count(), weights, run.count(),
+                            {run.first * padded_dim_, run.count(), padded_dim_, padded_dim_}, 0,
+                            out, padded_dim_, true);
+}
+
+/// What widths add to a query head's columns in selection, whose scores without bias are the last
+/// of the reading.
+void SummaryCache::add_widths(const Head& head, const Real* q, Reading& reading) const {
+  std::vector<Real> squares(q, q + sizes_.head_dim);
+  for (Real& x : squares) x *= x;
+  const auto a = static_cast<Real>(options_.width);
+  const Real softcap = attention_.softcap;
+  const Real* score = &*(reading.scores.end() - sizes_.groups);
+  reading.widths.resize(reading.widths.size() + static_cast<std::size_t>(sizes_.groups));
+  Real* widths = &*(reading.widths.end() - sizes_.groups);
+  simd::kernels().dot_rows(squares.data(), sizes_.groups, head.variances.data(), padded_dim_,
+                           sizes_.head_dim, widths);
+  for (Index c = 0; c < sizes_.groups; ++c) {
+    const Real slope = softcap > 0 ? 1 - score[c] * score[c] / (softcap * softcap) : 1;
+    widths[c] *= a * slope * slope;
+  }
+}
+
+/// Estimated masses of the groups, up to what keeps their order: the scores of a query head that
+/// selects alone, or the sum over all of a key head of e^score / sum of e^score.
+std::vector<double> SummaryCache::masses(const Reading& reading, Index query_head) const {
+  const auto groups = static_cast<std::size_t>(sizes_.groups);
+  std::vector<double> mass(groups, 0.0), columns(groups);
+  const auto select_by = [&](Index head) {
+    const auto* score = reading.scores.data() + head * reading.row + reading.exact;
+    for (std::size_t c = 0; c < groups; ++c) {
+      const Real width =
+          reading.widths.empty() ? 0 : reading.widths[static_cast<std::size_t>(head) * groups + c];
+      columns[c] = static_cast<double>(score[c] + width);
+    }
+  };
+  if (selects_alone()) {
+    select_by(query_head);
+    return columns;
+  }
+  for (Index head = 0; head < reading.heads; ++head) {
+    select_by(head);
+    const auto near = std::span(reading.scores)
+                          .subspan(static_cast<std::size_t>(head * reading.row),
+                                   static_cast<std::size_t>(reading.exact));
+    double most = *std::ranges::max_element(columns), sum = 0;
+    for (const Real s : near) most = std::max(most, static_cast<double>(s));
+    for (const Real s : near) sum += std::exp(static_cast<double>(s) - most);
+    for (double& score : columns) sum += score = std::exp(score - most);
+    for (std::size_t c = 0; c < groups; ++c) mass[c] += columns[c] / sum;
+  }
+  return mass;
+}
+
+/// Of the groups with the largest estimated mass the m first, the first of equals; groups without
+/// tokens are left out. `query_head` is the one of the reading's that selects, or the first.
+std::vector<Index> SummaryCache::choose(Index kv_head, const Reading& reading,
+                                        Index query_head) const {
+  const Head& head = heads_[static_cast<std::size_t>(kv_head)];
+  if (options_.reads_own_group()) return {head.last_class};
+  const Index first = kv_head * (sizes_.heads / sizes_.kv_heads) + reading.first_head;
+  const Index m = options_.selected_of(first + query_head);
+  if (m == 0) return {};
+  const std::vector<double> mass = masses(reading, query_head);
+  std::vector<Index> order;
+  for (Index c = 0; c < sizes_.groups; ++c)
+    if (head.groups[static_cast<std::size_t>(c)].count > 0) order.push_back(c);
+  const auto larger = [&](Index a, Index b) {
+    const double of_a = mass[static_cast<std::size_t>(a)], of_b = mass[static_cast<std::size_t>(b)];
+    return of_a > of_b || (of_a == of_b && a < b);
+  };
+  if (std::ssize(order) > m) {
+    std::ranges::nth_element(order, order.begin() + m, larger);
+    order.resize(static_cast<std::size_t>(m));
+  }
+  std::ranges::sort(order, larger);
+  return order;
+}
+
+/// Scores of the near tokens and columns for query heads [first, first + heads) of a key head, and
+/// their choice.
+SummaryCache::Reading SummaryCache::reading_of(Index kv_head, Index first, Index heads,
+                                               const Real* q, const Real* beta) const {
+  const Head& head = heads_[static_cast<std::size_t>(kv_head)];
+  const Index dim = sizes_.head_dim, position = size_ - 1;
+  // The near tokens that are seen; sinks among them while there is no far zone.
+  Reading reading{
+      .first_head = first, .heads = heads, .sinks = all(head.sinks), .near = all(head.near)};
+  reading.sinks.first = zones_.far_end(position) == zones_.sinks
+                            ? std::min(reading.sinks.end, zones_.near_begin(position))
+                            : std::min(reading.sinks.end, zones_.first_sink(position));
+  reading.near.first +=
+      std::max<Index>(0, zones_.near_begin(position) - std::max(far_end_, zones_.sinks));
+  reading.exact = reading.sinks.count() + reading.near.count();
+  reading.row = reading.exact + sizes_.groups;
+  for (Index h = 0; h < heads; ++h) {
+    add_scores(reading.sinks, q + h * dim, reading.scores);
+    add_scores(reading.near, q + h * dim, reading.scores);
+    add_scores(all(head.means), q + h * dim, reading.scores);
+    if (options_.uses_width()) add_widths(head, q + h * dim, reading);
+    for (Index c = 0; c < sizes_.groups; ++c)
+      reading.scores[static_cast<std::size_t>(h * reading.row + reading.exact + c)] +=
+          head.log_counts[static_cast<std::size_t>(c)] + beta[c];
+  }
+  const bool columns = options_.unselected_groups == UnselectedGroups::summary;
+  Index unselected = reading.exact;
+  for (const Group& group : head.groups) unselected += columns && group.count > 0;
+  const Index selecting = selects_alone() ? heads : 1;
+  for (Index h = 0; h < selecting; ++h) {
+    reading.groups.push_back(choose(kv_head, reading, h));
+    Index keys = unselected;
+    for (const Index c : reading.groups.back()) {
+      const Index n = head.groups[static_cast<std::size_t>(c)].count;
+      keys += n - (columns && n > 0);
+    }
+    reading.keys += keys * (heads / selecting);
+  }
+  return reading;
+}
+
+/// One of the query heads of a reading; q and out are its own.
+void SummaryCache::attend_query(const Head& head, const Reading& reading, Index query_head,
+                                const Real* q, Real* out) const {
+  const auto query = static_cast<std::size_t>(query_head);
+  const auto of_head = reading.scores.begin() + query_head * reading.row;
+  std::vector<Real> weights(of_head, of_head + reading.row);
+  if (options_.unselected_groups == UnselectedGroups::drop)
+    std::fill(weights.begin() + reading.exact, weights.end(), kNone);
+  const auto& groups = reading.groups[reading.groups.size() == 1 ? 0 : query];
+  for (const Index c : groups) {
+    weights[static_cast<std::size_t>(reading.exact + c)] = kNone;
+    add_scores(all(head.groups[static_cast<std::size_t>(c)].rows), q, weights);
+  }
+  Real max = kNone, total = 0;
+  const Index n = static_cast<Index>(weights.size());
+  weights.resize(static_cast<std::size_t>(simd::padded(simd::kernels(), n)), kNone);
+  simd::kernels().softmax_row(weights.data(), static_cast<Index>(weights.size()), max, total);
+  std::vector<Real> sum(static_cast<std::size_t>(padded_dim_), Real(0));
+  const Real* weight = weights.data();
+  const auto take = [&](const Run& run) {
+    add_values(run, weight, sum.data());
+    weight += run.count();
+  };
+  take(reading.sinks);
+  take(reading.near);
+  take(all(head.means));
+  for (const Index c : groups) take(all(head.groups[static_cast<std::size_t>(c)].rows));
+  for (Index d = 0; d < sizes_.head_dim; ++d) out[d] = sum[static_cast<std::size_t>(d)] / total;
+}
+
+void SummaryCache::attend(const Real* q, const Tensor& beta, Real* out) {
+  check(size_ > 0, "cache: attend() before any token");
+  const Index dim = sizes_.head_dim, heads = sizes_.heads / sizes_.kv_heads;
+  std::vector<Real> scaled(static_cast<std::size_t>(sizes_.heads * dim));
+  std::transform(q, q + sizes_.heads * dim, scaled.begin(),
+                 [&](Real x) { return x * attention_.scale; });
+  const Index columns = size_ - far_end_ + sizes_.groups;
+  const Index lists = options_.most_selected() * size_ / sizes_.groups;
+  // What query heads that select alone read, or else those of a key head together.
+  const Index together = selects_alone() ? 1 : heads;
+  const auto read = [&](Index first) {
+    const Index kv_head = first / heads;
+    return reading_of(kv_head, first % heads, together, scaled.data() + first * dim,
+                      beta.data() + kv_head * sizes_.groups);
+  };
+  const auto attend_to = [&](const Reading& reading, Index head) {
+    attend_query(heads_[static_cast<std::size_t>(head / heads)], reading, head % together,
+                 scaled.data() + head * dim, out + head * dim);
+  };
+  const Index of_reading = together * dim * columns, of_query = dim * (columns + 2 * lists);
+  std::vector<Index> keys(static_cast<std::size_t>(sizes_.heads / together));
+  if (together == 1) {
+    parallel_chunks(sizes_.heads, tasks(of_reading + of_query), [&](Index begin, Index end) {
+      for (Index h = begin; h < end; ++h) {
+        const Reading reading = read(h);
+        keys[static_cast<std::size_t>(h)] = reading.keys;
+        attend_to(reading, h);
+      }
+    });
+  } else {
+    std::vector<Reading> readings(heads_.size());
+    parallel_chunks(sizes_.kv_heads, tasks(of_reading), [&](Index begin, Index end) {
+      for (Index h = begin; h < end; ++h) readings[static_cast<std::size_t>(h)] = read(h * heads);
+    });
+    parallel_chunks(sizes_.heads, tasks(of_query), [&](Index begin, Index end) {
+      for (Index h = begin; h < end; ++h)
+        attend_to(readings[static_cast<std::size_t>(h / heads)], h);
+    });
+    std::ranges::transform(readings, keys.begin(), &Reading::keys);
+  }
+  const Index sum = std::accumulate(keys.begin(), keys.end(), Index{0});
+  pairs_read_ = sum;
+  count_multiply_adds(static_cast<std::uint64_t>(2 * sum * dim));
+}
+
+}  // namespace focus

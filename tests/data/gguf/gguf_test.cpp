@@ -1,0 +1,329 @@
+#include "data/gguf/gguf.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "tests/support/gguf_bytes.h"
+#include "tests/support/temp_folder.h"
+
+namespace focus {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+std::string error_of_gguf(const std::string& content) {
+  const TempFolder folder;
+  write_text(folder / "x.gguf", content);
+  const std::string error = error_of([&] { GgufSource file(folder / "x.gguf"); });
+  if (!error.empty()) {
+    EXPECT_THAT(error, HasSubstr("x.gguf"));
+    EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+    EXPECT_LT(error.size(), 500u);
+  }
+  return error;
+}
+std::string error_of_gguf(const GgufFile& file) { return error_of_gguf(file.bytes()); }
+
+/// A sound file of every type of value and two tensors.
+GgufFile sound() {
+  GgufFile file;
+  file.text("general.architecture", "llama").u32("u32", 7).i32("i32", -7).f32("eps", 1e-5f);
+  file.value("u8", 0, GgufFile::raw<std::uint8_t>(255))
+      .value("i8", 1, GgufFile::raw<std::int8_t>(-1));
+  file.value("u16", 2, GgufFile::raw<std::uint16_t>(65535));
+  file.value("i16", 3, GgufFile::raw<std::int16_t>(-2)).flag("yes", true).flag("no", false);
+  file.value("u64", 10, GgufFile::raw<std::uint64_t>(1ULL << 40));
+  file.value("i64", 11, GgufFile::raw<std::int64_t>(-(1LL << 40)));
+  file.value("f64", 12, GgufFile::raw(0.1)).texts("words", {"a", "", "caf\xc3\xa9"});
+  file.numbers<float>("scores", 6, {-1, 2.5}).numbers<std::int32_t>("kinds", 5, {1, -2, 3});
+  file.numbers<std::uint8_t>("flags", 7, {1, 0, 2}).texts("none", {});
+  file.floats("b", {3, 2}, {1, 2, 3, 4, 5, 6});
+  file.tensor("a", {32}, 8, std::string(34, '\0')).floats("c", {1}, {9});
+  return file;
+}
+
+TEST(Gguf, ReadsWhatAFileSays) {
+  const TempFolder folder;
+  write_text(folder / "x.gguf", sound().bytes());
+  const GgufSource file(folder / "x.gguf");
+  const GgufMetadata& says = file.metadata();
+  EXPECT_EQ(says.text("general.architecture"), "llama");
+  EXPECT_EQ(says.integer("u8"), 255);
+  EXPECT_EQ(says.integer("i8"), -1);
+  EXPECT_EQ(says.integer("u16"), 65535);
+  EXPECT_EQ(says.integer("i16"), -2);
+  EXPECT_EQ(says.integer("u32"), 7);
+  EXPECT_EQ(says.integer("i32"), -7);
+  EXPECT_EQ(says.integer("u64"), std::int64_t{1} << 40);
+  EXPECT_EQ(says.integer("i64"), -(std::int64_t{1} << 40));
+  EXPECT_EQ(says.number("eps"), 1e-5);  // not float(1e-5)
+  EXPECT_EQ(says.number("f64"), 0.1);
+  EXPECT_EQ(says.number("u32"), 7.0);
+  EXPECT_EQ(says.flag("yes"), true);
+  EXPECT_EQ(says.flag("no"), false);
+  EXPECT_THAT(*says.texts("words"), ElementsAre("a", "", "caf\xc3\xa9"));
+  EXPECT_THAT(*says.numbers("scores"), ElementsAre(-1, 2.5));
+  EXPECT_THAT(*says.integers("kinds"), ElementsAre(1, -2, 3));
+  EXPECT_THAT(*says.flags("flags"), ElementsAre(true, false, true));
+  EXPECT_TRUE(says.texts("none")->empty());
+  EXPECT_FALSE(says.has("absent"));
+  EXPECT_EQ(says.text("absent"), std::nullopt);
+  EXPECT_TRUE(says.is_array("words"));
+  EXPECT_FALSE(says.is_array("u32"));
+}
+
+TEST(Gguf, NamesAValueOfAnotherType) {
+  const TempFolder folder;
+  write_text(folder / "x.gguf", sound().bytes());
+  const GgufSource file(folder / "x.gguf");
+  const GgufMetadata& says = file.metadata();
+  EXPECT_THAT(error_of([&] { says.text("u32"); }),
+              HasSubstr("x.gguf: key 'u32' must be a string, not u32"));
+  EXPECT_THAT(error_of([&] { says.integer("eps"); }), HasSubstr("must be an integer, not f32"));
+  EXPECT_THAT(error_of([&] { says.flag("u8"); }), HasSubstr("must be a bool, not u8"));
+  EXPECT_THAT(error_of([&] { says.number("yes"); }), HasSubstr("must be a number, not bool"));
+  EXPECT_THAT(error_of([&] { says.integer("kinds"); }), HasSubstr("not an array of i32"));
+  EXPECT_THAT(error_of([&] { says.texts("kinds"); }),
+              HasSubstr("must be an array of string, not an array of i32"));
+  EXPECT_THAT(error_of([&] { says.numbers("eps"); }), HasSubstr("must be an array of numbers"));
+  GgufFile large;
+  large.value("n", 10, GgufFile::raw(std::numeric_limits<std::uint64_t>::max()));
+  write_text(folder / "x.gguf", large.bytes());
+  EXPECT_THAT(error_of([&] { GgufSource(folder / "x.gguf").metadata().integer("n"); }),
+              HasSubstr("larger than 2^63"));
+}
+
+TEST(Gguf, TensorsAreInTheOrderOfPyTorch) {
+  const TempFolder folder;
+  write_text(folder / "x.gguf", sound().bytes());
+  const GgufSource file(folder / "x.gguf");
+  ASSERT_EQ(file.tensors().size(), 3u);
+  EXPECT_EQ(file.tensors()[0].name, "a");
+  EXPECT_EQ(file.tensors()[0].dtype, NumberFormat::q8_0);
+  EXPECT_EQ(file.tensors()[0].stored_as, "Q8_0");
+  EXPECT_THAT(file.tensors()[1].shape, ElementsAre(2, 3));
+  EXPECT_THAT(file.read("b").span(), ElementsAre(1, 2, 3, 4, 5, 6));
+  const auto mapped = file.map("c");
+  ASSERT_TRUE(mapped);
+  EXPECT_EQ(mapped->bytes.size(), 4u);
+  EXPECT_THAT(error_of([&] { file.read("missing"); }), HasSubstr("no tensor 'missing'"));
+  EXPECT_TRUE(is_gguf(folder / "x.gguf"));
+  EXPECT_FALSE(is_gguf(folder.path()));
+  EXPECT_FALSE(is_gguf(folder / "absent.gguf"));
+}
+
+TEST(Gguf, TakesWhatLlamaCppTakes) {
+  GgufFile old = sound();
+  old.version = 2;
+  EXPECT_EQ(error_of_gguf(old), "");
+  EXPECT_EQ(error_of_gguf(GgufFile()), "");
+  EXPECT_EQ(error_of_gguf(sound().bytes() + "more"), "");
+  GgufFile odd;
+  odd.floats("", {}, {1}).floats("none", {0, 4}, {}).text(std::string("k\0\xff", 3), "\xff");
+  EXPECT_EQ(error_of_gguf(odd), "");
+  odd.text(std::string(5000, 'k'), std::string(100000, 'v'));
+  EXPECT_EQ(error_of_gguf(odd), "");
+  EXPECT_EQ(error_of_gguf(GgufFile().floats(std::string(63, 'n'), {1}, {1})), "");
+}
+
+TEST(Gguf, AnAlignmentOfItsOwn) {
+  for (const std::uint32_t alignment : {1u, 8u, 64u, 4096u}) {
+    GgufFile file;
+    file.alignment = alignment;
+    file.u32("general.alignment", alignment);
+    file.floats("a", {1}, {1}).tensor("h", {3}, 1, "abcdef").floats("b", {2}, {2, 3});
+    const TempFolder folder;
+    write_text(folder / "x.gguf", file.bytes());
+    const GgufSource source(folder / "x.gguf");
+    EXPECT_THAT(source.read("b").span(), ElementsAre(2, 3)) << alignment;
+    const TensorBytes bytes = source.bytes("b");  // copied where it begins at an odd address
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(bytes.bytes.data()) % alignof(float), 0u);
+    EXPECT_THAT(to_tensor(bytes.bytes, NumberFormat::f32, {2}).span(), ElementsAre(2, 3));
+  }
+}
+
+TEST(Gguf, RefusesVersions) {
+  for (const std::uint32_t version : {0u, 1u, 4u}) {
+    GgufFile file = sound();
+    file.version = version;
+    EXPECT_THAT(error_of_gguf(file), HasSubstr("GGUF file of version " + std::to_string(version)));
+  }
+  GgufFile swapped;
+  swapped.version = 0x03000000;
+  EXPECT_THAT(error_of_gguf(swapped), HasSubstr("big-endian"));
+  EXPECT_THAT(error_of_gguf("GGML" + std::string(40, '\0')), HasSubstr("not a GGUF file"));
+  EXPECT_THAT(error_of_gguf("GGU"), HasSubstr("it has 3 bytes"));
+  EXPECT_THAT(error_of_gguf(""), HasSubstr("it has 0 bytes"));
+}
+
+TEST(Gguf, RefusesEveryFileThatWasCutShort) {
+  const std::string whole = sound().bytes();
+  for (std::size_t size = 0; size < whole.size(); ++size)
+    EXPECT_NE(error_of_gguf(whole.substr(0, size)), "") << size;
+}
+
+TEST(Gguf, BelievesNoCount) {
+  constexpr std::uint64_t kCounts[] = {1,          100,        1ULL << 30, 1ULL << 32,
+                                       1ULL << 62, 1ULL << 63, ~0ULL - 1,  ~0ULL};
+  for (const std::uint64_t more : kCounts) {
+    GgufFile tensors = sound(), keys = sound();
+    tensors.tensor_count = std::max<std::uint64_t>(more, 4);
+    keys.key_count = std::max<std::uint64_t>(more, 40);
+    EXPECT_NE(error_of_gguf(tensors), "") << more;
+    EXPECT_NE(error_of_gguf(keys), "") << more;
+    for (std::uint32_t type = 0; type < 13; ++type)
+      EXPECT_NE(error_of_gguf(GgufFile().array("a", type, more, "")), "") << type;
+    EXPECT_NE(error_of_gguf(GgufFile().value("a", 8, GgufFile::raw(more))), "") << more;
+    GgufFile key;
+    key.keys = GgufFile::raw(more);
+    key.key_count = 1;
+    EXPECT_NE(error_of_gguf(key), "") << more;
+  }
+}
+
+TEST(Gguf, RefusesWrongKeys) {
+  EXPECT_THAT(error_of_gguf(GgufFile().u32("", 1)), HasSubstr("key number 1 is empty"));
+  EXPECT_THAT(error_of_gguf(GgufFile().u32("a", 1).text("a", "x")), HasSubstr("'a' appears twice"));
+  EXPECT_THAT(error_of_gguf(GgufFile().value("a", 13, std::string(16, '\0'))),
+              HasSubstr("key 'a' has the unknown type 13"));
+  EXPECT_THAT(error_of_gguf(GgufFile().array("a", 13, 1, std::string(16, '\0'))),
+              HasSubstr("unknown type 13"));
+  EXPECT_THAT(error_of_gguf(GgufFile().array("a", 9, 1, std::string(16, '\0'))),
+              HasSubstr("array of arrays"));
+  for (const std::uint32_t alignment : {0u, 24u, 3u})
+    EXPECT_THAT(error_of_gguf(GgufFile().u32("general.alignment", alignment)),
+                HasSubstr("must be a power of two"));
+  EXPECT_THAT(error_of_gguf(GgufFile().text("general.alignment", "32")),
+              HasSubstr("must be an integer"));
+}
+
+TEST(Gguf, RefusesWrongTensors) {
+  const auto error = [](const std::vector<std::uint64_t>& dims, std::uint32_t type,
+                        std::uint64_t offset = 0) {
+    GgufFile file;
+    file.info("t", dims, type, offset).data = std::string(4096, '\0');
+    return error_of_gguf(file);
+  };
+  EXPECT_EQ(error({4}, 0), "");
+  EXPECT_THAT(error({1, 1, 1, 1, 1}, 0), HasSubstr("5 dimensions"));
+  EXPECT_THAT(error({1ULL << 63}, 0), HasSubstr("dimension of 9223372036854775808"));
+  EXPECT_THAT(error({1ULL << 32, 1ULL << 31}, 0), HasSubstr("no model is that large"));
+  EXPECT_THAT(error({1ULL << 32, 1ULL << 31, 0}, 0), HasSubstr("no model is that large"));
+  EXPECT_THAT(error({1ULL << 62}, 0), HasSubstr("beyond the end of the file"));
+  EXPECT_THAT(error({1ULL << 61, 3}, 8), HasSubstr("beyond the end of the file"));
+  EXPECT_THAT(error({1025}, 0), HasSubstr("beyond the end of the file"));
+  EXPECT_THAT(error({33}, 8), HasSubstr("rows of 33 values, which do not fill whole Q8_0 blocks"));
+  EXPECT_THAT(error({32, 8}, 12), HasSubstr("Q4_K blocks of 256"));
+  EXPECT_THAT(error({4}, 0, 1), HasSubstr("declared at offset 1"));
+  EXPECT_THAT(error({4}, 0, 32), HasSubstr("declared at offset 32"));
+  EXPECT_THAT(error({4}, 0, ~0ULL - 31), HasSubstr("declared at offset"));
+  EXPECT_THAT(error_of_gguf(GgufFile().floats("t", {1}, {1}).floats("t", {1}, {2})),
+              HasSubstr("tensor 't' appears twice"));
+  EXPECT_THAT(error_of_gguf(GgufFile().floats(std::string(64, 'n'), {1}, {1})),
+              HasSubstr("a name of 64 bytes"));
+  GgufFile overlapping;
+  overlapping.floats("a", {9}, std::vector<float>(9)).info("b", {1}, 0, 32);
+  EXPECT_THAT(error_of_gguf(overlapping), HasSubstr("the one before it ends at 64"));
+}
+
+TEST(Gguf, RefusesTypesByName) {
+  for (const GgmlType& type : ggml_types()) {
+    GgufFile file;
+    file.info("t", {256}, type.number, 0).data = std::string(4096, '\0');
+    const std::string error = error_of_gguf(file);
+    if (type.format == NumberFormat::other)
+      EXPECT_THAT(error, HasSubstr(std::string("is stored as ") + type.name + ","));
+    else
+      EXPECT_EQ(error, "");
+  }
+  for (const std::uint32_t unknown : {43u, 1000u, ~0u}) {
+    GgufFile file;
+    file.info("t", {256}, unknown, 0).data = std::string(4096, '\0');
+    EXPECT_THAT(error_of_gguf(file), HasSubstr("unknown type " + std::to_string(unknown)));
+  }
+}
+
+/// Parts of a split model, as files of a folder.
+class GgufParts : public testing::Test {
+ protected:
+  static GgufFile part(std::uint16_t number, std::uint16_t count, std::int32_t tensors,
+                       const std::string& name) {
+    GgufFile file;
+    file.value("split.no", 2, GgufFile::raw(number));
+    file.value("split.count", 2, GgufFile::raw(count)).i32("split.tensors.count", tensors);
+    file.floats(name, {1}, {static_cast<float>(number)});
+    return file;
+  }
+  void write(const std::string& name, const GgufFile& file) {
+    write_text(folder_ / name, file.bytes());
+  }
+  void SetUp() override {
+    GgufFile first = part(0, 3, 3, "c");
+    first.text("general.architecture", "llama");
+    write("m-00001-of-00003.gguf", first);
+    write("m-00002-of-00003.gguf", part(1, 3, 3, "a"));
+    write("m-00003-of-00003.gguf", part(2, 3, 3, "b"));
+  }
+  std::string error(const std::string& name = "m-00001-of-00003.gguf") const {
+    const std::string text = error_of([&] { GgufSource source(folder_ / name); });
+    EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+    return text;
+  }
+  TempFolder folder_;
+};
+
+TEST_F(GgufParts, AreOneModel) {
+  const GgufSource source(folder_ / "m-00001-of-00003.gguf");
+  EXPECT_THAT(source.read("a").span(), ElementsAre(1));
+  EXPECT_THAT(source.read("b").span(), ElementsAre(2));
+  EXPECT_THAT(source.read("c").span(), ElementsAre(0));
+  EXPECT_EQ(source.files().size(), 3u);
+  EXPECT_EQ(source.metadata().text("general.architecture"), "llama");
+}
+
+TEST_F(GgufParts, AnAlignmentIsOfThePartThatSaysIt) {
+  GgufFile first = part(0, 2, 2, "a");
+  first.u32("general.alignment", 64).alignment = 64;
+  write("k-00001-of-00002.gguf", first);
+  write("k-00002-of-00002.gguf", part(1, 2, 2, "b"));
+  EXPECT_THAT(GgufSource(folder_ / "k-00001-of-00002.gguf").read("b").span(), ElementsAre(1));
+}
+
+TEST_F(GgufParts, OpenByTheFirst) {
+  EXPECT_THAT(error("m-00002-of-00003.gguf"),
+              HasSubstr("part 2 of 3; open the first, whose name ends in -00001-of-00003.gguf"));
+  fs::copy_file(folder_ / "m-00001-of-00003.gguf", folder_ / "model.gguf");
+  EXPECT_THAT(error("model.gguf"), HasSubstr("its name must end in -00001-of-00003.gguf"));
+}
+
+TEST_F(GgufParts, MustAllBeThere) {
+  fs::remove(folder_ / "m-00003-of-00003.gguf");
+  EXPECT_THAT(error(), HasSubstr("m-00003-of-00003.gguf is not in the same folder"));
+  write("k-00001-of-65535.gguf", part(0, 65535, 70000, "a"));
+  EXPECT_THAT(error("k-00001-of-65535.gguf"),
+              HasSubstr("k-00002-of-65535.gguf is not in the same folder"));
+}
+
+TEST_F(GgufParts, MustFitEachOther) {
+  write("m-00002-of-00003.gguf", part(2, 3, 3, "a"));
+  EXPECT_THAT(error(), HasSubstr("split.no is 2, not 1"));
+  write("m-00002-of-00003.gguf", part(1, 4, 3, "a"));
+  EXPECT_THAT(error(), HasSubstr("split.count is 4, not 3"));
+  write("m-00002-of-00003.gguf", part(1, 3, 4, "a"));
+  EXPECT_THAT(error(), HasSubstr("split.tensors.count is 4, not 3"));
+  write("m-00002-of-00003.gguf", part(1, 3, 3, "b"));
+  EXPECT_THAT(error(), HasSubstr("tensor 'b' is in m-0000"));
+  write("m-00002-of-00003.gguf", GgufFile().floats("a", {1}, {1}));
+  EXPECT_THAT(error(), HasSubstr("it has no split.no"));
+  GgufFile two = part(1, 3, 3, "a");
+  write("m-00002-of-00003.gguf", two.floats("d", {1}, {1}));
+  EXPECT_THAT(error(), HasSubstr("split.tensors.count is 3, but its 3 parts hold 4 tensors"));
+}
+
+}  // namespace
+}  // namespace focus

@@ -1,0 +1,214 @@
+#include "focus/evaluation/recall/recall_eval.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "data/synthetic/far_corpus.h"
+#include "focus/evaluation/report/recall_figures.h"
+#include "tests/support/random.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/tiny_model.h"
+
+namespace focus {
+namespace {
+
+/// Reads bytes, and has a document start where `start` is one.
+LoadedModel of_bytes(const std::string& family = "llama", std::optional<Index> start = {}) {
+  LoadedModel model;
+  model.where = "bytes " + family;
+  ModelConfig config = tiny_config(family);
+  config.vocab_size = 256;
+  config.bos_token_id = start;
+  model.decoder = std::make_unique<Decoder>(config);
+  Rng rng(1);
+  initialise(*model.decoder, rng);
+  model.tokenizer = load_tokenizer("bytes");
+  return model;
+}
+
+AskedDocument document() {
+  //       0123456789
+  return {"b71 k3\nb71", {{.begin = 8, .end = 10, .source = 1}}};
+}
+
+TEST(RecallItems, BytesBecomeTokens) {
+  const auto items = recall_items(of_bytes(), std::vector{document()}, "here");
+  ASSERT_EQ(items.size(), 1U);
+  EXPECT_EQ(items[0].ids.size(), 10U);
+  ASSERT_EQ(items[0].answers.size(), 1U);
+  EXPECT_EQ(items[0].answers[0].begin, 8);
+  EXPECT_EQ(items[0].answers[0].end, 10);
+  EXPECT_EQ(items[0].answers[0].distance, 7);
+}
+
+TEST(RecallItems, ADocumentStartMovesThem) {
+  LoadedModel model = of_bytes("llama", 5);
+  EXPECT_EQ(recall_items(model, std::vector{document()}, "here")[0].ids.size(), 10U);
+  model.bos = Bos::always;
+  const auto items = recall_items(model, std::vector{document()}, "here");
+  EXPECT_EQ(items[0].ids.size(), 11U);
+  EXPECT_EQ(items[0].ids[0], 5);
+  EXPECT_EQ(items[0].answers[0].begin, 9);
+  EXPECT_EQ(items[0].answers[0].end, 11);
+  EXPECT_EQ(items[0].answers[0].distance, 7);
+}
+
+TEST(RecallItems, TokensOfSeveralBytesHoldTheAnswer) {
+  const TempFolder folder;
+  // "ab" is one token: an answer that begins at b is in the token before the next one.
+  write_text(folder / "tokenizer.json",
+             R"({"version":"1.0","added_tokens":[],"normalizer":null,"post_processor":null,
+"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true},
+"decoder":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true},
+"model":{"type":"BPE","vocab":{"a":0,"b":1,"c":2,"ab":3},"merges":[["a","b"]]}})");
+  LoadedModel model = of_bytes();
+  model.tokenizer = load_tokenizer(folder / "tokenizer.json");
+  const AskedDocument told{"abcabc", {{.begin = 4, .end = 6, .source = 1}}};
+  const auto items = recall_items(model, std::vector{told}, "here");
+  ASSERT_EQ(items[0].ids, (std::vector<std::int32_t>{3, 2, 3, 2}));
+  EXPECT_EQ(items[0].answers[0].begin, 2);
+  EXPECT_EQ(items[0].answers[0].end, 4);
+  EXPECT_EQ(items[0].answers[0].distance, 2);
+}
+
+std::string error_of_items(const LoadedModel& model, const AskedDocument& asked,
+                           bool beyond = false) {
+  try {
+    recall_items(model, std::vector{document(), asked}, "q.jsonl", beyond);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(RecallItems, MistakesNameTheDocument) {
+  const auto says = [](const std::string& error, const std::string& part) {
+    EXPECT_NE(error.find("q.jsonl, document 2"), std::string::npos) << error;
+    EXPECT_NE(error.find(part), std::string::npos) << error;
+  };
+  AskedDocument longer = document();
+  longer.text += std::string(200, 'x');
+  says(error_of_items(of_bytes(), longer), "--beyond-positions");
+  EXPECT_EQ(error_of_items(of_bytes(), longer, true), "");
+  // Learned positions end.
+  says(error_of_items(of_bytes("gpt2"), longer, true), "learned");
+}
+
+/// Random ids in which every second of the answers is what the model itself finds likeliest.
+RecallItem half_right(const LoadedModel& model, const std::vector<Index>& distances) {
+  const NoGrad guard;
+  RecallItem item{.name = "item", .ids = random_ids(100, 256, 3), .answers = {}};
+  bool right = true;
+  Index at = 10;
+  for (const Index distance : distances) {
+    for (Index t = at; t < at + 2; ++t) {
+      const Tensor logits =
+          model.decoder->logits(model.decoder->hidden_states(item.ids, 1)).value();
+      const Real* row = logits.data() + (t - 1) * 256;
+      const auto best = static_cast<std::int32_t>(std::max_element(row, row + 256) - row);
+      // Of a wrong answer only the second token is wrong: all have to be right.
+      item.ids[static_cast<std::size_t>(t)] = right || t == at ? best : (best + 1) % 256;
+    }
+    item.answers.push_back({.begin = at, .end = at + 2, .distance = distance});
+    right = !right;
+    at += 10;
+  }
+  return item;
+}
+
+TEST(Recall, CountsByDistance) {
+  LoadedModel model = of_bytes();
+  const RecallItem item = half_right(model, {3, 32, 33, 64, 65, 300});
+  const RecallRow row = evaluate_recall(model, {.kind = AttentionKind::dense}, std::vector{item});
+  EXPECT_EQ(row.name, "dense");
+  EXPECT_EQ(row.all.answers, 6);
+  EXPECT_EQ(row.all.right, 3);
+  EXPECT_EQ(row.all.tokens, 12);
+  EXPECT_NEAR(row.all.standard_error(), std::sqrt(0.25 / 6), 1e-12);
+  struct Expected {
+    Index from, to;
+    std::int64_t answers, right;
+  };
+  const std::vector<Expected> expected = {
+      {0, 32, 2, 1}, {32, 64, 2, 1}, {64, 128, 1, 1}, {256, 512, 1, 0}};
+  ASSERT_EQ(row.buckets.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(row.buckets[i].from, expected[i].from);
+    EXPECT_EQ(row.buckets[i].to, expected[i].to);
+    EXPECT_EQ(row.buckets[i].score.answers, expected[i].answers) << i;
+    EXPECT_EQ(row.buckets[i].score.right, expected[i].right) << i;
+  }
+}
+
+TEST(Recall, NatsAreTheAnswersAlone) {
+  LoadedModel model = of_bytes();
+  const RecallItem item = half_right(model, {40});
+  const RecallRow row = evaluate_recall(model, {.kind = AttentionKind::dense}, std::vector{item});
+  const NoGrad guard;
+  const Variable hidden = model.decoder->hidden_states(item.ids, 1);
+  const std::vector<double> all =
+      model.decoder->cross_entropy_rows(hidden.value(), shifted_targets(item.ids, 1));
+  EXPECT_NEAR(row.all.nats, all[9] + all[10], 1e-5);
+}
+
+TEST(Recall, AnotherAttentionIsWhatRuns) {
+  LoadedModel model = of_bytes();
+  const RecallItem item = half_right(model, {40, 50});
+  const auto nats = [&](const std::string& word) {
+    return evaluate_recall(model, parse_attention(word), std::vector{item}).all.nats;
+  };
+  EXPECT_NE(nats("window:2"), nats("dense"));
+  EXPECT_NEAR(nats("window:200"), nats("dense"), 1e-4);
+  EXPECT_EQ(evaluate_recall(model, parse_attention("window:2"), std::vector{item}).name,
+            "window w=2");
+}
+
+TEST(Recall, QuestionsComeFromAFileOrAKind) {
+  const TempFolder folder;
+  const std::string path = (folder / "q.jsonl").string();
+  write_text(path, questions_jsonl(std::vector{document()}));
+  EXPECT_EQ(asked_documents(path), std::vector{document()});
+  const auto made = asked_documents("copy:keys=3:distance=10,20:documents=5:seed=9");
+  EXPECT_EQ(made, generate_far_documents({.kind = CorpusKind::copy,
+                                          .documents = 5,
+                                          .seed = 9,
+                                          .keys = {3},
+                                          .distance = {10, 20}}));
+  EXPECT_EQ(asked_documents("recall").size(), 100U);
+  for (const char* wrong : {"nowhere.jsonl", "tales", "recall:key=3", "recall:keys=0", "copy:3"}) {
+    try {
+      asked_documents(wrong);
+      ADD_FAILURE() << "accepted " << wrong;
+    } catch (const std::runtime_error& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find(wrong), std::string::npos) << text;
+      EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+    }
+  }
+}
+
+TEST(Recall, TableAndJsonSayTheSame) {
+  RecallRow dense{.name = "dense", .kind = "dense", .routing = "-"};
+  dense.all = {.answers = 8, .right = 6, .tokens = 8, .nats = 4};
+  dense.buckets = {{.from = 0, .to = 32, .score = {4, 4, 4, 1}},
+                   {.from = 64, .to = 128, .score = {4, 2, 4, 3}}};
+  RecallRow local = dense;
+  local.name = "local only";
+  local.all.right = 1;
+  local.buckets[1].score.right = 0;
+  const std::vector rows = {dense, local};
+  const std::string table = format_recall(rows);
+  for (const char* part : {"<= 32", "65-128", "75.0% +-15.3", "12.5%", "50.0%", "dense", "local"})
+    EXPECT_NE(table.find(part), std::string::npos) << part << " in\n" << table;
+  EXPECT_EQ(std::ranges::count(table, '\n'), 4);
+  const auto figures = recall_figures(rows);
+  EXPECT_EQ(figures[1].all.right, 0.125);
+  EXPECT_EQ(figures[0].by_distance[1].from, 65);
+  EXPECT_EQ(figures[0].by_distance[1].to, 128);
+  EXPECT_EQ(figures[0].by_distance[1].figures.right, 0.5);
+  EXPECT_EQ(figures[0].all.nats_per_token, 0.5);
+}
+
+}  // namespace
+}  // namespace focus

@@ -1,0 +1,259 @@
+#include "focus/evaluation/report/html_report.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "focus/evaluation/report/charts.h"
+#include "focus/evaluation/report/plane.h"
+
+namespace focus {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+std::size_t count(const std::string& text, std::string_view part) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+/// Every tag that is opened is closed in the right order, so the page is well formed.
+void expect_balanced(const std::string& html) {
+  std::vector<std::string> open;
+  for (std::size_t at = html.find('<'); at != std::string::npos; at = html.find('<', at + 1)) {
+    const std::size_t end = html.find('>', at);
+    ASSERT_NE(end, std::string::npos);
+    const std::string tag = html.substr(at + 1, end - at - 1);
+    if (tag[0] == '!' || tag.starts_with("meta") || tag.ends_with('/')) continue;
+    const std::string name = tag.substr(tag[0] == '/', tag.find(' ') - (tag[0] == '/'));
+    if (tag[0] != '/') {
+      open.push_back(name);
+    } else {
+      ASSERT_FALSE(open.empty()) << name;
+      ASSERT_EQ(open.back(), name);
+      open.pop_back();
+    }
+  }
+  EXPECT_TRUE(open.empty());
+}
+
+HtmlReport full_report() {
+  HtmlReport report("A & B");
+  report.heading("Results <1>");
+  report.paragraph("It's \"fine\" & <b>bold</b>");
+  report.table({.caption = "t",
+                .header = {"model", "loss", "note"},
+                .rows = {{"dense", "3.5", "3 layers"}, {"<focus>", "-", ""}}});
+  Series noisy{.name = "noisy"};
+  for (int i = 0; i < 5000; ++i) noisy.points.emplace_back(i, 3 + std::sin(i));
+  report.figure(
+      line_chart_svg({.title = "loss",
+                      .x_label = "step",
+                      .y_label = "nats",
+                      .series = {noisy, {.name = "short", .points = {{0, 1}, {9, kNan}, {20, 2}}}},
+                      .references = {{"dense", 2.5}}}));
+  report.figure(
+      points_chart_svg({.title = "pairs",
+                        .x_label = "x",
+                        .y_label = "y",
+                        .series = {{.name = "s", .points = {{1, 2, "one"}, {kInf, 3, "gone"}}}}}));
+  report.figure(stacked_bars_svg({.title = "groups",
+                                  .segment_names = {"a", "b"},
+                                  .rows = {{"layer 0", {30, 10}}, {"layer 1", {0, kNan}}}}));
+  return report;
+}
+
+TEST(HtmlReport, IsOneWellFormedPageWithoutAnythingFromOutside) {
+  const std::string html = full_report().html();
+  EXPECT_TRUE(html.starts_with("<!DOCTYPE html>"));
+  for (const char* outside : {"<script", "http:", "https:", "@import", "url(", "src="})
+    EXPECT_EQ(html.find(outside), std::string::npos) << outside;
+  EXPECT_NE(html.find("prefers-color-scheme: dark"), std::string::npos);
+  EXPECT_NE(html.find("@media print"), std::string::npos);
+  EXPECT_LT(html.size(), 100'000u);
+  expect_balanced(html);
+}
+
+TEST(HtmlReport, EscapesAllText) {
+  EXPECT_EQ(escape_html("<a href='x'>\"&\""), "&lt;a href=&#39;x&#39;&gt;&quot;&amp;&quot;");
+  const std::string html = full_report().html();
+  EXPECT_NE(html.find("<title>A &amp; B</title>"), std::string::npos);
+  EXPECT_NE(html.find("&lt;b&gt;bold"), std::string::npos);
+  EXPECT_NE(html.find("&lt;focus&gt;"), std::string::npos);
+  EXPECT_EQ(html.find("<focus>"), std::string::npos);
+}
+
+TEST(HtmlReport, TablesSetNumbersRight) {
+  const std::string html = full_report().html();
+  EXPECT_NE(html.find("<td class=\"number\">3.5</td>"), std::string::npos);
+  EXPECT_NE(html.find("<td>dense</td>"), std::string::npos);
+  EXPECT_NE(html.find("<td>3 layers</td>"), std::string::npos);
+  EXPECT_NE(html.find("<tr><td>&lt;focus&gt;</td>"), std::string::npos);
+  EXPECT_THROW(HtmlReport("x").table({.header = {"a"}, .rows = {{"1", "2"}}}),
+               std::invalid_argument);
+}
+
+TEST(HtmlReport, ATableForATerminalHasStraightColumns) {
+  EXPECT_EQ(plain_text({.caption = "t", .header = {"model", "n"}, .rows = {{"a", "10"}}}, 1),
+            "t\nmodel   n\na      10\n");
+  EXPECT_EQ(plain_text({.header = {"n", "model"}, .rows = {{"10", ""}}}), "\n n  model\n10\n");
+}
+
+TEST(HtmlReport, ChartsLeaveOutWhatIsNotFinite) {
+  const std::string html = full_report().html();
+  EXPECT_EQ(html.find("nan"), std::string::npos);
+  EXPECT_EQ(html.find("inf"), std::string::npos);
+  EXPECT_EQ(html.find("gone"), std::string::npos);
+  EXPECT_NE(html.find(">one</text>"), std::string::npos);
+  const std::string log = line_chart_svg(
+      {.series = {{.name = "s", .points = {{0, 0}, {1, -1}, {2, 10}, {3, 100}}}}, .log_y = true});
+  EXPECT_EQ(count(log, "L"), 1u);  // one stretch: two points
+}
+
+TEST(HtmlReport, LongLinesAreThinnedButKeepTheirExtremes) {
+  Series series{.name = "s"};
+  for (int i = 0; i < 100'000; ++i) series.points.emplace_back(i, i == 31'415 ? 50.0 : 1.0);
+  const std::string svg = line_chart_svg({.series = {series}});
+  EXPECT_LT(svg.size(), 50'000u);
+  EXPECT_NE(svg.find("last 1, least 1 at 0"), std::string::npos);
+  // The spike is at the top of the plot: the smallest y of the pale path.
+  const std::string pale = svg.substr(svg.find("pale"));
+  double top = 1e9;
+  for (std::size_t at = pale.find_first_of("ML"); at < pale.find("/>");
+       at = pale.find_first_of("ML", at + 1))
+    top = std::min(top, std::stod(pale.substr(pale.find(' ', at))));
+  EXPECT_LT(top, 60);
+}
+
+TEST(HtmlReport, EmptyAndSinglePointChartsAreDrawn) {
+  for (const LineChart& chart :
+       {LineChart{}, LineChart{.series = {{.name = "none"}}},
+        LineChart{.series = {{.name = "one", .points = {{5, 5}}}}},
+        LineChart{.series = {{.name = "zero", .points = {{0, 0}}}}, .log_y = true},
+        LineChart{.series = {{.name = "flat", .points = {{1, 1e300}, {2, 1e300}}}}}}) {
+    const std::string svg = line_chart_svg(chart);
+    EXPECT_EQ(svg.find("nan"), std::string::npos) << svg;
+    EXPECT_EQ(svg.find("inf"), std::string::npos) << svg;
+    expect_balanced(svg);
+  }
+  expect_balanced(points_chart_svg({}));
+  expect_balanced(stacked_bars_svg({}));
+}
+
+TEST(HtmlReport, StackedBarsShowShares) {
+  const std::string svg = stacked_bars_svg(
+      {.title = "g", .segment_names = {"a", "b"}, .rows = {{"layer 0", {30, 10}}}});
+  EXPECT_NE(svg.find("a: 75.0%"), std::string::npos);
+  EXPECT_NE(svg.find("b: 25.0%"), std::string::npos);
+  EXPECT_THROW(stacked_bars_svg({.segment_names = {"a"}, .rows = {{"r", {1, 2}}}}),
+               std::invalid_argument);
+}
+
+TEST(HtmlReport, LabelsOfNeighbouringPointsKeepApart) {
+  const std::string svg = points_chart_svg(
+      {.series = {{.name = "s",
+                   .points = {{10, 10, "first"}, {10.2, 10.05, "second"}, {50, 50, "far"}}}}});
+  const auto place = [&](const std::string& label) {
+    const std::size_t end = svg.find(">" + label + "<");
+    const std::string tag = svg.substr(svg.rfind("<text", end), 200);
+    return std::pair(std::stod(tag.substr(tag.find("x=\"") + 3)),
+                     std::stod(tag.substr(tag.find("y=\"") + 3)));
+  };
+  const auto [x1, y1] = place("first");
+  const auto [x2, y2] = place("second");
+  EXPECT_TRUE(std::abs(y1 - y2) > 10 || std::abs(x1 - x2) > 40);
+}
+
+TEST(HtmlReport, LabelsWithoutRoomAreLeftOutAndEveryPointSaysWhatItIs) {
+  PointsChart chart{.series = {{.name = "s", .connected = false}}};
+  for (int i = 0; i < 60; ++i)
+    chart.series[0].points.push_back({i * 1e-3, 1, "label " + std::to_string(i)});
+  chart.series[0].points.push_back({100, 5, "far"});
+  const std::string svg = points_chart_svg(chart);
+  expect_balanced(svg);
+  EXPECT_NE(svg.find(">far<"), std::string::npos);
+  int shown = 0;
+  for (int i = 0; i < 60; ++i) {
+    shown += svg.find(">label " + std::to_string(i) + "<") != std::string::npos;
+    EXPECT_NE(svg.find("<title>s, label " + std::to_string(i) + ": "), std::string::npos);
+  }
+  EXPECT_GE(shown, 1);
+  EXPECT_LE(shown, 20);
+}
+
+TEST(HtmlReport, ManySeriesDifferByShapeWhereColoursRepeat) {
+  PointsChart chart;
+  for (int i = 0; i < 9; ++i)
+    chart.series.push_back({.name = std::to_string(i), .points = {{i * 1.0, 1, ""}}});
+  const std::string svg = points_chart_svg(chart);
+  expect_balanced(svg);
+  EXPECT_NE(svg.find("<circle class=\"dot f0\""), std::string::npos);
+  EXPECT_NE(svg.find("<path class=\"dot f0\""), std::string::npos);
+  EXPECT_EQ(svg.find("<path class=\"dot f1\""), std::string::npos);
+}
+
+TEST(SvgFile, IsAFileOfItsOwn) {
+  const LineChart chart{.title = "A < B",
+                        .x_label = "tokens",
+                        .y_label = "times",
+                        .series = {{.name = "one & two", .points = {{100, 1}, {10'000, 100}}}},
+                        .log_y = true,
+                        .log_x = true};
+  const std::string svg = svg_file(chart);
+  EXPECT_TRUE(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+  EXPECT_TRUE(svg.ends_with("</svg>\n"));
+  for (const char* outside : {"<script", "@import", "url(", "href", "nan", "inf"})
+    EXPECT_EQ(svg.find(outside), std::string::npos) << outside;
+  for (const char* text : {">A &lt; B</text>", ">one &amp; two</text>", "prefers-color-scheme"})
+    EXPECT_NE(svg.find(text), std::string::npos) << text;
+}
+
+TEST(SvgFile, LogarithmicXLeavesOutWhatIsNotPositiveAndSpacesByRatio) {
+  const auto path = [](std::vector<std::pair<double, double>> points) {
+    const std::string svg =
+        svg_file({.series = {{.name = "s", .points = std::move(points)}}, .log_x = true});
+    const std::size_t start = svg.rfind(" d=\"M") + 5;
+    std::vector<double> xs;
+    for (std::size_t at = start; at < svg.find('"', start);) {
+      xs.push_back(std::stod(svg.substr(at)));
+      at = std::min(svg.find('L', at), svg.find('"', start)) + 1;
+    }
+    return xs;
+  };
+  const std::vector<double> xs = path({{-1, 1}, {0, 1}, {10, 1}, {100, 2}, {1000, 3}});
+  ASSERT_EQ(xs.size(), 3u);
+  EXPECT_NEAR(xs[1] - xs[0], xs[2] - xs[1], 0.2);
+}
+
+TEST(Ticks, AreRoundAndInside) {
+  EXPECT_EQ(nice_ticks(0, 10, 5), (std::vector<double>{0, 2, 4, 6, 8, 10}));
+  EXPECT_EQ(nice_ticks(-0.9, 1.1, 4), (std::vector<double>{-0.5, 0, 0.5, 1}));
+  EXPECT_EQ(nice_ticks(5, 500, 5, true), (std::vector<double>{5, 10, 20, 50, 100, 200, 500}));
+  EXPECT_EQ(nice_ticks(3, 3, 5), std::vector<double>{3});
+  for (const double low : {1e-9, 0.3, 7.0, 12345.0})
+    for (const double factor : {1.001, 1.5, 30.0}) {
+      const auto ticks = nice_ticks(low, low * factor, 6);
+      EXPECT_GE(ticks.size(), 3u);
+      EXPECT_LE(ticks.size(), 13u);
+      for (const double tick : ticks) {
+        EXPECT_GE(tick, low * (1 - 1e-6));
+        EXPECT_LE(tick, low * factor * (1 + 1e-6));
+      }
+    }
+}
+
+TEST(Ticks, AreWrittenShort) {
+  EXPECT_EQ(tick_text(0.1 + 0.2), "0.3");
+  EXPECT_EQ(tick_text(2500), "2500");
+  EXPECT_EQ(tick_text(12000), "12k");
+  EXPECT_EQ(tick_text(2.5e6), "2.5M");
+  EXPECT_EQ(tick_text(0), "0");
+  EXPECT_EQ(tick_texts({198.475, 198.48, 198.485}),
+            (std::vector<std::string>{"198.475", "198.48", "198.485"}));
+}
+
+}  // namespace
+}  // namespace focus

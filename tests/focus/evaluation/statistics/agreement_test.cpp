@@ -1,0 +1,108 @@
+#include "focus/evaluation/statistics/agreement.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "autograd/base/random.h"
+
+namespace focus {
+namespace {
+
+using Classes = std::vector<std::uint8_t>;
+
+Contingency table_of(const Classes& a, const Classes& b) {
+  const auto groups = [](const Classes& c) { return Index{*std::ranges::max_element(c)} + 1; };
+  return contingency(a, groups(a), b, groups(b));
+}
+
+Contingency table(Index rows, Index cols, std::vector<std::int64_t> counts) {
+  const std::int64_t tokens = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  return {.rows = rows, .cols = cols, .counts = std::move(counts), .tokens = tokens};
+}
+
+TEST(Agreement, ATableCountsPairsOfGroups) {
+  const Contingency t = contingency(Classes{0, 2, 2, 0}, 3, Classes{1, 0, 1, 1}, 2);
+  EXPECT_EQ(t.counts, (std::vector<std::int64_t>{0, 2, 0, 0, 1, 1}));
+  EXPECT_EQ(t.row_sums(), (std::vector<std::int64_t>{2, 0, 2}));
+  EXPECT_EQ(t.col_sums(), (std::vector<std::int64_t>{1, 3}));
+  EXPECT_THROW(contingency(Classes{0, 1}, 2, Classes{0}, 2), std::invalid_argument);
+  EXPECT_THROW(contingency(Classes{0, 2}, 2, Classes{0, 0}, 2), std::invalid_argument);
+}
+
+// By hand: 2 pairs together in both, 6 in the one, 3 in the other, of 15. Chance 6 * 3 / 15 = 1.2:
+// (2 - 1.2) / (4.5 - 1.2).
+TEST(Agreement, TheAdjustedRandIndexByHand) {
+  EXPECT_NEAR(adjusted_rand_index(table_of({0, 0, 0, 1, 1, 1}, {0, 0, 1, 1, 2, 2})), 0.8 / 3.3,
+              1e-12);
+  // Two that know nothing of each other, below chance: (0 - 4/6) / (2 - 4/6).
+  EXPECT_NEAR(adjusted_rand_index(table_of({0, 0, 1, 1}, {0, 1, 0, 1})), -0.5, 1e-12);
+}
+
+// By hand: H(a) = log 2, H(b) = log 3, I = 2/3 log 2.
+TEST(Agreement, NormalisedMutualInformationByHand) {
+  EXPECT_NEAR(normalised_mutual_information(table_of({0, 0, 0, 1, 1, 1}, {0, 0, 1, 1, 2, 2})),
+              2 * (2.0 / 3 * std::log(2.0)) / (std::log(2.0) + std::log(3.0)), 1e-12);
+  EXPECT_NEAR(normalised_mutual_information(table_of({0, 0, 1, 1}, {0, 1, 0, 1})), 0, 1e-12);
+}
+
+TEST(Agreement, TheSameGroupsByOtherNumbersAreTheSame) {
+  const Agreement same = agreement(table_of({0, 0, 1, 2, 2, 1}, {2, 2, 0, 1, 1, 0}));
+  EXPECT_NEAR(same.rand, 1, 1e-12);
+  EXPECT_NEAR(same.information, 1, 1e-12);
+  EXPECT_EQ(same.kept, 1);
+}
+
+TEST(Agreement, WithoutAnythingToTellApart) {
+  const Agreement one_group = agreement(table_of({0, 0, 0}, {0, 0, 0}));
+  EXPECT_EQ(one_group.rand, 1);
+  EXPECT_EQ(one_group.information, 1);
+  EXPECT_EQ(one_group.kept, 1);
+  const Agreement against_one = agreement(table_of({0, 0, 0, 0}, {0, 0, 1, 1}));
+  EXPECT_EQ(against_one.rand, 0);
+  EXPECT_EQ(against_one.information, 0);
+  EXPECT_EQ(against_one.kept, 0.5);
+}
+
+TEST(Agreement, MatchingIsNotGreedy) {
+  // The largest cell first would keep 5 + 0.
+  const Contingency t = table(2, 2, {5, 4, 4, 0});
+  EXPECT_EQ(match_groups(t), (std::vector<Index>{1, 0}));
+  EXPECT_NEAR(kept_share(t), 8.0 / 13, 1e-12);
+}
+
+TEST(Agreement, MatchingMoreGroupsThanThereAre) {
+  EXPECT_EQ(match_groups(table(3, 2, {1, 0, 0, 7, 9, 0})), (std::vector<Index>{-1, 1, 0}));
+  EXPECT_EQ(match_groups(table(2, 3, {1, 0, 6, 0, 2, 5})), (std::vector<Index>{2, 1}));
+}
+
+TEST(Agreement, MatchingKeepsAsManyAsTryingAll) {
+  Rng rng(3);
+  for (int trial = 0; trial < 50; ++trial) {
+    constexpr Index kGroups = 5;
+    std::vector<std::int64_t> counts(kGroups * kGroups);
+    for (auto& n : counts) n = static_cast<std::int64_t>(rng.below(20));
+    const Contingency t = table(kGroups, kGroups, counts);
+    std::vector<Index> order(kGroups);
+    std::iota(order.begin(), order.end(), 0);
+    std::int64_t most = 0;
+    do {
+      std::int64_t kept = 0;
+      for (Index a = 0; a < kGroups; ++a) kept += t.at(a, order[static_cast<std::size_t>(a)]);
+      most = std::max(most, kept);
+    } while (std::ranges::next_permutation(order).found);
+    EXPECT_NEAR(kept_share(t), static_cast<double>(most) / static_cast<double>(t.tokens), 1e-12);
+  }
+}
+
+TEST(Agreement, EntropyOfCounts) {
+  EXPECT_NEAR(entropy_of_counts(std::vector<std::int64_t>{3, 3, 3, 3}), std::log(4.0), 1e-12);
+  EXPECT_EQ(entropy_of_counts(std::vector<std::int64_t>{0, 9, 0}), 0);
+  EXPECT_NEAR(entropy_of_counts(std::vector<std::int64_t>{1, 3}),
+              0.25 * std::log(4.0) + 0.75 * std::log(4.0 / 3), 1e-12);
+}
+
+}  // namespace
+}  // namespace focus

@@ -1,0 +1,164 @@
+#include "focus/evaluation/statistics/groupings.h"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <bit>
+#include <cmath>
+
+#include "focus/evaluation/statistics/groups_report.h"
+#include "tests/support/compare.h"
+#include "tests/support/grouping_layers.h"
+#include "tests/support/random.h"
+#include "tests/support/tiny_focus.h"
+#include "tests/support/tiny_model.h"
+
+namespace focus {
+namespace {
+
+constexpr Index kContext = 24;
+
+FocusConfig tiny_keys() {
+  FocusConfig config = tiny_focus();
+  config.grouping.name = "keys";
+  config.training = Training::summary;
+  config.summary.num_selected_groups = 1;
+  config.summary.zones.block = 4;
+  return config;
+}
+
+/// A tiny decoder with a Focus, and two documents for it.
+struct TinyText {
+  explicit TinyText(const FocusConfig& config, std::uint64_t seed = 4)
+      : decoder(tiny_decoder("llama")),
+        rng(seed),
+        focus(config, FocusShape::of(decoder.config()), rng),
+        ids(random_ids(61, 37, 2)) {
+    focus.attach(decoder);
+    const std::vector<DocumentTokens> documents = {{"a", std::span(ids).first(30)},
+                                                   {"b", std::span(ids).subspan(30)}};
+    text = cut_windows(documents, kContext);
+  }
+  Decoder decoder;
+  Rng rng;
+  FocusModel focus;
+  std::vector<std::int32_t> ids;
+  TextWindows text;
+};
+
+TEST(Groupings, WindowsDoNotCrossDocuments) {
+  const TinyText tiny(tiny_focus());
+  EXPECT_EQ(tiny.text.windows, (std::vector<Index>{0, 24, 30, 54, 61}));
+  EXPECT_EQ(tiny.text.documents, (std::vector<Index>{0, 30, 61}));
+  EXPECT_EQ(tiny.text.ids, tiny.ids);
+  EXPECT_EQ(tiny.text.window(3).size(), 7u);
+  EXPECT_EQ(tiny.text.window(3).front(), tiny.ids[54]);
+  EXPECT_THROW(cut_windows({}, 0), std::invalid_argument);
+}
+
+TEST(Groupings, OfHiddenStatesAreThoseThatAttentionHas) {
+  for (const Balance balance : {Balance::carried, Balance::sequence, Balance::none}) {
+    TinyText tiny(tiny_focus(balance));
+    const auto groupings = collect_groupings(tiny.decoder, tiny.focus, tiny.text);
+    ASSERT_EQ(groupings.size(), 3u);
+    const NoGrad guard;
+    tiny.decoder.hidden_states(tiny.text.window(2), 1);
+    for (std::size_t layer = 0; layer < 3; ++layer) {
+      const Routing& routing = token_grouping_of(tiny.focus).last_routings()[layer];
+      const std::vector<std::uint64_t> sets = membership(routing, 1);
+      ASSERT_EQ(sets.size(), static_cast<std::size_t>(kContext));
+      for (std::size_t t = 0; t < sets.size(); ++t) {
+        const auto c = groupings[layer].classes[30 + t];
+        EXPECT_EQ(c, std::countr_zero(sets[t]));
+        EXPECT_EQ(
+            groupings[layer].confidence[30 + t],
+            static_cast<float>(routing.assignments.value()[static_cast<Index>(t) * 4 + Index{c}]));
+      }
+      EXPECT_GT(groupings[layer].entropy, 0);
+      EXPECT_LT(groupings[layer].entropy, std::log(4.0));
+    }
+  }
+}
+
+TEST(Groupings, OfKeysAreThoseThatAttentionHas) {
+  TinyText tiny(tiny_keys());
+  std::size_t windows = 0;
+  const auto groupings =
+      collect_groupings(tiny.decoder, tiny.focus, tiny.text, [&](const WindowShares& w) {
+        ++windows;
+        for (std::size_t t = 0; t < w.shares.size() / 4; ++t) {
+          const auto row = std::span(w.shares).subspan(4 * t, 4);
+          EXPECT_NEAR(row[0] + row[1] + row[2] + row[3], 1, 1e-9);
+        }
+      });
+  ASSERT_EQ(groupings.size(), 6u);  // three layers of two key heads
+  EXPECT_EQ(windows, 6u * 4);
+  const NoGrad guard;
+  tiny.decoder.hidden_states(tiny.text.window(2), 1);
+  for (std::size_t i = 0; i < groupings.size(); ++i) {
+    EXPECT_EQ(groupings[i].layer, static_cast<Index>(i / 2));
+    EXPECT_EQ(groupings[i].head, static_cast<Index>(i % 2));
+    const KeyClasses& classes = tiny.focus.last_classes()[i / 2];
+    for (std::size_t t = 0; t < 24; ++t) {
+      EXPECT_EQ(groupings[i].classes[30 + t], classes.classes[2 * t + i % 2]);
+      EXPECT_GE(groupings[i].confidence[30 + t], 0.25F);
+    }
+  }
+}
+
+TEST(Groupings, LookingChangesNothing) {
+  TinyText tiny(tiny_focus());
+  const NoGrad guard;
+  const Tensor before = tiny.decoder.hidden_states(tiny.text.window(0), 1).value();
+  collect_groupings(tiny.decoder, tiny.focus, tiny.text);
+  EXPECT_TRUE(same_bits(tiny.decoder.hidden_states(tiny.text.window(0), 1).value(), before));
+}
+
+TEST(Groupings, OfFewerLayersAreRefused) {
+  TinyText tiny(tiny_focus());
+  FocusModel other(tiny_focus(), tiny.decoder.config().hidden_size, 2, tiny.rng);
+  EXPECT_THROW(collect_groupings(tiny.decoder, other, tiny.text), std::invalid_argument);
+}
+
+TEST(Groupings, AreTheSameForAnyNumberOfThreads) {
+  const int before = omp_get_max_threads();
+  std::vector<std::vector<GroupAssignments>> runs;
+  for (const int threads : {1, 3}) {
+    omp_set_num_threads(threads);
+    for (const FocusConfig& config : {tiny_focus(), tiny_keys()}) {
+      TinyText tiny(config);
+      runs.push_back(collect_groupings(tiny.decoder, tiny.focus, tiny.text));
+    }
+  }
+  omp_set_num_threads(before);
+  for (std::size_t space = 0; space < 2; ++space)
+    for (std::size_t i = 0; i < runs[space].size(); ++i) {
+      EXPECT_EQ(runs[space][i].classes, runs[space + 2][i].classes);
+      EXPECT_EQ(runs[space][i].confidence, runs[space + 2][i].confidence);
+      EXPECT_EQ(runs[space][i].entropy, runs[space + 2][i].entropy);
+    }
+}
+
+TEST(Groupings, AgreementOfAdaptersIsLayerByLayer) {
+  TinyText keys(tiny_keys()), same(tiny_keys()), other(tiny_keys(), 9), hidden(tiny_focus());
+  const auto of = [](TinyText& tiny) {
+    return collect_groupings(tiny.decoder, tiny.focus, tiny.text);
+  };
+  const auto a = of(keys), b = of(same), c = of(other), h = of(hidden);
+  const LayerAgreement with_itself = layer_agreement(a, b), with_other = layer_agreement(a, c);
+  ASSERT_EQ(with_itself.layers.size(), 3u);
+  EXPECT_EQ(with_itself.mean().kept, 1);
+  EXPECT_EQ(with_itself.mean().rand, 1);
+  EXPECT_LT(with_other.mean().rand, 0.9);
+  EXPECT_GE(with_other.mean().kept, 0.25);
+  // Of heads and of a layer: each head with it.
+  const LayerAgreement across = layer_agreement(a, h);
+  const double mean = (adjusted_rand_index(contingency(a[2].classes, 4, h[1].classes, 4)) +
+                       adjusted_rand_index(contingency(a[3].classes, 4, h[1].classes, 4))) /
+                      2;
+  EXPECT_NEAR(across.layers[1].rand, mean, 1e-12);
+  EXPECT_THROW(layer_agreement(std::span(h).first(2), h), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace focus

@@ -1,0 +1,134 @@
+// Groups of keys in a store and in the exchange folder. Groups of tokens: the golden stores.
+#include "focus/method/focus_files.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <stdexcept>
+
+#include "data/tensors/safetensors.h"
+#include "tests/support/compare.h"
+#include "tests/support/grouping_layers.h"
+#include "tests/support/random.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/tiny_focus.h"
+
+namespace focus {
+namespace {
+
+FocusConfig adapter_of_keys() {
+  FocusConfig config = tiny_focus();
+  config.grouping.name = "keys";
+  config.training = Training::summary;
+  config.summary.num_selected_groups = 3;
+  config.summary.zones.block = 8;
+  config.summary.zones.sinks = 2;
+  return config;
+}
+const FocusShape kShape{
+    .hidden_size = 24, .num_layers = 2, .kv_heads = 3, .head_dim = 6, .heads = 6};
+
+std::unique_ptr<FocusModel> keys_model(std::uint64_t seed = 1) {
+  Rng rng(seed);
+  auto model = std::make_unique<FocusModel>(adapter_of_keys(), kShape, rng);
+  for (KeyGroups& groups : key_layers(*model)) {
+    fit_key_groups(groups, randn({50, 3, 6}, seed), seed);
+    groups.beta = Variable(randn({3, 4}, seed + 1));
+    groups.bias = Variable(randn({3, 4}, seed + 2));
+    groups.needs = uniform({6}, seed + 3, 0.1, 2);
+    seed += 3;
+  }
+  return model;
+}
+
+void expect_same_groups(FocusModel& actual, FocusModel& expected, double accepted) {
+  ASSERT_EQ(key_layers(actual).size(), key_layers(expected).size());
+  for (std::size_t i = 0; i < key_layers(expected).size(); ++i) {
+    const KeyGroups &a = key_layers(actual)[i], &b = key_layers(expected)[i];
+    EXPECT_LE(relative_difference(a.centroids.value(), b.centroids.value()), accepted);
+    EXPECT_LE(relative_difference(a.bias.value(), b.bias.value()), accepted);
+    EXPECT_LE(relative_difference(a.beta.value(), b.beta.value()), accepted);
+    EXPECT_LE(relative_difference(a.temperature, b.temperature), accepted);
+    EXPECT_LE(relative_difference(a.spread, b.spread), accepted);
+    EXPECT_LE(relative_difference(a.needs, b.needs), accepted);
+    EXPECT_EQ(a.updates, 50);
+  }
+  EXPECT_EQ(actual.config().grouping.name, "keys");
+  EXPECT_EQ(actual.config().summary.num_selected_groups, 3);
+  EXPECT_EQ(actual.config().summary.zones.block, 8);
+  EXPECT_EQ(actual.config().summary.zones.sinks, 2);
+  EXPECT_EQ(actual.shape().kv_heads, 3);
+  EXPECT_EQ(actual.shape().heads, 6);
+  EXPECT_EQ(actual.mode.name(), expected.mode.name());
+}
+
+TEST(FocusFiles, KeysThroughAStoreAndBack) {
+  const TempFolder temp;
+  const auto made = keys_model();
+  FocusModel& model = *made;
+  {
+    StoreWriter store(temp.path() / "keys.h5", "adapter");
+    write_focus(store, model, "of the base");
+    store.commit();
+  }
+  const SavedFocus saved = open_focus(temp.path() / "keys.h5");
+  EXPECT_EQ(saved.base_fingerprint, "of the base");
+  EXPECT_EQ(saved.num_parameters(), 2 * 3 * 4 * (6 + 2));
+  expect_same_groups(*read_focus(saved, "of the base", "base.h5"), model, 0);
+  EXPECT_THROW(read_focus(saved, "of another", "base.h5"), std::runtime_error);
+  const auto another = keys_model(40);
+  FocusModel& other = *another;
+  restore_focus(saved, other);
+  expect_same_groups(other, model, 0);
+}
+
+TEST(FocusFiles, KeysThroughAFolderAndBack) {
+  const TempFolder temp;
+  const auto made = keys_model();
+  FocusModel& model = *made;
+  write_focus_folder(temp.path(), model, "of the base");
+  EXPECT_TRUE(has_focus(temp.path()));
+  const SavedFocus saved = open_focus_folder(temp.path());
+  EXPECT_EQ(saved.base_fingerprint, "of the base");
+  expect_same_groups(*read_focus(saved), model, tolerance(0, 1e-7));  // a folder is float32
+}
+
+TEST(FocusFiles, NeedsThatAreNoneAreRefused) {
+  for (const Real wrong : {Real(-1), std::numeric_limits<Real>::quiet_NaN()}) {
+    const TempFolder temp;
+    const auto model = keys_model();
+    key_layers(*model)[1].needs.data()[2] = wrong;
+    write_focus_folder(temp.path(), *model, "of the base");
+    EXPECT_THROW(read_focus(open_focus_folder(temp.path())), std::runtime_error);
+  }
+}
+
+TEST(FocusFiles, KeysOfAnotherShapeAreRefused) {
+  const TempFolder temp;
+  const auto made = keys_model();
+  FocusModel& model = *made;
+  write_focus_folder(temp.path(), model, "of the base");
+  const auto put = [&](const Tensor& beta) {
+    std::vector<std::pair<std::string, Tensor>> tensors;
+    for (Index i = 0; i < 2; ++i) {
+      const KeyGroups& groups = key_layers(model)[static_cast<std::size_t>(i)];
+      const std::string layer = fmt::format("layers.{}.", i);
+      tensors.emplace_back(layer + "centroids", groups.centroids.value());
+      tensors.emplace_back(layer + "bias", groups.bias.value());
+      if (beta.defined()) tensors.emplace_back(layer + "beta", beta);
+      tensors.emplace_back(layer + "temperature", groups.temperature);
+      tensors.emplace_back(layer + "spread", groups.spread);
+      tensors.emplace_back(layer + "needs", groups.needs);
+    }
+    write_safetensors(temp.path() / kFocusWeightsFile, std::move(tensors));
+  };
+  put(randn({3, 4}, 1));
+  EXPECT_NO_THROW(read_focus(open_focus_folder(temp.path())));
+  for (const Tensor& wrong : {randn({4, 3}, 1), randn({3, 5}, 1), randn({12}, 1), Tensor()}) {
+    put(wrong);
+    EXPECT_THROW(read_focus(open_focus_folder(temp.path())), std::runtime_error);
+  }
+}
+
+}  // namespace
+}  // namespace focus

@@ -1,0 +1,360 @@
+#include "focus/method/focus_model.h"
+
+#include <cmath>
+
+#include "focus/method/grouping/balance_losses.h"
+#include "optim/training_step.h"
+#include "tests/support/compare.h"
+#include "tests/support/grouping_layers.h"
+#include "tests/support/random.h"
+#include "tests/support/tiny_focus.h"
+#include "tests/support/tiny_model.h"
+
+namespace focus {
+namespace {
+
+using Kind = AttentionMode::Kind;
+
+/// A decoder that attends through a FocusModel whose potentials have seen a batch.
+struct Composed {
+  explicit Composed(const std::string& type, FocusConfig config = tiny_focus())
+      : decoder(tiny_decoder(type)) {
+    focus.emplace(config, 24, 3, rng);
+    focus->attach(decoder);
+    const NoGrad guard;
+    decoder.hidden_states(random_ids(60, 37, 99), 1);
+    carry_potentials(*focus);
+  }
+  Tensor logits(std::span<const std::int32_t> ids, Index batch = 1) const {
+    const NoGrad guard;
+    return decoder.logits(decoder.hidden_states(ids, batch)).value();
+  }
+
+  Rng rng{3};
+  Decoder decoder;
+  std::optional<FocusModel> focus;
+};
+
+TEST(FocusModel, ParametersOfGpt2Small) {
+  Rng rng(1);
+  FocusConfig config;
+  config.num_groups = 4;
+  config.tokens().routing_dim = 16;
+  FocusModel focus(config, 768, 12, rng);
+  EXPECT_EQ(count_parameters(focus), 148224);
+  EXPECT_EQ(token_layers(focus).size(), 12u);
+}
+
+TEST(FocusModel, RejectsAnotherNumberOfLayersAndABadConfig) {
+  Rng rng(1);
+  Decoder decoder = tiny_decoder("gpt2");
+  FocusModel focus(tiny_focus(), 24, 2, rng);
+  EXPECT_THROW(focus.attach(decoder), std::invalid_argument);
+  FocusConfig bad;
+  bad.tokens().temperature = -1;
+  EXPECT_THROW(FocusModel(bad, 24, 3, rng), std::invalid_argument);
+}
+
+TEST(FocusModel, ModesHaveNames) {
+  EXPECT_EQ((AttentionMode{.kind = Kind::dense}).name(), "dense");
+  EXPECT_EQ((AttentionMode{.kind = Kind::soft}).name(), "soft");
+  EXPECT_EQ((AttentionMode{.kind = Kind::hard, .top_k = 2}).name(), "hard k=2");
+  EXPECT_EQ((AttentionMode{.kind = Kind::hard, .top_k = 1, .hard_gate = HardGate::keep}).name(),
+            "hard k=1 keep");
+}
+
+TEST(FocusModel, StartsInTheModeOfItsConfig) {
+  Rng rng(1);
+  FocusConfig config = tiny_focus(Balance::sequence);
+  config.tokens().hard_gate = HardGate::keep;
+  const FocusModel focus(config, 24, 3, rng);
+  EXPECT_EQ(focus.mode.kind, Kind::soft);
+  EXPECT_EQ(focus.mode.balance, Balance::sequence);
+  EXPECT_EQ(focus.mode.hard_gate, HardGate::keep);
+}
+
+TEST(FocusModel, DenseModeIsNoMechanismBitForBit) {
+  for (const std::string& type : family_names()) {
+    Composed model(type);
+    const auto ids = random_ids(80, 37, 1);
+    model.focus->mode.kind = Kind::dense;
+    const Tensor dense = model.logits(ids, 2);
+    model.focus->mode.kind = Kind::soft;
+    const Tensor soft = model.logits(ids, 2);
+    for (Block& block : model.decoder.layers()) block.self_attn.mechanism = {};
+    EXPECT_TRUE(same_bits(dense, model.logits(ids, 2)));
+    EXPECT_FALSE(same_bits(dense, soft));
+  }
+}
+
+TEST(FocusModel, HardWithAllGroupsIsDense) {
+  Composed model("llama");
+  const auto ids = random_ids(80, 37, 1);
+  model.focus->mode = {.kind = Kind::hard, .top_k = 4};
+  const Tensor hard = model.logits(ids);
+  model.focus->mode.kind = Kind::dense;
+  EXPECT_LE(relative_difference(hard, model.logits(ids)), tolerance(2e-5, 1e-12));
+  model.focus->mode = {.kind = Kind::hard, .top_k = 5};
+  EXPECT_THROW(model.logits(ids), std::invalid_argument);
+}
+
+TEST(FocusModel, OnlySequenceLeaksLaterTokens) {
+  for (const std::string& type : family_names())
+    for (const Balance balance : {Balance::carried, Balance::none, Balance::sequence}) {
+      Composed model(type, tiny_focus(balance));
+      for (const AttentionMode& mode :
+           {AttentionMode{.kind = Kind::soft}, AttentionMode{.kind = Kind::hard, .top_k = 1},
+            AttentionMode{.kind = Kind::hard, .top_k = 2, .hard_gate = HardGate::keep}}) {
+        model.focus->mode = mode;
+        model.focus->mode.balance = balance;
+        auto ids = random_ids(100, 37, 1);
+        const std::size_t changed = 80;
+        const Tensor before = model.logits(ids);
+        for (std::size_t t = changed; t < ids.size(); ++t) ids[t] = (ids[t] + 5) % 37;
+        const Tensor after = model.logits(ids);
+        bool leaked = false;
+        for (Index i = 0; i < static_cast<Index>(changed) * 37; ++i)
+          leaked = leaked || after[i] != before[i];
+        EXPECT_EQ(leaked, balance == Balance::sequence)
+            << type << ", " << mode.name() << ", balance "
+            << enum_names(balance)[static_cast<std::size_t>(balance)];
+      }
+    }
+}
+
+TEST(FocusModel, FirstBatchSetsPotentials) {
+  Rng rng(3);
+  Decoder decoder = tiny_decoder("llama");
+  FocusModel focus(tiny_focus(), 24, 3, rng);
+  focus.attach(decoder);
+
+  const auto potentials = [&](std::size_t layer) { return token_layers(focus)[layer].potentials; };
+  decoder.hidden_states(random_ids(60, 37, 1), 2);
+  EXPECT_TRUE(
+      same_bits(potentials(1), Tensor::zeros({4})));  // a forward pass alone changes nothing
+  carry_potentials(focus);
+  const Tensor first = potentials(1).clone();
+  double size = 0, mean = 0;
+  for (const Real b : first.span()) size += std::abs(b), mean += b / 4;
+  EXPECT_GT(size, 0.1);
+  EXPECT_NEAR(mean, 0, 1e-5);
+  EXPECT_EQ(token_layers(focus)[2].updates, 1);
+
+  decoder.hidden_states(random_ids(60, 37, 2), 2);
+  carry_potentials(focus);
+  EXPECT_EQ(token_layers(focus)[2].updates, 2);
+  EXPECT_FALSE(same_bits(potentials(1), first));
+  EXPECT_LT(relative_difference(potentials(1), first), 0.6);  // a tenth of the way
+}
+
+TEST(FocusModel, StatisticsAddUp) {
+  Composed model("llama");
+  const Index batch = 2, seq_len = 40;
+  const auto ids = random_ids(80, 37, 1);
+  model.logits(ids, batch);
+  EXPECT_EQ(model.focus->statistics[0].tokens, 0);  // not gathered unless asked
+
+  model.focus->gather_statistics = true;
+  model.focus->mode = {.kind = Kind::hard, .top_k = 1};
+  model.logits(ids, batch);
+  ASSERT_EQ(model.focus->statistics.size(), 3u);
+  const std::vector<GroupStatistics> once = model.focus->statistics;
+  for (const GroupStatistics& s : once) {
+    std::int64_t members = 0;
+    for (const std::int64_t size : s.sizes) members += size;
+    EXPECT_EQ(members, batch * seq_len);
+    EXPECT_EQ(s.tokens, batch * seq_len);
+    EXPECT_EQ(s.pairs.all, batch * seq_len * (seq_len + 1) / 2);
+    EXPECT_EQ(s.pairs.distant, batch * (seq_len - 5) * (seq_len - 4) / 2);
+    EXPECT_GE(s.pairs.attended, s.pairs.all - s.pairs.distant);
+    EXPECT_LT(s.pairs.attended, s.pairs.all);
+    EXPECT_GT(s.entropy, 0);
+    EXPECT_LE(s.entropy, static_cast<double>(s.tokens) * std::log(4.0));
+    EXPECT_GE(s.confidence, static_cast<double>(s.tokens) / 4);
+    EXPECT_LE(s.confidence, static_cast<double>(s.tokens) * 1.000001);
+    EXPECT_GE(s.dominance(), 0.25);
+    EXPECT_LE(s.dominance(), 1);
+  }
+  model.logits(ids, batch);
+  EXPECT_EQ(model.focus->statistics[1].tokens, 2 * once[1].tokens);
+  EXPECT_EQ(model.focus->statistics[1].sizes[2], 2 * once[1].sizes[2]);
+  EXPECT_EQ(model.focus->statistics[1].pairs.attended, 2 * once[1].pairs.attended);
+  EXPECT_NEAR(model.focus->statistics[1].entropy, 2 * once[1].entropy, 1e-9);
+
+  model.focus->reset_statistics();
+  EXPECT_EQ(model.focus->statistics[1].tokens, 0);
+  EXPECT_EQ(model.focus->statistics[1].dominance(), 0);
+  model.focus->mode.kind = Kind::soft;
+  model.logits(ids, batch);
+  EXPECT_EQ(model.focus->statistics[1].pairs.attended, model.focus->statistics[1].pairs.all);
+}
+
+TEST(FocusModel, GroupSizesOfTheLastRoutings) {
+  Composed model("llama");
+  model.focus->gather_statistics = true;
+  const auto ids = random_ids(80, 37, 1);
+  model.logits(ids, 2);
+  for (std::size_t i = 0; i < 3; ++i) {
+    GroupStatistics groups;
+    groups.add_sizes(token_grouping_of(*model.focus).last_routings()[i]);
+    EXPECT_EQ(groups.sizes, model.focus->statistics[i].sizes);
+    EXPECT_EQ(groups.dominance(), model.focus->statistics[i].dominance());
+    groups.add_sizes(token_grouping_of(*model.focus).last_routings()[i]);
+    EXPECT_EQ(groups.tokens, 160);
+    EXPECT_EQ(groups.dominance(), model.focus->statistics[i].dominance());
+  }
+}
+
+TEST(FocusModel, CentroidsThatFollowTheirTokensHaveNoGradient) {
+  FocusConfig config = tiny_focus(Balance::none);
+  config.ablations.centroid_update = CentroidUpdate::average;
+  config.ablations.centroid_rate = 0.5;
+  Composed model("llama", config);
+  set_requires_grad(*model.focus, true);
+  EXPECT_TRUE(token_layers(*model.focus)[1].projection.requires_grad());
+  EXPECT_FALSE(token_layers(*model.focus)[1].centroids.requires_grad());
+  const Tensor before = token_layers(*model.focus)[1].centroids.value().clone();
+  model.logits(random_ids(60, 37, 1));
+  EXPECT_TRUE(same_bits(token_layers(*model.focus)[1].centroids.value(), before));
+  model.focus->grouping().after_forward();
+  EXPECT_FALSE(same_bits(token_layers(*model.focus)[1].centroids.value(), before));
+}
+
+TEST(FocusModel, ReclustersWhereItIsDue) {
+  FocusConfig config = tiny_focus(Balance::none);
+  config.ablations.recluster_every = 3;
+  Composed model("llama", config);
+  const Tensor before = token_layers(*model.focus)[2].centroids.value().clone();
+  for (const std::int64_t steps : {1, 2, 4}) model.focus->end_step(steps);
+  EXPECT_TRUE(same_bits(token_layers(*model.focus)[2].centroids.value(), before));
+  model.focus->end_step(6);
+  EXPECT_FALSE(same_bits(token_layers(*model.focus)[2].centroids.value(), before));
+}
+
+TEST(FocusModel, AuxiliaryLossIsTheLayersSumOnceAndOnlyWithAGraph) {
+  FocusConfig config = tiny_focus(Balance::none);
+  config.ablations.balance_loss = 0.5;
+  Composed model("llama", config);
+  const auto ids = random_ids(60, 37, 1);
+  model.logits(ids);
+  EXPECT_FALSE(model.focus->take_auxiliary_loss().defined());
+  set_requires_grad(*model.focus, true);
+  model.decoder.hidden_states(ids, 1);
+  const Variable terms = model.focus->take_auxiliary_loss();
+  ASSERT_TRUE(terms.defined());
+  EXPECT_FALSE(model.focus->take_auxiliary_loss().defined());
+  double sum = 0;
+  for (const Routing& routing : token_grouping_of(*model.focus).last_routings())
+    sum += 0.5 * static_cast<double>(balance_loss(routing).value()[0]);
+  EXPECT_NEAR(terms.value()[0], sum, 1e-5);
+  backward(terms);
+  for (const FocusLayer& layer : token_layers(*model.focus))
+    EXPECT_TRUE(layer.centroids.grad().defined());
+}
+
+TEST(FocusModel, RetrofitReachesEveryAdapterAndNoFrozenWeight) {
+  for (const Balance balance : {Balance::carried, Balance::sequence}) {
+    Composed model("gpt2", tiny_focus(balance));
+    set_requires_grad(*model.focus, true);
+    backward(model.decoder.loss(random_ids(60, 37, 1), 1));
+    model.focus->visit_parameters([](const std::string& name, Variable& p) {
+      ASSERT_TRUE(p.grad().defined()) << name;
+      double size = 0;
+      for (const Real g : p.grad().span()) size += std::abs(g);
+      EXPECT_GT(size, 0) << name;
+      EXPECT_TRUE(std::isfinite(size)) << name;
+    });
+    for_each_parameter(model.decoder, [](const std::string& name, Variable& p) {
+      EXPECT_FALSE(p.requires_grad()) << name;
+    });
+  }
+}
+
+TEST(FocusModel, TrainingStepsGiveTheSameBitsForAnyThreads) {
+  struct Setting {
+    Balance balance;
+    AttentionMode mode;
+    bool full;           // all parameters, or the adapter alone
+    bool cures = false;  // every option against dominance
+  };
+  const std::vector<Setting> settings = {
+      {Balance::carried, {.kind = Kind::soft}, true},
+      {Balance::sequence, {.kind = Kind::soft}, false},
+      {Balance::carried, {.kind = Kind::hard, .top_k = 2, .hard_gate = HardGate::keep}, false},
+      {Balance::none, {.kind = Kind::soft}, true, true},
+  };
+  for (const std::string& type : family_names())
+    for (const Setting& setting : settings)
+      expect_same_bits_for_any_threads(fmt::format("{} {}", type, setting.mode.name()), [&] {
+        FocusConfig focus_config = tiny_focus(setting.balance);
+        if (setting.cures) {
+          focus_config.ablations.balance_loss = 0.1;
+          focus_config.ablations.entropy_loss = 0.1;
+          focus_config.ablations.stop_gradient = true;
+          focus_config.ablations.centroid_update = CentroidUpdate::average;
+          focus_config.ablations.recluster_every = 2;
+        }
+        Composed model(type, focus_config);
+        model.focus->mode = setting.mode;
+        model.focus->mode.balance = setting.balance;
+        std::vector<Tensor> frozen;
+        for_each_parameter(model.decoder, [&](const std::string&, Variable& p) {
+          frozen.push_back(p.value().clone());
+        });
+        set_requires_grad(*model.focus, true);
+        if (setting.full) set_requires_grad(model.decoder, true);
+        NamedParameters parameters;
+        const auto collect = [&](const std::string& name, Variable& p) {
+          if (p.requires_grad()) parameters.push_back({name, p});
+        };
+        model.focus->visit_parameters(collect);
+        for_each_parameter(model.decoder, collect);
+        const OptimConfig config{.lr = 0.01, .warmup_steps = 0};
+        AdamW adamw(parameters, config);
+        for (std::int64_t step = 0; step < 2; ++step) {
+          const auto ids = random_ids(2 * 90, 37, 10 + static_cast<std::uint64_t>(step));
+          training_step(adamw, {config, 0, 2}, step, 1, [&](int) {
+            const Variable loss = model.decoder.loss(ids, 2);
+            const Variable terms = model.focus->take_auxiliary_loss();
+            EXPECT_EQ(terms.defined(), setting.cures);
+            return terms.defined() ? add(loss, terms) : loss;
+          });
+          carry_potentials(*model.focus);
+          model.focus->grouping().after_forward();
+          model.focus->end_step(step + 1);
+        }
+        std::vector<Tensor> results;
+        for (const NamedParameter& p : adamw.parameters()) results.push_back(p.variable.value());
+        for (const FocusLayer& layer : token_layers(*model.focus)) {
+          results.push_back(layer.potentials);
+          results.push_back(layer.centroids.value());
+        }
+        if (!setting.full) {
+          std::size_t n = 0;
+          for_each_parameter(model.decoder, [&](const std::string& name, Variable& p) {
+            EXPECT_TRUE(same_bits(p.value(), frozen[n++])) << name << " is frozen";
+          });
+        }
+        return results;
+      });
+}
+
+TEST(FocusModel, CheckpointedBlocksGiveTheSameGradients) {
+  const auto run = [](bool again) {
+    Composed model("llama");
+    set_requires_grad(*model.focus, true);
+    const auto ids = random_ids(60, 37, 1);
+    const auto forward = [&](const Variable& anchor) {
+      const Variable hidden = model.decoder.hidden_states(ids, 1);
+      return anchor.defined() ? hidden : Variable();
+    };
+    const Variable anchor(Tensor::zeros({1}));
+    backward(multiply(again ? recompute(forward, anchor) : forward(anchor),
+                      Variable(randn({1, 60, 24}, 2))));
+    return token_layers(*model.focus)[0].centroids.grad();
+  };
+  EXPECT_TRUE(same_bits(run(true), run(false)));
+}
+
+}  // namespace
+}  // namespace focus

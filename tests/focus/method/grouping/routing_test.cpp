@@ -1,0 +1,353 @@
+#include "focus/method/grouping/routing.h"
+
+#include <bit>
+#include <cmath>
+
+#include "focus/method/grouping/sinkhorn.h"
+#include "tests/support/compare.h"
+#include "tests/support/gradcheck.h"
+#include "tests/support/temp_folder.h"
+
+namespace focus {
+namespace {
+
+constexpr Balance kBalances[] = {Balance::sequence, Balance::carried, Balance::none};
+std::string name_of(Balance balance) {
+  return std::string(enum_names(balance)[static_cast<std::size_t>(balance)]);
+}
+
+FocusConfig config_of(int groups, double temperature) {
+  FocusConfig config;
+  config.num_groups = groups;
+  config.tokens().routing_dim = 4;
+  config.tokens().temperature = temperature;
+  return config;
+}
+
+FocusLayer layer_of(const FocusConfig& config, Index width) {
+  return {randn({width, config.tokens().routing_dim}, 11, 0.5),
+          randn({config.num_groups, config.tokens().routing_dim}, 12),
+          randn({config.num_groups}, 13)};
+}
+
+/// The logits of token i, by the definition.
+std::vector<double> naive_logits(const Tensor& h, const FocusLayer& layer, double temperature,
+                                 Index i) {
+  const Tensor &w = layer.projection.value(), &c = layer.centroids.value();
+  std::vector<double> logits;
+  for (Index k = 0; k < c.dim(0); ++k) {
+    double sum = 0;
+    for (Index r = 0; r < c.dim(1); ++r)
+      for (Index d = 0; d < w.dim(0); ++d)
+        sum += static_cast<double>(h[i * w.dim(0) + d]) * w[d * w.dim(1) + r] * c[k * c.dim(1) + r];
+    logits.push_back(sum / temperature);
+  }
+  return logits;
+}
+
+TEST(Route, AgreesWithTheDefinition) {
+  const FocusConfig config = config_of(3, 0.1);
+  const FocusLayer layer = layer_of(config, 6);
+  const Index batch = 2, seq_len = 130;
+  const Tensor h = randn({batch, seq_len, 6}, 1);
+  for (const Balance balance : kBalances) {
+    SCOPED_TRACE(name_of(balance));
+    const Routing routing = route(h, layer, config, balance);
+    ASSERT_EQ(routing.assignments.shape(), (Shape{batch, seq_len, 3}));
+    ASSERT_EQ(routing.potentials.size(), 6u);
+    std::vector<double> logits;
+    for (Index i = 0; i < batch * seq_len; ++i)
+      for (const double logit : naive_logits(h, layer, 0.1, i)) logits.push_back(logit);
+    for (Index s = 0; s < batch; ++s) {
+      std::vector<double> b(3, 0.0);
+      if (balance == Balance::carried) {
+        b.assign(layer.potentials.data(), layer.potentials.data() + 3);
+      } else if (balance == Balance::sequence) {
+        const auto trace = sinkhorn(logits.data() + s * seq_len * 3, seq_len, 3, 10);
+        b.assign(trace.potentials(), trace.potentials() + 3);
+      }
+      for (Index i = s * seq_len; i < (s + 1) * seq_len; ++i) {
+        double sum = 0;
+        for (Index k = 0; k < 3; ++k)
+          sum += std::exp(logits[static_cast<std::size_t>(i * 3 + k)] +
+                          b[static_cast<std::size_t>(k)]);
+        for (Index k = 0; k < 3; ++k) {
+          const auto n = static_cast<std::size_t>(i * 3 + k);
+          EXPECT_NEAR((*routing.logits)[n], logits[n], 1e-10);
+          EXPECT_NEAR(routing.assignments.value()[i * 3 + k],
+                      std::exp(logits[n] + b[static_cast<std::size_t>(k)]) / sum,
+                      tolerance(1e-6, 1e-11));
+        }
+      }
+    }
+  }
+}
+
+TEST(Route, Gradients) {
+  const FocusConfig config = config_of(3, 1.3);
+  const FocusLayer fixed = layer_of(config, 6);
+  for (const Balance balance : kBalances)
+    for (const Index seq_len : {1, 7}) {
+      SCOPED_TRACE(name_of(balance));
+      expect_gradients(
+          [&](const Variables& v) {
+            return route(v[0], {v[1], v[2], fixed.potentials}, config, balance).assignments;
+          },
+          {randn({2, seq_len, 6}, 1), fixed.projection.value(), fixed.centroids.value()});
+    }
+}
+
+TEST(Route, FrozenInputsReceiveNothing) {
+  const FocusConfig config = config_of(3, 1);
+  FocusLayer layer = layer_of(config, 6);
+  EXPECT_FALSE(
+      route(randn({1, 5, 6}, 1), layer, config, Balance::sequence).assignments.requires_grad());
+  layer.centroids.set_requires_grad(true);
+  backward(multiply(route(randn({1, 5, 6}, 1), layer, config, Balance::sequence).assignments,
+                    Variable(randn({1, 5, 3}, 2))));
+  EXPECT_TRUE(layer.centroids.grad().defined());
+}
+
+TEST(Route, StopGradientReachesTheAdapterAlone) {
+  FocusConfig config = config_of(3, 1);
+  const auto gradients = [&](const Variable& h) {
+    FocusLayer layer = layer_of(config, 6);
+    layer.projection.set_requires_grad(true);
+    layer.centroids.set_requires_grad(true);
+    const Variable g = route(h, layer, config, Balance::sequence).assignments;
+    backward(multiply(g, Variable(randn({1, 5, 3}, 2))));
+    return std::vector<Tensor>{g.value(), layer.projection.grad(), layer.centroids.grad()};
+  };
+  const Variable open = leaf(randn({1, 5, 6}, 1)), stopped = leaf(randn({1, 5, 6}, 1));
+  const auto before = gradients(open);
+  config.ablations.stop_gradient = true;
+  const auto after = gradients(stopped);
+  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(same_bits(before[i], after[i])) << i;
+  EXPECT_TRUE(open.grad().defined());
+  EXPECT_FALSE(stopped.grad().defined());
+}
+
+TEST(Route, OnlySequenceSeesLaterTokens) {
+  const FocusConfig config = config_of(4, 0.1);
+  const FocusLayer layer = layer_of(config, 6);
+  const Index seq_len = 200, changed = 150;
+  Tensor h = randn({1, seq_len, 6}, 1);
+  for (const Balance balance : kBalances) {
+    const Tensor before = route(h, layer, config, balance).assignments.value();
+    Tensor other = h.clone();
+    other.data()[changed * 6 + 2] += 3;
+    const Tensor after = route(other, layer, config, balance).assignments.value();
+    bool leaked = false;
+    for (Index i = 0; i < changed * 4; ++i) leaked = leaked || after[i] != before[i];
+    EXPECT_EQ(leaked, balance == Balance::sequence) << name_of(balance);
+    EXPECT_NE(after[changed * 4], before[changed * 4]);
+  }
+}
+
+TEST(Route, SequencesOfABatchAreIndependent) {
+  const FocusConfig config = config_of(4, 0.1);
+  const FocusLayer layer = layer_of(config, 6);
+  const Tensor h = randn({2, 50, 6}, 1);
+  for (const Balance balance : kBalances) {
+    const Tensor both = route(h, layer, config, balance).assignments.value();
+    const Tensor second = Tensor::from({1, 50, 6}, h.span().subspan(300));
+    const Tensor alone = route(second, layer, config, balance).assignments.value();
+    EXPECT_LE(relative_difference(Tensor::from({1, 50, 4}, both.span().subspan(200)), alone),
+              tolerance(1e-6, 1e-13))
+        << name_of(balance);
+  }
+}
+
+TEST(Route, BitsDoNotDependOnThreads) {
+  const FocusConfig config = config_of(4, 0.1);
+  const FocusLayer fixed = layer_of(config, 70);
+  for (const Balance balance : kBalances)
+    expect_same_bits_for_any_threads(name_of(balance), [&] {
+      const Variable h = leaf(randn({2, 300, 70}, 1));
+      const FocusLayer layer{leaf(fixed.projection.value()), leaf(fixed.centroids.value()),
+                             fixed.potentials};
+      const Variable g = route(h, layer, config, balance).assignments;
+      backward(multiply(g, Variable(randn(g.shape(), 2))));
+      return std::vector<Tensor>{g.value(), h.grad(), layer.projection.grad(),
+                                 layer.centroids.grad()};
+    });
+}
+
+TEST(Route, RejectsAnotherWidth) {
+  const FocusConfig config = config_of(3, 1);
+  EXPECT_THROW(route(Tensor::zeros({1, 5, 7}), layer_of(config, 6), config, Balance::none),
+               std::invalid_argument);
+  EXPECT_THROW(route(Tensor::zeros({5, 6}), layer_of(config, 6), config, Balance::none),
+               std::invalid_argument);
+}
+
+// ---- membership --------------------------------------------------------------------------------
+
+/// Two sequences of two tokens each over four groups; the second has potentials of its own.
+Routing routing_of(const std::vector<double>& logits, const std::vector<double>& potentials) {
+  return {.assignments = Variable(Tensor::zeros({2, 2, 4})),
+          .logits = std::make_shared<const std::vector<double>>(logits),
+          .potentials = potentials,
+          .starts = {0, 2, 4}};
+}
+
+TEST(Membership, TakesTheHighestAndTiesGoToTheLowerGroup) {
+  const Routing routing = routing_of({1, 2, 3, 4,  //
+                                      5, 5, 5, 5,  //
+                                      0, 1, 0, 1,  //
+                                      9, 0, 0, -9},
+                                     {0, 0, 0, 0, 0, -2, 3, 0});
+  using Sets = std::vector<std::uint64_t>;
+  EXPECT_EQ(membership(routing, 1), (Sets{0b1000, 0b0001, 0b0100, 0b0001}));
+  EXPECT_EQ(membership(routing, 2), (Sets{0b1100, 0b0011, 0b1100, 0b0101}));
+  EXPECT_EQ(membership(routing, 3), (Sets{0b1110, 0b0111, 0b1101, 0b0111}));
+  EXPECT_EQ(membership(routing, 4), Sets(4, 0b1111));
+}
+
+TEST(Membership, DecidesWhereAssignmentsUnderflow) {
+  // g of the last three groups is 0 in any floating point; their order is in the logits.
+  const Routing routing = routing_of({2000, 1, 3, 2,  //
+                                      2000, 3, 2, 1,  //
+                                      2000, 1, 2, 3,  //
+                                      2000, 1, 1, 1},
+                                     std::vector<double>(8, 0.0));
+  EXPECT_EQ(membership(routing, 2), (std::vector<std::uint64_t>{0b0101, 0b0011, 0b1001, 0b0011}));
+}
+
+TEST(Membership, SetsOfSixtyFourGroups) {
+  FocusConfig config = config_of(64, 1);
+  const Routing routing = route(randn({1, 20, 6}, 1), layer_of(config, 6), config, Balance::none);
+  for (const int top_k : {1, 5, 64})
+    for (const std::uint64_t set : membership(routing, top_k)) EXPECT_EQ(std::popcount(set), top_k);
+}
+
+TEST(Membership, RejectsMoreThanThereAre) {
+  const Routing routing = routing_of(std::vector<double>(16, 0.0), std::vector<double>(8, 0.0));
+  EXPECT_THROW(membership(routing, 0), std::invalid_argument);
+  EXPECT_THROW(membership(routing, 5), std::invalid_argument);
+}
+
+// ---- carried potentials ------------------------------------------------------------------------
+
+TEST(Potentials, AverageOfCentredSinkhornPotentials) {
+  const Tensor before = tensor_of({2}, {0.5, -0.5});
+  // One round over two tokens: b_k = -log(e^L_0k + e^L_1k).
+  const std::vector<double> logits = {1, 2, 3, 4};
+  const double b0 = -std::log(std::exp(1) + std::exp(3)), b1 = -std::log(std::exp(2) + std::exp(4));
+  const double centred = b0 - (b0 + b1) / 2;
+  const Tensor after = averaged_potentials(before, logits, 1, 0.25);
+  EXPECT_NEAR(after[0], 0.75 * 0.5 + 0.25 * centred, 1e-6);
+  EXPECT_NEAR(after[1], -after[0], 1e-6);
+}
+
+/// Lets a batch enter the carried potentials.
+void absorb(FocusLayer& layer, const Routing& routing, const FocusConfig& config) {
+  const TokenSettings& tokens = config.tokens();
+  absorb_potentials(layer,
+                    centred_potentials(*routing.logits, config.num_groups, tokens.sinkhorn_iters),
+                    tokens.carried_rate);
+}
+
+TEST(Potentials, FirstBatchSetsThemAndLaterOnesMoveThem) {
+  const FocusConfig config = config_of(4, 0.1);
+  FocusLayer layer = layer_of(config, 6);
+  const Tensor zero = Tensor::zeros({4});
+  const Routing first = route(randn({2, 50, 6}, 1), layer, config, Balance::carried);
+  absorb(layer, first, config);
+  EXPECT_EQ(layer.updates, 1);
+  const Tensor set = averaged_potentials(zero, *first.logits, 10, 1);
+  EXPECT_TRUE(same_bits(layer.potentials, set));
+
+  const Routing second = route(randn({2, 50, 6}, 2), layer, config, Balance::carried);
+  absorb(layer, second, config);
+  EXPECT_EQ(layer.updates, 2);
+  const Tensor target = averaged_potentials(zero, *second.logits, 10, 1);
+  double mean = 0;
+  for (Index k = 0; k < 4; ++k) {
+    EXPECT_NEAR(layer.potentials[k], 0.9 * set[k] + 0.1 * target[k], 1e-5);
+    mean += layer.potentials[k] / 4;
+  }
+  EXPECT_NEAR(mean, 0, 1e-6);
+}
+
+TEST(Potentials, CarriedOnesBalanceNewData) {
+  const FocusConfig config = config_of(4, 0.5);
+  Rng rng(3);
+  FocusLayer layer = make_focus_layer(config, 6, rng);
+  // Tokens around a common direction prefer one group.
+  const auto tokens = [](std::uint64_t seed) {
+    Tensor h = randn({1, 2000, 6}, seed, 0.7);
+    for (Real& x : h.span()) x += 1;
+    return h;
+  };
+  const auto largest_share = [&](const Routing& routing) {
+    std::vector<int> sizes(4);
+    for (const std::uint64_t set : membership(routing, 1))
+      ++sizes[static_cast<std::size_t>(std::countr_zero(set))];
+    return *std::ranges::max_element(sizes) / 2000.0;
+  };
+  const double before = largest_share(route(tokens(1), layer, config, Balance::carried));
+  absorb(layer, route(tokens(1), layer, config, Balance::carried), config);
+  const double after = largest_share(route(tokens(2), layer, config, Balance::carried));
+  EXPECT_GT(before, 0.6);
+  EXPECT_LT(after, 0.5);
+}
+
+// ---- config ------------------------------------------------------------------------------------
+
+TEST(FocusConfig, RefusesByName) {
+  using Change = void (*)(FocusConfig&);
+  const std::vector<std::pair<const char*, Change>> wrong = {
+      {"num_groups", [](FocusConfig& c) { c.num_groups = 0; }},
+      {"num_groups", [](FocusConfig& c) { c.num_groups = 65; }},
+      {"tokens.routing_dim", [](FocusConfig& c) { c.tokens().routing_dim = 0; }},
+      {"tokens.temperature", [](FocusConfig& c) { c.tokens().temperature = 0; }},
+      {"tokens.temperature", [](FocusConfig& c) { c.tokens().temperature = std::nan(""); }},
+      {"tokens.sinkhorn_iters", [](FocusConfig& c) { c.tokens().sinkhorn_iters = 0; }},
+      {"local_window", [](FocusConfig& c) { c.local_window = -1; }},
+      {"tokens.affinity_floor", [](FocusConfig& c) { c.tokens().affinity_floor = 0; }},
+      {"tokens.carried_rate", [](FocusConfig& c) { c.tokens().carried_rate = 1.5; }},
+      {"ablations.balance_loss", [](FocusConfig& c) { c.ablations.balance_loss = -1; }},
+      {"ablations.entropy_loss", [](FocusConfig& c) { c.ablations.entropy_loss = std::nan(""); }},
+      {"ablations.centroid_rate", [](FocusConfig& c) { c.ablations.centroid_rate = 0; }},
+      {"ablations.recluster_every", [](FocusConfig& c) { c.ablations.recluster_every = -1; }},
+      {"num_groups",
+       [](FocusConfig& c) {
+         c.num_groups = 1;
+         c.ablations.balance_loss = 0.1;
+       }},
+      {"num_groups",
+       [](FocusConfig& c) {
+         c.num_groups = 1;
+         c.ablations.recluster_every = 5;
+       }},
+  };
+  EXPECT_NO_THROW(FocusConfig{}.validate());
+  for (const auto& [key, change] : wrong) {
+    FocusConfig config;
+    change(config);
+    EXPECT_THROW(config.validate(), std::invalid_argument) << key;
+    const std::string error = error_of([&] { config.validate(); });
+    EXPECT_NE(error.find(std::string("focus.") + key + " "), std::string::npos) << error;
+  }
+}
+
+TEST(MakeFocusLayer, StatisticsAndShapes) {
+  FocusConfig config = config_of(8, 1);
+  config.tokens().routing_dim = 64;
+  Rng rng(1);
+  const FocusLayer layer = make_focus_layer(config, 100, rng);
+  EXPECT_EQ(layer.projection.shape(), (Shape{100, 64}));
+  EXPECT_EQ(layer.centroids.shape(), (Shape{8, 64}));
+  const auto deviation = [](const Tensor& x) {
+    double squares = 0;
+    for (const Real value : x.span()) squares += static_cast<double>(value) * value;
+    return std::sqrt(squares / static_cast<double>(x.size()));
+  };
+  EXPECT_NEAR(deviation(layer.projection.value()), 0.1, 0.005);
+  EXPECT_NEAR(deviation(layer.centroids.value()), 1, 0.15);
+  for (const Real b : layer.potentials.span()) EXPECT_EQ(b, 0);
+}
+
+}  // namespace
+}  // namespace focus

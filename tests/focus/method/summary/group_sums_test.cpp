@@ -1,0 +1,120 @@
+#include "focus/method/summary/group_sums.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/compare.h"
+#include "tests/support/random.h"
+
+namespace focus {
+namespace {
+
+struct SumsCase {
+  SummaryZones zones;
+  Index seq_len = 700, class_heads = 2, step = 1;
+};
+
+/// Whether a query reads a key by its group, from the definition.
+bool is_far(const SummaryZones& zones, Index i, Index j) {
+  if (j > i || j < zones.sinks) return false;
+  if (zones.sliding_window > 0 && i - j >= zones.sliding_window) return false;
+  return j < i / zones.block * zones.block - zones.window;
+}
+
+/// Goes through the queries of every run, by steps of 1 to `step`, and compares with plain sums.
+void expect_plain_sums(const SumsCase& of) {
+  constexpr Index kBatch = 2, kHeads = 2, kDim = 5, kGroups = 4;
+  const Tensor k = randn({kBatch, of.seq_len, kHeads, kDim}, 1),
+               v = randn({kBatch, of.seq_len, kHeads, kDim}, 2);
+  Rng rng(3);
+  std::vector<std::uint8_t> classes(static_cast<std::size_t>(kBatch * of.seq_len * of.class_heads));
+  for (auto& c : classes) c = static_cast<std::uint8_t>(rng.below(kGroups - 1));  // one is empty
+  const GroupSums sums(k, v, classes, of.class_heads, kGroups, of.zones);
+  for (Index b = 0; b < kBatch; ++b)
+    for (Index h = 0; h < kHeads; ++h) {
+      GroupSums::Walker walker(sums, b, h);
+      for (Index r = sums.runs() - 1; r >= 0; --r) {
+        walker.start(r);
+        for (Index i = r * GroupSums::kRun; i < std::min(of.seq_len, (r + 1) * GroupSums::kRun);
+             i += 1 + static_cast<Index>(rng.below(static_cast<std::uint64_t>(of.step)))) {
+          const Index first = walker.tokens().first, last = walker.tokens().last;
+          const bool changed = walker.go_to(i);
+          EXPECT_EQ(changed, first != walker.tokens().first || last != walker.tokens().last);
+          std::vector<double> expected(kGroups * 2 * kDim, 0.0);
+          std::vector<Index> counts(kGroups, 0);
+          for (Index j = 0; j < of.seq_len; ++j) {
+            const bool far = is_far(of.zones, i, j);
+            ASSERT_EQ(far, j >= walker.tokens().first && j < walker.tokens().last)
+                << "query " << i << " key " << j;
+            if (!far) continue;
+            const auto group = static_cast<std::size_t>(sums.class_of(b, h, j));
+            ++counts[group];
+            for (Index d = 0; d < kDim; ++d) {
+              const Index from = ((b * of.seq_len + j) * kHeads + h) * kDim + d;
+              const std::size_t to = group * 2 * kDim + static_cast<std::size_t>(d);
+              expected[to] += static_cast<double>(k[from]);
+              expected[to + kDim] += static_cast<double>(v[from]);
+            }
+          }
+          for (Index c = 0; c < kGroups; ++c) {
+            ASSERT_EQ(walker.count(c), counts[static_cast<std::size_t>(c)])
+                << "group " << c << " query " << i;
+            for (Index d = 0; d < 2 * kDim; ++d)
+              ASSERT_NEAR(static_cast<double>(walker.sum(c)[d]),
+                          expected[static_cast<std::size_t>(c * 2 * kDim + d)],
+                          tolerance(1e-4, 1e-11))
+                  << "group " << c << " query " << i;
+          }
+        }
+      }
+    }
+}
+
+TEST(GroupSums, AreThePlainSumsForEveryQuery) {
+  for (const Index sliding_window : {0, 13, 300, 600, 5000})
+    for (const Index block : {1, 32, 300})
+      expect_plain_sums({.zones = {.window = 33,
+                                   .block = block,
+                                   .sinks = block % 7,
+                                   .sliding_window = sliding_window}});
+}
+
+TEST(GroupSums, AreThePlainSumsWhereQueriesAreLeftOut) {
+  for (const Index sliding_window : {0, 90, 300})
+    for (const Index window : {0, 20, 280})
+      for (const Index step : {2, 50, 400})
+        expect_plain_sums(
+            {.zones = {.window = window, .block = 3, .sinks = 60, .sliding_window = sliding_window},
+             .class_heads = 1,
+             .step = step});
+}
+
+TEST(GroupSums, OfShortTexts) {
+  for (const Index seq_len : {1, 2, 40, 255, 256, 257, 512, 513})
+    for (const Index sliding_window : {0, 20})
+      expect_plain_sums(
+          {.zones = {.window = 0, .block = 1, .sinks = 0, .sliding_window = sliding_window},
+           .seq_len = seq_len});
+}
+
+TEST(SummaryZones, TakeEveryTokenThatIsSeenOnce) {
+  for (const Index sliding_window : {0, 1, 7, 30, 200})
+    for (const Index window : {0, 1, 10, 50, 500})
+      for (const Index block : {1, 3, 16, 100})
+        for (const Index sinks : {0, 1, 4, 60}) {
+          const SummaryZones zones{window, block, sinks, sliding_window};
+          for (Index i = 0; i < 130; ++i)
+            for (Index j = 0; j < 130; ++j) {
+              const bool seen = j <= i && (sliding_window == 0 || i - j < sliding_window);
+              const bool far = j >= zones.far_begin(i) && j < zones.far_end(i);
+              const bool near = j >= zones.near_begin(i) && j <= i;
+              const bool sink = j >= zones.first_sink(i) && j < sinks;
+              ASSERT_EQ(far, is_far(zones, i, j)) << i << " " << j;
+              ASSERT_EQ(far + near + sink, seen)
+                  << "query " << i << " key " << j << " w " << window << " block " << block
+                  << " sinks " << sinks << " sliding " << sliding_window;
+            }
+        }
+}
+
+}  // namespace
+}  // namespace focus

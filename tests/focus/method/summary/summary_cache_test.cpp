@@ -1,0 +1,207 @@
+#include "focus/method/summary/summary_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <stdexcept>
+
+#include "tests/support/summary_case.h"
+
+namespace focus {
+namespace {
+
+SummaryCache cache_of(const SummaryCase& c, const SummaryInputs& in,
+                      CacheDtype dtype = CacheDtype::float32) {
+  return SummaryCache(
+      {.heads = c.heads, .kv_heads = c.kv_heads, .head_dim = c.head_dim, .groups = c.groups},
+      in.options, in.summary, dtype);
+}
+
+/// Tokens [t, t + count).
+void append(SummaryCache& cache, const SummaryCase& c, const SummaryInputs& in, Index t,
+            Index count = 1) {
+  const Index heads = in.classes.heads;
+  cache.append(
+      in.k.data() + t * c.kv_heads * c.head_dim, in.v.data() + t * c.kv_heads * c.head_dim,
+      std::span(in.classes.classes)
+          .subspan(static_cast<std::size_t>(t * heads), static_cast<std::size_t>(count * heads)),
+      count);
+}
+
+/// What the tokens from `first` on receive and how many keys and columns they read, token by token;
+/// those before, and that one, come at once.
+struct Decoded {
+  Tensor out;
+  Index pairs_read = 0;
+};
+Decoded decode(const SummaryCase& c, const SummaryInputs& in, Index first = 0,
+               CacheDtype dtype = CacheDtype::float32) {
+  SummaryCache cache = cache_of(c, in, dtype);
+  Decoded all{.out = Tensor({1, c.seq_len, c.heads, c.head_dim})};
+  for (Index t = first; t < c.seq_len; ++t) {
+    if (t == first)
+      append(cache, c, in, 0, first + 1);
+    else
+      append(cache, c, in, t);
+    const Index at = t * c.heads * c.head_dim;
+    cache.attend(in.q.data() + at, in.beta, all.out.data() + at);
+    all.pairs_read += cache.pairs_read();
+  }
+  return all;
+}
+
+/// The whole pass gives a token the same whether or not others follow (summary_promises_test.cpp):
+/// its rows are the last rows over the tokens so far.
+void expect_whole_pass(const SummaryCase& c) {
+  const SummaryInputs in = summary_inputs_of(c);
+  SummaryReport report;
+  const Tensor whole =
+      summary_attention(in.q, in.k, in.v, in.classes, in.beta, in.options, in.summary, &report)
+          .value();
+  const Index row = c.heads * c.head_dim;
+  double largest = 0;
+  for (const Real x : whole.span()) largest = std::max(largest, std::abs(static_cast<double>(x)));
+  for (const Index first : {Index{0}, c.seq_len / 3, c.seq_len - 2}) {
+    const Decoded decoded = decode(c, in, first);
+    for (Index i = first * row; i < whole.size(); ++i)
+      ASSERT_NEAR(static_cast<double>(decoded.out[i]), static_cast<double>(whole[i]),
+                  kSummaryTolerance * largest)
+          << "position " << i / row << " behind " << first << " of " << c.str();
+    if (first > 0) continue;
+    EXPECT_EQ(decoded.pairs_read, report.pairs.at(0)) << c.str();
+  }
+}
+
+TEST(SummaryCache, GivesTheWholePassesRowsOverAwkwardShapes) {
+  std::uint64_t seed = 1;
+  for (const Index block : {1, 8, 32})
+    for (const Index sinks : {0, 3})
+      for (const Index m : {0, 1, 2, 5})
+        for (const UnselectedGroups rest : {UnselectedGroups::summary, UnselectedGroups::drop})
+          expect_whole_pass({.seq_len = 131,
+                             .num_selected_groups = m,
+                             .block = block,
+                             .sinks = sinks,
+                             .unselected_groups = rest,
+                             .seed = seed += 10});
+}
+
+TEST(SummaryCache, ManyGroups) {
+  expect_whole_pass(
+      {.seq_len = 300, .heads = 4, .groups = 256, .num_selected_groups = 9, .block = 8});
+}
+
+TEST(SummaryCache, SharedKeyHeadsSoftCapsAndSlidingWindows) {
+  const SummaryCase plain{.seq_len = 150, .heads = 4, .num_selected_groups = 2, .block = 8};
+  SummaryCase gqa = plain, mqa = plain, capped = plain, sliding = plain, all = plain;
+  gqa.kv_heads = 2;
+  mqa.kv_heads = 1;
+  mqa.head_dim = 13;
+  capped.softcap = 0.8;
+  sliding.sliding_window = 40;
+  sliding.sinks = 3;
+  all.kv_heads = 2;
+  all.softcap = 1.5;
+  all.sliding_window = 61;
+  for (SummaryCase c : {gqa, mqa, capped, sliding, all})
+    for (const Index m : {0, 2})
+      for (const Index block : {1, 8, 32}) {
+        c.num_selected_groups = m;
+        c.block = block;
+        expect_whole_pass(c);
+        c.width = 1;
+        expect_whole_pass(c);
+        c.selection_per = SelectionPer::query_head;
+        expect_whole_pass(c);
+        c.selected_by_head = {m, 1, 3, m + 1};
+        expect_whole_pass(c);
+        c.width = 0;
+      }
+}
+
+TEST(SummaryCache, GroupsThatAreEmptyOrAllAndWindowsBeyondTheEnd) {
+  for (const Spread spread : {Spread::one_group, Spread::empty_group})
+    expect_whole_pass({.seq_len = 140, .num_selected_groups = 2, .block = 8, .spread = spread});
+  expect_whole_pass({.seq_len = 40, .window = 200});
+  expect_whole_pass({.seq_len = 20, .window = 0, .block = 1, .sinks = 30});
+  expect_whole_pass({.seq_len = 90, .window = 0, .block = 1, .sinks = 0});
+}
+
+TEST(SummaryCache, OwnGroupAndClassesForAllHeads) {
+  expect_whole_pass(
+      {.seq_len = 120, .num_selected_groups = 1, .block = 8, .selection = GroupSelection::own});
+  expect_whole_pass(
+      {.seq_len = 120, .heads = 4, .num_selected_groups = 2, .block = 8, .one_for_all = true});
+}
+
+TEST(SummaryCache, LongSlidingWindowsSumAnew) {
+  expect_whole_pass(
+      {.seq_len = 1200, .groups = 3, .num_selected_groups = 1, .block = 8, .sliding_window = 200});
+}
+
+TEST(SummaryCache, ListsOfFloat16AreThoseOfTheRoundedKeysAndValues) {
+  // A window of 0: near tokens, which are kept whole, are those of a query's own block.
+  const SummaryCase plain{.seq_len = 150,
+                          .heads = 4,
+                          .kv_heads = 2,
+                          .num_selected_groups = 2,
+                          .window = 0,
+                          .block = 8,
+                          .sinks = 0,
+                          .width = 1};
+  SummaryCase sliding = plain;
+  sliding.sliding_window = 40;
+  for (const SummaryCase& c : {plain, sliding}) {
+    SummaryInputs in = summary_inputs_of(c);
+    const Tensor exact = decode(c, in).out, rounded = decode(c, in, 0, CacheDtype::float16).out;
+    EXPECT_LT(relative_difference(rounded, exact), 2e-3) << c.str();
+    EXPECT_FALSE(same_bits(rounded, exact)) << c.str();
+    in.k = through_float16(in.k);
+    in.v = through_float16(in.v);
+    EXPECT_TRUE(same_bits(decode(c, in, 0, CacheDtype::float16).out, decode(c, in).out)) << c.str();
+  }
+}
+
+TEST(SummaryCache, WithoutGroupsToReadItDoesNotGrow) {
+  SummaryCase c{
+      .seq_len = 3000, .groups = 4, .num_selected_groups = 0, .window = 20, .block = 8, .sinks = 3};
+  const auto bytes_at = [](const SummaryCase& of, std::vector<Index> lengths) {
+    const SummaryInputs in = summary_inputs_of(of);
+    SummaryCache cache = cache_of(of, in);
+    std::vector<std::size_t> bytes;
+    for (Index t = 0; t < of.seq_len; ++t) {
+      append(cache, of, in, t);
+      if (std::ranges::find(lengths, t + 1) != lengths.end()) bytes.push_back(cache.bytes());
+    }
+    EXPECT_EQ(cache.size(), of.seq_len);
+    return bytes;
+  };
+  // Room for near tokens is reused when at least as many, and 64, have left.
+  const Index held = c.window + c.block + c.sinks;
+  const auto means = bytes_at(c, {held, 2 * held + 64 + c.block, 3000});
+  EXPECT_EQ(means[1], means[2]);
+  EXPECT_LT(means[2], 8 * means[0]);
+  c.num_selected_groups = 1;
+  const auto lists = bytes_at(c, {1000, 3000});
+  EXPECT_GT(lists[1], 2 * lists[0]);
+}
+
+TEST(SummaryCache, AnyNumberOfThreadsGivesTheSameBits) {
+  const SummaryCase c{.seq_len = 200, .heads = 6, .kv_heads = 3, .num_selected_groups = 2};
+  const SummaryInputs in = summary_inputs_of(c);
+  expect_same_bits_for_any_threads("cache", [&] { return std::vector{decode(c, in).out}; });
+}
+
+TEST(SummaryCache, RefusesWhatDoesNotFit) {
+  const SummaryCase c;
+  const SummaryInputs in = summary_inputs_of(c);
+  SummaryCache cache = cache_of(c, in);
+  std::vector<Real> out(static_cast<std::size_t>(c.heads * c.head_dim));
+  EXPECT_THROW(cache.attend(in.q.data(), in.beta, out.data()), std::invalid_argument);
+  SummaryCase uneven;
+  uneven.heads = 3;
+  EXPECT_THROW(cache_of(uneven, in), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace focus
