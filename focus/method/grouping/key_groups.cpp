@@ -10,7 +10,6 @@
 #include "autograd/base/parallel.h"
 #include "autograd/simd/kernels.h"
 #include "focus/method/grouping/key_classes.h"
-#include "focus/method/summary/chosen_plan.h"
 
 namespace focus {
 namespace {
