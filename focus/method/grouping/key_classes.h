@@ -8,6 +8,13 @@
 
 namespace focus {
 
+/// A class for each token of one key head, which lie `stride` apart.
+struct ClassView {
+  const std::uint8_t* data = nullptr;
+  Index stride = 1;
+  std::uint8_t operator[](Index token) const { return data[token * stride]; }
+};
+
 /// Which group each key is in. Tokens of a key head, or of a whole layer, have one class each.
 struct KeyClasses {
   Index groups = 0;                   // K

@@ -1,19 +1,12 @@
 #pragma once
 
-#include <cstdint>
 #include <span>
 
 #include "autograd/attention/attention_plan.h"
+#include "focus/method/grouping/key_classes.h"
 #include "focus/method/summary/zones.h"
 
 namespace focus {
-
-/// A class for each token of one key head, which lie `stride` apart.
-struct ClassView {
-  const std::uint8_t* data = nullptr;
-  Index stride = 1;
-  std::uint8_t operator[](Index token) const { return data[token * stride]; }
-};
 
 /// The far pairs of queries with the keys of the classes that each has chosen, as tiles of queries
 /// sorted by such a class against keys sorted by theirs. Query tiles have rows of their own, behind
