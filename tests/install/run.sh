@@ -35,3 +35,5 @@ export XDG_CACHE_HOME=$out/cache
 cpp/retrofit model train.txt unseen.txt | tee retrofit.log
 for word in dense soft hard:2; do grep -q "^$word *perplexity [0-9]" retrofit.log; done
 cpp/new_mechanism model train.txt
+cpp/new_grouping model unseen.txt | tee grouping.log
+for word in dense hard:1 summary:2; do grep -q "^$word *perplexity [0-9]" grouping.log; done

@@ -8,6 +8,54 @@
 
 namespace focus {
 
+// The table: a grouping is one file that defines `GroupingKind NAME_grouping()`, and a line here.
+GroupingKind token_grouping();
+GroupingKind key_grouping();
+
+namespace {
+
+std::vector<GroupingKind>& table() {
+  static std::vector<GroupingKind> kinds = {token_grouping(), key_grouping()};
+  return kinds;
+}
+
+std::vector<std::string_view> grouping_names() {
+  std::vector<std::string_view> names;
+  for (const GroupingKind& kind : grouping_kinds()) names.push_back(kind.name);
+  return names;
+}
+
+}  // namespace
+
+const std::vector<GroupingKind>& grouping_kinds() { return table(); }
+
+void add_grouping(GroupingKind kind) {
+  check(std::ranges::count(table(), kind.name, &GroupingKind::name) == 0,
+        "there is a grouping {} already", kind.name);
+  table().push_back(std::move(kind));
+}
+
+const GroupingKind& grouping_kind(const FocusConfig& config) {
+  const auto found = std::ranges::find(grouping_kinds(), config.grouping.name, &GroupingKind::name);
+  check(found != grouping_kinds().end(), "focus.grouping: unknown grouping {}",
+        config.grouping.name);
+  return *found;
+}
+
+std::vector<SettingsSection> grouping_sections() {
+  std::vector<SettingsSection> sections;
+  for (const GroupingKind& kind : grouping_kinds())
+    sections.push_back({std::string(kind.name), std::string(kind.help), kind.defaults});
+  return sections;
+}
+
+void read_value(const ConfigNode& node, const Range&, GroupingName& value) {
+  const std::vector<std::string_view> names = grouping_names();
+  value.name = names[read_choice(node, names)];
+}
+std::string value_text(const GroupingName& value) { return value.name; }
+std::string type_text(const GroupingName&) { return choices_text(grouping_names()); }
+
 Variable Grouping::beta(Index, Index kv_heads) const {
   return Variable(Tensor::zeros({kv_heads, num_groups()}));
 }

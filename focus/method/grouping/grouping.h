@@ -144,6 +144,9 @@ struct GroupingKind {
 
 /// All kinds, the paper's first.
 const std::vector<GroupingKind>& grouping_kinds();
+/// Adds a kind of your program's own, before its first FocusConfig. Throws std::invalid_argument
+/// where the name is taken.
+void add_grouping(GroupingKind kind);
 /// The config's. A config cannot name one that the table has not.
 const GroupingKind& grouping_kind(const FocusConfig& config);
 

@@ -6,6 +6,7 @@
 #include "focus/adapters/mechanism.h"
 #include "tests/support/compare.h"
 #include "tests/support/packed_documents.h"
+#include "tests/support/parity_grouping.h"
 #include "tests/support/tiny_focus.h"
 #include "tests/support/tiny_model.h"
 
@@ -32,8 +33,8 @@ struct Case {
 std::vector<Case> cases() {
   using Kind = AttentionMode::Kind;
   const FocusConfig tokens = tiny_focus();
-  FocusConfig hashed = tokens;
-  hashed.grouping.name = "hash";
+  FocusConfig parity = parity_config();
+  parity.local_window = tokens.local_window;
   FocusConfig columns = tokens;
   columns.summary.zones.block = 4;
   return {
@@ -45,7 +46,7 @@ std::vector<Case> cases() {
       {"hard 1 with sinks",
        tokens,
        {.kind = Kind::hard, .top_k = 1, .hard_gate = HardGate::keep, .sinks = 2}},
-      {"hash hard 1", hashed, {.kind = Kind::hard, .top_k = 1}},
+      {"an added grouping, hard 1", parity, {.kind = Kind::hard, .top_k = 1}},
       {"summary of tokens", columns, summary_mode(columns)},
       {"summary of keys", keys_config(), summary_mode(keys_config())},
       {"dense", tokens, {.kind = Kind::dense}},

@@ -1,5 +1,4 @@
-// Groups of tokens by a hash: a grouping that is one file and one line of the table has every
-// attention, and goes through files as the others do.
+// A grouping that a program adds has every attention, and goes through files as the others do.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,9 +6,9 @@
 
 #include "focus/method/focus_files.h"
 #include "tests/support/compare.h"
+#include "tests/support/parity_grouping.h"
 #include "tests/support/random.h"
 #include "tests/support/temp_folder.h"
-#include "tests/support/tiny_focus.h"
 #include "tests/support/tiny_model.h"
 
 namespace focus {
@@ -18,20 +17,9 @@ namespace {
 using Kind = AttentionMode::Kind;
 constexpr Index kTokens = 40;
 
-FocusConfig hash_config() {
-  FocusConfig config;
-  config.grouping.name = "hash";
-  config.num_groups = 4;
-  config.local_window = 3;
-  return config;
-}
-
-/// A tiny decoder with groups by a hash.
-struct Hashed {
-  explicit Hashed(const FocusConfig& config = hash_config())
-      : focus(config, FocusShape::of(decoder.config()), rng) {
-    focus.attach(decoder);
-  }
+/// A tiny decoder with groups by parity.
+struct Grouped {
+  Grouped() { focus.attach(decoder); }
   Tensor run(const AttentionMode& mode, std::span<const std::int32_t> text) {
     const NoGrad guard;
     focus.mode = mode;
@@ -39,7 +27,7 @@ struct Hashed {
   }
   Decoder decoder = tiny_decoder("llama");
   Rng rng{1};
-  FocusModel focus;
+  FocusModel focus{parity_config(), FocusShape::of(decoder.config()), rng};
   std::vector<std::int32_t> ids = random_ids(kTokens, 37, 7);
 };
 
@@ -50,72 +38,74 @@ AttentionMode summary_of(const FocusConfig& config, Index selected) {
   return mode;
 }
 
-TEST(HashGrouping, EachTokenHasTheGroupThatItsInputHashesTo) {
-  Hashed h;
-  h.run(summary_of(h.focus.config(), 1), h.ids);
+TEST(AddedGrouping, SaysTheGroupOfEachToken) {
+  Grouped m;
+  m.run(summary_of(m.focus.config(), 1), m.ids);
   std::set<std::uint8_t> seen;
-  for (const KeyClasses& layer : h.focus.last_classes()) {
+  for (const KeyClasses& layer : m.focus.last_classes()) {
     ASSERT_EQ(layer.classes.size(), std::size_t{kTokens});
     EXPECT_EQ(layer.heads, 1);
     seen.insert(layer.classes.begin(), layer.classes.end());
   }
-  EXPECT_EQ(seen.size(), 4u);
+  EXPECT_EQ(seen.size(), 2u);
   // Layer 0's input is the token's alone here: equal tokens are in one group.
   const std::vector<std::int32_t> equal(static_cast<std::size_t>(kTokens), 5);
-  h.run(summary_of(h.focus.config(), 1), equal);
-  const auto& first = h.focus.last_classes()[0].classes;
+  m.run(summary_of(m.focus.config(), 1), equal);
+  const auto& first = m.focus.last_classes()[0].classes;
   EXPECT_EQ(std::ranges::count(first, first[0]), kTokens);
 }
 
-TEST(HashGrouping, SoftHardAndSummaryAttentionRunAndAreCausal) {
-  Hashed h;
-  const Tensor dense = h.run({.kind = Kind::dense}, h.ids);
+TEST(AddedGrouping, SoftHardAndSummaryAttentionRunAndAreCausal) {
+  Grouped m;
+  const Tensor dense = m.run({.kind = Kind::dense}, m.ids);
   for (const AttentionMode& mode :
        {AttentionMode{.kind = Kind::soft}, AttentionMode{.kind = Kind::hard, .top_k = 1},
-        AttentionMode{.kind = Kind::hard, .top_k = 0}, summary_of(h.focus.config(), 1)}) {
-    const Tensor out = h.run(mode, h.ids);
+        AttentionMode{.kind = Kind::hard, .top_k = 0}, summary_of(m.focus.config(), 1)}) {
+    const Tensor out = m.run(mode, m.ids);
     EXPECT_GT(relative_difference(out, dense), 1e-4) << mode.name();
-    std::vector<std::int32_t> other = h.ids;
+    std::vector<std::int32_t> other = m.ids;
     other.back() = (other.back() + 1) % 37;
-    const Tensor changed = h.run(mode, other);
+    const Tensor changed = m.run(mode, other);
     EXPECT_TRUE(
         std::ranges::equal(out.span().first(static_cast<std::size_t>((kTokens - 1) * 24)),
                            changed.span().first(static_cast<std::size_t>((kTokens - 1) * 24))))
         << mode.name();
   }
   // All groups read: dense. A token keeps all of its groups: so is hard attention without gate.
-  EXPECT_LT(relative_difference(h.run(summary_of(h.focus.config(), 4), h.ids), dense), 1e-5);
-  EXPECT_LT(relative_difference(h.run({.kind = Kind::hard, .top_k = 4}, h.ids), dense), 1e-5);
+  EXPECT_LT(relative_difference(m.run(summary_of(m.focus.config(), 2), m.ids), dense), 1e-5);
+  EXPECT_LT(relative_difference(m.run({.kind = Kind::hard, .top_k = 2}, m.ids), dense), 1e-5);
 }
 
-TEST(HashGrouping, GoesThroughAStoreWithItsOwnSettingsOnly) {
+TEST(AddedGrouping, GoesThroughAStoreWithItsOwnSettingsOnly) {
   const TempFolder folder;
-  const auto path = folder.path() / "hash.h5";
+  const auto path = folder.path() / "parity.h5";
   Rng rng(1);
-  FocusModel focus(hash_config(), {.hidden_size = 24, .num_layers = 3}, rng);
+  FocusModel focus(parity_config(), {.hidden_size = 24, .num_layers = 3}, rng);
   {
     StoreWriter store(path, "adapter");
     focus.write(store, "a base");
     store.commit();
   }
   const std::string text = StoreReader(path).text("/focus/config.yaml");
-  EXPECT_NE(text.find("grouping: hash"), std::string::npos) << text;
-  EXPECT_NE(text.find("hash:\n  seed: 1"), std::string::npos) << text;
+  EXPECT_NE(text.find("grouping: parity"), std::string::npos) << text;
+  EXPECT_NE(text.find("parity:\n  first: 0"), std::string::npos) << text;
   EXPECT_EQ(text.find("temperature"), std::string::npos) << text;
   EXPECT_EQ(text.find("fit_step"), std::string::npos) << text;
   const auto back = read_focus(open_focus(path));
-  EXPECT_EQ(back->grouping().kind(), "hash");
+  EXPECT_EQ(back->grouping().kind(), "parity");
   EXPECT_EQ(open_focus(path).num_parameters(), 0);
 }
 
-TEST(HashGrouping, RefusesWhatIsOfTrainedRouting) {
-  FocusConfig config = hash_config();
+TEST(AddedGrouping, RefusesWhatIsOfTrainedRoutingAndANameThatIsTaken) {
+  FocusConfig config = parity_config();
   EXPECT_NO_THROW(config.validate());
   config.ablations.balance_loss = 1;
   EXPECT_THROW(config.validate(), std::invalid_argument);
-  config = hash_config();
+  config = parity_config();
   config.num_groups = kMaxGroups + 1;
   EXPECT_THROW(config.validate(), std::invalid_argument);
+  EXPECT_THROW(add_grouping({.name = "keys", .help = "", .defaults = ParitySettings{}}),
+               std::invalid_argument);
 }
 
 }  // namespace
