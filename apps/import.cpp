@@ -46,9 +46,7 @@ int run_import(Arguments arguments) {
   if (focus) {
     // Its base is the model as it was; what lies beside it is named in the store.
     const std::string base = dtype.empty() ? model.fingerprint : fingerprint_of(files);
-    write_focus(store,
-                *read_focus(*focus, fingerprint_like(files, base, focus->base_fingerprint), folder),
-                model.fingerprint);
+    write_focus(store, *read_focus(*focus, base, folder), model.fingerprint);
   }
   store.commit();
 

@@ -46,7 +46,7 @@ void describe_model(const ModelFiles& files, Facts& facts) {
   const ModelConfig& c = files.config;
   const ReadModel model = read_model(files);
   const std::string& said = files.stored_fingerprint;
-  if (!said.empty() && said != model.fingerprint && said != model.fingerprint_before)
+  if (!said.empty() && said != model.fingerprint)
     fail("{}: the fingerprint of its weights is {}, but the file states {}; use another copy",
          files.where, model.fingerprint, said);
   facts.add("tensors", types_of(*files.weights));
@@ -78,7 +78,7 @@ void describe_model(const ModelFiles& files, Facts& facts) {
   facts.add("attention", own ? std::string(own->kind->name) : "dense");
   if (own && own->kind->role != AdapterRole::focus) facts.add("causal", own->causal);
   if (!own) return;
-  if (!own->base_fingerprint.empty() && own->base_fingerprint != model.fingerprint_before)
+  if (!own->base_fingerprint.empty())
     check_base(own->where, own->base_fingerprint, model.fingerprint, files.where);
   Decoder decoder(files.config);
   own->read(decoder);  // must be whole

@@ -134,7 +134,6 @@ const std::string& CompareRunner::fingerprint(const std::string& kind, const std
       const ModelFiles files = open_model(place);
       value = focus::fingerprint_of(files);
       if (files.tokenizer) value += " " + files.tokenizer->fingerprint();
-      starts_otherwise_[place] = files.starts_otherwise();
     } else if (kind == "tokenizer") {
       value = load_tokenizer(place)->fingerprint();
     } else {
@@ -152,31 +151,13 @@ std::string CompareRunner::fingerprint_of_texts(const std::vector<std::string>& 
 }
 
 std::string CompareRunner::hash_of(const RunConfig& config) {
-  // Runs that are older than data.bos have a hash without it: all of them had `always`.
-  RunConfig counts = only_what_counts(config);
-  if (counts.data.bos == Bos::always) counts.data.bos = Bos::automatic;
-  std::string text = dump_config_changes(counts);
+  std::string text = dump_config(only_what_counts(config));
   if (!config.base.empty()) text += "base: " + fingerprint("base", config.base) + "\n";
-  if (config.data.bos == Bos::automatic && starts_otherwise_[config.base]) text += "bos: auto\n";
   if (!config.tokenizer.empty())
     text += "tokenizer: " + fingerprint("tokenizer", config.tokenizer) + "\n";
   text += "train: " + fingerprint_of_texts(config.data.train) + "\n";
   if (!config.data.valid.empty()) text += "valid: " + fingerprint_of_texts(config.data.valid);
   return hash_text(text);
-}
-
-std::string CompareRunner::place_of(const RunConfig& config) {
-  const std::string hash = hash_of(config);
-  for (int number = 1;; ++number) {
-    std::string place = number == 1 ? hash : fmt::format("{}-{}", hash, number);
-    const path file = runs_ / place / "config.yaml";
-    if (!std::filesystem::exists(file)) return place;
-    const std::string difference = first_changed_setting(file, config);
-    if (difference.empty()) return place;
-    spdlog::info(
-        "{}: {} was made with other defaults ({}); it is kept, and this run is trained separately",
-        current_, place, difference);
-  }
 }
 
 void CompareRunner::name_current(std::size_t index) {
@@ -202,7 +183,7 @@ std::vector<RunOutcome> CompareRunner::places() {
     if (!ranks_.first()) continue;
     name_current(i);
     try {
-      outcome.hash = place_of(outcome.config);
+      outcome.hash = hash_of(outcome.config);
       outcome.config.out = (runs_ / outcome.hash).string();
     } catch (const std::exception& error) {
       note_failure(outcome, error);

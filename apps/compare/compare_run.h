@@ -46,7 +46,6 @@ class CompareRunner {
   std::string hash_of(const RunConfig& config);
 
  private:
-  std::string place_of(const RunConfig& config);
   /// Of each run where it is done, or why it cannot be: what the first process finds.
   std::vector<RunOutcome> places();
   /// Each process holds a lock, which the runs that it starts hold on. The first makes sure that
@@ -84,7 +83,6 @@ class CompareRunner {
   std::filesystem::path runs_;
   std::optional<FolderLock> lock_;
   std::map<std::string, std::string> fingerprints_;  // by kind and path, read once
-  std::map<std::string, bool> starts_otherwise_;     // of those of bases, by path
 
   // Of the run in progress, for the lines on stderr.
   std::size_t index_ = 0;

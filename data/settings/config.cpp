@@ -154,14 +154,12 @@ void read_config_map(const std::vector<ConfigField>& fields, const ConfigNode& m
 }
 
 void read_config_fields(const std::vector<ConfigField>& fields, const std::string& text,
-                        const std::string& source, const std::vector<std::string>& overrides,
-                        std::span<const RenamedKey> renamed) {
+                        const std::string& source, const std::vector<std::string>& overrides) {
   const ConfigReader reader(fields);
   std::vector<std::string> lines;
 
   std::vector<ConfigProblem> problems;
   ConfigNode root = parse_config_yaml(text, problems);
-  rename_keys(root, renamed);
   if (root.kind == Kind::kMap) {
     reader.read_group(root, "", problems);
   } else {
@@ -224,17 +222,6 @@ std::string dump_config_fields(const std::vector<ConfigField>& fields, bool with
     text += '\n';
   }
   return text;
-}
-
-std::string dump_changed_fields(const std::vector<ConfigField>& fields,
-                                const std::vector<ConfigField>& defaults) {
-  std::vector<std::string> lines;
-  for (std::size_t i = 0; i < fields.size(); ++i)
-    if (fields[i].text)
-      if (const std::string value = fields[i].text(); value != defaults[i].text())
-        lines.push_back(fmt::format("{}: {}\n", fields[i].key, value));
-  std::ranges::sort(lines);
-  return fmt::format("{}", fmt::join(lines, ""));
 }
 
 std::string describe_config_fields(const std::vector<ConfigField>& fields) {

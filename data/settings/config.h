@@ -1,14 +1,12 @@
 #pragma once
 
 #include <functional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "data/settings/config_values.h"
 #include "data/settings/config_yaml.h"
-#include "data/settings/renamed_keys.h"
 
 /// A config: a YAML file of settings, plus `a.b=c` overrides, read strictly into a struct.
 ///
@@ -63,8 +61,7 @@ std::vector<ConfigField> config_fields(T& config) {
 }
 
 void read_config_fields(const std::vector<ConfigField>& fields, const std::string& text,
-                        const std::string& source, const std::vector<std::string>& overrides,
-                        std::span<const RenamedKey> renamed = {});
+                        const std::string& source, const std::vector<std::string>& overrides);
 /// Reads a parsed map into the fields; what does not fit is appended to `problems`.
 void read_config_map(const std::vector<ConfigField>& fields, const ConfigNode& map,
                      std::vector<ConfigProblem>& problems);
@@ -79,8 +76,6 @@ std::string read_config_file(const std::string& path);
 std::string place_of_setting(std::string_view problem, const std::string& text,
                              const std::string& source, const std::vector<std::string>& overrides);
 std::string dump_config_fields(const std::vector<ConfigField>& fields, bool with_help);
-std::string dump_changed_fields(const std::vector<ConfigField>& fields,
-                                const std::vector<ConfigField>& defaults);
 std::string describe_config_fields(const std::vector<ConfigField>& fields);
 
 /// Reads YAML text and then the overrides ("a.b=c", the last one of a key wins) into `config`;
@@ -95,16 +90,6 @@ void read_config_text(const std::string& text, const std::string& source,
   config = std::move(result);
 }
 
-/// The same of settings that the program itself has written, in whatever version: `renamed` are
-/// the keys of earlier ones.
-template <class T>
-void read_stored_config(const std::string& text, const std::string& source, T& config,
-                        std::span<const RenamedKey> renamed) {
-  T result = config;
-  read_config_fields(config_fields(result), text, source, {}, renamed);
-  config = std::move(result);
-}
-
 /// The same from a file of at most 1 MB; an empty path means overrides alone.
 template <class T>
 void read_config(const std::string& path, const std::vector<std::string>& overrides, T& config) {
@@ -116,14 +101,6 @@ template <class T>
 std::string dump_config(const T& config, bool with_help = false) {
   T copy = config;
   return dump_config_fields(config_fields(copy), with_help);
-}
-
-/// Each key whose value is not the default's, as "focus.num_groups: 8", in the order of their
-/// names. The same text for the same settings, whatever keys with defaults are added to the struct.
-template <class T>
-std::string dump_config_changes(const T& config) {
-  T copy = config, defaults;
-  return dump_changed_fields(config_fields(copy), config_fields(defaults));
 }
 
 /// Help text, a line per key: "focus.num_groups  (int, 1..64, default 4)  groups K".

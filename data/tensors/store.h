@@ -18,11 +18,7 @@ namespace focus {
 /// The checkpoint container: an HDF5 file of groups, attributes and data sets, written once and
 /// whole, with a checksum (XXH3-128) on every data set and one, `digest`, over all that is not
 /// bulk data. Paths are absolute: "/", "/train", "/model/transformer/wte/weight".
-inline constexpr std::int64_t kStoreVersion = 2;
-/// That of a store without blocks, which programs of before read too.
-inline constexpr std::int64_t kStoreVersionWithoutBlocks = 1;
-/// The oldest that is still read.
-inline constexpr std::int64_t kOldestStoreVersion = 1;
+inline constexpr std::int64_t kStoreVersion = 1;
 
 using AttributeValue = std::variant<std::string, std::int64_t, std::uint64_t, double>;
 
@@ -65,7 +61,7 @@ class StoreWriter {
 };
 
 /// Reads a store. The constructor checks the structure, without reading bulk data: that it is
-/// ours and not newer than this program, that no link leaves the file, that types, layouts, filters
+/// ours and of this version, that no link leaves the file, that types, layouts, filters
 /// and declared sizes are sound, that names and attributes agree with `digest`. Everything read
 /// later is held against its checksum. Throws std::runtime_error: file, object, reason.
 /// The HDF5 library itself is no match for a forged file: open files only from whom you trust.

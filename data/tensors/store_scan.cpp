@@ -73,18 +73,11 @@ class Scan {
     const auto* number =
         version == attributes.end() ? nullptr : std::get_if<std::int64_t>(&version->second);
     if (number == nullptr) fail("{}: its attribute 'format_version' is not a version", name_);
-    if (*number > kStoreVersion) {
+    if (*number != kStoreVersion)
       fail(
-          "{}: written in format version {}, but this program reads versions up to {}: use a newer "
-          "focus",
+          "{}: written in format version {}, but this program reads version {}: use the focus that "
+          "wrote it, or create it again",
           name_, *number, kStoreVersion);
-    }
-    if (*number < kOldestStoreVersion) {
-      fail(
-          "{}: written in format version {}, but this program reads versions {} to {}: create it "
-          "again",
-          name_, *number, kOldestStoreVersion, kStoreVersion);
-    }
   }
 
   /// What has a name that cannot stand in a message was not written by us.

@@ -66,7 +66,6 @@ struct StoreWriter::Impl {
   StoreDigest digest;
   std::set<std::string> groups{"/"};
   std::set<std::string> datasets;
-  bool has_blocks = false;
 
   std::string name() const { return durable.target().string(); }
 
@@ -151,15 +150,6 @@ struct StoreWriter::Impl {
     }
   }
 
-  /// The oldest format that has all that was written.
-  void put_version(hid_t root) {
-    const std::int64_t version = has_blocks ? kStoreVersion : kStoreVersionWithoutBlocks;
-    const H5Handle attribute =
-        handle(H5Aopen(root, "format_version", H5P_DEFAULT), H5Aclose, "/@format_version");
-    want(H5Awrite(attribute, H5T_STD_I64LE, &version), "/");
-    digest.add_attribute("/", "format_version", version);
-  }
-
   /// `shape` counts items of `type`; `digested` is the shape that the digest has.
   void put_dataset(const std::string& path, std::string_view type_name, hid_t type,
                    std::span<const Index> shape, std::span<const Index> digested,
@@ -223,10 +213,7 @@ StoreWriter::StoreWriter(const fs::path& target, const std::string& kind)
   unsigned major = 0, minor = 0, release = 0;
   H5get_libversion(&major, &minor, &release);
   attribute("/", "format", "focus");
-  {  // its value is known, and enters the digest, when all is written
-    const H5Handle root = impl_->handle(H5Gopen2(impl_->file, "/", H5P_DEFAULT), H5Gclose, "/");
-    impl_->put_attribute(root, "/", "format_version", kStoreVersionWithoutBlocks);
-  }
+  attribute("/", "format_version", kStoreVersion);
   attribute("/", "creator", "focus");
   attribute("/", "creator_version", FOCUS_VERSION);
   attribute("/", "hdf5_version", fmt::format("{}.{}.{}", major, minor, release));
@@ -281,7 +268,6 @@ void StoreWriter::tensor_raw(const std::string& path, std::span<const Index> sha
           path, fmt::join(shape, ", "), name_of(dtype));
     const std::array<Index, 2> lines = {shape[0], static_cast<Index>(bytes_of(dtype, shape[1]))};
     impl_->put_dataset(path, name_of(dtype), H5T_STD_U8LE, lines, shape, bytes);
-    impl_->has_blocks = true;
     return;
   }
   const hid_t type = dtype == Dtype::f32   ? H5T_IEEE_F32LE
@@ -294,7 +280,6 @@ void StoreWriter::commit() {
   check(impl_->file >= 0, "{}: committed twice", impl_->name());
   {
     const H5Handle root = impl_->handle(H5Gopen2(impl_->file, "/", H5P_DEFAULT), H5Gclose, "/");
-    impl_->put_version(root);
     impl_->put_attribute(root, "/", "digest", impl_->digest.hex());
   }
   impl_->want(H5Fflush(impl_->file, H5F_SCOPE_GLOBAL), "/");

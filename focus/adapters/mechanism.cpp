@@ -5,15 +5,15 @@
 
 #include "autograd/base/check.h"
 #include "focus/method/documents.h"
-#include "focus/method/old_keys.h"
 
 namespace focus {
 namespace {
 
-constexpr const char* kMechanismParameters = "/rival/parameters";
+constexpr const char* kMechanismParameters = "/attention/parameters";
+constexpr const char* kMechanismConfig = "/attention/config.yaml";
 
 std::string mechanism_layer_path(std::size_t layer) {
-  return fmt::format("/rival/layer_{:03}", layer);
+  return fmt::format("{}/layer_{:03}", kMechanismGroup, layer);
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ void Mechanism::start_counting() {
 
 void Mechanism::write(StoreWriter& store, const std::string& base_fingerprint) {
   store.attribute(kMechanismGroup, "kind", kind_);
-  store.text("/rival/config.yaml", dump_config(settings_));
+  store.text(kMechanismConfig, dump_config(settings_));
   for (std::size_t i = 0; i < layers.size(); ++i) {
     store.attribute(mechanism_layer_path(i), "updates", layers[i].updates);
     if (layers[i].constants.defined())
@@ -105,8 +105,8 @@ std::optional<SavedAdapter> open_mechanism(const AdapterKind& kind, const StoreR
   const std::string stored = store.string_attribute(kMechanismGroup, "kind");
   if (find_attention(stored, store.describe()).name != kind.name) return std::nullopt;
   AnySettings settings = kind.defaults;
-  read_stored_config(store.text("/rival/config.yaml"), store.describe() + ": /rival/config.yaml",
-                     settings, old_keys(kind.name));
+  read_config_text(store.text(kMechanismConfig), store.describe() + ": " + kMechanismConfig, {},
+                   settings);
   const std::shared_ptr<Mechanism> described = make_mechanism(kind.name, settings, shape);
   SavedAdapter saved{.kind = &kind,
                      .where = store.describe(),

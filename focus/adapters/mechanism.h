@@ -60,8 +60,8 @@ class Mechanism : public Adapter {
   PairCounts pairs_;
 };
 
-/// Where a store holds a mechanism, as it was named in the first files.
-inline constexpr const char* kMechanismGroup = "/rival";
+/// The group of a checkpoint file that holds a mechanism.
+inline constexpr const char* kMechanismGroup = "/attention";
 
 /// AdapterKind::open of mechanisms.
 std::optional<SavedAdapter> open_mechanism(const AdapterKind& kind, const StoreReader& store,

@@ -14,7 +14,6 @@
 #include "data/settings/settings_json.h"
 #include "data/tensors/safetensors.h"
 #include "data/text/text.h"
-#include "focus/method/old_keys.h"
 
 namespace focus {
 namespace fs = std::filesystem;
@@ -58,14 +57,6 @@ Tensor read_shaped(const TensorSource& source, const std::string& name, const Sh
 
 std::vector<LayerTensor> tensors_of(const FocusConfig& config, const FocusShape& shape) {
   return grouping_kind(config).tensors(config, shape);
-}
-
-FocusConfig settings_before() {
-  FocusConfig config;
-  config.summary.width = 0;
-  config.summary.selection_per = SelectionPer::key_head;
-  config.keys().head_budgets = HeadBudgets::equal;
-  return config;
 }
 
 std::vector<Tensor> head_needs(const SavedFocus& saved) {
@@ -117,9 +108,8 @@ SavedFocus open_focus(const StoreReader& store) {
   if (!store.has("/focus"))
     fail("{}: holds no Focus adapter (kind \"{}\")", saved.where, store.kind());
   saved.base_fingerprint = store.string_attribute("/focus", "base_fingerprint");
-  saved.config = settings_before();
-  read_stored_config(store.text("/focus/config.yaml"), saved.where + ": /focus/config.yaml",
-                     saved.config, old_keys("focus"));
+  read_config_text(store.text("/focus/config.yaml"), saved.where + ": /focus/config.yaml", {},
+                   saved.config);
   check_settings(saved);
   saved.shape.num_layers = store.int_attribute("/focus", "num_layers");
   for_each_size(saved.shape, saved.config,
@@ -148,8 +138,8 @@ SavedFocus open_focus_folder(const fs::path& folder) {
   const nlohmann::json json = parse_strict_json(read_text_file(config_path), saved.where);
   const JsonView view(json, saved.where);
   const std::int64_t version = view.at("format_version").integer(1 << 20);
-  if (version < 1 || version > kFocusFolderVersion)
-    fail("{}: written in format version {}, but this program reads versions 1 to {}", saved.where,
+  if (version != kFocusFolderVersion)
+    fail("{}: written in format version {}, but this program reads version {}", saved.where,
          version, kFocusFolderVersion);
   saved.base_fingerprint = view.at("base_model_fingerprint").string();
   saved.shape.num_layers = view.at("num_hidden_layers").integer(kMostLayers + 1);
@@ -165,8 +155,7 @@ SavedFocus open_focus_folder(const fs::path& folder) {
                           "hidden_size", "num_key_value_heads", "head_dim", "num_attention_heads",
                           "carried_updates", kFittedContext})
     settings.erase(key);
-  saved.config = settings_before();
-  read_stored_config(settings.dump(), saved.where, saved.config, old_keys("focus"));
+  read_config_text(settings.dump(), saved.where, {}, saved.config);
   check_settings(saved);
   for_each_size(saved.shape, saved.config, [&](const char* name, Index& size) {
     size = view.at(name).integer(kMostWidth + 1);

@@ -17,8 +17,7 @@ inline constexpr const char* kFocusConfigFile = "focus_config.json";
 inline constexpr const char* kFocusWeightsFile = "focus_model.safetensors";
 /// Beside the sizes, where groups were fitted.
 inline constexpr const char* kFittedContext = "fitted_context";
-/// Of the folder's form. Version 1 had the settings under other names; a reader takes both.
-inline constexpr std::int64_t kFocusFolderVersion = 2;
+inline constexpr std::int64_t kFocusFolderVersion = 1;
 
 /// A Focus as files hold it, its tensors not read yet.
 struct SavedFocus {
@@ -53,9 +52,6 @@ std::vector<LayerTensor> tensors_of(const FocusConfig& config, const FocusShape&
 std::string layer_path(Index layer);
 /// The settings that files hold: those of the config's own grouping alone.
 std::vector<ConfigField> stored_fields(FocusConfig& config);
-
-/// What files mean that do not say it: settings as they were before they had keys.
-FocusConfig settings_before();
 
 /// The needs of the query heads of each layer; none where all have the same budget. Throws
 /// std::runtime_error where one is negative or no number.

@@ -35,16 +35,6 @@ Checksum start_fingerprint(const ModelConfig& config) {
   return checksum;
 }
 
-/// The beginning that fingerprints had up to November 2026: adapters of that time know their base
-/// by it.
-Checksum start_fingerprint_before(const ModelConfig& config) {
-  ModelConfig with_one_end = config;
-  with_one_end.other_eos_token_ids.clear();
-  Checksum checksum;
-  checksum.update(write_model_config(with_one_end));
-  return checksum;
-}
-
 /// A folder of the Hugging Face cache holds the model below snapshots/, under its commit's name.
 void refuse_cache_folder(const std::filesystem::path& folder) {
   if (!std::filesystem::is_directory(folder / "snapshots")) return;
@@ -161,28 +151,24 @@ StreamedModel stream_model(const ModelFiles& files, Dtype dtype, const Published
   return streamed;
 }
 
-ModelReading::ModelReading(const ModelConfig& config)
-    : checksum_(start_fingerprint(config)), checksum_before_(start_fingerprint_before(config)) {}
+ModelReading::ModelReading(const ModelConfig& config) : checksum_(start_fingerprint(config)) {}
 
 void ModelReading::begin(const StoredParameter& p, const TensorSource& source) {
   if (verified_ != p.info->name) source.verify(p.info->name);
   verified_ = p.info->name;
   published_ = p.published;
   checksum_.update(p.name);
-  checksum_before_.update(p.name);
   model_.parameters += p.shape.size();
   model_.types.insert(name_of(p.info->dtype));
 }
 
 void ModelReading::take(std::span<const Real> numbers) {
   checksum_.update(std::as_bytes(numbers));
-  checksum_before_.update(std::as_bytes(numbers));
   model_.nonfinite.look_at(published_, numbers);
 }
 
 ReadModel ModelReading::finish() {
   model_.fingerprint = checksum_.hex();
-  model_.fingerprint_before = checksum_before_.hex();
   return std::move(model_);
 }
 
@@ -202,69 +188,46 @@ std::filesystem::path note_folder() {
   return kRealDtype == Dtype::f32 ? cache_folder() : std::filesystem::path();
 }
 
-struct Fingerprints {
-  std::string now, before;  // of the form of this version, and of that up to November 2026
-  bool has(const std::string& wanted) const { return wanted == now || wanted == before; }
-};
-
 /// How a config.json is read may change from one version of this program to the next.
 std::string note_head(const ModelFiles& files) {
-  return start_fingerprint(files.config).hex() + " ";
+  return start_fingerprint(files.config).hex() + ": ";
 }
 
-/// What a store says of itself (in either form), or what was noted of these files: without reading
-/// the weights.
-std::optional<Fingerprints> known_fingerprints(const ModelFiles& files) {
-  if (!files.stored_fingerprint.empty()) return Fingerprints{files.stored_fingerprint, {}};
+/// What a checkpoint file says of itself, or what was noted of these files: without reading the
+/// weights.
+std::optional<std::string> known_fingerprint(const ModelFiles& files) {
+  if (!files.stored_fingerprint.empty()) return files.stored_fingerprint;
   const std::string head = note_head(files);
   const auto note = recall_note(note_folder(), files.identity);
   if (!note || !note->starts_with(head)) return std::nullopt;
-  const std::size_t blank = note->find(' ', head.size());
-  if (blank == std::string::npos) return std::nullopt;
-  return Fingerprints{note->substr(head.size(), blank - head.size()), note->substr(blank + 1)};
-}
-
-/// Reads all of it, and notes what that gives.
-Fingerprints take_fingerprints(const ModelFiles& files) {
-  const ReadModel model = read_model(files);
-  // Of other files than those that were opened nothing is known.
-  std::vector<FileIdentity> now;
-  for (const FileIdentity& file : files.identity) now.push_back(identity_of(file.path));
-  if (now == files.identity && files.stored_fingerprint.empty())
-    keep_note(note_folder(), files.identity,
-              note_head(files) + model.fingerprint + " " + model.fingerprint_before);
-  return {model.fingerprint, model.fingerprint_before};
+  return note->substr(head.size());
 }
 
 }  // namespace
 
 std::string fingerprint_of(const ModelFiles& files) {
-  const auto known = known_fingerprints(files);
-  return known ? known->now : take_fingerprints(files).now;
-}
-
-std::string fingerprint_like(const ModelFiles& files, const std::string& said,
-                             const std::string& wanted) {
-  if (said == wanted) return said;
-  const auto known = known_fingerprints(files);
-  if (known && known->has(wanted)) return wanted;
-  // A store says one of the two.
-  if (known && files.stored_fingerprint.empty()) return said;
-  return take_fingerprints(files).has(wanted) ? wanted : said;
+  if (const auto known = known_fingerprint(files)) return *known;
+  const std::string fingerprint = read_model(files).fingerprint;
+  // A file that was replaced meanwhile has another one.
+  std::vector<FileIdentity> now;
+  for (const FileIdentity& file : files.identity) now.push_back(identity_of(file.path));
+  if (now == files.identity)
+    keep_note(note_folder(), files.identity, note_head(files) + fingerprint);
+  return fingerprint;
 }
 
 void verify_model(const ModelFiles& files) {
-  const std::optional<Fingerprints> said = known_fingerprints(files);
-  if (!said) {  // taking it reads all of the model, and there is nothing to hold it against
+  const std::optional<std::string> known = known_fingerprint(files);
+  if (!known) {  // computing it reads all of the model, and there is nothing to compare it with
     fingerprint_of(files);
     return;
   }
   const ReadModel found = read_model(files);
-  if (said->now != found.fingerprint && said->now != found.fingerprint_before)
+  if (*known != found.fingerprint)
     fail(
         "{}: the fingerprint of its weights is {}, not {} as before: they were changed; use "
         "another copy",
-        files.where, found.fingerprint, said->now);
+        files.where, found.fingerprint, *known);
 }
 
 namespace {
@@ -347,8 +310,7 @@ bool outgrow_memory(const TensorSource& source) {
 /// Reads an adapter for the model that it was made for, and attaches it.
 void attach_saved(const SavedAdapter& saved, LoadedModel& model) {
   if (!saved.base_fingerprint.empty())
-    check_base(saved.where, saved.base_fingerprint, model.fingerprint_like(saved.base_fingerprint),
-               model.where);
+    check_base(saved.where, saved.base_fingerprint, model.fingerprint(), model.where);
   auto adapter = saved.read(*model.decoder);
   if (saved.kind->is_attention()) model.detach_attention();  // one in the place of another
   model.attach(std::move(adapter));
@@ -399,10 +361,6 @@ const std::string& LoadedModel::fingerprint() const {
   if (fingerprint_.empty())
     fingerprint_ = files != nullptr ? fingerprint_of(*files) : model_fingerprint(*decoder);
   return fingerprint_;
-}
-
-std::string LoadedModel::fingerprint_like(const std::string& wanted) const {
-  return files == nullptr ? fingerprint() : focus::fingerprint_like(*files, fingerprint(), wanted);
 }
 
 std::string model_fingerprint(Decoder& decoder) {

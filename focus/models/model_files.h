@@ -30,7 +30,7 @@
 //
 // A store of kind "model" holds /config.json, /tokenizer/*, /side/* (side_files.h) and
 // /model/<published tensor name, dots as slashes>; a Focus trained together with the model lies in
-// /focus, another attention in /rival. One of kind "adapter" holds /focus, /lora or /rival (an
+// /focus, a baseline in /attention. One of kind "adapter" holds /focus, /lora or /attention (an
 // indexer) alone, and the base's fingerprint: no frozen weight, and it refuses another base. A
 // "training" store is either of the two plus /optim and /train.
 namespace focus {
@@ -51,8 +51,6 @@ struct ModelFiles {
   const SavedAdapter* attention() const;
   /// Its Focus, of a model that was trained with one.
   std::optional<SavedFocus> focus() const;
-  /// Whether Bos::automatic puts something else before a text than Bos::always does.
-  bool starts_otherwise() const;
 };
 
 struct LoadedModel {
@@ -61,8 +59,6 @@ struct LoadedModel {
   std::unique_ptr<Tokenizer> tokenizer;  // null where there is none
   /// Of the model as it was loaded: taken when it is first asked for, see fingerprint_of().
   const std::string& fingerprint() const;
-  /// See focus::fingerprint_like(): for what was made when fingerprints had another form.
-  std::string fingerprint_like(const std::string& wanted) const;
   std::shared_ptr<const ModelFiles> files;         // that it was loaded from; null: from none
   std::vector<std::unique_ptr<Adapter>> adapters;  // what it was trained with, and what was added
 
@@ -127,7 +123,6 @@ StreamedModel stream_model(const ModelFiles& files, Dtype dtype, const Published
 /// What has been read of a model, number by number.
 struct ReadModel {
   std::string fingerprint;
-  std::string fingerprint_before;  // as it was taken up to November 2026, see fingerprint_like()
   Index parameters = 0;
   std::set<std::string> types;  // that they are stored in: "bf16"
   Nonfinite nonfinite;
@@ -143,7 +138,7 @@ class ModelReading {
   ReadModel finish();
 
  private:
-  Checksum checksum_, checksum_before_;
+  Checksum checksum_;
   ReadModel model_;
   std::string published_, verified_;
 };
@@ -162,11 +157,6 @@ LoadedModel load_model(const std::filesystem::path& path, const std::string& tok
 /// was found out about it before, while its files have the same sizes and times, or else by reading
 /// it all.
 std::string fingerprint_of(const ModelFiles& files);
-/// `wanted` where that is a fingerprint of these files, be it in the form of before (which the ends
-/// of a text, the positions and initializer_range went into too); else `said`, what is known of
-/// them. Reads all of the weights where nothing else can tell.
-std::string fingerprint_like(const ModelFiles& files, const std::string& said,
-                             const std::string& wanted);
 /// Reads it all, and throws std::runtime_error where that is not what fingerprint_of() says.
 void verify_model(const ModelFiles& files);
 

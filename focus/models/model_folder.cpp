@@ -168,8 +168,7 @@ StreamedModel write_model_folder(const fs::path& folder, const ModelFiles& files
   if (focus) {
     // Its base is the model as it was; what lies beside it is named in the folder's copy.
     const std::string base = dtype.dtype == kRealDtype ? model.fingerprint : fingerprint_of(files);
-    const std::string like = fingerprint_like(files, base, focus->base_fingerprint);
-    write_focus_folder(target.temporary(), *read_focus(*focus, like, files.where),
+    write_focus_folder(target.temporary(), *read_focus(*focus, base, files.where),
                        model.fingerprint);
   }
   target.commit();

@@ -20,12 +20,6 @@ std::optional<std::int32_t> own_bos(const ModelConfig& config, const Tokenizer* 
 
 }  // namespace
 
-bool ModelFiles::starts_otherwise() const {
-  TextEnds always;
-  if (const auto start = own_bos(config, tokenizer.get())) always.prefix = {*start};
-  return of_tokenizer(tokenizer.get()) != always;
-}
-
 std::optional<std::int32_t> LoadedModel::document_start() const {
   return own_bos(decoder->config(), tokenizer.get());
 }

@@ -24,7 +24,7 @@ void check_same_run(const StoreReader& store, Session& session, const std::strin
     for (const auto& adapter : model.adapters) {
       const std::string then = store.string_attribute(
           std::string(adapter_kind(adapter->kind()).store_group), "base_fingerprint");
-      if (then != model.fingerprint_like(then))
+      if (then != model.fingerprint())
         fail(
             "{}: made for the base with fingerprint {}, but {} has {} now; start again with "
             "--overwrite",

@@ -6,7 +6,6 @@
 #include "data/settings/config.h"
 #include "focus/evaluation/attention_spec.h"
 #include "focus/method/grouping/grouping.h"
-#include "focus/method/old_keys.h"
 #include "focus/method/saved_focus.h"
 #include "layers/family.h"
 
@@ -233,9 +232,7 @@ RunConfig only_what_counts(RunConfig config) {
 
 RunConfig read_stored_run(const std::string& text, const std::string& source) {
   RunConfig stored;
-  stored.data.bos = Bos::always;  // what all runs did before the config said so
-  stored.focus = settings_before();
-  read_stored_config(text, source, stored, old_run_keys());
+  read_config_text(text, source, {}, stored);
   return stored;
 }
 
@@ -265,15 +262,6 @@ std::string first_changed_setting(const RunConfig& then, const RunConfig& today)
     if (after[i].text && before[i].text() != after[i].text())
       return fmt::format("{}: {} before, {} now", after[i].key, before[i].text(), after[i].text());
   return "";
-}
-
-std::string first_changed_setting(const std::filesystem::path& file, const RunConfig& today) {
-  try {
-    return first_changed_setting(read_stored_run(read_config_file(file.string()), file.string()),
-                                 today);
-  } catch (const std::runtime_error& error) {
-    return std::string(error.what()).substr(0, std::string(error.what()).find('\n'));
-  }
 }
 
 }  // namespace focus

@@ -263,14 +263,13 @@ struct RunConfig {
   }
 };
 
-/// The settings that a run's config or checkpoint holds, of whatever version. Throws
-/// std::runtime_error, lines that begin with `source`.
+/// The settings of a run's config.yaml or checkpoint. Throws std::runtime_error, lines that begin
+/// with `source`.
 RunConfig read_stored_run(const std::string& text, const std::string& source);
 /// The first setting that decides what a run computes and is another today, "key: then, now"; empty
 /// where all agree, as those of a resumed run must. What a run's config does not name is a key
 /// added since. Where it writes and how often it reports is free to change.
 std::string first_changed_setting(const RunConfig& then, const RunConfig& today);
-std::string first_changed_setting(const std::filesystem::path& file, const RunConfig& today);
 /// The config with what is free to change at its defaults.
 RunConfig only_what_counts(RunConfig config);
 

@@ -64,7 +64,7 @@ TEST(CliRivals, ResumingChangesNothing) {
       if (!path.starts_with("/model") && !path.ends_with("/constants")) continue;
       EXPECT_TRUE(same_bits(a.tensor(path), b.tensor(path))) << path;
     }
-    EXPECT_EQ(a.has("/rival/layer_000/constants"), !name.ends_with("window"));
+    EXPECT_EQ(a.has("/attention/layer_000/constants"), !name.ends_with("window"));
   }
 }
 
@@ -134,10 +134,10 @@ TEST(CliRivals, AnIndexerIsTrainedOnAFrozenBaseAndStored) {
   EXPECT_FALSE(a.has("/model"));
   EXPECT_FALSE(a.has("/focus"));
   EXPECT_EQ(cli().figures({"info", trained}).at("attention"), "indexer");
-  const std::string path = "/rival/parameters/indexer/layers/0/q";
+  const std::string path = "/attention/parameters/indexer/layers/0/q";
   ASSERT_TRUE(a.has(path));
   for (const std::string& name : a.all_datasets()) {
-    if (!name.starts_with("/rival/parameters")) continue;
+    if (!name.starts_with("/attention/parameters")) continue;
     EXPECT_TRUE(same_bits(a.tensor(name), b.tensor(name))) << name;
   }
 

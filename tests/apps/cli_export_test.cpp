@@ -151,7 +151,7 @@ TEST(CliExport, DamagedAdapterFoldersAreRefused) {
                     "--tokenizer", "bytes"},
                    parts);
   };
-  refused("format_version", 3, {config_path, "version 3"});
+  refused("format_version", 2, {config_path, "version 2"});
   refused("format_version", 0, {config_path, "version 0"});
   refused("num_grups", 3, {config_path, "num_grups"});
   refused("num_groups", "many", {config_path, "num_groups"});

@@ -2,7 +2,6 @@
 
 #include <functional>
 
-#include "focus/method/old_keys.h"
 #include "focus/training/run_config.h"
 #include "tests/fuzz/harness.h"
 
@@ -69,8 +68,8 @@ void read(std::size_t size, const std::function<void(Config&)>& load_into) {
 
 }  // namespace
 
-/// A config and, after a NUL byte, lines of overrides; read as a run's and, with the keys of
-/// before, as the settings that a store holds.
+/// A config and, after a NUL byte, lines of overrides; read as a run's and as the
+/// settings that a checkpoint file holds.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto parts = fuzz::split_input<2>({data, size});
   const std::string text(parts[0]);
@@ -78,7 +77,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   read<Config>(size,
                [&](Config& config) { read_config_text(text, "config.yaml", overrides, config); });
   read<FocusSections>(size, [&](FocusSections& settings) {
-    read_stored_config(text, "config.yaml", settings, old_keys("focus"));
+    read_config_text(text, "config.yaml", {}, settings);
   });
   return 0;
 }

@@ -6,7 +6,6 @@
 #include <set>
 
 #include "autograd/base/check.h"
-#include "focus/method/old_keys.h"
 
 namespace focus {
 namespace {
@@ -159,8 +158,8 @@ namespace {
 
 std::unique_ptr<LoraModel> read_lora(const StoreReader& store, Decoder& decoder) {
   LoraConfig config;
-  read_stored_config(store.text("/lora/config.yaml"), store.describe() + ": /lora/config.yaml",
-                     config, old_keys("lora"));
+  read_config_text(store.text("/lora/config.yaml"), store.describe() + ": /lora/config.yaml", {},
+                   config);
   Rng rng(0);
   auto lora = std::make_unique<LoraModel>(config, decoder, rng);
   lora->restore(store);

@@ -39,7 +39,7 @@ void check_other_groups(const LoadedModel& model, const std::string& path) {
     fail("{}: {} layers, but {} has {}; only models with the same number of layers can be compared",
          path, saved->shape.num_layers, model.where, layers);
   if (!is_whole_model(path))
-    read_focus(*saved, model.fingerprint_like(saved->base_fingerprint), model.where);
+    read_focus(*saved, model.fingerprint(), model.where);
 }
 
 std::vector<GroupAssignments> other_groupings(const BasePlace& place, const std::string& path,

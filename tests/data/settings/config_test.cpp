@@ -357,34 +357,6 @@ struct Sections {
   }
 };
 
-const std::vector<RenamedKey> kRenamed = {
-    {"wide", "inner.width", {}, [](ConfigNode& value) { value.text += "0"; }},
-    {"form", "inner.kind", {{"old", "new"}}},
-    {"outer.size", "size"},
-    {"gone", ""},
-};
-
-TEST(Config, KeysOfEarlierFilesGoWhereTheyAreNow) {
-  const auto stored = [](const std::string& text) {
-    Sections settings;
-    read_stored_config(text, "store", settings, kRenamed);
-    return dump_config(settings);
-  };
-  const std::string expected = "inner:\n  width: 40\n  kind: new\nsize: 3\n";
-  // A group that has nothing left is no key of today's: it goes with its last one.
-  EXPECT_EQ(stored("wide: 4\nform: old\nouter: {size: 3}\ngone: [1, 2]\n"), expected);
-  EXPECT_EQ(stored("inner: {width: 40}\nform: new\nsize: 3\n"), expected);
-  // What files of today say counts where both are there.
-  EXPECT_EQ(stored("wide: 4\nform: old\ninner: {width: 7}\n"),
-            "inner:\n  width: 7\n  kind: new\nsize: 1\n");
-  // A value that was no number then is none now.
-  EXPECT_THROW(stored("wide: x\n"), std::runtime_error);
-  EXPECT_THROW(stored("never: 1\n"), std::runtime_error);
-  // A config that somebody writes has no such keys.
-  Sections settings;
-  EXPECT_THROW(read_config_text("wide: 4", "r.yaml", {}, settings), std::runtime_error);
-}
-
 TEST(Config, AProblemThatIsFoundLaterNamesItsPlace) {
   const std::string text = "size: 3\ninner:\n  kind: old\n  width: 4\n";
   const auto place = [&](const std::string& problem, const std::vector<std::string>& overrides) {

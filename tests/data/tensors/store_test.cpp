@@ -92,7 +92,7 @@ TEST(Store, RoundTrip) {
   store.verify();
   EXPECT_EQ(store.kind(), "training");
   EXPECT_EQ(store.string_attribute("/", "format"), "focus");
-  EXPECT_EQ(store.int_attribute("/", "format_version"), kStoreVersionWithoutBlocks);
+  EXPECT_EQ(store.int_attribute("/", "format_version"), kStoreVersion);
   EXPECT_EQ(store.string_attribute("/", "creator_version"), FOCUS_VERSION);
   EXPECT_TRUE(store.has_attribute("/", "hdf5_version"));
   EXPECT_EQ(store.int_attribute("/train", "step"), -120);

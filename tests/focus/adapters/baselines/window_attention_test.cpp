@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "focus/method/old_keys.h"
 #include "tests/support/baseline_case.h"
 #include "tests/support/gradcheck.h"
 
@@ -50,15 +49,6 @@ TEST(WindowAttention, CountsItsPairs) {
 TEST(WindowAttention, RefusesADistanceBelowZero) {
   EXPECT_NO_THROW(WindowConfig{.local_window = 0}.validate());  // the token itself
   EXPECT_THROW(WindowConfig{.local_window = -1}.validate(), std::invalid_argument);
-}
-
-TEST(WindowAttention, SettingsOfBeforeAreTranslatedInFilesAndRefusedInConfigs) {
-  WindowConfig config;
-  read_stored_config("window: 33", "a store", config,
-                     old_keys("window"));  // tokens, the own included
-  EXPECT_EQ(config.local_window, 32);
-  EXPECT_EQ(dump_config(config), "local_window: 32\n");
-  EXPECT_THROW(read_config_text("window: 33", "a config", {}, config), std::runtime_error);
 }
 
 }  // namespace
