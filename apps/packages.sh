@@ -28,8 +28,8 @@ install_packages() {
   local wanted=(
     g++ cmake ninja-build pkg-config
     libeigen3-dev libfmt-dev libspdlog-dev libyaml-cpp-dev libhdf5-dev libcli11-dev
-    nlohmann-json3-dev libpcre2-dev libicu-dev libxxhash-dev libsentencepiece-dev liblzma-dev
-    libbz2-dev zlib1g-dev libzstd-dev
+    nlohmann-json3-dev libpcre2-dev libicu-dev libxxhash-dev libsentencepiece-dev
+    libarchive-dev
   )
   local optional=() missing
   case "${1:-}" in

@@ -12,7 +12,7 @@ if(NOT FOCUS_SANITIZE MATCHES thread)  # tsan.sh; its library wants to be the fi
   if(MPI_C_FOUND)
     target_compile_definitions(reliability_tests PRIVATE FOCUS_MPIEXEC="${MPIEXEC_EXECUTABLE}")
   endif()
-  target_link_libraries(reliability_tests PRIVATE PkgConfig::LZMA BZip2::BZip2)
+  target_link_libraries(reliability_tests PRIVATE PkgConfig::ARCHIVE)
   # Loaded before the C library into the program that is tried.
   foreach(name fault trace clock)
     add_library(focus_${name} MODULE ${PROJECT_SOURCE_DIR}/tests/reliability/${name}_library.cpp)

@@ -1,13 +1,12 @@
 #include "data/text/unpack.h"
 
-#include <bzlib.h>
-#include <lzma.h>
-#include <zlib.h>
-#include <zstd.h>
+#include <archive.h>
+#include <archive_entry.h>
 
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "autograd/base/check.h"
@@ -16,180 +15,68 @@
 namespace focus {
 namespace {
 
-constexpr std::string_view kXzMagic(
-    "\xFD"
-    "7zXZ\0",
-    6);
-constexpr std::string_view kGzipMagic("\x1F\x8B\x08", 3), kZstdMagic("\x28\xB5\x2F\xFD", 4);
-constexpr std::size_t kReadChunk = 1 << 20;
-
-/// What a text is unpacked to. Text gets a tenth of its size, a hundredth where it repeats itself:
-/// what was packed to less is a bomb. Small ones are let be.
-class Unpacked {
- public:
-  Unpacked(std::size_t packed, const std::filesystem::path& path)
-      : most_(std::min(std::max(kFree, kRatio * packed), memory_limit() / 4)), path_(path) {}
-
-  void append(std::string_view part) {
-    text_.append(part);
-    if (text_.size() > most_)
-      fail(
-          "cannot unpack {}: it expands to more than {} bytes; if it is text, unpack and split it "
-          "first",
-          path_.string(), most_);
-  }
-  std::string take() { return std::move(text_); }
-
- private:
-  static constexpr std::size_t kFree = std::size_t{256} << 20, kRatio = 1000;
-  std::size_t most_;
-  const std::filesystem::path& path_;
-  std::string text_;
-};
-
-constexpr std::uint64_t kMostOfLzma = std::uint64_t{1} << 30;  // xz -9 asks for 65 MB
-
-std::string_view xz_error(lzma_ret result) {
-  switch (result) {
-    case LZMA_BUF_ERROR:
-      return "it is truncated";
-    case LZMA_MEM_ERROR:
-      return "there is not enough memory";
-    case LZMA_MEMLIMIT_ERROR:
-      return "it needs more than 1 GiB of memory";
-    case LZMA_OPTIONS_ERROR:
-      return "it uses options that this liblzma does not support";
-    default:
-      return "its contents are damaged";
-  }
-}
-
-std::string unpack_xz(const std::string& packed, const std::filesystem::path& path) {
-  lzma_stream stream = LZMA_STREAM_INIT;
-  const std::unique_ptr<lzma_stream, decltype(&lzma_end)> end_stream(&stream, &lzma_end);
-  lzma_ret result = lzma_stream_decoder(&stream, kMostOfLzma, LZMA_CONCATENATED);
-  stream.next_in = reinterpret_cast<const std::uint8_t*>(packed.data());
-  stream.avail_in = packed.size();
-  Unpacked text(packed.size(), path);
-  std::vector<char> part(kReadChunk);
-  while (result == LZMA_OK) {
-    stream.next_out = reinterpret_cast<std::uint8_t*>(part.data());
-    stream.avail_out = part.size();
-    result = lzma_code(&stream, LZMA_FINISH);
-    text.append({part.data(), part.size() - stream.avail_out});
-  }
-  if (result != LZMA_STREAM_END) {
-    fail("cannot unpack {}: {}; fetch the file again", path.string(), xz_error(result));
-  }
-  return text.take();
-}
-
-[[noreturn]] void refuse(const std::filesystem::path& path, bool cut_short) {
-  fail("cannot unpack {}: {}; fetch the file again", path.string(),
-       cut_short ? "it is truncated" : "its contents are damaged");
-}
-[[noreturn]] void refuse_for_memory(const std::filesystem::path& path) {
-  fail("cannot unpack {}: there is not enough memory", path.string());
-}
-
-/// "BZh", a digit, and the first block's magic: a text too may begin with BZh.
-bool is_bz2(std::string_view bytes) {
-  return bytes.size() > 4 && bytes.starts_with("BZh") && bytes.substr(4).starts_with("1AY&SY");
-}
-
-std::string unpack_bz2(const std::string& packed, const std::filesystem::path& path) {
-  bz_stream stream = {};
-  if (BZ2_bzDecompressInit(&stream, 0, 0) != BZ_OK) refuse_for_memory(path);
-  const std::unique_ptr<bz_stream, decltype(&BZ2_bzDecompressEnd)> end_stream(&stream,
-                                                                              &BZ2_bzDecompressEnd);
-  std::string_view rest = packed;
-  Unpacked text(packed.size(), path);
-  std::vector<char> part(kReadChunk);
-  int result = BZ_OK;
-  bool stuck = false;
-  while (result == BZ_OK && !stuck) {
-    if (stream.avail_in == 0) {  // it counts in 32 bits
-      stream.next_in = const_cast<char*>(rest.data());
-      stream.avail_in = static_cast<unsigned>(std::min(rest.size(), std::size_t{1} << 30));
-      rest.remove_prefix(stream.avail_in);
-    }
-    stream.next_out = part.data();
-    stream.avail_out = static_cast<unsigned>(part.size());
-    result = BZ2_bzDecompress(&stream);
-    const std::size_t got = part.size() - stream.avail_out;
-    text.append({part.data(), got});
-    stuck = stream.avail_in == 0 && rest.empty() && got == 0;
-  }
-  if (result != BZ_STREAM_END) refuse(path, stuck);
-  if (stream.avail_in > 0 || !rest.empty())
-    fail("{}: several bz2 streams in one file are not supported; unpack it with bunzip2",
-         path.string());
-  return text.take();
-}
-
-std::string unpack_gzip(const std::string& packed, const std::filesystem::path& path) {
-  z_stream stream = {};
-  constexpr int kGzipOnly = 16;
-  if (inflateInit2(&stream, kGzipOnly + MAX_WBITS) != Z_OK) refuse_for_memory(path);
-  const std::unique_ptr<z_stream, decltype(&inflateEnd)> end_stream(&stream, &inflateEnd);
-  std::string_view rest = packed;
-  Unpacked text(packed.size(), path);
-  std::vector<char> part(kReadChunk);
-  for (int result = Z_OK; result != Z_STREAM_END || stream.avail_in > 0 || !rest.empty();) {
-    if (result == Z_STREAM_END)
-      inflateReset(&stream);     // one file after the other, as gzip takes it
-    if (stream.avail_in == 0) {  // it counts in 32 bits
-      if (rest.empty()) refuse(path, true);
-      stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(rest.data()));
-      stream.avail_in = static_cast<unsigned>(std::min(rest.size(), std::size_t{1} << 30));
-      rest.remove_prefix(stream.avail_in);
-    }
-    stream.next_out = reinterpret_cast<Bytef*>(part.data());
-    stream.avail_out = static_cast<unsigned>(part.size());
-    result = inflate(&stream, Z_NO_FLUSH);
-    text.append({part.data(), part.size() - stream.avail_out});
-    if (result != Z_OK && result != Z_STREAM_END) refuse(path, result == Z_BUF_ERROR);
-  }
-  return text.take();
-}
-
-std::string unpack_zstd(const std::string& packed, const std::filesystem::path& path) {
-  const std::unique_ptr<ZSTD_DStream, decltype(&ZSTD_freeDStream)> stream(ZSTD_createDStream(),
-                                                                          &ZSTD_freeDStream);
-  if (!stream) refuse_for_memory(path);
-  Unpacked text(packed.size(), path);
-  std::vector<char> part(kReadChunk);
-  ZSTD_inBuffer in{packed.data(), packed.size(), 0};
-  std::size_t result = 1;  // 0: at the end of a frame
-  while (in.pos < in.size || result != 0) {
-    ZSTD_outBuffer out{part.data(), part.size(), 0};
-    const std::size_t before = in.pos;
-    result = ZSTD_decompressStream(stream.get(), &out, &in);
-    if (ZSTD_isError(result) != 0) refuse(path, false);
-    text.append({part.data(), out.pos});
-    if (result != 0 && in.pos == before && out.pos == 0) refuse(path, true);
-  }
-  return text.take();
-}
+using namespace std::string_view_literals;
 
 struct Format {
-  std::string_view name;
-  bool (*is)(std::string_view bytes);
-  std::string (*unpack)(const std::string& packed, const std::filesystem::path& path);
+  std::string_view name, magic;
+  int filter;
 };
-constexpr Format kFormats[] = {
-    {"xz", [](std::string_view bytes) { return bytes.starts_with(kXzMagic); }, &unpack_xz},
-    {"bzip2", &is_bz2, &unpack_bz2},
-    {"gzip", [](std::string_view bytes) { return bytes.starts_with(kGzipMagic); }, &unpack_gzip},
-    {"zstd", [](std::string_view bytes) { return bytes.starts_with(kZstdMagic); }, &unpack_zstd},
-};
+// bz2 by its first block too: a text may begin with BZh.
+constexpr Format kFormats[] = {{"xz", "\xFD\x37zXZ\0"sv, ARCHIVE_FILTER_XZ},
+                               {"bzip2", "1AY&SY"sv, ARCHIVE_FILTER_BZIP2},
+                               {"gzip", "\x1F\x8B\x08"sv, ARCHIVE_FILTER_GZIP},
+                               {"zstd", "\x28\xB5\x2F\xFD"sv, ARCHIVE_FILTER_ZSTD}};
+
+const Format* format_of(std::string_view bytes) {
+  for (const Format& format : kFormats) {
+    const bool bz2 = format.filter == ARCHIVE_FILTER_BZIP2;
+    if (bz2 && (bytes.size() < 5 || !bytes.starts_with("BZh"))) continue;
+    if (bytes.substr(bz2 ? 4 : 0).starts_with(format.magic)) return &format;
+  }
+  return nullptr;
+}
+
+/// Text shrinks to a tenth of its size, or to a hundredth where it repeats itself. What shrank
+/// below a thousandth is a bomb, unless it is small.
+std::size_t size_limit(std::size_t packed) {
+  constexpr std::size_t kFree = std::size_t{256} << 20, kRatio = 1000;
+  return std::min(std::max(kFree, kRatio * packed), memory_limit() / 4);
+}
+
+std::uint32_t little_endian(std::string_view bytes) {
+  std::uint32_t value = 0;
+  for (std::size_t i = 0; i < 4; ++i)
+    value |= std::uint32_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
+  return value;
+}
+
+std::uint32_t crc32(std::string_view bytes) {
+  static const auto kTable = [] {
+    std::array<std::uint32_t, 256> table{};
+    for (std::uint32_t i = 0; i < 256; ++i) {
+      table[i] = i;
+      for (int bit = 0; bit < 8; ++bit) table[i] = (table[i] >> 1) ^ ((table[i] & 1) * 0xEDB88320);
+    }
+    return table;
+  }();
+  std::uint32_t crc = ~std::uint32_t{0};
+  for (const char c : bytes) crc = (crc >> 8) ^ kTable[(crc ^ static_cast<unsigned char>(c)) & 255];
+  return ~crc;
+}
+
+/// Compares the last member of a gzip file with its trailer, which libarchive does not do.
+bool gzip_trailer_matches(std::string_view packed, std::string_view text) {
+  std::size_t size = little_endian(packed.substr(packed.size() - 4));
+  if ((text.size() & 0xFFFFFFFF) == size) size = text.size();  // one member, however large
+  return size <= text.size() &&
+         little_endian(packed.substr(packed.size() - 8)) == crc32(text.substr(text.size() - size));
+}
 
 }  // namespace
 
 std::string_view packing_of(std::string_view bytes) {
-  for (const Format& format : kFormats)
-    if (format.is(bytes)) return format.name;
-  return {};
+  const Format* const format = format_of(bytes);
+  return format == nullptr ? std::string_view() : format->name;
 }
 
 std::filesystem::path name_without_packing(const std::filesystem::path& path) {
@@ -200,9 +87,45 @@ std::filesystem::path name_without_packing(const std::filesystem::path& path) {
 }
 
 std::string unpacked(const std::string& packed, const std::filesystem::path& path) {
-  for (const Format& format : kFormats)
-    if (format.is(packed)) return format.unpack(packed, path);
-  return packed;
+  const Format* const format = format_of(packed);
+  if (format == nullptr) return packed;
+  const auto refuse = [&](std::string_view why) {
+    fail("cannot unpack {}: {}; fetch the file again", path.string(), why);
+  };
+  const std::unique_ptr<archive, decltype(&archive_read_free)> in(archive_read_new(),
+                                                                  &archive_read_free);
+  // One filter: a file that was packed twice is unpacked once.
+  check(in && archive_read_append_filter(in.get(), format->filter) == ARCHIVE_OK &&
+            archive_read_support_format_raw(in.get()) == ARCHIVE_OK,
+        "cannot unpack {}: libarchive does not read {}", path.string(), format->name);
+  archive_entry* entry = nullptr;
+  if (archive_read_open_memory(in.get(), packed.data(), packed.size()) != ARCHIVE_OK ||
+      archive_read_next_header(in.get(), &entry) != ARCHIVE_OK)
+    refuse("it is truncated, damaged or empty");
+  const std::size_t limit = size_limit(packed.size());
+  std::string text;
+  std::vector<char> part(std::size_t{1} << 20);
+  la_ssize_t got = 0;
+  while ((got = archive_read_data(in.get(), part.data(), part.size())) > 0) {
+    text.append(part.data(), static_cast<std::size_t>(got));
+    if (text.size() > limit)
+      fail(
+          "cannot unpack {}: it expands to more than {} bytes; if it is text, unpack and split it "
+          "first",
+          path.string(), limit);
+  }
+  if (got < 0) {
+    const char* const given = archive_error_string(in.get());
+    const std::string_view error = given == nullptr ? "truncated" : given;
+    if (error.find("runcated") != error.npos || error.find("No progress") != error.npos)
+      refuse("it is truncated");
+    refuse(fmt::format("its contents are damaged ({})", error));
+  }
+  if (std::cmp_not_equal(archive_filter_bytes(in.get(), -1), packed.size()))
+    refuse("its contents are damaged (bytes follow its end)");
+  if (format->filter == ARCHIVE_FILTER_GZIP && !gzip_trailer_matches(packed, text))
+    refuse("its contents are damaged (wrong checksum)");
+  return text;
 }
 
 }  // namespace focus

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <bzlib.h>
-#include <lzma.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -11,36 +9,15 @@
 
 #include "autograd/base/random.h"
 #include "tests/support/cli.h"
+#include "tests/support/pack.h"
 
 // Things that the name of a file may stand for, none of which is what a command wants there.
 namespace focus {
 
-inline std::string packed_xz(const std::string& text) {
-  std::string packed(lzma_stream_buffer_bound(text.size()), '\0');
-  std::size_t size = 0;
-  if (lzma_easy_buffer_encode(0, LZMA_CHECK_CRC32, nullptr,
-                              reinterpret_cast<const std::uint8_t*>(text.data()), text.size(),
-                              reinterpret_cast<std::uint8_t*>(packed.data()), &size,
-                              packed.size()) != LZMA_OK)
-    throw std::runtime_error("cannot pack");
-  packed.resize(size);
-  return packed;
-}
-
-inline std::string packed_bz2(const std::string& text) {
-  std::string packed(text.size() / 100 + text.size() + 600, '\0');
-  auto size = static_cast<unsigned>(packed.size());
-  if (BZ2_bzBuffToBuffCompress(packed.data(), &size, const_cast<char*>(text.data()),
-                               static_cast<unsigned>(text.size()), 1, 0, 0) != BZ_OK)
-    throw std::runtime_error("cannot pack");
-  packed.resize(size);
-  return packed;
-}
-
 /// 320 MB of blanks in 50 kB, as streams one after the other: 5 GB would be as easy.
 inline const std::string& xz_bomb() {
   static const std::string bomb = [] {
-    const std::string one = packed_xz(std::string(std::size_t{16} << 20, ' '));
+    const std::string one = packed(std::string(std::size_t{16} << 20, ' '), ARCHIVE_FILTER_XZ);
     std::string all;
     for (int i = 0; i < 20; ++i) all += one;
     return all;
@@ -48,7 +25,8 @@ inline const std::string& xz_bomb() {
   return bomb;
 }
 inline const std::string& bz2_bomb() {
-  static const std::string bomb = packed_bz2(std::string(std::size_t{300} << 20, ' '));
+  static const std::string bomb =
+      packed(std::string(std::size_t{300} << 20, ' '), ARCHIVE_FILTER_BZIP2);
   return bomb;
 }
 
@@ -105,11 +83,12 @@ inline std::vector<Thing> hostile_things() {
       bytes_of("nothing", [] { return ""; }),
       bytes_of(
           "noise", [] { return noise(5000); }, true),
-      bytes_of("a cut xz", [] { return packed_xz(noise(5000)).substr(0, 3000); }),
+      bytes_of("a cut xz", [] { return packed(noise(5000), ARCHIVE_FILTER_XZ).substr(0, 3000); }),
       bytes_of("noise behind the magic of xz",
-               [] { return packed_xz("text").substr(0, 6) + noise(5000); }),
+               [] { return packed("text", ARCHIVE_FILTER_XZ).substr(0, 6) + noise(5000); }),
       bytes_of("an xz bomb", [] { return xz_bomb(); }),
-      bytes_of("a cut bz2", [] { return packed_bz2(noise(5000)).substr(0, 3000); }),
+      bytes_of("a cut bz2",
+               [] { return packed(noise(5000), ARCHIVE_FILTER_BZIP2).substr(0, 3000); }),
       bytes_of("noise behind the magic of bz2", [] { return "BZh91AY&SY" + noise(5000); }),
       bytes_of("a bz2 bomb", [] { return bz2_bomb(); }),
       {"two terabytes of nothing",

@@ -2,8 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <lzma.h>
 
+#include "tests/support/pack.h"
 #include "tests/support/temp_folder.h"
 
 namespace focus {
@@ -13,26 +13,15 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using Paths = std::vector<std::filesystem::path>;
 
-std::string packed(const std::string& text) {
-  std::string out(lzma_stream_buffer_bound(text.size()), '\0');
-  std::size_t size = 0;
-  const auto* in = reinterpret_cast<const std::uint8_t*>(text.data());
-  if (lzma_easy_buffer_encode(6, LZMA_CHECK_CRC64, nullptr, in, text.size(),
-                              reinterpret_cast<std::uint8_t*>(out.data()), &size,
-                              out.size()) != LZMA_OK) {
-    throw std::runtime_error("no xz");
-  }
-  out.resize(size);
-  return out;
-}
+std::string xz(const std::string& text) { return packed(text, ARCHIVE_FILTER_XZ); }
 
 TEST(ReadTextFile, PlainAndPacked) {
   const TempFolder folder;
   std::string text = "line\r\n\0zero and \xC3\xA9";
   for (int i = 0; i < 18; ++i) text += text;  // several buffers long
   write_text(folder / "a.txt", text);
-  write_text(folder / "b", packed(text));
-  write_text(folder / "c", packed("one, ") + packed("two"));
+  write_text(folder / "b", xz(text));
+  write_text(folder / "c", xz("one, ") + xz("two"));
   EXPECT_EQ(read_text_file(folder / "a.txt"), text);
   EXPECT_EQ(read_text_file(folder / "b"), text);
   EXPECT_EQ(read_text_file(folder / "c"), "one, two");
@@ -46,13 +35,13 @@ TEST(ReadTextFile, SaysWhatIsWrong) {
   };
   std::string text(1000, 'a');
   text += "end";
-  const std::string good = packed(text);
+  const std::string good = xz(text);
   std::string damaged = good;
   damaged[30] = static_cast<char>(damaged[30] ^ 0x40);
   EXPECT_THAT(error(good.substr(0, good.size() - 20)), HasSubstr("truncated"));
   EXPECT_THAT(error(damaged), HasSubstr("damaged"));
   EXPECT_THAT(error(""), HasSubstr("empty"));
-  EXPECT_THAT(error(packed("")), HasSubstr("empty"));
+  EXPECT_THAT(error(xz("")), HasSubstr("empty"));
   EXPECT_THAT(error_of([&] { read_text_file(folder / "none"); }), HasSubstr("none"));
   EXPECT_THAT(error_of([&] { read_text_file(folder.path()); }), HasSubstr("folder"));
 }
