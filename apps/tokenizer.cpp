@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <iterator>
@@ -6,7 +5,6 @@
 #include "apps/command.h"
 #include "apps/terminal/progress.h"
 #include "autograd/base/check.h"
-#include "autograd/base/clock.h"
 #include "data/files/durable_file.h"
 #include "data/text/text.h"
 #include "data/tokenizers/bpe_tokenizer.h"
@@ -18,11 +16,10 @@ namespace {
 using Ids = std::vector<std::int32_t>;
 
 struct TokenizerArguments {
-  std::string tokenizer, text, out, json;
+  std::string tokenizer, text, out;
   std::vector<std::string> texts;
   BpeTrainerOptions training;
   bool overwrite = false, special = false;
-  int repeats = 3;
 };
 
 /// The words of all texts, counted.
@@ -98,30 +95,6 @@ void decode_ids(const TokenizerArguments& o) {
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
-void time_encoding(const TokenizerArguments& o) {
-  const auto tokenizer = load_tokenizer(o.tokenizer);
-  const std::string text = read_document_file(o.text);
-  std::vector<double> seconds;
-  std::size_t tokens = 0;
-  for (int i = 0; i < o.repeats; ++i) {
-    const double start = now();
-    tokens = tokenizer->encode(text).size();
-    seconds.push_back(now() - start);
-  }
-  // The first run begins with an empty cache of words; the others find it filled.
-  const double first = seconds.front(), best = *std::ranges::min_element(seconds);
-  const double megabytes = 1e-6 * static_cast<double>(text.size());
-  fmt::print("{}, {} tokens: first {:.3f} s, best of {} {:.3f} s, {:.1f} MB/s\n",
-             format_bytes(static_cast<double>(text.size())), tokens, first, o.repeats, best,
-             megabytes / best);
-  write_json(o.json, {{"bytes", text.size()},
-                      {"tokens", tokens},
-                      {"seconds", seconds},
-                      {"seconds_first", first},
-                      {"seconds_min", best},
-                      {"fingerprint", tokenizer->fingerprint()}});
-}
-
 void add_tokenizer(CLI::App& command, TokenizerArguments& o) {
   command.add_option("tokenizer", o.tokenizer, "a tokenizer file, its folder, or bytes")
       ->required();
@@ -168,17 +141,10 @@ int run_tokenizer(Arguments arguments) {
   add_tokenizer(decode, o);
   decode.add_option("--ids", o.text, "text file; standard input by default");
 
-  CLI::App& speed = *app.add_subcommand("speed", "encoding speed on one text and one thread");
-  add_tokenizer(speed, o);
-  speed.add_option("--text", o.text, "a file")->required();
-  speed.add_option("--repeats", o.repeats, "measurements")->check(CLI::PositiveNumber);
-  speed.add_option("--json", o.json, "also write the figures to this JSON file");
-
   parse_arguments(app, arguments);
   if (train.parsed()) train_bpe(o);
   if (encode.parsed()) encode_text(o);
   if (decode.parsed()) decode_ids(o);
-  if (speed.parsed()) time_encoding(o);
   return 0;
 }
 

@@ -6,7 +6,6 @@ import json
 import lzma
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -244,32 +243,18 @@ def tokenizer_rows(settings):
         which, called, write_text = SMALL_TOKENIZERS, "1 MB of the built-in tales", write_tales
     scratch = Path(tempfile.gettempdir())
     text = scratch / f"focus-tokenizer-{os.getpid()}.txt"
-    figures = scratch / f"focus-tokenizer-{os.getpid()}.json"
-
-    def read(run):
-        document = json.loads(figures.read_text(encoding="utf-8"))
-        figures.unlink()
-        seconds = document["seconds"][1:]  # the first filled the cache of words, as the peer's did
-        return {
-            "ms_min": 1e3 * min(seconds),
-            "ms_median": 1e3 * statistics.median(seconds),
-            "tokens_per_second": document["tokens"] / min(seconds),
-            "peak_rss_mib": run.peak_rss_mib,
-        }
 
     for name, path in which.items():
-        ours = [str(BUILD / "focus"), "tokenizer", "speed", str(path), "--text", str(text)]
-        ours += ["--repeats", str(settings.repeats + 1), "--json", str(figures)]
-        script = str(PEERS / "tokenizers_peer.py")
-        peer = [settings.peers_python or sys.executable, script, str(path), "--text", str(text)]
-        peer += ["--repeats", str(settings.repeats)]
+        work = [str(path), "--text", str(text), "--repeats", str(settings.repeats)]
+        ours = [sys.executable, str(PEERS / "focus_encode.py"), str(BUILD / "focus"), *work]
+        peer = [settings.peers_python or sys.executable, str(PEERS / "tokenizers_peer.py"), *work]
         one_thread = {"OMP_NUM_THREADS": "1"}
         yield Row(
             "tokenizers",
             f"encode {called} on one thread, {name}",
             [
-                Side("focus", ours, read, one_thread),
-                Side("tokenizers", peer, lambda run: json.loads(run.stdout), one_thread),
+                Side(name_of_side, command, lambda run: json.loads(run.stdout), one_thread)
+                for name_of_side, command in (("focus", ours), ("tokenizers", peer))
             ],
             prepare=functools.partial(write_text, text),
             clean_up=functools.partial(text.unlink, missing_ok=True),

@@ -41,7 +41,6 @@ std::vector<Output> all_outputs() {
        "--questions",
        ".l"},
       {{"report", "--title", "a"}, "--out", ".html"},
-      {{"tokenizer", "speed", "bytes", "--text", text, "--repeats", "1"}, "--json", ".json"},
       {{"tokenizer", "train", "--text", text, "--vocab-size", "260"}, "--out", ".json"},
       {{"speed", "--lengths", "32", "--heads", "1", "--kv-heads", "1", "--repeats", "1"},
        "--json",

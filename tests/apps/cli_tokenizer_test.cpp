@@ -41,13 +41,6 @@ TEST(CliTokenizer, AConfigTakesIt) {
   EXPECT_EQ(info.at("tokenizer"), "tokenizer.json");
 }
 
-TEST(CliTokenizer, SpeedSaysHowMuchAndHowFast) {
-  const auto figures = cli().figures(
-      {"tokenizer", "speed", trained_tokenizer(), "--text", cli().valid_text(), "--repeats", "2"});
-  EXPECT_EQ(figures.at("bytes"), 700);
-  EXPECT_EQ(figures.at("seconds").size(), 2u);
-}
-
 TEST(CliTokenizer, RefusesInOneLineAndWritesNothing) {
   const std::string out = cli().fresh("none"), text = cli().train_text();
   const auto train_refused = [&](const Words& more, const Words& parts) {
