@@ -25,9 +25,9 @@ std::string cell(double seconds) {
 void print_steps(const MeasuredSteps& m) {
   const RunConfig& config = m.session.config();
   const ModelConfig& model = m.model();
-  const std::string balance = m.mode.kind == AttentionMode::Kind::dense
+  const std::string balance = m.mode.kind == AttentionKind::dense
                                   ? ""
-                                  : fmt::format(", {} balance", value_text(m.mode.balance));
+                                  : fmt::format(", {} balance", value_text(*m.mode.balance));
   fmt::print("{}\n", this_machine().line());
   fmt::print(
       "{}{}: {} layers, hidden size {}, {} heads, vocabulary of {}; {} parameters, {} trainable\n",

@@ -48,7 +48,7 @@ std::vector<AttentionSpec> resolved(const DecodeSpeedArguments& o, const LoadedM
   for (const std::string& word : words) {
     specs.push_back(attention_to_generate(word, model, "--attention"));
     const AttentionKind kind = specs.back().kind;
-    if (kind == AttentionKind::trained || kind == AttentionKind::mechanism)
+    if (kind == AttentionKind::trained || kind == AttentionKind::baseline)
       fail(
           "--attention {}: it has no cache; decoding is timed with dense, hard:K, summary:M or "
           "local",

@@ -13,37 +13,6 @@
 namespace focus {
 namespace {
 
-using Kind = AttentionMode::Kind;
-
-// What may follow the words of Focus.
-struct NoSettings {
-  void visit(auto&&) {}
-  void validate() const {}
-};
-struct SoftSettings {
-  std::optional<Balance> balance = {};
-  std::optional<Index> sinks = {};
-  void visit(auto&& f) {
-    f("balance", balance);
-    f("sinks", sinks, "", Range{0, kMaxSinks});
-  }
-  void validate() const {}
-};
-struct HardSettings {
-  int k = 1;
-  std::optional<HardGate> gate = {};
-  std::optional<Balance> balance = {};
-  std::optional<Index> sinks = {};
-  int least = 1;  // of k
-  void visit(auto&& f) {
-    f("k", k, "", Range{static_cast<double>(least), kMaxGroups});
-    f("gate", gate);
-    f("balance", balance);
-    f("sinks", sinks, "", Range{0, kMaxSinks});
-  }
-  void validate() const {}
-};
-
 std::vector<std::string> split(const std::string& word) {
   std::vector<std::string> parts(1);
   for (const char c : word)
@@ -74,12 +43,11 @@ std::vector<Index> take_numbers(std::vector<std::string>& parts, const std::stri
   return numbers;
 }
 
-/// Reads what stands behind the name into the settings.
-template <class Settings>
-void read_settings(const std::vector<std::string>& parts, Settings& settings,
+/// Reads what stands behind the name into the spec.
+void read_settings(const std::vector<std::string>& parts, AttentionSpec& spec,
                    const std::string& where) {
   std::vector<std::string> overrides;
-  const auto fields = config_fields(settings);
+  const auto fields = config_fields(spec);
   for (std::size_t i = 1; i < parts.size(); ++i) {
     const bool bare = parts[i].find('=') == std::string::npos;
     if (fields.empty()) fail("{}: {} has no settings", where, parts[0]);
@@ -89,8 +57,8 @@ void read_settings(const std::vector<std::string>& parts, Settings& settings,
     overrides.push_back(bare ? fields[0].key + "=" + parts[i] : parts[i]);
   }
   try {
-    read_config_text("", "", overrides, settings);
-    settings.validate();
+    read_config_text("", "", overrides, spec);
+    if (spec.settings) spec.settings->validate();
   } catch (const std::exception& error) {
     std::string problems = error.what();
     std::ranges::replace(problems, '\n', ';');
@@ -108,29 +76,34 @@ std::vector<Balance> balances_of(const AttentionSpec& spec, Balance trained,
 
 bool same(const AttentionSpec& a, const AttentionSpec& b) {
   return a.kind == b.kind && a.top_k == b.top_k && a.balance == b.balance && a.gate == b.gate &&
-         a.sinks == b.sinks && a.summary == b.summary && !a.settings && !b.settings &&
-         a.layers == b.layers;
+         a.summary == b.summary && a.m_by_layer == b.m_by_layer && a.w_by_layer == b.w_by_layer &&
+         !a.settings && !b.settings && a.layers == b.layers;
 }
 
 /// A spec of Focus, as what it lists.
 std::vector<AttentionSpec> resolve_focus(const AttentionSpec& spec, const FocusConfig& config,
                                          DefaultBalance balance) {
-  if (spec.kind == AttentionKind::local) return {{.kind = AttentionKind::local}};
-  if (spec.kind == AttentionKind::summary || !grouping_kind(config).groups_tokens)
-    return {resolve_summary(spec, config)};
-  std::vector<AttentionSpec> list;
+  AttentionSpec each = spec;
   const bool hard = spec.kind == AttentionKind::hard;
+  if (spec.kind != AttentionKind::local && !grouping_kind(config).groups_tokens)
+    each.kind = AttentionKind::summary;
+  each = each.or_from(config);
+  if (each.kind == AttentionKind::local || each.kind == AttentionKind::summary) return {each};
+  std::vector<AttentionSpec> list;
   const int most = spec.top_k == 0 ? config.num_groups : std::min(spec.top_k, config.num_groups);
-  for (const Balance one : balances_of(spec, config.tokens().balance, balance)) {
-    const Index sinks = spec.sinks.value_or(config.tokens().sinks);
-    if (!hard) list.push_back({.kind = AttentionKind::soft, .balance = one, .sinks = sinks});
+  for (const Balance one : balances_of(spec, *each.balance, balance)) {
+    each.balance = one;
+    each.kind = AttentionKind::soft;
+    each.top_k = 0;
+    each.gate = {};
+    if (!hard) list.push_back(each);
     if (spec.kind == AttentionKind::soft) continue;
-    for (int k = hard ? most : 1; k <= most; ++k)
-      list.push_back({.kind = AttentionKind::hard,
-                      .top_k = k,
-                      .balance = one,
-                      .gate = spec.gate.value_or(config.tokens().hard_gate),
-                      .sinks = sinks});
+    each.kind = AttentionKind::hard;
+    each.gate = spec.gate;
+    for (int k = hard ? most : 1; k <= most; ++k) {
+      each.top_k = k;
+      list.push_back(each.or_from(config));
+    }
   }
   return list;
 }
@@ -138,18 +111,18 @@ std::vector<AttentionSpec> resolve_focus(const AttentionSpec& spec, const FocusC
 /// Throws where a spec of Focus asks for what the model's has not.
 void check_focus(const AttentionSpec& spec, const LoadedModel& model, const std::string& where) {
   if (model.focus() == nullptr)
-    fail("{} {}: {} has no Focus; attach one with --adapter", where, spec.name(), model.where);
+    fail("{} {}: {} has no Focus; attach one with --adapter", where, spec.word(), model.where);
   const FocusConfig& config = model.focus()->config();
   const GroupingKind& grouping = grouping_kind(config);
   if (!grouping.groups_tokens &&
       (spec.kind == AttentionKind::soft || spec.kind == AttentionKind::hard))
-    fail("{} {}: the Focus of {} groups {} and supports only summary:M", where, spec.name(),
+    fail("{} {}: the Focus of {} groups {} and supports only summary:M", where, spec.word(),
          model.where, grouping.name);
   if (!grouping.groups_tokens && spec.summary.selection == GroupSelection::own)
     fail("{} summary: selection own is for groups of tokens; the Focus of {} groups {}", where,
          model.where, grouping.name);
   Index most = spec.summary.num_selected_groups.value_or(0);
-  for (const Index of_layer : spec.summary.m_by_layer) most = std::max(most, of_layer);
+  for (const Index of_layer : spec.m_by_layer) most = std::max(most, of_layer);
   if (most > config.num_groups)
     fail("{} summary:{}: the Focus has {} groups; give at most that many", where, most,
          config.num_groups);
@@ -162,16 +135,16 @@ void check_focus(const AttentionSpec& spec, const LoadedModel& model, const std:
 void check_fits(const AttentionSpec& spec, const LoadedModel& model, const std::string& where) {
   const Index layers = model.decoder->config().num_hidden_layers;
   if (!spec.layers.empty() && spec.layers.back() >= layers)
-    fail("{} {}: layer {}, but {} has {} layers, counted from 0", where, spec.name(),
+    fail("{} {}: layer {}, but {} has {} layers, counted from 0", where, spec.word(),
          spec.layers.back(), model.where, layers);
-  for (const auto& [key, numbers] : {std::pair("m_by_layer", &spec.summary.m_by_layer),
-                                     std::pair("w_by_layer", &spec.summary.w_by_layer)})
+  for (const auto& [key, numbers] :
+       {std::pair("m_by_layer", &spec.m_by_layer), std::pair("w_by_layer", &spec.w_by_layer)})
     if (!numbers->empty() && static_cast<Index>(numbers->size()) != layers)
-      fail("{} {}: {} has {} values for {} layers", where, spec.name(), key, numbers->size(),
+      fail("{} {}: {} has {} values for {} layers", where, spec.word(), key, numbers->size(),
            layers);
   if (spec.kind == AttentionKind::trained && model.mechanism() == nullptr)
     fail("{} trained: {} was trained with dense or Focus attention only", where, model.where);
-  if (spec.kind == AttentionKind::mechanism &&
+  if (spec.kind == AttentionKind::baseline &&
       find_attention(spec.mechanism, where).has_parameters() &&
       (model.mechanism() == nullptr || model.mechanism()->kind() != spec.mechanism))
     fail(
@@ -181,77 +154,11 @@ void check_fits(const AttentionSpec& spec, const LoadedModel& model, const std::
   if (spec.needs_focus()) check_focus(spec, model, where);
 }
 
-}  // namespace
-
-std::string AttentionSpec::name() const {
-  return kind == AttentionKind::mechanism ? mechanism : value_text(kind);
-}
-
-AttentionSpec resolve_summary(const AttentionSpec& spec, const FocusConfig& config) {
-  SummaryOverrides summary = spec.summary;
-  const auto fill = [](auto& said, const auto& otherwise) {
-    if (!said) said = otherwise;
-  };
-  const SummaryConfig& trained = config.summary;
-  // A number of groups to read says how they are selected, too.
-  fill(summary.selection, summary.num_selected_groups ? GroupSelection::mass : trained.selection);
-  fill(summary.num_selected_groups,
-       std::min<Index>(trained.num_selected_groups, config.num_groups));
-  fill(summary.selection_per, trained.selection_per);
-  fill(summary.head_budgets, head_budgets_of(config));
-  fill(summary.unselected_groups, trained.unselected_groups);
-  fill(summary.local_window, config.local_window);
-  fill(summary.block, trained.zones.block);
-  fill(summary.sinks, trained.zones.sinks);
-  fill(summary.width, trained.width);
-  return {.kind = AttentionKind::summary,
-          .balance = spec.balance.value_or(config.tokens().balance),
-          .summary = summary};
-}
-
-AttentionMode AttentionSpec::mode() const {
-  switch (kind) {
-    case AttentionKind::local:
-      return {.kind = Kind::hard, .top_k = 0};
-    case AttentionKind::soft:
-      return {.kind = Kind::soft, .balance = balance.value_or(Balance::carried), .sinks = sinks};
-    case AttentionKind::hard:
-      return {.kind = Kind::hard,
-              .top_k = top_k,
-              .balance = balance.value_or(Balance::carried),
-              .hard_gate = gate.value_or(HardGate::drop),
-              .sinks = sinks};
-    case AttentionKind::summary:
-      break;
-    default:
-      return {.kind = Kind::dense};
-  }
-  const auto selection = summary.selection.value_or(GroupSelection::mass);
-  return {.kind = Kind::summary,
-          .balance = balance.value_or(Balance::carried),
-          .summary = {.zones = {.window = summary.local_window.value_or(0),
-                                .block = summary.block.value_or(1),
-                                .sinks = summary.sinks.value_or(0)},
-                      .num_selected_groups = selection == GroupSelection::own
-                                                 ? 1
-                                                 : summary.num_selected_groups.value_or(0),
-                      .selection = selection,
-                      .selection_per = summary.selection_per.value_or(SelectionPer::query_head),
-                      .unselected_groups =
-                          summary.unselected_groups.value_or(UnselectedGroups::summary),
-                      .width = summary.width.value_or(0)},
-          .selected_groups_of_layer = summary.m_by_layer,
-          .window_of_layer = summary.w_by_layer,
-          .head_budgets = summary.head_budgets.value_or(HeadBudgets::measured)};
-}
-
-namespace {
-
-/// The kind that a spec begins with; mechanism for any other name.
+/// The kind that a spec begins with; baseline for any other name.
 AttentionKind kind_named(const std::string& name) {
   constexpr auto names = enum_names(AttentionKind{});
   const auto found = std::ranges::find(names, name);
-  return found == names.end() ? AttentionKind::mechanism
+  return found == names.end() ? AttentionKind::baseline
                               : static_cast<AttentionKind>(found - names.begin());
 }
 
@@ -262,46 +169,17 @@ AttentionSpec parse_attention(const std::string& word, const std::string& where)
   const std::string here = fmt::format("{} {}", where, shown(word));
   AttentionSpec spec{.kind = kind_named(parts[0]), .layers = take_numbers(parts, "layers", here)};
   std::ranges::sort(spec.layers);
-  switch (spec.kind) {
-    case AttentionKind::dense:
-    case AttentionKind::local:
-    case AttentionKind::trained: {
-      NoSettings none;
-      read_settings(parts, none, here);
-      break;
-    }
-    case AttentionKind::soft: {
-      SoftSettings soft;
-      read_settings(parts, soft, here);
-      spec.balance = soft.balance;
-      spec.sinks = soft.sinks;
-      break;
-    }
-    case AttentionKind::summary: {
-      spec.summary.m_by_layer = take_numbers(parts, "m_by_layer", here);
-      spec.summary.w_by_layer = take_numbers(parts, "w_by_layer", here);
-      read_settings(parts, spec.summary, here);
-      break;
-    }
-    case AttentionKind::hard:
-    case AttentionKind::focus: {
-      const int least = spec.kind == AttentionKind::hard ? 1 : 0;
-      HardSettings hard{.k = least, .least = least};
-      read_settings(parts, hard, here);
-      spec.top_k = hard.k;
-      spec.balance = hard.balance;
-      spec.gate = hard.gate;
-      spec.sinks = hard.sinks;
-      break;
-    }
-    case AttentionKind::mechanism: {
-      const AdapterKind& kind = find_attention(parts[0], where);
-      spec.mechanism = kind.name;
-      spec.settings = kind.defaults;
-      read_settings(parts, *spec.settings, here);
-      break;
-    }
+  if (spec.kind == AttentionKind::hard) spec.top_k = 1;
+  if (spec.kind == AttentionKind::summary) {
+    spec.m_by_layer = take_numbers(parts, "m_by_layer", here);
+    spec.w_by_layer = take_numbers(parts, "w_by_layer", here);
   }
+  if (spec.kind == AttentionKind::baseline) {
+    const AdapterKind& kind = find_attention(parts[0], where);
+    spec.mechanism = kind.name;
+    spec.settings = kind.defaults;
+  }
+  read_settings(parts, spec, here);
   return spec;
 }
 
@@ -376,18 +254,20 @@ AttentionSpec attention_to_generate(const std::string& word, const LoadedModel& 
 AttentionSpec own_attention(const LoadedModel& model) {
   if (model.mechanism() != nullptr) return {.kind = AttentionKind::trained};
   if (model.focus() == nullptr) return {};
-  if (const FocusConfig& config = model.focus()->config(); config.training == Training::summary)
-    return resolve_summary({.kind = AttentionKind::summary}, config);
-  return {.kind = AttentionKind::soft, .balance = model.focus()->config().tokens().balance};
+  const FocusConfig& config = model.focus()->config();
+  const bool summary = config.training == Training::summary;
+  return AttentionSpec{.kind = summary ? AttentionKind::summary : AttentionKind::soft}.or_from(
+      config);
 }
 
 ActiveAttention::ActiveAttention(LoadedModel& model, const AttentionSpec& spec)
-    : mode_(spec.mode()), layers_(spec.layers) {
+    : mode_{.layers = spec.layers} {
   if (spec.needs_focus()) {
     changed_ = model.focus();
-    check(changed_ != nullptr, "{}: has no Focus for {} attention", model.where, spec.name());
+    check(changed_ != nullptr, "{}: has no Focus for {} attention", model.where, spec.word());
+    mode_ = spec.or_from(changed_->config());
     before_ = std::exchange(changed_->mode, mode_);
-    if (mode_.kind != Kind::hard || mode_.top_k > 0) focus_ = changed_;
+    if (mode_.kind != AttentionKind::local) focus_ = changed_;
   } else if (spec.kind == AttentionKind::trained) {
     mechanism_ = model.mechanism();
     check(mechanism_ != nullptr, "{}: was not trained with a mechanism", model.where);
@@ -401,11 +281,11 @@ ActiveAttention::ActiveAttention(LoadedModel& model, const AttentionSpec& spec)
     made_->attach(*model.decoder);
     mechanism_ = made_.get();
   }
-  if (layers_.empty() || dense_) return;
+  if (mode_.layers.empty() || dense_) return;
   std::vector<AttentionMechanism> attached;
   for (const Block& block : model.decoder->layers()) attached.push_back(block.self_attn.mechanism);
   dense_.emplace(*model.decoder, AttentionMechanism{});
-  for (const Index layer : layers_) {
+  for (const Index layer : mode_.layers) {
     const auto i = static_cast<std::size_t>(layer);
     model.decoder->layers()[i].self_attn.mechanism = attached[i];
   }
@@ -417,8 +297,8 @@ ActiveAttention::~ActiveAttention() {
 
 std::string ActiveAttention::name() const {
   std::string everywhere = mechanism_ != nullptr ? mechanism_->name() : mode_.name();
-  if (layers_.empty()) return everywhere;
-  return fmt::format("{} in layer {}", everywhere, fmt::join(layers_, "+"));
+  if (mode_.layers.empty()) return everywhere;
+  return fmt::format("{} in layer {}", everywhere, fmt::join(mode_.layers, "+"));
 }
 
 bool ActiveAttention::causal() const {
@@ -429,7 +309,7 @@ bool ActiveAttention::causal() const {
 std::string ActiveAttention::routing() const {
   if (focus_ == nullptr) return causal() ? "-" : "not causal";
   if (!focus_->grouping_kind().is_routed) return std::string(focus_->grouping().kind());
-  const std::string name = value_text(mode_.balance);
+  const std::string name = value_text(*mode_.balance);
   return causal() ? name : name + " (not causal)";
 }
 

@@ -1,9 +1,7 @@
 #pragma once
 
-#include <array>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "focus/adapters/mechanism.h"
@@ -15,7 +13,8 @@
 //   local                  Focus's local window alone
 //   soft                   Focus, every pair through the gate        soft:sinks=4
 //   hard:2                 Focus, a token keeps its 2 best groups    hard:2:gate=drop
-//   summary:2              Focus, a query reads 2 groups exactly, each other group as one column
+//   summary:2              Focus, a query reads 2 groups exactly, each other group as one summary
+//   token
 //                          summary:2:unselected_groups=drop:local_window=20,
 //                          summary:selection=own,
 //                          summary:m_by_layer=4+1+0, summary:2:w_by_layer=8+48+8
@@ -28,70 +27,6 @@
 // A word is a name, then settings behind colons: KEY=VALUE, or the value of the first key alone.
 // Behind any of them layers=0+3 means these layers alone; the others are dense then.
 namespace focus {
-
-/// What a spec says of summary attention; the rest is as the adapter's settings have it.
-struct SummaryOverrides {
-  std::optional<Index> num_selected_groups = {};
-  std::optional<GroupSelection> selection = {};
-  std::optional<SelectionPer> selection_per = {};
-  std::optional<HeadBudgets> head_budgets = {};
-  std::optional<UnselectedGroups> unselected_groups = {};
-  std::optional<Index> local_window = {}, block = {}, sinks = {};
-  std::optional<double> width = {};
-  // num_selected_groups and local_window of each layer; empty: the same in all
-  std::vector<Index> m_by_layer = {}, w_by_layer = {};
-
-  /// What a word says by KEY=VALUE; lists of layers are read apart.
-  template <class F>
-  void visit(F&& f) {
-    f("m", num_selected_groups, "", Range{0, kMaxKeyGroups});
-    f("selection", selection);
-    f("selection_per", selection_per);
-    f("head_budgets", head_budgets);
-    f("unselected_groups", unselected_groups);
-    f("local_window", local_window, "", Range{0, 1 << 27});
-    f("block", block, "", Range{1, 1 << 20});
-    f("sinks", sinks, "", Range{0, kMaxSinks});
-    f("width", width, "", Range{0, 1});
-  }
-  void validate() const {}
-  bool operator==(const SummaryOverrides&) const = default;
-};
-
-/// What attends.
-enum class AttentionKind {
-  dense,
-  local,      // Focus's local window
-  soft,       // Focus through the gate
-  hard,       // Focus by the best groups
-  summary,    // Focus with summary tokens
-  focus,      // each of Focus's that the adapter has
-  trained,    // the mechanism that the model was trained with
-  mechanism,  // one of the table of kinds
-};
-constexpr auto enum_names(AttentionKind) {
-  return std::array<std::string_view, 8>{"dense",   "local", "soft",    "hard",
-                                         "summary", "focus", "trained", "mechanism"};
-}
-
-/// An attention spec, parsed. Unspecified fields default to the adapter's training settings.
-struct AttentionSpec {
-  AttentionKind kind = AttentionKind::dense;
-  int top_k = 0;  // hard: groups a token keeps; focus: the most that are listed, 0: all
-  std::optional<Balance> balance = {};
-  std::optional<HardGate> gate = {};
-  std::optional<Index> sinks = {};  // of soft and hard
-  SummaryOverrides summary = {};
-  std::string mechanism = {};                // its name in the table
-  std::optional<AnySettings> settings = {};  // of the mechanism
-  std::vector<Index> layers = {};            // that attend so, the others densely; empty: all
-
-  /// What the spec begins with: the mechanism's name, or the kind's.
-  std::string name() const;
-  bool needs_focus() const { return kind >= AttentionKind::local && kind <= AttentionKind::focus; }
-  /// soft, hard or summary with everything said, or local; dense for anything else.
-  AttentionMode mode() const;
-};
 
 /// Throws std::runtime_error, one line that starts with `where`.
 AttentionSpec parse_attention(const std::string& word, const std::string& where = "attention");
@@ -113,8 +48,6 @@ std::vector<AttentionSpec> resolve_attentions(const std::vector<AttentionSpec>& 
 std::vector<AttentionSpec> resolve_words(const std::vector<std::string>& words,
                                          const LoadedModel& model, DefaultBalance balance,
                                          const std::string& where);
-/// summary with what is not said as the adapter's settings have it.
-AttentionSpec resolve_summary(const AttentionSpec& spec, const FocusConfig& config);
 /// The one attention that a word names for this model; `focus` is its soft form.
 AttentionSpec resolve_attention(const AttentionSpec& spec, const LoadedModel& model,
                                 const std::string& where);
@@ -137,7 +70,7 @@ class ActiveAttention {
   /// "dense", "soft", "hard k=2 keep", "local only", "window w=128"
   std::string name() const;
   /// Focus's; dense for a mechanism.
-  const AttentionMode& mode() const { return mode_; }
+  const AttentionSpec& mode() const { return mode_; }
   /// Whose groups tokens have; null where they have none.
   FocusModel* focus() const { return focus_; }
   /// The mechanism of the table that attends; null for dense and for Focus.
@@ -154,13 +87,12 @@ class ActiveAttention {
  private:
   Adapter* counted() const;
 
-  AttentionMode mode_;
+  AttentionSpec mode_;
   FocusModel* focus_ = nullptr;
   Mechanism* mechanism_ = nullptr;
   FocusModel* changed_ = nullptr;  // whose mode goes back to before_
-  AttentionMode before_;
+  AttentionSpec before_;
   std::unique_ptr<Mechanism> made_;
-  std::vector<Index> layers_;               // that attend so; empty: all
   std::optional<AttachedMechanism> dense_;  // goes first: what it replaced goes back
 };
 

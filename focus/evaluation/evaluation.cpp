@@ -308,7 +308,7 @@ EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
                  const EvalPass& pass) {
   ActiveAttention active(model, attention);
   Decoder& decoder = *model.decoder;
-  EvalRow row{.kind = active.mechanism() ? "baseline" : attention.name(),
+  EvalRow row{.kind = active.mechanism() ? "baseline" : attention.word(),
               .name = active.name(),
               .mode = active.mode(),
               .routing = active.routing(),

@@ -192,7 +192,7 @@ inline Score evaluate(Decoder& decoder, const EvalText& text, const EvalSettings
 struct EvalRow {
   std::string kind;     // dense, local, soft, hard, baseline
   std::string name;     // "hard k=2 keep", "window w=128"
-  AttentionMode mode;   // Focus's; dense for a baseline
+  AttentionSpec mode;   // Focus's; dense for a baseline
   std::string routing;  // "-", "not causal", "carried", "sequence (not causal)", "none"
   bool causal = true;
   bool has_groups = false;

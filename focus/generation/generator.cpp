@@ -15,7 +15,7 @@ bool keeps_keys(const ModelConfig& config, Index before, Index after) {
 
 }  // namespace
 
-Generator::Generator(Decoder& decoder, FocusModel* focus, const AttentionMode& mode,
+Generator::Generator(Decoder& decoder, FocusModel* focus, const AttentionSpec& mode,
                      std::optional<CacheDtype> cache)
     : decoder_(decoder) {
   if (focus != nullptr) focus->mode = mode;

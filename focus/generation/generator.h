@@ -13,7 +13,7 @@ class Generator {
   /// With a cache of these numbers each token is computed once, through a RoutedCache (`focus` and
   /// `mode` as there); without one, the whole sequence again with every token: the reference. The
   /// decoder and the model must outlive the generator, which sets the model's mode.
-  Generator(Decoder& decoder, FocusModel* focus, const AttentionMode& mode,
+  Generator(Decoder& decoder, FocusModel* focus, const AttentionSpec& mode,
             std::optional<CacheDtype> cache = CacheDtype::float32);
 
   /// Appends `ids` (at least one) and returns the logits of the token after them [vocab_size].

@@ -4,18 +4,18 @@
 #include "focus/method/attention/sparse_attention.h"
 
 namespace focus {
-RoutedCache::RoutedCache(Decoder& decoder, FocusModel* focus, const AttentionMode& mode,
+RoutedCache::RoutedCache(Decoder& decoder, FocusModel* focus, const AttentionSpec& mode,
                          CacheDtype dtype)
     : focus_(focus),
       mode_(focus == nullptr ? mode : focus->runnable_mode(mode)),
       dtype_(dtype),
       layers_(decoder.layers().size()),
       summary_layers_(decoder.layers().size()) {
-  check(mode.kind != AttentionMode::Kind::soft,
+  check(mode.kind != AttentionKind::soft,
         "cache: soft attention reads every key; generate with dense, hard or summary");
-  if (mode.kind != AttentionMode::Kind::dense) {
+  if (mode.kind != AttentionKind::dense) {
     check(focus != nullptr, "cache: hard and summary attention need a Focus adapter");
-    check(mode.balance != Balance::sequence,
+    check(mode_.balance != Balance::sequence,
           "cache: with sequence balance a token's groups depend on later tokens; generation needs "
           "carried");
   }
@@ -56,7 +56,7 @@ Variable RoutedCache::attend(const MechanismInputs& in) {
   check(in.h.dim(0) == 1, "cache: {} sequences, but only one is supported", in.h.dim(0));
   check(!grad_enabled(), "cache: it does not support gradients; use NoGrad around the pass");
   const auto layer = static_cast<std::size_t>(in.layer);
-  const bool summary = mode_.kind == AttentionMode::Kind::summary;
+  const bool summary = mode_.kind == AttentionKind::summary;
   const Index held = summary ? (summary_layers_[layer] ? summary_layers_[layer]->size() : 0)
                              : (layers_[layer] ? layers_[layer]->size() : 0);
   check(in.first_position == 0 || held == in.first_position,
@@ -67,8 +67,8 @@ Variable RoutedCache::attend(const MechanismInputs& in) {
   // Dense: all tokens are of one class.
   GateOptions gate{.local_window = 0, .gated = false, .membership = {}};
   Tensor g;
-  if (mode_.kind == AttentionMode::Kind::hard) {
-    const Routing routing = focus_->grouping().route(in, mode_.balance);
+  if (mode_.kind != AttentionKind::dense) {
+    const Routing routing = focus_->grouping().route(in, *mode_.balance);
     gate = gate_options(focus_->config(), mode_, routing);
     g = routing.assignments.value();
   }
@@ -94,7 +94,7 @@ Variable RoutedCache::attend(const MechanismInputs& in) {
 
 Variable RoutedCache::attend_summary(const MechanismInputs& in) {
   const Index heads = in.q.dim(2), kv_heads = in.k.dim(2), head_dim = in.q.dim(3);
-  const KeyClasses classes = focus_->grouping().classes(in, mode_.balance);
+  const KeyClasses classes = focus_->grouping().classes(in, *mode_.balance);
   const Variable beta = focus_->grouping().beta(in.layer, kv_heads);
   std::optional<SummaryCache>& cache = summary_layers_[static_cast<std::size_t>(in.layer)];
   SummarySettings options;

@@ -18,7 +18,7 @@ class RoutedCache {
   /// `mode` is dense (`focus` unused, may be null), hard or summary. Soft attention reads every key
   /// and has no routed form; balance `sequence` needs tokens that are not there yet: both are
   /// refused. The decoder and the model must outlive the cache.
-  RoutedCache(Decoder& decoder, FocusModel* focus, const AttentionMode& mode,
+  RoutedCache(Decoder& decoder, FocusModel* focus, const AttentionSpec& mode,
               CacheDtype dtype = CacheDtype::float32);
   RoutedCache(const RoutedCache&) = delete;
   RoutedCache& operator=(const RoutedCache&) = delete;
@@ -39,7 +39,7 @@ class RoutedCache {
   Tensor go_on(const MechanismInputs& in, Cache& cache, Append&& append, Attend&& attend);
 
   FocusModel* const focus_;
-  const AttentionMode mode_;
+  const AttentionSpec mode_;
   const CacheDtype dtype_;
   std::vector<std::optional<LayerCache>> layers_;            // of dense and hard attention
   std::vector<std::optional<SummaryCache>> summary_layers_;  // of that with summary columns

@@ -127,15 +127,6 @@ struct TokenSettings {
   void validate() const;
 };
 
-/// How many groups each query head selects, of groups that are fitted.
-enum class HeadBudgets {
-  measured,  // in proportion to the head's need, with num_selected_groups as the mean
-  equal      // num_selected_groups
-};
-constexpr auto enum_names(HeadBudgets) {
-  return std::array<std::string_view, 2>{"measured", "equal"};
-}
-
 /// Groups of keys: each key head's keys, by the nearest centroid.
 struct KeySettings {
   std::optional<std::int64_t> fit_step = 0;  // step at which the centroids are fitted
@@ -152,18 +143,6 @@ struct KeySettings {
       "num_selected_groups on average; equal: each head selects num_selected_groups");
   }
   void validate() const {}
-};
-
-/// Summary attention as a config has it; its window is FocusConfig::local_window.
-struct SummaryConfig : SummarySettings {
-  std::optional<int> train_num_selected_groups = {};  // m of training; null: as in use
-
-  template <class F>
-  void visit(F&& f) {
-    SummarySettings::visit(f);
-    f("train_num_selected_groups", train_num_selected_groups,
-      "m in summary training; null: num_selected_groups", {0, kMaxKeyGroups});
-  }
 };
 
 /// What the paper tried against the collapse of groups before Sinkhorn, of groups of tokens.
@@ -206,7 +185,7 @@ struct FocusConfig {
   Index local_window = 128;  // w: pairs with i - j <= w are always attended
   Training training = Training::soft;
   Objective objective = Objective::lm;
-  SummaryConfig summary;
+  SummarySettings summary;  // but its window and budgets of heads
   AblationSettings ablations;
   std::vector<SettingsSection> groupings = grouping_sections();
 

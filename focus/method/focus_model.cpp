@@ -1,7 +1,5 @@
 #include "focus/method/focus_model.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <bit>
 #include <string>
@@ -35,87 +33,16 @@ KeyClasses part_of(const KeyClasses& classes, Index begin, Index end) {
   return part;
 }
 
-/// "summary m=2 w=32", with what is not as usual behind it.
-std::string summary_name(const AttentionMode& mode) {
-  const SummarySettings& settings = mode.summary;
-  const SummarySettings usual_settings;
-  const SummaryZones usual, &zones = settings.zones;
-  std::string name =
-      settings.unselected_groups == UnselectedGroups::summary ? "summary" : "selection";
-  if (!mode.selected_groups_of_layer.empty())
-    name += fmt::format(" m={} by layer", fmt::join(mode.selected_groups_of_layer, "+"));
-  else
-    name += settings.selection == GroupSelection::own
-                ? " own"
-                : fmt::format(" m={}", settings.num_selected_groups);
-  if (!mode.window_of_layer.empty())
-    name += fmt::format(" w={} by layer", fmt::join(mode.window_of_layer, "+"));
-  else
-    name += fmt::format(" w={}", zones.window);
-  if (zones.block != usual.block) name += fmt::format(" block={}", zones.block);
-  if (zones.sinks != usual.sinks) name += fmt::format(" sinks={}", zones.sinks);
-  if (settings.width != usual_settings.width) name += fmt::format(" width={}", settings.width);
-  if (settings.selection_per != usual_settings.selection_per) name += " per key head";
-  if (mode.head_budgets != AttentionMode{}.head_budgets) name += " equal budgets";
-  return name;
-}
-
-std::string sinks_name(std::optional<Index> sinks) {
-  return sinks.value_or(0) > 0 ? fmt::format(" sinks={}", *sinks) : "";
-}
-
 }  // namespace
 
-std::string AttentionMode::name() const {
-  switch (kind) {
-    case Kind::dense:
-      return "dense";
-    case Kind::soft:
-      return "soft" + sinks_name(sinks);
-    case Kind::summary:
-      return summary_name(*this);
-    case Kind::hard:
-      break;
-  }
-  if (top_k == 0) return "local only";
-  return fmt::format("hard k={}{}{}", top_k, hard_gate == HardGate::keep ? " keep" : "",
-                     sinks_name(sinks));
-}
-
-SummarySettings AttentionMode::summary_of(Index layer) const {
-  SummarySettings settings = summary;
-  if (!selected_groups_of_layer.empty())
-    settings.num_selected_groups = selected_groups_of_layer[static_cast<std::size_t>(layer)];
-  if (!window_of_layer.empty())
-    settings.zones.window = window_of_layer[static_cast<std::size_t>(layer)];
-  return settings;
-}
-
-HeadBudgets head_budgets_of(const FocusConfig& config) {
-  return grouping_kind(config).is_per_head ? config.keys().head_budgets : HeadBudgets::measured;
-}
-
-AttentionMode summary_mode(const FocusConfig& config) {
-  SummarySettings settings = config.summary;
-  settings.zones.window = config.local_window;
-  settings.num_selected_groups =
-      settings.selection == GroupSelection::own
-          ? 1
-          : std::min<Index>(settings.num_selected_groups, config.num_groups);
-  return {.kind = AttentionMode::Kind::summary,
-          .balance = config.tokens().balance,
-          .summary = settings,
-          .head_budgets = head_budgets_of(config)};
-}
-
-GateOptions gate_options(const FocusConfig& config, const AttentionMode& mode,
+GateOptions gate_options(const FocusConfig& config, const AttentionSpec& attention,
                          const Routing& routing) {
   GateOptions options = GateOptions::from(config);
-  options.sinks = mode.sinks.value_or(options.sinks);
-  if (mode.kind != AttentionMode::Kind::hard) return options;
-  options.gated = mode.hard_gate == HardGate::keep;
-  if (mode.top_k > 0) {
-    options.membership = membership(routing, mode.top_k);
+  options.sinks = attention.summary.sinks.value_or(options.sinks);
+  if (attention.kind == AttentionKind::soft) return options;
+  options.gated = attention.gate == HardGate::keep;
+  if (attention.kind == AttentionKind::hard) {
+    options.membership = membership(routing, attention.top_k);
   } else {
     options.sinks = 0;
     options.membership.assign(static_cast<std::size_t>(routing.assignments.value().rows()), 0);
@@ -126,9 +53,9 @@ GateOptions gate_options(const FocusConfig& config, const AttentionMode& mode,
 FocusModel::FocusModel(const FocusConfig& config, const FocusShape& shape, Rng& rng)
     : config_(config), shape_(shape) {
   config_.validate();
-  mode.balance = config_.tokens().balance;
-  mode.hard_gate = config_.tokens().hard_gate;
-  if (!grouping_kind().groups_tokens) mode = summary_mode(config_);
+  const bool soft = grouping_kind().groups_tokens;
+  mode =
+      AttentionSpec{.kind = soft ? AttentionKind::soft : AttentionKind::summary}.or_from(config_);
   grouping_ = grouping_kind().make(config_, shape_, rng);
   const auto layers = static_cast<std::size_t>(shape.num_layers);
   last_classes_.resize(layers);
@@ -136,23 +63,21 @@ FocusModel::FocusModel(const FocusConfig& config, const FocusShape& shape, Rng& 
   reset_statistics();
 }
 
-AttentionMode FocusModel::training_mode(const StepInfo& place) const {
-  if (!grouping_->is_placed_at(place.step)) return {.kind = AttentionMode::Kind::dense};
+AttentionSpec FocusModel::training_mode(const StepInfo& place) const {
+  if (!grouping_->is_placed_at(place.step)) return {.kind = AttentionKind::dense};
   const TokenSettings& tokens = config_.tokens();
-  AttentionMode training{.kind = AttentionMode::Kind::soft, .balance = tokens.balance};
+  AttentionSpec training{.kind = AttentionKind::soft};
+  if (config_.training == Training::hard)
+    training = {.kind = AttentionKind::hard, .top_k = tokens.train_top_k, .gate = HardGate::keep};
   if (config_.training == Training::summary) {
-    training = summary_mode(config_);
-    if (const auto m = config_.summary.train_num_selected_groups)
-      training.summary.num_selected_groups = *m;
+    training.kind = AttentionKind::summary;
+    training.summary = {.num_selected_groups = config_.summary.train_num_selected_groups,
+                        .selection = config_.summary.selection};
   }
+  training = training.or_from(config_);
   if (training.balance == Balance::carried && place.first_phase &&
       place.step < tokens.sequence_steps)
     training.balance = Balance::sequence;
-  if (config_.training == Training::hard) {
-    training.kind = AttentionMode::Kind::hard;
-    training.top_k = tokens.train_top_k;
-    training.hard_gate = HardGate::keep;
-  }
   return training;
 }
 
@@ -213,25 +138,22 @@ void FocusModel::merge_statistics(std::span<const double> record) {
 }
 
 void FocusModel::begin_validation() {
-  if (config_.training == Training::summary)
-    mode = summary_mode(config_);
-  else
-    mode = {.kind = AttentionMode::Kind::soft, .balance = config_.tokens().balance};
+  const bool summary = config_.training == Training::summary;
+  mode = {.kind = summary ? AttentionKind::summary : AttentionKind::soft};
 }
 
 Variable FocusModel::attend(const MechanismInputs& in) {
   check(in.first_position == 0, "focus: layer {} has no cache of the {} tokens before", in.layer,
         in.first_position);
-  if (mode.kind == AttentionMode::Kind::dense) return attention(in.q, in.k, in.v, in.options);
-  const AttentionMode runs = runnable_mode(mode);
-  if (runs.kind == AttentionMode::Kind::summary)
-    return attend_summary(in, summary_of(runs, in.layer));
+  if (mode.kind == AttentionKind::dense) return attention(in.q, in.k, in.v, in.options);
+  const AttentionSpec runs = runnable_mode(mode);
+  if (runs.kind == AttentionKind::summary) return attend_summary(in, runs);
   check(grouping_kind().groups_tokens, "focus: groups of {} have summary attention only, not {}",
         grouping_->kind(), mode.name());
-  const Routing routing = grouping_->route(in, mode.balance);
-  const GateOptions options = gate_options(config_, mode, routing);
-  if (gather_statistics) gather(in, routing, options);
-  if (mode.kind == AttentionMode::Kind::hard)
+  const Routing routing = grouping_->route(in, *runs.balance);
+  const GateOptions options = gate_options(config_, runs, routing);
+  if (gather_statistics) gather(in, routing, options, runs.kind != AttentionKind::local);
+  if (runs.kind != AttentionKind::soft)
     return by_document(in, [&](const MechanismInputs& part, Index begin, Index end) {
       GateOptions of_part = options;
       of_part.membership = part_of(options.membership, begin, end);
@@ -243,13 +165,15 @@ Variable FocusModel::attend(const MechanismInputs& in) {
   return gated_attention(in.q, in.k, in.v, routing.assignments, in.options, options);
 }
 
-AttentionMode FocusModel::runnable_mode(const AttentionMode& wanted) const {
-  if (grouping_kind().groups_tokens || wanted.kind != AttentionMode::Kind::hard || wanted.top_k > 0)
-    return wanted;
-  return {.kind = AttentionMode::Kind::summary,
-          .summary = {.zones = {config_.local_window, 1, 0},
-                      .num_selected_groups = 0,
-                      .unselected_groups = UnselectedGroups::drop}};
+AttentionSpec FocusModel::runnable_mode(const AttentionSpec& wanted) const {
+  AttentionSpec runs = wanted;
+  if (wanted.kind == AttentionKind::local && !grouping_kind().groups_tokens)
+    runs = {.kind = AttentionKind::summary,
+            .summary = {.block = 1,
+                        .sinks = 0,
+                        .num_selected_groups = 0,
+                        .unselected_groups = UnselectedGroups::drop}};
+  return runs.or_from(config_);
 }
 
 std::vector<Tensor> FocusModel::head_needs() {
@@ -259,9 +183,9 @@ std::vector<Tensor> FocusModel::head_needs() {
   return needs;
 }
 
-SummarySettings FocusModel::summary_of(const AttentionMode& wanted, Index layer) {
-  SummarySettings settings = wanted.summary_of(layer);
-  if (wanted.head_budgets == HeadBudgets::equal || !wanted.selected_groups_of_layer.empty() ||
+SummarySettings FocusModel::summary_of(const AttentionSpec& attention, Index layer) {
+  SummarySettings settings = attention.summary_of(layer);
+  if (settings.head_budgets == HeadBudgets::equal || !attention.m_by_layer.empty() ||
       !settings.query_heads_select())
     return settings;
   if (const std::vector<Tensor> needs = head_needs(); !needs.empty())
@@ -279,9 +203,10 @@ Variable FocusModel::layer_error(const MechanismInputs& in, const Variable& out,
                                 linear(reshape(dense, rows), projection, {}).value());
 }
 
-Variable FocusModel::attend_summary(const MechanismInputs& in, const SummarySettings& settings) {
+Variable FocusModel::attend_summary(const MechanismInputs& in, const AttentionSpec& attends) {
   const auto layer = static_cast<std::size_t>(in.layer);
-  const KeyClasses classes = grouping_->classes(in, mode.balance);
+  const SummarySettings settings = summary_of(attends, in.layer);
+  const KeyClasses classes = grouping_->classes(in, *attends.balance);
   const Variable beta = grouping_->beta(in.layer, in.k.dim(2));
   SummaryReport report;  // of all sequences
   Variable out = by_document(in, [&](const MechanismInputs& part, Index begin, Index end) {
@@ -310,7 +235,7 @@ void FocusModel::gather_summary(const MechanismInputs& in, const KeyClasses& cla
   const std::vector<Index> starts = sequence_starts(in);
   std::int64_t scored = 0;
   for (std::size_t s = 0; s < report.pairs.size(); ++s) {
-    PairCounts counts = count_pairs({}, starts[s + 1] - starts[s], settings.zones.window,
+    PairCounts counts = count_pairs({}, starts[s + 1] - starts[s], settings.local_window,
                                     in.options.sliding_window);
     counts.attended = (report.pairs[s] + heads / 2) / heads;
     stats.pairs += counts;
@@ -326,7 +251,7 @@ void FocusModel::gather_summary(const MechanismInputs& in, const KeyClasses& cla
 }
 
 void FocusModel::gather(const MechanismInputs& in, const Routing& routing,
-                        const GateOptions& options) {
+                        const GateOptions& options, bool by_groups) {
   GroupStatistics& stats = statistics[static_cast<std::size_t>(in.layer)];
   stats.add(routing);
   const std::vector<Index> starts = sequence_starts(in);
@@ -338,7 +263,7 @@ void FocusModel::gather(const MechanismInputs& in, const Routing& routing,
     stats.pairs +=
         count_pairs(sets, seq_len, config_.local_window, in.options.sliding_window, options.sinks);
   }
-  if (mode.kind != AttentionMode::Kind::hard || mode.top_k > 0)
+  if (by_groups)
     stats.pairs.choosing +=
         pairs_worth(static_cast<double>(starts.back() * grouping_->assignment_cost(in)), in);
 }

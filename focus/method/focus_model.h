@@ -10,32 +10,8 @@
 
 namespace focus {
 
-/// What a forward pass with Focus runs.
-struct AttentionMode {
-  enum class Kind { dense, soft, hard, summary };
-  Kind kind = Kind::soft;
-  int top_k = 1;  // hard: groups a token keeps; 0: none, which leaves the local window alone
-  Balance balance = Balance::carried;
-  HardGate hard_gate = HardGate::drop;
-  std::optional<Index> sinks = {};  // of soft and hard; else those of the settings
-  SummarySettings summary = {};
-  // Of summary, where layers differ; else empty.
-  std::vector<Index> selected_groups_of_layer = {}, window_of_layer = {};
-  HeadBudgets head_budgets = HeadBudgets::measured;  // of summary, where heads' needs are known
-
-  /// "dense", "soft", "hard k=2", "hard k=2 keep", "local only", "summary m=2 w=32"
-  std::string name() const;
-  /// Of summary attention in a layer; FocusModel::summary_of() adds heads' budgets.
-  SummarySettings summary_of(Index layer) const;
-};
-
-/// How heads of these groups share what they read: keys have needs, others not.
-HeadBudgets head_budgets_of(const FocusConfig& config);
-/// Attention with summary columns as `config` has it.
-AttentionMode summary_mode(const FocusConfig& config);
-
-/// The gate of soft or hard attention in `mode`, and for hard the tokens' sets.
-GateOptions gate_options(const FocusConfig& config, const AttentionMode& mode,
+/// The gate of soft, hard or local attention, resolved, and but for soft the tokens' sets.
+GateOptions gate_options(const FocusConfig& config, const AttentionSpec& attention,
                          const Routing& routing);
 
 /// Focus on all layers of a decoder: the adapter that a retrofit trains.
@@ -52,11 +28,11 @@ class FocusModel : public Adapter {
   const Grouping& grouping() const { return *grouping_; }
   const GroupingKind& grouping_kind() const { return focus::grouping_kind(config_); }
 
-  /// What the next forward passes run.
-  AttentionMode mode;
+  /// What the next forward passes run; what it leaves open is as config() has it.
+  AttentionSpec mode;
   /// What training step `place` runs: with balance `carried` the first steps of the first phase
   /// train with `sequence`.
-  AttentionMode training_mode(const StepInfo& place) const;
+  AttentionSpec training_mode(const StepInfo& place) const;
 
   std::string_view kind() const override { return "focus"; }
   void attach(Decoder& decoder) override;
@@ -95,15 +71,15 @@ class FocusModel : public Adapter {
   /// What attach() makes the decoder's attention: that of `mode`.
   Variable attend(const MechanismInputs& in);
 
-  /// What runs where `wanted` is asked for: the local window of a grouping without tokens' groups
-  /// is summary attention that reads no group.
-  AttentionMode runnable_mode(const AttentionMode& wanted) const;
+  /// What runs where `wanted` is asked for, with everything said: the local window of a grouping
+  /// without tokens' groups is summary attention that reads no group.
+  AttentionSpec runnable_mode(const AttentionSpec& wanted) const;
 
   /// The needs of the query heads of each layer; none where all have the same budget.
   std::vector<Tensor> head_needs();
-  /// Summary attention of a layer in the mode `wanted`, with each query head's budget of groups
-  /// where needs are known.
-  SummarySettings summary_of(const AttentionMode& wanted, Index layer);
+  /// Summary attention of a layer, resolved, with each query head's budget of groups where needs
+  /// are known.
+  SummarySettings summary_of(const AttentionSpec& attention, Index layer);
 
   /// While true, forward passes add to `statistics`.
   bool gather_statistics = false;
@@ -111,12 +87,13 @@ class FocusModel : public Adapter {
   void reset_statistics();
 
  private:
-  Variable attend_summary(const MechanismInputs& in, const SummarySettings& settings);
+  Variable attend_summary(const MechanismInputs& in, const AttentionSpec& attention);
   /// The layer's squared error of attention outputs after o_proj, relative to the dense ones'.
   Variable layer_error(const MechanismInputs& in, const Variable& out, const Variable& dense) const;
   void gather_summary(const MechanismInputs& in, const KeyClasses& classes,
                       const SummaryReport& report, const SummarySettings& settings);
-  void gather(const MechanismInputs& in, const Routing& routing, const GateOptions& options);
+  void gather(const MechanismInputs& in, const Routing& routing, const GateOptions& options,
+              bool by_groups);
 
   FocusConfig config_;
   FocusShape shape_;

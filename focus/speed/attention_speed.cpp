@@ -175,7 +175,7 @@ class Measurement {
       speed.largest_group = largest_group_share(sets_, o_.num_groups);
       return;
     }
-    speed.pairs = count_pairs({}, length_, o_.summary->zones.window, 0);
+    speed.pairs = count_pairs({}, length_, o_.summary->local_window, 0);
     speed.pairs.attended = (summary_.pairs.at(0) + o_.heads / 2) / o_.heads;
     GroupStatistics groups;
     groups.add_sizes(classes_.classes, classes_.heads, o_.num_groups);

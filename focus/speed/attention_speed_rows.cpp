@@ -21,7 +21,7 @@ SummarySettings summary_options(const AttentionSpec& spec, const AttentionSpeedO
   config.grouping.name = "keys";
   config.num_groups = options.num_groups;
   config.local_window = options.local_window;
-  return resolve_summary(spec, config).mode().summary;
+  return spec.or_from(config).summary_of(0);
 }
 
 /// What was not run is null.
@@ -71,7 +71,7 @@ void AttentionSpeedOptions::read_attentions(const std::vector<std::string>& word
 
 std::string AttentionSpeedOptions::attention_text() const {
   if (!summary) return fmt::format("k={}, w={}", top_k, local_window);
-  return AttentionMode{.kind = AttentionMode::Kind::summary, .summary = *summary}.name();
+  return summary_name(*summary);
 }
 
 std::string AttentionSpeedOptions::text() const {

@@ -124,7 +124,7 @@ nlohmann::ordered_json to_json(const MeasuredSteps& m) {
           {"trained", m.session.count_trainable()},
           {"method", value_text(config.method)},
           {"attention", m.mode.name()},
-          {"balance", value_text(m.mode.balance)},
+          {"balance", value_text(m.mode.balance.value_or(Balance::carried))},
           {"pass", m.forward_only ? "forward" : "step"},
           {"batch", config.data.batch},
           {"gradient_accumulation_steps", config.data.gradient_accumulation_steps},

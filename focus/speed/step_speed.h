@@ -49,7 +49,7 @@ struct MeasuredSteps {
   std::string shape;  // of find_shape(), or empty
   bool forward_only = false;
   double peak_gflops = 0;
-  AttentionMode mode = session.mode_at(static_cast<std::int64_t>(speed.seconds.size()));
+  AttentionSpec mode = session.mode_at(static_cast<std::int64_t>(speed.seconds.size()));
   std::vector<PhaseTime> phases = phases_of(speed.of_fastest);
 
   const ModelConfig& model() const { return session.model().decoder->config(); }

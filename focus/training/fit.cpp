@@ -24,8 +24,8 @@ FocusConfig FitSettings::to_focus() const {
   config.summary.selection_per = selection_per;
   config.keys().head_budgets = head_budgets;
   config.local_window = local_window;
-  config.summary.zones.block = block;
-  config.summary.zones.sinks = sinks;
+  config.summary.block = block;
+  config.summary.sinks = sinks;
   config.keys().fit_tokens = tokens;
   return config;
 }
@@ -143,8 +143,9 @@ void add_squares(const Tensor& a, const Tensor& b, std::span<double> errors,
 void measure_needs(Decoder& decoder, FocusModel& focus, const Batches& batches, Index fitted,
                    const FitProgress& progress) {
   const NoGrad guard;
-  const AttentionMode before = std::exchange(focus.mode, summary_mode(focus.config()));
-  focus.mode.head_budgets = HeadBudgets::equal;
+  const AttentionSpec before = std::exchange(
+      focus.mode,
+      {.kind = AttentionKind::summary, .summary = {.head_budgets = HeadBudgets::equal}});
   const auto heads = static_cast<std::size_t>(focus.shape().heads);
   const auto layers = static_cast<std::size_t>(focus.shape().num_layers);
   std::vector<double> errors(layers * heads, 0.0), squares = errors;

@@ -160,7 +160,7 @@ ForwardContext Session::context_of(int part) const {
 Variable Session::loss_of(const Batch& batch, const ForwardContext& context) {
   Decoder& decoder = *model_.decoder;
   FocusModel* const focus = model_.focus();
-  const bool placed = focus != nullptr && focus->mode.kind == AttentionMode::Kind::summary;
+  const bool placed = focus != nullptr && focus->mode.kind == AttentionKind::summary;
   switch (placed ? focus->config().objective : Objective::lm) {
     case Objective::lm:
       break;
@@ -269,10 +269,9 @@ std::optional<double> Session::validate(const WorkProgress& progress) {
   return nats / weights;
 }
 
-AttentionMode Session::mode_at(std::int64_t step) const {
+AttentionSpec Session::mode_at(std::int64_t step) const {
   const FocusModel* const focus = model_.focus();
-  return focus ? focus->training_mode(place_of(step))
-               : AttentionMode{.kind = AttentionMode::Kind::dense};
+  return focus ? focus->training_mode(place_of(step)) : AttentionSpec{.kind = AttentionKind::dense};
 }
 
 Index Session::count_trainable() const {

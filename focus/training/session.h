@@ -81,7 +81,7 @@ class Session {
   /// Whether the phase trains the model's own parameters.
   bool trains_base() const { return trains_base_; }
   /// What attention step number `step` runs; dense where there is no Focus.
-  AttentionMode mode_at(std::int64_t step) const;
+  AttentionSpec mode_at(std::int64_t step) const;
 
   /// Of the phase.
   Index count_trainable() const;

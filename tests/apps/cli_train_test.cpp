@@ -165,7 +165,7 @@ TEST(CliTrain, DenseAttentionIsDenseOnABaseThatWasTrainedWithFocus) {
   const NoGrad guard;
   const auto hidden = [&](Decoder& decoder) { return decoder.hidden_states(ids, 1).value(); };
   EXPECT_FALSE(same_bits(hidden(*session.model().decoder), hidden(*model.decoder)));
-  model.focus()->mode.kind = AttentionMode::Kind::dense;
+  model.focus()->mode.kind = AttentionKind::dense;
   EXPECT_TRUE(same_bits(hidden(*session.model().decoder), hidden(*model.decoder)));
 }
 

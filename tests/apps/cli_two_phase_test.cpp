@@ -84,7 +84,7 @@ TEST(CliTwoPhase, TheSecondPhaseIsFullTrainingFromThatAdapter) {
                                       .seed = static_cast<std::uint64_t>(config.seed)});
   for (std::int64_t step = 0; step < kFirst; ++step) batches.next();
   std::vector<double> losses;
-  focus.mode = {.kind = AttentionMode::Kind::soft, .balance = Balance::carried};
+  focus.mode = {.kind = AttentionKind::soft, .balance = Balance::carried};
   for (std::int64_t step = 0; step < kSteps - kFirst; ++step)
     losses.push_back(training_step(adamw, {optim, 0, kSteps - kFirst}, step, 1, [&](int) {
                        const Batch batch = batches.next();

@@ -9,13 +9,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string word(reinterpret_cast<const char*>(data), size);
   const auto read = [&] {
     const AttentionSpec spec = parse_attention(word, "--attention");
-    if (spec.name().empty()) fuzz::report("an attention without a name");
-    if ((spec.kind == AttentionKind::mechanism) != spec.settings.has_value())
+    if (spec.word().empty()) fuzz::report("an attention without a name");
+    if ((spec.kind == AttentionKind::baseline) != spec.settings.has_value())
       fuzz::report("settings of no mechanism, or a mechanism without them");
     if (spec.kind != AttentionKind::summary) return;
     FocusConfig config;
     config.grouping.name = "keys";
-    const SummaryOverrides all = resolve_summary(spec, config).summary;
+    const auto all = spec.or_from(config).summary;
     for (const auto& number : {all.num_selected_groups, all.local_window, all.sinks})
       if (!number || *number < 0) fuzz::report("a summary without a number of groups or tokens");
     if (!all.block || *all.block < 1) fuzz::report("a block of no queries");

@@ -15,7 +15,7 @@ struct FocusSections {
   Training training = Training::soft;
   TokenSettings tokens;
   KeySettings keys;
-  SummaryConfig summary;
+  SummarySettings summary;
   AblationSettings ablations;
   void visit(auto&& f) {
     f("num_groups", num_groups);

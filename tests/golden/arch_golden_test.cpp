@@ -73,7 +73,7 @@ TEST_P(DenseGolden, GreedyTokensWithACacheAndWithout) {
   if (std::erase(prompt, 0) > 0 && config_->widest_window() > 0)
     GTEST_SKIP() << folder_ << ": padding within a sliding window";
   for (const auto cache : {std::optional(CacheDtype::float32), std::optional<CacheDtype>()}) {
-    Generator generator(decoder, nullptr, {.kind = AttentionMode::Kind::dense}, cache);
+    Generator generator(decoder, nullptr, {.kind = AttentionKind::dense}, cache);
     std::vector<std::int32_t> ids;
     Rng rng;
     Tensor logits = generator.next_logits(prompt);
@@ -132,9 +132,9 @@ TEST_P(FocusModelGolden, Agrees) {
   for (int top_k = 1; top_k <= focus_config.num_groups; ++top_k) {
     const std::string prefix = fmt::format("hard_{}/", top_k);
     if (!file.has(prefix + "logits")) continue;
-    focus.mode.kind = AttentionMode::Kind::hard;
+    focus.mode.kind = AttentionKind::hard;
     focus.mode.top_k = top_k;
-    focus.mode.hard_gate = HardGate::drop;
+    focus.mode.gate = HardGate::drop;
     const Variable hidden = decoder.hidden_states(ids, batch);
     expect_close(prefix + "logits", decoder.logits(hidden).value(),
                  file.numbers(prefix + "logits"));

@@ -35,9 +35,9 @@ class SummaryGolden : public testing::TestWithParam<std::string> {
     options_ = {.scale = static_cast<Real>(number("scale")),
                 .softcap = static_cast<Real>(number("softcap")),
                 .sliding_window = static_cast<Index>(number("sliding_window"))};
-    summary_.zones = {.window = static_cast<Index>(number("window")),
-                      .block = static_cast<Index>(number("block")),
-                      .sinks = static_cast<Index>(number("sinks"))};
+    summary_.local_window = static_cast<Index>(number("window"));
+    summary_.block = static_cast<Index>(number("block"));
+    summary_.sinks = static_cast<Index>(number("sinks"));
     summary_.width = file_->attribute_or("width", 0);
     if (file_->attribute_or("per_query_head", 0) == 0)
       summary_.selection_per = SelectionPer::key_head;

@@ -72,7 +72,9 @@ inline SummaryInputs summary_inputs_of(const SummaryCase& c) {
   in.options = {.scale = static_cast<Real>(1.3 / std::sqrt(static_cast<double>(c.head_dim))),
                 .softcap = static_cast<Real>(c.softcap),
                 .sliding_window = c.sliding_window};
-  in.summary = {.zones = {.window = c.window, .block = c.block, .sinks = c.sinks},
+  in.summary = {.local_window = c.window,
+                .block = c.block,
+                .sinks = c.sinks,
                 .num_selected_groups = c.num_selected_groups,
                 .selection = c.selection,
                 .selection_per = c.selection_per,

@@ -107,7 +107,7 @@ class SummaryReference {
   }
 
   View view(Index b, Index head, Index i) const {
-    const SummaryZones& zones = in_.summary.zones;
+    const SummarySettings& zones = in_.summary;
     const Index window = in_.options.sliding_window;
     const std::vector<double> zero(static_cast<std::size_t>(dim_), 0.0);
     View seen;
@@ -115,7 +115,7 @@ class SummaryReference {
                        {.n = 0, .key = zero, .value = zero, .square = zero});
     for (Index j = 0; j <= i; ++j) {
       if (window > 0 && i - j >= window) continue;
-      if (j >= i / zones.block * zones.block - zones.window || j < zones.sinks) {
+      if (j >= i / zones.block * zones.block - zones.local_window || j < zones.sinks) {
         seen.near.push_back(j);
         continue;
       }

@@ -18,7 +18,7 @@ inline FocusConfig tiny_focus(Balance balance = Balance::carried) {
 /// Lets the batch of the last forward pass enter the carried potentials, as a training step does;
 /// the mode stays as it is.
 inline void carry_potentials(FocusModel& focus) {
-  const AttentionMode mode = focus.mode;
+  const AttentionSpec mode = focus.mode;
   focus.begin_step({});
   focus.mode = mode;
   focus.merge_statistics(focus.step_statistics());

@@ -50,7 +50,7 @@ inline RunConfig keys_run(Method method = Method::retrofit) {
   f.grouping.name = "keys";
   f.training = Training::summary;
   f.local_window = 2;
-  f.summary.zones.block = 2;
+  f.summary.block = 2;
   f.summary.num_selected_groups = 1;
   f.keys().fit_tokens = 64;
   return config;

@@ -115,7 +115,7 @@ AttentionSpec window_of(const LoadedModel& model, const FarSettings& settings) {
     return parse_attention(fmt::format("sink_window:{}", settings.context));
   const FocusConfig& config = model.focus()->config();
   return parse_attention(
-      fmt::format("sink_window:{}:sinks={}", config.local_window, config.summary.zones.sinks));
+      fmt::format("sink_window:{}:sinks={}", config.local_window, config.summary.sinks));
 }
 
 std::string format_far(const FarReport& report) {

@@ -196,7 +196,7 @@ RecallRow evaluate_recall(LoadedModel& model, const AttentionSpec& attention,
   const NoGrad guard;
   const ActiveAttention active(model, attention);
   RecallRow row{.name = active.name(),
-                .kind = active.mechanism() ? "baseline" : attention.name(),
+                .kind = active.mechanism() ? "baseline" : attention.word(),
                 .routing = active.routing(),
                 .all = {},
                 .buckets = {RecallBucket{}}};

@@ -16,10 +16,11 @@ EvaluationRow::Groups groups_of_row(const EvalRow& row) {
 
 AttentionLabel label_of_row(const EvalRow& row) {
   AttentionLabel label{.name = row.name, .kind = row.kind, .causal = row.causal};
-  if (row.mode.kind == AttentionMode::Kind::hard) label.top_k = row.mode.top_k;
-  if (row.kind == "hard") label.gate = value_text(row.mode.hard_gate);
+  if (row.mode.kind == AttentionKind::hard || row.mode.kind == AttentionKind::local)
+    label.top_k = row.mode.top_k;
+  if (row.kind == "hard") label.gate = value_text(*row.mode.gate);
   if (row.has_groups)
-    label.routing = row.routing == "keys" ? row.routing : value_text(row.mode.balance);
+    label.routing = row.routing == "keys" ? row.routing : value_text(*row.mode.balance);
   return label;
 }
 

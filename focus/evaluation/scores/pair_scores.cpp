@@ -299,20 +299,17 @@ std::vector<double> kl_rows(const Decoder& reference, const Tensor& reference_hi
   return divergences;
 }
 
-TouchedPairs TouchedPairs::of(const ActiveAttention& active, const AttentionSpec& spec,
-                              const LoadedModel& model) {
-  TouchedPairs touched{.layers = spec.layers};
-  const AttentionMode& mode = active.mode();
+TouchedPairs TouchedPairs::of(const ActiveAttention& active) {
+  const AttentionSpec& mode = active.mode();
+  TouchedPairs touched{.layers = mode.layers};
   if (const Mechanism* mechanism = active.mechanism()) {
     touched.window = 0;
     AnySettings settings = mechanism->settings();
     for (const ConfigField& field : config_fields(settings))
       if (field.key == "local_window") touched.window = std::stoll(field.text());
-  } else if (mode.kind == AttentionMode::Kind::summary) {
-    touched.window = mode.summary.zones.window;
-    touched.window_of_layer = mode.window_of_layer;
-  } else if (mode.kind != AttentionMode::Kind::dense) {
-    touched.window = model.focus()->config().local_window;
+  } else if (mode.kind != AttentionKind::dense) {
+    touched.window = mode.summary.local_window;
+    touched.window_of_layer = mode.w_by_layer;
   }
   return touched;
 }

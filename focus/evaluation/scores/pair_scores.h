@@ -55,8 +55,7 @@ struct TouchedPairs {
   std::vector<Index> window_of_layer = {};  // where layers differ; else empty
 
   /// The window is the local one of a Focus or of a mechanism that has one, and 0 of one without.
-  static TouchedPairs of(const ActiveAttention& active, const AttentionSpec& spec,
-                         const LoadedModel& model);
+  static TouchedPairs of(const ActiveAttention& active);
   /// The causal pairs of a sequence over all layers, `distant` those that are touched.
   PairCounts count(const ModelConfig& config, Index tokens) const;
 };

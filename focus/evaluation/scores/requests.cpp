@@ -78,7 +78,7 @@ ScoreAnswer generated_answer(LoadedModel& model, const ActiveAttention& active,
       encoder.prompt(request.context, encoder.max_length() - request.max_gen_toks, request.where);
   // Soft attention reads every key, a mechanism has no cache, and all layers have one or none.
   const bool cached = active.mechanism() == nullptr && touches.layers.empty() &&
-                      active.mode().kind != AttentionMode::Kind::soft;
+                      active.mode().kind != AttentionKind::soft;
   Generator generator(*model.decoder, model.focus(), active.mode(),
                       cached ? std::optional(CacheDtype::float32) : std::nullopt);
   const Generated done = generate(model, generator, prompt,
@@ -127,7 +127,7 @@ std::vector<ScoreAnswer> answer_requests(LoadedModel& model, const AttentionSpec
         if (progress) progress(share * share_scored);
       },
       work);
-  const TouchedPairs touches = TouchedPairs::of(active, attention, model);
+  const TouchedPairs touches = TouchedPairs::of(active);
   std::vector<ScoreAnswer> answers;
   std::size_t generated = 0;
   for (std::size_t i = 0; i < requests.size(); ++i) {

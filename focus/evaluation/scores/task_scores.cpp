@@ -233,7 +233,7 @@ class TaskEvaluation {
     TaskRow row{.kind = attentions_[a].settings ? "baseline" : attentions_[a].name(),
                 .name = active.name(),
                 .routing = active.routing(),
-                .touches = TouchedPairs::of(active, attentions_[a], model_),
+                .touches = TouchedPairs::of(active),
                 .accuracy = estimate(sample.accuracy)};
     count_touched(row);
     const bool normalised = task_.kind->metric == Metric::normalised_choice;

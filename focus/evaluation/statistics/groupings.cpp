@@ -67,7 +67,8 @@ std::vector<GroupAssignments> collect_groupings(Decoder& decoder, FocusModel& fo
                          .confidence = {}});
   Index first = 0;
   const auto see = [&](const MechanismInputs& in) {
-    const GroupShares of_layer = focus.grouping().shares(in, focus.mode.balance);
+    const GroupShares of_layer =
+        focus.grouping().shares(in, *focus.runnable_mode(focus.mode).balance);
     for (Index head = 0; head < heads; ++head) {
       const auto number = static_cast<std::size_t>(in.layer * heads + head);
       std::vector<double> shares = note(of_layer, head, groupings[number]);

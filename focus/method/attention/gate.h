@@ -22,11 +22,12 @@ struct GateOptions {
   std::vector<std::uint64_t> membership;
 
   static GateOptions from(const FocusConfig& config) {
-    return {.gate = config.tokens().gate,
-            .steepness = config.tokens().gate_steepness,
-            .affinity_floor = config.tokens().affinity_floor,
+    const TokenSettings& tokens = config.tokens();
+    return {.gate = tokens.gate,
+            .steepness = tokens.gate_steepness,
+            .affinity_floor = tokens.affinity_floor,
             .local_window = config.local_window,
-            .sinks = config.tokens().sinks,
+            .sinks = tokens.sinks,
             .gated = true,
             .membership = {}};
   }

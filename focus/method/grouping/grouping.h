@@ -14,6 +14,7 @@
 #include "focus/method/grouping/group_statistics.h"
 #include "focus/method/grouping/key_classes.h"
 #include "focus/method/grouping/routing.h"
+#include "focus/method/spec.h"
 #include "layers/decoder.h"
 
 namespace focus {
@@ -140,6 +141,10 @@ struct GroupingKind {
   std::unique_ptr<Grouping> (*make)(const FocusConfig&, const FocusShape&, Rng&) = nullptr;
   /// Whether there are groups without a training step; null: always.
   bool (*needs_no_step)(const FocusConfig&) = nullptr;
+  /// What its settings say of attention: balance, gate, sinks, budgets of heads.
+  AttentionSpec (*attention_of)(const FocusConfig&) = [](const FocusConfig&) {
+    return AttentionSpec{};
+  };
 };
 
 /// All kinds, the paper's first.

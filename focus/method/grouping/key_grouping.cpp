@@ -119,7 +119,10 @@ GroupingKind key_grouping() {
                      Rng& rng) -> std::unique_ptr<Grouping> {
             return std::make_unique<KeyGrouping>(config, shape, rng);
           },
-          .needs_no_step = [](const FocusConfig& config) { return config.keys().fit_step == 0; }};
+          .needs_no_step = [](const FocusConfig& config) { return config.keys().fit_step == 0; },
+          .attention_of = [](const FocusConfig& config) -> AttentionSpec {
+            return {.summary = {.head_budgets = config.keys().head_budgets}};
+          }};
 }
 
 }  // namespace focus

@@ -149,7 +149,13 @@ GroupingKind token_grouping() {
                      Rng& rng) -> std::unique_ptr<Grouping> {
             return std::make_unique<TokenGrouping>(config, shape, rng);
           },
-          .needs_no_step = [](const FocusConfig&) { return false; }};
+          .needs_no_step = [](const FocusConfig&) { return false; },
+          .attention_of = [](const FocusConfig& config) -> AttentionSpec {
+            const TokenSettings& settings = config.tokens();
+            return {.balance = settings.balance,
+                    .gate = settings.hard_gate,
+                    .summary = {.sinks = settings.sinks}};
+          }};
 }
 
 }  // namespace focus

@@ -74,19 +74,20 @@ Index add_queries(const SortedKeys& keys, std::size_t c, Index begin, Index end,
 }  // namespace
 
 AttentionPlan chosen_plan(ClassView classes, std::span<const ClassView> choices, Index groups,
-                          Index batch, Index seq_len, const SummaryZones& zones, Index run_length) {
+                          Index batch, Index seq_len, const SummarySettings& settings,
+                          Index run_length) {
   AttentionPlan plan;
-  plan.window = zones.sliding_window;
-  plan.gap = zones.window + 1;
-  plan.blocks = {.size = zones.block, .seq_len = seq_len};
+  plan.window = settings.sliding_window;
+  plan.gap = settings.local_window + 1;
+  plan.blocks = {.size = settings.block, .seq_len = seq_len};
   const auto ranks = static_cast<Index>(choices.size());
   plan.tokens.reserve(static_cast<std::size_t>((1 + ranks) * batch * seq_len));
   std::vector<SortedKeys> keys;
   for (Index b = 0; b < batch; ++b)
-    keys.push_back(add_keys(classes, b * seq_len, seq_len, groups, zones.sinks, plan));
+    keys.push_back(add_keys(classes, b * seq_len, seq_len, groups, settings.sinks, plan));
   // Before that no query has a far zone.
-  const Index begin =
-      std::min(seq_len, (zones.sinks + zones.window + zones.block) / zones.block * zones.block);
+  const Index begin = std::min(seq_len, (settings.sinks + settings.local_window + settings.block) /
+                                            settings.block * settings.block);
   const Index length = ranks > 1 ? run_length : seq_len;
   Index rows_seen = 0;
   for (Index b = 0; b < batch; ++b)

@@ -4,7 +4,7 @@
 
 #include "autograd/attention/attention_plan.h"
 #include "focus/method/grouping/key_classes.h"
-#include "focus/method/summary/zones.h"
+#include "focus/method/summary/summary_settings.h"
 
 namespace focus {
 
@@ -15,6 +15,7 @@ namespace focus {
 /// the plan, which then serves forward passes alone, has runs: each the queries of `run_length`
 /// positions.
 AttentionPlan chosen_plan(ClassView classes, std::span<const ClassView> choices, Index groups,
-                          Index batch, Index seq_len, const SummaryZones& zones, Index run_length);
+                          Index batch, Index seq_len, const SummarySettings& settings,
+                          Index run_length);
 
 }  // namespace focus

@@ -50,7 +50,7 @@ class ColumnSets {
 
   /// Columns at a time, at most.
   Index most_columns() const { return capacity_ * width(); }
-  Index width() const { return sums_.groups() + sums_.zones().sinks; }
+  Index width() const { return sums_.groups() + sums_.settings().sinks; }
   Index columns() const { return static_cast<Index>(sets_.size()) * width(); }
 
   void start(Index run) {
@@ -68,14 +68,14 @@ class ColumnSets {
   /// for; queries without columns have none.
   template <class F>
   void for_each(Index begin, Index end, F&& f) {
-    const SummaryZones& zones = sums_.zones();
+    const SummarySettings& settings = sums_.settings();
     sets_.clear();
     for (Index query = begin; query < end; ++query) {
       const bool changed = walker_.go_to(query) || number_ < 0;
       if (changed) ++number_;
       const GroupSums::Tokens far = walker_.tokens();
-      const Index first_sink = zones.first_sink(query);
-      if (far.first == far.last && first_sink == zones.sinks) continue;
+      const Index first_sink = settings.first_sink(query);
+      if (far.first == far.last && first_sink == settings.sinks) continue;
       const bool same = !changed && !sets_.empty() && sets_.back().end_row == query - begin &&
                         first_sink == first_sink_;
       if (same) {
@@ -165,7 +165,7 @@ class ColumnSets {
     Real* value = values_.data() + set.column * dim;
     // Without a sliding window as many tokens are the same ones: most groups of the place's last
     // set are those of this one.
-    const bool only_grow = sums_.zones().sliding_window == 0;
+    const bool only_grow = sums_.settings().sliding_window == 0;
     Index* counts = counts_.data() + set.column / width() * groups;
     for (Index c = 0; c < groups; ++c, key += dim, value += dim) {
       const Index n = walker_.count(c);
@@ -180,7 +180,7 @@ class ColumnSets {
       bias_[static_cast<std::size_t>(set.column + c)] =
           n > 0 ? static_cast<Real>(std::log(static_cast<double>(n))) + beta_[c] : tiled::kMasked;
     }
-    for (Index sink = 0; sink < sums_.zones().sinks; ++sink, key += dim, value += dim) {
+    for (Index sink = 0; sink < sums_.settings().sinks; ++sink, key += dim, value += dim) {
       const bool seen = sink >= first_sink_ && sink < sums_.seq_len();
       const Index token = std::min(sink, sums_.seq_len() - 1);
       kernels.scale_row(sums_.key(sequence_, kv_head_, token), 1, dim, key, false);

@@ -8,16 +8,17 @@
 namespace focus {
 
 GroupSums::GroupSums(const Tensor& k, const Tensor& v, std::span<const std::uint8_t> classes,
-                     Index class_heads, Index groups, const SummaryZones& zones, bool with_squares)
+                     Index class_heads, Index groups, const SummarySettings& settings,
+                     bool with_squares)
     : k_(k),
       v_(v),
       classes_(classes),
       class_heads_(class_heads),
       groups_(groups),
-      zones_(zones),
+      settings_(settings),
       parts_(with_squares ? 3 : 2),
       runs_((k.dim(1) + kRun - 1) / kRun),
-      in_turn_(zones.sliding_window == 0 && k.dim(0) * k.dim(2) >= kManyHeads),
+      in_turn_(settings.sliding_window == 0 && k.dim(0) * k.dim(2) >= kManyHeads),
       run_sums_({k.dim(0) * k.dim(2) * runs_, groups, parts_, k.dim(3)}),
       run_counts_(static_cast<std::size_t>(k.dim(0) * k.dim(2) * runs_ * groups)) {
   if (!in_turn_) compute();
@@ -37,10 +38,10 @@ void GroupSums::compute() {
     Real* sums = run_sums_.data() + number * size;
     Index* counts = run_counts_.data() + number * groups_;
     std::fill_n(sums, size, Real(0));
-    for (Index t = zones_.far_end(run * kRun); t < zones_.far_end(next); ++t)
+    for (Index t = settings_.distant_end(run * kRun); t < settings_.distant_end(next); ++t)
       add(head / kv_heads(), head % kv_heads(), t, 1, sums, counts);
   });
-  if (zones_.sliding_window > 0) return;
+  if (settings_.sliding_window > 0) return;
   // What the runs add becomes what they start with.
   constexpr Index kGroups = 32;  // at a time
   const Index parts = (groups_ + kGroups - 1) / kGroups, of_group = parts_ * head_dim();
@@ -96,7 +97,7 @@ void GroupSums::Walker::start(Index run) {
   const auto sums_at = [&](Index r) { return sums_.run_sums_.data() + number(r) * size; };
   const auto counts_at = [&](Index r) { return sums_.run_counts_.begin() + number(r) * groups; };
   tokens_ = sums_.far_of(query);
-  if (sums_.zones_.sliding_window == 0) {
+  if (sums_.settings_.sliding_window == 0) {
     std::copy_n(sums_at(run), size, sum_.data());
     std::copy_n(counts_at(run), groups, counts_.begin());
     return;
@@ -104,9 +105,10 @@ void GroupSums::Walker::start(Index run) {
   // Anew from what whole runs add, so that no rounding is carried from window to window.
   clear();
   Index token = tokens_.first, r = 0;
-  while (r < run && sums_.zones_.far_end(r * kRun) < token) ++r;
+  while (r < run && sums_.settings_.distant_end(r * kRun) < token) ++r;
   if (r < run) {
-    for (const Index first = sums_.zones_.far_end(r * kRun); token < first; ++token) add(token, 1);
+    for (const Index first = sums_.settings_.distant_end(r * kRun); token < first; ++token)
+      add(token, 1);
     for (; r < run; ++r) {
       simd::kernels().scale_row(sums_at(r), 1, size, sum_.data(), true);
       for (Index c = 0; c < groups; ++c) counts_[static_cast<std::size_t>(c)] += counts_at(r)[c];

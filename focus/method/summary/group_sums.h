@@ -20,7 +20,8 @@ class GroupSums {
   /// k, v [batch, seq_len, kv_heads, head_dim]; classes [batch, seq_len, class_heads], one for all
   /// key heads or one for each. The tensors and classes must outlive the sums.
   GroupSums(const Tensor& k, const Tensor& v, std::span<const std::uint8_t> classes,
-            Index class_heads, Index groups, const SummaryZones& zones, bool with_squares = false);
+            Index class_heads, Index groups, const SummarySettings& settings,
+            bool with_squares = false);
 
   Index groups() const { return groups_; }
   Index head_dim() const { return k_.dim(3); }
@@ -28,7 +29,7 @@ class GroupSums {
   Index seq_len() const { return k_.dim(1); }
   Index kv_heads() const { return k_.dim(2); }
   Index runs() const { return runs_; }
-  const SummaryZones& zones() const { return zones_; }
+  const SummarySettings& settings() const { return settings_; }
   /// Whether a head's runs must be gone through in turn first, each kept where it begins.
   bool in_turn() const { return in_turn_; }
   const Real* key(Index sequence, Index kv_head, Index token) const {
@@ -47,7 +48,8 @@ class GroupSums {
     Index first, last;
   };
   Tokens far_of(Index query) const {
-    return {zones_.far_begin(query), std::max(zones_.far_begin(query), zones_.far_end(query))};
+    return {settings_.distant_begin(query),
+            std::max(settings_.distant_begin(query), settings_.distant_end(query))};
   }
 
   /// The sums of one sequence and key head, query after query.
@@ -103,7 +105,7 @@ class GroupSums {
   const Tensor &k_, &v_;
   const std::span<const std::uint8_t> classes_;
   const Index class_heads_, groups_;
-  const SummaryZones zones_;
+  const SummarySettings settings_;
   const Index parts_;  // sums of a group: 2, with squares 3
   const Index runs_;
   const bool in_turn_;

@@ -18,7 +18,7 @@ namespace {
 void check_summary(const AttentionInputs& in, const KeyClasses& classes, const Tensor& beta,
                    const SummarySettings& options) {
   check_attention_inputs(in);
-  const SummaryZones& zones = options.zones;
+  const SummarySettings& settings = options;
   const Index kv_heads = in.k.dim(2);
   check(classes.groups >= 1 && classes.groups <= kMaxKeyGroups &&
             (classes.heads == 1 || classes.heads == kv_heads) &&
@@ -28,10 +28,11 @@ void check_summary(const AttentionInputs& in, const KeyClasses& classes, const T
   check(beta.rank() == 2 && beta.dim(0) == kv_heads && beta.dim(1) == classes.groups,
         "summary_attention: beta {} is not [kv_heads {}, groups {}]", beta.shape(), kv_heads,
         classes.groups);
-  check(zones.window >= 0 && zones.block >= 1 && zones.sinks >= 0 && zones.sinks <= kMaxSinks,
+  check(settings.local_window >= 0 && settings.block >= 1 && settings.sinks >= 0 &&
+            settings.sinks <= kMaxSinks,
         "summary_attention: window {}, block {}, sinks {}: expected at least 0, at least 1, and "
         "from 0 to {}",
-        zones.window, zones.block, zones.sinks, kMaxSinks);
+        settings.local_window, settings.block, settings.sinks, kMaxSinks);
   check(options.num_selected_groups >= 0 && options.num_selected_groups <= classes.groups,
         "summary_attention: cannot select {} of {} groups", options.num_selected_groups,
         classes.groups);
@@ -66,10 +67,10 @@ class SummaryPass {
         selecting_(options_.query_heads_select() ? heads_ : kv_heads_),
         reads_all_(options_.least_selected() == classes_.groups && !options_.reads_own_group()),
         near_(causal_plan(batch_, seq_len_, in_.options.sliding_window,
-                          {.size = options_.zones.block,
-                           .near = reads_all_ ? -1 : options_.zones.window,
-                           .sinks = options_.zones.sinks})),
-        sums_(in_.k, in_.v, classes_.classes, classes_.heads, classes_.groups, options_.zones,
+                          {.size = options_.block,
+                           .near = reads_all_ ? -1 : options_.local_window,
+                           .sinks = options_.sinks})),
+        sums_(in_.k, in_.v, classes_.classes, classes_.heads, classes_.groups, options_,
               options_.uses_width() && !reads_all_),
         columns_(in_, sums_, beta_, options_),
         chosen_(static_cast<std::size_t>(options_.most_selected() * per_rank())),
@@ -130,10 +131,6 @@ class SummaryPass {
   SummaryReport report() const { return {chosen_, pairs_, scored_, result_.lse}; }
 
  private:
-  static SummarySettings with_sliding_window(SummarySettings options, Index window) {
-    options.zones.sliding_window = window;
-    return options;
-  }
   Index per_rank() const { return batch_ * seq_len_ * selecting_; }
 
   ClassView classes_of_keys(Index head) const {
@@ -184,7 +181,7 @@ class SummaryPass {
     std::vector<ClassView> choices;
     for (Index i = rank; i < rank + count; ++i) choices.push_back(choice(i, selecting));
     return chosen_plan(classes_of_keys(heads_of(selecting).first), choices, classes_.groups, batch_,
-                       seq_len_, options_.zones, run);
+                       seq_len_, options_, run);
   }
 
   /// Calls f(plan, heads) for the exact groups of all heads so that gradients never meet: where key

@@ -22,7 +22,7 @@ struct SummaryReport {
 };
 
 /// Causal attention in which a group that a query does not read becomes one column. Of the far
-/// tokens (SummaryZones) of a query i, n_c are in group c, with mean key kb_c and mean value vb_c;
+/// tokens (SummaryFields) of a query i, n_c are in group c, with mean key kb_c and mean value vb_c;
 ///   est_c = scale q_i . kb_c + log n_c + beta_c          (only where n_c > 0)
 /// It reads the tokens of the m groups whose estimated mass is largest: e^est over the sum of all
 /// near tokens' and columns' e^score, of its query head or summed over those that share the key

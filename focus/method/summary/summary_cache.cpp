@@ -26,22 +26,16 @@ constexpr Index kAppendWork = 8;
 /// How many pieces of so much work are one task.
 Index tasks(Index work) { return std::max<Index>(1, kTaskWork / std::max<Index>(1, work)); }
 
-SummaryZones with_window(SummaryZones zones, Index sliding_window) {
-  zones.sliding_window = sliding_window;
-  return zones;
-}
-
 }  // namespace
 
 SummaryCache::SummaryCache(const Sizes& sizes, const AttentionOptions& options,
                            const SummarySettings& summary, CacheDtype dtype)
     : sizes_(sizes),
       attention_(options),
-      options_(summary),
-      zones_(with_window(summary.zones, options.sliding_window)),
+      options_(with_sliding_window(summary, options.sliding_window)),
       padded_dim_(simd::padded(simd::kernels(), sizes.head_dim)),
       heads_(static_cast<std::size_t>(sizes.kv_heads)),
-      far_end_(zones_.sinks) {
+      far_end_(options_.sinks) {
   check(sizes.kv_heads > 0 && sizes.heads % sizes.kv_heads == 0 && sizes.head_dim > 0,
         "cache: {} heads cannot share {} key heads of {}", sizes.heads, sizes.kv_heads,
         sizes.head_dim);
@@ -132,12 +126,12 @@ void SummaryCache::append(const Real* k, const Real* v, std::span<const std::uin
               .count = tokens});
   });
   size_ += tokens;
-  far_end_ = zones_.far_end(size_ - 1);
+  far_end_ = options_.distant_end(size_ - 1);
 }
 
 void SummaryCache::append(Head& head, const NewTokens& tokens) const {
   const Index last = size_ + tokens.count - 1;
-  const Index far_begin = zones_.far_begin(last), far_end = zones_.far_end(last);
+  const Index far_begin = options_.distant_begin(last), far_end = options_.distant_end(last);
   std::vector<bool> changed(far_end > far_end_ ? head.groups.size() : 0);
   // Near tokens become far, and some of those that come now are so at once.
   const Index moved = std::max<Index>(0, std::min(far_end, size_) - far_end_);
@@ -157,7 +151,7 @@ void SummaryCache::append(Head& head, const NewTokens& tokens) const {
     const Index position = size_ + t;
     const Real *key = tokens.k + t * tokens.stride, *value = tokens.v + t * tokens.stride;
     const std::uint8_t group = tokens.classes[t * tokens.class_stride];
-    if (position < zones_.sinks) {
+    if (position < options_.sinks) {
       add_row(head.sinks, key, value);
     } else if (position >= far_end) {
       add_row(head.near, key, value);
@@ -170,7 +164,7 @@ void SummaryCache::append(Head& head, const NewTokens& tokens) const {
   }
   for (std::size_t c = 0; c < changed.size(); ++c)
     if (changed[c]) set_mean(head, c);
-  if (zones_.sliding_window > 0) forget(head, far_begin);
+  if (options_.sliding_window > 0) forget(head, far_begin);
 }
 
 /// For the new tokens [first, end) in the lists of their groups.
@@ -192,7 +186,7 @@ void SummaryCache::add_far(Group& group, const Real* key, const Real* value, Ind
   if (!keeps_lists()) return add_to_sums(group, key, value, 1);
   add_row(group.rows, key, value);
   add_row_to_sums(group, group.rows.end - 1, 1);
-  if (zones_.sliding_window > 0) group.positions.push_back(position);
+  if (options_.sliding_window > 0) group.positions.push_back(position);
 }
 
 /// With a sliding window: far tokens before that position leave.
@@ -335,11 +329,11 @@ SummaryCache::Reading SummaryCache::reading_of(Index kv_head, Index first, Index
   // The near tokens that are seen; sinks among them while there is no far zone.
   Reading reading{
       .first_head = first, .heads = heads, .sinks = all(head.sinks), .near = all(head.near)};
-  reading.sinks.first = zones_.far_end(position) == zones_.sinks
-                            ? std::min(reading.sinks.end, zones_.near_begin(position))
-                            : std::min(reading.sinks.end, zones_.first_sink(position));
+  reading.sinks.first = options_.distant_end(position) == options_.sinks
+                            ? std::min(reading.sinks.end, options_.local_begin(position))
+                            : std::min(reading.sinks.end, options_.first_sink(position));
   reading.near.first +=
-      std::max<Index>(0, zones_.near_begin(position) - std::max(far_end_, zones_.sinks));
+      std::max<Index>(0, options_.local_begin(position) - std::max(far_end_, options_.sinks));
   reading.exact = reading.sinks.count() + reading.near.count();
   reading.row = reading.exact + sizes_.groups;
   for (Index h = 0; h < heads; ++h) {

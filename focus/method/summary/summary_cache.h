@@ -89,7 +89,7 @@ class SummaryCache {
   bool selects_alone() const {
     return options_.query_heads_select() || sizes_.heads == sizes_.kv_heads;
   }
-  bool keeps_lists() const { return options_.most_selected() > 0 || zones_.sliding_window > 0; }
+  bool keeps_lists() const { return options_.most_selected() > 0 || options_.sliding_window > 0; }
   void add_row(Rows& rows, const Real* k, const Real* v) const;
   void drop_front(Rows& rows, Index count) const;
   /// Some tokens of a key head that append() adds: rows and classes lie `stride` and
@@ -125,7 +125,6 @@ class SummaryCache {
   const Sizes sizes_;
   const AttentionOptions attention_;
   const SummarySettings options_;
-  const SummaryZones zones_;
   const Index padded_dim_;
   std::vector<Head> heads_;
   Index size_ = 0, far_end_ = 0, pairs_read_ = 0;

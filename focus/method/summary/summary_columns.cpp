@@ -67,10 +67,10 @@ class ForwardTask {
 
  private:
   void tile(Index begin, Index end) {
-    const SummaryZones& zones = job_.sums.zones();
+    const SummarySettings& settings = job_.sums.settings();
     for (Index query = begin; query < end; ++query)
-      counts_.pairs += s_.heads_per_kv_head * (query - zones.near_begin(query) + 1 + zones.sinks -
-                                               zones.first_sink(query));
+      counts_.pairs += s_.heads_per_kv_head * (query - settings.local_begin(query) + 1 +
+                                               settings.sinks - settings.first_sink(query));
     const Index first = sequence_ * s_.seq_len;
     softmax_.begin(job_.near, first + begin, first + end);
     read_near(first, begin, end);

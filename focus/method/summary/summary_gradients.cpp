@@ -255,7 +255,7 @@ class BackwardTask {
 /// What runs owe to the tokens that were in the far zone when they began, and to the sinks.
 void give_across_runs(BackwardJob& job, Index sequence, Index kv_head) {
   const GroupSums& sums = job.sums;
-  const Index runs = sums.runs(), groups = sums.groups(), sinks = sums.zones().sinks;
+  const Index runs = sums.runs(), groups = sums.groups(), sinks = sums.settings().sinks;
   const Index dim = sums.head_dim();
   const auto owed_by = [&](Index run) -> const Owed& {
     return job.owed[static_cast<std::size_t>(job.run_of(sequence, kv_head, run))];
@@ -264,10 +264,10 @@ void give_across_runs(BackwardJob& job, Index sequence, Index kv_head) {
   // all later runs owe.
   const auto entered = [&](Index run) {
     const Index next = std::min(sums.seq_len() - 1, (run + 1) * GroupSums::kRun);
-    return GroupSums::Tokens{sums.zones().far_end(run * GroupSums::kRun),
-                             sums.zones().far_end(next)};
+    return GroupSums::Tokens{sums.settings().distant_end(run * GroupSums::kRun),
+                             sums.settings().distant_end(next)};
   };
-  const Index window = sums.zones().sliding_window;
+  const Index window = sums.settings().sliding_window;
   Owed later(groups + sinks, dim);
   for (Index run = runs - 2; run >= 0; --run) {
     const auto [first, last] = entered(run);
@@ -321,9 +321,9 @@ SummaryColumns::Gradients SummaryColumns::backward(const AttentionResult& result
     job.shares = Tensor::zeros({in_.q.dim(0), sums_.seq_len(), sums_.kv_heads(), groups});
   job.d_beta = Tensor::zeros({heads * runs, groups});
   for (Index i = 0; i < heads * runs; ++i)
-    job.owed.emplace_back(groups + sums_.zones().sinks, sums_.head_dim());
+    job.owed.emplace_back(groups + sums_.settings().sinks, sums_.head_dim());
   // A token enters in one run and may leave in another: with a sliding window one after the other.
-  const Index together = sums_.zones().sliding_window > 0 ? runs : 1;
+  const Index together = sums_.settings().sliding_window > 0 ? runs : 1;
   parallel_chunks(heads * runs, together, [&](Index begin, Index end) {
     const Index head = begin / runs;
     BackwardTask task(job, head / sums_.kv_heads(), head % sums_.kv_heads());

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
-#include "focus/method/summary/zones.h"
+#include "autograd/tensor.h"
+#include "data/settings/config_values.h"
 
 namespace focus {
 
@@ -39,19 +42,91 @@ constexpr auto enum_names(SelectionPer) {
   return std::array<std::string_view, 2>{"query_head", "key_head"};
 }
 
-/// The settings of summary attention.
-struct SummarySettings {
-  SummaryZones zones = {};        // its sliding window is the attention's
-  Index num_selected_groups = 2;  // m; all groups: dense attention. 1 where selection is own
-  GroupSelection selection = GroupSelection::mass;
-  SelectionPer selection_per = SelectionPer::query_head;
-  UnselectedGroups unselected_groups = UnselectedGroups::summary;
+/// How many groups each query head selects, of groups that are fitted.
+enum class HeadBudgets {
+  measured,  // in proportion to the head's need, num_selected_groups on average
+  equal      // num_selected_groups
+};
+constexpr auto enum_names(HeadBudgets) {
+  return std::array<std::string_view, 2>{"measured", "equal"};
+}
+
+/// A setting's default where each has a value; where each is optional, none.
+template <template <class> class Of, class T>
+constexpr Of<T> or_nothing(T value) {
+  if constexpr (std::is_same_v<Of<T>, T>) return value;
+  return {};
+}
+
+/// The settings of summary attention: all of them, or those that an attention spec gives
+/// (Of = std::optional). Positions are divided into zones:
+///   local(i) = { j <= i : j >= B floor(i / B) - w  or  j < s },  the rest of what i sees: distant
+/// A query reads local tokens exactly and distant ones by groups. The distant zone is the same for
+/// all queries of a block: a cache moves B tokens at a time from the one to the other.
+template <template <class> class Of>
+struct SummaryFields {
+  Of<Index> local_window = or_nothing<Of>(Index{32});        // w
+  Of<Index> block = or_nothing<Of>(Index{32});               // B
+  Of<Index> sinks = or_nothing<Of>(Index{1});                // s: always local, in no group
+  Of<Index> num_selected_groups = or_nothing<Of>(Index{2});  // m; all: dense; 1 for selection own
+  Of<GroupSelection> selection = or_nothing<Of>(GroupSelection::mass);
+  Of<SelectionPer> selection_per = or_nothing<Of>(SelectionPer::query_head);
+  Of<UnselectedGroups> unselected_groups = or_nothing<Of>(UnselectedGroups::summary);
   /// a: how much of a group's width counts in its estimated mass, when groups are selected; 0: its
   /// mean score and its size alone.
-  double width = 1;
-  /// m of each query head of the layer, where they differ; empty: num_selected_groups. Only where
-  /// query heads select.
+  Of<double> width = or_nothing<Of>(1.0);
+  Of<HeadBudgets> head_budgets = or_nothing<Of>(HeadBudgets::measured);
+  // Of one layer that runs: keys that a token sees, itself included (0: all before it); m of each
+  // query head where they differ and query heads select, else empty.
+  Index sliding_window = 0;
   std::vector<Index> selected_by_head = {};
+  // Of a config: m of training; null: as in use.
+  std::optional<int> train_num_selected_groups = {};
+
+  bool operator==(const SummaryFields&) const = default;
+
+  /// Calls f(key, help, range, setting...) for each setting of some of these, side by side.
+  template <class F, class... Fields>
+  static void visit_each(F&& f, Fields&... of) {
+    f("num_selected_groups", "m, groups that a query reads exactly in summary attention",
+      Range{0, kMaxKeyGroups}, of.num_selected_groups...);
+    f("selection",
+      "mass: a query reads the num_selected_groups groups of largest estimated mass; own: the "
+      "group of the query's token (groups of tokens)",
+      Range{}, of.selection...);
+    f("selection_per",
+      "query_head: each query head selects groups separately; key_head: the query heads that share "
+      "a key head select together",
+      Range{}, of.selection_per...);
+    f("unselected_groups",
+      "summary: each unselected group is read as one token, its mean key and value; drop: not at "
+      "all",
+      Range{}, of.unselected_groups...);
+    f("block",
+      "queries that share the distant zone of summary attention, which ends local_window before "
+      "them",
+      Range{1, 1 << 20}, of.block...);
+    f("sinks", "first tokens (attention sinks) that summary attention always reads, in no group",
+      Range{0, kMaxSinks}, of.sinks...);
+    f("width",
+      "a, for selection mass: a/2 times the variance of a group's scores is added to the logarithm "
+      "of its estimated mass, which is exact for normal scores; 0: only mean score and size",
+      Range{0, 1}, of.width...);
+    f("local_window", nullptr, Range{0, 1 << 27}, of.local_window...);
+    f("head_budgets", nullptr, Range{}, of.head_budgets...);
+  }
+
+  /// The section focus.summary; the settings without a help have another place in a config.
+  template <class F>
+  void visit(F&& f) {
+    visit_each(
+        [&f](const char* key, const char* help, Range range, auto& value) {
+          if (help != nullptr) f(key, value, help, range);
+        },
+        *this);
+    f("train_num_selected_groups", train_num_selected_groups,
+      "m in summary training; null: num_selected_groups", {0, kMaxKeyGroups});
+  }
 
   bool reads_own_group() const { return selection == GroupSelection::own; }
   bool query_heads_select() const {
@@ -75,32 +150,29 @@ struct SummarySettings {
   /// Whether variances of keys are needed.
   bool uses_width() const { return width > 0 && selects(); }
 
-  /// All but the window, which has a place of its own in a config.
-  template <class F>
-  void visit(F&& f) {
-    f("num_selected_groups", num_selected_groups,
-      "m, groups that a query reads exactly in summary attention", {0, kMaxKeyGroups});
-    f("selection", selection,
-      "mass: a query reads the num_selected_groups groups of largest estimated mass; own: the "
-      "group of the query's token (groups of tokens)");
-    f("selection_per", selection_per,
-      "query_head: each query head selects groups separately; key_head: the query heads that share "
-      "a key head select together");
-    f("unselected_groups", unselected_groups,
-      "summary: each unselected group is read as one token, its mean key and value; drop: not at "
-      "all");
-    f("block", zones.block,
-      "queries that share the distant zone of summary attention, which ends local_window before "
-      "them",
-      {1, 1 << 20});
-    f("sinks", zones.sinks,
-      "first tokens (attention sinks) that summary attention always reads, in no group",
-      {0, kMaxSinks});
-    f("width", width,
-      "a, for selection mass: a/2 times the variance of a group's scores is added to the logarithm "
-      "of its estimated mass, which is exact for normal scores; 0: only mean score and size",
-      {0, 1});
+  /// distant(i) = [distant_begin, distant_end); where the second is not above the first, nothing.
+  Index distant_begin(Index i) const {
+    return sliding_window > 0 ? std::max(sinks, i - sliding_window + 1) : sinks;
+  }
+  Index distant_end(Index i) const { return std::max(sinks, i / block * block - local_window); }
+  /// The local tokens but the sinks are [local_begin, i]; the sinks are among them where the
+  /// distant zone has not begun yet.
+  Index local_begin(Index i) const {
+    const Index of_block = distant_end(i) == sinks ? 0 : distant_end(i);
+    return sliding_window > 0 ? std::max(of_block, i - sliding_window + 1) : of_block;
+  }
+  /// Sinks that lie before the other local tokens and are seen: [first_sink, sinks).
+  Index first_sink(Index i) const {
+    if (distant_end(i) == sinks) return sinks;
+    return sliding_window > 0 ? std::clamp<Index>(i - sliding_window + 1, 0, sinks) : 0;
   }
 };
+
+using SummarySettings = SummaryFields<std::type_identity_t>;
+
+inline SummarySettings with_sliding_window(SummarySettings settings, Index sliding_window) {
+  settings.sliding_window = sliding_window;
+  return settings;
+}
 
 }  // namespace focus

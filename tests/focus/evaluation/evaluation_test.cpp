@@ -58,7 +58,7 @@ TEST(AttentionSpec, WordsAreReadInOneWay) {
   EXPECT_EQ(parse_attention("hard").top_k, 1);
   EXPECT_EQ(parse_attention("hard:2").top_k, 2);
   EXPECT_EQ(parse_attention("hard:k=2:gate=drop").gate, HardGate::drop);
-  EXPECT_EQ(parse_attention("soft:sinks=4").sinks, 4);
+  EXPECT_EQ(parse_attention("soft:sinks=4").summary.sinks, 4);
   EXPECT_EQ(parse_attention("focus").top_k, 0);
   EXPECT_EQ(parse_attention("focus:gate=keep").top_k, 0);
   EXPECT_EQ(parse_attention("focus:2").top_k, 2);
@@ -96,35 +96,35 @@ TEST(AttentionSpec, ResolvesForTheModel) {
   EXPECT_NE(error_of([&] { names_of(focus, {"trained"}); }).find("trained"), std::string::npos);
 }
 
-TEST(AttentionSpec, SummaryOverridessAreReadAndCompleted) {
+TEST(AttentionSpec, SummarySettingsAreReadAndCompleted) {
   const AttentionSpec bare = parse_attention("summary");
   EXPECT_EQ(bare.kind, AttentionKind::summary);
   EXPECT_TRUE(bare.needs_focus());
-  EXPECT_EQ(bare.summary, SummaryOverrides{});
+  EXPECT_EQ(bare.summary, SummaryFields<std::optional>{});
   EXPECT_EQ(parse_attention("summary:0").summary.num_selected_groups, 0);
-  const SummaryOverrides all =
+  const SummaryFields<std::optional> all =
       parse_attention(
           "summary:1:selection=mass:unselected_groups=drop:local_window=20:block=8:sinks=3")
           .summary;
-  EXPECT_EQ(all, (SummaryOverrides{.num_selected_groups = 1,
-                                   .selection = GroupSelection::mass,
-                                   .unselected_groups = UnselectedGroups::drop,
-                                   .local_window = 20,
-                                   .block = 8,
-                                   .sinks = 3}));
+  EXPECT_EQ(all, (SummaryFields<std::optional>{.local_window = 20,
+                                               .block = 8,
+                                               .sinks = 3,
+                                               .num_selected_groups = 1,
+                                               .selection = GroupSelection::mass,
+                                               .unselected_groups = UnselectedGroups::drop}));
   FocusConfig config;
   config.num_groups = 4;
   config.summary.selection = GroupSelection::own;
-  config.summary.zones.sinks = 5;
+  config.summary.sinks = 5;
   // A number of groups says how they are chosen, too; what is not said is the adapter's.
-  const AttentionMode mass = resolve_summary(parse_attention("summary:3"), config).mode();
-  EXPECT_EQ(mass.kind, AttentionMode::Kind::summary);
+  const AttentionSpec mass = parse_attention("summary:3").or_from(config);
+  EXPECT_EQ(mass.kind, AttentionKind::summary);
   EXPECT_EQ(mass.summary.num_selected_groups, 3);
-  EXPECT_FALSE(mass.summary.reads_own_group());
-  EXPECT_EQ(mass.summary.zones.sinks, 5);
-  EXPECT_EQ(mass.summary.zones.window, config.local_window);
-  const AttentionMode own = resolve_summary(bare, config).mode();
-  EXPECT_TRUE(own.summary.reads_own_group());
+  EXPECT_EQ(mass.summary.selection, GroupSelection::mass);
+  EXPECT_EQ(mass.summary.sinks, 5);
+  EXPECT_EQ(mass.summary.local_window, config.local_window);
+  const AttentionSpec own = bare.or_from(config);
+  EXPECT_EQ(own.summary.selection, GroupSelection::own);
   EXPECT_EQ(own.summary.num_selected_groups, 1);
   for (const char* wrong :
        {"summary:257", "summary:-1", "summary:x", "summary:1:2", "summary:unselected_groups=some",

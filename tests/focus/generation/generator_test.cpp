@@ -11,7 +11,7 @@
 namespace focus {
 namespace {
 
-using Kind = AttentionMode::Kind;
+using Kind = AttentionKind;
 
 /// A tiny decoder and a Focus whose potentials have seen a batch.
 struct Model {
@@ -32,23 +32,24 @@ struct Model {
   std::optional<FocusModel> focus;
 };
 
-std::vector<AttentionMode> modes() {
-  std::vector<AttentionMode> modes = {{.kind = Kind::dense}};
+std::vector<AttentionSpec> modes() {
+  std::vector<AttentionSpec> modes = {{.kind = Kind::dense}};
   for (const int top_k : {0, 1, 2, 4})
     for (const HardGate gate : {HardGate::drop, HardGate::keep})
-      modes.push_back({.kind = Kind::hard, .top_k = top_k, .hard_gate = gate});
-  AttentionMode summary{.kind = Kind::summary,
-                        .summary = {.zones = {.window = 4, .block = 1, .sinks = 1}}};
+      modes.push_back(
+          {.kind = top_k == 0 ? Kind::local : Kind::hard, .top_k = top_k, .gate = gate});
+  AttentionSpec summary{.kind = Kind::summary,
+                        .summary = {.local_window = 4, .block = 1, .sinks = 1}};
   modes.push_back(summary);
-  summary.selected_groups_of_layer = {4, 0, 1};
-  summary.window_of_layer = {0, 9, 4};
+  summary.m_by_layer = {4, 0, 1};
+  summary.w_by_layer = {0, 9, 4};
   modes.push_back(summary);
   return modes;
 }
 
 TEST(Generator, GreedyTokensAndLogitsEqualThoseWithoutACache) {
   for (const std::string& type : family_names())
-    for (const AttentionMode& mode : modes()) {
+    for (const AttentionSpec& mode : modes()) {
       Model model(type);
       const auto prompt = random_ids(20, 37, 7);
       const auto generate = [&](std::optional<CacheDtype> cache, std::vector<Tensor>& logits) {
@@ -73,7 +74,7 @@ TEST(Generator, GreedyTokensAndLogitsEqualThoseWithoutACache) {
 }
 
 TEST(Generator, ACacheOfFloat16MovesLogitsByItsRounding) {
-  for (const AttentionMode& mode : modes()) {
+  for (const AttentionSpec& mode : modes()) {
     Model model("llama");
     const auto ids = random_ids(40, 37, 7);
     const auto logits = [&](CacheDtype dtype) {
@@ -95,7 +96,7 @@ TEST(Generator, LongropeRotatesATextAnewOnceItIsLong) {
                  .attention_factor = 1.2,
                  .original_max_position_embeddings = 30};
   const auto ids = random_ids(60, 37, 7);
-  for (const AttentionMode& mode : modes()) {
+  for (const AttentionSpec& mode : modes()) {
     Model model(config), other(config);
     Generator cached(model.decoder, &*model.focus, mode);
     Generator whole(other.decoder, &*other.focus, mode, std::nullopt);
@@ -113,7 +114,7 @@ TEST(Generator, LongropeRotatesATextAnewOnceItIsLong) {
 }
 
 TEST(Generator, TakesSeveralTokensAtATime) {
-  for (const AttentionMode& mode : modes()) {
+  for (const AttentionSpec& mode : modes()) {
     Model model("llama");
     const auto ids = random_ids(60, 37, 7);
     Generator whole(model.decoder, &*model.focus, mode, std::nullopt);
@@ -130,7 +131,7 @@ TEST(Generator, TakesSeveralTokensAtATime) {
 TEST(Generator, AModelWithoutFocusIsDense) {
   Decoder decoder = tiny_decoder("llama");
   const auto ids = random_ids(30, 37, 7);
-  const AttentionMode dense{.kind = Kind::dense};
+  const AttentionSpec dense{.kind = Kind::dense};
   const Tensor expected = Generator(decoder, nullptr, dense, std::nullopt).next_logits(ids);
   Generator cached(decoder, nullptr, dense);
   cached.next_logits(std::span(ids).first(29));
@@ -140,7 +141,7 @@ TEST(Generator, AModelWithoutFocusIsDense) {
 
 TEST(RoutedCache, ReadsTheShareOfPairsThatTheStatisticsCount) {
   Model model("llama");
-  const AttentionMode mode{.kind = Kind::hard, .top_k = 1};
+  const AttentionSpec mode{.kind = Kind::hard, .top_k = 1, .gate = HardGate::drop};
   const auto ids = random_ids(100, 37, 7);
   model.focus->mode = mode;
   const auto attended = [&](Index tokens) {
@@ -181,7 +182,8 @@ TEST(RoutedCache, APassFromPositionZeroStartsAnew) {
   Model model("gpt2");
   const auto ids = random_ids(30, 37, 7);
   const NoGrad guard;
-  RoutedCache cache(model.decoder, &*model.focus, {.kind = Kind::hard, .top_k = 1});
+  RoutedCache cache(model.decoder, &*model.focus,
+                    {.kind = Kind::hard, .top_k = 1, .gate = HardGate::drop});
   model.decoder.hidden_states(ids, 1);
   model.decoder.hidden_states(std::span(ids).first(10), 1);
   EXPECT_EQ(cache.size(), 10);
@@ -189,7 +191,7 @@ TEST(RoutedCache, APassFromPositionZeroStartsAnew) {
 
 TEST(RoutedCache, RejectsWhatCannotGenerate) {
   Model model("llama", Balance::sequence);
-  const auto make = [&](FocusModel* focus, const AttentionMode& mode) {
+  const auto make = [&](FocusModel* focus, const AttentionSpec& mode) {
     RoutedCache cache(model.decoder, focus, mode);
   };
   EXPECT_THROW(make(&*model.focus, {.kind = Kind::soft}), std::invalid_argument);
@@ -204,7 +206,8 @@ TEST(RoutedCache, RejectsPassesThatDoNotFit) {
   // Without a cache nothing holds the tokens before.
   const NoGrad guard;
   EXPECT_THROW(model.decoder.hidden_states(ids, 1, 5), std::invalid_argument);
-  RoutedCache cache(model.decoder, &*model.focus, {.kind = Kind::hard, .top_k = 1});
+  RoutedCache cache(model.decoder, &*model.focus,
+                    {.kind = Kind::hard, .top_k = 1, .gate = HardGate::drop});
   EXPECT_THROW(model.decoder.hidden_states(ids, 1, 5), std::invalid_argument);  // it is empty
   EXPECT_THROW(model.decoder.hidden_states(ids, 2), std::invalid_argument);     // two sequences
   model.decoder.hidden_states(ids, 1);

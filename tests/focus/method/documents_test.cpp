@@ -20,35 +20,39 @@ FocusConfig keys_config() {
   config.grouping.name = "keys";
   config.training = Training::summary;
   config.local_window = 4;
-  config.summary.zones.block = 4;
+  config.summary.block = 4;
   return config;
 }
 
 struct Case {
   std::string name;
   FocusConfig config;
-  AttentionMode mode;
+  AttentionSpec mode;
 };
 
 std::vector<Case> cases() {
-  using Kind = AttentionMode::Kind;
+  using Kind = AttentionKind;
   const FocusConfig tokens = tiny_focus();
   FocusConfig parity = parity_config();
   parity.local_window = tokens.local_window;
   FocusConfig columns = tokens;
-  columns.summary.zones.block = 4;
+  columns.summary.block = 4;
   return {
       {"soft carried", tokens, {.kind = Kind::soft, .balance = Balance::carried}},
       {"soft sequence", tokens, {.kind = Kind::soft, .balance = Balance::sequence}},
-      {"hard 1", tokens, {.kind = Kind::hard, .top_k = 1, .balance = Balance::sequence}},
-      {"hard 2 keep", tokens, {.kind = Kind::hard, .top_k = 2, .hard_gate = HardGate::keep}},
-      {"soft with sinks", tokens, {.kind = Kind::soft, .sinks = 2}},
+      {"hard 1",
+       tokens,
+       {.kind = Kind::hard, .top_k = 1, .balance = Balance::sequence, .gate = HardGate::drop}},
+      {"hard 2 keep", tokens, {.kind = Kind::hard, .top_k = 2, .gate = HardGate::keep}},
+      {"soft with sinks", tokens, {.kind = Kind::soft, .summary = {.sinks = 2}}},
       {"hard 1 with sinks",
        tokens,
-       {.kind = Kind::hard, .top_k = 1, .hard_gate = HardGate::keep, .sinks = 2}},
-      {"an added grouping, hard 1", parity, {.kind = Kind::hard, .top_k = 1}},
-      {"summary of tokens", columns, summary_mode(columns)},
-      {"summary of keys", keys_config(), summary_mode(keys_config())},
+       {.kind = Kind::hard, .top_k = 1, .gate = HardGate::keep, .summary = {.sinks = 2}}},
+      {"an added grouping, hard 1",
+       parity,
+       {.kind = Kind::hard, .top_k = 1, .gate = HardGate::drop}},
+      {"summary of tokens", columns, {.kind = Kind::summary}},
+      {"summary of keys", keys_config(), {.kind = Kind::summary}},
       {"dense", tokens, {.kind = Kind::dense}},
   };
 }

@@ -21,8 +21,8 @@ FocusConfig adapter_of_keys() {
   config.grouping.name = "keys";
   config.training = Training::summary;
   config.summary.num_selected_groups = 3;
-  config.summary.zones.block = 8;
-  config.summary.zones.sinks = 2;
+  config.summary.block = 8;
+  config.summary.sinks = 2;
   return config;
 }
 const FocusShape kShape{
@@ -55,8 +55,8 @@ void expect_same_groups(FocusModel& actual, FocusModel& expected, double accepte
   }
   EXPECT_EQ(actual.config().grouping.name, "keys");
   EXPECT_EQ(actual.config().summary.num_selected_groups, 3);
-  EXPECT_EQ(actual.config().summary.zones.block, 8);
-  EXPECT_EQ(actual.config().summary.zones.sinks, 2);
+  EXPECT_EQ(actual.config().summary.block, 8);
+  EXPECT_EQ(actual.config().summary.sinks, 2);
   EXPECT_EQ(actual.shape().kv_heads, 3);
   EXPECT_EQ(actual.shape().heads, 6);
   EXPECT_EQ(actual.mode.name(), expected.mode.name());

@@ -13,7 +13,7 @@
 namespace focus {
 namespace {
 
-using Kind = AttentionMode::Kind;
+using Kind = AttentionKind;
 
 /// A decoder that attends through a FocusModel whose potentials have seen a batch.
 struct Composed {
@@ -56,10 +56,11 @@ TEST(FocusModel, RejectsAnotherNumberOfLayersAndABadConfig) {
 }
 
 TEST(FocusModel, ModesHaveNames) {
-  EXPECT_EQ((AttentionMode{.kind = Kind::dense}).name(), "dense");
-  EXPECT_EQ((AttentionMode{.kind = Kind::soft}).name(), "soft");
-  EXPECT_EQ((AttentionMode{.kind = Kind::hard, .top_k = 2}).name(), "hard k=2");
-  EXPECT_EQ((AttentionMode{.kind = Kind::hard, .top_k = 1, .hard_gate = HardGate::keep}).name(),
+  EXPECT_EQ((AttentionSpec{.kind = Kind::dense}).name(), "dense");
+  EXPECT_EQ((AttentionSpec{.kind = Kind::soft}).name(), "soft");
+  EXPECT_EQ((AttentionSpec{.kind = Kind::hard, .top_k = 2, .gate = HardGate::drop}).name(),
+            "hard k=2");
+  EXPECT_EQ((AttentionSpec{.kind = Kind::hard, .top_k = 1, .gate = HardGate::keep}).name(),
             "hard k=1 keep");
 }
 
@@ -70,7 +71,8 @@ TEST(FocusModel, StartsInTheModeOfItsConfig) {
   const FocusModel focus(config, 24, 3, rng);
   EXPECT_EQ(focus.mode.kind, Kind::soft);
   EXPECT_EQ(focus.mode.balance, Balance::sequence);
-  EXPECT_EQ(focus.mode.hard_gate, HardGate::keep);
+  focus.mode.kind = Kind::hard;
+  EXPECT_EQ(focus.runnable_mode(focus.mode).gate, HardGate::keep);
 }
 
 TEST(FocusModel, DenseModeIsNoMechanismBitForBit) {
@@ -90,11 +92,11 @@ TEST(FocusModel, DenseModeIsNoMechanismBitForBit) {
 TEST(FocusModel, HardWithAllGroupsIsDense) {
   Composed model("llama");
   const auto ids = random_ids(80, 37, 1);
-  model.focus->mode = {.kind = Kind::hard, .top_k = 4};
+  model.focus->mode = {.kind = Kind::hard, .top_k = 4, .gate = HardGate::drop};
   const Tensor hard = model.logits(ids);
   model.focus->mode.kind = Kind::dense;
   EXPECT_LE(relative_difference(hard, model.logits(ids)), tolerance(2e-5, 1e-12));
-  model.focus->mode = {.kind = Kind::hard, .top_k = 5};
+  model.focus->mode = {.kind = Kind::hard, .top_k = 5, .gate = HardGate::drop};
   EXPECT_THROW(model.logits(ids), std::invalid_argument);
 }
 
@@ -102,9 +104,10 @@ TEST(FocusModel, OnlySequenceLeaksLaterTokens) {
   for (const std::string& type : family_names())
     for (const Balance balance : {Balance::carried, Balance::none, Balance::sequence}) {
       Composed model(type, tiny_focus(balance));
-      for (const AttentionMode& mode :
-           {AttentionMode{.kind = Kind::soft}, AttentionMode{.kind = Kind::hard, .top_k = 1},
-            AttentionMode{.kind = Kind::hard, .top_k = 2, .hard_gate = HardGate::keep}}) {
+      for (const AttentionSpec& mode :
+           {AttentionSpec{.kind = Kind::soft},
+            AttentionSpec{.kind = Kind::hard, .top_k = 1, .gate = HardGate::drop},
+            AttentionSpec{.kind = Kind::hard, .top_k = 2, .gate = HardGate::keep}}) {
         model.focus->mode = mode;
         model.focus->mode.balance = balance;
         auto ids = random_ids(100, 37, 1);
@@ -155,7 +158,7 @@ TEST(FocusModel, StatisticsAddUp) {
   EXPECT_EQ(model.focus->statistics[0].tokens, 0);  // not gathered unless asked
 
   model.focus->gather_statistics = true;
-  model.focus->mode = {.kind = Kind::hard, .top_k = 1};
+  model.focus->mode = {.kind = Kind::hard, .top_k = 1, .gate = HardGate::drop};
   model.logits(ids, batch);
   ASSERT_EQ(model.focus->statistics.size(), 3u);
   const std::vector<GroupStatistics> once = model.focus->statistics;
@@ -273,14 +276,14 @@ TEST(FocusModel, RetrofitReachesEveryAdapterAndNoFrozenWeight) {
 TEST(FocusModel, TrainingStepsGiveTheSameBitsForAnyThreads) {
   struct Setting {
     Balance balance;
-    AttentionMode mode;
+    AttentionSpec mode;
     bool full;           // all parameters, or the adapter alone
     bool cures = false;  // every option against dominance
   };
   const std::vector<Setting> settings = {
       {Balance::carried, {.kind = Kind::soft}, true},
       {Balance::sequence, {.kind = Kind::soft}, false},
-      {Balance::carried, {.kind = Kind::hard, .top_k = 2, .hard_gate = HardGate::keep}, false},
+      {Balance::carried, {.kind = Kind::hard, .top_k = 2, .gate = HardGate::keep}, false},
       {Balance::none, {.kind = Kind::soft}, true, true},
   };
   for (const std::string& type : family_names())

@@ -45,7 +45,7 @@ Session session_of(const RunConfig& config, const std::string& family = "gpt2") 
 RunConfig focus_run(Training training) {
   RunConfig config = tiny_run();
   config.focus.training = training;
-  config.focus.summary.zones.block = 2;
+  config.focus.summary.block = 2;
   return config;
 }
 

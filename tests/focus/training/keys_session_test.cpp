@@ -84,7 +84,7 @@ TEST(KeysSession, HeadsSelectAsTheyNeed) {
   Session session = tiny_session(keys_run());
   session.step();
   FocusModel& focus = *session.model().focus();
-  AttentionMode mode = summary_mode(focus.config());
+  AttentionSpec mode{.kind = AttentionKind::summary};
   mode.summary.num_selected_groups = 2;
   const Index heads = focus.shape().heads;
   for (Index layer = 0; layer < focus.shape().num_layers; ++layer)
@@ -93,9 +93,9 @@ TEST(KeysSession, HeadsSelectAsTheyNeed) {
   std::vector<Index> wanted(static_cast<std::size_t>(heads), 1);
   wanted[0] = 3;
   EXPECT_EQ(focus.summary_of(mode, 1).selected_by_head, wanted);
-  mode.head_budgets = HeadBudgets::equal;
+  mode.summary.head_budgets = HeadBudgets::equal;
   EXPECT_TRUE(focus.summary_of(mode, 1).selected_by_head.empty());
-  mode.head_budgets = HeadBudgets::measured;
+  mode.summary.head_budgets = HeadBudgets::measured;
   mode.summary.selection_per = SelectionPer::key_head;
   EXPECT_TRUE(focus.summary_of(mode, 1).selected_by_head.empty());
 }
@@ -213,8 +213,8 @@ TEST(KeysSession, ANewModelAttendsDenseUntilItsKeysArePlaced) {
   config.focus.keys().fit_step = 2;
   RunConfig dense_config = tiny_run(Method::scratch);
   Session session = tiny_session(config), dense = tiny_session(dense_config);
-  EXPECT_EQ(session.mode_at(1).kind, AttentionMode::Kind::dense);
-  EXPECT_EQ(session.mode_at(2).kind, AttentionMode::Kind::summary);
+  EXPECT_EQ(session.mode_at(1).kind, AttentionKind::dense);
+  EXPECT_EQ(session.mode_at(2).kind, AttentionKind::summary);
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(session.step().result.loss, dense.step().result.loss) << "step " << i;
     EXPECT_EQ(fitted_on(session), 0);
@@ -253,8 +253,8 @@ TEST(KeysSession, SettingsThatDoNotFitAreRefusedByName) {
        "focus.summary.num_selected_groups must be from 0 to");
   says([](RunConfig& c) { c.focus.summary.train_num_selected_groups = 5; },
        "focus.summary.train_num_selected_groups");
-  says([](RunConfig& c) { c.focus.summary.zones.block = 0; }, "focus.summary.block");
-  says([](RunConfig& c) { c.focus.summary.zones.sinks = 65; }, "focus.summary.sinks");
+  says([](RunConfig& c) { c.focus.summary.block = 0; }, "focus.summary.block");
+  says([](RunConfig& c) { c.focus.summary.sinks = 65; }, "focus.summary.sinks");
   says([](RunConfig& c) { c.focus.training = Training::soft; },
        "focus.grouping keys supports neither");
   says([](RunConfig& c) { c.focus.training = Training::hard; },

@@ -95,11 +95,11 @@ TEST(Session, ModesFollowTheConfig) {
   Session soft = tiny_session(config);
   EXPECT_EQ(soft.mode_at(1).balance, Balance::sequence);
   EXPECT_EQ(soft.mode_at(2).balance, Balance::carried);
-  EXPECT_EQ(soft.mode_at(2).kind, AttentionMode::Kind::soft);
+  EXPECT_EQ(soft.mode_at(2).kind, AttentionKind::soft);
   config.focus.training = Training::hard;
-  EXPECT_EQ(tiny_session(config).mode_at(0).kind, AttentionMode::Kind::hard);
+  EXPECT_EQ(tiny_session(config).mode_at(0).kind, AttentionKind::hard);
   config.method = Method::full;
-  EXPECT_EQ(tiny_session(config).mode_at(0).kind, AttentionMode::Kind::dense);
+  EXPECT_EQ(tiny_session(config).mode_at(0).kind, AttentionKind::dense);
 }
 
 TEST(Session, ReportsGroupsAndWhatAdaptersAddToTheLoss) {

@@ -137,7 +137,7 @@ TEST(FarTokens, WhatIsMissingIsMeasured) {
   LoadedModel model = tiny_loaded();
   RunConfig config;
   config.focus = tiny_focus();
-  config.focus.summary.zones.sinks = 2;
+  config.focus.summary.sinks = 2;
   Rng rng(3);
   attach_adapters(config, model, rng);
   const std::vector<EvalText> texts = {random_text(60), random_text(40, 9)};

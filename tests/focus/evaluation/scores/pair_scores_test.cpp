@@ -196,7 +196,7 @@ TEST(TouchedPairs, BeginAtTheWindowOfTheFocusOrOfTheMechanism) {
   LoadedModel model = byte_model_with_focus();
   const auto touches = [&](const std::string& word) {
     const auto specs = resolve_words({word}, model, DefaultBalance::trained, "test");
-    return TouchedPairs::of(ActiveAttention(model, specs[0]), specs[0], model);
+    return TouchedPairs::of(ActiveAttention(model, specs[0]));
   };
   EXPECT_EQ(touches("dense").window, std::nullopt);
   EXPECT_EQ(touches("soft").window, 4);

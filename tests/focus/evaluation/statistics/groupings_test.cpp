@@ -23,7 +23,7 @@ FocusConfig tiny_keys() {
   config.grouping.name = "keys";
   config.training = Training::summary;
   config.summary.num_selected_groups = 1;
-  config.summary.zones.block = 4;
+  config.summary.block = 4;
   return config;
 }
 

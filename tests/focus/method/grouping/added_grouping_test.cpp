@@ -14,13 +14,13 @@
 namespace focus {
 namespace {
 
-using Kind = AttentionMode::Kind;
+using Kind = AttentionKind;
 constexpr Index kTokens = 40;
 
 /// A tiny decoder with groups by parity.
 struct Grouped {
   Grouped() { focus.attach(decoder); }
-  Tensor run(const AttentionMode& mode, std::span<const std::int32_t> text) {
+  Tensor run(const AttentionSpec& mode, std::span<const std::int32_t> text) {
     const NoGrad guard;
     focus.mode = mode;
     return decoder.hidden_states(text, 1).value();
@@ -31,16 +31,13 @@ struct Grouped {
   std::vector<std::int32_t> ids = random_ids(kTokens, 37, 7);
 };
 
-AttentionMode summary_of(const FocusConfig& config, Index selected) {
-  AttentionMode mode = summary_mode(config);
-  mode.summary.num_selected_groups = selected;
-  mode.summary.zones.block = 1;
-  return mode;
+AttentionSpec summary(Index selected) {
+  return {.kind = Kind::summary, .summary = {.block = 1, .num_selected_groups = selected}};
 }
 
 TEST(AddedGrouping, SaysTheGroupOfEachToken) {
   Grouped m;
-  m.run(summary_of(m.focus.config(), 1), m.ids);
+  m.run(summary(1), m.ids);
   std::set<std::uint8_t> seen;
   for (const KeyClasses& layer : m.focus.last_classes()) {
     ASSERT_EQ(layer.classes.size(), std::size_t{kTokens});
@@ -50,7 +47,7 @@ TEST(AddedGrouping, SaysTheGroupOfEachToken) {
   EXPECT_EQ(seen.size(), 2u);
   // Layer 0's input is the token's alone here: equal tokens are in one group.
   const std::vector<std::int32_t> equal(static_cast<std::size_t>(kTokens), 5);
-  m.run(summary_of(m.focus.config(), 1), equal);
+  m.run(summary(1), equal);
   const auto& first = m.focus.last_classes()[0].classes;
   EXPECT_EQ(std::ranges::count(first, first[0]), kTokens);
 }
@@ -58,9 +55,10 @@ TEST(AddedGrouping, SaysTheGroupOfEachToken) {
 TEST(AddedGrouping, SoftHardAndSummaryAttentionRunAndAreCausal) {
   Grouped m;
   const Tensor dense = m.run({.kind = Kind::dense}, m.ids);
-  for (const AttentionMode& mode :
-       {AttentionMode{.kind = Kind::soft}, AttentionMode{.kind = Kind::hard, .top_k = 1},
-        AttentionMode{.kind = Kind::hard, .top_k = 0}, summary_of(m.focus.config(), 1)}) {
+  for (const AttentionSpec& mode :
+       {AttentionSpec{.kind = Kind::soft},
+        AttentionSpec{.kind = Kind::hard, .top_k = 1, .gate = HardGate::drop},
+        AttentionSpec{.kind = Kind::local}, summary(1)}) {
     const Tensor out = m.run(mode, m.ids);
     EXPECT_GT(relative_difference(out, dense), 1e-4) << mode.name();
     std::vector<std::int32_t> other = m.ids;
@@ -72,8 +70,10 @@ TEST(AddedGrouping, SoftHardAndSummaryAttentionRunAndAreCausal) {
         << mode.name();
   }
   // All groups read: dense. A token keeps all of its groups: so is hard attention without gate.
-  EXPECT_LT(relative_difference(m.run(summary_of(m.focus.config(), 2), m.ids), dense), 1e-5);
-  EXPECT_LT(relative_difference(m.run({.kind = Kind::hard, .top_k = 2}, m.ids), dense), 1e-5);
+  EXPECT_LT(relative_difference(m.run(summary(2), m.ids), dense), 1e-5);
+  EXPECT_LT(relative_difference(
+                m.run({.kind = Kind::hard, .top_k = 2, .gate = HardGate::drop}, m.ids), dense),
+            1e-5);
 }
 
 TEST(AddedGrouping, GoesThroughAStoreWithItsOwnSettingsOnly) {

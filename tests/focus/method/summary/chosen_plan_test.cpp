@@ -35,7 +35,7 @@ Pairs pairs_of(const AttentionPlan& plan) {
 }
 
 struct PlanCase {
-  SummaryZones zones;
+  SummarySettings settings;
   Index batch = 2, seq_len = 230, groups = 4, stride = 3;
   bool skewed = false;
 };
@@ -53,20 +53,21 @@ void expect_far_pairs_of_choice(const PlanCase& c) {
   for (auto& x : choice) x = c.skewed && any(8) != 0 ? std::uint8_t{0} : any(c.groups + 2);
   const ClassView of_keys{classes.data() + c.stride - 1, c.stride}, of_queries{choice.data(), 1};
   const AttentionPlan plan =
-      chosen_plan(of_keys, {&of_queries, 1}, c.groups, c.batch, c.seq_len, c.zones, 0);
+      chosen_plan(of_keys, {&of_queries, 1}, c.groups, c.batch, c.seq_len, c.settings, 0);
   Pairs expected;
   for (Index b = 0; b < c.batch; ++b)
     for (Index i = 0; i < c.seq_len; ++i)
-      for (Index j = std::max(c.zones.far_begin(i), Index{0}); j < c.zones.far_end(i); ++j) {
+      for (Index j = std::max(c.settings.distant_begin(i), Index{0}); j < c.settings.distant_end(i);
+           ++j) {
         const Index query = b * c.seq_len + i, key = b * c.seq_len + j;
         if (of_queries[query] < c.groups && of_queries[query] == of_keys[key])
           expected[{query, key}] = 1;
       }
   const Pairs pairs = pairs_of(plan);
   EXPECT_EQ(pairs.size(), expected.size());
-  EXPECT_TRUE(pairs == expected) << "window " << c.zones.window << " block " << c.zones.block
-                                 << " sinks " << c.zones.sinks << " sliding "
-                                 << c.zones.sliding_window;
+  EXPECT_TRUE(pairs == expected) << "window " << c.settings.local_window << " block "
+                                 << c.settings.block << " sinks " << c.settings.sinks << " sliding "
+                                 << c.settings.sliding_window;
   // Every query is in at most one tile, so that a plan can be merged onto what is there.
   std::set<Index> queries;
   for (const auto& tile : plan.query_tiles)
@@ -83,22 +84,24 @@ TEST(ChosenPlan, HoldsTheFarPairsOfTheChosenClassOnce) {
     for (const Index block : {1, 3, 32, 100})
       for (const Index window : {0, 20, 120})
         for (const Index sinks : {0, 1, 60})
-          expect_far_pairs_of_choice({.zones = {.window = window,
-                                                .block = block,
-                                                .sinks = sinks,
-                                                .sliding_window = sliding_window}});
+          expect_far_pairs_of_choice({.settings = {.local_window = window,
+                                                   .block = block,
+                                                   .sinks = sinks,
+                                                   .sliding_window = sliding_window}});
 }
 
 TEST(ChosenPlan, HoldsThemOverSeveralTilesOfAClass) {
   for (const Index sliding_window : {0, 210})
     for (const Index groups : {1, 5, 64, 255})
       for (const bool skewed : {false, true})
-        expect_far_pairs_of_choice(
-            {.zones = {.window = 32, .block = 16, .sinks = 1, .sliding_window = sliding_window},
-             .seq_len = 600,
-             .groups = groups,
-             .stride = 1,
-             .skewed = skewed});
+        expect_far_pairs_of_choice({.settings = {.local_window = 32,
+                                                 .block = 16,
+                                                 .sinks = 1,
+                                                 .sliding_window = sliding_window},
+                                    .seq_len = 600,
+                                    .groups = groups,
+                                    .stride = 1,
+                                    .skewed = skewed});
 }
 
 TEST(ChosenPlan, OfSeveralChoicesHoldsEachOnceInRunsOfQueries) {
@@ -111,14 +114,16 @@ TEST(ChosenPlan, OfSeveralChoicesHoldsEachOnceInRunsOfQueries) {
     first[i] = static_cast<std::uint8_t>(rng.below(kGroups));
     second[i] = static_cast<std::uint8_t>((first[i] + 1 + rng.below(kGroups - 1)) % kGroups);
   }
-  const SummaryZones zones{.window = 20, .block = 16, .sinks = 1, .sliding_window = 300};
+  const SummarySettings settings{
+      .local_window = 20, .block = 16, .sinks = 1, .sliding_window = 300};
   const ClassView of_keys{classes.data(), 1}, choices[] = {{first.data(), 1}, {second.data(), 1}};
-  const AttentionPlan plan = chosen_plan(of_keys, choices, kGroups, kBatch, kSeqLen, zones, kRun);
+  const AttentionPlan plan =
+      chosen_plan(of_keys, choices, kGroups, kBatch, kSeqLen, settings, kRun);
   Pairs expected;
   for (const ClassView& choice : choices)
     for (Index b = 0; b < kBatch; ++b)
       for (Index i = 0; i < kSeqLen; ++i)
-        for (Index j = zones.far_begin(i); j < zones.far_end(i); ++j)
+        for (Index j = settings.distant_begin(i); j < settings.distant_end(i); ++j)
           if (choice[b * kSeqLen + i] == of_keys[b * kSeqLen + j])
             expected[{b * kSeqLen + i, b * kSeqLen + j}] = 1;
   EXPECT_TRUE(pairs_of(plan) == expected);
@@ -139,10 +144,10 @@ TEST(ChosenPlan, IsEmptyWithoutAFarZone) {
   const std::vector<std::uint8_t> none(64, 0);
   const ClassView view{none.data(), 1};
   for (const Index seq_len : {1, 20, 32})
-    EXPECT_TRUE(chosen_plan(view, {&view, 1}, 1, 2, seq_len, {.window = 16, .block = 16}, 0)
+    EXPECT_TRUE(chosen_plan(view, {&view, 1}, 1, 2, seq_len, {.local_window = 16, .block = 16}, 0)
                     .query_tiles.empty());
-  EXPECT_FALSE(
-      chosen_plan(view, {&view, 1}, 1, 1, 64, {.window = 16, .block = 16}, 0).query_tiles.empty());
+  EXPECT_FALSE(chosen_plan(view, {&view, 1}, 1, 1, 64, {.local_window = 16, .block = 16}, 0)
+                   .query_tiles.empty());
 }
 
 TEST(ChosenPlan, PartsHaveNoRowInCommon) {

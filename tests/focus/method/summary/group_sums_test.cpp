@@ -9,15 +9,15 @@ namespace focus {
 namespace {
 
 struct SumsCase {
-  SummaryZones zones;
+  SummarySettings settings;
   Index seq_len = 700, class_heads = 2, step = 1;
 };
 
 /// Whether a query reads a key by its group, from the definition.
-bool is_far(const SummaryZones& zones, Index i, Index j) {
-  if (j > i || j < zones.sinks) return false;
-  if (zones.sliding_window > 0 && i - j >= zones.sliding_window) return false;
-  return j < i / zones.block * zones.block - zones.window;
+bool is_far(const SummarySettings& settings, Index i, Index j) {
+  if (j > i || j < settings.sinks) return false;
+  if (settings.sliding_window > 0 && i - j >= settings.sliding_window) return false;
+  return j < i / settings.block * settings.block - settings.local_window;
 }
 
 /// Goes through the queries of every run, by steps of 1 to `step`, and compares with plain sums.
@@ -28,7 +28,7 @@ void expect_plain_sums(const SumsCase& of) {
   Rng rng(3);
   std::vector<std::uint8_t> classes(static_cast<std::size_t>(kBatch * of.seq_len * of.class_heads));
   for (auto& c : classes) c = static_cast<std::uint8_t>(rng.below(kGroups - 1));  // one is empty
-  const GroupSums sums(k, v, classes, of.class_heads, kGroups, of.zones);
+  const GroupSums sums(k, v, classes, of.class_heads, kGroups, of.settings);
   for (Index b = 0; b < kBatch; ++b)
     for (Index h = 0; h < kHeads; ++h) {
       GroupSums::Walker walker(sums, b, h);
@@ -42,7 +42,7 @@ void expect_plain_sums(const SumsCase& of) {
           std::vector<double> expected(kGroups * 2 * kDim, 0.0);
           std::vector<Index> counts(kGroups, 0);
           for (Index j = 0; j < of.seq_len; ++j) {
-            const bool far = is_far(of.zones, i, j);
+            const bool far = is_far(of.settings, i, j);
             ASSERT_EQ(far, j >= walker.tokens().first && j < walker.tokens().last)
                 << "query " << i << " key " << j;
             if (!far) continue;
@@ -72,43 +72,50 @@ void expect_plain_sums(const SumsCase& of) {
 TEST(GroupSums, AreThePlainSumsForEveryQuery) {
   for (const Index sliding_window : {0, 13, 300, 600, 5000})
     for (const Index block : {1, 32, 300})
-      expect_plain_sums({.zones = {.window = 33,
-                                   .block = block,
-                                   .sinks = block % 7,
-                                   .sliding_window = sliding_window}});
+      expect_plain_sums({.settings = {.local_window = 33,
+                                      .block = block,
+                                      .sinks = block % 7,
+                                      .sliding_window = sliding_window}});
 }
 
 TEST(GroupSums, AreThePlainSumsWhereQueriesAreLeftOut) {
   for (const Index sliding_window : {0, 90, 300})
     for (const Index window : {0, 20, 280})
       for (const Index step : {2, 50, 400})
-        expect_plain_sums(
-            {.zones = {.window = window, .block = 3, .sinks = 60, .sliding_window = sliding_window},
-             .class_heads = 1,
-             .step = step});
+        expect_plain_sums({.settings = {.local_window = window,
+                                        .block = 3,
+                                        .sinks = 60,
+                                        .sliding_window = sliding_window},
+                           .class_heads = 1,
+                           .step = step});
 }
 
 TEST(GroupSums, OfShortTexts) {
   for (const Index seq_len : {1, 2, 40, 255, 256, 257, 512, 513})
     for (const Index sliding_window : {0, 20})
-      expect_plain_sums(
-          {.zones = {.window = 0, .block = 1, .sinks = 0, .sliding_window = sliding_window},
-           .seq_len = seq_len});
+      expect_plain_sums({.settings = {.local_window = 0,
+                                      .block = 1,
+                                      .sinks = 0,
+                                      .sliding_window = sliding_window},
+                         .seq_len = seq_len});
 }
 
-TEST(SummaryZones, TakeEveryTokenThatIsSeenOnce) {
+TEST(SummarySettings, TakeEveryTokenThatIsSeenOnce) {
   for (const Index sliding_window : {0, 1, 7, 30, 200})
     for (const Index window : {0, 1, 10, 50, 500})
       for (const Index block : {1, 3, 16, 100})
         for (const Index sinks : {0, 1, 4, 60}) {
-          const SummaryZones zones{window, block, sinks, sliding_window};
+          const SummarySettings settings{.local_window = window,
+                                         .block = block,
+                                         .sinks = sinks,
+                                         .sliding_window = sliding_window};
           for (Index i = 0; i < 130; ++i)
             for (Index j = 0; j < 130; ++j) {
               const bool seen = j <= i && (sliding_window == 0 || i - j < sliding_window);
-              const bool far = j >= zones.far_begin(i) && j < zones.far_end(i);
-              const bool near = j >= zones.near_begin(i) && j <= i;
-              const bool sink = j >= zones.first_sink(i) && j < sinks;
-              ASSERT_EQ(far, is_far(zones, i, j)) << i << " " << j;
+              const bool far = j >= settings.distant_begin(i) && j < settings.distant_end(i);
+              const bool near = j >= settings.local_begin(i) && j <= i;
+              const bool sink = j >= settings.first_sink(i) && j < sinks;
+              ASSERT_EQ(far, is_far(settings, i, j)) << i << " " << j;
               ASSERT_EQ(far + near + sink, seen)
                   << "query " << i << " key " << j << " w " << window << " block " << block
                   << " sinks " << sinks << " sliding " << sliding_window;

@@ -296,11 +296,11 @@ TEST(SummaryAttention, RefusesWhatDoesNotFit) {
   };
   using In = SummaryInputs;
   expect(refusal([](In& in) { in.options.dropout = 0.1; }), "dropout");
-  expect(refusal([](In& in) { in.summary.zones.sinks = 65; }), "sinks 65");
-  EXPECT_EQ(refusal([](In& in) { in.summary.zones.sinks = 64; }), "nothing");
-  expect(refusal([](In& in) { in.summary.zones.sinks = -1; }), "sinks -1");
-  expect(refusal([](In& in) { in.summary.zones.block = 0; }), "block 0");
-  expect(refusal([](In& in) { in.summary.zones.window = -1; }), "window -1");
+  expect(refusal([](In& in) { in.summary.sinks = 65; }), "sinks 65");
+  EXPECT_EQ(refusal([](In& in) { in.summary.sinks = 64; }), "nothing");
+  expect(refusal([](In& in) { in.summary.sinks = -1; }), "sinks -1");
+  expect(refusal([](In& in) { in.summary.block = 0; }), "block 0");
+  expect(refusal([](In& in) { in.summary.local_window = -1; }), "window -1");
   expect(refusal([](In& in) { in.beta = randn({2, 4}, 1); }), "beta");
   expect(refusal([](In& in) { in.beta = randn({1, 5}, 1); }), "beta");
   expect(refusal([](In& in) { in.beta = randn({10}, 1); }), "beta");
