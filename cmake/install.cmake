@@ -1,10 +1,11 @@
 # What others take of this project: the targets focus::focus (all of it), focus::autograd,
-# focus::data, focus::layers and focus::optim, whether it is installed (find_package(focus)) or part
-# of their build, and headers that are all below one folder: the tree's "autograd/variable.h" is
-# their <focus/autograd/variable.h>, "focus/method/config.h" their <focus/method/config.h>.
-set(libraries autograd data layers optim focus)
+# focus::data, focus::jinja, focus::layers and focus::optim, whether it is installed
+# (find_package(focus)) or part of their build, and headers that are all below one folder: the
+# tree's "autograd/variable.h" is their <focus/autograd/variable.h>, "focus/method/config.h" their
+# <focus/method/config.h>.
+set(libraries autograd data jinja layers optim focus)
 set(headers)
-foreach(folder ${libraries})
+foreach(folder autograd data layers optim focus)
   file(GLOB_RECURSE found CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
     ${PROJECT_SOURCE_DIR}/${folder}/*.h)
   list(APPEND headers ${found})

@@ -71,7 +71,8 @@ function(focus_compile target)
   endif()
 endfunction()
 
-# focus_sources(<variable> <folders>): the .cpp files of these folders, but not of those below them.
+# focus_sources(<variable> <folders>): the .cpp files of these folders, but not of those below them,
+# without what focus_jinja has (data/CMakeLists.txt).
 function(focus_sources variable)
   set(sources)
   foreach(folder ${ARGN})
@@ -79,6 +80,7 @@ function(focus_sources variable)
     list(APPEND sources ${found})
   endforeach()
   list(FILTER sources EXCLUDE REGEX "/main.cpp$")
+  list(REMOVE_ITEM sources "" ${focus_jinja_readers})
   set(${variable} ${sources} PARENT_SCOPE)
 endfunction()
 

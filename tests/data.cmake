@@ -3,6 +3,10 @@ focus_test(data_tests
     data/text/*_test.cpp data/tokenizers/*_test.cpp data/tokens/*_test.cpp
   NEEDS data GTest::gmock
   LABELS data)
+focus_test(jinja_tests
+  SOURCES data/chat/jinja/*_test.cpp
+  NEEDS jinja
+  LABELS data)
 focus_test(tokenizer_golden_tests
   SOURCES golden/tokenizer_golden_test.cpp golden/gguf_tokenizer_golden_test.cpp
   NEEDS data GTest::gmock

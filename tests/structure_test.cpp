@@ -92,6 +92,21 @@ TEST(Structure, HeadersIncludeEachOtherInNoCircle) {
   for (const Source& source : sources()) visit(visit, source.path);
 }
 
+TEST(Structure, JinjaIsALibraryOfItsOwn) {
+  const std::set<std::string> readers = {"autograd/base/check.h", "data/files/json_reader.h",
+                                         "data/files/utf8.h"};
+  const auto in_jinja = [](const std::string& path) {
+    return path.starts_with("data/chat/jinja/");
+  };
+  EXPECT_GT(std::ranges::count_if(sources(), in_jinja, &Source::path), 20);
+  for (const Source& source : sources())
+    for (const std::string& include : source.includes)
+      if (in_jinja(source.path) || readers.contains(source.path)) {
+        EXPECT_TRUE(in_jinja(include) || readers.contains(include))
+            << source.path << " includes " << include;
+      }
+}
+
 /// "focus/models" of "focus/models/model_files.h"; nothing for a file beside folders, which may
 /// share its types with them.
 std::string room_of(const std::string& path) {

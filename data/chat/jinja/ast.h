@@ -51,7 +51,7 @@ struct Expression {
   std::vector<std::unique_ptr<Expression>> args;
   std::vector<std::string> names;
   std::vector<Comparison> compares;
-  Function::Body body = nullptr;  // of a filter or test
+  const Definition* definition = nullptr;  // of a filter or test
 };
 using ExpressionPtr = std::unique_ptr<Expression>;
 

@@ -19,13 +19,6 @@ int compare_numbers(const Value& a, const Value& b) {
                   (b.is_integral() ? 0.0L : b.as_real()));
 }
 
-bool equal_items(Budget& budget, const std::vector<Value>& a, const std::vector<Value>& b) {
-  if (a.size() != b.size()) return false;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    if (!equal(budget, a[i], b[i])) return false;
-  return true;
-}
-
 bool equal_mappings(Budget& budget, const Mapping& a, const Mapping& b) {
   if (a.items.size() != b.items.size()) return false;
   for (const auto& [key, value] : a.items) {
@@ -35,23 +28,11 @@ bool equal_mappings(Budget& budget, const Mapping& a, const Mapping& b) {
   return true;
 }
 
-bool equal_ranges(const Range& a, const Range& b) {
-  return a.count == b.count && (a.count == 0 || a.start == b.start) &&
-         (a.count < 2 || a.step == b.step);
-}
-
 bool less_items(Budget& budget, const std::vector<Value>& a, const std::vector<Value>& b) {
   const std::size_t both = std::min(a.size(), b.size());
   for (std::size_t i = 0; i < both; ++i)
     if (!equal(budget, a[i], b[i])) return less(budget, a[i], b[i]);
   return a.size() < b.size();
-}
-
-bool contains_text(Budget& budget, const std::string& text, const Value& item) {
-  if (!item.is(Kind::string))
-    refuse("'in' with a string on the right needs a string on the left, not {}", type_name(item));
-  budget.scan(text.size());
-  return find_bytes(text, item.as_string()) != std::string_view::npos;
 }
 
 std::vector<Value> view_items(Budget& budget, const View& view) {
@@ -96,11 +77,14 @@ bool equal(Budget& budget, const Value& a, const Value& b) {
       return a.as_string() == b.as_string();
     case Kind::list:
     case Kind::tuple:
-      return equal_items(budget, a.as_items(), b.as_items());
+      return std::ranges::equal(a.as_items(), b.as_items(), [&](const Value& x, const Value& y) {
+        return equal(budget, x, y);
+      });
     case Kind::mapping:
       return equal_mappings(budget, a.as_mapping(), b.as_mapping());
     case Kind::range:
-      return equal_ranges(a.as_range(), b.as_range());
+      return a.size() == b.size() && (a.size() == 0 || a.as_range().start == b.as_range().start) &&
+             (a.size() < 2 || a.as_range().step == b.as_range().step);
     case Kind::view:
       if (a.as_view().kind != b.as_view().kind || a.as_view().kind == ViewKind::values)
         return a.same_as(b);
@@ -111,7 +95,7 @@ bool equal(Budget& budget, const Value& a, const Value& b) {
                          return find(budget, *b.as_view().mapping, item.first) != nullptr;
                        });
     case Kind::function:
-      return a.as_function().body == b.as_function().body &&
+      return a.as_function().definition == b.as_function().definition &&
              a.as_function().macro == b.as_function().macro &&
              equal(budget, a.as_function().self, b.as_function().self);
     default:
@@ -136,7 +120,11 @@ bool less(Budget& budget, const Value& a, const Value& b) {
 bool contains(Budget& budget, const Value& container, const Value& item) {
   switch (container.kind()) {
     case Kind::string:
-      return contains_text(budget, container.as_string(), item);
+      if (!item.is(Kind::string))
+        refuse("'in' with a string on the right needs a string on the left, not {}",
+               type_name(item));
+      budget.scan(container.size());
+      return find_bytes(container.as_string(), item.as_string()) != std::string_view::npos;
     case Kind::mapping:
       if (!is_hashable(item)) refuse("{} cannot be a mapping key", type_name(item));
       return find(budget, container.as_mapping(), item) != nullptr;
@@ -196,24 +184,13 @@ std::vector<Value> iterate(Budget& budget, const Value& value) {
 }
 
 std::int64_t length(Budget& budget, const Value& value) {
-  switch (value.kind()) {
-    case Kind::undefined:
-      return 0;
-    case Kind::string:
-      budget.scan(value.as_string().size());
-      return character_count(value.as_string());
-    case Kind::list:
-    case Kind::tuple:
-      return std::ssize(value.as_items());
-    case Kind::mapping:
-      return std::ssize(value.as_mapping().items);
-    case Kind::view:
-      return std::ssize(value.as_view().mapping->items);
-    case Kind::range:
-      return value.as_range().count;
-    default:
-      refuse("{} has no length", type_name(value));
+  if (value.is(Kind::string)) {
+    budget.scan(value.size());
+    return character_count(value.as_string());
   }
+  if (value.is_number() || value.is(Kind::none) || value.kind() >= Kind::iterator)
+    refuse("{} has no length", type_name(value));
+  return static_cast<std::int64_t>(value.size());
 }
 
 const Value* find(Budget& budget, const Mapping& mapping, const Value& key) {

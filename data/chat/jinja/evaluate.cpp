@@ -6,24 +6,8 @@
 // Expressions: the half of the interpreter that gives values.
 namespace focus::jinja {
 
-class Interpreter::Deeper {
- public:
-  explicit Deeper(int& depth) : depth_(depth) {
-    if (++depth_ > kMostEvaluationDepth) {
-      --depth_;
-      refuse("the template calls itself deeper than {} levels", kMostEvaluationDepth);
-    }
-  }
-  ~Deeper() { --depth_; }
-  Deeper(const Deeper&) = delete;
-  Deeper& operator=(const Deeper&) = delete;
-
- private:
-  int& depth_;
-};
-
 Value Interpreter::evaluate(const Expression& expression) {
-  const Deeper deeper(depth_);
+  const Deeper deeper(*this);
   budget_.step();
   line_ = expression.line;
   switch (expression.op) {
@@ -42,18 +26,19 @@ Value Interpreter::evaluate(const Expression& expression) {
     }
     case Op::item:
       return evaluate_item(expression);
-    case Op::call:
-      return evaluate_call(expression);
+    case Op::call: {
+      const Value function = evaluate(*expression.args[0]);
+      return call(function, arguments_of(expression, 1));
+    }
     case Op::filter:
       return evaluate_filter(expression);
     case Op::test: {
       const Value input = evaluate(*expression.args[0]);
-      return expression.body(*this, input, arguments_of(expression, 1));
+      return jinja::call(*this, *expression.definition, input, arguments_of(expression, 1));
     }
     case Op::negative:
-    case Op::positive: {
+    case Op::positive:
       return negated(evaluate(*expression.args[0]), expression.op == Op::negative);
-    }
     case Op::logical_not:
     case Op::logical_and:
     case Op::logical_or:
@@ -78,8 +63,8 @@ Value Interpreter::evaluate_name(const Expression& expression) {
   if (const Value* const value = lookup(expression.name)) return *value;
   for (const auto& [key, value] : variables_.as_mapping().items)
     if (key.as_string() == expression.name) return value;
-  if (const Function::Body body = find_global(expression.name))
-    return Value::function(budget_, {.name = expression.name, .body = body, .self = {}});
+  if (const Definition* const global = find_global(expression.name))
+    return Value::function(budget_, {.name = expression.name, .definition = global, .self = {}});
   if (is_known_global(expression.name))
     refuse("the global function '{}' is not supported", expression.name);
   return Value::undefined(fmt::format("'{}' is undefined", expression.name));
@@ -96,8 +81,8 @@ Value Interpreter::evaluate_container(const Expression& expression) {
   }
   std::vector<Value> items;
   for (const auto& arg : expression.args) items.push_back(evaluate(*arg));
-  return expression.op == Op::list ? Value::list(budget_, std::move(items))
-                                   : Value::tuple(budget_, std::move(items));
+  const Kind kind = expression.op == Op::list ? Kind::list : Kind::tuple;
+  return Value::sequence(budget_, kind, std::move(items));
 }
 
 Value Interpreter::evaluate_item(const Expression& expression) {
@@ -139,18 +124,12 @@ Arguments Interpreter::arguments_of(const Expression& expression, std::size_t fi
   return arguments;
 }
 
-Value Interpreter::evaluate_call(const Expression& expression) {
-  const Value function = evaluate(*expression.args[0]);
-  const Arguments arguments = arguments_of(expression, 1);
-  return call(function, arguments);
-}
-
 Value Interpreter::call(const Value& function, const Arguments& arguments) {
   if (function.is_undefined()) refuse("{}", function.undefined_message());
   if (!function.is(Kind::function)) refuse("a {} cannot be called", type_name(function));
   const Function& body = function.as_function();
   if (body.macro != nullptr) return call_macro(body, arguments);
-  return body.body(*this, body.self, arguments);
+  return jinja::call(*this, *body.definition, body.self, arguments);
 }
 
 Value Interpreter::evaluate_filter(const Expression& expression, const Value* input) {
@@ -159,7 +138,7 @@ Value Interpreter::evaluate_filter(const Expression& expression, const Value* in
                       : input != nullptr && expression.op == Op::filter
                           ? evaluate_filter(*expression.args[0], input)
                           : evaluate(*expression.args[0]);
-  return expression.body(*this, value, arguments_of(expression, 1));
+  return jinja::call(*this, *expression.definition, value, arguments_of(expression, 1));
 }
 
 Value Interpreter::evaluate_compare(const Expression& expression) {
@@ -203,28 +182,27 @@ Value Interpreter::evaluate_concat(const Expression& expression) {
 
 Value Interpreter::call_filter(const std::string& name, const Value& input,
                                const Arguments& arguments) {
-  const Function::Body body = find_filter(name);
-  if (body == nullptr)
-    refuse("the filter '{}' is {}", name, is_known_filter(name) ? "not supported" : "unknown");
-  return body(*this, input, arguments);
+  const Definition* const filter = find_filter(name);
+  if (filter == nullptr) refuse("the filter '{}' is {}", name, missing_filter(name));
+  return jinja::call(*this, *filter, input, arguments);
 }
 
 bool Interpreter::call_test(const std::string& name, const Value& input,
                             const Arguments& arguments) {
-  const Function::Body body = find_test(name);
-  if (body == nullptr) refuse("the test '{}' is unknown", name);
-  return truth(body(*this, input, arguments));
+  const Definition* const test = find_test(name);
+  if (test == nullptr) refuse("the test '{}' is unknown", name);
+  return truth(jinja::call(*this, *test, input, arguments));
 }
 
 Value Interpreter::attribute(const Value& object, const Value& name) {
   const std::string& text = name.as_string();
   if (object.is_undefined()) refuse("{}", object.undefined_message());
-  if (object.is(Kind::loop)) return loop_attribute(budget_, object, text);
   if (is_hidden_method(object, text))
     return Value::undefined(
         fmt::format("'{}' of a {} is hidden: it would change it", text, type_name(object)));
-  if (const Function::Body body = find_method(object, text))
-    return Value::function(budget_, {.name = text, .body = body, .self = object});
+  if (const Definition* const method = find_method(object, text))
+    return Value::function(budget_, {.name = text, .definition = method, .self = object});
+  if (object.is(Kind::loop)) return loop_attribute(*object.as_loop(), text);
   if (object.is(Kind::space))
     if (const Value* const value = object.as_space()->find(text)) return *value;
   if (object.is(Kind::mapping))

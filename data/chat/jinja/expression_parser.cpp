@@ -8,28 +8,20 @@
 namespace focus::jinja {
 namespace {
 
-std::vector<ExpressionPtr> both(ExpressionPtr a, ExpressionPtr b) {
-  std::vector<ExpressionPtr> args;
-  args.push_back(std::move(a));
-  args.push_back(std::move(b));
-  return args;
-}
+const std::map<std::string_view, Value> kConstants = {
+    {"true", Value::boolean(true)},   {"True", Value::boolean(true)},
+    {"false", Value::boolean(false)}, {"False", Value::boolean(false)},
+    {"none", Value::none()},          {"None", Value::none()}};
 
-std::vector<ExpressionPtr> one(ExpressionPtr a) {
-  std::vector<ExpressionPtr> args;
-  args.push_back(std::move(a));
-  return args;
+void add_argument(Expression& to, ExpressionPtr argument) {
+  to.depth = std::max(to.depth, argument->depth + 1);
+  to.args.push_back(std::move(argument));
 }
 
 std::string shown_token(const Token& token) {
-  switch (token.kind) {
-    case TokenKind::end:
-      return "the end of the template";
-    case TokenKind::data:
-      return "text";
-    default:
-      return fmt::format("'{}'", token.text.substr(0, 40));
-  }
+  if (token.kind == TokenKind::end) return "the end of the template";
+  if (token.kind == TokenKind::data) return "text";
+  return fmt::format("'{}'", token.text.substr(0, 40));
 }
 
 }  // namespace
@@ -83,7 +75,7 @@ std::string ExpressionParser::expect_name() {
   return std::string(take().text);
 }
 
-ExpressionPtr ExpressionParser::node(Op op, int line, std::vector<ExpressionPtr> args) const {
+ExpressionPtr ExpressionParser::node(Op op, int line, std::vector<ExpressionPtr> args) {
   auto result = std::make_unique<Expression>();
   result->op = op;
   result->line = line;
@@ -122,33 +114,37 @@ ExpressionPtr ExpressionParser::condition() {
   while (skip_name("if")) {
     ExpressionPtr test = logical_or(), otherwise;
     if (skip_name("else")) otherwise = condition();
-    std::vector<ExpressionPtr> args = both(std::move(test), std::move(result));
-    args.push_back(std::move(otherwise));
-    result = node(Op::condition, line, std::move(args));
+    result = node(Op::condition, line, std::move(test), std::move(result), std::move(otherwise));
     line = current().line;
   }
   return result;
 }
 
+ExpressionPtr ExpressionParser::binary(std::span<const Operator> operators, Parse operand) {
+  ExpressionPtr left = (this->*operand)();
+  for (;;) {
+    const auto found = std::ranges::find(operators, current().text, &Operator::text);
+    if (found == operators.end() || !(is(TokenKind::op) || is(TokenKind::name))) return left;
+    const int line = take().line;
+    left = node(found->op, line, std::move(left), (this->*operand)());
+  }
+}
+
 ExpressionPtr ExpressionParser::logical_or() {
-  ExpressionPtr left = logical_and();
-  for (int line = current().line; skip_name("or"); line = current().line)
-    left = node(Op::logical_or, line, both(std::move(left), logical_and()));
-  return left;
+  static constexpr Operator kOr[] = {{"or", Op::logical_or}};
+  return binary(kOr, &ExpressionParser::logical_and);
 }
 
 ExpressionPtr ExpressionParser::logical_and() {
-  ExpressionPtr left = logical_not();
-  for (int line = current().line; skip_name("and"); line = current().line)
-    left = node(Op::logical_and, line, both(std::move(left), logical_not()));
-  return left;
+  static constexpr Operator kAnd[] = {{"and", Op::logical_and}};
+  return binary(kAnd, &ExpressionParser::logical_not);
 }
 
 ExpressionPtr ExpressionParser::logical_not() {
   if (!is_name("not")) return compare();
   const Level level(*this);
   const int line = take().line;
-  return node(Op::logical_not, line, one(logical_not()));
+  return node(Op::logical_not, line, logical_not());
 }
 
 ExpressionPtr ExpressionParser::compare() {
@@ -156,7 +152,8 @@ ExpressionPtr ExpressionParser::compare() {
       {"==", Comparison::eq}, {"!=", Comparison::ne}, {"<", Comparison::lt},
       {"<=", Comparison::le}, {">", Comparison::gt},  {">=", Comparison::ge}};
   const int line = current().line;
-  std::vector<ExpressionPtr> operands = one(sum());
+  std::vector<ExpressionPtr> operands;
+  operands.push_back(sum());
   std::vector<Comparison> compares;
   for (;;) {
     const auto op = is(TokenKind::op) ? kOps.find(current().text) : kOps.end();
@@ -181,55 +178,49 @@ ExpressionPtr ExpressionParser::compare() {
 }
 
 ExpressionPtr ExpressionParser::sum() {
-  ExpressionPtr left = concat();
-  while (is_op("+") || is_op("-")) {
-    const Token op = take();
-    left = node(op.text == "+" ? Op::add : Op::subtract, op.line, both(std::move(left), concat()));
-  }
-  return left;
+  static constexpr Operator kSum[] = {{"+", Op::add}, {"-", Op::subtract}};
+  return binary(kSum, &ExpressionParser::concat);
 }
 
 ExpressionPtr ExpressionParser::concat() {
   const int line = current().line;
-  std::vector<ExpressionPtr> parts = one(product());
-  while (skip_op("~")) parts.push_back(product());
+  std::vector<ExpressionPtr> parts;
+  do parts.push_back(product());
+  while (skip_op("~"));
   if (parts.size() == 1) return std::move(parts[0]);
   return node(Op::concat, line, std::move(parts));
 }
 
 ExpressionPtr ExpressionParser::product() {
-  ExpressionPtr left = power();
-  while (is_op("*") || is_op("/") || is_op("//") || is_op("%")) {
-    const Token token = take();
-    const Op op = token.text == "*"    ? Op::multiply
-                  : token.text == "/"  ? Op::divide
-                  : token.text == "//" ? Op::floor_divide
-                                       : Op::modulo;
-    left = node(op, token.line, both(std::move(left), power()));
-  }
-  return left;
+  static constexpr Operator kProduct[] = {
+      {"*", Op::multiply}, {"/", Op::divide}, {"//", Op::floor_divide}, {"%", Op::modulo}};
+  return binary(kProduct, &ExpressionParser::power);
 }
 
 ExpressionPtr ExpressionParser::power() {
-  ExpressionPtr left = unary(true);
-  while (is_op("**")) {
-    const int line = take().line;
-    left = node(Op::power, line, both(std::move(left), unary(true)));
-  }
-  return left;
+  static constexpr Operator kPower[] = {{"**", Op::power}};
+  return binary(kPower, &ExpressionParser::filtered);
 }
 
-ExpressionPtr ExpressionParser::unary(bool with_filters) {
-  ExpressionPtr result;
-  if (is_op("-") || is_op("+")) {
-    const Level level(*this);
-    const Token op = take();
-    result = node(op.text == "-" ? Op::negative : Op::positive, op.line, one(unary(false)));
-  } else {
-    result = primary();
+ExpressionPtr ExpressionParser::filtered() {
+  ExpressionPtr result = unary();
+  for (;;) {
+    if (is_op("|"))
+      result = filter(std::move(result));
+    else if (is_name("is"))
+      result = test(std::move(result));
+    else if (is_op("("))
+      result = call(std::move(result));
+    else
+      return result;
   }
-  result = postfix(std::move(result));
-  return with_filters ? filters_and_tests(std::move(result)) : std::move(result);
+}
+
+ExpressionPtr ExpressionParser::unary() {
+  if (!is_op("-") && !is_op("+")) return postfix(primary());
+  const Level level(*this);
+  const Token sign = take();
+  return postfix(node(sign.text == "-" ? Op::negative : Op::positive, sign.line, unary()));
 }
 
 ExpressionPtr ExpressionParser::primary() {
@@ -245,33 +236,39 @@ ExpressionPtr ExpressionParser::primary() {
       break;
   }
   const Level level(*this);
-  if (is_op("[")) return list();
-  if (is_op("{")) return mapping();
+  const Token open = current();
+  std::vector<ExpressionPtr> items;
+  if (skip_op("[")) {
+    each_part("]", [&] { items.push_back(expression()); });
+    return node(Op::list, open.line, std::move(items));
+  }
+  if (skip_op("{")) {
+    each_part("}", [&] {
+      items.push_back(expression());
+      expect_op(":");
+      items.push_back(expression());
+    });
+    return node(Op::mapping, open.line, std::move(items));
+  }
   if (!skip_op("(")) unexpected("an expression");
   ExpressionPtr result = tuple(true, true);
   expect_op(")");
   return result;
 }
 
-void ExpressionParser::tell_name(std::string_view name) {
-  if (macros_.empty()) return;
-  if (name == "varargs") macros_.back().varargs = true;
-  if (name == "kwargs") macros_.back().kwargs = true;
-  if (name == "caller") macros_.back().caller = true;
-}
-
 ExpressionPtr ExpressionParser::name_or_constant() {
   const Token token = take();
   ExpressionPtr result = node(Op::constant, token.line);
-  if (token.text == "true" || token.text == "True" || token.text == "false" ||
-      token.text == "False") {
-    result->value = Value::boolean(token.text == "true" || token.text == "True");
-  } else if (token.text == "none" || token.text == "None") {
-    result->value = Value::none();
-  } else {
-    result->op = Op::name;
-    result->name = token.text;
-    tell_name(token.text);
+  if (const auto constant = kConstants.find(token.text); constant != kConstants.end()) {
+    result->value = constant->second;
+    return result;
+  }
+  result->op = Op::name;
+  result->name = token.text;
+  if (!macros_.empty()) {
+    macros_.back().varargs |= token.text == "varargs";
+    macros_.back().kwargs |= token.text == "kwargs";
+    macros_.back().caller |= token.text == "caller";
   }
   return result;
 }
@@ -306,61 +303,20 @@ ExpressionPtr ExpressionParser::number() {
   return result;
 }
 
-ExpressionPtr ExpressionParser::list() {
-  const int line = take().line;
-  std::vector<ExpressionPtr> items;
-  while (!is_op("]")) {
-    if (!items.empty()) expect_op(",");
-    if (is_op("]")) break;
-    items.push_back(expression());
-  }
-  take();
-  return node(Op::list, line, std::move(items));
-}
-
-ExpressionPtr ExpressionParser::mapping() {
-  const int line = take().line;
-  std::vector<ExpressionPtr> items;
-  while (!is_op("}")) {
-    if (!items.empty()) expect_op(",");
-    if (is_op("}")) break;
-    items.push_back(expression());
-    expect_op(":");
-    items.push_back(expression());
-  }
-  take();
-  return node(Op::mapping, line, std::move(items));
-}
-
 ExpressionPtr ExpressionParser::call(ExpressionPtr called) {
-  ExpressionPtr result = node(Op::call, current().line, one(std::move(called)));
+  ExpressionPtr result = node(Op::call, current().line, std::move(called));
   arguments(*result);
   return result;
 }
 
 ExpressionPtr ExpressionParser::postfix(ExpressionPtr result) {
   for (;;) {
-    if (is_op(".") || is_op("[")) {
+    if (is_op(".") || is_op("["))
       result = subscript(std::move(result));
-    } else if (is_op("(")) {
+    else if (is_op("("))
       result = call(std::move(result));
-    } else {
+    else
       return result;
-    }
-  }
-}
-
-ExpressionPtr ExpressionParser::filters_and_tests(ExpressionPtr result) {
-  for (;;) {
-    if (is_op("|")) {
-      result = filter(std::move(result));
-    } else if (is_name("is")) {
-      result = test(std::move(result));
-    } else if (is_op("(")) {
-      result = call(std::move(result));
-    } else {
-      return result;
-    }
   }
 }
 
@@ -369,15 +325,14 @@ ExpressionPtr ExpressionParser::subscript(ExpressionPtr object) {
   if (open.text == ".") {
     const Token token = take();
     if (token.kind == TokenKind::name) {
-      ExpressionPtr result = node(Op::attribute, open.line, one(std::move(object)));
+      ExpressionPtr result = node(Op::attribute, open.line, std::move(object));
       result->name = token.text;
       result->value = Value::constant(result->name);
       return result;
     }
     if (token.kind != TokenKind::integer) refuse("expected a name or number after '.'");
     --at_;
-    ExpressionPtr index = number();
-    return node(Op::item, open.line, both(std::move(object), std::move(index)));
+    return node(Op::item, open.line, std::move(object), number());
   }
   const Level level(*this);
   std::vector<ExpressionPtr> indices;
@@ -388,7 +343,7 @@ ExpressionPtr ExpressionParser::subscript(ExpressionPtr object) {
   take();
   ExpressionPtr index =
       indices.size() == 1 ? std::move(indices[0]) : node(Op::tuple, open.line, std::move(indices));
-  return node(Op::item, open.line, both(std::move(object), std::move(index)));
+  return node(Op::item, open.line, std::move(object), std::move(index));
 }
 
 ExpressionPtr ExpressionParser::subscribed() {
@@ -408,7 +363,7 @@ ExpressionPtr ExpressionParser::subscribed() {
 void ExpressionParser::arguments(Expression& call) {
   const Level level(*this);
   expect_op("(");
-  while (!is_op(")")) {
+  each_part(")", [&] {
     if (is_op("*") || is_op("**"))
       refuse("'{}' in the arguments of a call is not supported", current().text);
     if (is(TokenKind::name) && next_token().kind == TokenKind::op && next_token().text == "=") {
@@ -417,11 +372,8 @@ void ExpressionParser::arguments(Expression& call) {
     } else if (!call.names.empty()) {
       refuse("an argument without a name follows one with a name");
     }
-    call.args.push_back(expression());
-    call.depth = std::max(call.depth, call.args.back()->depth + 1);
-    if (!is_op(")")) expect_op(",");
-  }
-  take();
+    add_argument(call, expression());
+  });
 }
 
 ExpressionPtr ExpressionParser::filters(ExpressionPtr input) {
@@ -431,12 +383,11 @@ ExpressionPtr ExpressionParser::filters(ExpressionPtr input) {
 
 ExpressionPtr ExpressionParser::filter(ExpressionPtr input) {
   skip_op("|");
-  ExpressionPtr result = node(Op::filter, current().line, one(std::move(input)));
+  ExpressionPtr result = node(Op::filter, current().line, std::move(input));
   result->name = expect_name();
-  result->body = find_filter(result->name);
-  if (result->body == nullptr)
-    refuse("the filter '{}' is {}", result->name,
-           is_known_filter(result->name) ? "not supported" : "unknown");
+  result->definition = find_filter(result->name);
+  if (result->definition == nullptr)
+    refuse("the filter '{}' is {}", result->name, missing_filter(result->name));
   if (is_op("(")) arguments(*result);
   return result;
 }
@@ -444,20 +395,19 @@ ExpressionPtr ExpressionParser::filter(ExpressionPtr input) {
 ExpressionPtr ExpressionParser::test(ExpressionPtr input) {
   const int line = take().line;
   const bool negated = skip_name("not");
-  ExpressionPtr result = node(Op::test, line, one(std::move(input)));
+  ExpressionPtr result = node(Op::test, line, std::move(input));
   result->name = expect_name();
-  result->body = find_test(result->name);
-  if (result->body == nullptr) refuse("the test '{}' is unknown", result->name);
+  result->definition = find_test(result->name);
+  if (result->definition == nullptr) refuse("the test '{}' is unknown", result->name);
   const bool operand = is(TokenKind::name) || is(TokenKind::string) || is(TokenKind::integer) ||
                        is(TokenKind::real) || is_op("[") || is_op("{");
   if (is_op("(")) {
     arguments(*result);
   } else if (operand && !is_name("else") && !is_name("or") && !is_name("and")) {
     if (is_name("is")) refuse("tests cannot be chained with 'is'");
-    result->args.push_back(postfix(primary()));
-    result->depth = std::max(result->depth, result->args.back()->depth + 1);
+    add_argument(*result, postfix(primary()));
   }
-  return negated ? node(Op::logical_not, line, one(std::move(result))) : std::move(result);
+  return negated ? node(Op::logical_not, line, std::move(result)) : std::move(result);
 }
 
 ExpressionPtr ExpressionParser::target_part(bool members) {
@@ -470,9 +420,7 @@ ExpressionPtr ExpressionParser::target_part(bool members) {
     return result;
   }
   const std::string name = expect_name();
-  if (name == "loop" || name == "true" || name == "false" || name == "none" || name == "True" ||
-      name == "False" || name == "None")
-    refuse("'{}' cannot be assigned to", name);
+  if (name == "loop" || kConstants.contains(name)) refuse("'{}' cannot be assigned to", name);
   ExpressionPtr result = node(Op::name, line);
   result->name = name;
   if (members && skip_op(".")) {
@@ -484,7 +432,8 @@ ExpressionPtr ExpressionParser::target_part(bool members) {
 
 ExpressionPtr ExpressionParser::target(bool members) {
   const int line = current().line;
-  std::vector<ExpressionPtr> parts = one(target_part(members));
+  std::vector<ExpressionPtr> parts;
+  parts.push_back(target_part(members));
   bool is_tuple = false;
   while (skip_op(",")) {
     is_tuple = true;

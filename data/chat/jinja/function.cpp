@@ -1,36 +1,345 @@
 #include "data/chat/jinja/function.h"
 
 #include <algorithm>
+#include <array>
+#include <ctime>
 
+#include "data/chat/jinja/interpreter.h"
+#include "data/chat/jinja/python_text.h"
+
+// Calls, global functions, tests (`x is even`), methods of lists, mappings and loops.
 namespace focus::jinja {
 
-Bound::Bound(std::string_view function, const Arguments& arguments,
-             std::initializer_list<std::string_view> names, std::size_t required)
-    : function_(function), values_(names.size()) {
-  if (arguments.positional.size() > names.size())
-    refuse("{}() takes at most {} arguments, not {}", function, names.size(),
+Call::Call(Interpreter& interpreter, const Definition& definition, const Value& object,
+           const Arguments& arguments)
+    : in(interpreter),
+      budget(interpreter.budget()),
+      self(object),
+      name_(definition.name),
+      arguments_(arguments) {
+  if (definition.parameters == "*") return;
+  const std::vector<std::string_view> parameters = split_space(definition.parameters, -1, false);
+  values_.resize(parameters.size());
+  if (arguments.positional.size() > values_.size())
+    refuse("{}() takes at most {} arguments, not {}", name_, values_.size(),
            arguments.positional.size());
   std::ranges::copy(arguments.positional, values_.begin());
+  const auto plain = [](std::string_view parameter) {
+    return parameter.substr(0, parameter.find('?'));
+  };
   for (const auto& [name, value] : arguments.named) {
-    const auto found = std::ranges::find(names, std::string_view(name));
-    if (found == names.end()) refuse("{}() has no argument '{}'", function, name);
-    std::optional<Value>& place = values_[static_cast<std::size_t>(found - names.begin())];
-    if (place) refuse("{}() gets '{}' twice", function, name);
+    const auto found = std::ranges::find(parameters, std::string_view(name), plain);
+    if (found == parameters.end()) refuse("{}() has no argument '{}'", name_, name);
+    std::optional<Value>& place = values_[static_cast<std::size_t>(found - parameters.begin())];
+    if (place) refuse("{}() gets '{}' twice", name_, name);
     place = value;
   }
-  for (std::size_t i = 0; i < required; ++i)
-    if (!values_[i]) refuse("{}() needs '{}'", function, *(names.begin() + i));
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    if (!values_[i] && !parameters[i].ends_with('?'))
+      refuse("{}() needs '{}'", name_, parameters[i]);
 }
 
-std::int64_t Bound::integer(std::size_t i, std::int64_t otherwise) const {
+std::int64_t Call::integer(std::size_t i, std::int64_t otherwise) const {
   if (!has(i)) return otherwise;
-  if (!at(i).is_integral()) refuse("{}() needs an integer, not {}", function_, type_name(at(i)));
+  if (!at(i).is_integral()) refuse("{}() needs an integer, not {}", name_, type_name(at(i)));
   return at(i).as_integer();
 }
 
-const std::string& Bound::string(std::size_t i) const {
-  if (!at(i).is(Kind::string)) refuse("{}() needs a string, not {}", function_, type_name(at(i)));
+const std::string& Call::string(std::size_t i) const {
+  if (!at(i).is(Kind::string)) refuse("{}() needs a string, not {}", name_, type_name(at(i)));
   return at(i).as_string();
+}
+
+void Call::require_defined() const {
+  if (self.is_undefined()) refuse("{}", self.undefined_message());
+}
+
+Value call(Interpreter& in, const Definition& definition, const Value& self,
+           const Arguments& arguments) {
+  return definition.body(Call(in, definition, self, arguments));
+}
+
+const Definition* find_in(std::span<const Definition> definitions, std::string_view name) {
+  const auto found = std::ranges::find(definitions, name, &Definition::name);
+  return found == definitions.end() ? nullptr : &*found;
+}
+
+namespace {
+
+Value strftime_now(const Call& call) {
+  const std::string& format = call.string(0);
+  if (format.empty()) return Value::constant("");
+  if (format.size() > 1000)
+    refuse("strftime_now(): a format of {} bytes is too long", format.size());
+  std::array<char, 16384> text{};
+  const std::size_t size = std::strftime(text.data(), text.size(), format.c_str(), &call.in.now());
+  return call.text({text.data(), size});
+}
+
+Value make_range(const Call& call) {
+  std::int64_t start = 0, stop = call.integer(0);
+  if (call.has(1)) start = std::exchange(stop, call.integer(1));
+  const std::int64_t step = call.integer(2, 1);
+  if (step == 0) refuse("the step of range() must not be 0");
+  // Unsigned, where no distance of two numbers overflows.
+  const auto unsigned_of = [](std::int64_t x) { return static_cast<std::uint64_t>(x); };
+  const bool up = step > 0, some = up ? start < stop : stop < start;
+  const std::uint64_t distance =
+      up ? unsigned_of(stop) - unsigned_of(start) : unsigned_of(start) - unsigned_of(stop);
+  const std::uint64_t stride = up ? unsigned_of(step) : -unsigned_of(step);
+  const std::uint64_t count = some ? (distance - 1) / stride + 1 : 0;
+  if (count > unsigned_of(kMostRange)) refuse("range() has more than {} numbers", kMostRange);
+  return Value::range({start, stop, step, static_cast<std::int64_t>(count)});
+}
+
+/// What dict(...) and namespace(...) take: a mapping, or pairs, and names.
+std::vector<std::pair<Value, Value>> pairs_of(const Call& call) {
+  const auto& [positional, named] = call.arguments();
+  std::vector<std::pair<Value, Value>> items;
+  if (positional.size() > 1) refuse("dict() and namespace() take one mapping");
+  for (const Value& given : positional) {
+    if (given.is(Kind::mapping)) {
+      items = given.as_mapping().items;
+      call.budget.make(items.size() * 2 * sizeof(Value));
+      continue;
+    }
+    for (const Value& pair : iterate(call.budget, given)) {
+      const std::vector<Value> both = iterate(call.budget, pair);
+      if (both.size() != 2) refuse("dict() needs pairs, not {} values", both.size());
+      insert(call.budget, items, both[0], both[1]);
+    }
+  }
+  for (const auto& [name, value] : named) insert(call.budget, items, call.text(name), value);
+  return items;
+}
+
+Value make_namespace(const Call& call) {
+  Namespace* const space = call.in.make_space();
+  for (auto& [name, value] : pairs_of(call)) {
+    if (!name.is(Kind::string)) refuse("namespace() needs names, not {}", type_name(name));
+    space->set(name.as_string(), std::move(value));
+  }
+  return Value::space(space);
+}
+
+constexpr Definition kGlobals[] = {
+    {"raise_exception", "message",
+     [](const Call& c) -> Value {
+       refuse("the template refuses these messages: {}", to_text(c.budget, c.at(0)));
+     }},
+    {"strftime_now", "format", strftime_now},
+    {"range", "start stop? step?", make_range},
+    {"dict", "*", [](const Call& c) { return Value::mapping(c.budget, pairs_of(c)); }},
+    {"namespace", "*", make_namespace},
+};
+
+/// A test of the value alone.
+template <bool (*Holds)(const Value&)>
+Value holds(const Call& call) {
+  return Value::boolean(Holds(call.self));
+}
+
+template <Kind Which>
+bool has_kind(const Value& value) {
+  return value.is(Which);
+}
+
+template <bool Expected>
+bool is_boolean(const Value& value) {
+  return value.is(Kind::boolean) && value.as_boolean() == Expected;
+}
+
+bool is_iterable(const Value& value) {
+  return !value.is(Kind::none) && !value.is_number() && !value.is(Kind::space) &&
+         !value.is(Kind::function);
+}
+
+/// Has a length and items by index or key.
+bool is_sequence(const Value& value) {
+  return value.is_sequence() || value.is(Kind::string) || value.is(Kind::mapping) ||
+         value.is(Kind::range) || value.is_undefined();
+}
+
+bool is_callable(const Value& value) {
+  return value.is(Kind::function) || value.is(Kind::loop) || value.is_undefined();
+}
+
+Value divisible(const Call& call, const Value& by, std::int64_t rest) {
+  const Value left = arithmetic(call.budget, Op::modulo, call.self, by);
+  return Value::boolean(equal(call.budget, left, Value::integer(rest)));
+}
+
+template <Comparison How>
+Value compares(const Call& call) {
+  return Value::boolean(compared(call.budget, How, call.self, call.at(0)));
+}
+
+template <const Definition* (*Find)(std::string_view)>
+bool is_name_of(const Value& value) {
+  return value.is(Kind::string) && Find(value.as_string()) != nullptr;
+}
+
+constexpr Definition kTests[] = {
+    {"defined", "", [](const Call& c) { return Value::boolean(!c.self.is_undefined()); }},
+    {"undefined", "", holds<has_kind<Kind::undefined>>},
+    {"none", "", holds<has_kind<Kind::none>>},
+    {"boolean", "", holds<has_kind<Kind::boolean>>},
+    {"true", "", holds<is_boolean<true>>},
+    {"false", "", holds<is_boolean<false>>},
+    {"integer", "", holds<has_kind<Kind::integer>>},
+    {"float", "", holds<has_kind<Kind::real>>},
+    {"number", "", [](const Call& c) { return Value::boolean(c.self.is_number()); }},
+    {"string", "", holds<has_kind<Kind::string>>},
+    {"mapping", "", holds<has_kind<Kind::mapping>>},
+    {"iterable", "", holds<is_iterable>},
+    {"sequence", "", holds<is_sequence>},
+    {"callable", "", holds<is_callable>},
+    {"escaped", "", [](const Call&) { return Value::boolean(false); }},
+    {"upper", "", [](const Call& c) { return Value::boolean(is_upper(c.self_text())); }},
+    {"lower", "", [](const Call& c) { return Value::boolean(is_lower(c.self_text())); }},
+    {"odd", "", [](const Call& c) { return divisible(c, Value::integer(2), 1); }},
+    {"even", "", [](const Call& c) { return divisible(c, Value::integer(2), 0); }},
+    {"divisibleby", "num", [](const Call& c) { return divisible(c, c.at(0), 0); }},
+    {"eq", "other", compares<Comparison::eq>},
+    {"==", "other", compares<Comparison::eq>},
+    {"equalto", "other", compares<Comparison::eq>},
+    {"ne", "other", compares<Comparison::ne>},
+    {"!=", "other", compares<Comparison::ne>},
+    {"lt", "other", compares<Comparison::lt>},
+    {"<", "other", compares<Comparison::lt>},
+    {"lessthan", "other", compares<Comparison::lt>},
+    {"le", "other", compares<Comparison::le>},
+    {"<=", "other", compares<Comparison::le>},
+    {"gt", "other", compares<Comparison::gt>},
+    {">", "other", compares<Comparison::gt>},
+    {"greaterthan", "other", compares<Comparison::gt>},
+    {"ge", "other", compares<Comparison::ge>},
+    {">=", "other", compares<Comparison::ge>},
+    {"in", "other", compares<Comparison::in>},
+    {"sameas", "other", [](const Call& c) { return Value::boolean(c.self.same_as(c.at(0))); }},
+    {"filter", "", holds<is_name_of<find_filter>>},
+    {"test", "", holds<is_name_of<find_test>>},
+};
+
+template <ViewKind Which>
+Value view_of(const Call& call) {
+  return Value::view({call.self.share_mapping(), Which});
+}
+
+Value get_item(const Call& call) {
+  const Value* const value = find(call.budget, call.self.as_mapping(), call.at(0));
+  return value != nullptr ? *value : call.has(1) ? call.at(1) : Value::none();
+}
+
+Value count_items(const Call& call) {
+  return Value::integer(std::ranges::count_if(call.self.as_items(), [&](const Value& item) {
+    return equal(call.budget, item, call.at(0));
+  }));
+}
+
+Value index_of(const Call& call) {
+  const auto& items = call.self.as_items();
+  const auto found = std::ranges::find_if(
+      items, [&](const Value& item) { return equal(call.budget, item, call.at(0)); });
+  if (found == items.end()) refuse("index() found no such item");
+  return Value::integer(found - items.begin());
+}
+
+Value copy_of(const Call& call) { return call.self; }
+
+constexpr Definition kMappingMethods[] = {{"items", "", view_of<ViewKind::items>},
+                                          {"keys", "", view_of<ViewKind::keys>},
+                                          {"values", "", view_of<ViewKind::values>},
+                                          {"get", "key default?", get_item},
+                                          {"copy", "", copy_of}};
+constexpr Definition kListMethods[] = {
+    {"count", "value", count_items}, {"index", "value", index_of}, {"copy", "", copy_of}};
+
+constexpr std::array<std::string_view, 8> kListHidden = {"append", "clear",  "extend",  "insert",
+                                                         "pop",    "remove", "reverse", "sort"};
+constexpr std::array<std::string_view, 5> kMappingHidden = {"clear", "pop", "popitem", "setdefault",
+                                                            "update"};
+
+Value cycle(const Call& call) {
+  const std::vector<Value>& values = call.arguments().positional;
+  if (values.empty()) refuse("loop.cycle() needs at least one value");
+  return values[static_cast<std::size_t>(call.self.as_loop()->index) % values.size()];
+}
+
+Value changed(const Call& call) {
+  auto& last = call.self.as_loop()->last_changed;
+  const auto& values = call.arguments().positional;
+  const auto same = [&](const Value& a, const Value& b) { return equal(call.budget, a, b); };
+  if (last && std::ranges::equal(*last, values, same)) return Value::boolean(false);
+  last = values;
+  return Value::boolean(true);
+}
+
+constexpr Definition kLoopMethods[] = {{"cycle", "*", cycle}, {"changed", "*", changed}};
+
+}  // namespace
+
+const Definition* find_global(std::string_view name) { return find_in(kGlobals, name); }
+const Definition* find_test(std::string_view name) { return find_in(kTests, name); }
+
+bool is_known_global(std::string_view name) {
+  return name == "self" || name == "lipsum" || name == "cycler" || name == "joiner";
+}
+
+const Definition* find_filter(std::string_view name) {
+  for (const auto filters : {text_filters(), number_filters(), sequence_filters()})
+    if (const Definition* const found = find_in(filters, name)) return found;
+  return nullptr;
+}
+
+std::string_view missing_filter(std::string_view name) {
+  constexpr std::array<std::string_view, 15> kLeftOut = {
+      "e",         "escape", "filesizeformat", "forceescape", "groupby",
+      "pprint",    "random", "slice",          "striptags",   "truncate",
+      "urlencode", "urlize", "wordcount",      "wordwrap",    "xmlattr"};
+  return std::ranges::find(kLeftOut, name) == kLeftOut.end() ? "unknown" : "not supported";
+}
+
+const Definition* find_method(const Value& self, std::string_view name) {
+  switch (self.kind()) {
+    case Kind::string:
+      return find_in(text_methods(), name);
+    case Kind::list:
+      return find_in(kListMethods, name);
+    case Kind::tuple:  // has no copy()
+      return name == "copy" ? nullptr : find_in(kListMethods, name);
+    case Kind::mapping:
+      return find_in(kMappingMethods, name);
+    case Kind::loop:
+      return find_in(kLoopMethods, name);
+    default:
+      return nullptr;
+  }
+}
+
+bool is_hidden_method(const Value& self, std::string_view name) {
+  if (self.is(Kind::list)) return std::ranges::find(kListHidden, name) != kListHidden.end();
+  return self.is(Kind::mapping) && std::ranges::find(kMappingHidden, name) != kMappingHidden.end();
+}
+
+Value loop_attribute(const LoopState& loop, std::string_view name) {
+  const std::int64_t count = std::ssize(loop.items), index = loop.index;
+  const auto near = [&](std::int64_t at) {
+    if (at < 0 || at >= count) return Value::undefined("the loop has no such item");
+    return loop.items[static_cast<std::size_t>(at)];
+  };
+  if (name == "index") return Value::integer(index + 1);
+  if (name == "index0") return Value::integer(index);
+  if (name == "revindex") return Value::integer(count - index);
+  if (name == "revindex0") return Value::integer(count - index - 1);
+  if (name == "first") return Value::boolean(index == 0);
+  if (name == "last") return Value::boolean(index + 1 == count);
+  if (name == "length") return Value::integer(count);
+  if (name == "previtem") return near(index - 1);
+  if (name == "nextitem") return near(index + 1);
+  if (name == "depth") return Value::integer(1);
+  if (name == "depth0") return Value::integer(0);
+  return Value::undefined(fmt::format("a loop has no attribute '{}'", name));
 }
 
 }  // namespace focus::jinja

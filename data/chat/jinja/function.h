@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "data/chat/jinja/value.h"
@@ -12,56 +14,84 @@ namespace focus::jinja {
 
 struct Statement;
 struct Scope;
+class Call;
 class Interpreter;
 
-/// What stands in the brackets of a call.
+/// The arguments of a call as a template gives them.
 struct Arguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;
 };
 
-/// A function of a template: a global one, a method of `self`, or a macro with the scope that it
-/// was defined in.
+/// A filter, test, method or global function.
+struct Definition {
+  std::string_view name;
+  /// Names of the parameters, "?" behind an optional one; "*": the body reads Call::arguments().
+  std::string_view parameters;
+  Value (*body)(const Call&);
+};
+
+/// A function as a value: a definition with its object, or a macro with the scope that defined it.
 struct Function {
-  using Body = Value (*)(Interpreter&, const Value& self, const Arguments&);
   std::string name;
-  Body body = nullptr;
+  const Definition* definition = nullptr;
   Value self;
   const Statement* macro = nullptr;
   Scope* scope = nullptr;
   std::uint64_t scope_number = 0;
 };
 
-/// The arguments of a call by the parameters' names; those left out are empty. Refuses unknown
-/// names, too many and too few, naming `function`.
-class Bound {
+/// One call of a definition: its object and its arguments in the order of the parameters.
+class Call {
  public:
-  Bound(std::string_view function, const Arguments& arguments,
-        std::initializer_list<std::string_view> names, std::size_t required = 0);
+  /// Refuses arguments that the definition does not take, naming it.
+  Call(Interpreter& interpreter, const Definition& definition, const Value& object,
+       const Arguments& arguments);
 
-  bool has(std::size_t i) const { return values_[i].has_value(); }
+  Interpreter& in;
+  Budget& budget;
+  const Value& self;
+
+  const Arguments& arguments() const { return arguments_; }
+  bool has(std::size_t i) const { return i < values_.size() && values_[i].has_value(); }
   const Value& at(std::size_t i) const { return *values_[i]; }
   /// Given and not None.
   bool given(std::size_t i) const { return has(i) && !at(i).is(Kind::none); }
-  bool flag(std::size_t i, bool otherwise) const { return has(i) ? truth(at(i)) : otherwise; }
-  std::int64_t integer(std::size_t i, std::int64_t otherwise) const;
+  bool flag(std::size_t i) const { return has(i) && truth(at(i)); }
+  std::int64_t integer(std::size_t i, std::int64_t otherwise = 0) const;
   const std::string& string(std::size_t i) const;
 
+  /// The object as text.
+  std::string self_text() const { return to_text(budget, self); }
+  /// Refuses an undefined object.
+  void require_defined() const;
+  Value text(std::string_view result) const { return Value::string(budget, std::string(result)); }
+
  private:
-  std::string function_;
+  std::string_view name_;
+  const Arguments& arguments_;
   std::vector<std::optional<Value>> values_;
 };
 
-/// A filter, test, method or global by its name; null where there is none.
-Function::Body find_filter(std::string_view name);
-Function::Body find_test(std::string_view name);
-Function::Body find_method(const Value& self, std::string_view name);
-Function::Body find_global(std::string_view name);
+Value call(Interpreter& in, const Definition& definition, const Value& self,
+           const Arguments& arguments);
 
-/// Names that Jinja has and this program refuses, so that a message can say so.
-bool is_known_filter(std::string_view name);
+/// By name; null where there is none.
+const Definition* find_filter(std::string_view name);
+const Definition* find_test(std::string_view name);
+const Definition* find_method(const Value& self, std::string_view name);
+const Definition* find_global(std::string_view name);
+const Definition* find_in(std::span<const Definition> definitions, std::string_view name);
+
+/// "unknown", or "not supported" where Jinja has it.
+std::string_view missing_filter(std::string_view name);
 bool is_known_global(std::string_view name);
-/// True of a method that changes its object: Jinja's immutable sandbox hides it.
+/// Jinja's immutable sandbox hides methods that change their object.
 bool is_hidden_method(const Value& self, std::string_view name);
+
+std::span<const Definition> text_methods();
+std::span<const Definition> text_filters();
+std::span<const Definition> number_filters();
+std::span<const Definition> sequence_filters();
 
 }  // namespace focus::jinja

@@ -4,7 +4,6 @@
 
 namespace focus::jinja {
 
-/// Binds a scope's names until its end. Scopes end in the order that they began in reverse.
 class Interpreter::Open {
  public:
   Open(Interpreter& in, Scope* parent) : in_(in), before_(in.scope_) {
@@ -83,17 +82,13 @@ void Interpreter::assign(const Expression& target, const Value& value) {
 }
 
 Interpreter::Flow Interpreter::run(const Block& block) {
-  if (++depth_ > kMostEvaluationDepth)
-    refuse("the template calls itself deeper than {} levels", kMostEvaluationDepth);
-  Flow flow = Flow::next;
+  const Deeper deeper(*this);
   for (const auto& statement : block) {
     budget_.step();
     line_ = statement->line;
-    flow = run(*statement);
-    if (flow != Flow::next) break;
+    if (const Flow flow = run(*statement); flow != Flow::next) return flow;
   }
-  --depth_;
-  return flow;
+  return Flow::next;
 }
 
 Interpreter::Flow Interpreter::run(const Statement& statement) {

@@ -53,10 +53,23 @@ class Interpreter {
  private:
   enum class Flow : std::uint8_t { next, break_loop, continue_loop };
 
-  /// Names that are bound until its end.
+  /// Binds a scope's names until its end. Scopes end in the reverse of the order they began in.
   class Open;
-  /// Counts a level of evaluation.
-  class Deeper;
+  /// Counts a level of evaluation until its end.
+  class Deeper {
+   public:
+    explicit Deeper(Interpreter& in) : in_(in) {
+      if (in.depth_ >= kMostEvaluationDepth)
+        refuse("the template calls itself deeper than {} levels", kMostEvaluationDepth);
+      ++in.depth_;
+    }
+    ~Deeper() { --in_.depth_; }
+    Deeper(const Deeper&) = delete;
+    Deeper& operator=(const Deeper&) = delete;
+
+   private:
+    Interpreter& in_;
+  };
 
   Flow run(const Block& block);
   Flow run(const Statement& statement);
@@ -84,7 +97,6 @@ class Interpreter {
   Value evaluate_container(const Expression& expression);
   Value evaluate_slice(const Value& object, const Expression& slice);
   Value evaluate_item(const Expression& expression);
-  Value evaluate_call(const Expression& expression);
   Value evaluate_filter(const Expression& expression, const Value* input = nullptr);
   Value evaluate_compare(const Expression& expression);
   Value evaluate_logic(const Expression& expression);
@@ -112,7 +124,12 @@ bool compared(Budget& budget, Comparison comparison, const Value& a, const Value
 /// Python's slice of a text, list, tuple or range; empty optionals are None.
 Value sliced(Budget& budget, const Value& object, std::optional<std::int64_t> start,
              std::optional<std::int64_t> stop, std::optional<std::int64_t> step);
-/// The methods and fields of a loop.
-Value loop_attribute(Budget& budget, const Value& loop, std::string_view name);
+/// Python's `format % values`: %s %r %d %i %u %f %e %g %x %X %o %c %%, with flags, width and
+/// precision. `values` is a tuple, a mapping for %(name)s, or one value.
+Value percent_format(Budget& budget, const std::string& format, const Value& values);
+/// str.format() of {} {0} {name}, without attributes and format specifications.
+Value brace_format(Budget& budget, const std::string& format, const Arguments& arguments);
+/// loop.index and the like; undefined for an unknown name.
+Value loop_attribute(const LoopState& loop, std::string_view name);
 
 }  // namespace focus::jinja

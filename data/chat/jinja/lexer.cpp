@@ -11,8 +11,6 @@
 namespace focus::jinja {
 namespace {
 
-constexpr auto npos = std::string_view::npos;
-
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 

@@ -1,30 +1,18 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "data/chat/jinja/interpreter.h"
-#include "data/chat/jinja/percent_format.h"
 #include "data/chat/jinja/python_text.h"
 
 namespace focus::jinja {
 namespace {
 
 std::string_view symbol(Op op) {
-  switch (op) {
-    case Op::add:
-      return "+";
-    case Op::subtract:
-      return "-";
-    case Op::multiply:
-      return "*";
-    case Op::divide:
-      return "/";
-    case Op::floor_divide:
-      return "//";
-    case Op::modulo:
-      return "%";
-    default:
-      return "**";
-  }
+  static const std::map<Op, std::string_view> kSymbols = {
+      {Op::add, "+"},           {Op::subtract, "-"}, {Op::multiply, "*"}, {Op::divide, "/"},
+      {Op::floor_divide, "//"}, {Op::modulo, "%"},   {Op::power, "**"}};
+  return kSymbols.at(op);
 }
 
 [[noreturn]] void too_large(Op op) {
@@ -119,8 +107,7 @@ Value real_arithmetic(Op op, double a, double b) {
 
 Value repeated(Budget& budget, const Value& value, std::int64_t times) {
   times = std::max<std::int64_t>(times, 0);
-  const std::size_t size =
-      value.is(Kind::string) ? value.as_string().size() : sizeof(Value) * value.as_items().size();
+  const std::size_t size = value.size() * (value.is(Kind::string) ? 1 : sizeof(Value));
   if (size > 0 && static_cast<std::size_t>(times) > budget.limits().bytes / size)
     budget.make(budget.limits().bytes + 1);
   budget.make(size * static_cast<std::size_t>(times));
@@ -133,8 +120,7 @@ Value repeated(Budget& budget, const Value& value, std::int64_t times) {
   std::vector<Value> items;
   for (; times > 0; --times)
     items.insert(items.end(), value.as_items().begin(), value.as_items().end());
-  return value.is(Kind::list) ? Value::list(budget, std::move(items))
-                              : Value::tuple(budget, std::move(items));
+  return Value::sequence(budget, value.kind(), std::move(items));
 }
 
 Value joined(Budget& budget, const Value& a, const Value& b) {
@@ -145,8 +131,7 @@ Value joined(Budget& budget, const Value& a, const Value& b) {
   budget.make(sizeof(Value) * (a.as_items().size() + b.as_items().size()));
   std::vector<Value> items = a.as_items();
   items.insert(items.end(), b.as_items().begin(), b.as_items().end());
-  return a.is(Kind::list) ? Value::list(budget, std::move(items))
-                          : Value::tuple(budget, std::move(items));
+  return Value::sequence(budget, a.kind(), std::move(items));
 }
 
 bool repeats(const Value& value) { return value.is(Kind::string) || value.is_sequence(); }
@@ -260,8 +245,7 @@ Value sliced(Budget& budget, const Value& object, std::optional<std::int64_t> st
   std::vector<Value> items;
   slice.each(
       [&](std::int64_t i) { items.push_back(object.as_items()[static_cast<std::size_t>(i)]); });
-  return object.is(Kind::list) ? Value::list(budget, std::move(items))
-                               : Value::tuple(budget, std::move(items));
+  return Value::sequence(budget, object.kind(), std::move(items));
 }
 
 }  // namespace focus::jinja

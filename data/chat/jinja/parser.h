@@ -1,6 +1,6 @@
 #pragma once
 
-#include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,7 +44,13 @@ class ExpressionParser {
   std::string expect_name();
   [[noreturn]] void unexpected(std::string_view wanted) const;
 
-  ExpressionPtr node(Op op, int line, std::vector<ExpressionPtr> args = {}) const;
+  static ExpressionPtr node(Op op, int line, std::vector<ExpressionPtr> args);
+  template <class... Args>
+  static ExpressionPtr node(Op op, int line, Args... args) {
+    std::vector<ExpressionPtr> all;
+    (all.push_back(std::move(args)), ...);
+    return node(op, line, std::move(all));
+  }
   /// Commas make a tuple. `condition` false: no inline if, which is the for's own.
   ExpressionPtr tuple(bool condition, bool in_brackets = false);
   ExpressionPtr expression() { return condition(); }
@@ -56,7 +62,6 @@ class ExpressionParser {
   /// Names, or tuples of them, that are assigned to.
   ExpressionPtr target(bool members);
   void arguments(Expression& call);
-  void tell_name(std::string_view name);
 
   struct MacroUse {
     bool varargs = false, kwargs = false, caller = false;
@@ -64,7 +69,15 @@ class ExpressionParser {
   std::vector<MacroUse> macros_;  // those that are open
 
  private:
+  using Parse = ExpressionPtr (ExpressionParser::*)();
+  struct Operator {
+    std::string_view text;
+    Op op;
+  };
+
   ExpressionPtr condition();
+  /// operand, or a chain of operands and operators of one level, from the left.
+  ExpressionPtr binary(std::span<const Operator> operators, Parse operand);
   ExpressionPtr logical_and();
   ExpressionPtr logical_not();
   ExpressionPtr compare();
@@ -72,19 +85,26 @@ class ExpressionParser {
   ExpressionPtr concat();
   ExpressionPtr product();
   ExpressionPtr power();
-  ExpressionPtr unary(bool with_filters);
+  ExpressionPtr filtered();
+  ExpressionPtr unary();
   ExpressionPtr call(ExpressionPtr called);
   ExpressionPtr postfix(ExpressionPtr node);
-  ExpressionPtr filters_and_tests(ExpressionPtr node);
   ExpressionPtr test(ExpressionPtr input);
   ExpressionPtr subscript(ExpressionPtr object);
   ExpressionPtr subscribed();
   ExpressionPtr name_or_constant();
   ExpressionPtr string();
   ExpressionPtr number();
-  ExpressionPtr list();
-  ExpressionPtr mapping();
   ExpressionPtr target_part(bool members);
+  /// Calls `read` for each of the parts between commas, up to and with `close`.
+  template <class Read>
+  void each_part(std::string_view close, Read&& read) {
+    for (bool first = true; !is_op(close); first = false) {
+      if (!first) expect_op(",");
+      if (!is_op(close)) read();
+    }
+    take();
+  }
 
   std::vector<Token> tokens_;
   int& line_;

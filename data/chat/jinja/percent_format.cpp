@@ -1,9 +1,8 @@
-#include "data/chat/jinja/percent_format.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
+#include "data/chat/jinja/interpreter.h"
 #include "data/chat/jinja/python_text.h"
 
 namespace focus::jinja {
@@ -201,7 +200,8 @@ Value brace_format(Budget& budget, const std::string& format, const Arguments& a
       result += to_text(budget, named->second);
       continue;
     }
-    const bool digits = !name.empty() && name.size() < 6 && all_decimal(name) && name[0] < 0x7f;
+    const bool digits =
+        !name.empty() && name.size() < 6 && name.find_first_not_of("0123456789") == name.npos;
     if (!name.empty() && !digits) refuse("format() has no argument '{}'", name);
     const std::size_t index = name.empty() ? next++ : std::strtoul(name.c_str(), nullptr, 10);
     if (index >= arguments.positional.size()) refuse("format() has no argument {}", index);

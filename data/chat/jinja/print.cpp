@@ -1,61 +1,47 @@
-#include <charconv>
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "data/chat/jinja/function.h"
 #include "data/chat/jinja/interpreter.h"
 #include "data/chat/jinja/python_text.h"
-#include "data/chat/jinja/value.h"
 
+// Values as text: Python's str() and repr(), and json.dumps().
 namespace focus::jinja {
 namespace {
 
-/// Writes values as Python does, counting what it writes.
-class Printer {
+/// Writes values as JSON, or without a style as Python's repr(), and counts what it writes.
+class Writer {
  public:
-  explicit Printer(Budget& budget) : budget_(budget) {}
+  Writer(Budget& budget, const JsonStyle* json) : budget_(budget), json_(json) {
+    if (json != nullptr) style_ = *json;
+  }
 
-  void repr(const Value& value) {
+  void write(const Value& value) {
     if (++depth_ > 2 * kMostValueDepth) refuse("a value that contains itself cannot be printed");
     budget_.step();
-    switch (value.kind()) {
-      case Kind::undefined:
-        put("Undefined");
-        break;
-      case Kind::none:
-        put("None");
-        break;
-      case Kind::boolean:
-        put(value.as_boolean() ? "True" : "False");
-        break;
-      case Kind::integer:
-        put(std::to_string(value.as_integer()));
-        break;
-      case Kind::real:
-        put(real_text(value.as_real()));
-        break;
-      case Kind::string:
-        put(jinja::quoted(value.as_string()));
-        break;
-      case Kind::list:
-        items("[", value.as_items(), "]");
-        break;
-      case Kind::tuple:
-        items("(", value.as_items(), value.as_items().size() == 1 ? ",)" : ")");
-        break;
-      case Kind::mapping:
-        pairs(value.as_mapping().items);
-        break;
-      case Kind::range:
-        range(value.as_range());
-        break;
-      case Kind::view:
-        view(value.as_view());
-        break;
-      case Kind::space:
-        space(*value.as_space());
-        break;
-      default:
-        object(value);
+    if (value.is(Kind::list) || (value.is(Kind::tuple) && json_ != nullptr)) {
+      items("[", value.as_items(), "]");
+    } else if (value.is(Kind::tuple)) {
+      items("(", value.as_items(), value.as_items().size() == 1 ? ",)" : ")");
+    } else if (value.is(Kind::mapping)) {
+      pairs(value.as_mapping().items);
+    } else if (json_ != nullptr) {
+      put(json_text(value));
+    } else if (value.is(Kind::view)) {
+      constexpr std::array kNames = {"dict_keys(", "dict_values(", "dict_items("};
+      put(kNames[static_cast<std::size_t>(value.as_view().kind)]);
+      items("[", iterate(budget_, value), "]");
+      put(")");
+    } else if (value.is(Kind::space)) {
+      std::vector<std::pair<Value, Value>> named;
+      for (const auto& [key, item] : value.as_space()->items)
+        named.emplace_back(Value::string(budget_, key), item);
+      put("<Namespace ");
+      pairs(std::move(named));
+      put(">");
+    } else {
+      put(python_text(value));
     }
     --depth_;
   }
@@ -68,79 +54,146 @@ class Printer {
     text += part;
   }
 
-  void items(std::string_view open, const std::vector<Value>& values, std::string_view close) {
-    put(open);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      if (i > 0) put(", ");
-      repr(values[i]);
+  static std::string python_text(const Value& value) {
+    switch (value.kind()) {
+      case Kind::undefined:
+        return "Undefined";
+      case Kind::none:
+        return "None";
+      case Kind::boolean:
+        return value.as_boolean() ? "True" : "False";
+      case Kind::integer:
+        return std::to_string(value.as_integer());
+      case Kind::real:
+        return real_text(value.as_real());
+      case Kind::string:
+        return jinja::quoted(value.as_string());
+      case Kind::range: {
+        const Range& range = value.as_range();
+        return fmt::format("range({}, {}{})", range.start, range.stop,
+                           range.step == 1 ? "" : fmt::format(", {}", range.step));
+      }
+      case Kind::loop: {
+        const LoopState& loop = *value.as_loop();
+        return fmt::format("<LoopContext {}/{}>", loop.index + 1, loop.items.size());
+      }
+      default:
+        if (value.is(Kind::function) && value.as_function().macro != nullptr)
+          return fmt::format("<Macro '{}'>", value.as_function().name);
+        // Python prints an address.
+        refuse("a {} cannot be printed{}", type_name(value),
+               value.is(Kind::iterator) ? "; '|list' converts it to a list" : "");
     }
+  }
+
+  std::string json_text(const Value& value) const {
+    switch (value.kind()) {
+      case Kind::none:
+        return "null";
+      case Kind::boolean:
+        return value.as_boolean() ? "true" : "false";
+      case Kind::integer:
+        return std::to_string(value.as_integer());
+      case Kind::real:
+        if (std::isnan(value.as_real())) return "NaN";
+        if (std::isinf(value.as_real())) return value.as_real() < 0 ? "-Infinity" : "Infinity";
+        return real_text(value.as_real());
+      case Kind::string:
+        return json_quoted(value.as_string());
+      default:
+        refuse("tojson cannot write a {}", type_name(value));
+    }
+  }
+
+  std::string json_quoted(std::string_view value) const {
+    constexpr std::string_view kEscaped = "\"\\\n\r\t\f\b", kLetters = "\"\\nrtfb";
+    std::string result = "\"";
+    for (std::size_t i = 0; i < value.size();) {
+      const std::size_t size = character_size(value, i);
+      const char32_t c = character_at(value, i);
+      const std::size_t escaped = c < 0x80 ? kEscaped.find(static_cast<char>(c)) : kEscaped.npos;
+      if (escaped != kEscaped.npos)
+        (result += '\\') += kLetters[escaped];
+      else if (c >= 0x10000 && style_.ensure_ascii)  // a surrogate pair
+        result += fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + (c - 0x10000) / 0x400,
+                              0xDC00 + (c - 0x10000) % 0x400);
+      else if (c < 0x20 || (c >= 0x80 && style_.ensure_ascii))
+        result += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(c));
+      else
+        result += value.substr(i, size);
+      i += size;
+    }
+    return result += '"';
+  }
+
+  void line() {
+    if (!style_.indent) return;
+    put("\n");
+    for (int i = 0; i < level_; ++i) put(*style_.indent);
+  }
+
+  template <class Items, class WriteItem>
+  void container(std::string_view open, const Items& all, std::string_view close,
+                 WriteItem&& write_item) {
+    put(open);
+    ++level_;
+    bool first = true;
+    for (const auto& item : all) {
+      if (!first) put(style_.between_items);
+      first = false;
+      line();
+      write_item(item);
+    }
+    --level_;
+    if (!first) line();
     put(close);
   }
 
-  void pairs(const std::vector<std::pair<Value, Value>>& values) {
-    put("{");
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      if (i > 0) put(", ");
-      repr(values[i].first);
-      put(": ");
-      repr(values[i].second);
-    }
-    put("}");
+  void items(std::string_view open, const std::vector<Value>& all, std::string_view close) {
+    container(open, all, close, [&](const Value& item) { write(item); });
   }
 
-  void range(const Range& value) {
-    put(fmt::format("range({}, {}", value.start, value.stop));
-    put(value.step == 1 ? ")" : fmt::format(", {})", value.step));
-  }
-
-  void view(const View& value) {
-    constexpr std::string_view kNames[] = {"dict_keys(", "dict_values(", "dict_items("};
-    put(kNames[static_cast<std::size_t>(value.kind)]);
-    items("[", iterate(budget_, Value::view(value)), "]");
-    put(")");
-  }
-
-  void space(const Namespace& value) {
-    std::vector<std::pair<Value, Value>> values;
-    for (const auto& [key, item] : value.items)
-      values.emplace_back(Value::string(budget_, key), item);
-    put("<Namespace ");
-    pairs(values);
-    put(">");
-  }
-
-  void object(const Value& value) {
-    if (value.is(Kind::loop)) {
-      const LoopState& loop = *value.as_loop();
-      put(fmt::format("<LoopContext {}/{}>", loop.index + 1, loop.items.size()));
-    } else if (value.is(Kind::function) && value.as_function().macro != nullptr) {
-      put(fmt::format("<Macro '{}'>", value.as_function().name));
-    } else {
-      // Python prints an address.
-      refuse("a {} cannot be printed{}", type_name(value),
-             value.is(Kind::iterator) ? "; '|list' converts it to a list" : "");
-    }
+  void pairs(std::vector<std::pair<Value, Value>> all) {
+    if (style_.sort_keys)
+      std::ranges::stable_sort(
+          all, [&](const auto& a, const auto& b) { return less(budget_, a.first, b.first); });
+    container("{", all, "}", [&](const auto& item) {
+      if (json_ == nullptr)
+        write(item.first);
+      else if (item.first.is(Kind::string))
+        put(json_quoted(item.first.as_string()));
+      else
+        put(json_quoted(json_text(item.first)));
+      put(style_.after_key);
+      write(item.second);
+    });
   }
 
   Budget& budget_;
-  int depth_ = 0;
+  const JsonStyle* json_;
+  JsonStyle style_;
+  int depth_ = 0, level_ = 0;  // of values, of indented containers
 };
+
+std::string written(Budget& budget, const Value& value, const JsonStyle* json) {
+  Writer writer(budget, json);
+  writer.write(value);
+  return std::move(writer.text);
+}
 
 }  // namespace
 
-std::string to_repr(Budget& budget, const Value& value) {
-  Printer printer(budget);
-  printer.repr(value);
-  return std::move(printer.text);
+std::string to_repr(Budget& budget, const Value& value) { return written(budget, value, nullptr); }
+
+std::string to_json(Budget& budget, const Value& value, const JsonStyle& style) {
+  return written(budget, value, &style);
 }
 
 std::string to_text(Budget& budget, const Value& value) {
-  if (value.is(Kind::string)) {
-    budget.make(value.as_string().size());
-    return value.as_string();
-  }
   if (value.is_undefined()) return "";
-  return to_repr(budget, value);
+  if (!value.is(Kind::string)) return to_repr(budget, value);
+  budget.make(value.as_string().size());
+  return value.as_string();
 }
 
 }  // namespace focus::jinja

@@ -34,26 +34,13 @@ std::string mapped(std::string_view text, Case to) {
   return result;
 }
 
-bool has_case(char32_t c) { return u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_CASED); }
 bool is(char32_t c, UProperty property) {
   return u_hasBinaryProperty(static_cast<UChar32>(c), property);
 }
 
-/// True where the text is not empty and `holds` is true of every character.
-template <class Holds>
-bool every(std::string_view text, Holds&& holds) {
-  for (std::size_t i = 0; i < text.size(); i += character_size(text, i))
-    if (!holds(character_at(text, i))) return false;
-  return !text.empty();
-}
-
-bool is_alphabetic(char32_t c) {
-  return (U_GET_GC_MASK(static_cast<UChar32>(c)) & U_GC_L_MASK) != 0;
-}
 std::int32_t numeric_type(char32_t c) {
   return u_getIntPropertyValue(static_cast<UChar32>(c), UCHAR_NUMERIC_TYPE);
 }
-bool is_numeric(char32_t c) { return numeric_type(c) != U_NT_NONE; }
 
 bool only_case(std::string_view text, UProperty wanted, UProperty other) {
   bool some = false;
@@ -84,12 +71,13 @@ std::string title(std::string_view text) {
     // One word: a character and those with case after it.
     const std::size_t first = character_size(text, i);
     std::size_t end = i + first;
-    if (!has_case(character_at(text, i))) {
+    if (!is(character_at(text, i), UCHAR_CASED)) {
       result += text.substr(i, first);
       i = end;
       continue;
     }
-    while (end < text.size() && has_case(character_at(text, end))) end += character_size(text, end);
+    while (end < text.size() && is(character_at(text, end), UCHAR_CASED))
+      end += character_size(text, end);
     result += capitalize(text.substr(i, end - i));
     i = end;
   }
@@ -110,21 +98,13 @@ std::string swap_case(std::string_view text) {
   return result;
 }
 
-bool all_alphabetic(std::string_view text) { return every(text, is_alphabetic); }
-bool all_space(std::string_view text) { return every(text, is_space); }
-bool all_numeric(std::string_view text) { return every(text, is_numeric); }
-bool all_digits(std::string_view text) {
-  return every(text, [](char32_t c) {
-    const std::int32_t type = numeric_type(c);
-    return type == U_NT_DECIMAL || type == U_NT_DIGIT;
-  });
+bool is_alphabetic(char32_t c) {
+  return (U_GET_GC_MASK(static_cast<UChar32>(c)) & U_GC_L_MASK) != 0;
 }
-bool all_decimal(std::string_view text) {
-  return every(text, [](char32_t c) { return numeric_type(c) == U_NT_DECIMAL; });
-}
-bool all_alphanumeric(std::string_view text) {
-  return every(text, [](char32_t c) { return is_alphabetic(c) || is_numeric(c); });
-}
+bool is_numeric(char32_t c) { return numeric_type(c) != U_NT_NONE; }
+bool is_decimal(char32_t c) { return numeric_type(c) == U_NT_DECIMAL; }
+bool is_digit(char32_t c) { return is_decimal(c) || numeric_type(c) == U_NT_DIGIT; }
+bool is_alphanumeric(char32_t c) { return is_alphabetic(c) || is_numeric(c); }
 
 bool is_upper(std::string_view text) { return only_case(text, UCHAR_UPPERCASE, UCHAR_LOWERCASE); }
 bool is_lower(std::string_view text) { return only_case(text, UCHAR_LOWERCASE, UCHAR_UPPERCASE); }

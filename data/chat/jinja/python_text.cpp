@@ -4,8 +4,10 @@
 #include <unicode/uchar.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "data/chat/jinja/budget.h"
@@ -13,6 +15,13 @@
 
 namespace focus::jinja {
 namespace {
+
+std::size_t find_from(std::string_view text, std::string_view part, std::size_t from) {
+  if (part.empty()) return from;
+  const void* found = memmem(text.data() + from, text.size() - from, part.data(), part.size());
+  return found == nullptr ? npos
+                          : static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
+}
 
 bool is_ascii(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return (c & 0x80) == 0; });
@@ -52,18 +61,9 @@ char32_t character_at(std::string_view text, std::size_t at) {
   return utf8_code_point(text.substr(at, size));
 }
 
-std::size_t find_bytes(std::string_view text, std::string_view part, std::size_t from) {
-  if (from > text.size()) return std::string_view::npos;
-  if (part.empty()) return from;
-  const void* found = memmem(text.data() + from, text.size() - from, part.data(), part.size());
-  if (found == nullptr) return std::string_view::npos;
-  return static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
-}
-
-std::size_t find_last_bytes(std::string_view text, std::string_view part) {
-  const std::string turned(text.rbegin(), text.rend()), turned_part(part.rbegin(), part.rend());
-  const std::size_t at = find_bytes(turned, turned_part);
-  return at == std::string_view::npos ? at : text.size() - at - part.size();
+std::size_t find_bytes(std::string_view text, std::string_view part, bool last) {
+  const std::string_view before = split_at(text, part, 1, last).front();
+  return before.size() == text.size() && !part.empty() ? npos : before.size();
 }
 
 bool is_space(char32_t c) {
@@ -76,7 +76,7 @@ std::string_view strip(std::string_view text, bool left, bool right,
                        const std::string_view* chars) {
   const auto goes = [&](std::size_t at, std::size_t size) {
     return chars == nullptr ? is_space(character_at(text, at))
-                            : find_bytes(*chars, text.substr(at, size)) != std::string_view::npos;
+                            : chars->find(text.substr(at, size)) != npos;
   };
   while (left && !text.empty()) {
     const std::size_t size = character_size(text, 0);
@@ -143,25 +143,25 @@ std::vector<std::string_view> split_space(std::string_view text, std::int64_t mo
 
 std::vector<std::string_view> split_at(std::string_view text, std::string_view part,
                                        std::int64_t most, bool from_right) {
-  std::vector<std::string_view> parts;
-  if (!from_right) {
-    std::size_t begin = 0;
-    for (std::size_t at; (most < 0 || std::ssize(parts) < most) &&
-                         (at = find_bytes(text, part, begin)) != std::string_view::npos;
-         begin = at + part.size())
-      parts.push_back(text.substr(begin, at - begin));
-    parts.push_back(text.substr(begin));
-    return parts;
+  // From the right: both reversed, so that the time stays linear.
+  std::string reversed, reversed_part;
+  if (from_right) {
+    reversed.assign(text.rbegin(), text.rend());
+    reversed_part.assign(part.rbegin(), part.rend());
   }
-  // Found from the left in both turned round, which is linear too.
-  const std::string turned(text.rbegin(), text.rend()), turned_part(part.rbegin(), part.rend());
+  const std::string_view in = from_right ? reversed : text;
+  const std::string_view of = from_right ? reversed_part : part;
+  std::vector<std::string_view> parts;
+  const auto add = [&](std::size_t begin, std::size_t end) {
+    parts.push_back(text.substr(from_right ? text.size() - end : begin, end - begin));
+  };
   std::size_t begin = 0;
-  for (std::size_t at; (most < 0 || std::ssize(parts) < most) &&
-                       (at = find_bytes(turned, turned_part, begin)) != std::string_view::npos;
-       begin = at + part.size())
-    parts.push_back(text.substr(text.size() - at, at - begin));
-  parts.push_back(text.substr(0, text.size() - begin));
-  std::ranges::reverse(parts);
+  for (std::size_t at;
+       (most < 0 || std::ssize(parts) < most) && (at = find_from(in, of, begin)) != npos;
+       begin = at + of.size())
+    add(begin, at);
+  add(begin, text.size());
+  if (from_right) std::ranges::reverse(parts);
   return parts;
 }
 
@@ -182,8 +182,8 @@ std::string replace(std::string_view text, std::string_view old, std::string_vie
       begin += size;
       continue;
     }
-    const std::size_t at = find_bytes(text, old, begin);
-    if (at == std::string_view::npos) break;
+    const std::size_t at = find_from(text, old, begin);
+    if (at == npos) break;
     put(text.substr(begin, at - begin));
     put(fresh);
     begin = at + old.size();
@@ -217,20 +217,16 @@ std::string quoted(std::string_view text) {
 std::string real_text(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
-  char buffer[64];
-  const auto made =
-      std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::scientific);
-  const std::string_view text(buffer, static_cast<std::size_t>(made.ptr - buffer));
-  const std::size_t e = text.find('e');
-  int exponent = 0;
-  std::from_chars(text.data() + e + (text[e + 1] == '+' ? 2 : 1), text.data() + text.size(),
-                  exponent);
-  if (exponent < -4 || exponent >= 16) return std::string(text);
-  std::string fixed;
-  const auto plain = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::fixed);
-  fixed.assign(buffer, plain.ptr);
-  if (fixed.find('.') == fixed.npos) fixed += ".0";
-  return fixed;
+  const auto written = [&](std::chars_format format) {
+    std::array<char, 400> buffer;
+    const auto made = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, format);
+    return std::string(buffer.data(), made.ptr);
+  };
+  const std::string text = written(std::chars_format::scientific);
+  const int exponent = std::atoi(text.c_str() + text.find('e') + 1);
+  if (exponent < -4 || exponent >= 16) return text;
+  const std::string fixed = written(std::chars_format::fixed);
+  return fixed.find('.') == fixed.npos ? fixed + ".0" : fixed;
 }
 
 std::string formatted_real(double value, int precision, char kind) {

@@ -9,6 +9,8 @@
 /// then. Positions and lengths named "bytes" are bytes, others characters.
 namespace focus::jinja {
 
+inline constexpr auto npos = std::string_view::npos;
+
 /// Bytes of the character that begins at `at`.
 std::size_t character_size(std::string_view text, std::size_t at);
 std::int64_t character_count(std::string_view text);
@@ -16,10 +18,8 @@ std::int64_t character_count(std::string_view text);
 std::size_t byte_of(std::string_view text, std::int64_t index);
 char32_t character_at(std::string_view text, std::size_t at);
 
-/// In linear time, unlike std::string_view's; npos where there is none.
-std::size_t find_bytes(std::string_view text, std::string_view part, std::size_t from = 0);
-
-std::size_t find_last_bytes(std::string_view text, std::string_view part);
+/// The first (or last) occurrence, in linear time, unlike std::string_view's; npos without one.
+std::size_t find_bytes(std::string_view text, std::string_view part, bool last = false);
 
 bool is_space(char32_t c);
 /// str.strip(chars) of one or both sides; without `chars` whitespace.
@@ -34,13 +34,12 @@ std::string capitalize(std::string_view text);
 std::string title(std::string_view text);
 std::string swap_case(std::string_view text);
 
-/// str.isalpha and so on: true of a text that is not empty where it holds for every character.
-bool all_alphabetic(std::string_view text);
-bool all_digits(std::string_view text);
-bool all_decimal(std::string_view text);
-bool all_numeric(std::string_view text);
-bool all_alphanumeric(std::string_view text);
-bool all_space(std::string_view text);
+/// What str.isalpha() and so on ask of each character.
+bool is_alphabetic(char32_t c);
+bool is_digit(char32_t c);
+bool is_decimal(char32_t c);
+bool is_numeric(char32_t c);
+bool is_alphanumeric(char32_t c);
 /// str.isupper, str.islower: some character has case, and none has the other.
 bool is_upper(std::string_view text);
 bool is_lower(std::string_view text);

@@ -73,8 +73,8 @@ class TemplateParser : ExpressionParser {
   }
 
   StatementPtr statement(const Names& ends) {
-    using Parse = StatementPtr (TemplateParser::*)();
-    static const std::map<std::string_view, Parse> kTags = {
+    using ParseTag = StatementPtr (TemplateParser::*)();
+    static const std::map<std::string_view, ParseTag> kTags = {
         {"if", &TemplateParser::branch},
         {"for", &TemplateParser::loop},
         {"set", &TemplateParser::assign},
@@ -83,8 +83,8 @@ class TemplateParser : ExpressionParser {
         {"filter", &TemplateParser::filter_block},
         {"with", &TemplateParser::with},
         {"print", &TemplateParser::print},
-        {"break", &TemplateParser::break_loop},
-        {"continue", &TemplateParser::continue_loop},
+        {"break", &TemplateParser::loop_control},
+        {"continue", &TemplateParser::loop_control},
         {"generation", &TemplateParser::generation}};
     if (!is(TokenKind::name)) unexpected("the name of a tag");
     const auto found = kTags.find(current().text);
@@ -217,11 +217,10 @@ class TemplateParser : ExpressionParser {
     return result;
   }
 
-  StatementPtr break_loop() { return loop_control(StatementKind::break_loop); }
-  StatementPtr continue_loop() { return loop_control(StatementKind::continue_loop); }
-  StatementPtr loop_control(StatementKind kind) {
+  StatementPtr loop_control() {
     if (loops_ == 0) refuse("'{}' outside of a loop", current().text);
-    return make(kind, take().line);
+    const bool breaks = is_name("break");
+    return make(breaks ? StatementKind::break_loop : StatementKind::continue_loop, take().line);
   }
 
   int loops_ = 0;  // that are open

@@ -1,10 +1,9 @@
 #include "data/chat/jinja/value.h"
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 
 #include "data/chat/jinja/function.h"
-#include "data/chat/jinja/python_text.h"
 
 namespace focus::jinja {
 namespace {
@@ -92,9 +91,6 @@ Value Value::from_json(Budget& budget, const nlohmann::ordered_json& json) {
   return mapping(budget, std::move(items));
 }
 
-bool Value::is_number() const { return is_integral() || kind_ == Kind::real; }
-bool Value::is_integral() const { return kind_ == Kind::boolean || kind_ == Kind::integer; }
-
 std::int64_t Value::as_integer() const {
   return kind_ == Kind::boolean ? std::int64_t{as_boolean()} : std::get<std::int64_t>(data_);
 }
@@ -103,20 +99,8 @@ double Value::as_real() const {
   return kind_ == Kind::real ? std::get<double>(data_) : static_cast<double>(as_integer());
 }
 
-const std::string& Value::as_string() const {
-  return *std::get<std::shared_ptr<const std::string>>(data_);
-}
-
-const std::vector<Value>& Value::as_items() const {
-  return std::get<std::shared_ptr<const Sequence>>(data_)->items;
-}
-
 std::shared_ptr<const Mapping> Value::share_mapping() const {
   return std::get<std::shared_ptr<const Mapping>>(data_);
-}
-
-const Mapping& Value::as_mapping() const {
-  return *std::get<std::shared_ptr<const Mapping>>(data_);
 }
 
 std::string Value::undefined_message() const {
@@ -125,20 +109,8 @@ std::string Value::undefined_message() const {
 }
 
 bool Value::same_as(const Value& other) const {
-  return kind_ == other.kind_ && (kind_ == Kind::undefined || kind_ == Kind::range
-                                      ? this == &other
-                                      : std::visit(
-                                            [](const auto& a, const auto& b) -> bool {
-                                              using A = std::decay_t<decltype(a)>;
-                                              using B = std::decay_t<decltype(b)>;
-                                              if constexpr (std::is_same_v<A, Range>)
-                                                return false;
-                                              else if constexpr (std::is_same_v<A, B>)
-                                                return a == b;
-                                              else
-                                                return false;
-                                            },
-                                            data_, other.data_));
+  if (is_undefined() || is(Kind::range)) return this == &other;
+  return kind_ == other.kind_ && data_ == other.data_;
 }
 
 int Value::depth() const {
@@ -154,6 +126,24 @@ int Value::depth() const {
       return as_iterator().all.depth;
     case Kind::function:
       return as_function().self.depth() + 1;
+    default:
+      return 0;
+  }
+}
+
+std::size_t Value::size() const {
+  switch (kind_) {
+    case Kind::string:
+      return as_string().size();
+    case Kind::list:
+    case Kind::tuple:
+      return as_items().size();
+    case Kind::mapping:
+      return as_mapping().items.size();
+    case Kind::view:
+      return as_view().mapping->items.size();
+    case Kind::range:
+      return static_cast<std::size_t>(as_range().count);
     default:
       return 0;
   }
@@ -176,64 +166,23 @@ void Namespace::set(std::string_view name, Value value) {
 }
 
 std::string_view type_name(const Value& value) {
-  switch (value.kind()) {
-    case Kind::undefined:
-      return "Undefined";
-    case Kind::none:
-      return "NoneType";
-    case Kind::boolean:
-      return "bool";
-    case Kind::integer:
-      return "int";
-    case Kind::real:
-      return "float";
-    case Kind::string:
-      return "str";
-    case Kind::list:
-      return "list";
-    case Kind::tuple:
-      return "tuple";
-    case Kind::mapping:
-      return "dict";
-    case Kind::range:
-      return "range";
-    case Kind::view:
-      return "dict view";
-    case Kind::iterator:
-      return "generator";
-    case Kind::space:
-      return "Namespace";
-    case Kind::loop:
-      return "LoopContext";
-    default:
-      return "function";
-  }
+  static constexpr std::array kNames = {"Undefined", "NoneType",    "bool",      "int",
+                                        "float",     "str",         "list",      "tuple",
+                                        "dict",      "range",       "dict view", "generator",
+                                        "Namespace", "LoopContext", "function"};
+  return kNames[static_cast<std::size_t>(value.kind())];
 }
 
 bool truth(const Value& value) {
+  if (value.is_number()) return value.as_real() != 0;
   switch (value.kind()) {
-    case Kind::undefined:
-    case Kind::none:
-      return false;
-    case Kind::boolean:
-      return value.as_boolean();
-    case Kind::integer:
-      return value.as_integer() != 0;
-    case Kind::real:
-      return value.as_real() != 0;
-    case Kind::string:
-      return !value.as_string().empty();
-    case Kind::list:
-    case Kind::tuple:
-      return !value.as_items().empty();
-    case Kind::mapping:
-      return !value.as_mapping().items.empty();
-    case Kind::range:
-      return value.as_range().count > 0;
-    case Kind::view:
-      return !value.as_view().mapping->items.empty();
-    default:
+    case Kind::iterator:
+    case Kind::space:
+    case Kind::loop:
+    case Kind::function:
       return true;
+    default:
+      return value.size() > 0;
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -51,6 +52,7 @@ struct Mapping {
 struct Range {
   std::int64_t start = 0, stop = 0, step = 1, count = 0;
   std::int64_t at(std::int64_t index) const { return start + index * step; }
+  bool operator==(const Range&) const = default;
 };
 
 enum class ViewKind : std::uint8_t { keys, values, items };
@@ -79,6 +81,8 @@ class Value {
   static Value string(Budget& budget, std::string text);
   /// A text of the template itself.
   static Value constant(std::string text);
+  /// A list or a tuple.
+  static Value sequence(Budget& budget, Kind kind, std::vector<Value> items);
   static Value list(Budget& budget, std::vector<Value> items) {
     return sequence(budget, Kind::list, std::move(items));
   }
@@ -98,9 +102,9 @@ class Value {
   bool is(Kind kind) const { return kind_ == kind; }
   bool is_undefined() const { return kind_ == Kind::undefined; }
   /// A boolean, an integer or a real number.
-  bool is_number() const;
+  bool is_number() const { return is_integral() || kind_ == Kind::real; }
   /// A boolean or an integer.
-  bool is_integral() const;
+  bool is_integral() const { return kind_ == Kind::boolean || kind_ == Kind::integer; }
   /// A list or a tuple.
   bool is_sequence() const { return kind_ == Kind::list || kind_ == Kind::tuple; }
 
@@ -109,9 +113,13 @@ class Value {
   std::int64_t as_integer() const;
   /// Of any number.
   double as_real() const;
-  const std::string& as_string() const;
-  const std::vector<Value>& as_items() const;
-  const Mapping& as_mapping() const;
+  const std::string& as_string() const {
+    return *std::get<std::shared_ptr<const std::string>>(data_);
+  }
+  const std::vector<Value>& as_items() const {
+    return std::get<std::shared_ptr<const Sequence>>(data_)->items;
+  }
+  const Mapping& as_mapping() const { return *std::get<std::shared_ptr<const Mapping>>(data_); }
   std::shared_ptr<const Mapping> share_mapping() const;
   const Range& as_range() const { return std::get<Range>(data_); }
   const View& as_view() const { return *std::get<std::shared_ptr<const View>>(data_); }
@@ -124,6 +132,8 @@ class Value {
   /// The same object, Python's `is`.
   bool same_as(const Value& other) const;
   int depth() const;
+  /// Items of a container, bytes of a string, 0 of what is neither.
+  std::size_t size() const;
 
  private:
   using Data =
@@ -132,7 +142,6 @@ class Value {
                    std::shared_ptr<const View>, std::shared_ptr<Iterator>, Namespace*, LoopState*,
                    std::shared_ptr<const Function>>;
   Value(Kind kind, Data data) : kind_(kind), data_(std::move(data)) {}
-  static Value sequence(Budget& budget, Kind kind, std::vector<Value> items);
 
   Kind kind_ = Kind::undefined;
   Data data_;
@@ -168,5 +177,14 @@ void insert(Budget& budget, std::vector<std::pair<Value, Value>>& items, Value k
 /// Python's str() and repr().
 std::string to_text(Budget& budget, const Value& value);
 std::string to_repr(Budget& budget, const Value& value);
+
+struct JsonStyle {
+  bool ensure_ascii = false, sort_keys = false;
+  std::optional<std::string> indent;  // of one level; empty: all in one line
+  std::string between_items = ", ", after_key = ": ";
+};
+
+/// Python's json.dumps(). Refuses what it cannot write.
+std::string to_json(Budget& budget, const Value& value, const JsonStyle& style);
 
 }  // namespace focus::jinja
