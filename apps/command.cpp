@@ -17,6 +17,7 @@
 #include "data/files/mapped_file.h"
 #include "data/settings/config.h"
 #include "focus/evaluation/report/output_file.h"
+#include "focus/models/fingerprint.h"
 
 namespace focus::app {
 

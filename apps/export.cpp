@@ -29,11 +29,11 @@ int export_model(const ExportArguments& o) {
       o.adapter.empty() ? files.focus() : open_focus(std::filesystem::path(o.adapter));
   const std::string word = o.dtype.empty() ? "float32" : o.dtype;
   const ExportDtype& dtype = export_dtype(word);
-  const StreamedModel model = write_model_folder(o.out, files, saved,
-                                                 {.dtype = word,
-                                                  .shard_bytes = o.shard_bytes,
-                                                  .overwrite = o.overwrite,
-                                                  .with_code = o.with_code});
+  const ReadModel model = write_model_folder(o.out, files, saved,
+                                             {.dtype = word,
+                                              .shard_bytes = o.shard_bytes,
+                                              .overwrite = o.overwrite,
+                                              .with_code = o.with_code});
 
   fmt::print("{}: {}, {} layers, {} parameters in {}, fingerprint {}\n", o.out,
              files.config.model_type, files.config.num_hidden_layers, model.parameters,

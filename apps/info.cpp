@@ -9,6 +9,7 @@
 #include "data/gguf/gguf.h"
 #include "focus/adapters/lora/gguf_adapter.h"
 #include "focus/method/summary/head_budgets.h"
+#include "focus/models/fingerprint.h"
 
 namespace focus::app {
 namespace {

@@ -11,6 +11,7 @@
 #include "data/settings/struct_json.h"
 #include "focus/evaluation/report/dry_run.h"
 #include "focus/evaluation/report/run_outcome.h"
+#include "focus/models/fingerprint.h"
 #include "focus/training/training.h"
 
 namespace focus::app {

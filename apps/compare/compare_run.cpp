@@ -21,6 +21,7 @@
 #include "data/text/text.h"
 #include "focus/evaluation/recall/recall_eval.h"
 #include "focus/evaluation/report/training_page.h"
+#include "focus/models/fingerprint.h"
 #include "focus/models/model_files.h"
 #include "focus/training/metrics.h"
 

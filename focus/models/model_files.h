@@ -4,13 +4,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "data/files/checksum.h"
 #include "data/files/file_identity.h"
 #include "data/tensors/store.h"
 #include "data/tokenizers/tokenizer.h"
@@ -109,60 +107,12 @@ void require_comparable(const LoadedModel& reference, const LoadedModel& model);
 /// of the model's own. Throws std::runtime_error, one line.
 ModelFiles open_model(const std::filesystem::path& path, const std::string& tokenizer = "");
 
-/// What has passed through stream_model.
-struct StreamedModel {
-  std::string fingerprint;  // of the numbers as they were passed on
-  Index parameters = 0;
-  Nonfinite nonfinite;
-};
-
-/// Calls `f` with every tensor under its published name, rounded to `dtype`; in memory is never
-/// more than the largest tensor and the like.
-StreamedModel stream_model(const ModelFiles& files, Dtype dtype, const PublishedFunction& f);
-
-/// What has been read of a model, number by number.
-struct ReadModel {
-  std::string fingerprint;
-  Index parameters = 0;
-  std::set<std::string> types;  // that they are stored in: "bf16"
-  Nonfinite nonfinite;
-};
-/// Takes these figures while a model's weights pass by, parameter by parameter.
-class ModelReading {
- public:
-  explicit ModelReading(const ModelConfig& config);
-  /// Holds what `source` has of the parameter against its checksum.
-  void begin(const StoredParameter& p, const TensorSource& source);
-  /// The next of its numbers.
-  void take(std::span<const Real> numbers);
-  ReadModel finish();
-
- private:
-  Checksum checksum_;
-  ReadModel model_;
-  std::string published_, verified_;
-};
-
-/// Reads all weights and holds them against the file's checksums.
-ReadModel read_model(const ModelFiles& files);
-
 /// From what open_model() takes. `tokenizer`, where not empty, is loaded instead of the
 /// model's own. A frozen model's matrices are mapped, and nothing of them is read here (with
 /// Precision::bf16 those that are stored otherwise are, with Precision::int8 and w8a8 all); such a
 /// model cannot be trained or written. Throws std::runtime_error, one line.
 LoadedModel load_model(const std::filesystem::path& path, const std::string& tokenizer = "",
                        Precision precision = Precision::float32, WeightUse use = WeightUse::frozen);
-
-/// The fingerprint of a model that is not loaded: what a store says of itself; of a folder, what
-/// was found out about it before, while its files have the same sizes and times, or else by reading
-/// it all.
-std::string fingerprint_of(const ModelFiles& files);
-/// Reads it all, and throws std::runtime_error where that is not what fingerprint_of() says.
-void verify_model(const ModelFiles& files);
-
-/// XXH3-128 over what of the config its forward pass depends on and float32 weights: the same for a
-/// folder and for the store imported from it, and for every kind of Compute.
-std::string model_fingerprint(Decoder& decoder);
 
 /// Adds config, side files and tokenizer, where there is one, to a store.
 void write_model_head(StoreWriter& store, const ModelConfig& config, const Tokenizer* tokenizer,

@@ -68,13 +68,13 @@ void write_index(const fs::path& folder, const std::vector<Shapes>& shards, Dtyp
 }
 
 /// The weights' files; shard after shard, while the model streams through.
-StreamedModel write_weights(const fs::path& folder, const ModelFiles& files, Dtype dtype,
-                            std::uint64_t shard_bytes) {
+ReadModel write_weights(const fs::path& folder, const ModelFiles& files, Dtype dtype,
+                        std::uint64_t shard_bytes) {
   Decoder decoder(files.config);
   const auto shards = cut_into_shards(published_shapes(decoder), dtype, shard_bytes);
   std::optional<SafetensorsWriter> writer;
   std::size_t shard = 0;
-  StreamedModel streamed =
+  ReadModel streamed =
       stream_model(files, dtype, [&](const std::string& name, const Tensor& tensor) {
         if (!writer)
           writer.emplace(folder / shard_name(shard, shards.size()), shards.at(shard), dtype,
@@ -142,9 +142,8 @@ const ExportDtype& export_dtype(std::string_view option) {
   return *found;
 }
 
-StreamedModel write_model_folder(const fs::path& folder, const ModelFiles& files,
-                                 const std::optional<SavedFocus>& focus,
-                                 const ExportOptions& options) {
+ReadModel write_model_folder(const fs::path& folder, const ModelFiles& files,
+                             const std::optional<SavedFocus>& focus, const ExportOptions& options) {
   if (const SavedAdapter* own = files.attention(); own && own->kind->role != AdapterRole::focus)
     fail("{}: was trained with {}, which a Hugging Face folder cannot represent", files.where,
          own->name);
@@ -155,7 +154,7 @@ StreamedModel write_model_folder(const fs::path& folder, const ModelFiles& files
     fail("{}: is the folder of the model itself; choose another folder", folder.string());
   const ExportDtype& dtype = export_dtype(options.dtype);
   DurableFolder target(folder, options.overwrite, is_exported);
-  StreamedModel model = write_weights(target.temporary(), files, dtype.dtype, options.shard_bytes);
+  ReadModel model = write_weights(target.temporary(), files, dtype.dtype, options.shard_bytes);
   if (model.nonfinite.count > 0)
     fail(
         "{}: {} weights are NaN, infinite or outside the range of {}, the first in {}; --dtype "

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "focus/models/model_files.h"
+#include "focus/models/fingerprint.h"
 
 // A Hugging Face folder that transformers loads, written: config.json, weights whole or in shards
 // with their index, the tokenizer's files; where the model has a Focus, its exchange form beside
@@ -31,9 +31,8 @@ struct ExportOptions {
 
 /// Writes `files` and, where given, a Focus for them; another base's is refused. The folder appears
 /// whole or not at all. Throws std::runtime_error, one line.
-StreamedModel write_model_folder(const std::filesystem::path& folder, const ModelFiles& files,
-                                 const std::optional<SavedFocus>& focus,
-                                 const ExportOptions& options);
+ReadModel write_model_folder(const std::filesystem::path& folder, const ModelFiles& files,
+                             const std::optional<SavedFocus>& focus, const ExportOptions& options);
 /// Writes a Focus alone, in its exchange form.
 void write_adapter_folder(const std::filesystem::path& folder, const SavedFocus& focus,
                           bool overwrite);

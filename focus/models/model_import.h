@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "data/tensors/store.h"
-#include "focus/models/model_files.h"
+#include "focus/models/fingerprint.h"
 
 namespace focus {
 

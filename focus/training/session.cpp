@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/base/check.h"
+#include "focus/models/fingerprint.h"
 #include "focus/training/batch_pass.h"
 #include "focus/training/fit.h"
 

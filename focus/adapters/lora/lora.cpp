@@ -195,6 +195,16 @@ bool LoraModel::fan_in_fan_out() const {
   return std::ranges::any_of(targets_, [](const PublishedLinear& t) { return t.transposed; });
 }
 
+SavedAdapter saved_lora(const std::filesystem::path& path,
+                        std::unique_ptr<LoraModel> (*read)(const std::filesystem::path& path,
+                                                           Decoder& decoder)) {
+  return {.kind = &adapter_kind("lora"),
+          .where = path.string(),
+          .name = "LoRA",
+          .base_fingerprint = {},
+          .read = [path, read](Decoder& decoder) { return read(path, decoder); }};
+}
+
 Index count_lora_parameters(const StoreReader& store) {
   Index parameters = 0;
   for (const std::string& path : store.all_datasets()) {

@@ -102,6 +102,10 @@ class LoraModel : public Adapter {
   bool attached_ = false;
 };
 
+/// A LoRA in files that name no base: it fits every model that has its linears.
+SavedAdapter saved_lora(const std::filesystem::path& path,
+                        std::unique_ptr<LoraModel> (*read)(const std::filesystem::path& path,
+                                                           Decoder& decoder));
 /// Numbers that a store's LoRA holds.
 Index count_lora_parameters(const StoreReader& store);
 

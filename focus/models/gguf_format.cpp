@@ -1,5 +1,3 @@
-#include "focus/models/gguf_model.h"
-
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -7,6 +5,8 @@
 
 #include "data/gguf/gguf.h"
 #include "data/gguf/gguf_tokenizer.h"
+#include "focus/adapters/lora/gguf_adapter.h"
+#include "focus/models/model_format.h"
 #include "layers/gguf_settings.h"
 
 namespace focus {
@@ -19,9 +19,9 @@ constexpr std::array<std::string_view, 18> kEnds = {
     "<EOT>",      "_<EOT>",        "<|end_of_text|>",   "[EOT]",      "[EOS]",
     "<eos>",      "<|endoftext|>", "<end_of_utterance>"};
 
-}  // namespace
-
-std::string gguf_generation_config(const GgufMetadata& metadata, Index vocab_size) {
+/// The generation_config.json: BOS, padding, and every id that ends a generation in llama.cpp, the
+/// file's EOS first; ids from `vocab_size` on are no tokens. Empty if the file names none.
+std::string generation_config_of(const GgufMetadata& metadata, Index vocab_size) {
   if (metadata.text("tokenizer.ggml.model").value_or("none") == "none") return "";
   const auto id = [&](const char* name) -> std::optional<std::int64_t> {
     const auto value = metadata.integer(std::string("tokenizer.ggml.") + name);
@@ -46,17 +46,27 @@ std::string gguf_generation_config(const GgufMetadata& metadata, Index vocab_siz
   return json.empty() ? "" : json.dump(2) + "\n";
 }
 
-ModelFiles open_gguf(const std::filesystem::path& path, bool tokenizer) {
+ModelFiles open_gguf(const std::filesystem::path& path, bool own_tokenizer) {
   ModelFiles files;
   auto source = std::make_unique<GgufSource>(path);
   files.config = read_gguf_config(*source);
   for (const auto& part : source->files()) files.identity.push_back(identity_of(part));
-  if (tokenizer) files.tokenizer = tokenizer_of(source->metadata());
-  const std::string generation =
-      gguf_generation_config(source->metadata(), files.config.vocab_size);
+  if (own_tokenizer) files.tokenizer = tokenizer_of(source->metadata());
+  const std::string generation = generation_config_of(source->metadata(), files.config.vocab_size);
   if (!generation.empty()) files.side_files[kGenerationConfig] = generation;
   files.weights = std::move(source);
   return files;
+}
+
+std::vector<SavedAdapter> open_gguf_adapters(const std::filesystem::path& path,
+                                             const ModelConfig&) {
+  return {saved_lora(path, read_gguf_adapter)};
+}
+
+}  // namespace
+
+ModelFormat gguf_format() {
+  return {.is = is_gguf, .open = open_gguf, .open_adapters = open_gguf_adapters};
 }
 
 }  // namespace focus

@@ -1,0 +1,127 @@
+#include "focus/models/fingerprint.h"
+
+#include "autograd/base/check.h"
+#include "data/files/file_identity.h"
+
+namespace focus {
+namespace {
+
+void add_to_fingerprint(Checksum& checksum, const std::string& name, const Tensor& tensor) {
+  checksum.update(name);
+  checksum.update(std::as_bytes(tensor.span()));
+}
+
+/// The checksum of the settings. Where a text begins and ends, how long it may be and how weights
+/// were initialised do not make another base.
+Checksum start_fingerprint(const ModelConfig& config) {
+  ModelConfig forward = config;
+  forward.bos_token_id.reset();
+  forward.eos_token_id.reset();
+  forward.other_eos_token_ids.clear();
+  forward.initializer_range = ModelConfig{}.initializer_range;
+  forward.max_position_embeddings = 0;
+  Checksum checksum;
+  checksum.update(write_model_config(forward));
+  return checksum;
+}
+
+/// Where fingerprints of folders are noted. The twin with double numbers notes none.
+std::filesystem::path note_folder() {
+  return kRealDtype == Dtype::f32 ? cache_folder() : std::filesystem::path();
+}
+
+/// Another version of this program may read the same config.json as other settings.
+std::string note_head(const ModelFiles& files) {
+  return start_fingerprint(files.config).hex() + ": ";
+}
+
+/// What is known without reading the weights.
+std::optional<std::string> known_fingerprint(const ModelFiles& files) {
+  if (!files.stored_fingerprint.empty()) return files.stored_fingerprint;
+  const std::string head = note_head(files);
+  const auto note = recall_note(note_folder(), files.identity);
+  if (!note || !note->starts_with(head)) return std::nullopt;
+  return note->substr(head.size());
+}
+
+}  // namespace
+
+ModelReading::ModelReading(const ModelConfig& config) : checksum_(start_fingerprint(config)) {}
+
+void ModelReading::begin(const StoredParameter& p, const TensorSource& source) {
+  if (verified_ != p.info->name) source.verify(p.info->name);
+  verified_ = p.info->name;
+  published_ = p.published;
+  checksum_.update(p.name);
+  model_.parameters += p.shape.size();
+  model_.types.insert(name_of(p.info->dtype));
+}
+
+void ModelReading::take(std::span<const Real> numbers) {
+  checksum_.update(std::as_bytes(numbers));
+  model_.nonfinite.look_at(published_, numbers);
+}
+
+ReadModel ModelReading::finish() {
+  model_.fingerprint = checksum_.hex();
+  return std::move(model_);
+}
+
+ReadModel read_model(const ModelFiles& files) {
+  ModelReading reading(files.config);
+  for_each_stored(files.config, *files.weights, [&](const StoredParameter& p) {
+    reading.begin(p, *files.weights);
+    p.for_each_block([&](std::span<const Real> numbers) { reading.take(numbers); });
+  });
+  return reading.finish();
+}
+
+ReadModel stream_model(const ModelFiles& files, Dtype dtype, const PublishedFunction& f) {
+  Decoder decoder(files.config);
+  ReadModel streamed;
+  streamed.parameters = count_parameters(decoder);
+  Checksum checksum = start_fingerprint(files.config);
+  stream_weights(
+      decoder, *files.weights,
+      [&](const std::string& name, Tensor& tensor) {
+        if (dtype != kRealDtype) round_to(dtype, tensor.span());
+        add_to_fingerprint(checksum, name, tensor);
+      },
+      [&](const std::string& name, const Tensor& tensor) {
+        streamed.nonfinite.look_at(name, tensor.span());
+        f(name, tensor);
+      });
+  streamed.fingerprint = checksum.hex();
+  return streamed;
+}
+
+std::string fingerprint_of(const ModelFiles& files) {
+  if (const auto known = known_fingerprint(files)) return *known;
+  const std::string fingerprint = read_model(files).fingerprint;
+  // A file that was replaced meanwhile has another one.
+  std::vector<FileIdentity> now;
+  for (const FileIdentity& file : files.identity) now.push_back(identity_of(file.path));
+  if (now == files.identity)
+    keep_note(note_folder(), files.identity, note_head(files) + fingerprint);
+  return fingerprint;
+}
+
+void verify_model(const ModelFiles& files) {
+  const std::optional<std::string> known = known_fingerprint(files);
+  const std::string found = known ? read_model(files).fingerprint : fingerprint_of(files);
+  if (known && *known != found)
+    fail(
+        "{}: the fingerprint of its weights is {}, not {} as before: they were changed; use "
+        "another copy",
+        files.where, found, *known);
+}
+
+std::string model_fingerprint(Decoder& decoder) {
+  Checksum checksum = start_fingerprint(decoder.config());
+  for_each_parameter(decoder, [&](const std::string& name, Variable& p) {
+    add_to_fingerprint(checksum, name, p.value());
+  });
+  return checksum.hex();
+}
+
+}  // namespace focus
