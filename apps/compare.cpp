@@ -46,17 +46,6 @@ int list_runs(const ComparePlan& plan) {
   return failed == 0 ? 0 : 1;
 }
 
-/// The keys of a claim, for --help.
-struct ClaimKeys {
-  Claim claims;
-
-  template <class F>
-  void visit(F&& f) {
-    f("claims", claims,
-      "claims checked against the rows: a list of mappings with the keys that follow claims below");
-  }
-};
-
 /// Everything that a comparison leaves in its folder beside its runs, and the table for a terminal.
 struct Tables {
   std::vector<std::pair<const char*, std::string>> files = {};
@@ -71,18 +60,12 @@ Tables tables_of(const ComparePlan& plan, const ComparedRows& rows,
                                 .seeds = config.seeds,
                                 .against_dense = config.eval.settings.against_dense,
                                 .far = config.eval.far};
-  const auto claims = claim_outcomes(plan.claims, rows);
-  const auto texts = structs_to_json(rows.texts), tasks = structs_to_json(rows.tasks),
-             recall = structs_to_json(rows.recall), of_claims = structs_to_json(claims);
-  Tables tables{.files = {{"compare.jsonl", rows_jsonl(texts) + rows_jsonl(tasks) +
-                                                rows_jsonl(recall) + rows_jsonl(of_claims)},
+  const auto texts = structs_to_json(rows.texts), recall = structs_to_json(rows.recall);
+  Tables tables{.files = {{"compare.jsonl", rows_jsonl(texts) + rows_jsonl(recall)},
                           {"compare.csv", rows_csv(texts)},
-                          {"compare.html", compare_page(compared, rows, claims, outcomes)}},
-                .terminal = compare_table(rows, claims)};
-  for (const auto& [name, more] : {std::pair("compare_tasks.csv", &tasks),
-                                   {"compare_recall.csv", &recall},
-                                   {"compare_claims.csv", &of_claims}})
-    if (!more->empty()) tables.files.emplace_back(name, rows_csv(*more));
+                          {"compare.html", compare_page(compared, rows, outcomes)}},
+                .terminal = compare_table(rows)};
+  if (!recall.empty()) tables.files.emplace_back("compare_recall.csv", rows_csv(recall));
   return tables;
 }
 
@@ -142,9 +125,9 @@ int run_compare(Arguments arguments) {
   bool dry = false, final_figures = false;
   CLI::App app(
       "Trains and evaluates every run of one config, each in a separate process, and writes one "
-      "table: compare.html, compare.csv and compare.jsonl in the folder `out`; with eval.tasks "
-      "also compare_tasks.csv, with eval.recall compare_recall.csv, with claims "
-      "compare_claims.csv. The files are written after every run; with several processes, after "
+      "table: compare.html, compare.csv and compare.jsonl in the folder `out`; with eval.recall "
+      "also compare_recall.csv. The files are written after every run; with several processes, "
+      "after "
       "the last. Finished runs are not repeated; after Ctrl-C the same command continues. A failed "
       "run is listed, the other runs continue, and the exit status is 1.",
       "focus compare");
@@ -155,19 +138,17 @@ int run_compare(Arguments arguments) {
   app.add_flag("--final", final_figures,
                "also evaluate eval.test and eval.test_texts: once, after all choices were made on "
                "eval.valid");
-  app.add_option(
-      "--rows", rows,
-      "train nothing: render tables, page and claims from the rows of this compare.jsonl");
+  app.add_option("--rows", rows,
+                 "train nothing: render tables and page from the rows of this compare.jsonl");
   app.allow_extras();
   app.footer(
       "Several processes share the runs: mpirun -n 4 focus compare ...\n\nA config holds the keys "
       "below and\n  common: {...}        keys of a train config (focus train --help) that all runs "
       "share\n  runs: [{name: ...}]  a mapping for each run: its train keys, nested or dotted, and "
       "`sweep`;\n                       also seeds and attentions (of eval), for this run only\n  "
-      "sweep: {key: [...]}  one run per value; several keys: one run per combination\n  claims: "
-      "[{...}]      claims that the page checks against its rows, one mapping per claim\nkey=value "
+      "sweep: {key: [...]}  one run per value; several keys: one run per combination\nkey=value "
       "sets one of these keys, otherwise a train key in every run:\n\n" +
-      describe_config(CompareConfig{}) + describe_config(ClaimKeys{}));
+      describe_config(CompareConfig{}));
   parse_arguments(app, arguments);
   const std::unique_ptr<Ranks> ranks = join_ranks();
   int status = 0;

@@ -46,7 +46,6 @@ struct EvalArguments {
   ModelOptions options;
   std::vector<Precision> precisions;  // one after the other is options.compute
   EvalSettings settings;
-  TaskSettings tasks;
   std::vector<std::string> paths;
   std::vector<Index> lengths;
   std::string json, reference, recall, html;
@@ -141,30 +140,6 @@ void write_evaluation_page(const EvalArguments& o, const EvaluationFile& figures
   write_file_durably(o.html, std::string_view(report.html()));
 }
 
-/// Prints each benchmark's table as it is done.
-BenchmarkEvaluation evaluate_tasks(LoadedModel& model, const EvalArguments& o) {
-  if (o.tasks.task_data.empty()) fail("--tasks needs --task-data, the folder of the task files");
-  std::vector<Task> tasks;
-  for (const std::string& name : o.tasks.tasks) tasks.push_back(read_task(name, o.tasks));
-  const std::vector<AttentionSpec> specs = resolve_words(
-      o.settings.attentions, model, DefaultBalance::causal_and_trained, "--attention");
-  std::optional<LoadedModel> reference = load_reference(o);
-  BenchmarkEvaluation figures{.reference = o.reference,
-                              .start = o.tasks.chat ? TextStart::none : o.tasks.start};
-  if (!o.tasks.prefix.empty()) figures.prefix = o.tasks.prefix;
-  if (o.tasks.chat) {
-    figures.chat = true;
-    for (Task& task : tasks) apply_chat_template(task, model);
-  }
-  for (const Task& task : tasks) {
-    const TaskTable& table = figures.tasks.emplace_back(
-        evaluate_task(model, specs, task, figures.start, reference ? &*reference : nullptr,
-                      share_bar(fmt::format("eval {}", task.kind->name)), *o.ranks));
-    fmt::print("{}\n", format_task(table));
-  }
-  return figures;
-}
-
 /// A window that no text fills would give the figures of a shorter one under its name; and where
 /// nothing stands far before, nothing can be said of far tokens. Texts cut by --separator or
 /// --max-tokens are short on purpose.
@@ -237,10 +212,7 @@ TextEvaluation evaluate_texts(std::optional<LoadedModel>& model, EvalArguments& 
 /// All that was asked for, in this order; of several processes the first one prints and writes.
 void evaluate_all(EvalArguments& o) {
   if (o.far > 0 && o.paths.empty()) fail("--far needs --text");
-  if (!o.reference.empty() && o.far == 0 && o.tasks.tasks.empty())
-    fail("--reference needs --far or --tasks");
-  if (!o.html.empty() && !o.tasks.tasks.empty())
-    fail("--html renders --text and --recall only: leave --tasks out");
+  if (!o.reference.empty() && o.far == 0) fail("--reference needs --far");
   only_rank_zero_prints(*o.ranks);
   o.options.precision = o.precisions.front();
   std::optional<LoadedModel> model =
@@ -248,7 +220,6 @@ void evaluate_all(EvalArguments& o) {
   EvaluationFile figures{.model = o.options.base, .adapter = o.options.adapter, .precision = {}};
   for (const Precision precision : o.precisions)
     figures.precision += (figures.precision.empty() ? "" : ",") + std::string(name_of(precision));
-  if (!o.tasks.tasks.empty()) figures.tasks = evaluate_tasks(*model, o);
   if (!o.paths.empty()) figures.texts = evaluate_texts(model, o);
   if (!o.recall.empty()) figures.recall = evaluate_recalls(*model, o);
   if (figures.texts && figures.texts->windows && figures.recall)
@@ -260,16 +231,13 @@ void evaluate_all(EvalArguments& o) {
 
 void add_options_of_eval(CLI::App& app, EvalArguments& o) {
   o.options.add_to(app, &o.precisions);
-  std::vector<ConfigField> of_tasks = config_fields(o.tasks);
-  CLI::Option_group* input = app.add_option_group("input", "one of the first two, or --recall");
+  CLI::Option_group* input = app.add_option_group("input", "texts, questions or both");
   input->add_option("--text", o.paths,
                     "text files (.txt, .xz) or folders, each one stream of tokens");
-  add_settings(*input, {of_tasks[0]});
   input->add_option(
       "--recall", o.recall,
       "long-range questions and answers: JSON lines written by focus corpus --questions, or a kind "
       "with its options, recall:keys=8:distance=64,256:documents=100");
-  input->get_option("--tasks")->excludes(input->get_option("--text"));
   input->require_option(1, 2);
   add_attention_option(
       app, o.settings.attentions,
@@ -279,11 +247,9 @@ void add_options_of_eval(CLI::App& app, EvalArguments& o) {
   app.add_option("--lengths", o.lengths,
                  "several contexts instead of one: a table for each, and one of all")
       ->delimiter(',');
-  add_settings(app, {of_tasks.begin() + 1, of_tasks.end()});
   app.add_option("--reference", o.reference,
-                 "with --tasks: model whose dense attention the rows are compared with, such as "
-                 "the base of a LoRA; with --far: model that defines the long-range tokens "
-                 "(default: the model's own dense attention)");
+                 "with --far: model that defines the long-range tokens (default: the model's own "
+                 "dense attention)");
   app.add_option("--far", o.far,
                  "loss on long-range tokens: those that dense attention predicts better, by 0.5 "
                  "nats, than the same model with this many tokens of context")
@@ -300,20 +266,17 @@ int run_eval(Arguments arguments) {
   EvalArguments o;
   CLI::App app(
       "Perplexity of texts by the strided evaluation of transformers' documentation, for dense, "
-      "soft and hard k=1..K attention, or for the attentions of --attention, on the same windows; "
-      "with --tasks benchmark scores instead, on the same items.",
+      "soft and hard k=1..K attention, or for the attentions of --attention, on the same windows.",
       "focus eval");
   app.footer("Several processes share the windows of an evaluation: mpirun -n 4 focus eval ...");
   add_options_of_eval(app, o);
   parse_arguments(app, arguments);
-  if (std::erase(o.tasks.tasks, "recall") > 0 && o.recall.empty()) o.recall = "recall";
 
   if (o.precisions.empty()) o.precisions = {Precision::float32};
-  if (o.precisions.size() > 1 &&
-      (!o.recall.empty() || !o.tasks.tasks.empty() || o.far > 0 || !o.html.empty()))
+  if (o.precisions.size() > 1 && (!o.recall.empty() || o.far > 0 || !o.html.empty()))
     fail(
         "--precision: several can be compared on --text only, without a page: name one, or leave "
-        "--recall, --tasks, --far and --html out");
+        "--recall, --far and --html out");
   const std::unique_ptr<Ranks> ranks = join_ranks();
   o.ranks = ranks.get();
   run_as_one_of(*ranks, [&] { evaluate_all(o); });

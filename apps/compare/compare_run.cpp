@@ -243,8 +243,6 @@ void CompareRunner::complete(RunOutcome& outcome) {
   train(outcome);
   for (const auto& [split, texts] : plan_.config.eval.splits(with_test_))
     if (signal_() == 0) evaluate(outcome, split, texts);
-  for (const std::string& task : plan_.config.eval.tasks.tasks)
-    if (signal_() == 0) evaluate_task(outcome, task);
   for (const std::string& questions : plan_.config.eval.recall)
     if (signal_() == 0) evaluate_recall(outcome, questions);
 }
@@ -356,28 +354,6 @@ void CompareRunner::evaluate(RunOutcome& outcome, const std::string& split,
   words.insert(words.end(), options.begin(), options.end());
   const std::string name = fmt::format("eval-{}.json", hash);
   outcome.evaluation.emplace_back(split, figures_of(outcome, name, split, words).texts.value());
-}
-
-void CompareRunner::evaluate_task(RunOutcome& outcome, const std::string& task) {
-  const TaskSettings& asked = plan_.config.eval.tasks;
-  std::vector<std::string> options = attention_words(outcome);
-  options.insert(options.end(), {"--start", value_text(asked.start)});
-  if (asked.chat) options.emplace_back("--chat");
-  // Where weights are not the base's any more, the base itself is what rows are held against. The
-  // run's own hash knows its bytes: not the place, but that it is asked for counts here.
-  const RunConfig& config = outcome.config;
-  const bool changed = !config.base.empty() && config.method != Method::retrofit;
-  if (changed) options.emplace_back("--reference");
-  std::string& fingerprint = fingerprints_["task " + task];
-  if (fingerprint.empty()) fingerprint = fingerprint_of(read_task(task, asked));
-  const std::string hash = hash_text(fmt::format("{}\n{}", fmt::join(options, "\n"), fingerprint));
-  std::vector<std::string> words = {"--tasks",       task,      "--task-data",
-                                    asked.task_data, "--limit", fmt::format("{}", asked.limit)};
-  if (!asked.prefix.empty()) words.insert(words.end(), {"--prefix", asked.prefix});
-  words.insert(words.end(), options.begin(), options.end());
-  if (changed) words.push_back(config.base);
-  const std::string name = fmt::format("{}-{}.json", task, hash);
-  outcome.tasks.push_back(figures_of(outcome, name, task, words).tasks.value().tasks.at(0));
 }
 
 void CompareRunner::evaluate_recall(RunOutcome& outcome, const std::string& questions) {

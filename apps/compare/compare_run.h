@@ -59,7 +59,6 @@ class CompareRunner {
   void train(RunOutcome& outcome);
   void evaluate(RunOutcome& outcome, const std::string& split,
                 const std::vector<std::string>& texts);
-  void evaluate_task(RunOutcome& outcome, const std::string& task);
   void evaluate_recall(RunOutcome& outcome, const std::string& questions);
   /// The words by which `focus eval` runs the current run's attentions.
   std::vector<std::string> attention_words(const RunOutcome& outcome) const;

@@ -51,6 +51,7 @@ print(json.dumps(rows, indent=1))'
 compare() {
   "$focus" compare "configs/real/$1.yaml" "base=$model" "data.train=[$train]" "data.valid=[$watched]" "${@:2}"
   relative "$(sed -n 's/^out: //p' "configs/real/$1.yaml")/compare.jsonl" >"$rows/$1.jsonl"
+  python3 bench/study/verdicts.py bench/study/claims/real "$rows" --out "$rows/claims.md"
 }
 
 # fitted NAME [--flag value...]: out/real/fits/NAME.h5, groups of keys.
@@ -109,25 +110,32 @@ paper_form() {
   done
 }
 
+# scores NAME FOLDER [--flag value...]: benchmarks on the finished runs of a comparison.
+scores() {
+  python3 bench/study/benchmarks.py "$focus" "$2" --data "$data/benchmarks" --out "out/real/$1.jsonl" "${@:3}"
+  relative "out/real/$1.jsonl" >"$rows/$1.jsonl"
+}
+
 # 1,500 tokens that no question needs.
 write_unrelated() {
   xzcat "$watched" | head -c 6000 >out/real/unrelated.txt || true  # xzcat's pipe breaks
 }
 
-# Benchmarks behind unrelated text (fewer items: each costs more), plain, through the chat template; more of TruthfulQA, whose
+# Benchmarks on runs of `adaptation`: behind unrelated text (fewer items: each costs more), plain, through the chat template; more of TruthfulQA, whose
 # plain prompts reach beyond the window.
 benchmarks() {
   write_unrelated
   local form
   for form in behind_text plain chat truthfulqa; do
-    local options=(eval.valid=[] "eval.task_data=$data/benchmarks" "data.train=[${several%,}]")
+    local options=(--limit 120)
     case $form in
-      behind_text) options+=(eval.prefix=out/real/unrelated.txt eval.limit=60 "eval.tasks=[arc_easy,piqa,lambada]") ;;
-      chat) options+=(eval.chat=true) ;;
-      truthfulqa) options+=(eval.limit=400 "eval.tasks=[truthfulqa_mc1]") ;;
+      behind_text) options=(--limit 60 --tasks arc_easy,piqa,lambada --prefix out/real/unrelated.txt) ;;
+      chat) options+=(--chat) ;;
+      truthfulqa) options=(--limit 400 --tasks truthfulqa_mc1) ;;
     esac
-    "$focus" compare configs/real/benchmarks.yaml "base=$model" "data.valid=[$watched]" "${options[@]}"
-    relative out/real/adaptation/compare.jsonl >"$rows/benchmarks_$form.jsonl"
+    scores benchmarks_$form out/real/adaptation "${options[@]}" \
+      --run "Focus, affinity gate, K=4, 4 sinks=dense,sink_window:128,sink_window:512,soft,hard:1:gate=drop" \
+      --run "groups of keys K=64, untrained=summary:8" --run "LoRA r=16=dense" --run "full fine-tuning=dense"
   done
 }
 
@@ -146,14 +154,16 @@ for question in "$@"; do
   esac
   case $question in
     equal_pairs_gemma | benchmarks_gemma)
-      options=("eval.texts.target=[$unseen]" "eval.texts.source=[$other]")
-      if [ "$question" = benchmarks_gemma ]; then
-        write_unrelated
-        options=(eval.prefix=out/real/unrelated.txt "eval.task_data=$data/benchmarks")
-      fi
       (
         model=${FOCUS_GEMMA:?expected the GGUF file of Gemma 3 270M}
-        compare "$question" "${options[@]}"
+        if [ "$question" = equal_pairs_gemma ]; then
+          compare "$question" "eval.texts.target=[$unseen]" "eval.texts.source=[$other]"
+          exit
+        fi
+        write_unrelated
+        compare "$question" "eval.valid=[$watched]"
+        scores "$question" "out/real/$question" --limit 60 --tasks arc_easy,piqa,lambada \
+          --prefix out/real/unrelated.txt --run "groups of keys, K=128=dense,sink_window:128,sink_window:512,summary:10"
       )
       ;;
     length | groups | benchmarks | paper_form) "$question" ;;

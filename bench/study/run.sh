@@ -81,6 +81,16 @@ compare() {
   python3 bench/study/tables.py "$out/rows" "$1"
 }
 
+# scores PART [--flag value...]: benchmarks on the runs of a part, added to its rows.
+scores() {
+  python3 bench/study/benchmarks.py "$focus" "$out/$1" --data "$data/benchmarks" --out "$out/$1_benchmarks.jsonl" "${@:2}"
+  relative "$out/$1_benchmarks.jsonl" >>"$out/rows/$1.jsonl"
+  python3 bench/study/tables.py "$out/rows" "$1"
+}
+tasks_runs=(--run "summary tokens, K=32 (fitted)=dense,window:32,sink_window:32,summary:2,summary:0"
+  --run "groups of tokens, K=4=soft,hard:1,hard:2" --run "LoRA r=1, lr=0.001=dense" --run "LoRA r=1, lr=0.01=dense"
+  --run "full=dense")
+
 # trained_on TRAIN VALID TEST: the texts of a comparison that reports TEST.
 trained_on() {
   texts_of=("data.train=[$1]" "data.valid=[$2]" "eval.valid=[$2]" "eval.test=[$3]" --final)
@@ -245,12 +255,14 @@ for part; do
       ;;
     tasks)
       small "$part" "$config" "$part" 256 "$llama" "data.train=[$novels/train]" data.batch=2 "seeds=[1]" \
-        "data.valid=[$garden]" "eval.valid=[$garden]" "eval.task_data=$data/benchmarks"
+        "data.valid=[$garden]" "eval.valid=[$garden]"
+      scores "$part" --limit 200 "${tasks_runs[@]}"
       ;;
     tasks_novels)
       small "$part" bench/study/configs/tasks.yaml "$part" 256 "$gpt2" data.batch=2 "seeds=[1]" \
         "data.train=[$stories/train_head.txt]" "data.valid=[$texts/stories-valid.txt]" \
-        "eval.valid=[$texts/stories-valid.txt]" "eval.task_data=$data/benchmarks" eval.limit=100
+        "eval.valid=[$texts/stories-valid.txt]"
+      scores "$part" --limit 100 "${tasks_runs[@]}"
       ;;
     bases)  # B1 and B2 beside themselves without distance, and beside twins that were trained with a window
       evaluate b1 "$bases/b1/model.h5" "dense,window:32,sink_window:32" 2048
@@ -272,8 +284,11 @@ for part; do
       target="$hound, $albany"
       if [ "$part" = adaptation_search ]; then target=$almayer; fi
       compare "$part" "$config" "$part" "data.train=[$unseen]" "data.valid=[$almayer]" "eval.texts.target=[$target]" \
-        "eval.texts.source=[$data/text/wikitext-2/wiki.test.tokens, $stories/valid_head.txt, $texts/plays.txt]" \
-        "eval.task_data=$data/benchmarks"
+        "eval.texts.source=[$data/text/wikitext-2/wiki.test.tokens, $stories/valid_head.txt, $texts/plays.txt]"
+      if [ "$part" = adaptation ]; then
+        scores "$part" --limit 300 --tasks lambada --run "Focus, the paper's form=dense" --run "Focus, affinity gate=soft" \
+          --run "LoRA r=4=dense"
+      fi
       ;;
     from_scratch_search | from_scratch)  # passages of novels that no training text contains
       unread=$(find "$novels/test" -name '*.xz' | sort | paste -sd, -)

@@ -4,8 +4,8 @@
   python3 bench/study/tables.py ROWS [PART...] [--runs FOLDER] [--out FOLDER]
 
 ROWS holds PART.jsonl, the rows of `focus compare` (run.sh writes them), length_*.json and position_*.json (for the part
-`length`) and recall figures (recall.sh, for the part `recall`). Without PART it makes every table that has rows and the
-table of claims. --runs: the folder of a comparison's runs, for the size of the largest group in the course of training.
+`length`) and recall figures (recall.sh, for the part `recall`). Without PART it makes every table that has rows, and by
+verdicts.py the table of claims. --runs: the folder of a comparison's runs, for the size of the largest group in the course of training.
 """
 
 import argparse
@@ -13,6 +13,8 @@ import json
 import math
 import pathlib
 import statistics
+
+import verdicts
 
 HEAD = """Made by `bench/study/tables.py` from the rows of `bench/study/run.sh`; do not edit. Means over seeds, with the
 standard deviation over seeds in brackets. *Density*: share of the causal pairs that are computed. *Against dense*: the
@@ -25,11 +27,6 @@ RECALL_HEAD = """Made by `bench/study/tables.py` from the figures of `bench/stud
 the base has not seen. An answer is a digit, or a word of which all four letters must be right. *Density*: share of the
 model's own pairs, counted on 40 documents of 8 keys. Groups of keys that are not trained: mean over three seeds of
 k-means (K=64: one), with the least and the most in brackets.
-"""
-CLAIMS_HEAD = """Made by `bench/study/tables.py`; do not edit. `focus compare` computes each row: the figure of one row less that of
-another with the same seed (nats a token unless stated), the mean over seeds ± half of its 95 % interval by Student's t.
-Held: the whole interval is below the margin. Not held: none of it is. By text: means over seeds; of more than eight texts
-the least and the greatest, their mean and deviation, and in how many texts the difference is below zero.
 """
 STEPS = (100, 400, 800, 1200, 1600)
 
@@ -212,27 +209,6 @@ def position_table(folder):
         f"| tokens | | {' | '.join(f'{c:,}' for c in counts.values())} |", ""]
 
 
-def by_text(differences, most=8):
-    if len(differences) <= most:
-        return ", ".join(f"{d:+.4f}" for d in differences)
-    return (f"{min(differences):+.4f} to {max(differences):+.4f}, mean {statistics.mean(differences):+.4f}, deviation "
-            f"{statistics.stdev(differences):.4f}; lower in {sum(d < 0 for d in differences)} of {len(differences)}")
-
-
-def claims_table(folder):
-    """Every claim of every part, with its verdict."""
-    out = ["| claim | elsewhere | verdict | difference | seeds | by text | part, rows |", "|---|---|---|---|---|---|---|"]
-    for path in sorted(folder.glob("*.jsonl")):
-        for row in (row for row in read_rows(path) if "claim" in row):
-            difference = "" if row["difference"] is None else f"{row['difference']:+.4f}"
-            if row["half_width"] is not None:
-                difference += f" ± {row['half_width']:.4f}"
-            verdict = row["verdict"] + (" (one seed)" if row["seeds"] == 1 else "")
-            out.append(f"| {row['claim']} | {row['claimed']} | **{verdict}** | {difference} | {row['seeds'] or ''} "
-                       f"| {by_text(row['of_documents'])} | {path.stem}, {row['asked']} |")
-    return out if len(out) > 2 else []
-
-
 # The adapters of recall.sh, in the order of its table.
 RECALL_ADAPTERS = {
     "baselines": "",
@@ -299,7 +275,7 @@ def part_table(part, folder, runs=None):
     every = read_rows(folder / f"{part}.jsonl")
     if part == "recall":
         return recall_tables(every)
-    rows = [row for row in every if not row.get("error") and "claim" not in row]
+    rows = [row for row in every if not row.get("error")]
     out = loss_tables(part, [row for row in rows if "split" in row and row.get("perplexity") is not None])
     out += task_tables([row for row in rows if "task" in row])
     out += recall_rows_tables([row for row in rows if "questions" in row])
@@ -335,7 +311,7 @@ def main():
         write(options.out / f"{part}.md", part, head, part_table(part, options.rows, options.runs))
     # Claims of parts that have no rows here would be lost.
     if not options.parts:
-        write(options.out / "claims.md", "Claims", CLAIMS_HEAD, claims_table(options.rows))
+        verdicts.write(options.out / "claims.md", pathlib.Path(__file__).parent / "claims", options.rows)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,4 @@
 #include "tests/support/launcher.h"
-#include "tests/support/stand_in_tasks.h"
 
 // Several processes that share an evaluation print and write what one process does.
 namespace focus {
@@ -49,15 +48,6 @@ TEST(SharedEvaluation, WindowsHaveTheFiguresOfOneProcess) {
        "--attention", "dense,soft,hard:1,window:6", "--recall", "recall:documents=3:keys=3",
        "--beyond-positions"},
       {"json", "html"});
-}
-
-TEST(SharedEvaluation, BenchmarksHaveTheFiguresOfOneProcess) {
-  SKIP_WITHOUT_LAUNCHER();
-  const std::string folder = cli().fresh("tasks");
-  write_stand_in_tasks(folder);
-  expect_same_evaluation({"eval", cli().base(), "--tasks", "piqa,lambada", "--task-data", folder,
-                          "--attention", "dense,window:4"},
-                         {"json"});
 }
 
 TEST(SharedEvaluation, WhatIsWrongIsToldOnceAndNamesTheProcess) {

@@ -60,15 +60,6 @@ TEST(CliRecall, EvalPrintsAccuracyForEveryAttention) {
   }
 }
 
-TEST(CliRecall, IsATaskToo) {
-  const auto recall_of = [](const Words& how) {
-    return cli()
-        .figures(Words{"eval", cli().base(), "--attention", "dense", "--beyond-positions"} + how)
-        .at("recall");
-  };
-  EXPECT_EQ(recall_of({"--tasks", "recall"}), recall_of({"--recall", "recall"}));
-}
-
 TEST(CliRecall, EvalMarksFarTokensAndWritesAPage) {
   const std::string json = cli().fresh("eval.json"), page = cli().fresh("eval.html");
   const auto result = cli().must_run({"eval", cli().base(), "--adapter", cli().adapter(), "--text",
@@ -110,7 +101,7 @@ TEST(CliRecall, FarTokensOfAnotherModel) {
   for (const std::size_t row : {0, 1, 2})
     EXPECT_EQ(far.at("rows")[row].at("nats_far"), own.at("rows")[row].at("nats_far"));
   expect_refused({"eval", cli().base(), "--text", cli().valid_text(), "--reference", cli().base()},
-                 {"--reference needs --far or --tasks"});
+                 {"--reference needs --far"});
 }
 
 TEST(CliRecall, BadQuestionsAreOneLine) {

@@ -1,9 +1,8 @@
 #include <cmath>
 
 #include "tests/support/cli.h"
-#include "tests/support/stand_in_tasks.h"
 
-// `focus score`, and `focus eval` on benchmarks: what they write, and what they refuse.
+// `focus score` and `focus eval`: what they write, and what they refuse.
 namespace focus {
 namespace {
 
@@ -116,76 +115,6 @@ TEST(CliScore, BadRequestsAreRefusedAndNothingIsWritten) {
   expect_refused({"score", cli().base(), "--requests", requests_file(good), "--out", out},
                  {out, "exists already"});
   EXPECT_EQ(read_text(out), "precious");
-}
-
-std::string benchmarks() {
-  const std::string folder = cli().fresh("benchmarks");
-  write_stand_in_tasks(folder);
-  return folder;
-}
-
-TEST(CliEvalTasks, RowsStandBesideDense) {
-  const std::string path = cli().fresh("eval.json");
-  const ProcessResult result =
-      cli().must_run({"eval", cli().base(), "--adapter", cli().adapter(), "--tasks", "piqa,lambada",
-                      "--task-data", benchmarks(), "--limit", "30", "--attention",
-                      "dense,soft,hard:1,window:60", "--json", path});
-  const Json tasks = Json::parse(read_text(path)).at("tasks");
-  ASSERT_EQ(tasks.size(), 2u);
-  EXPECT_EQ(tasks[0].at("items"), 30);
-  EXPECT_EQ(tasks[1].at("items"), 2);
-  EXPECT_TRUE(tasks[1].at("rows").at(0).contains("perplexity"));
-  const Json& rows = tasks[0].at("rows");
-  ASSERT_EQ(rows.size(), 4u);
-  EXPECT_FALSE(rows[0].contains("against_dense"));
-  for (std::size_t i = 1; i < 3; ++i) {
-    EXPECT_GT(rows[i].at("pairs_touched"), 0.3);
-    EXPECT_GT(rows[i].at("against_dense").at("kl").at("value"), 0);
-  }
-  EXPECT_EQ(rows[3].at("items_inside"), 1);
-  EXPECT_TRUE(contains(result.out, "fit inside the local window of 60")) << result.out;
-  EXPECT_TRUE(contains(result.out, "acc_norm")) << result.out;
-  EXPECT_TRUE(contains(result.err, "eval piqa")) << result.err;
-}
-
-TEST(CliEvalTasks, TheBaseIsTheReferenceOfAnotherModel) {
-  const std::string data = benchmarks();
-  const auto kl = [&](const std::string& reference) -> double {
-    return cli()
-        .figures({"eval", cli().base(), "--tasks", "piqa", "--task-data", data, "--limit", "4",
-                  "--reference", reference})
-        .at("tasks")
-        .at(0)
-        .at("rows")
-        .at(0)
-        .at("against_dense")
-        .at("kl")
-        .at("value");
-  };
-  EXPECT_NEAR(kl(cli().base()), 0, 1e-9);
-  EXPECT_GT(kl(cli().other_base()), 1e-3);
-}
-
-TEST(CliEvalTasks, BadTasksAreRefusedAndNothingIsWritten) {
-  const std::string data = benchmarks();
-  const auto expect = [&](const std::string& name, const Words& parts) {
-    const std::string json = cli().fresh("eval.json");
-    expect_refused({"eval", cli().base(), "--tasks", name, "--task-data", data, "--json", json},
-                   parts);
-    EXPECT_FALSE(fs::exists(json));
-  };
-  expect("mmlu", {"unknown task mmlu", "piqa"});
-  fs::remove(data + "/hellaswag.jsonl");
-  expect("hellaswag", {"hellaswag", data});
-  expect_refused({"eval", cli().base(), "--tasks", "piqa"}, {"--task-data"});
-  write_text(data + "/arc_easy.jsonl", "\n");
-  expect("arc_easy", {"arc_easy.jsonl", "no items"});
-  write_text(data + "/arc_easy.jsonl", "");
-  expect("arc_easy", {"arc_easy.jsonl", "no items"});
-  write_text(data + "/arc_easy.jsonl",
-             R"({"query":"a","choices":["b",")" + std::string(65, 'c') + R"("],"gold":0})");
-  expect("arc_easy", {"arc_easy.jsonl:1", "66 tokens", "64 fit"});
-  EXPECT_EQ(cli().run({"eval", cli().base(), "--tasks", "piqa", "--text", data}).status, 2);
 }
 
 TEST(CliEval, SeveralLengthsInOneCall) {

@@ -59,7 +59,7 @@ fuzz_one() {
     local seeds=("tests/fuzz/seeds/$name"/*) runs
     case $name in
       compare_plan) runs=750 ;;
-      config | task_items | examples) runs=1500 ;;
+      config | examples) runs=1500 ;;
       metrics | focus_store) runs=2000 ;;
       store | safetensors_index | focus_folder | compare_rows | chat_template) runs=4000 ;;
       attention_spec | score_request) runs=8000 ;;

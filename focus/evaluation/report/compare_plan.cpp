@@ -39,7 +39,7 @@ void read_train_keys(const ConfigNode& map, RunConfig& config, Problems& problem
 /// The parts of a comparison's text, the comparison's own keys read already.
 struct Parts {
   ConfigNode common, sweep;
-  std::vector<ConfigNode> runs, claims;
+  std::vector<ConfigNode> runs;
 };
 
 Parts split_text(const ConfigNode& root, CompareConfig& config, Problems& problems) {
@@ -59,10 +59,6 @@ Parts split_text(const ConfigNode& root, CompareConfig& config, Problems& proble
       if (value.kind != Kind::kList)
         problems.push_back({entry.line, "runs: expected a list of `- name: ...`"});
       parts.runs = value.items;
-    } else if (entry.key == "claims") {
-      if (value.kind != Kind::kList)
-        problems.push_back({entry.line, "claims: expected a list of `- claim: ...`"});
-      parts.claims = value.items;
     } else {
       own.entries.push_back(entry);
     }
@@ -149,7 +145,6 @@ class PlanReader {
       for (const std::vector<SweptSetting>& settings : sweep_product(keys, kMaxRuns))
         plan_run(run, node.line, settings);
     }
-    for (const ConfigNode& node : parts.claims) plan_claim(node);
     tell();
     return plan_;
   }
@@ -177,10 +172,8 @@ class PlanReader {
     if (twice(plan_.config.seeds)) wrong("seeds: the same seed appears twice");
     const CompareEval& eval = plan_.config.eval;
     const bool no_texts = eval.valid.empty() && eval.texts.target.empty();
-    if (no_texts && eval.tasks.tasks.empty() && eval.recall.empty())
-      wrong(
-          "eval.valid is empty: name the texts that runs are compared on, or eval.tasks or "
-          "eval.recall");
+    if (no_texts && eval.recall.empty())
+      wrong("eval.valid is empty: name the texts that runs are compared on, or eval.recall");
     if (no_texts && eval.far > 0) wrong("eval.far needs texts, but eval.valid is empty");
     for (const auto& [key, texts] :
          {std::pair{"eval.texts", eval.texts}, std::pair{"eval.test_texts", eval.test_texts}})
@@ -193,7 +186,6 @@ class PlanReader {
     } catch (const std::exception& error) {
       wrong(error.what());
     }
-    check_tasks();
     check_recall();
   }
 
@@ -207,24 +199,6 @@ class PlanReader {
         asked_documents(questions);
       } catch (const std::exception& error) {
         problems_.push_back({0, fmt::format("eval.recall: {}", error.what())});
-      }
-    }
-  }
-
-  /// Reads them: what is wrong with their files is told before any run is trained.
-  void check_tasks() {
-    const auto wrong = [&](const std::string& text) { problems_.push_back({0, text}); };
-    const TaskSettings& asked = plan_.config.eval.tasks;
-    if (asked.tasks.empty()) return;
-    if (asked.task_data.empty())
-      return wrong("eval.tasks needs eval.task_data, the folder of the task files");
-    if (std::set(asked.tasks.begin(), asked.tasks.end()).size() != asked.tasks.size())
-      wrong("eval.tasks: the same task appears twice");
-    for (const std::string& name : asked.tasks) {
-      try {
-        read_task(name, asked);
-      } catch (const std::exception& error) {
-        wrong(fmt::format("eval.tasks: {}", error.what()));
       }
     }
   }
@@ -270,44 +244,6 @@ class PlanReader {
     }
     check(plan_.runs.size() <= kMaxRuns, "{}: expected at most {} runs, got more", source_,
           kMaxRuns);
-  }
-
-  void plan_claim(const ConfigNode& node) {
-    Claim claim;
-    Problems own;
-    const auto wrong = [&](const std::string& text) {
-      own.push_back({node.line, fmt::format("claims: {}", text)});
-    };
-    if (node.kind == Kind::kMap)
-      read_config_map(config_fields(claim), node, own);
-    else
-      wrong("expected `- claim: ...`");
-    const bool testable = claim.not_testable.empty();
-    if (own.empty() && claim.claim.empty()) wrong("every claim needs the key claim, its text");
-    if (own.empty() && testable) {
-      for (const auto& [key, row] : {std::pair("less", &claim.less), {"than", &claim.than}})
-        if (!names_.contains(row->run))
-          wrong(fmt::format("{}.run: expected the name of a run, got {}", key, shown(row->run)));
-      const std::vector<std::string> places = claimable();
-      if (claim.on.empty() && !places.empty()) claim.on = places[0];
-      if (std::ranges::find(places, claim.on) == places.end())
-        wrong(fmt::format("on: expected one of {}, got {}", fmt::join(places, ", "),
-                          shown(claim.on)));
-    } else if (own.empty() && !(claim.less.run + claim.than.run).empty()) {
-      wrong("not_testable replaces less and than");
-    }
-    problems_.insert(problems_.end(), own.begin(), own.end());
-    plan_.claims.push_back(claim);
-  }
-
-  /// What rows are of: texts, benchmarks and questions.
-  std::vector<std::string> claimable() const {
-    const CompareEval& eval = plan_.config.eval;
-    std::vector<std::string> all;
-    for (const auto& [split, texts] : eval.splits(true)) all.push_back(split);
-    all.insert(all.end(), eval.tasks.tasks.begin(), eval.tasks.tasks.end());
-    all.insert(all.end(), eval.recall.begin(), eval.recall.end());
-    return all;
   }
 
   /// Throws where there is anything to tell.

@@ -4,8 +4,6 @@
 #include <vector>
 
 #include "focus/evaluation/evaluation.h"
-#include "focus/evaluation/report/claims.h"
-#include "focus/evaluation/scores/task_scores.h"
 #include "focus/training/run_config.h"
 
 namespace focus {
@@ -29,7 +27,6 @@ struct CompareEval {
   EvalSettings settings;
   Index far = 0;                         // tokens of short context; 0: no far tokens
   std::vector<std::string> recall = {};  // as `focus eval --recall` takes them
-  TaskSettings tasks;
 
   /// A split's name and its texts, those that there are; the ones of tests last, if at all.
   std::vector<std::pair<std::string, std::vector<std::string>>> splits(bool with_test) const;
@@ -51,7 +48,6 @@ struct CompareEval {
     f("recall", recall,
       "long-range questions and answers: JSON lines written by focus corpus --questions, or a kind "
       "with its options, recall:keys=8:distance=64,256:documents=100");
-    tasks.visit(f);
   }
 };
 
@@ -81,7 +77,6 @@ struct PlannedRun {
 struct ComparePlan {
   CompareConfig config;
   std::vector<PlannedRun> runs;
-  std::vector<Claim> claims = {};
 };
 
 /// Of the words of eval.attentions, those that a model trained by `config` can be evaluated with;
@@ -95,7 +90,6 @@ std::vector<std::string> attentions_of(const std::vector<std::string>& words,
 ///   runs: [{name: ..., ...}]  one mapping a run, of train keys nested or dotted, its own sweep,
 ///                             and its own seeds and attentions in place of those at the top
 ///   sweep: {key: [a, b]}      every run once with each value; of several keys each with each
-///   claims: [{claim: ...}]    what the page holds against its rows, each as Claim
 /// An override is a key of CompareConfig, or else a train key that wins in every run. Throws
 /// std::runtime_error that lists every problem, one a line.
 ComparePlan read_compare_plan(const std::string& text, const std::string& source,

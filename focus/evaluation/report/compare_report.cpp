@@ -10,7 +10,6 @@
 #include "data/text/format.h"
 #include "focus/evaluation/report/charts.h"
 #include "focus/evaluation/report/compare_recall.h"
-#include "focus/evaluation/report/compare_tasks.h"
 #include "focus/evaluation/report/forgetting.h"
 #include "focus/evaluation/report/html_report.h"
 #include "focus/evaluation/report/spread.h"
@@ -201,12 +200,12 @@ std::vector<CompareGroup> group_rows(const std::vector<TextRow>& rows) {
   return groups;
 }
 
-std::string compare_table(const ComparedRows& rows, const std::vector<ClaimOutcome>& claims) {
+std::string compare_table(const ComparedRows& rows) {
   const auto groups = group_rows(rows.texts);
   std::string text;
   for (const auto& [split, title] : splits_of(groups))
     text += plain_text(text_table(groups, split, fmt::format("{} texts", split)), 3) + "\n";
-  text += task_tables(rows.tasks) + recall_tables(rows.recall) + claims_table(claims);
+  text += recall_tables(rows.recall);
   for (const TextRow& row : rows.texts)
     if (row.error)
       text += fmt::format("FAILED {}, seed {}: {}\n", row.run.name, row.run.seed, *row.error);
@@ -214,7 +213,6 @@ std::string compare_table(const ComparedRows& rows, const std::vector<ClaimOutco
 }
 
 std::string compare_page(const ComparedConfig& config, const ComparedRows& rows,
-                         const std::vector<ClaimOutcome>& claims,
                          const std::vector<RunOutcome>& outcomes) {
   const auto groups = group_rows(rows.texts);
   HtmlReport page(config.title);
@@ -241,7 +239,6 @@ std::string compare_page(const ComparedConfig& config, const ComparedRows& rows,
         "long-range gain, (window - row) / (window - dense) in nats, on long-range tokens and on "
         "all; the window is the row's own local window with its first tokens.",
         config.far));
-  add_claims(page, claims);
   add_forgetting(page, groups, "target", "source");
   add_forgetting(page, groups, "test target", "test source");
   for (const auto& [split, title] : splits_of(groups)) {
@@ -260,7 +257,6 @@ std::string compare_page(const ComparedConfig& config, const ComparedRows& rows,
     page.table(table);
     add_points(page, groups, split);
   }
-  add_tasks(page, rows.tasks);
   add_recall(page, rows.recall);
   Table failed{.header = {"run", "seed", "error"}};
   for (const TextRow& row : rows.texts)

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "focus/evaluation/report/claims.h"
 #include "focus/evaluation/report/compare_rows.h"
 
 namespace focus {
@@ -28,7 +27,7 @@ struct CompareGroup {
 std::vector<CompareGroup> group_rows(const std::vector<TextRow>& rows);
 
 /// For a terminal.
-std::string compare_table(const ComparedRows& rows, const std::vector<ClaimOutcome>& claims);
+std::string compare_table(const ComparedRows& rows);
 
 /// What a page says of a comparison's config.
 struct ComparedConfig {
@@ -40,7 +39,6 @@ struct ComparedConfig {
 };
 /// The page. Curves are read from the metrics files of `outcomes`, which may be none.
 std::string compare_page(const ComparedConfig& config, const ComparedRows& rows,
-                         const std::vector<ClaimOutcome>& claims,
                          const std::vector<RunOutcome>& outcomes);
 
 }  // namespace focus

@@ -72,22 +72,6 @@ TextRow text_row(const RunOutcome& run, const std::string& split, const TextEval
   return row;
 }
 
-TaskScoreRow task_score_row(const RunOutcome& run, const TaskTable& table, const TaskRow& figures) {
-  TaskScoreRow row{.run = RunColumns::of(run),
-                   .task = table.task,
-                   .file = table.file,
-                   .items = table.items,
-                   .cut = table.cut,
-                   .attention = figures.name,
-                   .kind = figures.kind,
-                   .routing = figures.routing,
-                   .local_window = figures.touches.window,
-                   .pairs_touched = figures.pairs_touched,
-                   .items_inside = figures.items_inside};
-  for (std::size_t i = 0; i < kNumTaskFigures; ++i) row.figures[i] = kTaskFigures[i].of(figures);
-  return row;
-}
-
 RecallAnswerRow recall_answer_row(const RunOutcome& run, const RecallEvaluation& recall,
                                   const RecallFigures& figures, const AnswerFigures& answers) {
   return {.run = RunColumns::of(run),
@@ -109,9 +93,6 @@ void add_run(const RunOutcome& run, ComparedRows& rows) {
       if (name == split)
         for (const EvaluationRow& figures : evaluation.windows->rows)
           rows.texts.push_back(text_row(run, name, evaluation, figures));
-  for (const TaskTable& table : run.tasks)
-    for (const TaskRow& figures : table.rows)
-      rows.tasks.push_back(task_score_row(run, table, figures));
   for (const RecallEvaluation& recall : run.recall)
     for (const RecallFigures& figures : recall.rows) {
       rows.recall.push_back(recall_answer_row(run, recall, figures, figures.all));
@@ -121,15 +102,6 @@ void add_run(const RunOutcome& run, ComparedRows& rows) {
         rows.recall.back().to = bucket.to;
       }
     }
-}
-
-template <std::optional<Estimate> TaskFidelity::*member>
-std::optional<Estimate> beside_dense(const TaskRow& row) {
-  return row.fidelity ? (*row.fidelity).*member : std::nullopt;
-}
-template <Estimate TaskFidelity::*member>
-std::optional<Estimate> beside_dense(const TaskRow& row) {
-  return row.fidelity ? std::optional((*row.fidelity).*member) : std::nullopt;
 }
 
 std::string csv_cell(const Json& value) {
@@ -143,19 +115,6 @@ std::string csv_cell(const Json& value) {
 
 }  // namespace
 
-const std::array<TaskFigure, kNumTaskFigures> kTaskFigures = {{
-    {"acc", [](const TaskRow& row) { return std::optional(row.accuracy); }, "acc", 3},
-    {"acc_norm", [](const TaskRow& row) { return row.accuracy_norm; }, "acc_norm", 3},
-    {"last_word_perplexity", [](const TaskRow& row) { return row.perplexity; }, "perplexity", 0},
-    {"same_choice", beside_dense<&TaskFidelity::same_choice>, "same", 1, 100, " %"},
-    {"log_prob_distance", beside_dense<&TaskFidelity::log_prob_distance>, "|d log p|", 4},
-    {"kl", beside_dense<&TaskFidelity::kl>, "KL", 5},
-    {"acc_against_dense", beside_dense<&TaskFidelity::accuracy>, "acc - base", 3, 1, "", true},
-    {"acc_norm_against_dense", beside_dense<&TaskFidelity::accuracy_norm>, "acc_norm - base", 3, 1,
-     "", true},
-    {"log_prob_of_right_against_dense", beside_dense<&TaskFidelity::log_prob_of_right>, nullptr, 4},
-}};
-
 const std::array<std::pair<std::string_view, std::string_view>, 6> kSplits = {
     {{"valid", "Validation texts"},
      {"target", "Target texts"},
@@ -163,11 +122,6 @@ const std::array<std::pair<std::string_view, std::string_view>, 6> kSplits = {
      {"test", "Test texts"},
      {"test target", "Test texts of the target"},
      {"test source", "Test texts of the source"}}};
-
-std::size_t task_figure(std::string_view name) {
-  const auto found = std::ranges::find(kTaskFigures, name, &TaskFigure::name);
-  return static_cast<std::size_t>(found - kTaskFigures.begin());
-}
 
 RunColumns RunColumns::of(const RunOutcome& run) {
   RunColumns columns{.name = run.name,
@@ -204,20 +158,16 @@ ComparedRows read_compared_rows(const std::filesystem::path& path) {
   for (const Json& record : read_metrics(path)) {
     const std::string where = fmt::format("{}:{}", path.string(), ++line);
     const nlohmann::json json = record;
-    if (json.contains("claim")) continue;
     const auto says = [&](const char* key) { return json.contains(key) && json[key].is_string(); };
-    if (says("task"))
-      rows.tasks.push_back(struct_from_json<TaskScoreRow>(json, where));
-    else if (says("questions"))
+    if (says("questions"))
       rows.recall.push_back(struct_from_json<RecallAnswerRow>(json, where));
     else if (says("split") || says("error"))
       rows.texts.push_back(struct_from_json<TextRow>(json, where));
     else
-      fail(
-          "{}: not a row of a comparison: expected run, seed, and split, task or questions; got {}",
-          where, shown_json(json));
+      fail("{}: not a row of a comparison: expected run, seed, and split or questions; got {}",
+           where, shown_json(json));
   }
-  if (rows.texts.empty() && rows.tasks.empty() && rows.recall.empty())
+  if (rows.texts.empty() && rows.recall.empty())
     fail("{}: has no rows of a comparison", path.string());
   return rows;
 }

@@ -101,53 +101,6 @@ struct TextRow {
   }
 };
 
-/// A figure of a benchmark, with its standard error: its columns are NAME and NAME_error.
-struct TaskFigure {
-  const char* name;
-  std::optional<Estimate> (*of)(const TaskRow& row);
-  const char* header;  // of a table; null: in the rows alone
-  int digits;          // behind the point; 0: four in all
-  double factor = 1;   // of a table
-  const char* unit = "";
-  bool is_signed = false;
-};
-inline constexpr std::size_t kNumTaskFigures = 9;
-extern const std::array<TaskFigure, kNumTaskFigures> kTaskFigures;
-/// The place of the figure of that name in kTaskFigures.
-std::size_t task_figure(std::string_view name);
-
-/// One attention on a benchmark.
-struct TaskScoreRow {
-  RunColumns run;
-  std::string task, file;
-  std::int64_t items = 0, cut = 0;
-  std::string attention, kind, routing;
-  std::optional<std::int64_t> local_window = {};
-  double pairs_touched = 0, items_inside = 0;
-  std::array<std::optional<Estimate>, kNumTaskFigures> figures = {};  // as kTaskFigures
-
-  void visit(auto&& f) {
-    run.visit(f);
-    f("task", task);
-    f("file", file);
-    f("items", items);
-    f("cut", cut);
-    f("attention", attention);
-    f("kind", kind);
-    f("routing", routing);
-    f("local_window", local_window);
-    f("pairs_touched", pairs_touched);
-    f("items_inside", items_inside);
-    for (std::size_t i = 0; i < figures.size(); ++i) {
-      std::optional<double> value, error;
-      if (figures[i]) value = figures[i]->value, error = figures[i]->error;
-      f(kTaskFigures[i].name, value);
-      f(std::string(kTaskFigures[i].name) + "_error", error);
-      if (value && error) figures[i] = Estimate{*value, *error};
-    }
-  }
-};
-
 /// One attention's answers, of a bucket of distances or of all.
 struct RecallAnswerRow {
   RunColumns run;
@@ -177,13 +130,11 @@ struct RecallAnswerRow {
 /// What a comparison has come to, in the order of its runs.
 struct ComparedRows {
   std::vector<TextRow> texts = {};
-  std::vector<TaskScoreRow> tasks = {};
   std::vector<RecallAnswerRow> recall = {};
 
   /// Calls f with each of these lists.
   void for_each_kind(auto&& f) const {
     f(texts);
-    f(tasks);
     f(recall);
   }
 };
@@ -192,8 +143,8 @@ struct ComparedRows {
 extern const std::array<std::pair<std::string_view, std::string_view>, 6> kSplits;
 
 ComparedRows compared_rows(const std::vector<RunOutcome>& outcomes);
-/// Those that stand in a compare.jsonl; its claims are left out. Throws std::runtime_error where
-/// the file cannot be read or a line is none of them.
+/// Those of a compare.jsonl. Throws std::runtime_error where the file cannot be read or a line is
+/// none of them.
 ComparedRows read_compared_rows(const std::filesystem::path& path);
 
 /// A list of rows of one kind (structs_to_json) as a table for other programs, and as JSON lines.

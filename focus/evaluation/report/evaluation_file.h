@@ -9,7 +9,6 @@
 #include "focus/evaluation/recall/far_tokens.h"
 #include "focus/evaluation/report/evaluation_row.h"
 #include "focus/evaluation/report/recall_figures.h"
-#include "focus/evaluation/scores/task_scores.h"
 
 namespace focus {
 
@@ -59,27 +58,9 @@ struct TextEvaluation {
   }
 };
 
-/// Benchmarks.
-struct BenchmarkEvaluation {
-  std::string reference;
-  TextStart start = TextStart::tokenizer;
-  std::optional<std::string> prefix = {};  // the file
-  std::optional<bool> chat = {};
-  std::vector<TaskTable> tasks = {};
-
-  void visit(auto&& f) {
-    f("reference", reference);
-    f("start", start);
-    f.maybe("prefix", prefix);
-    f.maybe("chat", chat);
-    f("tasks", tasks);
-  }
-};
-
 /// What `focus eval --json` writes.
 struct EvaluationFile {
   std::string model = {}, adapter = {}, precision = {};
-  std::optional<BenchmarkEvaluation> tasks = {};
   std::optional<TextEvaluation> texts = {};
   std::optional<RecallEvaluation> recall = {};
 
@@ -87,7 +68,6 @@ struct EvaluationFile {
     f("model", model);
     f("adapter", adapter);
     f("precision", precision);
-    f.part("tasks", tasks);
     f.part("texts", texts);
     f.maybe("recall", recall);
   }

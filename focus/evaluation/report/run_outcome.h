@@ -44,7 +44,6 @@ struct RunOutcome {
   std::optional<TrainFigures> train = {};  // none where it failed
   /// By the names of the texts' splits: what focus eval writes.
   std::vector<std::pair<std::string, TextEvaluation>> evaluation = {};
-  std::vector<TaskTable> tasks = {};          // what focus eval --tasks writes
   std::vector<RecallEvaluation> recall = {};  // what focus eval --recall writes
   bool trained_now = false;                   // false: it was there already
 
@@ -55,7 +54,6 @@ struct RunOutcome {
     f("error", error);
     f("train", train);
     f("evaluation", evaluation);
-    f("tasks", tasks);
     f("recall", recall);
     f("trained_now", trained_now);
   }

@@ -8,7 +8,6 @@
 
 #include "data/files/durable_file.h"
 #include "data/settings/config.h"
-#include "tests/support/stand_in_tasks.h"
 #include "tests/support/temp_folder.h"
 
 namespace focus {
@@ -177,11 +176,8 @@ TEST(ComparePlan, AttentionsThatCannotBeAreNamed) {
 
 /// A config of configs/paper, with what its first lines ask to be named.
 ComparePlan paper_plan(const std::filesystem::path& file) {
-  static const TempFolder tasks;
-  write_stand_in_tasks(tasks.path());
   return read_compare_plan(read_config_file(file.string()), file.string(),
-                           {"base=base.h5", "data.train=a.txt", "eval.valid=b.txt",
-                            "eval.task_data=" + tasks.path().string()});
+                           {"base=base.h5", "data.train=a.txt", "eval.valid=b.txt"});
 }
 
 /// What a paper's config compares: a setting's values, in order, each once.
@@ -213,11 +209,6 @@ TEST(PaperConfigs, AreThePapersAblations) {
             (std::vector<int>{768, 128, 32, 16}));
   EXPECT_EQ(paper_plan(kPaper / "top_k.yaml").config.eval.settings.attentions,
             (Words{"dense", "local", "focus:gate=drop", "focus:gate=keep"}));
-}
-
-TEST(PaperConfigs, AlignmentIsMeasuredByScores) {
-  EXPECT_EQ(paper_plan(kPaper / "alignment.yaml").config.eval.tasks.tasks,
-            (Words{"truthfulqa_mc1", "hellaswag"}));
 }
 
 TEST(PaperConfigs, AllCanRun) {
@@ -320,43 +311,6 @@ TEST(PaperConfigs, MethodsAreThoseOfTheTables) {
             (Words{"Focus", "Focus, two phases", "LoRA, r=4", "LoRA, r=16", "full fine-tuning",
                    "local window (Longformer)", "Performer", "Routing Transformer, choice=nearest",
                    "Routing Transformer, choice=balanced"}));
-}
-
-const std::string kTwoSplits = R"(seeds: [1, 2]
-common: {method: scratch, tokenizer: bytes, data: {train: [a.txt]}}
-runs:
-  - name: full
-    attention: dense
-  - name: focus
-    attention: focus
-eval: {texts: {target: [b.txt], source: [c.txt]}}
-)";
-
-TEST(ComparePlan, ClaimsOfRunsAndTextsThatAreNotThereAreRefused) {
-  try {
-    read_compare_plan(kTwoSplits + R"(claims:
-  - claim: a
-    less: {run: nobody, attention: soft}
-    than: {run: full, attention: dense}
-  - claim: b
-    less: {run: full, attention: dense}
-    than: {run: full, attention: dense}
-    on: valid
-  - claimed: nothing
-  - claim: c
-    not_testable: why
-    less: {run: full}
-  - {claim: d, clam: e}
-)",
-                      "c.yaml", {});
-    FAIL() << "took claims about nothing";
-  } catch (const std::runtime_error& error) {
-    EXPECT_STREQ(error.what(),
-                 "c.yaml:10: claims: less.run: expected the name of a run, got nobody\nc.yaml:13: "
-                 "claims: on: expected one of target, source, got valid\nc.yaml:17: claims: every "
-                 "claim needs the key claim, its text\nc.yaml:18: claims: not_testable replaces "
-                 "less and than\nc.yaml:21: clam: unknown key; did you mean claim?");
-  }
 }
 
 }  // namespace
