@@ -26,12 +26,12 @@ namespace {
 constexpr const char* kOverwrite = "--overwrite";
 
 bool is_output(const CLI::Option* option) {
-  constexpr std::array<std::string_view, 6> kNames = {"--out", "--json", "--html",
-                                                      "--svg", "--gguf", "--questions"};
+  constexpr std::array<std::string_view, 5> kNames = {"--out", "--json", "--html", "--gguf",
+                                                      "--questions"};
   return std::ranges::count(kNames, std::string_view(option->get_name())) > 0;
 }
 
-/// The options of the command, of their groups and of the command's own commands.
+/// The options of the command, of its groups and of its sub-commands.
 std::vector<const CLI::Option*> all_options(const CLI::App& app) {
   std::vector<const CLI::Option*> all = app.get_options();
   for (const CLI::App* part : app.get_subcommands({})) {
@@ -49,7 +49,7 @@ void offer_overwrite(CLI::App& app) {
     if (!command->get_name().empty()) offer_overwrite(*command);  // no group of options
 }
 
-/// A base that stands behind an option of several words has become one of these.
+/// Explains a missing BASE: an option with several values before it took it.
 void explain_missing(const CLI::App& app, const CLI::ParseError& error) {
   for (const CLI::Option* place : app.get_options())
     if (place->get_positional() && place->get_required() && place->count() == 0)
@@ -59,12 +59,12 @@ void explain_missing(const CLI::App& app, const CLI::ParseError& error) {
                taker->get_name(), taker->results().back(), place->get_name());
 }
 
-/// The first unknown flag and the known one that is nearest to it; empty where all are known.
+/// Names the first unknown flag and the nearest known one; empty if all are known.
 std::string unknown_flag(const CLI::App& app) {
   for (const std::string& word : app.remaining(true)) {
     if (!word.starts_with('-')) continue;
     const std::string name = word.substr(0, word.find('='));
-    std::vector<std::string> known;
+    std::vector<std::string> known = {"--log-level", "--threads"};
     for (const CLI::Option* option : all_options(app)) known.push_back(option->get_name());
     return fmt::format("unknown option {}; {}", name,
                        suggestion_for(name, known, fmt::format("see {} --help", app.get_name())));
@@ -86,7 +86,7 @@ void check_files(const CLI::App& app) {
   for (const CLI::Option* option : all_options(app)) {
     const std::vector<std::string>& words = option->results();
     const std::string name = option->get_name(), type = option->get_type_name();
-    // CLI11 takes an empty word, as a shell's empty variable gives one, for the number 0.
+    // CLI11 reads an empty word, such as a shell's empty variable, as the number 0.
     if (std::ranges::count(words, "") > 0 && !type.starts_with("TEXT"))
       fail("{}: expected a value, got an empty string", name);
     if (name == kOverwrite) overwrite = overwrite || !words.empty();
@@ -112,7 +112,8 @@ std::string suggestion_for(std::string_view name, const std::vector<std::string>
 }
 
 void parse_arguments(CLI::App& app, Arguments arguments) {
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
+  std::vector<std::string> reversed(arguments.rbegin(),
+                                    arguments.rend());  // CLI11 expects this order
   offer_overwrite(app);
   app.failure_message(failure_line);
   try {
@@ -142,14 +143,14 @@ int stop_signal() { return asked.load(); }
 
 namespace {
 
-/// What a signal handler may call, and nothing else.
+/// Safe in a signal handler.
 void say(const char* text) {
   if (write(STDERR_FILENO, text, std::strlen(text)) < 0) return;
 }
 
 void on_lost_page(int signal, siginfo_t* info, void*) {
   const char* path = mapped_file_at(info->si_addr);
-  if (path == nullptr) {  // none of ours: as if there were no handler
+  if (path == nullptr) {  // not a mapped file: the default action
     std::signal(signal, SIG_DFL);
     return;
   }
@@ -168,29 +169,53 @@ void install_lost_file_signal() {
   sigaction(SIGBUS, &action, nullptr);
 }
 
-void add_settings(CLI::App& app, const std::vector<ConfigField>& settings) {
-  for (const ConfigField& field : settings) {
-    std::string name = "--" + field.key;
-    std::ranges::replace(name, '_', '-');
-    const auto read = [field, name](const std::string& text) {
-      try {
-        ConfigNode word;
-        word.kind = ConfigNode::Kind::kScalar;
-        word.text = text;
-        word.from_override = true;
-        field.read(word);
-      } catch (const std::invalid_argument& error) {
-        fail("{}: {}", name, error.what());
-      }
-    };
+namespace {
+
+std::string option_name(const ConfigField& field) {
+  std::string name = "--" + field.key;
+  std::ranges::replace(name, '_', '-');
+  return name;
+}
+
+}  // namespace
+
+void read_option(const ConfigField& field, const std::string& value) {
+  ConfigNode word;
+  word.kind = ConfigNode::Kind::kScalar;
+  word.text = value;
+  word.from_override = true;
+  try {
+    field.read(word);
+  } catch (const std::invalid_argument& error) {
+    fail("{}: {}", option_name(field), error.what());
+  }
+}
+
+void add_settings(CLI::App& app, const std::vector<ConfigField>& fields) {
+  for (const ConfigField& field : fields) {
     if (field.text() == "false") {
       app.add_flag_callback(
-          name, [read] { read("true"); }, field.help);
-    } else {
-      app.add_option_function<std::string>(
-          name, read, fmt::format("{} (default {})", field.help, field.text()));
+          option_name(field), [field] { read_option(field, "true"); }, field.help);
+      continue;
     }
+    const std::string choices = field.type.find('|') == std::string::npos ? "" : field.type + ", ";
+    app.add_option_function<std::string>(
+        option_name(field), [field](const std::string& value) { read_option(field, value); },
+        fmt::format("{} ({}default {})", field.help, choices, field.text()));
   }
+}
+
+std::vector<ConfigField> only(std::vector<ConfigField> fields,
+                              const std::vector<std::string>& keys) {
+  std::erase_if(fields,
+                [&](const auto& field) { return std::ranges::count(keys, field.key) == 0; });
+  return fields;
+}
+
+std::vector<ConfigField> without(std::vector<ConfigField> fields,
+                                 const std::vector<std::string>& keys) {
+  std::erase_if(fields, [&](const auto& field) { return std::ranges::count(keys, field.key) > 0; });
+  return fields;
 }
 
 void add_config_arguments(CLI::App& app, std::string& file) {
@@ -211,7 +236,7 @@ std::vector<std::string> overrides_of(const CLI::App& app) {
 void read_config_arguments(const CLI::App& app, const std::string& file, RunConfig& config) {
   std::vector<std::string> overrides = overrides_of(app);
   std::string path = file;
-  // The config's place may have been taken by the first override.
+  // The first override may have been parsed as the file.
   if (path.find('=') != std::string::npos && !std::filesystem::exists(path)) {
     overrides.insert(overrides.begin(), path);
     path.clear();
@@ -225,67 +250,13 @@ void read_config_arguments(const CLI::App& app, const std::string& file, RunConf
   }
 }
 
-void add_threads_option(CLI::App& app, int& threads) {
-  RunConfig config;
-  std::vector<ConfigField> fields = config_fields(config);
-  std::erase_if(fields, [](const ConfigField& field) { return field.key != "threads"; });
-  fields[0].read = [&threads, range = fields[0].range](const ConfigNode& word) {
-    read_value(word, range, threads);
-  };
-  add_settings(app, fields);
-}
-
 void set_threads(int threads) {
   if (threads > 0) omp_set_num_threads(threads);
 }
 
-namespace {
-
-void add_precision_option(CLI::App& app, Precision& precision, std::vector<Precision>* precisions) {
-  constexpr auto names = enum_names(Precision{});
-  std::string help =
-      "precision of the weight matrices: float32; bf16: weights and activations rounded to bf16; "
-      "bf16x3: three bf16 products, error close to float32's, used where they are faster; int8: "
-      "weights rounded to int8 with one scale per row, a quarter of the memory; w8a8: int8 weights "
-      "and activations, integer products in the forward pass; q8: weights in GGML blocks "
-      "multiplied as integers, activations rounded to int8 in blocks of 32, all other weights in "
-      "float32";
-  if (precisions != nullptr) help += "; a list such as float32,int8 compares each with the first";
-  CLI::Option* const option = app.add_option_function<std::vector<std::string>>(
-      "--precision",
-      [&precision, precisions, names](const std::vector<std::string>& words) {
-        for (const std::string& word : words) {
-          precision = static_cast<Precision>(std::ranges::find(names, word) - names.begin());
-          if (precisions == nullptr) continue;
-          if (std::ranges::count(*precisions, precision) > 0)
-            fail("--precision: {} appears twice", word);
-          precisions->push_back(precision);
-        }
-      },
-      help);
-  option->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())))
-      ->allow_extra_args(false);
-  if (precisions != nullptr)
-    option->delimiter(',');
-  else
-    option->expected(1);
-}
-
-}  // namespace
-
-void CacheOption::add_to(CLI::App& app) {
-  std::vector<std::string> names = {"auto"};
-  for (const std::string_view name : enum_names(CacheDtype{})) names.emplace_back(name);
-  app.add_option("--kv-cache-dtype", dtype,
-                 "numbers of the KV cache: float32; float16: half the memory, faster behind a long "
-                 "context; auto: float32 with --precision float32 and bf16x3, otherwise float16")
-      ->check(CLI::IsMember(names))
-      ->capture_default_str();
-}
-
-CacheDtype CacheOption::of(Precision precision) const {
+CacheDtype CacheOptions::of(Precision precision) const {
   const bool exact = precision == Precision::float32 || precision == Precision::bf16x3;
-  const bool rounds = dtype == "auto" ? !exact : dtype == name_of(CacheDtype::float16);
+  const bool rounds = dtype == Dtype::automatic ? !exact : dtype == Dtype::float16;
   return rounds ? CacheDtype::float16 : CacheDtype::float32;
 }
 
@@ -300,36 +271,16 @@ std::string counts_text(const std::map<std::string, int>& counts) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-void ModelOptions::add_to(CLI::App& app, std::vector<Precision>* precisions) {
+void ModelOptions::add_to(CLI::App& app, const std::vector<std::string>& left_out) {
   app.add_option("base", base,
                  "the model: a checkpoint file (.h5), a Hugging Face folder or a GGUF file")
       ->required();
-  app.add_option(
-      "--adapter", adapter,
-      "adapter to attach: focus.h5, lora.h5, an exported folder, a PEFT folder or a GGUF LoRA");
-  app.add_option("--tokenizer", tokenizer,
-                 "tokenizer to use instead of the model's: bytes, a file or a folder");
-  constexpr auto names = enum_names(Bos{});
-  app.add_option_function<std::string>(
-         "--bos",
-         [this, names](const std::string& word) {
-           bos = static_cast<Bos>(std::ranges::find(names, word) - names.begin());
-         },
-         "special tokens before a text or prompt: auto: those that the tokenizer's files specify; "
-         "always: the config's BOS, otherwise the tokenizer's; never: none; window: one before "
-         "each evaluation window (default auto)")
-      ->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())));
-  add_precision_option(app, precision, precisions);
-  app.add_flag("--verify", verify,
-               "first read the whole model and verify it against its checksums and fingerprint");
-  add_threads_option(app, threads);
+  add_settings(app, without(config_fields(*this), left_out));
 }
 
 LoadedModel ModelOptions::load(WeightUse use) const {
-  set_threads(threads);
   LoadedModel model = load_model(base, tokenizer, precision, use);
   model.bos = bos;
-  if (verify) verify_model(*model.files);
   if (!adapter.empty()) load_adapter(adapter, model);
   return model;
 }
@@ -353,12 +304,6 @@ AttentionSpec one_attention(const std::string& word, const LoadedModel& model) {
   return word.empty()
              ? own_attention(model)
              : resolve_attention(parse_attention(word, "--attention"), model, "--attention");
-}
-
-void add_eval_options(CLI::App& app, EvalSettings& settings) {
-  std::vector<ConfigField> fields = config_fields(settings);
-  std::erase_if(fields, [](const ConfigField& field) { return field.key == "attentions"; });
-  add_settings(app, fields);
 }
 
 nlohmann::ordered_json machine_json() {

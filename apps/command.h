@@ -14,88 +14,111 @@
 #include "focus/models/model_files.h"
 #include "focus/training/run_config.h"
 
-// What the subcommands share.
+// Shared by the commands.
 namespace focus::app {
 
-/// The type of an output that is a folder; --out and the like without it are files.
+/// Type name of outputs that are folders; others are files.
 inline constexpr const char* kFolder = "FOLDER";
 
-/// "did you mean X?" where a known name differs from a wrong one by a letter or two, else
+/// "did you mean X?" if a known name differs from the wrong one by a letter or two, otherwise
 /// `otherwise`.
 std::string suggestion_for(std::string_view name, const std::vector<std::string>& known,
                            std::string otherwise);
 
-/// Parses, or throws CommandDone after one line on stderr. What is to be written (--out, --json,
-/// --html, --svg, --gguf, --questions) can be then, and is no input and no other program's file,
-/// unless --overwrite, which is declared where the command has none.
+/// Parses, or prints one line on stderr and throws CommandDone. Checks that the outputs (--out,
+/// --json, --html, --gguf, --questions) can be written, are not inputs and, without --overwrite,
+/// not files of other programs. Declares --overwrite if the command does not.
 void parse_arguments(CLI::App& app, Arguments arguments);
 
-/// Declares an option for each setting of a visit, num_groups as --num-groups, a bool as a flag;
-/// they are read and refused as a config's values are, with the option's name before the message.
-void add_settings(CLI::App& app, const std::vector<ConfigField>& settings);
+/// Declares an option for each field of a visit, num_groups as --num-groups, a bool as a flag.
+/// Values are read as in a config; errors begin with the option.
+void add_settings(CLI::App& app, const std::vector<ConfigField>& fields);
+/// Reads an option's value into its field. Throws std::runtime_error.
+void read_option(const ConfigField& field, const std::string& value);
+/// The fields whose keys are in `keys`, or all others.
+std::vector<ConfigField> only(std::vector<ConfigField> fields,
+                              const std::vector<std::string>& keys);
+std::vector<ConfigField> without(std::vector<ConfigField> fields,
+                                 const std::vector<std::string>& keys);
 
-/// Makes SIGINT and SIGTERM ask a long job to stop where it can; a second one ends the program.
+/// Makes SIGINT and SIGTERM ask a long job to stop; a second one ends the program.
 void install_stop_signals();
-/// The signal that asked, or 0.
+/// The signal that was received, or 0.
 int stop_signal();
 
-/// A config's place and key=value overrides on the command line: declares them, with every key in
-/// the help.
+/// Declares a config file and key=value overrides, with every key in the help.
 void add_config_arguments(CLI::App& app, std::string& file);
-/// What has come of the overrides. Prints one line and throws CommandDone where an option is
-/// unknown.
+/// The overrides. If an option is unknown, prints one line and throws CommandDone.
 std::vector<std::string> overrides_of(const CLI::App& app);
-/// Reads what has come of all into `config`, which holds the defaults. Throws as
-/// overrides_of() and read_config() do.
+/// Reads file and overrides into `config`, which holds the defaults. Throws like overrides_of() and
+/// read_config().
 void read_config_arguments(const CLI::App& app, const std::string& file, RunConfig& config);
 
-/// Declares --threads, with the range and the help of the config's key.
-void add_threads_option(CLI::App& app, int& threads);
-/// Sets the number of OpenMP threads; 0 leaves the environment's choice.
+/// Sets the number of OpenMP threads; 0 keeps the environment's choice.
 void set_threads(int threads);
 
-/// "q4_1 210, f32 61", the most first.
+/// "q4_1 210, f32 61", largest count first.
 std::string counts_text(const std::map<std::string, int>& counts);
+
+inline constexpr const char* kPrecisionHelp =
+    "precision of the weight matrices: float32; bf16: weights and activations rounded to bf16; "
+    "bf16x3: three bf16 products, error close to float32's, used where they are faster; int8: "
+    "weights rounded to int8 with one scale per row, a quarter of the memory; w8a8: int8 weights "
+    "and activations, integer products in the forward pass; q8: weights in GGML blocks multiplied "
+    "as integers, activations rounded to int8 in blocks of 32, all other weights in float32";
 
 /// The model that a command runs.
 struct ModelOptions {
   std::string base, adapter, tokenizer;
-  Precision precision = Precision::float32;
   Bos bos = Bos::automatic;
-  int threads = 0;
-  bool verify = false;
+  Precision precision = Precision::float32;
 
-  /// Declares BASE, --adapter, --tokenizer, --bos, --precision, --verify and --threads. With
-  /// `precisions` --precision takes several words, which go there.
-  void add_to(CLI::App& app, std::vector<Precision>* precisions = nullptr);
-  /// Loads it, with what is put onto it, and sets the number of threads.
+  template <class F>
+  void visit(F&& f) {
+    f("adapter", adapter,
+      "adapter to attach: focus.h5, lora.h5, an exported folder, a PEFT folder or a GGUF LoRA");
+    f("tokenizer", tokenizer, "tokenizer to use instead of the model's: bytes, a file or a folder");
+    f("bos", bos,
+      "special tokens before a text or prompt: auto: those that the tokenizer's files specify; "
+      "always: the config's BOS, otherwise the tokenizer's; never: none; window: one before each "
+      "evaluation window");
+    f("precision", precision, kPrecisionHelp);
+  }
+  /// Declares BASE and an option for each setting, except those in `left_out`.
+  void add_to(CLI::App& app, const std::vector<std::string>& left_out = {});
+  /// Loads the model and attaches the adapter.
   LoadedModel load(WeightUse use = WeightUse::frozen) const;
 };
 
-/// What a KV cache is kept in.
-struct CacheOption {
-  std::string dtype = "auto";
+/// Number type of a KV cache.
+struct CacheOptions {
+  enum class Dtype { automatic, float32, float16 };
+  Dtype dtype = Dtype::automatic;
 
-  /// Declares --kv-cache-dtype.
-  void add_to(CLI::App& app);
-  /// auto: float32 where matrices are multiplied in float32 or close to it, else float16.
+  template <class F>
+  void visit(F&& f) {
+    f("kv_cache_dtype", dtype,
+      "numbers of the KV cache: float32; float16: half the memory, faster with a long context; "
+      "auto: float32 with --precision float32 and bf16x3, otherwise float16");
+  }
   CacheDtype of(Precision precision) const;
 };
+constexpr auto enum_names(CacheOptions::Dtype) {
+  return std::array<std::string_view, 3>{"auto", "float32", "float16"};
+}
 
-/// Declares --attention for a list of words, or for one.
+/// Declares --attention for a list of specs, or for one.
 void add_attention_option(CLI::App& app, std::vector<std::string>& words, const std::string& help);
 void add_attention_option(CLI::App& app, std::string& word, const std::string& help);
-/// Declares it for one word as focus eval takes it, and reads that; without it the model's own.
+/// Declares --attention for one spec of focus eval and reads it; default: the model's own.
 void add_one_attention(CLI::App& app, std::string& word);
 AttentionSpec one_attention(const std::string& word, const LoadedModel& model);
-/// Declares an option for each setting but the attentions, under its key: --max-tokens.
-void add_eval_options(CLI::App& app, EvalSettings& settings);
-/// The machine that a speed was measured on.
+/// The machine, for the JSON of a speed.
 nlohmann::ordered_json machine_json();
-/// Writes what --json asks for; does nothing where `path` is empty.
+/// Does nothing if `path` is empty.
 void write_json(const std::string& path, const nlohmann::ordered_json& json);
 
-/// Refuses where a file that a command is to write exists, unless it may be overwritten.
+/// Throws if the file exists and must not be overwritten.
 void refuse_existing(const std::string& path, bool overwrite);
 
 }  // namespace focus::app

@@ -3,10 +3,10 @@
 #include <span>
 #include <string>
 
-// The subcommands, for the table in main.cpp.
+// The commands, for the table in main.cpp.
 namespace focus::app {
 
-/// Arguments after the subcommand's name; the return value is the exit status.
+/// Arguments after the command's name; commands return the exit status.
 using Arguments = std::span<const std::string>;
 
 int run_import(Arguments arguments);
@@ -26,16 +26,16 @@ int run_corpus(Arguments arguments);
 int run_report(Arguments arguments);
 int run_speed(Arguments arguments);
 int run_decode_speed(Arguments arguments);  // focus speed --decode
+int run_step_speed(Arguments arguments);    // focus speed --step
 int run_tokenizer(Arguments arguments);
-int run_bench_step(Arguments arguments);
 
-/// Thrown once --help has been printed, or the arguments were refused: main returns `status`.
+/// Thrown after --help or a wrong argument: main returns `status`.
 struct CommandDone {
   int status = 0;
 };
 
-/// Makes a mapped file that becomes shorter, or whose disk fails, end the program with a line that
-/// names it and exit status 1.
+/// If a mapped file becomes shorter or its disk fails, the program ends with a line that names it
+/// and exit status 1.
 void install_lost_file_signal();
 
 }  // namespace focus::app

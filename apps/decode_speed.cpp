@@ -6,33 +6,26 @@
 #include "data/settings/struct_json.h"
 #include "data/synthetic/corpus.h"
 #include "data/text/format.h"
-#include "data/text/text.h"
 
 namespace focus::app {
 namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-constexpr Index kSteps = 32;  // that are timed behind each length
+constexpr Index kSteps = 32;  // timed after each length
 
 struct DecodeSpeedArguments {
   ModelOptions model;
-  CacheOption cache;
+  CacheOptions cache;
   std::vector<Index> lengths;
   std::vector<std::string> attentions;
-  std::string prompt_file, json;
+  std::string json;
 };
 
-Ids ids_of_text(const DecodeSpeedArguments& o, const LoadedModel& model) {
-  Ids ids = model.prompt_ids(o.prompt_file.empty() ? generate_corpus({.documents = 20})
-                                                   : read_prompt_file(o.prompt_file));
-  model.require_ids(ids, "the text");
-  if (ids.empty()) fail("the text has no tokens; give a text to decode after");
-  return ids;
-}
-
-/// So many ids of the text, over and over where it has fewer.
-Ids repeated(const Ids& text, Index count) {
+/// The ids of the built-in tales, repeated if there are fewer than `count`.
+Ids tale_ids(const LoadedModel& model, Index count) {
+  const Ids text = model.prompt_ids(generate_corpus({.documents = 20}));
+  model.require_ids(text, "the built-in text");
   Ids ids(static_cast<std::size_t>(count));
   for (std::size_t t = 0; t < ids.size(); ++t) ids[t] = text[t % text.size()];
   return ids;
@@ -77,7 +70,7 @@ int run_decode_speed(Arguments arguments) {
       "focus speed --decode");
   bool decode = false;
   app.add_flag("--decode", decode, "time a model's decoding");
-  o.model.add_to(app);
+  o.model.add_to(app, {"bos"});
   app.add_option("--lengths", o.lengths,
                  "tokens in the cache before the timed ones (default: 5, 1024 and the largest that "
                  "fits the model's positions, at most 8160)")
@@ -85,10 +78,7 @@ int run_decode_speed(Arguments arguments) {
   add_attention_option(app, o.attentions,
                        "attentions to time, interleaved: dense, hard:2, summary:8, local (default: "
                        "dense, and the default of a Focus adapter)");
-  app.add_option(
-      "--prompt-file", o.prompt_file,
-      "text of the context (.txt, .xz), repeated if it is too short (default: the built-in tales)");
-  o.cache.add_to(app);
+  add_settings(app, config_fields(o.cache));
   app.add_option("--json", o.json, "also write the figures to this JSON file");
   parse_arguments(app, arguments);
 
@@ -105,8 +95,6 @@ int run_decode_speed(Arguments arguments) {
           "decoded",
           length, most, o.model.base, most + kSteps, kSteps);
   const std::vector<AttentionSpec> specs = resolved(o, model);
-  const Ids text = ids_of_text(o, model);
-
   const double bandwidth = read_bandwidth();
   const CacheDtype cache = o.cache.of(o.model.precision);
   fmt::print(
@@ -117,7 +105,7 @@ int run_decode_speed(Arguments arguments) {
              "tokens/s", "keys read", "cache", "per token", "GB/s", "of memory");
   std::vector<DecodeSpeed> rows;
   for (const Index length : o.lengths) {
-    const Ids ids = repeated(text, length + kSteps);
+    const Ids ids = tale_ids(model, length + kSteps);
     for (const AttentionSpec& spec : specs) {
       rows.push_back(measure_decoding(model, spec, ids, length, cache));
       print_row(rows.back(), bandwidth);

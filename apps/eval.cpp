@@ -44,7 +44,7 @@ void print_legend(const LoadedModel& model) {
 
 struct EvalArguments {
   ModelOptions options;
-  std::vector<Precision> precisions;  // one after the other is options.compute
+  std::vector<Precision> precisions = {Precision::float32};
   EvalSettings settings;
   std::vector<std::string> paths;
   std::vector<Index> lengths;
@@ -162,7 +162,6 @@ void refuse_short(const std::vector<EvalText>& texts, const EvalArguments& o) {
 void load_for(std::optional<LoadedModel>& model, Precision precision, EvalArguments& o) {
   model.reset();
   o.options.precision = precision;
-  o.options.verify = false;  // the model before was
   model.emplace(o.options.load());
 }
 
@@ -230,7 +229,12 @@ void evaluate_all(EvalArguments& o) {
 }
 
 void add_options_of_eval(CLI::App& app, EvalArguments& o) {
-  o.options.add_to(app, &o.precisions);
+  o.options.add_to(app, {"precision"});
+  std::vector<ConfigField> precisions;
+  ConfigFieldCollector(precisions, "")(
+      "precision", o.precisions,
+      std::string(kPrecisionHelp) + "; a list such as float32,int8 compares each with the first");
+  add_settings(app, precisions);
   CLI::Option_group* input = app.add_option_group("input", "texts, questions or both");
   input->add_option("--text", o.paths,
                     "text files (.txt, .xz) or folders, each one stream of tokens");
@@ -243,7 +247,7 @@ void add_options_of_eval(CLI::App& app, EvalArguments& o) {
       app, o.settings.attentions,
       config_fields(o.settings)[0].help +
           "; default: dense, focus, and the attention that the model was trained with");
-  add_eval_options(app, o.settings);
+  add_settings(app, without(config_fields(o.settings), {"attentions"}));
   app.add_option("--lengths", o.lengths,
                  "several contexts instead of one: a table for each, and one of all")
       ->delimiter(',');
@@ -272,7 +276,9 @@ int run_eval(Arguments arguments) {
   add_options_of_eval(app, o);
   parse_arguments(app, arguments);
 
-  if (o.precisions.empty()) o.precisions = {Precision::float32};
+  for (const Precision precision : o.precisions)
+    if (std::ranges::count(o.precisions, precision) > 1)
+      fail("--precision: {} appears twice", name_of(precision));
   if (o.precisions.size() > 1 && (!o.recall.empty() || o.far > 0 || !o.html.empty()))
     fail(
         "--precision: several can be compared on --text only, without a page: name one, or leave "

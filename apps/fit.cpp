@@ -4,9 +4,8 @@
 
 #include "apps/command.h"
 #include "apps/terminal/progress.h"
+#include "autograd/base/check.h"
 #include "autograd/base/clock.h"
-#include "data/settings/struct_json.h"
-#include "focus/evaluation/report/evaluation_row.h"
 #include "focus/method/summary/head_budgets.h"
 
 namespace focus::app {
@@ -41,8 +40,8 @@ void print_groups(const AttentionCounts& counts) {
 int run_fit(Arguments arguments) {
   ModelOptions options;
   FitSettings settings;
-  std::vector<std::string> paths, texts;
-  std::string out, separator, json;
+  std::vector<std::string> paths;
+  std::string out, separator;
   bool overwrite = false;
   CLI::App app(
       "Groups the keys of every head of a frozen model by k-means, without training, and writes an "
@@ -56,20 +55,16 @@ int run_fit(Arguments arguments) {
   app.add_option("--separator", separator, "separator between the documents of a file");
   app.add_option("--out", out, "adapter file to write (.h5)")->required();
   add_settings(app, config_fields(settings));
-  app.add_option("--eval", texts,
-                 "other texts: print their perplexity and the KL divergence to dense attention");
   app.add_flag("--overwrite", overwrite, "replace an existing adapter");
-  app.add_option("--json", json, "also write the figures to this JSON file");
   parse_arguments(app, arguments);
   refuse_existing(out, overwrite);
 
   LoadedModel model = options.load();
+  if (const Index positions = model.decoder->config().max_position_embeddings;
+      settings.context > positions)
+    fail("--context {}: {} has {} positions", settings.context, options.base, positions);
   const double start = now();
   const Batches batches = fit_windows(model, paths, separator, settings.context);
-  EvalSettings eval{.separator = separator, .context = batches.context(), .against_dense = true};
-  eval = eval.for_model(model);
-  const std::vector<EvalText> read =  // before anything is written: one may not be there
-      texts.empty() ? std::vector<EvalText>() : read_texts(model, texts, eval);
   model.detach_attention();
   Rng rng(static_cast<std::uint64_t>(settings.seed));
   auto made = std::make_unique<FocusModel>(settings.to_focus(),
@@ -96,16 +91,6 @@ int run_fit(Arguments arguments) {
     fmt::print("a query head selects {}\n",
                budgets_text(needs, settings.num_selected_groups, settings.num_groups));
   print_groups(focus.counts());
-  std::vector<EvalRow> rows;
-  if (!texts.empty()) {
-    for (const AttentionSpec& spec :
-         resolve_words({"dense", "summary"}, model, DefaultBalance::trained, "--eval"))
-      rows.push_back(evaluate(model, spec, read, eval));
-    fmt::print("\n{}", format_rows(rows));
-  }
-  write_json(json, {{"model", options.base},
-                    {"adapter", out},
-                    {"rows", structs_to_json(evaluation_rows(rows))}});
   return 0;
 }
 

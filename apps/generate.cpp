@@ -18,7 +18,7 @@ struct GenerateArguments {
   std::string prompt, prompt_file, json, attention;
   ChatOptions chat;
   GenerationOptions generation;
-  CacheOption cache;
+  CacheOptions cache;
   bool no_cache = false;
   GenerationConfig::Said said;  // by flags
 };
@@ -156,7 +156,7 @@ int run_generate(Arguments arguments) {
                  "ones; 1: none")
       ->capture_default_str();
   app.add_option("--seed", o.generation.seed, "sampling seed")->capture_default_str();
-  o.cache.add_to(app);
+  add_settings(app, config_fields(o.cache));
   app.add_flag("--no-cache", o.no_cache,
                "recompute everything for each token, without a cache (reference)");
   app.add_option("--json", o.json, "also write the figures to this JSON file");

@@ -4,7 +4,6 @@
 #include "autograd/base/check.h"
 #include "data/files/notice.h"
 #include "data/tensors/safetensors.h"
-#include "data/text/text.h"
 
 namespace focus::app {
 namespace {
@@ -13,15 +12,13 @@ using Ids = std::vector<std::int32_t>;
 
 struct LogitsArguments {
   ModelOptions model;
-  std::string text, text_file, out, json, attention;
+  std::string text, out, json, attention;
   Ids ids;
 };
 
 Ids ids_of(const LogitsArguments& o, const LoadedModel& model) {
   Ids ids = o.ids;
-  if (ids.empty()) {
-    ids = model.prompt_ids(o.text_file.empty() ? o.text : read_prompt_file(o.text_file));
-  }
+  if (ids.empty()) ids = model.prompt_ids(o.text);
   const ModelConfig& config = model.decoder->config();
   if (ids.empty()) fail("the text is empty; give at least one token");
   if (static_cast<Index>(ids.size()) > config.max_position_embeddings)
@@ -57,8 +54,6 @@ int run_logits(Arguments arguments) {
   input->add_option("--ids", o.ids, "token ids such as 1,2,3; nothing is added before them")
       ->delimiter(',');
   input->add_option("--text", o.text, "a text; special tokens are added by --bos");
-  input->add_option("--text-file", o.text_file,
-                    "file with the text (.txt, .xz); a final line break is removed");
   input->require_option(1);
   app.add_option("--out", o.out, "file to write (.safetensors)")->required();
   add_one_attention(app, o.attention);

@@ -34,7 +34,7 @@ struct Command {
   std::string_view name;
   int (*run)(Arguments);
   std::string_view help;
-  bool several = false;  // whether processes that mpirun starts share it
+  bool several = false;  // whether processes of mpirun can share it
 };
 
 constexpr std::array kCommands = {
@@ -52,8 +52,7 @@ constexpr std::array kCommands = {
     Command{"logits", run_logits, "writes the logits and groups of one sequence"},
     Command{"info", run_info, "contents of a checkpoint file, folder or GGUF file; checksums"},
     Command{"leak-test", run_leak_test, "tests that no prediction depends on later tokens"},
-    Command{"speed", run_speed, "speed of dense and Focus attention by length; decoding speed"},
-    Command{"bench-step", run_bench_step, "speed, memory and phases of a training step"},
+    Command{"speed", run_speed, "speed of attention by length, of decoding, of a training step"},
     Command{"tokenizer", run_tokenizer, "trains a BPE; encodes and decodes text"},
     Command{"groups", run_groups, "statistics of a model's groups, as a page"},
     Command{"report", run_report, "one HTML page from runs and evaluations"},
@@ -64,58 +63,68 @@ std::string usage() {
   std::string text =
       "focus " FOCUS_VERSION
       ": train sparse attention on a CPU\n\nusage: focus COMMAND [ARGUMENTS]; focus COMMAND "
-      "--help\n--log-level debug|info|warn|error|off sets the log level on stderr\n\n";
+      "--help\n--log-level debug|info|warn|error|off sets the log level on stderr\n--threads N "
+      "sets the number of threads (default: all of the machine)\n\n";
   for (const Command& command : kCommands)
     text += fmt::format("  {:<10} {}\n", command.name, command.help);
   return text;
 }
 
-/// Takes --log-level LEVEL out of the arguments, wherever it stands, and sets it; false, with a
-/// line on stderr, where it is none.
-bool take_log_level(std::vector<std::string>& arguments) {
-  const auto option = std::ranges::find(arguments, "--log-level");
-  if (option == arguments.end()) return true;
-  const std::string level = option + 1 == arguments.end() ? "" : option[1];
-  constexpr std::array<std::string_view, 5> kLevels = {"debug", "info", "warn", "error", "off"};
-  if (std::ranges::find(kLevels, level) == kLevels.end()) {
-    fmt::print(stderr, "focus: --log-level {}: expected {}\n", level, fmt::join(kLevels, ", "));
-    return false;
-  }
-  spdlog::set_level(spdlog::level::from_str(level));
-  arguments.erase(option, option + 2);
-  return true;
+/// Removes "NAME VALUE" or "NAME=VALUE" from the arguments, wherever it is, and returns the value.
+std::optional<std::string> take_option(std::vector<std::string>& arguments, std::string_view name) {
+  const auto option = std::ranges::find_if(
+      arguments, [&](const std::string& word) { return word.substr(0, word.find('=')) == name; });
+  if (option == arguments.end()) return std::nullopt;
+  const bool joined = option->size() > name.size();
+  const bool apart = !joined && option + 1 != arguments.end();
+  const std::string value = joined ? option->substr(name.size() + 1) : apart ? option[1] : "";
+  arguments.erase(option, option + (apart ? 2 : 1));
+  return value;
 }
 
-/// libgomp's threads spin at every barrier for as long as they like, which on a machine with other
-/// work slows small parallel loops down by factors. It reads how long only when it is loaded, so
-/// the program starts itself once more with a short spin, unless the user has chosen.
+void set_log_level(const std::string& level) {
+  constexpr std::array<std::string_view, 5> kLevels = {"debug", "info", "warn", "error", "off"};
+  if (std::ranges::find(kLevels, level) == kLevels.end())
+    fail("--log-level {}: expected {}", level, fmt::join(kLevels, ", "));
+  spdlog::set_level(spdlog::level::from_str(level));
+}
+
+int read_threads(const std::string& word) {
+  RunConfig config;  // its key has the same range
+  read_option(only(config_fields(config), {"threads"}).at(0), word);
+  return config.threads;
+}
+
+/// libgomp's threads spin at every barrier, which slows small parallel loops down by factors if the
+/// machine has other work. libgomp reads the spin count when it is loaded: the program starts
+/// itself again with a short one, unless the user has set it.
 void shorten_openmp_spin(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   setenv("GOMP_SPINCOUNT", "10000", 1);
-  execv("/proc/self/exe", argv);  // returns only where that fails: then it is merely slower
+  execv("/proc/self/exe", argv);  // returns only if it fails; then the program is slower
 }
 
-/// The kernel answers who exceeds a control group's memory with SIGKILL. A limit of this process's
-/// own memory a little below makes it an allocation that fails, of which a line can be said. Throws
-/// std::bad_alloc where the group has no room for the program itself.
+/// The kernel kills a process that exceeds its control group's memory. A limit of the process a
+/// little below turns that into an allocation that fails, which can be reported. Throws
+/// std::bad_alloc if the group has no room for the program itself.
 void keep_to_control_groups() {
   const std::optional<std::size_t> room = room_in_control_groups();
   rlimit data{}, stack{};
   if (!room || getrlimit(RLIMIT_DATA, &data) != 0 || getrlimit(RLIMIT_STACK, &stack) != 0) return;
-  // Whole stacks of threads count there, of which next to nothing is touched; glibc's are of this
-  // size where the first thread's has no limit.
+  // The limit counts whole stacks of threads; glibc uses this size if the first thread's stack has
+  // no limit.
   constexpr rlim_t kStack = 2 << 20;
   const rlim_t of_thread = stack.rlim_cur == RLIM_INFINITY ? kStack : stack.rlim_cur;
   const rlim_t stacks = of_thread * static_cast<rlim_t>(sysconf(_SC_NPROCESSORS_ONLN) - 1);
-  // What the kernel keeps for the process counts in the group, and its pages that files hold.
+  // The group also counts the kernel's memory for the process and its file pages.
   const rlim_t kept_free = std::max<rlim_t>(12 << 20, *room / 32), most = stacks + *room;
-  // Libraries that get nothing at their start crash.
+  // Libraries crash if they get no memory at their start.
   if (most < kept_free + 2 * anonymous_bytes()) throw std::bad_alloc();
   data.rlim_cur = std::min({data.rlim_cur, data.rlim_max, most - kept_free});
   setrlimit(RLIMIT_DATA, &data);
 }
 
-/// Told once: the others end when the first has.
+/// Reported by the first process only; the others end after it.
 void refuse_several() {
   if (launched_rank() > 0) {
     wait_for_rank_zero();
@@ -127,7 +136,8 @@ void refuse_several() {
 int run(std::vector<std::string> arguments) {
   spdlog::set_default_logger(spdlog::stderr_color_mt("focus"));  // stdout is for results
   spdlog::set_pattern("%v");
-  if (!take_log_level(arguments)) return 2;
+  const auto level = take_option(arguments, "--log-level");
+  const auto threads = take_option(arguments, "--threads");
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
     fmt::print("{}", usage());
     return arguments.empty() ? 2 : 0;
@@ -149,10 +159,12 @@ int run(std::vector<std::string> arguments) {
   try {
     keep_to_control_groups();
     prepare_stores();
-    if (const int threads = omp_get_max_threads(); threads > kMostThreads)
-      fail("OMP_NUM_THREADS is {}: expected at most {}", threads, kMostThreads);
+    if (const int wanted = omp_get_max_threads(); wanted > kMostThreads)
+      fail("OMP_NUM_THREADS is {}: expected at most {}", wanted, kMostThreads);
     if (launched_processes() > 1 && !command->several) refuse_several();
-    // Throws where FOCUS_SIMD names what this machine lacks.
+    if (level) set_log_level(*level);
+    if (threads) set_threads(read_threads(*threads));
+    // Throws if FOCUS_SIMD names what this machine lacks.
     spdlog::debug("kernels: {}", simd::kernels().name);
     const int status = command->run(std::span(arguments).subspan(1));
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)

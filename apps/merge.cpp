@@ -13,12 +13,12 @@ int run_merge(Arguments arguments) {
       "Merges a LoRA adapter into the weights of its base and writes a model that needs no "
       "adapter. Runs both on the same tokens with dense attention and prints the difference.",
       "focus merge");
-  options.add_to(app);
+  options.add_to(app, {"precision"});
   app.add_option("--out", out, "checkpoint file to write (.h5)")->required();
   app.add_option("--text", paths,
                  "text files (.txt, .xz) or folders to evaluate both on; without them only the "
                  "logits of random tokens are compared");
-  add_eval_options(app, settings);
+  add_settings(app, only(config_fields(settings), {"separator", "context", "max_tokens"}));
   app.add_flag("--overwrite", overwrite, "replace an existing file");
   app.add_option("--json", json, "also write the figures to this JSON file");
   parse_arguments(app, arguments);
@@ -26,9 +26,6 @@ int run_merge(Arguments arguments) {
   const std::string& base = options.base;
   const std::string& adapter = options.adapter;
   if (adapter.empty()) fail("--adapter: name the adapter (lora.h5), a PEFT folder or a GGUF LoRA");
-  if (options.precision != Precision::float32)
-    fail("--precision {}: merging writes float32 weights; leave it out",
-         name_of(options.precision));
   refuse_existing(out, overwrite);
   const ModelFiles files = open_model(base, options.tokenizer);
   if (const SavedAdapter* own = files.attention())

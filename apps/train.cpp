@@ -146,7 +146,7 @@ void train(const RunConfig& config, Session& session, const RunFolderOptions& op
 
 int run_train(Arguments arguments) {
   std::string config_file, json;
-  bool dry = false, verify = false;
+  bool dry = false;
   RunFolderOptions options;
   std::int64_t stop_at = 0;
   CLI::App app(
@@ -162,8 +162,6 @@ int run_train(Arguments arguments) {
   app.add_flag("--resume", options.resume, "resume from the newest checkpoint in the run's folder");
   app.add_flag("--overwrite", options.overwrite,
                "start again even if the run's folder holds a run");
-  app.add_flag("--verify", verify,
-               "first read the whole base and verify it against its checksums and fingerprint");
   app.add_option("--stop-at", stop_at, "write a checkpoint and stop after this step")
       ->check(CLI::PositiveNumber);
   app.add_option("--json", json, "also write the figures to this JSON file");
@@ -179,7 +177,6 @@ int run_train(Arguments arguments) {
     // The tokens that the first one makes all of them read.
     Session session = first_before_others(*ranks, [&] { return open_session(config); });
     session.divide(*ranks);
-    if (verify && session.model().files) verify_model(*session.model().files);
     if (dry)
       tell_dry_run(config, session, json);
     else

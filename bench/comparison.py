@@ -93,9 +93,9 @@ def kernel(name, case, settings):
 
 
 def program_step(name, settings, overrides, shape="gpt2"):
-    """A step of the program itself, `focus bench-step`: the one place that knows its options and
+    """A step of the program itself, `focus speed --step`: the one place that knows its options and
     its JSON."""
-    file = Path(tempfile.gettempdir()) / f"focus-bench-step-{os.getpid()}.json"
+    file = Path(tempfile.gettempdir()) / f"focus-step-{os.getpid()}.json"
 
     def read(_run):
         document = json.loads(file.read_text(encoding="utf-8"))
@@ -109,7 +109,7 @@ def program_step(name, settings, overrides, shape="gpt2"):
             "parameters": document["parameters"],
         }
 
-    command = [str(BUILD / "focus"), "bench-step", "--shape", shape, "--json", str(file)]
+    command = [str(BUILD / "focus"), "speed", "--step", "--shape", shape, "--json", str(file)]
     command += ["--repeats", str(settings.repeats), *overrides]
     return Side(name, command, read, our_environment(settings))
 

@@ -1,7 +1,6 @@
 #include "focus/speed/attention_speed.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "autograd/base/check.h"
@@ -24,15 +23,6 @@ Tensor random_tensor(const Shape& shape, Rng& rng) {
   return tensor;
 }
 
-/// Assignments that go with given sets: all of a token's weight on its groups, equally.
-Tensor even_assignments(std::span<const std::uint64_t> sets, int groups, int top_k) {
-  Tensor g = Tensor::zeros({1, static_cast<Index>(sets.size()), groups});
-  for (std::size_t i = 0; i < sets.size(); ++i)
-    for (int k = 0; k < groups; ++k)
-      if (sets[i] >> k & 1) g.data()[static_cast<Index>(i) * groups + k] = Real(1) / Real(top_k);
-  return g;
-}
-
 double largest_group_share(std::span<const std::uint64_t> sets, int groups) {
   std::int64_t largest = 0;
   for (int k = 0; k < groups; ++k)
@@ -41,7 +31,7 @@ double largest_group_share(std::span<const std::uint64_t> sets, int groups) {
   return static_cast<double>(largest) / static_cast<double>(sets.size());
 }
 
-/// Groups of random keys, fitted as those of a model are.
+/// Groups of random keys, fitted as for a model.
 KeyGroups fitted_groups(const Tensor& k, int num_groups, Rng& rng) {
   constexpr Index kMostKeys = 16384;
   KeyGroups groups = make_key_groups(num_groups, k.dim(2), k.dim(3), rng);
@@ -69,13 +59,7 @@ void time_run(RunTimes& times, F&& run) {
 
 }  // namespace
 
-AttentionSpeedOptions AttentionSpeedOptions::filled_in() const {
-  AttentionSpeedOptions filled = *this;
-  check(heads > 0 && head_dim > 0, "--heads {} and --head-dim {} must be positive", heads,
-        head_dim);
-  if (kv_heads == 0) filled.kv_heads = heads;
-  if (hidden_size == 0) filled.hidden_size = heads * head_dim;
-  check(heads % filled.kv_heads == 0, "--kv-heads {} does not divide --heads {}", kv_heads, heads);
+void AttentionSpeedOptions::validate() const {
   check(summary || num_groups <= kMaxGroups,
         "--num-groups {}: hard attention has at most {}, groups of keys (--attention summary:2) at "
         "most {}",
@@ -86,7 +70,6 @@ AttentionSpeedOptions AttentionSpeedOptions::filled_in() const {
   check(precision == Precision::float32 || precision == Precision::bf16,
         "--precision {}: expected float32 or bf16", name_of(precision));
   check(top_k <= num_groups, "hard:{1}: a token keeps 1 to {0} groups", num_groups, top_k);
-  return filled;
 }
 
 double RunTimes::fastest() const { return *std::ranges::min_element(seconds); }
@@ -100,29 +83,20 @@ double AttentionSpeed::speedup_with_routing() const {
   return dense->fastest() / (focus.fastest() + routing.fastest());
 }
 
-std::vector<std::uint64_t> random_sets(Index length, int groups, int top_k, std::uint64_t seed) {
-  Rng rng(seed);
-  std::vector<std::uint64_t> sets(static_cast<std::size_t>(length), 0);
-  for (std::uint64_t& set : sets)
-    while (std::popcount(set) < top_k)
-      set |= std::uint64_t{1} << rng.below(static_cast<std::uint64_t>(groups));
-  return sets;
-}
-
 namespace {
 
-/// Random inputs of one length, and the attentions that are timed on them.
+/// Random inputs of one length and the timed attentions.
 class Measurement {
  public:
   Measurement(const AttentionSpeedOptions& options, Index length)
-      : o_(options), length_(length), rng_(static_cast<std::uint64_t>(options.seed)) {
-    q_ = input(o_.heads);
-    k_ = input(o_.kv_heads);
-    v_ = input(o_.kv_heads);
-    h_ = Variable(random_tensor({1, length, o_.hidden_size}, rng_));
+      : o_(options), length_(length), rng_(1) {
+    q_ = input();
+    k_ = input();
+    v_ = input();
+    const Index hidden_size = o_.heads * o_.head_dim;
+    h_ = Variable(random_tensor({1, length, hidden_size}, rng_));
     config_.num_groups = o_.num_groups;
-    config_.tokens().routing_dim = o_.routing_dim;
-    layer_ = make_focus_layer(config_, o_.hidden_size, rng_);
+    layer_ = make_focus_layer(config_, hidden_size, rng_);
     soft_gate_ = GateOptions::from(config_);
     soft_gate_.local_window = o_.local_window;
     if (o_.summary) {
@@ -130,9 +104,6 @@ class Measurement {
             "attention speed: {} tokens for {} groups; give at least one token per group", length,
             o_.num_groups);
       key_groups_ = fitted_groups(k_.value(), o_.num_groups, rng_);
-    } else if (o_.assignment == SpeedAssignment::uniform) {
-      sets_ = random_sets(length, o_.num_groups, o_.top_k, static_cast<std::uint64_t>(o_.seed));
-      g_ = Variable(even_assignments(sets_, o_.num_groups, o_.top_k));
     }
   }
 
@@ -157,7 +128,7 @@ class Measurement {
       return sparse_attention(q_, k_, v_, g_, scaled(), gate);
     });
   }
-  /// Classes of the keys, choice, sort and sums are part of it.
+  /// Includes grouping the keys, selection, sort and sums.
   void summary() {
     attend([&] {
       classes_ =
@@ -168,7 +139,6 @@ class Measurement {
     });
   }
 
-  /// What the pairs and groups were.
   void describe(AttentionSpeed& speed) const {
     if (!o_.summary) {
       speed.pairs = count_pairs(sets_, length_, o_.local_window, 0);
@@ -183,8 +153,8 @@ class Measurement {
   }
 
  private:
-  Variable input(Index heads) {
-    Variable x(random_tensor({1, length_, heads, o_.head_dim}, rng_));
+  Variable input() {
+    Variable x(random_tensor({1, length_, o_.heads, o_.head_dim}, rng_));
     x.set_requires_grad(o_.backward);
     return x;
   }
@@ -216,9 +186,9 @@ class Measurement {
 
 }  // namespace
 
-AttentionSpeed measure_attention(const AttentionSpeedOptions& options, Index length,
+AttentionSpeed measure_attention(const AttentionSpeedOptions& o, Index length,
                                  const std::function<void(std::string_view)>& report) {
-  const AttentionSpeedOptions o = options.filled_in();
+  o.validate();
   check(length > 0, "attention speed: a length must be positive, not {}", length);
   AttentionSpeed speed;
   speed.length = length;
@@ -243,8 +213,7 @@ AttentionSpeed measure_attention(const AttentionSpeedOptions& options, Index len
       timed(speed.focus, "Focus", [&] { measured.summary(); });
       continue;
     }
-    if (o.assignment == SpeedAssignment::routing)
-      timed(speed.routing, "routing", [&] { measured.find_groups(); });
+    timed(speed.routing, "routing", [&] { measured.find_groups(); });
     timed(speed.focus, "Focus", [&] { measured.hard(); });
     if (speed.soft) timed(*speed.soft, "soft attention", [&] { measured.soft(); });
   }

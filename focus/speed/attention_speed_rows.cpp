@@ -9,13 +9,13 @@
 #include "focus/evaluation/attention_spec.h"
 #include "focus/speed/attention_speed.h"
 
-// What is read of a measurement's words, and what is written of its figures.
+// Reads a measurement's attention specs and writes its figures.
 namespace focus {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// What is not said is as a FocusConfig has it.
+/// Unspecified fields have the defaults of FocusConfig.
 SummarySettings summary_options(const AttentionSpec& spec, const AttentionSpeedOptions& options) {
   FocusConfig config;
   config.grouping.name = "keys";
@@ -24,7 +24,7 @@ SummarySettings summary_options(const AttentionSpec& spec, const AttentionSpeedO
   return spec.or_from(config).summary_of(0);
 }
 
-/// What was not run is null.
+/// Runs that were left out are null.
 Json times_json(const AttentionSpeed& row, const RunTimes* times, std::int64_t pairs) {
   if (times == nullptr || times->seconds.empty()) return {};
   Json phases = Json::array();
@@ -75,25 +75,21 @@ std::string AttentionSpeedOptions::attention_text() const {
 }
 
 std::string AttentionSpeedOptions::text() const {
-  const std::string what =
-      fmt::format("{} head{} of {}{}, K={}, {}", heads, heads == 1 ? "" : "s", head_dim,
-                  kv_heads == heads ? "" : fmt::format(" ({} for k and v)", kv_heads), num_groups,
-                  attention_text());
+  const std::string what = fmt::format("{} head{} of {}, K={}, {}", heads, heads == 1 ? "" : "s",
+                                       head_dim, num_groups, attention_text());
   std::string pass = backward ? "forward and backward" : "forward";
   if (precision == Precision::bf16)
     pass += simd::fast_bf16_kernels() != nullptr
                 ? ", bf16"
                 : ", float32, which is as fast as bf16 on this machine";
   if (summary) return fmt::format("{}, {}; groups of random keys by k-means", what, pass);
-  return fmt::format("{}, affinity {}, {}; {}", what,
-                     hard_gate == HardGate::keep ? "kept" : "dropped", pass,
-                     assignment == SpeedAssignment::routing
-                         ? "groups by routing random vectors, balanced over the sequence"
-                         : "groups drawn uniformly");
+  return fmt::format(
+      "{}, affinity {}, {}; groups by routing random vectors, balanced over the sequence", what,
+      hard_gate == HardGate::keep ? "kept" : "dropped", pass);
 }
 
-double AttentionSpeed::gflops(const RunTimes& times, std::int64_t of_pairs) const {
-  return static_cast<double>(of_pairs) * flops_per_pair / times.fastest() / 1e9;
+double AttentionSpeed::gflops(const RunTimes& times, std::int64_t num_pairs) const {
+  return static_cast<double>(num_pairs) * flops_per_pair / times.fastest() / 1e9;
 }
 
 nlohmann::ordered_json to_json(const AttentionSpeed& row) {

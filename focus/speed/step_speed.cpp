@@ -79,24 +79,21 @@ std::vector<PhaseTime> phases_of(const std::vector<Profile::Entry>& entries) {
   return times;
 }
 
-StepSpeed time_steps(Session& session, bool forward_only, int repeats,
-                     const std::function<void(int pass, double seconds)>& told) {
+StepSpeed time_steps(Session& session, int repeats,
+                     const std::function<void(int step, double seconds)>& report) {
   StepSpeed speed;
-  const auto timed_pass = [&](int pass) {
+  const auto timed_step = [&](int step) {
     const double start = now();
-    if (forward_only)
-      session.forward();
-    else
-      session.step();
+    session.step();
     const double seconds = now() - start;
-    if (told) told(pass, seconds);
+    if (report) report(step, seconds);
     return seconds;
   };
-  timed_pass(0);  // fills the pool of buffers
+  timed_step(0);  // fills the pool of buffers
   for (int i = 1; i <= repeats; ++i) {
     const std::uint64_t before = multiply_adds();
     const Profile profile;
-    speed.seconds.push_back(timed_pass(i));
+    speed.seconds.push_back(timed_step(i));
     speed.multiply_adds = multiply_adds() - before;
     if (i == 1 || speed.seconds.back() < speed.fastest) {
       speed.fastest = speed.seconds.back();
@@ -125,7 +122,6 @@ nlohmann::ordered_json to_json(const MeasuredSteps& m) {
           {"method", value_text(config.method)},
           {"attention", m.mode.name()},
           {"balance", value_text(m.mode.balance.value_or(Balance::carried))},
-          {"pass", m.forward_only ? "forward" : "step"},
           {"batch", config.data.batch},
           {"gradient_accumulation_steps", config.data.gradient_accumulation_steps},
           {"context", config.data.context},

@@ -10,16 +10,16 @@
 #include "autograd/base/profile.h"
 #include "focus/training/session.h"
 
-// What a training step costs.
+// The cost of a training step.
 namespace focus {
 
-/// A published model's shape, to be timed with random weights.
+/// The shape of a published model, for timing with random weights.
 struct NamedShape {
   std::string_view name;
   ModelShape model;
   Index vocab_size, context;
 };
-/// "gpt2" (124M) or "llama-15m". Throws std::runtime_error that names them.
+/// "gpt2" (124M) or "llama-15m". Throws std::runtime_error, which lists them.
 const NamedShape& find_shape(const std::string& name);
 
 struct PhaseTime {
@@ -27,27 +27,25 @@ struct PhaseTime {
   double forward = 0, backward = 0, update = 0;  // seconds
   double total() const { return forward + backward + update; }
 };
-/// A profile's entries by what they are for.
+/// A profile's entries by phase.
 std::vector<PhaseTime> phases_of(const std::vector<Profile::Entry>& entries);
 
-/// The timed passes of one session.
 struct StepSpeed {
   std::vector<double> seconds;
   double fastest = 0, median = 0;
-  std::uint64_t multiply_adds = 0;         // of one pass
+  std::uint64_t multiply_adds = 0;         // of one step
   std::vector<Profile::Entry> of_fastest;  // its profile
 };
-/// Times `repeats` steps, or their forward passes without a graph, after one that warms up. `told`,
-/// where given, is called with each pass (0: the one before) and its seconds.
-StepSpeed time_steps(Session& session, bool forward_only, int repeats,
-                     const std::function<void(int pass, double seconds)>& told = {});
+/// Times `repeats` steps after a warm-up step. `report`, if given, is called with each step (0: the
+/// warm-up) and its seconds.
+StepSpeed time_steps(Session& session, int repeats,
+                     const std::function<void(int step, double seconds)>& report = {});
 
-/// What was measured, and what of.
+/// A measurement and its session.
 struct MeasuredSteps {
   Session& session;
   StepSpeed speed;
   std::string shape;  // of find_shape(), or empty
-  bool forward_only = false;
   double peak_gflops = 0;
   AttentionSpec mode = session.mode_at(static_cast<std::int64_t>(speed.seconds.size()));
   std::vector<PhaseTime> phases = phases_of(speed.of_fastest);

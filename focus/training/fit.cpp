@@ -20,9 +20,6 @@ FocusConfig FitSettings::to_focus() const {
   config.training = Training::summary;
   config.num_groups = num_groups;
   config.summary.num_selected_groups = num_selected_groups;
-  config.summary.width = width;
-  config.summary.selection_per = selection_per;
-  config.keys().head_budgets = head_budgets;
   config.local_window = local_window;
   config.summary.block = block;
   config.summary.sinks = sinks;

@@ -11,13 +11,10 @@
 
 namespace focus {
 
-/// What `focus fit` is asked for; defaults are those that were found to serve (docs/results.md).
+/// Options of `focus fit`.
 struct FitSettings {
   int num_groups = 32;
   int num_selected_groups = 2;
-  HeadBudgets head_budgets = HeadBudgets::measured;
-  double width = 1;
-  SelectionPer selection_per = SelectionPer::query_head;
   Index local_window = 32, block = 32, sinks = 1;
   Index tokens = 16384, context = 0;
   std::int64_t seed = 1;
@@ -29,11 +26,6 @@ struct FitSettings {
       "m, groups that a query reads exactly, on average over heads; --attention summary:M "
       "overrides it",
       {0, kMaxKeyGroups});
-    f("head_budgets", head_budgets,
-      "measured: heads select in proportion to their need; equal: all heads select the same "
-      "number");
-    f("width", width, "a, weight of a group's score variance in its estimated mass", {0, 1});
-    f("selection_per", selection_per, "which heads select separately: query_head or key_head");
     f("local_window", local_window, "w, positions before a query's block that are always read",
       {0, 1 << 27});
     f("block", block, "queries that share the distant tokens", {1, 1 << 20});
@@ -45,26 +37,23 @@ struct FitSettings {
       {0, 1 << 22});
     f("seed", seed, "seed of the initial keys of k-means", {0, 1e18});
   }
-  /// Groups of keys with these settings.
   FocusConfig to_focus() const;
 };
 
-/// Tokens of a window where nobody says how many.
+/// Default tokens per window.
 inline constexpr Index kFitContext = 2048;
-/// Texts as windows of `context` tokens (0: kFitContext, the model's positions or the text's
-/// tokens, the least of them), in their order; JSONL of prompts or messages as windows of
-/// documents.
+/// Texts as windows of `context` tokens (0: the least of kFitContext, the model's positions and the
+/// text's tokens), in order; JSONL of prompts or messages as windows of documents.
 Batches fit_windows(const LoadedModel& model, const std::vector<std::string>& paths,
                     const std::string& separator, Index context);
 
-/// How many windows have so many tokens together, or all.
+/// The number of windows that together have this many tokens, or all.
 Index windows_for(Index tokens, const Batches& batches);
 
-/// Shows a window to whatever attends in the decoder. Throws std::runtime_error where what comes
-/// out is not finite.
+/// Runs the decoder on a window. Throws std::runtime_error if its output is not finite.
 void run_window(Decoder& decoder, const Batches& batches, Index number);
 
-/// Windows that have gone by, of how many.
+/// Windows done and in all.
 using FitProgress = std::function<void(Index done, Index all)>;
 
 /// Fits groups of keys on a frozen base, without a gradient: runs the decoder with dense attention

@@ -233,17 +233,6 @@ StepReport Session::step(const WorkProgress& progress) {
   return report;
 }
 
-double Session::forward() {
-  const NoGrad guard;
-  for (const auto& adapter : model_.adapters) adapter->begin_step(place_of(steps_));
-  double loss = 0;
-  for (int i = 0; i < config_.data.gradient_accumulation_steps; ++i) {
-    const Batch batch = data_.train.next();
-    loss += static_cast<double>(batch_loss(*model_.decoder, batch).value()[0]);
-  }
-  return loss / config_.data.gradient_accumulation_steps;
-}
-
 std::optional<double> Session::validate(const WorkProgress& progress) {
   place_keys(progress);
   if (!data_.valid) return std::nullopt;

@@ -68,9 +68,6 @@ class Session {
   /// The next step. Throws std::runtime_error naming it where a loss or a gradient is not finite;
   /// no parameter has been changed then.
   StepReport step(const WorkProgress& progress = {});
-  /// The forward passes of the next step, without a graph; nothing but the position in the data
-  /// changes. Returns the loss.
-  double forward();
   /// The mean loss of config().eval_windows windows, in nats per token; nothing where there is no
   /// validation text. Places groups of keys whose step has come, as step() does.
   std::optional<double> validate(const WorkProgress& progress = {});

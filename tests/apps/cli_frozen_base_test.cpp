@@ -77,18 +77,13 @@ TEST(CliFrozenBase, ScoresAreThoseOfTheWidenedBase) {
     EXPECT_EQ(cli().figures(Words{"eval", base} + text).at("rows"), wanted.at("rows"));
 }
 
-TEST(CliFrozenBase, DamageIsFoundByInfoAndOnRequest) {
+TEST(CliFrozenBase, DamageIsFoundByInfo) {
   const std::string store = imported(bf16_folder());
   const Words eval = {"eval",      store, "--text",      cli().valid_text(),
                       "--context", "64",  "--tokenizer", "bytes"};
-  cli().must_run(eval + Words{"--verify"});
   flip_bit(store, some_bit_of_a_weight(store));
   cli().must_run(eval);  // nothing is read at the start that is not needed
-  expect_refused(eval + Words{"--verify"}, {store, "is damaged"});
   expect_refused({"info", store}, {store, "is damaged"});
-  expect_refused(
-      cli().config({"tokenizer=bytes", "base=" + store, "out=" + cli().fresh("run"), "--verify"}),
-      {store, "is damaged"});
 }
 
 TEST(CliFrozenBase, AChangedFolderIsRefused) {

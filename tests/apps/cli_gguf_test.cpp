@@ -54,7 +54,7 @@ TEST_F(CliGguf, OtherCommandsTakeItToo) {
   EXPECT_EQ(logits(gguf_), logits(folder_));
   cli().must_run({"leak-test", gguf_});
   const Words step = {"data.context=32", "data.batch=1", "--repeats", "1"};
-  cli().must_run(Words{"bench-step", "base=" + gguf_} + step);
+  cli().must_run(Words{"speed", "--step", "base=" + gguf_} + step);
   const std::string adapter = cli().fresh("keys.h5"), text = cli().valid_text();
   const Words fit = {"--num-groups", "4", "--context", "32", "--tokens", "256", "--out", adapter};
   cli().must_run(Words{"fit", gguf_, "--text", text} + fit);
@@ -81,8 +81,8 @@ TEST_F(CliGguf, IsImportedWithItsTokenizerAndSideFiles) {
   EXPECT_TRUE(generation.contains("eos_token_id"));
 }
 
-TEST_F(CliGguf, GeneratesAndVerifies) {
-  const Words words = {"--prompt", "It was", "--max-new-tokens", "12", "--verify"};
+TEST_F(CliGguf, GenerationIsThatOfTheFolder) {
+  const Words words = {"--prompt", "It was", "--max-new-tokens", "12"};
   EXPECT_EQ(cli().must_run(Words{"generate", gguf_} + words).out,
             cli().must_run(Words{"generate", folder_} + words).out);
 }

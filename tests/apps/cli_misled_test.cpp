@@ -24,8 +24,6 @@ TEST(CliMisled, ThreadsHaveARange) {
   for (const char* threads : {"100000", "4097", "-5", "two"}) {
     expect_refused(eval_of(cli().base(), {"--threads", threads}),
                    {"--threads", "0..4096", threads});
-    expect_refused({"leak-test", cli().base(), "--threads", threads}, {"--threads", threads});
-    expect_refused({"speed", "--lengths", "32", "--threads", threads}, {"--threads", threads});
     expect_refused(cli().retrofit({std::string("threads=") + threads, "out=x"}),
                    {"threads", "0..4096"});
   }

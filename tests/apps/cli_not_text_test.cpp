@@ -31,7 +31,6 @@ TEST(CliNotText, FilesOfOtherKindsAreRefused) {
     const Words parts = {path, "UTF-8", what};
     expect_refused({"eval", cli().base(), "--text", path}, parts);
     expect_refused({"generate", cli().base(), "--prompt-file", path}, parts);
-    expect_refused({"logits", cli().base(), "--text-file", path, "--out", cli().fresh("l")}, parts);
     expect_refused({"tokenizer", "encode", "bytes", "--text", path}, parts);
     expect_refused({"tokenizer", "train", "--text", path, "--out", cli().fresh("tok")}, parts);
     expect_refused({"score", cli().base(), "--requests", path, "--out", cli().fresh("s")}, parts);
@@ -76,10 +75,6 @@ TEST(CliNotText, APromptIsWithoutTheMarksOfItsFile) {
                            "\xEF\xBB\xBFOnce upon\n"}) {
     const std::string path = file_of("prompt.txt", text);
     EXPECT_EQ(ids({"--prompt-file", path}), plain) << text;
-    const std::string json = cli().fresh("logits.json");
-    cli().must_run({"logits", cli().base(), "--text-file", path, "--out", cli().fresh("logits"),
-                    "--json", json});
-    EXPECT_EQ(nlohmann::json::parse(read_text(json)).at("ids").size(), plain);
   }
   // One line break is the file's, a second one the text's.
   EXPECT_EQ(ids({"--prompt-file", file_of("prompt.txt", "Once upon\n\n")}).get<int>(),

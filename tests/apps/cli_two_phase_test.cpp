@@ -194,7 +194,7 @@ TEST(CliTwoPhase, WhatDoesNotFitIsRefused) {
   expect_refused(two_phase(out, {"two_phase.lr=0"}), {"two_phase.lr"});
   expect_refused(two_phase(out, {"precision=int8"}), {"int8", "two_phase"});
   expect_refused(two_phase(out, {"attention=window"}), {"window", "two_phase"});
-  expect_refused({"bench-step", "method=two_phase"}, {"two_phase", "retrofit"});
+  expect_refused({"speed", "--step", "method=two_phase"}, {"two_phase", "retrofit"});
   EXPECT_FALSE(fs::exists(out));
 }
 

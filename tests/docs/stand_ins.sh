@@ -45,11 +45,10 @@ focus() {
       kept+=(steps=2 two_phase.phase1_steps=1 "seeds=[1]" eval.max_tokens=400 eval_windows=1 data.batch=1
         data.context=256 eval.context=256 eval.stride=128)
       ;;
-    speed) with_options "--lengths=128,256 --dense-up-to=128 --repeats=1" "$@" ;;
-    bench-step)
+    speed)
       without_keys "data.context model.num_hidden_layers" "$@"
-      with_options "--repeats=1" "${kept[@]}"
-      kept+=(data.context=64 model.num_hidden_layers=1)
+      with_options "--lengths=128,256 --dense-up-to=128 --repeats=1" "${kept[@]}"
+      [[ " $* " != *" --step "* ]] || kept+=(data.context=64 model.num_hidden_layers=1)
       ;;
     generate) with_options "--max-new-tokens=8 --measure=64,128" "$@" ;;
     corpus) kept=("$@" --overwrite) ;;  # the pages' texts are there already

@@ -213,10 +213,6 @@ std::vector<Place> places_of_texts() {
             [](S path, S) {
               return Words{"tokenizer", "decode", "bytes", "--ids", path};
             }),
-      text("logits --text-file",
-           [](S path, S out) {
-             return Words{"logits", cli().base(), "--text-file", path, "--out", out};
-           }),
       alone("report --eval",
             [](S path, S out) {
               return Words{"report", "--eval", path, "--out", out};

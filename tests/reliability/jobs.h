@@ -86,7 +86,7 @@ inline Words fit(const std::string& out) {
   return {"fit",          cli().base(), "--text",         cli().train_text(),
           "--num-groups", "4",          "--local-window", "8",
           "--block",      "8",          "--out",          out,
-          "--tokens",     "512",        "--eval",         cli().valid_text()};
+          "--tokens",     "512"};
 }
 inline Words merge(const std::string& out) {
   static const std::string adapter = [] {

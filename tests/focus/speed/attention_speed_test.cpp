@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cmath>
 
 namespace focus {
@@ -20,32 +19,19 @@ AttentionSpeedOptions tiny() {
   return options;
 }
 
-TEST(AttentionSpeed, RandomSetsHoldTopKGroups) {
-  for (const int top_k : {1, 3, 5})
-    for (const std::uint64_t set : random_sets(200, 5, top_k, 7)) {
-      EXPECT_EQ(std::popcount(set), top_k);
-      EXPECT_LT(set, 32u);
-    }
-}
-
-TEST(AttentionSpeed, IdealIsThatOfTheSetsThatWereRun) {
+TEST(AttentionSpeed, PairsAndIdealSpeedup) {
   AttentionSpeedOptions options = tiny();
-  options.assignment = SpeedAssignment::uniform;
-  options.top_k = 2;
-  options.seed = 5;
-  const AttentionSpeed speed = measure_attention(options, 150, kSilent);
-  const auto sets = random_sets(150, 4, 2, 5);
-  std::int64_t attended = 0;
-  for (std::size_t i = 0; i < sets.size(); ++i)
-    for (std::size_t j = 0; j <= i; ++j) attended += i - j <= 8 || (sets[i] & sets[j]) != 0;
-  EXPECT_EQ(speed.pairs.all, 150 * 151 / 2);
-  EXPECT_EQ(speed.pairs.attended, attended);
-  EXPECT_DOUBLE_EQ(speed.ideal_speedup(),
-                   static_cast<double>(150 * 151 / 2) / static_cast<double>(attended));
-  EXPECT_TRUE(speed.routing.seconds.empty());
-  EXPECT_TRUE(std::isnan(speed.speedup_with_routing()));
-  EXPECT_GT(speed.speedup(), 0);
-  EXPECT_EQ(speed.flops_per_pair, 4 * 2 * 8);
+  const AttentionSpeed some = measure_attention(options, 150, kSilent);
+  EXPECT_EQ(some.pairs.all, 150 * 151 / 2);
+  EXPECT_GT(some.pairs.attended, 9 * 150 - 36);  // more than the local window
+  EXPECT_LT(some.pairs.attended, some.pairs.all);
+  EXPECT_DOUBLE_EQ(some.ideal_speedup(),
+                   static_cast<double>(some.pairs.all) / static_cast<double>(some.pairs.attended));
+  EXPECT_GT(some.speedup(), 0);
+  EXPECT_LT(some.speedup_with_routing(), some.speedup());
+  EXPECT_EQ(some.flops_per_pair, 4 * 2 * 8);
+  options.top_k = options.num_groups;
+  EXPECT_EQ(measure_attention(options, 150, kSilent).ideal_speedup(), 1);
 }
 
 TEST(AttentionSpeed, RoutedGroupsAreNearlyEqual) {

@@ -119,15 +119,6 @@ TEST(Session, ReportsGroupsAndWhatAdaptersAddToTheLoss) {
   EXPECT_EQ(report.result.loss, first.result.loss);  // the text's alone
 }
 
-TEST(Session, ForwardLeavesEverythingButTheData) {
-  Session session = tiny_session(tiny_run());
-  const auto before = parameters_of(session);
-  const double loss = session.forward();
-  EXPECT_TRUE(std::isfinite(loss));
-  EXPECT_EQ(session.steps(), 0);
-  expect_same(before, parameters_of(session));
-}
-
 TEST(Session, GoesOnFromACheckpointToTheSameBits) {
   for (const Method method : {Method::retrofit, Method::two_phase, Method::full, Method::lora}) {
     const RunConfig config = tiny_run(method);

@@ -1,3 +1,5 @@
+#include "focus/speed/step_speed.h"
+
 #include <spdlog/spdlog.h>
 
 #include "apps/command.h"
@@ -5,17 +7,15 @@
 #include "autograd/base/check.h"
 #include "autograd/base/memory.h"
 #include "autograd/machine.h"
-#include "focus/speed/step_speed.h"
 
 namespace focus::app {
 namespace {
 
-struct BenchArguments {
+struct StepArguments {
   RunConfig config;
   std::string json, shape;
   int repeats = 3;
   Index vocab_size = 50257;
-  bool forward_only = false;
 };
 
 std::string cell(double seconds) {
@@ -36,9 +36,9 @@ void print_steps(const MeasuredSteps& m) {
       format_count(static_cast<double>(m.session.count_all())),
       format_count(static_cast<double>(m.session.count_trainable())));
   fmt::print("{}, attention {}{}; {} x {} x {} tokens (batch, accumulate, context)\n\n",
-             m.forward_only ? "forward only" : value_text(config.method), m.mode.name(), balance,
-             config.data.batch, config.data.gradient_accumulation_steps, config.data.context);
-  fmt::print("ms per pass      min {:.2f}  median {:.2f}  of {}\n", 1e3 * m.speed.fastest,
+             value_text(config.method), m.mode.name(), balance, config.data.batch,
+             config.data.gradient_accumulation_steps, config.data.context);
+  fmt::print("ms per step      min {:.2f}  median {:.2f}  of {}\n", 1e3 * m.speed.fastest,
              1e3 * m.speed.median, m.speed.seconds.size());
   fmt::print("tokens/s         best {:.1f}  median {:.1f}\n", m.tokens() / m.speed.fastest,
              m.tokens() / m.speed.median);
@@ -52,13 +52,13 @@ void print_steps(const MeasuredSteps& m) {
   for (const PhaseTime& phase : m.phases)
     fmt::print("{:<20} {:>11} {:>12} {:>10} {:>6.1f}%\n", phase.name, cell(phase.forward),
                cell(phase.backward), cell(phase.total()), 100 * phase.total() / m.speed.fastest);
-  if (!m.forward_only) fmt::print("\nthe loss computes its gradient in its forward pass\n");
+  fmt::print("\nthe loss computes its gradient in its forward pass\n");
 }
 
 }  // namespace
 
-int run_bench_step(Arguments arguments) {
-  BenchArguments o;
+int run_step_speed(Arguments arguments) {
+  StepArguments o;
   std::string config_file;
   CLI::App app(
       "Times training steps on random weights and random token ids: tokens/s, GFLOP/s, memory, and "
@@ -68,14 +68,14 @@ int run_bench_step(Arguments arguments) {
       "ignored. GFLOP/s counts two operations for each multiply-add of matrix products and "
       "attention tiles. The peak is measured at the start with multiply-adds on registers only, on "
       "the same number of threads.",
-      "focus bench-step");
+      "focus speed --step");
+  bool step = false;
+  app.add_flag("--step", step, "time training steps");
   add_config_arguments(app, config_file);
   app.add_option("--shape", o.shape,
                  "preset for model.*, vocabulary and data.context: gpt2 (124M) or llama-15m");
   app.add_option("--vocab-size", o.vocab_size, "vocabulary size (default: the preset's, or 50257)");
-  app.add_option("--repeats", o.repeats, "timed passes after one warm-up pass (default 3)");
-  app.add_flag("--forward-only", o.forward_only,
-               "forward pass and loss only, without an autograd graph");
+  app.add_option("--repeats", o.repeats, "timed steps after one warm-up step (default 3)");
   app.add_option("--json", o.json, "also write the figures to this JSON file");
   parse_arguments(app, arguments);
 
@@ -99,16 +99,15 @@ int run_bench_step(Arguments arguments) {
   Session session =
       random_session(config, config.model.to_model_config(o.vocab_size, config.data.context));
   reset_pool_peak();
-  const auto told = [&](int pass, double seconds) {
-    if (pass == 0)
+  const auto report = [&](int step_number, double seconds) {
+    if (step_number == 0)
       spdlog::info("warm-up");
     else
-      spdlog::info("{}/{}  {:.3f} s", pass, o.repeats, seconds);
+      spdlog::info("{}/{}  {:.3f} s", step_number, o.repeats, seconds);
   };
   const MeasuredSteps measured{.session = session,
-                               .speed = time_steps(session, o.forward_only, o.repeats, told),
+                               .speed = time_steps(session, o.repeats, report),
                                .shape = o.shape,
-                               .forward_only = o.forward_only,
                                .peak_gflops = peak};
   print_steps(measured);
   auto figures = nlohmann::ordered_json{{"machine", machine_json()}};

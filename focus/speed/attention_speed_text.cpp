@@ -1,5 +1,3 @@
-#include "focus/speed/speed_report.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +5,8 @@
 #include "autograd/base/memory.h"
 #include "autograd/machine.h"
 #include "data/text/format.h"
-#include "focus/evaluation/report/html_report.h"
+#include "focus/evaluation/report/table.h"
+#include "focus/speed/attention_speed.h"
 
 namespace focus {
 namespace {
@@ -29,26 +28,11 @@ void append(Cells& cells, const Cells& more) {
   cells.insert(cells.end(), more.begin(), more.end());
 }
 
-}  // namespace
-
-SpeedReport::SpeedReport(const AttentionSpeedOptions& options,
-                         const std::vector<AttentionSpeed>& rows)
-    : options_(options),
-      rows_(rows),
-      setting_(options.text()),
-      memory_(memory_text(peak_resident_bytes()) + " resident at peak") {}
-
-std::string SpeedReport::text() const {
-  return fmt::format("{}\n{}\n\n{}\n{}\n{}\n{}\n", this_machine().line(), setting_,
-                     plain_text(times()), plain_text(speedups()), plain_text(phases()), memory_);
-}
-
-Table SpeedReport::times() const {
-  const bool soft = options_.soft;
+Table times_table(bool soft, const std::vector<AttentionSpeed>& rows) {
   Table table{.caption = "Time per attention call, ms",
               .header = {"tokens", "full", "median", "GFLOP/s", "Focus", "median", "GFLOP/s"}};
   if (soft) append(table.header, {"soft", "median", "GFLOP/s"});
-  for (const AttentionSpeed& row : rows_) {
+  for (const AttentionSpeed& row : rows) {
     const auto run = [&](const std::optional<RunTimes>& times, std::int64_t pairs) {
       if (!times) return Cells{"-", "-", "-"};
       return Cells{milliseconds(times->fastest()), milliseconds(median(times->seconds)),
@@ -63,11 +47,11 @@ Table SpeedReport::times() const {
   return table;
 }
 
-Table SpeedReport::speedups() const {
+Table speedups_table(const std::vector<AttentionSpeed>& rows) {
   Table table{.caption = "Speed-up over full attention (fastest runs)",
               .header = {"tokens", "pairs", "largest group", "speed-up", "ideal", "efficiency",
                          "routing included"}};
-  for (const AttentionSpeed& row : rows_)
+  for (const AttentionSpeed& row : rows)
     table.rows.push_back({fmt::format("{}", row.length), percent_text(1 / row.ideal_speedup()),
                           percent_text(row.largest_group), number_text(row.speedup(), 2),
                           number_text(row.ideal_speedup(), 2),
@@ -76,8 +60,7 @@ Table SpeedReport::speedups() const {
   return table;
 }
 
-Table SpeedReport::phases() const {
-  const bool backward = options_.backward, summary = options_.summary.has_value();
+Table phases_table(bool backward, bool summary, const std::vector<AttentionSpeed>& rows) {
   const std::vector<const char*> phases =
       summary ? std::vector{"classes", "sums", "near and columns", "chosen groups", "merge"}
               : std::vector{"sort", "local band", "grouped attention", "merge"};
@@ -97,7 +80,7 @@ Table SpeedReport::phases() const {
   else if (backward)
     table.header.emplace_back("backward");
   append(table.header, {"full, memory", "Focus, memory"});
-  for (const AttentionSpeed& row : rows_) {
+  for (const AttentionSpeed& row : rows) {
     Cells cells = {fmt::format("{}", row.length)};
     if (!summary)
       cells.push_back(row.routing.seconds.empty() ? "-" : milliseconds(row.routing.fastest()));
@@ -110,29 +93,15 @@ Table SpeedReport::phases() const {
   return table;
 }
 
-LineChart SpeedReport::chart() const {
-  Series measured{.name = "measured"}, ideal{.name = "ideal: all pairs / attended pairs"};
-  for (const AttentionSpeed& row : rows_) {
-    measured.points.emplace_back(static_cast<double>(row.length), row.speedup());
-    ideal.points.emplace_back(static_cast<double>(row.length), row.ideal_speedup());
-  }
-  return {.title = fmt::format("Speed-up over full attention, K={}, {}", options_.num_groups,
-                               options_.attention_text()),
-          .x_label = "tokens",
-          .y_label = "times as fast as full attention",
-          .series = {measured, ideal},
-          .log_y = true,
-          .log_x = true,
-          .references = {{.label = "full attention", .y = 1}}};
-}
+}  // namespace
 
-std::string SpeedReport::page() const {
-  HtmlReport report("Speed of attention");
-  report.paragraph(this_machine().line());
-  report.paragraph(setting_ + ". " + memory_ + ".");
-  report.figure(line_chart_svg(chart()));
-  for (const Table& table : {speedups(), times(), phases()}) report.table(table);
-  return report.html();
+std::string speed_text(const AttentionSpeedOptions& options,
+                       const std::vector<AttentionSpeed>& rows) {
+  return fmt::format("{}\n{}\n\n{}\n{}\n{}\n{} resident at peak\n", this_machine().line(),
+                     options.text(), plain_text(times_table(options.soft, rows)),
+                     plain_text(speedups_table(rows)),
+                     plain_text(phases_table(options.backward, options.summary.has_value(), rows)),
+                     memory_text(peak_resident_bytes()));
 }
 
 }  // namespace focus
