@@ -42,7 +42,7 @@ std::int64_t pairs_worth(double multiply_adds, const MechanismInputs& in);
 ///
 /// A training step calls, in this order: begin_step(), then for each micro-batch the forward pass,
 /// after_forward() and step_statistics(), then the optimiser, then merge_statistics() for each
-/// micro-batch, then end_step(). Session::step() is the place where these calls stand.
+/// micro-batch, then end_step(). Session::step() makes these calls.
 class Adapter {
  public:
   Adapter() = default;
@@ -64,7 +64,7 @@ class Adapter {
 
   /// Calls f(name, parameter) for each parameter of its own, "focus.layers.0.centroids".
   virtual void visit_parameters(const std::function<void(const std::string&, Variable&)>&) {}
-  /// Of the run's learning rate what the parameter of that name learns with; 1 for those of others.
+  /// The factor of the learning rate for the parameter of that name; 1 for other adapters' ones.
   virtual double lr_factor(const std::string& /*name*/) const { return 1; }
   /// Makes those that are trained by gradients collect one, or none.
   virtual void set_trainable(bool /*wanted*/) {}

@@ -34,7 +34,7 @@ void GgufSettingsWriter::text(std::string_view name, std::string_view value) {
   keys_.text(key(name), value);
 }
 
-void GgufSettingsWriter::cannot_say(const std::string& what) const {
+void GgufSettingsWriter::fail_unsupported(const std::string& what) const {
   fail("{}: {}, which a GGUF file of architecture {} cannot represent", where_, what,
        architecture_);
 }
@@ -76,7 +76,7 @@ std::vector<Real> llama3_factors(const ModelConfig& c) {
 }
 
 void write_yarn(const RopeConfig& rope, GgufSettingsWriter& s) {
-  if (!rope.truncate) s.cannot_say("its yarn does not truncate");
+  if (!rope.truncate) s.fail_unsupported("its yarn does not truncate");
   s.text("rope.scaling.type", "yarn");
   s.number("rope.scaling.factor", rope.factor);
   s.integer("rope.scaling.original_context_length", rope.original_max_position_embeddings);
@@ -99,19 +99,19 @@ void write_rope(const ModelConfig& c, const GgufForm& form, GgufSettingsWriter& 
       s.number("rope.scaling.factor", c.rope.factor);
       break;
     case RopeConfig::Scaling::dynamic:
-      s.cannot_say("its rope_type is dynamic");
+      s.fail_unsupported("its rope_type is dynamic");
     case RopeConfig::Scaling::yarn:
       write_yarn(c.rope, s);
       break;
     case RopeConfig::Scaling::llama3: {
-      if (!form.rope_factors) s.cannot_say("its rope_type is llama3");
+      if (!form.rope_factors) s.fail_unsupported("its rope_type is llama3");
       const std::vector<Real> numbers = llama3_factors(c);
       if (!llama3_rope(without_scaling(c.rope), {numbers.begin(), numbers.end()}))
-        s.cannot_say("its llama3 rope_parameters differ from those of all known models");
+        s.fail_unsupported("its llama3 rope_parameters differ from those of all known models");
       break;
     }
     case RopeConfig::Scaling::longrope:
-      if (!form.longrope) s.cannot_say("its rope_type is longrope");
+      if (!form.longrope) s.fail_unsupported("its rope_type is longrope");
       s.integer("rope.scaling.original_context_length", c.rope.original_max_position_embeddings);
       s.number("rope.scaling.attn_factor", c.rope.attention_factor);
       s.notice(
@@ -123,15 +123,15 @@ void write_rope(const ModelConfig& c, const GgufForm& form, GgufSettingsWriter& 
 /// What no key says and readers take from the architecture.
 void check_form(const ModelConfig& c, const Family& family, GgufSettingsWriter& s) {
   if (c.activation != family.common.activation)
-    s.cannot_say(fmt::format("its activation is {}", activation_name(c.activation)));
+    s.fail_unsupported(fmt::format("its activation is {}", activation_name(c.activation)));
   // llama.cpp loads the biases that all models of an architecture have, and in llama any.
   const ModelConfig& common = family.common;
   if (family.gguf.architecture != "llama" &&
       (c.attention_bias != common.attention_bias ||
        c.attention_out_bias != common.attention_out_bias || c.mlp_bias != common.mlp_bias))
-    s.cannot_say("its biases differ from those of published models");
+    s.fail_unsupported("its biases differ from those of published models");
   if (c.tie_word_embeddings) return;
-  if (is_one_of(c, {"gemma2"})) s.cannot_say("its output head is not tied to the embedding");
+  if (is_one_of(c, {"gemma2"})) s.fail_unsupported("its output head is not tied to the embedding");
 }
 
 /// As the settings come back: numbers were float32, and what the file does not say is left out.
@@ -151,7 +151,7 @@ ModelConfig in_gguf_terms(ModelConfig c) {
   if (c.rope.scaling == RopeConfig::Scaling::llama3) c.rope = RopeConfig{.theta = c.rope.theta};
   if (c.learned_positions) c.rope = {};
   if (copies_tied_head(c)) c.tie_word_embeddings = false;
-  // Of two families of one architecture the file says a window at most.
+  // Two families share an architecture; at most a window distinguishes them.
   if (c.model_type == "mistral") c.model_type = "llama";
   c.bos_token_id = c.eos_token_id = std::nullopt;
   c.initializer_range = 0;

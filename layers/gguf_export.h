@@ -11,7 +11,7 @@
 // The inverse of gguf_settings.h: a model's settings as the metadata of a GGUF file.
 namespace focus {
 
-/// Adds keys under the architecture that stands before each, in the types that llama.cpp takes.
+/// Adds keys with the architecture as their first part, in the types that llama.cpp accepts.
 class GgufSettingsWriter {
  public:
   /// `where`: the model, for messages. `keys` has to outlive this.
@@ -27,7 +27,7 @@ class GgufSettingsWriter {
   void notice(std::string text) { notices_.push_back(std::move(text)); }
   const std::vector<std::string>& notices() const { return notices_; }
   /// Throws std::runtime_error: "MODEL: WHAT, which a GGUF file of ARCHITECTURE cannot say".
-  [[noreturn]] void cannot_say(const std::string& what) const;
+  [[noreturn]] void fail_unsupported(const std::string& what) const;
 
  private:
   std::string key(std::string_view name) const;

@@ -8,7 +8,7 @@
 
 namespace focus {
 
-/// Our parameters' names in GGUF files, one table for every family; "{}" stands for the layer's
+/// Our parameters' names in GGUF files, one table for every family; "{}" is the layer's
 /// number. Of a parameter that has two, the first that a file holds is meant: q, k and v may lie
 /// fused in one tensor, the rows of each in turn, gate and up too where the family fuses them.
 std::span<const TensorRule> gguf_rules();
@@ -39,10 +39,10 @@ double added_in_gguf(const ModelConfig& config, const std::string& ours);
 std::string gguf_name(const ModelConfig& config, const std::string& ours);
 /// The parameter's numbers as they lie there: rows in llama's order, what is added to norms. Takes
 /// any matrix with the parameter's rows.
-Tensor as_in_gguf(const ModelConfig& config, const std::string& ours, const Tensor& parameter);
+Tensor to_gguf_order(const ModelConfig& config, const std::string& ours, const Tensor& parameter);
 
 /// The family whose models have that architecture, of several the one that fits whether the file
-/// says a window. Throws std::runtime_error naming those that are known where there is none.
+/// says a window. Throws std::runtime_error with the known ones for another.
 const Family& find_gguf_family(const std::string& architecture, bool has_window,
                                const std::string& where);
 

@@ -79,7 +79,7 @@ void read_yarn(const GgufSettings& s, RopeConfig& rope) {
     fail("{}: {} {} must be at least {} {} and both positive", s.where(),
          s.key("rope.scaling.yarn_beta_fast"), rope.beta_fast, s.key("rope.scaling.yarn_beta_slow"),
          rope.beta_slow);
-  // The one is transformers' own, as the converter copies it; the other goes on top of it.
+  // The first is transformers' own, copied by the converter; the second multiplies it.
   const double usual = yarn_attention_factor(rope.factor);
   rope.attention_factor =
       s.number("rope.scaling.yarn_attn_factor", usual) * s.number("rope.scaling.attn_factor", 1);

@@ -10,8 +10,8 @@
 
 namespace focus {
 
-/// The settings of a model in a GGUF file: keys are given without the architecture that stands
-/// before each. Throws std::runtime_error naming file and key.
+/// The settings of a model in a GGUF file: names are keys without their first part, the
+/// architecture. Throws std::runtime_error naming file and key.
 class GgufSettings {
  public:
   GgufSettings(const GgufSource& source, std::string architecture);
@@ -30,11 +30,11 @@ class GgufSettings {
   double number(std::string_view name, double otherwise) const;
   bool flag(std::string_view name, bool otherwise) const;
   std::string text(std::string_view name, const std::string& otherwise) const;
-  /// Of a key that may say a number for each layer: the one that all have. Throws where they
-  /// differ, which no family here can.
+  /// The number that a key has for all layers, once or in a list of one per layer. Throws where
+  /// they differ, which no family here can.
   Index of_all_layers(std::string_view name, Index layers) const;
 
-  /// null where there is none.
+  /// A tensor of the file, or null.
   const TensorInfo* tensor(std::string_view name) const;
   const GgufSource& source() const { return source_; }
 
@@ -54,8 +54,8 @@ ModelConfig read_gguf_config(const GgufSource& source);
 /// Biases on q, k, v and the output, which all have or none.
 void read_gguf_attention_biases(const GgufSettings& settings, ModelConfig& config);
 /// Sliding windows by attention.sliding_window and its pattern; `window` where the file says none
-/// and 0 is none. `period`: every so manieth layer has none where the file has no pattern; 0: all
-/// have one.
+/// and 0 means none. `period`: every so manieth layer has none where the file has no pattern; 0:
+/// all have one.
 void read_gguf_windows(const GgufSettings& settings, Index window, Index period,
                        ModelConfig& config);
 

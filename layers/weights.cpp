@@ -207,8 +207,8 @@ Found find_stored(const TensorSource& source, const Family& family, const ModelC
 }
 
 /// Tensors that may be there beside the parameters.
-bool holds_no_weights(const TensorSource& source, const Family& family, const ModelConfig& config,
-                      const std::string& name) {
+bool is_auxiliary(const TensorSource& source, const Family& family, const ModelConfig& config,
+                  const std::string& name) {
   if (source.naming() == TensorNaming::gguf) return is_rope_tensor(family.gguf, name);
   const bool ignored = std::ranges::any_of(
       family.ignored, [&](const std::string& ending) { return name.ends_with(ending); });
@@ -244,7 +244,7 @@ void walk_stored(Decoder& decoder, const TensorSource& source, F&& f) {
     f(p, stored);
   });
   for (const TensorInfo& info : source.tensors()) {
-    if (!used.contains(info.name) && !holds_no_weights(source, family, config, info.name))
+    if (!used.contains(info.name) && !is_auxiliary(source, family, config, info.name))
       fail("{}: tensor {} is not part of a {} model with this config", source.describe(),
            shown(info.name), config.model_type);
   }
@@ -365,7 +365,7 @@ std::string gguf_name(const ModelConfig& config, const std::string& ours) {
   return match(find_family(config.model_type, "model"), TensorNaming::gguf, ours).theirs;
 }
 
-Tensor as_in_gguf(const ModelConfig& config, const std::string& ours, const Tensor& parameter) {
+Tensor to_gguf_order(const ModelConfig& config, const std::string& ours, const Tensor& parameter) {
   const Family& family = find_family(config.model_type, "model");
   const bool pairs =
       family.gguf.rotary_pairs && match(family, TensorNaming::gguf, ours).rule->rotary_pairs;
@@ -393,7 +393,7 @@ Publisher::Publisher(const ModelConfig& config, PublishedFunction f, TensorNamin
 void Publisher::add(const std::string& name, const Tensor& parameter) {
   const auto [rule, theirs] = match(family_, naming_, name);
   const Tensor part =
-      naming_ == TensorNaming::gguf ? as_in_gguf(config_, name, parameter) : parameter;
+      naming_ == TensorNaming::gguf ? to_gguf_order(config_, name, parameter) : parameter;
   if (rule->parts == 1) {
     f_(theirs, rule->transposed ? transposed(part) : part);
     return;

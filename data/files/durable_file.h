@@ -26,7 +26,7 @@ class DurableFile {
   /// Where to write. The file does not exist yet: whoever writes creates it and closes it.
   const std::filesystem::path& temporary() const { return temporary_; }
   /// fsync(file), verify(temporary()) where given, rename, fsync(folder). What `verify` throws
-  /// goes on to the caller, and the target stays as it was.
+  /// reaches the caller, and the target stays as it was.
   void commit(const std::function<void(const std::filesystem::path&)>& verify = {});
 
  private:

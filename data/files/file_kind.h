@@ -14,10 +14,10 @@ void refuse_lfs_pointer(const std::filesystem::path& path);
 /// Throws std::runtime_error, one line with what it is and what to do, where `bytes` are plainly no
 /// UTF-8 text: a packed file, a table, weights, UTF-16 or UTF-32.
 void require_text(std::string_view bytes, const std::filesystem::path& path);
-/// Of a text that is not UTF-8 here and there a notice says where; who reads it puts U+FFFD there.
+/// A notice tells where a text is not UTF-8; its reader puts U+FFFD there.
 /// Throws std::runtime_error where it is in another encoding altogether, such as Latin-1.
 void tell_invalid_utf8(std::string_view text, const std::filesystem::path& path);
-/// Of a text with lines that end in CRLF a notice says how many; they are kept.
+/// A notice counts the lines of a text that end in CRLF; they are kept.
 void tell_crlf(std::string_view text, const std::filesystem::path& path);
 
 }  // namespace focus

@@ -62,9 +62,8 @@ H5Handle h5_file_access();
 /// space of another kind.
 std::vector<hsize_t> h5_dims(hid_t space, std::string_view where);
 
-/// The links of a group with their kinds, by name. At most `limit` of them, else
-/// std::runtime_error with `where`. No link is followed.
-std::vector<std::pair<std::string, H5L_type_t>> h5_links(hid_t group, std::size_t limit,
-                                                         std::string_view where);
+/// The links of a group with their kinds, by name, without following them. Throws
+/// std::runtime_error with `where`.
+std::vector<std::pair<std::string, H5L_type_t>> h5_links(hid_t group, std::string_view where);
 
 }  // namespace focus

@@ -11,8 +11,8 @@
 namespace focus {
 
 /// A file that is open for reading: a regular one, or where `pipes` are read, a pipe. Links are
-/// followed wherever they lead: the caches of Hugging Face are made of them. All other things that
-/// a name may stand for are refused before they are opened: folders, devices (/dev/zero never
+/// followed wherever they lead: the caches of Hugging Face are made of them. All else is refused
+/// before it is opened: folders, devices (/dev/zero never
 /// ends), sockets, and a pipe into which nobody writes.
 class InputFile {
  public:
@@ -51,8 +51,8 @@ int open_file(const std::filesystem::path& path, int flags, mode_t mode = 0);
 /// Throws as InputFile does where `path` is no regular file: for those that a library opens.
 void check_is_file(const std::filesystem::path& path);
 
-/// Is there anything of this name, be it a link that leads nowhere? Who finds it then says why it
-/// cannot be read.
+/// Whether there is anything of this name, even a link that leads nowhere. Opening that reports why
+/// it cannot be read.
 bool is_there(const std::filesystem::path& path);
 
 }  // namespace focus

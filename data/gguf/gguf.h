@@ -26,7 +26,7 @@ class GgufSource : public TensorSource {
  public:
   explicit GgufSource(const std::filesystem::path& path);
 
-  /// Of the first part.
+  /// The first part has all keys.
   const GgufMetadata& metadata() const { return metadata_; }
   const std::vector<TensorInfo>& tensors() const override { return tensors_; }
   void read_raw(std::string_view name, std::vector<std::byte>& bytes) const override;

@@ -44,7 +44,7 @@ class GgufBytes {
     return bytes_.subspan(begin, end - begin);
   }
 
-  /// The next number, little-endian. `what` it is stands in the message of a file that ends before.
+  /// The next number, little-endian. The message of a file that ends before contains `what`.
   template <class T>
   T number(std::string_view what);
   /// A length as u64 and that many bytes, which may be any.
@@ -74,9 +74,9 @@ class GgufMetadata {
   bool has(std::string_view key) const { return find(key) != nullptr; }
 
   std::optional<std::string> text(std::string_view key) const;
-  /// Of any integer type, within 64 signed bits.
+  /// The type is any integer within 64 signed bits.
   std::optional<std::int64_t> integer(std::string_view key) const;
-  /// Of any type of numbers. A float32 gives the shortest decimal that reads back to it, which is
+  /// The type is any number. A float32 gives the shortest decimal that reads back to it, which is
   /// what its writer meant: 1e-05, not 9.9999997e-06.
   std::optional<double> number(std::string_view key) const;
   std::optional<bool> flag(std::string_view key) const;

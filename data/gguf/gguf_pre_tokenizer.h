@@ -17,7 +17,7 @@ struct GgufPreTokenizer {
   bool nfc = false;                // the models' own tokenizers normalize; llama.cpp does not
 };
 
-/// All of them; where two split alike, the one with the more rules stands first.
+/// All of them; where two split alike, the one with more rules precedes.
 std::span<const GgufPreTokenizer> gguf_pre_tokenizers();
 
 /// The one of this name. Throws std::runtime_error that says what to do for an unknown one.

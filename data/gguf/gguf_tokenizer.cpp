@@ -130,7 +130,7 @@ std::unique_ptr<Tokenizer> byte_level_tokenizer(const GgufMetadata& metadata) {
   return make_tokenizer("tokenizer.json", files, v.where);
 }
 
-/// Which token stands for what has no other: SentencePiece wants exactly one.
+/// The unknown token: SentencePiece requires exactly one.
 std::int32_t unknown_token(const GgufVocabulary& v) {
   if (v.unk_id) return *v.unk_id;
   const auto found = std::ranges::find(v.types, TokenType::unknown);

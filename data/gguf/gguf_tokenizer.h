@@ -11,7 +11,7 @@ namespace focus {
 /// gpt2 becomes a tokenizer.json, `model` llama a SentencePiece tokenizer.model, each with a
 /// tokenizer_config.json beside it (special tokens, add_bos_token, add_eos_token, chat_template),
 /// so that stores and Hugging Face folders hold what they always do. Null for `model` none and
-/// where nothing is said of one. Where Qwen's own tokenizer and llama.cpp differ (NFC), ids are
+/// without that key. Where Qwen's own tokenizer and llama.cpp differ (NFC), ids are
 /// those of Qwen's.
 ///
 /// Throws std::runtime_error, one line that names the file, for models and pre-tokenizers that

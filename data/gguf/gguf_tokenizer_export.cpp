@@ -31,7 +31,7 @@ std::int32_t id_of(const std::string& text, const std::string& where) {
   return id;
 }
 
-/// Tokens that stand beside a vocabulary in files of their own.
+/// Tokens in separate files beside a vocabulary.
 void put_tokens_beside(const SideFileMap& files, const std::string& where, GgufTokens& t) {
   const nlohmann::json added = side_json(files, "added_tokens.json", where);
   for (const auto& [token, id] : added.items())
@@ -165,7 +165,7 @@ class SpecialTokens {
         generation_(side_json(files, "generation_config.json", where)),
         tokens_(tokens) {}
 
-  /// Adds the ids and whether BOS and EOS stand around texts.
+  /// Adds the ids and whether texts get BOS and EOS.
   std::vector<std::string> add(GgufKeys& keys) const {
     const auto bos = named("bos_token", tokenizer_.bos_id());
     const auto eos = named("eos_token", tokenizer_.eos_id());

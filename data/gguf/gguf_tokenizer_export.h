@@ -16,7 +16,7 @@ namespace focus {
 struct GgufTokens {
   std::string model;                // "gpt2" or "llama"
   std::string pre;                  // of gpt2: llama.cpp's word for how texts are split
-  std::vector<std::string> tokens;  // by id; "" is none
+  std::vector<std::string> tokens;  // by id; "": unused
   std::vector<TokenType> types;     // as many
   std::vector<float> scores;        // as many; of llama
   std::vector<std::string> merges;  // "a b"; of gpt2
@@ -32,7 +32,7 @@ struct GgufTokens {
 GgufTokens gguf_tokens_of_json(const std::string& json, const std::string& where);
 
 /// Adds the keys of `tokenizer.ggml.` and the chat template for an embedding of `rows` rows:
-/// without a tokenizer, and for one of kind "bytes", that there is none. `side_files`: of the
+/// without a tokenizer, and for one of kind "bytes", the model "none". `side_files`: of the
 /// model, for the names of special tokens, further tokens, ends of generation and the template.
 /// Gives what llama.cpp does otherwise, a line each. Throws as gguf_tokens_of_json() does.
 std::vector<std::string> add_gguf_tokenizer(const Tokenizer* tokenizer,

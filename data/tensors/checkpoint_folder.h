@@ -21,7 +21,7 @@ class CheckpointFolder {
   /// beyond `keep`.
   void publish(std::int64_t step);
 
-  /// The checkpoint to go on from: the one that `latest` names, or, where that file or the
+  /// The checkpoint to resume from: the one that `latest` names, or, where that file or the
   /// checkpoint is missing or damaged, the newest that opens and verifies. Nothing for a folder
   /// without checkpoints; throws where there are some and none can be read.
   std::optional<std::filesystem::path> latest() const;

@@ -61,8 +61,8 @@ class StoreWriter {
 };
 
 /// Reads a store. The constructor checks the structure, without reading bulk data: that it is
-/// ours and of this version, that no link leaves the file, that types, layouts, filters
-/// and declared sizes are sound, that names and attributes agree with `digest`. Everything read
+/// ours and of this version, that it has no links, that types, layouts and sizes are
+/// sound, that names and attributes agree with `digest`. Everything read
 /// later is held against its checksum. Throws std::runtime_error: file, object, reason.
 /// The HDF5 library itself is no match for a forged file: open files only from whom you trust.
 class StoreReader {

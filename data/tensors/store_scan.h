@@ -12,7 +12,7 @@
 
 namespace focus {
 
-/// A data set of a store, as found and judged without reading its data.
+/// A data set of a checkpoint file, described without reading its data.
 struct StoredDataset {
   std::string type;  // "f32", "f64", "f16", "bf16", "u8", "u64", or that of blocks: "q8_0"
   std::vector<Index> shape;
@@ -27,9 +27,8 @@ struct StoreContents {
   std::map<std::string, std::map<std::string, AttributeValue>> groups;  // attributes, by path
 };
 
-/// Walks an open file and refuses, with std::runtime_error, what our files never hold: links that
-/// leave the tree, cycles, data outside the file or made up of other data sets, foreign filters,
-/// foreign types, declared sizes that the file does not back. `name` is for messages.
+/// Walks an open file. Throws std::runtime_error for what our files never hold: links, cycles, data
+/// outside the file, in pieces or filtered, other types, data that the file is too short for.
 StoreContents scan_store(hid_t file, const std::filesystem::path& path);
 
 }  // namespace focus

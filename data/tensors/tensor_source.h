@@ -54,7 +54,7 @@ class TensorSource {
   /// nothing where they do not lie in one piece or at an odd address. They may outlive the source.
   virtual std::optional<TensorBytes> map(std::string_view) const { return std::nullopt; }
   /// Holds a tensor against the checksum that its file has of it. Throws std::runtime_error where
-  /// it does not fit; does nothing where there is none.
+  /// it does not fit; does nothing without one.
   virtual void verify(std::string_view) const {}
   /// The path, for messages.
   virtual std::string describe() const = 0;
@@ -72,7 +72,7 @@ class TensorSource {
   TensorBytes bytes(std::string_view name) const;
 
  private:
-  /// Throws where there is none of that name or it holds no numbers.
+  /// Throws for an unknown name and for a tensor that holds no numbers.
   const TensorInfo& find_numbers(std::string_view name) const;
 };
 

@@ -71,7 +71,7 @@ std::optional<SavedAdapter> open_mechanism(const AdapterKind& kind, const StoreR
 PairCounts all_pairs(const MechanismInputs& in);
 
 /// A mechanism of that kind with these settings. Throws std::invalid_argument where they or the
-/// shape do not fit, std::logic_error where the kind is none of a mechanism.
+/// shape do not fit, std::logic_error where the kind is not a mechanism.
 std::unique_ptr<Mechanism> make_mechanism(std::string_view kind, const AnySettings& settings,
                                           const ModelConfig& shape);
 

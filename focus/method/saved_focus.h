@@ -40,7 +40,7 @@ bool has_focus(const std::filesystem::path& folder);
 /// True for a path that holds a Focus and no model beside it; false where there is nothing.
 bool is_focus_alone(const std::filesystem::path& path);
 
-/// From an open store or from a folder. Throws std::runtime_error, one line, where there is none.
+/// From an open checkpoint file or a folder. Throws std::runtime_error, one line, without a Focus.
 SavedFocus open_focus(const StoreReader& store);
 SavedFocus open_focus_folder(const std::filesystem::path& folder);
 /// From either, by what the path is.

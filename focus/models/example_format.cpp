@@ -10,7 +10,7 @@
 namespace focus {
 namespace {
 
-/// The day that templates see: a run that is resumed tomorrow goes on with the same tokens. It is
+/// The day that templates see: a run that is resumed tomorrow has the same tokens. It is
 /// what templates of Llama 3.2 write that are not told one.
 std::tm fixed_day() {
   std::tm day{};

@@ -11,7 +11,7 @@ namespace focus {
 
 /// What a model's generation_config.json says; nothing where it has none.
 struct GenerationConfig {
-  std::optional<std::vector<Index>> eos_token_ids;  // empty: it says that there is none
+  std::optional<std::vector<Index>> eos_token_ids;  // empty: an empty list
   bool from_model_config = false;                   // it was made from config.json
   bool do_sample = false;
   std::optional<double> temperature, top_p, repetition_penalty;

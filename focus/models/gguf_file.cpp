@@ -44,7 +44,7 @@ const GgufSource* as_gguf(const ModelFiles& files) {
   return dynamic_cast<const GgufSource*>(files.weights.get());
 }
 
-/// What the file says of the model as a whole; a GGUF file's own words go on.
+/// The general keys; those of a GGUF base are copied.
 void add_general(const ModelFiles& files, Dtype dtype, GgufKeys& keys) {
   keys.text("general.type", "model");
   keys.u32("general.file_type", file_type_of(dtype));
@@ -179,7 +179,7 @@ AdapterPair adapter_pair(const ModelConfig& config, const PublishedLinear& targe
                    Tensor({target.out(), lora.a.dim(0)})};
   Real* to = pair.b.data();
   for (std::size_t i = 0; i < target.parts.size(); ++i) {
-    const Tensor part = as_in_gguf(config, target.parts[i].name, lora.b[i].value());
+    const Tensor part = to_gguf_order(config, target.parts[i].name, lora.b[i].value());
     to = std::ranges::copy(part.span(), to).out;
   }
   return pair;

@@ -113,7 +113,7 @@ void require_comparable(const LoadedModel& reference, const LoadedModel& model) 
 
 namespace {
 
-/// Of weights that take more than half of the memory: the system may have dropped what a layer
+/// Whether weights take more than half of the memory: the system may have dropped what a layer
 /// needs since it was read.
 bool outgrow_memory(const TensorSource& source) {
   std::size_t bytes = 0;

@@ -38,7 +38,7 @@ struct ModelFiles {
   std::string where;  // the path, for messages
   ModelConfig config;
   std::unique_ptr<TensorSource> weights;
-  std::unique_ptr<Tokenizer> tokenizer;  // null where there is none
+  std::unique_ptr<Tokenizer> tokenizer;  // null without one
   SideFiles side_files;                  // the tokenizer's own among them
   GenerationConfig generation;           // of side_files
   std::vector<SavedAdapter> adapters;    // that it was trained with
@@ -54,13 +54,13 @@ struct ModelFiles {
 struct LoadedModel {
   std::string where;  // the path, for messages
   std::unique_ptr<Decoder> decoder;
-  std::unique_ptr<Tokenizer> tokenizer;  // null where there is none
-  /// Of the model as it was loaded: taken when it is first asked for, see fingerprint_of().
+  std::unique_ptr<Tokenizer> tokenizer;  // null without one
+  /// The fingerprint of the model as it was loaded, computed on the first call.
   const std::string& fingerprint() const;
   std::shared_ptr<const ModelFiles> files;         // that it was loaded from; null: from none
   std::vector<std::unique_ptr<Adapter>> adapters;  // what it was trained with, and what was added
 
-  // Those of a kind; null where there is none.
+  // The adapter of a kind, or null.
   FocusModel* focus() const;
   LoraModel* lora() const;
   Mechanism* mechanism() const;
@@ -78,8 +78,8 @@ struct LoadedModel {
   /// Throws std::runtime_error, a line that begins with `where`, for an id that the model has no
   /// embedding of: tokenizers may have more ids than the model.
   void require_ids(std::span<const std::int32_t> ids, const std::string& where) const;
-  /// The ids of a text that is gone on from: nothing is put after it, and before it what stands
-  /// before its first window.
+  /// The ids of a prompt: nothing follows it, and what precedes the first window of a text precedes
+  /// it.
   std::vector<std::int32_t> prompt_ids(std::string_view text,
                                        const std::string& where = "the text") const;
 

@@ -36,7 +36,7 @@ void write_side_files(StoreWriter& store, const SideFiles& files, const Tokenize
 
 /// The generation_config.json of an exported folder: as it came with the model; what the config
 /// says of the tokens at the ends goes into one that was made from it, and is all where there was
-/// none. Empty where nothing is said.
+/// none. Empty without any.
 std::string exported_generation_config(const SideFiles& files, const ModelConfig& config);
 
 }  // namespace focus

@@ -5,7 +5,7 @@
 
 namespace focus {
 
-/// Which special tokens stand before a text, and after it.
+/// Which special tokens precede and follow a text.
 enum class Bos {
   automatic,  // what the tokenizer's files put there
   always,     // before it the config's BOS, else the tokenizer's

@@ -191,7 +191,7 @@ void read_gguf_upper_windows(const GgufSettings& s, ModelConfig& config) {
 
 void write_gguf_windows(const ModelConfig& c, Index period, GgufSettingsWriter& s) {
   // llama.cpp ends where no layer has a window.
-  if (c.widest_window() == 0) s.cannot_say("none of its layers has a sliding window");
+  if (c.widest_window() == 0) s.fail_unsupported("none of its layers has a sliding window");
   s.integer("attention.sliding_window", c.widest_window());
   const auto follows = [&](Index of) {
     for (Index i = 0; i < c.num_hidden_layers; ++i)
@@ -201,7 +201,7 @@ void write_gguf_windows(const ModelConfig& c, Index period, GgufSettingsWriter& 
   if (follows(period)) return;
   for (Index of = 1; of <= c.num_hidden_layers + 1; ++of)
     if (follows(of)) return s.integer("attention.sliding_window_pattern", of);
-  s.cannot_say("its local and global layers are not periodic");
+  s.fail_unsupported("its local and global layers are not periodic");
 }
 
 double gguf_query_scalar(const ModelConfig& c, Index large_layers) {
@@ -212,7 +212,7 @@ double gguf_query_scalar(const ModelConfig& c, Index large_layers) {
 void check_gguf_query_scalar(const ModelConfig& c, Index large_layers, GgufSettingsWriter& s) {
   const auto scalar_of = [&](double x) { return x == 0 ? static_cast<double>(c.head_dim) : x; };
   if (scalar_of(gguf_query_scalar(c, large_layers)) != scalar_of(c.query_pre_attn_scalar))
-    s.cannot_say(fmt::format("its query_pre_attn_scalar is {}", c.query_pre_attn_scalar));
+    s.fail_unsupported(fmt::format("its query_pre_attn_scalar is {}", c.query_pre_attn_scalar));
 }
 
 nlohmann::ordered_json window_or_null(const ModelConfig& config) {

@@ -59,7 +59,7 @@ void read_gguf_gemma2(const GgufSettings& s, ModelConfig& c) {
 
 void write_gguf_gemma2(const ModelConfig& c, GgufSettingsWriter& s) {
   if (c.attn_logit_softcapping == 0 || c.final_logit_softcapping == 0)
-    s.cannot_say("it has no soft-cap of scores or logits");
+    s.fail_unsupported("it has no soft-cap of scores or logits");
   s.number("attn_logit_softcapping", c.attn_logit_softcapping);
   s.number("final_logit_softcapping", c.final_logit_softcapping);
   check_gguf_query_scalar(c, kGemma2Large, s);

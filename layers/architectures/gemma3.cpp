@@ -72,7 +72,7 @@ void write_gguf_gemma3(const ModelConfig& c, GgufSettingsWriter& s) {
   write_gguf_windows(c, kGemma3Period, s);
   const RopeConfig& local = c.local_rope ? *c.local_rope : c.rope;
   if (local.scaling != RopeConfig::Scaling::none)
-    s.cannot_say("the rotary embeddings of its local layers are scaled");
+    s.fail_unsupported("the rotary embeddings of its local layers are scaled");
   s.number("rope.freq_base_swa", local.theta);
 }
 

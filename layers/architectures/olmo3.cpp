@@ -49,10 +49,10 @@ void read_gguf_olmo3(const GgufSettings& s, ModelConfig& c) {
 }
 
 void write_gguf_olmo3(const ModelConfig& c, GgufSettingsWriter& s) {
-  if (c.widest_window() == 0) s.cannot_say("none of its layers has a sliding window");
+  if (c.widest_window() == 0) s.fail_unsupported("none of its layers has a sliding window");
   const RopeConfig& local = c.local_rope ? *c.local_rope : c.rope;
   if (local.scaling != RopeConfig::Scaling::none || local.theta != c.rope.theta)
-    s.cannot_say("its local layers have a different rope_theta, or separate scaling");
+    s.fail_unsupported("its local layers have a different rope_theta, or separate scaling");
   write_gguf_upper_windows(c, s);
 }
 

@@ -81,8 +81,8 @@ void write_gguf_smollm3(const ModelConfig& c, GgufSettingsWriter& s) {
   ModelConfig usual = c;
   usual.set_rotary_layers(usual_rotary_layers(c));
   if (usual.rotary_layers != c.rotary_layers)
-    s.cannot_say("other layers than every fourth are without rotary embeddings");
-  if (c.widest_window() > 0) s.cannot_say("it has sliding windows");
+    s.fail_unsupported("other layers than every fourth are without rotary embeddings");
+  if (c.widest_window() > 0) s.fail_unsupported("it has sliding windows");
 }
 
 }  // namespace

@@ -122,7 +122,7 @@ int set_all(const Config& defaults,
         });
         ++tried;
         if (refused) {
-          // What is no YAML, or none that is read, is told of by its line.
+          // Invalid or unsupported YAML is reported with its line.
           const bool unread = contains(*refused, "YAML") || contains(*refused, "UTF-8") ||
                               contains(*refused, "levels");
           if (!by_file || !unread) expect_names(*refused, field.key);

@@ -63,7 +63,7 @@ class Faults : public Disturbed {
       if (line.starts_with("focus " + command + ": ") ||
           (line.starts_with("run ") && contains(line, ": failed: ")))
         complaints.push_back(line);
-    // A comparison goes on with its other runs, and the same may befall them.
+    // A comparison continues with its other runs, which may fail likewise.
     const bool goes_on = command == "compare";
     ASSERT_TRUE(complaints.size() == 1 || (goes_on && !complaints.empty())) << err;
     EXPECT_TRUE(contains(complaints[0], fs::path(cli().fresh("x")).parent_path().string()))

@@ -11,7 +11,7 @@
 #include "tests/support/cli.h"
 #include "tests/support/pack.h"
 
-// Things that the name of a file may stand for, none of which is what a command wants there.
+// What a file name may lead to that no command accepts.
 namespace focus {
 
 /// 320 MB of blanks in 50 kB, as streams one after the other: 5 GB would be as easy.

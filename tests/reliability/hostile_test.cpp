@@ -289,7 +289,7 @@ void expect_refused_soon(const Place& place, const Thing& thing) {
     EXPECT_EQ(result.status, 1);
     std::vector<std::string> lines = lines_of(result.err);
     std::erase_if(lines, [](const std::string& line) { return line.starts_with("notice: "); });
-    // Of a config each line that is wrong is told.
+    // Each wrong line of a config is reported.
     ASSERT_TRUE(lines.size() == 1 || (place.is_config && lines.size() > 1));
     EXPECT_TRUE(lines[0].starts_with("focus " + command[0])) << lines[0];
     EXPECT_TRUE(contains(lines[0], fs::path(path).parent_path().string()) ||

@@ -139,7 +139,7 @@ inline std::vector<Job> jobs() {
   const auto same_file = [](const std::string& out, const std::string& whole) {
     EXPECT_EQ(read_text(out), read_text(whole));
   };
-  // What a user types who is told that the result is there already.
+  // What a user types when the result exists already.
   const auto replaced = [](const Job::Command& command) -> Job::Command {
     return [=](const std::string& out) {
       return command(out) + (fs::exists(out) ? Words{"--overwrite"} : Words{});

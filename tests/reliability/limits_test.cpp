@@ -11,7 +11,7 @@
 #include "tests/support/cli.h"
 
 // Too little memory, too few descriptors, odd paths, no home, another one at the same place,
-// numbers that are none: a command works, or ends with one line that says why; never by a signal.
+// non-finite values: a command works, or ends with one line that says why; never by a signal.
 namespace focus {
 namespace {
 
@@ -296,7 +296,7 @@ TEST(TwoAtOnce, ImportsWithOneNameLeaveOneWholeStore) {
   }
 }
 
-/// The adapter that is exported is written anew meanwhile.
+/// The adapter that is exported is written again meanwhile.
 TEST(TwoAtOnce, ATrainerAndAnExporterOfWhatItWrites) {
   const auto training = [](const std::string& out, int steps) {
     return cli().retrofit({"out=" + out, fmt::format("steps={}", steps), "checkpoint_every=2"});

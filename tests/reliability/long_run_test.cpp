@@ -8,7 +8,7 @@
 #include "tests/support/cli.h"
 
 // A long run takes no more memory and holds no more files open at its end than at its beginning,
-// keeps as many checkpoints as it was told to, and gives the same bits however often it is stopped
+// keeps the requested number of checkpoints, and gives the same bits however often it is stopped
 // and resumed.
 namespace focus {
 namespace {
@@ -71,7 +71,7 @@ TEST(LongRun, StaysFlatAndGivesTheSameBitsHoweverOftenItIsStopped) {
   }
   EXPECT_LE(late.open_files, early.open_files);
 
-  // Speeds are told and not asked for: other work beside it would decide.
+  // Speeds are only printed: other work on the machine would decide.
   std::vector<double> speeds;
   for (const auto& record : read_metrics(out + "/metrics.jsonl"))
     if (record.contains("tokens_per_second")) speeds.push_back(record["tokens_per_second"]);

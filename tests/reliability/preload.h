@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-// What the libraries share that stand before the C library.
+// Shared by the libraries that are loaded before the C library.
 namespace {
 
 /// The C library's own.

@@ -139,8 +139,7 @@ class GoldenFile {
       found.push_back(group);
       return;
     }
-    for (const auto& [name, type] : h5_links(object, 100000, path_))
-      collect(group + "/" + name, found);
+    for (const auto& [name, type] : h5_links(object, path_)) collect(group + "/" + name, found);
   }
 
   std::string path_;

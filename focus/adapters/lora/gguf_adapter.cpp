@@ -113,7 +113,7 @@ std::vector<Part> parts_of(const std::vector<PublishedLinear>& linears, Index la
   return parts;
 }
 
-/// The ends of names that mean these modules and no other, or where there are none the whole names.
+/// The ends of names that match only these modules, otherwise their whole names.
 std::vector<std::string> target_modules(const std::vector<PublishedLinear>& linears,
                                         const std::set<std::string>& targets) {
   std::set<std::string> wanted, other;

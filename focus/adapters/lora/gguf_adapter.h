@@ -14,7 +14,7 @@ bool is_gguf_adapter(const std::filesystem::path& path);
 
 /// Reads it for this decoder, whose architecture and shapes it must have; not attached yet. Throws
 /// std::runtime_error naming what is wrong: another kind of adapter, half of a pair, a matrix that
-/// is none of the decoder's linears, ranks that differ. Those of norms are passed over, as
+/// is not one of the decoder's linears, different ranks. Those of norms are ignored, as
 /// llama.cpp does.
 std::unique_ptr<LoraModel> read_gguf_adapter(const std::filesystem::path& path, Decoder& decoder);
 

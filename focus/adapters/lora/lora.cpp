@@ -65,7 +65,8 @@ void LoraModel::attach(Decoder& decoder) {
     for (std::size_t part = 0; part < targets_[i].parts.size(); ++part)
       targets_[i].parts[part].linear->addition = [this, i, part](const Variable& x,
                                                                  const ForwardContext& context) {
-        // Of the linear, not of its part: the parts of one module see the same input.
+        // The key is that of the linear, not of its part: the parts of one module see the same
+        // input.
         const auto key = context.dropout_key;
         const Variable kept = key ? dropout(x, config_.dropout, *key * targets_.size() + i) : x;
         const Variable low = linear(kept, linears_[i].a, {});

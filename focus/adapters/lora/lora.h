@@ -89,7 +89,7 @@ class LoraModel : public Adapter {
   /// Overwrites the values with those of such a file. Throws std::runtime_error naming the tensor
   /// that is missing, unknown or of another shape.
   void load(const TensorSource& source);
-  /// Whether PEFT must be told that the weights are stored [in, out] (GPT-2's Conv1D).
+  /// Whether PEFT needs to know that the weights are stored [in, out] (GPT-2's Conv1D).
   bool fan_in_fan_out() const;
 
   void visit(auto&& f) { f("linears", linears_); }

@@ -318,7 +318,7 @@ TEST(GgufTokenizer, HostileListsAreRefused) {
 }
 
 TEST(GgufTokenizer, ABlankMayBeginAMerge) {
-  // Of tokens outside the alphabet of bytes, as some files have them: " " with "a".
+  // Merges of tokens outside the alphabet of bytes, as some files have them: " " with "a".
   Keys keys = byte_level_keys("gpt-2");
   keys.add(" ");
   keys.add(" z");

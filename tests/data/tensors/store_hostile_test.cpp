@@ -9,7 +9,6 @@
 
 #include "data/files/hdf5.h"
 #include "data/tensors/store.h"
-#include "data/tensors/store_digest.h"
 #include "tests/support/temp_folder.h"
 
 namespace focus {
@@ -47,6 +46,19 @@ class HostileStore : public testing::Test {
     return error;
   }
 
+  struct Change {
+    const char* error;
+    std::function<void(hid_t)> action;
+  };
+  /// Each change alone is refused with its error.
+  void expect_each(const std::vector<Change>& changes) const {
+    const std::string pristine = read_text(path_);
+    for (const Change& each : changes) {
+      EXPECT_THAT(error_after(each.action), HasSubstr(each.error));
+      write_text(path_, pristine);
+    }
+  }
+
   /// Adds a data set without data.
   static void add(hid_t file, const char* path, hid_t type, std::vector<hsize_t> dims,
                   const std::function<void(hid_t)>& set = {}) {
@@ -80,21 +92,7 @@ class HostileStore : public testing::Test {
 
 TEST_F(HostileStore, UnchangedIsAccepted) { EXPECT_EQ(open_error(), ""); }
 
-TEST_F(HostileStore, SoftLink) {
-  EXPECT_THAT(error_after([](hid_t f) {
-                H5Lcreate_soft("/config", f, "/model/b", H5P_DEFAULT, H5P_DEFAULT);
-              }),
-              HasSubstr("object '/model/b': a soft link"));
-}
-
-TEST_F(HostileStore, ExternalLink) {
-  EXPECT_THAT(error_after([](hid_t f) {
-                H5Lcreate_external("/etc/passwd", "/x", f, "/model/b", H5P_DEFAULT, H5P_DEFAULT);
-              }),
-              HasSubstr("object '/model/b': an external link"));
-}
-
-TEST_F(HostileStore, UserDefinedLink) {
+TEST_F(HostileStore, LinksAndCycles) {
   H5L_class_t link_class{};
   link_class.version = H5L_LINK_CLASS_T_VERS;
   link_class.id = static_cast<H5L_type_t>(100);
@@ -103,106 +101,46 @@ TEST_F(HostileStore, UserDefinedLink) {
     return -1;
   };
   ASSERT_GE(H5Lregister(&link_class), 0);
-  EXPECT_THAT(error_after([&](hid_t f) {
-                H5Lcreate_ud(f, "/u", link_class.id, nullptr, 0, H5P_DEFAULT, H5P_DEFAULT);
-              }),
-              HasSubstr("object '/u': a user-defined link"));
+  constexpr const char* kLink = "object '/model/b': a link";
+  constexpr const char* kTwice = "object '/model/b': it is reached by two names, or in a cycle";
+  expect_each(
+      {{kLink, [](hid_t f) { H5Lcreate_soft("/config", f, "/model/b", 0, 0); }},
+       {kLink, [](hid_t f) { H5Lcreate_external("/etc/passwd", "/x", f, "/model/b", 0, 0); }},
+       {kLink, [&](hid_t f) { H5Lcreate_ud(f, "/model/b", link_class.id, nullptr, 0, 0, 0); }},
+       {kTwice, [](hid_t f) { H5Lcreate_hard(f, "/config", f, "/model/b", 0, 0); }},
+       {kTwice, [](hid_t f) { H5Lcreate_hard(f, "/", f, "/model/b", 0, 0); }}});
   H5Lunregister(link_class.id);
 }
 
-TEST_F(HostileStore, SecondNameForAnObject) {
-  EXPECT_THAT(error_after([](hid_t f) {
-                H5Lcreate_hard(f, "/config", f, "/model/b", H5P_DEFAULT, H5P_DEFAULT);
-              }),
-              HasSubstr("it is reached by two names, or in a cycle"));
-}
-
-TEST_F(HostileStore, Cycle) {
-  EXPECT_THAT(
-      error_after([](hid_t f) { H5Lcreate_hard(f, "/", f, "/model/b", H5P_DEFAULT, H5P_DEFAULT); }),
-      HasSubstr("object '/model/b': it is reached by two names, or in a cycle"));
-}
-
-TEST_F(HostileStore, DataInAnotherFile) {
-  EXPECT_THAT(error_after([](hid_t f) {
-                add(f, "/b", H5T_IEEE_F32LE, {100},
-                    [](hid_t create) { H5Pset_external(create, "/etc/passwd", 0, 400); });
-              }),
-              HasSubstr("object '/b': its data is in another file"));
-}
-
-TEST_F(HostileStore, VirtualDataSet) {
-  EXPECT_THAT(error_after([](hid_t f) {
-                const hsize_t size = 100;
-                const H5Handle space(H5Screate_simple(1, &size, nullptr), H5Sclose);
-                add(f, "/b", H5T_IEEE_F32LE, {size}, [&](hid_t create) {
+TEST_F(HostileStore, DataElsewhereOrInPieces) {
+  const hsize_t size = 100;
+  const H5Handle space(H5Screate_simple(1, &size, nullptr), H5Sclose);
+  const auto set = [](const std::function<void(hid_t)>& layout) {
+    return [layout](hid_t f) { add(f, "/b", H5T_IEEE_F32LE, {100}, layout); };
+  };
+  constexpr const char* kPieces = "object '/b': its data is not in one piece in this file";
+  expect_each({{kPieces, set([](hid_t create) { H5Pset_external(create, "/etc/passwd", 0, 400); })},
+               {kPieces, set([&](hid_t create) {
                   H5Pset_virtual(create, space, "/tmp/other.h5", "/x", space);
-                });
-              }),
-              HasSubstr("object '/b': a virtual data set"));
+                })},
+               {kPieces, set([&](hid_t create) {
+                  H5Pset_chunk(create, 1, &size);
+                  H5Pset_deflate(create, 9);
+                })}});
 }
 
-TEST_F(HostileStore, ShapeBomb) {
+TEST_F(HostileStore, ShapesThatTheFileHasNoDataFor) {
+  const hsize_t large = hsize_t{1} << 32;
   EXPECT_THAT(error_after([](hid_t f) { add(f, "/b", H5T_IEEE_F32LE, {1'100'000'000'000}); }),
               HasSubstr("object '/b': declares 4400000000000 bytes but stores 0"));
-}
-
-/// How a bomb is packed.
-void deflate(hid_t create) {
-  const hsize_t chunk = 1000;
-  H5Pset_chunk(create, 1, &chunk);
-  H5Pset_deflate(create, 9);
-}
-
-TEST_F(HostileStore, CompressedShapeBomb) {
-  EXPECT_THAT(error_after([](hid_t f) { add(f, "/b", H5T_IEEE_F32LE, {300'000}, deflate); }),
-              HasSubstr("object '/b': declares 1200000 bytes but stores 0"));
-}
-
-TEST_F(HostileStore, ManySmallerBombs) {
+  change([](hid_t f) { H5Ldelete(f, "/b", H5P_DEFAULT); });
   EXPECT_THAT(error_after([&](hid_t f) {
-                const std::string digits(32, '0');
-                for (int i = 0; i < 500; ++i) {
-                  const std::string name = "/b" + std::to_string(i);
-                  add(f, name.c_str(), H5T_IEEE_F32LE, {262'000}, deflate);
-                  add_attribute(f, name.c_str(), "xxh3", string_type(32), scalar_, digits.data());
-                }
-              }),
-              HasSubstr("it declares 5240"));
-}
-
-TEST_F(HostileStore, ProductOfTheShapeOverflows) {
-  const hsize_t large = hsize_t{1} << 32;
-  EXPECT_NE(error_after([&](hid_t f) {
-              const std::array<hsize_t, 3> chunk{1, 1, 1};
-              add(f, "/b", H5T_IEEE_F32LE, {large, large, 2}, [&](hid_t create) {
-                H5Pset_chunk(create, 3, chunk.data());
-                H5Pset_deflate(create, 9);
-              });
-            }),
-            "");
-}
-
-TEST_F(HostileStore, HugeChunk) {
-  EXPECT_THAT(error_after([](hid_t f) {
-                add(f, "/b", H5T_STD_U8LE, {300'000'000}, [](hid_t create) {
-                  const hsize_t chunk = 300'000'000;
-                  H5Pset_chunk(create, 1, &chunk);
-                  H5Pset_deflate(create, 9);
+                add(f, "/b", H5T_IEEE_F32LE, {large, large, 2}, [](hid_t create) {
+                  const std::array<hsize_t, 3> chunk{1, 1, 1};
+                  H5Pset_chunk(create, 3, chunk.data());
                 });
               }),
-              HasSubstr("object '/b': chunks of more than"));
-}
-
-TEST_F(HostileStore, ForeignFilter) {
-  EXPECT_THAT(error_after([](hid_t f) {
-                add(f, "/b", H5T_STD_U8LE, {100}, [](hid_t create) {
-                  const hsize_t chunk = 100;
-                  H5Pset_chunk(create, 1, &chunk);
-                  H5Pset_scaleoffset(create, H5Z_SO_INT, 4);
-                });
-              }),
-              HasSubstr("object '/b': filter 6; only fletcher32, shuffle and deflate"));
+              HasSubstr("object '/b'"));
 }
 
 TEST_F(HostileStore, WrongTypes) {
@@ -265,49 +203,32 @@ TEST_F(HostileStore, WrongAttributes) {
   EXPECT_THAT(error_with(H5T_IEEE_F64LE, none, numbers.data()),
               HasSubstr("must be a single value"));
   EXPECT_THAT(error_with(H5T_STD_I32LE, scalar_, numbers.data()),
-              HasSubstr("must be a string or a 64-bit number"));
+              HasSubstr("must be a string of fixed length or a 64-bit number"));
   const std::string text(70'000, 'x');
   EXPECT_THAT(error_with(string_type(3), scalar_, "a\0b"), HasSubstr("holds a NUL byte"));
   EXPECT_THAT(error_with(string_type(70'000), scalar_, text.data()), HasSubstr("too long"));
   const H5Handle variable = string_type(H5T_VARIABLE);
   const char* pointer = text.c_str();
-  EXPECT_THAT(error_with(variable, scalar_, &pointer), HasSubstr("too long"));
+  EXPECT_THAT(error_with(variable, scalar_, &pointer), HasSubstr("a string of fixed length"));
   EXPECT_EQ(open_error(), "");
-  EXPECT_THAT(error_after([&](hid_t f) {
-                for (int i = 0; i < 1001; ++i) {
-                  add_attribute(f, "/train", fmt::format("a{}", i).c_str(), H5T_IEEE_F64LE, scalar_,
-                                numbers.data());
-                }
-              }),
-              HasSubstr("more than 1000 attributes"));
 }
 
 TEST_F(HostileStore, ChangedNamesAndValues) {
-  const std::string pristine = read_text(path_);
-  const auto error_with = [&](const std::function<void(hid_t)>& action) {
-    write_text(path_, pristine);
-    return error_after(action);
-  };
-  const char* wanted = "do not match its attribute 'digest'";
-  EXPECT_THAT(error_with([](hid_t f) { H5Ldelete(f, "/config", H5P_DEFAULT); }), HasSubstr(wanted));
-  EXPECT_THAT(
-      error_with([](hid_t f) { H5Lmove(f, "/model/a", f, "/model/b", H5P_DEFAULT, H5P_DEFAULT); }),
-      HasSubstr(wanted));
-  EXPECT_THAT(error_with([](hid_t f) { H5Adelete_by_name(f, "/train", "step", H5P_DEFAULT); }),
-              HasSubstr(wanted));
-  EXPECT_THAT(error_with([&](hid_t f) {
-                const H5Handle train(H5Gopen2(f, "/train", H5P_DEFAULT), H5Gclose);
-                const H5Handle step(H5Aopen(train, "step", H5P_DEFAULT), H5Aclose);
-                const std::int64_t other = 8;
-                ASSERT_GE(H5Awrite(step, H5T_STD_I64LE, &other), 0) << h5_error().reason;
-              }),
-              HasSubstr(wanted));
-  EXPECT_THAT(error_with([](hid_t f) { H5Adelete(f, "digest"); }),
-              HasSubstr("'digest' is missing"));
-  EXPECT_THAT(error_with([](hid_t f) { H5Adelete(f, "format"); }),
-              HasSubstr("not a focus checkpoint"));
-  EXPECT_THAT(error_with([](hid_t f) { H5Adelete(f, "format_version"); }),
-              HasSubstr("'format_version' is not a version"));
+  constexpr const char* kDigest = "do not match its attribute 'digest'";
+  expect_each(
+      {{kDigest, [](hid_t f) { H5Ldelete(f, "/config", H5P_DEFAULT); }},
+       {kDigest, [](hid_t f) { H5Lmove(f, "/model/a", f, "/model/b", 0, 0); }},
+       {kDigest, [](hid_t f) { H5Adelete_by_name(f, "/train", "step", H5P_DEFAULT); }},
+       {kDigest,
+        [](hid_t f) {
+          const H5Handle train(H5Gopen2(f, "/train", H5P_DEFAULT), H5Gclose);
+          const H5Handle step(H5Aopen(train, "step", H5P_DEFAULT), H5Aclose);
+          const std::int64_t other = 8;
+          ASSERT_GE(H5Awrite(step, H5T_STD_I64LE, &other), 0) << h5_error().reason;
+        }},
+       {"'digest' is missing", [](hid_t f) { H5Adelete(f, "digest"); }},
+       {"not a focus checkpoint", [](hid_t f) { H5Adelete(f, "format"); }},
+       {"'format_version' is not a version", [](hid_t f) { H5Adelete(f, "format_version"); }}});
 }
 
 TEST_F(HostileStore, ChangedDataIsFoundByVerifyAndByReading) {
@@ -335,33 +256,6 @@ TEST_F(HostileStore, PlainHdf5) {
   fs::remove(path_);
   H5Handle(H5Fcreate(path_.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);
   EXPECT_THAT(open_error(), HasSubstr("an HDF5 file, but not a focus checkpoint"));
-}
-
-/// Another program's strings: of variable length, padded with spaces, without a final NUL.
-TEST_F(HostileStore, EveryKindOfStringIsRead) {
-  fs::remove(path_);
-  StoreDigest digest;
-  {
-    const H5Handle file(H5Fcreate(path_.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);
-    const H5Handle variable = string_type(H5T_VARIABLE), padded = string_type(9),
-                   tight = string_type(5);
-    H5Tset_strpad(padded, H5T_STR_SPACEPAD);
-    H5Tset_strpad(tight, H5T_STR_NULLPAD);
-    const char* format = "focus";
-    add_attribute(file, "/", "format", variable, scalar_, &format);
-    add_attribute(file, "/", "kind", padded, scalar_, "adapter  ");
-    add_attribute(file, "/", "tight", tight, scalar_, "tight");
-    const std::int64_t version = 1;
-    add_attribute(file, "/", "format_version", H5T_STD_I64LE, scalar_, &version);
-    digest.add_attribute("/", "format", "focus");
-    digest.add_attribute("/", "kind", "adapter");
-    digest.add_attribute("/", "tight", "tight");
-    digest.add_attribute("/", "format_version", version);
-    add_attribute(file, "/", "digest", string_type(32), scalar_, digest.hex().c_str());
-  }
-  const StoreReader store(path_);
-  EXPECT_EQ(store.kind(), "adapter");
-  EXPECT_EQ(store.string_attribute("/", "tight"), "tight");
 }
 
 }  // namespace

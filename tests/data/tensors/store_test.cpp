@@ -429,7 +429,7 @@ TEST(Store, BlocksOfAnotherNameAreDamage) {
       ASSERT_GE(H5Awrite(attribute, type, to), 0);
     };
   };
-  // Of as many bytes a block, of others, of none.
+  // An unknown type, one with other blocks, and no type.
   EXPECT_THAT(error_with("a.h5", rename("iq9\0")), HasSubstr("is not a known GGML block type"));
   EXPECT_THAT(error_with("b.h5", rename("q5_1")), HasSubstr("are not rows of q5_1 blocks of 24"));
   EXPECT_THAT(error_with("c.h5", [](hid_t object) { H5Adelete(object, "dtype"); }),

@@ -134,7 +134,7 @@ TEST(GgufAdapter, AlphaOfZeroIsAScaleOfOne) {
   write_text(folder / "x.gguf", file.bytes());
   const auto lora = read_gguf_adapter(folder / "x.gguf", decoder);
   EXPECT_EQ(lora->config().scaling(), 1);
-  // Of one layer alone: the whole name.
+  // An adapter of only one layer has whole names.
   EXPECT_THAT(lora->config().target_modules,
               testing::ElementsAre("model.layers.1.self_attn.v_proj"));
 }
