@@ -255,8 +255,8 @@ void set_threads(int threads) {
 }
 
 CacheDtype CacheOptions::of(Precision precision) const {
-  const bool exact = precision == Precision::float32 || precision == Precision::bf16x3;
-  const bool rounds = dtype == Dtype::automatic ? !exact : dtype == Dtype::float16;
+  const bool rounds =
+      dtype == Dtype::automatic ? precision != Precision::float32 : dtype == Dtype::float16;
   return rounds ? CacheDtype::float16 : CacheDtype::float32;
 }
 

@@ -62,10 +62,8 @@ std::string counts_text(const std::map<std::string, int>& counts);
 
 inline constexpr const char* kPrecisionHelp =
     "precision of the weight matrices: float32; bf16: weights and activations rounded to bf16; "
-    "bf16x3: three bf16 products, error close to float32's, used where they are faster; int8: "
-    "weights rounded to int8 with one scale per row, a quarter of the memory; w8a8: int8 weights "
-    "and activations, integer products in the forward pass; q8: weights in GGML blocks multiplied "
-    "as integers, activations rounded to int8 in blocks of 32, all other weights in float32";
+    "q8: weights in GGML blocks, others rounded to Q8_0 (a quarter of the memory), activations "
+    "rounded to int8, integer products";
 
 /// The model that a command runs.
 struct ModelOptions {
@@ -99,7 +97,7 @@ struct CacheOptions {
   void visit(F&& f) {
     f("kv_cache_dtype", dtype,
       "numbers of the KV cache: float32; float16: half the memory, faster with a long context; "
-      "auto: float32 with --precision float32 and bf16x3, otherwise float16");
+      "auto: float32 with --precision float32, otherwise float16");
   }
   CacheDtype of(Precision precision) const;
 };

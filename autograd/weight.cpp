@@ -19,22 +19,23 @@ void Weight::set_requires_grad(bool wanted, const std::string& name) {
         described(name, shape()), name_of(frozen_->format()));
 }
 
-void Weight::freeze(MatrixForm form, const std::string& name) {
+void Weight::freeze(Precision precision, const std::string& name) {
   if (is_frozen_matrix()) {
-    check(frozen_->form() == form, "freeze: the weight {} is frozen for products in {} already",
-          shape(), name_of(frozen_->form()));
+    check(frozen_->precision() == precision,
+          "freeze: the weight {} is frozen for products in {} already", shape(),
+          name_of(frozen_->precision()));
     return;
   }
   check(!is_shape_alone(), "freeze: the {} has no values yet", described(name, shape()));
   check(!requires_grad(),
         "freeze: the weight {} is trained; only frozen weights can be converted to {}", shape(),
-        name_of(form));
-  frozen_ = FrozenMatrix(variable_.value(), form, name);
+        name_of(precision));
+  frozen_ = FrozenMatrix(variable_.value(), precision, name);
   variable_ = Variable();
 }
 
 void Weight::multiply_in_bf16(const std::string& name) {
-  check(!is_frozen_matrix(), "multiply_in_bf16: the {} is frozen; freeze it in that form",
+  check(!is_frozen_matrix(), "multiply_in_bf16: the {} is frozen; freeze it in that precision",
         described(name, shape()));
   bf16_ = true;
 }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "autograd/gemm/frozen_matrix.h"
@@ -36,10 +35,10 @@ class Weight {
   }
 
   bool is_frozen_matrix() const { return frozen_.defined(); }
-  /// Of the frozen matrix, or bf16 for a Variable that multiplies_in_bf16(); else none.
-  std::optional<MatrixForm> form() const {
-    if (is_frozen_matrix()) return frozen_->form();
-    return bf16_ ? std::optional(MatrixForm::bf16) : std::nullopt;
+  /// Of its products.
+  Precision precision() const {
+    if (is_frozen_matrix()) return frozen_->precision();
+    return bf16_ ? Precision::bf16 : Precision::float32;
   }
   const FrozenMatrix& frozen_matrix() const { return frozen_; }
 
@@ -65,9 +64,9 @@ class Weight {
   void set_requires_grad(bool wanted, const std::string& name = "");
 
   /// From now on this matrix is a frozen one; its Variable is given up. Throws
-  /// std::invalid_argument where it is no matrix, wants a gradient, is frozen in another form or
-  /// holds numbers that the form cannot.
-  void freeze(MatrixForm form, const std::string& name = "");
+  /// std::invalid_argument where it is no matrix, wants a gradient, is frozen in another precision
+  /// or holds numbers that the precision cannot.
+  void freeze(Precision precision, const std::string& name = "");
 
   /// From now on every product with this Variable, forward and both ways back, rounds both of its
   /// operands to bf16, with sums in Real; the Variable's own numbers, which an optimiser changes,

@@ -27,12 +27,12 @@ void add_product(const std::string& name, Gemm product, const GemmShape& shape, 
   });
 }
 
-/// As a linear multiplies with a frozen weight [n, k], in each of its forms.
-void add_frozen_product(MatrixForm form, const GemmShape& shape) {
-  add_case(fmt::format("gemm/frozen_{}/{}", name_of(form), shape.name()), [=] {
+/// As a linear multiplies with a frozen weight [n, k], in each precision.
+void add_frozen_product(Precision precision, const GemmShape& shape) {
+  add_case(fmt::format("gemm/frozen_{}/{}", name_of(precision), shape.name()), [=] {
     const auto [m, k, n] = shape;
     const Tensor a = random_tensor({m * k}, 1);
-    const FrozenMatrix w(random_tensor({n, k}, 2), form);
+    const FrozenMatrix w(random_tensor({n, k}, 2), precision);
     Tensor c({m, n});
     return Case{.run = [=, m = m]() mutable { w->gemm_nt(m, a.data(), c.data(), {}); },
                 .flops = shape.flops()};
@@ -40,19 +40,21 @@ void add_frozen_product(MatrixForm form, const GemmShape& shape) {
 }
 
 /// The same with a weight in blocks.
-void add_packed_product(NumberFormat format, MatrixForm form, const GemmShape& shape) {
+void add_packed_product(NumberFormat format, Precision precision, const GemmShape& shape) {
   if (shape.k % block_numbers(format) != 0) return;
-  add_case(fmt::format("gemm/frozen_{}_{}/{}", name_of(format), name_of(form), shape.name()), [=] {
-    const auto [m, k, n] = shape;
-    const Tensor a = random_tensor({m * k}, 1), numbers = random_tensor({n, k}, 2);
-    const auto blocks = std::make_shared<std::vector<std::byte>>(bytes_of(format, n * k));
-    round_to_blocks(format, numbers.data(), n * k, blocks->data());
-    const FrozenMatrix w(
-        {.data = blocks->data(), .format = format, .rows = n, .cols = k, .pitch = k}, blocks, form);
-    Tensor c({m, n});
-    return Case{.run = [=, m = m]() mutable { w->gemm_nt(m, a.data(), c.data(), {}); },
-                .flops = shape.flops()};
-  });
+  add_case(fmt::format("gemm/frozen_{}_{}/{}", name_of(format), name_of(precision), shape.name()),
+           [=] {
+             const auto [m, k, n] = shape;
+             const Tensor a = random_tensor({m * k}, 1), numbers = random_tensor({n, k}, 2);
+             const auto blocks = std::make_shared<std::vector<std::byte>>(bytes_of(format, n * k));
+             round_to_blocks(format, numbers.data(), n * k, blocks->data());
+             const FrozenMatrix w(
+                 {.data = blocks->data(), .format = format, .rows = n, .cols = k, .pitch = k},
+                 blocks, precision);
+             Tensor c({m, n});
+             return Case{.run = [=, m = m]() mutable { w->gemm_nt(m, a.data(), c.data(), {}); },
+                         .flops = shape.flops()};
+           });
 }
 
 }  // namespace
@@ -62,12 +64,11 @@ void add_gemm_cases() {
     add_product("nn", &gemm, shape, shape.k, shape.n);
     add_product("nt", &gemm_nt, shape, shape.k, shape.k);
     add_product("tn", &gemm_tn, shape, shape.m, shape.n);
-    for (const MatrixForm form :
-         {MatrixForm::real, MatrixForm::bf16, MatrixForm::int8, MatrixForm::w8a8})
-      add_frozen_product(form, shape);
+    for (const Precision precision : {Precision::float32, Precision::bf16, Precision::q8})
+      add_frozen_product(precision, shape);
     for (const NumberFormat format : {NumberFormat::q8_0, NumberFormat::q4_0})
-      for (const MatrixForm form : {MatrixForm::real, MatrixForm::q8})
-        add_packed_product(format, form, shape);
+      for (const Precision precision : {Precision::float32, Precision::q8})
+        add_packed_product(format, precision, shape);
   }
 }
 

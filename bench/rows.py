@@ -50,7 +50,7 @@ def linear_int8_rows(settings):
         shape = ("--m", str(m), "--k", str(k), "--n", str(n))
         sides = [
             kernel(f"focus, {form}", f"gemm/frozen_{form}/{m}x{k}x{n}", settings)
-            for form in ("w8a8", "bf16", "float32")
+            for form in ("q8", "bf16", "float32")
         ]
         kinds = {"dynamic int8": ["--int8"], "bf16": ["--dtype", "bf16"], "fp32": []}
         sides += [

@@ -91,7 +91,7 @@ Variable Decoder::attend(const Block& block, const Variable& x, Index layer,
                            .sliding_window = config_.sliding_window(layer),
                            .documents = pass.context.documents};
   // Attention goes with the products around it.
-  if (attn.q_proj.weight.form() == MatrixForm::bf16) options.bf16 = simd::fast_bf16_kernels();
+  if (attn.q_proj.weight.precision() == Precision::bf16) options.bf16 = simd::fast_bf16_kernels();
   if (const auto& key = pass.context.dropout_key) {
     options.dropout = pass.context.dropout;
     options.dropout_key = key_of(*key, 3 + 3 * static_cast<std::size_t>(layer));

@@ -333,11 +333,11 @@ void for_each_stored(const ModelConfig& config, const TensorSource& source,
   trim_pool();
 }
 
-void load_weights(Decoder& decoder, const TensorSource& source, std::optional<MatrixForm> form) {
+void load_weights(Decoder& decoder, const TensorSource& source, std::optional<Precision> frozen) {
   walk_stored(decoder, source, [&]<class P>(P& p, const StoredParameter& stored) {
     if constexpr (std::is_same_v<P, Weight>) {
-      if (form) {
-        p = FrozenMatrix(stored.numbers, stored.tensor.owner, *form, stored.name);
+      if (frozen) {
+        p = FrozenMatrix(stored.numbers, stored.tensor.owner, *frozen, stored.name);
         return;
       }
     }
@@ -346,10 +346,10 @@ void load_weights(Decoder& decoder, const TensorSource& source, std::optional<Ma
   });
 }
 
-void freeze_matrices(Decoder& decoder, MatrixForm form) {
+void freeze_matrices(Decoder& decoder, Precision precision) {
   for_each_parameter(decoder, [&]<class P>(const std::string& name, P& p) {
     if constexpr (std::is_same_v<P, Weight>) {
-      p.freeze(form, name);
+      p.freeze(precision, name);
       trim_pool();  // buffers of a weight's size would not be asked for again
     }
   });

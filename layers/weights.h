@@ -51,13 +51,12 @@ void for_each_stored(const ModelConfig& config, const TensorSource& source,
 bool has_other_head(const ModelConfig& config, const TensorSource& source);
 
 /// Fills every parameter from a published checkpoint's tensors; throws as for_each_stored() does.
-/// With a form every matrix becomes a frozen one: with MatrixForm::real a view of what the source
-/// maps, of which nothing is read yet, with MatrixForm::bf16x3 and q8 too; with MatrixForm::bf16 it
-/// is rounded, one after the other, where it is not bf16 already, with MatrixForm::int8 and w8a8
-/// always; that throws std::invalid_argument where a number is NaN or infinite. What is read is
-/// held against the source's checksums; what is mapped is not.
+/// With a precision every matrix becomes a frozen one: with float32 a view of what the source maps,
+/// of which nothing is read yet; with bf16 and q8 it is rounded, one after the other, where it is
+/// not stored so already, as FrozenMatrix has it, and throws as that does. What is read is held
+/// against the source's checksums; what is mapped is not.
 void load_weights(Decoder& decoder, const TensorSource& source,
-                  std::optional<MatrixForm> form = {});
+                  std::optional<Precision> frozen = {});
 
 /// A tensor under the name that it has in published files.
 using PublishedFunction = std::function<void(const std::string& name, const Tensor& tensor)>;
@@ -114,7 +113,7 @@ std::vector<std::pair<std::string, Shape>> published_shapes(
 
 /// Makes every matrix of a decoder that is not trained a frozen one, and gives the memory of its
 /// Real numbers back to the system; vectors (norms, biases) stay as they are.
-void freeze_matrices(Decoder& decoder, MatrixForm form);
+void freeze_matrices(Decoder& decoder, Precision precision);
 
 /// Weight::multiply_in_bf16() for every matrix of a decoder that is to be trained.
 void multiply_in_bf16(Decoder& decoder);

@@ -9,10 +9,7 @@
 #include "autograd/tensor.h"
 
 // Weights in bf16: half the memory where they are frozen, and faster products where the machine has
-// AVX512_BF16. Both operands of a product are rounded to bf16, the sums are Real. Or, with errors
-// near float32's, each is split into the two bf16 numbers a + a' that are nearest to it, and a b +
-// a b'
-// + a' b is summed: what is left out of a product is less than 2^-16 of it.
+// AVX512_BF16. Both operands of a product are rounded to bf16, the sums are Real.
 namespace focus {
 
 /// The nearest bf16, ties to even; NaN stays NaN.
@@ -76,15 +73,5 @@ inline void gemm(Index m, const Real* a, Index lda, const Bf16Matrix& b, Real* c
                  Start start = {}, const simd::Bf16Kernels& kernels = simd::bf16_kernels()) {
   gemm(Bf16Matrix(m, b.rows(), a, lda, kernels), b, c, ldc, start, kernels);
 }
-
-/// C[m, rows] = start + A[m, cols] Wᵀ by split numbers, which for W are made a block at a time: W
-/// stays where it lies, and takes two products alone where it is bf16 already. Without kernels, or
-/// for few rows of A, where reading W is all the work, the product is gemm_nt()'s of Real. Infinity
-/// gives NaN. Bits do not depend on the number of threads.
-void gemm_nt_bf16x3(Index m, const Real* a, Index lda, const MatrixView& w, Real* c, Index ldc,
-                    Start start = {}, const simd::Bf16Kernels* kernels = simd::bf16x3_kernels());
-/// C[m, cols] = start + A[m, rows] W likewise.
-void gemm_bf16x3(Index m, const Real* a, Index lda, const MatrixView& w, Real* c, Index ldc,
-                 Start start = {}, const simd::Bf16Kernels* kernels = simd::bf16x3_kernels());
 
 }  // namespace focus

@@ -5,20 +5,15 @@
 #include "autograd/base/check.h"
 
 namespace focus {
-namespace {
-
-const simd::BlockKernels::Format& kernel_for(NumberFormat format,
+const simd::BlockKernels::Format& kernels_of(NumberFormat format,
                                              const simd::BlockKernels& kernels) {
-  const auto* found = find_format(kernels.formats, format);
-  check(found != nullptr, "{} values are not stored in blocks", name_of(format));
-  return *found;
+  check(in_blocks(format), "{} values are not stored in blocks", name_of(format));
+  return kernels.formats[static_cast<int>(format) - static_cast<int>(NumberFormat::q8_0)];
 }
-
-}  // namespace
 
 void widen_blocks(NumberFormat format, const void* blocks, Index first, Index count, Real* to,
                   const simd::BlockKernels& kernels) {
-  const simd::WidenBlocks widen = kernel_for(format, kernels).widen;
+  const simd::WidenBlocks widen = kernels_of(format, kernels).widen;
   const Index numbers = block_numbers(format);
   const auto bytes = static_cast<Index>(bytes_of(format, numbers));
   const auto* at = static_cast<const std::uint8_t*>(blocks) + first / numbers * bytes;
@@ -44,12 +39,12 @@ void split_blocks(NumberFormat format, const void* blocks, Index count,
   const Index numbers = block_numbers(format);
   check(count % numbers == 0, "{} values do not fill whole {} blocks of {}", count, name_of(format),
         numbers);
-  kernel_for(format, kernels).split(static_cast<const std::uint8_t*>(blocks), count / numbers, to);
+  kernels_of(format, kernels).split(static_cast<const std::uint8_t*>(blocks), count / numbers, to);
 }
 
 simd::DotBlocks dot_of_blocks(NumberFormat format, Index count, const simd::BlockKernels& kernels) {
   if (!in_blocks(format) || count % kernels.dot_numbers != 0) return nullptr;
-  return kernel_for(format, kernels).dot;
+  return kernels_of(format, kernels).dot;
 }
 
 bool has_offsets(NumberFormat format) {

@@ -6,7 +6,6 @@
 #include "autograd/base/check.h"
 #include "autograd/base/read_ahead.h"
 #include "autograd/gemm/bf16.h"
-#include "autograd/gemm/int8.h"
 #include "autograd/gemm/packed_product.h"
 #include "autograd/gemm/q8.h"
 #include "autograd/simd/bf16_kernels.h"
@@ -19,7 +18,7 @@ class Bf16Storage final : public MatrixStorage {
   explicit Bf16Storage(Bf16Matrix matrix)
       : MatrixStorage(matrix.shape()), matrix_(std::move(matrix)) {}
 
-  MatrixForm form() const override { return MatrixForm::bf16; }
+  Precision precision() const override { return Precision::bf16; }
   NumberFormat format() const override { return NumberFormat::bf16; }
   std::size_t bytes() const override {
     return static_cast<std::size_t>(shape().size()) * sizeof(Bf16);
@@ -47,10 +46,13 @@ class Bf16Storage final : public MatrixStorage {
 class ViewStorage : public MatrixStorage {
  public:
   ViewStorage(const MatrixView& view, std::shared_ptr<const void> owner,
-              MatrixForm form = MatrixForm::real)
-      : MatrixStorage({view.rows, view.cols}), view_(view), owner_(std::move(owner)), form_(form) {}
+              Precision precision = Precision::float32)
+      : MatrixStorage({view.rows, view.cols}),
+        view_(view),
+        owner_(std::move(owner)),
+        precision_(precision) {}
 
-  MatrixForm form() const override { return form_; }
+  Precision precision() const override { return precision_; }
   NumberFormat format() const override { return view_.format; }
   std::size_t bytes() const override { return bytes_of(view_.format, shape().size()); }
   void row(Index i, Real* to) const override { read_rows(view_, i, 1, to); }
@@ -76,7 +78,7 @@ class ViewStorage : public MatrixStorage {
  private:
   MatrixView view_;
   std::shared_ptr<const void> owner_;
-  MatrixForm form_;
+  Precision precision_;
 };
 
 /// Back it is ViewStorage: a gradient of the product as if what came in had not been rounded.
@@ -87,49 +89,6 @@ class Q8Storage final : public ViewStorage {
   void gemm_nt(Index m, const Real* x, Real* y, Start start) const override {
     gemm_nt_q8(m, x, view().cols, view(), y, view().rows, start);
   }
-};
-
-class Bf16x3Storage final : public ViewStorage {
- public:
-  using ViewStorage::ViewStorage;
-
-  MatrixForm form() const override { return MatrixForm::bf16x3; }
-  const MatrixView* blocks() const override { return nullptr; }
-  void gemm_nt(Index m, const Real* x, Real* y, Start start) const override {
-    gemm_nt_bf16x3(m, x, view().cols, view(), y, view().rows, start);
-  }
-  void gemm(Index m, const Real* dy, Real* dx, Start start) const override {
-    gemm_bf16x3(m, dy, view().rows, view(), dx, view().cols, start);
-  }
-};
-
-class Int8Storage : public ViewStorage {
- public:
-  explicit Int8Storage(const Int8Matrix& matrix) : ViewStorage(matrix.view, matrix.owner) {}
-
-  MatrixForm form() const override { return MatrixForm::int8; }
-  std::size_t bytes() const override {
-    return ViewStorage::bytes() + static_cast<std::size_t>(view().rows) * sizeof(Real);
-  }
-  void read_ahead() const override {}  // in memory of its own
-};
-
-/// Back it is Int8Storage: a gradient of the product as if what came in had not been rounded.
-class W8A8Storage final : public Int8Storage {
- public:
-  explicit W8A8Storage(const Int8Matrix& matrix)
-      : Int8Storage(matrix), sums_(row_sums(matrix.view)) {}
-
-  MatrixForm form() const override { return MatrixForm::w8a8; }
-  std::size_t bytes() const override {
-    return Int8Storage::bytes() + sums_.size() * sizeof(std::int32_t);
-  }
-  void gemm_nt(Index m, const Real* x, Real* y, Start start) const override {
-    gemm_nt_w8a8(m, x, view().cols, view(), sums_.data(), y, view().rows, start);
-  }
-
- private:
-  std::vector<std::int32_t> sums_;
 };
 
 /// Where products of bf16 take no less time the numbers are widened, and what they multiply is not
@@ -143,70 +102,55 @@ std::shared_ptr<const MatrixStorage> store_bf16(Bf16Matrix matrix) {
                         .rows = owner->rows(),
                         .cols = owner->cols(),
                         .pitch = owner->pitch()};
-  return std::make_shared<const ViewStorage>(rows, owner, MatrixForm::bf16);
+  return std::make_shared<const ViewStorage>(rows, owner, Precision::bf16);
+}
+
+std::shared_ptr<const MatrixStorage> store_q8(const MatrixView& view,
+                                              std::shared_ptr<const void> owner,
+                                              const std::string& name) {
+  if (in_blocks(view.format) && !view.transposed)
+    return std::make_shared<const Q8Storage>(view, std::move(owner), Precision::q8);
+  if (view.cols % block_numbers(NumberFormat::q8_0) != 0)
+    return std::make_shared<const ViewStorage>(view, std::move(owner), Precision::q8);
+  const OwnedView rounded = rounded_to_q8_0(view, name);
+  return std::make_shared<const Q8Storage>(rounded.view, rounded.owner, Precision::q8);
 }
 
 std::shared_ptr<const MatrixStorage> store_view(const MatrixView& view,
-                                                std::shared_ptr<const void> owner, MatrixForm form,
-                                                const std::string& name) {
+                                                std::shared_ptr<const void> owner,
+                                                Precision precision, const std::string& name) {
   check(reinterpret_cast<std::uintptr_t>(view.data) % alignment_of(view.format) == 0,
         "a frozen matrix in {}: its address is not a multiple of {} bytes", name_of(view.format),
         alignment_of(view.format));
-  switch (form) {
-    case MatrixForm::real:
+  switch (precision) {
+    case Precision::float32:
       return std::make_shared<const ViewStorage>(view, std::move(owner));
-    case MatrixForm::bf16:
+    case Precision::bf16:
       return store_bf16(Bf16Matrix(view, std::move(owner)));
-    case MatrixForm::bf16x3:
-      return std::make_shared<const Bf16x3Storage>(view, std::move(owner));
-    case MatrixForm::int8:
-      return std::make_shared<const Int8Storage>(rounded_to_int8(view, name));
-    case MatrixForm::w8a8:
-      return std::make_shared<const W8A8Storage>(rounded_to_int8(view, name));
-    case MatrixForm::q8:
-      if (in_blocks(view.format))
-        return std::make_shared<const Q8Storage>(view, std::move(owner), form);
-      return std::make_shared<const ViewStorage>(view, std::move(owner), form);
+    case Precision::q8:
+      return store_q8(view, std::move(owner), name);
   }
-  fail("unknown form of a frozen matrix");
+  fail("unknown precision of a frozen matrix");
 }
 
-std::shared_ptr<const MatrixStorage> store_matrix(const Tensor& values, MatrixForm form,
+std::shared_ptr<const MatrixStorage> store_matrix(const Tensor& values, Precision precision,
                                                   const std::string& name) {
-  check(values.rank() == 2, "a frozen matrix in {}: {} is not a matrix", name_of(form),
+  check(values.rank() == 2, "a frozen matrix in {}: {} is not a matrix", name_of(precision),
         values.shape());
   const auto owner = std::make_shared<const Tensor>(values);
   return store_view(
       {.data = owner->data(), .rows = values.dim(0), .cols = values.dim(1), .pitch = values.dim(1)},
-      owner, form, name);
+      owner, precision, name);
 }
 
 }  // namespace
 
-const char* name_of(MatrixForm form) {
-  switch (form) {
-    case MatrixForm::real:
-      return "float32";
-    case MatrixForm::bf16:
-      return "bf16";
-    case MatrixForm::bf16x3:
-      return "bf16x3";
-    case MatrixForm::int8:
-      return "int8";
-    case MatrixForm::w8a8:
-      return "w8a8";
-    case MatrixForm::q8:
-      return "q8";
-  }
-  return "?";
-}
-
 bool faster_together(Index m, std::span<const MatrixStorage* const> matrices) {
   if (matrices.size() < 2) return false;
-  const MatrixForm form = matrices.front()->form();
-  return (form == MatrixForm::q8 || m <= packed::kFewRows) &&
+  const Precision precision = matrices.front()->precision();
+  return (precision == Precision::q8 || m <= packed::kFewRows) &&
          std::ranges::all_of(matrices, [&](const MatrixStorage* matrix) {
-           return matrix->blocks() != nullptr && matrix->form() == form;
+           return matrix->blocks() != nullptr && matrix->precision() == precision;
          });
 }
 
@@ -215,17 +159,17 @@ void gemm_nt_together(Index m, const Real* x, std::span<const FrozenProduct> pro
   for (const auto& [w, y, start] : products)
     shared.push_back({*w->blocks(), y, w->blocks()->rows, start});
   const Index cols = shared.front().w.cols;
-  if (products.front().w->form() == MatrixForm::q8)
+  if (products.front().w->precision() == Precision::q8)
     gemm_nt_q8(m, x, cols, shared);
   else
     gemm_nt(m, x, cols, shared);
 }
 
-FrozenMatrix::FrozenMatrix(const Tensor& values, MatrixForm form, const std::string& name)
-    : storage_(store_matrix(values, form, name)) {}
+FrozenMatrix::FrozenMatrix(const Tensor& values, Precision precision, const std::string& name)
+    : storage_(store_matrix(values, precision, name)) {}
 
 FrozenMatrix::FrozenMatrix(const MatrixView& view, std::shared_ptr<const void> owner,
-                           MatrixForm form, const std::string& name)
-    : storage_(store_view(view, std::move(owner), form, name)) {}
+                           Precision precision, const std::string& name)
+    : storage_(store_view(view, std::move(owner), precision, name)) {}
 
 }  // namespace focus

@@ -6,21 +6,10 @@
 
 #include "autograd/gemm/gemm.h"
 #include "autograd/gemm/matrix_view.h"
+#include "autograd/precision.h"
 #include "autograd/tensor.h"
 
 namespace focus {
-
-/// How a frozen matrix is multiplied. A further form is a line here, a MatrixStorage in
-/// frozen_matrix.cpp and a line in store_view() there; no op and no layer knows them.
-enum class MatrixForm {
-  real,    // as Real, whatever it is stored in: the bits of the widened matrix
-  bf16,    // both operands of a product are rounded to bf16
-  bf16x3,  // both are split into two bf16, where that is faster than Real: else as real
-  int8,    // it is rounded to int8, a scale for each row (int8.h); products are of Real
-  w8a8,    // so is what it multiplies on the way forward; products are of integers
-  q8,      // what a matrix in blocks multiplies is rounded to int8 (q8.h); others are as real
-};
-const char* name_of(MatrixForm form);
 
 /// The numbers of a matrix [rows, cols] in some form, and all that can be asked of them. The
 /// products' bits do not depend on the number of threads.
@@ -32,7 +21,7 @@ class MatrixStorage {
   MatrixStorage& operator=(const MatrixStorage&) = delete;
 
   const Shape& shape() const { return shape_; }
-  virtual MatrixForm form() const = 0;
+  virtual Precision precision() const = 0;
   virtual NumberFormat format() const = 0;
   virtual std::size_t bytes() const = 0;
   /// to[cols] = row i
@@ -54,15 +43,16 @@ class MatrixStorage {
 class FrozenMatrix {
  public:
   FrozenMatrix() = default;  // undefined
-  /// Throws std::invalid_argument where `values` is no matrix, and with MatrixForm::int8 and w8a8
-  /// where a number is not finite; `name` is the weight's, for messages.
-  FrozenMatrix(const Tensor& values, MatrixForm form, const std::string& name = "");
+  /// Throws std::invalid_argument where `values` is no matrix, and where Precision::q8 has to round
+  /// a number that is not finite or beyond 8.3e6; `name` is the weight's, for messages.
+  FrozenMatrix(const Tensor& values, Precision precision, const std::string& name = "");
   /// Numbers that lie elsewhere, in a file that is mapped into memory, which `owner` holds: they
-  /// stay there. With MatrixForm::bf16 those in another format, or laid otherwise than in rows of
-  /// an even length, are rounded into memory of the matrix's own; with MatrixForm::int8 and w8a8
-  /// all are. Throws as above, and where the address does not suit the format.
+  /// stay there. With Precision::bf16 those in another format, or laid otherwise than in rows of an
+  /// even length, are rounded into memory of the matrix's own; with Precision::q8 those in no
+  /// blocks, but for rows that are no whole number of blocks: these are multiplied in float32.
+  /// Throws as above, and where the address does not suit the format.
   FrozenMatrix(const MatrixView& view, std::shared_ptr<const void> owner,
-               MatrixForm form = MatrixForm::real, const std::string& name = "");
+               Precision precision = Precision::float32, const std::string& name = "");
   explicit FrozenMatrix(std::shared_ptr<const MatrixStorage> storage)
       : storage_(std::move(storage)) {}
 

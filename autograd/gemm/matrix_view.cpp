@@ -34,10 +34,6 @@ void widen(const MatrixView& view, Index first, Index count, Real* to) {
     case NumberFormat::f16:
       simd::kernels().widen_f16(numbers<std::uint16_t>(view, first), count, to);
       break;
-    case NumberFormat::int8:
-      simd::kernels().widen_int8(numbers<std::int8_t>(view, first), count,
-                                 view.scales[first / view.pitch], to);
-      break;
     default:
       widen_blocks(view.format, view.data, first, count, to);
   }
@@ -49,10 +45,43 @@ Index rows_together(const MatrixView& view, Index row, Index count) {
   return view.runs() ? std::min(count, view.run - row % view.run) : count;
 }
 
+/// A part of what is stored: numbers [first, first + count) of the lines [line, line + lines).
+struct StoredPart {
+  Index line, lines, first, count;
+};
+/// Rows [p, p + depth), columns [j, j + columns) of a product's right-hand side, W or Wᵀ, as they
+/// are stored: the part's lines are the block's rows, or its columns.
+struct StoredBlock {
+  StoredPart part;
+  bool lines_are_rows;
+};
+StoredBlock block_of(const MatrixView& w, bool transposed, Index p, Index depth, Index j,
+                     Index columns) {
+  const bool lines_are_rows = w.transposed == transposed;
+  return {lines_are_rows ? StoredPart{p, depth, j, columns} : StoredPart{j, columns, p, depth},
+          lines_are_rows};
+}
+
 /// Where Real numbers lie as the kernels want them: else null.
 const Real* direct(const MatrixView& view, const StoredPart& part) {
   if (view.format != kRealFormat || !view.in_order()) return nullptr;
   return numbers<Real>(view, part.line * view.pitch + part.first);
+}
+
+/// The part's lines one after the other.
+void read_part(const MatrixView& view, const StoredPart& part, Real* to) {
+  for (Index l = part.line; l < part.line + part.lines; ++l, to += part.count) {
+    if (!view.transposed) {
+      widen(view, view.stored_row(l) * view.pitch + part.first, part.count, to);
+      continue;
+    }
+    for (Index i = 0; i < part.count;) {
+      const Index row = part.first + i;
+      const Index together = rows_together(view, row, part.count - i);
+      widen(view, l * view.pitch + view.stored_row(row), together, to + i);
+      i += together;
+    }
+  }
 }
 
 /// Lines of a matrix in blocks that are widened at a time, kMostBlockNumbers of each: as rows of a
@@ -176,28 +205,6 @@ void multiply_rows(Index m, const Real* a, Index lda, const MatrixView& b, Real*
 MatrixView from_number(MatrixView view, Index place) {
   view.data = static_cast<const std::byte*>(view.data) + bytes_of(view.format, place);
   return view;
-}
-
-StoredBlock block_of(const MatrixView& w, bool transposed, Index p, Index depth, Index j,
-                     Index columns) {
-  const bool lines_are_rows = w.transposed == transposed;
-  return {lines_are_rows ? StoredPart{p, depth, j, columns} : StoredPart{j, columns, p, depth},
-          lines_are_rows};
-}
-
-void read_part(const MatrixView& view, const StoredPart& part, Real* to) {
-  for (Index l = part.line; l < part.line + part.lines; ++l, to += part.count) {
-    if (!view.transposed) {
-      widen(view, view.stored_row(l) * view.pitch + part.first, part.count, to);
-      continue;
-    }
-    for (Index i = 0; i < part.count;) {
-      const Index row = part.first + i;
-      const Index together = rows_together(view, row, part.count - i);
-      widen(view, l * view.pitch + view.stored_row(row), together, to + i);
-      i += together;
-    }
-  }
 }
 
 void read_rows(const MatrixView& view, Index first, Index count, Real* to) {

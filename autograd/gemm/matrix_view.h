@@ -27,8 +27,6 @@ struct MatrixView {
   /// > 0: the rows of each head of so many lie as GGUF's llama has them, 2i and 2i + 1 of what is
   /// stored being i and i + half a head. Within a run, where there are runs.
   Index rotary_pairs = 0;
-  /// Of int8, whose rows lie as they are, in one run: what the numbers of each row are times.
-  const Real* scales = nullptr;
 
   bool runs() const { return run > 0 && run < rows; }
   /// Whether the rows are stored in their order, with nothing between them.
@@ -43,24 +41,9 @@ struct MatrixView {
   }
 };
 
-/// The part of a view, which is not of int8, that begins with the number at that place. Throws
+/// The part of a view that begins with the number at that place. Throws
 /// std::invalid_argument where that is within a block.
 MatrixView from_number(MatrixView view, Index place);
-
-/// A part of what is stored: numbers [first, first + count) of the lines [line, line + lines).
-struct StoredPart {
-  Index line, lines, first, count;
-};
-/// Rows [p, p + depth), columns [j, j + columns) of a product's right-hand side, W or Wᵀ, as they
-/// are stored: the part's lines are the block's rows, or its columns.
-struct StoredBlock {
-  StoredPart part;
-  bool lines_are_rows;
-};
-StoredBlock block_of(const MatrixView& w, bool transposed, Index p, Index depth, Index j,
-                     Index columns);
-/// The part's lines one after the other.
-void read_part(const MatrixView& view, const StoredPart& part, Real* to);
 
 /// to[count, cols] = rows [first, first + count).
 void read_rows(const MatrixView& view, Index first, Index count, Real* to);

@@ -16,12 +16,11 @@ struct Row {
 };
 
 using enum NumberFormat;
-constexpr std::array<Row, 18> kRows = {{
+constexpr std::array<Row, 17> kRows = {{
     {f32, "f32", 1, 4},
     {f64, "f64", 1, 8},
     {bf16, "bf16", 1, 2},
     {f16, "f16", 1, 2},
-    {int8, "int8", 1, 1},
     {q8_0, "q8_0", 32, 34},
     {q4_0, "q4_0", 32, 18},
     {q4_1, "q4_1", 32, 20},
@@ -51,8 +50,7 @@ const Row& row_of(NumberFormat format) { return kRows.at(static_cast<std::size_t
 const char* name_of(NumberFormat format) { return row_of(format).name; }
 
 NumberFormat format_named(std::string_view name) {
-  const auto row =
-      std::ranges::find_if(kRows, [&](const Row& r) { return r.name == name && r.format != int8; });
+  const auto row = std::ranges::find(kRows, name, &Row::name);
   return row == kRows.end() ? other : row->format;
 }
 

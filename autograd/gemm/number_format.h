@@ -8,15 +8,13 @@
 namespace focus {
 
 /// How a file or a matrix stores numbers: each by itself, or in GGML's blocks of 32 or 256, which
-/// share scales. `int8` is a matrix of ours with a scale for each row (int8.h), no type of a file;
-/// `other` is any type that is no weight's: integers, masks, 8-bit floats.
+/// share scales. `other` is any type that is no weight's: integers, masks, 8-bit floats.
 enum class NumberFormat {
   f32,
   f64,
   bf16,
   f16,
-  int8,
-  q8_0,
+  q8_0,  // the first in blocks: kernels are in this order (simd/block_kernels.h)
   q4_0,
   q4_1,
   q5_0,
@@ -33,7 +31,7 @@ enum class NumberFormat {
 
 /// "f32", "q4_k", "other".
 const char* name_of(NumberFormat format);
-/// The inverse for formats of files; `other` for every other name.
+/// The inverse; `other` for every other name.
 NumberFormat format_named(std::string_view name);
 /// Numbers that are stored together: 1, 32 or 256.
 Index block_numbers(NumberFormat format);

@@ -1,15 +1,15 @@
 #include "autograd/gemm/q8.h"
 
 #include <algorithm>
-#include <cmath>
+#include <atomic>
 #include <optional>
 
 #include "autograd/base/aligned_vector.h"
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/block_formats.h"
+#include "autograd/gemm/block_rounding.h"
 #include "autograd/gemm/block_rows.h"
-#include "autograd/gemm/int8.h"
 #include "autograd/gemm/packed_product.h"
 
 namespace focus {
@@ -17,22 +17,22 @@ namespace {
 
 constexpr Index kSplit = 16;  // numbers that share one of SplitNumbers
 
-/// Rows of A as integers, in groups with what is known of each (simd::Q8Rows); what fills a row up
-/// is 0.
+/// Rows of A as integers, in groups with what is known of each, that of `together` rows side by
+/// side (simd::Q8Rows); what fills up a row, and the rows to a multiple of `together`, is 0.
 class RoundedRows {
  public:
   RoundedRows(Index rows, const Real* a, Index lda, Index cols, Index width, Index group,
-              const simd::Q8Kernels& kernels)
-      : cols_(cols),
-        width_(width),
+              Index together, const simd::BlockKernels& kernels)
+      : width_(width),
         group_(group),
-        q_(static_cast<std::size_t>(rows * width)),
+        together_(together),
+        q_(static_cast<std::size_t>((rows + together - 1) / together * together * width)),
         scales_(q_.size() / static_cast<std::size_t>(group)),
         sums_(scales_.size()),
         totals_(scales_.size()) {
-    simd::int8_kernels();  // not to be called first by a thread of several
     parallel_chunks(rows, rows_per_chunk(cols), [&](Index begin, Index end) {
-      for (Index i = begin; i < end; ++i) round(i, a + i * lda, kernels);
+      for (Index i = begin; i < end; ++i)
+        for (Index p = 0; p < cols; p += simd::kQ8Rounded) round(i, p, a + i * lda + p, kernels);
     });
   }
 
@@ -40,6 +40,7 @@ class RoundedRows {
     const simd::Q8Rows rows = from(i);
     return {rows.q, rows.scales, rows.sums};
   }
+  /// From row i on, a multiple of `together`.
   simd::Q8Rows from(Index i) const {
     const Index g = i * width_ / group_;
     return {q_.data() + i * width_, scales_.data() + g, sums_.data() + g, totals_.data() + g,
@@ -47,29 +48,24 @@ class RoundedRows {
   }
 
  private:
-  void round(Index i, const Real* row, const simd::Q8Kernels& kernels) {
-    for (Index p = 0; p < cols_; p += simd::kQ8Rounded) {
-      const Real largest = simd::int8_kernels().largest(row + p, simd::kQ8Rounded);
-      const Real step = std::isfinite(largest) ? int8_scale(largest) : std::nan("");
-      const auto scale = static_cast<float>(step);
-      const Index first = i * width_ + p;
-      std::int32_t halves[2] = {0, 0};
-      if (step > 0) kernels.round(row + p, step, q_.data() + first, halves);
-      if (group_ == simd::kQ8Rounded)
-        add_group(first, scale, halves[0] + halves[1]);
-      else
-        for (Index half = 0; half < 2; ++half)
-          add_group(first + half * kSplit, scale, halves[half]);
-    }
+  /// Numbers [p, p + kQ8Rounded) of row i.
+  void round(Index i, Index p, const Real* numbers, const simd::BlockKernels& kernels) {
+    std::int32_t halves[2];
+    const float scale = kernels.round(numbers, q_.data() + i * width_ + p, halves);
+    if (group_ == simd::kQ8Rounded)
+      set_group(i, p / group_, scale, halves[0] + halves[1]);
+    else
+      for (Index half = 0; half < 2; ++half) set_group(i, p / group_ + half, scale, halves[half]);
   }
-  void add_group(Index first, float scale, std::int32_t sum) {
-    const auto g = static_cast<std::size_t>(first / group_);
+  void set_group(Index i, Index group, float scale, std::int32_t sum) {
+    const Index of_rows = i / together_ * (width_ / group_) + group;
+    const auto g = static_cast<std::size_t>(of_rows * together_ + i % together_);
     scales_[g] = scale;
     sums_[g] = scale * static_cast<float>(sum);
     totals_[g] = sum;
   }
 
-  const Index cols_, width_, group_;
+  const Index width_, group_, together_;
   AlignedVector<std::int8_t> q_;
   AlignedVector<float> scales_, sums_;
   AlignedVector<std::int32_t> totals_;
@@ -79,8 +75,8 @@ class RoundedRows {
 class Panel {
  public:
   /// W's rows [first, first + count); what is missing of a panel is 0.
-  void fill(const MatrixView& w, Index first, Index count, const simd::Q8Kernels::Format& format,
-            const simd::Q8Kernels& kernels) {
+  void fill(const MatrixView& w, Index first, Index count, const simd::BlockKernels::Format& format,
+            const simd::BlockKernels& kernels) {
     const Index group = format.group, halves = w.cols / kSplit, groups = w.cols / group;
     resize(w.cols);
     for (Index j = 0; j < count; ++j)
@@ -116,45 +112,49 @@ class Panel {
 };
 
 void multiply_few(const RoundedRows& rows, Index m, std::span<const SharedProduct> products,
-                  const simd::Q8Kernels& kernels) {
+                  const simd::BlockKernels& kernels) {
   multiply_rows_of_blocks(m, products, [&](const SharedProduct& product) {
-    return [&rows, dot = find_format(kernels.formats, product.w.format)->dot](
-               const std::uint8_t* blocks, Index count, Index i) {
+    return [&rows, dot = kernels_of(product.w.format, kernels).dot_q8](const std::uint8_t* blocks,
+                                                                       Index count, Index i) {
       return static_cast<Real>(dot(blocks, count, rows.row(i)));
     };
   });
 }
 
 void multiply_many(const RoundedRows& rows, Index m, const SharedProduct& product,
-                   const simd::Q8Kernels::Format& format, const simd::Q8Kernels& kernels) {
-  const auto& [w, c, ldc, start] = product;
-  constexpr Index kRowsAtATime = 96;  // of A at a time
-  parallel_chunks(w.rows, simd::kQ8Panel,
-                  [&, &w = w, c = c, ldc = ldc, &start = start](Index begin, Index end) {
-                    thread_local Panel panel;
-                    alignas(64) float sums[kRowsAtATime * simd::kQ8Panel];
-                    for (Index first = begin; first < end; first += simd::kQ8Panel) {
-                      const Index count = std::min(simd::kQ8Panel, end - first);
-                      panel.fill(w, first, count, format, kernels);
-                      for (Index i = 0; i < m; i += kRowsAtATime) {
-                        const Index some = std::min(kRowsAtATime, m - i);
-                        format.product(some, rows.from(i), panel.view(), sums);
-                        for (Index r = 0; r < some; ++r) {
-                          Real* to = c + (i + r) * ldc + first;
-                          const float* sum = sums + r * simd::kQ8Panel;
-                          for (Index j = 0; j < count; ++j)
-                            to[j] = (start.add ? to[j] : start.in_column(first + j)) +
-                                    static_cast<Real>(sum[j]);
-                        }
-                      }
-                    }
-                  });
+                   const simd::BlockKernels::Format& format, const simd::BlockKernels& kernels) {
+  constexpr Index kRowsAtATime = 192, kPanel = simd::kQ8Panel;
+  const auto multiply_panel = [&](Index first, Index count) {
+    const auto [w, c, ldc, start] = product;
+    thread_local Panel panel;
+    thread_local AlignedVector<float> sums(static_cast<std::size_t>(kRowsAtATime * kPanel));
+    panel.fill(w, first, count, format, kernels);
+    for (Index i = 0; i < m; i += kRowsAtATime) {
+      const Index some = std::min(kRowsAtATime, m - i);
+      format.product_q8(some, rows.from(i), panel.view(), sums.data());
+      for (Index r = 0; r < some; ++r) {
+        Real* const to = c + (i + r) * ldc + first;
+        const float* const sum = sums.data() + r * kPanel;
+        if (start.add)
+          for (Index j = 0; j < count; ++j) to[j] += static_cast<Real>(sum[j]);
+        else if (start.row != nullptr)
+          for (Index j = 0; j < count; ++j)
+            to[j] = start.row[first + j] + static_cast<Real>(sum[j]);
+        else
+          for (Index j = 0; j < count; ++j) to[j] = 0 + static_cast<Real>(sum[j]);
+      }
+    }
+  };
+  parallel_chunks(product.w.rows, kPanel, [&](Index begin, Index end) {
+    for (Index first = begin; first < end; first += kPanel)
+      multiply_panel(first, std::min(kPanel, end - first));
+  });
 }
 
 }  // namespace
 
 void gemm_nt_q8(Index m, const Real* a, Index lda, std::span<const SharedProduct> products,
-                const simd::Q8Kernels& kernels) {
+                const simd::BlockKernels& kernels) {
   for (const SharedProduct& product : products) {
     check(in_blocks(product.w.format), "q8: a matrix in {} is not stored in blocks",
           name_of(product.w.format));
@@ -163,22 +163,51 @@ void gemm_nt_q8(Index m, const Real* a, Index lda, std::span<const SharedProduct
   const Index cols = products.front().w.cols;
   if (m <= packed::kFewRows) {
     const Index steps = (cols + simd::kQ8Step - 1) / simd::kQ8Step;
-    const RoundedRows rows(m, a, lda, cols, steps * simd::kQ8Step, kSplit, kernels);
+    const RoundedRows rows(m, a, lda, cols, steps * simd::kQ8Step, kSplit, 1, kernels);
     return multiply_few(rows, m, products, kernels);
   }
   std::optional<RoundedRows> of_16, of_32;  // numbers of a group
   for (const SharedProduct& product : products) {
-    const simd::Q8Kernels::Format& format = *find_format(kernels.formats, product.w.format);
+    const simd::BlockKernels::Format& format = kernels_of(product.w.format, kernels);
     std::optional<RoundedRows>& rows = format.group == kSplit ? of_16 : of_32;
-    if (!rows) rows.emplace(m, a, lda, cols, cols, format.group, kernels);
+    if (!rows) rows.emplace(m, a, lda, cols, cols, format.group, simd::kQ8Rows, kernels);
     multiply_many(*rows, m, product, format, kernels);
   }
 }
 
 void gemm_nt_q8(Index m, const Real* a, Index lda, const MatrixView& w, Real* c, Index ldc,
-                Start start, const simd::Q8Kernels& kernels) {
+                Start start, const simd::BlockKernels& kernels) {
   const SharedProduct product{w, c, ldc, start};
   gemm_nt_q8(m, a, lda, {&product, 1}, kernels);
+}
+
+OwnedView rounded_to_q8_0(const MatrixView& from, const std::string& name) {
+  constexpr NumberFormat kFormat = NumberFormat::q8_0;
+  const std::size_t row_bytes = bytes_of(kFormat, from.cols), block = bytes_of(kFormat, 32);
+  const std::shared_ptr<void> memory =
+      pooled_buffer(static_cast<std::size_t>(from.rows) * row_bytes);
+  auto* const blocks = static_cast<std::byte*>(memory.get());
+  std::atomic<Index> refused{from.rows};  // the first row that cannot be rounded
+  parallel_chunks(from.rows, rows_at_a_time(from), [&](Index begin, Index end) {
+    std::vector<Real> rows(static_cast<std::size_t>((end - begin) * from.cols));
+    read_rows(from, begin, end - begin, rows.data());
+    for (Index i = begin; i < end; ++i) {
+      std::byte* const row = blocks + static_cast<std::size_t>(i) * row_bytes;
+      round_to_blocks(kFormat, rows.data() + (i - begin) * from.cols, from.cols, row);
+      constexpr std::byte kNotFinite{0x7c};  // float16's exponent, all ones
+      for (std::size_t at = 0; at < row_bytes; at += block)
+        if ((row[at + 1] & kNotFinite) == kNotFinite)
+          for (Index before = refused; i < before && !refused.compare_exchange_weak(before, i);) {
+          }
+    }
+  });
+  check(refused == from.rows,
+        "q8: row {} of the {} holds NaN, infinity or a number too large for a block's scale: use "
+        "float32",
+        refused.load(), name.empty() ? "matrix" : "weight " + name);
+  return {
+      {.data = blocks, .format = kFormat, .rows = from.rows, .cols = from.cols, .pitch = from.cols},
+      memory};
 }
 
 }  // namespace focus

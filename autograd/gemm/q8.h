@@ -1,7 +1,9 @@
 #pragma once
 
+#include <string>
+
 #include "autograd/gemm/matrix_view.h"
-#include "autograd/simd/q8_kernels.h"
+#include "autograd/simd/block_kernels.h"
 
 namespace focus {
 
@@ -13,10 +15,20 @@ namespace focus {
 /// Bits depend neither on the number of threads nor on the kernels, and not on m from 3 on. Throws
 /// std::invalid_argument for a format that is in no blocks.
 void gemm_nt_q8(Index m, const Real* a, Index lda, const MatrixView& w, Real* c, Index ldc,
-                Start start = {}, const simd::Q8Kernels& kernels = simd::q8_kernels());
+                Start start = {}, const simd::BlockKernels& kernels = simd::block_kernels());
 /// Some such products with the same bits: A is rounded once, and of one or two rows all products
 /// are one job for the threads.
 void gemm_nt_q8(Index m, const Real* a, Index lda, std::span<const SharedProduct> products,
-                const simd::Q8Kernels& kernels = simd::q8_kernels());
+                const simd::BlockKernels& kernels = simd::block_kernels());
+
+/// A view with what holds its numbers.
+struct OwnedView {
+  MatrixView view;
+  std::shared_ptr<const void> owner;
+};
+/// A matrix rounded to Q8_0, in memory of its own; its rows are whole blocks. Throws
+/// std::invalid_argument, naming the row and the weight (empty: "matrix"), where a block holds NaN,
+/// infinity or a number beyond 8.3e6: its scale, in float16, could not represent that.
+OwnedView rounded_to_q8_0(const MatrixView& from, const std::string& name = "");
 
 }  // namespace focus

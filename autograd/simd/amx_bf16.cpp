@@ -25,18 +25,31 @@ struct AmxBf16 {
 
 }  // namespace
 
+bool amx_bf16_agrees_with_its_model();
 bool amx_bf16_agrees_with_its_model() {
   return tiles_agree<AmxTiles<AmxBf16>, ModelTiles<ModelBf16>>(
       [](std::uint32_t random) { return (random & 0x80ff80ff) | 0x3f003f00; });  // ±0.5 to 2
 }
 
-void amx_bf16_product(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch,
-                      const Bf16Panels& b, float* c, Index ldc, bool add) {
+namespace {
+
+void product(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch, const Bf16Panels& b,
+             float* c, Index ldc, bool add) {
   bf16_tile_product<AmxTiles<AmxBf16>>(m, columns, depth, a, a_pitch, b, c, ldc, add);
 }
-void amx_bf16_product_from(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch,
-                           const Bf16Panels& b, float* c, Index ldc, const float* row) {
+void product_from(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch,
+                  const Bf16Panels& b, float* c, Index ldc, const float* row) {
   bf16_tile_product_from<AmxTiles<AmxBf16>>(m, columns, depth, a, a_pitch, b, c, ldc, row);
+}
+
+}  // namespace
+
+Bf16Kernels with_amx_bf16(Bf16Kernels kernels);
+Bf16Kernels with_amx_bf16(Bf16Kernels kernels) {
+  kernels.name = "amx_bf16";
+  kernels.product = product;
+  kernels.product_from = product_from;
+  return kernels;
 }
 
 }  // namespace focus::simd

@@ -145,7 +145,6 @@ const Bf16Kernels avx512_bf16_kernels = {
     .name = "avx512_bf16",
     .vector = kVector,
     .is_faster = true,
-    .three_products_are_faster = false,  // twice the rate of float32 at most
     .round = round,
     .pack = pack,
     .pack_transposed = pack_transposed,

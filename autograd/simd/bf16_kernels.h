@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "autograd/simd/lanes.h"
 
 // Products of bf16 matrices that are accumulated in Real, for one thread and plain pointers, as
@@ -25,8 +27,7 @@ __attribute__((always_inline)) inline LanePanels lanes_of(const Bf16Panels& b) {
 struct Bf16Kernels {
   const char* name;  // "amx_bf16", "avx512_bf16", "widened"
   Index vector;      // columns of C that are written at once
-  /// Whether a product takes less time than one of Real, and whether three do.
-  bool is_faster, three_products_are_faster;
+  bool is_faster;    // whether a product takes less time than one of Real
 
   /// to[i] = source[i] in bf16 for n numbers.
   void (*round)(const Real* source, Index n, Bf16* to);
@@ -52,21 +53,12 @@ struct Bf16Kernels {
                        const Bf16Panels& b, Real* c, Index ldc, const Real* row);
 };
 
-/// The best for this machine, or those that the environment variable FOCUS_BF16 names. Throws
-/// std::runtime_error where this machine has none of that name; not to be called first by a thread
-/// of several.
+/// The best that this process may use (processor.h); throws as instructions() does.
 const Bf16Kernels& bf16_kernels();
-/// For whatever is in bf16 only to take less time: those of bf16_kernels() where a product takes
-/// less time than one of Real, or where FOCUS_BF16 names them; else null.
+/// For whatever is rounded to bf16 only to take less time: bf16_kernels() where their products are
+/// faster than those of Real, or where FOCUS_SIMD holds always-bf16; else null.
 const Bf16Kernels* fast_bf16_kernels();
-/// For products of numbers that are split into two: those of bf16_kernels() where three products
-/// take less time than one of Real, or where FOCUS_BF16 names them; else null.
-const Bf16Kernels* bf16x3_kernels();
-/// All that this machine can run, best first: for tests and benchmarks.
-struct Bf16KernelList {
-  const Bf16Kernels* items[3];
-  int count;
-};
-Bf16KernelList usable_bf16_kernels();
+/// All that this process may use, best first.
+const std::vector<const Bf16Kernels*>& usable_bf16_kernels();
 
 }  // namespace focus::simd

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <type_traits>
+#include <vector>
 
 #include "autograd/base/types.h"
 #include "autograd/simd/elementwise.h"
@@ -95,11 +96,6 @@ struct Kernels {
   void (*widen_f16)(const std::uint16_t* source, Index n, Real* to);
   /// The nearest IEEE 16-bit floats of n numbers; finite ones beyond the largest become that.
   void (*round_f16)(const Real* source, Index n, std::uint16_t* to);
-  /// to[i] = source[i] scale for n numbers of int8.
-  void (*widen_int8)(const std::int8_t* source, Index n, Real scale, Real* to);
-  /// The nearest bf16 of n floats, and the nearest of what that leaves: together 16 bits of each.
-  /// One that would be rounded to infinity is cut instead; infinity and NaN leave nothing.
-  void (*split_bf16)(const Real* source, Index n, Bf16* high, Bf16* low);
 
   /// One query's row of an online softmax over n numbers (a multiple of `vector`), in place: the
   /// row becomes e^(s - max); `max` and `sum` are those of the row so far and are brought up to
@@ -161,18 +157,10 @@ struct Kernels {
   ElementwiseKernels elementwise;
 };
 
-/// The best for this machine, or those that the environment variable FOCUS_SIMD names. Throws
-/// std::runtime_error where this machine has none of that name: programs call it once before they
-/// start threads.
+/// The best that this process may use (processor.h); throws as instructions() does.
 const Kernels& kernels();
-/// Those of a name that this machine can run; throws as kernels() does.
-const Kernels& kernels_named(const char* name);
-/// All that this machine can run, best first: for tests and benchmarks.
-struct KernelList {
-  const Kernels* items[3];
-  int count;
-};
-KernelList usable_kernels();
+/// All that this process may use, best first.
+const std::vector<const Kernels*>& usable_kernels();
 
 /// Columns padded to whole vectors; what a packed matrix of that many columns takes per row.
 inline Index padded(const Kernels& k, Index columns) {

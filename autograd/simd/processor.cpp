@@ -1,13 +1,11 @@
 #include "autograd/simd/processor.h"
 
 #include <cpuid.h>
-#include <fmt/ranges.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cstdlib>
+#include <ranges>
 #include <string_view>
 
 #include "autograd/base/check.h"
@@ -15,45 +13,11 @@
 namespace focus::simd {
 namespace {
 
-enum class Kind { baseline, avx2, avx512, avx512_vnni, avx512_bf16, amx };
-constexpr std::array<std::string_view, 6> kKinds = {"baseline",    "avx2",        "avx512",
-                                                    "avx512_vnni", "avx512_bf16", "amx"};
-
-bool allowed(Kind kind) {
-  static const auto most = [] {
-    const char* const name = std::getenv("FOCUS_KERNELS");
-    if (name == nullptr) return std::ssize(kKinds) - 1;
-    const auto found = std::ranges::find(kKinds, std::string_view(name));
-    if (found == kKinds.end())
-      fail("FOCUS_KERNELS is \"{}\": expected {}", name, fmt::join(kKinds, ", "));
-    return found - kKinds.begin();
-  }();
-  return static_cast<std::ptrdiff_t>(kind) <= most;
-}
-
-}  // namespace
-
-bool has_avx2() {
-  return allowed(Kind::avx2) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
-bool has_avx512() {
-  return allowed(Kind::avx512) && __builtin_cpu_supports("avx512f") &&
-         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vl");
-}
-bool has_avx512_bf16() {
-  return allowed(Kind::avx512_bf16) && has_avx512() && __builtin_cpu_supports("avx512bf16");
-}
-bool has_avx512_vnni() {
-  return allowed(Kind::avx512_vnni) && has_avx512() && __builtin_cpu_supports("avx512vnni");
-}
-
-bool may_use_tiles(TileProducts products) {
-  if (!allowed(Kind::amx)) return false;
-  constexpr unsigned kTile = 1u << 24, kOsxsave = 1u << 27;
-  const unsigned wanted = kTile | static_cast<unsigned>(products);
+/// Whether the processor has tiles, the system saves them and lets this process use them: without
+/// its permission their first instruction would end the process.
+bool may_use_tiles() {
+  constexpr unsigned kOsxsave = 1u << 27;
   unsigned a = 0, b = 0, c = 0, d = 0;
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & wanted) != wanted) return false;
   if (!__get_cpuid(1, &a, &b, &c, &d) || (c & kOsxsave) == 0) return false;
   unsigned low = 0, high = 0;
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
@@ -61,6 +25,68 @@ bool may_use_tiles(TileProducts products) {
   if ((low & kTileState) != kTileState) return false;
   constexpr long kRequestPermission = 0x1023, kTileData = 18;  // arch/x86/include/uapi/asm/prctl.h
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+Instructions of_processor() {
+  Instructions all;
+  all.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  all.avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  all.vnni = all.avx512 && __builtin_cpu_supports("avx512vnni");
+  all.bf16 = all.avx512 && __builtin_cpu_supports("avx512bf16");
+  constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24, kInt8 = 1u << 25;  // of leaf 7
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  const bool tiles = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & kTile) != 0;
+  all.amx_int8 = tiles && all.vnni && (d & kInt8) != 0;
+  all.amx_bf16 = tiles && all.bf16 && (d & kBf16) != 0;
+  return all;
+}
+
+}  // namespace
+
+Instructions selected(Instructions all, const char* words) {
+  Instructions some = all;
+  int levels = 0;
+  for (const auto part : std::views::split(std::string_view(words), ',')) {
+    const std::string_view word(part.begin(), part.end());
+    const bool baseline = word == "baseline", avx2 = word == "avx2", avx512 = word == "avx512";
+    if (baseline || avx2 || avx512) {
+      if (++levels > 1) fail("FOCUS_SIMD is \"{}\": it names more than one level", words);
+      if ((avx2 && !all.avx2) || (avx512 && !all.avx512))
+        fail("FOCUS_SIMD is \"{}\", but this machine can run baseline{}", words,
+             all.avx2 ? ", avx2" : "");
+      some.avx2 &= !baseline;
+      some.avx512 &= avx512;
+    } else if (word == "no-vnni") {
+      some.vnni = false;
+    } else if (word == "no-bf16") {
+      some.bf16 = false;
+    } else if (word == "no-amx") {
+      some.amx_int8 = some.amx_bf16 = false;
+    } else if (word == "always-bf16") {
+      some.always_bf16 = true;
+    } else {
+      fail(
+          "FOCUS_SIMD is \"{}\": expected one of baseline, avx2, avx512, and any of no-vnni, "
+          "no-bf16, no-amx, always-bf16, with commas between them",
+          words);
+    }
+  }
+  some.vnni &= some.avx512;
+  some.bf16 &= some.avx512;
+  some.amx_int8 &= some.vnni;
+  some.amx_bf16 &= some.bf16;
+  return some;
+}
+
+const Instructions& instructions() {
+  static const Instructions found = [] {
+    const char* const words = std::getenv("FOCUS_SIMD");
+    Instructions some = words == nullptr ? of_processor() : selected(of_processor(), words);
+    if ((some.amx_int8 || some.amx_bf16) && !may_use_tiles()) some.amx_int8 = some.amx_bf16 = false;
+    return some;
+  }();
+  return found;
 }
 
 }  // namespace focus::simd

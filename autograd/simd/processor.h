@@ -2,19 +2,23 @@
 
 namespace focus::simd {
 
-/// Whether the processor has what kernels for these instruction sets are compiled for, and the
-/// environment variable FOCUS_KERNELS lets them be used: it names the last of baseline, avx2,
-/// avx512, avx512_vnni, avx512_bf16 and amx that this process takes the processor to have. They
-/// throw std::runtime_error where it names another.
-bool has_avx2();
-bool has_avx512();
-bool has_avx512_bf16();
-bool has_avx512_vnni();
+/// Instruction sets that kernels are compiled for and this process may use.
+struct Instructions {
+  bool avx2 = false, avx512 = false;
+  // On top of AVX-512:
+  bool vnni = false, bf16 = false;
+  bool amx_int8 = false, amx_bf16 = false;  // with vnni and bf16
+  /// Operands are rounded to bf16 where asked, also where that makes products no faster.
+  bool always_bf16 = false;
+};
 
-/// Tile instructions of AMX; the values are the bits of cpuid's leaf 7, EDX.
-enum class TileProducts : unsigned { bf16 = 1u << 22, int8 = 1u << 25 };
-/// Whether the processor has tiles and these products of them, the system saves them and lets this
-/// process use them: without its permission their first instruction would end the process.
-bool may_use_tiles(TileProducts products);
+/// What the environment variable FOCUS_SIMD leaves of `all`. Its value is words with commas between
+/// them: at most one of baseline, avx2 and avx512, which is the highest level to use, and any of
+/// no-vnni, no-bf16, no-amx and always-bf16. Throws std::runtime_error for other words and for a
+/// level that `all` does not have.
+Instructions selected(Instructions all, const char* words);
+/// Those of this processor, as FOCUS_SIMD selects. Throws as selected() does: programs call it, or
+/// kernels(), once before they start threads.
+const Instructions& instructions();
 
 }  // namespace focus::simd

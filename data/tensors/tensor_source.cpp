@@ -144,8 +144,7 @@ void pack(std::span<const Real> numbers, Dtype dtype, std::vector<std::byte>& by
     round_to_blocks(dtype, numbers.data(), count, bytes.data());
     return;
   }
-  check(dtype != Dtype::other && dtype != Dtype::int8, "pack: {} is not a weight type",
-        name_of(dtype));
+  check(dtype != Dtype::other, "pack: {} is not a weight type", name_of(dtype));
   if (dtype == Dtype::f32) narrow<float>(numbers, bytes);
   if (dtype == Dtype::f64) narrow<double>(numbers, bytes);
   if (dtype == Dtype::f16) narrow<Eigen::half>(numbers, bytes);

@@ -314,7 +314,7 @@ EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
               .routing = active.routing(),
               .causal = active.causal(),
               .has_groups = active.focus() != nullptr,
-              .precision = precision_of(decoder.head_weight().form())};
+              .precision = decoder.head_weight().precision()};
   if (const Mechanism* mechanism = active.mechanism()) {
     AnySettings own = mechanism->settings();
     for (const ConfigField& field : config_fields(own))

@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/precision.h"
 #include "data/tokens/example_tokens.h"
 #include "focus/evaluation/attention_spec.h"
 #include "focus/evaluation/estimate.h"
 #include "focus/models/model_files.h"
-#include "focus/models/precision.h"
 #include "optim/ranks.h"
 
 namespace focus {

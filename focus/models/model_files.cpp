@@ -139,10 +139,10 @@ LoadedModel load_model(const std::filesystem::path& path, const std::string& tok
   model.where = files->where;
   model.tokenizer = std::move(files->tokenizer);
   model.decoder = std::make_unique<Decoder>(files->config);
-  std::optional<MatrixForm> form;
-  if (use == WeightUse::frozen) form = form_of(precision);
-  load_weights(*model.decoder, *files->weights, form);
-  if (form && outgrow_memory(*files->weights)) model.decoder->read_ahead();
+  std::optional<Precision> frozen;
+  if (use == WeightUse::frozen) frozen = precision;
+  load_weights(*model.decoder, *files->weights, frozen);
+  if (frozen && outgrow_memory(*files->weights)) model.decoder->read_ahead();
   model.files = files;
   for (const SavedAdapter& saved : files->adapters) attach_saved(saved, model);
   return model;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "autograd/precision.h"
 #include "data/files/file_identity.h"
 #include "data/tensors/store.h"
 #include "data/tokenizers/tokenizer.h"
@@ -18,7 +19,6 @@
 #include "focus/method/focus_files.h"
 #include "focus/method/focus_model.h"
 #include "focus/models/generation_config.h"
-#include "focus/models/precision.h"
 #include "focus/models/side_files.h"
 #include "focus/models/text_start.h"
 #include "layers/decoder.h"
@@ -107,9 +107,15 @@ void require_comparable(const LoadedModel& reference, const LoadedModel& model);
 /// of the model's own. Throws std::runtime_error, one line.
 ModelFiles open_model(const std::filesystem::path& path, const std::string& tokenizer = "");
 
+/// What becomes of a model that is loaded.
+enum class WeightUse {
+  frozen,     // matrices stay where and in what they are stored, mapped where that can be
+  trainable,  // all of it is read into memory of its own, in float32
+};
+
 /// From what open_model() takes. `tokenizer`, where not empty, is loaded instead of the
 /// model's own. A frozen model's matrices are mapped, and nothing of them is read here (with
-/// Precision::bf16 those that are stored otherwise are, with Precision::int8 and w8a8 all); such a
+/// Precision::bf16 and q8 those that are stored otherwise are); such a
 /// model cannot be trained or written. Throws std::runtime_error, one line.
 LoadedModel load_model(const std::filesystem::path& path, const std::string& tokenizer = "",
                        Precision precision = Precision::float32, WeightUse use = WeightUse::frozen);

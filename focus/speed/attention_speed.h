@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "autograd/base/profile.h"
+#include "autograd/precision.h"
 #include "focus/method/attention/gated_attention.h"
 #include "focus/method/grouping/pair_counts.h"
 #include "focus/method/summary/summary_attention.h"
-#include "focus/models/precision.h"
 
 // The speed of attention only: full causal attention and Focus's, on random q, k and v of one
 // sequence.

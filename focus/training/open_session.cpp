@@ -49,7 +49,7 @@ LoadedModel new_model(const RunConfig& config, Rng& rng) {
 void choose_products(const RunConfig& config, Decoder& decoder) {
   if (config.precision == Precision::float32) return;
   if (!config.trains_base())
-    freeze_matrices(decoder, form_of(config.precision));
+    freeze_matrices(decoder, config.precision);
   else if (simd::fast_bf16_kernels() != nullptr)
     multiply_in_bf16(decoder);
 }
@@ -59,7 +59,7 @@ void say_products(const RunConfig& config) {
   if (config.precision == Precision::bf16 && simd::fast_bf16_kernels() == nullptr)
     notice(
         "precision: bf16: bf16 is not faster than float32 on this processor, so products are in "
-        "float32{}; FOCUS_BF16=widened in the environment rounds their operands anyway",
+        "float32{}; FOCUS_SIMD=always-bf16 in the environment rounds their operands anyway",
         config.trains_base() ? "" : ", with weights rounded to bf16");
 }
 

@@ -8,12 +8,12 @@
 #include <string_view>
 #include <vector>
 
+#include "autograd/precision.h"
 #include "data/tokens/batches.h"
 #include "data/tokens/example_tokens.h"
 #include "focus/adapter.h"
 #include "focus/adapters/lora/lora.h"
 #include "focus/method/config.h"
-#include "focus/models/precision.h"
 #include "focus/models/text_start.h"
 #include "layers/model_config.h"
 #include "optim/training_step.h"
@@ -204,11 +204,9 @@ struct RunConfig {
     f("precision", precision,
       "precision of the weight matrices: float32; bf16: both operands of each product, attention's "
       "too, rounded to bf16, sums and trained weights in float32 (all float32 where the processor "
-      "is not faster with bf16); only for a frozen base (retrofit, lora): bf16x3: three bf16 "
-      "products, error close to float32's, used where they are faster; int8: weights rounded to "
-      "int8 with one scale per row, a quarter of the memory; w8a8: int8 weights and activations, "
-      "integer products in the forward pass; q8: weights in GGML blocks multiplied as integers in "
-      "the forward pass, activations rounded to int8, all other weights in float32");
+      "is not faster with bf16); only for a frozen base (retrofit, lora): q8: weights in GGML "
+      "blocks, others rounded to Q8_0 (a quarter of the memory); in the forward pass activations "
+      "rounded to int8 and integer products");
     f("activation_checkpointing", activation_checkpointing,
       "keep only each layer's input and recompute the layer in the backward pass: less memory, "
       "bit-identical results");

@@ -51,30 +51,16 @@ TEST(CliBadInput, KernelsThatNoMachineHas) {
   cli().must_run({"corpus", "--out", out, "--documents", "1"});
 }
 
-TEST(CliBadInput, NarrowKernelsThatNoMachineHas) {
-  for (const auto& [variable, precision] :
-       {std::pair{"FOCUS_BF16", "bf16"}, {"FOCUS_INT8", "w8a8"}}) {
-    const Words command = {"eval",        cli().base(), "--text", cli().valid_text(),
-                           "--precision", precision};
-    {
-      const WithEnvironment unknown(variable, "avx9");
-      expect_refused(command, {std::string(variable) + " is \"avx9\"", "widened"});
-    }
-    const WithEnvironment widened(variable, "widened");
-    cli().must_run(command);
-  }
-}
-
 TEST(CliBadInput, SeveralComputes) {
   const Words eval = {"eval", cli().base(), "--text", cli().valid_text(), "--precision"};
   expect_refused(eval + Words{"float32,fp16"}, {"--precision", "fp16"});
-  expect_refused(eval + Words{"bf16,int8,bf16"}, {"--precision", "bf16 appears twice"});
+  expect_refused(eval + Words{"bf16,q8,bf16"}, {"--precision", "bf16 appears twice"});
   for (const Words& other : {Words{"--html", cli().fresh("page.html")}, Words{"--far", "8"},
                              Words{"--recall", "recall"}})
-    expect_refused(eval + Words{"bf16,int8"} + other, {"--precision", other[0]});
-  expect_refused({"logits", cli().base(), "--text", "a", "--precision", "bf16,int8", "--out",
+    expect_refused(eval + Words{"bf16,q8"} + other, {"--precision", other[0]});
+  expect_refused({"logits", cli().base(), "--text", "a", "--precision", "bf16,q8", "--out",
                   cli().fresh("logits.safetensors")},
-                 {"--precision", "bf16,int8"});
+                 {"--precision", "bf16,q8"});
 }
 
 TEST(CliBadInput, AFolderThatIsNoModel) {
@@ -198,11 +184,10 @@ TEST(CliBadInput, SettingsThatDoNotFitTogether) {
       cli().scratch({"out=" + out, "model.model_type=gpt2", "model.num_key_value_heads=2"}),
       {"model.num_key_value_heads", "gpt2"});
   expect_refused(cli().scratch({"out=" + out, "tokenizer="}), {"tokenizer is empty"});
-  expect_refused(cli().scratch({"out=" + out, "precision=int8"}), {"precision int8", "scratch"});
-  expect_train_refused({"method=full", "precision=bf16x3"}, {"precision bf16x3", "full"});
-  expect_train_refused({"method=full", "precision=int8"}, {"precision int8", "full"});
-  expect_train_refused({"precision=fp16"},
-                       {"precision", "float32, bf16, bf16x3, int8, w8a8", "fp16"});
+  expect_refused(cli().scratch({"out=" + out, "precision=q8"}), {"precision q8", "scratch"});
+  expect_train_refused({"method=full", "precision=q8"}, {"precision q8", "full"});
+  expect_train_refused({"precision=fp16"}, {"precision", "float32, bf16, q8", "fp16"});
+  expect_train_refused({"precision=int8"}, {"precision", "float32, bf16, q8", "int8"});
   EXPECT_FALSE(fs::exists(out));
 }
 

@@ -65,7 +65,7 @@ TEST(CliGenerate, TheCacheIsOfFloat16WhereItIsAskedForOrMatricesAreRounded) {
     return cli().figures(focused(more)).at("kv_cache_dtype");
   };
   EXPECT_EQ(dtype({}), "float32");
-  EXPECT_EQ(dtype({"--precision", "bf16x3"}), "float32");
+  EXPECT_EQ(dtype({"--precision", "q8"}), "float16");
   EXPECT_EQ(dtype({"--precision", "bf16"}), "float16");
   EXPECT_EQ(dtype({"--precision", "bf16", "--kv-cache-dtype", "float32"}), "float32");
   EXPECT_TRUE(dtype({"--no-cache"}).is_null());

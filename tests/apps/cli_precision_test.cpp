@@ -36,7 +36,7 @@ TEST(CliCompute, Bf16TrainsCloseToFloat32AndFitsTheSameBase) {
 }
 
 TEST(CliCompute, AllIsTrainedInBf16CloseToFloat32) {
-  const WithEnvironment rounds("FOCUS_BF16", "widened");
+  const WithEnvironment rounds("FOCUS_SIMD", "no-amx,always-bf16");
   for (const char* method : {"scratch", "full"}) {
     const auto run = [&](const Words& more) {
       const std::string out = cli().fresh(method);
@@ -52,7 +52,7 @@ TEST(CliCompute, AllIsTrainedInBf16CloseToFloat32) {
 }
 
 TEST(CliCompute, WithoutFastProductsOfBf16TheyAreOfFloat32AndThatIsSaid) {
-  const WithEnvironment without("FOCUS_KERNELS", "avx2");
+  const WithEnvironment without("FOCUS_SIMD", "no-bf16");
   const auto run = [&](const char* precision) {
     const std::string out = cli().fresh("slow_bf16");
     const ProcessResult result =

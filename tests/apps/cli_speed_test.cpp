@@ -98,7 +98,7 @@ TEST(CliSpeed, RefusesWhatMakesNoSense) {
       {{"--local-window", "-1"}, {"--local-window", "-1"}},
       {{"--heads", "0"}, {"--heads"}},
       {{"--head-dim", "-4"}, {"--head-dim"}},
-      {{"--precision", "int8"}, {"--precision int8", "float32 or bf16"}},
+      {{"--precision", "q8"}, {"--precision q8", "float32 or bf16"}},
       {{"--repeats", "0"}, {"--repeats"}},
       {{"--threads", "-1"}, {"--threads"}},
       {{"--dense-up-to", "-1"}, {"--dense-up-to"}}};

@@ -368,10 +368,10 @@ TEST(CliTrain, EveryFamily) {
   }
 }
 
-TEST(CliTrain, DryRunCountsWeightsInInt8ByAQuarter) {
+TEST(CliTrain, DryRunCountsWeightsInQ8ByAQuarter) {
   const Words dry = {"out=" + cli().fresh("dry"), "--dry-run"};
   const auto exact = cli().figures(cli().retrofit(dry));
-  const auto figures = cli().figures(cli().retrofit(dry + Words{"precision=int8"}));
+  const auto figures = cli().figures(cli().retrofit(dry + Words{"precision=q8"}));
   const double share =
       figures.at("weight_bytes").get<double>() / exact.at("weight_bytes").get<double>();
   EXPECT_GT(share, 0.25);  // scales; norms, biases and centroids stay

@@ -192,7 +192,7 @@ TEST(CliTwoPhase, WhatDoesNotFitIsRefused) {
   const std::string out = cli().fresh("run");
   expect_refused(two_phase(out, {"two_phase.phase1_steps=9"}), {"two_phase.phase1_steps is 9"});
   expect_refused(two_phase(out, {"two_phase.lr=0"}), {"two_phase.lr"});
-  expect_refused(two_phase(out, {"precision=int8"}), {"int8", "two_phase"});
+  expect_refused(two_phase(out, {"precision=q8"}), {"q8", "two_phase"});
   expect_refused(two_phase(out, {"attention=window"}), {"window", "two_phase"});
   expect_refused({"speed", "--step", "method=two_phase"}, {"two_phase", "retrofit"});
   EXPECT_FALSE(fs::exists(out));

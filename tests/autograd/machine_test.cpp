@@ -31,12 +31,11 @@ TEST(Machine, FiguresOfThisOne) {
             "P, 2 threads, avx2 kernels, float32; caches 48 KiB, 1.25 MiB; 2.50 GHz");
   EXPECT_EQ(median({3, 1, 2}), 2);
   EXPECT_EQ(median({4, 1, 2, 3}), 2.5);
-  for (int i = 0; i < simd::usable_kernels().count; ++i) {
-    const simd::Kernels& kernels = *simd::usable_kernels().items[i];
+  for (const simd::Kernels* kernels : simd::usable_kernels()) {
     // Each chain goes to 1, so all lanes of all chains sum to their number.
-    EXPECT_NEAR(kernels.multiply_add_peak(200'000),
-                static_cast<double>(simd::kPeakChains * kernels.vector), 0.1)
-        << kernels.name;
+    EXPECT_NEAR(kernels->multiply_add_peak(200'000),
+                static_cast<double>(simd::kPeakChains * kernels->vector), 0.1)
+        << kernels->name;
   }
 }
 

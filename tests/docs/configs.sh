@@ -91,8 +91,8 @@ in a retrofit. New models are initialised as in GPT-2: normal with standard devi
 into the residual stream divided by sqrt(2 layers). With `data.valid_fraction=0` and no `data.valid` there is no validation.
 
 With `precision: bf16` the frozen matrices are rounded to bf16 (unless they are bf16 already). Products are in bf16 with sums in
-float32 where the processor is faster with bf16 (AMX, AMD's AVX512_BF16), otherwise in float32, and the run reports it. `bf16x3`,
-`int8`, `w8a8` and `q8` are described in [commands.md](commands.md). Where all weights are trained (`two_phase`, `full`, `scratch`)
+float32 where the processor is faster with bf16 (AMX, AMD's AVX512_BF16), otherwise in float32, and the run reports it. `q8`
+is described in [commands.md](commands.md). Where all weights are trained (`two_phase`, `full`, `scratch`)
 `bf16` rounds both operands of every matrix product there, forward and backward; the weights, AdamW's state and everything
 else stay in float32. Text formats are listed [here](files.md#what-is-read).
 TEXT

@@ -88,7 +88,7 @@ TEST_P(DenseGolden, GreedyTokensWithACacheAndWithout) {
 TEST_P(DenseGolden, StaysCloseWithWeightsInBf16) {
   const GoldenFile file(GetParam());
   Decoder decoder = golden_decoder(folder_, *config_);
-  freeze_matrices(decoder, MatrixForm::bf16);
+  freeze_matrices(decoder, Precision::bf16);
   const auto ids = file.ids("input_ids");
   const Index batch = file.dims("input_ids").at(0);
   const NoGrad guard;

@@ -19,7 +19,7 @@ Variable& first_norm(Decoder& decoder) {
 
 Decoder decoder_in_bf16(const std::string& type) {
   Decoder decoder = tiny_decoder(type);
-  freeze_matrices(decoder, MatrixForm::bf16);
+  freeze_matrices(decoder, Precision::bf16);
   return decoder;
 }
 
@@ -116,7 +116,7 @@ TEST(Bf16Decoder, IsLoadedMatrixByMatrix) {
         original, [](const Variable& p) { return p.value(); },
         [&](const std::string& name, const Tensor& tensor) { tensors[name] = tensor; });
     Decoder loaded(original.config());
-    load_weights(loaded, MapSource(tensors), MatrixForm::bf16);
+    load_weights(loaded, MapSource(tensors), Precision::bf16);
     const auto ids = random_ids(20, 37, 1);
     EXPECT_TRUE(
         same_bits(loaded.hidden_states(ids, 1).value(), frozen.hidden_states(ids, 1).value()))

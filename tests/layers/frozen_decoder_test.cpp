@@ -14,8 +14,10 @@ namespace {
 
 constexpr std::array<Dtype, 4> kStoredTypes = {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16};
 
-std::map<std::string, Tensor> published_tensors(const std::string& family) {
-  Decoder original = tiny_decoder(family);
+std::map<std::string, Tensor> published_tensors(const ModelConfig& config) {
+  Decoder original(config);
+  Rng rng(1);
+  initialise(original, rng);
   std::map<std::string, Tensor> tensors;
   for_each_published(
       original, [](const Variable& p) { return p.value(); },
@@ -48,10 +50,10 @@ std::vector<Tensor> computed(Decoder& decoder, Index tokens, const ForwardContex
 TEST(FrozenDecoder, ComputesTheBitsOfTheWidenedOne) {
   for (const std::string& family : family_names())
     for (const Dtype type : kStoredTypes) {
-      const MapSource source(published_tensors(family), type);
+      const MapSource source(published_tensors(tiny_config(family)), type);
       Decoder widened(tiny_config(family)), frozen(tiny_config(family));
       load_weights(widened, source);
-      load_weights(frozen, source, MatrixForm::real);
+      load_weights(frozen, source, Precision::float32);
       for_each_parameter(frozen, [&](const std::string& name, const Weight& p) {
         EXPECT_EQ(p.is_frozen_matrix(), p.shape().rank() == 2) << name;
         if (p.is_frozen_matrix()) {
@@ -69,18 +71,31 @@ TEST(FrozenDecoder, ComputesTheBitsOfTheWidenedOne) {
     }
 }
 
-TEST(FrozenDecoder, InInt8ItComputesTheBitsOfTheRoundedNumbers) {
+/// Rows that are whole blocks.
+ModelConfig block_config(const std::string& family) {
+  ModelConfig c = tiny_config(family);
+  c.hidden_size = 32;
+  c.head_dim = 8;
+  c.intermediate_size = 64;
+  return c;
+}
+
+TEST(FrozenDecoder, InQ8ItIsNearTheOneOfItsBlocks) {
   for (const std::string& family : family_names())
     for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
-      const MapSource source(published_tensors(family), type);
-      Decoder frozen(tiny_config(family)), rounded(tiny_config(family)), exact(tiny_config(family));
-      load_weights(frozen, source, MatrixForm::int8);
+      const ModelConfig config = block_config(family);
+      const MapSource source(published_tensors(config), type);
+      Decoder frozen(config), rounded(config), exact(config);
+      load_weights(frozen, source, Precision::q8);
       load_weights(rounded, source);
       load_weights(exact, source);
       std::map<std::string, FrozenMatrix> matrices;
       for_each_parameter(frozen, [&](const std::string& name, const Weight& p) {
         EXPECT_EQ(p.is_frozen_matrix(), p.shape().rank() == 2) << name;
-        if (p.is_frozen_matrix()) matrices[name] = p.frozen_matrix();
+        if (!p.is_frozen_matrix()) return;
+        matrices[name] = p.frozen_matrix();
+        EXPECT_EQ(p.precision(), Precision::q8);
+        EXPECT_EQ(p.bytes(), bytes_of(NumberFormat::q8_0, p.shape().size())) << name;
       });
       for_each_parameter(rounded, [&](const std::string& name, Variable& p) {
         const auto found = matrices.find(name);
@@ -92,60 +107,38 @@ TEST(FrozenDecoder, InInt8ItComputesTheBitsOfTheRoundedNumbers) {
         const auto wanted = computed(rounded, tokens), found = computed(frozen, tokens),
                    before = computed(exact, tokens);
         ASSERT_EQ(found.size(), wanted.size());
-        for (std::size_t i = 0; i < found.size(); ++i) {
-          EXPECT_TRUE(same_bits(found[i], wanted[i]))
+        for (std::size_t i = 0; i < found.size(); ++i)
+          EXPECT_LE(relative_difference(found[i], wanted[i]), 0.1)
               << family << " in " << name_of(type) << ", " << tokens << " tokens, tensor " << i;
-        }
-        EXPECT_FALSE(same_bits(found.back(), before.back())) << family << ": nothing was rounded";
+        EXPECT_FALSE(same_bits(found.back(), wanted.back())) << family << ": nothing was rounded";
+        EXPECT_FALSE(same_bits(wanted.back(), before.back())) << family << ": nothing was rounded";
         EXPECT_NEAR(found[0][0], before[0][0], 3e-2) << family;
       }
     }
 }
 
-TEST(FrozenDecoder, InBf16x3ItStaysWhereItIsAndNearFloat32) {
-  for (const std::string& family : family_names())
-    for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
-      const MapSource source(published_tensors(family), type);
-      Decoder frozen(tiny_config(family)), exact(tiny_config(family));
-      load_weights(frozen, source, MatrixForm::bf16x3);
-      load_weights(exact, source, MatrixForm::real);
-      std::size_t bytes = 0, numbers = 0;
-      for_each_parameter(frozen, [&](const std::string&, const Weight& p) {
-        if (!p.is_frozen_matrix()) return;
-        EXPECT_EQ(p.form(), MatrixForm::bf16x3);
-        bytes += p.bytes();
-        numbers += static_cast<std::size_t>(p.shape().size());
-      });
-      EXPECT_EQ(bytes, numbers * (type == Dtype::bf16 ? 2 : 4));
-      const auto wanted = computed(exact, 60), found = computed(frozen, 60);
-      EXPECT_NEAR(found[0][0], wanted[0][0], 1e-4) << family;
-      for (std::size_t i = 0; i < found.size(); ++i)
-        EXPECT_LE(relative_difference(found[i], wanted[i]), 1e-3) << family << " " << i;
-    }
-}
-
-TEST(FrozenDecoder, InInt8ItRefusesWhatIsNoNumberByName) {
-  std::map<std::string, Tensor> tensors = published_tensors("gpt2");
+TEST(FrozenDecoder, InQ8ItRefusesWhatIsNoNumberByName) {
+  std::map<std::string, Tensor> tensors = published_tensors(block_config("gpt2"));
   const std::string c_attn = "transformer.h.1.attn.c_attn.weight";  // [in, q k v]
   ASSERT_TRUE(tensors.contains(c_attn));
   Tensor& fused = tensors[c_attn];
   const Index in = fused.dim(0), out = fused.dim(1) / 3;
   fused.data()[(in - 1) * 3 * out + out + 5] = std::numeric_limits<Real>::infinity();
-  Decoder frozen(tiny_config("gpt2"));
+  Decoder frozen(block_config("gpt2"));
   try {
-    load_weights(frozen, MapSource(tensors), MatrixForm::int8);
+    load_weights(frozen, MapSource(tensors), Precision::q8);
     FAIL();
   } catch (const std::invalid_argument& error) {
     EXPECT_STREQ(error.what(),
-                 "int8: row 5 of the weight layers.1.self_attn.k_proj.weight holds NaN or "
-                 "infinity, which no scale can represent: use float32");
+                 "q8: row 5 of the weight layers.1.self_attn.k_proj.weight holds NaN, infinity or "
+                 "a number too large for a block's scale: use float32");
   }
 }
 
 TEST(FrozenDecoder, TakesTheMemoryOfItsType) {
-  const MapSource source(published_tensors("llama"), Dtype::bf16);
+  const MapSource source(published_tensors(tiny_config("llama")), Dtype::bf16);
   Decoder frozen(tiny_config("llama"));
-  load_weights(frozen, source, MatrixForm::real);
+  load_weights(frozen, source, Precision::float32);
   std::size_t bytes = 0, numbers = 0;
   for_each_parameter(frozen, [&](const std::string&, const Weight& p) {
     if (!p.is_frozen_matrix()) return;
@@ -157,9 +150,9 @@ TEST(FrozenDecoder, TakesTheMemoryOfItsType) {
 }
 
 TEST(FrozenDecoder, CannotBeTrained) {
-  const MapSource source(published_tensors("gpt2"), Dtype::f16);
+  const MapSource source(published_tensors(tiny_config("gpt2")), Dtype::f16);
   Decoder frozen(tiny_config("gpt2"));
-  load_weights(frozen, source, MatrixForm::real);
+  load_weights(frozen, source, Precision::float32);
   try {
     set_requires_grad(frozen, true);
     FAIL();
@@ -172,7 +165,7 @@ TEST(FrozenDecoder, CannotBeTrained) {
 
 TEST(StoredParameters, AreThoseOfTheModelInItsOrder) {
   for (const std::string& family : family_names()) {
-    const MapSource source(published_tensors(family));
+    const MapSource source(published_tensors(tiny_config(family)));
     Decoder original = tiny_decoder(family);
     std::vector<std::pair<std::string, Tensor>> wanted;
     for_each_parameter(original, [&](const std::string& name, Variable& p) {
@@ -233,13 +226,13 @@ TEST(Memory, MatricesTakeNoneBeforeTheyHaveNumbers) {
 
 TEST(Memory, NothingIsReservedForMappedMatrices) {
   for (const std::string& family : family_names()) {
-    const MappedSource source(published_tensors(family));
+    const MappedSource source(published_tensors(tiny_config(family)));
     Index vectors = 0, matrices = 0;
     trim_pool();
     const std::size_t before = pool_stats().live, reserved = pool_stats().reserved;
     reset_pool_peak();
     Decoder decoder(tiny_config(family));
-    load_weights(decoder, source, MatrixForm::real);
+    load_weights(decoder, source, Precision::float32);
     for_each_parameter(decoder, [&](const std::string& name, const Weight& p) {
       EXPECT_EQ(p.is_frozen_matrix(), p.shape().rank() == 2) << name;
       if (p.is_frozen_matrix())
@@ -264,7 +257,7 @@ TEST(Memory, WhatHasNoNumbersYetSaysSo) {
     EXPECT_STREQ(error.what(), "value: the weight [37, 24] has no values yet");
   }
   Weight weight(Shape{2, 3});
-  EXPECT_THROW(weight.freeze(MatrixForm::real), std::invalid_argument);
+  EXPECT_THROW(weight.freeze(Precision::float32), std::invalid_argument);
   EXPECT_EQ(weight.bytes(), 0u);
   weight.set_requires_grad(true);
   EXPECT_EQ(weight.value().shape(), (Shape{2, 3}));
@@ -279,7 +272,7 @@ class Noted final : public MatrixStorage {
         name_(std::move(name)),
         matrix_(std::move(matrix)),
         notes_(notes) {}
-  MatrixForm form() const override { return matrix_->form(); }
+  Precision precision() const override { return matrix_->precision(); }
   NumberFormat format() const override { return matrix_->format(); }
   std::size_t bytes() const override { return matrix_->bytes(); }
   void row(Index i, Real* to) const override { matrix_->row(i, to); }
@@ -309,9 +302,9 @@ TEST(ReadAhead, TellsOfTheNextLayerAndOnTheWayBackOfTheOneBefore) {
   const Words back_again = {"ahead 1", "y 2", "dx 2", "ahead 0", "y 1", "dx 1", "y 0", "dx 0"};
   for (const bool recompute : {false, true})
     for (const std::string family : {"gpt2", "llama"}) {
-      const MappedSource source(published_tensors(family));
+      const MappedSource source(published_tensors(tiny_config(family)));
       Decoder usual(tiny_config(family)), ahead(tiny_config(family));
-      for (Decoder* decoder : {&usual, &ahead}) load_weights(*decoder, source, MatrixForm::real);
+      for (Decoder* decoder : {&usual, &ahead}) load_weights(*decoder, source, Precision::float32);
       Words notes;
       const bool tied = ahead.config().tie_word_embeddings;
       for_each_parameter(ahead, [&]<class P>(const std::string& name, P& p) {

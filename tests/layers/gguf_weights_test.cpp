@@ -155,7 +155,7 @@ TEST(GgufWeights, FrozenMatricesGiveTheSameBits) {
         if (!name.ends_with("norm.weight"))
           for (Real& x : p.mutable_value().span()) x /= 8;
       });
-      load_weights(frozen, GgufTensors(gguf_tensors(original, fused)), MatrixForm::real);
+      load_weights(frozen, GgufTensors(gguf_tensors(original, fused)), Precision::float32);
       const std::vector<std::int32_t> ids = {1, 5, 2, 8, 30, 7, 7, 11, 0, 3, 12, 19};
       const NoGrad guard;
       EXPECT_TRUE(same_bits(original.logits(original.hidden_states(ids, 1)).value(),

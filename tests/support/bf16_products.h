@@ -1,17 +1,9 @@
 #pragma once
 
-#include <vector>
-
 #include "autograd/simd/bf16_kernels.h"
 #include "autograd/tensor.h"
 
 namespace focus {
-
-/// The kernels for bf16 that this machine can run.
-inline std::vector<const simd::Bf16Kernels*> usable_kernels_of_bf16() {
-  const simd::Bf16KernelList list = simd::usable_bf16_kernels();
-  return {list.items, list.items + list.count};
-}
 
 /// Sums in double: A Wᵀ where `transposed`, or A W.
 inline Tensor product_in_double(const Tensor& a, const Tensor& w, bool transposed) {

@@ -39,8 +39,6 @@ inline Real number_at(const MatrixView& view, Index place) {
       return static_cast<Real>(read(0.0));
     case NumberFormat::bf16:
       return static_cast<Real>(from_bf16(read(Bf16{})));
-    case NumberFormat::int8:
-      return static_cast<Real>(read(std::int8_t{})) * view.scales[place / view.pitch];
     case NumberFormat::f16: {
       const auto bits = read(std::uint16_t{});
       const int exponent = bits >> 10 & 31;

@@ -48,7 +48,7 @@ bool takes_part(const simd::Bf16Kernels& kernels) {
 }
 
 TEST(Bf16Attention, IsAttentionOfRoundedNumbers) {
-  for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16())
+  for (const simd::Bf16Kernels* kernels : simd::usable_bf16_kernels())
     for (const Case& c : kCases) {
       SCOPED_TRACE(kernels->name + (": " + c.str()));
       const std::vector<Tensor> rounded = results(c, kernels), exact = results(c, nullptr);
@@ -63,7 +63,7 @@ TEST(Bf16Attention, IsAttentionOfRoundedNumbers) {
 }
 
 TEST(Bf16Attention, LaterTokensDoNotMatter) {
-  for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16())
+  for (const simd::Bf16Kernels* kernels : simd::usable_bf16_kernels())
     for (const Index window : {0, 37}) {
       const Case c{1, 200, 2, 2, 6, 0, window};
       const Variables x = leaves(inputs_of(c));
@@ -84,7 +84,7 @@ TEST(Bf16Attention, LaterTokensDoNotMatter) {
 
 TEST(Bf16Attention, BitsDoNotDependOnThreads) {
   const Case c{2, 300, 4, 2, 24};
-  for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16()) {
+  for (const simd::Bf16Kernels* kernels : simd::usable_bf16_kernels()) {
     std::vector<Tensor> one, three;
     with_threads(1, [&] { one = results(c, kernels); });
     with_threads(3, [&] { three = results(c, kernels); });

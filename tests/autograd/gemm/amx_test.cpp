@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "autograd/gemm/bf16.h"
+#include "autograd/gemm/q8.h"
 #include "tests/support/compare.h"
 #include "tests/support/random.h"
+#include "tests/support/stored_blocks.h"
 #include "tests/support/tile_panels.h"
 
 #ifndef FOCUS_REAL_DOUBLE
@@ -17,10 +19,16 @@ namespace {
 
 using simd::Bf16Kernels;
 using simd::Bf16Panels;
+using simd::BlockKernels;
+using simd::kQ8Panel;
+using simd::kQ8Rows;
 using simd::Lane32;
 using simd::LanePanels;
 using simd::lanes_of;
 using simd::LaneStart;
+using simd::Q8Panel;
+using simd::Q8Rows;
+#include "autograd/simd/q8_tiles.inc"
 #include "autograd/simd/tile_model.inc"
 #include "autograd/simd/tile_product.inc"
 
@@ -32,7 +40,6 @@ const Bf16Kernels kModel = {
     .name = "amx model",
     .vector = 16,
     .is_faster = true,
-    .three_products_are_faster = true,
     .round = round_numbers,
     .pack =
         [](const Bf16* source, Index pitch, Index depth, Index columns, void* packed) {
@@ -67,11 +74,10 @@ const std::vector<Size> kSizes = {{1, 1, 1},    {16, 16, 32},  {17, 33, 34},   {
                                   {53, 80, 90}, {15, 130, 31}, {70, 300, 131}, {33, 48, 800}};
 
 TEST(AmxModel, ProductsAreThoseOfTheWidenedNumbers) {
-  const simd::Bf16KernelList list = simd::usable_bf16_kernels();
-  const Bf16Kernels* widened = nullptr;
-  for (int i = 0; i < list.count; ++i)
-    if (std::string_view(list.items[i]->name) == "widened") widened = list.items[i];
-  ASSERT_NE(widened, nullptr);
+  const auto& all = simd::usable_bf16_kernels();
+  const auto widened = std::ranges::find_if(
+      all, [](const Bf16Kernels* kernels) { return std::string_view(kernels->name) == "widened"; });
+  ASSERT_NE(widened, all.end());
   for (const Size& size : kSizes) {
     SCOPED_TRACE(fmt::format("{} x {} x {}", size.m, size.n, size.k));
     const Tensor a = randn({size.m, size.k}, 1), w = randn({size.n, size.k}, 2);
@@ -84,31 +90,9 @@ TEST(AmxModel, ProductsAreThoseOfTheWidenedNumbers) {
       return std::pair(forward, back);
     };
     const auto [forward, back] = products(kModel);
-    const auto [wanted, wanted_back] = products(*widened);
+    const auto [wanted, wanted_back] = products(**widened);
     EXPECT_LE(relative_difference(forward, wanted), 1e-5);
     EXPECT_LE(relative_difference(back, wanted_back), 1e-5);
-  }
-}
-
-TEST(AmxModel, ProductsOfSplitNumbersAreNearThoseOfFloats) {
-  for (const Size& size : kSizes) {
-    SCOPED_TRACE(fmt::format("{} x {} x {}", size.m, size.n, size.k));
-    const Tensor a = randn({size.m, size.k}, 1), w = randn({size.n, size.k}, 2);
-    const Tensor dy = randn({size.m, size.n}, 3);
-    const MatrixView view{.data = w.data(), .rows = size.n, .cols = size.k, .pitch = size.k};
-    const auto products = [&](const Bf16Kernels* kernels) {
-      Tensor forward({size.m, size.n}), back({size.m, size.k});
-      gemm_nt_bf16x3(size.m, a.data(), size.k, view, forward.data(), size.n, {}, kernels);
-      gemm_bf16x3(size.m, dy.data(), size.n, view, back.data(), size.k, {}, kernels);
-      return std::pair(forward, back);
-    };
-    const auto [forward, back] = products(&kModel);
-    const auto [wanted, wanted_back] = products(nullptr);
-    EXPECT_LE(relative_difference(forward, wanted), 2e-5);
-    EXPECT_LE(relative_difference(back, wanted_back), 2e-5);
-    if (size.m > 2) {
-      EXPECT_FALSE(same_bits(forward, wanted)) << "nothing was split";
-    }
   }
 }
 
@@ -119,11 +103,37 @@ struct Wrong : ModelBf16 {
   }
 };
 
+struct WrongInt8 : ModelInt8 {
+  static Sum add(Sum sum, const char* a, const char (*b)[64], Index column, Index lanes) {
+    return ModelInt8::add(sum, a, b, column, lanes - 1);
+  }
+};
+
 TEST(AmxModel, TilesAreHeldAgainstIt) {
   const auto lane = [](std::uint32_t random) { return (random & 0x80ff80ff) | 0x3f003f00; };
   using Model = ModelTiles<ModelBf16>;
   EXPECT_TRUE((tiles_agree<Model, Model>(lane)));
   EXPECT_FALSE((tiles_agree<ModelTiles<Wrong>, Model>(lane)));
+  EXPECT_TRUE((q8_tiles_agree<ModelTiles<ModelInt8>, ModelTiles<ModelInt8>>()));
+  EXPECT_FALSE((q8_tiles_agree<ModelTiles<WrongInt8>, ModelTiles<ModelInt8>>()));
+}
+
+TEST(AmxModel, ProductsInIntegersHaveTheBitsOfOtherKernels) {
+  static const simd::BlockKernels model =
+      with_tiles<ModelTiles<ModelInt8>>("amx model", *simd::usable_block_kernels().back());
+  for (const NumberFormat format : kBlockFormats)
+    for (const auto& [m, n, k] : std::vector<std::array<Index, 3>>{
+             {3, 37, 256}, {21, 9, 768}, {16, 32, 256}, {200, 40, 512}}) {
+      const Stored w = stored_blocks(n, k, format, {}, 5);
+      const Tensor x = randn({m, k}, 1);
+      const auto product = [&](const simd::BlockKernels& kernels) {
+        Tensor y({x.dim(0), w.view.rows});
+        gemm_nt_q8(x.dim(0), x.data(), x.dim(1), w.view, y.data(), w.view.rows, {}, kernels);
+        return y;
+      };
+      EXPECT_TRUE(same_bits(product(model), product(*simd::usable_block_kernels().back())))
+          << name_of(format) << " " << m << " x " << n << " x " << k;
+    }
 }
 
 TEST(AmxModel, NothingBeyondTheOperandsIsRead) {

@@ -22,7 +22,7 @@ Tensor rounded(const Tensor& x) {
   return y;
 }
 
-Weight in_bf16(const Tensor& matrix) { return FrozenMatrix(matrix, MatrixForm::bf16); }
+Weight in_bf16(const Tensor& matrix) { return FrozenMatrix(matrix, Precision::bf16); }
 
 struct Rounding {
   std::uint32_t from;
@@ -70,7 +70,7 @@ TEST(Bf16, EveryKernelRoundsAlike) {
   std::vector<Real> values;
   for (const auto& [from, to] : kRoundings) values.push_back(static_cast<Real>(float_of(from)));
   values.push_back(std::numeric_limits<Real>::quiet_NaN());
-  for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16()) {
+  for (const simd::Bf16Kernels* kernels : simd::usable_bf16_kernels()) {
     const auto n = static_cast<Index>(values.size());
     const Bf16Matrix m(1, n, values.data(), n, *kernels);
     for (Index i = 0; i < n; ++i)
@@ -107,7 +107,7 @@ Tensor reference(const Tensor& a, const Tensor& b, bool transposed) {
 }
 
 TEST(Bf16Product, AgreesWithTheDefinition) {
-  for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16())
+  for (const simd::Bf16Kernels* kernels : simd::usable_bf16_kernels())
     for (const auto& [m, n, k] : kSizes)
       for (const bool transposed : {true, false}) {
         const Tensor a = randn({m, k}, 1), b = transposed ? randn({n, k}, 2) : randn({k, n}, 2);
@@ -134,7 +134,7 @@ TEST(Bf16Product, AgreesWithTheDefinition) {
 }
 
 TEST(Bf16Product, BitsDoNotDependOnThreads) {
-  for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16())
+  for (const simd::Bf16Kernels* kernels : simd::usable_bf16_kernels())
     for (const auto& [m, n, k] : kSizes) {
       const Tensor a = randn({m, k}, 1);
       const Bf16Matrix rows = matrix_of(randn({n, k}, 2)), columns = matrix_of(randn({k, n}, 2));
@@ -217,20 +217,20 @@ TEST(Bf16Weight, TakesHalfTheMemory) {
   Weight w(randn({512, 256}, 1));
   const std::size_t in_real = pool_stats().live - before;
   EXPECT_EQ(w.bytes(), in_real);
-  w.freeze(MatrixForm::bf16);
+  w.freeze(Precision::bf16);
   EXPECT_EQ((pool_stats().live - before) * sizeof(Real), in_real * sizeof(Bf16));
   EXPECT_EQ(w.bytes() * sizeof(Real), in_real * sizeof(Bf16));
   EXPECT_EQ(w.shape(), (Shape{512, 256}));
   EXPECT_TRUE(w.defined());
-  w.freeze(MatrixForm::bf16);  // stays as it is
-  EXPECT_EQ(w.form(), MatrixForm::bf16);
+  w.freeze(Precision::bf16);  // stays as it is
+  EXPECT_EQ(w.precision(), Precision::bf16);
 }
 
 TEST(Bf16Matrix, TransposesAndRounds) {
   for (const auto& [rows, cols] : std::vector<std::pair<Index, Index>>{
            {1, 1}, {3, 5}, {17, 64}, {33, 65}, {5, 256}, {48, 1024}, {100, 97}, {31, 126}}) {
     const Tensor x = randn({cols, rows}, 1);
-    for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16()) {
+    for (const simd::Bf16Kernels* kernels : simd::usable_bf16_kernels()) {
       const Bf16Matrix m = Bf16Matrix(cols, rows, x.data(), rows, *kernels).transposed(*kernels);
       ASSERT_EQ(m.shape(), (Shape{rows, cols}));
       ASSERT_EQ(m.pitch() % 2, 0);
@@ -245,7 +245,7 @@ TEST(Bf16Matrix, TransposesAndRounds) {
 Tensor turned(const Tensor& x) { return transpose(Variable(x), 0, 1).value(); }
 
 TEST(Bf16Product, OfATransposeAgreesWithTheDefinition) {
-  for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16())
+  for (const simd::Bf16Kernels* kernels : simd::usable_bf16_kernels())
     for (const auto& [m, n, k] : kSizes) {
       const Tensor a = randn({k, m}, 1), b = randn({k, n}, 2), before = randn({m, n}, 3);
       const Tensor wanted = reference(turned(a), b, false);
@@ -267,9 +267,9 @@ TEST(Bf16Product, OfATransposeAgreesWithTheDefinition) {
 TEST(Bf16Weight, TrainedOneMultipliesRoundedNumbers) {
   const Tensor x = randn({10, 33}, 1), w = randn({19, 33}, 2), dy = randn({10, 19}, 3);
   Weight trained{leaf(w)};
-  EXPECT_EQ(trained.form(), std::nullopt);
+  EXPECT_EQ(trained.precision(), Precision::float32);
   trained.multiply_in_bf16();
-  EXPECT_EQ(trained.form(), MatrixForm::bf16);
+  EXPECT_EQ(trained.precision(), Precision::bf16);
   const Variable input = leaf(x);
   const Variable y = linear(input, trained, {});
   backward(multiply(y, Variable(dy)));
@@ -306,8 +306,8 @@ TEST(Bf16Weight, IsFrozenAndRefusedElsewhere) {
   EXPECT_THROW(w.mutable_value(), std::invalid_argument);
   EXPECT_THROW(tanh(w.variable()), std::invalid_argument);
   EXPECT_THROW(linear(randn({2, 5}, 1), w, {}), std::invalid_argument);
-  EXPECT_THROW(Weight(leaf(randn({4, 4}, 1))).freeze(MatrixForm::bf16), std::invalid_argument);
-  EXPECT_THROW(Weight(randn({4}, 1)).freeze(MatrixForm::bf16), std::invalid_argument);
+  EXPECT_THROW(Weight(leaf(randn({4, 4}, 1))).freeze(Precision::bf16), std::invalid_argument);
+  EXPECT_THROW(Weight(randn({4}, 1)).freeze(Precision::bf16), std::invalid_argument);
   EXPECT_THROW(w.multiply_in_bf16(), std::invalid_argument);
 }
 

@@ -77,11 +77,10 @@ TEST(MatrixView, EverySixteenBitNumberIsWidened) {
     std::vector<std::uint16_t> all(1 << 16);
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
     const MatrixView view{.data = all.data(), .format = format, .rows = 1, .cols = 1 << 16};
-    const simd::KernelList list = simd::usable_kernels();
-    for (int k = 0; k < list.count; ++k) {
+    for (const simd::Kernels* kernels : simd::usable_kernels()) {
       std::vector<Real> wide(all.size());
-      (format == NumberFormat::bf16 ? list.items[k]->widen_bf16 : list.items[k]->widen_f16)(
-          all.data(), 1 << 16, wide.data());
+      (format == NumberFormat::bf16 ? kernels->widen_bf16 : kernels->widen_f16)(all.data(), 1 << 16,
+                                                                                wide.data());
       for (std::size_t i = 0; i < all.size(); ++i) {
         const bool f16 = format == NumberFormat::f16;
         const std::uint16_t top = f16 ? 0x7c00 : 0x7f80;
@@ -99,9 +98,8 @@ TEST(MatrixView, EverySixteenBitNumberIsWidened) {
 }
 
 TEST(MatrixView, NumbersAreRoundedToTheNearestOfSixteenBits) {
-  const simd::KernelList list = simd::usable_kernels();
-  for (int k = 0; k < list.count; ++k) {
-    const simd::Kernels& kernels = *list.items[k];
+  for (const simd::Kernels* each : simd::usable_kernels()) {
+    const simd::Kernels& kernels = *each;
     const auto rounded = [&](const std::vector<Real>& x) {
       std::vector<std::uint16_t> to(x.size());
       kernels.round_f16(x.data(), std::ssize(x), to.data());
@@ -139,7 +137,7 @@ TEST(MatrixView, NumbersAreRoundedToTheNearestOfSixteenBits) {
 TEST(FrozenView, AnswersAsTheWeightItViews) {
   const Stored w = stored(36, 20, NumberFormat::bf16, {.transposed = true, .run = 4, .runs = 3}, 5);
   const Weight frozen = FrozenMatrix(w.view, nullptr), dense = w.widened;
-  EXPECT_EQ(frozen.form(), MatrixForm::real);
+  EXPECT_EQ(frozen.precision(), Precision::float32);
   EXPECT_EQ(frozen.bytes(), 36u * 20 * 2);
   const auto ids = random_ids(50, 36, 1);
   EXPECT_TRUE(same_bits(embedding(frozen, ids, {50}).value(), embedding(dense, ids, {50}).value()));
@@ -165,9 +163,9 @@ TEST(FrozenView, RealTensorIsSharedNotCopied) {
   const std::size_t before = pool_stats().live;
   Weight w(randn({256, 256}, 1));
   const std::size_t there = pool_stats().live - before;
-  w.freeze(MatrixForm::real);
+  w.freeze(Precision::float32);
   EXPECT_EQ(pool_stats().live - before, there);
-  EXPECT_EQ(w.form(), MatrixForm::real);
+  EXPECT_EQ(w.precision(), Precision::float32);
 }
 
 }  // namespace

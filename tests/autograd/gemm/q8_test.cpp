@@ -5,11 +5,15 @@
 #include <limits>
 
 #include "autograd/gemm/block_formats.h"
+#include "autograd/gemm/block_rounding.h"
 #include "autograd/gemm/frozen_matrix.h"
 #include "autograd/ops.h"
 #include "tests/support/compare.h"
 #include "tests/support/gradcheck.h"
+#include "tests/support/random.h"
 #include "tests/support/stored_blocks.h"
+#include "tests/support/stored_matrix.h"
+#include "tests/support/temp_folder.h"
 
 namespace focus {
 namespace {
@@ -27,33 +31,29 @@ Tensor rounded(const Tensor& x) {
   return y;
 }
 
-Tensor product(const Tensor& x, const MatrixView& w, const simd::Q8Kernels& kernels,
+Tensor product(const Tensor& x, const MatrixView& w, const simd::BlockKernels& kernels,
                Start start = {}, const Tensor& onto = {}) {
   Tensor y = onto.rank() > 0 ? onto.clone() : Tensor({x.dim(0), w.rows});
   gemm_nt_q8(x.dim(0), x.data(), x.dim(1), w, y.data(), w.rows, start, kernels);
   return y;
 }
 
-std::vector<const simd::Q8Kernels*> usable() {
-  const simd::Q8KernelList list = simd::usable_q8_kernels();
-  return {list.items, list.items + list.count};
-}
+const std::vector<const simd::BlockKernels*>& usable() { return simd::usable_block_kernels(); }
 
 TEST(SplitBlocks, IntegersScalesAndOffsetsAreTheNumbers) {
-  const simd::BlockKernelList list = simd::usable_block_kernels();
   for (const NumberFormat format : kBlockFormats) {
     constexpr std::size_t kNumbers = 16 * 256;
     const auto bytes = random_blocks(format, kNumbers, 7);
     const auto wanted = block_numbers_of(format, bytes.data(), kNumbers);
-    for (int k = 0; k < list.count; ++k) {
+    for (const simd::BlockKernels* kernels : usable()) {
       std::vector<std::int8_t> q(kNumbers);
       std::vector<float> scales(kNumbers / 16), offsets(kNumbers / 16);
       split_blocks(format, bytes.data(), kNumbers, {q.data(), scales.data(), offsets.data()},
-                   *list.items[k]);
+                   *kernels);
       for (std::size_t i = 0; i < kNumbers; ++i)
         ASSERT_EQ(static_cast<Real>(block_value(scales[i / 16], q[i], offsets[i / 16], 1)),
                   wanted[i])
-            << name_of(format) << " " << list.items[k]->name << " " << i;
+            << name_of(format) << " " << kernels->name << " " << i;
       const bool zeros = std::ranges::all_of(offsets, [](float m) { return m == 0; });
       EXPECT_EQ(zeros, !has_offsets(format)) << name_of(format);
     }
@@ -93,7 +93,7 @@ TEST(Q8, BitsDependNeitherOnKernelsNorOnHowManyRowsThereAre) {
       const Stored w = stored_blocks(37, k, format, {}, 5);
       const Tensor x = randn({21, k}, 1), many = product(x, w.view, *usable()[0]);
       const Tensor few = product(rows_of(x, 5, 1), w.view, *usable()[0]);
-      for (const simd::Q8Kernels* kernels : usable()) {
+      for (const simd::BlockKernels* kernels : usable()) {
         EXPECT_TRUE(same_bits(product(x, w.view, *kernels), many))
             << name_of(format) << " " << kernels->name;
         for (const Index rows : {1, 2, 3, 10}) {
@@ -108,7 +108,7 @@ TEST(Q8, BitsDependNeitherOnKernelsNorOnHowManyRowsThereAre) {
   const Stored w = stored_blocks(9, 96, NumberFormat::q5_1, {}, 5);
   for (const Index rows : {1, 4}) {
     const Tensor x = randn({rows, 96}, 1), wanted = product(x, w.view, *usable()[0]);
-    for (const simd::Q8Kernels* kernels : usable())
+    for (const simd::BlockKernels* kernels : usable())
       EXPECT_TRUE(same_bits(product(x, w.view, *kernels), wanted)) << kernels->name;
   }
 }
@@ -118,7 +118,7 @@ TEST(Q8, GroupsOfManyRowsAreSummedAsIntegers) {
   for (const NumberFormat format : {NumberFormat::q8_0, NumberFormat::q4_1, NumberFormat::q6_k}) {
     constexpr Index kCols = 512, kRows = 3;
     const Stored w = stored_blocks(5, kCols, format, {}, 3);
-    const Tensor x = randn({kRows, kCols}, 1), y = product(x, w.view, simd::q8_kernels());
+    const Tensor x = randn({kRows, kCols}, 1), y = product(x, w.view, simd::block_kernels());
     const Index group = format == NumberFormat::q6_k ? 16 : 32;
     std::vector<std::int8_t> q(kCols);
     std::vector<float> scales(kCols / 16), offsets(kCols / 16);
@@ -156,8 +156,8 @@ TEST(Q8, BitsDoNotDependOnThreads) {
   const Stored w = stored_blocks(700, 512, NumberFormat::q4_k, {}, 1);
   const Tensor x = randn({90, 512}, 1), row = randn({1, 512}, 2);
   expect_same_bits_for_any_threads("q8", [&] {
-    return std::vector<Tensor>{product(x, w.view, simd::q8_kernels()),
-                               product(row, w.view, simd::q8_kernels())};
+    return std::vector<Tensor>{product(x, w.view, simd::block_kernels()),
+                               product(row, w.view, simd::block_kernels())};
   });
 }
 
@@ -165,7 +165,7 @@ TEST(Q8, BeginsWithABiasOrWhatIsThere) {
   const Stored w = stored_blocks(40, 256, NumberFormat::q4_1, {}, 1);
   for (const Index m : {1, 6}) {
     const Tensor x = randn({m, 256}, 1), bias = randn({40}, 3), before = randn({m, 40}, 4);
-    const simd::Q8Kernels& kernels = simd::q8_kernels();
+    const simd::BlockKernels& kernels = simd::block_kernels();
     const Tensor y = product(x, w.view, kernels);
     const Tensor from = product(x, w.view, kernels, Start(bias.data()));
     const Tensor onto = product(x, w.view, kernels, Into::add, before);
@@ -191,7 +191,8 @@ TEST(Q8, ProductsThatShareTheirRowsHaveTheSameBits) {
             {w[i].view, all[i].data(), w[i].view.rows, i == 1 ? Start(bias.data()) : Start()});
       gemm_nt_q8(m, x.data(), 512, products);
       for (std::size_t i = 0; i < all.size(); ++i)
-        EXPECT_TRUE(same_bits(all[i], product(x, w[i].view, simd::q8_kernels(), products[i].start)))
+        EXPECT_TRUE(
+            same_bits(all[i], product(x, w[i].view, simd::block_kernels(), products[i].start)))
             << m << " " << i;
       return all;
     });
@@ -211,7 +212,7 @@ TEST(Q8, TheFarthestIntegersDoNotOverflow) {
           w.bytes[at] = std::byte(byte);
       const std::vector<Real> numbers = block_numbers_of(format, w.bytes.data(), 2 * kCols);
       for (const Real x : {127, -127})
-        for (const simd::Q8Kernels* kernels : usable())
+        for (const simd::BlockKernels* kernels : usable())
           for (const Index rows : {1, 7}) {
             const Tensor y = product(Tensor::full({rows, kCols}, x), w.view, *kernels);
             for (Index i = 0; i < y.size(); ++i) {
@@ -235,7 +236,7 @@ TEST(Q8, WhatIsNoNumberMakesItsRowNaN) {
        {std::numeric_limits<Real>::quiet_NaN(), std::numeric_limits<Real>::infinity()}) {
     Tensor x = randn({3, 256}, 1);
     x.data()[256 + 77] = bad;
-    const Tensor y = product(x, w.view, simd::q8_kernels());
+    const Tensor y = product(x, w.view, simd::block_kernels());
     for (Index i = 0; i < 15; ++i) EXPECT_EQ(std::isnan(y[i]), i / 5 == 1) << i;
   }
 }
@@ -248,18 +249,18 @@ TEST(Q8, ALinearGoesBackAsIfNothingWereRounded) {
     backward(multiply(linear(input, weight, {}), Variable(dy)));
     return input.grad();
   };
-  EXPECT_TRUE(same_bits(gradient(FrozenMatrix(w.view, nullptr, MatrixForm::q8)),
-                        gradient(FrozenMatrix(w.view, nullptr, MatrixForm::real))));
+  EXPECT_TRUE(same_bits(gradient(FrozenMatrix(w.view, nullptr, Precision::q8)),
+                        gradient(FrozenMatrix(w.view, nullptr, Precision::float32))));
 }
 
 TEST(LinearInput, ProductsThatAreMadeTogetherAreThoseOfEach) {
   using Part = LinearInput::Part;
-  for (const MatrixForm form : {MatrixForm::real, MatrixForm::q8})
+  for (const Precision precision : {Precision::float32, Precision::q8})
     for (const Index m : {1, 2, 5}) {
       const Stored stored[] = {stored_blocks(40, 256, NumberFormat::q4_0, {}, 9),
                                stored_blocks(8, 256, NumberFormat::q5_k, {}, 8)};
-      const Weight first(FrozenMatrix(stored[0].view, nullptr, form)),
-          second(FrozenMatrix(stored[1].view, nullptr, form));
+      const Weight first(FrozenMatrix(stored[0].view, nullptr, precision)),
+          second(FrozenMatrix(stored[1].view, nullptr, precision));
       const Variable none, bias(randn({8}, 2)), x(randn({1, m, 256}, 4));
       const LinearInput input(x, std::array{Part{first, none}, Part{second, bias}});
       for (int time = 0; time < 2; ++time) {  // the second is computed anew
@@ -285,15 +286,160 @@ TEST(LinearInput, ProductsThatAreMadeTogetherAreThoseOfEach) {
     }
 }
 
-TEST(Q8, OtherMatricesAreMultipliedAsTheyAre) {
-  const Tensor w = randn({40, 64}, 9), x = randn({6, 64}, 4);
-  const FrozenMatrix q8(w, MatrixForm::q8);
-  EXPECT_EQ(q8->form(), MatrixForm::q8);
+TEST(Q8, EveryKernelRoundsAlike) {
+  constexpr Real kTiny = std::numeric_limits<Real>::denorm_min();
+  constexpr Real kMost = std::numeric_limits<Real>::max();
+  std::vector<Tensor> blocks;
+  for (const Real factor : {Real(1), Real(1e-30), Real(3e30), Real(0.37)}) {
+    Tensor x = randn({32}, 1);
+    for (Index i = 0; i < 16; ++i) x.data()[i] = static_cast<Real>(i - 8) + Real(0.5);
+    x.data()[31] = 127;  // steps of 1: halves go to the even integer
+    for (Real& number : x.span()) number *= factor;
+    blocks.push_back(x);
+  }
+  blocks.push_back(Tensor::zeros({32}));
+  for (const Real number : {kTiny, Real(-0.0), kMost, -kMost}) {
+    blocks.push_back(Tensor::full({32}, number));
+    blocks.back().data()[3] = kTiny;
+  }
+  for (const Tensor& x : blocks) {
+    Real most = 0;
+    for (const Real number : x.span()) most = std::max(most, std::abs(number));
+    Real scale = most / 127;
+    if (std::isinf(scale * 127)) scale = std::nextafter(scale, Real(0));
+    for (const simd::BlockKernels* kernels : usable()) {
+      std::int8_t q[32];
+      std::int32_t sums[2], expected[2] = {0, 0};
+      EXPECT_EQ(kernels->round(x.data(), q, sums), static_cast<float>(scale)) << kernels->name;
+      for (Index i = 0; i < 32; ++i) {
+        const Real nearest = scale > 0 ? std::nearbyint(x[i] / scale) : Real(0);
+        EXPECT_EQ(q[i], std::clamp(nearest, Real(-127), Real(127))) << kernels->name << " " << i;
+        expected[i / 16] += q[i];
+      }
+      EXPECT_EQ(sums[0], expected[0]);
+      EXPECT_EQ(sums[1], expected[1]);
+    }
+  }
+  for (const Real bad :
+       {std::numeric_limits<Real>::quiet_NaN(), std::numeric_limits<Real>::infinity()})
+    for (const simd::BlockKernels* kernels : usable()) {
+      Tensor x = randn({32}, 1);
+      x.data()[17] = bad;
+      std::int8_t q[32];
+      std::int32_t sums[2];
+      EXPECT_TRUE(std::isnan(kernels->round(x.data(), q, sums))) << kernels->name;
+      EXPECT_TRUE(std::ranges::all_of(q, [](int integer) { return integer == 0; }));
+    }
+}
+
+/// Rounded to Q8_0, by the blocks' own definition.
+Tensor in_q8_0(const Tensor& w) {
+  std::vector<std::byte> blocks(bytes_of(NumberFormat::q8_0, w.size()));
+  round_to_blocks(NumberFormat::q8_0, w.data(), w.size(), blocks.data());
+  Tensor wide(w.shape());
+  widen_blocks(NumberFormat::q8_0, blocks.data(), 0, w.size(), wide.data());
+  return wide;
+}
+
+Tensor rows_of(const FrozenMatrix& matrix) {
+  Tensor all(matrix->shape());
+  for (Index i = 0; i < all.dim(0); ++i) matrix->row(i, all.data() + i * all.dim(1));
+  return all;
+}
+
+TEST(Q8, OtherMatricesAreRoundedToBlocksAsTheyLie) {
+  for (const NumberFormat format : kStoredFormats)
+    for (const StoredLayout& layout : kStoredLayouts)
+      for (const auto& [rows, cols] : {std::pair<Index, Index>{84, 96}, {12, 32}}) {
+        const Stored w = stored(rows, cols, format, layout, 3);
+        const FrozenMatrix matrix(w.view, nullptr, Precision::q8);
+        EXPECT_EQ(matrix->precision(), Precision::q8);
+        EXPECT_EQ(matrix->format(), NumberFormat::q8_0);
+        EXPECT_TRUE(same_bits(rows_of(matrix), in_q8_0(w.widened))) << described(format, layout);
+      }
+}
+
+TEST(Q8, ARoundedMatrixIsMultipliedAsItsBlocks) {
+  const Tensor w = randn({90, 192}, 1);
+  const Weight q8 = FrozenMatrix(w, Precision::q8);
+  for (const Index m : {1, 30}) {
+    const Tensor x = randn({m, 192}, 2), dy = randn({m, 90}, 3);
+    Tensor expected({m, 90});
+    gemm_nt_q8(m, x.data(), 192, *q8.frozen_matrix()->blocks(), expected.data(), 90);
+    const Tensor y = linear(x, q8, {}).value(), exact = linear(x, w, {}).value();
+    EXPECT_TRUE(same_bits(y, expected));
+    EXPECT_LE(relative_difference(y, exact), 1.5e-2);
+    EXPECT_GE(relative_difference(y, linear(x, in_q8_0(w), {}).value()), 1e-4);
+    const auto gradient = [&](const Weight& weight) {
+      const Variable input = leaf(x);
+      backward(multiply(linear(input, weight, {}), Variable(dy)));
+      return input.grad();
+    };
+    EXPECT_TRUE(same_bits(gradient(q8), gradient(in_q8_0(w))));
+  }
+}
+
+TEST(Q8, EmbeddingAndTiedHeadAreOneMatrix) {
+  const Tensor w = randn({36, 32}, 1), x = randn({50, 32}, 2);
+  const Weight tied = FrozenMatrix(w, Precision::q8);
+  const auto ids = random_ids(50, 36, 1);
+  EXPECT_TRUE(
+      same_bits(embedding(tied, ids, {50}).value(), embedding(in_q8_0(w), ids, {50}).value()));
+  const Variable input = leaf(x), logits = leaf(linear(x, tied, {}).value());
+  const Variable loss = linear_cross_entropy(input, tied, ids);
+  Tensor one_hot = Tensor::zeros({36, 36});
+  for (Index i = 0; i < 36; ++i) one_hot.data()[i * 36 + i] = 1;
+  const Variable expected = linear_cross_entropy(logits, one_hot, ids);
+  backward(loss);
+  backward(expected);
+  EXPECT_NEAR(loss.value()[0], expected.value()[0], tolerance(1e-6, 1e-12));
+  EXPECT_LE(relative_difference(input.grad(), matmul(logits.grad().reshape({1, 50, 36}),
+                                                     in_q8_0(w).reshape({1, 36, 32}))
+                                                  .value()
+                                                  .reshape({50, 32})),
+            tolerance(1e-6, 1e-12));
+}
+
+TEST(Q8, WhatNoBlockCanHoldIsRefused) {
+  const auto refusal = [](Real number, Index row, const std::string& name) {
+    Tensor w = randn({200, 320}, 1);
+    w.data()[row * 320 + 319] = number;
+    w.data()[150 * 320] = number;  // a later one: the first is reported
+    return error_of([&] { FrozenMatrix(w, Precision::q8, name); });
+  };
+  constexpr Real kInf = std::numeric_limits<Real>::infinity();
+  const Real nan = std::numeric_limits<Real>::quiet_NaN();
+  EXPECT_EQ(refusal(nan, 3, ""),
+            "q8: row 3 of the matrix holds NaN, infinity or a number too large for a block's "
+            "scale: use float32");
+  EXPECT_EQ(refusal(-kInf, 77, "a.weight"),
+            "q8: row 77 of the weight a.weight holds NaN, infinity or a number too large for a "
+            "block's scale: use float32");
+  EXPECT_NE(refusal(Real(1e7), 0, "").find("row 0 of the matrix"), std::string::npos);
+  EXPECT_EQ(refusal(Real(8e6), 0, ""), "");
+}
+
+TEST(Q8, TakesAQuarterOfFloat32) {
+  const std::size_t before = pool_stats().live;
+  Weight w(randn({512, 256}, 1));
+  w.freeze(Precision::q8);
+  EXPECT_EQ(w.precision(), Precision::q8);
+  EXPECT_EQ(w.bytes(), 512u * 256 / 32 * 34);
+  EXPECT_LE(pool_stats().live - before, w.bytes() * 5 / 4);  // the pool rounds up
+  w.freeze(Precision::q8);                                   // stays as it is
+  EXPECT_THROW(w.freeze(Precision::bf16), std::invalid_argument);
+  EXPECT_THROW(w.set_requires_grad(true), std::invalid_argument);
+  EXPECT_THROW(Weight(leaf(randn({4, 4}, 1))).freeze(Precision::q8), std::invalid_argument);
+}
+
+TEST(Q8, RowsThatAreNotWholeBlocksAreMultipliedAsTheyAre) {
+  const Tensor w = randn({40, 72}, 9), x = randn({6, 72}, 4);
+  const FrozenMatrix q8(w, Precision::q8);
+  EXPECT_EQ(q8->precision(), Precision::q8);
   EXPECT_TRUE(same_bits(linear(Variable(x), q8, {}).value(),
-                        linear(Variable(x), FrozenMatrix(w, MatrixForm::real), {}).value()));
-  const MatrixView view{.data = w.data(), .rows = 40, .cols = 64, .pitch = 64};
+                        linear(Variable(x), FrozenMatrix(w, Precision::float32), {}).value()));
   Tensor y({6, 40});
-  EXPECT_THROW(gemm_nt_q8(6, x.data(), 64, view, y.data(), 40), std::invalid_argument);
+  EXPECT_THROW(gemm_nt_q8(6, x.data(), 72, view_of(w), y.data(), 40), std::invalid_argument);
 }
 
 }  // namespace

@@ -166,7 +166,7 @@ TEST(Lora, AConfigThatIsNotSupportedIsRefusedByName) {
 TEST(Lora, AFrozenBaseInBf16LetsGradientsThrough) {
   if constexpr (sizeof(Real) == 8) GTEST_SKIP() << "bf16 is for the float build";
   Decoder decoder = tiny_decoder("llama");
-  freeze_matrices(decoder, MatrixForm::bf16);
+  freeze_matrices(decoder, Precision::bf16);
   Rng rng(3);
   LoraModel lora({}, decoder, rng);
   fill(lora);

@@ -23,7 +23,7 @@ FocusAttention rounded(const simd::Bf16Kernels* kernels) {
 }
 
 TEST(RoundedAttention, StaysNearTheComposedForm) {
-  for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16())
+  for (const simd::Bf16Kernels* kernels : simd::usable_bf16_kernels())
     for (const int top_k : {0, 1, 2})
       for (const Gate gate : {Gate::affinity, Gate::logit})
         // One class order, many small ones, whose keys each task gathers, and a width that is odd.
@@ -53,7 +53,7 @@ TEST(RoundedAttention, IsNotTheSameAsOfReal) {
   const auto out = [&](const simd::Bf16Kernels* kernels) {
     return rounded(kernels)(x[0], x[1], x[2], x[3], options_of(c), gate_of(c, x[3])).value();
   };
-  for (const simd::Bf16Kernels* kernels : usable_kernels_of_bf16()) {
+  for (const simd::Bf16Kernels* kernels : simd::usable_bf16_kernels()) {
     if (simd::kernels().vector % kernels->vector != 0) continue;  // these vectors do not fit
     EXPECT_FALSE(same_bits(out(kernels), out(nullptr))) << kernels->name;
   }

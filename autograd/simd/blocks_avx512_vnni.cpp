@@ -1,5 +1,5 @@
 #define FOCUS_SIMD_NAME "avx512_vnni"
 #define FOCUS_SIMD_BYTES 64
 #define FOCUS_SIMD_VNNI
-#define FOCUS_SIMD_KERNELS avx512_vnni_q8_kernels
-#include "autograd/simd/q8.inc"
+#define FOCUS_SIMD_KERNELS avx512_vnni_block_kernels
+#include "autograd/simd/blocks.inc"

@@ -1,10 +1,7 @@
-
 #include "autograd/base/aligned_vector.h"
 #include "autograd/gemm/bf16.h"
 #include "autograd/simd/bf16_kernels.h"
-#include "autograd/simd/choose.h"
 #include "autograd/simd/kernels.h"
-#include "autograd/simd/processor.h"
 
 namespace focus::simd {
 namespace {
@@ -69,22 +66,12 @@ void product_from(Index m, Index columns, Index depth, const Bf16* a, Index a_pi
 
 }  // namespace
 
-#ifndef FOCUS_REAL_DOUBLE
-extern const Bf16Kernels avx512_bf16_kernels;
-// amx_bf16.cpp
-bool amx_bf16_agrees_with_its_model();
-void amx_bf16_product(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch,
-                      const Bf16Panels& b, float* c, Index ldc, bool add);
-void amx_bf16_product_from(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch,
-                           const Bf16Panels& b, float* c, Index ldc, const float* row);
-#endif
-
-Bf16KernelList usable_bf16_kernels() {
+const Bf16Kernels& widened_bf16_kernels();
+const Bf16Kernels& widened_bf16_kernels() {
   static const Bf16Kernels widening = {
       .name = "widened",
       .vector = kernels().vector,
       .is_faster = false,
-      .three_products_are_faster = false,
       .round = round,
       .pack = pack,
       .pack_transposed = pack_transposed,
@@ -93,56 +80,7 @@ Bf16KernelList usable_bf16_kernels() {
       .product = product,
       .product_from = product_from,
   };
-  Bf16KernelList list{};
-  const auto add = [&](const Bf16Kernels& one) { list.items[list.count++] = &one; };
-#ifndef FOCUS_REAL_DOUBLE
-  static const bool amx =
-      has_avx512_bf16() && may_use_tiles(TileProducts::bf16) && amx_bf16_agrees_with_its_model();
-  static const Bf16Kernels by_tiles = [] {
-    Bf16Kernels kernels = avx512_bf16_kernels;
-    kernels.name = "amx_bf16";
-    kernels.three_products_are_faster = true;
-    kernels.product = amx_bf16_product;
-    kernels.product_from = amx_bf16_product_from;
-    return kernels;
-  }();
-  if (amx) add(by_tiles);
-  // Intel's vdpbf16ps has half the rate of its float32 FMA (90 of 175 GFLOP/s, Emerald Rapids),
-  // AMD's twice: there the numbers are better widened.
-  const bool widening_wins = __builtin_cpu_is("intel") != 0;
-  if (has_avx512_bf16() && !widening_wins) add(avx512_bf16_kernels);
-  add(widening);
-  if (has_avx512_bf16() && widening_wins) add(avx512_bf16_kernels);
-#else
-  add(widening);
-#endif
-  return list;
-}
-
-namespace {
-
-constexpr const char* kVariable = "FOCUS_BF16";
-
-bool named() {
-  static const bool is = std::getenv(kVariable) != nullptr;
-  return is;
-}
-
-}  // namespace
-
-const Bf16Kernels& bf16_kernels() {
-  static const Bf16Kernels& chosen = chosen_kernels(usable_bf16_kernels(), kVariable);
-  return chosen;
-}
-
-const Bf16Kernels* fast_bf16_kernels() {
-  const Bf16Kernels& chosen = bf16_kernels();
-  return chosen.is_faster || named() ? &chosen : nullptr;
-}
-
-const Bf16Kernels* bf16x3_kernels() {
-  const Bf16Kernels& chosen = bf16_kernels();
-  return chosen.three_products_are_faster || named() ? &chosen : nullptr;
+  return widening;
 }
 
 }  // namespace focus::simd
