@@ -233,7 +233,7 @@ void add_options_of_eval(CLI::App& app, EvalArguments& o) {
   std::vector<ConfigField> precisions;
   ConfigFieldCollector(precisions, "")(
       "precision", o.precisions,
-      std::string(kPrecisionHelp) + "; a list such as float32,int8 compares each with the first");
+      std::string(kPrecisionHelp) + "; a list such as float32,q8 compares each with the first");
   add_settings(app, precisions);
   CLI::Option_group* input = app.add_option_group("input", "texts, questions or both");
   input->add_option("--text", o.paths,
