@@ -42,7 +42,7 @@ using ChatFiles = std::map<std::string, std::string>;
 
 /// The template of a model's files: chat_template.jinja, else the "chat_template" of
 /// tokenizer_config.json, which may be a list of named ones (`name`; "default" where that is
-/// empty). Throws std::runtime_error where there is none, with what to do; `where` names the model.
+/// empty). Throws std::runtime_error without a template, with what to do; `where` names the model.
 ChatTemplate find_chat_template(const ChatFiles& files, const std::string& name,
                                 const std::string& where);
 

@@ -70,9 +70,8 @@ class ConfigReader {
     const auto found = by_key_.find(key);
     // Looking for what was meant takes long: with so many wrong keys this is another file.
     constexpr std::size_t kMaxSuggestions = 20;
-    if (found == by_key_.end()) {
+    if (found == by_key_.end())
       check(false, "unknown key{}", problems.size() < kMaxSuggestions ? suggestion(key) : "");
-    }
     const ConfigField& field = *found->second;
     if (field.read) {
       field.read(value);
@@ -89,7 +88,7 @@ class ConfigReader {
     return found == fields_.end() ? group : found->key;
   }
 
-  /// The known key that is nearest, be it the spelling or the group that is wrong.
+  /// The nearest known keys, whether the spelling or the group is wrong.
   std::string suggestion(std::string_view key) const {
     if (key.size() > 100) return "";  // no slip of the hand
     std::vector<std::string> best;    // as near as each other
@@ -136,16 +135,20 @@ ConfigNode config_override_tree(const std::string& text, std::vector<ConfigProbl
     problems.push_back({0, "expected key=value"});
     return root;
   }
-  ConfigNode* map = &root;
-  std::string rest = text.substr(0, equals);
-  for (std::size_t dot = rest.find('.'); dot != std::string::npos; dot = rest.find('.')) {
-    map->entries.push_back({rest.substr(0, dot), 0, {}});
-    map = &map->entries.back().value;
-    map->kind = Kind::kMap;
-    rest.erase(0, dot + 1);
-  }
-  map->entries.push_back({rest, 0, override_value(text.substr(equals + 1), problems)});
-  return root;
+  return nested_setting(text.substr(0, equals), override_value(text.substr(equals + 1), problems));
+}
+
+ConfigNode nested_setting(const std::string& key, const ConfigNode& value) {
+  ConfigNode map;
+  map.kind = Kind::kMap;
+  map.line = value.line;
+  const std::size_t dot = key.find('.');
+  if (dot == std::string::npos)
+    map.entries.push_back({key, value.line, value});
+  else
+    map.entries.push_back(
+        {key.substr(0, dot), value.line, nested_setting(key.substr(dot + 1), value)});
+  return map;
 }
 
 void read_config_map(const std::vector<ConfigField>& fields, const ConfigNode& map,

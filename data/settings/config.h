@@ -69,9 +69,11 @@ void read_config_map(const std::vector<ConfigField>& fields, const ConfigNode& m
 std::size_t edit_distance(std::string_view a, std::string_view b);
 /// The override "a.b=c" as the map {a: {b: c}}.
 ConfigNode config_override_tree(const std::string& text, std::vector<ConfigProblem>& problems);
+/// `key`, dotted, as a map around the value: a.b and c as {a: {b: c}}.
+ConfigNode nested_setting(const std::string& key, const ConfigNode& value);
 /// Its text. Throws std::runtime_error, naming it, where it cannot be read, is empty or too large.
 std::string read_config_file(const std::string& path);
-/// Where the setting stands that a problem begins with ("optim.lr must be positive, not -1"):
+/// The place of the setting that a problem begins with ("optim.lr must be positive, not -1"):
 /// "file:4: " or "override optim.lr=-1: "; nothing where it has its default or none is named.
 std::string place_of_setting(std::string_view problem, const std::string& text,
                              const std::string& source, const std::vector<std::string>& overrides);

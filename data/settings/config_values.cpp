@@ -20,7 +20,7 @@ using Kind = ConfigNode::Kind;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Skips digits from `i`; false where there is none.
+/// Skips digits from `i`; false without a digit.
 bool skip_digits(std::string_view text, std::size_t& i) {
   const std::size_t start = i;
   while (i < text.size() && is_digit(text[i])) ++i;
@@ -53,8 +53,55 @@ std::string_view number_hint(std::string_view text, bool integer_only) {
   return "";
 }
 
-template <class T>
-void read_number(const ConfigNode& node, const Range& range, T& value) {
+/// Plain words need no quotes; all else is quoted, so that no text can turn into something else.
+bool is_plain_word(const std::string& text) {
+  static constexpr std::string_view kOthers = "_-./";
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  if (text.empty() || !(is_letter(text[0]) || text[0] == '/' || text[0] == '_')) return false;
+  if (!std::ranges::all_of(text, [&](char c) {
+        return is_letter(c) || is_digit(c) || kOthers.find(c) != std::string_view::npos;
+      }))
+    return false;
+  static constexpr std::array<std::string_view, 10> kReserved = {
+      "null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan"};
+  std::string lower = text;
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return std::ranges::find(kReserved, lower) == kReserved.end();
+}
+
+}  // namespace
+
+void refuse_value(std::string_view wanted, const ConfigNode& node, std::string_view hint) {
+  static constexpr std::array kKinds = {"null", "", "a list", "a group of keys",
+                                        "an unknown value"};
+  std::string came = kKinds[static_cast<std::size_t>(node.kind)];
+  if (node.kind == Kind::kScalar)
+    came = node.quoted ? '"' + shown(node.text) + '"' : shown(node.text);
+  if (came.empty()) came = "nothing";
+  throw std::invalid_argument(
+      fmt::format("expected {}, got {}{}{}", wanted, came, hint.empty() ? "" : ": ", hint));
+}
+
+void read_value(const ConfigNode& node, const Range&, bool& value) {
+  const bool is_word = node.kind == Kind::kScalar && !node.quoted;
+  if (!is_word || (node.text != "true" && node.text != "false"))
+    refuse_value("true or false", node);
+  value = node.text == "true";
+}
+void read_value(const ConfigNode& node, const Range&, std::string& value) {
+  if (node.kind == Kind::kNull) refuse_value("text", node, "quote it if the word null is meant");
+  if (node.kind != Kind::kScalar) refuse_value("text", node);
+  value = node.text;
+}
+
+std::string value_text(bool value) { return value ? "true" : "false"; }
+std::string value_text(const std::string& value) {
+  // A JSON string is also a double-quoted YAML string.
+  return is_plain_word(value) ? value : nlohmann::json(value).dump();
+}
+
+template <ConfigNumber T>
+void read_value(const ConfigNode& node, const Range& range, T& value) {
   constexpr bool kInteger = std::is_integral_v<T>;
   const std::string limits = range_text(range);
   const std::string wanted = (kInteger ? "an integer" : "a number such as 0.1 or 1e-4") +
@@ -76,99 +123,23 @@ void read_number(const ConfigNode& node, const Range& range, T& value) {
   value = number;
 }
 
-/// Plain words need no quotes; all else is quoted, so that no text can turn into something else.
-bool is_plain_word(const std::string& text) {
-  static constexpr std::string_view kOthers = "_-./";
-  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
-  if (text.empty() || !(is_letter(text[0]) || text[0] == '/' || text[0] == '_')) return false;
-  if (!std::ranges::all_of(text, [&](char c) {
-        return is_letter(c) || is_digit(c) || kOthers.find(c) != std::string_view::npos;
-      }))
-    return false;
-  static constexpr std::array<std::string_view, 10> kReserved = {
-      "null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan"};
-  std::string lower = text;
-  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return std::ranges::find(kReserved, lower) == kReserved.end();
-}
-
-template <class T>
-std::string number_text(T value) {
-  check(std::isfinite(value), "config: {} cannot be written, numbers must be finite", value);
+template <ConfigNumber T>
+std::string value_text(T value) {
+  if constexpr (std::is_floating_point_v<T>)
+    check(std::isfinite(value), "config: {} cannot be written, numbers must be finite", value);
   return fmt::format("{}", value);
 }
 
-}  // namespace
-
-void refuse_value(std::string_view wanted, const ConfigNode& node, std::string_view hint) {
-  std::string came;
-  switch (node.kind) {
-    case Kind::kNull:
-      came = "null";
-      break;
-    case Kind::kScalar:
-      came = node.quoted ? '"' + shown(node.text) + '"' : shown(node.text);
-      break;
-    case Kind::kList:
-      came = "a list";
-      break;
-    case Kind::kMap:
-      came = "a group of keys";
-      break;
-    case Kind::kRefused:
-      came = "an unknown value";
-      break;
-  }
-  if (came.empty()) came = "nothing";
-  throw std::invalid_argument(
-      fmt::format("expected {}, got {}{}{}", wanted, came, hint.empty() ? "" : ": ", hint));
-}
-
-void read_value(const ConfigNode& node, const Range&, bool& value) {
-  const bool is_word = node.kind == Kind::kScalar && !node.quoted;
-  if (!is_word || (node.text != "true" && node.text != "false"))
-    refuse_value("true or false", node);
-  value = node.text == "true";
-}
-void read_value(const ConfigNode& node, const Range& range, int& value) {
-  read_number(node, range, value);
-}
-void read_value(const ConfigNode& node, const Range& range, std::int64_t& value) {
-  read_number(node, range, value);
-}
-void read_value(const ConfigNode& node, const Range& range, std::uint64_t& value) {
-  read_number(node, range, value);
-}
-void read_value(const ConfigNode& node, const Range& range, float& value) {
-  read_number(node, range, value);
-}
-void read_value(const ConfigNode& node, const Range& range, double& value) {
-  read_number(node, range, value);
-}
-void read_value(const ConfigNode& node, const Range&, std::string& value) {
-  if (node.kind == Kind::kNull) refuse_value("text", node, "quote it if the word null is meant");
-  if (node.kind != Kind::kScalar) refuse_value("text", node);
-  value = node.text;
-}
-
-std::string value_text(bool value) { return value ? "true" : "false"; }
-std::string value_text(int value) { return fmt::format("{}", value); }
-std::string value_text(std::int64_t value) { return fmt::format("{}", value); }
-std::string value_text(std::uint64_t value) { return fmt::format("{}", value); }
-std::string value_text(float value) { return number_text(value); }
-std::string value_text(double value) { return number_text(value); }
-std::string value_text(const std::string& value) {
-  // A JSON string is also a double-quoted YAML string.
-  return is_plain_word(value) ? value : nlohmann::json(value).dump();
-}
-
-std::string type_text(const bool&) { return "true|false"; }
-std::string type_text(const int&) { return "int"; }
-std::string type_text(const std::int64_t&) { return "int"; }
-std::string type_text(const std::uint64_t&) { return "unsigned int"; }
-std::string type_text(const float&) { return "number"; }
-std::string type_text(const double&) { return "number"; }
-std::string type_text(const std::string&) { return "text"; }
+template void read_value(const ConfigNode&, const Range&, int&);
+template void read_value(const ConfigNode&, const Range&, std::int64_t&);
+template void read_value(const ConfigNode&, const Range&, std::uint64_t&);
+template void read_value(const ConfigNode&, const Range&, float&);
+template void read_value(const ConfigNode&, const Range&, double&);
+template std::string value_text(int);
+template std::string value_text(std::int64_t);
+template std::string value_text(std::uint64_t);
+template std::string value_text(float);
+template std::string value_text(double);
 
 std::size_t read_choice(const ConfigNode& node, std::span<const std::string_view> names) {
   const std::string wanted = fmt::format("one of {}", fmt::join(names, ", "));

@@ -44,36 +44,33 @@ struct ConfigNode::Entry {
 [[noreturn]] void refuse_value(std::string_view wanted, const ConfigNode& node,
                                std::string_view hint = "");
 
+template <class T>
+concept ConfigNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
+
 void read_value(const ConfigNode& node, const Range& range, bool& value);
-void read_value(const ConfigNode& node, const Range& range, int& value);
-void read_value(const ConfigNode& node, const Range& range, std::int64_t& value);
-void read_value(const ConfigNode& node, const Range& range, std::uint64_t& value);
-void read_value(const ConfigNode& node, const Range& range, float& value);
-void read_value(const ConfigNode& node, const Range& range, double& value);
 void read_value(const ConfigNode& node, const Range& range, std::string& value);
+/// Instantiated for int, std::int64_t, std::uint64_t, float and double.
+template <ConfigNumber T>
+void read_value(const ConfigNode& node, const Range& range, T& value);
 
 /// The value as YAML that read_value reads back to an equal value.
 std::string value_text(bool value);
-std::string value_text(int value);
-std::string value_text(std::int64_t value);
-std::string value_text(std::uint64_t value);
-std::string value_text(float value);
-std::string value_text(double value);
 std::string value_text(const std::string& value);
+template <ConfigNumber T>
+std::string value_text(T value);
 
 /// For help and errors: "int", "number", "text", "true|false". The argument only carries the type.
-std::string type_text(const bool&);
-std::string type_text(const int&);
-std::string type_text(const std::int64_t&);
-std::string type_text(const std::uint64_t&);
-std::string type_text(const float&);
-std::string type_text(const double&);
-std::string type_text(const std::string&);
+inline std::string type_text(const bool&) { return "true|false"; }
+inline std::string type_text(const std::string&) { return "text"; }
+template <ConfigNumber T>
+std::string type_text(const T&) {
+  return !std::is_integral_v<T> ? "number" : std::is_unsigned_v<T> ? "unsigned int" : "int";
+}
 
 /// The position of the node's text among the names.
 std::size_t read_choice(const ConfigNode& node, std::span<const std::string_view> names);
 std::string choices_text(std::span<const std::string_view> names);
-/// A list of the command line, "a, b" or nothing, as the list it stands for.
+/// A list of the command line, "a, b" or nothing, as a list node.
 ConfigNode split_override(const ConfigNode& node);
 
 /// An enum lists its names in the order of its values, which count from 0:

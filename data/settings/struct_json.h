@@ -17,7 +17,7 @@
 ///   f("perplexity", perplexity);       always written; null: an optional without a value, or a
 ///                                      double that is no number
 ///   f.maybe("kl", kl);                 an optional that is left out where it has no value
-///   f.part("context", window);         an optional struct whose members stand in this object; when
+///   f.part("context", window);         an optional struct whose members are in this object; when
 ///                                      read it is there if the key is
 /// A member is a bool, a whole number, a double, text, an enum with enum_names, a struct with a
 /// visit; or a std::optional or std::vector of these; or a list of pairs, the members of an object.

@@ -67,16 +67,4 @@ std::string sweep_label(const std::string& name, const std::vector<SweptSetting>
   return label;
 }
 
-ConfigNode nested_setting(const std::string& key, const ConfigNode& value) {
-  ConfigNode map;
-  map.kind = Kind::kMap;
-  map.line = value.line;
-  const std::size_t dot = key.find('.');
-  map.entries.push_back(dot == std::string::npos
-                            ? ConfigNode::Entry{key, value.line, value}
-                            : ConfigNode::Entry{key.substr(0, dot), value.line,
-                                                nested_setting(key.substr(dot + 1), value)});
-  return map;
-}
-
 }  // namespace focus

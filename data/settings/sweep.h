@@ -31,7 +31,4 @@ std::vector<std::vector<SweptSetting>> sweep_product(const std::vector<SweptKey>
 /// "focus, num_groups=8".
 std::string sweep_label(const std::string& name, const std::vector<SweptSetting>& settings);
 
-/// `key`, dotted, as a map around the value: a.b and c as {a: {b: c}}.
-ConfigNode nested_setting(const std::string& key, const ConfigNode& value);
-
 }  // namespace focus

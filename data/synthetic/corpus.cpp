@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <optional>
-#include <span>
 #include <string_view>
 #include <utility>
 
@@ -16,11 +16,11 @@
 namespace focus {
 namespace {
 
+using corpus::draw_parts;
 using corpus::first_name;
-using corpus::join_parts;
 using corpus::pick;
-using corpus::Question;
 using corpus::shuffle;
+using corpus::tales;
 using corpus::Text;
 
 /// What is known of a person: the slots that sentences about him or her may use.
@@ -40,8 +40,7 @@ Person make_person(Rng& rng) {
   Person person;
   const bool female = rng.below(2) == 0;
   const std::string first = first_name(rng, female);
-  const std::string last =
-      join_parts(rng, corpus::kSurnameStarts, corpus::kSurnameMiddles, corpus::kSurnameEnds);
+  const std::string last = draw_parts(rng, {"surname_starts", "surname_middles", "surname_ends"});
   person["first"] = first;
   person["full"] = fmt::format("{} {}", first, last);
   person["sir"] = fmt::format("{} {}", female ? "Mrs" : "Mr", last);
@@ -50,52 +49,54 @@ Person make_person(Rng& rng) {
   person["him"] = female ? "her" : "him";
   person["his"] = female ? "her" : "his";
   person["His"] = female ? "Her" : "His";
-  person["job"] = pick(rng, corpus::kJobs);
+  person["job"] = pick(rng, tales("jobs"));
   person["a_job"] = with_article(person["job"]);
-  person["town"] = join_parts(rng, corpus::kTownStarts, corpus::kTownEnds);
+  person["town"] = draw_parts(rng, {"town_starts", "town_ends"});
   return person;
 }
 
 /// One kind of fact: gives the person its slots, and has sentences to tell it and to ask for it.
 struct FactKind {
   std::function<void(Rng&, Person&)> add;
-  std::span<const Text> tell;
-  std::span<const Question> ask;
+  Text tell, ask;           // sections
   std::vector<Text> slots;  // what an answer has to copy
 };
 
 const std::vector<FactKind>& optional_facts() {
   static const std::vector<FactKind> kinds = {
       {[](Rng& rng, Person& person) {
-         person["thing"] = join_parts(rng, corpus::kMaterials, " ", corpus::kObjects);
-         person["spot"] = join_parts(rng, corpus::kHidingPlaces, " in the ", corpus::kBuildings);
+         person["thing"] = pick(rng, tales("materials"));
+         (person["thing"] += " ") += pick(rng, tales("objects"));
+         person["spot"] = pick(rng, tales("hiding_places"));
+         (person["spot"] += " in the ") += pick(rng, tales("buildings"));
        },
-       corpus::kTellThing,
-       corpus::kAskThing,
+       "tell_thing",
+       "ask_thing",
        {"thing", "spot"}},
       {[](Rng& rng, Person& person) {
          person["house"] = number_between(rng, 2, 99);
-         person["street"] = join_parts(rng, corpus::kStreetStarts, " ", corpus::kStreetEnds);
+         person["street"] = pick(rng, tales("street_starts"));
+         (person["street"] += " ") += pick(rng, tales("street_ends"));
        },
-       corpus::kTellHouse,
-       corpus::kAskHouse,
+       "tell_house",
+       "ask_house",
        {"house", "street"}},
       {[](Rng& rng, Person& person) { person["year"] = number_between(rng, 1702, 1889); },
-       corpus::kTellYear,
-       corpus::kAskYear,
+       "tell_year",
+       "ask_year",
        {"year"}},
       {[](Rng& rng, Person& person) {
-         const std::string coat(pick(rng, corpus::kCoats));
-         person["animal"] = pick(rng, corpus::kAnimals);
+         const std::string coat(pick(rng, tales("coats")));
+         person["animal"] = pick(rng, tales("animals"));
          person["a_pet"] = with_article(coat + " " + person["animal"]);
          person["pet"] = first_name(rng, rng.below(2) == 0);
        },
-       corpus::kTellPet,
-       corpus::kAskPet,
+       "tell_pet",
+       "ask_pet",
        {"pet", "animal"}},
       {[](Rng& rng, Person& person) { person["coins"] = number_between(rng, 12, 980); },
-       corpus::kTellDebt,
-       corpus::kAskDebt,
+       "tell_debt",
+       "ask_debt",
        {"coins"}},
   };
   return kinds;
@@ -193,10 +194,10 @@ class Writer {
   }
 
   /// The next sentence of the deck that fits the two, put back at the bottom.
-  std::string deal(std::span<const Text> templates, const Person& first, const Person& second) {
-    std::vector<Text>& cards = decks_[templates.data()];
+  std::string deal(Text section, const Person& first, const Person& second) {
+    std::vector<Text>& cards = decks_[section];
     if (cards.empty()) {
-      cards.assign(templates.begin(), templates.end());
+      cards = tales(section);
       shuffle(rng_, cards);
     }
     for (std::size_t i = 0; i < cards.size(); ++i) {
@@ -210,11 +211,11 @@ class Writer {
   }
 
   std::string write_opening() {
-    std::string text = deal(corpus::kTitles, people_[0], people_[1]) + "\n\n";
+    std::string text = deal("titles", people_[0], people_[1]) + "\n\n";
     for (std::size_t i = 0; i < people_.size(); ++i) {
       const Person& person = people_[i];
       const Person& other = people_[(i + 1) % people_.size()];
-      text += deal(corpus::kTellPerson, person, other);
+      text += deal("tell_person", person, other);
       for (const FactKind* kind : told_[i])
         text += fmt::format(" {}", deal(kind->tell, person, other));
       text += "\n\n";
@@ -228,7 +229,7 @@ class Writer {
     for (std::size_t i = 0; i < people_.size(); ++i) {
       const Person& person = people_[i];
       const Person& other = people_[(i + 1) % people_.size()];
-      pairs.push_back(ask(corpus::kAskPerson, person, other));
+      pairs.push_back(ask("ask_person", person, other));
       facts_.push_back(person.at("full"));
       facts_.push_back(person.at("town"));
       for (const FactKind* kind : told_[i]) {
@@ -242,11 +243,12 @@ class Writer {
     return text;
   }
 
-  std::string ask(std::span<const Question> questions, const Person& person, const Person& other) {
-    const Question& question = pick(rng_, questions);
-    const std::optional<std::string> asked = fill(question.question, person, other);
-    const std::optional<std::string> answered = fill(question.answer, person, other);
-    check(asked && answered, "corpus: no fact fits \"{}\"", question.question);
+  std::string ask(Text section, const Person& person, const Person& other) {
+    const std::vector<Text>& entries = tales(section);  // questions, each before its answer
+    const std::size_t question = 2 * rng_.below(entries.size() / 2);
+    const std::optional<std::string> asked = fill(entries[question], person, other);
+    const std::optional<std::string> answered = fill(entries[question + 1], person, other);
+    check(asked && answered, "corpus: no fact fits \"{}\"", entries[question]);
     return fmt::format("Question: {}\nAnswer: {}\n", *asked, *answered);
   }
 
@@ -254,26 +256,13 @@ class Writer {
     const std::size_t i = rng_.below(people_.size());
     const Person& person = people_[i];
     const Person& other = other_than(i);
-    std::string text = deal(corpus::kEvents, person, other);
+    std::string text = deal("events", person, other);
     const std::size_t sentences = 2 + rng_.below(4);
     for (std::size_t n = 0; n < sentences; ++n) {
-      text += ' ';
-      switch (rng_.below(8)) {
-        case 0:
-        case 1:
-          text += deal(corpus::kFillers, person, other);
-          break;
-        case 2:
-          text += deal(corpus::kDialogues, person, other);
-          break;
-        case 3:
-        case 4:
-          text += deal(corpus::kRecalls, person, other);
-          break;
-        default:
-          text += deal(corpus::kContinuations, person, other);
-          break;
-      }
+      static constexpr std::array<Text, 8> kSections = {
+          "fillers", "fillers",       "dialogues",     "recalls",
+          "recalls", "continuations", "continuations", "continuations"};
+      (text += ' ') += deal(kSections[rng_.below(8)], person, other);
     }
     return text + "\n\n";
   }
@@ -283,7 +272,7 @@ class Writer {
   std::vector<Person> people_;
   std::vector<std::vector<const FactKind*>> told_;  // of each person
   std::vector<std::string> facts_;
-  std::map<const Text*, std::vector<Text>> decks_;
+  std::map<Text, std::vector<Text>> decks_;  // by section
 };
 
 }  // namespace

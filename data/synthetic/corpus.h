@@ -11,7 +11,7 @@ namespace focus {
 
 /// A built-in text to try things on without a download: short invented tales in plain ASCII
 /// English. Each opens with two or three people whose names, towns, belongings, hiding places,
-/// house numbers and years are made up anew, needs them all the way down, and ends with questions
+/// house numbers and years are invented, needs them all the way down, and ends with questions
 /// about them. The grammar is quickly learnt; beyond it only attention to far earlier text helps.
 struct CorpusOptions {
   std::uint64_t seed = 1;

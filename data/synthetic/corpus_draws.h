@@ -1,26 +1,24 @@
 #pragma once
 
-#include <array>
-#include <span>
+#include <initializer_list>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "autograd/base/random.h"
-#include "data/synthetic/corpus_text.h"
 
 // How the built-in texts draw their words: the same numbers in the same order on every platform.
 namespace focus::corpus {
 
+using Text = std::string_view;
+
+/// The entries of a section of tales.txt. Throws std::out_of_range without such a section.
+const std::vector<Text>& tales(Text section);
+
 template <class T>
-const T& pick(Rng& rng, std::span<const T> items) {
+const T& pick(Rng& rng, const std::vector<T>& items) {
   return items[rng.below(items.size())];
-}
-template <class T, std::size_t N>
-const T& pick(Rng& rng, const std::array<T, N>& items) {
-  return pick(rng, std::span<const T>(items));
 }
 
 template <class T>
@@ -28,31 +26,12 @@ void shuffle(Rng& rng, std::vector<T>& items) {
   for (std::size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[rng.below(i)]);
 }
 
-/// Joins one part of each list, and bare text as it is, strictly from left to right: the order of
-/// the operands of + is each compiler's own, and would change the text.
-template <class... Parts>
-std::string join_parts(Rng& rng, const Parts&... parts) {
-  std::string text;
-  const auto add = [&](const auto& part) {
-    if constexpr (std::is_convertible_v<decltype(part), Text>)
-      text += part;
-    else
-      text += pick(rng, part);
-  };
-  (add(parts), ...);
-  return text;
-}
+/// One word of each section.
+std::string draw_parts(Rng& rng, std::initializer_list<Text> sections);
 
-inline std::string first_name(Rng& rng, bool female) {
-  std::string name = join_parts(rng, kFirstStarts, kFirstMiddles);
-  return name += female ? pick(rng, kFemaleEnds) : pick(rng, kMaleEnds);
-}
+std::string first_name(Rng& rng, bool female);
 
-/// A word of a small list, where the slot is that of one; empty otherwise.
-inline Text small_word(Rng& rng, Text slot) {
-  for (const WordList& list : kWordLists)
-    if (list.slot == slot) return pick(rng, list.words);
-  return {};
-}
+/// A word for a slot that has a section of its own; empty otherwise.
+Text small_word(Rng& rng, Text slot);
 
 }  // namespace focus::corpus

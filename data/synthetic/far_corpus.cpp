@@ -10,7 +10,7 @@
 namespace focus {
 namespace {
 
-/// Of documents 0, 1, 2, ... as many are of the kind as the share says, evenly spread.
+/// Spreads the share of documents of the kind evenly over documents 0, 1, 2, ...
 bool is_of_kind(std::int64_t document, double share) {
   const auto before = [&](std::int64_t n) { return std::floor(static_cast<double>(n) * share); };
   return before(document + 1) > before(document);

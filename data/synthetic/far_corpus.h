@@ -22,7 +22,7 @@ constexpr auto enum_names(CorpusKind) {
   return std::array<std::string_view, 5>{"tales", "recall", "copy", "lookup", "chain"};
 }
 
-/// Built-in texts whose answers stand far before: between what is told and what is asked lie
+/// Built-in texts whose answers lie far back: between facts and questions are
 /// sentences that have nothing to do with it.
 struct FarCorpusOptions {
   CorpusKind kind = CorpusKind::tales;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,7 +10,7 @@
 // One document of each kind of far_corpus.h, its words drawn from `rng`.
 namespace focus::corpus {
 
-/// The sentences between what is told and what is asked: of the tales, such as tell nothing, or a
+/// The sentences between facts and questions: those of the tales without facts, or a
 /// passage of a text (the haystack).
 class Filler {
  public:
@@ -20,7 +19,7 @@ class Filler {
   explicit Filler(std::string haystack);
 
   /// At least so many bytes, then a line break; a line break alone where none are wanted. A passage
-  /// begins with a paragraph, ends after a word and goes on from the text's beginning at its end.
+  /// begins with a paragraph, ends after a word and continues at the text's beginning after its end.
   std::string operator()(Rng& rng, std::size_t bytes) const;
 
  private:
@@ -41,16 +40,5 @@ AskedDocument recall_document(Rng& rng, const FarDraw& draw);
 AskedDocument copy_document(Rng& rng, const FarDraw& draw);
 AskedDocument lookup_document(Rng& rng, const FarDraw& draw);
 AskedDocument chain_document(Rng& rng, const FarDraw& draw);
-
-/// A first name that is not `taken` yet.
-std::string new_name(Rng& rng, std::set<std::string>& taken);
-/// Appends that somebody lives somewhere; returns where the home stands.
-std::size_t tell_home(AskedDocument& document, std::string_view name, std::string_view home);
-/// Appends the question where somebody lives, and its answer.
-void ask_home(AskedDocument& document, std::string_view name, std::string_view home,
-              std::size_t told);
-
-/// Appends what answers, and marks it.
-void add_answer(AskedDocument& document, std::string_view answer, std::size_t source);
 
 }  // namespace focus::corpus

@@ -22,7 +22,7 @@ struct Example {
   std::string text = {};  // the text, or the prompt
   std::string completion = {};
   nlohmann::ordered_json messages = nullptr;
-  /// Of messages: the first that may count; those of a prompt do not.
+  /// The first message that may count; those of a prompt do not.
   std::size_t first_of_completion = 0;
   std::size_t line = 1;
 };
@@ -31,7 +31,7 @@ struct Example {
 /// what messages hold, a line each.
 std::string text_of(const Example& example);
 
-/// Whether a file of that name, be it packed (.gz, .xz, ...), holds one JSON object in each line.
+/// Whether a file of that name, compressed (.gz, .xz, ...) or not, is JSONL.
 bool is_jsonl(const std::filesystem::path& path);
 
 /// Calls f for each line of `text` that is not blank. `text_field` names the member that holds a

@@ -78,9 +78,8 @@ std::vector<std::string_view> split_documents(std::string_view text, std::string
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(separator, begin), text.size());
     const std::string_view document = text.substr(begin, end - begin);
-    if (document.find_first_not_of(kBlanks) != std::string_view::npos) {
+    if (document.find_first_not_of(kBlanks) != std::string_view::npos)
       documents.push_back(document);
-    }
     begin = end + separator.size();
   }
   return documents;
@@ -98,9 +97,8 @@ std::vector<std::filesystem::path> expand_text_paths(std::span<const std::filesy
     for (const auto& entry : std::filesystem::directory_iterator(path)) {
       if (!entry.is_directory() && is_text_name(entry.path())) files.push_back(entry.path());
     }
-    if (files.size() == before) {
+    if (files.size() == before)
       fail("{}: the folder has no *.txt or *.jsonl file, packed or unpacked", path.string());
-    }
     std::sort(files.begin() + static_cast<std::ptrdiff_t>(before), files.end());
   }
   return files;
@@ -113,10 +111,9 @@ std::vector<std::int32_t> parse_ids(const std::string& text) {
     const std::size_t end = std::min(text.find_first_of(kBetween, begin), text.size());
     std::int32_t id = 0;
     const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, id);
-    if (error != std::errc() || stop != text.data() + end) {
+    if (error != std::errc() || stop != text.data() + end)
       fail("ids must be whole numbers separated by blanks, found {}",
            json_quoted(text.substr(begin, std::min<std::size_t>(end - begin, 40))));
-    }
     ids.push_back(id);
     begin = end;
   }

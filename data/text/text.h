@@ -39,7 +39,7 @@ std::vector<std::string_view> split_documents(std::string_view text, std::string
 std::vector<std::filesystem::path> expand_text_paths(std::span<const std::filesystem::path> paths);
 
 /// Token ids: whole numbers with blanks or commas between them. Throws std::runtime_error naming
-/// what is none.
+/// what is not one.
 std::vector<std::int32_t> parse_ids(const std::string& text);
 
 }  // namespace focus

@@ -10,7 +10,7 @@ namespace focus {
 /// Words between white space: PG-19's count.
 std::int64_t count_words(std::string_view text);
 
-/// WikiText's count: its tokens stand between white space, and each line's end is one more. 245,569
+/// WikiText's count: white space separates tokens, and each line's end is one more. 245,569
 /// of WikiText-2's test text.
 std::int64_t count_wikitext_words(std::string_view text);
 

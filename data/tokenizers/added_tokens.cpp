@@ -43,9 +43,8 @@ std::size_t skip_blanks_back(std::string_view text, std::size_t end, std::size_t
 }
 
 std::size_t skip_blanks(std::string_view text, std::size_t begin) {
-  while (begin < text.size() && is_blank(utf8_code_point(text.substr(begin)))) {
+  while (begin < text.size() && is_blank(utf8_code_point(text.substr(begin))))
     begin += utf8_char_size(text[begin]);
-  }
   return begin;
 }
 
@@ -55,15 +54,13 @@ AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens) : empty_(toke
   std::stable_sort(tokens.begin(), tokens.end(), [](const AddedToken& a, const AddedToken& b) {
     return a.content.size() > b.content.size();
   });
-  for (AddedToken& token : tokens) {
+  for (AddedToken& token : tokens)
     by_first_byte_[static_cast<unsigned char>(token.content.at(0))].push_back(std::move(token));
-  }
 }
 
 const AddedToken* AddedTokenFinder::longest_at(std::string_view text, std::size_t position) const {
-  for (const AddedToken& token : by_first_byte_[static_cast<unsigned char>(text[position])]) {
+  for (const AddedToken& token : by_first_byte_[static_cast<unsigned char>(text[position])])
     if (text.substr(position).starts_with(token.content)) return &token;
-  }
   return nullptr;
 }
 

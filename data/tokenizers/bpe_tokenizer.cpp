@@ -22,9 +22,8 @@ constexpr const char* kGpt2End = "<|endoftext|>";
 /// below: the most is NFKD's, where one character becomes eighteen.
 void check_growth(std::size_t before, std::size_t after) {
   constexpr std::size_t kMaxGrowth = 32, kMinBytes = 1024;
-  if (after > kMinBytes && after / kMaxGrowth > before) {
+  if (after > kMinBytes && after / kMaxGrowth > before)
     fail("the tokenizer's steps produce {} bytes from {}: do not trust its file", after, before);
-  }
 }
 
 /// What a BPE tokenizer is made of; encode() applies it from top to bottom.
@@ -42,9 +41,8 @@ struct Parts {
 
 std::string normalized_content(const Parts& parts, const AddedToken& token) {
   std::string content = token.content;
-  if (token.normalized) {
+  if (token.normalized)
     for (const Normalizer& normalizer : parts.normalizers) normalizer(content);
-  }
   return content;
 }
 
@@ -72,10 +70,9 @@ class BpeTokenizer : public Tokenizer {
     for (const AddedToken& token : parts_.added_tokens)
       name_id(token.id, normalized_content(parts_, token));
     for (const auto& ids : {parts_.ends.prefix, parts_.ends.suffix}) {
-      for (const std::int32_t id : ids) {
+      for (const std::int32_t id : ids)
         if (!tokens_.contains(id))
           fail("{}: the template adds id {}, which no token has", where, id);
-      }
     }
   }
 
@@ -184,10 +181,9 @@ Bpe::Vocabulary read_vocabulary(const JsonView& json) {
   vocabulary.reserve(json.object().size());
   for (const auto& [token, id] : json.json().items()) {
     const bool valid = id.is_number_unsigned() && id.get<std::uint64_t>() < kMaxIds;
-    if (!valid) {
+    if (!valid)
       fail("{}: the id of {} is {}, not a whole number in the range 0 to {}", json.where(),
            json_quoted(token), id.dump(), kMaxIds - 1);
-    }
     vocabulary.emplace(token, id.get<std::int32_t>());
   }
   return vocabulary;
@@ -196,9 +192,8 @@ Bpe::Vocabulary read_vocabulary(const JsonView& json) {
 /// "left right", as merges are written.
 std::pair<std::string, std::string> split_merge(const std::string& line, const std::string& where) {
   const std::size_t blank = line.find(' ');
-  if (blank == std::string::npos || line.find(' ', blank + 1) != std::string::npos) {
+  if (blank == std::string::npos || line.find(' ', blank + 1) != std::string::npos)
     fail("{}: expected two tokens separated by a blank, found {}", where, json_quoted(line));
-  }
   return {line.substr(0, blank), line.substr(blank + 1)};
 }
 
@@ -208,9 +203,8 @@ Bpe::Merges read_merges(const JsonView& json) {
   for (std::size_t i = 0; i < json.json().size(); ++i) {
     const JsonView merge = json.item(i);
     if (merge.json().is_array()) {
-      if (merge.array_size() != 2) {
+      if (merge.array_size() != 2)
         fail("{}: expected two tokens, found {}", merge.where(), merge.array_size());
-      }
       merges.emplace_back(merge.item(0).string(), merge.item(1).string());
     } else {
       merges.push_back(split_merge(merge.string(), merge.where()));
@@ -221,20 +215,17 @@ Bpe::Merges read_merges(const JsonView& json) {
 
 void read_model(const JsonView& json, Parts& parts) {
   const JsonView type = json.get("type");
-  if (!type.is_null() && type.string() != "BPE") {
+  if (!type.is_null() && type.string() != "BPE")
     fail("{}: the model type {} is not supported, only BPE is", json.where(),
          json_quoted(type.string()));
-  }
   for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const JsonView affix = json.get(name);
-    if (!affix.is_null() && !affix.string().empty()) {
+    if (!affix.is_null() && !affix.string().empty())
       fail("{}: {} is not supported", affix.where(), json_quoted(affix.string()));
-    }
   }
   const JsonView dropout = json.get("dropout");
-  if (!dropout.is_null() && dropout.json() != 0) {
+  if (!dropout.is_null() && dropout.json() != 0)
     fail("{}: dropout makes ids random and is not supported", dropout.where());
-  }
   parts.vocabulary = read_vocabulary(json.at("vocab"));
   parts.merges = read_merges(json.at("merges"));
   const JsonView unk = json.get("unk_token");
@@ -261,27 +252,23 @@ void read_added_tokens(const JsonView& json, Parts& parts) {
     token.special = item.flag("special");
     token.normalized = item.flag("normalized", !token.special);
     if (token.content.empty()) fail("{}: an added token is empty", item.where());
-    if (!seen.insert(token.content).second) {
+    if (!seen.insert(token.content).second)
       fail("{}: the added token {} appears twice", item.where(), json_quoted(token.content));
-    }
     const auto in_model = parts.vocabulary.find(token.content);
-    if (in_model != parts.vocabulary.end() && in_model->second != token.id) {
+    if (in_model != parts.vocabulary.end() && in_model->second != token.id)
       fail("{}: {} has id {}, but {} in the model's vocabulary", item.where(),
            json_quoted(token.content), token.id, in_model->second);
-    }
     const auto [owner, is_new] = taken.emplace(token.id, token.content);
-    if (!is_new && owner->second != token.content) {
+    if (!is_new && owner->second != token.content)
       fail("{}: id {} of {} already belongs to {}", item.where(), token.id,
            json_quoted(token.content), json_quoted(owner->second));
-    }
     parts.added_tokens.push_back(std::move(token));
   }
 }
 
 std::optional<std::int32_t> find_token(const Parts& parts, const std::string& token) {
-  for (const AddedToken& added : parts.added_tokens) {
+  for (const AddedToken& added : parts.added_tokens)
     if (added.content == token) return added.id;
-  }
   const auto found = parts.vocabulary.find(token);
   if (found == parts.vocabulary.end()) return std::nullopt;
   return found->second;
@@ -290,17 +277,15 @@ std::optional<std::int32_t> find_token(const Parts& parts, const std::string& to
 void read_template(const JsonView& json, Parts& parts) {
   const JsonView single = json.at("single");
   constexpr std::size_t kMaxParts = 64;  // each is looked for among all tokens
-  if (single.array_size() > kMaxParts) {
+  if (single.array_size() > kMaxParts)
     fail("{}: {} parts are too many for a template", single.where(), single.array_size());
-  }
   bool text_seen = false;
   for (std::size_t i = 0; i < single.array_size(); ++i) {
     const JsonView item = single.item(i);
     if (item.object().contains("Sequence")) {
       const JsonView id = item.at("Sequence").at("id");
-      if (id.string() != "A" || text_seen) {
+      if (id.string() != "A" || text_seen)
         fail("{}: only one text, A, is supported in a template", id.where());
-      }
       text_seen = true;
       continue;
     }
@@ -312,10 +297,9 @@ void read_template(const JsonView& json, Parts& parts) {
       (text_seen ? parts.ends.suffix : parts.ends.prefix).push_back(id);
     }
     const auto token_id = find_token(parts, name);
-    if (ids.array_size() == 1 && token_id && ids.item(0).json() != *token_id) {
+    if (ids.array_size() == 1 && token_id && ids.item(0).json() != *token_id)
       fail("{}: {} has id {} here, but {} in the vocabulary", ids.where(), json_quoted(name),
            ids.item(0).json().dump(), *token_id);
-    }
   }
   if (!text_seen) fail("{}: the template has no place for the text", single.where());
 }
@@ -333,14 +317,13 @@ void read_post_processor(const JsonView& json, Parts& parts) {
 std::optional<std::int32_t> first_known(const Parts& parts,
                                         std::initializer_list<const char*> names) {
   for (const char* name : names) {
-    for (const AddedToken& token : parts.added_tokens) {
+    for (const AddedToken& token : parts.added_tokens)
       if (token.special && token.content == name) return token.id;
-    }
   }
   return std::nullopt;
 }
 
-/// The token that is named under `key`; `otherwise` where nothing is said of it.
+/// The token that is named under `key`; `otherwise` if the key is missing.
 std::optional<std::int32_t> configured_token(const TokenizerConfig& config, const std::string& key,
                                              const Parts& parts,
                                              std::optional<std::int32_t> otherwise) {
@@ -355,11 +338,10 @@ void find_ends(const TokenizerConfig& config, Parts& parts) {
     parts.bos_id =
         first_known(parts, {"<s>", "<|begin_of_text|>", "<bos>", "<|startoftext|>", kGpt2End});
   }
-  if (!parts.ends.suffix.empty()) {
+  if (!parts.ends.suffix.empty())
     parts.eos_id = parts.ends.suffix.front();
-  } else {
+  else
     parts.eos_id = first_known(parts, {"</s>", "<|end_of_text|>", "<eos>", kGpt2End});
-  }
   parts.bos_id = configured_token(config, "bos_token", parts, parts.bos_id);
   parts.eos_id = configured_token(config, "eos_token", parts, parts.eos_id);
 }
@@ -380,11 +362,10 @@ void add_configured_tokens(const TokenizerConfig& config, Parts& parts) {
   const auto add = [&](AddedToken token, bool has_id) {
     if (added.contains(token.content)) return;
     const std::int32_t said = token.id;
-    if (const auto own = parts.vocabulary.find(token.content); own != parts.vocabulary.end()) {
+    if (const auto own = parts.vocabulary.find(token.content); own != parts.vocabulary.end())
       token.id = own->second;
-    } else if (!has_id || taken.contains(said)) {
+    else if (!has_id || taken.contains(said))
       token.id = next;
-    }
     if (token.id >= kMaxIds)
       fail("{}: no id is free for {}", config.where, json_quoted(token.content));
     if (has_id && token.id != said)

@@ -34,9 +34,8 @@ class PairCounter {
   void add_word(std::span<const std::uint32_t> tokens, std::int64_t count) {
     words_.push_back({tokens_.size(), tokens.size(), count});
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-    for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
+    for (std::size_t i = 0; i + 1 < tokens.size(); ++i)
       change({tokens[i], tokens[i + 1]}, count, words_.size() - 1);
-    }
   }
 
   /// Pairs that have appeared since the last call, each with the words it appeared in.
@@ -130,11 +129,10 @@ void BpeTrainer::add(std::string_view text) {
     words.for_each_part(document, [&](std::string_view word, bool) {
       ++words_;
       const auto found = counts_.find(word);
-      if (found != counts_.end()) {
+      if (found != counts_.end())
         ++found->second;
-      } else {
+      else
         counts_.emplace(word, 1);
-      }
     });
   }
 }
@@ -153,9 +151,8 @@ BpeTrainer::Model BpeTrainer::train(const std::function<void(std::int32_t)>& on_
   id_of(options_.special_token);
   const ByteAlphabet& alphabet = ByteAlphabet::instance();
   std::array<std::uint32_t, 256> byte_ids{};
-  for (const std::string& character : alphabet.sorted()) {
+  for (const std::string& character : alphabet.sorted())
     byte_ids[static_cast<unsigned char>(alphabet.decode(character)[0])] = id_of(character);
-  }
 
   PairCounter pairs;
   std::vector<std::uint32_t> tokens;
@@ -200,7 +197,7 @@ BpeTrainer::Model BpeTrainer::train(const std::function<void(std::int32_t)>& on_
     for (const std::uint32_t word : best.words) pairs.merge(pair, merged, word);
     queue_new_pairs();
   }
-  // A token that two pairs lead to makes its own pairs anew each time, and these come up twice.
+  // A token that two pairs lead to creates its pairs each time, and these come up twice.
   // What counts is the last time, as in the reference implementation.
   for (std::size_t rank = 0; rank < order.size(); ++rank) {
     if (ranks.at(order[rank]) != rank) continue;
@@ -233,9 +230,8 @@ ordered_json template_with(const std::string& special) {
 std::string BpeTrainer::tokenizer_json(const Model& model) const {
   ordered_json vocabulary = ordered_json::object();
   auto& members = vocabulary.get_ref<ordered_json::object_t&>();
-  for (std::size_t id = 0; id < model.tokens.size(); ++id) {
+  for (std::size_t id = 0; id < model.tokens.size(); ++id)
     members.push_back({model.tokens[id], id});  // not [], which would look through all before
-  }
   const ordered_json special = {{"id", 0},
                                 {"content", options_.special_token},
                                 {"single_word", false},

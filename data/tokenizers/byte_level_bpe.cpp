@@ -32,7 +32,7 @@ ByteAlphabet::ByteAlphabet() {
   bytes_.fill(-1);
   char32_t next_substitute = 0x100;
   for (std::size_t byte = 0; byte < 256; ++byte) {
-    // Printable Latin-1 stands for itself; blanks, controls and the soft hyphen get substitutes.
+    // Printable Latin-1 represents itself; blanks, controls and the soft hyphen get substitutes.
     const bool printable = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD);
     const char32_t character = printable ? static_cast<char32_t>(byte) : next_substitute++;
     std::string utf8;
@@ -56,9 +56,8 @@ void ByteAlphabet::encode(std::string_view bytes, std::string& out) const {
 
 std::vector<std::string> ByteAlphabet::sorted() const {
   std::vector<std::string> characters;
-  for (char32_t code_point = 0; code_point < kEnd; ++code_point) {
+  for (char32_t code_point = 0; code_point < kEnd; ++code_point)
     if (bytes_[code_point] >= 0) append_utf8(characters.emplace_back(), code_point);
-  }
   return characters;
 }
 
@@ -78,37 +77,30 @@ Bpe::Bpe(Vocabulary vocabulary, const Merges& merges, const BpeOptions& options,
   std::unordered_map<std::int32_t, const std::string*> by_id(vocabulary_.size());
   for (const auto& [token, id] : vocabulary_) {
     const auto [other, is_new] = by_id.emplace(id, &token);
-    if (!is_new) {
+    if (!is_new)
       fail("{}: id {} belongs to two tokens, {} and {}", where, id,
            json_quoted(std::min(token, *other->second)),
            json_quoted(std::max(token, *other->second)));
-    }
   }
   if (options_.unk_token) {
     unk_id_ = find(*options_.unk_token);
-    if (!unk_id_) {
+    if (!unk_id_)
       fail("{}: unk_token {} is not in the vocabulary", where, json_quoted(*options_.unk_token));
-    }
   }
-  if (options_.byte_fallback) {
-    for (std::size_t byte = 0; byte < byte_ids_.size(); ++byte) {
+  if (options_.byte_fallback)
+    for (std::size_t byte = 0; byte < byte_ids_.size(); ++byte)
       byte_ids_[byte] = find(fmt::format("<0x{:02X}>", byte));
-    }
-  }
-  for (const auto& [token, id] : vocabulary_) {
-    if (!token.empty() && utf8_char_size(token[0]) == token.size()) {
+  for (const auto& [token, id] : vocabulary_)
+    if (!token.empty() && utf8_char_size(token[0]) == token.size())
       characters_.set(utf8_code_point(token), id);
-    }
-  }
   for (std::size_t rank = 0; rank < merges.size(); ++rank) {
     const auto& [left, right] = merges[rank];
     if (left.empty() || right.empty()) fail("{}: merge {} has an empty part", where, rank);
     const std::string merged = left + right;
     for (const std::string& token : {left, right, merged}) {
-      if (!find(token)) {
+      if (!find(token))
         fail("{}: merge {} ({} with {}) needs the token {}, which is not in the vocabulary", where,
              rank, json_quoted(left), json_quoted(right), json_quoted(token));
-      }
     }
     merges_.set(merge_key(*find(left), *find(right)),
                 {static_cast<std::int32_t>(rank), *find(merged)});
@@ -156,9 +148,8 @@ std::size_t Bpe::independent_part(std::string_view text) const {
   for (std::size_t end = utf8_char_size(text[0]); end < text.size();) {
     const char32_t right = utf8_code_point(text.substr(end));
     if (!inner_pairs_.find(pair_key(left, right)) && characters_.find(left) &&
-        characters_.find(right)) {
+        characters_.find(right))
       return end;
-    }
     left = right;
     end += utf8_char_size(text[end]);
   }
@@ -221,25 +212,21 @@ void Bpe::apply_merges(std::vector<std::int32_t>& ids) const {
   const auto count = static_cast<std::int32_t>(ids.size());
   std::vector<Symbol> symbols;
   symbols.reserve(ids.size());
-  for (std::int32_t i = 0; i < count; ++i) {
+  for (std::int32_t i = 0; i < count; ++i)
     symbols.push_back({ids[static_cast<std::size_t>(i)], i - 1, i + 1 < count ? i + 1 : -1});
-  }
   const auto symbol = [&](std::int32_t i) -> Symbol& {
     return symbols[static_cast<std::size_t>(i)];
   };
 
   std::vector<Candidate> first;
-  for (std::int32_t i = 0; i + 1 < count; ++i) {
-    if (const Merge* merge = find_merge(symbol(i).id, symbol(i + 1).id)) {
+  for (std::int32_t i = 0; i + 1 < count; ++i)
+    if (const Merge* merge = find_merge(symbol(i).id, symbol(i + 1).id))
       first.push_back({merge->rank, i, merge->id});
-    }
-  }
   std::priority_queue queue(std::greater<Candidate>(), std::move(first));
   const auto propose = [&](std::int32_t left) {
     if (left < 0 || symbol(left).next < 0) return;
-    if (const Merge* merge = find_merge(symbol(left).id, symbol(symbol(left).next).id)) {
+    if (const Merge* merge = find_merge(symbol(left).id, symbol(symbol(left).next).id))
       queue.push({merge->rank, left, merge->id});
-    }
   };
   while (!queue.empty()) {
     const Candidate best = queue.top();
@@ -258,9 +245,8 @@ void Bpe::apply_merges(std::vector<std::int32_t>& ids) const {
     propose(best.position);
   }
   std::size_t kept = 0;
-  for (const Symbol& each : symbols) {
+  for (const Symbol& each : symbols)
     if (each.next != kGone) ids[kept++] = each.id;
-  }
   ids.resize(kept);
 }
 

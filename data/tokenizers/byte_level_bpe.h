@@ -33,7 +33,7 @@ class ByteAlphabet {
   void encode(std::string_view bytes, std::string& out) const;
   /// The characters in the order of their code points.
   std::vector<std::string> sorted() const;
-  /// The bytes that a token's characters stand for; the token itself where one stands for none.
+  /// The bytes of a token's characters; the token itself if one is not in the alphabet.
   std::string decode(const std::string& token) const;
 
  private:
@@ -52,7 +52,7 @@ class ByteAlphabet {
 /// What a tokenizer.json says of its BPE model beside vocabulary and merges.
 struct BpeOptions {
   std::optional<std::string> unk_token =
-      {};                      // stands for characters that are not in the vocabulary
+      {};                      // for characters that are not in the vocabulary
   bool fuse_unk = false;       // one unk_token for a run of such characters
   bool byte_fallback = false;  // or tokens <0x00> to <0xFF> for their bytes
   bool ignore_merges = false;  // a whole piece that is a token needs no merges

@@ -51,9 +51,8 @@ class FlatMap {
     std::vector<Slot> old(std::max<std::size_t>(64, 2 * slots_.size()));
     old.swap(slots_);
     shift_ = 64 - std::countr_zero(slots_.size());
-    for (Slot& slot : old) {
+    for (Slot& slot : old)
       if (slot.key != kNoKey) slots_[place(slot.key)] = std::move(slot);
-    }
   }
 
   std::vector<Slot> slots_;  // a power of two of them, at most half in use

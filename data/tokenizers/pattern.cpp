@@ -115,9 +115,8 @@ class Translator {
 
   void group() {
     for (const std::string_view known :
-         {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?i)", "(?-i:", "(?-i)"}) {
+         {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?i)", "(?-i:", "(?-i)"})
       if (starts_with(known)) return copy(known.size());
-    }
     refuse_if(true, fmt::format("the group {}...", text_.substr(at_, 4)));
   }
 
@@ -158,10 +157,9 @@ Pattern Pattern::pcre2(const std::string& expression, const std::string& where) 
   compiled->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
                                      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &offset,
                                      options.get()));
-  if (!compiled->code) {
+  if (!compiled->code)
     fail("{}: the regular expression '{}' is invalid at byte {}: {}", where, shown(expression),
          offset, pcre2_message(error));
-  }
   // Where the system forbids writable code, PCRE2's interpreter does the same more slowly.
   pcre2_jit_compile(compiled->code.get(), PCRE2_JIT_COMPLETE);
   compiled->match.reset(pcre2_match_data_create(1, nullptr));
@@ -202,10 +200,9 @@ std::optional<Pattern::Match> Pattern::find(std::string_view text, std::size_t f
       pcre2_match(compiled_->code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
                   from, options, compiled_->match.get(), compiled_->context.get());
   if (count == PCRE2_ERROR_NOMATCH) return std::nullopt;
-  if (count < 0) {
+  if (count < 0)
     fail("{}: the regular expression failed at byte {} of the text: {}", compiled_->where, from,
          pcre2_message(count));
-  }
   const PCRE2_SIZE* offsets = pcre2_get_ovector_pointer(compiled_->match.get());
   return Match{offsets[0], offsets[1]};
 }

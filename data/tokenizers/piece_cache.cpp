@@ -10,9 +10,8 @@ std::size_t PieceCache::place(std::string_view piece, std::uint64_t hash) const 
   std::size_t i = hash & (slots_.size() - 1);
   while (slots_[i].used) {
     const Slot& slot = slots_[i];
-    if (slot.hash == hash && std::string_view(texts_).substr(slot.text, slot.text_size) == piece) {
+    if (slot.hash == hash && std::string_view(texts_).substr(slot.text, slot.text_size) == piece)
       break;
-    }
     i = (i + 1) & (slots_.size() - 1);
   }
   return i;

@@ -56,9 +56,8 @@ PublishedSplit::Class PublishedSplit::class_beyond_ascii(char32_t code_point) {
       if (each >= 0xD800 && each < 0xE000) continue;  // surrogates are no characters
       std::string text;
       append_utf8(text, each);
-      for (int kind = 0; kind < 3; ++kind) {
+      for (int kind = 0; kind < 3; ++kind)
         if (classes_[kind].find(text, 0)) (*page)[i] = static_cast<Class>(kLetter + kind);
-      }
     }
   }
   return (*page)[code_point & 0xFF];

@@ -49,9 +49,9 @@ class Message {
   bool holds(std::uint64_t number) const { return is_bytes_ && number_ == number; }
   std::string_view value() const { return value_; }
   std::uint64_t number() const { return number_; }
-  /// Of a field of whole numbers; 0 for another.
+  /// The value of an integer field; 0 for another field.
   std::uint64_t integer() const { return integer_; }
-  /// Of a field of four bytes; 0 for another.
+  /// The value of a field of four bytes; 0 for another field.
   float real() const {
     float real = 0;
     if (value_.size() == sizeof real && !is_bytes_) std::memcpy(&real, value_.data(), sizeof real);

@@ -54,9 +54,7 @@ class SentencePieceTokenizer : public Tokenizer {
     check_sentencepiece_model(model, where);
     const auto status = processor_.LoadFromSerializedProto(
         prefix_ == Prefix::own ? model : without_normalizer(model));
-    if (!status.ok()) {
-      fail("{}: not a SentencePiece model: {}", where, one_line(status.ToString()));
-    }
+    if (!status.ok()) fail("{}: not a SentencePiece model: {}", where, one_line(status.ToString()));
     check(processor_.GetPieceSize() > 0, "{}: the SentencePiece model has no pieces", where);
     vocab_size_ = processor_.GetPieceSize();
     // A model file alone is read as its own library reads it: </s> in a text is text.
@@ -105,7 +103,7 @@ class SentencePieceTokenizer : public Tokenizer {
     added_[token.id] = std::move(token);
   }
 
-  /// Control pieces and the unknown one stand in texts. The library finds the user's own pieces by
+  /// Control pieces and the unknown one are found in texts. The library finds the user's own pieces by
   /// itself; LlamaTokenizer cuts them out as well, and puts no space before a text that begins so.
   void add_pieces(const std::string& model, bool users_too) {
     for (std::int32_t id = 0; id < processor_.GetPieceSize(); ++id) {
@@ -128,7 +126,7 @@ class SentencePieceTokenizer : public Tokenizer {
       put({.content = content, .special = true}, false, config.where);
   }
 
-  /// The id of a content is that of the piece; of none, the one that is said, or the next.
+  /// The id of the piece with this content, else the configured id, else the next free one.
   void put(AddedToken token, bool has_id, const std::string& where) {
     if (by_content_.contains(token.content)) {
       keep_flags(token);
@@ -162,7 +160,7 @@ class SentencePieceTokenizer : public Tokenizer {
   std::optional<std::int32_t> find_piece(const std::string& content) const {
     std::string marked;
     for (const char c : content) marked += c == ' ' ? std::string(kSpaceMark) : std::string(1, c);
-    const int id = processor_.PieceToId(marked);  // the unknown one's where there is none
+    const int id = processor_.PieceToId(marked);  // the unknown piece's id if it is missing
     return processor_.IdToPiece(id) == marked ? std::optional(id) : std::nullopt;
   }
 
@@ -192,7 +190,7 @@ class SentencePieceTokenizer : public Tokenizer {
     return text;
   }
 
-  /// A piece whose text stays what it is wherever it stands.
+  /// Finds a piece whose text is the same in every position.
   void find_anchor() {
     for (int id = 0; id < processor_.GetPieceSize(); ++id) {
       const bool normal = !processor_.IsControl(id) && !processor_.IsUnknown(id) &&
@@ -219,7 +217,7 @@ class SentencePieceTokenizer : public Tokenizer {
     return decode_pieces(run).substr(anchor_text_.size());
   }
 
-  /// A piece of the user's own whose marks stand for spaces: the library writes them as such.
+  /// A user-defined piece with marks for spaces: the library writes them as spaces.
   bool is_marked_piece(const AddedToken& token) const {
     return !token.special && token.id < processor_.GetPieceSize() &&
            token.content.find(kSpaceMark) != std::string::npos;

@@ -39,7 +39,7 @@ class ByteTokenizer : public Tokenizer {
 
 struct KnownFiles {
   const char* kind;
-  std::vector<std::string> names;  // the first one may stand for all of them in a path
+  std::vector<std::string> names;  // the first one may name all of them in a path
 };
 
 const std::array<KnownFiles, 4>& known_files() {
@@ -57,9 +57,8 @@ std::unique_ptr<Tokenizer> load_files(const KnownFiles& known, const std::filesy
   // A tokenizer.json may lie there packed, as texts may.
   const bool json = known.kind == std::string("tokenizer.json");
   TokenizerFiles files = {{known.names[0], json ? read_text_file(first) : read_file(first)}};
-  for (std::size_t i = 1; i < known.names.size(); ++i) {
+  for (std::size_t i = 1; i < known.names.size(); ++i)
     files[known.names[i]] = read_file(folder / known.names[i]);
-  }
   for (const char* name : {kTokenizerConfig, kAddedTokens, kSpecialTokensMap}) {
     const bool in_json =
         json && name != std::string(kTokenizerConfig);  // a tokenizer.json has them in itself
@@ -80,10 +79,9 @@ const std::string& file_bytes(const TokenizerFiles& files, const std::string& na
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
   const std::int32_t limit = vocab_size();
-  for (const std::int32_t id : ids) {
+  for (const std::int32_t id : ids)
     check(id >= 0 && id < limit, "decode: token {} is outside the tokenizer's vocabulary of {}", id,
           limit);
-  }
   return decode_valid(ids);
 }
 
@@ -109,9 +107,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& kind, const Tokeniz
   if (kind == "bytes") return std::make_unique<ByteTokenizer>();
   for (const KnownFiles& known : known_files()) {
     if (kind != known.kind) continue;
-    if (kind == "gpt2" && !files.contains(known.names[0]) && &known != &known_files().back()) {
+    if (kind == "gpt2" && !files.contains(known.names[0]) && &known != &known_files().back())
       continue;  // the other pair of names
-    }
     const std::string& first = file_bytes(files, known.names[0], where);
     if (kind == "tokenizer.json") return make_json_tokenizer(files, where);
     if (kind == "sentencepiece") return make_sentencepiece_tokenizer(first, files, where);
@@ -140,13 +137,11 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
         "with vocab.bpe, or vocab.json with merges.txt",
         path.string());
   }
-  if (!is_there(path)) {
+  if (!is_there(path))
     fail("{}: no such tokenizer: give a folder, a tokenizer file, or bytes", path.string());
-  }
   const std::string name = path.filename().string();
-  for (const KnownFiles& known : known_files()) {
+  for (const KnownFiles& known : known_files())
     if (name == known.names[0]) return load_files(known, path);
-  }
   // Files under another name (my-tokenizer.json, tok512.model) go by their ending.
   if (path.extension() == ".json" || name.ends_with(".json.xz"))
     return load_files(known_files()[0], path);

@@ -24,7 +24,7 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  /// The ids of `text`. Tokens such as <|endoftext|> that stand in the text are recognized where
+  /// The ids of `text`. Tokens such as <|endoftext|> in the text are recognized where
   /// the files say so; none is added.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
   /// The same between prefix() and suffix().
@@ -43,7 +43,7 @@ class Tokenizer {
   virtual std::int32_t vocab_size() const = 0;
   virtual std::optional<std::int32_t> bos_id() const { return std::nullopt; }
   virtual std::optional<std::int32_t> eos_id() const { return std::nullopt; }
-  /// True for ids that mark something and stand for no text: BOS, EOS, and what the files call
+  /// True for ids that mark something and are no text: BOS, EOS, and what the files call
   /// special or control.
   virtual bool is_special(std::int32_t id) const { return id == bos_id() || id == eos_id(); }
 
@@ -67,14 +67,14 @@ class Tokenizer {
 
 /// From the word "bytes" (an id per byte, 256 ids), a tokenizer.json (or .json.xz), a
 /// tokenizer.model, an encoder.json with vocab.bpe beside it, a vocab.json with merges.txt beside
-/// it, or a folder that holds one of them. Where a tokenizer_config.json stands beside, it says
+/// it, or a folder that holds one of them. A tokenizer_config.json beside it says
 /// which tokens are BOS and EOS and which are put around a text; without a tokenizer.json also
 /// which tokens are added, as added_tokens.json and special_tokens_map.json do. Throws
 /// std::runtime_error with one line for what cannot be read, is wrong or not supported.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
 
 /// The same from a folder: the first found of tokenizer.json, tokenizer.model, encoder.json with
-/// vocab.bpe, vocab.json with merges.txt; null where there is none.
+/// vocab.bpe, vocab.json with merges.txt; null without one.
 std::unique_ptr<Tokenizer> find_tokenizer(const std::filesystem::path& folder);
 
 /// From what kind() and files() gave. `where` names the source in errors.

@@ -13,7 +13,7 @@ namespace focus {
 
 /// Beside a tokenizer's own files: its class, its special tokens, what it puts around a text.
 inline constexpr const char* kTokenizerConfig = "tokenizer_config.json";
-/// Of tokenizers without a tokenizer.json: tokens beyond the vocabulary, and which are special.
+/// For tokenizers without a tokenizer.json: tokens beyond the vocabulary, and which are special.
 /// Read where tokenizer_config.json has no added_tokens_decoder, as transformers does.
 inline constexpr const char* kAddedTokens = "added_tokens.json";
 inline constexpr const char* kSpecialTokensMap = "special_tokens_map.json";
@@ -26,7 +26,7 @@ struct TokenizerConfig {
   std::string where;            // for messages
   std::string tokenizer_class;  // empty: not said
   std::optional<bool> add_bos_token, add_eos_token, add_prefix_space, legacy;
-  /// "bos_token", "eos_token", "pad_token" and the like; null where it is said that there is none.
+  /// "bos_token", "eos_token", "pad_token" and the like; null if the file says null.
   std::map<std::string, std::optional<std::string>> named = {};
   /// Tokens with ids: of added_tokens_decoder, or of added_tokens.json.
   std::vector<AddedToken> added = {};
@@ -53,7 +53,7 @@ struct TextEnds {
   /// Puts them around the ids of a text that does not begin or end with them already.
   void put_around(std::vector<std::int32_t>& ids) const;
 };
-/// BOS and EOS where add_bos_token and add_eos_token are said; what is not said, as in `otherwise`.
+/// BOS and EOS as add_bos_token and add_eos_token say, else as in `otherwise`.
 TextEnds text_ends(const TokenizerConfig& config, const TextEnds& otherwise,
                    std::optional<std::int32_t> bos_id, std::optional<std::int32_t> eos_id);
 

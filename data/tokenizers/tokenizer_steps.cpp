@@ -23,9 +23,8 @@ constexpr const char* kGpt2Expression =
 
 /// {"String": ...} or {"Regex": ...}, as Split and Replace have it.
 Pattern read_pattern(const JsonView& json) {
-  if (json.object().contains("String")) {
+  if (json.object().contains("String"))
     return Pattern::literal(json.at("String").string(), json.where());
-  }
   return Pattern::regex(json.at("Regex").string(), json.where());
 }
 
@@ -33,10 +32,9 @@ Pattern read_pattern(const JsonView& json) {
 std::string read_inserted(const JsonView& json) {
   constexpr std::size_t kMaxInserted = 64;  // bytes
   const std::string& text = json.string();
-  if (text.size() > kMaxInserted) {
+  if (text.size() > kMaxInserted)
     fail("{}: {} bytes, more than the {} that are supported", json.where(), text.size(),
          kMaxInserted);
-  }
   return text;
 }
 
@@ -51,17 +49,15 @@ std::vector<Step> read_steps(const JsonView& json, const std::string& items, Rea
   const JsonView list = json.at(items);
   for (std::size_t i = 0; i < list.array_size(); ++i) {
     for (Step& step : read_steps<Step>(list.item(i), items, read)) steps.push_back(std::move(step));
-    if (steps.size() > kMaxSteps) {
+    if (steps.size() > kMaxSteps)
       fail("{}: more than the {} steps that are supported", list.where(), kMaxSteps);
-    }
   }
   return steps;
 }
 
 Normalizer read_normalizer(const JsonView& json, const std::string& type) {
-  if (type == "NFC" || type == "NFD" || type == "NFKC" || type == "NFKD") {
+  if (type == "NFC" || type == "NFD" || type == "NFKC" || type == "NFKD")
     return [type](std::string& text) { text = normalize_unicode(std::move(text), type); };
-  }
   if (type == "Prepend") {
     return [prefix = read_inserted(json.at("prepend"))](std::string& text) {
       if (!text.empty()) text = prefix + text;
@@ -92,11 +88,10 @@ std::vector<std::string_view> merge_parts(std::vector<Part> parts, const std::st
   bool previous_match = false;
   if (behavior == "MergedWithNext") {
     for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-      if (part->is_match && !previous_match && !pieces.empty()) {
+      if (part->is_match && !previous_match && !pieces.empty())
         pieces.back() = joined(part->text, pieces.back());
-      } else {
+      else
         pieces.push_back(part->text);
-      }
       previous_match = part->is_match;
     }
     std::reverse(pieces.begin(), pieces.end());
@@ -105,11 +100,10 @@ std::vector<std::string_view> merge_parts(std::vector<Part> parts, const std::st
   for (const Part& part : parts) {
     const bool merge = behavior == "Contiguous" ? part.is_match == previous_match
                                                 : part.is_match && !previous_match;
-    if (merge && !pieces.empty()) {
+    if (merge && !pieces.empty())
       pieces.back() = joined(pieces.back(), part.text);
-    } else {
+    else
       pieces.push_back(part.text);
-    }
     previous_match = part.is_match;
   }
   return pieces;
@@ -126,18 +120,15 @@ PreTokenizer split_step(const Pattern& pattern, const std::string& behavior, boo
           });
         };
   }
-  if (behavior != "MergedWithPrevious" && behavior != "MergedWithNext" &&
-      behavior != "Contiguous") {
+  if (behavior != "MergedWithPrevious" && behavior != "MergedWithNext" && behavior != "Contiguous")
     fail("{}: the behavior {} is not supported", where, json_quoted(behavior));
-  }
   return [pattern, behavior, invert](std::string_view piece, bool at_start, const PieceSink& sink) {
     std::vector<Part> parts;
     pattern.for_each_part(piece, [&](std::string_view part, bool is_match) {
       parts.push_back({part, is_match != invert});
     });
-    for (const std::string_view merged : merge_parts(std::move(parts), behavior)) {
+    for (const std::string_view merged : merge_parts(std::move(parts), behavior))
       sink(merged, at_start && merged.data() == piece.data());
-    }
   };
 }
 
@@ -151,21 +142,18 @@ Metaspace read_metaspace(const JsonView& json) {
   Metaspace result;
   result.replacement = json.at("replacement").string();
   const std::string& mark = result.replacement;
-  if (mark.empty() || utf8_char_size(mark[0]) != mark.size()) {
+  if (mark.empty() || utf8_char_size(mark[0]) != mark.size())
     fail("{}: replacement must be one character, found {}", json.where(), json_quoted(mark));
-  }
   // Files of older versions say add_prefix_space instead.
   const JsonView scheme = json.get("prepend_scheme");
   const std::string old_scheme = json.flag("add_prefix_space", true) ? "always" : "never";
   result.prepend_scheme = scheme.is_null() ? old_scheme : scheme.string();
   if (result.prepend_scheme != "always" && result.prepend_scheme != "first" &&
-      result.prepend_scheme != "never") {
+      result.prepend_scheme != "never")
     fail("{}: the prepend_scheme {} is not supported", json.where(), json_quoted(scheme.string()));
-  }
-  if (!scheme.is_null() && result.prepend_scheme != "never" && old_scheme == "never") {
+  if (!scheme.is_null() && result.prepend_scheme != "never" && old_scheme == "never")
     fail("{}: add_prefix_space is false, but the prepend_scheme is {}", json.where(),
          json_quoted(scheme.string()));
-  }
   result.split = json.flag("split", true);
   return result;
 }
@@ -180,11 +168,10 @@ PreTokenizer metaspace_step(const JsonView& json) {
     const bool wanted =
         settings.prepend_scheme == "always" || (settings.prepend_scheme == "first" && at_start);
     if (wanted && !text.starts_with(settings.replacement)) text = settings.replacement + text;
-    if (settings.split) {
+    if (settings.split)
       split(text, at_start, sink);
-    } else {
+    else
       sink(text, at_start);
-    }
   };
 }
 
@@ -193,25 +180,21 @@ PreTokenizer read_pre_tokenizer(const JsonView& json, const std::string& type) {
   const auto regex = [&](const char* expression, const std::string& behavior, bool invert) {
     return split_step(Pattern::regex(expression, where), behavior, invert, where);
   };
-  if (type == "ByteLevel") {
+  if (type == "ByteLevel")
     return byte_level_pre_tokenizer(json.flag("add_prefix_space", true),
                                     json.flag("use_regex", true));
-  }
-  if (type == "Split") {
+  if (type == "Split")
     return split_step(read_pattern(json.at("pattern")), json.at("behavior").string(),
                       json.flag("invert"), where);
-  }
-  if (type == "Digits") {
+  if (type == "Digits")
     return regex("\\p{N}", json.flag("individual_digits") ? "Isolated" : "Contiguous", false);
-  }
   if (type == "Punctuation") {
     const JsonView behavior = json.get("behavior");
     return regex("[\\p{P}$+<=>^`|~]", behavior.is_null() ? "Isolated" : behavior.string(), false);
   }
   // The reference implementation's \w, unlike that of the expressions in files, has the joiners.
-  if (type == "Whitespace") {
+  if (type == "Whitespace")
     return regex("[\\w\\x{200C}\\x{200D}]+|[^\\w\\s\\x{200C}\\x{200D}]+", "Removed", true);
-  }
   if (type == "WhitespaceSplit") return regex("\\s", "Removed", false);
   if (type == "Metaspace") return metaspace_step(json);
   refuse(json, type);
@@ -257,19 +240,16 @@ void decode_fuse(std::vector<std::string>& tokens) {
 
 Decoder strip_step(const JsonView& json) {
   const std::string& content = json.at("content").string();
-  if (content.empty() || utf8_char_size(content[0]) != content.size()) {
+  if (content.empty() || utf8_char_size(content[0]) != content.size())
     fail("{}: content must be one character, found {}", json.where(), json_quoted(content));
-  }
   const std::int64_t start = json.at("start").integer(1 << 20);
   const std::int64_t stop = json.at("stop").integer(1 << 20);
   return [=](std::vector<std::string>& tokens) {
     for (std::string& token : tokens) {
-      for (std::int64_t i = 0; i < start && token.starts_with(content); ++i) {
+      for (std::int64_t i = 0; i < start && token.starts_with(content); ++i)
         token.erase(0, content.size());
-      }
-      for (std::int64_t i = 0; i < stop && token.ends_with(content); ++i) {
+      for (std::int64_t i = 0; i < stop && token.ends_with(content); ++i)
         token.resize(token.size() - content.size());
-      }
     }
   };
 }
@@ -279,9 +259,8 @@ Decoder metaspace_decoder(const JsonView& json) {
   const Pattern mark = Pattern::literal(settings.replacement, json.where());
   return [=](std::vector<std::string>& tokens) {
     const bool drop_first = settings.prepend_scheme != "never";
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
+    for (std::size_t i = 0; i < tokens.size(); ++i)
       tokens[i] = mark.replace_all(tokens[i], i == 0 && drop_first ? "" : " ");
-    }
   };
 }
 

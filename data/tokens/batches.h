@@ -20,7 +20,7 @@ struct Batch {
   Index context = 0;
   /// The documents' first tokens and the end; empty: each row is one.
   std::vector<Index> documents = {};
-  /// Of each id whether the loss is of it; empty: of all.
+  /// 1 for each id that has a loss, else 0; empty: all have one.
   std::vector<std::uint8_t> counts = {};
 
   /// What each token is to predict: the next of its row or document; -1 at its end, and where the
@@ -50,7 +50,7 @@ struct BatchOptions {
   Packing packing = Packing::automatic;
 };
 
-/// Where a stream of batches stands: enough to go on with the very same batches.
+/// The position of a stream of batches: enough to continue with the same batches.
 struct BatchState {
   std::uint64_t seed = 0;
   Index epoch = 0;
@@ -60,7 +60,7 @@ struct BatchState {
 };
 
 /// Windows of up to `context` tokens that do not overlap, in endless epochs; a batch that an
-/// epoch's end would cut goes on in the next epoch. Wrapped, the tokens after the last whole window
+/// epoch's end would cut continues in the next epoch. Wrapped, tokens after the last whole window
 /// are left out. By documents, these are packed best fit first, the longest before the others;
 /// windows go in the order of their first documents. Of a document that is longer than a window all
 /// pieces are taken where the loss is of all its tokens; else it is cut at the window's end, or

@@ -21,7 +21,7 @@ bool is_white(const Tokenizer& tokenizer, std::int32_t id) {
   return tokenizer.decode(std::span(&id, 1)).find_first_not_of(" \t\r\n") == std::string::npos;
 }
 
-/// The end of tokens [begin, end) without white space that stands behind a special token: what
+/// The end of tokens [begin, end) without white space behind a special token: what
 /// ends the turn is that token, and nobody generates what comes after it.
 std::size_t without_space_after_end(const Tokenizer& tokenizer, const Ids& ids, std::size_t begin,
                                     std::size_t end) {

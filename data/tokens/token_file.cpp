@@ -47,9 +47,8 @@ std::array<std::byte, 16> content_checksum(std::span<const std::byte> file) {
   checksum.update(file.subspan(sizeof(header)));
   const std::string hex = checksum.hex();
   std::array<std::byte, 16> result{};
-  for (std::size_t i = 0; i < result.size(); ++i) {
+  for (std::size_t i = 0; i < result.size(); ++i)
     result[i] = static_cast<std::byte>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
-  }
   return result;
 }
 
@@ -129,37 +128,31 @@ TokenFile TokenFile::from_tokens(std::span<const std::int32_t> tokens,
 TokenFile::TokenFile(std::shared_ptr<const Bytes> bytes, const std::string& where)
     : bytes_(std::move(bytes)) {
   const std::span<const std::byte> file = bytes_->span();
-  if (file.size() < sizeof(Header)) {
+  if (file.size() < sizeof(Header))
     fail("{}: not a token file: {} bytes, but its header has {}", where, file.size(),
          sizeof(Header));
-  }
   Header header;
   std::memcpy(&header, file.data(), sizeof(header));
-  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) {
+  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0)
     fail("{}: not a token file: it does not begin with FOCUSTOK", where);
-  }
-  if (header.version != kVersion && header.version != kVersionWithCounts) {
+  if (header.version != kVersion && header.version != kVersionWithCounts)
     fail(
         "{}: token file version {}, this program reads versions {} and {}: tokenize the text again",
         where, header.version, kVersion, kVersionWithCounts);
-  }
   const bool has_counts = header.version == kVersionWithCounts;
-  if (header.width != 2 && header.width != 4) {
+  if (header.width != 2 && header.width != 4)
     fail("{}: damaged token file: {} bytes per id, expected 2 or 4", where, header.width);
-  }
   constexpr std::uint64_t kMaxVocab = std::numeric_limits<std::int32_t>::max();
-  if (header.vocab_size == 0 || header.vocab_size > kMaxVocab) {
+  if (header.vocab_size == 0 || header.vocab_size > kMaxVocab)
     fail("{}: damaged token file: vocabulary size {} is invalid", where, header.vocab_size);
-  }
   // Each count is bounded by the length before they are multiplied: nothing can wrap.
   const std::uint64_t rest = file.size() - sizeof(Header);
   if (header.documents >= rest / 8 || header.tokens > rest / header.width ||
       (header.documents + 1) * 8 + header.tokens * header.width +
               (has_counts ? bytes_of_bits(header.tokens) : 0) !=
-          rest) {
+          rest)
     fail("{}: damaged token file: {} documents and {} tokens of {} bytes do not match {} bytes",
          where, header.documents, header.tokens, header.width, file.size());
-  }
   tokens_ = static_cast<Index>(header.tokens);
   documents_ = static_cast<Index>(header.documents);
   vocab_size_ = static_cast<std::int32_t>(header.vocab_size);
@@ -173,29 +166,25 @@ TokenFile::TokenFile(std::shared_ptr<const Bytes> bytes, const std::string& wher
   Index previous = 0;
   for (Index i = 0; i <= documents_; ++i) {
     const auto offset = load<Index>(offsets_ + 8 * i);
-    if (offset < previous || offset > tokens_ || (i == 0 && offset != 0)) {
+    if (offset < previous || offset > tokens_ || (i == 0 && offset != 0))
       fail("{}: damaged token file: document {} of {} begins at token {}", where, i, documents_,
            offset);
-    }
     previous = offset;
   }
-  if (previous != tokens_) {
+  if (previous != tokens_)
     fail("{}: damaged token file: the documents end at token {} of {}", where, previous, tokens_);
-  }
 }
 
 void TokenFile::verify(const std::string& where) const {
   const auto checksum = content_checksum(bytes_->span());
   const std::byte* stored = bytes_->span().data() + offsetof(Header, checksum);
-  if (!std::equal(checksum.begin(), checksum.end(), stored)) {
+  if (!std::equal(checksum.begin(), checksum.end(), stored))
     fail("{}: damaged token file: its checksum does not match; delete it and tokenize again",
          where);
-  }
   for (Index i = 0; i < tokens_; ++i) {
     const std::int32_t id = (*this)[i];
-    if (id < 0 || id >= vocab_size_) {
+    if (id < 0 || id >= vocab_size_)
       fail("{}: token {} is {}, outside the vocabulary of {}", where, i, id, vocab_size_);
-    }
   }
 }
 

@@ -94,9 +94,8 @@ TokenSplit split_by_document(const TokenFile& file, double valid_fraction, std::
   }
 
   std::vector<TokenRange> train, valid;
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = 0; i < count; ++i)
     (is_valid[i] ? valid : train).push_back(file.document(static_cast<Index>(i)));
-  }
   return {TokenView(file, train), TokenView(file, valid)};
 }
 

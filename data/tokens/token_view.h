@@ -29,7 +29,7 @@ class TokenView {
   std::int32_t operator[](Index i) const;
   /// Tokens [begin, begin + out.size()) of the view. Throws std::invalid_argument outside it.
   void copy(Index begin, std::span<std::int32_t> out) const;
-  /// Of the same tokens 1 where the loss is of it, else 0.
+  /// For the same tokens 1 if the token has a loss, else 0.
   void copy_counts(Index begin, std::span<std::uint8_t> out) const;
 
  private:

@@ -21,7 +21,7 @@ struct TokenizeOptions {
 
 /// The tokens of text files (see read_document_file and expand_text_paths), taken from the cache
 /// where the same texts were tokenized before with the same tokenizer and options. A damaged cache
-/// file is made anew. Each line of a .jsonl is a document; where there are prompts or messages the
+/// file is rewritten. Each line of a .jsonl is a document; where there are prompts or messages the
 /// file says which tokens the loss is of (tokens_of()), and examples of which none is are left out,
 /// with a notice. Throws std::runtime_error for texts that cannot be read or have no tokens.
 TokenFile tokenize_cached(std::span<const std::filesystem::path> paths, const Tokenizer& tokenizer,

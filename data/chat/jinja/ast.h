@@ -82,7 +82,7 @@ struct Branch {
 struct Parameter {
   std::string name;
   ExpressionPtr target;  // of a `with`
-  ExpressionPtr value;   // the default; null where there is none
+  ExpressionPtr value;   // the default; may be null
 };
 
 struct Statement {
@@ -98,5 +98,9 @@ struct Statement {
   // and the body of a call block.
   bool uses_varargs = false, uses_kwargs = false, uses_caller = false;
 };
+
+/// The statements of a normalised template. Refuses what Jinja does not know and what this program
+/// leaves out, by name. `line` is the line that has been reached.
+Block parse_template(std::string_view source, int& line);
 
 }  // namespace focus::jinja

@@ -3,20 +3,16 @@
 #include <fmt/format.h>
 
 #include <cstddef>
-#include <exception>
-#include <string>
+#include <cstdint>
+#include <stdexcept>
+#include <string_view>
 #include <utility>
 
 namespace focus::jinja {
 
 /// What ends a rendering: a fault of the template, or a limit. `Template` adds file and line.
-class TemplateError : public std::exception {
- public:
-  explicit TemplateError(std::string message) : message_(std::move(message)) {}
-  const char* what() const noexcept override { return message_.c_str(); }
-
- private:
-  std::string message_;
+struct TemplateError : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 /// Throws a TemplateError with the formatted text.
@@ -38,6 +34,21 @@ struct Limits {
 inline constexpr int kMostSourceDepth = 200;
 inline constexpr int kMostEvaluationDepth = 1000;
 inline constexpr int kMostValueDepth = 200;
+/// Counts one level until its end.
+class Nesting {
+ public:
+  Nesting(int& depth, int most, std::string_view what) : depth_(depth) {
+    if (depth >= most) refuse("{} deeper than {} levels", what, most);
+    ++depth;
+  }
+  ~Nesting() { --depth_; }
+  Nesting(const Nesting&) = delete;
+  Nesting& operator=(const Nesting&) = delete;
+
+ private:
+  int& depth_;
+};
+
 /// Numbers that range() may give, as in Jinja's sandbox.
 inline constexpr std::int64_t kMostRange = 100000;
 

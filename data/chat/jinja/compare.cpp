@@ -85,19 +85,6 @@ bool equal(Budget& budget, const Value& a, const Value& b) {
     case Kind::range:
       return a.size() == b.size() && (a.size() == 0 || a.as_range().start == b.as_range().start) &&
              (a.size() < 2 || a.as_range().step == b.as_range().step);
-    case Kind::view:
-      if (a.as_view().kind != b.as_view().kind || a.as_view().kind == ViewKind::values)
-        return a.same_as(b);
-      return a.as_view().kind == ViewKind::items
-                 ? equal_mappings(budget, *a.as_view().mapping, *b.as_view().mapping)
-                 : length(budget, a) == length(budget, b) &&
-                       std::ranges::all_of(a.as_view().mapping->items, [&](const auto& item) {
-                         return find(budget, *b.as_view().mapping, item.first) != nullptr;
-                       });
-    case Kind::function:
-      return a.as_function().definition == b.as_function().definition &&
-             a.as_function().macro == b.as_function().macro &&
-             equal(budget, a.as_function().self, b.as_function().self);
     default:
       return a.same_as(b);
   }
@@ -128,12 +115,6 @@ bool contains(Budget& budget, const Value& container, const Value& item) {
     case Kind::mapping:
       if (!is_hashable(item)) refuse("{} cannot be a mapping key", type_name(item));
       return find(budget, container.as_mapping(), item) != nullptr;
-    case Kind::iterator: {
-      Iterator& iterator = container.as_iterator();
-      while (iterator.next < iterator.all.items.size())
-        if (equal(budget, iterator.all.items[iterator.next++], item)) return true;
-      return false;
-    }
     case Kind::list:
     case Kind::tuple:
       return std::ranges::any_of(container.as_items(), [&](const Value& other) {

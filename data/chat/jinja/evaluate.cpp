@@ -7,7 +7,7 @@
 namespace focus::jinja {
 
 Value Interpreter::evaluate(const Expression& expression) {
-  const Deeper deeper(*this);
+  const Nesting level = deeper();
   budget_.step();
   line_ = expression.line;
   switch (expression.op) {
@@ -197,11 +197,12 @@ bool Interpreter::call_test(const std::string& name, const Value& input,
 Value Interpreter::attribute(const Value& object, const Value& name) {
   const std::string& text = name.as_string();
   if (object.is_undefined()) refuse("{}", object.undefined_message());
-  if (is_hidden_method(object, text))
-    return Value::undefined(
-        fmt::format("'{}' of a {} is hidden: it would change it", text, type_name(object)));
-  if (const Definition* const method = find_method(object, text))
+  if (const Definition* const method = find_method(object, text)) {
+    if (method->body == nullptr)
+      return Value::undefined(
+          fmt::format("'{}' of a {} is hidden: it would change it", text, type_name(object)));
     return Value::function(budget_, {.name = text, .definition = method, .self = object});
+  }
   if (object.is(Kind::loop)) return loop_attribute(*object.as_loop(), text);
   if (object.is(Kind::space))
     if (const Value* const value = object.as_space()->find(text)) return *value;

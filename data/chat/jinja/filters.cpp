@@ -85,8 +85,7 @@ Value rounded(const Value& value, std::int64_t precision) {
   if (precision < 0 || precision > 300 || value.is_integral())
     refuse("round to {} places is not supported", precision);
   if (!std::isfinite(value.as_real())) return value;
-  const std::string text = formatted_real(value.as_real(), static_cast<int>(precision), 'f');
-  return Value::real(std::strtod(text.c_str(), nullptr));
+  return Value::real(std::stod(fmt::format("{:.{}f}", value.as_real(), precision)));
 }
 
 Value round_filter(const Call& call) {
@@ -112,7 +111,7 @@ Value tojson(const Call& call) {
       if (width > 1000) refuse("tojson with indent {} is not supported", width);
       style.indent = std::string(static_cast<std::size_t>(width), ' ');
     }
-    style.between_items = ",";
+    style.between_items = std::string(1, ',');
   }
   if (call.given(2)) {
     const std::vector<Value> both = iterate(call.budget, call.at(2));

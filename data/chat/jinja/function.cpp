@@ -117,7 +117,7 @@ Value make_namespace(const Call& call) {
   Namespace* const space = call.in.make_space();
   for (auto& [name, value] : pairs_of(call)) {
     if (!name.is(Kind::string)) refuse("namespace() needs names, not {}", type_name(name));
-    space->set(name.as_string(), std::move(value));
+    set_member(*space, name.as_string(), std::move(value));
   }
   return Value::space(space);
 }
@@ -247,18 +247,28 @@ Value index_of(const Call& call) {
 
 Value copy_of(const Call& call) { return call.self; }
 
+// Without a body: methods that change their object, which Jinja's immutable sandbox hides.
 constexpr Definition kMappingMethods[] = {{"items", "", view_of<ViewKind::items>},
                                           {"keys", "", view_of<ViewKind::keys>},
                                           {"values", "", view_of<ViewKind::values>},
                                           {"get", "key default?", get_item},
-                                          {"copy", "", copy_of}};
-constexpr Definition kListMethods[] = {
-    {"count", "value", count_items}, {"index", "value", index_of}, {"copy", "", copy_of}};
-
-constexpr std::array<std::string_view, 8> kListHidden = {"append", "clear",  "extend",  "insert",
-                                                         "pop",    "remove", "reverse", "sort"};
-constexpr std::array<std::string_view, 5> kMappingHidden = {"clear", "pop", "popitem", "setdefault",
-                                                            "update"};
+                                          {"copy", "", copy_of},
+                                          {"clear"},
+                                          {"pop"},
+                                          {"popitem"},
+                                          {"setdefault"},
+                                          {"update"}};
+constexpr Definition kListMethods[] = {{"count", "value", count_items},
+                                       {"index", "value", index_of},
+                                       {"copy", "", copy_of},
+                                       {"append"},
+                                       {"clear"},
+                                       {"extend"},
+                                       {"insert"},
+                                       {"pop"},
+                                       {"remove"},
+                                       {"reverse"},
+                                       {"sort"}};
 
 Value cycle(const Call& call) {
   const std::vector<Value>& values = call.arguments().positional;
@@ -306,8 +316,8 @@ const Definition* find_method(const Value& self, std::string_view name) {
       return find_in(text_methods(), name);
     case Kind::list:
       return find_in(kListMethods, name);
-    case Kind::tuple:  // has no copy()
-      return name == "copy" ? nullptr : find_in(kListMethods, name);
+    case Kind::tuple:
+      return find_in(std::span(kListMethods).first(2), name);
     case Kind::mapping:
       return find_in(kMappingMethods, name);
     case Kind::loop:
@@ -315,11 +325,6 @@ const Definition* find_method(const Value& self, std::string_view name) {
     default:
       return nullptr;
   }
-}
-
-bool is_hidden_method(const Value& self, std::string_view name) {
-  if (self.is(Kind::list)) return std::ranges::find(kListHidden, name) != kListHidden.end();
-  return self.is(Kind::mapping) && std::ranges::find(kMappingHidden, name) != kMappingHidden.end();
 }
 
 Value loop_attribute(const LoopState& loop, std::string_view name) {

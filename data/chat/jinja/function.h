@@ -27,8 +27,8 @@ struct Arguments {
 struct Definition {
   std::string_view name;
   /// Names of the parameters, "?" behind an optional one; "*": the body reads Call::arguments().
-  std::string_view parameters;
-  Value (*body)(const Call&);
+  std::string_view parameters = {};
+  Value (*body)(const Call&) = nullptr;
 };
 
 /// A function as a value: a definition with its object, or a macro with the scope that defined it.
@@ -76,7 +76,7 @@ class Call {
 Value call(Interpreter& in, const Definition& definition, const Value& self,
            const Arguments& arguments);
 
-/// By name; null where there is none.
+/// By name; null for an unknown one.
 const Definition* find_filter(std::string_view name);
 const Definition* find_test(std::string_view name);
 const Definition* find_method(const Value& self, std::string_view name);
@@ -86,8 +86,6 @@ const Definition* find_in(std::span<const Definition> definitions, std::string_v
 /// "unknown", or "not supported" where Jinja has it.
 std::string_view missing_filter(std::string_view name);
 bool is_known_global(std::string_view name);
-/// Jinja's immutable sandbox hides methods that change their object.
-bool is_hidden_method(const Value& self, std::string_view name);
 
 std::span<const Definition> text_methods();
 std::span<const Definition> text_filters();

@@ -47,20 +47,14 @@ Namespace* Interpreter::make_space() {
   return &spaces_.emplace_back();
 }
 
-Value* Interpreter::lookup(std::string_view name) {
-  for (Scope* scope = scope_; scope != nullptr; scope = scope->parent)
-    for (auto& [own, value] : scope->names)
-      if (own == name) return &value;
+const Value* Interpreter::lookup(std::string_view name) const {
+  for (const Scope* scope = scope_; scope != nullptr; scope = scope->parent)
+    if (const Value* const value = scope->names.find(name)) return value;
   return nullptr;
 }
 
 void Interpreter::set(std::string_view name, Value value) {
-  for (auto& [own, old] : scope_->names)
-    if (own == name) {
-      old = std::move(value);
-      return;
-    }
-  scope_->names.emplace_back(name, std::move(value));
+  scope_->names.set(name, std::move(value));
 }
 
 void Interpreter::assign(const Expression& target, const Value& value) {
@@ -72,7 +66,7 @@ void Interpreter::assign(const Expression& target, const Value& value) {
       refuse("'{}.{}' is assigned to, but '{}' is not a namespace", target.name, target.names[0],
              target.name);
     budget_.make(sizeof(Value));
-    space->as_space()->set(target.names[0], value);
+    set_member(*space->as_space(), target.names[0], value);
   } else {
     const std::vector<Value> items = iterate(budget_, value);
     if (value.is_undefined() || items.size() != target.args.size())
@@ -82,7 +76,7 @@ void Interpreter::assign(const Expression& target, const Value& value) {
 }
 
 Interpreter::Flow Interpreter::run(const Block& block) {
-  const Deeper deeper(*this);
+  const Nesting level = deeper();
   for (const auto& statement : block) {
     budget_.step();
     line_ = statement->line;
@@ -245,55 +239,34 @@ Value Interpreter::call_macro(const Function& macro, const Arguments& arguments)
 }
 
 void Interpreter::bind_parameters(const Statement& macro, const Arguments& arguments) {
-  std::vector<bool> taken(arguments.named.size());
-  for (std::size_t i = 0; i < macro.parameters.size(); ++i) {
-    const Parameter& parameter = macro.parameters[i];
-    if (i < arguments.positional.size()) {
-      set(parameter.name, arguments.positional[i]);
-      continue;
-    }
-    const auto found = std::ranges::find(arguments.named, parameter.name,
-                                         [](const auto& named) { return named.first; });
-    if (found != arguments.named.end()) {
-      taken[static_cast<std::size_t>(found - arguments.named.begin())] = true;
-      set(parameter.name, found->second);
-    } else if (parameter.value) {
-      set(parameter.name, evaluate(*parameter.value));
-    } else {
-      set(parameter.name, Value::undefined(fmt::format("the parameter '{}' of the macro '{}' was "
-                                                       "not given",
-                                                       parameter.name, macro.name)));
-    }
-  }
-  bind_rest(macro, arguments, taken);
-}
-
-void Interpreter::bind_rest(const Statement& macro, const Arguments& arguments,
-                            const std::vector<bool>& taken) {
-  std::vector<std::pair<Value, Value>> others;
-  const auto named = [](const auto& argument) { return argument.first; };
-  const bool called = std::ranges::find(arguments.named, "caller", named) != arguments.named.end();
-  if (macro.uses_caller && !called) set("caller", Value::undefined("there is no caller"));
-  for (std::size_t i = 0; i < arguments.named.size(); ++i) {
-    const auto& [name, value] = arguments.named[i];
-    if (taken[i]) continue;
-    if (name == "caller" && macro.uses_caller)
-      set(name, value);
-    else if (macro.uses_kwargs)
-      insert(budget_, others, Value::string(budget_, name), value);
-    else
-      refuse("the macro '{}' has no parameter '{}'", macro.name, name);
-  }
+  const auto& [positional, named] = arguments;
   const std::size_t count = macro.parameters.size();
-  if (arguments.positional.size() > count && !macro.uses_varargs)
-    refuse("the macro '{}' takes {} arguments, not {}", macro.name, count,
-           arguments.positional.size());
-  if (macro.uses_kwargs) set("kwargs", Value::mapping(budget_, std::move(others)));
-  if (!macro.uses_varargs) return;
-  const std::size_t first = std::min(count, arguments.positional.size());
-  set("varargs",
-      Value::tuple(budget_, {arguments.positional.begin() + static_cast<std::ptrdiff_t>(first),
-                             arguments.positional.end()}));
+  Names rest{named};
+  for (std::size_t i = 0; i < count; ++i) {
+    const Parameter& parameter = macro.parameters[i];
+    if (i < positional.size())
+      set(parameter.name, positional[i]);
+    else if (const auto given = rest.take(parameter.name))
+      set(parameter.name, *given);
+    else if (parameter.value)
+      set(parameter.name, evaluate(*parameter.value));
+    else
+      set(parameter.name,
+          Value::undefined(fmt::format("the parameter '{}' of the macro '{}' was not given",
+                                       parameter.name, macro.name)));
+  }
+  if (macro.uses_caller)
+    set("caller", rest.take("caller").value_or(Value::undefined("there is no caller")));
+  if (!rest.items.empty() && !macro.uses_kwargs)
+    refuse("the macro '{}' has no parameter '{}'", macro.name, rest.items[0].first);
+  if (positional.size() > count && !macro.uses_varargs)
+    refuse("the macro '{}' takes {} arguments, not {}", macro.name, count, positional.size());
+  if (macro.uses_kwargs) set("kwargs", Value::mapping(budget_, rest));
+  if (macro.uses_varargs)
+    set("varargs",
+        Value::tuple(budget_, {positional.begin() + std::min(std::ssize(positional),
+                                                             static_cast<std::ptrdiff_t>(count)),
+                               positional.end()}));
 }
 
 }  // namespace focus::jinja

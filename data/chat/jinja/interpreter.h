@@ -15,7 +15,7 @@ namespace focus::jinja {
 
 /// The names that a loop, macro or block binds. Lives as long as that runs.
 struct Scope {
-  std::vector<std::pair<std::string, Value>> names;
+  Names names;
   Scope* parent = nullptr;
   std::uint64_t number = 0;
 };
@@ -55,21 +55,8 @@ class Interpreter {
 
   /// Binds a scope's names until its end. Scopes end in the reverse of the order they began in.
   class Open;
-  /// Counts a level of evaluation until its end.
-  class Deeper {
-   public:
-    explicit Deeper(Interpreter& in) : in_(in) {
-      if (in.depth_ >= kMostEvaluationDepth)
-        refuse("the template calls itself deeper than {} levels", kMostEvaluationDepth);
-      ++in.depth_;
-    }
-    ~Deeper() { --in_.depth_; }
-    Deeper(const Deeper&) = delete;
-    Deeper& operator=(const Deeper&) = delete;
-
-   private:
-    Interpreter& in_;
-  };
+  /// One level of evaluation.
+  Nesting deeper() { return {depth_, kMostEvaluationDepth, "the template calls itself"}; }
 
   Flow run(const Block& block);
   Flow run(const Statement& statement);
@@ -85,11 +72,9 @@ class Interpreter {
   Value macro_of(const Statement& statement);
   Value call_macro(const Function& macro, const Arguments& arguments);
   void bind_parameters(const Statement& macro, const Arguments& arguments);
-  void bind_rest(const Statement& macro, const Arguments& arguments,
-                 const std::vector<bool>& taken);
   void assign(const Expression& target, const Value& value);
   void set(std::string_view name, Value value);
-  Value* lookup(std::string_view name);
+  const Value* lookup(std::string_view name) const;
   void put(std::string_view text);
 
   Value evaluate(const Expression& expression);

@@ -55,7 +55,7 @@ class Lexer {
     if (sign == '-') {
       text = strip(text, false, true);
     } else if (sign != '+' && !variable) {
-      const std::size_t line = text.rfind('\n') + 1;  // 0 where there is none
+      const std::size_t line = text.rfind('\n') + 1;  // 0 in the first line
       const bool at_line_start = line > 0 || begin == 0 || source_[begin - 1] == '\n';
       if (at_line_start && strip(text.substr(line), true, false).empty())
         text = text.substr(0, line);
@@ -105,8 +105,8 @@ class Lexer {
     after_end(sign);
   }
 
-  /// The bytes of "{%", a sign, `name` and its end at byte `at`; 0 where something else stands
-  /// there. `sign` is that of the end.
+  /// The bytes of "{%", a sign, `name` and its end at byte `at`; 0 for anything
+  /// else. `sign` is that of the end.
   std::size_t tag_size(std::size_t at, std::string_view name, char& sign) const {
     std::size_t i = at + 2;
     if (sign_at(source_, i) != '\0') ++i;
@@ -123,7 +123,7 @@ class Lexer {
     return source_.substr(i).starts_with("%}") ? i + 2 - at : 0;
   }
 
-  /// {% raw %}...{% endraw %}, where that stands here.
+  /// {% raw %}...{% endraw %}, if it begins here.
   bool raw() {
     char sign = '\0';
     const std::size_t size = tag_size(at_, "raw", sign);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 
 #include "data/chat/jinja/interpreter.h"
@@ -11,7 +12,7 @@ namespace {
 constexpr int kMostWidth = 10000;
 
 struct Spec {
-  bool left = false, zero = false, plus = false, blank = false;
+  std::string flags;  // of "-0+ "
   int width = 0, precision = -1;
   char kind = 's';
 };
@@ -65,20 +66,8 @@ class PercentFormat {
     const Value* value = nullptr;
     if (at_ < format_.size() && format_[at_] == '(') value = &named();
     Spec spec;
-    for (bool flags = true; flags;) {
-      const char c = take();
-      if (c == '-')
-        spec.left = true;
-      else if (c == '0')
-        spec.zero = true;
-      else if (c == '+')
-        spec.plus = true;
-      else if (c == ' ')
-        spec.blank = true;
-      else
-        flags = false;
-    }
-    --at_;
+    while (at_ < format_.size() && std::string_view("-0+ ").find(format_[at_]) != npos)
+      spec.flags += format_[at_++];
     spec.width = number();
     if (at_ < format_.size() && format_[at_] == '.') {
       ++at_;
@@ -86,7 +75,7 @@ class PercentFormat {
     }
     spec.kind = take();
     if (spec.kind == '%') return "%";
-    return padded(spec, text_of(spec, value != nullptr ? *value : next()));
+    return converted(spec, value != nullptr ? *value : next());
   }
 
   const Value& named() {
@@ -100,65 +89,60 @@ class PercentFormat {
     return *value;
   }
 
-  std::string signed_text(const Spec& spec, bool negative, std::string digits) const {
-    const char sign = negative ? '-' : spec.plus ? '+' : ' ';
-    if (negative || spec.plus || spec.blank) digits.insert(digits.begin(), sign);
-    return digits;
-  }
-
-  std::string text_of(const Spec& spec, const Value& value) {
-    const std::string_view kinds =
-        "sr"
-        "diu"
-        "xXo"
-        "feEgGF"
-        "c";
-    const std::size_t kind = kinds.find(spec.kind);
-    if (kind == kinds.npos) refuse("'%{}' is not supported", spec.kind);
-    if (kind < 2) {
-      std::string text = spec.kind == 's' ? to_text(budget_, value) : to_repr(budget_, value);
+  std::string converted(const Spec& spec, const Value& value) {
+    const char kind = spec.kind;
+    if (std::string_view("srcdiuxXofeEgGF").find(kind) == npos)
+      refuse("'%{}' is not supported", kind);
+    if (kind == 's' || kind == 'r') {
+      std::string text = kind == 's' ? to_text(budget_, value) : to_repr(budget_, value);
       if (spec.precision >= 0) text.resize(byte_of(text, spec.precision));
-      return text;
+      return padded(spec, std::move(text));
     }
-    if (spec.kind == 'c' && value.is(Kind::string) && character_count(value.as_string()) == 1)
-      return value.as_string();
-    if (!value.is_number() || spec.kind == 'c')
-      refuse("'%{}' needs a number, not {}", spec.kind, type_name(value));
-    if (kind >= 8) return real(spec, value.as_real());
-    if (kind >= 5 && !value.is_integral()) refuse("'%{}' needs an integer", spec.kind);
+    if (kind == 'c' && value.is(Kind::string) && character_count(value.as_string()) == 1)
+      return padded(spec, value.as_string());
+    if (!value.is_number() || kind == 'c')
+      refuse("'%{}' needs a number, not {}", kind, type_name(value));
+    if (std::string_view("feEgGF").find(kind) != npos) {
+      const double real = value.as_real();
+      return printed(spec, "", std::isnan(real) ? std::abs(real) : real, false);
+    }
+    if (!value.is_integral() && std::string_view("diu").find(kind) == npos)
+      refuse("'%{}' needs an integer", kind);
     if (!value.is_integral() && !(std::abs(value.as_real()) < 0x1p63))
-      refuse("'%{}' needs an integer of 64 bits", spec.kind);
+      refuse("'%{}' needs an integer of 64 bits", kind);
     const std::int64_t whole =
         value.is_integral() ? value.as_integer() : static_cast<std::int64_t>(value.as_real());
-    const std::uint64_t size =
-        whole < 0 ? -static_cast<std::uint64_t>(whole) : static_cast<std::uint64_t>(whole);
-    std::string digits = spec.kind == 'x'   ? fmt::format("{:x}", size)
-                         : spec.kind == 'X' ? fmt::format("{:X}", size)
-                         : spec.kind == 'o' ? fmt::format("{:o}", size)
-                                            : fmt::format("{}", size);
-    const auto least = static_cast<std::size_t>(std::max(spec.precision, 0));
-    if (digits.size() < least) digits.insert(0, least - digits.size(), '0');
-    return signed_text(spec, whole < 0, std::move(digits));
+    const auto size = static_cast<std::uint64_t>(whole);
+    return printed(spec, "l", whole < 0 ? -size : size, whole < 0);
   }
 
-  std::string real(const Spec& spec, double value) const {
-    const int precision = spec.precision < 0 ? 6 : spec.precision;
-    const char kind = static_cast<char>(spec.kind | 0x20);
-    std::string digits =
-        std::isnan(value) ? "nan" : formatted_real(std::abs(value), precision, kind);
-    if (kind != spec.kind) digits = upper(digits);
-    return signed_text(spec, std::signbit(value) && !std::isnan(value), std::move(digits));
+  /// A number as C prints it, with the sign, flags and zeros that C leaves out of some kinds.
+  template <class Number>
+  static std::string printed(const Spec& spec, const std::string& size, Number number,
+                             bool negative) {
+    const auto has = [&](char flag) { return spec.flags.find(flag) != npos; };
+    const char kind = spec.kind == 'd' || spec.kind == 'i' ? 'u' : spec.kind;
+    const std::string format = "%.*" + size + kind;
+    const int precision = spec.precision >= 0 ? spec.precision : size.empty() ? 6 : 1;
+    std::string digits(static_cast<std::size_t>(precision) + 400, '\0');
+    digits.resize(static_cast<std::size_t>(
+        std::snprintf(digits.data(), digits.size(), format.c_str(), precision, number)));
+    if (negative)
+      digits.insert(0, 1, '-');
+    else if (digits[0] != '-' && (has('+') || has(' ')))
+      digits.insert(0, 1, has('+') ? '+' : ' ');
+    const auto width = static_cast<std::size_t>(spec.width);
+    if (has('0') && !has('-') && digits.size() < width)
+      digits.insert(std::string_view("-+ ").find(digits[0]) == npos ? 0 : 1, width - digits.size(),
+                    '0');
+    return padded(spec, std::move(digits));
   }
 
-  std::string padded(const Spec& spec, std::string text) const {
+  static std::string padded(const Spec& spec, std::string text) {
     const std::int64_t missing = spec.width - character_count(text);
     if (missing <= 0) return text;
-    const auto blanks = static_cast<std::size_t>(missing);
-    const bool zeros = spec.zero && !spec.left &&
-                       std::string_view("src").find(spec.kind) == std::string_view::npos;
-    if (spec.left) return text.append(blanks, ' ');
-    const bool sign = !text.empty() && (text[0] == '-' || text[0] == '+' || text[0] == ' ');
-    return text.insert(zeros && sign ? 1 : 0, blanks, zeros ? '0' : ' ');
+    const bool left = spec.flags.find('-') != npos;
+    return text.insert(left ? text.size() : 0, static_cast<std::size_t>(missing), ' ');
   }
 
   Budget& budget_;

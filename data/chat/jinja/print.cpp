@@ -34,11 +34,8 @@ class Writer {
       items("[", iterate(budget_, value), "]");
       put(")");
     } else if (value.is(Kind::space)) {
-      std::vector<std::pair<Value, Value>> named;
-      for (const auto& [key, item] : value.as_space()->items)
-        named.emplace_back(Value::string(budget_, key), item);
       put("<Namespace ");
-      pairs(std::move(named));
+      write(Value::mapping(budget_, *value.as_space()));
       put(">");
     } else {
       put(python_text(value));

@@ -60,7 +60,7 @@ std::string lower(std::string_view text) { return mapped(text, Case::lower); }
 std::string capitalize(std::string_view text) {
   if (text.empty()) return "";
   const std::size_t first = character_size(text, 0);
-  // The rest is lowered within the whole: a final sigma is one by what stands before it.
+  // The rest is lowered within the whole: a sigma is final by what precedes it.
   const std::string low = lower(text), head = lower(text.substr(0, first));
   return mapped(text.substr(0, first), Case::title) + low.substr(std::min(head.size(), low.size()));
 }

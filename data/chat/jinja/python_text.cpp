@@ -216,27 +216,8 @@ std::string quoted(std::string_view text) {
 
 std::string real_text(double value) {
   if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
-  const auto written = [&](std::chars_format format) {
-    std::array<char, 400> buffer;
-    const auto made = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, format);
-    return std::string(buffer.data(), made.ptr);
-  };
-  const std::string text = written(std::chars_format::scientific);
-  const int exponent = std::atoi(text.c_str() + text.find('e') + 1);
-  if (exponent < -4 || exponent >= 16) return text;
-  const std::string fixed = written(std::chars_format::fixed);
-  return fixed.find('.') == fixed.npos ? fixed + ".0" : fixed;
-}
-
-std::string formatted_real(double value, int precision, char kind) {
-  const auto format = kind == 'f'   ? std::chars_format::fixed
-                      : kind == 'e' ? std::chars_format::scientific
-                                    : std::chars_format::general;
-  std::string text(static_cast<std::size_t>(precision) + 400, '\0');
-  const auto made = std::to_chars(text.data(), text.data() + text.size(), value, format, precision);
-  text.resize(static_cast<std::size_t>(made.ptr - text.data()));
-  return text;
+  const std::string text = fmt::format("{}", value);
+  return text.find_first_not_of("-0123456789") == text.npos ? text + ".0" : text;
 }
 
 }  // namespace focus::jinja

@@ -59,7 +59,5 @@ std::string replace(std::string_view text, std::string_view old, std::string_vie
 /// repr() of a text and of a float.
 std::string quoted(std::string_view text);
 std::string real_text(double value);
-/// printf's %f, %e or %g (`kind`) of a number that is not negative.
-std::string formatted_real(double value, int precision, char kind);
 
 }  // namespace focus::jinja

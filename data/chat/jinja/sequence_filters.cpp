@@ -93,7 +93,7 @@ Value reverse_filter(const Call& call) {
   if (call.self.is(Kind::string)) return sliced(call.budget, call.self, {}, {}, -1);
   std::vector<Value> items = iterate(call.budget, call.self);
   std::ranges::reverse(items);
-  // Of what Python cannot reverse in place a list is made.
+  // Python cannot reverse an iterator in place: the result is a list.
   if (call.self.is(Kind::iterator)) return Value::list(call.budget, std::move(items));
   return Value::iterator(call.budget, std::move(items));
 }

@@ -3,7 +3,7 @@
 #include <functional>
 #include <map>
 
-#include "data/chat/jinja/parser.h"
+#include "data/chat/jinja/expression_parser.h"
 
 namespace focus::jinja {
 namespace {
@@ -37,7 +37,7 @@ class TemplateParser : ExpressionParser {
   /// Statements up to a tag of one of these names, which is the current token then; without names
   /// up to the end.
   Block body(const Names& ends) {
-    const Level level(*this);
+    const Nesting level = nested();
     Block block;
     for (;;) {
       const int line = current().line;
@@ -65,7 +65,7 @@ class TemplateParser : ExpressionParser {
   /// The end of a tag, and what it holds, up to one of these tags. Takes the tag's name where there
   /// is one alone.
   Block inner(const Names& ends) {
-    skip_op(":");
+    skip(":");
     expect(TokenKind::block_end, "'%}'");
     Block block = body(ends);
     if (ends.size() == 1) take();
@@ -111,10 +111,10 @@ class TemplateParser : ExpressionParser {
   StatementPtr loop() {
     StatementPtr result = make(StatementKind::loop, take().line);
     result->target = target(false);
-    if (!skip_name("in")) unexpected("'in'");
+    if (!skip("in")) unexpected("'in'");
     result->expression = tuple(false);
-    if (skip_name("if")) result->condition = expression();
-    if (is_name("recursive")) refuse("a recursive for loop is not supported");
+    if (skip("if")) result->condition = expression();
+    if (is("recursive")) refuse("a recursive for loop is not supported");
     ++loops_;
     result->body = inner({"endfor", "else"});
     --loops_;
@@ -125,7 +125,7 @@ class TemplateParser : ExpressionParser {
   StatementPtr assign() {
     StatementPtr result = make(StatementKind::assign, take().line);
     result->target = target(true);
-    if (skip_op("=")) {
+    if (skip("=")) {
       result->expression = tuple(true);
       return result;
     }
@@ -136,12 +136,12 @@ class TemplateParser : ExpressionParser {
   }
 
   void signature(Statement& of) {
-    expect_op("(");
-    while (!is_op(")")) {
-      if (!of.parameters.empty()) expect_op(",");
+    expect("(");
+    while (!is(")")) {
+      if (!of.parameters.empty()) expect(",");
       Parameter parameter;
       parameter.name = expect_name();
-      if (skip_op("="))
+      if (skip("="))
         parameter.value = expression();
       else if (!of.parameters.empty() && of.parameters.back().value)
         refuse("the parameter '{}' without a default follows one with a default", parameter.name);
@@ -153,11 +153,8 @@ class TemplateParser : ExpressionParser {
   /// A body that is called: a break in it would leave no loop.
   void called_body(Statement& of, std::string_view end) {
     const int loops = std::exchange(loops_, 0);
-    macros_.push_back({});
+    macros_.push_back(&of);
     of.body = inner({end});
-    of.uses_varargs = macros_.back().varargs;
-    of.uses_kwargs = macros_.back().kwargs;
-    of.uses_caller = macros_.back().caller;
     macros_.pop_back();
     loops_ = loops;
   }
@@ -173,7 +170,7 @@ class TemplateParser : ExpressionParser {
   StatementPtr call_block() {
     StatementPtr result = make(StatementKind::call_block, take().line);
     result->name = "caller";
-    if (is_op("(")) signature(*result);
+    if (is("(")) signature(*result);
     result->expression = expression();
     if (result->expression->op != Op::call) refuse("'call' needs a call");
     called_body(*result, "endcall");
@@ -190,10 +187,10 @@ class TemplateParser : ExpressionParser {
   StatementPtr with() {
     StatementPtr result = make(StatementKind::with, take().line);
     while (!is(TokenKind::block_end)) {
-      if (!result->parameters.empty()) expect_op(",");
+      if (!result->parameters.empty()) expect(",");
       Parameter parameter;
       parameter.target = target(false);
-      expect_op("=");
+      expect("=");
       parameter.value = expression();
       result->parameters.push_back(std::move(parameter));
     }
@@ -204,7 +201,7 @@ class TemplateParser : ExpressionParser {
   StatementPtr print() {
     StatementPtr result = make(StatementKind::scope, take().line);
     while (!is(TokenKind::block_end)) {
-      if (!result->body.empty()) expect_op(",");
+      if (!result->body.empty()) expect(",");
       result->body.push_back(make(StatementKind::output, current().line));
       result->body.back()->expression = expression();
     }
@@ -219,7 +216,7 @@ class TemplateParser : ExpressionParser {
 
   StatementPtr loop_control() {
     if (loops_ == 0) refuse("'{}' outside of a loop", current().text);
-    const bool breaks = is_name("break");
+    const bool breaks = is("break");
     return make(breaks ? StatementKind::break_loop : StatementKind::continue_loop, take().line);
   }
 

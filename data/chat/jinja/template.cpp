@@ -1,9 +1,9 @@
 #include "data/chat/jinja/template.h"
 
 #include "autograd/base/check.h"
+#include "data/chat/jinja/ast.h"
 #include "data/chat/jinja/interpreter.h"
 #include "data/chat/jinja/lexer.h"
-#include "data/chat/jinja/parser.h"
 #include "data/files/json_reader.h"
 
 namespace focus::jinja {

@@ -239,9 +239,7 @@ Value format_filter(const Call& call) {
   if (named.empty())
     return percent_format(call.budget, format, Value::tuple(call.budget, positional));
   if (!positional.empty()) refuse("format() takes named or positional values, not both");
-  std::vector<std::pair<Value, Value>> items;
-  for (const auto& [name, item] : named) insert(call.budget, items, call.text(name), item);
-  return percent_format(call.budget, format, Value::mapping(call.budget, std::move(items)));
+  return percent_format(call.budget, format, Value::mapping(call.budget, Names{named}));
 }
 
 constexpr Definition kTextMethods[] = {

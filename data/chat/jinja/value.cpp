@@ -66,6 +66,12 @@ Value Value::mapping(Budget& budget, std::vector<std::pair<Value, Value>> items)
   return {Kind::mapping, std::make_shared<const Mapping>(Mapping{std::move(items), depth})};
 }
 
+Value Value::mapping(Budget& budget, const Names& names) {
+  std::vector<std::pair<Value, Value>> pairs;
+  for (const auto& [name, value] : names.items) pairs.emplace_back(string(budget, name), value);
+  return mapping(budget, std::move(pairs));
+}
+
 Value Value::function(Budget& budget, Function function) {
   budget.make(sizeof(Function));
   deeper(function.self.depth());
@@ -149,20 +155,32 @@ std::size_t Value::size() const {
   }
 }
 
-const Value* Namespace::find(std::string_view name) const {
+const Value* Names::find(std::string_view name) const {
   for (const auto& [key, value] : items)
     if (key == name) return &value;
   return nullptr;
 }
 
-void Namespace::set(std::string_view name, Value value) {
-  if (name.starts_with('_')) refuse("a namespace takes no name that begins with '_': '{}'", name);
+void Names::set(std::string_view name, Value value) {
   for (auto& [key, old] : items)
     if (key == name) {
       old = std::move(value);
       return;
     }
   items.emplace_back(name, std::move(value));
+}
+
+std::optional<Value> Names::take(std::string_view name) {
+  const Value* const found = find(name);
+  if (found == nullptr) return std::nullopt;
+  const Value value = *found;
+  std::erase_if(items, [&](const auto& item) { return item.first == name; });
+  return value;
+}
+
+void set_member(Namespace& space, std::string_view name, Value value) {
+  if (name.starts_with('_')) refuse("a namespace takes no name that begins with '_': '{}'", name);
+  space.set(name, std::move(value));
 }
 
 std::string_view type_name(const Value& value) {

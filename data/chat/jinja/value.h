@@ -15,6 +15,7 @@
 namespace focus::jinja {
 
 class Value;
+struct Names;
 struct Namespace;
 struct LoopState;
 struct Function;
@@ -91,6 +92,7 @@ class Value {
   }
   static Value iterator(Budget& budget, std::vector<Value> items);
   static Value mapping(Budget& budget, std::vector<std::pair<Value, Value>> items);
+  static Value mapping(Budget& budget, const Names& names);
   static Value range(Range range);
   static Value view(View view);
   static Value space(Namespace* space);
@@ -109,9 +111,9 @@ class Value {
   bool is_sequence() const { return kind_ == Kind::list || kind_ == Kind::tuple; }
 
   bool as_boolean() const { return std::get<bool>(data_); }
-  /// Of an integer or boolean.
+  /// For an integer or boolean.
   std::int64_t as_integer() const;
-  /// Of any number.
+  /// For any number.
   double as_real() const;
   const std::string& as_string() const {
     return *std::get<std::shared_ptr<const std::string>>(data_);
@@ -147,12 +149,19 @@ class Value {
   Data data_;
 };
 
-/// namespace(...): what `set ns.x = ...` may change. Owned by the interpreter.
-struct Namespace {
-  std::vector<std::pair<std::string, Value>> items;
+/// Names with values, in the order in which they were set.
+struct Names {
+  std::vector<std::pair<std::string, Value>> items = {};
   const Value* find(std::string_view name) const;
   void set(std::string_view name, Value value);
+  /// Removes it; empty for an unknown name.
+  std::optional<Value> take(std::string_view name);
 };
+
+/// namespace(...): what `set ns.x = ...` may change. Owned by the interpreter.
+struct Namespace : Names {};
+/// Refuses names that begin with '_'.
+void set_member(Namespace& space, std::string_view name, Value value);
 
 /// Python's name of a value's type, for messages.
 std::string_view type_name(const Value& value);

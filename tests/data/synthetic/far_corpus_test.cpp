@@ -86,7 +86,7 @@ std::size_t gap(const AskedDocument& document) {
 
 TEST(FarCorpus, TheDistanceIsKept) {
   for (const CorpusKind kind : kAsking) {
-    // A chain's sentences have parts of it after each, and stand among it.
+    // Parts of it follow each sentence of a chain.
     const std::size_t most = kind == CorpusKind::chain ? 1900 : 600;
     for (const AskedDocument& document :
          generate_far_documents({.kind = kind, .documents = 20, .distance = {300}})) {
@@ -193,7 +193,7 @@ TEST(FarCorpus, LookupAsksForHalfOfThePeople) {
            {.kind = CorpusKind::lookup, .documents = 20, .keys = {9}, .distance = {0}})) {
     EXPECT_EQ(document.answers.size(), 5U);
     for (const Answer& answer : document.answers) {
-      // The name of the question stands before "lives in the " of the fact.
+      // The name of the question precedes "lives in the " in the fact.
       const std::string& text = document.text;
       const std::size_t asked = text.rfind("Where does ", answer.begin) + 11;
       const std::string name = text.substr(asked, text.find(' ', asked) - asked);

@@ -96,7 +96,7 @@ TEST(ReadDocumentFile, OtherEncodingsAreRefused) {
   for (int i = 0; i < 5; ++i) latin1 += "El ni\xF1o comi\xF3 en el caf\xE9. ";
   EXPECT_THAT(error(latin1), HasSubstr("expected UTF-8 text, but 15 of its bytes are letters of "
                                        "another encoding, the first at byte 5"));
-  // Strays in a text, and a text of UTF-8 with some, are told of.
+  // Strays in a text, and a text of UTF-8 with some, are reported.
   const Notices notices;
   EXPECT_EQ(error("caf\xE9 " + std::string(40, 'a')), "");
   EXPECT_EQ(error(latin1 + "\xC3\xA9"), "");

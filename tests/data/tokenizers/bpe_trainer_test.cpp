@@ -32,14 +32,13 @@ std::unique_ptr<Tokenizer> tokenizer_of(const BpeTrainer& trainer) {
                          {"tokenizer_config.json", trainer.tokenizer_config_json()}});
 }
 
-/// By the definition: count all pairs of neighbours in all words anew, merge the most frequent one
+/// By the definition: count all pairs of neighbours in all words, merge the most frequent one
 /// (of equals the one with the smaller ids) everywhere, and again.
 Bpe::Merges train_by_definition(const std::vector<std::string>& documents,
                                 const BpeTrainerOptions& options) {
   std::vector<std::string> tokens = {options.special_token};
-  for (const std::string& character : ByteAlphabet::instance().sorted()) {
+  for (const std::string& character : ByteAlphabet::instance().sorted())
     tokens.push_back(character);
-  }
   const auto id_of = [&](const std::string& token) {
     return std::find(tokens.begin(), tokens.end(), token) - tokens.begin();
   };
@@ -89,24 +88,22 @@ TEST(BpeTrainer, LearnsWhatTokenizersLearns) {
   const BpeTrainer::Model model = trainer.train();
   EXPECT_EQ(model.merges, golden.at("merges").get<Bpe::Merges>());
   ASSERT_EQ(model.tokens.size(), golden.at("vocab").size());
-  for (std::size_t id = 0; id < model.tokens.size(); ++id) {
+  for (std::size_t id = 0; id < model.tokens.size(); ++id)
     EXPECT_EQ(golden.at("vocab").at(model.tokens[id]), id) << model.tokens[id];
-  }
   EXPECT_EQ(tokenizer_of(trainer)->encode(golden.at("text").get<std::string>()),
             golden.at("ids").get<Ids>());
 }
 
 RC_GTEST_PROP(BpeTrainer, AgreesWithItsDefinition, ()) {
   // Words of distinct letters in a row: in "aaa" the pairs overlap, and counts kept up to date then
-  // differ from counts made anew, in the reference implementation as here.
+  // differ from a full recount, in the reference implementation as here.
   std::vector<std::string> documents;
   for (int i = 0; i < 3; ++i) {
     std::string text;
     for (const auto& word :
          *rc::gen::container<std::vector<std::string>>(rc::gen::element<std::string>(
-             "abcd", "bcad", "dcb", "cab", " abc", " bca", " dab", "."))) {
+             "abcd", "bcad", "dcb", "cab", " abc", " bca", " dab", ".")))
       text += word;
-    }
     text.erase(std::unique(text.begin(), text.end()), text.end());
     documents.push_back(text);
   }

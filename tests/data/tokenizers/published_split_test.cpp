@@ -42,20 +42,17 @@ rc::Gen<char32_t> character() {
 RC_GTEST_PROP(PublishedSplit, DoesWhatPcre2Does, ()) {
   static const auto patterns = [] {
     std::vector<std::pair<Pattern, Pattern>> made;
-    for (const std::string& expression : kExpressions) {
+    for (const std::string& expression : kExpressions)
       made.emplace_back(Pattern::regex(expression, "test"), Pattern::pcre2(expression, "test"));
-    }
     return made;
   }();
   std::string text;
   for (int part = 0; part < 8; ++part) {  // 800 texts, each of some hundred characters
-    for (const char32_t c : *rc::gen::container<std::vector<char32_t>>(character())) {
+    for (const char32_t c : *rc::gen::container<std::vector<char32_t>>(character()))
       append_utf8(text, c);
-    }
   }
-  for (const auto& [scanner, regex] : patterns) {
+  for (const auto& [scanner, regex] : patterns)
     RC_ASSERT(pieces(scanner, text) == pieces(regex, text));
-  }
 }
 
 TEST(PublishedSplit, EveryCharacterOfUnicode) {

@@ -448,7 +448,7 @@ TEST(TokenizerFile, SentencePieceFollowsTheRulesOfItsModel) {
 
 TEST(TokenizerFile, RefusesSentencePieceRulesThatPointOutsideThemselves) {
   const std::string good = model_with_rules();
-  // The size of the trie stands before it: one block of 256 units.
+  // The size of the trie precedes it: one block of 256 units.
   const std::size_t trie = good.find(std::string("\x00\x04\x00\x00", 4)) + 4;
   ASSERT_LT(trie, good.size());
   const auto error_with = [&](std::size_t byte, char value) {

@@ -26,9 +26,8 @@ std::string random_text() {
       rc::gen::inRange<char32_t>(0, 0x80), rc::gen::inRange<char32_t>(0x80, 0x800),
       rc::gen::inRange<char32_t>(0x800, 0xD800), rc::gen::inRange<char32_t>(0x10000, 0x110000));
   std::string text;
-  for (const char32_t c : *rc::gen::container<std::vector<char32_t>>(character)) {
+  for (const char32_t c : *rc::gen::container<std::vector<char32_t>>(character))
     append_utf8(text, c);
-  }
   return text;
 }
 
@@ -140,9 +139,8 @@ RC_GTEST_PROP(Bpe, AgreesWithItsDefinition, ()) {
     if (std::find(merges.begin(), merges.end(), pair) != merges.end()) continue;
     merges.push_back(pair);
     const std::string merged = pair.first + pair.second;
-    if (vocabulary.emplace(merged, static_cast<std::int32_t>(vocabulary.size())).second) {
+    if (vocabulary.emplace(merged, static_cast<std::int32_t>(vocabulary.size())).second)
       tokens.push_back(merged);
-    }
   }
   Bpe bpe(vocabulary, merges, {}, "test");
   const auto size = *rc::gen::inRange<std::size_t>(0, 200);

@@ -162,7 +162,7 @@ TEST(TokenFile, SaysWhatTheLossIsOf) {
   EXPECT_FALSE(TokenFile::from_tokens(ids, {}, 10).has_counts());
   EXPECT_TRUE(TokenFile::from_tokens(ids, {}, 10).counts(3));
   EXPECT_THROW(TokenFile::from_tokens(ids, {}, 10, {}, Counts(20)), std::invalid_argument);
-  // One that is cut or longer is told.
+  // Cut or longer files are refused.
   const std::string bytes = read_text(folder / "t");
   for (const std::string& wrong : {bytes.substr(0, bytes.size() - 1), bytes + "x"}) {
     write_text(folder / "x", wrong);

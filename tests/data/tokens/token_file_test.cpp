@@ -51,9 +51,8 @@ RC_GTEST_PROP(TokenFile, ComesBackFromDisk, ()) {
   RC_ASSERT(file.num_documents() == 2);
   RC_ASSERT(file.document(1) == (TokenRange{cut, file.size()}));
   RC_ASSERT(file.tokenizer_fingerprint() == "0123");
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
+  for (std::size_t i = 0; i < tokens.size(); ++i)
     RC_ASSERT(file[static_cast<Index>(i)] == tokens[i]);
-  }
 }
 
 TEST(TokenFile, RefusesWrongArguments) {
@@ -109,9 +108,8 @@ TEST(TokenFile, RefusesIdsOutsideTheVocabulary) {
   std::memcpy(bytes.data() + 16, &vocab_size, sizeof(vocab_size));
   std::fill(bytes.begin() + 80, bytes.begin() + 96, '\0');
   const std::string hex = xxh3_hex(std::as_bytes(std::span(bytes)));
-  for (std::size_t i = 0; i < 16; ++i) {
+  for (std::size_t i = 0; i < 16; ++i)
     bytes[80 + i] = static_cast<char>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
-  }
   write_text(folder / "t", bytes);
   EXPECT_THAT(error_of([&] { TokenFile::open(folder / "t"); }),
               HasSubstr("token 1 is 1, outside the vocabulary of 1"));
@@ -138,7 +136,7 @@ TEST(TokenizeCached, SplitsPrependsAndCaches) {
   // Taken from the cache: a file with other ids under the same name is believed.
   TokenFile::from_tokens(Ids{1, 2}, {}, 256).save(cached);
   EXPECT_THAT(all_ids(tokenize_cached(paths, *tokenizer, options)), ElementsAre(1, 2));
-  // A damaged one is made anew.
+  // A damaged one is rewritten.
   write_text(cached, read_text(cached) + "x");
   EXPECT_EQ(all_ids(tokenize_cached(paths, *tokenizer, options)), expected);
   EXPECT_EQ(all_ids(TokenFile::open(cached)), expected);
