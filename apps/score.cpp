@@ -10,7 +10,7 @@ namespace {
 
 struct ScoreArguments {
   ModelOptions model;
-  std::string requests, out, attention;
+  std::string requests, out, attention, reference;
   ScoreOptions scoring;
   bool overwrite = false;
 };
@@ -22,6 +22,9 @@ void add_score_options(CLI::App& app, ScoreArguments& o) {
       ->required();
   add_one_attention(app, o.attention);
   add_settings(app, config_fields(o.scoring));
+  app.add_option("--reference", o.reference,
+                 "model whose dense attention the scores are compared with, such as the base of a "
+                 "LoRA: adds kl to the answers");
   app.add_flag("!--no-sharing", o.scoring.share,
                "compute each request separately (reference for requests that share a prefix)");
   app.add_flag("--overwrite", o.overwrite, "replace --out if it exists");
@@ -44,9 +47,15 @@ int run_score(Arguments arguments) {
   LoadedModel model = o.model.load();
   const AttentionSpec spec = one_attention(o.attention, model);
   const std::string title = ActiveAttention(model, spec).title();
+  std::optional<LoadedModel> reference;
+  if (!o.reference.empty()) {
+    reference = load_model(o.reference, o.model.tokenizer, o.model.precision);
+    reference->bos = o.model.bos;
+  }
   ScoringWork work;
   const std::vector<ScoreAnswer> answers =
-      answer_requests(model, spec, requests, o.scoring, share_bar("score " + title), &work);
+      answer_requests(model, spec, requests, o.scoring, reference ? &*reference : nullptr,
+                      share_bar("score " + title), &work);
   std::string lines;
   Index tokens = 0, cut = 0;
   for (std::size_t i = 0; i < answers.size(); ++i) {

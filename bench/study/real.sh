@@ -134,8 +134,8 @@ benchmarks() {
       truthfulqa) options=(--limit 400 --tasks truthfulqa_mc1) ;;
     esac
     scores benchmarks_$form out/real/adaptation "${options[@]}" \
-      --run "Focus, affinity gate, K=4, 4 sinks=dense,sink_window:128,sink_window:512,soft,hard:1:gate=drop" \
-      --run "groups of keys K=64, untrained=summary:8" --run "LoRA r=16=dense" --run "full fine-tuning=dense"
+      --run "Focus, affinity gate, K=4, 4 sinks" dense,sink_window:128,sink_window:512,soft,hard:1:gate=drop \
+      --run "groups of keys K=64, untrained" summary:8 --run "LoRA r=16" dense --run "full fine-tuning" dense
   done
 }
 
@@ -163,7 +163,7 @@ for question in "$@"; do
         write_unrelated
         compare "$question" "eval.valid=[$watched]"
         scores "$question" "out/real/$question" --limit 60 --tasks arc_easy,piqa,lambada \
-          --prefix out/real/unrelated.txt --run "groups of keys, K=128=dense,sink_window:128,sink_window:512,summary:10"
+          --prefix out/real/unrelated.txt --run "groups of keys, K=128" dense,sink_window:128,sink_window:512,summary:10
       )
       ;;
     length | groups | benchmarks | paper_form) "$question" ;;

@@ -87,9 +87,26 @@ scores() {
   relative "$out/$1_benchmarks.jsonl" >>"$out/rows/$1.jsonl"
   python3 bench/study/tables.py "$out/rows" "$1"
 }
-tasks_runs=(--run "summary tokens, K=32 (fitted)=dense,window:32,sink_window:32,summary:2,summary:0"
-  --run "groups of tokens, K=4=soft,hard:1,hard:2" --run "LoRA r=1, lr=0.001=dense" --run "LoRA r=1, lr=0.01=dense"
-  --run "full=dense")
+tasks_runs=(--run "summary tokens, K=32 (fitted)" dense,window:32,sink_window:32,summary:2,summary:0
+  --run "groups of tokens, K=4" soft,hard:1,hard:2 --run "LoRA r=1, lr=0.001" dense --run "LoRA r=1, lr=0.01" dense
+  --run "full" dense)
+
+adaptation_runs=(
+  --run "the base" dense
+  --run "Focus, the paper's form" dense,soft:balance=sequence,soft:balance=carried,hard:2:gate=drop:balance=carried
+  --run "Focus, affinity gate" soft,hard:1,hard:2
+  --run "summary tokens K=32 m=2, untrained" summary:2
+  --run "summary tokens K=32 m=2" summary:2
+  --run "LoRA r=4" dense
+  --run "full fine-tuning" dense
+  --run "two phases, the paper's form" soft:balance=carried,hard:2:gate=drop:balance=carried
+  --run "LoRA r=16" dense
+  --run "full fine-tuning, 160 steps" dense
+  --run "full fine-tuning, lr=0.0001" dense
+  --run "LoRA r=4, lr=0.003" dense
+  --run "Focus, affinity gate, 4 million tokens" soft,hard:1,hard:2
+  --run "LoRA r=4, 4 million tokens" dense
+  --run "full fine-tuning, 4 million tokens" dense)
 
 # trained_on TRAIN VALID TEST: the texts of a comparison that reports TEST.
 trained_on() {
@@ -286,8 +303,7 @@ for part; do
       compare "$part" "$config" "$part" "data.train=[$unseen]" "data.valid=[$almayer]" "eval.texts.target=[$target]" \
         "eval.texts.source=[$data/text/wikitext-2/wiki.test.tokens, $stories/valid_head.txt, $texts/plays.txt]"
       if [ "$part" = adaptation ]; then
-        scores "$part" --limit 300 --tasks lambada --run "Focus, the paper's form=dense" --run "Focus, affinity gate=soft" \
-          --run "LoRA r=4=dense"
+        scores "$part" --limit 300 --tasks lambada "${adaptation_runs[@]}"
       fi
       ;;
     from_scratch_search | from_scratch)  # passages of novels that no training text contains

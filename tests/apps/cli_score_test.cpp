@@ -69,6 +69,17 @@ TEST(CliScore, SharingChangesNoNumber) {
   }
 }
 
+TEST(CliScore, AReferenceAddsTheDivergence) {
+  const std::string requests = asked(kContext, " fox") + asked("The", " end");
+  const auto kl = [&](const std::string& reference) -> std::vector<double> {
+    return answers(requests, {"--reference", reference}).at(0).at("kl");
+  };
+  ASSERT_EQ(kl(cli().base()).size(), 4u);
+  EXPECT_NEAR(kl(cli().base())[0], 0, 1e-9);
+  EXPECT_GT(kl(cli().other_base())[0], 1e-3);
+  EXPECT_FALSE(answers(requests).at(0).contains("kl"));
+}
+
 TEST(CliScore, ALongContextIsCutWithANotice) {
   const std::string out = cli().fresh("out.jsonl");
   const ProcessResult result = cli().must_run(

@@ -18,6 +18,8 @@ namespace {
 constexpr Index kPassTokens = 4096;
 /// Tokens in common that are worth holding.
 constexpr Index kLeastHeld = 8;
+/// Pairs whose hidden states are held to be compared.
+constexpr std::size_t kComparedPairs = 128;
 /// Logits that are looked at at once.
 constexpr Index kLogits = 1 << 23;
 
@@ -83,7 +85,10 @@ class Scorer {
     });
   }
 
-  std::vector<ScoredPair> run() {
+  /// With `hidden`, also the last norm's output of the rows that predict each continuation.
+  std::vector<ScoredPair> run(std::vector<Tensor>* hidden = nullptr) {
+    hidden_ = hidden;
+    if (hidden_ != nullptr) hidden_->resize(pairs_.size());
     if (!options_.causal || !options_.share || !rotate_alike()) {
       for (std::size_t i = 0; i < pairs_.size(); ++i) score_whole(i);
       return std::move(scored_);
@@ -200,8 +205,7 @@ class Scorer {
       for (Index t = 0; t < feed.scored; ++t) rows.push_back({&feed, static_cast<std::size_t>(t)});
       for (const std::size_t pair : feed.pairs) {
         scored_[pair].log_probs.resize(static_cast<std::size_t>(feed.scored));
-        if (options_.keep_hidden)
-          scored_[pair].hidden = Tensor::from({feed.scored, width}, of_feed);
+        if (hidden_ != nullptr) (*hidden_)[pair] = Tensor::from({feed.scored, width}, of_feed);
       }
       done_ += feed.pairs.size();
     }
@@ -232,11 +236,26 @@ class Scorer {
   const PairScoring& options_;
   const ShareDone& progress_;
   std::vector<ScoredPair> scored_;
+  std::vector<Tensor>* hidden_ = nullptr;
   std::vector<std::size_t> order_;  // of the pairs: by context, length and continuation
   std::optional<SharedPrefix> held_;
   std::size_t done_ = 0;
   std::int64_t computed_ = 0;
 };
+
+/// Adds the pairs of a block, each beside the reference's dense attention; returns the tokens that
+/// the decoder computed.
+std::int64_t compare_block(Decoder& decoder, std::span<const TokenPair> block,
+                           const PairScoring& options, std::vector<ScoredPair>& scored) {
+  std::vector<Tensor> own, expected;
+  Scorer scorer(decoder, block, options, {});
+  std::vector<ScoredPair> of_block = scorer.run(&own);
+  Scorer(*options.reference, block, {.share = options.share}, {}).run(&expected);
+  for (std::size_t i = 0; i < block.size(); ++i)
+    of_block[i].kl = kl_rows(*options.reference, expected[i], decoder, own[i]);
+  std::ranges::move(of_block, std::back_inserter(scored));
+  return scorer.computed();
+}
 
 }  // namespace
 
@@ -256,15 +275,26 @@ std::vector<ScoredPair> score_pairs(Decoder& decoder, std::span<const TokenPair>
     check(!pair.context.empty() && !pair.continuation.empty(),
           "score_pairs: {} tokens of context and {} to score are not valid", pair.context.size(),
           pair.continuation.size());
-  Scorer scorer(decoder, pairs, options, progress);
-  std::vector<ScoredPair> scored = scorer.run();
+  std::vector<ScoredPair> scored;
+  std::int64_t computed = 0;
+  if (options.reference == nullptr) {
+    Scorer scorer(decoder, pairs, options, progress);
+    scored = scorer.run();
+    computed = scorer.computed();
+  }
+  for (std::size_t begin = 0; options.reference != nullptr && begin < pairs.size();
+       begin += kComparedPairs) {
+    const auto block = pairs.subspan(begin, std::min(kComparedPairs, pairs.size() - begin));
+    computed += compare_block(decoder, block, options, scored);
+    if (progress) progress(static_cast<double>(scored.size()) / static_cast<double>(pairs.size()));
+  }
   for (std::size_t i = 0; i < scored.size(); ++i)
     if (!std::isfinite(scored[i].sum()))
       fail("pair {}: its log-probability is {}; the model's weights or the attention overflow",
            i + 1, scored[i].sum());
   if (work != nullptr) {
     for (const TokenPair& pair : pairs) work->tokens += pair.fed();
-    work->computed += scorer.computed();
+    work->computed += computed;
   }
   return scored;
 }

@@ -14,8 +14,8 @@ namespace focus {
 /// What a model says of a pair's continuation.
 struct ScoredPair {
   std::vector<double> log_probs;  // of each token, in nats
-  bool is_greedy = true;          // each token is the likeliest one
-  Tensor hidden = {};             // the last norm's output of the rows that predict them, if kept
+  bool is_greedy = true;          // each token is the argmax
+  std::vector<double> kl = {};    // of each token's prediction, KL(reference || this), in nats
 
   double sum() const;
 };
@@ -24,8 +24,8 @@ struct PairScoring {
   /// Whether no token's output depends on later ones: only then can sequences share what they have
   /// in common, or be padded to one length.
   bool causal = true;
-  bool share = true;  // false: each sequence by itself, the reference
-  bool keep_hidden = false;
+  bool share = true;             // false: each sequence by itself, the reference
+  Decoder* reference = nullptr;  // whose predictions are compared with
 };
 
 /// Tokens that the pairs have, and those of them that went through the decoder.

@@ -7,6 +7,7 @@
 #include "data/files/json_reader.h"
 #include "data/files/read_file.h"
 #include "data/settings/config.h"
+#include "focus/models/example_format.h"
 #include "focus/models/generation.h"
 
 namespace focus {
@@ -46,6 +47,18 @@ Encoded encode_all(const std::vector<ScoreRequest>& requests, const RequestEncod
   return all;
 }
 
+/// Contexts as the user's messages, up to where the assistant answers.
+std::vector<ScoreRequest> in_chat_template(std::vector<ScoreRequest> requests,
+                                           const LoadedModel& model) {
+  const ExampleFormat format = example_format(model, {});
+  for (ScoreRequest& request : requests) {
+    auto messages = nlohmann::ordered_json::array();
+    messages.push_back({{"role", "user"}, {"content", request.context}});
+    if (request.type != Type::loglikelihood_rolling) request.context = format.chat(messages, true);
+  }
+  return requests;
+}
+
 double share_distant(const PairCounts& pairs) {
   return pairs.all == 0 ? 0 : static_cast<double>(pairs.distant) / static_cast<double>(pairs.all);
 }
@@ -58,8 +71,10 @@ ScoreAnswer scored_answer(std::span<const TokenPair> pairs, std::span<const Scor
     answer.log_likelihood += scored[i].sum();
     answer.is_greedy = answer.is_greedy && scored[i].is_greedy;
     answer.tokens += static_cast<Index>(pairs[i].continuation.size());
+    answer.kl.insert(answer.kl.end(), scored[i].kl.begin(), scored[i].kl.end());
     touched += touches.count(config, pairs[i].fed());
   }
+  answer.pairs = touched.all;
   answer.pairs_touched = share_distant(touched);
   return answer;
 }
@@ -104,17 +119,29 @@ std::string answer_line(const ScoreRequest& request, const ScoreAnswer& answer) 
   }
   json["tokens"] = answer.tokens;
   if (request.type == Type::loglikelihood) json["is_greedy"] = answer.is_greedy;
+  if (request.type != Type::generate_until) json["pairs"] = answer.pairs;
   json["pairs_touched"] = answer.pairs_touched;
+  if (!answer.kl.empty()) json["kl"] = answer.kl;
   if (answer.cut > 0) json["cut"] = answer.cut;
   return json.dump();
 }
 
 std::vector<ScoreAnswer> answer_requests(LoadedModel& model, const AttentionSpec& attention,
                                          const std::vector<ScoreRequest>& requests,
-                                         const ScoreOptions& options, const ShareDone& progress,
-                                         ScoringWork* work) {
+                                         const ScoreOptions& options, LoadedModel* reference,
+                                         const ShareDone& progress, ScoringWork* work) {
+  if (options.chat) {
+    ScoreOptions rest = options;
+    rest.chat = false;
+    rest.start = TextStart::none;
+    return answer_requests(model, attention, in_chat_template(requests, model), rest, reference,
+                           progress, work);
+  }
+  if (reference != nullptr) require_comparable(*reference, model);
   const RequestEncoder encoder(model, options.start, options.max_length);
   const Encoded all = encode_all(requests, encoder);
+  std::optional<ActiveAttention> dense;
+  if (reference != nullptr) dense.emplace(*reference, AttentionSpec{});
   const ActiveAttention active(model, attention);
   refuse_generation(active, requests);
   const auto scored_requests =
@@ -122,7 +149,10 @@ std::vector<ScoreAnswer> answer_requests(LoadedModel& model, const AttentionSpec
       static_cast<double>(std::ranges::count(requests, Type::generate_until, &ScoreRequest::type));
   const double share_scored = scored_requests / static_cast<double>(requests.size());
   const std::vector<ScoredPair> scored = score_pairs(
-      *model.decoder, all.pairs, {.causal = active.causal(), .share = options.share},
+      *model.decoder, all.pairs,
+      {.causal = active.causal(),
+       .share = options.share,
+       .reference = reference == nullptr ? nullptr : reference->decoder.get()},
       [&](double share) {
         if (progress) progress(share * share_scored);
       },
