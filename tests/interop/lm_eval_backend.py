@@ -1,11 +1,13 @@
 """apps/lm_eval's plugin beside the lm-evaluation-harness's own Hugging Face backend: on the exported
 model, on a merged LoRA and on the sparse model that `export --with-code` writes, the log-probabilities
-of every choice must agree, item by item. Prompts are those of the harness's own arc_easy and piqa, items are local
+of every choice must agree, item by item, and the scores of bench/study/benchmarks.py with the harness's.
+Prompts are those of the harness's own arc_easy and piqa, items are local
 files: shared/data/benchmarks where it is (FOCUS_SHARED_DIR), and else made up. Run by run.sh."""
 
 import json
 import os
 import random
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -181,13 +183,22 @@ def check(work):
     base = None
     for name, ours, theirs in models(work, store, exported):
         try:
-            _, expected = check_model(name, tasks, dict(base=store) | ours, theirs, base)
+            scores, expected = check_model(name, tasks, dict(base=store) | ours, theirs, base)
         except AssertionError as error:
             raise AssertionError(f"{name}: {error}") from error
         if base is None:
-            base = expected
+            base, base_scores = expected, scores
     logs = [p for task in base for item in base[task] for p, _ in item]
     assert len({round(float(p), 3) for p in logs}) > len(logs) / 2, "it says the same of everything"
+    rows = work / "benchmarks.jsonl"
+    subprocess.run([sys.executable, ROOT / "bench" / "study" / "benchmarks.py", PROGRAM, store, "--data", tasks,
+                    "--tasks", "arc_easy,piqa", "--out", rows], check=True, stderr=subprocess.DEVNULL)
+    for row in lines(rows):
+        for metric in ("acc", "acc_norm"):
+            wanted = base_scores[f"local_{row['task']}"]
+            for key, value in ((f"{metric},none", row[metric]),
+                               (f"{metric}_stderr,none", row[f"{metric}_error"])):
+                assert abs(wanted[key] - value) < 1e-9, f"{row['task']}: {key}: {value}"
 
 
 def check_rest(work):

@@ -27,11 +27,6 @@ std::size_t without_trailing_space(std::string_view text) {
   return end;
 }
 
-std::optional<std::int32_t> prefix_of(const LoadedModel& model) {
-  const auto start = model.document_start();
-  return start ? start : model.document_end();
-}
-
 }  // namespace
 
 std::pair<std::string, std::string> move_trailing_space(std::string_view context,
@@ -72,7 +67,8 @@ RequestEncoder::RequestEncoder(const LoadedModel& model, TextStart start, Index 
     : model_(model),
       tokenizer_(model.require_tokenizer()),
       start_(start),
-      prefix_(prefix_of(model)) {
+      prefix_(model.document_start()) {
+  if (!prefix_) prefix_ = model.document_end();
   const Index positions = model.decoder->config().max_position_embeddings;
   if (max_length > positions)
     fail("max-length {}: {} has only {} positions", max_length, model.where, positions);

@@ -261,12 +261,6 @@ std::int64_t compare_block(Decoder& decoder, std::span<const TokenPair> block,
 
 double ScoredPair::sum() const { return std::accumulate(log_probs.begin(), log_probs.end(), 0.0); }
 
-ScoringWork& ScoringWork::operator+=(const ScoringWork& other) {
-  tokens += other.tokens;
-  computed += other.computed;
-  return *this;
-}
-
 std::vector<ScoredPair> score_pairs(Decoder& decoder, std::span<const TokenPair> pairs,
                                     const PairScoring& options, const ShareDone& progress,
                                     ScoringWork* work) {

@@ -31,7 +31,6 @@ struct PairScoring {
 /// Tokens that the pairs have, and those of them that went through the decoder.
 struct ScoringWork {
   std::int64_t tokens = 0, computed = 0;
-  ScoringWork& operator+=(const ScoringWork& other);
 };
 
 /// Scores pairs with the attention that the decoder has. Those that share a context, or begin

@@ -14,20 +14,10 @@ namespace {
 
 using Type = ScoreRequest::Type;
 
-/// The keys of a type, beside "type" and "id".
-std::vector<std::string> keys_of(Type type) {
-  switch (type) {
-    case Type::loglikelihood:
-      return {"context", "continuation"};
-    case Type::loglikelihood_rolling:
-      return {"text"};
-    case Type::generate_until:
-      return {"context", "until", "max_gen_toks"};
-  }
-  return {};
-}
+/// The keys of each type, beside "type" and "id".
+const std::array<std::vector<std::string>, 3> kKeys = {
+    {{"context", "continuation"}, {"text"}, {"context", "until", "max_gen_toks"}}};
 
-/// Of the request.
 Type read_type(const JsonView& request) {
   constexpr auto names = enum_names(Type{});
   const JsonView view = request.get("type");
@@ -51,7 +41,7 @@ ScoreRequest read_request(std::string_view line, const std::string& where) {
   const nlohmann::json json = parse_strict_json(line, where);
   const JsonView view(json, where);
   ScoreRequest request{.type = read_type(view), .where = where};
-  const std::vector<std::string> keys = keys_of(request.type);
+  const std::vector<std::string>& keys = kKeys.at(static_cast<std::size_t>(request.type));
   for (const auto& [key, value] : view.object().items())
     if (key != "type" && key != "id" && std::ranges::find(keys, key) == keys.end())
       fail("{}: {} is not a field of {}, which has {}", where, json_quoted(key),
