@@ -19,7 +19,8 @@ class Filler {
   explicit Filler(std::string haystack);
 
   /// At least so many bytes, then a line break; a line break alone where none are wanted. A passage
-  /// begins with a paragraph, ends after a word and continues at the text's beginning after its end.
+  /// begins with a paragraph, ends after a word and continues at the text's beginning after its
+  /// end.
   std::string operator()(Rng& rng, std::size_t bytes) const;
 
  private:

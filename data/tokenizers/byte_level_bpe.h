@@ -51,11 +51,10 @@ class ByteAlphabet {
 
 /// What a tokenizer.json says of its BPE model beside vocabulary and merges.
 struct BpeOptions {
-  std::optional<std::string> unk_token =
-      {};                      // for characters that are not in the vocabulary
-  bool fuse_unk = false;       // one unk_token for a run of such characters
-  bool byte_fallback = false;  // or tokens <0x00> to <0xFF> for their bytes
-  bool ignore_merges = false;  // a whole piece that is a token needs no merges
+  std::optional<std::string> unk_token = {};  // for characters that are not in the vocabulary
+  bool fuse_unk = false;                      // one unk_token for a run of such characters
+  bool byte_fallback = false;                 // or tokens <0x00> to <0xFF> for their bytes
+  bool ignore_merges = false;                 // a whole piece that is a token needs no merges
 };
 
 /// Byte-pair encoding of pieces of text: the pair of neighbours with the lowest rank is merged

@@ -103,8 +103,9 @@ class SentencePieceTokenizer : public Tokenizer {
     added_[token.id] = std::move(token);
   }
 
-  /// Control pieces and the unknown one are found in texts. The library finds the user's own pieces by
-  /// itself; LlamaTokenizer cuts them out as well, and puts no space before a text that begins so.
+  /// Control pieces and the unknown one are found in texts. The library finds the user's own pieces
+  /// by itself; LlamaTokenizer cuts them out as well, and puts no space before a text that begins
+  /// so.
   void add_pieces(const std::string& model, bool users_too) {
     for (std::int32_t id = 0; id < processor_.GetPieceSize(); ++id) {
       const std::string& piece = processor_.IdToPiece(id);
