@@ -24,8 +24,8 @@ struct TokenPair {
   Index fed() const { return static_cast<Index>(context.size() + continuation.size()) - 1; }
 };
 
-/// What stands before the tokens of a context: nothing, what LoadedModel::bos says (the tokenizer's
-/// files, if nothing else is said), or the model's own BOS.
+/// What precedes the tokens of a context: nothing, what LoadedModel::bos specifies (by default the
+/// tokenizer's files), or the model's own BOS.
 enum class TextStart { none, tokenizer, document };
 constexpr auto enum_names(TextStart) {
   return std::array<std::string_view, 3>{"none", "tokenizer", "document"};

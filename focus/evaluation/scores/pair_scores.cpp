@@ -14,7 +14,7 @@
 namespace focus {
 namespace {
 
-/// Tokens of a forward pass over several sequences, what they go on from included.
+/// Tokens of a forward pass over several sequences, with those of the shared prefix.
 constexpr Index kPassTokens = 4096;
 /// Tokens in common that are worth holding.
 constexpr Index kLeastHeld = 8;
@@ -34,7 +34,7 @@ struct Feed {
   Index scored = 0;  // its last rows
 };
 
-/// Pairs of one context, which stand together in the order; the first `held` tokens of it are
+/// Pairs of one context, adjacent in the order; the first `held` tokens of it are
 /// shared with others.
 struct Group {
   std::size_t begin, end;
@@ -154,7 +154,7 @@ class Scorer {
     return all;
   }
 
-  /// Feeds that go on from what is held, in passes of similar lengths.
+  /// Feeds that continue the shared prefix, in passes of similar lengths.
   void score(std::vector<Feed> feeds) {
     std::ranges::stable_sort(feeds, std::greater{},
                              [](const Feed& feed) { return feed.ids.size(); });

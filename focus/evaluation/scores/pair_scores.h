@@ -40,7 +40,7 @@ std::vector<ScoredPair> score_pairs(Decoder& decoder, std::span<const TokenPair>
                                     const PairScoring& options, const ShareDone& progress = {},
                                     ScoringWork* work = nullptr);
 
-/// Of each row of the two models' hidden states KL(reference || other) of the next token, in nats.
+/// KL(reference || other) of the next token, in nats, for each row of the models' hidden states.
 /// The decoders may differ, their vocabularies may not.
 std::vector<double> kl_rows(const Decoder& reference, const Tensor& reference_hidden,
                             const Decoder& other, const Tensor& hidden);

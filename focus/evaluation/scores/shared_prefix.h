@@ -10,7 +10,7 @@
 namespace focus {
 
 /// The tokens that sequences have in common, held as what every layer's attention read of them, so
-/// that what goes on from them is computed without projecting them or passing them through an MLP
+/// that what continues them is computed without projecting them or passing them through an MLP
 /// again. Attention itself runs over all tokens once more, by whatever mechanism the decoder has:
 /// the numbers are those of whole sequences, for any mechanism that is causal.
 ///
@@ -22,7 +22,7 @@ class SharedPrefix {
   /// Holds exactly `ids`: those at their beginning that it holds already stay. Returns how many
   /// were computed.
   Index hold(std::span<const std::int32_t> ids);
-  /// The last norm's output of `batch` sequences of equal length that go on from what is held
+  /// The last norm's output of `batch` sequences of equal length that continue what is held
   /// [batch, seq_len, hidden_size].
   Tensor hidden_states(std::span<const std::int32_t> ids, Index batch);
 
