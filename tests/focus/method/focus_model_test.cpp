@@ -68,7 +68,7 @@ TEST(FocusModel, StartsInTheModeOfItsConfig) {
   Rng rng(1);
   FocusConfig config = tiny_focus(Balance::sequence);
   config.tokens().hard_gate = HardGate::keep;
-  const FocusModel focus(config, 24, 3, rng);
+  FocusModel focus(config, 24, 3, rng);
   EXPECT_EQ(focus.mode.kind, Kind::soft);
   EXPECT_EQ(focus.mode.balance, Balance::sequence);
   focus.mode.kind = Kind::hard;
