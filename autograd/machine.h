@@ -28,7 +28,7 @@ inline double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-/// What stands beside every speed.
+/// Printed with every speed.
 struct Machine {
   std::string processor;
   int threads = 1;

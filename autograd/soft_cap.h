@@ -5,9 +5,8 @@
 #include "autograd/variable.h"
 
 // The soft-cap c tanh(s / c) of attention's scores and of the output head's logits (Gemma 2); c = 0
-// caps nothing. It stands here for one number, for a row and as an op; tiles of attention have it
-// as a kernel, softcap_row (autograd/simd), by e^2x alone, without tanh's care for numbers near 0:
-// what a score is off by there, beside 1, a softmax does not see.
+// caps nothing. Tiles of attention use the kernel softcap_row (autograd/simd), which computes tanh
+// by e^2x only: the error near 0 does not matter to a softmax.
 namespace focus {
 
 inline Real soft_cap(Real s, Real cap) { return cap > 0 ? cap * std::tanh(s / cap) : s; }

@@ -49,8 +49,8 @@ class Grads {
       if (node_ != nullptr) detail::add_gradient(*node_, std::move(grad));
     }
 
-    /// The sum so far, to be added to in place, where there is one that nobody else holds; else
-    /// null. Not for leaves: what one pass owes them is told apart from what others do.
+    /// The sum so far, to be added to in place, where nobody else holds it; otherwise null. Not for
+    /// leaves, whose gradients of several passes must stay apart.
     Tensor* sum() {
       const bool own = node_ != nullptr && node_->backward && node_->grad.unique();
       return own ? &node_->grad : nullptr;
@@ -129,7 +129,7 @@ class NoGrad {
 /// uses collect their gradients as usual.
 Variable recompute(std::function<Variable(const Variable&)> f, const Variable& x);
 
-/// x; on the way back `f` is called before the gradient goes on.
+/// x; calls f() in the backward pass, before the gradient reaches x's inputs.
 Variable during_backward(const Variable& x, std::function<void()> f);
 
 }  // namespace focus

@@ -35,7 +35,7 @@ class Weight {
   }
 
   bool is_frozen_matrix() const { return frozen_.defined(); }
-  /// Of its products.
+  /// Which its products have.
   Precision precision() const {
     if (is_frozen_matrix()) return frozen_->precision();
     return bf16_ ? Precision::bf16 : Precision::float32;

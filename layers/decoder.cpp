@@ -189,7 +189,7 @@ Variable Decoder::embedded(std::span<const std::int32_t> ids, Index batch,
 
 namespace {
 
-/// Of each id where in its sequence it is: in its row, or in its document of the one row.
+/// Each id's position in its row, or in its document of the one row.
 std::vector<std::int32_t> positions_of(Index ids, Index batch, Index first_position,
                                        const std::vector<Index>* documents) {
   std::vector<std::int32_t> positions(static_cast<std::size_t>(ids));

@@ -20,8 +20,7 @@ namespace focus {
 
 /// What a forward pass is for. It is handed down the pass; no module keeps it.
 struct ForwardContext {
-  /// Of a training pass, which drops: the same key drops the same numbers. None: nothing is
-  /// dropped.
+  /// In training: the same key drops the same numbers. Null: nothing is dropped.
   std::optional<std::uint64_t> dropout_key = {};
   /// Share that is dropped of the embeddings, of attention's weights and of what attention and MLP
   /// add to the residual stream: GPT-2's embd_pdrop, attn_pdrop and resid_pdrop.
@@ -30,12 +29,12 @@ struct ForwardContext {
   /// memory, the same bits. What a mechanism notes in a pass with a graph it notes then.
   bool recompute_layers = false;
   /// Where the ids are one row of several documents: AttentionOptions::documents. Positions begin
-  /// anew in each of them, as if it were a row of its own.
+  /// at 0 in each.
   std::shared_ptr<const std::vector<Index>> documents = {};
 };
 
-/// A linear's input [..., in] -> what is added to its output [..., out]. The seam between a
-/// projection and what is attached to it; an empty one adds nothing and costs nothing.
+/// A linear's input [..., in] -> what is added to its output [..., out], such as LoRA; an empty one
+/// adds nothing.
 using LinearAddition = std::function<Variable(const Variable&, const ForwardContext&)>;
 
 struct Linear {
@@ -81,8 +80,7 @@ struct MechanismInputs {
   Index layer = 0;
   Index first_position = 0;  // of h; tokens before it are those of earlier calls
 };
-/// Returns the output before o_proj, shaped like q. This is the seam between a decoder and all that
-/// can be put onto it; an empty one is dense causal attention.
+/// Returns the output before o_proj, shaped like q. An empty one is dense causal attention.
 using AttentionMechanism = std::function<Variable(const MechanismInputs&)>;
 
 struct Attention {
@@ -152,9 +150,9 @@ class Decoder {
 
   /// ids: `batch` sequences of equal length, one after the other -> the last norm's output, divided
   /// by logits_scaling [batch, seq_len, hidden_size]. Throws where a sequence is longer than
-  /// max_position_embeddings (learned positions) or an id is not below vocab_size. Where
-  /// first_position is not 0 the ids go on from there, and every layer's mechanism must hold what
-  /// it needs of the tokens before.
+  /// max_position_embeddings (learned positions) or an id is not below vocab_size. From a
+  /// first_position other than 0, every layer's mechanism must hold what it needs of the tokens
+  /// before.
   Variable hidden_states(std::span<const std::int32_t> ids, Index batch, Index first_position = 0,
                          const ForwardContext& context = {}) const;
   /// [..., hidden_size] -> [..., vocab_size]
@@ -166,7 +164,7 @@ class Decoder {
   /// The same of rows that hidden_states() has computed, one target per row; those below 0 do not
   /// count. hidden [..., hidden_size] -> [1]
   Variable cross_entropy(const Variable& hidden, std::span<const std::int32_t> targets) const;
-  /// Of each row, without a graph; 0 where the target is below 0.
+  /// The loss of each row, without a graph; 0 where the target is below 0.
   std::vector<double> cross_entropy_rows(const Tensor& hidden,
                                          std::span<const std::int32_t> targets) const;
   /// KL(reference || hidden) of each row's predictions, without a graph; both [rows, hidden_size].
@@ -182,9 +180,8 @@ class Decoder {
     return lm_head_.weight.defined() ? lm_head_.weight : embed_tokens_.weight;
   }
 
-  /// From now on the system is told of the next layer's frozen matrices while a layer computes, of
-  /// the one before on the way back: for a base that is larger than the memory. The same bits. Its
-  /// weights must not change any more.
+  /// From now on the next layer's frozen matrices are read ahead while a layer computes: for a base
+  /// that is larger than the memory. The same bits. Its weights must not change any more.
   void read_ahead();
 
   void visit(auto&& f) {
@@ -229,9 +226,8 @@ class Decoder {
   std::shared_ptr<RotaryCache> local_rotary_ = std::make_shared<RotaryCache>();
 };
 
-/// While it lives every layer of `decoder` attends by `mechanism`; then each has again the one that
-/// it had. Those that are nested end in the reverse order of their beginning; the decoder outlives
-/// them all.
+/// While it lives every layer of `decoder` attends by `mechanism`; then each has its previous one
+/// again. Nested ones end in reverse order.
 class AttachedMechanism {
  public:
   AttachedMechanism(Decoder& decoder, const AttentionMechanism& mechanism);

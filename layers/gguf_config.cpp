@@ -150,7 +150,7 @@ ModelConfig read_gguf_config(const GgufSource& source) {
   if (!c.learned_positions) read_rope(s, family.gguf, c);
   c.tie_word_embeddings = s.tensor("output.weight") == nullptr;
   read_special_tokens(metadata, c);
-  family.gguf.read(s, c);
+  family.read_gguf(s, c);
   validate(c);
   return c;
 }

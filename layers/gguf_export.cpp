@@ -179,7 +179,7 @@ std::vector<std::string> add_gguf_settings(const ModelConfig& config, const std:
   check_form(config, family, s);
   write_sizes(config, s);
   write_rope(config, form, s);
-  if (form.write != nullptr) form.write(config, s);
+  family.write_gguf(config, s);
   const Index window = config.widest_window();
   if (window > 0 && window < config.max_position_embeddings && !form.attends_in_windows)
     s.notice(fmt::format(

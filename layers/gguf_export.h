@@ -24,7 +24,7 @@ class GgufSettingsWriter {
   void flags(std::string_view name, const std::vector<bool>& values);
   void text(std::string_view name, std::string_view value);
   /// Something that llama.cpp does otherwise with such a file.
-  void notice(std::string text) { notices_.push_back(std::move(text)); }
+  void notice(std::string_view text) { notices_.emplace_back(text); }
   const std::vector<std::string>& notices() const { return notices_; }
   /// Throws std::runtime_error: "MODEL: WHAT, which a GGUF file of ARCHITECTURE cannot say".
   [[noreturn]] void fail_unsupported(const std::string& what) const;

@@ -10,44 +10,34 @@ namespace {
 
 std::vector<TensorRule> make_rules() {
   const std::string ours = "layers.{}.", theirs = "blk.{}.";
-  std::vector<TensorRule> rules = {{"embed_tokens.weight", "token_embd.weight"},
-                                   {"embed_positions.weight", "position_embd.weight"},
-                                   {"lm_head.weight", "output.weight"}};
-  for (const std::string kind : {".weight", ".bias"}) {
-    rules.push_back({"norm" + kind, "output_norm" + kind});
-    const auto add = [&](const char* name, const char* gguf) {
-      rules.push_back({ours + name + kind, theirs + gguf + kind});
-    };
-    add("input_layernorm", "attn_norm");
-    add("post_attention_layernorm", "ffn_norm");
-    add("attention_out_norm", "post_attention_norm");
-    add("mlp_out_norm", "post_ffw_norm");
-    add("self_attn.q_norm", "attn_q_norm");
-    add("self_attn.k_norm", "attn_k_norm");
-    add("self_attn.o_proj", "attn_output");
-    add("mlp.gate_proj", "ffn_gate");
-    add("mlp.up_proj", "ffn_up");
-    add("mlp.down_proj", "ffn_down");
-    rules.push_back({.ours = ours + "mlp.gate_proj" + kind,
-                     .theirs = theirs + "ffn_up" + kind,
-                     .part = 0,
-                     .parts = 2});
-    rules.push_back({.ours = ours + "mlp.up_proj" + kind,
-                     .theirs = theirs + "ffn_up" + kind,
-                     .part = 1,
-                     .parts = 2});
-    int part = 0;
-    for (const std::string name : {"q", "k", "v"}) {
-      const TensorRule alone{.ours = ours + "self_attn." + name + "_proj" + kind,
-                             .theirs = theirs + "attn_" + name + kind,
-                             .rotary_pairs = name != "v"};
-      TensorRule fused = alone;
-      fused.theirs = theirs + "attn_qkv" + kind;
-      fused.part = part++;
-      fused.parts = 3;
-      rules.push_back(alone);
-      rules.push_back(fused);
-    }
+  std::vector<TensorRule> rules = {{"embed_tokens", "token_embd"},
+                                   {"embed_positions", "position_embd"},
+                                   {"norm", "output_norm"},
+                                   {"lm_head", "output"}};
+  for (const auto& [name, gguf] : {std::pair{"input_layernorm", "attn_norm"},
+                                   {"post_attention_layernorm", "ffn_norm"},
+                                   {"attention_out_norm", "post_attention_norm"},
+                                   {"mlp_out_norm", "post_ffw_norm"},
+                                   {"self_attn.q_norm", "attn_q_norm"},
+                                   {"self_attn.k_norm", "attn_k_norm"},
+                                   {"self_attn.o_proj", "attn_output"},
+                                   {"mlp.gate_proj", "ffn_gate"},
+                                   {"mlp.up_proj", "ffn_up"},
+                                   {"mlp.down_proj", "ffn_down"}})
+    rules.push_back({ours + name, theirs + gguf});
+  rules.push_back({ours + "mlp.gate_proj", theirs + "ffn_up", false, 0, 2});
+  rules.push_back({ours + "mlp.up_proj", theirs + "ffn_up", false, 1, 2});
+  int part = 0;
+  for (const std::string name : {"q", "k", "v"}) {
+    const TensorRule single{.ours = ours + "self_attn." + name + "_proj",
+                            .theirs = theirs + "attn_" + name,
+                            .rotary_pairs = name != "v"};
+    TensorRule fused = single;
+    fused.theirs = theirs + "attn_qkv";
+    fused.part = part++;
+    fused.parts = 3;
+    rules.push_back(single);
+    rules.push_back(fused);
   }
   return rules;
 }
@@ -72,13 +62,13 @@ const Family& find_gguf_family(const std::string& architecture, bool has_window,
                                const std::string& where) {
   const Family* found = nullptr;
   std::string known;
-  for (const Family* family : families()) {
-    const GgufForm& form = family->gguf;
+  for (const Family& family : families()) {
+    const GgufForm& form = family.gguf;
     if (form.architecture.empty()) continue;
     if (known.find(form.architecture) == std::string::npos)
       known += (known.empty() ? "" : ", ") + form.architecture;
     if (form.architecture != architecture) continue;
-    if (found == nullptr || form.has_window == has_window) found = family;
+    if (found == nullptr || form.has_window == has_window) found = &family;
   }
   if (found == nullptr)
     fail("{}: architecture \"{}\" is not supported ({} are)", where, shown(architecture), known);

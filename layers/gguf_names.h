@@ -8,19 +8,14 @@
 
 namespace focus {
 
-/// Our parameters' names in GGUF files, one table for every family; "{}" is the layer's
-/// number. Of a parameter that has two, the first that a file holds is meant: q, k and v may lie
-/// fused in one tensor, the rows of each in turn, gate and up too where the family fuses them.
+/// Our modules' names in GGUF files, one table for every family. Some have two, of which the first
+/// that a file holds is meant: q, k and v may be fused in one tensor, gate and up too where the
+/// family fuses them.
 std::span<const TensorRule> gguf_rules();
 
-/// A name of a parameter in GGUF files, and the rule that it comes from.
-struct GgufName {
-  const TensorRule* rule;
-  std::string name;
-};
 /// Every name that ours may have in a file of the model's family, the first first:
 /// "blk.0.attn_q.weight", "blk.0.attn_qkv.weight".
-std::vector<GgufName> names_in_gguf(const ModelConfig& config, const std::string& ours);
+std::vector<StoredName> names_in_gguf(const ModelConfig& config, const std::string& ours);
 
 /// The tensor of factors by which rotary frequencies are divided, no parameter.
 inline constexpr const char* kRopeFactors = "rope_freqs.weight";
@@ -42,7 +37,7 @@ std::string gguf_name(const ModelConfig& config, const std::string& ours);
 Tensor to_gguf_order(const ModelConfig& config, const std::string& ours, const Tensor& parameter);
 
 /// The family whose models have that architecture, of several the one that fits whether the file
-/// says a window. Throws std::runtime_error with the known ones for another.
+/// has a window. Throws std::runtime_error naming the known ones where no family fits.
 const Family& find_gguf_family(const std::string& architecture, bool has_window,
                                const std::string& where);
 

@@ -54,8 +54,8 @@ class JsonFields {
     }
     return numbers;
   }
-  /// Null says that there is none, absence leaves it at the default.
-  std::optional<Index> nullable_integer(const char* key, Index otherwise) const {
+  /// Null where the file has null, the default where the key is absent.
+  std::optional<Index> nullable_integer(const char* key, std::optional<Index> otherwise) const {
     return mentions(key) ? optional_integer(key) : otherwise;
   }
   double number(const char* key) const {

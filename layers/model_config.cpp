@@ -137,8 +137,8 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
   check(!fields.has("quantization_config"), "{}: quantised checkpoints are not supported", where);
   const Family& family = find_family(model_type, where);
   ModelConfig config = family.common;
-  family.read(fields, config);
-  // What is said are the positions from which on dynamic scaling stretches.
+  family.read_json(fields, config);
+  // The file has the number of positions beyond which dynamic scaling stretches.
   if (config.rope.scaling == RopeConfig::Scaling::dynamic)
     config.max_position_embeddings = static_cast<Index>(
         config.rope.factor * static_cast<double>(config.rope.original_max_position_embeddings));
@@ -162,7 +162,7 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
 
 std::string write_model_config(const ModelConfig& config) {
   nlohmann::ordered_json json = {{"model_type", config.model_type}};
-  json.update(find_family(config.model_type, "model").write(config));
+  json.update(find_family(config.model_type, "model").write_json(config));
   if (config.rope.scaling == RopeConfig::Scaling::dynamic)
     json["max_position_embeddings"] = config.rope.original_max_position_embeddings;
   json["vocab_size"] = config.vocab_size;

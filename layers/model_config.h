@@ -51,7 +51,7 @@ struct RopeConfig {
 struct ModelConfig {
   static constexpr Index kMostLayers = 4096;
 
-  std::string model_type;
+  std::string model_type = {};
   Index vocab_size = 0;
   Index hidden_size = 0;
   Index intermediate_size = 0;
@@ -71,30 +71,31 @@ struct ModelConfig {
   Activation activation = Activation::silu;
   bool gated_mlp = true;           // act(gate(x)) * up(x) instead of act(up(x))
   bool learned_positions = false;  // a table of positions instead of rotary embeddings
-  RopeConfig rope;
-  std::optional<RopeConfig> local_rope;  // of layers with a sliding window, where it is another
-  std::vector<bool> rotary_layers;       // whether a layer has rotary embeddings. Empty: all have
+  RopeConfig rope = {};
+  std::optional<RopeConfig> local_rope =
+      {};                                // of layers with a sliding window, where it is another
+  std::vector<bool> rotary_layers = {};  // whether a layer has rotary embeddings. Empty: all have
   bool scaled_embeddings = false;        // multiplied by sqrt(hidden_size)
   double embedding_multiplier = 1;
-  double residual_multiplier = 1;      // of what a sub-layer adds to the residual stream
-  double attention_multiplier = 0;     // of scores; 0: by query_pre_attn_scalar
-  double logits_scaling = 1;           // logits are divided by it
-  double query_pre_attn_scalar = 0;    // scores are divided by its root; 0: head_dim
-  double attn_logit_softcapping = 0;   // c: scores become c tanh(s / c); 0: none
-  double final_logit_softcapping = 0;  // the same of the output head's logits
-  std::vector<Index> sliding_windows;  // of each layer the keys a token sees, itself included;
-                                       // 0: all. Empty: all in every layer
-  bool attention_bias = false;         // on q, k, v
+  double residual_multiplier = 1;           // of what a sub-layer adds to the residual stream
+  double attention_multiplier = 0;          // of scores; 0: by query_pre_attn_scalar
+  double logits_scaling = 1;                // logits are divided by it
+  double query_pre_attn_scalar = 0;         // scores are divided by its root; 0: head_dim
+  double attn_logit_softcapping = 0;        // c: scores become c tanh(s / c); 0: none
+  double final_logit_softcapping = 0;       // the same of the output head's logits
+  std::vector<Index> sliding_windows = {};  // of each layer the keys a token sees, itself included;
+                                            // 0: all. Empty: all in every layer
+  bool attention_bias = false;              // on q, k, v
   bool attention_out_bias = false;
   bool mlp_bias = false;
   bool tie_word_embeddings = false;
 
   double initializer_range = 0.02;
-  std::optional<Index> bos_token_id;
-  std::optional<Index> eos_token_id;            // the first of its list
+  std::optional<Index> bos_token_id = {};
+  std::optional<Index> eos_token_id = {};       // the first of its list
   std::vector<Index> other_eos_token_ids = {};  // the rest
 
-  /// Of `layer`; 0: none.
+  /// 0: the layer has no window.
   Index sliding_window(Index layer) const {
     return sliding_windows.empty() ? 0 : sliding_windows.at(static_cast<std::size_t>(layer));
   }

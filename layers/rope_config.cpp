@@ -1,7 +1,10 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numbers>
+#include <ranges>
 
 #include "data/files/notice.h"
 #include "layers/family.h"
@@ -104,10 +107,12 @@ void take_number(const JsonFields& config, const char* own_key, const JsonFields
            key, number, of_object.where());
 }
 
-/// From the config itself, else from the object, else all positions that the model has.
-Index original_positions(const JsonFields& config, const JsonFields& scaling,
-                         std::optional<Index> own, Index positions) {
+/// From the config itself, otherwise the family's, the object's, or all positions of the model.
+Index original_positions(const JsonFields& config, const JsonFields& scaling, const RopeForm& form,
+                         Index positions) {
   const char* key = "original_max_position_embeddings";
+  auto own = form.by_layer ? std::nullopt : config.optional_integer(key);
+  if (!own && form.original > 0) own = form.original;
   const auto inner = scaling.optional_integer(key);
   if (own && inner && *own != *inner)
     notice("{}: {} {} differs from that of {}, {}; the former is used", config.where(), key, *own,
@@ -119,11 +124,10 @@ Index original_positions(const JsonFields& config, const JsonFields& scaling,
 }
 
 void check_flat(const JsonFields& scaling) {
-  for (const std::string& entry : scaling.keys())
-    check(
-        !scaling.is_structured(entry.c_str()) || entry == "short_factor" || entry == "long_factor",
-        "{}: {} is not supported: only one rotary embedding for all layers and dimensions is",
-        scaling.where(), shown(entry));
+  for (const std::string& key : scaling.keys())
+    check(!scaling.is_structured(key.c_str()) || key == "short_factor" || key == "long_factor",
+          "{}: {} is not supported: only one rotary embedding for all layers and dimensions is",
+          scaling.where(), shown(key));
 }
 
 using Scaling = RopeConfig::Scaling;
@@ -131,16 +135,14 @@ constexpr std::pair<const char*, Scaling> kScalings[] = {
     {"default", Scaling::none}, {"linear", Scaling::linear}, {"dynamic", Scaling::dynamic},
     {"yarn", Scaling::yarn},    {"llama3", Scaling::llama3}, {"longrope", Scaling::longrope}};
 
-Scaling scaling_named(const JsonFields& scaling, const RopeKeys& keys) {
+Scaling scaling_named(const JsonFields& scaling, const RopeForm& form) {
   const std::string type = scaling.text(scaling.has("rope_type") ? "rope_type" : "type", "default");
-  if (keys.yarn_is_longrope && (type == "su" || type == "yarn")) return Scaling::longrope;
-  std::string known;
-  for (const auto& [name, value] : kScalings) {
+  if (form.yarn_is_longrope && (type == "su" || type == "yarn")) return Scaling::longrope;
+  for (const auto& [name, value] : kScalings)
     if (type == name) return value;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", name);
-  }
   throw std::invalid_argument(fmt::format("{}: rope scaling \"{}\" is not supported ({} are)",
-                                          scaling.where(), type, known));
+                                          scaling.where(), type,
+                                          fmt::join(kScalings | std::views::keys, ", ")));
 }
 
 void read_llama3(const JsonFields& scaling, RopeConfig& rope) {
@@ -152,19 +154,20 @@ void read_llama3(const JsonFields& scaling, RopeConfig& rope) {
 }
 
 void read_yarn(const JsonFields& scaling, RopeConfig& rope) {
-  const auto or_default = [](double said, double otherwise) {
-    return said == 0 ? otherwise : said;
+  const auto or_default = [&](const char* key, double usual) {
+    const double given = scaling.number(key, usual);
+    return given == 0 ? usual : given;
   };
-  rope.beta_fast = or_default(scaling.number("beta_fast", 32), 32);
-  rope.beta_slow = or_default(scaling.number("beta_slow", 1), 1);
+  rope.beta_fast = or_default("beta_fast", 32);
+  rope.beta_slow = or_default("beta_slow", 1);
   check(rope.beta_slow > 0 && rope.beta_fast >= rope.beta_slow,
         "{}: beta_fast {} must be at least beta_slow {} and both positive", scaling.where(),
         rope.beta_fast, rope.beta_slow);
   rope.truncate = scaling.boolean("truncate", true);
   const double one = scaling.number("mscale", 0), all = scaling.number("mscale_all_dim", 0);
-  const double usual = one != 0 && all != 0 ? yarn_attention_factor(rope.factor, one) /
-                                                  yarn_attention_factor(rope.factor, all)
-                                            : yarn_attention_factor(rope.factor);
+  double usual = yarn_attention_factor(rope.factor);
+  if (one != 0 && all != 0)
+    usual = yarn_attention_factor(rope.factor, one) / yarn_attention_factor(rope.factor, all);
   rope.attention_factor = scaling.number("attention_factor", usual);
 }
 
@@ -182,14 +185,13 @@ void read_longrope(const JsonFields& scaling, RopeConfig& rope) {
                      longrope_attention_factor(rope.factor, rope.original_max_position_embeddings));
 }
 
-/// `original`: what the config itself says of the positions before scaling.
-void read_scaling(const JsonFields& json, const JsonFields& scaling, const RopeKeys& keys,
-                  std::optional<Index> original, Index positions, RopeConfig& rope) {
-  rope.scaling = scaling_named(scaling, keys);
+void read_scaling(const JsonFields& json, const JsonFields& scaling, const RopeForm& form,
+                  Index positions, RopeConfig& rope) {
+  rope.scaling = scaling_named(scaling, form);
   if (rope.scaling == Scaling::none) return;
   const bool by_length = rope.scaling == Scaling::yarn || rope.scaling == Scaling::longrope;
   if (by_length || rope.scaling == Scaling::llama3) {
-    rope.original_max_position_embeddings = original_positions(json, scaling, original, positions);
+    rope.original_max_position_embeddings = original_positions(json, scaling, form, positions);
     check(rope.original_max_position_embeddings > 0,
           "{}: original_max_position_embeddings must be positive, not 0", scaling.where());
   }
@@ -207,24 +209,21 @@ void read_scaling(const JsonFields& json, const JsonFields& scaling, const RopeK
 
 }  // namespace
 
-RopeConfig read_rope(const JsonFields& json, const ModelConfig& config, const RopeKeys& keys) {
+RopeConfig read_rope(const JsonFields& json, const ModelConfig& config, const RopeForm& form) {
   RopeConfig rope = config.rope;
-  rope.theta = json.number(keys.theta, rope.theta);
-  rope.partial_rotary_factor = json.number(keys.partial, rope.partial_rotary_factor);
+  rope.theta = json.number(form.theta, rope.theta);
+  rope.partial_rotary_factor = json.number(form.partial, rope.partial_rotary_factor);
   const char* key = place_of_rope(json);
   if (key == nullptr) return rope;
   const JsonFields scaling = json.object(key);
   check_flat(scaling);
-  take_number(json, keys.theta, scaling, "rope_theta", rope.theta);
-  take_number(json, keys.partial, scaling, "partial_rotary_factor", rope.partial_rotary_factor);
-  std::optional<Index> original = json.optional_integer("original_max_position_embeddings");
-  if (!original && keys.original > 0) original = keys.original;
-  read_scaling(json, scaling, keys, original, config.max_position_embeddings, rope);
+  take_number(json, form.theta, scaling, "rope_theta", rope.theta);
+  take_number(json, form.partial, scaling, "partial_rotary_factor", rope.partial_rotary_factor);
+  read_scaling(json, scaling, form, config.max_position_embeddings, rope);
   return rope;
 }
 
-void read_ropes_by_layer(const JsonFields& json, double theta, double local_theta,
-                         const char* local_key, ModelConfig& config) {
+void read_ropes_by_layer(const JsonFields& json, const RopeForm& form, ModelConfig& config) {
   const auto part = [&](const char* type) -> std::optional<JsonFields> {
     if (!says_something(json, "rope_parameters")) return std::nullopt;
     const JsonFields all = json.object("rope_parameters");
@@ -238,11 +237,12 @@ void read_ropes_by_layer(const JsonFields& json, double theta, double local_thet
     const double partial = scaling.number("partial_rotary_factor", 1);
     check(partial == 1, "{}: partial_rotary_factor {} is not supported here", scaling.where(),
           partial);
-    read_scaling(json, scaling, {}, std::nullopt, config.max_position_embeddings, rope);
-    rope.truncate = true;  // transformers passes over it here
+    read_scaling(json, scaling, form, config.max_position_embeddings, rope);
+    rope.truncate = true;  // transformers ignores it here
   };
-  RopeConfig rope{.theta = json.number("rope_theta", theta)};
-  RopeConfig local{.theta = local_key ? json.number(local_key, local_theta) : local_theta};
+  RopeConfig rope{.theta = json.number("rope_theta", config.rope.theta)};
+  RopeConfig local = config.local_rope.value_or(config.rope);
+  if (form.local_theta != nullptr) local.theta = json.number(form.local_theta, local.theta);
   const auto global_part = part("full_attention"), local_part = part("sliding_attention");
   if (global_part) read(rope, *global_part);
   if (says_something(json, "rope_scaling")) {

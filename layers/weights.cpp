@@ -15,24 +15,19 @@
 namespace focus {
 namespace {
 
-/// "layers.12.mlp.x" against "layers.{}.mlp.x": the rule and the layer's number as text.
-struct Match {
-  const TensorRule* rule = nullptr;
-  std::string theirs;
-};
-
-/// Every rule for a parameter, the first first.
-std::vector<Match> matches(std::span<const TensorRule> rules, const std::string& ours) {
-  std::string pattern = ours, layer;
+/// The names of a parameter by every rule of its module, in their order.
+std::vector<StoredName> names_of(std::span<const TensorRule> rules, const std::string& ours) {
+  const std::size_t kind = ours.rfind('.');  // ".weight", ".bias"
+  std::string module = ours.substr(0, kind), layer;
   if (const std::string head = "layers."; ours.starts_with(head)) {
     const std::size_t end = ours.find('.', head.size());
     layer = ours.substr(head.size(), end - head.size());
-    pattern = head + "{}" + ours.substr(end);
+    module.replace(head.size(), layer.size(), "{}");
   }
-  std::vector<Match> found;
+  std::vector<StoredName> found;
   for (const TensorRule& rule : rules) {
-    if (rule.ours != pattern) continue;
-    std::string theirs = rule.theirs;
+    if (rule.ours != module) continue;
+    std::string theirs = rule.theirs + ours.substr(kind);
     if (const std::size_t at = theirs.find("{}"); at != std::string::npos)
       theirs.replace(at, 2, layer);
     found.push_back({&rule, theirs});
@@ -41,28 +36,26 @@ std::vector<Match> matches(std::span<const TensorRule> rules, const std::string&
   return found;
 }
 
-Match match(const Family& family, const std::string& ours) {
-  return matches(family.rules, ours).front();
+StoredName name_of(const Family& family, const std::string& ours) {
+  return names_of(family.rules, ours).front();
 }
 
-/// The names in GGUF files, the first first: gate and up are one tensor where the family has one.
-std::vector<Match> gguf_matches(const Family& family, const std::string& ours) {
-  const bool in_two = match(family, ours).rule->parts == 2;
-  std::vector<Match> found = matches(gguf_rules(), ours);
-  std::erase_if(found, [&](const Match& each) { return (each.rule->parts == 2) != in_two; });
+/// The names in GGUF files: gate and up are one tensor where the family has one.
+std::vector<StoredName> gguf_names_of(const Family& family, const std::string& ours) {
+  const bool in_two = name_of(family, ours).rule->parts == 2;
+  std::vector<StoredName> found = names_of(gguf_rules(), ours);
+  std::erase_if(found, [&](const StoredName& each) { return (each.rule->parts == 2) != in_two; });
   return found;
 }
 
 /// What is fused in the family's own files is fused in GGUF's: llama.cpp has one form of each.
-Match match(const Family& family, TensorNaming naming, const std::string& ours) {
-  const Match published = match(family, ours);
+StoredName name_of(const Family& family, TensorNaming naming, const std::string& ours) {
+  const StoredName published = name_of(family, ours);
   if (naming == TensorNaming::published) return published;
-  for (const Match& each : gguf_matches(family, ours))
+  for (const StoredName& each : gguf_names_of(family, ours))
     if (each.rule->parts == published.rule->parts) return each;
   throw std::logic_error("no name in GGUF files for " + ours);
 }
-
-Tensor transposed(const Tensor& x) { return transpose(Variable(x), 0, 1).value(); }
 
 /// Under its full name, or as a bare base model saves it.
 const TensorInfo* find_published(const TensorSource& source, const Family& family,
@@ -73,8 +66,8 @@ const TensorInfo* find_published(const TensorSource& source, const Family& famil
 }
 
 /// Rows in blocks, [out, in], are never transposed, whatever a family's other files hold.
-bool lies_transposed(const TensorRule& rule, Dtype dtype) {
-  return rule.transposed && !in_blocks(dtype);
+bool is_transposed(const TensorRule& rule, const Shape& shape, Dtype dtype) {
+  return rule.transposed && shape.rank() == 2 && !in_blocks(dtype);
 }
 
 /// Rows of our part of a tensor: q, k and v of three need not be equal, others have `equal` rows.
@@ -91,7 +84,7 @@ PartRows rows_of(const TensorRule& rule, const ModelConfig& config, Index equal)
 Shape published_shape(const TensorRule& rule, const ModelConfig& config, const Shape& ours,
                       Dtype dtype = kRealDtype) {
   const Shape whole = ours.with(0, rows_of(rule, config, ours[0]).all);
-  return lies_transposed(rule, dtype) ? Shape{whole[1], whole[0]} : whole;
+  return is_transposed(rule, whole, dtype) ? Shape{whole[1], whole[0]} : whole;
 }
 
 /// Calls f(first number in ours, first number in theirs, how many) for each run of numbers that lie
@@ -143,7 +136,7 @@ std::vector<PublishedLinear> published_linears(Decoder& decoder) {
         {"mlp.down_proj", &mlp.down_proj}};
     for (const auto& [name, linear] : ours) {
       if (!linear->weight.defined()) continue;
-      const auto [rule, tensor] = match(family, layer + name + ".weight");
+      const auto [rule, tensor] = name_of(family, layer + name + ".weight");
       const std::string module = tensor.substr(0, tensor.rfind('.'));
       if (linears.empty() || linears.back().name != module)
         linears.push_back({.name = module, .transposed = rule->transposed, .parts = {}});
@@ -170,7 +163,7 @@ MatrixView view_of(const TensorRule& rule, const ModelConfig& config, const Shap
                   .format = format,
                   .rows = ours[0],
                   .cols = vector ? 1 : ours[1],
-                  .transposed = vector || lies_transposed(rule, format)};
+                  .transposed = vector || is_transposed(rule, ours, format)};
   const PartRows rows = rows_of(rule, config, ours[0]);
   view.pitch = view.transposed ? rows.all : view.cols;
   if (pairs) view.rotary_pairs = config.head_dim;
@@ -192,18 +185,17 @@ struct Found {
 Found find_stored(const TensorSource& source, const Family& family, const ModelConfig& config,
                   const std::string& ours) {
   const bool gguf = source.naming() == TensorNaming::gguf;
-  const std::vector<Match> names = gguf ? gguf_matches(family, ours) : matches(family.rules, ours);
-  for (const Match& name : names) {
-    const TensorInfo* info =
-        gguf ? source.find(name.theirs) : find_published(source, family, name.theirs);
-    if (info != nullptr) return {name.rule, info};
+  const auto names = gguf ? gguf_names_of(family, ours) : names_of(family.rules, ours);
+  for (const auto& [rule, name] : names) {
+    const TensorInfo* info = gguf ? source.find(name) : find_published(source, family, name);
+    if (info != nullptr) return {rule, info};
   }
   // Where head and embedding are tied, a published file may hold either of the two.
   if (!gguf && config.tie_word_embeddings && ours == "embed_tokens.weight")
-    if (const TensorInfo* info = source.find(match(family, "lm_head.weight").theirs))
+    if (const TensorInfo* info = source.find(name_of(family, "lm_head.weight").name))
       return {names.front().rule, info};
   fail("{}: tensor {} is missing; the config describes a {} of {} layers", source.describe(),
-       names.front().theirs, config.model_type, config.num_hidden_layers);
+       names.front().name, config.model_type, config.num_hidden_layers);
 }
 
 /// Tensors that may be there beside the parameters.
@@ -212,7 +204,7 @@ bool is_auxiliary(const TensorSource& source, const Family& family, const ModelC
   if (source.naming() == TensorNaming::gguf) return is_rope_tensor(family.gguf, name);
   const bool ignored = std::ranges::any_of(
       family.ignored, [&](const std::string& ending) { return name.ends_with(ending); });
-  return ignored || (config.tie_word_embeddings && name == match(family, "lm_head.weight").theirs);
+  return ignored || (config.tie_word_embeddings && name == name_of(family, "lm_head.weight").name);
 }
 
 /// Calls f(parameter, where it is stored) for every one; `f` may give the parameter up.
@@ -231,7 +223,7 @@ void walk_stored(Decoder& decoder, const TensorSource& source, F&& f) {
     const bool completes = rule->part + 1 == rule->parts;
     const StoredParameter stored{
         .name = name,
-        .published = match(family, name).theirs,
+        .published = name_of(family, name).name,
         .info = info,
         .tensor = bytes,
         .shape = p.shape(),
@@ -257,11 +249,8 @@ void detach(Real added, std::span<Real> numbers) {
 
 }  // namespace
 
-std::vector<GgufName> names_in_gguf(const ModelConfig& config, const std::string& ours) {
-  std::vector<GgufName> names;
-  for (const Match& match : gguf_matches(find_family(config.model_type, "model"), ours))
-    names.push_back({match.rule, match.theirs});
-  return names;
+std::vector<StoredName> names_in_gguf(const ModelConfig& config, const std::string& ours) {
+  return gguf_names_of(find_family(config.model_type, "model"), ours);
 }
 
 Tensor read_gguf_part(const TensorSource& source, const TensorInfo& info, const TensorRule& rule,
@@ -313,9 +302,9 @@ PackedTensor StoredParameter::read_blocks() const {
 bool has_other_head(const ModelConfig& config, const TensorSource& source) {
   if (!config.tie_word_embeddings) return false;
   const Family& family = find_family(config.model_type, source.describe());
-  const TensorInfo* head = source.find(match(family, "lm_head.weight").theirs);
+  const TensorInfo* head = source.find(name_of(family, "lm_head.weight").name);
   const TensorInfo* embedding =
-      find_published(source, family, match(family, "embed_tokens.weight").theirs);
+      find_published(source, family, name_of(family, "embed_tokens.weight").name);
   if (head == nullptr || embedding == nullptr) return false;
   if (head->shape != embedding->shape) return true;
   const TensorBytes a = source.bytes(head->name), b = source.bytes(embedding->name);
@@ -362,13 +351,13 @@ void multiply_in_bf16(Decoder& decoder) {
 }
 
 std::string gguf_name(const ModelConfig& config, const std::string& ours) {
-  return match(find_family(config.model_type, "model"), TensorNaming::gguf, ours).theirs;
+  return name_of(find_family(config.model_type, "model"), TensorNaming::gguf, ours).name;
 }
 
 Tensor to_gguf_order(const ModelConfig& config, const std::string& ours, const Tensor& parameter) {
   const Family& family = find_family(config.model_type, "model");
   const bool pairs =
-      family.gguf.rotary_pairs && match(family, TensorNaming::gguf, ours).rule->rotary_pairs;
+      family.gguf.rotary_pairs && name_of(family, TensorNaming::gguf, ours).rule->rotary_pairs;
   const auto added = static_cast<Real>(added_in_gguf(config, ours));
   if (!pairs && added == 0) return parameter;
   Tensor stored(parameter.shape());
@@ -384,58 +373,48 @@ Tensor to_gguf_order(const ModelConfig& config, const std::string& ours, const T
   return stored;
 }
 
-Publisher::Publisher(const ModelConfig& config, PublishedFunction f, TensorNaming naming)
-    : config_(config),
-      family_(find_family(config.model_type, "model")),
-      f_(std::move(f)),
-      naming_(naming) {}
-
-void Publisher::add(const std::string& name, const Tensor& parameter) {
-  const auto [rule, theirs] = match(family_, naming_, name);
-  const Tensor part =
-      naming_ == TensorNaming::gguf ? to_gguf_order(config_, name, parameter) : parameter;
-  if (rule->parts == 1) {
-    f_(theirs, rule->transposed ? transposed(part) : part);
-    return;
-  }
-  Whole& whole = pending_[theirs];
-  if (!whole.tensor.defined())
-    whole.tensor = Tensor(part.shape().with(0, rows_of(*rule, config_, part.dim(0)).all));
-  set_part_rows(*rule, config_, part, whole.tensor);
-  if (++whole.parts < rule->parts) return;
-  f_(theirs, rule->transposed ? transposed(whole.tensor) : whole.tensor);
-  pending_.erase(theirs);
-}
-
 namespace {
 
-/// The tensor whose parts, in turn, those are.
-PackedTensor joined(const TensorRule& rule, const ModelConfig& config,
-                    std::vector<PackedTensor> parts) {
-  const Dtype dtype = parts.front().dtype;
+/// The tensor whose parts those are, in their order.
+Tensor joined(TensorRule rule, const ModelConfig& config, const std::vector<Tensor>& parts) {
+  const Shape& shape = parts[0].shape();
+  Tensor whole(shape.with(0, rows_of(rule, config, shape[0]).all));
+  rule.part = 0;
+  for (const Tensor& part : parts) {
+    set_part_rows(rule, config, part, whole);
+    ++rule.part;
+  }
+  return whole;
+}
+
+PackedTensor joined(TensorRule rule, const ModelConfig& config, std::vector<PackedTensor> parts) {
+  const Dtype dtype = parts[0].dtype;
   if (std::ranges::any_of(parts, [&](const PackedTensor& p) { return p.dtype != dtype; }))
     for (PackedTensor& part : parts) {
       const Tensor numbers = to_tensor(part.bytes, part.dtype, part.shape);
       part.dtype = Dtype::f32;
       pack(numbers.span(), part.dtype, part.bytes);
     }
-  const Shape shape = parts.front().shape;
-  Index rows = 0;
-  for (const PackedTensor& part : parts) rows += part.shape[0];
-  PackedTensor whole{parts.front().dtype, shape.with(0, rows), {}};
+  const Shape shape = parts[0].shape;
+  PackedTensor whole{parts[0].dtype, shape.with(0, rows_of(rule, config, shape[0]).all), {}};
   whole.bytes.resize(bytes_of(whole.dtype, whole.shape.size()));
-  TensorRule of_part = rule;
-  for (of_part.part = 0; of_part.part < rule.parts; ++of_part.part) {
-    const PackedTensor& part = parts.at(static_cast<std::size_t>(of_part.part));
-    for_each_run(of_part, config, part.shape, [&](Index ours, Index at, Index size) {
+  rule.part = 0;
+  for (const PackedTensor& part : parts) {
+    for_each_run(rule, config, part.shape, [&](Index ours, Index at, Index size) {
       std::memcpy(whole.bytes.data() + bytes_of(whole.dtype, at),
                   part.bytes.data() + bytes_of(whole.dtype, ours), bytes_of(whole.dtype, size));
     });
+    ++rule.part;
   }
   return whole;
 }
 
-void transpose(PackedTensor& packed) {
+void transpose_if_stored_so(const TensorRule& rule, Tensor& x) {
+  if (is_transposed(rule, x.shape(), kRealDtype)) x = transpose(Variable(x), 0, 1).value();
+}
+
+void transpose_if_stored_so(const TensorRule& rule, PackedTensor& packed) {
+  if (!is_transposed(rule, packed.shape, packed.dtype)) return;
   const Index rows = packed.shape[0], cols = packed.shape[1];
   const std::size_t number = bytes_of(packed.dtype, 1);
   const std::vector<std::byte> from = std::move(packed.bytes);
@@ -449,30 +428,40 @@ void transpose(PackedTensor& packed) {
 
 }  // namespace
 
-PackedPublisher::PackedPublisher(const ModelConfig& config, Function f)
-    : config_(config), family_(find_family(config.model_type, "model")), f_(std::move(f)) {}
+template <class Stored>
+Publisher<Stored>::Publisher(const ModelConfig& config, Function f, TensorNaming naming)
+    : config_(config),
+      family_(find_family(config.model_type, "model")),
+      f_(std::move(f)),
+      naming_(naming) {}
 
-void PackedPublisher::add(const std::string& name, PackedTensor part) {
-  const auto [rule, theirs] = match(family_, name);
-  std::vector<PackedTensor>& parts = pending_[theirs];
+template <class Stored>
+void Publisher<Stored>::add(const std::string& name, Stored part) {
+  const auto [rule, theirs] = name_of(family_, naming_, name);
+  std::vector<Stored>& parts = pending_[theirs];
   parts.push_back(std::move(part));
   if (static_cast<int>(parts.size()) < rule->parts) return;
-  PackedTensor whole =
+  Stored whole =
       rule->parts == 1 ? std::move(parts.front()) : joined(*rule, config_, std::move(parts));
   pending_.erase(theirs);
-  if (lies_transposed(*rule, whole.dtype)) transpose(whole);
+  transpose_if_stored_so(*rule, whole);
   f_(theirs, whole);
 }
+
+template class Publisher<Tensor>;
+template class Publisher<PackedTensor>;
 
 void stream_weights(Decoder& decoder, const TensorSource& source,
                     const std::function<void(const std::string&, Tensor&)>& filled,
                     const PublishedFunction& f, TensorNaming naming) {
-  Publisher publisher(decoder.config(), f, naming);
+  const ModelConfig& config = decoder.config();
+  const bool gguf = naming == TensorNaming::gguf;
+  Publisher<Tensor> publisher(config, f, naming);
   walk_stored(decoder, source, [&]<class P>(P& p, const StoredParameter& stored) {
     source.verify(stored.info->name);
     stored.read(p.mutable_value());
     filled(stored.name, p.mutable_value());
-    publisher.add(stored.name, p.value());
+    publisher.add(stored.name, gguf ? to_gguf_order(config, stored.name, p.value()) : p.value());
     p = P();
     trim_pool();
   });
@@ -482,7 +471,7 @@ std::vector<std::pair<std::string, Shape>> published_shapes(Decoder& decoder, Te
   const Family& family = find_family(decoder.config().model_type, "model");
   std::vector<std::pair<std::string, Shape>> shapes;
   for_each_parameter(decoder, [&](const std::string& name, const Weight& p) {
-    const auto [rule, theirs] = match(family, naming, name);
+    const auto [rule, theirs] = name_of(family, naming, name);
     if (rule->part + 1 == rule->parts)
       shapes.emplace_back(theirs, published_shape(*rule, decoder.config(), p.shape()));
   });
@@ -491,7 +480,7 @@ std::vector<std::pair<std::string, Shape>> published_shapes(Decoder& decoder, Te
 
 void for_each_published(Decoder& decoder, const std::function<Tensor(const Variable&)>& select,
                         const PublishedFunction& f) {
-  Publisher publisher(decoder.config(), f);
+  Publisher<Tensor> publisher(decoder.config(), f);
   for_each_parameter(decoder,
                      [&](const std::string& name, Variable& p) { publisher.add(name, select(p)); });
 }

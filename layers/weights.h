@@ -61,44 +61,24 @@ void load_weights(Decoder& decoder, const TensorSource& source,
 /// A tensor under the name that it has in published files.
 using PublishedFunction = std::function<void(const std::string& name, const Tensor& tensor)>;
 
-/// Puts parameters together to tensors as files hold them, under the family's names or GGUF's:
-/// fused, transposed, with rows in pairs, with what is added to norms.
+/// Joins parameters to tensors as files hold them, under the family's names or GGUF's: fused and
+/// transposed. A Tensor, or a PackedTensor: one in blocks is always rows, [out, in], though the
+/// family's other tensors are transposed; one whose parts have several formats becomes float32.
+template <class Stored>
 class Publisher {
  public:
-  /// `config` has to outlive it.
-  Publisher(const ModelConfig& config, PublishedFunction f,
-            TensorNaming naming = TensorNaming::published);
-  /// Calls f as soon as all parts of a tensor are there.
-  void add(const std::string& name, const Tensor& part);
-
- private:
-  struct Whole {
-    Tensor tensor;
-    int parts = 0;
-  };
-  const ModelConfig& config_;
-  const Family& family_;
-  PublishedFunction f_;
-  TensorNaming naming_;
-  std::map<std::string, Whole> pending_;  // of which parts are still to come
-};
-
-/// Publisher's twin for numbers that stay packed. A tensor in blocks is always rows, [out, in],
-/// though the family's other tensors are transposed; one whose parts come in several formats
-/// becomes one of float32.
-class PackedPublisher {
- public:
-  using Function = std::function<void(const std::string& name, const PackedTensor& tensor)>;
-  /// `config` has to outlive it.
-  PackedPublisher(const ModelConfig& config, Function f);
-  /// Calls f as soon as all parts of a tensor are there.
-  void add(const std::string& name, PackedTensor part);
+  using Function = std::function<void(const std::string& name, const Stored& tensor)>;
+  /// `config` must outlive it.
+  Publisher(const ModelConfig& config, Function f, TensorNaming naming = TensorNaming::published);
+  /// Calls f when all parts of a tensor are there; they come in their order.
+  void add(const std::string& name, Stored part);
 
  private:
   const ModelConfig& config_;
   const Family& family_;
   Function f_;
-  std::map<std::string, std::vector<PackedTensor>> pending_;  // of which parts are still to come
+  TensorNaming naming_;
+  std::map<std::string, std::vector<Stored>> pending_;  // parts of tensors that lack others
 };
 
 /// load_weights for what passes through: `filled` may change a parameter's numbers, `f` then gets
@@ -137,8 +117,7 @@ struct PublishedLinear {
   std::vector<Part> parts;  // in the order of the rule's part numbers
 
   Index in() const { return parts[0].linear->weight.dim(1); }
-  /// Of all parts together.
-  Index out() const;
+  Index out() const;  // of all parts together
 };
 /// Valid as long as the decoder's layers stay where they are. Embeddings and output head are not
 /// among them.

@@ -54,7 +54,7 @@ double gradient_norm(const NamedParameters& parameters);
 /// What gradients of that norm are scaled by: max_norm / (norm + 1e-6) where the norm is larger
 /// (PyTorch's clip_grad_norm_), else 1. A max_norm of 0 means no clipping.
 double clip_factor(double norm, double max_norm);
-/// The first parameter whose gradient holds a NaN or an infinity; empty where there is none.
+/// The first parameter whose gradient holds a NaN or an infinity; or empty.
 std::string first_nonfinite_gradient(const NamedParameters& parameters);
 
 /// AdamW with decoupled decay (Loshchilov, Hutter 2019), in PyTorch's order and formula:

@@ -26,7 +26,7 @@ StepResult training_step(AdamW& adamw, const TrainingPhase& phase, std::int64_t 
   for (int i = 0; i < micro_batches; ++i) {
     if (!ranks.owns(i)) continue;
     losses.push_back({0});
-    if (!finite) continue;  // the others are told below, and nobody goes on
+    if (!finite) continue;  // all processes learn it below and fail
     const Variable value = loss(i);
     losses.back()[0] = static_cast<double>(value.value()[0]);
     finite = std::isfinite(losses.back()[0]);

@@ -11,9 +11,9 @@ struct StepResult {
   double loss = 0;       // mean over the micro-batches, before the step
   double grad_norm = 0;  // of all gradients together, before clipping
   double lr = 0;
-  // Of several processes, seconds of this one:
-  double waited = 0;     // for those that were slower with their micro-batches
-  double exchanged = 0;  // in which gradients went from one to the other and were added up
+  // With several processes, seconds in which this one:
+  double waited = 0;     // waited for those that were slower with their micro-batches
+  double exchanged = 0;  // exchanged and added up gradients
 };
 
 /// Steps of a run that share an optimiser and its schedule.

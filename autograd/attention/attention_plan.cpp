@@ -17,10 +17,7 @@ void AttentionPlan::heaviest_first(std::size_t first) {
 
 Index AttentionPlan::key_tiles_of(const QueryTile& tile) const {
   Index tiles = 0;
-  for (Index i = tile.first_segment; i < tile.end_segment; ++i) {
-    const Segment& segment = segments[static_cast<std::size_t>(i)];
-    tiles += segment.end - segment.begin;
-  }
+  for (const Segment& segment : segments_of(tile)) tiles += segment.end - segment.begin;
   return tiles;
 }
 
@@ -65,11 +62,9 @@ double AttentionPlan::cost(const QueryTile& tile) const {
   const Index rows = tile.end - tile.begin, lanes = (rows + kLanes - 1) / kLanes * kLanes;
   const Reach tile_reach = reach(tile.begin, tile.end);
   double total = 0;
-  for (Index i = tile.first_segment; i < tile.end_segment; ++i) {
-    const Segment& segment = segments[static_cast<std::size_t>(i)];
-    const Index begin = key_tiles[static_cast<std::size_t>(segment.begin)].begin;
-    const Index end = key_tiles[static_cast<std::size_t>(segment.end - 1)].end;
-    const Rows keys = rows_in(tile_reach, {begin, end});
+  for (const Segment& segment : segments_of(tile)) {
+    const Index begin = key_tile(segment.begin).begin;
+    const Rows keys = rows_in(tile_reach, {begin, key_tile(segment.end - 1).end});
     total += static_cast<double>(keys.end - keys.begin) *
              static_cast<double>(lanes + (is_copy(begin) ? kPerCopiedKey : kPerKey));
   }
@@ -99,16 +94,14 @@ std::vector<std::vector<Index>> AttentionPlan::independent_parts() const {
   // Queries that have rows of their own, beside the keys', count with the first keys that they see.
   const auto own_tile = [&](const QueryTile& tile) {
     if (tile.begin < key_tiles.back().end) return key_tile_of(tile.begin);
-    return static_cast<std::size_t>(segments[static_cast<std::size_t>(tile.first_segment)].begin);
+    return static_cast<std::size_t>(segments_of(tile)[0].begin);
   };
   for (const QueryTile& tile : query_tiles) {
     if (tile.first_segment == tile.end_segment) continue;
     const std::size_t own = own_tile(tile);
-    for (Index i = tile.first_segment; i < tile.end_segment; ++i) {
-      const Segment& segment = segments[static_cast<std::size_t>(i)];
+    for (const Segment& segment : segments_of(tile))
       for (Index key = segment.begin; key < segment.end; ++key)
         parent[root(static_cast<std::size_t>(key))] = root(own);
-    }
   }
   std::vector<std::vector<Index>> parts;
   std::vector<std::size_t> part_of(key_tiles.size(), SIZE_MAX);  // of each root

@@ -45,9 +45,8 @@
 // the queries [32, 48) it is the keys [0, 48), of which every one of them sees [0, 33).
 namespace focus {
 
-/// Query tiles, each with the key tiles that it sees. The plan's rows are the tokens of all
-/// sequences, in their order or in another that `tokens` says. Within a tile the positions rise, so
-/// that what a row sees of a key tile is one run.
+/// Query tiles, each with the key tiles that it sees. Within a tile the positions rise, so that
+/// what a row sees of a key tile is one run.
 struct AttentionPlan {
   static constexpr Index kQueries = 64;  // rows of a query tile: a panel of AVX-512
   static constexpr Index kKeys = 128;    // rows of a key tile
@@ -70,8 +69,7 @@ struct AttentionPlan {
 
   Index window = 0;  // positions back to which a token sees, itself included; 0: all
   Index gap = 0;     // positions back from a token to the nearest that it sees; 0: itself
-  /// Where queries come in blocks: the gap is counted from the first of a query's block, and so is
-  /// the near zone's beginning.
+  /// Queries in blocks: the gap and the near zone's beginning are counted from a block's first.
   struct Blocks {
     Index size = 1;
     Index seq_len = 0;  // blocks are counted from each sequence's beginning
@@ -81,21 +79,19 @@ struct AttentionPlan {
   Blocks blocks;
   std::vector<KeyTile> key_tiles;
   std::vector<Segment> segments;
-  /// Sequence by sequence, class by class, so that the keys in use stay in the cache; in each of
-  /// these the heavy ones first, so that no thread ends with one alone.
+  /// By sequence, then class, so that the keys in use stay in the cache; in each the heavy ones
+  /// first, so that no thread ends with one.
   std::vector<QueryTile> query_tiles;
-  /// Where query tiles hold the same tokens: the first tile of each run that one thread goes
-  /// through in its order, and the end of the last. For forward passes; empty: no token is in two
-  /// tiles.
+  /// Where query tiles hold the same tokens: the first tile of each run for one thread, and the end
+  /// of the last. For forward passes; empty: no token is in two tiles.
   std::vector<Index> runs;
-  /// Of each row the token [0, batch * seq_len); empty where rows are tokens in their order. Query
-  /// tiles may have rows of their own, behind those of all keys: queries sorted otherwise.
+  /// Each row's token [0, batch * seq_len); empty where rows are tokens in their order. Query tiles
+  /// may have separate rows, behind those of all keys: queries in another order.
   std::vector<Index> tokens;
-  /// The last rows of `tokens` may be copies of earlier ones, for key tiles alone: keys of many
-  /// small classes in the order of their positions. Of each the row that it is a copy of.
+  /// The last rows of `tokens` may be copies of earlier ones, for key tiles only: keys of many
+  /// small classes in the order of their positions. Each copy's original row.
   std::vector<Index> copies;
-  /// Whether keys are brought into the plan's order once, before the tasks start; else, as copies
-  /// always are, by each task as it needs them.
+  /// Whether keys are permuted once, before the tasks start; otherwise by each task, as copies are.
   bool packs_ahead = true;
 
   Index token(Index row) const {
@@ -107,26 +103,33 @@ struct AttentionPlan {
   Index own_row(Index row) const {
     return is_copy(row) ? copies[static_cast<std::size_t>(row - own_rows())] : row;
   }
-  /// A token sees those in (seen_after, seen_last] of its sequence; both rise with the token.
+  /// A token sees (seen_after, seen_last] of its sequence; both rise with the token.
   Index seen_after(Index token) const;
   Index seen_last(Index token) const { return block_start(token) - gap; }
-  /// The tokens that the plan lets the queries of rows [begin, end) see: those any of them sees.
+  /// The tokens that any query of rows [begin, end) sees.
   Reach reach(Index begin, Index end) const;
-  /// Of rows whose tokens rise the end of those that hold tokens up to `last`.
+  /// The end of the rows, whose tokens rise, that hold tokens up to `last`.
   Index end_of_rows(Rows rows, Index last) const;
-  /// Of rows whose tokens rise those that hold a token in reach; none where there is no such token.
+  /// The rows, whose tokens rise, that hold a token in reach.
   Rows rows_in(const Reach& reach, Rows rows) const;
   /// What a query tile costs, in keys times lanes of queries, and all of them: to compare plans.
   double cost(const QueryTile& tile) const;
   double cost() const;
-  /// Key tiles that a query tile reads.
+  std::span<const Segment> segments_of(const QueryTile& tile) const {
+    const auto first = static_cast<std::size_t>(tile.first_segment);
+    return std::span(segments).subspan(first, static_cast<std::size_t>(tile.end_segment) - first);
+  }
+  const KeyTile& key_tile(Index number) const {
+    return key_tiles[static_cast<std::size_t>(number)];
+  }
+  /// Number of key tiles that a query tile reads.
   Index key_tiles_of(const QueryTile& tile) const;
   /// How often a key tile is read, on average.
   double average_tile_reads() const;
   /// Sorts the query tiles from `first` on by what they cost.
   void heaviest_first(std::size_t first);
-  /// The query tiles that see any keys, by number and in their order, in parts that have no row in
-  /// common, neither as query nor as key (sequences, classes): their gradients never meet.
+  /// The query tiles that see any keys, by number, in parts that share no row as query or key
+  /// (sequences, classes): their gradients never meet.
   std::vector<std::vector<Index>> independent_parts() const;
 
  private:
@@ -136,12 +139,11 @@ struct AttentionPlan {
   }
 };
 
-/// Every token in its order, the last `window` positions of it visible (0: all), and of these
-/// those that `blocks` lets it see.
+/// Every token in its order sees its last `window` positions (0: all) that `blocks` lets it see.
 AttentionPlan causal_plan(Index batch, Index seq_len, Index window,
                           AttentionPlan::Blocks blocks = {});
-/// The same of one row of tokens that holds several documents, which do not see each other:
-/// `documents` are their first tokens, from 0 on, and the end.
+/// The same for one row of several documents, which do not see each other: `documents` are their
+/// first tokens, from 0 on, and the end.
 AttentionPlan document_plan(std::span<const Index> documents, Index window);
 
 /// One pair of tiles.
@@ -157,8 +159,7 @@ struct AttentionTile {
   void keys_behind(Index distance, simd::Lane* counts) const {
     keys_up_to([distance](Index token) { return token - distance; }, counts);
   }
-  /// For each query the number of keys up to token furthest(the query's token), which rises with
-  /// it.
+  /// For each query the number of keys up to token furthest(its token), which rises with it.
   template <class Furthest>
   void keys_up_to(Furthest&& furthest, simd::Lane* counts) const {
     // Both lie in one sequence: tokens' distances are positions'.
@@ -180,16 +181,15 @@ struct KeyBand {
   Index first_query, end_query;  // whole vectors
 };
 
-/// What the queries of a tile see of its keys; worked out once for all heads.
+/// What the queries of a tile see of its keys; computed once for all heads.
 class Visibility {
  public:
-  /// Keys go in bands of so many, each as wide as it has to be.
+  /// Keys of a band.
   static constexpr Index kBand = 12;
   static_assert(kBand % simd::kMicroRows == 0);
 
   void set(const AttentionTile& tile);
-  /// `rows` queries, of which each sees keys [first, last) of `cols`; both rise from query to
-  /// query.
+  /// `rows` queries, each of which sees keys [first, last) of `cols`; both rise.
   void set(Index rows, Index cols, std::span<const simd::Lane> first,
            std::span<const simd::Lane> last);
 
@@ -198,8 +198,7 @@ class Visibility {
   Index end() const { return bands_.empty() ? 0 : bands_.back().end; }
   /// What the `vector`th vector of queries sees; `whole_bands`: widened to the bands it is in.
   simd::KeySpan span(Index vector, bool whole_bands) const;
-  /// The keys that each query sees: [first, last). Queries beyond the tile's see what its last
-  /// sees.
+  /// Each query sees the keys [first, last); queries beyond the tile's see what its last sees.
   const simd::Lane* first() const { return first_.data(); }
   const simd::Lane* last() const { return last_.data(); }
 

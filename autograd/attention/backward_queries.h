@@ -6,9 +6,8 @@
 
 namespace focus::tiled {
 
-/// Of one query tile and some heads what the way back through the softmax needs, whatever keys come
-/// by: queries and their output's gradient, packed for products, and the queries' own gradient as
-/// it grows.
+/// What the backward pass through the softmax needs for one query tile and some heads: queries and
+/// their output's gradient, packed for products, and the queries' own gradient as it grows.
 class BackwardQueries {
  public:
   BackwardQueries(const AttentionInputs& in, const Sizes& s, const HeadBlock& block,
@@ -63,7 +62,7 @@ class BackwardQueries {
     }
   }
 
-  /// Of head g scale q and dO as the right-hand side of products with keys and values, ...
+  /// scale q and dO of head g as the right-hand side of products with keys and values, ...
   simd::Panels queries(Index g) const {
     return {q_columns_ + g * transposed_size_, s_.head_dim, padded_rows_};
   }
@@ -126,7 +125,7 @@ class BackwardQueries {
   Real* dq_data_;       // likewise
   Real* delta_;         // [heads, queries]: what a query's output owes to each weight
   Real* lse_;           // [heads, queries]
-  // Of the query tile under way:
+  // The query tile in progress:
   const AttentionPlan* plan_ = nullptr;
   Index begin_ = 0, rows_ = 0, padded_rows_ = 0;
   std::vector<QuerySum> dq_;  // of each head

@@ -7,7 +7,7 @@
 
 namespace focus::tiled {
 
-/// Of one query tile and some heads the softmax over keys that come a tile at a time: running row
+/// The softmax of one query tile and some heads over keys that come a tile at a time: running row
 /// maximum, sum and weighted sum of values (Milakov, Gimelshein 2018; Dao et al. 2022).
 class OnlineSoftmax {
  public:
@@ -49,12 +49,12 @@ class OnlineSoftmax {
     }
   }
 
-  /// Of head g: scale q, as the right-hand side of a product with keys.
+  /// scale q of head g, as the right-hand side of a product with keys.
   simd::Panels queries(Index g) const {
     return {packed_ + g * packed_size_, s_.head_dim, padded_rows_};
   }
 
-  /// Of row r the log-sum-exp over all keys so far.
+  /// The log-sum-exp of row r over all keys so far.
   Real log_weight(Index g, Index r) const {
     return max_[g * kQueries + r] + std::log(sum_[g * kQueries + r]);
   }
@@ -129,7 +129,7 @@ class OnlineSoftmax {
       f(r, row(r));
     }
   }
-  /// Of a head's log-sum-exps, which are by token.
+  /// Where a head's log-sum-exps begin, which are by token.
   Index lse_offset(Index g) const { return s_.lse_offset(plan_->token(begin_), block_.first + g); }
 
   const simd::Kernels& kernels_ = simd::kernels();
@@ -144,7 +144,7 @@ class OnlineSoftmax {
   Real* max_;     // [heads, queries]
   Real* sum_;     // [heads, queries]
   Real* acc_;     // [heads, queries, padded_dim]
-  // Of the query tile under way:
+  // The query tile in progress:
   const AttentionPlan* plan_ = nullptr;
   Index begin_ = 0, rows_ = 0, padded_rows_ = 0;
   std::vector<QuerySum> sums_;  // of each head

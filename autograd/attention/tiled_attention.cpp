@@ -28,16 +28,15 @@ std::vector<Index> query_runs(const AttentionPlan& plan) {
   constexpr Index kLongest = 4;
   const bool gathers = !plan.tokens.empty() && !plan.packs_ahead;
   const auto first_keys = [&](const AttentionPlan::QueryTile& tile) {
-    return tile.first_segment < tile.end_segment
-               ? plan.segments[static_cast<std::size_t>(tile.first_segment)].begin
-               : Index{-1};
+    const auto segments = plan.segments_of(tile);
+    return segments.empty() ? Index{-1} : segments[0].begin;
   };
   std::vector<Index> runs;
   for (std::size_t i = 0; i < plan.query_tiles.size(); ++i) {
     const auto tile = static_cast<Index>(i);
-    const bool goes_on = gathers && i > 0 && tile - runs.back() < kLongest &&
-                         first_keys(plan.query_tiles[i]) == first_keys(plan.query_tiles[i - 1]);
-    if (!goes_on) runs.push_back(tile);
+    const bool continues = gathers && i > 0 && tile - runs.back() < kLongest &&
+                           first_keys(plan.query_tiles[i]) == first_keys(plan.query_tiles[i - 1]);
+    if (!continues) runs.push_back(tile);
   }
   runs.push_back(static_cast<Index>(plan.query_tiles.size()));
   return runs;

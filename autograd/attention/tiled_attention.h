@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "autograd/attention/attention_plan.h"
 #include "autograd/gemm/gemm.h"
@@ -72,19 +73,15 @@ struct WantedGradients {
   bool any() const { return q || k || v; }
 };
 /// Gradients of out through the plan's pairs, `result` being over all pairs that there are. Those
-/// not wanted are left undefined and not computed. `onto`, where defined, are the gradients through
-/// other pairs, and are added to in place.
+/// not wanted stay undefined and are not computed. `onto`, where defined, are the gradients through
+/// other pairs, and are added to in place. With `heads` only those: `onto` must hold what is
+/// wanted.
 AttentionGradients tiled_attention_backward(const AttentionInputs& inputs,
                                             const AttentionPlan& plan,
                                             const AttentionResult& result, const Tensor& d_out,
                                             const ScoreRule* rule, WantedGradients wanted,
-                                            const AttentionGradients& onto = {});
-/// The same for some heads: their part of `onto`, which must hold what is wanted.
-AttentionGradients tiled_attention_backward(const AttentionInputs& inputs,
-                                            const AttentionPlan& plan,
-                                            const AttentionResult& result, const Tensor& d_out,
-                                            const ScoreRule* rule, WantedGradients wanted,
-                                            HeadRange heads, const AttentionGradients& onto);
+                                            const AttentionGradients& onto = {},
+                                            std::optional<HeadRange> heads = {});
 
 /// The op around the engine. `rule_input` is the Variable that the rule was made from (its gradient
 /// is the rule's, in its shape), or undefined.

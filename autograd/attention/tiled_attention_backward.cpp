@@ -20,7 +20,7 @@ constexpr Index kGateHeads = 4, kGatherHeads = 2;
 /// turns to other keys: these, their values and the gradients of both stay in the cache.
 constexpr Index kResident = Index{1} << 18;
 
-/// Zeros, by all threads.
+/// Zeros, written by all threads.
 Tensor zeros(const Shape& shape) {
   Tensor tensor(shape);
   parallel_chunks(tensor.size(), kElementChunk, [out = tensor.data()](Index begin, Index end) {
@@ -162,11 +162,9 @@ class BackwardTask {
 AttentionPlan::Segment key_tiles_of(const AttentionPlan& plan, const std::vector<Index>& tiles) {
   AttentionPlan::Segment all{static_cast<Index>(plan.key_tiles.size()), 0};
   for (const Index tile : tiles) {
-    const auto& queries = plan.query_tiles[static_cast<std::size_t>(tile)];
-    for (Index i = queries.first_segment; i < queries.end_segment; ++i) {
-      const AttentionPlan::Segment& segment = plan.segments[static_cast<std::size_t>(i)];
-      all = {std::min(all.begin, segment.begin), std::max(all.end, segment.end)};
-    }
+    for (const auto& [first, last] :
+         plan.segments_of(plan.query_tiles[static_cast<std::size_t>(tile)]))
+      all = {std::min(all.begin, first), std::max(all.end, last)};
   }
   return all;
 }
@@ -182,10 +180,8 @@ std::vector<std::vector<Index>> runs_of_short_windows(const AttentionPlan& plan,
   std::vector<std::vector<Index>> runs(static_cast<std::size_t>((rows + kRunRows - 1) / kRunRows));
   for (std::size_t i = 0; i < plan.query_tiles.size(); ++i) {
     const AttentionPlan::QueryTile& tile = plan.query_tiles[i];
-    for (Index j = tile.first_segment; j < tile.end_segment; ++j) {
-      const auto first = plan.segments[static_cast<std::size_t>(j)].begin;
-      if (plan.key_tiles[static_cast<std::size_t>(first)].begin + kRunRows < tile.end) return {};
-    }
+    for (const AttentionPlan::Segment& segment : plan.segments_of(tile))
+      if (plan.key_tile(segment.begin).begin + kRunRows < tile.end) return {};
     runs[static_cast<std::size_t>(tile.begin / kRunRows)].push_back(static_cast<Index>(i));
   }
   return runs;
@@ -276,14 +272,9 @@ Tensor sum_of_rows(const Tensor& rows) {
 AttentionGradients tiled_attention_backward(const AttentionInputs& in, const AttentionPlan& plan,
                                             const AttentionResult& result, const Tensor& d_out,
                                             const ScoreRule* rule, WantedGradients wanted,
-                                            const AttentionGradients& onto) {
-  return tiled_attention_backward(in, plan, result, d_out, rule, wanted, {0, in.k.dim(2)}, onto);
-}
-
-AttentionGradients tiled_attention_backward(const AttentionInputs& in, const AttentionPlan& plan,
-                                            const AttentionResult& result, const Tensor& d_out,
-                                            const ScoreRule* rule, WantedGradients wanted,
-                                            HeadRange heads, const AttentionGradients& onto) {
+                                            const AttentionGradients& onto,
+                                            std::optional<HeadRange> some_heads) {
+  const HeadRange heads = some_heads.value_or(HeadRange{0, in.k.dim(2)});
   check(heads.count == in.k.dim(2) ||
             ((!wanted.q || onto.q.defined()) && (!wanted.k || onto.k.defined()) &&
              (!wanted.v || onto.v.defined())),

@@ -138,7 +138,7 @@ class TiledKeys {
     if (!packs_ || !plan.packs_ahead) return;
     all_ = Copy(*this, s.kv_heads, s.rows, s.rows * s.padded_dim);
     parallel_chunks(static_cast<Index>(plan.key_tiles.size()), 1, [&](Index tile, Index) {
-      const auto [first, last] = plan.key_tiles[static_cast<std::size_t>(tile)];
+      const auto [first, last] = plan.key_tile(tile);
       if (!plan.is_copy(first)) pack(first, last, 0, s.kv_heads, all_, first);
     });
   }
@@ -196,7 +196,7 @@ class TiledKeys {
       return {copy.right.data() + head * copy.right_stride + row * s.padded_dim, rows_,
               s.padded_dim};
     }
-    /// Of the tile's rows the columns from `column` on, the first of a panel.
+    /// The tile's rows from column `column` on, the first of a panel.
     Rows rows(Index kv_head, Index column) const {
       const Sizes& s = keys_.s_;
       if (keys_.sides_.left) {

@@ -136,15 +136,13 @@ class TileDropout {
 /// Calls f(number) for every key tile that a query tile sees; the numbers rise.
 template <class F>
 void for_key_tiles(const AttentionPlan& plan, const AttentionPlan::QueryTile& queries, F&& f) {
-  for (Index i = queries.first_segment; i < queries.end_segment; ++i) {
-    const auto [first, last] = plan.segments[static_cast<std::size_t>(i)];
+  for (const auto& [first, last] : plan.segments_of(queries))
     for (Index key_tile = first; key_tile < last; ++key_tile) f(key_tile);
-  }
 }
 
 inline AttentionTile pair_of_tiles(const AttentionPlan& plan,
                                    const AttentionPlan::QueryTile& queries, Index key_tile) {
-  return {&plan, queries.begin, queries.end, plan.key_tiles[static_cast<std::size_t>(key_tile)]};
+  return {&plan, queries.begin, queries.end, plan.key_tile(key_tile)};
 }
 
 /// Adds `products` of a tile to the tally of multiply-adds: each multiplies keys with queries over

@@ -19,8 +19,7 @@ std::optional<std::size_t> room_in_control_groups();
 /// What of this process's memory is resident now and its own: no file holds it; 0 where the system
 /// does not say.
 std::size_t anonymous_bytes();
-/// What follows "key" and a colon in one of the kernel's files, "/proc/self/status"; empty where
-/// there is none.
+/// What follows "key" and a colon in one of the kernel's files, "/proc/self/status"; or empty.
 std::string system_field(const char* path, const std::string& key);
 
 /// Memory that a process holds back and never touches, so that work which must not fail for want of

@@ -28,7 +28,7 @@ class Profile {
 
   /// In the order of their first marks.
   const std::vector<Entry>& entries() const { return entries_; }
-  /// Of one name; 0 where it was never marked.
+  /// 0 for a name that was never marked.
   double seconds(std::string_view name) const;
   void mark(std::string_view name, std::string_view suffix);
   /// Gives `seconds` of the stretch that is running to a name of their own.

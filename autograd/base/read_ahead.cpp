@@ -27,7 +27,7 @@ Range whole_pages(const void* numbers, std::size_t bytes, std::shared_ptr<const 
   return {reinterpret_cast<char*>(begin), at - begin + bytes, std::move(owner)};
 }
 
-/// Bytes that the system is told of at a time.
+/// Bytes of one request.
 constexpr std::size_t kStep = std::size_t{4} << 20;
 
 /// The disk works on its own, but making room for what it brings takes the time of whoever asks.
@@ -51,7 +51,7 @@ class Reader {
   }
 
  private:
-  /// Whether there is a thread; where the system gives none, computing goes on without.
+  /// Whether there is a thread; where the system gives none, nothing is read ahead.
   bool start() {
     if (thread_.joinable()) return true;
     try {

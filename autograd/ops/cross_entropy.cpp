@@ -15,19 +15,6 @@ namespace {
 /// Rows of logits that exist at once: 512 rows of a 50,257-token vocabulary are 103 MB.
 constexpr Index kChunkRows = 512;
 
-void check_arguments(const Tensor& x, const Weight& weight, std::span<const std::int32_t> targets,
-                     Real softcap) {
-  check(softcap >= 0, "linear_cross_entropy: softcap {} is invalid", softcap);
-  check(weight.shape().rank() == 2 && x.cols() == weight.dim(1),
-        "linear_cross_entropy: x {} does not fit weight {} ([vocab, hidden])", x.shape(),
-        weight.shape());
-  check(static_cast<Index>(targets.size()) == x.rows(),
-        "linear_cross_entropy: {} targets for {} rows", targets.size(), x.rows());
-  for (std::size_t t = 0; t < targets.size(); ++t)
-    check(targets[t] < weight.dim(0), "linear_cross_entropy: target {} at row {} is not below {}",
-          targets[t], t, weight.dim(0));
-}
-
 /// -log softmax(logits)[target], of soft-capped logits where there is a cap: they are left in the
 /// row then. With a share, the row becomes the gradient of share times that: share (softmax -
 /// onehot), through the cap.
@@ -77,8 +64,15 @@ double row_divergence(Real* reference, Real* logits, Index vocab, Real softcap, 
          (std::log(sum_q) + static_cast<double>(max_q));
 }
 
-/// Of each row. With a share, dx becomes the gradient of share times their sum: it is computed
-/// here, while each chunk of logits exists, as the cross-entropy's is.
+/// Calls f(first row, rows) for each chunk of rows.
+template <class F>
+void for_each_chunk(Index rows, F&& f) {
+  for (Index begin = 0; begin < rows; begin += kChunkRows)
+    f(begin, std::min(kChunkRows, rows - begin));
+}
+
+/// The divergence of each row. With a share, dx becomes the gradient of share times their sum: it
+/// is computed here, while each chunk of logits exists, as the cross-entropy's is.
 std::vector<double> divergences(const Tensor& x, const Tensor& reference, const Weight& weight,
                                 Real softcap, Real share, Tensor dx) {
   check(softcap >= 0 && weight.shape().rank() == 2 && x.cols() == weight.dim(1) &&
@@ -89,20 +83,74 @@ std::vector<double> divergences(const Tensor& x, const Tensor& reference, const 
   const ProductWeight read(weight);
   const bool in_bf16 = weight.multiplies_in_bf16();
   std::vector<double> of_rows(static_cast<std::size_t>(rows));
-  Tensor logits({std::min(rows, kChunkRows), vocab}), wanted(logits.shape());
-  for (Index begin = 0; begin < rows; begin += kChunkRows) {
-    const Index n = std::min(kChunkRows, rows - begin);
+  Tensor logits({std::min(rows, kChunkRows), vocab}), expected(logits.shape());
+  for_each_chunk(rows, [&](Index begin, Index n) {
     weight_product({n, hidden, x.data() + begin * hidden, in_bf16}, read, logits.data());
-    weight_product({n, hidden, reference.data() + begin * hidden, in_bf16}, read, wanted.data());
+    weight_product({n, hidden, reference.data() + begin * hidden, in_bf16}, read, expected.data());
     parallel_chunks(n, 4, [&](Index first, Index last) {
       for (Index r = first; r < last; ++r)
         of_rows[static_cast<std::size_t>(begin + r)] = row_divergence(
-            wanted.data() + r * vocab, logits.data() + r * vocab, vocab, softcap, share);
+            expected.data() + r * vocab, logits.data() + r * vocab, vocab, softcap, share);
     });
     if (share != 0)
       weight_product_backward({n, vocab, logits.data(), in_bf16}, read, dx.data() + begin * hidden);
-  }
+  });
   return of_rows;
+}
+
+/// The loss of each row, 0 where its target is negative. With a share, dx and dw, where defined,
+/// become the gradients of share times their sum.
+std::vector<double> cross_entropies(const Tensor& x, const Weight& weight,
+                                    std::span<const std::int32_t> targets, Real softcap,
+                                    Real share = 0, Tensor dx = {}, Tensor dw = {}) {
+  check(softcap >= 0, "linear_cross_entropy: softcap {} is invalid", softcap);
+  check(weight.shape().rank() == 2 && x.cols() == weight.dim(1),
+        "linear_cross_entropy: x {} does not fit weight {} ([vocab, hidden])", x.shape(),
+        weight.shape());
+  check(static_cast<Index>(targets.size()) == x.rows(),
+        "linear_cross_entropy: {} targets for {} rows", targets.size(), x.rows());
+  for (std::size_t t = 0; t < targets.size(); ++t)
+    check(targets[t] < weight.dim(0), "linear_cross_entropy: target {} at row {} is not below {}",
+          targets[t], t, weight.dim(0));
+  const Index rows = x.rows(), hidden = x.cols(), vocab = weight.dim(0);
+  const ProductWeight read(weight);
+  const bool in_bf16 = weight.multiplies_in_bf16();
+  Tensor logits({std::min(rows, kChunkRows), vocab});
+  std::vector<double> losses(targets.size());
+  for_each_chunk(rows, [&](Index begin, Index n) {
+    const ProductRows x_rows(n, hidden, x.data() + begin * hidden, in_bf16);
+    weight_product(x_rows, read, logits.data());
+    parallel_chunks(n, 4, [&](Index first, Index last) {
+      for (Index r = first; r < last; ++r) {
+        Real* row = logits.data() + r * vocab;
+        const auto t = static_cast<std::size_t>(begin + r);
+        if (targets[t] >= 0)
+          losses[t] = row_loss(row, vocab, targets[t], softcap, share);
+        else if (share != 0)
+          std::fill_n(row, vocab, Real(0));
+      }
+    });
+    if (share == 0) return;
+    const ProductRows dlogits(n, vocab, logits.data(), in_bf16);
+    if (dx.defined()) weight_product_backward(dlogits, read, dx.data() + begin * hidden);
+    if (dw.defined()) weight_gradient(dlogits, x_rows, dw, begin == 0 ? Into::assign : Into::add);
+  });
+  return losses;
+}
+
+/// A mean of `count` numbers as an op whose gradients are known up to the factor that backward
+/// brings: `gradients` of `inputs`, in their order.
+Variable mean_op(const char* op, const std::vector<double>& numbers, double count,
+                 std::initializer_list<Variable> inputs, std::vector<Tensor> gradients) {
+  double sum = 0;
+  for (const double number : numbers) sum += number;
+  return Variable::from_op(
+      op, Tensor::full({1}, static_cast<Real>(sum / count)), inputs,
+      [gradients = std::move(gradients)](const Tensor& dy, Grads grads) {
+        for (std::size_t i = 0; i < gradients.size(); ++i)
+          if (grads[i].wanted())
+            grads[i].add(dy[0] == 1 ? gradients[i] : scale(Variable(gradients[i]), dy[0]).value());
+      });
 }
 
 }  // namespace
@@ -116,91 +164,31 @@ Variable linear_kl_divergence(const Variable& x, const Tensor& reference, const 
                               Real softcap) {
   check(!weight.requires_grad(),
         "linear_kl_divergence: the weight also computes the reference and must be a constant");
-  const Index rows = x.value().rows();
+  const auto rows = static_cast<double>(x.value().rows());
   const bool want_x = grad_enabled() && x.requires_grad();
-  const Real share = want_x ? 1 / static_cast<Real>(rows) : Real(0);
+  const Real share = want_x ? 1 / static_cast<Real>(x.value().rows()) : Real(0);
   const Tensor dx = want_x ? Tensor(x.shape()) : Tensor();
-  double sum = 0;
-  for (const double divergence : divergences(x.value(), reference, weight, softcap, share, dx))
-    sum += divergence;
-  return Variable::from_op("linear_kl_divergence",
-                           Tensor::full({1}, static_cast<Real>(sum / static_cast<double>(rows))),
-                           {x}, [dx](const Tensor& dy, Grads grads) {
-                             if (grads[0].wanted())
-                               grads[0].add(dy[0] == 1 ? dx : scale(Variable(dx), dy[0]).value());
-                           });
+  return mean_op("linear_kl_divergence",
+                 divergences(x.value(), reference, weight, softcap, share, dx), rows, {x}, {dx});
 }
 
 std::vector<double> linear_cross_entropy_rows(const Tensor& x, const Weight& weight,
                                               std::span<const std::int32_t> targets, Real softcap) {
-  check_arguments(x, weight, targets, softcap);
-  const Index rows = x.rows(), hidden = x.cols(), vocab = weight.dim(0);
-  std::vector<double> losses(targets.size());
-  const ProductWeight read(weight);
-  const bool in_bf16 = weight.multiplies_in_bf16();
-  Tensor logits({std::min(rows, kChunkRows), vocab});
-  for (Index begin = 0; begin < rows; begin += kChunkRows) {
-    const Index n = std::min(kChunkRows, rows - begin);
-    weight_product({n, hidden, x.data() + begin * hidden, in_bf16}, read, logits.data());
-    parallel_chunks(n, 4, [&](Index first, Index last) {
-      for (Index r = first; r < last; ++r) {
-        const auto t = static_cast<std::size_t>(begin + r);
-        if (targets[t] >= 0)
-          losses[t] = row_loss(logits.data() + r * vocab, vocab, targets[t], softcap);
-      }
-    });
-  }
-  return losses;
+  return cross_entropies(x, weight, targets, softcap);
 }
 
 Variable linear_cross_entropy(const Variable& x, const Weight& weight,
                               std::span<const std::int32_t> targets, Real softcap) {
-  check_arguments(x.value(), weight, targets, softcap);
-  const Index rows = x.value().rows(), hidden = x.dim(-1), vocab = weight.dim(0);
-  const auto scored = std::count_if(targets.begin(), targets.end(), [](auto t) { return t >= 0; });
-  check(scored > 0, "linear_cross_entropy: no row has a target");
-
-  // The loss is one number, so its gradients are known up to the factor that backward brings:
-  // they are computed here, while each chunk of logits exists.
+  const auto scored = std::ranges::count_if(targets, [](auto t) { return t >= 0; });
   const bool want_x = grad_enabled() && x.requires_grad();
   const bool want_weight = grad_enabled() && weight.requires_grad();
   const Real share = want_x || want_weight ? 1 / static_cast<Real>(scored) : Real(0);
-  Tensor dx = want_x ? Tensor(x.shape()) : Tensor();
-  Tensor dw = want_weight ? Tensor(weight.shape()) : Tensor();
-  const ProductWeight read(weight);
-  const bool in_bf16 = weight.multiplies_in_bf16();
-  Tensor logits({std::min(rows, kChunkRows), vocab});
-  std::vector<double> losses(targets.size());
-  for (Index begin = 0; begin < rows; begin += kChunkRows) {
-    const Index n = std::min(kChunkRows, rows - begin);
-    const ProductRows x_rows(n, hidden, x.value().data() + begin * hidden, in_bf16);
-    weight_product(x_rows, read, logits.data());
-    parallel_chunks(n, 4, [&](Index first, Index last) {
-      for (Index r = first; r < last; ++r) {
-        Real* row = logits.data() + r * vocab;
-        const auto t = static_cast<std::size_t>(begin + r);
-        if (targets[t] >= 0)
-          losses[t] = row_loss(row, vocab, targets[t], softcap, share);
-        else if (share != 0)
-          std::fill_n(row, vocab, Real(0));
-      }
-    });
-    if (share == 0) continue;
-    const ProductRows dlogits(n, vocab, logits.data(), in_bf16);
-    if (want_x) weight_product_backward(dlogits, read, dx.data() + begin * hidden);
-    if (want_weight) weight_gradient(dlogits, x_rows, dw, begin == 0 ? Into::assign : Into::add);
-  }
-  double sum = 0;
-  for (const double loss : losses) sum += loss;
-  const Tensor value = Tensor::full({1}, static_cast<Real>(sum / static_cast<double>(scored)));
-  return Variable::from_op("linear_cross_entropy", value, {x, weight.input()},
-                           [dx, dw](const Tensor& dy, Grads grads) {
-                             const auto scaled = [&](const Tensor& d) {
-                               return dy[0] == 1 ? d : scale(Variable(d), dy[0]).value();
-                             };
-                             if (grads[0].wanted()) grads[0].add(scaled(dx));
-                             if (grads[1].wanted()) grads[1].add(scaled(dw));
-                           });
+  const Tensor dx = want_x ? Tensor(x.shape()) : Tensor();
+  const Tensor dw = want_weight ? Tensor(weight.shape()) : Tensor();
+  const auto losses = cross_entropies(x.value(), weight, targets, softcap, share, dx, dw);
+  check(scored > 0, "linear_cross_entropy: no row has a target");
+  return mean_op("linear_cross_entropy", losses, static_cast<double>(scored), {x, weight.input()},
+                 {dx, dw});
 }
 
 }  // namespace focus

@@ -11,22 +11,12 @@ using Kernels = simd::ElementwiseKernels;
 
 const Kernels& kernels() { return simd::kernels().elementwise; }
 
-/// y = f(x), chunk by chunk.
-template <class F>
-Tensor map(const Tensor& x, F&& f) {
+/// y = f(x, more...), chunk by chunk.
+template <class F, class... More>
+Tensor map(F&& f, const Tensor& x, const More&... more) {
   Tensor y(x.shape());
   parallel_chunks(x.size(), kElementChunk, [&, out = y.data()](Index begin, Index end) {
-    f(x.data() + begin, out + begin, end - begin);
-  });
-  return y;
-}
-
-/// y = f(a, b), chunk by chunk.
-template <class F>
-Tensor map(const Tensor& a, const Tensor& b, F&& f) {
-  Tensor y(a.shape());
-  parallel_chunks(a.size(), kElementChunk, [&, out = y.data()](Index begin, Index end) {
-    f(a.data() + begin, b.data() + begin, out + begin, end - begin);
+    f(x.data() + begin, (more.data() + begin)..., out + begin, end - begin);
   });
   return y;
 }
@@ -34,7 +24,7 @@ Tensor map(const Tensor& a, const Tensor& b, F&& f) {
 /// y = factor x + offset
 Variable affine(const char* name, const Variable& x, Real factor, Real offset) {
   const auto apply = [](const Tensor& t, Real a, Real b) {
-    return map(t, [=](const Real* u, Real* y, Index n) { kernels().affine(u, a, b, y, n); });
+    return map([=](const Real* u, Real* y, Index n) { kernels().affine(u, a, b, y, n); }, t);
   };
   return Variable::from_op(name, apply(x.value(), factor, offset), {x},
                            [=](const Tensor& dy, Grads grads) {
@@ -44,9 +34,9 @@ Variable affine(const char* name, const Variable& x, Real factor, Real offset) {
 
 Variable unary(const char* name, const Variable& x, const Kernels::Function& f) {
   return Variable::from_op(
-      name, map(x.value(), f.value), {x},
+      name, map(f.value, x.value()), {x},
       [kept = x.value(), gradient = f.gradient](const Tensor& dy, Grads grads) {
-        grads[0].add(map(kept, dy, gradient));
+        grads[0].add(map(gradient, kept, dy));
       });
 }
 
@@ -58,7 +48,7 @@ void check_equal(const char* op, const Variable& a, const Variable& b) {
 
 Variable add(const Variable& a, const Variable& b) {
   check_equal("add", a, b);
-  return Variable::from_op("add", map(a.value(), b.value(), kernels().add), {a, b},
+  return Variable::from_op("add", map(kernels().add, a.value(), b.value()), {a, b},
                            [](const Tensor& dy, Grads grads) {
                              grads[0].add(dy);
                              grads[1].add(dy);
@@ -69,12 +59,12 @@ Variable multiply(const Variable& a, const Variable& b) {
   check_equal("multiply", a, b);
   const Tensor kept_a = b.requires_grad() ? a.value() : Tensor();
   const Tensor kept_b = a.requires_grad() ? b.value() : Tensor();
-  return Variable::from_op("multiply", map(a.value(), b.value(), kernels().multiply), {a, b},
+  return Variable::from_op("multiply", map(kernels().multiply, a.value(), b.value()), {a, b},
                            [=](const Tensor& dy, Grads grads) {
                              if (grads[0].wanted())
-                               grads[0].add(map(dy, kept_b, kernels().multiply));
+                               grads[0].add(map(kernels().multiply, dy, kept_b));
                              if (grads[1].wanted())
-                               grads[1].add(map(dy, kept_a, kernels().multiply));
+                               grads[1].add(map(kernels().multiply, dy, kept_a));
                            });
 }
 
@@ -91,7 +81,7 @@ Variable dropout(const Variable& x, double probability, std::uint64_t key) {
   check(probability >= 0 && probability < 1, "dropout: a probability of {} is not in [0, 1)",
         probability);
   if (probability == 0) return x;
-  // The mask is computed anew in backward: cheaper than to keep it.
+  // The mask is computed again in backward: cheaper than to keep it.
   const auto apply = [mask = DropoutMask(probability, key)](const Tensor& t) {
     Tensor y(t.shape());
     parallel_chunks(t.size(), kElementChunk, [&, out = y.data()](Index begin, Index end) {
@@ -106,7 +96,7 @@ Variable dropout(const Variable& x, double probability, std::uint64_t key) {
 Variable swiglu(const Variable& gate, const Variable& up) {
   check_equal("swiglu", gate, up);
   return Variable::from_op(
-      "swiglu", map(gate.value(), up.value(), kernels().swiglu), {gate, up},
+      "swiglu", map(kernels().swiglu, gate.value(), up.value()), {gate, up},
       [kept_gate = gate.value(), kept_up = up.value()](const Tensor& dy, Grads grads) {
         Tensor dgate = grads[0].wanted() ? Tensor(dy.shape()) : Tensor();
         Tensor dup = grads[1].wanted() ? Tensor(dy.shape()) : Tensor();

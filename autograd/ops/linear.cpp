@@ -71,8 +71,8 @@ Variable linear(const LinearInput& input, const Weight& weight, const Variable& 
     weight_product(rows, ProductWeight(weight), y.data(),
                    Start(bias.defined() ? bias.value().data() : nullptr));
   }
-  // Kept for backward: only what it reads. A frozen weight needs no x, so x can be freed. A weight
-  // is rounded anew there, rather than kept twice.
+  // Backward keeps only what it reads: a frozen weight needs no x. A weight is rounded again there,
+  // rather than kept twice.
   const ProductRows kept_rows = weight.requires_grad() ? rows : ProductRows();
   const Weight kept_weight = x.requires_grad() ? weight : Weight();
   return Variable::from_op(

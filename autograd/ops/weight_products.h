@@ -29,7 +29,7 @@ struct ProductRows {
       : ProductRows(x.rows(), x.cols(), x.data(), by.multiplies_in_bf16()) {
     if (!rounded) owner = x;
   }
-  /// Of numbers [count, width] that lie elsewhere for as long as these rows are needed.
+  /// Numbers [count, width] that outlive these rows.
   ProductRows(Index count, Index width, const Real* numbers, bool in_bf16) : rows(count) {
     if (in_bf16)
       rounded.emplace(count, width, numbers, width);

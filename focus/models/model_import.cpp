@@ -87,7 +87,7 @@ class Import {
   StoreWriter& store_;
   std::optional<Dtype> dtype_;
   ModelReading reading_;
-  PackedPublisher publisher_;
+  Publisher<PackedTensor> publisher_;
   ImportedModel imported_;
 };
 

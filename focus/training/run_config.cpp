@@ -37,15 +37,14 @@ ModelConfig ModelShape::to_model_config(Index vocab_size, Index context) const {
   c.rope.theta = rope_theta;
   c.initializer_range = initializer_range;
   if (sliding_window > 0) {
-    check(family.slides != nullptr,
+    check(family.has_local_layers(),
           "model.sliding_window is {}, but new models of {} have no sliding window: leave it 0",
           sliding_window, model_type);
     for (Index i = 0; i < num_hidden_layers; ++i)
       c.sliding_windows.push_back(family.slides(i) ? sliding_window : 0);
   }
   std::vector<bool> rotary;
-  for (Index i = 0; family.rotates != nullptr && i < num_hidden_layers; ++i)
-    rotary.push_back(family.rotates(i));
+  for (Index i = 0; i < num_hidden_layers; ++i) rotary.push_back(family.rotates(i));
   c.set_rotary_layers(std::move(rotary));
   c.validate("model");
   check(parse_model_config(write_model_config(c), "model").num_key_value_heads ==

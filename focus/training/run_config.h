@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/ranges.h>
+
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -15,7 +17,7 @@
 #include "focus/adapters/lora/lora.h"
 #include "focus/method/config.h"
 #include "focus/models/text_start.h"
-#include "layers/model_config.h"
+#include "layers/family.h"
 #include "optim/training_step.h"
 
 namespace focus {
@@ -74,8 +76,7 @@ struct ModelShape {
   template <class F>
   void visit(F&& f) {
     f("model_type", model_type,
-      "family of the new model: gpt2, llama, mistral, qwen2, qwen3, olmo2, olmo3, gemma2, "
-      "gemma3_text, gpt_neox, phi3, granite, smollm3");
+      fmt::format("family of the new model: {}", fmt::join(family_names(), ", ")));
     f("hidden_size", hidden_size, "width", {1, 1 << 16});
     f("intermediate_size", intermediate_size, "width of the MLP; 0: the family's usual multiple",
       {0, 1 << 18});

@@ -1,7 +1,6 @@
 #include <cmath>
 
 #include "layers/architectures/common.h"
-#include "layers/architectures/families.h"
 #include "layers/gguf_export.h"
 #include "layers/gguf_settings.h"
 
@@ -10,43 +9,29 @@
 namespace focus {
 namespace {
 
-/// 0 where it is what other families have.
-double multiplier_of(const ModelConfig& c, double said) {
-  return said == 1 / std::sqrt(static_cast<double>(c.head_dim)) ? 0 : said;
-}
-
 void read_granite(const JsonFields& json, ModelConfig& c) {
-  read_common(json, {}, c);
-  c.attention_bias = c.attention_out_bias = json.boolean("attention_bias", false);
-  c.mlp_bias = json.boolean("mlp_bias", false);
   c.embedding_multiplier = json.number("embedding_multiplier", 1);
   c.residual_multiplier = json.number("residual_multiplier", 1);
   c.logits_scaling = json.number("logits_scaling", 1);
   const double attention = json.number("attention_multiplier", 1);
   check(attention > 0, "{}: attention_multiplier must be positive, not {}", json.where(),
         attention);
-  c.attention_multiplier = multiplier_of(c, attention);
+  const bool usual = attention == 1 / std::sqrt(static_cast<double>(c.head_dim));
+  c.attention_multiplier = usual ? 0 : attention;
 }
 
-nlohmann::ordered_json write_granite(const ModelConfig& c) {
-  nlohmann::ordered_json json = write_common("GraniteForCausalLM", c);
-  json["attention_bias"] = c.attention_bias;
-  json["mlp_bias"] = c.mlp_bias;
+void write_granite(const ModelConfig& c, nlohmann::ordered_json& json) {
   json["embedding_multiplier"] = c.embedding_multiplier;
   json["residual_multiplier"] = c.residual_multiplier;
   json["attention_multiplier"] = c.attention_scale();
   json["logits_scaling"] = c.logits_scaling;
-  add_rope(c, json);
-  return json;
 }
 
 void read_gguf_granite(const GgufSettings& s, ModelConfig& c) {
-  read_gguf_attention_biases(s, c);
-  c.mlp_bias = s.tensor("blk.0.ffn_up.bias") != nullptr;
   // llama.cpp takes 0 for none.
   const auto multiplier = [&](const char* key) {
-    const double said = s.number(key, 0);
-    return said == 0 ? 1 : said;
+    const double given = s.number(key, 0);
+    return given == 0 ? 1 : given;
   };
   c.embedding_multiplier = multiplier("embedding_scale");
   c.residual_multiplier = multiplier("residual_scale");
@@ -63,22 +48,17 @@ void write_gguf_granite(const ModelConfig& c, GgufSettingsWriter& s) {
 
 }  // namespace
 
-const Family& granite_family() {
-  static const Family family = {
-      .model_type = "granite",
-      .base_prefix = "model.",
-      .common = llama_form(),
-      .read = read_granite,
-      .write = write_granite,
-      .rules = common_rules(norms_before()),
-      .ignored = {".rotary_emb.inv_freq"},
-      .gguf = {.architecture = "granite",
-               .rotary_pairs = true,
-               .rope_factors = true,
-               .read = read_gguf_granite,
-               .write = write_gguf_granite},
-  };
-  return family;
+Family granite_family() {
+  return {.model_type = "granite",
+          .architecture = "GraniteForCausalLM",
+          .json = {{.attention_bias = true, .mlp_bias = true}},
+          .read = read_granite,
+          .write = write_granite,
+          .gguf = {.architecture = "granite",
+                   .rotary_pairs = true,
+                   .rope_factors = true,
+                   .read = read_gguf_granite,
+                   .write = write_gguf_granite}};
 }
 
 }  // namespace focus

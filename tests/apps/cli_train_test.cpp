@@ -341,16 +341,16 @@ TEST(CliTrain, ANewModelHasRoomForALongerContextLater) {
 
 /// From scratch with Focus, then generated from with and without a cache, retrofitted in bf16.
 TEST(CliTrain, EveryFamily) {
-  for (const Family* family : families()) {
-    SCOPED_TRACE(family->model_type);
-    Words shape = {"model.model_type=" + family->model_type, "steps=3", "attention=focus"};
-    const bool slides = family->slides != nullptr;
+  for (const Family& family : families()) {
+    SCOPED_TRACE(family.model_type);
+    Words shape = {"model.model_type=" + family.model_type, "steps=3", "attention=focus"};
+    const bool slides = family.has_local_layers();
     if (slides) shape = shape + Words{"model.sliding_window=12"};
     const std::string out = cli().fresh("scratch"), store = out + "/model.h5";
     const auto dry = cli().figures(cli().scratch(shape + Words{"out=" + out, "--dry-run"}));
     cli().must_run(cli().scratch(shape + Words{"out=" + out}));
     const auto info = cli().figures({"info", store});
-    EXPECT_EQ(info.at("model_type"), family->model_type);
+    EXPECT_EQ(info.at("model_type"), family.model_type);
     // 2 layers: a projection of 32 x 8 and 3 centroids of 8.
     EXPECT_EQ(dry.at("trainable"), info.at("parameters").get<std::int64_t>() + 560);
     EXPECT_EQ(info.contains("sliding_window"), slides);

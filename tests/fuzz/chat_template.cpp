@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (text.size() > limits.output) fuzz::report("more is written than the limit");
     if (chat.render(list, variables) != text) fuzz::report("another text the second time");
   };
-  // A node of the tree stands for two bytes of the template.
+  // Each node of the tree needs two bytes of the template.
   fuzz::run_loader(8 * size, run, {"template:", "messages:", "model/"});
   return 0;
 }

@@ -50,7 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     store.text("/focus/config.yaml", config);
     write_lines(store, lines);
     store.commit();
-  } catch (const std::exception&) {  // a name that is none, or stands twice
+  } catch (const std::exception&) {  // an invalid or repeated name
     return 0;
   }
   const auto load = [&] {

@@ -24,8 +24,8 @@ bool is_known_model(const fs::path& path) {
   const GgufMetadata& metadata = source.metadata();
   const auto architecture = metadata.text("general.architecture");
   return metadata.text("general.type") == "model" &&
-         std::ranges::any_of(families(), [&](const Family* family) {
-           return family->gguf.architecture == architecture;
+         std::ranges::any_of(families(), [&](const Family& family) {
+           return family.gguf.architecture == architecture;
          });
 }
 

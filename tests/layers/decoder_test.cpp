@@ -207,7 +207,7 @@ TEST(Decoder, FrozenLayersBelowTheLowestParameterRecordNothing) {
 }
 
 TEST(Decoder, LastLayersAdapterCostsOnlyItsOwnProducts) {
-  // Of the last layer of a GPT-2: only what lies above q_proj is walked.
+  // Only what lies above q_proj of the last layer is walked.
   Decoder decoder = tiny_decoder("gpt2");
   decoder.layers()[2].self_attn.q_proj.bias.set_requires_grad(true);
   const Ids ids = random_ids(32, 37, 1);

@@ -325,7 +325,7 @@ TEST(ModelConfig, SeveralEndTokensAreKept) {
 TEST(ModelConfig, OfTwoRotarySettingsTransformersOneHolds) {
   Json json = llama_json();
   const Notices notices;
-  // A file of its own: a notice is said once.
+  // Under a separate name: a notice is printed once.
   const auto read = [](const Json& file) {
     return parse_model_config(file.dump(), "two/config.json");
   };
@@ -414,7 +414,7 @@ TEST(ModelConfig, GoldenConfigsReadAndRoundTrip) {
     const std::string text = read_text(golden_folder() / file);
     const Json json = Json::parse(text);
     const std::string type = json.at("model_type");
-    if (std::ranges::none_of(families(), [&](const Family* f) { return f->model_type == type; })) {
+    if (std::ranges::none_of(families(), [&](const Family& f) { return f.model_type == type; })) {
       EXPECT_NE(error_of([&] { parse_model_config(text, file); }).find(type), std::string::npos);
       continue;
     }

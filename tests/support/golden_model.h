@@ -15,7 +15,7 @@ inline std::optional<ModelConfig> golden_config(const std::string& folder) {
   const std::string text = read_text_file(path);
   const std::string type = nlohmann::json::parse(text).at("model_type");
   const bool known =
-      std::ranges::any_of(families(), [&](const Family* f) { return f->model_type == type; });
+      std::ranges::any_of(families(), [&](const Family& f) { return f.model_type == type; });
   return known ? std::optional(parse_model_config(text, path.string())) : std::nullopt;
 }
 

@@ -8,13 +8,6 @@
 
 namespace focus {
 
-/// The model_type of every family.
-inline std::vector<std::string> family_names() {
-  std::vector<std::string> names;
-  for (const Family* family : families()) names.push_back(family->model_type);
-  return names;
-}
-
 /// A model of a few thousand parameters that uses what its family uses: GPT-2 biases and learned
 /// positions, Llama grouped-query attention and an untied head, Gemma 2 local layers and soft-caps
 /// that bite, Gemma 3 local and global layers with a rope each,
@@ -39,13 +32,13 @@ inline ModelConfig tiny_config(const std::string& model_type) {
     c.query_pre_attn_scalar = 11;
   }
   if (c.local_rope) c.local_rope->theta = 100;
-  if (family.slides != nullptr) {
+  if (family.has_local_layers()) {
     for (Index i = 0; i < c.num_hidden_layers; ++i)
       c.sliding_windows.push_back(family.slides(i) ? 9 : 0);
     // Global layers of a long period would all lie behind the last.
     if (family.slides(1) && !(family.slides(3) && family.slides(5))) c.sliding_windows.back() = 0;
   }
-  if (family.rotates != nullptr) c.rotary_layers = {true, false, true};
+  if (family.rotary_period > 0) c.rotary_layers = {true, false, true};
   if (model_type == "granite") {
     c.embedding_multiplier = 3;
     c.residual_multiplier = 0.7;

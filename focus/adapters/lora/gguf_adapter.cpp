@@ -142,7 +142,7 @@ std::unique_ptr<LoraModel> read_gguf_adapter(const std::filesystem::path& path, 
   PeftTensors tensors(path.string());
   std::map<std::string, Tensor> wholes;  // B of each module, of which parts may be to come
   for (const Part& p : parts_of(linears, config.num_hidden_layers))
-    for (const GgufName& name : names_in_gguf(config, p.ours)) {
+    for (const StoredName& name : names_in_gguf(config, p.ours)) {
       const auto pair = pairs.find(name.name);
       if (pair == pairs.end()) continue;
       pair->second.used = true;

@@ -108,7 +108,7 @@ class SummaryPass {
     profile_mark("near tiles, backward");
     if (wanted.any() && !reads_all_)
       for_each_plan([&](const AttentionPlan& plan, HeadRange of) {
-        tiled_attention_backward(in_, plan, result_, d_out, nullptr, wanted, of, d);
+        tiled_attention_backward(in_, plan, result_, d_out, nullptr, wanted, d, of);
       });
     profile_mark("chosen groups, backward");
     SummaryColumns::Gradients all{std::move(d), {}, {}};
