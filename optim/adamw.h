@@ -48,11 +48,9 @@ struct NamedParameter {
 };
 using NamedParameters = std::vector<NamedParameter>;
 
-/// Euclidean norm of all gradients together, summed in double in a fixed order. Parameters that
-/// received none count as zero.
+/// Euclidean norm of all gradients together, summed in double in a fixed order.
 double gradient_norm(const NamedParameters& parameters);
-/// What gradients of that norm are scaled by: max_norm / (norm + 1e-6) where the norm is larger
-/// (PyTorch's clip_grad_norm_), else 1. A max_norm of 0 means no clipping.
+/// PyTorch's clip_grad_norm_: max_norm / (norm + 1e-6), at most 1. A max_norm of 0: no clipping.
 double clip_factor(double norm, double max_norm);
 /// The first parameter whose gradient holds a NaN or an infinity; or empty.
 std::string first_nonfinite_gradient(const NamedParameters& parameters);

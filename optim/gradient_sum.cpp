@@ -9,7 +9,7 @@
 namespace focus {
 namespace {
 
-/// Numbers of all parts together that go from hand to hand at a time: what is in memory twice.
+/// Numbers of all parts together that are exchanged at a time, and then in memory twice.
 constexpr Index kBlock = Index{1} << 24;
 
 void add_to(Tensor& sum, const Tensor& x) {
@@ -71,13 +71,7 @@ void GradientSum::add() {
 }
 
 void GradientSum::finish() {
-  if (ranks_.count() == 1)
-    finish_alone();
-  else
-    finish_together();
-}
-
-void GradientSum::finish_alone() {
+  if (ranks_.count() > 1) sums_ = exchanged_sums();
   for (std::size_t i = 0; i < sums_.size(); ++i) {
     Variable variable = parameters_[i].variable;
     if (sums_[i].defined()) variable.set_grad(std::move(sums_[i]));
@@ -86,7 +80,7 @@ void GradientSum::finish_alone() {
 
 // A process adds up a slice of the numbers for all parts, and all get all slices: what it sends and
 // receives grows with the parts of one process, not with those of all.
-void GradientSum::finish_together() {
+std::vector<Tensor> GradientSum::exchanged_sums() const {
   std::vector<double> has(parameters_.size(), 0);
   for (const std::vector<Tensor>& part : owned_)
     for (std::size_t i = 0; i < part.size(); ++i) has[i] += part[i].defined() ? 1 : 0;
@@ -131,10 +125,9 @@ void GradientSum::finish_together() {
       copy_back(reinterpret_cast<const Real*>(slices[static_cast<std::size_t>(q)].data()), slice(q),
                 slice(q + 1), sums);
   }
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    Variable variable = parameters_[i].variable;
-    if (anyone[i] > 0) variable.set_grad(std::move(sums[i]));
-  }
+  for (std::size_t i = 0; i < sums.size(); ++i)
+    if (anyone[i] == 0) sums[i] = Tensor();
+  return sums;
 }
 
 }  // namespace focus

@@ -7,28 +7,26 @@
 
 namespace focus {
 
-/// The sum of a step's gradients over its parts, added in the order of the parts whichever process
-/// has computed them: the bits do not depend on how many processes there are.
+/// The sum of a step's gradients over its parts, in the order of the parts: the bits do not depend
+/// on the number of processes.
 class GradientSum {
  public:
   /// `parameters` collect the gradients; they stay as they are until finish().
   GradientSum(const NamedParameters& parameters, int parts, Ranks& ranks);
 
-  /// Takes over the gradients of the next part that this process owns, and leaves the parameters
-  /// without any.
+  /// Moves the gradients of the next part that this process owns out of the parameters.
   void add();
-  /// Leaves the sums as the parameters' gradients. A parameter that no part had one for has none.
+  /// Sets the sums as the parameters' gradients; those without one in any part have none.
   void finish();
 
  private:
-  void finish_alone();
-  void finish_together();
+  std::vector<Tensor> exchanged_sums() const;
 
   const NamedParameters& parameters_;
   const int parts_;
   Ranks& ranks_;
-  std::vector<Tensor> sums_;                // alone: one a parameter
-  std::vector<std::vector<Tensor>> owned_;  // together: of each own part, one a parameter
+  std::vector<Tensor> sums_;                // of one process, by parameter
+  std::vector<std::vector<Tensor>> owned_;  // of several, by own part and parameter
 };
 
 }  // namespace focus

@@ -7,11 +7,10 @@
 
 namespace focus {
 
-/// The processes that train or evaluate one model together, numbered from 0. Each holds all of the
-/// model; the parts of what is to be done (micro-batches of a step, windows of a text) are divided
-/// among them. This one is a single process; apps/mpi.h has those of MPI.
-///
-/// Every process calls the same functions in the same order.
+/// The processes that train or evaluate one model together, numbered from 0. Each holds the whole
+/// model; the parts of the work (micro-batches of a step, windows of a text) are divided among
+/// them. All call the same functions in the same order. This one is a single process; apps/mpi.h
+/// has MPI's.
 class Ranks {
  public:
   Ranks() = default;
@@ -42,8 +41,7 @@ Ranks& one_process();
 std::string bytes_of(const std::vector<double>& numbers);
 std::vector<double> numbers_of(const std::string& bytes);
 
-/// One list of numbers of each of `parts` parts, in the order of parts. `mine` has those of the
-/// parts that this process owns, in their order.
+/// One list of numbers for each of `parts` parts, in their order. `mine`: this process's.
 std::vector<std::vector<double>> gather_parts(Ranks& ranks, int parts,
                                               const std::vector<std::vector<double>>& mine);
 

@@ -11,11 +11,6 @@
 namespace focus {
 
 StepResult training_step(AdamW& adamw, const TrainingPhase& phase, std::int64_t step,
-                         int micro_batches, const std::function<Variable(int)>& loss) {
-  return training_step(adamw, phase, step, micro_batches, loss, one_process());
-}
-
-StepResult training_step(AdamW& adamw, const TrainingPhase& phase, std::int64_t step,
                          int micro_batches, const std::function<Variable(int)>& loss,
                          Ranks& ranks) {
   StepResult result{.lr = learning_rate(phase.optim, step - phase.first, phase.steps)};

@@ -16,7 +16,7 @@ struct StepResult {
   double exchanged = 0;  // exchanged and added up gradients
 };
 
-/// Steps of a run that share an optimiser and its schedule.
+/// Steps of a run with one optimiser and schedule.
 struct TrainingPhase {
   OptimConfig optim;
   std::int64_t first = 0;  // the run's step that is this phase's first
@@ -24,14 +24,12 @@ struct TrainingPhase {
 };
 
 /// One optimiser step over `micro_batches` of equal weight (gradient accumulation): loss(i) builds
-/// the graph of micro-batch i. Of several processes each computes the micro-batches that it owns,
-/// and all of them make the same step. `step` counts from the run's first one. Throws
-/// std::runtime_error naming it, and the loss or the first tensor, where a number is not finite; no
-/// parameter has been changed then.
+/// the graph of micro-batch i. Each of several processes computes the micro-batches that it owns,
+/// and all make the same step. `step` counts from the run's first one. Throws std::runtime_error
+/// naming it, and the loss or the first tensor, where a number is not finite; no parameter has been
+/// changed then.
 StepResult training_step(AdamW& adamw, const TrainingPhase& phase, std::int64_t step,
-                         int micro_batches, const std::function<Variable(int)>& loss, Ranks& ranks);
-/// The same of one process.
-StepResult training_step(AdamW& adamw, const TrainingPhase& phase, std::int64_t step,
-                         int micro_batches, const std::function<Variable(int)>& loss);
+                         int micro_batches, const std::function<Variable(int)>& loss,
+                         Ranks& ranks = one_process());
 
 }  // namespace focus
