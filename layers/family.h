@@ -131,8 +131,6 @@ struct Family {
 };
 
 std::span<const Family> families();
-/// The model_type of each.
-std::vector<std::string> family_names();
 /// Throws std::invalid_argument naming the known ones for any other name.
 const Family& find_family(const std::string& model_type, const std::string& where);
 

@@ -31,11 +31,10 @@ class JsonFields {
     return keys;
   }
   Index integer(const char* key) const {
-    const auto& value = require(key);
     // Unsigned only: nlohmann would turn -1 into 2^64 - 1, and accept 1e3.
-    check(value.is_number_unsigned() && value.get<std::uint64_t>() <= 1ULL << 40,
-          "{}: {} must be a non-negative integer, not {}", where_, key, shown_json(value));
-    return value.get<Index>();
+    return require(key, "a non-negative integer", [](const nlohmann::json& x) {
+      return x.is_number_unsigned() && x.get<std::uint64_t>() <= 1ULL << 40;
+    });
   }
   Index integer(const char* key, Index otherwise) const {
     return has(key) ? integer(key) : otherwise;
@@ -58,20 +57,14 @@ class JsonFields {
   std::optional<Index> nullable_integer(const char* key, std::optional<Index> otherwise) const {
     return mentions(key) ? optional_integer(key) : otherwise;
   }
-  double number(const char* key) const {
-    const auto& value = require(key);
-    check(value.is_number(), "{}: {} must be a number, not {}", where_, key, shown_json(value));
-    return value.get<double>();
-  }
+  double number(const char* key) const { return require(key, "a number", is_number); }
   double number(const char* key, double otherwise) const {
     return has(key) ? number(key) : otherwise;
   }
   std::vector<double> numbers(const char* key) const {
-    const auto& value = require(key);
-    check(
-        value.is_array() && std::ranges::all_of(value, [](const auto& x) { return x.is_number(); }),
-        "{}: {} must be a list of numbers, not {}", where_, key, shown_json(value));
-    return value.get<std::vector<double>>();
+    return require(key, "a list of numbers", [](const nlohmann::json& x) {
+      return x.is_array() && std::ranges::all_of(x, is_number);
+    });
   }
   std::optional<double> nullable_number(const char* key, double otherwise) const {
     if (!mentions(key)) return otherwise;
@@ -79,19 +72,12 @@ class JsonFields {
   }
   bool boolean(const char* key, bool otherwise) const {
     if (!has(key)) return otherwise;
-    const auto& value = require(key);
-    check(value.is_boolean(), "{}: {} must be true or false, not {}", where_, key,
-          shown_json(value));
-    return value.get<bool>();
+    return require(key, "true or false", [](const nlohmann::json& x) { return x.is_boolean(); });
   }
+  /// Short: messages repeat all texts.
   std::string text(const char* key) const {
-    const auto& value = require(key);
-    check(value.is_string(), "{}: {} must be a string, not {}", where_, key, shown_json(value));
-    std::string text = value.get<std::string>();
-    // All of them are names that messages repeat.
-    check(shown(text) == text, "{}: {} must be a short string, not {}", where_, key,
-          shown_json(value));
-    return text;
+    require(key, "a string", [](const nlohmann::json& x) { return x.is_string(); });
+    return require(key, "a short string", is_short_text);
   }
   std::string text(const char* key, const std::string& otherwise) const {
     return has(key) ? text(key) : otherwise;
@@ -102,24 +88,27 @@ class JsonFields {
     return has(key) && has(other) && object_.at(key) == object_.at(other);
   }
   std::vector<std::string> texts(const char* key) const {
-    const auto& value = require(key);
-    const auto is_word = [](const auto& x) {
-      return x.is_string() && shown(x.template get<std::string>()) == x.template get<std::string>();
-    };
-    check(value.is_array() && std::ranges::all_of(value, is_word),
-          "{}: {} must be a list of short strings, not {}", where_, key, shown_json(value));
-    return value.get<std::vector<std::string>>();
+    return require(key, "a list of short strings", [](const nlohmann::json& x) {
+      return x.is_array() && std::ranges::all_of(x, is_short_text);
+    });
   }
   JsonFields object(const char* key) const {
-    const auto& value = require(key);
-    check(value.is_object(), "{}: {} must be an object, not {}", where_, key, shown_json(value));
-    return {value, where_ + ": " + key};
+    const auto is_object = [](const nlohmann::json& x) { return x.is_object(); };
+    return {require(key, "an object", is_object), where_ + ": " + key};
   }
 
  private:
-  const nlohmann::json& require(const char* key) const {
+  static bool is_number(const nlohmann::json& x) { return x.is_number(); }
+  static bool is_short_text(const nlohmann::json& x) {
+    return x.is_string() && shown(x.get<std::string>()) == x.get<std::string>();
+  }
+  /// The value of a key that must be `kind`.
+  const nlohmann::json& require(const char* key, const char* kind,
+                                bool (*is_kind)(const nlohmann::json&)) const {
     check(has(key), "{}: {} is missing", where_, key);
-    return object_.at(key);
+    const nlohmann::json& value = object_.at(key);
+    check(is_kind(value), "{}: {} must be {}, not {}", where_, key, kind, shown_json(value));
+    return value;
   }
 
   const nlohmann::json& object_;

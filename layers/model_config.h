@@ -127,6 +127,9 @@ struct ModelConfig {
   void validate(const std::string& where, const KeyName& key = std::identity()) const;
 };
 
+/// The model_type of every family.
+std::vector<std::string> family_names();
+
 /// Parses a published config.json. Unknown model types, rope scalings and activations are refused
 /// by name: they are never guessed.
 ModelConfig parse_model_config(const std::string& json_text, const std::string& where);

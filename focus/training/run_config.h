@@ -17,7 +17,7 @@
 #include "focus/adapters/lora/lora.h"
 #include "focus/method/config.h"
 #include "focus/models/text_start.h"
-#include "layers/family.h"
+#include "layers/model_config.h"
 #include "optim/training_step.h"
 
 namespace focus {
