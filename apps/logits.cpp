@@ -34,7 +34,7 @@ Ids ids_of(const LogitsArguments& o, const LoadedModel& model) {
 void add_groups(const FocusModel& focus, std::vector<std::pair<std::string, Tensor>>& tensors) {
   for (Index i = 0; i < focus.shape().num_layers; ++i) {
     auto [name, groups] =
-        focus.grouping().last_groups(i, focus.last_classes()[static_cast<std::size_t>(i)]);
+        focus.grouping().last_groups(i, focus.last_group_ids()[static_cast<std::size_t>(i)]);
     tensors.emplace_back(fmt::format("layers.{}.{}", i, name), std::move(groups));
   }
 }

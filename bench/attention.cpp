@@ -1,9 +1,8 @@
 #include "autograd/simd/bf16_kernels.h"
 #include "bench/cases.h"
 #include "bench/membership.h"
-#include "focus/method/attention/gated_attention.h"
-#include "focus/method/attention/sparse_attention.h"
-#include "focus/method/grouping/key_groups.h"
+#include "focus/method/attention/focus_attention.h"
+#include "focus/method/grouping/key_grouping.h"
 #include "focus/method/summary/summary_attention.h"
 
 namespace focus::bench {
@@ -66,7 +65,7 @@ Case hard(Index heads, Index seq_len, bool with_backward, int top_k, HardGate ga
                         });
 }
 
-/// Groups of keys, those that are not read as columns; the classes, the choice, the sort and the
+/// Groups of keys, those that are not read as columns; the group_ids, the choice, the sort and the
 /// sums are part of what is timed.
 Case summary(Index heads, Index seq_len, bool with_backward, int groups, Index read_groups) {
   SummarySettings options;
@@ -81,9 +80,10 @@ Case summary(Index heads, Index seq_len, bool with_backward, int groups, Index r
                    keys.span().first(static_cast<std::size_t>(sample * heads * kHeadDim))),
       1);
   const auto attend = [=](const Variables& x, SummaryReport* report) {
-    const KeyClasses classes =
-        nearest_classes(x[1].value(), fitted.centroids.value(), fitted.bias.value());
-    return summary_attention(x[0], x[1], x[2], classes, fitted.beta, kOptions, options, report);
+    const GroupIds group_ids =
+        nearest_groups(x[1].value(), fitted.centroids.value(), fitted.bias.value());
+    return summary_attention(x[0], x[1], x[2], group_ids, fitted.summary_bias, kOptions, options,
+                             report);
   };
   SummaryReport report;
   attend({random_tensor({1, seq_len, heads, kHeadDim}, 1), keys,

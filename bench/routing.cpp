@@ -2,7 +2,7 @@
 
 #include "bench/cases.h"
 #include "bench/membership.h"
-#include "focus/method/attention/class_plan.h"
+#include "focus/method/attention/group_plans.h"
 #include "focus/method/grouping/sinkhorn.h"
 
 namespace focus::bench {
@@ -58,7 +58,7 @@ Case memberships(Index seq_len, int top_k, bool with_plan) {
   Case c;
   c.run = [=] {
     const std::vector<std::uint64_t> sets = membership(routed, top_k);
-    if (with_plan) class_plan(sets, 1, seq_len, 0, 129);
+    if (with_plan) shared_groups_plan(sets, 1, seq_len, 0, 129);
   };
   c.tokens = static_cast<double>(seq_len);
   return c;

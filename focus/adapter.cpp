@@ -6,7 +6,7 @@ namespace focus {
 
 void AttentionCounts::append_to(std::vector<double>& list) const {
   const auto append_pairs = [&](const PairCounts& of) {
-    for (const std::int64_t count : {of.all, of.distant, of.attended, of.choosing})
+    for (const std::int64_t count : {of.all, of.distant, of.attended, of.selection_cost})
       list.push_back(static_cast<double>(count));
   };
   append_pairs(pairs);
@@ -21,7 +21,7 @@ std::size_t AttentionCounts::add(std::span<const double> list) {
   std::size_t at = 0;
   const auto next = [&] { return static_cast<std::int64_t>(list[at++]); };
   const auto add_pairs = [&](PairCounts& to) {
-    for (std::int64_t* const count : {&to.all, &to.distant, &to.attended, &to.choosing})
+    for (std::int64_t* const count : {&to.all, &to.distant, &to.attended, &to.selection_cost})
       *count += next();
   };
   add_pairs(pairs);

@@ -35,14 +35,14 @@ class HashGrouping final : public focus::Grouping {
   }
 
   std::string_view kind() const override { return "hash"; }
-  focus::KeyClasses classes(const focus::MechanismInputs& in, focus::Balance) override {
+  focus::GroupIds group_ids(const focus::MechanismInputs& in, focus::Balance) override {
     const focus::NoGrad guard;
     const focus::Variable h(in.h.value());
     const focus::Tensor turned =
         focus::linear(h, rotations_[static_cast<std::size_t>(in.layer)], {}).value();
-    focus::KeyClasses found{.groups = num_groups(), .heads = 1, .classes = {}};
+    focus::GroupIds found{.groups = num_groups(), .heads = 1, .ids = {}};
     for (focus::Index row = 0; row < turned.rows(); ++row)
-      found.classes.push_back(hash_of(turned.data() + row * directions_));
+      found.ids.push_back(hash_of(turned.data() + row * directions_));
     return found;
   }
   focus::Index assignment_cost(const focus::MechanismInputs& in) const override {
@@ -53,7 +53,7 @@ class HashGrouping final : public focus::Grouping {
   }
 
  private:
-  /// Of an odd number of groups the last direction has one side only.
+  /// The last direction of an odd number of groups has one side only.
   std::uint8_t hash_of(const focus::Real* turned) const {
     focus::Index best = 0;
     for (focus::Index g = 1; g < num_groups(); ++g)

@@ -35,7 +35,8 @@ void Mechanism::attach(Decoder& decoder) {
     return by_document(in, [this](const MechanismInputs& part, Index, Index) {
       PairCounts of_pass;
       Variable out = attend(part, counting_ ? &of_pass : nullptr);
-      if (counting_) of_pass.choosing = pairs_worth(multiply_adds_to_choose(part, of_pass), part);
+      if (counting_)
+        of_pass.selection_cost = pairs_worth(multiply_adds_to_select(part, of_pass), part);
       pairs_ += of_pass;
       return out;
     });

@@ -44,7 +44,7 @@ class Mechanism : public Adapter {
   virtual Variable attend(const MechanismInputs& in, PairCounts* pairs) = 0;
   /// Multiply-adds that all heads of a layer need to choose the pairs that are counted, beside
   /// those of the pairs themselves. 0 where nothing is looked at to choose.
-  virtual double multiply_adds_to_choose(const MechanismInputs&, const PairCounts&) const {
+  virtual double multiply_adds_to_select(const MechanismInputs&, const PairCounts&) const {
     return 0;
   }
 

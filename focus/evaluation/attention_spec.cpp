@@ -43,7 +43,7 @@ std::vector<Index> take_numbers(std::vector<std::string>& parts, const std::stri
   return numbers;
 }
 
-/// Reads what stands behind the name into the spec.
+/// Reads what follows the name into the spec.
 void read_settings(const std::vector<std::string>& parts, AttentionSpec& spec,
                    const std::string& where) {
   std::vector<std::string> overrides;

@@ -292,7 +292,7 @@ GroupSummary summarise(const AttentionCounts& counts) {
   }
   if (const PairCounts& pairs = counts.pairs; pairs.all > 0) {
     summary.pairs = static_cast<double>(pairs.attended) / static_cast<double>(pairs.all);
-    summary.choosing = static_cast<double>(pairs.choosing) / static_cast<double>(pairs.all);
+    summary.choosing = static_cast<double>(pairs.selection_cost) / static_cast<double>(pairs.all);
     summary.distant = static_cast<double>(pairs.distant) / static_cast<double>(pairs.all);
   }
   return summary;

@@ -1,7 +1,7 @@
 #include "focus/generation/routed_cache.h"
 
 #include "autograd/base/check.h"
-#include "focus/method/attention/sparse_attention.h"
+#include "focus/method/attention/focus_attention.h"
 
 namespace focus {
 RoutedCache::RoutedCache(Decoder& decoder, FocusModel* focus, const AttentionSpec& mode,
@@ -64,7 +64,7 @@ Variable RoutedCache::attend(const MechanismInputs& in) {
   if (summary) return attend_summary(in);
   std::optional<LayerCache>& cache = layers_[layer];
   const Index heads = in.q.dim(2), kv_heads = in.k.dim(2), head_dim = in.q.dim(3);
-  // Dense: all tokens are of one class.
+  // Dense: all tokens are in one bucket.
   GateOptions gate{.local_window = 0, .gated = false, .membership = {}};
   Tensor g;
   if (mode_.kind != AttentionKind::dense) {
@@ -74,10 +74,10 @@ Variable RoutedCache::attend(const MechanismInputs& in) {
   }
   const Index groups = g.defined() ? g.cols() : 0;
   if (in.first_position == 0) {
-    GateOptions without_sets = gate;
-    without_sets.membership.clear();
+    GateOptions without_masks = gate;
+    without_masks.membership.clear();
     cache.emplace(LayerCache::Sizes{heads, kv_heads, head_dim, groups}, in.options,
-                  std::move(without_sets), dtype_);
+                  std::move(without_masks), dtype_);
   }
   const Real *k = in.k.value().data(), *v = in.v.value().data();
   const auto append = [&](Index t) {
@@ -94,29 +94,29 @@ Variable RoutedCache::attend(const MechanismInputs& in) {
 
 Variable RoutedCache::attend_summary(const MechanismInputs& in) {
   const Index heads = in.q.dim(2), kv_heads = in.k.dim(2), head_dim = in.q.dim(3);
-  const KeyClasses classes = focus_->grouping().classes(in, *mode_.balance);
-  const Variable beta = focus_->grouping().beta(in.layer, kv_heads);
+  const GroupIds group_ids = focus_->grouping().group_ids(in, *mode_.balance);
+  const Variable summary_bias = focus_->grouping().summary_bias(in.layer, kv_heads);
   std::optional<SummaryCache>& cache = summary_layers_[static_cast<std::size_t>(in.layer)];
   SummarySettings options;
   if (in.first_position == 0) {
     options = focus_->summary_of(mode_, in.layer);
-    cache.emplace(SummaryCache::Sizes{heads, kv_heads, head_dim, classes.groups}, in.options,
+    cache.emplace(SummaryCache::Sizes{heads, kv_heads, head_dim, group_ids.groups}, in.options,
                   options, dtype_);
   }
   const Real *k = in.k.value().data(), *v = in.v.value().data();
-  const std::span<const std::uint8_t> of_keys(classes.classes);
+  const std::span<const std::uint8_t> of_keys(group_ids.ids);
   if (in.first_position == 0) {
     cache->append(k, v, of_keys, in.k.dim(1));
-    return summary_attention(in.q, in.k, in.v, classes, beta, in.options, options);
+    return summary_attention(in.q, in.k, in.v, group_ids, summary_bias, in.options, options);
   }
-  const auto of_token = static_cast<std::size_t>(classes.heads);
+  const auto of_token = static_cast<std::size_t>(group_ids.heads);
   return go_on(
       in, *cache,
       [&](Index t) {
         cache->append(k + t * kv_heads * head_dim, v + t * kv_heads * head_dim,
                       of_keys.subspan(static_cast<std::size_t>(t) * of_token, of_token));
       },
-      [&](const Real* q, Real* out) { cache->attend(q, beta.value(), out); });
+      [&](const Real* q, Real* out) { cache->attend(q, summary_bias.value(), out); });
 }
 
 }  // namespace focus

@@ -11,7 +11,7 @@ namespace focus {
 
 /// Keys and values of a sequence in every layer of a decoder, for generation: while it lives, the
 /// decoder attends through it. A pass from position 0 is the ordinary forward over the prompt and
-/// fills the cache anew; passes from position size() on attend to what it holds, and append to it.
+/// fills the cache again; passes from position size() on attend to what it holds, and append to it.
 /// Afterwards the layers have the mechanisms that they had. One sequence, no gradients.
 class RoutedCache {
  public:
@@ -26,14 +26,14 @@ class RoutedCache {
   /// Tokens held.
   Index size() const;
   std::size_t bytes() const;
-  /// Of the keys that lay before the tokens decoded one at a time, the share that was read (mean
+  /// The share of the keys before the tokens decoded one at a time that was read (mean
   /// over layers); 1 where there was none.
   double share_read() const;
 
  private:
   Variable attend(const MechanismInputs& in);
   Variable attend_summary(const MechanismInputs& in);
-  /// What each token of a pass attends to that goes on from what a layer's cache holds:
+  /// What each token of a pass attends to that continues what a layer's cache holds:
   /// append(token) lets it enter, attend(q, out) reads.
   template <class Cache, class Append, class Attend>
   Tensor go_on(const MechanismInputs& in, Cache& cache, Append&& append, Attend&& attend);
@@ -42,7 +42,7 @@ class RoutedCache {
   const AttentionSpec mode_;
   const CacheDtype dtype_;
   std::vector<std::optional<LayerCache>> layers_;            // of dense and hard attention
-  std::vector<std::optional<SummaryCache>> summary_layers_;  // of that with summary columns
+  std::vector<std::optional<SummaryCache>> summary_layers_;  // of summary attention
   std::int64_t keys_read_ = 0, keys_held_ = 0;
   std::optional<AttachedMechanism> attached_;
 };

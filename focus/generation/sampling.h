@@ -13,7 +13,7 @@ struct SamplingOptions {
   double temperature = 0;         // the logits are divided by it; 0: always the highest (greedy)
   Index top_k = 0;                // only the k highest; 0: all
   double top_p = 1;               // only the fewest of those that together have this probability
-  double repetition_penalty = 1;  // of tokens that stand in the text already; 1: none
+  double repetition_penalty = 1;  // of tokens that the text has already; 1: none
 
   /// Throws std::invalid_argument naming what is out of range.
   void validate() const;

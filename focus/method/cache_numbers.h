@@ -96,7 +96,7 @@ class CacheNumbers {
           {real_.data() + panels.at, panels.rows, panels.columns, 0, panels.stride}, first, c, ldc,
           add);
   }
-  /// Of x [n] the products with `count` rows from number `at` on, `stride` apart.
+  /// The products of x [n] with `count` rows from number `at` on, `stride` apart.
   void dot_rows(const Real* x, Index count, Index at, Index stride, Index n, Real* sums) const {
     const simd::Kernels& kernels = simd::kernels();
     if (rounds())

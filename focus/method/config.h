@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "data/settings/any_settings.h"
-#include "focus/method/summary/summary_settings.h"
+#include "focus/method/summary_settings.h"
 
 namespace focus {
 
-/// Groups of a layer's tokens at most: a token's set of them is a word of bits.
+/// Groups of a layer's tokens at most: a token's mask of them is a word of bits.
 constexpr int kMaxGroups = 64;
 
 /// How a pair's affinity a = g_i . g_j acts on its score s.
@@ -56,7 +56,7 @@ enum class Training {
   soft,    // every pair, through the gate
   hard,    // only the pairs of hard attention with train_top_k groups; the affinity that they keep
            // carries the gradient (straight-through), and a step costs what its pairs cost
-  summary  // attention with summary columns; the classes carry the gradient (straight-through)
+  summary  // attention with summary tokens; the groups carry the gradient (straight-through)
 };
 constexpr auto enum_names(Training) {
   return std::array<std::string_view, 3>{"soft", "hard", "summary"};
@@ -178,7 +178,7 @@ struct AblationSettings {
 };
 
 /// The method's settings, one for all layers (arXiv 2604.03260). What is of one grouping alone
-/// stands in its section.
+/// is in its section.
 struct FocusConfig {
   GroupingName grouping;
   int num_groups = 4;        // K

@@ -31,7 +31,7 @@ void write_focus(StoreWriter& store, FocusModel& focus, const std::string& base_
 ///     tokens                 projection [hidden_size, routing_dim],
 ///                            centroids [num_groups, routing_dim], potentials [num_groups]
 ///     keys                   centroids [num_key_value_heads, num_groups, head_dim],
-///                            bias and beta [num_key_value_heads, num_groups],
+///                            bias and summary_bias [num_key_value_heads, num_groups],
 ///                            temperature and spread [1];
 ///                            focus_config.json has num_key_value_heads and head_dim too
 /// Each appears whole or not at all; a folder that must do so is the caller's work.

@@ -7,8 +7,7 @@
 
 #include "autograd/base/check.h"
 #include "autograd/base/profile.h"
-#include "focus/method/attention/gated_attention.h"
-#include "focus/method/attention/sparse_attention.h"
+#include "focus/method/attention/focus_attention.h"
 #include "focus/method/documents.h"
 #include "focus/method/focus_files.h"
 #include "focus/method/summary/head_budgets.h"
@@ -24,12 +23,12 @@ std::vector<T> part_of(const std::vector<T>& list, Index begin, Index end, Index
   return {list.begin() + begin * each, list.begin() + end * each};
 }
 
-/// The classes of one document of a row.
-KeyClasses part_of(const KeyClasses& classes, Index begin, Index end) {
-  KeyClasses part{.groups = classes.groups,
-                  .heads = classes.heads,
-                  .classes = part_of(classes.classes, begin, end, classes.heads)};
-  if (classes.shares.defined()) part.shares = slice(classes.shares, begin, end);
+/// The group_ids of one document of a row.
+GroupIds part_of(const GroupIds& group_ids, Index begin, Index end) {
+  GroupIds part{.groups = group_ids.groups,
+                .heads = group_ids.heads,
+                .ids = part_of(group_ids.ids, begin, end, group_ids.heads)};
+  if (group_ids.shares.defined()) part.shares = slice(group_ids.shares, begin, end);
   return part;
 }
 
@@ -58,7 +57,7 @@ FocusModel::FocusModel(const FocusConfig& config, const FocusShape& shape, Rng& 
       AttentionSpec{.kind = soft ? AttentionKind::soft : AttentionKind::summary}.or_from(config_);
   grouping_ = grouping_kind().make(config_, shape_, rng);
   const auto layers = static_cast<std::size_t>(shape.num_layers);
-  last_classes_.resize(layers);
+  last_group_ids_.resize(layers);
   layer_errors_.resize(layers);
   reset_statistics();
 }
@@ -82,8 +81,8 @@ AttentionSpec FocusModel::training_mode(const StepInfo& place) const {
 }
 
 void FocusModel::attach(Decoder& decoder) {
-  check(decoder.layers().size() == last_classes_.size(), "focus: {} layers for a decoder of {}",
-        last_classes_.size(), decoder.layers().size());
+  check(decoder.layers().size() == last_group_ids_.size(), "focus: {} layers for a decoder of {}",
+        last_group_ids_.size(), decoder.layers().size());
   attached_.reset();  // or it would be put back when the new one goes
   decoder_ = &decoder;
   attached_.emplace(decoder, [this](const MechanismInputs& in) { return attend(in); });
@@ -104,7 +103,7 @@ double FocusModel::lr_factor(const std::string& name) const {
 
 void FocusModel::begin_step(const StepInfo& place) {
   mode = training_mode(place);
-  step_groups_.assign(last_classes_.size(), {});
+  step_groups_.assign(last_group_ids_.size(), {});
 }
 
 Variable FocusModel::after_forward() {
@@ -118,7 +117,7 @@ std::vector<double> FocusModel::step_statistics() const {
   for (std::size_t i = 0; i < step_groups_.size(); ++i) {
     const auto layer = static_cast<Index>(i);
     GroupStatistics groups;
-    grouping_->add_statistics(layer, last_classes_[i], groups);
+    grouping_->add_statistics(layer, last_group_ids_[i], groups);
     groups.append_to(record);
     const std::vector<double> update = grouping_->state_update(layer);
     record.push_back(static_cast<double>(update.size()));
@@ -206,31 +205,31 @@ Variable FocusModel::layer_error(const MechanismInputs& in, const Variable& out,
 Variable FocusModel::attend_summary(const MechanismInputs& in, const AttentionSpec& attends) {
   const auto layer = static_cast<std::size_t>(in.layer);
   const SummarySettings settings = summary_of(attends, in.layer);
-  const KeyClasses classes = grouping_->classes(in, *attends.balance);
-  const Variable beta = grouping_->beta(in.layer, in.k.dim(2));
+  const GroupIds group_ids = grouping_->group_ids(in, *attends.balance);
+  const Variable summary_bias = grouping_->summary_bias(in.layer, in.k.dim(2));
   SummaryReport report;  // of all sequences
   Variable out = by_document(in, [&](const MechanismInputs& part, Index begin, Index end) {
     SummaryReport of_part;
     Variable of_document = summary_attention(
-        part.q, part.k, part.v, in.options.documents ? part_of(classes, begin, end) : classes, beta,
-        part.options, settings, gather_statistics ? &of_part : nullptr);
+        part.q, part.k, part.v, in.options.documents ? part_of(group_ids, begin, end) : group_ids,
+        summary_bias, part.options, settings, gather_statistics ? &of_part : nullptr);
     report.pairs.insert(report.pairs.end(), of_part.pairs.begin(), of_part.pairs.end());
     report.scored.insert(report.scored.end(), of_part.scored.begin(), of_part.scored.end());
     return of_document;
   });
-  if (gather_statistics) gather_summary(in, classes, report, settings);
-  last_classes_[layer] = {classes.groups, classes.heads, classes.classes, {}};
+  if (gather_statistics) gather_summary(in, group_ids, report, settings);
+  last_group_ids_[layer] = {group_ids.groups, group_ids.heads, group_ids.ids, {}};
   if (config_.objective != Objective::layer_distillation || !grad_enabled()) return out;
-  // The next layer goes on from the dense output: no layer's error reaches another's parameters.
+  // The next layer continues from the dense output: no layer's error reaches another's parameters.
   Variable dense = attention(in.q, in.k, in.v, in.options);
   layer_errors_[layer] = layer_error(in, out, dense);
   return dense;
 }
 
-void FocusModel::gather_summary(const MechanismInputs& in, const KeyClasses& classes,
+void FocusModel::gather_summary(const MechanismInputs& in, const GroupIds& group_ids,
                                 const SummaryReport& report, const SummarySettings& settings) {
   GroupStatistics& stats = statistics[static_cast<std::size_t>(in.layer)];
-  stats.add_sizes(classes.classes, classes.heads, config_.num_groups);
+  stats.add_sizes(group_ids.ids, group_ids.heads, config_.num_groups);
   const Index heads = in.q.dim(2), dim = in.q.dim(3);
   const std::vector<Index> starts = sequence_starts(in);
   std::int64_t scored = 0;
@@ -244,10 +243,10 @@ void FocusModel::gather_summary(const MechanismInputs& in, const KeyClasses& cla
   if (settings.most_selected() == 0 && settings.unselected_groups == UnselectedGroups::drop)
     return;  // nobody asks for the groups
   const Index tokens = in.q.dim(0) * in.q.dim(1);
-  // A column whose width counts is scored twice.
-  const Index columns = settings.uses_width() ? 2 * scored : scored;
-  const Index work = tokens * grouping_->assignment_cost(in) + columns * dim;
-  stats.pairs.choosing += pairs_worth(static_cast<double>(work), in);
+  // A summary token whose width counts is scored twice.
+  const Index scores = settings.uses_width() ? 2 * scored : scored;
+  const Index work = tokens * grouping_->assignment_cost(in) + scores * dim;
+  stats.pairs.selection_cost += pairs_worth(static_cast<double>(work), in);
 }
 
 void FocusModel::gather(const MechanismInputs& in, const Routing& routing,
@@ -257,14 +256,14 @@ void FocusModel::gather(const MechanismInputs& in, const Routing& routing,
   const std::vector<Index> starts = sequence_starts(in);
   for (std::size_t s = 0; s + 1 < starts.size(); ++s) {
     const Index first = starts[s], seq_len = starts[s + 1] - first;
-    std::span<const std::uint64_t> sets(options.membership);
-    if (!sets.empty())
-      sets = sets.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(seq_len));
+    std::span<const std::uint64_t> masks(options.membership);
+    if (!masks.empty())
+      masks = masks.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(seq_len));
     stats.pairs +=
-        count_pairs(sets, seq_len, config_.local_window, in.options.sliding_window, options.sinks);
+        count_pairs(masks, seq_len, config_.local_window, in.options.sliding_window, options.sinks);
   }
   if (by_groups)
-    stats.pairs.choosing +=
+    stats.pairs.selection_cost +=
         pairs_worth(static_cast<double>(starts.back() * grouping_->assignment_cost(in)), in);
 }
 
@@ -297,7 +296,7 @@ void FocusModel::write(StoreWriter& store, const std::string& base_fingerprint) 
 void FocusModel::restore(const StoreReader& store) { restore_focus(open_focus(store), *this); }
 
 void FocusModel::reset_statistics() {
-  statistics.assign(last_classes_.size(), GroupStatistics{});
+  statistics.assign(last_group_ids_.size(), GroupStatistics{});
   for (GroupStatistics& stats : statistics)
     stats.sizes.assign(static_cast<std::size_t>(config_.num_groups), 0);
 }

@@ -66,7 +66,7 @@ class FocusModel : public Adapter {
   Variable take_auxiliary_loss();
 
   /// The groups of each layer's last forward pass with summary attention, without its graph.
-  const std::vector<KeyClasses>& last_classes() const { return last_classes_; }
+  const std::vector<GroupIds>& last_group_ids() const { return last_group_ids_; }
 
   /// What attach() makes the decoder's attention: that of `mode`.
   Variable attend(const MechanismInputs& in);
@@ -90,7 +90,7 @@ class FocusModel : public Adapter {
   Variable attend_summary(const MechanismInputs& in, const AttentionSpec& attention);
   /// The layer's squared error of attention outputs after o_proj, relative to the dense ones'.
   Variable layer_error(const MechanismInputs& in, const Variable& out, const Variable& dense) const;
-  void gather_summary(const MechanismInputs& in, const KeyClasses& classes,
+  void gather_summary(const MechanismInputs& in, const GroupIds& group_ids,
                       const SummaryReport& report, const SummarySettings& settings);
   void gather(const MechanismInputs& in, const Routing& routing, const GateOptions& options,
               bool by_groups);
@@ -98,7 +98,7 @@ class FocusModel : public Adapter {
   FocusConfig config_;
   FocusShape shape_;
   std::unique_ptr<Grouping> grouping_;
-  std::vector<KeyClasses> last_classes_;  // of the last forward pass, without its graph
+  std::vector<GroupIds> last_group_ids_;  // of the last forward pass, without its graph
   std::vector<Variable> layer_errors_;    // of each layer, with its graph, until they are taken
   std::vector<GroupStatistics> step_groups_;
   std::optional<AttachedMechanism> attached_;

@@ -30,12 +30,12 @@ struct AttentionSpec {
   AttentionKind kind = AttentionKind::dense;
   int top_k = 0;  // hard: groups a token keeps, 0: 1; focus: the most that are listed, 0: all
   std::optional<Balance> balance = {};
-  std::optional<HardGate> gate = {};              // of hard
-  SummaryFields<std::optional> summary = {};      // of soft and hard the sinks
+  std::optional<HardGate> gate = {};                    // of hard
+  SummaryFields<std::optional> summary = {};            // of soft and hard the sinks
   std::vector<Index> m_by_layer = {}, w_by_layer = {};  // of summary, where layers differ
-  std::string mechanism = {};                // a baseline's name in the table
-  std::optional<AnySettings> settings = {};  // and its settings
-  std::vector<Index> layers = {};            // that attend so, the others densely; empty: all
+  std::string mechanism = {};                           // a baseline's name in the table
+  std::optional<AnySettings> settings = {};             // and its settings
+  std::vector<Index> layers = {};  // that attend so, the others densely; empty: all
 
   /// What a word of this kind may say by KEY=VALUE, the first also without KEY=.
   template <class F>
@@ -65,8 +65,8 @@ struct AttentionSpec {
   bool needs_focus() const { return kind >= AttentionKind::local && kind <= AttentionKind::focus; }
   /// The same with everything said that its kind has.
   AttentionSpec or_from(const FocusConfig& config) const;
-  /// Summary attention of a layer, what is not said with its default; FocusModel::summary_of() adds
-  /// heads' budgets.
+  /// Summary attention of a layer, what is not given with its default; FocusModel::summary_of()
+  /// adds heads' budgets.
   SummarySettings summary_of(Index layer) const;
 };
 

@@ -6,9 +6,9 @@
 #include "autograd/base/check.h"
 #include "autograd/base/clock.h"
 #include "autograd/simd/bf16_kernels.h"
-#include "focus/method/attention/sparse_attention.h"
+#include "focus/method/attention/focus_attention.h"
 #include "focus/method/grouping/group_statistics.h"
-#include "focus/method/grouping/key_groups.h"
+#include "focus/method/grouping/key_grouping.h"
 #include "focus/method/grouping/routing.h"
 
 namespace focus {
@@ -131,11 +131,11 @@ class Measurement {
   /// Includes grouping the keys, selection, sort and sums.
   void summary() {
     attend([&] {
-      classes_ =
-          nearest_classes(k_.value(), key_groups_.centroids.value(), key_groups_.bias.value());
-      profile_mark("classes");
-      return summary_attention(q_, k_, v_, classes_, key_groups_.beta, scaled(), *o_.summary,
-                               &summary_);
+      group_ids_ =
+          nearest_groups(k_.value(), key_groups_.centroids.value(), key_groups_.bias.value());
+      profile_mark("groups");
+      return summary_attention(q_, k_, v_, group_ids_, key_groups_.summary_bias, scaled(),
+                               *o_.summary, &summary_);
     });
   }
 
@@ -148,7 +148,7 @@ class Measurement {
     speed.pairs = count_pairs({}, length_, o_.summary->local_window, 0);
     speed.pairs.attended = (summary_.pairs.at(0) + o_.heads / 2) / o_.heads;
     GroupStatistics groups;
-    groups.add_sizes(classes_.classes, classes_.heads, o_.num_groups);
+    groups.add_sizes(group_ids_.ids, group_ids_.heads, o_.num_groups);
     speed.largest_group = groups.dominance();
   }
 
@@ -180,7 +180,7 @@ class Measurement {
   GateOptions soft_gate_;
   std::vector<std::uint64_t> sets_;
   KeyGroups key_groups_;
-  KeyClasses classes_;
+  GroupIds group_ids_;
   SummaryReport summary_;
 };
 

@@ -10,7 +10,7 @@
 
 #include "autograd/base/profile.h"
 #include "autograd/precision.h"
-#include "focus/method/attention/gated_attention.h"
+#include "focus/method/attention/focus_attention.h"
 #include "focus/method/grouping/pair_counts.h"
 #include "focus/method/summary/summary_attention.h"
 

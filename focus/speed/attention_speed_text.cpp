@@ -62,13 +62,14 @@ Table speedups_table(const std::vector<AttentionSpeed>& rows) {
 
 Table phases_table(bool backward, bool summary, const std::vector<AttentionSpeed>& rows) {
   const std::vector<const char*> phases =
-      summary ? std::vector{"classes", "sums", "near and columns", "chosen groups", "merge"}
-              : std::vector{"sort", "local band", "grouped attention", "merge"};
+      summary
+          ? std::vector{"groups", "sums", "local and summary tokens", "selected groups", "merge"}
+          : std::vector{"sort", "local band", "grouped attention", "merge"};
   std::vector<const char*> back;
   if (backward)
-    back = summary
-               ? std::vector{"near tiles, backward", "chosen groups, backward", "columns, backward"}
-               : std::vector{"sparse_attention backward"};
+    back = summary ? std::vector{"local tiles, backward", "selected groups, backward",
+                                 "summary tokens, backward"}
+                   : std::vector{"sparse_attention backward"};
   Table table{
       .caption =
           "Phases of Focus attention's fastest run, ms, and memory in addition to the inputs",

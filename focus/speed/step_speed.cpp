@@ -55,7 +55,7 @@ std::vector<PhaseTime> phases_of(const std::vector<Profile::Entry>& entries) {
       {"embedding", {"embedding"}},
       {"attention",
        {"attention", "gated_attention", "sparse_attention", "sort", "grouped attention",
-        "local band", "summary_attention", "sums", "near and columns", "chosen groups"}},
+        "local band", "summary_attention", "sums", "local and summary tokens", "selected groups"}},
       {"routing", {"route", "membership", "potentials", "class_scores", "classes"}},
       {"linear", {"linear", "matmul"}},
       {"loss", {"linear_cross_entropy"}},

@@ -1,7 +1,6 @@
 // The Focus attention sub-layer, op by op, against the reference implementation in float64.
-#include "focus/method/attention/focus_rule.h"
-#include "focus/method/attention/gated_attention.h"
-#include "focus/method/attention/sparse_attention.h"
+#include "focus/method/attention/focus_attention.h"
+#include "focus/method/attention/gate.h"
 #include "focus/method/grouping/pair_counts.h"
 #include "focus/method/grouping/routing.h"
 #include "focus/method/grouping/sinkhorn.h"

@@ -23,7 +23,7 @@ T at_head(std::span<const T> of_tokens, Index heads, Index seq_len, Index b, Ind
 }
 
 struct Inputs {
-  Variable q, k, v, beta, centroids, bias, own_scores;
+  Variable q, k, v, summary_bias, centroids, bias, own_scores;
 };
 
 class SummaryGolden : public testing::TestWithParam<std::string> {
@@ -62,12 +62,12 @@ class SummaryGolden : public testing::TestWithParam<std::string> {
   /// z as the routing has it; the keys a constant of it, or not.
   Variable scores(const Inputs& in, bool through_keys) const {
     if (own_) return reshape(in.own_scores, {in.q.dim(0), in.q.dim(1), 1, groups_});
-    return class_scores(through_keys ? in.k : Variable(in.k.value()), in.centroids, in.bias);
+    return group_scores(through_keys ? in.k : Variable(in.k.value()), in.centroids, in.bias);
   }
   Variable run(const Inputs& in, Index top_groups, bool through_keys, SummaryReport& report) {
     summary_.num_selected_groups = top_groups;
-    return summary_attention(in.q, in.k, in.v, classes_of(scores(in, through_keys), tau_), in.beta,
-                             options_, summary_, &report);
+    return summary_attention(in.q, in.k, in.v, group_ids_of(scores(in, through_keys), tau_),
+                             in.summary_bias, options_, summary_, &report);
   }
 
   void check_groups(Index top_groups) {
@@ -77,7 +77,7 @@ class SummaryGolden : public testing::TestWithParam<std::string> {
     const Variable out = run(in, top_groups, false, report);
     expect_close(prefix + "out", swap_heads(out.value()), file_->numbers(prefix + "out"));
     expect_close(prefix + "lse", report.lse, file_->numbers(prefix + "lse"));
-    check_choice(in, prefix, report);
+    check_selection(in, prefix, report);
     backward(multiply(out, Variable(swap_heads(file_->tensor("d_out")))));
     const auto grad = [&](const char* name, const Variable& of, bool heads) {
       expect_close(prefix + "grad_" + name, heads ? swap_heads(of.grad()) : of.grad(),
@@ -86,7 +86,7 @@ class SummaryGolden : public testing::TestWithParam<std::string> {
     grad("q", in.q, true);
     grad("k", in.k, true);
     grad("v", in.v, true);
-    grad("beta", in.beta, false);
+    grad("beta", in.summary_bias, false);
     if (own_) {
       grad("own_scores", in.own_scores, false);
       return;
@@ -100,23 +100,23 @@ class SummaryGolden : public testing::TestWithParam<std::string> {
                  file_->numbers(prefix + "grad_k_through_classes"));
   }
 
-  void check_choice(const Inputs& in, const std::string& prefix,
-                    const SummaryReport& report) const {
+  void check_selection(const Inputs& in, const std::string& prefix,
+                       const SummaryReport& report) const {
     const Index batch = in.q.dim(0), seq_len = in.q.dim(1);
     const Index heads = summary_.query_heads_select() ? in.q.dim(2) : in.k.dim(2);
     const auto expected = file_->ids(prefix + "chosen");  // [batch, heads, seq_len, groups]
-    std::vector<char> chosen(expected.size(), 0);
+    std::vector<char> selected(expected.size(), 0);
     for (Index rank = 0; rank < summary_.most_selected(); ++rank)
       for (Index b = 0; b < batch; ++b)
         for (Index t = 0; t < seq_len; ++t)
           for (Index h = 0; h < heads; ++h) {
             if (rank >= summary_.selected_of(h)) continue;
             const auto from = ((rank * batch + b) * seq_len + t) * heads + h;
-            chosen[static_cast<std::size_t>(((b * heads + h) * seq_len + t) * groups_ +
-                                            report.chosen[static_cast<std::size_t>(from)])] = 1;
+            selected[static_cast<std::size_t>(((b * heads + h) * seq_len + t) * groups_ +
+                                              report.selected[static_cast<std::size_t>(from)])] = 1;
           }
     for (std::size_t i = 0; i < expected.size(); ++i)
-      ASSERT_EQ(chosen[i], expected[i]) << prefix << "chosen, element " << i;
+      ASSERT_EQ(selected[i], expected[i]) << prefix << "chosen, element " << i;
     const auto pairs = file_->numbers(prefix + "pairs");
     for (Index b = 0; b < batch; ++b)
       EXPECT_NEAR(static_cast<double>(report.pairs[static_cast<std::size_t>(b)]) /
@@ -139,17 +139,16 @@ TEST_P(SummaryGolden, ClassesAgree) {
   const Index batch = z.dim(0), seq_len = z.dim(1), heads = z.dim(2);
   const auto expected = file_->numbers("z");  // [batch, heads, seq_len, groups]
   expect_close("z", swap_heads(z.value()), expected);
-  const KeyClasses classes = classes_of(z, tau_);
+  const GroupIds group_ids = group_ids_of(z, tau_);
   const auto ids = file_->ids("classes");
   for (Index b = 0; b < batch; ++b)
     for (Index h = 0; h < heads; ++h)
       for (Index t = 0; t < seq_len; ++t)
-        ASSERT_EQ(at_head<std::uint8_t>(classes.classes, heads, seq_len, b, h, t),
+        ASSERT_EQ(at_head<std::uint8_t>(group_ids.ids, heads, seq_len, b, h, t),
                   ids[static_cast<std::size_t>((b * heads + h) * seq_len + t)])
             << "token " << t << " of head " << h;
   if (own_) return;
-  EXPECT_EQ(nearest_classes(in.k.value(), in.centroids.value(), in.bias.value()).classes,
-            classes.classes);
+  EXPECT_EQ(nearest_groups(in.k.value(), in.centroids.value(), in.bias.value()).ids, group_ids.ids);
 }
 
 TEST_P(SummaryGolden, AttentionAgreesForEveryNumberOfExactGroups) {

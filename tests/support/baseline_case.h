@@ -131,8 +131,8 @@ inline std::string text_of(const AwkwardCase& c) {
 /// Which keys a query reads, itself included: true at those, its row of the mask.
 using MaskRow = std::vector<bool>;
 /// The keys from `begin` on and the first ones, as far as the query sees them.
-inline MaskRow near_keys(const NaiveQuery& q, const AttentionOptions& options, Index begin,
-                         Index sinks) {
+inline MaskRow local_keys(const NaiveQuery& q, const AttentionOptions& options, Index begin,
+                          Index sinks) {
   MaskRow row;
   for (Index j = 0; j <= q.token; ++j)
     row.push_back(q.sees(j, options) && (j >= begin || j < sinks));

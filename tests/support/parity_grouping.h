@@ -24,13 +24,13 @@ class ParityGrouping final : public Grouping {
         first_(config.of<ParitySettings>().first),
         updates_(static_cast<std::size_t>(shape.num_layers)) {}
   std::string_view kind() const override { return "parity"; }
-  KeyClasses classes(const MechanismInputs& in, Balance) override {
-    KeyClasses found{.groups = num_groups(), .heads = 1, .classes = {}};
+  GroupIds group_ids(const MechanismInputs& in, Balance) override {
+    GroupIds found{.groups = num_groups(), .heads = 1, .ids = {}};
     const Tensor& h = in.h.value();
     for (Index row = 0; row < h.rows(); ++row) {
       Real sum = 0;
       for (Index d = 0; d < h.cols(); ++d) sum += h[row * h.cols() + d];
-      found.classes.push_back(static_cast<std::uint8_t>(sum < 0 ? first_ : 1 - first_));
+      found.ids.push_back(static_cast<std::uint8_t>(sum < 0 ? first_ : 1 - first_));
     }
     return found;
   }

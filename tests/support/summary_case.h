@@ -24,7 +24,7 @@ struct SummaryCase {
   Index window = 7, block = 4, sinks = 1, sliding_window = 0;
   double softcap = 0;
   UnselectedGroups unselected_groups = UnselectedGroups::summary;
-  bool one_for_all = false;  // key heads share their classes
+  bool one_for_all = false;  // key heads share their group_ids
   GroupSelection selection = GroupSelection::mass;
   Spread spread = Spread::random;
   double sharp = 1;  // q is so much larger
@@ -46,8 +46,8 @@ struct SummaryCase {
   }
 };
 
-/// z, of which classes are the largest.
-inline Tensor class_scores_of(const SummaryCase& c) {
+/// z, of which group_ids are the largest.
+inline Tensor group_scores_of(const SummaryCase& c) {
   const Index heads = c.one_for_all || c.reads_own() ? 1 : c.kv_heads;
   Tensor z = randn({c.batch, c.seq_len, heads, c.groups}, c.seed + 4);
   for (Index row = 0; row < z.rows(); ++row) {
@@ -66,9 +66,9 @@ inline SummaryInputs summary_inputs_of(const SummaryCase& c) {
   in.q = randn({c.batch, c.seq_len, c.heads, c.head_dim}, c.seed + 1, c.sharp);
   in.k = randn({c.batch, c.seq_len, c.kv_heads, c.head_dim}, c.seed + 2);
   in.v = randn({c.batch, c.seq_len, c.kv_heads, c.head_dim}, c.seed + 3);
-  in.beta = randn({c.kv_heads, c.groups}, c.seed + 5, 0.5);
-  in.z = class_scores_of(c);
-  in.classes = classes_of(Variable(in.z), in.tau);
+  in.summary_bias = randn({c.kv_heads, c.groups}, c.seed + 5, 0.5);
+  in.z = group_scores_of(c);
+  in.group_ids = group_ids_of(Variable(in.z), in.tau);
   in.options = {.scale = static_cast<Real>(1.3 / std::sqrt(static_cast<double>(c.head_dim))),
                 .softcap = static_cast<Real>(c.softcap),
                 .sliding_window = c.sliding_window};
@@ -84,19 +84,19 @@ inline SummaryInputs summary_inputs_of(const SummaryCase& c) {
   return in;
 }
 
-/// Value, then gradients of q, k, v, beta and z.
+/// Value, then gradients of q, k, v, summary_bias and z.
 struct SummaryRun {
   std::vector<Tensor> tensors;
   SummaryReport report;
 };
 inline SummaryRun run_summary(const SummaryInputs& in, const Tensor& d_out) {
   SummaryRun run;
-  const Variables x = leaves({in.q, in.k, in.v, in.beta});
+  const Variables x = leaves({in.q, in.k, in.v, in.summary_bias});
   const Variable z = leaf(in.z);
-  KeyClasses classes = in.classes;
-  classes.shares = classes_of(z, in.tau).shares;
+  GroupIds group_ids = in.group_ids;
+  group_ids.shares = group_ids_of(z, in.tau).shares;
   const Variable out =
-      summary_attention(x[0], x[1], x[2], classes, x[3], in.options, in.summary, &run.report);
+      summary_attention(x[0], x[1], x[2], group_ids, x[3], in.options, in.summary, &run.report);
   backward(multiply(out, Variable(d_out)));
   run.tensors = {out.value()};
   for (const Variable& input : x) run.tensors.push_back(input.grad());
@@ -123,11 +123,11 @@ inline double difference_from(const Tensor& actual, const std::vector<double>& e
 }
 
 /// The largest difference from the reference in value and gradients, and where; infinite where the
-/// choice or the number of pairs is another.
+/// selection or the number of pairs is another.
 inline std::pair<double, std::string> difference_from_reference(const SummaryInputs& in,
                                                                 const Tensor& d_out) {
   const SummaryRun run = run_summary(in, d_out);
-  const SummaryReference expected(in, run.report.chosen, d_out, tolerance(1e-4, 1e-11));
+  const SummaryReference expected(in, run.report.selected, d_out, tolerance(1e-4, 1e-11));
   if (!expected.complaint.empty()) return {INFINITY, expected.complaint};
   if (run.report.pairs != expected.results.pairs) return {INFINITY, "pairs"};
   if (run.report.scored != expected.results.scored) return {INFINITY, "scored"};
@@ -144,7 +144,7 @@ inline std::pair<double, std::string> difference_from_reference(const SummaryInp
   consider("dq", run.tensors[1], all.dq, 1);
   consider("dk", run.tensors[2], all.dk, 1);
   consider("dv", run.tensors[3], all.dv, 1);
-  consider("dbeta", run.tensors[4], all.dbeta, 1);
+  consider("dbeta", run.tensors[4], all.d_summary_bias, 1);
   consider("dz", run.tensors[5], all.dz, 1);
   return worst;
 }

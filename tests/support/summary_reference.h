@@ -14,10 +14,10 @@
 namespace focus {
 
 struct SummaryInputs {
-  Tensor q, k, v, beta;
-  Tensor z;  // of which the classes are the largest; undefined: they are constants
+  Tensor q, k, v, summary_bias;
+  Tensor z;  // of which the group_ids are the largest; undefined: they are constants
   double tau = 0.7;
-  KeyClasses classes;
+  GroupIds group_ids;
   AttentionOptions options;
   SummarySettings summary;
 };
@@ -25,32 +25,32 @@ struct SummaryInputs {
 /// As the op has them: [batch, seq_len, heads, ...]. `shares` is dO of the key heads [batch,
 /// seq_len, kv_heads, groups], `dz` is like z (empty where there are none).
 struct SummaryResults {
-  std::vector<double> out, lse, dq, dk, dv, dbeta, shares, dz;
+  std::vector<double> out, lse, dq, dk, dv, d_summary_bias, shares, dz;
   std::vector<std::int64_t> pairs;   // of each sequence, all query heads together
-  std::vector<std::int64_t> scored;  // columns, to choose alone
+  std::vector<std::int64_t> scored;  // columns, to select alone
 };
 
 class SummaryReference {
  public:
-  /// `chosen` as in SummaryReport. Queries follow it where their own choice is as good to within
-  /// `margin` of the mass; where it is not, `complaint` says so.
-  SummaryReference(const SummaryInputs& in, std::vector<std::uint8_t> chosen, const Tensor& d_out,
+  /// `selected` as in SummaryReport. Queries follow it where their own selection is as good to
+  /// within `margin` of the mass; where it is not, `complaint` says so.
+  SummaryReference(const SummaryInputs& in, std::vector<std::uint8_t> selected, const Tensor& d_out,
                    double margin)
-      : in_(in), chosen_(std::move(chosen)), d_out_(d_out), margin_(margin) {
+      : in_(in), selected_(std::move(selected)), d_out_(d_out), margin_(margin) {
     const auto zeros = [](Index size) {
       return std::vector<double>(static_cast<std::size_t>(size), 0.0);
     };
     results.out = results.dq = zeros(in.q.size());
     results.dk = results.dv = zeros(in.k.size());
     results.lse = zeros(batch_ * heads_ * seq_len_);
-    results.dbeta = zeros(kv_heads_ * groups_);
+    results.d_summary_bias = zeros(kv_heads_ * groups_);
     results.shares = zeros(batch_ * seq_len_ * kv_heads_ * groups_);
     results.pairs.assign(static_cast<std::size_t>(batch_), 0);
     results.scored = results.pairs;
     for (Index b = 0; b < batch_; ++b)
       for (Index head = 0; head < kv_heads_; ++head)
         for (Index i = 0; i < seq_len_; ++i) query(b, head, i);
-    if (in.z.defined()) through_classes();
+    if (in.z.defined()) through_groups();
   }
 
   SummaryResults results;
@@ -65,7 +65,7 @@ class SummaryReference {
   };
   /// What one query sees of one key head.
   struct View {
-    std::vector<Index> near, far;
+    std::vector<Index> local, distant;
     std::vector<Group> groups;
   };
   /// An entry of the softmax: a token, or a group's column.
@@ -82,10 +82,10 @@ class SummaryReference {
   Index query_place(Index b, Index i, Index head) const {
     return ((b * seq_len_ + i) * heads_ + head) * dim_;
   }
-  Index class_of(Index b, Index j, Index head) const {
-    const Index heads = in_.classes.heads;
-    return in_.classes
-        .classes[static_cast<std::size_t>((b * seq_len_ + j) * heads + (heads == 1 ? 0 : head))];
+  Index group_of(Index b, Index j, Index head) const {
+    const Index heads = in_.group_ids.heads;
+    return in_.group_ids
+        .ids[static_cast<std::size_t>((b * seq_len_ + j) * heads + (heads == 1 ? 0 : head))];
   }
   double cap(double x) const {
     const auto c = static_cast<double>(in_.options.softcap);
@@ -116,11 +116,11 @@ class SummaryReference {
     for (Index j = 0; j <= i; ++j) {
       if (window > 0 && i - j >= window) continue;
       if (j >= i / zones.block * zones.block - zones.local_window || j < zones.sinks) {
-        seen.near.push_back(j);
+        seen.local.push_back(j);
         continue;
       }
-      seen.far.push_back(j);
-      Group& group = seen.groups[static_cast<std::size_t>(class_of(b, j, head))];
+      seen.distant.push_back(j);
+      Group& group = seen.groups[static_cast<std::size_t>(group_of(b, j, head))];
       group.n += 1;
       for (Index d = 0; d < dim_; ++d) {
         at(group.key, d) += at(in_.k, key_place(b, j, head) + d);
@@ -144,7 +144,7 @@ class SummaryReference {
   Entry column_entry(Index query, Index head, const View& seen, Index c) const {
     const Group& group = seen.groups[static_cast<std::size_t>(c)];
     const double raw = dot(query, group.key);
-    return {-1, c, raw, cap(raw) + std::log(group.n) + at(in_.beta, head * groups_ + c)};
+    return {-1, c, raw, cap(raw) + std::log(group.n) + at(in_.summary_bias, head * groups_ + c)};
   }
   /// What a group's width adds to its score in selection.
   double width_of(Index query, const Group& group) const {
@@ -176,7 +176,7 @@ class SummaryReference {
       if (query_heads_select() && h != query_head) continue;
       const Index q = query_place(b, i, h);
       std::vector<Entry> all, columns;
-      for (const Index j : seen.near) all.push_back(token_entry(q, b, head, j));
+      for (const Index j : seen.local) all.push_back(token_entry(q, b, head, j));
       for (Index c = 0; c < groups_; ++c) {
         if (seen.groups[static_cast<std::size_t>(c)].n == 0) continue;
         columns.push_back(column_entry(q, head, seen, c));
@@ -192,14 +192,14 @@ class SummaryReference {
   }
 
   /// For the query head h, which may select for all of its key head.
-  void choose(Index b, Index h, Index i, View& seen) {
+  void select(Index b, Index h, Index i, View& seen) {
     const Index head = h / per_key_;
     for (Group& group : seen.groups) group.read = false;
     if (in_.summary.reads_own_group()) {
-      seen.groups[static_cast<std::size_t>(class_of(b, i, head))].read = true;
+      seen.groups[static_cast<std::size_t>(group_of(b, i, head))].read = true;
       return;
     }
-    if (selected_of(h) == groups_) {  // no choice
+    if (selected_of(h) == groups_) {  // no selection
       for (Group& group : seen.groups) group.read = true;
       return;
     }
@@ -208,7 +208,7 @@ class SummaryReference {
     for (Index rank = 0; rank < selected_of(h); ++rank) {
       const auto best =
           std::max_element(mass.begin(), mass.end()) - mass.begin();  // first of equals
-      const Index theirs = chosen_[static_cast<std::size_t>(
+      const Index theirs = selected_[static_cast<std::size_t>(
           ((rank * batch_ + b) * seq_len_ + i) * selecting + (query_heads_select() ? h : head))];
       // Everything that is left is empty: those by number.
       const bool as_good =
@@ -226,12 +226,12 @@ class SummaryReference {
   void query(Index b, Index head, Index i) {
     View seen = view(b, head, i);
     for (Index h = head * per_key_; h < (head + 1) * per_key_; ++h) {
-      if (query_heads_select() || h == head * per_key_) choose(b, h, i, seen);
+      if (query_heads_select() || h == head * per_key_) select(b, h, i, seen);
       const Index q = query_place(b, i, h);
       std::vector<Entry> entries;
-      for (const Index j : seen.near) entries.push_back(token_entry(q, b, head, j));
-      for (const Index j : seen.far)
-        if (seen.groups[static_cast<std::size_t>(class_of(b, j, head))].read)
+      for (const Index j : seen.local) entries.push_back(token_entry(q, b, head, j));
+      for (const Index j : seen.distant)
+        if (seen.groups[static_cast<std::size_t>(group_of(b, j, head))].read)
           entries.push_back(token_entry(q, b, head, j));
       for (Index c = 0; in_.summary.unselected_groups == UnselectedGroups::summary && c < groups_;
            ++c) {
@@ -289,10 +289,10 @@ class SummaryReference {
                   double d_score, double d_raw) {
     const auto scale = static_cast<double>(in_.options.scale);
     const Group& group = seen.groups[static_cast<std::size_t>(column.group)];
-    at(results.dbeta, head * groups_ + column.group) += d_score;
+    at(results.d_summary_bias, head * groups_ + column.group) += d_score;
     for (Index d = 0; d < dim_; ++d)
       at(results.dq, q + d) += scale * d_raw * group.key[static_cast<std::size_t>(d)];
-    for (const Index j : seen.far) {
+    for (const Index j : seen.distant) {
       const Index key = key_place(b, j, head);
       double through_value = 0;  // (v_j - vb_c) . do
       for (Index d = 0; d < dim_; ++d)
@@ -301,7 +301,7 @@ class SummaryReference {
       // Of a token's share in the group, whether it is in it or not.
       at(results.shares, ((key / dim_) * groups_) + column.group) +=
           (d_raw * (dot(q, in_.k, key) - column.raw) + d_score + p * through_value) / group.n;
-      if (class_of(b, j, head) != column.group) continue;
+      if (group_of(b, j, head) != column.group) continue;
       for (Index d = 0; d < dim_; ++d) {
         at(results.dk, key + d) += scale * d_raw * at(in_.q, q + d) / group.n;
         at(results.dv, key + d) += p * at(d_out_, q + d) / group.n;
@@ -310,9 +310,9 @@ class SummaryReference {
   }
 
   /// dz = g (dO - g . dO) / tau, g = softmax(z / tau)
-  void through_classes() {
+  void through_groups() {
     const Tensor& z = in_.z;
-    const Index alike = kv_heads_ / in_.classes.heads;
+    const Index alike = kv_heads_ / in_.group_ids.heads;
     results.dz.assign(static_cast<std::size_t>(z.size()), 0.0);
     for (Index row = 0; row < z.rows(); ++row) {
       std::vector<double> g, d(static_cast<std::size_t>(groups_), 0.0);
@@ -331,11 +331,11 @@ class SummaryReference {
   }
 
   const SummaryInputs& in_;
-  const std::vector<std::uint8_t> chosen_;
+  const std::vector<std::uint8_t> selected_;
   const Tensor& d_out_;
   const double margin_;
   const Index batch_ = in_.q.dim(0), seq_len_ = in_.q.dim(1), heads_ = in_.q.dim(2),
-              dim_ = in_.q.dim(3), kv_heads_ = in_.k.dim(2), groups_ = in_.classes.groups,
+              dim_ = in_.q.dim(3), kv_heads_ = in_.k.dim(2), groups_ = in_.group_ids.groups,
               per_key_ = heads_ / kv_heads_;
 };
 

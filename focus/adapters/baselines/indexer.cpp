@@ -11,7 +11,7 @@
 #include "focus/adapters/mechanism.h"
 #include "layers/module.h"
 
-// A small indexer that chooses each query's keys, distilled on a frozen model: the lightning
+// A small indexer that selects each query's keys, distilled on a frozen model: the lightning
 // indexer of DeepSeek-V3.2's sparse attention (DeepSeek-AI 2025, "DeepSeek-V3.2-Exp", equation 1),
 //   I_ij = sum over h of w_ih relu(q^I_ih . k^I_j),
 // with q^I (16 numbers a head), k^I (16 numbers) and w linear in the layer's input h. A query
@@ -22,7 +22,7 @@
 // Differences: 16 numbers a head, as in RTPurbo, and 4 heads, where theirs has 64 heads of 128; the
 // model is not trained sparse after the warm-up; the window and the sinks are always read; where
 // the model has rotary positions the first 8 numbers of q^I and k^I are rotated, where it has
-// learned ones they are in h. What choosing costs, heads x 16 multiply-adds a pair of all pairs,
+// learned ones they are in h. What selecting costs, heads x 16 multiply-adds a pair of all pairs,
 // once for all heads of a layer (one head's scores are head_dim a pair), is not in the pairs.
 // Causal.
 namespace focus {
@@ -118,8 +118,7 @@ struct LossParts {
   double loss = 0;
 };
 
-/// Of the queries [begin, end): writes their rows of q and w, adds to dk [end, 16]. Returns the
-/// loss.
+/// The loss of the queries [begin, end); writes their rows of q and w, adds to dk [end, 16].
 double loss_of_run(const IndexVectors& index, const Tensor& q, const Tensor& k,
                    const AttentionOptions& options, Index sequence, Index begin, Index end,
                    LossParts& parts, Real* dk) {
@@ -192,31 +191,31 @@ Variable indexer_attention(const Variable& q, const Variable& k, const Variable&
                            const IndexVectors& index, const AttentionOptions& options,
                            const IndexerConfig& config, PairCounts* pairs) {
   const Index batch = q.dim(0), seq_len = q.dim(1);
-  const NearZone near = near_zone(config);
-  // One choice for all heads, made once: [batch * seq_len, tokens], -1 behind the last.
+  const LocalZone local = local_zone(config);
+  // One selection for all heads, made once: [batch * seq_len, tokens], -1 behind the last.
   const Index width = std::min(config.tokens, seq_len);
   const Index runs = (seq_len + kIndexedQueries - 1) / kIndexedQueries;
-  std::vector<std::int32_t> chosen(static_cast<std::size_t>(batch * seq_len * width), -1);
+  std::vector<std::int32_t> selected(static_cast<std::size_t>(batch * seq_len * width), -1);
   parallel_chunks(batch * runs, 1, [&](Index task, Index) {
     const Index sequence = task / runs, begin = task % runs * kIndexedQueries;
     const Index end = std::min(seq_len, begin + kIndexedQueries);
     const IndexScores scores(index, sequence, begin, end);
     LargestOf largest;
     for (Index i = begin; i < end; ++i) {
-      const KeyRange distant = near.distant(i, options.sliding_window);
-      std::int32_t* to = chosen.data() + (sequence * seq_len + i) * width;
+      const KeyRange distant = local.distant(i, options.sliding_window);
+      std::int32_t* to = selected.data() + (sequence * seq_len + i) * width;
       for (const Index j : largest(scores.row(i), distant, config.tokens))
         *to++ = static_cast<std::int32_t>(j);
     }
   });
-  const auto choice = [&](const QueryRun& run) -> KeyChoice {
+  const auto selection = [&](const QueryRun& run) -> KeySelection {
     return [&, first = run.sequence * seq_len](Index token, KeyRange, KeysRead& read) {
       for (Index n = 0; n < width; ++n)
-        if (const Index j = chosen[static_cast<std::size_t>((first + token) * width + n)]; j >= 0)
+        if (const Index j = selected[static_cast<std::size_t>((first + token) * width + n)]; j >= 0)
           read.add_for_all_heads({j, j + 1});
     };
   };
-  return attend_selected("indexer", q, k, v, options, near, choice, pairs);
+  return attend_selected("indexer", q, k, v, options, local, selection, pairs);
 }
 
 namespace {
@@ -285,12 +284,12 @@ class IndexerMechanism final : public Mechanism {
     return indexer_attention(in.q, in.k, in.v, index, in.options, config_, pairs);
   }
   /// Its projections of every token, and every distant pair by its heads.
-  double multiply_adds_to_choose(const MechanismInputs& in, const PairCounts&) const override {
+  double multiply_adds_to_select(const MechanismInputs& in, const PairCounts&) const override {
     if (trains_ && grad_enabled()) return 0;  // it looks on
     const LayerIndexer& of = indexers_[static_cast<std::size_t>(in.layer)];
     const Index tokens = in.h.dim(0) * in.h.dim(1);
-    const std::int64_t distant =
-        in.h.dim(0) * distant_blocks(near_zone(config_), 1, in.h.dim(1), in.options.sliding_window);
+    const std::int64_t distant = in.h.dim(0) * distant_blocks(local_zone(config_), 1, in.h.dim(1),
+                                                              in.options.sliding_window);
     return static_cast<double>(
         tokens * (of.q.value().size() + of.k.value().size() + of.w.value().size()) +
         distant * config_.heads * (Settings::kDim + 1));

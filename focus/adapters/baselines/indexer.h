@@ -38,7 +38,7 @@ struct IndexVectors {
 };
 
 /// The keys that are read without asking the indexer.
-inline NearZone near_zone(const IndexerConfig& config) {
+inline LocalZone local_zone(const IndexerConfig& config) {
   return {.sinks = config.sinks, .local_window = config.local_window};
 }
 

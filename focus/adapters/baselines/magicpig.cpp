@@ -112,7 +112,7 @@ class HeadSampler {
     const Index d = head_.head_dim;
     const Real* q = head_.query(i, h);
     const double q_length = length(q, d);
-    std::vector<Index> chosen;
+    std::vector<Index> selected;
     std::vector<Real> weights;
     for (Index j = first_visible(i, options_.sliding_window); j <= i; ++j) {
       const bool certain = j < config_.sinks || i - j <= config_.local_window;
@@ -128,14 +128,14 @@ class HeadSampler {
             sampling_probability(lengths > 0 ? dot / lengths : 0, config_.bits, config_.tables);
         s -= static_cast<Real>(std::log(u));
       }
-      chosen.push_back(j);
+      selected.push_back(j);
       weights.push_back(s);
     }
     softmax_in_place(weights);
     std::fill_n(out, d, Real(0));
-    for (std::size_t n = 0; n < chosen.size(); ++n)
-      for (Index c = 0; c < d; ++c) out[c] += weights[n] * head_.value(chosen[n])[c];
-    return static_cast<Index>(chosen.size());
+    for (std::size_t n = 0; n < selected.size(); ++n)
+      for (Index c = 0; c < d; ++c) out[c] += weights[n] * head_.value(selected[n])[c];
+    return static_cast<Index>(selected.size());
   }
 
   const HeadView& head_;
@@ -220,8 +220,8 @@ class MagicPigMechanism final : public Mechanism {
   Variable attend(const MechanismInputs& in, PairCounts* pairs) override {
     return magicpig_attention(in.q, in.k, in.v, constants(in), in.options, config_, pairs);
   }
-  /// The projections of every query and key; looking a hash up is none.
-  double multiply_adds_to_choose(const MechanismInputs& in, const PairCounts&) const override {
+  /// The projections of every query and key; looking a hash up is free.
+  double multiply_adds_to_select(const MechanismInputs& in, const PairCounts&) const override {
     const Index vectors = in.q.value().rows() + in.k.value().rows();
     return static_cast<double>(vectors * constants(in).size());
   }

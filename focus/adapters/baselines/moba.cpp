@@ -9,16 +9,16 @@
 // MoBA, mixture of block attention (Lu et al. 2025, arXiv 2502.13189): keys lie in blocks of B
 // positions, and a query attends, exactly, the blocks whose mean key is nearest to it,
 //   s_ib = q_i . mean of k_j over block b     (their equation 6)
-// and its own block up to itself. Each query head chooses for itself, as theirs do where heads
+// and its own block up to itself. Each query head selects for itself, as theirs do where heads
 // share keys. `blocks` is the number beside the own one, which the paper counts too: its top-k is
 // blocks + 1.
 //
 // Candidates are the blocks before the own one; a block with no key in the layer's sliding window
 // is none, of one that reaches into it the keys outside are masked (the mean is of all of them).
 // With as many blocks as there are it is attention(). Differences: theirs trains the model through
-// the blocks that were chosen and keeps some layers dense; here a model is evaluated as it is, all
-// layers alike, and there is no gradient. Choosing costs a product of head_dim a block and query
-// head, the work of half a pair for B. Causal.
+// the blocks that were selected and keeps some layers dense; here a model is evaluated as it is,
+// all layers alike, and there is no gradient. Choosing costs a product of head_dim a block and
+// query head, the work of half a pair for B. Causal.
 namespace focus {
 namespace {
 
@@ -58,7 +58,7 @@ std::vector<Real> block_scores(const QueryRun& run, const BlockMeans& means) {
   return scores;
 }
 
-NearZone near_blocks(const MobaConfig& config) {
+LocalZone local_blocks(const MobaConfig& config) {
   return {.sinks = 0, .local_window = 0, .block = config.block_size};
 }
 
@@ -76,8 +76,8 @@ class MobaMechanism final : public Mechanism {
   Variable attend(const MechanismInputs& in, PairCounts* pairs) override {
     return moba_attention(in.q, in.k, in.v, in.options, config_, pairs);
   }
-  double multiply_adds_to_choose(const MechanismInputs& in, const PairCounts&) const override {
-    const std::int64_t blocks = distant_blocks(near_blocks(config_), config_.block_size,
+  double multiply_adds_to_select(const MechanismInputs& in, const PairCounts&) const override {
+    const std::int64_t blocks = distant_blocks(local_blocks(config_), config_.block_size,
                                                in.q.dim(1), in.options.sliding_window);
     return static_cast<double>(in.q.dim(0) * in.q.dim(2) * blocks * in.q.dim(3));
   }
@@ -98,8 +98,8 @@ Variable moba_attention(const Variable& q, const Variable& k, const Variable& v,
                         const AttentionOptions& options, const MobaConfig& config,
                         PairCounts* pairs) {
   const BlockMeans means(k.value(), config.block_size);
-  const NearZone near = near_blocks(config);
-  const auto choice = [&](const QueryRun& run) -> KeyChoice {
+  const LocalZone local = local_blocks(config);
+  const auto selection = [&](const QueryRun& run) -> KeySelection {
     return [&config, begin = run.begin, rows = run.end - run.begin, blocks = means.blocks,
             heads = run.head.query_heads, scores = block_scores(run, means),
             largest = LargestOf()](Index token, KeyRange distant, KeysRead& read) mutable {
@@ -111,7 +111,7 @@ Variable moba_attention(const Variable& q, const Variable& k, const Variable& v,
           read.add(h, {block * size, (block + 1) * size});
     };
   };
-  return attend_selected("moba", q, k, v, options, near, choice, pairs);
+  return attend_selected("moba", q, k, v, options, local, selection, pairs);
 }
 
 AdapterKind moba_kind() {

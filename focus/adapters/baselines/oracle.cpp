@@ -8,7 +8,7 @@
 // The oracle: of each query the distant keys of largest attention weight,
 //   p_ij = softmax over j <= i of (scale q_i . k_j),
 // by each head's own p, or by p summed over the query heads that share keys; beside them the local
-// window and the sinks. No method: it has all scores before it chooses, so that it saves nothing,
+// window and the sinks. No method: it has all scores before it selects, so that it saves nothing,
 // and its pairs are those that it keeps. What selecting keys by their weight could reach at best,
 // as far as more weight is better. The weights are over all keys that a query sees; of equals the
 // first is kept. Causal.
@@ -53,7 +53,7 @@ class OracleMechanism final : public Mechanism {
     return oracle_attention(in.q, in.k, in.v, in.options, config_, pairs);
   }
   /// The scores of what it leaves out.
-  double multiply_adds_to_choose(const MechanismInputs& in,
+  double multiply_adds_to_select(const MechanismInputs& in,
                                  const PairCounts& pairs) const override {
     return static_cast<double>((pairs.all - pairs.attended) * in.q.dim(2) * in.q.dim(3));
   }
@@ -72,8 +72,8 @@ void OracleConfig::validate() const {
 Variable oracle_attention(const Variable& q, const Variable& k, const Variable& v,
                           const AttentionOptions& options, const OracleConfig& config,
                           PairCounts* pairs) {
-  const NearZone near{.sinks = config.sinks, .local_window = config.local_window};
-  const auto each = [&](const QueryRun& run) -> KeyChoice {
+  const LocalZone local{.sinks = config.sinks, .local_window = config.local_window};
+  const auto each = [&](const QueryRun& run) -> KeySelection {
     return [&config, &run, largest = LargestOf()](Index token, KeyRange distant,
                                                   KeysRead& read) mutable {
       for (Index h = 0; h < run.head.query_heads; ++h)
@@ -81,16 +81,16 @@ Variable oracle_attention(const Variable& q, const Variable& k, const Variable& 
           read.add(h, {j, j + 1});
     };
   };
-  const auto shared = [&](const QueryRun& run) -> KeyChoice {
+  const auto shared = [&](const QueryRun& run) -> KeySelection {
     return [&config, weights = SharedWeights(run), largest = LargestOf()](
                Index token, KeyRange distant, KeysRead& read) mutable {
       for (const Index j : largest(weights.of(token), distant, config.tokens))
         read.add_for_all_heads({j, j + 1});
     };
   };
-  const ChoiceOfRun choice =
-      config.heads == OracleHeads::each ? ChoiceOfRun(each) : ChoiceOfRun(shared);
-  return attend_selected("oracle", q, k, v, options, near, choice, pairs);
+  const SelectionOfRun selection =
+      config.heads == OracleHeads::each ? SelectionOfRun(each) : SelectionOfRun(shared);
+  return attend_selected("oracle", q, k, v, options, local, selection, pairs);
 }
 
 AdapterKind oracle_kind() {

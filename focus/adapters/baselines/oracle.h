@@ -8,7 +8,7 @@
 
 namespace focus {
 
-/// Whose weights choose.
+/// Whose weights select.
 enum class OracleHeads {
   each,   // each query head's own
   shared  // summed over the query heads that share keys

@@ -9,13 +9,13 @@
 // Quest (Tang et al. 2024, arXiv 2406.10774): keys lie in pages of P positions, of which the
 // elementwise least m_p and greatest M_p are kept. No key of page p can score more than
 //   u_ip = sum over d of max(q_id m_pd, q_id M_pd)     (their algorithm 1)
-// and a query attends, exactly, the pages of largest u. Heads that share keys choose together, by
+// and a query attends, exactly, the pages of largest u. Heads that share keys select together, by
 // the sum of their u: that is (sum of q+) . M_p + (sum of q-) . m_p, one product for all of them.
 //
-// Candidates are complete pages that lie wholly before the near zone, which begins with the page
+// Candidates are complete pages that lie wholly before the local zone, which begins with the page
 // that i - local_window is in; a page with no key in the layer's sliding window is none, of one
 // that reaches into it the keys outside are masked. With as many pages as there are it is
-// attention(). Differences: the near zone and the sinks are always read, where theirs has the last
+// attention(). Differences: the local zone and the sinks are always read, where theirs has the last
 // page alone; theirs leaves the first two layers dense, here every layer selects; every token of a
 // text is treated so, where theirs selects for what it generates; and for grouped queries theirs
 // says nothing. Choosing costs 2 head_dim multiply-adds a page and key head, the work of one pair
@@ -71,7 +71,7 @@ std::vector<Real> page_scores(const QueryRun& run, const PageBounds& bounds) {
   return scores;
 }
 
-NearZone near_zone(const QuestConfig& config) {
+LocalZone local_zone(const QuestConfig& config) {
   return {.sinks = config.sinks, .local_window = config.local_window, .block = config.page_size};
 }
 
@@ -90,8 +90,8 @@ class QuestMechanism final : public Mechanism {
   Variable attend(const MechanismInputs& in, PairCounts* pairs) override {
     return quest_attention(in.q, in.k, in.v, in.options, config_, pairs);
   }
-  double multiply_adds_to_choose(const MechanismInputs& in, const PairCounts&) const override {
-    const std::int64_t pages = distant_blocks(near_zone(config_), config_.page_size, in.q.dim(1),
+  double multiply_adds_to_select(const MechanismInputs& in, const PairCounts&) const override {
+    const std::int64_t pages = distant_blocks(local_zone(config_), config_.page_size, in.q.dim(1),
                                               in.options.sliding_window);
     return static_cast<double>(in.k.dim(0) * in.k.dim(2) * pages * 2 * in.k.dim(3));
   }
@@ -111,8 +111,8 @@ Variable quest_attention(const Variable& q, const Variable& k, const Variable& v
                          const AttentionOptions& options, const QuestConfig& config,
                          PairCounts* pairs) {
   const PageBounds bounds(k.value(), config.page_size);
-  const NearZone near = near_zone(config);
-  const auto choice = [&](const QueryRun& run) -> KeyChoice {
+  const LocalZone local = local_zone(config);
+  const auto selection = [&](const QueryRun& run) -> KeySelection {
     return [&config, begin = run.begin, pages = bounds.pages, scores = page_scores(run, bounds),
             largest = LargestOf()](Index token, KeyRange distant, KeysRead& read) mutable {
       const Index size = config.page_size;
@@ -122,7 +122,7 @@ Variable quest_attention(const Variable& q, const Variable& k, const Variable& v
         read.add_for_all_heads({page * size, (page + 1) * size});
     };
   };
-  return attend_selected("quest", q, k, v, options, near, choice, pairs);
+  return attend_selected("quest", q, k, v, options, local, selection, pairs);
 }
 
 AdapterKind quest_kind() {

@@ -3,14 +3,14 @@
 #include "autograd/base/check.h"
 #include "autograd/base/random.h"
 #include "focus/adapters/mechanism.h"
-#include "focus/method/attention/sparse_attention.h"
+#include "focus/method/attention/focus_attention.h"
 
 // Random groups, the control of every method that groups tokens: a token's group is a hash of its
 // position, the layer and a seed, and distant pairs are attended inside a group alone,
 //   out_i = softmax over { j <= i : i - j <= w, j < s or group_i = group_j } of (scale q_i . k_j).
 // It is Focus's hard attention at k = 1, without its gate, where routing has learnt nothing; the
 // sinks are in every group. A layer has groups of its own, as in Focus, or the same tokens would
-// never meet. There is nothing to choose and nothing that its pairs leave out. Causal, and a model
+// never meet. There is nothing to select and nothing that its pairs leave out. Causal, and a model
 // can be trained through it.
 namespace focus {
 namespace {
@@ -57,17 +57,17 @@ Variable random_groups_attention(const Variable& q, const Variable& k, const Var
                                  const AttentionOptions& options, const RandomGroupsConfig& config,
                                  Index layer, PairCounts* pairs) {
   const Index batch = q.dim(0), seq_len = q.dim(1);
-  std::vector<std::uint64_t> sets;
+  std::vector<std::uint64_t> masks;
   for (const int group : random_groups(config, layer, seq_len))
-    sets.push_back(std::uint64_t{1} << group);
+    masks.push_back(std::uint64_t{1} << group);
   if (pairs != nullptr) {
     *pairs = {};
     const PairCounts one =
-        count_pairs(sets, seq_len, config.local_window, options.sliding_window, config.sinks);
+        count_pairs(masks, seq_len, config.local_window, options.sliding_window, config.sinks);
     for (Index s = 0; s < batch; ++s) *pairs += one;
   }
   std::vector<std::uint64_t> membership;
-  for (Index s = 0; s < batch; ++s) membership.insert(membership.end(), sets.begin(), sets.end());
+  for (Index s = 0; s < batch; ++s) membership.insert(membership.end(), masks.begin(), masks.end());
   // The pairs are not gated: of g the number of groups counts alone.
   const Variable g(Tensor::zeros({batch, seq_len, config.groups}));
   return sparse_attention(q, k, v, g, options,

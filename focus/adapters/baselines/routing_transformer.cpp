@@ -9,7 +9,7 @@
 #include "autograd/gemm/gemm.h"
 #include "autograd/simd/kernels.h"
 #include "focus/adapters/mechanism.h"
-#include "focus/method/attention/sparse_attention.h"
+#include "focus/method/attention/focus_attention.h"
 
 namespace focus {
 namespace {
@@ -128,7 +128,7 @@ std::vector<std::uint64_t> cluster_members(const Tensor& vectors, const Tensor& 
     for (Index n = first; n < last; ++n) {
       const std::vector<Real> products = nearness(c, vectors, centroids, n);
       std::uint64_t* sets = members.data() + n * c.seq_len;
-      if (config.choice == ClusterChoice::nearest) {
+      if (config.selection == ClusterChoice::nearest) {
         for (Index t = 0; t < c.seq_len; ++t) sets[t] = std::uint64_t{1} << nearest(c, products, t);
         continue;
       }
@@ -228,7 +228,7 @@ class RoutingTransformerMechanism final : public Mechanism {
     return fmt::format("routing {}{}{}", config_.num_clusters, config_.shared_qk ? " shared" : "",
                        causal() ? "" : " balanced");
   }
-  bool causal() const override { return config_.choice == ClusterChoice::nearest; }
+  bool causal() const override { return config_.selection == ClusterChoice::nearest; }
   bool divides() const override { return false; }  // its centroids move from part to part
   bool separates_documents() const override { return false; }  // they follow a whole row
 
@@ -252,7 +252,7 @@ class RoutingTransformerMechanism final : public Mechanism {
     return routing_attention(in.q, in.k, in.v, in.options, members, config_);
   }
   /// Each key head's routing vectors with its centroids.
-  double multiply_adds_to_choose(const MechanismInputs& in, const PairCounts&) const override {
+  double multiply_adds_to_select(const MechanismInputs& in, const PairCounts&) const override {
     return static_cast<double>(in.k.dim(0) * in.k.dim(1) * constants(in).size());
   }
 

@@ -23,7 +23,7 @@ constexpr auto enum_names(ClusterChoice) {
 /// Routing Transformer (Roy et al. 2021, arXiv 2003.05997).
 struct RoutingTransformerConfig {
   int num_clusters = 8;
-  ClusterChoice choice = ClusterChoice::nearest;
+  ClusterChoice selection = ClusterChoice::nearest;
   Index cluster_size = 0;    // w; of `balanced`
   Index local_window = 128;  // pairs with i - j <= local_window are always attended
   bool shared_qk = true;
@@ -33,7 +33,7 @@ struct RoutingTransformerConfig {
   template <class F>
   void visit(F&& f) {
     f("num_clusters", num_clusters, "centroids per head", {1, 64});
-    f("choice", choice,
+    f("choice", selection,
       "nearest: each token goes to its nearest centroid (causal); balanced: each centroid takes "
       "the cluster_size nearest tokens of the sequence (not causal)");
     f("cluster_size", cluster_size,
@@ -61,7 +61,7 @@ Tensor random_centroids(const RoutingTransformerConfig& config, Index kv_heads, 
 /// them, so that position routes too.
 Tensor routing_vectors(const Tensor& q, const Tensor& k, bool shared_qk);
 
-/// Of each vector the set of clusters that it is a member of, bit c for cluster c
+/// The clusters that each vector is a member of, bit c for cluster c
 /// [batch * kv_heads * seq_len]; empty where no centroid took a token (balanced). A vector's
 /// nearest centroid is the one with the largest product, the first of equals.
 std::vector<std::uint64_t> cluster_members(const Tensor& vectors, const Tensor& centroids,
@@ -80,8 +80,8 @@ Tensor updated_centroids(const Tensor& centroids, const Tensor& vectors, double 
 /// some heads a local window and no clusters instead, and averages where several centroids took a
 /// token). Scores are scaled by options.scale, of which algorithm 1 says nothing. `members` are
 /// those of cluster_members(); at the cost of its pairs. With shared_qk the scores are those of the
-/// normalised queries with each other, and k is not used. No gradient flows through the choice of
-/// clusters. Shapes, soft-cap and sliding window as attention(); differentiable in q, k and v.
+/// normalised queries with each other, and k is not used. No gradient flows through the selection
+/// of clusters. Shapes, soft-cap and sliding window as attention(); differentiable in q, k and v.
 /// Throws where shared_qk meets grouped queries.
 Variable routing_attention(const Variable& q, const Variable& k, const Variable& v,
                            const AttentionOptions& options,

@@ -51,10 +51,11 @@ void refuse_gradients(const char* op, const Variable& q, const Variable& k, cons
         "{}: selects tokens at inference and has no gradient; train with another attention", op);
 }
 
-std::int64_t distant_blocks(const NearZone& near, Index size, Index seq_len, Index sliding_window) {
+std::int64_t distant_blocks(const LocalZone& local, Index size, Index seq_len,
+                            Index sliding_window) {
   std::int64_t blocks = 0;
   for (Index token = 0; token < seq_len; ++token) {
-    const KeyRange distant = near.distant(token, sliding_window);
+    const KeyRange distant = local.distant(token, sliding_window);
     blocks += distant.end / size - distant.begin / size;
   }
   return blocks;
@@ -75,10 +76,10 @@ constexpr Index kRunQueries = 32;
 /// A run of queries from their scores to their outputs.
 class RunOfQueries {
  public:
-  RunOfQueries(const HeadView& head, const AttentionOptions& options, const NearZone& near,
+  RunOfQueries(const HeadView& head, const AttentionOptions& options, const LocalZone& local,
                Index sequence, Index kv_head, Index begin, Index end)
       : options_(options),
-        near_(near),
+        local_(local),
         kernels_(simd::kernels()),
         stride_(simd::padded(kernels_, end)),
         scores_(static_cast<std::size_t>(head.query_heads * (end - begin) * stride_), 0),
@@ -95,17 +96,17 @@ class RunOfQueries {
   }
 
   /// Writes the heads' rows of out and returns the pairs read.
-  std::int64_t attend(const ChoiceOfRun& choice_of, Real* out) {
+  std::int64_t attend(const SelectionOfRun& selection_of, Real* out) {
     const HeadView& head = run_.head;
-    const KeyChoice choice = choice_of(run_);
+    const KeySelection selection = selection_of(run_);
     std::int64_t pairs = 0;
     KeysRead read(marks_, stride_);
     std::vector<Real> sums(static_cast<std::size_t>(head.query_heads * (run_.end - run_.begin)));
     for (Index i = run_.begin; i < run_.end; ++i) {
       const Index first = first_visible(i, options_.sliding_window);
-      const KeyRange distant = near_.distant(i, options_.sliding_window);
+      const KeyRange distant = local_.distant(i, options_.sliding_window);
       read.begin({first, distant.begin}, distant, {distant.end, i + 1});
-      if (distant.size() > 0) choice(i, distant, read);
+      if (distant.size() > 0) selection(i, distant, read);
       for (Index h = 0; h < head.query_heads; ++h)
         sums[static_cast<std::size_t>(h * (run_.end - run_.begin) + i - run_.begin)] =
             weigh(row(i, h), read.marks(h), pairs);
@@ -140,7 +141,7 @@ class RunOfQueries {
   }
 
   const AttentionOptions& options_;
-  const NearZone& near_;
+  const LocalZone& local_;
   const simd::Kernels& kernels_;
   Index stride_;
   std::vector<Real> scores_;         // [query_heads, end - begin, stride]
@@ -170,11 +171,11 @@ void weights_of_seen(const Real* scores, KeyRange seen, Real* weights, Index str
   simd::kernels().scale_row(weights, 1 / sum, stride, weights, false);
 }
 
-void KeysRead::begin(KeyRange sinks, KeyRange distant, KeyRange near) {
+void KeysRead::begin(KeyRange sinks, KeyRange distant, KeyRange local) {
   std::ranges::fill(marks_, std::uint8_t{0});
-  distant_ = {0, near.end};
+  distant_ = {0, local.end};
   add_for_all_heads(sinks);
-  add_for_all_heads(near);
+  add_for_all_heads(local);
   distant_ = distant;
 }
 
@@ -200,8 +201,8 @@ std::span<const Index> LargestOf::operator()(const Real* values, KeyRange places
 }
 
 Variable attend_selected(const char* op, const Variable& q, const Variable& k, const Variable& v,
-                         const AttentionOptions& options, const NearZone& near,
-                         const ChoiceOfRun& choice, PairCounts* pairs) {
+                         const AttentionOptions& options, const LocalZone& local,
+                         const SelectionOfRun& selection, PairCounts* pairs) {
   check_attention_inputs({q.value(), k.value(), v.value(), options});
   refuse_gradients(op, q, k, v);
   const Index batch = q.dim(0), seq_len = q.dim(1), kv_heads = k.dim(2);
@@ -213,8 +214,8 @@ Variable attend_selected(const char* op, const Variable& q, const Variable& k, c
     const Index begin = task % runs * kRunQueries, end = std::min(seq_len, begin + kRunQueries);
     const HeadView head = head_view(q.value(), k.value(), v.value(), sequence, kv_head);
     read[static_cast<std::size_t>(task)] =
-        RunOfQueries(head, options, near, sequence, kv_head, begin, end)
-            .attend(choice, out + (head.q - q.value().data()));
+        RunOfQueries(head, options, local, sequence, kv_head, begin, end)
+            .attend(selection, out + (head.q - q.value().data()));
   });
   if (pairs != nullptr)
     *pairs = pairs_of_heads(batch, seq_len, q.dim(2), options.sliding_window,

@@ -9,7 +9,7 @@
 #include "autograd/ops.h"
 #include "focus/method/grouping/pair_counts.h"
 
-// What attention over chosen keys has in common, one query at a time.
+// What attention over selected keys has in common, one query at a time.
 namespace focus {
 
 /// Queries and keys of one key head in one sequence.
@@ -35,7 +35,7 @@ inline Index first_visible(Index i, Index sliding_window) {
 
 /// scale q.k, soft-capped.
 Real score(const Real* q, const Real* k, Index head_dim, const AttentionOptions& options);
-/// A soft-cap's c tanh(s / c); s itself where there is none.
+/// A soft-cap's c tanh(s / c); s itself without one.
 Real capped(Real s, const AttentionOptions& options);
 
 /// scores -> softmax, in place. Returns nothing that is left undefined: at least one is finite.
@@ -56,27 +56,28 @@ struct KeyRange {
   Index size() const { return end - begin; }
 };
 
-/// What every query reads: the first tokens, and the last ones from near_begin() on.
-struct NearZone {
+/// What every query reads: the first tokens, and the last ones from local_begin() on.
+struct LocalZone {
   Index sinks = 0;
   Index local_window = 0;  // pairs with i - j <= local_window at the least
   Index block = 1;         // the last ones begin at a multiple of this, so that no block is torn
 
-  Index near_begin(Index token) const {
+  Index local_begin(Index token) const {
     const Index first = std::max<Index>(0, token - local_window);
     return first - first % block;
   }
   /// The keys between, as far as the layer's sliding window lets the token see them.
   KeyRange distant(Index token, Index sliding_window) const {
     const Index first = first_visible(token, sliding_window);
-    const Index end = std::max(first, near_begin(token));
+    const Index end = std::max(first, local_begin(token));
     return {std::clamp(sinks, first, end), end};
   }
 };
 
 /// Whole blocks of `size` keys among the distant keys of all queries of a sequence, added up: what
-/// a choice among blocks looks at.
-std::int64_t distant_blocks(const NearZone& near, Index size, Index seq_len, Index sliding_window);
+/// a selection among blocks looks at.
+std::int64_t distant_blocks(const LocalZone& local, Index size, Index seq_len,
+                            Index sliding_window);
 
 /// Queries [begin, end) of one sequence and of the heads that share a key head.
 struct QueryRun {
@@ -92,13 +93,13 @@ struct QueryRun {
   }
 };
 
-/// Where a query's choice goes.
+/// Where a query's selection goes.
 class KeysRead {
  public:
   /// `marks` [query_heads, stride].
   KeysRead(std::span<std::uint8_t> marks, Index stride) : marks_(marks), stride_(stride) {}
-  /// Begins a query: it reads `near` and `sinks` and may read `distant`.
-  void begin(KeyRange sinks, KeyRange distant, KeyRange near);
+  /// Begins a query: it reads `local` and `sinks` and may read `distant`.
+  void begin(KeyRange sinks, KeyRange distant, KeyRange local);
   /// Lets a head read keys; those that are not distant are left out.
   void add(Index query_head, KeyRange keys);
   void add_for_all_heads(KeyRange keys);
@@ -110,20 +111,20 @@ class KeysRead {
   KeyRange distant_{0, 0};
 };
 
-/// Says which of the distant keys `token` reads: those beyond the sinks and before the near zone,
+/// Says which of the distant keys `token` reads: those beyond the sinks and before the local zone,
 /// within the layer's sliding window.
-using KeyChoice = std::function<void(Index token, KeyRange distant, KeysRead& read)>;
-/// Makes the choice of a run's queries; is called by several threads, so what runs need of their
+using KeySelection = std::function<void(Index token, KeyRange distant, KeysRead& read)>;
+/// Makes the selection of a run's queries; is called by several threads, so what runs need of their
 /// own belongs to what it returns.
-using ChoiceOfRun = std::function<KeyChoice(const QueryRun&)>;
+using SelectionOfRun = std::function<KeySelection(const QueryRun&)>;
 
 /// softmax over the keys that a query reads, times their values. The scores of all pairs are
-/// computed and those not read masked: a choice saves no time here. `pairs`, where given, receives
-/// what a head reads on average, added up over the sequences. The bits do not depend on the number
-/// of threads. Throws where a gradient is wanted. Shapes as attention().
+/// computed and those not read masked: a selection saves no time here. `pairs`, where given,
+/// receives what a head reads on average, added up over the sequences. The bits do not depend on
+/// the number of threads. Throws where a gradient is wanted. Shapes as attention().
 Variable attend_selected(const char* op, const Variable& q, const Variable& k, const Variable& v,
-                         const AttentionOptions& options, const NearZone& near,
-                         const ChoiceOfRun& choice, PairCounts* pairs);
+                         const AttentionOptions& options, const LocalZone& local,
+                         const SelectionOfRun& selection, PairCounts* pairs);
 
 /// scale q.k, soft-capped, of the queries [begin, end) of a key head and the keys before `end`:
 /// [query_heads, end - begin, stride], `stride` a multiple of the vector's width. Those of keys

@@ -88,24 +88,24 @@ Variable sink_window_attention(const Variable& q, const Variable& k, const Varia
                                PairCounts* pairs) {
   struct Parts {
     AttentionInputs inputs;
-    AttentionPlan near, sinks;
+    AttentionPlan local, sinks;
   };
   auto parts = std::make_shared<Parts>();
   parts->inputs = {q.value(), k.value(), v.value(), options};
   check_attention_inputs(parts->inputs);
   const Index batch = q.dim(0), seq_len = q.dim(1), sliding = options.sliding_window;
-  parts->near =
+  parts->local =
       causal_plan(batch, seq_len, std::min(seq_len, narrower_window(config.local_window, sliding)));
   parts->sinks = sinks_plan(batch, seq_len, sliding, config);
   if (pairs != nullptr) *pairs = count_sink_window_pairs(batch, seq_len, sliding, config);
 
-  AttentionResult result = tiled_attention(parts->inputs, parts->near, nullptr);
+  AttentionResult result = tiled_attention(parts->inputs, parts->local, nullptr);
   tiled_attention(parts->inputs, parts->sinks, nullptr, Into::add, {0, k.dim(2)}, result);
   return Variable::from_op(
       "sink_window", result.out, {q, k, v}, [parts, result](const Tensor& d_out, Grads grads) {
         const WantedGradients wanted{grads[0].wanted(), grads[1].wanted(), grads[2].wanted()};
         AttentionGradients d =
-            tiled_attention_backward(parts->inputs, parts->near, result, d_out, nullptr, wanted);
+            tiled_attention_backward(parts->inputs, parts->local, result, d_out, nullptr, wanted);
         if (!parts->sinks.segments.empty())
           d = tiled_attention_backward(parts->inputs, parts->sinks, result, d_out, nullptr, wanted,
                                        std::move(d));

@@ -54,10 +54,10 @@ class Task {
   std::int64_t run(Real* out) {
     std::int64_t attended = 0;
     for (Index i = begin_; i < end_; ++i) {
-      const std::vector<Index> chosen = choose(i);
-      attended += head_.query_heads * static_cast<Index>(chosen.size());
+      const std::vector<Index> selected = select(i);
+      attended += head_.query_heads * static_cast<Index>(selected.size());
       for (Index h = 0; h < head_.query_heads; ++h)
-        attend(i, h, chosen, out + i * head_.q_stride + h * head_.head_dim);
+        attend(i, h, selected, out + i * head_.q_stride + h * head_.head_dim);
     }
     return attended;
   }
@@ -106,7 +106,7 @@ class Task {
   }
 
   /// i2 of token i, in order.
-  std::vector<Index> choose(Index i) const {
+  std::vector<Index> select(Index i) const {
     const Index first = first_visible(i, options_.sliding_window), count = i + 1 - first;
     const Index tokens = std::min(count, config_.tokens);
     const Index local = std::min(tokens, config_.last_keys);
@@ -115,24 +115,24 @@ class Task {
       for (Index h = 0; h < head_.query_heads; ++h) sum += approximate_row(i, h)[j];
       return sum;
     };
-    std::vector<Index> chosen = largest(first, i + 1 - local, tokens - local, weight);
-    for (Index j = i + 1 - local; j <= i; ++j) chosen.push_back(j);
-    return chosen;
+    std::vector<Index> selected = largest(first, i + 1 - local, tokens - local, weight);
+    for (Index j = i + 1 - local; j <= i; ++j) selected.push_back(j);
+    return selected;
   }
 
-  void attend(Index i, Index h, const std::vector<Index>& chosen, Real* out) const {
+  void attend(Index i, Index h, const std::vector<Index>& selected, Real* out) const {
     const Index first = first_visible(i, options_.sliding_window), d = head_.head_dim;
     std::vector<Real> weights;
     double share = 0;
-    for (const Index j : chosen) {
+    for (const Index j : selected) {
       weights.push_back(score(head_.query(i, h), head_.key(j), d, options_));
       share += static_cast<double>(approximate_row(i, h)[j]);
     }
     softmax_in_place(weights);
-    if (!config_.reallocate || static_cast<Index>(chosen.size()) == i + 1 - first) share = 1;
+    if (!config_.reallocate || static_cast<Index>(selected.size()) == i + 1 - first) share = 1;
     std::fill_n(out, d, Real(0));
-    for (std::size_t n = 0; n < chosen.size(); ++n)
-      for (Index c = 0; c < d; ++c) out[c] += weights[n] * head_.value(chosen[n])[c];
+    for (std::size_t n = 0; n < selected.size(); ++n)
+      for (Index c = 0; c < d; ++c) out[c] += weights[n] * head_.value(selected[n])[c];
     for (Index c = 0; c < d; ++c) {
       const double mean = (sums_[static_cast<std::size_t>((i + 1) * d + c)] -
                            sums_[static_cast<std::size_t>(first * d + c)]) /
@@ -208,7 +208,7 @@ class SparqMechanism final : public Mechanism {
     return sparq_attention(in.q, in.k, in.v, in.options, config_, pairs);
   }
   /// Every pair by `rank` numbers of the query.
-  double multiply_adds_to_choose(const MechanismInputs& in,
+  double multiply_adds_to_select(const MechanismInputs& in,
                                  const PairCounts& pairs) const override {
     return static_cast<double>(pairs.all * in.q.dim(2) * std::min(config_.rank, in.q.dim(3)));
   }

@@ -19,13 +19,13 @@ double entropy_of(std::span<const double> shares) {
 /// Adds one head's tokens of a window to its grouping; returns their shares.
 std::vector<double> note(const GroupShares& of_layer, Index head, GroupAssignments& grouping) {
   std::vector<double> shares;
-  const Index tokens = static_cast<Index>(of_layer.classes.size()) / of_layer.heads;
+  const Index tokens = static_cast<Index>(of_layer.ids.size()) / of_layer.heads;
   for (Index t = 0; t < tokens; ++t) {
     const Index row = t * of_layer.heads + head;
     const std::span<const double> g = std::span(of_layer.shares)
                                           .subspan(static_cast<std::size_t>(row * of_layer.groups),
                                                    static_cast<std::size_t>(of_layer.groups));
-    const std::uint8_t c = of_layer.classes[static_cast<std::size_t>(row)];
+    const std::uint8_t c = of_layer.ids[static_cast<std::size_t>(row)];
     grouping.classes.push_back(c);
     grouping.confidence.push_back(static_cast<float>(g[c]));
     grouping.entropy += entropy_of(g);

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
+#include "autograd/attention/tiled_attention.h"
 #include "autograd/simd/kernels.h"
 #include "focus/method/config.h"
 
@@ -17,8 +20,8 @@ struct GateOptions {
   Index sinks = 0;           // so are pairs whose key is among a sequence's first tokens
   /// False: distant pairs keep their score as it is (hard attention that drops the gate).
   bool gated = true;
-  /// Hard attention: each token's set of groups [batch * seq_len]; a distant pair is attended only
-  /// where the sets share a group. Empty: soft attention, every causal pair.
+  /// Hard attention: each token's mask of groups [batch * seq_len]; a distant pair is attended only
+  /// where the masks share a group. Empty: soft attention, every causal pair.
   std::vector<std::uint64_t> membership;
 
   static GateOptions from(const FocusConfig& config) {
@@ -53,5 +56,12 @@ class GateFactor {
   simd::GateUse use_;
   Real start_, steepness_;
 };
+
+/// The gate of g_i . g_j on distant pairs.  g [rows, num_groups] in the order of the plan's rows.
+/// Where `gate` has membership masks, distant pairs that share no group are masked: for the logit
+/// gate, which multiplies the scores, that is not possible while it is kept.  g's shape is
+/// [batch, seq_len, num_groups]; `documents` as in sequence_starts().
+std::unique_ptr<ScoreRule> focus_rule(Tensor g, const GateOptions& gate, bool grad_wanted,
+                                      std::span<const Index> documents = {});
 
 }  // namespace focus

@@ -9,14 +9,14 @@
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/simd/kernels.h"
-#include "focus/method/grouping/group_sets.h"
+#include "focus/method/grouping/pair_counts.h"
 
 namespace focus {
 namespace {
 
 constexpr Real kMasked = -std::numeric_limits<Real>::infinity();
 
-/// Members of a block; a class's first blocks hold 16, 16 and 32, so that a small class is small.
+/// Members of a block; a bucket's first blocks hold 16, 16 and 32, so that a small bucket is small.
 constexpr Index kBlock = 64, kFirstBlock = 16;
 /// Members of the largest store.
 constexpr Index kLargestStore = 1024;
@@ -86,7 +86,7 @@ Index LayerCache::scratch_size() const { return query_heads() * (padded_dim_ + 2
 
 /// The next block: in the last store, or in a new one. A store holds a block or at most a quarter
 /// of the members before it, so that no more of a cache lies unused.
-void LayerCache::add_block(Class& c) {
+void LayerCache::add_block(Bucket& c) {
   const Index block = static_cast<Index>(c.blocks.size()), capacity = block_capacity(block);
   const auto last = static_cast<Index>(c.stores.size()) - 1;
   if (last >= 0) {
@@ -109,9 +109,9 @@ void LayerCache::add_block(Class& c) {
   bytes_ += store.keys.bytes() + store.values.bytes() + store.assignments.bytes();
 }
 
-void LayerCache::append(const Real* k, const Real* v, const Real* g, std::uint64_t set) {
-  if (size_ < gate_.sinks) set = kEveryGroup;
-  Class& c = classes_[set];
+void LayerCache::append(const Real* k, const Real* v, const Real* g, std::uint64_t mask) {
+  if (size_ < gate_.sinks) mask = kEveryGroup;
+  Bucket& c = buckets_[mask];
   const auto member = static_cast<Index>(c.positions.size()), b = block_of(member);
   if (b == static_cast<Index>(c.blocks.size())) add_block(c);
   const Index first = c.blocks[static_cast<std::size_t>(b)].first;
@@ -130,7 +130,7 @@ void LayerCache::append(const Real* k, const Real* v, const Real* g, std::uint64
                           width);
     std::copy_n(g, sizes_.groups, last_g_.begin());
   }
-  last_set_ = set;
+  last_mask_ = mask;
   c.positions.push_back(size_++);
 }
 
@@ -144,9 +144,9 @@ void LayerCache::collect_slices() {
   const Index visible =
       options_.sliding_window > 0 ? position - options_.sliding_window + 1 : Index(0);
   Index chunk_keys = 0;
-  for (const auto& [set, of_set] : classes_) {
-    const auto& c = of_set;  // clang 14 lets no lambda capture a binding
-    const bool meets = (set & last_set_) != 0;
+  for (const auto& [mask, of_mask] : buckets_) {
+    const auto& c = of_mask;  // clang 14 lets no lambda capture a binding
+    const bool meets = (mask & last_mask_) != 0;
     const auto members_before = [&](Index p) {
       return std::ranges::lower_bound(c.positions, p) - c.positions.begin();
     };

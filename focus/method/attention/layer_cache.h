@@ -10,23 +10,23 @@
 
 namespace focus {
 
-/// The keys and values of one layer's past tokens, held by class: tokens with the same set of
+/// The keys and values of one layer's past tokens, held by bucket: tokens with the same mask of
 /// groups lie together, in the order they came. A new token reads
-///   1. every class whose set meets its own, whole;
-///   2. of every other class its last members, those within the local window.
+///   1. every bucket whose mask meets its own, whole;
+///   2. of every other bucket its last members, those within the local window.
 /// Both are runs of whole rows: no key is read that the mask of hard attention leaves out, and none
-/// is kept twice. One class of all tokens is the dense cache. One sequence.
+/// is kept twice. One bucket of all tokens is the dense cache. One sequence.
 class LayerCache {
  public:
   struct Sizes {
     Index heads = 1, kv_heads = 1, head_dim = 1, groups = 1;
   };
-  /// `gate` as in sparse_attention(), its membership unused: sets come with the tokens.
+  /// `gate` as in sparse_attention(), its membership unused: masks come with the tokens.
   LayerCache(const Sizes& sizes, const AttentionOptions& options, GateOptions gate,
              CacheDtype dtype = CacheDtype::float32);
 
   /// Adds the next token.  k and v [kv_heads, head_dim], g [groups]
-  void append(const Real* k, const Real* v, const Real* g, std::uint64_t set);
+  void append(const Real* k, const Real* v, const Real* g, std::uint64_t mask);
   /// What the token that was appended last attends to, itself included: the last row of
   /// sparse_attention() over all tokens so far.  q and out [heads, head_dim]
   void attend(const Real* q, Real* out);
@@ -37,7 +37,7 @@ class LayerCache {
   Index keys_read() const { return keys_read_; }
 
  private:
-  /// Memory for some blocks of a class. A key head's blocks lie one after the other: the hardware
+  /// Memory for some blocks of a bucket. A key head's blocks lie one after the other: the hardware
   /// reads ahead in long runs alone.
   struct Store {
     Index capacity;            // members
@@ -45,12 +45,12 @@ class LayerCache {
     CacheNumbers values;       // [kv_heads, blocks, members, padded head_dim], in panels
     CacheNumbers assignments;  // float32 [blocks, groups, members], in panels; none: gate dropped
   };
-  /// Room for a run of a class's members, packed for products with them: of a store those from
+  /// Room for a run of a bucket's members, packed for products with them: of a store those from
   /// member `first` on.
   struct Block {
     Index store, first;
   };
-  struct Class {
+  struct Bucket {
     std::vector<Index> positions;  // rising
     std::vector<Block> blocks;
     std::vector<Store> stores;
@@ -62,7 +62,7 @@ class LayerCache {
     Index first, capacity, begin, sinks, distant, end;
   };
 
-  void add_block(Class& c);
+  void add_block(Bucket& c);
   /// Where a block's keys and values of a key head begin in its store.
   Index keys_at(const Store& store, Index first, Index kv_head) const {
     return (kv_head * store.capacity + first) * sizes_.head_dim;
@@ -78,7 +78,7 @@ class LayerCache {
   /// Query heads that share a key head.
   Index query_heads() const { return sizes_.heads / sizes_.kv_heads; }
   Index num_chunks() const { return static_cast<Index>(chunks_.size()) - 1; }
-  /// Of one chunk and key head: out [query_heads, padded head_dim], max and sum
+  /// One chunk and key head has: out [query_heads, padded head_dim], max and sum
   /// [query_heads], scores.
   Index scratch_size() const;
 
@@ -88,12 +88,12 @@ class LayerCache {
   const GateFactor factor_;
   const CacheDtype dtype_;
   const Index padded_dim_;
-  std::map<std::uint64_t, Class> classes_;
+  std::map<std::uint64_t, Bucket> buckets_;
   Index size_ = 0, keys_read_ = 0;
   std::size_t bytes_ = 0;
-  std::uint64_t last_set_ = 0;
+  std::uint64_t last_mask_ = 0;
   std::vector<Real> last_g_;
-  // Of one attend(); kept, so that a token allocates nothing.
+  // Buffers of attend(), kept so that a token allocates nothing.
   std::vector<Slice> slices_;
   std::vector<Index> chunks_;  // first slice of each chunk, and their end
   std::vector<Real> scaled_q_, factors_, scratch_;

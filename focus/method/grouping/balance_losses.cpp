@@ -33,8 +33,8 @@ Variable balance_loss(const Routing& routing) {
   const Index groups = values.cols(), tokens = values.rows();
   const std::vector<double> p = mean_assignment(values);
   std::vector<double> f(p.size(), 0.0);
-  for (const std::uint64_t set : membership(routing, 1))
-    f[static_cast<std::size_t>(std::countr_zero(set))] += 1 / static_cast<double>(tokens);
+  for (const std::uint64_t mask : membership(routing, 1))
+    f[static_cast<std::size_t>(std::countr_zero(mask))] += 1 / static_cast<double>(tokens);
   double loss = 0;
   for (std::size_t k = 0; k < p.size(); ++k) loss += static_cast<double>(groups) * f[k] * p[k];
   const Shape shape = values.shape();

@@ -13,11 +13,11 @@ Variable balance_loss(const Routing& routing);
 
 /// How far an entropy lies below that of equal assignments, in nats: log K - H [1], >= 0.
 /// mean: H of the mean of g over the batch, the term of Krause et al. 2010 (NIPS, regularized
-/// information maximization) that keeps classes in use; token: the mean over tokens of H(g_i), the
-/// confidence penalty of Pereyra et al. 2017 (arXiv 1701.06548). g [batch, seq_len, num_groups]
+/// information maximization) that keeps group_ids in use; token: the mean over tokens of H(g_i),
+/// the confidence penalty of Pereyra et al. 2017 (arXiv 1701.06548). g [batch, seq_len, num_groups]
 Variable entropy_loss(const Variable& g, EntropyOf of);
 
-/// The terms that `settings` asks for, with their weights; undefined where there are none. [1]
+/// The terms that `settings` asks for, with their weights; undefined without any. [1]
 Variable auxiliary_loss(const Routing& routing, const AblationSettings& settings);
 
 }  // namespace focus

@@ -37,9 +37,9 @@ Matrix seeds_of(const Matrix& x, Index groups, Rng& rng) {
       sum += distance[i];
     }
     double left = rng.uniform() * sum;
-    Index chosen = 0;
-    while (chosen + 1 < x.rows() && (left -= distance[chosen]) > 0) ++chosen;
-    seeds.row(k) = x.row(chosen);
+    Index selected = 0;
+    while (selected + 1 < x.rows() && (left -= distance[selected]) > 0) ++selected;
+    seeds.row(k) = x.row(selected);
   }
   return seeds;
 }
@@ -78,9 +78,9 @@ void average_centroids(FocusLayer& layer, const Routing& routing, double rate) {
   const auto vectors = vectors_of(routing, dim);
   Matrix sums = Matrix::Zero(groups, dim);
   std::vector<double> sizes(static_cast<std::size_t>(groups), 0.0);
-  const std::vector<std::uint64_t> sets = membership(routing, 1);
-  for (std::size_t i = 0; i < sets.size(); ++i) {
-    const int k = std::countr_zero(sets[i]);
+  const std::vector<std::uint64_t> masks = membership(routing, 1);
+  for (std::size_t i = 0; i < masks.size(); ++i) {
+    const int k = std::countr_zero(masks[i]);
     sums.row(k) += vectors.row(static_cast<Index>(i));
     ++sizes[static_cast<std::size_t>(k)];
   }

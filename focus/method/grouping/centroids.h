@@ -17,7 +17,7 @@ void average_centroids(FocusLayer& layer, const Routing& routing, double rate);
 /// angle alone, as equally long centroids divide the tokens), started by k-means++ (Arthur and
 /// Vassilvitskii 2007) with this seed and run until nothing changes, at most 25 rounds. Each has
 /// the mean length of those before, so that the assignments stay about as sharp. The carried
-/// potentials start anew from the same batch.
+/// potentials start again from the same batch.
 void recluster(FocusLayer& layer, const Routing& routing, const TokenSettings& settings,
                std::uint64_t seed);
 

@@ -8,16 +8,17 @@ namespace focus {
 
 void GroupStatistics::add_sizes(const Routing& routing) {
   sizes.resize(static_cast<std::size_t>(routing.assignments.value().cols()));
-  for (const std::uint64_t set : membership(routing, 1))
-    ++sizes[static_cast<std::size_t>(std::countr_zero(set))];
+  for (const std::uint64_t mask : membership(routing, 1))
+    ++sizes[static_cast<std::size_t>(std::countr_zero(mask))];
   tokens += routing.assignments.value().rows();
 }
 
-void GroupStatistics::add_sizes(std::span<const std::uint8_t> classes, Index heads, Index groups) {
+void GroupStatistics::add_sizes(std::span<const std::uint8_t> group_ids, Index heads,
+                                Index groups) {
   sizes.resize(static_cast<std::size_t>(heads * groups));
-  for (std::size_t i = 0; i < classes.size(); ++i)
-    ++sizes[i % static_cast<std::size_t>(heads) * static_cast<std::size_t>(groups) + classes[i]];
-  tokens += static_cast<std::int64_t>(classes.size()) / heads;
+  for (std::size_t i = 0; i < group_ids.size(); ++i)
+    ++sizes[i % static_cast<std::size_t>(heads) * static_cast<std::size_t>(groups) + group_ids[i]];
+  tokens += static_cast<std::int64_t>(group_ids.size()) / heads;
 }
 
 void GroupStatistics::add(const Routing& routing) {

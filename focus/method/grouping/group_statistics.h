@@ -20,8 +20,8 @@ struct GroupStatistics {
 
   /// Adds the tokens of a batch to `sizes` and `tokens`, the rest is left alone.
   void add_sizes(const Routing& routing);
-  /// The same of classes [tokens, heads]; each head has groups of its own.
-  void add_sizes(std::span<const std::uint8_t> classes, Index heads, Index groups);
+  /// The same of group ids [tokens, heads]; each head has groups of its own.
+  void add_sizes(std::span<const std::uint8_t> group_ids, Index heads, Index groups);
   /// Adds them to everything but `pairs`.
   void add(const Routing& routing);
   /// All but `pairs` as numbers, appended to a list; and adds what such numbers say, the first of

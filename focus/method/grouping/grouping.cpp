@@ -56,22 +56,22 @@ void read_value(const ConfigNode& node, const Range&, GroupingName& value) {
 std::string value_text(const GroupingName& value) { return value.name; }
 std::string type_text(const GroupingName&) { return choices_text(grouping_names()); }
 
-Variable Grouping::beta(Index, Index kv_heads) const {
+Variable Grouping::summary_bias(Index, Index kv_heads) const {
   return Variable(Tensor::zeros({kv_heads, num_groups()}));
 }
 
 Routing Grouping::route(const MechanismInputs& in, Balance balance) {
-  const KeyClasses found = classes(in, balance);
+  const GroupIds found = group_ids(in, balance);
   check(found.heads == 1, "grouping {}: it groups keys, not tokens", kind());
   const Index batch = in.h.dim(0), seq_len = in.h.dim(1);
   constexpr double kNever = -1000;  // e to it is 0
   Tensor g = Tensor::zeros({batch, seq_len, num_groups()});
   auto logits = std::make_shared<std::vector<double>>(static_cast<std::size_t>(g.size()), kNever);
-  for (std::size_t token = 0; token < found.classes.size(); ++token) {
-    const std::size_t own =
-        token * static_cast<std::size_t>(num_groups()) + std::size_t{found.classes[token]};
-    g.data()[own] = 1;
-    (*logits)[own] = 0;
+  for (std::size_t token = 0; token < found.ids.size(); ++token) {
+    const std::size_t place =
+        token * static_cast<std::size_t>(num_groups()) + std::size_t{found.ids[token]};
+    g.data()[place] = 1;
+    (*logits)[place] = 0;
   }
   std::vector<Index> starts = sequence_starts(in);
   return {.assignments = Variable(g),
@@ -82,14 +82,12 @@ Routing Grouping::route(const MechanismInputs& in, Balance balance) {
 }
 
 GroupShares Grouping::shares(const MechanismInputs& in, Balance balance) {
-  KeyClasses found = classes(in, balance);
-  GroupShares one{.heads = found.heads,
-                  .groups = num_groups(),
-                  .classes = std::move(found.classes),
-                  .shares = {}};
-  one.shares.assign(one.classes.size() * static_cast<std::size_t>(num_groups()), 0);
-  for (std::size_t row = 0; row < one.classes.size(); ++row)
-    one.shares[row * static_cast<std::size_t>(num_groups()) + one.classes[row]] = 1;
+  GroupIds found = group_ids(in, balance);
+  GroupShares one{
+      .heads = found.heads, .groups = num_groups(), .ids = std::move(found.ids), .shares = {}};
+  one.shares.assign(one.ids.size() * static_cast<std::size_t>(num_groups()), 0);
+  for (std::size_t row = 0; row < one.ids.size(); ++row)
+    one.shares[row * static_cast<std::size_t>(num_groups()) + one.ids[row]] = 1;
   return one;
 }
 
@@ -97,14 +95,14 @@ void Grouping::fit(Index, const Tensor&, std::uint64_t) {
   throw std::logic_error("this grouping cannot be fitted");
 }
 
-void Grouping::add_statistics(Index, const KeyClasses& last, GroupStatistics& to) const {
-  to.add_sizes(last.classes, last.heads, num_groups());
+void Grouping::add_statistics(Index, const GroupIds& last, GroupStatistics& to) const {
+  to.add_sizes(last.ids, last.heads, num_groups());
 }
 
-std::pair<std::string, Tensor> Grouping::last_groups(Index, const KeyClasses& last) const {
-  Tensor classes({static_cast<Index>(last.classes.size()) / last.heads, last.heads});
-  std::ranges::copy(last.classes, classes.data());
-  return {"classes", classes};
+std::pair<std::string, Tensor> Grouping::last_groups(Index, const GroupIds& last) const {
+  Tensor group_ids({static_cast<Index>(last.ids.size()) / last.heads, last.heads});
+  std::ranges::copy(last.ids, group_ids.data());
+  return {"classes", group_ids};
 }
 
 }  // namespace focus

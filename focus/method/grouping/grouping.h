@@ -11,8 +11,8 @@
 
 #include "data/settings/any_settings.h"
 #include "focus/method/config.h"
+#include "focus/method/grouping/group_ids.h"
 #include "focus/method/grouping/group_statistics.h"
-#include "focus/method/grouping/key_classes.h"
 #include "focus/method/grouping/routing.h"
 #include "focus/method/spec.h"
 #include "layers/decoder.h"
@@ -43,8 +43,8 @@ struct LayerTensor {
 /// A window's groups in one layer, for reports.
 struct GroupShares {
   Index heads = 1, groups = 0;
-  std::vector<std::uint8_t> classes;  // [tokens, heads]
-  std::vector<double> shares;         // [tokens, heads, groups]; rows sum to 1
+  std::vector<std::uint8_t> ids;  // [tokens, heads]
+  std::vector<double> shares;     // [tokens, heads, groups]; rows sum to 1
 };
 
 /// Who groups what in the layers of a decoder: tokens by trained routing, keys by the nearest
@@ -68,11 +68,11 @@ class Grouping {
   virtual Index heads() const { return 1; }
 
   /// The group of each token or key of a layer, for summary attention.
-  virtual KeyClasses classes(const MechanismInputs& in, Balance balance) = 0;
+  virtual GroupIds group_ids(const MechanismInputs& in, Balance balance) = 0;
   /// Added to the scores of the groups' summary tokens [kv_heads, num_groups].
-  virtual Variable beta(Index layer, Index kv_heads) const;
-  /// The assignments of a layer's tokens, for soft and hard attention: those of classes(), one for
-  /// the token's group and zero for the others. Only of a grouping of tokens.
+  virtual Variable summary_bias(Index layer, Index kv_heads) const;
+  /// The assignments of a layer's tokens, for soft and hard attention: those of group_ids(), one
+  /// for the token's group and zero for the others. Only of a grouping of tokens.
   virtual Routing route(const MechanismInputs& in, Balance balance);
   /// Multiply-adds that find the groups of one token in a layer.
   virtual Index assignment_cost(const MechanismInputs& in) const = 0;
@@ -107,10 +107,10 @@ class Grouping {
   virtual Variable take_loss(Index /*layer*/) { return {}; }
   /// Lets the batch of the last forward pass move what follows its tokens.
   virtual void after_forward() {}
-  /// Adds the groups of a layer's last forward pass; `last` are its classes in summary attention.
-  virtual void add_statistics(Index layer, const KeyClasses& last, GroupStatistics& to) const;
+  /// Adds the groups of a layer's last forward pass; `last` are its group_ids in summary attention.
+  virtual void add_statistics(Index layer, const GroupIds& last, GroupStatistics& to) const;
   /// The same as a tensor for files, with its name: "classes" [tokens, heads].
-  virtual std::pair<std::string, Tensor> last_groups(Index layer, const KeyClasses& last) const;
+  virtual std::pair<std::string, Tensor> last_groups(Index layer, const GroupIds& last) const;
   /// What the last forward pass moves a layer's state towards; empty: nothing. And moves it.
   virtual std::vector<double> state_update(Index /*layer*/) const { return {}; }
   virtual void merge(Index /*layer*/, std::span<const double> /*state_update*/) {}

@@ -1,13 +1,39 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "focus/method/grouping/grouping.h"
-#include "focus/method/grouping/key_groups.h"
 
 namespace focus {
+
+/// One layer's groups of keys, each key head's its own.
+struct KeyGroups {
+  Variable centroids;        // C [kv_heads, num_groups, head_dim]
+  Variable bias;             // b [kv_heads, num_groups]: added to a group's score of a key
+  Variable summary_bias;     // [kv_heads, num_groups]: added to a summary token's score
+  Tensor temperature;        // tau [1] of the soft group_ids that the backward pass goes through
+  Tensor spread;             // [1]: standard deviation of the centroids as they were fitted
+  Tensor needs;              // [heads]: of each query head, see head_budgets(); 1 until measured
+  std::int64_t updates = 0;  // keys of a head that the centroids were fitted on; 0: random
+  void visit(auto&& f) {
+    f("centroids", centroids);
+    f("bias", bias);
+    f("beta", summary_bias);
+  }
+};
+
+/// C ~ normal(0, 1), b and summary_bias 0, tau and spread 1.
+KeyGroups make_key_groups(Index num_groups, Index kv_heads, Index head_dim, Rng& rng);
+
+/// Fits the centroids by k-means of keys as attention sees them (after their norm, bias and rotary
+/// turn), key head by key head: K keys drawn at random, then 12 rounds of Lloyd's; a centroid
+/// without keys becomes a random key. b and summary_bias become 0, and tau such that a key's
+/// largest soft class is 0.85 in the mean. The same bits for any number of threads. keys [tokens,
+/// kv_heads, head_dim]. Throws std::invalid_argument for fewer tokens than groups.
+void fit_key_groups(KeyGroups& groups, const Tensor& keys, std::uint64_t seed);
 
 /// Groups of keys: each key head's keys by the nearest of its centroids, fitted by k-means.
 class KeyGrouping final : public Grouping {
@@ -18,8 +44,8 @@ class KeyGrouping final : public Grouping {
   std::vector<KeyGroups>& layers() { return layers_; }
 
   Index heads() const override { return heads_; }
-  KeyClasses classes(const MechanismInputs& in, Balance balance) override;
-  Variable beta(Index layer, Index kv_heads) const override;
+  GroupIds group_ids(const MechanismInputs& in, Balance balance) override;
+  Variable summary_bias(Index layer, Index kv_heads) const override;
   Index assignment_cost(const MechanismInputs& in) const override;
   GroupShares shares(const MechanismInputs& in, Balance balance) override;
 
@@ -28,7 +54,7 @@ class KeyGrouping final : public Grouping {
     return layers_[static_cast<std::size_t>(layer)].updates;
   }
   void visit_parameters(const std::function<void(const std::string&, Variable&)>& f) override;
-  /// Centroids learn in proportion to their spread, beta at half the rate.
+  /// Centroids learn in proportion to their spread, summary_bias at half the rate.
   double lr_factor(const std::string& name) const override;
   void set_trainable(bool wanted) override;
 

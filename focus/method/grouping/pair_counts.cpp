@@ -4,15 +4,24 @@
 #include <vector>
 
 #include "autograd/base/check.h"
-#include "focus/method/grouping/group_sets.h"
+#include "focus/method/documents.h"
 
 namespace focus {
+
+std::vector<std::uint64_t> with_sinks(std::span<const std::uint64_t> membership, Index seq_len,
+                                      Index sinks) {
+  std::vector<std::uint64_t> masks(membership.begin(), membership.end());
+  if (masks.empty() || sinks == 0) return masks;
+  fill_sinks<std::uint64_t>(sequence_starts(static_cast<Index>(masks.size()) / seq_len, seq_len),
+                            sinks, kEveryGroup, masks);
+  return masks;
+}
 
 PairCounts& PairCounts::operator+=(const PairCounts& other) {
   all += other.all;
   distant += other.distant;
   attended += other.attended;
-  choosing += other.choosing;
+  selection_cost += other.selection_cost;
   return *this;
 }
 
@@ -21,16 +30,16 @@ PairCounts count_pairs(std::span<const std::uint64_t> membership, Index seq_len,
   check(membership.empty() || static_cast<Index>(membership.size()) == seq_len,
         "count_pairs: {} membership sets for {} tokens", membership.size(), seq_len);
   PairCounts counts;
-  const std::vector<std::uint64_t> sets = with_sinks(membership, seq_len, sinks);
-  std::vector<std::uint64_t> classes = sets;
-  std::ranges::sort(classes);
-  classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
-  // Of each class the tokens that meet it among those behind the query's local window.
-  std::vector<std::int64_t> met(classes.size(), 0);
+  const std::vector<std::uint64_t> masks = with_sinks(membership, seq_len, sinks);
+  std::vector<std::uint64_t> buckets = masks;
+  std::ranges::sort(buckets);
+  buckets.erase(std::unique(buckets.begin(), buckets.end()), buckets.end());
+  // How many tokens behind the query's local window meet each bucket.
+  std::vector<std::int64_t> met(buckets.size(), 0);
   const auto add = [&](Index token, std::int64_t sign) {
-    const std::uint64_t set = sets[static_cast<std::size_t>(token)];
-    for (std::size_t c = 0; c < classes.size(); ++c)
-      met[c] += (classes[c] & set) != 0 ? sign : std::int64_t{0};
+    const std::uint64_t mask = masks[static_cast<std::size_t>(token)];
+    for (std::size_t c = 0; c < buckets.size(); ++c)
+      met[c] += (buckets[c] & mask) != 0 ? sign : std::int64_t{0};
   };
   Index entered = 0, left = 0;
   for (Index i = 0; i < seq_len; ++i) {
@@ -38,13 +47,13 @@ PairCounts count_pairs(std::span<const std::uint64_t> membership, Index seq_len,
     const Index local = std::max(first, i - local_window);
     counts.all += i + 1 - first;
     counts.distant += local - std::clamp(sinks, first, local);
-    if (sets.empty()) continue;
+    if (masks.empty()) continue;
     for (; entered < local; ++entered) add(entered, 1);
     for (; left < first; ++left) add(left, -1);
-    const auto own = std::ranges::lower_bound(classes, sets[static_cast<std::size_t>(i)]);
-    counts.attended += i + 1 - local + met[static_cast<std::size_t>(own - classes.begin())];
+    const auto bucket = std::ranges::lower_bound(buckets, masks[static_cast<std::size_t>(i)]);
+    counts.attended += i + 1 - local + met[static_cast<std::size_t>(bucket - buckets.begin())];
   }
-  if (sets.empty()) counts.attended = counts.all;
+  if (masks.empty()) counts.attended = counts.all;
   return counts;
 }
 

@@ -183,25 +183,25 @@ std::vector<std::uint64_t> membership(const Routing& routing, int top_k) {
   const Index groups = g.cols(), tokens = g.rows();
   check(top_k >= 1 && top_k <= groups, "membership: top_k {} is invalid for {} groups", top_k,
         groups);
-  std::vector<std::uint64_t> sets(static_cast<std::size_t>(tokens));
+  std::vector<std::uint64_t> masks(static_cast<std::size_t>(tokens));
   parallel_chunks(tokens, 1024, [&](Index begin, Index end) {
     auto next = std::ranges::upper_bound(routing.starts, begin);  // the sequence after i's
     for (Index i = begin; i < end; ++i) {
       while (i >= *next) ++next;
       const double* row = routing.logits->data() + i * groups;
       const double* b = routing.potentials.data() + (next - routing.starts.begin() - 1) * groups;
-      std::uint64_t set = 0;
+      std::uint64_t mask = 0;
       for (int n = 0; n < top_k; ++n) {
         Index best = -1;
         for (Index k = 0; k < groups; ++k)
-          if (!(set >> k & 1) && (best < 0 || row[k] + b[k] > row[best] + b[best])) best = k;
-        set |= std::uint64_t{1} << best;
+          if (!(mask >> k & 1) && (best < 0 || row[k] + b[k] > row[best] + b[best])) best = k;
+        mask |= std::uint64_t{1} << best;
       }
-      sets[static_cast<std::size_t>(i)] = set;
+      masks[static_cast<std::size_t>(i)] = mask;
     }
   });
   profile_mark("membership");
-  return sets;
+  return masks;
 }
 
 std::vector<double> centred_potentials(const std::vector<double>& logits, Index groups,

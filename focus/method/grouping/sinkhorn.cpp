@@ -110,8 +110,8 @@ class Backwards {
   Backwards(const double* logits, const SinkhornTrace& trace)
       : logits_(logits), trace_(trace), q_(static_cast<std::size_t>(trace.tokens * trace.groups)) {}
 
-  /// Of token i at u and b; `u_factor` and `b_factor` [groups] lead there from the place before,
-  /// null at the first one.
+  /// The row of token i at u and b; `u_factor` and `b_factor` [groups] lead there from the place
+  /// before, null at the first one.
   const double* row(Index i, double u, const double* b, double u_factor, const double* b_factor) {
     const Index groups = trace_.groups;
     double* row = q_.data() + i * groups;

@@ -16,10 +16,10 @@ bool keeps_vectors(const FocusConfig& config) {
 }
 
 std::vector<std::uint8_t> best_groups(const Routing& routing) {
-  std::vector<std::uint8_t> classes;
-  for (const std::uint64_t set : membership(routing, 1))
-    classes.push_back(static_cast<std::uint8_t>(std::countr_zero(set)));
-  return classes;
+  std::vector<std::uint8_t> group_ids;
+  for (const std::uint64_t mask : membership(routing, 1))
+    group_ids.push_back(static_cast<std::uint8_t>(std::countr_zero(mask)));
+  return group_ids;
 }
 
 }  // namespace
@@ -51,13 +51,13 @@ void TokenGrouping::remember(std::size_t layer, const Routing& routing) {
   if (grad_enabled()) loss_[layer] = auxiliary_loss(routing, config_.ablations);
 }
 
-KeyClasses TokenGrouping::classes(const MechanismInputs& in, Balance balance) {
+GroupIds TokenGrouping::group_ids(const MechanismInputs& in, Balance balance) {
   const Routing routing = route(in, balance);
-  KeyClasses classes{.groups = config_.num_groups, .heads = 1, .classes = best_groups(routing)};
+  GroupIds group_ids{.groups = config_.num_groups, .heads = 1, .ids = best_groups(routing)};
   if (grad_enabled() && routing.assignments.requires_grad())
-    classes.shares =
+    group_ids.shares =
         reshape(routing.assignments, {in.h.dim(0), in.h.dim(1), 1, Index{config_.num_groups}});
-  return classes;
+  return group_ids;
 }
 
 Index TokenGrouping::assignment_cost(const MechanismInputs& in) const {
@@ -68,7 +68,7 @@ GroupShares TokenGrouping::shares(const MechanismInputs& in, Balance balance) {
   const Routing routing = routed(in, balance);
   const Tensor& g = routing.assignments.value();
   return {.groups = g.cols(),
-          .classes = best_groups(routing),
+          .ids = best_groups(routing),
           .shares = {g.span().begin(), g.span().end()}};
 }
 
@@ -102,11 +102,11 @@ void TokenGrouping::after_forward() {
     if (last_[i].logits) average_centroids(layers_[i], last_[i], config_.ablations.centroid_rate);
 }
 
-void TokenGrouping::add_statistics(Index layer, const KeyClasses&, GroupStatistics& to) const {
+void TokenGrouping::add_statistics(Index layer, const GroupIds&, GroupStatistics& to) const {
   to.add(last_[static_cast<std::size_t>(layer)]);
 }
 
-std::pair<std::string, Tensor> TokenGrouping::last_groups(Index layer, const KeyClasses&) const {
+std::pair<std::string, Tensor> TokenGrouping::last_groups(Index layer, const GroupIds&) const {
   const Tensor& g = last_[static_cast<std::size_t>(layer)].assignments.value();
   return {"assignments", g.reshape({g.rows(), g.cols()})};
 }

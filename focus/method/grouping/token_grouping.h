@@ -21,7 +21,7 @@ class TokenGrouping final : public Grouping {
   /// What each layer's last forward pass routed, without its graph; empty before one.
   const std::vector<Routing>& last_routings() const { return last_; }
 
-  KeyClasses classes(const MechanismInputs& in, Balance balance) override;
+  GroupIds group_ids(const MechanismInputs& in, Balance balance) override;
   Routing route(const MechanismInputs& in, Balance balance) override;
   Index assignment_cost(const MechanismInputs& in) const override;
   GroupShares shares(const MechanismInputs& in, Balance balance) override;
@@ -36,9 +36,9 @@ class TokenGrouping final : public Grouping {
   Variable take_loss(Index layer) override;
   /// Moves the centroids where they follow their tokens (centroid_update average).
   void after_forward() override;
-  void add_statistics(Index layer, const KeyClasses& last, GroupStatistics& to) const override;
+  void add_statistics(Index layer, const GroupIds& last, GroupStatistics& to) const override;
   /// "assignments" [tokens, num_groups]
-  std::pair<std::string, Tensor> last_groups(Index layer, const KeyClasses& last) const override;
+  std::pair<std::string, Tensor> last_groups(Index layer, const GroupIds& last) const override;
   /// The potentials of the last batch, centred.
   std::vector<double> state_update(Index layer) const override;
   void merge(Index layer, std::span<const double> state_update) override;

@@ -7,13 +7,13 @@
 
 namespace focus {
 
-GroupSums::GroupSums(const Tensor& k, const Tensor& v, std::span<const std::uint8_t> classes,
-                     Index class_heads, Index groups, const SummarySettings& settings,
+GroupSums::GroupSums(const Tensor& k, const Tensor& v, std::span<const std::uint8_t> group_ids,
+                     Index id_heads, Index groups, const SummarySettings& settings,
                      bool with_squares)
     : k_(k),
       v_(v),
-      classes_(classes),
-      class_heads_(class_heads),
+      group_ids_(group_ids),
+      id_heads_(id_heads),
       groups_(groups),
       settings_(settings),
       parts_(with_squares ? 3 : 2),
@@ -81,7 +81,7 @@ void GroupSums::Walker::clear() {
 void GroupSums::add(Index sequence, Index kv_head, Index token, int times, Real* sums,
                     Index* counts) const {
   const simd::Kernels& kernels = simd::kernels();
-  const Index group = class_of(sequence, kv_head, token), dim = head_dim();
+  const Index group = group_of(sequence, kv_head, token), dim = head_dim();
   Real* sum = sums + group * parts_ * dim;
   const auto factor = static_cast<Real>(times);
   const Real* k = key(sequence, kv_head, token);
@@ -96,7 +96,7 @@ void GroupSums::Walker::start(Index run) {
   const Index size = sum_.size(), groups = sums_.groups(), query = run * kRun;
   const auto sums_at = [&](Index r) { return sums_.run_sums_.data() + number(r) * size; };
   const auto counts_at = [&](Index r) { return sums_.run_counts_.begin() + number(r) * groups; };
-  tokens_ = sums_.far_of(query);
+  tokens_ = sums_.distant_of(query);
   if (sums_.settings_.sliding_window == 0) {
     std::copy_n(sums_at(run), size, sum_.data());
     std::copy_n(counts_at(run), groups, counts_.begin());
@@ -119,7 +119,7 @@ void GroupSums::Walker::start(Index run) {
 }
 
 bool GroupSums::Walker::go_to(Index query) {
-  const Tokens next = sums_.far_of(query);
+  const Tokens next = sums_.distant_of(query);
   if (next.first == tokens_.first && next.last == tokens_.last) return false;
   if (next.first >= tokens_.last) {  // nothing stays
     clear();

@@ -4,23 +4,23 @@
 #include <vector>
 
 #include "autograd/attention/tiled_attention.h"
-#include "focus/method/summary/chosen_plan.h"
+#include "focus/method/attention/group_plans.h"
 
 namespace focus {
 
-/// Numbers, keys, values and, where wanted, squared keys of the far tokens of each group, summed as
-/// queries go by. Sums are kept
-/// where runs of queries begin, so that runs can be gone through side by side: worked out ahead, or
-/// where there are heads enough to keep all threads busy, by whoever goes through the runs in turn.
+/// Numbers, keys, values and, where wanted, squared keys of the distant tokens of each group,
+/// summed as queries go by. Sums are kept where runs of queries begin, so that runs can be gone
+/// through side by side: worked out ahead, or where there are heads enough to keep all threads
+/// busy, by whoever goes through the runs in turn.
 class GroupSums {
  public:
   /// Queries of a run.
   static constexpr Index kRun = 256;
 
-  /// k, v [batch, seq_len, kv_heads, head_dim]; classes [batch, seq_len, class_heads], one for all
-  /// key heads or one for each. The tensors and classes must outlive the sums.
-  GroupSums(const Tensor& k, const Tensor& v, std::span<const std::uint8_t> classes,
-            Index class_heads, Index groups, const SummarySettings& settings,
+  /// k, v [batch, seq_len, kv_heads, head_dim]; group_ids [batch, seq_len, id_heads], one for all
+  /// key heads or one for each. The tensors and group_ids must outlive the sums.
+  GroupSums(const Tensor& k, const Tensor& v, std::span<const std::uint8_t> group_ids,
+            Index id_heads, Index groups, const SummarySettings& settings,
             bool with_squares = false);
 
   Index groups() const { return groups_; }
@@ -38,16 +38,16 @@ class GroupSums {
   const Real* value(Index sequence, Index kv_head, Index token) const {
     return v_.data() + offset(sequence, kv_head, token);
   }
-  Index class_of(Index sequence, Index kv_head, Index token) const {
-    return classes_[static_cast<std::size_t>((sequence * seq_len() + token) * class_heads_ +
-                                             (class_heads_ == 1 ? 0 : kv_head))];
+  Index group_of(Index sequence, Index kv_head, Index token) const {
+    return group_ids_[static_cast<std::size_t>((sequence * seq_len() + token) * id_heads_ +
+                                               (id_heads_ == 1 ? 0 : kv_head))];
   }
   /// Positions that are in the sums when a run's first query comes by, and when its last has:
   /// [first, last).
   struct Tokens {
     Index first, last;
   };
-  Tokens far_of(Index query) const {
+  Tokens distant_of(Index query) const {
     return {settings_.distant_begin(query),
             std::max(settings_.distant_begin(query), settings_.distant_end(query))};
   }
@@ -60,7 +60,7 @@ class GroupSums {
     void start(Index run);
     /// Goes on to the first query of the next run, or of the first.
     void go_on(Index run) { go_to(run * kRun); }
-    /// Goes on to a later query of the run. Returns whether the far zone has changed.
+    /// Goes on to a later query of the run. Returns whether the distant zone has changed.
     bool go_to(Index query);
 
     Tokens tokens() const { return tokens_; }
@@ -103,8 +103,8 @@ class GroupSums {
   }
 
   const Tensor &k_, &v_;
-  const std::span<const std::uint8_t> classes_;
-  const Index class_heads_, groups_;
+  const std::span<const std::uint8_t> group_ids_;
+  const Index id_heads_, groups_;
   const SummarySettings settings_;
   const Index parts_;  // sums of a group: 2, with squares 3
   const Index runs_;

@@ -7,43 +7,44 @@
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
 #include "autograd/base/profile.h"
+#include "focus/method/attention/group_plans.h"
 #include "focus/method/config.h"
 #include "focus/method/grouping/pair_counts.h"
-#include "focus/method/summary/chosen_plan.h"
-#include "focus/method/summary/summary_columns.h"
+#include "focus/method/summary/summary_tokens.h"
 
 namespace focus {
 namespace {
 
-void check_summary(const AttentionInputs& in, const KeyClasses& classes, const Tensor& beta,
+void check_summary(const AttentionInputs& in, const GroupIds& group_ids, const Tensor& summary_bias,
                    const SummarySettings& options) {
   check_attention_inputs(in);
   const SummarySettings& settings = options;
   const Index kv_heads = in.k.dim(2);
-  check(classes.groups >= 1 && classes.groups <= kMaxKeyGroups &&
-            (classes.heads == 1 || classes.heads == kv_heads) &&
-            static_cast<Index>(classes.classes.size()) == in.q.dim(0) * in.q.dim(1) * classes.heads,
-        "summary_attention: {} classes of {} heads in {} groups do not fit k {}",
-        classes.classes.size(), classes.heads, classes.groups, in.k.shape());
-  check(beta.rank() == 2 && beta.dim(0) == kv_heads && beta.dim(1) == classes.groups,
-        "summary_attention: beta {} is not [kv_heads {}, groups {}]", beta.shape(), kv_heads,
-        classes.groups);
+  check(group_ids.groups >= 1 && group_ids.groups <= kMaxKeyGroups &&
+            (group_ids.heads == 1 || group_ids.heads == kv_heads) &&
+            static_cast<Index>(group_ids.ids.size()) == in.q.dim(0) * in.q.dim(1) * group_ids.heads,
+        "summary_attention: {} group ids of {} heads in {} groups do not fit k {}",
+        group_ids.ids.size(), group_ids.heads, group_ids.groups, in.k.shape());
+  check(summary_bias.rank() == 2 && summary_bias.dim(0) == kv_heads &&
+            summary_bias.dim(1) == group_ids.groups,
+        "summary_attention: summary_bias {} is not [kv_heads {}, groups {}]", summary_bias.shape(),
+        kv_heads, group_ids.groups);
   check(settings.local_window >= 0 && settings.block >= 1 && settings.sinks >= 0 &&
             settings.sinks <= kMaxSinks,
         "summary_attention: window {}, block {}, sinks {}: expected at least 0, at least 1, and "
         "from 0 to {}",
         settings.local_window, settings.block, settings.sinks, kMaxSinks);
-  check(options.num_selected_groups >= 0 && options.num_selected_groups <= classes.groups,
+  check(options.num_selected_groups >= 0 && options.num_selected_groups <= group_ids.groups,
         "summary_attention: cannot select {} of {} groups", options.num_selected_groups,
-        classes.groups);
+        group_ids.groups);
   check(options.selected_by_head.empty() ||
             (options.query_heads_select() && options.least_selected() >= 0 &&
-             options.most_selected() <= classes.groups &&
+             options.most_selected() <= group_ids.groups &&
              std::ssize(options.selected_by_head) == in.q.dim(2)),
         "summary_attention: {} group counts for {} query heads, expected as many, each from 0 to "
         "{}, where query heads select",
-        options.selected_by_head.size(), in.q.dim(2), classes.groups);
-  check(!options.reads_own_group() || (options.num_selected_groups == 1 && classes.heads == 1),
+        options.selected_by_head.size(), in.q.dim(2), group_ids.groups);
+  check(!options.reads_own_group() || (options.num_selected_groups == 1 && group_ids.heads == 1),
         "summary_attention: selection own needs groups that all heads share");
   check(options.width >= 0 && options.width <= 1, "summary_attention: width is {}, expected 0 to 1",
         options.width);
@@ -54,47 +55,47 @@ void check_summary(const AttentionInputs& in, const KeyClasses& classes, const T
 /// Everything that forward and backward share.
 class SummaryPass {
  public:
-  SummaryPass(AttentionInputs inputs, KeyClasses key_classes, Tensor column_bias,
-              const SummarySettings& summary)
+  SummaryPass(AttentionInputs inputs, GroupIds ids, Tensor bias, const SummarySettings& summary)
       : in_(std::move(inputs)),
-        classes_(std::move(key_classes)),
-        beta_(std::move(column_bias)),
+        group_ids_(std::move(ids)),
+        summary_bias_(std::move(bias)),
         options_(with_sliding_window(summary, in_.options.sliding_window)),
         batch_(in_.q.dim(0)),
         seq_len_(in_.q.dim(1)),
         heads_(in_.q.dim(2)),
         kv_heads_(in_.k.dim(2)),
         selecting_(options_.query_heads_select() ? heads_ : kv_heads_),
-        reads_all_(options_.least_selected() == classes_.groups && !options_.reads_own_group()),
-        near_(causal_plan(batch_, seq_len_, in_.options.sliding_window,
-                          {.size = options_.block,
-                           .near = reads_all_ ? -1 : options_.local_window,
-                           .sinks = options_.sinks})),
-        sums_(in_.k, in_.v, classes_.classes, classes_.heads, classes_.groups, options_,
+        reads_all_(options_.least_selected() == group_ids_.groups && !options_.reads_own_group()),
+        local_(causal_plan(batch_, seq_len_, in_.options.sliding_window,
+                           {.size = options_.block,
+                            .near = reads_all_ ? -1 : options_.local_window,
+                            .sinks = options_.sinks})),
+        sums_(in_.k, in_.v, group_ids_.ids, group_ids_.heads, group_ids_.groups, options_,
               options_.uses_width() && !reads_all_),
-        columns_(in_, sums_, beta_, options_),
-        chosen_(static_cast<std::size_t>(options_.most_selected() * per_rank())),
+        tokens_(in_, sums_, summary_bias_, options_),
+        selected_(static_cast<std::size_t>(options_.most_selected() * per_rank())),
         result_{Tensor(in_.q.shape()), Tensor({batch_, in_.q.dim(2), seq_len_})},
         pairs_(static_cast<std::size_t>(batch_), 0),
         scored_(pairs_) {
     for (Index token = 0; options_.reads_own_group() && token < batch_ * seq_len_; ++token)
-      std::fill_n(chosen_.begin() + token * kv_heads_, kv_heads_,
-                  classes_.classes[static_cast<std::size_t>(token)]);
-    // Queries without a far zone, and heads that select fewer: the first.
+      std::fill_n(selected_.begin() + token * kv_heads_, kv_heads_,
+                  group_ids_.ids[static_cast<std::size_t>(token)]);
+    // Queries without a distant zone, and heads that select fewer: the first.
     for (Index rank = 0; !options_.reads_own_group() && rank < options_.most_selected(); ++rank)
-      std::fill_n(chosen_.begin() + rank * per_rank(), per_rank(), static_cast<std::uint8_t>(rank));
+      std::fill_n(selected_.begin() + rank * per_rank(), per_rank(),
+                  static_cast<std::uint8_t>(rank));
   }
   SummaryPass(const SummaryPass&) = delete;
 
   void forward() {
     profile_mark("sums");
     if (reads_all_) {
-      tiled_attention(in_, near_, nullptr, Into::assign, {0, kv_heads_}, result_);
+      tiled_attention(in_, local_, nullptr, Into::assign, {0, kv_heads_}, result_);
     } else {
-      columns_.forward(near_, result_, chosen_, pairs_, scored_);
-      profile_mark("near and columns");
-      attend_chosen();
-      profile_mark("chosen groups");
+      tokens_.forward(local_, result_, selected_, pairs_, scored_);
+      profile_mark("local and summary tokens");
+      attend_selected_groups();
+      profile_mark("selected groups");
     }
     if (reads_all_)
       std::ranges::fill(
@@ -104,40 +105,40 @@ class SummaryPass {
   void backward(const Tensor& d_out, const Grads& grads) {
     const WantedGradients wanted{grads[0].wanted(), grads[1].wanted(), grads[2].wanted()};
     AttentionGradients d;
-    if (wanted.any()) d = tiled_attention_backward(in_, near_, result_, d_out, nullptr, wanted);
-    profile_mark("near tiles, backward");
+    if (wanted.any()) d = tiled_attention_backward(in_, local_, result_, d_out, nullptr, wanted);
+    profile_mark("local tiles, backward");
     if (wanted.any() && !reads_all_)
       for_each_plan([&](const AttentionPlan& plan, HeadRange of) {
         tiled_attention_backward(in_, plan, result_, d_out, nullptr, wanted, d, of);
       });
-    profile_mark("chosen groups, backward");
-    SummaryColumns::Gradients all{std::move(d), {}, {}};
+    profile_mark("selected groups, backward");
+    SummaryTokens::Gradients all{std::move(d), {}, {}};
     if (reads_all_) {
-      all.beta = Tensor::zeros(beta_.shape());
+      all.summary_bias = Tensor::zeros(summary_bias_.shape());
       if (grads[4].wanted())
-        all.classes = Tensor::zeros({batch_, seq_len_, kv_heads_, classes_.groups});
+        all.shares = Tensor::zeros({batch_, seq_len_, kv_heads_, group_ids_.groups});
     } else {
-      all = columns_.backward(result_, d_out, chosen_, grads[4].wanted(), std::move(all.tokens));
+      all = tokens_.backward(result_, d_out, selected_, grads[4].wanted(), std::move(all.tokens));
     }
-    profile_mark("columns, backward");
+    profile_mark("summary tokens, backward");
     if (wanted.q) grads[0].add(all.tokens.q);
     if (wanted.k) grads[1].add(all.tokens.k);
     if (wanted.v) grads[2].add(all.tokens.v);
-    if (grads[3].wanted()) grads[3].add(all.beta);
-    if (grads[4].wanted()) grads[4].add(of_shares(all.classes));
+    if (grads[3].wanted()) grads[3].add(all.summary_bias);
+    if (grads[4].wanted()) grads[4].add(of_shares(all.shares));
   }
 
   const AttentionResult& result() const { return result_; }
-  SummaryReport report() const { return {chosen_, pairs_, scored_, result_.lse}; }
+  SummaryReport report() const { return {selected_, pairs_, scored_, result_.lse}; }
 
  private:
   Index per_rank() const { return batch_ * seq_len_ * selecting_; }
 
-  ClassView classes_of_keys(Index head) const {
-    return {classes_.classes.data() + (classes_.heads == 1 ? 0 : head), classes_.heads};
+  GroupIdView ids_of_keys(Index head) const {
+    return {group_ids_.ids.data() + (group_ids_.heads == 1 ? 0 : head), group_ids_.heads};
   }
-  ClassView choice(Index rank, Index head) const {
-    return {chosen_.data() + rank * per_rank() + head, selecting_};
+  GroupIdView selection(Index rank, Index head) const {
+    return {selected_.data() + rank * per_rank() + head, selecting_};
   }
   /// The heads for which a head selects.
   HeadRange heads_of(Index selecting) const {
@@ -151,7 +152,7 @@ class SummaryPass {
 
   /// Merges the exact groups onto the result, head by head that selects: a task is a head, or where
   /// there are few heads a run of its queries.
-  void attend_chosen() {
+  void attend_selected_groups() {
     constexpr Index kTasks = 16, kShortestRun = 1024, kLongestRun = 8192;
     const Index run =
         std::clamp(batch_ * seq_len_ * selecting_ / kTasks, kShortestRun, kLongestRun);
@@ -175,13 +176,13 @@ class SummaryPass {
     }
   }
 
-  /// The plan of what the queries of a head that selects chose as their best `count` groups from
+  /// The plan of what the queries of a head that selects selected as their best `count` groups from
   /// `rank` on.
   AttentionPlan plan_of(Index rank, Index count, Index selecting, Index run) const {
-    std::vector<ClassView> choices;
-    for (Index i = rank; i < rank + count; ++i) choices.push_back(choice(i, selecting));
-    return chosen_plan(classes_of_keys(heads_of(selecting).first), choices, classes_.groups, batch_,
-                       seq_len_, options_, run);
+    std::vector<GroupIdView> selections;
+    for (Index i = rank; i < rank + count; ++i) selections.push_back(selection(i, selecting));
+    return selected_groups_plan(ids_of_keys(heads_of(selecting).first), selections,
+                                group_ids_.groups, batch_, seq_len_, options_, run);
   }
 
   /// Calls f(plan, heads) for the exact groups of all heads so that gradients never meet: where key
@@ -212,10 +213,10 @@ class SummaryPass {
         if (rank < selected_of(head)) call(rank, 1, head);
   }
 
-  /// Straight through the choice: what key heads owe to shares that they have in common.
+  /// Straight through the selection: what key heads owe to shares that they have in common.
   Tensor of_shares(const Tensor& of_heads) const {
-    if (classes_.heads == kv_heads_) return of_heads;
-    const Index groups = classes_.groups;
+    if (group_ids_.heads == kv_heads_) return of_heads;
+    const Index groups = group_ids_.groups;
     Tensor sum({batch_, seq_len_, 1, groups});
     parallel_chunks(batch_ * seq_len_, rows_per_chunk(groups), [&](Index begin, Index end) {
       for (Index row = begin; row < end; ++row)
@@ -230,16 +231,16 @@ class SummaryPass {
   }
 
   const AttentionInputs in_;
-  const KeyClasses classes_;
-  const Tensor beta_;
+  const GroupIds group_ids_;
+  const Tensor summary_bias_;
   const SummarySettings options_;
   const Index batch_, seq_len_, heads_, kv_heads_;
   const Index selecting_;  // heads that select groups: all query heads or all key heads
   const bool reads_all_;   // every group: dense attention
-  const AttentionPlan near_;
+  const AttentionPlan local_;
   GroupSums sums_;
-  const SummaryColumns columns_;
-  std::vector<std::uint8_t> chosen_;
+  const SummaryTokens tokens_;
+  std::vector<std::uint8_t> selected_;
   AttentionResult result_;
   std::vector<std::int64_t> pairs_, scored_;
 };
@@ -247,16 +248,16 @@ class SummaryPass {
 }  // namespace
 
 Variable summary_attention(const Variable& q, const Variable& k, const Variable& v,
-                           const KeyClasses& classes, const Variable& beta,
+                           const GroupIds& group_ids, const Variable& summary_bias,
                            const AttentionOptions& options, const SummarySettings& summary,
                            SummaryReport* report) {
   const AttentionInputs inputs{q.value(), k.value(), v.value(), options};
-  check_summary(inputs, classes, beta.value(), summary);
-  const auto pass = std::make_shared<SummaryPass>(inputs, classes, beta.value(), summary);
+  check_summary(inputs, group_ids, summary_bias.value(), summary);
+  const auto pass = std::make_shared<SummaryPass>(inputs, group_ids, summary_bias.value(), summary);
   if (inputs.q.size() > 0) pass->forward();
   if (report != nullptr) *report = pass->report();
   return Variable::from_op(
-      "summary_attention", pass->result().out, {q, k, v, beta, classes.shares},
+      "summary_attention", pass->result().out, {q, k, v, summary_bias, group_ids.shares},
       [pass](const Tensor& d_out, Grads grads) { pass->backward(d_out, grads); });
 }
 

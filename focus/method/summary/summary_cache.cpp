@@ -15,7 +15,7 @@ namespace focus {
 namespace {
 
 constexpr Real kNone = -std::numeric_limits<Real>::infinity();
-/// Tokens that leave a group's sums before these are made anew: what rounding leaves is not
+/// Tokens that leave a group's sums before these are summed again: what rounding leaves is not
 /// carried on.
 constexpr Index kMostRemoved = 64;
 /// Multiply-adds that are worth waking a thread for.
@@ -35,7 +35,7 @@ SummaryCache::SummaryCache(const Sizes& sizes, const AttentionOptions& options,
       options_(with_sliding_window(summary, options.sliding_window)),
       padded_dim_(simd::padded(simd::kernels(), sizes.head_dim)),
       heads_(static_cast<std::size_t>(sizes.kv_heads)),
-      far_end_(options_.sinks) {
+      distant_end_(options_.sinks) {
   check(sizes.kv_heads > 0 && sizes.heads % sizes.kv_heads == 0 && sizes.head_dim > 0,
         "cache: {} heads cannot share {} key heads of {}", sizes.heads, sizes.kv_heads,
         sizes.head_dim);
@@ -60,8 +60,8 @@ std::size_t SummaryCache::bytes() const {
   const auto of_rows = [](const Rows& rows) { return rows.keys.bytes() + rows.values.bytes(); };
   std::size_t bytes = 0;
   for (const Head& head : heads_) {
-    bytes += of_rows(head.sinks) + of_rows(head.near) + of_rows(head.means) +
-             head.near_classes.capacity() + head.variances.capacity() * sizeof(Real);
+    bytes += of_rows(head.sinks) + of_rows(head.local) + of_rows(head.means) +
+             head.local_groups.capacity() + head.variances.capacity() * sizeof(Real);
     for (const Group& group : head.groups)
       bytes += of_rows(group.rows) +
                (group.key.size() + group.value.size() + group.square.size()) * sizeof(double) +
@@ -112,66 +112,67 @@ void SummaryCache::set_mean(Head& head, std::size_t number) const {
   }
 }
 
-void SummaryCache::append(const Real* k, const Real* v, std::span<const std::uint8_t> classes,
+void SummaryCache::append(const Real* k, const Real* v, std::span<const std::uint8_t> group_ids,
                           Index tokens) {
-  const Index dim = sizes_.head_dim, of_token = std::ssize(classes) / tokens;
+  const Index dim = sizes_.head_dim, of_token = std::ssize(group_ids) / tokens;
   parallel_chunks(sizes_.kv_heads, tasks(tokens * dim * kAppendWork), [&](Index begin, Index end) {
     for (Index h = begin; h < end; ++h)
       append(heads_[static_cast<std::size_t>(h)],
              {.k = k + h * dim,
               .v = v + h * dim,
               .stride = sizes_.kv_heads * dim,
-              .classes = classes.data() + (of_token == 1 ? 0 : h),
-              .class_stride = of_token,
+              .group_ids = group_ids.data() + (of_token == 1 ? 0 : h),
+              .id_stride = of_token,
               .count = tokens});
   });
   size_ += tokens;
-  far_end_ = options_.distant_end(size_ - 1);
+  distant_end_ = options_.distant_end(size_ - 1);
 }
 
 void SummaryCache::append(Head& head, const NewTokens& tokens) const {
   const Index last = size_ + tokens.count - 1;
-  const Index far_begin = options_.distant_begin(last), far_end = options_.distant_end(last);
-  std::vector<bool> changed(far_end > far_end_ ? head.groups.size() : 0);
-  // Near tokens become far, and some of those that come now are so at once.
-  const Index moved = std::max<Index>(0, std::min(far_end, size_) - far_end_);
+  const Index distant_begin = options_.distant_begin(last),
+              distant_end = options_.distant_end(last);
+  std::vector<bool> changed(distant_end > distant_end_ ? head.groups.size() : 0);
+  // Local tokens become distant, and some of those that come now are so at once.
+  const Index moved = std::max<Index>(0, std::min(distant_end, size_) - distant_end_);
   for (Index i = 0; i < moved; ++i) {
-    const std::size_t group = head.near_classes[static_cast<std::size_t>(i)];
-    const Index row = (head.near.first + i) * padded_dim_;
-    add_far(head.groups[group], head.near.keys.data() + row, head.near.values.data() + row,
-            far_end_ + i);
+    const std::size_t group = head.local_groups[static_cast<std::size_t>(i)];
+    const Index row = (head.local.first + i) * padded_dim_;
+    add_distant(head.groups[group], head.local.keys.data() + row, head.local.values.data() + row,
+                distant_end_ + i);
     changed[group] = true;
   }
   if (moved > 0) {
-    head.near_classes.erase(head.near_classes.begin(), head.near_classes.begin() + moved);
-    drop_front(head.near, moved);
+    head.local_groups.erase(head.local_groups.begin(), head.local_groups.begin() + moved);
+    drop_front(head.local, moved);
   }
-  if (keeps_lists()) make_room(head, tokens, far_begin - size_, far_end - size_);
+  if (keeps_lists()) make_room(head, tokens, distant_begin - size_, distant_end - size_);
   for (Index t = 0; t < tokens.count; ++t) {
     const Index position = size_ + t;
     const Real *key = tokens.k + t * tokens.stride, *value = tokens.v + t * tokens.stride;
-    const std::uint8_t group = tokens.classes[t * tokens.class_stride];
+    const std::uint8_t group = tokens.group_ids[t * tokens.id_stride];
     if (position < options_.sinks) {
       add_row(head.sinks, key, value);
-    } else if (position >= far_end) {
-      add_row(head.near, key, value);
-      head.near_classes.push_back(group);
-    } else if (position >= far_begin) {
-      add_far(head.groups[group], key, value, position);
+    } else if (position >= distant_end) {
+      add_row(head.local, key, value);
+      head.local_groups.push_back(group);
+    } else if (position >= distant_begin) {
+      add_distant(head.groups[group], key, value, position);
       changed[group] = true;
     }
-    head.last_class = group;
+    head.last_group = group;
   }
   for (std::size_t c = 0; c < changed.size(); ++c)
     if (changed[c]) set_mean(head, c);
-  if (options_.sliding_window > 0) forget(head, far_begin);
+  if (options_.sliding_window > 0) forget(head, distant_begin);
 }
 
 /// For the new tokens [first, end) in the lists of their groups.
 void SummaryCache::make_room(Head& head, const NewTokens& tokens, Index first, Index end) const {
   std::vector<Index> more(end > 1 ? head.groups.size() : 0, 0);
   for (Index t = std::max<Index>(0, first); t < end && !more.empty(); ++t)
-    ++more[tokens.classes[t * tokens.class_stride]];
+    ++more[tokens.group_ids[t * tokens.id_stride]];
   for (std::size_t c = 0; c < more.size(); ++c) {
     if (more[c] < 2) continue;
     Rows& rows = head.groups[c].rows;
@@ -181,7 +182,8 @@ void SummaryCache::make_room(Head& head, const NewTokens& tokens, Index first, I
   }
 }
 
-void SummaryCache::add_far(Group& group, const Real* key, const Real* value, Index position) const {
+void SummaryCache::add_distant(Group& group, const Real* key, const Real* value,
+                               Index position) const {
   ++group.count;
   if (!keeps_lists()) return add_to_sums(group, key, value, 1);
   add_row(group.rows, key, value);
@@ -189,7 +191,7 @@ void SummaryCache::add_far(Group& group, const Real* key, const Real* value, Ind
   if (options_.sliding_window > 0) group.positions.push_back(position);
 }
 
-/// With a sliding window: far tokens before that position leave.
+/// With a sliding window: distant tokens before that position leave.
 void SummaryCache::forget(Head& head, Index before) const {
   for (std::size_t c = 0; c < head.groups.size(); ++c) {
     Group& group = head.groups[c];
@@ -246,8 +248,8 @@ void SummaryCache::add_values(const Run& run, const Real* weights, Real* out) co
                             out, padded_dim_, true);
 }
 
-/// What widths add to a query head's columns in selection, whose scores without bias are the last
-/// of the reading.
+/// What widths add to a query head's summary tokens in selection, whose scores without bias are the
+/// last of the reading.
 void SummaryCache::add_widths(const Head& head, const Real* q, Reading& reading) const {
   std::vector<Real> squares(q, q + sizes_.head_dim);
   for (Real& x : squares) x *= x;
@@ -268,39 +270,39 @@ void SummaryCache::add_widths(const Head& head, const Real* q, Reading& reading)
 /// selects alone, or the sum over all of a key head of e^score / sum of e^score.
 std::vector<double> SummaryCache::masses(const Reading& reading, Index query_head) const {
   const auto groups = static_cast<std::size_t>(sizes_.groups);
-  std::vector<double> mass(groups, 0.0), columns(groups);
+  std::vector<double> mass(groups, 0.0), estimates(groups);
   const auto select_by = [&](Index head) {
     const auto* score = reading.scores.data() + head * reading.row + reading.exact;
     for (std::size_t c = 0; c < groups; ++c) {
       const Real width =
           reading.widths.empty() ? 0 : reading.widths[static_cast<std::size_t>(head) * groups + c];
-      columns[c] = static_cast<double>(score[c] + width);
+      estimates[c] = static_cast<double>(score[c] + width);
     }
   };
   if (selects_alone()) {
     select_by(query_head);
-    return columns;
+    return estimates;
   }
   for (Index head = 0; head < reading.heads; ++head) {
     select_by(head);
-    const auto near = std::span(reading.scores)
-                          .subspan(static_cast<std::size_t>(head * reading.row),
-                                   static_cast<std::size_t>(reading.exact));
-    double most = *std::ranges::max_element(columns), sum = 0;
-    for (const Real s : near) most = std::max(most, static_cast<double>(s));
-    for (const Real s : near) sum += std::exp(static_cast<double>(s) - most);
-    for (double& score : columns) sum += score = std::exp(score - most);
-    for (std::size_t c = 0; c < groups; ++c) mass[c] += columns[c] / sum;
+    const auto local = std::span(reading.scores)
+                           .subspan(static_cast<std::size_t>(head * reading.row),
+                                    static_cast<std::size_t>(reading.exact));
+    double most = *std::ranges::max_element(estimates), sum = 0;
+    for (const Real s : local) most = std::max(most, static_cast<double>(s));
+    for (const Real s : local) sum += std::exp(static_cast<double>(s) - most);
+    for (double& score : estimates) sum += score = std::exp(score - most);
+    for (std::size_t c = 0; c < groups; ++c) mass[c] += estimates[c] / sum;
   }
   return mass;
 }
 
-/// Of the groups with the largest estimated mass the m first, the first of equals; groups without
+/// The m groups of largest estimated mass, the first of equals; groups without
 /// tokens are left out. `query_head` is the one of the reading's that selects, or the first.
-std::vector<Index> SummaryCache::choose(Index kv_head, const Reading& reading,
+std::vector<Index> SummaryCache::select(Index kv_head, const Reading& reading,
                                         Index query_head) const {
   const Head& head = heads_[static_cast<std::size_t>(kv_head)];
-  if (options_.reads_own_group()) return {head.last_class};
+  if (options_.reads_own_group()) return {head.last_group};
   const Index first = kv_head * (sizes_.heads / sizes_.kv_heads) + reading.first_head;
   const Index m = options_.selected_of(first + query_head);
   if (m == 0) return {};
@@ -320,41 +322,41 @@ std::vector<Index> SummaryCache::choose(Index kv_head, const Reading& reading,
   return order;
 }
 
-/// Scores of the near tokens and columns for query heads [first, first + heads) of a key head, and
-/// their choice.
+/// Scores of the local and summary tokens for query heads [first, first + heads) of a key head, and
+/// their selection.
 SummaryCache::Reading SummaryCache::reading_of(Index kv_head, Index first, Index heads,
-                                               const Real* q, const Real* beta) const {
+                                               const Real* q, const Real* summary_bias) const {
   const Head& head = heads_[static_cast<std::size_t>(kv_head)];
   const Index dim = sizes_.head_dim, position = size_ - 1;
-  // The near tokens that are seen; sinks among them while there is no far zone.
+  // The local tokens that are seen; sinks among them while there is no distant zone.
   Reading reading{
-      .first_head = first, .heads = heads, .sinks = all(head.sinks), .near = all(head.near)};
+      .first_head = first, .heads = heads, .sinks = all(head.sinks), .local = all(head.local)};
   reading.sinks.first = options_.distant_end(position) == options_.sinks
                             ? std::min(reading.sinks.end, options_.local_begin(position))
                             : std::min(reading.sinks.end, options_.first_sink(position));
-  reading.near.first +=
-      std::max<Index>(0, options_.local_begin(position) - std::max(far_end_, options_.sinks));
-  reading.exact = reading.sinks.count() + reading.near.count();
+  reading.local.first +=
+      std::max<Index>(0, options_.local_begin(position) - std::max(distant_end_, options_.sinks));
+  reading.exact = reading.sinks.count() + reading.local.count();
   reading.row = reading.exact + sizes_.groups;
   for (Index h = 0; h < heads; ++h) {
     add_scores(reading.sinks, q + h * dim, reading.scores);
-    add_scores(reading.near, q + h * dim, reading.scores);
+    add_scores(reading.local, q + h * dim, reading.scores);
     add_scores(all(head.means), q + h * dim, reading.scores);
     if (options_.uses_width()) add_widths(head, q + h * dim, reading);
     for (Index c = 0; c < sizes_.groups; ++c)
       reading.scores[static_cast<std::size_t>(h * reading.row + reading.exact + c)] +=
-          head.log_counts[static_cast<std::size_t>(c)] + beta[c];
+          head.log_counts[static_cast<std::size_t>(c)] + summary_bias[c];
   }
-  const bool columns = options_.unselected_groups == UnselectedGroups::summary;
+  const bool as_token = options_.unselected_groups == UnselectedGroups::summary;
   Index unselected = reading.exact;
-  for (const Group& group : head.groups) unselected += columns && group.count > 0;
+  for (const Group& group : head.groups) unselected += as_token && group.count > 0;
   const Index selecting = selects_alone() ? heads : 1;
   for (Index h = 0; h < selecting; ++h) {
-    reading.groups.push_back(choose(kv_head, reading, h));
+    reading.groups.push_back(select(kv_head, reading, h));
     Index keys = unselected;
     for (const Index c : reading.groups.back()) {
       const Index n = head.groups[static_cast<std::size_t>(c)].count;
-      keys += n - (columns && n > 0);
+      keys += n - (as_token && n > 0);
     }
     reading.keys += keys * (heads / selecting);
   }
@@ -385,32 +387,32 @@ void SummaryCache::attend_query(const Head& head, const Reading& reading, Index 
     weight += run.count();
   };
   take(reading.sinks);
-  take(reading.near);
+  take(reading.local);
   take(all(head.means));
   for (const Index c : groups) take(all(head.groups[static_cast<std::size_t>(c)].rows));
   for (Index d = 0; d < sizes_.head_dim; ++d) out[d] = sum[static_cast<std::size_t>(d)] / total;
 }
 
-void SummaryCache::attend(const Real* q, const Tensor& beta, Real* out) {
+void SummaryCache::attend(const Real* q, const Tensor& summary_bias, Real* out) {
   check(size_ > 0, "cache: attend() before any token");
   const Index dim = sizes_.head_dim, heads = sizes_.heads / sizes_.kv_heads;
   std::vector<Real> scaled(static_cast<std::size_t>(sizes_.heads * dim));
   std::transform(q, q + sizes_.heads * dim, scaled.begin(),
                  [&](Real x) { return x * attention_.scale; });
-  const Index columns = size_ - far_end_ + sizes_.groups;
+  const Index scored = size_ - distant_end_ + sizes_.groups;
   const Index lists = options_.most_selected() * size_ / sizes_.groups;
   // What query heads that select alone read, or else those of a key head together.
   const Index together = selects_alone() ? 1 : heads;
   const auto read = [&](Index first) {
     const Index kv_head = first / heads;
     return reading_of(kv_head, first % heads, together, scaled.data() + first * dim,
-                      beta.data() + kv_head * sizes_.groups);
+                      summary_bias.data() + kv_head * sizes_.groups);
   };
   const auto attend_to = [&](const Reading& reading, Index head) {
     attend_query(heads_[static_cast<std::size_t>(head / heads)], reading, head % together,
                  scaled.data() + head * dim, out + head * dim);
   };
-  const Index of_reading = together * dim * columns, of_query = dim * (columns + 2 * lists);
+  const Index of_reading = together * dim * scored, of_query = dim * (scored + 2 * lists);
   std::vector<Index> keys(static_cast<std::size_t>(sizes_.heads / together));
   if (together == 1) {
     parallel_chunks(sizes_.heads, tasks(of_reading + of_query), [&](Index begin, Index end) {

@@ -10,31 +10,31 @@
 
 namespace focus {
 
-/// The keys and values of one layer's past tokens for attention with summary columns: near tokens
-/// and sinks as they are, far ones in a list for each group, with the sums of its keys and values.
-/// A block of tokens goes from the near ones to the lists when a query's block ends. Where no list
-/// is ever read (m = 0, no sliding window) none is kept: then the cache does not grow. One
+/// The keys and values of one layer's past tokens for attention with summary tokens: local tokens
+/// and sinks as they are, distant ones in a list for each group, with the sums of its keys and
+/// values. A block of tokens goes from the local ones to the lists when a query's block ends. Where
+/// no list is ever read (m = 0, no sliding window) none is kept: then the cache does not grow. One
 /// sequence.
 class SummaryCache {
  public:
   struct Sizes {
     Index heads = 1, kv_heads = 1, head_dim = 1, groups = 1;
   };
-  /// `dtype`: of the far tokens' lists; all else is float32. Sums are of the numbers as kept.
+  /// `dtype`: of the distant tokens' lists; all else is float32. Sums are of the numbers as kept.
   SummaryCache(const Sizes& sizes, const AttentionOptions& options, const SummarySettings& summary,
                CacheDtype dtype = CacheDtype::float32);
 
-  /// Adds the next tokens.  k and v [tokens, kv_heads, head_dim], classes [tokens, kv_heads] or
+  /// Adds the next tokens.  k and v [tokens, kv_heads, head_dim], group_ids [tokens, kv_heads] or
   /// [tokens, 1]
-  void append(const Real* k, const Real* v, std::span<const std::uint8_t> classes,
+  void append(const Real* k, const Real* v, std::span<const std::uint8_t> group_ids,
               Index tokens = 1);
   /// What the token that was appended last attends to: the last row of summary_attention() over all
-  /// tokens so far.  beta [kv_heads, groups]; q and out [heads, head_dim]
-  void attend(const Real* q, const Tensor& beta, Real* out);
+  /// tokens so far.  summary_bias [kv_heads, groups]; q and out [heads, head_dim]
+  void attend(const Real* q, const Tensor& summary_bias, Real* out);
 
   Index size() const { return size_; }
   std::size_t bytes() const;
-  /// Keys and columns that the last attend() read, all query heads together, and their mean.
+  /// Keys and summary tokens that the last attend() read, all query heads together, and their mean.
   Index pairs_read() const { return pairs_read_; }
   Index keys_read() const { return pairs_read_ / sizes_.heads; }
 
@@ -53,17 +53,17 @@ class SummaryCache {
     std::vector<double> key, value;  // sums [head_dim]
     std::vector<double> square;      // of the keys' squares; where width counts
     Index count = 0;                 // tokens in the sums
-    Index removed = 0;               // since the sums were last made anew
+    Index removed = 0;               // since the tokens were last summed again
     std::vector<Index> positions;    // of the rows; with a sliding window alone
   };
   struct Head {
-    Rows sinks, near;
-    Rows means;                    // of the groups: what their columns are
+    Rows sinks, local;
+    Rows means;                    // of the groups: their summary tokens
     std::vector<Real> variances;   // of the groups' keys, halved, like rows; where width counts
     std::vector<Real> log_counts;  // log n; -inf: no tokens
-    std::vector<std::uint8_t> near_classes;
+    std::vector<std::uint8_t> local_groups;
     std::vector<Group> groups;
-    std::uint8_t last_class = 0;
+    std::uint8_t last_group = 0;
   };
   /// Some rows next to each other.
   struct Run {
@@ -75,14 +75,14 @@ class SummaryCache {
   /// What some query heads of a key head read.
   struct Reading {
     Index first_head, heads;
-    Run sinks, near;
+    Run sinks, local;
     /// That are read exactly, of each query head that selects.
     std::vector<std::vector<Index>> groups = {};
-    /// [query heads, near tokens and then all columns]
+    /// [query heads, local tokens and then all summary tokens]
     std::vector<Real> scores = {};
-    std::vector<Real> widths = {};  // added to the columns' in selection [query heads, groups]
-    Index exact = 0, row = 0;       // near tokens; all numbers of a query head
-    Index keys = 0;                 // keys and columns that all query heads read
+    std::vector<Real> widths = {};  // added in selection [query heads, groups]
+    Index exact = 0, row = 0;       // local tokens; all numbers of a query head
+    Index keys = 0;                 // keys and summary tokens that all query heads read
   };
 
   /// Whether each query head selects for itself.
@@ -92,18 +92,18 @@ class SummaryCache {
   bool keeps_lists() const { return options_.most_selected() > 0 || options_.sliding_window > 0; }
   void add_row(Rows& rows, const Real* k, const Real* v) const;
   void drop_front(Rows& rows, Index count) const;
-  /// Some tokens of a key head that append() adds: rows and classes lie `stride` and
-  /// `class_stride` apart.
+  /// Some tokens of a key head that append() adds: rows and group_ids lie `stride` and
+  /// `id_stride` apart.
   struct NewTokens {
     const Real *k, *v;
     Index stride;
-    const std::uint8_t* classes;
-    Index class_stride, count;
+    const std::uint8_t* group_ids;
+    Index id_stride, count;
   };
   void append(Head& head, const NewTokens& tokens) const;
   void make_room(Head& head, const NewTokens& tokens, Index first, Index end) const;
   /// Adds a token to the sums and the list of its group.
-  void add_far(Group& group, const Real* key, const Real* value, Index position) const;
+  void add_distant(Group& group, const Real* key, const Real* value, Index position) const;
   void forget(Head& head, Index before) const;
   void recompute_sum(Group& group) const;
   /// After a group's sums have changed.
@@ -113,13 +113,13 @@ class SummaryCache {
   /// The same of a token's key and value.
   void add_to_sums(Group& group, const Real* key, const Real* value, double times) const;
   Reading reading_of(Index kv_head, Index first, Index heads, const Real* q,
-                     const Real* beta) const;
+                     const Real* summary_bias) const;
   void attend_query(const Head& head, const Reading& reading, Index query_head, const Real* q,
                     Real* out) const;
   void add_scores(const Run& run, const Real* q, std::vector<Real>& scores) const;
   void add_values(const Run& run, const Real* weights, Real* out) const;
   void add_widths(const Head& head, const Real* q, Reading& reading) const;
-  std::vector<Index> choose(Index kv_head, const Reading& reading, Index query_head) const;
+  std::vector<Index> select(Index kv_head, const Reading& reading, Index query_head) const;
   std::vector<double> masses(const Reading& reading, Index query_head) const;
 
   const Sizes sizes_;
@@ -127,7 +127,7 @@ class SummaryCache {
   const SummarySettings options_;
   const Index padded_dim_;
   std::vector<Head> heads_;
-  Index size_ = 0, far_end_ = 0, pairs_read_ = 0;
+  Index size_ = 0, distant_end_ = 0, pairs_read_ = 0;
 };
 
 }  // namespace focus

@@ -4,14 +4,15 @@
 #include "autograd/attention/backward_queries.h"
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
-#include "focus/method/summary/column_sets.h"
-#include "focus/method/summary/summary_columns.h"
+#include "focus/method/summary/summary_token_sets.h"
+#include "focus/method/summary/summary_tokens.h"
 
-// The way back through the columns. What a set of columns owes to the keys and values in its means
-// it owes to all of a group alike: dk_j += dkb_c / n_c for each set that has token j, of group c.
-// So what a token gets is a sum over the sets from the one on in which it enters the far zone, to
-// the one in which it leaves (with a sliding window): what a run's sets owe together is kept, and
-// of those inside a token's own run the sum from its set on. Straight through the choice of groups,
+// The way back through the summary tokens. What a set of summary tokens owes to the keys and values
+// in its means it owes to all of a group alike: dk_j += dkb_c / n_c for each set that has token j,
+// of group c. So what a token gets is a sum over the sets from the one on in which it enters the
+// distant zone, to the one in which it leaves (with a sliding window): what a run's sets owe
+// together is kept, and of those inside a token's own run the sum from its set on. Straight through
+// the selection of groups,
 //   dO_jc = sum over sets of [ k_j . dkb_c / n_c + v_j . dvb_c / n_c + e_c ],
 //   e_c = (sum_i dest_ic - kb_c . dkb_c - vb_c . dvb_c) / n_c
 // which is linear in the same sums.
@@ -20,12 +21,13 @@ namespace {
 
 using namespace tiled;
 
-/// What columns owe: to each key [columns, head_dim], each value, and each share in the group.
+/// What summary tokens owe: to each key [tokens, head_dim], each value, and each share in the
+/// group.
 struct Owed {
-  Owed(Index columns, Index dim)
-      : keys(Tensor::zeros({columns, dim})),
-        values(Tensor::zeros({columns, dim})),
-        shares(Tensor::zeros({columns})) {}
+  Owed(Index tokens, Index dim)
+      : keys(Tensor::zeros({tokens, dim})),
+        values(Tensor::zeros({tokens, dim})),
+        shares(Tensor::zeros({tokens})) {}
   void add(const Owed& other, Real factor = 1) {
     const simd::Kernels& kernels = simd::kernels();
     kernels.scale_row(other.keys.data(), factor, keys.size(), keys.data(), true);
@@ -38,15 +40,15 @@ struct Owed {
 struct BackwardJob {
   const AttentionInputs& in;
   const GroupSums& sums;
-  const Tensor& beta;
+  const Tensor& summary_bias;
   const SummarySettings& options;
   const AttentionResult& result;
   const Tensor& d_out;
-  ChosenGroups<const std::uint8_t> chosen;
+  SelectedGroups<const std::uint8_t> selected;
   AttentionGradients tokens;
   Tensor shares{};           // dO [batch, seq_len, kv_heads, groups]; undefined where not wanted
   std::vector<Owed> owed{};  // of each run [batch * kv_heads * runs]
-  Tensor d_beta{};           // of each run [batch * kv_heads * runs, groups]
+  Tensor d_summary_bias{};   // of each run [batch * kv_heads * runs, groups]
   Index run_of(Index sequence, Index kv_head, Index run) const {
     return (sequence * sums.kv_heads() + kv_head) * sums.runs() + run;
   }
@@ -55,7 +57,7 @@ struct BackwardJob {
   }
 };
 
-/// Gives far tokens [first, last) of a sequence and key head what they are owed.
+/// Gives distant tokens [first, last) of a sequence and key head what they are owed.
 void give(BackwardJob& job, Index sequence, Index kv_head, Index first, Index last,
           const Owed& owed) {
   if (first >= last) return;
@@ -64,7 +66,7 @@ void give(BackwardJob& job, Index sequence, Index kv_head, Index first, Index la
   const Index dim = sums.head_dim(), groups = sums.groups(), row = sums.kv_heads() * dim;
   const Index place = (sequence * sums.seq_len() + first) * sums.kv_heads() + kv_head;
   for (Index t = first; t < last; ++t) {
-    const Index group = sums.class_of(sequence, kv_head, t);
+    const Index group = sums.group_of(sequence, kv_head, t);
     const Index to = place * dim + (t - first) * row;
     if (job.tokens.k.defined())
       kernels.scale_row(owed.keys.data() + group * dim, 1, dim, job.tokens.k.data() + to, true);
@@ -90,21 +92,21 @@ class BackwardTask {
         sequence_(sequence),
         kv_head_(kv_head),
         s_(job.in, {kv_head, 1}),
-        columns_(job.sums, sequence, kv_head, job.beta.data() + kv_head * job.sums.groups()),
+        tokens_(job.sums, sequence, kv_head, job.summary_bias.data() + kv_head * job.sums.groups()),
         queries_(job.in, s_, HeadBlock(s_, 0, 1)),
-        p_(columns_.most_columns() * kQueries),
-        d_(columns_.most_columns() * kQueries),
-        capped_(columns_.most_columns() * kQueries),
-        keys_(columns_.most_columns() * s_.padded_dim),
-        d_keys_(columns_.most_columns() * s_.padded_dim),
-        d_values_(columns_.most_columns() * s_.padded_dim),
-        d_scores_(columns_.most_columns()) {}
+        p_(tokens_.most_tokens() * kQueries),
+        d_(tokens_.most_tokens() * kQueries),
+        capped_(tokens_.most_tokens() * kQueries),
+        keys_(tokens_.most_tokens() * s_.padded_dim),
+        d_keys_(tokens_.most_tokens() * s_.padded_dim),
+        d_values_(tokens_.most_tokens() * s_.padded_dim),
+        d_scores_(tokens_.most_tokens()) {}
 
   void run(Index run) {
     const Index end = std::min((run + 1) * GroupSums::kRun, job_.sums.seq_len());
     number_ = job_.run_of(sequence_, kv_head_, run);
     sets_.clear();
-    columns_.start(run);
+    tokens_.start(run);
     for (Index begin = run * GroupSums::kRun; begin < end; begin += kQueries)
       tile(begin, std::min(end, begin + kQueries));
     give_inside(run);
@@ -113,14 +115,14 @@ class BackwardTask {
  private:
   struct OwedBySet {
     Index number;
-    GroupSums::Tokens far;
+    GroupSums::Tokens distant;
     Owed owed;
   };
 
   void tile(Index begin, Index end) {
     bool begun = false;
     const Index row = sequence_ * s_.seq_len + begin;
-    columns_.for_each(begin, end, [&] {
+    tokens_.for_each(begin, end, [&] {
       if (!begun)
         queries_.begin(in_order_, row, row + end - begin, job_.result, job_.d_out,
                        {true, true, true});
@@ -132,20 +134,20 @@ class BackwardTask {
 
   void step(Index begin, Index rows) {
     const simd::Kernels& kernels = simd::kernels();
-    const Index columns = columns_.columns(), dim = s_.head_dim;
-    const Visibility& seen = columns_.seen();
+    const Index tokens = tokens_.tokens(), dim = s_.head_dim;
+    const Visibility& seen = tokens_.seen();
     const Real softcap = job_.in.options.softcap;
-    std::fill_n(d_keys_.data(), columns * s_.padded_dim, Real(0));
-    std::fill_n(d_values_.data(), columns * s_.padded_dim, Real(0));
-    std::fill_n(d_scores_.data(), columns, Real(0));
-    kernels.pack(columns_.keys().data(), dim, columns, dim, 1, keys_.data());
+    std::fill_n(d_keys_.data(), tokens * s_.padded_dim, Real(0));
+    std::fill_n(d_values_.data(), tokens * s_.padded_dim, Real(0));
+    std::fill_n(d_scores_.data(), tokens, Real(0));
+    kernels.pack(tokens_.keys().data(), dim, tokens, dim, 1, keys_.data());
     for (Index g = 0; g < s_.heads_per_kv_head; ++g) {
       tally(s_, seen, rows, 5);
       scores(g, begin, p_.data());
       products(
           seen, dim,
-          [&](Index column) {
-            return Rows{columns_.values().data() + column, dim};
+          [&](Index token) {
+            return Rows{tokens_.values().data() + token, dim};
           },
           queries_.d_outs(g), d_.data());
       queries_.through_softmax(g, seen, 0, nullptr, simd::GateUse::score, p_.data(), d_.data(),
@@ -153,7 +155,7 @@ class BackwardTask {
       for (const KeyBand& band : seen.bands()) {
         const Index depth = std::min(band.end_query, rows) - band.first_query;
         const Index at = band.begin * kQueries + band.first_query;
-        for (Index key = band.begin; key < band.end; ++key)  // through log n and beta
+        for (Index key = band.begin; key < band.end; ++key)  // through log n and summary_bias
           for (Index q = 0; q < depth; ++q)
             d_scores_.data()[key] += d_.data()[key * kQueries + band.first_query + q];
         if (softcap > 0) through_soft_cap(band, softcap);
@@ -164,21 +166,21 @@ class BackwardTask {
                         queries_.query_rows(g), band.first_query,
                         d_keys_.data() + band.begin * s_.padded_dim, s_.padded_dim, true);
       }
-      queries_.add_gradient(g, seen, d_.data(), {keys_.data(), columns, s_.padded_dim});
+      queries_.add_gradient(g, seen, d_.data(), {keys_.data(), tokens, s_.padded_dim});
     }
-    for (const ColumnSets::Set& set : columns_.sets()) owe(set);
+    for (const SummaryTokenSets::Set& set : tokens_.sets()) owe(set);
   }
 
-  /// Finished scores of the columns that are read.
+  /// Finished scores of the summary tokens that are read.
   void scores(Index g, Index begin, Real* to) {
     const SummarySettings& options = job_.options;
-    columns_.scores(queries_.queries(g), job_.in.options.softcap, to);
-    if (job_.in.options.softcap > 0) std::copy_n(to, columns_.columns() * kQueries, capped_.data());
-    columns_.add_bias(to, nullptr);
+    tokens_.scores(queries_.queries(g), job_.in.options.softcap, to);
+    if (job_.in.options.softcap > 0) std::copy_n(to, tokens_.tokens() * kQueries, capped_.data());
+    tokens_.add_bias(to, nullptr);
     const Index head = kv_head_ * s_.heads_per_kv_head + g;
-    for (const ColumnSets::Set& set : columns_.sets())
-      columns_.hide_read(set, begin, job_.chosen, options.query_heads_select() ? head : kv_head_,
-                         options.selected_of(head), options.unselected_groups, to);
+    for (const SummaryTokenSets::Set& set : tokens_.sets())
+      tokens_.hide_read(set, begin, job_.selected, options.query_heads_select() ? head : kv_head_,
+                        options.selected_of(head), options.unselected_groups, to);
   }
 
   void through_soft_cap(const KeyBand& band, Real softcap) {
@@ -190,52 +192,52 @@ class BackwardTask {
   }
 
   /// From a set's gradients to what it owes.
-  void owe(const ColumnSets::Set& set) {
+  void owe(const SummaryTokenSets::Set& set) {
     const simd::Kernels& kernels = simd::kernels();
     const Index groups = job_.sums.groups(), dim = s_.head_dim;
     if (sets_.empty() || sets_.back().number != set.number)
-      sets_.push_back({set.number, set.far, Owed(columns_.width(), dim)});
-    Owed& owed = sets_.back().owed;  // a set that goes on from tile to tile owes for both
-    for (Index c = 0; c < columns_.width(); ++c) {
-      const Real* d_key = d_keys_.data() + (set.column + c) * s_.padded_dim;
-      const Real* d_value = d_values_.data() + (set.column + c) * s_.padded_dim;
-      const Real d_score = d_scores_.data()[set.column + c];
+      sets_.push_back({set.number, set.distant, Owed(tokens_.width(), dim)});
+    Owed& owed = sets_.back().owed;  // a set that continues from tile to tile owes for both
+    for (Index c = 0; c < tokens_.width(); ++c) {
+      const Real* d_key = d_keys_.data() + (set.first + c) * s_.padded_dim;
+      const Real* d_value = d_values_.data() + (set.first + c) * s_.padded_dim;
+      const Real d_score = d_scores_.data()[set.first + c];
       Real share = 1;
       if (c < groups) {
-        const Index n = columns_.counts(set)[c];
+        const Index n = tokens_.counts(set)[c];
         if (n == 0) continue;
         share = 1 / static_cast<Real>(n);
         const Real through_means =
-            kernels.dot_row(columns_.keys().data() + (set.column + c) * dim, d_key, dim) +
-            kernels.dot_row(columns_.values().data() + (set.column + c) * dim, d_value, dim);
+            kernels.dot_row(tokens_.keys().data() + (set.first + c) * dim, d_key, dim) +
+            kernels.dot_row(tokens_.values().data() + (set.first + c) * dim, d_value, dim);
         owed.shares.data()[c] += share * (d_score - through_means);
-        job_.d_beta.data()[number_ * groups + c] += d_score;
+        job_.d_summary_bias.data()[number_ * groups + c] += d_score;
       }
       kernels.scale_row(d_key, share, dim, owed.keys.data() + c * dim, true);
       kernels.scale_row(d_value, share, dim, owed.values.data() + c * dim, true);
     }
   }
 
-  /// Gives the tokens that enter or leave the far zone inside the run what the sets before or after
-  /// do not owe them, and leaves what all sets owe together.
+  /// Gives the tokens that enter or leave the distant zone inside the run what the sets before or
+  /// after do not owe them, and leaves what all sets owe together.
   void give_inside(Index run) {
     Owed& all = job_.owed[static_cast<std::size_t>(number_)];
-    GroupSums::Tokens before = job_.sums.far_of(run * GroupSums::kRun);
-    std::vector<GroupSums::Tokens> far_before;  // of each set
+    GroupSums::Tokens before = job_.sums.distant_of(run * GroupSums::kRun);
+    std::vector<GroupSums::Tokens> distant_before;  // of each set
     for (const OwedBySet& set : sets_) {
-      far_before.push_back(before);
-      before = set.far;
+      distant_before.push_back(before);
+      before = set.distant;
     }
     for (std::size_t i = sets_.size(); i-- > 0;) {
       const OwedBySet& set = sets_[i];
       all.add(set.owed);
-      give(job_, sequence_, kv_head_, std::max(set.far.first, far_before[i].last), set.far.last,
-           all);
-      const Index left = std::min(set.far.first, far_before[i].last);
-      if (far_before[i].first >= left) continue;
-      Owed minus(columns_.width(), s_.head_dim);
+      give(job_, sequence_, kv_head_, std::max(set.distant.first, distant_before[i].last),
+           set.distant.last, all);
+      const Index left = std::min(set.distant.first, distant_before[i].last);
+      if (distant_before[i].first >= left) continue;
+      Owed minus(tokens_.width(), s_.head_dim);
       minus.add(all, -1);
-      give(job_, sequence_, kv_head_, far_before[i].first, left, minus);
+      give(job_, sequence_, kv_head_, distant_before[i].first, left, minus);
     }
   }
 
@@ -243,16 +245,16 @@ class BackwardTask {
   const AttentionPlan in_order_;
   const Index sequence_, kv_head_;
   const Sizes s_;
-  ColumnSets columns_;
+  SummaryTokenSets tokens_;
   BackwardQueries queries_;
-  Scratch p_, d_, capped_;            // [columns, queries]
-  Scratch keys_, d_keys_, d_values_;  // [columns, padded_dim]
-  Scratch d_scores_;                  // [columns]
+  Scratch p_, d_, capped_;            // [tokens, queries]
+  Scratch keys_, d_keys_, d_values_;  // [tokens, padded_dim]
+  Scratch d_scores_;                  // [tokens]
   Index number_ = 0;                  // of the run, among all
   std::vector<OwedBySet> sets_;       // of the run
 };
 
-/// What runs owe to the tokens that were in the far zone when they began, and to the sinks.
+/// What runs owe to the tokens that were in the distant zone when they began, and to the sinks.
 void give_across_runs(BackwardJob& job, Index sequence, Index kv_head) {
   const GroupSums& sums = job.sums;
   const Index runs = sums.runs(), groups = sums.groups(), sinks = sums.settings().sinks;
@@ -301,25 +303,24 @@ void give_across_runs(BackwardJob& job, Index sequence, Index kv_head) {
 
 }  // namespace
 
-SummaryColumns::Gradients SummaryColumns::backward(const AttentionResult& result,
-                                                   const Tensor& d_out,
-                                                   std::span<const std::uint8_t> chosen,
-                                                   bool classes_wanted,
-                                                   AttentionGradients onto) const {
+SummaryTokens::Gradients SummaryTokens::backward(const AttentionResult& result, const Tensor& d_out,
+                                                 std::span<const std::uint8_t> selected,
+                                                 bool shares_wanted,
+                                                 AttentionGradients onto) const {
   const Index heads = in_.q.dim(0) * sums_.kv_heads(), runs = sums_.runs();
   const Index groups = sums_.groups();
   BackwardJob job{in_,
                   sums_,
-                  beta_,
+                  summary_bias_,
                   options_,
                   result,
                   d_out,
-                  {chosen, in_.q.dim(0), in_.q.dim(1),
+                  {selected, in_.q.dim(0), in_.q.dim(1),
                    options_.query_heads_select() ? in_.q.dim(2) : in_.k.dim(2)},
                   std::move(onto)};
-  if (classes_wanted)
+  if (shares_wanted)
     job.shares = Tensor::zeros({in_.q.dim(0), sums_.seq_len(), sums_.kv_heads(), groups});
-  job.d_beta = Tensor::zeros({heads * runs, groups});
+  job.d_summary_bias = Tensor::zeros({heads * runs, groups});
   for (Index i = 0; i < heads * runs; ++i)
     job.owed.emplace_back(groups + sums_.settings().sinks, sums_.head_dim());
   // A token enters in one run and may leave in another: with a sliding window one after the other.
@@ -332,12 +333,12 @@ SummaryColumns::Gradients SummaryColumns::backward(const AttentionResult& result
   parallel_chunks(heads, 1, [&](Index head, Index) {
     give_across_runs(job, head / sums_.kv_heads(), head % sums_.kv_heads());
   });
-  Tensor d_beta = Tensor::zeros(beta_.shape());
+  Tensor d_summary_bias = Tensor::zeros(summary_bias_.shape());
   for (Index number = 0; number < heads * runs; ++number)
     for (Index c = 0; c < groups; ++c)
-      d_beta.data()[number / runs % sums_.kv_heads() * groups + c] +=
-          job.d_beta[number * groups + c];
-  return {.tokens = job.tokens, .beta = d_beta, .classes = job.shares};
+      d_summary_bias.data()[number / runs % sums_.kv_heads() * groups + c] +=
+          job.d_summary_bias[number * groups + c];
+  return {.tokens = job.tokens, .summary_bias = d_summary_bias, .shares = job.shares};
 }
 
 }  // namespace focus

@@ -89,7 +89,7 @@ TEST(Sampling, TopPKeepsTheSmallestSetThatReachesIt) {
 }
 
 TEST(Sampling, TopPActsOnWhatTemperatureAndTopKLeft) {
-  // Of {4/7, 3/7} the first alone reaches 0.5; of all five it would not.
+  // The first of {4/7, 3/7} alone reaches 0.5; the first of all five would not.
   expect_frequencies(frequencies(logits_of(kShares), {.temperature = 1, .top_k = 2, .top_p = 0.5}),
                      {0, 1, 0, 0, 0});
   expect_frequencies(frequencies(logits_of(kShares), {.temperature = 1, .top_p = 0.5}),

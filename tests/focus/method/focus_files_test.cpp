@@ -33,7 +33,7 @@ std::unique_ptr<FocusModel> keys_model(std::uint64_t seed = 1) {
   auto model = std::make_unique<FocusModel>(adapter_of_keys(), kShape, rng);
   for (KeyGroups& groups : key_layers(*model)) {
     fit_key_groups(groups, randn({50, 3, 6}, seed), seed);
-    groups.beta = Variable(randn({3, 4}, seed + 1));
+    groups.summary_bias = Variable(randn({3, 4}, seed + 1));
     groups.bias = Variable(randn({3, 4}, seed + 2));
     groups.needs = uniform({6}, seed + 3, 0.1, 2);
     seed += 3;
@@ -47,7 +47,7 @@ void expect_same_groups(FocusModel& actual, FocusModel& expected, double accepte
     const KeyGroups &a = key_layers(actual)[i], &b = key_layers(expected)[i];
     EXPECT_LE(relative_difference(a.centroids.value(), b.centroids.value()), accepted);
     EXPECT_LE(relative_difference(a.bias.value(), b.bias.value()), accepted);
-    EXPECT_LE(relative_difference(a.beta.value(), b.beta.value()), accepted);
+    EXPECT_LE(relative_difference(a.summary_bias.value(), b.summary_bias.value()), accepted);
     EXPECT_LE(relative_difference(a.temperature, b.temperature), accepted);
     EXPECT_LE(relative_difference(a.spread, b.spread), accepted);
     EXPECT_LE(relative_difference(a.needs, b.needs), accepted);
@@ -108,14 +108,14 @@ TEST(FocusFiles, KeysOfAnotherShapeAreRefused) {
   const auto made = keys_model();
   FocusModel& model = *made;
   write_focus_folder(temp.path(), model, "of the base");
-  const auto put = [&](const Tensor& beta) {
+  const auto put = [&](const Tensor& summary_bias) {
     std::vector<std::pair<std::string, Tensor>> tensors;
     for (Index i = 0; i < 2; ++i) {
       const KeyGroups& groups = key_layers(model)[static_cast<std::size_t>(i)];
       const std::string layer = fmt::format("layers.{}.", i);
       tensors.emplace_back(layer + "centroids", groups.centroids.value());
       tensors.emplace_back(layer + "bias", groups.bias.value());
-      if (beta.defined()) tensors.emplace_back(layer + "beta", beta);
+      if (summary_bias.defined()) tensors.emplace_back(layer + "beta", summary_bias);
       tensors.emplace_back(layer + "temperature", groups.temperature);
       tensors.emplace_back(layer + "spread", groups.spread);
       tensors.emplace_back(layer + "needs", groups.needs);

@@ -197,7 +197,7 @@ TEST(KeysSession, LayersReachNoParameterOfAnother) {
     Session session = tiny_session(config);
     session.validate();
     FocusModel& focus = *session.model().focus();
-    for (Real& x : key_layers(focus).front().beta.mutable_value().span()) x += shift;
+    for (Real& x : key_layers(focus).front().summary_bias.mutable_value().span()) x += shift;
     focus.begin_step({.step = 0, .first_phase = true});
     const Batch batch = tiny_batches(16, 2, 5).windows(0, 2);
     session.model().decoder->hidden_states(batch.ids, batch.batch);

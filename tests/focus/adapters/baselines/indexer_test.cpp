@@ -75,7 +75,7 @@ TEST(Indexer, ReadsTheKeysOfTheLargestIndex) {
             return run(x, options, index, config, pairs);
           },
           [&](const NaiveQuery& q) {
-            MaskRow row = near_keys(q, c.options, q.token - config.local_window, config.sinks);
+            MaskRow row = local_keys(q, c.options, q.token - config.local_window, config.sinks);
             std::vector<std::pair<double, Index>> distant;
             for (Index j = 0; j <= q.token; ++j)
               if (!row[static_cast<std::size_t>(j)] && q.sees(j, c.options))

@@ -33,7 +33,7 @@ struct Choice {
 };
 
 /// Settings under which each mechanism that can be exact is.
-std::vector<Choice> exact_choices() {
+std::vector<Choice> exact_selections() {
   return {{"window", WindowConfig{.local_window = kTokens - 1}},
           {"routing_transformer", RoutingTransformerConfig{.num_clusters = 1, .shared_qk = false}},
           {"sparq", SparqConfig{.tokens = kTokens, .rank = 100}},
@@ -44,7 +44,7 @@ std::vector<Choice> exact_choices() {
           {"oracle", OracleConfig{.tokens = kTokens, .local_window = 3}},
           {"random_groups", RandomGroupsConfig{.groups = 1}}};
 }
-std::vector<Choice> all_choices() {
+std::vector<Choice> all_selections() {
   return {{"window", WindowConfig{.local_window = 7}},
           {"performer", PerformerConfig{.num_features = 16}},
           {"routing_transformer",
@@ -59,8 +59,8 @@ std::vector<Choice> all_choices() {
            OracleConfig{.tokens = 2, .heads = OracleHeads::shared, .local_window = 1, .sinks = 1}},
           {"random_groups", RandomGroupsConfig{.groups = 4, .local_window = 2, .sinks = 1}}};
 }
-std::unique_ptr<Mechanism> make(const Choice& choice, const ModelConfig& shape) {
-  return make_mechanism(choice.kind, choice.settings, shape);
+std::unique_ptr<Mechanism> make(const Choice& selection, const ModelConfig& shape) {
+  return make_mechanism(selection.kind, selection.settings, shape);
 }
 
 TEST(Mechanism, EveryKindOfTheTableRunsByItsDefaultsAndIsTakenOff) {
@@ -85,7 +85,7 @@ TEST(Mechanism, IsTakenOffWhenItGoes) {
   Decoder decoder = tiny_decoder("gpt2");
   const Tensor dense = hidden(decoder);
   {
-    const auto window = make(all_choices()[0], decoder.config());
+    const auto window = make(all_selections()[0], decoder.config());
     window->attach(decoder);
     EXPECT_FALSE(same_bits(hidden(decoder), dense));
   }
@@ -96,8 +96,8 @@ TEST(Mechanism, ExactSettingsAreDenseOnEveryFamily) {
   for (const std::string& family : family_names()) {
     Decoder decoder = tiny_decoder(family);
     const Tensor dense = hidden(decoder);
-    for (const Choice& choice : exact_choices()) {
-      const auto baseline = make(choice, decoder.config());
+    for (const Choice& selection : exact_selections()) {
+      const auto baseline = make(selection, decoder.config());
       baseline->start_counting();
       baseline->attach(decoder);
       EXPECT_LE(relative_difference(hidden(decoder), dense), tolerance(1e-4, 1e-10))
@@ -110,15 +110,15 @@ TEST(Mechanism, ExactSettingsAreDenseOnEveryFamily) {
 
 TEST(Mechanism, AttendsFewerPairsOnEveryFamily) {
   for (const std::string& family : family_names())
-    for (const Choice& choice : all_choices()) {
+    for (const Choice& selection : all_selections()) {
       Decoder decoder = tiny_decoder(family);
       const ModelConfig& shape = decoder.config();
-      const bool performer = choice.kind == std::string("performer");
+      const bool performer = selection.kind == std::string("performer");
       if (performer && (shape.attn_logit_softcapping > 0 || shape.widest_window() > 0)) {
-        EXPECT_THROW(make(choice, shape), std::invalid_argument) << family;
+        EXPECT_THROW(make(selection, shape), std::invalid_argument) << family;
         continue;
       }
-      const auto baseline = make(choice, shape);
+      const auto baseline = make(selection, shape);
       EXPECT_TRUE(baseline->causal());
       baseline->start_counting();
       baseline->attach(decoder);
@@ -140,12 +140,13 @@ TEST(Mechanism, SaysWhatChoosingCosts) {
   const ModelConfig& shape = decoder.config();
   ASSERT_EQ(shape.num_attention_heads * 2 * shape.head_dim, 48);
   ASSERT_EQ(shape.num_key_value_heads, 2);
-  const auto choosing = [&](const char* kind, const AnySettings& settings) {
+  const auto selection_cost = [&](const char* kind, const AnySettings& settings) {
     const auto baseline = make_mechanism(kind, settings, shape);
     baseline->start_counting();
     baseline->attach(decoder);
     hidden(decoder);
-    return static_cast<double>(baseline->counts().pairs.choosing) / (3 * 2);  // layers, sequences
+    return static_cast<double>(baseline->counts().pairs.selection_cost) /
+           (3 * 2);  // layers, sequences
   };
   constexpr double kAll = kTokens * (kTokens + 1) / 2.0;
   double pages = 0, blocks = 0;
@@ -153,31 +154,32 @@ TEST(Mechanism, SaysWhatChoosingCosts) {
     pages += static_cast<double>(std::max<Index>(0, i - 3) / 4);  // before that which i - 3 is in
     blocks += static_cast<double>(i / 8);
   }
-  EXPECT_EQ(
-      choosing("quest", QuestConfig{.pages = 2, .page_size = 4, .local_window = 3, .sinks = 0}),
-      pages * 2 * 2 * 6 / 48);
-  EXPECT_EQ(choosing("moba", MobaConfig{.blocks = 1, .block_size = 8}), blocks * 4 * 6 / 48);
-  EXPECT_EQ(choosing("sparq", SparqConfig{.tokens = 6, .rank = 2}), kAll * 4 * 2 / 48);
-  EXPECT_EQ(choosing("sparq", SparqConfig{.tokens = 6, .rank = 99}), kAll * 4 * 6 / 48);
-  EXPECT_EQ(choosing("magicpig", MagicPigConfig{.bits = 6, .tables = 4}),
+  EXPECT_EQ(selection_cost("quest",
+                           QuestConfig{.pages = 2, .page_size = 4, .local_window = 3, .sinks = 0}),
+            pages * 2 * 2 * 6 / 48);
+  EXPECT_EQ(selection_cost("moba", MobaConfig{.blocks = 1, .block_size = 8}), blocks * 4 * 6 / 48);
+  EXPECT_EQ(selection_cost("sparq", SparqConfig{.tokens = 6, .rank = 2}), kAll * 4 * 2 / 48);
+  EXPECT_EQ(selection_cost("sparq", SparqConfig{.tokens = 6, .rank = 99}), kAll * 4 * 6 / 48);
+  EXPECT_EQ(selection_cost("magicpig", MagicPigConfig{.bits = 6, .tables = 4}),
             kTokens * (4 + 2) * 6 * 4 * 6 / 48.0);
   const double read = 1 + 2 + (kTokens - 2) * 3;
-  EXPECT_EQ(choosing("oracle", OracleConfig{.tokens = 1, .local_window = 1, .sinks = 0}),
+  EXPECT_EQ(selection_cost("oracle", OracleConfig{.tokens = 1, .local_window = 1, .sinks = 0}),
             (kAll - read) * 4 * 6 / 48);
   double distant = 0;
   for (Index i = 0; i < kTokens; ++i) distant += static_cast<double>(std::max<Index>(0, i - 3));
   const double projections = static_cast<double>(kTokens * shape.hidden_size * (2 * 16 + 16 + 2));
-  // The same where every distant key is among the chosen: it is scored all the same.
+  // The same where every distant key is among the selected: it is scored all the same.
   for (const Index tokens : {4, 99})
-    EXPECT_EQ(choosing("indexer",
+    EXPECT_EQ(
+        selection_cost("indexer",
                        IndexerConfig{.tokens = tokens, .heads = 2, .local_window = 3, .sinks = 0}),
-              (projections + distant * 2 * 17) / 48)
+        (projections + distant * 2 * 17) / 48)
         << tokens;
-  EXPECT_EQ(choosing("routing_transformer",
-                     RoutingTransformerConfig{.num_clusters = 5, .shared_qk = false}),
+  EXPECT_EQ(selection_cost("routing_transformer",
+                           RoutingTransformerConfig{.num_clusters = 5, .shared_qk = false}),
             kTokens * 2 * 5 * 6 / 48.0);
   for (const char* kind : {"window", "sink_window", "random_groups"})
-    EXPECT_EQ(choosing(kind, find_attention(kind, "here").defaults), 0) << kind;
+    EXPECT_EQ(selection_cost(kind, find_attention(kind, "here").defaults), 0) << kind;
 }
 
 TEST(Mechanism, RefusesSharedKeysOfGroupedQueries) {
@@ -190,14 +192,15 @@ TEST(Mechanism, RefusesSharedKeysOfGroupedQueries) {
 
 TEST(Mechanism, OnlyBalancedRoutingIsNotCausal) {
   const ModelConfig shape = tiny_config("gpt2");
-  const auto balanced = make(
-      {"routing_transformer", RoutingTransformerConfig{.choice = ClusterChoice::balanced}}, shape);
+  const auto balanced =
+      make({"routing_transformer", RoutingTransformerConfig{.selection = ClusterChoice::balanced}},
+           shape);
   EXPECT_FALSE(balanced->causal());
   EXPECT_EQ(balanced->name(), "routing 8 shared balanced");
 }
 
 TEST(Mechanism, TrainsThroughEveryMechanismThatHasAGradient) {
-  for (const Choice& choice : std::vector<Choice>{
+  for (const Choice& selection : std::vector<Choice>{
            {"window", WindowConfig{.local_window = 7}},
            {"sink_window", SinkWindowConfig{.local_window = 5, .sinks = 2}},
            {"random_groups", RandomGroupsConfig{.groups = 3, .local_window = 4}},
@@ -205,10 +208,10 @@ TEST(Mechanism, TrainsThroughEveryMechanismThatHasAGradient) {
            {"routing_transformer", RoutingTransformerConfig{.num_clusters = 4, .local_window = 4}},
            {"routing_transformer",
             RoutingTransformerConfig{
-                .num_clusters = 4, .choice = ClusterChoice::balanced, .local_window = 4}}}) {
+                .num_clusters = 4, .selection = ClusterChoice::balanced, .local_window = 4}}}) {
     Decoder decoder = tiny_decoder("gpt2");
     set_requires_grad(decoder, true);
-    const auto baseline = make(choice, decoder.config());
+    const auto baseline = make(selection, decoder.config());
     baseline->attach(decoder);
     const auto ids = random_ids(2 * kTokens, 37, 4);
     const auto loss = [&] { return decoder.loss(ids, 2); };

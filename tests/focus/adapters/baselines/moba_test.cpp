@@ -14,7 +14,7 @@ Tensor run(const std::vector<Tensor>& x, const AttentionOptions& options, const 
 
 MaskRow reads(const NaiveQuery& q, const AttentionOptions& options, const MobaConfig& config) {
   const Index size = config.block_size, own = q.token / size;
-  MaskRow row = near_keys(q, options, own * size, 0);
+  MaskRow row = local_keys(q, options, own * size, 0);
   std::vector<std::pair<double, Index>> blocks;
   for (Index block = 0; block < own; ++block) {
     if (!q.sees((block + 1) * size - 1, options)) continue;

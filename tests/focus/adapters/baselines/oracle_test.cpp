@@ -13,7 +13,7 @@ Tensor run(const std::vector<Tensor>& x, const AttentionOptions& options,
 }
 
 MaskRow reads(const NaiveQuery& q, const AttentionOptions& options, const OracleConfig& config) {
-  MaskRow row = near_keys(q, options, q.token - config.local_window, config.sinks);
+  MaskRow row = local_keys(q, options, q.token - config.local_window, config.sinks);
   std::vector<double> weights(row.size(), 0);
   const Index group = q.heads() / q.kv_heads(), first = q.kv_head() * group;
   for (Index h = first; h < first + group; ++h) {

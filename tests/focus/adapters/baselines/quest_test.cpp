@@ -29,7 +29,7 @@ double bound(const NaiveQuery& q, Index page, Index size) {
 MaskRow reads(const NaiveQuery& q, const AttentionOptions& options, const QuestConfig& config) {
   const Index size = config.page_size;
   const Index begin = std::max<Index>(0, q.token - config.local_window) / size * size;
-  MaskRow row = near_keys(q, options, begin, config.sinks);
+  MaskRow row = local_keys(q, options, begin, config.sinks);
   std::vector<std::pair<double, Index>> pages;
   for (Index page = 0; (page + 1) * size <= begin; ++page) {
     bool has_key = false;

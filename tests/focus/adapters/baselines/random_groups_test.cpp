@@ -30,7 +30,7 @@ TEST(RandomGroups, AttendsTheWindowTheFirstTokensAndTheOwnGroup) {
             return run(x, options, config, pairs);
           },
           [&](const NaiveQuery& q) {
-            MaskRow row = near_keys(q, c.options, q.token - config.local_window, config.sinks);
+            MaskRow row = local_keys(q, c.options, q.token - config.local_window, config.sinks);
             for (Index j = 0; j <= q.token; ++j)
               if (q.sees(j, c.options) &&
                   groups[static_cast<std::size_t>(j)] == groups[static_cast<std::size_t>(q.token)])

@@ -61,32 +61,32 @@ double product(const NaiveQuery& q, Index token, Index cluster, const Tensor& ce
   return dot;
 }
 
-/// The formula, with every choice made again for every pair.
+/// The formula, with every selection made again for every pair.
 Tensor naive(const std::vector<Tensor>& x, const Tensor& centroids, const Config& config,
              const AttentionOptions& options) {
   const Index clusters = centroids.dim(1), seq_len = x[0].dim(1);
   const Index size = std::min(
       seq_len, config.cluster_size > 0 ? config.cluster_size : (seq_len + clusters - 1) / clusters);
-  // Of each sequence and key head, each token's row of members.
+  // Each token's row of members, for each sequence and key head.
   std::vector<std::vector<bool>> member;
   for (Index n = 0; n < x[0].dim(0) * x[1].dim(2); ++n) {
     const NaiveQuery q{x, n / x[1].dim(2), 0, n % x[1].dim(2) * (x[0].dim(2) / x[1].dim(2))};
-    std::vector<std::vector<double>> near;
+    std::vector<std::vector<double>> local;
     for (Index t = 0; t < seq_len; ++t) {
-      near.emplace_back();
+      local.emplace_back();
       for (Index c = 0; c < clusters; ++c)
-        near.back().push_back(product(q, t, c, centroids, config.shared_qk));
+        local.back().push_back(product(q, t, c, centroids, config.shared_qk));
     }
     for (Index t = 0; t < seq_len; ++t) {
       std::vector<bool> in;
       for (Index c = 0; c < clusters; ++c) {
         const auto at = static_cast<std::size_t>(c);
-        const double own = near[static_cast<std::size_t>(t)][at];
-        if (config.choice == ClusterChoice::nearest) {
-          in.push_back(own == *std::ranges::max_element(near[static_cast<std::size_t>(t)]));
+        const double own = local[static_cast<std::size_t>(t)][at];
+        if (config.selection == ClusterChoice::nearest) {
+          in.push_back(own == *std::ranges::max_element(local[static_cast<std::size_t>(t)]));
         } else {
           const auto better =
-              std::ranges::count_if(near, [&](const auto& row) { return row[at] > own; });
+              std::ranges::count_if(local, [&](const auto& row) { return row[at] > own; });
           in.push_back(better < size);
         }
       }
@@ -113,13 +113,13 @@ Tensor naive(const std::vector<Tensor>& x, const Tensor& centroids, const Config
 }
 
 TEST(RoutingTransformer, IsTheFormulaOfThePaper) {
-  for (const ClusterChoice choice : {ClusterChoice::nearest, ClusterChoice::balanced})
+  for (const ClusterChoice selection : {ClusterChoice::nearest, ClusterChoice::balanced})
     for (const bool shared : {true, false})
       for (const Index local : {Index{0}, Index{6}})
         for (const Index sliding : {Index{0}, Index{20}})
           for (const Real softcap : {Real(0), Real(1.5)}) {
             const Config config{.num_clusters = 4,
-                                .choice = choice,
+                                .selection = selection,
                                 .cluster_size = local == 0 ? 0 : 25,
                                 .local_window = local,
                                 .shared_qk = shared};
@@ -131,7 +131,7 @@ TEST(RoutingTransformer, IsTheFormulaOfThePaper) {
             const Tensor actual = run({x[0], x[1], x[2]}, centroids, config, options).value();
             EXPECT_LE(relative_difference(actual, naive(x, centroids, config, options)),
                       tolerance(1e-5, 1e-9))
-                << (choice == ClusterChoice::nearest ? "nearest" : "balanced") << ", shared "
+                << (selection == ClusterChoice::nearest ? "nearest" : "balanced") << ", shared "
                 << shared << ", local " << local << ", sliding " << sliding;
           }
 }
@@ -139,8 +139,9 @@ TEST(RoutingTransformer, IsTheFormulaOfThePaper) {
 TEST(RoutingTransformer, OneClusterIsDense) {
   const BaselineCase c;
   const auto x = inputs_of(c);
-  for (const ClusterChoice choice : {ClusterChoice::nearest, ClusterChoice::balanced}) {
-    const Config config{.num_clusters = 1, .choice = choice, .local_window = 0, .shared_qk = false};
+  for (const ClusterChoice selection : {ClusterChoice::nearest, ClusterChoice::balanced}) {
+    const Config config{
+        .num_clusters = 1, .selection = selection, .local_window = 0, .shared_qk = false};
     const AttentionOptions options{.scale = Real(0.35)};
     EXPECT_LE(relative_difference(
                   run({x[0], x[1], x[2]}, centroids_of(config, c), config, options).value(),
@@ -150,11 +151,11 @@ TEST(RoutingTransformer, OneClusterIsDense) {
 }
 
 TEST(RoutingTransformer, Gradient) {
-  for (const ClusterChoice choice : {ClusterChoice::nearest, ClusterChoice::balanced})
+  for (const ClusterChoice selection : {ClusterChoice::nearest, ClusterChoice::balanced})
     for (const bool shared : {true, false}) {
       const BaselineCase c{.batch = 1, .seq_len = 9, .heads = shared ? 2 : 4, .head_dim = 4};
       const Config config{
-          .num_clusters = 3, .choice = choice, .local_window = 1, .shared_qk = shared};
+          .num_clusters = 3, .selection = selection, .local_window = 1, .shared_qk = shared};
       const auto x = inputs_of(c);
       // The members stay as they are: a step that moves a token elsewhere has no derivative.
       const auto members =
@@ -179,7 +180,7 @@ TEST(RoutingTransformer, NearestIsCausalAndBalancedIsNot) {
     return run({x[0], x[1], x[2]}, centroids, config, {.scale = Real(0.35)}).value();
   };
   expect_causal(inputs_of(c), 40, attend);
-  config.choice = ClusterChoice::balanced;
+  config.selection = ClusterChoice::balanced;
   const auto x = inputs_of(c);
   std::vector<Tensor> changed = {x[0].clone(), x[1], x[2]};
   for (Index e = 80 * 2 * 8; e < 90 * 2 * 8; ++e) changed[0].data()[e] = 5;
@@ -189,8 +190,10 @@ TEST(RoutingTransformer, NearestIsCausalAndBalancedIsNot) {
 
 TEST(RoutingTransformer, BalancedTakesTheSameNumberForEveryCentroid) {
   const BaselineCase c;
-  const Config config{
-      .num_clusters = 5, .choice = ClusterChoice::balanced, .cluster_size = 9, .shared_qk = false};
+  const Config config{.num_clusters = 5,
+                      .selection = ClusterChoice::balanced,
+                      .cluster_size = 9,
+                      .shared_qk = false};
   const auto x = inputs_of(c);
   const auto members =
       cluster_members(routing_vectors(x[0], x[1], false), centroids_of(config, c), config);

@@ -29,7 +29,7 @@ TEST(SinkWindow, AttendsTheLastAndTheFirstTokens) {
             return run(x, options, config, pairs);
           },
           [&](const NaiveQuery& q) {
-            return near_keys(q, c.options, q.token - config.local_window, config.sinks);
+            return local_keys(q, c.options, q.token - config.local_window, config.sinks);
           });
 }
 
@@ -46,7 +46,7 @@ TEST(SinkWindow, OfMoreThanATileOfQueriesAndOfSinks) {
             return run(x, options, config, pairs);
           },
           [&](const NaiveQuery& q) {
-            return near_keys(q, c.options, q.token - config.local_window, config.sinks);
+            return local_keys(q, c.options, q.token - config.local_window, config.sinks);
           });
     }
 }

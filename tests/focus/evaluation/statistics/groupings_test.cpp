@@ -98,9 +98,9 @@ TEST(Groupings, OfKeysAreThoseThatAttentionHas) {
   for (std::size_t i = 0; i < groupings.size(); ++i) {
     EXPECT_EQ(groupings[i].layer, static_cast<Index>(i / 2));
     EXPECT_EQ(groupings[i].head, static_cast<Index>(i % 2));
-    const KeyClasses& classes = tiny.focus.last_classes()[i / 2];
+    const GroupIds& classes = tiny.focus.last_group_ids()[i / 2];
     for (std::size_t t = 0; t < 24; ++t) {
-      EXPECT_EQ(groupings[i].classes[30 + t], classes.classes[2 * t + i % 2]);
+      EXPECT_EQ(groupings[i].classes[30 + t], classes.ids[2 * t + i % 2]);
       EXPECT_GE(groupings[i].confidence[30 + t], 0.25F);
     }
   }

@@ -1,13 +1,10 @@
-#include "focus/method/attention/gated_attention.h"
-
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 #include <stdlib.h>
 
 #include <bit>
 
-#include "focus/method/attention/sparse_attention.h"
-#include "focus/method/grouping/group_sets.h"
+#include "focus/method/attention/focus_attention.h"
 #include "focus/method/grouping/pair_counts.h"
 #include "tests/support/attention_case.h"
 #include "tests/support/gradcheck.h"

@@ -4,7 +4,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "autograd/gemm/gemm.h"
-#include "focus/method/attention/sparse_attention.h"
+#include "focus/method/attention/focus_attention.h"
 #include "focus/method/grouping/pair_counts.h"
 #include "tests/support/attention_case.h"
 

@@ -2,8 +2,7 @@
 // machine can run, against the composed twin in Real.
 #include <gtest/gtest.h>
 
-#include "focus/method/attention/gated_attention.h"
-#include "focus/method/attention/sparse_attention.h"
+#include "focus/method/attention/focus_attention.h"
 #include "tests/support/attention_case.h"
 #include "tests/support/bf16_products.h"
 
@@ -12,7 +11,7 @@ namespace {
 
 constexpr double kBf16Tolerance = 2e-2;  // eight bits
 
-/// Soft where no groups are chosen, hard where they are.
+/// Soft where no groups are selected, hard where they are.
 FocusAttention rounded(const simd::Bf16Kernels* kernels) {
   return [kernels](const Variable& q, const Variable& k, const Variable& v, const Variable& g,
                    AttentionOptions options, const GateOptions& gate) {

@@ -1,5 +1,3 @@
-#include "focus/method/attention/sparse_attention.h"
-
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -7,7 +5,8 @@
 #include <tuple>
 
 #include "autograd/gemm/gemm.h"
-#include "focus/method/attention/class_plan.h"
+#include "focus/method/attention/focus_attention.h"
+#include "focus/method/attention/group_plans.h"
 #include "tests/support/attention_case.h"
 #include "tests/support/gradcheck.h"
 
@@ -122,7 +121,7 @@ TEST(SparseAttention, EqualsTheComposedFormWhereListsAreCheaperThanAMask) {
     const std::size_t id = i * i % 1009 % 36;
     sets[i] = std::uint64_t{1} << id / 3 | std::uint64_t{1} << (12 + id);
   }
-  const AttentionPlan plan = class_plan(sets, 1, c.seq_len, 0, c.local_window + 1, true);
+  const AttentionPlan plan = shared_groups_plan(sets, 1, c.seq_len, 0, c.local_window + 1, true);
   EXPECT_FALSE(plan.copies.empty());
   EXPECT_LT(plan.cost(), causal_plan(1, c.seq_len, 0).cost() / 2);
   expect_twin_with(sets, c);
@@ -170,7 +169,7 @@ TEST(SparseAttention, WithoutGroupsTheLocalWindowAloneIsLeft) {
 TEST(SparseAttention, ClassesHoldEveryTokenOnceInOrder) {
   const Case c{.batch = 3, .seq_len = 300, .groups = 4};
   const auto sets = top_sets(random_assignments(c), 2);
-  const AttentionPlan plan = class_plan(sets, c.batch, c.seq_len, 0, 1, true);
+  const AttentionPlan plan = shared_groups_plan(sets, c.batch, c.seq_len, 0, 1, true);
   std::vector<int> seen(sets.size(), 0);
   for (std::size_t i = 0; i < static_cast<std::size_t>(plan.own_rows()); ++i) {
     const auto token = static_cast<std::size_t>(plan.tokens[i]);
@@ -188,7 +187,7 @@ TEST(SparseAttention, ListsAreInTheOrderOfPositions) {
   const Case c{.batch = 2, .seq_len = 200, .groups = 8};
   const auto sets = top_sets(random_assignments(c), 2);
   constexpr Index kGap = 10;
-  const AttentionPlan plan = class_plan(sets, c.batch, c.seq_len, 0, kGap, true);
+  const AttentionPlan plan = shared_groups_plan(sets, c.batch, c.seq_len, 0, kGap, true);
   ASSERT_EQ(plan.own_rows(), 400);
   for (Index row = plan.own_rows(); row < static_cast<Index>(plan.tokens.size()); ++row)
     EXPECT_EQ(plan.token(row), plan.token(plan.own_row(row)));
@@ -220,8 +219,8 @@ TEST(SparseAttention, APlanCostsTheKeysThatItsQueriesSee) {
   const Case c{.batch = 2, .seq_len = 300, .groups = 4};
   const auto sets = top_sets(random_assignments(c), 2);
   const Index window = 120, gap = 10;
-  const AttentionPlan plans[] = {class_plan(sets, c.batch, c.seq_len, window, gap, true),
-                                 class_plan(sets, c.batch, c.seq_len, 0, gap),
+  const AttentionPlan plans[] = {shared_groups_plan(sets, c.batch, c.seq_len, window, gap, true),
+                                 shared_groups_plan(sets, c.batch, c.seq_len, 0, gap),
                                  causal_plan(c.batch, c.seq_len, window),
                                  causal_plan(c.batch, c.seq_len, 0)};
   for (const AttentionPlan& plan : plans) {

@@ -39,16 +39,16 @@ TEST(AddedGrouping, SaysTheGroupOfEachToken) {
   Grouped m;
   m.run(summary(1), m.ids);
   std::set<std::uint8_t> seen;
-  for (const KeyClasses& layer : m.focus.last_classes()) {
-    ASSERT_EQ(layer.classes.size(), std::size_t{kTokens});
+  for (const GroupIds& layer : m.focus.last_group_ids()) {
+    ASSERT_EQ(layer.ids.size(), std::size_t{kTokens});
     EXPECT_EQ(layer.heads, 1);
-    seen.insert(layer.classes.begin(), layer.classes.end());
+    seen.insert(layer.ids.begin(), layer.ids.end());
   }
   EXPECT_EQ(seen.size(), 2u);
   // Layer 0's input is the token's alone here: equal tokens are in one group.
   const std::vector<std::int32_t> equal(static_cast<std::size_t>(kTokens), 5);
   m.run(summary(1), equal);
-  const auto& first = m.focus.last_classes()[0].classes;
+  const auto& first = m.focus.last_group_ids()[0].ids;
   EXPECT_EQ(std::ranges::count(first, first[0]), kTokens);
 }
 

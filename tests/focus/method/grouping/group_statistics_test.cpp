@@ -20,7 +20,7 @@ TEST(GroupStatistics, EntropyOfTheSizes) {
   EXPECT_EQ(heads.sizes, (std::vector<std::int64_t>{2, 2, 1, 3}));
   EXPECT_NEAR(heads.size_entropy(),
               (std::log(2.0) + 0.25 * std::log(4.0) + 0.75 * std::log(4.0 / 3)) / 2, 1e-12);
-  EXPECT_EQ(heads.weighed, 0);  // there are no assignments of classes
+  EXPECT_EQ(heads.weighed, 0);  // there are no assignments of group_ids
 }
 
 }  // namespace

@@ -10,11 +10,11 @@ namespace {
 
 struct SumsCase {
   SummarySettings settings;
-  Index seq_len = 700, class_heads = 2, step = 1;
+  Index seq_len = 700, id_heads = 2, step = 1;
 };
 
 /// Whether a query reads a key by its group, from the definition.
-bool is_far(const SummarySettings& settings, Index i, Index j) {
+bool is_distant(const SummarySettings& settings, Index i, Index j) {
   if (j > i || j < settings.sinks) return false;
   if (settings.sliding_window > 0 && i - j >= settings.sliding_window) return false;
   return j < i / settings.block * settings.block - settings.local_window;
@@ -26,9 +26,9 @@ void expect_plain_sums(const SumsCase& of) {
   const Tensor k = randn({kBatch, of.seq_len, kHeads, kDim}, 1),
                v = randn({kBatch, of.seq_len, kHeads, kDim}, 2);
   Rng rng(3);
-  std::vector<std::uint8_t> classes(static_cast<std::size_t>(kBatch * of.seq_len * of.class_heads));
-  for (auto& c : classes) c = static_cast<std::uint8_t>(rng.below(kGroups - 1));  // one is empty
-  const GroupSums sums(k, v, classes, of.class_heads, kGroups, of.settings);
+  std::vector<std::uint8_t> group_ids(static_cast<std::size_t>(kBatch * of.seq_len * of.id_heads));
+  for (auto& c : group_ids) c = static_cast<std::uint8_t>(rng.below(kGroups - 1));  // one is empty
+  const GroupSums sums(k, v, group_ids, of.id_heads, kGroups, of.settings);
   for (Index b = 0; b < kBatch; ++b)
     for (Index h = 0; h < kHeads; ++h) {
       GroupSums::Walker walker(sums, b, h);
@@ -42,11 +42,11 @@ void expect_plain_sums(const SumsCase& of) {
           std::vector<double> expected(kGroups * 2 * kDim, 0.0);
           std::vector<Index> counts(kGroups, 0);
           for (Index j = 0; j < of.seq_len; ++j) {
-            const bool far = is_far(of.settings, i, j);
-            ASSERT_EQ(far, j >= walker.tokens().first && j < walker.tokens().last)
+            const bool distant = is_distant(of.settings, i, j);
+            ASSERT_EQ(distant, j >= walker.tokens().first && j < walker.tokens().last)
                 << "query " << i << " key " << j;
-            if (!far) continue;
-            const auto group = static_cast<std::size_t>(sums.class_of(b, h, j));
+            if (!distant) continue;
+            const auto group = static_cast<std::size_t>(sums.group_of(b, h, j));
             ++counts[group];
             for (Index d = 0; d < kDim; ++d) {
               const Index from = ((b * of.seq_len + j) * kHeads + h) * kDim + d;
@@ -86,7 +86,7 @@ TEST(GroupSums, AreThePlainSumsWhereQueriesAreLeftOut) {
                                         .block = 3,
                                         .sinks = 60,
                                         .sliding_window = sliding_window},
-                           .class_heads = 1,
+                           .id_heads = 1,
                            .step = step});
 }
 
@@ -112,11 +112,11 @@ TEST(SummarySettings, TakeEveryTokenThatIsSeenOnce) {
           for (Index i = 0; i < 130; ++i)
             for (Index j = 0; j < 130; ++j) {
               const bool seen = j <= i && (sliding_window == 0 || i - j < sliding_window);
-              const bool far = j >= settings.distant_begin(i) && j < settings.distant_end(i);
-              const bool near = j >= settings.local_begin(i) && j <= i;
+              const bool distant = j >= settings.distant_begin(i) && j < settings.distant_end(i);
+              const bool local = j >= settings.local_begin(i) && j <= i;
               const bool sink = j >= settings.first_sink(i) && j < sinks;
-              ASSERT_EQ(far, is_far(settings, i, j)) << i << " " << j;
-              ASSERT_EQ(far + near + sink, seen)
+              ASSERT_EQ(distant, is_distant(settings, i, j)) << i << " " << j;
+              ASSERT_EQ(distant + local + sink, seen)
                   << "query " << i << " key " << j << " w " << window << " block " << block
                   << " sinks " << sinks << " sliding " << sliding_window;
             }

@@ -28,7 +28,7 @@ void sweep_options(const SummaryCase& plain, F&& f) {
   with([](SummaryCase& c) { c.unselected_groups = UnselectedGroups::drop; });
   with([](SummaryCase& c) { c.spread = Spread::empty_group; });
   with([](SummaryCase& c) { c.spread = Spread::one_group; });
-  with([](SummaryCase& c) { c.sliding_window = 5; });  // narrower than the near zone
+  with([](SummaryCase& c) { c.sliding_window = 5; });  // narrower than the local zone
   with([](SummaryCase& c) { c.sliding_window = 41; });
   with([](SummaryCase& c) { c.window = 0; });
   with([](SummaryCase& c) { c.sinks = 0; });
@@ -192,7 +192,7 @@ RC_GTEST_PROP(SummaryAttention, EqualsTheReferenceForAnyOptions, ()) {
   RC_ASSERT(worst <= kSummaryTolerance);
 }
 
-/// Value and gradients of q, k and v, and of beta, where the op is dense attention.
+/// Value and gradients of q, k and v, and of summary_bias, where the op is dense attention.
 void expect_dense(const SummaryCase& c) {
   const SummaryInputs in = summary_inputs_of(c);
   const Tensor d_out = d_out_of(c);
@@ -236,12 +236,12 @@ TEST(SummaryAttention, OfEqualMassesTheFirstIsRead) {
   // Keys and values come in equal pairs, one in each of two groups.
   SummaryCase c{.seq_len = 120, .heads = 4, .groups = 4, .window = 0, .block = 8, .sinks = 0};
   SummaryInputs in = summary_inputs_of(c);
-  in.beta = Tensor::zeros(in.beta.shape());
+  in.summary_bias = Tensor::zeros(in.summary_bias.shape());
   const Index row = c.kv_heads * c.head_dim;
   for (Index t = 0; t < c.seq_len; ++t) {
     const Index group = t % 2 == 0 ? 3 : 1;
     for (Index h = 0; h < c.kv_heads; ++h)
-      in.classes.classes[static_cast<std::size_t>(t * c.kv_heads + h)] =
+      in.group_ids.ids[static_cast<std::size_t>(t * c.kv_heads + h)] =
           static_cast<std::uint8_t>(group);
     if (t % 2 == 1) std::copy_n(in.k.data() + (t - 1) * row, row, in.k.data() + t * row);
   }
@@ -253,8 +253,9 @@ TEST(SummaryAttention, OfEqualMassesTheFirstIsRead) {
       const std::vector<std::uint8_t> order{1, 3, 0};  // then the empty ones
       for (Index rank = 0; rank < top_groups; ++rank)
         for (Index i = 8 * c.kv_heads; i < c.seq_len * c.kv_heads; ++i)
-          ASSERT_EQ(run.report.chosen[static_cast<std::size_t>(rank * c.seq_len * c.kv_heads + i)],
-                    order[static_cast<std::size_t>(rank)])
+          ASSERT_EQ(
+              run.report.selected[static_cast<std::size_t>(rank * c.seq_len * c.kv_heads + i)],
+              order[static_cast<std::size_t>(rank)])
               << "rank " << rank << " query " << i / c.kv_heads << " heads " << heads;
     }
   }
@@ -266,10 +267,11 @@ TEST(SummaryAttention, AnInputsGradientIsTheSameWhereTheOthersAreFrozen) {
   const Tensor d_out = d_out_of(c);
   const SummaryRun all = run_summary(in, d_out);
   for (std::size_t wanted = 0; wanted < 5; ++wanted) {
-    Variables x{in.q, in.k, in.v, in.beta, in.z};
+    Variables x{in.q, in.k, in.v, in.summary_bias, in.z};
     x[wanted] = leaf(x[wanted].value());
-    const KeyClasses classes = classes_of(x[4], in.tau);
-    const Variable out = summary_attention(x[0], x[1], x[2], classes, x[3], in.options, in.summary);
+    const GroupIds group_ids = group_ids_of(x[4], in.tau);
+    const Variable out =
+        summary_attention(x[0], x[1], x[2], group_ids, x[3], in.options, in.summary);
     backward(multiply(out, Variable(d_out)));
     EXPECT_TRUE(same_bits(x[wanted].grad(), all.tensors[wanted + 1])) << "input " << wanted;
   }
@@ -281,7 +283,7 @@ std::string refusal(F&& change) {
   SummaryInputs in = summary_inputs_of({.seq_len = 12});
   change(in);
   try {
-    summary_attention(in.q, in.k, in.v, in.classes, in.beta, in.options, in.summary);
+    summary_attention(in.q, in.k, in.v, in.group_ids, in.summary_bias, in.options, in.summary);
   } catch (const std::invalid_argument& error) {
     return error.what();
   }
@@ -301,22 +303,22 @@ TEST(SummaryAttention, RefusesWhatDoesNotFit) {
   expect(refusal([](In& in) { in.summary.sinks = -1; }), "sinks -1");
   expect(refusal([](In& in) { in.summary.block = 0; }), "block 0");
   expect(refusal([](In& in) { in.summary.local_window = -1; }), "window -1");
-  expect(refusal([](In& in) { in.beta = randn({2, 4}, 1); }), "beta");
-  expect(refusal([](In& in) { in.beta = randn({1, 5}, 1); }), "beta");
-  expect(refusal([](In& in) { in.beta = randn({10}, 1); }), "beta");
+  expect(refusal([](In& in) { in.summary_bias = randn({2, 4}, 1); }), "summary_bias");
+  expect(refusal([](In& in) { in.summary_bias = randn({1, 5}, 1); }), "summary_bias");
+  expect(refusal([](In& in) { in.summary_bias = randn({10}, 1); }), "summary_bias");
   expect(refusal([](In& in) { in.summary.num_selected_groups = 6; }), "6 of 5 groups");
   expect(refusal([](In& in) { in.summary.num_selected_groups = -1; }), "-1 of 5 groups");
   expect(refusal([](In& in) { in.summary.selection = GroupSelection::own; }),
          "groups that all heads share");
   expect(refusal([](In& in) {
-           in.classes = classes_of(Variable(randn({1, 12, 1, 5}, 1)), 1);
+           in.group_ids = group_ids_of(Variable(randn({1, 12, 1, 5}, 1)), 1);
            in.summary.selection = GroupSelection::own;
            in.summary.num_selected_groups = 2;
          }),
          "groups that all heads share");
-  expect(refusal([](In& in) { in.classes.groups = 257; }), "257 groups");
-  expect(refusal([](In& in) { in.classes.classes.pop_back(); }), "23 classes");
-  expect(refusal([](In& in) { in.classes.heads = 3; }), "3 heads");
+  expect(refusal([](In& in) { in.group_ids.groups = 257; }), "257 groups");
+  expect(refusal([](In& in) { in.group_ids.ids.pop_back(); }), "23 group ids");
+  expect(refusal([](In& in) { in.group_ids.heads = 3; }), "3 heads");
 }
 
 }  // namespace

@@ -20,10 +20,10 @@ SummaryCache cache_of(const SummaryCase& c, const SummaryInputs& in,
 /// Tokens [t, t + count).
 void append(SummaryCache& cache, const SummaryCase& c, const SummaryInputs& in, Index t,
             Index count = 1) {
-  const Index heads = in.classes.heads;
+  const Index heads = in.group_ids.heads;
   cache.append(
       in.k.data() + t * c.kv_heads * c.head_dim, in.v.data() + t * c.kv_heads * c.head_dim,
-      std::span(in.classes.classes)
+      std::span(in.group_ids.ids)
           .subspan(static_cast<std::size_t>(t * heads), static_cast<std::size_t>(count * heads)),
       count);
 }
@@ -44,7 +44,7 @@ Decoded decode(const SummaryCase& c, const SummaryInputs& in, Index first = 0,
     else
       append(cache, c, in, t);
     const Index at = t * c.heads * c.head_dim;
-    cache.attend(in.q.data() + at, in.beta, all.out.data() + at);
+    cache.attend(in.q.data() + at, in.summary_bias, all.out.data() + at);
     all.pairs_read += cache.pairs_read();
   }
   return all;
@@ -55,9 +55,9 @@ Decoded decode(const SummaryCase& c, const SummaryInputs& in, Index first = 0,
 void expect_whole_pass(const SummaryCase& c) {
   const SummaryInputs in = summary_inputs_of(c);
   SummaryReport report;
-  const Tensor whole =
-      summary_attention(in.q, in.k, in.v, in.classes, in.beta, in.options, in.summary, &report)
-          .value();
+  const Tensor whole = summary_attention(in.q, in.k, in.v, in.group_ids, in.summary_bias,
+                                         in.options, in.summary, &report)
+                           .value();
   const Index row = c.heads * c.head_dim;
   double largest = 0;
   for (const Real x : whole.span()) largest = std::max(largest, std::abs(static_cast<double>(x)));
@@ -140,7 +140,7 @@ TEST(SummaryCache, LongSlidingWindowsSumAnew) {
 }
 
 TEST(SummaryCache, ListsOfFloat16AreThoseOfTheRoundedKeysAndValues) {
-  // A window of 0: near tokens, which are kept whole, are those of a query's own block.
+  // A window of 0: local tokens, which are kept whole, are those of a query's own block.
   const SummaryCase plain{.seq_len = 150,
                           .heads = 4,
                           .kv_heads = 2,
@@ -176,7 +176,7 @@ TEST(SummaryCache, WithoutGroupsToReadItDoesNotGrow) {
     EXPECT_EQ(cache.size(), of.seq_len);
     return bytes;
   };
-  // Room for near tokens is reused when at least as many, and 64, have left.
+  // Room for local tokens is reused when at least as many, and 64, have left.
   const Index held = c.window + c.block + c.sinks;
   const auto means = bytes_at(c, {held, 2 * held + 64 + c.block, 3000});
   EXPECT_EQ(means[1], means[2]);
@@ -197,7 +197,7 @@ TEST(SummaryCache, RefusesWhatDoesNotFit) {
   const SummaryInputs in = summary_inputs_of(c);
   SummaryCache cache = cache_of(c, in);
   std::vector<Real> out(static_cast<std::size_t>(c.heads * c.head_dim));
-  EXPECT_THROW(cache.attend(in.q.data(), in.beta, out.data()), std::invalid_argument);
+  EXPECT_THROW(cache.attend(in.q.data(), in.summary_bias, out.data()), std::invalid_argument);
   SummaryCase uneven;
   uneven.heads = 3;
   EXPECT_THROW(cache_of(uneven, in), std::invalid_argument);

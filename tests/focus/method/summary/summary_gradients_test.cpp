@@ -6,23 +6,23 @@
 namespace focus {
 namespace {
 
-/// Central differences of q, k, v and beta, the classes given. The choice must be the same in every
-/// evaluation: a case where it is not has to be another one.
+/// Central differences of q, k, v and summary_bias, the group_ids given. The selection must be the
+/// same in every evaluation: a case where it is not has to be another one.
 void expect_summary_gradients(const SummaryCase& c) {
   SCOPED_TRACE(c.str());
   const SummaryInputs in = summary_inputs_of(c);
-  const KeyClasses given = in.classes;
-  std::vector<std::uint8_t> chosen;
+  const GroupIds given = in.group_ids;
+  std::vector<std::uint8_t> selected;
   const auto evaluate = [&](const Variables& x) {
     SummaryReport report;
     const Variable out =
         summary_attention(x[0], x[1], x[2], given, x[3], in.options, in.summary, &report);
-    if (chosen.empty()) chosen = report.chosen;
-    EXPECT_EQ(report.chosen, chosen) << "the choice flips at the step's size";
+    if (selected.empty()) selected = report.selected;
+    EXPECT_EQ(report.selected, selected) << "the choice flips at the step's size";
     return out;
   };
   // Thousands of small calls: threads would cost more than they do.
-  with_threads(1, [&] { expect_gradients(evaluate, {in.q, in.k, in.v, in.beta}); });
+  with_threads(1, [&] { expect_gradients(evaluate, {in.q, in.k, in.v, in.summary_bias}); });
 }
 
 TEST(SummaryGradients, AgreeWithDifferencesWithoutAChoice) {
@@ -59,7 +59,7 @@ TEST(SummaryGradients, AgreeWithDifferencesOfMoreColumnsThanATileHasKeys) {
 }
 
 TEST(SummaryGradients, AgreeWithDifferencesWhereGroupsAreChosen) {
-  // In float the step would change the choice.
+  // In float the step would change the selection.
   if (!kRealIsDouble) GTEST_SKIP() << "in the double twin only";
   for (const Index top_groups : {1, 2})
     for (const Index heads : {2, 4})
@@ -124,10 +124,10 @@ TEST(SummaryGradients, AgreeWithDifferencesOverSeveralRuns) {
     for (std::size_t n = 0; n < 4; ++n) {
       const auto value = [&](const Tensor& direction, double step) {
         SummaryInputs there = in;
-        Tensor* const inputs[] = {&there.q, &there.k, &there.v, &there.beta};
+        Tensor* const inputs[] = {&there.q, &there.k, &there.v, &there.summary_bias};
         *inputs[n] = moved(*inputs[n], direction, step);
-        return dot(d_out, summary_attention(there.q, there.k, there.v, there.classes, there.beta,
-                                            there.options, there.summary)
+        return dot(d_out, summary_attention(there.q, there.k, there.v, there.group_ids,
+                                            there.summary_bias, there.options, there.summary)
                               .value());
       };
       const Tensor direction = randn(run.tensors[n + 1].shape(), 50 + n);
@@ -150,7 +150,7 @@ TEST(SummaryGradients, OfClassesThatKeyHeadsShareAreSums) {
     for (Index h = 0; h < 2; ++h)
       std::copy_n(z.data() + t * c.groups, c.groups, twice.data() + (t * 2 + h) * c.groups);
   apart.z = twice;
-  apart.classes = classes_of(Variable(twice), apart.tau);
+  apart.group_ids = group_ids_of(Variable(twice), apart.tau);
   const SummaryRun one = run_summary(shared, d_out_of(c)), two = run_summary(apart, d_out_of(c));
   EXPECT_TRUE(same_bits(one.tensors[0], two.tensors[0]));
   Tensor sum = Tensor::zeros(z.shape());

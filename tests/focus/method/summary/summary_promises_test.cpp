@@ -65,11 +65,12 @@ SummaryInputs changed(const SummaryInputs& in, F&& change) {
   other.k = change(in.k, 92);
   other.v = change(in.v, 93);
   other.z = change(in.z, 94);
-  other.classes = classes_of(Variable(other.z), in.tau);
+  other.group_ids = group_ids_of(Variable(other.z), in.tau);
   return other;
 }
 Tensor output_of(const SummaryInputs& in) {
-  return summary_attention(in.q, in.k, in.v, in.classes, in.beta, in.options, in.summary).value();
+  return summary_attention(in.q, in.k, in.v, in.group_ids, in.summary_bias, in.options, in.summary)
+      .value();
 }
 
 TEST(SummaryPromises, LaterTokensChangeNoBitOfEarlierOutputs) {

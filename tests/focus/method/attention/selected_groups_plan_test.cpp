@@ -1,11 +1,10 @@
-#include "focus/method/summary/chosen_plan.h"
-
 #include <gtest/gtest.h>
 
 #include <map>
 #include <set>
 #include <utility>
 
+#include "focus/method/attention/group_plans.h"
 #include "tests/support/random.h"
 
 namespace focus {
@@ -43,17 +42,18 @@ struct PlanCase {
 void expect_far_pairs_of_choice(const PlanCase& c) {
   const Index tokens = c.batch * c.seq_len;
   Rng rng(7);
-  std::vector<std::uint8_t> classes(static_cast<std::size_t>(tokens * c.stride)),
-      choice(static_cast<std::size_t>(tokens));
+  std::vector<std::uint8_t> group_ids(static_cast<std::size_t>(tokens * c.stride)),
+      selection(static_cast<std::size_t>(tokens));
   const auto any = [&](Index below) {
     return static_cast<std::uint8_t>(rng.below(static_cast<std::uint64_t>(below)));
   };
-  // A choice at or above `groups` is none.
-  for (auto& x : classes) x = c.skewed && any(8) != 0 ? std::uint8_t{0} : any(c.groups);
-  for (auto& x : choice) x = c.skewed && any(8) != 0 ? std::uint8_t{0} : any(c.groups + 2);
-  const ClassView of_keys{classes.data() + c.stride - 1, c.stride}, of_queries{choice.data(), 1};
+  // A number at or above `groups` selects nothing.
+  for (auto& x : group_ids) x = c.skewed && any(8) != 0 ? std::uint8_t{0} : any(c.groups);
+  for (auto& x : selection) x = c.skewed && any(8) != 0 ? std::uint8_t{0} : any(c.groups + 2);
+  const GroupIdView of_keys{group_ids.data() + c.stride - 1, c.stride},
+      of_queries{selection.data(), 1};
   const AttentionPlan plan =
-      chosen_plan(of_keys, {&of_queries, 1}, c.groups, c.batch, c.seq_len, c.settings, 0);
+      selected_groups_plan(of_keys, {&of_queries, 1}, c.groups, c.batch, c.seq_len, c.settings, 0);
   Pairs expected;
   for (Index b = 0; b < c.batch; ++b)
     for (Index i = 0; i < c.seq_len; ++i)
@@ -106,25 +106,26 @@ TEST(ChosenPlan, HoldsThemOverSeveralTilesOfAClass) {
 
 TEST(ChosenPlan, OfSeveralChoicesHoldsEachOnceInRunsOfQueries) {
   constexpr Index kGroups = 5, kSeqLen = 500, kBatch = 2, kRun = 128;
-  std::vector<std::uint8_t> classes(kBatch * kSeqLen), first(classes.size()),
-      second(classes.size());
+  std::vector<std::uint8_t> group_ids(kBatch * kSeqLen), first(group_ids.size()),
+      second(group_ids.size());
   Rng rng(3);
-  for (std::size_t i = 0; i < classes.size(); ++i) {
-    classes[i] = static_cast<std::uint8_t>(rng.below(kGroups));
+  for (std::size_t i = 0; i < group_ids.size(); ++i) {
+    group_ids[i] = static_cast<std::uint8_t>(rng.below(kGroups));
     first[i] = static_cast<std::uint8_t>(rng.below(kGroups));
     second[i] = static_cast<std::uint8_t>((first[i] + 1 + rng.below(kGroups - 1)) % kGroups);
   }
   const SummarySettings settings{
       .local_window = 20, .block = 16, .sinks = 1, .sliding_window = 300};
-  const ClassView of_keys{classes.data(), 1}, choices[] = {{first.data(), 1}, {second.data(), 1}};
+  const GroupIdView of_keys{group_ids.data(), 1},
+      selections[] = {{first.data(), 1}, {second.data(), 1}};
   const AttentionPlan plan =
-      chosen_plan(of_keys, choices, kGroups, kBatch, kSeqLen, settings, kRun);
+      selected_groups_plan(of_keys, selections, kGroups, kBatch, kSeqLen, settings, kRun);
   Pairs expected;
-  for (const ClassView& choice : choices)
+  for (const GroupIdView& selection : selections)
     for (Index b = 0; b < kBatch; ++b)
       for (Index i = 0; i < kSeqLen; ++i)
         for (Index j = settings.distant_begin(i); j < settings.distant_end(i); ++j)
-          if (choice[b * kSeqLen + i] == of_keys[b * kSeqLen + j])
+          if (selection[b * kSeqLen + i] == of_keys[b * kSeqLen + j])
             expected[{b * kSeqLen + i, b * kSeqLen + j}] = 1;
   EXPECT_TRUE(pairs_of(plan) == expected);
   // Tiles that hold the same token are of one run.
@@ -142,22 +143,25 @@ TEST(ChosenPlan, OfSeveralChoicesHoldsEachOnceInRunsOfQueries) {
 
 TEST(ChosenPlan, IsEmptyWithoutAFarZone) {
   const std::vector<std::uint8_t> none(64, 0);
-  const ClassView view{none.data(), 1};
+  const GroupIdView view{none.data(), 1};
   for (const Index seq_len : {1, 20, 32})
-    EXPECT_TRUE(chosen_plan(view, {&view, 1}, 1, 2, seq_len, {.local_window = 16, .block = 16}, 0)
-                    .query_tiles.empty());
-  EXPECT_FALSE(chosen_plan(view, {&view, 1}, 1, 1, 64, {.local_window = 16, .block = 16}, 0)
-                   .query_tiles.empty());
+    EXPECT_TRUE(
+        selected_groups_plan(view, {&view, 1}, 1, 2, seq_len, {.local_window = 16, .block = 16}, 0)
+            .query_tiles.empty());
+  EXPECT_FALSE(
+      selected_groups_plan(view, {&view, 1}, 1, 1, 64, {.local_window = 16, .block = 16}, 0)
+          .query_tiles.empty());
 }
 
 TEST(ChosenPlan, PartsHaveNoRowInCommon) {
   // What the backward pass runs side by side.
-  std::vector<std::uint8_t> classes(800), choice(800);
+  std::vector<std::uint8_t> group_ids(800), selection(800);
   Rng rng(5);
-  for (auto& c : classes) c = static_cast<std::uint8_t>(rng.below(3));
-  for (auto& c : choice) c = static_cast<std::uint8_t>(rng.below(3));
-  const ClassView of_queries{choice.data(), 1};
-  const AttentionPlan plan = chosen_plan({classes.data(), 1}, {&of_queries, 1}, 3, 2, 400, {}, 0);
+  for (auto& c : group_ids) c = static_cast<std::uint8_t>(rng.below(3));
+  for (auto& c : selection) c = static_cast<std::uint8_t>(rng.below(3));
+  const GroupIdView of_queries{selection.data(), 1};
+  const AttentionPlan plan =
+      selected_groups_plan({group_ids.data(), 1}, {&of_queries, 1}, 3, 2, 400, {}, 0);
   std::set<Index> keys_seen, tiles_seen;
   for (const auto& part : plan.independent_parts()) {
     std::set<Index> keys;

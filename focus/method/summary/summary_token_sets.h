@@ -13,7 +13,7 @@ namespace focus {
 /// The groups that queries read, [ranks, batch, seq_len, heads that select]: the query heads or the
 /// key heads.
 template <class T>
-struct ChosenGroups {
+struct SelectedGroups {
   std::span<T> groups;
   Index batch, seq_len, heads;
   T& at(Index rank, Index sequence, Index query, Index head) const {
@@ -22,25 +22,26 @@ struct ChosenGroups {
   }
 };
 
-/// The columns that the queries of a tile see, some sets at a time: K groups' means, then s sinks.
-class ColumnSets {
+/// The summary tokens that the queries of a tile see, some sets at a time: K groups' means, then s
+/// sinks.
+class SummaryTokenSets {
  public:
   static constexpr Index kQueries = AttentionPlan::kQueries;
 
   struct Set {
     Index first_row, end_row;  // of the tile
-    Index column;              // where its columns begin
+    Index first;               // where its summary tokens begin
     Index number;              // of the run's sets
     Index filled;              // groups that have tokens
-    GroupSums::Tokens far;
+    GroupSums::Tokens distant;
   };
 
-  ColumnSets(const GroupSums& sums, Index sequence, Index kv_head, const Real* beta)
+  SummaryTokenSets(const GroupSums& sums, Index sequence, Index kv_head, const Real* summary_bias)
       : sums_(sums),
         walker_(sums, sequence, kv_head),
         sequence_(sequence),
         kv_head_(kv_head),
-        beta_(beta),
+        summary_bias_(summary_bias),
         capacity_(std::max<Index>(1, AttentionPlan::kKeys / width())),
         keys_({capacity_ * width(), sums.head_dim()}),
         values_(keys_.shape()),
@@ -49,9 +50,9 @@ class ColumnSets {
         counts_(static_cast<std::size_t>(capacity_ * sums.groups()), -1) {}
 
   /// Columns at a time, at most.
-  Index most_columns() const { return capacity_ * width(); }
+  Index most_tokens() const { return capacity_ * width(); }
   Index width() const { return sums_.groups() + sums_.settings().sinks; }
-  Index columns() const { return static_cast<Index>(sets_.size()) * width(); }
+  Index tokens() const { return static_cast<Index>(sets_.size()) * width(); }
 
   void start(Index run) {
     walker_.start(run);
@@ -65,7 +66,7 @@ class ColumnSets {
     return walker_;
   }
   /// Calls f() for the sets of queries [begin, end) of a tile, as many at a time as there is room
-  /// for; queries without columns have none.
+  /// for; queries without summary tokens have none.
   template <class F>
   void for_each(Index begin, Index end, F&& f) {
     const SummarySettings& settings = sums_.settings();
@@ -73,9 +74,9 @@ class ColumnSets {
     for (Index query = begin; query < end; ++query) {
       const bool changed = walker_.go_to(query) || number_ < 0;
       if (changed) ++number_;
-      const GroupSums::Tokens far = walker_.tokens();
+      const GroupSums::Tokens distant = walker_.tokens();
       const Index first_sink = settings.first_sink(query);
-      if (far.first == far.last && first_sink == settings.sinks) continue;
+      if (distant.first == distant.last && first_sink == settings.sinks) continue;
       const bool same = !changed && !sets_.empty() && sets_.back().end_row == query - begin &&
                         first_sink == first_sink_;
       if (same) {
@@ -88,8 +89,8 @@ class ColumnSets {
         sets_.clear();
       }
       first_sink_ = first_sink;
-      sets_.push_back({query - begin, query - begin + 1, columns(), number_, 0, far});
-      sets_.back().column = columns() - width();
+      sets_.push_back({query - begin, query - begin + 1, tokens(), number_, 0, distant});
+      sets_.back().first = tokens() - width();
       fill(sets_.back());
     }
     if (sets_.empty()) return;
@@ -100,38 +101,38 @@ class ColumnSets {
 
   /// Those that are there now.
   const std::vector<Set>& sets() const { return sets_; }
-  /// What the tile's queries see of the columns.
+  /// What the tile's queries see of the summary tokens.
   const Visibility& seen() const { return seen_; }
-  /// Means and sinks [columns, head_dim].
+  /// Means and sinks [tokens, head_dim].
   const Tensor& keys() const { return keys_; }
   const Tensor& values() const { return values_; }
   /// n: tokens of each group.
   const Index* counts(const Set& set) const {
-    return counts_.data() + set.column / width() * sums_.groups();
+    return counts_.data() + set.first / width() * sums_.groups();
   }
 
-  /// Scores of the columns by the queries, [columns, queries]: cap(scale q . kb)
+  /// Scores of the summary tokens by the queries, [tokens, queries]: cap(scale q . kb)
   void scores(const simd::Panels& queries, Real softcap, Real* to) const {
     tiled::products(
         seen_, sums_.head_dim(),
-        [this](Index column) {
-          return tiled::Rows{keys_.data() + column, sums_.head_dim()};
+        [this](Index token) {
+          return tiled::Rows{keys_.data() + token, sums_.head_dim()};
         },
         queries, to);
     if (softcap > 0) tiled::soft_cap(seen_, softcap, to);
   }
-  /// What width adds to a column's score when groups are selected, [columns, queries]: half of the
-  /// variance of its tokens' scores, sum_d (scale q_d)^2 var_d / 2, sinks 0. `squared` are the
-  /// squares of what scores() takes.
+  /// What width adds to a summary token's score when groups are selected, [tokens, queries]: half
+  /// of the variance of its tokens' scores, sum_d (scale q_d)^2 var_d / 2, sinks 0. `squared` are
+  /// the squares of what scores() takes.
   void widths(const simd::Panels& squared, Real* to) const {
     tiled::products(
         seen_, sums_.head_dim(),
-        [this](Index column) {
-          return tiled::Rows{variances_.data() + column, sums_.head_dim()};
+        [this](Index token) {
+          return tiled::Rows{variances_.data() + token, sums_.head_dim()};
         },
         squared, to);
   }
-  /// Adds log n + beta to scores, and the sum to `selection` where not null.
+  /// Adds log n + summary_bias to scores, and the sum to `selection` where not null.
   void add_bias(Real* scores, Real* selection) const {
     for (const KeyBand& band : seen_.bands()) {
       const Index first = band.begin * kQueries + band.first_query;
@@ -143,9 +144,9 @@ class ColumnSets {
   /// Takes the groups out that the queries, the first of them `begin`, read by their tokens, or
   /// leave out. `head` is the one that selects, `ranks` its m.
   template <class T>
-  void hide_read(const Set& set, Index begin, const ChosenGroups<T>& chosen, Index head,
+  void hide_read(const Set& set, Index begin, const SelectedGroups<T>& selected, Index head,
                  Index ranks, UnselectedGroups unselected, Real* scores) const {
-    Real* of_set = scores + set.column * kQueries;
+    Real* of_set = scores + set.first * kQueries;
     if (unselected == UnselectedGroups::drop) {
       for (Index c = 0; c < sums_.groups(); ++c)
         std::fill(of_set + c * kQueries + set.first_row, of_set + c * kQueries + set.end_row,
@@ -154,19 +155,19 @@ class ColumnSets {
     }
     for (Index q = set.first_row; q < set.end_row; ++q)
       for (Index rank = 0; rank < ranks; ++rank)
-        of_set[chosen.at(rank, sequence_, begin + q, head) * kQueries + q] = tiled::kMasked;
+        of_set[selected.at(rank, sequence_, begin + q, head) * kQueries + q] = tiled::kMasked;
   }
 
  private:
   void fill(Set& set) {
     const Index dim = sums_.head_dim(), groups = sums_.groups();
     const simd::Kernels& kernels = simd::kernels();
-    Real* key = keys_.data() + set.column * dim;
-    Real* value = values_.data() + set.column * dim;
+    Real* key = keys_.data() + set.first * dim;
+    Real* value = values_.data() + set.first * dim;
     // Without a sliding window as many tokens are the same ones: most groups of the place's last
     // set are those of this one.
     const bool only_grow = sums_.settings().sliding_window == 0;
-    Index* counts = counts_.data() + set.column / width() * groups;
+    Index* counts = counts_.data() + set.first / width() * groups;
     for (Index c = 0; c < groups; ++c, key += dim, value += dim) {
       const Index n = walker_.count(c);
       Index& there = counts[c];
@@ -177,8 +178,9 @@ class ColumnSets {
       kernels.scale_row(walker_.sum(c), share, dim, key, false);
       kernels.scale_row(walker_.sum(c) + dim, share, dim, value, false);
       if (sums_.has_squares()) fill_variance(walker_.sum(c) + 2 * dim, share, key);
-      bias_[static_cast<std::size_t>(set.column + c)] =
-          n > 0 ? static_cast<Real>(std::log(static_cast<double>(n))) + beta_[c] : tiled::kMasked;
+      bias_[static_cast<std::size_t>(set.first + c)] =
+          n > 0 ? static_cast<Real>(std::log(static_cast<double>(n))) + summary_bias_[c]
+                : tiled::kMasked;
     }
     for (Index sink = 0; sink < sums_.settings().sinks; ++sink, key += dim, value += dim) {
       const bool seen = sink >= first_sink_ && sink < sums_.seq_len();
@@ -186,11 +188,11 @@ class ColumnSets {
       kernels.scale_row(sums_.key(sequence_, kv_head_, token), 1, dim, key, false);
       kernels.scale_row(sums_.value(sequence_, kv_head_, token), 1, dim, value, false);
       if (sums_.has_squares()) std::fill_n(variance_of(key), dim, Real(0));
-      bias_[static_cast<std::size_t>(set.column + groups + sink)] = seen ? Real(0) : tiled::kMasked;
+      bias_[static_cast<std::size_t>(set.first + groups + sink)] = seen ? Real(0) : tiled::kMasked;
     }
   }
   Real* variance_of(const Real* key) { return variances_.data() + (key - keys_.data()); }
-  /// Halved; what rounding makes negative is none.
+  /// Halved; what rounding makes negative is 0.
   void fill_variance(const Real* squares, Real share, const Real* mean) {
     Real* to = variance_of(mean);
     for (Index d = 0; d < sums_.head_dim(); ++d)
@@ -202,28 +204,28 @@ class ColumnSets {
     for (const Set& set : sets_) {
       for (; row < set.first_row; ++row)
         first[static_cast<std::size_t>(row)] = last[static_cast<std::size_t>(row)] =
-            static_cast<simd::Lane>(set.column);
+            static_cast<simd::Lane>(set.first);
       for (; row < set.end_row; ++row) {
-        first[static_cast<std::size_t>(row)] = static_cast<simd::Lane>(set.column);
-        last[static_cast<std::size_t>(row)] = static_cast<simd::Lane>(set.column + width());
+        first[static_cast<std::size_t>(row)] = static_cast<simd::Lane>(set.first);
+        last[static_cast<std::size_t>(row)] = static_cast<simd::Lane>(set.first + width());
       }
     }
     for (; row < kQueries; ++row)
       first[static_cast<std::size_t>(row)] = last[static_cast<std::size_t>(row)] =
-          static_cast<simd::Lane>(columns());
-    seen_.set(rows, columns(), first, last);
+          static_cast<simd::Lane>(tokens());
+    seen_.set(rows, tokens(), first, last);
   }
 
   const GroupSums& sums_;
   GroupSums::Walker walker_;
   const Index sequence_, kv_head_;
-  const Real* const beta_;
+  const Real* const summary_bias_;
   const Index capacity_;  // sets: as many as fit a tile of keys, at least one
   Index number_ = -1, first_sink_ = 0;
   std::vector<Set> sets_;
   Tensor keys_, values_;
   Tensor variances_;           // like keys_, halved; none without squares
-  std::vector<Real> bias_;     // of each column: log n + beta; -inf: there is none
+  std::vector<Real> bias_;     // of each summary token: log n + summary_bias; -inf: without tokens
   std::vector<Index> counts_;  // n [sets, groups]; -1: not yet worked out
   Visibility seen_;
 };

@@ -1,4 +1,4 @@
-#include "focus/method/summary/summary_columns.h"
+#include "focus/method/summary/summary_tokens.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 
 #include "autograd/attention/online_softmax.h"
 #include "autograd/base/parallel.h"
-#include "focus/method/summary/column_sets.h"
+#include "focus/method/summary/summary_token_sets.h"
 
 namespace focus {
 namespace {
@@ -19,14 +19,14 @@ using namespace tiled;
 /// What all tasks of a forward pass share.
 struct ForwardJob {
   const AttentionInputs& in;
-  const AttentionPlan& near;
+  const AttentionPlan& local;
   const Sizes s;
   const TiledKeys keys, values;
   GroupSums& sums;
-  const Tensor& beta;
+  const Tensor& summary_bias;
   const SummarySettings& options;
   AttentionResult& result;
-  ChosenGroups<std::uint8_t> chosen;
+  SelectedGroups<std::uint8_t> selected;
 };
 
 /// A run of queries of one sequence and key head.
@@ -41,11 +41,11 @@ class ForwardTask {
         selecting_(job.options.query_heads_select() ? s_.heads_per_kv_head : 1),
         k_(reader(job.keys, block_)),
         v_(reader(job.values, block_)),
-        columns_(job.sums, sequence, kv_head, job.beta.data() + kv_head * job.sums.groups()),
+        tokens_(job.sums, sequence, kv_head, job.summary_bias.data() + kv_head * job.sums.groups()),
         softmax_(job.in, s_, block_),
-        score_rows_(std::max(kKeys, columns_.most_columns())),  // of near keys or columns
+        score_rows_(std::max(kKeys, tokens_.most_tokens())),  // of local keys or summary tokens
         scores_(s_.heads_per_kv_head * score_rows_ * kQueries),
-        values_(columns_.most_columns() * s_.padded_dim),
+        values_(tokens_.most_tokens() * s_.padded_dim),
         selection_(job.options.uses_width() ? s_.heads_per_kv_head * score_rows_ * kQueries : 0),
         squares_(job.options.uses_width() ? s_.head_dim * kQueries : 0),
         estimate_(job.sums.groups() * kQueries) {}
@@ -57,9 +57,9 @@ class ForwardTask {
   Counts run(Index run) {
     const Index end = std::min((run + 1) * GroupSums::kRun, s_.seq_len);
     if (job_.sums.in_turn())
-      job_.sums.keep(columns_.go_on(run), run);
+      job_.sums.keep(tokens_.go_on(run), run);
     else
-      columns_.start(run);
+      tokens_.start(run);
     for (Index begin = run * GroupSums::kRun; begin < end; begin += kQueries)
       tile(begin, std::min(end, begin + kQueries));
     return std::exchange(counts_, {});
@@ -72,78 +72,78 @@ class ForwardTask {
       counts_.pairs += s_.heads_per_kv_head * (query - settings.local_begin(query) + 1 +
                                                settings.sinks - settings.first_sink(query));
     const Index first = sequence_ * s_.seq_len;
-    softmax_.begin(job_.near, first + begin, first + end);
-    read_near(first, begin, end);
-    columns_.for_each(begin, end, [&] { step(begin); });
+    softmax_.begin(job_.local, first + begin, first + end);
+    read_local(first, begin, end);
+    tokens_.for_each(begin, end, [&] { step(begin); });
     softmax_.end(job_.result);
   }
 
-  /// The near tokens of the queries [begin, end) of a sequence whose first token is given.
-  void read_near(Index first, Index begin, Index end) {
-    const Index earliest = job_.near.seen_after(first + begin) + 1 - first;
+  /// The local tokens of the queries [begin, end) of a sequence whose first token is given.
+  void read_local(Index first, Index begin, Index end) {
+    const Index earliest = job_.local.seen_after(first + begin) + 1 - first;
     for (Index key = earliest / kKeys * kKeys; key < end; key += kKeys) {
-      const AttentionTile t{&job_.near,
+      const AttentionTile t{&job_.local,
                             first + begin,
                             first + end,
                             {first + key, first + std::min(s_.seq_len, key + kKeys)}};
-      near_seen_.set(t);
-      k_.go_to(t, near_seen_.end());
-      v_.go_to(t, near_seen_.end());
+      local_seen_.set(t);
+      k_.go_to(t, local_seen_.end());
+      v_.go_to(t, local_seen_.end());
       for (Index g = 0; g < s_.heads_per_kv_head; ++g) {
         const Index kv_head = s_.kv_head_of(block_.first + g);
-        tally(s_, near_seen_, t.rows(), 2);
-        products(s_, near_seen_, k_, kv_head, softmax_.queries(g), scores(g));
-        if (job_.in.options.softcap > 0) soft_cap(near_seen_, job_.in.options.softcap, scores(g));
-        softmax_.add_scores(g, near_seen_, scores(g), nullptr, simd::GateUse::score);
-        softmax_.add_values(g, near_seen_, scores(g), v_.panels(kv_head));
+        tally(s_, local_seen_, t.rows(), 2);
+        products(s_, local_seen_, k_, kv_head, softmax_.queries(g), scores(g));
+        if (job_.in.options.softcap > 0) soft_cap(local_seen_, job_.in.options.softcap, scores(g));
+        softmax_.add_scores(g, local_seen_, scores(g), nullptr, simd::GateUse::score);
+        softmax_.add_values(g, local_seen_, scores(g), v_.panels(kv_head));
       }
     }
   }
 
   void step(Index begin) {
     for (Index g = 0; g < s_.heads_per_kv_head; ++g) {
-      tally(s_, columns_.seen(), kQueries, 2);
-      columns_.scores(softmax_.queries(g), job_.in.options.softcap, scores(g));
+      tally(s_, tokens_.seen(), kQueries, 2);
+      tokens_.scores(softmax_.queries(g), job_.in.options.softcap, scores(g));
       const bool by_width = job_.options.uses_width();
       if (by_width) add_widths(g);
-      columns_.add_bias(scores(g), by_width ? selection(g) : nullptr);
+      tokens_.add_bias(scores(g), by_width ? selection(g) : nullptr);
     }
-    for (const ColumnSets::Set& set : columns_.sets()) {
+    for (const SummaryTokenSets::Set& set : tokens_.sets()) {
       for (Index g = 0; g < selecting_; ++g) {
-        if (selects(g)) choose(set, begin, g);
+        if (selects(g)) select(set, begin, g);
         count(set, begin, g);
       }
       for (Index g = 0; g < s_.heads_per_kv_head; ++g)
-        columns_.hide_read(set, begin, job_.chosen, selecting_head(g), selected_of(g),
-                           job_.options.unselected_groups, scores(g));
+        tokens_.hide_read(set, begin, job_.selected, selecting_head(g), selected_of(g),
+                          job_.options.unselected_groups, scores(g));
     }
-    const simd::Panels values = values_of_columns();
+    const simd::Panels values = values_of_tokens();
     for (Index g = 0; g < s_.heads_per_kv_head; ++g) {
-      softmax_.add_scores(g, columns_.seen(), scores(g), nullptr, simd::GateUse::score);
-      softmax_.add_values(g, columns_.seen(), scores(g), values);
+      softmax_.add_scores(g, tokens_.seen(), scores(g), nullptr, simd::GateUse::score);
+      softmax_.add_values(g, tokens_.seen(), scores(g), values);
     }
   }
 
   /// As the right-hand side of a product: as they lie, or packed where rows are not whole vectors.
-  simd::Panels values_of_columns() {
-    const Real* values = columns_.values().data();
-    const Index columns = columns_.columns();
+  simd::Panels values_of_tokens() {
+    const Real* values = tokens_.values().data();
+    const Index tokens = tokens_.tokens();
     if (s_.padded_dim == s_.head_dim)
-      return {.data = values, .rows = columns, .columns = s_.head_dim, .stride = s_.head_dim};
-    simd::kernels().pack(values, s_.head_dim, columns, s_.head_dim, 1, values_.data());
-    return {.data = values_.data(), .rows = columns, .columns = s_.padded_dim};
+      return {.data = values, .rows = tokens, .columns = s_.head_dim, .stride = s_.head_dim};
+    simd::kernels().pack(values, s_.head_dim, tokens, s_.head_dim, 1, values_.data());
+    return {.data = values_.data(), .rows = tokens, .columns = s_.padded_dim};
   }
 
-  /// selection(g) becomes a times the columns' widths, through the soft-cap's slope squared: the
-  /// variance of what it makes of the scores.
+  /// selection(g) becomes a times the summary tokens' widths, through the soft-cap's slope squared:
+  /// the variance of what it makes of the scores.
   void add_widths(Index g) {
     const simd::Panels q = softmax_.queries(g);
     const auto a = static_cast<Real>(job_.options.width);
     for (Index i = 0; i < q.rows * q.columns; ++i) squares_.data()[i] = a * q.data[i] * q.data[i];
-    columns_.widths({squares_.data(), q.rows, q.columns}, selection(g));
+    tokens_.widths({squares_.data(), q.rows, q.columns}, selection(g));
     const Real softcap = job_.in.options.softcap;
     if (softcap <= 0) return;
-    for (const KeyBand& band : columns_.seen().bands())
+    for (const KeyBand& band : tokens_.seen().bands())
       for (Index key = band.begin; key < band.end; ++key) {
         const Real* score = scores(g) + key * kQueries;
         Real* to = selection(g) + key * kQueries;
@@ -165,18 +165,18 @@ class ForwardTask {
   Index selecting_head(Index g) const { return kv_head_ * selecting_ + (selecting_ > 1 ? g : 0); }
   bool selects(Index g) const { return !job_.options.reads_own_group() && selected_of(g) > 0; }
   Index selected_of(Index g) const { return job_.options.selected_of(block_.first + g); }
-  std::uint8_t& chosen(Index rank, Index query, Index g) {
-    return job_.chosen.at(rank, sequence_, query, selecting_head(g));
+  std::uint8_t& selected(Index rank, Index query, Index g) {
+    return job_.selected.at(rank, sequence_, query, selecting_head(g));
   }
 
-  /// Of each query the groups of largest mass for query head g, or for all that select together,
+  /// Selects each query's groups of largest mass for query head g, or for all that select together,
   /// the first of equals; empty groups come last.
-  void choose(const ColumnSets::Set& set, Index begin, Index g) {
+  void select(const SummaryTokenSets::Set& set, Index begin, Index g) {
     constexpr Real kTaken = -std::numeric_limits<Real>::infinity();
     constexpr Real kEmpty = std::numeric_limits<Real>::lowest();
     const Index groups = job_.sums.groups(), from = set.first_row, to = set.end_row;
     Real* mass = estimate(set, g);
-    const Index* counts = columns_.counts(set);
+    const Index* counts = tokens_.counts(set);
     for (Index c = 0; c < groups; ++c)
       if (counts[c] == 0) std::fill(mass + c * kQueries + from, mass + c * kQueries + to, kEmpty);
     std::array<simd::Lane, kQueries> place{};
@@ -188,7 +188,7 @@ class ForwardTask {
                            place.data() + first);
       for (Index q = from; q < to; ++q) {
         const Index c = place[static_cast<std::size_t>(q)];
-        chosen(rank, begin + q, g) = static_cast<std::uint8_t>(c);
+        selected(rank, begin + q, g) = static_cast<std::uint8_t>(c);
         mass[c * kQueries + q] = kTaken;
       }
     }
@@ -196,11 +196,11 @@ class ForwardTask {
 
   /// Estimated masses of the groups [groups, queries], up to what keeps their order: query head g's
   /// scores, or the sum over all of e^(score - lse). They may be written on.
-  Real* estimate(const ColumnSets::Set& set, Index g) {
-    const Index groups = job_.sums.groups(), width = columns_.width();
+  Real* estimate(const SummaryTokenSets::Set& set, Index g) {
+    const Index groups = job_.sums.groups(), width = tokens_.width();
     Real* mass = estimate_.data();
     if (selecting_ == s_.heads_per_kv_head) {
-      Real* own = selection(g) + set.column * kQueries;
+      Real* own = selection(g) + set.first * kQueries;
       if (job_.options.uses_width()) return own;  // serves nothing else
       for (Index c = 0; c < groups; ++c)
         std::copy_n(own + c * kQueries + set.first_row, set.end_row - set.first_row,
@@ -209,13 +209,13 @@ class ForwardTask {
     }
     std::fill_n(mass, groups * kQueries, Real(0));
     for (Index head = 0; head < s_.heads_per_kv_head; ++head) {
-      const Real* of_head = selection(head) + set.column * kQueries;
+      const Real* of_head = selection(head) + set.first * kQueries;
       for (Index q = set.first_row; q < set.end_row; ++q) {
         Real most = softmax_.log_weight(head, q), sum = 0;
-        const Real near = most;
+        const Real local = most;
         for (Index i = 0; i < width; ++i) most = std::max(most, of_head[i * kQueries + q]);
         for (Index i = 0; i < width; ++i) sum += std::exp(of_head[i * kQueries + q] - most);
-        const Real lse = most + std::log(sum + std::exp(near - most));
+        const Real lse = most + std::log(sum + std::exp(local - most));
         for (Index c = 0; c < groups; ++c)
           mass[c * kQueries + q] += std::exp(of_head[c * kQueries + q] - lse);
       }
@@ -224,19 +224,19 @@ class ForwardTask {
   }
 
   /// What the query heads read for which g selects.
-  void count(const ColumnSets::Set& set, Index begin, Index g) {
-    const Index* counts = columns_.counts(set);
-    const bool columns = job_.options.unselected_groups == UnselectedGroups::summary;
+  void count(const SummaryTokenSets::Set& set, Index begin, Index g) {
+    const Index* counts = tokens_.counts(set);
+    const bool as_tokens = job_.options.unselected_groups == UnselectedGroups::summary;
     Counts of_head;
     for (Index q = set.first_row; q < set.end_row; ++q) {
       Index left = set.filled;
       for (Index rank = 0; rank < selected_of(g); ++rank) {
-        const Index n = counts[chosen(rank, begin + q, g)];
+        const Index n = counts[selected(rank, begin + q, g)];
         of_head.pairs += n;
         left -= n > 0;
       }
-      if (columns) of_head.pairs += left;
-      if (selects(g)) of_head.scored += columns ? set.filled - left : set.filled;
+      if (as_tokens) of_head.pairs += left;
+      if (selects(g)) of_head.scored += as_tokens ? set.filled - left : set.filled;
     }
     counts_.pairs += of_head.pairs * (s_.heads_per_kv_head / selecting_);
     counts_.scored += of_head.scored * (s_.heads_per_kv_head / selecting_);
@@ -248,12 +248,12 @@ class ForwardTask {
   const HeadBlock block_;  // the query heads of the key head
   const Index selecting_;  // of them that select for themselves; 1: all together
   TiledKeys::Reader k_, v_;
-  Visibility near_seen_;
-  ColumnSets columns_;
+  Visibility local_seen_;
+  SummaryTokenSets tokens_;
   OnlineSoftmax softmax_;
   const Index score_rows_;
   Scratch scores_;               // [query heads, score_rows, queries]
-  Scratch values_;               // [columns, padded_dim]
+  Scratch values_;               // [tokens, padded_dim]
   Scratch selection_, squares_;  // like scores_; of a head's queries
   Scratch estimate_;             // [groups, queries]
   Counts counts_;
@@ -261,21 +261,21 @@ class ForwardTask {
 
 }  // namespace
 
-void SummaryColumns::forward(const AttentionPlan& near, AttentionResult& result,
-                             std::span<std::uint8_t> chosen, std::span<std::int64_t> pairs,
-                             std::span<std::int64_t> scored) const {
+void SummaryTokens::forward(const AttentionPlan& local, AttentionResult& result,
+                            std::span<std::uint8_t> selected, std::span<std::int64_t> pairs,
+                            std::span<std::int64_t> scored) const {
   const Sizes s(in_);
   const ForwardJob job{.in = in_,
-                       .near = near,
+                       .local = local,
                        .s = s,
-                       .keys = TiledKeys(s, near, in_.k, {.left = true, .right = false}),
-                       .values = TiledKeys(s, near, in_.v, {.left = false, .right = true}),
+                       .keys = TiledKeys(s, local, in_.k, {.left = true, .right = false}),
+                       .values = TiledKeys(s, local, in_.v, {.left = false, .right = true}),
                        .sums = sums_,
-                       .beta = beta_,
+                       .summary_bias = summary_bias_,
                        .options = options_,
                        .result = result,
-                       .chosen = {chosen, in_.q.dim(0), in_.q.dim(1),
-                                  options_.query_heads_select() ? s.heads : s.kv_heads}};
+                       .selected = {selected, in_.q.dim(0), in_.q.dim(1),
+                                    options_.query_heads_select() ? s.heads : s.kv_heads}};
   const Index runs = sums_.runs(), batch = in_.q.dim(0), heads = batch * s.kv_heads;
   std::vector<ForwardTask::Counts> of_task(static_cast<std::size_t>(heads * runs));
   // Where runs are gone through in turn, some heads go side by side: their rows lie together.

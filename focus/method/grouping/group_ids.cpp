@@ -1,4 +1,4 @@
-#include "focus/method/grouping/key_classes.h"
+#include "focus/method/grouping/group_ids.h"
 
 #include <algorithm>
 #include <array>
@@ -14,11 +14,11 @@
 namespace focus {
 namespace {
 
-struct ClassSizes {
+struct ScoreSizes {
   Index tokens, heads, head_dim, groups;
 };
 
-ClassSizes sizes_of(const Tensor& k, const Tensor& centroids, const Tensor& bias) {
+ScoreSizes sizes_of(const Tensor& k, const Tensor& centroids, const Tensor& bias) {
   check(k.rank() == 4 && centroids.rank() == 3 && centroids.dim(0) == k.dim(2) &&
             centroids.dim(2) == k.dim(3) && bias.rank() == 2 && bias.dim(0) == centroids.dim(0) &&
             bias.dim(1) == centroids.dim(1),
@@ -54,7 +54,7 @@ Index first_largest(const Real* x, Index n) {
   return best;
 }
 
-std::vector<Real> class_constants(std::span<const Real> centroids, const Real* bias, Index dim) {
+std::vector<Real> group_constants(std::span<const Real> centroids, const Real* bias, Index dim) {
   std::vector<Real> constants(centroids.size() / static_cast<std::size_t>(dim));
   const Real* c = centroids.data();
   for (std::size_t row = 0; row < constants.size(); ++row, c += dim) {
@@ -67,38 +67,38 @@ std::vector<Real> class_constants(std::span<const Real> centroids, const Real* b
   return constants;
 }
 
-void head_class_scores(const HeadKeys& keys, Index first, Index count, const Real* centroids,
+void head_group_scores(const HeadKeys& keys, Index first, Index count, const Real* centroids,
                        std::span<const Real> constants, Real* z, Index ldz) {
   for (Index t = 0; t < count; ++t) std::ranges::copy(constants, z + t * ldz);
   serial::gemm_nt(count, static_cast<Index>(constants.size()), keys.dim, keys.key(first),
                   keys.stride, centroids, keys.dim, z, ldz, Into::add);
 }
 
-KeyClasses classes_of(const Variable& z, double tau) {
+GroupIds group_ids_of(const Variable& z, double tau) {
   check(z.shape().rank() == 4 && z.dim(3) >= 1 && z.dim(3) <= kMaxKeyGroups,
         "classes: scores {} are not [batch, seq_len, heads, groups] of 1 to {} groups", z.shape(),
         kMaxKeyGroups);
-  KeyClasses result{.groups = z.dim(3), .heads = z.dim(2), .classes = {}};
+  GroupIds result{.groups = z.dim(3), .heads = z.dim(2), .ids = {}};
   if (grad_enabled() && z.requires_grad())
     result.shares = softmax(scale(z, static_cast<Real>(1 / tau)));
   const Index rows = z.value().rows();
-  result.classes.resize(static_cast<std::size_t>(rows));
+  result.ids.resize(static_cast<std::size_t>(rows));
   parallel_chunks(rows, rows_per_chunk(result.groups), [&](Index begin, Index end) {
     for (Index row = begin; row < end; ++row)
-      result.classes[static_cast<std::size_t>(row)] = static_cast<std::uint8_t>(
+      result.ids[static_cast<std::size_t>(row)] = static_cast<std::uint8_t>(
           first_largest(z.value().data() + row * result.groups, result.groups));
   });
   return result;
 }
 
-Variable class_scores(const Variable& k, const Variable& centroids, const Variable& bias) {
-  const ClassSizes s = sizes_of(k.value(), centroids.value(), bias.value());
+Variable group_scores(const Variable& k, const Variable& centroids, const Variable& bias) {
+  const ScoreSizes s = sizes_of(k.value(), centroids.value(), bias.value());
   const std::vector<Real> constants =
-      class_constants(centroids.value().span(), bias.value().data(), s.head_dim);
+      group_constants(centroids.value().span(), bias.value().data(), s.head_dim);
   Tensor z({k.dim(0), k.dim(1), s.heads, s.groups});
   parallel_chunks(s.tokens, rows_per_chunk(s.heads * s.groups), [&](Index begin, Index end) {
     for (Index head = 0; head < s.heads; ++head)
-      head_class_scores({k.value().data() + head * s.head_dim, s.heads * s.head_dim, s.head_dim},
+      head_group_scores({k.value().data() + head * s.head_dim, s.heads * s.head_dim, s.head_dim},
                         begin, end - begin, centroids.value().data() + head * s.groups * s.head_dim,
                         std::span(constants).subspan(static_cast<std::size_t>(head * s.groups),
                                                      static_cast<std::size_t>(s.groups)),
@@ -137,13 +137,13 @@ Variable class_scores(const Variable& k, const Variable& centroids, const Variab
       });
 }
 
-KeyClasses nearest_classes(const Tensor& k, const Tensor& centroids, const Tensor& bias) {
+GroupIds nearest_groups(const Tensor& k, const Tensor& centroids, const Tensor& bias) {
   // A tile of tokens at a time, its scores [groups, tokens]: a vector holds tokens.
   constexpr Index kTokens = 64, kTiles = 4;
-  const ClassSizes s = sizes_of(k, centroids, bias);
-  const std::vector<Real> constants = class_constants(centroids.span(), bias.data(), s.head_dim);
-  KeyClasses result{.groups = s.groups, .heads = s.heads, .classes = {}};
-  result.classes.resize(static_cast<std::size_t>(s.tokens * s.heads));
+  const ScoreSizes s = sizes_of(k, centroids, bias);
+  const std::vector<Real> constants = group_constants(centroids.span(), bias.data(), s.head_dim);
+  GroupIds result{.groups = s.groups, .heads = s.heads, .ids = {}};
+  result.ids.resize(static_cast<std::size_t>(s.tokens * s.heads));
   parallel_chunks(s.tokens, kTiles * kTokens, [&](Index begin, Index end) {
     const simd::Kernels& kernels = simd::kernels();
     Tensor keys({s.head_dim, kTokens}), z({s.groups, kTokens});
@@ -162,7 +162,7 @@ KeyClasses nearest_classes(const Tensor& k, const Tensor& centroids, const Tenso
         count_multiply_adds(static_cast<std::uint64_t>(s.groups * rows * s.head_dim));
         kernels.largest_rows(s.groups, columns, z.data(), kTokens, place.data());
         for (Index t = 0; t < rows; ++t)
-          result.classes[static_cast<std::size_t>((first + t) * s.heads + head)] =
+          result.ids[static_cast<std::size_t>((first + t) * s.heads + head)] =
               static_cast<std::uint8_t>(place[static_cast<std::size_t>(t)]);
       }
   });

@@ -1,11 +1,11 @@
-#include "focus/method/grouping/key_groups.h"
+#include "focus/method/grouping/key_grouping.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 #include <stdexcept>
 
-#include "focus/method/grouping/key_classes.h"
+#include "focus/method/grouping/group_ids.h"
 #include "tests/support/compare.h"
 #include "tests/support/random.h"
 
@@ -16,7 +16,7 @@ KeyGroups fitted(const Tensor& keys, Index groups, std::uint64_t seed = 3) {
   Rng rng(1);
   KeyGroups made = make_key_groups(groups, keys.dim(1), keys.dim(2), rng);
   made.bias.mutable_value().data()[0] = 5;
-  made.beta.mutable_value().data()[0] = 5;
+  made.summary_bias.mutable_value().data()[0] = 5;
   fit_key_groups(made, keys, seed);
   return made;
 }
@@ -35,21 +35,21 @@ Tensor planted_keys(Index tokens, Index kv_heads, Index dim) {
   return keys;
 }
 
-std::vector<std::uint8_t> classes_of_keys(const KeyGroups& groups, const Tensor& keys) {
-  return nearest_classes(keys.reshape({1, keys.dim(0), keys.dim(1), keys.dim(2)}),
-                         groups.centroids.value(), groups.bias.value())
-      .classes;
+std::vector<std::uint8_t> ids_of_keys(const KeyGroups& groups, const Tensor& keys) {
+  return nearest_groups(keys.reshape({1, keys.dim(0), keys.dim(1), keys.dim(2)}),
+                        groups.centroids.value(), groups.bias.value())
+      .ids;
 }
 
 TEST(KeyGroups, PlantedClustersAreFound) {
   const Index tokens = 2500, kv_heads = 2;  // more than one piece of keys
   const Tensor keys = planted_keys(tokens, kv_heads, 6);
   const KeyGroups groups = fitted(keys, 12);
-  const auto classes = classes_of_keys(groups, keys);
+  const auto group_ids = ids_of_keys(groups, keys);
   for (Index h = 0; h < kv_heads; ++h) {
     std::vector<std::set<Index>> clouds(12);
     for (Index t = 0; t < tokens; ++t)
-      clouds[classes[static_cast<std::size_t>(t * kv_heads + h)]].insert(t % kPlanted);
+      clouds[group_ids[static_cast<std::size_t>(t * kv_heads + h)]].insert(t % kPlanted);
     for (const auto& of_group : clouds)
       EXPECT_LE(of_group.size(), 1u) << "a group of two clouds in head " << h;
   }
@@ -60,12 +60,12 @@ TEST(KeyGroups, CentroidsAreTheMeansOfTheirKeys) {
   const Index tokens = 30, groups = 4, dim = 3;
   const Tensor keys = randn({tokens, 1, dim}, 5);
   const KeyGroups made = fitted(keys, groups);
-  const auto classes = classes_of_keys(made, keys);
+  const auto group_ids = ids_of_keys(made, keys);
   for (Index c = 0; c < groups; ++c)
     for (Index d = 0; d < dim; ++d) {
       double sum = 0, count = 0;
       for (Index t = 0; t < tokens; ++t)
-        if (classes[static_cast<std::size_t>(t)] == c) {
+        if (group_ids[static_cast<std::size_t>(t)] == c) {
           sum += static_cast<double>(keys[t * dim + d]);
           ++count;
         }
@@ -74,7 +74,7 @@ TEST(KeyGroups, CentroidsAreTheMeansOfTheirKeys) {
                   tolerance(1e-5, 1e-12));
     }
   EXPECT_EQ(made.updates, tokens);
-  for (const Variable& zero : {made.bias, made.beta})
+  for (const Variable& zero : {made.bias, made.summary_bias})
     for (const Real x : zero.value().span()) EXPECT_EQ(x, 0);
 }
 
@@ -108,7 +108,7 @@ TEST(KeyGroups, TheTemperatureMakesSoftClassesSureInTheMean) {
     const Tensor keys = randn({900, 2, 8}, 4, scale);
     const KeyGroups groups = fitted(keys, 6);
     const Tensor z =
-        class_scores(Variable(keys.reshape({1, 900, 2, 8})), groups.centroids, groups.bias).value();
+        group_scores(Variable(keys.reshape({1, 900, 2, 8})), groups.centroids, groups.bias).value();
     const double tau = static_cast<double>(groups.temperature[0]);
     double mean = 0;
     for (Index row = 0; row < 1800; ++row) {

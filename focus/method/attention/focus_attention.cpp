@@ -1,4 +1,4 @@
-#include "focus/method/attention/sparse_attention.h"
+#include "focus/method/attention/focus_attention.h"
 
 #include <algorithm>
 #include <bit>
@@ -6,9 +6,9 @@
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
 #include "autograd/base/profile.h"
-#include "focus/method/attention/class_plan.h"
-#include "focus/method/attention/focus_rule.h"
-#include "focus/method/grouping/group_sets.h"
+#include "focus/method/attention/group_plans.h"
+#include "focus/method/documents.h"
+#include "focus/method/grouping/pair_counts.h"
 
 namespace focus {
 namespace {
@@ -38,10 +38,10 @@ Tensor scatter(const Tensor& from, std::span<const Index> rows) {
 struct Parts {
   AttentionInputs inputs;
   AttentionPlan local;
-  AttentionPlan classes;
-  std::unique_ptr<ScoreRule> gate;              // of the classes' pairs; null where it is dropped
-  std::span<const Index> class_order() const {  // the classes' rows without the copies
-    return std::span(classes.tokens).first(static_cast<std::size_t>(classes.own_rows()));
+  AttentionPlan buckets;
+  std::unique_ptr<ScoreRule> gate;               // of the buckets' pairs; null where it is dropped
+  std::span<const Index> bucket_order() const {  // the buckets' rows without the copies
+    return std::span(buckets.tokens).first(static_cast<std::size_t>(buckets.own_rows()));
   }
 };
 
@@ -54,6 +54,19 @@ Index heads_at_a_time(const AttentionInputs& in) {
 }
 
 }  // namespace
+
+Variable gated_attention(const Variable& q, const Variable& k, const Variable& v, const Variable& g,
+                         const AttentionOptions& options, const GateOptions& gate) {
+  check(g.shape().rank() == 3 && q.shape().rank() == 4 && g.dim(0) == q.dim(0) &&
+            g.dim(1) == q.dim(1),
+        "gated_attention: g {} does not fit q {}", g.shape(), q.shape());
+  check(gate.membership.empty(),
+        "gated_attention: got membership sets; hard attention is sparse_attention");
+  if (!gate.gated) return attention(q, k, v, options);
+  const std::shared_ptr<const ScoreRule> rule =
+      focus_rule(g.value(), gate, g.requires_grad(), documents_of(options));
+  return attention_with_rule("gated_attention", q, k, v, g, options, rule);
+}
 
 Variable sparse_attention(const Variable& q, const Variable& k, const Variable& v,
                           const Variable& g, const AttentionOptions& options,
@@ -71,7 +84,7 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
       causal_plan(batch, seq_len, std::min(seq_len, window > 0 ? std::min(window, local) : local));
   const bool gated = gate.gated, g_wanted = gated && g.requires_grad();
   const Variable g_input = g_wanted ? g : Variable(g.value());
-  // The first token stands for all: the choice must not depend on later ones.
+  // Decided by the first token: the form must not depend on later ones.
   const Index top_k = gate.membership.empty() ? 0 : std::popcount(gate.membership.front());
   GateOptions of_pairs = gate;
   of_pairs.membership = with_sinks(gate.membership, seq_len, gate.sinks);
@@ -80,12 +93,12 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
   if (form == PairForm::masked)
     return attention_with_rule("sparse_attention", q, k, v, g_input, options,
                                focus_rule(g.value(), of_pairs, g_wanted));
-  parts->classes =
-      class_plan(of_pairs.membership, batch, seq_len, window, local, form == PairForm::lists);
+  parts->buckets = shared_groups_plan(of_pairs.membership, batch, seq_len, window, local,
+                                      form == PairForm::lists);
   profile_mark("sort");
   if (gated) {
     of_pairs.membership.clear();  // the plan's pairs are those that share a group
-    parts->gate = focus_rule(gather(g.value(), parts->class_order()), of_pairs, g_wanted);
+    parts->gate = focus_rule(gather(g.value(), parts->bucket_order()), of_pairs, g_wanted);
   }
 
   // Some heads at a time, so that what the first part leaves is still in the cache for the second.
@@ -95,7 +108,7 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
     const HeadRange heads{first, std::min(step, kv_heads - first)};
     tiled_attention(parts->inputs, parts->local, nullptr, Into::assign, heads, result);
     profile_mark("local band");
-    tiled_attention(parts->inputs, parts->classes, parts->gate.get(), Into::add, heads, result);
+    tiled_attention(parts->inputs, parts->buckets, parts->gate.get(), Into::add, heads, result);
     profile_mark("grouped attention");
   }
   return Variable::from_op(
@@ -105,12 +118,13 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
         AttentionGradients d;
         if (wanted.any())
           d = tiled_attention_backward(parts->inputs, parts->local, result, d_out, nullptr, wanted);
-        d = tiled_attention_backward(parts->inputs, parts->classes, result, d_out,
+        d = tiled_attention_backward(parts->inputs, parts->buckets, result, d_out,
                                      parts->gate.get(), wanted, d);
         if (wanted.q) grads[0].add(d.q);
         if (wanted.k) grads[1].add(d.k);
         if (wanted.v) grads[2].add(d.v);
-        if (grads[3].wanted()) grads[3].add(scatter(d.rule.reshape(g_shape), parts->class_order()));
+        if (grads[3].wanted())
+          grads[3].add(scatter(d.rule.reshape(g_shape), parts->bucket_order()));
       });
 }
 

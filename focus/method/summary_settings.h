@@ -76,11 +76,11 @@ struct SummaryFields {
   /// mean score and its size alone.
   Of<double> width = or_nothing<Of>(1.0);
   Of<HeadBudgets> head_budgets = or_nothing<Of>(HeadBudgets::measured);
-  // Of one layer that runs: keys that a token sees, itself included (0: all before it); m of each
+  // A layer that runs has: keys that a token sees, itself included (0: all before it); m of each
   // query head where they differ and query heads select, else empty.
   Index sliding_window = 0;
   std::vector<Index> selected_by_head = {};
-  // Of a config: m of training; null: as in use.
+  // A config has: m of training; null: as in use.
   std::optional<int> train_num_selected_groups = {};
 
   bool operator==(const SummaryFields&) const = default;

@@ -1,4 +1,4 @@
-#include "focus/method/grouping/key_classes.h"
+#include "focus/method/grouping/group_ids.h"
 
 #include <gtest/gtest.h>
 
@@ -21,10 +21,10 @@ TEST(FirstLargest, IsTheFirstOfEquals) {
     }
 }
 
-TEST(KeyClasses, ScoresAreWhatTheFormulaSays) {
+TEST(GroupIds, ScoresAreWhatTheFormulaSays) {
   const Tensor k = randn({2, 150, 3, 20}, 1), centroids = randn({3, 7, 20}, 2),
                bias = randn({3, 7}, 3);
-  const Variable z = class_scores(k, centroids, bias);
+  const Variable z = group_scores(k, centroids, bias);
   ASSERT_EQ(z.shape(), Shape({2, 150, 3, 7}));
   for (Index token = 0; token < 300; ++token)
     for (Index h = 0; h < 3; ++h)
@@ -40,15 +40,15 @@ TEST(KeyClasses, ScoresAreWhatTheFormulaSays) {
       }
 }
 
-TEST(KeyClasses, Gradient) {
-  expect_gradients([](const Variables& v) { return class_scores(v[0], v[1], v[2]); },
+TEST(GroupIds, Gradient) {
+  expect_gradients([](const Variables& v) { return group_scores(v[0], v[1], v[2]); },
                    {randn({2, 5, 2, 3}, 1), randn({2, 4, 3}, 2), randn({2, 4}, 3)});
 }
 
-TEST(KeyClasses, AreTheNearestCentroids) {
+TEST(GroupIds, AreTheNearestCentroids) {
   const Tensor k = randn({2, 150, 2, 5}, 1), centroids = randn({2, 9, 5}, 2);
   const Tensor none = Tensor::zeros({2, 9});
-  const KeyClasses nearest = nearest_classes(k, centroids, none);
+  const GroupIds nearest = nearest_groups(k, centroids, none);
   EXPECT_EQ(nearest.groups, 9);
   EXPECT_EQ(nearest.heads, 2);
   EXPECT_FALSE(nearest.shares.defined());
@@ -63,34 +63,34 @@ TEST(KeyClasses, AreTheNearestCentroids) {
                              2);
       if (distance < least) best = c, least = distance;
     }
-    EXPECT_EQ(nearest.classes[static_cast<std::size_t>(row)], best) << "row " << row;
+    EXPECT_EQ(nearest.ids[static_cast<std::size_t>(row)], best) << "row " << row;
   }
-  EXPECT_EQ(classes_of(class_scores(k, centroids, none), 1).classes, nearest.classes);
+  EXPECT_EQ(group_ids_of(group_scores(k, centroids, none), 1).ids, nearest.ids);
 }
 
-TEST(KeyClasses, OfEqualScoresTheFirstWins) {
-  const KeyClasses classes =
-      classes_of(Variable(tensor_of({1, 3, 1, 4}, {0, 2, 2, 1, 5, 5, 5, 5, -3, -4, -3, -2})), 1);
-  EXPECT_EQ(classes.classes, (std::vector<std::uint8_t>{1, 0, 3}));
+TEST(GroupIds, OfEqualScoresTheFirstWins) {
+  const GroupIds group_ids =
+      group_ids_of(Variable(tensor_of({1, 3, 1, 4}, {0, 2, 2, 1, 5, 5, 5, 5, -3, -4, -3, -2})), 1);
+  EXPECT_EQ(group_ids.ids, (std::vector<std::uint8_t>{1, 0, 3}));
   // Two equal centroids, and two more.
   const Tensor centroids = tensor_of({1, 4, 2}, {0, 0, 1, 1, 1, 1, 0, 0});
-  const KeyClasses nearest =
-      nearest_classes(tensor_of({1, 2, 1, 2}, {3, 3, -1, -1}), centroids, Tensor::zeros({1, 4}));
-  EXPECT_EQ(nearest.classes, (std::vector<std::uint8_t>{1, 0}));
+  const GroupIds nearest =
+      nearest_groups(tensor_of({1, 2, 1, 2}, {3, 3, -1, -1}), centroids, Tensor::zeros({1, 4}));
+  EXPECT_EQ(nearest.ids, (std::vector<std::uint8_t>{1, 0}));
 }
 
-TEST(KeyClasses, RefuseWhatDoesNotFit) {
+TEST(GroupIds, RefuseWhatDoesNotFit) {
   const Tensor k = randn({1, 4, 2, 3}, 1);
   const auto refuses = [&](const Tensor& centroids, const Tensor& bias) {
-    EXPECT_THROW(nearest_classes(k, centroids, bias), std::invalid_argument);
-    EXPECT_THROW(class_scores(k, centroids, bias), std::invalid_argument);
+    EXPECT_THROW(nearest_groups(k, centroids, bias), std::invalid_argument);
+    EXPECT_THROW(group_scores(k, centroids, bias), std::invalid_argument);
   };
   refuses(randn({1, 4, 3}, 1), randn({1, 4}, 2));
   refuses(randn({2, 4, 2}, 1), randn({2, 4}, 2));
   refuses(randn({2, 4, 3}, 1), randn({2, 5}, 2));
   refuses(randn({2, 257, 3}, 1), randn({2, 257}, 2));
-  EXPECT_THROW(classes_of(Variable(randn({4, 3}, 1)), 1), std::invalid_argument);
-  EXPECT_THROW(classes_of(Variable(randn({1, 4, 1, 257}, 1)), 1), std::invalid_argument);
+  EXPECT_THROW(group_ids_of(Variable(randn({4, 3}, 1)), 1), std::invalid_argument);
+  EXPECT_THROW(group_ids_of(Variable(randn({1, 4, 1, 257}, 1)), 1), std::invalid_argument);
 }
 
 }  // namespace
