@@ -8,7 +8,7 @@
 #include "data/files/durable_file.h"
 #include "data/settings/config.h"
 #include "data/settings/struct_json.h"
-#include "focus/evaluation/report/compare_report.h"
+#include "focus/training/compare/compare_report.h"
 #include "focus/training/training.h"
 
 namespace focus::app {
@@ -58,7 +58,6 @@ Tables tables_of(const ComparePlan& plan, const ComparedRows& rows,
   const ComparedConfig compared{.title = config.title,
                                 .runs = plan.runs.size(),
                                 .seeds = config.seeds,
-                                .against_dense = config.eval.settings.against_dense,
                                 .far = config.eval.far};
   const auto texts = structs_to_json(rows.texts), recall = structs_to_json(rows.recall);
   Tables tables{.files = {{"compare.jsonl", rows_jsonl(texts) + rows_jsonl(recall)},
@@ -76,19 +75,10 @@ std::string write_tables(const ComparePlan& plan, const Tables& tables) {
   return tables.terminal;
 }
 
-/// The tables of rows that are there, perhaps another machine's.
-Tables tables_of_file(const ComparePlan& plan, const std::string& path) {
-  try {
-    return tables_of(plan, read_compared_rows(path), {});
-  } catch (const std::invalid_argument& error) {
-    fail("{}: its rows come from different comparisons: {}", path, error.what());
-  }
-}
-
 /// Nothing is made before it is known that all of it can be.
 int show_rows(const ComparePlan& plan, const std::string& path) {
   const std::filesystem::path out = plan.config.out;
-  const Tables tables = tables_of_file(plan, path);
+  const Tables tables = tables_of(plan, read_compared_rows(path), {});
   std::filesystem::create_directories(out);
   const FolderLock lock(out, lock_name(0));
   fmt::print("{}{}\n", write_tables(plan, tables), (out / "compare.html").string());

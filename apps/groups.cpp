@@ -10,24 +10,20 @@ namespace {
 
 struct GroupsArguments {
   ModelOptions model;
-  GroupsSettings settings;
+  EvalSettings settings;
   std::vector<std::string> texts, checkpoints;
   std::string against, out;
   bool overwrite = false;
 };
 
-GroupsReport described(GroupsArguments& o) {
+GroupsReport described(const GroupsArguments& o) {
   LoadedModel model = o.model.load();
-  const EvalSettings eval = EvalSettings{.separator = o.settings.separator,
-                                         .context = o.settings.context,
-                                         .max_documents = o.settings.max_documents,
-                                         .max_tokens = o.settings.max_tokens}
-                                .for_model(model);
-  o.settings.context = eval.context;
-  const TextWindows text = windows_for(model, read_texts(model, o.texts, eval), eval.context);
+  const EvalSettings settings = o.settings.for_model(model);
+  const TextWindows text =
+      windows_for(model, read_texts(model, o.texts, settings), settings.context);
   if (!o.against.empty()) check_other_groups(model, o.against);
   for (const std::string& path : o.checkpoints) check_other_groups(model, path);
-  GroupsReport report = describe_groups(model, text, o.settings, share_bar("groups"));
+  GroupsReport report = describe_groups(model, text, settings.context, share_bar("groups"));
   report.adapter = o.model.adapter;
   return report;
 }
@@ -62,7 +58,7 @@ int run_groups(Arguments arguments) {
   GroupsArguments o;
   CLI::App app(
       "Statistics of the groups of a Focus model on a text: sizes, balance, typical tokens, "
-      "purity, distant pairs, a passage coloured by group, agreement between layers, adapters and "
+      "purity, a passage coloured by group, agreement between layers, adapters and "
       "checkpoints. Writes groups.html, a page, and groups.json.",
       "focus groups");
   o.model.add_to(app);
@@ -76,7 +72,7 @@ int run_groups(Arguments arguments) {
                  "a run's folder, or checkpoints in order: the share of tokens that keep their "
                  "group from each checkpoint to the next");
   app.add_flag("--overwrite", o.overwrite, "replace existing files");
-  add_settings(app, config_fields(o.settings));
+  add_settings(app, only(config_fields(o.settings), {"separator", "context", "max_tokens"}));
   parse_arguments(app, arguments);
   const std::filesystem::path folder = o.out;
   for (const char* name : {"groups.html", "groups.json"})

@@ -9,7 +9,7 @@ int run_leak_test(Arguments arguments) {
   std::string json;
   Index context = 0;
   std::vector<std::string> words;
-  std::int64_t cuts = 4;
+  constexpr std::int64_t kCuts = 4, kSeed = 1;
   CLI::App app(
       "Causality test: changes later tokens, keeps the length, and requires bit-identical logits "
       "before them, for dense, soft and hard k=1..K attention and the mechanism that the model was "
@@ -18,8 +18,6 @@ int run_leak_test(Arguments arguments) {
   options.add_to(app, {"tokenizer", "bos"});
   app.add_option("--context", context,
                  "tokens in the sequence (default: 512, or the model's positions if fewer)");
-  app.add_option("--cuts", cuts, "number of positions from which all later tokens are changed")
-      ->check(CLI::PositiveNumber);
   add_attention_option(app, words, "attention specs as in focus eval: soft,hard:2,window:128");
   app.add_option("--json", json, "also write the figures to this JSON file");
   parse_arguments(app, arguments);
@@ -30,7 +28,7 @@ int run_leak_test(Arguments arguments) {
   check(context >= 2 && context <= positions,
         "--context must be from 2 to the {} positions of {}, not {}", positions, options.base,
         context);
-  LeakageProbe probe(*model.decoder, context, cuts, 1);
+  LeakageProbe probe(*model.decoder, context, kCuts, kSeed);
   bool leaks = false;
   auto results = nlohmann::ordered_json::array();
   for (const AttentionSpec& spec :
@@ -43,7 +41,7 @@ int run_leak_test(Arguments arguments) {
           active.title(), leak->cut, leak->position);
     else
       fmt::print("{:<32} no leak: logits before {} changed positions are bit-identical\n",
-                 active.title(), cuts);
+                 active.title(), kCuts);
     leaks = leaks || leak.has_value();
     results.push_back({{"mode", active.title()},
                        {"leaks", leak.has_value()},

@@ -2,7 +2,7 @@
 #include "data/files/durable_file.h"
 #include "data/text/text.h"
 #include "focus/evaluation/report/evaluation_page.h"
-#include "focus/evaluation/report/training_page.h"
+#include "focus/training/compare/training_page.h"
 
 namespace focus::app {
 
@@ -24,8 +24,6 @@ int run_report(Arguments arguments) {
     read.push_back({path, evaluation_from_json(
                               nlohmann::json::parse(read_text_file(path), nullptr, false), path)});
   read = joined_evaluations(read);
-  for (const ReadEvaluation& eval : read)
-    for (const std::string& sentence : findings(eval.figures)) report.paragraph(sentence);
   for (const ReadEvaluation& eval : read) add_evaluation(report, eval.figures, eval.where);
   if (!runs.empty()) report.heading("Training");
   for (const std::string& folder : runs) add_run(report, folder);

@@ -9,9 +9,9 @@
 #include "autograd/base/check.h"
 #include "data/settings/config.h"
 #include "data/settings/struct_json.h"
-#include "focus/evaluation/report/dry_run.h"
-#include "focus/evaluation/report/run_outcome.h"
 #include "focus/models/fingerprint.h"
+#include "focus/training/compare/run_outcome.h"
+#include "focus/training/dry_run.h"
 #include "focus/training/training.h"
 
 namespace focus::app {

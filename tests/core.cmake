@@ -19,6 +19,7 @@ focus_test(training_tests
   SOURCES focus/evaluation/*_test.cpp focus/evaluation/recall/*_test.cpp
     focus/evaluation/report/*_test.cpp focus/evaluation/statistics/*_test.cpp
     focus/models/*_test.cpp focus/speed/*_test.cpp focus/training/*_test.cpp
+    focus/training/compare/*_test.cpp
   NEEDS focus
   LABELS core)
 focus_test(scores_tests

@@ -20,9 +20,9 @@
 #include "data/settings/struct_json.h"
 #include "data/text/text.h"
 #include "focus/evaluation/recall/recall_eval.h"
-#include "focus/evaluation/report/training_page.h"
 #include "focus/models/fingerprint.h"
 #include "focus/models/model_files.h"
+#include "focus/training/compare/training_page.h"
 #include "focus/training/metrics.h"
 
 namespace focus::app {
@@ -290,7 +290,6 @@ void CompareRunner::train(RunOutcome& outcome) {
   trained_tokens_ += tokens_of(outcome.config);
   trained_seconds_ += now() - start;
   outcome.train = train;
-  outcome.trained_now = true;
 }
 
 std::vector<std::string> CompareRunner::attention_words(const RunOutcome& outcome) const {

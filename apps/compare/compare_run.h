@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "data/files/folder_lock.h"
-#include "focus/evaluation/report/compare_plan.h"
-#include "focus/evaluation/report/run_outcome.h"
+#include "focus/training/compare/compare_plan.h"
+#include "focus/training/compare/run_outcome.h"
 #include "optim/ranks.h"
 
 namespace focus::app {

@@ -65,10 +65,14 @@ fitted() {
 # run_of NAME: the folder of a run of `adaptation`, its first seed.
 run_of() { grep -m1 -F "\"run\":\"$1\"," "$rows/adaptation.jsonl" | sed 's/.*"hash":"\([0-9a-f]*\)".*/\1/'; }
 
-# over_lengths NAME ADAPTER ATTENTIONS: an unseen novel at four lengths.
+# over_lengths NAME ADAPTER ATTENTIONS: an unseen novel at four lengths, joined in one file.
 over_lengths() {
-  "$focus" eval "$model" --adapter "$2" --attention "$3" --text "${unseen%%,*}" --max-tokens 8193 \
-    --lengths 1024,2048,4096,8192 --json "out/real/length_$1.json" --overwrite
+  local length
+  for length in 1024 2048 4096 8192; do
+    "$focus" eval "$model" --adapter "$2" --attention "$3" --text "${unseen%%,*}" --max-tokens 8193 \
+      --context "$length" --json "out/real/length_$1_$length.json" --overwrite
+  done
+  python3 bench/study/join_lengths.py out/real/length_"$1"_{1024,2048,4096,8192}.json >"out/real/length_$1.json"
   small "out/real/length_$1.json" >"$rows/length_$1.json"
 }
 

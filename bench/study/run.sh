@@ -137,7 +137,11 @@ b3_on_novels() {
     --max-tokens 32769 "${@:4}"
 }
 over_lengths() {
-  b3_on_novels "$@" --lengths 1024,2048,4096,8192 --precision bf16 --json "$out/rows/length_$1.json"
+  local length
+  for length in 1024 2048 4096 8192; do
+    b3_on_novels "$@" --context "$length" --precision bf16 --json "$out/length_$1_$length.json"
+  done
+  python3 bench/study/join_lengths.py "$out/length_$1"_{1024,2048,4096,8192}.json >"$out/rows/length_$1.json"
 }
 by_position() {
   b3_on_novels "$@" --context 8192 --stride 4096 --html "$out/position_$1.html" --json "$out/rows/position_$1.json"
@@ -181,7 +185,7 @@ length() {
 # Quality and time of one configuration, of the whole model and of attention alone, on an idle machine and two threads.
 # Queries select alone, as in the rows of quality, or 32 together, which computes faster.
 speed() {
-  local groups block spec specs
+  local groups block length spec specs
   for groups in 32 128; do
     specs=
     for block in 1 32; do
@@ -190,9 +194,12 @@ speed() {
       OMP_NUM_THREADS=2 "$focus" speed --lengths 2048,8192 --heads 5 --head-dim 64 --num-groups "$groups" \
         --attention "$spec" --json "$out/speed_attention_${groups}_$block.json"
     done
-    OMP_NUM_THREADS=2 "$focus" eval --bos always "$bases/b3/model.h5" --adapter "$out/length_keys_$groups.h5" \
-      --attention "dense$specs" --text "$hound" --max-tokens 32769 --lengths 2048,8192 --against-dense \
-      --json "$out/speed_$groups.json" --json-speed
+    for length in 2048 8192; do
+      OMP_NUM_THREADS=2 "$focus" eval --bos always "$bases/b3/model.h5" --adapter "$out/length_keys_$groups.h5" \
+        --attention "dense$specs" --text "$hound" --max-tokens 32769 --context "$length" --against-dense \
+        --json "$out/speed_${groups}_$length.json" --json-speed
+    done
+    python3 bench/study/join_lengths.py "$out/speed_$groups"_{2048,8192}.json >"$out/speed_$groups.json"
   done
 }
 

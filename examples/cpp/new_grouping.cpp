@@ -98,9 +98,9 @@ int main(int argc, char** argv) try {
   const auto texts = focus::read_texts(model, {argv[2]}, settings);
   for (const std::string word : {"dense", "hard:1", "summary:2"}) {
     const auto attention = focus::resolve_attention(focus::parse_attention(word), model, word);
-    const focus::EvalRow row = focus::evaluate(model, attention, texts, settings);
-    fmt::print("{:<10} perplexity {:.3f}, {:.0f}% of the pairs\n", word, row.score.perplexity(),
-               100 * row.groups.pairs);
+    const focus::Row row = focus::evaluate(model, attention, texts, settings);
+    fmt::print("{:<10} perplexity {:.3f}, {:.0f}% of the pairs\n", word, row.perplexity,
+               100 * row.pairs_attended);
   }
 } catch (const std::exception& error) {
   fmt::print(stderr, "{}\n", error.what());

@@ -30,9 +30,9 @@ int main(int argc, char** argv) try {
   const auto texts = focus::read_texts(model, {argv[3]}, settings);
   for (const std::string word : {"dense", "soft", "hard:2"}) {
     const auto attention = focus::resolve_attention(focus::parse_attention(word), model, word);
-    const focus::EvalRow row = focus::evaluate(model, attention, texts, settings);
-    fmt::print("{:<8} perplexity {:.3f}, {:.0f}% of the pairs\n", word, row.score.perplexity(),
-               100 * row.groups.pairs);
+    const focus::Row row = focus::evaluate(model, attention, texts, settings);
+    fmt::print("{:<8} perplexity {:.3f}, {:.0f}% of the pairs\n", word, row.perplexity,
+               100 * row.pairs_attended);
   }
 } catch (const std::exception& error) {
   fmt::print(stderr, "{}\n", error.what());

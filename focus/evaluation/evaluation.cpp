@@ -9,7 +9,6 @@
 #include "autograd/base/clock.h"
 #include "data/settings/config.h"
 #include "focus/evaluation/positions.h"
-#include "focus/evaluation/row_labels.h"
 
 namespace focus {
 namespace {
@@ -249,7 +248,9 @@ double Score::byte_perplexity() const {
 }
 
 double Score::difference_error() const {
-  return estimate_of_sums(tokens, difference, difference_squares).error;
+  const auto n = static_cast<double>(tokens);
+  const double deviations = difference_squares - n * mean_difference() * mean_difference();
+  return n < 2 ? 0 : std::sqrt(std::max(0.0, deviations) / (n - 1) / n);
 }
 
 Score& Score::operator+=(const Score& other) {
@@ -278,93 +279,97 @@ EvalSettings EvalSettings::for_model(const LoadedModel& model) const {
   return filled;
 }
 
-GroupSummary summarise(const AttentionCounts& counts) {
-  GroupSummary summary;
-  // Layers that attend densely have none.
-  const auto has_groups = [](const GroupStatistics& layer) { return layer.tokens > 0; };
-  const auto layers = static_cast<double>(
-      std::max<std::ptrdiff_t>(1, std::ranges::count_if(counts.layers, has_groups)));
-  for (const GroupStatistics& layer : counts.layers) {
-    if (!has_groups(layer)) continue;
-    summary.dominance += layer.dominance() / layers;
-    summary.max_dominance = std::max(summary.max_dominance, layer.dominance());
-    summary.entropy += layer.entropy / static_cast<double>(layer.tokens) / layers;
-  }
-  if (const PairCounts& pairs = counts.pairs; pairs.all > 0) {
-    summary.pairs = static_cast<double>(pairs.attended) / static_cast<double>(pairs.all);
-    summary.choosing = static_cast<double>(pairs.selection_cost) / static_cast<double>(pairs.all);
-    summary.distant = static_cast<double>(pairs.distant) / static_cast<double>(pairs.all);
-  }
-  return summary;
-}
-
 Score evaluate(Decoder& decoder, std::span<const EvalText> texts, const EvalSettings& options,
                const EvalPass& pass) {
   return evaluate_pieces(decoder, texts, options, pass, nullptr).score;
 }
 
-EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
-                 std::span<const EvalText> texts, const EvalSettings& settings,
-                 const EvalPass& pass) {
+namespace {
+
+void set_score(Row& row, const Score& score) {
+  row.perplexity = score.perplexity();
+  row.bits_per_byte = score.bits_per_byte();
+  row.word_perplexity = score.word_perplexity();
+  row.byte_perplexity = score.byte_perplexity();
+  row.nats_per_token = score.nats_per_token();
+  row.tokens_scored = score.tokens;
+  if (!score.has_dense) return;
+  row.kl = score.mean_kl();
+  row.nats_against_dense = score.mean_difference();
+  row.nats_against_dense_error = score.difference_error();
+}
+
+void set_counts(Row& row, const AttentionCounts& counts, const FocusModel* focus) {
+  const PairCounts& pairs = counts.pairs;
+  const auto share = [&](std::int64_t n) {
+    return static_cast<double>(n) / static_cast<double>(pairs.all);
+  };
+  if (pairs.all > 0) {
+    row.pairs_attended = share(pairs.attended);
+    row.pairs_choosing = share(pairs.selection_cost);
+  }
+  if (focus == nullptr) return;
+  row.pairs_distant = pairs.all > 0 ? share(pairs.distant) : 0;
+  // Layers that attend densely have no tokens.
+  const auto has_groups = [](const GroupStatistics& layer) { return layer.tokens > 0; };
+  const auto layers = static_cast<double>(
+      std::max<std::ptrdiff_t>(1, std::ranges::count_if(counts.layers, has_groups)));
+  double mean = 0, largest = 0, entropy = 0;
+  row.group_sizes.emplace();
+  for (const GroupStatistics& layer : counts.layers) {
+    row.group_sizes->push_back(layer.sizes);
+    if (!has_groups(layer)) continue;
+    mean += layer.dominance() / layers;
+    largest = std::max(largest, layer.dominance());
+    entropy += layer.entropy / static_cast<double>(layer.tokens) / layers;
+  }
+  row.largest_group = mean;
+  row.largest_group_worst_layer = largest;
+  if (row.attention.kind != AttentionKind::summary) row.entropy = entropy;
+}
+
+}  // namespace
+
+Row evaluate(LoadedModel& model, const AttentionSpec& attention, std::span<const EvalText> texts,
+             const EvalSettings& settings, const EvalPass& pass) {
+  constexpr std::size_t kMostDocuments = 1000;  // whose own figures are kept
   ActiveAttention active(model, attention);
   Decoder& decoder = *model.decoder;
-  EvalRow row{.kind = active.mechanism() ? "baseline" : attention.word(),
-              .name = active.name(),
-              .mode = active.mode(),
-              .routing = active.routing(),
-              .causal = active.causal(),
-              .has_groups = active.focus() != nullptr,
-              .precision = decoder.head_weight().precision()};
+  Row row{.attention = AttentionLabel::of(active, attention),
+          .precision = decoder.head_weight().precision()};
   if (const Mechanism* mechanism = active.mechanism()) {
     AnySettings own = mechanism->settings();
-    for (const ConfigField& field : config_fields(own))
-      row.settings.emplace_back(field.key, field.text());
+    for (const ConfigField& field : config_fields(own)) {
+      if (!row.settings) row.settings.emplace();
+      row.settings->emplace_back(field.key, field.text());
+    }
   }
   const double start = now();
   if (pass.dense != nullptr) pass.dense->rewind();
-  WindowScores scores = evaluate_pieces(decoder, texts, settings, pass, &active);
-  row.score = scores.score;
-  row.documents = std::move(scores.documents);
-  row.seconds = now() - start - scores.comparing;
-  row.groups = summarise(scores.counts);
-  row.layers = std::move(scores.counts.layers);
+  const WindowScores scores = evaluate_pieces(decoder, texts, settings, pass, &active);
+  set_score(row, scores.score);
+  const double seconds = now() - start - scores.comparing;
+  row.tokens_per_second = seconds > 0 ? static_cast<double>(scores.score.tokens) / seconds : 0;
+  if (scores.documents.size() > 1 && scores.documents.size() <= kMostDocuments)
+    for (std::vector<double>& nats = row.nats_of_documents.emplace();
+         const Score& of_text : scores.documents)
+      nats.push_back(of_text.nats_per_token());
+  set_counts(row, scores.counts, active.focus());
   return row;
 }
 
-Estimate paired_difference(std::span<const double> nats, std::span<const double> other) {
-  check(!nats.empty() && nats.size() == other.size(),
-        "paired_difference: {} tokens and {}, expected equal numbers, at least one", nats.size(),
-        other.size());
-  std::vector<double> differences(nats.size());
-  std::ranges::transform(nats, other, differences.begin(), std::minus());
-  return estimate(differences);
-}
-
-std::string format_rows(std::span<const EvalRow> rows) {
-  const NameColumns names(rows);
-  std::string table =
-      fmt::format("{} {:<8} {:>10} {:>10} {:>9} {:>9} {:>8} {:>8} {:>9} {:>8}\n",
-                  names.line("attention", "routing"), "precision", "by word", "perplexity",
-                  "bits/byte", "tokens", "tok/s", "pairs", "selection", "largest");
-  const bool against_dense =
-      std::ranges::any_of(rows, [](const EvalRow& row) { return row.score.has_dense; });
-  if (against_dense) {
-    table.pop_back();
-    table += fmt::format(" {:>9} {:>19}\n", "KL", "nats against dense");
-  }
-  for (const EvalRow& row : rows) {
-    table += fmt::format(
-        "{} {:<8} {:>10.5g} {:>10.4f} {:>9.5f} {:>9} {:>8.0f} {:>7.1f}% {:>8.1f}% {:>8}\n",
-        names.line(row.name, row.routing), name_of(row.precision), row.score.word_perplexity(),
-        row.score.perplexity(), row.score.bits_per_byte(), row.score.tokens, row.rate(),
-        100 * row.groups.pairs, 100 * row.groups.choosing,
-        row.has_groups ? fmt::format("{:.1f}%", 100 * row.groups.dominance) : "-");
-    if (!row.score.has_dense) continue;
-    table.pop_back();
-    table += fmt::format(" {:>9.5f} {:>+10.5f} +-{:.5f}\n", row.score.mean_kl(),
-                         row.score.mean_difference(), row.score.difference_error());
-  }
-  return table;
+AttentionLabel AttentionLabel::of(const ActiveAttention& active, const AttentionSpec& spec) {
+  const AttentionSpec& mode = active.mode();
+  AttentionLabel label{.name = active.name(),
+                       .kind = active.mechanism() ? AttentionKind::baseline : spec.kind,
+                       .causal = active.causal()};
+  if (mode.kind == AttentionKind::hard || mode.kind == AttentionKind::local)
+    label.top_k = mode.top_k;
+  if (label.kind == AttentionKind::hard) label.gate = mode.gate;
+  if (const FocusModel* focus = active.focus())
+    label.routing = focus->grouping_kind().is_routed ? value_text(mode.balance.value())
+                                                     : std::string(focus->grouping().kind());
+  return label;
 }
 
 }  // namespace focus

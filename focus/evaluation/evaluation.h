@@ -13,7 +13,7 @@
 #include "autograd/precision.h"
 #include "data/tokens/example_tokens.h"
 #include "focus/evaluation/attention_spec.h"
-#include "focus/evaluation/estimate.h"
+#include "focus/evaluation/row.h"
 #include "focus/models/model_files.h"
 #include "optim/ranks.h"
 
@@ -121,17 +121,6 @@ struct Score {
   Score& operator+=(const Score& other);
 };
 
-/// What Focus did during an evaluation, over all layers.
-struct GroupSummary {
-  double pairs = 1;          // share of causal pairs that were attended
-  double choosing = 0;       // what choosing them costs, likewise
-  double distant = 0;        // share of causal pairs beyond the local window
-  double dominance = 0;      // largest group's share, mean over layers
-  double max_dominance = 0;  // of the worst layer
-  double entropy = 0;        // of the assignments, mean, in nats
-};
-GroupSummary summarise(const AttentionCounts& counts);
-
 /// What a decoder's own dense attention made of the scored tokens, kept from one row to the next:
 /// rows of the same windows in the same order compare with it. Kept while it fits in half a GiB;
 /// what lies beyond is worked out for each row.
@@ -188,38 +177,8 @@ inline Score evaluate(Decoder& decoder, const EvalText& text, const EvalSettings
   return evaluate(decoder, std::span(&text, 1), settings, pass);
 }
 
-/// One row of a table: an attention, a routing, what the weights are in, and what came out.
-struct EvalRow {
-  std::string kind;     // dense, local, soft, hard, baseline
-  std::string name;     // "hard k=2 keep", "window w=128"
-  AttentionSpec mode;   // Focus's; dense for a baseline
-  std::string routing;  // "-", "not causal", "carried", "sequence (not causal)", "none"
-  bool causal = true;
-  bool has_groups = false;
-  Precision precision = Precision::float32;  // of the decoder
-  Score score = {};
-  std::vector<Score> documents = {};  // the same of each text
-  double seconds = 0;                 // without the comparison with dense
-  GroupSummary groups = {};
-  std::vector<GroupStatistics> layers = {};  // empty for dense
-  std::vector<std::pair<std::string, std::string>> settings =
-      {};  // of the baseline, as in a config
-
-  /// Tokens scored in a second.
-  double rate() const { return seconds > 0 ? static_cast<double>(score.tokens) / seconds : 0; }
-};
-
 /// One attention over all texts. `settings` say context and stride.
-EvalRow evaluate(LoadedModel& model, const AttentionSpec& attention,
-                 std::span<const EvalText> texts, const EvalSettings& settings,
-                 const EvalPass& pass = {});
-
-/// What the same tokens cost by one row more than by another: the mean, and its standard error over
-/// tokens, in nats.
-/// Throws std::invalid_argument where there are none, or not as many of the other.
-Estimate paired_difference(std::span<const double> nats, std::span<const double> other);
-
-/// The rows as a table for a terminal.
-std::string format_rows(std::span<const EvalRow> rows);
+Row evaluate(LoadedModel& model, const AttentionSpec& attention, std::span<const EvalText> texts,
+             const EvalSettings& settings, const EvalPass& pass = {});
 
 }  // namespace focus

@@ -37,7 +37,7 @@ DenseFigures dense_figures(LoadedModel& model, const std::vector<EvalText>& text
   require_finite(measured.logits.span(), model.where, state);
   if (!texts.empty())
     measured.perplexity =
-        evaluate(model, {.kind = AttentionKind::dense}, texts, settings).score.perplexity();
+        evaluate(model, {.kind = AttentionKind::dense}, texts, settings).perplexity;
   return measured;
 }
 

@@ -16,7 +16,8 @@ std::string summary_name(const SummarySettings& settings, const std::vector<Inde
   if (!m_by_layer.empty())
     name += fmt::format(" m={} by layer", fmt::join(m_by_layer, "+"));
   else
-    name += settings.reads_own_group() ? " own" : fmt::format(" m={}", settings.num_selected_groups);
+    name +=
+        settings.reads_own_group() ? " own" : fmt::format(" m={}", settings.num_selected_groups);
   if (!w_by_layer.empty())
     name += fmt::format(" w={} by layer", fmt::join(w_by_layer, "+"));
   else

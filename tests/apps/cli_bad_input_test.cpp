@@ -195,7 +195,7 @@ TEST(CliBadInput, UnknownCommandsAndOptionsAreUsageErrors) {
   for (const Words& command :
        {Words{}, Words{"trian"}, Words{"eval"}, Words{"eval", "x", "--txet", "y"},
         Words{"info", "x", "y"}, Words{"import", "x"},
-        Words{"eval", "x", "--text", "y", "--routing", "z"}, Words{"leak-test", "x", "--cuts", "0"},
+        Words{"eval", "x", "--text", "y", "--routing", "z"}, Words{"leak-test", "x", "--cuts", "4"},
         Words{"corpus", "--documents", "1"}, cli().retrofit({"--frobnicate"})}) {
     const ProcessResult result = cli().run(command);
     EXPECT_EQ(result.status, 2) << testing::PrintToString(command) << result.err;

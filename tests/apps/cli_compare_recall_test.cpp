@@ -68,10 +68,10 @@ TEST(CliCompareRecall, FiguresAreThoseOfEval) {
   EXPECT_EQ(buckets, asked.at("by_distance").size());
 
   for (const char* part :
-       {"retained, long-range", "correct", "copy:keys=2,3:distance=0,40:documents=4"})
+       {"long-range retained", "correct", "copy:keys=2,3:distance=0,40:documents=4"})
     EXPECT_TRUE(contains(first.out, part)) << part << "\n" << first.out;
   const std::string html = read_text(fs::path(out) / "compare.html");
-  for (const char* part : {"retained, long-range", "Recall", "Correct answers by distance",
+  for (const char* part : {"long-range retained", "Recall", "Correct answers by distance",
                            "Share of the long-range gain retained", "with 16 tokens of context"})
     EXPECT_TRUE(contains(html, part)) << part;
   EXPECT_EQ(lines_of(read_text(fs::path(out) / "compare_recall.csv")).size(), recall.size() + 1);

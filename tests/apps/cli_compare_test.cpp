@@ -67,7 +67,7 @@ TEST(CliCompare, TrainsOnceAndWritesEveryForm) {
     EXPECT_EQ(row["train_tokens"], 6 * 2 * 64);
     EXPECT_GT(row["trainable_parameters"], 0);
     EXPECT_GT(row["train_tokens_per_second"], 0);
-    EXPECT_GT(row["eval_tokens_per_second"], 0);
+    EXPECT_GT(row["tokens_per_second"], 0);
     EXPECT_GT(row["train_peak_bytes"], 1'000'000);
     EXPECT_GT(row["perplexity"], 1);
   }
@@ -194,7 +194,7 @@ TEST(CliCompare, AFailedRunIsListedAndTheOthersGoOn) {
   const auto rows = compare_rows(out);
   ASSERT_EQ(rows.size(), 2u + 1 + 4 + 4);
   EXPECT_TRUE(contains(rows[0]["error"], missing));
-  EXPECT_TRUE(rows[0]["perplexity"].is_null());
+  EXPECT_FALSE(rows[0].contains("perplexity"));
   EXPECT_TRUE(rows.back()["error"].is_null());
   expect_well_formed(read_text(fs::path(out) / "compare.html"));
 }

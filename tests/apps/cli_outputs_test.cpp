@@ -29,7 +29,7 @@ std::vector<Output> all_outputs() {
       {{"logits", base, "--text", "a"}, "--out", ".safetensors"},
       {{"logits", base, "--text", "a", "--out", fresh("l")}, "--json", ".json"},
       {{"generate", base, "--prompt", "a", "--max-new-tokens", "2"}, "--json", ".json"},
-      {{"leak-test", base, "--context", "8", "--cuts", "1"}, "--json", ".json"},
+      {{"leak-test", base, "--context", "8"}, "--json", ".json"},
       {{"info", base}, "--json", ".json"},
       {{"import", golden_arch("gpt2"), "--out", fresh("i.h5")}, "--json", ".json"},
       {{"import", golden_arch("gpt2")}, "--out", ".h5"},

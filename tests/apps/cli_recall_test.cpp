@@ -46,7 +46,7 @@ TEST(CliRecall, EvalPrintsAccuracyForEveryAttention) {
       cli().must_run({"eval", cli().base(), "--adapter", cli().adapter(), "--recall", questions(),
                       "--beyond-positions", "--attention",
                       "dense,local,sink_window:8,soft,hard:1,summary:1", "--json", json});
-  EXPECT_TRUE(contains(result.out, "correct answers")) << result.out;
+  EXPECT_TRUE(contains(result.out, "routing") && contains(result.out, "correct")) << result.out;
   const auto figures = nlohmann::json::parse(read_text(json));
   EXPECT_FALSE(figures.contains("rows"));
   const auto& rows = figures.at("recall").at("rows");
@@ -67,7 +67,6 @@ TEST(CliRecall, EvalMarksFarTokensAndWritesAPage) {
                                       "copy:keys=2,3:distance=0:documents=2", "--attention",
                                       "dense,hard:1", "--json", json});
   EXPECT_TRUE(contains(result.out, " tokens are long-range")) << result.out;
-  EXPECT_TRUE(contains(result.out, "correct answers  nats, long-range tokens")) << result.out;
   const auto figures = nlohmann::json::parse(read_text(json));
   const auto& far = figures.at("far");
   EXPECT_EQ(far.at("context"), 16);
@@ -125,29 +124,6 @@ TEST(CliRecall, RotaryPositionsGoOnWhereAsked) {
   expect_refused({"eval", cli().other_base(), "--text", cli().valid_text(), "--context", "128",
                   "--beyond-positions"},
                  {"64 positions", "learned"});
-}
-
-TEST(CliRecall, LengthsByAttentionInOneCall) {
-  const std::string json = cli().fresh("lengths.json"), page = cli().fresh("lengths.html");
-  const auto result =
-      cli().must_run({"eval", cli().base(), "--adapter", cli().adapter(), "--text",
-                      cli().valid_text(), "--lengths", "32,64,128", "--attention",
-                      "dense,hard:1,hard:2", "--beyond-positions", "--json", json, "--html", page});
-  EXPECT_TRUE(contains(result.err, "exceed the 64 positions")) << result.err;
-  EXPECT_TRUE(contains(result.out, "Perplexity by context")) << result.out;
-  const auto lengths = nlohmann::json::parse(read_text(json)).at("lengths");
-  ASSERT_EQ(lengths.size(), 3U);
-  const std::string html = read_text(page);
-  for (const auto& one : lengths) {
-    EXPECT_EQ(one.at("stride"), one.at("context").get<int>() / 2);
-    ASSERT_EQ(one.at("rows").size(), 3U);
-    for (const auto& row : one.at("rows")) {
-      const std::string cell = fmt::format("{:.4f} (", row.at("perplexity").get<double>());
-      EXPECT_TRUE(contains(result.out, cell)) << cell;
-      EXPECT_TRUE(contains(html, cell)) << cell;
-    }
-  }
-  EXPECT_TRUE(contains(html, "Loss by position"));
 }
 
 }  // namespace

@@ -76,8 +76,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::vector<std::string> overrides = fuzz::lines_of(parts[1]);
   read<Config>(size,
                [&](Config& config) { read_config_text(text, "config.yaml", overrides, config); });
-  read<FocusSections>(size, [&](FocusSections& settings) {
-    read_config_text(text, "config.yaml", {}, settings);
-  });
+  read<FocusSections>(
+      size, [&](FocusSections& settings) { read_config_text(text, "config.yaml", {}, settings); });
   return 0;
 }

@@ -1,6 +1,6 @@
 #include <optional>
 
-#include "focus/evaluation/report/compare_plan.h"
+#include "focus/training/compare/compare_plan.h"
 #include "layers/model_config.h"
 #include "tests/reliability/campaign.h"
 #include "tests/reliability/limit.h"

@@ -73,7 +73,9 @@ baselines=dense,window:8,sink_window:8,random_groups:3,quest:2:page_size=4,moba:
 baselines+=,magicpig:4:tables=4,oracle:4,performer:8,summary:2,summary:1:unselected_groups=drop
 checked eval base/model.h5 --adapter keys.h5 "${some[@]}" --attention "$rivals" --recall recall:keys=2:documents=3 \
   --beyond-positions
-checked eval base/model.h5 "${some[@]}" --precision bf16,q8
+for precision in bf16 q8; do
+  checked eval base/model.h5 "${some[@]}" --precision "$precision"
+done
 for how in dense hard:1 summary:1; do
   adapter=()
   if [ $how = hard:1 ]; then adapter=(--adapter tokens/focus.h5); fi

@@ -1,35 +1,41 @@
 #include "focus/evaluation/recall/far_tokens.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/base/check.h"
-#include "focus/evaluation/row_labels.h"
 
 namespace focus {
 namespace {
 
-/// Mean of the losses that are of far tokens, or of the others.
-double mean_where(std::span<const double> nats, const std::vector<bool>& far, bool wanted) {
+/// The mean over the long-range tokens, or over the others.
+std::optional<double> mean_where(std::span<const double> nats, const std::vector<bool>& far,
+                                 bool is_far) {
   double sum = 0;
   std::int64_t count = 0;
   for (std::size_t i = 0; i < nats.size(); ++i)
-    if (far[i] == wanted) {
+    if (far[i] == is_far) {
       sum += nats[i];
       ++count;
     }
-  return count > 0 ? sum / static_cast<double>(count) : NAN;
+  if (count == 0) return std::nullopt;
+  return sum / static_cast<double>(count);
 }
 
-double mean_of(std::span<const double> nats) {
-  return mean_where(nats, std::vector<bool>(nats.size(), true), true);
+std::optional<double> kept_share(std::optional<double> window, std::optional<double> dense,
+                                 std::optional<double> row) {
+  if (!window || !(*window > *dense)) return std::nullopt;
+  return (*window - *row) / (*window - *dense);
 }
 
-double kept_share(double window, double dense, double row) {
-  return window > dense ? (window - row) / (window - dense) : NAN;
-}
-
-std::string percent(double share) {
-  return std::isfinite(share) ? fmt::format("{:.1f}%", 100 * share) : "-";
+/// The attention that reads nothing far: the local window and first tokens of the model's Focus, or
+/// a window as wide as the short context.
+AttentionSpec window_of(const LoadedModel& model, const FarSettings& settings) {
+  if (model.focus() == nullptr)
+    return parse_attention(fmt::format("sink_window:{}", settings.context));
+  const FocusConfig& config = model.focus()->config();
+  return parse_attention(
+      fmt::format("sink_window:{}:sinks={}", config.local_window, config.summary.sinks));
 }
 
 }  // namespace
@@ -60,23 +66,25 @@ FarReport far_report(std::span<const RowLosses> rows, const RowLosses& dense,
                      const RowLosses& window, const TokenLosses& near,
                      const FarSettings& settings) {
   const std::vector<bool> far = far_tokens(dense.losses, near, settings.margin);
+  const std::vector<bool> all(far.size(), true);
   FarReport report{.settings = settings,
-                   .reference = {},
                    .tokens = static_cast<std::int64_t>(far.size()),
                    .far = std::ranges::count(far, true),
-                   .window = window.name,
-                   .rows = {}};
-  const auto on_far = [&](const RowLosses& row) { return mean_where(row.losses.nats, far, true); };
-  const auto on_all = [](const RowLosses& row) { return mean_of(row.losses.nats); };
+                   .window = window.attention.name};
   for (const RowLosses& row : rows) {
     check(row.losses.nats.size() == far.size(), "long-range tokens: {} scored {} tokens, dense {}",
-          row.name, row.losses.nats.size(), far.size());
-    report.rows.push_back({.name = row.name,
-                           .routing = row.routing,
-                           .far = on_far(row),
-                           .others = mean_where(row.losses.nats, far, false),
-                           .kept = kept_share(on_far(window), on_far(dense), on_far(row)),
-                           .kept_all = kept_share(on_all(window), on_all(dense), on_all(row))});
+          row.attention.name, row.losses.nats.size(), far.size());
+    const auto kept = [&](const std::vector<bool>& where) {
+      const auto mean = [&](const RowLosses& of) {
+        return mean_where(of.losses.nats, where, true);
+      };
+      return kept_share(mean(window), mean(dense), mean(row));
+    };
+    report.rows.push_back({.attention = row.attention,
+                           .figures = {.nats_far = mean_where(row.losses.nats, far, true),
+                                       .nats_others = mean_where(row.losses.nats, far, false),
+                                       .kept_far = kept(far),
+                                       .kept_all = kept(all)}});
   }
   return report;
 }
@@ -87,14 +95,12 @@ FarReport measure_far(LoadedModel& model, std::span<const EvalText> texts,
   if (reference != nullptr) require_comparable(*reference, model);
   LoadedModel& measured = reference != nullptr ? *reference : model;
   const std::string of = reference != nullptr ? reference->where + ": " : "";
-  // The row of an attention, which is put at one end where there is none.
+  // Where the row of an attention is; it is put at one end where there is none.
   const auto place_of = [&](const AttentionSpec& spec, bool in_front) {
-    RowLosses row;
-    {
-      const ActiveAttention active(measured, spec);
-      row = {.name = of + active.name(), .routing = active.routing(), .losses = {}};
-    }
-    const auto found = std::ranges::find(rows, row.name, &RowLosses::name);
+    RowLosses row{.attention = AttentionLabel::of(ActiveAttention(measured, spec), spec)};
+    row.attention.name = of + row.attention.name;
+    const auto found = std::ranges::find(rows, row.attention.name,
+                                         [](const RowLosses& r) { return r.attention.name; });
     if (found != rows.end()) return found - rows.begin();
     evaluate(measured, spec, texts, settings, {.losses = &row.losses, .ranks = &ranks});
     const auto place = rows.insert(in_front ? rows.begin() : rows.end(), std::move(row));
@@ -108,34 +114,6 @@ FarReport measure_far(LoadedModel& model, std::span<const EvalText> texts,
   FarReport report = far_report(rows, rows[dense], rows[window], near, far);
   if (reference != nullptr) report.reference = reference->where;
   return report;
-}
-
-AttentionSpec window_of(const LoadedModel& model, const FarSettings& settings) {
-  if (model.focus() == nullptr)
-    return parse_attention(fmt::format("sink_window:{}", settings.context));
-  const FocusConfig& config = model.focus()->config();
-  return parse_attention(
-      fmt::format("sink_window:{}:sinks={}", config.local_window, config.summary.sinks));
-}
-
-std::string format_far(const FarReport& report) {
-  const NameColumns names(report.rows);
-  std::string table = fmt::format(
-      "{} of {} tokens are long-range{} ({:.2f}%): dense attention beats itself with {} to {} "
-      "tokens of context by more than {} nats\n\n{} {:>15} {:>10} {:>19} {:>12}\n",
-      report.far, report.tokens, report.reference.empty() ? "" : " for " + report.reference,
-      100 * report.share(), report.settings.context,
-      report.settings.context + report.settings.step() - 1, report.settings.margin,
-      names.line("attention", "routing"), "long-range nats", "other nats", "long-range retained",
-      "all retained");
-  for (const FarRow& row : report.rows)
-    table +=
-        fmt::format("{} {:>15.4f} {:>10.4f} {:>19} {:>12}\n", names.line(row.name, row.routing),
-                    row.far, row.others, percent(row.kept), percent(row.kept_all));
-  return table + fmt::format(
-                     "\nretained: share of the long-range gain, (window - row) / (window - dense) "
-                     "in nats; window: {}\n",
-                     report.window);
 }
 
 }  // namespace focus

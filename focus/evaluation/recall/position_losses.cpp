@@ -21,7 +21,7 @@ std::vector<PositionLoss> losses_by_position(const TokenLosses& losses) {
   const std::vector<Index> edges = edges_up_to(*std::ranges::max_element(losses.before));
   std::vector<PositionLoss> buckets;
   for (std::size_t i = 0; i + 1 < edges.size(); ++i)
-    buckets.push_back({.from = edges[i], .to = edges[i + 1]});
+    buckets.push_back({.from = edges[i], .to = edges[i + 1] - 1});
   for (std::size_t i = 0; i < losses.nats.size(); ++i) {
     const auto above = std::ranges::upper_bound(edges, losses.before[i]);
     PositionLoss& bucket = buckets[static_cast<std::size_t>(above - edges.begin() - 1)];

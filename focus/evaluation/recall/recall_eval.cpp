@@ -10,7 +10,6 @@
 #include "data/synthetic/far_corpus.h"
 #include "data/text/text.h"
 #include "focus/evaluation/positions.h"
-#include "focus/evaluation/row_labels.h"
 
 namespace focus {
 namespace {
@@ -58,15 +57,31 @@ std::vector<bool> are_likeliest(const Decoder& decoder, const Tensor& hidden,
   return likeliest;
 }
 
-RecallBucket& bucket_of(std::vector<RecallBucket>& buckets, Index distance) {
-  while (distance > buckets.back().to)
-    buckets.push_back({.from = buckets.back().to, .to = 2 * buckets.back().to});
-  return *std::ranges::find_if(buckets,
-                               [&](const RecallBucket& bucket) { return distance <= bucket.to; });
+/// Adds an answer; right and nats_per_token are sums until finish().
+void add(AnswerFigures& all, bool is_right, std::int64_t tokens, double nats) {
+  ++all.answers;
+  all.right += is_right ? 1 : 0;
+  all.tokens += tokens;
+  all.nats_per_token += nats;
 }
 
-/// The answers of an item, scored: one after the other.
-std::vector<RecallScore> score_item(const Decoder& decoder, const RecallItem& item) {
+void finish(AnswerFigures& all) {
+  const auto answers = static_cast<double>(all.answers);
+  all.right /= answers;
+  all.standard_error = std::sqrt(all.right * (1 - all.right) / answers);
+  all.nats_per_token /= static_cast<double>(all.tokens);
+}
+
+AnswerFigures& bucket_of(std::vector<RecallBucket>& buckets, Index distance) {
+  while (distance > buckets.back().to)
+    buckets.push_back({.from = buckets.back().to + 1, .to = 2 * buckets.back().to});
+  return std::ranges::find_if(buckets,
+                              [&](const RecallBucket& bucket) { return distance <= bucket.to; })
+      ->figures;
+}
+
+/// Of each answer of an item whether it is right, and its nats.
+std::vector<double> score_item(const Decoder& decoder, const RecallItem& item) {
   const Tensor hidden = decoder.hidden_states(item.ids, 1).value();
   const Index width = hidden.cols();
   std::vector<std::int32_t> targets;
@@ -83,17 +98,32 @@ std::vector<RecallScore> score_item(const Decoder& decoder, const RecallItem& it
     if (!std::isfinite(of_token))
       fail("{}: the loss of an answer is {}; the model's weights or the attention overflow",
            item.name, of_token);
-  std::vector<RecallScore> scores;
+  std::vector<double> scores;
   std::size_t at = 0;
   for (const RecallItem::Span& answer : item.answers) {
-    RecallScore score{.answers = 1, .right = 1, .tokens = answer.end - answer.begin};
+    bool is_right = true;
+    double sum = 0;
     for (Index t = answer.begin; t < answer.end; ++t, ++at) {
-      score.nats += nats[at];
-      if (!likeliest[at]) score.right = 0;
+      sum += nats[at];
+      is_right = is_right && likeliest[at];
     }
-    scores.push_back(score);
+    scores.insert(scores.end(), {is_right ? 1.0 : 0.0, sum});
   }
   return scores;
+}
+
+/// Questions are made before anything is asked: no more than fit.
+void refuse_too_much(const FarCorpusOptions& options) {
+  constexpr double kMostBytes = 1 << 30, kBytesOfKey = 48;
+  const auto most = [](const std::vector<std::int64_t>& values) {
+    return static_cast<double>(*std::ranges::max_element(values));
+  };
+  if (options.keys.empty() || options.distance.empty()) return;  // told of where they are made
+  const double of_one = static_cast<double>(options.length) + most(options.distance) +
+                        kBytesOfKey * most(options.keys) * static_cast<double>(1 + options.asked);
+  check(of_one * static_cast<double>(options.documents) <= kMostBytes,
+        "{} documents of up to {:.0f} bytes are more than {:.0f} bytes: use fewer documents",
+        options.documents, of_one, kMostBytes);
 }
 
 }  // namespace
@@ -131,24 +161,6 @@ std::vector<RecallItem> recall_items(const LoadedModel& model,
   return items;
 }
 
-namespace {
-
-/// Questions are made before anything is asked: no more than fit.
-void refuse_too_much(const FarCorpusOptions& options) {
-  constexpr double kMostBytes = 1 << 30, kBytesOfKey = 48;
-  const auto most = [](const std::vector<std::int64_t>& values) {
-    return static_cast<double>(*std::ranges::max_element(values));
-  };
-  if (options.keys.empty() || options.distance.empty()) return;  // told of where they are made
-  const double of_one = static_cast<double>(options.length) + most(options.distance) +
-                        kBytesOfKey * most(options.keys) * static_cast<double>(1 + options.asked);
-  check(of_one * static_cast<double>(options.documents) <= kMostBytes,
-        "{} documents of up to {:.0f} bytes are more than {:.0f} bytes: use fewer documents",
-        options.documents, of_one, kMostBytes);
-}
-
-}  // namespace
-
 std::vector<AskedDocument> asked_documents(const std::string& file_or_spec) {
   std::error_code none;  // a name that no file could have is of no file
   if (std::filesystem::exists(file_or_spec, none))
@@ -177,76 +189,31 @@ std::vector<AskedDocument> asked_documents(const std::string& file_or_spec) {
   }
 }
 
-double RecallScore::standard_error() const {
-  const double share = accuracy();
-  return std::sqrt(share * (1 - share) / static_cast<double>(answers));
-}
-
-RecallScore& RecallScore::operator+=(const RecallScore& other) {
-  answers += other.answers;
-  right += other.right;
-  tokens += other.tokens;
-  nats += other.nats;
-  return *this;
-}
-
 RecallRow evaluate_recall(LoadedModel& model, const AttentionSpec& attention,
                           std::span<const RecallItem> items, const ShareDone& progress,
                           Ranks& ranks) {
   const NoGrad guard;
   const ActiveAttention active(model, attention);
-  RecallRow row{.name = active.name(),
-                .kind = active.mechanism() ? "baseline" : attention.word(),
-                .routing = active.routing(),
-                .all = {},
-                .buckets = {RecallBucket{}}};
-  std::vector<std::vector<double>>
-      mine;  // of the own items, whether each answer is right, its nats
+  std::vector<std::vector<double>> own;  // scores of the items of this process
   for (std::size_t i = 0; i < items.size(); ++i) {
     if (!ranks.owns(static_cast<int>(i))) continue;
-    std::vector<double>& numbers = mine.emplace_back();
-    for (const RecallScore& score : score_item(*model.decoder, items[i]))
-      numbers.insert(numbers.end(), {static_cast<double>(score.right), score.nats});
+    own.push_back(score_item(*model.decoder, items[i]));
     if (progress) progress(static_cast<double>(i + 1) / static_cast<double>(items.size()));
   }
-  const auto of_items = gather_parts(ranks, static_cast<int>(items.size()), mine);
+  const auto scores = gather_parts(ranks, static_cast<int>(items.size()), own);
+  RecallRow row{.attention = AttentionLabel::of(active, attention),
+                .by_distance = {RecallBucket{}}};
   for (std::size_t i = 0; i < items.size(); ++i)
     for (std::size_t a = 0; a < items[i].answers.size(); ++a) {
       const RecallItem::Span& answer = items[i].answers[a];
-      const RecallScore score{.answers = 1,
-                              .right = static_cast<std::int64_t>(of_items[i][2 * a]),
-                              .tokens = answer.end - answer.begin,
-                              .nats = of_items[i][2 * a + 1]};
-      row.all += score;
-      bucket_of(row.buckets, answer.distance).score += score;
+      for (AnswerFigures* const figures : {&row.all, &bucket_of(row.by_distance, answer.distance)})
+        add(*figures, scores[i][2 * a] != 0, answer.end - answer.begin, scores[i][2 * a + 1]);
     }
-  std::erase_if(row.buckets, [](const RecallBucket& bucket) { return bucket.score.answers == 0; });
+  std::erase_if(row.by_distance,
+                [](const RecallBucket& bucket) { return bucket.figures.answers == 0; });
+  finish(row.all);
+  for (RecallBucket& bucket : row.by_distance) finish(bucket.figures);
   return row;
-}
-
-std::string format_recall(std::span<const RecallRow> rows) {
-  if (rows.empty()) return "";
-  const NameColumns names(rows);
-  const auto line = [&](std::string text, const std::string& all, const auto& cell) {
-    text += fmt::format(" {:>15}", all);
-    for (const RecallBucket& bucket : rows[0].buckets) text += fmt::format(" {:>11}", cell(bucket));
-    return text + '\n';
-  };
-  std::string table =
-      line(names.line("correct answers", "routing"), "all", [](const RecallBucket& b) {
-        return b.from == 0 ? fmt::format("<= {}", b.to) : fmt::format("{}-{}", b.from + 1, b.to);
-      });
-  for (const RecallRow& row : rows) {
-    std::size_t i = 0;
-    table += line(
-        names.line(row.name, row.routing),
-        fmt::format("{:.1f}% +-{:.1f}", 100 * row.all.accuracy(), 100 * row.all.standard_error()),
-        [&](const RecallBucket&) {
-          return fmt::format("{:.1f}%", 100 * row.buckets[i++].score.accuracy());
-        });
-  }
-  return table + line(names.line("answers", ""), fmt::format("{}", rows[0].all.answers),
-                      [](const RecallBucket& b) { return fmt::format("{}", b.score.answers); });
 }
 
 }  // namespace focus

@@ -8,8 +8,7 @@
 #include "data/synthetic/asked_document.h"
 #include "focus/evaluation/evaluation.h"
 
-// Whether a model finds again what stands far before: documents whose answers only their earlier
-// text gives, scored by how far away that is.
+// Long-range recall: documents whose answers only their earlier text gives, scored by distance.
 namespace focus {
 
 /// A document's tokens, the model's document start before them, and its answers among them.
@@ -35,39 +34,63 @@ std::vector<RecallItem> recall_items(const LoadedModel& model,
 std::vector<AskedDocument> asked_documents(const std::string& file_or_spec);
 
 /// Answers at some distances.
-struct RecallScore {
+struct AnswerFigures {
   std::int64_t answers = 0;
-  std::int64_t right = 0;  // all tokens are the likeliest after the text up to them
+  double right = 0;           // share whose tokens are all the argmax after the text before them
+  double standard_error = 0;  // of that share
   std::int64_t tokens = 0;
-  double nats = 0;  // sum of -log p over the tokens
+  double nats_per_token = 0;
 
-  double accuracy() const { return static_cast<double>(right) / static_cast<double>(answers); }
-  /// Of a share among so many answers.
-  double standard_error() const;
-  RecallScore& operator+=(const RecallScore& other);
+  void visit(auto&& f) {
+    f("answers", answers);
+    f("right", right);
+    f("standard_error", standard_error);
+    f("tokens", tokens);
+    f("nats_per_token", nats_per_token);
+  }
 };
 
-/// Distances (from, to], in tokens: up to 32, then twice as many in each.
+/// Distances from..to in tokens: up to 32, then twice as many in each.
 struct RecallBucket {
-  Index from = 0, to = 32;
-  RecallScore score = {};
+  Index from = 1, to = 32;
+  AnswerFigures figures = {};
+
+  void visit(auto&& f) {
+    f("from", from);
+    f("to", to);
+    figures.visit(f);
+  }
 };
 
-/// One attention: all its answers, and those of each bucket that holds any.
+/// One attention: all its answers, and those of each bucket that has any.
 struct RecallRow {
-  std::string name;     // "hard k=2 keep"
-  std::string kind;     // dense, local, soft, hard, baseline
-  std::string routing;  // "-", "carried", "sequence (not causal)"
-  RecallScore all = {};
-  std::vector<RecallBucket> buckets = {};
+  AttentionLabel attention;
+  AnswerFigures all = {};
+  std::vector<RecallBucket> by_distance = {};
+
+  void visit(auto&& f) {
+    attention.visit(f);
+    all.visit(f);
+    f("by_distance", by_distance);
+  }
+};
+
+/// Some questions, and what attentions answered.
+struct RecallEvaluation {
+  std::string questions = {};  // a file, or what they were made by
+  std::int64_t documents = 0;
+  std::vector<RecallRow> rows = {};
+
+  void visit(auto&& f) {
+    f("questions", questions);
+    f("documents", documents);
+    f("rows", rows);
+  }
 };
 
 /// `ranks`: as in EvalPass; they share the items.
 RecallRow evaluate_recall(LoadedModel& model, const AttentionSpec& attention,
                           std::span<const RecallItem> items, const ShareDone& progress = {},
                           Ranks& ranks = one_process());
-
-/// A table for a terminal: accuracy in each bucket.
-std::string format_recall(std::span<const RecallRow> rows);
 
 }  // namespace focus

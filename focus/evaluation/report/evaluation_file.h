@@ -7,26 +7,12 @@
 #include <vector>
 
 #include "focus/evaluation/recall/far_tokens.h"
-#include "focus/evaluation/report/evaluation_row.h"
-#include "focus/evaluation/report/recall_figures.h"
+#include "focus/evaluation/recall/recall_eval.h"
+#include "focus/evaluation/row.h"
 
 namespace focus {
 
-/// Texts in windows of one length.
-struct WindowEvaluation {
-  std::int64_t context = 0, stride = 0;
-  std::vector<EvaluationRow> rows = {};
-  std::optional<FarReport> far = {};
-
-  void visit(auto&& f) {
-    f("context", context);
-    f("stride", stride);
-    f("rows", rows);
-    f.maybe("far", far);
-  }
-};
-
-/// Texts, in windows of one length or of several.
+/// Texts, and what attentions came to on them.
 struct TextEvaluation {
   struct Tokenizer {
     std::string kind, fingerprint;
@@ -40,11 +26,9 @@ struct TextEvaluation {
   std::int64_t documents = 0, bytes = 0, words = 0;
   Tokenizer tokenizer = {};
   std::int64_t num_groups = 0;
-  std::optional<WindowEvaluation> windows = {};               // of one length,
-  std::optional<std::vector<WindowEvaluation>> lengths = {};  // or of several
-
-  /// Those of the last length.
-  const WindowEvaluation& last() const { return lengths ? lengths->back() : *windows; }
+  std::int64_t context = 0, stride = 0;
+  std::vector<Row> rows = {};
+  std::optional<FarReport> far = {};
 
   void visit(auto&& f) {
     f("texts", texts);
@@ -53,14 +37,17 @@ struct TextEvaluation {
     f("words", words);
     f("tokenizer", tokenizer);
     f("num_groups", num_groups);
-    f.part("rows", windows);
-    f.maybe("lengths", lengths);
+    f("context", context);
+    f("stride", stride);
+    f("rows", rows);
+    f.maybe("far", far);
   }
 };
 
 /// What `focus eval --json` writes.
 struct EvaluationFile {
-  std::string model = {}, adapter = {}, precision = {};
+  std::string model = {}, adapter = {};
+  Precision precision = Precision::float32;
   std::optional<TextEvaluation> texts = {};
   std::optional<RecallEvaluation> recall = {};
 
@@ -73,7 +60,7 @@ struct EvaluationFile {
   }
 };
 
-/// Throws std::runtime_error that begins with `where` for what is none of an evaluation.
+/// Throws std::runtime_error that begins with `where` for anything else.
 EvaluationFile evaluation_from_json(const nlohmann::json& json, const std::string& where);
 
 }  // namespace focus

@@ -5,25 +5,14 @@
 
 #include "focus/evaluation/report/charts.h"
 #include "focus/evaluation/report/html_report.h"
-#include "focus/evaluation/report/plane.h"
 
 namespace focus {
 namespace {
 
-constexpr Index kAround = 8;  // tokens on both sides of one of a far pair
-
 constexpr std::string_view kGroupsStyle = R"(
-.heat td { text-align: right; background: rgb(0 130 190 / calc(var(--h, 0) * .6)); }
-.heat td:first-child { text-align: left; }
-.heat th { font-size: .78rem; }
-table.heat :is(th, td):is(:first-child, :not(:first-child)) { padding: .2rem .3rem; }
-.tokens td { text-align: left; vertical-align: top; }
-.tokens code, .far b { background: var(--grid); border-radius: 3px; padding: 0 .2em; }
-.tokens code, .tokens td:nth-child(-n+4) { white-space: nowrap; }
 .passage { white-space: pre-wrap; line-height: 1.9; max-width: none; }
 .passage span { border-radius: 3px; padding: .15em 0; }
 .key { font-size: .85rem; max-width: none; } .key span { padding: .1em .4em; border-radius: 3px; }
-.far li { margin: .3rem 0; font-size: .92rem; } .far i { color: var(--soft); font-style: normal; }
 summary { cursor: pointer; font-weight: 600; margin: .8rem 0; }
 )";
 
@@ -34,11 +23,11 @@ std::string short_name(const std::string& path) {
   return path.substr(begin, slash + 1 - begin);
 }
 
-/// A leading blank and line breaks made to be seen.
+/// With visible blanks and line breaks.
 std::string visible(const std::string& text) {
   std::string shown;
   for (const char c : text) shown += c == ' ' ? "\u00B7" : c == '\n' ? "\u21B5" : std::string(1, c);
-  return escape_html(shown);
+  return shown;
 }
 
 /// A token of the passage: its line breaks are seen, and those within it break the line.
@@ -52,29 +41,37 @@ std::string with_breaks(const std::string& token) {
   return escape_html(shown);
 }
 
-/// A table whose cells are the darker the larger their number, from 0 to 1.
-struct HeatTable {
-  std::string caption;
-  std::vector<std::string> header;
-  std::vector<std::pair<std::string, std::vector<double>>> rows;
+using NamedShares = std::vector<std::pair<std::string, std::vector<double>>>;
 
-  std::string html(int digits, double factor) const {
-    std::string text = fmt::format(
-        "<div class=\"scroll\"><table class=\"wide heat\">\n<caption>{}</caption>\n<thead><tr>",
-        escape_html(caption));
-    for (const std::string& name : header)
-      text += fmt::format("<th scope=\"col\">{}</th>", escape_html(name));
-    text += "</tr></thead>\n<tbody>\n";
-    for (const auto& [name, values] : rows) {
-      text += fmt::format("<tr><td>{}</td>", escape_html(name));
-      for (const double v : values)
-        text += fmt::format("<td style=\"--h:{:.2f}\">{:.{}f}</td>", std::clamp(v, 0.0, 1.0),
-                            factor * v, digits);
-      text += "</tr>\n";
-    }
-    return text + "</tbody>\n</table></div>\n";
+std::string text_of(const LayerAgreement& a) {
+  const Agreement mean = a.mean();
+  return fmt::format(
+      "{} and {}: {:.3f} of the tokens keep their group, adjusted Rand {:.3f}, NMI {:.3f}", a.first,
+      a.second, mean.kept, mean.rand, mean.information);
+}
+
+std::string name_of_grouping(const GroupsReport& report, std::size_t i) {
+  const GroupAssignments& grouping = report.groupings[i];
+  return report.per_head ? fmt::format("{}, {}", grouping.layer, grouping.head)
+                         : fmt::format("{}", grouping.layer);
+}
+
+/// A row for each grouping.
+Table groupings_table(const GroupsReport& report) {
+  Table table{.header = {report.per_head ? "layer, head" : "layer", "largest", "smallest",
+                         "size entropy", "confidence", "entropy", "purity", "one group", "NMI",
+                         "beginnings", "one group"}};
+  for (std::size_t i = 0; i < report.details.size(); ++i) {
+    const GroupingDetails& d = report.details[i];
+    table.rows.push_back(
+        {name_of_grouping(report, i), percent_text(d.largest), percent_text(d.smallest),
+         number_text(d.size_entropy, 3), number_text(d.mean_confidence, 3),
+         number_text(report.groupings[i].entropy, 3), percent_text(d.purity.purity),
+         percent_text(d.purity.base), number_text(d.purity.information, 3),
+         percent_text(d.purity.word_beginnings), percent_text(d.purity.word_beginnings_base)});
   }
-};
+  return table;
+}
 
 /// The page of one report, part by part.
 class GroupsPage {
@@ -107,12 +104,6 @@ class GroupsPage {
 
  private:
   bool is_keys() const { return report_.per_head; }
-  std::string name_of_grouping(std::size_t i) const {
-    const GroupAssignments& grouping = report_.groupings[i];
-    return is_keys()  // no-break spaces: wide tables would break the name
-               ? fmt::format("layer\u00A0{}\u00A0head\u00A0{}", grouping.layer, grouping.head)
-               : fmt::format("layer\u00A0{}", grouping.layer);
-  }
 
   void begin() {
     page_.paragraph(fmt::format(
@@ -133,36 +124,27 @@ class GroupsPage {
 
   void layers_table() {
     page_.heading("Sizes, balance, purity");
-    Table table{.header = {is_keys() ? "layer, head" : "layer", "largest", "smallest",
-                           "size entropy", "confidence", "entropy", "spread", "purity", "one group",
-                           "NMI", "beginnings", "one group"}};
-    StackedBars bars{.title = "Group sizes, share of the tokens"};
+    page_.table(groupings_table(report_));
+    page_.paragraph(fmt::format(
+        "Balanced groups would have {} each. size entropy: entropy of the sizes over log K, 1 if "
+        "all "
+        "are equal. confidence: mean share of a token in its group; entropy: of its shares, in "
+        "nats. "
+        "purity: share of tokens in the largest category of their group; NMI: normalised mutual "
+        "information with the categories; beginnings: the same purity for whether a word begins "
+        "with "
+        "the token; one group: the value if all tokens were in one group.",
+        percent_text(1.0 / static_cast<double>(report_.groups))));
+    NamedShares sizes;
+    std::vector<std::string> header = {is_keys() ? "layer, head" : "layer"};
+    for (Index g = 0; g < report_.groups; ++g) header.push_back(fmt::format("{}", g));
     for (std::size_t i = 0; i < report_.details.size(); ++i) {
-      const GroupingDetails& d = report_.details[i];
-      table.rows.push_back(
-          {name_of_grouping(i), percent_text(d.largest), percent_text(d.smallest),
-           fmt::format("{:.3f}", d.size_entropy), fmt::format("{:.3f}", d.mean_confidence),
-           fmt::format("{:.3f}", report_.groupings[i].entropy), percent_text(d.parts.spread),
-           percent_text(d.purity.purity), percent_text(d.purity.base),
-           fmt::format("{:.3f}", d.purity.information), percent_text(d.purity.word_beginnings),
-           percent_text(d.purity.word_beginnings_base)});
-      bars.rows.emplace_back(name_of_grouping(i),
-                             std::vector<double>(d.sizes.begin(), d.sizes.end()));
+      std::vector<double>& shares =
+          sizes.emplace_back(name_of_grouping(report_, i), std::vector<double>()).second;
+      for (const std::int64_t size : report_.details[i].sizes)
+        shares.push_back(static_cast<double>(size) / static_cast<double>(report_.text.tokens()));
     }
-    page_.table(table);
-    page_.paragraph(
-        fmt::format("Balanced groups would have {} each. size entropy: entropy of the sizes over "
-                    "log K, 1 if all are equal. confidence: mean share of a token in its group; "
-                    "entropy: of its shares, in nats. spread: share of tokens that would have to "
-                    "change their group for all {} to have the same size. purity: share of tokens "
-                    "in the largest category of their group; NMI: normalised mutual information "
-                    "with the categories; beginnings: the same purity for whether a word begins "
-                    "with the token; one group: the value if all tokens were in one group.",
-                    percent_text(1.0 / static_cast<double>(report_.groups)),
-                    report_.text.names.size() > 1 ? "documents" : "parts of the text"));
-    for (Index g = 0; g < report_.groups; ++g)
-      bars.segment_names.push_back(fmt::format("group {}", g));
-    page_.figure(stacked_bars_svg(bars));
+    page_.shares_table("Group sizes, % of the tokens", header, sizes, 1, 100);
   }
 
   void agreements() {
@@ -177,31 +159,29 @@ class GroupsPage {
       for (const auto& [caption, figure] :
            {std::pair{"Adjusted Rand index", &Agreement::rand},
             std::pair{"Normalised mutual information", &Agreement::information}}) {
-        HeatTable heat{.caption = caption, .header = {"layer"}, .rows = {}};
+        std::vector<std::string> header = {"layer"};
+        NamedShares rows;
         for (Index a = 0; a < report_.layers; ++a) {
-          heat.header.push_back(fmt::format("{}", a));
-          auto& row = heat.rows.emplace_back(fmt::format("{}", a), std::vector<double>());
+          header.push_back(fmt::format("{}", a));
+          auto& row = rows.emplace_back(header.back(), std::vector<double>()).second;
           for (Index b = 0; b < report_.layers; ++b)
-            row.second.push_back(report_.between[static_cast<std::size_t>(a * report_.layers + b)].*
-                                 figure);
+            row.push_back(report_.between[static_cast<std::size_t>(a * report_.layers + b)].*
+                          figure);
         }
-        page_.figure(heat.html(2, 1));
+        page_.shares_table(caption, header, rows, 2, 1);
       }
     }
     if (report_.against) agreement_table("Compared with another adapter", {*report_.against});
     if (report_.checkpoints.empty()) return;
     agreement_table("Stability between checkpoints", report_.checkpoints);
-    LineChart chart{.title = "Share of tokens that keep their group",
-                    .x_label = "checkpoint",
-                    .y_label = "share"};
-    for (Index layer = 0; layer < report_.layers; ++layer) {
-      Series& series = chart.series.emplace_back(Series{.name = fmt::format("layer {}", layer)});
+    Chart chart{.title = "Share of tokens that keep their group",
+                .x_label = "checkpoint",
+                .y_label = "share"};
+    for (std::size_t layer = 0; layer < report_.checkpoints[0].layers.size(); ++layer)
       for (std::size_t c = 0; c < report_.checkpoints.size(); ++c)
-        series.points.emplace_back(
-            static_cast<double>(c + 1),
-            report_.checkpoints[c].layers[static_cast<std::size_t>(layer)].kept);
-    }
-    if (report_.checkpoints.size() > 1) page_.figure(line_chart_svg(chart));
+        chart.add(fmt::format("layer {}", layer),
+                  {static_cast<double>(c + 1), report_.checkpoints[c].layers[layer].kept});
+    if (report_.checkpoints.size() > 1) page_.figure(line_chart(chart));
   }
 
   void agreement_table(const std::string& heading, const std::vector<LayerAgreement>& all) {
@@ -233,15 +213,12 @@ class GroupsPage {
     passage(i);
     typical(report_.details[i]);
     categories(report_.details[i]);
-    parts(report_.details[i]);
-    far_pairs(report_.details[i].far);
   }
 
-  /// The tokens most typical of a group, in few words.
-  std::string label(const GroupingDetails& d, std::size_t g, std::size_t most) const {
+  std::string list_of(const std::vector<TypicalToken>& tokens, std::size_t most) const {
     std::string text;
-    for (const TypicalToken& token : d.typical[g].by_lift)
-      if (most-- > 0) text += fmt::format(" {}", visible(report_.vocabulary.at(token.id)));
+    for (const TypicalToken& token : tokens)
+      if (most-- > 0) text += " " + visible(report_.vocabulary.at(token.id));
     return text;
   }
 
@@ -259,90 +236,44 @@ class GroupsPage {
       }
       broken |= token.ends_with('\n');
       text += fmt::format("<span class=\"g{0}\" title=\"{0}: {1:.2f}\">{2}</span>",
-                          grouping.classes[at], grouping.confidence[at], with_breaks(token));
+                          grouping.group_of_token[at], grouping.confidence[at], with_breaks(token));
     }
     text += "</p>\n<p class=\"key\">";
     for (Index g = 0; g < report_.groups && report_.groups <= 16; ++g)
-      text += fmt::format("<span class=\"g{0}\">{0}</span>{1} ", g,
-                          label(report_.details[i], static_cast<std::size_t>(g), 3));
+      text += fmt::format(
+          "<span class=\"g{0}\">{0}</span>{1} ", g,
+          escape_html(list_of(report_.details[i].typical[static_cast<std::size_t>(g)].by_lift, 3)));
     page_.figure(text + "</p>\n");
   }
 
   void typical(const GroupingDetails& d) {
-    std::string text =
-        "<div class=\"scroll\"><table class=\"wide "
-        "tokens\">\n<thead><tr><th>group</th><th>share</th>"
-        "<th>confidence</th><th>mostly</th><th>surest tokens</th><th>tokens by lift</th></tr>"
-        "</thead>\n<tbody>\n";
+    Table table{
+        .header = {"group", "share", "confidence", "mostly", "surest tokens", "tokens by lift"}};
     for (std::size_t g = 0; g < d.sizes.size(); ++g) {
-      const auto list = [&](const std::vector<TypicalToken>& tokens) {
-        std::string items;
-        for (const TypicalToken& t : tokens)
-          items +=
-              fmt::format("<code title=\"{} times, confidence {:.3f}, lift {:.2f}\">{}</code> ",
-                          t.count, t.confidence, t.lift, visible(report_.vocabulary.at(t.id)));
-        return items;
-      };
       const TokenCategory largest = d.purity.largest[g];
-      text += fmt::format(
-          "<tr><td><span class=\"g{0}\">&nbsp;{0}&nbsp;</span></td><td>{1}</td><td>{2:.3f}</td>"
-          "<td>{3}</td><td>{4}</td><td>{5}</td></tr>\n",
-          g,
-          percent_text(static_cast<double>(d.sizes[g]) /
-                       static_cast<double>(report_.text.tokens())),
-          d.confidence[g],
-          d.sizes[g] > 0
-              ? fmt::format("{} {}", name_of(largest),
-                            percent_text(d.purity.shares[g][static_cast<std::size_t>(largest)]))
-              : "empty",
-          list(d.typical[g].by_confidence), list(d.typical[g].by_lift));
+      const double share =
+          static_cast<double>(d.sizes[g]) / static_cast<double>(report_.text.tokens());
+      table.rows.push_back(
+          {fmt::format("{}", g), percent_text(share), number_text(d.confidence[g], 3),
+           d.sizes[g] > 0
+               ? fmt::format("{} {}", name_of(largest),
+                             percent_text(d.purity.shares[g][static_cast<std::size_t>(largest)]))
+               : "empty",
+           list_of(d.typical[g].by_confidence, kAll), list_of(d.typical[g].by_lift, kAll)});
     }
-    page_.figure(text + "</tbody>\n</table></div>\n");
+    page_.table(table);
   }
 
   void categories(const GroupingDetails& d) {
-    HeatTable heat{.caption = "Categories of each group, %", .header = {"group"}, .rows = {}};
-    for (const std::string_view name : enum_names(TokenCategory{})) heat.header.emplace_back(name);
+    std::vector<std::string> header = {"group"};
+    for (const std::string_view name : enum_names(TokenCategory{})) header.emplace_back(name);
+    NamedShares rows;
     for (std::size_t g = 0; g < d.sizes.size(); ++g)
-      heat.rows.emplace_back(fmt::format("{}", g), d.purity.shares[g]);
-    page_.figure(heat.html(0, 100));
+      rows.emplace_back(fmt::format("{}", g), d.purity.shares[g]);
+    page_.shares_table("Categories of each group, %", header, rows, 0, 100);
   }
 
-  void parts(const GroupingDetails& d) {
-    const bool documents = report_.text.names.size() > 1;
-    HeatTable heat{.caption = documents ? "Share of each document's tokens, %"
-                                        : "Share of the tokens of each part of the text, %",
-                   .header = {documents ? "document" : "piece"},
-                   .rows = {}};
-    for (std::size_t g = 0; g < d.sizes.size(); ++g) heat.header.push_back(fmt::format("{}", g));
-    constexpr std::size_t kShown = 20;
-    for (std::size_t p = 0; p < std::min(kShown, d.parts.shares.size()); ++p)
-      heat.rows.emplace_back(
-          documents ? short_name(report_.text.names[p]) : fmt::format("{}", p + 1),
-          d.parts.shares[p]);
-    page_.figure(heat.html(1, 100));
-  }
-
-  void far_pairs(const FarAffinity& far) {
-    if (far.pairs.empty()) return;
-    std::string text = fmt::format(
-        "<p>Words further apart than the local window of {} with high affinity g<sub>i</sub> "
-        "&middot; "
-        "g<sub>j</sub> (over all such pairs of tokens its mean is {:.3f}):</p>\n<ul "
-        "class=\"far\">\n",
-        report_.local_window, far.mean);
-    const auto place = [&](Index token) {
-      const Excerpt e = report_.excerpt(token, kAround);
-      const std::size_t word = std::min(e.token.find_first_not_of(' '), e.token.size());
-      return fmt::format("&hellip;{}{}<b>{}</b>{}&hellip;", escape_html(e.before),
-                         e.token.substr(0, word), escape_html(e.token.substr(word)),
-                         escape_html(e.after));
-    };
-    for (const FarPair& pair : far.pairs)
-      text += fmt::format("<li><i>{:.3f}, {} tokens apart:</i> {} <i>and</i> {}</li>\n",
-                          pair.affinity, pair.distance(), place(pair.first), place(pair.second));
-    page_.figure(text + "</ul>\n");
-  }
+  static constexpr std::size_t kAll = 1000;
 
   const GroupsReport& report_;
   HtmlReport page_;
@@ -351,26 +282,9 @@ class GroupsPage {
 }  // namespace
 
 std::string groups_table(const GroupsReport& report) {
-  std::string text = fmt::format("{:<6} {:>5} {:>9} {:>9} {:>13} {:>11} {:>8} {:>8} {:>10}\n",
-                                 "layer", "head", "largest", "smallest", "size entropy",
-                                 "confidence", "spread", "purity", "one group");
-  for (std::size_t i = 0; i < report.details.size(); ++i) {
-    const GroupingDetails& d = report.details[i];
-    text += fmt::format(
-        "{:<6} {:>5} {:>8.1f}% {:>8.1f}% {:>13.3f} {:>11.3f} {:>7.1f}% {:>7.1f}% {:>9.1f}%\n",
-        report.groupings[i].layer,
-        report.per_head ? fmt::format("{}", report.groupings[i].head) : "-", 100 * d.largest,
-        100 * d.smallest, d.size_entropy, d.mean_confidence, 100 * d.parts.spread,
-        100 * d.purity.purity, 100 * d.purity.base);
-  }
-  const auto tell = [&](const LayerAgreement& a) {
-    const Agreement mean = a.mean();
-    text += fmt::format(
-        "{} and {}: {:.3f} of the tokens keep their group, adjusted Rand {:.3f}, NMI {:.3f}\n",
-        a.first, a.second, mean.kept, mean.rand, mean.information);
-  };
-  if (report.against) tell(*report.against);
-  for (const LayerAgreement& step : report.checkpoints) tell(step);
+  std::string text = plain_text(groupings_table(report), 1);
+  if (report.against) text += text_of(*report.against) + "\n";
+  for (const LayerAgreement& step : report.checkpoints) text += text_of(step) + "\n";
   return text;
 }
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "focus/evaluation/report/plane.h"
+#include "focus/evaluation/report/charts.h"
 
 namespace focus {
 namespace {
@@ -36,17 +36,16 @@ th:not(:first-child), td:not(:first-child) { padding-left: .9rem; }
 th { color: var(--soft); font-weight: 600; border-bottom-width: 2px; }
 .number { text-align: right; }
 td.number { white-space: nowrap; }
-.legend { display: flex; flex-wrap: wrap; gap: .2rem 1.4rem; font-size: .85rem; margin: .2rem 0; }
-.legend span { overflow-wrap: anywhere; }
-.legend svg { width: 26px; height: 10px; margin-right: .4rem; }
-.legend .swatch { width: 12px; }
-.legend i { font-style: normal; color: var(--soft); }
 figure > svg { display: block; width: 100%; height: auto; }
 /* On a narrow window a chart keeps a size at which its words can be read. */
 @media screen and (max-width: 40rem) {
   figure { overflow-x: auto; }
   figure > svg { width: 38rem; }
 }
+.shares td { text-align: right; background: rgb(0 130 190 / calc(var(--h, 0) * .6)); }
+.shares td:first-child { text-align: left; }
+.shares th { font-size: .78rem; }
+table.shares :is(th, td):is(:first-child, :not(:first-child)) { padding: .2rem .3rem; }
 @media print {
   :root { --page: #fff; --ink: #000; --soft: #444; --rule: #bbb; --grid: #ddd; }
   body { padding: 0; max-width: none; font-size: 11pt; }
@@ -64,6 +63,8 @@ bool looks_numeric(const std::string& cell) {
   return std::string_view(end).find_first_not_of(kUnitCharacters) == std::string_view::npos;
 }
 
+std::string_view number_class(bool is_number) { return is_number ? " class=\"number\"" : ""; }
+
 }  // namespace
 
 HtmlReport::HtmlReport(std::string title) : title_(std::move(title)) {}
@@ -76,38 +77,52 @@ void HtmlReport::paragraph(std::string_view text) {
   body_ += fmt::format("<p>{}</p>\n", escape_html(text));
 }
 
+void HtmlReport::begin_table(std::string_view classes, const std::string& caption,
+                             const std::vector<std::string>& header,
+                             const std::vector<bool>& is_number) {
+  body_ += fmt::format("<div class=\"scroll\"><table class=\"{}\">\n", classes);
+  if (!caption.empty()) body_ += fmt::format("<caption>{}</caption>\n", escape_html(caption));
+  body_ += "<thead><tr>";
+  for (std::size_t c = 0; c < header.size(); ++c)
+    body_ += fmt::format("<th scope=\"col\"{}>{}</th>", number_class(is_number[c]),
+                         escape_html(header[c]));
+  body_ += "</tr></thead>\n<tbody>\n";
+}
+
 void HtmlReport::table(const Table& table) {
+  constexpr std::size_t kWide = 10;
   check_rows(table);
   const std::size_t columns = table.header.size();
-
-  std::vector<std::string> cell_class(columns);
-  for (std::size_t c = 0; c < columns; ++c) {
-    const bool numeric =
-        !table.rows.empty() &&
-        std::ranges::all_of(table.rows, [c](const auto& row) { return looks_numeric(row[c]); });
-    if (numeric) cell_class[c] = " class=\"number\"";
-  }
-
-  constexpr std::size_t kWide = 10;
-  body_ +=
-      fmt::format("<div class=\"scroll\"><table{}>\n", columns > kWide ? " class=\"wide\"" : "");
-  if (!table.caption.empty())
-    body_ += fmt::format("<caption>{}</caption>\n", escape_html(table.caption));
-  body_ += "<thead><tr>";
+  std::vector<bool> is_number;
   for (std::size_t c = 0; c < columns; ++c)
-    body_ +=
-        fmt::format("<th scope=\"col\"{}>{}</th>", cell_class[c], escape_html(table.header[c]));
-  body_ += "</tr></thead>\n<tbody>\n";
+    is_number.push_back(
+        !table.rows.empty() &&
+        std::ranges::all_of(table.rows, [c](const auto& row) { return looks_numeric(row[c]); }));
+  begin_table(columns > kWide ? "wide" : "", table.caption, table.header, is_number);
   for (const auto& row : table.rows) {
     body_ += "<tr>";
     for (std::size_t c = 0; c < columns; ++c)
-      body_ += fmt::format("<td{}>{}</td>", cell_class[c], escape_html(row[c]));
+      body_ += fmt::format("<td{}>{}</td>", number_class(is_number[c]), escape_html(row[c]));
     body_ += "</tr>\n";
   }
   body_ += "</tbody>\n</table></div>\n";
 }
 
-void HtmlReport::figure(std::string_view figure) { body_ += figure; }
+void HtmlReport::shares_table(const std::string& caption, const std::vector<std::string>& header,
+                              const std::vector<std::pair<std::string, std::vector<double>>>& rows,
+                              int digits, double factor) {
+  begin_table("wide shares", caption, header, std::vector<bool>(header.size(), false));
+  for (const auto& [name, shares] : rows) {
+    body_ += fmt::format("<tr><td>{}</td>", escape_html(name));
+    for (const double share : shares)
+      body_ += fmt::format("<td style=\"--h:{:.2f}\">{:.{}f}</td>", std::clamp(share, 0.0, 1.0),
+                           factor * share, digits);
+    body_ += "</tr>\n";
+  }
+  body_ += "</tbody>\n</table></div>\n";
+}
+
+void HtmlReport::figure(std::string_view html) { body_ += html; }
 void HtmlReport::style(std::string_view css) { style_ += css; }
 
 std::string HtmlReport::html() const {

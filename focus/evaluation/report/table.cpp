@@ -34,12 +34,12 @@ std::string plain_text(const Table& table, std::size_t left) {
   return text;
 }
 
-std::string percent_text(double share) {
-  return std::isfinite(share) ? fmt::format("{:.1f} %", 100 * share) : "-";
+std::string percent_text(std::optional<double> share) {
+  return share && std::isfinite(*share) ? fmt::format("{:.1f} %", 100 * *share) : "-";
 }
 
-std::string number_text(double value, int digits) {
-  return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "-";
+std::string number_text(std::optional<double> value, int digits) {
+  return value && std::isfinite(*value) ? fmt::format("{:.{}f}", *value, digits) : "-";
 }
 
 }  // namespace focus

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,9 @@ void check_rows(const Table& table);
 /// `left`, the others to the right.
 std::string plain_text(const Table& table, std::size_t left = 0);
 
-/// "12.3 %" of 0.123; "-" of what is no number.
-std::string percent_text(double share);
-/// So many digits behind the point; "-" of what is no number.
-std::string number_text(double value, int digits);
+/// 0.123 as "12.3 %"; "-" without a finite number.
+std::string percent_text(std::optional<double> share);
+/// With so many decimals; "-" without a finite number.
+std::string number_text(std::optional<double> value, int digits);
 
 }  // namespace focus

@@ -84,14 +84,15 @@ bool ends_with_letter(std::string_view text) {
   return is_letter(text.substr(last));
 }
 
-}  // namespace
-
+/// In lower case, without blanks around it.
 std::string folded(std::string_view text) {
   std::string lower(without_blanks(text));
   for (char& c : lower)
     if (is_upper(c)) c = static_cast<char>(c - 'A' + 'a');
   return lower;
 }
+
+}  // namespace
 
 TokenCategory category_of(std::string_view before, std::string_view token, std::string_view after) {
   const std::string_view text = without_blanks(token);
@@ -127,24 +128,6 @@ std::vector<TokenCategory> categorise(std::span<const std::string> texts,
 
 bool begins_word(TokenCategory category) {
   return category >= TokenCategory::determiner && category <= TokenCategory::word;
-}
-
-bool is_content(TokenCategory category) {
-  return category == TokenCategory::capitalised || category == TokenCategory::word;
-}
-
-std::vector<std::string> whole_words(std::span<const std::string> texts,
-                                     std::span<const TokenCategory> categories) {
-  std::vector<std::string> words(texts.size());
-  for (std::size_t t = 0; t < texts.size(); ++t) {
-    if (!begins_word(categories[t])) continue;
-    std::string word = texts[t];
-    for (std::size_t next = t + 1;
-         next < texts.size() && categories[next] == TokenCategory::continuation; ++next)
-      word += texts[next];
-    words[t] = folded(word);
-  }
-  return words;
 }
 
 std::string token_text(const Tokenizer& tokenizer, std::int32_t id) {

@@ -49,18 +49,8 @@ std::vector<TokenCategory> categorise(std::span<const std::string> texts,
 
 /// True where a word begins with the token: its category is one of those of words but continuation.
 bool begins_word(TokenCategory category);
-/// True for words and their beginnings that no closed list has.
-bool is_content(TokenCategory category);
-
-/// For each token that begins a word the whole of it, folded; empty for the others.
-std::vector<std::string> whole_words(std::span<const std::string> texts,
-                                     std::span<const TokenCategory> categories);
-
 /// The text of an id as it stands after another word, its leading blank included, ill-formed bytes
 /// as U+FFFD.
 std::string token_text(const Tokenizer& tokenizer, std::int32_t id);
-
-/// In lower case, of letters A to Z, without blanks around it.
-std::string folded(std::string_view text);
 
 }  // namespace focus

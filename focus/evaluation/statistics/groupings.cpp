@@ -16,22 +16,19 @@ double entropy_of(std::span<const double> shares) {
   return entropy;
 }
 
-/// Adds one head's tokens of a window to its grouping; returns their shares.
-std::vector<double> note(const GroupShares& of_layer, Index head, GroupAssignments& grouping) {
-  std::vector<double> shares;
+/// Adds one head's tokens of a window to its grouping.
+void note(const GroupShares& of_layer, Index head, GroupAssignments& grouping) {
   const Index tokens = static_cast<Index>(of_layer.ids.size()) / of_layer.heads;
   for (Index t = 0; t < tokens; ++t) {
     const Index row = t * of_layer.heads + head;
     const std::span<const double> g = std::span(of_layer.shares)
                                           .subspan(static_cast<std::size_t>(row * of_layer.groups),
                                                    static_cast<std::size_t>(of_layer.groups));
-    const std::uint8_t c = of_layer.ids[static_cast<std::size_t>(row)];
-    grouping.classes.push_back(c);
-    grouping.confidence.push_back(static_cast<float>(g[c]));
+    const std::uint8_t group = of_layer.ids[static_cast<std::size_t>(row)];
+    grouping.group_of_token.push_back(group);
+    grouping.confidence.push_back(static_cast<float>(g[group]));
     grouping.entropy += entropy_of(g);
-    shares.insert(shares.end(), g.begin(), g.end());
   }
-  return shares;
 }
 
 }  // namespace
@@ -52,7 +49,7 @@ TextWindows cut_windows(std::span<const DocumentTokens> documents, Index context
 }
 
 std::vector<GroupAssignments> collect_groupings(Decoder& decoder, FocusModel& focus,
-                                                const TextWindows& text, const WindowVisitor& visit,
+                                                const TextWindows& text,
                                                 const CollectProgress& progress) {
   const Index layers = static_cast<Index>(decoder.layers().size());
   check(layers == focus.shape().num_layers, "groups: {} layers for a decoder of {}",
@@ -63,17 +60,13 @@ std::vector<GroupAssignments> collect_groupings(Decoder& decoder, FocusModel& fo
     groupings.push_back({.layer = i / heads,
                          .head = i % heads,
                          .groups = focus.config().num_groups,
-                         .classes = {},
+                         .group_of_token = {},
                          .confidence = {}});
-  Index first = 0;
   const auto see = [&](const MechanismInputs& in) {
     const GroupShares of_layer =
         focus.grouping().shares(in, *focus.runnable_mode(focus.mode).balance);
-    for (Index head = 0; head < heads; ++head) {
-      const auto number = static_cast<std::size_t>(in.layer * heads + head);
-      std::vector<double> shares = note(of_layer, head, groupings[number]);
-      if (visit) visit({number, first, of_layer.groups, std::move(shares)});
-    }
+    for (Index head = 0; head < heads; ++head)
+      note(of_layer, head, groupings[static_cast<std::size_t>(in.layer * heads + head)]);
   };
   std::vector<AttentionMechanism> own;
   for (const Block& block : decoder.layers()) own.push_back(block.self_attn.mechanism);
@@ -84,7 +77,6 @@ std::vector<GroupAssignments> collect_groupings(Decoder& decoder, FocusModel& fo
     return attend ? attend(in) : attention(in.q, in.k, in.v, in.options);
   });
   for (Index w = 0; w < text.num_windows(); ++w) {
-    first = text.windows[static_cast<std::size_t>(w)];
     const Variable hidden = decoder.hidden_states(text.window(w), 1);
     require_finite(hidden.value().span(), "groups", "hidden states");
     if (progress) progress(static_cast<double>(w + 1) / static_cast<double>(text.num_windows()));

@@ -8,7 +8,7 @@
 
 #include "focus/method/focus_model.h"
 
-// The groups that a Focus puts the tokens of some texts into.
+// The groups of the tokens of some texts.
 namespace focus {
 
 /// Documents' tokens, one after the other, cut into windows that a model can run.
@@ -40,32 +40,23 @@ TextWindows cut_windows(std::span<const DocumentTokens> documents, Index context
 struct GroupAssignments {
   Index layer = 0, head = 0;
   Index groups = 0;
-  std::vector<std::uint8_t> classes;  // [tokens]
-  std::vector<float> confidence;      // [tokens]: the share of the token in its group
-  double entropy = 0;                 // of the shares, mean over tokens, in nats
+  std::vector<std::uint8_t> group_of_token;
+  std::vector<float> confidence;  // [tokens]: the share of the token in its group
+  double entropy = 0;             // of the shares, mean over tokens, in nats
 
-  Index tokens() const { return static_cast<Index>(classes.size()); }
+  Index tokens() const { return static_cast<Index>(group_of_token.size()); }
 };
 
-/// What tokens [first, first + count) have in each group, in one grouping.
-struct WindowShares {
-  std::size_t grouping = 0;  // its number in what collect_groupings() returns
-  Index first = 0;           // token of the text
-  Index groups = 0;
-  std::vector<double> shares;  // g [count, groups]; rows sum to 1
-};
-using WindowVisitor = std::function<void(const WindowShares&)>;
 /// Share of the windows done, 0 to 1.
 using CollectProgress = std::function<void(double)>;
 
 /// Runs the decoder over the windows, with whatever attention it has, and notes for each layer the
-/// groups of `focus`, which need not be attached to it: of hidden routing g with the balance of
-/// focus.mode; of keys the class, and as shares softmax(z / tau). Groupings layer by layer, in it
-/// head by head. Each window's shares are shown to `visit` in this order and then forgotten. The
-/// same for any number of threads. Throws std::invalid_argument where the layers do not fit.
+/// groups of `focus`, which need not be attached: groups of tokens with the balance of focus.mode,
+/// a token's shares g; groups of keys with softmax(z / tau) as shares. The groupings of a layer
+/// follow each other head by head. The same for any number of threads. Throws std::invalid_argument
+/// where the layers do not fit.
 std::vector<GroupAssignments> collect_groupings(Decoder& decoder, FocusModel& focus,
                                                 const TextWindows& text,
-                                                const WindowVisitor& visit = {},
                                                 const CollectProgress& progress = {});
 
 }  // namespace focus

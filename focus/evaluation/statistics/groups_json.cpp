@@ -7,8 +7,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr Index kAround = 8;  // tokens on both sides of one of a far pair
-
 Json to_json(const Agreement& a) {
   return {{"adjusted_rand_index", a.rand},
           {"normalised_mutual_information", a.information},
@@ -34,31 +32,11 @@ Json to_json(const std::vector<TypicalToken>& tokens, const GroupsReport& report
   return list;
 }
 
-Json to_json(const Excerpt& excerpt, Index token) {
-  return {{"token", token},
-          {"text", excerpt.token},
-          {"before", excerpt.before},
-          {"after", excerpt.after}};
-}
-
-Json to_json(const FarAffinity& far, const GroupsReport& report) {
-  Json pairs = Json::array();
-  for (const FarPair& pair : far.pairs)
-    pairs.push_back({{"affinity", pair.affinity},
-                     {"distance", pair.distance()},
-                     {"first", to_json(report.excerpt(pair.first, kAround), pair.first)},
-                     {"second", to_json(report.excerpt(pair.second, kAround), pair.second)}});
-  return {{"mean_affinity", far.mean}, {"pairs", pairs}};
-}
-
 Json group_to_json(const GroupingDetails& details, std::size_t group, const GroupsReport& report) {
-  Json parts = Json::array();
-  for (const std::vector<double>& shares : details.parts.shares) parts.push_back(shares[group]);
   return {{"size", details.sizes[group]},
           {"confidence", details.confidence[group]},
           {"category", name_of(details.purity.largest[group])},
           {"categories", details.purity.shares[group]},
-          {"share_of_parts", parts},
           {"by_confidence", to_json(details.typical[group].by_confidence, report)},
           {"by_lift", to_json(details.typical[group].by_lift, report)}};
 }
@@ -73,7 +51,6 @@ Json grouping_to_json(std::size_t number, const GroupsReport& report) {
   json["size_entropy"] = details.size_entropy;
   json["assignment_entropy"] = grouping.entropy;
   json["confidence"] = details.mean_confidence;
-  json["spread_over_parts"] = details.parts.spread;
   json["purity"] = {{"categories", details.purity.purity},
                     {"categories_base", details.purity.base},
                     {"normalised_mutual_information", details.purity.information},
@@ -82,7 +59,6 @@ Json grouping_to_json(std::size_t number, const GroupsReport& report) {
   json["groups"] = Json::array();
   for (std::size_t g = 0; g < details.sizes.size(); ++g)
     json["groups"].push_back(group_to_json(details, g, report));
-  json["far"] = to_json(details.far, report);
   return json;
 }
 
@@ -91,7 +67,7 @@ Json passage_to_json(const GroupsReport& report) {
   for (Index t = report.passage_first; t < report.passage_end; ++t) {
     Json groups = Json::array();
     for (const GroupAssignments& grouping : report.groupings)
-      groups.push_back(grouping.classes[static_cast<std::size_t>(t)]);
+      groups.push_back(grouping.group_of_token[static_cast<std::size_t>(t)]);
     tokens.push_back({{"text", report.text_at(t)}, {"groups", groups}});
   }
   return {{"first", report.passage_first}, {"tokens", tokens}};
@@ -124,7 +100,6 @@ Json groups_to_json(const GroupsReport& report) {
                {"heads", report.heads},
                {"num_groups", report.groups},
                {"local_window", report.local_window},
-               {"parts", report.parts},
                {"category_names", categories}};
   json["between_layers"] = {
       {"adjusted_rand_index", matrix_to_json(report, &Agreement::rand)},

@@ -10,7 +10,9 @@
 namespace focus {
 namespace {
 
-constexpr std::size_t kShortWord = 3;  // bytes of a word that is worth being in a far pair
+constexpr std::int64_t kLeastCount = 5;  // of a token in a group, to be typical
+constexpr std::size_t kTypical = 8;      // tokens listed per group
+constexpr Index kPassage = 160;          // tokens of the coloured passage
 
 Index heads_of(std::span<const GroupAssignments> groupings) {
   Index heads = 1;
@@ -43,7 +45,8 @@ Agreement mean_agreement(std::span<const GroupAssignments> a, std::span<const Gr
   for (std::size_t i = 0; i < a.size(); ++i)
     for (std::size_t j = 0; j < b.size(); ++j)
       if (heads == Heads::all || (heads == Heads::same) == (i == j))
-        all.push_back(agreement(contingency(a[i].classes, a[i].groups, b[j].classes, b[j].groups)));
+        all.push_back(agreement(
+            contingency(a[i].group_of_token, a[i].groups, b[j].group_of_token, b[j].groups)));
   return mean_of(all);
 }
 
@@ -61,15 +64,12 @@ std::vector<Agreement> between_layers(std::span<const GroupAssignments> grouping
   return between;
 }
 
-GroupingDetails details_of(const GroupAssignments& grouping, const GroupsReport& report,
-                           const GroupsSettings& settings) {
-  GroupingDetails details{.sizes = group_sizes(grouping),
-                          .confidence = group_confidence(grouping),
-                          .parts = balance_over_parts(grouping, report.parts),
-                          .typical = typical_tokens(report.text.ids, grouping, settings.min_count,
-                                                    static_cast<std::size_t>(settings.typical)),
-                          .purity = purity(grouping, report.categories),
-                          .far = {}};
+GroupingDetails details_of(const GroupAssignments& grouping, const GroupsReport& report) {
+  GroupingDetails details{
+      .sizes = group_sizes(grouping),
+      .confidence = group_confidence(grouping),
+      .typical = typical_tokens(report.text.ids, grouping, kLeastCount, kTypical),
+      .purity = purity(grouping, report.categories)};
   const auto tokens = static_cast<double>(grouping.tokens());
   const auto [least, most] = std::ranges::minmax(details.sizes);
   details.smallest = static_cast<double>(least) / tokens;
@@ -82,8 +82,8 @@ GroupingDetails details_of(const GroupAssignments& grouping, const GroupsReport&
   return details;
 }
 
-/// What each token of the text reads as, and what it is; returns their texts.
-std::vector<std::string> read_tokens(const Tokenizer& tokenizer, GroupsReport& report) {
+/// Sets the vocabulary and the category of each token.
+void read_tokens(const Tokenizer& tokenizer, GroupsReport& report) {
   std::vector<std::string> texts;
   std::vector<bool> special;
   for (const std::int32_t id : report.text.ids) {
@@ -93,21 +93,6 @@ std::vector<std::string> read_tokens(const Tokenizer& tokenizer, GroupsReport& r
     special.push_back(tokenizer.is_special(id));
   }
   report.categories = categorise(texts, special);
-  return texts;
-}
-
-/// A number for each whole word that is worth being in a far pair, else -1.
-std::vector<std::int32_t> far_words(std::span<const std::string> texts,
-                                    std::span<const TokenCategory> categories) {
-  const std::vector<std::string> words = whole_words(texts, categories);
-  std::map<std::string_view, std::int32_t> numbers;
-  std::vector<std::int32_t> of_tokens;
-  for (std::size_t t = 0; t < words.size(); ++t) {
-    const bool wanted = is_content(categories[t]) && words[t].size() > kShortWord;
-    const auto next = static_cast<std::int32_t>(numbers.size());
-    of_tokens.push_back(wanted ? numbers.try_emplace(words[t], next).first->second : -1);
-  }
-  return of_tokens;
 }
 
 /// In the middle of the text's longest window, where there is context before it.
@@ -133,29 +118,6 @@ const FocusModel& require_groups(const LoadedModel& model) {
   return *model.focus();
 }
 
-}  // namespace
-
-Agreement LayerAgreement::mean() const { return mean_of(layers); }
-
-Excerpt GroupsReport::excerpt(Index token, Index around) const {
-  const auto next = std::ranges::upper_bound(text.documents, token);
-  const Index first = std::max(token - around, next == text.documents.begin() ? 0 : *(next - 1));
-  const Index end =
-      std::min(token + around + 1, next == text.documents.end() ? text.tokens() : *next);
-  const auto read = [&](Index from, Index to) {
-    std::string words;
-    for (Index t = from; t < to; ++t)
-      if (categories[static_cast<std::size_t>(t)] != TokenCategory::special) words += text_at(t);
-    return words;
-  };
-  Index after = token + 1;  // the rest of its word belongs to it
-  while (after < end && categories[static_cast<std::size_t>(after)] == TokenCategory::continuation)
-    ++after;
-  return {read(first, token), read(token, after), read(after, end)};
-}
-
-namespace {
-
 /// The ids of a text, what is put before each window among them.
 std::vector<std::int32_t> with_starts(const EvalText& text, Index context) {
   if (!text.window_start) return text.ids;
@@ -171,6 +133,8 @@ std::vector<std::int32_t> with_starts(const EvalText& text, Index context) {
 
 }  // namespace
 
+Agreement LayerAgreement::mean() const { return mean_of(layers); }
+
 TextWindows windows_for(const LoadedModel& model, std::span<const EvalText> texts, Index context) {
   require_groups(model);
   std::vector<std::vector<std::int32_t>> ids;  // documents look into them
@@ -185,34 +149,27 @@ TextWindows windows_for(const LoadedModel& model, std::span<const EvalText> text
   return windows;
 }
 
-GroupsReport describe_groups(LoadedModel& model, const TextWindows& text,
-                             const GroupsSettings& settings, const CollectProgress& progress) {
+GroupsReport describe_groups(LoadedModel& model, const TextWindows& text, Index context,
+                             const CollectProgress& progress) {
   const FocusModel& focus = require_groups(model);
+  const Tokenizer& tokenizer = model.require_tokenizer();
   GroupsReport report{.model = model.where,
                       .grouping = std::string(focus.grouping().kind()),
                       .per_head = focus.grouping_kind().is_per_head,
-                      .context = settings.context,
+                      .tokenizer = tokenizer.fingerprint(),
+                      .context = context,
                       .layers = focus.shape().num_layers,
                       .heads = focus.grouping().heads(),
                       .groups = focus.config().num_groups,
                       .local_window = focus.config().local_window,
-                      .text = text,
-                      .parts = parts_of(text, settings.parts)};
-  report.tokenizer = model.require_tokenizer().fingerprint();
-  const std::vector<std::string> texts = read_tokens(model.require_tokenizer(), report);
-  choose_passage(report, settings.passage);
+                      .text = text};
+  read_tokens(tokenizer, report);
+  choose_passage(report, kPassage);
   const ActiveAttention active(model, own_attention(model));
   report.attention = active.title();
-  FarPairSearch search(far_words(texts, report.categories), report.local_window,
-                       static_cast<std::size_t>(settings.far_pairs));
-  report.groupings = collect_groupings(
-      *model.decoder, *model.focus(), report.text,
-      [&](const WindowShares& window) { search.see(window); }, progress);
-  std::vector<FarAffinity> far = search.found();
-  for (std::size_t i = 0; i < report.groupings.size(); ++i) {
-    report.details.push_back(details_of(report.groupings[i], report, settings));
-    report.details.back().far = std::move(far[i]);
-  }
+  report.groupings = collect_groupings(*model.decoder, *model.focus(), report.text, progress);
+  for (const GroupAssignments& grouping : report.groupings)
+    report.details.push_back(details_of(grouping, report));
   report.between = between_layers(report.groupings, report.layers);
   return report;
 }

@@ -38,8 +38,7 @@ void check_other_groups(const LoadedModel& model, const std::string& path) {
   if (saved->shape.num_layers != layers)
     fail("{}: {} layers, but {} has {}; only models with the same number of layers can be compared",
          path, saved->shape.num_layers, model.where, layers);
-  if (!is_whole_model(path))
-    read_focus(*saved, model.fingerprint(), model.where);
+  if (!is_whole_model(path)) read_focus(*saved, model.fingerprint(), model.where);
 }
 
 std::vector<GroupAssignments> other_groupings(const BasePlace& place, const std::string& path,
@@ -52,7 +51,7 @@ std::vector<GroupAssignments> other_groupings(const BasePlace& place, const std:
         "{}: its tokenizer differs from that of {}; only groups of the same tokens can be compared",
         path, report.model);
   const ActiveAttention active(other, own_attention(other));
-  return collect_groupings(*other.decoder, *other.focus(), report.text, {}, progress);
+  return collect_groupings(*other.decoder, *other.focus(), report.text, progress);
 }
 
 std::vector<std::string> expand_checkpoints(const std::vector<std::string>& paths) {

@@ -51,59 +51,30 @@ double base_of(const Contingency& table) {
 
 std::vector<std::int64_t> group_sizes(const GroupAssignments& grouping) {
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(grouping.groups), 0);
-  for (const std::uint8_t c : grouping.classes) ++sizes[c];
+  for (const std::uint8_t c : grouping.group_of_token) ++sizes[c];
   return sizes;
 }
 
 std::vector<double> group_confidence(const GroupAssignments& grouping) {
   const std::vector<std::int64_t> sizes = group_sizes(grouping);
   std::vector<double> confidence(sizes.size(), 0.0);
-  for (std::size_t t = 0; t < grouping.classes.size(); ++t)
-    confidence[grouping.classes[t]] += static_cast<double>(grouping.confidence[t]);
+  for (std::size_t t = 0; t < grouping.group_of_token.size(); ++t)
+    confidence[grouping.group_of_token[t]] += static_cast<double>(grouping.confidence[t]);
   for (std::size_t g = 0; g < sizes.size(); ++g)
     if (sizes[g] > 0) confidence[g] /= static_cast<double>(sizes[g]);
   return confidence;
 }
 
-PartBalance balance_over_parts(const GroupAssignments& grouping, std::span<const Index> starts) {
-  check(starts.size() >= 2 && starts.back() <= grouping.tokens(),
-        "groups: parts that do not fit {} tokens", grouping.tokens());
-  const std::vector<std::int64_t> all = group_sizes(grouping);
-  PartBalance balance;
-  for (std::size_t p = 0; p + 1 < starts.size(); ++p) {
-    std::vector<std::int64_t> sizes(all.size(), 0);
-    for (Index t = starts[p]; t < starts[p + 1]; ++t)
-      ++sizes[grouping.classes[static_cast<std::size_t>(t)]];
-    const std::int64_t tokens = starts[p + 1] - starts[p];
-    std::vector<double>& shares = balance.shares.emplace_back();
-    double distance = 0;
-    for (std::size_t g = 0; g < all.size(); ++g) {
-      shares.push_back(share_of(sizes[g], tokens));
-      distance += 0.5 * std::abs(shares.back() - share_of(all[g], grouping.tokens()));
-    }
-    balance.spread += distance * share_of(tokens, grouping.tokens());
-  }
-  return balance;
-}
-
-std::vector<Index> parts_of(const TextWindows& text, Index pieces) {
-  if (text.names.size() > 1) return text.documents;
-  std::vector<Index> starts;
-  const Index count = std::clamp<Index>(pieces, 1, std::max<Index>(1, text.tokens()));
-  for (Index p = 0; p <= count; ++p) starts.push_back(text.tokens() * p / count);
-  return starts;
-}
-
 std::vector<TypicalTokens> typical_tokens(std::span<const std::int32_t> ids,
                                           const GroupAssignments& grouping, std::int64_t min_count,
                                           std::size_t most) {
-  check(ids.size() == grouping.classes.size(), "groups: {} tokens, but groups for {}", ids.size(),
-        grouping.classes.size());
+  check(ids.size() == grouping.group_of_token.size(), "groups: {} tokens, but groups for {}",
+        ids.size(), grouping.group_of_token.size());
   std::map<std::int32_t, std::int64_t> frequency;
   std::vector<std::map<std::int32_t, ItemSum>> items(static_cast<std::size_t>(grouping.groups));
   for (std::size_t t = 0; t < ids.size(); ++t) {
     ++frequency[ids[t]];
-    ItemSum& sum = items[grouping.classes[t]][ids[t]];
+    ItemSum& sum = items[grouping.group_of_token[t]][ids[t]];
     ++sum.count;
     sum.confidence += static_cast<double>(grouping.confidence[t]);
   }
@@ -131,8 +102,9 @@ Purity purity(const GroupAssignments& grouping, std::span<const TokenCategory> c
     numbers.push_back(static_cast<std::uint8_t>(c));
     beginnings.push_back(begins_word(c) ? 1 : 0);
   }
-  const Contingency table = contingency(grouping.classes, grouping.groups, numbers, kNumCategories);
-  const Contingency words = contingency(grouping.classes, grouping.groups, beginnings, 2);
+  const Contingency table =
+      contingency(grouping.group_of_token, grouping.groups, numbers, kNumCategories);
+  const Contingency words = contingency(grouping.group_of_token, grouping.groups, beginnings, 2);
   Purity of_groups{.shares = {},
                    .largest = {},
                    .purity = purity_of(table),

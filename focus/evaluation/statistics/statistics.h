@@ -15,18 +15,6 @@ std::vector<std::int64_t> group_sizes(const GroupAssignments& grouping);
 /// The mean share that a group's tokens have in it, [groups]; 0 for an empty group.
 std::vector<double> group_confidence(const GroupAssignments& grouping);
 
-/// How even the groups are over parts of the text, such as its documents.
-struct PartBalance {
-  std::vector<std::vector<double>> shares;  // [parts][groups], of the part's tokens
-  /// Mean over the parts, by their tokens, of half the sum of |share in the part - share in all|:
-  /// the share of tokens that would have to change their group; 0 where all parts are alike.
-  double spread = 0;
-};
-/// `starts` are the first tokens of the parts, and the end.
-PartBalance balance_over_parts(const GroupAssignments& grouping, std::span<const Index> starts);
-/// The documents where there are several, else as many equal pieces of the text.
-std::vector<Index> parts_of(const TextWindows& text, Index pieces);
-
 /// A vocabulary item as a member of a group.
 struct TypicalToken {
   std::int32_t id = 0;

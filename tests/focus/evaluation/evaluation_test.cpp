@@ -4,7 +4,6 @@
 
 #include "data/settings/struct_json.h"
 #include "focus/adapters/baselines/window_attention.h"
-#include "focus/evaluation/report/evaluation_row.h"
 #include "tests/support/compare.h"
 #include "tests/support/thread_ranks.h"
 #include "tests/support/tiny_session.h"
@@ -242,54 +241,50 @@ TEST(Evaluation, RowsSayWhatRan) {
     return evaluate(model, resolve_attention(parse_attention(word), model, "here"), texts,
                     settings);
   };
-  const EvalRow dense = row("dense"), soft = row("soft"), hard = row("hard:1"), all = row("hard:4"),
-                local = row("local"), window = row("window:4");
-  EXPECT_EQ(dense.kind, "dense");
-  EXPECT_FALSE(dense.has_groups);
-  EXPECT_EQ(soft.routing, "carried");
-  EXPECT_EQ(hard.name, "hard k=1 keep");
-  EXPECT_LT(hard.groups.pairs, 1);
-  EXPECT_EQ(all.groups.pairs, 1);
-  EXPECT_EQ(window.kind, "baseline");
-  EXPECT_EQ(window.settings,
+  const Row dense = row("dense"), soft = row("soft"), hard = row("hard:1"), all = row("hard:4"),
+            local = row("local"), window = row("window:4");
+  EXPECT_EQ(dense.attention.kind, AttentionKind::dense);
+  EXPECT_FALSE(dense.attention.routing || dense.largest_group);
+  EXPECT_EQ(soft.attention.routing, "carried");
+  EXPECT_EQ(hard.attention.name, "hard k=1 keep");
+  EXPECT_EQ(hard.attention.kind, AttentionKind::hard);
+  EXPECT_EQ(hard.attention.gate, HardGate::keep);
+  EXPECT_LT(hard.pairs_attended, 1);
+  EXPECT_EQ(all.pairs_attended, 1);
+  EXPECT_EQ(window.attention.kind, AttentionKind::baseline);
+  EXPECT_EQ(window.settings.value(),
             (std::vector<std::pair<std::string, std::string>>{{"local_window", "4"}}));
   // tiny_focus()'s w is 4 as well: one convention.
-  EXPECT_EQ(local.groups.pairs, window.groups.pairs);
-  EXPECT_NEAR(local.score.nats, window.score.nats, 1e-3);
-  const EvaluationRow figures = evaluation_row(hard);
-  EXPECT_EQ(figures.attention.kind, "hard");
-  EXPECT_EQ(figures.attention.gate, "keep");
-  EXPECT_FALSE(figures.tokens_per_second);
+  EXPECT_EQ(local.pairs_attended, window.pairs_attended);
+  EXPECT_NEAR(local.nats_per_token, window.nats_per_token, 1e-5);
   // Each text's own loss, whose mean over tokens is the whole's.
   double nats = 0;
-  for (std::size_t i = 0; i < hard.documents.size(); ++i)
-    nats += figures.nats_of_documents->at(i) * static_cast<double>(hard.documents[i].tokens);
-  EXPECT_NEAR(nats, hard.score.nats, 1e-9);
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    nats += hard.nats_of_documents->at(i) * static_cast<double>(texts[i].scored());
+  EXPECT_NEAR(nats, hard.nats_per_token * static_cast<double>(hard.tokens_scored), 1e-9);
 }
 
 TEST(Evaluation, AgainstDenseIsZeroForDenseAndPairedForOthers) {
   LoadedModel model = with_keys();
   EvalSettings settings{.context = 40, .stride = 20, .against_dense = true};
   const std::vector<EvalText> texts = {tiny_text()};
-  const EvalRow dense = evaluate(model, {}, texts, settings);
-  ASSERT_TRUE(dense.score.has_dense);
-  EXPECT_NEAR(dense.score.mean_kl(), 0, 1e-6);
-  EXPECT_EQ(dense.score.mean_difference(), 0);
+  const Row dense = evaluate(model, {}, texts, settings);
+  EXPECT_NEAR(dense.kl.value(), 0, 1e-6);
+  EXPECT_EQ(dense.nats_against_dense, 0);
   const auto row_of = [&](const std::string& word) {
     return evaluate(model, resolve_attention(parse_attention(word), model, "here"), texts,
                     settings);
   };
-  const EvalRow drop = row_of("summary:0:unselected_groups=drop:local_window=0:block=1:sinks=0");
-  EXPECT_GT(drop.score.mean_kl(), 1e-4);
-  EXPECT_GT(drop.score.difference_error(), 0);
-  const auto tokens = static_cast<double>(drop.score.tokens);
-  EXPECT_NEAR(drop.score.mean_difference(), (drop.score.nats - dense.score.nats) / tokens, 1e-6);
+  const Row drop = row_of("summary:0:unselected_groups=drop:local_window=0:block=1:sinks=0");
+  EXPECT_GT(drop.kl.value(), 1e-4);
+  EXPECT_GT(drop.nats_against_dense_error.value(), 0);
+  EXPECT_NEAR(drop.nats_against_dense.value(), drop.nats_per_token - dense.nats_per_token, 1e-6);
   // All groups read exactly: dense attention.
-  const EvalRow all = row_of("summary:4");
-  EXPECT_NEAR(all.score.mean_kl(), 0, 1e-6);
-  EXPECT_NEAR(all.score.mean_difference(), 0, 1e-5);
+  const Row all = row_of("summary:4");
+  EXPECT_NEAR(all.kl.value(), 0, 1e-6);
+  EXPECT_NEAR(all.nats_against_dense.value(), 0, 1e-5);
   settings.against_dense = false;
-  EXPECT_FALSE(row_of("summary").score.has_dense);
+  EXPECT_FALSE(row_of("summary").kl);
 }
 
 TEST(Evaluation, RowsShareWhatDenseAttentionPredicts) {
@@ -299,11 +294,11 @@ TEST(Evaluation, RowsShareWhatDenseAttentionPredicts) {
   DenseReference shared;
   for (const char* word : {"summary:0:block=1", "window:3", "dense"}) {
     const AttentionSpec spec = resolve_attention(parse_attention(word), model, "here");
-    const Score alone = evaluate(model, spec, texts, settings).score;
-    const Score beside = evaluate(model, spec, texts, settings, {.dense = &shared}).score;
-    EXPECT_EQ(beside.kl, alone.kl) << word;
-    EXPECT_EQ(beside.difference, alone.difference) << word;
-    EXPECT_EQ(beside.nats, alone.nats) << word;
+    const Row alone = evaluate(model, spec, texts, settings);
+    const Row shared_row = evaluate(model, spec, texts, settings, {.dense = &shared});
+    EXPECT_EQ(shared_row.kl, alone.kl) << word;
+    EXPECT_EQ(shared_row.nats_against_dense, alone.nats_against_dense) << word;
+    EXPECT_EQ(shared_row.nats_per_token, alone.nats_per_token) << word;
   }
 }
 
@@ -315,12 +310,13 @@ std::pair<std::string, std::vector<double>> said_by(Ranks& ranks, const char* wo
   const EvalSettings settings{.context = 16, .stride = 1, .against_dense = true};
   TokenLosses losses;
   const AttentionSpec spec = resolve_attention(parse_attention(word), model, "here");
-  const EvalRow row = evaluate(model, spec, texts, settings, {.losses = &losses, .ranks = &ranks});
+  Row row = evaluate(model, spec, texts, settings, {.losses = &losses, .ranks = &ranks});
   std::vector<double> numbers = losses.nats;
   for (const auto* places : {&losses.before, &losses.token})
     for (const Index place : *places) numbers.push_back(static_cast<double>(place));
   numbers.push_back(static_cast<double>(losses.tokens));
-  return {struct_to_json(evaluation_row(row)).dump(), numbers};
+  row.tokens_per_second.reset();
+  return {struct_to_json(row).dump(), numbers};
 }
 
 TEST(Evaluation, ProcessesThatShareItHaveTheFiguresOfOne) {

@@ -6,6 +6,7 @@
 
 #include "data/settings/struct_json.h"
 #include "focus/evaluation/recall/position_losses.h"
+#include "focus/evaluation/report/tables.h"
 #include "tests/support/tiny_session.h"
 
 namespace focus {
@@ -87,12 +88,14 @@ TEST(FarTokens, AreThoseThatGainMoreThanTheMargin) {
   EXPECT_THROW(far_tokens(losses_of({1, 1, 1}), losses_of({1, 1}), 0.5), std::invalid_argument);
 }
 
+RowLosses row_of(const std::string& name, const std::vector<double>& nats) {
+  return {.attention = {.name = name}, .losses = losses_of(nats)};
+}
+
 FarReport example() {
-  const RowLosses dense{"dense", "-", losses_of({1, 1, 1, 2})};
-  const RowLosses window{"window", "-", losses_of({3, 5, 1, 3})};
-  const RowLosses hard{"hard", "carried", losses_of({2, 2, 1, 3})};
-  return far_report(std::vector{dense, hard, window}, dense, window, losses_of({2, 3, 1.2, 2.1}),
-                    {.context = 64, .margin = 0.5});
+  const RowLosses dense = row_of("dense", {1, 1, 1, 2}), window = row_of("window", {3, 5, 1, 3});
+  return far_report(std::vector{dense, row_of("hard", {2, 2, 1, 3}), window}, dense, window,
+                    losses_of({2, 3, 1.2, 2.1}), {.context = 64, .margin = 0.5});
 }
 
 TEST(FarTokens, KeptIsTheShareOfTheGain) {
@@ -102,30 +105,30 @@ TEST(FarTokens, KeptIsTheShareOfTheGain) {
   EXPECT_EQ(report.share(), 0.5);
   EXPECT_EQ(report.window, "window");
   ASSERT_EQ(report.rows.size(), 3U);
-  EXPECT_EQ(report.rows[0].kept, 1);
-  EXPECT_EQ(report.rows[2].kept, 0);
-  EXPECT_EQ(report.rows[1].far, 2);
-  EXPECT_EQ(report.rows[1].others, 2);
-  EXPECT_NEAR(report.rows[1].kept, (4.0 - 2) / (4 - 1), 1e-12);
-  EXPECT_NEAR(report.rows[1].kept_all, (3.0 - 2) / (3 - 1.25), 1e-12);
+  EXPECT_EQ(report.rows[0].figures.kept_far, 1);
+  EXPECT_EQ(report.rows[2].figures.kept_far, 0);
+  const FarFigures& hard = report.rows[1].figures;
+  EXPECT_EQ(hard.nats_far, 2);
+  EXPECT_EQ(hard.nats_others, 2);
+  EXPECT_NEAR(hard.kept_far.value(), (4.0 - 2) / (4 - 1), 1e-12);
+  EXPECT_NEAR(hard.kept_all.value(), (3.0 - 2) / (3 - 1.25), 1e-12);
 }
 
 TEST(FarTokens, WithoutAGainNothingIsKept) {
-  const RowLosses dense{"dense", "-", losses_of({1, 1})};
+  const RowLosses dense = row_of("dense", {1, 1});
   const FarReport report =
       far_report(std::vector{dense}, dense, dense, losses_of({1, 1}), {.context = 64});
   EXPECT_EQ(report.far, 0);
-  EXPECT_TRUE(std::isnan(report.rows[0].kept));
-  EXPECT_TRUE(std::isnan(report.rows[0].kept_all));
+  EXPECT_FALSE(report.rows[0].figures.kept_far || report.rows[0].figures.kept_all);
   EXPECT_TRUE(struct_to_json(report).at("rows")[0].at("kept_far").is_null());
-  EXPECT_NE(format_far(report).find(" -"), std::string::npos);
+  EXPECT_EQ(far_table(report).rows[0].at(4), "-");
 }
 
 TEST(FarTokens, TableAndJsonSayTheSame) {
-  const std::string table = format_far(example());
-  for (const char* part : {"2 of 4 tokens are long-range (50.00%)", "64 to 79 tokens", "66.7%",
-                           "57.1%", "window: window"})
-    EXPECT_NE(table.find(part), std::string::npos) << part << " in\n" << table;
+  const std::string text = far_legend(example()) + plain_text(far_table(example()));
+  for (const char* part : {"2 of 4 tokens are long-range (50.00 %)", "64 to 79 tokens", "66.7 %",
+                           "57.1 %", "window: window"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
   const auto json = struct_to_json(example());
   EXPECT_EQ(json.at("far"), 2);
   EXPECT_EQ(json.at("step"), 16);
@@ -143,23 +146,23 @@ TEST(FarTokens, WhatIsMissingIsMeasured) {
   const std::vector<EvalText> texts = {random_text(60), random_text(40, 9)};
   const EvalSettings settings{.context = 32, .stride = 16};
   const AttentionSpec soft = resolve_attention(parse_attention("soft"), model, "here");
-  RowLosses row{"soft", "carried", {}};
+  RowLosses row{.attention = {.name = "soft"}};
   evaluate(model, soft, texts, settings, {.losses = &row.losses});
   const FarReport report = measure_far(model, texts, settings, {.context = 8}, {row});
   ASSERT_EQ(report.rows.size(), 3U);
   EXPECT_EQ(report.tokens, 98);
-  EXPECT_EQ(report.rows[0].name, "dense");
-  EXPECT_EQ(report.rows[1].name, "soft");
-  EXPECT_EQ(report.rows[2].name, report.window);
+  EXPECT_EQ(report.rows[0].attention.name, "dense");
+  EXPECT_EQ(report.rows[1].attention.name, "soft");
+  EXPECT_EQ(report.rows[2].attention.name, report.window);
   EXPECT_EQ(report.window,
             ActiveAttention(model, parse_attention(fmt::format("sink_window:{}:sinks=2",
                                                                config.focus.local_window)))
                 .name());
-  const double dense = evaluate(model, {.kind = AttentionKind::dense}, texts, settings).score.nats;
-  const FarRow& first = report.rows[0];
-  const double others = static_cast<double>(report.tokens - report.far) * first.others;
-  const double far = report.far > 0 ? static_cast<double>(report.far) * first.far : 0;
-  EXPECT_NEAR(far + others, dense, 1e-6);
+  const Row dense = evaluate(model, {.kind = AttentionKind::dense}, texts, settings);
+  const FarFigures& first = report.rows[0].figures;
+  const double others = static_cast<double>(report.tokens - report.far) * first.nats_others.value();
+  const double far = static_cast<double>(report.far) * first.nats_far.value_or(0);
+  EXPECT_NEAR(far + others, dense.nats_per_token * static_cast<double>(dense.tokens_scored), 1e-6);
 }
 
 TEST(FarTokens, ThoseOfAnotherModelAreItsOwn) {
@@ -168,7 +171,7 @@ TEST(FarTokens, ThoseOfAnotherModelAreItsOwn) {
   const std::vector<EvalText> texts = {random_text(60), random_text(40, 9)};
   const EvalSettings settings{.context = 32, .stride = 16};
   const AttentionSpec window = parse_attention("window:4");
-  RowLosses row{"window w=4", "-", {}};
+  RowLosses row{.attention = {.name = "window w=4"}};
   evaluate(model, window, texts, settings, {.losses = &row.losses});
   const FarReport own = measure_far(other, texts, settings, {.context = 8, .margin = 0}, {});
   const FarReport report = measure_far(model, texts, settings, {.context = 8, .margin = 0}, {row},
@@ -177,11 +180,11 @@ TEST(FarTokens, ThoseOfAnotherModelAreItsOwn) {
   EXPECT_GT(report.far, 0);
   EXPECT_EQ(report.far, own.far);
   ASSERT_EQ(report.rows.size(), 3U);
-  EXPECT_EQ(report.rows[0].name, "other.h5: dense");
-  EXPECT_EQ(report.rows[0].far, own.rows[0].far);
-  EXPECT_EQ(report.rows[1].name, "window w=4");
-  EXPECT_EQ(report.rows[2].far, own.rows[1].far);
-  EXPECT_NE(format_far(report).find("tokens are long-range for other.h5 ("), std::string::npos);
+  EXPECT_EQ(report.rows[0].attention.name, "other.h5: dense");
+  EXPECT_EQ(report.rows[0].figures.nats_far, own.rows[0].figures.nats_far);
+  EXPECT_EQ(report.rows[1].attention.name, "window w=4");
+  EXPECT_EQ(report.rows[2].figures.nats_far, own.rows[1].figures.nats_far);
+  EXPECT_NE(far_legend(report).find("tokens are long-range for other.h5 ("), std::string::npos);
 }
 
 TEST(PositionLosses, BucketsDoubleAndThenGoInQuarters) {

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "data/synthetic/far_corpus.h"
-#include "focus/evaluation/report/recall_figures.h"
+#include "focus/evaluation/report/tables.h"
 #include "tests/support/random.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_model.h"
@@ -121,23 +121,25 @@ TEST(Recall, CountsByDistance) {
   LoadedModel model = of_bytes();
   const RecallItem item = half_right(model, {3, 32, 33, 64, 65, 300});
   const RecallRow row = evaluate_recall(model, {.kind = AttentionKind::dense}, std::vector{item});
-  EXPECT_EQ(row.name, "dense");
+  EXPECT_EQ(row.attention.name, "dense");
   EXPECT_EQ(row.all.answers, 6);
-  EXPECT_EQ(row.all.right, 3);
+  EXPECT_EQ(row.all.right, 0.5);
   EXPECT_EQ(row.all.tokens, 12);
-  EXPECT_NEAR(row.all.standard_error(), std::sqrt(0.25 / 6), 1e-12);
+  EXPECT_NEAR(row.all.standard_error, std::sqrt(0.25 / 6), 1e-12);
   struct Expected {
     Index from, to;
-    std::int64_t answers, right;
+    std::int64_t answers;
+    double right;
   };
   const std::vector<Expected> expected = {
-      {0, 32, 2, 1}, {32, 64, 2, 1}, {64, 128, 1, 1}, {256, 512, 1, 0}};
-  ASSERT_EQ(row.buckets.size(), expected.size());
+      {1, 32, 2, 0.5}, {33, 64, 2, 0.5}, {65, 128, 1, 1}, {257, 512, 1, 0}};
+  ASSERT_EQ(row.by_distance.size(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_EQ(row.buckets[i].from, expected[i].from);
-    EXPECT_EQ(row.buckets[i].to, expected[i].to);
-    EXPECT_EQ(row.buckets[i].score.answers, expected[i].answers) << i;
-    EXPECT_EQ(row.buckets[i].score.right, expected[i].right) << i;
+    const RecallBucket& bucket = row.by_distance[i];
+    EXPECT_EQ(bucket.from, expected[i].from);
+    EXPECT_EQ(bucket.to, expected[i].to);
+    EXPECT_EQ(bucket.figures.answers, expected[i].answers) << i;
+    EXPECT_EQ(bucket.figures.right, expected[i].right) << i;
   }
 }
 
@@ -149,18 +151,18 @@ TEST(Recall, NatsAreTheAnswersAlone) {
   const Variable hidden = model.decoder->hidden_states(item.ids, 1);
   const std::vector<double> all =
       model.decoder->cross_entropy_rows(hidden.value(), shifted_targets(item.ids, 1));
-  EXPECT_NEAR(row.all.nats, all[9] + all[10], 1e-5);
+  EXPECT_NEAR(2 * row.all.nats_per_token, all[9] + all[10], 1e-5);
 }
 
 TEST(Recall, AnotherAttentionIsWhatRuns) {
   LoadedModel model = of_bytes();
   const RecallItem item = half_right(model, {40, 50});
   const auto nats = [&](const std::string& word) {
-    return evaluate_recall(model, parse_attention(word), std::vector{item}).all.nats;
+    return evaluate_recall(model, parse_attention(word), std::vector{item}).all.nats_per_token;
   };
   EXPECT_NE(nats("window:2"), nats("dense"));
   EXPECT_NEAR(nats("window:200"), nats("dense"), 1e-4);
-  EXPECT_EQ(evaluate_recall(model, parse_attention("window:2"), std::vector{item}).name,
+  EXPECT_EQ(evaluate_recall(model, parse_attention("window:2"), std::vector{item}).attention.name,
             "window w=2");
 }
 
@@ -188,26 +190,21 @@ TEST(Recall, QuestionsComeFromAFileOrAKind) {
   }
 }
 
-TEST(Recall, TableAndJsonSayTheSame) {
-  RecallRow dense{.name = "dense", .kind = "dense", .routing = "-"};
-  dense.all = {.answers = 8, .right = 6, .tokens = 8, .nats = 4};
-  dense.buckets = {{.from = 0, .to = 32, .score = {4, 4, 4, 1}},
-                   {.from = 64, .to = 128, .score = {4, 2, 4, 3}}};
+TEST(Recall, TheTableHasAColumnForEachDistance) {
+  RecallRow dense{
+      .attention = {.name = "dense"},
+      .all = {.answers = 8, .right = 0.75, .standard_error = 0.153},
+      .by_distance = {{.from = 1, .to = 32, .figures = {.answers = 4, .right = 1}},
+                      {.from = 65, .to = 128, .figures = {.answers = 4, .right = 0.5}}}};
   RecallRow local = dense;
-  local.name = "local only";
-  local.all.right = 1;
-  local.buckets[1].score.right = 0;
-  const std::vector rows = {dense, local};
-  const std::string table = format_recall(rows);
-  for (const char* part : {"<= 32", "65-128", "75.0% +-15.3", "12.5%", "50.0%", "dense", "local"})
-    EXPECT_NE(table.find(part), std::string::npos) << part << " in\n" << table;
-  EXPECT_EQ(std::ranges::count(table, '\n'), 4);
-  const auto figures = recall_figures(rows);
-  EXPECT_EQ(figures[1].all.right, 0.125);
-  EXPECT_EQ(figures[0].by_distance[1].from, 65);
-  EXPECT_EQ(figures[0].by_distance[1].to, 128);
-  EXPECT_EQ(figures[0].by_distance[1].figures.right, 0.5);
-  EXPECT_EQ(figures[0].all.nats_per_token, 0.5);
+  local.attention.name = "local only";
+  local.all = {.answers = 8, .right = 0.125, .standard_error = 0.117};
+  local.by_distance[1].figures.right = 0;
+  EXPECT_EQ(plain_text(recall_table({dense, local}), 2),
+            "\nattention   routing          correct  1 to 32  65 to 128\n"
+            "dense       -        75.0 % +-15.3  100.0 %     50.0 %\n"
+            "local only  -        12.5 % +-11.7  100.0 %      0.0 %\n"
+            "answers                          8        4          4\n");
 }
 
 }  // namespace

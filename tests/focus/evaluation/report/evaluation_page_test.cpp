@@ -5,163 +5,100 @@
 #include <cmath>
 
 #include "data/settings/struct_json.h"
+#include "focus/evaluation/report/tables.h"
 
 namespace focus {
 namespace {
 
-EvaluationRow row(const std::string& name, const std::string& kind, double perplexity) {
+Row row(const std::string& name, AttentionKind kind, double perplexity) {
   return {.attention = {.name = name, .kind = kind},
           .perplexity = perplexity,
           .bits_per_byte = 1,
           .tokens_scored = 100};
 }
 
-EvaluationFile evaluation(double local) {
-  const WindowEvaluation windows{
-      .context = 64,
-      .stride = 32,
-      .rows = {row("dense", "dense", 2), row("local only", "local", local)}};
-  return {.model = "base",
-          .texts = TextEvaluation{
-              .texts = {"t"}, .bytes = 10, .tokenizer = {"bytes", "f"}, .windows = windows}};
-}
-
-std::vector<EvaluationRow>& rows_of(EvaluationFile& eval) { return eval.texts->windows->rows; }
-
-RecallFigures answers(const std::string& name, double near, double far) {
-  return {.attention = name,
-          .kind = "dense",
-          .routing = "-",
+RecallRow answers(const std::string& name, double near, double far) {
+  return {.attention = {.name = name},
           .all = {.answers = 40, .right = (near + far) / 2},
           .by_distance = {{.from = 1, .to = 32, .figures = {.right = near}},
                           {.from = 33, .to = 64, .figures = {.right = far}}}};
 }
 
 EvaluationFile everything() {
-  EvaluationFile eval = evaluation(2.5);
+  EvaluationFile eval{
+      .model = "base",
+      .texts = TextEvaluation{
+          .texts = {"t"}, .bytes = 10, .tokenizer = {"bytes", "f"}, .context = 64, .stride = 32}};
+  eval.texts->rows = {row("dense", AttentionKind::dense, 2),
+                      row("hard k=1", AttentionKind::hard, 2.5)};
   eval.recall = {.questions = "q.jsonl",
                  .rows = {answers("dense", 1, 0.9), answers("hard k=1", 1, 0.5)}};
-  eval.texts->windows->far = {.settings = {.context = 64, .margin = 0.5},
-                              .reference = {},
-                              .tokens = 100,
-                              .far = 30,
-                              .window = "sink_window w=32",
-                              .rows = {{"dense", "-", 1, 1, 1, 1},
-                                       {"hard k=1", "-", 2, 1, 0.625, NAN},
-                                       {"sink_window w=32", "-", 3, 1, 0, 0}}};
-  for (EvaluationRow& one : rows_of(eval))
-    one.by_position = {{.from = 1, .to = 2, .tokens = 2, .nats = 3},
-                       {.from = 2, .to = 4, .tokens = 4, .nats = 2}};
+  eval.texts->far = {.settings = {.context = 64, .margin = 0.5},
+                     .tokens = 100,
+                     .far = 30,
+                     .window = "sink_window w=32",
+                     .rows = {{{.name = "dense"}, {1, 1, 1, 1}},
+                              {{.name = "hard k=1"}, {2, 1, 0.625, {}}},
+                              {{.name = "sink_window w=32"}, {3, 1, 0, 0}}}};
+  for (Row& one : eval.texts->rows)
+    one.by_position = {{.from = 1, .to = 1, .tokens = 2, .nats = 3},
+                       {.from = 2, .to = 3, .tokens = 4, .nats = 2}};
   return eval;
+}
+
+std::string page_of(const EvaluationFile& eval) {
+  HtmlReport report("t");
+  add_evaluation(report, eval, "here");
+  return report.html();
 }
 
 void expect_part(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
 }
 
-TEST(Findings, SayWhetherTheTextAsksForDistance) {
-  const auto far = findings(evaluation(2.5));
-  ASSERT_EQ(far.size(), 1U);
-  expect_part(far[0], "25.0 % worse");
-  expect_part(far[0], "2.500 against 2.000");
-  expect_part(far[0], "depends on distant tokens");
-  const auto near = findings(evaluation(2.04));
-  expect_part(near.at(0), "2.0 % worse");
-  expect_part(near.at(0), "depends little on distant tokens");
-}
-
-TEST(Findings, TellRecallAndFarTokens) {
-  const auto sentences = findings(everything());
-  ASSERT_EQ(sentences.size(), 3U);
-  expect_part(sentences[1], "Of 40 questions about text up to 64 tokens before");
-  expect_part(sentences[1], "correct answers: dense 95.0 % and hard k=1 75.0 %");
-  expect_part(sentences[2], "30 of 100 tokens (30.0 %)");
-}
-
-TEST(Findings, NameTheRowOfGroupsThatComesNearest) {
-  EvaluationFile eval = everything();
-  EvaluationRow hard = row("hard k=1", "hard", 2.1), worse = row("hard k=2", "hard", 2.2),
-                better = row("quest 4", "baseline", 2.01), all = row("hard k=4", "hard", 2.0),
-                ahead = row("soft", "soft", 2.02), leaks = row("hard k=3", "hard", 2.0);
-  hard.pairs_attended = 0.25;
-  worse.pairs_attended = better.pairs_attended = leaks.pairs_attended = 0.5;
-  leaks.attention.causal = false;
-  for (const EvaluationRow& one : {hard, worse, better, all, ahead, leaks})
-    rows_of(eval).push_back(one);
-  const std::string found = findings(eval).at(2);
-  expect_part(
-      found, "hard k=1 is best: perplexity +5.0 % against dense at an attention density of 25.0 %");
-  expect_part(found, "75.0 % of the answers correct");
-  expect_part(found, "retains 62.5 % of the long-range gain on the 30 of 100 tokens (30.0 %)");
-}
-
-TEST(Findings, OneNameWithTwoRoutingsIsTwoRows) {
-  EvaluationFile eval = everything();
-  EvaluationRow leaks = row("hard k=1", "hard", 2.05), causal = row("hard k=1", "hard", 2.1);
-  leaks.attention.routing = "sequence";
-  leaks.attention.causal = false;
-  causal.attention.routing = "carried";
-  leaks.pairs_attended = causal.pairs_attended = 0.25;
-  for (const EvaluationRow& one : {leaks, causal}) rows_of(eval).push_back(one);
-  std::vector<FarRow>& far = eval.texts->windows->far->rows;
-  far[1].routing = "sequence (not causal)";
-  far.push_back(far[1]);
-  far.back().routing = "carried";
-  far.back().kept = 0.5;
-  expect_part(findings(eval).at(2), "retains 50.0 % of the long-range gain");
-  const auto rows = overview(eval).rows;
-  ASSERT_EQ(rows.size(), 4U);
-  EXPECT_EQ(rows[2].at(rows[2].size() - 2), "62.5 %");
-  EXPECT_EQ(rows[3].at(rows[3].size() - 2), "50.0 %");
-}
-
-TEST(Findings, OfLengthsCompareTheFirstAndTheLast) {
-  EvaluationFile eval = evaluation(2.5);
-  WindowEvaluation shorter = *eval.texts->windows, longer = shorter;
-  shorter.context = 32;
-  longer.rows[1].perplexity = 3;
-  eval.texts->windows.reset();
-  eval.texts->lengths = {shorter, longer};
-  const auto sentences = findings(eval);
-  ASSERT_EQ(sentences.size(), 2U);
-  expect_part(sentences[0], "local only +25.0 % at 32 tokens and +50.0 % at 64 tokens");
-  expect_part(sentences[1], "50.0 % worse");
-  HtmlReport report("t");
-  add_evaluation(report, eval, "here");
-  expect_part(report.html(), "Perplexity by context");
-  expect_part(plain_text(perplexity_by_length(*eval.texts->lengths), 1), "3.0000 (100 %)");
-}
-
-TEST(Findings, SayNothingOfWhatWasNotMeasured) {
-  EvaluationFile eval = evaluation(2.5);
-  rows_of(eval).pop_back();
-  EXPECT_TRUE(findings(eval).empty());
-  EXPECT_TRUE(findings({}).empty());
+TEST(RowTable, LeavesOutColumnsWithoutAValue) {
+  std::vector<Row> rows = {row("dense", AttentionKind::dense, 2),
+                           row("hard k=1", AttentionKind::hard, 2.5)};
+  EXPECT_EQ(row_table(rows).header,
+            (std::vector<std::string>{"attention", "routing", "perplexity", "by word", "bits/byte",
+                                      "tokens", "pairs", "selection"}));
+  rows[1].attention.routing = "sequence";
+  rows[1].attention.causal = false;
+  rows[1].largest_group = 0.25;
+  rows[1].kl = 0.5;
+  rows[1].nats_against_dense = 0.1;
+  rows[1].nats_against_dense_error = 0.01;
+  const std::string table = plain_text(row_table(rows), 2);
+  for (const char* part :
+       {"sequence (not causal)", "2.5000", "25.0 %", "0.50000", "+0.10000 +-0.01000", "largest"})
+    expect_part(table, part);
+  EXPECT_EQ(table.find("tok/s"), std::string::npos);
 }
 
 TEST(EvaluationPage, JoinsWhatIsOfTheSameTokens) {
   EvaluationFile more = everything(), other = everything(), apart = everything();
-  rows_of(more).push_back(row("summary m=2", "summary", 2.05));
+  more.texts->rows.push_back(row("summary m=2", AttentionKind::summary, 2.05));
+  more.texts->far->rows.push_back({{.name = "summary m=2"}, {1, 1, 0.5, 0.5}});
   more.recall->rows.push_back(answers("summary m=2", 1, 0.8));
-  other.texts->windows->context = 32;
-  rows_of(apart)[1].perplexity = 2.6;  // another window's row of the same name
-  auto joined =
+  other.texts->context = 32;
+  apart.texts->rows[1].perplexity = 2.6;  // another attention of the same name
+  const auto joined =
       joined_evaluations({{"a", everything()}, {"b", more}, {"c", other}, {"d", apart}, {"e", {}}});
   ASSERT_EQ(joined.size(), 4U);
-  EXPECT_EQ(rows_of(joined[0].figures).size(), 3U);
+  EXPECT_EQ(joined[0].figures.texts->rows.size(), 3U);
+  EXPECT_EQ(joined[0].figures.texts->far->rows.size(), 4U);
   EXPECT_EQ(joined[0].figures.recall->rows.size(), 3U);
   EXPECT_EQ(joined[0].where, "a");
   EXPECT_EQ(joined[1].where, "c");
-  EXPECT_EQ(rows_of(joined[1].figures).size(), 2U);
+  EXPECT_EQ(joined[1].figures.texts->rows.size(), 2U);
 }
 
 TEST(EvaluationPage, HoldsTablesAndCharts) {
-  HtmlReport report("t");
-  add_evaluation(report, everything(), "here");
-  const std::string html = report.html();
-  for (const char* part : {"Recall: q.jsonl", "33 to 64", "50.0 %", "Long-range tokens",
-                           "64 to 79 tokens", "62.5 %", "Loss by position",
-                           "Correct answers by distance", "Perplexity", "Summary", "retained, all"})
+  const std::string html = page_of(everything());
+  for (const char* part :
+       {"Recall: q.jsonl", "33 to 64", "50.0 %", "Long-range tokens", "64 to 79 tokens",
+        "30 of 100 tokens", "62.5 %", "Loss by position", "Correct answers by distance",
+        "Perplexity against attention density", "long-range retained"})
     expect_part(html, part);
   std::size_t charts = 0;
   for (std::size_t at = html.find("<figure"); at != std::string::npos;
@@ -173,27 +110,24 @@ TEST(EvaluationPage, HoldsTablesAndCharts) {
 TEST(EvaluationPage, OnlyShowsWhatThereIs) {
   EvaluationFile recall = everything();
   recall.texts.reset();
-  HtmlReport report("t");
-  add_evaluation(report, recall, "here");
-  EXPECT_EQ(report.html().find("Perplexity"), std::string::npos);
-  EXPECT_EQ(report.html().find("Long-range tokens"), std::string::npos);
-  expect_part(report.html(), "Recall");
-  EXPECT_THROW(add_evaluation(report, {}, "here"), std::runtime_error);
+  const std::string html = page_of(recall);
+  for (const char* part : {"Perplexity", "Long-range tokens"})
+    EXPECT_EQ(html.find(part), std::string::npos) << part;
+  expect_part(html, "Recall");
+  EXPECT_THROW(page_of({}), std::runtime_error);
 }
 
 TEST(EvaluationFile, IsReadAsItWasWritten) {
   EvaluationFile eval = everything();
-  rows_of(eval)[0].groups = {
-      .pairs_distant = 0.5, .largest = 0.4, .largest_worst_layer = 0.6, .sizes = {{1, 2}, {3, 0}}};
-  rows_of(eval)[0].settings.emplace().emplace_back("local_window", "4");
-  rows_of(eval)[1].perplexity = NAN;
+  Row& first = eval.texts->rows[0];
+  first.pairs_distant = 0.5;
+  first.largest_group = 0.4;
+  first.group_sizes = {{1, 2}, {3, 0}};
+  first.attention.gate = HardGate::keep;
+  first.settings.emplace().emplace_back("local_window", "4");
+  eval.texts->rows[1].perplexity = NAN;
   const auto written = struct_to_json(eval);
   EXPECT_EQ(struct_to_json(evaluation_from_json(written, "here")), written);
-  EXPECT_TRUE(std::isnan(rows_of(eval)[1].perplexity));
-  eval.texts->lengths = {*eval.texts->windows, *eval.texts->windows};
-  eval.texts->windows.reset();
-  const auto of_lengths = struct_to_json(eval);
-  EXPECT_EQ(struct_to_json(evaluation_from_json(of_lengths, "here")), of_lengths);
 }
 
 TEST(EvaluationFile, WhatIsNoneIsRefused) {
@@ -205,7 +139,7 @@ TEST(EvaluationFile, WhatIsNoneIsRefused) {
       return error.what();
     }
   };
-  nlohmann::json eval = struct_to_json(evaluation(2));
+  nlohmann::json eval = struct_to_json(everything());
   EXPECT_EQ(refusal(eval), "");
   EXPECT_EQ(refusal(nlohmann::json::array()), "e.json: not a JSON file of focus eval --json");
   eval["rows"][1].erase("kind");
@@ -213,9 +147,7 @@ TEST(EvaluationFile, WhatIsNoneIsRefused) {
   eval["rows"] = 3;
   EXPECT_EQ(refusal(eval), "e.json.rows: expected a list, found number");
   eval.erase("rows");
-  EXPECT_EQ(refusal(eval), "e.json: texts without rows");
-  eval["lengths"] = nlohmann::json::array();
-  EXPECT_EQ(refusal(eval), "e.json: lengths without rows");
+  EXPECT_EQ(refusal(eval), "e.json: \"rows\" is missing");
 }
 
 }  // namespace

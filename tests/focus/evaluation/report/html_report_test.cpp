@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "focus/evaluation/report/charts.h"
-#include "focus/evaluation/report/plane.h"
 
 namespace focus {
 namespace {
@@ -47,22 +46,20 @@ HtmlReport full_report() {
   report.table({.caption = "t",
                 .header = {"model", "loss", "note"},
                 .rows = {{"dense", "3.5", "3 layers"}, {"<focus>", "-", ""}}});
+  report.shares_table("shares", {"group", "a"}, {{"<0>", {0.25}}, {"1", {1.5}}}, 1, 100);
   Series noisy{.name = "noisy"};
-  for (int i = 0; i < 5000; ++i) noisy.points.emplace_back(i, 3 + std::sin(i));
+  for (int i = 0; i < 5000; ++i) noisy.points.push_back({1.0 * i, 3 + std::sin(i)});
   report.figure(
-      line_chart_svg({.title = "loss",
-                      .x_label = "step",
-                      .y_label = "nats",
-                      .series = {noisy, {.name = "short", .points = {{0, 1}, {9, kNan}, {20, 2}}}},
-                      .references = {{"dense", 2.5}}}));
+      line_chart({.title = "loss",
+                  .x_label = "step",
+                  .y_label = "nats",
+                  .series = {noisy, {.name = "short", .points = {{0, 1}, {9, kNan}, {20, 2}}}},
+                  .references = {{"dense", 2.5}}}));
   report.figure(
-      points_chart_svg({.title = "pairs",
-                        .x_label = "x",
-                        .y_label = "y",
-                        .series = {{.name = "s", .points = {{1, 2, "one"}, {kInf, 3, "gone"}}}}}));
-  report.figure(stacked_bars_svg({.title = "groups",
-                                  .segment_names = {"a", "b"},
-                                  .rows = {{"layer 0", {30, 10}}, {"layer 1", {0, kNan}}}}));
+      points_chart({.title = "pairs",
+                    .x_label = "x",
+                    .y_label = "y",
+                    .series = {{.name = "s", .points = {{1, 2, "one"}, {kInf, 3, "gone"}}}}}));
   return report;
 }
 
@@ -108,15 +105,15 @@ TEST(HtmlReport, ChartsLeaveOutWhatIsNotFinite) {
   EXPECT_EQ(html.find("inf"), std::string::npos);
   EXPECT_EQ(html.find("gone"), std::string::npos);
   EXPECT_NE(html.find(">one</text>"), std::string::npos);
-  const std::string log = line_chart_svg(
+  const std::string log = line_chart(
       {.series = {{.name = "s", .points = {{0, 0}, {1, -1}, {2, 10}, {3, 100}}}}, .log_y = true});
   EXPECT_EQ(count(log, "L"), 1u);  // one stretch: two points
 }
 
 TEST(HtmlReport, LongLinesAreThinnedButKeepTheirExtremes) {
   Series series{.name = "s"};
-  for (int i = 0; i < 100'000; ++i) series.points.emplace_back(i, i == 31'415 ? 50.0 : 1.0);
-  const std::string svg = line_chart_svg({.series = {series}});
+  for (int i = 0; i < 100'000; ++i) series.points.push_back({1.0 * i, i == 31'415 ? 50.0 : 1.0});
+  const std::string svg = line_chart({.series = {series}});
   EXPECT_LT(svg.size(), 50'000u);
   EXPECT_NE(svg.find("last 1, least 1 at 0"), std::string::npos);
   // The spike is at the top of the plot: the smallest y of the pale path.
@@ -129,31 +126,27 @@ TEST(HtmlReport, LongLinesAreThinnedButKeepTheirExtremes) {
 }
 
 TEST(HtmlReport, EmptyAndSinglePointChartsAreDrawn) {
-  for (const LineChart& chart :
-       {LineChart{}, LineChart{.series = {{.name = "none"}}},
-        LineChart{.series = {{.name = "one", .points = {{5, 5}}}}},
-        LineChart{.series = {{.name = "zero", .points = {{0, 0}}}}, .log_y = true},
-        LineChart{.series = {{.name = "flat", .points = {{1, 1e300}, {2, 1e300}}}}}}) {
-    const std::string svg = line_chart_svg(chart);
+  for (const Chart& chart :
+       {Chart{}, Chart{.series = {{.name = "none"}}},
+        Chart{.series = {{.name = "one", .points = {{5, 5}}}}},
+        Chart{.series = {{.name = "zero", .points = {{0, 0}}}}, .log_y = true},
+        Chart{.series = {{.name = "flat", .points = {{1, 1e300}, {2, 1e300}}}}}}) {
+    const std::string svg = line_chart(chart);
     EXPECT_EQ(svg.find("nan"), std::string::npos) << svg;
     EXPECT_EQ(svg.find("inf"), std::string::npos) << svg;
     expect_balanced(svg);
   }
-  expect_balanced(points_chart_svg({}));
-  expect_balanced(stacked_bars_svg({}));
+  expect_balanced(points_chart({}));
 }
 
-TEST(HtmlReport, StackedBarsShowShares) {
-  const std::string svg = stacked_bars_svg(
-      {.title = "g", .segment_names = {"a", "b"}, .rows = {{"layer 0", {30, 10}}}});
-  EXPECT_NE(svg.find("a: 75.0%"), std::string::npos);
-  EXPECT_NE(svg.find("b: 25.0%"), std::string::npos);
-  EXPECT_THROW(stacked_bars_svg({.segment_names = {"a"}, .rows = {{"r", {1, 2}}}}),
-               std::invalid_argument);
+TEST(HtmlReport, SharesAreDarkerTheLargerTheyAre) {
+  const std::string html = full_report().html();
+  EXPECT_NE(html.find("<td>&lt;0&gt;</td><td style=\"--h:0.25\">25.0</td>"), std::string::npos);
+  EXPECT_NE(html.find("<td style=\"--h:1.00\">150.0</td>"), std::string::npos);
 }
 
 TEST(HtmlReport, LabelsOfNeighbouringPointsKeepApart) {
-  const std::string svg = points_chart_svg(
+  const std::string svg = points_chart(
       {.series = {{.name = "s",
                    .points = {{10, 10, "first"}, {10.2, 10.05, "second"}, {50, 50, "far"}}}}});
   const auto place = [&](const std::string& label) {
@@ -168,11 +161,11 @@ TEST(HtmlReport, LabelsOfNeighbouringPointsKeepApart) {
 }
 
 TEST(HtmlReport, LabelsWithoutRoomAreLeftOutAndEveryPointSaysWhatItIs) {
-  PointsChart chart{.series = {{.name = "s", .connected = false}}};
+  Chart chart{.series = {{.name = "s", .points = {}, .connected = false}}};
   for (int i = 0; i < 60; ++i)
     chart.series[0].points.push_back({i * 1e-3, 1, "label " + std::to_string(i)});
   chart.series[0].points.push_back({100, 5, "far"});
-  const std::string svg = points_chart_svg(chart);
+  const std::string svg = points_chart(chart);
   expect_balanced(svg);
   EXPECT_NE(svg.find(">far<"), std::string::npos);
   int shown = 0;
@@ -185,37 +178,21 @@ TEST(HtmlReport, LabelsWithoutRoomAreLeftOutAndEveryPointSaysWhatItIs) {
 }
 
 TEST(HtmlReport, ManySeriesDifferByShapeWhereColoursRepeat) {
-  PointsChart chart;
+  Chart chart;
   for (int i = 0; i < 9; ++i)
     chart.series.push_back({.name = std::to_string(i), .points = {{i * 1.0, 1, ""}}});
-  const std::string svg = points_chart_svg(chart);
+  const std::string svg = points_chart(chart);
   expect_balanced(svg);
   EXPECT_NE(svg.find("<circle class=\"dot f0\""), std::string::npos);
   EXPECT_NE(svg.find("<path class=\"dot f0\""), std::string::npos);
   EXPECT_EQ(svg.find("<path class=\"dot f1\""), std::string::npos);
 }
 
-TEST(SvgFile, IsAFileOfItsOwn) {
-  const LineChart chart{.title = "A < B",
-                        .x_label = "tokens",
-                        .y_label = "times",
-                        .series = {{.name = "one & two", .points = {{100, 1}, {10'000, 100}}}},
-                        .log_y = true,
-                        .log_x = true};
-  const std::string svg = svg_file(chart);
-  EXPECT_TRUE(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
-  EXPECT_TRUE(svg.ends_with("</svg>\n"));
-  for (const char* outside : {"<script", "@import", "url(", "href", "nan", "inf"})
-    EXPECT_EQ(svg.find(outside), std::string::npos) << outside;
-  for (const char* text : {">A &lt; B</text>", ">one &amp; two</text>", "prefers-color-scheme"})
-    EXPECT_NE(svg.find(text), std::string::npos) << text;
-}
-
-TEST(SvgFile, LogarithmicXLeavesOutWhatIsNotPositiveAndSpacesByRatio) {
-  const auto path = [](std::vector<std::pair<double, double>> points) {
+TEST(Charts, LogarithmicXLeavesOutWhatIsNotPositiveAndSpacesByRatio) {
+  const auto path = [](std::vector<Point> points) {
     const std::string svg =
-        svg_file({.series = {{.name = "s", .points = std::move(points)}}, .log_x = true});
-    const std::size_t start = svg.rfind(" d=\"M") + 5;
+        line_chart({.series = {{.name = "s", .points = std::move(points)}}, .log_x = true});
+    const std::size_t start = svg.rfind("<path class=\"line s0\" d=\"M") + 25;
     std::vector<double> xs;
     for (std::size_t at = start; at < svg.find('"', start);) {
       xs.push_back(std::stod(svg.substr(at)));
@@ -246,11 +223,9 @@ TEST(Ticks, AreRoundAndInside) {
 }
 
 TEST(Ticks, AreWrittenShort) {
-  EXPECT_EQ(tick_text(0.1 + 0.2), "0.3");
-  EXPECT_EQ(tick_text(2500), "2500");
-  EXPECT_EQ(tick_text(12000), "12k");
-  EXPECT_EQ(tick_text(2.5e6), "2.5M");
-  EXPECT_EQ(tick_text(0), "0");
+  EXPECT_EQ(tick_texts({0, 0.1 + 0.2}), (std::vector<std::string>{"0", "0.3"}));
+  EXPECT_EQ(tick_texts({2500, 12000}), (std::vector<std::string>{"2500", "12k"}));
+  EXPECT_EQ(tick_texts({2.5e6}), std::vector<std::string>{"2.5M"});
   EXPECT_EQ(tick_texts({198.475, 198.48, 198.485}),
             (std::vector<std::string>{"198.475", "198.48", "198.485"}));
 }

@@ -44,8 +44,6 @@ TEST(Categories, OfARowOfTokens) {
   const std::vector<C> categories = categorise(texts, special);
   EXPECT_EQ(categories, (std::vector<C>{C::special, C::determiner, C::capitalised, C::continuation,
                                         C::continuation, C::auxiliary, C::punctuation}));
-  EXPECT_EQ(whole_words(texts, categories),
-            (std::vector<std::string>{"", "the", "almayer", "", "", "is", ""}));
   // What stands before a special token does not go on after it.
   EXPECT_EQ(categorise(std::vector<std::string>{"to", "<s>", "day"}, {false, true, false}),
             (std::vector<C>{C::preposition, C::special, C::word}));
@@ -61,8 +59,6 @@ TEST(Categories, BytesAreTokensToo) {
 TEST(Categories, WordsBegin) {
   EXPECT_TRUE(begins_word(C::determiner) && begins_word(C::capitalised) && begins_word(C::word));
   EXPECT_FALSE(begins_word(C::continuation) || begins_word(C::digits) || begins_word(C::special));
-  EXPECT_TRUE(is_content(C::word) && is_content(C::capitalised));
-  EXPECT_FALSE(is_content(C::pronoun) || is_content(C::continuation));
 }
 
 TEST(Categories, TextOfATokenIsWellFormed) {

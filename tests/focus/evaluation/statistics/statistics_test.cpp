@@ -12,7 +12,7 @@ using C = TokenCategory;
 /// Eight tokens in three groups, the last one empty.
 GroupAssignments eight_tokens() {
   return {.groups = 3,
-          .classes = {0, 0, 0, 1, 0, 1, 1, 0},
+          .group_of_token = {0, 0, 0, 1, 0, 1, 1, 0},
           .confidence = {1, 1, 0.5F, 0.75F, 0.5F, 0.25F, 0.5F, 0.5F}};
 }
 const std::vector<std::int32_t> kIds = {7, 7, 9, 9, 7, 4, 4, 5};
@@ -23,25 +23,6 @@ TEST(GroupStatistics, SizesAndConfidence) {
   EXPECT_NEAR(confidence[0], 3.5 / 5, 1e-12);
   EXPECT_NEAR(confidence[1], 1.5 / 3, 1e-12);
   EXPECT_EQ(confidence[2], 0);
-}
-
-TEST(GroupStatistics, BalanceOverParts) {
-  const PartBalance b = balance_over_parts(eight_tokens(), std::vector<Index>{0, 2, 8});
-  ASSERT_EQ(b.shares.size(), 2u);
-  EXPECT_EQ(b.shares[0], (std::vector<double>{1, 0, 0}));
-  EXPECT_EQ(b.shares[1], (std::vector<double>{0.5, 0.5, 0}));
-  // Of all tokens 5/8 are in group 0: |1 - 5/8| of two tokens, |1/2 - 5/8| of six.
-  EXPECT_NEAR(b.spread, 0.25 * 3 / 8 + 0.75 * 1 / 8, 1e-12);
-  EXPECT_NEAR(balance_over_parts(eight_tokens(), std::vector<Index>{0, 8}).spread, 0, 1e-12);
-  EXPECT_THROW(balance_over_parts(eight_tokens(), std::vector<Index>{0, 9}), std::invalid_argument);
-}
-
-TEST(GroupStatistics, PartsAreDocumentsOrPieces) {
-  const std::vector<std::int32_t> ids(10);
-  const std::vector<DocumentTokens> two = {{"a", std::span(ids).first(4)}, {"b", ids}};
-  EXPECT_EQ(parts_of(cut_windows(two, 3), 8), (std::vector<Index>{0, 4, 14}));
-  EXPECT_EQ(parts_of(cut_windows(std::span(two).last(1), 3), 4),
-            (std::vector<Index>{0, 2, 5, 7, 10}));
 }
 
 TEST(GroupStatistics, TypicalTokens) {

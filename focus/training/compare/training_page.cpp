@@ -1,4 +1,4 @@
-#include "focus/evaluation/report/training_page.h"
+#include "focus/training/compare/training_page.h"
 
 #include <fmt/format.h>
 
@@ -16,17 +16,16 @@ namespace {
 using Figure = std::optional<double> StepRecord::*;
 
 void add_point(Series& series, const StepRecord& record, Figure figure) {
-  if (record.step && record.*figure) series.points.emplace_back(*record.step, *(record.*figure));
+  if (record.step && record.*figure) series.points.push_back({*record.step, *(record.*figure)});
 }
 
 /// A point for each layer of a record that has the figure.
-void add_layers(LineChart& chart, const StepRecord& record, const StepRecord::Layers& figures) {
+void add_layers(Chart& chart, const StepRecord& record, const StepRecord::Layers& figures) {
   if (!figures || !record.step) return;
   for (std::size_t layer = 0; layer < figures->size(); ++layer) {
     if (layer == chart.series.size())
       chart.series.push_back({.name = fmt::format("layer {}", layer)});
-    if ((*figures)[layer])
-      chart.series[layer].points.emplace_back(*record.step, *(*figures)[layer]);
+    if ((*figures)[layer]) chart.series[layer].points.push_back({*record.step, *(*figures)[layer]});
   }
 }
 
@@ -46,7 +45,7 @@ std::vector<Series> mean_curves(const std::vector<std::pair<std::string, StepRec
   for (const std::string& name : order) {
     Series& series = all.emplace_back(Series{.name = name});
     for (const auto& [step, sum] : sums[name])
-      series.points.emplace_back(step, sum.first / sum.second);
+      series.points.push_back({step, sum.first / sum.second});
   }
   return all;
 }
@@ -69,15 +68,15 @@ std::optional<StepRecord> last_step(const std::filesystem::path& path) {
 
 void add_run(HtmlReport& report, const std::string& folder) {
   Series loss{.name = "training loss"}, valid{.name = "validation loss"};
-  LineChart dominance{.title = "Largest group's share of tokens by layer, " + folder,
-                      .x_label = "step",
-                      .y_label = "share"};
-  LineChart sizes{.title = "Entropy of the group sizes by layer, " + folder,
+  Chart dominance{.title = "Largest group's share of tokens by layer, " + folder,
                   .x_label = "step",
-                  .y_label = "nats"};
-  LineChart assignments{.title = "Entropy of the token assignments by layer, " + folder,
-                        .x_label = "step",
-                        .y_label = "nats"};
+                  .y_label = "share"};
+  Chart sizes{.title = "Entropy of the group sizes by layer, " + folder,
+              .x_label = "step",
+              .y_label = "nats"};
+  Chart assignments{.title = "Entropy of the token assignments by layer, " + folder,
+                    .x_label = "step",
+                    .y_label = "nats"};
   const auto file = std::filesystem::path(folder) / "metrics.jsonl";
   const std::vector<StepRecord> records = read_steps(file);
   if (records.empty()) fail("{}: has no records; give the folder of a run", file.string());
@@ -88,12 +87,12 @@ void add_run(HtmlReport& report, const std::string& folder) {
     add_layers(sizes, record, record.size_entropy_layers);
     add_layers(assignments, record, record.assignment_entropy_layers);
   }
-  report.figure(line_chart_svg({.title = "Loss of " + folder,
-                                .x_label = "step",
-                                .y_label = "nats per token",
-                                .series = {loss, valid}}));
-  for (const LineChart* chart : {&dominance, &sizes, &assignments})
-    if (!chart->series.empty()) report.figure(line_chart_svg(*chart));
+  report.figure(line_chart({.title = "Loss of " + folder,
+                            .x_label = "step",
+                            .y_label = "nats per token",
+                            .series = {loss, valid}}));
+  for (const Chart* chart : {&dominance, &sizes, &assignments})
+    if (!chart->series.empty()) report.figure(line_chart(*chart));
 }
 
 void add_mean_curves(HtmlReport& report, const std::vector<RunOutcome>& outcomes) {
@@ -105,11 +104,11 @@ void add_mean_curves(HtmlReport& report, const std::vector<RunOutcome>& outcomes
       records.emplace_back(outcome.name, std::move(record));
   }
   const auto add = [&](Figure figure, const char* title, const char* label) {
-    const LineChart chart{.title = title,
-                          .x_label = "step",
-                          .y_label = label,
-                          .series = mean_curves(records, figure)};
-    if (!chart.series.empty()) report.figure(line_chart_svg(chart));
+    const Chart chart{.title = title,
+                      .x_label = "step",
+                      .y_label = label,
+                      .series = mean_curves(records, figure)};
+    if (!chart.series.empty()) report.figure(line_chart(chart));
   };
   add(&StepRecord::loss, "Training loss", "nats per token");
   add(&StepRecord::valid_loss, "Validation loss", "nats per token");

@@ -1,4 +1,4 @@
-#include "focus/evaluation/report/dry_run.h"
+#include "focus/training/dry_run.h"
 
 #include <fmt/format.h>
 

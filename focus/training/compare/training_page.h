@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "focus/evaluation/report/html_report.h"
-#include "focus/evaluation/report/run_outcome.h"
+#include "focus/training/compare/run_outcome.h"
 
 // What training measured, as curves.
 namespace focus {

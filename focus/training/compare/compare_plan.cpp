@@ -1,4 +1,4 @@
-#include "focus/evaluation/report/compare_plan.h"
+#include "focus/training/compare/compare_plan.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -12,7 +12,7 @@
 
 namespace focus {
 
-/// What `focus train --json` writes; a comparison adds what it has measured beside.
+/// What `focus train --json` writes; a comparison adds the optional ones.
 struct TrainFigures {
   bool finished = false;
   std::int64_t step = 0, trainable = 0;
@@ -35,19 +35,18 @@ struct TrainFigures {
   }
 };
 
-/// What has become of a run of a comparison.
+/// What became of a run of a comparison.
 struct RunOutcome {
-  std::string name;
-  RunConfig config;
+  std::string name = {};
+  RunConfig config = {};
   std::string hash = {};                   // empty where what the run reads cannot be read
   std::string error = {};                  // one line; empty where it is done
   std::optional<TrainFigures> train = {};  // none where it failed
-  /// By the names of the texts' splits: what focus eval writes.
+  /// What focus eval wrote, by the splits of the texts.
   std::vector<std::pair<std::string, TextEvaluation>> evaluation = {};
-  std::vector<RecallEvaluation> recall = {};  // what focus eval --recall writes
-  bool trained_now = false;                   // false: it was there already
+  std::vector<RecallEvaluation> recall = {};  // what focus eval --recall wrote
 
-  /// All but the name and the settings, which a plan says.
+  /// All but the name and the settings, which the plan has.
   void visit(auto&& f) {
     f("hash", hash);
     f("out", config.out);
@@ -55,7 +54,6 @@ struct RunOutcome {
     f("train", train);
     f("evaluation", evaluation);
     f("recall", recall);
-    f("trained_now", trained_now);
   }
 };
 

@@ -1,0 +1,341 @@
+#include "focus/training/compare/compare_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <tuple>
+
+#include "data/text/format.h"
+#include "focus/evaluation/report/charts.h"
+#include "focus/evaluation/report/tables.h"
+#include "focus/training/compare/training_page.h"
+
+namespace focus {
+namespace {
+
+using SeedRows = std::vector<OverSeeds<TextRow>>;
+
+/// The rows of a split: figures are means over seeds.
+Table text_table(const SeedRows& rows, std::string_view split, const std::string& caption) {
+  Table table{.caption = caption, .header = {"run"}};
+  const auto add = [](std::vector<std::string>& cells, const std::vector<std::string>& more) {
+    cells.insert(cells.end(), more.begin(), more.end());
+  };
+  add(table.header, row_header());
+  add(table.header, {"seeds", "std", "min-max"});
+  add(table.header, far_header());
+  add(table.header, {"trained", "train tok/s", "peak memory"});
+  for (const OverSeeds<TextRow>& row : rows) {
+    const TextRow& mean = row.mean;
+    if (mean.split != split) continue;
+    const bool several = row.seeds > 1;
+    std::vector<std::string>& cells = table.rows.emplace_back();
+    cells.push_back(mean.run.name);
+    add(cells, row_cells(mean.row));
+    add(cells,
+        {fmt::format("{}", row.seeds), several ? number_text(row.deviation.row.perplexity, 4) : "-",
+         several ? fmt::format("{:.4f}-{:.4f}", row.least.row.perplexity, row.most.row.perplexity)
+                 : "-"});
+    add(cells, far_cells(mean.far));
+    const auto& parameters = mean.run.trainable_parameters;
+    const auto& peak = row.most.train_peak_bytes;
+    add(cells, {parameters ? fmt::format("{}", *parameters) : "-",
+                number_text(mean.train_tokens_per_second, 0),
+                peak ? format_bytes(static_cast<double>(*peak)) : "-"});
+  }
+  drop_empty_columns(table);
+  return table;
+}
+
+/// The splits that have rows, and their titles.
+std::vector<std::pair<std::string_view, std::string_view>> splits_of(const SeedRows& rows) {
+  std::vector<std::pair<std::string_view, std::string_view>> splits;
+  for (const auto& split : kSplits)
+    if (std::ranges::any_of(rows, [&](const auto& row) { return row.mean.split == split.first; }))
+      splits.push_back(split);
+  return splits;
+}
+
+/// What the perplexities of a split belong to, each once, with its runs.
+void add_what_is_measured(HtmlReport& page, const std::vector<TextRow>& rows,
+                          std::string_view split) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> all;
+  for (const TextRow& row : rows) {
+    if (row.error || row.split != split) continue;
+    const std::string what = fmt::format(
+        "Perplexity of {}: {} bytes, {} tokens scored; tokenizer {}; context {}, stride {}.",
+        row.texts, row.bytes, row.row.tokens_scored, row.tokenizer, row.context, row.stride);
+    auto it = std::ranges::find(all, what, [](const auto& entry) { return entry.first; });
+    if (it == all.end()) it = all.insert(it, {what, {}});
+    if (std::ranges::find(it->second, row.run.name) == it->second.end())
+      it->second.push_back(row.run.name);
+  }
+  for (const auto& [what, runs] : all)
+    page.paragraph(all.size() == 1 ? what : fmt::format("{}: {}", fmt::join(runs, "; "), what));
+  if (all.size() > 1)
+    page.paragraph(
+        "Perplexities with different tokenizers or windows cannot be compared; bits per byte of "
+        "the same text with the same windows can.");
+}
+
+void add_points(HtmlReport& page, const SeedRows& rows, std::string_view split) {
+  const std::string density = "attention density, %", perplexity = "perplexity, mean over seeds";
+  Chart pairs{.title = fmt::format("Perplexity against attention density ({})", split),
+              .x_label = density,
+              .y_label = perplexity};
+  Chart speed{.title = fmt::format("Perplexity against speed ({})", split),
+              .x_label = "tokens scored per second",
+              .y_label = perplexity};
+  Chart divergence{.title = fmt::format("Distance from dense attention ({})", split),
+                   .x_label = density,
+                   .y_label = "KL, nats per token",
+                   .log_y = true};
+  Chart kept{.title = fmt::format("Share of the long-range gain retained ({})", split),
+             .x_label = density,
+             .y_label = "retained on long-range tokens, %"};
+  for (const auto& [seeds, mean, deviation, least, most] : rows) {
+    const Row& row = mean.row;
+    // What is not causal is marked in the table; a chart would show it as a perplexity.
+    if (mean.split != split || !row.attention.causal) continue;
+    const bool keeps = row.attention.gate == HardGate::keep;
+    const std::string label =
+        row.attention.kind == AttentionKind::hard
+            ? fmt::format("k={}{}", row.attention.top_k.value_or(0), keeps ? " keep" : "")
+            : row.attention.name;
+    const double share = 100 * row.pairs_attended;
+    pairs.add(mean.run.name, {share, row.perplexity, label}, false);
+    speed.add(mean.run.name, {row.tokens_per_second.value_or(NAN), row.perplexity, label}, false);
+    if (row.kl && *row.kl > 0) divergence.add(mean.run.name, {share, *row.kl, label});
+    if (mean.far.kept_far) kept.add(mean.run.name, {share, 100 * *mean.far.kept_far, label}, false);
+  }
+  for (const Chart* chart : {&pairs, &divergence, &kept, &speed})
+    if (!chart->series.empty()) page.figure(points_chart(*chart));
+}
+
+/// "LoRA" and "r=4, lr=0.001" of "LoRA, r=4, lr=0.001": what was swept is one series.
+std::pair<std::string, std::string> split_name(const std::string& run) {
+  for (std::size_t at = run.find(", "); at != std::string::npos; at = run.find(", ", at + 2)) {
+    const std::size_t end = std::min(run.find(", ", at + 2), run.size());
+    if (run.substr(at, end - at).find('=') != std::string::npos)
+      return {run.substr(0, at), run.substr(at + 2)};
+  }
+  return {run, ""};
+}
+
+/// Target loss against source loss; nothing where no run has both.
+void add_forgetting(HtmlReport& page, const SeedRows& rows, const std::string& target,
+                    const std::string& source) {
+  const auto points = forgetting_points(rows, target, source);
+  if (points.empty()) return;
+  const auto base = std::ranges::find(points, true, &ForgettingPoint::is_base);
+  page.heading(target == "target" ? "Learning and forgetting"
+                                  : "Learning and forgetting, test texts");
+  page.paragraph(
+      "Loss on the target texts against loss on the source texts, in nats per token (logarithm of "
+      "the mean perplexity): points further left have learnt more, points higher have forgotten "
+      "more. The line shows the base before training.");
+  Chart chart{.title = fmt::format("Target loss against source loss ({})", target),
+              .x_label = "loss on the target, nats per token",
+              .y_label = "loss on the source"};
+  Table table{.header = {"run", "attention", "target", "source", "learnt", "forgotten"}};
+  if (base != points.end()) chart.references.push_back({.label = "base", .y = base->source});
+  for (const ForgettingPoint& point : points) {
+    if (point.is_base && &point != &*base) continue;  // every retrofit has the same one
+    const auto& [series, swept] = split_name(point.run);
+    std::string label = point.attention == "dense" ? swept
+                        : swept.empty()            ? point.attention
+                                                   : swept + ", " + point.attention;
+    if (point.is_base) label = "base";
+    chart.add(point.is_base ? "base" : series, {point.target, point.source, label}, false);
+    const auto change = [&](double ForgettingPoint::*loss, double sign) {
+      return base == points.end()
+                 ? "-"
+                 : fmt::format("{:+.4f}", sign * (point.*loss - (*base).*loss) + 0.0);  // no -0
+    };
+    table.rows.push_back({point.is_base ? "base" : point.run, point.attention,
+                          number_text(point.target, 4), number_text(point.source, 4),
+                          change(&ForgettingPoint::target, -1),
+                          change(&ForgettingPoint::source, 1)});
+  }
+  page.figure(points_chart(chart));
+  page.table(table);
+}
+
+/// The answers to some questions, a line for each run and attention, over seeds.
+Table answers_table(const std::vector<AnswersRow>& rows, const std::string& questions) {
+  using Distances = std::pair<std::int64_t, std::int64_t>;
+  const auto distances = [](const AnswersRow& row) {
+    return Distances(row.from.value_or(0), row.to.value_or(0));
+  };
+  std::set<Distances> all;
+  std::int64_t documents = 0, answers = 0;
+  for (const AnswersRow& row : rows)
+    if (row.questions == questions) {
+      documents = row.documents;
+      answers = std::max(answers, row.figures.answers);
+      all.insert(distances(row));
+    }
+  all.erase({0, 0});
+  Table table{.caption = fmt::format("{}: {} documents, {} answers", questions, documents, answers),
+              .header = {"run", "attention", "routing", "seeds", "correct", "std"}};
+  for (const auto& [from, to] : all) table.header.push_back(fmt::format("{} to {}", from, to));
+  const auto of_run = [](const AnswersRow& row) {
+    return std::tuple(row.questions, row.run.name, row.attention);
+  };
+  for (const OverSeeds<AnswersRow>& line : over_seeds(rows, of_run)) {
+    const AnswersRow& first = line.mean;
+    if (first.questions != questions) continue;
+    std::vector<std::string>& cells = table.rows.emplace_back(std::vector<std::string>{
+        first.run.name, first.attention.name, first.attention.routing_text(), "0", "-", "-"});
+    cells.resize(table.header.size(), "-");
+    const auto with_distances = [&](const AnswersRow& row) {
+      return std::tuple_cat(of_run(row), std::tuple(distances(row)));
+    };
+    for (const auto& [seeds, mean, deviation, least, most] : over_seeds(rows, with_distances)) {
+      if (of_run(mean) != of_run(first)) continue;
+      const auto at = std::distance(all.begin(), all.find(distances(mean)));
+      const std::string right = percent_text(mean.figures.right);
+      if (mean.to) {
+        cells[6 + static_cast<std::size_t>(at)] = right;
+        continue;
+      }
+      cells[3] = fmt::format("{}", seeds);
+      cells[4] = right;
+      if (seeds > 1) cells[5] = number_text(100 * deviation.figures.right, 1);
+    }
+  }
+  return table;
+}
+
+std::vector<std::string> questions_of(const std::vector<AnswersRow>& rows) {
+  std::vector<std::string> all;
+  for (const AnswersRow& row : rows)
+    if (std::ranges::find(all, row.questions) == all.end()) all.push_back(row.questions);
+  return all;
+}
+
+void add_recall(HtmlReport& page, const std::vector<AnswersRow>& rows) {
+  const auto questions = questions_of(rows);
+  if (questions.empty()) return;
+  page.heading("Recall");
+  page.paragraph(fmt::format("{}; means over seeds, std over seeds (n - 1).", kRecallLegend));
+  const auto key = [](const AnswersRow& row) {
+    return std::tuple(row.questions, row.run.name, row.attention, row.from, row.to);
+  };
+  const auto means = over_seeds(rows, key);
+  for (const std::string& name : questions) {
+    page.table(answers_table(rows, name));
+    Chart chart{.title = fmt::format("Correct answers by distance ({})", name),
+                .x_label = "largest distance in tokens",
+                .y_label = "correct, %",
+                .log_x = true};
+    for (const auto& [seeds, mean, deviation, least, most] : means)
+      if (mean.questions == name && mean.to)
+        chart.add(fmt::format("{}, {}", mean.run.name, mean.attention.name),
+                  {static_cast<double>(*mean.to), 100 * mean.figures.right});
+    // One distance alone is no curve.
+    if (std::ranges::any_of(chart.series, [](const Series& s) { return s.points.size() > 1; }))
+      page.figure(line_chart(chart));
+  }
+}
+
+/// How many runs have rows.
+std::size_t runs_of(const ComparedRows& rows) {
+  std::set<std::pair<std::string, std::int64_t>> runs;
+  for (const TextRow& row : rows.texts) runs.emplace(row.run.name, row.run.seed);
+  for (const AnswersRow& row : rows.recall) runs.emplace(row.run.name, row.run.seed);
+  return runs.size();
+}
+
+}  // namespace
+
+SeedRows text_rows_over_seeds(const std::vector<TextRow>& rows) {
+  std::vector<TextRow> done = rows;
+  std::erase_if(done, [](const TextRow& row) { return row.error.has_value(); });
+  return over_seeds(done, [](const TextRow& row) {
+    return std::tuple(row.run.name, row.split, row.row.attention);
+  });
+}
+
+std::vector<ForgettingPoint> forgetting_points(const SeedRows& rows, const std::string& target,
+                                               const std::string& source) {
+  std::vector<ForgettingPoint> points;
+  for (const auto& [seeds, learnt, deviation, least, most] : rows) {
+    const AttentionLabel& attention = learnt.row.attention;
+    if (learnt.split != target || !attention.causal) continue;
+    const std::string& run = learnt.run.name;
+    const auto kept = std::ranges::find_if(rows, [&](const OverSeeds<TextRow>& row) {
+      return row.mean.split == source && row.mean.run.name == run &&
+             row.mean.row.attention == attention;
+    });
+    if (kept == rows.end()) continue;
+    points.push_back(
+        {.run = run,
+         .attention = attention.name,
+         .target = std::log(learnt.row.perplexity),
+         .source = std::log(kept->mean.row.perplexity),
+         .is_base = attention.kind == AttentionKind::dense && learnt.run.method == "retrofit"});
+  }
+  return points;
+}
+
+std::string compare_table(const ComparedRows& rows) {
+  const SeedRows means = text_rows_over_seeds(rows.texts);
+  std::string text;
+  for (const auto& [split, title] : splits_of(means))
+    text += plain_text(text_table(means, split, fmt::format("{} texts", split)), 3) + "\n";
+  for (const std::string& name : questions_of(rows.recall))
+    text += plain_text(answers_table(rows.recall, name), 3) + "\n";
+  for (const TextRow& row : rows.texts)
+    if (row.error)
+      text += fmt::format("FAILED {}, seed {}: {}\n", row.run.name, row.run.seed, *row.error);
+  return text;
+}
+
+std::string compare_page(const ComparedConfig& config, const ComparedRows& rows,
+                         const std::vector<RunOutcome>& outcomes) {
+  const SeedRows means = text_rows_over_seeds(rows.texts);
+  HtmlReport page(config.title);
+  const std::size_t done = runs_of(rows);
+  page.paragraph(fmt::format(
+      "{} runs{}, seeds {}. Figures are means over seeds; std: standard deviation of the "
+      "perplexity "
+      "over seeds (n - 1). {}; trained: trainable parameters; peak memory: of the training "
+      "process. "
+      "Figures that are not causal use later tokens and are not in the charts.",
+      done,
+      done == config.runs ? "" : fmt::format(" of {}, the others are not finished", config.runs),
+      fmt::join(config.seeds, ", "), row_legend()));
+  if (config.far > 0)
+    page.paragraph(fmt::format(
+        "long-range: tokens that dense attention of the row's own model predicts better, by more "
+        "than 0.5 nats, than the same model with {} tokens of context. retained: share of the "
+        "long-range gain, (window - row) / (window - dense) in nats, on long-range tokens and on "
+        "all; the window is the row's own local window with its first tokens.",
+        config.far));
+  add_forgetting(page, means, "target", "source");
+  add_forgetting(page, means, "test target", "test source");
+  for (const auto& [split, title] : splits_of(means)) {
+    page.heading(title);
+    add_what_is_measured(page, rows.texts, split);
+    page.table(text_table(means, split, ""));
+    add_points(page, means, split);
+  }
+  add_recall(page, rows.recall);
+  Table failed{.header = {"run", "seed", "error"}};
+  for (const TextRow& row : rows.texts)
+    if (row.error)
+      failed.rows.push_back({row.run.name, fmt::format("{}", row.run.seed), *row.error});
+  if (!failed.rows.empty()) {
+    page.heading("Failed");
+    page.table(failed);
+  }
+  if (!outcomes.empty()) page.heading("Training, mean over seeds");
+  add_mean_curves(page, outcomes);
+  return page.html();
+}
+
+}  // namespace focus

@@ -1,0 +1,148 @@
+#include "focus/training/compare/compare_rows.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "autograd/base/check.h"
+#include "data/settings/struct_json.h"
+#include "focus/training/metrics.h"
+
+namespace focus {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// What a run's rows have in common.
+TextRow row_of_run(const RunOutcome& run) {
+  TextRow row{.run = RunColumns::of(run)};
+  if (!run.error.empty()) row.error = run.error;
+  if (!run.train) return row;
+  row.train_tokens_per_second = run.train->tokens_per_second;
+  row.train_peak_bytes = run.train->peak_bytes;
+  return row;
+}
+
+TextRow text_row(const RunOutcome& run, const std::string& split, const TextEvaluation& texts,
+                 const Row& figures) {
+  TextRow row = row_of_run(run);
+  row.split = split;
+  row.texts = fmt::format("{}", fmt::join(texts.texts, " "));
+  row.tokenizer = fmt::format("{} {}", texts.tokenizer.kind, texts.tokenizer.fingerprint);
+  row.context = texts.context;
+  row.stride = texts.stride;
+  row.documents = texts.documents;
+  row.bytes = texts.bytes;
+  row.row = figures;
+  row.row.group_sizes.reset();  // many numbers, which the file of the run has
+  row.row.by_position.reset();
+  if (!texts.far) return row;
+  row.far_tokens = texts.far->far;
+  const auto far = std::ranges::find(texts.far->rows, figures.attention, &FarRow::attention);
+  if (far != texts.far->rows.end()) row.far = far->figures;
+  return row;
+}
+
+void add_run(const RunOutcome& run, ComparedRows& rows) {
+  if (!run.error.empty()) return rows.texts.push_back(row_of_run(run));
+  for (const auto& [split, title] : kSplits)
+    for (const auto& [name, evaluation] : run.evaluation)
+      if (name == split)
+        for (const Row& figures : evaluation.rows)
+          rows.texts.push_back(text_row(run, name, evaluation, figures));
+  for (const RecallEvaluation& recall : run.recall)
+    for (const RecallRow& figures : recall.rows) {
+      AnswersRow row{.run = RunColumns::of(run),
+                     .questions = recall.questions,
+                     .documents = recall.documents,
+                     .attention = figures.attention,
+                     .figures = figures.all};
+      rows.recall.push_back(row);
+      for (const RecallBucket& bucket : figures.by_distance) {
+        row.from = bucket.from;
+        row.to = bucket.to;
+        row.figures = bucket.figures;
+        rows.recall.push_back(row);
+      }
+    }
+}
+
+std::string csv_cell(const Json& value) {
+  if (value.is_null()) return "";
+  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+}  // namespace
+
+const std::array<std::pair<std::string_view, std::string_view>, 6> kSplits = {
+    {{"valid", "Validation texts"},
+     {"target", "Target texts"},
+     {"source", "Source texts"},
+     {"test", "Test texts"},
+     {"test target", "Test texts of the target"},
+     {"test source", "Test texts of the source"}}};
+
+RunColumns RunColumns::of(const RunOutcome& run) {
+  RunColumns columns{.name = run.name,
+                     .seed = run.config.seed,
+                     .hash = run.hash,
+                     .method = value_text(run.config.method)};
+  if (!run.train) return columns;
+  columns.trainable_parameters = run.train->trainable;
+  columns.train_tokens = run.train->tokens;
+  return columns;
+}
+
+ComparedRows compared_rows(const std::vector<RunOutcome>& outcomes) {
+  ComparedRows rows;
+  for (const RunOutcome& run : outcomes) add_run(run, rows);
+  return rows;
+}
+
+ComparedRows read_compared_rows(const std::filesystem::path& path) {
+  ComparedRows rows;
+  int line = 0;
+  for (const Json& record : read_metrics(path)) {
+    const std::string where = fmt::format("{}:{}", path.string(), ++line);
+    const nlohmann::json json = record;
+    const auto has = [&](const char* key) { return json.contains(key) && json[key].is_string(); };
+    if (has("questions"))
+      rows.recall.push_back(struct_from_json<AnswersRow>(json, where));
+    else if (has("split") || has("error"))
+      rows.texts.push_back(struct_from_json<TextRow>(json, where));
+    else
+      fail("{}: not a row of a comparison: expected run, seed, and split or questions; got {}",
+           where, shown_json(json));
+  }
+  if (rows.texts.empty() && rows.recall.empty())
+    fail("{}: has no rows of a comparison", path.string());
+  return rows;
+}
+
+std::string rows_csv(const Json& rows) {
+  std::vector<std::string> names;
+  for (const Json& row : rows)
+    for (const auto& [name, value] : row.items())
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  std::string text = names.empty() ? "" : fmt::format("{}\n", fmt::join(names, ","));
+  for (const Json& row : rows) {
+    std::vector<std::string> cells;
+    for (const std::string& name : names)
+      cells.push_back(csv_cell(row.contains(name) ? row[name] : Json()));
+    text += fmt::format("{}\n", fmt::join(cells, ","));
+  }
+  return text;
+}
+
+std::string rows_jsonl(const Json& rows) {
+  std::string text;
+  for (const Json& row : rows) text += row.dump() + '\n';
+  return text;
+}
+
+}  // namespace focus

@@ -1,0 +1,187 @@
+#include "focus/training/compare/compare_report.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "data/files/durable_file.h"
+#include "data/settings/struct_json.h"
+#include "tests/support/temp_folder.h"
+
+namespace focus {
+namespace {
+
+TextRow row(const std::string& run, int seed, double perplexity) {
+  TextRow row{.run = {.name = run, .seed = seed, .trainable_parameters = 7},
+              .train_tokens_per_second = 10,
+              .train_peak_bytes = 100 * seed,
+              .split = "valid"};
+  row.row.attention = {.name = "soft", .kind = AttentionKind::soft, .routing = "carried"};
+  row.row.perplexity = perplexity;
+  row.row.pairs_attended = 0.5;
+  row.row.largest_group = 0.25;
+  row.row.tokens_per_second = 20.0 * seed;
+  return row;
+}
+
+TEST(CompareReport, PointsOfThePlaneOfTargetAndSource) {
+  const auto of = [](const std::string& run, const char* split, AttentionKind kind, double value) {
+    TextRow r = row(run, 1, value);
+    r.run.method = run == "LoRA" ? "lora" : "retrofit";
+    r.split = split;
+    r.row.attention = {.name = value_text(kind), .kind = kind};
+    return r;
+  };
+  constexpr auto dense = AttentionKind::dense, soft = AttentionKind::soft;
+  TextRow peeking = of("Focus", "target", soft, 3);
+  peeking.row.attention.routing = "sequence";
+  peeking.row.attention.causal = false;
+  ComparedRows rows{.texts = {of("Focus", "target", dense, 4), of("Focus", "source", dense, 2),
+                              of("LoRA", "target", dense, 3), of("LoRA", "source", dense, 5),
+                              peeking, of("Focus", "target", soft, 9)}};
+  const auto points = forgetting_points(text_rows_over_seeds(rows.texts), "target", "source");
+  ASSERT_EQ(points.size(), 2u);  // soft is not causal, or has no source
+  EXPECT_TRUE(points[0].is_base);
+  EXPECT_FALSE(points[1].is_base);
+  EXPECT_EQ(points[1].run, "LoRA");
+  EXPECT_DOUBLE_EQ(points[1].target, std::log(3.0));
+  EXPECT_DOUBLE_EQ(points[1].source, std::log(5.0));
+  std::string page = compare_page({.title = "p"}, rows, {});
+  EXPECT_NE(page.find(fmt::format("{:+.4f}", std::log(4.0 / 3))), std::string::npos);
+  EXPECT_NE(page.find(fmt::format("{:+.4f}", std::log(5.0 / 2))), std::string::npos);
+  rows.texts = {row("a", 1, 2)};
+  EXPECT_EQ(compare_page({.title = "p"}, rows, {}).find("forgetting"), std::string::npos);
+}
+
+TEST(OverSeeds, EachNumberOfARowHasItsMeanAndSpread) {
+  TextRow third = row("a", 3, 6);
+  third.row.kl = 1;
+  const auto rows = text_rows_over_seeds({row("a", 1, 2), row("b", 1, 9), row("a", 2, 4), third});
+  ASSERT_EQ(rows.size(), 2u);
+  const OverSeeds<TextRow>& a = rows[0];
+  EXPECT_EQ(a.mean.run.name, "a");
+  EXPECT_EQ(a.seeds, 3u);
+  EXPECT_DOUBLE_EQ(a.mean.row.perplexity, 4);
+  EXPECT_DOUBLE_EQ(a.deviation.row.perplexity, 2);
+  EXPECT_DOUBLE_EQ(a.least.row.perplexity, 2);
+  EXPECT_DOUBLE_EQ(a.most.row.perplexity, 6);
+  EXPECT_DOUBLE_EQ(a.mean.row.pairs_attended, 0.5);
+  EXPECT_DOUBLE_EQ(a.mean.row.tokens_per_second.value(), 40);
+  EXPECT_EQ(a.most.train_peak_bytes, 300);
+  EXPECT_EQ(a.mean.run.trainable_parameters, 7);
+  EXPECT_FALSE(a.mean.row.kl) << "not every seed has it";
+  EXPECT_EQ(a.mean.row.attention, third.row.attention);
+  EXPECT_EQ(rows[1].seeds, 1u);
+  EXPECT_DOUBLE_EQ(rows[1].deviation.row.perplexity, 0);
+}
+
+/// A run that has been evaluated, with one row; `causal` false: by a baseline that is not.
+RunOutcome outcome(const std::string& name, const std::string& tokenizer, bool causal) {
+  const Row figures{.attention = {.name = "attention of " + name,
+                                  .kind = AttentionKind::baseline,
+                                  .causal = causal},
+                    .perplexity = 3.5,
+                    .bits_per_byte = 1.25,
+                    .tokens_scored = 299,
+                    .pairs_attended = 0.5,
+                    .tokens_per_second = 10.0};
+  const TextEvaluation texts{.texts = {"book.txt"},
+                             .documents = 1,
+                             .bytes = 900,
+                             .tokenizer = {tokenizer, "f00d"},
+                             .context = 64,
+                             .stride = 32,
+                             .rows = {figures}};
+  return {.name = name, .config = {}, .evaluation = {{"valid", texts}}};
+}
+
+std::string page_of(const std::vector<RunOutcome>& outcomes) {
+  return compare_page({.title = "page"}, compared_rows(outcomes), outcomes);
+}
+
+TEST(CompareReport, WhatAPerplexityIsOfStandsOnThePage) {
+  const std::string of_bytes =
+      "Perplexity of book.txt: 900 bytes, 299 tokens scored; tokenizer bytes f00d; context 64, "
+      "stride 32.";
+  const std::string warning =
+      "Perplexities with different tokenizers or windows cannot be compared";
+  const std::string one = page_of({outcome("a", "bytes", true), outcome("b", "bytes", true)});
+  EXPECT_NE(one.find("<p>" + of_bytes), std::string::npos);
+  EXPECT_EQ(one.find(warning), std::string::npos);
+  const std::string two = page_of({outcome("a", "bytes", true), outcome("b", "bpe", true)});
+  EXPECT_NE(two.find("<p>a: " + of_bytes), std::string::npos);
+  EXPECT_NE(two.find("tokenizer bpe f00d"), std::string::npos);
+  EXPECT_NE(two.find(warning), std::string::npos);
+}
+
+TEST(CompareReport, RecallOfOtherDistancesHasDashesWhereNoRowGaveThem) {
+  const auto answers = [](const char* attention, std::int64_t from, std::int64_t to, double right) {
+    AnswersRow row{.run = {.name = "a", .seed = 1},
+                   .questions = "recall",
+                   .documents = 2,
+                   .attention = {.name = attention},
+                   .figures = {.answers = to > 0 ? 4 : 8, .right = right}};
+    if (to > 0) row.from = from, row.to = to;
+    return row;
+  };
+  const ComparedRows rows{.recall = {answers("dense", 0, 0, 0.75), answers("dense", 129, 256, 1),
+                                     answers("dense", 1, 128, 0.5),
+                                     answers("soft", 129, 256, 0.25)}};
+  EXPECT_EQ(compare_table(rows),
+            "recall: 2 documents, 8 answers\n"
+            "run  attention  routing  seeds  correct  std  1 to 128  129 to 256\n"
+            "a    dense      -            1   75.0 %    -    50.0 %     100.0 %\n"
+            "a    soft       -            0        -    -         -      25.0 %\n\n");
+}
+
+TEST(CompareReport, ABaselineThatIsNotCausalIsMarkedAndNotDrawn) {
+  const std::string page =
+      page_of({outcome("sound", "bytes", true), outcome("peeking", "bytes", false)});
+  EXPECT_NE(page.find("<td>attention of peeking</td><td>not causal</td>"), std::string::npos);
+  const std::string charts = page.substr(page.find("<figure>"));
+  EXPECT_NE(charts.find("attention of sound"), std::string::npos);
+  EXPECT_EQ(charts.find("peeking"), std::string::npos);
+}
+
+/// What is wrong with the lines of a compare.jsonl; of right ones the rows of texts again.
+std::string read_again(const std::string& lines) {
+  const TempFolder folder;
+  write_file_durably(folder / "compare.jsonl", std::string_view(lines));
+  try {
+    return rows_jsonl(structs_to_json(read_compared_rows(folder / "compare.jsonl").texts));
+  } catch (const std::runtime_error& error) {
+    const std::string text = error.what();
+    return text.substr(text.rfind('/') + 1);
+  }
+}
+
+TEST(CompareRows, ThatWereWrittenAreReadAsTheyWere) {
+  RunOutcome failed = outcome("b", "bytes", true);
+  failed.error = "out of memory";
+  auto written = structs_to_json(compared_rows({outcome("a", "bytes", true), failed}).texts);
+  const std::string text = rows_jsonl(written);
+  EXPECT_EQ(read_again(text), text);
+  EXPECT_EQ(written[1].at("error"), "out of memory");
+  EXPECT_FALSE(written[1].contains("split"));
+  const std::string csv = rows_csv(written);
+  EXPECT_NE(csv.find("\nb,"), std::string::npos) << csv;
+  EXPECT_EQ(std::ranges::count(csv.substr(0, csv.find('\n')), ','),
+            std::ranges::count(csv.substr(csv.find("\nb,") + 1), ','));
+  // A column that is left out has no value.
+  written[0].erase("nats_of_documents");
+  EXPECT_EQ(read_again(rows_jsonl(written)), text);
+  written[0]["perplexity"] = "low";
+  EXPECT_EQ(read_again(rows_jsonl(written)),
+            "compare.jsonl:1.perplexity: expected a number, found string");
+  written[0].erase("split");
+  EXPECT_NE(read_again(rows_jsonl(written)).find("compare.jsonl:1: not a row of a comparison"),
+            std::string::npos);
+  EXPECT_EQ(read_again("{\"run\":\"a\",\"seed\":1,\"questions\":\"recall\"}\n"),
+            "compare.jsonl:1: \"hash\" is missing");
+  EXPECT_NE(read_again("{\"step\":1}\n").find("compare.jsonl:1: not a row of a comparison"),
+            std::string::npos);
+  EXPECT_EQ(read_again(""), "compare.jsonl: has no rows of a comparison");
+}
+
+}  // namespace
+}  // namespace focus
