@@ -11,7 +11,7 @@
 namespace focus::app {
 namespace {
 
-/// Of some thousands of tokens from all over the text, enough for shares of them.
+/// Counts over some thousands of tokens from all parts of the text.
 void count_groups(LoadedModel& model, const Batches& batches) {
   constexpr Index kTokens = 4096;
   const NoGrad guard;

@@ -143,7 +143,7 @@ void run_as_one_of(const Ranks& ranks, const std::function<void()>& f) {
   try {
     f();
   } catch (const std::exception& error) {
-    // What all of them find wrong is told by the first alone: the launcher ends the others.
+    // An error of all processes is printed by the first only; the launcher ends the others.
     if (!ranks.first()) {
       std::signal(SIGTERM, SIG_DFL);
       wait_for_rank_zero();

@@ -6,35 +6,32 @@
 
 #include "optim/ranks.h"
 
-// Several processes that share one job, started by mpirun (docs/machines.md).
+// Processes of one job, started by mpirun (docs/machines.md).
 namespace focus::app {
 
-/// How many processes the launcher has started, by what it leaves in the environment; 1 without
-/// one.
+/// The number of processes, from the launcher's environment variables; 1 without a launcher.
 int launched_processes();
-/// Which of them this one is, from 0, by the same.
+/// The rank of this process, from the same.
 int launched_rank();
-/// Whether the launcher has put this variable, such as "OMPI_COMM_WORLD_SIZE", into the
-/// environment for the process that it has started: what that one starts must not inherit it.
+/// Whether this is a variable of the launcher, such as "OMPI_COMM_WORLD_SIZE", which child
+/// processes must not inherit.
 bool is_of_launcher(std::string_view variable);
 
-/// The processes that mpirun has started, this one among them; a single one where it was not used.
-/// Throws std::runtime_error where there are several and the program was built without MPI.
+/// The processes of mpirun; a single one without it. Throws std::runtime_error if there are several
+/// and the program was built without MPI.
 std::unique_ptr<Ranks> join_ranks();
 
-/// Calls f. What it throws says from now on which process it was; the launcher ends the others once
-/// this one has ended.
+/// Calls f and adds the rank to its errors; the launcher ends the other processes after this one.
 void run_as_one_of(const Ranks& ranks, const std::function<void()>& f);
 
-/// Leaves the first process the time to tell what is wrong and to end: the launcher ends the others
-/// then.
+/// Gives the first process the time to print its error and to end, after which the launcher ends
+/// the others.
 void wait_for_rank_zero();
 
-/// From now on only the first process prints on stdout and tells how far it is; errors are told by
-/// each.
+/// From now on only the first process prints results and progress; every process prints its errors.
 void only_rank_zero_prints(const Ranks& ranks);
 
-/// Calls f in the first process, then in the others: what it leaves in a cache they all read.
+/// Calls f in the first process, then in the others, which read what it cached.
 template <class F>
 auto first_before_others(Ranks& ranks, F&& f) {
   if (!ranks.first()) ranks.wait();

@@ -27,7 +27,7 @@ std::string phase_name(const Session& session) {
   return session.in_first_phase() ? "phase 1" : "phase 2";
 }
 
-/// What a run says on stderr.
+/// A run's output on stderr.
 class TrainingTerminal {
  public:
   TrainingTerminal(const RunConfig& config, std::int64_t stop_at)
@@ -102,7 +102,7 @@ class TrainingTerminal {
   std::optional<Progress> work_;  // beside the steps
 };
 
-/// Of a process that leaves the telling to another.
+/// For processes that do not print.
 TrainingCallbacks silent_callbacks() {
   TrainingCallbacks callbacks;
   callbacks.should_stop = [] { return stop_signal() != 0; };

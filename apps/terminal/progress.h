@@ -15,15 +15,15 @@ struct ProgressOptions {
   std::string label = "train";
   std::int64_t total_steps = 0;
   std::int64_t first_step = 0;        // steps done before, by the run that is resumed
-  double seconds_between_lines = 30;  // at least, where the stream is no terminal
-  bool inner = false;  // of a part of a longer job: what is shown of it goes at its end
+  double seconds_between_lines = 30;  // at least, if the stream is not a terminal
+  bool inner = false;                 // part of a longer job: removed at its end
   std::FILE* stream = stderr;
   std::optional<bool> terminal = {};     // unset: asks the system
   std::function<double()> seconds = {};  // a clock; unset: the steady one
 };
 
-/// Where a long job stands. On a terminal one bar line, redrawn at most ten times a second; in a
-/// file or a pipe plain lines, where nothing else was said for a while, and at the end:
+/// Progress of a long job. On a terminal one bar, redrawn at most ten times a second; in a file or
+/// a pipe a line at the end and whenever nothing was printed for a while:
 ///   train [#####---------------] 120/500 24%  loss 3.4567  12.3k tok/s  left 1h02m
 class Progress {
  public:
@@ -32,9 +32,9 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Step `step` (from 1) is done, with this loss (NaN where there is none) and so many tokens.
+  /// Reports that step `step` (from 1) is done; `loss` may be NaN.
   void update(std::int64_t step, double loss, std::int64_t tokens);
-  /// A line of its own; the bar goes on below it.
+  /// Prints a line above the bar.
   void note(std::string_view text);
   /// Draws the last state and ends the line; the destructor does it otherwise.
   void finish();
@@ -56,7 +56,7 @@ class Progress {
   double last_drawn_ = 0;
 };
 
-/// A bar for a job that says which share of it is done, 0 to 1. It ends with the last copy of the
+/// A bar for a job that reports the share that is done, 0 to 1. It ends with the last copy of the
 /// function.
 std::function<void(double)> share_bar(const std::string& label);
 

@@ -59,7 +59,7 @@ echoes short_echo "$third" 600 80,160,320
 echo="$texts/echo.txt, $texts/echo_recall.txt, $texts/echo_copy.txt"
 short="$texts/short_echo.txt, $texts/short_recall.txt, $texts/short_copy.txt, $texts/short_lookup.txt, $third"
 far="$texts/recall.txt, $texts/copy.txt, $texts/lookup.txt, $texts/tales.txt"
-window=(attention=window window.local_window=32)
+window=(attention=window:32)
 
 first_stages() {
   stage b1_echo b1_echo "$echo"

@@ -13,7 +13,7 @@
 namespace focus {
 namespace {
 
-/// Of the matrices that a token is multiplied with: of an embedding that is no head it reads a row.
+/// Bytes of the matrices that a token is multiplied with; of an embedding it reads only a row.
 std::size_t multiplied_bytes(LoadedModel& model) {
   std::size_t bytes = model.decoder->head_weight().bytes();
   for (Block& block : model.decoder->layers())

@@ -5,14 +5,14 @@
 
 namespace focus {
 
-/// `context`, with the documents of the batch where windows hold such.
+/// `context` with the batch's documents, if its windows consist of documents.
 ForwardContext pass_over(const Batch& batch, ForwardContext context = {});
 
-/// Tokens of the batch that the loss is of.
+/// The number of target tokens.
 Index count_targets(const Batch& batch);
 
-/// Their mean cross-entropy, in nats: [1]. What transformers returns for labels that are -100 where
-/// the loss is not, with position_ids that begin anew in each document, which does not see others.
+/// Mean cross-entropy of the target tokens, in nats: [1]. As in transformers with labels of -100
+/// for other tokens, position_ids from 0 in each document and separately masked documents.
 Variable batch_loss(const Decoder& decoder, const Batch& batch, const ForwardContext& context = {});
 
 }  // namespace focus

@@ -44,8 +44,7 @@ LoadedModel new_model(const RunConfig& config, Rng& rng) {
   return model;
 }
 
-/// Of matrices that are in memory of their own. What is trained is rounded to bf16 only to take
-/// less time.
+/// Trained matrices use bf16 products only where they are faster.
 void choose_products(const RunConfig& config, Decoder& decoder) {
   if (config.precision == Precision::float32) return;
   if (!config.trains_base())

@@ -56,7 +56,7 @@ ModelConfig ModelShape::to_model_config(Index vocab_size, Index context) const {
 
 namespace {
 
-/// dense, focus, and what of the table a model can be trained through.
+/// dense, focus, and the mechanisms that a model can be trained with.
 std::vector<std::string_view> trainable_attentions() {
   std::vector<std::string_view> names = {"dense"};
   for (const AdapterKind& kind : adapter_kinds())
@@ -71,35 +71,33 @@ void read_value(const ConfigNode& node, const Range&, TrainedAttention& value) {
   const std::vector<std::string_view> names = trainable_attentions();
   ConfigNode name = node;
   name.text = node.text.substr(0, node.text.find(':'));
-  TrainedAttention read{.name = std::string(names[read_choice(name, names)]), .word = node.text};
-  if (name.text != node.text) {
-    try {
+  TrainedAttention read{.name = std::string(names[read_choice(name, names)])};
+  const bool mechanism = read.name != "dense" && read.name != "focus";
+  check(mechanism || name.text == node.text,
+        "expected only {}; its settings are in the section focus", read.name);
+  if (mechanism) try {
       read.settings = parse_attention(node.text).settings;
     } catch (const std::runtime_error& error) {
       throw std::invalid_argument(error.what());
     }
-    check(read.settings.has_value(), "expected only {}; its settings are in the section focus",
-          read.name);
-  }
   value = read;
 }
-std::string value_text(const TrainedAttention& value) { return value_text(value.word); }
-std::string type_text(const TrainedAttention&) { return choices_text(trainable_attentions()); }
 
-std::vector<SettingsSection> mechanism_sections() {
-  std::vector<SettingsSection> sections;
-  for (const AdapterKind& kind : adapter_kinds())
-    if (kind.is_trainable_mechanism())
-      sections.push_back({std::string(kind.name), std::string(kind.help), kind.defaults});
-  return sections;
+std::string value_text(const TrainedAttention& value) {
+  std::string text = value.name;
+  if (value.settings) {
+    AnySettings settings = *value.settings;
+    for (const ConfigField& field : config_fields(settings))
+      text += fmt::format(":{}={}", field.key, field.text());
+  }
+  return value_text(text);
 }
 
+std::string type_text(const TrainedAttention&) { return choices_text(trainable_attentions()); }
+
 std::optional<AdapterChoice> RunConfig::mechanism() const {
-  for (const SettingsSection& section : mechanisms)
-    if (section.name == attention.name)
-      return AdapterChoice{&adapter_kind(section.name),
-                           attention.settings.value_or(section.settings)};
-  return std::nullopt;
+  if (!attention.settings) return std::nullopt;
+  return AdapterChoice{&adapter_kind(attention.name), *attention.settings};
 }
 
 bool RunConfig::has_focus() const {
@@ -222,10 +220,6 @@ RunConfig only_what_counts(RunConfig config) {
   config.checkpoint_keep = defaults.checkpoint_keep;
   config.warn_largest_group = defaults.warn_largest_group;
   config.data.cache_dir = defaults.data.cache_dir;
-  // Mechanisms that this run does not have: whatever their defaults were when it began.
-  for (std::size_t i = 0; i < config.mechanisms.size(); ++i)
-    if (config.mechanisms[i].name != config.attention.name)
-      config.mechanisms[i].settings = defaults.mechanisms[i].settings;
   return config;
 }
 

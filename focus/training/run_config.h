@@ -22,8 +22,8 @@
 
 namespace focus {
 
-/// What is trained. The trainer is the same for all: they differ in where the weights come from,
-/// in what is attached to the decoder and in which parameters want a gradient.
+/// What is trained. Methods differ in the source of the weights, the adapters and the parameters
+/// that get a gradient.
 enum class Method {
   retrofit,   // Focus on a frozen base: centroids and projections only
   two_phase,  // a retrofit first, then every parameter of Focus and of the base
@@ -35,21 +35,17 @@ constexpr auto enum_names(Method) {
   return std::array<std::string_view, 5>{"retrofit", "two_phase", "full", "scratch", "lora"};
 }
 
-/// What attention the trained model runs, a word of the one vocabulary (attention_spec.h): dense,
-/// focus, or a mechanism of the table that has a gradient or parameters, whose settings stand in
-/// the section of its name or behind colons, window:32. two_phase always has focus, retrofit too
-/// unless it names a mechanism with parameters, which is trained instead.
+/// The attention that a model is trained with: dense, focus, or a mechanism of the table that has a
+/// gradient or parameters, with its settings after colons as in an attention spec: window:32.
+/// two_phase always has focus; retrofit too, unless it names a mechanism with parameters.
 struct TrainedAttention {
   std::string name = "dense";
-  std::string word = "dense";                // as it was written
-  std::optional<AnySettings> settings = {};  // behind colons
+  std::optional<AnySettings> settings = {};  // of a mechanism
 };
 void read_value(const ConfigNode& node, const Range& range, TrainedAttention& value);
+/// With all settings: window:local_window=32.
 std::string value_text(const TrainedAttention& value);
 std::string type_text(const TrainedAttention& value);
-
-/// The sections of the mechanisms that a config can name, with their defaults.
-std::vector<SettingsSection> mechanism_sections();
 
 /// An adapter that a run attaches to its decoder.
 struct AdapterChoice {
@@ -57,8 +53,7 @@ struct AdapterChoice {
   AnySettings settings;
 };
 
-/// The shape of a new model; keys are those of published config.json files. And dropout, which is
-/// of its training, or of a base's.
+/// The shape of a new model, with the keys of published config.json files, and dropout in training.
 struct ModelShape {
   std::string model_type = "llama";
   Index hidden_size = 128;
@@ -146,8 +141,8 @@ struct DataConfig {
   }
 };
 
-/// Where the two phases of a two_phase run meet. What is not here both phases take from optim and
-/// focus; each has an optimiser of its own, without a memory of the other's.
+/// The second phase of a two_phase run. Other settings of both phases are in optim and focus; each
+/// phase has a new optimiser.
 struct TwoPhaseConfig {
   std::int64_t phase1_steps = 250;
   double lr = 1e-4;
@@ -184,7 +179,6 @@ struct RunConfig {
   FocusConfig focus;
   TwoPhaseConfig two_phase;
   LoraConfig lora;
-  std::vector<SettingsSection> mechanisms = mechanism_sections();
   OptimConfig optim;
   std::int64_t log_every = 10;
   std::int64_t eval_every = 100;
@@ -200,8 +194,9 @@ struct RunConfig {
       "full: all weights of a base; scratch: a new model; lora: low-rank adapters on a frozen "
       "base");
     f("attention", attention,
-      "attention of full and scratch: dense, focus, or one of the baselines; two_phase always uses "
-      "focus, retrofit focus or indexer");
+      "attention of full and scratch: dense, focus, or a baseline with its settings after colons, "
+      "such as window:32 or routing_transformer:8:local_window=64; two_phase always uses focus, "
+      "retrofit focus or indexer");
     f("precision", precision,
       "precision of the weight matrices: float32; bf16: both operands of each product, attention's "
       "too, rounded to bf16, sums and trained weights in float32 (all float32 where the processor "
@@ -224,7 +219,6 @@ struct RunConfig {
     f("focus", focus, "settings of Focus");
     f("two_phase", two_phase, "the second phase (two_phase)");
     f("lora", lora, "low-rank adapters (lora)");
-    for (SettingsSection& section : mechanisms) f(section.name, section.settings, section.help);
     f("optim", optim, "AdamW and its schedule");
     f("log_every", log_every, "steps between log lines", {1, 1e9});
     f("eval_every", eval_every, "steps between validations; 0: only at start and end", {0, 1e9});
@@ -241,9 +235,9 @@ struct RunConfig {
   bool has_focus() const;
   /// The mechanism of the table that is trained through, if it is one.
   std::optional<AdapterChoice> mechanism() const;
-  /// All that is put onto the decoder, in this order.
+  /// The adapters of the decoder, in this order.
   std::vector<AdapterChoice> adapters() const;
-  /// Whether the run's result is a whole model, and not what goes onto its base.
+  /// Whether the run's result is a whole model and not an adapter.
   bool trains_base() const { return trains_base_at(steps - 1); }
   bool trains_base_at(std::int64_t step) const {
     return method == Method::full || method == Method::scratch ||
@@ -265,11 +259,10 @@ struct RunConfig {
 /// The settings of a run's config.yaml or checkpoint. Throws std::runtime_error, lines that begin
 /// with `source`.
 RunConfig read_stored_run(const std::string& text, const std::string& source);
-/// The first setting that decides what a run computes and is another today, "key: then, now"; empty
-/// where all agree, as those of a resumed run must. What a run's config does not name is a key
-/// added since. Where it writes and how often it reports is free to change.
+/// The first setting that changes results and differs, "key: then, now"; empty if all agree, as
+/// those of a resumed run must. Output folder and reporting may differ.
 std::string first_changed_setting(const RunConfig& then, const RunConfig& today);
-/// The config with what is free to change at its defaults.
+/// The config with defaults for settings that do not change results.
 RunConfig only_what_counts(RunConfig config);
 
 }  // namespace focus

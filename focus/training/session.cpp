@@ -62,8 +62,8 @@ void check_positions(const RunConfig& config, const LoadedModel& model) {
 
 namespace {
 
-/// Of each part of a step the factor of its mean loss, so that the step's is the mean over all
-/// tokens that the loss is of, as transformers has it: 1 where parts have equally many.
+/// The factor of each part's mean loss: the step's loss is the mean over all its target tokens, as
+/// in transformers. 1 if all parts have equally many.
 std::vector<Real> weights_of_parts(const std::vector<Batch>& parts) {
   std::vector<Real> weights(parts.size(), 1);
   if (parts.front().documents.empty()) return weights;

@@ -77,24 +77,24 @@ class Session {
   bool in_first_phase() const { return phase_.first == 0; }
   /// Whether the phase trains the model's own parameters.
   bool trains_base() const { return trains_base_; }
-  /// What attention step number `step` runs; dense where there is no Focus.
+  /// The attention of step `step`; dense without Focus.
   AttentionSpec mode_at(std::int64_t step) const;
 
-  /// Of the phase.
+  /// Parameters that this phase trains.
   Index count_trainable() const;
-  /// Of the decoder and of what is put onto it.
+  /// Parameters of the decoder and its adapters.
   Index count_all();
   std::size_t weight_bytes();
-  /// The base's fingerprint, or where the base is trained the model's as it is now.
+  /// The base's fingerprint; if the base is trained, the model's current one.
   std::string base_fingerprint();
 
  private:
   NamedParameters trainable();
   /// Fits groups of keys whose step has come (focus.keys.fit_step).
   void place_keys(const WorkProgress& progress);
-  /// What focus.objective says.
+  /// The loss of focus.objective.
   Variable loss_of(const Batch& batch, const ForwardContext& context);
-  /// Of a part of the next step.
+  /// For a part of the next step.
   ForwardContext context_of(int part) const;
   StepInfo place_of(std::int64_t step) const;
 

@@ -66,7 +66,7 @@ class RunFolder {
     valid_start = restore_checkpoint(*resumed, session);
   }
 
-  /// Once the caller has been told of the start: what would hide an earlier run's files.
+  /// Called after on_start: replaces an earlier run's files.
   void begin() {
     if (!writes_) return;
     write_file_durably(out_ / "config.yaml", std::string_view(dump_config(session_.config())));
@@ -101,7 +101,7 @@ class RunFolder {
   void save(std::optional<double> start) {
     if (!writes_) return;
     const std::int64_t steps = session_.steps();
-    metrics_->sync();  // a run that goes on from this checkpoint has its records, too
+    metrics_->sync();  // a run resumed from this checkpoint needs its records
     newest = checkpoints_->path_for(steps);
     write_checkpoint(newest, session_, start);
     checkpoints_->publish(steps);
@@ -113,7 +113,7 @@ class RunFolder {
     return write_result(out_, session_);
   }
 
-  std::optional<fs::path> resumed;    // the checkpoint that the run goes on from
+  std::optional<fs::path> resumed;    // the checkpoint that the run continues
   std::optional<double> valid_start;  // as it says
   fs::path newest;                    // checkpoint
 
@@ -265,7 +265,7 @@ class TrainingLoop {
   double since_ = 0;
   std::int64_t since_step_ = 0;
   Index tokens_since_ = 0;
-  std::set<std::size_t> collapsed_;  // layers that have been told of
+  std::set<std::size_t> collapsed_;  // layers already reported
 };
 
 /// What a run that writes its checkpoints and its result has taken beyond one that does not, 1 to

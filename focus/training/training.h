@@ -8,7 +8,7 @@
 
 namespace focus {
 
-/// A line of a run's log: a step, and what came together since the line before.
+/// A line of a run's log: a step, and figures since the previous line.
 struct TrainingLine {
   StepReport report;
   double tokens_per_second = 0;
@@ -18,9 +18,9 @@ struct TrainingLine {
   std::vector<std::size_t> collapsed = {};
 };
 
-/// What a caller is told of a run, and asked; any may be left empty.
+/// Callbacks of a run; any may be empty.
 struct TrainingCallbacks {
-  /// Before the first step; `resumed` is the checkpoint that the run goes on from.
+  /// Before the first step; `resumed` is the checkpoint that the run continues.
   std::function<void(const Session&, const std::optional<std::filesystem::path>& resumed)> on_start;
   std::function<void(const Session&, const StepReport&)> on_step;
   /// After a step that began the second phase.
@@ -50,8 +50,8 @@ struct TrainingResult {
 TrainingResult run_training(Session& session, const TrainingCallbacks& callbacks = {});
 
 struct RunFolderOptions {
-  bool resume = false;     // go on from the newest checkpoint where there is one
-  bool overwrite = false;  // start anew where the folder holds a run
+  bool resume = false;     // resume from the newest checkpoint, if any
+  bool overwrite = false;  // start again even if the folder holds a run
 };
 /// `config` with as many parts of a step (data.gradient_accumulation_steps) as `processes` need,
 /// of fewer windows each (data.batch): the least number that is a multiple of the processes where

@@ -7,12 +7,12 @@ namespace focus {
 namespace {
 
 Words with(const std::string& attention) {
-  return {"attention=" + attention,
-          "window.local_window=11",
-          "performer.num_features=16",
-          "routing_transformer.num_clusters=3",
-          "routing_transformer.local_window=4",
-          "sink_window.local_window=9"};
+  const std::map<std::string, std::string> specs = {
+      {"window", "window:11"},
+      {"performer", "performer:16"},
+      {"routing_transformer", "routing_transformer:3:local_window=4"},
+      {"sink_window", "sink_window:9"}};
+  return {"attention=" + specs.at(attention)};
 }
 nlohmann::json baseline_rows(const Words& more) {
   return cli().figures(Words{"eval"} + more + Words{"--text", cli().valid_text()}).at("rows");
@@ -124,8 +124,7 @@ TEST(CliRivals, RowsOfThoseOfToday) {
 
 TEST(CliRivals, AnIndexerIsTrainedOnAFrozenBaseAndStored) {
   const std::string out = cli().fresh("indexer"), parts = cli().fresh("indexer_parts");
-  const Words config = cli().retrofit(
-      {"attention=indexer", "indexer.tokens=6", "indexer.local_window=3", "indexer.heads=2"});
+  const Words config = cli().retrofit({"attention=indexer:6:local_window=3:heads=2"});
   cli().must_run(config + Words{"out=" + out});
   cli().must_run(config + Words{"out=" + parts, "--stop-at", "3"});
   cli().must_run(config + Words{"out=" + parts, "--resume"});

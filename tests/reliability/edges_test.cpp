@@ -146,10 +146,10 @@ std::vector<Words> runs_of_all_kinds() {
                              on_base + Words{"method=full"},
                              on_base + Words{"method=lora"},
                              {"method=scratch", "tokenizer=bytes", "model.hidden_size=32"}};
-  for (const SettingsSection& section : mechanism_sections()) {
-    Words run = on_base + Words{"method=full", "attention=" + section.name};
-    if (section.name == "indexer") run[1] = "method=retrofit";
-    runs.push_back(run);
+  for (const AdapterKind& kind : adapter_kinds()) {
+    if (!kind.is_trainable_mechanism()) continue;
+    const char* method = kind.name == "indexer" ? "method=retrofit" : "method=full";
+    runs.push_back(on_base + Words{method, "attention=" + std::string(kind.name)});
   }
   return runs;
 }
@@ -162,8 +162,6 @@ Words run_with(const Setting& setting) {
   if (group == "model") run = runs[5];
   if (group == "lora") run = runs[4];
   if (group == "two_phase") run = runs[2];
-  for (const Words& other : runs)
-    if (std::ranges::find(other, "attention=" + group) != other.end()) run = other;
   // However many steps it is to have, it has one.
   return run + Words{"steps=1", setting.key + "=" + setting.value, "--stop-at", "1"};
 }

@@ -45,13 +45,13 @@ train() { checked train "out=$1" "${@:2}"; }
 "$program" corpus --out text.txt --documents 60 >out 2>&1
 run=(data.train=text.txt data.valid=text.txt data.context=96 data.batch=3 eval_windows=3 eval_every=2
   checkpoint_every=2 log_every=1)
-new=(method=scratch tokenizer=bytes model.hidden_size=64 model.num_hidden_layers=3 window.local_window=8 "${run[@]}")
+new=(method=scratch tokenizer=bytes model.hidden_size=64 model.num_hidden_layers=3 "${run[@]}")
 train base steps=4 "${new[@]}"
 train bf16 steps=3 precision=bf16 "${new[@]}"
 train gemma2 steps=3 model.model_type=gemma2 model.sliding_window=8 "${new[@]}"
 train gpt2 steps=3 model.model_type=gpt2 model.dropout=0.1 "${new[@]}"
-for attention in focus window sink_window random_groups performer routing_transformer; do
-  train "$attention" steps=2 "attention=$attention" "${new[@]}"
+for attention in focus window:8 sink_window random_groups performer routing_transformer; do
+  train "${attention%:*}" steps=2 "attention=$attention" "${new[@]}"
 done
 on=(base=base/model.h5 focus.local_window=8 "${run[@]}")
 hidden=(focus.grouping=tokens focus.training=soft)

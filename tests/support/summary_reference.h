@@ -23,7 +23,7 @@ struct SummaryInputs {
 };
 
 /// As the op has them: [batch, seq_len, heads, ...]. `shares` is dO of the key heads [batch,
-/// seq_len, kv_heads, groups], `dz` is like z (empty where there are none).
+/// seq_len, kv_heads, groups], `dz` is like z (empty without gradients).
 struct SummaryResults {
   std::vector<double> out, lse, dq, dk, dv, d_summary_bias, shares, dz;
   std::vector<std::int64_t> pairs;   // of each sequence, all query heads together
@@ -298,7 +298,7 @@ class SummaryReference {
       for (Index d = 0; d < dim_; ++d)
         through_value +=
             (at(in_.v, key + d) - group.value[static_cast<std::size_t>(d)]) * at(d_out_, q + d);
-      // Of a token's share in the group, whether it is in it or not.
+      // Gradient of every token's share in the group.
       at(results.shares, ((key / dim_) * groups_) + column.group) +=
           (d_raw * (dot(q, in_.k, key) - column.raw) + d_score + p * through_value) / group.n;
       if (group_of(b, j, head) != column.group) continue;

@@ -21,7 +21,7 @@ std::map<std::string, Tensor> named_values_of(Session& session) {
   return values;
 }
 
-/// Of names that start with `prefix`, those whose values differ.
+/// The names with `prefix` whose values differ.
 std::size_t changes(const std::map<std::string, Tensor>& before,
                     const std::map<std::string, Tensor>& after, const std::string& prefix) {
   std::size_t count = 0;
@@ -48,7 +48,7 @@ TEST(KeysSession, KeysArePlacedBeforeTheFirstStepAndOnce) {
   EXPECT_EQ(fitted_on(session), 0);
   session.step();
   EXPECT_EQ(fitted_on(session), 64);
-  // Not placed anew: what stands there later is trained on.
+  // Not placed again: later steps train the same centroids.
   auto& centroids = key_layers(*session.model().focus()).front().centroids;
   std::ranges::fill(centroids.mutable_value().span(), Real(100));
   session.step();

@@ -45,11 +45,10 @@ RUNS = {
     "keys": RETROFIT + KEYS,
     "lora": LORA + "lora.rslora=true",
     "indexer": RETROFIT
-    + "attention=indexer indexer.tokens=6 indexer.heads=2 indexer.local_window=3",
+    + "attention=indexer:6:heads=2:local_window=3",
     "full_keys": KEYS + f"method=full base={BASE} attention=focus focus.keys.fit_step=2",
     "routing_transformer": MECHANISM
-    + "model.hidden_size=8 attention=routing_transformer routing_transformer.num_clusters=3 "
-    "routing_transformer.local_window=4 routing_transformer.decay=0.9",
+    + "model.hidden_size=8 attention=routing_transformer:3:local_window=4:decay=0.9",
     "wide": MECHANISM + "model.hidden_size=32",
     "tokens_half": RETROFIT + TOKENS,
     "keys_half": RETROFIT + KEYS,
