@@ -106,7 +106,7 @@ std::vector<Part> parts_of(const std::vector<PublishedLinear>& linears, Index la
   const std::size_t in_layer = linears.size() / static_cast<std::size_t>(layers);
   for (std::size_t i = 0; i < linears.size(); ++i)
     for (const PublishedLinear::Part& part : linears[i].parts) {
-      std::string ours = part.rule->ours;
+      std::string ours = part.rule->ours + ".weight";
       ours.replace(ours.find("{}"), 2, std::to_string(i / in_layer));
       parts.push_back({ours, &linears[i], &part});
     }
