@@ -19,7 +19,7 @@ struct ChatOptions {
   void add_to(CLI::App& app, CLI::Option_group& prompt);
 };
 
-/// The text that the model is to go on from: the conversation through its chat template (or the
+/// The text that the model continues: the conversation through its chat template (or the
 /// one that is named), up to where the assistant's turn begins. `prompt` is the user's message
 /// where neither --user nor --messages gives one. Throws std::runtime_error with one line.
 std::string chat_prompt(const ChatOptions& options, const std::string& prompt,

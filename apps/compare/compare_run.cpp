@@ -283,7 +283,7 @@ void CompareRunner::train(RunOutcome& outcome) {
   train->tokens_per_second = median_rate(read_metrics(metrics_));
   train->tokens = static_cast<std::int64_t>(tokens_of(outcome.config));
   write_file_durably(done, std::string_view(struct_to_json(*train).dump(2) + "\n"));
-  // The result is written: of a finished run nobody goes on.
+  // The result is written: a finished run is never resumed.
   std::filesystem::remove_all(folder / "checkpoints");
   std::filesystem::remove(peak_file);
   std::filesystem::remove(figures);
@@ -345,7 +345,7 @@ void CompareRunner::evaluate(RunOutcome& outcome, const std::string& split,
   }
   if (plan_.config.eval.far > 0)
     options.insert(options.end(), {"--far", fmt::format("{}", plan_.config.eval.far)});
-  // Of the options as they are passed, for the reason that a run's hash sees no defaults.
+  // Hashes the options as they are passed: a run's hash sees no defaults either.
   const std::string hash =
       hash_text(fmt::format("{}\n{}", fmt::join(options, "\n"), fingerprint_of_texts(texts)));
   std::vector<std::string> words = {"--text"};

@@ -24,7 +24,7 @@ std::string lock_name(int rank);
 ///
 /// The hash sees the settings that differ from their defaults, so that a key added to RunConfig
 /// whose default is what was done before leaves every run where it is. config.yaml holds all
-/// settings: where it says other ones than the hash now stands for, a default has changed; that run
+/// settings: where it says other ones than the hash now covers, a default has changed; that run
 /// stays as it is, and the new one gets the place <hash>-2, or the next number that is free.
 class CompareRunner {
  public:
@@ -46,7 +46,7 @@ class CompareRunner {
   std::string hash_of(const RunConfig& config);
 
  private:
-  /// Of each run where it is done, or why it cannot be: what the first process finds.
+  /// The folder of each finished run, or why it cannot run: what the first process finds.
   std::vector<RunOutcome> places();
   /// Each process holds a lock, which the runs that it starts hold on. The first makes sure that
   /// nobody is left of a job of more processes.
@@ -63,7 +63,7 @@ class CompareRunner {
   /// The words by which `focus eval` runs the current run's attentions.
   std::vector<std::string> attention_words(const RunOutcome& outcome) const;
   /// What `focus eval` writes of a run's result, in a file of the run's folder; a child makes it
-  /// where it is not there. `what` is said of, `words` are options beside those of the model.
+  /// where it is not there. `what` names it, `words` are options beside those of the model.
   EvaluationFile figures_of(const RunOutcome& outcome, const std::string& name,
                             const std::string& what, const std::vector<std::string>& words);
   int tick();
@@ -83,7 +83,7 @@ class CompareRunner {
   std::optional<FolderLock> lock_;
   std::map<std::string, std::string> fingerprints_;  // by kind and path, read once
 
-  // Of the run in progress, for the lines on stderr.
+  // For the lines on stderr: the run in progress.
   std::size_t index_ = 0;
   std::string current_;
   std::filesystem::path metrics_;  // of the child where it trains

@@ -9,7 +9,7 @@ namespace focus::app {
 
 /// Pieces of work, numbered from 0, of which each process takes the next that nobody has taken: who
 /// makes the folder of its number has it. So a process that is done early takes more. All of them
-/// have to see the folder; it is made anew and in the end removed.
+/// have to see the folder; it is created first and removed last.
 class WorkList {
  public:
   /// Every process makes one. Throws std::runtime_error where the folder cannot be made, or is not

@@ -36,7 +36,7 @@ class Bf16Matrix {
   Index cols() const { return shape_[1]; }
   Index pitch() const { return pitch_; }
   const Bf16* row(Index i) const { return data_ + i * pitch_; }
-  /// Of numbers that lie elsewhere; else null.
+  /// Points to numbers in other memory; otherwise null.
   const std::shared_ptr<const void>& owner() const { return owner_; }
   Bf16Matrix transposed(const simd::Bf16Kernels& kernels = simd::bf16_kernels()) const;
 

@@ -55,7 +55,7 @@ std::uint8_t whole(float x, int most) {
   return static_cast<std::uint8_t>(x >= static_cast<float>(most) ? most : static_cast<int>(x));
 }
 
-/// 0 where there is none.
+/// 0 if it is missing.
 float inverse(float d) {
   const float inverse = 1 / d;
   return std::isfinite(inverse) ? inverse : 0;

@@ -17,7 +17,7 @@ struct Start {
   Start(Into into = Into::assign) : add(into == Into::add) {}  // NOLINT: an Into is one
   explicit Start(const Real* bias) : row(bias) {}              // null: nothing
   Real in_column(Index j) const { return row == nullptr ? Real(0) : row[j]; }
-  /// Of C's columns from j on.
+  /// C's columns from j to the end.
   Start from_column(Index j) const { return row == nullptr ? *this : Start(row + j); }
 
   bool add = false;

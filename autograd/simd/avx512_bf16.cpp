@@ -98,7 +98,7 @@ FOCUS_INLINE __m256i nearest(__m512 x) {
     return _mm512_cvtepi32_epi16(nearest_by_integers(x));
   return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x));
 }
-/// Of two rows a row of pairs.
+/// Interleaves two rows to a row of pairs.
 FOCUS_INLINE __m512i nearest_pairs(__m512 even, __m512 odd) {
   if (any_subnormal(even) || any_subnormal(odd)) [[unlikely]]
     return _mm512_or_si512(nearest_by_integers(even),

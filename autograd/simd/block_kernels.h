@@ -47,7 +47,7 @@ using Q8DotBlocks = float (*)(const std::uint8_t* blocks, Index count, const Q8R
 /// Rows of W that a product of many rows takes at a time.
 inline constexpr Index kQ8Panel = 32;
 /// Such rows side by side, in groups of 16 or 32 numbers: q [depth / 4, kQ8Panel, 4] as `pack`
-/// leaves them, scales and offsets [depth / group, kQ8Panel], offsets null where there are none.
+/// leaves them, scales and offsets [depth / group, kQ8Panel], offsets null if there are no offsets.
 struct Q8Panel {
   const std::int8_t* q;
   const float *scales, *offsets;

@@ -119,7 +119,7 @@ struct Kernels {
   void (*log_row)(const Real* a, Real* bias, Index n, Real floor);
   /// From the gradient of the gate that sigmoid_row made to that of a, in place.
   void (*sigmoid_row_backward)(const Real* gate, Real* d, Index n, Real lambda);
-  /// Of each of n columns (a multiple of `vector`) of x [rows, n] the row of its largest number,
+  /// For each of n columns (a multiple of `vector`) of x [rows, n]: the row of its largest number,
   /// the first of equals.
   void (*largest_rows)(Index rows, Index n, const Real* x, Index stride, Lane* place);
   /// Row i of x [rows, n] becomes x + bias[i], that of y, where not null, y + x + bias[i]; n a

@@ -27,7 +27,7 @@ EvalText tokenized(const LoadedModel& model, const std::string& name, std::strin
       wikitext ? tokenizer.encode(wikitext_detokenized(document)) : tokenizer.encode(document),
       static_cast<std::int64_t>(document.size()),
       wikitext ? count_wikitext_words(document) : count_words(document), model.window_start()};
-  // One that stands in the text already is the first window's.
+  // One that is in the text already is the first window's.
   if (text.window_start && !text.ids.empty() && text.ids.front() == *text.window_start)
     text.ids.erase(text.ids.begin());
   TextEnds ends = model.text_ends();

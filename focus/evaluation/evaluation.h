@@ -19,7 +19,7 @@
 
 namespace focus {
 
-/// What is done to a text whose tokens stand between blanks before it is tokenized.
+/// Preprocessing of a text whose tokens are separated by blanks.
 enum class Detokenize { none, wikitext };
 constexpr auto enum_names(Detokenize) {
   return std::array<std::string_view, 2>{"none", "wikitext"};
@@ -78,7 +78,7 @@ struct EvalText {
   std::int64_t bytes = 0, words = 0;
   /// Put before each window, as its first token, which is not scored.
   std::optional<std::int32_t> window_start = {};
-  /// Of each id whether it is scored; empty: all are.
+  /// Whether each id is scored; empty: all are.
   std::vector<std::uint8_t> counts = {};
   bool is_example = false;  // a line of JSONL
 
@@ -145,7 +145,7 @@ class DenseReference {
 /// Share of the work done, 0 to 1.
 using ShareDone = std::function<void(double)>;
 
-/// Scored tokens one by one: -log p, how many tokens of its window stand before each, and which of
+/// Scored tokens one by one: -log p, how many tokens of its window precede each, and which of
 /// all tokens of the texts, one after the other, it is.
 struct TokenLosses {
   std::vector<double> nats;
@@ -156,7 +156,7 @@ struct TokenLosses {
 /// What an evaluation does beside its figures, and who shares it.
 struct EvalPass {
   ShareDone progress = {};
-  /// Of rows of the same model, texts and settings, for against_dense.
+  /// Shared by rows of the same model, texts and settings, for against_dense.
   DenseReference* dense = nullptr;
   /// Each token's loss is appended, text after text.
   TokenLosses* losses = nullptr;

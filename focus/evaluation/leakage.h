@@ -21,7 +21,7 @@ class LeakageProbe {
     Index cut = 0;       // tokens from here on were changed
     Index position = 0;  // the first whose logits differ
   };
-  /// Of the attention that the decoder has now; nothing where it does not leak.
+  /// Tests the decoder's current attention; empty if it does not leak.
   std::optional<Leak> run();
 
  private:

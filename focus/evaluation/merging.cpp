@@ -8,7 +8,7 @@
 namespace focus {
 namespace {
 
-/// The first `context` tokens of the first text, or random ones where there is none.
+/// The first `context` tokens of the first text, or random ones without a text.
 std::vector<std::int32_t> probe_ids(const LoadedModel& model, const std::vector<EvalText>& texts,
                                     Index context) {
   if (!texts.empty()) {

@@ -13,7 +13,7 @@ struct MergeComparison {
 };
 
 /// Folds the model's LoRA into its weights, and compares both on the first text's first context, or
-/// on random tokens where there is none. Throws std::runtime_error where a logit is not a number.
+/// on random tokens without a text. Throws std::runtime_error where a logit is not a number.
 MergeComparison merge_and_compare(LoadedModel& model, const std::vector<EvalText>& texts,
                                   const EvalSettings& settings);
 

@@ -8,7 +8,7 @@ namespace focus {
 
 /// Throws std::invalid_argument, one line that begins with `what`, where sequences of so many
 /// tokens do not fit the model's positions. Learned positions end where their table ends; rotary
-/// ones go on, and `beyond` allows them what they were not trained at.
+/// ones continue, and `beyond` allows positions that were not trained.
 void require_positions(const LoadedModel& model, Index tokens, bool beyond,
                        const std::string& what);
 

@@ -38,7 +38,7 @@ struct AttentionLabel {
   }
 };
 
-/// Loss by what stands before a token: from `from` to `to` tokens of its window.
+/// Loss by the number of tokens before: from `from` to `to` tokens of its window.
 struct PositionLoss {
   Index from = 1, to = 1;
   std::int64_t tokens = 0;
@@ -64,7 +64,7 @@ struct Row {
   // Against dense attention on the same tokens: KL(dense || row), and the difference in nats per
   // token with its standard error over tokens.
   std::optional<double> kl = {}, nats_against_dense = {}, nats_against_dense_error = {};
-  // Of attention with groups: pairs beyond the local window, the largest group's share (mean over
+  // Attention with groups only: pairs beyond the local window, the largest group's share (mean over
   // layers, and in the worst layer) and, of groups of tokens, the entropy of the assignments.
   std::optional<double> pairs_distant = {}, largest_group = {}, largest_group_worst_layer = {};
   std::optional<double> entropy = {};

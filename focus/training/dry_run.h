@@ -9,8 +9,8 @@
 
 namespace focus {
 
-/// What `focus train --dry-run --json` writes. A phase's figures stand at the top for the last one,
-/// which trains the most; with more than one phase each stands in `phases`.
+/// What `focus train --dry-run --json` writes. The last phase's figures are at the top:
+/// it trains the most; with more than one phase `phases` lists each.
 struct DryRunFigures {
   struct Phase {
     std::optional<std::int64_t> steps = {};  // in the list of phases

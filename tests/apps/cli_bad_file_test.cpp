@@ -33,7 +33,7 @@ TEST(CliBadFile, FilesThatAreNoStores) {
   }
 }
 
-/// What was printed but for the column of tokens a second, which stands before that of pairs.
+/// What was printed without the column of tokens per second, which precedes that of pairs.
 std::string without_speed(const std::string& printed) {
   static const std::regex speed(R"( +\d+ +(\d+\.\d%))");
   return std::regex_replace(printed, speed, " $1");

@@ -76,7 +76,7 @@ TEST(CliCompareRecall, FiguresAreThoseOfEval) {
     EXPECT_TRUE(contains(html, part)) << part;
   EXPECT_EQ(lines_of(read_text(fs::path(out) / "compare_recall.csv")).size(), recall.size() + 1);
 
-  // Done once; other questions are another evaluation, and nothing is trained anew.
+  // Done once; other questions are another evaluation, and nothing is trained again.
   EXPECT_EQ(cli().must_run({"compare", path, "out=" + out}).out, first.out);
   const ProcessResult other =
       cli().must_run({"compare", path, "out=" + out, "eval.recall=[\"copy:keys=2:documents=2\"]"});

@@ -166,7 +166,7 @@ TEST(CliKeys, LogitsHoldTheClassesOfEachKeyHead) {
     ASSERT_EQ(classes.shape(), Shape({16, 4}));
     for (const Real c : classes.span()) EXPECT_TRUE(c == 0 || c == 1 || c == 2 || c == 3) << c;
   }
-  // With local attention alone there are none.
+  // Local attention has no groups.
   cli().must_run(with_keys("logits", {"--text", "Once", "--out", out, "--attention", "local"}));
 }
 

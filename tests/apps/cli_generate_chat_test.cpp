@@ -1,6 +1,6 @@
 #include "tests/support/cli.h"
 
-// Chat: the prompt that a model's own template makes, what goes on from it, and what is refused.
+// Chat: the prompt that a model's own template makes, what continues it, and what is refused.
 namespace focus {
 namespace {
 

@@ -106,7 +106,7 @@ TEST_P(Import, ShardsAreOneModel) {
   EXPECT_FALSE(fs::exists(out));
 }
 
-/// A 16-bit float and the number that it stands for.
+/// A 16-bit float and its value.
 struct Half {
   std::uint16_t bits;
   float value;

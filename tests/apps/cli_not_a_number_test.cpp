@@ -8,7 +8,7 @@
 namespace focus {
 namespace {
 
-/// A base with one weight that is none.
+/// A base with one NaN weight.
 std::string nan_base(const std::string& tensor = "model.layers.0.mlp.down_proj.weight") {
   const std::string folder = cli().fresh("nan-base");
   fs::copy(golden_arch("llama_gqa"), folder);
@@ -26,7 +26,7 @@ std::string nan_base(const std::string& tensor = "model.layers.0.mlp.down_proj.w
   return folder;
 }
 
-/// LoRA of the cli's base whose q_proj has numbers that are none.
+/// LoRA of the cli's base whose q_proj has non-finite values.
 std::string nan_adapter(Real value) {
   const std::string folder = cli().fresh("nan-adapter");
   fs::create_directory(folder);

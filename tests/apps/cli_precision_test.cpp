@@ -6,7 +6,7 @@
 namespace focus {
 namespace {
 
-/// Of every step's loss: close to the other run's, and not all the same.
+/// Every step's loss is close to the other run's, and not all the same.
 void expect_close_losses(const std::string& rounded, const std::string& exact) {
   const auto losses = metrics_of(rounded), wanted = metrics_of(exact);
   ASSERT_EQ(losses.size(), wanted.size());

@@ -1,6 +1,6 @@
 #include "tests/support/cli.h"
 
-// What stands far before: `focus corpus --kind`, `focus eval --recall`, `--far`, `--html`.
+// Long-range recall: `focus corpus --kind`, `focus eval --recall`, `--far`, `--html`.
 namespace focus {
 namespace {
 

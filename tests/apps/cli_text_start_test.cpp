@@ -2,7 +2,7 @@
 #include "tests/support/cli.h"
 #include "tests/support/golden_model.h"
 
-// What stands before a text, what ends one, and statements that differ.
+// What precedes a text, what ends one, and statements that differ.
 namespace focus {
 namespace {
 

@@ -5,7 +5,7 @@
 #include "tests/support/cli.h"
 #include "tests/support/nonfinite.h"
 
-// What a training run writes, what it leaves alone and when it refuses to go on.
+// What a training run writes, what it does not change and when it refuses to continue.
 namespace focus {
 namespace {
 
@@ -89,7 +89,7 @@ TEST(CliTrain, OneGroupThatHasNearlyAllIsToldOfOnceALayer) {
       times += contains(line, "warning: layer ") && contains(line, "the largest group has");
     return times;
   };
-  // Of three groups the largest always has more than a third.
+  // The largest of three groups always has more than a third.
   const std::string low = run({"warn_largest_group=0.3"});
   EXPECT_EQ(told(low), 2u) << low;
   EXPECT_TRUE(contains(low, "warn_largest_group 0.3")) << low;

@@ -51,7 +51,7 @@ inline ProcessResult must_run_together(int processes, const Words& arguments) {
 }
 
 /// The process of that rank among those that a launcher has started with `word` among their
-/// arguments; 0 where there is none yet.
+/// arguments; 0 before it starts.
 inline pid_t process_of_rank(const std::string& word, int rank) {
   for (const auto& entry : fs::directory_iterator("/proc")) {
     const std::string name = entry.path().filename();

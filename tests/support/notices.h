@@ -9,7 +9,7 @@
 
 namespace focus {
 
-/// What notice() says while this lives. A line is said once in a process: each test wants lines of
+/// What notice() prints while this lives. A process prints a line once: each test needs lines of
 /// its own.
 class Notices {
  public:

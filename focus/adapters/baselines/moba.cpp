@@ -14,7 +14,7 @@
 // blocks + 1.
 //
 // Candidates are the blocks before the own one; a block with no key in the layer's sliding window
-// is none, of one that reaches into it the keys outside are masked (the mean is of all of them).
+// is no block; of one that reaches it, the keys outside are masked (the mean is of all of them).
 // With as many blocks as there are it is attention(). Differences: theirs trains the model through
 // the blocks that were selected and keeps some layers dense; here a model is evaluated as it is,
 // all layers alike, and there is no gradient. Choosing costs a product of head_dim a block and

@@ -13,7 +13,7 @@
 // the sum of their u: that is (sum of q+) . M_p + (sum of q-) . m_p, one product for all of them.
 //
 // Candidates are complete pages that lie wholly before the local zone, which begins with the page
-// that i - local_window is in; a page with no key in the layer's sliding window is none, of one
+// that i - local_window is in; a page with no key in the layer's sliding window is no page, of one
 // that reaches into it the keys outside are masked. With as many pages as there are it is
 // attention(). Differences: the local zone and the sinks are always read, where theirs has the last
 // page alone; theirs leaves the first two layers dense, here every layer selects; every token of a

@@ -28,7 +28,7 @@ struct SparqConfig {
 ///   s^ = softmax(q_i1 . K_i1 / sqrt(head_dim |q_i1|_1 / |q|_1)),
 /// of which the k largest (i2, the last l always among them) are attended exactly:
 ///   out = a softmax(q . K_i2) V_i2 + (1 - a) mean(V),  a = sum of s^ over i2,
-/// with a = 1 where `reallocate` is false. options.scale stands for 1 / sqrt(head_dim); the mean is
+/// with a = 1 where `reallocate` is false. options.scale is 1 / sqrt(head_dim); the mean is
 /// over the values that the query could see. Heads that share keys select i1 by the sum of their
 /// magnitudes and i2 by the sum of their s^. Soft-cap and sliding window are those of `options`.
 /// Other than in the paper every token of a text is treated so, where theirs computes a prompt

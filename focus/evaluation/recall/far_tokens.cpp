@@ -95,7 +95,7 @@ FarReport measure_far(LoadedModel& model, std::span<const EvalText> texts,
   if (reference != nullptr) require_comparable(*reference, model);
   LoadedModel& measured = reference != nullptr ? *reference : model;
   const std::string of = reference != nullptr ? reference->where + ": " : "";
-  // Where the row of an attention is; it is put at one end where there is none.
+  // The index of an attention's row; a missing row is added at one end.
   const auto place_of = [&](const AttentionSpec& spec, bool in_front) {
     RowLosses row{.attention = AttentionLabel::of(ActiveAttention(measured, spec), spec)};
     row.attention.name = of + row.attention.name;

@@ -91,7 +91,7 @@ struct RowLosses {
 FarReport far_report(std::span<const RowLosses> rows, const RowLosses& dense,
                      const RowLosses& window, const TokenLosses& near, const FarSettings& settings);
 
-/// The same for texts: computes the short context, and dense attention and the window, which stand
+/// The same for texts: computes the short context, and dense attention and the window, which are
 /// before and after the rows where they are not among them. With `reference` the long-range tokens,
 /// dense attention and the window are that model's, under its name. Throws as require_comparable().
 FarReport measure_far(LoadedModel& model, std::span<const EvalText> texts,

@@ -38,7 +38,7 @@ class TokensOfBytes {
   std::span<const std::int32_t> ids_;
 };
 
-/// Of each row, whether the target is the likeliest token: in chunks, as a vocabulary can be large.
+/// Whether the target is each row's likeliest token: in chunks, as a vocabulary can be large.
 std::vector<bool> are_likeliest(const Decoder& decoder, const Tensor& hidden,
                                 std::span<const std::int32_t> targets) {
   constexpr Index kChunk = 256;
@@ -80,7 +80,7 @@ AnswerFigures& bucket_of(std::vector<RecallBucket>& buckets, Index distance) {
       ->figures;
 }
 
-/// Of each answer of an item whether it is right, and its nats.
+/// Whether each answer of an item is right, and its nats.
 std::vector<double> score_item(const Decoder& decoder, const RecallItem& item) {
   const Tensor hidden = decoder.hidden_states(item.ids, 1).value();
   const Index width = hidden.cols();
@@ -118,7 +118,7 @@ void refuse_too_much(const FarCorpusOptions& options) {
   const auto most = [](const std::vector<std::int64_t>& values) {
     return static_cast<double>(*std::ranges::max_element(values));
   };
-  if (options.keys.empty() || options.distance.empty()) return;  // told of where they are made
+  if (options.keys.empty() || options.distance.empty()) return;  // reported where they are created
   const double of_one = static_cast<double>(options.length) + most(options.distance) +
                         kBytesOfKey * most(options.keys) * static_cast<double>(1 + options.asked);
   check(of_one * static_cast<double>(options.documents) <= kMostBytes,

@@ -23,7 +23,7 @@ struct RecallItem {
 };
 
 /// Throws std::runtime_error naming the document where the tokenizer does not give its text back,
-/// or nothing stands before an answer, and as require_positions() does where one is too long.
+/// or nothing precedes an answer, and as require_positions() does where one is too long.
 std::vector<RecallItem> recall_items(const LoadedModel& model,
                                      std::span<const AskedDocument> documents,
                                      const std::string& where, bool beyond_positions = false);

@@ -53,7 +53,7 @@ constexpr double kLetter = 6.6;            // mean width of a letter
 constexpr std::size_t kColours = 8;        // of the style's classes s0 and f0, s1 and f1, ...
 constexpr std::size_t kNoisyPoints = 150;  // a longer line is drawn pale under its running mean
 constexpr std::size_t kMarkedPoints = 24;  // a shorter line shows where its points are
-constexpr std::size_t kMaxPoints = 800;    // of a line: more cannot be told apart at this width
+constexpr std::size_t kMaxPoints = 800;    // points of a line: more are not visible at this width
 
 double text_width(std::string_view text) { return kLetter * static_cast<double>(text.size()); }
 

@@ -27,7 +27,7 @@ struct Chart {
   std::vector<ReferenceLine> references = {};
   bool log_x = false, log_y = false;  // leave out points that are not positive
 
-  /// To the series of that name, which is made where there is none.
+  /// Adds to the series of that name, a new one if it is missing.
   void add(const std::string& name, Point point, bool connected = true);
 };
 

@@ -70,7 +70,7 @@ bool any_character(std::string_view text, F&& f) {
 
 bool starts_with_letter(std::string_view text) { return !text.empty() && is_letter(text); }
 
-/// "ing", and "'s" as it stands behind a word.
+/// "ing", and "'s" behind a word.
 bool goes_on(std::string_view text) {
   for (const std::string_view apostrophe : {"'", "\xE2\x80\x99"})
     if (text.starts_with(apostrophe)) return starts_with_letter(text.substr(apostrophe.size()));

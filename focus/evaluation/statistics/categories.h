@@ -10,7 +10,7 @@
 #include "autograd/base/types.h"
 #include "data/tokenizers/tokenizer.h"
 
-// What kind of thing a token is in English text, told by its letters alone: closed lists of
+// What kind of thing a token is in English text, by its letters only: closed lists of
 // function words, no model. Groups are held against these.
 namespace focus {
 
@@ -26,7 +26,7 @@ enum class TokenCategory : std::uint8_t {
   connective,    // and, because, when
   capitalised,   // another word or its beginning that starts with a capital
   word,          // any other word or its beginning
-  continuation,  // what goes on within a word
+  continuation,  // continues a word
 };
 constexpr auto enum_names(TokenCategory) {
   return std::array<std::string_view, 12>{
@@ -38,18 +38,18 @@ inline std::string_view name_of(TokenCategory c) {
   return enum_names(c)[static_cast<std::size_t>(c)];
 }
 
-/// Of a token between its neighbours' texts; each is well-formed UTF-8 with its own leading blank,
-/// empty where there is no neighbour. A function word is one only where the next token does not go
-/// on with it.
+/// Category of a token between its neighbours' texts; each is well-formed UTF-8 with leading blank,
+/// empty where there is no neighbour. A function word is one only where the next token does not
+/// continue it.
 TokenCategory category_of(std::string_view before, std::string_view token, std::string_view after);
 
-/// The categories of tokens that stand one after the other; where `special` says so that is one.
+/// The categories of consecutive tokens; where `special` says so that is one.
 std::vector<TokenCategory> categorise(std::span<const std::string> texts,
                                       const std::vector<bool>& special);
 
 /// True where a word begins with the token: its category is one of those of words but continuation.
 bool begins_word(TokenCategory category);
-/// The text of an id as it stands after another word, its leading blank included, ill-formed bytes
+/// The text of an id after another word, its leading blank included, ill-formed bytes
 /// as U+FFFD.
 std::string token_text(const Tokenizer& tokenizer, std::int32_t id);
 

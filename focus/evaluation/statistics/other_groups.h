@@ -24,7 +24,7 @@ std::vector<GroupAssignments> other_groupings(const BasePlace& place, const std:
                                               const GroupsReport& report,
                                               const CollectProgress& progress = {});
 
-/// Checkpoints in their order: a run's folder stands for all that it has. Throws where there is
+/// Checkpoints in their order: a run's folder means all its checkpoints. Throws where there is
 /// just one, or none of what is named.
 std::vector<std::string> expand_checkpoints(const std::vector<std::string>& paths);
 

@@ -31,7 +31,7 @@ std::vector<TypicalToken> best(std::vector<TypicalToken> items, std::size_t most
   return items;
 }
 
-/// Of the tokens in a table of groups and categories those of their group's largest category.
+/// Counts the tokens of a table of groups and categories in their group's largest category.
 double purity_of(const Contingency& table) {
   std::int64_t pure = 0;
   for (Index g = 0; g < table.rows; ++g) {

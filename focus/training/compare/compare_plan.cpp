@@ -122,7 +122,7 @@ bool is_own_key(const std::string& override) {
          key.starts_with("eval.");
 }
 
-/// A comparison's text and overrides on their way to a plan; all that is wrong is told at once.
+/// A comparison's text and overrides that become a plan; all errors are reported at once.
 class PlanReader {
  public:
   PlanReader(const std::string& source, const std::vector<std::string>& overrides)
@@ -233,7 +233,7 @@ class PlanReader {
               "it supports none of {}, {}: list",
               run.own.attentions.empty() ? "eval.attentions" : "its attentions",
               fmt::join(words, ", "));
-      } catch (const std::exception& error) {  // an attention that is none is a runtime_error
+      } catch (const std::exception& error) {  // an invalid attention is a runtime_error
         own.push_back({line, fmt::format("run {}: {}", shown(planned.name), error.what())});
       }
     }

@@ -79,7 +79,7 @@ struct ComparePlan {
   std::vector<PlannedRun> runs;
 };
 
-/// Of the words of eval.attentions, those that a model trained by `config` can be evaluated with;
+/// Those specs of eval.attentions that a model trained by `config` can be evaluated with;
 /// without any, dense, local, focus and trained are meant.
 std::vector<std::string> attentions_of(const std::vector<std::string>& words,
                                        const RunConfig& config);

@@ -24,7 +24,7 @@ inline Spread spread_of(std::span<const double> values) {
   return {mean, values.size() > 1 ? std::sqrt(squares / (n - 1)) : 0};
 }
 
-/// Replaces each number of a visit by f(number); NaN stands for an optional without a value.
+/// Replaces each number of a visit by f(number); NaN is an optional without a value.
 template <class F>
 struct EachNumber {
   F f;

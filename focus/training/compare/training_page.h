@@ -33,7 +33,7 @@ struct StepRecord {
 };
 /// Throws as read_metrics() does, and where a record is of another kind.
 std::vector<StepRecord> read_steps(const std::filesystem::path& path);
-/// The last one that has a loss, from the end of the file; none where there is none.
+/// The last one that has a loss, from the end of the file; empty without one.
 std::optional<StepRecord> last_step(const std::filesystem::path& path);
 
 /// Charts of one run: loss, and by layer what groups came to. `folder` is the run's. Throws

@@ -263,7 +263,7 @@ TEST(LinearInput, ProductsThatAreMadeTogetherAreThoseOfEach) {
           second(FrozenMatrix(stored[1].view, nullptr, precision));
       const Variable none, bias(randn({8}, 2)), x(randn({1, m, 256}, 4));
       const LinearInput input(x, std::array{Part{first, none}, Part{second, bias}});
-      for (int time = 0; time < 2; ++time) {  // the second is computed anew
+      for (int time = 0; time < 2; ++time) {  // the second is computed again
         EXPECT_TRUE(same_bits(linear(input, first, none).value(), linear(x, first, none).value()));
         EXPECT_TRUE(
             same_bits(linear(input, second, bias).value(), linear(x, second, bias).value()));

@@ -115,7 +115,7 @@ TEST(AttentionSpec, SummarySettingsAreReadAndCompleted) {
   config.num_groups = 4;
   config.summary.selection = GroupSelection::own;
   config.summary.sinks = 5;
-  // A number of groups says how they are chosen, too; what is not said is the adapter's.
+  // A number of groups sets their selection, too; the rest is the adapter's.
   const AttentionSpec mass = parse_attention("summary:3").or_from(config);
   EXPECT_EQ(mass.kind, AttentionKind::summary);
   EXPECT_EQ(mass.summary.num_selected_groups, 3);

@@ -2,6 +2,7 @@
 // every method goes, and what is refused.
 #include <gtest/gtest.h>
 
+#include "focus/evaluation/attention_spec.h"
 #include "focus/training/checkpoint.h"
 #include "focus/training/fit.h"
 #include "focus/training/training.h"
@@ -51,7 +52,7 @@ RunConfig focus_run(Training training) {
 
 RunConfig window_run() {
   RunConfig config = tiny_run(Method::full);
-  config.attention = {.name = "window", .word = "window:5", .settings = {}};
+  config.attention = {.name = "window", .settings = parse_attention("window:5").settings};
   return config;
 }
 
@@ -192,7 +193,8 @@ TEST(DocumentsSession, KeysAreFittedAsTheirDocumentsHaveThem) {
 
 TEST(DocumentsSession, WhatFollowsAWholeWindowIsRefusedByName) {
   RunConfig config = tiny_run(Method::full);
-  config.attention = {.name = "routing_transformer", .word = "routing_transformer", .settings = {}};
+  config.attention = {.name = "routing_transformer",
+                      .settings = parse_attention("routing_transformer").settings};
   const std::string error = error_of([&] { session_of(config); });
   EXPECT_TRUE(error.starts_with("routing") &&
               error.find("cannot separate the documents in one") != std::string::npos)

@@ -209,7 +209,7 @@ TEST(KeysSession, LayersReachNoParameterOfAnother) {
 
 TEST(KeysSession, ANewModelAttendsDenseUntilItsKeysArePlaced) {
   RunConfig config = keys_run(Method::scratch);
-  config.attention = {.name = "focus", .word = "focus"};
+  config.attention = {.name = "focus"};
   config.focus.keys().fit_step = 2;
   RunConfig dense_config = tiny_run(Method::scratch);
   Session session = tiny_session(config), dense = tiny_session(dense_config);
@@ -228,7 +228,7 @@ TEST(KeysSession, ANewModelAttendsDenseUntilItsKeysArePlaced) {
 
 TEST(KeysSession, LoraTrainsBesideSummaryAttention) {
   RunConfig config = keys_run(Method::lora);
-  config.attention = {.name = "focus", .word = "focus"};
+  config.attention = {.name = "focus"};
   Session session = tiny_session(config);
   session.validate();
   const auto before = named_values_of(session);
@@ -274,26 +274,26 @@ TEST(KeysSession, SettingsThatDoNotFitAreRefusedByName) {
         "need focus.training summary");
     says(
         [&](RunConfig& c) {
-          c.attention = {.name = "focus", .word = "focus"};
+          c.attention = {.name = "focus"};
           c.focus.objective = objective;
         },
         "frozen base", Method::full);
     says(
         [&](RunConfig& c) {
-          c.attention = {.name = "focus", .word = "focus"};
+          c.attention = {.name = "focus"};
           c.focus.objective = objective;
         },
         "with lora needs", Method::lora);
   }
   says(
       [](RunConfig& c) {
-        c.attention = {.name = "focus", .word = "focus"};
+        c.attention = {.name = "focus"};
         c.focus = tiny_focus();
       },
       "with lora needs", Method::lora);
   says(
       [](RunConfig& c) {
-        c.attention = {.name = "focus", .word = "focus"};
+        c.attention = {.name = "focus"};
         c.model.dropout = 0.1;
       },
       "model.dropout", Method::full);

@@ -42,7 +42,7 @@ TEST(TokenLosses, AreThoseOfTheScore) {
     EXPECT_GE(losses.before[i], std::min<Index>(static_cast<Index>(i) + 1, 11));
   }
   EXPECT_NEAR(sum, first.nats, 1e-9);
-  // A second text goes on where the first ended.
+  // A second text continues where the first ended.
   evaluate(*model.decoder, text, {.context = 16, .stride = 16}, {.losses = &losses});
   EXPECT_EQ(losses.tokens, 106);
   EXPECT_EQ(losses.token[52], 54);

@@ -44,7 +44,7 @@ TEST(Categories, OfARowOfTokens) {
   const std::vector<C> categories = categorise(texts, special);
   EXPECT_EQ(categories, (std::vector<C>{C::special, C::determiner, C::capitalised, C::continuation,
                                         C::continuation, C::auxiliary, C::punctuation}));
-  // What stands before a special token does not go on after it.
+  // A word before a special token does not continue after it.
   EXPECT_EQ(categorise(std::vector<std::string>{"to", "<s>", "day"}, {false, true, false}),
             (std::vector<C>{C::preposition, C::special, C::word}));
 }

@@ -142,7 +142,7 @@ TEST(Groupings, AgreementOfAdaptersIsLayerByLayer) {
   EXPECT_EQ(with_itself.mean().rand, 1);
   EXPECT_LT(with_other.mean().rand, 0.9);
   EXPECT_GE(with_other.mean().kept, 0.25);
-  // Of heads and of a layer: each head with it.
+  // Heads beside a layer: each head is compared with it.
   const LayerAgreement across = layer_agreement(a, h);
   const double mean =
       (adjusted_rand_index(contingency(a[2].group_of_token, 4, h[1].group_of_token, 4)) +

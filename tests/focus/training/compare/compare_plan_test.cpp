@@ -166,7 +166,7 @@ TEST(ComparePlan, AttentionsThatCannotBeAreNamed) {
   };
   EXPECT_NE(error_with("[dense, sparc:3]").find("eval.attentions: unknown attention \"sparc\""),
             std::string::npos);
-  // Of the runs, the dense one has no groups.
+  // The dense run has no groups.
   EXPECT_NE(error_with("[soft, hard:2]").find("run full: it supports none of eval.attentions"),
             std::string::npos);
   EXPECT_EQ(read_compare_plan(kText, "c.yaml", {"eval.attentions=dense,sparq:32:rank=8"})
