@@ -266,9 +266,10 @@ TEST(Structure, TestsKeepTheirBudget) {
 }
 
 TEST(Structure, TheProgramHasItsOwnNamespace) {
-  for (const Source& source : sources())
-    if (top_of(source.path) == "apps")
-      EXPECT_EQ(source.namespaces, std::set<std::string>{"focus::app"}) << source.path;
+  for (const Source& source : sources()) {
+    if (top_of(source.path) != "apps") continue;
+    EXPECT_EQ(source.namespaces, std::set<std::string>{"focus::app"}) << source.path;
+  }
 }
 
 }  // namespace
