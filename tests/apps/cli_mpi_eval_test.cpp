@@ -41,10 +41,9 @@ void expect_same_evaluation(const Words& command, const Words& files) {
 
 TEST(SharedEvaluation, WindowsHaveTheFiguresOfOneProcess) {
   SKIP_WITHOUT_LAUNCHER();
-  // Six passes over the one text and three over the other.
   expect_same_evaluation(
       {"eval", cli().base(), "--adapter", cli().adapter(), "--text", cli().train_text(),
-       cli().valid_text(), "--lengths", "16,32", "--stride", "2", "--against-dense", "--far", "8",
+       cli().valid_text(), "--context", "32", "--stride", "2", "--against-dense", "--far", "8",
        "--attention", "dense,soft,hard:1,window:6", "--recall", "recall:documents=3:keys=3",
        "--beyond-positions"},
       {"json", "html"});

@@ -128,19 +128,9 @@ TEST(CliScore, BadRequestsAreRefusedAndNothingIsWritten) {
   EXPECT_EQ(read_text(out), "precious");
 }
 
-TEST(CliEval, SeveralLengthsInOneCall) {
-  const Words text = {"--text", cli().valid_text(), "--attention", "dense"};
-  const Json both =
-      cli().figures(Words{"eval", cli().base(), "--lengths", "32,64"} + text).at("lengths");
-  ASSERT_EQ(both.size(), 2u);
-  for (std::size_t i = 0; i < 2; ++i) {
-    const Json one =
-        cli().figures(Words{"eval", cli().base(), "--context", i == 0 ? "32" : "64"} + text);
-    EXPECT_EQ(both[i].at("context"), one.at("context"));
-    EXPECT_EQ(both[i].at("stride"), one.at("stride"));
-    EXPECT_EQ(both[i].at("rows"), one.at("rows"));
-  }
-  expect_refused(Words{"eval", cli().base(), "--lengths", "32,65"} + text, {"65", "64 positions"});
+TEST(CliEval, AContextBeyondThePositionsIsRefused) {
+  expect_refused({"eval", cli().base(), "--context", "65", "--text", cli().valid_text()},
+                 {"65", "64 positions"});
 }
 
 TEST(CliEval, PerplexityByWordAndByByte) {
