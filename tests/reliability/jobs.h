@@ -121,7 +121,7 @@ inline void expect_same_comparison(const std::string& out, const std::string& wh
     for (const std::string& line : lines_of(read_text(of / "compare.jsonl"))) {
       rows.push_back(nlohmann::json::parse(line));
       for (const char* clock :
-           {"seconds", "eval_tokens_per_second", "train_tokens_per_second", "train_peak_bytes"})
+           {"seconds", "tokens_per_second", "train_tokens_per_second", "train_peak_bytes"})
         rows.back().erase(clock);
     }
     return rows;

@@ -71,7 +71,7 @@ checked eval base/model.h5 --adapter tokens/focus.h5 "${some[@]}" --attention de
   --against-dense
 baselines=dense,window:8,sink_window:8,random_groups:3,quest:2:page_size=4,moba:2:block_size=8,sparq:8
 baselines+=,magicpig:4:tables=4,oracle:4,performer:8,summary:2,summary:1:unselected_groups=drop
-checked eval base/model.h5 --adapter keys.h5 "${some[@]}" --attention "$rivals" --recall recall:keys=2:documents=3 \
+checked eval base/model.h5 --adapter keys.h5 "${some[@]}" --attention "$baselines" --recall recall:keys=2:documents=3 \
   --beyond-positions
 for precision in bf16 q8; do
   checked eval base/model.h5 "${some[@]}" --precision "$precision"
