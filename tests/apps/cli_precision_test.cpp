@@ -20,19 +20,22 @@ void expect_close_losses(const std::string& rounded, const std::string& exact) {
   EXPECT_TRUE(differ) << "nothing was rounded";
 }
 
-TEST(CliCompute, Bf16TrainsCloseToFloat32AndFitsTheSameBase) {
-  const std::string exact = cli().fresh("float32"), out = cli().fresh("bf16");
+TEST(CliCompute, RoundedTrainingIsCloseToFloat32AndFitsTheSameBase) {
+  const std::string exact = cli().fresh("float32");
   cli().must_run(cli().retrofit({"out=" + exact}));
-  cli().must_run(cli().retrofit({"out=" + out, "precision=bf16"}));
-  const StoreReader a(out + "/focus.h5"), b(exact + "/focus.h5");
-  EXPECT_TRUE(contains(a.text("/config.yaml"), "precision: bf16"));
-  EXPECT_EQ(a.string_attribute("/focus", "base_fingerprint"),
-            b.string_attribute("/focus", "base_fingerprint"));
-  expect_close_losses(out, exact);
-  // An adapter goes with its base, whatever that is stored in.
-  for (const char* precision : {"float32", "bf16"})
-    cli().must_run({"eval", cli().base(), "--adapter", out + "/focus.h5", "--text",
-                    cli().valid_text(), "--precision", precision});
+  for (const std::string rounded : {"bf16", "q8"}) {
+    const std::string out = cli().fresh(rounded);
+    cli().must_run(cli().retrofit({"out=" + out, "precision=" + rounded}));
+    const StoreReader a(out + "/focus.h5"), b(exact + "/focus.h5");
+    EXPECT_TRUE(contains(a.text("/config.yaml"), "precision: " + rounded));
+    EXPECT_EQ(a.string_attribute("/focus", "base_fingerprint"),
+              b.string_attribute("/focus", "base_fingerprint"));
+    expect_close_losses(out, exact);
+    // An adapter goes with its base, whatever that is stored in.
+    for (const std::string precision : {std::string("float32"), rounded})
+      cli().must_run({"eval", cli().base(), "--adapter", out + "/focus.h5", "--text",
+                      cli().valid_text(), "--precision", precision});
+  }
 }
 
 TEST(CliCompute, AllIsTrainedInBf16CloseToFloat32) {

@@ -99,8 +99,9 @@ TEST(FrozenBase, InEveryComputeItTrainsNearFloat32) {
         ASSERT_EQ(found.size(), wanted.size()) << what;
         for (std::size_t i = 0; i < 5; ++i)  // losses
           EXPECT_NEAR(found[i][0], wanted[i][0], 3e-2) << what;
-        // The base is in bf16: where products of bf16 are no faster, that is all.
-        const bool rounds = precision != Precision::bf16 || simd::fast_bf16_kernels() != nullptr;
+        // The base is in bf16: where products of bf16 are no faster, that is all. Its rows are no
+        // multiple of 32: q8 leaves them as they are.
+        const bool rounds = precision == Precision::bf16 && simd::fast_bf16_kernels() != nullptr;
         EXPECT_EQ(same_bits(found[0], wanted[0]), !rounds) << what;
       }
     }

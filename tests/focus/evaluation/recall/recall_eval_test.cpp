@@ -201,7 +201,7 @@ TEST(Recall, TheTableHasAColumnForEachDistance) {
   local.all = {.answers = 8, .right = 0.125, .standard_error = 0.117};
   local.by_distance[1].figures.right = 0;
   EXPECT_EQ(plain_text(recall_table({dense, local}), 2),
-            "\nattention   routing          correct  1 to 32  65 to 128\n"
+            "\nattention   routing        correct  1 to 32  65 to 128\n"
             "dense       -        75.0 % +-15.3  100.0 %     50.0 %\n"
             "local only  -        12.5 % +-11.7  100.0 %      0.0 %\n"
             "answers                          8        4          4\n");

@@ -127,7 +127,7 @@ TEST(ComparePlan, ARunIsEvaluatedWithWhatItHas) {
   RunConfig config;
   config.method = Method::full;
   EXPECT_EQ(attentions_of(words, config), (Words{"dense", "sparq:32"}));
-  config.attention = {.name = "window"};
+  config.attention = {.name = "window", .settings = parse_attention("window:8").settings};
   EXPECT_EQ(attentions_of(words, config), (Words{"dense", "trained", "sparq:32"}));
   config.attention = {.name = "focus"};
   config.focus.num_groups = 4;
@@ -307,10 +307,9 @@ TEST(PaperConfigs, MethodsAreThoseOfTheTables) {
               run.config.attention.name != "dense" && !run.config.has_focus())
         << run.name;
   }
-  EXPECT_EQ(names,
-            (Words{"Focus", "Focus, two phases", "LoRA, r=4", "LoRA, r=16", "full fine-tuning",
-                   "local window (Longformer)", "Performer", "Routing Transformer, choice=nearest",
-                   "Routing Transformer, choice=balanced"}));
+  EXPECT_EQ(names, (Words{"Focus", "Focus, two phases", "LoRA, r=4", "LoRA, r=16",
+                          "full fine-tuning", "local window (Longformer)", "Performer",
+                          "Routing Transformer, nearest", "Routing Transformer, balanced"}));
 }
 
 }  // namespace
