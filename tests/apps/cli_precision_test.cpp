@@ -32,7 +32,7 @@ TEST(CliCompute, RoundedTrainingIsCloseToFloat32AndFitsTheSameBase) {
               b.string_attribute("/focus", "base_fingerprint"));
     expect_close_losses(out, exact);
     // An adapter goes with its base, whatever that is stored in.
-    for (const std::string precision : {std::string("float32"), rounded})
+    for (const std::string& precision : {std::string("float32"), rounded})
       cli().must_run({"eval", cli().base(), "--adapter", out + "/focus.h5", "--text",
                       cli().valid_text(), "--precision", precision});
   }
