@@ -28,8 +28,8 @@ HEAD = """# Claims
 
 Made by `bench/study/verdicts.py`; do not edit. The figure of one row less that of another with the same seed (nats a token
 unless stated), the mean over seeds ± half of its 95 % interval by Student's t. Held: the whole interval is below the
-margin. Not held: none of it is. By text: means over seeds; of more than eight texts the least and the greatest, their mean and
-deviation, and in how many texts the difference is below zero.
+margin. Not held: none of it is. By text: means over seeds; of more than eight texts the least and the greatest, their mean
+and deviation, and in how many texts the difference is below zero.
 
 | claim | elsewhere | verdict | difference | seeds | by text | part, rows |
 |---|---|---|---|---|---|---|
