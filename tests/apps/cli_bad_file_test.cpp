@@ -35,7 +35,7 @@ TEST(CliBadFile, FilesThatAreNoStores) {
 
 /// What was printed without the column of tokens per second, which precedes that of pairs.
 std::string without_speed(const std::string& printed) {
-  static const std::regex speed(R"( +\d+ +(\d+\.\d%))");
+  static const std::regex speed(R"( +\d+ +(\d+\.\d ?%))");
   return std::regex_replace(printed, speed, " $1");
 }
 

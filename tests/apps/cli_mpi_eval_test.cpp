@@ -7,12 +7,12 @@ namespace {
 /// What a command printed, without the tokens in a second of tables of perplexities.
 std::string without_rates(const std::string& out) {
   std::string kept;
-  bool in_table = false;
+  constexpr std::size_t kWidth = 8;
+  std::size_t end = 0;  // of the column tok/s; 0 outside the table
   for (std::string line : lines_of(out)) {
-    if (line.starts_with("attention ") && contains(line, "tok/s")) in_table = true;
-    if (line.empty()) in_table = false;
-    constexpr std::size_t kBegin = 100, kWidth = 8;
-    if (in_table && line.size() > kBegin + kWidth) line.erase(kBegin, kWidth);
+    if (line.starts_with("attention ") && contains(line, "tok/s")) end = line.find("tok/s") + 5;
+    if (line.empty()) end = 0;
+    if (end > kWidth && line.size() > end) line.erase(end - kWidth, kWidth);
     kept += line + "\n";
   }
   return kept;

@@ -192,7 +192,7 @@ TEST(Charts, LogarithmicXLeavesOutWhatIsNotPositiveAndSpacesByRatio) {
   const auto path = [](std::vector<Point> points) {
     const std::string svg =
         line_chart({.series = {{.name = "s", .points = std::move(points)}}, .log_x = true});
-    const std::size_t start = svg.find("<path class=\"line s0\" d=\"M") + 25;
+    const std::size_t start = svg.find(" d=\"M", svg.rfind("<path class=\"line s0")) + 5;
     std::vector<double> xs;
     for (std::size_t at = start; at < svg.find('"', start);) {
       xs.push_back(std::stod(svg.substr(at)));
