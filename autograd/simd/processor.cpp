@@ -4,8 +4,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
-#include <ranges>
 #include <string_view>
 
 #include "autograd/base/check.h"
@@ -47,8 +47,9 @@ Instructions of_processor() {
 Instructions selected(Instructions all, const char* words) {
   Instructions some = all;
   int levels = 0;
-  for (const auto part : std::views::split(std::string_view(words), ',')) {
-    const std::string_view word(part.begin(), part.end());
+  for (std::string_view rest = words; !rest.empty();) {
+    const std::string_view word = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(word.size() + 1, rest.size()));
     const bool baseline = word == "baseline", avx2 = word == "avx2", avx512 = word == "avx512";
     if (baseline || avx2 || avx512) {
       if (++levels > 1) fail("FOCUS_SIMD is \"{}\": it names more than one level", words);
