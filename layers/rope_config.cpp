@@ -4,7 +4,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numbers>
-#include <ranges>
 
 #include "data/files/notice.h"
 #include "layers/family.h"
@@ -138,11 +137,13 @@ constexpr std::pair<const char*, Scaling> kScalings[] = {
 Scaling scaling_named(const JsonFields& scaling, const RopeForm& form) {
   const std::string type = scaling.text(scaling.has("rope_type") ? "rope_type" : "type", "default");
   if (form.yarn_is_longrope && (type == "su" || type == "yarn")) return Scaling::longrope;
-  for (const auto& [name, value] : kScalings)
+  std::vector<const char*> names;
+  for (const auto& [name, value] : kScalings) {
     if (type == name) return value;
+    names.push_back(name);
+  }
   throw std::invalid_argument(fmt::format("{}: rope scaling \"{}\" is not supported ({} are)",
-                                          scaling.where(), type,
-                                          fmt::join(kScalings | std::views::keys, ", ")));
+                                          scaling.where(), type, fmt::join(names, ", ")));
 }
 
 void read_llama3(const JsonFields& scaling, RopeConfig& rope) {
