@@ -4,7 +4,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
@@ -47,9 +46,12 @@ Instructions of_processor() {
 Instructions selected(Instructions all, const char* words) {
   Instructions some = all;
   int levels = 0;
-  for (std::string_view rest = words; !rest.empty();) {
-    const std::string_view word = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(word.size() + 1, rest.size()));
+  std::string_view rest = words;
+  for (bool more = !rest.empty(); more;) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view word = rest.substr(0, comma);
+    more = comma != std::string_view::npos;
+    if (more) rest.remove_prefix(comma + 1);
     const bool baseline = word == "baseline", avx2 = word == "avx2", avx512 = word == "avx512";
     if (baseline || avx2 || avx512) {
       if (++levels > 1) fail("FOCUS_SIMD is \"{}\": it names more than one level", words);
