@@ -137,9 +137,9 @@ class Builder {
     };
     if (text != nullptr) {
       const H5Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
-      H5Tset_size(type, H5T_VARIABLE);
+      H5Tset_size(type, text->size() + 1);
       H5Tset_cset(type, H5T_CSET_UTF8);
-      return number(type, text->c_str());
+      return write_attribute(object, name, type, H5S_SCALAR, text->c_str());
     }
     if (const auto* i = std::get_if<std::int64_t>(&value)) return number(H5T_STD_I64LE, *i);
     if (const auto* u = std::get_if<std::uint64_t>(&value)) return number(H5T_STD_U64LE, *u);
