@@ -10,8 +10,8 @@
 namespace focus {
 
 /// A settings struct whose type only its owner knows: what a table of kinds holds as defaults, and
-/// what a config reads without knowing the kind. T has visit() and validate(), as every settings
-/// struct. A copy is a copy of the struct.
+/// what a config reads without knowing the kind. T has visit(), and validate() where the limits in
+/// its visit do not say all. A copy is a copy of the struct.
 class AnySettings {
  public:
   template <class T>
@@ -53,7 +53,9 @@ class AnySettings {
   struct Held final : Base {
     explicit Held(T v) : value(std::move(v)) {}
     std::unique_ptr<Base> clone() const override { return std::make_unique<Held>(value); }
-    void validate() const override { value.validate(); }
+    void validate() const override {
+      if constexpr (requires { value.validate(); }) value.validate();
+    }
     void visit(ConfigFieldCollector& f) override { value.visit(f); }
     T value;
   };

@@ -36,12 +36,14 @@ class Mechanism : public Adapter {
   /// differ.
   void copy_parameters(Mechanism& other);
 
+  /// The output before o_proj, shaped like q, of layer `in.layer`; each row of `in` is a sequence
+  /// from its first token on. Where `pairs` is given it is empty, and becomes what one head
+  /// attended of the causal pairs, over the sequences.
+  virtual Variable attend(const MechanismInputs& in, PairCounts* pairs) = 0;
+
   std::vector<Layer> layers;
 
  protected:
-  /// The output before o_proj, shaped like q, of layer `in.layer`. Where `pairs` is given it
-  /// is empty, and becomes what one head attended of the causal pairs, over the sequences.
-  virtual Variable attend(const MechanismInputs& in, PairCounts* pairs) = 0;
   /// Multiply-adds that all heads of a layer need to choose the pairs that are counted, beside
   /// those of the pairs themselves. 0 where nothing is looked at to choose.
   virtual double multiply_adds_to_select(const MechanismInputs&, const PairCounts&) const {
@@ -78,12 +80,30 @@ std::unique_ptr<Mechanism> make_mechanism(std::string_view kind, const AnySettin
 /// What a layer of a mechanism draws at random, its own in every layer.
 Rng layer_rng(std::int64_t seed, Index layer);
 
-/// A row of the table: mechanism M with settings `typename M::Settings`, made by M(settings,
-/// shape).
+/// What the mechanisms of the table derive from: S, their settings, has a visit and the kind's name
+/// as S::kKind.
+template <class S>
+class MechanismWith : public Mechanism {
+ public:
+  using Settings = S;
+  MechanismWith(const S& settings, const ModelConfig& shape)
+      : Mechanism(S::kKind, settings, shape), config_(settings) {}
+
+ protected:
+  const S config_;
+};
+
+/// The settings of the keys that are read whatever a mechanism selects.
+void visit_local(auto&& f, Index& local_window, Index& sinks) {
+  f("local_window", local_window, "pairs with i - j <= local_window are always attended",
+    {0, 1 << 27});
+  f("sinks", sinks, "first tokens of a sequence (attention sinks), always attended", {0, 1 << 27});
+}
+
+/// A row of the table: mechanism M, made by M(settings, shape).
 template <class M>
-AdapterKind mechanism_kind(std::string_view name, std::string_view help,
-                           AdapterRole role = AdapterRole::attention) {
-  return {.name = name,
+AdapterKind mechanism_kind(std::string_view help, AdapterRole role = AdapterRole::attention) {
+  return {.name = M::Settings::kKind,
           .help = help,
           .defaults = typename M::Settings{},
           .role = role,

@@ -2,7 +2,7 @@
 #include "data/files/input_file.h"
 #include "data/tensors/safetensors.h"
 #include "data/text/text.h"
-#include "focus/adapters/lora/peft_adapter.h"
+#include "focus/adapters/lora/lora_files.h"
 #include "focus/models/model_format.h"
 
 namespace focus {

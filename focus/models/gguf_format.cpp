@@ -5,7 +5,7 @@
 
 #include "data/gguf/gguf.h"
 #include "data/gguf/gguf_tokenizer.h"
-#include "focus/adapters/lora/gguf_adapter.h"
+#include "focus/adapters/lora/lora_files.h"
 #include "focus/models/model_format.h"
 #include "layers/gguf_settings.h"
 

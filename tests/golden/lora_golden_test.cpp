@@ -1,7 +1,7 @@
 // LoRA against PEFT on transformers' models: logits, loss, gradients, a training run, and its
 // files, read and written.
 #include "data/files/durable_file.h"
-#include "focus/adapters/lora/peft_adapter.h"
+#include "focus/adapters/lora/lora_files.h"
 #include "tests/support/golden_curve.h"
 #include "tests/support/temp_folder.h"
 
@@ -72,7 +72,7 @@ TEST_P(Lora, TrainingCurveAgrees) {
 
 TEST_P(Lora, WhatIsWrittenIsReadBackToTheSameNumbers) {
   const TempFolder temp;
-  write_peft_adapter(temp.path(), *lora, "base");
+  lora->write_beside(temp.path(), "base");
   const auto again = read_peft_adapter(temp.path(), *decoder);
   EXPECT_EQ(again->config().target_modules, lora->config().target_modules);
   const auto before = lora->tensors(), after = again->tensors();

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "autograd/ops.h"
-#include "focus/method/grouping/pair_counts.h"
+#include "focus/adapters/mechanism.h"
 #include "tests/support/compare.h"
 #include "tests/support/random.h"
 
@@ -25,6 +25,33 @@ inline std::vector<Tensor> inputs_of(const BaselineCase& c) {
   return {randn({c.batch, c.seq_len, c.heads, c.head_dim}, c.seed, c.spread),
           randn({c.batch, c.seq_len, c.kv_heads, c.head_dim}, c.seed + 1, c.spread),
           randn({c.batch, c.seq_len, c.kv_heads, c.head_dim}, c.seed + 2)};
+}
+
+/// Settings of a kind of the table, as a config has them: "{pages: 2, page_size: 4}".
+inline AnySettings settings_of(std::string_view kind, const std::string& text) {
+  AnySettings settings = find_attention(kind, "test").defaults;
+  read_config_text(text, "test", {}, settings);
+  return settings;
+}
+/// A mechanism for the inputs of a case, whose layers' input is q.
+inline std::unique_ptr<Mechanism> mechanism_of(std::string_view kind, const std::string& settings,
+                                               const BaselineCase& c, Index layers = 1) {
+  const ModelConfig shape{.hidden_size = c.heads * c.head_dim,
+                          .num_hidden_layers = layers,
+                          .num_attention_heads = c.heads,
+                          .num_key_value_heads = c.kv_heads,
+                          .head_dim = c.head_dim,
+                          .learned_positions = true};
+  return make_mechanism(kind, settings_of(kind, settings), shape);
+}
+inline Variable attend(Mechanism& mechanism, const Variables& x, const AttentionOptions& options,
+                       PairCounts* pairs = nullptr, Index layer = 0) {
+  const Variable h = reshape(x[0], {x[0].dim(0), x[0].dim(1), x[0].dim(2) * x[0].dim(3)});
+  return mechanism.attend({h, x[0], x[1], x[2], options, layer}, pairs);
+}
+inline Tensor attend(Mechanism& mechanism, const std::vector<Tensor>& x,
+                     const AttentionOptions& options, PairCounts* pairs = nullptr) {
+  return attend(mechanism, Variables{x[0], x[1], x[2]}, options, pairs).value();
 }
 
 /// One query of one head, with what it could see.
@@ -150,13 +177,11 @@ inline std::vector<Index> largest_places(std::vector<std::pair<double, Index>> v
   return places;
 }
 
-/// Demands that `attend` is softmax over the keys that `reads` says, written with an explicit mask
-/// in double, and that it counts just these pairs.
-inline void expect_reads(const AwkwardCase& c,
-                         const std::function<Tensor(const std::vector<Tensor>&,
-                                                    const AttentionOptions&, PairCounts*)>& attend,
+/// Demands that a mechanism's attention is softmax over the keys that `reads` says, written with an
+/// explicit mask in double, and that it counts just these pairs.
+inline void expect_reads(const AwkwardCase& c, Mechanism& mechanism,
                          const std::function<MaskRow(const NaiveQuery&)>& reads) {
-  SCOPED_TRACE(text_of(c));
+  SCOPED_TRACE(text_of(c) + ", " + mechanism.name());
   const auto x = inputs_of(c.inputs);
   std::int64_t read = 0, all = 0;
   MaskRow row;
@@ -171,20 +196,18 @@ inline void expect_reads(const AwkwardCase& c,
     return row[static_cast<std::size_t>(j)] ? std::exp(q.score(j, c.options)) : 0;
   });
   PairCounts pairs;
-  EXPECT_LE(relative_difference(attend(x, c.options, &pairs), expected), tolerance(1e-5, 1e-12));
+  EXPECT_LE(relative_difference(attend(mechanism, x, c.options, &pairs), expected),
+            tolerance(1e-5, 1e-12));
   EXPECT_EQ(pairs.all * c.inputs.heads, all);
   EXPECT_EQ(pairs.attended, (read + c.inputs.heads / 2) / c.inputs.heads);
 }
 
 /// Demands attention() itself, and every pair counted.
-inline void expect_dense(
-    const AwkwardCase& c,
-    const std::function<Tensor(const std::vector<Tensor>&, const AttentionOptions&, PairCounts*)>&
-        attend) {
-  SCOPED_TRACE(text_of(c));
+inline void expect_dense(const AwkwardCase& c, Mechanism& mechanism) {
+  SCOPED_TRACE(text_of(c) + ", " + mechanism.name());
   const auto x = inputs_of(c.inputs);
   PairCounts pairs;
-  EXPECT_LE(relative_difference(attend(x, c.options, &pairs),
+  EXPECT_LE(relative_difference(attend(mechanism, x, c.options, &pairs),
                                 attention(x[0], x[1], x[2], c.options).value()),
             tolerance(1e-5, 1e-12));
   EXPECT_EQ(pairs.attended, pairs.all);

@@ -1,14 +1,9 @@
-#include "focus/adapters/baselines/indexer.h"
-
 #include <cmath>
-#include <numeric>
 
-#include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/simd/kernels.h"
 #include "focus/adapters/baselines/selected_keys.h"
-#include "focus/adapters/mechanism.h"
 #include "layers/module.h"
 
 // A small indexer that selects each query's keys, distilled on a frozen model: the lightning
@@ -29,7 +24,31 @@ namespace focus {
 namespace {
 
 constexpr Index kIndexedQueries = 32;  // of a task
-constexpr Index kDim = IndexerConfig::kDim;
+constexpr Index kDim = 16;             // of an index vector
+constexpr Index kRotated = 8;          // of these, where the model has rotary positions
+
+struct IndexerSettings {
+  static constexpr const char* kKind = "indexer";
+  Index tokens = 32;
+  Index heads = 4;
+  Index local_window = 32;
+  Index sinks = 4;
+  std::int64_t seed = 1;
+
+  void visit(auto&& f) {
+    f("tokens", tokens, "number of distant keys that a query reads", {0, 1 << 27});
+    f("heads", heads, "heads of the indexer, each of width 16", {1, 64});
+    visit_local(f, local_window, sinks);
+    f("seed", seed, "seed of the initial weights of the indexer", {0, 1e18});
+  }
+};
+
+/// What the indexer of a layer makes of its tokens.
+struct IndexVectors {
+  Variable q;  // [batch, seq_len, heads, 16]
+  Variable k;  // [batch, seq_len, 1, 16]
+  Variable w;  // [batch, seq_len, heads]
+};
 
 /// I of the queries [begin, end) of a sequence and the keys before `end`.
 class IndexScores {
@@ -59,6 +78,7 @@ class IndexScores {
     }
   }
   Index stride() const { return stride_; }
+  std::span<const Real> all() const { return scores_; }
   const Real* row(Index token) const { return scores_.data() + (token - begin_) * stride_; }
 
   /// From the gradients of I [rows, stride], 0 for keys not seen, to those of q and w, which are
@@ -101,8 +121,7 @@ std::vector<Real> mean_weights(const Tensor& q, const Tensor& k, const Attention
     for (Index h = 0; h < shared; ++h)
       for (Index r = 0; r < rows; ++r) {
         weights_of_seen(scores.data() + (h * rows + r) * stride,
-                        {first_visible(begin + r, options.sliding_window), begin + r + 1},
-                        weights.data(), stride);
+                        seen_keys(begin + r, options.sliding_window), weights.data(), stride);
         simd::kernels().scale_row(weights.data(), 1 / static_cast<Real>(heads), stride,
                                   mean.data() + r * stride, true);
       }
@@ -128,7 +147,7 @@ double loss_of_run(const IndexVectors& index, const Tensor& q, const Tensor& k,
   std::vector<Real> d(wanted.size());  // softmax(I) - p
   double loss = 0;
   for (Index i = begin; i < end; ++i) {
-    const Index first = first_visible(i, options.sliding_window);
+    const Index first = seen_keys(i, options.sliding_window).begin;
     const Real* const p = wanted.data() + (i - begin) * stride;
     const Real* const s = scores.row(i);
     Real* const to = d.data() + (i - begin) * stride;
@@ -147,14 +166,9 @@ double loss_of_run(const IndexVectors& index, const Tensor& q, const Tensor& k,
   return loss;
 }
 
-}  // namespace
-
-void IndexerConfig::validate() const {
-  check(tokens >= 0 && local_window >= 0 && sinks >= 0,
-        "indexer: tokens, local_window and sinks must not be negative");
-  check(heads >= 1, "indexer.heads must be at least 1, not {}", heads);
-}
-
+/// The mean over tokens of KL(p_i || softmax(I_i)) over the keys that token i sees, p_i being the
+/// attention weights of q and k, summed over all heads and divided by their number.
+/// Differentiable in the index vectors alone. -> [1]
 Variable indexer_loss(const IndexVectors& index, const Tensor& q, const Tensor& k,
                       const AttentionOptions& options) {
   const Index batch = q.dim(0), seq_len = q.dim(1);
@@ -187,39 +201,6 @@ Variable indexer_loss(const IndexVectors& index, const Tensor& q, const Tensor& 
                            });
 }
 
-Variable indexer_attention(const Variable& q, const Variable& k, const Variable& v,
-                           const IndexVectors& index, const AttentionOptions& options,
-                           const IndexerConfig& config, PairCounts* pairs) {
-  const Index batch = q.dim(0), seq_len = q.dim(1);
-  const LocalZone local = local_zone(config);
-  // One selection for all heads, made once: [batch * seq_len, tokens], -1 behind the last.
-  const Index width = std::min(config.tokens, seq_len);
-  const Index runs = (seq_len + kIndexedQueries - 1) / kIndexedQueries;
-  std::vector<std::int32_t> selected(static_cast<std::size_t>(batch * seq_len * width), -1);
-  parallel_chunks(batch * runs, 1, [&](Index task, Index) {
-    const Index sequence = task / runs, begin = task % runs * kIndexedQueries;
-    const Index end = std::min(seq_len, begin + kIndexedQueries);
-    const IndexScores scores(index, sequence, begin, end);
-    LargestOf largest;
-    for (Index i = begin; i < end; ++i) {
-      const KeyRange distant = local.distant(i, options.sliding_window);
-      std::int32_t* to = selected.data() + (sequence * seq_len + i) * width;
-      for (const Index j : largest(scores.row(i), distant, config.tokens))
-        *to++ = static_cast<std::int32_t>(j);
-    }
-  });
-  const auto selection = [&](const QueryRun& run) -> KeySelection {
-    return [&, first = run.sequence * seq_len](Index token, KeyRange, KeysRead& read) {
-      for (Index n = 0; n < width; ++n)
-        if (const Index j = selected[static_cast<std::size_t>((first + token) * width + n)]; j >= 0)
-          read.add_for_all_heads({j, j + 1});
-    };
-  };
-  return attend_selected("indexer", q, k, v, options, local, selection, pairs);
-}
-
-namespace {
-
 /// The indexer of a layer.
 struct LayerIndexer {
   Variable q;  // [heads * 16, hidden_size]
@@ -232,11 +213,9 @@ struct LayerIndexer {
   }
 };
 
-class IndexerMechanism final : public Mechanism {
- public:
-  using Settings = IndexerConfig;
-  IndexerMechanism(const Settings& settings, const ModelConfig& shape)
-      : Mechanism("indexer", settings, shape), config_(settings), shape_(shape) {
+struct Indexer final : MechanismWith<IndexerSettings> {
+  Indexer(const Settings& settings, const ModelConfig& shape)
+      : MechanismWith(settings, shape), shape_(shape) {
     for (std::size_t i = 0; i < layers.size(); ++i) {
       Rng rng = layer_rng(config_.seed, static_cast<Index>(i));
       const auto drawn = [&](Index rows) {
@@ -245,9 +224,8 @@ class IndexerMechanism final : public Mechanism {
         for (Real& x : t.span()) x = static_cast<Real>(spread * rng.normal());
         return Variable(t);
       };
-      indexers_.push_back({.q = drawn(config_.heads * Settings::kDim),
-                           .k = drawn(Settings::kDim),
-                           .w = drawn(config_.heads)});
+      indexers_.push_back(
+          {.q = drawn(config_.heads * kDim), .k = drawn(kDim), .w = drawn(config_.heads)});
     }
   }
 
@@ -271,7 +249,6 @@ class IndexerMechanism final : public Mechanism {
     return sum.defined() ? scale(sum, 1 / static_cast<Real>(layers.size())) : sum;
   }
 
- protected:
   /// Where it is trained the model attends as it was, and the indexer looks on.
   Variable attend(const MechanismInputs& in, PairCounts* pairs) override {
     const IndexVectors index = vectors(in);
@@ -281,18 +258,23 @@ class IndexerMechanism final : public Mechanism {
       if (pairs != nullptr) *pairs += all_pairs(in);
       return attention(in.q, in.k, in.v, in.options);
     }
-    return indexer_attention(in.q, in.k, in.v, index, in.options, config_, pairs);
+    const auto score = [&](const QueryRun& run, LargestBlocks::Scores& scores) {
+      if (run.kv_head > 0) return;  // those of the first are all heads'
+      const IndexScores found(index, run.sequence, run.begin, run.end);
+      std::ranges::copy(found.all(), scores.resize(1, run.rows(), found.stride()).begin());
+    };
+    return attend_largest(kind(), in, local_zone(), config_.tokens, score, pairs);
   }
   /// Its projections of every token, and every distant pair by its heads.
   double multiply_adds_to_select(const MechanismInputs& in, const PairCounts&) const override {
     if (trains_ && grad_enabled()) return 0;  // it looks on
     const LayerIndexer& of = indexers_[static_cast<std::size_t>(in.layer)];
     const Index tokens = in.h.dim(0) * in.h.dim(1);
-    const std::int64_t distant = in.h.dim(0) * distant_blocks(local_zone(config_), 1, in.h.dim(1),
-                                                              in.options.sliding_window);
+    const std::int64_t distant =
+        in.h.dim(0) * local_zone().distant_blocks(in.h.dim(1), in.options.sliding_window);
     return static_cast<double>(
         tokens * (of.q.value().size() + of.k.value().size() + of.w.value().size()) +
-        distant * config_.heads * (Settings::kDim + 1));
+        distant * config_.heads * (kDim + 1));
   }
 
  private:
@@ -300,24 +282,24 @@ class IndexerMechanism final : public Mechanism {
     const LayerIndexer& of = indexers_[static_cast<std::size_t>(in.layer)];
     const Variable h(in.h.value());  // the model learns nothing by it
     const Index batch = h.dim(0), seq_len = h.dim(1);
-    const Real to_one = 1 / std::sqrt(static_cast<Real>(config_.heads * Settings::kDim));
-    IndexVectors index{
-        .q = reshape(linear(h, of.q, {}), {batch, seq_len, config_.heads, Settings::kDim}),
-        .k = reshape(linear(h, of.k, {}), {batch, seq_len, 1, Settings::kDim}),
-        .w = scale(linear(h, of.w, {}), to_one)};
+    const Real to_one = 1 / std::sqrt(static_cast<Real>(config_.heads * kDim));
+    IndexVectors index{.q = reshape(linear(h, of.q, {}), {batch, seq_len, config_.heads, kDim}),
+                       .k = reshape(linear(h, of.k, {}), {batch, seq_len, 1, kDim}),
+                       .w = scale(linear(h, of.w, {}), to_one)};
     if (!shape_.learned_positions) {
       RopeConfig angles = shape_.rope;
       // Its factors are of the pairs of the base's heads, which these are not.
       if (angles.scaling == RopeConfig::Scaling::longrope)
         angles.scaling = RopeConfig::Scaling::none;
-      const RotaryTable table = rotary_table(angles, Settings::kRotated, seq_len);
+      const RotaryTable table = rotary_table(angles, kRotated, seq_len);
       index.q = rope(index.q, table);
       index.k = rope(index.k, table);
     }
     return index;
   }
 
-  const Settings config_;
+  LocalZone local_zone() const { return {config_.sinks, config_.local_window}; }
+
   const ModelConfig shape_;
   std::vector<LayerIndexer> indexers_;  // one a layer
   bool trains_ = false;
@@ -327,8 +309,8 @@ class IndexerMechanism final : public Mechanism {
 }  // namespace
 
 AdapterKind indexer_kind() {
-  return mechanism_kind<IndexerMechanism>(
-      "indexer", "attention indexer: a small indexer chooses keys, trained on a frozen base (DSA)",
+  return mechanism_kind<Indexer>(
+      "attention indexer: a small indexer chooses keys, trained on a frozen base (DSA)",
       AdapterRole::trained_attention);
 }
 

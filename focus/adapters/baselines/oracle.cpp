@@ -1,9 +1,7 @@
-#include "focus/adapters/baselines/oracle.h"
+#include <array>
 
-#include "autograd/base/check.h"
 #include "autograd/simd/kernels.h"
 #include "focus/adapters/baselines/selected_keys.h"
-#include "focus/adapters/mechanism.h"
 
 // The oracle: of each query the distant keys of largest attention weight,
 //   p_ij = softmax over j <= i of (scale q_i . k_j),
@@ -15,87 +13,66 @@
 namespace focus {
 namespace {
 
-/// The weights of a query's keys, summed over heads.
-class SharedWeights {
- public:
-  explicit SharedWeights(const QueryRun& run)
-      : run_(run),
-        row_(static_cast<std::size_t>(run.stride)),
-        sums_(static_cast<std::size_t>(run.stride)) {}
+/// Whose weights select.
+enum class OracleHeads {
+  each,   // each query head's own
+  shared  // summed over the query heads that share keys
+};
+constexpr auto enum_names(OracleHeads) { return std::array<std::string_view, 2>{"each", "shared"}; }
 
-  const Real* of(Index token) {
-    const KeyRange seen{first_visible(token, run_.sliding_window), token + 1};
-    for (Index h = 0; h < run_.head.query_heads; ++h) {
-      weights_of_seen(run_.scores_of(token, h), seen, row_.data(), run_.stride);
-      simd::kernels().scale_row(row_.data(), 1, run_.stride, sums_.data(), h > 0);
-    }
-    return sums_.data();
+struct OracleSettings {
+  static constexpr const char* kKind = "oracle";
+  Index tokens = 32;
+  OracleHeads heads = OracleHeads::each;
+  Index local_window = 32;
+  Index sinks = 4;
+
+  void visit(auto&& f) {
+    f("tokens", tokens, "number of distant keys that a query reads", {0, 1 << 27});
+    f("heads", heads,
+      "each: keys of largest weight of each query head; shared: of all heads that share keys");
+    visit_local(f, local_window, sinks);
   }
-
- private:
-  const QueryRun& run_;
-  std::vector<Real> row_, sums_;
 };
 
-class OracleMechanism final : public Mechanism {
- public:
-  using Settings = OracleConfig;
-  OracleMechanism(const Settings& settings, const ModelConfig& shape)
-      : Mechanism("oracle", settings, shape), config_(settings) {}
+struct Oracle final : MechanismWith<OracleSettings> {
+  using MechanismWith::MechanismWith;
 
   std::string name() const override {
     return fmt::format("oracle k={} w={}{}", config_.tokens, config_.local_window,
                        config_.heads == OracleHeads::shared ? " shared" : "");
   }
 
- protected:
   Variable attend(const MechanismInputs& in, PairCounts* pairs) override {
-    return oracle_attention(in.q, in.k, in.v, in.options, config_, pairs);
+    const auto score = [this](const QueryRun& run, LargestBlocks::Scores& scores) {
+      const Index heads = run.head.query_heads, rows = run.rows(), stride = run.stride;
+      if (config_.heads == OracleHeads::each) {  // a head's weights are in the order of its scores
+        std::copy_n(run.scores, heads * rows * stride, scores.resize(heads, rows, stride).data());
+        return;
+      }
+      Real* sums = scores.resize(1, rows, stride).data();
+      std::vector<Real> weights(static_cast<std::size_t>(stride));
+      for (Index i = run.begin; i < run.end; ++i, sums += stride)
+        for (Index h = 0; h < heads; ++h) {
+          weights_of_seen(run.scores_of(i, h), seen_keys(i, run.options.sliding_window),
+                          weights.data(), stride);
+          simd::kernels().scale_row(weights.data(), 1, stride, sums, true);
+        }
+    };
+    return attend_largest(kind(), in, {config_.sinks, config_.local_window}, config_.tokens, score,
+                          pairs);
   }
   /// The scores of what it leaves out.
   double multiply_adds_to_select(const MechanismInputs& in,
                                  const PairCounts& pairs) const override {
     return static_cast<double>((pairs.all - pairs.attended) * in.q.dim(2) * in.q.dim(3));
   }
-
- private:
-  const Settings config_;
 };
 
 }  // namespace
 
-void OracleConfig::validate() const {
-  check(tokens >= 0 && local_window >= 0 && sinks >= 0,
-        "oracle: tokens, local_window and sinks must not be negative");
-}
-
-Variable oracle_attention(const Variable& q, const Variable& k, const Variable& v,
-                          const AttentionOptions& options, const OracleConfig& config,
-                          PairCounts* pairs) {
-  const LocalZone local{.sinks = config.sinks, .local_window = config.local_window};
-  const auto each = [&](const QueryRun& run) -> KeySelection {
-    return [&config, &run, largest = LargestOf()](Index token, KeyRange distant,
-                                                  KeysRead& read) mutable {
-      for (Index h = 0; h < run.head.query_heads; ++h)
-        for (const Index j : largest(run.scores_of(token, h), distant, config.tokens))
-          read.add(h, {j, j + 1});
-    };
-  };
-  const auto shared = [&](const QueryRun& run) -> KeySelection {
-    return [&config, weights = SharedWeights(run), largest = LargestOf()](
-               Index token, KeyRange distant, KeysRead& read) mutable {
-      for (const Index j : largest(weights.of(token), distant, config.tokens))
-        read.add_for_all_heads({j, j + 1});
-    };
-  };
-  const SelectionOfRun selection =
-      config.heads == OracleHeads::each ? SelectionOfRun(each) : SelectionOfRun(shared);
-  return attend_selected("oracle", q, k, v, options, local, selection, pairs);
-}
-
 AdapterKind oracle_kind() {
-  return mechanism_kind<OracleMechanism>(
-      "oracle",
+  return mechanism_kind<Oracle>(
       "attention oracle: the keys of largest weight, from all scores (reference, saves no compute)",
       AdapterRole::selection);
 }

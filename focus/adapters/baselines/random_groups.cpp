@@ -1,6 +1,3 @@
-#include "focus/adapters/baselines/random_groups.h"
-
-#include "autograd/base/check.h"
 #include "autograd/base/random.h"
 #include "focus/adapters/mechanism.h"
 #include "focus/method/attention/focus_attention.h"
@@ -13,73 +10,68 @@
 // never meet. There is nothing to select and nothing that its pairs leave out. Causal, and a model
 // can be trained through it.
 namespace focus {
+
+/// The group of each position in a layer, the same for all heads and sequences.
+std::vector<int> random_groups(int groups, std::int64_t seed, Index layer, Index seq_len) {
+  const auto hash = [](std::uint64_t x) { return mixed(x + kMixStep); };
+  const std::uint64_t of_layer =
+      hash(hash(static_cast<std::uint64_t>(seed)) + static_cast<std::uint64_t>(layer));
+  std::vector<int> of_positions;
+  for (Index t = 0; t < seq_len; ++t)
+    of_positions.push_back(static_cast<int>(hash(of_layer ^ static_cast<std::uint64_t>(t)) %
+                                            static_cast<std::uint64_t>(groups)));
+  return of_positions;
+}
+
 namespace {
 
-class RandomGroupsMechanism final : public Mechanism {
- public:
-  using Settings = RandomGroupsConfig;
-  RandomGroupsMechanism(const Settings& settings, const ModelConfig& shape)
-      : Mechanism("random_groups", settings, shape), config_(settings) {}
+struct RandomGroupsSettings {
+  static constexpr const char* kKind = "random_groups";
+  int groups = 4;
+  Index local_window = 32;
+  Index sinks = 4;
+  std::int64_t seed = 1;
+
+  void visit(auto&& f) {
+    f("groups", groups, "number of random groups", {1, 64});
+    visit_local(f, local_window, sinks);
+    f("seed", seed, "seed of the groups", {0, 1e18});
+  }
+};
+
+struct RandomGroups final : MechanismWith<RandomGroupsSettings> {
+  using MechanismWith::MechanismWith;
 
   std::string name() const override {
     return fmt::format("random_groups {} w={}", config_.groups, config_.local_window);
   }
 
- protected:
   Variable attend(const MechanismInputs& in, PairCounts* pairs) override {
-    return random_groups_attention(in.q, in.k, in.v, in.options, config_, in.layer, pairs);
+    const Index batch = in.q.dim(0), seq_len = in.q.dim(1);
+    std::vector<std::uint64_t> masks, membership;
+    for (const int group : random_groups(config_.groups, config_.seed, in.layer, seq_len))
+      masks.push_back(std::uint64_t{1} << group);
+    for (Index s = 0; s < batch; ++s) {
+      membership.insert(membership.end(), masks.begin(), masks.end());
+      if (pairs != nullptr)
+        *pairs += count_pairs(masks, seq_len, config_.local_window, in.options.sliding_window,
+                              config_.sinks);
+    }
+    // The pairs are not gated: of g the number of groups counts alone.
+    const Variable g(Tensor::zeros({batch, seq_len, config_.groups}));
+    return sparse_attention(in.q, in.k, in.v, g, in.options,
+                            {.local_window = config_.local_window,
+                             .sinks = config_.sinks,
+                             .gated = false,
+                             .membership = std::move(membership)});
   }
-
- private:
-  const Settings config_;
 };
 
 }  // namespace
 
-void RandomGroupsConfig::validate() const {
-  check(groups >= 1 && groups <= 64, "random_groups.groups must be from 1 to 64, not {}", groups);
-  check(local_window >= 0 && sinks >= 0,
-        "random_groups: local_window and sinks must not be negative");
-}
-
-std::vector<int> random_groups(const RandomGroupsConfig& config, Index layer, Index seq_len) {
-  const auto hash = [](std::uint64_t x) { return mixed(x + kMixStep); };
-  const std::uint64_t of_layer =
-      hash(hash(static_cast<std::uint64_t>(config.seed)) + static_cast<std::uint64_t>(layer));
-  std::vector<int> groups;
-  for (Index t = 0; t < seq_len; ++t)
-    groups.push_back(static_cast<int>(hash(of_layer ^ static_cast<std::uint64_t>(t)) %
-                                      static_cast<std::uint64_t>(config.groups)));
-  return groups;
-}
-
-Variable random_groups_attention(const Variable& q, const Variable& k, const Variable& v,
-                                 const AttentionOptions& options, const RandomGroupsConfig& config,
-                                 Index layer, PairCounts* pairs) {
-  const Index batch = q.dim(0), seq_len = q.dim(1);
-  std::vector<std::uint64_t> masks;
-  for (const int group : random_groups(config, layer, seq_len))
-    masks.push_back(std::uint64_t{1} << group);
-  if (pairs != nullptr) {
-    *pairs = {};
-    const PairCounts one =
-        count_pairs(masks, seq_len, config.local_window, options.sliding_window, config.sinks);
-    for (Index s = 0; s < batch; ++s) *pairs += one;
-  }
-  std::vector<std::uint64_t> membership;
-  for (Index s = 0; s < batch; ++s) membership.insert(membership.end(), masks.begin(), masks.end());
-  // The pairs are not gated: of g the number of groups counts alone.
-  const Variable g(Tensor::zeros({batch, seq_len, config.groups}));
-  return sparse_attention(q, k, v, g, options,
-                          {.local_window = config.local_window,
-                           .sinks = config.sinks,
-                           .gated = false,
-                           .membership = std::move(membership)});
-}
-
 AdapterKind random_groups_kind() {
-  return mechanism_kind<RandomGroupsMechanism>(
-      "random_groups", "attention random_groups: distant pairs in random groups, a control");
+  return mechanism_kind<RandomGroups>(
+      "attention random_groups: distant pairs in random groups, a control");
 }
 
 }  // namespace focus

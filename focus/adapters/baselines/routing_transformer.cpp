@@ -72,14 +72,6 @@ Variable by_key_head(const Variable& x, Index kv_heads) {
 
 }  // namespace
 
-void RoutingTransformerConfig::validate() const {
-  check(num_clusters >= 1 && num_clusters <= 64,
-        "routing_transformer.num_clusters must be from 1 to 64, not {}", num_clusters);
-  check(cluster_size >= 0 && local_window >= 0,
-        "routing_transformer: cluster_size and local_window must not be negative");
-  check(decay >= 0 && decay <= 1, "routing_transformer.decay must be from 0 to 1, not {}", decay);
-}
-
 Tensor random_centroids(const RoutingTransformerConfig& config, Index kv_heads, Index head_dim,
                         Rng& rng) {
   Tensor centroids({kv_heads, config.num_clusters, head_dim});
@@ -206,13 +198,9 @@ Variable routing_attention(const Variable& q, const Variable& k, const Variable&
 
 namespace {
 
-class RoutingTransformerMechanism final : public Mechanism {
- public:
-  using Settings = RoutingTransformerConfig;
-  RoutingTransformerMechanism(const Settings& settings, const ModelConfig& shape)
-      : Mechanism("routing_transformer", settings, shape),
-        config_(settings),
-        routed_(layers.size()) {
+struct RoutingTransformer final : MechanismWith<RoutingTransformerConfig> {
+  RoutingTransformer(const Settings& settings, const ModelConfig& shape)
+      : MechanismWith(settings, shape), routed_(layers.size()) {
     check(!config_.shared_qk || shape.num_attention_heads == shape.num_key_value_heads,
           "routing_transformer: shared_qk needs one key head per query head, but {} heads share {} "
           "key heads; set shared_qk=false",
@@ -243,7 +231,6 @@ class RoutingTransformerMechanism final : public Mechanism {
     return {};
   }
 
- protected:
   Variable attend(const MechanismInputs& in, PairCounts* pairs) override {
     const Tensor vectors = routing_vectors(in.q.value(), in.k.value(), config_.shared_qk);
     const std::vector<std::uint64_t> members = cluster_members(vectors, constants(in), config_);
@@ -272,15 +259,13 @@ class RoutingTransformerMechanism final : public Mechanism {
     return counts;
   }
 
-  const Settings config_;
   std::vector<Tensor> routed_;  // of each layer, the vectors that have yet to enter its centroids
 };
 
 }  // namespace
 
 AdapterKind routing_transformer_kind() {
-  return mechanism_kind<RoutingTransformerMechanism>(
-      "routing_transformer", "attention routing_transformer: k-means clusters");
+  return mechanism_kind<RoutingTransformer>("attention routing_transformer: k-means clusters");
 }
 
 }  // namespace focus

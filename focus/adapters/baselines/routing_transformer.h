@@ -22,6 +22,7 @@ constexpr auto enum_names(ClusterChoice) {
 
 /// Routing Transformer (Roy et al. 2021, arXiv 2003.05997).
 struct RoutingTransformerConfig {
+  static constexpr const char* kKind = "routing_transformer";
   int num_clusters = 8;
   ClusterChoice selection = ClusterChoice::nearest;
   Index cluster_size = 0;    // w; of `balanced`
@@ -30,8 +31,7 @@ struct RoutingTransformerConfig {
   double decay = 0.999;  // lambda
   std::int64_t seed = 1;
 
-  template <class F>
-  void visit(F&& f) {
+  void visit(auto&& f) {
     f("num_clusters", num_clusters, "centroids per head", {1, 64});
     f("choice", selection,
       "nearest: each token goes to its nearest centroid (causal); balanced: each centroid takes "
@@ -45,7 +45,6 @@ struct RoutingTransformerConfig {
     f("decay", decay, "lambda, decay of the centroids' moving average", {0, 1});
     f("seed", seed, "seed of the initial centroids", {0, 1e18});
   }
-  void validate() const;
 };
 
 /// Random centroids [kv_heads, num_clusters, head_dim], each row of length sqrt(head_dim).

@@ -1,16 +1,11 @@
 #include "focus/adapters/baselines/selected_keys.h"
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "autograd/attention/tiled_attention.h"
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
-#include "autograd/gemm/gemm.h"
 #include "autograd/simd/kernels.h"
-#include "autograd/soft_cap.h"
 
 namespace focus {
 
@@ -28,128 +23,14 @@ HeadView head_view(const Tensor& q, const Tensor& k, const Tensor& v, Index sequ
           .head_dim = head_dim};
 }
 
-Real capped(Real s, const AttentionOptions& options) { return soft_cap(s, options.softcap); }
-
-Real score(const Real* q, const Real* k, Index head_dim, const AttentionOptions& options) {
-  Real dot = 0;
-  for (Index d = 0; d < head_dim; ++d) dot += q[d] * k[d];
-  return capped(options.scale * dot, options);
-}
-
-void softmax_in_place(std::vector<Real>& scores) {
-  const Real max = *std::ranges::max_element(scores);
-  double sum = 0;
-  for (Real& s : scores) {
-    s = std::exp(s - max);
-    sum += static_cast<double>(s);
-  }
-  for (Real& s : scores) s = static_cast<Real>(static_cast<double>(s) / sum);
-}
-
-void refuse_gradients(const char* op, const Variable& q, const Variable& k, const Variable& v) {
-  check(!grad_enabled() || !(q.requires_grad() || k.requires_grad() || v.requires_grad()),
-        "{}: selects tokens at inference and has no gradient; train with another attention", op);
-}
-
-std::int64_t distant_blocks(const LocalZone& local, Index size, Index seq_len,
-                            Index sliding_window) {
+std::int64_t LocalZone::distant_blocks(Index seq_len, Index sliding_window) const {
   std::int64_t blocks = 0;
   for (Index token = 0; token < seq_len; ++token) {
-    const KeyRange distant = local.distant(token, sliding_window);
-    blocks += distant.end / size - distant.begin / size;
+    const KeyRange keys = distant(token, sliding_window);
+    blocks += keys.end / block - keys.begin / block;
   }
   return blocks;
 }
-
-PairCounts pairs_of_heads(Index batch, Index seq_len, Index heads, Index sliding_window,
-                          std::int64_t attended) {
-  PairCounts counts;
-  for (Index s = 0; s < batch; ++s) counts += count_pairs({}, seq_len, seq_len, sliding_window);
-  counts.attended = (attended + heads / 2) / std::max<Index>(1, heads);
-  return counts;
-}
-
-namespace {
-
-constexpr Index kRunQueries = 32;
-
-/// A run of queries from their scores to their outputs.
-class RunOfQueries {
- public:
-  RunOfQueries(const HeadView& head, const AttentionOptions& options, const LocalZone& local,
-               Index sequence, Index kv_head, Index begin, Index end)
-      : options_(options),
-        local_(local),
-        kernels_(simd::kernels()),
-        stride_(simd::padded(kernels_, end)),
-        scores_(static_cast<std::size_t>(head.query_heads * (end - begin) * stride_), 0),
-        marks_(static_cast<std::size_t>(head.query_heads * stride_)),
-        run_{.head = head,
-             .sequence = sequence,
-             .kv_head = kv_head,
-             .begin = begin,
-             .end = end,
-             .sliding_window = options.sliding_window,
-             .scores = scores_.data(),
-             .stride = stride_} {
-    scores_of_run(head, options, begin, end, scores_.data(), stride_);
-  }
-
-  /// Writes the heads' rows of out and returns the pairs read.
-  std::int64_t attend(const SelectionOfRun& selection_of, Real* out) {
-    const HeadView& head = run_.head;
-    const KeySelection selection = selection_of(run_);
-    std::int64_t pairs = 0;
-    KeysRead read(marks_, stride_);
-    std::vector<Real> sums(static_cast<std::size_t>(head.query_heads * (run_.end - run_.begin)));
-    for (Index i = run_.begin; i < run_.end; ++i) {
-      const Index first = first_visible(i, options_.sliding_window);
-      const KeyRange distant = local_.distant(i, options_.sliding_window);
-      read.begin({first, distant.begin}, distant, {distant.end, i + 1});
-      if (distant.size() > 0) selection(i, distant, read);
-      for (Index h = 0; h < head.query_heads; ++h)
-        sums[static_cast<std::size_t>(h * (run_.end - run_.begin) + i - run_.begin)] =
-            weigh(row(i, h), read.marks(h), pairs);
-    }
-    for (Index h = 0; h < head.query_heads; ++h) {
-      Real* to = out + run_.begin * head.q_stride + h * head.head_dim;
-      const Index rows = run_.end - run_.begin;
-      serial::gemm(rows, head.head_dim, run_.end, row(run_.begin, h), stride_, head.v,
-                   head.kv_stride, to, head.q_stride);
-      kernels_.divide_rows(rows, head.head_dim, to, head.q_stride, sums.data() + h * rows, 1, to,
-                           head.q_stride);
-    }
-    return pairs;
-  }
-
- private:
-  Real* row(Index token, Index query_head) {
-    return scores_.data() + (query_head * (run_.end - run_.begin) + token - run_.begin) * stride_;
-  }
-  /// Scores become e^(s - max), 0 where they are not read. Returns their sum.
-  Real weigh(Real* scores, const std::uint8_t* marks, std::int64_t& pairs) {
-    constexpr Real kNone = -std::numeric_limits<Real>::infinity();
-    Index count = 0;
-    for (Index j = 0; j < stride_; ++j) {
-      scores[j] = marks[j] != 0 ? scores[j] : kNone;
-      count += marks[j];
-    }
-    pairs += count;
-    Real max = kNone, sum = 0;
-    kernels_.softmax_row(scores, stride_, max, sum);
-    return sum;
-  }
-
-  const AttentionOptions& options_;
-  const LocalZone& local_;
-  const simd::Kernels& kernels_;
-  Index stride_;
-  std::vector<Real> scores_;         // [query_heads, end - begin, stride]
-  std::vector<std::uint8_t> marks_;  // [query_heads, stride]
-  QueryRun run_;
-};
-
-}  // namespace
 
 void scores_of_run(const HeadView& head, const AttentionOptions& options, Index begin, Index end,
                    Real* scores, Index stride) {
@@ -163,64 +44,134 @@ void scores_of_run(const HeadView& head, const AttentionOptions& options, Index 
 }
 
 void weights_of_seen(const Real* scores, KeyRange seen, Real* weights, Index stride) {
-  constexpr Real kNone = -std::numeric_limits<Real>::infinity();
-  std::fill_n(weights, stride, kNone);
+  std::fill_n(weights, stride, kNotRead);
   std::copy(scores + seen.begin, scores + seen.end, weights + seen.begin);
-  Real max = kNone, sum = 0;
+  Real max = kNotRead, sum = 0;
   simd::kernels().softmax_row(weights, stride, max, sum);
   simd::kernels().scale_row(weights, 1 / sum, stride, weights, false);
 }
 
-void KeysRead::begin(KeyRange sinks, KeyRange distant, KeyRange local) {
-  std::ranges::fill(marks_, std::uint8_t{0});
-  distant_ = {0, local.end};
-  add_for_all_heads(sinks);
-  add_for_all_heads(local);
-  distant_ = distant;
+namespace {
+
+/// Goes over a run from its scores to the rows of out, and returns the pairs read.
+std::int64_t attend_run(QueryRun run, KeyReader& reader, Real* out) {
+  const simd::Kernels& kernels = simd::kernels();
+  const HeadView& head = run.head;
+  const Index rows = run.rows();
+  std::vector<Real> scores(static_cast<std::size_t>(head.query_heads * rows * run.stride), 0);
+  run.scores = scores.data();
+  scores_of_run(head, run.options, run.begin, run.end, scores.data(), run.stride);
+  reader.enter(run);
+  std::int64_t pairs = 0;
+  std::vector<Real> sums(static_cast<std::size_t>(head.query_heads * rows));
+  for (Index i = run.begin; i < run.end; ++i)
+    for (Index h = 0; h < head.query_heads; ++h) {
+      Real* row = scores.data() + (h * rows + i - run.begin) * run.stride;
+      const KeyRange seen = seen_keys(i, run.options.sliding_window);
+      std::fill_n(row, seen.begin, kNotRead);
+      std::fill(row + seen.end, row + run.stride, kNotRead);
+      reader.read(i, h, row);
+      pairs += run.stride - std::count(row, row + run.stride, kNotRead);
+      Real max = kNotRead, sum = 0;
+      kernels.softmax_row(row, run.stride, max, sum);
+      reader.reweigh(i, h, row, sum);
+      sums[static_cast<std::size_t>(h * rows + i - run.begin)] = sum;
+    }
+  for (Index h = 0; h < head.query_heads; ++h) {
+    Real* to = out + run.begin * head.q_stride + h * head.head_dim;
+    serial::gemm(rows, head.head_dim, run.end, scores.data() + h * rows * run.stride, run.stride,
+                 head.v, head.kv_stride, to, head.q_stride);
+    kernels.divide_rows(rows, head.head_dim, to, head.q_stride, sums.data() + h * rows, 1, to,
+                        head.q_stride);
+  }
+  return pairs;
 }
 
-void KeysRead::add(Index query_head, KeyRange keys) {
-  const Index begin = std::max(keys.begin, distant_.begin), end = std::min(keys.end, distant_.end);
-  if (begin < end)
-    std::fill_n(marks_.data() + query_head * stride_ + begin, end - begin, std::uint8_t{1});
+}  // namespace
+
+Variable attend_selected(std::string_view op, const MechanismInputs& in,
+                         const std::function<std::unique_ptr<KeyReader>()>& make_reader,
+                         PairCounts* pairs, Index run_queries) {
+  const Tensor &q = in.q.value(), &k = in.k.value(), &v = in.v.value();
+  check_attention_inputs({q, k, v, in.options});
+  check(!grad_enabled() || !(in.q.requires_grad() || in.k.requires_grad() || in.v.requires_grad()),
+        "{}: selects tokens at inference and has no gradient; train with another attention", op);
+  const Index batch = q.dim(0), seq_len = q.dim(1), runs = (seq_len - 1) / run_queries + 1;
+  Tensor out(q.shape());
+  std::vector<std::int64_t> read(static_cast<std::size_t>(batch * runs), 0);
+  parallel_chunks(batch * runs, 1, [&, out = out.data()](Index task, Index) {
+    const Index begin = task % runs * run_queries, end = std::min(seq_len, begin + run_queries);
+    const auto reader = make_reader();
+    for (Index kv_head = 0; kv_head < k.dim(2); ++kv_head) {
+      const HeadView head = head_view(q, k, v, task / runs, kv_head);
+      read[static_cast<std::size_t>(task)] +=
+          attend_run({head, task / runs, kv_head, begin, end, in.options, nullptr,
+                      simd::padded(simd::kernels(), end)},
+                     *reader, out + (head.q - q.data()));
+    }
+  });
+  if (pairs != nullptr) {
+    *pairs = all_pairs(in);
+    pairs->attended = (std::reduce(read.begin(), read.end()) + q.dim(2) / 2) / q.dim(2);
+  }
+  return Variable(out);
 }
 
-void KeysRead::add_for_all_heads(KeyRange keys) {
-  const auto heads = static_cast<Index>(marks_.size()) / stride_;
-  for (Index h = 0; h < heads; ++h) add(h, keys);
+void LargestBlocks::enter(const QueryRun& run) {
+  run_ = &run;
+  score_(run, scores_);
 }
 
-std::span<const Index> LargestOf::operator()(const Real* values, KeyRange places, Index count) {
-  order_.resize(static_cast<std::size_t>(places.size()));
-  std::iota(order_.begin(), order_.end(), places.begin);
-  if (count >= places.size()) return order_;
-  std::ranges::nth_element(order_, order_.begin() + count, [values](Index a, Index b) {
+void LargestBlocks::read(Index token, Index query_head, Real* scores) {
+  if (query_head == 0 || scores_.heads > 1) {
+    const Index size = local_.block;
+    const KeyRange seen = seen_keys(token, run_->options.sliding_window);
+    const KeyRange distant = local_.distant(token, run_->options.sliding_window);
+    marks_.assign(static_cast<std::size_t>(run_->stride), 0);
+    const auto mark = [&](Index begin, Index end) {
+      if (begin < end) std::fill_n(marks_.begin() + begin, end - begin, std::uint8_t{1});
+    };
+    mark(seen.begin, distant.begin);
+    mark(distant.end, seen.end);
+    const Real* of_blocks =
+        scores_.numbers.data() +
+        ((scores_.heads > 1 ? query_head : 0) * run_->rows() + token - run_->begin) *
+            scores_.stride;
+    if (distant.size() > 0)
+      for (const Index block :
+           largest_of(of_blocks, {distant.begin / size, distant.end / size}, count_, order_))
+        mark(std::max(block * size, distant.begin), std::min((block + 1) * size, distant.end));
+  }
+  for (std::size_t j = 0; j < marks_.size(); ++j) scores[j] = marks_[j] != 0 ? scores[j] : kNotRead;
+}
+
+Variable attend_largest(std::string_view op, const MechanismInputs& in, const LocalZone& local,
+                        Index count, const LargestBlocks::Score& score, PairCounts* pairs) {
+  return attend_selected(
+      op, in, [&] { return std::make_unique<LargestBlocks>(local, count, score); }, pairs);
+}
+
+KeyBlocks::KeyBlocks(const Tensor& k, Index size, Index numbers_of_block,
+                     const std::function<void(const Real* keys, Index stride, Real* to)>& make)
+    : blocks(k.dim(1) / size), width(numbers_of_block), kv_heads(k.dim(2)) {
+  const Index stride = kv_heads * k.dim(3), all = k.dim(0) * kv_heads;
+  numbers.resize(static_cast<std::size_t>(all * blocks * width), 0);
+  parallel_chunks(all, 1, [&](Index n, Index) {
+    const Real* keys = k.data() + n / kv_heads * k.dim(1) * stride + n % kv_heads * k.dim(3);
+    for (Index block = 0; block < blocks; ++block)
+      make(keys + block * size * stride, stride, numbers.data() + (n * blocks + block) * width);
+  });
+}
+
+std::span<const Index> largest_of(const Real* values, KeyRange places, Index count,
+                                  std::vector<Index>& order) {
+  order.resize(static_cast<std::size_t>(places.size()));
+  std::iota(order.begin(), order.end(), places.begin);
+  if (count >= places.size()) return order;
+  std::ranges::nth_element(order, order.begin() + count, [values](Index a, Index b) {
     return values[a] != values[b] ? values[a] > values[b] : a < b;
   });
-  return std::span(order_).first(static_cast<std::size_t>(count));
-}
-
-Variable attend_selected(const char* op, const Variable& q, const Variable& k, const Variable& v,
-                         const AttentionOptions& options, const LocalZone& local,
-                         const SelectionOfRun& selection, PairCounts* pairs) {
-  check_attention_inputs({q.value(), k.value(), v.value(), options});
-  refuse_gradients(op, q, k, v);
-  const Index batch = q.dim(0), seq_len = q.dim(1), kv_heads = k.dim(2);
-  const Index runs = (seq_len + kRunQueries - 1) / kRunQueries;
-  Tensor out(q.shape());
-  std::vector<std::int64_t> read(static_cast<std::size_t>(batch * kv_heads * runs));
-  parallel_chunks(static_cast<Index>(read.size()), 1, [&, out = out.data()](Index task, Index) {
-    const Index sequence = task / runs / kv_heads, kv_head = task / runs % kv_heads;
-    const Index begin = task % runs * kRunQueries, end = std::min(seq_len, begin + kRunQueries);
-    const HeadView head = head_view(q.value(), k.value(), v.value(), sequence, kv_head);
-    read[static_cast<std::size_t>(task)] =
-        RunOfQueries(head, options, local, sequence, kv_head, begin, end)
-            .attend(selection, out + (head.q - q.value().data()));
-  });
-  if (pairs != nullptr)
-    *pairs = pairs_of_heads(batch, seq_len, q.dim(2), options.sliding_window,
-                            std::reduce(read.begin(), read.end()));
-  return Variable(out);
+  return std::span(order).first(static_cast<std::size_t>(count));
 }
 
 }  // namespace focus

@@ -16,14 +16,6 @@ bool is_target(const std::string& module, const std::string& target) {
   return target == kAllLinear || module == target || module.ends_with("." + target);
 }
 
-/// The last words of the modules' names, each once.
-std::set<std::string> endings(const std::vector<PublishedLinear>& linears) {
-  std::set<std::string> names;
-  for (const PublishedLinear& linear : linears)
-    names.insert(linear.name.substr(linear.name.rfind('.') + 1));
-  return names;
-}
-
 }  // namespace
 
 std::string peft_name(const std::string& module, const char* matrix) {
@@ -37,8 +29,11 @@ LoraModel::LoraModel(LoraConfig config, Decoder& decoder, Rng& rng)
   for (const std::string& target : config_.target_modules) {
     const bool found = std::ranges::any_of(
         all, [&](const PublishedLinear& linear) { return is_target(linear.name, target); });
+    std::set<std::string> endings;  // of the modules' names
+    for (const PublishedLinear& linear : all)
+      endings.insert(linear.name.substr(linear.name.rfind('.') + 1));
     check(found, "lora.target_modules: a {} layer has no linear named '{}'; it has {}",
-          decoder.config().model_type, target, fmt::join(endings(all), ", "));
+          decoder.config().model_type, target, fmt::join(endings, ", "));
   }
   for (PublishedLinear& linear : all) {
     const bool wanted = std::ranges::any_of(
@@ -113,34 +108,36 @@ void LoraModel::for_each_linear(
 }
 
 void LoraModel::load(const TensorSource& source) {
-  std::set<std::string> used;
-  const auto read = [&](const std::string& name, const Shape& shape) {
-    const TensorInfo* info = source.find(name);
-    if (info == nullptr) fail("{}: tensor {} is missing", source.describe(), name);
-    if (!std::ranges::equal(info->shape, shape.dims()))
-      fail("{}: tensor {} has shape [{}], but r and the base require {}", source.describe(), name,
-           fmt::join(info->shape, ", "), shape);
-    used.insert(name);
-    return source.read(name);
+  std::map<std::string, Tensor> tensors;
+  for (const TensorInfo& info : source.tensors()) tensors[info.name] = source.read(info.name);
+  load(tensors, source.describe());
+}
+
+void LoraModel::load(const std::map<std::string, Tensor>& tensors, const std::string& where) {
+  std::set<std::string> known;
+  const auto stored = [&](const std::string& name, const Shape& shape) -> const Tensor& {
+    const auto found = tensors.find(name);
+    if (found == tensors.end()) fail("{}: tensor {} is missing", where, name);
+    if (found->second.shape() != shape)
+      fail("{}: tensor {} has shape [{}], but r and the base require {}", where, name,
+           fmt::join(found->second.shape().dims(), ", "), shape);
+    known.insert(name);
+    return found->second;
   };
-  std::vector<LoraLinear> loaded;
-  for (const PublishedLinear& target : targets_) {
-    LoraLinear& adapter = loaded.emplace_back();
-    adapter.a = read(peft_name(target.name, "A"), {config_.r, target.in()});
-    const Tensor whole = read(peft_name(target.name, "B"), {target.out(), config_.r});
-    for (const auto& part : target.parts)
-      adapter.b.emplace_back(rows_of_part(*part.rule, decoder_.config(), whole));
-  }
-  for (const TensorInfo& info : source.tensors())
-    if (!used.contains(info.name))
-      fail("{}: tensor {} does not belong to a linear in target_modules", source.describe(),
-           info.name);
+  std::vector<std::pair<Tensor, Tensor>> pairs;  // A and B of each target
+  for (const PublishedLinear& target : targets_)
+    pairs.emplace_back(stored(peft_name(target.name, "A"), {config_.r, target.in()}),
+                       stored(peft_name(target.name, "B"), {target.out(), config_.r}));
+  for (const auto& [name, _] : tensors)
+    if (!known.contains(name))
+      fail("{}: tensor {} does not belong to a linear in target_modules", where, name);
   // Only once all is sound; into the variables that are there, which an optimiser may hold.
   for (std::size_t i = 0; i < linears_.size(); ++i) {
-    std::ranges::copy(loaded[i].a.value().span(), linears_[i].a.mutable_value().data());
+    std::ranges::copy(pairs[i].first.span(), linears_[i].a.mutable_value().data());
     for (std::size_t part = 0; part < linears_[i].b.size(); ++part)
-      std::ranges::copy(loaded[i].b[part].value().span(),
-                        linears_[i].b[part].mutable_value().data());
+      std::ranges::copy(
+          rows_of_part(*targets_[i].parts[part].rule, decoder_.config(), pairs[i].second).span(),
+          linears_[i].b[part].mutable_value().data());
   }
 }
 
@@ -155,19 +152,7 @@ void LoraModel::write(StoreWriter& store, const std::string& base_fingerprint) {
     store.tensor(store_path("/lora/tensors", name), tensor);
 }
 
-namespace {
-
-std::unique_ptr<LoraModel> read_lora(const StoreReader& store, Decoder& decoder) {
-  LoraConfig config;
-  read_config_text(store.text("/lora/config.yaml"), store.describe() + ": /lora/config.yaml", {},
-                   config);
-  Rng rng(0);
-  auto lora = std::make_unique<LoraModel>(config, decoder, rng);
-  lora->restore(store);
-  return lora;
-}
-
-}  // namespace
+void LoraModel::restore(const StoreReader& store) { load(*store.source("/lora/tensors")); }
 
 AdapterKind lora_kind() {
   return {.name = "lora",
@@ -187,7 +172,13 @@ AdapterKind lora_kind() {
                 .name = "LoRA",
                 .base_fingerprint = store.string_attribute("/lora", "base_fingerprint"),
                 .read = [store](Decoder& decoder) -> std::unique_ptr<Adapter> {
-                  return read_lora(store, decoder);
+                  LoraConfig config;
+                  read_config_text(store.text("/lora/config.yaml"),
+                                   store.describe() + ": /lora/config.yaml", {}, config);
+                  Rng rng(0);
+                  auto lora = std::make_unique<LoraModel>(config, decoder, rng);
+                  lora->restore(store);
+                  return lora;
                 }};
           }};
 }

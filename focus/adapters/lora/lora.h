@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,11 +72,13 @@ class LoraModel : public Adapter {
   void visit_parameters(const std::function<void(const std::string&, Variable&)>& f) override;
   void set_trainable(bool wanted) override { set_requires_grad(*this, wanted); }
 
-  /// PEFT's adapter_config.json and adapter_model.safetensors.
+  /// PEFT's adapter_config.json and adapter_model.safetensors, into a folder that is there; `base`
+  /// is the name of the base in the config. Each appears whole or not at all, the config last:
+  /// without it there is no adapter.
   void write_beside(const std::filesystem::path& folder, const std::string& base) const override;
   /// Settings, matrices under their PEFT names and the base's fingerprint in /lora.
   void write(StoreWriter& store, const std::string& base_fingerprint) override;
-  void restore(const StoreReader& store) override { load(*store.source("/lora/tensors")); }
+  void restore(const StoreReader& store) override;
 
   /// Name and tensor of every parameter as in PEFT's adapter_model.safetensors. `select` says what
   /// of a parameter is meant: its value, its gradient.
@@ -86,9 +89,10 @@ class LoraModel : public Adapter {
   /// Calls f(linear, its adapter) for each, in order.
   void for_each_linear(
       const std::function<void(const PublishedLinear&, const LoraLinear&)>& f) const;
-  /// Overwrites the values with those of such a file. Throws std::runtime_error naming the tensor
-  /// that is missing, unknown or of another shape.
+  /// Overwrites the values with those of such a file, or of tensors from `where`. Throws
+  /// std::runtime_error naming the tensor that is missing, unknown or of another shape.
   void load(const TensorSource& source);
+  void load(const std::map<std::string, Tensor>& tensors, const std::string& where);
   /// Whether PEFT needs to know that the weights are stored [in, out] (GPT-2's Conv1D).
   bool fan_in_fan_out() const;
 

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "data/settings/struct_json.h"
-#include "focus/adapters/baselines/window_attention.h"
 #include "tests/support/compare.h"
 #include "tests/support/thread_ranks.h"
 #include "tests/support/tiny_session.h"
@@ -63,7 +62,7 @@ TEST(AttentionSpec, WordsAreReadInOneWay) {
   EXPECT_EQ(parse_attention("focus:2").top_k, 2);
   EXPECT_EQ(parse_attention("soft:balance=sequence").balance, Balance::sequence);
   EXPECT_EQ(parse_attention("routing:4").mechanism, "routing_transformer");
-  EXPECT_EQ(parse_attention("window:9").settings->as<WindowConfig>().local_window, 9);
+  EXPECT_EQ(dump_config(*parse_attention("window:9").settings), "local_window: 9\n");
 }
 
 TEST(AttentionSpec, MistakesNameTheWord) {

@@ -1,8 +1,5 @@
-#include "focus/adapters/baselines/indexer.h"
-
 #include <gtest/gtest.h>
 
-#include "focus/adapters/mechanism.h"
 #include "tests/support/baseline_case.h"
 #include "tests/support/gradcheck.h"
 #include "tests/support/tiny_model.h"
@@ -12,22 +9,39 @@ namespace {
 
 constexpr Index kHeads = 3;
 
-IndexVectors vectors_of(const BaselineCase& c) {
-  return {.q = Variable(randn({c.batch, c.seq_len, kHeads, 16}, 11)),
-          .k = Variable(randn({c.batch, c.seq_len, 1, 16}, 12)),
-          .w = Variable(randn({c.batch, c.seq_len, kHeads}, 13))};
+/// q^I [batch, seq_len, heads * 16], k^I [batch, seq_len, 16] and w [batch, seq_len, heads] of a
+/// mechanism without rotary positions, whose input is q.
+struct IndexVectors {
+  Tensor q, k, w;
+};
+IndexVectors vectors_of(const Variables& weights, const Tensor& q) {
+  const Variable h(q.reshape({q.dim(0), q.dim(1), q.dim(2) * q.dim(3)}));
+  return {linear(h, weights[0], {}).value(), linear(h, weights[1], {}).value(),
+          scale(linear(h, weights[2], {}), 1 / std::sqrt(Real(kHeads * 16))).value()};
+}
+Variables weights_of(Mechanism& indexer) {
+  Variables weights;
+  indexer.visit_parameters([&](const std::string&, Variable& p) { weights.push_back(p); });
+  return weights;
+}
+/// The loss of a layer's indexer, with its graph.
+Variable loss_of(Mechanism& indexer, const std::vector<Tensor>& x,
+                 const AttentionOptions& options) {
+  indexer.set_trainable(true);
+  attend(indexer, x, options);
+  return indexer.after_forward();
 }
 
 double naive_score(const IndexVectors& index, Index sequence, Index i, Index j) {
-  const Index seq_len = index.q.dim(1), heads = index.q.dim(2);
+  const Index seq_len = index.q.dim(1);
   double sum = 0;
-  for (Index h = 0; h < heads; ++h) {
-    const Index row = (sequence * seq_len + i) * heads + h;
+  for (Index h = 0; h < kHeads; ++h) {
+    const Index row = (sequence * seq_len + i) * kHeads + h;
     double dot = 0;
     for (Index d = 0; d < 16; ++d)
-      dot += static_cast<double>(index.q.value()[row * 16 + d]) *
-             static_cast<double>(index.k.value()[(sequence * seq_len + j) * 16 + d]);
-    sum += static_cast<double>(index.w.value()[row]) * std::max(dot, 0.0);
+      dot += static_cast<double>(index.q[row * 16 + d]) *
+             static_cast<double>(index.k[(sequence * seq_len + j) * 16 + d]);
+    sum += static_cast<double>(index.w[row]) * std::max(dot, 0.0);
   }
   return sum;
 }
@@ -58,82 +72,42 @@ double naive_loss(const std::vector<Tensor>& x, const IndexVectors& index,
   return loss / static_cast<double>(x[0].dim(0) * x[0].dim(1));
 }
 
-Tensor run(const std::vector<Tensor>& x, const AttentionOptions& options, const IndexVectors& index,
-           const IndexerConfig& config, PairCounts* pairs = nullptr) {
-  return indexer_attention(x[0], x[1], x[2], index, options, config, pairs).value();
-}
-
-TEST(Indexer, ReadsTheKeysOfTheLargestIndex) {
-  for (const AwkwardCase& c : awkward_cases())
-    for (const IndexerConfig& config : {IndexerConfig{.tokens = 5, .local_window = 6, .sinks = 2},
-                                        IndexerConfig{.tokens = 1, .local_window = 0, .sinks = 0},
-                                        IndexerConfig{.tokens = 0, .local_window = 3}}) {
-      const IndexVectors index = vectors_of(c.inputs);
-      expect_reads(
-          c,
-          [&](const auto& x, const auto& options, PairCounts* pairs) {
-            return run(x, options, index, config, pairs);
-          },
-          [&](const NaiveQuery& q) {
-            MaskRow row = local_keys(q, c.options, q.token - config.local_window, config.sinks);
-            std::vector<std::pair<double, Index>> distant;
-            for (Index j = 0; j <= q.token; ++j)
-              if (!row[static_cast<std::size_t>(j)] && q.sees(j, c.options))
-                distant.emplace_back(naive_score(index, q.sequence, q.token, j), j);
-            for (const Index j : largest_places(distant, config.tokens))
-              row[static_cast<std::size_t>(j)] = true;
-            return row;
-          });
-    }
-}
-
-TEST(Indexer, WithAllTokensIsDense) {
-  for (const AwkwardCase& c : awkward_cases())
-    expect_dense(c, [&](const auto& x, const auto& options, PairCounts* pairs) {
-      return run(x, options, vectors_of(c.inputs), {.tokens = 70, .local_window = 5}, pairs);
-    });
-}
-
 TEST(Indexer, LossIsTheDivergenceFromTheWeightsOfAllHeads) {
   for (const AwkwardCase& c : awkward_cases()) {
     SCOPED_TRACE(text_of(c));
     const auto x = inputs_of(c.inputs);
-    const IndexVectors index = vectors_of(c.inputs);
-    const double expected = naive_loss(x, index, c.options);
-    EXPECT_NEAR(static_cast<double>(indexer_loss(index, x[0], x[1], c.options).value()[0]),
-                expected, tolerance(1e-5, 1e-12) * (1 + expected));
+    const auto indexer = mechanism_of("indexer", "{heads: 3}", c.inputs);
+    const double expected = naive_loss(x, vectors_of(weights_of(*indexer), x[0]), c.options);
+    EXPECT_NEAR(static_cast<double>(loss_of(*indexer, x, c.options).value()[0]), expected,
+                tolerance(1e-5, 1e-12) * (1 + expected));
   }
 }
 
 TEST(Indexer, LossGradient) {
+  const BaselineCase c{.seq_len = 35, .heads = 4, .head_dim = 3};
   for (const Index sliding : {0, 4}) {
-    const auto x = inputs_of({.seq_len = 35, .heads = 4, .head_dim = 3});
-    const IndexVectors index = vectors_of({.seq_len = 35});
+    const auto indexer = mechanism_of("indexer", "{heads: 3}", c);
+    indexer->set_trainable(true);
+    std::vector<Tensor> values;
+    for (const Variable& p : weights_of(*indexer)) values.push_back(p.value());
     expect_gradients(
         [&](const Variables& v) {
-          return indexer_loss({v[0], v[1], v[2]}, x[0], x[1],
-                              {.scale = Real(0.4), .sliding_window = sliding});
+          std::size_t next = 0;
+          indexer->visit_parameters([&](const std::string&, Variable& p) { p = v[next++]; });
+          attend(*indexer, inputs_of(c), {.scale = Real(0.4), .sliding_window = sliding});
+          return indexer->after_forward();
         },
-        {index.q.value(), index.k.value(), index.w.value()});
+        values);
   }
 }
 
-TEST(Indexer, IsCausalToTheBitAndForAnyThreads) {
-  // The index vectors of a token come from q here, so that later tokens could leak through them.
-  const auto attend = [](const std::vector<Tensor>& x) {
-    const BaselineCase c;
-    const IndexVectors index{.q = reshape(Variable(x[0]), {c.batch, c.seq_len, 1, 16}),
-                             .k = reshape(Variable(x[1]), {c.batch, c.seq_len, 1, 16}),
-                             .w = Variable(Tensor::full({c.batch, c.seq_len, 1}, 1))};
-    return run(x, {.scale = Real(0.35)}, index, {.tokens = 5, .local_window = 5});
-  };
-  expect_causal(inputs_of({}), 41, attend);
-  expect_same_bits_for_any_threads("indexer", [&] {
-    const auto x = inputs_of({});
-    IndexVectors index = vectors_of({});
-    const Variables v = leaves({index.q.value(), index.k.value(), index.w.value()});
-    backward(indexer_loss({v[0], v[1], v[2]}, x[0], x[1], {}));
-    return std::vector{attend(x), v[0].grad(), v[1].grad(), v[2].grad()};
+TEST(Indexer, SameBitsOfGradientsForAnyThreads) {
+  expect_same_bits_for_any_threads("indexer", [] {
+    const auto indexer = mechanism_of("indexer", "{heads: 3}", {});
+    backward(loss_of(*indexer, inputs_of({}), {}));
+    std::vector<Tensor> gradients;
+    for (const Variable& p : weights_of(*indexer)) gradients.push_back(p.grad());
+    return gradients;
   });
 }
 
@@ -143,8 +117,9 @@ TEST(Indexer, LearnsOnAFrozenModelWhichItDoesNotChange) {
     Decoder decoder = tiny_decoder(family);
     const auto ids = random_ids(120, 37, 4);
     const Tensor dense = decoder.hidden_states(ids, 2).value();
-    const auto indexer = make_mechanism(
-        "indexer", IndexerConfig{.tokens = 3, .local_window = 2, .sinks = 1}, decoder.config());
+    const auto indexer =
+        make_mechanism("indexer", settings_of("indexer", "{tokens: 3, local_window: 2, sinks: 1}"),
+                       decoder.config());
     indexer->attach(decoder);
     indexer->set_trainable(true);
     double first = 0, last = 0;
@@ -177,7 +152,8 @@ TEST(Indexer, OfAllTokensIsDenseOnEveryFamily) {
     Decoder decoder = tiny_decoder(family);
     const auto ids = random_ids(120, 37, 4);
     const Tensor dense = decoder.hidden_states(ids, 2).value();
-    const auto indexer = make_mechanism("indexer", IndexerConfig{.tokens = 60}, decoder.config());
+    const auto indexer =
+        make_mechanism("indexer", settings_of("indexer", "{tokens: 60}"), decoder.config());
     indexer->attach(decoder);
     EXPECT_LE(relative_difference(decoder.hidden_states(ids, 2).value(), dense),
               tolerance(1e-4, 1e-10))
@@ -197,7 +173,7 @@ TEST(Indexer, OfALongropeBaseRotatesPlainly) {
   initialise(decoder, rng);
   const auto ids = random_ids(60, 37, 4);
   const Tensor dense = decoder.hidden_states(ids, 1).value();
-  const auto indexer = make_mechanism("indexer", IndexerConfig{.tokens = 60}, config);
+  const auto indexer = make_mechanism("indexer", settings_of("indexer", "{tokens: 60}"), config);
   indexer->attach(decoder);
   EXPECT_LE(relative_difference(decoder.hidden_states(ids, 1).value(), dense),
             tolerance(1e-4, 1e-10));
@@ -205,21 +181,17 @@ TEST(Indexer, OfALongropeBaseRotatesPlainly) {
 
 TEST(Indexer, CopiesOfATrainedOneMayReadMoreButHaveItsShape) {
   const ModelConfig shape = tiny_config("gpt2");
-  const auto trained = make_mechanism("indexer", IndexerConfig{.seed = 5}, shape);
-  const auto copy = make_mechanism("indexer", IndexerConfig{.tokens = 7, .seed = 6}, shape);
+  const auto trained = make_mechanism("indexer", settings_of("indexer", "{seed: 5}"), shape);
+  const auto copy =
+      make_mechanism("indexer", settings_of("indexer", "{tokens: 7, seed: 6}"), shape);
   copy->copy_parameters(*trained);
   std::vector<Tensor> theirs, ours;
   trained->visit_parameters([&](const std::string&, Variable& p) { theirs.push_back(p.value()); });
   copy->visit_parameters([&](const std::string&, Variable& p) { ours.push_back(p.value()); });
   ASSERT_EQ(ours.size(), 3 * trained->layers.size());
   for (std::size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(same_bits(ours[i], theirs[i]));
-  const auto other = make_mechanism("indexer", IndexerConfig{.heads = 2}, shape);
+  const auto other = make_mechanism("indexer", settings_of("indexer", "{heads: 2}"), shape);
   EXPECT_THROW(other->copy_parameters(*trained), std::invalid_argument);
-}
-
-TEST(Indexer, RefusesSettingsThatMeanNothing) {
-  EXPECT_THROW(IndexerConfig{.tokens = -1}.validate(), std::invalid_argument);
-  EXPECT_THROW(IndexerConfig{.heads = 0}.validate(), std::invalid_argument);
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include "focus/adapters/baselines/magicpig.h"
-
 #include <gtest/gtest.h>
 
 #include <numbers>
@@ -7,24 +5,33 @@
 #include "tests/support/baseline_case.h"
 
 namespace focus {
+
+double sampling_probability(double cosine, int bits, int tables);
+
 namespace {
+
+struct MagicPigConfig {
+  int bits, tables;
+  Index sinks, local_window;
+  bool centred = true;
+};
 
 const AttentionOptions kOptions{.scale = Real(0.35)};
 
-Tensor run(const std::vector<Tensor>& x, const AttentionOptions& options,
-           const MagicPigConfig& config, std::uint64_t seed = 1, PairCounts* pairs = nullptr) {
-  Rng rng(seed);
-  return magicpig_attention(x[0], x[1], x[2], hash_directions(config, x[0].dim(3), rng), options,
-                            config, pairs)
-      .value();
+std::unique_ptr<Mechanism> magicpig(const std::vector<Tensor>& x, const MagicPigConfig& config,
+                                    int seed = 1) {
+  return mechanism_of(
+      "magicpig",
+      fmt::format("{{bits: {}, tables: {}, sinks: {}, local_window: {}, centred: {}, seed: {}}}",
+                  config.bits, config.tables, config.sinks, config.local_window, config.centred,
+                  seed),
+      {.heads = x[0].dim(2), .kv_heads = x[1].dim(2), .head_dim = x[0].dim(3)});
 }
 
 /// The estimate as the paper writes it, hashes made again for every pair.
 Tensor naive(const std::vector<Tensor>& x, const AttentionOptions& options,
-             const MagicPigConfig& config, std::uint64_t seed) {
-  Rng rng(seed);
+             const MagicPigConfig& config, const Tensor& w) {
   const Index d = x[0].dim(3);
-  const Tensor w = hash_directions(config, d, rng);
   return naive_attention(x, [&](const NaiveQuery& q, Index j) -> double {
     if (!q.sees(j, options)) return 0;
     const double weight = std::exp(q.score(j, options));
@@ -71,19 +78,12 @@ TEST(MagicPig, IsTheEstimateOfThePaper) {
               .scale = Real(0.35), .softcap = softcap, .sliding_window = sliding};
           const MagicPigConfig config{
               .bits = 4, .tables = 10, .sinks = 2, .local_window = 4, .centred = centred};
-          EXPECT_LE(relative_difference(run(x, options, config), naive(x, options, config, 1)),
+          const auto mechanism = magicpig(x, config);
+          EXPECT_LE(relative_difference(attend(*mechanism, x, options),
+                                        naive(x, options, config, mechanism->layers[0].constants)),
                     tolerance(5e-5, 1e-9))
               << "centred " << centred << ", heads " << heads << ", sliding " << sliding;
         }
-}
-
-TEST(MagicPig, WithEveryKeySampledIsDense) {
-  const auto x = inputs_of({.seq_len = 130, .heads = 4});
-  PairCounts pairs;
-  const Tensor y = run(x, kOptions, {.bits = 0, .sinks = 0, .local_window = 0}, 1, &pairs);
-  EXPECT_LE(relative_difference(y, attention(x[0], x[1], x[2], kOptions).value()),
-            tolerance(1e-5, 1e-12));
-  EXPECT_EQ(pairs.attended, pairs.all);
 }
 
 TEST(MagicPig, SamplesAsOftenAsItSays) {
@@ -101,7 +101,7 @@ TEST(MagicPig, SamplesAsOftenAsItSays) {
   const int runs = 4000;
   for (int n = 0; n < runs; ++n) {
     PairCounts pairs;
-    run(x, kOptions, config, static_cast<std::uint64_t>(n) + 1, &pairs);
+    attend(*magicpig(x, config, n + 1), x, kOptions, &pairs);
     sampled += pairs.attended == 6 ? 1 : 0;
   }
   ASSERT_GT(chance, 0.3);
@@ -123,33 +123,15 @@ TEST(MagicPig, ErrorFallsWithTables) {
   const Tensor dense = attention(x[0], x[1], x[2], kOptions).value();
   const auto error = [&](int tables) {
     double sum = 0;
-    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-      const Tensor y =
-          run(x, kOptions, {.bits = 5, .tables = tables, .sinks = 0, .local_window = 1}, seed);
+    for (int seed = 1; seed <= 5; ++seed) {
+      const auto mechanism = magicpig(x, {5, tables, 0, 1}, seed);
+      const Tensor y = attend(*mechanism, x, kOptions);
       for (Index i = 0; i < y.size(); ++i) sum += std::pow(double(y[i]) - double(dense[i]), 2);
     }
     return std::sqrt(sum);
   };
   const double few = error(8), many = error(128);
   EXPECT_LT(many, few / 3);
-}
-
-TEST(MagicPig, IsCausalToTheBitAndForAnyThreads) {
-  const auto attend = [](const std::vector<Tensor>& x) {
-    return run(x, kOptions, {.bits = 4, .tables = 10, .local_window = 1});
-  };
-  const BaselineCase c{.seq_len = 150};
-  for (const Index cut : {50, 64, 100}) expect_causal(inputs_of(c), cut, attend);
-  expect_same_bits_for_any_threads("magicpig", [&] { return std::vector{attend(inputs_of(c))}; });
-}
-
-TEST(MagicPig, RefusesToTrain) {
-  const Variables x = leaves(inputs_of({}));
-  Rng rng(1);
-  const MagicPigConfig config;
-  const Tensor directions = hash_directions(config, 8, rng);
-  EXPECT_THROW(magicpig_attention(x[0], x[1], x[2], directions, {}, config), std::invalid_argument);
-  EXPECT_THROW(MagicPigConfig{.tables = 1}.validate(), std::invalid_argument);
 }
 
 }  // namespace

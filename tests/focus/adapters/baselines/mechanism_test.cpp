@@ -2,19 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "focus/adapters/baselines/indexer.h"
-#include "focus/adapters/baselines/magicpig.h"
-#include "focus/adapters/baselines/moba.h"
-#include "focus/adapters/baselines/oracle.h"
-#include "focus/adapters/baselines/performer.h"
-#include "focus/adapters/baselines/quest.h"
-#include "focus/adapters/baselines/random_groups.h"
-#include "focus/adapters/baselines/routing_transformer.h"
-#include "focus/adapters/baselines/sink_window.h"
-#include "focus/adapters/baselines/sparq.h"
-#include "focus/adapters/baselines/window_attention.h"
-#include "tests/support/compare.h"
-#include "tests/support/random.h"
+#include "tests/support/baseline_case.h"
 #include "tests/support/tiny_model.h"
 
 namespace focus {
@@ -29,38 +17,36 @@ Tensor hidden(const Decoder& decoder) {
 
 struct Choice {
   const char* kind;
-  AnySettings settings;
+  const char* settings;
 };
 
 /// Settings under which each mechanism that can be exact is.
 std::vector<Choice> exact_selections() {
-  return {{"window", WindowConfig{.local_window = kTokens - 1}},
-          {"routing_transformer", RoutingTransformerConfig{.num_clusters = 1, .shared_qk = false}},
-          {"sparq", SparqConfig{.tokens = kTokens, .rank = 100}},
-          {"magicpig", MagicPigConfig{.bits = 0}},
-          {"sink_window", SinkWindowConfig{.local_window = 3, .sinks = kTokens}},
-          {"quest", QuestConfig{.pages = kTokens, .page_size = 8, .local_window = 3}},
-          {"moba", MobaConfig{.blocks = kTokens, .block_size = 8}},
-          {"oracle", OracleConfig{.tokens = kTokens, .local_window = 3}},
-          {"random_groups", RandomGroupsConfig{.groups = 1}}};
+  return {{"window", "{local_window: 59}"},
+          {"routing_transformer", "{num_clusters: 1, shared_qk: false}"},
+          {"sparq", "{tokens: 60, rank: 100}"},
+          {"magicpig", "{bits: 0}"},
+          {"sink_window", "{local_window: 3, sinks: 60}"},
+          {"quest", "{pages: 60, page_size: 8, local_window: 3}"},
+          {"moba", "{blocks: 60, block_size: 8}"},
+          {"oracle", "{tokens: 60, local_window: 3}"},
+          {"random_groups", "{groups: 1}"}};
 }
 std::vector<Choice> all_selections() {
-  return {{"window", WindowConfig{.local_window = 7}},
-          {"performer", PerformerConfig{.num_features = 16}},
-          {"routing_transformer",
-           RoutingTransformerConfig{.num_clusters = 4, .local_window = 4, .shared_qk = false}},
-          {"sparq", SparqConfig{.tokens = 6, .rank = 2}},
-          {"magicpig", MagicPigConfig{.bits = 6, .tables = 4, .sinks = 1, .local_window = 1}},
-          {"sink_window", SinkWindowConfig{.local_window = 3, .sinks = 1}},
-          {"quest", QuestConfig{.pages = 1, .page_size = 2, .local_window = 1, .sinks = 1}},
-          {"moba", MobaConfig{.blocks = 1, .block_size = 4}},
-          {"oracle", OracleConfig{.tokens = 2, .local_window = 1, .sinks = 1}},
-          {"oracle",
-           OracleConfig{.tokens = 2, .heads = OracleHeads::shared, .local_window = 1, .sinks = 1}},
-          {"random_groups", RandomGroupsConfig{.groups = 4, .local_window = 2, .sinks = 1}}};
+  return {{"window", "{local_window: 7}"},
+          {"performer", "{num_features: 16}"},
+          {"routing_transformer", "{num_clusters: 4, local_window: 4, shared_qk: false}"},
+          {"sparq", "{tokens: 6, rank: 2}"},
+          {"magicpig", "{bits: 6, tables: 4, sinks: 1, local_window: 1}"},
+          {"sink_window", "{local_window: 3, sinks: 1}"},
+          {"quest", "{pages: 1, page_size: 2, local_window: 1, sinks: 1}"},
+          {"moba", "{blocks: 1, block_size: 4}"},
+          {"oracle", "{tokens: 2, local_window: 1, sinks: 1}"},
+          {"oracle", "{tokens: 2, heads: shared, local_window: 1, sinks: 1}"},
+          {"random_groups", "{groups: 4, local_window: 2, sinks: 1}"}};
 }
 std::unique_ptr<Mechanism> make(const Choice& selection, const ModelConfig& shape) {
-  return make_mechanism(selection.kind, selection.settings, shape);
+  return make_mechanism(selection.kind, settings_of(selection.kind, selection.settings), shape);
 }
 
 TEST(Mechanism, EveryKindOfTheTableRunsByItsDefaultsAndIsTakenOff) {
@@ -79,17 +65,6 @@ TEST(Mechanism, EveryKindOfTheTableRunsByItsDefaultsAndIsTakenOff) {
     }
     EXPECT_TRUE(same_bits(hidden(decoder), dense)) << kind.name;
   }
-}
-
-TEST(Mechanism, IsTakenOffWhenItGoes) {
-  Decoder decoder = tiny_decoder("gpt2");
-  const Tensor dense = hidden(decoder);
-  {
-    const auto window = make(all_selections()[0], decoder.config());
-    window->attach(decoder);
-    EXPECT_FALSE(same_bits(hidden(decoder), dense));
-  }
-  EXPECT_TRUE(same_bits(hidden(decoder), dense));
 }
 
 TEST(Mechanism, ExactSettingsAreDenseOnEveryFamily) {
@@ -140,8 +115,8 @@ TEST(Mechanism, SaysWhatChoosingCosts) {
   const ModelConfig& shape = decoder.config();
   ASSERT_EQ(shape.num_attention_heads * 2 * shape.head_dim, 48);
   ASSERT_EQ(shape.num_key_value_heads, 2);
-  const auto selection_cost = [&](const char* kind, const AnySettings& settings) {
-    const auto baseline = make_mechanism(kind, settings, shape);
+  const auto selection_cost = [&](const char* kind, const char* settings) {
+    const auto baseline = make({kind, settings}, shape);
     baseline->start_counting();
     baseline->attach(decoder);
     hidden(decoder);
@@ -154,61 +129,50 @@ TEST(Mechanism, SaysWhatChoosingCosts) {
     pages += static_cast<double>(std::max<Index>(0, i - 3) / 4);  // before that which i - 3 is in
     blocks += static_cast<double>(i / 8);
   }
-  EXPECT_EQ(selection_cost("quest",
-                           QuestConfig{.pages = 2, .page_size = 4, .local_window = 3, .sinks = 0}),
+  EXPECT_EQ(selection_cost("quest", "{pages: 2, page_size: 4, local_window: 3, sinks: 0}"),
             pages * 2 * 2 * 6 / 48);
-  EXPECT_EQ(selection_cost("moba", MobaConfig{.blocks = 1, .block_size = 8}), blocks * 4 * 6 / 48);
-  EXPECT_EQ(selection_cost("sparq", SparqConfig{.tokens = 6, .rank = 2}), kAll * 4 * 2 / 48);
-  EXPECT_EQ(selection_cost("sparq", SparqConfig{.tokens = 6, .rank = 99}), kAll * 4 * 6 / 48);
-  EXPECT_EQ(selection_cost("magicpig", MagicPigConfig{.bits = 6, .tables = 4}),
+  EXPECT_EQ(selection_cost("moba", "{blocks: 1, block_size: 8}"), blocks * 4 * 6 / 48);
+  EXPECT_EQ(selection_cost("sparq", "{tokens: 6, rank: 2}"), kAll * 4 * 2 / 48);
+  EXPECT_EQ(selection_cost("sparq", "{tokens: 6, rank: 99}"), kAll * 4 * 6 / 48);
+  EXPECT_EQ(selection_cost("magicpig", "{bits: 6, tables: 4}"),
             kTokens * (4 + 2) * 6 * 4 * 6 / 48.0);
   const double read = 1 + 2 + (kTokens - 2) * 3;
-  EXPECT_EQ(selection_cost("oracle", OracleConfig{.tokens = 1, .local_window = 1, .sinks = 0}),
+  EXPECT_EQ(selection_cost("oracle", "{tokens: 1, local_window: 1, sinks: 0}"),
             (kAll - read) * 4 * 6 / 48);
   double distant = 0;
   for (Index i = 0; i < kTokens; ++i) distant += static_cast<double>(std::max<Index>(0, i - 3));
   const double projections = static_cast<double>(kTokens * shape.hidden_size * (2 * 16 + 16 + 2));
   // The same where every distant key is among the selected: it is scored all the same.
-  for (const Index tokens : {4, 99})
-    EXPECT_EQ(
-        selection_cost("indexer",
-                       IndexerConfig{.tokens = tokens, .heads = 2, .local_window = 3, .sinks = 0}),
-        (projections + distant * 2 * 17) / 48)
-        << tokens;
-  EXPECT_EQ(selection_cost("routing_transformer",
-                           RoutingTransformerConfig{.num_clusters = 5, .shared_qk = false}),
+  for (const char* settings : {"{tokens: 4, heads: 2, local_window: 3, sinks: 0}",
+                               "{tokens: 99, heads: 2, local_window: 3, sinks: 0}"})
+    EXPECT_EQ(selection_cost("indexer", settings), (projections + distant * 2 * 17) / 48);
+  EXPECT_EQ(selection_cost("routing_transformer", "{num_clusters: 5, shared_qk: false}"),
             kTokens * 2 * 5 * 6 / 48.0);
   for (const char* kind : {"window", "sink_window", "random_groups"})
-    EXPECT_EQ(selection_cost(kind, find_attention(kind, "here").defaults), 0) << kind;
+    EXPECT_EQ(selection_cost(kind, "{}"), 0) << kind;
 }
 
 TEST(Mechanism, RefusesSharedKeysOfGroupedQueries) {
   const Decoder llama = tiny_decoder("llama");
-  EXPECT_THROW(make({"routing_transformer", RoutingTransformerConfig{}}, llama.config()),
-               std::invalid_argument);
-  EXPECT_NO_THROW(
-      make({"routing_transformer", RoutingTransformerConfig{}}, tiny_decoder("gpt2").config()));
+  EXPECT_THROW(make({"routing_transformer", "{}"}, llama.config()), std::invalid_argument);
+  EXPECT_NO_THROW(make({"routing_transformer", "{}"}, tiny_decoder("gpt2").config()));
 }
 
 TEST(Mechanism, OnlyBalancedRoutingIsNotCausal) {
   const ModelConfig shape = tiny_config("gpt2");
-  const auto balanced =
-      make({"routing_transformer", RoutingTransformerConfig{.selection = ClusterChoice::balanced}},
-           shape);
+  const auto balanced = make({"routing_transformer", "{choice: balanced}"}, shape);
   EXPECT_FALSE(balanced->causal());
   EXPECT_EQ(balanced->name(), "routing 8 shared balanced");
 }
 
 TEST(Mechanism, TrainsThroughEveryMechanismThatHasAGradient) {
   for (const Choice& selection : std::vector<Choice>{
-           {"window", WindowConfig{.local_window = 7}},
-           {"sink_window", SinkWindowConfig{.local_window = 5, .sinks = 2}},
-           {"random_groups", RandomGroupsConfig{.groups = 3, .local_window = 4}},
-           {"performer", PerformerConfig{.num_features = 16}},
-           {"routing_transformer", RoutingTransformerConfig{.num_clusters = 4, .local_window = 4}},
-           {"routing_transformer",
-            RoutingTransformerConfig{
-                .num_clusters = 4, .selection = ClusterChoice::balanced, .local_window = 4}}}) {
+           {"window", "{local_window: 7}"},
+           {"sink_window", "{local_window: 5, sinks: 2}"},
+           {"random_groups", "{groups: 3, local_window: 4}"},
+           {"performer", "{num_features: 16}"},
+           {"routing_transformer", "{num_clusters: 4, local_window: 4}"},
+           {"routing_transformer", "{ num_clusters: 4, choice: balanced, local_window: 4}"}}) {
     Decoder decoder = tiny_decoder("gpt2");
     set_requires_grad(decoder, true);
     const auto baseline = make(selection, decoder.config());
@@ -233,8 +197,7 @@ TEST(Mechanism, TrainsThroughEveryMechanismThatHasAGradient) {
 TEST(Mechanism, CentroidsFollowTrainingAlone) {
   Decoder decoder = tiny_decoder("gpt2");
   set_requires_grad(decoder, true);
-  const auto baseline =
-      make({"routing_transformer", RoutingTransformerConfig{.num_clusters = 4}}, decoder.config());
+  const auto baseline = make({"routing_transformer", "{num_clusters: 4}"}, decoder.config());
   baseline->attach(decoder);
   const Tensor start = baseline->layers[0].constants;
   hidden(decoder);  // without a graph

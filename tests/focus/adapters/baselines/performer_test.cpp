@@ -1,5 +1,3 @@
-#include "focus/adapters/baselines/performer.h"
-
 #include <gtest/gtest.h>
 
 #include "tests/support/baseline_case.h"
@@ -8,19 +6,16 @@
 namespace focus {
 namespace {
 
-const AttentionOptions kOptions{.scale = Real(0.35)};
+const AttentionOptions kPerformerOptions{.scale = Real(0.35)};
 
-Tensor features_of(Index count, Index head_dim, std::uint64_t seed = 3) {
-  Rng rng(seed);
-  return orthogonal_features(count, head_dim, rng);
-}
-Tensor run(const std::vector<Tensor>& x, const Tensor& features) {
-  return performer_attention(x[0], x[1], x[2], features, kOptions).value();
+std::unique_ptr<Mechanism> performer(Index features, const BaselineCase& c, int seed = 3) {
+  return mechanism_of("performer", fmt::format("{{num_features: {}, seed: {}}}", features, seed),
+                      c);
 }
 
 /// phi(q_i) . phi(k_j) as the paper writes it.
 double kernel(const NaiveQuery& query, Index j, const Tensor& features) {
-  const double root = std::sqrt(static_cast<double>(kOptions.scale));
+  const double root = std::sqrt(static_cast<double>(kPerformerOptions.scale));
   double sum = 0;
   for (Index r = 0; r < features.dim(0); ++r) {
     double wq = 0, wk = 0, qq = 0, kk = 0;
@@ -40,28 +35,30 @@ double kernel(const NaiveQuery& query, Index j, const Tensor& features) {
 TEST(Performer, IsTheFormulaOfThePaper) {
   for (const Index seq_len : {1, 64, 65, 200})
     for (const Index heads : {2, 6}) {
-      const auto x = inputs_of({.seq_len = seq_len, .heads = heads});
-      const Tensor features = features_of(20, 8);
-      const Tensor expected =
-          naive_attention(x, [&](const NaiveQuery& q, Index j) { return kernel(q, j, features); });
-      EXPECT_LE(relative_difference(run(x, features), expected), 2e-4)
+      const BaselineCase c{.seq_len = seq_len, .heads = heads};
+      const auto x = inputs_of(c);
+      const auto mechanism = performer(20, c);
+      const Tensor expected = naive_attention(x, [&](const NaiveQuery& q, Index j) {
+        return kernel(q, j, mechanism->layers[0].constants);
+      });
+      EXPECT_LE(relative_difference(attend(*mechanism, x, kPerformerOptions), expected), 2e-4)
           << seq_len << " tokens, " << heads << " heads";
     }
 }
 
 TEST(Performer, StaysFiniteWhereExponentsAreHuge) {
-  const auto x = inputs_of({.seq_len = 150, .spread = 12});
-  const Tensor out = run(x, features_of(16, 8));
+  const BaselineCase c{.seq_len = 150, .spread = 12};
+  const Tensor out = attend(*performer(16, c), inputs_of(c), kPerformerOptions);
   for (const Real y : out.span()) ASSERT_TRUE(std::isfinite(y));
 }
 
 TEST(Performer, ErrorFallsWithFeatures) {
   const auto x = inputs_of({.seq_len = 100, .spread = 0.4});
-  const Tensor dense = attention(x[0], x[1], x[2], kOptions).value();
+  const Tensor dense = attention(x[0], x[1], x[2], kPerformerOptions).value();
   const auto error = [&](Index count) {
     double sum = 0;
-    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
-      const Tensor y = run(x, features_of(count, 8, seed));
+    for (int seed = 1; seed <= 8; ++seed) {
+      const Tensor y = attend(*performer(count, {}, seed), x, kPerformerOptions);
       for (Index i = 0; i < y.size(); ++i) sum += std::pow(double(y[i]) - double(dense[i]), 2);
     }
     return std::sqrt(sum / 8 / static_cast<double>(dense.size()));
@@ -75,7 +72,7 @@ TEST(Performer, ErrorFallsWithFeatures) {
 
 TEST(Performer, FeaturesAreOrthogonalAndAsLongAsNormalVectors) {
   const Index d = 16;
-  const Tensor w = features_of(400, d);
+  const Tensor w = performer(400, {.head_dim = d})->layers[0].constants;
   double squares = 0;
   for (Index a = 0; a < 400; ++a)
     for (Index b = a / d * d; b <= a; ++b) {
@@ -90,48 +87,24 @@ TEST(Performer, FeaturesAreOrthogonalAndAsLongAsNormalVectors) {
 }
 
 TEST(Performer, Gradient) {
-  for (const Index heads : {2, 4})
+  const auto expect = [](Index features, const BaselineCase& c) {
     expect_gradients(
-        [features = features_of(6, 3)](const Variables& x) {
-          return performer_attention(x[0], x[1], x[2], features, kOptions);
-        },
-        inputs_of({.batch = 1, .seq_len = 9, .heads = heads, .head_dim = 3}));
+        [&](const Variables& x) { return attend(*performer(features, c), x, kPerformerOptions); },
+        inputs_of(c));
+  };
+  for (const Index heads : {2, 4})
+    expect(6, {.batch = 1, .seq_len = 9, .heads = heads, .head_dim = 3});
+  if (kRealIsDouble)  // several chunks: differences over 150 tokens need double
+    expect(5, {.batch = 1, .seq_len = 150, .heads = 1, .kv_heads = 1, .head_dim = 2});
 }
 
-TEST(Performer, GradientOverSeveralChunks) {
-  if (!kRealIsDouble) GTEST_SKIP() << "differences over 150 tokens need double";
-  expect_gradients(
-      [features = features_of(5, 2)](const Variables& x) {
-        return performer_attention(x[0], x[1], x[2], features, kOptions);
-      },
-      inputs_of({.batch = 1, .seq_len = 150, .heads = 1, .kv_heads = 1, .head_dim = 2}));
-}
-
-TEST(Performer, IsCausalToTheBit) {
-  const Tensor features = features_of(32, 8);
-  for (const Index cut : {30, 64, 100})
-    expect_causal(inputs_of({.seq_len = 130}), cut,
-                  [&](const std::vector<Tensor>& x) { return run(x, features); });
-}
-
-TEST(Performer, SameBitsForAnyThreads) {
+TEST(Performer, SameBitsOfGradientsForAnyThreads) {
   expect_same_bits_for_any_threads("performer", [] {
-    const Variables x = leaves(inputs_of({.seq_len = 130, .heads = 4}));
-    const Variable y = performer_attention(x[0], x[1], x[2], features_of(16, 8), kOptions);
-    backward(y);
-    return std::vector<Tensor>{y.value(), x[0].grad(), x[1].grad(), x[2].grad()};
+    const BaselineCase c{.seq_len = 130, .heads = 4};
+    const Variables x = leaves(inputs_of(c));
+    backward(attend(*performer(16, c), x, kPerformerOptions));
+    return std::vector<Tensor>{x[0].grad(), x[1].grad(), x[2].grad()};
   });
-}
-
-TEST(Performer, RefusesWhatFeaturesCannotDo) {
-  const auto x = inputs_of({});
-  const Tensor features = features_of(4, 8);
-  EXPECT_THROW(performer_attention(x[0], x[1], x[2], features, {.softcap = 1}),
-               std::invalid_argument);
-  EXPECT_THROW(performer_attention(x[0], x[1], x[2], features, {.sliding_window = 8}),
-               std::invalid_argument);
-  EXPECT_THROW(performer_attention(x[0], x[1], x[2], features_of(4, 7), kOptions),
-               std::invalid_argument);
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include "focus/adapters/baselines/sparq.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,10 +7,10 @@
 namespace focus {
 namespace {
 
-Tensor run(const std::vector<Tensor>& x, const AttentionOptions& options, const SparqConfig& config,
-           PairCounts* pairs = nullptr) {
-  return sparq_attention(x[0], x[1], x[2], options, config, pairs).value();
-}
+struct SparqConfig {
+  Index tokens, rank, last_keys;
+  bool reallocate;
+};
 
 /// Algorithm 1, one query at a time, every order by a full sort.
 Tensor naive(const std::vector<Tensor>& x, const AttentionOptions& options,
@@ -94,45 +92,17 @@ TEST(Sparq, IsTheAlgorithmOfThePaper) {
             const auto x = inputs_of({.seq_len = 45, .heads = heads});
             const AttentionOptions options{
                 .scale = Real(0.35), .softcap = softcap, .sliding_window = sliding};
-            const SparqConfig config{
-                .tokens = 7, .rank = 3, .last_keys = local, .reallocate = reallocate};
-            EXPECT_LE(relative_difference(run(x, options, config), naive(x, options, config)),
-                      tolerance(1e-5, 1e-12))
+            const SparqConfig config{7, 3, local, reallocate};
+            const auto mechanism =
+                mechanism_of("sparq",
+                             fmt::format("{{tokens: 7, rank: 3, last_keys: {}, reallocate: {}}}",
+                                         local, reallocate),
+                             {.heads = heads});
+            EXPECT_LE(
+                relative_difference(attend(*mechanism, x, options), naive(x, options, config)),
+                tolerance(1e-5, 1e-12))
                 << "reallocate " << reallocate << ", heads " << heads << ", sliding " << sliding;
           }
-}
-
-TEST(Sparq, WithAllNumbersAndAllTokensIsDense) {
-  for (const bool reallocate : {true, false}) {
-    const auto x = inputs_of({.heads = 4});
-    const AttentionOptions options{.scale = Real(0.35)};
-    EXPECT_LE(
-        relative_difference(run(x, options, {.tokens = 70, .rank = 8, .reallocate = reallocate}),
-                            attention(x[0], x[1], x[2], options).value()),
-        tolerance(1e-5, 1e-12));
-  }
-}
-
-TEST(Sparq, IsCausalToTheBitAndForAnyThreads) {
-  const auto attend = [](const std::vector<Tensor>& x) {
-    return run(x, {.scale = Real(0.35)}, {.tokens = 5, .rank = 3});
-  };
-  expect_causal(inputs_of({}), 40, attend);
-  expect_same_bits_for_any_threads("sparq", [&] { return std::vector{attend(inputs_of({}))}; });
-}
-
-TEST(Sparq, CountsThePairsItAttends) {
-  PairCounts pairs;
-  run(inputs_of({.seq_len = 10, .heads = 4}), {}, {.tokens = 3, .rank = 2}, &pairs);
-  EXPECT_EQ(pairs.all, 2 * 55);
-  EXPECT_EQ(pairs.attended, 2 * (1 + 2 + 8 * 3));
-}
-
-TEST(Sparq, RefusesToTrain) {
-  const Variables x = leaves(inputs_of({}));
-  EXPECT_THROW(sparq_attention(x[0], x[1], x[2], {}, {}), std::invalid_argument);
-  const NoGrad guard;
-  EXPECT_NO_THROW(sparq_attention(x[0], x[1], x[2], {}, {}));
 }
 
 }  // namespace

@@ -1,11 +1,10 @@
-#include "focus/adapters/lora/gguf_adapter.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <map>
 
+#include "focus/adapters/lora/lora_files.h"
 #include "tests/support/compare.h"
 #include "tests/support/gguf_bytes.h"
 #include "tests/support/random.h"

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "data/files/durable_file.h"
-#include "focus/adapters/lora/peft_adapter.h"
+#include "focus/adapters/lora/lora_files.h"
 #include "tests/support/compare.h"
 #include "tests/support/random.h"
 #include "tests/support/temp_folder.h"
@@ -106,7 +106,7 @@ TEST_P(LoraOf, FilesGiveTheSameAdapter) {
     for (Real& x : p.mutable_value().span()) x = static_cast<Real>(static_cast<float>(x));
   });
   const TempFolder folder;
-  write_peft_adapter(folder.path(), lora, "base");
+  lora.write_beside(folder.path(), "base");
   const auto again = read_peft_adapter(folder.path(), decoder);
   again->attach(decoder);
   const Tensor read = logits_of(decoder);
