@@ -1,6 +1,9 @@
 #pragma once
 
+#include <map>
+
 #include "focus/training/session.h"
+#include "tests/support/compare.h"
 #include "tests/support/random.h"
 #include "tests/support/tiny_focus.h"
 #include "tests/support/tiny_model.h"
@@ -64,6 +67,28 @@ inline Session tiny_session(const RunConfig& config, const std::string& family =
                     .valid = tiny_batches(config.data.context, 1, 9, false),
                     .fingerprint = "tiny"};
   return Session(config, std::move(model), std::move(data));
+}
+
+using NamedTensors = std::map<std::string, Tensor>;
+
+/// Every parameter of the model and of what is on it, as it is now.
+inline NamedTensors parameters_of(Session& session) {
+  NamedTensors parameters;
+  const auto add = [&](const std::string& name, Variable& p) {
+    parameters[name] = p.value().clone();
+  };
+  for_each_parameter(*session.model().decoder, add, "model");
+  for (const auto& adapter : session.model().adapters) adapter->visit_parameters(add);
+  return parameters;
+}
+
+/// The names with `prefix` whose values differ.
+inline std::vector<std::string> changed(const NamedTensors& before, const NamedTensors& after,
+                                        const std::string& prefix = "") {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : before)
+    if (name.starts_with(prefix) && !same_bits(value, after.at(name))) names.push_back(name);
+  return names;
 }
 
 }  // namespace focus

@@ -57,8 +57,9 @@ RunConfig window_run() {
 }
 
 std::vector<std::pair<std::string, RunConfig>> runs() {
-  RunConfig distilled = keys_run();
-  distilled.focus.objective = Objective::layer_distillation;
+  RunConfig by_layer = keys_run(), by_logits = keys_run();
+  by_layer.focus.objective = Objective::layer_distillation;
+  by_logits.focus.objective = Objective::logit_distillation;
   return {{"lora", tiny_run(Method::lora)},
           {"full", tiny_run(Method::full)},
           {"two phases", tiny_run(Method::two_phase)},
@@ -66,16 +67,24 @@ std::vector<std::pair<std::string, RunConfig>> runs() {
           {"hard Focus", focus_run(Training::hard)},
           {"summary of tokens", focus_run(Training::summary)},
           {"groups of keys", keys_run()},
-          {"groups of keys, distilled", distilled},
+          {"groups of keys, distilled by layer", by_layer},
+          {"groups of keys, distilled by logits", by_logits},
           {"window", window_run()}};
 }
 
 std::vector<Tensor> values_of(Session& session) {
   std::vector<Tensor> values;
-  const auto add = [&](const std::string&, Variable& p) { values.push_back(p.value().clone()); };
-  for_each_parameter(*session.model().decoder, add, "model");
-  for (const auto& adapter : session.model().adapters) adapter->visit_parameters(add);
+  for (const auto& [name, value] : parameters_of(session)) values.push_back(value);
   return values;
+}
+
+/// Calls f(make a session) for every run, on documents and on one stream of tokens.
+void for_every_run(const std::function<void(const std::function<Session()>&)>& f) {
+  for (const auto& [name, config] : runs()) {
+    SCOPED_TRACE(name);
+    f([&, config = config] { return session_of(config); });
+    f([&, config = config] { return tiny_session(config); });
+  }
 }
 
 TEST(DocumentsSession, AStepsLossIsTheMeanOverAllThatIsLearned) {
@@ -129,45 +138,40 @@ TEST(DocumentsSession, ValidationIsTheMeanOverAllThatIsLearned) {
   EXPECT_NEAR(*session.validate(), static_cast<double>(batch_loss(decoder, all).value()[0]), 1e-5);
 }
 
-TEST(DocumentsSession, EveryMethodLearnsFromExamples) {
-  for (const auto& [name, config] : runs()) {
-    SCOPED_TRACE(name);
-    Session session = session_of(config);
-    const auto before = values_of(session);
+TEST(EveryRun, Learns) {
+  for_every_run([](const auto& make) {
+    Session session = make();
+    const auto before = parameters_of(session);
     while (!session.finished()) EXPECT_TRUE(std::isfinite(session.step().result.loss));
     EXPECT_TRUE(std::isfinite(*session.validate()));
-    const auto after = values_of(session);
-    bool moved = false;
-    for (std::size_t i = 0; i < before.size(); ++i)
-      moved = moved || !same_bits(before[i], after[i]);
-    EXPECT_TRUE(moved);
-  }
+    EXPECT_FALSE(changed(before, parameters_of(session)).empty());
+  });
 }
 
-TEST(DocumentsSession, AResumedRunHasTheSameBits) {
-  for (const auto& [name, config] : runs()) {
-    SCOPED_TRACE(name);
+TEST(EveryRun, GoesOnFromACheckpointToTheSameBits) {
+  for_every_run([](const auto& make) {
     const TempFolder folder;
-    Session whole = session_of(config), first = session_of(config), second = session_of(config);
-    for (int i = 0; i < 6; ++i) whole.step();
+    Session whole = make(), first = make(), second = make();
     for (int i = 0; i < 4; ++i) first.step();
-    write_checkpoint(folder / "c.h5", first, 1.0);
-    restore_checkpoint(folder / "c.h5", second);
-    for (int i = 0; i < 2; ++i) second.step();
-    const auto expected = values_of(whole), actual = values_of(second);
-    for (std::size_t i = 0; i < expected.size(); ++i)
-      EXPECT_TRUE(same_bits(actual[i], expected[i])) << i;
-  }
+    write_checkpoint(folder / "c.h5", first, 1.25);
+    EXPECT_EQ(restore_checkpoint(folder / "c.h5", second), 1.25);
+    EXPECT_EQ(second.steps(), 4);
+    EXPECT_TRUE(changed(parameters_of(first), parameters_of(second)).empty());
+    while (!whole.finished()) whole.step();
+    while (!second.finished()) second.step();
+    EXPECT_TRUE(changed(parameters_of(whole), parameters_of(second)).empty());
+  });
 }
 
-TEST(DocumentsSession, AnyThreadsGiveTheSameBits) {
-  for (const auto& [name, config] : runs())
-    expect_same_bits_for_any_threads(name, [&, config = config] {
-      Session session = session_of(config);
+TEST(EveryRun, HasTheSameBitsForAnyThreads) {
+  for_every_run([](const auto& make) {
+    expect_same_bits_for_any_threads("run", [&] {
+      Session session = make();
       session.step();
       session.step();
       return values_of(session);
     });
+  });
 }
 
 TEST(DocumentsSession, KeysAreFittedAsTheirDocumentsHaveThem) {

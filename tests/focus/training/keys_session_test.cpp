@@ -3,9 +3,7 @@
 
 #include <numeric>
 
-#include "focus/training/checkpoint.h"
 #include "focus/training/session.h"
-#include "tests/support/compare.h"
 #include "tests/support/grouping_layers.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_session.h"
@@ -13,34 +11,8 @@
 namespace focus {
 namespace {
 
-std::map<std::string, Tensor> named_values_of(Session& session) {
-  std::map<std::string, Tensor> values;
-  const auto add = [&](const std::string& name, Variable& p) { values[name] = p.value().clone(); };
-  for_each_parameter(*session.model().decoder, add, "model");
-  for (const auto& adapter : session.model().adapters) adapter->visit_parameters(add);
-  return values;
-}
-
-/// The names with `prefix` whose values differ.
-std::size_t changes(const std::map<std::string, Tensor>& before,
-                    const std::map<std::string, Tensor>& after, const std::string& prefix) {
-  std::size_t count = 0;
-  for (const auto& [name, value] : before)
-    count += name.starts_with(prefix) && !same_bits(value, after.at(name));
-  return count;
-}
-
 std::int64_t fitted_on(Session& session) {
   return key_layers(*session.model().focus()).front().updates;
-}
-
-std::string refusal(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(KeysSession, KeysArePlacedBeforeTheFirstStepAndOnce) {
@@ -111,8 +83,8 @@ TEST(KeysSession, KeysArePlacedBeforeTheFirstValidation) {
   EXPECT_EQ(fitted_on(validated), 64);
   validated.step();
   other.step();
-  const auto a = named_values_of(validated), b = named_values_of(other);
-  EXPECT_EQ(changes(a, b, ""), 0u);
+  const auto a = parameters_of(validated), b = parameters_of(other);
+  EXPECT_TRUE(changed(a, b).empty());
 }
 
 TEST(KeysSession, WithoutAStepToFitAtTheyStayRandom) {
@@ -121,25 +93,6 @@ TEST(KeysSession, WithoutAStepToFitAtTheyStayRandom) {
   Session session = tiny_session(config);
   session.step();
   EXPECT_EQ(fitted_on(session), 0);
-}
-
-TEST(KeysSession, GoesOnFromACheckpointToTheSameBits) {
-  for (const Objective objective :
-       {Objective::lm, Objective::logit_distillation, Objective::layer_distillation}) {
-    RunConfig config = keys_run();
-    config.focus.objective = objective;
-    const TempFolder temp;
-    Session whole = tiny_session(config), half = tiny_session(config);
-    for (int i = 0; i < 3; ++i) half.step();
-    write_checkpoint(temp.path() / "half.h5", half, 1.25);
-    Session resumed = tiny_session(config);
-    restore_checkpoint(temp.path() / "half.h5", resumed);
-    EXPECT_EQ(fitted_on(resumed), 64);
-    EXPECT_EQ(changes(named_values_of(half), named_values_of(resumed), ""), 0u);
-    while (!whole.finished()) whole.step();
-    while (!resumed.finished()) resumed.step();
-    EXPECT_EQ(changes(named_values_of(whole), named_values_of(resumed), ""), 0u);
-  }
 }
 
 TEST(KeysSession, EachObjectiveLowersItsOwnLoss) {
@@ -176,12 +129,12 @@ TEST(KeysSession, NoObjectiveTouchesTheBase) {
     config.focus.objective = objective;
     Session session = tiny_session(config);
     session.validate();
-    const auto before = named_values_of(session);
+    const auto before = parameters_of(session);
     session.step();
-    const auto after = named_values_of(session);
-    EXPECT_EQ(changes(before, after, "model."), 0u);
+    const auto after = parameters_of(session);
+    EXPECT_TRUE(changed(before, after, "model.").empty());
     // Centroids, bias and beta of three layers.
-    EXPECT_EQ(changes(before, after, "focus."), 9u) << value_text(objective);
+    EXPECT_EQ(changed(before, after, "focus.").size(), 9u) << value_text(objective);
     for_each_parameter(*session.model().decoder, [](const std::string& name, const Weight& p) {
       EXPECT_FALSE(p.requires_grad()) << name;
     });
@@ -219,11 +172,11 @@ TEST(KeysSession, ANewModelAttendsDenseUntilItsKeysArePlaced) {
     EXPECT_EQ(session.step().result.loss, dense.step().result.loss) << "step " << i;
     EXPECT_EQ(fitted_on(session), 0);
   }
-  EXPECT_EQ(changes(named_values_of(dense), named_values_of(session), "model."), 0u);
+  EXPECT_TRUE(changed(parameters_of(dense), parameters_of(session), "model.").empty());
   session.step();
   dense.step();
   EXPECT_EQ(fitted_on(session), 64);
-  EXPECT_GT(changes(named_values_of(dense), named_values_of(session), "model."), 0u);
+  EXPECT_FALSE(changed(parameters_of(dense), parameters_of(session), "model.").empty());
 }
 
 TEST(KeysSession, LoraTrainsBesideSummaryAttention) {
@@ -231,13 +184,13 @@ TEST(KeysSession, LoraTrainsBesideSummaryAttention) {
   config.attention = {.name = "focus"};
   Session session = tiny_session(config);
   session.validate();
-  const auto before = named_values_of(session);
+  const auto before = parameters_of(session);
   session.step();
   session.step();
-  const auto after = named_values_of(session);
-  EXPECT_EQ(changes(before, after, "model."), 0u);
-  EXPECT_EQ(changes(before, after, "focus."), 9u);
-  EXPECT_GT(changes(before, after, "lora."), 0u);
+  const auto after = parameters_of(session);
+  EXPECT_TRUE(changed(before, after, "model.").empty());
+  EXPECT_EQ(changed(before, after, "focus.").size(), 9u);
+  EXPECT_FALSE(changed(before, after, "lora.").empty());
 }
 
 TEST(KeysSession, SettingsThatDoNotFitAreRefusedByName) {
@@ -245,10 +198,11 @@ TEST(KeysSession, SettingsThatDoNotFitAreRefusedByName) {
                        Method method = Method::retrofit) {
     RunConfig config = keys_run(method);
     change(config);
-    const std::string said = refusal([&] { config.validate_step(); });
+    EXPECT_THROW(config.validate_step(), std::invalid_argument) << part;
+    const std::string said = error_of([&] { config.validate_step(); });
     EXPECT_NE(said.find(part), std::string::npos) << "no \"" << part << "\" in \"" << said << "\"";
   };
-  EXPECT_EQ(refusal([] { keys_run().validate_step(); }), "");
+  EXPECT_NO_THROW(keys_run().validate_step());
   says([](RunConfig& c) { c.focus.summary.num_selected_groups = 5; },
        "focus.summary.num_selected_groups must be from 0 to");
   says([](RunConfig& c) { c.focus.summary.train_num_selected_groups = 5; },
@@ -265,35 +219,30 @@ TEST(KeysSession, SettingsThatDoNotFitAreRefusedByName) {
        "focus.ablations apply to groups of tokens only");
   says([](RunConfig& c) { c.focus.summary.selection = GroupSelection::own; },
        "focus.summary.selection own");
+  const auto with_focus = [](RunConfig& c) { c.attention = {.name = "focus"}; };
   for (const Objective objective : {Objective::logit_distillation, Objective::layer_distillation}) {
+    const auto distils = [&](RunConfig& c) {
+      with_focus(c);
+      c.focus.objective = objective;
+    };
     says(
         [&](RunConfig& c) {
           c.focus = tiny_focus();
           c.focus.objective = objective;
         },
         "need focus.training summary");
-    says(
-        [&](RunConfig& c) {
-          c.attention = {.name = "focus"};
-          c.focus.objective = objective;
-        },
-        "frozen base", Method::full);
-    says(
-        [&](RunConfig& c) {
-          c.attention = {.name = "focus"};
-          c.focus.objective = objective;
-        },
-        "with lora needs", Method::lora);
+    says(distils, "frozen base", Method::full);
+    says(distils, "with lora needs", Method::lora);
   }
   says(
-      [](RunConfig& c) {
-        c.attention = {.name = "focus"};
+      [&](RunConfig& c) {
+        with_focus(c);
         c.focus = tiny_focus();
       },
       "with lora needs", Method::lora);
   says(
-      [](RunConfig& c) {
-        c.attention = {.name = "focus"};
+      [&](RunConfig& c) {
+        with_focus(c);
         c.model.dropout = 0.1;
       },
       "model.dropout", Method::full);

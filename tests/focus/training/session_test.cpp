@@ -3,38 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "focus/training/checkpoint.h"
+#include "focus/training/dry_run.h"
 #include "focus/training/training.h"
-#include "tests/support/compare.h"
 #include "tests/support/grouping_layers.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_session.h"
 
 namespace focus {
 namespace {
-
-/// Every parameter of the model and of what is on it.
-std::map<std::string, Tensor> parameters_of(Session& session) {
-  std::map<std::string, Tensor> parameters;
-  const auto add = [&](const std::string& name, Variable& p) {
-    parameters[name] = p.value().clone();
-  };
-  for_each_parameter(*session.model().decoder, add, "model");
-  for (const auto& adapter : session.model().adapters) adapter->visit_parameters(add);
-  return parameters;
-}
-
-void expect_same(const std::map<std::string, Tensor>& a, const std::map<std::string, Tensor>& b) {
-  ASSERT_EQ(a.size(), b.size());
-  for (const auto& [name, value] : a) EXPECT_TRUE(same_bits(value, b.at(name))) << name;
-}
-
-std::vector<std::string> changed(const std::map<std::string, Tensor>& before,
-                                 const std::map<std::string, Tensor>& after) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : before)
-    if (!same_bits(value, after.at(name))) names.push_back(name);
-  return names;
-}
 
 TEST(Session, RetrofitTrainsFocusAndNothingElse) {
   Session session = tiny_session(tiny_run());
@@ -43,16 +19,15 @@ TEST(Session, RetrofitTrainsFocusAndNothingElse) {
   EXPECT_EQ(session.steps(), 6);
   const auto names = changed(before, parameters_of(session));
   EXPECT_EQ(names.size(), 2 * token_layers(*session.model().focus()).size());
-  for (const std::string& name : names) EXPECT_TRUE(name.starts_with("focus.")) << name;
+  EXPECT_EQ(names, changed(before, parameters_of(session), "focus."));
 }
 
 TEST(Session, LoraTrainsLoraAndNothingElse) {
-  RunConfig config = tiny_run(Method::lora);
-  Session session = tiny_session(config);
+  Session session = tiny_session(tiny_run(Method::lora));
   const auto before = parameters_of(session);
   session.step();
-  for (const std::string& name : changed(before, parameters_of(session)))
-    EXPECT_TRUE(name.starts_with("lora.")) << name;
+  const auto after = parameters_of(session);
+  EXPECT_EQ(changed(before, after), changed(before, after, "lora."));
 }
 
 TEST(Session, FocusAndLoraTrainSideBySide) {
@@ -65,13 +40,10 @@ TEST(Session, FocusAndLoraTrainSideBySide) {
   const auto before = parameters_of(session);
   session.step();
   session.step();
-  bool focus = false, lora = false;
-  for (const std::string& name : changed(before, parameters_of(session))) {
-    focus = focus || name.starts_with("focus.");
-    lora = lora || name.starts_with("lora.");
-    EXPECT_FALSE(name.starts_with("model.")) << name;
-  }
-  EXPECT_TRUE(focus && lora);
+  const auto after = parameters_of(session);
+  EXPECT_TRUE(changed(before, after, "model.").empty());
+  EXPECT_FALSE(changed(before, after, "focus.").empty());
+  EXPECT_FALSE(changed(before, after, "lora.").empty());
 }
 
 TEST(Session, TwoPhasesTrainFocusThenAll) {
@@ -81,8 +53,7 @@ TEST(Session, TwoPhasesTrainFocusThenAll) {
   EXPECT_TRUE(session.in_first_phase());
   EXPECT_FALSE(session.trains_base());
   const auto middle = parameters_of(session);
-  for (const std::string& name : changed(start, middle))
-    EXPECT_TRUE(name.starts_with("focus.")) << name;
+  EXPECT_EQ(changed(start, middle), changed(start, middle, "focus."));
   session.step();
   EXPECT_FALSE(session.in_first_phase());
   EXPECT_TRUE(session.trains_base());
@@ -119,22 +90,6 @@ TEST(Session, ReportsGroupsAndWhatAdaptersAddToTheLoss) {
   EXPECT_EQ(report.result.loss, first.result.loss);  // the text's alone
 }
 
-TEST(Session, GoesOnFromACheckpointToTheSameBits) {
-  for (const Method method : {Method::retrofit, Method::two_phase, Method::full, Method::lora}) {
-    const RunConfig config = tiny_run(method);
-    const TempFolder temp;
-    Session whole = tiny_session(config), half = tiny_session(config);
-    for (int i = 0; i < 4; ++i) half.step();
-    write_checkpoint(temp.path() / "half.h5", half, 1.25);
-    Session resumed = tiny_session(config);
-    EXPECT_EQ(restore_checkpoint(temp.path() / "half.h5", resumed), 1.25);
-    EXPECT_EQ(resumed.steps(), 4);
-    while (!whole.finished()) whole.step();
-    while (!resumed.finished()) resumed.step();
-    expect_same(parameters_of(whole), parameters_of(resumed));
-  }
-}
-
 TEST(Session, RefusesACheckpointOfOtherSettings) {
   RunConfig config = tiny_run();
   const TempFolder temp;
@@ -160,17 +115,14 @@ TEST(Training, TellsItsCallerAndWritesNothing) {
   std::vector<double> shares;
   const TrainingResult result = run_training(
       session,
-      {.on_start = {},
-       .on_step = [&](const Session&, const StepReport& r) { steps.push_back(r.step); },
-       .on_phase = {},
+      {.on_step = [&](const Session&, const StepReport& r) { steps.push_back(r.step); },
        .on_line = [&](const Session&, const TrainingLine& l) { lines.push_back(l.report.step); },
        .on_validation = [&](std::int64_t step, double) { validations.push_back(step); },
        .on_work =
            [&](std::string_view work, double share) {
              EXPECT_EQ(work, "validate");
              shares.push_back(share);
-           },
-       .should_stop = {}});
+           }});
   EXPECT_TRUE(result.finished);
   EXPECT_EQ(steps, (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(lines, (std::vector<std::int64_t>{2, 4, 6}));
@@ -187,23 +139,16 @@ TEST(Training, StopsWhereItIsAskedAndGoesOnInItsFolder) {
   Session whole = tiny_session(config), first = tiny_session(config);
   run_training(whole);
   const TrainingResult stopped =
-      run_training_in_folder(first, {},
-                             {.on_start = {},
-                              .on_step = {},
-                              .on_phase = {},
-                              .on_line = {},
-                              .on_validation = {},
-                              .on_work = {},
-                              .should_stop = [&] { return first.steps() == 2; }});
+      run_training_in_folder(first, {}, {.should_stop = [&] { return first.steps() == 2; }});
   EXPECT_FALSE(stopped.finished);
   EXPECT_EQ(stopped.steps, 2);
   Session again = tiny_session(config);
   EXPECT_THROW(run_training_in_folder(again, {}), std::runtime_error);  // holds a run already
   const TrainingResult done = run_training_in_folder(again, {.resume = true});
   EXPECT_TRUE(done.finished);
-  EXPECT_EQ(done.artifact.filename(), "focus.h5");
+  EXPECT_EQ(std::filesystem::path(done.artifact).filename(), "focus.h5");
   EXPECT_TRUE(std::filesystem::exists(done.artifact));
-  expect_same(parameters_of(whole), parameters_of(again));
+  EXPECT_TRUE(changed(parameters_of(whole), parameters_of(again)).empty());
 }
 
 TEST(Training, DryRunCountsEachPhase) {
@@ -237,11 +182,11 @@ TEST(Training, DryRunSaysWhatMemoryARunTakes) {
       Session session = tiny_session(config);
       run_training(session);
       const auto taken = static_cast<double>(pool_stats().reserved);
-      const DryPhase& said = dry.phases.back();
-      EXPECT_NEAR(static_cast<double>(dry.weight_bytes - dry.mapped_bytes + said.gradient_bytes +
+      const DryRun::Phase& said = dry.phases.back();
+      EXPECT_NEAR(static_cast<double>(said.weight_bytes - said.mapped_bytes + said.gradient_bytes +
                                       said.optimiser_bytes + said.activation_bytes),
                   taken, taken / 10);
-      EXPECT_EQ(dry.mapped_bytes, 0U);
+      EXPECT_EQ(said.mapped_bytes, 0);
     });
   };
   for (const bool checkpointing : {false, true})
